@@ -1,10 +1,10 @@
-# CUDA where there is an nvcc of 12.2 or later: sets HADAL_CUDA_FOUND and defines hadal_cuda_flags. Never required, unless asked for with
+# Enables CUDA if nvcc 12.2 or later is found: sets HADAL_CUDA_FOUND and defines hadal_cuda_flags. Required only with
 # HADAL_CUDA=ON. An older nvcc counts as absent.
 set(HADAL_CUDA AUTO CACHE STRING "Build the CUDA kernels: AUTO (where nvcc 12.2 or later is found), ON or OFF")
 set_property(CACHE HADAL_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(HADAL_CUDA_FOUND OFF)
 
-# Sets REASON to why there is no CUDA, or to the empty string.
+# Sets REASON to the reason why CUDA is not available, or to "".
 macro(hadal_look_for_cuda REASON)
   set(${REASON} "")
   find_program(HADAL_NVCC nvcc HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda/bin)
@@ -22,10 +22,10 @@ macro(hadal_look_for_cuda REASON)
   if("${${REASON}}" STREQUAL "")
     set(CMAKE_CUDA_COMPILER "${HADAL_NVCC}")
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-      set(CMAKE_CUDA_ARCHITECTURES "80-real;90-real;90-virtual")  # A100, H100 and H200, PTX for what comes later
+      set(CMAKE_CUDA_ARCHITECTURES "80-real;90-real;90-virtual")  # A100, H100 and H200, PTX for later GPUs
     endif()
     include(CheckLanguage)
-    check_language(CUDA)  # an nvcc that cannot use this C++ compiler is no reason to fail
+    check_language(CUDA)  # do not fail if nvcc cannot use this C++ compiler
     if(NOT CMAKE_CUDA_COMPILER)
       set(${REASON} "${HADAL_NVCC} does not work with ${CMAKE_CXX_COMPILER}; its log is CMakeFiles/CMakeError.log")
     endif()
@@ -50,14 +50,14 @@ if(HADAL_CUDA_FOUND)
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   set(CMAKE_CUDA_EXTENSIONS OFF)
-  # CMake 3.25 does not know how to ask nvcc 12 and later for C++20.
+  # CMake 3.25 does not know the C++20 flag of nvcc 12 and later.
   foreach(KIND STANDARD EXTENSION)
     if(NOT CMAKE_CUDA20_${KIND}_COMPILE_OPTION)
       set(CMAKE_CUDA20_${KIND}_COMPILE_OPTION "-std=c++20")
     endif()
   endforeach()
 
-  # The same rules as hadal_build_flags: warnings, no contraction that is not written out, nothing exported.
+  # The same rules as hadal_build_flags: warnings, no implicit contraction, no exported symbols.
   add_library(hadal_cuda_flags INTERFACE)
   target_include_directories(hadal_cuda_flags INTERFACE "${PROJECT_SOURCE_DIR}")
   target_compile_options(hadal_cuda_flags INTERFACE -fmad=false

@@ -1,5 +1,5 @@
-# Every third-party package hadal links, found in one place. All are Debian 12 packages; README.md has the table.
-# HADAL_FETCH_DEPENDENCIES takes all but the compiler's and MPI from their pinned sources instead (HadalFetch.cmake).
+# Finds every third-party package that hadal links. All are Debian 12 packages; README.md has the table. With
+# HADAL_FETCH_DEPENDENCIES all except the compiler's and MPI are built from pinned sources instead (HadalFetch.cmake).
 option(HADAL_FETCH_DEPENDENCIES "Build the third-party libraries from pinned sources instead of using the system's" OFF)
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
@@ -12,8 +12,8 @@ if(HADAL_FETCH_DEPENDENCIES)
   return()
 endif()
 
-# Debian's libsentencepiece carries a Protobuf of its own (3.14) and exports it. hadal therefore links Protobuf statically and
-# exports nothing (HadalTargets.cmake), so that neither library ever calls into the other's copy.
+# Debian's libsentencepiece contains its own Protobuf (3.14) and exports it. hadal therefore links Protobuf statically
+# and exports nothing (HadalTargets.cmake), so that neither library calls into the other's copy.
 set(Protobuf_USE_STATIC_LIBS ON)
 find_package(Protobuf REQUIRED)
 find_package(absl REQUIRED)
@@ -21,7 +21,7 @@ find_package(hwy REQUIRED CONFIG)
 find_package(nlohmann_json REQUIRED CONFIG)
 find_package(CLI11 REQUIRED CONFIG)
 
-# SentencePiece ships a pkg-config file and no CMake package.
+# SentencePiece has a pkg-config file but no CMake package.
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
 add_library(hadal_sentencepiece INTERFACE)
@@ -31,7 +31,7 @@ if(HADAL_BUILD_TESTS)
   find_package(GTest REQUIRED CONFIG)
 endif()
 
-# Debian's oneDNN package file asks for OpenCL headers that hadal does not need; the library is found directly.
+# Debian's oneDNN package file requires OpenCL headers that hadal does not need, so the library is found directly.
 find_path(DNNL_INCLUDE_DIR dnnl.h REQUIRED)
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 add_library(hadal_dnnl INTERFACE)

@@ -1,12 +1,13 @@
-# The third-party packages of HadalDependencies.cmake from their pinned sources, for machines without root and without apt:
-# cmake -DHADAL_FETCH_DEPENDENCIES=ON. The versions are Debian 12's, each archive is checked against its SHA-256; without a network give
-# the unpacked sources with CMake's own FETCHCONTENT_SOURCE_DIR_<NAME>. MPI comes from the machine: a cluster has its own.
+# Builds the third-party packages of HadalDependencies.cmake from pinned sources, for machines without root or apt:
+# cmake -DHADAL_FETCH_DEPENDENCIES=ON. The versions are Debian 12's; each archive is checked against its SHA-256.
+# Without a network, pass unpacked sources with CMake's FETCHCONTENT_SOURCE_DIR_<NAME>. MPI always comes from the
+# machine, because a cluster has its own.
 include(FetchContent)
-set(CMAKE_POLICY_VERSION_MINIMUM 3.5)    # newer CMakes refuse what older packages ask for
-set(CMAKE_POLICY_DEFAULT_CMP0077 NEW)    # what is set here counts for their options …
+set(CMAKE_POLICY_VERSION_MINIMUM 3.5)    # newer CMakes reject what older packages require
+set(CMAKE_POLICY_DEFAULT_CMP0077 NEW)    # variables set here override the packages' options …
 set(CMAKE_POLICY_DEFAULT_CMP0126 NEW)    # … and cache entries
 
-# hadal_fetch(NAME URL SHA256): makes a package's targets available; nothing of it is built that hadal does not need.
+# hadal_fetch(NAME URL SHA256): makes a package's targets available; builds only what hadal needs.
 macro(hadal_fetch NAME LOCATION SHA256)
   FetchContent_Declare(${NAME} URL "${LOCATION}" URL_HASH SHA256=${SHA256} DOWNLOAD_EXTRACT_TIMESTAMP OFF)
   FetchContent_GetProperties(${NAME})
@@ -45,7 +46,7 @@ set(protobuf_INSTALL OFF)
 set(protobuf_WITH_ZLIB OFF)
 hadal_fetch(protobuf https://github.com/protocolbuffers/protobuf/archive/refs/tags/v3.21.12.tar.gz
   930c2c3b5ecc6c9c12615cf5ad93f1cd6e12d0aba862b572e076259970ac3a53)
-# What FindProtobuf offers beside the targets.
+# What FindProtobuf provides besides the targets.
 function(protobuf_generate)
   cmake_parse_arguments(ARG "" "LANGUAGE;OUT_VAR" "PROTOS" ${ARGN})
   set(sources "")
@@ -63,7 +64,7 @@ function(protobuf_generate)
   set(${ARG_OUT_VAR} "${sources}" PARENT_SCOPE)
 endfunction()
 
-# A shared library: it holds an older Protobuf of its own, which must stay apart from ours (HadalDependencies.cmake).
+# A shared library, because its own older Protobuf must stay separate from ours (HadalDependencies.cmake).
 set(SPM_ENABLE_TCMALLOC OFF)
 hadal_fetch(sentencepiece https://github.com/google/sentencepiece/archive/refs/tags/v0.1.97.tar.gz
   41c3a07f315e3ac87605460c8bb8d739955bc8e7f478caec4017ef9b7d78669b)
@@ -75,7 +76,7 @@ target_link_libraries(hadal_sentencepiece INTERFACE sentencepiece sentencepiece_
 set(DNNL_LIBRARY_TYPE STATIC)
 set(DNNL_BUILD_TESTS OFF)
 set(DNNL_BUILD_EXAMPLES OFF)
-set(DNNL_ENABLE_PRIMITIVE REORDER)  # hadal calls its matrix product alone, which is always there
+set(DNNL_ENABLE_PRIMITIVE REORDER)  # hadal uses only its matrix product, which is always built
 hadal_fetch(onednn https://github.com/oneapi-src/oneDNN/archive/refs/tags/v2.6.3.tar.gz
   fd47d2470000b5015f6e34134f799683050f81cbc04f53a3b0d323df1bb900bc)
 add_library(hadal_dnnl INTERFACE)

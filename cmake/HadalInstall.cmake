@@ -1,10 +1,10 @@
-# cmake --install: the program, the configs and the launch scripts. The program needs nothing of the source tree.
+# cmake --install: the program, the configs and the launch scripts. The program does not need the source tree.
 include(GNUInstallDirs)
 install(TARGETS hadal RUNTIME)
 install(DIRECTORY configs/ DESTINATION "${CMAKE_INSTALL_DATADIR}/hadal/configs" FILES_MATCHING PATTERN "*.textproto" PATTERN "README.md")
 install(DIRECTORY launch/slurm launch/hosts DESTINATION "${CMAKE_INSTALL_DATADIR}/hadal/launch" USE_SOURCE_PERMISSIONS)
 install(FILES README.md LICENSE CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
-if(HADAL_FETCH_DEPENDENCIES)  # the one library that is shared (HadalFetch.cmake)
+if(HADAL_FETCH_DEPENDENCIES)  # the only shared library (HadalFetch.cmake)
   install(TARGETS sentencepiece sentencepiece_train LIBRARY)
   set_target_properties(hadal PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 endif()

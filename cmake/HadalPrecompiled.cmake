@@ -1,10 +1,11 @@
-# The headers that nearly every file reads, parsed once for all: without them a third of the build's time goes into reading them again.
-# No header belongs here that is code rather than declarations (CLI11's would be compiled again with each file: five seconds; tools/command_line.cc alone includes it).
-# A file still includes what it uses, which tests/check_includes.sh holds. -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON does without.
+# Precompiles the headers that nearly every file includes; parsing them again for each file would take a third of the
+# build time. Do not add headers that contain code rather than declarations (CLI11's would be compiled again with each
+# file: five seconds; only tools/command_line.cc includes it). A file still includes what it uses
+# (tests/check_includes.sh). -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON disables this.
 file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/precompiled.cc" CONTENT "")
 
 # hadal_precompiled_headers(NAME DEPENDS target... HEADERS header...)
-# What every reuser's flags must agree with, so that it depends on as little as its headers need.
+# Users must be compiled with the same flags, so this target depends only on what its headers need.
 function(hadal_precompiled_headers NAME)
   cmake_parse_arguments(ARG "" "" "DEPENDS;HEADERS" ${ARGN})
   add_library(${NAME} OBJECT "${PROJECT_BINARY_DIR}/precompiled.cc")

@@ -1,14 +1,15 @@
-# One function a kind of target, so that every room of the house is built the same way.
+# One function per kind of target, so that all folders are built the same way.
 
 add_library(hadal_build_flags INTERFACE)
 target_include_directories(hadal_build_flags INTERFACE "${PROJECT_SOURCE_DIR}")
 target_compile_options(hadal_build_flags INTERFACE -Wall -Wextra -Wno-unused-parameter -fno-math-errno)
-# Kernels take structs with named fields; the fields that a call leaves out have defaults on purpose.
+# Kernels take structs with named fields; omitted fields have defaults on purpose.
 target_compile_options(hadal_build_flags INTERFACE -Wno-missing-field-initializers)
-# A fused multiply-add in one build and not in another would break bit-identity between them: contraction is written
-# out where it is wanted (Highway's MulAdd), never left to the compiler.
+# A fused multiply-add in one build but not in another would break bit-identity between them. So contraction is never
+# left to the compiler, but written explicitly (Highway's MulAdd).
 target_compile_options(hadal_build_flags INTERFACE -ffp-contract=off)
-# No program of hadal exports a symbol: a shared library with its own copy of one of our dependencies keeps to its copy.
+# hadal's programs export no symbols, so that a shared library with its own copy of one of our dependencies uses that
+# copy.
 target_compile_options(hadal_build_flags INTERFACE -fvisibility=hidden -fvisibility-inlines-hidden)
 if(NOT HADAL_FUZZ)  # clang's AddressSanitizer is a static library whose operators new and delete must be exported
   target_link_options(hadal_build_flags INTERFACE -Wl,--exclude-libs,ALL)
@@ -25,16 +26,16 @@ if(HADAL_SANITIZE)
   target_link_options(hadal_build_flags INTERFACE -fsanitize=${HADAL_SANITIZE})
 endif()
 
-# For sources that are compiled more often than they run long: two thirds of -O3's time.
-# (At -O1 g++ 12 takes the buffer of a short std::string for overrun where one is moved, a false alarm of two of its warnings.)
+# For sources whose compile time matters more than their run time: compiles in two thirds of -O3's time.
+# (At -O1, two warnings of g++ 12 report false buffer overruns when a short std::string is moved.)
 set(HADAL_QUICKLY_COMPILED -O1 -Wno-array-bounds -Wno-stringop-overflow)
-# A test's own source is one; what it tests and its references are libraries.
+# A test's own source is one of them; the code under test and references are libraries.
 add_library(hadal_test_flags INTERFACE)
 target_link_libraries(hadal_test_flags INTERFACE hadal_build_flags)
 target_compile_options(hadal_test_flags INTERFACE ${HADAL_QUICKLY_COMPILED})
 
 # hadal_library(NAME SOURCES file... [DEPENDS target...] [COMMANDS])
-# COMMANDS: it reads, plans and prints; what computes is elsewhere.
+# COMMANDS: a library of subcommands that read, plan and print, and do not compute.
 function(hadal_library NAME)
   cmake_parse_arguments(ARG "COMMANDS" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(${NAME} STATIC ${ARG_SOURCES})
@@ -46,7 +47,8 @@ function(hadal_library NAME)
 endfunction()
 
 # hadal_test_library(NAME [OBJECT] SOURCES file... [DEPENDS target...])
-# What several tests share, compiled as they are. OBJECT: it holds tests itself, which a linker takes from no archive unasked.
+# Code that several tests share, compiled with their flags. OBJECT: contains tests, which a linker would not take from
+# an archive.
 function(hadal_test_library NAME)
   cmake_parse_arguments(ARG "OBJECT" "" "SOURCES;DEPENDS" ${ARGN})
   set(KIND STATIC)
@@ -80,22 +82,22 @@ function(hadal_test SOURCE)
   set_tests_properties(${STEM} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
 endfunction()
 
-# What mpirun needs in a test: root (containers), more ranks than cores, ranks free to share a core.
+# Options of mpirun in tests: allow root (containers), more ranks than cores, and ranks that share a core.
 set(HADAL_MPIRUN_FLAGS --oversubscribe --bind-to none --tag-output)
-set(HADAL_MPIRUN_KILLED 137)  # its exit code when a rank was killed
+set(HADAL_MPIRUN_KILLED 137)  # its exit code if a rank was killed
 if(HADAL_BUILD_TESTS)
   execute_process(COMMAND ${MPIEXEC_EXECUTABLE} --version OUTPUT_VARIABLE HADAL_MPIRUN_VERSION ERROR_QUIET)
-  if(HADAL_MPIRUN_VERSION MATCHES "HYDRA")  # MPICH's, which never counts cores
+  if(HADAL_MPIRUN_VERSION MATCHES "HYDRA")  # MPICH's, which does not count cores
     set(HADAL_MPIRUN_FLAGS -bind-to none -prepend-rank)
     set(HADAL_MPIRUN_KILLED 9)
   endif()
 endif()
-# MPI itself leaks by design, so leak checks are left to the tests without it.
+# MPI leaks by design, so only tests without MPI check for leaks.
 set(HADAL_MPIRUN_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
   ASAN_OPTIONS=detect_leaks=0)
 
 # hadal_mpi_run(NAME COMMAND target [argument...] RANKS n [ENVIRONMENT NAME=VALUE...] [LABELS label...] [TIMEOUT seconds])
-# Registers one mpirun of a program with CTest; it fails when any rank does.
+# Registers one mpirun of a program with CTest; it fails if any rank fails.
 function(hadal_mpi_run NAME)
   cmake_parse_arguments(ARG "" "RANKS;TIMEOUT" "COMMAND;ENVIRONMENT;LABELS" ${ARGN})
   list(POP_FRONT ARG_COMMAND PROGRAM)

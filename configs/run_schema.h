@@ -1,5 +1,5 @@
-// The schemas run.proto and compare.proto with their comments, which the generated code leaves out: `hadal config
-// explain` prints them.
+// The schemas run.proto and compare.proto with their comments, which generated code does not contain, for `hadal config
+// explain`.
 #pragma once
 
 #include <string_view>

@@ -92,7 +92,8 @@ absl::Status ProfileInWorld(ProfileArguments arguments, World& world) {
     HADAL_ASSIGN_OR_RETURN(const auto all, collectives.AllGather(mine, "the speed of products"));
     double sum = 0;
     for (const std::vector<double>& of_rank : all) sum += of_rank[0];
-    if (world.rank() == 0) std::cout << absl::StrFormat("%.2f GFLOP/s a rank\n", sum / static_cast<double>(all.size()));
+    if (world.rank() == 0)
+      std::cout << absl::StrFormat("%.2f GFLOP/s per rank\n", sum / static_cast<double>(all.size()));
     return absl::OkStatus();
   }
   if (train.train_data.empty()) {
@@ -127,18 +128,18 @@ int InWorld(int threads, const std::function<absl::Status(World&)>& measure) {
 }
 
 void AddProfileCommand(Command bench, int& exit_code) {
-  Command command = bench.AddCommand("profile", "What `hadal plan --profile` wants to know of this machine");
+  Command command = bench.AddCommand("profile", "Measure the costs that `hadal plan --profile` needs");
   auto arguments = std::make_shared<ProfileArguments>();
   AddConfigArguments(command, arguments->config);
   command.AddOption("-o,--out", arguments->out, "File (default: standard output)");
-  command.AddOption("--threads", arguments->threads, "CPU threads a rank (default: its share of the CPUs)")
+  command.AddOption("--threads", arguments->threads, "CPU threads per rank (default: its share of the CPUs)")
       .InRange(0, 1024);
   command
       .AddOption("--halvings", arguments->options.halvings,
-                 "Measure micro-batches of 1/2, 1/4, ... of the tokens too, so many times halved")
+                 "Number of halvings: also measure micro-batches of 1/2, 1/4, ... of the tokens")
       .InRange(0, 8)
       .ShowDefault();
-  command.AddOption("--rounds", arguments->options.rounds, "Measured rounds, of which medians are taken")
+  command.AddOption("--rounds", arguments->options.rounds, "Measured rounds; results are medians")
       .InRange(1, 1000)
       .ShowDefault();
   command.AddFlag("--products", arguments->products,
@@ -173,11 +174,11 @@ absl::Status KernelsInWorld(KernelArguments arguments, World& world) {
 }
 
 void AddKernelsCommand(Command bench, int& exit_code) {
-  Command command = bench.AddCommand("kernels", "Each kernel alone, beside the device's copy bandwidth");
+  Command command = bench.AddCommand("kernels", "Measure each kernel and compare it with the copy bandwidth");
   auto arguments = std::make_shared<KernelArguments>();
   BenchKernelsOptions& options = arguments->options;
   AddDeviceFlags(command, arguments->device);
-  command.AddOption("--only", options.only, "Only kernels whose name begins so, as \"residual_norm\"");
+  command.AddOption("--only", options.only, "Only kernels whose names begin with this, such as \"residual_norm\"");
   command.AddOption("--rows", arguments->rows, "Rows of the model's own shapes (default: 4096,16384; on the CPU 1024)")
       .SplitAt(',')
       .InRange(1, 1 << 24);
@@ -193,7 +194,7 @@ void AddKernelsCommand(Command bench, int& exit_code) {
   command.AddOption("--large-mib", arguments->large_mib, "MiB of each tensor of the cases on large tensors")
       .InRange(1, 1 << 16)
       .ShowDefault();
-  command.AddOption("--repeats", options.repeats, "Timed batches, of which the median counts")
+  command.AddOption("--repeats", options.repeats, "Timed batches; the result is the median")
       .InRange(1, 1000)
       .ShowDefault();
   command.AddOption("--threads", arguments->threads, "CPU threads (default: all)").InRange(0, 1024);
@@ -208,8 +209,12 @@ void AddModelFlags(Command command, BenchStepOptions& step) {
   command.AddOption("--d-model", step.d_model, "Hidden size").InRange(1, kMost).ShowDefault();
   command.AddOption("--d-ff", step.d_ff, "Feed-forward size (default: 4 times the hidden size)");
   command.AddOption("--heads", step.heads, "Attention heads").InRange(1, kMost).ShowDefault();
-  command.AddOption("--encoder-layers", step.encoder_layers, "Of two sublayers").InRange(1, kMost).ShowDefault();
-  command.AddOption("--decoder-layers", step.decoder_layers, "Of three sublayers").InRange(1, kMost).ShowDefault();
+  command.AddOption("--encoder-layers", step.encoder_layers, "Encoder layers, of two sublayers each")
+      .InRange(1, kMost)
+      .ShowDefault();
+  command.AddOption("--decoder-layers", step.decoder_layers, "Decoder layers, of three sublayers each")
+      .InRange(1, kMost)
+      .ShowDefault();
   command.AddOption("--vocabulary", step.vocabulary, "Tokens, shared by both sides").InRange(8, 1 << 20).ShowDefault();
   command.AddOption("--tokens", step.tokens, "Target tokens of a micro-batch; as many source tokens")
       .InRange(1, kMost)
@@ -217,7 +222,7 @@ void AddModelFlags(Command command, BenchStepOptions& step) {
   command.AddOption("--micro-batches", step.micro_batches, "Micro-batches of a step").InRange(1, kMost).ShowDefault();
   command.AddOption("--length", step.length, "Tokens of every sentence").InRange(4, 4096).ShowDefault();
   command.AddFlag("--mixed-length", step.mixed_length, "Lengths spread evenly around --length");
-  command.AddOption("--dropout", step.dropout, "On sublayer outputs, attention and activations")
+  command.AddOption("--dropout", step.dropout, "Dropout on sublayer outputs, attention and activations")
       .InRange(0.0, 0.9)
       .ShowDefault();
 }
@@ -227,18 +232,18 @@ void AddModelFlags(Command command, BenchStepOptions& step) {
 void AddBenchCommand(Command app, int& exit_code) {
   Command bench = app.AddCommand("bench", "Measure how fast this machine trains");
   bench.RequireCommand();
-  Command command = bench.AddCommand("step", "A training step, beside the GEMM limit of its products");
+  Command command = bench.AddCommand("step", "Measure a training step and the GEMM limit of its products");
   auto arguments = std::make_shared<BenchArguments>();
   BenchStepOptions& step = arguments->step;
   AddModelFlags(command, step);
   command.AddOption("--method", arguments->method, "As model.residual.method of a run's config").ShowDefault();
-  command.AddOption("--schedule", arguments->schedule, "Of the pipeline: gpipe, 1f1b or interleaved_1f1b")
+  command.AddOption("--schedule", arguments->schedule, "Schedule of the pipeline: gpipe, 1f1b or interleaved_1f1b")
       .ShowDefault();
-  command.AddOption("--chunks", step.chunks, "Chunks a rank").InRange(1, 64).ShowDefault();
+  command.AddOption("--chunks", step.chunks, "Chunks per rank").InRange(1, 64).ShowDefault();
   command.AddOption("--recompute-every", step.recompute_every, "Recomputation every k sublayers; 0: off")
       .InRange(0, 1 << 20)
       .ShowDefault();
-  command.AddOption("--threads", arguments->threads, "CPU threads a rank (default: its share of the CPUs)")
+  command.AddOption("--threads", arguments->threads, "CPU threads per rank (default: its share of the CPUs)")
       .InRange(0, 1024);
   command.AddOption("--repeats", step.repeats, "Measured pairs of step and limit").InRange(1, 1000).ShowDefault();
   AddDeviceFlags(command, arguments->device);
@@ -249,8 +254,8 @@ void AddBenchCommand(Command app, int& exit_code) {
                                         {"tf32", TrainingPrecision::kTf32},
                                         {"bf16", TrainingPrecision::kBf16}});
   command.AddFlag(
-      "--no-graphs", [arguments] { arguments->step.graphs = GraphMode::kOff; }, "On a GPU, one launch a kernel");
-  command.AddFlag("--no-limit", arguments->no_limit, "Measure the step alone");
+      "--no-graphs", [arguments] { arguments->step.graphs = GraphMode::kOff; }, "On a GPU, one launch per kernel");
+  command.AddFlag("--no-limit", arguments->no_limit, "Measure only the step");
   command.AddFlag("--json", step.json, "Print everything as JSON");
   command.Runs([arguments, &exit_code] {
     exit_code = InWorld(arguments->threads, [&](World& world) { return BenchInWorld(*arguments, world); });

@@ -84,7 +84,7 @@ void AddCompareCommand(Command app, int& exit_code) {
   Command command = app.AddCommand("compare", "Run a grid of configs within a budget and compare the runs");
   auto arguments = std::make_shared<CompareArguments>();
   command.AddOption("GRID", arguments->grid, "The grid: base configs, axes, budget (configs/compare.proto)").Required();
-  command.AddOption("-o,--out", arguments->options.out, "Where runs and report go").ShowDefault();
+  command.AddOption("-o,--out", arguments->options.out, "Directory for runs and report").ShowDefault();
   command.AddOption("--run", arguments->options.chosen, "Only the runs of these numbers, as --list prints them");
   command
       .AddOption("--set", arguments->overrides,
@@ -92,11 +92,11 @@ void AddCompareCommand(Command app, int& exit_code) {
       .ValueName("FIELD=VALUE")
       .OneValueEach();
   command.AddOption("--ranks", arguments->options.ranks, "Ranks of each run (default: the grid's)").InRange(1, 65536);
-  command.AddFlag("--accept-changes", arguments->options.accept_changes, "Go on with runs whose config has changed");
+  command.AddFlag("--accept-changes", arguments->options.accept_changes, "Continue runs whose config has changed");
   command.AddOption("--test-source", arguments->options.test_source,
-                    "A file that every finished run translates, for BLEU");
-  command.AddOption("--test-reference", arguments->test_reference, "Its translation by people");
-  command.AddFlag("--report-only", arguments->report_only, "Run nothing; write the report of what there is");
+                    "File that every finished run translates, for BLEU");
+  command.AddOption("--test-reference", arguments->test_reference, "Its reference translation");
+  command.AddFlag("--report-only", arguments->report_only, "Run nothing; write the report of existing runs");
   command.AddFlag("--list", arguments->list, "Print the runs, their shares of the work and their states; run nothing");
   command.Runs([arguments, &exit_code] {
     const absl::StatusOr<int> code = Compare(*arguments);

@@ -77,9 +77,9 @@ void AddDoctorCommand(Command app, int& exit_code) {
   Command command = app.AddCommand("doctor", "Examine the ranks, links and files of a job before it runs");
   auto arguments = std::make_shared<DoctorArguments>();
   constexpr double kLeastMib = 0.001, kMostMib = 1024;
-  command.AddOption("--run-dir", arguments->probe.directory, "Where the run will write").ShowDefault();
+  command.AddOption("--run-dir", arguments->probe.directory, "Directory of the run").ShowDefault();
   AddDeviceFlags(command, arguments->device);
-  command.AddOption("--threads", arguments->threads, "CPU threads a rank; 0: its share of the host")
+  command.AddOption("--threads", arguments->threads, "CPU threads per rank; 0: its share of the host")
       .InRange(0, 1024)
       .ShowDefault();
   command.AddOption("--message-mib", arguments->message_mib, "Size of the messages, MiB")

@@ -10,9 +10,9 @@ namespace hadal {
 
 void AddSuperviseCommand(Command app, int& exit_code) {
   Command command = app.AddCommand(
-      "supervise", "Run `-- mpirun … hadal train …`: Ctrl-C saves, a crash restarts, nothing is left behind");
+      "supervise", "Run `-- mpirun … hadal train …`: Ctrl-C saves, a crash restarts, no process is left over");
   auto options = std::make_shared<SupervisorOptions>();
-  command.AddOption("--tries", options->tries, "Starts in a row that bring no newer checkpoint")
+  command.AddOption("--tries", options->tries, "Limit of starts in a row without a newer checkpoint")
       .InRange(1, 1000000)
       .ShowDefault();
   command.AddOption("command", options->command, "The command, after --").Required();

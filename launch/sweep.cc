@@ -137,14 +137,15 @@ absl::StatusOr<int> Sweep(const SweepArguments& arguments) {
 void AddSweepCommand(Command app, int& exit_code) {
   Command command = app.AddCommand("sweep", "Train one config on a list of layouts and report how it scales");
   auto arguments = std::make_shared<SweepArguments>();
-  command.AddOption("LAYOUTS", arguments->layouts, "The list: NAME RANKS [--set FIELD=VALUE]… a line").Required();
+  command.AddOption("LAYOUTS", arguments->layouts, "List of layouts, one per line: NAME RANKS [--set FIELD=VALUE]…")
+      .Required();
   AddConfigArguments(command, arguments->config);
-  command.AddOption("-o,--out", arguments->out, "Where runs and report go").ShowDefault();
+  command.AddOption("-o,--out", arguments->out, "Directory for runs and report").ShowDefault();
   command.AddOption("--submit", arguments->submit,
                     "Submit what is not finished as a job array by this command, the script last: "
                     "\"sbatch --nodes 4 --ntasks 16 launch/slurm/sweep.sbatch\"");
   AddCostFlags(command, "what the report holds the runs against", arguments->costs);
-  command.AddFlag("--accept-changes", arguments->accept_changes, "Go on with runs whose config has changed");
+  command.AddFlag("--accept-changes", arguments->accept_changes, "Continue runs whose config has changed");
   command.Runs([arguments, &exit_code] {
     const absl::StatusOr<int> code = Sweep(*arguments);
     if (!code.ok()) std::cerr << "hadal sweep: " << code.status().message() << "\n";

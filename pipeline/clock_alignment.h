@@ -1,8 +1,8 @@
-// Measures how far a rank's monotonic clock is from rank 0's, by ping-pong.
+// Measures the offset of a rank's monotonic clock from rank 0's, by ping-pong.
 //
-// A rank sends at its time t0, rank 0 answers with its own time s, and the answer arrives at t1. If both ways took
-// equally long, rank 0's clock read s when the rank's read (t0 + t1) / 2. Whatever the ways took, that estimate is
-// wrong by at most (t1 - t0) / 2. The fastest of several rounds gives the best bound (Cristian 1989, "Probabilistic
+// A rank sends at its time t0, rank 0 answers with its own time s, and the answer arrives at t1. If both messages took
+// equally long, rank 0's clock read s when the rank's read (t0 + t1) / 2. For any message times, the error of that
+// estimate is at most (t1 - t0) / 2. The fastest of several rounds gives the best bound (Cristian 1989, "Probabilistic
 // clock synchronization").
 //     offset = (t0 + t1) / 2 - s,      local time t is rank 0's t - offset,      error <= (t1 - t0) / 2
 // Monotonic clocks count from each host's boot, so offsets may be days. Clocks drift apart by microseconds per second,

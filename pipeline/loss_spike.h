@@ -7,9 +7,9 @@
 //   spike               loss > mean + z·√variance, from the window-th update on
 //
 // Why: one bad batch can make a deep model diverge for good; skipping it costs one step. Skipped losses do not enter
-// the mean, or one spike would excuse the next. The decision depends only on the step's loss and on numbers saved with
-// the checkpoint, so all ranks and a resumed run decide alike. Source of the formulas: Finch, "Incremental calculation
-// of weighted mean and variance", 2009, section 9.
+// the mean, because otherwise one spike would hide the next. The decision depends only on the step's loss and on
+// numbers saved with the checkpoint, so all ranks and a resumed run decide alike. Source of the formulas: Finch,
+// "Incremental calculation of weighted mean and variance", 2009, section 9.
 #pragma once
 
 #include "pipeline/checkpoint/checkpoint_manifest.h"

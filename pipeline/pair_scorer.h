@@ -1,10 +1,10 @@
 // PairScorer computes log-probabilities of given translations, or of plain text under a language model: a full forward
 // of each pair over the ranks of a pipeline, without dropout.
 //
-// A pair's score has the same bits whatever is scored beside it. On the CPU, batches are padded so that no product and
-// no block of logits has fewer than 16 rows. On a GPU, cuBLASLt chooses the order of addition by a product's shape;
-// therefore every batch is padded to one size, so that each kind of product has one shape. There the promise holds as
-// long as the chosen algorithm treats all rows alike.
+// A pair's score has the same bits independent of the other pairs. On the CPU, batches are padded so that no product
+// and no block of logits has fewer than 16 rows. On a GPU, cuBLASLt chooses the order of addition by a product's shape;
+// therefore every batch is padded to one size, so that each kind of product has one shape. There the scores are
+// independent only if the chosen algorithm treats all rows alike.
 // Threads: one per rank. Blocking: Score; all ranks call it together.
 #pragma once
 

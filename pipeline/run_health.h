@@ -1,7 +1,7 @@
 // RunHealth reports steps whose update was skipped, and decides when a run rolls back to its last checkpoint.
 //
-//   after a step                              skipped: returns a sentence with the reason; applied: the row of skipped
-//                                             steps ends
+//   after a step                              skipped: returns a sentence with the reason; applied: the count of
+//                                             skipped steps in a row restarts at 0
 //   after `health.skipped_steps` in a row     roll back weights, moments and update number to the newest good
 //                                             checkpoint. Data and random numbers continue after the failed steps,
 //                                             because the same steps would fail again
@@ -32,8 +32,8 @@ class RunHealth {
   int32_t skipped_in_a_row() const { return skipped_in_a_row_; }
   bool must_go_back() const { return skipped_in_a_row_ > 0 && skipped_in_a_row_ >= options_.skipped_steps; }
 
-  // Where the run continues, from `now`, after `loaded` was loaded (nullopt: there was no checkpoint).
-  // Errors: OutOfRange where going back does not help.
+  // Returns the progress from which the run continues: `now`, with the state of `loaded` (nullopt: there was no
+  // checkpoint). Errors: OutOfRange if going back does not help.
   absl::StatusOr<TrainingProgress> GoBack(const TrainingProgress& now, const std::optional<TrainingProgress>& loaded);
 
  private:

@@ -1,4 +1,4 @@
-// What a run reports about itself before its first step.
+// The description of a run that is reported before its first step.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ RunInfo DescribeRun(const TrainOptions& options, const ModelPlan& plan, const Pi
 // it; "" if all fit. `corpus`: e.g. "training".
 std::string DescribeLeftOut(std::string_view corpus, int64_t too_long, int64_t samples, const TrainOptions& options);
 
-// Errors: InvalidArgument, with what to try, if more of the training samples are too long than options.max_left_out
+// Errors: InvalidArgument, with a remedy, if more of the training samples are too long than options.max_left_out
 // allows.
 absl::Status CheckLeftOut(int64_t too_long, int64_t samples, const TrainOptions& options);
 

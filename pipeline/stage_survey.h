@@ -1,4 +1,4 @@
-// All-gathers, over all ranks, where each stage's time went in a step and how much memory it holds.
+// All-gathers the time of each part of a step and the memory of each stage over all ranks.
 #pragma once
 
 #include <vector>

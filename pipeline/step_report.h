@@ -1,7 +1,7 @@
 // StepReport sends a run's metrics of each step to its sink: loss, learning rate, speed, remaining time. Every
-// log_every_steps steps it adds where each stage's time went and how much memory its process holds, gathered from all
-// ranks. With many stages this survey is rarer (IsSurveyedStep), so that what a long run writes does not grow with its
-// stages.
+// log_every_steps steps it adds the time of each part of the step and the memory of each stage, gathered from all
+// ranks. With many stages this survey is less frequent (IsSurveyedStep), so that the output of a long run does not grow
+// with the number of stages.
 // Threads: one. Blocking: at steps that survey the stages.
 #pragma once
 
@@ -37,7 +37,7 @@ class StepReport {
              MetricsSink* sink)
       : options_(options), plan_(plan), pipeline_(pipeline), collectives_(collectives), sink_(sink) {}
 
-  // The run starts or continues with what `from` has done; elapsed time counts from here.
+  // Starts or continues a run at the progress `from`; elapsed time counts from this call.
   void Restart(const TrainingProgress& from);
   double Seconds() const { return session_.Seconds(); }
 
@@ -45,7 +45,8 @@ class StepReport {
   absl::Status Send(Engine& engine, const StepResult& result, const TrainingProgress& progress, double learning_rate);
 
  private:
-  // This process's memory. Its held bytes are measured at most every ten seconds; the largest value counts.
+  // Returns this process's memory. Held bytes are measured at most every ten seconds; the largest measurement is
+  // returned.
   StageMemory MeasureMemory(Engine& engine);
   // Time until the first of the run's limits; empty if it has none.
   std::optional<double> SecondsLeft(const TrainingProgress& progress) const;

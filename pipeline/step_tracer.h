@@ -24,7 +24,7 @@ namespace hadal {
 
 struct RankTrace {
   std::string host;
-  double clock_error_seconds = 0;  // most that its times differ from rank 0's (except for nonlinear drift)
+  double clock_error_seconds = 0;  // largest error of its times against rank 0's (without nonlinear drift)
   int64_t dropped = 0;             // events that did not fit into the buffer
   std::vector<TraceEvent> events;  // in rank 0's time, in the order they were recorded (by end)
 };

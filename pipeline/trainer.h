@@ -9,7 +9,7 @@
 //
 // Requests to stop: every rank polls for one when a step's gradient norms are exchanged and, because a validation may
 // take as long as many steps, before each validation. All ranks stop after the same step, and it is saved. A validation
-// that is due then is left out; the checkpoint says so (TrainingProgress::validation_due), and the run that resumes
+// that is due then is skipped and recorded in the checkpoint (TrainingProgress::validation_due). A run that resumes
 // from it begins with that validation and with what depends on it: `best`, patience, a save. So a run that was stopped
 // has the same validations as one that was not.
 // Threads: one per rank. Blocking. After an error the job can only end.
@@ -42,7 +42,7 @@
 
 namespace hadal {
 
-// What a trainer needs beside its options. Referenced objects must outlive it.
+// The environment of a trainer. Referenced objects must outlive it.
 struct TrainingSurroundings {
   Communicator& communicator;                   // the world's: stages × replicas
   Communicator* device_communicator = nullptr;  // see EngineSetup
@@ -50,7 +50,8 @@ struct TrainingSurroundings {
   const Corpus& train;
   const Corpus* validation = nullptr;  // may be null
   MetricsSink& sink;                   // called on rank 0 only
-  // For example a signal's flag. Polled on every rank once a step, and before validations. May be empty.
+  // Returns whether the run should stop, for example because of a signal. Polled on every rank once per step, and
+  // before validations. May be empty.
   std::function<bool()> stop_requested;
   // Called on every rank before each step, for a watchdog or for faults injected by tests. May be empty.
   std::function<void(int64_t step)> before_step;
@@ -64,7 +65,7 @@ struct TrainingOutcome {
   StopReason reason = StopReason::kSteps;
   TrainingProgress progress;
   std::string checkpoint;  // the last one written, if any (rank 0)
-  bool saved = false;      // its end is in a checkpoint; the same on every rank
+  bool saved = false;      // whether its final state is in a checkpoint; the same on every rank
 };
 
 class Trainer {
@@ -76,15 +77,15 @@ class Trainer {
                                                          const TrainingSurroundings& surroundings,
                                                          TrainingCheckpointsOptions checkpoints);
 
-  // Continues from the newest good checkpoint of the run; false where there is none.
+  // Continues from the newest good checkpoint of the run; returns false if there is none.
   absl::StatusOr<bool> ResumeLatest();
-  // Continues from one checkpoint / starts a new run from its weights.
+  // Resume continues from one checkpoint; InitializeFrom starts a new run from its weights.
   absl::Status Resume(const std::string& directory);
   absl::Status InitializeFrom(const std::string& directory);
 
-  // Trains until a limit or a request to stop; saves as the options say, and at a request always.
-  // Errors: OutOfRange (not finite, and going back did not help); Aborted (another job took over the run directory);
-  // those of transfers; those of files where the last checkpoint could not be written.
+  // Trains until a limit or a request to stop. Saves as configured, and always after a request. Errors: OutOfRange (not
+  // finite, and going back did not help); Aborted (another job took over the run directory); those of transfers; those
+  // of files if the last checkpoint could not be written.
   absl::StatusOr<TrainingOutcome> Run();
 
   Engine& engine() { return *engine_; }
@@ -97,15 +98,16 @@ class Trainer {
   bool StopRequested() const { return surroundings_.stop_requested && surroundings_.stop_requested(); }
   StopVote Vote() const;
   absl::StatusOr<StepResult> Step();
-  // Before the first step of weights that come from no checkpoint: what the method takes from a forward pass.
+  // Initialises what the method takes from a forward pass (Admin's profile). Called before the first step if no
+  // checkpoint was loaded.
   absl::Status ProfileNewWeights();
-  // What follows a step: the validation if it is due, a save if one is; why the run ends, if it does. `stop`: the
+  // Runs the validation and the save that are due after a step. Returns why the run ends, if it does. `stop`: the
   // step's vote.
   absl::StatusOr<std::optional<StopReason>> AfterStep(StopVote stop, bool validation_due);
   std::optional<StopReason> ReachedLimit() const;
   StepScalars Scalars() const;
   bool IsMain() const { return surroundings_.communicator.rank() == 0; }
-  void Announce();  // the run, and what of the corpora it leaves out
+  void Announce();  // reports the run, and the samples that it leaves out
   absl::Status RecordDepth(const StepResult& result);
   absl::Status GoBack();  // to the newest good checkpoint, as health_ says
   void Warn(std::string_view text);

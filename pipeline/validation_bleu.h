@@ -2,8 +2,8 @@
 // (validator.h).
 //
 // The run's own ranks translate `sentences` samples, taken evenly from the whole corpus (files are often sorted by
-// length), and compare them with their targets. The target vocabulary turns both into text; what it lacks is "<unk>" on
-// both sides. Training's state does not change. Every replica translates all of them, with the same result.
+// length), and compare them with their targets. The target vocabulary decodes both to text; tokens it lacks are "<unk>"
+// in both. Training's state does not change. Every replica translates all samples, with the same result.
 // Memory: the engine's decoder, in the training run's arena, over the scratch of a step. On a device, products are in
 // the run's precision and read the same weights as training's forward: in bf16 the fp32 masters are read only where
 // training's forward reads them.
@@ -29,7 +29,7 @@ namespace hadal {
 // The result of a validation's translations.
 struct TranslatedValidation {
   std::optional<double> bleu;  // [0, 100]; nullopt if all sentences were left out
-  std::string sample;  // one translation for people to read: source, reference and hypothesis, a line each; or empty
+  std::string sample;  // one translation to show to the user: source, reference and hypothesis, one line each; or empty
 };
 
 class ValidationBleu {

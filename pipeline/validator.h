@@ -47,7 +47,8 @@ class Validator {
   absl::Status Run(Engine& engine, TrainingProgress& progress);
 
   int64_t sentences() const { return sentences_; }
-  // Sentences of the corpus that are left out because a side is longer than a micro-batch or than sentences may be.
+  // Sentences of the corpus that are left out because a side does not fit a micro-batch or exceeds the longest sentence
+  // allowed.
   int64_t too_long() const { return too_long_; }
 
  private:

@@ -146,7 +146,7 @@ CommandOption Command::AddWord(const std::string& name, const std::vector<std::s
   const auto fault = [words](const std::string& word) -> std::string {
     if (std::find(words.begin(), words.end(), word) != words.end()) return "";
     const std::string nearest = NearestName(word, words);
-    return absl::StrCat("\"", word, "\" is none of ", absl::StrJoin(words, ", "),
+    return absl::StrCat("\"", word, "\" is not one of ", absl::StrJoin(words, ", "),
                         nearest.empty() ? "" : absl::StrCat("; did you mean \"", nearest, "\"?"));
   };
   return AddSetter<std::string>(name, set, description).Checked(fault).ValueName(absl::StrJoin(words, "|"));

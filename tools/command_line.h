@@ -1,10 +1,10 @@
-// The command line: a program, its commands, their options and the variables that these set.
+// Parses the command line: a program, its commands, their options, and the variables that the options set.
 //
-// CLI11 does the work, and command_line.cc alone includes it: it is all headers, and each file that includes it
-// compiles all of it, for five seconds.
-// Command and CommandOption are names for what a CommandLine owns: small, copied freely, valid as long as it. A
-// variable that an option sets must live until Run has returned; it keeps its value where the option is not given.
-// An option is refused twice on one command line unless it sets a vector.
+// A wrapper around CLI11. Only command_line.cc includes CLI11, because that header-only library takes about five
+// seconds to compile.
+// Command and CommandOption are handles to objects that a CommandLine owns: copied freely, valid as long as the
+// CommandLine. A variable bound to an option must outlive Run and keeps its value if the option is not given. An option
+// that is given twice is an error unless it sets a vector.
 // Thread safety: none; one thread builds a command line and runs it.
 #pragma once
 
@@ -28,26 +28,26 @@ class CommandOption {
   explicit CommandOption(CLI::Option* option) : option_(option) {}
 
   CommandOption Required();
-  // The help names the value that the variable has now.
+  // Shows the variable's current value as the default in the help.
   CommandOption ShowDefault();
-  // What the help calls the value, in place of INT, FLOAT or TEXT.
+  // The value's name in the help, instead of INT, FLOAT or TEXT.
   CommandOption ValueName(const std::string& name);
 
-  // What is allowed, both ends included; of a vector each value.
+  // Allows only values in [least, most]; for a vector, checks each value.
   CommandOption InRange(int least, int most);
   CommandOption InRange(int64_t least, int64_t most);
   CommandOption InRange(double least, double most);
   CommandOption OneOf(const std::vector<std::string>& words);
-  // `fault` says what is wrong with a value, or nothing.
+  // `fault` returns what is wrong with a value, or "".
   CommandOption Checked(const std::function<std::string(const std::string& value)>& fault);
 
-  // May only be given together with `other`, or only without it.
+  // Allows the option only together with `other`, or only without it.
   CommandOption Needs(CommandOption other);
   CommandOption Excludes(CommandOption other);
 
-  // Of a vector: one value each time the option is given, so that the next word is an argument again.
+  // For a vector: takes one value each time the option is given, so that the next word is an argument again.
   CommandOption OneValueEach();
-  // Of a vector: several values in one word, between them `separator`.
+  // For a vector: splits one word into several values at `separator`.
   CommandOption SplitAt(char separator);
 
  private:
@@ -60,23 +60,23 @@ class Command {
   explicit Command(CLI::App* app) : app_(app) {}
 
   Command AddCommand(const std::string& name, const std::string& description);
-  // REQUIRES: one that was added.
+  // REQUIRES: the command was added.
   Command FindCommand(const std::string& name);
-  // Running the command without one of its own commands is refused.
+  // Makes it an error to run the command without one of its subcommands.
   void RequireCommand();
-  // What the command does, called by CommandLine::Run.
+  // Sets the function that CommandLine::Run calls for this command.
   void Runs(const std::function<void()>& run);
 
-  // `name` as "--name", "-n,--name", or "NAME" for an argument that stands by its place.
-  // T: int, int64_t, uint64_t (a negative number is refused), double, std::string, std::optional of int or double,
+  // `name`: "--name", "-n,--name", or "NAME" for a positional argument.
+  // T: int, int64_t, uint64_t (a negative number is an error), double, std::string, std::optional of int or double,
   // std::vector of int, int64_t or std::string.
   template <typename T>
   CommandOption AddOption(const std::string& name, T& value, const std::string& description);
-  // The same where a value goes elsewhere than into one variable.  T: int64_t, std::string.
+  // As AddOption, but passes the value to `set` instead of storing it.  T: int64_t, std::string.
   template <typename T>
   CommandOption AddSetter(const std::string& name, const std::function<void(const T& value)>& set,
                           const std::string& description);
-  // One of `choices` by name; an unknown one is refused with the nearest.
+  // Accepts one of `choices` by name. The error for an unknown name suggests the nearest.
   // REQUIRES: an Enum can be assigned to `value`.
   template <typename Enum, typename Value>
   CommandOption AddChoice(const std::string& name, Value& value, const std::string& description,
@@ -84,11 +84,11 @@ class Command {
 
   CommandOption AddFlag(const std::string& name, bool& given, const std::string& description);
   CommandOption AddFlag(const std::string& name, const std::function<void()>& given, const std::string& description);
-  // A flag that prints a text and ends the program, as --version does.
+  // Adds a flag that prints a text and ends the program, as --version does.
   void AddAnswer(const std::string& name, const std::function<std::string()>& text, const std::string& description);
 
  private:
-  // `chosen` gets the place in `words` of the one that was given.
+  // Calls `chosen` with the index in `words` of the given word.
   CommandOption AddWord(const std::string& name, const std::vector<std::string>& words,
                         const std::function<void(size_t chosen)>& chosen, const std::string& description);
 
@@ -101,20 +101,19 @@ class CommandLine {
   ~CommandLine();
 
   enum class Outcome {
-    kRan,       // the chosen command
-    kAnswered,  // a question (--help, --version): its answer is on standard output
-    kRefused,   // what is wrong is on standard error
+    kRan,       // the chosen command has run
+    kAnswered,  // --help, --version: the text is on standard output
+    kRefused,   // bad usage: the error is on standard error
   };
 
   Command program();
   std::string Help() const;
-  // Of the program's own commands, in the order in which they were added.
+  // Names of the program's direct subcommands, in the order they were added.
   std::vector<std::string> CommandNames() const;
 
-  // Sets the variables of the options that are given, then runs the chosen command.
-  // Throws only what that command throws.
+  // Sets the variables of the given options, then runs the chosen command. Throws only what that command throws.
   Outcome Run(int argc, const char* const* argv);
-  // The same without the program's name in front.
+  // As above; `arguments` do not include the program's name.
   Outcome Run(const std::vector<std::string>& arguments);
 
  private:

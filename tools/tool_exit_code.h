@@ -1,4 +1,4 @@
-// What a command that looks at files and starts no ranks ends the process with; of `hadal train` and its like see
+// Exit codes of subcommands that only read or write files. For `hadal train` and other subcommands that start ranks see
 // launch/job/exit_code.h.
 #pragma once
 
@@ -8,7 +8,7 @@ namespace hadal {
 
 inline constexpr int kToolDone = 0, kToolError = 1, kToolUsage = 2, kToolDamaged = 3;
 
-// What was asked for cannot be (InvalidArgument), what is on disk is damaged (DataLoss), or anything else.
+// Maps InvalidArgument to kToolUsage, DataLoss to kToolDamaged, other errors to kToolError.
 inline int ToolExitCode(const absl::Status& status) {
   if (status.ok()) return kToolDone;
   if (absl::IsDataLoss(status)) return kToolDamaged;

@@ -1,15 +1,15 @@
-// BeamSearch is the beam search over one sentence. Pure: it takes the model's log-probabilities of each step and gives
-// the hypotheses to extend.
+// BeamSearch is the beam search over one sentence. Pure: it takes the model's log-probabilities of each step and
+// returns the hypotheses to extend.
 //
 //   score(y) = Σ_t log p(y_t | y_<t, source) / |y|^length_penalty,  </s> counted in the sum and in |y|
 // A step (fairseq's, so that scores and choices agree with its generator):
-//   1. every live hypothesis offers its best continuations; the 2·beam best sums of all are the candidates;
+//   1. every live hypothesis contributes its best continuations; the 2·beam best sums of all are candidates;
 //   2. candidates that end in </s> and are among the first `beam` are finished; others that end in </s> are dropped;
 //   3. the first `beam` candidates that do not end in </s> become the live hypotheses.
 // The sentence is done when `beam` hypotheses are finished, or at its longest length, where only </s> may follow.
 // <pad> and <s> are never generated. Ties go to the earlier hypothesis, then to the lower token. Sums in double.
-// A continuation whose log-probability is -inf or NaN is no candidate; if the model gives only such, the search ends
-// without a hypothesis.
+// A continuation whose log-probability is -inf or NaN is not a candidate; if the model returns only such values, the
+// search ends without a hypothesis.
 // Source: fairseq's SequenceGenerator and BeamSearch; length penalty as Wu et al. 2016 section 7 without its +5.
 // Thread safety: one thread.
 #pragma once
@@ -31,7 +31,7 @@ struct Hypothesis {
   double score = 0;
 };
 
-// The model's answer for one live hypothesis: what may follow it.
+// The model's output for one live hypothesis: its possible next tokens.
 struct Continuations {
   std::span<const int32_t> tokens;  // most likely first; an entry of -1 ends the list
   std::span<const float> log_probabilities;
@@ -54,7 +54,7 @@ class BeamSearch {
   int64_t length() const { return length_; }
   bool done() const { return done_; }
 
-  // Takes the model's answer for every live hypothesis.  REQUIRES: !done(), one entry for each, in the order of live().
+  // Takes the model's output for every live hypothesis.  REQUIRES: !done(), one entry for each, in the order of live().
   void Advance(std::span<const Continuations> continuations);
 
   // The finished hypotheses, best score first; equal scores in the order they finished. At most `beam`.

@@ -24,8 +24,8 @@ class DecodeBlocks {
 
   // Copies the tables of a lane to its block, in one copy in the stream's order, and stores their addresses in the
   // argument.
-  // REQUIRES: they are of the capacity's size; the host has waited for the device since the lane's last call of the
-  // kind.
+  // REQUIRES: the tables have the capacity's size; the host has waited for the device since the lane's last call of the
+  // same function.
   void FillStep(const Stream& stream, int32_t lane, IncrementalRows& rows) const;
   void FillGroup(const Stream& stream, int32_t lane, CacheRows& encoder_output) const;
 

@@ -17,10 +17,9 @@ class DecodeDriver {
   DecodeDriver(const DecodeCapacity& capacity, const BeamOptions& beam, int64_t max_positions,
                std::span<const std::vector<int32_t>> sources, std::span<std::vector<Hypothesis>> translations);
 
-  // The commands that `lane` executes next: a step, or a new group and its first step. Empty if no sentence is left for
-  // it.
+  // The commands that `lane` executes next: a step, or a new group and its first step. Empty if no sentence is left.
   std::vector<DecodeCommand> Next(int32_t lane);
-  // Takes the model's answer to the lane's last step.
+  // Takes the model's output for the lane's last step.
   void Advance(int32_t lane, const CandidateTable& table);
 
  private:

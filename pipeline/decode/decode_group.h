@@ -37,7 +37,7 @@ class DecodeGroup {
 
   // Makes the next step; appends sentences that must be put back to `left`.  REQUIRES: !idle().
   DecodeCommand Step(std::vector<Left>& left);
-  // Takes the model's answer to that step; appends sentences that are done to `left`.
+  // Takes the model's output for that step; appends sentences that are done to `left`.
   void Advance(const CandidateTable& table, std::vector<Left>& left);
 
  private:

@@ -1,8 +1,8 @@
 // DecodeLinks sends and receives between ranks while decoding: commands from the searching rank to all others, and over
 // each border the residual stream of a step or an encoding, in the order of the commands.
 //
-// No deadlock, whatever the buffering: every rank executes commands in the same order, each in ascending order of its
-// chunks, and a message goes from a chunk to the next. So every wait is for something earlier in that order. A send
+// No deadlock with any amount of buffering: every rank executes commands in the same order, each in ascending order of
+// its chunks, and a message goes from a chunk to the next. So every wait is for something earlier in that order. A send
 // copies into a ring and returns; with a full ring it first waits for the oldest.
 // Threads: one. Blocking: as stated; each wait takes at most the timeout given to Bind.
 #pragma once
@@ -37,8 +37,8 @@ class DecodeLinks {
   // On the others: waits for the next command.
   absl::Status ReceiveCommand(DecodeCommand& command);
 
-  // Send chunk `chunk`'s output residual to the next chunk's rank, and receive its input. Of a stack that combines
-  // its layers, that is all its entries so far (layers/border.h).
+  // Send chunk `chunk`'s output residual to the next chunk's rank, and receive its input. For a stack that combines its
+  // layers, the message has all its entries so far (layers/border.h).
   absl::Status SendResidual(int chunk, ConstAnyMatrix residual);
   absl::Status ReceiveResidual(int chunk, AnyMatrix residual);
 
@@ -48,13 +48,13 @@ class DecodeLinks {
  private:
   static constexpr int kBuffers = 2;  // per border
 
-  // Sends to one peer, oldest first.
+  // The outstanding sends to one peer, oldest first.
   struct Ring {
     std::deque<CommRequest> outstanding;
     int64_t sent = 0;
   };
   absl::Status Post(Ring& ring, int buffers, const void* data, int64_t bytes, int peer, int tag, std::string_view what);
-  // Waits until the ring has room for one more send.
+  // Waits until the ring has room for another send.
   absl::Status WaitForRoom(Ring& ring, int buffers, std::string_view what);
 
   const Stream stream_;

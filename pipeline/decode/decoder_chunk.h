@@ -42,8 +42,8 @@ class DecoderChunk {
   DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, const DecodeCapacity& capacity, int32_t candidates,
                DecodeBuffers& buffers, const Launching& launching, ArenaLayout& layout);
   void Bind(const Arena& arena);
-  // Call before the first Encode. `update`: number of updates applied to the weights, ≥ 1. The scratch need not be
-  // initialised.
+  // Call before the first Encode. `update`: number of updates applied to the weights, ≥ 1. Does not need initialised
+  // scratch.
   void Begin(const Stream& stream, int64_t update) const;
 
   // Whether Encode and Step read from and write to a border. A chunk without a part in one of them has neither.
@@ -54,15 +54,15 @@ class DecoderChunk {
   bool step_output() const { return step_output_; }
   bool steps() const { return step_input_ || embedding_target_.has_value(); }
 
-  // Where the border's stream must be before Encode or Step: `rows` rows, or for a stack that combines its layers, that
-  // many for each entry.
+  // The buffer for the border's residual, which must be filled before Encode or Step: `rows` rows, or for a stack that
+  // combines its layers, that many for each entry.
   AnyMatrix EncodeInput(int64_t rows) const { return Input(encode_history_, rows, encode_storage_); }
   AnyMatrix StepInput(int64_t rows) const { return Input(step_history_, rows, step_storage_); }
 
   // Runs the encoder's part on the sources of context.batch for `lane`, and writes their keys and values to the cache
   // rows `encoder_output`. Returns the chunk's output residual.
   ConstAnyMatrix Encode(const SublayerContext& context, const CacheRows& encoder_output, int32_t lane);
-  // Runs one step of `lane`. Returns the chunk's output residual; with the head, candidates() is then the answer.
+  // Runs one step of `lane`. Returns the chunk's output residual; with the head, also sets candidates().
   ConstAnyMatrix Step(const IncrementalContext& context, int32_t lane);
   const std::optional<CandidateTable>& candidates() const { return candidates_; }
 

@@ -1,4 +1,4 @@
-// DecoderParts is what decoding needs on a rank: buffers, links and chunks, reserved in one layout. A training run
+// DecoderParts holds the buffers, links and chunks for decoding on a rank, reserved in one layout. A training run
 // reserves them in its own arena, as a second program over training's scratch (engine.h); a stand-alone Decoder has its
 // own arena. Only the tables of positions are lasting; each Translate begins with uninitialised scratch
 // (DecoderChunk::Begin). Thread safety: one thread.
@@ -24,7 +24,7 @@ struct DecoderParts {
   // `communicator`: the pipeline's stages.
   void Bind(const Arena& arena, Communicator& communicator, absl::Duration timeout);
 
-  // Device memory that the graphs took, measured as the fall in free memory.
+  // Device memory used by the graphs, measured as the decrease of free memory.
   int64_t graph_bytes() const;
 
   const DecoderOptions options;

@@ -1,5 +1,5 @@
-// InferenceModel is a checkpoint loaded over a pipeline of ranks for inference: this rank's weights, without what
-// training needs.
+// InferenceModel is a checkpoint loaded over a pipeline of ranks for inference: this rank's weights, without training
+// state.
 //
 // The model is cut by the cost of decoding: the encoder runs once per sentence, the decoder for every hypothesis at
 // every position. Thread safety: read-only after Load. Blocking: Load, which all ranks call together.

@@ -12,7 +12,7 @@
 namespace hadal {
 
 std::string TranslationsToBytes(std::span<const std::vector<Hypothesis>> translations);
-// Errors: Internal if `bytes` are cut short.
+// Errors: Internal if `bytes` are truncated.
 absl::StatusOr<std::vector<std::vector<Hypothesis>>> TranslationsFromBytes(std::string_view bytes);
 
 }  // namespace hadal

@@ -4,8 +4,8 @@
 // Send copies the edges into a free buffer and posts it; when k sends are outstanding it first waits for the oldest.
 // The receiver posts a receive into every free buffer in advance, so that a rendezvous completes while the stage
 // computes; an input stays in its buffer until the chunk has used it (Release). Every message starts with a header
-// (step, micro-batch, rows), which the receiver compares with what it expects. So a peer that runs another program
-// causes an error, not wrong numbers.
+// (step, micro-batch, rows), which the receiver compares with what it expects. So a peer that runs a different program
+// causes an error instead of wrong numbers.
 // The buffers are in the memory that the communicator transfers. Host memory: on a device, Send copies the edges out
 // and the receiving chunk copies them in. Device memory: only the header passes through the host, and Send waits for no
 // kernel.

@@ -14,7 +14,7 @@ namespace hadal {
 
 class Channels {
  public:
-  // Reserves the buffers; for training those of the backward channels too.
+  // Reserves the buffers of the forward channels and, for training, of the backward channels.
   Channels(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, Purpose purpose, ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator);
 

@@ -1,7 +1,7 @@
 // Depth-aware initialisation: rank 0 computes every slice of every parameter and sends it to the rank that owns it.
 //
 // Slices travel hop by hop down the pipeline, so no rank needs room for more than one slice of the rest of the model.
-// Each replica does this by itself, with the same result. A slice is a function of (plan, seed, parameter, slice), so
+// Each replica does this separately, with the same result. A slice is a function of (plan, seed, parameter, slice), so
 // the result does not depend on the layout.
 // Threads: one. Blocking. Every rank of the pipeline calls it once, at the same place.
 #pragma once
@@ -17,7 +17,8 @@
 
 namespace hadal {
 
-// Fills the fp32 weights that this rank keeps. Engine::DistributeWeights gives the other ranks what they read of them.
+// Initialises the fp32 weights that this rank owns. Call Engine::DistributeWeights to send them to the ranks that use
+// them.
 absl::Status InitializeParameters(const PipelinePlan& pipeline, const ParameterStore& parameters, uint64_t seed,
                                   const Stream& stream, Communicator& communicator, absl::Duration timeout);
 

@@ -1,7 +1,7 @@
 // ProcessGrid gives each rank of a training run its two communicators: its pipeline's and its stage's replicas'.
 //
-// They are group communicators (group_communicator.h) over the world's. They share no pair of different ranks, so their
-// tags cannot collide.
+// They are group communicators (group_communicator.h) over the world's. No pair of ranks communicates through both, so
+// their tags cannot collide.
 // Threads: those of the communicators. Blocking: none.
 #pragma once
 

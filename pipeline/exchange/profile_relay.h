@@ -3,7 +3,7 @@
 // A chunk posts this message before its activation, and the receiver waits for it after the activation, so the two
 // transfers cannot block each other. The next chunk may be on the same rank. At the end all ranks of all replicas
 // gather the values found.
-// Threads: one. Blocking: Receive, Drain and Share. After an error the job can only end.
+// Threads: one. Blocking: Receive, Drain and Gather. After an error the job can only end.
 #pragma once
 
 #include <deque>

@@ -29,8 +29,8 @@ class ReceivedPieces {
   void Bind(float* buffers, Communicator& communicator);
 
   int64_t transfers() const { return kBuffers * others(); }  // posted at once
-  // Posts the receives of owned bucket `position`, `elements` long, behind `queue` (runtime/comm/communicator.h).
-  // REQUIRES: the pieces of bucket `position` − kBuffers have been added.
+  // Posts the receives of owned bucket `position`, `elements` long, after the work in `queue`
+  // (runtime/comm/communicator.h). REQUIRES: the pieces of bucket `position` − kBuffers have been added.
   absl::Status Post(size_t position, int64_t elements, DeviceQueues::Queue queue);
   // Whether all its pieces have arrived.  REQUIRES: posted.
   absl::StatusOr<bool> Test(size_t position);

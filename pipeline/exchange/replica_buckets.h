@@ -19,7 +19,7 @@ namespace hadal {
 
 // A consecutive range of memory with one owner.
 struct ReplicaBucket {
-  // As long as a run of one owner's slices (slice_ownership.h).
+  // The most elements of a run of slices with one owner (slice_ownership.h).
   static constexpr int64_t kMostElements = kRunElements;
 
   Vector gradient;

@@ -3,15 +3,16 @@
 //
 //   g = ((g(replica 0) + g(replica 1)) + g(replica 2)) + …      fp32, in replica order, by the slice's owner, in place
 //
-// Every replica sends the owner its piece, and the owner adds in replica order, whichever arrived first. Sharded, the
-// owner then updates and sends the new weights to all, as their kernels read them (in bf16 those of products take half
-// the bytes). Not sharded, it sends the sum to all, and everybody updates. Either way the same sums reach the same
-// Adam, so sharding changes no bit, and a rank sends and receives (R-1)/R of the stage's bytes, twice.
+// Every replica sends the owner its piece, and the owner adds in replica order, independent of the order of arrival.
+// With sharding, the owner then updates its slices and sends the new weights to all replicas, as their kernels read
+// them (in bf16 the weights of products take half the bytes). Without sharding, it sends the sum to all, and every
+// replica updates. In both cases Adam gets the same sums, so sharding changes no bit, and a rank sends and receives
+// (R-1)/R of the stage's bytes, twice.
 //
 // Messages are buckets of slices, in descending order of depth (replica_buckets.h). A step's sum can overlap the last
 // backward, as gradients become complete:
 //   Begin → (Complete | Progress)* → Finish
-// Complete(s) says that the gradients of sublayers ≥ s are complete, and posts the sends of those buckets. Progress
+// Complete(s) declares that the gradients of sublayers ≥ s are complete, and posts the sends of those buckets. Progress
 // adds what has arrived, without waiting.
 // On a device whose communicator transfers host memory, a bucket is copied to its mirror there, and the host adds. If
 // it transfers device memory, the sums are kernels on a side queue (side_queue.h): a sum starts when its pieces have
@@ -45,7 +46,7 @@ namespace hadal {
 
 class ReplicaReduction {
  public:
-  // For inference, or with one replica, there is nothing to reduce; the object then takes no memory and does nothing.
+  // For inference, or with one replica, the object takes no memory and does nothing.
   ReplicaReduction(const PipelinePlan& pipeline, const StageState& state, const Stream& stream, Purpose purpose,
                    ArenaLayout& layout);
   // `state`: bound. `replicas`: the stage's (process_grid.h). While `trace` records, it gets one event for each owned
@@ -58,12 +59,12 @@ class ReplicaReduction {
 
   // Starts a step: none of its gradients is complete yet.
   absl::Status Begin();
-  // Says that this rank's gradients of all sublayers ≥ `first` are complete.  REQUIRES: `first` does not rise in a
-  // step.
+  // // Declares that this rank's gradients of all sublayers ≥ `first` are complete.  REQUIRES: `first` does not rise
+  // within a step.
   absl::Status Complete(const Stream& stream, int32_t first);
   // Adds the pieces that have arrived. Does nothing outside a step or before the step's first gradients are complete.
   absl::Status Progress(const Stream& stream);
-  // Says that all gradients are complete, tied tables included. On return the owned slices hold the sums.
+  // // Declares that all gradients are complete, including tied tables. On return the owned slices hold the sums.
   absl::Status Finish(const Stream& stream, absl::Duration timeout);
 
   // Give every replica the owners' gradients, or the owners' weights as kernels read them.
@@ -106,7 +107,7 @@ class ReplicaReduction {
   // added or done, and added_ are done:
   //   added_ ≤ begun_ ≤ posted_ ≤ added_ + ReceivedPieces::kBuffers,   begun_ ≤ marked_
   size_t marked_ = 0, posted_ = 0, begun_ = 0, added_ = 0;
-  // [mine_] When each became complete on this rank; for marked_ ones, while the trace records.
+  // [mine_] The time when each of the first marked_ became complete on this rank; set while the trace records.
   std::vector<double> complete_seconds_;
   std::vector<CommRequest> requests_;  // the sum's sends; all of a gather
   std::unique_ptr<SideQueue> beside_;  // if the device makes the sums

@@ -5,7 +5,7 @@
 //   queue                             └─────────►  Begin │ kernels │ End ── Done, asked by the host ─►  launched now
 //
 // A piece of work starts when everything that was in the main order at its MarkReady is done; what is launched later in
-// the main order runs concurrently. Data received by a transfer is there once the host has seen the transfer end
+// the main order runs concurrently. Data of a transfer has arrived once the host has seen the transfer end
 // (runtime/comm/communicator.h). Nothing in the main order waits for the queue. Only operations whose headers allow it
 // may be launched beside the main order, because the others share scratch.
 // Threads: the device's one. Blocking: none. REQUIRES: not used while the device records a graph.
@@ -23,8 +23,8 @@ namespace hadal {
 
 class SideQueue {
  public:
-  // For pieces [0, pieces), repeatedly. At most `most_under_way` pieces, consecutive ones, are between Begin and Done
-  // at a time.
+  // For pieces [0, pieces), repeatedly. At most `most_under_way` consecutive pieces are between Begin and Done at a
+  // time.
   // Errors: ResourceExhausted. `device` must outlive the object.
   static absl::StatusOr<std::unique_ptr<SideQueue>> Create(Device& device, size_t pieces, size_t most_under_way);
   // REQUIRES: no piece is between Begin and Done.
@@ -33,7 +33,7 @@ class SideQueue {
   SideQueue& operator=(const SideQueue&) = delete;
 
   DeviceQueues::Queue queue() const { return queue_; }
-  // Says that everything the pieces [first, last) wait for has been launched in the main order.
+  // Declares that everything the pieces [first, last) depend on has been launched in the main order.
   void MarkReady(size_t first, size_t last);
   // Returns the stream on which to launch the piece, until End.  REQUIRES: marked ready.
   Stream Begin(const Stream& main, size_t piece);

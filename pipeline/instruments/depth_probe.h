@@ -1,5 +1,5 @@
-// DepthProbe is one small batch that never changes, run forward without dropout, so that what the instruments measure
-// on it changes with the weights alone.
+// DepthProbe runs one fixed small batch forward without dropout, so that the measurements on it depend on the weights
+// alone.
 //
 // The batch is the first sentences of the training corpus that fit. ‖ΔF‖ is measured from F(x, θ_0), the decoder's
 // output before the first update. The rank of the output head (of replica 0) stores it in

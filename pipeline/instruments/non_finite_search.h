@@ -1,10 +1,10 @@
-// Finds the first number of a bad step that was not finite: layer, sublayer, direction, tensor.
+// Finds the first value of a failed step that was not finite: layer, sublayer, direction, tensor.
 //
-// A step is a function of (seed, step, weights), and a bad one changes no weights. So the step is run again without an
-// update, with an observer that checks every tensor; good steps pay nothing. "First" means first in the lowest
+// A step is a function of (seed, step, weights), and a failed one changes no weights. So the step is run again without
+// an update, with an observer that checks every tensor; other steps have no overhead. "First" means first in the lowest
 // micro-batch affected: forward in order of depth, then backward in reverse, however the schedule interleaves
-// micro-batches. If the repeated step is finite, the machine has spoilt the first run, not the model; the text says so.
-// Threads: one per rank. Collective and blocking.
+// micro-batches. If the repeated step is finite, the cause is the machine, not the model; the text says so. Threads:
+// one per rank. Collective and blocking.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// Decides at which steps the instruments record: at all of the first ones, where deep models fail, then less and less
-// often, evenly on a logarithmic axis.
+// Decides at which steps the instruments record: at all of the first steps, where deep models fail, then evenly spaced
+// on a logarithmic axis.
 //
 // A pure function of the step, so a resumed run records at the same steps as an uninterrupted one.
 #pragma once

@@ -1,4 +1,4 @@
-// The options of translation, and the sizes planned from them (decode_capacity.h).
+// The options of translation, and the buffer sizes planned from them (decode_capacity.h).
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace hadal {
 
-// Of one sentence (decode/beam_search.h).
+// Options of the beam search over one sentence (decode/beam_search.h).
 struct BeamOptions {
   int32_t beam = 4;
   double length_penalty = 0.6;  // 0: plain sums; higher favours longer translations
-  double max_length_a = 0;      // longest translation, </s> not counted: a·(source tokens with </s>) + b
+  double max_length_a = 0;      // longest translation without </s>: a·(source tokens with </s>) + b
   double max_length_b = 200;
   int32_t min_length = 1;  // tokens before </s>
 };
@@ -20,15 +20,15 @@ struct DecoderOptions {
   BeamOptions beam;
   int64_t cache_limit_bytes = 0;  // for a rank's caches; 0: 512 MiB, or more if one sentence needs it
   int32_t longest_source = 512;   // longest source accepted, with </s>; at most the model's positions
-  int32_t sentences = 0;          // most translated together per lane; 0: as many as are efficient
-  bool graphs = true;             // on a device, launch a step and a group's encoding as graphs: the same bits
+  int32_t sentences = 0;          // most sentences translated together per lane; 0: as many as are efficient
+  bool graphs = true;             // on a device, launch steps and encodings as graphs: the same bits
 };
 
 struct DecodeCapacity {
   int32_t lanes = 1;
   int32_t sentences = 1;       // of a group
-  int64_t rows = 0;            // of a step: sentences · beam, padded; on a device every step has so many
-  int64_t source_rows = 0;     // of a group's sources together, padded; on a device every group has so many
+  int64_t rows = 0;            // of a step: sentences · beam, padded; on a device every step has this many
+  int64_t source_rows = 0;     // of a group's sources together, padded; on a device every group has this many
   int64_t longest_source = 0;  // rows of one sentence, with </s>
   int64_t longest_path = 0;    // positions of one hypothesis, with the leading </s>
   int64_t cache_rows = 0;      // the pool of a lane; row 0 is for padding rows
@@ -41,7 +41,8 @@ absl::Status ValidateBeamOptions(const BeamOptions& options);
 // position for the translation's </s>.
 int64_t LongestTranslation(const BeamOptions& options, int64_t source_rows, int64_t max_positions);
 
-// Candidates that each hypothesis must offer: 2·beam, and as many more as the search may forbid (<s>, <pad>, </s>).
+// Continuations that the model must return for each hypothesis: 2·beam, plus as many as the search may exclude (<s>,
+// <pad>, </s>).
 inline int32_t CandidatesPerHypothesis(const BeamOptions& options) { return 2 * options.beam + 3; }
 
 }  // namespace hadal

@@ -6,7 +6,7 @@
 
 namespace hadal {
 
-// bf16 or fp32, as asked for; "auto" is bf16.
+// Returns bf16 or fp32 as configured; "auto" is bf16.
 Storage DeviceStorage(TrainingPrecision precision);
 
 }  // namespace hadal

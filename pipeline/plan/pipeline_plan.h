@@ -1,11 +1,12 @@
-// How one model lies on the S ranks of a pipeline: where it is cut, which instructions each rank runs, how many
+// How one model is divided over the S ranks of a pipeline: where it is cut, which instructions each rank runs, how many
 // micro-batches each chunk holds; and which replica of the pipeline this is, with its share of the step.
 //
 // A pure function of (model plan, batch, pipeline options, ranks, rank, resources): every rank of a replica computes
-// the same plan, `hadal plan` prints it, and the checker has proved its schedule before the first step. Options stay as
-// they were asked for; whoever lays out or runs the pipeline reads what the plan made of them. Replicas differ in
-// nothing but their share: replica r of R takes the micro-batches [share(r), share(r + 1)) of the step's list of M,
-// share(r) = ⌈r·M / R⌉. Consecutive, so that micro-batch m lives in slot m modulo peak_live everywhere.
+// the same plan, `hadal plan` prints it, and the checker has proved its schedule before the first step. PipelineOptions
+// keep the values that the user set; code that lays out or runs the pipeline reads the resolved values in the plan.
+// Replicas differ in nothing but their share: replica r of R takes the micro-batches [share(r), share(r + 1)) of the
+// step's list of M, share(r) = ⌈r·M / R⌉. The range is consecutive, so that micro-batch m uses slot m modulo peak_live
+// on every rank.
 #pragma once
 
 #include <cstdint>
@@ -30,39 +31,38 @@ struct Share {
   int first = 0;
   int count = 0;
 };
-// What replica `replica` of `replicas` takes of a list of `count`.
+// Returns the share of replica `replica` of `replicas` in a list of `count` members.
 Share ShareOf(int count, int replicas, int replica);
 
-// What micro-batches of this batch need room for.
+// The largest micro-batch that the buffers must hold.
 ActivationCapacity CapacityOf(const ModelOptions& model, const BatchOptions& batch);
-// Rows of a sentence that costs are estimated with.
+// The sentence length, in rows, that cost estimates assume.
 inline constexpr double kTypicalSentenceRows = 32;
 
-// What the ranks were found to have, beside what is asked of them (PipelineOptions): a run looks
-// (launch/train/train_layout.h), `hadal plan` takes it for granted. The same on every rank.
+// The resources of the ranks, as opposed to what the user sets (PipelineOptions). A run detects them
+// (launch/train/train_layout.h); `hadal plan` uses the defaults. The same on every rank.
 struct RankResources {
-  bool device_transfers =
-      false;  // messages lie in the devices' memory (launch/job/transport_choice.h), not in the hosts'
-  // What a rank's buffers may take; 0: no limit. Only MakeFittingPlan (memory_fit.h) looks at it.
+  bool device_transfers = false;  // messages are in device memory (launch/job/transport_choice.h), not in host memory
+  // Limit for a rank's buffers; 0: none. Only MakeFittingPlan (memory_fit.h) reads it.
   int64_t memory_limit_bytes = 0;
 };
 
 struct PipelinePlan {
   GridShape grid;
-  int replica = 0;                    // whose plan this is
+  int replica = 0;                    // the replica whose plan this is
   bool shard_optimizer_state = true;  // each slice's moments on one replica only (ZeRO-1)
   int step_micro_batches = 1;         // M of the step, all replicas together
   ScheduleShape shape;                // of this replica: shape.micro_batches = share().count
   ScheduleKind schedule = ScheduleKind::k1F1B;
-  int outstanding_sends = 2;      // k, messages that a channel may have under way
+  int outstanding_sends = 2;      // k, messages that a channel may have in flight
   bool device_transfers = false;  // RankResources'
-  int64_t save_buffer_bytes = 0;  // state that a save may copy aside before an update overwrites it
+  int64_t save_buffer_bytes = 0;  // limit for state that a save copies aside before an update overwrites it
   ActivationCapacity capacity;
   int32_t recompute_every = 0;              // recomputation every k sublayers; 0: off
-  bool graphs = true;                       // work is launched as graphs where there is a device
-  int64_t bucket_rows = 128;                // fewest rows that a device's micro-batches are rounded up to
+  bool graphs = true;                       // work is launched as graphs on a device
+  int64_t bucket_rows = 128;                // least size to which a device's micro-batches are rounded up, in rows
   std::optional<DecoderOptions> decoder;    // beam search at validations, its sources no longer than training's
-  DecodeCapacity decode_capacity;           // what it needs room for, where there is one
+  DecodeCapacity decode_capacity;           // its sizes, if `decoder` is set
   std::vector<int32_t> borders;             // [G + 1]: global chunk g holds sublayers [borders[g], borders[g + 1])
   std::vector<double> costs;                // [sublayers] multiply-adds of a forward at full capacity
   std::vector<RankProgram> programs;        // [S]
@@ -79,22 +79,21 @@ struct PipelinePlan {
   int OwnerOf(const ModelPlan& plan, int32_t parameter) const;
 };
 
-// The plan of the replica that world rank `rank` of `ranks` belongs to.
-// Errors: InvalidArgument (more chunks than sublayers, bad split, 1f1b with chunks, ranks that are not stages ×
-// replicas, fewer micro-batches than replicas, …), what to try included; the checker's.
+// Returns the plan of the replica that world rank `rank` of `ranks` belongs to.
+// Errors: InvalidArgument with a remedy (more chunks than sublayers, bad split, 1f1b with chunks, ranks that are not
+// stages × replicas, fewer micro-batches than replicas, …); the checker's.
 absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const BatchOptions& batch,
                                               const PipelineOptions& options, int ranks, int rank = 0,
                                               const RankResources& resources = {});
-// The same pipeline as another replica has it.
+// Returns the plan of another replica of the same pipeline.
 absl::StatusOr<PipelinePlan> PlanOfReplica(PipelinePlan plan, int replica);
 
-// Bytes of a message that carries the edges of a border, or their gradients, at full capacity: its header and the
-// edges.
+// Bytes of a message with the edges of a border, or their gradients, at full capacity: a header and the edges.
 inline constexpr int64_t kMessageHeaderBytes = 64;  // keeps the edges aligned
 int64_t MessageBytes(std::span<const Edge> edges, bool gradients, const ActivationCapacity& capacity, int64_t width);
 
 // Multiply-adds of each sublayer's forward for one micro-batch at full capacity, attention at `length` keys a query; a
-// combination of layers counts what its memory traffic takes.
+// combination of layers counts as many as take the time of its memory traffic.
 std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacity& capacity, double length);
 
 }  // namespace hadal

@@ -1,9 +1,9 @@
-// Decides whether a run's feed-forward layers store ReLU masks (layers/feed_forward.h). The device is asked before
-// memory is laid out, so that exactly what is used is reserved.
+// Decides whether a run's feed-forward layers store ReLU masks (layers/feed_forward.h). The device is queried before
+// memory is laid out, so that memory is reserved only for masks that are used.
 //
 // A device's library offers the products that write and read a mask only for some shapes. A run's shapes are known:
-// rows take one of a few sizes (row_bucket.h), the model determines the rest. `hadal plan` has no device to ask; it
-// assumes masks and states their size.
+// rows take one of a few sizes (row_bucket.h), the model determines the rest. `hadal plan` has no device; it assumes
+// masks and prints their size.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace hadal {
 
-// The value of ModelPlan::relu_masks for this device: true if it has the products for any size of micro-batch; false on
-// the CPU. `bucket_rows`: PipelineOptions'. A function of the arguments, the device and its library. May be a
-// standstill (runtime/device.h).
+// Returns the value of ModelPlan::relu_masks for this device: true if it has the products for every size of
+// micro-batch; false on the CPU. `bucket_rows`: PipelineOptions'. A function of the arguments, the device and its
+// library. May be a standstill (runtime/device.h).
 bool HasReluMasks(const ModelPlan& plan, const ActivationCapacity& capacity, int64_t bucket_rows, const Stream& stream);
 
 }  // namespace hadal

@@ -22,8 +22,8 @@
 
 namespace hadal {
 
-// Also the longest message between replicas (replica_buckets.h): long enough that latency does not count, short enough
-// to be in a cache when it is added.
+// Also the longest message between replicas (replica_buckets.h): long enough that latency is negligible, short enough
+// to be still in a cache when it is added.
 inline constexpr int64_t kRunElements = int64_t{1} << 18;
 
 struct OwnedSlice {

@@ -1,4 +1,4 @@
-// What a person may choose about a training run, as plain values (the config schema stops at tools/).
+// The options of a training run as plain values. Only tools/ and launch/ know the config schema.
 #pragma once
 
 #include <cstdint>
@@ -13,52 +13,53 @@
 
 namespace hadal {
 
-// How a run computes. kAuto: in bf16 on a GPU where the method has that, else in fp32; kTf32 and kBf16 need a GPU.
+// The arithmetic of a run. kAuto: bf16 on a GPU if the method supports it, else fp32; kTf32 and kBf16 need a GPU.
 enum class TrainingPrecision { kAuto, kFp32, kTf32, kBf16 };
 
 struct BatchOptions {
   int32_t micro_batches = 4;     // M, micro-batches a step (gradient accumulation)
-  int32_t source_tokens = 1024;  // capacity of one micro-batch, </s> counted; not read without an encoder
+  int32_t source_tokens = 1024;  // capacity of one micro-batch, with </s>; not read without an encoder
   int32_t target_tokens = 1024;
 };
 
-// Whether a device's work is launched as graphs (graph_cache.h).
+// Whether work on a device is launched as graphs (graph_cache.h).
 enum class GraphMode : int32_t {
-  kAuto,  // where there is a device
+  kAuto,  // on a device
   kOff,
 };
 
-// How what ranks with a device exchange goes from one device to the other.
+// How messages travel between the devices of two ranks.
 enum class Transport : int32_t {
-  kAuto,  // by NCCL where that can be, else through the host
+  kAuto,  // NCCL if possible, else through the host
   kNccl,
   kHost,  // through pinned memory and the host's communicator
 };
 
 struct PipelineOptions {
   int32_t stages = 0;    // S; 0: ranks / replicas
-  int32_t replicas = 1;  // R, pipelines that train side by side, each on its share of a step's micro-batches
+  int32_t replicas = 1;  // R, pipelines that train in parallel, each on its share of a step's micro-batches
   Placement placement = Placement::kReplicasTogether;
   bool shard_optimizer_state = true;  // each slice's moments on one replica only (ZeRO-1)
   int32_t chunks = 1;                 // v, chunks a rank (interleaved schedule)
   ScheduleKind schedule = ScheduleKind::k1F1B;
   // First sublayer of each chunk but the first, in order of depth; empty: balanced by cost.
   std::vector<int32_t> split;
-  int32_t outstanding_sends = 2;  // k, messages a channel may have under way
+  int32_t outstanding_sends = 2;  // k, messages that a channel may have in flight
   int32_t recompute_every = 0;    // recomputation every k sublayers; 0: off
-  // A rank's arena must fit, or the run is refused. 0: none asked for; a run's limit is then a rank's share of what is
-  // free (launch/train/rank_device.h).
+  // Limit for a rank's arena; a run that exceeds it does not start. 0: not set; a run then uses a rank's share of the
+  // free memory (launch/train/rank_device.h).
   int64_t memory_limit_bytes = 0;
-  bool recompute_auto = false;        // in place of recompute_every what fits memory_limit_bytes (memory_fit.h)
+  bool recompute_auto = false;        // chooses recompute_every to fit memory_limit_bytes (memory_fit.h)
   double wait_timeout_seconds = 600;  // deadline of every wait for a peer
-  // Of a rank's state, what may be copied aside just before an update so that a checkpoint being written does not hold
-  // it up; 0: waits.
+  // Limit for state of a rank that is copied aside just before an update, so that the update does not wait for a
+  // checkpoint that is being written; 0: it waits.
   int64_t save_buffer_bytes = 0;
-  int32_t threads = 0;  // CPU threads a rank; 0: the rank's share of the host's CPUs
+  int32_t threads = 0;  // CPU threads per rank; 0: the rank's share of the host's CPUs
   GraphMode graphs = GraphMode::kAuto;
-  int64_t bucket_rows = 128;  // fewest rows that a device's micro-batches are rounded up to (row_bucket.h)
+  int64_t bucket_rows = 128;  // least size to which a device's micro-batches are rounded up (row_bucket.h)
   Transport transport = Transport::kAuto;
-  // Beam search at validations (decode/validation_bleu.h), whose memory is a part of every rank's arena; none: no BLEU.
+  // Beam search for BLEU at validations (validation_bleu.h); its memory is part of every rank's arena. Not set: no
+  // BLEU.
   std::optional<DecoderOptions> decoder;
 };
 
@@ -80,7 +81,7 @@ enum class RateSchedule : int32_t {
 struct RateOptions {
   RateSchedule schedule = RateSchedule::kInverseSqrt;
   double peak = 5e-4;
-  // 0 allowed. A fraction of the run has become updates before (tools/config/run_options.h).
+  // May be 0. A fraction in the config was converted to updates (tools/config/run_options.h).
   double warmup_updates = 4000;
   double warmup_initial_rate = 1e-7;
   double end_rate = 0;  // polynomial
@@ -97,14 +98,14 @@ struct StopOptions {
 struct ValidationOptions {
   int64_t every_steps = 0;    // 0: off
   int32_t max_sentences = 0;  // 0: all
-  // Sentences of the validation corpus, taken evenly, that are translated for BLEU; 0: none.
+  // Sentences, spread evenly over the validation corpus, that are translated for BLEU; 0: none.
   int32_t bleu_sentences = 0;
 };
 
 struct CheckpointOptions {
   int64_t every_steps = 0;  // 0: only at the end
   int32_t keep_last = 3;    // 0: all
-  int64_t keep_every = 0;   // additionally keep multiples
+  int64_t keep_every = 0;   // also keeps steps that are multiples of this; 0: none
   bool save_at_end = true;
 };
 
@@ -116,16 +117,17 @@ struct LossSpikeOptions {
 
 struct HealthOptions {
   LossSpikeOptions loss_spike;
-  // So many skipped in a row, not finite or spikes: back to the last checkpoint, and the second time the end.
+  // After this many skipped steps in a row (not finite, or spikes) the run rolls back to the last checkpoint; the
+  // second time from the same weights it ends.
   int32_t skipped_steps = 10;
 };
 
-// The instruments that see the depth (instruments/depth_recorder.h).
+// The depth instruments (instruments/depth_recorder.h).
 struct DepthOptions {
   bool enabled = true;
-  int64_t dense_steps = 100;   // the first steps, all recorded
-  int32_t per_decade = 20;     // later records, from each step to its tenfold; 0: none
-  int32_t probe_tokens = 128;  // capacity of the probe batch on either side; 0: no probe
+  int64_t dense_steps = 100;   // records each of the first steps
+  int32_t per_decade = 20;     // later records per tenfold increase of the step; 0: none
+  int32_t probe_tokens = 128;  // capacity of each side of the probe batch; 0: no probe
 };
 
 struct TrainOptions {
@@ -145,7 +147,7 @@ struct TrainOptions {
   HealthOptions health;
   DepthOptions depth;
   int32_t log_every_steps = 1;  // steps between records of the stages' times (one small exchange)
-  double max_left_out = 0.9;    // share of the training samples that may be too long; with more the run does not start
+  double max_left_out = 0.9;    // a run with a larger share of too long training samples does not start
 };
 
 }  // namespace hadal

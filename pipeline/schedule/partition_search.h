@@ -14,7 +14,8 @@ struct PartitionBlocks {
   std::vector<double> cost_before;  // [blocks + 1] prefix sums
 
   int size() const { return static_cast<int>(begin.size()) - 1; }
-  // Cost of the piece [first, last), in blocks. Rounded subtraction is monotone in both ends; the search needs no more.
+  // Cost of the piece [first, last), in blocks. Rounded subtraction is monotone in both ends, which is all that the
+  // search requires.
   double Cost(int first, int last) const { return cost_before[last] - cost_before[first]; }
 };
 

@@ -11,7 +11,7 @@ namespace hadal {
 RankProgram MakeGpipeSchedule(const ScheduleShape& shape, int rank);
 // schedule_1f1b.cc: one forward, one backward.  REQUIRES: shape.chunks = 1.
 RankProgram Make1F1BSchedule(const ScheduleShape& shape, int rank);
-// schedule_interleaved.cc: 1F1B over v chunks a rank; with one chunk it is 1F1B.
+// schedule_interleaved.cc: 1F1B over v chunks per rank; with one chunk it is 1F1B.
 RankProgram MakeInterleavedSchedule(const ScheduleShape& shape, int rank);
 
 }  // namespace hadal

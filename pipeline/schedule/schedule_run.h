@@ -32,13 +32,13 @@ struct RunEnd {
   std::vector<int> position;
 };
 
-// Executes until no rank can proceed. Calls `visit(rank, instruction)` on execution: a send's visit comes before its
-// receive's, and a receive's before that of the send that waited for it.
+// Executes until no rank can proceed. Calls `visit(rank, instruction)` for each executed instruction, in an order in
+// which a send comes before its receive, and a receive before a send that waited for it.
 RunEnd RunSchedule(const std::vector<RankProgram>& programs, const ScheduleShape& shape, int outstanding_sends,
                    absl::FunctionRef<void(int, const Instruction&)> visit);
 
 // Explains a deadlock: follows "waits for" from the first blocked rank to a cycle and names each rank in it, its
-// instruction and whom it waits for.  REQUIRES: !end.finished, of the same arguments.
+// instruction and the rank it waits for.  REQUIRES: !end.finished, of the same arguments.
 std::string DescribeDeadlock(const std::vector<RankProgram>& programs, const ScheduleShape& shape,
                              int outstanding_sends, const RunEnd& end);
 

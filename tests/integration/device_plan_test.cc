@@ -138,7 +138,7 @@ TEST(DevicePlanTest, MasksThatTheDeviceDoesNotHaveTakeNoMemory) {
   const auto report = MakePlanReport(options, 1, kPlanned, MachineRate());
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_GT(report->relu_mask_bytes, 0);
-  EXPECT_THAT(PlanToText(*report, {}), HasSubstr("masks of ReLUs: up to "));
+  EXPECT_THAT(PlanToText(*report, {}), HasSubstr("ReLU masks: up to "));
   const nlohmann::json json = nlohmann::json::parse(PlanToJson(*report, {}));
   EXPECT_EQ(json["relu_mask_bytes"], report->relu_mask_bytes);
   InProcessWorld world(1);
@@ -166,7 +166,7 @@ TEST(DevicePlanTest, MasksThatTheDeviceDoesNotHaveTakeNoMemory) {
   options.precision = TrainingPrecision::kFp32;
   const auto fp32 = MakePlanReport(options, 1, kPlanned, MachineRate());
   EXPECT_EQ(fp32->relu_mask_bytes, 0);
-  EXPECT_THAT(PlanToText(*fp32, {}), Not(HasSubstr("masks of ReLUs")));
+  EXPECT_THAT(PlanToText(*fp32, {}), Not(HasSubstr("ReLU masks")));
 }
 
 // Ranks with unlike GPUs lay out the same.

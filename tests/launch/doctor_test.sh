@@ -10,7 +10,7 @@ probe=(doctor --run-dir run --message-mib 0.25 --file-mib 0.25 --threads 1)
 mpi=(mpirun --bind-to none --oversubscribe)
 
 timeout 60 "$hadal" "${probe[@]}" > out 2>&1 || fail "alone"
-says 'fit for a run'
+says 'ready for a run'
 
 timeout 60 "${mpi[@]}" -n 2 "$hadal" "${probe[@]}" > out 2>&1
 says "$(hostname)"; says '^   1  '; says 'OMPI_COMM_WORLD_RANK=1'; says 'for a run'
@@ -20,11 +20,11 @@ says "$(hostname)"; says '^   1  '; says 'OMPI_COMM_WORLD_RANK=1'; says 'for a r
 cp "$hadal" other && printf x >> other
 timeout 60 "${mpi[@]}" -n 2 "$hadal" "${probe[@]}" : -n 1 ./other "${probe[@]}" > out 2>&1
 [ $? -eq 1 ] || fail "two binaries in one job were not refused with code 1"
-says 'BAD  *rank 2 (host .*another binary'
+says 'BAD  *rank 2 (host .*its binary is'
 
 timeout 60 "${mpi[@]}" -n 2 "$hadal" doctor --run-dir /proc/nowhere --message-mib 0.25 --file-mib 0.25 --threads 1 > out 2>&1
 [ $? -eq 1 ] || fail "a directory nobody can write was not refused with code 1"
-says 'rank 0 .*cannot write where the run will'; says 'rank 1 .*cannot write where the run will'
+says 'rank 0 .*cannot write to the run directory'; says 'rank 1 .*cannot write to the run directory'
 
 if [ "$(nproc)" -gt 1 ] && command -v taskset > /dev/null; then
   timeout 60 "${mpi[@]}" -n 1 "$hadal" "${probe[@]}" : -n 1 taskset -c 0 "$hadal" "${probe[@]/%1/2}" > out 2>&1

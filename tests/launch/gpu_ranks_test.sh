@@ -16,22 +16,22 @@ doctor() {
 }
 
 doctor 0 "$hadal" "${probe[@]}"
-says '^   0  Emulated GPU  *sm_90  *0000:10:00.0  *16\.0  *16\.0  '; says 'fit for a run'
+says '^   0  Emulated GPU  *sm_90  *0000:10:00.0  *16\.0  *16\.0  '; says 'ready for a run'
 doctor 0 "$hadal" "${probe[@]}" --device cpu; lacks GPU
 doctor 0 env HADAL_EMULATED_GPUS=0 "$hadal" "${probe[@]}"
 says '^note     rank 0 (host .*no GPU: no GPU is visible'
 [ "$(grep -c GPU out)" -eq 1 ] || fail "a machine without a GPU is told so more than once"
-doctor 1 env HADAL_EMULATED_GPUS=0 "$hadal" "${probe[@]}" --device cuda; says '^BAD      rank 0 .*--device cuda wants one'
+doctor 1 env HADAL_EMULATED_GPUS=0 "$hadal" "${probe[@]}" --device cuda; says '^BAD      rank 0 .*--device cuda requires one'
 doctor 0 env HADAL_EMULATED_DRIVER=11040 "$hadal" "${probe[@]}"; says '^warning  .*cannot be used.*CUDA 11.4'
 
 doctor "0 1" env HADAL_EMULATED_GPUS=2 NCCL_DEBUG=WARN "${mpi[@]}" -n 2 "$hadal" "${probe[@]}"
 says '^   0 .*0000:10:00.0'; says '^   1 .*0000:11:00.0'; lacks 'share one GPU'
-says '^note     ranks 0, 1 .*set for NCCL: NCCL_DEBUG=WARN'
+says '^note     ranks 0, 1 .*NCCL variables are set: NCCL_DEBUG=WARN'
 doctor "0 1" "${mpi[@]}" -n 2 "$hadal" "${probe[@]}"; says '^warning  ranks 0, 1 .*share one GPU'
 doctor 1 env HADAL_EMULATED_GPUS=2 "${mpi[@]}" -n 3 "$hadal" "${probe[@]}"; says '^BAD      ranks 0, 2 .*share one GPU'
 lame=("${mpi[@]}" -n 1 "$hadal")
 doctor 1 "${lame[@]}" "${probe[@]}" : -n 1 env HADAL_EMULATED_GPUS=0 "$hadal" "${probe[@]}"
-says '^   1  none: no GPU is visible'; says '^BAD      rank 1 .*no GPU, where other ranks have one'
+says '^   1  none: no GPU is visible'; says '^BAD      rank 1 .*no GPU, although other ranks have one'
 
 make_corpus 60 100
 cat > tiny.textproto <<'END_OF_CONFIG'

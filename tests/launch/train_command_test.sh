@@ -167,10 +167,10 @@ done
 echo "a corpus that was prepared anew has another vocabulary, of the same size"
 expect 0 "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out anew --vocab-size 300 --vocab-type unigram
 anew=("${base[@]}" --set data.train=anew/train --set data.validation=anew/valid)
-expect 2 "${anew[@]}" --init-from unbroken --run-dir from_other; says "trained with another vocabulary than the corpus has"; says "unbroken/$last/vocabulary.model"
+expect 2 "${anew[@]}" --init-from unbroken --run-dir from_other; says "trained with a different vocabulary than the corpus has"; says "unbroken/$last/vocabulary.model"
 cp -r unbroken other_corpus
-expect 2 "${mpi[@]}" 2 "${anew[@]}" --set stop.steps=11 --accept-changes --run-dir other_corpus; says "trained with another vocabulary than the corpus has"
-expect 2 "${anew[@]}" --set stop.steps=11 --accept-changes --resume unbroken/$last --run-dir from_step; says "trained with another vocabulary than the corpus has"
+expect 2 "${mpi[@]}" 2 "${anew[@]}" --set stop.steps=11 --accept-changes --run-dir other_corpus; says "trained with a different vocabulary than the corpus has"
+expect 2 "${anew[@]}" --set stop.steps=11 --accept-changes --resume unbroken/$last --run-dir from_step; says "trained with a different vocabulary than the corpus has"
 expect 0 "${anew[@]}" --set stop.steps=1 --run-dir new_weights
 
 echo "sentences longer than the model's positions are left out, and said"
@@ -193,7 +193,7 @@ expect 0 "$hadal" inspect similarity --checkpoint unbroken --data data/valid --o
 says "decoder, 7 layers"
 for file in alike.json alike.html; do [ -s $file ] || fail "no $file"; done
 expect 1 "$hadal" inspect similarity --checkpoint unbroken --data nowhere; says nowhere
-expect 2 "$hadal" inspect similarity --checkpoint unbroken --data anew/valid; says "trained with another vocabulary than the corpus has"
+expect 2 "$hadal" inspect similarity --checkpoint unbroken --data anew/valid; says "trained with a different vocabulary than the corpus has"
 
 echo "a reader that goes away"
 "${base[@]}" --run-dir piped 2> piped.log | head -1 > /dev/null

@@ -13,7 +13,7 @@ printf '{"event":"step","step":0,"loss":1}\n' > metrics.jsonl
 prepare=("$hadal" prepare --out prepared --train)
 
 echo "bad usage"
-expect 2 "${prepare[@]}" one.txt; says "stands alone"
+expect 2 "${prepare[@]}" one.txt; says "has no partner"
 expect 2 "${prepare[@]}" one.txt two.txt; says "line n of one must translate line n of the other"
 expect 2 "${prepare[@]}" text/train.en text/train.de --vocab-size -5; says "use at least a few hundred"
 expect 2 "${prepare[@]}" two.txt two.txt --vocab-size 8000; says "ids, 8000 were requested"

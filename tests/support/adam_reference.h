@@ -1,5 +1,5 @@
 // One Adam step in double precision: the textbook form with bias-corrected moments (Kingma & Ba 2015, algorithm 1),
-// with the epsilon of the efficient form (added before the correction of the second moment), written plainly.
+// with the epsilon of the efficient form (added before the correction of the second moment).
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ struct AdamReferenceState {
   std::vector<double> parameter, first_moment, second_moment;
 };
 
-// Reads the scalars of `args` and none of its vectors.
+// Reads only the scalars of `args`, not its vectors.
 void AdamReference(const AdamArgs& args, const std::vector<float>& gradient, AdamReferenceState& state);
 
 }  // namespace hadal::testing

@@ -1,5 +1,5 @@
-// Attention and its gradient in double precision: the definition of kernels/attention.h, one (query, key) pair after
-// the other.
+// Attention and its gradient in double precision by the definition in kernels/attention.h, one (query, key) pair at a
+// time.
 #pragma once
 
 #include <cstdint>

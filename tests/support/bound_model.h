@@ -1,4 +1,4 @@
-// A small model on the CPU whose layers a test calls itself: plan, weights, gradients, scratch and one micro-batch.
+// A small model on the CPU whose layers a test calls directly: plan, weights, gradients, scratch and one micro-batch.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace hadal::testing {
 
-// Of either stack; d_ff is no multiple of d_model.
+// The options of each stack; d_ff is not a multiple of d_model.
 constexpr SmallShape NarrowShape(int32_t layers) {
   return {.encoder_layers = layers,
           .decoder_layers = layers,
@@ -26,15 +26,14 @@ constexpr SmallShape NarrowShape(int32_t layers) {
           .max_positions = 16};
 }
 
-// Sentence pairs of these many rows a side, and arbitrary tokens.
+// Returns sentence pairs with these numbers of rows per side, and arbitrary tokens.
 PackedBatch PairsOf(const std::vector<int32_t>& source_rows, const std::vector<int32_t>& target_rows,
                     int32_t vocabulary);
 
-// Thread safety: of one thread, which computes (runtime/compute_thread.h) from here on.
+// Thread safety: one thread, which becomes a compute thread (runtime/compute_thread.h).
 class BoundModel {
  public:
-  // Weights as initialised, moved off the special values that some start from and to where losses are smooth
-  // (moved_parameters.h).
+  // Initial weights, moved away from special values and from points where the loss is not smooth (moved_parameters.h).
   BoundModel(const ModelOptions& options, PackedBatch batch);
   BoundModel(const BoundModel&) = delete;
   BoundModel& operator=(const BoundModel&) = delete;
@@ -43,7 +42,7 @@ class BoundModel {
   const ParameterStore& parameters() const { return parameters_; }
   const PackedBatch& batch() const { return batch_; }
   const ActivationCapacity& capacity() const { return capacity_; }
-  // Of a training step, dropout on, whose gradients are not scaled; without the encoder's output.
+  // The context of a training step with dropout, unscaled gradients and no encoder output.
   SublayerContext Context() const;
   void ClearGradients() const;
   std::vector<float> AllGradients() const;

@@ -1,7 +1,7 @@
-// What is wrong with a Chrome trace, in words; empty when nothing is. Checked: it is JSON; every slice has a duration
-// of at least 0 and begins at or after 0; slices of one track nest (none overlaps another in part); every arrow has
-// both ends, each inside a slice of its track, and points forward in time up to the clocks' error; every asynchronous
-// bar has both ends.
+// Describes the first error of a Chrome trace; returns "" if there is none. Checks: it is JSON; every slice has a
+// duration ≥ 0 and begins at or after 0; slices of one track nest (none overlaps another partly); every arrow has both
+// ends, each inside a slice of its track, and points forward in time up to the clock error; every asynchronous bar has
+// both ends.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Runs a subcommand in the test's own process.
+// Runs a subcommand in the test's process.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 namespace hadal {
 
 struct CommandResult {
-  int exit_code = -1;  // what the command stored; 2 where the command line was refused, as launch/hadal.cc has it
+  int exit_code = -1;  // as the command stored it; 2 for bad usage, as in launch/hadal.cc
   std::string out, err;
 };
 
-// `hadal ARGUMENTS…`, a program whose only command is the one that `add` adds.
+// Runs `hadal ARGUMENTS…`, where hadal has only the subcommand that `add` registers.
 CommandResult RunCommand(void (*add)(Command app, int& exit_code), const std::vector<std::string>& arguments);
-// The same; `arguments` are separated by spaces.
+// As above; `arguments` are separated by spaces.
 CommandResult RunCommand(void (*add)(Command app, int& exit_code), const std::string& arguments);
 
 }  // namespace hadal

@@ -1,5 +1,5 @@
-// A corpus of samples that a test has made up: a real one, written to a directory of its own, opened, and kept after
-// the directory is gone.
+// Makes a real corpus of a test's own samples: written to a temporary directory and opened; it stays valid after the
+// directory is deleted.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace hadal {
 
-// Without vocabulary files. A source vocabulary of 0 ids makes a monolingual corpus.  REQUIRES: token ids are inside
-// their vocabularies.
+// The corpus has no vocabulary files. A source vocabulary of 0 ids makes it monolingual.  REQUIRES: token ids are
+// inside their vocabularies.
 Corpus CorpusOf(const std::vector<Sample>& samples, int32_t source_vocabulary_size, int32_t target_vocabulary_size);
 
 }  // namespace hadal

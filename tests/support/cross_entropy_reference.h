@@ -1,4 +1,4 @@
-// Cross-entropy with label smoothing in double precision: the definition of kernels/cross_entropy.h, written plainly.
+// Cross-entropy with label smoothing in double precision by the definition in kernels/cross_entropy.h.
 #pragma once
 
 #include <cstdint>

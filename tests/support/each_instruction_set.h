@@ -1,4 +1,4 @@
-// Runs a test body once for each instruction set that the kernels are compiled for and this CPU has, or for one of
+// Runs a test body for each instruction set that the kernels are compiled for and this CPU supports, or for one of
 // them.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace hadal::testing {
 
-// While it lives the kernels use this instruction set. Not thread-safe: the choice is the process's.
+// While the object lives, kernels use this instruction set. Not thread-safe: the choice is global to the process.
 class OnInstructionSet {
  public:
   explicit OnInstructionSet(int64_t target) { hwy::GetChosenTarget().Update(target); }

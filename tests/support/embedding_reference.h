@@ -1,4 +1,4 @@
-// Token embedding in plain double loops: what kernels/embedding.h is compared with. Matrices are dense.
+// The reference for kernels/embedding.h: token embedding by plain loops in double precision. Matrices are dense.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the emulated cuBLASLt, a shared library of its own that dlopen finds, is given by the program that opens it.
+// The functions that a program passes to the emulated cuBLASLt, a shared library that dlopen finds.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,21 +9,21 @@
 namespace hadal::testing {
 
 struct CublasLtSurroundings {
-  // Puts work into a stream of the emulated runtime.
+  // Enqueues work on a stream of the emulated runtime.
   void (*enqueue)(cudaStream_t stream, std::function<void()> run) = nullptr;
-  // Whether memory is its device's.
+  // Whether an address is in the device's memory.
   bool (*owns)(const void* memory, int64_t bytes) = nullptr;
-  // Whether it has algorithms with this epilogue (cublasLtEpilogue_t), whether they are of another kind than the
-  // others, and whether they split the sum over k.
+  // Whether the library has algorithms with this epilogue (cublasLtEpilogue_t), whether they are of a different kind
+  // than the others, and whether they split the sum over k.
   bool (*offers)(int epilogue) = nullptr;
   bool (*differs)(int epilogue) = nullptr;
   bool (*splits)(int epilogue) = nullptr;
-  // Whether this thread records a graph: no algorithm can be looked for then. cuBLASLt 13.3 has been reported to fail
-  // so on a stream that records.
+  // Whether this thread records a graph. The search for an algorithm then fails, as was reported for cuBLASLt 13.3 on a
+  // recording stream.
   bool (*records)() = nullptr;
 };
 
-// The name of a function void(const CublasLtSurroundings*), to be called before all others.
+// The name of a function void(const CublasLtSurroundings*), which must be called before all others.
 inline constexpr char kConnectCublasLt[] = "HadalConnectCublasLt";
 
 }  // namespace hadal::testing

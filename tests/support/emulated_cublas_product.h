@@ -1,10 +1,9 @@
-// A product of the emulated cuBLASLt (emulated_cublas_lt.cc): what the library checks of it, and what it computes, in
-// plain loops.
+// A product of the emulated cuBLASLt (emulated_cublas_lt.cc): its checks, and its computation by plain loops.
 //
-// As the reference of cublasLtMatmul has it: op(A) is [m, k], op(B) [k, n], the bias has m entries of D's type. ReLU
-// with AUX writes a mask of m × n bits beside (columns AUX_LD bits apart, a multiple of 128; within one the order is
-// this library's own, and the bits behind row m are set), DRELU reads one, BGRADB writes the n sums of op(B)'s columns
-// over k, of D's type.
+// As in the reference of cublasLtMatmul: op(A) is [m, k], op(B) [k, n], the bias has m entries of D's type. ReLU with
+// AUX also writes a mask of m × n bits (columns AUX_LD bits apart, a multiple of 128; within a column the order of bits
+// is this library's own, and the bits after row m are set). DRELU reads a mask. BGRADB writes the n sums of op(B)'s
+// columns over k, of D's type.
 #pragma once
 
 #include <cublasLt.h>
@@ -28,7 +27,7 @@ struct CublasLtDescription {
   int64_t mask_leading = 0;
 };
 
-// What a product is: its algorithm is good for no other.
+// The identity of a product: an algorithm is valid only for the product for which it was searched.
 struct CublasLtProblem {
   CublasLtDescription description;
   CublasLtLayout a, b, d;
@@ -37,7 +36,7 @@ struct CublasLtProblem {
   int64_t m() const { return d.rows; }
   int64_t n() const { return d.columns; }
   int64_t k() const { return description.transpose_a == CUBLAS_OP_N ? a.columns : a.rows; }
-  // The vector that CUBLASLT_MATMUL_DESC_BIAS_POINTER names: a bias, or its gradient, of D's type.
+  // The vector of CUBLASLT_MATMUL_DESC_BIAS_POINTER: a bias or its gradient, of D's type.
   bool has_vector() const;
   int64_t vector_bytes() const;
   bool has_mask() const;
@@ -46,8 +45,8 @@ struct CublasLtProblem {
 
 int64_t SpanBytes(const CublasLtLayout& layout);
 
-// INVALID_VALUE for shapes, leading dimensions and places that do not fit, NOT_SUPPORTED for types outside of the
-// documented table and for epilogues that are not here.
+// Returns INVALID_VALUE for inconsistent shapes, leading dimensions and addresses, NOT_SUPPORTED for types outside the
+// documented table and for epilogues that are not emulated.
 cublasStatus_t CheckProblem(const CublasLtProblem& problem);
 
 struct CublasLtOperands {
@@ -57,7 +56,7 @@ struct CublasLtOperands {
   // Whether two blocks share the sum over k and add their parts in D's type (CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE).
   bool adds_parts_in_d_type = false;
 };
-// REQUIRES: CheckProblem finds nothing.
+// REQUIRES: CheckProblem reports no error.
 void Multiply(const CublasLtProblem& problem, const CublasLtOperands& operands);
 
 }  // namespace hadal::testing

@@ -1,24 +1,24 @@
-// The CUDA runtime in the host's memory, so that what calls it runs without a GPU: kernels/cuda_host/cuda_*.cc against
-// the functions and rules that NVIDIA's reference of the runtime states (streams, events, capture, memory, errors). A
-// test links emulated_cuda_runtime.cc, which defines the functions (cudaMalloc …), in place of cudart, and kernels that
-// were built for the executor.
+// An emulation of the CUDA runtime in host memory, to run kernels/cuda_host/cuda_*.cc without a GPU. It follows the
+// functions and rules of NVIDIA's reference of the runtime (streams, events, capture, memory, errors). A test links
+// emulated_cuda_runtime.cc, which defines the functions (cudaMalloc …), instead of cudart, and kernels that were built
+// for the executor.
 //
-// It is as late as the rules allow, and chooses at random where they leave a choice:
-//   - what is put into a stream runs when somebody waits for it, or at a later call, some day; streams overtake each
-//     other but for events;
-//   - a copy from pinned memory reads it when it runs; one from other host memory has read it when the call returns;
-//     one to other host memory waits;
-//   - device memory begins as 0xFF bytes, on 256 bytes and no more, and the host cannot touch it (a fault);
-//   - a query that finds work under way leaves cudaErrorNotReady as the last error, which the next launch reports as
+// It runs work as late as the rules allow, and chooses at random where they leave a choice:
+//   - work on a stream runs when the host waits for it, or during a later call; streams overtake each other unless
+//     events order them;
+//   - a copy from pinned memory reads it when the copy runs; a copy from other host memory has read it when the call
+//     returns; a copy to other host memory waits;
+//   - device memory initially has 0xFF bytes, is aligned to exactly 256 bytes, and the host cannot access it (a fault);
+//   - a query that finds unfinished work leaves cudaErrorNotReady as the last error, which the next launch reports as
 //     its own;
-//   - memory that work under way still names cannot be freed, nor a stream or graph destroyed that is in use (abort);
-//   - while a stream records, the recording thread may not wait, query, allocate or touch an event (the call fails and
-//     says so).
-//   - streams and memory are of the device that the thread has chosen; a thread that has chosen another cannot launch
-//     there (abort), nor a kernel reach another device's memory.
+//   - freeing memory that unfinished work uses, or destroying a stream or graph in use, aborts;
+//   - while a stream records, the recording thread must not wait, query, allocate or use an event (the call fails with
+//     a message);
+//   - streams and memory belong to the thread's current device; a thread with another current device cannot launch
+//     there (abort), and a kernel cannot access another device's memory.
 // Limitations: all devices share one amount of memory; only the functions that hadal calls; no legacy stream, peer
-// access or managed memory. Thread safety: as the runtime's: any thread may call anything; the last error is each
-// thread's own.
+// access or managed memory. Thread safety: as the runtime's: any thread may call anything; each thread has its own last
+// error.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -42,30 +42,30 @@ namespace hadal::testing {
 
 class EmulatedCuda {
  public:
-  // The one that the runtime's functions speak of.
+  // The instance that the runtime's functions use.
   static EmulatedCuda& Instance();
 
-  // What a test sets before calls that should find it. For a whole program: HADAL_EMULATED_GPUS (devices),
-  // HADAL_EMULATED_DRIVER (driver).
+  // Properties of the emulated machine, set by a test before the calls. For a whole program: HADAL_EMULATED_GPUS
+  // (devices), HADAL_EMULATED_DRIVER (driver).
   struct Machine {
-    int driver = CUDART_VERSION;  // what CUDA it is for; 0: there is none
-    int devices = 1;              // visible ones; all are the same
+    int driver = CUDART_VERSION;  // the CUDA version it supports; 0: no driver
+    int devices = 1;              // visible devices; all are equal
     int major = 9;                // of the compute capability
     int64_t bytes = int64_t{1} << 34;
     bool memory_for_graphs = true;
-    // Of cuBLASLt: without algorithm; with one of another kind; with one that does not split the sum over k.
+    // Epilogues of cuBLASLt: without an algorithm; with one of a different kind; with one that does not split the sum
+    // over k.
     std::set<int> refused_epilogues, slow_epilogues, unsplit_epilogues;
   };
   Machine machine;
-  // The next work that runs ends as a kernel does that follows a wild pointer: every call fails from then on, until
-  // Repair.
+  // Makes the next work fail like a kernel with an invalid pointer: every later call fails, until Repair.
   void BreakNextWork() { break_next_ = true; }
   void Repair() { fault_ = cudaSuccess; }
   int64_t used_bytes();
   int64_t used_host_bytes();
   int64_t graphs();  // that can be launched
 
-  // What the runtime's functions do, and the error that they return.
+  // The runtime's functions and the errors that they return.
   cudaError_t Fault();
   cudaError_t MakeStream(cudaStream_t* stream);
   cudaError_t DestroyStream(cudaStream_t stream);
@@ -89,15 +89,15 @@ class EmulatedCuda {
   cudaError_t Launch(cudaGraphExec_t graph, cudaStream_t stream);
   cudaError_t Destroy(cudaGraph_t recorded);
   cudaError_t Destroy(cudaGraphExec_t graph);
-  // In whole pages of 2 MiB, which a driver gives memory in.
+  // In pages of 2 MiB, the unit in which a driver allocates memory.
   int64_t FreeBytes();
 
-  // For libraries above the runtime: puts work into a stream, or into what it records; whether memory is the device's.
+  // For libraries above the runtime: enqueues work on a stream, or adds it to the graph that the stream records; tests
+  // whether memory is the device's.
   void Enqueue(cudaStream_t stream, std::function<void()> run);
   bool Owns(const void* memory, int64_t bytes);
 
-  // What launches check: the thread's last error (cudaGetLastError without the reset), and the device that it has
-  // chosen.
+  // What launches check: the thread's last error (cudaGetLastError without the reset), and its current device.
   static cudaError_t& LastError();
   static int& CurrentDevice();
 
@@ -109,14 +109,14 @@ class EmulatedCuda {
   };
   struct Work {
     std::function<void()> run;
-    std::shared_ptr<Marker> awaits;                      // nothing to run: until it is reached
+    std::shared_ptr<Marker> awaits;                      // waits for the marker; there is nothing to run
     std::vector<std::pair<const void*, int64_t>> names;  // memory that it reads or writes when it runs
     cudaGraphExec_t graph = nullptr;
   };
   using Recording = std::vector<Work>;
   struct StreamState {
     explicit StreamState(uint64_t seed) : executor(seed) {}
-    cuda::Executor executor;  // at its address: the stream, as kernels' launches know it
+    cuda::Executor executor;  // its address identifies the stream in kernel launches
     std::deque<Work> pending;
     std::unique_ptr<Recording> recording;
     std::thread::id recorder;
@@ -131,16 +131,15 @@ class EmulatedCuda {
   EmulatedCuda();
   StreamState& StateOf(cudaStream_t stream);
   void Put(StreamState& stream, Work work);
-  // Runs the stream's next work, its next few, all of it.  REQUIRES for the first: something waits, and the memory is
-  // open.
+  // Run the stream's next work item, its next few, or all. RunNext REQUIRES: an item is queued, and the memory is open.
   void RunNext(StreamState& stream);
   void Run(StreamState& stream, size_t most);
   void Drain(StreamState& stream);
-  // Some day is now: runs a little of what waits, or nothing.
+  // Runs some of the queued work, or none, at random.
   void Advance();
   void Protect(int protection);
   bool Inside(const std::map<std::byte*, int64_t>& allocations, const void* memory, int64_t bytes) const;
-  // Whether work under way names any of these bytes.
+  // Whether unfinished work uses any of these bytes.
   bool InUse(const void* memory, int64_t bytes) const;
   bool ThisThreadRecords() const;
 

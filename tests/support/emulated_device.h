@@ -1,13 +1,13 @@
-// A device without a device, for tests: the CUDA kernels run as C++ on the executor, products are plain loops, and its
-// memory is apart.
+// An emulated device for tests: the CUDA kernels run as C++ on the executor, products are plain loops, and device
+// memory is separate from host memory.
 //
-// Outside of launches and copies its memory cannot be touched (mprotect): host code that follows a device's pointer
-// ends in a fault, and a kernel that follows a host's pointer ends in the executor's abort. Copies check which side
-// they are given, and memory that is being copied without waiting (EnqueueCopyIn) must not change until the device is
-// waited for. A capture keeps launches as closures; what may not be called meanwhile aborts. So a run that ends has
-// kept to runtime/device.h. Each standstill that a driver may make is one here: the host waits until all queues are
-// idle, and aborts where they are not within half a minute: what is there waits for a host that waits here.
-// Kernels of the main order run at once, those of queues as late as somebody asks for their end, or some time later.
+// Outside of launches and copies its memory cannot be accessed (mprotect): host code that uses a device pointer faults,
+// and a kernel that uses a host pointer makes the executor abort. Copies check which side their pointers are on, and
+// memory that is being copied asynchronously (EnqueueCopyIn) must not change until the host has waited for the device.
+// A capture keeps launches as closures; calls that are not allowed during a capture abort. So a run that finishes has
+// obeyed runtime/device.h. Each call that may be a standstill of a driver is one here: the host waits until all queues
+// are idle, and aborts if they are not within half a minute, because the remaining work must be waiting for the host.
+// Kernels of the main order run at once; those of queues run when their end is requested, or some time later.
 // Threads: as Device.
 #pragma once
 
@@ -31,7 +31,7 @@ namespace hadal::testing {
 
 class EmulatedDevice : public cuda::LaunchDevice {
  public:
-  // `seed`: of the order in which threads run. `most_bytes`: of its memory.
+  // `seed`: determines the order in which threads run. `most_bytes`: size of its memory.
   explicit EmulatedDevice(uint64_t seed = 1, int64_t most_bytes = int64_t{1} << 34);
   ~EmulatedDevice() override;
 
@@ -59,16 +59,16 @@ class EmulatedDevice : public cuda::LaunchDevice {
   void Launch(DeviceGraph& graph) override;
   int64_t launches() const override { return executor_.launches(); }
 
-  // From here on EndCapture finds no memory.
+  // Makes EndCapture fail for lack of memory from now on.
   void RefuseGraphs() { refuses_graphs_ = true; }
-  // From here on nothing rides on products.
+  // Disables fused epilogues of products from now on.
   void RefuseEpilogues() { refuses_epilogues_ = true; }
 
   cuda::StreamHandle HandleOf(DeviceQueues::Queue queue) override;
   cuda::Matmul& matmul() override;
   cuda::LaunchMemory& launch_memory() override { return *launch_memory_; }
 
-  // What transfers between devices do (emulated_nccl.h). Any thread may call them.
+  // For transfers between devices (emulated_nccl.h). Any thread may call them.
   EmulatedQueues& emulated_queues() { return queues_; }
   bool Owns(const void* memory, int64_t bytes) const;
   void Poison(void* memory, int64_t bytes);
@@ -82,9 +82,9 @@ class EmulatedDevice : public cuda::LaunchDevice {
   class QueuedKernel;
   struct OpenMemory;
   void Standstill() const override;
-  // Runs what is launched, or records it.
+  // Runs or records a launch.
   void Enqueue(std::function<void()> work);
-  // Opens the memory, or closes it again; calls nest.
+  // Makes the memory accessible, or inaccessible again; calls nest.
   void Open();
   void Close();
   void Protect(int protection);
@@ -94,7 +94,7 @@ class EmulatedDevice : public cuda::LaunchDevice {
   std::mt19937_64 random_;
   std::map<DeviceQueues::Queue, std::unique_ptr<cuda::Executor>> beside_;  // the queues' executors
   int64_t most_bytes_, used_bytes_ = 0;
-  mutable std::mutex mutex_;  // of what CopyOut and transfers, on other threads, also use
+  mutable std::mutex mutex_;  // for CopyOut and transfers, which other threads call
   int opened_ = 0;
   std::map<std::byte*, int64_t> allocations_, host_allocations_;
   struct Enqueued {
@@ -108,7 +108,7 @@ class EmulatedDevice : public cuda::LaunchDevice {
   int64_t launches_before_capture_ = 0;
   bool refuses_graphs_ = false, refuses_epilogues_ = false;
   std::unique_ptr<cuda::Matmul> matmul_;
-  std::byte* workspace_ = nullptr;  // a GPU's products have one
+  std::byte* workspace_ = nullptr;  // because a GPU's products have one
   std::optional<cuda::LaunchMemory> launch_memory_;
 };
 

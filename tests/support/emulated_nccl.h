@@ -1,18 +1,18 @@
-// NCCL without a GPU, for tests: the table of nccl_library.h among threads of one process, each with an emulated
-// device, and stricter than NCCL, so that a program that passes here does not live on what NCCL happens to buffer.
+// An emulation of NCCL for tests: the function table of nccl_library.h between threads of one process, each with an
+// emulated device. It is stricter than NCCL, so that a program that passes here does not depend on NCCL's buffering.
 //
-//   · rendezvous: nothing moves before both sides have started a message, and all that their queues have before it is
-//     done;
+//   · rendezvous: nothing is transferred before both sides have started a message and all earlier work in their queues
+//     is done;
 //   · a call returns at once; messages end later, those of different communicators in random order;
-//   · the n-th call of one side must be the other side of the n-th call of the other: same length, one a send and one a
-//     receive. What is not is a misuse: both sides' calls are kept, the communicator fails, and the test fails unless
-//     it takes the misuse;
-//   · bytes must lie on the rank's device; a receive's are NaN from its start to its end, a send's must not change
-//     meanwhile;
-//   · an abort gives memory back and so waits for the rank's other messages under way: one that never ends, because its
-//     communicator is not aborted beside it, is a misuse;
-//   · joining, like everything, needs both sides; a communicator that is destroyed or finalized with messages under way
-//     is a misuse.
+//   · the n-th call of one side must match the n-th call of the other: same length, one a send and one a receive. A
+//     mismatch is a misuse: both calls are recorded, the communicator fails, and so does the test unless it takes the
+//     misuse;
+//   · bytes must be on the rank's device; a receive's bytes are NaN from its start to its end, a send's must not change
+//     during it;
+//   · an abort frees memory and so waits for the rank's other messages in flight; if one of them never ends, because
+//     its communicator is not aborted at the same time, that is a misuse;
+//   · joining needs both sides, as everything else; destroying or finalizing a communicator with messages in flight is
+//     a misuse.
 // Threads: any; each library object belongs to one.
 #pragma once
 
@@ -33,18 +33,18 @@ namespace hadal::testing {
 class EmulatedNccl {
  public:
   explicit EmulatedNccl(uint64_t seed);
-  // Fails the test where there were misuses that nobody has taken.
+  // Fails the test if misuses were recorded and not taken.
   ~EmulatedNccl();
 
-  // The library as the rank with this device sees it.
+  // The library of the rank with this device.
   std::unique_ptr<NcclLibrary> LibraryFor(EmulatedDevice& device);
 
-  // After so many messages, of all communicators, the one that would come next fails asynchronously on both its sides.
+  // Makes the message after the first `messages`, over all communicators, fail asynchronously on both sides.
   void FailAfter(int messages);
-  // After so many messages nothing ends any more.
+  // Makes all messages after the first `messages` never end.
   void StallAfter(int messages);
   int messages() const;
-  // What was done wrong, and forgets it.
+  // Returns and clears the recorded misuses.
   std::vector<std::string> TakeMisuses();
 
  private:
@@ -55,7 +55,7 @@ class EmulatedNccl {
 
   void Misuse(Pair& pair, const std::string& what);
   void CheckCalls(Pair& pair, size_t call);
-  // Moves everything along.
+  // Advances all messages.
   void Advance();
   void AdvancePair(Pair& pair);
 

@@ -1,7 +1,7 @@
-// The queues and events of the emulated device. Its main order is done, unless a test delays it; a queue holds what
-// others put there (emulated_nccl.h), which ends when it ends. Strict: what is put into a queue must have an Await of
-// its own before it, else it would run beside the kernels that make or use its bytes.
-// Threads: as Device; Pending's are its own business.
+// The queues and events of the emulated device. Its main order finishes at once unless a test delays it; a queue holds
+// work added by others (emulated_nccl.h), which finishes when that work does. Strict: every work item in a queue must
+// be preceded by its own Await; otherwise it could overlap the kernels that produce or use its bytes.
+// Threads: as Device; implementations of Pending are responsible for their own.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace hadal::testing {
 
-// Work that ends by itself.
+// Work that finishes independently.
 class PendingWork {
  public:
   virtual ~PendingWork() = default;
@@ -25,9 +25,9 @@ using PendingList = std::vector<std::shared_ptr<PendingWork>>;
 
 class EmulatedQueues final : public DeviceQueues {
  public:
-  // `standstill`: as making a queue or an event may be one.
+  // `standstill`: called when a queue or event is made, because that may be a standstill.
   explicit EmulatedQueues(std::function<void()> standstill) : standstill_(std::move(standstill)) {}
-  // Aborts where a queue or an event was not destroyed.
+  // Aborts if a queue or event was not destroyed.
   ~EmulatedQueues() override;
 
   absl::StatusOr<Queue> MakeQueue() override;
@@ -38,21 +38,21 @@ class EmulatedQueues final : public DeviceQueues {
   void Await(Queue queue, Event event) override;
   bool Reached(Event event) override;
 
-  // Whether all that is in the queues is done.
+  // Whether all work in the queues is done.
   bool Idle() const;
 
-  // What is put into the main order by now ends with `work`: a main order that is late, for tests of what waits for it.
+  // Delays all work in the main order so far until `work` ends, for tests of code that waits for it.
   void DelayMain(std::shared_ptr<PendingWork> work) { main_ = {std::move(work)}; }
 
-  // Puts work into the queue and returns what it runs behind.
+  // Adds work to the queue and returns the work that must finish before it.
   PendingList Put(Queue queue, std::shared_ptr<PendingWork> work);
-  // The same for a kernel, which may also follow another at once.
+  // As above for a kernel, which may also directly follow another kernel.
   PendingList PutKernel(Queue queue, std::shared_ptr<PendingWork> kernel);
 
  private:
   struct QueueState {
-    PendingList before;    // what the next work runs behind
-    bool awaited = false;  // since the last work
+    PendingList before;    // must finish before the next work
+    bool awaited = false;  // whether Await was called since the last work
   };
   struct EventState {
     PendingList of;
@@ -64,7 +64,7 @@ class EmulatedQueues final : public DeviceQueues {
   const std::function<void()> standstill_;
   std::map<Queue, std::unique_ptr<QueueState>> queues_;
   PendingList main_;
-  Queue last_kernel_ = nullptr;  // where one was put, and nothing has been recorded or awaited since
+  Queue last_kernel_ = nullptr;  // the queue of the last kernel, if nothing was recorded or awaited since
   std::map<Event, std::unique_ptr<EventState>> events_;
 };
 

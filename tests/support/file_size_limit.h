@@ -1,5 +1,5 @@
-// A full disk without a disk to fill: while it lives, no file of this process may grow beyond `bytes` (RLIMIT_FSIZE),
-// and a write that would gives EFBIG.
+// Simulates a full disk: while the object lives, no file of this process may grow beyond `bytes` (RLIMIT_FSIZE), and a
+// write beyond it fails with EFBIG.
 #pragma once
 
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-// Central differences: how the double-precision references are themselves checked.
+// Central differences, which check the gradients of the double-precision references.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace hadal::testing {
 
-// Passes when `gradient` is d loss() / d variable to a relative 1e-6 of its largest entry. `loss` reads `variable`;
-// both are in double, so with a step of 1e-5 truncation and rounding leave about 1e-9. Restores `variable`.
+// Passes if `gradient` is d loss() / d variable to a relative 1e-6 of its largest entry. `loss` reads `variable`; both
+// are in double, so with a step of 1e-5 truncation and rounding leave about 1e-9. Restores `variable`.
 inline ::testing::AssertionResult IsGradient(std::vector<double>& variable, const std::function<double()>& loss,
                                              const std::vector<double>& gradient) {
   if (variable.size() != gradient.size()) {

@@ -1,4 +1,4 @@
-// The definition of kernels/head_scale.h in plain loops, in double precision; dense matrices.
+// The reference for kernels/head_scale.h: plain loops in double precision; dense matrices.
 #pragma once
 
 #include <cstdint>

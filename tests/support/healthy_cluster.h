@@ -1,4 +1,4 @@
-// Four ranks on two hosts with nothing wrong with them, for what the doctor finds once a test has changed something.
+// The facts and measurements of four healthy ranks on two hosts, which a test changes to check the doctor's findings.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct Cluster {
   }
 
   std::vector<Finding> Findings() const { return FindFaults(ranks, measured); }
-  // The only one there should be.
+  // The only finding; fails the test if there are several.
   Finding Only() const {
     const std::vector<Finding> findings = Findings();
     if (findings.size() == 1) return findings[0];
@@ -51,7 +51,7 @@ struct Cluster {
   }
 };
 
-// Each rank with a GPU of its own.
+// A cluster in which each rank has its own GPU.
 struct GpuCluster : Cluster {
   GpuCluster() {
     for (int rank = 0; rank < 4; ++rank) {

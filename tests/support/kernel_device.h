@@ -1,9 +1,9 @@
-// Where the CUDA kernels run in a test: the executor on the CPU, or a GPU. Which, is decided by what the program links
-// (kernel_device_executor.cc, tests/gpu/kernel_device_gpu.cc), so that one test text serves both.
+// The device that runs CUDA kernels in a test: the executor on the CPU or a GPU, depending on what the program links
+// (kernel_device_executor.cc, tests/gpu/kernel_device_gpu.cc), so that the same tests serve both.
 //
 //   KernelDevice         device memory and a stream
-//   DeviceVectorOf<T>    an array there, from host values or fresh (NaN)
-//   DeviceMatrixOf<T>    a strided, possibly misaligned matrix there, which notices writes beside its rows
+//   DeviceVectorOf<T>    an array there, from host values or uninitialised (NaN)
+//   DeviceMatrixOf<T>    a strided, possibly misaligned matrix there, which detects writes outside its rows
 // Host values are floats; BFloat16 arrays round them to nearest even.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace hadal::testing {
 
 class KernelDevice {
  public:
-  // `seed` decides the executor's order of blocks and threads; a GPU has its own.
+  // `seed` determines the executor's order of blocks and threads; a GPU ignores it.
   explicit KernelDevice(uint64_t seed);
   ~KernelDevice();
   KernelDevice(const KernelDevice&) = delete;
@@ -52,7 +52,7 @@ std::vector<float> Rounded(std::vector<float> values) {
   return values;
 }
 
-// What a device array stores of a host float, and back.
+// Converts a host float to the element of a device array, and back.
 template <typename T>
 T Stored(float x) {
   if constexpr (std::is_same_v<T, float>) {
@@ -86,8 +86,8 @@ class DeviceVectorOf {
   T* data_;
 };
 
-// Where a matrix lies: `offset` elements behind a 256-byte boundary, rows `padding` elements further apart than they
-// are wide.
+// The layout of a matrix: it starts `offset` elements after a 256-byte boundary, and its row stride is its width plus
+// `padding`.
 struct Placement {
   int64_t offset = 0, padding = 0;
 };

@@ -1,4 +1,4 @@
-// Linear layers in plain double loops: what the kernels of kernels/linear.h are compared with.
+// The reference for kernels/linear.h: linear layers by plain loops in double precision.
 // Matrices are dense and row-major; `factors` are dropout factors [rows, out], empty for none.
 #pragma once
 
@@ -19,7 +19,7 @@ struct LinearReference {
   std::vector<double> Forward() const;
 
   struct Gradients {
-    std::vector<double> d_product;  // [rows, out] at the product's output: past dropout and ReLU
+    std::vector<double> d_product;  // [rows, out] at the product's output, after the backward of dropout and ReLU
     std::vector<double> dx;         // [rows, in]
     std::vector<double> d_weight;   // [out, in]
     std::vector<double> d_bias;     // [out]

@@ -1,5 +1,5 @@
-// Moves parameters off the special values they start from, so that a mistake in their use shows in a model that is not
-// trained, and to where a loss is smooth.
+// Moves parameters away from their special initial values, so that errors in their use are visible in an untrained
+// model, and from points where the loss is not smooth.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace hadal::testing {
 // that this rank owns, and to the matrices that start from zero.
 void MoveParametersOffTheirStart(const ParameterStore& parameters, uint64_t seed);
 
-// Takes every hidden unit of the feed-forward layers far from its ReLU's bend, where finite differences tell nothing:
-// adds 5 and -5 in turns to the biases in front of it, or 5 to all units where they share one shift. Then half of the
-// units rest, or none.
+// Moves every hidden unit of the feed-forward layers away from its ReLU's kink, where finite differences are not valid:
+// adds 5 and -5 alternately to the biases before it, or 5 to all units if they share one shift. Then half of the units
+// are inactive, or none.
 void MoveHiddenUnitsOffTheBend(const ParameterStore& parameters);
 
 }  // namespace hadal::testing

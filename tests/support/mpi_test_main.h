@@ -1,5 +1,5 @@
-// The main function of tests that mpirun starts (hadal_mpi_test in cmake/HadalTargets.cmake links it), and the MPI they
-// run in.
+// The main function of tests that mpirun starts (hadal_mpi_test in cmake/HadalTargets.cmake links it), and their MPI
+// environment.
 #pragma once
 
 #include "runtime/comm/mpi_environment.h"

@@ -1,4 +1,4 @@
-// A step's metrics, each with a number of its own, so that a sink or a reader that exchanges two of them is found out.
+// A step's metrics with distinct values, to detect a sink or a reader that confuses two of them.
 #pragma once
 
 #include "runtime/metrics_sink.h"

@@ -1,4 +1,4 @@
-// A process that may open only so many files more, while it lives (RLIMIT_NOFILE): open gives EMFILE then.
+// While the object lives, this process can open only `more` further files (RLIMIT_NOFILE); then open fails with EMFILE.
 #pragma once
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@ namespace hadal {
 
 class OpenFilesLimit {
  public:
-  // REQUIRES: from the lowest descriptor that is free on, `more` are.
+  // REQUIRES: the lowest free descriptor and the `more` − 1 after it are free.
   explicit OpenFilesLimit(int more) {
     const int lowest_free = open("/dev/null", O_RDONLY | O_CLOEXEC);
     HADAL_CHECK_GE(lowest_free, 0);

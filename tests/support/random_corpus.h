@@ -1,4 +1,4 @@
-// Corpora of random sentences, for models that do not have to make sense of them.
+// Corpora of random sentences, for models that need not learn from them.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace hadal::testing {
 
 // Random sentence pairs of 1 … `longest` tokens.
 Corpus RandomCorpus(int samples, int longest, int vocabulary, uint32_t seed);
-// The same for a model: pairs where it has an encoder, else plain text.
+// A corpus that fits a model: pairs if it has an encoder, else plain text.
 Corpus RandomCorpusFor(const ModelOptions& model, int samples, int longest, uint32_t seed);
 
 }  // namespace hadal::testing

@@ -1,4 +1,4 @@
-// Reproducible test inputs and the one way tests compare floats with a double-precision reference.
+// Reproducible test inputs, and the comparison of floats with a double-precision reference.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,12 @@ struct OwnedMatrix {
   int64_t rows, columns;
 };
 
-// Passes when ‖actual − expected‖_max ≤ multiple · 2^-24 · (|expected| + magnitude): tolerance is a multiple of the
-// fp32 unit roundoff, scaled with the size of the terms that were summed (`magnitude`), as Highway's tests do.
+// Passes if ‖actual − expected‖_max ≤ multiple · 2^-24 · (|expected| + magnitude): tolerance is a multiple of the fp32
+// unit roundoff, scaled with the size of the terms that were summed (`magnitude`), as Highway's tests do.
 ::testing::AssertionResult NearReference(const std::vector<float>& actual, const std::vector<double>& expected,
                                          double magnitude, double multiple);
 
-// Passes when both hold the same bits.
+// Passes if both have the same bits.
 ::testing::AssertionResult SameBits(const std::vector<float>& a, const std::vector<float>& b);
 
 }  // namespace hadal::testing

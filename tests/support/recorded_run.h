@@ -1,4 +1,4 @@
-// A run directory as a training run leaves it, with numbers of a test's choosing.
+// Writes a run directory as a training run does, with numbers given by a test.
 #pragma once
 
 #include <limits>
@@ -16,12 +16,12 @@ namespace hadal {
 struct RecordedRun {
   int threads = 1;
   int steps = 6;
-  int64_t tokens = 1000;  // a step
+  int64_t tokens = 1000;  // per step
   int micro_batches = 8;
   int replicas = 1;
   int vocabulary = 0;              // of both sides; 0: not recorded
-  std::vector<StageTimes> stages;  // of every step but the first, which takes twice as long
-  double other_seconds = 0;        // of a step, beside the first stage's parts
+  std::vector<StageTimes> stages;  // of every step except the first, which takes twice as long
+  double other_seconds = 0;        // per step, besides the first stage's parts
   bool depth = false;              // two encoder and three decoder sublayers, recorded at every step
 };
 
@@ -43,7 +43,7 @@ inline double StepSeconds(const RecordedRun& run) {
          t.optimizer_seconds + t.checkpoint_seconds + run.other_seconds;
 }
 
-// `directory` is made. REQUIRES: at least one stage.
+// Creates `directory`. REQUIRES: at least one stage.
 inline void WriteRecordedRun(const std::string& directory, const RecordedRun& run) {
   HADAL_CHECK(MakeDirectories(directory).ok());
   HADAL_CHECK(ReplaceFile(JoinPath(directory, "config.resolved.textproto"),

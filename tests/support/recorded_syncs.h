@@ -1,8 +1,8 @@
-// What a test's own process asks the system to make durable: every fsync(2) while it lives, by path; failures, slowness
-// and whatever else is to happen at one on demand.
+// Records every fsync(2) of the test's process while the object lives, by path, and can make one fail, slow, or run an
+// action.
 //
-// A test program that links hadal_recorded_syncs has its own fsync, which calls the system's. One lives at a time.
-// Thread safety: files may be synced on any thread; the methods are for the test's.
+// A test program that links hadal_recorded_syncs has its own fsync, which calls the system's. Only one object may exist
+// at a time. Thread safety: files may be synced on any thread; only the test's thread may call the methods.
 #pragma once
 
 #include <functional>
@@ -18,14 +18,14 @@ class RecordedSyncs {
   RecordedSyncs(const RecordedSyncs&) = delete;
   RecordedSyncs& operator=(const RecordedSyncs&) = delete;
 
-  // The paths as they were called at the time, oldest first.
+  // The paths as they were named at the time of the sync, oldest first.
   std::vector<std::string> paths() const;
-  // The next fsync does nothing and fails with `error`.
+  // Makes the next fsync do nothing and fail with `error`.
   void FailNext(int error);
-  // The fsync after `before` more does nothing and throws std::bad_alloc, as any call can that takes memory.
+  // Makes the fsync after `before` others do nothing and throw std::bad_alloc, as any call that allocates memory may.
   void ThrowAfter(int before);
-  // Just before the next fsync of a path that ends with `end`, on its thread, `action` is called, once; it may sync
-  // files itself.
+  // Calls `action` once, just before the next fsync of a path that ends with `end`, on the same thread; it may sync
+  // files.
   void Before(std::string end, std::function<void()> action);
 };
 

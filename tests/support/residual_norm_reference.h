@@ -1,4 +1,5 @@
-// The residual connection in plain double loops: what kernels/residual_norm.h is compared with. Matrices are dense.
+// The reference for kernels/residual_norm.h: the residual connection by plain loops in double precision. Matrices are
+// dense.
 #pragma once
 
 #include <cstdint>

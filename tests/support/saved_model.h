@@ -1,5 +1,5 @@
-// A model saved as a run leaves it behind, for tests of what reads a checkpoint: one step's, with random weights or
-// trained ones.
+// Saves a model as a run does, for tests of code that reads checkpoints: after one step, with random or trained
+// weights.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,16 @@ struct SavedModel {
   ModelOptions model;
   std::vector<Attachment> vocabularies;  // as training attaches them
   std::string config = {};               // as training resolved it, text format
-  int ranks = 1;                         // that save it, each a stage
-  // Changes the weights, which are random before, on every rank, and returns the steps that took; null: they stay,
-  // after one step.
+  int ranks = 1;                         // ranks that save it, one per stage
+  // Changes the random initial weights on every rank, and returns the number of steps taken; null: random weights, one
+  // step.
   std::function<absl::StatusOr<int64_t>(Engine&)> train;
 };
 
-// Blocking; on threads of its own.
+// Blocking; starts its own threads.
 absl::Status SaveModel(const SavedModel& saved, const std::string& run_directory);
 
-// A vocabulary's file under a name that training gives it: "vocabulary" where both sides share one, "source.vocabulary"
-// …
+// A vocabulary file with a name as training uses it: "vocabulary" if both sides share one, "source.vocabulary" …
 Attachment VocabularyFile(const std::string& name, const Vocabulary& vocabulary);
 
 }  // namespace hadal

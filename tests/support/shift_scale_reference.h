@@ -1,4 +1,4 @@
-// The definition of kernels/shift_scale.h in plain loops, in double precision.
+// The reference for kernels/shift_scale.h: plain loops in double precision.
 #pragma once
 
 #include <cstddef>

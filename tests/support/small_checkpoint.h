@@ -22,7 +22,7 @@ class SmallState {
   const std::vector<CheckpointParameter>& parameters() const { return parameters_; }
   // Views of every slice, in plan order.
   std::vector<SliceState> Slices();
-  // Those of one rank of `ranks`: round robin, so that a parameter's slices lie on different ranks.
+  // The slices of one of `ranks` ranks: round robin, so that a parameter's slices are on different ranks.
   std::vector<SliceState> SlicesOfRank(int rank, int ranks);
   std::vector<float>& values(int32_t parameter, StateKind kind) {
     return values_[parameter][static_cast<size_t>(kind)];
@@ -35,11 +35,11 @@ class SmallState {
   std::vector<std::array<std::vector<float>, kStateKinds.size()>> values_;
 };
 
-// A writer of `run_directory` that has claimed it and removed what others left there.
+// A writer that has claimed `run_directory` and removed leftovers of other writers.
 CheckpointWriter SmallWriter(const std::string& run_directory, const RetentionPolicy& retention = {},
                              const std::vector<CheckpointParameter>& parameters = SmallParameters());
 
-// The file of one rank of `step`, with these slices as they are.
+// The file of one rank at `step`, with these slices.
 absl::StatusOr<WrittenFile> WriteRankFile(CheckpointWriter& writer, int64_t step, int rank,
                                           std::span<const SliceState> slices);
 
@@ -51,7 +51,7 @@ struct SaveOptions {
   std::string config_text = "seed: 7\nname: \"ä \\\"quoted\\\"\"\n";
   std::string vocabulary = std::string("bytes\0\n", 7);
 };
-// Saves `state` as `ranks` ranks would. Returns Commit's result.
+// Saves `state` as `ranks` ranks do. Returns Commit's result.
 absl::StatusOr<CommitResult> Save(CheckpointWriter& writer, SmallState& state, const SaveOptions& options = {});
 
 }  // namespace hadal

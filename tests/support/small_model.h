@@ -1,4 +1,4 @@
-// The one maker of the small models that tests compute with.
+// Makes the small models that tests compute with.
 #pragma once
 
 #include <cstdint>
@@ -7,19 +7,19 @@
 
 namespace hadal::testing {
 
-// What is left out makes a 5L-7L model.
+// The defaults make a 5L-7L model.
 struct SmallShape {
   int32_t encoder_layers = 5;  // 0: a language model
   int32_t decoder_layers = 7;
   int32_t d_model = 16;
   int32_t d_ff = 0;  // 0: 2 · d_model
   int32_t heads = 4;
-  int32_t vocabulary = 50;  // of either side
+  int32_t vocabulary = 50;  // of each side
   int32_t max_positions = 64;
 };
 
-// With tied embeddings, every kind of dropout, and the method's constants for this depth; branches that grow have grown
-// after 10 updates.
+// The model has tied embeddings, every kind of dropout, and the method's constants for this depth; growing branch gains
+// reach 1 after 10 updates.
 ModelOptions SmallModel(ResidualMethod method, const SmallShape& shape = {});
 
 }  // namespace hadal::testing

@@ -1,5 +1,5 @@
-// A matrix that starts off every vector boundary and whose rows are further apart than they are wide: what a column
-// range of a fused buffer looks like to a kernel. Also notices writes beside the rows.
+// A matrix that is not aligned to vectors and whose row stride is larger than its width, like a column range of a fused
+// buffer. Detects writes outside its rows.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ namespace hadal::testing {
 
 class StridedMatrix {
  public:
-  // Copies dense `values` [rows, columns] to a start of `offset` floats and rows `padding` floats further apart.
+  // Copies dense `values` [rows, columns] to an offset of `offset` floats and a row stride of `padding` floats more
+  // than the width.
   StridedMatrix(const std::vector<float>& values, int64_t rows, int64_t columns, int64_t offset = 1,
                 int64_t padding = 3)
       : storage_(offset + rows * (columns + padding), kGuard),

@@ -1,4 +1,4 @@
-// A directory of a test's own, removed at the end; and short ways to make and damage files in it.
+// A temporary directory that is removed at the end, and helpers to create and damage files in it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ inline void SetContents(const std::string& path, const std::string& contents) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << contents;
 }
 
-// In place, so that flipping twice restores the file. Fast: nothing is truncated.
+// Changes the file in place without truncating it; flipping twice restores the file.
 inline void FlipBit(const std::string& path, size_t byte, int bit = 0) {
   std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
   file.seekg(static_cast<std::streamoff>(byte));

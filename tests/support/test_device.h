@@ -1,5 +1,5 @@
-// The device that tests of the device path run on: the emulated one, or a GPU. Which, is decided by what the program
-// links (test_device_emulated.cc, tests/gpu/test_device_gpu.cc), so that one test text serves both.
+// The device for tests of the device path: the emulated one or a GPU, depending on what the program links
+// (test_device_emulated.cc, tests/gpu/test_device_gpu.cc), so that the same tests serve both.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace hadal::testing {
 
-// `seed`: of the emulated device's order of threads; a GPU has its own. Not null: aborts where there is no device.
+// `seed` determines the emulated device's order of threads; a GPU ignores it. Never null: aborts if there is no device.
 std::unique_ptr<Device> MakeTestDevice(uint64_t seed);
 
 }  // namespace hadal::testing

@@ -1,5 +1,5 @@
-// What kernels/top_candidates.h finds in a row [columns], by sorting all of it: the `count` largest logits' columns, of
-// equal ones the lower first, -1 behind the last; NaN never.
+// The reference for kernels/top_candidates.h: sorts a whole row [columns] and returns the columns of the `count`
+// largest logits (of equals the lower column first), then -1; never a NaN.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The definition of kernels/weighted_sum.h in plain loops, in double precision; `size` elements a term.
+// The reference for kernels/weighted_sum.h: plain loops in double precision; `size` elements per term.
 #pragma once
 
 #include <cstddef>

@@ -127,7 +127,7 @@ TEST_F(CommandLineTest, RefusesWithTheReason) {
   EXPECT_THAT(Refusal({"--kind", "big"}), HasSubstr("--kind requires --count"));
   EXPECT_THAT(Refusal({"--kind", "middle", "--count", "2"}), HasSubstr("middle not in {big,small}"));
   EXPECT_THAT(Refusal({"--even", "3"}), HasSubstr("3 is odd"));
-  EXPECT_THAT(Refusal({"--fruit", "appel"}), HasSubstr("\"appel\" is none of apple, pear; did you mean \"apple\"?"));
+  EXPECT_THAT(Refusal({"--fruit", "appel"}), HasSubstr("\"appel\" is not one of apple, pear; did you mean \"apple\"?"));
   EXPECT_THAT(Refusal({"--kib", "much"}), HasSubstr("--kib"));
   EXPECT_THAT(Refusal({"--seed", "-1"}), HasSubstr("Value -1 is negative"));
   EXPECT_THAT(Refusal({"there"}), HasSubstr("there"));

@@ -9,7 +9,7 @@
 namespace hadal {
 namespace {
 
-// Rows of each sentence, in all `options.tokens`.
+// Rows of each sentence; they sum to `options.tokens`.
 std::vector<int32_t> SentenceLengths(const BenchBatchOptions& options, int32_t micro_batch) {
   std::vector<int32_t> lengths;
   int32_t left = options.tokens;

@@ -20,14 +20,14 @@ namespace hadal {
 namespace {
 
 constexpr int64_t kMostSets = 64;
-constexpr int64_t kMostTurns = 10000;  // of a batch
+constexpr int64_t kMostTurns = 10000;  // per batch
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
 }
 
-// Seconds of one call of `turn`, the median of batches.
+// Seconds per call of `turn`: the median over batches.
 double TimeTurns(const BenchKernelsOptions& options, const Stream& stream, const std::function<void()>& turn) {
   const auto batch = [&](int64_t turns) {
     stream.Synchronize();
@@ -36,7 +36,7 @@ double TimeTurns(const BenchKernelsOptions& options, const Stream& stream, const
     stream.Synchronize();
     return watch.Seconds();
   };
-  batch(1);  // the first has costs of its own
+  batch(1);  // the first batch has one-time costs
   const double once = std::max(batch(1), 1e-9);
   const int64_t turns = std::clamp(static_cast<int64_t>(options.batch_seconds / once) + 1, int64_t{1}, kMostTurns);
   std::vector<double> seconds(options.repeats);
@@ -44,7 +44,7 @@ double TimeTurns(const BenchKernelsOptions& options, const Stream& stream, const
   return Median(std::move(seconds));
 }
 
-// Bytes a second that a copy of `bytes` reads and writes. On the CPU every thread copies its part.
+// Bytes per second that a copy of `bytes` reads and writes. On the CPU every thread copies its part.
 absl::StatusOr<double> CopyRate(const BenchKernelsOptions& options, const Stream& stream, int64_t bytes) {
   KernelTensors tensors(stream);
   const int64_t floats = (bytes + 3) / 4;
@@ -94,7 +94,7 @@ absl::StatusOr<KernelSpeed> MeasureCase(const BenchKernelsOptions& options, cons
   std::function<void()> turn = launch_all;
   std::unique_ptr<DeviceGraph> graph;
   if (stream.device() != nullptr && kernel.recordable) {
-    launch_all();  // what is loaded or chosen at the first launch
+    launch_all();  // loads kernels and plans products
     stream.Synchronize();
     stream.device()->BeginCapture();
     launch_all();
@@ -114,7 +114,7 @@ double ShareOf(const KernelSpeed& speed, const KernelSpeeds& speeds) {
   return speed.bytes / speed.seconds / speeds.copy_bytes_per_second;
 }
 
-// The slowest of those that have a goal; null where none was measured.
+// The slowest kernel with a goal; null if none was measured.
 const KernelSpeed* Slowest(const KernelSpeeds& speeds) {
   const KernelSpeed* slowest = nullptr;
   for (const KernelSpeed& speed : speeds.kernels) {
@@ -147,7 +147,7 @@ void PrintRow(const KernelSpeeds& speeds, std::ostream& out) {
   out << std::flush;
 }
 
-// Prints what has just become known.
+// Prints the latest result.
 void PrintProgress(const KernelSpeeds& speeds, const Stream& stream, std::ostream& out) {
   if (!speeds.kernels.empty()) return PrintRow(speeds, out);
   out << DeviceOf(stream)
@@ -195,7 +195,7 @@ absl::StatusOr<KernelSpeeds> MeasureKernels(const BenchKernelsOptions& options, 
   std::erase_if(cases, [&](const KernelCase& kernel) { return !absl::StartsWith(kernel.kernel, options.only); });
   if (cases.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("no kernel's name begins with \"", options.only, "\"; without --only all are measured and named"));
+        absl::StrCat("no kernel's name begins with \"", options.only, "\"; run without --only to list all kernels"));
   }
   std::stable_partition(cases.begin(), cases.end(), [](const KernelCase& kernel) { return kernel.has_goal; });
   KernelSpeeds speeds;
@@ -206,7 +206,7 @@ absl::StatusOr<KernelSpeeds> MeasureKernels(const BenchKernelsOptions& options, 
     if (!speed.ok()) {
       return absl::Status(speed.status().code(),
                           absl::StrCat(kernel.kernel, ", ", kernel.shape, ": ", speed.status().message(),
-                                       "; smaller tensors: --large-mib"));
+                                       "; use smaller tensors (--large-mib)"));
     }
     speeds.kernels.push_back(*std::move(speed));
     if (measured) measured(speeds);

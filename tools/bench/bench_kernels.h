@@ -1,13 +1,12 @@
-// `hadal bench kernels`: the kernels' speed, one at a time, beside the device's own: how fast it copies.
+// `hadal bench kernels` measures each kernel's speed and compares it with the bandwidth of a memory copy.
 //
-// What: first a copy's bandwidth (bytes read and written, the fastest of copies of large_bytes, twice and four times
-// that), then each case
-//   of memory_bound_cases.h (GB/s and their share of the copy) and of product_cases.h (TFLOP/s).
-// How: every case has so many sets of tensors, used in turn, that no cache holds them (rotation_bytes); on a device a
-// turn is recorded as a
-//   graph where it can be, as in training, so that launching costs little; batches of turns that last batch_seconds or
-//   longer are timed between two waits, and the median of `repeats` batches counts.
-// The goal, on a device: residual_norm, Adam and cross-entropy on tensors of large_bytes at kCopyShareGoal of the copy.
+// What: first a copy's bandwidth (bytes read plus written; the fastest of copies of 1, 2 and 4 times large_bytes), then
+// each case of memory_bound_cases.h (GB/s and share of the copy's bandwidth) and product_cases.h (TFLOP/s).
+// How: every case rotates through enough sets of tensors (rotation_bytes) that no cache holds them. On a device one
+// rotation is recorded as a graph where possible, as in training, to hide launch overhead. A batch is as many rotations
+// as take batch_seconds, timed between two synchronisations; the result is the median of `repeats` batches.
+// Goal on a device: residual_norm, Adam and cross-entropy reach kCopyShareGoal of the copy's bandwidth on tensors of
+// large_bytes.
 // Threads: the stream's. Blocking.
 #pragma once
 
@@ -29,7 +28,7 @@ inline constexpr double kCopyShareGoal = 0.85;
 
 struct BenchKernelsOptions {
   KernelShapes shapes;
-  std::string only;  // measures the kernels whose name begins so
+  std::string only;  // measures only kernels whose names begin with this
   int64_t rotation_bytes = int64_t{512} << 20;
   double batch_seconds = 0.02;
   int32_t repeats = 7;
@@ -40,8 +39,8 @@ struct KernelSpeed {
   std::string kernel, shape;
   Storage storage = Storage::kFloat32;
   bool large = false, has_goal = false;
-  double bytes = 0, flops = 0;  // of one launch; bytes count where flops is 0
-  double seconds = 0;           // of one launch, the median
+  double bytes = 0, flops = 0;  // per launch; bytes are reported if flops is 0
+  double seconds = 0;           // median per launch
 };
 
 struct KernelSpeeds {
@@ -49,14 +48,14 @@ struct KernelSpeeds {
   std::vector<KernelSpeed> kernels;
 };
 
-// Those with a goal come first. `measured`, where given, is called with what there is so far: when the copy is known,
-// and with each case more.
-// Errors: ResourceExhausted, naming the case whose tensors do not fit; InvalidArgument where no kernel's name begins
-// with `only`.
+// Kernels with a goal come first. `measured`, if given, is called with the results so far: after the copy, and after
+// each case.
+// Errors: ResourceExhausted, naming the case whose tensors do not fit; InvalidArgument if no kernel's name begins with
+// `only`.
 absl::StatusOr<KernelSpeeds> MeasureKernels(const BenchKernelsOptions& options, const Stream& stream,
                                             const std::function<void(const KernelSpeeds&)>& measured = {});
 
-// The same, written as a table, a row as soon as it is measured, or as JSON.
+// Measures and writes a table, row by row as results arrive, or JSON.
 absl::Status RunBenchKernels(const BenchKernelsOptions& options, const Stream& stream, std::ostream& out);
 
 }  // namespace hadal

@@ -28,9 +28,9 @@ namespace hadal {
 namespace {
 
 constexpr absl::Duration kTimeout = absl::Minutes(30);
-constexpr int64_t kLeastElements = int64_t{1} << 23;  // of weights: beyond the caches
-constexpr int32_t kMostMicroBatches = 8;              // of a step: enough for a mean
-constexpr int32_t kUsualSegment = 5;                  // sublayers, where the config has no recomputation
+constexpr int64_t kLeastElements = int64_t{1} << 23;  // of weights: exceeds the caches
+constexpr int32_t kMostMicroBatches = 8;              // per step: enough for a mean
+constexpr int32_t kUsualSegment = 5;                  // sublayers, if the config has no recomputation
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -46,7 +46,7 @@ std::string ProcessorName() {
   return "unknown";
 }
 
-// Mean over the ranks of each number.
+// The mean of each number over the ranks.
 absl::StatusOr<std::vector<double>> MeanOverRanks(Collectives& collectives, const std::vector<double>& mine) {
   HADAL_ASSIGN_OR_RETURN(const auto all, collectives.AllGather(mine, "a measurement"));
   std::vector<double> mean(mine.size(), 0);
@@ -56,7 +56,7 @@ absl::StatusOr<std::vector<double>> MeanOverRanks(Collectives& collectives, cons
   return mean;
 }
 
-// What rounds of one engine took, by what was measured.
+// The medians of one engine's rounds.
 struct Rounds {
   std::map<std::string, SublayerSeconds> kinds;  // medians of one micro-batch in one sublayer
   double held_seconds_per_element = 0, updated_seconds_per_element = 0;
@@ -137,7 +137,7 @@ void StageProfile::TimeSublayers() {
   }
 }
 
-// A training step says what all sublayers take together, the clock how it is shared.
+// The total time of all sublayers comes from a training step, its distribution from the clock.
 void StageProfile::AddRound(const StepResult& step) {
   SublayerSeconds sum;
   std::map<std::string, SublayerSeconds> kinds;
@@ -215,14 +215,14 @@ absl::Status MeasureMessages(Communicator& communicator, Collectives& world, int
   const double latency = paired ? Median(small) : 0, longer = paired ? Median(large) : 0;
   HADAL_ASSIGN_OR_RETURN(const std::vector<double> mean, MeanOverRanks(world, {latency, longer}));
   profile.set_message_microseconds(1e6 * mean[0]);
-  // On a busy host a short message can take longer than a long one; most of a long one's time is its bytes' in any
-  // case.
+  // On a busy host a short message can take longer than a long one; most of a long one's time depends on its bytes in
+  // any case.
   const double held = std::max(mean[1] - mean[0], 0.5 * mean[1]);
   profile.set_message_gb_per_second(1e-9 * static_cast<double>(kLarge - kSmall) / held);
   return absl::OkStatus();
 }
 
-// Adding another replica's piece, which has just come, to one's own.
+// Seconds to add another replica's piece, just received, to the own one.
 double SumSecondsPerElement(const Stream& stream, int rounds) {
   constexpr int64_t kElements = int64_t{1} << 22;
   std::vector<float> sum(kElements, 1.0f), piece(kElements, 1e-3f);
@@ -237,7 +237,7 @@ double SumSecondsPerElement(const Stream& stream, int rounds) {
   return Median(seconds);
 }
 
-// Milliseconds to six digits, the same on every rank.
+// Rounds milliseconds to six digits.
 double Rounded(double value) { return value > 0 ? std::stod(absl::StrFormat("%.6g", value)) : 0; }
 
 class ProfileBench {
@@ -253,7 +253,7 @@ class ProfileBench {
 
   absl::StatusOr<config::Profile> Measure() {
     Describe();
-    // First, so that what messages make MPI allocate counts as the process's memory.
+    // First, so that memory that MPI allocates for messages counts as the process's memory.
     HADAL_RETURN_IF_ERROR(MeasureMessages(communicator_, world_, options_.rounds, profile_));
     double held = 0, updated = 0, beside = 0;
     for (int i = 0; i <= options_.halvings; ++i) {

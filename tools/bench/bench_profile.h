@@ -1,15 +1,13 @@
-// `hadal bench profile`: measures on this machine what the planner must know of it for one config, and writes it as a
-// profile (configs/machine.proto) that `hadal plan --profile` reads.
+// `hadal bench profile` measures on this machine the costs that the planner needs for one config, and writes them as a
+// profile (configs/machine.proto) for `hadal plan --profile`.
 //
-// What: real micro-batches of the config's corpus go through a real stage (pipeline/engine/engine.h) of the config's
-// model, in as few
-//   layers as fill the caches as the whole would. Between sublayers the stage calls for progress of transfers; there
-//   the clock is read, so that each kind of sublayer has its own seconds with joints, cache misses and all. The
-//   engine's own training steps, measured in turn, give the tail, and the sums that the sublayers' seconds are scaled
-//   to. Once without recomputation and once with it.
-// Under mpirun every rank measures at the same time, as they will compute at the same time; costs are the ranks' mean,
-// and pairs of
-//   ranks exchange messages. Medians over the rounds.
+// What: runs micro-batches of the config's corpus through a real stage (pipeline/engine/engine.h) of the config's
+// model, with fewer layers, but enough to exceed the caches. The stage calls its progress hook between sublayers; the
+// clock is read there, so that each kind of sublayer gets its own time, with residual connections and cache misses
+// included. Whole training steps, measured in alternation, give the time of the tail and the totals to which the
+// sublayers' times are scaled. Measured without and with recomputation.
+// Under mpirun all ranks measure at the same time, as they compute at the same time in a run. Costs are means over the
+// ranks of medians over the rounds; pairs of ranks also time messages.
 // Threads: the stream's. Blocking: all ranks call it together.
 #pragma once
 
@@ -25,19 +23,19 @@
 namespace hadal {
 
 struct BenchProfileOptions {
-  TrainOptions train;  // model with vocabularies, batch
-  int halvings = 0;    // also micro-batches of 1/2 … 1/2^halvings the tokens
+  TrainOptions train;  // its model has the vocabulary sizes
+  int halvings = 0;    // also measures micro-batches of 1/2 … 1/2^halvings the tokens
   int rounds = 7;
-  // What each rank of a run holds and this measurement does not: the vocabularies, for checkpoints.
+  // Bytes that each rank of a run holds and this measurement does not: the vocabularies, for checkpoints.
   int64_t carried_bytes = 0;
 };
 
-// The profile, the same on every rank.
-// Errors: ResourceExhausted; what a training step can fail with.
+// Returns the profile, the same on every rank.
+// Errors: ResourceExhausted; those of a training step.
 absl::StatusOr<config::Profile> MeasureProfile(const BenchProfileOptions& options, const Corpus& corpus,
                                                Communicator& communicator, const Stream& stream);
 
-// The config's model in fewer layers, enough to take `elements` parameters or all there are.
+// The model with as few layers as have at least `elements` parameters, or with all its layers.
 ModelOptions ShallowModel(const ModelOptions& model, int64_t elements);
 
 }  // namespace hadal

@@ -43,8 +43,9 @@ ModelOptions BenchModel(const BenchStepOptions& options) {
 namespace {
 
 constexpr absl::Duration kTimeout = absl::Minutes(30);
-constexpr int kWarmUpSteps = 2;     // with graphs the first of a shape runs kernel by kernel, the second records
-constexpr int kMostEagerSteps = 3;  // that show what graphs save
+constexpr int kWarmUpSteps =
+    2;  // with graphs, the first step of a shape launches kernels one by one, the second records
+constexpr int kMostEagerSteps = 3;  // without graphs, for comparison
 
 class StepBench {
  public:
@@ -80,7 +81,7 @@ class StepBench {
   PipelinePlan pipeline_;
   std::unique_ptr<Engine> engine_;
   std::vector<PackedBatch> batches_;
-  std::vector<cuda::MatmulArgs> products_;  // of a step, on a device
+  std::vector<cuda::MatmulArgs> products_;  // of one step, on a device
   std::unique_ptr<GemmLimit> limit_;
   int64_t steps_ = 0;
 };
@@ -133,7 +134,7 @@ absl::StatusOr<StepResult> StepBench::Step() {
   if (!result.applied) {
     return absl::InvalidArgumentError(absl::StrCat("the loss or a gradient of step ", steps_, " is not finite (loss ",
                                                    result.gradient.loss.loss,
-                                                   "): nothing to measure; take a method that trains at this depth"));
+                                                   "); use a method that trains at this depth"));
   }
   return result;
 }
@@ -152,7 +153,7 @@ absl::StatusOr<double> StepBench::Slowest(double seconds) {
   return *std::max_element(all.begin(), all.end());
 }
 
-// Also notes the products of a step, which no graph hides here.
+// Also records the products of a step; with graphs they would not be visible.
 absl::Status StepBench::MeasureEagerSteps(BenchStepMeasurement& measured) {
   auto& device = static_cast<cuda::LaunchDevice&>(*stream_.device());
   engine_->UseGraphs(false);
@@ -199,7 +200,7 @@ absl::Status StepBench::PrepareLimit(BenchStepMeasurement& measured) {
   } else {
     HADAL_ASSIGN_OR_RETURN(limit_, HostGemmLimit::Create(plan_, pipeline_, communicator_.rank(), batches_, stream_));
   }
-  // A rank without memory for a way keeps the others from it too.
+  // A way is used only if all ranks have the memory for it.
   HADAL_ASSIGN_OR_RETURN(const std::vector<double> ways, Gather(static_cast<double>(limit_->ways().size())));
   measured.ways = limit_->ways();
   measured.ways.resize(static_cast<size_t>(*std::min_element(ways.begin(), ways.end())));
@@ -238,7 +239,7 @@ absl::StatusOr<BenchStepMeasurement> StepBench::Measure() {
   Describe(measured);
   if (stream_.device() != nullptr) HADAL_RETURN_IF_ERROR(MeasureEagerSteps(measured));
   for (int i = 0; i < kWarmUpSteps; ++i) HADAL_RETURN_IF_ERROR(Step().status());
-  HADAL_RETURN_IF_ERROR(MeasureMemory(measured));  // before the limit's own memory counts
+  HADAL_RETURN_IF_ERROR(MeasureMemory(measured));  // before the limit allocates its memory
   if (options_.limit) HADAL_RETURN_IF_ERROR(PrepareLimit(measured));
   for (int i = 0; i < options_.repeats; ++i) {
     HADAL_RETURN_IF_ERROR(MeasureStep(measured));

@@ -1,14 +1,13 @@
-// `hadal bench step`: how fast a training step is, and what share of its time its bare products would need.
+// `hadal bench step` measures a training step and the share of it that its matrix products alone would take (the GEMM
+// limit).
 //
-// What: random packed batches through a real Engine (weights initialised, gradients, norm, Adam), measured in turn with
-// the GEMM
-//   limit of the same products (tools/bench/gemm_limit.h), step and limit in interleaved pairs, so that a machine that
-//   is busy slows both; medians are printed, and the median over the pairs of limit / step. TFLOP/s are those of
-//   tools/bench/step_flops.h.
-// On a device a few steps first launch kernel by kernel: their products are the limit's, and what graphs save is seen.
-// Under mpirun every rank runs its stage of the pipeline; the limit is then the whole machine's: the mean over the
-// ranks of what
-//   each needs for its own products, all at the same time.
+// What: runs random packed batches through a real Engine (weights initialised, gradients, norm, Adam). Steps and the
+// GEMM limit of the same products (tools/bench/gemm_limit.h) are measured in alternation, so that a busy machine slows
+// both. Prints medians, the median over the pairs of limit / step, and TFLOP/s by tools/bench/step_flops.h.
+// On a device the first few steps launch kernel by kernel, without graphs: their products are recorded for the limit,
+// and the comparison shows what graphs save.
+// Under mpirun every rank runs its stage of the pipeline. The limit is then the mean over the ranks of the time each
+// needs for its own products, all running at the same time.
 // Threads: the stream's. Blocking: all ranks call it together.
 #pragma once
 
@@ -28,10 +27,10 @@ struct BenchStepOptions {
   int32_t d_model = 512, d_ff = 0, heads = 8;  // d_ff 0: 4 · d_model
   int32_t encoder_layers = 6, decoder_layers = 6;
   int32_t vocabulary = 8000;
-  int32_t tokens = 1024;  // target tokens, and source tokens, of a micro-batch
+  int32_t tokens = 1024;  // target tokens of a micro-batch, and as many source tokens
   int32_t micro_batches = 1;
-  int32_t length = 32;        // of every sentence, </s> counted
-  bool mixed_length = false;  // instead: lengths from 4 to 2·length - 4, evenly
+  int32_t length = 32;        // of every sentence, with </s>
+  bool mixed_length = false;  // lengths spread evenly from 4 to 2·length − 4
   double dropout = 0;         // on sublayer outputs, attention and activations
   int32_t recompute_every = 0;
   Storage compute_storage = Storage::kFloat32;  // bf16 needs a device
@@ -40,15 +39,15 @@ struct BenchStepOptions {
   ResidualMethod method = ResidualMethod::kDeepNorm;
   int32_t repeats = 7;
   GraphMode graphs = GraphMode::kAuto;
-  bool limit = true;  // false: the step alone
+  bool limit = true;  // false: measures only the step
   bool json = false;
 };
 
-// The model that these options describe.
+// Returns the model that these options describe.
 ModelOptions BenchModel(const BenchStepOptions& options);
 
 // Rank 0 writes the report to `out`.
-// Errors: InvalidArgument for options out of range; ResourceExhausted; what a training step can fail with.
+// Errors: InvalidArgument for options out of range; ResourceExhausted; those of a training step.
 absl::Status RunBenchStep(const BenchStepOptions& options, Communicator& communicator, const Stream& stream,
                           std::ostream& out);
 

@@ -1,4 +1,4 @@
-// What `hadal bench step` found, and how it prints it: as text for people, as JSON for scripts (tests/gpu/step_bench).
+// The results of `hadal bench step`, and their output as text or as JSON for scripts (tests/gpu/step_bench).
 //
 // Thread safety: plain values, pure functions.
 #pragma once
@@ -27,31 +27,31 @@ struct BenchStepMeasurement {
   int64_t target_tokens = 0;
   StepFlops flops;
 
-  // The pairs of step and limit.
+  // Measured times. Repeat i of a step and repeat i of the limit form a pair.
   std::vector<double> step_seconds;                    // [repeats] the slowest rank's
   std::vector<std::vector<double>> parts[kStepParts];  // [part][rank][repeats]
-  // The GEMM limit's ways of running the products, and what each took; empty where it was not measured.
+  // The ways in which the GEMM limit runs the products, and the times of each; empty if it was not measured.
   std::vector<std::string> ways;
   std::vector<std::vector<double>> limit_seconds, limit_attention_seconds;  // [ways][repeats] the ranks' mean
   double limit_flops = 0;                                                   // of all ranks
 
   // On a device.
   std::vector<double> launches;        // [ranks] of the last step
-  std::vector<double> eager_seconds;   // of the steps that launched kernel by kernel; empty where all did
-  std::vector<double> eager_launches;  // [ranks] of the last of them
+  std::vector<double> eager_seconds;   // steps without graphs; empty if the run used none
+  std::vector<double> eager_launches;  // [ranks] of the last step without graphs
   std::vector<double> graph_bytes;     // [ranks]
 
   std::vector<double> peak_rss_bytes, arena_bytes, plan_bytes;  // [ranks]
 };
 
-// REQUIRES: values.
+// REQUIRES: at least one value.
 double Median(std::vector<double> values);
 
-// The fastest way of running the products is the limit.
+// The fastest way of running the products: the limit.
 struct FastestLimit {
   size_t way = 0;
   double seconds = 0, attention_seconds = 0;  // medians
-  std::vector<double> shares;                 // limit / step, pair by pair, ascending
+  std::vector<double> shares;                 // limit / step of each pair, ascending
 };
 // REQUIRES: a limit was measured.
 FastestLimit FastestLimitOf(const BenchStepMeasurement& measured);

@@ -52,7 +52,7 @@ void PrintLimit(const BenchStepMeasurement& measured, std::ostream& out) {
   const FastestLimit limit = FastestLimitOf(measured);
   const std::string attention = measured.device.empty()
                                     ? absl::StrCat("attention ", Milliseconds(limit.attention_seconds))
-                                    : std::string("without attention, which is no product there");
+                                    : std::string("without attention, which is a fused kernel");
   out << absl::StrFormat("GEMM limit: %s (%s; %.1f GFLOP at %.0f GFLOP/s)\n", Milliseconds(limit.seconds), attention,
                          1e-9 * measured.limit_flops, 1e-9 * measured.limit_flops / limit.seconds);
   for (size_t way = 0; way < measured.ways.size(); ++way) {

@@ -1,14 +1,13 @@
-// The GEMM limit on a GPU: the products of a training step, noted as it launched them, launched once more and nothing
-// beside them.
+// The GEMM limit on a GPU: repeats the recorded product launches of a training step, and nothing else.
 //
-// So they are the step's by construction: the same shapes, types, strides, places, epilogues and order, by the same
-// library with the same plans; with recomputation the recomputed ones too. What rides on a product (bias,
-// ReLU, its mask, sums of a gradient) is in the limit; what the library does not offer there, and the step launches
-// beside it, is not. Attention, which is a kernel and no product, is not in them.
-// Ways: kernel by kernel, as the host launches them; and as one graph, so that no gap between launches pads the limit.
-// Where the device has no memory for the graph (it leaves free what training's graphs do) there is the first way only.
+// The products are the step's by construction: same shapes, types, strides, addresses, epilogues, order, library and
+// plans, including recomputed ones. What the library fuses into a product (bias, ReLU, its mask, a gradient's column
+// sums) is part of the limit; what the step launches separately is not. Attention is a kernel of its own here and is
+// not part of it.
+// Ways: one launch per product; and one graph, which has no gaps between launches. The second is missing if the device
+// lacks the memory for the graph (as much is left free as for training's graphs).
 // The products read what the step left in its buffers (real numbers, not zeros) and write activations, masks, scratch
-// and gradients, which the next step writes anew before it reads them: no step changes by a bit.
+// and gradients, all of which the next step overwrites before reading. So no step changes by a bit.
 // Threads: one. Blocking.
 #pragma once
 
@@ -23,8 +22,8 @@ namespace hadal {
 
 class DeviceGemmLimit : public GemmLimit {
  public:
-  // `products`: of a step (cuda::LaunchDevice::NoteProducts), at least one, whose memory and `device` outlive the
-  // object.
+  // `products`: recorded in a step (cuda::LaunchDevice::NoteProducts), at least one. Their memory and `device` must
+  // outlive the object.
   DeviceGemmLimit(cuda::LaunchDevice& device, std::vector<cuda::MatmulArgs> products);
 
   const std::vector<std::string>& ways() const override { return ways_; }

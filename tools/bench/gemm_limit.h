@@ -1,9 +1,9 @@
-// The GEMM limit of a training step: the time that the matrix products which the step executes need, and nothing else.
-// Its share of the step's time says how far the step is from the best that its products allow.
+// The GEMM limit of a training step: the time that the step's matrix products take without anything else. Its share of
+// the step's time shows how close the step is to the best that its products allow.
 //
-// On a CPU oneDNN multiplies, attention's products among them (host_gemm_limit.h). On a GPU the step's own calls are
-// made once more (device_gemm_limit.h), without attention, which is one kernel there and no product.
-// There are several ways to run the same products; the limit is the fastest.
+// On a CPU oneDNN runs the products, including attention's (host_gemm_limit.h). On a GPU the step's own library calls
+// are repeated (device_gemm_limit.h), without attention, which is a fused kernel there.
+// The same products can be run in several ways; the limit is the fastest.
 // Threads: one. Blocking.
 #pragma once
 
@@ -22,11 +22,11 @@ class GemmLimit {
  public:
   virtual ~GemmLimit() = default;
 
-  // In words; at least one.
+  // Descriptions of the ways; at least one.
   virtual const std::vector<std::string>& ways() const = 0;
   // REQUIRES: way < ways().size().
   virtual GemmLimitTimes Run(size_t way) = 0;
-  // Floating-point operations of one Run, once there was one.
+  // Floating-point operations of one Run.  REQUIRES: Run was called.
   virtual double flops() const = 0;
 };
 

@@ -12,7 +12,7 @@
 namespace hadal {
 namespace {
 
-constexpr int kBuffers = 6;        // that inputs, and that outputs, rotate through
+constexpr int kBuffers = 6;        // for inputs and for outputs, used in rotation
 constexpr int64_t kRowGrain = 16;  // as kernels/linear.h splits rows
 
 ConstTokens Offsets(const std::vector<int32_t>& offsets) {
@@ -58,7 +58,7 @@ absl::StatusOr<std::unique_ptr<HostGemmLimit>> HostGemmLimit::Create(const Model
   limit->gradients_ = limit->arena_.Get<float>(limit->gradient_slice_);
   limit->activations_ = limit->arena_.Get<float>(limit->activation_slice_);
   limit->scores_ = limit->arena_.Get<float>(limit->score_slice_);
-  // Numbers that stay finite however often gradients add up; zeros would be no slower or faster, denormals would.
+  // Values stay finite after many gradient accumulations. Zeros would run at the same speed, denormals would not.
   const int64_t weights = limit->weight_slice_.bytes / static_cast<int64_t>(sizeof(float));
   for (int64_t i = 0; i < weights; ++i) limit->weights_[i] = 0.01f * static_cast<float>(1 + i % 7);
   const int64_t inputs = kBuffers * limit->activation_floats_;
@@ -177,7 +177,7 @@ void HostGemmLimit::RunSublayer(int32_t sublayer, size_t batch, Half half) {
       Linear(half, rows, d, d_ff, weight);
       return Linear(half, rows, d_ff, d, weight + d * d_ff);
     case SublayerKind::kOutputHead:
-      if (half == Half::kForward) Head(target, weight);  // its backward follows at once, as in the step
+      if (half == Half::kForward) Head(target, weight);  // forward and backward, as in the step
       return;
   }
 }

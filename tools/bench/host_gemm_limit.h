@@ -1,11 +1,12 @@
-// The GEMM limit on a CPU: oneDNN's bare products.
+// The GEMM limit on a CPU: only oneDNN's products.
 //
-// Every product of every sublayer of this rank, in the step's order and shapes: of each linear layer the output, the
-// input's gradient and the weight's (accumulating), the head's by its blocks of rows, attention's seven per layer, and
-// with recomputation the forward's a second time. Weights and their gradients are as many and as large as
-// the model's, so that no cache holds more of them than in a real step; activations rotate through a few buffers, which
-// is kinder than a real step, where backward fetches them from memory: the limit is rather too low than too high.
-// Nothing else runs: no bias, no softmax, no norm. Ways: each thread its own rows, the library's threads
+// Runs every product of every sublayer of this rank, in the step's order and shapes: for each linear layer the output,
+// the input's gradient and the weight's gradient (accumulated); the head's products by its blocks of rows; attention's
+// seven products per layer; with recomputation the forward's a second time. Weights and their gradients have the
+// model's number and sizes, so that caches hold no more of them than in a real step. Activations rotate through a few
+// buffers, which is faster than in a real step, where the backward pass fetches them from memory. So the limit is too
+// low rather than too high.
+// No bias, softmax or norm runs. Ways: each thread multiplies its own rows; the library's own threads
 // (ProductThreading). Blocking.
 #pragma once
 
@@ -28,8 +29,9 @@ namespace hadal {
 
 class HostGemmLimit : public GemmLimit {
  public:
-  // The products of `rank`'s sublayers for `batches`. `plan`, `pipeline` and `batches` must outlive the object.
-  // Errors: ResourceExhausted where memory for the weights is lacking.
+  // Prepares the products of `rank`'s sublayers for `batches`. `plan`, `pipeline` and `batches` must outlive the
+  // object.
+  // Errors: ResourceExhausted if the weights do not fit into memory.
   static absl::StatusOr<std::unique_ptr<HostGemmLimit>> Create(const ModelPlan& plan, const PipelinePlan& pipeline,
                                                                int rank, std::span<const PackedBatch> batches,
                                                                const Stream& stream);
@@ -65,7 +67,7 @@ class HostGemmLimit : public GemmLimit {
   std::span<const PackedBatch> batches_;
   Stream stream_;
   ProductThreading threading_ = ProductThreading::kOwnRows;
-  std::vector<int64_t> weight_offset_;                   // [sublayers] floats before this rank's weights of a sublayer
+  std::vector<int64_t> weight_offset_;                   // [sublayers] floats before its weights on this rank
   std::vector<std::unique_ptr<Attentions>> attentions_;  // [batches]
   Arena arena_;
   ArenaSlice weight_slice_, gradient_slice_, activation_slice_, score_slice_;

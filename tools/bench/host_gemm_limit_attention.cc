@@ -16,7 +16,7 @@ dnnl::memory::desc Batch(int64_t sentences, int64_t heads, int64_t rows, int64_t
   return {Dims{sentences, heads, rows, columns}, dnnl::memory::data_type::f32, strides};
 }
 
-// The share of a causal square that strips of kStrip keys compute.
+// The share of a causal square that is computed with strips of kStrip keys.
 double CausalShare(int64_t length) {
   double columns = 0;
   for (int64_t i = 0; i < length; i += kStrip) {
@@ -63,7 +63,7 @@ AttentionProducts::AttentionProducts(const AttentionShape& shape, int64_t head_w
 AttentionProducts::Runs AttentionProducts::MakeRuns(const AttentionShape& shape, int64_t first_sentence,
                                                     int64_t last_sentence) {
   Runs runs;
-  double owed = 0;  // causal: sentences' worth of arithmetic not yet multiplied
+  double owed = 0;  // causal: arithmetic not yet multiplied, in sentences
   int64_t scores = 0;
   for (int64_t n = 0; n < last_sentence; ++n) {
     const int64_t queries = shape.query_offsets[n + 1] - shape.query_offsets[n];
@@ -136,8 +136,8 @@ void AttentionProducts::BackwardRuns(Runs& runs, const AttentionOperands& o) {
     float* d_output = o.d_output + run.first_query * width;
     float *scores = o.scores + run.scores, *d_scores = o.d_scores + run.scores;
     run.score.Execute(queue, o.q + query, o.k + key, scores);
-    // dO has the output's row stride, not the query's; the product of that shape is the one of S where both agree, and
-    // costs the same elsewhere.
+    // dO has the output's row stride, not the query's. If both are equal, this is the product of S; otherwise it costs
+    // the same.
     run.score.Execute(queue, o.q + query, o.v + key, d_scores);
     run.d_value.Execute(queue, scores, d_output, o.d_v + key);
     run.d_query.Execute(queue, d_scores, o.k + key, o.d_q + query);

@@ -1,12 +1,12 @@
-// Attention's products as oneDNN would execute them: batches of small matrices by its matmul primitive.
+// Attention's matrix products, executed by oneDNN's matmul primitive as batches of small matrices.
 //
 //   forward   S = Q·Kᵀ   O = P·V
-//   backward  S again,   dP = dO·Vᵀ   dV = Pᵀ·dO   dQ = dS·K   dK = dSᵀ·Q      (7 products in all, softmax left out)
-// One call takes a run of neighbouring sentences of equal lengths with all their heads: batch [sentences, heads].
-// Causal attention: hadal computes only what lies on and below the diagonal, in strips; a library computes the square.
-// So that both do the same arithmetic, only as many sentences are multiplied as make up hadal's share (62% of them at
-// length 32).
-// Shapes: as kernels/attention.h.
+//   backward  S again,   dP = dO·Vᵀ   dV = Pᵀ·dO   dQ = dS·K   dK = dSᵀ·Q      (7 products in all, without softmax)
+// One call takes neighbouring sentences of equal lengths with all their heads: batch [sentences, heads].
+// Causal attention: hadal computes strips that cover the triangle on and below the diagonal; a library computes the
+// full square. To compare equal arithmetic, only the fraction of sentences that equals hadal's share of the square is
+// multiplied (62% at length 32).
+// Shapes: as in kernels/attention.h.
 // Threads: own threads, each with the primitives of its own sentences, or oneDNN's. Blocking.
 #pragma once
 
@@ -19,10 +19,10 @@
 
 namespace hadal {
 
-// Whose threads split a product: hadal's, each calling oneDNN serially on its own rows or sentences, or oneDNN's own.
+// Which threads split a product: hadal's, each calling oneDNN serially on its own rows or sentences, or oneDNN's.
 enum class ProductThreading { kOwnRows, kLibrary };
 
-// Where the operands of one attention lie. Scores and their gradients hold AttentionProducts::score_floats().
+// The operands of one attention. Scores and their gradients have AttentionProducts::score_floats() elements.
 struct AttentionOperands {
   float *q, *k, *v, *d_output, *scores, *d_scores;  // read; scores are also written
   float *output, *d_q, *d_k, *d_v;                  // written
@@ -30,8 +30,8 @@ struct AttentionOperands {
 
 class AttentionProducts {
  public:
-  // `query_stride`, `key_stride`: floats from row to row of q and of k, v; their gradients lie the same way. The
-  // output's rows follow each other.
+  // `query_stride`, `key_stride`: floats between the rows of q, and of k and v; the same for their gradients. The
+  // output's rows are contiguous.
   AttentionProducts(const AttentionShape& shape, int64_t head_width, int64_t query_stride, int64_t key_stride,
                     const Stream& stream);
 

@@ -1,9 +1,9 @@
-// The values of a micro-batch that kernels want beside their tensors: tokens, sentences of one length, dropout's place,
-// the loss's scale.
+// The arguments of a micro-batch that kernels need besides tensors: tokens, sentences of one length, dropout's
+// random-number position, the loss scale.
 //
-// Row i holds token 7919·i mod V, so that min(R, V) tokens differ where V is no multiple of the prime. On a device all
-// lies at its places (kernels/device_batch.h), so that launches can be recorded; on the CPU the places are null and
-// kernels read the host's. Thread safety: as its stream.
+// Row i holds token 7919·i mod V, so that min(R, V) tokens differ if V is no multiple of the prime. On a device the
+// values are in its memory (kernels/device_batch.h), so that launches can be recorded; on the CPU the device pointers
+// are null and kernels read the host's values. Thread safety: as its stream.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ namespace hadal {
 
 class KernelBatch {
  public:
-  // `rows` tokens below `vocabulary`, in sentences of `length`; the last may be shorter. Errors: ResourceExhausted.
+  // Makes `rows` tokens below `vocabulary`, in sentences of `length`; the last may be shorter. Errors:
+  // ResourceExhausted.
   static absl::StatusOr<std::shared_ptr<const KernelBatch>> Create(const Stream& stream, int64_t rows, int64_t length,
                                                                    int64_t vocabulary);
 
@@ -28,9 +29,9 @@ class KernelBatch {
   ConstTokens offsets() const { return {offsets_.data(), static_cast<int64_t>(offsets_.size())}; }
   const DeviceBatch& places() const { return places_; }
   float gradient_scale() const { return 1.0f / static_cast<float>(tokens_.size()); }
-  // Dropout of probability 0.1, or none.
+  // Dropout of probability 0.1, or none if not `on`.
   Dropout DropoutAt(RandomSite site, bool on) const;
-  // Pairs of query and key that attention within the sentences computes.
+  // Number of (query, key) pairs that attention within the sentences computes.
   double Pairs(bool causal) const;
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kPattern = 4096;
 
-// The block that a tensor repeats, as `storage` stores it.
+// The block that a tensor repeats, in the format of `storage`.
 std::vector<std::byte> Pattern(Storage storage, TensorValues values) {
   std::vector<std::byte> bytes(kPattern * BytesOf(storage));
   for (int64_t i = 0; i < kPattern; ++i) {

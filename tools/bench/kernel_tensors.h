@@ -1,9 +1,9 @@
-// The tensors of one measured kernel: memory on a stream's device, filled with numbers that are not zeros, and how many
-// bytes a kernel that reads each input once and writes each output once must move.
+// The tensors of one measured kernel: memory on a stream's device, filled with non-zero numbers, and the number of
+// bytes that the kernel must move if it reads each input once and writes each output once.
 //
-// Why not zeros: hardware may be faster on them. Values are uniform in [-1, 1), a block of 4,096 repeated; kPositive:
-// in [0.5, 1.5).
-// Errors: the first allocation that fails is kept in status(); tensors asked for after it are empty.
+// Why not zeros: hardware may be faster on them. Values are uniform in [-1, 1), or for kPositive in [0.5, 1.5); a block
+// of 4,096 is repeated.
+// Errors: status() keeps the first allocation error; tensors requested after it are empty.
 // Thread safety: one thread.
 #pragma once
 
@@ -17,8 +17,8 @@
 
 namespace hadal {
 
-// What a kernel does with a tensor: its bytes count once where it is read or written, twice where both, never where it
-// is scratch.
+// How a kernel uses a tensor. Its bytes count once if it is read or written, twice if it is updated, and not at all if
+// it is scratch.
 enum class Traffic { kScratch, kRead, kWritten, kUpdated };
 enum class TensorValues { kSigned, kPositive };
 
@@ -29,7 +29,7 @@ class KernelTensors {
   AnyMatrix Matrix(Traffic traffic, int64_t rows, int64_t columns, Storage storage,
                    TensorValues values = TensorValues::kSigned);
   Vector Floats(Traffic traffic, int64_t size, TensorValues values = TensorValues::kSigned);
-  // As above, of which a kernel touches only some rows: `bytes` of them are what must move.
+  // Adds `bytes` for a tensor of which the kernel touches only some rows.
   void Count(double bytes) { bytes_ += bytes; }
 
   double bytes() const { return bytes_; }

@@ -23,9 +23,9 @@ namespace {
 using enum Traffic;
 using Launch = absl::StatusOr<KernelLaunch>;
 
-constexpr int64_t kSentence = 32;  // tokens, of those cases that want sentences and do not depend on their length
+constexpr int64_t kSentence = 32;  // tokens per sentence, for cases that do not depend on it
 
-// A matrix's shape among those to be measured.
+// The shape of a measured matrix.
 struct Shape {
   int64_t rows, width;
   bool large;
@@ -183,7 +183,7 @@ KernelCase ReluBackwardCase(const Shape& shape, Storage storage) {
           .prepare = prepare};
 }
 
-// `storage`: of what comes out; the other type goes in.
+// `storage`: the output's type; the input has the other type.
 KernelCase ConvertCase(const Shape& shape, Storage storage) {
   const auto prepare = [=](const Stream& stream, KernelTensors& t) -> Launch {
     const Storage from = storage == Storage::kFloat32 ? Storage::kBFloat16 : Storage::kFloat32;
@@ -223,12 +223,12 @@ KernelCase SumOfSquaresCase(int64_t elements, int64_t slice, bool large) {
           .prepare = prepare};
 }
 
-// Rows of `row_bytes` that make up large_bytes.
+// Number of rows of `row_bytes` in large_bytes.
 int64_t LargeRows(const KernelShapes& shapes, int64_t row_bytes) {
   return (shapes.large_bytes + row_bytes - 1) / row_bytes;
 }
 
-// The large tensor's shape first, then the model's own.
+// The large tensor's shape first, then the model's shapes.
 std::vector<Shape> ShapesOf(const KernelShapes& shapes, Storage storage) {
   const int64_t width = shapes.widths.front();
   std::vector<Shape> all = {{LargeRows(shapes, width * BytesOf(storage)), width, true}};

@@ -1,6 +1,6 @@
-// The kernels whose speed is the memory's, at each shape, for `hadal bench kernels`.
+// The memory-bound kernels at each shape, for `hadal bench kernels`.
 //
-// Bytes that each must move: each input read once, each output written once. b: 2 in bf16, 4 in fp32; [R, W] rows and
+// Bytes that each kernel must move: each input read once, each output written once. b: 2 in bf16, 4 in fp32; R rows, W
 // columns.
 //   residual_norm forward    4·b·R·W + 8·R + 12·W        x, y, s, n; mean, rstd; bias, scale, shift
 //   residual_norm backward   4·b·R·W + 8·R + 28·W        dn, s, dx, dy; mean, rstd; scale, and three sums of columns
@@ -24,7 +24,7 @@
 
 namespace hadal {
 
-// Those that can run on `stream`: activations in bf16 on a device only.
+// Returns the cases that `stream` can run: bf16 activations only on a device.
 std::vector<KernelCase> MemoryBoundCases(const KernelShapes& shapes, const Stream& stream);
 
 }  // namespace hadal

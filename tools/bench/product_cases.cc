@@ -33,7 +33,7 @@ struct AttentionCase {
   std::string text() const { return absl::StrCat(rows, " x ", width, ", sentences of ", length); }
 };
 
-// What both directions read: q, k and v as ranges of columns of one product, as self-attention has them.
+// Inputs of both directions: q, k and v as column ranges of one product, as in self-attention.
 struct AttentionInputs {
   AttentionShape shape;
   ConstAnyMatrix q, k, v;
@@ -117,7 +117,7 @@ struct LinearShape {
   std::string text() const { return absl::StrCat(rows, " x ", in, " to ", out); }
 };
 
-// `epilogue`: bias, ReLU and dropout.
+// `epilogue`: with bias, ReLU and dropout.
 KernelCase LinearForwardCase(const LinearShape& of, bool epilogue) {
   const auto prepare = [=](const Stream& stream, KernelTensors& t) -> Launch {
     HADAL_ASSIGN_OR_RETURN(const auto batch, KernelBatch::Create(stream, 1, 1, 2));
@@ -140,8 +140,8 @@ KernelCase LinearForwardCase(const LinearShape& of, bool epilogue) {
           .prepare = prepare};
 }
 
-// A feed-forward layer's ReLU as it is trained in bf16 without activation dropout: by its mask, where the products have
-// one for the shape, else by its output. `of`: the first product; the second goes back.
+// A feed-forward layer's ReLU as in bf16 training without activation dropout: with a mask if the products support it
+// for the shape, else with its output. `of`: the first product; the second has the reverse shape.
 ReluMaskArgs MaskOf(const LinearShape& of, const ConstAnyMatrix& weight, const ConstAnyMatrix& contraction) {
   return {.rows = of.rows, .hidden_weight = weight, .hidden_bias = true, .contraction_weight = contraction};
 }

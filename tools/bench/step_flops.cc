@@ -6,7 +6,7 @@
 namespace hadal {
 namespace {
 
-// Pairs of a query and a key that attend.
+// Number of (query, key) pairs that attend.
 double Pairs(const std::vector<int32_t>& queries, const std::vector<int32_t>& keys, bool causal) {
   double pairs = 0;
   for (size_t i = 0; i + 1 < queries.size(); ++i) {

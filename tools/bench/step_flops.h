@@ -1,15 +1,13 @@
 // Floating-point operations of a training step, by formula.
 //
-//   linear     of a layer [in → out] with R rows: 2·R·in·out forward, as much for the input's gradient and for the
-//              weight's
-//   attention  of a head-wide pair (query, key) that attends: 2·d a product; scores and output forward, four products
-//              backward
-//              causal: a query and the keys up to itself;  tests/parity/bench_torch.py counts the same
-//   recomputed what is executed beyond that: with recomputation the forward of all but the output head once
-//   more, and in
-//              each attention backward the scores
-// Rows are the sentences': no padding. Norms, softmax, the loss and Adam are left out, as customary: a few percent, and
-// bound by memory. Thread safety: pure.
+//   linear      a layer [in → out] with R rows: 2·R·in·out forward, and as many for each of the input's and the
+//               weight's gradient
+//   attention   2·d per product and per (query, key) pair that attends; two products forward (scores, output), four
+//               backward. Causal: a query attends to the keys up to itself. tests/parity/bench_torch.py counts the same
+//   recomputed  what is executed beyond that: the scores in each attention backward, and with recomputation the forward
+//               pass a second time, without the output head
+// Rows are those of the sentences, without padding. Norms, softmax, the loss and Adam are left out, as is customary:
+// they are a few percent and memory-bound. Thread safety: pure.
 #pragma once
 
 #include <span>
@@ -23,12 +21,12 @@ struct StepFlops {
   double linear = 0, attention = 0;
   double recomputed_linear = 0, recomputed_attention = 0;
 
-  // What the model asks for, however it is computed: the measure that systems are compared by.
+  // Operations that the model requires, however they are computed: the measure for comparing systems.
   double model() const { return linear + attention; }
   double executed() const { return model() + recomputed_linear + recomputed_attention; }
 };
 
-// Of all stages together.
+// Sums over all stages.
 StepFlops StepFlopsOf(const ModelPlan& plan, std::span<const PackedBatch> batches, bool recompute);
 
 }  // namespace hadal

@@ -22,7 +22,7 @@ void SublayerClock::AddPiece(int32_t sublayer) {
   backward_.push_back({sublayer, &SublayerSeconds::backward});
 }
 
-// A segment calls after each of its sublayers and once when it is done; backward_ is built from its end.
+// A segment calls the hook after each of its sublayers and once at its end; backward_ is built from its end.
 void SublayerClock::AddSegments(int32_t first, int32_t last, int32_t recompute_every, const ModelPlan& plan) {
   const int32_t length = recompute_every > 0 ? recompute_every : std::max(last - first, 1);
   for (int32_t begin = first, end = first; begin < last; begin = end) {

@@ -1,6 +1,6 @@
-// Seconds of each sublayer inside a chunk that runs as it always does: a chunk calls for progress after every sublayer
-// and after every piece (pipeline/stage/chunk.h), in an order that follows from the plan alone; the clock is read at
-// those calls.
+// Measures the time of each sublayer inside a chunk that runs unchanged. A chunk calls its progress hook after every
+// sublayer and every piece (pipeline/stage/chunk.h), in an order that follows from the plan alone; the clock is read in
+// that hook.
 //
 // Threads: one.
 #pragma once
@@ -18,15 +18,15 @@ namespace hadal {
 
 class SublayerClock {
  public:
-  // For one chunk that holds the whole model, with this recompute_every.
+  // For one chunk that holds the whole model and runs with this recompute_every.
   SublayerClock(const ModelPlan& plan, int32_t recompute_every);
   SublayerClock(const SublayerClock&) = delete;
   SublayerClock& operator=(const SublayerClock&) = delete;
 
-  // What a SublayerContext's progress must point to while the chunk runs.
+  // The hook: SublayerContext::progress must point to it while the chunk runs.
   const std::function<void()>& progress() const { return read_; }
 
-  // Around Chunk::Forward, and around Chunk::Backward; seconds are added to the sublayers'.
+  // Call before Chunk::Forward or Chunk::Backward, and End after it. Adds to seconds().
   void BeginForward() { Begin(forward_); }
   void BeginBackward() { Begin(backward_); }
   void End();

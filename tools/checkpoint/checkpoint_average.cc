@@ -17,8 +17,8 @@
 namespace hadal {
 namespace {
 
-// Refuses the last reader where one before it reads the same checkpoint: by a link (latest and best often mean one), or
-// a copy.
+// Returns an error if an earlier reader reads the same checkpoint as the last one: by a link (latest and best are often
+// the same), or a copy.
 absl::Status CheckNew(const std::vector<CheckpointReader>& readers) {
   const CheckpointManifest& last = readers.back().manifest();
   for (size_t i = 0; i + 1 < readers.size(); ++i) {
@@ -26,7 +26,7 @@ absl::Status CheckNew(const std::vector<CheckpointReader>& readers) {
     if (other.attempt != last.attempt || other.progress.step != last.progress.step) continue;
     return absl::InvalidArgumentError(absl::StrCat(readers[i].directory(), " and ", readers.back().directory(),
                                                    " are the same checkpoint, of step ", last.progress.step,
-                                                   ", which would count twice; name each once"));
+                                                   ", which would count twice; give each checkpoint once"));
   }
   return absl::OkStatus();
 }
@@ -41,8 +41,8 @@ absl::StatusOr<std::vector<CheckpointReader>> OpenAll(const std::vector<std::str
     if (!same.ok()) return absl::Status(same.code(), absl::StrCat(input, ": ", same.message()));
     if (readers.back().manifest().attachments != readers.front().manifest().attachments) {
       return absl::FailedPreconditionError(
-          absl::StrCat(input, ": its vocabulary is another than that of ", inputs.front(),
-                       ": the same ids are other pieces; average checkpoints of one run"));
+          absl::StrCat(input, ": its vocabulary differs from that of ", inputs.front(),
+                       ", so the same ids mean other pieces; average checkpoints of one run"));
     }
     HADAL_RETURN_IF_ERROR(CheckNew(readers));
   }
@@ -98,7 +98,7 @@ absl::StatusOr<std::vector<Attachment>> ReadAttachments(CheckpointReader& reader
   return attachments;
 }
 
-// The directory of a checkpoint with the mean of all weights.
+// Writes the checkpoint directory with the mean of all weights.
 absl::Status WriteAverage(std::vector<CheckpointReader>& readers, const std::string& attempt,
                           const std::string& directory) {
   HADAL_RETURN_IF_ERROR(MakeDirectories(directory));
@@ -130,7 +130,7 @@ absl::StatusOr<std::vector<std::string>> SelectCheckpoints(const std::string& ru
   for (const CheckpointEntry& entry : entries) {
     const absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(entry.directory);
     if (!reader.ok()) {
-      out << "left out " << entry.directory << ": " << reader.status().message() << "\n";
+      out << "skipped " << entry.directory << ": " << reader.status().message() << "\n";
       continue;
     }
     const double nll = reader->manifest().progress.validation_nll;
@@ -139,7 +139,7 @@ absl::StatusOr<std::vector<std::string>> SelectCheckpoints(const std::string& ru
   const auto wanted = static_cast<size_t>(std::max(selection.last, selection.best));
   if (candidates.size() < wanted) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "%s has %d readable checkpoints%s, %d are wanted; ask for fewer, or keep more (checkpoint.keep_last)",
+        "%s has %d readable checkpoints%s, %d are needed; select fewer, or keep more (checkpoint.keep_last)",
         run_directory, candidates.size(), selection.best > 0 ? " with a validation score" : "", wanted));
   }
   if (selection.best > 0) {
@@ -159,11 +159,11 @@ absl::StatusOr<std::vector<std::string>> SelectCheckpoints(const std::string& ru
 absl::Status AverageCheckpoints(const std::vector<std::string>& inputs, const std::string& directory,
                                 std::ostream& out) {
   if (PathExists(directory)) {
-    return absl::AlreadyExistsError(absl::StrCat(directory, " is there already; remove it or choose another --out"));
+    return absl::AlreadyExistsError(absl::StrCat(directory, " already exists; remove it or choose another --out"));
   }
   HADAL_ASSIGN_OR_RETURN(std::vector<CheckpointReader> readers, OpenAll(inputs));
   const std::string attempt = NewCheckpointAttempt();
-  // Beside the directory, also when it was given with a slash at its end.
+  // Next to the directory, even if its path ends in a slash.
   const std::string temporary = JoinPath(DirectoryName(directory), absl::StrCat(BaseName(directory), ".tmp.", attempt));
   const absl::Cleanup remove_temporary = [&] { RemoveTree(temporary).IgnoreError(); };
   absl::Status status = WriteAverage(readers, attempt, temporary);

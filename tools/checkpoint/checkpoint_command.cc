@@ -20,7 +20,7 @@
 namespace hadal {
 namespace {
 
-constexpr int kMostNamed = 1'000'000;  // checkpoints, or tensors: more than there are
+constexpr int kMostNamed = 1'000'000;  // checkpoints or tensors: no limit in practice
 
 int Report(const absl::Status& status) {
   std::cout << std::flush;
@@ -45,7 +45,8 @@ absl::Status Average(const std::vector<std::string>& inputs, const CheckpointSel
                      const std::string& directory) {
   const bool of_a_run = selection.last > 0 || selection.best > 0;
   if (of_a_run && inputs.size() != 1) {
-    return absl::InvalidArgumentError("--last and --best take one run directory; list checkpoints without them");
+    return absl::InvalidArgumentError(
+        "--last and --best need one run directory; to average listed checkpoints, omit them");
   }
   if (!of_a_run && PathExists(JoinPath(inputs.front(), "checkpoints"))) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -60,9 +61,9 @@ absl::Status Average(const std::vector<std::string>& inputs, const CheckpointSel
 void AddListCommands(Command command, int& exit_code) {
   auto path = std::make_shared<std::string>();
   auto parameters = std::make_shared<bool>(false);
-  Command list = command.AddCommand("ls", "List a run's checkpoints, or what one holds");
+  Command list = command.AddCommand("ls", "List a run's checkpoints, or the contents of one");
   list.AddOption("RUN_OR_DIR", *path, "Run or checkpoint directory").Required();
-  list.AddFlag("--parameters", *parameters, "Of one checkpoint: names and shapes as well");
+  list.AddFlag("--parameters", *parameters, "For one checkpoint: also list names and shapes");
   list.Runs([=, &exit_code] { exit_code = Report(PrintCheckpoints(*path, *parameters, std::cout)); });
 
   auto verified = std::make_shared<std::string>();
@@ -78,7 +79,7 @@ void AddDiffCommand(Command command, int& exit_code) {
   Command diff = command.AddCommand("diff", "Compare weights and moments bit by bit; exit code 1 if they differ");
   diff.AddOption("A", *a, "Run or checkpoint directory").Required();
   diff.AddOption("B", *b, "Run or checkpoint directory").Required();
-  diff.AddFlag("--weights-only", options->weights_only, "Leave Adam's moments out");
+  diff.AddFlag("--weights-only", options->weights_only, "Ignore Adam's moments");
   diff.AddOption("--lines", options->lines, "Tensors to list, the most different first; 0: all")
       .ShowDefault()
       .InRange(0, kMostNamed);
@@ -89,8 +90,9 @@ void AddExportCommand(Command command, int& exit_code) {
   auto options = std::make_shared<CheckpointExportOptions>();
   Command exporting = command.AddCommand("export", "Write whole weights as one safetensors file");
   exporting.AddOption("RUN_OR_DIR", options->checkpoint, "Run or checkpoint directory").Required();
-  exporting.AddOption("-o,--out", options->out, "FILE.safetensors; settings and vocabularies go beside it").Required();
-  exporting.AddFlag("--force", options->force, "Replace files that are there");
+  exporting.AddOption("-o,--out", options->out, "FILE.safetensors; settings and vocabularies are written next to it")
+      .Required();
+  exporting.AddFlag("--force", options->force, "Replace existing files");
   exporting.Runs([=, &exit_code] {
     exit_code = Report([&]() -> absl::Status {
       HADAL_ASSIGN_OR_RETURN(options->checkpoint, ResolveCheckpoint(options->checkpoint));

@@ -1,4 +1,4 @@
-// `hadal checkpoint`: look at checkpoints, check, compare, average and export them. No MPI; memory: a few slices.
+// `hadal checkpoint` lists, verifies, compares, averages and exports checkpoints. No MPI; memory: a few slices.
 //
 //   hadal checkpoint ls RUN_OR_DIR                     the checkpoints of a run, or what one holds
 //   hadal checkpoint verify RUN_OR_DIR                 reads every byte and compares every checksum
@@ -7,8 +7,8 @@
 //   hadal checkpoint export DIR --out M.safetensors    fairseq's names and shapes, vocabularies and settings beside it
 //   hadal checkpoint average DIR… --out DIR            mean of the weights of several checkpoints
 //   hadal checkpoint average RUN --last N | --best N --out DIR
-// Where one checkpoint is wanted, a run directory stands for its newest readable one.
-// Exit codes: 0 done or identical, 1 error or different, 2 usage, 3 a checkpoint is damaged.
+// Where one checkpoint is expected, a run directory means its newest readable one.
+// Exit codes: 0 done or identical, 1 error or different, 2 bad usage, 3 a checkpoint is damaged.
 #pragma once
 
 #include "tools/command_line.h"

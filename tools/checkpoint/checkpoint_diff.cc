@@ -16,12 +16,12 @@
 namespace hadal {
 namespace {
 
-// How one kind of state of one parameter differs.
+// The difference of one kind of state of one parameter.
 struct Difference {
   std::string what;  // "weight" | "adam_m" | "adam_v", and the parameter's name
   int64_t elements = 0;
   int64_t different = 0;
-  int64_t not_finite = 0;  // elements that are not finite in A or B and left out of the measures
+  int64_t not_finite = 0;  // elements not finite in A or B, left out of the measures
   double max_abs = 0;
   double sum_of_squares = 0;    // of a - b
   double squares_of_first = 0;  // of a
@@ -107,7 +107,7 @@ absl::StatusOr<bool> DiffCheckpoints(const std::string& a, const std::string& b,
   const bool moments = first.manifest().has_moments && second.manifest().has_moments && !options.weights_only;
   const bool one_lacks_moments = first.manifest().has_moments != second.manifest().has_moments && !options.weights_only;
   if (one_lacks_moments) {
-    out << (first.manifest().has_moments ? "B" : "A") << " holds weights only; --weights-only leaves moments out\n";
+    out << (first.manifest().has_moments ? "B" : "A") << " has weights only; use --weights-only to ignore moments\n";
   }
   std::vector<Difference> differences;
   int64_t elements = 0;

@@ -1,10 +1,9 @@
-// `hadal checkpoint diff`: are two checkpoints the same state, and if not, where and by how much?
+// `hadal checkpoint diff` compares the state of two checkpoints and prints where and by how much they differ.
 //
-// Equal means bit-equal (a NaN equals the same NaN, 0 differs from -0). Norms and maxima are taken in double, in
-// element order:
+// State is weights and moments; progress (step, update) is reported if it differs, but does not make checkpoints
+// different. Equal means bit-equal (a NaN equals the same NaN, 0 differs from -0). Norms and maxima are computed in
+// double, in element order:
 //   max |Δ| = max_i |a_i - b_i|        relative = ‖a - b‖ / ‖a‖
-// Progress (step, update) is reported when it differs and does not make checkpoints different: state is weights and
-// moments.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +16,11 @@ namespace hadal {
 
 struct CheckpointDiffOptions {
   bool weights_only = false;
-  int64_t lines = 20;  // parameters listed; the worst come first. 0: all
+  int64_t lines = 20;  // parameters listed, most different first. 0: all
 };
 
-// Prints "identical" or the differences. Returns true when identical. Memory: two slices.
-// Errors: those of CheckpointReader; different models are no error but a difference.
+// Prints "identical" or the differences. Returns true if identical. Memory: two slices.
+// Errors: those of CheckpointReader. Different models count as a difference, not as an error.
 absl::StatusOr<bool> DiffCheckpoints(const std::string& a, const std::string& b, const CheckpointDiffOptions& options,
                                      std::ostream& out);
 

@@ -90,7 +90,7 @@ absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostre
   for (const std::string& path : paths) {
     if (!options.force && PathExists(path)) {
       return absl::AlreadyExistsError(
-          absl::StrCat(path, " is there already; remove it, choose another --out, or use --force"));
+          absl::StrCat(path, " already exists; remove it, choose another --out, or use --force"));
     }
   }
   HADAL_RETURN_IF_ERROR(MakeDirectories(folder));

@@ -1,8 +1,8 @@
-// `hadal checkpoint export`: one safetensors file of whole weights, for other programs.
+// `hadal checkpoint export` writes all weights to one safetensors file for other programs.
 //
-// Names and shapes are fairseq's ([out, in]; vectors one-dimensional; a shared matrix once, under its first name).
-// Beside FILE: FILE with the ending .json (the model's settings, the config, where it came from) and the vocabularies
-// that the checkpoint carries, under their own names. FILE appears whole or not at all.
+// Names and shapes are fairseq's ([out, in]; vectors one-dimensional; a shared matrix once, under its first name). Next
+// to FILE it writes FILE with the extension .json (model settings, config, origin) and the vocabularies in the
+// checkpoint, under their own names. FILE appears whole or not at all.
 #pragma once
 
 #include <ostream>
@@ -15,10 +15,10 @@ namespace hadal {
 struct CheckpointExportOptions {
   std::string checkpoint;  // directory
   std::string out;         // FILE.safetensors
-  bool force = false;      // replace files that are there
+  bool force = false;      // replace existing files
 };
 
-// Memory: one slice. Errors: AlreadyExists, InvalidArgument (FILE's ending), those of CheckpointReader and of files.
+// Memory: one slice. Errors: AlreadyExists; InvalidArgument (FILE's extension); those of CheckpointReader and of files.
 absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostream& out);
 
 }  // namespace hadal

@@ -16,7 +16,7 @@ namespace {
 
 bool IsCheckpoint(const std::string& path) { return PathExists(JoinPath(path, kManifestName)); }
 
-// The run directory that `path` means: itself, or its parent when it is the checkpoints folder.
+// The run directory for `path`: `path` itself, or its parent if it is the checkpoints folder.
 absl::StatusOr<std::string> ResolveRun(const std::string& path) {
   if (PathExists(CheckpointsDirectory(path))) return path;
   if (BaseName(path) == "checkpoints" && PathExists(path)) return DirectoryName(path);

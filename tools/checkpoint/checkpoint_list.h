@@ -1,4 +1,4 @@
-// `hadal checkpoint ls` and `verify`; and which directory a person means.
+// `hadal checkpoint ls` and `verify`, and the resolution of a run directory to a checkpoint.
 // Thread safety: any thread. Blocking: file input.
 #pragma once
 
@@ -10,14 +10,15 @@
 
 namespace hadal {
 
-// A checkpoint directory for itself; for a run directory (or its checkpoints folder) the newest checkpoint that opens.
+// Returns a checkpoint directory unchanged; for a run directory (or its checkpoints folder), returns the newest
+// checkpoint that can be opened.
 absl::StatusOr<std::string> ResolveCheckpoint(const std::string& run_or_directory);
 
-// One line a checkpoint of a run, damaged ones with the reason; or, for one checkpoint, its progress, files and, with
-// `parameters`, names and shapes. Reads manifests only.
+// For a run, prints one line per checkpoint, with the reason if it is damaged. For one checkpoint, prints its progress,
+// files and, with `parameters`, names and shapes. Reads only manifests.
 absl::Status PrintCheckpoints(const std::string& run_or_directory, bool parameters, std::ostream& out);
 
-// Verifies one checkpoint, or every one of a run; a line each. Errors: DataLoss when any is damaged.
+// Verifies one checkpoint, or all of a run; prints one line each. Errors: DataLoss if any is damaged.
 absl::Status VerifyCheckpoints(const std::string& run_or_directory, std::ostream& out);
 
 }  // namespace hadal

@@ -16,7 +16,7 @@
 namespace hadal {
 namespace {
 
-// The file of one side, `stem` and an extension, or of both; null where the checkpoint carries none.
+// The file of one side, `stem` and an extension, or of both sides; null if the checkpoint has none.
 const AttachedFile* FileOf(const CheckpointManifest& manifest, const std::string& stem) {
   for (const std::string& name : {stem, std::string("vocabulary")}) {
     const auto found =
@@ -27,7 +27,7 @@ const AttachedFile* FileOf(const CheckpointManifest& manifest, const std::string
   return nullptr;
 }
 
-// Files may differ and their ids not: a dictionary with other counts.
+// Files may differ while their ids agree: a dictionary with other counts.
 bool SamePieces(const Vocabulary& a, const Vocabulary& b) {
   if (a.size() != b.size()) return false;
   for (int32_t id = 0; id < a.size(); ++id) {
@@ -47,11 +47,11 @@ absl::Status CheckSide(CheckpointReader& reader, const std::string& side, const 
   if (SamePieces(carried, vocabulary)) return absl::OkStatus();
   const bool shared = corpus.shares_vocabulary() && absl::StartsWith(file->name, "vocabulary.");
   return absl::InvalidArgumentError(
-      absl::StrCat(reader.directory(), " was trained with another ", shared ? "" : side + " ",
+      absl::StrCat(reader.directory(), " was trained with a different ", shared ? "" : side + " ",
                    "vocabulary than the corpus has (", file->name, " there, ", reference.file,
-                   " here): its ids would become other pieces. Prepare the "
+                   " here): its ids would mean other pieces. Prepare the "
                    "corpus with that vocabulary (`hadal prepare --vocab`, --source-vocab, --target-vocab: ",
-                   path, "), or take the corpus that it was trained on, or new weights."));
+                   path, "), or use the corpus that it was trained on, or new weights."));
 }
 
 }  // namespace

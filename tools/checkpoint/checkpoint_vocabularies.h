@@ -1,5 +1,5 @@
-// Whether a checkpoint's ids are the corpus's: a corpus that was prepared anew has a vocabulary of its own, most often
-// of the same size, and a model would go on with embeddings of other pieces.
+// Checks that a checkpoint and a corpus use the same vocabularies. A corpus that was prepared again usually has another
+// vocabulary of the same size; the model would continue with the embeddings of other pieces.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace hadal {
 
-// Compares the vocabularies that the checkpoint carries with the corpus's: by their checksums, and where these differ
-// piece by piece. A checkpoint without vocabularies is taken as it is.
+// Compares the vocabularies stored in the checkpoint with the corpus's: by checksum and, if these differ, piece by
+// piece. Accepts a checkpoint without vocabularies.
 // Blocking: reads the manifest, and vocabularies that differ.
-// Errors: InvalidArgument where an id means two pieces; those of reading.
+// Errors: InvalidArgument if an id means two different pieces; those of reading.
 absl::Status CheckVocabularies(const std::string& checkpoint, const Corpus& corpus);
 
 }  // namespace hadal

@@ -31,8 +31,8 @@ namespace {
 using SimilarityMatrix = std::vector<std::vector<float>>;
 constexpr absl::Duration kTimeout = absl::Seconds(600);
 
-// Keeps the output of every layer's last sublayer, its rows scaled to length 1/sqrt(rows): the product of two layers is
-// their similarity.
+// Stores the output of every layer's last sublayer with rows scaled to length 1/sqrt(rows), so that the product of two
+// layers is their similarity.
 class LayerOutputs : public DepthObserver {
  public:
   explicit LayerOutputs(const ModelPlan& plan) : plan_(plan) {}
@@ -72,17 +72,17 @@ class LayerOutputs : public DepthObserver {
   std::map<Stack, std::vector<float>> outputs_;  // [layers][rows][d]
 };
 
-// A model reads a corpus of its own kind, whose ids mean what its own do.
+// Checks that the corpus has the model's kind and vocabularies.
 absl::Status CheckCorpus(const ModelCheckpoint& checkpoint, const Corpus& corpus) {
   const bool pairs = !corpus.manifest().monolingual();
   if (pairs && !checkpoint.plan().options.has_encoder()) {
     return absl::InvalidArgumentError(
-        "the corpus has pairs of sentences, and the model is a language model; give plain text, prepared with "
+        "the corpus has pairs of sentences, but the model is a language model; give plain text, prepared with "
         "`hadal prepare --monolingual`");
   }
   if (!pairs && checkpoint.plan().options.has_encoder()) {
     return absl::InvalidArgumentError(
-        "the corpus is plain text, and the model translates; give a corpus of pairs, such as the one it was trained "
+        "the corpus is plain text, but the model translates; give a corpus of pairs, such as the one it was trained "
         "on");
   }
   return CheckVocabularies(checkpoint.directory(), corpus);
@@ -135,7 +135,7 @@ std::string ToHtml(const InspectSimilarityOptions& options, const LayerSimilarit
     DepthHeatMap map{.title = stack,
                      .unit = "mean cosine of a token",
                      .logarithmic = false,
-                     .x_label = "layer; the same layers upwards",
+                     .x_label = "layer; same order upwards",
                      .records = matrix,
                      .height = 480};
     for (size_t layer = 0; layer < matrix.size(); ++layer) map.columns.push_back(static_cast<int64_t>(layer));
@@ -200,12 +200,12 @@ absl::Status RunInspectSimilarity(const InspectSimilarityOptions& options, std::
 }
 
 void AddInspectSimilarityCommand(Command app, int& exit_code) {
-  Command command =
-      app.FindCommand("inspect").AddCommand("similarity", "How alike the outputs of a checkpoint's layers are");
+  Command command = app.FindCommand("inspect").AddCommand(
+      "similarity", "Compute the similarity of the outputs of a checkpoint's layers");
   auto options = std::make_shared<InspectSimilarityOptions>();
   command.AddOption("-c,--checkpoint", options->checkpoint, "Checkpoint, or run directory").Required().ValueName("DIR");
   command.AddOption("--data", options->data, "Prefix of a prepared corpus").Required().ValueName("PREFIX");
-  command.AddOption("--tokens", options->tokens, "Tokens looked at, on either side").InRange(2, 1 << 20).ShowDefault();
+  command.AddOption("--tokens", options->tokens, "Tokens used per side").InRange(2, 1 << 20).ShowDefault();
   command.AddOption("-o,--out", options->output, "Stem of the .json and .html written").ShowDefault();
   command.AddOption("--threads", options->threads, "CPU threads").InRange(1, 1024).ShowDefault();
   command.Runs([options, &exit_code] {

@@ -1,11 +1,11 @@
-// `hadal inspect similarity`: how alike the outputs of a checkpoint's layers are, each layer against each.
+// `hadal inspect similarity` computes how similar the outputs of a checkpoint's layers are, for each pair of layers.
 //
 //   hadal inspect similarity --checkpoint DIR|RUN_DIR --data PREFIX [--tokens N] [--out STEM] [--threads N]
-// The first sentences of a prepared corpus that fit N tokens a side go through the model, without dropout. Similarity
-// of two layers of a stack: the mean, over the rows (tokens), of the cosine between their two outputs. STEM.json holds
-// the matrices, STEM.html shows them.
-// Source: BranchNorm (arXiv 2305.02790), section 5: layers that are alike say that depth is not used.
-// Numerics: fp32 sums over all rows of normalised rows. One process; memory: layers × N × d_model floats a stack.
+// Runs the first sentences of a prepared corpus that fit N tokens per side through the model, without dropout. The
+// similarity of two layers of a stack is the mean, over the rows (tokens), of the cosine between their outputs. Writes
+// the matrices to STEM.json and plots them in STEM.html.
+// Source: BranchNorm (arXiv 2305.02790), section 5: high similarity means that the depth is not used.
+// Numerics: fp32 sums over all rows of normalised rows. One process; memory: layers × N × d_model floats per stack.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace hadal {
 struct InspectSimilarityOptions {
   std::string checkpoint;  // a checkpoint, or a run directory
   std::string data;        // prefix of a prepared corpus
-  int32_t tokens = 256;    // capacity on either side
+  int32_t tokens = 256;    // capacity of each side
   std::string output = "similarity";
   int32_t threads = 1;
 };
@@ -31,20 +31,21 @@ struct InspectSimilarityOptions {
 struct LayerSimilarity {
   // [layers][layers], symmetric, 1 on the diagonal; empty without that stack.
   std::vector<std::vector<float>> encoder, decoder;
-  int64_t source_rows = 0, target_rows = 0;  // averaged over
+  int64_t source_rows = 0, target_rows = 0;  // number of rows averaged over
 };
 
-// Mean of the matrix next to its diagonal, and of all of it off the diagonal.  REQUIRES: at least two layers.
+// Means of the entries next to the diagonal, and of all entries off the diagonal.  REQUIRES: at least two layers.
 struct SimilarityMeans {
   double neighbours = 0;
   double pairs = 0;
 };
 SimilarityMeans MeansOf(const std::vector<std::vector<float>>& similarity);
 
-// Of the weights an engine holds, at `update` (1-based).  REQUIRES: the engine is the whole model on one rank.
+// Measures the current weights of `engine`, with the branch gain of `update` (1-based).  REQUIRES: the engine has the
+// whole model on one rank.
 absl::StatusOr<LayerSimilarity> MeasureSimilarity(Engine& engine, const PackedBatch& batch, int64_t update);
-// Loads, measures, writes both files, and prints the means. Errors: those of the checkpoint, the corpus and the files;
-// InvalidArgument when their vocabularies differ or no sentence fits.
+// Loads the checkpoint, measures, writes both files, and prints the means. Errors: those of the checkpoint, the corpus
+// and the files; InvalidArgument if their vocabularies differ or no sentence fits.
 absl::Status RunInspectSimilarity(const InspectSimilarityOptions& options, std::ostream& out);
 
 // Registers the subcommand of `inspect`.  REQUIRES: `inspect` is registered.

@@ -15,7 +15,7 @@ double BleuOf(absl::Span<const BleuCounts> segments) {
   return BleuFromCounts(sum).score;
 }
 
-// Number `draw` of a resample, uniform over [0, segments): the high word of a 32-bit draw times the count.
+// Draw number `draw` of a resample, uniform over [0, segments): the high word of a 32-bit number times the count.
 size_t DrawSegment(uint64_t seed, uint32_t resample, uint32_t draw, size_t segments) {
   const std::array<uint32_t, 4> words =
       Philox4x32(seed, {draw / 4, static_cast<uint32_t>(RandomSite::kSampling), resample, 0});

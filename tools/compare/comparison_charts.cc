@@ -20,7 +20,7 @@ constexpr const char* kColours[] = {"#3b7dd8", "#d9822b", "#3aa675", "#e05a5a", 
                                     "#14746f", "#999999", "#c2559d", "#b8a100", "#1f3f77", "#7a9a01",
                                     "#7fb3f0", "#7d1f1f", "#2ec4d6", "#333333", "#f0a58f", "#a58be0"};
 
-// A line of a chart: a run and its name there.
+// A line of a chart: a run and its name in the legend.
 struct Line {
   std::string name;
   const ComparedCell* cell;
@@ -42,8 +42,7 @@ std::vector<Line> RowLines(const ComparisonPanel& panel, size_t row) {
 
 using PointsOf = std::function<Points(const RunRecord&)>;
 
-// What `points` gives of each line that has run; nothing of those of which that is nothing. A line keeps its colour in
-// all charts.
+// A series for each line that has run and for which `points` returns any. A line has the same colour in all charts.
 std::vector<ChartSeries> SeriesOf(const std::vector<Line>& lines, const PointsOf& points) {
   std::vector<ChartSeries> all;
   for (size_t i = 0; i < lines.size(); ++i) {
@@ -68,8 +67,8 @@ std::string Chart(LineChart chart, const std::vector<Line>& lines, const PointsO
   return Draw(std::move(chart));
 }
 
-// A chart of losses: a run whose loss explodes would flatten all the others, so its line ends where it leaves the
-// chart, 1.5 times the median of the lines' first points, and its name says so.
+// A chart of losses. A run whose loss explodes would flatten all others, so its line ends at 1.5 times the median of
+// the lines' first points, and its name is marked.
 std::string LossChart(LineChart chart, const std::vector<Line>& lines, const PointsOf& points) {
   chart.series = SeriesOf(lines, points);
   std::vector<double> starts;
@@ -101,7 +100,7 @@ Points Validations(const RunRecord& run) {
   return points;
 }
 
-// ‖ΔF‖ spans decades: its logarithm.
+// The logarithm of ‖ΔF‖, which spans decades.
 Points ModelUpdates(const RunRecord& run) {
   Points points;
   for (const DepthMetrics& record : run.depth) {
@@ -111,8 +110,8 @@ Points ModelUpdates(const RunRecord& run) {
   return MeanPoints(points, kMostPoints);
 }
 
-// A series over the depth at one record; a sublayer without such a tensor is left out, one whose number is not finite
-// interrupts the line.
+// A series over the depth at one record. Sublayers without the tensor are left out; values that are not finite
+// interrupt the line.
 Points OverDepth(const DepthMetrics* record, DepthSeries series) {
   Points points;
   if (record == nullptr) return points;
@@ -125,7 +124,7 @@ Points OverDepth(const DepthMetrics* record, DepthSeries series) {
   return MeanPoints(points, kMostPoints);
 }
 
-// log10 of the gradient in front of each LayerNorm over that behind it, at the first record.
+// log10 of the gradient before each LayerNorm over that after it, at the first record.
 Points NormRatios(const RunRecord& run) {
   const DepthMetrics* first = FirstRecord(run, DepthSeries::kNormInputGradient);
   Points points;
@@ -165,13 +164,13 @@ std::string ColumnInstruments(const std::vector<Line>& lines) {
     });
   };
   return absl::StrCat(
-      Chart(Titled("Change of the model, ‖ΔF‖", "update", "log10, a target token"), lines, ModelUpdates),
+      Chart(Titled("Change of the model, ‖ΔF‖", "update", "log10, per target token"), lines, ModelUpdates),
       over_depth("Gradient of the activations, first step", "log10 of the 2-norm", DepthSeries::kOutputGradient, false),
       over_depth("Gradient of the parameters, first step", "log10 of the 2-norm", DepthSeries::kParameterGradient,
                  false),
       over_depth("Gradient of the parameters, at the end", "log10 of the 2-norm", DepthSeries::kParameterGradient,
                  true),
-      Chart(Titled("Gradient before / behind each norm", "sublayer, encoder then decoder", "log10, first step"), lines,
+      Chart(Titled("Gradient before / after each norm", "sublayer, encoder then decoder", "log10, first step"), lines,
             NormRatios),
       over_depth("Similarity to the previous sublayer", "mean cosine, at the end", DepthSeries::kSimilarity, true),
       over_depth("Active hidden units", "share, at the end", DepthSeries::kActive, true));
@@ -200,13 +199,13 @@ std::string CurvesMarkup(const ComparisonReport& report, const ComparisonPanel& 
   for (size_t column = 0; column < panel.columns.size(); ++column) {
     const std::vector<Line> lines = ColumnLines(panel, column);
     markup += Group(ColumnHeading(report, panel, column),
-                    LossChart(Titled("Validation", "step", "nll, nats a target token"), lines, Validations) +
-                        LossChart(Titled("Loss", "step", "nats a target token"), lines, Losses));
+                    LossChart(Titled("Validation", "step", "nll, nats per target token"), lines, Validations) +
+                        LossChart(Titled("Loss", "step", "nats per target token"), lines, Losses));
   }
   if (panel.columns.size() == 1) return markup;
   std::string charts;
   for (size_t row = 0; row < panel.rows.size(); ++row) {
-    charts += LossChart(Titled(absl::StrCat("Validation: ", panel.rows[row]), "step", "nll, nats a target token"),
+    charts += LossChart(Titled(absl::StrCat("Validation: ", panel.rows[row]), "step", "nll, nats per target token"),
                         RowLines(panel, row), Validations);
   }
   const std::string heading = absl::StrCat("each ", report.axes[0].name, " over ", report.axes[1].name);

@@ -18,7 +18,7 @@
 namespace hadal {
 namespace {
 
-// The labels that one exclusion names on each axis; empty: any.
+// The labels of one exclusion on each axis; empty: any.
 using Exclusion = std::vector<std::set<int>>;
 
 absl::Status CheckName(absl::string_view name, absl::string_view what, std::set<std::string>& seen) {
@@ -27,7 +27,7 @@ absl::Status CheckName(absl::string_view name, absl::string_view what, std::set<
   });
   if (!plain) {
     return absl::InvalidArgumentError(
-        absl::StrCat(what, " \"", name, "\": a name has letters, digits and \".\", \"_\", \"+\", \"-\" only"));
+        absl::StrCat(what, " \"", name, "\": a name may have only letters, digits and \".\", \"_\", \"+\", \"-\""));
   }
   if (!seen.insert(std::string(name)).second) {
     return absl::InvalidArgumentError(absl::StrCat(what, " \"", name, "\" is given twice"));
@@ -99,7 +99,7 @@ bool IsExcluded(const std::vector<int>& place, const std::vector<Exclusion>& exc
   });
 }
 
-// The next place in the order of writing, the last axis fastest; false behind the last one.
+// Advances to the next place in the written order, the last axis fastest; false after the last one.
 bool Advance(const std::vector<GridAxis>& axes, std::vector<int>& place) {
   for (size_t axis = axes.size(); axis-- > 0;) {
     if (++place[axis] < static_cast<int>(axes[axis].labels.size())) return true;
@@ -145,7 +145,7 @@ absl::StatusOr<ComparisonGrid> Unroll(const config::Comparison& settings, const 
   HADAL_ASSIGN_OR_RETURN(const std::vector<Exclusion> exclusions, ParseExclusions(settings, grid.axes));
   if (grid.axes.empty())
     return absl::InvalidArgumentError(
-        "the grid has no axes: say what to compare, as in  axes { name: \"depth\" values { label: \"6\" set: "
+        "the grid has no axes; add what to compare, as in  axes { name: \"depth\" values { label: \"6\" set: "
         "\"model.encoder_layers=6\" } }  (configs/papers/laptop has examples)");
   std::vector<int> place(grid.axes.size(), 0);
   do {

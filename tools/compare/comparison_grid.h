@@ -24,12 +24,12 @@ struct GridAxis {
 
 struct GridCell {
   std::string name;                    // "method=deepnorm,depth=18": also the name of its run directory
-  std::vector<int> place;              // [axes] index of its label
+  std::vector<int> place;              // [axes] index of its label on each axis
   std::vector<std::string> files;      // config files for `hadal train` …
   std::vector<std::string> overrides;  // … and its --set arguments
   config::RunConfig config;            // the result of both
   double cost = 0;                     // CellCost
-  int ranks = 0;                       // of the run; 0: the same as for the others
+  int ranks = 0;                       // of the run; 0: as for the others
 };
 
 struct ComparisonGrid {
@@ -43,9 +43,9 @@ struct ComparisonGrid {
 double CellCost(const config::RunConfig& config);
 
 // Applies `overrides` ("a.b=c") to every cell.
-// Errors: those of loading files; InvalidArgument for axes or values without a name, with duplicate names or with
-// characters not fit for a directory's name, for an exclusion that names no axis or label, for a grid without cells,
-// and for a cell with a wrong config (names the cell).
+// Errors: those of loading files; InvalidArgument for names of axes or values that are missing, duplicate or not usable
+// as a directory name, for an exclusion with an unknown axis or label, for a grid without cells, and for a cell with an
+// invalid config (names the cell).
 absl::StatusOr<ComparisonGrid> LoadGrid(const std::string& file, const std::vector<std::string>& overrides);
 
 }  // namespace hadal

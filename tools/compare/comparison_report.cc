@@ -23,7 +23,7 @@ absl::StatusOr<std::vector<std::string>> ReadLines(const std::string& path) {
   return lines;
 }
 
-// A cell with what is on disk of it; its record is empty where it has not run.
+// A cell with its results on disk; its record is empty if it has not run.
 absl::StatusOr<ComparedCell> ReadCell(const GridCell& cell, const std::string& directory) {
   ComparedCell compared{.name = cell.name, .place = cell.place};
   HADAL_ASSIGN_OR_RETURN(compared.run, ReadCellRun(directory));
@@ -31,7 +31,7 @@ absl::StatusOr<ComparedCell> ReadCell(const GridCell& cell, const std::string& d
   absl::StatusOr<RunRecord> record = ReadRun(directory);
   if (record.ok()) {
     compared.record = *std::move(record);
-  } else if (record.status().code() != absl::StatusCode::kInvalidArgument) {  // which is: not one step yet
+  } else if (record.status().code() != absl::StatusCode::kInvalidArgument) {  // InvalidArgument: no step yet
     return record.status();
   }
   compared.result = JudgeCell(compared.run, compared.record);
@@ -39,7 +39,7 @@ absl::StatusOr<ComparedCell> ReadCell(const GridCell& cell, const std::string& d
   return compared;
 }
 
-// [cells][segments]; empty where a cell has not been translated.
+// [cells][segments]; empty if a cell has not been translated.
 absl::StatusOr<std::vector<std::vector<BleuCounts>>> ScoreTranslations(const std::string& out,
                                                                        const std::string& reference,
                                                                        std::vector<ComparedCell>& cells) {
@@ -79,7 +79,7 @@ void CompareBleu(const std::vector<std::vector<BleuCounts>>& counts, ComparisonR
   std::vector<bool> done(report.cells.size());
   for (size_t first = 0; first < report.cells.size(); ++first) {
     if (done[first]) continue;
-    std::vector<size_t> column;  // the cells that differ from it on the first axis only
+    std::vector<size_t> column;  // the cells that differ from it only on the first axis
     for (size_t i = first; i < report.cells.size(); ++i) {
       const std::vector<int>&a = report.cells[first].place, &b = report.cells[i].place;
       if (!std::equal(a.begin() + 1, a.end(), b.begin() + 1)) continue;
@@ -90,7 +90,7 @@ void CompareBleu(const std::vector<std::vector<BleuCounts>>& counts, ComparisonR
   }
 }
 
-// The axes from the `first` on, as in the names of cells.
+// The axes from `first` on, as in the names of cells.
 std::string PlaceText(const ComparisonReport& report, const std::vector<int>& place, size_t first) {
   std::string text;
   for (size_t axis = first; axis < report.axes.size(); ++axis) {

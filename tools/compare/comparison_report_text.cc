@@ -91,7 +91,7 @@ std::string ComparisonToMarkdown(const ComparisonReport& report) {
 }
 
 std::string ComparisonToJson(const ComparisonReport& report) {
-  // A line a cell: small, and readable side by side. A number that is not finite is null.
+  // One line per cell: small, and easy to compare. A number that is not finite is null.
   const auto text = [](const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); };
   const Json rule = {{"trains_below_unigram", kTrainsBelow}, {"fails_below_unigram", kFailsBelow}};
   std::vector<std::string> cells;

@@ -1,13 +1,13 @@
-// What a cell of a grid reached, and its verdict, by one rule for all methods.
+// The result of a cell of a grid and its verdict, by one rule for all methods.
 //
 //   below = H − best validation nll       H: the unigram level, the nll of the validated sentences under token
 //                                         frequencies alone
 //   trains   below ≥ 0.3     it has learned from context
-//   fails    below < 0.05    it knows token frequencies at most
-//   between  else
-//   diverged the run ended because its numbers were not finite, whatever came before
-// Why not the loss: that of Post-LN also falls at first, through the output layer alone; only the distance below H
-// tells the two apart. Thread safety: pure, except for reading files.
+//   fails    below < 0.05    it has learned token frequencies at most
+//   between  otherwise
+//   diverged the run ended because its numbers were not finite; takes precedence over the others
+// Why not the loss: Post-LN's loss also falls at first, through the output layer alone; only the distance below H
+// separates the two. Thread safety: pure, except for reading files.
 #pragma once
 
 #include <cstdint>

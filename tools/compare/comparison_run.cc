@@ -40,7 +40,7 @@ absl::StatusOr<CellRun> ReadCellRun(const std::string& run_directory) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   const auto bad = [&] {
     return absl::DataLossError(
-        absl::StrCat(path, ": not what hadal compare writes; remove ", run_directory, " to run this cell anew"));
+        absl::StrCat(path, ": not written by hadal compare; remove ", run_directory, " to run this cell again"));
   };
   const auto number = [&](const char* key) {
     return json.contains(key) && json[key].is_number() ? std::optional<double>(json[key].get<double>()) : std::nullopt;

@@ -41,7 +41,7 @@ struct CellRun {
 absl::StatusOr<CellRun> ReadCellRun(const std::string& run_directory);
 absl::Status WriteCellRun(const std::string& run_directory, const CellRun& run);
 
-// What to do with a cell.
+// The next action for a cell.
 enum class CellTask {
   kStart,    // it has never run
   kGoOn,     // it was interrupted, cut (and may run longer), or failed

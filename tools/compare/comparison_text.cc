@@ -25,28 +25,28 @@ std::string RuleText(const ComparisonReport& report) {
     bleu = bleu || cell.bleu;
   }
   std::string text = absl::StrFormat(
-      "A cell shows its best validation nll%s. A method trains when that lies at least %g below the nll of a model "
-      "that knows the "
-      "target's token frequencies only%s; it fails when it was never %g below it, diverged when its numbers were not "
+      "A cell shows its best validation nll%s. A method trains if that is at least %g below the nll of a model "
+      "that knows only the "
+      "target's token frequencies%s; it fails if it was never %g below that, diverged if its numbers were not "
       "finite, and is "
       "between otherwise.",
       bleu ? ", or its BLEU on the test set" : "", kTrainsBelow,
       levels.size() == 1 ? absl::StrFormat(" (%.3f on these sentences)", *levels.begin()) : "", kFailsBelow);
   if (bleu) {
     text +=
-        " The best BLEU of a column is bold; ≈: the paired bootstrap does not tell it apart from the best (p ≥ 0.05).";
+        " The best BLEU of a column is bold; ≈: the paired bootstrap does not distinguish it from the best (p ≥ 0.05).";
   }
   return text;
 }
 
 std::string InstrumentNote() {
-  return "‖ΔF‖: how far the decoder's output on a few fixed sentences has moved from its start, a target token. "
+  return "‖ΔF‖: change of the decoder's output on a few fixed sentences since the start, per target token. "
          "Gradients at the first "
-         "step: of the activations behind the stack's first sublayer over those behind its last (1: it arrives, 0: it "
+         "step: of the activations after the stack's first sublayer over those after its last (1: it arrives, 0: it "
          "vanishes on its "
-         "way down), and in front of a LayerNorm over behind it (the skip multiplies it by the residual gain). At the "
+         "way down), and before a LayerNorm over after it (the skip multiplies it by the residual gain). At the "
          "end: mean cosine "
-         "between the streams behind neighbouring sublayers; share of hidden units that ReLU lets through.";
+         "between the streams after neighbouring sublayers; share of hidden units that ReLU passes.";
 }
 
 std::vector<std::string> PanelHeader(const ComparisonReport& report, const ComparisonPanel& panel) {

@@ -21,7 +21,7 @@ inline constexpr InstrumentColumn kInstrumentColumns[] = {
     {"model_update", "‖ΔF‖ at the end", &CellInstruments::model_update},
     {"gradient_ratio_encoder", "encoder gradient, bottom/top", &CellInstruments::gradient_ratio_encoder},
     {"gradient_ratio_decoder", "decoder gradient, bottom/top", &CellInstruments::gradient_ratio_decoder},
-    {"norm_gradient_ratio", "gradient before/behind a norm", &CellInstruments::norm_gradient_ratio},
+    {"norm_gradient_ratio", "gradient before/after a norm", &CellInstruments::norm_gradient_ratio},
     {"similarity", "similarity", &CellInstruments::similarity},
     {"active", "active", &CellInstruments::active},
 };

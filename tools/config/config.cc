@@ -68,11 +68,11 @@ void AddConfigCommand(Command app, int& exit_code) {
   diff.AddOption("B", *after, "Config file or run directory").Required();
   diff.Runs([before, after, &exit_code] { exit_code = Report(Diff(*before, *after)); });
 
-  Command explain = command.AddCommand("explain", "Print what a field means, its default and what is allowed");
+  Command explain = command.AddCommand("explain", "Print a field's meaning, default and allowed values");
   auto field = std::make_shared<std::string>();
-  explain.AddOption("FIELD", *field, "Dotted path, such as model.residual.method; none: the groups there are");
+  explain.AddOption("FIELD", *field, "Dotted path, such as model.residual.method; none: lists all groups");
   auto grid = std::make_shared<bool>(false);
-  explain.AddFlag("--grid", *grid, "A field of the grids that `hadal compare` reads");
+  explain.AddFlag("--grid", *grid, "Explain a field of the grids that `hadal compare` reads");
   explain.Runs([field, grid, &exit_code] {
     exit_code = Report(ExplainField(*field, *grid ? ConfigSchema::kGrid : ConfigSchema::kRun));
   });

@@ -1,9 +1,9 @@
-// `hadal config`: what a run would use, how two configs differ, what a field means.
+// `hadal config` prints the resolved config of a run, the differences of two configs, or the meaning of a field.
 //
 //   hadal config show FILES… [--set a.b=c]…   the resolved config on standard output, warnings on standard error
-//   hadal config diff A B                     the fields that differ; those a resume would ask about come first
+//   hadal config diff A B                     the fields that differ; first those that a resume must accept
 //   hadal config explain [FIELD]              comment, type, default, allowed values
-// Exit codes: 0 done (differences found or not), 2 bad config or usage.
+// Exit codes: 0 done (with or without differences), 2 bad config or usage.
 #pragma once
 
 #include "tools/command_line.h"

@@ -10,7 +10,8 @@
 namespace hadal {
 namespace {
 
-// A value, and what it follows from where that is another way to give it: "500 (warmup_fraction 0.1 of 5000 steps)".
+// A value, with the field it is derived from if that is an alternative setting: "500 (warmup_fraction 0.1 of 5000
+// steps)".
 std::string Shown(const EffectiveValue& value) {
   const bool given_otherwise =
       value.origin == EffectiveValue::Origin::kDerived && value.field->real_containing_oneof() != nullptr;

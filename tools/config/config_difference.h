@@ -1,9 +1,8 @@
-// Where two configs differ in what a run really uses.
+// Compares two configs by their effective values (resolved_config.h).
 //
-// Compared are effective values (resolved_config.h): a default written out is no difference, a gain that follows from
-// another depth is one. The table of what a resumed run may change without being asked is the schema's `may_change`
-// option (configs/run.proto); one field more depends on its company: stop.steps counts when the learning rate is
-// "polynomial". Thread safety: pure.
+// A default that is written out is not a difference; a gain that follows from another depth is one. Which fields a
+// resumed run may change silently is the schema's `may_change` option (configs/run.proto), with one exception:
+// stop.steps may not change if the learning rate is "polynomial". Thread safety: pure.
 #pragma once
 
 #include <string>
@@ -29,7 +28,8 @@ absl::StatusOr<std::vector<ConfigDifference>> CompareConfigs(const config::RunCo
 // "  FIELD: BEFORE -> AFTER\n" for each difference.
 std::string DifferencesText(const std::vector<ConfigDifference>& differences);
 
-// What a resume has to ask about: the text of the differences that may change results, empty when there are none.
+// Returns the text of the differences that may change results, for which a resume requires --accept-changes; empty if
+// there are none.
 // Errors: MakeRunOptions', of either config.
 absl::StatusOr<std::string> DiffConfigs(const config::RunConfig& before, const config::RunConfig& after);
 

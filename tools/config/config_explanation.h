@@ -1,4 +1,4 @@
-// What `hadal config explain FIELD` prints: comment, type, default, what is allowed, the fields of a group.
+// The text of `hadal config explain FIELD`: comment, type, default, allowed values, and the fields of a group.
 #pragma once
 
 #include <string>

@@ -8,11 +8,11 @@
 namespace hadal {
 namespace {
 
-// What becomes of a file's fields behind it.
+// What later files do to a file's fields.
 struct Fate {
   int fields = 0;
   bool all_set_again = true;
-  std::string changed;  // "model.d_model = 128 becomes 512": the first
+  std::string changed;  // "model.d_model = 128 becomes 512": the first one
 };
 
 // A member of a oneof is also replaced by another member.
@@ -53,9 +53,8 @@ absl::StatusOr<std::vector<std::string>> LayersWithoutEffect(const std::vector<s
     Fate fate;
     Follow(layer, later, "", fate);
     if (!fate.all_set_again || fate.changed.empty()) continue;
-    warnings.push_back(absl::StrCat(files[i], " has no effect: files behind it set all of its ", fate.fields,
-                                    " fields (", fate.changed,
-                                    "). Later files override earlier ones; give the base first."));
+    warnings.push_back(absl::StrCat(files[i], " has no effect: later files set all of its ", fate.fields, " fields (",
+                                    fate.changed, "). Later files override earlier ones; give the base first."));
   }
   return warnings;
 }

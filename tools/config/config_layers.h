@@ -1,5 +1,5 @@
-// Whether each of the files that make up a config says something. Files in the wrong order (a size in front of its
-// base) are no error, but the first then has no effect: whatever it sets, a later one sets too.
+// Detects config files without effect. Files in the wrong order (a size before its base) are not an error, but the
+// first one then has no effect, because a later file sets all its fields.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace hadal {
 
-// A sentence for each file whose every field is set by files behind it, one of them to another value. Empty lists count
-// as not set.
+// Returns a sentence for each file whose fields are all set by later files, at least one to another value. Empty lists
+// count as not set.
 // Errors: LoadConfig's.
 absl::StatusOr<std::vector<std::string>> LayersWithoutEffect(const std::vector<std::string>& files);
 

@@ -35,7 +35,7 @@ std::string PlaceText(absl::string_view file, TextPosition position) {
   return absl::StrCat(PlaceName(file, position), ": ");
 }
 
-// Keeps the first error of a parse: what follows it is often a consequence.
+// Keeps the first error of a parse; later ones are often consequences.
 class FirstError : public google::protobuf::io::ErrorCollector {
  public:
   void AddError(int line, google::protobuf::io::ColumnNumber column, const std::string& message) override {
@@ -62,11 +62,11 @@ std::string WrongTypeText(const FieldDescriptor& field, const FieldAtPosition& p
                       wants_quotes ? absl::StrCat("; put it in quotes: \"", place.value_text, "\"") : "");
 }
 
-// A fault of the file's structure, found in or behind `field` (null before the first field).
+// An error of the file's structure in or after `field` (null before the first field).
 std::string StructureText(const FieldDescriptor* field, const std::string& path, const std::string& message) {
   if (message == "Expected identifier, got: ") return "the file ends before a group is closed; a \"}\" is missing";
   if (absl::StartsWith(message, "Interpreting non ascii")) {
-    return "a character that is not ASCII stands outside quotes and comments";
+    return "a non-ASCII character is outside quotes and comments";
   }
   if (absl::EndsWith(message, "specified multiple times.")) return absl::StrCat(path, " is given twice in this file");
   if (absl::StrContains(message, "another member of oneof")) {
@@ -79,10 +79,10 @@ std::string StructureText(const FieldDescriptor* field, const std::string& path,
     return absl::StrCat(path, " is a group; write ", field->name(), " { … }");
   }
   std::string text = absl::StrReplaceAll(message, {{"Expected identifier", "expected the name of a field"}});
-  return path.empty() ? text : absl::StrCat("behind ", path, ": ", text);
+  return path.empty() ? text : absl::StrCat("after ", path, ": ", text);
 }
 
-// The parser's error in a person's words.
+// Rewrites the parser's error in terms of fields and values.
 absl::Status ExplainParseError(const std::string& text, const std::string& name, const FirstError& error,
                                const MessageDescriptor& root) {
   const FieldAtPosition place = FieldAt(text, error.position());
@@ -130,7 +130,7 @@ void CheckValues(const ConfigMessage& message, const Locations& locations, const
   }
 }
 
-// Clears in `config` every list that the file just parsed writes, be it as empty.
+// Clears in `config` every list that the parsed file sets, including empty ones.
 void ClearWrittenLists(const ConfigMessage& layer, const Locations& locations, ConfigMessage& config) {
   const MessageDescriptor& descriptor = *layer.GetDescriptor();
   for (int i = 0; i < descriptor.field_count(); ++i) {
@@ -175,7 +175,7 @@ absl::StatusOr<std::string> ReadText(const std::string& name) {
   return text;
 }
 
-// The file that a config argument stands for.
+// The file for a config argument.
 std::string ConfigFile(const std::string& file) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(file, ignored)) return file;

@@ -16,14 +16,14 @@ namespace {
 
 bool IsPathCharacter(char c) { return absl::ascii_isalnum(c) || c == '_' || c == '.'; }
 
-// The fields that `text` names, groups left out, each once.
+// The fields that `text` names, without groups, each once.
 std::vector<std::string> FieldsIn(absl::string_view text) {
   std::vector<std::string> paths;
   while (!text.empty()) {
     const auto end = std::find_if_not(text.begin(), text.end(), IsPathCharacter);
     absl::string_view word = text.substr(0, end - text.begin());
     text.remove_prefix(std::max<size_t>(word.size(), 1));
-    while (absl::ConsumeSuffix(&word, ".")) continue;  // a sentence's end
+    while (absl::ConsumeSuffix(&word, ".")) continue;  // end of a sentence
     const auto fields = FindField(word);
     if (!fields.ok() || IsMessage(*fields->back())) continue;
     if (std::find(paths.begin(), paths.end(), word) == paths.end()) paths.emplace_back(word);
@@ -31,7 +31,7 @@ std::vector<std::string> FieldsIn(absl::string_view text) {
   return paths;
 }
 
-// "model.heads = 7"; "" where the config does not set the field.
+// "model.heads = 7"; "" if the config does not set the field.
 std::string SettingText(const config::RunConfig& config, const std::string& path) {
   const std::vector<const FieldDescriptor*> fields = *FindField(path);
   const ConfigMessage* message = &config;
@@ -56,7 +56,7 @@ std::string Origin(const std::string& path, const std::string& setting, const st
   for (auto file = files.rbegin(); file != files.rend(); ++file) {
     if (const std::string place = FieldPlace(*file, path); !place.empty()) return absl::StrCat(place, ": ", setting);
   }
-  return setting;  // a file has changed meanwhile
+  return setting;  // a file has changed since it was loaded
 }
 
 }  // namespace

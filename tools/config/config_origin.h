@@ -1,13 +1,13 @@
-// Where the fields of a merged config were set, for errors about what several of them mean together:
+// Adds to an error about several config fields where each of them was set:
 //
 //   model.heads = 7 is not allowed; it must divide model.d_model = 64
 //     --set model.heads=7
 //     configs/base.textproto:12:3: model.d_model = 64
 //     not set: stop.steps (default: 0)
 //
-// Why: a run's config is made of files and --set; what is wrong with two fields together is found in the merged config,
-// which no longer knows. Messages name fields by their whole paths, so that these are found in the message: no check
-// carries them along.
+// Why: a run's config is merged from files and --set, and rules between fields are checked after merging, when the
+// origin of a value is no longer known. Messages contain the full paths of fields, which are looked up here, so checks
+// do not need to carry origins.
 #pragma once
 
 #include <string>
@@ -17,9 +17,10 @@
 
 namespace hadal {
 
-// `error` with a line for each field that its message names, in that order: who set it last, FILE:LINE:COLUMN or --set,
-// or that nobody did. OK stays OK; an error that names no field stays as it is.  REQUIRES: LoadConfig(files, overrides)
-// was OK; the files are read again. Thread safety: pure but for that.
+// Returns `error` with one line for each field that its message names, in that order: where it was last set
+// (FILE:LINE:COLUMN or --set), or that it was not set. Returns OK, and errors that name no field, unchanged. Reads the
+// files again.
+// REQUIRES: LoadConfig(files, overrides) was OK. Thread safety: pure, except for reading files.
 absl::Status WithOrigins(const absl::Status& error, const std::vector<std::string>& files,
                          const std::vector<std::string>& overrides);
 

@@ -40,8 +40,7 @@ class Walk {
 
   bool expects_value() const { return state_ == State::kValue || state_ == State::kList; }
 
-  // Whether the token goes on with a scalar without a blank between: "1f1b" arrives as "1f" and "1b", "-1" as "-" and
-  // "1".
+  // Whether the token continues a scalar without a blank: "1f1b" is tokenised as "1f" and "1b", "-1" as "-" and "1".
   bool Continues(const Tokenizer::Token& token) const {
     return !value_text_.empty() && TextPosition{token.line, token.column} == value_end_ &&
            (token.type != Tokenizer::TYPE_SYMBOL || token.text == "." || token.text == "-");

@@ -1,7 +1,7 @@
-// From a place in a text-format file to the field written there.
+// Finds the field at a position in a text-format file.
 //
-// Protobuf's parser reports errors by line and column only, often one token late; a person wants the field's name.
-// Positions are the tokenizer's: counted from 0, a tab reaches to the next multiple of 8.
+// Protobuf's parser reports errors only by line and column, often one token late; error messages name the field.
+// Positions are those of Protobuf's tokenizer: counted from 0, with a tab stop every 8 columns.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ struct FieldAtPosition {
   TextPosition name;              // where its name starts
   TextPosition value;             // where its value starts, if in_value
   std::string value_text;         // the value as written, up to the next blank, comma, semicolon or bracket
-  bool in_value = false;          // the position lies in the field's value, or the value is missing there
+  bool in_value = false;          // the position is in the field's value, or the value is missing there
 };
 
 FieldAtPosition FieldAt(absl::string_view text, TextPosition position);

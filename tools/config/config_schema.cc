@@ -29,16 +29,16 @@ bool IsInteger(const FieldDescriptor& field) {
   }
 }
 
-// A file and a place in its list of source locations: 4 = message_type of FileDescriptorProto.
+// A file and a path in its source locations: 4 = message_type of FileDescriptorProto.
 using SchemaPlace = std::pair<std::string, std::vector<int>>;
 
 SchemaPlace FieldLocation(const FieldDescriptor& field) {
   constexpr int kMessageType = 4, kField = 2;
-  HADAL_CHECK(field.containing_type()->containing_type() == nullptr);  // the schemas nest no message
+  HADAL_CHECK(field.containing_type()->containing_type() == nullptr);  // messages in the schemas are not nested
   return {field.file()->name(), {kMessageType, field.containing_type()->index(), kField, field.index()}};
 }
 
-// "// " comments arrive with one leading blank a line, which goes; deeper indentation stays.
+// Removes the one leading blank of each line of a "// " comment; keeps deeper indentation.
 std::string CleanComment(absl::string_view comment) {
   std::vector<std::string> lines;
   for (absl::string_view line : absl::StrSplit(absl::StripAsciiWhitespace(comment), '\n')) {

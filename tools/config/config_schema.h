@@ -1,8 +1,8 @@
-// What the schema of a run (configs/run.proto), or of a grid (configs/compare.proto), says about a field: type,
-// default, what is allowed, its comment.
+// Reads what a schema (configs/run.proto for runs, configs/compare.proto for grids) says about a field: type, default,
+// allowed values, comment.
 //
-// Everything is read off the descriptor and its options, so that error texts, `hadal config explain` and checks cannot
-// disagree. Fields are named by dotted paths from the root, the first message of the schema's file:
+// Everything comes from the descriptor and its options, so error messages, `hadal config explain` and checks always
+// agree. Fields are named by dotted paths from the root, which is the first message of the schema's file:
 // "model.residual.encoder.value_gain". Thread safety: all functions are pure.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace hadal {
 using FieldDescriptor = google::protobuf::FieldDescriptor;
 using MessageDescriptor = google::protobuf::Descriptor;
 
-// The numbers a field may have; "[0, 1)" contains 0 and not 1. NaN lies in no interval.
+// The allowed numbers of a field; "[0, 1)" contains 0 but not 1. No interval contains NaN.
 struct Interval {
   double low = 0;
   double high = 0;
@@ -31,16 +31,16 @@ struct Interval {
   }
 };
 
-// nullopt where the schema states none.
+// nullopt if the schema has no range.
 std::optional<Interval> RangeOf(const FieldDescriptor& field);
-// The allowed words, empty where the schema states none.
+// The allowed words; empty if the schema has none.
 std::vector<std::string> ValuesOf(const FieldDescriptor& field);
 bool IsMessage(const FieldDescriptor& field);
 bool MayChangeOnResume(const FieldDescriptor& field);
 
 // "integer", "number", "true or false", "text", "list of integers", "group".
 std::string TypeText(const FieldDescriptor& field);
-// What a value must be: "an integer in [1, 64]", "one of \"none\", \"all\"", "true or false", "text in quotes".
+// Describes the allowed values: "an integer in [1, 64]", "one of \"none\", \"all\"", "true or false", "text in quotes".
 std::string AllowedText(const FieldDescriptor& field);
 // "512", "\"1f1b\"", "from model.residual.method", "none".
 std::string DefaultText(const FieldDescriptor& field);
@@ -50,11 +50,11 @@ std::string CommentText(const FieldDescriptor& field);
 // "" + "model" = "model"; "model" + "heads" = "model.heads".
 std::string JoinPath(absl::string_view parent, absl::string_view name);
 
-// What to answer to a name that `message`, found at `path`, has no field of: the nearest name, the same name elsewhere
-// in its schema, or all the names.
+// The error text for a name that is not a field of `message`, which is at `path`: suggests the nearest name, or the
+// same name elsewhere in its schema, or lists all names.
 std::string UnknownFieldText(const MessageDescriptor& message, absl::string_view path, absl::string_view name);
 
-// The fields along a dotted path from `root`, the last one being the field named.
+// Returns the fields along a dotted path from `root`; the last one is the field named by the path.
 // Errors: InvalidArgument with a suggestion, for an unknown or empty path.
 absl::StatusOr<std::vector<const FieldDescriptor*>> FindField(
     absl::string_view path, const MessageDescriptor& root = *config::RunConfig::descriptor());

@@ -34,7 +34,7 @@ double NumberAt(const ConfigMessage& message, const FieldDescriptor& field, int 
   }
 }
 
-// One element of a list, or the value when the field is no list.
+// One element of a list, or the value if the field is not a list.
 std::string ElementText(const ConfigMessage& message, const FieldDescriptor& field, int index) {
   std::string text;
   google::protobuf::TextFormat::PrintFieldValueToString(message, &field, field.is_repeated() ? index : -1, &text);
@@ -59,7 +59,7 @@ bool SetList(const FieldDescriptor& field, absl::string_view text, ConfigMessage
   return true;
 }
 
-// False when the text is not of the field's type.
+// Returns false if the text does not have the field's type.
 bool SetTyped(const FieldDescriptor& field, absl::string_view text, ConfigMessage& message) {
   const Reflection& reflection = *message.GetReflection();
   if (field.is_repeated()) return SetList(field, text, message);

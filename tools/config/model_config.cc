@@ -71,7 +71,7 @@ absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
     if (method != ResidualMethod::kDeepNorm) {
       return absl::InvalidArgumentError(
           absl::StrCat("model.residual.torchscale_compat = true is not allowed with model.residual.method = \"",
-                       residual.method(), "\"; it is about \"deepnorm\""));
+                       residual.method(), "\"; it applies only to \"deepnorm\""));
     }
     ApplyTorchscaleBeta(to);
   }

@@ -1,7 +1,6 @@
-// The model of a config: from its words and gains to ModelOptions, and a method's preset back into the fields that
-// would override it.
+// Converts the model group of a config to ModelOptions, and a method's preset back to config fields.
 //
-// The residual method is applied for the model's depth and then overridden field by field.
+// The residual method's preset is computed for the model's depth and then overridden field by field.
 // Thread safety: pure.
 #pragma once
 
@@ -13,11 +12,11 @@
 
 namespace hadal {
 
-// All of it but vocabulary sizes and growth_updates, which may be a fraction of the run.
-// REQUIRES: the values are those the schema allows. Errors: InvalidArgument with field, value and what is allowed.
+// Sets everything except vocabulary sizes and growth_updates, which may be a fraction of the run.
+// REQUIRES: the schema allows the values. Errors: InvalidArgument with field, value and what is allowed.
 absl::Status ReadModel(const config::Model& from, ModelOptions& to);
 
-// The method's preset, without overrides, as the fields that would override it. Inverse of what ReadModel reads.
+// Returns the method's preset, without overrides, as the config fields that would set it. Inverse of ReadModel.
 config::StackResidual ToStackResidual(const StackMethod& method);
 std::string DistributionName(WeightDistribution distribution);
 std::string BranchGrowthName(BranchGrowth growth);

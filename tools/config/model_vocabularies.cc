@@ -7,7 +7,7 @@ namespace hadal {
 absl::Status SetVocabularies(const CorpusManifest& corpus, const std::string& prefix, ModelOptions& model) {
   if (model.has_encoder() && model.sharing == EmbeddingSharing::kAll && !corpus.shares_vocabulary()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "model.sharing = \"all\" is one embedding for all and needs one vocabulary, but the corpus data.train = \"",
+        "model.sharing = \"all\" uses one embedding matrix and needs one vocabulary, but the corpus data.train = \"",
         prefix, "\" has two, ", corpus.source_vocabulary.file, " and ", corpus.target_vocabulary.file,
         ". Prepare it without --separate, or set model.sharing to \"decoder\" or \"none\"."));
   }

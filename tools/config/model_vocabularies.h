@@ -10,9 +10,9 @@
 
 namespace hadal {
 
-// Sets the model's vocabulary sizes, which are those of the corpus of this prefix.
-// Errors: InvalidArgument where the model has one embedding for source and target, and the corpus two vocabularies: of
-// one size or not, an id is another piece on either side.
+// Sets the model's vocabulary sizes to those of the corpus with this prefix.
+// Errors: InvalidArgument if the model shares one embedding between source and target, but the corpus has two
+// vocabularies, even of equal size: an id would mean a different piece on each side.
 absl::Status SetVocabularies(const CorpusManifest& corpus, const std::string& prefix, ModelOptions& model);
 
 }  // namespace hadal

@@ -47,7 +47,7 @@ std::string NearestName(absl::string_view name, const std::vector<std::string>& 
   std::string nearest;
   for (const std::string& candidate : candidates) {
     const int distance = EditDistance(lower, absl::AsciiStrToLower(candidate));
-    // A distance as long as the word itself is no likeness.
+    // A distance as long as the word itself is no similarity.
     if (distance < best && distance < static_cast<int>(candidate.size())) {
       best = distance;
       nearest = candidate;

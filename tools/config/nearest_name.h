@@ -1,4 +1,4 @@
-// "Did you mean …?": the name a person most likely meant.
+// Finds the name that a misspelt or old name most likely means, for "did you mean …?".
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@ namespace hadal {
 // (optimal string alignment distance: no substring is edited twice). Bytes, case included.
 int EditDistance(absl::string_view a, absl::string_view b);
 
-// The candidate that `name` was called before, if it was renamed; else the nearest (the first of equals): within a
-// third of the name's length, and within two edits for short names; else the first that begins with it ("warmup" for
-// "warmup_updates"); else "". Letter case counts for nothing.
+// Returns, ignoring letter case, the candidate whose old name `name` is; else the nearest candidate (the first of
+// equals) within a third of the name's length, or within two edits for short names; else the first that begins with
+// `name` ("warmup" for "warmup_updates"); else "".
 std::string NearestName(absl::string_view name, const std::vector<std::string>& candidates);
 
 }  // namespace hadal

@@ -27,7 +27,7 @@ void DeriveStack(const std::string& path, const StackMethod& method, const std::
   }
 }
 
-// What other fields give. Includes fields that the config sets: those keep their own value.
+// Values derived from other fields, including those of fields that the config sets, which keep their own value.
 DerivedValues Derive(const config::RunConfig& config, const TrainOptions& options) {
   DerivedValues derived;
   const config::Residual& residual = config.model().residual();
@@ -61,7 +61,7 @@ DerivedValues Derive(const config::RunConfig& config, const TrainOptions& option
   return derived;
 }
 
-// A field of a oneof keeps its default only while no other member is set.
+// A field of a oneof has its default only if no other member is set.
 bool HasDefault(const ConfigMessage& message, const FieldDescriptor& field) {
   const auto* alternatives = field.real_containing_oneof();
   if (alternatives != nullptr && message.GetReflection()->HasOneof(message, alternatives)) return false;
@@ -82,7 +82,7 @@ EffectiveValue Evaluate(const ConfigMessage& message, const FieldDescriptor& fie
   return {path, &field, Origin::kAbsent, "not set", ""};
 }
 
-// An unset group is walked as its default instance, whose fields are all unset.
+// An unset group is visited as its default instance, whose fields are all unset.
 void Collect(const ConfigMessage& message, const std::string& parent, const DerivedValues& derived,
              std::vector<EffectiveValue>& values) {
   const MessageDescriptor& descriptor = *message.GetDescriptor();
@@ -97,7 +97,7 @@ void Collect(const ConfigMessage& message, const std::string& parent, const Deri
   }
 }
 
-// Writes leaves in order, opening and closing groups as their paths ask.
+// Writes leaves in order, opening and closing groups as their paths require.
 class GroupedText {
  public:
   void Add(const EffectiveValue& value) {
@@ -158,7 +158,7 @@ absl::StatusOr<std::string> ResolvedConfigText(const config::RunConfig& config) 
   for (const EffectiveValue& value : values) text.Add(value);
   return absl::StrCat(
       "# proto-message: hadal.config.RunConfig\n",
-      "# Every field of the run. A line behind # is not set here: its value follows from other fields.\n",
+      "# Every field of the run. A commented field is not set here; its value is derived from other fields.\n",
       text.Finish());
 }
 

@@ -1,10 +1,10 @@
-// The resolved config: every field with the value the run really uses, as `hadal config show` prints it and a run
-// directory keeps it.
+// The resolved config: every field with its effective value, as printed by `hadal config show` and stored in the run
+// directory.
 //
-// A field has its value from the config, from the schema's default, or from another field: the residual method and the
-// depth give the gains, a fraction of the run gives updates. Values of the last kind are written as comments, so that a
-// resolved config, loaded again and changed ("model.encoder_layers"), does not carry constants of another depth.
-// Order: the schema's. Loading the text gives the same options.
+// A value comes from the config, from the schema's default, or is derived from other fields: the residual method and
+// the depth give the gains; a fraction of the run gives a number of updates. Derived values are written as comments, so
+// that a resolved config that is loaded and changed ("model.encoder_layers") does not keep constants of another depth.
+// Fields are in the schema's order. Loading the text gives the same options.
 // Thread safety: pure.
 #pragma once
 
@@ -17,15 +17,15 @@
 
 namespace hadal {
 
-// One field that is no group.
+// A field that is not a group.
 struct EffectiveValue {
   enum class Origin { kSet, kDefault, kDerived, kAbsent };
 
   std::string path;
   const FieldDescriptor* field = nullptr;
   Origin origin = Origin::kAbsent;
-  std::string value;  // as text format writes it; "not set" when absent
-  std::string from;   // what a derived value follows from
+  std::string value;  // in text format; "not set" if absent
+  std::string from;   // what a derived value is derived from
 };
 
 // Every field of the schema, in its order.

@@ -28,7 +28,7 @@ constexpr Word<RateSchedule> kRates[] = {{"inverse_sqrt", RateSchedule::kInverse
                                          {"polynomial", RateSchedule::kPolynomial},
                                          {"t_fixup", RateSchedule::kTFixup}};
 
-// A RunConfig made by code has not been through the loader's checks.
+// A RunConfig made by code has not passed the loader's checks.
 absl::Status CheckAllValues(const ConfigMessage& message, const std::string& parent) {
   std::vector<const FieldDescriptor*> fields;
   message.GetReflection()->ListFields(message, &fields);
@@ -63,7 +63,7 @@ absl::Status ReadPipeline(const config::Pipeline& from, const ModelOptions& mode
   }
   if (to.recompute_auto && to.memory_limit_bytes == 0) {
     return absl::InvalidArgumentError(
-        "pipeline.recompute_auto = true needs pipeline.memory_limit_bytes, the memory a rank's buffers may take");
+        "pipeline.recompute_auto = true needs pipeline.memory_limit_bytes, the limit for a rank's buffers");
   }
   const int64_t embeddings_and_head = model.has_encoder() ? 3 : 2;
   const int64_t sublayers = model.encoder_sublayers() + model.decoder_sublayers() + embeddings_and_head;
@@ -121,7 +121,7 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
   to.checkpoint.keep_last = from.checkpoint().keep_last();
   to.checkpoint.keep_every = from.checkpoint().keep_every();
   to.checkpoint.save_at_end = from.checkpoint().save_at_end();
-  // Where nothing is saved before the end, no update waits for a checkpoint.
+  // If nothing is saved before the end, no update waits for a checkpoint.
   to.pipeline.save_buffer_bytes =
       to.checkpoint.every_steps > 0 ? int64_t{from.checkpoint().buffer_mebibytes()} << 20 : 0;
   to.health.skipped_steps = from.health().skipped_steps();
@@ -172,7 +172,7 @@ absl::Status CheckRate(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
-// Without norms, what a layer hands on of its input is (a + c·r) times it.
+// Without norms, a layer passes on its input times (a + c·r).
 void WarnOfFading(const char* stack, const StackMethod& method, int32_t layers, std::vector<std::string>& warnings) {
   if (method.norm != NormPlacement::kNone) return;
   const double kept = std::pow(method.skip_gain + method.layer_gain * method.residual_gain, layers);
@@ -204,7 +204,7 @@ std::vector<std::string> Warnings(const config::RunConfig& config, const TrainOp
   WarnOfFading("decoder", options.model.decoder, options.model.decoder_layers, warnings);
   const config::LearningRate& rate = config.learning_rate();
   if (!warms_up && (rate.has_warmup_updates() || rate.has_warmup_fraction())) {
-    warnings.push_back("learning_rate.schedule = \"t_fixup\" has no warm-up; the warm-up that is set is not used");
+    warnings.push_back("learning_rate.schedule = \"t_fixup\" has no warm-up; the configured warm-up is not used");
   }
   return warnings;
 }
@@ -237,7 +237,7 @@ absl::Status CheckTrainable(const TrainOptions& options) {
     return absl::InvalidArgumentError("data.train is not set; give the prefix of a corpus made by `hadal prepare`");
   }
   if (options.stop.steps == 0 && options.stop.epochs == 0 && options.stop.minutes == 0) {
-    return absl::InvalidArgumentError("the run has no end; set stop.steps, stop.epochs or stop.minutes");
+    return absl::InvalidArgumentError("the run has no limit; set stop.steps, stop.epochs or stop.minutes");
   }
   if (options.validation.every_steps > 0 && options.validation_data.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("validation.every_steps = ", options.validation.every_steps,

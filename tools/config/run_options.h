@@ -1,7 +1,7 @@
-// From the config a person wrote (configs/run.proto) to the plain option structs the trainer and the planner read.
+// Converts a config (configs/run.proto) to the plain option structs that the trainer and the planner use.
 //
-// The model is model_config.h's; fractions of the run become updates (rounded, at least 1); what fields mean together
-// is checked. Vocabulary sizes stay 0: they come from the prepared corpus.
+// Reads the model with model_config.h, converts fractions of the run to updates (rounded, at least 1), and checks rules
+// between fields. Vocabulary sizes stay 0: they come from the prepared corpus.
 // Thread safety: pure.
 #pragma once
 
@@ -18,17 +18,17 @@ namespace hadal {
 
 struct RunOptions {
   TrainOptions train;                 // run_directory is left empty
-  std::vector<std::string> warnings;  // what is allowed but seldom meant, one sentence each
+  std::vector<std::string> warnings;  // settings that are allowed but rarely intended, one sentence each
 };
 
-// Beam search as a config has it: for BLEU within a run, and for `hadal translate` with a checkpoint of it.
+// The beam search options of a config: for BLEU during a run, and for `hadal translate` with a checkpoint of the run.
 BeamOptions MakeBeamOptions(const config::Decode& decode);
 
 // Errors: InvalidArgument with field, value and what is allowed.
 absl::StatusOr<RunOptions> MakeRunOptions(const config::RunConfig& config);
 
-// What only a training run needs, and a plan does not: a corpus, a limit, a validation corpus where something depends
-// on it.
+// Checks what a training run needs and a plan does not: a corpus, a stop limit, and a validation corpus if another
+// setting depends on it.
 // Errors: InvalidArgument with the field to set.
 absl::Status CheckTrainable(const TrainOptions& options);
 

@@ -71,7 +71,7 @@ absl::Status RunInspectBatch(const InspectBatchOptions& options, std::ostream& o
       step.epochs_done);
   if (order.too_long() > 0) {
     out << HumanCount(order.too_long()) << " of " << HumanCount(corpus.size())
-        << " samples are longer than a micro-batch or the model's positions and never trained on\n";
+        << " samples are longer than a micro-batch or the model's positions and are left out\n";
   }
   for (const PackedBatch& batch : step.micro_batches) {
     PrintBatch(corpus, batch, vocabularies, options.max_sentences, out);
@@ -80,21 +80,21 @@ absl::Status RunInspectBatch(const InspectBatchOptions& options, std::ostream& o
 }
 
 void AddInspectCommand(Command app, int& exit_code) {
-  Command inspect = app.AddCommand("inspect", "Look at what training sees");
+  Command inspect = app.AddCommand("inspect", "Describe a corpus, or print a step's batch");
   inspect.RequireCommand();
-  Command command = inspect.AddCommand("batch", "Print the token ids a given step trains on");
+  Command command = inspect.AddCommand("batch", "Print the token ids of a given step");
   auto options = std::make_shared<InspectBatchOptions>();
   command.AddOption("--data", options->data, "Prefix of a prepared corpus").Required().ValueName("PREFIX");
   command.AddOption("--step", options->step, "The step, from 0").ShowDefault();
   command.AddOption("--seed", options->seed, "The run's seed").ShowDefault();
-  command.AddOption("--micro-batches", options->micro_batches, "Micro-batches a step").ShowDefault();
+  command.AddOption("--micro-batches", options->micro_batches, "Micro-batches per step").ShowDefault();
   command.AddOption("--source-tokens", options->source_tokens, "Source capacity of a micro-batch").ShowDefault();
   command.AddOption("--target-tokens", options->target_tokens, "Target capacity of a micro-batch").ShowDefault();
   command.AddOption("--max-positions", options->max_positions, "Longest side of a sentence, as model.max_positions")
       .ShowDefault();
-  command.AddOption("--max-sentences", options->max_sentences, "Print at most so many a micro-batch; 0: all")
+  command.AddOption("--max-sentences", options->max_sentences, "Sentences printed per micro-batch; 0: all")
       .ShowDefault();
-  command.AddFlag("--ids-only", options->ids_only, "Ids without their text");
+  command.AddFlag("--ids-only", options->ids_only, "Print ids without text");
   command.Runs([options, &exit_code] {
     const absl::Status status = RunInspectBatch(*options, std::cout);
     if (!status.ok()) std::cerr << "hadal inspect: " << status.message() << "\n";
@@ -103,9 +103,9 @@ void AddInspectCommand(Command app, int& exit_code) {
   Command corpus = inspect.AddCommand("corpus", "Print a corpus's size and unigram entropy");
   auto corpus_options = std::make_shared<InspectCorpusOptions>();
   corpus.AddOption("--data", corpus_options->data, "Prefix of a prepared corpus").Required().ValueName("PREFIX");
-  corpus.AddOption("--score", corpus_options->score, "Score another corpus's targets by the frequencies of this one")
+  corpus.AddOption("--score", corpus_options->score, "Score another corpus's targets by this one's token frequencies")
       .ValueName("PREFIX");
-  corpus.AddOption("--max-sentences", corpus_options->max_sentences, "Score only the first so many; 0: all")
+  corpus.AddOption("--max-sentences", corpus_options->max_sentences, "Number of first targets to score; 0: all")
       .ShowDefault();
   corpus.Runs([corpus_options, &exit_code] {
     const absl::Status status = RunInspectCorpus(*corpus_options, std::cout);

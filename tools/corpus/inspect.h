@@ -1,9 +1,10 @@
-// `hadal inspect`: a corpus (inspect_corpus.h), or a batch: the token ids, and their text, that a given step trains on.
+// `hadal inspect` describes a corpus (inspect_corpus.h) or prints a batch: the token ids, and their text, of a given
+// step.
 //
 //   hadal inspect batch --data PREFIX --step N [--seed S] [--micro-batches M] [--source-tokens N] [--target-tokens N]
 //   [--max-positions N]
-// With the values of the run's config this is the trainer's own order (runtime/data/sampling_order.h): a function of
-// seed and step alone, so a step that went wrong can be looked at without running up to it.
+// With the values of a run's config this is the trainer's order (runtime/data/sampling_order.h), a function of seed and
+// step alone. So a failed step can be examined without training up to it.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +21,15 @@ struct InspectBatchOptions {
   int64_t step = 0;  // from 0
   uint64_t seed = 1;
   int32_t micro_batches = 4;
-  int64_t source_tokens = 1024;  // capacities of a micro-batch, </s> counted
+  int64_t source_tokens = 1024;  // capacities of a micro-batch, with </s>
   int64_t target_tokens = 1024;
-  int64_t max_positions = 1024;  // the model's: longest side of a sentence, </s> counted
-  int64_t max_sentences = 0;     // print at most so many a micro-batch; 0: all
-  bool ids_only = false;         // no text: the vocabulary files are not needed
+  int64_t max_positions = 1024;  // the model's: longest side of a sentence, with </s>
+  int64_t max_sentences = 0;     // sentences printed per micro-batch; 0: all
+  bool ids_only = false;         // prints no text and needs no vocabulary files
 };
 
 // Prints the step. Errors: those of opening the corpus and its vocabularies; InvalidArgument for a negative step or
-// sizes that nothing fits.
+// capacities that no sentence fits.
 absl::Status RunInspectBatch(const InspectBatchOptions& options, std::ostream& out);
 
 // Registers `inspect` with its subcommands; running one stores 0, 1 (error) or 2 (bad usage) in `exit_code`.

@@ -16,7 +16,7 @@
 namespace hadal {
 namespace {
 
-// How often each token of a side occurs, </s> once a sample.  [V]
+// Number of occurrences of each token of a side, with </s> once per sample.  [V]
 template <typename SideOf>
 std::vector<int64_t> CountTokens(const Corpus& corpus, int64_t vocabulary_size, const SideOf& side_of) {
   std::vector<int64_t> counts(vocabulary_size, 0);
@@ -53,9 +53,9 @@ absl::StatusOr<Corpus> OpenFilled(const std::string& prefix) {
 }
 
 void Print(const char* name, const SideStatistics& side, int64_t samples, std::ostream& out) {
-  out << name << ": " << HumanCount(side.tokens) << " tokens (</s> counted), "
+  out << name << ": " << HumanCount(side.tokens) << " tokens (with </s>), "
       << absl::StrFormat("%.1f", static_cast<double>(side.tokens) / static_cast<double>(samples))
-      << " a sample, longest " << HumanCount(side.longest) << "; " << HumanCount(side.distinct)
+      << " per sample, longest " << HumanCount(side.longest) << "; " << HumanCount(side.distinct)
       << " distinct, unigram entropy " << absl::StrFormat("%.4f", side.unigram_entropy) << " nats\n";
 }
 
@@ -99,7 +99,7 @@ absl::Status RunInspectCorpus(const InspectCorpusOptions& options, std::ostream&
   }
   const int64_t samples = options.max_sentences > 0 ? std::min(options.max_sentences, text.size()) : text.size();
   out << "score of " << options.score << ": " << HumanCount(samples) << " targets have nll "
-      << absl::StrFormat("%.4f", UnigramNll(corpus, text, samples)) << " nats a token under these frequencies\n";
+      << absl::StrFormat("%.4f", UnigramNll(corpus, text, samples)) << " nats per token under these frequencies\n";
   return absl::OkStatus();
 }
 

@@ -1,10 +1,11 @@
-// `hadal inspect corpus`: what a prepared corpus holds, and the loss that says nothing was learned from context.
+// `hadal inspect corpus` prints the size of a prepared corpus and its unigram entropy: the loss of a model that uses no
+// context.
 //
 //   hadal inspect corpus --data PREFIX [--score PREFIX [--max-sentences N]]
-// The unigram entropy of a side, H = −Σ_v p(v) ln p(v) in nats with </s> counted once a sample, is the nll of a model
-// that knows how frequent tokens are and nothing else: a training run whose validation nll stays near it has learned no
-// translation. Validation sentences may be shorter or plainer than the training text, so a curve is held against
-// --score: the nll of just those sentences under the training text's frequencies.
+// The unigram entropy of a side, H = −Σ_v p(v) ln p(v) in nats with </s> counted once per sample, is the nll of a model
+// that knows only token frequencies. A training run whose validation nll stays near it has not learned to translate.
+// Validation sentences may be shorter or simpler than the training text; --score gives the nll of exactly those
+// sentences under the training text's frequencies.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +17,11 @@
 
 namespace hadal {
 
-// One side of a corpus; </s> counted.
+// One side of a corpus, with </s>.
 struct SideStatistics {
   int64_t tokens = 0;
   int64_t longest = 0;         // tokens of the longest sample
-  int64_t distinct = 0;        // tokens of the vocabulary that occur
+  int64_t distinct = 0;        // number of different tokens
   double unigram_entropy = 0;  // nats a token
 };
 
@@ -28,18 +29,19 @@ struct SideStatistics {
 SideStatistics DescribeSource(const Corpus& corpus);
 SideStatistics DescribeTarget(const Corpus& corpus);
 
-// Mean nll, in nats a target token, of the first `max_samples` samples of `text` (0: all) under the target frequencies
-// of `counted`, every token of the vocabulary counted half an occurrence more (Krichevsky and Trofimov's estimate), so
-// that unseen ones have a probability.  REQUIRES: one vocabulary; neither is empty.
+// Returns the mean nll, in nats per target token, of the first `max_samples` samples of `text` (0: all) under the
+// target token frequencies of `counted`. Half an occurrence is added for every token of the vocabulary (Krichevsky and
+// Trofimov's estimate), so that unseen tokens have a probability.  REQUIRES: both corpora have the same vocabulary;
+// neither is empty.
 double UnigramNll(const Corpus& counted, const Corpus& text, int64_t max_samples);
 
 struct InspectCorpusOptions {
   std::string data;           // prefix of a prepared corpus
-  std::string score;          // another's whose targets are scored; empty: none
+  std::string score;          // prefix of the corpus whose targets are scored; empty: none
   int64_t max_sentences = 0;  // of `score`, as in validation.max_sentences; 0: all
 };
 
-// Prints a line a side, and the score. Errors: those of opening the corpora; InvalidArgument where one is empty or
+// Prints one line per side, and the score. Errors: those of opening the corpora; InvalidArgument if one is empty or
 // their vocabularies differ.
 absl::Status RunInspectCorpus(const InspectCorpusOptions& options, std::ostream& out);
 

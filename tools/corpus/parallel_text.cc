@@ -18,7 +18,7 @@ bool IsBlank(const std::string& text) { return text.find_first_not_of(" \t\r\n\f
 }  // namespace
 
 absl::StatusOr<ParallelReader::Side> ParallelReader::OpenSide(const std::string& path) {
-  HADAL_RETURN_IF_ERROR(OpenFile(path).status());  // refuses pipes and folders, in the system's words
+  HADAL_RETURN_IF_ERROR(OpenFile(path).status());  // rejects pipes and folders
   Side side = {.path = path, .in = std::ifstream(path, std::ios::binary)};
   if (!side.in) return absl::NotFoundError(absl::StrCat("cannot open ", path));
   return side;

@@ -1,9 +1,9 @@
-// Reads parallel text: two UTF-8 files, a sentence a line, line n of one translating line n of the other. Plain text is
-// the target side alone.
+// Reads parallel text: two UTF-8 files with one sentence per line, in which line n of one translates line n of the
+// other. Plain text is the target side alone.
 //
-// A byte order mark at the start of a file and "\r" at the end of a line are not part of the text. A last line need not
-// end in "\n". Nothing else is changed.
-// Thread safety: one thread. Memory: one line a side.
+// A byte order mark at the start of a file and "\r" at the end of a line are removed. The last line need not end in
+// "\n". Nothing else is changed.
+// Thread safety: one thread. Memory: one line per side.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct TextPair {
   std::string target;
 };
 
-// One pair of lines, and what is wrong with it as text.
+// A pair of lines and their defects.
 struct ParallelLine {
   int64_t number = 0;  // from 1
   std::string source;
@@ -33,15 +33,15 @@ struct ParallelLine {
 
 class ParallelReader {
  public:
-  // Errors: NotFound, or FailedPrecondition for what is not a file.
+  // Errors: NotFound; FailedPrecondition if a path is not a file.
   static absl::StatusOr<ParallelReader> Open(const TextPair& pair);
 
-  // Reads the next pair of lines, of plain text the next line; false at the end. Blocking.
-  // Errors: InvalidArgument when one file ends before the other, with both counts, and for what CheckIsPlainText
-  // refuses; Internal when reading fails.
+  // Reads the next pair of lines, or for plain text the next line. Returns false at the end. Blocking.
+  // Errors: InvalidArgument if one file ends before the other, with both counts, and for what CheckIsPlainText rejects;
+  // Internal if reading fails.
   absl::StatusOr<bool> Next(ParallelLine& line);
 
-  // What was taken off so far.
+  // What has been removed so far.
   bool had_byte_order_mark() const { return (source_ && source_->had_byte_order_mark) || target_.had_byte_order_mark; }
   int64_t carriage_returns() const { return (source_ ? source_->carriage_returns : 0) + target_.carriage_returns; }
 
@@ -55,7 +55,7 @@ class ParallelReader {
 
   static absl::StatusOr<Side> OpenSide(const std::string& path);
   static absl::StatusOr<bool> NextLine(Side& side, int64_t number, std::string& line);
-  // Where `line` is not UTF-8, says so in `invalid` unless something stands there already.
+  // If `line` is not UTF-8, describes that in `invalid`, unless it is already set.
   static void Validate(const Side& side, int64_t number, const std::string& line, std::string& invalid);
   absl::Status UnequalCounts(Side& longer, const Side& shorter);
 

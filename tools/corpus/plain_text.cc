@@ -6,7 +6,7 @@
 namespace hadal {
 namespace {
 
-// A kind of file, the bytes that it begins with, and the command that makes text of it.
+// A kind of file, its first bytes, and the command that converts it to text.
 struct FileKind {
   absl::string_view name, first_bytes, to_text;
 };
@@ -28,8 +28,8 @@ constexpr FileKind kNotText[] = {
 absl::Status CheckIsPlainText(absl::string_view name, absl::string_view first_line) {
   for (const FileKind& kind : kNotText) {
     if (!absl::StartsWith(first_line, kind.first_bytes)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(name, " is ", kind.name, "; text in UTF-8 is wanted: make it with `",
-                                                   kind.to_text, " FILE > TEXT`, and give that"));
+    return absl::InvalidArgumentError(absl::StrCat(name, " is ", kind.name, "; UTF-8 text is needed: convert it with `",
+                                                   kind.to_text, " FILE > TEXT`"));
   }
   return absl::OkStatus();
 }

@@ -34,20 +34,21 @@ absl::Status CheckOptions(const PrepareOptions& options) {
   }
   if (options.output.empty()) return absl::InvalidArgumentError("no output folder; give --out DIR");
   if (options.max_tokens < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("--max-tokens ", options.max_tokens, " keeps nothing; at least 1"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--max-tokens ", options.max_tokens, " is too small; give at least 1"));
   }
   if (options.vocabulary_pairs < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--vocab-pairs ", options.vocabulary_pairs, " trains the vocabulary on nothing; at least 1"));
+    return absl::InvalidArgumentError(absl::StrCat("--vocab-pairs ", options.vocabulary_pairs,
+                                                   " is too small to train a vocabulary; give at least 1"));
   }
   if (options.monolingual && (options.separate || options.source_vocabulary != options.target_vocabulary)) {
     return absl::InvalidArgumentError(
-        "plain text has one side and one vocabulary; leave out --separate, --source-vocab and --target-vocab");
+        "plain text has one side and one vocabulary; omit --separate, --source-vocab and --target-vocab");
   }
   return absl::OkStatus();
 }
 
-// What can be told before any text is read: a folder in use, files that are not there, a vocabulary that cannot be.
+// Checks that need no text: a folder in use, missing files, an invalid vocabulary.
 absl::StatusOr<std::optional<CorpusVocabularies>> CheckSurroundings(const std::vector<Split>& splits,
                                                                     const PrepareOptions& options) {
   HADAL_RETURN_IF_ERROR(PrepareOutput::CheckFree(options.output, options.overwrite));
@@ -55,7 +56,7 @@ absl::StatusOr<std::optional<CorpusVocabularies>> CheckSurroundings(const std::v
   return GivenVocabularies(options);
 }
 
-// The first pass over all text. Returns how many pairs of the training text are usable.
+// The first pass over all text. Returns the number of usable pairs of the training text.
 absl::StatusOr<int64_t> SurveyAll(const std::vector<Split>& splits, const PrepareOptions& options, std::ostream& out) {
   int64_t usable_for_training = 0;
   for (const Split& split : splits) {
@@ -105,13 +106,13 @@ void DescribeVocabularies(const PreparedVocabularies& vocabularies, const Prepar
   }
 }
 
-// What the command line gives before it is known whether files come in pairs.
+// The command line's paths, before it is known whether files come in pairs.
 struct PrepareArguments {
   PrepareOptions options;
   std::vector<std::string> train, valid, test;  // paths
 };
 
-// `--NAME SOURCE TARGET …`, of plain text `--NAME FILE …`.
+// `--NAME SOURCE TARGET …`, for plain text `--NAME FILE …`.
 absl::StatusOr<std::vector<TextPair>> PairUp(const char* name, const std::vector<std::string>& paths,
                                              bool monolingual) {
   std::vector<TextPair> pairs;
@@ -121,7 +122,8 @@ absl::StatusOr<std::vector<TextPair>> PairUp(const char* name, const std::vector
   }
   if (paths.size() % 2 != 0) {
     return absl::InvalidArgumentError(absl::StrCat(name, " takes pairs of files, SOURCE TARGET; the last (",
-                                                   paths.back(), ") stands alone. For plain text give --monolingual."));
+                                                   paths.back(),
+                                                   ") has no partner. For plain text use --monolingual."));
   }
   for (size_t i = 0; i < paths.size(); i += 2) pairs.push_back({paths[i], paths[i + 1]});
   return pairs;
@@ -135,15 +137,15 @@ absl::Status PairUpAll(PrepareArguments& arguments) {
   return absl::OkStatus();
 }
 
-// One side's vocabulary alone would serve the other side too, which nobody says by naming a side.
+// Rejects a vocabulary for one side alone: it would be used for the other side too, which is not intended.
 absl::Status CheckBothSidesGiven(const PrepareOptions& options) {
   if (options.monolingual || options.source_vocabulary.empty() == options.target_vocabulary.empty()) {
     return absl::OkStatus();
   }
   const auto [given, missing] = options.target_vocabulary.empty() ? std::pair("--source-vocab", "--target-vocab")
                                                                   : std::pair("--target-vocab", "--source-vocab");
-  return absl::InvalidArgumentError(absl::StrCat(given, " stands alone; give ", missing,
-                                                 " as well, or --vocab FILE where one vocabulary serves both sides"));
+  return absl::InvalidArgumentError(absl::StrCat(given, " is given for one side only; give ", missing,
+                                                 " as well, or --vocab FILE for one vocabulary for both sides"));
 }
 
 void AddTextOptions(Command command, PrepareArguments& arguments) {
@@ -154,39 +156,38 @@ void AddTextOptions(Command command, PrepareArguments& arguments) {
   add("--valid", arguments.valid, "Validation text");
   add("--test", arguments.test, "Test text");
   command.AddFlag("--monolingual", arguments.options.monolingual,
-                  "Plain text for language models: each FILE for itself, a sentence or a document a line");
+                  "Plain text for language models: each FILE separately, one sentence or document per line");
 }
 
-// Existing vocabularies; returns the options.
+// Adds the options for existing vocabularies, and returns them.
 std::vector<CommandOption> AddExistingVocabularies(Command command, PrepareOptions& options) {
   const CommandOption both = command.AddSetter<std::string>(
       "--vocab", [&options](const std::string& path) { options.source_vocabulary = options.target_vocabulary = path; },
-      "Existing vocabulary of both sides: a SentencePiece model or a fairseq dict.txt");
+      "Existing vocabulary for both sides: a SentencePiece model or a fairseq dict.txt");
   const CommandOption source =
-      command.AddOption("--source-vocab", options.source_vocabulary, "Existing vocabulary of the source");
+      command.AddOption("--source-vocab", options.source_vocabulary, "Existing vocabulary for the source");
   const CommandOption target =
-      command.AddOption("--target-vocab", options.target_vocabulary, "Existing vocabulary of the target");
+      command.AddOption("--target-vocab", options.target_vocabulary, "Existing vocabulary for the target");
   for (CommandOption option : {both, source, target}) option.ValueName("FILE");
   return {both, source, target};
 }
 
-// How vocabularies are trained; returns the options.
+// Adds the options for training vocabularies, and returns them.
 std::vector<CommandOption> AddVocabularyTraining(Command command, PrepareOptions& options) {
-  return {
-      command.AddOption("--vocab-size", options.training.size, "Ids of the trained vocabulary, 4 special ones included")
-          .ShowDefault(),
-      command.AddChoice<PieceAlgorithm>("--vocab-type", options.training.algorithm,
-                                        "Of the trained vocabulary (default: bpe)",
-                                        {{"bpe", PieceAlgorithm::kBpe}, {"unigram", PieceAlgorithm::kUnigram}}),
-      command.AddFlag("--separate", options.separate, "Train one vocabulary a side instead of a shared one"),
-      command.AddOption("--character-coverage", options.training.character_coverage, "Share of characters to keep")
-          .ShowDefault(),
-      command
-          .AddOption("--normalization", options.training.normalization,
-                     "SentencePiece's rule; identity changes nothing")
-          .ShowDefault(),
-      command.AddOption("--vocab-pairs", options.vocabulary_pairs, "Train the vocabulary on at most so many pairs")
-          .ShowDefault()};
+  return {command.AddOption("--vocab-size", options.training.size, "Size of the trained vocabulary, with 4 special ids")
+              .ShowDefault(),
+          command.AddChoice<PieceAlgorithm>("--vocab-type", options.training.algorithm,
+                                            "Kind of the trained vocabulary (default: bpe)",
+                                            {{"bpe", PieceAlgorithm::kBpe}, {"unigram", PieceAlgorithm::kUnigram}}),
+          command.AddFlag("--separate", options.separate, "Train one vocabulary per side instead of a shared one"),
+          command.AddOption("--character-coverage", options.training.character_coverage, "Share of characters to keep")
+              .ShowDefault(),
+          command
+              .AddOption("--normalization", options.training.normalization,
+                         "SentencePiece's rule; identity changes nothing")
+              .ShowDefault(),
+          command.AddOption("--vocab-pairs", options.vocabulary_pairs, "Most pairs to train the vocabulary on")
+              .ShowDefault()};
 }
 
 void AddVocabularyOptions(Command command, PrepareOptions& options) {
@@ -205,7 +206,7 @@ void AddFilterOptions(Command command, PrepareOptions& options) {
   add("--on-empty", options.on_empty, "A side without text (default: skip)");
   add("--on-long", options.on_long, "A side over --max-tokens (default: skip)");
   add("--on-invalid", options.on_invalid, "A line that is not UTF-8 (default: error)");
-  command.AddOption("--max-skipped", options.most_skipped, "Share of a text's lines; skipping more is an error")
+  command.AddOption("--max-skipped", options.most_skipped, "Limit for the skipped share of a text's lines")
       .InRange(0.0, 1.0)
       .ShowDefault();
 }
@@ -239,15 +240,15 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
 }
 
 void AddPrepareCommand(Command app, int& exit_code) {
-  Command command = app.AddCommand("prepare", "Turn parallel or plain text into a vocabulary and token corpora");
+  Command command = app.AddCommand("prepare", "Convert parallel or plain text to a vocabulary and token corpora");
   auto arguments = std::make_shared<PrepareArguments>();
   PrepareOptions& options = arguments->options;
   AddTextOptions(command, *arguments);
   command.AddOption("-o,--out", options.output, "Output folder").Required().ValueName("DIR");
   AddVocabularyOptions(command, options);
   AddFilterOptions(command, options);
-  command.AddOption("--threads", options.threads, "That turn text into ids (default: one a CPU)").InRange(0, 1024);
-  command.AddFlag("--overwrite", options.overwrite, "Replace what the output folder holds");
+  command.AddOption("--threads", options.threads, "Threads for encoding (default: one per CPU)").InRange(0, 1024);
+  command.AddFlag("--overwrite", options.overwrite, "Replace corpora in the output folder");
   command.Runs([arguments, &exit_code] {
     absl::Status status = PairUpAll(*arguments);
     status.Update(CheckBothSidesGiven(arguments->options));

@@ -13,19 +13,19 @@
 namespace hadal {
 namespace {
 
-// "FILE:LINE / FILE:LINE": where a pair of lines stands, or a line of plain text.
+// "FILE:LINE / FILE:LINE": the position of a pair of lines, or of a line of plain text.
 std::string PlaceOf(const TextPair& pair, int64_t number) {
   const std::string target = absl::StrCat(pair.target, ":", number);
   return pair.source.empty() ? target : absl::StrCat(pair.source, ":", number, " / ", target);
 }
 
-// Decides about one pair of lines as text: true to keep it. What is skipped is counted.
+// Checks one pair of lines as text. Returns true to keep it; counts it if it is skipped.
 absl::StatusOr<bool> KeepText(const TextPair& pair, const ParallelLine& line, const PrepareOptions& options,
                               SkippedLines& skipped) {
   if (!line.invalid.empty()) {
     if (options.on_invalid == BadLine::kError) {
       return absl::InvalidArgumentError(absl::StrCat(
-          line.invalid, "; convert the file (for example with iconv), or leave such lines out with --on-invalid skip"));
+          line.invalid, "; convert the file (for example with iconv), or skip such lines with --on-invalid skip"));
     }
     ++skipped.invalid;
     return false;
@@ -34,7 +34,7 @@ absl::StatusOr<bool> KeepText(const TextPair& pair, const ParallelLine& line, co
     if (options.on_empty == BadLine::kError) {
       return absl::InvalidArgumentError(absl::StrCat(PlaceOf(pair, line.number),
                                                      pair.source.empty() ? ": the line" : ": a side",
-                                                     " is empty; leave such lines out with --on-empty skip"));
+                                                     " is empty; skip such lines with --on-empty skip"));
     }
     ++skipped.empty;
     return false;
@@ -42,7 +42,7 @@ absl::StatusOr<bool> KeepText(const TextPair& pair, const ParallelLine& line, co
   return true;
 }
 
-// Calls visit(pair index, line) for every pair of lines kept as text, in order.
+// Calls visit(pair index, line) for every kept pair of lines, in order.
 absl::Status ForEachKept(const Split& split, const PrepareOptions& options, SkippedLines& skipped, SplitSurvey& survey,
                          const std::function<absl::Status(size_t, const ParallelLine&)>& visit) {
   ParallelLine line;
@@ -61,13 +61,13 @@ absl::Status ForEachKept(const Split& split, const PrepareOptions& options, Skip
   return absl::OkStatus();
 }
 
-// Decides about one pair as tokens.
+// Checks one pair as tokens.
 absl::StatusOr<bool> KeepTokens(const std::string& place, const Sample& sample, const PrepareOptions& options,
                                 SkippedLines& skipped) {
   if ((!options.monolingual && sample.source.empty()) || sample.target.empty()) {
     if (options.on_empty == BadLine::kError) {
-      return absl::InvalidArgumentError(absl::StrCat(place, ": nothing of ", options.monolingual ? "it" : "a side",
-                                                     " is left as tokens; leave such lines out with --on-empty skip"));
+      return absl::InvalidArgumentError(absl::StrCat(place, ": ", options.monolingual ? "it" : "a side",
+                                                     " has no tokens; skip such lines with --on-empty skip"));
     }
     ++skipped.empty;
     return false;
@@ -75,9 +75,9 @@ absl::StatusOr<bool> KeepTokens(const std::string& place, const Sample& sample, 
   const auto longest = static_cast<int64_t>(std::max(sample.source.size(), sample.target.size()));
   if (longest > options.max_tokens) {
     if (options.on_long == BadLine::kError) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(place, options.monolingual ? ": it has " : ": a side has ", longest, " tokens, the limit is ",
-                       options.max_tokens, "; raise --max-tokens, or leave such lines out with --on-long skip"));
+      return absl::InvalidArgumentError(absl::StrCat(place, options.monolingual ? ": it has " : ": a side has ",
+                                                     longest, " tokens, the limit is ", options.max_tokens,
+                                                     "; raise --max-tokens, or skip such lines with --on-long skip"));
     }
     ++skipped.too_long;
     return false;
@@ -146,7 +146,7 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
   };
   HADAL_RETURN_IF_ERROR(ForEachKept(split, options, written.skipped, survey, collect));
   HADAL_RETURN_IF_ERROR(write());
-  // Where too little is left there is no manifest that would be a corpus.
+  // If too little is left, no manifest is written.
   written.lines = survey.lines;
   HADAL_RETURN_IF_ERROR(CheckSkipped(split.name, split.first_file(), written.lines, written.skipped, options));
   HADAL_ASSIGN_OR_RETURN(written.manifest, writer.Finish());

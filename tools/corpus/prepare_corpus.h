@@ -1,4 +1,4 @@
-// The two passes of `hadal prepare` over one split's text: look at every line, then encode what is kept.
+// The two passes of `hadal prepare` over the text of one split: check every line, then encode the usable ones.
 //
 // Thread safety: one thread.
 #pragma once
@@ -20,14 +20,14 @@ struct Split {
   std::string name;
   std::vector<TextPair> pairs;
 
-  // What messages call its text by.
+  // The file that stands for the split in messages.
   const std::string& first_file() const { return pairs[0].source.empty() ? pairs[0].target : pairs[0].source; }
 };
 
-// Errors: those of opening its files; reads nothing.
+// Opens the files without reading. Errors: those of opening.
 absl::Status CheckReadable(const Split& split);
 
-// What the first pass saw.
+// The results of the first pass.
 struct SplitSurvey {
   int64_t lines = 0;
   int64_t usable = 0;  // valid and not blank
@@ -36,10 +36,10 @@ struct SplitSurvey {
 };
 
 // Reads all text of the split once.
-// Errors: bad lines that `options` makes an error, with file and line; unequal line counts; CheckSkipped's.
+// Errors: bad lines that `options` treat as errors, with file and line; unequal line counts; CheckSkipped's.
 absl::StatusOr<SplitSurvey> SurveySplit(const Split& split, const PrepareOptions& options);
 
-// Every `stride`-th usable pair of lines of the split, as two lists.
+// Every `stride`-th usable pair of lines of a split, as two lists.
 struct SampledText {
   std::vector<std::string> source;  // empty for plain text
   std::vector<std::string> target;
@@ -60,9 +60,9 @@ struct SavedVocabulary {
   VocabularyReference reference() const { return {file, vocabulary.size(), vocabulary.crc32c()}; }
 };
 
-// Encodes the split into DIR/NAME.json and its shards. A sample's corpus id counts split.pairs. Of plain text `source`
-// is not read.
-// Errors: as SurveySplit, over-long sides where they are an error, and those of writing.
+// Encodes the split into DIR/NAME.json and its shards. A sample's corpus_id is an index into split.pairs. `source` is
+// not read for plain text.
+// Errors: as SurveySplit; over-long sides if they are errors; those of writing.
 absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions& options,
                                         const SavedVocabulary& source, const SavedVocabulary& target);
 

@@ -26,7 +26,7 @@ void LineEncoder::Add(int32_t corpus_id, const ParallelLine& line) {
 }
 
 std::span<const EncodedLine> LineEncoder::Encode() {
-  constexpr size_t kTogether = 32;  // lines a thread takes at a time
+  constexpr size_t kTogether = 32;  // lines that a thread takes at a time
   std::atomic<size_t> next = 0;
   ThreadTeam::OfThisThread().Run(threads_, [&](int) {
     for (size_t begin = next.fetch_add(kTogether); begin < size_; begin = next.fetch_add(kTogether)) {

@@ -1,9 +1,9 @@
-// Lines into token ids, some thousand at a time and by several threads: segmentation is nearly all of the time that
-// `hadal prepare` takes.
+// Encodes lines to token ids in batches of a few thousand lines, with several threads. Segmentation takes nearly all
+// the time of `hadal prepare`.
 //
-// Lines come back in the order they went in; nothing of the result depends on the threads.
-// Thread safety: one thread, which lends itself to the work. Memory: kMostLines lines or kMostBytes bytes of text, and
-// their ids.
+// Lines are returned in the order they were added; the result does not depend on the number of threads.
+// Thread safety: one thread; it takes part in the work. Memory: kMostLines lines or kMostBytes bytes of text, and their
+// ids.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace hadal {
 
 // A pair of lines as tokens.
 struct EncodedLine {
-  int64_t number = 0;  // of the line, from 1
+  int64_t number = 0;  // line number, from 1
   Sample sample;
 };
 
@@ -29,13 +29,13 @@ class LineEncoder {
   static constexpr size_t kMostLines = 8192;
   static constexpr size_t kMostBytes = size_t{4} << 20;
 
-  // `source`: null for plain text. Both must outlive the encoder. `threads`: 0 for one a CPU.
+  // `source`: null for plain text. Both must outlive the encoder. `threads`: 0 for one per CPU.
   LineEncoder(const Vocabulary* source, const Vocabulary& target, int threads);
 
-  // Copies a pair of lines of the pair of files `corpus_id`.
+  // Copies a pair of lines; `corpus_id`: the index of their pair of files.
   void Add(int32_t corpus_id, const ParallelLine& line);
   bool full() const { return size_ >= kMostLines || bytes_ >= kMostBytes; }
-  // What was added since the last call, encoded. Valid until the next Add. Blocking: computes.
+  // Encodes the lines added since the last call. The result is valid until the next Add. Blocking: computes.
   std::span<const EncodedLine> Encode();
 
  private:
@@ -46,7 +46,7 @@ class LineEncoder {
   const Vocabulary* source_;
   const Vocabulary& target_;
   const int threads_;
-  // [size_] in use; those behind keep their memory for later.
+  // [size_] in use; further entries keep their memory for reuse.
   std::vector<Text> texts_;
   std::vector<EncodedLine> lines_;
   size_t size_ = 0, bytes_ = 0;

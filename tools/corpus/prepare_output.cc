@@ -31,7 +31,7 @@ std::vector<std::string> Manifests(const std::string& folder) {
   return paths;
 }
 
-// "train.00012.shard", or one that was being written: "train.00012.shard.partial".
+// "train.00012.shard", or an unfinished one: "train.00012.shard.partial".
 bool IsShard(absl::string_view name) {
   absl::ConsumeSuffix(&name, ".partial");
   if (!absl::ConsumeSuffix(&name, ".shard")) return false;
@@ -48,7 +48,7 @@ absl::Status PrepareOutput::CheckFree(const std::string& folder, bool overwrite)
   const std::vector<std::string> manifests = Manifests(folder);
   if (overwrite || manifests.empty()) return absl::OkStatus();
   return absl::AlreadyExistsError(
-      absl::StrCat(manifests[0], " is there already; choose another --out, or replace it with --overwrite"));
+      absl::StrCat(manifests[0], " already exists; choose another --out, or replace it with --overwrite"));
 }
 
 absl::StatusOr<PrepareOutput> PrepareOutput::Take(const std::string& folder, bool overwrite) {
@@ -56,12 +56,12 @@ absl::StatusOr<PrepareOutput> PrepareOutput::Take(const std::string& folder, boo
   const bool was_left_unfinished = PathExists(LockPath(folder));
   absl::StatusOr<FileDescriptor> lock = OpenLocked(LockPath(folder));
   if (absl::IsAborted(lock.status())) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("another hadal prepare is writing into ", folder, "; wait for its end, or choose another --out"));
+    return absl::FailedPreconditionError(absl::StrCat("another hadal prepare is writing into ", folder,
+                                                      "; wait until it ends, or choose another --out"));
   }
   HADAL_RETURN_IF_ERROR(lock.status());
   PrepareOutput output(folder, *std::move(lock), was_left_unfinished);
-  HADAL_RETURN_IF_ERROR(CheckFree(folder, overwrite));  // another may have prepared there since it was looked at
+  HADAL_RETURN_IF_ERROR(CheckFree(folder, overwrite));  // another process may have written since the first check
   return output;
 }
 
@@ -76,7 +76,7 @@ absl::Status PrepareOutput::Clear() {
     std::ranges::copy_if(names, std::inserter(old_shards_, old_shards_.end()), IsShard);
   }
   for (const std::string& path : Manifests(folder_)) {
-    // One that cannot be read names nothing; what it had is left alone.
+    // An unreadable manifest names no shards; its shards are kept.
     const absl::StatusOr<std::string> json = ReadFile(path, kMaxManifestBytes);
     const absl::StatusOr<CorpusManifest> manifest = json.ok() ? ManifestFromJson(*json, path) : json.status();
     if (manifest.ok()) {

@@ -1,9 +1,9 @@
-// The folder that `hadal prepare` writes into: one process at a time, nothing replaced unasked, nothing of before left
-// behind.
+// Manages the output folder of `hadal prepare`: allows one writer at a time, replaces corpora only if requested, and
+// leaves no files of earlier corpora behind.
 //
-// Order, so that an end at any moment leaves no corpus that is half another: the manifests of before go first, then
-// files are written over, then come the new manifests, and last goes what only the old ones named. A process that ends
-// in between leaves its lock's file: the next one then knows that shards may lie there that no manifest names.
+// Order of writing, so that an interruption never leaves a mixture of two corpora: the old manifests are deleted, files
+// are overwritten, the new manifests are written, then files that only the old manifests named are deleted. A process
+// that is interrupted leaves its lock file, which tells the next one that shards without a manifest may exist.
 // Thread safety: one thread.
 #pragma once
 
@@ -20,21 +20,21 @@ namespace hadal {
 
 class PrepareOutput {
  public:
-  // AlreadyExists where `folder` holds a corpus that `overwrite` does not allow to replace; writes nothing.
+  // Returns AlreadyExists if `folder` contains a corpus and `overwrite` is false. Writes nothing.
   static absl::Status CheckFree(const std::string& folder, bool overwrite);
 
-  // Makes the folder where it is missing, and keeps others out while the object lives. A lock's file that a killed
-  // process leaves keeps nobody out.
-  // Errors: CheckFree's; FailedPrecondition where another process prepares there; those of making a file.
+  // Creates the folder if it is missing, and locks it while the object lives. The lock file of a killed process does
+  // not block.
+  // Errors: CheckFree's; FailedPrecondition if another process holds the lock; those of creating files.
   static absl::StatusOr<PrepareOutput> Take(const std::string& folder, bool overwrite);
   PrepareOutput(PrepareOutput&&) = default;
   ~PrepareOutput();
 
-  // From here on corpora that are there are no corpora any more. To be called when nothing but writing is left to do.
+  // Deletes the manifests of existing corpora. Call it when only writing is left to do.
   absl::Status Clear();
 
-  // Removes the shards that the corpora of before had, or that one left which was not finished, and that none of
-  // `manifests`, which are written, names.
+  // Deletes shards of earlier corpora, or of an interrupted run, that none of `manifests` names. REQUIRES: `manifests`
+  // are written.
   absl::Status RemoveSurplus(const std::vector<CorpusManifest>& manifests);
 
  private:
@@ -43,9 +43,9 @@ class PrepareOutput {
 
   std::string folder_;
   FileDescriptor lock_;
-  bool was_left_unfinished_;          // by a process before
+  bool was_left_unfinished_;          // an earlier process was interrupted
   bool is_unfinished_ = false;        // between Clear and RemoveSurplus
-  std::set<std::string> old_shards_;  // names of files
+  std::set<std::string> old_shards_;  // file names
 };
 
 }  // namespace hadal

@@ -19,7 +19,7 @@ absl::StatusOr<SavedVocabulary> SaveAs(Vocabulary vocabulary, const std::string&
   return saved;
 }
 
-// Source and target lines in turn: a trainer with a limit of its own would see both languages.
+// Source and target lines alternate, so that a trainer with its own limit sees both languages.
 std::vector<std::string> Interleave(SampledText text) {
   if (text.source.empty()) return std::move(text.target);
   std::vector<std::string> lines;

@@ -1,4 +1,4 @@
-// The vocabularies of `hadal prepare`: loaded or trained, and saved into the output folder.
+// The vocabularies of `hadal prepare`: loads or trains them, and saves them in the output folder.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@ namespace hadal {
 
 struct PreparedVocabularies {
   SavedVocabulary source;
-  SavedVocabulary target;  // the same file as the source's where they share it
+  SavedVocabulary target;  // the source's file if they share one
 
   bool shared() const { return source.file == target.file; }
 };
 
-// The existing vocabularies that `options` names; none where they are to be trained.
-// Errors: those of loading them; of options that no vocabulary could be trained with.
+// Loads the existing vocabularies that `options` names; returns nullopt if they are to be trained.
+// Errors: those of loading; invalid training options.
 absl::StatusOr<std::optional<CorpusVocabularies>> GivenVocabularies(const PrepareOptions& options);
 
-// Vocabularies trained on `train`, of which `usable` pairs are usable. Progress goes to `out`.
-// Blocking: training takes seconds to minutes.
+// Trains vocabularies on `train`, which has `usable` usable pairs. Writes progress to `out`.
+// Blocking: takes seconds to minutes.
 // Errors: those of training a vocabulary.
 absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& options, const Split& train, int64_t usable,
                                                      std::ostream& out);
 
-// Saves them into `directory`, as one where they are the same.
+// Saves them in `directory`; identical vocabularies are saved as one file.
 absl::StatusOr<PreparedVocabularies> SaveVocabularies(CorpusVocabularies vocabularies, const std::string& directory);
 
 }  // namespace hadal

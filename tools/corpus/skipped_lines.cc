@@ -27,14 +27,14 @@ std::string Reasons(const SkippedLines& skipped, const PrepareOptions& options) 
   return absl::StrJoin(reasons, ", ");
 }
 
-// What to try against the most frequent reason.
+// The remedy for the most frequent reason.
 std::string Advice(const SkippedLines& skipped, const PrepareOptions& options) {
   if (skipped.too_long >= std::max(skipped.empty, skipped.invalid)) {
-    return absl::StrCat("raise --max-tokens ", options.max_tokens, ", or give a vocabulary that suits the text");
+    return absl::StrCat("raise --max-tokens ", options.max_tokens, ", or use a vocabulary that fits the text");
   }
   if (skipped.invalid > skipped.empty) return "convert the file (for example with iconv)";
-  return options.monolingual ? "look whether it is the file that was meant"
-                             : "look whether the two files are translations of each other, line by line";
+  return options.monolingual ? "check that it is the right file"
+                             : "check that the two files are translations of each other, line by line";
 }
 
 }  // namespace
@@ -49,19 +49,19 @@ std::string MostlySkipped(const std::string& name, const std::string& file, int6
                           const PrepareOptions& options) {
   if (2 * skipped.total() <= lines) return "";
   return absl::StrCat("most of the ", name, " text (", file,
-                      ") is left out: ", DescribeSkipped(skipped, lines, options), "; ", Advice(skipped, options));
+                      ") is unusable: ", DescribeSkipped(skipped, lines, options), "; ", Advice(skipped, options));
 }
 
 absl::Status CheckSkipped(const std::string& name, const std::string& file, int64_t lines, const SkippedLines& skipped,
                           const PrepareOptions& options) {
   if (skipped.total() == lines) {
-    return absl::InvalidArgumentError(absl::StrCat("nothing is left of the ", name, " text (", file, "): of ", lines,
+    return absl::InvalidArgumentError(absl::StrCat("no line is left of the ", name, " text (", file, "): of ", lines,
                                                    " lines ", skipped.invalid, " are not UTF-8, ", skipped.empty,
                                                    " have an empty side, ", skipped.too_long, " are too long"));
   }
   if (ShareOf(skipped, lines) <= options.most_skipped) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrFormat(
-      "more of the %s text (%s) is left out than the %.3g%% that --max-skipped allows: %s; %s, or raise --max-skipped",
+      "more of the %s text (%s) is skipped than the %.3g%% that --max-skipped allows: %s; %s, or raise --max-skipped",
       name, file, 100 * options.most_skipped, DescribeSkipped(skipped, lines, options), Advice(skipped, options)));
 }
 

@@ -1,4 +1,4 @@
-// Lines of text that `hadal prepare` leaves out: how many, why, and how many are too many.
+// Counts the lines that `hadal prepare` skips, by reason, and checks that they are not too many.
 //
 // Thread safety: plain values, pure functions.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace hadal {
 
-// Pairs of lines left out, by reason.
+// Skipped pairs of lines, by reason.
 struct SkippedLines {
   int64_t invalid = 0;   // not UTF-8
   int64_t empty = 0;     // a side is blank, or has no tokens
@@ -23,13 +23,13 @@ struct SkippedLines {
 // "skipped 12 of 345 (3.48%): 2 with an empty side, 10 longer than 256 tokens".  REQUIRES: lines ≥ 1.
 std::string DescribeSkipped(const SkippedLines& skipped, int64_t lines, const PrepareOptions& options);
 
-// "" unless most of the lines of the text `name` (its first file: `file`) are left out; else a sentence that says so,
-// and what to try.
+// Returns a warning with a remedy if more than half of the lines of the text `name` (first file: `file`) are skipped,
+// else "".
 std::string MostlySkipped(const std::string& name, const std::string& file, int64_t lines, const SkippedLines& skipped,
                           const PrepareOptions& options);
 
-// Errors: InvalidArgument where nothing is left, or more is left out than options.most_skipped allows, with the counts
-// and what to try.
+// Errors: InvalidArgument, with the counts and a remedy, if no line is left or if more are skipped than
+// options.most_skipped allows.
 absl::Status CheckSkipped(const std::string& name, const std::string& file, int64_t lines, const SkippedLines& skipped,
                           const PrepareOptions& options);
 

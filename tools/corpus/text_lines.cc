@@ -11,8 +11,7 @@ absl::StatusOr<bool> TextLines::Next(std::string& line) {
   constexpr char kByteOrderMark[] = "\xEF\xBB\xBF";
   if (!std::getline(in_, line)) {
     if (in_.bad()) {
-      return absl::InternalError(
-          absl::StrCat(name_, ": reading failed after line ", lines_, "; is it a file of text?"));
+      return absl::InternalError(absl::StrCat(name_, ": reading failed after line ", lines_, "; is it a text file?"));
     }
     return false;
   }

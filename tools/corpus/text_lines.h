@@ -1,5 +1,5 @@
-// Lines of text from a stream that nobody vouches for: UTF-8 is checked, a byte order mark and CR before LF are taken
-// off. A line ends at "\n" only; a last line need not end. Thread safety: one thread. Memory: one line.
+// Reads lines of text from an untrusted stream: checks UTF-8, removes a byte order mark and a CR before LF. A line ends
+// only at "\n"; the last one need not end in it. Thread safety: one thread. Memory: one line.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ namespace hadal {
 
 class TextLines {
  public:
-  // `name` stands for the stream in errors. `in` must outlive the object.
+  // `name`: the stream's name in errors. `in` must outlive the object.
   TextLines(std::istream& in, std::string name) : in_(in), name_(std::move(name)) {}
 
-  // The next line; false at the end. Blocking: reads.
-  // Errors: InvalidArgument for a line that is not UTF-8, with its number, and for what CheckIsPlainText refuses;
-  // Internal when reading fails.
+  // Reads the next line; returns false at the end. Blocking.
+  // Errors: InvalidArgument for a line that is not UTF-8, with its number, and for what CheckIsPlainText rejects;
+  // Internal if reading fails.
   absl::StatusOr<bool> Next(std::string& line);
-  // Lines read so far.
+  // Number of lines read so far.
   int64_t lines() const { return lines_; }
 
  private:

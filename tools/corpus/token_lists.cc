@@ -28,7 +28,7 @@ std::string TokenListsToBytes(const TokenLists& lists) {
 absl::StatusOr<TokenLists> TokenListsFromBytes(std::string_view bytes) {
   TokenLists lists;
   if (TakeLists(bytes, lists)) return lists;
-  return absl::InternalError("token lists arrived damaged; start every rank with the same binary");
+  return absl::InternalError("token lists are damaged; start every rank with the same binary");
 }
 
 }  // namespace hadal

@@ -1,4 +1,4 @@
-// Lists of token ids as bytes: rank 0 reads text and broadcasts what it became. Same binary on both sides.
+// Serialises lists of token ids, which rank 0 reads as text and broadcasts. Both sides run the same binary.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace hadal {
 using TokenLists = std::vector<std::vector<int32_t>>;
 
 std::string TokenListsToBytes(const TokenLists& lists);
-// Errors: Internal when `bytes` were cut short.
+// Errors: Internal if `bytes` are truncated.
 absl::StatusOr<TokenLists> TokenListsFromBytes(std::string_view bytes);
 
 }  // namespace hadal

@@ -39,7 +39,7 @@ void AppendMeasurements(const DoctorReport& report, std::string& text) {
   }
 }
 
-// Nothing where no rank has one: a finding says why.
+// Empty if no rank has a GPU; a finding has the reason.
 void AppendGpus(const DoctorReport& report, std::string& text) {
   if (std::none_of(report.ranks.begin(), report.ranks.end(), [](const RankFacts& r) { return r.gpu.found(); })) return;
   absl::StrAppendFormat(&text, "\n%4s  %-26s %-7s %-12s %15s %7s %6s %9s %9s %13s %10s\n", "rank", "GPU", "", "PCI bus",
@@ -73,7 +73,7 @@ const char* SeverityName(Severity severity) {
   return "";
 }
 
-// Everybody's text, read back.
+// Parses the text of every rank.
 template <typename T, typename Parse>
 absl::StatusOr<std::vector<T>> Exchange(Collectives& collectives, const std::string& mine, const Parse& parse) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> all, collectives.AllGather(std::string_view(mine), "doctor"));
@@ -118,7 +118,7 @@ std::string DoctorToText(const DoctorReport& report) {
                           finding.severity == Severity::kBad ? "BAD" : SeverityName(finding.severity),
                           DescribeRanks(finding.ranks, report.ranks), finding.text);
   }
-  absl::StrAppend(&text, report.healthy() ? "fit for a run\n" : "not fit for a run\n");
+  absl::StrAppend(&text, report.healthy() ? "ready for a run\n" : "not ready for a run\n");
   return text;
 }
 

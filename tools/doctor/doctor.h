@@ -1,12 +1,12 @@
-// `hadal doctor`: is this set of ranks fit for a run? Before the job, in the same allocation and with the same launch
-// line.
+// `hadal doctor` checks whether a set of ranks is ready for a run. Run it before the job, in the same allocation and
+// with the same launch command.
 //
 //   mpirun … hadal doctor [--run-dir DIR] [--device auto|cpu|cuda] [--threads N] [--message-mib 4] [--file-mib 16]
 //   [--json]
-// Prints the rank map (host, CPUs, threads, instruction set), what each rank measured (links to the next rank alone and
-// all at once, matrix products, the file system of the run directory), its GPU where any rank has one (place, memory,
-// versions, products and copies measured), and findings that name the rank and its host. GPUs: tested on an emulated
-// one, not run on a GPU yet. Exit codes: 0 nothing bad (there may be warnings), 1 something is, 5 and 6 as training's.
+// Prints the rank map (host, CPUs, threads, instruction set); each rank's measurements (link to the next rank alone and
+// with all links busy, matrix products, the run directory's file system); GPUs if any rank has one (bus address,
+// memory, versions, product and copy speed); and findings with the rank and its host. GPUs: tested on an emulated one,
+// not run on a GPU yet. Exit codes: 0 nothing bad (warnings are possible), 1 something is bad, 5 and 6 as for training.
 #pragma once
 
 #include <string>
@@ -27,8 +27,8 @@ struct DoctorReport {
   bool healthy() const;  // no finding is bad
 };
 
-// The same report on every rank. `gpu`: of options.device, or why there is none. Blocking: all ranks call it; a few
-// seconds.
+// Returns the same report on every rank. `gpu`: facts of options.device, or why there is none. Blocking: all ranks call
+// it; takes a few seconds.
 // Errors: those of the probes.
 absl::StatusOr<DoctorReport> Examine(Communicator& communicator, const Stream& stream, const ProbeOptions& options,
                                      const GpuFacts& gpu);

@@ -32,7 +32,7 @@ std::vector<int> AllowedCpus() {
   return cpus;
 }
 
-// Of the running program: ranks of one job must run one binary.
+// Checksum of the running program: all ranks of a job must run the same binary.
 uint32_t BinaryCrc32c() {
   std::ifstream in("/proc/self/exe", std::ios::binary);
   std::vector<char> block(1 << 20);
@@ -67,7 +67,7 @@ int64_t SharedMemoryBytes() {
   return static_cast<int64_t>(found.f_bavail) * static_cast<int64_t>(found.f_frsize);
 }
 
-// The first of the launchers' variables for a rank that is set.
+// The first launcher variable for the rank that is set.
 std::string EnvironmentRank() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
     if (const char* value = std::getenv(name)) return absl::StrCat(name, "=", value);

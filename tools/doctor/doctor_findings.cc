@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kFewFiles = 1024;
 constexpr int64_t kLittleSharedMemory = int64_t{64} << 20;
 
-// Everything but GPUs.
+// Everything except GPUs.
 class HostComparison {
  public:
   explicit HostComparison(RankComparison& comparison)
@@ -27,12 +27,12 @@ class HostComparison {
     comparison_.Majority(
         Severity::kWarning, "instruction set",
         [](const RankFacts& f) { return InstructionSetName(f.instruction_sets); }, nullptr,
-        "All ranks will use the widest set that all have; nodes of one kind would be faster.");
+        "All ranks will use the widest set that all have; identical nodes would be faster.");
     Cpus();
     Limits();
     comparison_.Slow(
         "matrix products", "GFLOP/s", 1, [](const RankMeasurements& m) { return m.gflops; }, nullptr,
-        "Look for other jobs, a low clock or a hot device on its node.");
+        "Check its node for other jobs, a low clock or a hot device.");
     Links();
     Files();
   }
@@ -42,7 +42,7 @@ class HostComparison {
     comparison_.Add(severity, std::move(ranks), std::move(text));
   }
 
-  // Ranks of one host must share its CPUs without treading on each other.
+  // Ranks of one host must not compete for its CPUs.
   void Cpus() {
     std::map<std::string, std::vector<const RankFacts*>> hosts;
     for (const RankFacts& facts : ranks_) hosts[facts.host].push_back(&facts);
@@ -56,15 +56,16 @@ class HostComparison {
         who.push_back(facts->rank);
         if (facts->threads > static_cast<int>(facts->cpus.size())) {
           Add(Severity::kWarning, {facts->rank},
-              absl::StrFormat("%d threads on %d CPUs (%s): the launcher bound it. Try mpirun --bind-to none, or srun "
-                              "--cpus-per-task.",
-                              facts->threads, facts->cpus.size(), CpuList(facts->cpus)));
+              absl::StrFormat(
+                  "%d threads on %d CPUs (%s): the launcher bound the rank. Try mpirun --bind-to none, or srun "
+                  "--cpus-per-task.",
+                  facts->threads, facts->cpus.size(), CpuList(facts->cpus)));
         }
       }
       if (threads > static_cast<int>(cpus.size())) {
         Add(Severity::kWarning, who,
             absl::StrFormat(
-                "%d threads in all share %d CPUs (%s). Set pipeline.threads lower, or start fewer ranks a host.",
+                "%d threads in total share %d CPUs (%s). Lower pipeline.threads, or start fewer ranks per host.",
                 threads, cpus.size(), CpuList({cpus.begin(), cpus.end()})));
       }
     }
@@ -74,7 +75,7 @@ class HostComparison {
     for (const RankFacts& facts : ranks_) {
       if (facts.open_files_limit >= 0 && facts.open_files_limit < kFewFiles) {
         Add(Severity::kWarning, {facts.rank},
-            absl::StrFormat("may open only %d files; MPI wants one or more a peer. Raise it with ulimit -n.",
+            absl::StrFormat("can open only %d files; MPI needs one or more per peer. Raise the limit with ulimit -n.",
                             facts.open_files_limit));
       }
       if (facts.memory_limit_bytes >= 0) {
@@ -99,13 +100,13 @@ class HostComparison {
       const std::string where = leaves ? " between hosts" : " within a host";
       const auto of_kind = [this, leaves](int rank) { return LeavesHost(rank) == leaves; };
       comparison_.Slow(
-          absl::StrCat("its link to the next rank,", where), "GB/s", 1e-9,
+          absl::StrCat("link to the next rank,", where), "GB/s", 1e-9,
           [](const RankMeasurements& m) { return m.next_bytes_per_second; }, of_kind,
-          "Look at the cable, the switch port, or the interface MPI chose (btl_tcp_if_include).");
+          "Check the cable, the switch port, and the interface that MPI chose (btl_tcp_if_include).");
       comparison_.Slow(
-          absl::StrCat("its link with all ranks sending at once,", where), "GB/s", 1e-9,
+          absl::StrCat("link with all ranks sending at once,", where), "GB/s", 1e-9,
           [](const RankMeasurements& m) { return m.ring_bytes_per_second; }, of_kind,
-          "Its node or its switch is shared with other traffic.");
+          "Other traffic shares its node or switch.");
     }
   }
 
@@ -114,7 +115,7 @@ class HostComparison {
       const RankMeasurements& measured = measured_[r];
       const int rank = static_cast<int>(r);
       if (!measured.file_trouble.empty()) {
-        Add(Severity::kBad, {rank}, absl::StrCat("cannot write where the run will: ", measured.file_trouble));
+        Add(Severity::kBad, {rank}, absl::StrCat("cannot write to the run directory: ", measured.file_trouble));
         continue;
       }
       if (!measured.sees_others) {
@@ -122,7 +123,7 @@ class HostComparison {
             "does not see the other ranks' files: the run directory is not on a shared file system. Checkpoints need "
             "one.");
       } else if (!measured.lock_excludes) {
-        Add(Severity::kWarning, {rank}, "file locks do not keep ranks apart here (a mount without locking?).");
+        Add(Severity::kWarning, {rank}, "file locks do not exclude other ranks here (a mount without locking?).");
       }
     }
     comparison_.Slow(

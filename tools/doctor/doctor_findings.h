@@ -1,7 +1,8 @@
-// What is wrong with a set of ranks, by comparing them with each other: who differs, who is slow, who is cramped.
+// Finds problems in a set of ranks by comparing them with each other: differing settings, low speed, scarce resources.
 //
-// Judged against the majority (binary, instruction set, GPU) or the median (speeds, links), so that no table of
-// machines is needed; links within a host and between hosts are two kinds, and so are GPUs of two models.
+// Ranks are compared with the majority (binary, instruction set, GPU) or the median (speeds, links), so no table of
+// machines is needed. Links within a host and between hosts are compared separately, and so are GPUs of different
+// models.
 // Threads: pure.
 #pragma once
 
@@ -11,7 +12,7 @@
 
 namespace hadal {
 
-// Bad ones first. REQUIRES: as many measurements as ranks, in rank order, placed on hosts (PlaceOnHosts).
+// Returns the findings, bad ones first. REQUIRES: one measurement per rank, in rank order; PlaceOnHosts was called.
 std::vector<Finding> FindFaults(const std::vector<RankFacts>& ranks, const std::vector<RankMeasurements>& measured);
 
 }  // namespace hadal

@@ -43,7 +43,7 @@ class GpuComparison {
     return [this](int rank) { return Has(rank); };
   }
 
-  // By what keeps them from one.
+  // Ranks without a GPU, by reason.
   void None() {
     RanksByText without;
     for (const RankFacts& facts : ranks_) {
@@ -53,20 +53,21 @@ class GpuComparison {
       const GpuFacts& one = ranks_[ranks[0]].gpu;
       if (found_ > 0) {
         comparison_.Add(Severity::kBad, std::move(ranks),
-                        absl::StrCat("no GPU, where other ranks have one: ", why,
-                                     ". Look at the node (nvidia-smi, dmesg), and leave it out until it is mended."));
+                        absl::StrCat("no GPU, although other ranks have one: ", why,
+                                     ". Check the node (nvidia-smi, dmesg), and exclude it until it is repaired."));
       } else if (one.required) {
-        comparison_.Add(Severity::kBad, std::move(ranks), absl::StrCat("no GPU, and --device cuda wants one: ", why));
+        comparison_.Add(Severity::kBad, std::move(ranks),
+                        absl::StrCat("no GPU, but --device cuda requires one: ", why));
       } else if (one.absent) {
         comparison_.Add(Severity::kNote, std::move(ranks), absl::StrCat("no GPU: ", why));
       } else {
         comparison_.Add(Severity::kWarning, std::move(ranks),
-                        absl::StrCat("there is a GPU that cannot be used, so training would be on the CPU: ", why));
+                        absl::StrCat("the GPU cannot be used, so training would run on the CPU: ", why));
       }
     }
   }
 
-  // Two processes on one GPU: the same device, or the same place on the same host (parts of one).
+  // Two processes on one GPU: the same device, or the same address on the same host (parts of one).
   bool Shared() {
     RanksByText by_place;
     for (const RankFacts& facts : ranks_) {
@@ -75,7 +76,7 @@ class GpuComparison {
       by_place[placed ? absl::StrCat(facts.host, " ", facts.gpu.device.bus) : facts.gpu.device.identity].push_back(
           facts.rank);
     }
-    // A machine with fewer GPUs than ranks, evenly shared, may be meant so.
+    // A machine with fewer GPUs than ranks, evenly shared, may be intended.
     const bool all = std::all_of(by_place.begin(), by_place.end(), [](const auto& p) { return p.second.size() > 1; });
     bool any = false;
     for (auto& [place, ranks] : by_place) {
@@ -84,8 +85,8 @@ class GpuComparison {
       comparison_.Add(
           all ? Severity::kWarning : Severity::kBad, std::move(ranks),
           absl::StrCat("share one GPU (", place,
-                       "): each has a part of its speed and memory, and they exchange through the host. Start "
-                       "one rank a GPU (srun --ntasks-per-node as --gpus-per-node)."));
+                       "): each has a part of its speed and memory, and messages go through the host. Start "
+                       "one rank per GPU (srun --ntasks-per-node equal to --gpus-per-node)."));
     }
     return any;
   }
@@ -93,17 +94,17 @@ class GpuComparison {
   void Unlike() {
     const auto have = OfThoseThatHave();
     comparison_.Majority(Severity::kWarning, "GPU", KindOf, have,
-                         "The slowest sets the pace of all, and the bits may depend on who has which.");
+                         "The slowest one limits all, and the bits may depend on which rank has which.");
     comparison_.Majority(
         Severity::kWarning, "driver", [](const RankFacts& f) { return CudaVersionText(f.gpu.device.driver); }, have,
-        "Nodes of one kind keep the bits the same.");
+        "Use identical nodes to keep the bits the same.");
     comparison_.Majority(
         Severity::kWarning, "cuBLASLt", [](const RankFacts& f) { return LibraryVersionText(f.gpu.device.cublas); },
-        have, "Its products may sum in another order: give all nodes one LD_LIBRARY_PATH.");
+        have, "Its products may sum in another order: use one LD_LIBRARY_PATH on all nodes.");
     comparison_.Majority(
-        Severity::kWarning, "setting of NCCL",
+        Severity::kWarning, "NCCL setting",
         [](const RankFacts& f) { return f.gpu.nccl_variables.empty() ? "none" : f.gpu.nccl_variables; }, have,
-        "Export them on all nodes alike (mpirun -x).");
+        "Export the same variables on all nodes (mpirun -x).");
   }
 
   void Drivers() {
@@ -112,7 +113,7 @@ class GpuComparison {
       const cuda::CudaFacts& device = facts.gpu.device;
       if (!facts.gpu.found() || device.driver >= device.runtime) continue;
       old[absl::StrCat(
-              "the driver is for CUDA ", CudaVersionText(device.driver), ", older than this program's ",
+              "the driver supports CUDA ", CudaVersionText(device.driver), ", older than this program's ",
               CudaVersionText(device.runtime),
               ": it runs by minor-version compatibility, which GPUs newer than the program's kernels do not have. "
               "Update the driver.")]
@@ -127,10 +128,10 @@ class GpuComparison {
       if (facts.gpu.found() && !facts.gpu.nccl_variables.empty()) set[facts.gpu.nccl_variables].push_back(facts.rank);
     }
     for (auto& [variables, ranks] : set) {
-      comparison_.Add(Severity::kNote, std::move(ranks), absl::StrCat("set for NCCL: ", variables));
+      comparison_.Add(Severity::kNote, std::move(ranks), absl::StrCat("NCCL variables are set: ", variables));
     }
     if (ranks_.size() < 2 || shared || found_ < static_cast<int>(ranks_.size()))
-      return;  // they exchange through the host
+      return;  // messages go through the host
     RanksByText without;
     for (const RankFacts& facts : ranks_) {
       if (facts.gpu.nccl == 0) without[facts.gpu.why_no_nccl].push_back(facts.rank);
@@ -138,11 +139,12 @@ class GpuComparison {
     for (auto& [why, ranks] : without) {
       comparison_.Add(
           Severity::kWarning, std::move(ranks),
-          absl::StrCat("no NCCL, although each rank has a GPU of its own, so all exchange through the host: ", why));
+          absl::StrCat("no NCCL, although each rank has its own GPU, so all messages go through the host: ", why));
     }
     comparison_.Majority(
         Severity::kWarning, "NCCL", [](const RankFacts& f) { return LibraryVersionText(f.gpu.nccl); },
-        [this](int rank) { return ranks_[rank].gpu.nccl != 0; }, "With two versions all exchange through the host.");
+        [this](int rank) { return ranks_[rank].gpu.nccl != 0; },
+        "With different versions all messages go through the host.");
   }
 
   // GPUs of one model are compared with each other.
@@ -163,10 +165,10 @@ class GpuComparison {
       };
       comparison_.Slow(
           "its GPU's products in bf16", "TFLOP/s", 1e-12, [](const RankMeasurements& m) { return m.gpu_flops; },
-          of_kind, "Look at nvidia-smi -q: clocks and what throttles them, temperature, other processes.");
+          of_kind, "Check nvidia-smi -q: clocks and throttle reasons, temperature, other processes.");
       comparison_.Slow(
           "copies within its GPU", "GB/s", 1e-9, [](const RankMeasurements& m) { return m.gpu_copy_bytes_per_second; },
-          of_kind, "Look at nvidia-smi -q: memory clock, remapped rows, other processes.");
+          of_kind, "Check nvidia-smi -q: memory clock, remapped rows, other processes.");
     }
   }
 

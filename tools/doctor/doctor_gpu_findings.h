@@ -1,5 +1,5 @@
-// What is wrong with the GPUs of a set of ranks: none where others have one, shared, unlike, slow; an old driver; no
-// NCCL; settings of NCCL.
+// Finds problems with the GPUs of a set of ranks: missing on some ranks, shared, of different models, slow; an old
+// driver; NCCL missing or with unusual settings.
 // Threads: pure.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace hadal {
 
-// Adds what it finds. Nothing where no rank has looked for a GPU.
+// Adds its findings to `comparison`; none if no rank requested a GPU.
 void CompareGpus(RankComparison& comparison);
 
 }  // namespace hadal

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kSmallest = 256, kLargest = 8192;
 constexpr double kLongEnough = 1e-3;      // seconds of one product
-constexpr double kMeasuredSeconds = 0.2;  // each of product and copy
+constexpr double kMeasuredSeconds = 0.2;  // for each of product and copy
 constexpr int kTogether = 4;              // launches before the host waits
 
 struct Product {
@@ -25,7 +25,7 @@ struct Product {
   AnyMatrix a, b, c;
 };
 
-// Launches a second. The first, for which kernels are loaded and chosen, is not timed.
+// Launches per second. The first launch, which loads and selects kernels, is not timed.
 double PerSecond(const Stream& stream, double seconds, const std::function<void()>& launch) {
   launch();
   stream.Synchronize();

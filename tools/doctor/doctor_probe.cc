@@ -56,7 +56,7 @@ class Prober {
     return communicator_.Wait(*posted, absl::Now() + options_.timeout, what);
   }
 
-  // Ranks send in turn, so that nothing but the one link is in use.
+  // Ranks take turns, so that only one link is in use.
   absl::Status Neighbours() {
     for (int sender = 0; sender < communicator_.size() && communicator_.size() > 1; ++sender) {
       const int receiver = (sender + 1) % communicator_.size();
@@ -126,7 +126,7 @@ class Prober {
     measured_.gflops = 2e-9 * static_cast<double>(calls * kRows * kWidth * kWidth) / watch.Seconds();
   }
 
-  // All at once, as in a step, and all with the largest size that any of them wants.
+  // All at once, as in a step, and all with the largest size that any rank needs.
   absl::Status Gpus() {
     double mine[] = {0};
     if (options_.device != nullptr) {
@@ -151,8 +151,8 @@ class Prober {
 
   std::string PathOf(int rank) const { return JoinPath(options_.directory, absl::StrCat(".hadal_doctor.", rank)); }
 
-  // Each part only when the one before it went well everywhere else; what failed here is told, not returned: the other
-  // ranks wait.
+  // Each part runs only if the one before it succeeded on all ranks. A local failure is recorded, not returned, because
+  // the other ranks wait.
   absl::Status Files() {
     const std::string mine = PathOf(communicator_.rank());
     const absl::Status written = WriteAndRename(mine);
@@ -168,7 +168,7 @@ class Prober {
   }
 
   absl::Status WriteAndRename(const std::string& path) {
-    HADAL_RETURN_IF_ERROR(RemoveTree(path));  // of an earlier doctor that was killed
+    HADAL_RETURN_IF_ERROR(RemoveTree(path));  // left by a killed doctor
     const std::string bytes(static_cast<size_t>(options_.file_bytes), 'x');
     const Stopwatch write;
     HADAL_RETURN_IF_ERROR(ReplaceFile(path, bytes, "large"));
@@ -179,7 +179,7 @@ class Prober {
     return absl::OkStatus();
   }
 
-  // Rank 0 locks its own file; then everybody else tries to.
+  // Rank 0 locks its own file; then all other ranks try to.
   absl::Status Lock() {
     const int fd = open(PathOf(0).c_str(), O_RDWR | O_CLOEXEC);
     const auto close_file = absl::MakeCleanup([fd] {

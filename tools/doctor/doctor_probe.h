@@ -1,6 +1,6 @@
-// What ranks can do together, measured: the links between neighbours, all links at once, each rank's speed and its
-// GPU's, and the file system they share. All ranks call each probe at the same place. Blocking; every wait has the
-// timeout given.
+// Measures a set of ranks: the links between neighbours one at a time and all at once, each rank's speed and its GPU's,
+// and the shared file system. All ranks call each probe at the same place. Blocking; every wait takes at most the given
+// timeout.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,19 @@
 
 namespace hadal {
 
-// What one rank measured. 0 where there is nothing to measure (one rank).
+// The measurements of one rank. 0 if there is nothing to measure (one rank).
 struct RankMeasurements {
-  double next_bytes_per_second = 0;  // to the rank behind it, nobody else sending: ranks in turn
+  double next_bytes_per_second = 0;  // to the next rank, with all other links idle: ranks take turns
   double next_latency_seconds = 0;   // half a round trip of 8 bytes, the fastest of many
-  // While every rank sends to the next and receives from the one before: an all-reduce's traffic.
+  // While every rank sends to the next and receives from the previous one, as in an all-reduce.
   double ring_bytes_per_second = 0;
-  double gflops = 0;                  // matrix products with the rank's threads, all ranks at once
-  double write_bytes_per_second = 0;  // into the run directory, fsync included, all ranks at once
+  double gflops = 0;                  // matrix products with the rank's threads, on all ranks at once
+  double write_bytes_per_second = 0;  // into the run directory, with fsync, on all ranks at once
   double rename_seconds = 0;          // create, fsync and rename of a small file
-  bool sees_others = false;           // finds every other rank's file in the directory
-  bool lock_excludes = false;         // a lock that rank 0 holds keeps this rank out (rank 0: it got the lock)
-  std::string file_trouble;           // what failed in the directory; empty: nothing
-  double gpu_flops = 0;               // products in bf16 of its GPU, all ranks at once; 0: no GPU, or gpu_trouble
+  bool sees_others = false;           // sees every other rank's file in the directory
+  bool lock_excludes = false;         // cannot take a lock that rank 0 holds (on rank 0: could take it)
+  std::string file_trouble;           // the error in the directory; empty: none
+  double gpu_flops = 0;               // bf16 products on its GPU, on all ranks at once; 0: no GPU, or gpu_trouble
   double gpu_copy_bytes_per_second = 0;
   std::string gpu_trouble;
 };
@@ -37,7 +37,7 @@ struct ProbeOptions {
   int rounds = 8;
   int64_t file_bytes = int64_t{16} << 20;
   absl::Duration timeout = absl::Seconds(60);
-  Device* device = nullptr;  // this rank's GPU, or null: some ranks may have one and others none
+  Device* device = nullptr;  // this rank's GPU or null; ranks may differ
 };
 
 // Errors: those of Communicator::Wait (the peer and the direction are named).

@@ -39,8 +39,7 @@ void RankComparison::Majority(Severity severity, const std::string& what,
                                      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   for (const auto& [found, ranks] : by_value) {
     if (found == most->first) continue;
-    Add(severity, ranks,
-        absl::StrCat("another ", what, ", ", found, ", than the others', ", most->first, ". ", remedy));
+    Add(severity, ranks, absl::StrCat("its ", what, " is ", found, "; most ranks have ", most->first, ". ", remedy));
   }
 }
 

@@ -1,7 +1,6 @@
-// Ranks compared with each other: who differs from most, who is slow beside the median. What `hadal doctor` finds is
-// collected here.
+// Compares ranks with the majority and with the median, and collects the findings of `hadal doctor`.
 //
-// A rank is slow below half, and suspect below three quarters, of the median.
+// A rank is slow below half of the median, and suspect below three quarters.
 // Threads: one.
 #pragma once
 
@@ -19,15 +18,15 @@ enum class Severity { kNote, kWarning, kBad };
 
 struct Finding {
   Severity severity = Severity::kWarning;
-  std::vector<int> ranks;  // whom it concerns, ascending
-  std::string text;        // what, and what to try
+  std::vector<int> ranks;  // the ranks concerned, ascending
+  std::string text;        // the problem and its remedy
 };
 
 class RankComparison {
  public:
-  using OfKind = std::function<bool(int rank)>;  // which ranks are compared; null: all
+  using OfKind = std::function<bool(int rank)>;  // selects the ranks to compare; null: all
 
-  // REQUIRES: as many measurements as ranks, in rank order; both outlive this.
+  // REQUIRES: one measurement per rank, in rank order. Both must outlive the object.
   RankComparison(const std::vector<RankFacts>& ranks, const std::vector<RankMeasurements>& measured);
 
   const std::vector<RankFacts>& ranks() const { return ranks_; }
@@ -36,15 +35,15 @@ class RankComparison {
   void Add(Severity severity, std::vector<int> ranks, std::string text) {
     findings_.push_back({severity, std::move(ranks), std::move(text)});
   }
-  // Those whose value is not the most frequent one.
+  // Adds a finding for ranks whose value is not the most frequent one.
   void Majority(Severity severity, const std::string& what, const std::function<std::string(const RankFacts&)>& value,
                 const OfKind& of_kind, const std::string& remedy);
-  // Those far below the median.
+  // Adds a finding for ranks that are slow or suspect.
   void Slow(const std::string& what, const std::string& unit, double scale,
             const std::function<double(const RankMeasurements&)>& value, const OfKind& of_kind,
             const std::string& remedy);
 
-  // Bad ones first, otherwise as they were added. Leaves none.
+  // Returns and clears the findings: bad ones first, otherwise in the order added.
   std::vector<Finding> Take();
 
  private:

@@ -12,13 +12,13 @@
 namespace hadal {
 
 absl::StatusOr<FileDescriptor> OpenForAppending(const std::string& path) {
-  // Not blocking: a pipe that nobody reads would hold the rank up.
+  // O_NONBLOCK, because a pipe without a reader would block the rank.
   FileDescriptor file(open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666));
   if (!file.valid()) return CreationError(errno, path);
   struct stat found = {};
   if (fstat(file.get(), &found) != 0) return ErrnoStatus(errno, "stat", path);
   if (S_ISFIFO(found.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat(path, " is a pipe, not a file that can grow; remove it"));
+    return absl::FailedPreconditionError(absl::StrCat(path, " is a pipe, not a regular file; remove it"));
   }
   return file;
 }
@@ -37,8 +37,7 @@ absl::Status AppendWhole(const FileDescriptor& file, std::string_view piece, con
   const auto written = static_cast<int64_t>(piece.size() - left.size());
   const absl::StatusOr<int64_t> now = FileBytes(file, path);
   if (written > 0 && before.ok() && now.ok() && *now == *before + written && ftruncate(file.get(), *before) != 0) {
-    return absl::Status(error.code(),
-                        absl::StrCat(error.message(), "; the file ends in the middle of what was written"));
+    return absl::Status(error.code(), absl::StrCat(error.message(), "; the file ends with an incomplete piece"));
   }
   return error;
 }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kLevels = 8;
 constexpr double kLeastDecades = 1;
-constexpr double kNarrowing = 0.05;  // share of the surplus range given up each step
+constexpr double kNarrowing = 0.05;  // share of the surplus range removed each step
 
 using Glyphs = std::array<const char*, kLevels + 2>;  // the levels, all-zero, not finite
 constexpr Glyphs kUnicode = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█", "·", "×"};

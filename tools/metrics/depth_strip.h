@@ -1,9 +1,9 @@
-// A strip over the depth: one column of ▁▂▃▄▅▆▇█ for a few neighbouring sublayers, its height the logarithm of their
-// gradient norm, encoder left and decoder right of a border.
+// Draws gradient norms over the depth in one line of text: each column ▁▂▃▄▅▆▇█ stands for a few neighbouring sublayers
+// and shows the logarithm of their norm, with the encoder left and the decoder right of a border.
 //
 //   ▅▅▄▄▄▃▃▃▂▂▂▂▂▃▃▃▄▄▅▆│▃▃▃▃▄▄▄▄▅▅▅▅▆▆▆▇▇▇██
-// A column shows the geometric mean of its sublayers. "·" is a column whose norms are all zero, "×" one that holds a
-// norm that is not finite. Without Unicode: levels " .:-=+*#" with 1 as " ", "0" for zero and "x".
+// A column shows the geometric mean of its sublayers. "·" is a column whose norms are all zero, "×" one with a norm
+// that is not finite. Without Unicode: levels " .:-=+*#", "0" for zero and "x" for not finite.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace hadal {
 
-// The strip's vertical range. It widens at once and narrows slowly, so that a change of the norms moves the strip and
-// not the scale under it; it never spans less than one decade.
+// The strip's vertical range. It widens at once and narrows slowly, so that a change of the norms moves the strip
+// rather than its scale. It always spans at least one decade.
 class DepthScale {
  public:
-  // Takes the next step's norms into account. Zeros and values that are not finite say nothing.
+  // Takes the next step's norms into account; ignores zeros and values that are not finite.
   void Follow(absl::Span<const float> norms);
 
   bool known() const { return known_; }
@@ -33,13 +33,13 @@ class DepthScale {
 struct DepthStrip {
   absl::Span<const float> norms;  // [sublayers]
   int32_t encoder_sublayers = 0;
-  int columns = 72;  // at most; fewer where there are fewer sublayers. REQUIRES: ≥ 3
+  int columns = 72;  // at most; fewer if there are fewer sublayers. REQUIRES: ≥ 3
   bool unicode = true;
 };
 
 struct DepthStripText {
   std::string encoder;
-  std::string border;  // empty where one side is
+  std::string border;  // empty if one side is empty
   std::string decoder;
   int columns = 0;  // of all three together
 };

@@ -1,4 +1,4 @@
-// Numbers as people read them: durations, counts, rates, and values that may not be finite.
+// Formats numbers for readers: durations, counts, rates, and values that may not be finite.
 //
 // Threads: pure functions. None prints "nan", "inf" or "-0".
 #pragma once
@@ -17,8 +17,8 @@ std::string HumanCount(int64_t count);
 // Three digits and a unit: "950", "6.12k", "12.3k", "1.23M". Not finite or negative: "?".
 std::string HumanRate(double per_second);
 
-// `digits` significant digits without an exponent between 1e-3 and 1e6, with one outside ("4.9e-04"). NaN: "not a
-// number"; an infinity: "infinite".
+// `digits` significant digits, without an exponent between 1e-3 and 1e6, with one otherwise ("4.9e-04"). NaN: "not a
+// number"; infinity: "infinite".
 std::string HumanValue(double value, int digits);
 
 }  // namespace hadal

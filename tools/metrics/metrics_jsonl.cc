@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-// Whether a line still holds for a run that goes on at `first_step`. A validation carries the number of steps before
+// Whether a line remains valid for a run that continues at `first_step`. A validation has the number of steps before
 // it.
 bool StillHolds(const Json& line, int64_t first_step) {
   const std::string event = line.value("event", "");
@@ -34,8 +34,8 @@ bool IsEarlierStep(const Json& line, int64_t first_step) {
   return line.value("event", "") == "step" && line.value("step", int64_t{-1}) < first_step;
 }
 
-// Bytes of the beginning of `path` that holds for a run that goes on at `first_step`. Looked for from the end: steps
-// ascend, so nothing has to go in front of a step that stays, and a file of gigabytes is not read.
+// Length of the part of `path` that remains valid for a run that continues at `first_step`. Searched from the end:
+// steps ascend, so everything before a step that remains is kept, and a file of gigabytes need not be read.
 absl::StatusOr<int64_t> BytesToKeep(const std::string& path, int64_t first_step) {
   HADAL_ASSIGN_OR_RETURN(ReverseLines lines, ReverseLines::Open(path));
   int64_t bytes = lines.begin();
@@ -76,10 +76,10 @@ Json ToJson(const StageTimes& times) {
           {"core_wait", times.core_wait_seconds}};
 }
 
-// Four digits are enough for a picture, and a deep model has thousands of these.
+// Four digits are enough for a plot, and a deep model has thousands of these numbers.
 double FourDigits(float value) { return std::strtod(absl::StrFormat("%.3e", value).c_str(), nullptr); }
 
-// NaN stands for "no such tensor", an infinity for one that is not finite.
+// NaN means "no such tensor", infinity a value that is not finite.
 Json DepthValue(float value) { return std::isinf(value) ? Json("not finite") : Json(FourDigits(value)); }
 
 void AddOptional(Json& json, const char* key, const std::optional<double>& value) {

@@ -1,5 +1,5 @@
-// The sink that writes RUN/metrics.jsonl: one JSON object a line, written line by line, so that `tail -f`, a crash and
-// a full disk all leave whole steps.
+// The sink that writes RUN/metrics.jsonl: one JSON object per line, each written whole, so that `tail -f`, a crash and
+// a full disk never show part of a step.
 //
 //   {"event":"run", …}         at the start and at each resumption
 //   {"event":"step","step":12,"update":13,"loss":…,"nll":…,"perplexity":…,"learning_rate":…,"gradient_norm":…,
@@ -8,19 +8,19 @@
 //    "communication":…,"optimizer":…,"arena_bytes":…,"held_bytes":…,"peak_resident_bytes":…},
 //    …],"depth_gradient_norms":[…]}
 //   {"event":"depth","step":…,"update":…,"model_update":…,"seconds":…,"parameter_gradient":[…],"update_ratio":[…], …}
-//                              a recorded step of the instruments: a list a series of runtime/depth_metrics.h, a value
-//                              a sublayer; null: no such tensor; "not finite": as it says
+//                              a recorded step of the instruments: one list per series of runtime/depth_metrics.h, one
+//                              value per sublayer; null: no such tensor; "not finite": the value was not finite
 //   {"event":"validation","step":…,"nll":…,"perplexity":…,"bleu":…,"best":…,"sentences":…,"seconds":…}
 //   {"event":"checkpoint","step":…,"directory":…,"seconds":…,"stall_seconds":…,"interval_seconds":…}
 //   {"event":"notice"|"warning"|"sample","step":…,"text":…}     {"event":"finish","reason":…}
 // Doubles are written so that they read back to the same bits. A number that is not finite is null (JSON has no NaN);
-// an optional value that is absent has no key. Depth norms have four digits and appear every `depth_every_steps` steps,
-// from the 100th such step on at every tenth of them, from the 1,000th on at every hundredth …: a deep model's norms
-// are thousands of numbers a step.
+// an absent optional value has no key. Depth norms have four digits. They are written every `depth_every_steps` steps;
+// from the 100th such step on at every tenth of them, from the 1,000th on at every hundredth, and so on, because a deep
+// model has thousands of norms per step.
 //
-// Resumption: opened with first_step = s, the file loses its steps ≥ s and everything after the first of them, so that
-// the lines that follow leave no gap and double no step. A line cut short by a crash goes with what follows it. What is
-// read is what goes, and the last step that stays: not the file.
+// Resumption: opening with first_step = s removes the first step ≥ s and everything after it, so that the lines
+// appended later leave no gap and repeat no step. A line truncated by a crash is removed with everything after it. Only
+// the removed part and the last remaining step are read, not the whole file.
 #pragma once
 
 #include <cstdint>
@@ -35,15 +35,14 @@
 
 namespace hadal {
 
-// Whether step `step` is one at which depth norms are written, of every `every` at first.  REQUIRES: step ≥ 0, every ≥
-// 1.
+// Whether depth norms are written at `step`; `every`: the initial interval.  REQUIRES: step ≥ 0, every ≥ 1.
 bool IsDepthStep(int64_t step, int64_t every);
 
 class MetricsJsonl : public MetricsSink {
  public:
   struct Options {
     std::string path;
-    int64_t first_step = 0;  // the step about to run
+    int64_t first_step = 0;  // the next step to run
     int64_t depth_every_steps = 10;
   };
 
@@ -65,7 +64,7 @@ class MetricsJsonl : public MetricsSink {
 
   Options options_;
   FileDescriptor file_;
-  absl::Status trouble_;  // the first one, until Flush() hands it out
+  absl::Status trouble_;  // the first error, until Flush() returns it
 };
 
 }  // namespace hadal

@@ -15,9 +15,9 @@ namespace {
 
 constexpr int kLongestStrip = 80;
 constexpr int kShortestStrip = 8;
-constexpr int kPlainColumns = 1000;  // a log's lines are not cut
+constexpr int kPlainColumns = 1000;  // lines of a log are not truncated
 
-// "gnorm by depth 2e-05 ▂▂▃▃│▆▆██ 3e-02", or nothing where there is no room or nothing to show.
+// "gnorm by depth 2e-05 ▂▂▃▃│▆▆██ 3e-02", or "" if there is no room or nothing to show.
 std::string DepthLine(const std::vector<float>& norms, const RunInfo& run, const DepthScale& scale, int columns,
                       const TerminalStyle& style) {
   if (norms.empty() || !scale.known()) return "";
@@ -99,7 +99,7 @@ void Progress::OnText(int64_t step, TextKind kind, std::string_view text) {
 
 void Progress::OnFinish(std::string_view reason) {
   if (last_.has_value() && !shown_) Redraw(*last_);
-  live_.clear();  // what stands there stays
+  live_.clear();  // the last lines remain on the screen
   PrintLine(absl::StrCat(
       absl::string_view(reason.data(), reason.size()), ": ", HumanCount(steps_), steps_ == 1 ? " step, " : " steps, ",
       HumanCount(target_tokens_), " target tokens in ", HumanDuration(last_.has_value() ? last_->elapsed_seconds : 0.0),
@@ -129,7 +129,7 @@ absl::Status Progress::Flush() {
 
 int Progress::Columns() const {
   const int present = options_.columns ? options_.columns() : 0;
-  return (present > 0 ? present : options_.style.columns) - 1;  // the last column stays free: some terminals wrap at it
+  return (present > 0 ? present : options_.style.columns) - 1;  // some terminals wrap at the last column
 }
 
 void Progress::Redraw(const StepMetrics& metrics) {
@@ -149,7 +149,7 @@ void Progress::Redraw(const StepMetrics& metrics) {
 
 std::string Progress::EraseLive() const {
   const auto lines = std::count(live_.begin(), live_.end(), '\n');
-  return lines == 0 ? "" : absl::StrCat("\033[", lines, "A\r\033[J");  // up, first column, clear what is below
+  return lines == 0 ? "" : absl::StrCat("\033[", lines, "A\r\033[J");  // up, first column, clear below
 }
 
 void Progress::PrintLine(const std::string& line) { out_ << absl::StrCat(EraseLive(), line, "\n", live_); }

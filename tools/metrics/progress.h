@@ -1,12 +1,12 @@
-// The sink for people. On a terminal: one line that updates itself, and under it the strip over the depth. Elsewhere:
-// plain lines, at the first step, every `plain_interval_seconds`, and at the last step, with the strip at each
-// validation. Both: a line for the run, each validation and each event, and a summary at the end.
+// The sink that prints progress. On a terminal: one line that updates itself, and below it the strip over the depth.
+// Otherwise: plain lines at the first step, every `plain_interval_seconds`, and at the last step, with the strip at
+// each validation. Both: a line for the run, each validation and each event, and a summary at the end.
 //
 //   step 1,234/10,000  12%  loss 4.321  ppl 75.2  lr 4.9e-04  gnorm 1.23  12.3k tok/s  ETA 3m20s
 //   gnorm by depth 2e-05 ▂▂▃▃▃▃▄▄▄▄▅│▆▆▇▇▇▇█████ 3e-02
-// In a narrow window the line loses what matters least first (the bar, the learning rate, …); it never wraps. A loss
-// that is not finite is said in words.
-// Threads: as MetricsSink. Blocking: only as long as the terminal takes the bytes.
+// In a narrow window the line drops its least important parts first (the bar, the learning rate, …); it never wraps. A
+// loss that is not finite is shown as a word.
+// Threads: as MetricsSink. Blocking: only while the terminal accepts the bytes.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,7 @@ class Progress : public MetricsSink {
  public:
   struct Options {
     TerminalStyle style;
-    std::function<int()> columns;  // the window's present width; empty: style.columns
+    std::function<int()> columns;  // the window's current width; empty: style.columns
     std::function<double()> clock = &MonotonicSeconds;
     double plain_interval_seconds = 10;
     double redraw_seconds = 0.1;  // at most ten redraws a second
@@ -56,7 +56,7 @@ class Progress : public MetricsSink {
   Options options_;
   RunInfo run_;
   DepthScale scale_;
-  std::vector<float> norms_;  // the latest that were given
+  std::vector<float> norms_;  // the latest ones received
   std::optional<StepMetrics> last_;
   std::optional<ValidationMetrics> best_;
   std::optional<ValidationMetrics> last_validation_;
@@ -66,7 +66,7 @@ class Progress : public MetricsSink {
   double step_seconds_ = 0;
   double shown_at_ = 0;  // when a step was last shown
   bool shown_ = false;   // whether `last_` is on the screen
-  std::string live_;     // the self-updating lines as they stand on the screen
+  std::string live_;     // the self-updating lines as currently shown
 };
 
 }  // namespace hadal

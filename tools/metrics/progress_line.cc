@@ -49,13 +49,13 @@ int LineWidth(const std::vector<LineSegment>& segments) {
   return width;
 }
 
-// Pads to the usual width, so that a self-updating line does not shake.
+// Pads to the usual width, so that columns of a self-updating line do not move.
 std::string Steady(std::string value, const TerminalStyle& style, int columns = 5) {
   if (style.live) value.resize(std::max(value.size(), static_cast<size_t>(columns)), ' ');
   return value;
 }
 
-// Learning rates span decades within a run: always with an exponent.
+// Learning rates span decades within a run, so they always have an exponent.
 std::string RateValue(double rate) { return std::isfinite(rate) ? absl::StrFormat("%.2e", rate) : HumanValue(rate, 3); }
 
 Ink InkOf(double value, Ink finite) { return std::isfinite(value) ? finite : Ink::kBad; }

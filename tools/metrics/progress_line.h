@@ -1,4 +1,4 @@
-// Lays out the progress line: labelled values, the least important dropped first where the window is narrow.
+// Lays out the progress line: labelled values, of which the least important are dropped in a narrow window.
 //
 // Threads: pure functions.
 #pragma once
@@ -14,10 +14,10 @@ namespace hadal {
 
 enum class Ink { kPlain, kDim, kBold, kGood, kBad, kEncoder, kDecoder };
 
-// `text` in the ink's colour, or as it is.
+// `text` in the ink's colour if `color`, else unchanged.
 std::string Paint(std::string_view text, Ink ink, bool color);
 
-// Columns that UTF-8 text without escapes takes, all its characters being one column wide.
+// Width in columns of UTF-8 text without escapes, assuming that each character is one column wide.
 int DisplayWidth(std::string_view text);
 
 // The first `columns` columns of such text.
@@ -27,14 +27,14 @@ struct LineSegment {
   std::string label;  // may be empty
   std::string value;
   Ink ink = Ink::kPlain;  // of the value; labels are dim
-  int rank = 0;           // 0 stays longest
+  int rank = 0;           // importance; 0 is kept longest
 };
 
-// The segments in order, two spaces apart, in at most `columns` columns: those of the highest rank go first (of equals,
-// the right-hand one); a last one that is still too wide is cut.
+// Joins the segments, two spaces apart, in at most `columns` columns. Drops segments of the highest rank first (of
+// equals, the right-most); truncates the last one if it is still too wide.
 std::string LayOutLine(std::vector<LineSegment> segments, int columns, bool color);
 
-// A step as segments. `live` adds the bar and leaves out what only a log wants (elapsed time).
+// The segments of a step. A live style adds the bar and omits what only logs need (elapsed time).
 std::vector<LineSegment> StepSegments(const StepMetrics& metrics, const TerminalStyle& style);
 
 std::vector<LineSegment> ValidationSegments(const ValidationMetrics& metrics);

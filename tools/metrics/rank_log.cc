@@ -22,7 +22,7 @@
 namespace hadal {
 namespace {
 
-// What Open MPI's daemons tell their ranks; the rest of OMPI_MCA_ is the user's.
+// Variables that Open MPI's daemons set for their ranks; other OMPI_MCA_ variables are the user's.
 constexpr const char* kLaunchersOwn[] = {"OMPI_MCA_orte_", "OMPI_MCA_ess", "OMPI_MCA_initial_", "OMPI_MCA_shmem_"};
 constexpr const char* kTelling[] = {"CUDA_",
                                     "DNNL_",
@@ -42,7 +42,7 @@ bool IsTelling(absl::string_view variable) {
          std::none_of(std::begin(kLaunchersOwn), std::end(kLaunchersOwn), begins);
 }
 
-// This process's, as it was typed, about.
+// This process's command line, approximately as typed.
 std::string CommandLine() {
   std::ifstream in("/proc/self/cmdline", std::ios::binary);
   std::string text(std::istreambuf_iterator<char>(in), {});
@@ -62,7 +62,7 @@ absl::StatusOr<std::unique_ptr<RankLog>> RankLog::Open(const std::string& direct
   std::unique_ptr<RankLog> log(new RankLog(std::move(file), path));
   char last = '\n';
   if (bytes > 0 && pread(log->file_.get(), &last, 1, bytes - 1) == 1 && last != '\n') {
-    log->trouble_ = AppendWhole(log->file_, "\n", path);  // a crash cut the last line off
+    log->trouble_ = AppendWhole(log->file_, "\n", path);  // a crash truncated the last line
   }
   return log;
 }

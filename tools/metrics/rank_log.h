@@ -1,5 +1,5 @@
-// RUN/logs/rank_00012.log: what one rank has to say, kept beside the run: where it ran and how it was started, what
-// people were told, what it waited for, its last words. Rank 0's also has the progress lines.
+// The log file of one rank, RUN/logs/rank_00012.log: where it ran and how it was started, its messages, what it waited
+// for, how it ended. Rank 0's log also has the progress lines.
 //
 //   2026-11-22T02:44:00.123Z start: hadal 0.1.0, rank 1 of 4 (stage 1 of 2, replica 0 of 2) on n2, process 4711, 2
 //   threads on CPUs 0-1 2026-11-22T02:44:00.123Z started in /home/me as: hadal train deep.textproto --run-dir deep
@@ -7,8 +7,8 @@
 //   2026-11-22T03:10:41.007Z watchdog [rank 1]: waiting for 5m0s: …
 //   2026-11-22T03:15:41.019Z end: exit code 5: …
 //
-// Why: mpirun's output is one stream of all ranks, and is lost with the terminal; these files stay, a rank each.
-// Lines are appended, each by one write, so that a crash loses none; a resumed run goes on in the same file.
+// Why: mpirun merges the output of all ranks into one stream, which is lost with the terminal; these files remain, one
+// per rank. Each line is appended by one write, so that a crash loses none; a resumed run appends to the same file.
 #pragma once
 
 #include <memory>
@@ -25,12 +25,12 @@ namespace hadal {
 
 class RankLog {
  public:
-  // Makes the directory where there is none.  Errors: those of files.
+  // Creates the directory if it is missing.  Errors: those of files.
   static absl::StatusOr<std::unique_ptr<RankLog>> Open(const std::string& directory, int rank);
 
-  // A line for each of the text's, with the time in front; empty ones are left out.  Threads: any.
+  // Appends each line of `text`, with the time before it; skips empty lines.  Threads: any.
   void Say(const std::string& text);
-  // The first trouble that writing has had, once.
+  // Returns the first error of writing, once.
   absl::Status Flush();
 
  private:
@@ -42,7 +42,7 @@ class RankLog {
   absl::Status trouble_;
 };
 
-// A log as a stream: what ends with a newline is said.  Threads: one.
+// A log as a stream; writes each line when its newline arrives.  Threads: one.
 class RankLogStream final : private std::streambuf, public std::ostream {
  public:
   // `log` must outlive it.
@@ -57,16 +57,16 @@ class RankLogStream final : private std::streambuf, public std::ostream {
   std::string pending_;
 };
 
-// Where a rank is, for its first line.
+// The position of a rank in the job, for the first line of its log.
 struct RankPlace {
   std::string version;
   int rank = 0, ranks = 1, threads = 1;
-  int stage = 0, stages = 0, replica = 0, replicas = 0;  // no stages: the model was not cut yet
+  int stage = 0, stages = 0, replica = 0, replicas = 0;  // stages = 0: the model has not been cut yet
 };
 
-// The lines that a start says: the place, this process's host, number, CPUs and command line, and of its environment
-// what changes how a job runs (`environment`: null-terminated, as environ). Values of other variables are nobody's
-// business.
+// The first lines of a start: the place; this process's host, number, CPUs and command line; and environment variables
+// that change how a job runs (`environment`: null-terminated, as environ). Other variables are left out because they
+// may be private.
 std::string StartLines(const RankPlace& place, const char* const* environment);
 
 }  // namespace hadal

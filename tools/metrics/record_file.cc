@@ -24,7 +24,7 @@ std::string FrameRecord(std::string_view data) {
 
 absl::StatusOr<RecordFile> RecordFile::Create(std::string path) {
   HADAL_ASSIGN_OR_RETURN(FileDescriptor file, OpenForAppending(path));
-  // A device has no length to set.
+  // A device cannot be truncated.
   if (ftruncate(file.get(), 0) != 0 && errno != EINVAL) return ErrnoStatus(errno, "empty", path);
   return RecordFile(std::move(path), std::move(file));
 }

@@ -1,7 +1,7 @@
 // TFRecord framing: the container of TensorBoard's event files.
 //
 //   record = length (8 bytes, little-endian) · masked CRC-32C of those 8 bytes (4) · data · masked CRC-32C of data (4)
-// A reader stops at a record that is cut short and picks it up when the rest arrives, so records are written whole
+// A reader stops at a truncated record and continues when the rest arrives, so records are written whole
 // (append_whole.h).
 #pragma once
 
@@ -20,7 +20,7 @@ std::string FrameRecord(std::string_view data);
 
 class RecordFile {
  public:
-  // Creates `path`, or empties it. Errors: the file cannot be opened.
+  // Creates `path`, or truncates it. Errors: the file cannot be opened.
   static absl::StatusOr<RecordFile> Create(std::string path);
 
   // Appends one record, whole or not at all. Errors: those of writing.

@@ -13,7 +13,7 @@ absl::StatusOr<ReverseLines> ReverseLines::Open(const std::string& path) {
 }
 
 absl::Status ReverseLines::ReadBlock() {
-  // A long line asks for as much again as it has, so that no byte is moved often.
+  // The buffer grows geometrically for a long line, so that bytes are moved rarely.
   const int64_t wanted = std::max<int64_t>(kBlockBytes, static_cast<int64_t>(buffer_.size()));
   const int64_t bytes = std::min(wanted, buffer_begin_);
   std::string block(static_cast<size_t>(bytes), '\0');

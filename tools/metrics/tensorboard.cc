@@ -63,7 +63,7 @@ void AddStages(Summary& summary, const std::vector<StageTimes>& stages) {
   }
 }
 
-// log10 of the norms that have one.
+// log10 of the positive finite norms.
 std::vector<double> Log10Norms(absl::Span<const float> norms) {
   std::vector<double> logs;
   for (const float norm : norms) {
@@ -72,7 +72,7 @@ std::vector<double> Log10Norms(absl::Span<const float> norms) {
   return logs;
 }
 
-// Ten buckets a decade.
+// Ten buckets per decade.
 void AddHistogram(Summary& summary, const std::string& tag, const std::vector<double>& values) {
   constexpr double kBucketsPerUnit = 10;
   if (values.empty()) return;
@@ -117,7 +117,7 @@ void AddMean(Summary& summary, const std::string& tag, absl::Span<const float> v
   AddScalar(summary, tag, geometric ? std::pow(10.0, Mean(numbers)) : Mean(numbers));
 }
 
-// `least`: of the lowest and highest sublayers; 3 hold one of each kind.
+// `least`: the fewest lowest and highest sublayers to average; 3 include one of each kind.
 void AddSide(Summary& summary, const std::string& tag, absl::Span<const float> values, bool geometric, size_t least) {
   if (values.empty()) return;
   const size_t tenth = std::min(values.size(), std::max(least, values.size() / 10));
@@ -138,7 +138,8 @@ void AddDepth(Summary& summary, const std::vector<float>& norms, int32_t encoder
   AddSides(summary, "gradient_norm", norms, encoder_sublayers, /*geometric=*/true, /*least=*/1);
 }
 
-// events.out.tfevents.<seconds>.<host>.<process>: TensorBoard reads a directory's files in the order of their names.
+// events.out.tfevents.<seconds>.<host>.<process>: TensorBoard reads the files of a directory in the order of their
+// names.
 std::string FileName() {
   return absl::StrFormat("events.out.tfevents.%010d.%s.%d", static_cast<int64_t>(WallSeconds()), HostName(), getpid());
 }
@@ -221,7 +222,7 @@ void TensorBoard::OnText(int64_t step, TextKind kind, std::string_view text) {
   entry->set_tag(kind == TextKind::kWarning ? "warning" : kind == TextKind::kSample ? "sample" : "notice");
   entry->mutable_metadata()->mutable_plugin_data()->set_plugin_name("text");
   entry->mutable_tensor()->set_dtype(kTensorFlowString);
-  // TensorBoard shows Markdown: a block of code keeps a translation's lines, and its "<unk>".
+  // TensorBoard renders Markdown; a code block keeps a translation's lines and its "<unk>".
   entry->mutable_tensor()->add_string_val(
       kind == TextKind::kSample
           ? absl::StrCat("    ", absl::StrReplaceAll(absl::string_view(text.data(), text.size()), {{"\n", "\n    "}}))

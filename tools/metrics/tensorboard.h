@@ -1,5 +1,4 @@
-// The sink that writes TensorBoard event files: `tensorboard --logdir RUN/tb` shows a run without any other package of
-// hadal.
+// The sink that writes TensorBoard event files; `tensorboard --logdir RUN/tb` shows them. hadal needs no TensorFlow.
 //
 //   train/{loss,nll,ppl,lr,gradient_norm,epoch}   train/skipped (1 at a step whose update was not applied)
 //   perf/{tokens_per_second,step_seconds}
@@ -11,10 +10,11 @@
 //                                              runtime/depth_metrics.h:
 //   depth/SERIES/{encoder,decoder}_{bottom,top}   mean, or geometric mean, over that side's lowest or highest tenth
 //   notice, warning, sample     text
-// A value that is not finite is written as it is (TensorBoard marks it); histograms and means leave out zeros and such.
+// A value that is not finite is written unchanged (TensorBoard marks it); histograms and means leave out zeros and
+// values that are not finite.
 //
-// Each opening writes a file of its own. A resumed run's file says which step it starts at, and TensorBoard forgets
-// what earlier files say of that step and later ones.
+// Each start of a run writes its own file. A resumed run's file contains its first step, and TensorBoard discards what
+// earlier files say about that step and later ones.
 // Source of the format: TensorFlow's event.proto and record_writer.cc; tools/metrics/tensorboard_event.proto,
 // tools/metrics/record_file.h.
 #pragma once
@@ -35,7 +35,7 @@ namespace hadal {
 class TensorBoard : public MetricsSink {
  public:
   struct Options {
-    std::string directory;  // RUN/tb; created when missing
+    std::string directory;  // RUN/tb; created if missing
     int64_t depth_every_steps = 10;
   };
 
@@ -60,7 +60,7 @@ class TensorBoard : public MetricsSink {
   Options options_;
   RecordFile file_;
   RunInfo run_;
-  absl::Status trouble_;  // the first one, until Flush() hands it out
+  absl::Status trouble_;  // the first error, until Flush() returns it
 };
 
 }  // namespace hadal

@@ -13,7 +13,7 @@ using Json = nlohmann::json;
 
 constexpr char kEvents[] = "traceEvents";
 
-// Builds values as the parser reports them, and hands out the events instead of keeping them.
+// Builds values as the parser reports them, and passes events to the visitor instead of storing them.
 class Reader final : public nlohmann::json_sax<Json> {
  public:
   explicit Reader(const std::function<void(const Json&)>& visit) : visit_(visit) {}
@@ -42,7 +42,7 @@ class Reader final : public nlohmann::json_sax<Json> {
   }
 
  private:
-  // An object or array whose end is to come, and the key that the next value belongs to.
+  // An open object or array, and the key of the next value.
   struct Container {
     Json value;
     std::string key;

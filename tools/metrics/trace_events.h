@@ -1,7 +1,7 @@
-// Reads a trace (trace_json.h) an event at a time: a step of 64 ranks has half a million of them, and as one JSON value
-// they would take ten times the file's bytes.
+// Reads a trace (trace_json.h) one event at a time. A step of 64 ranks has half a million events, which as one JSON
+// value would take ten times the file's size in memory.
 //
-// Threads: pure. Memory: the largest event, and what stands beside the events.
+// Threads: pure. Memory: the largest event, and everything outside the list of events.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 namespace hadal {
 
 // Calls `visit` for each entry of "traceEvents", in order; returns the trace's object with that list empty.
-// Errors: DataLoss when `json` is not an object with such a list. What `visit` throws passes through.
+// Errors: DataLoss if `json` is not an object with such a list. Does not catch exceptions of `visit`.
 absl::StatusOr<nlohmann::json> VisitTraceEvents(const std::string& json,
                                                 const std::function<void(const nlohmann::json&)>& visit);
 

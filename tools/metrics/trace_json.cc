@@ -69,15 +69,15 @@ std::string NameOf(const TraceEvent& event) {
   return name;
 }
 
-// Identifies a message within a pipeline. Where a run has replicas of the pipeline, each sends a message of every key:
-// the first sender in rank order belongs to the first receiver, and so on.
+// Identifies a message within a pipeline. With replicas of the pipeline, each sends a message of every key: the first
+// sender in rank order belongs to the first receiver, and so on.
 using MessageKey = std::tuple<int64_t, int32_t, int32_t>;  // step, channel, micro-batch
 MessageKey KeyOf(const TraceEvent& event) { return {event.step, event.channel, event.micro_batch}; }
 
 struct Message {
   const TraceEvent* send = nullptr;
   const TraceEvent* receive = nullptr;
-  const TraceEvent* arrival = nullptr;  // null where the receive waited
+  const TraceEvent* arrival = nullptr;  // null if the receive waited
   int sender = 0, receiver = 0;
 };
 
@@ -156,7 +156,7 @@ class Writer {
         trace_.first_step, trace_.last_step, trace_.ranks.size(), 1e6 * error, dropped);
   }
 
-  // Whole nanoseconds since the origin: rounding begins and ends, not lengths, keeps nested slices nested.
+  // Whole nanoseconds since the origin. Begins and ends are rounded, not lengths, so that nested slices stay nested.
   int64_t Nanoseconds(double seconds) const { return std::llround((seconds - origin_) * 1e9); }
   static std::string Microseconds(int64_t nanoseconds) {
     return absl::StrFormat("%d.%03d", nanoseconds / 1000, nanoseconds % 1000);
@@ -187,7 +187,7 @@ class Writer {
                          Microseconds(Nanoseconds(event.end_seconds) - begin), arguments));
   }
 
-  // The arrow binds to the slices that hold its two times; the bar begins where the send ends.
+  // The arrow is attached to the slices that contain its two times; the bar begins where the send ends.
   void Arrow(const Message& message, int64_t id) {
     const int64_t send_begin = Nanoseconds(message.send->begin_seconds);
     const int64_t posted = Nanoseconds(message.send->end_seconds);
@@ -215,7 +215,7 @@ class Writer {
   const RunTrace& trace_;
   double origin_ = 0;
   std::map<std::pair<int, MessageKey>, const TraceEvent*> arrivals_;  // by receiving rank
-  std::map<std::pair<MessageKey, TraceKind>, int> seen_;              // sends and receives of a key so far: the replica
+  std::map<std::pair<MessageKey, TraceKind>, int> seen_;  // number of sends and receives of a key so far: the replica
   std::map<std::pair<MessageKey, int>, Message> messages_;
   std::string text_;
 };

@@ -1,13 +1,13 @@
-// A run's trace (pipeline/step_tracer.h) as a Chrome trace: a JSON file that https://ui.perfetto.dev and
-// chrome://tracing open.
+// Writes a run's trace (pipeline/step_tracer.h) as a Chrome trace: a JSON file for https://ui.perfetto.dev and
+// chrome://tracing.
 //
-// One process a rank, and in it these tracks: step, compute (forward; backward with the recomputations inside it),
-// waits, sends, receives, update (tied gradients, norm, optimizer, tied weights), checkpoint (with validation). A
-// message is an arrow from its send to its receive, and a bar "in flight" (an asynchronous event of the receiver) from
-// the end of its send to its arrival. A wait is a receive whose message had not come when it was reached; the drain of
-// the sends at a step's end is one too. Replicas' gradients are bars of their owner, from when its own were complete
-// until all were added. Times are microseconds since the first event, on rank 0's clock; "otherData" has the greatest
-// clock error and what was dropped.
+// Each rank is a process with these tracks: step, compute (forward; backward with its recomputations inside), waits,
+// sends, receives, update (tied gradients, norm, optimizer, tied weights), checkpoint (with validation). A message is
+// an arrow from its send to its receive, and a bar "in flight" (an asynchronous event of the receiver) from the end of
+// its send to its arrival. A wait is a receive whose message had not arrived when the rank reached it; waiting for
+// outstanding sends at the end of a step is also a wait. The reduction of a bucket over replicas is a bar of its owner,
+// from the time its own gradients were complete until all were added. Times are microseconds since the first event, on
+// rank 0's clock; "otherData" has the largest clock error and the number of dropped events.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace hadal {
 
-// Steps chosen on a command line: "steps=100-102" or "steps=100".
+// Steps from the command line: "steps=100-102" or "steps=100".
 struct TraceSteps {
   int64_t first = 0, last = -1;
 };

@@ -25,7 +25,7 @@ absl::Status Copy(const std::string& from, const std::string& to) {
 }  // namespace
 
 void AddCostFlags(Command command, const std::string& purpose, CostFiles& files) {
-  command.AddOption("--profile", files.profile, absl::StrCat("Costs that `hadal bench profile` measured: ", purpose));
+  command.AddOption("--profile", files.profile, absl::StrCat("Costs measured by `hadal bench profile`: ", purpose));
   command.AddOption("--machine", files.machine, absl::StrCat("A machine's description (configs/machines): ", purpose));
 }
 

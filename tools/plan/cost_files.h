@@ -20,7 +20,7 @@ struct CostFiles {
   bool empty() const { return profile.empty() && machine.empty(); }
 };
 
-// Adds --profile and --machine. `purpose`: what they are for, after their kind ("shown beside what was measured").
+// Adds --profile and --machine. `purpose` completes their descriptions ("shown beside what was measured").
 void AddCostFlags(Command command, const std::string& purpose, CostFiles& files);
 
 // The contents of CostFiles.
@@ -28,7 +28,7 @@ struct LoadedCosts {
   std::optional<config::Profile> profile;
   std::optional<Machine> machine;
 
-  // Errors: those of MakeProfiledCosts and MakeRooflineCosts.  REQUIRES: at least one of the two.
+  // Errors: those of MakeProfiledCosts and MakeRooflineCosts.  REQUIRES: a profile or a machine is set.
   absl::StatusOr<std::unique_ptr<StepCosts>> For(const ModelOptions& model) const;
 };
 

@@ -11,7 +11,8 @@ namespace {
 
 constexpr double kGradientBytes = 4;
 
-// When each sublayer of a stage lets its own parameters' gradients go.  [sublayers of the model], 0 for other stages'
+// The time when the gradients of each sublayer's own parameters are sent.  [sublayers of the model], 0 for other
+// stages'
 std::vector<double> LetGoSeconds(const PipelinePlan& plan, int stage, const std::vector<SublayerSeconds>& sublayers,
                                  const Replay& replay, int32_t most_parts) {
   std::vector<double> seconds(sublayers.size(), 0);
@@ -34,12 +35,12 @@ std::vector<double> LetGoSeconds(const PipelinePlan& plan, int stage, const std:
   return seconds;
 }
 
-// A table that several sublayers use is summed over them first.
+// A table that several sublayers use is first summed over them.
 bool IsTied(const ModelPlan& model, int32_t parameter) {
   return model.parameters[parameter].role == ParameterRole::kEmbedding && model.Uses(parameter).size() > 1;
 }
 
-// When all stages that use a table have ended.
+// The time when all stages that use a table have finished.
 double UsesEnd(const ModelPlan& model, const PipelinePlan& plan, int32_t parameter, const Replay& replay) {
   double end = 0;
   for (const int32_t use : model.Uses(parameter)) {
@@ -70,7 +71,7 @@ std::vector<GradientPiece> GradientPieces(const ModelPlan& model, const Pipeline
 
 double SummedSeconds(std::span<const GradientPiece> pieces, const ReplicaLinks& links) {
   struct Owner {
-    double near = 0, far = 0, summed = 0;  // until when its links receive, and it adds
+    double near = 0, far = 0, summed = 0;  // busy until: links within and between nodes, adding
   };
   std::map<int, Owner> owners;
   double end = 0;

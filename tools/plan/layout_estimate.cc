@@ -10,7 +10,7 @@
 namespace hadal {
 namespace {
 
-// Chunk-slots that are live at once on a stage.
+// Number of live micro-batches on a stage, summed over its chunks.
 double LiveChunks(const LayoutPrediction& layout, int stage) {
   const int stages = layout.pipeline.stages, chunks = layout.pipeline.chunks;
   const int share = ShareOf(layout.batch.micro_batches, layout.pipeline.replicas, 0).count;
@@ -81,7 +81,7 @@ double LayoutEstimate::SlotFloats(const LayoutPrediction& layout, const Kept& ke
   return floats;
 }
 
-// Around one cut, on one side of it: a buffer for what is made, and a ring for each direction.
+// Buffers on one side of a cut: one for the output, and a ring for each direction.
 double LayoutEstimate::BorderFloats(const LayoutPrediction& layout, const Kept& kept, int32_t cut) const {
   if (cut == 0 || cut == std::ssize(model_.sublayers)) return 0;
   const int64_t rows = cut <= model_.target_embedding() ? kept.capacity.source_rows
@@ -142,7 +142,7 @@ int32_t LayoutEstimate::BestSegment(const LayoutPrediction& layout) {
   const double rows = static_cast<double>(std::max(kept.capacity.source_rows, kept.capacity.target_rows));
   const double input = LiveChunks(layout, 0) / layout.pipeline.chunks * rows * model_.options.d_model;
   const double saved = kept.saved_before.back() / static_cast<double>(model_.sublayers.size());
-  // input·n/k + saved·k is least at the root of their ratio.
+  // input·n/k + saved·k is least at k = sqrt(input·n / saved).
   const double best = std::sqrt(input * sublayers / saved);
   return static_cast<int32_t>(std::clamp(std::round(best), 1.0, std::max(1.0, std::floor(sublayers))));
 }

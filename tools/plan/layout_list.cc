@@ -22,18 +22,19 @@ bool IsDirectoryName(absl::string_view name) {
 absl::StatusOr<Layout> ParseLayout(const std::vector<std::string>& words, int line) {
   Layout layout{.line = line, .name = words[0]};
   if (!IsDirectoryName(layout.name)) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", layout.name,
-                                                   "\" is no name for a run; use letters, digits, \".\", \"_\", \"+\" "
-                                                   "and \"-\""));
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", layout.name,
+                     "\" is not a valid name of a run; use letters, digits, \".\", \"_\", \"+\" "
+                     "and \"-\""));
   }
   if (words.size() < 2 || !absl::SimpleAtoi(words[1], &layout.ranks) || layout.ranks < 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("behind the name \"", layout.name, "\" stands the number of ranks, 1 or more"));
+        absl::StrCat("the name \"", layout.name, "\" must be followed by the number of ranks, 1 or more"));
   }
   for (size_t i = 2; i < words.size(); i += 2) {
     if (words[i] != "--set" || i + 1 == words.size()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("\"", words[i], "\": behind the number of ranks stand settings, --set FIELD=VALUE"));
+          absl::StrCat("\"", words[i], "\": the number of ranks must be followed by settings, --set FIELD=VALUE"));
     }
     layout.overrides.push_back(words[i + 1]);
   }
@@ -52,7 +53,7 @@ absl::StatusOr<std::vector<Layout>> ParseLayouts(absl::string_view text, const s
     if (words.empty() || words[0][0] == '#') continue;
     absl::StatusOr<Layout> layout = ParseLayout(words, line);
     if (layout.ok() && !names.insert(layout->name).second) {
-      layout = absl::InvalidArgumentError(absl::StrCat("there is a layout \"", layout->name, "\" already"));
+      layout = absl::InvalidArgumentError(absl::StrCat("the layout \"", layout->name, "\" is defined twice"));
     }
     if (!layout.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ":", line, ": ", layout.status().message()));
     layouts.push_back(*std::move(layout));

@@ -28,8 +28,9 @@ bool IsState(const std::string& category) {
   return category == "weights" || category == "gradients" || category == "optimizer";
 }
 
-// Elements of a stage's parameters: those whose state the replica that updates most keeps, and of those that a GPU has
-// rounded for products, what the stage reads, other stages' tables included, and the replica's masters.
+// Numbers of elements of a stage's parameters: those whose state is kept by the replica that updates most; and of those
+// that a GPU rounds for products, the ones that the stage reads (including other stages' tables), and the replica's
+// masters.
 struct StageElements {
   int64_t updated = 0;
   int64_t rounded = 0, masters = 0;
@@ -135,10 +136,10 @@ class Prediction {
     return costs;
   }
 
-  // What an element of a weight takes on its way to who reads it.
+  // Bytes of a weight's element in messages to its readers.
   double WeightBytes() const { return machine_.precision == Precision::kBf16 ? 2 : 4; }
 
-  // A table used on several stages: its gradient goes to the owner, the new table comes back.
+  // A table used on several stages: gradients go to the owner, the new table comes back.
   double TiedSeconds() const {
     double seconds = 0;
     for (size_t p = 0; p < model_.parameters.size(); ++p) {
@@ -156,7 +157,7 @@ class Prediction {
     return seconds;
   }
 
-  // When a stage's gradients are summed over the replicas.
+  // The time when a stage's gradients are summed over the replicas.
   double ReducedSeconds(const Replay& replay, int stage) const {
     const int replicas = plan_.grid.replicas;
     const double end = replay.spans[stage].back().end_seconds;
@@ -175,7 +176,7 @@ class Prediction {
                                   .sum_seconds = costs.SumSeconds()});
   }
 
-  // What follows a stage's last backward; the norm waits for the slowest stage.
+  // The time after a stage's last backward; the norm waits for the slowest stage.
   void AddTail(const Replay& replay, LayoutPrediction& result) const {
     const int replicas = plan_.grid.replicas;
     const std::vector<StageElements> elements = CountElements(model_, plan_);
@@ -235,10 +236,10 @@ std::vector<StageBytes> MemoryOfStages(const ModelPlan& model, const PipelinePla
   for (int stage = 0; stage < plan.shape.stages; ++stage) {
     const RankParts rank(model, plan, stage, stream, Purpose::kTraining);
     StageBytes bytes;
-    std::map<int, int64_t> scratch;  // of each program, over each other
+    std::map<int, int64_t> scratch;  // of each program; they overlap
     for (const ArenaLayout::Category& category : rank.layout.categories()) {
       int64_t of_category = category.bytes;
-      // Replicas own a little more or less of the moments than this one.
+      // Replicas own slightly different numbers of moments.
       if (category.name == "optimizer")
         of_category = std::max(of_category, 2 * int64_t{sizeof(float)} * elements[stage].updated);
       if (gpu) of_category = GpuBytes(category.name, of_category, residual_bytes, elements[stage]);

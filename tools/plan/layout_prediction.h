@@ -10,7 +10,7 @@
 // optimizer's state sharded over R replicas.
 //
 // Gradients over replicas (replica_reduction.h): a rank sends (R-1)/R of its stage's gradients and receives as much,
-// and the same of its weights after the update. If transfers overlap computation, gradients are sent as the last
+// and as much again of its weights after the update. If transfers overlap computation, gradients are sent as the last
 // backward completes them (gradient_overlap.h); otherwise all are sent after it.
 // Placement: ranks fill nodes in order, rank = stage·R + replica.
 // Not modelled: contention inside a switch, jitter, data loading, checkpoints, validation.

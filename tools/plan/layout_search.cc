@@ -22,7 +22,7 @@ namespace {
 constexpr int kChunks[] = {1, 2, 3, 4, 6, 8};
 constexpr int kMostHalvings = 3;
 constexpr double kGib = 1 << 30;
-// The exact bytes lie between these multiples of the estimate's (a test holds it to that).
+// The exact bytes are between these multiples of the estimate (a test checks this).
 constexpr double kSurelyTooLarge = 0.7, kSurelyFits = 1.5;
 
 // The same step in micro-batches of other sizes.
@@ -52,7 +52,7 @@ int64_t LegalCuts(const ModelPlan& model) {
                        [](const SublayerRecord& sublayer) { return sublayer.cut_before != 0; });
 }
 
-using Shape = std::tuple<int, int, int, int, bool>;  // what listed layouts differ in
+using Shape = std::tuple<int, int, int, int, bool>;  // the properties in which listed layouts differ
 Shape ShapeOf(const LayoutPrediction& layout) {
   return {layout.pipeline.stages, layout.pipeline.chunks, layout.pipeline.replicas, layout.batch.micro_batches,
           layout.pipeline.recompute_every > 0};
@@ -89,10 +89,10 @@ class Search {
   double TailBound(const LayoutPrediction& layout) const;
   absl::StatusOr<PipelinePlan> ProgramsOf(const LayoutPrediction& layout, const std::vector<int32_t>& borders);
   double MessageBound(const LayoutPrediction& layout, int stage) const;
-  // The borders for this many pieces; none where they cannot be cut so.
+  // The borders for this many pieces; nullopt if the model cannot be cut so.
   const std::vector<int32_t>* Borders(const PipelineOptions& pipeline);
   absl::StatusOr<const std::vector<SublayerSeconds>*> Seconds(const BatchOptions& batch, bool recompute);
-  // Advances one entry by one stage of knowledge; null layout: it is out.
+  // Refines one entry by one level; a null layout drops it.
   absl::Status Refine(Entry& entry);
   absl::Status Exhausted();
   void NoteTooLarge(const LayoutPrediction& layout, int64_t bytes);
@@ -107,7 +107,7 @@ class Search {
   std::map<int, std::optional<std::vector<int32_t>>> borders_;                           // by pieces
   std::map<std::pair<int, bool>, std::optional<std::vector<SublayerSeconds>>> seconds_;  // by M, recompute
   LayoutSearch result_;
-  std::optional<LayoutPrediction> smallest_;  // of what did not fit
+  std::optional<LayoutPrediction> smallest_;  // of the layouts that did not fit
   int64_t smallest_bytes_ = std::numeric_limits<int64_t>::max();
 };
 
@@ -128,7 +128,7 @@ const std::vector<int32_t>* Search::Borders(const PipelineOptions& pipeline) {
   const int pieces = pipeline.stages * pipeline.chunks;
   auto found = borders_.find(pieces);
   if (found == borders_.end()) {
-    // A micro-batch's size scales all costs alike: one cut serves all.
+    // A micro-batch's size scales all costs equally, so one cut serves all sizes.
     PartitionProblem problem{
         .stages = pieces,
         .cost = SublayerCosts(model_, CapacityOf(model_.options, options_.batch), kTypicalSentenceRows)};
@@ -157,7 +157,7 @@ double Search::CutBound(const LayoutPrediction& layout, const std::vector<int32_
       *seconds_.at({layout.batch.micro_batches, layout.pipeline.recompute_every > 0});
   const int stages = layout.pipeline.stages, chunks = layout.pipeline.chunks;
   const int share = ShareOf(layout.batch.micro_batches, layout.pipeline.replicas, 0).count;
-  double before = 0, bound = 0;  // before: the first chunks of the stages in front
+  double before = 0, bound = 0;  // before: the first chunks of earlier stages
   for (int stage = 0; stage < stages; ++stage) {
     double busy = 0, first = 0;
     for (int chunk = 0; chunk < chunks; ++chunk) {
@@ -175,7 +175,7 @@ double Search::CutBound(const LayoutPrediction& layout, const std::vector<int32_
   return bound + TailBound(layout);
 }
 
-// What follows the last backward at least: weights gathered and updated, by stages of equal size.
+// Lower bound of the time after the last backward: gathering and updating weights, with stages of equal size.
 double Search::TailBound(const LayoutPrediction& layout) const {
   const double elements = static_cast<double>(model_.ParameterElements()) / layout.pipeline.stages;
   const bool shards = layout.pipeline.shard_optimizer_state;
@@ -185,7 +185,7 @@ double Search::TailBound(const LayoutPrediction& layout) const {
          ExchangeSeconds(weight_bytes * elements, layout.pipeline.replicas, layout_machine_);
 }
 
-// A message takes at least one edge of the smaller side.
+// A message has at least one edge of the smaller side.
 double Search::MessageBound(const LayoutPrediction& layout, int stage) const {
   const LinkRate link = costs_.Link(LeavesNode(stage, stage + 1, layout.pipeline.replicas, layout_machine_));
   const ActivationCapacity capacity = CapacityOf(model_.options, layout.batch);
@@ -202,7 +202,7 @@ void Search::NoteTooLarge(const LayoutPrediction& layout, int64_t bytes) {
   smallest_ = layout;
 }
 
-// Of MakePipelinePlan's plan what a replay reads, without its proofs and its own replay: the schedules are proven for
+// The parts of MakePipelinePlan's plan that a replay reads, without its proofs and replay: the schedules are proven for
 // all shapes.
 absl::StatusOr<PipelinePlan> Search::ProgramsOf(const LayoutPrediction& layout, const std::vector<int32_t>& borders) {
   PipelinePlan plan{.grid = {layout.pipeline.stages, layout.pipeline.replicas},
@@ -290,7 +290,7 @@ absl::StatusOr<LayoutSearch> Search::Run() {
     auto layout = std::make_shared<LayoutPrediction>(candidate);
     if (layout->pipeline.recompute_every > 0) layout->pipeline.recompute_every = estimate_.BestSegment(*layout);
     HADAL_ASSIGN_OR_RETURN(const double bound, ShareBound(*layout));
-    if (bound == std::numeric_limits<double>::infinity()) continue;  // nobody measured such micro-batches
+    if (bound == std::numeric_limits<double>::infinity()) continue;  // no costs for such micro-batches
     queue.push({bound, result_.candidates++, Known::kShare, std::move(layout)});
   }
   std::vector<Shape> listed;

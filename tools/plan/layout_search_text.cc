@@ -15,7 +15,7 @@ constexpr double kGib = 1 << 30, kSecondsADay = 86400;
 struct NamedPart {
   const char* name;
   double PredictedParts::*seconds;
-  const char* remedy;  // what would make it smaller
+  const char* remedy;  // how to reduce it
 };
 constexpr NamedPart kParts[] = {
     {"compute", &PredictedParts::compute, "faster devices, or larger products (more tokens a micro-batch)"},
@@ -29,7 +29,7 @@ constexpr NamedPart kParts[] = {
 std::string Milliseconds(double seconds) { return absl::StrFormat("%.1f ms", 1e3 * seconds); }
 double Gib(int64_t bytes) { return static_cast<double>(bytes) / kGib; }
 
-// Operations of the model, without recomputation, over what the devices could do in the time.
+// Operations of the model, without recomputation, over the devices' peak in the same time.
 double Utilisation(const LayoutSearch& search, const LayoutPrediction& layout) {
   return search.perfect_seconds / layout.step_seconds;
 }
@@ -84,7 +84,7 @@ const NamedPart& LargestLoss(const LayoutPrediction& layout) {
 
 void AppendBest(const LayoutSearch& search, const SearchText& about, std::string& text) {
   const LayoutPrediction& best = search.best.front();
-  absl::StrAppend(&text, "\nwhere the best one's step goes\n");
+  absl::StrAppend(&text, "\nwhere a step of the best layout goes\n");
   for (const NamedPart& part : kParts) {
     const double seconds = best.parts.*part.seconds;
     absl::StrAppendFormat(&text, "  %-10s %12s %5.1f%%\n", part.name, Milliseconds(seconds),
@@ -94,7 +94,7 @@ void AppendBest(const LayoutSearch& search, const SearchText& about, std::string
   const double recompute = best.recompute_seconds[best.busiest_stage];
   absl::StrAppendFormat(
       &text,
-      "bottleneck: stage %d computes %s (%s of it repeats forward passes); beside computing, most goes to %s: %s\n",
+      "bottleneck: stage %d computes %s (%s of it repeats forward passes); besides computing, most goes to %s: %s\n",
       best.busiest_stage, Milliseconds(best.busy_seconds[best.busiest_stage]), Milliseconds(recompute), loss.name,
       loss.remedy);
   absl::StrAppendFormat(
@@ -118,7 +118,7 @@ void AppendBest(const LayoutSearch& search, const SearchText& about, std::string
                           "and checkpoints\n",
                           HumanCount(steps), days, days * about.machine.devices());
   }
-  absl::StrAppend(&text, "to train so, behind the configs:\n", LayoutArguments(best, about.options), "\n");
+  absl::StrAppend(&text, "arguments for this layout, after the configs:\n", LayoutArguments(best, about.options), "\n");
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ struct Machine {
   std::string name;
   int nodes = 1;
   int devices_per_node = 1;
-  int64_t memory_bytes = 0;  // of a device, available to our buffers
+  int64_t memory_bytes = 0;  // of a device, available for buffers
   Precision precision = Precision::kFp32;
   double peak_flops = 0;       // per second and device; 0: not described, a profile must give it
   double matmul_flops = 0;     // achieved by large products

@@ -37,7 +37,7 @@ struct PlanArguments {
   SearchOptions search;
 };
 
-// Of the prepared corpus the manifest is enough.
+// Reads only the manifest of the prepared corpus.
 absl::Status FindVocabularies(const PlanArguments& arguments, TrainOptions& options) {
   if (arguments.vocabulary > 0) {
     options.model.source_vocabulary = options.model.has_encoder() ? arguments.vocabulary : 0;
@@ -128,25 +128,24 @@ void AddPlanCommand(Command app, int& exit_code) {
   AddConfigArguments(command, arguments->config);
   command.AddOption("--ranks", arguments->ranks, "Ranks of the run (default: pipeline.stages x pipeline.replicas)")
       .InRange(1, 1 << 16);
-  command.AddOption("--threads", arguments->threads, "CPU threads a rank (default: pipeline.threads, or 1)")
+  command.AddOption("--threads", arguments->threads, "CPU threads per rank (default: pipeline.threads, or 1)")
       .InRange(1, 1024);
   command.AddOption("--gflops", arguments->gflops, "Speed of a rank's matrix products (default: measured here)")
       .InRange(1e-3, 1e9);
   command.AddOption("--vocabulary", arguments->vocabulary, "Tokens of both sides (default: the prepared corpus's)")
       .InRange(5, 1 << 24);
   CommandOption device =
-      command.AddOption("--device", arguments->device, "What the ranks would compute on: cpu, cuda (no GPU is needed)")
+      command.AddOption("--device", arguments->device, "Device of the ranks: cpu, cuda (no GPU is needed)")
           .OneOf({"cpu", "cuda"})
           .ShowDefault();
   CommandOption machine = command.AddOption("--machine", arguments->costs.machine,
-                                            "Search the best layout for this machine (configs/machines)");
-  command.AddOption("--nodes", arguments->nodes, "Nodes of the machine (default: its description's)")
+                                            "Search for the best layout on this machine (configs/machines)");
+  command.AddOption("--nodes", arguments->nodes, "Nodes of the machine (default: from its description)")
       .InRange(1, 1 << 16)
       .Needs(machine);
   machine.Excludes(device);
   command.AddOption("--top", arguments->search.top, "Layouts to list").InRange(1, 100).ShowDefault().Needs(machine);
-  command.AddOption("--profile", arguments->costs.profile, "Costs that `hadal bench profile` measured")
-      .Excludes(device);
+  command.AddOption("--profile", arguments->costs.profile, "Costs measured by `hadal bench profile`").Excludes(device);
   command.AddFlag("--sublayers", arguments->text.sublayers, "List every sublayer");
   command.AddFlag("--json", arguments->json, "Print everything as JSON");
   command.Runs([arguments, &exit_code] { exit_code = RunPlan(*arguments); });

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// null where no times are known.
+// null if times are not known.
 Json Timed(const PlanReport& report, double value) { return report.rate.known() ? Json(value) : Json(nullptr); }
 
 Json ChunkJson(const PlanReport& report, const ChunkReport& chunk) {
@@ -38,7 +38,7 @@ Json MemoryJson(const PlanReport& report, const ArenaLayout& layout) {
   for (const auto& [name, bytes] : BytesByName(layout)) {
     memory[absl::StrReplaceAll(name, {{" ", "_"}}) + "_bytes"] = bytes;
   }
-  memory["overlaid_bytes"] = layout.overlaid_bytes();  // counted twice among these
+  memory["overlaid_bytes"] = layout.overlaid_bytes();  // counted twice in the entries
   return memory;
 }
 

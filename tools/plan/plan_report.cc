@@ -17,7 +17,8 @@ namespace {
 
 constexpr double kMeasureSeconds = 0.15;
 
-// Runs `body` for a while; calls a second, of the fastest call: what disturbs a machine only ever slows it.
+// Runs `body` repeatedly and returns calls per second of the fastest call, because disturbances only slow a machine
+// down.
 template <typename Body>
 double CallsPerSecond(const Body& body) {
   body();
@@ -87,7 +88,7 @@ absl::Status PredictStep(PlanReport& report) {
   return absl::OkStatus();
 }
 
-// What the fullest rank would have less without the masks of ReLUs.
+// The bytes that the fullest rank would save without ReLU masks.
 absl::StatusOr<int64_t> ReluMaskBytesOf(const PlanReport& report, const Stream& stream) {
   ModelPlan bare = report.model;
   bare.relu_masks = false;
@@ -100,7 +101,7 @@ absl::StatusOr<int64_t> ReluMaskBytesOf(const PlanReport& report, const Stream& 
   return most;
 }
 
-// Everything that takes no time to know.
+// The parts of the report that need no measurement.
 absl::StatusOr<PlanReport> LayOut(const TrainOptions& options, int ranks, const Stream& stream) {
   PlanReport report{.model = ModelPlan::Make(options.model), .threads = stream.threads(), .device = stream.kind()};
   if (stream.kind() != DeviceKind::kCpu) report.model.compute_storage = DeviceStorage(options.precision);
@@ -127,7 +128,7 @@ MachineRate MeasureRate(const ModelOptions& model, const ActivationCapacity& cap
     LinearBackwardWeight(stream,
                          {.dy = {y.data(), rows, f}, .x = {x.data(), rows, d}, .d_weight = {d_weight.data(), f, d}});
   });
-  constexpr int64_t kElements = int64_t{1} << 22;  // beyond the caches
+  constexpr int64_t kElements = int64_t{1} << 22;  // exceeds the caches
   std::vector<float> parameter(kElements, 0.1f), gradient(kElements, 0.1f), first(kElements), second(kElements);
   const double updates = CallsPerSecond([&] {
     AdamStep(stream, {.parameter = {parameter.data(), kElements},

@@ -77,7 +77,7 @@ void AppendHeader(const PlanReport& report, std::string& text) {
                         pipeline.shard_optimizer_state ? "sharded" : "on every replica");
 }
 
-// "12.5 ms", or nothing where no times are known.
+// "12.5 ms", or "-" if times are not known.
 std::string Milliseconds(const PlanReport& report, double seconds) {
   return report.rate.known() ? absl::StrFormat("%.1f ms", 1e3 * seconds) : "-";
 }
@@ -95,7 +95,7 @@ void AppendChunks(const PlanReport& report, std::string& text) {
   }
   absl::StrAppend(
       &text,
-      "live: micro-batches held at once; border: bytes to the next chunk a micro-batch, and of their gradients back\n");
+      "live: micro-batches held at once; border: bytes per micro-batch to the next chunk, and of gradients back\n");
 }
 
 int64_t TotalBytes(const PlanReport& report) {
@@ -104,7 +104,7 @@ int64_t TotalBytes(const PlanReport& report) {
   return bytes;
 }
 
-// What lies on the device, to the byte, and what is pinned on the host.
+// The exact bytes on the device, and the pinned bytes on the host.
 std::string DeviceMemory(const ArenaLayout& layout) {
   using cuda::OwnMemory;
   return absl::StrFormat(
@@ -114,7 +114,7 @@ std::string DeviceMemory(const ArenaLayout& layout) {
       HumanBytes(OwnMemory::kScratchBytes), HumanBytes(layout.host_bytes() + OwnMemory::kHostBytes));
 }
 
-// That a rank's device keeps.
+// The graphs that a rank's device keeps.
 int64_t MostGraphsOfARank(const PlanReport& report) {
   std::vector<int64_t> graphs(report.pipeline.shape.stages);
   for (const ChunkReport& chunk : report.chunks)
@@ -122,24 +122,24 @@ int64_t MostGraphsOfARank(const PlanReport& report) {
   return *std::max_element(graphs.begin(), graphs.end());
 }
 
-// What a rank leaves free of its device, and what the device must have then.
+// The memory that a rank leaves free on its device, and the total that it needs.
 void AppendDriverMemory(const PlanReport& report, std::string& text) {
   using cuda::DriverMemory;
   const int links = NcclLinks(report.model, report.pipeline);
   const int64_t driver = DriverBytes(report.model, report.pipeline);
   int64_t fullest = 0;
   for (const ArenaLayout& layout : report.layouts) fullest = std::max(fullest, LimitedBytes(layout, DeviceKind::kCuda));
-  absl::StrAppendFormat(&text, "left beside it on the device: %s (modules %s", HumanBytes(driver),
+  absl::StrAppendFormat(&text, "additional memory on the device: %s (modules %s", HumanBytes(driver),
                         HumanBytes(DriverMemory::kModuleBytes));
   if (report.pipeline.graphs) {
-    absl::StrAppendFormat(&text, ", at most %d CUDA graphs a rank %s", MostGraphsOfARank(report),
+    absl::StrAppendFormat(&text, ", at most %d CUDA graphs per rank %s", MostGraphsOfARank(report),
                           HumanBytes(DriverMemory::kGraphBytes));
   }
   if (links > 0) {
     absl::StrAppendFormat(&text, ", NCCL with %d links %s", links, HumanBytes(DriverMemory::NcclBytes(links)));
   }
   absl::StrAppendFormat(
-      &text, "), allowances that were not measured yet: a rank wants a GPU, or a share of one, with %s free\n",
+      &text, "), allowances that were not measured yet: a rank needs a GPU, or a share of one, with %s free\n",
       HumanBytes(fullest + driver));
 }
 
@@ -166,27 +166,27 @@ void AppendMemory(const PlanReport& report, std::string& text) {
   if (on_device) {
     if (report.relu_mask_bytes > 0) {
       absl::StrAppendFormat(&text,
-                            "masks of ReLUs: up to %s of a rank's activations, if its GPU has products for them; a run "
-                            "asks, and reserves none else\n",
+                            "ReLU masks: up to %s of a rank's activations, if its GPU has products for them; a run "
+                            "checks, and otherwise reserves none\n",
                             HumanBytes(report.relu_mask_bytes));
     }
     AppendDriverMemory(report, text);
     return;
   }
   absl::StrAppendFormat(
-      &text, "allowance: %s a process (binary, libraries, MPI) and %s a thread (oneDNN's packing buffers, stack)\n",
+      &text, "allowance: %s per process (binary, libraries, MPI) and %s per thread (oneDNN's packing buffers, stack)\n",
       HumanBytes(MemoryAllowance::kProcessBytes), HumanBytes(MemoryAllowance::kThreadBytes));
 }
 
 void AppendTime(const PlanReport& report, std::string& text) {
   if (!report.rate.known()) {
-    absl::StrAppend(&text, "\ntime      not predicted: the device's speed is not known here (--gflops states one)\n");
+    absl::StrAppend(&text, "\ntime      not predicted: the device's speed is not known here (set --gflops)\n");
     return;
   }
   absl::StrAppendFormat(
-      &text, "\ntime      %.0f GFLOP/s a rank (%s): a step takes %.0f ms%s, %s target tokens/s; optimizer %s\n",
+      &text, "\ntime      %.0f GFLOP/s per rank (%s): a step takes %.0f ms%s, %s target tokens/s; optimizer %s\n",
       report.rate.gflops,
-      report.prediction      ? "the profile's; its costs, not this rate, make the times"
+      report.prediction      ? "of the profile; times are from its costs, not from this rate"
       : report.rate.measured ? "measured here, products alone"
                              : "given",
       1e3 * report.step_seconds, report.prediction ? "" : " at least",

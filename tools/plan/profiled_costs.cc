@@ -50,11 +50,13 @@ class ProfiledCosts : public StepCosts {
             .latency_seconds = kMicro * profile_.message_microseconds()};
   }
   bool overlap() const override { return machine_ && machine_->overlap; }
-  int32_t backward_parts() const override { return std::numeric_limits<int32_t>::max(); }  // a CPU's: as sublayers end
+  int32_t backward_parts() const override {
+    return std::numeric_limits<int32_t>::max();
+  }  // on a CPU: one part per sublayer
   double peak_flops() const override { return kGiga * profile_.gflops(); }
   std::string Describe() const override {
-    return absl::StrFormat("profile of %s, %d rank(s) x %d thread(s) side by side", profile_.processor(),
-                           profile_.ranks(), profile_.threads());
+    return absl::StrFormat("profile of %s, %d rank(s) x %d thread(s) at once", profile_.processor(), profile_.ranks(),
+                           profile_.threads());
   }
 
  private:
@@ -99,7 +101,7 @@ absl::StatusOr<config::Profile> LoadProfile(const std::string& file) {
   HADAL_RETURN_IF_ERROR(LoadMessage(file, profile));
   if (profile.capacities().empty() || !profile.has_gflops()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(file, ": holds no costs; `hadal bench profile --out FILE` makes one"));
+        absl::StrCat(file, ": has no costs; make a profile with `hadal bench profile --out FILE`"));
   }
   return profile;
 }

@@ -10,7 +10,7 @@
 namespace hadal {
 namespace {
 
-// Both ways through a linear layer: the output, then the input's gradient and the weight's.
+// Forward and backward of a linear layer: the output; the input's gradient and the weight's.
 struct ThereAndBack {
   double forward = 0, backward = 0;
 
@@ -27,7 +27,7 @@ class RooflineCosts : public StepCosts {
 
   absl::StatusOr<std::vector<SublayerSeconds>> Sublayers(const ModelPlan& plan, const ActivationCapacity& capacity,
                                                          bool recompute) const override {
-    // Equal sublayers cost the same: one of each kind a stack.
+    // Equal sublayers cost the same, so one of each kind per stack is computed.
     constexpr int kKinds = 6, kStacks = 2;
     std::vector<SublayerSeconds> of_kind(kKinds * kStacks, {-1, 0, 0});
     std::vector<SublayerSeconds> seconds;
@@ -41,8 +41,8 @@ class RooflineCosts : public StepCosts {
     return seconds;
   }
 
-  // Zeroing and norm read and write a gradient; Adam reads it, two moments and a weight and writes the latter three,
-  // and where weights are kept in half the width, those too.
+  // Zeroing and norm read and write a gradient. Adam reads it, two moments and a weight, and writes the last three, and
+  // also the bf16 weight if there is one.
   double UpdateSeconds(double held, double updated) const override {
     const double update_bytes = 7 * 4.0 + (machine_.precision == Precision::kBf16 ? 2 : 0);
     return (held * 2 * 4.0 + updated * update_bytes) / machine_.memory_bytes_per_second;
@@ -66,7 +66,7 @@ class RooflineCosts : public StepCosts {
     return {product(rows, out, in), product(rows, in, out) + product(out, in, rows)};
   }
 
-  // Two products forward; backward those again and three more.
+  // Two products forward; backward repeats one of them and computes four more.
   ThereAndBack Attention(double query_rows, double key_rows, double width, double causal) const {
     const double flops = 2 * 2 * query_rows * kTypicalSentenceRows * width * causal;
     const double bytes = element_bytes_ * width * (2 * query_rows + 2 * key_rows);
@@ -76,7 +76,8 @@ class RooflineCosts : public StepCosts {
     return {kernel(flops, bytes), kernel(2.5 * flops, 2 * bytes)};
   }
 
-  // Reads branch and stream and writes the new stream; backward reads the gradient, the sum and writes two gradients.
+  // Forward reads the branch and the residual and writes the new residual; backward reads the gradient and the sum and
+  // writes two gradients.
   ThereAndBack Joint(double rows, double width) const {
     return {PassSeconds(3 * rows * width * element_bytes_), PassSeconds(4 * rows * width * element_bytes_)};
   }

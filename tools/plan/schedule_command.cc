@@ -33,7 +33,7 @@ absl::StatusOr<std::vector<RankProgram>> ProgramsOf(const ScheduleCommandOptions
 
 std::string ShapeText(const ScheduleCommandOptions& options) {
   const ScheduleShape& shape = options.shape;
-  return absl::StrFormat("%s, %d stage(s), %d chunk(s) a rank, %d micro-batch(es)",
+  return absl::StrFormat("%s, %d stage(s), %d chunk(s) per rank, %d micro-batch(es)",
                          options.program.empty() ? ToString(options.kind) : options.program, shape.stages, shape.chunks,
                          shape.micro_batches);
 }
@@ -64,14 +64,14 @@ std::shared_ptr<ScheduleCommandOptions> AddShapeFlags(Command command, std::shar
   constexpr int kMost = 1 << 16;
   command.AddOption("--kind", *kind, "Schedule").OneOf({"gpipe", "1f1b", "interleaved_1f1b"}).ShowDefault();
   command.AddOption("--stages", options->shape.stages, "Ranks of the pipeline").InRange(1, kMost).ShowDefault();
-  command.AddOption("--chunks", options->shape.chunks, "Chunks a rank").InRange(1, kMost).ShowDefault();
-  command.AddOption("--micro-batches", options->shape.micro_batches, "Micro-batches a step")
+  command.AddOption("--chunks", options->shape.chunks, "Chunks per rank").InRange(1, kMost).ShowDefault();
+  command.AddOption("--micro-batches", options->shape.micro_batches, "Micro-batches per step")
       .InRange(1, kMost)
       .ShowDefault();
-  command.AddOption("--outstanding-sends", options->outstanding_sends, "Messages a channel may have under way")
+  command.AddOption("--outstanding-sends", options->outstanding_sends, "Messages that a channel may have in flight")
       .InRange(1, kMost)
       .ShowDefault();
-  command.AddFlag("--forward-only", options->forward_only, "The schedule of a validation");
+  command.AddFlag("--forward-only", options->forward_only, "Use the forward-only schedule of a validation");
   command.AddOption("--program", options->program, "A file of instructions instead of --kind");
   return options;
 }
@@ -110,19 +110,19 @@ absl::StatusOr<std::string> CheckScheduleCommand(const ScheduleCommandOptions& o
                            CheckSchedule(programs, options.shape,
                                          {.outstanding_sends = outstanding, .forward_only = options.forward_only}));
     absl::StrAppend(&text, "sound with ", outstanding, outstanding == 1 ? " outstanding send" : " outstanding sends",
-                    " a channel: all ", instructions, " instructions run, no deadlock\n");
+                    " per channel: all ", instructions, " instructions run, no deadlock\n");
   }
   return text + PeakLiveText(report);
 }
 
 void AddScheduleCommand(Command app, int& exit_code) {
-  Command command = app.AddCommand("schedule", "Draw a pipeline's schedule, or prove that it cannot deadlock");
+  Command command = app.AddCommand("schedule", "Draw a pipeline's schedule, or prove it free of deadlock");
   command.RequireCommand();
   std::shared_ptr<std::string> kind;
 
-  Command print = command.AddCommand("print", "Draw the schedule, one row a rank");
+  Command print = command.AddCommand("print", "Draw the schedule, one row per rank");
   const std::shared_ptr<ScheduleCommandOptions> drawn = AddShapeFlags(print, kind);
-  print.AddFlag("--text", drawn->text, "Print its instructions, one a line");
+  print.AddFlag("--text", drawn->text, "Print its instructions, one per line");
   print.AddOption("--columns", drawn->columns, "Units of time to draw").InRange(2, 1 << 16).ShowDefault();
   print.AddOption("--backward-units", drawn->backward_units, "A backward takes as long as this many forwards")
       .InRange(1, 100)
@@ -132,7 +132,7 @@ void AddScheduleCommand(Command app, int& exit_code) {
     exit_code = Report(PrintSchedule(*drawn));
   });
 
-  Command check = command.AddCommand("check", "Prove the schedule sound, or name what is wrong");
+  Command check = command.AddCommand("check", "Prove the schedule sound, or print the error");
   const std::shared_ptr<ScheduleCommandOptions> checked = AddShapeFlags(check, kind);
   check.Runs([checked, kind, &exit_code] {
     checked->kind = *ParseScheduleKind(*kind);

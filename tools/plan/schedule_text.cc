@@ -36,7 +36,7 @@ absl::StatusOr<Line> ParseLine(const std::vector<absl::string_view>& words, int 
   const std::optional<Operation> operation = words.size() > 1 ? ParseOperation(words[1]) : std::nullopt;
   if (!operation) {
     return absl::InvalidArgumentError(absl::StrCat("no operation \"", words.size() > 1 ? words[1] : "",
-                                                   "\"; `hadal schedule print --text` shows them"));
+                                                   "\"; `hadal schedule print --text` prints all"));
   }
   line.instruction.operation = *operation;
   if (IsTail(*operation)) return line;

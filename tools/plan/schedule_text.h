@@ -1,4 +1,4 @@
-// Schedules as text, one instruction per line, so that a person can edit a schedule and check it:
+// Schedules as text, one instruction per line, which can be edited by hand and checked:
 //
 //   0 forward 0 3          rank, operation, chunk, micro-batch
 //   0 global_norm          tail operations have no numbers

@@ -131,7 +131,8 @@ absl::StatusOr<std::string> RunSimulate(const Arguments& arguments) {
 
 void AddLinkOptions(Command command, Arguments& arguments) {
   constexpr double kMost = 1e12;
-  command.AddOption("--message-mib", arguments.message_mib, "Size of one message, MiB (of --plan or --run: their own)")
+  command
+      .AddOption("--message-mib", arguments.message_mib, "Size of one message, MiB (--plan and --run have their own)")
       .InRange(0.0, kMost)
       .ShowDefault();
   command.AddOption("--link-gb-per-s", arguments.link_gb, "Links within a node, GB/s; 0: unlimited")
@@ -140,7 +141,7 @@ void AddLinkOptions(Command command, Arguments& arguments) {
   command.AddOption("--latency-us", arguments.latency_us, "Latency within a node, us")
       .InRange(0.0, kMost)
       .ShowDefault();
-  command.AddOption("--ranks-per-node", arguments.options.ranks_per_node, "Stages of a pipeline a node; 0: one node")
+  command.AddOption("--ranks-per-node", arguments.options.ranks_per_node, "Stages of a pipeline per node; 0: one node")
       .InRange(0, 1 << 16)
       .ShowDefault();
   command.AddOption("--node-link-gb-per-s", arguments.node_link_gb, "Links between nodes, GB/s; 0: unlimited")
@@ -151,7 +152,7 @@ void AddLinkOptions(Command command, Arguments& arguments) {
       .ShowDefault();
   command
       .AddOption("--pipelines-per-node", arguments.options.pipelines_per_node,
-                 "Pipelines that share what goes between nodes")
+                 "Pipelines that share the links between nodes")
       .InRange(1, 1 << 16)
       .ShowDefault();
 }
@@ -165,7 +166,7 @@ absl::StatusOr<Simulation> Simulate(const SimulateOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat(options.shape.global_chunks(), " chunks x ", options.shape.micro_batches, " micro-batches are ",
                      passes, " passes to replay; at most ", kMostPasses,
-                     ": take fewer micro-batches, the bubble is in inverse proportion to them"));
+                     ": use fewer micro-batches; the bubble is inversely proportional to them"));
   }
   ReplayCosts costs{.forward_seconds = options.forward_seconds, .backward_seconds = options.backward_seconds};
   HADAL_ASSIGN_OR_RETURN(const std::vector<RankProgram> programs, MakeSchedules(options.kind, options.shape));
@@ -196,7 +197,7 @@ absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json,
   if (!number(plan, "ranks") || !number(plan, "chunks") || !number(plan, "micro_batches") ||
       !plan.contains("schedule") || !plan["schedule"].is_string() || !plan.contains("stages") ||
       !plan["stages"].is_array()) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": is not what `hadal plan --json` prints"));
+    return absl::InvalidArgumentError(absl::StrCat(name, ": is not output of `hadal plan --json`"));
   }
   SimulateOptions options;
   HADAL_ASSIGN_OR_RETURN(options.kind, ParseScheduleKind(plan["schedule"].get<std::string>()));
@@ -211,7 +212,7 @@ absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json,
     options.backward_seconds.push_back(chunk["backward_seconds"].get<double>());
     options.message_bytes.push_back(chunk["border_bytes"].get<double>());
   }
-  if (!options.message_bytes.empty()) options.message_bytes.pop_back();  // the last chunk has no border behind it
+  if (!options.message_bytes.empty()) options.message_bytes.pop_back();  // the last chunk has no border after it
   return options;
 }
 
@@ -234,7 +235,7 @@ absl::StatusOr<SimulateOptions> SimulateOptionsFromRun(const std::string& direct
 }
 
 void AddSimulateCommand(Command app, int& exit_code) {
-  Command command = app.AddCommand("simulate", "Replay a schedule on ranks, costs and links that need not exist");
+  Command command = app.AddCommand("simulate", "Simulate a schedule with given ranks, costs and links");
   auto arguments = std::make_shared<Arguments>();
   constexpr int kMost = 1 << 16;
   constexpr double kMostMilliseconds = 1e9;
@@ -249,12 +250,12 @@ void AddSimulateCommand(Command app, int& exit_code) {
       .ShowDefault()
       .Excludes(plan)
       .Excludes(run);
-  command.AddOption("--chunks", arguments->chunks, "Chunks a rank")
+  command.AddOption("--chunks", arguments->chunks, "Chunks per rank")
       .InRange(1, kMost)
       .ShowDefault()
       .Excludes(plan)
       .Excludes(run);
-  command.AddOption("--micro-batches", arguments->micro_batches, "Micro-batches a step")
+  command.AddOption("--micro-batches", arguments->micro_batches, "Micro-batches per step")
       .InRange(1, kMost)
       .ShowDefault()
       .Excludes(plan)
@@ -270,13 +271,15 @@ void AddSimulateCommand(Command app, int& exit_code) {
       .Excludes(plan)
       .Excludes(run);
   command
-      .AddOption("--outstanding-sends", arguments->options.outstanding_sends, "Messages a channel may have under way")
+      .AddOption("--outstanding-sends", arguments->options.outstanding_sends,
+                 "Messages that a channel may have in flight")
       .InRange(1, kMost)
       .ShowDefault();
   AddLinkOptions(command, *arguments);
   command.AddOption("--slow-rank", arguments->slow_ranks, "RANK=FACTOR: that rank computes FACTOR times as long");
   command
-      .AddOption("--tail-ms", arguments->tail_ms, "Optimizer and other work at a step's end, ms; beside that of --plan")
+      .AddOption("--tail-ms", arguments->tail_ms,
+                 "Optimizer and other work at a step's end, ms; added to that of --plan")
       .InRange(0.0, kMostMilliseconds)
       .ShowDefault();
   command.AddOption("--svg", arguments->svg, "Draw the timeline into this file");

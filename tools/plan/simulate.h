@@ -1,5 +1,5 @@
-// `hadal simulate` predicts what a pipeline would do, without a machine: any schedule on up to thousands of ranks, with
-// costs, slow ranks and limited links.
+// `hadal simulate` predicts the time of a pipeline's step without running it: any schedule on up to thousands of ranks,
+// with given costs, slow ranks and limited links.
 //
 //   hadal simulate --stages 8 --micro-batches 32 --forward-ms 10 --backward-ms 20 [--kind 1f1b] [--chunks V]
 //   hadal simulate --plan plan.json          costs, borders and shape of `hadal plan --json`
@@ -8,14 +8,14 @@
 //     --slow-rank 3=1.5                      rank 3 computes 1.5 times as long; may be repeated
 //     --message-mib, --link-gb-per-s, --latency-us; between nodes --ranks-per-node with --node-link-gb-per-s,
 //     --node-latency-us
-//     --pipelines-per-node R                 R pipelines side by side share the links between nodes
+//     --pipelines-per-node R                 R pipelines share the links between nodes
 //     --tail-ms                              the end of a step: optimizer and the rest
 //     --svg FILE, --json
 //
 // Model: pipeline/schedule/schedule_replay.h. A rank's forward is its whole share of one micro-batch; with V chunks
 // each takes 1/V of it. A message holds its link for message / bandwidth. Ranks r and r + 1 are on one node unless
 // ranks-per-node divides r + 1. Not modelled: contention inside a switch, jitter, gradient all-reduces (add them to the
-// tail). Exit codes: 0, 1 refused, 2 usage.
+// tail). Exit codes: 0 done, 1 error, 2 bad usage.
 #pragma once
 
 #include <string>

@@ -20,7 +20,7 @@ std::string Seconds(double seconds) {
   return seconds < 10 ? absl::StrFormat("%.3f ms", 1e3 * seconds) : absl::StrFormat("%.3f s", seconds);
 }
 
-// One row: each column shows what fills most of it.
+// One row; each column shows the span that fills most of it.
 std::string DrawRow(const std::vector<ComputeSpan>& spans, double makespan) {
   std::vector<double> forward(kColumns, 0.0), backward(kColumns, 0.0);
   for (const ComputeSpan& span : spans) {
@@ -84,11 +84,11 @@ std::string SimulationToText(const Simulation& simulation) {
   AppendBreakdown(simulation, text);
   absl::StrAppendFormat(
       &text,
-      "idle %.1f%% of the ranks' time before the tail; blocked on a full ring at most %s a rank; busiest link %s\n",
+      "idle %.1f%% of the ranks' time before the tail; blocked on a full ring at most %s per rank; busiest link %s\n",
       100 * replay.BubbleFraction(), Seconds(Largest(replay.blocked_seconds)),
       absl::StrCat(Percent(Largest(replay.link_busy_seconds), replay.makespan_seconds), " of the makespan"));
   if (const double traced = simulation.options.traced_seconds; traced > 0) {
-    absl::StrAppendFormat(&text, "the traced step took %s for the same: the replay is %+.1f%% off\n", Seconds(traced),
+    absl::StrAppendFormat(&text, "the traced step took %s: the replay differs by %+.1f%%\n", Seconds(traced),
                           100 * (replay.makespan_seconds / traced - 1));
   }
   return text;

@@ -30,7 +30,7 @@ class StepCosts {
   virtual ~StepCosts() = default;
 
   // The seconds of each sublayer, for micro-batches of `capacity`.
-  // Errors: NotFound if the source has no costs for such micro-batches (says for which it has).
+  // Errors: NotFound if the source has no costs for such micro-batches; names those it has.
   virtual absl::StatusOr<std::vector<SublayerSeconds>> Sublayers(const ModelPlan& plan,
                                                                  const ActivationCapacity& capacity,
                                                                  bool recompute) const = 0;

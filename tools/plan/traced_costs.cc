@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// One step, as far as it has been read.
+// The part of one step that has been read.
 struct Sums {
   std::vector<double> forward, backward;  // [G]
   std::vector<int> forwards, backwards;   // [G]
@@ -26,7 +26,7 @@ struct Sums {
   explicit Sums(size_t chunks) : forward(chunks), backward(chunks), forwards(chunks), backwards(chunks) {}
 };
 
-// Throws Json::exception where a field has another type than a trace of ours gives it.
+// Throws Json::exception if a field does not have the type that trace_json.h writes.
 void Add(const Json& event, const LayoutRecord& layout, std::map<int64_t, Sums>& steps) {
   if (event.value("ph", "") != "X") return;
   const std::string category = event.value("cat", "");
@@ -46,7 +46,7 @@ void Add(const Json& event, const LayoutRecord& layout, std::map<int64_t, Sums>&
   sums.end = std::max(sums.end, begin + seconds);
 }
 
-// False for a step that the trace holds only a part of.
+// Returns false for a step that the trace contains only in part.
 bool Finish(int64_t step, const Sums& sums, TracedCosts& costs) {
   costs = {.step = step,
            .micro_batches = static_cast<int>(sums.micro_batches.size()),
@@ -73,7 +73,7 @@ absl::StatusOr<std::vector<TracedCosts>> CostsFromTrace(const std::string& json,
   } catch (const Json::exception& error) {
     return absl::DataLossError(absl::StrCat("the trace cannot be read: ", error.what()));
   }
-  if (all.empty()) return absl::NotFoundError("the trace holds no step with every chunk's forward and backward passes");
+  if (all.empty()) return absl::NotFoundError("the trace has no step with every chunk's forward and backward passes");
   return all;
 }
 

@@ -66,15 +66,15 @@ absl::StatusOr<Curve> ReadCurve(const std::string& run, const std::string& metri
     curve.points.emplace_back(line.at("step").get<double>(), value.is_null() ? NAN : value.get<double>());
   }
   if (!curve.points.empty()) return curve;
-  if (names.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": holds no step yet"));
+  if (names.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": has no step yet"));
   return absl::InvalidArgumentError(
-      absl::StrCat(path, ": no line holds '", metric, "'; it has ", absl::StrJoin(names, ", ")));
+      absl::StrCat(path, ": no line has '", metric, "'; available: ", absl::StrJoin(names, ", ")));
 }
 
 absl::Status RunCurve(const CurveCommandOptions& options, std::ostream& out) {
   if (!options.labels.empty() && options.labels.size() != options.runs.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(options.labels.size(), " labels for ", options.runs.size(), " runs; give one a run, or none"));
+        absl::StrCat(options.labels.size(), " labels for ", options.runs.size(), " runs; give one per run, or none"));
   }
   std::vector<Curve> curves;
   for (size_t i = 0; i < options.runs.size(); ++i) {

@@ -20,7 +20,7 @@ constexpr int kLevels = 32;
 constexpr double kLeft = 74, kRight = 92, kTop = 26, kBottom = 42;
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-// Dark to light, even to the eye and in grey.
+// Dark to light, perceptually uniform, also in greyscale.
 std::string LevelColour(int level) {
   constexpr std::array<std::array<double, 3>, 6> kStops = {
       {{62, 18, 80}, {58, 74, 137}, {38, 130, 142}, {61, 172, 116}, {148, 205, 72}, {248, 228, 62}}};
@@ -34,7 +34,7 @@ std::string LevelColour(int level) {
   return absl::StrFormat("#%02x%02x%02x", rgb[0], rgb[1], rgb[2]);
 }
 
-// The mean of a cell's numbers on the map's scale; NaN where there are none, infinite where one is not finite.
+// The mean of a cell's numbers on the map's scale; NaN if there are none, infinite if one is not finite.
 double CellValue(const std::vector<float>& record, size_t begin, size_t end, bool logarithmic) {
   double sum = 0;
   int count = 0;
@@ -78,7 +78,7 @@ class Drawing {
  private:
   size_t FirstOf(int row) const { return sublayers_ * row / rows_; }
   size_t RecordOf(int column) const { return map_.records.size() * column / columns_; }
-  // Whole pixels: no seams between cells.
+  // Whole pixels avoid seams between cells.
   double X(int column) const { return kLeft + std::floor((map_.width - kLeft - kRight) * column / columns_); }
   double Y(double row) const {
     return map_.height - kBottom - std::floor((map_.height - kTop - kBottom) * row / rows_);
@@ -91,7 +91,7 @@ class Drawing {
     return std::isinf(value) ? std::string("#000000") : LevelColour(LevelOf(value));
   }
 
-  // Neighbours of one colour are one rectangle.
+  // Merges neighbours of one colour to one rectangle.
   void Cells() {
     for (int column = 0; column < columns_; ++column) {
       for (int row = 0, end = 0; row < rows_; row = end) {

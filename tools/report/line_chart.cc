@@ -24,7 +24,7 @@ struct Range {
     low = std::min(low, value);
     high = std::max(high, value);
   }
-  // Not empty, and never of length 0.
+  // Ensures that the range is not empty.
   void Settle() {
     if (low > high) *this = {0, 1};
     if (low == high) {
@@ -75,7 +75,7 @@ class Drawing {
     return bad > 0 ? absl::StrCat(series.name, " (", bad, " not finite)") : series.name;
   }
 
-  // Names go on in a further line where they would leave the chart; the plot begins below them.
+  // Names that do not fit continue on the next line; the plot begins below them.
   void Legend() {
     double x = kLeft, y = 35;
     for (const ChartSeries& series : chart_.series) {

@@ -22,7 +22,7 @@ struct Arguments {
   CostFiles costs;
 };
 
-// The costs that the first run which has kept some was started with.
+// The stored costs of the first run that has any.
 CostFiles KeptCosts(const std::vector<std::string>& directories) {
   for (const std::string& directory : directories) {
     CostFiles kept = StoredCosts(directory);
@@ -31,7 +31,7 @@ CostFiles KeptCosts(const std::vector<std::string>& directories) {
   return {};
 }
 
-// One prediction a run, and each run's compute split by it.
+// One prediction per run, which splits the run's compute.
 absl::Status Predict(const CostFiles& costs, Report& report) {
   std::vector<RunPrediction> predictions;
   for (size_t i = 0; i < report.runs.size(); ++i) {
@@ -70,13 +70,14 @@ absl::StatusOr<Report> MakeReport(const std::vector<std::string>& directories, c
 
 std::string DescribeCompute(const Report& report) {
   if (report.predictions.empty()) {
-    return "No profile was given (--profile, --machine): forward, recompute and backward are as measured, and what "
-           "more cores lose by them "
-           "is against the run on the fewest cores.";
+    return "No profile was given (--profile, --machine): forward, recompute and backward are as measured, and their "
+           "losses on more cores "
+           "are relative to the run on the fewest cores.";
   }
   return absl::StrCat(
-      "Forward, recompute and backward are what a step takes at full speed by the ", report.predictions.front().costs,
-      "; what computing took beyond that, with a core, is \"compute slower than profiled\" (negative: faster).");
+      "Forward, recompute and backward are the times of a step at full speed according to the ",
+      report.predictions.front().costs,
+      "; compute time beyond that, with a core, is \"compute slower than profiled\" (negative: faster).");
 }
 
 absl::StatusOr<std::string> WriteReport(const std::vector<std::string>& directories, const std::string& path,
@@ -100,7 +101,7 @@ void AddReportCommand(Command app, int& exit_code) {
   command.AddOption("runs", arguments->runs, "Run directories").Required();
   command.AddOption("-o,--out", arguments->output,
                     "Path of the .html, .json and .md (default: report in the first run)");
-  AddCostFlags(command, "what it predicts stands beside what was measured", arguments->costs);
+  AddCostFlags(command, "its predictions are shown next to the measurements", arguments->costs);
   command.Runs([arguments, &exit_code] {
     const absl::StatusOr<std::string> written = WriteReport(
         arguments->runs, arguments->output.empty() ? JoinPath(arguments->runs.front(), "report") : arguments->output,

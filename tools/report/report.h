@@ -1,9 +1,9 @@
-// `hadal report RUN…` writes files about what runs did and where their time went.
+// `hadal report RUN…` writes a report about one or several runs: losses, depth instruments, times, memory, scaling.
 //
 //   hadal report run                              run/report.html, .json and .md
 //   hadal report run --profile here.textproto     also what `hadal plan --profile` predicts for the run; --machine: for
-//                                                 such a machine
-//   hadal report run1 run2 run4 --out scaling     scaling.html, .json and .md: the runs side by side, scaling
+//                                                 a described machine
+//   hadal report run1 run2 run4 --out scaling     scaling.html, .json and .md: compares the runs: scaling
 //                                                 efficiency and its losses
 // The HTML is one self-contained file: inline SVG, no script. The JSON has every number of the page, the Markdown the
 // tables. Exit codes: 0, 1 a run cannot be read, 2 usage.
@@ -26,8 +26,8 @@ namespace hadal {
 struct Report {
   std::vector<RunRecord> runs;
   std::vector<RunSummary> summaries;       // [runs]
-  std::vector<RunPrediction> predictions;  // [runs] if there are costs, else empty
-  std::string no_predictions;              // why the costs that a run has stored predict nothing; else empty
+  std::vector<RunPrediction> predictions;  // [runs] if costs are given, else empty
+  std::string no_predictions;              // why the stored costs of a run give no prediction; else empty
   std::optional<Scaling> scaling;          // of several comparable runs
   std::string no_scaling;                  // why several runs have no scaling; else empty
 };

@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kColours[] = {"#3b7dd8", "#d9822b", "#3aa675", "#e05a5a",
                                     "#6b4fa0", "#8d6e63", "#14746f", "#999999"};
 
-// The records of a run that hold a series of the run's depth.
+// The records of a run that have a series over the depth.
 std::vector<const DepthMetrics*> RecordsWith(const RunRecord& run, DepthSeries series) {
   std::vector<const DepthMetrics*> records;
   for (const DepthMetrics& record : run.depth) {
@@ -68,7 +68,7 @@ std::string Profiles(DepthSeries series, const std::vector<const DepthMetrics*>&
 std::string ModelUpdate(const Report& report) {
   LineChart chart{.title = "Change of the model since its first weights",
                   .x_label = "update",
-                  .y_label = "‖ΔF‖ a target token",
+                  .y_label = "‖ΔF‖ per target token",
                   .from_zero = true};
   for (size_t i = 0; i < report.runs.size(); ++i) {
     ChartSeries series{.name = report.runs[i].name, .colour = kColours[i % std::size(kColours)]};
@@ -105,7 +105,7 @@ std::string DepthSection(const Report& report) {
   absl::StrAppend(
       &section,
       "<p class=\"note\">Gradients and updates are of the step's own micro-batches; activations, similarity and "
-      "‖ΔF‖ of a few sentences that never change, dropout off, with the weights behind the step's update. "
+      "‖ΔF‖ of a few fixed sentences, without dropout, with the weights after the step's update. "
       "White: no such tensor. Black: not finite.</p>\n");
   return section;
 }

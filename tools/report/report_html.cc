@@ -30,7 +30,7 @@ std::string Mebibytes(int64_t bytes) { return absl::StrFormat("%.1f MiB", static
 
 void Note(std::string_view text, std::string& page) { page += HtmlNote(text); }
 
-// A line for each run of one number over the steps.
+// A line per run of one number over the steps.
 template <typename Value>
 LineChart OverSteps(const Report& report, std::string title, std::string unit, const Value& value) {
   LineChart chart{.title = std::move(title), .x_label = "step", .y_label = std::move(unit)};
@@ -45,7 +45,7 @@ LineChart OverSteps(const Report& report, std::string title, std::string unit, c
 }
 
 void AppendCurves(const Report& report, std::string& page) {
-  LineChart loss = OverSteps(report, "Loss", "nats a target token", [](const StepMetrics& s) { return s.loss; });
+  LineChart loss = OverSteps(report, "Loss", "nats per target token", [](const StepMetrics& s) { return s.loss; });
   for (size_t i = 0; i < report.runs.size(); ++i) {
     if (report.runs[i].validations.empty()) continue;
     ChartSeries dots{.name = absl::StrCat(report.runs[i].name, ": validation nll"),
@@ -58,7 +58,7 @@ void AppendCurves(const Report& report, std::string& page) {
   }
   LineChart rate =
       OverSteps(report, "Learning rate", "factor of the update", [](const StepMetrics& s) { return s.learning_rate; });
-  LineChart speed = OverSteps(report, "Throughput", "target tokens a second",
+  LineChart speed = OverSteps(report, "Throughput", "target tokens per second",
                               [](const StepMetrics& s) { return s.tokens_per_second; });
   LineChart norm = OverSteps(report, "Gradient norm", "2-norm of the loss gradient",
                              [](const StepMetrics& s) { return s.gradient_norm; });
@@ -70,7 +70,7 @@ void AppendCurves(const Report& report, std::string& page) {
   absl::StrAppend(&page, "</div>\n");
 }
 
-// The first and the last ones: a run that skips steps for hours warns at each.
+// The first and the last ones, because a run that skips steps for hours warns at each.
 void AppendWarnings(const RunRecord& run, std::string& page) {
   constexpr size_t kEachEnd = 20;
   const size_t count = run.warnings.size();
@@ -92,7 +92,7 @@ void AppendRuns(const Report& report, std::string& page) {
     const RunSummary& summary = report.summaries[i];
     table.Add({run.name, absl::StrCat(run.ranks, " × ", run.threads), HumanCount(run.steps.back().step + 1),
                HumanValue(run.steps.back().loss, 4), Milliseconds(summary.step_seconds),
-               HumanRate(summary.tokens_per_second()), absl::StrCat(Milliseconds(summary.outside_seconds), " a step"),
+               HumanRate(summary.tokens_per_second()), absl::StrCat(Milliseconds(summary.outside_seconds), " per step"),
                run.finish.empty() ? "not yet" : run.finish});
   }
   absl::StrAppend(&page, std::move(table).Finish());
@@ -104,7 +104,7 @@ void AppendRuns(const Report& report, std::string& page) {
   for (const RunRecord& run : report.runs) AppendWarnings(run, page);
 }
 
-// The stage's own times, means over its replicas; waiting is split for the run as a whole, not for a stage.
+// The stage's times, means over its replicas; waiting is split only for the run as a whole.
 void AppendStages(const RunRecord& run, const RunSummary& summary, std::string& page) {
   StackedBars bars{.title = absl::StrCat("Where each stage's step goes: ", run.name), .unit = "ms"};
   bars.parts = {{"forward", "#3b7dd8"},   {"recompute", "#7fb3f0"},          {"backward", "#d9822b"},
@@ -168,9 +168,9 @@ void AppendMemory(const RunRecord& run, const RunSummary& summary, std::string& 
   }
   absl::StrAppend(&page, std::move(table).Finish());
   Note(
-      "Held: what the system cannot take back. The peak is that inside a step, with packing buffers of products, and "
-      "pages of files "
-      "(program, libraries, corpus), which are the page cache's.",
+      "Held: memory that the system cannot reclaim. The peak is inside a step, with packing buffers of products, and "
+      "file pages "
+      "(program, libraries, corpus), which belong to the page cache.",
       page);
 }
 
@@ -200,8 +200,8 @@ void AppendTime(const Report& report, std::string& page) {
 }
 
 void AppendScalingTable(const Report& report, const Scaling& scaling, std::string& page) {
-  HtmlTable table(
-      {"run", "cores", "tokens a step", "step", "target tokens/s", "speed-up", "efficiency", "lost", "causes sum to"});
+  HtmlTable table({"run", "cores", "tokens per step", "step", "target tokens/s", "speed-up", "efficiency", "lost",
+                   "causes sum to"});
   for (const ScalingRow& row : scaling.rows) {
     table.Add({report.runs[row.run].name, absl::StrCat(row.cores),
                HumanCount(static_cast<int64_t>(std::llround(row.tokens))), Milliseconds(row.step_seconds),

@@ -93,7 +93,7 @@ Json ToJson(const Report& report, const Scaling& scaling) {
   return json;
 }
 
-// A table's line.
+// A row of a table.
 void AppendRow(const std::vector<std::string>& cells, std::string& text) {
   for (const std::string& cell : cells) absl::StrAppend(&text, "| ", cell, " ");
   absl::StrAppend(&text, "|\n");
@@ -120,7 +120,7 @@ void AppendRuns(const Report& report, std::string& text) {
 }
 
 void AppendParts(const Report& report, std::string& text) {
-  std::vector<std::string> header{"ms a step, mean over stages"};
+  std::vector<std::string> header{"ms per step, mean over stages"};
   for (const TimePart& part : kTimeParts) header.push_back(part.name);
   header.push_back("step");
   AppendHeader(header, text);
@@ -175,8 +175,8 @@ void AppendScaling(const Report& report, const Scaling& scaling, std::string& te
     }
     AppendRow(cells, text);
   }
-  absl::StrAppend(&text,
-                  "\nThe columns after \"lost\" sum to it: shares of the run's core time, against the first row.\n");
+  absl::StrAppend(
+      &text, "\nThe columns after \"lost\" sum to it: shares of the run's core time, relative to the first row.\n");
   for (const ScalingRow& row : scaling.rows) {
     const std::string loss = DescribeLoss(row, report.summaries[row.run]);
     if (!loss.empty()) absl::StrAppend(&text, "\n- ", report.runs[row.run].name, ": ", loss);

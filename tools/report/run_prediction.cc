@@ -16,21 +16,21 @@
 namespace hadal {
 namespace {
 
-// From the run's own record, or from the profile of its model.
+// The vocabulary sizes, from the run's record or from the profile of its model.
 absl::Status SetVocabularies(const RunRecord& run, const LoadedCosts& costs, ModelOptions& model) {
   model.source_vocabulary = run.source_vocabulary;
   model.target_vocabulary = run.target_vocabulary;
   if (model.target_vocabulary > 0) return absl::OkStatus();
   if (!costs.profile) {
     return absl::InvalidArgumentError(
-        absl::StrCat(run.directory, ": does not say how large its vocabularies are; give a profile of its model"));
+        absl::StrCat(run.directory, ": the sizes of its vocabularies are not recorded; give a profile of its model"));
   }
   model.source_vocabulary = costs.profile->model().source_vocabulary();
   model.target_vocabulary = costs.profile->model().target_vocabulary();
   return absl::OkStatus();
 }
 
-// Replicas whose shares of the micro-batches are uneven count as their mean.
+// Replicas with uneven shares of the micro-batches count with their mean.
 std::vector<ComputeCosts> ComputeOf(const RunRecord& run, const LoadedCosts& costs, const PipelinePlan& plan,
                                     const LayoutPrediction& layout) {
   const double share = static_cast<double>(plan.step_micro_batches) / plan.grid.replicas / plan.shape.micro_batches;

@@ -24,7 +24,7 @@ using Json = nlohmann::json;
 constexpr std::string_view kTracePrefix = "steps_";
 constexpr int64_t kMostTraceBytes = int64_t{1} << 31;
 
-// null stands for a number that was not finite.
+// null means a number that was not finite.
 double Number(const Json& json, const char* key) {
   const auto found = json.find(key);
   if (found == json.end()) return 0;
@@ -150,7 +150,7 @@ int64_t FirstStepOf(const std::string& name) {
   return absl::SimpleAtoi(name.substr(kTracePrefix.size(), end - kTracePrefix.size()), &step) ? step : -1;
 }
 
-// The trace of the latest steps; "" where there is none.
+// The trace of the latest steps; "" if there is none.
 std::string ReadTrace(const std::string& directory) {
   const std::string traces = JoinPath(directory, "trace");
   absl::StatusOr<std::vector<std::string>> names = ListDirectory(traces);
@@ -168,18 +168,18 @@ std::string ReadTrace(const std::string& directory) {
 
 absl::StatusOr<RunRecord> ReadRun(const std::string& directory) {
   const std::string path = JoinPath(directory, "metrics.jsonl");
-  HADAL_RETURN_IF_ERROR(OpenFile(path).status());  // refuses what is not a file, in the system's words
+  HADAL_RETURN_IF_ERROR(OpenFile(path).status());  // rejects everything except files
   std::ifstream in(path, std::ios::binary);
   RunRecord run{.directory = directory};
   const std::string trimmed = directory.substr(0, directory.find_last_not_of('/') + 1);
   run.name = BaseName(trimmed);
-  for (std::string line; std::getline(in, line);) {  // a line at a time: long runs of many stages write gigabytes
+  for (std::string line; std::getline(in, line);) {  // line by line, because long runs with many stages write gigabytes
     const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (json.is_object()) ReadLine(json, run);
   }
-  if (in.bad()) return absl::DataLossError(absl::StrCat(path, ": reading failed; is the disk all right?"));
+  if (in.bad()) return absl::DataLossError(absl::StrCat(path, ": reading failed; check the disk"));
   if (run.steps.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": holds no step; has the run begun?"));
+    return absl::InvalidArgumentError(absl::StrCat(path, ": has no step; has the run started?"));
   }
   run.layout = ReadLayout(run);
   run.trace_json = ReadTrace(directory);

@@ -12,8 +12,8 @@
 namespace hadal {
 namespace {
 
-// Runs of many stages have their times at every step in the beginning and seldom later (pipeline/step_report.h): of
-// these steps those that lie as far apart as the last ones do, so that the beginning weighs no more than the rest.
+// Runs with many stages record stage times at every step at first and rarely later (pipeline/step_report.h). Selects
+// steps as far apart as the last ones, so that the beginning has no larger weight than the rest.
 std::vector<const StepMetrics*> EvenlySpaced(std::vector<const StepMetrics*> steps) {
   constexpr size_t kLast = 4;
   if (steps.size() < kLast) return steps;
@@ -57,12 +57,12 @@ double Compute(const StageTimes& times) {
 // Idle time by replay, seconds, mean over the stages.
 struct ReplayedIdle {
   double bubble = 0, imbalance = 0;
-  // Of the two, what a run's clocks count as communication: blocked in a send, and in the step's tail.
+  // The part of both that a run's clocks count as communication: blocked in a send, and in the step's tail.
   double in_communication = 0;
 };
 
-// The schedule's own idle time in one replica, with the measured compute of each stage spread evenly over its chunks
-// and its replica's micro-batches.
+// The schedule's idle time in one replica, with the measured compute of each stage spread evenly over its chunks and
+// its replica's micro-batches.
 absl::StatusOr<ReplayedIdle> ReplayReplica(const LayoutRecord& layout, int replica,
                                            const std::vector<StageTimes>& stages) {
   ScheduleShape shape = layout.shape;
@@ -97,7 +97,7 @@ absl::StatusOr<ReplayedIdle> ReplayWait(const LayoutRecord& layout, const std::v
   return mean;
 }
 
-// Names the waiting that stands under exposed transfers and communication.
+// Splits the waiting time that is counted as exposed transfers and communication.
 void SplitWait(const ReplayedIdle& replay, TimeParts& parts) {
   const double in_communication = std::min(replay.in_communication, parts.communication);
   const double waited = parts.exposed_transfers + in_communication, replayed = replay.bubble + replay.imbalance;
@@ -108,13 +108,13 @@ void SplitWait(const ReplayedIdle& replay, TimeParts& parts) {
   parts.communication -= in_communication;
 }
 
-// Of a stage's compute and optimizer.
+// The time without a core in a stage's compute and optimizer.
 double ShareWithoutCore(const StageTimes& times) {
   const double busy = Compute(times) + times.optimizer_seconds;
   return busy > 0 ? std::min(1.0, times.core_wait_seconds / busy) : 0;
 }
 
-// Takes the time without a core out of the parts it lies in, from each its share.
+// Subtracts the time without a core from the parts that contain it, in proportion.
 void MoveCoreWait(double seconds, TimeParts& parts) {
   double TimeParts::*const kWhere[] = {&TimeParts::forward, &TimeParts::recompute, &TimeParts::backward,
                                        &TimeParts::optimizer};

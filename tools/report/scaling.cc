@@ -43,19 +43,19 @@ absl::Status CheckComparable(const std::vector<RunRecord>& runs, const std::vect
 
 const char* RemedyOf(const TimePart& part) {
   const std::string name = part.name;
-  if (name == "bubble") return "more micro-batches a step, or interleaved_1f1b with more chunks";
+  if (name == "bubble") return "more micro-batches per step, or interleaved_1f1b with more chunks";
   if (name == "imbalance") return "let the partition follow measured costs (pipeline.split), or replace the slow rank";
   if (name == "exposed transfers")
     return "larger pipeline.outstanding_sends, faster links, or fewer ranks that share a core";
-  if (name == "communication") return "fewer ranks a step's tail has to wait for, faster links";
+  if (name == "communication") return "fewer ranks to wait for in a step's tail, faster links";
   if (name == "recompute") return "less recomputation where memory allows";
   if (name == "checkpoint") return "checkpoint.buffer_mebibytes, or fewer checkpoints";
-  if (name == "waiting for a core") return "a core for each thread of each rank, and no neighbours on them";
+  if (name == "waiting for a core") return "one core per thread of each rank, without other processes on it";
   if (name == "optimizer") return "sharding of the optimizer over replicas";
   if (name == "other") return "the time outside all measured parts: a busy host, paging, logging";
   if (name == "compute slower than profiled")
-    return "shared caches and memory bandwidth, lower clocks, a slow device; a profile of as many ranks side by side "
-           "tells the first from "
+    return "shared caches and memory bandwidth, lower clocks, a slow device; a profile of as many ranks at once "
+           "separates the first from "
            "the others";
   return "compute takes longer than on fewer cores: shared caches and memory bandwidth, lower clocks, more ranks than "
          "cores";

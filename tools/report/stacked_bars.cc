@@ -16,7 +16,7 @@ namespace {
 constexpr int kMostRows = 64;
 constexpr double kRowHeight = 22, kLegendTop = 31, kLegendHeight = 18, kAxisHeight = 34, kTotalWidth = 110;
 
-// Where the legend's entries stand: as many in a line as fit.
+// Positions of the legend's entries: as many per line as fit.
 struct Legend {
   struct Place {
     double x = 0;

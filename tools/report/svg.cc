@@ -7,7 +7,7 @@
 namespace hadal {
 namespace {
 
-// A shape's end: closed, or with a title inside.
+// Ends a shape: closed, or with a title inside.
 std::string Close(std::string_view name, std::string_view title) {
   if (title.empty()) return "/>\n";
   return absl::StrFormat("><title>%s</title></%s>\n", EscapeMarkup(title), std::string(name));

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kCeiling = 1.25;  // times the highest start
 
-// One pen a curve; further curves start over.
+// One pen per curve, reused cyclically.
 struct Pen {
   const char* flat;
   const char* upright;
@@ -52,7 +52,7 @@ bool IsFinite(const std::pair<double, double>& point) {
   return std::isfinite(point.first) && std::isfinite(point.second);
 }
 
-// The frame around all finite points, or nothing where there is none.
+// The range of all finite points; nullopt if there is none.
 std::optional<Frame> FrameOf(absl::Span<const Curve> curves, const TextPlotOptions& options) {
   Frame frame{HUGE_VAL, -HUGE_VAL, HUGE_VAL, -HUGE_VAL, options.columns, options.rows};
   double highest_start = -HUGE_VAL;

@@ -14,7 +14,7 @@ namespace hadal {
 namespace {
 
 constexpr double kMargin = 8, kAxisHeight = 26, kLegendHeight = 24;
-constexpr double kNarrowest = 3;  // pixels of a bar that is drawn by itself
+constexpr double kNarrowest = 3;  // least width in pixels of a bar that is drawn separately
 
 class Drawing {
  public:
@@ -60,7 +60,7 @@ class Drawing {
   }
 
   void Row(int row, double y, size_t place) {
-    const size_t every = row_height_ >= 10 ? 1 : 4;  // names that would touch each other are left out
+    const size_t every = row_height_ >= 10 ? 1 : 4;  // omits names that would overlap
     if ((rows_.size() - 1 - place) % every == 0) {
       svg_.Text(left_ - 6, y + row_height_ - (row_height_ >= 18 ? 5 : 1), timeline_.row_names[row], Svg::Anchor::kEnd,
                 row_height_ >= 18 ? 12 : 9);
@@ -90,7 +90,7 @@ class Drawing {
     }
   }
 
-  // Run lengths of the kind that fills most of each pixel column; -1 where idle does.
+  // Run lengths of the kind that fills most of each pixel column; -1: idle.
   void Raster(const std::vector<TimelineSpan>& spans, double y) {
     const int columns = static_cast<int>(right_ - left_);
     std::vector<std::vector<double>> filled(timeline_.kinds.size(), std::vector<double>(columns, 0.0));

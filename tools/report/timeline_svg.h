@@ -1,8 +1,9 @@
 // Draws a timeline as SVG: one row per rank, one bar per span, time from left to right.
 //
-// Bars at least three pixels wide are drawn one by one, wide ones with their label. A row with more spans than that is
-// drawn as a raster: each pixel column shows the kind that fills most of it, so that thousands of spans need a bounded
-// number of shapes. Of many rows an even selection is drawn, including the first and the last, and the drawing says so.
+// If the bars of a row are at least three pixels wide, each is drawn, wide ones with their label. A row with more spans
+// is drawn as a raster: each pixel column shows the kind that fills most of it, so that thousands of spans need a
+// bounded number of shapes. Of many rows an even selection is drawn, including the first and the last, and the drawing
+// says so.
 #pragma once
 
 #include <string>

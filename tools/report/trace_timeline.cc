@@ -29,7 +29,7 @@ const std::vector<TimelineKind>& Kinds() {
   return kinds;
 }
 
-// What a slice is in the timeline; nullopt: not drawn there.
+// The kind of a slice in the timeline; nullopt: not drawn.
 std::optional<Kind> KindOf(const Json& event) {
   const std::string category = event.value("cat", ""), name = event.value("name", "");
   if (category == "forward") return kForward;
@@ -53,7 +53,7 @@ TimelineSpan SpanOf(const Json& event, Kind kind) {
           .label = micro_batch >= 0 && *letter != '\0' ? absl::StrCat(letter, micro_batch) : ""};
 }
 
-// Cuts the recomputations out of the backwards that hold them, so that no two spans overlap.
+// Removes recomputations from the backwards that contain them, so that spans do not overlap.
 std::vector<TimelineSpan> CutOut(std::vector<TimelineSpan> spans) {
   std::stable_sort(spans.begin(), spans.end(), [](const TimelineSpan& a, const TimelineSpan& b) {
     return std::pair(a.begin_seconds, -a.end_seconds) < std::pair(b.begin_seconds, -b.end_seconds);
@@ -74,14 +74,14 @@ std::vector<TimelineSpan> CutOut(std::vector<TimelineSpan> spans) {
   return flat;
 }
 
-// Throws Json::exception where a field has another type than a trace of ours gives it.
+// Throws Json::exception if a field does not have the type that trace_json.h writes.
 absl::StatusOr<TracedStep> ReadTimeline(const std::string& json) {
   std::set<int64_t> steps;
   HADAL_ASSIGN_OR_RETURN(const Json rest, VisitTraceEvents(json, [&](const Json& event) {
                            if (event.value("cat", "") != "step") return;
                            steps.insert(event.at("args").value("step", int64_t{0}));
                          }));
-  if (steps.empty()) return absl::NotFoundError("the trace holds no whole step; train with --trace steps=A-B");
+  if (steps.empty()) return absl::NotFoundError("the trace has no complete step; train with --trace steps=A-B");
   const int64_t step = *std::next(steps.begin(), static_cast<int64_t>(steps.size() / 2));  // the middle one
   TracedStep traced{.step = step, .timeline = {.kinds = Kinds()}};
   if (rest.contains("otherData")) {

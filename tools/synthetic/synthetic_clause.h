@@ -1,8 +1,8 @@
-// The abstract syntax of the synthetic corpus: what a sentence says, before it is English or German.
+// The abstract syntax of the synthetic corpus: the meaning of a sentence, independent of English and German.
 //
-//   synthetic_sampler draws a Sentence; synthetic_english and synthetic_german each write it down.
-// Both languages are written from the same tree, so they mean the same; word order, agreement and case are each
-// language's own. Thread safety: plain values.
+//   synthetic_sampler draws a Sentence; synthetic_english and synthetic_german each write it as text.
+// Both texts are written from the same tree, so they have the same meaning; each writer applies its language's word
+// order, agreement and case. Thread safety: plain values.
 #pragma once
 
 #include <cstdint>
@@ -38,11 +38,11 @@ struct Clause {
   bool negated = false;
   Gap gap = Gap::kNone;
 
-  NounPhrase subject;          // empty where the gap is the subject, and in infinitives
+  NounPhrase subject;          // empty if the gap is the subject, and in infinitives
   const Verb* verb = nullptr;  // null: the copula, with `complement`
   const Adjective* complement = nullptr;
   bool very = false;
-  std::optional<NounPhrase> object;               // empty where the gap is the object
+  std::optional<NounPhrase> object;               // empty if the gap is the object
   std::optional<NounPhrase> indirect;             // of Frame::kTwoObjects
   const PlacePreposition* preposition = nullptr;  // of `place`; null in Frame::kDirection
   std::optional<NounPhrase> place;

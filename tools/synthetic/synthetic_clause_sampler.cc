@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kLivingMask = kPerson | kAnimal;
 
-// Whether the verb may stand in the clause, but for its frame.
+// Whether the verb fits the clause, except for its frame.
 bool VerbFits(const Verb& verb, const ClauseWish& wish, Tense tense) {
   if (tense == Tense::kPast && verb.past == verb.base) return false;
   if (wish.object_case_only && !verb.preposition_german.empty()) return false;
@@ -61,7 +61,7 @@ const Determiner* ClauseSampler::DrawDeterminer(const NounPhrase& phrase, Use us
   if (phrase.plural) weights = {38, 10, 0, 22, 14, 16};
   if (mass) weights = {25, 10, 0, 50, 15, 0};
   if (use == Use::kPlace) weights = {80, 8, 0, 0, 12, 0};
-  if (clause.negated) {  // "not every", "not many" would be about the number
+  if (clause.negated) {  // "not every", "not many" would negate the number
     weights[static_cast<size_t>(DeterminerKind::kEvery)] = 0;
     weights[static_cast<size_t>(DeterminerKind::kQuantity)] = 0;
   }
@@ -72,7 +72,7 @@ const Determiner* ClauseSampler::DrawDeterminer(const NounPhrase& phrase, Use us
 NounPhrase ClauseSampler::DrawPhrase(uint32_t classes, Use use, const Clause& clause) {
   const bool may_be_pronoun = use != Use::kPlace && (classes & kPerson) != 0;
   if (may_be_pronoun && draws_.Percent(use == Use::kSubject ? 30 : 20)) return DrawPronoun(use, clause);
-  // Most of what acts is people.
+  // Most subjects are persons.
   if (use == Use::kSubject && (classes & kPerson) != 0 && draws_.Percent(75)) classes = kPerson;
   NounPhrase phrase;
   const auto fits = [&](const Noun& noun) {
@@ -138,7 +138,7 @@ void ClauseSampler::DrawCopula(const ClauseWish& wish, Clause& clause) {
 
 void ClauseSampler::DrawObjects(const ClauseWish& wish, Clause& clause) {
   if (clause.verb->frame == Frame::kTwoObjects) {
-    // "shows the queen whom he waits for a book" would read wrongly: no relative clause between the two objects.
+    // No relative clause between the two objects: "shows the queen whom he waits for a book" is ambiguous.
     const int relatives = std::exchange(relatives_left_, 0);
     clause.indirect = DrawPhrase(kPerson, Use::kObject, clause);
     relatives_left_ = relatives;
@@ -155,7 +155,7 @@ void ClauseSampler::DrawPlace(const ClauseWish& wish, Clause& clause) {
   }
   const bool optional = frame == Frame::kNothing || frame == Frame::kObject || frame == Frame::kTwoObjects;
   const bool required = frame == Frame::kPlace && wish.place_percent > 0;
-  // A free place behind "nicht" would be what is denied.
+  // An optional place after "nicht" would be negated instead of the verb.
   if (!required && !(optional && !clause.negated && draws_.Percent(wish.place_percent))) return;
   const bool inside = draws_.Percent(60) || clause.verb->base == "live";
   clause.preposition = draws_.Pick(PlacePrepositions(), [&](const PlacePreposition& preposition) {
@@ -165,7 +165,7 @@ void ClauseSampler::DrawPlace(const ClauseWish& wish, Clause& clause) {
 }
 
 void ClauseSampler::DrawAdverbs(const ClauseWish& wish, Clause& clause) {
-  // "The bridge is old today": a thing's quality has no time of day.
+  // Avoids "The bridge is old today".
   const Noun* subject = wish.gap == Gap::kSubject ? wish.head : clause.subject.noun;
   if (clause.verb == nullptr && subject != nullptr && (subject->classes & kLivingMask) == 0) return;
   const auto fits = [&](const TimeAdverb& time) { return (time.tenses & TenseBit(clause.tense)) != 0; };

@@ -1,9 +1,8 @@
-// Draws one clause of a synthetic sentence: who does what, to whom, where and when, within what the sentence wishes of
-// it.
+// Draws one clause of a synthetic sentence within the constraints of a ClauseWish.
 //
-// A clause is drawn top down (tense, verb or copula, subject, objects, place, adverbs), each from the rows of the
-// lexicon (synthetic_lexicon.h) that fit what is there already, so that it is grammatical in both languages and mostly
-// makes sense. Thread safety: none; each sentence has its own.
+// A clause is drawn top down (tense, verb or copula, subject, objects, place, adverbs). Each part is drawn from the
+// rows of the lexicon (synthetic_lexicon.h) that fit the parts drawn before, so that the clause is grammatical in both
+// languages and mostly makes sense. Thread safety: none; each sentence has its own sampler.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +21,7 @@ constexpr uint32_t FrameBit(Frame frame) { return 1u << static_cast<uint32_t>(fr
 constexpr uint32_t kPlainFrames = FrameBit(Frame::kNothing) | FrameBit(Frame::kObject) | FrameBit(Frame::kTwoObjects) |
                                   FrameBit(Frame::kPlace) | FrameBit(Frame::kDirection);
 
-// What a clause may be.
+// The allowed properties of a clause.
 struct ClauseWish {
   uint32_t tenses = kAllTenses;
   uint32_t frames = kPlainFrames;
@@ -31,11 +30,11 @@ struct ClauseWish {
   uint32_t time_percent = 30;
   uint32_t frequency_percent = 12;
   uint32_t place_percent = 16;
-  bool time_first = false;  // allowed
+  bool time_first = false;  // whether a time adverb may come first
   Gap gap = Gap::kNone;
-  uint32_t object_classes = ~0u;  // of the gap that is an object
+  uint32_t object_classes = ~0u;  // of an object that is the gap
   bool object_case_only = false;  // no prepositional object
-  const Noun* head = nullptr;     // fills the gap
+  const Noun* head = nullptr;     // the noun that fills the gap
 };
 
 class ClauseSampler {
@@ -45,12 +44,12 @@ class ClauseSampler {
 
   Clause DrawClause(const ClauseWish& wish);
 
-  // The parts of a clause that sentences of a shape of their own put together.  REQUIRES: for objects and place, a
-  // verb.
+  // Parts of a clause, for sentences that are assembled in another way.  REQUIRES: for objects and place, a verb is
+  // set.
   const Verb* DrawVerb(const ClauseWish& wish, Tense tense);
   void DrawObjects(const ClauseWish& wish, Clause& clause);
   void DrawPlace(const ClauseWish& wish, Clause& clause);
-  // Somewhere of `classes`, for a clause.
+  // Draws a place of one of `classes`, for a clause.
   NounPhrase DrawPlacePhrase(uint32_t classes, const Clause& clause) {
     return DrawPhrase(classes, Use::kPlace, clause);
   }

@@ -25,7 +25,7 @@ namespace {
 // One split's two files. They are written under other names and renamed when complete.
 class SplitFiles {
  public:
-  // `unique`: no sentence twice.
+  // // `unique`: writes no sentence twice.
   SplitFiles(const std::string& directory, const std::string& name, int64_t wanted, bool unique)
       : english_(JoinPath(directory, name + ".en")),
         german_(JoinPath(directory, name + ".de")),
@@ -37,7 +37,7 @@ class SplitFiles {
     for (const std::string& path : {english_, german_}) {
       if (overwrite || !PathExists(path)) continue;
       return absl::AlreadyExistsError(
-          absl::StrCat(path, " is there already; choose another --out, or replace it with --overwrite"));
+          absl::StrCat(path, " already exists; choose another --out, or replace it with --overwrite"));
     }
     english_out_.open(english_ + kPartial, std::ios::binary | std::ios::trunc);
     german_out_.open(german_ + kPartial, std::ios::binary | std::ios::trunc);
@@ -128,7 +128,7 @@ absl::Status RunGenerate(const GenerateOptions& options, std::ostream& out) {
 }
 
 void AddMakeCorpusCommand(Command app, int& exit_code) {
-  Command command = app.AddCommand("make-corpus", "Write an English-German corpus made by a grammar");
+  Command command = app.AddCommand("make-corpus", "Write an English-German corpus generated from a grammar");
   auto options = std::make_shared<GenerateOptions>();
   command.AddOption("-o,--out", options->output, "Output folder").Required().ValueName("DIR");
   command.AddOption("--pairs", options->pairs, "Training pairs").InRange(1, 1000000000).ShowDefault();
@@ -136,8 +136,8 @@ void AddMakeCorpusCommand(Command app, int& exit_code) {
       .InRange(0, 1000000000)
       .ShowDefault();
   command.AddOption("--test", options->test, "Test pairs, never seen in training").InRange(0, 1000000000).ShowDefault();
-  command.AddOption("--seed", options->seed, "Which corpus").ShowDefault();
-  command.AddFlag("--overwrite", options->overwrite, "Replace files that are there");
+  command.AddOption("--seed", options->seed, "Seed of the corpus").ShowDefault();
+  command.AddFlag("--overwrite", options->overwrite, "Replace existing files");
   command.Runs([options, &exit_code] {
     const absl::Status status = RunGenerate(*options, std::cout);
     if (!status.ok()) std::cerr << "hadal make-corpus: " << status.message() << "\n";

@@ -1,12 +1,12 @@
-// `hadal make-corpus`: an English-German corpus from a grammar, unlimited and reproducible, for a first run without any
-// data.
+// `hadal make-corpus` writes an English-German corpus from a grammar: of any size and reproducible, for a first run
+// without other data.
 //
 //   hadal make-corpus --out DIR [--pairs N] [--valid N] [--test N] [--seed S]
-// writes train.en, train.de, valid.en, … into DIR, ready for `hadal prepare`.
-// Pair i is a function of (seed, i) alone. A pair belongs to valid, test or train by the checksum of its English
-// sentence: what is held out cannot occur in training, whatever the seed and the sizes. Sentences are grammatical; what
-// they say is often nonsense. The files: synthetic_lexicon (words), synthetic_clause (abstract syntax),
-// synthetic_sampler (draws it), synthetic_english and synthetic_german (write it down).
+// Writes train.en, train.de, valid.en, … into DIR, ready for `hadal prepare`. Pair i is a function of (seed, i) alone.
+// The checksum of its English sentence assigns a pair to valid, test or train, so held-out sentences never occur in
+// training, for any seed and sizes. Sentences are grammatical, but their content is often nonsense. Files:
+// synthetic_lexicon (words), synthetic_clause (abstract syntax), synthetic_sampler (draws sentences), synthetic_english
+// and synthetic_german (write them).
 #pragma once
 
 #include <cstdint>
@@ -31,20 +31,20 @@ enum class SyntheticSplit { kTrain, kValid, kTest };
 SyntheticSplit SplitOf(const std::string& english);
 
 struct GenerateOptions {
-  std::string output;  // a folder, made where it is missing
+  std::string output;  // a folder; created if missing
   int64_t pairs = 100'000;
   int64_t valid = 1'000;
   int64_t test = 1'000;
   uint64_t seed = 1;
-  bool overwrite = false;  // replace files that are there
+  bool overwrite = false;  // replace existing files
 };
 
-// Writes the six files (a split of size 0 is left out) and one line to `out`. No English sentence occurs twice in valid
-// or in test.
+// Writes the six files (none for a split of size 0) and one line to `out`. No English sentence occurs twice in valid or
+// in test.
 // Errors: bad sizes; AlreadyExists; those of writing, after which no file is half-written.
 absl::Status RunGenerate(const GenerateOptions& options, std::ostream& out);
 
-// Registers the subcommand; running it stores 0, 1 (error) or 2 (bad usage) in `exit_code`.
+// Registers the subcommand; it stores 0, 1 (error) or 2 (bad usage) in `exit_code`.
 void AddMakeCorpusCommand(Command app, int& exit_code);
 
 }  // namespace hadal

@@ -18,7 +18,7 @@ constexpr Endings kDefinite = {
 constexpr Endings kDerWord = {{"er", "e", "es", "e"}, {"en", "e", "es", "e"}, {"em", "er", "em", "en"}};
 // ein-, kein-, mein-
 constexpr Endings kEinWord = {{"", "e", "", "e"}, {"en", "e", "", "e"}, {"em", "er", "em", "en"}};
-// Adjectives behind der-words, behind ein-words, and without either.
+// Adjective endings after der-words, after ein-words, and without either.
 constexpr Endings kWeakAdjective = {{"e", "e", "e", "en"}, {"en", "e", "e", "en"}, {"en", "en", "en", "en"}};
 constexpr Endings kMixedAdjective = {{"er", "e", "es", "en"}, {"en", "e", "es", "en"}, {"en", "en", "en", "en"}};
 constexpr Endings kStrongAdjective = {{"er", "e", "es", "e"}, {"en", "e", "es", "e"}, {"em", "er", "em", "en"}};
@@ -52,7 +52,7 @@ std::string_view RelativePronoun(const Form& form) {
 DeclinedPhrase Decline(const NounPhrase& phrase, Case grammatical_case, bool negative) {
   const Form form = {phrase.noun->gender, phrase.plural, grammatical_case};
   const Determiner& determiner = *phrase.determiner;
-  const bool bare = phrase.plural || (phrase.noun->classes & kDrink) != 0;  // where German has no indefinite article
+  const bool bare = phrase.plural || (phrase.noun->classes & kDrink) != 0;  // German has no indefinite article
   DeclinedPhrase declined = {.noun = DeclineNoun(*phrase.noun, form)};
   const auto with = [&](std::string word, const Endings& adjective_endings) {
     declined.determiner = std::move(word);

@@ -20,14 +20,14 @@ std::string_view DefiniteArticle(const Form& form);
 // The relative pronoun: as the article, but "denen" in the dative plural.
 std::string_view RelativePronoun(const Form& form);
 
-// The parts of a declined phrase. `determiner` is empty where there is none.
+// The parts of a declined phrase. `determiner` is empty if there is none.
 struct DeclinedPhrase {
   std::string determiner;
   std::string adjective;
   std::string noun;
 };
 
-// Declines a phrase with a noun. `negative`: with kein instead of its (indefinite) determiner.
+// Declines a phrase with a noun. `negative`: uses kein instead of its indefinite determiner.
 // REQUIRES: phrase.noun != nullptr.
 DeclinedPhrase Decline(const NounPhrase& phrase, Case grammatical_case, bool negative);
 

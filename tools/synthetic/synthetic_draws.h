@@ -1,5 +1,5 @@
-// The random numbers of one synthetic sentence: a function of (seed, index of the sentence) alone, in the order they
-// are asked for. Thread safety: none; each sentence has its own.
+// The random numbers of one synthetic sentence: a function of (seed, index of the sentence) alone, in the order of the
+// calls. Thread safety: none; each sentence has its own object.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ class SyntheticDraws {
  public:
   SyntheticDraws(uint64_t seed, uint64_t index) : seed_(seed), index_(index) {}
 
-  // In [0, bound).  REQUIRES: bound > 0.
+  // A uniform number in [0, bound).  REQUIRES: bound > 0.
   uint32_t Below(uint32_t bound) {
     constexpr uint32_t kDomain = static_cast<uint32_t>(RandomSite::kSampling) | 1u << 3;
     const PhiloxCounter counter = {next_++, kDomain, static_cast<uint32_t>(index_),
@@ -26,7 +26,7 @@ class SyntheticDraws {
   }
   bool Percent(uint32_t share) { return Below(100) < share; }
 
-  // One of the table's rows for which `fits` holds.  REQUIRES: there is one.
+  // A row of the table for which `fits` returns true.  REQUIRES: there is one.
   template <typename T, typename Fits>
   const T* Pick(std::span<const T> table, Fits&& fits) {
     const auto count = static_cast<uint32_t>(std::count_if(table.begin(), table.end(), fits));

@@ -17,7 +17,7 @@ Agreement AgreementOf(const NounPhrase& phrase) { return {phrase.person(), phras
 
 Words WriteClause(const Clause& clause, const Agreement& agreement);
 
-// "a" before a consonant letter, "an" before a vowel: true of every word in the lexicon.
+// "a" before a consonant letter, "an" before a vowel, which is right for every word in the lexicon.
 std::string_view IndefiniteArticle(std::string_view next) { return next.find_first_of("aeiou") == 0 ? "an" : "a"; }
 
 Words WriteRelative(const NounPhrase& head) {
@@ -63,7 +63,7 @@ std::string_view Do(Tense tense, const Agreement& agreement) {
   return agreement.third_singular() ? "does" : "do";
 }
 
-// The verb's parts. Where the auxiliary is empty, `main` is finite.
+// The verb's parts. If the auxiliary is empty, `main` is finite.
 struct VerbGroup {
   std::string_view auxiliary;
   Words main;
@@ -109,7 +109,7 @@ VerbGroup GroupOf(const Clause& clause, const Agreement& agreement, bool inverte
   return SimpleGroup(clause, agreement, clause.negated || inverted);
 }
 
-// Everything behind the verb: particle, objects, place, infinitive, time.
+// Everything after the verb: particle, objects, place, infinitive, time.
 Words WriteRest(const Clause& clause) {
   Words words;
   if (clause.verb == nullptr) {
@@ -134,7 +134,7 @@ Words WriteRest(const Clause& clause) {
   return words;
 }
 
-// From the auxiliary on, without the subject where `inverted` (it has been written between).
+// The clause from the auxiliary on; without the subject if `inverted`, because it has already been written.
 Words WritePredicate(const Clause& clause, const VerbGroup& group, bool inverted) {
   Words words;
   const bool joined = clause.negated && group.auxiliary == "can";

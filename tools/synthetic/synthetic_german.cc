@@ -45,7 +45,7 @@ VerbGroup CopulaGroup(const Clause& clause, const Agreement& agreement) {
   return Bracket((clause.tense == Tense::kPast ? kWar : kSein).For(agreement), "");
 }
 
-// The past of du is not formed: the sampler never asks for it.
+// The sampler never draws the past tense of du.
 std::string PastForm(const Verb& verb, const Agreement& agreement) {
   std::string form(verb.past_german);
   if (agreement.plural) form.append(form.ends_with('e') ? "n" : "en");
@@ -106,7 +106,7 @@ std::string_view PronounForm(const Pronoun& pronoun, Case grammatical_case) {
   return pronoun.dative;
 }
 
-// Preposition and article in one word where German wants it: "in dem" = "im".
+// Contracts preposition and article: "in dem" = "im".
 std::string_view Contract(std::string_view preposition, std::string_view article) {
   if (preposition == "in" && article == "dem") return "im";
   if (preposition == "in" && article == "das") return "ins";
@@ -114,13 +114,13 @@ std::string_view Contract(std::string_view preposition, std::string_view article
   return "";
 }
 
-// A phrase, behind `preposition` where that is not empty.
+// A phrase, after `preposition` if that is not empty.
 Words WritePhrase(const NounPhrase& phrase, Case grammatical_case, std::string_view preposition = "",
                   bool negative = false) {
   Words words;
   if (phrase.pronoun != nullptr) return words.Add(preposition).Add(PronounForm(*phrase.pronoun, grammatical_case));
   const DeclinedPhrase declined = Decline(phrase, grammatical_case, negative);
-  // "von dem Mann, der …": the article points forward and stays a word of its own.
+  // "von dem Mann, der …": no contraction before a relative clause.
   const bool article = phrase.determiner->kind == DeterminerKind::kDefinite && phrase.relative == nullptr;
   const std::string_view contracted = article ? Contract(preposition, declined.determiner) : "";
   if (contracted.empty()) {
@@ -135,7 +135,7 @@ Words WritePhrase(const NounPhrase& phrase, Case grammatical_case, std::string_v
 
 bool IsPronoun(const std::optional<NounPhrase>& phrase) { return phrase && phrase->pronoun != nullptr; }
 
-// Whether the object takes kein, and the clause therefore no nicht.
+// Whether the object is negated by kein, so that the clause has no nicht.
 bool HasNegativeObject(const Clause& clause) {
   return clause.negated && clause.object && clause.object->noun != nullptr && clause.verb->preposition_german.empty() &&
          clause.object->determiner->kind == DeterminerKind::kIndefinite;
@@ -147,7 +147,7 @@ Words WritePlace(const Clause& clause) {
   return WritePhrase(*clause.place, Case::kDative, clause.preposition->german);
 }
 
-// Everything between the finite verb and the verb's rest, without the subject.
+// Everything between the finite verb and the rest of the verb, without the subject.
 Words WriteMiddle(const Clause& clause) {
   const bool prepositional = clause.verb != nullptr && !clause.verb->preposition_german.empty();
   const Case object_case = clause.verb != nullptr ? clause.verb->object_case : Case::kAccusative;
@@ -171,7 +171,7 @@ Words WriteMiddle(const Clause& clause) {
   return words;
 }
 
-// ", das Buch zu lesen": zu stands between a separable prefix and its verb.
+// ", das Buch zu lesen": zu is placed between a separable prefix and its verb.
 Words WriteInfinitive(const Clause& clause) {
   const Verb& verb = *clause.verb;
   Words words = WriteMiddle(clause);
@@ -185,7 +185,7 @@ Words WriteTail(const Clause& clause) {
   return words;
 }
 
-// Behind the conjunction or relative pronoun: verb last.
+// After the conjunction or relative pronoun: verb last.
 Words WriteSubordinate(const Clause& clause, const Agreement& agreement) {
   Words words;
   if (clause.gap != Gap::kSubject) words.Add(WritePhrase(clause.subject, Case::kNominative));
@@ -194,7 +194,7 @@ Words WriteSubordinate(const Clause& clause, const Agreement& agreement) {
 
 Words WriteSubordinate(const Clause& clause) { return WriteSubordinate(clause, AgreementOf(clause.subject)); }
 
-// Finite verb, subject, the rest: a yes-no question, or what follows a word in the first place.
+// Finite verb, subject, rest: a yes-no question, or the part after a word in first position.
 Words WriteVerbFirst(const Clause& clause, bool with_subject, const Agreement& agreement) {
   const VerbGroup group = GroupOf(clause, agreement);
   Words words;

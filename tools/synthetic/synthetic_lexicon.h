@@ -1,7 +1,7 @@
-// The words of the synthetic corpus, English and German side by side, with what the grammar must know about each.
+// The words of the synthetic corpus, English and German side by side, with their grammatical properties.
 //
-// All tables are data (synthetic_lexicon.cc); adding a row adds a word. Inflection that follows rules lives in
-// synthetic_english and synthetic_german, inflection that does not is written out here.
+// All tables are data (synthetic_lexicon.cc); adding a row adds a word. Regular inflection is in synthetic_english and
+// synthetic_german; irregular forms are listed here.
 // Thread safety: constants.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace hadal {
 enum class Gender : uint8_t { kMasculine, kFeminine, kNeuter };
 enum class Case : uint8_t { kNominative, kAccusative, kDative };
 
-// What a noun is, as bits: verbs and adjectives say which nouns they go with.
+// Classes of nouns, as bits: verbs and adjectives list the classes that they combine with.
 enum NounClass : uint32_t {
   kPerson = 1 << 0,
   kAnimal = 1 << 1,
@@ -25,9 +25,9 @@ enum NounClass : uint32_t {
   kClothing = 1 << 6,
   kOpenable = 1 << 7,
   kVehicle = 1 << 8,
-  kPlace = 1 << 9,      // one can be in it
-  kLandmark = 1 << 10,  // one can be behind it
-  kShelter = 1 << 11,   // one can be under it
+  kPlace = 1 << 9,      // a person can be in it
+  kLandmark = 1 << 10,  // a person can be behind it
+  kShelter = 1 << 11,   // a person can be under it
   kFragile = 1 << 12,
   kMachine = 1 << 13,  // is repaired
   kSwitch = 1 << 14,   // is turned on
@@ -50,7 +50,7 @@ struct Adjective {
   std::string_view stem;    // before an ending: "teur"
 };
 
-// What follows the verb.
+// The complements of a verb.
 enum class Frame : uint8_t {
   kNothing,        // sleeps
   kObject,         // reads the book; helps the man (dative); waits for the bus (preposition)
@@ -100,7 +100,7 @@ struct Determiner {
   std::string_view german;  // stem before an ending; quantities: the word before "n"
 };
 
-// Clauses a word can stand in, as bits over Tense.
+// The tenses that a word can be used with are bits over Tense.
 enum class Tense : uint8_t { kPresent, kPast, kPerfect, kFuture, kModal };
 constexpr uint32_t TenseBit(Tense tense) { return 1u << static_cast<uint32_t>(tense); }
 

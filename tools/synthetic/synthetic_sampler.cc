@@ -66,7 +66,7 @@ Sentence Sampler::DrawWhQuestion(Question question) {
     case Question::kWhen:
       wish.time_percent = 0;
       wish.frequency_percent = 0;
-      wish.tenses &= ~TenseBit(Tense::kPerfect);  // "when has he …" is no English
+      wish.tenses &= ~TenseBit(Tense::kPerfect);  // "when has he …" is not English
       wish.frames &= ~FrameBit(Frame::kPlace);
       break;
     case Question::kWhy:

@@ -1,10 +1,10 @@
-// Draws sentences of the synthetic corpus: which kind, which words, with the agreement of meaning that the lexicon's
-// classes give.
+// Draws sentences of the synthetic corpus: their kind and their words, so that the words fit each other by the
+// lexicon's classes.
 //
-// Sentence `index` is a function of (seed, index) alone: draw k of it is the first word of
+// Sentence `index` is a function of (seed, index) alone: its draw k is the first word of
 //   Philox(key = seed; counter = {k, RandomSite::kSampling | 1 << 3, index low, index high}).
-// What one language could not tell apart and the other must say is avoided: "you" is du; past tenses that look like the
-// present ("read", "put") are not drawn; neither is the past of du.
+// Avoids what one language leaves ambiguous and the other must express: "you" is du; past tenses that look like the
+// present ("read", "put") are not drawn, nor is the past tense of du.
 // Thread safety: a pure function.
 #pragma once
 

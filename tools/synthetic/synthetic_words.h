@@ -1,4 +1,4 @@
-// A row of words and commas, and how it becomes a written sentence.
+// A list of words and commas that is joined to a sentence.
 #pragma once
 
 #include <string>
@@ -18,12 +18,12 @@ class Words {
     words_.insert(words_.end(), other.words_.begin(), other.words_.end());
     return *this;
   }
-  // A comma; in the sentence two in a row become one, and one at its end vanishes.
+  // Adds a comma. Sentence() merges commas in a row and drops one at the end.
   Words& Comma() { return Add(","); }
   bool empty() const { return words_.empty(); }
   const std::string& front() const { return words_.front(); }
 
-  // Joined with spaces, its first letter (ASCII) a capital, `end` ("." or "?") behind it.
+  // Joins the words with spaces, capitalises the first letter (ASCII) and appends `end` ("." or "?").
   std::string Sentence(char end) const;
 
  private:

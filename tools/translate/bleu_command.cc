@@ -21,7 +21,7 @@
 namespace hadal {
 namespace {
 
-// The lines of `in`, without white space at their ends. `name` is what errors call it.
+// The lines of `in`, without trailing white space. `name`: its name in errors.
 absl::StatusOr<std::vector<std::string>> ReadLines(std::istream& in, const std::string& name) {
   TextLines text(in, name);
   std::vector<std::string> lines;
@@ -31,7 +31,7 @@ absl::StatusOr<std::vector<std::string>> ReadLines(std::istream& in, const std::
     if (!another) break;
     lines.emplace_back(StripTrailingSpace(line));
   }
-  if (lines.empty()) return absl::InvalidArgumentError(absl::StrCat(name, ": holds no line"));
+  if (lines.empty()) return absl::InvalidArgumentError(absl::StrCat(name, ": is empty"));
   return lines;
 }
 
@@ -82,7 +82,7 @@ absl::Status RunBleu(const BleuCommandOptions& options, std::istream& standard_i
     if (references[r].size() == hypotheses.size()) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(options.references[r], " has ", references[r].size(), " lines, but there are ", hypotheses.size(),
-                     " hypotheses; both need one line per sentence, empty lines included"));
+                     " hypotheses; both need one line per sentence, including empty lines"));
   }
   if (std::ranges::any_of(references, IsUnspaced)) log << "warning: " << kUnspacedBleu << "\n";
   HADAL_ASSIGN_OR_RETURN(const BleuScore score, CorpusBleu(hypotheses, references));
@@ -97,11 +97,11 @@ void AddBleuCommand(Command app, int& exit_code) {
       .AddOption("-r,--reference", options->references, "Reference file, detokenised; repeat it for several references")
       .Required();
   command.AddOption("-i,--input", options->hypotheses, "File of translations (default: standard input)");
-  command.AddOption("-w,--width", options->digits, "Digits after the point").InRange(0, 12).ShowDefault();
+  command.AddOption("-w,--width", options->digits, "Decimals of the score").InRange(0, 12).ShowDefault();
   const auto set_format = [options](BleuFormat format) { return [options, format] { options->format = format; }; };
   CommandOption json = command.AddFlag("--json", set_format(BleuFormat::kJson), "Print a JSON object (the default)");
   CommandOption text = command.AddFlag("--text", set_format(BleuFormat::kText), "Print one line");
-  CommandOption bare = command.AddFlag("--score-only", set_format(BleuFormat::kScoreOnly), "Print the number alone");
+  CommandOption bare = command.AddFlag("--score-only", set_format(BleuFormat::kScoreOnly), "Print only the number");
   text.Excludes(json);
   bare.Excludes(json).Excludes(text);
   command.Runs([options, &exit_code] {

@@ -25,7 +25,7 @@
 namespace hadal {
 namespace {
 
-// Words between ASCII white space.
+// Number of words, split at ASCII white space.
 int64_t CountWords(absl::string_view line) {
   const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(" \t\r\v\f"), absl::SkipEmpty());
   return static_cast<int64_t>(words.size());
@@ -59,10 +59,10 @@ class Scoring {
 
   absl::Status OpenFiles() {
     if (has_source_ && options_.source.empty()) {
-      return absl::InvalidArgumentError("the model translates: give its --source as well");
+      return absl::InvalidArgumentError("the model translates; give --source as well");
     }
     if (!has_source_ && !options_.source.empty()) {
-      return absl::InvalidArgumentError("the model is a language model and reads no --source; give --target alone");
+      return absl::InvalidArgumentError("the model is a language model and needs no --source; give only --target");
     }
     HADAL_ASSIGN_OR_RETURN(ParallelReader reader, ParallelReader::Open({options_.source, options_.target}));
     reader_.emplace(std::move(reader));
@@ -72,7 +72,7 @@ class Scoring {
     return output_ ? absl::OkStatus() : CreationError(errno, options_.output);
   }
 
-  // Rank 0: the next pairs, source and target in turn; scored_[i] says whether line i is among them.
+  // Rank 0: the next pairs, source and target alternating; scored_[i]: whether line i is among them.
   absl::Status Read(const ModelCheckpoint& checkpoint, int64_t longest, TokenLists& lists) {
     ParallelLine line;
     scored_.clear();
@@ -92,9 +92,9 @@ class Scoring {
           const bool model_ends = tokens >= checkpoint.plan().options.max_positions;  // </s> takes one
           return absl::InvalidArgumentError(
               absl::StrCat("line ", line.number, " has ", tokens, " tokens, more than ", longest, "; ",
-                           model_ends ? "the model has positions for no more (its max_positions): split it, or give "
+                           model_ends ? "that is the model's limit (max_positions): split it, or use "
                                         "--on-long skip"
-                                      : "give --on-long skip or a higher --batch-tokens"));
+                                      : "use --on-long skip or a higher --batch-tokens"));
         }
         continue;
       }
@@ -151,13 +151,12 @@ class Scoring {
       const double nll = -total_.log_probability / static_cast<double>(total_.tokens);
       const double nll_of_word = -total_.log_probability / static_cast<double>(words_);
       log_ << absl::StrFormat(
-          "scored %s %s, %s target tokens: nll %.4f, perplexity %s a token; %s words: perplexity %s a word\n",
+          "scored %s %s, %s target tokens: nll %.4f, perplexity %s per token; %s words: perplexity %s per word\n",
           HumanCount(pairs_), What(), HumanCount(total_.tokens), nll, HumanValue(std::exp(nll), 4), HumanCount(words_),
           HumanValue(std::exp(nll_of_word), 4));
     }
     if (pairs_ == 0) {
-      log_ << "nothing was scored" << (skipped_ == 0 ? absl::StrCat(": ", options_.target, " holds no line") : "")
-           << "\n";
+      log_ << "nothing was scored" << (skipped_ == 0 ? absl::StrCat(": ", options_.target, " is empty") : "") << "\n";
     }
     if (skipped_ > 0) log_ << absl::StrFormat("skipped %s %s that are too long\n", HumanCount(skipped_), What());
   }
@@ -172,7 +171,7 @@ class Scoring {
   std::vector<bool> scored_;
   PairScore total_;
   int64_t pairs_ = 0, skipped_ = 0;
-  int64_t words_ = 0;  // of the scored targets, ends of lines counted
+  int64_t words_ = 0;  // of the scored targets, with ends of lines
   bool has_source_ = true;
 };
 
@@ -192,19 +191,19 @@ void AddScoreOptions(Command command, ScoreOptions& options) {
                  "Checkpoint, or run directory (its best checkpoint, else its newest)")
       .Required()
       .ValueName("DIR");
-  command.AddOption("-s,--source", options.source, "Source sentences, one a line; none for a language model")
+  command.AddOption("-s,--source", options.source, "Source sentences, one per line; none for a language model")
       .ValueName("FILE");
-  command.AddOption("-t,--target", options.target, "Their translations, line by line; or plain text")
+  command.AddOption("-t,--target", options.target, "Translations, one per line; or plain text")
       .Required()
       .ValueName("FILE");
   command.AddOption("-o,--out", options.output, "File of scores (default: standard output)");
-  command.AddOption("--batch-tokens", options.batch_tokens, "Tokens of a batch, a side; no sentence may be longer")
+  command.AddOption("--batch-tokens", options.batch_tokens, "Tokens per side of a batch; no sentence may be longer")
       .InRange(64, 1 << 20)
       .ShowDefault();
   command.AddChoice<OverLong>("--on-long", options.over_long, "A pair that is too long (default: error)",
                               {{"error", OverLong::kError}, {"skip", OverLong::kSkip}});
-  command.AddOption("--buffer", options.buffer_pairs, "Pairs read before they are scored").ShowDefault();
-  command.AddOption("--threads", options.threads, "CPU threads a rank (default: its share of the CPUs)")
+  command.AddOption("--buffer", options.buffer_pairs, "Pairs read at a time").ShowDefault();
+  command.AddOption("--threads", options.threads, "CPU threads per rank (default: its share of the CPUs)")
       .InRange(0, 1024);
 }
 

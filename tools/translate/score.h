@@ -1,13 +1,13 @@
-// `hadal score`: how probable a model finds given translations, over any number of ranks.
+// `hadal score` computes the probability that a model assigns to given translations, on any number of ranks.
 //
 //   hadal score --checkpoint DIR|RUN_DIR --source FILE --target FILE [--out FILE]
-//   hadal score --checkpoint DIR|RUN_DIR --target FILE [--out FILE]                  of a language model
-// One line a pair, in the order of the files: the summed natural-log probability of the target's tokens and their
-// number (</s> counted in both), separated by a tab. A blank side is scored as </s> alone. A pair's score depends on
-// the model alone, not on the pairs around it.
-// The summary on `log` gives the perplexity a token, exp(total nll / target tokens), and a word, exp(total nll /
-// words): words are the target's as written, cut at white space, and one more a line for its end (so count fairseq and
-// KenLM), whatever the vocabulary. Models of different vocabularies can be compared by the second only.
+//   hadal score --checkpoint DIR|RUN_DIR --target FILE [--out FILE]                  for a language model
+// Writes one line per pair, in the order of the files: the sum of the natural-log probabilities of the target's tokens
+// and the number of tokens (both with </s>), separated by a tab. A blank side is scored as </s> alone. A pair's score
+// depends on the model alone, not on other pairs.
+// The summary on `log` has the perplexity per token, exp(total nll / target tokens), and per word, exp(total nll /
+// words). Words are those of the target text, split at white space, plus one per line for its end (as fairseq and KenLM
+// count), independent of the vocabulary. Only the second can be compared between models with different vocabularies.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +24,18 @@ namespace hadal {
 
 struct ScoreOptions {
   std::string checkpoint;                 // a checkpoint, or a run directory
-  std::string source, target;             // paths; no source where the model has no encoder
+  std::string source, target;             // paths; `source` is empty for a model without an encoder
   std::string output;                     // path; empty: standard output
-  int32_t batch_tokens = 2048;            // rows a batch holds, a side; also bounds a sentence
-  OverLong over_long = OverLong::kError;  // kSkip: "nan" and 0, counted in the summary
+  int32_t batch_tokens = 2048;            // capacity of a batch in rows per side; also limits a sentence
+  OverLong over_long = OverLong::kError;  // kSkip: prints "nan" and 0 and counts the pair in the summary
   int64_t buffer_pairs = 2000;
   double wait_timeout_seconds = 600;
-  int32_t threads = 0;  // for launch: CPU threads a rank; 0: its share
+  int32_t threads = 0;  // for the launcher: CPU threads per rank; 0: its share
 };
 
-// All ranks call it together; rank 0 reads, and writes to `out` (or the file) and `log`. Blocking.
-// Errors: those of loading the checkpoint; InvalidArgument for files of unequal length, lines that are not UTF-8 or
-// (with kError) too long, with their number.
+// All ranks call it together; rank 0 reads the input and writes to `out` (or the file) and `log`. Blocking.
+// Errors: those of loading the checkpoint; InvalidArgument for files of unequal length and, with their number, for
+// lines that are not UTF-8 or (with kError) too long.
 absl::Status RunScore(const ScoreOptions& options, Communicator& communicator, const Stream& stream, std::ostream& out,
                       std::ostream& log);
 

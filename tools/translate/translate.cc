@@ -31,16 +31,16 @@
 namespace hadal {
 namespace {
 
-// Other ranks wait while rank 0 waits for somebody to type.
+// The timeout for other ranks while rank 0 waits for input, which may be typed.
 constexpr absl::Duration kReadingTimeout = absl::Hours(24 * 30);
 
-// Beam search as the run that wrote the checkpoint had it, but for what was asked for.
+// The beam search options of the run that wrote the checkpoint, overridden by the command line's.
 absl::StatusOr<BeamOptions> ChosenBeam(const BeamChoices& choices, const ModelCheckpoint& checkpoint) {
   config::RunConfig config;
   if (const absl::Status status = MergeConfigText(checkpoint.config_text(), checkpoint.directory(), config);
       !status.ok()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the config in the checkpoint cannot be read, use the version that wrote it: ", status.message()));
+        absl::StrCat("the config in the checkpoint cannot be read; use the version that wrote it: ", status.message()));
   }
   BeamOptions beam = MakeBeamOptions(config.decode());
   beam.beam = choices.beam.value_or(beam.beam);
@@ -54,16 +54,15 @@ absl::StatusOr<BeamOptions> ChosenBeam(const BeamChoices& choices, const ModelCh
 
 absl::Status CheckNbest(int32_t nbest, int32_t beam) {
   if (nbest >= 1 && nbest <= beam) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--nbest ", nbest, " is outside 1 … beam = ", beam, "; a higher --beam gives more"));
+  return absl::InvalidArgumentError(absl::StrCat("--nbest ", nbest, " is outside 1 … beam = ", beam, "; raise --beam"));
 }
 
-// Lines read together, and which of them there is something to translate in.
+// A batch of lines, and those of them that are translated.
 struct Buffer {
   int64_t first_line = 0;  // number of the line before the first
   int64_t lines = 0;
   TokenLists sources;            // of the lines that are translated
-  std::vector<int64_t> line_of;  // [sources] their place among the lines
+  std::vector<int64_t> line_of;  // [sources] their index among the lines
 };
 
 class Translator {
@@ -109,8 +108,8 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // Once the model is loaded: one that cannot be costs nobody the translations of before. A pipe or a device has
-  // nothing to lose.
+  // Truncates the output only after the model is loaded, so that a failed load keeps earlier translations. Pipes and
+  // devices are not truncated.
   absl::Status EmptyOutput() const {
     std::error_code error;
     if (!std::filesystem::is_regular_file(options_.output, error)) return absl::OkStatus();
@@ -118,7 +117,7 @@ class Translator {
     return error ? ErrnoStatus(error.value(), "empty", options_.output) : absl::OkStatus();
   }
 
-  // Opens the checkpoint and settles beam search, which its config has a part in.
+  // Opens the checkpoint and determines the beam search options, some of which are in its config.
   absl::StatusOr<ModelCheckpoint> Open() {
     HADAL_ASSIGN_OR_RETURN(ModelCheckpoint checkpoint, ModelCheckpoint::Open(options_.checkpoint));
     HADAL_ASSIGN_OR_RETURN(decoder_options_.beam, ChosenBeam(options_.beam, checkpoint));
@@ -157,8 +156,8 @@ class Translator {
           return absl::InvalidArgumentError(absl::StrCat(
               "line ", lines_->lines(), " has ", length, " tokens, more than ", decoder_->longest_source_tokens(), "; ",
               decoder_options_.longest_source > decoder_->longest_source_tokens() + 1
-                  ? "the model has positions for no more (its max_positions): split it, or give --on-long skip"
-                  : "split it, or give --on-long skip or a higher --longest-source"));
+                  ? "that is the model's limit (max_positions): split it, or use --on-long skip"
+                  : "split it, or use --on-long skip or a higher --longest-source"));
         }
         ++skipped_;
         continue;
@@ -207,7 +206,7 @@ class Translator {
         out() << model_->checkpoint().target_vocabulary().Decode(translation[h].tokens, options_.joining);
         if (h == 0) tokens_ += static_cast<int64_t>(translation[h].tokens.size()) + 1;
       } else if (options_.print_scores) {
-        out() << '\t';  // nothing was translated: no score
+        out() << '\t';  // an empty line has no score
       }
       out() << '\n';
     }
@@ -274,15 +273,16 @@ void AddTranslateOptions(Command command, TranslateOptions& options) {
                  "Checkpoint, or run directory (its best checkpoint, else its newest)")
       .Required()
       .ValueName("DIR");
-  command.AddOption("-i,--input", options.input, "File of sentences, one a line (default: standard input)");
+  command.AddOption("-i,--input", options.input, "File of sentences, one per line (default: standard input)");
   command.AddOption("-o,--out", options.output, "File of translations (default: standard output)");
   AddBeamOptions(command, options.beam);
-  command.AddOption("--nbest", options.nbest, "Translations printed a sentence, best first").ShowDefault();
-  command.AddFlag("--print-scores", options.print_scores, "Print each translation's score and a tab before it");
+  command.AddOption("--nbest", options.nbest, "Translations printed per sentence, best first").ShowDefault();
+  command.AddFlag("--print-scores", options.print_scores, "Print each translation's score, then a tab, before it");
   command.AddChoice<OverLong>("--on-long", options.over_long, "A sentence over --longest-source (default: error)",
                               {{"error", OverLong::kError}, {"skip", OverLong::kSkip}});
-  command.AddOption("--longest-source", decoder.longest_source, "Longest source in tokens, </s> counted").ShowDefault();
-  command.AddChoice<PieceJoining>("--join", options.joining, "How tokens become text (default: as the vocabulary says)",
+  command.AddOption("--longest-source", decoder.longest_source, "Longest source in tokens, with </s>").ShowDefault();
+  command.AddChoice<PieceJoining>("--join", options.joining,
+                                  "How tokens are joined to text (default: by the vocabulary)",
                                   {{"default", PieceJoining::kDefault},
                                    {"spaces", PieceJoining::kSpaces},
                                    {"bpe", PieceJoining::kBpe},
@@ -294,8 +294,8 @@ void AddTranslateOptions(Command command, TranslateOptions& options) {
           "Limit of a rank's caches (default: 512, or what one sentence needs)")
       .InRange(int64_t{1}, int64_t{1} << 24)
       .ValueName("MIB");
-  command.AddOption("--buffer", options.buffer_lines, "Lines read before they are translated").ShowDefault();
-  command.AddOption("--threads", options.threads, "CPU threads a rank (default: its share of the CPUs)")
+  command.AddOption("--buffer", options.buffer_lines, "Lines read at a time").ShowDefault();
+  command.AddOption("--threads", options.threads, "CPU threads per rank (default: its share of the CPUs)")
       .InRange(0, 1024);
 }
 

@@ -146,7 +146,7 @@ TEST(ConfigErrors, BrokenStructure) {
 
 TEST(ConfigErrors, LettersOutsideQuotes) {
   EXPECT_EQ(ErrorOf("seed: 1\nmodel { é: 8 }"),
-            "run.textproto:2:9: a character that is not ASCII stands outside quotes and comments");
+            "run.textproto:2:9: a non-ASCII character is outside quotes and comments");
 }
 
 TEST(ConfigMerge, LaterFileOverridesFieldByField) {

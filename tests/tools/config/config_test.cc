@@ -60,7 +60,7 @@ TEST(ExplainField, NamesTheFieldItExcludes) {
 TEST(ExplainField, ListsTheFieldsOfAGroup) {
   EXPECT_THAT(Explained("stop"), AllOf(HasSubstr("When the run ends"),
                                        HasSubstr("\n  epochs    Passes over the training corpus"), HasSubstr("[0]")));
-  EXPECT_THAT(Explained("model"), HasSubstr("\n  residual            How a sublayer joins the residual stream"));
+  EXPECT_THAT(Explained("model"), HasSubstr("\n  residual            How a sublayer is connected to the residual"));
   EXPECT_THAT(Explained(""), AllOf(HasSubstr("\n  pipeline "), HasSubstr("\n  seed ")));
 }
 

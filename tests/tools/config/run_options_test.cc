@@ -122,7 +122,7 @@ TEST(CheckTrainable, NamesWhatIsMissing) {
   options.validation_data = "v";
   EXPECT_TRUE(CheckTrainable(options).ok());
   options.stop.steps = 0;
-  EXPECT_THAT(CheckTrainable(options).message(), HasSubstr("the run has no end"));
+  EXPECT_THAT(CheckTrainable(options).message(), HasSubstr("the run has no limit"));
   options.stop.minutes = 1;
   EXPECT_TRUE(CheckTrainable(options).ok());
   options.stop.minutes = 0;

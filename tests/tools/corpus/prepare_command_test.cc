@@ -77,7 +77,7 @@ TEST_F(PrepareTest, EachOptionOfTheCommandLineSetsItsOwn) {
   EXPECT_EQ(Read("out/target.txt"), Read("de.txt"));
   for (const char* side : {"--source-vocab ", "--target-vocab "}) {
     EXPECT_EQ(run(absl::StrCat(side, Path("en.txt"))), 2);
-    EXPECT_THAT(out_.str(), HasSubstr(absl::StrCat(side, "stands alone; give --")));
+    EXPECT_THAT(out_.str(), HasSubstr(absl::StrCat(side, "is given for one side only; give --")));
   }
   const std::string more = absl::StrCat(" --test ", Path("train.en"), " ", Path("train.de"));
   EXPECT_EQ(run(absl::StrCat("--vocab ", Path("de.txt"), more)), 0) << out_.str();

@@ -22,7 +22,7 @@ TEST_F(PrepareTest, BadLinesOfPlainTextAreNamed) {
   Write("train.de", "Ein Mann\n\n");
   ExpectError({"train.de:2: the line is empty"});
   Write("train.de", "");
-  ExpectError({"nothing is left of the train text", "train.de"});
+  ExpectError({"no line is left of the train text", "train.de"});
 }
 
 TEST_F(PrepareTest, ByteOrderMarkAndCrLfAreNoText) {
@@ -102,18 +102,18 @@ TEST_F(PrepareTest, OverLongSidesAreACountedSkipOrAnError) {
 TEST_F(PrepareTest, ALineOfWhichNoTokenIsLeftIsNamedWhereEmptyOnesAreErrors) {
   options_.on_empty = BadLine::kError;
   Write("train.en", "The cat sleeps.\n \xC2\xA0 \nA man reads.\n");
-  ExpectError({"train.en:2 / ", "train.de:2: nothing of a side is left", "--on-empty skip"});
+  ExpectError({"train.en:2 / ", "train.de:2: a side has no tokens", "--on-empty skip"});
   Write("train.de", "Die Katze schläft.\nDer Hund frisst den Fisch.\n \xC2\xA0 \n");
   options_.monolingual = true;
   options_.train = {{"", Path("train.de")}};
   options_.training.size = 40;
-  ExpectError({"train.de:3: nothing of it is left"});
+  ExpectError({"train.de:3: it has no tokens"});
 }
 
 TEST_F(PrepareTest, NothingLeftIsAnError) {
   Write("train.en", "\n\n");
   Write("train.de", "\n\n");
-  ExpectError({"nothing is left of the train text", "2 have an empty side"});
+  ExpectError({"no line is left of the train text", "2 have an empty side"});
   Write("train.en", "");
   Write("train.de", "");
   ExpectError({"nothing is left", "of 0 lines"});

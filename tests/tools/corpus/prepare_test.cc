@@ -90,7 +90,7 @@ TEST_F(PrepareTest, OptionsThatLeaveNothingAreRefused) {
   ExpectError({"--max-tokens 0"});
   EXPECT_FALSE(std::filesystem::exists(Path("out")));
   options_.max_tokens = 1;
-  ExpectError({"nothing is left of the train text", "of 3 lines", "3 are too long"});
+  ExpectError({"no line is left of the train text", "of 3 lines", "3 are too long"});
   options_.max_tokens = 100;
   ASSERT_TRUE(Run().ok()) << "what failed is not in the way";
   options_.output.clear();
@@ -153,7 +153,7 @@ TEST_F(PrepareTest, WhatNeedsNoTextIsToldBeforeAnyIsRead) {
   changed.test = {{Path("train.en"), Path("gone.de")}};
   refused_at_once(changed, "gone.de");
   ASSERT_TRUE(Run().ok());
-  refused_at_once(options_, "train.json is there already");
+  refused_at_once(options_, "train.json already exists");
 }
 
 }  // namespace

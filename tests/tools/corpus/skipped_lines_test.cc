@@ -25,7 +25,7 @@ TEST(SkippedLines, CountsShareAndReasonsAreSaid) {
 TEST(SkippedLines, MostIsMoreThanHalf) {
   EXPECT_EQ(MostlySkipped("train", "text.en", 4, {.empty = 2}, {}), "");
   EXPECT_THAT(MostlySkipped("train", "text.en", 4, {.empty = 3}, {}),
-              HasSubstr("most of the train text (text.en) is left out: skipped 3 of 4 (75%)"));
+              HasSubstr("most of the train text (text.en) is unusable: skipped 3 of 4 (75%)"));
 }
 
 TEST(SkippedLines, MoreThanAllowedIsAnErrorAndSoIsAll) {
@@ -34,7 +34,7 @@ TEST(SkippedLines, MoreThanAllowedIsAnErrorAndSoIsAll) {
               HasSubstr("than the 90% that --max-skipped allows: skipped 91 of 100 (91%)"));
   EXPECT_EQ(Refusal({.empty = 99}, 100, {.most_skipped = 1}), "");
   EXPECT_THAT(Refusal({.empty = 100}, 100, {.most_skipped = 1}),
-              HasSubstr("nothing is left of the train text (text.en)"));
+              HasSubstr("no line is left of the train text (text.en)"));
   EXPECT_THAT(Refusal({}, 0), HasSubstr("of 0 lines"));
   EXPECT_EQ(Refusal({}, 1, {.most_skipped = 0}), "");
   EXPECT_THAT(Refusal({.invalid = 1}, 100, {.most_skipped = 0}), HasSubstr("0% that --max-skipped allows"));
@@ -43,7 +43,7 @@ TEST(SkippedLines, MoreThanAllowedIsAnErrorAndSoIsAll) {
 TEST(SkippedLines, WhatToTryFollowsFromTheMostFrequentReason) {
   EXPECT_THAT(Refusal({.invalid = 3, .empty = 3, .too_long = 94}, 101), HasSubstr("raise --max-tokens 256"));
   EXPECT_THAT(Refusal({.invalid = 3, .empty = 94, .too_long = 3}, 101), HasSubstr("translations of each other"));
-  EXPECT_THAT(Refusal({.empty = 94}, 101, {.monolingual = true}), HasSubstr("the file that was meant"));
+  EXPECT_THAT(Refusal({.empty = 94}, 101, {.monolingual = true}), HasSubstr("the right file"));
   EXPECT_THAT(Refusal({.invalid = 94, .empty = 3, .too_long = 3}, 101), HasSubstr("iconv"));
 }
 

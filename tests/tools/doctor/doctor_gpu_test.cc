@@ -30,7 +30,7 @@ TEST(DoctorGpuFindings, ARankWithoutAGpuBesideOthersIsBad) {
   const Finding finding = cluster.Only();
   EXPECT_EQ(finding.severity, Severity::kBad);
   EXPECT_THAT(finding.ranks, ElementsAre(2));
-  EXPECT_THAT(finding.text, AllOf(HasSubstr("no GPU, where other ranks have one"), HasSubstr("no GPU is visible")));
+  EXPECT_THAT(finding.text, AllOf(HasSubstr("no GPU, although other ranks have one"), HasSubstr("no GPU is visible")));
 }
 
 // Said once, and no reason to refuse a run on CPUs.
@@ -78,21 +78,21 @@ TEST(DoctorGpuFindings, UnlikeGpusAndLibraries) {
   GpuCluster cluster;
   cluster.ranks[1].gpu.device.memory_bytes /= 2;
   EXPECT_THAT(cluster.Only().ranks, ElementsAre(1));
-  EXPECT_THAT(cluster.Only().text, HasSubstr("another GPU, NVIDIA A100-SXM4-80GB, sm_80, 40 GiB, than the others'"));
+  EXPECT_THAT(cluster.Only().text, HasSubstr("its GPU is NVIDIA A100-SXM4-80GB, sm_80, 40 GiB; most ranks have"));
 
   cluster = GpuCluster();
   cluster.ranks[3].gpu.device.cublas = 120405;
-  EXPECT_THAT(cluster.Only().text, HasSubstr("another cuBLASLt, 12.4.5, than the others', 13.0.2"));
+  EXPECT_THAT(cluster.Only().text, HasSubstr("its cuBLASLt is 12.4.5; most ranks have 13.0.2"));
 
   cluster = GpuCluster();
   cluster.ranks[3].gpu.device.driver = 13010;
-  EXPECT_THAT(cluster.Only().text, HasSubstr("another driver, 13.1, than the others', 13.0"));
+  EXPECT_THAT(cluster.Only().text, HasSubstr("its driver is 13.1; most ranks have 13.0"));
 
   cluster = GpuCluster();
   for (RankFacts& facts : cluster.ranks) facts.gpu.device.driver = 12080;
   for (RankFacts& facts : cluster.ranks) facts.gpu.device.runtime = 12090;
   EXPECT_EQ(cluster.Only().severity, Severity::kWarning);
-  EXPECT_THAT(cluster.Only().text, HasSubstr("the driver is for CUDA 12.8, older than this program's 12.9"));
+  EXPECT_THAT(cluster.Only().text, HasSubstr("the driver supports CUDA 12.8, older than this program's 12.9"));
   EXPECT_THAT(cluster.Only().ranks, ElementsAre(0, 1, 2, 3));
 }
 
@@ -101,10 +101,10 @@ TEST(DoctorGpuFindings, NcclThatIsMissingUnlikeOrToldWhatToDo) {
   cluster.ranks[2].gpu.nccl = 0;
   cluster.ranks[2].gpu.why_no_nccl = "NCCL is not found";
   EXPECT_THAT(cluster.Only().ranks, ElementsAre(2));
-  EXPECT_THAT(cluster.Only().text, AllOf(HasSubstr("each rank has a GPU of its own"), HasSubstr("is not found")));
+  EXPECT_THAT(cluster.Only().text, AllOf(HasSubstr("each rank has its own GPU"), HasSubstr("is not found")));
 
   cluster.ranks[2].gpu.nccl = 22703;
-  EXPECT_THAT(cluster.Only().text, HasSubstr("another NCCL, 2.27.3, than the others', 2.28.9"));
+  EXPECT_THAT(cluster.Only().text, HasSubstr("its NCCL is 2.27.3; most ranks have 2.28.9"));
 
   // Ranks that share GPUs do without.
   cluster = GpuCluster();
@@ -115,12 +115,12 @@ TEST(DoctorGpuFindings, NcclThatIsMissingUnlikeOrToldWhatToDo) {
   cluster = GpuCluster();
   for (RankFacts& facts : cluster.ranks) facts.gpu.nccl_variables = "NCCL_DEBUG=INFO";
   EXPECT_EQ(cluster.Only().severity, Severity::kNote);
-  EXPECT_EQ(cluster.Only().text, "set for NCCL: NCCL_DEBUG=INFO");
+  EXPECT_EQ(cluster.Only().text, "NCCL variables are set: NCCL_DEBUG=INFO");
   cluster.ranks[1].gpu.nccl_variables.clear();
   const auto unlike = cluster.Findings();
   ASSERT_EQ(unlike.size(), 2u);
   EXPECT_THAT(unlike[0].ranks, ElementsAre(1));
-  EXPECT_THAT(unlike[0].text, HasSubstr("another setting of NCCL, none, than the others', NCCL_DEBUG=INFO"));
+  EXPECT_THAT(unlike[0].text, HasSubstr("its NCCL setting is none; most ranks have NCCL_DEBUG=INFO"));
 }
 
 // Beside its like: an A100 is not slow because others have H100s.
@@ -144,7 +144,7 @@ TEST(DoctorGpuFindings, TheSlowOneIsNamed) {
   cluster = GpuCluster();
   for (const int rank : {2, 3}) cluster.ranks[rank].gpu.device.model = "NVIDIA H100";
   for (const int rank : {2, 3}) cluster.measured[rank].gpu_flops = 7e14;
-  EXPECT_THAT(cluster.Only().text, HasSubstr("another GPU"));
+  EXPECT_THAT(cluster.Only().text, HasSubstr("its GPU is"));
 }
 
 TEST(DoctorGpu, FactsSurviveTheTrip) {

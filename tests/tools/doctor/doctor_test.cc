@@ -35,10 +35,10 @@ TEST(DoctorFindings, NamesTheRankAndTheHostThatDiffer) {
   const auto findings = cluster.Findings();
   ASSERT_EQ(findings.size(), 2u);
   EXPECT_THAT(findings[0].ranks, ElementsAre(2));
-  EXPECT_THAT(findings[0].text, HasSubstr("another binary"));
+  EXPECT_THAT(findings[0].text, HasSubstr("its binary is"));
   EXPECT_EQ(findings[0].severity, Severity::kBad);
   EXPECT_THAT(findings[1].ranks, ElementsAre(3));
-  EXPECT_THAT(findings[1].text, HasSubstr("instruction set, AVX2"));
+  EXPECT_THAT(findings[1].text, HasSubstr("instruction set is AVX2"));
   EXPECT_EQ(findings[1].severity, Severity::kWarning);
   EXPECT_EQ(DescribeRanks({3}, cluster.ranks), "rank 3 (host n2)");
   EXPECT_EQ(DescribeRanks({0, 3}, cluster.ranks), "ranks 0, 3 (hosts n1, n2)");
@@ -82,7 +82,7 @@ TEST(DoctorFindings, CrampedRanks) {
     texts.push_back(finding.text);
   }
   EXPECT_THAT(texts, ElementsAre(HasSubstr("2 threads on 1 CPUs (0)"), HasSubstr("2 threads on 1 CPUs"),
-                                 HasSubstr("4 threads in all share 1 CPUs"), HasSubstr("only 256 files"),
+                                 HasSubstr("4 threads in total share 1 CPUs"), HasSubstr("only 256 files"),
                                  HasSubstr("1.0 GiB")));
 }
 
@@ -106,7 +106,7 @@ TEST(DoctorFindings, LocksThatDoNothingAreAWarning) {
   const auto findings = cluster.Findings();
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings[0].severity, Severity::kWarning);
-  EXPECT_THAT(findings[0].text, HasSubstr("file locks do not keep ranks apart"));
+  EXPECT_THAT(findings[0].text, HasSubstr("file locks do not exclude other ranks"));
 }
 
 TEST(DoctorFindings, FilesThatAreNotShared) {
@@ -168,7 +168,7 @@ TEST(Doctor, MeasuresEveryRankAndLeavesNoFile) {
     EXPECT_EQ(measured.file_trouble, "");
   }
   EXPECT_THAT(*ListDirectory(directory.path()), IsEmpty());
-  EXPECT_THAT(DoctorToText(*report), AllOf(HasSubstr("GFLOP/s"), HasSubstr("fit for a run")));
+  EXPECT_THAT(DoctorToText(*report), AllOf(HasSubstr("GFLOP/s"), HasSubstr("ready for a run")));
   EXPECT_THAT(DoctorToJson(*report), HasSubstr("\"findings\""));
 }
 
@@ -185,7 +185,7 @@ TEST(Doctor, ADirectoryThatIsNoneIsBadOnEveryRank) {
       ExamineInProcess(2, {.directory = "/proc/nowhere", .message_bytes = 1 << 12, .rounds = 1, .file_bytes = 1 << 12});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_FALSE(report->healthy());
-  EXPECT_THAT(DoctorToText(*report), AllOf(HasSubstr("cannot write where the run will"), HasSubstr("not fit")));
+  EXPECT_THAT(DoctorToText(*report), AllOf(HasSubstr("cannot write to the run directory"), HasSubstr("not fit")));
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ TEST(RankComparison, WhoDiffersFromMostIsFound) {
   const std::vector<Finding> all = majority(nullptr);
   ASSERT_EQ(all.size(), 2u);
   EXPECT_THAT(all[0].ranks, ElementsAre(0, 5));
-  EXPECT_EQ(all[0].text, "another binary, 1, than the others', 2. Copy it.");
+  EXPECT_EQ(all[0].text, "its binary is 1; most ranks have 2. Copy it.");
   EXPECT_EQ(all[0].severity, Severity::kBad);
   EXPECT_THAT(all[1].ranks, ElementsAre(4));
   comparison.Majority(

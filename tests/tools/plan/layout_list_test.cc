@@ -40,16 +40,16 @@ TEST_P(BadLayouts, AreRefusedWithTheirLine) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().message));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BadLayouts,
-                         ::testing::Values(BadList{"# nothing\n", "list has no layout"},
-                                           BadList{"a 1\n../b 2\n", "list:2: \"../b\" is no name for a run"},
-                                           BadList{"..  2\n", "list:1: \"..\" is no name"},
-                                           BadList{"a\n", "list:1: behind the name \"a\" stands the number of ranks"},
-                                           BadList{"a 0\n", "number of ranks, 1 or more"},
-                                           BadList{"a two\n", "number of ranks, 1 or more"},
-                                           BadList{"a 1\nb 2\n\na 3\n", "list:4: there is a layout \"a\" already"},
-                                           BadList{"a 1 --run-dir x\n", "list:1: \"--run-dir\": behind the number"},
-                                           BadList{"a 1 --set\n", "list:1: \"--set\": behind the number"}));
+INSTANTIATE_TEST_SUITE_P(
+    All, BadLayouts,
+    ::testing::Values(BadList{"# nothing\n", "list has no layout"},
+                      BadList{"a 1\n../b 2\n", "list:2: \"../b\" is not a valid name of a run"},
+                      BadList{"..  2\n", "list:1: \"..\" is not a valid name"},
+                      BadList{"a\n", "list:1: the name \"a\" must be followed by the number of ranks"},
+                      BadList{"a 0\n", "number of ranks, 1 or more"}, BadList{"a two\n", "number of ranks, 1 or more"},
+                      BadList{"a 1\nb 2\n\na 3\n", "list:4: the layout \"a\" is defined twice"},
+                      BadList{"a 1 --run-dir x\n", "list:1: \"--run-dir\": the number of ranks"},
+                      BadList{"a 1 --set\n", "list:1: \"--set\": the number of ranks"}));
 
 }  // namespace
 }  // namespace hadal

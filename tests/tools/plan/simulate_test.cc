@@ -136,8 +136,7 @@ TEST(Simulate, RefusesWhatCannotBe) {
   options.message_bytes = {1, 2};
   EXPECT_THAT(message(options), HasSubstr("needs 1 message sizes"));
   EXPECT_THAT(message(Equal(ScheduleKind::k1F1B, {2, 2, 2})), Not(HasSubstr("OK")));
-  EXPECT_THAT(message({.kind = ScheduleKind::k1F1B, .shape = {65536, 1, 65536}}),
-              HasSubstr("take fewer micro-batches"));
+  EXPECT_THAT(message({.kind = ScheduleKind::k1F1B, .shape = {65536, 1, 65536}}), HasSubstr("use fewer micro-batches"));
 }
 
 // `hadal simulate --json ARGUMENTS…`.

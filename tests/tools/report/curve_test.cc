@@ -51,7 +51,7 @@ TEST_F(CurveTest, ReadsStepsAndValidations) {
 TEST_F(CurveTest, AnUnknownMetricGetsTheListOfThoseThatExist) {
   Write(kRun);
   const auto curve = ReadCurve(run_, "los", "deep");
-  EXPECT_THAT(std::string(curve.status().message()), HasSubstr("no line holds 'los'; it has loss, valid/nll"));
+  EXPECT_THAT(std::string(curve.status().message()), HasSubstr("no line has 'los'; available: loss, valid/nll"));
 }
 
 TEST_F(CurveTest, BadFilesGetAnErrorWithTheirName) {
@@ -60,7 +60,7 @@ TEST_F(CurveTest, BadFilesGetAnErrorWithTheirName) {
   EXPECT_THAT(std::string(ReadCurve(run_, "loss", "x").status().message()),
               HasSubstr("metrics.jsonl:2: not a JSON object"));
   Write("");
-  EXPECT_THAT(std::string(ReadCurve(run_, "loss", "x").status().message()), HasSubstr("holds no step yet"));
+  EXPECT_THAT(std::string(ReadCurve(run_, "loss", "x").status().message()), HasSubstr("has no step yet"));
 }
 
 TEST_F(CurveTest, PlotsUnderTheDirectorysName) {

@@ -97,7 +97,7 @@ TEST(ReportHtml, WhyNothingIsPredicted) {
 TEST(ReportHtml, EachRunHasItsColour) {
   const Report report = MakeReportOf(/*both=*/true);
   LineChart rate{.title = "Learning rate", .x_label = "step", .y_label = "factor of the update", .from_zero = true};
-  LineChart loss{.title = "Loss", .x_label = "step", .y_label = "nats a target token"};
+  LineChart loss{.title = "Loss", .x_label = "step", .y_label = "nats per target token"};
   for (const bool second : {false, true}) {
     rate.series.push_back({.name = second ? "two" : "one", .colour = second ? "#d9822b" : "#3b7dd8"});
     for (int step = 0; step < 6; ++step) rate.series.back().points.emplace_back(step, 1e-4 * step);

@@ -241,7 +241,7 @@ TEST(RunRecord, SaysWhatIsMissing) {
   const TemporaryDirectory directory;
   EXPECT_EQ(ReadRun(directory / "nowhere").status().code(), absl::StatusCode::kNotFound);
   SetContents(directory / "metrics.jsonl", "{\"event\":\"run\"}\n");
-  EXPECT_THAT(std::string(ReadRun(directory.path()).status().message()), HasSubstr("holds no step"));
+  EXPECT_THAT(std::string(ReadRun(directory.path()).status().message()), HasSubstr("has no step"));
 }
 
 }  // namespace

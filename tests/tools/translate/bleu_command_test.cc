@@ -93,7 +93,7 @@ TEST_F(BleuCommandTest, NamesTheFileAndLineOfBadInput) {
   status = RunBleu({.references = {"/nonexistent/ref"}, .hypotheses = good}, input_, out_, log_);
   EXPECT_TRUE(absl::IsNotFound(status));
   status = RunBleu({.references = {good}, .hypotheses = Write("empty", "")}, input_, out_, log_);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("holds no line"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is empty"));
   EXPECT_EQ(out_.str(), "");
 }
 

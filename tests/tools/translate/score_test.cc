@@ -98,7 +98,7 @@ TEST_F(ScoreTest, NothingToScoreIsSaid) {
   ScoreOptions options = Options("");
   for (const int ranks : {1, 2}) {
     EXPECT_TRUE(Score(options, ranks)->empty());
-    EXPECT_EQ(log_, absl::StrCat("nothing was scored: ", options.target, " holds no line\n"));
+    EXPECT_EQ(log_, absl::StrCat("nothing was scored: ", options.target, " is empty\n"));
   }
   SetContents(options.target, std::string(300, 'd') + "\n");
   options.over_long = OverLong::kSkip;
@@ -141,7 +141,7 @@ TEST_F(ScoreTest, LinesLongerThanABatchAreToldToRaiseIt) {
   ScoreOptions options = Options(std::string(52, 'd') + "\n");  // 52 tokens, or one more for the word's begin
   options.batch_tokens = 64;
   EXPECT_THAT(std::string(Score(options).status().message()),
-              HasSubstr("more than 47; give --on-long skip or a higher --batch-tokens"));
+              HasSubstr("more than 47; use --on-long skip or a higher --batch-tokens"));
   options.batch_tokens = 128;
   EXPECT_TRUE(Score(options).ok());
 }
@@ -149,7 +149,7 @@ TEST_F(ScoreTest, LinesLongerThanABatchAreToldToRaiseIt) {
 TEST_F(ScoreTest, ALanguageModelHasNoSourceAndDoesNotTranslate) {
   ScoreOptions options = Options("a dog\n");
   options.source = options.target;
-  EXPECT_THAT(std::string(Score(options).status().message()), HasSubstr("reads no --source"));
+  EXPECT_THAT(std::string(Score(options).status().message()), HasSubstr("needs no --source"));
   InProcessWorld world(1);
   const absl::Status status = world.Run([&](Communicator& c) {
     PrepareComputeThread();
