@@ -7,8 +7,8 @@
 //
 //   content ─ DeviceKernels::write_batch → host block ─ copy → device block ─ PlacesIn → arguments of kernels/<op>.h
 //
-// An operation that gets no place brings the values itself (cuda_host/launch_memory.h): tools and tests of one kernel.
-// Decoding has places of its own (pipeline/decode/decode_blocks.h).
+// An operation that gets no place brings the values itself (device/launch_memory.h); tools and tests of one kernel do
+// that. Decoding has places of its own (pipeline/decode/decode_blocks.h).
 // Padding rows follow the sentences' rows (runtime/data/packed_batch.h). Their token is −1, and for attention they are
 // sentences that nobody else sees. So their activations are finite whatever the memory held, and their gradients are 0.
 // Thread safety: plain values.
