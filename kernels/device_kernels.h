@@ -4,7 +4,7 @@
 // the table's. So code that uses operations is the same for both, and a build without CUDA needs none of CUDA's
 // symbols.
 // Null: the device lacks that kernel; layers/device_support.h refuses models that need it before a run starts.
-// cuda_host/operations.h fills the table.
+// device/operations.h fills the table.
 // Arguments are those of the operation's header. Matrices and vectors are in device memory. Tokens, offsets and
 // targets, and every number in the struct, are in host memory. Fields named …place… say where the device finds such
 // values already. The launch then reads them there, and the host's values only serve the checks.
