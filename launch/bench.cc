@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "google/protobuf/text_format.h"
 #include "launch/job/device_choice.h"
@@ -237,7 +238,9 @@ void AddBenchCommand(Command app, int& exit_code) {
   BenchStepOptions& step = arguments->step;
   AddModelFlags(command, step);
   command.AddOption("--method", arguments->method, "As model.residual.method of a run's config").ShowDefault();
-  command.AddOption("--schedule", arguments->schedule, "Schedule of the pipeline: gpipe, 1f1b or interleaved_1f1b")
+  command
+      .AddOption("--schedule", arguments->schedule,
+                 "Schedule of the pipeline: " + absl::StrJoin(AllScheduleNames(), ", "))
       .ShowDefault();
   command.AddOption("--chunks", step.chunks, "Chunks per rank").InRange(1, 64).ShowDefault();
   command.AddOption("--recompute-every", step.recompute_every, "Recomputation every k sublayers; 0: off")

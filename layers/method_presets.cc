@@ -5,9 +5,31 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/choice_words.h"
 
 namespace hadal {
 namespace {
+
+constexpr Word<ResidualMethod> kMethodWords[] = {
+    {"post_ln", ResidualMethod::kPostLn},
+    {"pre_ln", ResidualMethod::kPreLn},
+    {"deepnorm", ResidualMethod::kDeepNorm},
+    {"branchnorm", ResidualMethod::kBranchNorm},
+    {"post_ln_init", ResidualMethod::kPostLnInit},
+    {"ds_init", ResidualMethod::kDsInit},
+    {"admin", ResidualMethod::kAdmin},
+    {"admin_closed", ResidualMethod::kAdminClosed},
+    {"rezero", ResidualMethod::kReZero},
+    {"r_fixup", ResidualMethod::kRFixup},
+    {"t_fixup", ResidualMethod::kTFixup},
+    {"dlcl_pre", ResidualMethod::kDlclPre},
+    {"dlcl_post", ResidualMethod::kDlclPost},
+    {"normformer", ResidualMethod::kNormFormer},
+    {"sub_ln", ResidualMethod::kSubLn},
+    {"b2t", ResidualMethod::kB2t},
+    {"b2t_rescaled", ResidualMethod::kB2tRescaled},
+    {"b2t_no_ln", ResidualMethod::kB2tNoLn},
+};
 
 // `beta` for every matrix that DeepNorm scales: all but query and key.
 StackMethod WithBeta(double residual_gain, double beta) {
@@ -117,20 +139,16 @@ void ApplySubLn(ModelOptions& options) {
 }  // namespace
 
 const std::vector<ResidualMethod>& AllResidualMethods() {
-  static const auto& all = *new std::vector<ResidualMethod>{
-      ResidualMethod::kPostLn,     ResidualMethod::kPreLn,       ResidualMethod::kDeepNorm,
-      ResidualMethod::kBranchNorm, ResidualMethod::kPostLnInit,  ResidualMethod::kDsInit,
-      ResidualMethod::kAdmin,      ResidualMethod::kAdminClosed, ResidualMethod::kReZero,
-      ResidualMethod::kRFixup,     ResidualMethod::kTFixup,      ResidualMethod::kDlclPre,
-      ResidualMethod::kDlclPost,   ResidualMethod::kNormFormer,  ResidualMethod::kSubLn,
-      ResidualMethod::kB2t,        ResidualMethod::kB2tRescaled, ResidualMethod::kB2tNoLn};
+  static const auto& all = *[] {
+    auto* methods = new std::vector<ResidualMethod>;
+    for (const Word<ResidualMethod>& entry : kMethodWords) methods->push_back(entry.value);
+    return methods;
+  }();
   return all;
 }
 
 absl::StatusOr<ResidualMethod> ParseResidualMethod(const std::string& name) {
-  for (const ResidualMethod method : AllResidualMethods()) {
-    if (name == ResidualMethodName(method)) return method;
-  }
+  if (const ResidualMethod* method = FindWord(kMethodWords, name)) return *method;
   return absl::InvalidArgumentError(absl::StrCat(
       "unknown residual method \"", name,
       "\", allowed: ", absl::StrJoin(AllResidualMethods(), ", ", [](std::string* out, ResidualMethod method) {
@@ -138,47 +156,7 @@ absl::StatusOr<ResidualMethod> ParseResidualMethod(const std::string& name) {
       })));
 }
 
-std::string ResidualMethodName(ResidualMethod method) {
-  switch (method) {
-    case ResidualMethod::kPostLn:
-      return "post_ln";
-    case ResidualMethod::kPreLn:
-      return "pre_ln";
-    case ResidualMethod::kDeepNorm:
-      return "deepnorm";
-    case ResidualMethod::kBranchNorm:
-      return "branchnorm";
-    case ResidualMethod::kPostLnInit:
-      return "post_ln_init";
-    case ResidualMethod::kDsInit:
-      return "ds_init";
-    case ResidualMethod::kAdmin:
-      return "admin";
-    case ResidualMethod::kAdminClosed:
-      return "admin_closed";
-    case ResidualMethod::kReZero:
-      return "rezero";
-    case ResidualMethod::kRFixup:
-      return "r_fixup";
-    case ResidualMethod::kTFixup:
-      return "t_fixup";
-    case ResidualMethod::kDlclPre:
-      return "dlcl_pre";
-    case ResidualMethod::kDlclPost:
-      return "dlcl_post";
-    case ResidualMethod::kNormFormer:
-      return "normformer";
-    case ResidualMethod::kSubLn:
-      return "sub_ln";
-    case ResidualMethod::kB2t:
-      return "b2t";
-    case ResidualMethod::kB2tRescaled:
-      return "b2t_rescaled";
-    case ResidualMethod::kB2tNoLn:
-      return "b2t_no_ln";
-  }
-  return "";
-}
+std::string ResidualMethodName(ResidualMethod method) { return ToWord(kMethodWords, method); }
 
 namespace {
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Each check of the sources passes a small tree without faults, and finds each fault that it is for, planted alone, and says where.
-# Usage: check_scripts_test.sh arrows|includes|links|format|tidy; 77: the program that the check runs is not installed, and only what it does
+# Usage: check_scripts_test.sh arrows|includes|links|metrics|format|tidy; 77: the program that the check runs is not installed, and only what it does
 # without was tested.
 set -u
-check=${1:?usage: check_scripts_test.sh arrows|includes|links|format|tidy}
+check=${1:?usage: check_scripts_test.sh arrows|includes|links|metrics|format|tidy}
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/support/command_test.sh"
 
@@ -80,6 +80,21 @@ test_links() {
   plant README.md '[its own](#tree)'; found 'README.md:4: #tree: README.md has no such heading'
   plant docs/other.md $'```\n# No heading\n```\n[code](#no-heading)'; found 'docs/other.md:7: #no-heading: docs/other.md has no such heading'
   fresh_tree; rm tree/README.md; nothing_there 'no link found'
+}
+
+test_metrics() {
+  fresh_tree
+  mkdir -p tree/tools/metrics
+  cp "$here"/../tools/metrics/{metrics_jsonl,tensorboard}.cc tree/tools/metrics
+  cp "$here/../runtime/depth_metrics.h" tree/runtime
+  cp "$here/../docs/metrics.md" tree/docs
+  passed
+  echo '// "a_comment"' >> tree/tools/metrics/metrics_jsonl.cc; passed
+  echo 'Json Two() { return {{"loss", 1}, {"new_field", 2}}; }' >> tree/tools/metrics/metrics_jsonl.cc
+  echo 'AddScalar(summary, "train/new_tag", 2);' >> tree/tools/metrics/tensorboard.cc
+  echo '    {"new_series", "A title", "a unit", true},' >> tree/runtime/depth_metrics.h
+  found 'does not have new_field' 'does not have train/new_tag' 'does not have new_series'
+  rm tree/tools/metrics/*; nothing_there 'no names found'
 }
 
 test_format() {

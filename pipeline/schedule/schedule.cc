@@ -1,8 +1,12 @@
 #include "pipeline/schedule/schedule.h"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "pipeline/schedule/schedule_builder.h"
 #include "pipeline/schedule/schedule_kinds.h"
 #include "runtime/check.h"
@@ -15,6 +19,26 @@ constexpr const char* kOperationNames[kOperations] = {
     "receive_forward", "forward",        "send_forward",          "receive_backward",
     "backward",        "send_backward",  "reduce_tied_gradients", "reduce_over_replicas",
     "global_norm",     "optimizer_step", "gather_over_replicas",  "distribute_tied_weights"};
+
+struct Schedule {
+  ScheduleKind kind;
+  const char* name;
+  RankProgram (*make)(const ScheduleShape& shape, int rank);
+  int64_t (*peak_live)(const ScheduleShape& shape, int rank);
+  bool several_chunks;
+};
+constexpr Schedule kSchedules[] = {
+    {ScheduleKind::kGpipe, "gpipe", MakeGpipeSchedule, PeakLiveOfGpipe, true},
+    {ScheduleKind::k1F1B, "1f1b", Make1F1BSchedule, PeakLiveOf1F1B, false},
+    {ScheduleKind::kInterleaved1F1B, "interleaved_1f1b", MakeInterleavedSchedule, PeakLiveOfInterleaved, true},
+};
+
+const Schedule& ScheduleOf(ScheduleKind kind) {
+  const auto* found = std::find_if(std::begin(kSchedules), std::end(kSchedules),
+                                   [kind](const Schedule& schedule) { return schedule.kind == kind; });
+  HADAL_CHECK(found != std::end(kSchedules));
+  return *found;
+}
 
 absl::Status CheckShape(const ScheduleShape& shape, int rank) {
   if (shape.stages < 1 || shape.chunks < 1 || shape.micro_batches < 1) {
@@ -52,25 +76,35 @@ absl::StatusOr<std::vector<RankProgram>> MakeForAllRanks(const ScheduleShape& sh
 
 }  // namespace
 
-std::string ToString(ScheduleKind kind) {
-  switch (kind) {
-    case ScheduleKind::kGpipe:
-      return "gpipe";
-    case ScheduleKind::k1F1B:
-      return "1f1b";
-    case ScheduleKind::kInterleaved1F1B:
-      return "interleaved_1f1b";
-  }
-  HADAL_CHECK(false);
+const std::vector<ScheduleKind>& AllScheduleKinds() {
+  static const auto& all = *[] {
+    auto* kinds = new std::vector<ScheduleKind>;
+    for (const Schedule& schedule : kSchedules) kinds->push_back(schedule.kind);
+    return kinds;
+  }();
+  return all;
 }
 
+std::vector<std::string> AllScheduleNames() {
+  std::vector<std::string> names;
+  for (const Schedule& schedule : kSchedules) names.emplace_back(schedule.name);
+  return names;
+}
+
+std::string ToString(ScheduleKind kind) { return ScheduleOf(kind).name; }
+
 absl::StatusOr<ScheduleKind> ParseScheduleKind(const std::string& text) {
-  std::string names;
-  for (const ScheduleKind kind : kAllScheduleKinds) {
-    if (text == ToString(kind)) return kind;
-    absl::StrAppend(&names, names.empty() ? "" : ", ", ToString(kind));
+  for (const Schedule& schedule : kSchedules) {
+    if (text == schedule.name) return schedule.kind;
   }
-  return absl::InvalidArgumentError(absl::StrCat("there is no schedule \"", text, "\"; use one of: ", names));
+  return absl::InvalidArgumentError(
+      absl::StrCat("there is no schedule \"", text, "\"; use one of: ", absl::StrJoin(AllScheduleNames(), ", ")));
+}
+
+bool RunsSeveralChunks(ScheduleKind kind) { return ScheduleOf(kind).several_chunks; }
+
+int64_t PeakLive(ScheduleKind kind, const ScheduleShape& shape, int rank) {
+  return ScheduleOf(kind).peak_live(shape, rank);
 }
 
 std::string ToString(const Instruction& instruction) {
@@ -99,20 +133,12 @@ Channel ChannelOf(const ScheduleShape& shape, int rank, const Instruction& instr
 
 absl::StatusOr<RankProgram> MakeSchedule(ScheduleKind kind, const ScheduleShape& shape, int rank) {
   HADAL_RETURN_IF_ERROR(CheckShape(shape, rank));
-  switch (kind) {
-    case ScheduleKind::kGpipe:
-      return MakeGpipeSchedule(shape, rank);
-    case ScheduleKind::k1F1B:
-      if (shape.chunks != 1) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("1f1b runs one chunk a rank, but ", shape.chunks,
-                         " are asked for; use the schedule interleaved_1f1b, or chunks = 1"));
-      }
-      return Make1F1BSchedule(shape, rank);
-    case ScheduleKind::kInterleaved1F1B:
-      return MakeInterleavedSchedule(shape, rank);
+  const Schedule& schedule = ScheduleOf(kind);
+  if (shape.chunks != 1 && !schedule.several_chunks) {
+    return absl::InvalidArgumentError(absl::StrCat(schedule.name, " runs one chunk a rank, but ", shape.chunks,
+                                                   " are asked for; use the schedule interleaved_1f1b, or chunks = 1"));
   }
-  HADAL_CHECK(false);
+  return schedule.make(shape, rank);
 }
 
 absl::StatusOr<std::vector<RankProgram>> MakeSchedules(ScheduleKind kind, const ScheduleShape& shape) {

@@ -35,12 +35,14 @@ enum class ScheduleKind {
   k1F1B,   // "1f1b": one forward, one backward (Narayanan et al. 2021, "PipeDream-2BW", section 2.2, with a flush)
   kInterleaved1F1B,  // "interleaved_1f1b": 1F1B over several chunks a rank (Narayanan et al. 2021, arXiv 2104.04473)
 };
-inline constexpr ScheduleKind kAllScheduleKinds[] = {ScheduleKind::kGpipe, ScheduleKind::k1F1B,
-                                                     ScheduleKind::kInterleaved1F1B};
+const std::vector<ScheduleKind>& AllScheduleKinds();
+std::vector<std::string> AllScheduleNames();
 
 std::string ToString(ScheduleKind kind);
 // Errors: InvalidArgument; the message lists the valid names.
 absl::StatusOr<ScheduleKind> ParseScheduleKind(const std::string& text);
+// Whether the schedule can run several chunks a rank.
+bool RunsSeveralChunks(ScheduleKind kind);
 
 struct ScheduleShape {
   int stages = 1;         // S: ranks of the pipeline
@@ -108,10 +110,14 @@ Channel ChannelOf(const ScheduleShape& shape, int rank, const Instruction& instr
 using RankProgram = std::vector<Instruction>;
 
 // One rank's program of a training step, tail included. O(its length).
-// Errors: InvalidArgument: a number below 1, a rank outside the stages, or 1f1b with more than one chunk.
+// Errors: InvalidArgument: a number below 1, a rank outside the stages, or several chunks where the schedule runs one.
 absl::StatusOr<RankProgram> MakeSchedule(ScheduleKind kind, const ScheduleShape& shape, int rank);
 // Every rank's program: [S].
 absl::StatusOr<std::vector<RankProgram>> MakeSchedules(ScheduleKind kind, const ScheduleShape& shape);
+
+// The most (chunk, micro-batch) pairs that are live at once on a rank, by the schedule's formula: exact if there is one
+// chunk or S divides M, else an upper bound.  REQUIRES: a shape and a rank that MakeSchedule accepts.
+int64_t PeakLive(ScheduleKind kind, const ScheduleShape& shape, int rank);
 
 // One rank's forward-only program, for validation and scoring: receive, forward, send; no tail.
 // Errors: as MakeSchedule.

@@ -35,4 +35,8 @@ RankProgram Make1F1BSchedule(const ScheduleShape& shape, int rank) {
   return std::move(builder).Finish();
 }
 
+int64_t PeakLiveOf1F1B(const ScheduleShape& shape, int rank) {
+  return std::min(shape.micro_batches, shape.stages - rank);
+}
+
 }  // namespace hadal

@@ -27,4 +27,8 @@ RankProgram MakeGpipeSchedule(const ScheduleShape& shape, int rank) {
   return std::move(builder).Finish();
 }
 
+int64_t PeakLiveOfGpipe(const ScheduleShape& shape, int /*rank*/) {
+  return int64_t{shape.chunks} * shape.micro_batches;
+}
+
 }  // namespace hadal

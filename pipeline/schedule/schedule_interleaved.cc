@@ -20,11 +20,18 @@
 
 namespace hadal {
 
+namespace {
+
+int64_t WarmUpVisits(const ScheduleShape& shape, int rank) {
+  return 2 * (int64_t{shape.stages} - 1 - rank) + (int64_t{shape.chunks} - 1) * shape.stages;
+}
+
+}  // namespace
+
 RankProgram MakeInterleavedSchedule(const ScheduleShape& shape, int rank) {
   if (shape.chunks == 1) return Make1F1BSchedule(shape, rank);
   const int64_t visits = PaddedOrderSize(shape);
-  const int64_t warm_up =
-      std::min(visits, 2 * (int64_t{shape.stages} - 1 - rank) + (int64_t{shape.chunks} - 1) * shape.stages);
+  const int64_t warm_up = std::min(visits, WarmUpVisits(shape, rank));
   ProgramBuilder builder(shape, rank);
   for (int64_t i = 0; i < warm_up; ++i) builder.Forward(ForwardAt(shape, i));
   for (int64_t i = warm_up; i < visits; ++i) {
@@ -34,6 +41,11 @@ RankProgram MakeInterleavedSchedule(const ScheduleShape& shape, int rank) {
   for (int64_t i = visits - warm_up; i < visits; ++i) builder.Backward(BackwardAt(shape, i));
   builder.Tail();
   return std::move(builder).Finish();
+}
+
+int64_t PeakLiveOfInterleaved(const ScheduleShape& shape, int rank) {
+  if (shape.chunks == 1) return PeakLiveOf1F1B(shape, rank);
+  return std::min(int64_t{shape.chunks} * shape.micro_batches, WarmUpVisits(shape, rank) + 1);
 }
 
 }  // namespace hadal

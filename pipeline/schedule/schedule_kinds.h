@@ -1,7 +1,10 @@
-// The schedules, one file each. Each .cc file begins with the schedule's cost in time and memory.
+// The schedules, one file each, with two functions: the program of one rank, and PeakLive (schedule.h). Each .cc file
+// begins with the schedule's cost in time and memory. The table in schedule.cc lists them.
 //
 // REQUIRES (of all): stages, chunks, micro_batches ≥ 1, 0 ≤ rank < stages, which MakeSchedule (schedule.h) has checked.
 #pragma once
+
+#include <cstdint>
 
 #include "pipeline/schedule/schedule.h"
 
@@ -9,9 +12,12 @@ namespace hadal {
 
 // schedule_gpipe.cc: all forwards, then all backwards; any number of chunks.
 RankProgram MakeGpipeSchedule(const ScheduleShape& shape, int rank);
+int64_t PeakLiveOfGpipe(const ScheduleShape& shape, int rank);
 // schedule_1f1b.cc: one forward, one backward.  REQUIRES: shape.chunks = 1.
 RankProgram Make1F1BSchedule(const ScheduleShape& shape, int rank);
+int64_t PeakLiveOf1F1B(const ScheduleShape& shape, int rank);
 // schedule_interleaved.cc: 1F1B over v chunks per rank; with one chunk it is 1F1B.
 RankProgram MakeInterleavedSchedule(const ScheduleShape& shape, int rank);
+int64_t PeakLiveOfInterleaved(const ScheduleShape& shape, int rank);
 
 }  // namespace hadal

@@ -131,7 +131,7 @@ absl::StatusOr<Replay> ReplaySchedule(const std::vector<RankProgram>& programs, 
 }
 
 std::optional<double> AnalyticBubbleFraction(ScheduleKind kind, const ScheduleShape& shape) {
-  if (kind == ScheduleKind::k1F1B && shape.chunks != 1) return std::nullopt;
+  if (!RunsSeveralChunks(kind) && shape.chunks != 1) return std::nullopt;
   if (shape.chunks != 1 && shape.micro_batches % shape.stages != 0) return std::nullopt;
   const double fill = shape.stages - 1;
   return fill / (static_cast<double>(shape.chunks) * shape.micro_batches + fill);

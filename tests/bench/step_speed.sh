@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The speed of a training step, as docs/performance.md quotes it: every line is a `hadal bench step`.
+# The speed of a training step, as docs/performance.md quotes it: every line is one `hadal bench step`.
 #
 #   tests/bench/step_speed.sh path/to/hadal > tests/bench/results/step_speed.txt
 # Takes about twelve minutes on two cores; the machine should be idle. Ranks of an mpirun take one thread each.
@@ -12,13 +12,17 @@ shapes=(
   "--d-model 64 --encoder-layers 500 --decoder-layers 500 --heads 4"
 )
 
-bench() {
-  echo "\$ $*"
-  "$@" 2>/dev/null
-  echo
+bench() {  # COMMAND…: one line of what it prints
+  "$@" 2> /dev/null | awk -v command="$*" '
+    /^step:/ { step = sprintf("%7s ms  %5s tokens/s", $2, $10) }
+    /^GEMM limit:/ { limit = sprintf("  limit %6s ms", $3) }
+    /^share:/ { share = sprintf("  %5s (%s to %s", $2, $11, $13) }
+    /^memory of rank/ { memory = memory "  " $7 " GiB" }
+    END { print step limit share memory "  " command }'
 }
 
 echo "# $(uname -m), $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), hadal $(git -C "$(dirname "$0")" describe --always --dirty)"
+echo "# step, median of 7; target tokens/s; GEMM limit; share of it, median (least to most of 7 pairs); peak RSS of each rank; command"
 cd "$(dirname "$hadal")"
 for shape in "${shapes[@]}"; do
   # shellcheck disable=SC2086  # a shape is several arguments
@@ -27,7 +31,7 @@ for shape in "${shapes[@]}"; do
   bench ./hadal bench step $shape --threads 2 --recompute-every 10
 done
 
-echo "# Two ranks of one thread beside one rank of two threads, the same 8 micro-batches"
+echo "# Two ranks of one thread beside one rank of two threads, the same 8 micro-batches, three times in turn; medians of 3"
 for shape in "${shapes[@]}"; do
   for _ in 1 2 3; do
     bench ./hadal bench step $shape --tokens 256 --micro-batches 8 --threads 2 --no-limit --repeats 3

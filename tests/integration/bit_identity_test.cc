@@ -69,10 +69,10 @@ std::vector<Layout> AllLayouts() {
     for (const int threads : {1, 2}) {
       for (const int recompute_every : {0, 3}) {
         for (const bool validate : {false, true}) {
-          for (const ScheduleKind schedule : {ScheduleKind::kGpipe, ScheduleKind::k1F1B}) {
-            layouts.push_back({ranks, threads, schedule, 1, recompute_every, validate});
+          for (const ScheduleKind schedule : AllScheduleKinds()) {
+            const int chunks = schedule == ScheduleKind::kInterleaved1F1B ? 3 : 1;
+            layouts.push_back({ranks, threads, schedule, chunks, recompute_every, validate});
           }
-          layouts.push_back({ranks, threads, ScheduleKind::kInterleaved1F1B, 3, recompute_every, validate});
         }
       }
     }

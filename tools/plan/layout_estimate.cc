@@ -12,17 +12,10 @@ namespace {
 
 // Number of live micro-batches on a stage, summed over its chunks.
 double LiveChunks(const LayoutPrediction& layout, int stage) {
-  const int stages = layout.pipeline.stages, chunks = layout.pipeline.chunks;
-  const int share = ShareOf(layout.batch.micro_batches, layout.pipeline.replicas, 0).count;
-  switch (layout.pipeline.schedule) {
-    case ScheduleKind::kGpipe:
-      return share * chunks;
-    case ScheduleKind::k1F1B:
-      return std::min(share, stages - stage);
-    case ScheduleKind::kInterleaved1F1B:
-      return std::min(share * chunks, 2 * (stages - stage - 1) + (chunks - 1) * stages + 1);
-  }
-  return 0;
+  const ScheduleShape shape{.stages = layout.pipeline.stages,
+                            .chunks = layout.pipeline.chunks,
+                            .micro_batches = ShareOf(layout.batch.micro_batches, layout.pipeline.replicas, 0).count};
+  return static_cast<double>(PeakLive(layout.pipeline.schedule, shape, stage));
 }
 
 std::vector<int32_t> EqualBorders(const ModelPlan& model, int pieces) {

@@ -34,7 +34,7 @@ double Utilisation(const LayoutSearch& search, const LayoutPrediction& layout) {
   return search.perfect_seconds / layout.step_seconds;
 }
 
-std::string CheckpointText(const LayoutPrediction& layout) {
+std::string RecomputeText(const LayoutPrediction& layout) {
   return layout.pipeline.recompute_every == 0 ? "off" : absl::StrCat("every ", layout.pipeline.recompute_every);
 }
 
@@ -57,13 +57,13 @@ void AppendHeader(const LayoutSearch& search, const SearchText& about, std::stri
 
 void AppendRanking(const LayoutSearch& search, std::string& text) {
   absl::StrAppendFormat(&text, "\n%2s %6s %6s %8s  %-16s %18s %10s %8s %11s %11s %6s %6s %10s\n", "", "stages",
-                        "chunks", "replicas", "schedule", "micro-batches", "checkpoint", "moments", "step", "tokens/s",
+                        "chunks", "replicas", "schedule", "micro-batches", "recompute", "moments", "step", "tokens/s",
                         "idle", "MFU", "memory");
   for (size_t i = 0; i < search.best.size(); ++i) {
     const LayoutPrediction& l = search.best[i];
     absl::StrAppendFormat(&text, "%2d %6d %6d %8d  %-16s %18s %10s %8s %11s %11s %5.1f%% %5.1f%% %6.1f GiB\n", i + 1,
                           l.pipeline.stages, l.pipeline.chunks, l.pipeline.replicas, ToString(l.pipeline.schedule),
-                          absl::StrCat(l.batch.micro_batches, " x ", l.batch.target_tokens), CheckpointText(l),
+                          absl::StrCat(l.batch.micro_batches, " x ", l.batch.target_tokens), RecomputeText(l),
                           l.pipeline.replicas == 1           ? "-"
                           : l.pipeline.shard_optimizer_state ? "sharded"
                                                              : "whole",

@@ -62,7 +62,7 @@ std::shared_ptr<ScheduleCommandOptions> AddShapeFlags(Command command, std::shar
   auto options = std::make_shared<ScheduleCommandOptions>();
   kind = std::make_shared<std::string>("1f1b");
   constexpr int kMost = 1 << 16;
-  command.AddOption("--kind", *kind, "Schedule").OneOf({"gpipe", "1f1b", "interleaved_1f1b"}).ShowDefault();
+  command.AddOption("--kind", *kind, "Schedule").OneOf(AllScheduleNames()).ShowDefault();
   command.AddOption("--stages", options->shape.stages, "Ranks of the pipeline").InRange(1, kMost).ShowDefault();
   command.AddOption("--chunks", options->shape.chunks, "Chunks per rank").InRange(1, kMost).ShowDefault();
   command.AddOption("--micro-batches", options->shape.micro_batches, "Micro-batches per step")

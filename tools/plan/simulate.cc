@@ -9,6 +9,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
@@ -241,7 +242,7 @@ void AddSimulateCommand(Command app, int& exit_code) {
   constexpr double kMostMilliseconds = 1e9;
   CommandOption plan = command.AddOption("--plan", arguments->plan, "Shape and costs from `hadal plan --json`");
   CommandOption run = command.AddOption("--run", arguments->run, "Shape and costs from a run's trace").Excludes(plan);
-  command.AddOption("--kind", arguments->kind, "The schedule: gpipe, 1f1b or interleaved_1f1b")
+  command.AddOption("--kind", arguments->kind, "The schedule: " + absl::StrJoin(AllScheduleNames(), ", "))
       .ShowDefault()
       .Excludes(plan)
       .Excludes(run);

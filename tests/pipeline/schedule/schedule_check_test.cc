@@ -15,16 +15,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using enum Operation;
 
-// Most (chunk, micro-batch) pairs live at once on a rank. Exact where S | M or v = 1; otherwise a bound: the value for
-// M rounded up to a multiple of S.
-int PeakInTheory(ScheduleKind kind, const ScheduleShape& shape, int rank) {
-  const int below = shape.stages - 1 - rank;
-  if (kind == ScheduleKind::kGpipe) return shape.chunks * shape.micro_batches;
-  if (shape.chunks == 1) return std::min(shape.micro_batches, below + 1);
-  const int rounded_up = (shape.micro_batches + shape.stages - 1) / shape.stages * shape.stages;
-  return std::min(shape.chunks * rounded_up, 2 * below + (shape.chunks - 1) * shape.stages + 1);
-}
-
 void ExpectSound(ScheduleKind kind, const ScheduleShape& shape) {
   SCOPED_TRACE(
       absl::StrCat(ToString(kind), ", S = ", shape.stages, ", v = ", shape.chunks, ", M = ", shape.micro_batches));
@@ -34,11 +24,11 @@ void ExpectSound(ScheduleKind kind, const ScheduleShape& shape) {
     const auto report = CheckSchedule(*programs, shape, {.outstanding_sends = outstanding_sends});
     ASSERT_TRUE(report.ok()) << report.status();
     for (int rank = 0; rank < shape.stages; ++rank) {
-      const int theory = PeakInTheory(kind, shape, rank);
+      const int64_t formula = PeakLive(kind, shape, rank);
       if (shape.chunks == 1 || kind == ScheduleKind::kGpipe || shape.micro_batches % shape.stages == 0) {
-        EXPECT_EQ(report->peak_live_of_rank[rank], theory) << "rank " << rank;
+        EXPECT_EQ(report->peak_live_of_rank[rank], formula) << "rank " << rank;
       } else {
-        EXPECT_LE(report->peak_live_of_rank[rank], theory) << "rank " << rank;
+        EXPECT_LE(report->peak_live_of_rank[rank], formula) << "rank " << rank;
       }
       for (const int peak : report->peak_live[rank]) EXPECT_LE(peak, report->peak_live_of_rank[rank]);
     }
@@ -51,9 +41,9 @@ void ExpectSound(ScheduleKind kind, const ScheduleShape& shape) {
 }
 
 TEST(ScheduleCheckTest, EveryScheduleIsSoundForEveryShape) {
-  for (const ScheduleKind kind : kAllScheduleKinds) {
+  for (const ScheduleKind kind : AllScheduleKinds()) {
     for (int stages = 1; stages <= 8; ++stages) {
-      for (int chunks = 1; chunks <= (kind == ScheduleKind::k1F1B ? 1 : 4); ++chunks) {
+      for (int chunks = 1; chunks <= (RunsSeveralChunks(kind) ? 4 : 1); ++chunks) {
         for (int micro_batches = 1; micro_batches <= 32; ++micro_batches) {
           ExpectSound(kind, {.stages = stages, .chunks = chunks, .micro_batches = micro_batches});
         }

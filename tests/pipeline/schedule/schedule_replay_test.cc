@@ -23,9 +23,9 @@ Replay MustReplay(ScheduleKind kind, const ScheduleShape& shape, const ReplayCos
 
 TEST(ScheduleReplayTest, BubbleIsTheFormulasForEqualCosts) {
   int compared = 0;
-  for (const ScheduleKind kind : kAllScheduleKinds) {
+  for (const ScheduleKind kind : AllScheduleKinds()) {
     for (int stages = 1; stages <= 8; ++stages) {
-      for (int chunks = 1; chunks <= (kind == ScheduleKind::k1F1B ? 1 : 4); ++chunks) {
+      for (int chunks = 1; chunks <= (RunsSeveralChunks(kind) ? 4 : 1); ++chunks) {
         for (int micro_batches = 1; micro_batches <= 32; ++micro_batches) {
           const ScheduleShape shape{.stages = stages, .chunks = chunks, .micro_batches = micro_batches};
           const auto formula = AnalyticBubbleFraction(kind, shape);

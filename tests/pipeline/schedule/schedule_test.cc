@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 using enum Operation;
 
 TEST(ScheduleTest, KindsParseFromTheirNames) {
-  for (const ScheduleKind kind : kAllScheduleKinds) {
+  for (const ScheduleKind kind : AllScheduleKinds()) {
     const auto parsed = ParseScheduleKind(ToString(kind));
     ASSERT_TRUE(parsed.ok()) << parsed.status();
     EXPECT_EQ(*parsed, kind);
@@ -61,7 +61,7 @@ TEST(ScheduleTest, ForwardScheduleReceivesComputesAndSends) {
 }
 
 TEST(ScheduleTest, OneStageNeedsNoMessages) {
-  for (const ScheduleKind kind : kAllScheduleKinds) {
+  for (const ScheduleKind kind : AllScheduleKinds()) {
     const auto program = MakeSchedule(kind, {.stages = 1, .chunks = 1, .micro_batches = 1}, 0);
     ASSERT_TRUE(program.ok()) << program.status();
     EXPECT_THAT(*program,

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "layers/method_presets.h"
+#include "pipeline/schedule/schedule.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/config/config_schema.h"
 
@@ -20,6 +24,17 @@ std::string ErrorOf(const std::string& text) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
   EXPECT_EQ(config.ByteSizeLong(), 0u) << "an error leaves the config as it was";
   return std::string(status.message());
+}
+
+// "a", "b", …: the words of the code, which the schema must list too.
+std::string Quoted(const std::vector<std::string>& words) {
+  return absl::StrCat("\"", absl::StrJoin(words, "\", \""), "\"");
+}
+
+std::vector<std::string> AllMethodNames() {
+  std::vector<std::string> names;
+  for (const ResidualMethod method : AllResidualMethods()) names.push_back(ResidualMethodName(method));
+  return names;
 }
 
 std::string OverrideError(const std::string& text) {
@@ -87,24 +102,17 @@ TEST(ConfigErrors, MissingValue) {
 
 TEST(ConfigErrors, WordWithoutQuotesIsToldSo) {
   EXPECT_EQ(ErrorOf("model { residual { method: deepnorm } }"),
-            "run.textproto:1:28: model.residual.method: expected one of \"post_ln\", \"pre_ln\", \"deepnorm\", "
-            "\"branchnorm\", \"post_ln_init\", \"ds_init\", \"admin\", \"admin_closed\", \"rezero\", \"r_fixup\", "
-            "\"t_fixup\", \"dlcl_pre\", \"dlcl_post\", \"normformer\", "
-            "\"sub_ln\", \"b2t\", "
-            "\"b2t_rescaled\", \"b2t_no_ln\", got deepnorm; put it in quotes: \"deepnorm\"");
-  EXPECT_EQ(
-      ErrorOf("pipeline { schedule: 1f1b }"),
-      "run.textproto:1:22: pipeline.schedule: expected one of \"gpipe\", \"1f1b\", \"interleaved_1f1b\", got 1f1b; "
-      "put it in quotes: \"1f1b\"");
+            absl::StrCat("run.textproto:1:28: model.residual.method: expected one of ", Quoted(AllMethodNames()),
+                         ", got deepnorm; put it in quotes: \"deepnorm\""));
+  EXPECT_EQ(ErrorOf("pipeline { schedule: 1f1b }"),
+            absl::StrCat("run.textproto:1:22: pipeline.schedule: expected one of ", Quoted(AllScheduleNames()),
+                         ", got 1f1b; put it in quotes: \"1f1b\""));
 }
 
 TEST(ConfigErrors, UnknownWordListsTheAllowedOnes) {
   EXPECT_EQ(ErrorOf("model {\n  residual { method: \"deepnrom\" }\n}"),
-            "run.textproto:2:14: model.residual.method = \"deepnrom\" is not allowed; it must be one of \"post_ln\", "
-            "\"pre_ln\", \"deepnorm\", \"branchnorm\", \"post_ln_init\", \"ds_init\", \"admin\", \"admin_closed\", "
-            "\"rezero\", \"r_fixup\", \"t_fixup\", \"dlcl_pre\", \"dlcl_post\", "
-            "\"normformer\", "
-            "\"sub_ln\", \"b2t\", \"b2t_rescaled\", \"b2t_no_ln\"; did you mean \"deepnorm\"?");
+            absl::StrCat("run.textproto:2:14: model.residual.method = \"deepnrom\" is not allowed; it must be one of ",
+                         Quoted(AllMethodNames()), "; did you mean \"deepnorm\"?"));
 }
 
 TEST(ConfigErrors, OutOfRangeNamesFieldValueAndRange) {

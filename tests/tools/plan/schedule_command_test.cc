@@ -21,8 +21,8 @@ TEST(ScheduleCommand, DrawsOneRowARankWithTheBubbleOfTheFormula) {
 }
 
 TEST(ScheduleCommand, ChecksEveryKindWithOneAndWithMoreOutstandingSends) {
-  for (const ScheduleKind kind : kAllScheduleKinds) {
-    const int chunks = kind == ScheduleKind::k1F1B ? 1 : 2;
+  for (const ScheduleKind kind : AllScheduleKinds()) {
+    const int chunks = RunsSeveralChunks(kind) ? 2 : 1;
     const auto text = CheckScheduleCommand(
         {.kind = kind, .shape = {.stages = 3, .chunks = chunks, .micro_batches = 5}, .outstanding_sends = 4});
     ASSERT_TRUE(text.ok()) << text.status();

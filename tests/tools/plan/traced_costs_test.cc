@@ -34,8 +34,8 @@ RunTrace TraceOf(const ScheduleShape& shape, const Replay& replay, int replicas,
 
 TEST(TracedCosts, AReplayOfTheTracedCostsTakesTheTracedTime) {
   for (const int replicas : {1, 2}) {
-    for (const ScheduleKind kind : kAllScheduleKinds) {
-      const ScheduleShape shape{3, kind == ScheduleKind::k1F1B ? 1 : 2, 6};
+    for (const ScheduleKind kind : AllScheduleKinds()) {
+      const ScheduleShape shape{3, RunsSeveralChunks(kind) ? 2 : 1, 6};
       ReplayCosts costs;
       for (int g = 0; g < shape.global_chunks(); ++g) {
         costs.forward_seconds.push_back(0.010 + 0.001 * g);
