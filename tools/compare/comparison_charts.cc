@@ -16,10 +16,6 @@ namespace {
 using Points = std::vector<std::pair<double, double>>;
 
 constexpr size_t kMostPoints = 28;
-constexpr const char* kColours[] = {"#3b7dd8", "#d9822b", "#3aa675", "#e05a5a", "#6b4fa0", "#8d6e63",
-                                    "#14746f", "#999999", "#c2559d", "#b8a100", "#1f3f77", "#7a9a01",
-                                    "#7fb3f0", "#7d1f1f", "#2ec4d6", "#333333", "#f0a58f", "#a58be0"};
-
 // A line of a chart: a run and its name in the legend.
 struct Line {
   std::string name;
@@ -47,7 +43,7 @@ std::vector<ChartSeries> SeriesOf(const std::vector<Line>& lines, const PointsOf
   std::vector<ChartSeries> all;
   for (size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].cell == nullptr || !lines[i].cell->has_run()) continue;
-    ChartSeries series{.name = lines[i].name, .colour = kColours[i % std::size(kColours)]};
+    ChartSeries series{.name = lines[i].name, .colour = kSeriesColours[i % std::size(kSeriesColours)]};
     series.points = points(lines[i].cell->record);
     if (!series.points.empty()) all.push_back(std::move(series));
   }

@@ -35,14 +35,15 @@ std::string LevelColour(int level) {
 }
 
 // The mean of a cell's numbers on the map's scale; NaN if there are none, infinite if one is not finite.
-double CellValue(const std::vector<float>& record, size_t begin, size_t end, bool logarithmic) {
+double CellValue(const std::vector<float>& record, size_t begin, size_t end, const DepthHeatMap& map) {
   double sum = 0;
   int count = 0;
   for (size_t s = begin; s < end; ++s) {
-    const double value = record[s];
+    double value = record[s];
     if (std::isinf(value)) return value;
-    if (std::isnan(value) || (logarithmic && value <= 0)) continue;
-    sum += logarithmic ? std::log10(value) : value;
+    if (map.range && !std::isnan(value)) value = std::clamp(value, map.range->first, map.range->second);
+    if (std::isnan(value) || (map.logarithmic && value <= 0)) continue;
+    sum += map.logarithmic ? std::log10(value) : value;
     ++count;
   }
   return count == 0 ? kNone : sum / count;
@@ -57,12 +58,16 @@ class Drawing {
     columns_ = static_cast<int>(std::min<size_t>(map.records.size(), kMostColumns));
     for (int column = 0; column < columns_; ++column) {
       for (int row = 0; row < rows_; ++row) {
-        const double value = CellValue(map.records[RecordOf(column)], FirstOf(row), FirstOf(row + 1), map.logarithmic);
+        const double value = CellValue(map.records[RecordOf(column)], FirstOf(row), FirstOf(row + 1), map);
         cells_.push_back(value);
         if (!std::isfinite(value)) continue;
         low_ = std::min(low_, value);
         high_ = std::max(high_, value);
       }
+    }
+    if (map.range) {
+      low_ = map.logarithmic ? std::log10(map.range->first) : map.range->first;
+      high_ = map.logarithmic ? std::log10(map.range->second) : map.range->second;
     }
   }
 
@@ -127,8 +132,9 @@ class Drawing {
   void ColourBar() {
     if (low_ > high_) return;
     const double x = map_.width - kRight + 14, height = Y(0) - Y(rows_);
+    const auto y = [&](int level) { return Y(0) - std::floor(height * level / kLevels); };  // whole pixels, as cells
     for (int level = 0; level < kLevels; ++level) {
-      svg_.Rect(x, Y(0) - height * (level + 1) / kLevels, 12, height / kLevels, LevelColour(level));
+      svg_.Rect(x, y(level + 1), 12, y(level) - y(level + 1), LevelColour(level));
     }
     const auto label = [this](double value) { return HumanValue(map_.logarithmic ? std::pow(10, value) : value, 3); };
     svg_.Text(x + 16, Y(rows_) + 9, label(high_), Svg::Anchor::kStart, 11, "#555");

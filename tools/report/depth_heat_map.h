@@ -2,12 +2,15 @@
 // goes upwards, with the encoder below the decoder.
 //
 // A cell combines a few neighbouring sublayers in one column: by their geometric mean on a logarithmic scale, else by
-// their mean. The colour bar spans the lowest to the highest cell. Columns are records, not steps, so the first steps
-// are dense and later ones sparse; the axis names the steps. White: no such tensor. Black: a number that is not finite.
+// their mean. The colour bar spans the lowest to the highest cell, or `range`. Columns are records, not steps, so the
+// first steps are dense and later ones sparse; the axis names the steps. White: no such tensor. Black: a number that is
+// not finite.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hadal {
@@ -20,6 +23,8 @@ struct DepthHeatMap {
   int32_t encoder_sublayers = 0;            // the first ones; a line separates them from the others
   std::vector<int64_t> columns;             // [records] names of the columns, ascending
   std::vector<std::vector<float>> records;  // [records][sublayers]; NaN: no value
+  // What the colours span; above 0 on a logarithmic scale. Numbers outside it, and 0, count as its nearest end.
+  std::optional<std::pair<double, double>> range;
   double width = 560, height = 300;
 };
 

@@ -10,6 +10,11 @@
 
 namespace hadal {
 
+// Colours of the runs of a chart, in their order.
+inline constexpr const char* kSeriesColours[] = {"#3b7dd8", "#d9822b", "#3aa675", "#e05a5a", "#6b4fa0", "#8d6e63",
+                                                 "#14746f", "#999999", "#c2559d", "#b8a100", "#1f3f77", "#7a9a01",
+                                                 "#7fb3f0", "#7d1f1f", "#2ec4d6", "#333333", "#f0a58f", "#a58be0"};
+
 struct ChartSeries {
   std::string name;
   std::string colour;

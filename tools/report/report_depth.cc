@@ -13,9 +13,6 @@
 namespace hadal {
 namespace {
 
-constexpr const char* kColours[] = {"#3b7dd8", "#d9822b", "#3aa675", "#e05a5a",
-                                    "#6b4fa0", "#8d6e63", "#14746f", "#999999"};
-
 // The records of a run that have a series over the depth.
 std::vector<const DepthMetrics*> RecordsWith(const RunRecord& run, DepthSeries series) {
   std::vector<const DepthMetrics*> records;
@@ -53,7 +50,7 @@ std::string Profiles(DepthSeries series, const std::vector<const DepthMetrics*>&
     if (chosen.empty() || chosen.back() != index) chosen.push_back(index);
   }
   for (size_t i = 0; i < chosen.size(); ++i) {
-    ChartSeries line{.name = absl::StrCat("step ", records[chosen[i]]->step), .colour = kColours[i]};
+    ChartSeries line{.name = absl::StrCat("step ", records[chosen[i]]->step), .colour = kSeriesColours[i]};
     const std::vector<float>& values = (*records[chosen[i]])[series];
     for (size_t s = 0; s < values.size(); ++s) {
       if (std::isnan(values[s]) || (info.logarithmic && values[s] == 0)) continue;
@@ -71,7 +68,7 @@ std::string ModelUpdate(const Report& report) {
                   .y_label = "‖ΔF‖ per target token",
                   .from_zero = true};
   for (size_t i = 0; i < report.runs.size(); ++i) {
-    ChartSeries series{.name = report.runs[i].name, .colour = kColours[i % std::size(kColours)]};
+    ChartSeries series{.name = report.runs[i].name, .colour = kSeriesColours[i % std::size(kSeriesColours)]};
     for (const DepthMetrics& record : report.runs[i].depth) {
       if (record.model_update) series.points.emplace_back(static_cast<double>(record.update), *record.model_update);
     }

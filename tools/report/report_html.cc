@@ -21,9 +21,6 @@
 namespace hadal {
 namespace {
 
-constexpr const char* kColours[] = {"#3b7dd8", "#d9822b", "#3aa675", "#e05a5a",
-                                    "#6b4fa0", "#8d6e63", "#14746f", "#999999"};
-
 std::string Milliseconds(double seconds) { return absl::StrFormat("%.1f ms", 1e3 * seconds); }
 std::string Percent(double share) { return absl::StrFormat("%.1f%%", 100 * share); }
 std::string Mebibytes(int64_t bytes) { return absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20)); }
@@ -35,7 +32,7 @@ template <typename Value>
 LineChart OverSteps(const Report& report, std::string title, std::string unit, const Value& value) {
   LineChart chart{.title = std::move(title), .x_label = "step", .y_label = std::move(unit)};
   for (size_t i = 0; i < report.runs.size(); ++i) {
-    ChartSeries series{.name = report.runs[i].name, .colour = kColours[i % std::size(kColours)]};
+    ChartSeries series{.name = report.runs[i].name, .colour = kSeriesColours[i % std::size(kSeriesColours)]};
     for (const StepMetrics& step : report.runs[i].steps) {
       series.points.emplace_back(static_cast<double>(step.step), value(step));
     }
@@ -49,7 +46,7 @@ void AppendCurves(const Report& report, std::string& page) {
   for (size_t i = 0; i < report.runs.size(); ++i) {
     if (report.runs[i].validations.empty()) continue;
     ChartSeries dots{.name = absl::StrCat(report.runs[i].name, ": validation nll"),
-                     .colour = kColours[i % std::size(kColours)],
+                     .colour = kSeriesColours[i % std::size(kSeriesColours)],
                      .dots = true};
     for (const ValidationRecord& v : report.runs[i].validations) {
       dots.points.emplace_back(static_cast<double>(v.step), v.nll);
@@ -241,7 +238,7 @@ void AppendScaling(const Report& report, std::string& page) {
   StackedBars bars{.title = "What each run loses against the first, in percent of its core time", .unit = "%"};
   for (const TimePart& part : kTimeParts) bars.parts.push_back({part.name, part.colour});
   LineChart chart{.title = "Efficiency", .x_label = "cores (ranks × threads)", .y_label = "%", .from_zero = true};
-  ChartSeries measured{.name = "measured", .colour = kColours[0]}, ideal{.name = "ideal", .colour = "#bbbbbb"};
+  ChartSeries measured{.name = "measured", .colour = kSeriesColours[0]}, ideal{.name = "ideal", .colour = "#bbbbbb"};
   for (const ScalingRow& row : scaling.rows) {
     BarRow bar{.name = absl::StrFormat("%s (%d)", report.runs[row.run].name, row.cores),
                .total = absl::StrCat(Percent(1 - row.efficiency), " lost")};

@@ -20,6 +20,14 @@ std::string EscapeMarkup(std::string_view text) {
                              {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&#39;"}});
 }
 
+std::string DarkSvg(std::string_view svg) {
+  return absl::StrReplaceAll(std::string(svg), {{"\"#111\"", "\"#e6edf3\""},
+                                                {"\"#333\"", "\"#c9d1d9\""},
+                                                {"\"#555\"", "\"#9da7b1\""},
+                                                {"\"#999\"", "\"#6e7681\""},
+                                                {"\"#e4e4e4\"", "\"#30363d\""}});
+}
+
 Svg::Svg(double width, double height)
     : text_(
           absl::StrFormat("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f "
@@ -56,6 +64,10 @@ void Svg::Text(double x, double y, std::string_view text, Anchor anchor, double 
   absl::StrAppendFormat(&text_,
                         "<text x=\"%.2f\" y=\"%.2f\" font-size=\"%.1f\" fill=\"%s\" text-anchor=\"%s\">%s</text>\n", x,
                         y, size, std::string(fill), kAnchors[static_cast<int>(anchor)], EscapeMarkup(text));
+}
+
+void Svg::Place(double x, double y, std::string_view svg) {
+  absl::StrAppendFormat(&text_, "<g transform=\"translate(%.2f %.2f)\">\n%s</g>\n", x, y, std::string(svg));
 }
 
 std::string Svg::Finish() && { return std::move(text_) + "</svg>\n"; }

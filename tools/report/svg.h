@@ -14,6 +14,9 @@ namespace hadal {
 // Escapes text for use between tags and in attributes of SVG and HTML: "&lt;" for "<" and so on.
 std::string EscapeMarkup(std::string_view text);
 
+// Replaces a drawing's colours of texts, axes and grids, which suit a white page, by those for a dark page.
+std::string DarkSvg(std::string_view svg);
+
 class Svg {
  public:
   enum class Anchor { kStart, kMiddle, kEnd };
@@ -29,6 +32,8 @@ class Svg {
   // `y` is the base line. A character is about 0.6·size wide.
   void Text(double x, double y, std::string_view text, Anchor anchor = Anchor::kStart, double size = 12,
             std::string_view fill = "#333");
+  // A finished drawing, its top left corner at (x, y).
+  void Place(double x, double y, std::string_view svg);
 
   // Returns the whole element, usable as a file of its own and inside a page.
   std::string Finish() &&;

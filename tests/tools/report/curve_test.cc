@@ -5,18 +5,24 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/files.h"
 #include "tests/support/command_runner.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::Pair;
 
 class CurveTest : public ::testing::Test {
@@ -70,6 +76,34 @@ TEST_F(CurveTest, PlotsUnderTheDirectorysName) {
   EXPECT_THAT(out.str(), HasSubstr("deep 2.500 (1 point not finite)"));
   EXPECT_THAT(out.str(), HasSubstr("4.50 ┤"));
   EXPECT_FALSE(RunCurve({.runs = {run_}, .labels = {"a", "b"}}, out).ok());
+}
+
+TEST_F(CurveTest, DrawsTheDepthOfRunsOnOneScale) {
+  const std::string other = directory_ / "dying";
+  std::filesystem::create_directories(other);
+  Write(
+      "{\"event\":\"run\",\"encoder_sublayers\":1}\n"
+      "{\"event\":\"step\",\"step\":1,\"loss\":4.5}\n"
+      "{\"event\":\"depth\",\"step\":1,\"parameter_gradient\":[1,1]}\n"
+      "{\"event\":\"step\",\"step\":2,\"loss\":2.5}\n");
+  std::ofstream(other + "/metrics.jsonl") << "{\"event\":\"step\",\"step\":1,\"loss\":4.5}\n"
+                                             "{\"event\":\"step\",\"step\":2,\"loss\":4.25}\n"
+                                             "{\"event\":\"depth\",\"step\":2,\"parameter_gradient\":[0,0.0001]}\n";
+  const std::string file = directory_ / "picture.svg";
+  const std::string command = absl::StrCat("curve ", run_, " ", other, " --svg ", file, " --depth ");
+  ASSERT_EQ(RunCommand(AddCurveCommand, command + "parameter_gradient").exit_code, 0);
+  const std::string light = *ReadFile(file, 1 << 20);
+  EXPECT_THAT(light, AllOf(HasSubstr(">deep<"), HasSubstr(">dying<"), HasSubstr(">encoder<"), HasSubstr("<polyline"),
+                           HasSubstr(">1.00e-04<"), HasSubstr("\"#555\"")));
+  // The lowest colour of both runs' scale: in both bars and in the one cell, 0 and 0.0001 together, of "dying".
+  const std::vector<std::string> parts = absl::StrSplit(light, "#3e1250");
+  EXPECT_EQ(parts.size() - 1, 3u);
+  ASSERT_EQ(RunCommand(AddCurveCommand, command + "parameter_gradient --dark").exit_code, 0);
+  EXPECT_THAT(*ReadFile(file, 1 << 20), AllOf(HasSubstr(">deep<"), Not(HasSubstr("\"#555\""))));
+
+  EXPECT_THAT(RunCommand(AddCurveCommand, command + "active").err, HasSubstr("no record of the depth holds 'active'"));
+  EXPECT_EQ(RunCommand(AddCurveCommand, command + "nonsense").exit_code, 2);
+  EXPECT_EQ(RunCommand(AddCurveCommand, absl::StrCat("curve ", run_, " --dark")).exit_code, 2);
 }
 
 TEST_F(CurveTest, StoresTheExitCode) {

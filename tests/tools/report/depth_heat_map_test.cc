@@ -41,6 +41,16 @@ TEST(DepthHeatMap, ANumberThatIsNotFiniteIsBlack) {
   EXPECT_EQ(Count(DrawDepthHeatMap(map), "#000000"), 1u);
 }
 
+TEST(DepthHeatMap, ARangeHoldsTheColours) {
+  DepthHeatMap map{.columns = {0}, .records = {{0, 1e-9f, 1, 1e3f}}, .range = std::pair(1e-6, 1.0)};
+  const std::string svg = DrawDepthHeatMap(map);
+  // Two cells of the lowest colour are one rectangle, and two of the highest; the bar has each once more.
+  EXPECT_EQ(Count(svg, "#3e1250"), 2u);
+  EXPECT_EQ(Count(svg, "#f8e43e"), 2u);
+  EXPECT_EQ(Count(svg, "<rect"), 2u + 32);
+  EXPECT_THAT(svg, AllOf(HasSubstr(">1.00e-06<"), HasSubstr(">1.00<")));
+}
+
 TEST(DepthHeatMap, ThousandsOfSublayersAndStepsBecomeAFewThousandCells) {
   DepthHeatMap map;
   for (int64_t step = 0; step < 400; ++step) {
