@@ -332,7 +332,7 @@ TEST_P(TrainingReference, ARunIsTheRecipe) {
   for (size_t p = 0; p < start.size(); ++p) {
     ASSERT_EQ(run.weights[p].size(), start[p].size());
     for (size_t i = 0; i < start[p].size(); ++i) {
-      ASSERT_NEAR(run.weights[p][i], recipe.weights()[p][i], 1e-5) << plan.ParameterName(static_cast<int32_t>(p));
+      ASSERT_NEAR(run.weights[p][i], recipe.weights()[p][i], 2e-6) << plan.ParameterName(static_cast<int32_t>(p));
       furthest = std::max(furthest, std::abs(run.weights[p][i] - start[p][i]));
     }
   }

@@ -64,7 +64,9 @@ class ValidationRun : public ::testing::Test {
         Trainer::Create(options_, plan, pipeline, surroundings, {.run_directory = options_.run_directory});
     EXPECT_TRUE(trainer.ok()) << trainer.status();
     parameters = &(*trainer)->engine().stage().parameters();
-    if (!checkpoint.empty()) EXPECT_TRUE((*trainer)->Resume(checkpoint).ok());
+    if (!checkpoint.empty()) {
+      EXPECT_TRUE((*trainer)->Resume(checkpoint).ok());
+    }
     const absl::StatusOr<TrainingOutcome> outcome = (*trainer)->Run();
     EXPECT_TRUE(outcome.ok()) << outcome.status();
     table_ = Copy(TableOf(*parameters));
@@ -80,7 +82,8 @@ class ValidationRun : public ::testing::Test {
   void StandStill() { options_.rate.peak = options_.rate.warmup_initial_rate = 0; }
   std::vector<int64_t> SavedSteps() const {
     std::vector<int64_t> steps;
-    for (const CheckpointEntry& entry : *ListCheckpoints(options_.run_directory)) steps.push_back(entry.step);
+    const std::vector<CheckpointEntry> entries = ListCheckpoints(options_.run_directory).value();
+    for (const CheckpointEntry& entry : entries) steps.push_back(entry.step);
     return steps;
   }
 
