@@ -1,17 +1,23 @@
-// Admin's profile: the published one at 100 layers, and the same bits for every layout.
+// Admin's profile: the published one at 100 layers, the same bits for every layout, and never of weights that were
+// loaded.
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "layers/purpose.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/exchange/parameter_broadcast.h"
 #include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hadal::testing {
 namespace {
@@ -118,6 +124,47 @@ TEST(AdminProfileTest, NoLayoutChangesABit) {
 TEST(AdminProfileTest, OtherMethodsHaveNone) {
   const ModelOptions closed = SmallModel(ResidualMethod::kAdminClosed, {.d_model = 32, .vocabulary = kVocabulary});
   EXPECT_TRUE(ProfileOf(ModelPlan::Make(closed), {}, 2).empty());
+}
+
+// Every ω at the end of a run, whose trainer `load` has seen before it began.
+std::vector<std::vector<float>> OmegaAfter(const TrainOptions& options,
+                                           const std::function<absl::Status(Trainer&)>& load) {
+  const Corpus corpus = RandomCorpus(100, 24, kVocabulary, 5);
+  const ModelPlan plan = ModelPlan::Make(options.model);
+  const PipelinePlan pipeline = MakePipelinePlan(plan, options.batch, options.pipeline, 1).value();
+  InProcessWorld world(1);
+  PrepareComputeThread();
+  MetricsSink sink;
+  const TrainingSurroundings surroundings{
+      .communicator = world.communicator(0), .stream = Stream::Cpu(1), .train = corpus, .sink = sink};
+  const std::unique_ptr<Trainer> trainer =
+      Trainer::Create(options, plan, pipeline, surroundings, {.run_directory = options.run_directory}).value();
+  EXPECT_TRUE(load(*trainer).ok());
+  EXPECT_TRUE(trainer->Run().ok());
+  std::vector<std::vector<float>> omega;
+  for (size_t p = 0; p < plan.parameters.size(); ++p) {
+    if (plan.parameters[p].role != ParameterRole::kOmega) continue;
+    const Vector values = trainer->engine().stage().parameters().WeightVector(static_cast<int32_t>(p));
+    omega.emplace_back(values.data, values.data + values.size);
+  }
+  return omega;
+}
+
+TEST(AdminProfileTest, LoadedWeightsAreNotProfiledAgain) {
+  const TemporaryDirectory directory;
+  TrainOptions options{.run_directory = directory / "trained", .model = Admin(2, 32), .batch = kBatch};
+  options.rate = {.peak = 1e-2, .warmup_updates = 0};
+  options.stop.steps = 2;
+  options.depth.enabled = false;
+  const auto trained = OmegaAfter(options, [](Trainer&) { return absl::OkStatus(); });
+  ASSERT_EQ(trained.size(), 10u);
+  EXPECT_NE(trained[3][0], trained[3][1]) << "a profile has one value for all of a vector";
+  const std::string saved = FindLatest(options.run_directory)->checkpoint.directory;
+  EXPECT_EQ(OmegaAfter(options, [](Trainer& trainer) { return trainer.ResumeLatest().status(); }), trained);
+  options.run_directory = directory / "another";
+  EXPECT_EQ(OmegaAfter(options, [&](Trainer& trainer) { return trainer.Resume(saved); }), trained);
+  options.rate = {.peak = 0, .warmup_initial_rate = 0};  // steps that change nothing
+  EXPECT_EQ(OmegaAfter(options, [&](Trainer& trainer) { return trainer.InitializeFrom(saved); }), trained);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What a run does that is asked to stop: all ranks end with the same step, saved, whatever the options say, and whoever
-// goes on finds nothing missing.
+// How a run ends. At its limits of epochs and minutes. On a request: all ranks end with the same step, saved, whatever
+// the options say, and the resumed run finds nothing missing.
 #include <atomic>
 #include <memory>
 #include <tuple>
@@ -29,6 +29,7 @@ class Asker : public MetricsSink {
  public:
   void OnStep(const StepMetrics& metrics) override {
     losses.push_back(metrics.loss);
+    epochs.push_back(metrics.epoch);
     if (metrics.step + 1 == ask_after_steps) asked = true;
   }
   void OnValidation(const ValidationMetrics& metrics) override {
@@ -36,7 +37,7 @@ class Asker : public MetricsSink {
   }
   int64_t ask_after_steps = -1;
   std::atomic<bool> asked = false;
-  std::vector<double> losses;
+  std::vector<double> losses, epochs;
   std::vector<std::tuple<int64_t, double, bool>> validations;
 };
 
@@ -109,6 +110,24 @@ TEST_P(StopRequest, SavesAlsoARunThatIsNotSavedWhenItIsDone) {
   asker_.ask_after_steps = -1;
   EXPECT_EQ(Train().reason, StopReason::kSteps);
   EXPECT_THAT(SavedSteps(), ElementsAre(3)) << "done: as the option says";
+}
+
+TEST_P(StopRequest, TheEpochsEndARun) {
+  options_.stop = {.steps = 40, .epochs = 1.5};
+  const TrainingOutcome outcome = Train();
+  EXPECT_EQ(outcome.reason, StopReason::kEpochs);
+  EXPECT_GE(outcome.progress.samples_seen, 3 * corpus_.size() / 2);
+  EXPECT_GE(asker_.epochs.back(), 1.5);
+  EXPECT_LT(asker_.epochs.at(asker_.epochs.size() - 2), 1.5) << "one step too late";
+}
+
+TEST_P(StopRequest, TheMinutesEndARun) {
+  options_.stop.minutes = 1e-9;
+  const TrainingOutcome outcome = Train();
+  EXPECT_EQ(outcome.reason, StopReason::kMinutes);
+  EXPECT_EQ(outcome.progress.step, 1);
+  options_.stop.minutes = 60;
+  EXPECT_EQ(Train().reason, StopReason::kSteps);
 }
 
 // At any time before its gradient norms are exchanged.

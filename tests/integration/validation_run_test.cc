@@ -1,8 +1,10 @@
-// What validations leave behind: in checkpoints the nll of the very weights that are saved, `best` where it is lowest;
-// no BLEU of nothing.
+// What validations and saves leave behind: checkpoints with the weights of their step and the nll of these weights,
+// `best` where it is lowest; the end of a run that does not improve; no BLEU of nothing.
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -17,6 +19,8 @@
 
 namespace hadal {
 namespace {
+
+using ::testing::ElementsAre;
 
 class ValidationSink : public MetricsSink {
  public:
@@ -36,25 +40,51 @@ class ValidationRun : public ::testing::Test {
     options_.checkpoint.every_steps = 1;
   }
 
-  void Train(std::optional<double> bleu) {
+  // `checkpoint`: where the run resumes; empty: nowhere.
+  TrainingOutcome Train(std::optional<double> bleu = std::nullopt, const std::string& checkpoint = "") {
     const ModelPlan plan = ModelPlan::Make(options_.model);
     const PipelinePlan pipeline = MakePipelinePlan(plan, options_.batch, options_.pipeline, 1, 0).value();
     InProcessWorld world(1);
     PrepareComputeThread();
+    const ParameterStore* parameters = nullptr;
     const TrainingSurroundings surroundings{
         .communicator = world.communicator(0),
         .stream = Stream::Cpu(1),
         .train = corpus_,
         .validation = &corpus_,
         .sink = sink_,
+        .before_step =
+            [&](int64_t step) {
+              if (before_step_) before_step_(step, TableOf(*parameters));
+            },
         .validation_bleu = [&](Engine&, int64_t) -> absl::StatusOr<TranslatedValidation> {
           return TranslatedValidation{.bleu = bleu};
         }};
     const absl::StatusOr<std::unique_ptr<Trainer>> trainer =
         Trainer::Create(options_, plan, pipeline, surroundings, {.run_directory = options_.run_directory});
-    ASSERT_TRUE(trainer.ok()) << trainer.status();
+    EXPECT_TRUE(trainer.ok()) << trainer.status();
+    parameters = &(*trainer)->engine().stage().parameters();
+    if (!checkpoint.empty()) {
+      EXPECT_TRUE((*trainer)->Resume(checkpoint).ok());
+    }
     const absl::StatusOr<TrainingOutcome> outcome = (*trainer)->Run();
-    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_TRUE(outcome.ok()) << outcome.status();
+    table_ = Copy(TableOf(*parameters));
+    return *outcome;
+  }
+
+  // The output projection, tied to both embeddings.
+  static Vector TableOf(const ParameterStore& parameters) {
+    return parameters.WeightVector(parameters.plan().sublayers[parameters.plan().output_head()].table);
+  }
+  static std::vector<float> Copy(Vector values) { return {values.data, values.data + values.size}; }
+  // Weights do not change.
+  void StandStill() { options_.rate.peak = options_.rate.warmup_initial_rate = 0; }
+  std::vector<int64_t> SavedSteps() const {
+    std::vector<int64_t> steps;
+    const std::vector<CheckpointEntry> entries = ListCheckpoints(options_.run_directory).value();
+    for (const CheckpointEntry& entry : entries) steps.push_back(entry.step);
+    return steps;
   }
 
   double NllOf(int64_t step) {
@@ -66,10 +96,12 @@ class ValidationRun : public ::testing::Test {
   TrainOptions options_;
   Corpus corpus_ = testing::SmallCorpus();
   ValidationSink sink_;
+  std::function<void(int64_t step, Vector table)> before_step_;  // may be empty
+  std::vector<float> table_;                                     // when the last run ended
 };
 
 TEST_F(ValidationRun, ACheckpointHasTheNllOfItsOwnWeightsOrNone) {
-  Train(std::nullopt);
+  Train();
   ASSERT_EQ(sink_.validations.size(), 2u);
   EXPECT_EQ(NllOf(2), sink_.validations[0].nll);
   EXPECT_EQ(NllOf(4), sink_.validations[1].nll);
@@ -77,14 +109,63 @@ TEST_F(ValidationRun, ACheckpointHasTheNllOfItsOwnWeightsOrNone) {
 }
 
 TEST_F(ValidationRun, BestIsTheLowest) {
-  Train(std::nullopt);
+  Train();
   ASSERT_EQ(sink_.validations.size(), 2u);
   const int64_t lowest = sink_.validations[1].nll < sink_.validations[0].nll ? 4 : 2;
   EXPECT_EQ(*ReadCheckpointPointer(directory_.path(), CheckpointPointer::kBest), lowest);
 }
 
+// Saved when it is validated, and no worse one after it.
+TEST_F(ValidationRun, TheBestAloneIsSavedBetweenSaves) {
+  StandStill();
+  options_.validation.every_steps = 1;
+  options_.checkpoint = {.every_steps = 100, .save_at_end = false};
+  before_step_ = [](int64_t step, Vector table) {
+    if (step != 2) return;
+    for (int64_t i = 0; i < table.size; ++i) table[i] *= 4;
+  };
+  Train();
+  std::vector<bool> best;
+  for (const ValidationMetrics& metrics : sink_.validations) best.push_back(metrics.best);
+  EXPECT_THAT(best, ElementsAre(true, false, false, false, false));
+  EXPECT_GT(sink_.validations[2].nll, sink_.validations[0].nll);
+  EXPECT_THAT(SavedSteps(), ElementsAre(1));
+  EXPECT_EQ(*ReadCheckpointPointer(directory_.path(), CheckpointPointer::kBest), 1);
+}
+
+TEST_F(ValidationRun, PatienceEndsARunThatDoesNotImprove) {
+  StandStill();
+  options_.stop.patience = 2;
+  options_.stop.steps = 20;
+  const TrainingOutcome outcome = Train();
+  EXPECT_EQ(outcome.reason, StopReason::kPatience);
+  EXPECT_EQ(outcome.progress.step, 6) << "validated at 2, 4 and 6";
+  EXPECT_EQ(outcome.progress.best_step, 2);
+}
+
+// Writing a file takes longer than the next step's way to its update.
+TEST_F(ValidationRun, ACheckpointHasTheWeightsOfItsStep) {
+  constexpr int kLargeVocabulary = 60000;
+  corpus_ = testing::RandomCorpus(60, 9, kLargeVocabulary, 5);
+  options_.model.source_vocabulary = options_.model.target_vocabulary = kLargeVocabulary;
+  options_.validation.every_steps = 0;
+  options_.stop.steps = 3;
+  std::vector<std::vector<float>> tables;  // [steps done]
+  before_step_ = [&](int64_t /*step*/, Vector table) { tables.push_back(Copy(table)); };
+  Train();
+  before_step_ = nullptr;
+  for (const int64_t step : {1, 2}) {
+    const std::string saved = CheckpointsDirectory(directory_.path()) + "/" + CheckpointName(step);
+    options_.stop.steps = step;
+    options_.run_directory = directory_ / CheckpointName(step);
+    Train(std::nullopt, saved);
+    EXPECT_TRUE(table_ == tables.at(step)) << "step " << step;
+    EXPECT_FALSE(table_ == tables.at(step - 1)) << "nothing was trained";
+  }
+}
+
 TEST_F(ValidationRun, BleuOfNothingIsNone) {
-  Train(std::nullopt);
+  Train();
   EXPECT_EQ(sink_.validations.size(), 2u);
   for (const ValidationMetrics& metrics : sink_.validations) EXPECT_EQ(metrics.bleu, std::nullopt);
   sink_.validations.clear();

@@ -79,6 +79,25 @@ TEST(WatchdogTest, SaysWhatARankWaitsForAndWhere) {
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << "one wait is reported once:\n" << said;
 }
 
+// What its header promises: a rank has printed before its wait ends the job.
+TEST(WatchdogTest, SpeaksBeforeTheWaitReachesItsTimeout) {
+  constexpr absl::Duration kTimeout = absl::Seconds(1);
+  Said said;
+  InProcessWorld world(2);
+  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+    if (communicator.rank() == 1) return absl::OkStatus();  // and sends nothing
+    char byte = 0;
+    ProgramPlace place;
+    const Watchdog watchdog(communicator, place, kTimeout, said.Listener());
+    HADAL_ASSIGN_OR_RETURN(CommRequest receive, communicator.Receive(&byte, 1, 1, 7));
+    const absl::Status waited = communicator.Wait(receive, absl::Now() + kTimeout, "a message that nobody sends");
+    EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(said.text(), HasSubstr("for a message that nobody sends"));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 // Far longer than its patience of 0.1 s, and no instruction takes that long, unless this machine is too busy.
 TEST(WatchdogTest, IsSilentWhileARankGetsOn) {
   Said said;

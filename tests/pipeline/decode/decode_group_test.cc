@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 #include <utility>
 #include <vector>
@@ -151,6 +152,41 @@ TEST(DecodeGroupTest, PutsBackTheLastSentencesWhereRoomIsShort) {
   ASSERT_FALSE(left.empty());
   EXPECT_FALSE(left[0].finished);
   EXPECT_EQ(left[0].sentence, 1);
+}
+
+// Greedy, and </s> only where nothing else may follow: so many steps, and cache rows, as a translation may be long.
+// Translates all of `sources` in one group; nothing may be put back.
+int64_t StepsOfOneGroup(const std::vector<std::vector<int32_t>>& sources, int64_t cache_rows) {
+  DecodeGroup group(Capacity(4, cache_rows), {.beam = 1, .max_length_a = 1, .max_length_b = 0}, 64, 0);
+  std::vector<int32_t> sentences(sources.size());
+  std::iota(sentences.begin(), sentences.end(), 0);
+  group.Start(sentences, sources);
+  int64_t steps = 0;
+  std::vector<DecodeGroup::Left> left;
+  for (; !group.idle() && left.size() <= sources.size(); ++steps) {
+    const auto rows = static_cast<int64_t>(group.Step(left).rows.size());
+    std::vector<int32_t> tokens;
+    std::vector<float> log_probabilities, end(rows, -100.0f);
+    for (int64_t i = 0; i < rows * kCandidates; ++i) {
+      tokens.push_back(kSpecialTokens + static_cast<int32_t>(i % kCandidates));
+      log_probabilities.push_back(static_cast<float>(-1 - i % kCandidates));
+    }
+    group.Advance(
+        {{tokens.data(), rows, kCandidates}, {log_probabilities.data(), rows, kCandidates}, {end.data(), rows}}, left);
+  }
+  EXPECT_EQ(left.size(), sources.size());
+  for (const DecodeGroup::Left& sentence : left) EXPECT_TRUE(sentence.finished) << sentence.sentence;
+  return steps;
+}
+
+// The last steps of the long one need the rows of the short one's source and path.
+TEST(DecodeGroupTest, AFinishedSentenceLeavesAllItsRows) {
+  const std::vector<int32_t> short_source = {4, 5, kEosToken};
+  std::vector<int32_t> long_source(14, 6);
+  long_source.push_back(kEosToken);
+  const int64_t longest = StepsOfOneGroup({long_source}, 200);
+  EXPECT_GT(longest, 2 * std::ssize(short_source) + 2) << "the short one ends early";
+  EXPECT_EQ(StepsOfOneGroup({long_source, short_source}, 1 + std::ssize(long_source) + longest), longest);
 }
 
 TEST(DecodeCommandTest, SurvivesItsBytes) {

@@ -2,6 +2,8 @@
 // In-process transfers are true rendezvous: a send is complete only once its receive has been posted.
 #include "pipeline/exchange/channel.h"
 
+#include <chrono>
+#include <future>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,8 +81,8 @@ class ChannelTest : public ::testing::Test {
     contents.second.assign(contents.second.size(), 0);
     return status;
   }
-  absl::Status Receive(const PackedBatch& batch, int64_t step = 8) {
-    return receive_->Receive(stream_, batch, step, kHang);
+  absl::Status Receive(const PackedBatch& batch, int64_t step = 8, absl::Duration timeout = kHang) {
+    return receive_->Receive(stream_, batch, step, timeout);
   }
   Contents Front(const PackedBatch& batch) {
     const EdgeViews views = receive_->Front(batch);
@@ -110,6 +112,26 @@ TEST_F(ChannelTest, ASendWaitsOnlyWhenAllBuffersAreUnderWay) {
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << buffers;
     EXPECT_THAT(std::string(status.message()), HasSubstr("activations of chunk 1, micro-batch 0")) << "the oldest";
   }
+}
+
+TEST_F(ChannelTest, AReceiveWaitsNoLongerThanItsTimeout) {
+  Make(1);
+  InProcessWorld world(2);
+  std::promise<void> returned;
+  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+    if (communicator.rank() == 0) {  // sends nothing, and ends a wait that would not end
+      const bool ended = returned.get_future().wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+      return ended ? absl::OkStatus() : absl::InternalError("a receive waits for ever");
+    }
+    receive_->Bind(arena_, communicator);
+    EXPECT_TRUE(receive_->Begin(1).ok());
+    const absl::Status received = Receive(Batch(0), 8, kSoon);
+    returned.set_value();
+    EXPECT_EQ(received.code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(std::string(received.message()), HasSubstr("activations of chunk 1, micro-batch 0"));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 // Each message at its own size, the largest at capacity.

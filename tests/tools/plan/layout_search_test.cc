@@ -203,6 +203,32 @@ TEST(LayoutEstimate, LiesNearTheExactBytes) {
   }
 }
 
+// Long micro-batches of a narrow model: one buffer of a border is 3% of a stage.
+TEST(LayoutEstimate, CountsEveryBufferOfABorder) {
+  TrainOptions options = SmallRun();
+  options.model.encoder_layers = options.model.decoder_layers = 12;
+  options.model.d_model = options.model.d_ff = 16;
+  ApplyResidualMethod(ResidualMethod::kDeepNorm, options.model);
+  options.batch = {.micro_batches = 8, .source_tokens = 8192, .target_tokens = 8192};
+  const ModelPlan model = ModelPlan::Make(options.model);
+  const Machine machine = SmallMachine(1, 4, 1000);
+  const auto costs = CostsOf(machine);
+  const LayoutMachine layout_machine{*costs, machine.devices_per_node, Precision::kFp32, 1};
+  LayoutEstimate estimate(model, layout_machine);
+  for (const int stages : {2, 4}) {
+    for (const int sends : {1, 2}) {
+      LayoutPrediction layout{.batch = options.batch};
+      layout.pipeline = {.stages = stages, .outstanding_sends = sends, .recompute_every = 2};
+      const auto plan = MakePipelinePlan(model, layout.batch, layout.pipeline, layout.ranks());
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      layout.stages = MemoryOfStages(model, *plan, layout_machine);
+      const double exact = static_cast<double>(layout.FullestBytes());
+      const double estimated = static_cast<double>(estimate.Bytes(layout, plan->borders));
+      EXPECT_NEAR(exact / estimated, 1, 0.035) << stages << " stages, " << sends << " outstanding sends";
+    }
+  }
+}
+
 // fp32: the bytes are the arena's, of the fullest replica.
 TEST(MemoryOfStages, IsWhatTheFullestReplicaAllocates) {
   TrainOptions options = SmallRun();

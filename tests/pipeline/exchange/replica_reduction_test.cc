@@ -1,0 +1,143 @@
+// Sums over the replicas of one stage, which are threads: in the order that the header states, and with deadlines.
+// Whole runs: tests/integration/data_parallel_test.cc.
+#include "pipeline/exchange/replica_reduction.h"
+
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <future>
+#include <numeric>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "pipeline/plan/slice_ownership.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
+#include "runtime/random.h"
+#include "runtime/status_macros.h"
+#include "tests/support/small_model.h"
+
+namespace hadal {
+namespace {
+
+constexpr absl::Duration kHang = absl::Seconds(30);
+constexpr absl::Duration kSoon = absl::Milliseconds(50);
+
+// One replica of a model on one stage.
+class Replica {
+ public:
+  Replica(const ModelPlan& plan, int replicas, Communicator& communicator)
+      : pipeline_(MakePipelinePlan(plan, {.micro_batches = replicas, .source_tokens = 16, .target_tokens = 16},
+                                   {.replicas = replicas}, replicas, communicator.rank())
+                      .value()),
+        parameters_(plan, Sublayers(plan), Purpose::kTraining, layout_, UpdatedSlices(plan, pipeline_, 0)),
+        state_(plan, pipeline_, 0, Purpose::kTraining, layout_),
+        reduction_(pipeline_, state_, stream_, Purpose::kTraining, layout_),
+        arena_(Arena::Allocate(layout_).value()) {
+    PrepareComputeThread();
+    parameters_.Bind(arena_);
+    state_.Bind(arena_, parameters_);
+    EXPECT_TRUE(reduction_.Bind(arena_, state_, communicator, trace_).ok());
+  }
+
+  const StageState& state() const { return state_; }
+  ReplicaReduction& reduction() { return reduction_; }
+  const Stream& stream() const { return stream_; }
+
+ private:
+  static std::vector<int32_t> Sublayers(const ModelPlan& plan) {
+    std::vector<int32_t> sublayers(plan.sublayers.size());
+    std::iota(sublayers.begin(), sublayers.end(), 0);
+    return sublayers;
+  }
+
+  const Stream stream_ = Stream::Cpu(1);
+  TraceBuffer trace_;
+  PipelinePlan pipeline_;
+  ArenaLayout layout_;
+  ParameterStore parameters_;
+  StageState state_;
+  ReplicaReduction reduction_;
+  Arena arena_;
+};
+
+// Of sizes so different that every order of adding them gives other bits.
+float GradientAt(int replica, const StateSlice& slice, int64_t i) {
+  const auto draw = [&](uint32_t stream) {
+    return UniformAt(7, RandomSite::kSampling, stream, (slice.parameter * 100003 + i) * 16 + replica);
+  };
+  return static_cast<float>((draw(1) - 0.5) * std::exp2(20 * draw(2)));
+}
+
+float SumOf(const std::vector<int>& replicas, const StateSlice& slice, int64_t i) {
+  float sum = GradientAt(replicas[0], slice, i);
+  for (size_t r = 1; r < replicas.size(); ++r) sum += GradientAt(replicas[r], slice, i);
+  return sum;
+}
+
+TEST(ReplicaReductionTest, AddsInReplicaOrderOnEveryOwner) {
+  constexpr int kReplicas = 4;
+  const ModelPlan plan = ModelPlan::Make(testing::SmallModel(ResidualMethod::kDeepNorm));
+  InProcessWorld world(kReplicas);
+  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+    Replica replica(plan, kReplicas, communicator);
+    for (const StateSlice& slice : replica.state().slices()) {
+      for (int64_t i = 0; i < slice.elements; ++i) slice.gradient[i] = GradientAt(communicator.rank(), slice, i);
+    }
+    HADAL_RETURN_IF_ERROR(replica.reduction().Begin());
+    HADAL_RETURN_IF_ERROR(replica.reduction().Finish(replica.stream(), kHang));
+    int64_t wrong = 0, others = 0;
+    for (const StateSlice& slice : replica.state().owned()) {
+      for (int64_t i = 0; i < slice.elements; ++i) {
+        wrong += slice.gradient[i] != SumOf({0, 1, 2, 3}, slice, i);
+        others += slice.gradient[i] != SumOf({3, 2, 1, 0}, slice, i);
+      }
+    }
+    EXPECT_GT(others, 0) << "the order shows";
+    HADAL_RETURN_IF_ERROR(replica.reduction().GatherGradients(replica.stream(), kHang));
+    for (const StateSlice& slice : replica.state().slices()) {
+      for (int64_t i = 0; i < slice.elements; ++i) wrong += slice.gradient[i] != SumOf({0, 1, 2, 3}, slice, i);
+    }
+    EXPECT_EQ(wrong, 0);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// Both replicas begin a step. The second then does `part` and leaves, the first calls `call`.
+void ExpectDeadline(const std::function<absl::Status(Replica&)>& part,
+                    const std::function<absl::Status(Replica&)>& call) {
+  const ModelPlan plan = ModelPlan::Make(testing::SmallModel(ResidualMethod::kDeepNorm));
+  InProcessWorld world(2);
+  std::promise<void> returned;
+  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+    Replica replica(plan, 2, communicator);
+    HADAL_RETURN_IF_ERROR(replica.reduction().Begin());
+    if (communicator.rank() == 1) {
+      HADAL_RETURN_IF_ERROR(part(replica));
+      const bool ended = returned.get_future().wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+      if (!ended) communicator.Abort(1);  // a wait that does not end
+      return absl::OkStatus();
+    }
+    const absl::Status waited = call(replica);
+    returned.set_value();
+    EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded) << waited;
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(ReplicaReductionTest, EveryWaitHasADeadline) {
+  const auto nothing = [](Replica&) { return absl::OkStatus(); };
+  const auto finish = [](absl::Duration timeout) {
+    return [timeout](Replica& replica) { return replica.reduction().Finish(replica.stream(), timeout); };
+  };
+  ExpectDeadline(nothing, finish(kSoon));
+  ExpectDeadline(finish(kHang), [&](Replica& replica) -> absl::Status {
+    HADAL_RETURN_IF_ERROR(finish(kHang)(replica));
+    return replica.reduction().GatherGradients(replica.stream(), kSoon);
+  });
+}
+
+}  // namespace
+}  // namespace hadal
