@@ -116,11 +116,11 @@ TEST_F(PrepareTest, NothingLeftIsAnError) {
   ExpectError({"no line is left of the train text", "2 have an empty side"});
   Write("train.en", "");
   Write("train.de", "");
-  ExpectError({"nothing is left", "of 0 lines"});
+  ExpectError({"no line is left", "of 0 lines"});
   Write("train.en", kEnglish);
   Write("train.de", kGerman);
   options_.max_tokens = 1;
-  ExpectError({"nothing is left", "3 are too long"});
+  ExpectError({"no line is left", "3 are too long"});
 }
 
 // A NUL, spelt special tokens, pieces' own marks, an emoji; the last line is blank only after normalisation.

@@ -128,7 +128,7 @@ TEST_F(ScoreTest, LinesLongerThanTheModelAreAnErrorOrCounted) {
   ScoreOptions options = Options(absl::StrCat("a dog\n", longest, "\n"));
   const auto message = [&] { return std::string(Score(options).status().message()); };
   EXPECT_THAT(message(), HasSubstr("line 2 has"));
-  EXPECT_THAT(message(), HasSubstr("more than 59; the model has positions for no more"));
+  EXPECT_THAT(message(), HasSubstr("more than 59; that is the model's limit (max_positions)"));
   EXPECT_THAT(message(), Not(HasSubstr("--batch-tokens")));
   options.over_long = OverLong::kSkip;
   EXPECT_EQ(Score(options)->size(), 2u);
