@@ -50,8 +50,8 @@ struct BenchArguments {
 };
 
 absl::Status BenchInWorld(BenchArguments arguments, World& world) {
-  HADAL_ASSIGN_OR_RETURN(arguments.step.method, ParseResidualMethod(arguments.method));
-  HADAL_ASSIGN_OR_RETURN(arguments.step.schedule, ParseScheduleKind(arguments.schedule));
+  HADAL_ASSIGN_OR_RETURN(arguments.step.method, AsCommonError(ParseResidualMethod(arguments.method)));
+  HADAL_ASSIGN_OR_RETURN(arguments.step.schedule, AsCommonError(ParseScheduleKind(arguments.schedule)));
   arguments.step.limit = !arguments.no_limit;
   if (!world.warning().empty()) std::cerr << "warning: " << world.warning() << "\n";
   const ModelPlan plan = ModelPlan::Make(BenchModel(arguments.step));
@@ -78,16 +78,36 @@ absl::StatusOr<int64_t> CarriedBytes(const Corpus& corpus) {
   return corpus.manifest().shares_vocabulary() ? target : target + std::ssize(vocabularies.source.contents());
 }
 
-absl::Status ProfileInWorld(ProfileArguments arguments, World& world) {
+absl::Status ReadConfig(ProfileArguments& arguments) {
   HADAL_ASSIGN_OR_RETURN(const config::RunConfig config,
                          LoadConfig(arguments.config.files, arguments.config.overrides));
   const absl::StatusOr<RunOptions> run = MakeRunOptions(config);
   HADAL_RETURN_IF_ERROR(WithOrigins(run.status(), arguments.config.files, arguments.config.overrides));
+  arguments.options.train = run->train;
+  return absl::OkStatus();
+}
+
+// The corpus of the configuration, whose vocabularies the options then have.
+absl::StatusOr<Corpus> OpenCorpus(ProfileArguments& arguments, int rank) {
   TrainOptions& train = arguments.options.train;
-  train = run->train;
+  if (train.train_data.empty()) {
+    return absl::InvalidArgumentError(
+        "data.train is not set; a profile measures the micro-batches of a prepared corpus");
+  }
+  if (!arguments.out.empty() && rank == 0) HADAL_RETURN_IF_ERROR(CheckCreatable(arguments.out));
+  HADAL_ASSIGN_OR_RETURN(Corpus corpus, Corpus::Open(train.train_data));
+  HADAL_RETURN_IF_ERROR(SetVocabularies(corpus.manifest(), train.train_data, train.model));
+  HADAL_RETURN_IF_ERROR(ValidateModelOptions(train.model));
+  HADAL_ASSIGN_OR_RETURN(arguments.options.carried_bytes, CarriedBytes(corpus));
+  return corpus;
+}
+
+absl::Status ProfileInWorld(ProfileArguments arguments, World& world) {
+  Collectives collectives(world.communicator(), absl::Minutes(10));
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(ReadConfig(arguments), "reading the configuration"));
   if (!world.warning().empty()) std::cerr << "warning: " << world.warning() << "\n";
   if (arguments.products) {
-    Collectives collectives(world.communicator(), absl::Minutes(10));
+    const TrainOptions& train = arguments.options.train;
     HADAL_RETURN_IF_ERROR(collectives.Barrier("before the products"));
     const double mine[] = {MeasureRate(train.model, CapacityOf(train.model, train.batch), world.stream()).gflops};
     HADAL_ASSIGN_OR_RETURN(const auto all, collectives.AllGather(mine, "the speed of products"));
@@ -97,17 +117,10 @@ absl::Status ProfileInWorld(ProfileArguments arguments, World& world) {
       std::cout << absl::StrFormat("%.2f GFLOP/s per rank\n", sum / static_cast<double>(all.size()));
     return absl::OkStatus();
   }
-  if (train.train_data.empty()) {
-    return absl::InvalidArgumentError(
-        "data.train is not set; a profile measures the micro-batches of a prepared corpus");
-  }
-  if (!arguments.out.empty() && world.rank() == 0) HADAL_RETURN_IF_ERROR(CheckCreatable(arguments.out));
-  HADAL_ASSIGN_OR_RETURN(const Corpus corpus, Corpus::Open(train.train_data));
-  HADAL_RETURN_IF_ERROR(SetVocabularies(corpus.manifest(), train.train_data, train.model));
-  HADAL_RETURN_IF_ERROR(ValidateModelOptions(train.model));
-  HADAL_ASSIGN_OR_RETURN(arguments.options.carried_bytes, CarriedBytes(corpus));
+  const absl::StatusOr<Corpus> corpus = OpenCorpus(arguments, world.rank());
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(corpus.status(), "opening the corpus"));
   HADAL_ASSIGN_OR_RETURN(const config::Profile profile,
-                         MeasureProfile(arguments.options, corpus, world.communicator(), world.stream()));
+                         MeasureProfile(arguments.options, *corpus, world.communicator(), world.stream()));
   if (world.rank() != 0) return absl::OkStatus();
   std::string text;
   google::protobuf::TextFormat::PrintToString(profile, &text);

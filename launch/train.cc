@@ -103,7 +103,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const RankOfRun& rank, Prep
       .sink = sinks.sink(),
       .stop_requested = [limit = prepared.time_limit] { return StopSignalled() || limit.Reached(); }};
   if (bleu != nullptr) surroundings.validation_bleu = std::ref(*bleu);
-  HADAL_ASSIGN_OR_RETURN(surroundings.trace, MakeTraceRequest(rank.arguments, options.stop, sinks));
+  HADAL_ASSIGN_OR_RETURN(surroundings.trace, AsCommonError(MakeTraceRequest(rank.arguments, options.stop, sinks)));
   return Trainer::Create(options, layout.plan, layout.pipeline, surroundings,
                          {.run_directory = options.run_directory,
                           .retention = {options.checkpoint.keep_last, options.checkpoint.keep_every},
@@ -171,10 +171,10 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, 
   Collectives collectives(world.communicator(), wait_timeout);
   const RankOfRun rank{
       .arguments = arguments, .world = world, .collectives = collectives, .device = device, .sinks = sinks};
-  HADAL_ASSIGN_OR_RETURN(const std::string agreed, Agree(rank, prepared_or));
+  HADAL_ASSIGN_OR_RETURN(const std::string agreed, AsCommonError(Agree(rank, prepared_or)));
   PreparedRun& prepared = *prepared_or;
   HADAL_ASSIGN_OR_RETURN(const RunLayout layout,
-                         LayOutRun(arguments, world, collectives, prepared.options.train, device));
+                         AsCommonError(LayOutRun(arguments, world, collectives, prepared.options.train, device)));
   HADAL_RETURN_IF_ERROR(Connect(rank, prepared, layout, agreed));
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<ValidationBleu> bleu,
                          MakeValidationBleu(prepared, layout, collectives, sinks));
@@ -214,9 +214,8 @@ int RunTrain(const TrainArguments& arguments) {
     return *code;
   }
   const int exit_code = ExitCodeOf(code.status());
-  const absl::Duration patience = PatienceWith(code.status(), sinks.is_open());
   sinks.LogEnd(exit_code, std::string(code.status().message()));
-  const bool together = ReportError("train", code.status(), (*world)->communicator(), std::cerr, patience);
+  const bool together = ReportError("train", code.status(), (*world)->communicator(), std::cerr);
   if ((!together || !part().ok()) && (*world)->size() > 1) (*world)->communicator().Abort(exit_code);
   return exit_code;
 }

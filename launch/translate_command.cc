@@ -28,7 +28,7 @@ int RunInWorld(const std::string& name, int threads, const Body& body) {
   if (!world.ok()) return ReportNoWorld(name, world.status());
   if (!(*world)->warning().empty()) std::cerr << "warning: " << (*world)->warning() << "\n";
   Collectives collectives((*world)->communicator(), absl::Minutes(10));
-  const absl::StatusOr<std::string> agreed = AgreeWithRanks(**world, collectives);
+  const absl::StatusOr<std::string> agreed = AsCommonError(AgreeWithRanks(**world, collectives));
   if (agreed.ok() && !agreed->empty()) std::cerr << *agreed << "\n";
   const absl::Status status =
       agreed.ok() ? WithdrawOnException((*world)->communicator(), [&] { return body(**world); }) : agreed.status();

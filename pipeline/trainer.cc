@@ -44,20 +44,21 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
                                                          const PipelinePlan& pipeline,
                                                          const TrainingSurroundings& surroundings,
                                                          TrainingCheckpointsOptions checkpoints) {
-  HADAL_ASSIGN_OR_RETURN(
-      SamplingOrder order,
-      SamplingOrder::Create(surroundings.train, {.seed = options.seed,
-                                                 .capacity = BatchCapacityOf(options),
-                                                 .micro_batches_per_step = options.batch.micro_batches}));
-  HADAL_RETURN_IF_ERROR(CheckLeftOut(order.too_long(), surroundings.train.size(), options));
+  HADAL_ASSIGN_OR_RETURN(SamplingOrder order,
+                         AsCommonError(SamplingOrder::Create(surroundings.train,
+                                                             {.seed = options.seed,
+                                                              .capacity = BatchCapacityOf(options),
+                                                              .micro_batches_per_step = options.batch.micro_batches})));
+  HADAL_RETURN_IF_ERROR(AsCommonError(CheckLeftOut(order.too_long(), surroundings.train.size(), options)));
   std::unique_ptr<Trainer> trainer(new Trainer(options, plan, pipeline, surroundings, std::move(order)));
   if (surroundings.validation != nullptr && options.validation.every_steps > 0) {
-    HADAL_ASSIGN_OR_RETURN(trainer->validator_,
-                           Validator::Create({.corpus = *surroundings.validation,
-                                              .capacity = BatchCapacityOf(options),
-                                              .max_sentences = options.validation.max_sentences,
-                                              .bleu = surroundings.validation_bleu,
-                                              .sink = trainer->IsMain() ? &surroundings.sink : nullptr}));
+    HADAL_ASSIGN_OR_RETURN(
+        trainer->validator_,
+        AsCommonError(Validator::Create({.corpus = *surroundings.validation,
+                                         .capacity = BatchCapacityOf(options),
+                                         .max_sentences = options.validation.max_sentences,
+                                         .bleu = surroundings.validation_bleu,
+                                         .sink = trainer->IsMain() ? &surroundings.sink : nullptr})));
   }
   Communicator& communicator = surroundings.communicator;
   absl::StatusOr<std::unique_ptr<Engine>> engine =
@@ -77,13 +78,12 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
   HADAL_RETURN_IF_ERROR(trainer->engine_->DistributeWeights());
   if (options.depth.enabled) {
     HADAL_ASSIGN_OR_RETURN(trainer->depth_,
-                           DepthRecorder::Create(options, plan, pipeline, surroundings.train, *trainer->engine_,
-                                                 communicator, WaitTimeout(options)));
+                           AsCommonError(DepthRecorder::Create(options, plan, pipeline, surroundings.train,
+                                                               *trainer->engine_, communicator, WaitTimeout(options))));
   }
-  trainer->checkpoints_ = std::make_unique<TrainingCheckpoints>(std::move(checkpoints), trainer->engine_->state(),
-                                                                communicator.rank(), trainer->collectives_);
-  trainer->saves_.emplace(*trainer->checkpoints_, trainer->IsMain() ? &surroundings.sink : nullptr,
-                          trainer->engine_->trace());
+  trainer->checkpoints_ = std::make_unique<TrainingCheckpoints>(
+      std::move(checkpoints), trainer->engine_->state(), communicator.rank(), trainer->collectives_,
+      trainer->IsMain() ? &surroundings.sink : nullptr, &trainer->engine_->trace());
   return trainer;
 }
 
@@ -98,14 +98,14 @@ absl::StatusOr<bool> Trainer::ResumeLatest() {
 }
 
 absl::Status Trainer::Resume(const std::string& directory) {
-  HADAL_ASSIGN_OR_RETURN(progress_, checkpoints_->Load(directory, /*weights_only=*/false));
+  HADAL_ASSIGN_OR_RETURN(progress_, checkpoints_->Load(CheckpointReader::Open(directory), /*weights_only=*/false));
   order_.Continue(progress_.epoch_start);
   weights_loaded_ = true;
   return engine_->DistributeWeights();
 }
 
 absl::Status Trainer::InitializeFrom(const std::string& directory) {
-  HADAL_RETURN_IF_ERROR(checkpoints_->Load(directory, /*weights_only=*/true).status());
+  HADAL_RETURN_IF_ERROR(checkpoints_->Load(CheckpointReader::Open(directory), /*weights_only=*/true).status());
   weights_loaded_ = true;
   return engine_->DistributeWeights();
 }
@@ -170,7 +170,7 @@ void Trainer::Warn(std::string_view text) {
 }
 
 absl::Status Trainer::GoBack() {
-  HADAL_RETURN_IF_ERROR(saves_->Finish(progress_.step));
+  HADAL_RETURN_IF_ERROR(checkpoints_->Finish(progress_.step));
   const TrainingProgress now = progress_;
   const int32_t skipped = health_.skipped_in_a_row();
   HADAL_ASSIGN_OR_RETURN(const bool loaded, ResumeLatest());
@@ -221,7 +221,7 @@ absl::StatusOr<std::optional<StopReason>> Trainer::AfterStep(StopVote stop, bool
   const bool save_now = save_every > 0 && progress_.step % save_every == 0;
   // In the middle of skipped steps the weights may be what makes them fail; the last checkpoint is from before.
   if (health_.skipped_in_a_row() == 0 && (save_now || (is_best && save_every > 0))) {
-    HADAL_RETURN_IF_ERROR(saves_->Begin(progress_, is_best));
+    HADAL_RETURN_IF_ERROR(checkpoints_->Begin(progress_, is_best));
   }
   return reason;
 }
@@ -242,7 +242,6 @@ void Trainer::Announce() {
 absl::StatusOr<TrainingOutcome> Trainer::Run() {
   HADAL_RETURN_IF_ERROR(checkpoints_->Claim(progress_.step));
   report_.Restart(progress_);
-  saves_->Restart(progress_.step);
   if (IsMain()) Announce();
   HADAL_RETURN_IF_ERROR(ProfileNewWeights());
   if (depth_) {
@@ -258,17 +257,18 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
     HADAL_RETURN_IF_ERROR(tracer_->BeforeStep(progress_.step));
     if (surroundings_.before_step) surroundings_.before_step(progress_.step);
     HADAL_ASSIGN_OR_RETURN(const StepResult result, Step());
-    HADAL_RETURN_IF_ERROR(saves_->Poll(progress_.step));
+    HADAL_RETURN_IF_ERROR(checkpoints_->Poll(progress_.step));
     const bool validation_due = validate_every > 0 && progress_.step % validate_every == 0;
     HADAL_ASSIGN_OR_RETURN(reason, AfterStep(result.gradient.stop, validation_due));
     HADAL_RETURN_IF_ERROR(tracer_->AfterStep(progress_.step - 1));
   }
   // Who asks a run to stop wants it to go on later.
   const bool save = options_.checkpoint.save_at_end || *reason == StopReason::kRequested;
-  HADAL_RETURN_IF_ERROR(save ? saves_->SaveAtEnd(progress_, progress_.best_step == progress_.step)
-                             : saves_->Finish(progress_.step));
+  HADAL_RETURN_IF_ERROR(save ? checkpoints_->SaveAtEnd(progress_, progress_.best_step == progress_.step)
+                             : checkpoints_->Finish(progress_.step));
   HADAL_RETURN_IF_ERROR(tracer_->Finish());
-  return TrainingOutcome{*reason, progress_, saves_->last_directory(), saves_->last_step() == progress_.step};
+  return TrainingOutcome{*reason, progress_, checkpoints_->last_directory(),
+                         checkpoints_->last_step() == progress_.step};
 }
 
 }  // namespace hadal

@@ -5,7 +5,7 @@
 // that is not finite, or a loss spike, skips it on all ranks alike. After many skipped steps in a row the run goes back
 // to its newest good checkpoint (run_health.h).
 // Validations (validator.h) change no bit of training. Checkpoints are written while training goes on
-// (checkpoint/save_cycle.h). Metrics leave through a sink on rank 0.
+// (checkpoint/training_checkpoints.h). Metrics leave through a sink on rank 0.
 //
 // Requests to stop: every rank polls for one when a step's gradient norms are exchanged and, because a validation may
 // take as long as many steps, before each validation. All ranks stop after the same step, and it is saved. A validation
@@ -25,7 +25,6 @@
 
 #include "absl/status/statusor.h"
 #include "layers/model_plan.h"
-#include "pipeline/checkpoint/save_cycle.h"
 #include "pipeline/checkpoint/training_checkpoints.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/instruments/depth_recorder.h"
@@ -126,7 +125,6 @@ class Trainer {
   std::optional<StepTracer> tracer_;
   std::unique_ptr<DepthRecorder> depth_;  // null: off
   std::unique_ptr<TrainingCheckpoints> checkpoints_;
-  std::optional<SaveCycle> saves_;
   TrainingProgress progress_;
   bool weights_loaded_ = false;  // from a checkpoint
 };

@@ -24,8 +24,9 @@ absl::Status CheckRun(const ModelPlan& plan, const TrainOptions& options, const 
 absl::StatusOr<ChosenDevice> ChooseCpu(TrainingPrecision precision, const std::string& why) {
   if (precision == TrainingPrecision::kAuto || precision == TrainingPrecision::kFp32) return ChosenDevice();
   const char* word = precision == TrainingPrecision::kBf16 ? "bf16" : "tf32";
-  return absl::InvalidArgumentError(absl::StrCat("device.precision = \"", word, "\" needs a GPU, but ", why,
-                                                 "; a CPU trains in fp32: set it to \"auto\" or \"fp32\""));
+  return AsCommonError(
+      absl::InvalidArgumentError(absl::StrCat("device.precision = \"", word, "\" needs a GPU, but ", why,
+                                              "; a CPU trains in fp32: set it to \"auto\" or \"fp32\"")));
 }
 
 // Returns why the first rank that cannot use a GPU cannot. Blocking: all ranks must call it.
@@ -79,10 +80,10 @@ absl::StatusOr<ChosenDevice> ChooseDevice(const DeviceRequest& request, const Mo
       HADAL_ASSIGN_OR_RETURN(const std::string why, WhyNoGpu(status, collectives));
       HADAL_ASSIGN_OR_RETURN(const bool gpu, collectives.AnyRank(status.ok(), "choosing a device"));
       if (gpu) {
-        return absl::FailedPreconditionError(
+        return AsCommonError(absl::FailedPreconditionError(
             absl::StrCat(why,
                          "; other ranks can use a GPU. Leave that host out (hadal doctor names all such ranks), or "
-                         "give --device cpu to leave every GPU idle."));
+                         "give --device cpu to leave every GPU idle.")));
       }
       // No notice on machines without any GPU, but one for a rank without a GPU among others that have one.
       HADAL_ASSIGN_OR_RETURN(const bool some, collectives.AnyRank(!absl::IsNotFound(status), "choosing a device"));

@@ -21,6 +21,7 @@
 #include "launch/job/time_limit.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -183,7 +184,7 @@ absl::StatusOr<int> Supervise(const SupervisorOptions& options, std::ostream& lo
     return absl::InvalidArgumentError(absl::StrCat(
         "--resume never would start over after a crash wherever rank 0 does not see HADAL_JOB_START; leave it out and "
         "give a fresh --run-dir, or move ",
-        JoinPath(run_directory, "checkpoints"), " away"));
+        CheckpointsDirectory(run_directory), " away"));
   }
   SetKeepalive();
   MarkJobStart();

@@ -57,8 +57,8 @@ absl::StatusOr<ChosenTransport> ChooseTransport(Transport asked, const std::stri
                                                 Collectives& collectives) {
   ChosenTransport chosen;
   if (device.empty() && asked == Transport::kNccl) {
-    return absl::InvalidArgumentError(
-        "pipeline.transport = \"nccl\" needs GPUs, and this run computes on the CPU; leave it at \"auto\"");
+    return AsCommonError(absl::InvalidArgumentError(
+        "pipeline.transport = \"nccl\" needs GPUs, and this run computes on the CPU; leave it at \"auto\""));
   }
   if (device.empty() || world.size() == 1) return chosen;
   const bool speaks = world.rank() == 0;
@@ -80,8 +80,8 @@ absl::StatusOr<ChosenTransport> ChooseTransport(Transport asked, const std::stri
   for (const std::string& text : gathered) ranks.push_back(Unpack(text));
   const std::string why = WhyNoNccl(ranks);
   if (!why.empty() && asked == Transport::kNccl) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("pipeline.transport = \"nccl\": ", why, ". Use \"auto\" or \"host\"."));
+    return AsCommonError(absl::InvalidArgumentError(
+        absl::StrCat("pipeline.transport = \"nccl\": ", why, ". Use \"auto\" or \"host\".")));
   }
   if (!why.empty()) {
     if (speaks) chosen.notice = absl::StrCat(kByHost, ", because ", why);

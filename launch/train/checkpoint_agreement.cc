@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "pipeline/checkpoint/checkpoint.h"
+#include "pipeline/checkpoint/checkpoint_reader.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
 #include "runtime/crc32c.h"
 #include "runtime/status_macros.h"

@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -50,13 +51,13 @@ struct Note {
 };
 
 std::string NotePath(const std::string& run_directory) {
-  return JoinPath(CheckpointsDirectory(run_directory), "resume_request");
+  return JoinPath(CheckpointsDirectory(run_directory), kResumeRequestName);
 }
 
 // The attempt that has claimed the run directory, empty: none.
 std::string Claim(const std::string& run_directory) {
   const absl::StatusOr<std::string> text =
-      ReadFile(JoinPath(CheckpointsDirectory(run_directory), "attempt"), kMaxNoteBytes);
+      ReadFile(JoinPath(CheckpointsDirectory(run_directory), kAttemptName), kMaxNoteBytes);
   return text.ok() ? text->substr(0, text->find('\n')) : "";
 }
 

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/data/corpus_vocabulary.h"
 #include "runtime/data/vocabulary.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_layers.h"
 #include "tools/config/config_loading.h"
@@ -19,10 +20,10 @@ absl::StatusOr<std::vector<Attachment>> AttachVocabularies(const Corpus& corpus)
     return Attachment{stem + std::string(vocabulary.extension()), vocabulary.contents()};
   };
   if (corpus.manifest().shares_vocabulary()) {
-    return std::vector<Attachment>{attach(vocabularies.target, "vocabulary")};
+    return std::vector<Attachment>{attach(vocabularies.target, kSharedVocabulary)};
   }
-  return std::vector<Attachment>{attach(vocabularies.source, "source.vocabulary"),
-                                 attach(vocabularies.target, "target.vocabulary")};
+  return std::vector<Attachment>{attach(vocabularies.source, kSourceVocabulary),
+                                 attach(vocabularies.target, kTargetVocabulary)};
 }
 
 // The corpus that a field names.

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "launch/job/device_choice.h"
 #include "launch/job/time_limit.h"
-#include "pipeline/checkpoint/checkpoint.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
 #include "runtime/data/corpus.h"
 #include "tools/config/config_arguments.h"
 #include "tools/config/run_options.h"

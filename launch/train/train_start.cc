@@ -9,10 +9,10 @@
 #include "absl/strings/strip.h"
 #include "launch/train/checkpoint_agreement.h"
 #include "launch/train/resume_request.h"
-#include "pipeline/checkpoint/another_checkpoint.h"
-#include "pipeline/checkpoint/checkpoint.h"
-#include "runtime/files.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/host_name.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/checkpoint_list.h"
 #include "tools/checkpoint/checkpoint_vocabularies.h"
@@ -81,8 +81,7 @@ absl::Status ResumeNewest(const TrainArguments& arguments, const PreparedRun& ru
                           Collectives& collectives, TrainingSinks& sinks, Trainer& trainer) {
   HADAL_RETURN_IF_ERROR(trainer.ResumeLatest().status());
   // Reading may have refused the one that was found, and gone on to an older one, of other settings.
-  const std::string loaded =
-      JoinPath(CheckpointsDirectory(arguments.run_directory), CheckpointName(trainer.progress().step));
+  const std::string loaded = CheckpointDirectory(arguments.run_directory, trainer.progress().step);
   if (loaded != found) {
     const std::vector<CheckpointParameter> model = ModelOf(trainer);
     const absl::Status resumable =

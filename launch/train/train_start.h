@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "launch/train/train_preparation.h"
 #include "launch/train/training_sinks.h"
-#include "pipeline/checkpoint/checkpoint_state.h"
+#include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/collectives.h"
 

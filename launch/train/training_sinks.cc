@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "launch/job/exit_code.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/metrics/metrics_jsonl.h"
 #include "tools/metrics/progress.h"
@@ -17,7 +18,7 @@
 namespace hadal {
 
 absl::Status TrainingSinks::OpenLog() {
-  HADAL_ASSIGN_OR_RETURN(log_, RankLog::Open(JoinPath(run_directory_, "logs"), place_.rank));
+  HADAL_ASSIGN_OR_RETURN(log_, RankLog::Open(JoinPath(run_directory_, kLogsName), place_.rank));
   log_->Say(StartLines(place_, environ));
   log_->Say(std::exchange(told_, ""));
   return absl::OkStatus();
@@ -31,12 +32,12 @@ absl::Status TrainingSinks::Open(const GridShape& grid, const std::string& confi
   HADAL_RETURN_IF_ERROR(OpenLog());
   if (place_.rank != 0) return absl::OkStatus();
   HADAL_RETURN_IF_ERROR(
-      ReplaceFile(JoinPath(run_directory_, "config.resolved.textproto"), config_text, absl::StrCat(getpid())));
+      ReplaceFile(JoinPath(run_directory_, kResolvedConfigName), config_text, absl::StrCat(getpid())));
   HADAL_ASSIGN_OR_RETURN(
       std::unique_ptr<MetricsJsonl> jsonl,
-      MetricsJsonl::Open({.path = JoinPath(run_directory_, "metrics.jsonl"), .first_step = first_step}));
+      MetricsJsonl::Open({.path = JoinPath(run_directory_, kMetricsName), .first_step = first_step}));
   HADAL_ASSIGN_OR_RETURN(std::unique_ptr<TensorBoard> board,
-                         TensorBoard::Open({.directory = JoinPath(run_directory_, "tb")}));
+                         TensorBoard::Open({.directory = JoinPath(run_directory_, kTensorBoardName)}));
   progress_log_ = std::make_unique<RankLogStream>(*log_);
   fan_out_.Add(std::move(jsonl));
   fan_out_.Add(std::move(board));

@@ -23,8 +23,6 @@ class TrainingSinks {
   // Creates the run directory and opens the files; rank 0 writes config.resolved.textproto. Call before training
   // starts.
   absl::Status Open(const GridShape& grid, const std::string& config_text, int64_t first_step);
-  // Whether Open has opened the log.
-  bool is_open() const { return log_ != nullptr; }
   // Prints a message for the user to stderr at once, and logs it once the log is open.  Threads: any, once it is open.
   void Tell(const std::string& text);
   // A warning that all ranks have: rank 0 prints it.

@@ -1,61 +1,77 @@
 #include "pipeline/checkpoint/checkpoint_file.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/check.h"
-#include "runtime/crc32c.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
+#include "runtime/thrown_error.h"
 
 namespace hadal {
+namespace {
 
-std::string RankFileName(int rank) { return absl::StrFormat("rank_%05d.safetensors", rank); }
+constexpr int64_t kCopyGrain = 4096;  // floats
 
-CheckpointFileWriter::CheckpointFileWriter(SafetensorsWriter writer, const Options& options,
-                                           const std::vector<Entry>& entries)
+int64_t FloatsOf(const SliceState& slice) {
+  int64_t floats = 0;
+  for (const StateKind kind : kStateKinds) floats += slice.view(kind).size;
+  return floats;
+}
+
+}  // namespace
+
+CheckpointFileWriter::CheckpointFileWriter(SafetensorsWriter writer, const CheckpointFileOptions& options,
+                                           std::span<const SliceState> slices)
     : writer_(std::move(writer)), parameters_(options.parameters) {
   file_.name = RankFileName(options.rank);
-  for (const Entry& entry : entries) {
-    file_.slices.push_back({.parameter = entry.parameter, .slice = entry.slice, .crc32c = {}});
-    kinds_.push_back(entry.kinds);
+  for (const SliceState& slice : slices) {
+    WrittenSlice& written = file_.slices.emplace_back();
+    written.parameter = slice.parameter;
+    written.slice = slice.slice;
+    for (const StateKind kind : kStateKinds) {
+      if (!slice.view(kind).empty()) written.crc32c[static_cast<size_t>(kind)] = 0;
+    }
   }
 }
 
-absl::StatusOr<CheckpointFileWriter> CheckpointFileWriter::Create(const Options& options,
-                                                                  const std::vector<Entry>& entries) {
+absl::StatusOr<CheckpointFileWriter> CheckpointFileWriter::Create(const CheckpointFileOptions& options,
+                                                                  std::span<const SliceState> slices) {
   std::vector<SafetensorsTensor> tensors;
-  for (const Entry& entry : entries) {
-    const CheckpointParameter& parameter = options.parameters->at(static_cast<size_t>(entry.parameter));
+  for (const SliceState& slice : slices) {
+    const CheckpointParameter& parameter = options.parameters->at(static_cast<size_t>(slice.parameter));
     for (const StateKind kind : kStateKinds) {
-      if (!entry.kinds[static_cast<size_t>(kind)]) continue;
-      tensors.push_back({.name = StateKey(kind, parameter.name, entry.slice),
+      if (slice.view(kind).empty()) continue;
+      tensors.push_back({.name = StateKey(kind, parameter.name, slice.slice),
                          .type = SafetensorsType::kF32,
-                         .shape = {parameter.slice_elements(entry.slice)}});
+                         .shape = {parameter.slice_elements(slice.slice)}});
     }
   }
   const SafetensorsMetadata metadata = {{"format", absl::StrCat("hadal checkpoint ", kCheckpointFormat)},
                                         {"plan_hash", absl::StrFormat("%016x", options.plan_hash)},
                                         {"rank", absl::StrCat(options.rank)},
                                         {"step", absl::StrCat(options.step)}};
+  HADAL_RETURN_IF_ERROR(MakeDirectories(options.directory));
   HADAL_ASSIGN_OR_RETURN(
       SafetensorsWriter writer,
       SafetensorsWriter::Create(JoinPath(options.directory, RankFileName(options.rank)), std::move(tensors), metadata));
-  return CheckpointFileWriter(std::move(writer), options, entries);
+  return CheckpointFileWriter(std::move(writer), options, slices);
 }
 
-absl::Status CheckpointFileWriter::Append(const SliceState& state) {
+absl::Status CheckpointFileWriter::Append(const SliceState& slice) {
   HADAL_CHECK_LT(appended_, file_.slices.size());
   const WrittenSlice& announced = file_.slices[appended_];
-  HADAL_CHECK_EQ(state.parameter, announced.parameter);
-  HADAL_CHECK_EQ(state.slice, announced.slice);
+  HADAL_CHECK_EQ(slice.parameter, announced.parameter);
+  HADAL_CHECK_EQ(slice.slice, announced.slice);
   for (const StateKind kind : kStateKinds) {
-    const Vector& values = state.view(kind);
-    HADAL_CHECK_EQ(!values.empty(), kinds_[appended_][static_cast<size_t>(kind)]);
+    const Vector& values = slice.view(kind);
+    HADAL_CHECK_EQ(!values.empty(), announced.crc32c[static_cast<size_t>(kind)].has_value());
     if (values.empty()) continue;
-    HADAL_CHECK_EQ(values.size, parameters_->at(static_cast<size_t>(state.parameter)).slice_elements(state.slice));
+    HADAL_CHECK_EQ(values.size, parameters_->at(static_cast<size_t>(slice.parameter)).slice_elements(slice.slice));
     HADAL_RETURN_IF_ERROR(
         writer_.Append({reinterpret_cast<const char*>(values.data), static_cast<size_t>(values.size) * sizeof(float)}));
   }
@@ -71,30 +87,125 @@ absl::StatusOr<WrittenFile> CheckpointFileWriter::Finish() {
   file_.header_bytes = summary.header_bytes;
   file_.header_crc32c = summary.header_crc32c;
   size_t tensor = 0;
-  for (size_t i = 0; i < file_.slices.size(); ++i) {
-    for (size_t kind = 0; kind < kStateKinds.size(); ++kind) {
-      if (kinds_[i][kind]) file_.slices[i].crc32c[kind] = summary.tensor_crc32c[tensor++];
+  for (WrittenSlice& slice : file_.slices) {
+    for (std::optional<uint32_t>& crc : slice.crc32c) {
+      if (crc) crc = summary.tensor_crc32c[tensor++];
     }
   }
   return std::move(file_);
 }
 
-absl::Status CompleteCheckpointDirectory(const std::string& directory, CheckpointManifest manifest,
-                                         const std::vector<Attachment>& attachments) {
-  for (const Attachment& attachment : attachments) {
-    HADAL_CHECK(IsPlainFileName(attachment.name));
-    HADAL_RETURN_IF_ERROR(WriteNewFile(JoinPath(directory, attachment.name), attachment.contents));
-    manifest.attachments.push_back({.name = attachment.name,
-                                    .bytes = static_cast<int64_t>(attachment.contents.size()),
-                                    .crc32c = Crc32c(attachment.contents.data(), attachment.contents.size())});
+BackgroundFile::BackgroundFile(CheckpointFileOptions options, std::vector<SliceState> slices, Vector buffer,
+                               Device* device)
+    : buffer_(buffer), device_(device), floats_from_(slices.size()), slices_(std::move(slices)) {
+  for (size_t i = slices_.size(); i-- > 0;) floats_from_[i] = FloatsFrom(i + 1) + FloatsOf(slices_[i]);
+  thread_ = std::thread([this, options = std::move(options)] { End(CatchExceptions([&] { return Write(options); })); });
+}
+
+BackgroundFile::~BackgroundFile() {
+  {
+    const std::lock_guard lock(mutex_);
+    cancelled_ = true;
   }
-  HADAL_RETURN_IF_ERROR(WriteNewFile(JoinPath(directory, kManifestName), manifest.ToString()));
-  // Opened as a reader would: what cannot be loaded is never committed.
-  if (absl::Status status = CheckpointReader::Open(directory).status(); !status.ok()) {
-    return absl::InternalError(absl::StrCat("what was written makes no checkpoint: ", status.message(),
-                                            "; is the run directory on a file system that all ranks share?"));
+  thread_.join();
+}
+
+absl::StatusOr<WrittenFile> BackgroundFile::Write(const CheckpointFileOptions& options) {
+  // A copy: BeforeUpdate changes the views, never the shapes.
+  const std::vector<SliceState> announced = [this] {
+    const std::lock_guard lock(mutex_);
+    return slices_;
+  }();
+  HADAL_ASSIGN_OR_RETURN(CheckpointFileWriter writer, CheckpointFileWriter::Create(options, announced));
+  std::vector<float> values;
+  for (size_t i = 0; i < announced.size(); ++i) {
+    HADAL_ASSIGN_OR_RETURN(SliceState slice, Take(i));
+    BringToHost(slice, values);
+    HADAL_RETURN_IF_ERROR(writer.Append(slice));
+    Release(i);
   }
-  return SyncDirectory(directory);
+  return writer.Finish();
+}
+
+absl::StatusOr<SliceState> BackgroundFile::Take(size_t index) {
+  const std::lock_guard lock(mutex_);
+  if (cancelled_) return absl::CancelledError("the run ended before its checkpoint was written");
+  under_way_ = index;
+  busy_ = true;
+  return slices_[index];
+}
+
+void BackgroundFile::Release(size_t index) {
+  const std::lock_guard lock(mutex_);
+  under_way_ = index + 1;
+  busy_ = false;
+  changed_.notify_all();
+}
+
+void BackgroundFile::End(absl::StatusOr<WrittenFile> result) {
+  const std::lock_guard lock(mutex_);
+  result_ = std::move(result);
+  busy_ = false;
+  safe_ = true;
+  done_ = true;
+  changed_.notify_all();
+}
+
+void BackgroundFile::BringToHost(SliceState& slice, std::vector<float>& values) const {
+  const auto in_buffer = [this](const Vector& v) {
+    return v.data >= buffer_.data && v.data < buffer_.data + buffer_.size;
+  };
+  if (device_ == nullptr || in_buffer(slice.weight)) return;
+  values.resize(FloatsOf(slice));
+  float* to = values.data();
+  for (Vector* view : {&slice.weight, &slice.first_moment, &slice.second_moment}) {
+    if (view->empty()) continue;
+    device_->CopyOut(to, view->data, view->size * int64_t{sizeof(float)});
+    *view = Vector(to, view->size);
+    to += view->size;
+  }
+}
+
+void BackgroundFile::BeforeUpdate(const Stream& stream) {
+  std::unique_lock lock(mutex_);
+  if (safe_) return;
+  // The slice under way is written from where it is; those behind it are copied.
+  const auto first_to_copy = [this] { return under_way_ + (busy_ ? 1 : 0); };
+  changed_.wait(lock, [&] { return done_ || FloatsFrom(first_to_copy()) <= buffer_.size; });
+  if (done_) return;
+  const size_t first = first_to_copy();
+  CopyFrom(first, stream);
+  changed_.wait(lock, [&] { return done_ || under_way_ >= first; });
+  safe_ = true;
+}
+
+void BackgroundFile::CopyFrom(size_t first, const Stream& stream) {
+  float* to = buffer_.data;
+  for (size_t i = first; i < slices_.size(); ++i) {
+    for (Vector* view : {&slices_[i].weight, &slices_[i].first_moment, &slices_[i].second_moment}) {
+      if (view->empty()) continue;
+      const float* const from = view->data;
+      if (device_ != nullptr) {
+        stream.ToHost(to, from, view->size * int64_t{sizeof(float)});
+      } else {
+        stream.ForRanges(view->size, kCopyGrain,
+                         [&](int64_t begin, int64_t end) { std::copy(from + begin, from + end, to + begin); });
+      }
+      *view = Vector(to, view->size);
+      to += view->size;
+    }
+  }
+}
+
+bool BackgroundFile::done() const {
+  const std::lock_guard lock(mutex_);
+  return done_;
+}
+
+absl::StatusOr<WrittenFile> BackgroundFile::Finish() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return done_; });
+  return std::move(result_);
 }
 
 }  // namespace hadal

@@ -1,73 +1,116 @@
-// Writes one checkpoint directory: streams slices into a safetensors file, and completes it with the manifest.
-//
-// CheckpointWriter (in a run) and `hadal checkpoint average` (a tool) are built on these two.
-// Thread safety: an object is used by one thread at a time. Blocking: all calls write files.
+// One rank's file of a checkpoint: slices streamed into a safetensors file, on a thread beside training.
 #pragma once
 
-#include <array>
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
+#include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
-#include "pipeline/checkpoint/checkpoint_state.h"
 #include "runtime/safetensors.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
 
 namespace hadal {
 
-// "rank_00000.safetensors".
-std::string RankFileName(int rank);
+struct CheckpointFileOptions {
+  std::string directory;  // created if necessary
+  int rank = 0;
+  int64_t step = 0;
+  uint64_t plan_hash = 0;
+  const std::vector<CheckpointParameter>* parameters = nullptr;  // must outlive the writer
+};
 
-// Streams slices into one file. Memory: that of SafetensorsWriter.
+// Streams slices into RankFileName(rank). Memory: that of SafetensorsWriter.
+// Thread safety: one thread at a time. Blocking: all calls write files.
 class CheckpointFileWriter {
  public:
-  struct Options {
-    std::string directory;
-    int rank = 0;
-    int64_t step = 0;
-    uint64_t plan_hash = 0;
-    const std::vector<CheckpointParameter>* parameters = nullptr;  // must outlive the writer
-  };
-  // A slice that will be appended.
-  struct Entry {
-    int32_t parameter = 0;
-    int64_t slice = 0;
-    std::array<bool, kStateKinds.size()> kinds = {};  // by StateKind
-  };
+  // Creates the file for `slices`, in this order: their parameters, and the kinds whose views are not empty. Reads no
+  // values.
+  // REQUIRES: parameters and slices exist; the views have the slices' sizes.
+  // Errors: ResourceExhausted (no space; says how much is free), PermissionDenied, NotFound (the directory vanished), …
+  static absl::StatusOr<CheckpointFileWriter> Create(const CheckpointFileOptions& options,
+                                                     std::span<const SliceState> slices);
 
-  // Creates the file in an existing directory, for `entries` in this order.
-  // REQUIRES: parameters and slices exist.  Errors: those of SafetensorsWriter.
-  static absl::StatusOr<CheckpointFileWriter> Create(const Options& options, const std::vector<Entry>& entries);
+  // Appends the next slice; its values may have moved since Create.  REQUIRES: it has the announced kinds.
+  absl::Status Append(const SliceState& slice);
 
-  // Appends the state of the next entry.
-  // REQUIRES: parameter, slice and kinds are the announced ones; the views have the slice's size.
-  absl::Status Append(const SliceState& state);
-
-  // Flushes, fsyncs and closes the file.  REQUIRES: all entries were appended.
+  // Flushes, fsyncs and closes the file.  REQUIRES: all slices were appended.
   absl::StatusOr<WrittenFile> Finish();
 
  private:
-  CheckpointFileWriter(SafetensorsWriter writer, const Options& options, const std::vector<Entry>& entries);
+  CheckpointFileWriter(SafetensorsWriter writer, const CheckpointFileOptions& options,
+                       std::span<const SliceState> slices);
 
   SafetensorsWriter writer_;
   const std::vector<CheckpointParameter>* parameters_;
-  WrittenFile file_;  // slices without checksums yet; the first appended_ of them are written
-  std::vector<std::array<bool, kStateKinds.size()>> kinds_;
+  WrittenFile file_;  // kinds without their checksums yet; the first appended_ slices are written
   size_t appended_ = 0;
 };
 
-// A small file stored with a checkpoint: a vocabulary's contents() under a plain file name.
-struct Attachment {
-  std::string name;
-  std::string contents;
-};
+// BackgroundFile writes one rank's file on a thread of its own, while training continues.
+//
+// Weights and moments do not change between two updates, so the thread reads them in place. Just before an update,
+// BeforeUpdate secures the slices not yet written: it copies those that fit to the buffer and waits until the others
+// are written. From then on the thread reads the buffer only.
+//
+//   slices   0 1 2 3 4 | 5 6 7 … n−1        BeforeUpdate waits until the unwritten slices fit the buffer, copies them,
+//            written     unwritten          and waits for the slice being written: at most until (all − buffer) bytes
+//                                           and one slice are written
+//
+// Threads: one thread makes all calls; the object's own only writes the file. Blocking: as stated. Source of the idea:
+// CheckFreq (Mohan, Phanishayee and Chidambaram, FAST 2021), which always copies first.
+class BackgroundFile {
+ public:
+  // Starts writing. `buffer` and the memory that `slices` view must outlive the object. The caller must not change any
+  // of them until done(); after BeforeUpdate it may change the slices' memory.
+  // `device`: where the slices are; null: host memory. The buffer is always in host memory.
+  BackgroundFile(CheckpointFileOptions options, std::vector<SliceState> slices, Vector buffer,
+                 Device* device = nullptr);
+  // Stops after the slice being written and joins the thread.
+  ~BackgroundFile();
 
-// Writes the attachments and, last, the manifest (filling in its `attachments`), opens the result as a reader would,
-// and fsyncs.
-// Errors: Internal if the files do not form a checkpoint (missing, wrong size, slices missing); file errors.
-absl::Status CompleteCheckpointDirectory(const std::string& directory, CheckpointManifest manifest,
-                                         const std::vector<Attachment>& attachments);
+  // Call before the memory of any slice changes. `stream` makes the copies. Cheap after the first call. Blocking: see
+  // above.
+  void BeforeUpdate(const Stream& stream);
+  // Whether the file is complete or has failed. Does not block.
+  bool done() const;
+  // Waits until done() and returns the result; call it once. Errors: those of CheckpointFileWriter; an exception thrown
+  // there (no memory: ResourceExhausted).
+  absl::StatusOr<WrittenFile> Finish();
+
+ private:
+  // On the object's thread.
+  absl::StatusOr<WrittenFile> Write(const CheckpointFileOptions& options);
+  absl::StatusOr<SliceState> Take(size_t index);  // begins to write a slice
+  void Release(size_t index);                     // has written it
+  void End(absl::StatusOr<WrittenFile> result);
+  // Copies `slice` to host memory, in `values`, unless it is there already.
+  void BringToHost(SliceState& slice, std::vector<float>& values) const;
+
+  // Number of floats in slices [first, n).
+  int64_t FloatsFrom(size_t first) const { return first < floats_from_.size() ? floats_from_[first] : 0; }
+  void CopyFrom(size_t first, const Stream& stream);
+
+  const Vector buffer_;
+  Device* const device_;
+  std::vector<int64_t> floats_from_;  // [slices]
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<SliceState> slices_;  // views of the model; from some slice on, of the buffer
+  size_t under_way_ = 0;            // the slice that the thread writes or will take next
+  bool busy_ = false;               // whether it has taken that slice
+  bool safe_ = false;               // whether the thread no longer reads the model's memory
+  bool cancelled_ = false;
+  bool done_ = false;
+  absl::StatusOr<WrittenFile> result_ = absl::UnknownError("not written yet");
+  std::thread thread_;  // last member: starts after all others are initialised
+};
 
 }  // namespace hadal

@@ -1,20 +1,34 @@
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/check.h"
 #include "runtime/crc32c.h"
+#include "runtime/files.h"
+#include "runtime/json_fields.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
+#include "runtime/strict_json.h"
 
 namespace hadal {
 namespace {
 
 using Json = nlohmann::json;
 
-absl::Status Damaged(const std::string& what) { return absl::DataLossError(absl::StrCat("manifest: ", what)); }
+std::string ShapeText(const CheckpointParameter& parameter) {
+  return parameter.is_vector ? absl::StrCat("[", parameter.rows, "]")
+                             : absl::StrCat("[", parameter.rows, ", ", parameter.columns, "]");
+}
+
+absl::Status Damaged(absl::string_view what) { return absl::DataLossError(absl::StrCat("manifest: ", what)); }
 
 // One line a list entry, so that people can read a manifest and text tools can compare two.
 template <typename Range, typename ToJson>
@@ -73,7 +87,215 @@ Json FileToJson(const WrittenFile& file) {
           {"slices", std::move(slices)}};
 }
 
+// ---- Reading ----
+
+constexpr StrictJsonLimits kLimits = {.max_bytes = kMaxManifestBytes, .max_depth = 5};
+constexpr int64_t kMaxParameterElements = int64_t{1} << 50;
+
+// [order, epoch, first micro-batch]; checkpoints of before have none.
+EpochStart ReadEpochStart(JsonFields& progress) {
+  if (!progress.Has("epoch_start")) return {};
+  const Json& list = progress.List("epoch_start");
+  if (list.size() == 3) {
+    const auto order = JsonInteger<uint32_t>(list[0]);
+    const auto epoch = JsonInteger<int64_t>(list[1]);
+    const auto micro_batch = JsonInteger<int64_t>(list[2]);
+    if (order && epoch && micro_batch && *epoch >= 0 && *micro_batch >= *epoch) {
+      return {.order = *order, .epoch = *epoch, .micro_batch = *micro_batch};
+    }
+  }
+  progress.Fail("epoch_start", "is not [order, epoch, micro-batch]");
+  return {};
+}
+
+TrainingProgress ReadProgress(JsonFields fields) {
+  TrainingProgress progress;
+  fields.Read("step", progress.step, 0);
+  fields.Read("update", progress.update, 0, progress.step);
+  fields.Read("seed", progress.seed);
+  fields.ReadOrInfinity("epochs_done", progress.epochs_done);
+  progress.epoch_start = ReadEpochStart(fields);
+  fields.Read("samples_seen", progress.samples_seen);
+  fields.Read("target_tokens_seen", progress.target_tokens_seen);
+  fields.ReadOrInfinity("training_seconds", progress.training_seconds);
+  fields.ReadOrInfinity("validation_nll", progress.validation_nll);
+  fields.ReadOrInfinity("best_nll", progress.best_nll);
+  fields.Read("best_step", progress.best_step);
+  fields.Read("validations_without_improvement", progress.validations_without_improvement);
+  if (fields.Has("validation_due")) fields.Read("validation_due", progress.validation_due);
+  fields.Read("losses", progress.loss_trend.losses);
+  fields.ReadOrInfinity("loss_mean", progress.loss_trend.mean);
+  fields.ReadOrInfinity("loss_variance", progress.loss_trend.variance);
+  return progress;
+}
+
+absl::StatusOr<CheckpointParameter> ParseParameter(const Json& json) {
+  CheckpointParameter parameter;
+  std::optional<std::string> name;
+  std::optional<int64_t> rows;
+  std::optional<int64_t> columns = 1;
+  if (json.is_array() && (json.size() == 2 || json.size() == 3)) {
+    if (json[0].is_string()) name = json[0].get<std::string>();
+    rows = JsonInteger<int64_t>(json[1]);
+    if (json.size() == 3) columns = JsonInteger<int64_t>(json[2]);
+  }
+  if (!name || !rows || !columns) return Damaged("an entry of \"parameters\" is not [name, rows, columns]");
+  if (!IsPlainFileName(*name)) return Damaged(absl::StrCat("\"", *name, "\" is no parameter name"));
+  if (*rows < 1 || *columns < 1 || *rows > kMaxParameterElements / *columns) {
+    return Damaged(absl::StrCat("the parameter ", *name, " has the impossible shape [", *rows, ", ", *columns, "]"));
+  }
+  return CheckpointParameter{
+      .name = *std::move(name), .rows = *rows, .columns = *columns, .is_vector = json.size() == 2};
+}
+
+absl::StatusOr<WrittenSlice> ParseSlice(const Json& json) {
+  WrittenSlice slice;
+  if (!json.is_array() || json.size() != 2 + kStateKinds.size()) return Damaged("an entry of \"slices\" is malformed");
+  const auto parameter = JsonInteger<int32_t>(json[0]);
+  const auto index = JsonInteger<int64_t>(json[1]);
+  if (!parameter || !index || *parameter < 0 || *index < 0) return Damaged("an entry of \"slices\" is malformed");
+  slice.parameter = *parameter;
+  slice.slice = *index;
+  for (size_t kind = 0; kind < kStateKinds.size(); ++kind) {
+    if (json[2 + kind].is_null()) continue;
+    slice.crc32c[kind] = JsonInteger<uint32_t>(json[2 + kind]);
+    if (!slice.crc32c[kind]) return Damaged("a checksum in \"slices\" is malformed");
+  }
+  return slice;
+}
+
+absl::StatusOr<WrittenFile> ParseFile(const Json& json, std::string place) {
+  absl::Status status;
+  JsonFields fields(json, std::move(place), status);
+  WrittenFile file;
+  fields.ReadFileName("name", file.name);
+  fields.Read("bytes", file.bytes);
+  fields.Read("crc32c", file.crc32c);
+  fields.Read("header_bytes", file.header_bytes);
+  fields.Read("header_crc32c", file.header_crc32c);
+  const Json& slices = fields.List("slices");
+  if (!status.ok()) return Damaged(status.message());
+  file.slices.reserve(slices.size());
+  for (const Json& entry : slices) {
+    HADAL_ASSIGN_OR_RETURN(WrittenSlice slice, ParseSlice(entry));
+    file.slices.push_back(slice);
+  }
+  return file;
+}
+
+AttachedFile ReadAttachment(JsonFields fields) {
+  AttachedFile file;
+  fields.ReadFileName("name", file.name);
+  fields.Read("bytes", file.bytes);
+  fields.Read("crc32c", file.crc32c);
+  return file;
+}
+
+// Cuts off the last field, which must be the CRC32C of all before it. Returns the JSON without it.
+absl::StatusOr<std::string> CheckOwnCrc(std::string_view text) {
+  const size_t at = text.rfind(kManifestCrcField);
+  uint32_t expected = 0;
+  if (at == std::string_view::npos) return Damaged("its checksum is missing: cut short?");
+  const std::string tail(text.substr(at + std::string_view(kManifestCrcField).size()));
+  const size_t end = tail.find("\n}\n");
+  if (end == std::string::npos || end + 3 != tail.size() || !absl::SimpleAtoi(tail.substr(0, end), &expected)) {
+    return Damaged("its checksum is malformed: cut short?");
+  }
+  const uint32_t actual = Crc32c(text.data(), at);
+  if (actual != expected) return Damaged(absl::StrFormat("its CRC32C is %08x, it says %08x", actual, expected));
+  return std::string(text.substr(0, at)) + "\n}";
+}
+
+void ReadSettings(const Json& root, JsonFields& fields, CheckpointManifest& manifest) {
+  int64_t unix_seconds = 0;
+  int64_t slice_elements = kSliceElements;
+  fields.Read("plan_hash", manifest.plan_hash);
+  fields.Read("slice_elements", slice_elements);
+  fields.Read("attempt", manifest.attempt);
+  fields.Read("time_unix_seconds", unix_seconds);
+  fields.Read("has_moments", manifest.has_moments);
+  fields.Read("config", manifest.config_text);
+  fields.Object("model");
+  manifest.time = absl::FromUnixSeconds(unix_seconds);
+  if (fields.Has("model")) manifest.model_settings = root["model"].dump();
+  if (slice_elements != kSliceElements) {
+    fields.Fail("slice_elements",
+                absl::StrCat("asks for slices of ", slice_elements, " elements, this program uses ", kSliceElements));
+  }
+}
+
+// The names of all files in the directory: different ones.
+absl::Status CheckNames(const CheckpointManifest& manifest) {
+  std::set<std::string> names = {std::string(kManifestName)};
+  const auto insert = [&](const std::string& name) {
+    return names.insert(name).second ? absl::OkStatus() : Damaged(absl::StrCat("the file ", name, " is listed twice"));
+  };
+  for (const WrittenFile& file : manifest.files) HADAL_RETURN_IF_ERROR(insert(file.name));
+  for (const AttachedFile& file : manifest.attachments) HADAL_RETURN_IF_ERROR(insert(file.name));
+  std::set<std::string_view> parameters;
+  for (const CheckpointParameter& parameter : manifest.parameters) {
+    if (!parameters.insert(parameter.name).second) {
+      return Damaged(absl::StrCat("the parameter ", parameter.name, " is listed twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+const Vector& SliceState::view(StateKind kind) const {
+  switch (kind) {
+    case StateKind::kWeight:
+      return weight;
+    case StateKind::kFirstMoment:
+      return first_moment;
+    case StateKind::kSecondMoment:
+      return second_moment;
+  }
+  return weight;
+}
+
+int64_t CheckpointParameter::slice_elements(int64_t slice) const {
+  HADAL_CHECK_GE(slice, 0);
+  HADAL_CHECK_LT(slice, slices());
+  return std::min(kSliceElements, elements() - slice * kSliceElements);
+}
+
+std::vector<CheckpointParameter> DescribeParameters(const ModelPlan& plan) {
+  std::vector<CheckpointParameter> result;
+  result.reserve(plan.parameters.size());
+  for (int32_t p = 0; p < static_cast<int32_t>(plan.parameters.size()); ++p) {
+    const ParameterRecord& record = plan.parameters[p];
+    result.push_back({.name = plan.ParameterName(p),
+                      .rows = record.rows,
+                      .columns = record.columns,
+                      .is_vector = record.is_vector()});
+  }
+  return result;
+}
+
+absl::Status CompareParameters(const std::vector<CheckpointParameter>& checkpoint,
+                               const std::vector<CheckpointParameter>& model) {
+  const size_t both = std::min(checkpoint.size(), model.size());
+  for (size_t p = 0; p < both; ++p) {
+    if (checkpoint[p] == model[p]) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("the checkpoint is of another model: its parameter ", p, " is ", checkpoint[p].name, " ",
+                     ShapeText(checkpoint[p]), ", the model's is ", model[p].name, " ", ShapeText(model[p]),
+                     "; compare the config with the one in the checkpoint's manifest"));
+  }
+  if (checkpoint.size() != model.size()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the checkpoint is of another model: it has ", checkpoint.size(), " parameters, the model ",
+                     model.size(), "; compare the config with the one in the checkpoint's manifest"));
+  }
+  return absl::OkStatus();
+}
+
+std::string StateKey(StateKind kind, const std::string& parameter_name, int64_t slice) {
+  constexpr std::array<const char*, kStateKinds.size()> kPrefixes = {"weight", "adam_m", "adam_v"};
+  return absl::StrCat(kPrefixes[static_cast<size_t>(kind)], "/", parameter_name, "/", slice);
+}
 
 std::string WrittenFile::ToString() const { return FileToJson(*this).dump(); }
 
@@ -128,6 +350,45 @@ absl::Status CheckpointManifest::CheckCoverage() const {
     }
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<WrittenFile> WrittenFile::Parse(std::string_view text) {
+  HADAL_ASSIGN_OR_RETURN(const Json json, ParseStrictJson(text, kLimits, "a rank's file record"));
+  return ParseFile(json, "");
+}
+
+absl::StatusOr<CheckpointManifest> CheckpointManifest::Parse(std::string_view text) {
+  HADAL_ASSIGN_OR_RETURN(const std::string body, CheckOwnCrc(text));
+  HADAL_ASSIGN_OR_RETURN(const Json root, ParseStrictJson(body, kLimits, "manifest"));
+  absl::Status status;
+  JsonFields fields(root, "", status);
+  int32_t format = kCheckpointFormat;
+  fields.Read("format", format);
+  if (format != kCheckpointFormat) {
+    return absl::FailedPreconditionError(absl::StrCat("manifest: format ", format, ", this program reads ",
+                                                      kCheckpointFormat,
+                                                      "; use the hadal that wrote it, or a newer one"));
+  }
+  CheckpointManifest manifest;
+  ReadSettings(root, fields, manifest);
+  manifest.progress = ReadProgress(fields.Object("progress"));
+  for (const Json& entry : fields.List("attachments")) {
+    const size_t index = manifest.attachments.size();
+    manifest.attachments.push_back(ReadAttachment(JsonFields(entry, absl::StrCat("attachments[", index, "]"), status)));
+  }
+  const Json &parameters = fields.List("parameters"), &files = fields.List("files");
+  if (!status.ok()) return Damaged(status.message());
+  for (const Json& entry : parameters) {
+    HADAL_ASSIGN_OR_RETURN(CheckpointParameter parameter, ParseParameter(entry));
+    manifest.parameters.push_back(std::move(parameter));
+  }
+  for (const Json& entry : files) {
+    HADAL_ASSIGN_OR_RETURN(WrittenFile file, ParseFile(entry, absl::StrCat("files[", manifest.files.size(), "]")));
+    manifest.files.push_back(std::move(file));
+  }
+  HADAL_RETURN_IF_ERROR(CheckNames(manifest));
+  HADAL_RETURN_IF_ERROR(manifest.CheckCoverage());
+  return manifest;
 }
 
 }  // namespace hadal

@@ -16,6 +16,14 @@
 // The parser does not trust its input. Size and depth are bounded. It refuses duplicate keys, unknown state, names that
 // are not plain file names, and shapes that the listed slices do not cover exactly once. It never allocates by a
 // declared number.
+// Slices: the state of every slice of every parameter is stored under a key that names no rank, stage or replica. The
+// slice's owner writes it, and any later owner can read it.
+//
+//   weight/<parameter name>/<slice>   float32 [elements of the slice]
+//   adam_m/<parameter name>/<slice>   Adam's first moment, same shape
+//   adam_v/<parameter name>/<slice>   Adam's second moment, same shape
+//
+// <slice> is a decimal number; slice k of a parameter holds its row-major elements [k·2^20, min((k+1)·2^20, elements)).
 // Thread safety: plain values and pure functions.
 #pragma once
 
@@ -30,16 +38,54 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "pipeline/checkpoint/checkpoint_state.h"
+#include "layers/model_plan.h"
 #include "runtime/data/epoch_start.h"
+#include "runtime/tensor.h"
 
 namespace hadal {
 
 inline constexpr int32_t kCheckpointFormat = 1;
-inline constexpr char kManifestName[] = "manifest.json";
 inline constexpr int64_t kMaxManifestBytes = int64_t{1} << 30;
 // Precedes the manifest's own checksum, its last field.
 inline constexpr char kManifestCrcField[] = ",\n\"manifest_crc32c\": ";
+
+enum class StateKind : int32_t { kWeight, kFirstMoment, kSecondMoment };
+inline constexpr std::array kStateKinds = {StateKind::kWeight, StateKind::kFirstMoment, StateKind::kSecondMoment};
+
+// One slice's state in memory. Writers leave out the kinds whose view is empty, and readers do not read them.
+struct SliceState {
+  int32_t parameter = 0;  // index in the plan
+  int64_t slice = 0;
+  Vector weight;         // [elements of the slice]
+  Vector first_moment;   // the same
+  Vector second_moment;  // the same
+
+  const Vector& view(StateKind kind) const;
+};
+
+// Name and shape of one parameter. The manifest records them, so that tools need no config.
+struct CheckpointParameter {
+  std::string name;
+  int64_t rows = 0;
+  int64_t columns = 1;
+  bool is_vector = false;  // exported as a one-dimensional tensor
+
+  int64_t elements() const { return rows * columns; }
+  int64_t slices() const { return (elements() + kSliceElements - 1) / kSliceElements; }
+  // Elements of slice `slice`: 2^20, or the rest in the last one.  REQUIRES: 0 ≤ slice < slices().
+  int64_t slice_elements(int64_t slice) const;
+  bool operator==(const CheckpointParameter&) const = default;
+};
+
+// Lists the parameters of a model, in the plan's order.
+std::vector<CheckpointParameter> DescribeParameters(const ModelPlan& plan);
+
+// OK if the two lists are equal; otherwise FailedPrecondition naming the first difference.
+absl::Status CompareParameters(const std::vector<CheckpointParameter>& checkpoint,
+                               const std::vector<CheckpointParameter>& model);
+
+// "weight/decoder.layers.0.fc1.weight/0".
+std::string StateKey(StateKind kind, const std::string& parameter_name, int64_t slice);
 
 // Statistics of the losses of all applied updates so far, in nats per target token with label smoothing.
 struct LossTrend {

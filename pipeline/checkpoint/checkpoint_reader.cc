@@ -5,10 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "pipeline/checkpoint/checkpoint_directory.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -61,6 +61,13 @@ absl::Status CheckSize(const std::string& directory, const std::string& name, in
 
 bool IsDamage(const absl::Status& error) { return absl::IsNotFound(error) || absl::IsDataLoss(error); }
 
+absl::Status AdviseAnotherCheckpoint(const absl::Status& status) {
+  if (!absl::IsDataLoss(status)) return status;
+  return absl::DataLossError(absl::StrCat(
+      status.message(),
+      "; `hadal checkpoint verify RUN_DIR` reads all checkpoints of a run: give one that it calls ok, or a copy"));
+}
+
 CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
 CheckpointReader& CheckpointReader::operator=(CheckpointReader&&) noexcept = default;
 CheckpointReader::~CheckpointReader() = default;
@@ -79,16 +86,20 @@ absl::StatusOr<CheckpointReader> CheckpointReader::Open(const std::string& direc
   HADAL_RETURN_IF_ERROR(text.status());
   absl::StatusOr<CheckpointManifest> manifest = CheckpointManifest::Parse(*text);
   if (!manifest.ok()) return In(directory, manifest.status());
+  return Open(directory, *std::move(manifest));
+}
+
+absl::StatusOr<CheckpointReader> CheckpointReader::Open(const std::string& directory, CheckpointManifest manifest) {
   const std::optional<int64_t> named = ParseCheckpointName(BaseName(directory));
-  if (named && *named != manifest->progress.step) {
-    return absl::DataLossError(absl::StrCat(directory, " is named after step ", *named, ", its manifest is of step ",
-                                            manifest->progress.step));
+  if (named && *named != manifest.progress.step) {
+    return absl::DataLossError(
+        absl::StrCat(directory, " is named after step ", *named, ", its manifest is of step ", manifest.progress.step));
   }
-  for (const WrittenFile& file : manifest->files) HADAL_RETURN_IF_ERROR(CheckSize(directory, file.name, file.bytes));
-  for (const AttachedFile& file : manifest->attachments) {
+  for (const WrittenFile& file : manifest.files) HADAL_RETURN_IF_ERROR(CheckSize(directory, file.name, file.bytes));
+  for (const AttachedFile& file : manifest.attachments) {
     HADAL_RETURN_IF_ERROR(CheckSize(directory, file.name, file.bytes));
   }
-  return CheckpointReader(directory, *std::move(manifest));
+  return CheckpointReader(directory, std::move(manifest));
 }
 
 void CheckpointReader::IndexPlaces() {

@@ -15,7 +15,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
-#include "pipeline/checkpoint/checkpoint_state.h"
 #include "runtime/device.h"
 #include "runtime/safetensors.h"
 
@@ -26,11 +25,17 @@ namespace hadal {
 // version): to reject the checkpoint for one of them would lose good steps.
 bool IsDamage(const absl::Status& error);
 
+// For a checkpoint that the user has named, where no other one may take its place: a DataLoss with how to find the
+// run's whole checkpoints behind its message; any other status as it is.
+absl::Status AdviseAnotherCheckpoint(const absl::Status& status);
+
 class CheckpointReader {
  public:
   // Errors: NotFound (no directory or manifest), DataLoss (damaged; says which file and how), FailedPrecondition (newer
   // format); file errors.
   static absl::StatusOr<CheckpointReader> Open(const std::string& directory);
+  // The same with the directory's manifest, which another rank has read.
+  static absl::StatusOr<CheckpointReader> Open(const std::string& directory, CheckpointManifest manifest);
 
   CheckpointReader(CheckpointReader&&) noexcept;
   CheckpointReader& operator=(CheckpointReader&&) noexcept;

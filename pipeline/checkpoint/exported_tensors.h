@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/checkpoint/checkpoint_state.h"
+#include "pipeline/checkpoint/checkpoint_manifest.h"
 
 namespace hadal {
 

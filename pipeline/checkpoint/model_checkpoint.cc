@@ -6,10 +6,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "pipeline/checkpoint/another_checkpoint.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/model_settings.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -18,13 +18,12 @@ namespace {
 // The checkpoint that `path` means.
 absl::StatusOr<std::string> Resolve(const std::string& path) {
   if (PathExists(JoinPath(path, kManifestName))) return path;
-  const std::string checkpoints = CheckpointsDirectory(path);
-  if (!PathExists(checkpoints)) {
-    return absl::NotFoundError(
-        absl::StrCat(path, " is neither a checkpoint (no ", kManifestName, ") nor a run directory (no checkpoints/)"));
+  if (!PathExists(CheckpointsDirectory(path))) {
+    return absl::NotFoundError(absl::StrCat(path, " is neither a checkpoint (no ", kManifestName,
+                                            ") nor a run directory (no ", kCheckpointsName, "/)"));
   }
   if (const absl::StatusOr<int64_t> best = ReadCheckpointPointer(path, CheckpointPointer::kBest); best.ok()) {
-    const std::string directory = JoinPath(checkpoints, CheckpointName(*best));
+    const std::string directory = CheckpointDirectory(path, *best);
     if (PathExists(JoinPath(directory, kManifestName))) return directory;
   }
   HADAL_ASSIGN_OR_RETURN(const FoundCheckpoint found, FindLatest(path));
@@ -42,10 +41,10 @@ std::string AttachmentNamed(const CheckpointManifest& manifest, const std::strin
 // Of the stems, the first that is attached.
 absl::StatusOr<Vocabulary> ReadVocabulary(CheckpointReader& reader, const std::string& stem, int32_t expected_size) {
   std::string name = AttachmentNamed(reader.manifest(), stem);
-  if (name.empty()) name = AttachmentNamed(reader.manifest(), "vocabulary");
+  if (name.empty()) name = AttachmentNamed(reader.manifest(), kSharedVocabulary);
   if (name.empty()) {
-    return absl::NotFoundError(absl::StrCat(reader.directory(), " carries neither ", stem,
-                                            ".* nor vocabulary.*: text cannot be turned into its tokens"));
+    return absl::NotFoundError(absl::StrCat(reader.directory(), " carries neither ", stem, ".* nor ", kSharedVocabulary,
+                                            ".*: text cannot be turned into its tokens"));
   }
   HADAL_ASSIGN_OR_RETURN(std::string contents, reader.ReadAttachment(name));
   HADAL_ASSIGN_OR_RETURN(Vocabulary vocabulary,
@@ -85,11 +84,10 @@ absl::StatusOr<ModelCheckpoint> ModelCheckpoint::Open(const std::string& path) {
 absl::StatusOr<ModelCheckpoint> ModelCheckpoint::OpenDirectory(const std::string& directory) {
   HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, CheckpointReader::Open(directory));
   HADAL_ASSIGN_OR_RETURN(std::unique_ptr<const ModelPlan> plan, RebuildPlan(reader));
-  HADAL_ASSIGN_OR_RETURN(Vocabulary target,
-                         ReadVocabulary(reader, "target.vocabulary", plan->options.target_vocabulary));
+  HADAL_ASSIGN_OR_RETURN(Vocabulary target, ReadVocabulary(reader, kTargetVocabulary, plan->options.target_vocabulary));
   Vocabulary source = target;
   if (plan->options.has_encoder()) {
-    HADAL_ASSIGN_OR_RETURN(source, ReadVocabulary(reader, "source.vocabulary", plan->options.source_vocabulary));
+    HADAL_ASSIGN_OR_RETURN(source, ReadVocabulary(reader, kSourceVocabulary, plan->options.source_vocabulary));
   }
   return ModelCheckpoint(std::move(reader), std::move(plan), std::move(source), std::move(target));
 }

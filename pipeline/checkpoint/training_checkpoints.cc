@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -16,60 +17,23 @@
 namespace hadal {
 namespace {
 
-using Committed = absl::StatusOr<CommitResult>;
-
 constexpr std::future_status kReady = std::future_status::ready;
 // Between two votes whether a save is done: short beside a save, long beside a vote.
 constexpr absl::Duration kPause = absl::Milliseconds(5);
 
-// `files`: every rank's WrittenFile as text.
-Committed Commit(CheckpointWriter& writer, CommitRequest request, const std::vector<std::string>& files) {
-  for (const std::string& text : files) {
-    HADAL_ASSIGN_OR_RETURN(request.files.emplace_back(), WrittenFile::Parse(text));
-  }
-  return writer.Commit(request);
+// On a thread of rank 0's. `files`: every rank's WrittenFile as text.
+absl::StatusOr<CommitResult> Commit(const CheckpointCommitter& committer, CommitRequest request,
+                                    const std::vector<std::string>& files) {
+  return CatchExceptions([&]() -> absl::StatusOr<CommitResult> {
+    for (const std::string& text : files) {
+      HADAL_ASSIGN_OR_RETURN(request.files.emplace_back(), WrittenFile::Parse(text));
+    }
+    return committer.Commit(request);
+  });
 }
 
-// What rank 0's thread does: nothing may be thrown there.
-Committed CommitCaught(CheckpointWriter& writer, CommitRequest request, const std::vector<std::string>& files) {
-  return CatchExceptions([&] { return Commit(writer, std::move(request), files); });
-}
-
-}  // namespace
-
-TrainingCheckpoints::TrainingCheckpoints(TrainingCheckpointsOptions options, const StageState& state, int rank,
-                                         Collectives& collectives)
-    : options_(std::move(options)), state_(state), rank_(rank), collectives_(collectives) {}
-
-void TrainingCheckpoints::Warn(std::string_view text) const {
-  if (rank_ == 0 && options_.warn) options_.warn(text);
-}
-
-absl::Status TrainingCheckpoints::ClaimHere(int64_t step, const std::string& attempt) {
-  HADAL_RETURN_IF_ERROR(writer_->Claim());
-  if (const absl::Status removed = writer_->RemoveLeftovers(); !removed.ok()) {
-    Warn(absl::StrCat("what an earlier launch left half-written could not be removed: ", removed.message()));
-  }
-  HADAL_RETURN_IF_ERROR(writer_->CheckClaim());
-  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> moved,
-                         SetAsideLaterCheckpoints(options_.run_directory, step, attempt));
-  for (const std::string& directory : moved)
-    Warn(absl::StrCat("a checkpoint of a later step was set aside: ", directory));
-  return absl::OkStatus();
-}
-
-absl::Status TrainingCheckpoints::Claim(int64_t step) {
-  std::string attempt = rank_ == 0 ? NewCheckpointAttempt() : "";
-  HADAL_RETURN_IF_ERROR(collectives_.Broadcast(attempt, 0, "checkpoint attempt"));
-  writer_ = std::make_unique<CheckpointWriter>(CheckpointWriterOptions{.run_directory = options_.run_directory,
-                                                                       .attempt = attempt,
-                                                                       .plan_hash = state_.plan().Hash(),
-                                                                       .parameters = DescribeParameters(state_.plan()),
-                                                                       .retention = options_.retention});
-  return collectives_.AllOk(rank_ == 0 ? ClaimHere(step, attempt) : absl::OkStatus(), "claiming the run directory");
-}
-
-std::vector<SliceState> TrainingCheckpoints::Describe(std::span<const StateSlice> slices, bool weights_only) {
+// The state of `slices` that is on this rank.
+std::vector<SliceState> Describe(std::span<const StateSlice> slices, bool weights_only) {
   std::vector<SliceState> result;
   for (const StateSlice& slice : slices) {
     SliceState& state = result.emplace_back();
@@ -83,16 +47,70 @@ std::vector<SliceState> TrainingCheckpoints::Describe(std::span<const StateSlice
   return result;
 }
 
-void TrainingCheckpoints::Begin(const TrainingProgress& progress, bool is_best) {
-  HADAL_CHECK(!saving());
+// Whether the run cannot continue after a failed save: another job owns the directory, or the ranks have lost each
+// other.
+bool EndsTheRun(const absl::Status& save) {
+  return absl::IsAborted(save) || absl::IsUnavailable(save) || absl::IsDeadlineExceeded(save);
+}
+
+}  // namespace
+
+TrainingCheckpoints::TrainingCheckpoints(TrainingCheckpointsOptions options, const StageState& state, int rank,
+                                         Collectives& collectives, MetricsSink* sink, TraceBuffer* trace)
+    : options_(std::move(options)), state_(state), rank_(rank), collectives_(collectives), sink_(sink), trace_(trace) {}
+
+void TrainingCheckpoints::Warn(std::string_view text) const {
+  if (rank_ == 0 && options_.warn) options_.warn(text);
+}
+
+// ---- Saving ----
+
+absl::Status TrainingCheckpoints::ClaimHere(int64_t step, const std::string& attempt) {
+  HADAL_RETURN_IF_ERROR(committer_->Claim());
+  if (const absl::Status removed = RemoveLeftovers(options_.run_directory, attempt); !removed.ok()) {
+    Warn(absl::StrCat("what an earlier launch left half-written could not be removed: ", removed.message()));
+  }
+  HADAL_RETURN_IF_ERROR(committer_->CheckClaim());
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> moved,
+                         SetAsideLaterCheckpoints(options_.run_directory, step, attempt));
+  for (const std::string& directory : moved)
+    Warn(absl::StrCat("a checkpoint of a later step was set aside: ", directory));
+  return absl::OkStatus();
+}
+
+absl::Status TrainingCheckpoints::Claim(int64_t step) {
+  std::string attempt = rank_ == 0 ? NewCheckpointAttempt() : "";
+  HADAL_RETURN_IF_ERROR(collectives_.Broadcast(attempt, 0, "checkpoint attempt"));
+  committer_ =
+      std::make_unique<CheckpointCommitter>(CheckpointCommitterOptions{.run_directory = options_.run_directory,
+                                                                       .attempt = attempt,
+                                                                       .plan_hash = state_.plan().Hash(),
+                                                                       .parameters = DescribeParameters(state_.plan()),
+                                                                       .retention = options_.retention});
+  HADAL_RETURN_IF_ERROR(
+      collectives_.AllOk(rank_ == 0 ? ClaimHere(step, attempt) : absl::OkStatus(), "claiming the run directory"));
+  last_step_ = step;
+  since_begin_.Restart();
+  return absl::OkStatus();
+}
+
+absl::Status TrainingCheckpoints::Begin(const TrainingProgress& progress, bool is_best) {
+  HADAL_RETURN_IF_ERROR(Finish(progress.step));
+  Start(progress, is_best);
+  return absl::OkStatus();
+}
+
+void TrainingCheckpoints::Start(const TrainingProgress& progress, bool is_best) {
+  HADAL_CHECK(!saving_);
   saving_ = true;
+  interval_seconds_ = since_begin_.Seconds();
   since_begin_.Restart();
   stall_seconds_ = 0;
   progress_ = progress;
   is_best_ = is_best;
-  file_ =
-      std::make_unique<BackgroundFile>(*writer_, progress.step, rank_, Describe(state_.owned(), /*weights_only=*/false),
-                                       state_.save_buffer(), state_.device());
+  file_ = std::make_unique<BackgroundFile>(committer_->FileOptions(progress.step, rank_),
+                                           Describe(state_.owned(), /*weights_only=*/false), state_.save_buffer(),
+                                           state_.device());
 }
 
 void TrainingCheckpoints::BeforeUpdate(const Stream& stream) {
@@ -102,34 +120,56 @@ void TrainingCheckpoints::BeforeUpdate(const Stream& stream) {
   stall_seconds_ += watch.Seconds();
 }
 
-void TrainingCheckpoints::End() {
-  saving_ = false;
-  file_.reset();
-  commit_ = {};
+absl::Status TrainingCheckpoints::Poll(int64_t step) {
+  if (!saving_) return absl::OkStatus();
+  const TraceScope scope(trace_, {.kind = TraceKind::kCheckpoint});
+  return WarnIfFailed(step, Advance().status());
 }
 
-absl::StatusOr<std::optional<SavedCheckpoint>> TrainingCheckpoints::Poll() {
-  HADAL_CHECK(saving());
+absl::Status TrainingCheckpoints::Finish(int64_t step) {
+  if (!saving_) return absl::OkStatus();
+  const TraceScope scope(trace_, {.kind = TraceKind::kCheckpoint});
+  return WarnIfFailed(step, Await());
+}
+
+absl::Status TrainingCheckpoints::SaveAtEnd(const TrainingProgress& progress, bool is_best) {
+  HADAL_RETURN_IF_ERROR(Finish(progress.step));
+  if (last_step_ == progress.step) return absl::OkStatus();
+  const TraceScope scope(trace_, {.kind = TraceKind::kCheckpoint});
+  Start(progress, is_best);
+  return Await();
+}
+
+absl::StatusOr<bool> TrainingCheckpoints::Advance() {
   absl::Cleanup end = [this] { End(); };
   const Stopwatch watch;
   const bool busy =
       file_ != nullptr ? !file_->done() : commit_.valid() && commit_.wait_for(std::chrono::seconds(0)) != kReady;
   HADAL_ASSIGN_OR_RETURN(const bool anyone_busy, collectives_.AnyRank(busy, "a checkpoint's files"));
-  if (!anyone_busy && file_ == nullptr) return Settle();
+  if (!anyone_busy && file_ == nullptr) {
+    HADAL_RETURN_IF_ERROR(Settle());
+    return true;
+  }
   if (!anyone_busy) HADAL_RETURN_IF_ERROR(BeginCommit());
   stall_seconds_ += watch.Seconds();
   std::move(end).Cancel();
-  return std::nullopt;
+  return false;
 }
 
-absl::StatusOr<SavedCheckpoint> TrainingCheckpoints::Finish() {
+absl::Status TrainingCheckpoints::Await() {
   while (true) {
-    HADAL_ASSIGN_OR_RETURN(std::optional<SavedCheckpoint> saved, Poll());
-    if (saved.has_value()) return *std::move(saved);
+    HADAL_ASSIGN_OR_RETURN(const bool over, Advance());
+    if (over) return absl::OkStatus();
     const Stopwatch watch;
     absl::SleepFor(kPause);
     stall_seconds_ += watch.Seconds();
   }
+}
+
+void TrainingCheckpoints::End() {
+  saving_ = false;
+  file_.reset();
+  commit_ = {};
 }
 
 absl::Status TrainingCheckpoints::BeginCommit() {
@@ -137,28 +177,29 @@ absl::Status TrainingCheckpoints::BeginCommit() {
   file_.reset();
   absl::Status written = file.status();
   if (!written.ok()) {
-    // Whoever takes a run directory over removes what others are writing there.
-    if (const absl::Status claim = writer_->CheckClaim(); absl::IsAborted(claim)) written = claim;
+    // A launch that takes a run directory over removes what others are writing there.
+    if (const absl::Status claim = committer_->CheckClaim(); absl::IsAborted(claim)) written = claim;
   }
   if (absl::Status all = collectives_.AllOk(written, "writing a checkpoint"); !all.ok()) {
-    if (rank_ == 0) all.Update(writer_->Abandon(progress_.step));
+    if (rank_ == 0) all.Update(committer_->Abandon(progress_.step));
     return all;
   }
   HADAL_ASSIGN_OR_RETURN(std::vector<std::string> texts,
                          collectives_.AllGather(std::string_view(file->ToString()), "checkpoint files"));
   if (rank_ != 0) return absl::OkStatus();
-  commit_ = std::async(std::launch::async, CommitCaught, std::ref(*writer_),
+  commit_ = std::async(std::launch::async, Commit, std::cref(*committer_),
                        CommitRequest{.progress = progress_,
                                      .config_text = options_.config_text,
                                      .model_settings = ModelSettingsJson(state_.plan().options),
+                                     .files = {},
                                      .attachments = options_.attachments,
                                      .is_best = is_best_},
                        std::move(texts));
   return absl::OkStatus();
 }
 
-absl::StatusOr<SavedCheckpoint> TrainingCheckpoints::Settle() {
-  Committed committed = CommitResult{};
+absl::Status TrainingCheckpoints::Settle() {
+  absl::StatusOr<CommitResult> committed = CommitResult{};
   if (rank_ == 0) committed = commit_.get();
   HADAL_RETURN_IF_ERROR(collectives_.AllOk(committed.status(), "committing a checkpoint"));
   if (!committed->retention.ok()) {
@@ -166,28 +207,54 @@ absl::StatusOr<SavedCheckpoint> TrainingCheckpoints::Settle() {
   }
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> stalls,
                          collectives_.AllGather(std::span(&stall_seconds_, 1), "a checkpoint's times"));
-  SavedCheckpoint saved{.directory = committed->directory, .step = progress_.step, .seconds = since_begin_.Seconds()};
-  for (const std::vector<double>& of_rank : stalls) saved.stall_seconds = std::max(saved.stall_seconds, of_rank[0]);
-  return saved;
-}
-
-absl::StatusOr<TrainingProgress> TrainingCheckpoints::LoadHere(const std::string& directory, bool weights_only) {
-  HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, CheckpointReader::Open(directory));
-  HADAL_RETURN_IF_ERROR(CompareParameters(reader.manifest().parameters, DescribeParameters(state_.plan())));
-  HADAL_RETURN_IF_ERROR(reader.ReadSlices(Describe(state_.slices(), weights_only), state_.device()));
-  // A run has its vocabularies from its corpus; a checkpoint whose own are damaged is refused all the same.
-  if (rank_ == 0) {
-    for (const AttachedFile& file : reader.manifest().attachments) {
-      HADAL_RETURN_IF_ERROR(reader.ReadAttachment(file.name).status());
-    }
+  last_directory_ = committed->directory;
+  last_step_ = progress_.step;
+  if (sink_ == nullptr) return absl::OkStatus();
+  CheckpointMetrics metrics{.step = progress_.step,
+                            .directory = committed->directory,
+                            .seconds = since_begin_.Seconds(),
+                            .interval_seconds = interval_seconds_};
+  for (const std::vector<double>& of_rank : stalls) {
+    metrics.stall_seconds = std::max(metrics.stall_seconds, of_rank[0]);
   }
-  return reader.manifest().progress;
+  sink_->OnCheckpoint(metrics);
+  return absl::OkStatus();
 }
 
-absl::StatusOr<TrainingProgress> TrainingCheckpoints::Load(const std::string& directory, bool weights_only) {
-  absl::StatusOr<TrainingProgress> progress = LoadHere(directory, weights_only);
-  HADAL_RETURN_IF_ERROR(collectives_.AllOk(progress.status(), "loading a checkpoint"));
-  return progress;
+std::string TrainingCheckpoints::LastGoodText() const {
+  if (!last_directory_.empty()) return absl::StrCat("the last good checkpoint is ", last_directory_);
+  if (last_step_ > 0) return absl::StrCat("the last good checkpoint is that of step ", last_step_);
+  return "the run has no checkpoint yet";
+}
+
+absl::Status TrainingCheckpoints::WarnIfFailed(int64_t step, const absl::Status& save) const {
+  if (save.ok() || EndsTheRun(save)) return save;
+  if (sink_ != nullptr) {
+    sink_->OnText(step, TextKind::kWarning,
+                  absl::StrCat("NO CHECKPOINT of step ", progress_.step, ": ", save.message(), ". Training goes on; ",
+                               LastGoodText()));
+  }
+  return absl::OkStatus();
+}
+
+// ---- Loading ----
+
+absl::Status TrainingCheckpoints::LoadHere(CheckpointReader& checkpoint, bool weights_only) {
+  HADAL_RETURN_IF_ERROR(CompareParameters(checkpoint.manifest().parameters, DescribeParameters(state_.plan())));
+  HADAL_RETURN_IF_ERROR(checkpoint.ReadSlices(Describe(state_.slices(), weights_only), state_.device()));
+  // A run has its vocabularies from its corpus; a checkpoint whose own are damaged is refused all the same.
+  if (rank_ != 0) return absl::OkStatus();
+  for (const AttachedFile& file : checkpoint.manifest().attachments) {
+    HADAL_RETURN_IF_ERROR(checkpoint.ReadAttachment(file.name).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TrainingProgress> TrainingCheckpoints::Load(absl::StatusOr<CheckpointReader> checkpoint,
+                                                           bool weights_only) {
+  const absl::Status loaded = checkpoint.ok() ? LoadHere(*checkpoint, weights_only) : checkpoint.status();
+  HADAL_RETURN_IF_ERROR(collectives_.AllOk(loaded, "loading a checkpoint"));
+  return checkpoint->manifest().progress;
 }
 
 absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest() {
@@ -211,7 +278,7 @@ absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest(
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(found.status(), "looking for a checkpoint"));
     HADAL_RETURN_IF_ERROR(collectives_.Broadcast(directory, 0, "checkpoint to load"));
     if (directory.empty()) return std::nullopt;
-    absl::StatusOr<TrainingProgress> progress = Load(directory, /*weights_only=*/false);
+    absl::StatusOr<TrainingProgress> progress = Load(CheckpointReader::Open(directory), /*weights_only=*/false);
     if (progress.ok()) return *progress;
     if (!absl::IsDataLoss(progress.status())) return progress.status();
     Warn(absl::StrCat("CHECKPOINT REFUSED: ", directory, ": ", progress.status().message(), " — trying an older one"));

@@ -11,6 +11,7 @@
 #include "runtime/crc32c.h"
 #include "runtime/data/sampling_order.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
 
@@ -23,7 +24,7 @@ constexpr char kTensorName[] = "first_output";
 
 absl::StatusOr<DepthProbe> DepthProbe::Create(const TrainOptions& options, const ModelPlan& plan,
                                               const Corpus& corpus) {
-  DepthProbe probe(plan, JoinPath(options.run_directory, kDepthProbeFile));
+  DepthProbe probe(plan, JoinPath(options.run_directory, kDepthProbeName));
   probe.seed_ = options.seed;
   const int64_t tokens = options.depth.probe_tokens;
   BatchCapacity capacity{.source_rows = std::min<int64_t>(tokens, options.batch.source_tokens),

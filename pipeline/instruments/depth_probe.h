@@ -22,8 +22,6 @@
 
 namespace hadal {
 
-inline constexpr char kDepthProbeFile[] = "depth_probe.safetensors";
-
 class DepthProbe {
  public:
   // Errors: InvalidArgument if no sentence of the corpus fits a micro-batch.  REQUIRES: options.depth.probe_tokens > 0.

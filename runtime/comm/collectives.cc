@@ -60,7 +60,7 @@ absl::Status AsCommonError(absl::Status error) {
   return error;
 }
 
-bool IsShared(const absl::Status& error) { return error.GetPayload(kShared).has_value(); }
+bool IsCommonError(const absl::Status& error) { return error.GetPayload(kShared).has_value(); }
 
 absl::Status Collectives::Barrier(std::string_view what) { return AnyRank(false, what).status(); }
 
@@ -149,8 +149,9 @@ absl::Status Collectives::AllOk(const absl::Status& status, std::string_view wha
     HADAL_CHECK(!all[rank].empty());
     const auto rank_code = static_cast<absl::StatusCode>(all[rank][0]);
     if (rank_code == absl::StatusCode::kOk) continue;
-    if (mine == all[rank]) return AsCommonError(status);  // this rank's own status, or the same message
-    return AsCommonError(absl::Status(rank_code, absl::StrCat("rank ", rank, ": ", all[rank].substr(1))));
+    const bool alike = std::count(all.begin(), all.end(), all[rank]) == std::ssize(all);
+    return AsCommonError(
+        absl::Status(rank_code, absl::StrCat(alike ? "" : absl::StrCat("rank ", rank, ": "), all[rank].substr(1))));
   }
   return absl::InternalError("a rank voted that it had failed and then reported success");
 }

@@ -20,11 +20,15 @@
 
 namespace hadal {
 
-// Marks an error as common: all ranks return it from the same call, because they computed it from the same data or
-// exchanged it. A rank that ends with a common error may wait for the others to end; with an error of its own it must
-// not.
+// Marks an error that every rank returns from the same call with the same words, because all computed it from the same
+// values or voted. A rank with such an error leaves the report to rank 0; one with an error of its own ends the job.
 absl::Status AsCommonError(absl::Status error);
-bool IsShared(const absl::Status& error);
+template <typename T>
+absl::StatusOr<T> AsCommonError(absl::StatusOr<T> result) {
+  if (result.ok()) return result;
+  return AsCommonError(result.status());
+}
+bool IsCommonError(const absl::Status& error);
 
 class Collectives {
  public:
@@ -40,9 +44,9 @@ class Collectives {
   absl::StatusOr<std::vector<std::vector<double>>> AllGather(std::span<const double> values, std::string_view what);
   // Returns true on all ranks if `value` is true on any rank. For votes ("stop", "not finite", "written").
   absl::StatusOr<bool> AnyRank(bool value, std::string_view what);
-  // Turns one rank's error into an error on every rank. Returns OK if all ranks pass OK; otherwise the status of the
-  // first failing rank, for which IsShared is true. It is prefixed with "rank R: " on ranks that did not fail with the
-  // same message. Every rank must call it, whatever its status is.
+  // Turns one rank's error into a common error of every rank. OK only if all are OK; otherwise the first failing rank's
+  // status, with "rank R: " in front unless all ranks have failed with the same words. A rank must call this whatever
+  // its own status is.
   absl::Status AllOk(const absl::Status& status, std::string_view what);
 
  private:

@@ -20,7 +20,6 @@ enum MessageTag : int {
   kDecodeCommandTag,   // pipeline/decode/decode_links: commands of the searching rank
   kTraceTag,           // pipeline/step_tracer: a rank's events to rank 0
   kClockTag,           // pipeline/clock_alignment: clock readings
-  kErrorReportTag,     // launch/job/error_report: a rank's error to rank 0, and the number of ranks that have it
   kDoctorTag,          // tools/doctor/doctor_probe: measured messages
   kNcclIdTag = 31000,  // runtime/comm/nccl_communicator: NCCL's id of a link
   kNcclControlTag,     // runtime/comm/nccl_communicator: offers and grants

@@ -89,8 +89,7 @@ void AllOkWhenAllAre(Communicator& c) {
   EXPECT_TRUE(collectives.AllOk(absl::OkStatus(), "the checkpoint").ok());
 }
 
-// The lowest failing rank's error is everybody's; that rank keeps its own words. Afterwards the communicator still
-// works.
+// Every rank returns the lowest failing rank's error, in the same words. Afterwards the communicator still works.
 void AllOkWithFailingRanks(Communicator& c) {
   Collectives collectives(c, kHang);
   for (int first = 0; first < c.size(); ++first) {
@@ -98,12 +97,15 @@ void AllOkWithFailingRanks(Communicator& c) {
     if (c.rank() == first) mine = absl::DataLossError("shard 3: checksum differs");
     if (c.rank() > first && c.rank() % 2 == 1) mine = absl::NotFoundError("a later rank's trouble");
     const absl::Status all = collectives.AllOk(mine, "the checkpoint");
-    const std::string expected = c.rank() == first ? "shard 3: checksum differs"
-                                                   : "rank " + std::to_string(first) + ": shard 3: checksum differs";
+    const std::string words = "shard 3: checksum differs";
+    const std::string expected = c.size() == 1 ? words : "rank " + std::to_string(first) + ": " + words;
     EXPECT_EQ(all.code(), absl::StatusCode::kDataLoss);
     EXPECT_EQ(all.message(), expected);
-    EXPECT_TRUE(IsShared(all));
+    EXPECT_TRUE(IsCommonError(all));
   }
+  const absl::Status alike = collectives.AllOk(absl::DataLossError("the same"), "the checkpoint");
+  EXPECT_EQ(alike.message(), "the same");
+  EXPECT_TRUE(IsCommonError(alike));
   EXPECT_TRUE(collectives.Barrier("after failures").ok());
 }
 

@@ -9,7 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
-#include "pipeline/checkpoint/checkpoint.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/checkpoint/checkpoint_file.h"
+#include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
 #include "runtime/data/corpus_manifest.h"
@@ -108,16 +110,17 @@ std::vector<SliceState> Slices() {
 // A good checkpoint of one file; its directory.
 const std::string& GoodCheckpoint() {
   static const std::string directory = [] {
-    CheckpointWriter writer({.run_directory = TheWorkplace().path() + "/inside/run",
-                             .attempt = "attempt",
-                             .plan_hash = 7,
-                             .parameters = Parameters(),
-                             .retention = {}});
-    HADAL_CHECK(writer.Claim().ok());
+    CheckpointCommitter committer({.run_directory = TheWorkplace().path() + "/inside/run",
+                                   .attempt = "attempt",
+                                   .plan_hash = 7,
+                                   .parameters = Parameters(),
+                                   .retention = {}});
+    HADAL_CHECK(committer.Claim().ok());
     const std::vector<SliceState> slices = Slices();
-    const auto write = [&](size_t i, const CheckpointWriter::AppendSlice& append) { return append(slices[i]); };
-    const WrittenFile file = writer.WriteRankFile(3, 0, slices, write).value();
-    return writer
+    CheckpointFileWriter writer = CheckpointFileWriter::Create(committer.FileOptions(3, 0), slices).value();
+    for (const SliceState& slice : slices) HADAL_CHECK(writer.Append(slice).ok());
+    const WrittenFile file = writer.Finish().value();
+    return committer
         .Commit({.progress = {.step = 3, .update = 3, .seed = 1},
                  .config_text = "seed: 1\n",
                  .model_settings = R"({"d_model": 2})",

@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/temporary_directory.h"
@@ -196,7 +197,7 @@ class TrainerRun {
     return recorder.records;
   }
 
-  std::string probe_file() const { return JoinPath(directory_.path(), kDepthProbeFile); }
+  std::string probe_file() const { return JoinPath(directory_.path(), kDepthProbeName); }
   std::vector<std::string> warnings;
 
  private:
@@ -221,7 +222,7 @@ TEST(DepthRecorder, WithoutTheFirstOutputOnlyTheModelsChangeGoesUnrecorded) {
   ASSERT_TRUE(RemoveTree(run.probe_file()).ok());
   const std::vector<DepthMetrics> records = run.To(4);
   ASSERT_EQ(run.warnings.size(), 1u);
-  EXPECT_NE(run.warnings[0].find(kDepthProbeFile), std::string::npos) << run.warnings[0];
+  EXPECT_NE(run.warnings[0].find(kDepthProbeName), std::string::npos) << run.warnings[0];
   ASSERT_EQ(records.size(), 2u);
   EXPECT_FALSE(records[0].model_update.has_value());
   EXPECT_FALSE(records[0][DepthSeries::kOutput].empty());

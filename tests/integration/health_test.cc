@@ -172,7 +172,7 @@ TEST_P(Health, ASecondTimeFromTheSameWeightsEndsTheRun) {
   });
   EXPECT_EQ(outcome.status.code(), absl::StatusCode::kOutOfRange) << outcome.status;
   EXPECT_THAT(std::string(outcome.status.message()), HasSubstr("again after going back to the weights of update 4"));
-  EXPECT_TRUE(IsShared(outcome.status));  // all ranks end with it: none is waited for in vain
+  EXPECT_TRUE(IsCommonError(outcome.status));  // all ranks end with it: none is waited for in vain
   EXPECT_EQ(outcome.recorder.Skipped(), (std::set<int64_t>{5, 6, 7, 8, 9, 10}));
   // What went wrong was never saved.
   const std::string newest = FindLatest(directory_.path())->checkpoint.directory;

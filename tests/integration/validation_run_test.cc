@@ -14,6 +14,7 @@
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
+#include "runtime/run_directory.h"
 #include "tests/integration/small_trainer.h"
 #include "tests/support/temporary_directory.h"
 

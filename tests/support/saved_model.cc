@@ -36,10 +36,9 @@ absl::Status SaveOnRank(const SavedModel& saved, const std::string& run_director
   Collectives collectives(communicator, kTimeout);
   TrainingCheckpoints checkpoints(
       {.run_directory = run_directory, .config_text = saved.config, .attachments = saved.vocabularies}, engine->state(),
-      communicator.rank(), collectives);
-  HADAL_RETURN_IF_ERROR(checkpoints.Claim(steps));
-  checkpoints.Begin({.step = steps, .update = steps}, /*is_best=*/false);
-  return checkpoints.Finish().status();
+      communicator.rank(), collectives, /*sink=*/nullptr, /*trace=*/nullptr);
+  HADAL_RETURN_IF_ERROR(checkpoints.Claim(0));
+  return checkpoints.SaveAtEnd({.step = steps, .update = steps}, /*is_best=*/false);
 }
 
 }  // namespace

@@ -60,26 +60,28 @@ void SmallState::Clear() {
   }
 }
 
-CheckpointWriter SmallWriter(const std::string& run_directory, const RetentionPolicy& retention,
-                             const std::vector<CheckpointParameter>& parameters) {
-  CheckpointWriter writer({.run_directory = run_directory,
-                           .attempt = NewCheckpointAttempt(),
-                           .plan_hash = 0xfeedfacecafebeef,
-                           .parameters = parameters,
-                           .retention = retention});
-  HADAL_CHECK(writer.Claim().ok());
-  HADAL_CHECK(writer.RemoveLeftovers().ok());
-  return writer;
+CheckpointCommitter SmallCommitter(const std::string& run_directory, const RetentionPolicy& retention,
+                                   const std::vector<CheckpointParameter>& parameters) {
+  const std::string attempt = NewCheckpointAttempt();
+  CheckpointCommitter committer({.run_directory = run_directory,
+                                 .attempt = attempt,
+                                 .plan_hash = 0xfeedfacecafebeef,
+                                 .parameters = parameters,
+                                 .retention = retention});
+  HADAL_CHECK(committer.Claim().ok());
+  HADAL_CHECK(RemoveLeftovers(run_directory, attempt).ok());
+  return committer;
 }
 
-absl::StatusOr<WrittenFile> WriteRankFile(CheckpointWriter& writer, int64_t step, int rank,
+absl::StatusOr<WrittenFile> WriteRankFile(const CheckpointCommitter& committer, int64_t step, int rank,
                                           std::span<const SliceState> slices) {
-  return writer.WriteRankFile(step, rank, slices, [&](size_t index, const CheckpointWriter::AppendSlice& append) {
-    return append(slices[index]);
-  });
+  HADAL_ASSIGN_OR_RETURN(CheckpointFileWriter writer,
+                         CheckpointFileWriter::Create(committer.FileOptions(step, rank), slices));
+  for (const SliceState& slice : slices) HADAL_RETURN_IF_ERROR(writer.Append(slice));
+  return writer.Finish();
 }
 
-absl::StatusOr<CommitResult> Save(CheckpointWriter& writer, SmallState& state, const SaveOptions& options) {
+absl::StatusOr<CommitResult> Save(CheckpointCommitter& committer, SmallState& state, const SaveOptions& options) {
   CommitRequest request = {.progress = {.step = options.step,
                                         .update = options.step - 1,
                                         .seed = 0xffffffffffffffff,
@@ -93,11 +95,11 @@ absl::StatusOr<CommitResult> Save(CheckpointWriter& writer, SmallState& state, c
                            .is_best = options.is_best};
   for (int rank = 0; rank < options.ranks; ++rank) {
     HADAL_ASSIGN_OR_RETURN(const WrittenFile file,
-                           WriteRankFile(writer, options.step, rank, state.SlicesOfRank(rank, options.ranks)));
+                           WriteRankFile(committer, options.step, rank, state.SlicesOfRank(rank, options.ranks)));
     // Through text, as ranks send it.
     HADAL_ASSIGN_OR_RETURN(request.files.emplace_back(), WrittenFile::Parse(file.ToString()));
   }
-  return writer.Commit(request);
+  return committer.Commit(request);
 }
 
 }  // namespace hadal

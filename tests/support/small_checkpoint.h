@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/checkpoint/checkpoint.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/checkpoint/checkpoint_reader.h"
 
 namespace hadal {
 
@@ -35,12 +36,12 @@ class SmallState {
   std::vector<std::array<std::vector<float>, kStateKinds.size()>> values_;
 };
 
-// A writer that has claimed `run_directory` and removed leftovers of other writers.
-CheckpointWriter SmallWriter(const std::string& run_directory, const RetentionPolicy& retention = {},
-                             const std::vector<CheckpointParameter>& parameters = SmallParameters());
+// A committer that has claimed `run_directory` and removed leftovers of other launches.
+CheckpointCommitter SmallCommitter(const std::string& run_directory, const RetentionPolicy& retention = {},
+                                   const std::vector<CheckpointParameter>& parameters = SmallParameters());
 
 // The file of one rank at `step`, with these slices.
-absl::StatusOr<WrittenFile> WriteRankFile(CheckpointWriter& writer, int64_t step, int rank,
+absl::StatusOr<WrittenFile> WriteRankFile(const CheckpointCommitter& committer, int64_t step, int rank,
                                           std::span<const SliceState> slices);
 
 struct SaveOptions {
@@ -52,6 +53,6 @@ struct SaveOptions {
   std::string vocabulary = std::string("bytes\0\n", 7);
 };
 // Saves `state` as `ranks` ranks do. Returns Commit's result.
-absl::StatusOr<CommitResult> Save(CheckpointWriter& writer, SmallState& state, const SaveOptions& options = {});
+absl::StatusOr<CommitResult> Save(CheckpointCommitter& committer, SmallState& state, const SaveOptions& options = {});
 
 }  // namespace hadal

@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "pipeline/checkpoint/checkpoint_directory.h"
+#include "runtime/run_directory.h"
 
 namespace hadal::torture {
 namespace {

@@ -25,6 +25,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
+#include "runtime/run_directory.h"
 #include "tests/torture/supervised_run.h"
 
 namespace hadal::torture {

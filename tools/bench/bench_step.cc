@@ -252,11 +252,11 @@ absl::StatusOr<BenchStepMeasurement> StepBench::Measure() {
 
 absl::Status RunBenchStep(const BenchStepOptions& options, Communicator& communicator, const Stream& stream,
                           std::ostream& out) {
-  HADAL_RETURN_IF_ERROR(ValidateModelOptions(BenchModel(options)));
+  HADAL_RETURN_IF_ERROR(AsCommonError(ValidateModelOptions(BenchModel(options))));
   if (options.length > options.tokens) {
-    return absl::InvalidArgumentError(absl::StrCat("--length ", options.length, " is more than --tokens ",
-                                                   options.tokens,
-                                                   ", the tokens of a micro-batch; give at most these"));
+    return AsCommonError(
+        absl::InvalidArgumentError(absl::StrCat("--length ", options.length, " is more than --tokens ", options.tokens,
+                                                ", the tokens of a micro-batch; give at most these")));
   }
   StepBench bench(options, communicator, stream);
   HADAL_ASSIGN_OR_RETURN(const BenchStepMeasurement measured, bench.Measure());

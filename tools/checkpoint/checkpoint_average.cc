@@ -10,8 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
-#include "pipeline/checkpoint/checkpoint.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/checkpoint/checkpoint_file.h"
+#include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -50,7 +53,7 @@ absl::StatusOr<std::vector<CheckpointReader>> OpenAll(const std::vector<std::str
 }
 
 // The mean of one slice, in double, in the readers' order.
-absl::Status MeanOfSlice(std::vector<CheckpointReader>& readers, SliceState& state, std::vector<double>& sum) {
+absl::Status MeanOfSlice(std::vector<CheckpointReader>& readers, const SliceState& state, std::vector<double>& sum) {
   sum.assign(static_cast<size_t>(state.weight.size), 0.0);
   for (CheckpointReader& reader : readers) {
     HADAL_RETURN_IF_ERROR(reader.ReadSlices({&state, 1}));
@@ -63,10 +66,14 @@ absl::Status MeanOfSlice(std::vector<CheckpointReader>& readers, SliceState& sta
 
 absl::StatusOr<WrittenFile> WriteMean(std::vector<CheckpointReader>& readers, const std::string& directory,
                                       const CheckpointManifest& manifest) {
-  std::vector<CheckpointFileWriter::Entry> entries;
+  std::vector<float> values(static_cast<size_t>(kSliceElements));
+  std::vector<SliceState> slices;  // all in the same memory, one after the other
   for (int32_t p = 0; p < static_cast<int32_t>(manifest.parameters.size()); ++p) {
     for (int64_t slice = 0; slice < manifest.parameters[p].slices(); ++slice) {
-      entries.push_back({.parameter = p, .slice = slice, .kinds = {true, false, false}});
+      SliceState& state = slices.emplace_back();
+      state.parameter = p;
+      state.slice = slice;
+      state.weight = Vector(values.data(), manifest.parameters[p].slice_elements(slice));
     }
   }
   HADAL_ASSIGN_OR_RETURN(CheckpointFileWriter writer, CheckpointFileWriter::Create({.directory = directory,
@@ -74,15 +81,9 @@ absl::StatusOr<WrittenFile> WriteMean(std::vector<CheckpointReader>& readers, co
                                                                                     .step = manifest.progress.step,
                                                                                     .plan_hash = manifest.plan_hash,
                                                                                     .parameters = &manifest.parameters},
-                                                                                   entries));
-  std::vector<float> values;
+                                                                                   slices));
   std::vector<double> sum;
-  for (const CheckpointFileWriter::Entry& entry : entries) {
-    values.resize(static_cast<size_t>(manifest.parameters[entry.parameter].slice_elements(entry.slice)));
-    SliceState state;
-    state.parameter = entry.parameter;
-    state.slice = entry.slice;
-    state.weight = Vector(values.data(), static_cast<int64_t>(values.size()));
+  for (const SliceState& state : slices) {
     HADAL_RETURN_IF_ERROR(MeanOfSlice(readers, state, sum));
     HADAL_RETURN_IF_ERROR(writer.Append(state));
   }
@@ -101,7 +102,6 @@ absl::StatusOr<std::vector<Attachment>> ReadAttachments(CheckpointReader& reader
 // Writes the checkpoint directory with the mean of all weights.
 absl::Status WriteAverage(std::vector<CheckpointReader>& readers, const std::string& attempt,
                           const std::string& directory) {
-  HADAL_RETURN_IF_ERROR(MakeDirectories(directory));
   CheckpointReader& newest = *std::max_element(readers.begin(), readers.end(), [](const auto& a, const auto& b) {
     return a.manifest().progress.step < b.manifest().progress.step;
   });
@@ -164,7 +164,8 @@ absl::Status AverageCheckpoints(const std::vector<std::string>& inputs, const st
   HADAL_ASSIGN_OR_RETURN(std::vector<CheckpointReader> readers, OpenAll(inputs));
   const std::string attempt = NewCheckpointAttempt();
   // Next to the directory, even if its path ends in a slash.
-  const std::string temporary = JoinPath(DirectoryName(directory), absl::StrCat(BaseName(directory), ".tmp.", attempt));
+  const std::string temporary =
+      JoinPath(DirectoryName(directory), absl::StrCat(BaseName(directory), kTemporaryInfix, attempt));
   const absl::Cleanup remove_temporary = [&] { RemoveTree(temporary).IgnoreError(); };
   absl::Status status = WriteAverage(readers, attempt, temporary);
   if (status.ok()) status = RenamePath(temporary, directory);

@@ -8,8 +8,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "pipeline/checkpoint/another_checkpoint.h"
+#include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/checkpoint_average.h"
 #include "tools/checkpoint/checkpoint_diff.h"
@@ -48,7 +49,7 @@ absl::Status Average(const std::vector<std::string>& inputs, const CheckpointSel
     return absl::InvalidArgumentError(
         "--last and --best need one run directory; to average listed checkpoints, omit them");
   }
-  if (!of_a_run && PathExists(JoinPath(inputs.front(), "checkpoints"))) {
+  if (!of_a_run && PathExists(CheckpointsDirectory(inputs.front()))) {
     return absl::InvalidArgumentError(absl::StrCat(
         inputs.front(), " is a run directory; average its newest with --last N, or its best with --best N"));
   }

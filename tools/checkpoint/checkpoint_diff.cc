@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "pipeline/checkpoint/checkpoint.h"
+#include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {

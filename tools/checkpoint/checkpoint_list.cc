@@ -7,8 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
-#include "pipeline/checkpoint/checkpoint.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -19,9 +21,9 @@ bool IsCheckpoint(const std::string& path) { return PathExists(JoinPath(path, kM
 // The run directory for `path`: `path` itself, or its parent if it is the checkpoints folder.
 absl::StatusOr<std::string> ResolveRun(const std::string& path) {
   if (PathExists(CheckpointsDirectory(path))) return path;
-  if (BaseName(path) == "checkpoints" && PathExists(path)) return DirectoryName(path);
-  return absl::NotFoundError(absl::StrCat(path, " is neither a checkpoint (no ", std::string(kManifestName),
-                                          ") nor a run directory (no checkpoints/)"));
+  if (BaseName(path) == kCheckpointsName && PathExists(path)) return DirectoryName(path);
+  return absl::NotFoundError(absl::StrCat(path, " is neither a checkpoint (no ", kManifestName,
+                                          ") nor a run directory (no ", kCheckpointsName, "/)"));
 }
 
 int64_t TotalBytes(const CheckpointManifest& manifest) {

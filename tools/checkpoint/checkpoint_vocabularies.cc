@@ -6,11 +6,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "pipeline/checkpoint/another_checkpoint.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/data/corpus_vocabulary.h"
 #include "runtime/data/vocabulary.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -18,7 +18,7 @@ namespace {
 
 // The file of one side, `stem` and an extension, or of both sides; null if the checkpoint has none.
 const AttachedFile* FileOf(const CheckpointManifest& manifest, const std::string& stem) {
-  for (const std::string& name : {stem, std::string("vocabulary")}) {
+  for (const std::string& name : {stem, std::string(kSharedVocabulary)}) {
     const auto found =
         std::find_if(manifest.attachments.begin(), manifest.attachments.end(),
                      [&](const AttachedFile& file) { return absl::StartsWith(file.name, absl::StrCat(name, ".")); });
@@ -39,13 +39,13 @@ bool SamePieces(const Vocabulary& a, const Vocabulary& b) {
 // `side`: "source" or "target".
 absl::Status CheckSide(CheckpointReader& reader, const std::string& side, const CorpusManifest& corpus,
                        const VocabularyReference& reference, const Vocabulary& vocabulary) {
-  const AttachedFile* const file = FileOf(reader.manifest(), side + ".vocabulary");
+  const AttachedFile* const file = FileOf(reader.manifest(), side == "source" ? kSourceVocabulary : kTargetVocabulary);
   if (file == nullptr || file->crc32c == reference.crc32c) return absl::OkStatus();
   const std::string path = JoinPath(reader.directory(), file->name);
   HADAL_ASSIGN_OR_RETURN(std::string contents, reader.ReadAttachment(file->name));
   HADAL_ASSIGN_OR_RETURN(const Vocabulary carried, Vocabulary::Parse(std::move(contents), path));
   if (SamePieces(carried, vocabulary)) return absl::OkStatus();
-  const bool shared = corpus.shares_vocabulary() && absl::StartsWith(file->name, "vocabulary.");
+  const bool shared = corpus.shares_vocabulary() && absl::StartsWith(file->name, absl::StrCat(kSharedVocabulary, "."));
   return absl::InvalidArgumentError(
       absl::StrCat(reader.directory(), " was trained with a different ", shared ? "" : side + " ",
                    "vocabulary than the corpus has (", file->name, " there, ", reference.file,

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/compare/bleu_significance.h"
 #include "tools/metrics/human_units.h"
@@ -27,7 +28,7 @@ absl::StatusOr<std::vector<std::string>> ReadLines(const std::string& path) {
 absl::StatusOr<ComparedCell> ReadCell(const GridCell& cell, const std::string& directory) {
   ComparedCell compared{.name = cell.name, .place = cell.place};
   HADAL_ASSIGN_OR_RETURN(compared.run, ReadCellRun(directory));
-  if (!PathExists(JoinPath(directory, "metrics.jsonl"))) return compared;
+  if (!PathExists(JoinPath(directory, kMetricsName))) return compared;
   absl::StatusOr<RunRecord> record = ReadRun(directory);
   if (record.ok()) {
     compared.record = *std::move(record);

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_difference.h"
 #include "tools/config/config_loading.h"
@@ -20,7 +21,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::array<const char*, 7> kEnds = {"none", "running", "done", "diverged", "cut", "interrupted", "failed"};
 constexpr int64_t kMostBytes = 1 << 20;
 
-std::string CellPath(const std::string& run_directory) { return JoinPath(run_directory, "cell.json"); }
+std::string CellPath(const std::string& run_directory) { return JoinPath(run_directory, kComparedCellName); }
 
 bool MovesLimit(const std::vector<ConfigDifference>& differences) {
   for (const ConfigDifference& difference : differences) {
@@ -71,7 +72,7 @@ absl::Status WriteCellRun(const std::string& run_directory, const CellRun& run) 
 
 absl::StatusOr<CellPlan> PlanCell(const std::string& run_directory, const CellRun& run, const config::RunConfig& config,
                                   double run_seconds) {
-  const std::string resolved = JoinPath(run_directory, "config.resolved.textproto");
+  const std::string resolved = JoinPath(run_directory, kResolvedConfigName);
   if (!PathExists(resolved)) return CellPlan{.task = CellTask::kStart};
   HADAL_ASSIGN_OR_RETURN(const config::RunConfig before, LoadConfig({resolved}, {}));
   HADAL_ASSIGN_OR_RETURN(std::string difference, DiffConfigs(before, config));

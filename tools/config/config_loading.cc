@@ -15,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_position.h"
 #include "tools/config/config_schema.h"
@@ -179,7 +180,7 @@ absl::StatusOr<std::string> ReadText(const std::string& name) {
 std::string ConfigFile(const std::string& file) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(file, ignored)) return file;
-  return (std::filesystem::path(file) / "config.resolved.textproto").string();
+  return (std::filesystem::path(file) / kResolvedConfigName).string();
 }
 
 }  // namespace

@@ -10,11 +10,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/doctor/doctor_facts.h"
 #include "tools/metrics/append_whole.h"
@@ -56,7 +56,7 @@ std::string CommandLine() {
 
 absl::StatusOr<std::unique_ptr<RankLog>> RankLog::Open(const std::string& directory, int rank) {
   HADAL_RETURN_IF_ERROR(MakeDirectories(directory));
-  const std::string path = JoinPath(directory, absl::StrFormat("rank_%05d.log", rank));
+  const std::string path = JoinPath(directory, RankLogName(rank));
   HADAL_ASSIGN_OR_RETURN(FileDescriptor file, OpenForAppending(path));
   HADAL_ASSIGN_OR_RETURN(const int64_t bytes, FileBytes(file, path));
   std::unique_ptr<RankLog> log(new RankLog(std::move(file), path));

@@ -12,10 +12,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
+#include "runtime/files.h"
 #include "runtime/host_name.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/metrics/tensorboard_event.pb.h"
 
@@ -138,12 +139,6 @@ void AddDepth(Summary& summary, const std::vector<float>& norms, int32_t encoder
   AddSides(summary, "gradient_norm", norms, encoder_sublayers, /*geometric=*/true, /*least=*/1);
 }
 
-// events.out.tfevents.<seconds>.<host>.<process>: TensorBoard reads the files of a directory in the order of their
-// names.
-std::string FileName() {
-  return absl::StrFormat("events.out.tfevents.%010d.%s.%d", static_cast<int64_t>(WallSeconds()), HostName(), getpid());
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TensorBoard>> TensorBoard::Open(const Options& options) {
@@ -151,7 +146,9 @@ absl::StatusOr<std::unique_ptr<TensorBoard>> TensorBoard::Open(const Options& op
   std::filesystem::create_directories(options.directory, error);
   if (error)
     return absl::PermissionDeniedError(absl::StrCat(options.directory, ": cannot be created: ", error.message()));
-  HADAL_ASSIGN_OR_RETURN(RecordFile file, RecordFile::Create(absl::StrCat(options.directory, "/", FileName())));
+  HADAL_ASSIGN_OR_RETURN(
+      RecordFile file, RecordFile::Create(JoinPath(
+                           options.directory, EventsName(static_cast<int64_t>(WallSeconds()), HostName(), getpid()))));
   auto sink = std::unique_ptr<TensorBoard>(new TensorBoard(options, std::move(file)));
   Event version = EventAt(0);
   version.set_file_version("brain.Event:2");

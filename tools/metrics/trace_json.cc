@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -238,9 +239,9 @@ absl::StatusOr<TraceSteps> ParseTraceSteps(const std::string& text) {
 std::string TraceToJson(const RunTrace& trace) { return Writer(trace).Write(); }
 
 absl::StatusOr<std::string> WriteTraceJson(const RunTrace& trace, const std::string& run_directory) {
-  const std::string directory = JoinPath(run_directory, "trace");
+  const std::string directory = JoinPath(run_directory, kTracesName);
   HADAL_RETURN_IF_ERROR(MakeDirectories(directory));
-  const std::string path = JoinPath(directory, absl::StrCat("steps_", trace.first_step, "-", trace.last_step, ".json"));
+  const std::string path = JoinPath(directory, TraceName(trace.first_step, trace.last_step));
   HADAL_RETURN_IF_ERROR(ReplaceFile(path, TraceToJson(trace), "new"));
   return path;
 }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/check.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/plan/profiled_costs.h"
 #include "tools/plan/roofline_costs.h"
@@ -12,8 +13,6 @@
 namespace hadal {
 namespace {
 
-constexpr const char* kStoredProfile = "profile.textproto";
-constexpr const char* kStoredMachine = "machine.textproto";
 constexpr int64_t kMostBytes = int64_t{1} << 24;
 
 absl::Status Copy(const std::string& from, const std::string& to) {
@@ -51,12 +50,12 @@ CostFiles StoredCosts(const std::string& run_directory) {
     const std::string path = JoinPath(run_directory, name);
     return PathExists(path) ? path : std::string();
   };
-  return {.profile = there(kStoredProfile), .machine = there(kStoredMachine)};
+  return {.profile = there(kProfileName), .machine = there(kMachineName)};
 }
 
 absl::Status StoreCosts(const CostFiles& files, const std::string& run_directory) {
-  HADAL_RETURN_IF_ERROR(Copy(files.profile, JoinPath(run_directory, kStoredProfile)));
-  return Copy(files.machine, JoinPath(run_directory, kStoredMachine));
+  HADAL_RETURN_IF_ERROR(Copy(files.profile, JoinPath(run_directory, kProfileName)));
+  return Copy(files.machine, JoinPath(run_directory, kMachineName));
 }
 
 }  // namespace hadal

@@ -22,6 +22,7 @@
 #include "nlohmann/json.hpp"
 #include "runtime/depth_metrics.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/metrics/terminal.h"
 #include "tools/report/depth_heat_map.h"
@@ -35,13 +36,13 @@ namespace {
 using Json = nlohmann::json;
 
 std::string MetricsPath(const std::string& run) {
-  return std::filesystem::is_directory(run) ? absl::StrCat(run, "/metrics.jsonl") : run;
+  return std::filesystem::is_directory(run) ? JoinPath(run, kMetricsName) : run;
 }
 
 // The run directory's name.
 std::string LabelOf(const std::string& run) {
   std::filesystem::path path = std::filesystem::path(run).lexically_normal();
-  if (!path.has_filename() || path.filename() == "metrics.jsonl") path = path.parent_path();
+  if (!path.has_filename() || path.filename() == kMetricsName) path = path.parent_path();
   const std::string name = path.filename().string();
   return name.empty() ? run : name;
 }

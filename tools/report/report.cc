@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/tool_exit_code.h"
 
@@ -104,7 +105,7 @@ void AddReportCommand(Command app, int& exit_code) {
   AddCostFlags(command, "its predictions are shown next to the measurements", arguments->costs);
   command.Runs([arguments, &exit_code] {
     const absl::StatusOr<std::string> written = WriteReport(
-        arguments->runs, arguments->output.empty() ? JoinPath(arguments->runs.front(), "report") : arguments->output,
+        arguments->runs, arguments->output.empty() ? JoinPath(arguments->runs.front(), kReportStem) : arguments->output,
         arguments->costs);
     exit_code = ToolExitCode(written.status());
     if (written.ok()) {

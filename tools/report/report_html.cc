@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "runtime/run_directory.h"
 #include "tools/metrics/human_units.h"
 #include "tools/plan/plan_report.h"
 #include "tools/report/html_page.h"
@@ -73,7 +74,7 @@ void AppendWarnings(const RunRecord& run, std::string& page) {
   const size_t count = run.warnings.size();
   for (size_t i = 0; i < count; ++i) {
     if (i == kEachEnd && count > 2 * kEachEnd) {
-      Note(absl::StrCat(run.name, ": ", count - 2 * kEachEnd, " more warnings, in metrics.jsonl"), page);
+      Note(absl::StrCat(run.name, ": ", count - 2 * kEachEnd, " more warnings, in ", kMetricsName), page);
       i = count - kEachEnd;
     }
     Note(absl::StrCat(run.name, ", step ", run.warnings[i].step, ": ", run.warnings[i].text), page);

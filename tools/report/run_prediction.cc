@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/check.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/run_options.h"
@@ -48,7 +49,7 @@ std::vector<ComputeCosts> ComputeOf(const RunRecord& run, const LoadedCosts& cos
 absl::StatusOr<RunPrediction> PredictRun(const RunRecord& run, const RunSummary& summary, const CostFiles& files) {
   HADAL_ASSIGN_OR_RETURN(const LoadedCosts loaded, LoadCosts(files));
   HADAL_ASSIGN_OR_RETURN(const config::RunConfig config,
-                         LoadConfig({JoinPath(run.directory, "config.resolved.textproto")}, {}));
+                         LoadConfig({JoinPath(run.directory, kResolvedConfigName)}, {}));
   HADAL_ASSIGN_OR_RETURN(RunOptions options, MakeRunOptions(config));
   HADAL_RETURN_IF_ERROR(SetVocabularies(run, loaded, options.train.model));
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<StepCosts> costs, loaded.For(options.train.model));

@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/run_options.h"
@@ -21,7 +22,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kTracePrefix = "steps_";
 constexpr int64_t kMostTraceBytes = int64_t{1} << 31;
 
 // null means a number that was not finite.
@@ -127,8 +127,7 @@ void ReadLine(const Json& json, RunRecord& run) {
 }
 
 std::optional<LayoutRecord> ReadLayout(const RunRecord& run) {
-  const absl::StatusOr<config::RunConfig> config =
-      LoadConfig({JoinPath(run.directory, "config.resolved.textproto")}, {});
+  const absl::StatusOr<config::RunConfig> config = LoadConfig({JoinPath(run.directory, kResolvedConfigName)}, {});
   if (!config.ok()) return std::nullopt;
   const absl::StatusOr<RunOptions> options = MakeRunOptions(*config);
   if (!options.ok()) return std::nullopt;
@@ -145,14 +144,15 @@ std::optional<LayoutRecord> ReadLayout(const RunRecord& run) {
 // "steps_90-92.json" → 90; −1 for other names.
 int64_t FirstStepOf(const std::string& name) {
   if (!name.starts_with(kTracePrefix)) return -1;
-  const size_t end = std::min(name.find_first_not_of("0123456789", kTracePrefix.size()), name.size());
+  const size_t begin = std::string_view(kTracePrefix).size();
+  const size_t end = std::min(name.find_first_not_of("0123456789", begin), name.size());
   int64_t step = -1;
-  return absl::SimpleAtoi(name.substr(kTracePrefix.size(), end - kTracePrefix.size()), &step) ? step : -1;
+  return absl::SimpleAtoi(name.substr(begin, end - begin), &step) ? step : -1;
 }
 
 // The trace of the latest steps; "" if there is none.
 std::string ReadTrace(const std::string& directory) {
-  const std::string traces = JoinPath(directory, "trace");
+  const std::string traces = JoinPath(directory, kTracesName);
   absl::StatusOr<std::vector<std::string>> names = ListDirectory(traces);
   if (!names.ok()) return "";
   std::ranges::stable_sort(*names, {}, FirstStepOf);
@@ -167,7 +167,7 @@ std::string ReadTrace(const std::string& directory) {
 }  // namespace
 
 absl::StatusOr<RunRecord> ReadRun(const std::string& directory) {
-  const std::string path = JoinPath(directory, "metrics.jsonl");
+  const std::string path = JoinPath(directory, kMetricsName);
   HADAL_RETURN_IF_ERROR(OpenFile(path).status());  // rejects everything except files
   std::ifstream in(path, std::ios::binary);
   RunRecord run{.directory = directory};

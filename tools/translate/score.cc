@@ -180,7 +180,7 @@ class Scoring {
 absl::Status RunScore(const ScoreOptions& options, Communicator& communicator, const Stream& stream, std::ostream& out,
                       std::ostream& log) {
   if (options.buffer_pairs < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("--buffer ", options.buffer_pairs, " is below 1"));
+    return AsCommonError(absl::InvalidArgumentError(absl::StrCat("--buffer ", options.buffer_pairs, " is below 1")));
   }
   return Scoring(options, communicator, out, log).Run(communicator, stream);
 }

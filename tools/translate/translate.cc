@@ -261,7 +261,7 @@ void AddBeamOptions(Command command, BeamChoices& beam) {
 absl::Status RunTranslate(const TranslateOptions& options, Communicator& communicator, const Stream& stream,
                           const TranslateStreams& streams) {
   if (options.buffer_lines < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("--buffer ", options.buffer_lines, " is below 1"));
+    return AsCommonError(absl::InvalidArgumentError(absl::StrCat("--buffer ", options.buffer_lines, " is below 1")));
   }
   return Translator(options, communicator, stream, streams).Run();
 }

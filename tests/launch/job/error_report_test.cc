@@ -1,10 +1,10 @@
 #include "launch/job/error_report.h"
 
-#include <algorithm>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/comm/collectives.h"
@@ -16,26 +16,23 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-// Where all ranks report, however late a thread of a busy machine is; where one goes on, the others wait for it in
-// vain.
-constexpr absl::Duration kAllReport = absl::Seconds(60), kOneGoesOn = absl::Milliseconds(200);
-
 struct Outcome {
   std::vector<std::string> text;  // of each rank
   std::vector<int> together;
 };
 
-// Ranks report their error; one that has none goes on.
-Outcome Report(const std::vector<absl::Status>& errors) {
+// Each rank ends with its error; OK: with the error that AllOk gives it, if `vote`, else it is still at work.
+Outcome Report(const std::vector<absl::Status>& errors, bool vote) {
   const int ranks = static_cast<int>(errors.size());
-  const bool all = std::none_of(errors.begin(), errors.end(), [](const absl::Status& error) { return error.ok(); });
   Outcome outcome{std::vector<std::string>(ranks), std::vector<int>(ranks)};
   InProcessWorld world(ranks);
   const absl::Status status = world.Run([&](Communicator& communicator) {
     const int rank = communicator.rank();
-    if (errors[rank].ok()) return absl::OkStatus();
+    absl::Status error = errors[rank];
+    if (vote) error = Collectives(communicator, absl::Seconds(60)).AllOk(error, "a file");
+    if (error.ok()) return absl::OkStatus();
     std::ostringstream out;
-    outcome.together[rank] = ReportError("train", errors[rank], communicator, out, all ? kAllReport : kOneGoesOn);
+    outcome.together[rank] = ReportError("train", error, communicator, out) ? 1 : 0;
     outcome.text[rank] = out.str();
     return absl::OkStatus();
   });
@@ -45,69 +42,52 @@ Outcome Report(const std::vector<absl::Status>& errors) {
 
 const absl::Status kFull = absl::ResourceExhaustedError("the GPU is full"), kOk = absl::OkStatus();
 
-TEST(ErrorReportTest, WhatAllRanksHaveIsSaidOnce) {
-  const Outcome outcome = Report({kFull, kFull, kFull});
+TEST(ErrorReportTest, AnErrorThatAllRanksHaveIsPrintedOnce) {
+  const Outcome outcome = Report({kFull, kFull, kFull}, /*vote=*/true);
   EXPECT_THAT(outcome.text, ElementsAre("hadal train [all 3 ranks]: the GPU is full\n", "", ""));
   EXPECT_THAT(outcome.together, Each(1));
 }
 
-TEST(ErrorReportTest, WhatAnotherRankPassedOnIsItsError) {
-  const absl::Status from_0 = absl::ResourceExhaustedError("rank 0: the GPU is full");
-  Outcome outcome = Report({kFull, from_0, from_0});
-  EXPECT_THAT(outcome.text, ElementsAre("hadal train [rank 0]: the GPU is full\n", "", ""));
-  EXPECT_THAT(outcome.together, Each(1));
-  const absl::Status from_1 = absl::ResourceExhaustedError("rank 1: the GPU is full");
-  outcome = Report({from_1, kFull, from_1});
-  EXPECT_THAT(outcome.text, ElementsAre("hadal train: rank 1: the GPU is full\n", "", ""));
-  EXPECT_THAT(outcome.together, Each(1));
-}
-
-TEST(ErrorReportTest, WhoPassesAnErrorOnHasNotFoundIt) {
-  const Outcome outcome = Report({absl::ResourceExhaustedError("rank 1: the GPU is full"), kFull});
-  EXPECT_THAT(outcome.text, ElementsAre("hadal train: rank 1: the GPU is full\n", ""));
-}
-
-TEST(ErrorReportTest, AMessageThatOnlySpeaksOfARankIsNotPassedOn) {
-  for (const char* message : {"rank 7", "rank 3 is full", "rank : full", "rank 3:full", "ranks 3: full"}) {
-    const absl::Status error = absl::ResourceExhaustedError(message);
-    EXPECT_THAT(Report({error, error}).text,
-                ElementsAre(std::string("hadal train [all 2 ranks]: ") + message + "\n", ""));
+TEST(ErrorReportTest, AnErrorThatWasVotedOnNamesItsRank) {
+  for (const int failing : {0, 1, 2}) {
+    std::vector<absl::Status> errors(3);
+    errors[failing] = kFull;
+    const Outcome outcome = Report(errors, /*vote=*/true);
+    const std::string expected = absl::StrCat("hadal train [all 3 ranks]: rank ", failing, ": the GPU is full\n");
+    EXPECT_THAT(outcome.text, ElementsAre(expected, "", ""));
+    EXPECT_THAT(outcome.together, Each(1));
   }
 }
 
-TEST(ErrorReportTest, AnErrorOfItsOwnIsSaidByItsRank) {
-  const absl::Status other = absl::InternalError("rank of a matrix: 3");
-  const Outcome outcome = Report({kFull, other, kFull});
-  EXPECT_THAT(outcome.text, ElementsAre("hadal train [rank 0 and 1 more]: the GPU is full\n",
-                                        "hadal train [rank 1]: rank of a matrix: 3\n", ""));
-  EXPECT_THAT(outcome.together, Each(0));
+TEST(ErrorReportTest, AnErrorOfEqualValuesIsPrintedOnce) {
+  const Outcome outcome = Report({AsCommonError(kFull), AsCommonError(kFull)}, /*vote=*/false);
+  EXPECT_THAT(outcome.text, ElementsAre("hadal train [all 2 ranks]: the GPU is full\n", ""));
+  EXPECT_THAT(outcome.together, Each(1));
 }
 
-TEST(ErrorReportTest, ARankWhosePeersGoOnSpeaksForItself) {
-  EXPECT_THAT(Report({kOk, kFull, kOk}).text, ElementsAre("", "hadal train [rank 1]: the GPU is full\n", ""));
-  EXPECT_THAT(Report({kFull, kOk}).text, ElementsAre("hadal train [rank 0]: the GPU is full\n", ""));
-  EXPECT_THAT(Report({kFull, kOk}).together, Each(0));
+TEST(ErrorReportTest, AnErrorOfItsOwnIsPrintedByItsRank) {
+  const Outcome outcome = Report({kOk, kFull, kOk}, /*vote=*/false);
+  EXPECT_THAT(outcome.text, ElementsAre("", "hadal train [rank 1]: the GPU is full\n", ""));
+  EXPECT_THAT(outcome.together, Each(0)) << "the job must be aborted";
+}
+
+TEST(ErrorReportTest, RanksWithDifferentErrorsEachPrintTheirs) {
+  EXPECT_THAT(Report({kFull, absl::InternalError("broken")}, /*vote=*/false).text,
+              ElementsAre("hadal train [rank 0]: the GPU is full\n", "hadal train [rank 1]: broken\n"));
 }
 
 TEST(ErrorReportTest, ALostPeerIsEachRanksOwn) {
   for (const absl::Status& lost :
        {absl::UnavailableError("rank 2 is gone"), absl::DeadlineExceededError("rank 2 is gone")}) {
-    const Outcome outcome = Report({lost, lost});
+    const Outcome outcome = Report({AsCommonError(lost), lost}, /*vote=*/false);
     EXPECT_THAT(outcome.text,
                 ElementsAre("hadal train [rank 0]: rank 2 is gone\n", "hadal train [rank 1]: rank 2 is gone\n"));
     EXPECT_THAT(outcome.together, Each(0));
   }
 }
 
-TEST(ErrorReportTest, AtWorkOnlySharedErrorsAreWorthWaitingFor) {
-  const absl::Status shared = AsCommonError(absl::OutOfRangeError("10 steps in a row were left out"));
-  EXPECT_EQ(PatienceWith(shared, /*at_work=*/true), kErrorPatience);
-  EXPECT_EQ(PatienceWith(kFull, /*at_work=*/true), kOwnErrorPatience);
-  EXPECT_EQ(PatienceWith(kFull, /*at_work=*/false), kErrorPatience);
-}
-
 TEST(ErrorReportTest, AProcessAloneNamesNoRank) {
-  const Outcome outcome = Report({kFull});
+  const Outcome outcome = Report({kFull}, /*vote=*/false);
   EXPECT_THAT(outcome.text, ElementsAre("hadal train: the GPU is full\n"));
   EXPECT_THAT(outcome.together, ElementsAre(1));
 }

@@ -72,7 +72,7 @@ TEST(CorpusAgreement, AnotherCorpusOnAHostIsNamed) {
   const std::string one = directory / "one", other = directory / "other";
   for (const absl::Status& status : AgreeOn({one, one, other, other})) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-    EXPECT_TRUE(IsShared(status));
+    EXPECT_TRUE(IsCommonError(status));
     EXPECT_THAT(std::string(status.message()),
                 AllOf(HasSubstr("data.train: "), HasSubstr("ranks 2, 3 (host n1)"), HasSubstr("rank 0's on n0"),
                       HasSubstr("rank 2 has train.00000.shard ("), HasSubstr("rank 0 has train.00000.shard (")));

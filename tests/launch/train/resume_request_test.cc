@@ -5,6 +5,7 @@
 #include <string>
 
 #include "gtest/gtest.h"
+#include "runtime/run_directory.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"
 
@@ -20,9 +21,9 @@ class ResumeRequestTest : public ::testing::Test {
   std::string Checkpoint(int64_t step) const { return CheckpointsDirectory(run()) + "/" + CheckpointName(step); }
   // A start that claims the run directory and saves.
   void SaveAt(int64_t step) const {
-    CheckpointWriter writer = SmallWriter(run());
+    CheckpointCommitter committer = SmallCommitter(run());
     SmallState state(SmallParameters(), 1);
-    const auto saved = Save(writer, state, {.step = step, .ranks = 1});
+    const auto saved = Save(committer, state, {.step = step, .ranks = 1});
     ASSERT_TRUE(saved.ok()) << saved.status();
   }
   Environment ThisStart() const {
@@ -99,7 +100,7 @@ TEST_F(ResumeRequestTest, AStartThatEndsBeforeItsClaimLeavesItToTheNext) {
 TEST_F(ResumeRequestTest, AStartThatEndsBeforeItsFirstSaveLeavesItToTheNext) {
   environment_["HADAL_JOB_START"] = "1700000000";
   Note("another/checkpoints/step_00000007", 7);
-  const CheckpointWriter claims = SmallWriter(run());
+  const CheckpointCommitter claims = SmallCommitter(run());
   EXPECT_EQ(Resume("another/checkpoints/step_00000007"), "another/checkpoints/step_00000007");
   std::filesystem::remove_all(Checkpoint(5));
   EXPECT_EQ(Resume("another/checkpoints/step_00000007"), "another/checkpoints/step_00000007");

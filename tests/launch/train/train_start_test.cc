@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "launch/job/exit_code.h"
+#include "runtime/run_directory.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/tools/config/parsed_config.h"
@@ -24,10 +25,10 @@ constexpr char kSettings[] = "learning_rate { peak: 1e-3 } stop { steps: 20 }";
 class TrainStartTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    CheckpointWriter writer = SmallWriter(run());
+    CheckpointCommitter committer = SmallCommitter(run());
     SmallState state(SmallParameters(), 1);
     for (const int64_t step : {5, 10}) {
-      const auto saved = Save(writer, state, {.step = step, .ranks = 1, .config_text = kSettings});
+      const auto saved = Save(committer, state, {.step = step, .ranks = 1, .config_text = kSettings});
       ASSERT_TRUE(saved.ok()) << saved.status();
     }
     arguments_.run_directory = run();

@@ -1,4 +1,4 @@
-#include "pipeline/checkpoint/background_file.h"
+#include "pipeline/checkpoint/checkpoint_file.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,6 +9,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/checkpoint/checkpoint_reader.h"
 #include "tests/support/recorded_syncs.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"
@@ -33,7 +35,7 @@ class BackgroundFileTest : public ::testing::Test {
   // Commits `file` as the whole checkpoint of `step` and compares it with `expected`.
   void ExpectCommitted(int64_t step, const absl::StatusOr<WrittenFile>& file, SmallState& expected) {
     ASSERT_TRUE(file.ok()) << file.status();
-    const absl::StatusOr<CommitResult> committed = writer_.Commit({.progress = {.step = step}, .files = {*file}});
+    const absl::StatusOr<CommitResult> committed = committer_.Commit({.progress = {.step = step}, .files = {*file}});
     ASSERT_TRUE(committed.ok()) << committed.status();
     SmallState read(SmallParameters(), 0);
     read.Clear();
@@ -45,7 +47,7 @@ class BackgroundFileTest : public ::testing::Test {
   }
 
   TemporaryDirectory directory_;
-  CheckpointWriter writer_ = SmallWriter(directory_.path());
+  CheckpointCommitter committer_ = SmallCommitter(directory_.path());
 };
 
 // Buffers of nothing, less than a slice, two slices, everything; the update at different moments of the writing.
@@ -58,7 +60,7 @@ TEST_F(BackgroundFileTest, HoldsWhatWasThereWhenItBegan) {
     for (const int delay_us : {0, 300, 2000, 8000}) {
       SCOPED_TRACE(::testing::Message() << "buffer of " << size << ", update after " << delay_us << " us");
       state = SmallState(SmallParameters(), 7);
-      BackgroundFile file(writer_, ++step, 0, state.Slices(), {buffer.data(), size});
+      BackgroundFile file(committer_.FileOptions(++step, 0), state.Slices(), {buffer.data(), size});
       std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
       file.BeforeUpdate(Stream::Cpu(2));
       state.Clear();  // the update
@@ -72,7 +74,7 @@ TEST_F(BackgroundFileTest, HoldsWhatWasThereWhenItBegan) {
 
 TEST_F(BackgroundFileTest, WithoutAnUpdateNothingIsCopied) {
   SmallState state(SmallParameters(), 7), expected(SmallParameters(), 7);
-  BackgroundFile file(writer_, 1, 0, state.Slices(), {});
+  BackgroundFile file(committer_.FileOptions(1, 0), state.Slices(), {});
   ExpectCommitted(1, file.Finish(), expected);
 }
 
@@ -80,7 +82,7 @@ TEST_F(BackgroundFileTest, HandsOutErrorsAndDoesNotHoldUpTheUpdate) {
   std::filesystem::remove_all(directory_.path());
   SetContents(directory_.path(), "a file where the run directory was");
   SmallState state(SmallParameters(), 7);
-  BackgroundFile file(writer_, 1, 0, state.Slices(), {});
+  BackgroundFile file(committer_.FileOptions(1, 0), state.Slices(), {});
   file.BeforeUpdate(Stream::Cpu(1));
   EXPECT_FALSE(file.Finish().ok());
 }
@@ -90,7 +92,7 @@ TEST_F(BackgroundFileTest, MemoryThatRunsOutIsAnError) {
   RecordedSyncs syncs;
   syncs.ThrowAfter(0);
   SmallState state(SmallParameters(), 7);
-  BackgroundFile file(writer_, 1, 0, state.Slices(), {});
+  BackgroundFile file(committer_.FileOptions(1, 0), state.Slices(), {});
   file.BeforeUpdate(Stream::Cpu(1));
   const absl::Status status = file.Finish().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
@@ -99,8 +101,8 @@ TEST_F(BackgroundFileTest, MemoryThatRunsOutIsAnError) {
 
 TEST_F(BackgroundFileTest, MayBeGivenUp) {
   SmallState state(SmallParameters(), 7);
-  { const BackgroundFile file(writer_, 1, 0, state.Slices(), {}); }
-  ASSERT_TRUE(writer_.Abandon(1).ok());
+  { const BackgroundFile file(committer_.FileOptions(1, 0), state.Slices(), {}); }
+  ASSERT_TRUE(committer_.Abandon(1).ok());
   EXPECT_TRUE(ListCheckpoints(directory_.path())->empty());
 }
 

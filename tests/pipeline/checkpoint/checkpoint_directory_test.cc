@@ -11,6 +11,7 @@
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "runtime/crc32c.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "tests/support/open_files_limit.h"
 #include "tests/support/recorded_syncs.h"
 #include "tests/support/small_checkpoint.h"
@@ -26,21 +27,21 @@ using testing::HasSubstr;
 class CheckpointDirectoryTest : public testing::Test {
  protected:
   // Saves a model small enough to save often.
-  void SaveStep(CheckpointWriter& writer, int64_t step, bool is_best = false, int64_t best_step = -1) {
-    const auto file = WriteRankFile(writer, step, 0, Slices());
+  void SaveStep(CheckpointCommitter& committer, int64_t step, bool is_best = false, int64_t best_step = -1) {
+    const auto file = WriteRankFile(committer, step, 0, Slices());
     ASSERT_TRUE(file.ok()) << file.status();
     const auto result =
-        writer.Commit({.progress = {.step = step, .best_step = best_step}, .files = {*file}, .is_best = is_best});
+        committer.Commit({.progress = {.step = step, .best_step = best_step}, .files = {*file}, .is_best = is_best});
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_TRUE(result->retention.ok()) << result->retention;
   }
-  CheckpointWriter Writer(const RetentionPolicy& retention = {}) {
-    CheckpointWriter writer({.run_directory = run_.path(),
-                             .attempt = NewCheckpointAttempt(),
-                             .parameters = parameters_,
-                             .retention = retention});
-    EXPECT_TRUE(writer.Claim().ok());
-    return writer;
+  CheckpointCommitter Committer(const RetentionPolicy& retention = {}) {
+    CheckpointCommitter committer({.run_directory = run_.path(),
+                                   .attempt = NewCheckpointAttempt(),
+                                   .parameters = parameters_,
+                                   .retention = retention});
+    EXPECT_TRUE(committer.Claim().ok());
+    return committer;
   }
   std::vector<SliceState> Slices() {
     const Vector view(values_.data(), 4);
@@ -88,9 +89,9 @@ TEST_F(CheckpointDirectoryTest, ARunWithoutCheckpointsHasNone) {
 }
 
 TEST_F(CheckpointDirectoryTest, LatestAndBestAreRelativeLinks) {
-  CheckpointWriter writer = Writer();
-  SaveStep(writer, 10, true);
-  SaveStep(writer, 20);
+  CheckpointCommitter committer = Committer();
+  SaveStep(committer, 10, true);
+  SaveStep(committer, 20);
   EXPECT_EQ(std::filesystem::read_symlink(run_ / "checkpoints/latest"), "step_00000020");
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest), 20);
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 10);
@@ -98,7 +99,7 @@ TEST_F(CheckpointDirectoryTest, LatestAndBestAreRelativeLinks) {
 
 TEST_F(CheckpointDirectoryTest, TheFolderOfCheckpointsIsOnTheDeviceBeforeTheFirstOne) {
   const RecordedSyncs syncs;
-  Writer();
+  Committer();
   ASSERT_GE(syncs.paths().size(), 3u);
   EXPECT_EQ(syncs.paths().front(), run_.path());
   EXPECT_EQ(syncs.paths().back(), run_ / "checkpoints");
@@ -107,12 +108,12 @@ TEST_F(CheckpointDirectoryTest, TheFolderOfCheckpointsIsOnTheDeviceBeforeTheFirs
 // Whatever is lost after it, a checkpoint that was committed is there: its files, then their directory, then its name,
 // then the pointers.
 TEST_F(CheckpointDirectoryTest, ACommittedCheckpointIsOnTheDevice) {
-  CheckpointWriter writer = Writer();
+  CheckpointCommitter committer = Committer();
   const std::string parent = run_ / "checkpoints";
   const RecordedSyncs syncs;
-  const auto file = WriteRankFile(writer, 10, 0, Slices());
+  const auto file = WriteRankFile(committer, 10, 0, Slices());
   ASSERT_TRUE(file.ok()) << file.status();
-  ASSERT_TRUE(writer
+  ASSERT_TRUE(committer
                   .Commit({.progress = {.step = 10},
                            .files = {*file},
                            .attachments = {{.name = "vocabulary.txt", .contents = "x"}},
@@ -127,8 +128,8 @@ TEST_F(CheckpointDirectoryTest, ACommittedCheckpointIsOnTheDevice) {
 }
 
 TEST_F(CheckpointDirectoryTest, WhatIsSetAsideStaysThere) {
-  CheckpointWriter writer = Writer();
-  for (int64_t step = 10; step <= 20; step += 10) SaveStep(writer, step);
+  CheckpointCommitter committer = Committer();
+  for (int64_t step = 10; step <= 20; step += 10) SaveStep(committer, step);
   const RecordedSyncs syncs;
   ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 15, "attempt").ok());
   EXPECT_THAT(syncs.paths(), ElementsAre(run_ / "checkpoints"));
@@ -148,34 +149,34 @@ TEST_F(CheckpointDirectoryTest, APointerToSomewhereElseIsNotFollowed) {
 }
 
 TEST_F(CheckpointDirectoryTest, RetentionKeepsTheLastTheMilestonesAndWhatIsPointedTo) {
-  CheckpointWriter writer = Writer({.keep_last = 2, .keep_every = 40});
-  for (int64_t step = 10; step <= 100; step += 10) SaveStep(writer, step, step == 30);
+  CheckpointCommitter committer = Committer({.keep_last = 2, .keep_every = 40});
+  for (int64_t step = 10; step <= 100; step += 10) SaveStep(committer, step, step == 30);
   EXPECT_THAT(Steps(), ElementsAre(30, 40, 80, 90, 100));
 }
 
 TEST_F(CheckpointDirectoryTest, RetentionNeverRemovesLatest) {
-  CheckpointWriter writer = Writer();
-  for (int64_t step = 10; step <= 50; step += 10) SaveStep(writer, step);
+  CheckpointCommitter committer = Committer();
+  for (int64_t step = 10; step <= 50; step += 10) SaveStep(committer, step);
   ASSERT_TRUE(SetCheckpointPointer(run_.path(), CheckpointPointer::kLatest, 10, "x").ok());
   ASSERT_TRUE(ApplyRetention(run_.path(), {.keep_last = 1}).ok());
   EXPECT_THAT(Steps(), ElementsAre(10, 50));
 }
 
 TEST_F(CheckpointDirectoryTest, RetentionTouchesNothingWhenAPointerCannotBeRead) {
-  CheckpointWriter writer = Writer();
-  for (int64_t step = 10; step <= 30; step += 10) SaveStep(writer, step);
+  CheckpointCommitter committer = Committer();
+  for (int64_t step = 10; step <= 30; step += 10) SaveStep(committer, step);
   SetContents(run_ / "checkpoints/best", "rubbish");
   EXPECT_FALSE(ApplyRetention(run_.path(), {.keep_last = 1}).ok());
   EXPECT_THAT(Steps(), ElementsAre(10, 20, 30));
 }
 
 TEST_F(CheckpointDirectoryTest, ACommitAppliesRetentionAndSaysWhatKeptItFromThat) {
-  CheckpointWriter writer = Writer({.keep_last = 1});
-  SaveStep(writer, 10);
+  CheckpointCommitter committer = Committer({.keep_last = 1});
+  SaveStep(committer, 10);
   const auto commit = [&](int64_t step) {
-    const auto file = WriteRankFile(writer, step, 0, Slices());
+    const auto file = WriteRankFile(committer, step, 0, Slices());
     EXPECT_TRUE(file.ok()) << file.status();
-    return writer.Commit({.progress = {.step = step}, .files = {*file}}).value();
+    return committer.Commit({.progress = {.step = step}, .files = {*file}}).value();
   };
   EXPECT_TRUE(commit(20).retention.ok());
   EXPECT_THAT(Steps(), ElementsAre(20));
@@ -187,13 +188,13 @@ TEST_F(CheckpointDirectoryTest, ACommitAppliesRetentionAndSaysWhatKeptItFromThat
 
 // The earlier launch is at any point of its commit when another one takes the run directory over.
 TEST_F(CheckpointDirectoryTest, ALaunchThatIsOvertakenInTheMiddleMovesNothingMore) {
-  CheckpointWriter writer = Writer({.keep_last = 1});
-  SaveStep(writer, 10);
-  const auto file = WriteRankFile(writer, 20, 0, Slices());
+  CheckpointCommitter committer = Committer({.keep_last = 1});
+  SaveStep(committer, 10);
+  const auto file = WriteRankFile(committer, 20, 0, Slices());
   ASSERT_TRUE(file.ok()) << file.status();
   RecordedSyncs syncs;
-  syncs.Before("/checkpoints", [this] { Writer(); });  // it is in its place
-  const auto committed = writer.Commit({.progress = {.step = 20}, .files = {*file}, .is_best = true});
+  syncs.Before("/checkpoints", [this] { Committer(); });  // it is in its place
+  const auto committed = committer.Commit({.progress = {.step = 20}, .files = {*file}, .is_best = true});
   EXPECT_EQ(committed.status().code(), absl::StatusCode::kAborted) << committed.status();
   EXPECT_THAT(Steps(), ElementsAre(10, 20));
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest), 10);
@@ -201,14 +202,14 @@ TEST_F(CheckpointDirectoryTest, ALaunchThatIsOvertakenInTheMiddleMovesNothingMor
 }
 
 TEST_F(CheckpointDirectoryTest, OneThatIsOvertakenAfterItsCommitRemovesNoOldOnes) {
-  CheckpointWriter writer = Writer({.keep_last = 1});
-  SaveStep(writer, 10);
-  const auto file = WriteRankFile(writer, 20, 0, Slices());
+  CheckpointCommitter committer = Committer({.keep_last = 1});
+  SaveStep(committer, 10);
+  const auto file = WriteRankFile(committer, 20, 0, Slices());
   ASSERT_TRUE(file.ok()) << file.status();
   RecordedSyncs syncs;
-  syncs.Before("/checkpoints", [] {});                 // the checkpoint's name
-  syncs.Before("/checkpoints", [this] { Writer(); });  // `latest`
-  const auto committed = writer.Commit({.progress = {.step = 20}, .files = {*file}});
+  syncs.Before("/checkpoints", [] {});                    // the checkpoint's name
+  syncs.Before("/checkpoints", [this] { Committer(); });  // `latest`
+  const auto committed = committer.Commit({.progress = {.step = 20}, .files = {*file}});
   ASSERT_TRUE(committed.ok()) << committed.status();
   EXPECT_EQ(committed->retention.code(), absl::StatusCode::kAborted) << committed->retention;
   EXPECT_THAT(Steps(), ElementsAre(10, 20));
@@ -221,17 +222,17 @@ TEST_F(CheckpointDirectoryTest, WhatCannotBeRemovedHoldsUpNothingElse) {
   ASSERT_TRUE(MakeDirectories(checkpoints + "step_00000001.tmp." + attempt).ok());
   ASSERT_TRUE(MakeDirectories(checkpoints + "step_00000001.tmp.removed." + mine + "/in_the_way").ok());
   ASSERT_TRUE(MakeDirectories(checkpoints + "step_00000002.tmp." + attempt).ok());
-  CheckpointWriter writer({.run_directory = run_.path(), .attempt = mine, .parameters = parameters_});
-  ASSERT_TRUE(writer.Claim().ok());
-  EXPECT_FALSE(writer.RemoveLeftovers().ok());
+  CheckpointCommitter committer({.run_directory = run_.path(), .attempt = mine, .parameters = parameters_});
+  ASSERT_TRUE(committer.Claim().ok());
+  EXPECT_FALSE(RemoveLeftovers(run_.path(), mine).ok());
   EXPECT_THAT(*ListDirectory(checkpoints), ElementsAre("attempt", "step_00000001.tmp." + attempt));
-  EXPECT_TRUE(writer.RemoveLeftovers().ok());
+  EXPECT_TRUE(RemoveLeftovers(run_.path(), mine).ok());
   EXPECT_THAT(*ListDirectory(checkpoints), ElementsAre("attempt"));
 }
 
 TEST_F(CheckpointDirectoryTest, APointerIsSetOverWhatAKilledLaunchLeftAndLeavesNothingItself) {
-  CheckpointWriter writer = Writer();
-  SaveStep(writer, 10);
+  CheckpointCommitter committer = Committer();
+  SaveStep(committer, 10);
   SetContents(run_ / "checkpoints/best.x", "left");
   ASSERT_TRUE(SetCheckpointPointer(run_.path(), CheckpointPointer::kBest, 10, "x").ok());
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 10);
@@ -242,14 +243,14 @@ TEST_F(CheckpointDirectoryTest, APointerIsSetOverWhatAKilledLaunchLeftAndLeavesN
 }
 
 TEST_F(CheckpointDirectoryTest, ZeroKeepsAll) {
-  CheckpointWriter writer = Writer({.keep_last = 0, .keep_every = 20});
-  for (int64_t step = 10; step <= 30; step += 10) SaveStep(writer, step);
+  CheckpointCommitter committer = Committer({.keep_last = 0, .keep_every = 20});
+  for (int64_t step = 10; step <= 30; step += 10) SaveStep(committer, step);
   EXPECT_THAT(Steps(), ElementsAre(10, 20, 30));
 }
 
 TEST_F(CheckpointDirectoryTest, FindingFallsBackAndSaysWhy) {
-  CheckpointWriter writer = Writer();
-  for (int64_t step = 10; step <= 40; step += 10) SaveStep(writer, step);
+  CheckpointCommitter committer = Committer();
+  for (int64_t step = 10; step <= 40; step += 10) SaveStep(committer, step);
   const std::string file = Directory(40) + "/rank_00000.safetensors";
   const std::string good = Contents(file);
   SetContents(file, good.substr(0, good.size() - 1));
@@ -269,8 +270,8 @@ TEST_F(CheckpointDirectoryTest, FindingFallsBackAndSaysWhy) {
 }
 
 TEST_F(CheckpointDirectoryTest, FindingFailsLoudlyWhenAllAreBad) {
-  CheckpointWriter writer = Writer();
-  SaveStep(writer, 10);
+  CheckpointCommitter committer = Committer();
+  SaveStep(committer, 10);
   SetContents(Directory(10) + "/manifest.json", "{}");
   const auto found = FindLatest(run_.path());
   EXPECT_EQ(found.status().code(), absl::StatusCode::kDataLoss);
@@ -279,9 +280,9 @@ TEST_F(CheckpointDirectoryTest, FindingFailsLoudlyWhenAllAreBad) {
 
 // Of a process that may open no more files, say: it starts again with a higher limit, and goes on from where it was.
 TEST_F(CheckpointDirectoryTest, FindingDoesNotGiveUpWhatItCannotLookAt) {
-  CheckpointWriter writer = Writer();
-  SaveStep(writer, 10);
-  SaveStep(writer, 20);
+  CheckpointCommitter committer = Committer();
+  SaveStep(committer, 10);
+  SaveStep(committer, 20);
   absl::Status status;
   {
     const OpenFilesLimit limit(1);  // enough to list a directory
@@ -294,9 +295,9 @@ TEST_F(CheckpointDirectoryTest, FindingDoesNotGiveUpWhatItCannotLookAt) {
 }
 
 TEST_F(CheckpointDirectoryTest, NorWhatAnotherVersionWrote) {
-  CheckpointWriter writer = Writer();
-  SaveStep(writer, 10);
-  SaveStep(writer, 20);
+  CheckpointCommitter committer = Committer();
+  SaveStep(committer, 10);
+  SaveStep(committer, 20);
   SetFormat(20, kCheckpointFormat + 1);
   const absl::Status status = FindLatest(run_.path()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
@@ -304,33 +305,33 @@ TEST_F(CheckpointDirectoryTest, NorWhatAnotherVersionWrote) {
 }
 
 TEST_F(CheckpointDirectoryTest, ADanglingLatestDoesNotHinder) {
-  CheckpointWriter writer = Writer();
-  SaveStep(writer, 10);
-  SaveStep(writer, 20);
+  CheckpointCommitter committer = Committer();
+  SaveStep(committer, 10);
+  SaveStep(committer, 20);
   std::filesystem::remove_all(Directory(20));
   EXPECT_EQ(FindLatest(run_.path())->checkpoint.step, 10);
-  SaveStep(writer, 30);
+  SaveStep(committer, 30);
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest), 30);
 }
 
 TEST_F(CheckpointDirectoryTest, GoingBackSetsTheFormerFutureAside) {
-  CheckpointWriter writer = Writer();
-  for (int64_t step = 10; step <= 40; step += 10) SaveStep(writer, step);
+  CheckpointCommitter committer = Committer();
+  for (int64_t step = 10; step <= 40; step += 10) SaveStep(committer, step);
   const auto moved = SetAsideLaterCheckpoints(run_.path(), 20, "attempt");
   ASSERT_TRUE(moved.ok()) << moved.status();
   EXPECT_THAT(*moved, ElementsAre(Directory(30) + ".abandoned.attempt", Directory(40) + ".abandoned.attempt"));
   EXPECT_THAT(Steps(), ElementsAre(10, 20));
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest), 20);
-  CheckpointWriter next = Writer();
+  CheckpointCommitter next = Committer();
   EXPECT_TRUE(PathExists((*moved)[0])) << "what was set aside is a person's to delete";
 }
 
 TEST_F(CheckpointDirectoryTest, GoingBackTakesBestBackToo) {
-  CheckpointWriter writer = Writer();
-  SaveStep(writer, 10, /*is_best=*/true, 10);
-  SaveStep(writer, 20, false, 10);
-  SaveStep(writer, 30, /*is_best=*/true, 30);
-  SaveStep(writer, 40, /*is_best=*/true, 40);
+  CheckpointCommitter committer = Committer();
+  SaveStep(committer, 10, /*is_best=*/true, 10);
+  SaveStep(committer, 20, false, 10);
+  SaveStep(committer, 30, /*is_best=*/true, 30);
+  SaveStep(committer, 40, /*is_best=*/true, 40);
   ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 40, "a").ok());
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 40) << "nothing later: nothing changes";
   ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 20, "b").ok());
@@ -338,19 +339,19 @@ TEST_F(CheckpointDirectoryTest, GoingBackTakesBestBackToo) {
 }
 
 TEST_F(CheckpointDirectoryTest, GoingBackLeavesBestWhereItCannotBeToldWhatWasBest) {
-  CheckpointWriter writer = Writer();
-  SaveStep(writer, 10, /*is_best=*/true, 10);
-  SaveStep(writer, 20, false, 10);
-  SaveStep(writer, 30, /*is_best=*/true, 30);
+  CheckpointCommitter committer = Committer();
+  SaveStep(committer, 10, /*is_best=*/true, 10);
+  SaveStep(committer, 20, false, 10);
+  SaveStep(committer, 30, /*is_best=*/true, 30);
   SetFormat(20, kCheckpointFormat + 1);
   EXPECT_FALSE(SetAsideLaterCheckpoints(run_.path(), 20, "a").ok());
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 30);
 }
 
 TEST_F(CheckpointDirectoryTest, ABestThatIsGoneIsNoLongerNamed) {
-  CheckpointWriter writer = Writer();
-  SaveStep(writer, 10, false, 5);  // step 5 was best and is not kept
-  SaveStep(writer, 20, /*is_best=*/true, 20);
+  CheckpointCommitter committer = Committer();
+  SaveStep(committer, 10, false, 5);  // step 5 was best and is not kept
+  SaveStep(committer, 20, /*is_best=*/true, 20);
   ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 10, "a").ok());
   EXPECT_TRUE(absl::IsNotFound(ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest).status()));
 }

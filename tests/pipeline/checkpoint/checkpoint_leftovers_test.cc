@@ -1,6 +1,6 @@
 // Which names in RUN/checkpoints are a killed launch's, and what becomes of them. Claims that do the same:
 // checkpoint_test.cc, checkpoint_directory_test.cc.
-#include "pipeline/checkpoint/checkpoint_leftovers.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
 
 #include <filesystem>
 #include <string>

@@ -1,5 +1,5 @@
 // Whole checkpoints: written by one layout and read by another, and damaged in every way a disk or a person can.
-#include "pipeline/checkpoint/checkpoint.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"
@@ -25,8 +27,8 @@ std::string Text(const absl::Status& status) { return std::string(status.message
 // A run directory with one checkpoint of step 5.
 class CheckpointTest : public testing::Test {
  protected:
-  CheckpointTest() : state_(SmallParameters(), 1), writer_(SmallWriter(run_.path())) {
-    const auto saved = Save(writer_, state_);
+  CheckpointTest() : state_(SmallParameters(), 1), committer_(SmallCommitter(run_.path())) {
+    const auto saved = Save(committer_, state_);
     EXPECT_TRUE(saved.ok()) << saved.status();
     directory_ = saved->directory;
   }
@@ -44,7 +46,7 @@ class CheckpointTest : public testing::Test {
 
   TemporaryDirectory run_;
   SmallState state_;
-  CheckpointWriter writer_;
+  CheckpointCommitter committer_;
   std::string directory_;
 };
 
@@ -179,7 +181,7 @@ TEST_F(CheckpointTest, AFlippedVocabularyIsSeen) {
 
 TEST_F(CheckpointTest, MixedStepsAreNamed) {
   SmallState later(SmallParameters(), 2);
-  ASSERT_TRUE(Save(writer_, later, {.step = 6}).ok());
+  ASSERT_TRUE(Save(committer_, later, {.step = 6}).ok());
   std::filesystem::copy_file(run_ / "checkpoints/step_00000006/rank_00002.safetensors",
                              JoinPath(directory_, "rank_00002.safetensors"),
                              std::filesystem::copy_options::overwrite_existing);
@@ -211,17 +213,17 @@ TEST_F(CheckpointTest, LinksInsideAreNotFollowed) {
 TEST_F(CheckpointTest, MomentsOfAWeightsOnlyCheckpointAreAnErrorThatSaysWhatToDo) {
   std::vector<SliceState> weights = state_.Slices();
   for (SliceState& slice : weights) slice.first_moment = slice.second_moment = {};
-  const auto file = WriteRankFile(writer_, 7, 0, weights);
+  const auto file = WriteRankFile(committer_, 7, 0, weights);
   ASSERT_TRUE(file.ok());
   CheckpointManifest manifest = CheckpointReader::Open(directory_)->manifest();
   manifest.progress.step = 7;
   manifest.has_moments = false;
   manifest.files = {*file};
   manifest.attachments.clear();
-  const absl::Status completed = CompleteCheckpointDirectory(writer_.TemporaryDirectory(7), manifest, {});
+  const absl::Status completed = CompleteCheckpointDirectory(committer_.TemporaryDirectory(7), manifest, {});
   ASSERT_TRUE(completed.ok()) << completed;
   const std::string saved = run_ / "checkpoints/step_00000007";
-  std::filesystem::rename(writer_.TemporaryDirectory(7), saved);
+  std::filesystem::rename(committer_.TemporaryDirectory(7), saved);
   auto reader = CheckpointReader::Open(saved);
   EXPECT_TRUE(reader->Verify().ok());
   SmallState loaded(SmallParameters(), 99);
@@ -236,37 +238,37 @@ TEST_F(CheckpointTest, FilesThatDoNotCoverTheModelAreNeverCommitted) {
   const auto commit = [&](int64_t step, std::vector<int> ranks_of_three) {
     CommitRequest request = {.progress = {.step = step, .update = step}};
     for (size_t i = 0; i < ranks_of_three.size(); ++i) {
-      const auto file = WriteRankFile(writer_, step, static_cast<int>(i), state_.SlicesOfRank(ranks_of_three[i], 3));
+      const auto file = WriteRankFile(committer_, step, static_cast<int>(i), state_.SlicesOfRank(ranks_of_three[i], 3));
       EXPECT_TRUE(file.ok()) << file.status();
       request.files.push_back(*file);
     }
-    return writer_.Commit(request).status();
+    return committer_.Commit(request).status();
   };
   EXPECT_THAT(Text(commit(6, {0, 1})), HasSubstr("weight/encoder.layers.0.fc1.weight/0 is in no file"));
   EXPECT_THAT(Text(commit(7, {0, 1, 2, 1})), HasSubstr("listed twice"));
   EXPECT_TRUE(commit(8, {2, 0, 1}).ok());
   EXPECT_FALSE(PathExists(run_ / "checkpoints/step_00000006"));
-  EXPECT_FALSE(PathExists(writer_.TemporaryDirectory(6)));
+  EXPECT_FALSE(PathExists(committer_.TemporaryDirectory(6)));
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest), 8);
 }
 
 // What every reader goes by is the manifest; a file whose own header says otherwise is not read.
 TEST_F(CheckpointTest, AFileThatHoldsOtherTensorsThanItsRankReportedIsRefused) {
-  const auto first = WriteRankFile(writer_, 6, 0, state_.Slices());
+  const auto first = WriteRankFile(committer_, 6, 0, state_.Slices());
   ASSERT_TRUE(first.ok()) << first.status();
   WrittenFile swapped = *first;
   std::swap(swapped.slices[2], swapped.slices[3]);
-  const auto committed = writer_.Commit({.progress = {.step = 6}, .files = {swapped}});
+  const auto committed = committer_.Commit({.progress = {.step = 6}, .files = {swapped}});
   ASSERT_TRUE(committed.ok()) << committed.status();
   EXPECT_THAT(Text(CheckpointReader::Open(committed->directory)->Verify()), HasSubstr("its header something else"));
 
-  const auto all = WriteRankFile(writer_, 7, 0, state_.Slices());
+  const auto all = WriteRankFile(committer_, 7, 0, state_.Slices());
   const std::vector<SliceState> last = {state_.Slices().back()};
-  const auto again = WriteRankFile(writer_, 7, 1, last);
+  const auto again = WriteRankFile(committer_, 7, 1, last);
   ASSERT_TRUE(all.ok() && again.ok());
   WrittenFile shorter = *all;
   shorter.slices.pop_back();
-  const auto more = writer_.Commit({.progress = {.step = 7}, .files = {shorter, *again}});
+  const auto more = committer_.Commit({.progress = {.step = 7}, .files = {shorter, *again}});
   ASSERT_TRUE(more.ok()) << more.status();
   EXPECT_THAT(Text(CheckpointReader::Open(more->directory)->Verify()),
               HasSubstr("tensors that the manifest does not list"));
@@ -281,23 +283,23 @@ TEST_F(CheckpointTest, ARankFileSaysWhatItIsOf) {
 }
 
 TEST_F(CheckpointTest, ARankFileThatIsNotThereIsNeverCommitted) {
-  const auto file = WriteRankFile(writer_, 6, 0, state_.Slices());
-  std::filesystem::remove(JoinPath(writer_.TemporaryDirectory(6), file->name));
-  const auto result = writer_.Commit({.progress = {.step = 6}, .files = {*file}});
+  const auto file = WriteRankFile(committer_, 6, 0, state_.Slices());
+  std::filesystem::remove(JoinPath(committer_.TemporaryDirectory(6), file->name));
+  const auto result = committer_.Commit({.progress = {.step = 6}, .files = {*file}});
   EXPECT_THAT(Text(result.status()), HasSubstr("rank_00000.safetensors is missing"));
   EXPECT_THAT(Text(result.status()), HasSubstr("all ranks share"));
 }
 
 TEST_F(CheckpointTest, ASupersededLaunchCannotCommit) {
-  CheckpointWriter later = SmallWriter(run_.path());
-  EXPECT_EQ(Save(writer_, state_, {.step = 6}).status().code(), absl::StatusCode::kAborted);
+  CheckpointCommitter later = SmallCommitter(run_.path());
+  EXPECT_EQ(Save(committer_, state_, {.step = 6}).status().code(), absl::StatusCode::kAborted);
   EXPECT_FALSE(PathExists(run_ / "checkpoints/step_00000006"));
   EXPECT_TRUE(Save(later, state_, {.step = 6}).ok());
 }
 
 TEST_F(CheckpointTest, ACheckpointOfTheSameStepIsReplaced) {
   SmallState other(SmallParameters(), 2);
-  ASSERT_TRUE(Save(writer_, other, {.step = 5, .ranks = 1}).ok());
+  ASSERT_TRUE(Save(committer_, other, {.step = 5, .ranks = 1}).ok());
   auto reader = CheckpointReader::Open(directory_);
   SmallState loaded(SmallParameters(), 99);
   ASSERT_TRUE(reader->Verify().ok());
@@ -309,46 +311,46 @@ TEST_F(CheckpointTest, ACheckpointOfTheSameStepIsReplaced) {
 TEST_F(CheckpointTest, AFullDiskLeavesTheLastCheckpointAndNoRubbish) {
   {
     const FileSizeLimit limit(1'000'000);
-    const auto saved = Save(writer_, state_, {.step = 6});
+    const auto saved = Save(committer_, state_, {.step = 6});
     EXPECT_EQ(saved.status().code(), absl::StatusCode::kResourceExhausted) << saved.status();
-    EXPECT_TRUE(writer_.Abandon(6).ok());
+    EXPECT_TRUE(committer_.Abandon(6).ok());
   }
-  EXPECT_FALSE(PathExists(writer_.TemporaryDirectory(6)));
+  EXPECT_FALSE(PathExists(committer_.TemporaryDirectory(6)));
   EXPECT_EQ(FindLatest(run_.path())->checkpoint.step, 5);
   EXPECT_TRUE(Check().ok());
-  EXPECT_TRUE(Save(writer_, state_, {.step = 7}).ok()) << "saving works again when there is room";
+  EXPECT_TRUE(Save(committer_, state_, {.step = 7}).ok()) << "saving works again when there is room";
 }
 
 TEST_F(CheckpointTest, AFullDiskAtTheManifestIsReportedToo) {
   CommitRequest request = {.progress = {.step = 6}, .config_text = std::string(1'000'000, 'x')};
-  const auto file = WriteRankFile(writer_, 6, 0, state_.Slices());
+  const auto file = WriteRankFile(committer_, 6, 0, state_.Slices());
   request.files = {*file};
   const FileSizeLimit limit(500'000);
-  EXPECT_EQ(writer_.Commit(request).status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_FALSE(PathExists(writer_.TemporaryDirectory(6)));
+  EXPECT_EQ(committer_.Commit(request).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_FALSE(PathExists(committer_.TemporaryDirectory(6)));
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest), 5);
 }
 
 TEST_F(CheckpointTest, APlaceThatCannotBeWrittenIsReported) {
   // /proc refuses new directories to everybody, root included.
-  CheckpointWriter writer({.run_directory = "/proc/hadal", .attempt = "a", .parameters = SmallParameters()});
-  const absl::Status claim = writer.Claim();
+  CheckpointCommitter committer({.run_directory = "/proc/hadal", .attempt = "a", .parameters = SmallParameters()});
+  const absl::Status claim = committer.Claim();
   EXPECT_FALSE(claim.ok());
   EXPECT_THAT(Text(claim), HasSubstr("/proc/hadal"));
-  EXPECT_FALSE(WriteRankFile(writer, 1, 0, state_.Slices()).ok());
+  EXPECT_FALSE(WriteRankFile(committer, 1, 0, state_.Slices()).ok());
 }
 
 TEST_F(CheckpointTest, AVanishedRunDirectoryIsReportedAtCommit) {
   std::filesystem::remove_all(run_ / "checkpoints");
-  const auto saved = Save(writer_, state_, {.step = 6});
+  const auto saved = Save(committer_, state_, {.step = 6});
   EXPECT_EQ(saved.status().code(), absl::StatusCode::kNotFound) << saved.status();
 }
 
 TEST_F(CheckpointTest, AnUnclearedAttemptsFilesAreRemovedByTheNextClaim) {
-  ASSERT_TRUE(WriteRankFile(writer_, 6, 0, state_.Slices()).ok());  // and then it is killed
-  const std::string leftover = writer_.TemporaryDirectory(6);
+  ASSERT_TRUE(WriteRankFile(committer_, 6, 0, state_.Slices()).ok());  // and then it is killed
+  const std::string leftover = committer_.TemporaryDirectory(6);
   EXPECT_EQ(FindLatest(run_.path())->checkpoint.step, 5) << "half-written directories are not looked at";
-  CheckpointWriter next = SmallWriter(run_.path());
+  CheckpointCommitter next = SmallCommitter(run_.path());
   EXPECT_FALSE(PathExists(leftover));
   EXPECT_TRUE(Check().ok());
 }
@@ -366,7 +368,7 @@ TEST_F(CheckpointTest, AClaimRemovesWhatLaunchesLeftHalfWrittenAndNothingElse) {
   }
   std::filesystem::create_directory(checkpoints + "step_00000004.abandoned." + attempt);
   std::filesystem::create_directory(checkpoints + "notes.replaced." + attempt);
-  CheckpointWriter next = SmallWriter(run_.path());
+  CheckpointCommitter next = SmallCommitter(run_.path());
   EXPECT_THAT(*ListDirectory(checkpoints),
               testing::ElementsAre("attempt", "latest", "latest_results", "notes.replaced." + attempt,
                                    "step_00000004.abandoned." + attempt, "step_00000005"));
@@ -389,7 +391,7 @@ TEST_F(CheckpointTest, AClaimLeavesAloneWhatPeopleHavePutThere) {
     SetContents(checkpoints + name + "/manifest.json", "mine");
   }
   SetContents(checkpoints + "best.txt", "mine");
-  CheckpointWriter next = SmallWriter(run_.path());
+  CheckpointCommitter next = SmallCommitter(run_.path());
   for (const std::string& name : names) EXPECT_EQ(Contents(checkpoints + name + "/manifest.json"), "mine") << name;
   EXPECT_EQ(Contents(checkpoints + "best.txt"), "mine");
 }
@@ -397,10 +399,10 @@ TEST_F(CheckpointTest, AClaimLeavesAloneWhatPeopleHavePutThere) {
 TEST_F(CheckpointTest, ACheckpointCaughtWhileBeingReplacedComesBack) {
   const std::string aside = directory_ + ".replaced." + NewCheckpointAttempt();
   std::filesystem::rename(directory_, aside);
-  CheckpointWriter next = SmallWriter(run_.path());
+  CheckpointCommitter next = SmallCommitter(run_.path());
   EXPECT_TRUE(Check().ok()) << Check();
   std::filesystem::create_directory(aside);
-  CheckpointWriter another = SmallWriter(run_.path());
+  CheckpointCommitter another = SmallCommitter(run_.path());
   EXPECT_FALSE(PathExists(aside));
   EXPECT_TRUE(Check().ok());
 }

@@ -1,6 +1,5 @@
 // Saving and loading of one rank's state over a real run directory; more ranks: tests/integration/resume_grid_test.cc.
 #include "pipeline/checkpoint/training_checkpoints.h"
-#include "layers/purpose.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -15,8 +14,10 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "layers/purpose.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tests/support/recorded_syncs.h"
 #include "tests/support/temporary_directory.h"
@@ -39,6 +40,13 @@ ModelPlan Plan(int32_t d_ff) {
                           .max_positions = 8});
 }
 
+class Listener : public MetricsSink {
+ public:
+  void OnCheckpoint(const CheckpointMetrics& metrics) override { last = metrics; }
+
+  CheckpointMetrics last;
+};
+
 // One launch of a run.
 struct Launch {
   // `rank`: the one whose state this is, of so many `replicas`.
@@ -55,7 +63,7 @@ struct Launch {
                      .retention = retention,
                      .attachments = {{.name = "vocabulary.txt", .contents = "a 1\nb 1\n"}},
                      .warn = [this](std::string_view text) { warnings.emplace_back(text); }},
-                    state, /*rank=*/0, collectives) {
+                    state, /*rank=*/0, collectives, &listener, /*trace=*/nullptr) {
     parameters.Bind(arena);
     state.Bind(arena, parameters);
   }
@@ -74,10 +82,10 @@ struct Launch {
     return {slice.weight[slice.weight.size - 1], slice.first_moment[slice.first_moment.size - 1],
             slice.second_moment[slice.second_moment.size - 1]};
   }
-  absl::StatusOr<SavedCheckpoint> Save(int64_t step, float value) {
+  absl::StatusOr<CheckpointMetrics> Save(int64_t step, float value) {
     Fill(value);
-    checkpoints.Begin({.step = step, .update = step}, /*is_best=*/false);
-    return checkpoints.Finish();
+    HADAL_RETURN_IF_ERROR(checkpoints.SaveAtEnd({.step = step, .update = step}, /*is_best=*/false));
+    return listener.last;
   }
 
   const ModelPlan plan;
@@ -89,6 +97,7 @@ struct Launch {
   InProcessWorld world{1};
   Collectives collectives{world.communicator(0), absl::Seconds(30)};
   std::vector<std::string> warnings;
+  Listener listener;
   TrainingCheckpoints checkpoints;
 };
 
@@ -130,7 +139,7 @@ TEST_F(TrainingCheckpointsTest, TheNewestComesBackWithItsMoments) {
 TEST_F(TrainingCheckpointsTest, ARunThatStartsFromWeightsHasNoMoments) {
   SaveTwo();
   Launch launch(run_.path());
-  ASSERT_TRUE(launch.checkpoints.Load(Directory(3), /*weights_only=*/true).ok());
+  ASSERT_TRUE(launch.checkpoints.Load(CheckpointReader::Open(Directory(3)), /*weights_only=*/true).ok());
   EXPECT_THAT(launch.Values(), ElementsAre(1, 0, 0));
 }
 
@@ -253,7 +262,8 @@ TEST_F(TrainingCheckpointsTest, ASaveIsOverWhenTheRanksHaveLostEachOther) {
     std::latch claimed(2);  // nobody is lost before both have begun
     const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
       Collectives collectives(communicator, absl::Seconds(30));
-      TrainingCheckpoints checkpoints({.run_directory = run.path()}, launch.state, communicator.rank(), collectives);
+      TrainingCheckpoints checkpoints({.run_directory = run.path()}, launch.state, communicator.rank(), collectives,
+                                      /*sink=*/nullptr, /*trace=*/nullptr);
       const absl::Status claim = checkpoints.Claim(0);
       claimed.arrive_and_wait();
       HADAL_RETURN_IF_ERROR(claim);
@@ -262,10 +272,10 @@ TEST_F(TrainingCheckpointsTest, ASaveIsOverWhenTheRanksHaveLostEachOther) {
         communicator.Abort(1);
         return absl::OkStatus();
       }
-      checkpoints.Begin({.step = 3}, /*is_best=*/false);
-      EXPECT_FALSE(polls ? checkpoints.Poll().ok() : checkpoints.Finish().ok());
+      EXPECT_TRUE(checkpoints.Begin({.step = 3}, /*is_best=*/false).ok());
+      EXPECT_FALSE(polls ? checkpoints.Poll(3).ok() : checkpoints.Finish(3).ok());
       EXPECT_FALSE(checkpoints.saving());
-      checkpoints.Begin({.step = 4}, /*is_best=*/false);  // aborts while one is under way
+      EXPECT_TRUE(checkpoints.Begin({.step = 4}, /*is_best=*/false).ok());
       return absl::OkStatus();
     });
     EXPECT_TRUE(status.ok()) << status;
@@ -282,13 +292,15 @@ TEST_F(TrainingCheckpointsTest, ASlowDiskIsNoHang) {
     const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
       Launch launch(run.path(), 8, {.keep_last = 0}, /*replicas=*/2, communicator.rank());
       std::optional<Collectives> collectives(std::in_place, communicator, absl::Seconds(30));
-      TrainingCheckpoints checkpoints({.run_directory = run.path()}, launch.state, communicator.rank(), *collectives);
+      TrainingCheckpoints checkpoints({.run_directory = run.path()}, launch.state, communicator.rank(), *collectives,
+                                      communicator.rank() == 0 ? &launch.listener : nullptr, /*trace=*/nullptr);
       HADAL_RETURN_IF_ERROR(checkpoints.Claim(0));
       launch.Fill(1);
       collectives.emplace(communicator, absl::Milliseconds(300));  // less patience from now on
-      checkpoints.Begin({.step = 3, .update = 3}, /*is_best=*/false);
-      HADAL_ASSIGN_OR_RETURN(const SavedCheckpoint saved, checkpoints.Finish());
-      EXPECT_GE(saved.stall_seconds, 0.9) << "training was held up by it";
+      HADAL_RETURN_IF_ERROR(checkpoints.SaveAtEnd({.step = 3, .update = 3}, /*is_best=*/false));
+      if (communicator.rank() == 0) {
+        EXPECT_GE(launch.listener.last.stall_seconds, 0.9) << "training was held up by it";
+      }
       return absl::OkStatus();
     });
     EXPECT_TRUE(status.ok()) << slow << ": " << status;

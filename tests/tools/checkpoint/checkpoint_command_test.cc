@@ -33,11 +33,11 @@ CommandResult Checkpoint(std::vector<std::string> arguments) {
 
 class CheckpointCommandTest : public testing::Test {
  protected:
-  CheckpointCommandTest() : state_(SmallParameters(), 1), writer_(SmallWriter(run_.path())) {
+  CheckpointCommandTest() : state_(SmallParameters(), 1), committer_(SmallCommitter(run_.path())) {
     directory_ = SaveStep({.step = 5});
   }
   std::string SaveStep(const SaveOptions& options) {
-    const auto saved = Save(writer_, state_, options);
+    const auto saved = Save(committer_, state_, options);
     EXPECT_TRUE(saved.ok()) << saved.status();
     return saved.ok() ? saved->directory : "";
   }
@@ -51,7 +51,7 @@ class CheckpointCommandTest : public testing::Test {
 
   TemporaryDirectory run_;
   SmallState state_;
-  CheckpointWriter writer_;
+  CheckpointCommitter committer_;
   std::string directory_;
 };
 
@@ -210,8 +210,8 @@ TEST(CheckpointExportTest, JoinsTheRowsOfACombination) {
       {.name = "encoder.dlcl.weight.2", .rows = 3, .is_vector = true}};
   TemporaryDirectory run;
   SmallState state(parameters, 2);
-  CheckpointWriter writer = SmallWriter(run.path(), {}, parameters);
-  ASSERT_TRUE(Save(writer, state).ok());
+  CheckpointCommitter committer = SmallCommitter(run.path(), {}, parameters);
+  ASSERT_TRUE(Save(committer, state).ok());
   const CommandResult outcome = Checkpoint({"export", run.path(), "--out", run / "model.safetensors"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const auto reader = SafetensorsReader::Open(run / "model.safetensors");
@@ -304,8 +304,8 @@ TEST_F(CheckpointAverageTest, AveragesGivenCheckpoints) {
 TEST_F(CheckpointAverageTest, ModelsOfDifferentVocabulariesHaveNoAverage) {
   const TemporaryDirectory elsewhere;
   SmallState state(SmallParameters(), 3);
-  CheckpointWriter writer = SmallWriter(elsewhere.path());
-  const auto other = Save(writer, state, {.vocabulary = "another"});
+  CheckpointCommitter committer = SmallCommitter(elsewhere.path());
+  const auto other = Save(committer, state, {.vocabulary = "another"});
   ASSERT_TRUE(other.ok()) << other.status();
   const CommandResult outcome = Checkpoint({"average", steps_[0], other->directory, "--out", run_ / "mean"});
   EXPECT_EQ(outcome.exit_code, 1);
@@ -318,8 +318,8 @@ TEST_F(CheckpointAverageTest, ModelsThatDifferHaveNoAverage) {
   std::vector<CheckpointParameter> parameters = SmallParameters();
   parameters[1].name = "encoder.layers.0.fc2.weight";
   SmallState state(parameters, 3);
-  CheckpointWriter writer = SmallWriter(elsewhere.path(), {}, parameters);
-  const auto other = Save(writer, state);
+  CheckpointCommitter committer = SmallCommitter(elsewhere.path(), {}, parameters);
+  const auto other = Save(committer, state);
   ASSERT_TRUE(other.ok()) << other.status();
   const CommandResult outcome = Checkpoint({"average", steps_[0], other->directory, "--out", run_ / "mean"});
   EXPECT_EQ(outcome.exit_code, 1);

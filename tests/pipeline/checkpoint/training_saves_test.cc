@@ -1,6 +1,5 @@
-// When a run of one rank saves, and what it says about it, over a real run directory.
-#include "pipeline/checkpoint/save_cycle.h"
-#include "layers/purpose.h"
+// When a run of one rank saves, and what it reports, over a real run directory.
+#include "pipeline/checkpoint/training_checkpoints.h"
 
 #include <filesystem>
 #include <optional>
@@ -11,7 +10,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pipeline/checkpoint/checkpoint_writer.h"
+#include "layers/purpose.h"
 #include "runtime/clock.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
@@ -46,9 +45,9 @@ class Listener : public MetricsSink {
   std::vector<std::string> warnings;
 };
 
-class SaveCycleTest : public ::testing::Test {
+class TrainingSavesTest : public ::testing::Test {
  protected:
-  SaveCycleTest()
+  TrainingSavesTest()
       : plan_(ModelPlan::Make({.encoder_layers = 1,
                                .decoder_layers = 1,
                                .d_model = 8,
@@ -62,11 +61,11 @@ class SaveCycleTest : public ::testing::Test {
         state_(plan_, pipeline_, /*stage=*/0, Purpose::kTraining, layout_),
         arena_(Arena::Allocate(layout_).value()),
         collectives_(world_.communicator(0), absl::Seconds(30)),
-        checkpoints_({.run_directory = run_.path(), .retention = {.keep_last = 0}}, state_, /*rank=*/0, collectives_) {
+        saves_({.run_directory = run_.path(), .retention = {.keep_last = 0}}, state_, /*rank=*/0, collectives_,
+               &listener_, &trace_) {
     parameters_.Bind(arena_);
     state_.Bind(arena_, parameters_);
-    EXPECT_TRUE(checkpoints_.Claim(0).ok());
-    saves_.Restart(0);
+    EXPECT_TRUE(saves_.Claim(0).ok());
   }
 
   static TrainingProgress At(int64_t step) { return {.step = step, .update = step}; }
@@ -80,13 +79,12 @@ class SaveCycleTest : public ::testing::Test {
   Arena arena_;
   InProcessWorld world_{1};
   Collectives collectives_;
-  TrainingCheckpoints checkpoints_;
   Listener listener_;
   TraceBuffer trace_;
-  SaveCycle saves_{checkpoints_, &listener_, trace_};
+  TrainingCheckpoints saves_;
 };
 
-TEST_F(SaveCycleTest, ACommittedSaveIsToldOnce) {
+TEST_F(TrainingSavesTest, ACommittedSaveIsToldOnce) {
   ASSERT_TRUE(saves_.Begin(At(3), /*is_best=*/false).ok());
   for (int i = 0; i < 30000 && listener_.saved.empty(); ++i) {
     ASSERT_TRUE(saves_.Poll(4).ok());
@@ -101,7 +99,7 @@ TEST_F(SaveCycleTest, ACommittedSaveIsToldOnce) {
   EXPECT_GE(listener_.saved[0].seconds, listener_.saved[0].stall_seconds);
 }
 
-TEST_F(SaveCycleTest, OneSaveIsFinishedBeforeTheNextBegins) {
+TEST_F(TrainingSavesTest, OneSaveIsFinishedBeforeTheNextBegins) {
   ASSERT_TRUE(saves_.Begin(At(3), false).ok());
   ASSERT_TRUE(saves_.Begin(At(4), false).ok());
   EXPECT_THAT(listener_.steps(), ElementsAre(3));
@@ -110,11 +108,11 @@ TEST_F(SaveCycleTest, OneSaveIsFinishedBeforeTheNextBegins) {
 }
 
 // From one save's beginning to the next one's.
-TEST_F(SaveCycleTest, ASaveIsToldWithTheTimeSinceTheOneBefore) {
+TEST_F(TrainingSavesTest, ASaveIsToldWithTheTimeSinceTheOneBefore) {
   constexpr absl::Duration kPause = absl::Milliseconds(100);
   absl::SleepFor(kPause);
   const Stopwatch since_restart;
-  saves_.Restart(0);
+  ASSERT_TRUE(saves_.Claim(0).ok());
   absl::SleepFor(kPause);
   const double before = since_restart.Seconds();
   const Stopwatch watch;
@@ -131,7 +129,7 @@ TEST_F(SaveCycleTest, ASaveIsToldWithTheTimeSinceTheOneBefore) {
   EXPECT_LE(listener_.saved[1].interval_seconds, most);
 }
 
-TEST_F(SaveCycleTest, AtTheEndTheLastStepIsSavedUnlessItIsAlready) {
+TEST_F(TrainingSavesTest, AtTheEndTheLastStepIsSavedUnlessItIsAlready) {
   ASSERT_TRUE(saves_.Begin(At(3), false).ok());
   ASSERT_TRUE(saves_.SaveAtEnd(At(3), false).ok()) << "under way";
   EXPECT_THAT(listener_.steps(), ElementsAre(3));
@@ -140,15 +138,15 @@ TEST_F(SaveCycleTest, AtTheEndTheLastStepIsSavedUnlessItIsAlready) {
   EXPECT_THAT(listener_.steps(), ElementsAre(3, 5));
 }
 
-TEST_F(SaveCycleTest, NothingIsSavedOfTheStepThatARunStartsFrom) {
-  saves_.Restart(7);
+TEST_F(TrainingSavesTest, NothingIsSavedOfTheStepThatARunStartsFrom) {
+  ASSERT_TRUE(saves_.Claim(7).ok());
   ASSERT_TRUE(saves_.SaveAtEnd(At(7), false).ok());
   EXPECT_THAT(listener_.saved, IsEmpty());
   EXPECT_EQ(saves_.last_directory(), "");
 }
 
 // A full disk: while training goes on a warning that names the last good checkpoint, at the end an error.
-TEST_F(SaveCycleTest, AFailedSaveIsAWarningUntilTheRunWouldEndWithoutIt) {
+TEST_F(TrainingSavesTest, AFailedSaveIsAWarningUntilTheRunWouldEndWithoutIt) {
   ASSERT_TRUE(saves_.SaveAtEnd(At(2), false).ok());
   {
     const FileSizeLimit full(100);
@@ -164,7 +162,7 @@ TEST_F(SaveCycleTest, AFailedSaveIsAWarningUntilTheRunWouldEndWithoutIt) {
 }
 
 // Of the thread that writes, then of the one that commits.
-TEST_F(SaveCycleTest, SoIsMemoryThatRunsOutBesideTraining) {
+TEST_F(TrainingSavesTest, SoIsMemoryThatRunsOutBesideTraining) {
   for (const int syncs_before : {0, 1}) {
     listener_.warnings.clear();
     RecordedSyncs syncs;
@@ -180,7 +178,7 @@ TEST_F(SaveCycleTest, SoIsMemoryThatRunsOutBesideTraining) {
   EXPECT_TRUE(saves_.SaveAtEnd(At(4), false).ok()) << "there is memory again";
 }
 
-TEST_F(SaveCycleTest, AFailureThatAPollFindsIsAWarningToo) {
+TEST_F(TrainingSavesTest, AFailureThatAPollFindsIsAWarningToo) {
   const FileSizeLimit full(100);
   ASSERT_TRUE(saves_.Begin(At(3), false).ok());
   for (int i = 0; i < 30000 && listener_.warnings.empty(); ++i) {
@@ -191,8 +189,8 @@ TEST_F(SaveCycleTest, AFailureThatAPollFindsIsAWarningToo) {
               ElementsAre(AllOf(HasSubstr("NO CHECKPOINT of step 3"), HasSubstr("the run has no checkpoint yet"))));
 }
 
-TEST_F(SaveCycleTest, AResumedRunStillHasTheCheckpointThatItCameFrom) {
-  saves_.Restart(2);
+TEST_F(TrainingSavesTest, AResumedRunStillHasTheCheckpointThatItCameFrom) {
+  ASSERT_TRUE(saves_.Claim(2).ok());
   const FileSizeLimit full(100);
   ASSERT_TRUE(saves_.Begin(At(3), false).ok());
   EXPECT_TRUE(saves_.Finish(4).ok());
@@ -200,9 +198,9 @@ TEST_F(SaveCycleTest, AResumedRunStillHasTheCheckpointThatItCameFrom) {
 }
 
 // As on every rank but 0.
-TEST_F(SaveCycleTest, WithoutASinkItSavesAndFailsInSilence) {
-  SaveCycle quiet(checkpoints_, nullptr, trace_);
-  quiet.Restart(0);
+TEST_F(TrainingSavesTest, WithoutASinkItSavesAndFailsInSilence) {
+  TrainingCheckpoints quiet({.run_directory = run_.path()}, state_, /*rank=*/0, collectives_, nullptr, nullptr);
+  ASSERT_TRUE(quiet.Claim(0).ok());
   {
     const FileSizeLimit full(100);
     ASSERT_TRUE(quiet.Begin(At(3), false).ok());
@@ -213,19 +211,18 @@ TEST_F(SaveCycleTest, WithoutASinkItSavesAndFailsInSilence) {
 }
 
 // A rank that says nothing any more, and a job that was aborted.
-TEST_F(SaveCycleTest, ARunWhoseRanksHaveLostEachOtherEnds) {
+TEST_F(TrainingSavesTest, ARunWhoseRanksHaveLostEachOtherEnds) {
   for (const absl::StatusCode code : {absl::StatusCode::kDeadlineExceeded, absl::StatusCode::kUnavailable}) {
     for (const bool polls : {true, false}) {
       const TemporaryDirectory run;
       InProcessWorld world(2);
       const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
         std::optional<Collectives> collectives(std::in_place, communicator, absl::Seconds(30));
-        TrainingCheckpoints checkpoints({.run_directory = run.path()}, state_, communicator.rank(), *collectives);
-        const absl::Status claimed = checkpoints.Claim(0);
+        TrainingCheckpoints saves({.run_directory = run.path()}, state_, communicator.rank(), *collectives, &listener_,
+                                  &trace_);
+        const absl::Status claimed = saves.Claim(0);
         if (communicator.rank() == 1) return absl::OkStatus();  // and not a word more
         HADAL_RETURN_IF_ERROR(claimed);
-        SaveCycle saves(checkpoints, &listener_, trace_);
-        saves.Restart(0);
         HADAL_RETURN_IF_ERROR(saves.Begin(At(3), false));
         collectives.emplace(communicator, absl::Milliseconds(10));  // less patient from now on
         if (code == absl::StatusCode::kUnavailable) communicator.Abort(1);
@@ -239,8 +236,8 @@ TEST_F(SaveCycleTest, ARunWhoseRanksHaveLostEachOtherEnds) {
   EXPECT_THAT(listener_.saved, IsEmpty());
 }
 
-TEST_F(SaveCycleTest, AJobWhoseRunDirectoryAnotherOneTookEnds) {
-  const CheckpointWriter other = SmallWriter(run_.path());
+TEST_F(TrainingSavesTest, AJobWhoseRunDirectoryAnotherOneTookEnds) {
+  const CheckpointCommitter other = SmallCommitter(run_.path());
   ASSERT_TRUE(saves_.Begin(At(3), false).ok());
   EXPECT_EQ(saves_.Finish(4).code(), absl::StatusCode::kAborted);
   ASSERT_TRUE(saves_.Begin(At(5), false).ok());
@@ -249,8 +246,8 @@ TEST_F(SaveCycleTest, AJobWhoseRunDirectoryAnotherOneTookEnds) {
 }
 
 // The other one removes what this job is writing: the files' errors are not the reason then.
-TEST_F(SaveCycleTest, AJobWhoseFilesFailBecauseAnotherOneTookTheDirectoryEndsToo) {
-  const CheckpointWriter other = SmallWriter(run_.path());
+TEST_F(TrainingSavesTest, AJobWhoseFilesFailBecauseAnotherOneTookTheDirectoryEndsToo) {
+  const CheckpointCommitter other = SmallCommitter(run_.path());
   const FileSizeLimit full(100);
   ASSERT_TRUE(saves_.Begin(At(3), false).ok());
   EXPECT_EQ(saves_.Finish(4).code(), absl::StatusCode::kAborted);
