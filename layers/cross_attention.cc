@@ -1,20 +1,61 @@
-#include "layers/cross_attention.h"
-
+// Cross-attention: queries from the residual stream, keys and values from the encoder's output m (not normalised
+// again).
+//   y = Concat_h(softmax(q_h·k_hᵀ/sqrt(D))·v_h)·W_oᵀ,  q = x·W_qᵀ + b_q,  k|v = m·W_kvᵀ + b_kv (one product)
+// Shapes: x, y [Rt, d], m [Rs, d], Rt target and Rs source rows; H heads of D = d / H.
+// Source: Vaswani et al. 2017 section 3.2.
+// R-Fixup subtracts a scalar from the queries' input (branch.h).
+// Saved: q [Rt, d], k|v [Rs, 2d], attended [Rt, d] (the heads' outputs), log-sum-exp [Rt, H], the shifted input [Rt,
+// d]. Pending: the gradients of q [Rt, d] and k|v [Rs, 2d].
+// The encoder output's gradient is added up in fp32, by the cross-attentions in descending sublayer order. Everything
+// else: branch.h, kernels/attention.h.
 #include "kernels/attention.h"
 #include "kernels/linear.h"
+#include "layers/branch.h"
+#include "layers/saved_tensors.h"
 
 namespace hadal {
 namespace {
 
-AttentionShape ShapeOf(const SublayerContext& context, int32_t heads) {
-  return {.query_offsets = context.offsets(Stack::kDecoder),
-          .key_offsets = context.offsets(Stack::kEncoder),
-          .heads = heads,
-          .causal = false,
-          .tile_places = context.cross_tiles()};
-}
+class CrossAttention final : public Branch {
+ public:
+  CrossAttention(const ModelPlan& plan, int32_t sublayer);
 
-}  // namespace
+  int64_t SavedBytes(const ActivationCapacity& capacity) const override {
+    return Views<std::byte>(nullptr, capacity.target_rows, capacity.source_rows).bytes;
+  }
+  int64_t PendingBytes(const ActivationCapacity& capacity) const override {
+    return PendingViews(nullptr, capacity.target_rows, capacity.source_rows).bytes;
+  }
+  void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
+  void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const override;
+  void BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const override;
+  int32_t output_bias() const override { return output_bias_; }
+
+ private:
+  template <typename Byte>
+  struct Saved {
+    SavedMatrix<Byte> query, key_value, attended;
+    MatrixOf<SavedFloat<Byte>> log_sum_exp;
+    SavedMatrix<Byte> shifted;
+    int64_t bytes = 0;
+  };
+  struct Pending {
+    AnyMatrix d_query, d_key_value;
+    int64_t bytes = 0;
+  };
+  template <typename Byte>
+  Saved<Byte> Views(Byte* saved, int64_t target_rows, int64_t source_rows) const;
+  Pending PendingViews(std::byte* pending, int64_t target_rows, int64_t source_rows) const;
+  AttentionShape ShapeOf(const SublayerContext& context) const;
+
+  int32_t sublayer_;
+  int32_t query_weight_, query_bias_, key_value_weight_, key_value_bias_, output_weight_, output_bias_;  // parameters
+  InputShift shift_;
+  Storage storage_;
+  int64_t d_model_;
+  int32_t heads_;
+  double dropout_;
+};
 
 CrossAttention::CrossAttention(const ModelPlan& plan, int32_t sublayer)
     : sublayer_(sublayer),
@@ -43,22 +84,36 @@ CrossAttention::Saved<Byte> CrossAttention::Views(Byte* saved, int64_t target_ro
   return s;
 }
 
-int64_t CrossAttention::SavedBytes(const ActivationCapacity& capacity) const {
-  return Views<std::byte>(nullptr, capacity.target_rows, capacity.source_rows).bytes;
+CrossAttention::Pending CrossAttention::PendingViews(std::byte* pending, int64_t target_rows,
+                                                     int64_t source_rows) const {
+  SavedTensors tensors(pending);
+  Pending p;
+  p.d_query = tensors.Take(storage_, target_rows, d_model_);
+  p.d_key_value = tensors.Take(storage_, source_rows, 2 * d_model_);
+  p.bytes = tensors.bytes();
+  return p;
 }
 
-void CrossAttention::Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix y) const {
+AttentionShape CrossAttention::ShapeOf(const SublayerContext& context) const {
+  return {.query_offsets = context.offsets(Stack::kDecoder),
+          .key_offsets = context.offsets(Stack::kEncoder),
+          .heads = heads_,
+          .causal = false,
+          .tile_places = context.places == nullptr ? TilePlaces() : context.places->cross};
+}
+
+void CrossAttention::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<std::byte> s = Views(saved, x.rows, context.encoder_output.rows);
-  LinearForward(context.stream, {.x = shift_.Forward(context, x, s.shifted),
+  const Saved<std::byte> s = Views(tensors.saved, tensors.x.rows, tensors.encoder_output.rows);
+  LinearForward(context.stream, {.x = shift_.Forward(context, tensors.x, s.shifted),
                                  .weight = parameters.ProductWeight(query_weight_),
                                  .bias = parameters.ProductBias(query_bias_),
                                  .y = s.query});
-  LinearForward(context.stream, {.x = context.encoder_output,
+  LinearForward(context.stream, {.x = tensors.encoder_output,
                                  .weight = parameters.ProductWeight(key_value_weight_, 2),
                                  .bias = parameters.ProductBias(key_value_bias_, 2),
                                  .y = s.key_value});
-  AttentionForward(context.stream, {.shape = ShapeOf(context, heads_),
+  AttentionForward(context.stream, {.shape = ShapeOf(context),
                                     .q = s.query,
                                     .k = s.key_value.Columns(0, d_model_),
                                     .v = s.key_value.Columns(d_model_, d_model_),
@@ -66,51 +121,59 @@ void CrossAttention::Forward(const SublayerContext& context, ConstAnyMatrix x, s
                                     .output = s.attended,
                                     .log_sum_exp = s.log_sum_exp,
                                     .scratch = context.workspace.attention_scratch()});
-  LinearForward(context.stream, {.x = s.attended, .weight = parameters.ProductWeight(output_weight_), .y = y});
+  LinearForward(context.stream, {.x = s.attended, .weight = parameters.ProductWeight(output_weight_), .y = tensors.y});
 }
 
-void CrossAttention::BackwardInput(const SublayerContext& context, ConstAnyMatrix d_y, const std::byte* saved,
-                                   bool accumulate, AnyMatrix d_x) const {
+void CrossAttention::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<const std::byte> s = Views(saved, d_y.rows, context.encoder_output.rows);
-  const AnyMatrix d_attended = context.workspace.context_gradient(d_y.rows);
-  const AnyMatrix d_query = context.workspace.query_gradient(d_y.rows);
-  const AnyMatrix d_key_value = context.workspace.inner_gradient(context.encoder_output.rows, 2 * d_model_);
+  const int64_t target_rows = tensors.d_y.rows, source_rows = tensors.encoder_output.rows;
+  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, target_rows, source_rows);
+  const Pending p = PendingViews(tensors.pending, target_rows, source_rows);
+  const AnyMatrix d_attended = context.workspace.attended_gradient(target_rows);
   LinearBackwardInput(context.stream,
-                      {.dy = d_y, .weight = parameters.ProductWeight(output_weight_), .dx = d_attended});
-  AttentionBackward(context.stream, {.shape = ShapeOf(context, heads_),
+                      {.dy = tensors.d_y, .weight = parameters.ProductWeight(output_weight_), .dx = d_attended});
+  AttentionBackward(context.stream, {.shape = ShapeOf(context),
                                      .q = s.query,
                                      .k = s.key_value.Columns(0, d_model_),
                                      .v = s.key_value.Columns(d_model_, d_model_),
                                      .log_sum_exp = s.log_sum_exp,
                                      .d_output = d_attended,
                                      .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kAttention),
-                                     .d_q = d_query,
-                                     .d_k = d_key_value.Columns(0, d_model_),
-                                     .d_v = d_key_value.Columns(d_model_, d_model_),
+                                     .d_q = p.d_query,
+                                     .d_k = p.d_key_value.Columns(0, d_model_),
+                                     .d_v = p.d_key_value.Columns(d_model_, d_model_),
                                      .scratch = context.workspace.attention_scratch()});
-  shift_.BackwardInput(
-      context, {.dy = d_query, .weight = parameters.ProductWeight(query_weight_), .accumulate = accumulate, .dx = d_x});
-  LinearBackwardInput(context.stream, {.dy = d_key_value,
+  shift_.BackwardInput(context, {.dy = p.d_query,
+                                 .weight = parameters.ProductWeight(query_weight_),
+                                 .accumulate = accumulate,
+                                 .dx = tensors.d_x});
+  LinearBackwardInput(context.stream, {.dy = p.d_key_value,
                                        .weight = parameters.ProductWeight(key_value_weight_, 2),
                                        .accumulate = true,
-                                       .dx = context.d_encoder_output});
+                                       .dx = tensors.d_encoder_output});
 }
 
-void CrossAttention::BackwardWeight(const SublayerContext& context, ConstAnyMatrix x, ConstAnyMatrix d_y,
-                                    const std::byte* saved) const {
+void CrossAttention::BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<const std::byte> s = Views(saved, d_y.rows, context.encoder_output.rows);
-  LinearBackwardWeight(context.stream, {.dy = d_y, .x = s.attended, .d_weight = parameters.Gradient(output_weight_)});
-  LinearBackwardWeight(context.stream, {.dy = context.workspace.query_gradient(d_y.rows),
-                                        .x = shift_.Read(x, s.shifted),
+  const int64_t target_rows = tensors.d_y.rows, source_rows = tensors.encoder_output.rows;
+  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, target_rows, source_rows);
+  const Pending p = PendingViews(tensors.pending, target_rows, source_rows);
+  LinearBackwardWeight(context.stream,
+                       {.dy = tensors.d_y, .x = s.attended, .d_weight = parameters.Gradient(output_weight_)});
+  LinearBackwardWeight(context.stream, {.dy = p.d_query,
+                                        .x = shift_.Read(tensors.x, s.shifted),
                                         .d_weight = parameters.Gradient(query_weight_),
                                         .d_bias = parameters.GradientVector(query_bias_)});
-  LinearBackwardWeight(context.stream,
-                       {.dy = context.workspace.inner_gradient(context.encoder_output.rows, 2 * d_model_),
-                        .x = context.encoder_output,
-                        .d_weight = parameters.FusedGradient(key_value_weight_, 2),
-                        .d_bias = parameters.FusedGradientVector(key_value_bias_, 2)});
+  LinearBackwardWeight(context.stream, {.dy = p.d_key_value,
+                                        .x = tensors.encoder_output,
+                                        .d_weight = parameters.FusedGradient(key_value_weight_, 2),
+                                        .d_bias = parameters.FusedGradientVector(key_value_bias_, 2)});
+}
+
+}  // namespace
+
+std::unique_ptr<Branch> MakeCrossAttention(const ModelPlan& plan, int32_t sublayer) {
+  return std::make_unique<CrossAttention>(plan, sublayer);
 }
 
 }  // namespace hadal

@@ -1,9 +1,70 @@
-#include "layers/feed_forward.h"
-
+// Feed-forward: y = inner(dropout(relu((x − s_1)·W_1ᵀ + b_1 − s_2)))·W_2ᵀ. The residual connection adds b_2.
+//   inner           a LayerNorm over d_ff (Sub-LN, NormFormer), a shift by s_3 (R-Fixup), or nothing
+//   s_1, s_2, s_3   R-Fixup's scalars (Zhang, Dauphin and Ma 2019; R-Fixup has no biases)
+// Source: Vaswani et al. 2017 eq. 2. Numerics, order of accumulation, threads: branch.h, kernels/linear.h.
+// Saved: the hidden layer after ReLU and dropout [R, d_ff]; its zeros are the backward's mask. Then, each only where it
+// exists: the output of `inner` [R, d_ff], the statistics of the inner norm [2R], the shifted input [R, d], the bias
+// b_1 − s_2 [d_ff], and a bit mask of the ReLU. Pending: the gradient of the hidden layer [R, d_ff].
+// The bit mask (kernels/linear.h, ReluMaskArgs) exists if products are bf16, only the ReLU is between the two products
+// (no activation dropout, norm or shift), and ModelPlan::relu_masks says that the device's library can write it for
+// some size of micro-batch; UsesMask asks for the size at hand. In fp32 there is none: there the product takes so long
+// that saving trips over memory would not matter. CPUs have none.
 #include "kernels/linear.h"
 #include "kernels/shift_scale.h"
+#include "layers/branch.h"
+#include "layers/saved_tensors.h"
 
 namespace hadal {
+namespace {
+
+class FeedForward final : public Branch {
+ public:
+  FeedForward(const ModelPlan& plan, int32_t sublayer);
+
+  int64_t SavedBytes(const ActivationCapacity& capacity) const override {
+    return Views<std::byte>(nullptr, capacity.rows(stack_)).bytes;
+  }
+  int64_t PendingBytes(const ActivationCapacity& capacity) const override {
+    return PendingHidden(nullptr, capacity.rows(stack_)).bytes();
+  }
+  void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
+  void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const override;
+  void BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const override;
+  int32_t output_bias() const override { return contraction_bias_; }
+
+ private:
+  template <typename Byte>
+  struct Saved {
+    SavedMatrix<Byte> hidden, inner, shifted, bias;  // all but `hidden` are empty where they do not exist
+    SavedFloat<Byte>* statistics = nullptr;
+    Byte* mask = nullptr;
+    int64_t bytes = 0;
+
+    // What W_2 reads.
+    SavedMatrix<Byte> Inner() const { return inner.empty() ? hidden : inner; }
+  };
+  template <typename Byte>
+  Saved<Byte> Views(Byte* saved, int64_t rows) const;
+  AnyMatrix PendingHidden(std::byte* pending, int64_t rows) const { return {pending, rows, d_ff_, storage_}; }
+  // Whether the products of `rows` rows write and read the mask.
+  bool UsesMask(const SublayerContext& context, int64_t rows) const;
+  // Whether b_1's gradient is made beside the ReLU's, in BackwardInput: on a device that reads dx for the ReLU anyway.
+  // Elsewhere it is made with W_1's.
+  bool AddsBiasWithRelu(const SublayerContext& context, int64_t rows) const;
+  // On entry d_hidden is the gradient of what W_2 reads, on return that of the first product's output.
+  void BackwardHidden(const SublayerContext& context, const Saved<const std::byte>& s, AnyMatrix d_hidden) const;
+
+  int32_t sublayer_;
+  Stack stack_;
+  int32_t hidden_weight_, hidden_bias_, contraction_weight_, contraction_bias_;  // parameters
+  InputShift input_shift_, contraction_shift_;
+  int32_t hidden_shift_;  // parameter
+  InnerNorm hidden_norm_;
+  Storage storage_;
+  int64_t d_model_, d_ff_;
+  double dropout_;
+  bool keeps_mask_;
+};
 
 FeedForward::FeedForward(const ModelPlan& plan, int32_t sublayer)
     : sublayer_(sublayer),
@@ -39,10 +100,6 @@ FeedForward::Saved<Byte> FeedForward::Views(Byte* saved, int64_t rows) const {
   return s;
 }
 
-int64_t FeedForward::SavedBytes(const ActivationCapacity& capacity) const {
-  return Views<std::byte>(nullptr, capacity.rows(stack_)).bytes;
-}
-
 bool FeedForward::UsesMask(const SublayerContext& context, int64_t rows) const {
   if (!keeps_mask_ || !context.scalars.training) return false;
   const ParameterStore& parameters = context.parameters;
@@ -57,15 +114,15 @@ bool FeedForward::AddsBiasWithRelu(const SublayerContext& context, int64_t rows)
          !UsesMask(context, rows);
 }
 
-void FeedForward::Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix y) const {
+void FeedForward::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<std::byte> s = Views(saved, x.rows);
-  LinearForwardArgs expansion{.x = input_shift_.Forward(context, x, s.shifted),
+  const Saved<std::byte> s = Views(tensors.saved, tensors.x.rows);
+  LinearForwardArgs expansion{.x = input_shift_.Forward(context, tensors.x, s.shifted),
                               .weight = parameters.ProductWeight(hidden_weight_),
                               .bias = parameters.ProductBias(hidden_bias_),
                               .relu = true,
                               .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kActivation),
-                              .relu_mask = UsesMask(context, x.rows) ? s.mask : nullptr,
+                              .relu_mask = UsesMask(context, tensors.x.rows) ? s.mask : nullptr,
                               .y = s.hidden};
   if (hidden_shift_ >= 0) {
     expansion.bias = MakeHiddenBias(context.stream, parameters, hidden_bias_, hidden_shift_, s.bias);
@@ -74,7 +131,8 @@ void FeedForward::Forward(const SublayerContext& context, ConstAnyMatrix x, std:
   context.Observe({.tensor = DepthTensor::kHidden, .sublayer = sublayer_, .values = s.hidden});
   if (hidden_norm_.present()) hidden_norm_.Forward(context, s.hidden, s.inner, s.statistics);
   contraction_shift_.Forward(context, s.hidden, s.inner);
-  LinearForward(context.stream, {.x = s.Inner(), .weight = parameters.ProductWeight(contraction_weight_), .y = y});
+  LinearForward(context.stream,
+                {.x = s.Inner(), .weight = parameters.ProductWeight(contraction_weight_), .y = tensors.y});
 }
 
 void FeedForward::BackwardHidden(const SublayerContext& context, const Saved<const std::byte>& s,
@@ -91,43 +149,50 @@ void FeedForward::BackwardHidden(const SublayerContext& context, const Saved<con
                                       .partials = context.workspace.norm_partials()});
 }
 
-void FeedForward::BackwardInput(const SublayerContext& context, ConstAnyMatrix d_y, const std::byte* saved,
-                                bool accumulate, AnyMatrix d_x) const {
+void FeedForward::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<const std::byte> s = Views(saved, d_y.rows);
-  const AnyMatrix d_hidden = context.workspace.inner_gradient(d_y.rows, d_ff_);
+  const int64_t rows = tensors.d_y.rows;
+  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, rows);
+  const AnyMatrix d_hidden = PendingHidden(tensors.pending, rows);
   LinearBackwardInputArgs contraction{
-      .dy = d_y, .weight = parameters.ProductWeight(contraction_weight_), .dx = d_hidden};
+      .dy = tensors.d_y, .weight = parameters.ProductWeight(contraction_weight_), .dx = d_hidden};
   if (hidden_norm_.present() || hidden_shift_ >= 0) {
     contraction_shift_.BackwardInput(context, contraction);
     BackwardHidden(context, s, d_hidden);
   } else {
     const Dropout dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kActivation);
-    if (UsesMask(context, d_y.rows)) {
+    if (UsesMask(context, rows)) {
       contraction.relu_mask = s.mask;
     } else {
       contraction.relu_output = s.hidden;
       contraction.mask_scale = dropout.active() ? dropout.scale() : 1.0f;
     }
-    if (AddsBiasWithRelu(context, d_y.rows)) contraction.relu_bias_gradient = parameters.GradientVector(hidden_bias_);
+    if (AddsBiasWithRelu(context, rows)) contraction.relu_bias_gradient = parameters.GradientVector(hidden_bias_);
     LinearBackwardInput(context.stream, contraction);
   }
-  input_shift_.BackwardInput(
-      context,
-      {.dy = d_hidden, .weight = parameters.ProductWeight(hidden_weight_), .accumulate = accumulate, .dx = d_x});
+  input_shift_.BackwardInput(context, {.dy = d_hidden,
+                                       .weight = parameters.ProductWeight(hidden_weight_),
+                                       .accumulate = accumulate,
+                                       .dx = tensors.d_x});
 }
 
-void FeedForward::BackwardWeight(const SublayerContext& context, ConstAnyMatrix x, ConstAnyMatrix d_y,
-                                 const std::byte* saved) const {
+void FeedForward::BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<const std::byte> s = Views(saved, d_y.rows);
+  const int64_t rows = tensors.d_y.rows;
+  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, rows);
   LinearBackwardWeight(context.stream,
-                       {.dy = d_y, .x = s.Inner(), .d_weight = parameters.Gradient(contraction_weight_)});
-  LinearBackwardWeightArgs expansion{.dy = context.workspace.inner_gradient(d_y.rows, d_ff_),
-                                     .x = input_shift_.Read(x, s.shifted),
+                       {.dy = tensors.d_y, .x = s.Inner(), .d_weight = parameters.Gradient(contraction_weight_)});
+  LinearBackwardWeightArgs expansion{.dy = PendingHidden(tensors.pending, rows),
+                                     .x = input_shift_.Read(tensors.x, s.shifted),
                                      .d_weight = parameters.Gradient(hidden_weight_)};
-  if (!AddsBiasWithRelu(context, d_y.rows)) expansion.d_bias = parameters.GradientVector(hidden_bias_);
+  if (!AddsBiasWithRelu(context, rows)) expansion.d_bias = parameters.GradientVector(hidden_bias_);
   LinearBackwardWeight(context.stream, expansion);
+}
+
+}  // namespace
+
+std::unique_ptr<Branch> MakeFeedForward(const ModelPlan& plan, int32_t sublayer) {
+  return std::make_unique<FeedForward>(plan, sublayer);
 }
 
 }  // namespace hadal

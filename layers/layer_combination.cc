@@ -36,38 +36,38 @@ LayerCombination::Saved<Byte> LayerCombination::Views(Byte* saved, int64_t rows)
 }
 template LayerCombination::Saved<std::byte> LayerCombination::Views(std::byte* saved, int64_t rows) const;
 
-void LayerCombination::Forward(const Stream& stream, const ParameterStore& parameters, ConstAnyMatrix history,
-                               std::byte* saved, AnyMatrix out) const {
-  const Saved<std::byte> s = Views(saved, out.rows);
-  const AnyMatrix sum = norm_scale_ < 0 ? out : s.sum;
+void LayerCombination::Combine(const Stream& stream, const ParameterStore& parameters, ConstAnyMatrix history,
+                               std::byte* saved, AnyMatrix y) const {
+  const Saved<std::byte> s = Views(saved, y.rows);
+  const AnyMatrix sum = norm_scale_ < 0 ? y : s.sum;
   WeightedSumForward(stream, {.x = history, .weights = parameters.WeightVector(weights_), .y = sum});
   if (norm_scale_ < 0) return;
   ResidualNormForward(stream, {.residual = sum,
                                .scale = parameters.WeightVector(norm_scale_),
                                .shift = parameters.WeightVector(norm_scale_ + 1),
-                               .normed = out,
+                               .normed = y,
                                .mean = s.mean,
                                .rstd = s.rstd});
 }
 
-void LayerCombination::Backward(const SublayerContext& context, ConstAnyMatrix history, const std::byte* saved,
-                                AnyMatrix d_out, Matrix d_history) const {
+void LayerCombination::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t) const {
+  const AnyMatrix d_y = tensors.d_y;
   if (norm_scale_ >= 0) {
-    const Saved<const std::byte> s = Views(saved, d_out.rows);
-    ResidualNormBackward(context.stream, {.d_normed = d_out,
+    const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, d_y.rows);
+    ResidualNormBackward(context.stream, {.d_normed = d_y,
                                           .sum = s.sum,
                                           .mean = s.mean,
                                           .rstd = s.rstd,
                                           .scale = context.parameters.WeightVector(norm_scale_),
-                                          .d_residual = d_out,
+                                          .d_residual = d_y,
                                           .d_scale = context.parameters.GradientVector(norm_scale_),
                                           .d_shift = context.parameters.GradientVector(norm_scale_ + 1),
                                           .partials = context.workspace.norm_partials()});
   }
-  WeightedSumBackward(context.stream, {.dy = d_out,
-                                       .x = history,
+  WeightedSumBackward(context.stream, {.dy = d_y,
+                                       .x = tensors.x,
                                        .weights = context.parameters.WeightVector(weights_),
-                                       .dx = d_history,
+                                       .dx = tensors.d_x.floats(),
                                        .d_weights = context.parameters.GradientVector(weights_),
                                        .partials = context.workspace.norm_partials()});
 }

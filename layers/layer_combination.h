@@ -15,35 +15,37 @@
 // layers read the history; they add to its gradient in descending order.
 // Shapes: history [(l + 1)·R, d], sum [R, d]; R the rows of the stack. Storage: the history as the stack's residual
 // stream, its gradient in fp32, because several layers add to it.
+// The combination after the stack is a piece (piece.h): x the history, y the sum. The others are parts of segments.
 // Thread safety: const after construction.
 #pragma once
 
 #include <cstdint>
 
 #include "layers/model_plan.h"
+#include "layers/piece.h"
 #include "layers/saved_tensors.h"
 #include "layers/sublayer_context.h"
 
 namespace hadal {
 
-class LayerCombination {
+class LayerCombination final : public Piece {
  public:
   // The combination before the layer that starts with `sublayer`; if `sublayer` is its stack's last, the combination
   // after the stack. `rows`: the capacity. REQUIRES: plan.Combines(the stack).
   LayerCombination(const ModelPlan& plan, int32_t sublayer, int64_t rows);
 
   int64_t entries() const { return entries_; }  // l + 1
-  // Bytes that Forward keeps for Backward at full capacity.
-  int64_t saved_bytes() const { return Views<std::byte>(nullptr, rows_).bytes; }
+  int64_t saved_bytes() const override { return Views<std::byte>(nullptr, rows_).bytes; }
 
-  // out = the sum after its norm (=), stored as the residual stream, or after the stack as products read it. May not
+  // y = the sum after its norm (=), stored as the residual stream, or after the stack as products read it. May not
   // alias the history.
-  void Forward(const Stream& stream, const ParameterStore& parameters, ConstAnyMatrix history, std::byte* saved,
-               AnyMatrix out) const;
-  // d_out is the gradient of `out`, stored as the residual stream; overwritten. Adds to d_history and to parameter
-  // gradients.
-  void Backward(const SublayerContext& context, ConstAnyMatrix history, const std::byte* saved, AnyMatrix d_out,
-                Matrix d_history) const;
+  void Combine(const Stream& stream, const ParameterStore& parameters, ConstAnyMatrix history, std::byte* saved,
+               AnyMatrix y) const;
+  void Forward(const SublayerContext& context, const PieceTensors& tensors) const override {
+    Combine(context.stream, context.parameters, tensors.x, tensors.saved, tensors.y);
+  }
+  // d_y is overwritten. Adds to d_x, the history's gradient, and to parameter gradients.
+  void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const override;
 
  private:
   // What Forward keeps, where there is a norm.

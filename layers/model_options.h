@@ -65,7 +65,7 @@ struct StackMethod {
   // layers before them (DLCL, Wang et al. 2019; layer_combination.h).
   bool combine_layers = false;
 
-  // Learned parts of branches beside their products; each starts as the identity (inner_norm.h).
+  // Learned parts of branches beside their products; each starts as the identity (branch.h).
   bool attention_inner_norm = false;   // self-attention: LayerNorm before W_o (Sub-LN, arXiv 2210.06423)
   bool attention_output_norm = false;  // self-attention: LayerNorm after W_o (NormFormer, Shleifer et al. 2021)
   bool head_scale = false;             // self-attention: a scalar per head before W_o (NormFormer)

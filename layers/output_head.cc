@@ -4,15 +4,23 @@
 
 #include "kernels/cross_entropy.h"
 #include "kernels/linear.h"
+#include "runtime/check.h"
 
 namespace hadal {
 
-OutputHead::OutputHead(const ModelPlan& plan)
+OutputHead::OutputHead(const ModelPlan& plan, const ActivationCapacity& capacity, Purpose purpose)
     : sublayer_(plan.output_head()),
       table_(plan.sublayers[sublayer_].table),
-      label_smoothing_(plan.options.label_smoothing) {}
+      label_smoothing_(plan.options.label_smoothing),
+      gradient_storage_(plan.residual_storage(Stack::kDecoder)),
+      saved_bytes_(purpose == Purpose::kTraining
+                       ? capacity.target_rows * plan.options.d_model * BytesOf(gradient_storage_)
+                       : 0) {}
 
-void OutputHead::Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix d_x) const {
+void OutputHead::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
+  const ConstAnyMatrix x = tensors.x;
+  context.Observe({.tensor = DepthTensor::kModelOutput, .sublayer = sublayer_, .values = x});
+  const AnyMatrix d_x(tensors.saved, x.rows, x.columns, gradient_storage_);
   const DeviceBatch* const places = context.places;
   const ConstAnyMatrix table = context.parameters.ProductWeight(table_);
   const int64_t most_rows = context.workspace.logit_rows();
@@ -38,6 +46,11 @@ void OutputHead::Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMa
   }
 }
 
+void OutputHead::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t) const {
+  HADAL_CHECK(tensors.d_x.storage == gradient_storage_);
+  context.stream.Copy(tensors.d_x.data, tensors.saved, tensors.d_x.bytes());
+}
+
 LossSums OutputHead::Losses(const SublayerContext& context, Vector row_nll) const {
   LossSums sums;
   const int64_t count = context.rows(Stack::kDecoder);
@@ -51,7 +64,5 @@ LossSums OutputHead::Losses(const SublayerContext& context, Vector row_nll) cons
   }
   return sums;
 }
-
-std::unique_ptr<LossHead> MakeLossHead(const ModelPlan& plan) { return std::make_unique<OutputHead>(plan); }
 
 }  // namespace hadal

@@ -1,29 +1,57 @@
-// The output head: logits = x·Eᵀ (no bias), cross-entropy with label smoothing, and in training their gradients.
+// The loss head of text: logits = x·Eᵀ (no bias), cross-entropy with label smoothing, and in training the gradients as
+// well. A piece (piece.h) that reads x.
 //
-// Processes Workspace::logit_rows() rows at a time: logits are computed, reduced to a loss, overwritten by their
-// gradient and multiplied into dx and dE before the next rows. All logits never exist at once, and no product is
+// The loss's scale (1 / target tokens of the step) is known beforehand, so the forward also makes the gradients: that
+// of E is added up, and that of x is kept in `saved`, from where backward copies it to d_x. Forwards run in ascending
+// micro-batch order in every schedule, so E's gradient is added up in that order.
+// Logits exist for Workspace::logit_rows() rows at a time. They are made, reduced to a loss, overwritten by their
+// gradient and multiplied into dx and dE before the next rows. So all logits never exist at once, and no product is
 // computed twice.
-// Shapes: x, dx [R, d], E and dE [V, d], V the vocabulary. Numerics: kernels/cross_entropy.h; row blocks are fixed and
-// add to dE in ascending order. Threads, blocking: loss_head.h.
+// Shapes: x [target rows, d] as ModelPlan::compute_storage, its gradient as the decoder's residual stream; E and dE
+// [V, d], V the vocabulary. Numerics: kernels/cross_entropy.h; row blocks are fixed, and each adds to dE in ascending
+// order.
 #pragma once
 
 #include <cstdint>
 
-#include "layers/loss_head.h"
+#include "layers/piece.h"
+#include "layers/purpose.h"
 
 namespace hadal {
 
-class OutputHead final : public LossHead {
- public:
-  explicit OutputHead(const ModelPlan& plan);
+struct LossSums {
+  double loss = 0;  // Σ over target tokens, label-smoothed, natural logarithm
+  double nll = 0;   // Σ of −log p(target)
+  int64_t tokens = 0;
 
-  void Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix d_x) const override;
-  LossSums Losses(const SublayerContext& context, Vector row_nll) const override;
+  void Add(const LossSums& other) {
+    loss += other.loss;
+    nll += other.nll;
+    tokens += other.tokens;
+  }
+  // Per target token.
+  double MeanLoss() const { return loss / static_cast<double>(tokens > 0 ? tokens : 1); }
+  double MeanNll() const { return nll / static_cast<double>(tokens > 0 ? tokens : 1); }
+};
+
+class OutputHead final : public Piece {
+ public:
+  OutputHead(const ModelPlan& plan, const ActivationCapacity& capacity, Purpose purpose);
+
+  int64_t saved_bytes() const override { return saved_bytes_; }
+  // Leaves each row's loss in the workspace. Outside training there is no gradient, and `saved` may be null.
+  void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
+  void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const override;
+  // Adds up the losses that Forward has left for the same batch, in double, in row order. Blocking. `row_nll`, unless
+  // empty, receives each row's nll [target rows without padding].
+  LossSums Losses(const SublayerContext& context, Vector row_nll) const;
 
  private:
   int32_t sublayer_;
   int32_t table_;
   double label_smoothing_;
+  Storage gradient_storage_;  // of x's
+  int64_t saved_bytes_;
 };
 
 }  // namespace hadal

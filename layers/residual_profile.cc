@@ -33,22 +33,40 @@ void FillOmega(const Stream& stream, Vector omega, double value) {
   stream.FromHost(omega.data, values.data(), omega.size * int64_t{sizeof(float)});
 }
 
-void ResidualProfile::Begin(const Stream& stream, const ParameterStore& parameters, int32_t sublayer) {
-  const SublayerRecord& record = parameters.plan().sublayers[sublayer];
+void ResidualProfile::Observe(const Stream& stream, int32_t /*micro_batch*/, const DepthObservation& observation) {
+  const ModelPlan& plan = parameters_.plan();
+  const SublayerRecord& record = plan.sublayers[observation.sublayer];
+  const int32_t parameter = plan.ParameterOf(observation.sublayer, ParameterRole::kOmega);
+  if (parameter < 0 || !IsProfiled(plan, record.stack)) return;
+  const bool norm_follows = record.norm == NormPlacement::kPost;
+  switch (observation.tensor) {
+    case DepthTensor::kBranch:
+      return SetOmega(record, parameter);
+    case DepthTensor::kNormInput:
+      if (norm_follows) sum_ = HostValues(stream, observation.values);
+      return;
+    case DepthTensor::kOutput:
+      return Measure(record, HostValues(stream, observation.before),
+                     norm_follows ? sum_ : HostValues(stream, observation.values));
+    default:
+      return;
+  }
+}
+
+void ResidualProfile::SetOmega(const SublayerRecord& record, int32_t parameter) {
   if (record.layer == 0 && record.kind == SublayerKind::kSelfAttention) omega = 1;
-  const int32_t parameter = parameters.plan().ParameterOf(sublayer, ParameterRole::kOmega);
-  FillOmega(stream, parameters.WeightVector(parameter), omega);
+  FillOmega(stream_, parameters_.WeightVector(parameter), omega);
   found.push_back({parameter, omega});
 }
 
-void ResidualProfile::End(const Stream& stream, const SublayerRecord& record, ConstAnyMatrix x, ConstAnyMatrix sum) {
-  const std::vector<float> x_values = HostValues(stream, x), sum_values = HostValues(stream, sum);
+void ResidualProfile::Measure(const SublayerRecord& record, const std::vector<float>& x,
+                              const std::vector<float>& sum) {
   const double gain = double{record.residual_gain} * static_cast<float>(omega);
   Variance carried, added;
-  for (size_t i = 0; i < x_values.size(); ++i) {
-    const double residual = gain * x_values[i];
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double residual = gain * x[i];
     carried.Add(residual);
-    added.Add(sum_values[i] - residual);
+    added.Add(sum[i] - residual);
   }
   omega = std::sqrt(carried.value() + added.value());
 }

@@ -3,9 +3,10 @@
 //
 //   ω of a stack's first sublayer = 1;   ω_{i+1} = sqrt(Var(r·ω_i·x_i) + Var(s_i − r·ω_i·x_i))
 //
-// where x_i is the residual stream before sublayer i and s_i its sum, in one micro-batch with dropout on and initial
-// weights. The radicand is the variance that s_i would have if residual and branch were independent. A segment whose
-// context has a profile sets each ω just before its use.
+// where x_i is the residual stream before sublayer i and s_i its sum, in one micro-batch with dropout on. The root is
+// of the variance that s_i would have if residual and branch were independent. The model is as initialised.
+// The profile is an observer of the forward pass. It sets each ω when the sublayer's branch is shown, just before the
+// residual connection reads ω.
 // Shapes: x, s [R, d]; all packed rows are real tokens and count.
 // Numerics: variances over all elements in double, in row order, on one thread: a function of the bits of x and s
 // alone.
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "layers/depth_observer.h"
 #include "layers/model_plan.h"
 #include "layers/parameter_store.h"
 #include "runtime/stream.h"
@@ -22,19 +24,28 @@
 
 namespace hadal {
 
-struct ResidualProfile {
-  double omega = 1;  // of the current stack's next sublayer; sent between stages with the activation
-
+class ResidualProfile : public DepthObserver {
+ public:
   struct Entry {
     int32_t parameter = 0;
     double omega = 0;
   };
+
+  // `stream`: of the kernels. Both must outlive the profile.
+  ResidualProfile(const Stream& stream, const ParameterStore& parameters) : stream_(stream), parameters_(parameters) {}
+  void Observe(const Stream& stream, int32_t micro_batch, const DepthObservation& observation) override;
+
+  double omega = 1;          // for the next sublayer of the current stack; sent from stage to stage with the activation
   std::vector<Entry> found;  // in the order of the sublayers that ran here
 
-  // Sets ω of plan.sublayers[sublayer], after its branch has run. REQUIRES: the parameter ω is on this rank.
-  void Begin(const Stream& stream, const ParameterStore& parameters, int32_t sublayer);
-  // Measures the variances of the sublayer of the last Begin.
-  void End(const Stream& stream, const SublayerRecord& record, ConstAnyMatrix x, ConstAnyMatrix sum);
+ private:
+  void SetOmega(const SublayerRecord& record, int32_t parameter);
+  // Measures the variances of a sublayer from the values of x and s.
+  void Measure(const SublayerRecord& record, const std::vector<float>& x, const std::vector<float>& sum);
+
+  const Stream& stream_;
+  const ParameterStore& parameters_;
+  std::vector<float> sum_;  // s of the sublayer at hand, where a norm follows it
 };
 
 // Sets every element of ω to `value`.

@@ -10,20 +10,29 @@ namespace {
 
 float* FloatsAt(std::byte* saved, int64_t offset) { return reinterpret_cast<float*>(saved + offset); }
 
+// Where a device finds b. Also null where b is always 1, because then no kernel reads it.
+const float* BranchGainPlace(const SublayerContext& context, int32_t sublayer) {
+  const DeviceBatch* const places = context.places;
+  if (places == nullptr || !HasBranchGain(context.plan().sublayers[sublayer])) return nullptr;
+  return places->branch_gains + (sublayer - places->first_sublayer);
+}
+
 }  // namespace
 
 Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const ActivationCapacity& capacity)
     : first_(first),
       last_(last),
-      stack_(plan.sublayers[first].stack),
+      capacity_(capacity),
       pre_norm_(plan.sublayers[first].norm == NormPlacement::kPre),
       d_model_(plan.options.d_model),
       dropout_(plan.options.dropout),
       compute_storage_(plan.compute_storage),
-      residual_storage_(plan.residual_storage(stack_)),
-      output_storage_(plan.ends_stack(last) && !plan.Combines(stack_) ? compute_storage_ : residual_storage_) {
+      residual_storage_(plan.residual_storage(plan.sublayers[first].stack)),
+      output_storage_(plan.ends_stack(last) && !plan.Combines(plan.sublayers[first].stack) ? compute_storage_
+                                                                                           : residual_storage_) {
   HADAL_CHECK_LT(first, last);
-  const int64_t rows = capacity.rows(stack_);
+  const Stack stack = plan.sublayers[first].stack;
+  const int64_t rows = capacity.rows(stack);
   // Every offset is on 16 bytes, because on a device a product's bits depend on the alignment of its rows.
   const auto reserve = [this](int64_t bytes) {
     const int64_t offset = saved_.bytes();
@@ -33,7 +42,7 @@ Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const Activ
   const int64_t floats = BytesOf(Storage::kFloat32);
   const int64_t of_residual = rows * d_model_ * BytesOf(residual_storage_);
   const int64_t of_product = rows * d_model_ * BytesOf(compute_storage_);
-  if (plan.Combines(stack_)) {
+  if (plan.Combines(stack)) {
     HADAL_CHECK_EQ(plan.NextCut(first + 1), last);
     combination_.emplace(plan, first, rows);
     combination_saved_ = reserve(combination_->saved_bytes());
@@ -62,16 +71,16 @@ Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const Activ
     branches_.push_back(MakeBranch(plan, first + static_cast<int32_t>(j)));
     branch_saved_.push_back(reserve(branches_.back()->SavedBytes(capacity)));
   }
+  SavedTensors<std::byte> pending(nullptr);
+  pending.TakeBytes(of_product);
+  branch_pending_ = pending.bytes();
 }
 
 Segment::Joint Segment::MakeJoint(const ModelPlan& plan, size_t index) {
   const int32_t before = first_ + static_cast<int32_t>(index) - 1;  // the sublayer that this joint ends
   const int32_t after = before + 1;
   Joint joint;
-  if (index > 0) {
-    joint.omega = plan.ParameterOf(before, ParameterRole::kOmega);
-    joint.profiled = joint.omega >= 0 && IsProfiled(plan, stack_);
-  }
+  if (index > 0) joint.omega = plan.ParameterOf(before, ParameterRole::kOmega);
   if (index > 0 && plan.sublayers[before].skip_gain != 0) {
     int32_t from = before;
     while (plan.sublayers[from].kind != SublayerKind::kSelfAttention) --from;
@@ -97,34 +106,60 @@ Segment::Joint Segment::MakeJoint(const ModelPlan& plan, size_t index) {
   return joint;
 }
 
-ConstAnyMatrix Segment::ResidualAfter(size_t index, ConstAnyMatrix x, const std::byte* saved) const {
-  if (index == 0) return x;
-  const Joint& joint = joints_[index];
-  return ResidualAt(saved, joint.output_is_normed ? joint.normed : joint.sum, x.rows);
+Segment::Layers Segment::BehindCombination(const PieceTensors& tensors, int64_t rows) const {
+  Layers t{tensors};
+  if (combination_) t.x = ResidualAt(tensors.saved, combined_, rows);
+  return t;
 }
 
-ConstAnyMatrix Segment::BranchInput(size_t index, ConstAnyMatrix x, const std::byte* saved) const {
+ConstAnyMatrix Segment::ResidualAfter(size_t index, const Layers& t) const {
+  if (index == 0) return t.x;
   const Joint& joint = joints_[index];
-  if (pre_norm_) return ProductAt(saved, joint.normed, x.rows);
-  return joint.rounded >= 0 ? ProductAt(saved, joint.rounded, x.rows) : ResidualAfter(index, x, saved);
+  return ResidualAt(t.saved, joint.output_is_normed ? joint.normed : joint.sum, t.x.rows);
 }
 
-AnyMatrix Segment::SumOf(size_t index, std::byte* saved, AnyMatrix out) const {
+ConstAnyMatrix Segment::BranchInput(size_t index, const Layers& t) const {
+  const Joint& joint = joints_[index];
+  if (pre_norm_) return ProductAt(t.saved, joint.normed, t.x.rows);
+  return joint.rounded >= 0 ? ProductAt(t.saved, joint.rounded, t.x.rows) : ResidualAfter(index, t);
+}
+
+AnyMatrix Segment::SumOf(size_t index, const Layers& t) const {
   const Joint& joint = joints_[index];
   const bool is_output = index == branches_.size() && !joint.output_is_normed && joint.closing_shift < 0 &&
                          output_storage_ == residual_storage_;
-  return is_output ? out : ResidualAt(saved, joint.sum, out.rows);
+  return is_output ? t.y : ResidualAt(t.saved, joint.sum, t.x.rows);
 }
 
-void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix x, ConstAnyMatrix branch,
-                           std::byte* saved, AnyMatrix out) const {
+void Segment::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
+  const Layers t = BehindCombination(tensors, tensors.y.rows);
+  if (combination_) {
+    combination_->Combine(context.stream, context.parameters, tensors.x, t.saved + combination_saved_,
+                          ResidualAt(t.saved, combined_, t.y.rows));
+  }
+  if (pre_norm_ || joints_[0].rounded >= 0) ForwardJoint(context, 0, {}, t);
+  for (size_t i = 0; i < branches_.size(); ++i) {
+    const int32_t sublayer = first_ + static_cast<int32_t>(i);
+    const ProfilerRange range(context.stream, "sublayer", sublayer);
+    const int64_t kept = joints_[i + 1].branch;
+    const AnyMatrix branch = kept < 0 ? context.workspace.branch(t.x.rows) : ProductAt(t.saved, kept, t.x.rows);
+    branches_[i]->Forward(
+        context,
+        {.x = BranchInput(i, t), .encoder_output = t.encoder_output, .y = branch, .saved = t.saved + branch_saved_[i]});
+    context.Observe({.tensor = DepthTensor::kBranch, .sublayer = sublayer, .values = branch});
+    ForwardJoint(context, i + 1, branch, t);
+    context.Progress();
+  }
+}
+
+void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix branch, const Layers& t) const {
   const Joint& joint = joints_[index];
   const bool is_output = index == branches_.size();
   const bool has_norm = joint.norm_scale >= 0;
-  const int64_t rows = x.rows;
-  ResidualNormForwardArgs args{.residual = x};
+  const int64_t rows = t.x.rows;
+  ResidualNormForwardArgs args{.residual = t.x};
   if (index > 0) {
-    args.residual = ResidualAfter(index - 1, x, saved);
+    args.residual = ResidualAfter(index - 1, t);
     const int32_t sublayer = first_ + static_cast<int32_t>(index) - 1;
     const SublayerRecord& record = context.plan().sublayers[sublayer];
     args.branch = branch;
@@ -135,44 +170,43 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstAn
     args.residual_gain = record.residual_gain;
     args.learned_residual_gain = context.parameters.WeightVector(joint.omega);
     args.branch_gain = BranchGain(record, context.scalars.update);
-    args.branch_gain_place = context.branch_gain_place(sublayer);
+    args.branch_gain_place = BranchGainPlace(context, sublayer);
     args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
     if (joint.skip_from >= 0) {
-      args.skip = ResidualAfter(joint.skip_from, x, saved);
+      args.skip = ResidualAfter(joint.skip_from, t);
       args.skip_gain = record.skip_gain;
     }
-    args.sum = SumOf(index, saved, out);
+    args.sum = SumOf(index, t);
   }
   if (has_norm) {
     args.scale = context.parameters.WeightVector(joint.norm_scale);
     args.shift = context.parameters.WeightVector(joint.norm_scale + 1);
-    args.normed = is_output && !NormedApart() ? out : ProductAt(saved, joint.normed, rows);
-    args.mean = {FloatsAt(saved, joint.mean), rows};
-    args.rstd = {FloatsAt(saved, joint.rstd), rows};
+    args.normed = is_output && !NormedApart() ? t.y : ProductAt(t.saved, joint.normed, rows);
+    args.mean = {FloatsAt(t.saved, joint.mean), rows};
+    args.rstd = {FloatsAt(t.saved, joint.rstd), rows};
   }
   if (index > 0 || has_norm) ResidualNormForward(context.stream, args);
-  if (is_output && has_norm && NormedApart()) Convert(context.stream, {.from = args.normed, .to = out});
+  if (is_output && has_norm && NormedApart()) Convert(context.stream, {.from = args.normed, .to = t.y});
   if (joint.rounded >= 0) {
-    Convert(context.stream, {.from = ResidualAfter(index, x, saved), .to = ProductAt(saved, joint.rounded, rows)});
+    Convert(context.stream, {.from = ResidualAfter(index, t), .to = ProductAt(t.saved, joint.rounded, rows)});
   }
   if (is_output && !has_norm && joint.closing_shift < 0 && output_storage_ != residual_storage_) {
-    Convert(context.stream, {.from = args.sum, .to = out});
+    Convert(context.stream, {.from = args.sum, .to = t.y});
   }
   if (joint.closing_shift >= 0) {
     ShiftScaleForward(context.stream, {.x = args.sum,
                                        .shift = context.parameters.WeightVector(joint.closing_shift),
                                        .scale = context.parameters.WeightVector(joint.closing_scale),
-                                       .y = out});
+                                       .y = t.y});
   }
-  if (context.observer != nullptr) ObserveForward(context, index, x, saved, out);
+  if (context.observer != nullptr) ObserveForward(context, index, t);
 }
 
-void Segment::ObserveForward(const SublayerContext& context, size_t index, ConstAnyMatrix x, const std::byte* saved,
-                             ConstAnyMatrix out) const {
+void Segment::ObserveForward(const SublayerContext& context, size_t index, const Layers& t) const {
   const Joint& joint = joints_[index];
   const int32_t closed = first_ + static_cast<int32_t>(index) - 1;
   const bool is_output = index == branches_.size();
-  const ConstAnyMatrix sum = index == 0 ? x : ResidualAt(saved, joint.sum, x.rows);
+  const ConstAnyMatrix sum = index == 0 ? t.x : ConstAnyMatrix(ResidualAt(t.saved, joint.sum, t.x.rows));
   const bool has_norm = joint.norm_scale >= 0;
   if (!pre_norm_ && has_norm) {
     context.Observe({.tensor = DepthTensor::kNormInput, .sublayer = closed, .values = sum});
@@ -183,46 +217,147 @@ void Segment::ObserveForward(const SublayerContext& context, size_t index, Const
     context.Observe({.tensor = DepthTensor::kOutput,
                      .sublayer = closed,
                      .values = sum_is_residual ? sum
-                               : is_output     ? out
-                                               : ResidualAfter(index, x, saved),
-                     .before = ResidualAfter(index - 1, x, saved)});
+                               : is_output     ? ConstAnyMatrix(t.y)
+                                               : ResidualAfter(index, t),
+                     .before = ResidualAfter(index - 1, t)});
   }
   if (pre_norm_ && !is_output) {
     context.Observe({.tensor = DepthTensor::kNormInput, .sublayer = closed + 1, .values = sum});
   }
 }
 
-ConstAnyMatrix Segment::Input(ConstAnyMatrix x, const std::byte* saved, int64_t rows) const {
-  return combination_ ? ConstAnyMatrix(ResidualAt(saved, combined_, rows)) : x;
-}
-
-void Segment::Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix out) const {
+void Segment::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const {
+  const Layers t = BehindCombination(tensors, tensors.d_y.rows);
+  const size_t index = static_cast<size_t>(step) + 1;  // the joint that ends the sublayer
+  const ProfilerRange range(context.stream, "sublayer", first_ + step);
+  if (index == branches_.size()) BackwardClosing(context, t);
+  BackwardJoint(context, index, NormedGradient(context, index, t), t);
+  branches_[step]->BackwardInput(context, BranchTensors(context, step, t), /*accumulate=*/!pre_norm_);
+  if (skipped_from_[step]) {  // d_y += the gradient through the skip
+    ResidualNormForward(
+        context.stream,
+        {.residual = t.d_y, .branch = context.workspace.layer_input_gradient(t.d_y.rows), .sum = t.d_y});
+  }
+  if (step > 0) return;
+  if (pre_norm_) BackwardJoint(context, 0, NormedGradient(context, 0, t), t);
   if (combination_) {
-    combination_->Forward(context.stream, context.parameters, x, saved + combination_saved_,
-                          ResidualAt(saved, combined_, out.rows));
+    PieceTensors combination = tensors;
+    combination.saved += combination_saved_;
+    combination_->BackwardInput(context, combination, 0);
   }
-  ForwardLayers(context, Input(x, saved, out.rows), saved, out);
 }
 
-void Segment::ForwardLayers(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix out) const {
-  if (pre_norm_ || joints_[0].rounded >= 0) ForwardJoint(context, 0, x, {}, saved, out);
-  for (size_t i = 0; i < branches_.size(); ++i) {
-    const int32_t sublayer = first_ + static_cast<int32_t>(i);
-    const ProfilerRange range(context.stream, "sublayer", sublayer);
-    const int64_t kept = joints_[i + 1].branch;
-    const AnyMatrix branch = kept < 0 ? context.workspace.branch(x.rows) : ProductAt(saved, kept, x.rows);
-    branches_[i]->Forward(context, BranchInput(i, x, saved), saved + branch_saved_[i], branch);
-    context.Observe({.tensor = DepthTensor::kBranch, .sublayer = sublayer, .values = branch});
-    const bool profiles = context.profile != nullptr && joints_[i + 1].profiled;
-    if (profiles) context.profile->Begin(context.stream, context.parameters, sublayer);
-    ForwardJoint(context, i + 1, x, branch, saved, out);
-    if (profiles) {
-      const int64_t rows = context.sentence_rows(stack_);
-      context.profile->End(context.stream, context.plan().sublayers[sublayer], ResidualAfter(i, x, saved).Rows(0, rows),
-                           SumOf(i + 1, saved, out).Rows(0, rows));
+void Segment::BackwardWeight(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const {
+  const ProfilerRange range(context.stream, "sublayer", first_ + step);
+  const Layers t = BehindCombination(tensors, tensors.d_y.rows);
+  branches_[step]->BackwardWeight(context, BranchTensors(context, step, t));
+  context.Progress();
+}
+
+PieceTensors Segment::BranchTensors(const SublayerContext& context, size_t index, const Layers& t) const {
+  return {.x = BranchInput(index, t),
+          .encoder_output = t.encoder_output,
+          .saved = t.saved + branch_saved_[index],
+          .d_y = BranchGradient(t),
+          .d_x = pre_norm_ ? context.workspace.branch_input_gradient(t.d_y.rows) : t.d_y,
+          .d_encoder_output = t.d_encoder_output,
+          .pending = t.pending + branch_pending_};
+}
+
+ConstAnyMatrix Segment::NormedGradient(const SublayerContext& context, size_t index, const Layers& t) const {
+  const AnyMatrix d_input = context.workspace.branch_input_gradient(t.d_y.rows);
+  if (index < branches_.size() && pre_norm_) return d_input;  // of the branch that follows
+  if (!joints_[index].output_is_normed) return {};
+  if (index < branches_.size() || compute_storage_ == residual_storage_) return t.d_y;
+  Convert(context.stream, {.from = t.d_y, .to = d_input});
+  return d_input;
+}
+
+void Segment::BackwardClosing(const SublayerContext& context, const Layers& t) const {
+  const Joint& joint = joints_.back();
+  if (joint.closing_shift < 0) return;
+  ShiftScaleBackward(context.stream, {.dy = t.d_y,
+                                      .x = ResidualAt(t.saved, joint.sum, t.d_y.rows),
+                                      .shift = context.parameters.WeightVector(joint.closing_shift),
+                                      .scale = context.parameters.WeightVector(joint.closing_scale),
+                                      .dx = t.d_y,
+                                      .d_shift = context.parameters.GradientVector(joint.closing_shift),
+                                      .d_scale = context.parameters.GradientVector(joint.closing_scale),
+                                      .partials = context.workspace.norm_partials()});
+}
+
+void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix d_normed,
+                            const Layers& t) const {
+  const Joint& joint = joints_[index];
+  const int64_t rows = t.d_y.rows;
+  if (context.observer != nullptr) ObserveBackwardBefore(context, index, d_normed, t);
+  ResidualNormBackwardArgs args{.d_normed = d_normed, .d_residual = t.d_y};
+  if (!joint.output_is_normed) args.d_sum = t.d_y;
+  if (index > 0) {
+    const int32_t sublayer = first_ + static_cast<int32_t>(index) - 1;
+    const SublayerRecord& record = context.plan().sublayers[sublayer];
+    args.residual_gain = record.residual_gain;
+    if (joint.omega >= 0) {
+      args.residual = ResidualAfter(index - 1, t);
+      args.learned_residual_gain = context.parameters.WeightVector(joint.omega);
+      args.d_learned_residual_gain = context.parameters.GradientVector(joint.omega);
     }
-    context.Progress();
+    args.branch_gain = BranchGain(record, context.scalars.update);
+    args.branch_gain_place = BranchGainPlace(context, sublayer);
+    args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
+    args.d_branch = BranchGradient(t);
+    if (joint.skip_from >= 0) {
+      args.d_skip = context.workspace.layer_input_gradient(rows);
+      context.stream.Clear(args.d_skip.data, rows * d_model_ * int64_t{sizeof(float)});
+      args.skip_gain = record.skip_gain;
+    }
+    if (const int32_t bias = branches_[index - 1]->output_bias(); bias >= 0) {
+      args.bias = context.parameters.WeightVector(bias);
+      args.d_bias = context.parameters.GradientVector(bias);
+    }
+    if (record.learned_gain >= 0) {
+      args.branch = ProductAt(t.saved, joint.branch, rows);
+      args.learned_branch_gain = context.parameters.WeightVector(record.learned_gain);
+      args.d_learned_branch_gain = context.parameters.GradientVector(record.learned_gain);
+    }
   }
+  if (joint.norm_scale >= 0) {
+    args.sum = index == 0 ? t.x : ConstAnyMatrix(ResidualAt(t.saved, joint.sum, rows));
+    args.mean = {FloatsAt(t.saved, joint.mean), rows};
+    args.rstd = {FloatsAt(t.saved, joint.rstd), rows};
+    args.scale = context.parameters.WeightVector(joint.norm_scale);
+    args.d_scale = context.parameters.GradientVector(joint.norm_scale);
+    args.d_shift = context.parameters.GradientVector(joint.norm_scale + 1);
+  }
+  args.partials = context.workspace.norm_partials();
+  ResidualNormBackward(context.stream, args);
+  if (context.observer != nullptr && index > 0) ObserveBackwardAfter(context, index, t);
+}
+
+void Segment::ObserveBackwardBefore(const SublayerContext& context, size_t index, ConstAnyMatrix d_normed,
+                                    const Layers& t) const {
+  const int32_t closed = first_ + static_cast<int32_t>(index) - 1;
+  if (!pre_norm_) {
+    context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = closed, .values = t.d_y});
+    if (joints_[index].norm_scale < 0) return;
+    context.Observe({.tensor = DepthTensor::kNormOutputGradient, .sublayer = closed, .values = d_normed});
+  } else if (index < branches_.size()) {
+    context.Observe({.tensor = DepthTensor::kNormOutputGradient, .sublayer = closed + 1, .values = d_normed});
+  }
+}
+
+void Segment::ObserveBackwardAfter(const SublayerContext& context, size_t index, const Layers& t) const {
+  const int32_t closed = first_ + static_cast<int32_t>(index) - 1;
+  const float gain = context.plan().sublayers[closed].residual_gain;
+  // The kernel writes r·∂L/∂s and keeps ∂L/∂s in registers. Where Admin's vector multiplies r, ∂L/∂s cannot be
+  // recovered.
+  if (gain != 0 && joints_[index].omega < 0 && (pre_norm_ || joints_[index].norm_scale >= 0)) {
+    context.Observe({.tensor = pre_norm_ ? DepthTensor::kOutputGradient : DepthTensor::kNormInputGradient,
+                     .sublayer = closed,
+                     .values = t.d_y,
+                     .factor = gain});
+  }
+  context.Observe({.tensor = DepthTensor::kBranchGradient, .sublayer = closed, .values = BranchGradient(t)});
 }
 
 }  // namespace hadal

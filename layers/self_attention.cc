@@ -1,17 +1,89 @@
-#include "layers/self_attention.h"
-
+// Self-attention: y = Concat_h(softmax(q_h·k_hᵀ/sqrt(D))·v_h)·W_oᵀ with q|k|v = x·W_qkvᵀ + b (one product). Causal in
+// the decoder. R-Fixup subtracts a scalar before W_qkv (branch.h). What some methods put around W_o:
+//
+//   y = post( inner( g ⊙ c )·W_oᵀ + b_o )       c [R, d], the heads side by side
+//     g      one learned scalar a head          NormFormer (Shleifer et al. 2021; before W_o, as in the paper)
+//     inner  LayerNorm over d                   Sub-LN (Magneto, arXiv 2210.06423 section 2)
+//     post   LayerNorm over d                   NormFormer
+// Without `post` the residual connection's kernel adds b_o.
+// Source: Vaswani et al. 2017 section 3.2.
+// Shapes: x, y [R, d]; H heads of D = d / H. Numerics, order of accumulation, threads: branch.h, kernels/attention.h.
+// Saved: q|k|v [R, 3d], c [R, d], log-sum-exp [R, H]. Then, each only where it exists: the shifted input [R, d];
+// g ⊙ c [R, d]; output [R, d] and statistics [2R] of `inner`; input [R, d] and statistics [2R] of `post`.
+// Pending: the gradients of q|k|v [R, 3d] and, where `post` exists, of its input [R, d].
 #include "kernels/attention.h"
+#include "kernels/head_scale.h"
 #include "kernels/linear.h"
+#include "layers/branch.h"
+#include "layers/saved_tensors.h"
 
 namespace hadal {
+namespace {
+
+class SelfAttention final : public Branch {
+ public:
+  SelfAttention(const ModelPlan& plan, int32_t sublayer);
+
+  int64_t SavedBytes(const ActivationCapacity& capacity) const override {
+    return Views<std::byte>(nullptr, capacity.rows(stack_)).bytes;
+  }
+  int64_t PendingBytes(const ActivationCapacity& capacity) const override {
+    return PendingViews(nullptr, capacity.rows(stack_)).bytes;
+  }
+  void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
+  void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const override;
+  void BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const override;
+  int32_t output_bias() const override { return post_.present() ? -1 : output_bias_; }
+
+ private:
+  template <typename Byte>
+  struct Saved {
+    SavedMatrix<Byte> qkv, attended;
+    MatrixOf<SavedFloat<Byte>> log_sum_exp;
+    SavedMatrix<Byte> shifted, scaled, normed, projected;  // empty where they do not exist
+    SavedFloat<Byte>*normed_statistics = nullptr, *projected_statistics = nullptr;
+    int64_t bytes = 0;
+
+    // What the inner norm reads, and what W_o reads.
+    ConstAnyMatrix Scaled() const { return scaled.empty() ? attended : scaled; }
+    ConstAnyMatrix Normed() const { return normed.empty() ? Scaled() : ConstAnyMatrix(normed); }
+  };
+  struct Pending {
+    AnyMatrix d_qkv, d_projected;
+    int64_t bytes = 0;
+  };
+  template <typename Byte>
+  Saved<Byte> Views(Byte* saved, int64_t rows) const;
+  Pending PendingViews(std::byte* pending, int64_t rows) const;
+  AttentionShape ShapeOf(const SublayerContext& context) const;
+  // y from the heads' outputs, and the heads' gradient from d_y.
+  void ForwardOutput(const SublayerContext& context, const Saved<std::byte>& s, AnyMatrix y) const;
+  void BackwardOutput(const SublayerContext& context, const Saved<const std::byte>& s, ConstAnyMatrix d_y,
+                      AnyMatrix d_projected, AnyMatrix d_attended) const;
+
+  int32_t sublayer_;
+  Stack stack_;
+  int32_t qkv_weight_, qkv_bias_;                     // parameters; q, k, v follow each other
+  int32_t output_weight_, output_bias_, head_scale_;  // W_o, b_o, g
+  InputShift shift_;
+  InnerNorm inner_, post_;
+  Storage storage_;
+  int64_t d_model_;
+  int32_t heads_;
+  double dropout_;
+};
 
 SelfAttention::SelfAttention(const ModelPlan& plan, int32_t sublayer)
     : sublayer_(sublayer),
       stack_(plan.sublayers[sublayer].stack),
-      qkv_weight_(plan.sublayers[sublayer].first_parameter),
+      qkv_weight_(plan.ParameterOf(sublayer, ParameterRole::kQueryWeight)),
       qkv_bias_(plan.ParameterOf(sublayer, ParameterRole::kQueryBias)),
+      output_weight_(plan.ParameterOf(sublayer, ParameterRole::kOutputWeight)),
+      output_bias_(plan.ParameterOf(sublayer, ParameterRole::kOutputBias)),
+      head_scale_(plan.ParameterOf(sublayer, ParameterRole::kHeadScale)),
       shift_(plan, sublayer, ParameterRole::kQueryShift),
-      output_(plan, sublayer),
+      inner_(plan, sublayer, ParameterRole::kInnerNormScale),
+      post_(plan, sublayer, ParameterRole::kOutputNormScale),
       storage_(plan.compute_storage),
       d_model_(plan.options.d_model),
       heads_(plan.options.heads),
@@ -25,27 +97,47 @@ SelfAttention::Saved<Byte> SelfAttention::Views(Byte* saved, int64_t rows) const
   s.attended = tensors.Take(storage_, rows, d_model_);
   s.log_sum_exp = tensors.TakeFloats(rows, heads_);
   if (shift_.present()) s.shifted = tensors.Take(storage_, rows, d_model_);
-  s.output = tensors.TakeBytes(output_.SavedBytes(rows));
+  if (head_scale_ >= 0) s.scaled = tensors.Take(storage_, rows, d_model_);
+  if (inner_.present()) {
+    s.normed = tensors.Take(storage_, rows, d_model_);
+    s.normed_statistics = tensors.TakeFloats(rows, 2).data;
+  }
+  if (post_.present()) {
+    s.projected = tensors.Take(storage_, rows, d_model_);
+    s.projected_statistics = tensors.TakeFloats(rows, 2).data;
+  }
   s.bytes = tensors.bytes();
   return s;
 }
 
-int64_t SelfAttention::SavedBytes(const ActivationCapacity& capacity) const {
-  return Views<std::byte>(nullptr, capacity.rows(stack_)).bytes;
+SelfAttention::Pending SelfAttention::PendingViews(std::byte* pending, int64_t rows) const {
+  SavedTensors tensors(pending);
+  Pending p;
+  p.d_qkv = tensors.Take(storage_, rows, 3 * d_model_);
+  if (post_.present()) p.d_projected = tensors.Take(storage_, rows, d_model_);
+  p.bytes = tensors.bytes();
+  return p;
 }
 
-void SelfAttention::Forward(const SublayerContext& context, ConstAnyMatrix x, std::byte* saved, AnyMatrix y) const {
+AttentionShape SelfAttention::ShapeOf(const SublayerContext& context) const {
+  AttentionShape shape{.query_offsets = context.offsets(stack_),
+                       .key_offsets = context.offsets(stack_),
+                       .heads = heads_,
+                       .causal = stack_ == Stack::kDecoder};
+  if (context.places != nullptr) {
+    shape.tile_places = stack_ == Stack::kEncoder ? context.places->source_self : context.places->target_self;
+  }
+  return shape;
+}
+
+void SelfAttention::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<std::byte> s = Views(saved, x.rows);
-  LinearForward(context.stream, {.x = shift_.Forward(context, x, s.shifted),
+  const Saved<std::byte> s = Views(tensors.saved, tensors.x.rows);
+  LinearForward(context.stream, {.x = shift_.Forward(context, tensors.x, s.shifted),
                                  .weight = parameters.ProductWeight(qkv_weight_, 3),
                                  .bias = parameters.ProductBias(qkv_bias_, 3),
                                  .y = s.qkv});
-  AttentionForward(context.stream, {.shape = {.query_offsets = context.offsets(stack_),
-                                              .key_offsets = context.offsets(stack_),
-                                              .heads = heads_,
-                                              .causal = stack_ == Stack::kDecoder,
-                                              .tile_places = context.self_tiles(stack_)},
+  AttentionForward(context.stream, {.shape = ShapeOf(context),
                                     .q = s.qkv.Columns(0, d_model_),
                                     .k = s.qkv.Columns(d_model_, d_model_),
                                     .v = s.qkv.Columns(2 * d_model_, d_model_),
@@ -53,44 +145,84 @@ void SelfAttention::Forward(const SublayerContext& context, ConstAnyMatrix x, st
                                     .output = s.attended,
                                     .log_sum_exp = s.log_sum_exp,
                                     .scratch = context.workspace.attention_scratch()});
-  output_.Forward(context, s.attended, s.output, y);
+  ForwardOutput(context, s, tensors.y);
 }
 
-void SelfAttention::BackwardInput(const SublayerContext& context, ConstAnyMatrix d_y, const std::byte* saved,
-                                  bool accumulate, AnyMatrix d_x) const {
+void SelfAttention::ForwardOutput(const SublayerContext& context, const Saved<std::byte>& s, AnyMatrix y) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<const std::byte> s = Views(saved, d_y.rows);
-  const AnyMatrix d_attended = context.workspace.context_gradient(d_y.rows);
-  const AnyMatrix d_qkv = context.workspace.inner_gradient(d_y.rows, 3 * d_model_);
-  output_.BackwardInput(context, d_y, s.attended, s.output, d_attended);
-  AttentionBackward(context.stream, {.shape = {.query_offsets = context.offsets(stack_),
-                                               .key_offsets = context.offsets(stack_),
-                                               .heads = heads_,
-                                               .causal = stack_ == Stack::kDecoder,
-                                               .tile_places = context.self_tiles(stack_)},
+  if (head_scale_ >= 0) {
+    HeadScaleForward(context.stream, {.x = s.attended, .gain = parameters.WeightVector(head_scale_), .y = s.scaled});
+  }
+  if (inner_.present()) inner_.Forward(context, s.Scaled(), s.normed, s.normed_statistics);
+  LinearForwardArgs product{.x = s.Normed(), .weight = parameters.ProductWeight(output_weight_), .y = y};
+  if (!post_.present()) return LinearForward(context.stream, product);
+  product.bias = parameters.ProductBias(output_bias_);
+  product.y = s.projected;
+  LinearForward(context.stream, product);
+  post_.Forward(context, s.projected, y, s.projected_statistics);
+}
+
+void SelfAttention::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const {
+  const int64_t rows = tensors.d_y.rows;
+  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, rows);
+  const Pending p = PendingViews(tensors.pending, rows);
+  const AnyMatrix d_attended = context.workspace.attended_gradient(rows);
+  BackwardOutput(context, s, tensors.d_y, p.d_projected, d_attended);
+  AttentionBackward(context.stream, {.shape = ShapeOf(context),
                                      .q = s.qkv.Columns(0, d_model_),
                                      .k = s.qkv.Columns(d_model_, d_model_),
                                      .v = s.qkv.Columns(2 * d_model_, d_model_),
                                      .log_sum_exp = s.log_sum_exp,
                                      .d_output = d_attended,
                                      .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kAttention),
-                                     .d_q = d_qkv.Columns(0, d_model_),
-                                     .d_k = d_qkv.Columns(d_model_, d_model_),
-                                     .d_v = d_qkv.Columns(2 * d_model_, d_model_),
+                                     .d_q = p.d_qkv.Columns(0, d_model_),
+                                     .d_k = p.d_qkv.Columns(d_model_, d_model_),
+                                     .d_v = p.d_qkv.Columns(2 * d_model_, d_model_),
                                      .scratch = context.workspace.attention_scratch()});
-  shift_.BackwardInput(
-      context, {.dy = d_qkv, .weight = parameters.ProductWeight(qkv_weight_, 3), .accumulate = accumulate, .dx = d_x});
+  shift_.BackwardInput(context, {.dy = p.d_qkv,
+                                 .weight = context.parameters.ProductWeight(qkv_weight_, 3),
+                                 .accumulate = accumulate,
+                                 .dx = tensors.d_x});
 }
 
-void SelfAttention::BackwardWeight(const SublayerContext& context, ConstAnyMatrix x, ConstAnyMatrix d_y,
-                                   const std::byte* saved) const {
+void SelfAttention::BackwardOutput(const SublayerContext& context, const Saved<const std::byte>& s, ConstAnyMatrix d_y,
+                                   AnyMatrix d_projected, AnyMatrix d_attended) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<const std::byte> s = Views(saved, d_y.rows);
-  output_.BackwardWeight(context, d_y, s.attended, s.output);
-  LinearBackwardWeight(context.stream, {.dy = context.workspace.inner_gradient(d_y.rows, 3 * d_model_),
-                                        .x = shift_.Read(x, s.shifted),
+  if (post_.present()) post_.Backward(context, s.projected, s.projected_statistics, d_y, d_projected);
+  LinearBackwardInput(context.stream, {.dy = post_.present() ? ConstAnyMatrix(d_projected) : d_y,
+                                       .weight = parameters.ProductWeight(output_weight_),
+                                       .dx = d_attended});
+  if (inner_.present()) inner_.Backward(context, s.Scaled(), s.normed_statistics, d_attended, d_attended);
+  if (head_scale_ < 0) return;
+  HeadScaleBackward(context.stream, {.dy = d_attended,
+                                     .x = s.attended,
+                                     .gain = parameters.WeightVector(head_scale_),
+                                     .dx = d_attended,
+                                     .d_gain = parameters.GradientVector(head_scale_),
+                                     .partials = context.workspace.norm_partials()});
+}
+
+void SelfAttention::BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const {
+  const ParameterStore& parameters = context.parameters;
+  const int64_t rows = tensors.d_y.rows;
+  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, rows);
+  const Pending p = PendingViews(tensors.pending, rows);
+  LinearBackwardWeightArgs output{.dy = tensors.d_y, .x = s.Normed(), .d_weight = parameters.Gradient(output_weight_)};
+  if (post_.present()) {
+    output.dy = p.d_projected;
+    output.d_bias = parameters.GradientVector(output_bias_);
+  }
+  LinearBackwardWeight(context.stream, output);
+  LinearBackwardWeight(context.stream, {.dy = p.d_qkv,
+                                        .x = shift_.Read(tensors.x, s.shifted),
                                         .d_weight = parameters.FusedGradient(qkv_weight_, 3),
                                         .d_bias = parameters.FusedGradientVector(qkv_bias_, 3)});
+}
+
+}  // namespace
+
+std::unique_ptr<Branch> MakeSelfAttention(const ModelPlan& plan, int32_t sublayer) {
+  return std::make_unique<SelfAttention>(plan, sublayer);
 }
 
 }  // namespace hadal

@@ -32,13 +32,8 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
   host_row_slice_ = layout.ReserveHostBytes(category, 2 * loss_rows_ * int64_t{sizeof(float)});
   if (purpose == Purpose::kInference) return;
   branch_input_slice_ = reserve(rows * d);
-  context_slice_ = reserve(rows * d);
-  query_slice_ = reserve(rows * d);
-  inner_slice_ = reserve(rows * std::max<int64_t>(3 * d, plan.options.d_ff));
+  attended_slice_ = reserve(rows * d);
   const StackMethod &encoder = plan.options.encoder, &decoder = plan.options.decoder;
-  if (encoder.attention_output_norm || decoder.attention_output_norm) {
-    projected_slice_ = reserve(rows * d);
-  }
   if (encoder.skip_gain != 0 || decoder.skip_gain != 0) layer_input_slice_ = layout.Reserve<float>(category, rows * d);
   const bool hidden_norm = encoder.ffn_inner_norm || decoder.ffn_inner_norm;
   partial_floats_ = ResidualNormPartials(rows, hidden_norm ? std::max<int64_t>(d, plan.options.d_ff) : d);
@@ -52,21 +47,13 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
 void Workspace::Bind(const Arena& arena) {
   branch_ = arena.Get<std::byte>(branch_slice_);
   branch_input_ = arena.Get<std::byte>(branch_input_slice_);
-  context_ = arena.Get<std::byte>(context_slice_);
-  inner_ = arena.Get<std::byte>(inner_slice_);
-  query_ = arena.Get<std::byte>(query_slice_);
+  attended_ = arena.Get<std::byte>(attended_slice_);
   layer_input_ = arena.Get<float>(layer_input_slice_);
-  projected_ = arena.Get<std::byte>(projected_slice_);
   attention_ = arena.Get<float>(attention_slice_);
   partials_ = arena.Get<float>(partial_slice_);
   logits_ = arena.Get<std::byte>(logits_slice_);
   row_loss_ = arena.Get<float>(row_slice_);
   host_row_loss_ = arena.Get<float>(host_row_slice_);
-}
-
-const float* SublayerContext::branch_gain_place(int32_t sublayer) const {
-  if (places == nullptr || !HasBranchGain(plan().sublayers[sublayer])) return nullptr;
-  return places->branch_gains + (sublayer - places->first_sublayer);
 }
 
 void SublayerContext::Observe(const DepthObservation& observation) const {

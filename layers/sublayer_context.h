@@ -10,13 +10,11 @@
 #include "layers/depth_observer.h"
 #include "layers/parameter_store.h"
 #include "layers/purpose.h"
-#include "layers/residual_profile.h"
 #include "runtime/arena.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/random.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
-#include "runtime/trace.h"
 
 namespace hadal {
 
@@ -47,14 +45,9 @@ class Workspace {
             ArenaLayout& layout);
   void Bind(const Arena& arena);
 
-  AnyMatrix branch(int64_t rows) const { return {branch_, rows, width_, storage_}; }  // F(x), or its gradient
+  AnyMatrix branch(int64_t rows) const { return {branch_, rows, width_, storage_}; }  // F(x)
   AnyMatrix branch_input_gradient(int64_t rows) const { return {branch_input_, rows, width_, storage_}; }
-  AnyMatrix context_gradient(int64_t rows) const { return {context_, rows, width_, storage_}; }
-  // The gradient of q|k|v, of k|v, or of the hidden layer, `columns` wide.
-  AnyMatrix inner_gradient(int64_t rows, int64_t columns) const { return {inner_, rows, columns, storage_}; }
-  AnyMatrix query_gradient(int64_t rows) const { return {query_, rows, width_, storage_}; }
-  // The gradient of out_proj's product, where a norm follows it.
-  AnyMatrix projected_gradient(int64_t rows) const { return {projected_, rows, width_, storage_}; }
+  AnyMatrix attended_gradient(int64_t rows) const { return {attended_, rows, width_, storage_}; }
   // The gradient of a layer's input through the skip to the layer's last sum: fp32.
   Matrix layer_input_gradient(int64_t rows) const { return {layer_input_, rows, width_}; }
   Vector attention_scratch() const { return {attention_, attention_floats_}; }
@@ -88,10 +81,9 @@ class Workspace {
   Storage storage_ = Storage::kFloat32;
   int64_t width_ = 0, vocabulary_ = 0, logit_rows_ = 0, logit_stride_ = 0, attention_floats_ = 0, partial_floats_ = 0,
           loss_rows_ = 0;
-  ArenaSlice branch_slice_, branch_input_slice_, context_slice_, inner_slice_, query_slice_, attention_slice_,
-      projected_slice_, layer_input_slice_, partial_slice_, logits_slice_, row_slice_, host_row_slice_;
-  void *branch_ = nullptr, *branch_input_ = nullptr, *context_ = nullptr, *inner_ = nullptr, *query_ = nullptr,
-       *projected_ = nullptr, *logits_ = nullptr;
+  ArenaSlice branch_slice_, branch_input_slice_, attended_slice_, attention_slice_, layer_input_slice_, partial_slice_,
+      logits_slice_, row_slice_, host_row_slice_;
+  void *branch_ = nullptr, *branch_input_ = nullptr, *attended_ = nullptr, *logits_ = nullptr;
   float *layer_input_ = nullptr, *attention_ = nullptr, *partials_ = nullptr, *row_loss_ = nullptr,
         *host_row_loss_ = nullptr;
 };
@@ -104,23 +96,13 @@ struct SublayerContext {
   const PackedBatch& batch;
   StepScalars scalars;
   const DeviceBatch* places = nullptr;  // where a device finds the batch and the scalars; null: launches bring them
-  ConstAnyMatrix encoder_output;        // the encoder's output [source rows, d]; only where there is cross-attention
-  Matrix d_encoder_output;              // gradient of `encoder_output` (+=), in backward: fp32
   const std::function<void()>* progress = nullptr;  // called between sublayers; moves transfers along
-  TraceBuffer* trace = nullptr;                     // where recomputation is recorded
-  ResidualProfile* profile = nullptr;               // set in a forward pass that profiles the residual stream
-  // Backward calls it in descending order of `first`: from then on this micro-batch adds nothing more to the gradients
-  // of the chunk's sublayers ≥ first. May be null.
-  const std::function<void(int32_t first)>* complete = nullptr;
-  DepthObserver* observer = nullptr;  // observes tensors; may be null
+  DepthObserver* observer = nullptr;                // observes tensors; may be null
 
   // On a device the observer gets a copy on the host, without padding rows, and a stream of the CPU.
   void Observe(const DepthObservation& observation) const;
   void Progress() const {
     if (progress != nullptr) (*progress)();
-  }
-  void MarkComplete(int32_t first_sublayer) const {
-    if (complete != nullptr) (*complete)(first_sublayer);
   }
   const ModelPlan& plan() const { return parameters.plan(); }
   int64_t rows(Stack stack) const { return stack == Stack::kEncoder ? batch.source_rows() : batch.target_rows(); }
@@ -142,18 +124,6 @@ struct SublayerContext {
             scalars.training ? Dropout::Threshold(p) : 0,
             places == nullptr ? nullptr : places->random};
   }
-  // Where a device finds what a batch contains; empty: launches bring it.
-  TokenPlaces token_places(Stack stack) const {
-    if (places == nullptr) return {};
-    return stack == Stack::kEncoder ? places->source : places->target;
-  }
-  TilePlaces self_tiles(Stack stack) const {
-    if (places == nullptr) return {};
-    return stack == Stack::kEncoder ? places->source_self : places->target_self;
-  }
-  TilePlaces cross_tiles() const { return places == nullptr ? TilePlaces() : places->cross; }
-  // Also null where the gain is always 1, because then no kernel reads it.
-  const float* branch_gain_place(int32_t sublayer) const;
 };
 
 }  // namespace hadal

@@ -30,16 +30,21 @@ ConstTokens TokenEmbedding::Tokens(const SublayerContext& context) const {
   return {tokens.data(), static_cast<int64_t>(tokens.size())};
 }
 
-void TokenEmbedding::Forward(const SublayerContext& context, AnyMatrix x) const {
+TokenPlaces TokenEmbedding::Places(const SublayerContext& context) const {
+  if (context.places == nullptr) return {};
+  return stack_ == Stack::kEncoder ? context.places->source : context.places->target;
+}
+
+void TokenEmbedding::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
   EmbeddingForward(context.stream, {.tokens = Tokens(context),
                                     .offsets = context.offsets(stack_),
                                     .table = context.parameters.ProductWeight(table_),
                                     .positions = positions_,
                                     .multiplier = multiplier_,
                                     .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
-                                    .places = context.token_places(stack_),
-                                    .x = x});
-  context.Observe({.tensor = DepthTensor::kOutput, .sublayer = sublayer_, .values = x});
+                                    .places = Places(context),
+                                    .x = tensors.y});
+  context.Observe({.tensor = DepthTensor::kOutput, .sublayer = sublayer_, .values = tensors.y});
 }
 
 void TokenEmbedding::ForwardAt(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens,
@@ -53,18 +58,17 @@ void TokenEmbedding::ForwardAt(const Stream& stream, const ParameterStore& param
                             .x = x});
 }
 
-void TokenEmbedding::Backward(const SublayerContext& context, ConstAnyMatrix d_x) const {
-  context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = sublayer_, .values = d_x});
-  EmbeddingBackward(context.stream, {.tokens = Tokens(context),
-                                     .dx = d_x,
-                                     .multiplier = multiplier_,
-                                     .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
-                                     .places = context.token_places(stack_),
-                                     .d_table = context.parameters.TableGradient(sublayer_)});
+void TokenEmbedding::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t) const {
+  context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = sublayer_, .values = tensors.d_y});
 }
 
-std::unique_ptr<FrontEnd> MakeFrontEnd(const ModelPlan& plan, int32_t sublayer, ArenaLayout& layout) {
-  return std::make_unique<TokenEmbedding>(plan, sublayer, layout);
+void TokenEmbedding::BackwardWeight(const SublayerContext& context, const PieceTensors& tensors, int32_t) const {
+  EmbeddingBackward(context.stream, {.tokens = Tokens(context),
+                                     .dx = tensors.d_y,
+                                     .multiplier = multiplier_,
+                                     .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
+                                     .places = Places(context),
+                                     .d_table = context.parameters.TableGradient(sublayer_)});
 }
 
 }  // namespace hadal

@@ -164,12 +164,12 @@ ConstAnyMatrix DecoderChunk::EncodeSublayers(const SublayerContext& context, con
   const Storage stored = plan_.residual_storage(Stack::kEncoder);
   int at = 0;
   ConstAnyMatrix residual = EncodeInput(rows);
-  if (embedding_source_) embedding_source_->Forward(context, EncodeInput(rows));
+  if (embedding_source_) embedding_source_->Forward(context, {.y = EncodeInput(rows)});
   for (const Segment& segment : encoder_) {
-    const int64_t entries = segment.combines() ? segment.entries() : 0;
+    const int64_t entries = segment.history_entries();
     const AnyMatrix out = entries > 0 ? buffers_.history(entries + 1, rows, stored).Rows(entries * rows, rows)
                                       : buffers_.residual(++at, rows, segment.output_storage());
-    segment.Forward(context, residual, buffers_.saved(), out);
+    segment.Forward(context, {.x = residual, .y = out, .saved = buffers_.saved()});
     residual = entries > 0 ? buffers_.history(entries + 1, rows, stored) : out;
     context.Progress();
   }
@@ -187,7 +187,7 @@ ConstAnyMatrix DecoderChunk::Close(const LayerCombination& closing, const Stream
                                    const ParameterStore& parameters, Stack stack, int64_t rows) const {
   const AnyMatrix out = buffers_.residual(0, rows, plan_.compute_storage);
   const AnyMatrix history = buffers_.history(closing.entries(), rows, plan_.residual_storage(stack));
-  closing.Forward(stream, parameters, history, buffers_.saved(), out);
+  closing.Combine(stream, parameters, history, buffers_.saved(), out);
   return out;
 }
 
@@ -203,7 +203,7 @@ ConstAnyMatrix DecoderChunk::StepSublayers(const IncrementalContext& context, in
   for (const DecoderSublayer& s : decoder_) {
     if (s.combination) {
       const AnyMatrix combined = buffers_.residual(++at, rows, stored);
-      s.combination->Forward(context.stream, context.parameters,
+      s.combination->Combine(context.stream, context.parameters,
                              buffers_.history(s.combination->entries(), rows, stored), buffers_.saved(), combined);
       x = combined;
     }

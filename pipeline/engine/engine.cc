@@ -123,9 +123,9 @@ absl::StatusOr<std::vector<ResidualProfile::Entry>> Engine::ProfileResidualStrea
                                                                                   const StepScalars& scalars) {
   if (!IsProfiled(stage().plan())) return std::vector<ResidualProfile::Entry>();
   HADAL_CHECK(scalars.training);
-  ProfileRelay profile(grid_.pipeline(), timeout_);
+  ProfileRelay profile(grid_.pipeline(), timeout_, stage().stream(), stage().parameters());
   const ProgramInputs inputs{
-      .batches = ForKernels({&batch, 1}), .scalars = scalars, .observer = observer_, .profile = &profile};
+      .batches = ForKernels({&batch, 1}), .scalars = scalars, .profile = &profile};
   const TracePause pause(trace_);
   if (grid_.replica() == 0) {
     ScheduleShape shape = pipeline_.shape;
@@ -135,7 +135,7 @@ absl::StatusOr<std::vector<ResidualProfile::Entry>> Engine::ProfileResidualStrea
     HADAL_RETURN_IF_ERROR(executor_.Run(program, inputs, result));
     HADAL_RETURN_IF_ERROR(profile.Drain());
   }
-  return profile.Gather(stage().stream(), stage().parameters(), collectives_);
+  return profile.Gather(collectives_);
 }
 
 absl::Status Engine::DistributeWeights() {

@@ -14,7 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/sum_of_squares.h"
-#include "layers/loss_head.h"
+#include "layers/output_head.h"
 #include "pipeline/plan/pipeline_plan.h"
 #include "pipeline/stage/stage_state.h"
 #include "runtime/comm/collectives.h"

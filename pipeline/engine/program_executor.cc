@@ -99,7 +99,7 @@ absl::Status ProgramExecutor::Forward(int chunk, const PackedBatch& batch) {
   SublayerContext context = stage().Context(batch, inputs_.scalars, &progress_);
   context.observer = inputs_.observer;
   if (profile != nullptr) {
-    context.profile = &profile->profile();
+    context.observer = &profile->profile();
     if (ends.receive_forward) HADAL_RETURN_IF_ERROR(profile->Receive(RankBehind(chunk, -1)));
   }
   EdgeViews inputs;
@@ -116,13 +116,13 @@ absl::Status ProgramExecutor::Backward(int chunk, const PackedBatch& batch) {
   Channels::OfChunk& ends = channels(chunk);
   SublayerContext context = stage().Context(batch, inputs_.scalars, &progress_);
   context.observer = inputs_.observer;
-  context.trace = &setup_.trace;
   EdgeViews gradients;
   if (ends.receive_backward) gradients = ends.receive_backward->Front(batch);
   const bool is_last = &batch == &inputs_.batches.back();
   // Replicas start on what is complete: this micro-batch is launched in parts.
-  if (is_last && setup_.pipeline.grid.replicas > 1) context.complete = &complete_;
-  stage().chunk(chunk).Backward(context, gradients, result_->times);
+  BackwardHooks hooks{.trace = &setup_.trace};
+  if (is_last && setup_.pipeline.grid.replicas > 1) hooks.complete = &complete_;
+  stage().chunk(chunk).Backward(context, gradients, result_->times, hooks);
   const Stopwatch watch;
   if (is_last) Complete(setup_.pipeline.first_sublayer(setup_.stage, chunk));
   result_->times.communication_seconds += watch.Seconds();

@@ -19,7 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "layers/depth_observer.h"
-#include "layers/loss_head.h"
+#include "layers/output_head.h"
 #include "layers/sublayer_context.h"
 #include "pipeline/engine/program_place.h"
 #include "pipeline/engine/rank_parts.h"

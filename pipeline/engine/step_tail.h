@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "layers/loss_head.h"
+#include "layers/output_head.h"
 #include "pipeline/engine/gradient_norm.h"
 #include "pipeline/engine/parameter_update.h"
 #include "pipeline/engine/rank_parts.h"

@@ -27,9 +27,7 @@ absl::Status ProfileRelay::Drain() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<ResidualProfile::Entry>> ProfileRelay::Gather(const Stream& stream,
-                                                                         const ParameterStore& parameters,
-                                                                         Collectives& world) const {
+absl::StatusOr<std::vector<ResidualProfile::Entry>> ProfileRelay::Gather(Collectives& world) const {
   std::vector<double> mine;
   for (const ResidualProfile::Entry& entry : profile_.found) {
     mine.insert(mine.end(), {static_cast<double>(entry.parameter), entry.omega});
@@ -42,8 +40,8 @@ absl::StatusOr<std::vector<ResidualProfile::Entry>> ProfileRelay::Gather(const S
   }
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.parameter < b.parameter; });
   for (const ResidualProfile::Entry& entry : entries) {
-    if (!parameters.Holds(entry.parameter)) continue;
-    FillOmega(stream, parameters.WeightVector(entry.parameter), entry.omega);
+    if (!parameters_.Holds(entry.parameter)) continue;
+    FillOmega(stream_, parameters_.WeightVector(entry.parameter), entry.omega);
   }
   return entries;
 }

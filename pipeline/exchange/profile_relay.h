@@ -20,8 +20,13 @@ namespace hadal {
 
 class ProfileRelay {
  public:
-  // `pipeline` must outlive the relay.
-  ProfileRelay(Communicator& pipeline, absl::Duration timeout) : pipeline_(pipeline), timeout_(timeout) {}
+  // Everything referenced must outlive the relay. `stream` and `parameters`: the stage's.
+  ProfileRelay(Communicator& pipeline, absl::Duration timeout, const Stream& stream, const ParameterStore& parameters)
+      : pipeline_(pipeline),
+        timeout_(timeout),
+        stream_(stream),
+        parameters_(parameters),
+        profile_(stream, parameters) {}
 
   ResidualProfile& profile() { return profile_; }
   // Receives the profile as rank `peer` left it, to continue from there.
@@ -30,10 +35,9 @@ class ProfileRelay {
   absl::Status Send(int peer);
   // Waits until all posted sends are done.
   absl::Status Drain();
-  // All-gathers what the ranks of `world` found, sets the vectors that `parameters` holds to it, and returns all
-  // entries in the order of the sublayers.
-  absl::StatusOr<std::vector<ResidualProfile::Entry>> Gather(const Stream& stream, const ParameterStore& parameters,
-                                                             Collectives& world) const;
+  // All-gathers what the ranks of `world` found, sets the vectors that this rank holds to it, and returns all entries
+  // in the order of the sublayers.
+  absl::StatusOr<std::vector<ResidualProfile::Entry>> Gather(Collectives& world) const;
 
  private:
   struct Posted {
@@ -43,6 +47,8 @@ class ProfileRelay {
 
   Communicator& pipeline_;
   absl::Duration timeout_;
+  const Stream& stream_;
+  const ParameterStore& parameters_;
   ResidualProfile profile_;
   std::deque<Posted> posted_;  // a deque, whose elements do not move
 };

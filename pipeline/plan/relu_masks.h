@@ -1,4 +1,4 @@
-// Decides whether a run's feed-forward layers store ReLU masks (layers/feed_forward.h). The device is queried before
+// Decides whether a run's feed-forward layers store ReLU masks (layers/feed_forward.cc). The device is queried before
 // memory is laid out, so that memory is reserved only for masks that are used.
 //
 // A device's library offers the products that write and read a mask only for some shapes. A run's shapes are known:

@@ -1,227 +1,213 @@
-// A chunk's pieces and where their tensors lie; chunk.cc runs them.
+// A chunk's pieces, their tensors and where these lie; chunk.cc runs them.
 #include <algorithm>
 
-#include "layers/purpose.h"
+#include "layers/layer_combination.h"
+#include "layers/segment.h"
+#include "layers/token_embedding.h"
 #include "pipeline/stage/chunk.h"
 #include "runtime/check.h"
 
 namespace hadal {
-namespace {
-
-// The last of `entries` matrices on top of each other.
-AnyMatrix LastEntry(const AnyMatrix& history, int64_t entries) {
-  const int64_t rows = history.rows / entries;
-  return history.Rows(history.rows - rows, rows);
-}
-
-}  // namespace
 
 Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapacity& capacity,
              SharedActivations& shared, ArenaLayout& layout)
-    : plan_(plan), spec_(spec), d_model_(plan.options.d_model), shared_(shared) {
+    : plan_(plan), spec_(spec), shared_(shared) {
   HADAL_CHECK_LT(spec.first, spec.last);
-  const int32_t sublayers = static_cast<int32_t>(plan.sublayers.size());
   if (spec.first > 0) input_edges_ = BorderEdges(plan, spec.first);
-  if (spec.last < sublayers) output_edges_ = BorderEdges(plan, spec.last);
-  AddPieces(capacity, shared, layout);
-  slots_slice_ = layout.ReserveBytes("activations", slot_bytes_ * spec.slots);
-  if (spec.on_device) {
-    batches_.emplace(BatchSlots::Spec{.first_sublayer = spec.first,
-                                      .sublayers = spec.last - spec.first,
-                                      .slots = spec.slots,
-                                      .capacity = capacity},
-                     layout);
-    if (spec.graphs) graphs_ = std::make_unique<GraphCache>(MostGraphs(spec.slots, spec.replicas));
+  if (spec.last < static_cast<int32_t>(plan.sublayers.size())) output_edges_ = BorderEdges(plan, spec.last);
+  inputs_.resize(input_edges_.size());
+  const int32_t target = plan.target_embedding();
+  const TensorRange encoded = AddStack(Stack::kEncoder, capacity, layout);
+  if (spec.last >= target) encoder_output_ = encoded;
+  for (size_t i = 0; i < input_edges_.size(); ++i) {
+    if (input_edges_[i].kind != EdgeKind::kEncoderOutput && spec.first != target) continue;
+    encoder_output_ = inputs_[i] = AddTensor({.rows = Stack::kEncoder, .storage = plan.compute_storage});
   }
-  const auto reserve = [&](const Edge& edge, Storage storage, bool in_history) {
-    const bool has_place = in_history && edge.kind == EdgeKind::kResidual;
-    return layout.ReserveBytes("borders", has_place ? 0 : capacity.rows(edge.rows) * d_model_ * BytesOf(storage));
-  };
-  starts_in_history_ = !input_edges_.empty() && pieces_.front().history_entries > 0;
-  ends_in_history_ = !output_edges_.empty() && EntryOf(pieces_.size() - 1) >= 0;
-  for (const Edge& edge : output_edges_) output_slices_.push_back(reserve(edge, edge.values, ends_in_history_));
-  if (spec.purpose == Purpose::kInference) return;
-  for (const Edge& edge : input_edges_) {
-    input_gradient_slices_.push_back(reserve(edge, edge.gradient, starts_in_history_));
+  const TensorRange decoded = AddStack(Stack::kDecoder, capacity, layout);
+  if (spec.last > plan.output_head()) {
+    auto head = std::make_unique<OutputHead>(plan, capacity, spec.purpose);
+    head_ = head.get();
+    pieces_.push_back({.piece = std::move(head), .first_sublayer = plan.output_head(), .x = decoded});
+    pieces_.back().rereads_x = false;  // its forward makes the gradients
   }
-}
-
-int64_t Chunk::ReserveInSlot(int64_t bytes) {
-  const int64_t offset = slot_bytes_;
-  slot_bytes_ += ArenaLayout::Aligned(bytes);
-  return offset;
-}
-
-Chunk::SlotTensor Chunk::ReserveInSlot(Stack rows, Storage storage, const ActivationCapacity& capacity) {
-  return {rows, storage, ReserveInSlot(capacity.rows(rows) * d_model_ * BytesOf(storage))};
-}
-
-void Chunk::AddPieces(const ActivationCapacity& capacity, SharedActivations& shared, ArenaLayout& layout) {
-  const int32_t target = plan_.target_embedding();
-  const auto add_embedding = [&](int32_t sublayer, Stack stack) {
-    Piece& piece = pieces_.emplace_back();
-    piece.kind = Piece::Kind::kEmbedding;
-    piece.stack = stack;
-    piece.embedding = MakeFrontEnd(plan_, sublayer, layout);
-  };
-  if (spec_.first == plan_.source_embedding()) add_embedding(plan_.source_embedding(), Stack::kEncoder);
-  AddHistory(std::max(spec_.first, 1), std::min(spec_.last, target), capacity, layout);
-  AddSegments(std::max(spec_.first, 1), std::min(spec_.last, target), capacity, shared);
-  // The encoder's output is needed by cross-attention here, or by a border behind the target embedding.
-  const bool inside_decoder = spec_.last > target;
-  const bool received = std::any_of(input_edges_.begin(), input_edges_.end(),
-                                    [](const Edge& edge) { return edge.kind == EdgeKind::kEncoderOutput; });
-  if (plan_.options.has_encoder() && inside_decoder && (spec_.first <= target || received)) {
-    encoder_output_ = ReserveInSlot(Stack::kEncoder, plan_.compute_storage, capacity);
+  for (const Edge& edge : output_edges_) {
+    const bool is_encoder_output = edge.kind == EdgeKind::kEncoderOutput || spec.last == target;
+    TensorRange range = is_encoder_output ? encoder_output_ : spec.last < target ? encoded : decoded;
+    HADAL_CHECK_EQ(range.first + range.entries, edge.entries);
+    outputs_.push_back(range);
   }
-  if (spec_.first <= target && target < spec_.last) add_embedding(target, Stack::kDecoder);
-  AddHistory(std::max(spec_.first, target + 1), std::min(spec_.last, plan_.output_head()), capacity, layout);
-  AddSegments(std::max(spec_.first, target + 1), std::min(spec_.last, plan_.output_head()), capacity, shared);
-  if (spec_.last <= plan_.output_head()) return;
-  Piece& head = pieces_.emplace_back();
-  head.kind = Piece::Kind::kHead;
-  head.stack = Stack::kDecoder;
-  head.head = MakeLossHead(plan_);
-  head_input_slice_ =
-      layout.ReserveBytes("workspace", capacity.target_rows * d_model_ * BytesOf(plan_.compute_storage));
-  if (spec_.purpose == Purpose::kTraining) {
-    head_gradient_ = ReserveInSlot(Stack::kDecoder, plan_.residual_storage(Stack::kDecoder), capacity);
-  }
-}
-
-void Chunk::AddHistory(int32_t first, int32_t last, const ActivationCapacity& capacity, ArenaLayout& layout) {
-  // Where the stack's embedding ends the chunk there is no layer, but its output is the history's first entry.
-  const bool only_embedding = first == last && spec_.last == last && first > spec_.first;
-  if (first > last || (first == last && !only_embedding)) return;
-  const Stack stack = plan_.sublayers[first].stack;
-  if (!plan_.Combines(stack)) return;
-  // y_0 and one a layer.
-  histories_[static_cast<size_t>(stack)].emplace(
-      LayerHistory::Spec{.stack = stack,
-                         .entries = only_embedding ? 1 : plan_.sublayers[last - 1].layer + 2,
-                         .rows = capacity.rows(stack),
-                         .width = d_model_,
-                         .storage = plan_.residual_storage(stack),
-                         .slots = spec_.slots,
-                         .purpose = spec_.purpose},
+  FindWritersAndReaders();
+  PlaceTensors(capacity, layout);
+  PlacePieces(shared, layout);
+  if (!spec.on_device) return;
+  batches_.emplace(
+      BatchSlots::Spec{
+          .first_sublayer = spec.first, .sublayers = spec.last - spec.first, .slots = spec.slots, .capacity = capacity},
       layout);
+  if (spec.graphs) graphs_ = std::make_unique<GraphCache>(MostGraphs(spec.slots, spec.replicas));
 }
 
-void Chunk::AddCombination(int32_t last, const ActivationCapacity& capacity) {
-  const Stack stack = plan_.sublayers[last - 1].stack;
-  Piece& piece = pieces_.emplace_back();
-  piece.kind = Piece::Kind::kCombination;
-  piece.stack = stack;
-  piece.combination.emplace(plan_, last - 1, capacity.rows(stack));
-  piece.history_entries = piece.combination->entries();
-  piece.saved_offset = ReserveInSlot(piece.combination->saved_bytes());
+Chunk::TensorRange Chunk::AddTensor(const TensorType& type) {
+  tensors_.push_back({.type = type});
+  return {.tensor = static_cast<int32_t>(tensors_.size()) - 1};
 }
 
-void Chunk::AddSegments(int32_t first, int32_t last, const ActivationCapacity& capacity, SharedActivations& shared) {
-  if (first >= last) return;
-  const bool combines = plan_.Combines(plan_.sublayers[first].stack);
+Chunk::TensorRange Chunk::AddStack(Stack stack, const ActivationCapacity& capacity, ArenaLayout& layout) {
+  const bool encodes = stack == Stack::kEncoder;
+  const int32_t embedding = encodes ? plan_.source_embedding() : plan_.target_embedding();
+  const int32_t end = encodes ? plan_.target_embedding() : plan_.output_head();
+  const int32_t first = std::max(spec_.first, embedding + 1), last = std::min(spec_.last, end);
+  const bool embeds = embedding >= spec_.first && embedding < spec_.last;
+  // The head, too, reads the decoder's residual stream.
+  const bool continues = spec_.first > std::max(embedding, 0) && (encodes ? spec_.first < end : spec_.first <= end);
+  if (!embeds && !continues) return {};
+  TensorType type{.rows = stack, .storage = embeds ? plan_.residual_storage(stack) : input_edges_[0].values};
+  const bool combines = plan_.Combines(stack) && (embeds || first < last);
+  if (combines && first < last) type.entries = plan_.sublayers[last - 1].layer + 2;  // y_0 and one a layer
+  TensorRange x = AddTensor(type);
+  tensors_.back().is_history = combines;
+  if (embeds) {
+    pieces_.push_back(
+        {.piece = std::make_unique<TokenEmbedding>(plan_, embedding, layout), .first_sublayer = embedding, .y = x});
+  } else {
+    x.entries = input_edges_[0].entries;
+    inputs_[0] = x;
+  }
+  return first < last ? AddSegments(first, last, x, capacity) : x;
+}
+
+Chunk::TensorRange Chunk::AddSegments(int32_t first, int32_t last, TensorRange x, const ActivationCapacity& capacity) {
+  const Stack stack = plan_.sublayers[first].stack;
+  const bool combines = plan_.Combines(stack);
   // With a history a segment is a layer: its input is kept in any case.
   const int32_t length = combines ? 1 : spec_.recompute_every > 0 ? spec_.recompute_every : last - first;
   for (int32_t begin = first, end = first; begin < last; begin = end) {
     end = plan_.NextCut(std::min(begin + length, last));
-    Piece& piece = pieces_.emplace_back();
-    piece.kind = Piece::Kind::kSegment;
-    piece.segment = std::make_unique<Segment>(plan_, begin, end, capacity);
-    piece.stack = piece.segment->stack();
-    if (combines) {
-      piece.history_entries = piece.segment->entries();
+    auto segment = std::make_unique<Segment>(plan_, begin, end, capacity);
+    const TensorRange y = combines ? TensorRange{.tensor = x.tensor, .first = x.entries}
+                                   : AddTensor({.rows = stack, .storage = segment->output_storage()});
+    pieces_.push_back({.piece = std::move(segment),
+                       .first_sublayer = begin,
+                       .x = x,
+                       .y = y,
+                       .reads_encoder_output = stack == Stack::kDecoder && encoder_output_.tensor >= 0,
+                       .recomputed = spec_.recompute_every > 0});
+    x = combines ? TensorRange{.tensor = x.tensor, .entries = x.entries + 1} : y;
+  }
+  if (!combines || !plan_.ends_stack(last)) return x;
+  const TensorRange y = AddTensor({.rows = stack, .storage = plan_.compute_storage});
+  pieces_.push_back({.piece = std::make_unique<LayerCombination>(plan_, last - 1, capacity.rows(stack)),
+                     .first_sublayer = last,
+                     .x = x,
+                     .y = y});
+  return y;
+}
+
+void Chunk::FindWritersAndReaders() {
+  const auto read = [this](const TensorRange& range, size_t reader, bool in_backward) {
+    if (range.tensor < 0) return;
+    Tensor& tensor = tensors_[range.tensor];
+    tensor.last_reader = static_cast<int32_t>(reader);
+    HADAL_CHECK_LT(tensor.writer, tensor.last_reader);
+    tensor.read_in_backward = tensor.read_in_backward || in_backward;
+  };
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    read(pieces_[i].x, i, pieces_[i].rereads_x);
+    if (pieces_[i].reads_encoder_output) read(encoder_output_, i, /*in_backward=*/true);
+    const TensorRange& y = pieces_[i].y;
+    if (y.tensor >= 0 && y.first == 0) tensors_[y.tensor].writer = static_cast<int32_t>(i);
+  }
+  for (const TensorRange& output : outputs_) read(output, pieces_.size(), /*in_backward=*/false);
+}
+
+void Chunk::PlaceTensors(const ActivationCapacity& capacity, ArenaLayout& layout) {
+  const auto place = [&](const TensorType& type, int32_t slots, const char* category) {
+    return TensorMemory(type, plan_, capacity, slots, category, layout);
+  };
+  for (size_t t = 0; t < tensors_.size(); ++t) {
+    Tensor& tensor = tensors_[t];
+    HADAL_CHECK_GE(tensor.last_reader, 0);
+    const bool crosses = tensor.last_reader == std::ssize(pieces_);
+    tensor.values = tensor.is_history         ? place(tensor.type, spec_.slots, "layer history")
+                    : tensor.read_in_backward ? place(tensor.type, spec_.slots, "activations")
+                                              : place(tensor.type, 1, crosses ? "borders" : "workspace");
+    if (spec_.purpose == Purpose::kInference) continue;
+    if (tensor.is_history) {
+      TensorType gradient = tensor.type;
+      gradient.storage = Storage::kFloat32;
+      tensor.gradient = place(gradient, 1, "layer history");
     } else {
-      piece.input = ReserveInSlot(piece.stack, plan_.residual_storage(piece.stack), capacity);
-    }
-    if (spec_.recompute_every > 0) {
-      shared.Require(piece.segment->saved_bytes());
-    } else {
-      piece.saved_offset = ReserveInSlot(piece.segment->saved_bytes());
+      tensor.gradient = static_cast<int32_t>(t) == encoder_output_.tensor ? shared_.encoder_output_gradient()
+                                                                          : shared_.gradient(tensor.type.rows);
     }
   }
-  if (combines && plan_.ends_stack(last)) AddCombination(last, capacity);
+  if (spec_.purpose == Purpose::kInference) return;
+  for (size_t i = 0; i < input_edges_.size(); ++i) {
+    const Tensor& tensor = tensors_[inputs_[i].tensor];
+    input_gradients_.push_back(
+        tensor.is_history ? tensor.gradient
+                          : place({.rows = tensor.type.rows, .storage = input_edges_[i].gradient}, 1, "borders"));
+  }
+}
+
+void Chunk::PlacePieces(SharedActivations& shared, ArenaLayout& layout) {
+  for (PlacedPiece& placed : pieces_) {
+    const int64_t saved_bytes = placed.piece->saved_bytes();
+    if (placed.recomputed) {
+      shared.RequireSaved(saved_bytes);
+    } else {
+      placed.saved = SlotMemory(saved_bytes, spec_.slots, "activations", layout);
+    }
+    for (int32_t step = 0; step < placed.piece->steps(); ++step) {
+      shared.RequirePending(placed.piece->pending_bytes(step));
+    }
+  }
 }
 
 void Chunk::Bind(const Arena& arena) {
-  slots_ = arena.Get<std::byte>(slots_slice_);
-  head_input_ = arena.Get<std::byte>(head_input_slice_);
-  for (const ArenaSlice& slice : output_slices_) outputs_.push_back(arena.Get<std::byte>(slice));
-  for (const ArenaSlice& slice : input_gradient_slices_) input_gradients_.push_back(arena.Get<std::byte>(slice));
-  for (std::optional<LayerHistory>& history : histories_) {
-    if (history) history->Bind(arena);
+  for (Tensor& tensor : tensors_) {
+    tensor.values.Bind(arena);
+    tensor.gradient.Bind(arena);
+  }
+  for (TensorMemory& gradient : input_gradients_) gradient.Bind(arena);
+  for (PlacedPiece& placed : pieces_) {
+    placed.saved.Bind(arena);
+    placed.piece->Bind(arena);
   }
   if (batches_) batches_->Bind(arena);
-  for (Piece& piece : pieces_) {
-    if (piece.embedding) piece.embedding->Bind(arena);
+}
+
+SharedActivations::SharedActivations(const ModelPlan& plan, const ActivationCapacity& capacity, Purpose purpose,
+                                     ArenaLayout& layout)
+    : purpose_(purpose), width_(plan.options.d_model) {
+  if (purpose == Purpose::kInference) return;
+  const auto place = [&](Stack stack, Storage storage) {
+    return TensorMemory({.rows = stack, .storage = storage}, plan, capacity, 1, "workspace", layout);
+  };
+  Storage widest = plan.compute_storage;
+  for (const Stack stack : {Stack::kEncoder, Stack::kDecoder}) {
+    const Storage storage = plan.residual_storage(stack);
+    gradients_[static_cast<size_t>(stack)] = place(stack, storage);
+    if (BytesOf(storage) > BytesOf(widest)) widest = storage;
   }
+  encoder_output_gradient_ = plan.residual_storage(Stack::kEncoder) == Storage::kFloat32
+                                 ? gradient(Stack::kEncoder)
+                                 : place(Stack::kEncoder, Storage::kFloat32);
+  discard_slice_ =
+      layout.ReserveBytes("workspace", std::max(capacity.source_rows, capacity.target_rows) * width_ * BytesOf(widest));
 }
 
-AnyMatrix Chunk::EdgeView(Stack rows, Storage storage, std::byte* data, const PackedBatch& batch) const {
-  return {data, rows == Stack::kEncoder ? batch.source_rows() : batch.target_rows(), d_model_, storage};
+void SharedActivations::ReserveRequired(ArenaLayout& layout) {
+  saved_slice_ = layout.ReserveBytes("activations", saved_bytes_);
+  if (purpose_ == Purpose::kTraining) pending_slice_ = layout.ReserveBytes("workspace", pending_bytes_);
 }
 
-AnyMatrix Chunk::SlotView(const SlotTensor& tensor, const PackedBatch& batch) const {
-  return EdgeView(tensor.rows, tensor.storage, Slot(batch) + tensor.offset, batch);
-}
-
-AnyMatrix Chunk::EncoderOutputView(const PackedBatch& batch) const {
-  return encoder_output_ ? SlotView(*encoder_output_, batch) : AnyMatrix();
-}
-
-bool Chunk::MakesEncoderOutput(size_t index) const {
-  if (pieces_[index].kind == Piece::Kind::kEmbedding || pieces_[index].stack != Stack::kEncoder) return false;
-  if (index + 1 == pieces_.size()) return spec_.last == plan_.target_embedding();
-  return pieces_[index + 1].kind == Piece::Kind::kEmbedding;
-}
-
-std::byte* Chunk::SavedOf(const Piece& piece, const PackedBatch& batch) const {
-  return piece.saved_offset >= 0 ? Slot(batch) + piece.saved_offset : shared_.saved();
-}
-
-AnyMatrix Chunk::InputOf(const Piece& piece, const PackedBatch& batch) const {
-  return piece.history_entries > 0 ? HistoryOf(piece).Values(batch, piece.history_entries)
-                                   : SlotView(piece.input, batch);
-}
-
-Matrix Chunk::HistoryGradientOf(const Piece& piece, const PackedBatch& batch) const {
-  return piece.history_entries > 0 ? HistoryOf(piece).Gradient(batch, piece.history_entries) : Matrix();
-}
-
-int64_t Chunk::EntryOf(size_t index) const {
-  const Piece& piece = pieces_[index];
-  if (piece.kind == Piece::Kind::kSegment) return piece.history_entries > 0 ? piece.history_entries : -1;
-  return piece.kind == Piece::Kind::kEmbedding && histories_[static_cast<size_t>(piece.stack)] ? 0 : -1;
-}
-
-AnyMatrix Chunk::OutputOf(size_t index, const PackedBatch& batch) const {
-  if (const int64_t entry = EntryOf(index); entry >= 0) {
-    const Piece& piece = pieces_[index];
-    return LastEntry(HistoryOf(piece).Values(batch, entry + 1), entry + 1);
-  }
-  if (index + 1 == pieces_.size()) return output(0, batch);
-  const Piece& next = pieces_[index + 1];
-  switch (next.kind) {
-    case Piece::Kind::kSegment:
-    case Piece::Kind::kCombination:
-      return InputOf(next, batch);
-    case Piece::Kind::kEmbedding:
-      return EncoderOutputView(batch);
-    case Piece::Kind::kHead:
-      return HeadInput(batch);
-  }
-  return {};
-}
-
-AnyMatrix Chunk::OutputGradientOf(size_t index, const PackedBatch& batch) const {
-  const Piece& piece = pieces_[index];
-  if (plan_.residual_storage(piece.stack) == Storage::kFloat32 && EntryOf(index) >= 0)
-    return EntryGradient(index, batch);
-  return shared_.gradient(piece.stack, piece.stack == Stack::kEncoder ? batch.source_rows() : batch.target_rows());
-}
-
-AnyMatrix Chunk::EntryGradient(size_t index, const PackedBatch& batch) const {
-  const int64_t entries = EntryOf(index) + 1;
-  return LastEntry(HistoryOf(pieces_[index]).Gradient(batch, entries), entries);
+void SharedActivations::Bind(const Arena& arena) {
+  for (TensorMemory& gradient : gradients_) gradient.Bind(arena);
+  encoder_output_gradient_.Bind(arena);
+  discard_ = arena.Get<std::byte>(discard_slice_);
+  saved_ = arena.Get<std::byte>(saved_slice_);
+  pending_ = arena.Get<std::byte>(pending_slice_);
 }
 
 }  // namespace hadal

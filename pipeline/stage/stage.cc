@@ -9,7 +9,8 @@ Stage::Stage(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, cons
     : plan_(plan),
       stream_(stream),
       parameters_(plan, Sublayers(pipeline, rank), purpose, layout, UpdatedSlices(plan, pipeline, rank)),
-      workspace_(plan, pipeline.capacity, stream, purpose, layout) {
+      workspace_(plan, pipeline.capacity, stream, purpose, layout),
+      shared_(plan, pipeline.capacity, purpose, layout) {
   const bool trains = purpose == Purpose::kTraining;
   for (int c = 0; c < pipeline.shape.chunks; ++c) {
     const ChunkSpec spec{.first = pipeline.first_sublayer(rank, c),
@@ -23,7 +24,7 @@ Stage::Stage(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, cons
                          .inputs_on_device = pipeline.device_transfers};
     chunks_.push_back(std::make_unique<Chunk>(plan, spec, pipeline.capacity, shared_, layout));
   }
-  shared_.Reserve(plan, pipeline.capacity, purpose, layout);
+  shared_.ReserveRequired(layout);
 }
 
 std::vector<int32_t> Stage::Sublayers(const PipelinePlan& pipeline, int rank) {

@@ -116,7 +116,7 @@ TEST(MethodIdentityTest, OneLayerOfDlclReadsTheEmbedding) {
   std::vector<float> input(embedding.size());
   const LayerCombination combination(plan, 1, 7);
   EXPECT_EQ(combination.saved_bytes(), 0);
-  combination.Forward(stream, parameters, {embedding.data(), 7, 32}, nullptr, {input.data(), 7, 32});
+  combination.Combine(stream, parameters, {embedding.data(), 7, 32}, nullptr, {input.data(), 7, 32});
   EXPECT_TRUE(SameBits(input, embedding));
 }
 

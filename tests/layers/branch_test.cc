@@ -51,21 +51,21 @@ class BranchTest : public ::testing::TestWithParam<std::tuple<Place, ResidualMet
         encoder_output_(model_.capacity().source_rows, width(), 2, 1.0f),
         y_(x_.rows, width()),
         w_(x_.rows, width(), 3, 1.0f),
-        saved_(branch_->SavedBytes(model_.capacity())) {}
+        saved_(branch_->SavedBytes(model_.capacity())),
+        pending_(branch_->PendingBytes(model_.capacity())) {}
 
   int64_t width() const { return model_.plan().options.d_model; }
   bool reads_encoder_output() const { return std::get<Place>(GetParam()).kind == SublayerKind::kCrossAttention; }
 
-  SublayerContext Context(Matrix d_encoder_output) const {
-    SublayerContext context = model_.Context();
-    if (!reads_encoder_output()) return context;
-    context.encoder_output = encoder_output_.view();
-    context.d_encoder_output = d_encoder_output;
-    return context;
+  PieceTensors Tensors() {
+    PieceTensors tensors{
+        .x = x_.view(), .y = y_.view(), .saved = saved_.data(), .d_y = w_.view(), .pending = pending_.data()};
+    if (reads_encoder_output()) tensors.encoder_output = encoder_output_.view();
+    return tensors;
   }
 
   double Loss() {
-    branch_->Forward(Context({}), x_.view(), saved_.data(), y_.view());
+    branch_->Forward(model_.Context(), Tensors());
     double sum = 0;
     for (size_t i = 0; i < y_.values.size(); ++i) sum += double{w_.values[i]} * double{y_.values[i]};
     return sum;
@@ -73,10 +73,13 @@ class BranchTest : public ::testing::TestWithParam<std::tuple<Place, ResidualMet
 
   // Both halves of a backward behind a forward; what they add to is left as it comes.
   void Backward(bool accumulate, OwnedMatrix& d_x, OwnedMatrix& d_encoder_output) {
-    const SublayerContext context = Context(d_encoder_output.view());
-    branch_->Forward(context, x_.view(), saved_.data(), y_.view());
-    branch_->BackwardInput(context, w_.view(), saved_.data(), accumulate, d_x.view());
-    branch_->BackwardWeight(context, x_.view(), w_.view(), saved_.data());
+    const SublayerContext context = model_.Context();
+    PieceTensors tensors = Tensors();
+    tensors.d_x = d_x.view();
+    if (reads_encoder_output()) tensors.d_encoder_output = d_encoder_output.view();
+    branch_->Forward(context, tensors);
+    branch_->BackwardInput(context, tensors, accumulate);
+    branch_->BackwardWeight(context, tensors);
   }
 
   // Parameters of the sublayer that the residual connection reads, and F does not.
@@ -110,7 +113,7 @@ class BranchTest : public ::testing::TestWithParam<std::tuple<Place, ResidualMet
   const int32_t sublayer_;
   const std::unique_ptr<Branch> branch_;
   OwnedMatrix x_, encoder_output_, y_, w_;
-  std::vector<std::byte> saved_;
+  std::vector<std::byte> saved_, pending_;
 };
 
 TEST_P(BranchTest, GradientsAreTheSlopesOfItsOutput) {

@@ -3,6 +3,7 @@
 #include "layers/output_head.h"
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -26,9 +27,13 @@ class OutputHeadTest : public ::testing::Test {
     context.scalars.gradient_scale = kGradientScale;
     return context;
   }
-  // A forward makes the gradients too.
+  // A forward makes the gradients too; a backward copies that of x to d_x_.
+  void Forward(const SublayerContext& context) {
+    head_.Forward(context, {.x = x_.view(), .saved = saved_.data()});
+    head_.BackwardInput(context, {.saved = saved_.data(), .d_x = d_x_.view()}, 0);
+  }
   double Loss() {
-    head_.Forward(Context(), x_.view(), d_x_.view());
+    Forward(Context());
     return double{kGradientScale} * head_.Losses(Context(), {}).loss;
   }
   int32_t sublayer() const { return model_.plan().output_head(); }
@@ -55,7 +60,8 @@ class OutputHeadTest : public ::testing::Test {
   }
 
   BoundModel model_{SmallModel(ResidualMethod::kPostLn, NarrowShape(1)), PairsOf({2, 3, 1}, {120, 30, 170}, 23)};
-  const OutputHead head_{model_.plan()};
+  const OutputHead head_{model_.plan(), model_.capacity(), Purpose::kTraining};
+  std::vector<std::byte> saved_ = std::vector<std::byte>(head_.saved_bytes());
   OwnedMatrix x_{model_.capacity().target_rows, model_.plan().options.d_model, 1, 1.0f};
   OwnedMatrix d_x_{x_.rows, x_.columns};
 };
@@ -65,7 +71,7 @@ TEST_F(OutputHeadTest, LossesAreThoseOfTheDefinition) {
   const CrossEntropyReferenceResult expected =
       CrossEntropyReference(Logits(), model_.plan().options.target_vocabulary, model_.batch().target,
                             model_.plan().options.label_smoothing, kGradientScale);
-  head_.Forward(Context(), x_.view(), d_x_.view());
+  Forward(Context());
   std::vector<float> row_nll(x_.rows);
   const LossSums sums = head_.Losses(Context(), {row_nll.data(), x_.rows});
   EXPECT_TRUE(NearReference(row_nll, expected.nll, /*magnitude=*/4, /*multiple=*/8));
@@ -111,7 +117,7 @@ TEST_F(OutputHeadTest, OnlyItsOwnUseOfTheTableGetsAGradient) {
 TEST_F(OutputHeadTest, OutsideTrainingTheLossIsTheSameAndThereIsNoGradient) {
   const double trained = Loss();
   model_.ClearGradients();
-  head_.Forward(Context(/*training=*/false), x_.view(), {});
+  head_.Forward(Context(/*training=*/false), {.x = x_.view()});
   EXPECT_EQ(double{kGradientScale} * head_.Losses(Context(false), {}).loss, trained);
   const std::vector<float> gradients = model_.AllGradients();
   EXPECT_TRUE(SameBits(gradients, std::vector<float>(gradients.size())));

@@ -49,9 +49,7 @@ class SegmentTest : public ::testing::TestWithParam<ResidualMethod> {
     OwnedMatrix encoder_output(model_.capacity().source_rows, width, 2, 1.0f),
         d_encoder_output(encoder_output.rows, width);
     OwnedMatrix d_residual(rows, width, 3, 1.0f);
-    SublayerContext context = model_.Context();
-    context.encoder_output = encoder_output.view();
-    context.d_encoder_output = d_encoder_output.view();
+    const SublayerContext context = model_.Context();
     model_.ClearGradients();
     std::vector<OwnedMatrix> residuals = {OwnedMatrix(rows, width, 1, 1.0f)};
     std::vector<Segment> segments;
@@ -60,16 +58,39 @@ class SegmentTest : public ::testing::TestWithParam<ResidualMethod> {
       const Segment& segment = segments.emplace_back(model_.plan(), borders[i], borders[i + 1], model_.capacity());
       saved.emplace_back(segment.saved_bytes());
       OwnedMatrix out(rows, width);
-      segment.Forward(context, residuals.back().view(), saved.back().data(), out.view());
+      segment.Forward(context, {.x = residuals.back().view(),
+                                .encoder_output = encoder_output.view(),
+                                .y = out.view(),
+                                .saved = saved.back().data()});
       residuals.push_back(std::move(out));
     }
     if (another_between_) {
       std::vector<std::byte> others(segments[0].saved_bytes());
-      segments[0].Forward(context, OwnedMatrix(rows, width, 4, 1.0f).view(), others.data(),
-                          OwnedMatrix(rows, width).view());
+      const OwnedMatrix x(rows, width, 4, 1.0f);
+      OwnedMatrix y(rows, width);
+      segments[0].Forward(
+          context, {.x = x.view(), .encoder_output = encoder_output.view(), .y = y.view(), .saved = others.data()});
     }
     for (size_t i = segments.size(); i-- > 0;) {
-      segments[i].Backward(context, residuals[i].view(), saved[i].data(), d_residual.view(), {});
+      PieceTensors tensors{.x = residuals[i].view(),
+                           .encoder_output = encoder_output.view(),
+                           .saved = saved[i].data(),
+                           .d_y = d_residual.view(),
+                           .d_x = d_residual.view(),
+                           .d_encoder_output = d_encoder_output.view()};
+      const int32_t steps = segments[i].steps();
+      std::vector<std::vector<std::byte>> pending(steps);
+      const auto weight_half = [&](int32_t step) {
+        tensors.pending = pending[step].data();
+        segments[i].BackwardWeight(context, tensors, step);
+      };
+      for (int32_t step = steps - 1; step >= 0; --step) {
+        pending[step].assign(segments[i].pending_bytes(step), std::byte{0xFF});  // NaN
+        tensors.pending = pending[step].data();
+        segments[i].BackwardInput(context, tensors, step);
+        if (!halves_apart_) weight_half(step);
+      }
+      for (int32_t step = 0; halves_apart_ && step < steps; ++step) weight_half(step);
     }
     return {residuals.back().values, d_residual.values, d_encoder_output.values, model_.AllGradients()};
   }
@@ -95,6 +116,7 @@ class SegmentTest : public ::testing::TestWithParam<ResidualMethod> {
   }
 
   bool another_between_ = false;  // whether other rows go forward through the first segment before the backward
+  bool halves_apart_ = false;     // whether a segment's weight halves run after all its input halves, ascending
   BoundModel model_{SmallModel(GetParam(), NarrowShape(kLayers)), PairsOf({4, 1, 5}, {3, 6, 2}, 23)};
 };
 
@@ -110,6 +132,17 @@ TEST_P(SegmentTest, BackwardReadsNothingThatAForwardLeavesInTheWorkspace) {
     another_between_ = true;
     ExpectSameOutcome(stack, {range.first, range.last}, alone);
     another_between_ = false;
+  }
+}
+
+// What BackwardInput leaves in `pending`, with x and `saved`, is all that BackwardWeight reads.
+TEST_P(SegmentTest, WeightHalvesMayRunAfterAllInputHalvesInAnyOrder) {
+  for (const Stack stack : {Stack::kEncoder, Stack::kDecoder}) {
+    const Range range = RangeOf(stack);
+    const Outcome together = Run(stack, {range.first, range.last});
+    halves_apart_ = true;
+    ExpectSameOutcome(stack, {range.first, range.last}, together);
+    halves_apart_ = false;
   }
 }
 

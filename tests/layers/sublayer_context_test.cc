@@ -92,9 +92,7 @@ TEST(Workspace, RowsOfLogitsBeginOn16BytesOnGpus) {
 // The largest scratch of a chunk: every view at capacity is the sublayer's alone while it runs.
 TEST(Workspace, ViewsAtCapacityDoNotOverlap) {
   ModelPlan plan = Plan();
-  plan.options.d_ff = 40;  // wider than q|k|v
-  plan.options.decoder.attention_output_norm = plan.options.encoder.ffn_inner_norm =
-      true;  // what only some methods have
+  plan.options.encoder.ffn_inner_norm = true;  // what only some methods have
   plan.options.encoder.skip_gain = 1;
   const ActivationCapacity capacity{.source_rows = 5, .target_rows = 7, .max_length = 7};
   const Stream stream = Stream::Cpu(1);
@@ -106,10 +104,7 @@ TEST(Workspace, ViewsAtCapacityDoNotOverlap) {
   const Vector loss = workspace.row_loss(7), nll = workspace.row_nll(7), host = workspace.host_rows(7);
   const Matrix views[] = {workspace.branch(7).floats(),
                           workspace.branch_input_gradient(7).floats(),
-                          workspace.context_gradient(7).floats(),
-                          workspace.inner_gradient(7, 40).floats(),
-                          workspace.query_gradient(7).floats(),
-                          workspace.projected_gradient(7).floats(),
+                          workspace.attended_gradient(7).floats(),
                           workspace.layer_input_gradient(7),
                           workspace.logits(Workspace::kLogitRows).floats(),
                           {scratch.data, 1, scratch.size},

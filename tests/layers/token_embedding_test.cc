@@ -55,7 +55,7 @@ class TokenEmbeddingTest : public ::testing::Test {
   }
   std::vector<float> Forward(const TokenEmbedding& embedding, int64_t rows, Purpose purpose) const {
     std::vector<float> x(rows * kWidth, -7);
-    embedding.Forward(Context(purpose), Matrix(x.data(), rows, kWidth));
+    embedding.Forward(Context(purpose), {.y = Matrix(x.data(), rows, kWidth)});
     return x;
   }
 
@@ -124,7 +124,7 @@ TEST_F(TokenEmbeddingTest, BackwardAddsEachRowsGradientToItsToken) {
   const Matrix gradient = parameters_.TableGradient(plan_.target_embedding());
   const Matrix of_source = parameters_.TableGradient(plan_.source_embedding());
   for (int64_t i = 0; i < 9 * kWidth; ++i) gradient.data[i] = 1;
-  target_.Backward(Context(Purpose::kTraining), ConstMatrix(d_x.data(), 6, kWidth));
+  target_.BackwardWeight(Context(Purpose::kTraining), {.d_y = Matrix(d_x.data(), 6, kWidth)}, 0);
   for (int64_t i = 0; i < 9 * kWidth; ++i) {
     EXPECT_NEAR(gradient.data[i], expected[i], 1e-4) << "token " << i / kWidth;
     EXPECT_EQ(of_source.data[i], 0) << "another use's";

@@ -1,5 +1,6 @@
 // Padding rows on a device: whatever stands in them, and in memory that nobody has written yet, every gradient of
 // theirs is 0, and no gradient of a weight and no row of a sentence has another bit.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -10,6 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "layers/initialization.h"
+#include "layers/layer_combination.h"
 #include "layers/output_head.h"
 #include "layers/purpose.h"
 #include "layers/segment.h"
@@ -60,11 +62,16 @@ class StackRun {
   StackRun(const ModelPlan& plan, int32_t first, int32_t last, ArenaLayout& layout)
       : stack_(plan.sublayers[first].stack) {
     const bool combines = plan.Combines(stack_);
+    int64_t pending_bytes = 0;
     for (int32_t s = first, end = s; s < last; s = end) {
       end = combines ? plan.NextCut(s + 1) : last;
       segments_.emplace_back(plan, s, end, kCapacity);
       saved_.push_back(layout.ReserveBytes("saved", segments_.back().saved_bytes()));
+      for (int32_t step = 0; step < segments_.back().steps(); ++step) {
+        pending_bytes = std::max(pending_bytes, segments_.back().pending_bytes(step));
+      }
     }
+    pending_ = layout.ReserveBytes("pending", pending_bytes);
     if (!combines) return;
     closing_.emplace(plan, last - 1, kCapacity.rows(stack_));
     saved_.push_back(layout.ReserveBytes("saved", closing_->saved_bytes()));
@@ -72,33 +79,57 @@ class StackRun {
     for (ArenaSlice& slice : histories_) slice = layout.Reserve<float>("history", elements);
   }
 
-  void Forward(const SublayerContext& context, const Arena& arena, Matrix x, Matrix out) const {
-    if (!closing_) return segments_[0].Forward(context, x, Saved(arena, 0), out);
+  void Forward(const SublayerContext& context, const Arena& arena, Matrix encoder_output, Matrix x, Matrix out) const {
+    PieceTensors tensors{.x = x, .encoder_output = encoder_output, .y = out, .saved = Saved(arena, 0)};
+    if (!closing_) return segments_[0].Forward(context, tensors);
     context.stream.Copy(Entries(arena, 0, 0, 1).data, x.data, AnyMatrix(x).bytes());
     for (size_t k = 0; k < segments_.size(); ++k) {
-      const int64_t entries = segments_[k].entries();
-      segments_[k].Forward(context, Entries(arena, 0, 0, entries), Saved(arena, k), Entries(arena, 0, entries, 1));
+      const int64_t entries = segments_[k].history_entries();
+      tensors.x = Entries(arena, 0, 0, entries);
+      tensors.y = Entries(arena, 0, entries, 1);
+      tensors.saved = Saved(arena, k);
+      segments_[k].Forward(context, tensors);
     }
-    closing_->Forward(context.stream, context.parameters, Entries(arena, 0, 0, closing_->entries()),
-                      Saved(arena, segments_.size()), out);
+    closing_->Forward(
+        context, {.x = Entries(arena, 0, 0, closing_->entries()), .y = out, .saved = Saved(arena, segments_.size())});
   }
 
-  // In d_residual, as Segment::Backward.
-  void Backward(const SublayerContext& context, const Arena& arena, Matrix x, Matrix d_residual) const {
-    if (!closing_) return segments_[0].Backward(context, x, Saved(arena, 0), d_residual, {});
+  // In d_residual, as a segment's.
+  void Backward(const SublayerContext& context, const Arena& arena, Matrix encoder_output, Matrix d_encoder_output,
+                Matrix x, Matrix d_residual) const {
+    PieceTensors tensors{.x = x,
+                         .encoder_output = encoder_output,
+                         .saved = Saved(arena, 0),
+                         .d_y = d_residual,
+                         .d_x = d_residual,
+                         .d_encoder_output = d_encoder_output,
+                         .pending = arena.Get<std::byte>(pending_)};
+    if (!closing_) return BackwardOf(segments_[0], context, tensors);
     const Matrix all = Entries(arena, 1, 0, closing_->entries());
     context.stream.Clear(all.data, AnyMatrix(all).bytes());
-    closing_->Backward(context, Entries(arena, 0, 0, closing_->entries()), Saved(arena, segments_.size()), d_residual,
-                       all);
+    BackwardOf(*closing_, context,
+               {.x = Entries(arena, 0, 0, closing_->entries()),
+                .saved = Saved(arena, segments_.size()),
+                .d_y = d_residual,
+                .d_x = all});
     for (size_t k = segments_.size(); k-- > 0;) {
-      const int64_t entries = segments_[k].entries();
-      segments_[k].Backward(context, Entries(arena, 0, 0, entries), Saved(arena, k), Entries(arena, 1, entries, 1),
-                            Entries(arena, 1, 0, entries));
+      const int64_t entries = segments_[k].history_entries();
+      tensors.x = Entries(arena, 0, 0, entries);
+      tensors.saved = Saved(arena, k);
+      tensors.d_y = Entries(arena, 1, entries, 1);
+      tensors.d_x = Entries(arena, 1, 0, entries);
+      BackwardOf(segments_[k], context, tensors);
     }
     context.stream.Copy(d_residual.data, Entries(arena, 1, 0, 1).data, AnyMatrix(d_residual).bytes());
   }
 
  private:
+  static void BackwardOf(const Piece& piece, const SublayerContext& context, const PieceTensors& tensors) {
+    for (int32_t step = piece.steps() - 1; step >= 0; --step) {
+      piece.BackwardInput(context, tensors, step);
+      piece.BackwardWeight(context, tensors, step);
+    }
+  }
   std::byte* Saved(const Arena& arena, size_t index) const { return arena.Get<std::byte>(saved_[index]); }
   // Of the history, or, `which` = 1, its gradient.
   Matrix Entries(const Arena& arena, int which, int64_t first, int64_t count) const {
@@ -110,7 +141,7 @@ class StackRun {
   std::vector<Segment> segments_;
   std::optional<LayerCombination> closing_;
   std::vector<ArenaSlice> saved_;
-  ArenaSlice histories_[2];
+  ArenaSlice pending_, histories_[2];
 };
 
 // What a forward and a backward through a model leave that may not depend on padding.
@@ -137,7 +168,8 @@ class PaddedModel {
                *layout_),
         encoder_(plan_, 1, plan_.target_embedding(), *layout_),
         decoder_(plan_, plan_.target_embedding() + 1, plan_.output_head(), *layout_),
-        head_(plan_) {
+        head_(plan_, kCapacity, Purpose::kTraining),
+        head_saved_(layout_->ReserveBytes("saved", head_.saved_bytes())) {
     for (ArenaSlice& slice : matrices_) slice = layout_->Reserve<float>("rows", kTargetRows * kWidth);
     arena_ = *Arena::Allocate(*layout_, device_.get());
     parameters_.Bind(arena_);
@@ -164,20 +196,20 @@ class PaddedModel {
     Outcome outcome;
 
     Upload(x, Rows(1, 9, kSourceRows, poison, stream));
-    encoder_.Forward(context, arena_, x, out);
+    encoder_.Forward(context, arena_, {}, x, out);
     Upload(d_encoder_output, Rows(2, 9, kSourceRows, 0, 0));
-    encoder_.Backward(context, arena_, x, d_encoder_output);
+    encoder_.Backward(context, arena_, {}, {}, x, d_encoder_output);
     outcome.encoder_gradient = Download(d_encoder_output);
 
-    context.encoder_output = out;
-    context.d_encoder_output = d_encoder_output;
     stream_.Clear(d_encoder_output.data, kSourceRows * kWidth * int64_t{sizeof(float)});
     Upload(y, Rows(3, 17, kTargetRows, poison, stream));
-    decoder_.Forward(context, arena_, y, y_out);
-    head_.Forward(context, y_out, d_residual);
+    decoder_.Forward(context, arena_, out, y, y_out);
+    const PieceTensors of_head{.x = y_out, .saved = arena_.Get<std::byte>(head_saved_), .d_x = d_residual};
+    head_.Forward(context, of_head);
+    head_.BackwardInput(context, of_head, 0);
     outcome.loss = head_.Losses(context, {}).loss;
     outcome.head_gradient = Download(d_residual);
-    decoder_.Backward(context, arena_, y, d_residual);
+    decoder_.Backward(context, arena_, out, d_encoder_output, y, d_residual);
     outcome.decoder_gradient = Download(d_residual);
     outcome.encoder_output_gradient = Download(d_encoder_output);
     outcome.gradients.resize(gradients.size);
@@ -225,6 +257,7 @@ class PaddedModel {
   BatchSlots slots_;
   StackRun encoder_, decoder_;
   OutputHead head_;
+  ArenaSlice head_saved_;
   ArenaSlice matrices_[6];
   Arena arena_;
 };

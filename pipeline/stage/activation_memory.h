@@ -1,0 +1,107 @@
+// Memory for the tensors of live micro-batches.
+//
+// Everything is reserved in the layout and does not move: a tensor's place is a function of the micro-batch's slot.
+// Thread safety: read-only after Bind; the computing chunk uses the memory.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "layers/model_plan.h"
+#include "layers/purpose.h"
+#include "layers/sublayer_context.h"
+#include "runtime/arena.h"
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+// So many bytes of each of `slots` micro-batches; micro-batch m uses slot m mod slots.
+class SlotMemory {
+ public:
+  SlotMemory() = default;  // none
+  SlotMemory(int64_t bytes, int32_t slots, const std::string& category, ArenaLayout& layout)
+      : slots_(slots), slot_bytes_(ArenaLayout::Aligned(bytes)) {
+    slice_ = layout.ReserveBytes(category, slot_bytes_ * slots);
+  }
+  void Bind(const Arena& arena) {
+    if (slot_bytes_ > 0) data_ = arena.Get<std::byte>(slice_);
+  }
+  // Null: none.
+  std::byte* At(const PackedBatch& batch) const {
+    return data_ == nullptr ? nullptr : data_ + batch.micro_batch % slots_ * slot_bytes_;
+  }
+
+ private:
+  int32_t slots_ = 1;
+  int64_t slot_bytes_ = 0;
+  ArenaSlice slice_;
+  std::byte* data_ = nullptr;
+};
+
+// What a tensor of a micro-batch is: `entries` matrices [rows of the stack, d] on top of each other.
+struct TensorType {
+  Stack rows = Stack::kEncoder;
+  int64_t entries = 1;
+  Storage storage = Storage::kFloat32;
+};
+
+// A tensor's type and place.
+class TensorMemory {
+ public:
+  TensorMemory() = default;  // none
+  TensorMemory(const TensorType& type, const ModelPlan& plan, const ActivationCapacity& capacity, int32_t slots,
+               const std::string& category, ArenaLayout& layout)
+      : type_(type),
+        width_(plan.options.d_model),
+        memory_(type.entries * capacity.rows(type.rows) * width_ * BytesOf(type.storage), slots, category, layout) {}
+  void Bind(const Arena& arena) { memory_.Bind(arena); }
+
+  const TensorType& type() const { return type_; }
+  // Entries [first, first + entries), [entries · rows, d]. Empty: no memory.
+  AnyMatrix View(const PackedBatch& batch, int64_t first, int64_t entries) const {
+    std::byte* const data = memory_.At(batch);
+    if (data == nullptr) return {};
+    HADAL_CHECK_LE(first + entries, type_.entries);
+    const int64_t rows = type_.rows == Stack::kEncoder ? batch.source_rows() : batch.target_rows();
+    return {data + first * rows * width_ * BytesOf(type_.storage), entries * rows, width_, type_.storage};
+  }
+
+ private:
+  TensorType type_;
+  int64_t width_ = 0;
+  SlotMemory memory_;
+};
+
+// What a rank's chunks share, because one chunk computes at a time.
+class SharedActivations {
+ public:
+  // Reserves the gradients; none for inference.
+  SharedActivations(const ModelPlan& plan, const ActivationCapacity& capacity, Purpose purpose, ArenaLayout& layout);
+  // State the bytes that one recomputed piece saves, and those that one step leaves pending. The largest counts.
+  void RequireSaved(int64_t bytes) { saved_bytes_ = std::max(saved_bytes_, bytes); }
+  void RequirePending(int64_t bytes) { pending_bytes_ = std::max(pending_bytes_, bytes); }
+  // Call once, after every chunk has stated its requirements.
+  void ReserveRequired(ArenaLayout& layout);
+  void Bind(const Arena& arena);
+
+  std::byte* saved() const { return saved_; }
+  std::byte* pending() const { return pending_; }
+  // Where a recomputation writes its output, which nobody reads.
+  AnyMatrix discard(int64_t rows, Storage storage) const { return {discard_, rows, width_, storage}; }
+  // Gradient of a stack's residual stream.
+  const TensorMemory& gradient(Stack stack) const { return gradients_[static_cast<size_t>(stack)]; }
+  // Gradient of the encoder's output, in fp32. It is gradient(kEncoder) itself if the encoder's residual stream is
+  // fp32.
+  const TensorMemory& encoder_output_gradient() const { return encoder_output_gradient_; }
+
+ private:
+  Purpose purpose_;
+  int64_t width_, saved_bytes_ = 0, pending_bytes_ = 0;
+  TensorMemory gradients_[2], encoder_output_gradient_;  // [stacks]
+  ArenaSlice discard_slice_, saved_slice_, pending_slice_;
+  std::byte *discard_ = nullptr, *saved_ = nullptr, *pending_ = nullptr;
+};
+
+}  // namespace hadal
