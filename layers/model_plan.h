@@ -127,9 +127,9 @@ struct ModelPlan {
   // The type of the products' operands and results in a run. Chosen together with the run's device; not part of the
   // model, so neither hashed nor broadcast.
   Storage compute_storage = Storage::kFloat32;
-  // Whether feed-forward layers keep masks of their ReLUs if the model allows it (feed_forward.cc). Chosen together with
-  // the run's device, whose library decides (pipeline/plan/relu_masks.h). The default, true, is for `hadal plan`, which
-  // has no device. A run in fp32 keeps no masks in either case.
+  // Whether feed-forward layers keep masks of their ReLUs if the model allows it (feed_forward.cc). Chosen together
+  // with the run's device, whose library decides (pipeline/plan/relu_masks.h). The default, true, is for `hadal plan`,
+  // which has no device. A run in fp32 keeps no masks in either case.
   bool relu_masks = true;
 
   // REQUIRES: ValidateModelOptions(options) is OK.

@@ -16,8 +16,8 @@
 // A joint may also add the layer's input (skip_gain); the whole layer is then in one segment. After a stack without
 // norms learned scalars may follow the last sum: y = g·(sum − b) (R-Fixup).
 //
-// Tensors: reads x and, in a decoder, encoder_output; writes y. Backward works in place: d_x is d_y's memory. Where x is
-// a history, d_y is overwritten and d_x is the history's gradient (+=), fp32.
+// Tensors: reads x and, in a decoder, encoder_output; writes y. Backward works in place: d_x is d_y's memory. Where x
+// is a history, d_y is overwritten and d_x is the history's gradient (+=), fp32.
 // Pending: the gradient of the branch's output [R, d], then what the branch leaves.
 // Numerics: where a model is cut into segments changes no bit.
 // Thread safety: const after construction; one micro-batch at a time a workspace.
