@@ -124,8 +124,7 @@ absl::StatusOr<std::vector<ResidualProfile::Entry>> Engine::ProfileResidualStrea
   if (!IsProfiled(stage().plan())) return std::vector<ResidualProfile::Entry>();
   HADAL_CHECK(scalars.training);
   ProfileRelay profile(grid_.pipeline(), timeout_, stage().stream(), stage().parameters());
-  const ProgramInputs inputs{
-      .batches = ForKernels({&batch, 1}), .scalars = scalars, .profile = &profile};
+  const ProgramInputs inputs{.batches = ForKernels({&batch, 1}), .scalars = scalars, .profile = &profile};
   const TracePause pause(trace_);
   if (grid_.replica() == 0) {
     ScheduleShape shape = pipeline_.shape;
