@@ -1,6 +1,7 @@
 #include "launch/train.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -17,17 +18,13 @@
 #include "launch/job/watchdog.h"
 #include "launch/job/withdrawal.h"
 #include "launch/job/world.h"
-#include "launch/train/corpus_agreement.h"
-#include "launch/train/rank_agreement.h"
-#include "launch/train/rank_device.h"
-#include "launch/train/train_layout.h"
+#include "launch/train/resume_request.h"
 #include "launch/train/train_preparation.h"
 #include "launch/train/train_start.h"
-#include "launch/train/train_surroundings.h"
 #include "launch/train/training_sinks.h"
 #include "pipeline/trainer.h"
 #include "pipeline/validation_bleu.h"
-#include "runtime/host_name.h"
+#include "runtime/data/unspaced_text.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_loading.h"
 #include "tools/plan/cost_files.h"
@@ -48,47 +45,30 @@ struct RankOfRun {
   const TrainArguments& arguments;
   World& world;
   Collectives& collectives;
-  RankDevice& device;
+  RunDevice& device;
   TrainingSinks& sinks;
 };
 
-// Whether one program, with one set of settings and files, runs on every rank; what people are to know of it.
-absl::StatusOr<std::string> Agree(const RankOfRun& rank, absl::StatusOr<PreparedRun>& prepared) {
-  const TrainArguments& arguments = rank.arguments;
-  Collectives& collectives = rank.collectives;
-  HADAL_ASSIGN_OR_RETURN(std::string notice, AgreeWithRanks(rank.world, collectives));
-  HADAL_RETURN_IF_ERROR(collectives.AllOk(prepared.status(), "reading configuration and data"));
-  HADAL_RETURN_IF_ERROR(
-      AgreeOnSettings(absl::StrCat("--run-dir ", arguments.run_directory, " --resume ", arguments.resume,
-                                   arguments.init_from.empty() ? "" : " --init-from ", arguments.init_from,
-                                   arguments.accept_changes ? " --accept-changes" : "",
-                                   arguments.trace.empty() ? "" : " --trace ", arguments.trace),
-                      prepared->config_text, collectives));
-  const TrainOptions& options = prepared->options.train;
-  HADAL_RETURN_IF_ERROR(AgreeOnCorpus("data.train", options.train_data, HostName(), collectives, *prepared->train));
-  if (prepared->validation) {
-    HADAL_RETURN_IF_ERROR(
-        AgreeOnCorpus("data.validation", options.validation_data, HostName(), collectives, *prepared->validation));
+// BLEU at validations; null if the config does not ask for it. Prints which sentences it leaves out, and what its BLEU
+// does not cover. `prepared` and `layout` must outlive it.
+std::unique_ptr<ValidationBleu> MakeValidationBleu(const PreparedRun& prepared, const RunLayout& layout,
+                                                   TrainingSinks& sinks) {
+  const TrainOptions& options = prepared.options.train;
+  if (!layout.pipeline.decoder || !prepared.validation) return nullptr;
+  auto bleu = std::make_unique<ValidationBleu>(*prepared.validation, *prepared.vocabularies,
+                                               options.validation.bleu_sentences, layout.plan, layout.pipeline,
+                                               absl::Seconds(options.pipeline.wait_timeout_seconds));
+  if (bleu->skipped() > 0) {
+    sinks.Tell(absl::StrCat("warning: BLEU at validations leaves out ", bleu->skipped(), " of ",
+                            bleu->skipped() + bleu->sentences(), " sentences: their sources are empty or longer than ",
+                            layout.pipeline.decode_capacity.longest_source - 1,
+                            " tokens (batch.source_tokens, model.max_positions)"));
   }
-  return notice;
+  if (IsUnspaced(bleu->references())) sinks.Tell(absl::StrCat("warning: ", kUnspacedBleu));
+  return bleu;
 }
 
-// Connects the ranks' devices; tells what people are to know of the run by then. `agreed`: Agree's words.
-absl::Status Connect(const RankOfRun& rank, const PreparedRun& prepared, const RunLayout& layout,
-                     const std::string& agreed) {
-  for (const std::string& warning : prepared.options.warnings) rank.sinks.Warn(warning);
-  if (!rank.world.warning().empty()) rank.sinks.Tell(absl::StrCat("warning: ", rank.world.warning()));
-  for (const std::string& notice : {agreed, rank.device.chosen.notice, rank.device.transport.notice}) {
-    if (!notice.empty()) rank.sinks.Tell(notice);
-  }
-  const absl::Duration timeout = absl::Seconds(prepared.options.train.pipeline.wait_timeout_seconds);
-  HADAL_ASSIGN_OR_RETURN(const std::string warning,
-                         ConnectDevices(layout.plan, layout.pipeline, rank.world, timeout, rank.device));
-  if (!warning.empty()) rank.sinks.Tell(absl::StrCat("warning: ", warning));
-  return absl::OkStatus();
-}
-
-// The trainer of this rank, of new weights; takes the vocabularies. What it is given must outlive it. `bleu`: null for
+// The trainer of this rank, of new weights; takes the attachments. What it is given must outlive it. `bleu`: null for
 // none.
 absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const RankOfRun& rank, PreparedRun& prepared,
                                                      const RunLayout& layout, ValidationBleu* bleu) {
@@ -96,38 +76,32 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const RankOfRun& rank, Prep
   TrainingSinks& sinks = rank.sinks;
   TrainingSurroundings surroundings{
       .communicator = rank.world.communicator(),
-      .device_communicator = rank.device.device_communicator.get(),
+      .device_communicator = rank.device.communicator.get(),
       .stream = layout.stream,
       .train = *prepared.train,
       .validation = prepared.validation ? &*prepared.validation : nullptr,
       .sink = sinks.sink(),
       .stop_requested = [limit = prepared.time_limit] { return StopSignalled() || limit.Reached(); }};
   if (bleu != nullptr) surroundings.validation_bleu = std::ref(*bleu);
-  HADAL_ASSIGN_OR_RETURN(surroundings.trace, AsCommonError(MakeTraceRequest(rank.arguments, options.stop, sinks)));
+  HADAL_ASSIGN_OR_RETURN(surroundings.trace, AsCommonError(sinks.MakeTraceRequest(rank.arguments.trace, options.stop)));
   return Trainer::Create(options, layout.plan, layout.pipeline, surroundings,
                          {.run_directory = options.run_directory,
                           .retention = {options.checkpoint.keep_last, options.checkpoint.keep_every},
                           .config_text = prepared.config_text,
-                          .attachments = std::move(prepared.vocabularies),
+                          .attachments = std::move(prepared.attachments),
                           .warn = [&sinks](std::string_view text) { sinks.Warn(std::string(text)); }});
 }
 
-// Which host has which part, where there are several.
-absl::Status TellPlacement(const RankOfRun& rank, const GridShape& grid) {
-  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> hosts, rank.collectives.AllGather(HostName(), "hosts"));
-  const bool several =
-      std::any_of(hosts.begin(), hosts.end(), [&](const std::string& host) { return host != hosts[0]; });
-  if (rank.world.rank() == 0 && several) {
-    rank.sinks.Tell(std::string(absl::StripSuffix(PlacementMap(grid, hosts), "\n")));
+// Makes the run directory, with what the run was started from and, for later starts of this job, its --resume.
+absl::Status OpenRun(const RankOfRun& rank, const PreparedRun& prepared, const RunStart& start, int64_t first_step) {
+  const TrainArguments& arguments = rank.arguments;
+  const bool first = rank.world.rank() == 0;
+  if (first) {
+    HADAL_RETURN_IF_ERROR(NoteResume(arguments.run_directory, start.resume, first_step,
+                                     [](const char* name) { return std::getenv(name); }));
   }
-  return absl::OkStatus();
-}
-
-// Makes the run directory, with what the run was started from.
-absl::Status OpenRun(const RankOfRun& rank, const PreparedRun& prepared, const GridShape& grid, int64_t first_step) {
-  HADAL_RETURN_IF_ERROR(rank.sinks.Open(grid, prepared.config_text, first_step));
-  if (rank.world.rank() != 0) return absl::OkStatus();
-  return StoreCosts(rank.arguments.costs, rank.arguments.run_directory);
+  HADAL_RETURN_IF_ERROR(rank.sinks.Open(start.layout.pipeline.grid, prepared.config_text, first_step));
+  return first ? StoreCosts(arguments.costs, arguments.run_directory) : absl::OkStatus();
 }
 
 std::string ReasonText(StopReason reason) {
@@ -160,51 +134,49 @@ absl::StatusOr<int> Train(const RankOfRun& rank, absl::Duration wait_timeout, Tr
 }
 
 // The steps of a run, on every rank in this order. PrepareRun alone talks to no other rank; what the other steps do
-// between two exchanges is a function of what has been agreed, or is voted on, so that all ranks fail alike and none
+// between two exchanges is a function of what has been gathered, or is voted on, so that all ranks fail alike and none
 // waits for one that has left.
-absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, World& world, RankDevice& device,
-                                 TrainingSinks& sinks) {
-  absl::StatusOr<PreparedRun> prepared_or =
-      PrepareRun(arguments, {.process = world.local_rank(), .processes = world.ranks_on_host()});
-  const absl::Duration wait_timeout = absl::Seconds(
-      prepared_or.ok() ? prepared_or->options.train.pipeline.wait_timeout_seconds : kDefaultTimeoutSeconds);
+absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, absl::StatusOr<config::RunConfig> config,
+                                 World& world, RunDevice& device, TrainingSinks& sinks) {
+  absl::StatusOr<PreparedRun> prepared =
+      PrepareRun(arguments, std::move(config), {.process = world.local_rank(), .processes = world.ranks_on_host()});
+  const absl::Duration wait_timeout =
+      absl::Seconds(prepared.ok() ? prepared->options.train.pipeline.wait_timeout_seconds : kDefaultTimeoutSeconds);
   Collectives collectives(world.communicator(), wait_timeout);
   const RankOfRun rank{
       .arguments = arguments, .world = world, .collectives = collectives, .device = device, .sinks = sinks};
-  HADAL_ASSIGN_OR_RETURN(const std::string agreed, AsCommonError(Agree(rank, prepared_or)));
-  PreparedRun& prepared = *prepared_or;
-  HADAL_ASSIGN_OR_RETURN(const RunLayout layout,
-                         AsCommonError(LayOutRun(arguments, world, collectives, prepared.options.train, device)));
-  HADAL_RETURN_IF_ERROR(Connect(rank, prepared, layout, agreed));
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<ValidationBleu> bleu,
-                         MakeValidationBleu(prepared, layout, collectives, sinks));
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer, MakeTrainer(rank, prepared, layout, bleu.get()));
-  HADAL_RETURN_IF_ERROR(TellPlacement(rank, layout.pipeline.grid));
-  HADAL_RETURN_IF_ERROR(BeginRun(arguments, prepared, world.rank(), collectives, sinks, *trainer));
-  HADAL_RETURN_IF_ERROR(
-      collectives.AllOk(OpenRun(rank, prepared, layout.pipeline.grid, trainer->progress().step), "run directory"));
+  HADAL_ASSIGN_OR_RETURN(const RunStart start, StartTogether(arguments, prepared, world, collectives, device, sinks));
+  const std::unique_ptr<ValidationBleu> bleu = MakeValidationBleu(*prepared, start.layout, sinks);
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
+                         MakeTrainer(rank, *prepared, start.layout, bleu.get()));
+  if (std::ranges::any_of(start.hosts, [&](const std::string& host) { return host != start.hosts[0]; })) {
+    if (world.rank() == 0) {
+      sinks.Tell(std::string(absl::StripSuffix(PlacementMap(start.layout.pipeline.grid, start.hosts), "\n")));
+    }
+  }
+  HADAL_RETURN_IF_ERROR(LoadStart(arguments, start.resume, *prepared, world.rank(), sinks, *trainer));
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(OpenRun(rank, *prepared, start, trainer->progress().step), "run directory"));
   return Train(rank, wait_timeout, *trainer);
 }
 
 int RunTrain(const TrainArguments& arguments) {
   // Threads come from the config; a config that cannot be read is reported once the ranks know each other.
-  const absl::StatusOr<config::RunConfig> config = LoadConfig(arguments.config.files, arguments.config.overrides);
+  absl::StatusOr<config::RunConfig> config = LoadConfig(arguments.config.files, arguments.config.overrides);
   const double wait_seconds = config.ok() ? config->pipeline().wait_timeout_seconds() : kDefaultTimeoutSeconds;
   const absl::StatusOr<std::unique_ptr<World>> world = World::Start(
       config.ok() ? config->pipeline().threads() : 1, std::max(kShortestStartTimeout, absl::Seconds(wait_seconds)));
   if (!world.ok()) return ReportNoWorld("train", world.status());
   if ((*world)->size() == 1) IgnoreClosedPipes();
-  RankDevice device;
+  RunDevice device;
   TrainingSinks sinks({.version = Version(),
                        .rank = (*world)->rank(),
                        .ranks = (*world)->size(),
                        .threads = (*world)->stream().threads()},
                       arguments.run_directory);
-  absl::StatusOr<int> code =
-      WithdrawOnException((*world)->communicator(), [&] { return TrainInWorld(arguments, **world, device, sinks); });
+  absl::StatusOr<int> code = WithdrawOnException(
+      (*world)->communicator(), [&] { return TrainInWorld(arguments, std::move(config), **world, device, sinks); });
   const auto part = [&device] {
-    return device.device_communicator == nullptr ? absl::OkStatus()
-                                                 : device.device_communicator->Close(kFarewellTimeout);
+    return device.communicator == nullptr ? absl::OkStatus() : device.communicator->Close(kFarewellTimeout);
   };
   if (code.ok()) {
     if (const absl::Status parted = part(); !parted.ok()) code = parted;

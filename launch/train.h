@@ -1,10 +1,9 @@
 // `hadal train BASE.textproto [MORE.textproto …] [--set a.b=c]… [--run-dir DIR] [--resume auto|never|PATH] [--init-from
 // CHECKPOINT]`
 //
-// The steps of a run, one file each: config files → plain options and corpora (train_preparation.h) → plans of model
-// and pipeline (train_layout.h) → trainer (pipeline/trainer.h), its work beside training (train_surroundings.h), and
-// its starting point (train_start.h). Rank 0 writes metrics, TensorBoard events and the progress line
-// (training_sinks.h).
+// The steps of a run: config files → plain options and corpora (train_preparation.h) → what all ranks do, with the
+// plans of model and pipeline (train_start.h) → trainer (pipeline/trainer.h) → its starting point (train_start.h). Rank
+// 0 writes metrics, TensorBoard events and the progress line (training_sinks.h).
 #pragma once
 
 #include "tools/command_line.h"

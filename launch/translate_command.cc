@@ -4,16 +4,16 @@
 #include <memory>
 #include <string>
 
+#include "launch/job/common_program.h"
 #include "launch/job/device_choice.h"
 #include "launch/job/error_report.h"
 #include "launch/job/exit_code.h"
 #include "launch/job/withdrawal.h"
 #include "launch/job/world.h"
-#include "launch/train/checkpoint_agreement.h"
-#include "launch/train/rank_agreement.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
+#include "pipeline/checkpoint/training_checkpoints.h"
 #include "runtime/comm/collectives.h"
-#include "runtime/host_name.h"
 #include "runtime/status_macros.h"
 #include "tools/translate/score.h"
 #include "tools/translate/translate.h"
@@ -28,7 +28,7 @@ int RunInWorld(const std::string& name, int threads, const Body& body) {
   if (!world.ok()) return ReportNoWorld(name, world.status());
   if (!(*world)->warning().empty()) std::cerr << "warning: " << (*world)->warning() << "\n";
   Collectives collectives((*world)->communicator(), absl::Minutes(10));
-  const absl::StatusOr<std::string> agreed = AsCommonError(AgreeWithRanks(**world, collectives));
+  const absl::StatusOr<std::string> agreed = UseCommonProgram(**world, collectives);
   if (agreed.ok() && !agreed->empty()) std::cerr << *agreed << "\n";
   const absl::Status status =
       agreed.ok() ? WithdrawOnException((*world)->communicator(), [&] { return body(**world); }) : agreed.status();
@@ -39,12 +39,20 @@ int RunInWorld(const std::string& name, int threads, const Body& body) {
   return exit_code;
 }
 
-// `path`, alone; of several ranks the directory that rank 0 finds by it, since a run in progress may have a better one
-// the next moment.
+// Returns `path` if this rank is alone; else the checkpoint that rank 0 finds by it, since a run in progress may have a
+// better one the next moment.
+// Errors: rank 0's; InvalidArgument, on all ranks, if a rank's host has another checkpoint there.
 absl::StatusOr<std::string> CheckpointFor(const std::string& path, World& world) {
   if (world.size() == 1) return path;
   Collectives collectives(world.communicator(), absl::Minutes(10));
-  return BroadcastCheckpoint(path, HostName(), world.rank(), collectives);
+  const auto found = [&]() -> absl::StatusOr<FoundCheckpoint> {
+    HADAL_ASSIGN_OR_RETURN(const ModelCheckpoint model, ModelCheckpoint::Open(path));
+    return FindNamed(model.directory());
+  };
+  HADAL_ASSIGN_OR_RETURN(const SharedCheckpoint shared,
+                         ShareCheckpoint(world.rank() == 0 ? found() : FoundCheckpoint(), world.rank(), collectives));
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(CompareWithOwn(shared, world.rank()), "opening the checkpoint"));
+  return shared.directory;
 }
 
 // The GPU of `request` for a model in `checkpoint`, where it is wanted and can be had; else the CPU. fp32: translations

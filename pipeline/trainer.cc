@@ -87,8 +87,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
   return trainer;
 }
 
-absl::StatusOr<bool> Trainer::ResumeLatest() {
-  HADAL_ASSIGN_OR_RETURN(const std::optional<TrainingProgress> progress, checkpoints_->LoadLatest());
+absl::StatusOr<bool> Trainer::ResumeLatest(const FindCheckpoint& find) {
+  HADAL_ASSIGN_OR_RETURN(const std::optional<TrainingProgress> progress, checkpoints_->LoadLatest(find));
   if (!progress.has_value()) return false;
   progress_ = *progress;
   order_.Continue(progress_.epoch_start);
@@ -97,15 +97,15 @@ absl::StatusOr<bool> Trainer::ResumeLatest() {
   return true;
 }
 
-absl::Status Trainer::Resume(const std::string& directory) {
-  HADAL_ASSIGN_OR_RETURN(progress_, checkpoints_->Load(CheckpointReader::Open(directory), /*weights_only=*/false));
+absl::Status Trainer::Resume(absl::StatusOr<FoundCheckpoint> chosen) {
+  HADAL_ASSIGN_OR_RETURN(progress_, checkpoints_->Load(std::move(chosen), /*weights_only=*/false));
   order_.Continue(progress_.epoch_start);
   weights_loaded_ = true;
   return engine_->DistributeWeights();
 }
 
-absl::Status Trainer::InitializeFrom(const std::string& directory) {
-  HADAL_RETURN_IF_ERROR(checkpoints_->Load(CheckpointReader::Open(directory), /*weights_only=*/true).status());
+absl::Status Trainer::InitializeFrom(absl::StatusOr<FoundCheckpoint> chosen) {
+  HADAL_RETURN_IF_ERROR(checkpoints_->Load(std::move(chosen), /*weights_only=*/true).status());
   weights_loaded_ = true;
   return engine_->DistributeWeights();
 }

@@ -76,11 +76,12 @@ class Trainer {
                                                          const TrainingSurroundings& surroundings,
                                                          TrainingCheckpointsOptions checkpoints);
 
-  // Continues from the newest good checkpoint of the run; returns false if there is none.
-  absl::StatusOr<bool> ResumeLatest();
-  // Resume continues from one checkpoint; InitializeFrom starts a new run from its weights.
-  absl::Status Resume(const std::string& directory);
-  absl::Status InitializeFrom(const std::string& directory);
+  // Continues from the newest good checkpoint of the run; returns false if there is none. `find`: see
+  // TrainingCheckpoints::LoadLatest.
+  absl::StatusOr<bool> ResumeLatest(const FindCheckpoint& find = {});
+  // Resume continues from rank 0's `chosen`; InitializeFrom starts a new run from its weights.
+  absl::Status Resume(absl::StatusOr<FoundCheckpoint> chosen);
+  absl::Status InitializeFrom(absl::StatusOr<FoundCheckpoint> chosen);
 
   // Trains until a limit or a request to stop. Saves as configured, and always after a request. Errors: OutOfRange (not
   // finite, and going back did not help); Aborted (another job took over the run directory); those of transfers; those

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 
 namespace hadal {
@@ -69,6 +70,31 @@ bool TakeList(std::string_view& in, Values& values) {
   if (!TakeCount(in, sizeof(std::ranges::range_value_t<Values>), count)) return false;
   values.resize(count);
   return TakeValues(in, std::span(values));
+}
+
+// The fields of a record, std::tie(record.number, record.text): strings and vectors as lists, all else as values.
+template <typename... Fields>
+void AppendFields(const std::tuple<Fields...>& fields, std::string& out) {
+  const auto append = [&out](const auto& field) {
+    if constexpr (std::ranges::contiguous_range<decltype(field)>) {
+      AppendList(field, out);
+    } else {
+      AppendValue(field, out);
+    }
+  };
+  std::apply([&](const auto&... field) { (append(field), ...); }, fields);
+}
+
+template <typename... Fields>
+bool TakeFields(std::string_view& in, const std::tuple<Fields&...>& fields) {
+  const auto take = [&in](auto& field) {
+    if constexpr (std::ranges::contiguous_range<decltype(field)>) {
+      return TakeList(in, field);
+    } else {
+      return TakeValue(in, field);
+    }
+  };
+  return std::apply([&](auto&... field) { return (take(field) && ...); }, fields);
 }
 
 }  // namespace hadal

@@ -1,6 +1,6 @@
 #include "launch/job/device_choice.h"
 
-#include <string>
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -8,34 +8,30 @@
 #include "kernels/cuda_host/cuda_device.h"
 #include "layers/device_support.h"
 #include "pipeline/plan/device_precision.h"
+#include "runtime/bytes.h"
+#include "runtime/check.h"
 #include "runtime/host_name.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
 
-absl::Status CheckRun(const ModelPlan& plan, const TrainOptions& options, const Device& device) {
+absl::StatusOr<std::unique_ptr<Device>> OpenFor(const ModelPlan& plan, const TrainOptions& options, int local_rank) {
+  const bool tf32 = options.precision == TrainingPrecision::kTf32;
+  HADAL_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
+                         cuda::OpenCudaDevice({.local_rank = local_rank, .tf32 = tf32}));
   ModelPlan stored = plan;
   stored.compute_storage = DeviceStorage(options.precision);
-  return CheckDeviceSupport(stored, device.kernels());
+  HADAL_RETURN_IF_ERROR(CheckDeviceSupport(stored, device->kernels()));
+  return device;
 }
 
-// Chooses the CPU instead of a GPU, for a run of this precision.
-absl::StatusOr<ChosenDevice> ChooseCpu(TrainingPrecision precision, const std::string& why) {
-  if (precision == TrainingPrecision::kAuto || precision == TrainingPrecision::kFp32) return ChosenDevice();
+// The CPU instead of a GPU, for a run of this precision.
+absl::StatusOr<DeviceDecision> DecideCpu(TrainingPrecision precision, const std::string& why) {
+  if (precision == TrainingPrecision::kAuto || precision == TrainingPrecision::kFp32) return DeviceDecision();
   const char* word = precision == TrainingPrecision::kBf16 ? "bf16" : "tf32";
-  return AsCommonError(
-      absl::InvalidArgumentError(absl::StrCat("device.precision = \"", word, "\" needs a GPU, but ", why,
-                                              "; a CPU trains in fp32: set it to \"auto\" or \"fp32\"")));
-}
-
-// Returns why the first rank that cannot use a GPU cannot. Blocking: all ranks must call it.
-absl::StatusOr<std::string> WhyNoGpu(const absl::Status& mine, Collectives& collectives) {
-  const std::string why = mine.ok() ? "" : absl::StrCat("(host ", HostName(), "): ", mine.message());
-  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> all, collectives.AllGather(why, "choosing a device"));
-  size_t rank = 0;
-  while (rank + 1 < all.size() && all[rank].empty()) ++rank;
-  return all.size() == 1 ? std::string(mine.message()) : absl::StrCat("rank ", rank, " ", all[rank]);
+  return absl::InvalidArgumentError(absl::StrCat("device.precision = \"", word, "\" needs a GPU, but ", why,
+                                                 "; a CPU trains in fp32: set it to \"auto\" or \"fp32\""));
 }
 
 const char* ProductsIn(Storage storage, TrainingPrecision precision) {
@@ -43,16 +39,18 @@ const char* ProductsIn(Storage storage, TrainingPrecision precision) {
   return precision == TrainingPrecision::kTf32 ? "tf32" : "fp32";
 }
 
-}  // namespace
-
-std::string UnlikeDevices(std::span<const std::string> names) {
-  for (size_t rank = 1; rank < names.size(); ++rank) {
-    if (names[rank] == names[0]) continue;
-    return absl::StrCat("the ranks' GPUs are not alike (rank 0: ", names[0], "; rank ", rank, ": ", names[rank],
-                        "): last bits will depend on which rank computes what");
+// A message for the user if ranks have another kind of GPU or driver than rank 0, whose products may sum in another
+// order; else "".
+std::string UnlikeDevices(std::span<const DeviceFacts> ranks) {
+  for (size_t rank = 1; rank < ranks.size(); ++rank) {
+    if (ranks[rank].name == ranks[0].name) continue;
+    return absl::StrCat("; the ranks' GPUs are not alike (rank 0: ", ranks[0].name, "; rank ", rank, ": ",
+                        ranks[rank].name, "): last bits will depend on which rank computes what");
   }
   return "";
 }
+
+}  // namespace
 
 void AddDeviceFlags(Command command, DeviceRequest& request) {
   command
@@ -62,48 +60,73 @@ void AddDeviceFlags(Command command, DeviceRequest& request) {
       .ShowDefault();
 }
 
+FoundDevice FindDevice(const DeviceRequest& request, const ModelPlan& plan, const TrainOptions& options,
+                       int local_rank) {
+  FoundDevice found{.facts = {.host = HostName()}};
+  if (request.kind == "cpu") {
+    found.facts.why_none = "--device is cpu";
+    return found;
+  }
+  absl::StatusOr<std::unique_ptr<Device>> device = OpenFor(plan, options, local_rank);
+  if (!device.ok()) {
+    const std::string why(device.status().message());
+    found.facts.why_none = why.empty() ? "no reason is known" : why;
+    found.facts.absent = absl::IsNotFound(device.status());
+    return found;
+  }
+  found.device = *std::move(device);
+  found.facts.name = found.device->Name();
+  found.facts.identity = found.device->Identity();
+  found.facts.free_bytes = found.device->FreeBytes();
+  return found;
+}
+
+absl::StatusOr<DeviceDecision> DecideDevice(const DeviceRequest& request, TrainingPrecision precision,
+                                            std::span<const DeviceFacts> ranks) {
+  HADAL_CHECK(!ranks.empty());
+  if (request.kind == "cpu") return DecideCpu(precision, "--device is cpu");
+  const auto has_none = [](const DeviceFacts& facts) { return !facts.why_none.empty(); };
+  const auto lacking = std::ranges::find_if(ranks, has_none);
+  if (lacking == ranks.end()) {
+    const Storage storage = DeviceStorage(precision);
+    return DeviceDecision{.gpu = true,
+                          .compute_storage = storage,
+                          .notice = absl::StrCat(request.doing, " on ", ranks[0].name, ", products in ",
+                                                 ProductsIn(storage, precision), UnlikeDevices(ranks))};
+  }
+  const std::string why = ranks.size() == 1 ? lacking->why_none
+                                            : absl::StrCat("rank ", lacking - ranks.begin(), " (host ", lacking->host,
+                                                           "): ", lacking->why_none);
+  if (request.kind == "cuda") return absl::InvalidArgumentError(absl::StrCat("--device cuda: ", why));
+  if (!std::ranges::all_of(ranks, has_none)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(why,
+                     "; other ranks can use a GPU. Leave that host out (hadal doctor names all such ranks), or give "
+                     "--device cpu to leave every GPU idle."));
+  }
+  HADAL_ASSIGN_OR_RETURN(DeviceDecision cpu, DecideCpu(precision, why));
+  // A host without any GPU is no surprise.
+  if (!std::ranges::all_of(ranks, &DeviceFacts::absent)) {
+    cpu.notice = absl::StrCat(request.doing, " on the CPU, although there is a GPU: ", why);
+  }
+  return cpu;
+}
+
 absl::StatusOr<ChosenDevice> ChooseDevice(const DeviceRequest& request, const ModelPlan& plan,
                                           const TrainOptions& options, World& world, Collectives& collectives) {
-  if (request.kind == "cpu") return ChooseCpu(options.precision, "--device is cpu");
-  const bool tf32 = options.precision == TrainingPrecision::kTf32;
-  absl::StatusOr<std::unique_ptr<Device>> device =
-      cuda::OpenCudaDevice({.local_rank = world.local_rank(), .tf32 = tf32});
-  const absl::Status status = device.ok() ? CheckRun(plan, options, **device) : device.status();
-  ChosenDevice chosen;
-  if (request.kind == "cuda") {
-    const absl::Status usage =
-        status.ok() ? status : absl::InvalidArgumentError(absl::StrCat("--device cuda: ", status.message()));
-    HADAL_RETURN_IF_ERROR(collectives.AllOk(usage, "choosing a GPU"));
-  } else {
-    HADAL_ASSIGN_OR_RETURN(const bool cpu, collectives.AnyRank(!status.ok(), "choosing a device"));
-    if (cpu) {
-      HADAL_ASSIGN_OR_RETURN(const std::string why, WhyNoGpu(status, collectives));
-      HADAL_ASSIGN_OR_RETURN(const bool gpu, collectives.AnyRank(status.ok(), "choosing a device"));
-      if (gpu) {
-        return AsCommonError(absl::FailedPreconditionError(
-            absl::StrCat(why,
-                         "; other ranks can use a GPU. Leave that host out (hadal doctor names all such ranks), or "
-                         "give --device cpu to leave every GPU idle.")));
-      }
-      // No notice on machines without any GPU, but one for a rank without a GPU among others that have one.
-      HADAL_ASSIGN_OR_RETURN(const bool some, collectives.AnyRank(!absl::IsNotFound(status), "choosing a device"));
-      HADAL_ASSIGN_OR_RETURN(chosen, ChooseCpu(options.precision, why));
-      if (some && world.rank() == 0) {
-        chosen.notice = absl::StrCat(request.doing, " on the CPU, although there is a GPU: ", why);
-      }
-      return chosen;
-    }
+  FoundDevice found = FindDevice(request, plan, options, world.local_rank());
+  std::string bytes;
+  AppendFields(DeviceFacts::Fields(found.facts), bytes);
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> gathered, collectives.AllGather(bytes, "the ranks' devices"));
+  std::vector<DeviceFacts> ranks(gathered.size());
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    std::string_view in = gathered[rank];
+    HADAL_CHECK(TakeFields(in, DeviceFacts::Fields(ranks[rank])));
   }
-  chosen.device = *std::move(device);
-  chosen.compute_storage = DeviceStorage(options.precision);
-  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> names, collectives.AllGather(chosen.device->Name(), "devices"));
-  const std::string unlike = UnlikeDevices(names);
-  if (world.rank() == 0) {
-    chosen.notice =
-        absl::StrCat(request.doing, " on ", chosen.device->Name(), ", products in ",
-                     ProductsIn(chosen.compute_storage, options.precision), unlike.empty() ? "" : "; ", unlike);
-  }
-  return chosen;
+  HADAL_ASSIGN_OR_RETURN(const DeviceDecision decision, AsCommonError(DecideDevice(request, options.precision, ranks)));
+  return ChosenDevice{.device = decision.gpu ? std::move(found.device) : nullptr,
+                      .compute_storage = decision.compute_storage,
+                      .notice = world.rank() == 0 ? decision.notice : ""};
 }
 
 }  // namespace hadal

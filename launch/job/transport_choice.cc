@@ -6,43 +6,31 @@
 #include <map>
 #include <string_view>
 #include <utility>
+#include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
 
-std::string Pack(const TransportFacts& facts) { return absl::StrCat(facts.device, "\n", facts.nccl, "\n", facts.why); }
-
-TransportFacts Unpack(const std::string& text) {
-  const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('\n', 2));
-  TransportFacts facts;
-  if (parts.size() != 3 || !absl::SimpleAtoi(parts[1], &facts.nccl)) return facts;
-  facts.device = parts[0];
-  facts.why = parts[2];
-  return facts;
-}
-
-}  // namespace
-
-std::string WhyNoNccl(std::span<const TransportFacts> ranks) {
+// Why these ranks cannot exchange by NCCL, or "".
+std::string WhyNoNccl(std::span<const DeviceFacts> ranks) {
   std::map<std::string, size_t> rank_of_device;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const TransportFacts& facts = ranks[rank];
-    if (facts.nccl == 0) return absl::StrCat("rank ", rank, " has no NCCL: ", facts.why);
+    const DeviceFacts& facts = ranks[rank];
+    if (facts.nccl == 0) return absl::StrCat("rank ", rank, " has no NCCL: ", facts.why_no_nccl);
     if (facts.nccl != ranks[0].nccl) {
       return absl::StrCat("rank 0 has NCCL ", NcclVersionText(ranks[0].nccl), ", rank ", rank, " has ",
                           NcclVersionText(facts.nccl));
     }
-    const auto [other, is_new] = rank_of_device.emplace(facts.device, rank);
-    if (!is_new) return absl::StrCat("ranks ", other->second, " and ", rank, " share ", facts.device);
+    const auto [other, is_new] = rank_of_device.emplace(facts.identity, rank);
+    if (!is_new) return absl::StrCat("ranks ", other->second, " and ", rank, " share ", facts.identity);
   }
   return "";
 }
+
+}  // namespace
 
 std::string NcclVariables(const char* const* environment) {
   std::vector<std::string> set;
@@ -53,47 +41,39 @@ std::string NcclVariables(const char* const* environment) {
   return absl::StrJoin(set, " ");
 }
 
-absl::StatusOr<ChosenTransport> ChooseTransport(Transport asked, const std::string& device, Communicator& world,
-                                                Collectives& collectives) {
-  ChosenTransport chosen;
-  if (device.empty() && asked == Transport::kNccl) {
-    return AsCommonError(absl::InvalidArgumentError(
-        "pipeline.transport = \"nccl\" needs GPUs, and this run computes on the CPU; leave it at \"auto\""));
+std::unique_ptr<NcclLibrary> FindNccl(Transport asked, int ranks, DeviceFacts& facts) {
+  if (!facts.why_none.empty() || ranks == 1 || asked == Transport::kHost) return nullptr;
+  absl::StatusOr<std::unique_ptr<NcclLibrary>> library = OpenNccl();
+  if (!library.ok()) {
+    facts.why_no_nccl = std::string(library.status().message());
+    return nullptr;
   }
-  if (device.empty() || world.size() == 1) return chosen;
-  const bool speaks = world.rank() == 0;
+  facts.nccl = (*library)->Version();
+  facts.nccl_variables = NcclVariables(environ);
+  return *std::move(library);
+}
+
+absl::StatusOr<TransportDecision> DecideTransport(Transport asked, bool gpu, std::span<const DeviceFacts> ranks) {
+  if (!gpu && asked == Transport::kNccl) {
+    return absl::InvalidArgumentError(
+        "pipeline.transport = \"nccl\" needs GPUs, and this run computes on the CPU; leave it at \"auto\"");
+  }
+  if (!gpu || ranks.size() == 1) return TransportDecision();
   constexpr const char* kByHost = "ranks exchange data through pinned host memory and MPI";
   if (asked == Transport::kHost) {
-    if (speaks) chosen.notice = absl::StrCat(kByHost, ", as pipeline.transport says");
-    return chosen;
+    return TransportDecision{.notice = absl::StrCat(kByHost, ", as pipeline.transport says")};
   }
-  TransportFacts mine{.device = device};
-  absl::StatusOr<std::unique_ptr<NcclLibrary>> library = OpenNccl();
-  if (library.ok()) {
-    mine.nccl = (*library)->Version();
-  } else {
-    mine.why = std::string(library.status().message());
-  }
-  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> gathered, collectives.AllGather(Pack(mine), "GPUs and NCCL"));
-  std::vector<TransportFacts> ranks;
-  ranks.reserve(gathered.size());
-  for (const std::string& text : gathered) ranks.push_back(Unpack(text));
   const std::string why = WhyNoNccl(ranks);
   if (!why.empty() && asked == Transport::kNccl) {
-    return AsCommonError(absl::InvalidArgumentError(
-        absl::StrCat("pipeline.transport = \"nccl\": ", why, ". Use \"auto\" or \"host\".")));
+    return absl::InvalidArgumentError(
+        absl::StrCat("pipeline.transport = \"nccl\": ", why, ". Use \"auto\" or \"host\"."));
   }
-  if (!why.empty()) {
-    if (speaks) chosen.notice = absl::StrCat(kByHost, ", because ", why);
-    return chosen;
-  }
-  chosen.nccl = *std::move(library);
-  if (speaks) {
-    const std::string variables = NcclVariables(environ);
-    chosen.notice = absl::StrCat("ranks exchange data from GPU to GPU by NCCL ", NcclVersionText(mine.nccl),
-                                 variables.empty() ? "" : "; set for it: ", variables);
-  }
-  return chosen;
+  if (!why.empty()) return TransportDecision{.notice = absl::StrCat(kByHost, ", because ", why)};
+  const std::string& variables = ranks[0].nccl_variables;
+  return TransportDecision{
+      .nccl = true,
+      .notice = absl::StrCat("ranks exchange data from GPU to GPU by NCCL ", NcclVersionText(ranks[0].nccl),
+                             variables.empty() ? "" : "; set for it: ", variables)};
 }
 
 }  // namespace hadal

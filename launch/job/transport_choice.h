@@ -4,40 +4,31 @@
 //          the log
 //   nccl   NCCL, or an error with the reason
 //   host   through pinned memory and MPI; no NCCL library is loaded
-// All ranks choose the same.
+// All ranks choose the same: a function of what each has found.
 #pragma once
 
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "launch/job/device_choice.h"
 #include "pipeline/plan/train_options.h"
-#include "runtime/comm/collectives.h"
-#include "runtime/comm/nccl_communicator.h"
+#include "runtime/comm/nccl_library.h"
 
 namespace hadal {
 
-// One rank's facts.
-struct TransportFacts {
-  std::string device;  // Device::Identity
-  int nccl = 0;        // its version; 0: none
-  std::string why;     // the reason if it has none
+// Opens NCCL where it may be used: by several ranks, with a device, unless `asked` is the host; null if it is not
+// found. Fills what `facts` say of NCCL.
+std::unique_ptr<NcclLibrary> FindNccl(Transport asked, int ranks, DeviceFacts& facts);
+
+struct TransportDecision {
+  bool nccl = false;
+  std::string notice;  // for the user; empty: nothing to say
 };
-
-// Returns why these ranks cannot use NCCL, or "". REQUIRES: several ranks.
-std::string WhyNoNccl(std::span<const TransportFacts> ranks);
-
-struct ChosenTransport {
-  std::unique_ptr<NcclLibrary> nccl;  // null: the host
-  std::string notice;                 // for the user; empty on all ranks but the first
-};
-
-// `device`: Device::Identity; empty on the CPU, which has no choice. Blocking: all ranks must call it. Errors:
-// InvalidArgument if NCCL is requested but not possible.
-absl::StatusOr<ChosenTransport> ChooseTransport(Transport asked, const std::string& device, Communicator& world,
-                                                Collectives& collectives);
+// `ranks`: of all ranks; `gpu`: what DecideDevice has decided. Pure.
+// Errors: InvalidArgument if NCCL is asked for but impossible.
+absl::StatusOr<TransportDecision> DecideTransport(Transport asked, bool gpu, std::span<const DeviceFacts> ranks);
 
 // Returns the user's variables that NCCL itself reads, such as "NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=ib0", in order of
 // name; "" if there are none.

@@ -1,12 +1,12 @@
 #include "launch/train/train_preparation.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
-#include "runtime/data/corpus_vocabulary.h"
 #include "runtime/data/vocabulary.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_layers.h"
-#include "tools/config/config_loading.h"
 #include "tools/config/config_origin.h"
 #include "tools/config/model_vocabularies.h"
 #include "tools/config/resolved_config.h"
@@ -14,16 +14,12 @@
 namespace hadal {
 namespace {
 
-absl::StatusOr<std::vector<Attachment>> AttachVocabularies(const Corpus& corpus) {
-  HADAL_ASSIGN_OR_RETURN(const CorpusVocabularies vocabularies, LoadVocabularies(corpus));
+std::vector<Attachment> Attach(const CorpusVocabularies& vocabularies, bool shared) {
   const auto attach = [](const Vocabulary& vocabulary, const std::string& stem) {
     return Attachment{stem + std::string(vocabulary.extension()), vocabulary.contents()};
   };
-  if (corpus.manifest().shares_vocabulary()) {
-    return std::vector<Attachment>{attach(vocabularies.target, kSharedVocabulary)};
-  }
-  return std::vector<Attachment>{attach(vocabularies.source, kSourceVocabulary),
-                                 attach(vocabularies.target, kTargetVocabulary)};
+  if (shared) return {attach(vocabularies.target, "vocabulary")};
+  return {attach(vocabularies.source, "source.vocabulary"), attach(vocabularies.target, "target.vocabulary")};
 }
 
 // The corpus that a field names.
@@ -67,7 +63,8 @@ absl::Status FollowConfig(const TrainArguments& arguments, const CorpusShare& sh
   HADAL_ASSIGN_OR_RETURN(run.time_limit, TimeLimit::Make(arguments.stop_after));
   HADAL_RETURN_IF_ERROR(OpenCorpora(share, run));
   HADAL_RETURN_IF_ERROR(ValidateModelOptions(options.model));
-  HADAL_ASSIGN_OR_RETURN(run.vocabularies, AttachVocabularies(*run.train));
+  HADAL_ASSIGN_OR_RETURN(run.vocabularies, LoadVocabularies(*run.train));
+  run.attachments = Attach(*run.vocabularies, run.train->manifest().shares_vocabulary());
   if (!arguments.costs.empty()) {  // they must be this model's; the report will want them
     HADAL_ASSIGN_OR_RETURN(const LoadedCosts costs, LoadCosts(arguments.costs));
     HADAL_RETURN_IF_ERROR(costs.For(options.model).status());
@@ -77,9 +74,10 @@ absl::Status FollowConfig(const TrainArguments& arguments, const CorpusShare& sh
 
 }  // namespace
 
-absl::StatusOr<PreparedRun> PrepareRun(const TrainArguments& arguments, const CorpusShare& share) {
+absl::StatusOr<PreparedRun> PrepareRun(const TrainArguments& arguments, absl::StatusOr<config::RunConfig> config,
+                                       const CorpusShare& share) {
   PreparedRun run;
-  HADAL_ASSIGN_OR_RETURN(run.config, LoadConfig(arguments.config.files, arguments.config.overrides));
+  HADAL_ASSIGN_OR_RETURN(run.config, std::move(config));
   HADAL_RETURN_IF_ERROR(Explained(FollowConfig(arguments, share, run), arguments));
   return run;
 }

@@ -1,7 +1,7 @@
 // Prepares `hadal train` on each rank by itself: command line and config files → plain options → corpora and their
 // vocabularies.
 //
-// No communication: a rank that fails says so at the first vote (launch/train.cc). Blocking: reads files. Threads: one
+// No communication: a rank that fails says so in its StartFacts (start_facts.h). Blocking: reads files. Threads: one
 // per rank.
 #pragma once
 
@@ -15,6 +15,7 @@
 #include "launch/job/time_limit.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "runtime/data/corpus.h"
+#include "runtime/data/corpus_vocabulary.h"
 #include "tools/config/config_arguments.h"
 #include "tools/config/run_options.h"
 #include "tools/plan/cost_files.h"
@@ -39,14 +40,17 @@ struct PreparedRun {
   config::RunConfig config;
   std::string config_text;  // all fields, defaults included
   RunOptions options;
-  std::optional<Corpus> train, validation;  // `train` is always set once prepared
-  std::vector<Attachment> vocabularies;     // as files to be stored with every checkpoint
+  std::optional<Corpus> train, validation;         // `train` is always set once prepared
+  std::optional<CorpusVocabularies> vocabularies;  // of both; always set once prepared
+  std::vector<Attachment> attachments;             // the same as files to be stored with every checkpoint
   TimeLimit time_limit;
 };
 
-// Reads everything. `share`: this rank's part of the corpora's bytes, which the ranks of a host read together.
-// Errors: InvalidArgument, with the file or argument that set a field; file errors.
-absl::StatusOr<PreparedRun> PrepareRun(const TrainArguments& arguments, const CorpusShare& share);
+// Follows `config`, LoadConfig's of arguments.config, and reads the corpora. `share`: this rank's part of their bytes,
+// which the ranks of a host read together.
+// Errors: LoadConfig's; InvalidArgument, with the file or argument that set a field; file errors.
+absl::StatusOr<PreparedRun> PrepareRun(const TrainArguments& arguments, absl::StatusOr<config::RunConfig> config,
+                                       const CorpusShare& share);
 
 // Adds to an error that names fields where those were set.
 absl::Status Explained(const absl::Status& error, const TrainArguments& arguments);

@@ -1,18 +1,21 @@
 #include "launch/train/train_start.h"
 
 #include <cstdlib>
-#include <functional>
-#include <string>
-#include <vector>
+#include <limits>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "launch/train/checkpoint_agreement.h"
+#include "launch/job/common_program.h"
+#include "launch/job/memory_limit.h"
+#include "launch/job/transport_choice.h"
 #include "launch/train/resume_request.h"
-#include "pipeline/checkpoint/checkpoint_directory.h"
-#include "pipeline/checkpoint/checkpoint_reader.h"
-#include "runtime/host_name.h"
-#include "runtime/run_directory.h"
+#include "pipeline/checkpoint/another_checkpoint.h"
+#include "pipeline/engine/memory_fit.h"
+#include "pipeline/exchange/transfer_pairs.h"
+#include "pipeline/plan/device_precision.h"
+#include "pipeline/plan/relu_masks.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/checkpoint_list.h"
 #include "tools/checkpoint/checkpoint_vocabularies.h"
@@ -22,21 +25,110 @@
 namespace hadal {
 namespace {
 
+// What must be the same on all ranks.
+std::string CommandText(const TrainArguments& arguments) {
+  return absl::StrCat("--run-dir ", arguments.run_directory, " --resume ", arguments.resume,
+                      arguments.init_from.empty() ? "" : " --init-from ", arguments.init_from,
+                      arguments.accept_changes ? " --accept-changes" : "", " --device ", arguments.device.kind,
+                      arguments.trace.empty() ? "" : " --trace ", arguments.trace);
+}
+
+// What rank 0 decides for all: the model's plan, masks of ReLUs, and what --resume means to this start.
+absl::Status DecideAlone(const TrainArguments& arguments, const TrainOptions& options, ModelPlan plan,
+                         const Device* device, const Stream& stream, StartFacts& facts) {
+  facts.plan = plan.Serialize();
+  plan.compute_storage = DeviceStorage(options.precision);
+  if (device != nullptr && plan.compute_storage == Storage::kBFloat16) {
+    facts.relu_masks =
+        HasReluMasks(plan, CapacityOf(plan.options, options.batch), options.pipeline.bucket_rows, stream);
+  }
+  HADAL_ASSIGN_OR_RETURN(facts.resume, ResumeOfThisStart(arguments.run_directory, arguments.resume,
+                                                         [](const char* name) { return std::getenv(name); }));
+  return absl::OkStatus();
+}
+
+// This rank's record; opens its device.
+StartFacts FactsHere(const TrainArguments& arguments, const absl::StatusOr<PreparedRun>& prepared, const World& world,
+                     RunDevice& device) {
+  StartFacts facts{.rank = FactsOf(world), .error = prepared.status(), .command = CommandText(arguments)};
+  if (!prepared.ok()) return facts;
+  const TrainOptions& options = prepared->options.train;
+  facts.config_text = prepared->config_text;
+  facts.train = FactsOf(options.train_data, *prepared->train);
+  if (prepared->validation) facts.validation = FactsOf(options.validation_data, *prepared->validation);
+  ModelPlan plan = ModelPlan::Make(options.model);
+  FoundDevice found = FindDevice(arguments.device, plan, options, world.local_rank());
+  device.device = std::move(found.device);
+  facts.device = std::move(found.facts);
+  device.nccl = FindNccl(options.pipeline.transport, world.size(), facts.device);
+  if (world.rank() == 0) {
+    const Stream stream = device.device ? Stream::On(*device.device, world.stream().threads()) : world.stream();
+    facts.error = DecideAlone(arguments, options, std::move(plan), device.device.get(), stream, facts);
+  }
+  return facts;
+}
+
+absl::StatusOr<std::vector<StartFacts>> Gather(const StartFacts& mine, Collectives& collectives) {
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> gathered,
+                         collectives.AllGather(Pack(mine), "what the ranks start with"));
+  std::vector<StartFacts> ranks;
+  for (const std::string& bytes : gathered) {
+    HADAL_ASSIGN_OR_RETURN(ranks.emplace_back(), Unpack(bytes));
+  }
+  return ranks;
+}
+
+// RankResources::memory_limit_bytes: the config's, or memory_limit.h's if the config sets none.
+absl::StatusOr<int64_t> MemoryLimit(const ModelPlan& plan, const TrainOptions& options,
+                                    std::span<const StartFacts> ranks, const CommonStart& common) {
+  if (options.pipeline.memory_limit_bytes != 0) return options.pipeline.memory_limit_bytes;
+  int64_t driver_bytes = 0;
+  if (common.gpu) {
+    HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
+                           MakePipelinePlan(plan, options.batch, options.pipeline, static_cast<int>(ranks.size()),
+                                            /*rank=*/0, {.device_transfers = common.nccl}));
+    driver_bytes = DriverBytes(plan, pipeline);
+  }
+  std::vector<MemoryFacts> memory;
+  for (const StartFacts& facts : ranks) {
+    const int64_t of_host = facts.rank.available_bytes >= 0 ? facts.rank.available_bytes : MemoryFacts::kUnknown;
+    memory.push_back({.device = common.gpu ? facts.device.identity : "",
+                      .free_bytes = common.gpu ? facts.device.free_bytes : of_host,
+                      .ranks_on_host = facts.rank.ranks_on_host});
+  }
+  if (const std::string nothing = NothingIsLeft(memory, driver_bytes); !nothing.empty()) {
+    return absl::ResourceExhaustedError(nothing);
+  }
+  return MemoryLimitBytes(memory, driver_bytes);
+}
+
+// Connects the ranks' devices if they use NCCL. Returns a warning for the user, or "".
+absl::StatusOr<std::string> Connect(const RunLayout& layout, World& world, absl::Duration timeout, RunDevice& device) {
+  if (device.nccl == nullptr) return std::string();
+  const int64_t free_before = device.device->FreeBytes();
+  const std::vector<RankPair> pairs = TransferPairs(layout.plan, layout.pipeline);
+  HADAL_ASSIGN_OR_RETURN(device.communicator,
+                         NcclCommunicator::Create(*device.nccl, *device.device, world.communicator(), pairs, timeout));
+  const int links = MostLinks(pairs);
+  const std::string took_more = NcclTookMore(free_before - device.device->FreeBytes(), links, world.rank());
+  const std::string streams = world.rank() == 0 ? MoreStreamsThanQueues(links) : "";
+  return absl::StrCat(took_more, took_more.empty() || streams.empty() ? "" : "; ", streams);
+}
+
 // Refuses to continue a run whose settings have changed, unless the user accepts the difference.
-absl::Status CheckResumable(const TrainArguments& arguments, const config::RunConfig& config,
-                            const std::vector<CheckpointParameter>& model, const std::string& directory,
-                            TrainingSinks& sinks) {
-  const absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(directory);
-  if (!reader.ok()) return AdviseAnotherCheckpoint(reader.status());
+absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoint& found,
+                           const config::RunConfig& config, const std::vector<CheckpointParameter>& model,
+                           TrainingSinks& sinks) {
+  const std::string& directory = found.checkpoint.directory;
   config::RunConfig before;
-  HADAL_RETURN_IF_ERROR(MergeConfigText(reader->manifest().config_text, directory, before));
+  HADAL_RETURN_IF_ERROR(MergeConfigText(found.manifest.config_text, directory, before));
   HADAL_ASSIGN_OR_RETURN(const std::string difference, DiffConfigs(before, config));
   if (difference.empty()) return absl::OkStatus();
   if (arguments.accept_changes) {
     sinks.Tell(absl::StrCat("resuming ", directory, " with changed settings:\n", absl::StripSuffix(difference, "\n")));
     return absl::OkStatus();
   }
-  const absl::Status fits = CompareParameters(reader->manifest().parameters, model);
+  const absl::Status fits = CompareParameters(found.manifest.parameters, model);
   const std::string way_on = fits.ok() ? "Give --accept-changes to resume all the same"
                                        : absl::StrCat("It cannot: ", fits.message(), ". Give the settings of before");
   return absl::InvalidArgumentError(absl::StrCat("this run would resume from ", directory, " with other settings:\n",
@@ -44,118 +136,114 @@ absl::Status CheckResumable(const TrainArguments& arguments, const config::RunCo
                                                  ", --resume never to start over, or another --run-dir."));
 }
 
-// Refuses a checkpoint whose parameters are not the model's.
-absl::Status CheckModel(const std::string& directory, const std::vector<CheckpointParameter>& model) {
-  const absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(directory);
-  if (!reader.ok()) return AdviseAnotherCheckpoint(reader.status());
-  const absl::Status fits = CompareParameters(reader->manifest().parameters, model);
-  return fits.ok() ? fits : absl::InvalidArgumentError(absl::StrCat(directory, ": ", fits.message()));
+// Passes `found` on unless its vocabularies are not the corpus's, or its parameters not the model's.
+absl::StatusOr<FoundCheckpoint> IfItFits(absl::StatusOr<FoundCheckpoint> found, const PreparedRun& run,
+                                         const std::vector<CheckpointParameter>& model) {
+  if (!found.ok()) return found;
+  HADAL_RETURN_IF_ERROR(CheckVocabularies(*found, run.train->manifest(), *run.vocabularies));
+  const absl::Status fits = CompareParameters(found->manifest.parameters, model);
+  if (fits.ok()) return found;
+  return absl::InvalidArgumentError(absl::StrCat(found->checkpoint.directory, ": ", fits.message()));
 }
-
-// The directory that `look` finds on rank 0, on all ranks.  Errors: look's, on all ranks.
-absl::StatusOr<std::string> AsRankZeroFinds(const std::function<absl::StatusOr<std::string>()>& look, int rank,
-                                            Collectives& collectives, std::string_view looking_for,
-                                            std::string_view directory_of) {
-  const absl::StatusOr<std::string> found = rank == 0 ? look() : std::string();
-  HADAL_RETURN_IF_ERROR(collectives.AllOk(found.status(), looking_for));
-  std::string directory = *found;
-  HADAL_RETURN_IF_ERROR(collectives.Broadcast(directory, 0, directory_of));
-  return directory;
-}
-
-// Rank 0 compares a checkpoint's vocabularies with the corpus's, and its parameters with the model's.
-// Errors: those of the comparisons, on all ranks.
-absl::Status AgreeOnFit(const std::string& checkpoint, const PreparedRun& run,
-                        const std::vector<CheckpointParameter>& model, int rank, Collectives& collectives) {
-  HADAL_RETURN_IF_ERROR(collectives.AllOk(rank == 0 ? CheckVocabularies(checkpoint, *run.train) : absl::OkStatus(),
-                                          "comparing vocabularies"));
-  return collectives.AllOk(rank == 0 ? CheckModel(checkpoint, model) : absl::OkStatus(), "comparing parameters");
-}
-
-std::vector<CheckpointParameter> ModelOf(Trainer& trainer) {
-  return DescribeParameters(trainer.engine().state().plan());
-}
-
-// Goes on from the run's newest checkpoint, which `found` was when rank 0 looked.
-absl::Status ResumeNewest(const TrainArguments& arguments, const PreparedRun& run, const std::string& found, int rank,
-                          Collectives& collectives, TrainingSinks& sinks, Trainer& trainer) {
-  HADAL_RETURN_IF_ERROR(trainer.ResumeLatest().status());
-  // Reading may have refused the one that was found, and gone on to an older one, of other settings.
-  const std::string loaded = CheckpointDirectory(arguments.run_directory, trainer.progress().step);
-  if (loaded != found) {
-    const std::vector<CheckpointParameter> model = ModelOf(trainer);
-    const absl::Status resumable =
-        rank == 0 ? CheckResumable(arguments, run.config, model, loaded, sinks) : absl::OkStatus();
-    HADAL_RETURN_IF_ERROR(collectives.AllOk(resumable, "comparing settings"));
-    HADAL_RETURN_IF_ERROR(AgreeOnFit(loaded, run, model, rank, collectives));
-  }
-  return AgreeOnCheckpoint(loaded, HostName(), collectives);
-}
-
-// Loads what `arguments` ask for into `trainer`; where they ask for nothing it stays at step 0.
-absl::Status Load(const TrainArguments& arguments, const PreparedRun& run, int rank, Collectives& collectives,
-                  TrainingSinks& sinks, Trainer& trainer) {
-  const std::vector<CheckpointParameter> model = ModelOf(trainer);
-  const auto resume = [&] { return FindResume(arguments, run.config, model, sinks); };
-  HADAL_ASSIGN_OR_RETURN(const std::string resumed,
-                         AsRankZeroFinds(resume, rank, collectives, "looking for a checkpoint", "where to resume"));
-  if (!resumed.empty()) HADAL_RETURN_IF_ERROR(AgreeOnFit(resumed, run, model, rank, collectives));
-  if (!resumed.empty() && arguments.resume == "auto") {
-    return ResumeNewest(arguments, run, resumed, rank, collectives, sinks, trainer);
-  }
-  if (!resumed.empty()) {
-    HADAL_RETURN_IF_ERROR(AgreeOnCheckpoint(resumed, HostName(), collectives));
-    return AdviseAnotherCheckpoint(trainer.Resume(resumed));
-  }
-  if (arguments.init_from.empty()) return absl::OkStatus();
-  // A run directory stands for its newest checkpoint.
-  const auto resolve = [&] { return ResolveCheckpoint(arguments.init_from); };
-  HADAL_ASSIGN_OR_RETURN(const std::string given,
-                         AsRankZeroFinds(resolve, rank, collectives, "looking for --init-from", "what to begin from"));
-  HADAL_RETURN_IF_ERROR(AgreeOnFit(given, run, model, rank, collectives));
-  HADAL_RETURN_IF_ERROR(AgreeOnCheckpoint(given, HostName(), collectives));
-  return AdviseAnotherCheckpoint(trainer.InitializeFrom(given));
-}
-
-const char* FromEnvironment(const char* name) { return std::getenv(name); }
 
 }  // namespace
 
-absl::StatusOr<std::string> FindResume(const TrainArguments& arguments, const config::RunConfig& config,
-                                       const std::vector<CheckpointParameter>& model, TrainingSinks& sinks) {
-  if (arguments.resume == "never") return std::string();
-  std::string directory = arguments.resume;
-  if (directory != "auto" && !arguments.init_from.empty()) {
+absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, const TrainOptions& options,
+                                    std::span<const StartFacts> ranks, const CommonStart& common, int rank,
+                                    const Stream& stream) {
+  HADAL_ASSIGN_OR_RETURN(ModelPlan plan, ModelPlan::Parse(ranks[0].plan));
+  plan.compute_storage = common.compute_storage;
+  // A rank whose device has no masks leaves the memory for them unused.
+  if (common.compute_storage == Storage::kBFloat16) plan.relu_masks = ranks[0].relu_masks;
+  const absl::StatusOr<int64_t> limit = MemoryLimit(plan, options, ranks, common);
+  HADAL_RETURN_IF_ERROR(Explained(limit.status(), arguments));
+  const RankResources resources{.device_transfers = common.nccl, .memory_limit_bytes = *limit};
+  absl::StatusOr<PipelinePlan> pipeline =
+      MakeFittingPlan(plan, options.batch, options.pipeline, static_cast<int>(ranks.size()), rank, resources, stream);
+  HADAL_RETURN_IF_ERROR(Explained(pipeline.status(), arguments));
+  return RunLayout{.plan = std::move(plan), .resources = resources, .pipeline = *std::move(pipeline), .stream = stream};
+}
+
+absl::Status ApplyStart(const CommonStart& common, int rank, PreparedRun& prepared) {
+  HADAL_RETURN_IF_ERROR(UseInstructionSets(common.instruction_sets));
+  if (!common.reads_all[rank]) return absl::OkStatus();
+  HADAL_ASSIGN_OR_RETURN(prepared.train, Corpus::Open(prepared.options.train.train_data));
+  if (prepared.validation) {
+    HADAL_ASSIGN_OR_RETURN(prepared.validation, Corpus::Open(prepared.options.train.validation_data));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RunStart> StartTogether(const TrainArguments& arguments, absl::StatusOr<PreparedRun>& prepared,
+                                       World& world, Collectives& collectives, RunDevice& device,
+                                       TrainingSinks& sinks) {
+  HADAL_ASSIGN_OR_RETURN(const std::vector<StartFacts> ranks,
+                         Gather(FactsHere(arguments, prepared, world, device), collectives));
+  const TrainOptions options = prepared.ok() ? prepared->options.train : TrainOptions();
+  const absl::StatusOr<CommonStart> common = CompareStarts(
+      ranks, {.device = arguments.device, .precision = options.precision, .transport = options.pipeline.transport});
+  if (!common.ok()) return AsCommonError(common.status());
+  if (!common->gpu) device.device = nullptr;
+  if (!common->nccl) device.nccl = nullptr;
+  HADAL_RETURN_IF_ERROR(
+      collectives.AllOk(ApplyStart(*common, world.rank(), *prepared), "reading every byte of a corpus"));
+  const Stream stream = device.device ? Stream::On(*device.device, world.stream().threads()) : world.stream();
+  HADAL_ASSIGN_OR_RETURN(RunLayout layout,
+                         AsCommonError(LayOutRun(arguments, options, ranks, *common, world.rank(), stream)));
+
+  for (const std::string& warning : prepared->options.warnings) sinks.Warn(warning);
+  if (!world.warning().empty()) sinks.Tell(absl::StrCat("warning: ", world.warning()));
+  std::vector<std::string> notices = common->notices;
+  if (ranks[0].resume != arguments.resume) {
+    notices.push_back(absl::StrCat("an earlier start of this job has done --resume ", arguments.resume,
+                                   ": going on from the newest checkpoint"));
+  }
+  for (const std::string& notice : notices) {
+    if (world.rank() == 0) sinks.Tell(notice);
+  }
+  HADAL_ASSIGN_OR_RETURN(const std::string warning,
+                         Connect(layout, world, absl::Seconds(options.pipeline.wait_timeout_seconds), device));
+  if (!warning.empty()) sinks.Tell(absl::StrCat("warning: ", warning));
+  RunStart start{.layout = std::move(layout), .resume = ranks[0].resume};
+  for (const StartFacts& facts : ranks) start.hosts.push_back(facts.rank.host);
+  return start;
+}
+
+absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, const std::string& resume,
+                                             int64_t before_step, const config::RunConfig& config,
+                                             const std::vector<CheckpointParameter>& model, TrainingSinks& sinks) {
+  if (resume != "auto" && !arguments.init_from.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--resume ", directory, " and --init-from ", arguments.init_from,
+        absl::StrCat("--resume ", resume, " and --init-from ", arguments.init_from,
                      " both name a checkpoint to begin from; give --resume to go on with its moments and its place in "
                      "the corpus, or --init-from to take its weights alone"));
   }
-  if (arguments.resume == "auto") {
-    const absl::StatusOr<FoundCheckpoint> found = FindLatest(arguments.run_directory, {.need_moments = true});
-    if (absl::IsNotFound(found.status())) return std::string();
-    HADAL_RETURN_IF_ERROR(found.status());
-    directory = found->checkpoint.directory;
-  }
-  HADAL_RETURN_IF_ERROR(CheckResumable(arguments, config, model, directory, sinks));
-  return directory;
+  absl::StatusOr<FoundCheckpoint> found =
+      resume == "auto" ? FindLatest(arguments.run_directory, {.before_step = before_step, .need_moments = true})
+                       : FindNamed(resume);
+  if (found.ok()) HADAL_RETURN_IF_ERROR(CheckSettings(arguments, *found, config, model, sinks));
+  return found;
 }
 
-absl::Status BeginRun(const TrainArguments& arguments, const PreparedRun& run, int rank, Collectives& collectives,
-                      TrainingSinks& sinks, Trainer& trainer) {
-  const std::string& run_directory = arguments.run_directory;
-  const auto look = [&] { return ResumeOfThisStart(run_directory, arguments.resume, FromEnvironment); };
-  TrainArguments now = arguments;
-  HADAL_ASSIGN_OR_RETURN(now.resume, AsRankZeroFinds(look, rank, collectives,
-                                                     "looking for an earlier start of this job", "what to resume"));
-  if (now.resume != arguments.resume && rank == 0) {
-    sinks.Tell(absl::StrCat("an earlier start of this job has done --resume ", arguments.resume,
-                            ": going on from the newest checkpoint"));
+absl::Status LoadStart(const TrainArguments& arguments, const std::string& resume, const PreparedRun& run, int rank,
+                       TrainingSinks& sinks, Trainer& trainer) {
+  const std::vector<CheckpointParameter> model = DescribeParameters(trainer.engine().state().plan());
+  const auto choose = [&](int64_t before_step) {
+    return IfItFits(ChooseResume(arguments, resume, before_step, run.config, model, sinks), run, model);
+  };
+  if (resume == "auto") {
+    HADAL_ASSIGN_OR_RETURN(const bool resumed, trainer.ResumeLatest(choose));
+    if (resumed) return absl::OkStatus();
+  } else if (resume != "never") {
+    return AdviseAnotherCheckpoint(
+        trainer.Resume(rank == 0 ? choose(std::numeric_limits<int64_t>::max()) : FoundCheckpoint()));
   }
-  HADAL_RETURN_IF_ERROR(Load(now, run, rank, collectives, sinks, trainer));
-  const int64_t step = trainer.progress().step;
-  return collectives.AllOk(rank == 0 ? NoteResume(run_directory, now.resume, step, FromEnvironment) : absl::OkStatus(),
-                           "noting --resume");
+  if (arguments.init_from.empty()) return absl::OkStatus();
+  const auto given = [&]() -> absl::StatusOr<FoundCheckpoint> {  // a run directory stands for its newest checkpoint
+    HADAL_ASSIGN_OR_RETURN(const std::string directory, ResolveCheckpoint(arguments.init_from));
+    return IfItFits(FindNamed(directory), run, model);
+  };
+  return AdviseAnotherCheckpoint(trainer.InitializeFrom(rank == 0 ? given() : FoundCheckpoint()));
 }
 
 }  // namespace hadal

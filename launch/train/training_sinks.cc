@@ -14,6 +14,7 @@
 #include "tools/metrics/progress.h"
 #include "tools/metrics/tensorboard.h"
 #include "tools/metrics/terminal.h"
+#include "tools/metrics/trace_json.h"
 
 namespace hadal {
 
@@ -54,6 +55,21 @@ void TrainingSinks::Tell(const std::string& text) {
 
 void TrainingSinks::Warn(const std::string& text) {
   if (place_.rank == 0) Tell(absl::StrCat("warning: ", text));
+}
+
+absl::StatusOr<TraceRequest> TrainingSinks::MakeTraceRequest(const std::string& steps, const StopOptions& stop) {
+  if (steps.empty()) return TraceRequest();
+  HADAL_ASSIGN_OR_RETURN(const TraceSteps range, ParseTraceSteps(steps));
+  if (stop.steps > 0 && range.last >= stop.steps) {
+    return absl::InvalidArgumentError(absl::StrCat("--trace ", steps, " goes beyond the run: its last step is ",
+                                                   stop.steps - 1, " (stop.steps = ", stop.steps, ", counted from 0)"));
+  }
+  return TraceRequest{.first_step = range.first, .last_step = range.last, .write = [this](const RunTrace& trace) {
+                        const absl::StatusOr<std::string> path = WriteTraceJson(trace, run_directory_);
+                        sink().OnText(trace.last_step, path.ok() ? TextKind::kNotice : TextKind::kWarning,
+                                      path.ok() ? absl::StrCat("trace written: ", *path)
+                                                : absl::StrCat("no trace: ", path.status().message()));
+                      }};
 }
 
 absl::Status TrainingSinks::Finish(std::string_view reason) {

@@ -1,5 +1,5 @@
-// TrainingSinks writes a run's messages and metrics: each rank's log; on rank 0 also metrics.jsonl, TensorBoard events
-// and the progress line.
+// TrainingSinks writes a run's messages and metrics: each rank's log; on rank 0 also metrics.jsonl, TensorBoard events,
+// the progress line and the timeline of --trace.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,10 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "pipeline/plan/grid_shape.h"
+#include "pipeline/plan/train_options.h"
+#include "pipeline/step_tracer.h"
 #include "runtime/metrics_sink.h"
 #include "tools/metrics/rank_log.h"
 
@@ -27,6 +30,9 @@ class TrainingSinks {
   void Tell(const std::string& text);
   // A warning that all ranks have: rank 0 prints it.
   void Warn(const std::string& text);
+  // The steps of --trace, "steps=7-9", whose timeline is then written into the run directory; "": none. This object
+  // must outlive the result.  Errors: InvalidArgument if it is no list of steps, or goes beyond `stop`.
+  absl::StatusOr<TraceRequest> MakeTraceRequest(const std::string& steps, const StopOptions& stop);
   // Ends the run, with `reason`.  Errors: the first error that writing has met.
   absl::Status Finish(std::string_view reason);
   // Logs the process's exit code and last message; call it last. If Open was not called, it opens the log and also

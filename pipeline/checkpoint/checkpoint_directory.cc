@@ -29,14 +29,6 @@ absl::StatusOr<std::string> PointerTarget(const std::string& path) {
   return std::string(absl::StripSuffix(target, "\n"));
 }
 
-absl::Status CheckCheckpoint(const std::string& directory, const FindOptions& options) {
-  HADAL_ASSIGN_OR_RETURN(const CheckpointReader reader, CheckpointReader::Open(directory));
-  if (options.need_moments && !reader.manifest().has_moments) {
-    return absl::NotFoundError("it holds weights only, without Adam's moments");
-  }
-  return absl::OkStatus();
-}
-
 // An error that is no reason to pass over a checkpoint, with what to try.
 absl::Status NotPassedOver(const std::string& directory, const absl::Status& error) {
   return absl::Status(error.code(),
@@ -79,24 +71,33 @@ absl::StatusOr<int64_t> ReadCheckpointPointer(const std::string& run_directory, 
   return *step;
 }
 
+absl::StatusOr<FoundCheckpoint> FindNamed(const std::string& directory) {
+  HADAL_ASSIGN_OR_RETURN(const CheckpointReader reader, CheckpointReader::Open(directory));
+  return FoundCheckpoint{.checkpoint = {.step = reader.manifest().progress.step, .directory = directory},
+                         .manifest = reader.manifest()};
+}
+
 absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& run_directory, const FindOptions& options) {
   HADAL_ASSIGN_OR_RETURN(std::vector<CheckpointEntry> entries, ListCheckpoints(run_directory));
   std::erase_if(entries, [&](const CheckpointEntry& entry) { return entry.step >= options.before_step; });
   if (entries.empty()) {
     return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", CheckpointsDirectory(run_directory)));
   }
-  FoundCheckpoint found;
+  std::vector<RejectedCheckpoint> rejected;
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-    absl::Status status = CheckCheckpoint(entry->directory, options);
-    if (status.ok()) {
-      found.checkpoint = *entry;
+    absl::StatusOr<FoundCheckpoint> found = FindNamed(entry->directory);
+    if (found.ok() && options.need_moments && !found->manifest.has_moments) {
+      found = absl::NotFoundError("it holds weights only, without Adam's moments");
+    }
+    if (found.ok()) {
+      found->rejected = std::move(rejected);
       return found;
     }
-    if (!IsDamage(status)) return NotPassedOver(entry->directory, status);
-    found.rejected.push_back({.directory = entry->directory, .reason = std::move(status)});
+    if (!IsDamage(found.status())) return NotPassedOver(entry->directory, found.status());
+    rejected.push_back({.directory = entry->directory, .reason = found.status()});
   }
   std::string reasons;
-  for (const RejectedCheckpoint& bad : found.rejected) {
+  for (const RejectedCheckpoint& bad : rejected) {
     absl::StrAppend(&reasons, "\n  ", bad.directory, ": ", bad.reason.message());
   }
   return absl::DataLossError(absl::StrCat(

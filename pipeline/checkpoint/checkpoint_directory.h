@@ -48,12 +48,15 @@ struct RejectedCheckpoint {
 };
 struct FoundCheckpoint {
   CheckpointEntry checkpoint;
+  CheckpointManifest manifest;
   std::vector<RejectedCheckpoint> rejected;  // newer ones that were damaged, newest first
 };
 struct FindOptions {
   int64_t before_step = std::numeric_limits<int64_t>::max();  // consider only earlier ones (after a failed load)
   bool need_moments = false;                                  // reject weights-only checkpoints
 };
+// The checkpoint in `directory`, with none rejected.  Errors: CheckpointReader::Open's.
+absl::StatusOr<FoundCheckpoint> FindNamed(const std::string& directory);
 // The newest checkpoint whose manifest and file sizes are good; contents are verified when they are read
 // (CheckpointReader). Skips only checkpoints that are damaged or incomplete (IsDamage).
 // Errors: NotFound if the run has no checkpoint; DataLoss, with every directory and its reason, if all are damaged; any

@@ -63,9 +63,12 @@ bool IsDamage(const absl::Status& error) { return absl::IsNotFound(error) || abs
 
 absl::Status AdviseAnotherCheckpoint(const absl::Status& status) {
   if (!absl::IsDataLoss(status)) return status;
-  return absl::DataLossError(absl::StrCat(
+  absl::Status advised = absl::DataLossError(absl::StrCat(
       status.message(),
       "; `hadal checkpoint verify RUN_DIR` reads all checkpoints of a run: give one that it calls ok, or a copy"));
+  // A common error (runtime/comm/collectives.h) stays one.
+  status.ForEachPayload([&](absl::string_view name, const absl::Cord& value) { advised.SetPayload(name, value); });
+  return advised;
 }
 
 CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -10,7 +11,10 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "pipeline/checkpoint/model_settings.h"
+#include "runtime/bytes.h"
 #include "runtime/check.h"
+#include "runtime/crc32c.h"
+#include "runtime/host_name.h"
 #include "runtime/status_macros.h"
 #include "runtime/thrown_error.h"
 
@@ -51,6 +55,13 @@ std::vector<SliceState> Describe(std::span<const StateSlice> slices, bool weight
 // other.
 bool EndsTheRun(const absl::Status& save) {
   return absl::IsAborted(save) || absl::IsUnavailable(save) || absl::IsDeadlineExceeded(save);
+}
+
+// "step 3, its manifest's checksum 0123abcd".
+std::string DescribeManifest(const CheckpointManifest& manifest) {
+  const std::string text = manifest.ToString();
+  return absl::StrCat("step ", manifest.progress.step, ", its manifest's checksum ",
+                      absl::Hex(Crc32c(text.data(), text.size()), absl::kZeroPad8));
 }
 
 }  // namespace
@@ -239,51 +250,91 @@ absl::Status TrainingCheckpoints::WarnIfFailed(int64_t step, const absl::Status&
 
 // ---- Loading ----
 
-absl::Status TrainingCheckpoints::LoadHere(CheckpointReader& checkpoint, bool weights_only) {
-  HADAL_RETURN_IF_ERROR(CompareParameters(checkpoint.manifest().parameters, DescribeParameters(state_.plan())));
+absl::StatusOr<SharedCheckpoint> ShareCheckpoint(absl::StatusOr<FoundCheckpoint> chosen, int rank,
+                                                 Collectives& collectives) {
+  absl::StatusOr<std::string> bytes = std::string();
+  if (rank == 0 && !chosen.ok()) bytes = chosen.status();
+  std::string host = HostName(), manifest;
+  if (rank == 0 && chosen.ok()) {
+    manifest = chosen->manifest.ToString();
+    AppendFields(std::tie(chosen->checkpoint.directory, host, manifest), *bytes);
+  }
+  HADAL_ASSIGN_OR_RETURN(bytes, collectives.BroadcastResult(bytes, "a checkpoint to load"));
+  SharedCheckpoint shared;
+  std::string_view in = *bytes;
+  HADAL_CHECK(TakeFields(in, std::tie(shared.directory, shared.host, manifest)));
+  if (rank == 0) {
+    shared.manifest = std::move(chosen->manifest);
+  } else if (!shared.directory.empty()) {
+    HADAL_ASSIGN_OR_RETURN(shared.manifest, CheckpointManifest::Parse(manifest));
+  }
+  return shared;
+}
+
+absl::Status CompareWithOwn(const SharedCheckpoint& shared, int rank) {
+  HADAL_ASSIGN_OR_RETURN(const CheckpointReader reader, CheckpointReader::Open(shared.directory));
+  const std::string own = DescribeManifest(reader.manifest()), first = DescribeManifest(shared.manifest);
+  if (own == first) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(shared.directory, ": rank ", rank, " (host ", HostName(),
+                                                 ") has another checkpoint there (", own, ") than rank 0 on ",
+                                                 shared.host, " (", first,
+                                                 "); copy it from one host to all, or put it where all hosts see it"));
+}
+
+absl::Status TrainingCheckpoints::LoadHere(const SharedCheckpoint& from, bool weights_only) {
+  HADAL_ASSIGN_OR_RETURN(CheckpointReader checkpoint, CheckpointReader::Open(from.directory, from.manifest));
+  HADAL_RETURN_IF_ERROR(CompareParameters(from.manifest.parameters, DescribeParameters(state_.plan())));
   HADAL_RETURN_IF_ERROR(checkpoint.ReadSlices(Describe(state_.slices(), weights_only), state_.device()));
   // A run has its vocabularies from its corpus; a checkpoint whose own are damaged is refused all the same.
   if (rank_ != 0) return absl::OkStatus();
-  for (const AttachedFile& file : checkpoint.manifest().attachments) {
+  for (const AttachedFile& file : from.manifest.attachments) {
     HADAL_RETURN_IF_ERROR(checkpoint.ReadAttachment(file.name).status());
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<TrainingProgress> TrainingCheckpoints::Load(absl::StatusOr<CheckpointReader> checkpoint,
-                                                           bool weights_only) {
-  const absl::Status loaded = checkpoint.ok() ? LoadHere(*checkpoint, weights_only) : checkpoint.status();
+absl::StatusOr<TrainingProgress> TrainingCheckpoints::LoadShared(const SharedCheckpoint& from, bool weights_only) {
+  absl::Status loaded = LoadHere(from, weights_only);
+  if (rank_ != 0 && IsDamage(loaded)) {
+    // Does this host have another checkpoint there, or none? Damage of its own manifest is no news.
+    const absl::Status own = CompareWithOwn(from, rank_);
+    if (!own.ok() && !absl::IsDataLoss(own)) loaded = own;
+  }
   HADAL_RETURN_IF_ERROR(collectives_.AllOk(loaded, "loading a checkpoint"));
-  return checkpoint->manifest().progress;
+  return from.manifest.progress;
 }
 
-absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest() {
-  FindOptions find{.need_moments = true};
+absl::StatusOr<TrainingProgress> TrainingCheckpoints::Load(absl::StatusOr<FoundCheckpoint> chosen, bool weights_only) {
+  HADAL_ASSIGN_OR_RETURN(const SharedCheckpoint shared, ShareCheckpoint(std::move(chosen), rank_, collectives_));
+  return LoadShared(shared, weights_only);
+}
+
+absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest(const FindCheckpoint& find) {
+  int64_t before_step = FindOptions().before_step;
   absl::Status refused;
   while (true) {
     absl::StatusOr<FoundCheckpoint> found = FoundCheckpoint{};
-    std::string directory;
     if (rank_ == 0) {
-      found = FindLatest(options_.run_directory, find);
+      found = find ? find(before_step)
+                   : FindLatest(options_.run_directory, {.before_step = before_step, .need_moments = true});
+      // None yet: an empty directory name says so. None but refused ones: an error, never a silent new start.
+      if (absl::IsNotFound(found.status())) {
+        found = refused.ok() ? absl::StatusOr<FoundCheckpoint>(FoundCheckpoint()) : refused;
+      }
       if (found.ok()) {
         for (const RejectedCheckpoint& rejected : found->rejected) {
           Warn(absl::StrCat("CHECKPOINT REFUSED: ", rejected.directory, ": ", rejected.reason.message()));
         }
-        directory = found->checkpoint.directory;
-      } else if (absl::IsNotFound(found.status())) {
-        // None yet: an empty directory name says so. None but refused ones: an error, never a silent new start.
-        found = refused.ok() ? absl::StatusOr<FoundCheckpoint>(FoundCheckpoint{}) : refused;
       }
     }
-    HADAL_RETURN_IF_ERROR(collectives_.AllOk(found.status(), "looking for a checkpoint"));
-    HADAL_RETURN_IF_ERROR(collectives_.Broadcast(directory, 0, "checkpoint to load"));
-    if (directory.empty()) return std::nullopt;
-    absl::StatusOr<TrainingProgress> progress = Load(CheckpointReader::Open(directory), /*weights_only=*/false);
+    HADAL_ASSIGN_OR_RETURN(const SharedCheckpoint shared, ShareCheckpoint(std::move(found), rank_, collectives_));
+    if (shared.directory.empty()) return std::nullopt;
+    absl::StatusOr<TrainingProgress> progress = LoadShared(shared, /*weights_only=*/false);
     if (progress.ok()) return *progress;
     if (!absl::IsDataLoss(progress.status())) return progress.status();
-    Warn(absl::StrCat("CHECKPOINT REFUSED: ", directory, ": ", progress.status().message(), " — trying an older one"));
     refused = progress.status();
-    if (rank_ == 0) find.before_step = found->checkpoint.step;
+    Warn(absl::StrCat("CHECKPOINT REFUSED: ", shared.directory, ": ", refused.message(), " — trying an older one"));
+    before_step = shared.manifest.progress.step;
   }
 }
 

@@ -12,9 +12,9 @@
 // and a disk slower than their deadline, the run ends as hung.
 // A save is finished before the next one begins. If a checkpoint cannot be written, training continues with a warning;
 // at the end of a run it is an error.
-// Loading: rank 0 finds the newest good checkpoint, every rank reads the weights and moments that it keeps, whichever
-// layout wrote them, and the ranks vote. If any rank finds it damaged (DataLoss), rank 0 prints a warning and they try
-// the next older one.
+// Loading: rank 0 chooses a checkpoint and broadcasts its manifest; every rank reads the weights and moments that it
+// keeps, whichever layout wrote them, verifies them by that manifest's checksums, and the ranks vote. If any rank finds
+// it damaged (DataLoss), rank 0 prints a warning and they try the next older one, unless the user has named it.
 // Threads: one per rank. Blocking: all but Begin where no save is under way (Poll takes a vote). Every rank calls each
 // method at the same place.
 #pragma once
@@ -50,6 +50,22 @@ struct TrainingCheckpointsOptions {
   std::function<void(std::string_view)> warn;  // called on rank 0 with messages for the user; may be empty
 };
 
+// A checkpoint that rank 0 has chosen, as all ranks know it.
+struct SharedCheckpoint {
+  std::string directory;  // empty: none
+  CheckpointManifest manifest;
+  std::string host;  // rank 0's
+};
+// Broadcasts rank 0's choice. Blocking: all ranks call it.  Errors: `chosen`'s on rank 0, on all ranks.
+absl::StatusOr<SharedCheckpoint> ShareCheckpoint(absl::StatusOr<FoundCheckpoint> chosen, int rank,
+                                                 Collectives& collectives);
+// OK if this rank finds the same checkpoint in that directory; half of each would be a model that nobody trained.
+// Blocking: reads its manifest.  Errors: InvalidArgument with rank, host and both; CheckpointReader::Open's.
+absl::Status CompareWithOwn(const SharedCheckpoint& shared, int rank);
+
+// The newest checkpoint of the run before a step.  Errors: NotFound if there is none.
+using FindCheckpoint = std::function<absl::StatusOr<FoundCheckpoint>(int64_t before_step)>;
+
 class TrainingCheckpoints {
  public:
   // `rank`: in the world. `collectives`: the world's. `sink`: rank 0's, null on the others. `trace` may be null.
@@ -81,12 +97,13 @@ class TrainingCheckpoints {
   // Its step, or the step that the run continued from; on every rank.
   int64_t last_step() const { return last_step_; }
 
-  // Loads the newest good checkpoint of the run; nullopt if the run has none.
-  // Errors: DataLoss if all checkpoints are damaged; any other error of the checkpoint being tried.
-  absl::StatusOr<std::optional<TrainingProgress>> LoadLatest();
-  // Loads one checkpoint, as this rank has opened it. `weights_only`: moments stay zero (for a new run that starts from
-  // these weights).
-  absl::StatusOr<TrainingProgress> Load(absl::StatusOr<CheckpointReader> checkpoint, bool weights_only);
+  // Loads the newest good checkpoint of the run; nullopt if the run has none. `find`, called on rank 0, may refuse it
+  // with an error; by default every checkpoint with moments will do.
+  // Errors: DataLoss if all checkpoints are damaged; any other error of `find`, or of the checkpoint being tried.
+  absl::StatusOr<std::optional<TrainingProgress>> LoadLatest(const FindCheckpoint& find = {});
+  // Loads rank 0's `chosen`. `weights_only`: moments stay zero (for a new run that starts from these weights).
+  // Errors: rank 0's; InvalidArgument if a rank's host has another checkpoint under that name; those of reading.
+  absl::StatusOr<TrainingProgress> Load(absl::StatusOr<FoundCheckpoint> chosen, bool weights_only);
 
  private:
   absl::Status ClaimHere(int64_t step, const std::string& attempt);
@@ -103,7 +120,8 @@ class TrainingCheckpoints {
   // Returns an error that ends the run; warns of any other.
   absl::Status WarnIfFailed(int64_t step, const absl::Status& save) const;
   std::string LastGoodText() const;  // what the run could go back to
-  absl::Status LoadHere(CheckpointReader& checkpoint, bool weights_only);
+  absl::StatusOr<TrainingProgress> LoadShared(const SharedCheckpoint& from, bool weights_only);
+  absl::Status LoadHere(const SharedCheckpoint& from, bool weights_only);
   void Warn(std::string_view text) const;
 
   TrainingCheckpointsOptions options_;

@@ -40,7 +40,7 @@ ActivationCapacity CapacityOf(const ModelOptions& model, const BatchOptions& bat
 inline constexpr double kTypicalSentenceRows = 32;
 
 // The resources of the ranks, as opposed to what the user sets (PipelineOptions). A run detects them
-// (launch/train/train_layout.h); `hadal plan` uses the defaults. The same on every rank.
+// (launch/train/train_start.h); `hadal plan` uses the defaults. The same on every rank.
 struct RankResources {
   bool device_transfers = false;  // messages are in device memory (launch/job/transport_choice.h), not in host memory
   // Limit for a rank's buffers; 0: none. Only MakeFittingPlan (memory_fit.h) reads it.

@@ -53,6 +53,12 @@ absl::Status ReceiveBytes(Communicator& communicator, std::string& data, int pee
   return communicator.Wait(received, absl::Now() + timeout, what);
 }
 
+// The status's code as a byte, then the message of an error, or `value`.
+std::string WithCode(const absl::Status& status, const std::string& value) {
+  const char code = static_cast<char>(status.raw_code());
+  return absl::StrCat(absl::string_view(&code, 1), status.ok() ? value : status.message());
+}
+
 }  // namespace
 
 absl::Status AsCommonError(absl::Status error) {
@@ -104,6 +110,17 @@ absl::Status Collectives::Broadcast(std::string& data, int root, std::string_vie
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> Collectives::BroadcastResult(const absl::StatusOr<std::string>& result,
+                                                         std::string_view what) {
+  std::string bytes = WithCode(result.status(), result.ok() ? *result : "");
+  HADAL_RETURN_IF_ERROR(Broadcast(bytes, /*root=*/0, what));
+  HADAL_CHECK(!bytes.empty());
+  const auto code = static_cast<absl::StatusCode>(bytes[0]);
+  bytes.erase(0, 1);
+  if (code == absl::StatusCode::kOk) return bytes;
+  return AsCommonError(absl::Status(code, bytes));
+}
+
 // The same tree with root 0, upwards. A subtree is a range of ranks, so appending children in ascending order keeps the
 // rank order.
 absl::StatusOr<std::vector<std::string>> Collectives::AllGather(std::string_view data, std::string_view what) {
@@ -142,8 +159,7 @@ absl::Status Collectives::AllOk(const absl::Status& status, std::string_view wha
   // If `status` is an error of the transport, the vote fails as well, and the first error is more specific.
   if (!any_failed.ok()) return status.ok() ? any_failed.status() : status;
   if (!*any_failed) return absl::OkStatus();
-  const char code = static_cast<char>(status.raw_code());
-  const std::string mine = absl::StrCat(absl::string_view(&code, 1), status.message());
+  const std::string mine = WithCode(status, "");
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> all, AllGather(mine, what));
   for (int rank = 0; rank < static_cast<int>(all.size()); ++rank) {
     HADAL_CHECK(!all[rank].empty());

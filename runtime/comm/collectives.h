@@ -38,6 +38,8 @@ class Collectives {
   absl::Status Barrier(std::string_view what);
   // Sends `data` of `root` to every rank. The other ranks need not know its size.
   absl::Status Broadcast(std::string& data, int root, std::string_view what);
+  // Returns rank 0's `result` on every rank: its bytes, or its error as a common one.
+  absl::StatusOr<std::string> BroadcastResult(const absl::StatusOr<std::string>& result, std::string_view what);
   // Returns every rank's bytes on every rank, in rank order. Sizes may differ.
   absl::StatusOr<std::vector<std::string>> AllGather(std::string_view data, std::string_view what);
   // As above for doubles: result[r] is rank r's span.

@@ -109,6 +109,20 @@ void AllOkWithFailingRanks(Communicator& c) {
   EXPECT_TRUE(collectives.Barrier("after failures").ok());
 }
 
+// An error of rank 0 is everybody's; what the others pass does not matter.
+void BroadcastResult(Communicator& c) {
+  Collectives collectives(c, kHang);
+  const bool first = c.rank() == 0;
+  absl::StatusOr<std::string> mine = first ? "step 3" : "another";
+  const absl::StatusOr<std::string> found = collectives.BroadcastResult(mine, "a choice");
+  EXPECT_EQ(found.value_or("none"), "step 3");
+  if (first) mine = absl::DataLossError("all are damaged");
+  const absl::StatusOr<std::string> missing = collectives.BroadcastResult(mine, "a choice");
+  EXPECT_EQ(missing.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(missing.status().message(), "all are damaged");
+  EXPECT_TRUE(IsCommonError(missing.status()));
+}
+
 // Different collectives back to back do not mix up their messages.
 void BackToBack(Communicator& c) {
   Collectives collectives(c, kHang);
@@ -147,6 +161,7 @@ constexpr ConformanceCase kCases[] = {
     {"AnyRank", OnHost<AnyRank>},
     {"AllOkWhenAllAre", OnHost<AllOkWhenAllAre>},
     {"AllOkWithFailingRanks", OnHost<AllOkWithFailingRanks>},
+    {"BroadcastResult", OnHost<BroadcastResult>},
     {"BackToBack", OnHost<BackToBack>},
     {"ARankThatStaysAway", OnHost<ARankThatStaysAway>},
 };

@@ -186,8 +186,8 @@ class Bf16ResumeTest : public ::testing::Test {
     HADAL_ASSIGN_OR_RETURN(
         const std::unique_ptr<Trainer> trainer,
         Trainer::Create(options, plan, pipeline, surroundings, {.run_directory = options.run_directory}));
-    if (start == Start::kResumed) HADAL_RETURN_IF_ERROR(trainer->Resume(checkpoint));
-    if (start == Start::kFromWeights) HADAL_RETURN_IF_ERROR(trainer->InitializeFrom(checkpoint));
+    if (start == Start::kResumed) HADAL_RETURN_IF_ERROR(trainer->Resume(FindNamed(checkpoint)));
+    if (start == Start::kFromWeights) HADAL_RETURN_IF_ERROR(trainer->InitializeFrom(FindNamed(checkpoint)));
     HADAL_ASSIGN_OR_RETURN(const TrainingOutcome outcome, trainer->Run());
     if (communicator.rank() == 0 && start == Start::kNew) saved_ = outcome.checkpoint;
     return absl::OkStatus();

@@ -10,7 +10,6 @@
 #include "kernels/cuda_host/driver_memory.h"
 #include "kernels/cuda_host/own_memory.h"
 #include "launch/job/memory_limit.h"
-#include "launch/train/rank_device.h"
 #include "layers/method_presets.h"
 #include "layers/purpose.h"
 #include "nlohmann/json.hpp"
@@ -169,23 +168,17 @@ TEST(DevicePlanTest, MasksThatTheDeviceDoesNotHaveTakeNoMemory) {
   EXPECT_THAT(PlanToText(*fp32, {}), Not(HasSubstr("ReLU masks")));
 }
 
-// Ranks with unlike GPUs lay out the same.
-TEST(DevicePlanTest, TheFirstRanksDeviceDecidesOnMasks) {
+// What rank 0 asks its device, for all ranks (launch/train/train_start.h).
+TEST(DevicePlanTest, ADeviceHasMasksOrNot) {
   const TrainOptions options = SmallRun(1, 0);
   ModelPlan plan = ModelPlan::Make(options.model);
   plan.compute_storage = Storage::kBFloat16;
-  for (const bool first_has : {true, false}) {
-    InProcessWorld world(2);
-    const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
-      EmulatedDevice device;
-      if (first_has != (communicator.rank() == 0)) device.RefuseEpilogues();
-      Collectives collectives(communicator, absl::Seconds(20));
-      HADAL_ASSIGN_OR_RETURN(const bool masks, AgreeOnReluMasks(plan, options.batch, options.pipeline,
-                                                                Stream::On(device, 1), collectives));
-      EXPECT_EQ(masks, first_has) << "rank " << communicator.rank();
-      return absl::OkStatus();
-    });
-    EXPECT_TRUE(status.ok()) << status;
+  for (const bool has : {true, false}) {
+    EmulatedDevice device;
+    if (!has) device.RefuseEpilogues();
+    EXPECT_EQ(HasReluMasks(plan, CapacityOf(plan.options, options.batch), options.pipeline.bucket_rows,
+                           Stream::On(device, 1)),
+              has);
   }
 }
 

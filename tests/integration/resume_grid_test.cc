@@ -69,7 +69,7 @@ class ResumeGridTest : public ::testing::Test {
       HADAL_ASSIGN_OR_RETURN(
           const std::unique_ptr<Trainer> trainer,
           Trainer::Create(options, plan, pipeline, surroundings, {.run_directory = options.run_directory}));
-      if (!checkpoint.empty()) HADAL_RETURN_IF_ERROR(trainer->Resume(checkpoint));
+      if (!checkpoint.empty()) HADAL_RETURN_IF_ERROR(trainer->Resume(FindNamed(checkpoint)));
       HADAL_ASSIGN_OR_RETURN(const TrainingOutcome outcome, trainer->Run());
       if (communicator.rank() == 0) saved_ = outcome.checkpoint;
       return absl::OkStatus();

@@ -48,7 +48,7 @@ absl::StatusOr<TrainingOutcome> SmallTrainerTest::Train(Device* device, int step
   HADAL_ASSIGN_OR_RETURN(
       const std::unique_ptr<Trainer> trainer,
       Trainer::Create(options, plan, pipeline, surroundings, {.run_directory = options.run_directory}));
-  if (!checkpoint.empty()) HADAL_RETURN_IF_ERROR(trainer->Resume(checkpoint));
+  if (!checkpoint.empty()) HADAL_RETURN_IF_ERROR(trainer->Resume(FindNamed(checkpoint)));
   return trainer->Run();
 }
 

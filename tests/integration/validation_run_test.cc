@@ -66,7 +66,7 @@ class ValidationRun : public ::testing::Test {
     EXPECT_TRUE(trainer.ok()) << trainer.status();
     parameters = &(*trainer)->engine().stage().parameters();
     if (!checkpoint.empty()) {
-      EXPECT_TRUE((*trainer)->Resume(checkpoint).ok());
+      EXPECT_TRUE((*trainer)->Resume(FindNamed(checkpoint)).ok());
     }
     const absl::StatusOr<TrainingOutcome> outcome = (*trainer)->Run();
     EXPECT_TRUE(outcome.ok()) << outcome.status();

@@ -38,11 +38,11 @@ grep -q "all ranks compute with SSE4" mixed.err || fail "translate says nothing 
 
 echo "other settings on a rank"
 expect 2 "${mpi[@]}" -n 1 "${train[@]}" --run-dir unlike : -n 1 "${train[@]}" --set learning_rate.peak=0.1 --set seed=7 --run-dir unlike
-says "rank 1 has other settings than rank 0"
+says "rank 1 (host .*): other settings than rank 0's on .* (rank 0's -> rank 1's):"
 says "  learning_rate.peak: .* -> 0.1"
 says "  seed: .* -> 7"
 expect 2 "${mpi[@]}" -n 1 "${train[@]}" --run-dir unlike : -n 1 "${train[@]}" --run-dir elsewhere
-says "rank 1 was started with --run-dir elsewhere"
+says "rank 1 (host .*): another command line than rank 0's on .*: rank 1 was started with --run-dir elsewhere"
 [ ! -e unlike ] && [ ! -e elsewhere ] || fail "a run directory was made"
 
 echo "hosts with true copies of their own"
@@ -64,6 +64,8 @@ for command in "translate --checkpoint run" "translate --checkpoint $step" "scor
 done
 expect 2 "${mpi[@]}" -n 1 "${here[@]}" --init-from $step --run-dir "$work/begun" : -n 1 "${there[@]}" --init-from $step --run-dir "$work/begun"
 says "rank 1 (host .*) has another checkpoint there"
+expect 2 "${mpi[@]}" -n 1 "${here[@]}" --set stop.steps=4 --run-dir run : -n 1 "${there[@]}" --set stop.steps=4 --run-dir run
+says "$step: rank 1 (host .*) has another checkpoint there"
 rm -rf there/run; cp -r here/run there
 expect 0 "${mpi[@]}" -n 1 "${here[@]:0:4}" "$hadal" translate --checkpoint run : -n 1 "${there[@]:0:4}" "$hadal" translate --checkpoint run < text/test.en
 

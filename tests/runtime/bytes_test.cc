@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -85,6 +86,20 @@ TEST(Bytes, ValuesAreTakenAsManyAsAreWanted) {
   EXPECT_FALSE(TakeValues(in, std::span(three)));
   EXPECT_TRUE(TakeValues(in, std::span(none)));
   EXPECT_EQ(in, "cd");
+}
+
+TEST(Bytes, ARecordIsItsFieldsBehindEachOther) {
+  Written record{.text = "x", .values = {3}, .number = 9};
+  const auto fields = [](Written& of) { return std::tie(of.text, of.values, of.number, of.none); };
+  std::string bytes;
+  AppendFields(fields(record), bytes);
+  EXPECT_EQ(bytes, Write(record));
+  Written back;
+  std::string_view in = bytes;
+  EXPECT_TRUE(TakeFields(in, fields(back)) && in.empty());
+  EXPECT_EQ(Write(back), bytes);
+  in = std::string_view(bytes).substr(0, bytes.size() - 1);
+  EXPECT_FALSE(TakeFields(in, fields(back)));
 }
 
 }  // namespace

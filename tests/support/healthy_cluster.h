@@ -14,20 +14,21 @@
 namespace hadal {
 
 struct Cluster {
-  std::vector<RankFacts> ranks;
+  std::vector<DoctorFacts> ranks;
   std::vector<RankMeasurements> measured;
 
   Cluster() {
     for (int rank = 0; rank < 4; ++rank) {
-      ranks.push_back({.rank = rank,
-                       .host = rank < 2 ? "n1" : "n2",
-                       .cpus = rank % 2 == 0 ? std::vector<int>{0, 1} : std::vector<int>{2, 3},
-                       .online_cpus = 4,
-                       .threads = 2,
-                       .instruction_sets = HWY_AVX3 | HWY_AVX2,
-                       .binary_crc32c = 7,
-                       .open_files_limit = 4096,
-                       .shared_memory_bytes = int64_t{1} << 30});
+      ranks.push_back({{.rank = rank,
+                        .host = rank < 2 ? "n1" : "n2",
+                        .cpus = rank % 2 == 0 ? std::vector<int>{0, 1} : std::vector<int>{2, 3},
+                        .online_cpus = 4,
+                        .threads = 2,
+                        .instruction_sets = HWY_AVX3 | HWY_AVX2,
+                        .binary_crc32c = 7,
+                        .open_files_limit = 4096,
+                        .shared_memory_bytes = int64_t{1} << 30},
+                       {}});
       const bool leaves = rank % 2 == 1;  // ranks 1 and 3
       measured.push_back({.next_bytes_per_second = leaves ? 1e9 : 5e9,
                           .next_latency_seconds = 1e-6,

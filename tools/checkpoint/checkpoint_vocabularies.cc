@@ -7,7 +7,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
-#include "runtime/data/corpus_vocabulary.h"
 #include "runtime/data/vocabulary.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
@@ -37,17 +36,20 @@ bool SamePieces(const Vocabulary& a, const Vocabulary& b) {
 }
 
 // `side`: "source" or "target".
-absl::Status CheckSide(CheckpointReader& reader, const std::string& side, const CorpusManifest& corpus,
+absl::Status CheckSide(const FoundCheckpoint& checkpoint, const std::string& side, const CorpusManifest& corpus,
                        const VocabularyReference& reference, const Vocabulary& vocabulary) {
-  const AttachedFile* const file = FileOf(reader.manifest(), side == "source" ? kSourceVocabulary : kTargetVocabulary);
+  const AttachedFile* const file =
+      FileOf(checkpoint.manifest, side == "source" ? kSourceVocabulary : kTargetVocabulary);
   if (file == nullptr || file->crc32c == reference.crc32c) return absl::OkStatus();
-  const std::string path = JoinPath(reader.directory(), file->name);
+  const std::string& directory = checkpoint.checkpoint.directory;
+  const std::string path = JoinPath(directory, file->name);
+  HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, CheckpointReader::Open(directory, checkpoint.manifest));
   HADAL_ASSIGN_OR_RETURN(std::string contents, reader.ReadAttachment(file->name));
   HADAL_ASSIGN_OR_RETURN(const Vocabulary carried, Vocabulary::Parse(std::move(contents), path));
   if (SamePieces(carried, vocabulary)) return absl::OkStatus();
   const bool shared = corpus.shares_vocabulary() && absl::StartsWith(file->name, absl::StrCat(kSharedVocabulary, "."));
   return absl::InvalidArgumentError(
-      absl::StrCat(reader.directory(), " was trained with a different ", shared ? "" : side + " ",
+      absl::StrCat(directory, " was trained with a different ", shared ? "" : side + " ",
                    "vocabulary than the corpus has (", file->name, " there, ", reference.file,
                    " here): its ids would mean other pieces. Prepare the "
                    "corpus with that vocabulary (`hadal prepare --vocab`, --source-vocab, --target-vocab: ",
@@ -56,16 +58,12 @@ absl::Status CheckSide(CheckpointReader& reader, const std::string& side, const 
 
 }  // namespace
 
-absl::Status CheckVocabularies(const std::string& checkpoint, const Corpus& corpus) {
-  absl::StatusOr<CheckpointReader> opened = CheckpointReader::Open(checkpoint);
-  if (!opened.ok()) return AdviseAnotherCheckpoint(opened.status());
-  CheckpointReader& reader = *opened;
-  HADAL_ASSIGN_OR_RETURN(const CorpusVocabularies vocabularies, LoadVocabularies(corpus));
-  const CorpusManifest& manifest = corpus.manifest();
-  if (!manifest.monolingual()) {
-    HADAL_RETURN_IF_ERROR(CheckSide(reader, "source", manifest, manifest.source_vocabulary, vocabularies.source));
+absl::Status CheckVocabularies(const FoundCheckpoint& checkpoint, const CorpusManifest& corpus,
+                               const CorpusVocabularies& vocabularies) {
+  if (!corpus.monolingual()) {
+    HADAL_RETURN_IF_ERROR(CheckSide(checkpoint, "source", corpus, corpus.source_vocabulary, vocabularies.source));
   }
-  return CheckSide(reader, "target", manifest, manifest.target_vocabulary, vocabularies.target);
+  return CheckSide(checkpoint, "target", corpus, corpus.target_vocabulary, vocabularies.target);
 }
 
 }  // namespace hadal

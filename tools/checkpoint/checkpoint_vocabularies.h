@@ -2,17 +2,18 @@
 // vocabulary of the same size; the model would continue with the embeddings of other pieces.
 #pragma once
 
-#include <string>
-
 #include "absl/status/status.h"
-#include "runtime/data/corpus.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
+#include "runtime/data/corpus_manifest.h"
+#include "runtime/data/corpus_vocabulary.h"
 
 namespace hadal {
 
-// Compares the vocabularies stored in the checkpoint with the corpus's: by checksum and, if these differ, piece by
-// piece. Accepts a checkpoint without vocabularies.
-// Blocking: reads the manifest, and vocabularies that differ.
+// Compares the vocabularies stored in the checkpoint with `vocabularies`, the corpus's: by checksum and, if these
+// differ, piece by piece. Accepts a checkpoint without vocabularies.
+// Blocking: reads vocabularies that differ.
 // Errors: InvalidArgument if an id means two different pieces; those of reading.
-absl::Status CheckVocabularies(const std::string& checkpoint, const Corpus& corpus);
+absl::Status CheckVocabularies(const FoundCheckpoint& checkpoint, const CorpusManifest& corpus,
+                               const CorpusVocabularies& vocabularies);
 
 }  // namespace hadal

@@ -14,9 +14,11 @@
 #include "absl/strings/str_format.h"
 #include "kernels/linear.h"
 #include "layers/purpose.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
+#include "runtime/data/corpus_vocabulary.h"
 #include "runtime/data/sampling_order.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
@@ -85,7 +87,9 @@ absl::Status CheckCorpus(const ModelCheckpoint& checkpoint, const Corpus& corpus
         "the corpus is plain text, but the model translates; give a corpus of pairs, such as the one it was trained "
         "on");
   }
-  return CheckVocabularies(checkpoint.directory(), corpus);
+  HADAL_ASSIGN_OR_RETURN(const FoundCheckpoint found, FindNamed(checkpoint.directory()));
+  HADAL_ASSIGN_OR_RETURN(const CorpusVocabularies vocabularies, LoadVocabularies(corpus));
+  return CheckVocabularies(found, corpus.manifest(), vocabularies);
 }
 
 absl::StatusOr<LayerSimilarity> MeasureCheckpoint(const InspectSimilarityOptions& options, Communicator& communicator) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "kernels/instruction_set.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/status_macros.h"
 
@@ -15,7 +16,7 @@ namespace {
 void AppendMap(const DoctorReport& report, std::string& text) {
   absl::StrAppendFormat(&text, "%4s  %-20s %5s %7s  %-14s %-8s %s\n", "rank", "host", "local", "threads", "CPUs",
                         "kernels", "launcher");
-  for (const RankFacts& facts : report.ranks) {
+  for (const DoctorFacts& facts : report.ranks) {
     absl::StrAppendFormat(&text, "%4d  %-20s %2d/%-2d %7d  %-14s %-8s %s\n", facts.rank, facts.host, facts.local_rank,
                           facts.ranks_on_host, facts.threads, CpuList(facts.cpus),
                           InstructionSetName(facts.instruction_sets),
@@ -41,11 +42,12 @@ void AppendMeasurements(const DoctorReport& report, std::string& text) {
 
 // Empty if no rank has a GPU; a finding has the reason.
 void AppendGpus(const DoctorReport& report, std::string& text) {
-  if (std::none_of(report.ranks.begin(), report.ranks.end(), [](const RankFacts& r) { return r.gpu.found(); })) return;
+  if (std::none_of(report.ranks.begin(), report.ranks.end(), [](const DoctorFacts& r) { return r.gpu.found(); }))
+    return;
   absl::StrAppendFormat(&text, "\n%4s  %-26s %-7s %-12s %15s %7s %6s %9s %9s %13s %10s\n", "rank", "GPU", "", "PCI bus",
                         "free, all GiB", "driver", "CUDA", "cuBLASLt", "NCCL", "bf16 TFLOP/s", "copy GB/s");
   constexpr double kGib = 1 << 30;
-  for (const RankFacts& facts : report.ranks) {
+  for (const DoctorFacts& facts : report.ranks) {
     const GpuFacts& gpu = facts.gpu;
     if (!gpu.found()) {
       absl::StrAppendFormat(&text, "%4d  none%s\n", facts.rank, gpu.asked ? absl::StrCat(": ", gpu.why_none) : "");
@@ -96,9 +98,10 @@ absl::StatusOr<DoctorReport> Examine(Communicator& communicator, const Stream& s
                                      const GpuFacts& gpu) {
   Collectives collectives(communicator, options.timeout);
   DoctorReport report;
-  RankFacts facts = GatherFacts(communicator.rank(), stream.threads());
-  facts.gpu = gpu;
-  HADAL_ASSIGN_OR_RETURN(report.ranks, Exchange<RankFacts>(collectives, FactsToJson(facts), FactsFromJson));
+  DoctorFacts facts{GatherFacts(communicator.rank(), stream.threads()), gpu};
+  facts.instruction_sets = AvailableInstructionSets();
+  HADAL_ASSIGN_OR_RETURN(report.ranks,
+                         Exchange<DoctorFacts>(collectives, DoctorFactsToJson(facts), DoctorFactsFromJson));
   PlaceOnHosts(report.ranks);
   HADAL_ASSIGN_OR_RETURN(const RankMeasurements mine, Probe(communicator, stream, options));
   HADAL_ASSIGN_OR_RETURN(report.measured,
@@ -113,10 +116,12 @@ std::string DoctorToText(const DoctorReport& report) {
   AppendMeasurements(report, text);
   AppendGpus(report, text);
   absl::StrAppend(&text, "\n");
+  std::vector<std::string> hosts;
+  for (const DoctorFacts& facts : report.ranks) hosts.push_back(facts.host);
   for (const Finding& finding : report.findings) {
     absl::StrAppendFormat(&text, "%-7s  %s: %s\n",
                           finding.severity == Severity::kBad ? "BAD" : SeverityName(finding.severity),
-                          DescribeRanks(finding.ranks, report.ranks), finding.text);
+                          DescribeRanks(finding.ranks, hosts), finding.text);
   }
   absl::StrAppend(&text, report.healthy() ? "ready for a run\n" : "not ready for a run\n");
   return text;
@@ -125,7 +130,7 @@ std::string DoctorToText(const DoctorReport& report) {
 std::string DoctorToJson(const DoctorReport& report) {
   nlohmann::ordered_json json{{"healthy", report.healthy()}};
   for (size_t r = 0; r < report.ranks.size(); ++r) {
-    json["ranks"].push_back(nlohmann::ordered_json::parse(FactsToJson(report.ranks[r])));
+    json["ranks"].push_back(nlohmann::ordered_json::parse(DoctorFactsToJson(report.ranks[r])));
     json["measured"].push_back(nlohmann::ordered_json::parse(MeasurementsToJson(report.measured[r])));
   }
   json["findings"] = nlohmann::json::array();

@@ -20,7 +20,7 @@
 namespace hadal {
 
 struct DoctorReport {
-  std::vector<RankFacts> ranks;
+  std::vector<DoctorFacts> ranks;
   std::vector<RankMeasurements> measured;  // [ranks]
   std::vector<Finding> findings;
 

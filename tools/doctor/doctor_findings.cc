@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "kernels/instruction_set.h"
 #include "tools/doctor/doctor_gpu_findings.h"
 
 namespace hadal {
@@ -22,11 +23,11 @@ class HostComparison {
 
   void Run() {
     comparison_.Majority(
-        Severity::kBad, "binary", [](const RankFacts& f) { return absl::StrFormat("CRC %08x", f.binary_crc32c); },
+        Severity::kBad, "binary", [](const DoctorFacts& f) { return absl::StrFormat("CRC %08x", f.binary_crc32c); },
         nullptr, "Start every rank with the same file.");
     comparison_.Majority(
         Severity::kWarning, "instruction set",
-        [](const RankFacts& f) { return InstructionSetName(f.instruction_sets); }, nullptr,
+        [](const DoctorFacts& f) { return InstructionSetName(f.instruction_sets); }, nullptr,
         "All ranks will use the widest set that all have; identical nodes would be faster.");
     Cpus();
     Limits();
@@ -44,13 +45,13 @@ class HostComparison {
 
   // Ranks of one host must not compete for its CPUs.
   void Cpus() {
-    std::map<std::string, std::vector<const RankFacts*>> hosts;
-    for (const RankFacts& facts : ranks_) hosts[facts.host].push_back(&facts);
+    std::map<std::string, std::vector<const DoctorFacts*>> hosts;
+    for (const DoctorFacts& facts : ranks_) hosts[facts.host].push_back(&facts);
     for (const auto& [host, ranks] : hosts) {
       std::set<int> cpus;
       int threads = 0;
       std::vector<int> who;
-      for (const RankFacts* facts : ranks) {
+      for (const DoctorFacts* facts : ranks) {
         cpus.insert(facts->cpus.begin(), facts->cpus.end());
         threads += facts->threads;
         who.push_back(facts->rank);
@@ -72,7 +73,7 @@ class HostComparison {
   }
 
   void Limits() {
-    for (const RankFacts& facts : ranks_) {
+    for (const DoctorFacts& facts : ranks_) {
       if (facts.open_files_limit >= 0 && facts.open_files_limit < kFewFiles) {
         Add(Severity::kWarning, {facts.rank},
             absl::StrFormat("can open only %d files; MPI needs one or more per peer. Raise the limit with ulimit -n.",
@@ -133,13 +134,13 @@ class HostComparison {
   }
 
   RankComparison& comparison_;
-  const std::vector<RankFacts>& ranks_;
+  const std::vector<DoctorFacts>& ranks_;
   const std::vector<RankMeasurements>& measured_;
 };
 
 }  // namespace
 
-std::vector<Finding> FindFaults(const std::vector<RankFacts>& ranks, const std::vector<RankMeasurements>& measured) {
+std::vector<Finding> FindFaults(const std::vector<DoctorFacts>& ranks, const std::vector<RankMeasurements>& measured) {
   RankComparison comparison(ranks, measured);
   HostComparison(comparison).Run();
   CompareGpus(comparison);

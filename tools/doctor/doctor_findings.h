@@ -13,6 +13,6 @@
 namespace hadal {
 
 // Returns the findings, bad ones first. REQUIRES: one measurement per rank, in rank order; PlaceOnHosts was called.
-std::vector<Finding> FindFaults(const std::vector<RankFacts>& ranks, const std::vector<RankMeasurements>& measured);
+std::vector<Finding> FindFaults(const std::vector<DoctorFacts>& ranks, const std::vector<RankMeasurements>& measured);
 
 }  // namespace hadal

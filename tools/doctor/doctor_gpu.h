@@ -1,12 +1,15 @@
-// The facts of the GPU that a rank would use: part of the rank's facts (doctor_facts.h).
+// What one rank tells the doctor: what it knows about itself (runtime/rank_facts.h) and about the GPU that it would
+// compute on.
 //
 // Ranks are compared field by field (doctor_gpu_findings.h).
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/cuda_host/cuda_facts.h"
+#include "runtime/rank_facts.h"
 
 namespace hadal {
 
@@ -30,8 +33,15 @@ GpuFacts GatherGpuFacts(const absl::StatusOr<cuda::CudaFacts>& seen, const absl:
 std::string CudaVersionText(int version);
 std::string LibraryVersionText(int version);
 
-// JSON in one line. Reading keeps the defaults of fields that cannot be parsed.
-std::string GpuFactsToJson(const GpuFacts& facts);
-GpuFacts GpuFactsFromJson(const std::string& json);
+struct DoctorFacts : RankFacts {
+  GpuFacts gpu;
+};
+
+// Fills local_rank and ranks_on_host of all ranks by their hosts' names.
+void PlaceOnHosts(std::vector<DoctorFacts>& ranks);
+
+// As RankFacts's, with "gpu"; what cannot be read of it is left as it is in GpuFacts().
+std::string DoctorFactsToJson(const DoctorFacts& facts);
+absl::StatusOr<DoctorFacts> DoctorFactsFromJson(const std::string& json);
 
 }  // namespace hadal

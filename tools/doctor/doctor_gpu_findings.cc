@@ -15,7 +15,7 @@ namespace {
 
 using RanksByText = std::map<std::string, std::vector<int>>;
 
-std::string KindOf(const RankFacts& facts) {
+std::string KindOf(const DoctorFacts& facts) {
   const cuda::CudaFacts& device = facts.gpu.device;
   return absl::StrFormat("%s, %s, %.0f GiB", device.model, device.architecture,
                          static_cast<double>(device.memory_bytes) / (1 << 30));
@@ -46,7 +46,7 @@ class GpuComparison {
   // Ranks without a GPU, by reason.
   void None() {
     RanksByText without;
-    for (const RankFacts& facts : ranks_) {
+    for (const DoctorFacts& facts : ranks_) {
       if (facts.gpu.asked && !facts.gpu.found()) without[facts.gpu.why_none].push_back(facts.rank);
     }
     for (auto& [why, ranks] : without) {
@@ -70,7 +70,7 @@ class GpuComparison {
   // Two processes on one GPU: the same device, or the same address on the same host (parts of one).
   bool Shared() {
     RanksByText by_place;
-    for (const RankFacts& facts : ranks_) {
+    for (const DoctorFacts& facts : ranks_) {
       if (!facts.gpu.found()) continue;
       const bool placed = !facts.gpu.device.bus.empty();
       by_place[placed ? absl::StrCat(facts.host, " ", facts.gpu.device.bus) : facts.gpu.device.identity].push_back(
@@ -96,20 +96,20 @@ class GpuComparison {
     comparison_.Majority(Severity::kWarning, "GPU", KindOf, have,
                          "The slowest one limits all, and the bits may depend on which rank has which.");
     comparison_.Majority(
-        Severity::kWarning, "driver", [](const RankFacts& f) { return CudaVersionText(f.gpu.device.driver); }, have,
+        Severity::kWarning, "driver", [](const DoctorFacts& f) { return CudaVersionText(f.gpu.device.driver); }, have,
         "Use identical nodes to keep the bits the same.");
     comparison_.Majority(
-        Severity::kWarning, "cuBLASLt", [](const RankFacts& f) { return LibraryVersionText(f.gpu.device.cublas); },
+        Severity::kWarning, "cuBLASLt", [](const DoctorFacts& f) { return LibraryVersionText(f.gpu.device.cublas); },
         have, "Its products may sum in another order: use one LD_LIBRARY_PATH on all nodes.");
     comparison_.Majority(
         Severity::kWarning, "NCCL setting",
-        [](const RankFacts& f) { return f.gpu.nccl_variables.empty() ? "none" : f.gpu.nccl_variables; }, have,
+        [](const DoctorFacts& f) { return f.gpu.nccl_variables.empty() ? "none" : f.gpu.nccl_variables; }, have,
         "Export the same variables on all nodes (mpirun -x).");
   }
 
   void Drivers() {
     RanksByText old;
-    for (const RankFacts& facts : ranks_) {
+    for (const DoctorFacts& facts : ranks_) {
       const cuda::CudaFacts& device = facts.gpu.device;
       if (!facts.gpu.found() || device.driver >= device.runtime) continue;
       old[absl::StrCat(
@@ -124,7 +124,7 @@ class GpuComparison {
 
   void Nccl(bool shared) {
     RanksByText set;
-    for (const RankFacts& facts : ranks_) {
+    for (const DoctorFacts& facts : ranks_) {
       if (facts.gpu.found() && !facts.gpu.nccl_variables.empty()) set[facts.gpu.nccl_variables].push_back(facts.rank);
     }
     for (auto& [variables, ranks] : set) {
@@ -133,7 +133,7 @@ class GpuComparison {
     if (ranks_.size() < 2 || shared || found_ < static_cast<int>(ranks_.size()))
       return;  // messages go through the host
     RanksByText without;
-    for (const RankFacts& facts : ranks_) {
+    for (const DoctorFacts& facts : ranks_) {
       if (facts.gpu.nccl == 0) without[facts.gpu.why_no_nccl].push_back(facts.rank);
     }
     for (auto& [why, ranks] : without) {
@@ -142,7 +142,7 @@ class GpuComparison {
           absl::StrCat("no NCCL, although each rank has its own GPU, so all messages go through the host: ", why));
     }
     comparison_.Majority(
-        Severity::kWarning, "NCCL", [](const RankFacts& f) { return LibraryVersionText(f.gpu.nccl); },
+        Severity::kWarning, "NCCL", [](const DoctorFacts& f) { return LibraryVersionText(f.gpu.nccl); },
         [this](int rank) { return ranks_[rank].gpu.nccl != 0; },
         "With different versions all messages go through the host.");
   }
@@ -150,7 +150,7 @@ class GpuComparison {
   // GPUs of one model are compared with each other.
   void Rates() {
     RanksByText kinds;
-    for (const RankFacts& facts : ranks_) {
+    for (const DoctorFacts& facts : ranks_) {
       const RankMeasurements& measured = comparison_.measured()[facts.rank];
       if (facts.gpu.found() && !measured.gpu_trouble.empty()) {
         comparison_.Add(Severity::kWarning, {facts.rank},
@@ -173,7 +173,7 @@ class GpuComparison {
   }
 
   RankComparison& comparison_;
-  const std::vector<RankFacts>& ranks_;
+  const std::vector<DoctorFacts>& ranks_;
   int found_ = 0;
 };
 

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -23,16 +21,16 @@ double Median(std::vector<double> values) {
 
 }  // namespace
 
-RankComparison::RankComparison(const std::vector<RankFacts>& ranks, const std::vector<RankMeasurements>& measured)
+RankComparison::RankComparison(const std::vector<DoctorFacts>& ranks, const std::vector<RankMeasurements>& measured)
     : ranks_(ranks), measured_(measured) {
   HADAL_CHECK_EQ(ranks.size(), measured.size());
 }
 
 void RankComparison::Majority(Severity severity, const std::string& what,
-                              const std::function<std::string(const RankFacts&)>& value, const OfKind& of_kind,
+                              const std::function<std::string(const DoctorFacts&)>& value, const OfKind& of_kind,
                               const std::string& remedy) {
   std::map<std::string, std::vector<int>> by_value;
-  for (const RankFacts& facts : ranks_) {
+  for (const DoctorFacts& facts : ranks_) {
     if (!of_kind || of_kind(facts.rank)) by_value[value(facts)].push_back(facts.rank);
   }
   const auto most = std::max_element(by_value.begin(), by_value.end(),
@@ -63,14 +61,6 @@ std::vector<Finding> RankComparison::Take() {
   std::stable_sort(findings_.begin(), findings_.end(),
                    [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
   return std::exchange(findings_, {});
-}
-
-std::string DescribeRanks(const std::vector<int>& which, const std::vector<RankFacts>& ranks) {
-  if (which.size() == ranks.size() && which.size() > 2) return absl::StrCat("all ", which.size(), " ranks");
-  std::set<std::string> hosts;
-  for (const int rank : which) hosts.insert(ranks[rank].host);
-  return absl::StrCat(which.size() == 1 ? "rank " : "ranks ", absl::StrJoin(which, ", "),
-                      hosts.size() == 1 ? " (host " : " (hosts ", absl::StrJoin(hosts, ", "), ")");
 }
 
 }  // namespace hadal

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/doctor/doctor_facts.h"
+#include "tools/doctor/doctor_gpu.h"
 #include "tools/doctor/doctor_probe.h"
 
 namespace hadal {
@@ -27,16 +27,16 @@ class RankComparison {
   using OfKind = std::function<bool(int rank)>;  // selects the ranks to compare; null: all
 
   // REQUIRES: one measurement per rank, in rank order. Both must outlive the object.
-  RankComparison(const std::vector<RankFacts>& ranks, const std::vector<RankMeasurements>& measured);
+  RankComparison(const std::vector<DoctorFacts>& ranks, const std::vector<RankMeasurements>& measured);
 
-  const std::vector<RankFacts>& ranks() const { return ranks_; }
+  const std::vector<DoctorFacts>& ranks() const { return ranks_; }
   const std::vector<RankMeasurements>& measured() const { return measured_; }
 
   void Add(Severity severity, std::vector<int> ranks, std::string text) {
     findings_.push_back({severity, std::move(ranks), std::move(text)});
   }
   // Adds a finding for ranks whose value is not the most frequent one.
-  void Majority(Severity severity, const std::string& what, const std::function<std::string(const RankFacts&)>& value,
+  void Majority(Severity severity, const std::string& what, const std::function<std::string(const DoctorFacts&)>& value,
                 const OfKind& of_kind, const std::string& remedy);
   // Adds a finding for ranks that are slow or suspect.
   void Slow(const std::string& what, const std::string& unit, double scale,
@@ -47,12 +47,9 @@ class RankComparison {
   std::vector<Finding> Take();
 
  private:
-  const std::vector<RankFacts>& ranks_;
+  const std::vector<DoctorFacts>& ranks_;
   const std::vector<RankMeasurements>& measured_;
   std::vector<Finding> findings_;
 };
-
-// "rank 3 (host n2)", "ranks 0, 1 (host n1)"; "all 64 ranks" where there are more than two.
-std::string DescribeRanks(const std::vector<int>& which, const std::vector<RankFacts>& ranks);
 
 }  // namespace hadal

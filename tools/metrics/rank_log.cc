@@ -14,9 +14,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "runtime/host_name.h"
+#include "runtime/rank_facts.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
-#include "tools/doctor/doctor_facts.h"
 #include "tools/metrics/append_whole.h"
 
 namespace hadal {
@@ -107,14 +108,13 @@ void RankLogStream::SayLines() {
 std::string StartLines(const RankPlace& place, const char* const* environment) {
   std::error_code unknown;
   const std::string directory = std::filesystem::current_path(unknown).string();
-  const RankFacts facts = GatherFacts(place.rank, place.threads);
   const std::string part = place.stages == 0 ? ""
                                              : absl::StrCat(" (stage ", place.stage, " of ", place.stages, ", replica ",
                                                             place.replica, " of ", place.replicas, ")");
   std::string lines =
-      absl::StrCat("start: hadal ", place.version, ", rank ", place.rank, " of ", place.ranks, part, " on ", facts.host,
+      absl::StrCat("start: hadal ", place.version, ", rank ", place.rank, " of ", place.ranks, part, " on ", HostName(),
                    ", process ", getpid(), ", ", place.threads, place.threads == 1 ? " thread" : " threads",
-                   " on CPUs ", CpuList(facts.cpus), "\nstarted in ", directory, " as: ", CommandLine(), "\n");
+                   " on CPUs ", CpuList(AllowedCpus()), "\nstarted in ", directory, " as: ", CommandLine(), "\n");
   std::vector<std::string> telling;
   for (; *environment != nullptr; ++environment) {
     if (IsTelling(*environment)) telling.push_back(*environment);

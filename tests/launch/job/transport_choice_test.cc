@@ -1,12 +1,11 @@
 #include "launch/job/transport_choice.h"
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/comm/in_process_communicator.h"
-#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
@@ -14,52 +13,62 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kHang = absl::Seconds(30);
+// Three ranks, each with a GPU of its own and the same NCCL.
+std::vector<DeviceFacts> GoodRanks() {
+  std::vector<DeviceFacts> ranks;
+  for (const char* identity : {"GPU-a", "GPU-b", "GPU-c"}) ranks.push_back({.identity = identity, .nccl = 22809});
+  return ranks;
+}
+
+// What keeps these ranks from NCCL: the same words for "auto", as a notice, and for "nccl", as an error.
+void ExpectNoNccl(const std::vector<DeviceFacts>& ranks, const std::string& why) {
+  const absl::StatusOr<TransportDecision> automatic = DecideTransport(Transport::kAuto, /*gpu=*/true, ranks);
+  ASSERT_TRUE(automatic.ok()) << automatic.status();
+  EXPECT_FALSE(automatic->nccl);
+  EXPECT_EQ(automatic->notice, "ranks exchange data through pinned host memory and MPI, because " + why);
+  const absl::Status asked = DecideTransport(Transport::kNccl, /*gpu=*/true, ranks).status();
+  EXPECT_EQ(asked.code(), absl::StatusCode::kInvalidArgument) << asked;
+  EXPECT_THAT(std::string(asked.message()), HasSubstr("pipeline.transport = \"nccl\": " + why));
+}
 
 TEST(TransportChoice, NcclWantsAGpuForEachRankAndOneVersion) {
-  const std::vector<TransportFacts> good = {{"GPU-a", 22809, ""}, {"GPU-b", 22809, ""}, {"GPU-c", 22809, ""}};
-  EXPECT_EQ(WhyNoNccl(good), "");
-  std::vector<TransportFacts> shared = good;
-  shared[2].device = "GPU-a";
-  EXPECT_EQ(WhyNoNccl(shared), "ranks 0 and 2 share GPU-a");
-  std::vector<TransportFacts> older = good;
-  older[1].nccl = 22304;
-  EXPECT_EQ(WhyNoNccl(older), "rank 0 has NCCL 2.28.9, rank 1 has 2.23.4");
-  std::vector<TransportFacts> without = good;
-  without[1] = {"GPU-b", 0, "NCCL is not found"};
-  EXPECT_EQ(WhyNoNccl(without), "rank 1 has no NCCL: NCCL is not found");
+  std::vector<DeviceFacts> ranks = GoodRanks();
+  ranks[0].nccl_variables = "NCCL_DEBUG=INFO";
+  const absl::StatusOr<TransportDecision> good = DecideTransport(Transport::kAuto, /*gpu=*/true, ranks);
+  ASSERT_TRUE(good.ok()) << good.status();
+  EXPECT_TRUE(good->nccl);
+  EXPECT_THAT(good->notice, AllOf(HasSubstr("by NCCL 2.28.9"), HasSubstr("; set for it: NCCL_DEBUG=INFO")));
+  ranks[2].identity = "GPU-a";
+  ExpectNoNccl(ranks, "ranks 0 and 2 share GPU-a");
+  ranks = GoodRanks();
+  ranks[1].nccl = 22304;
+  ExpectNoNccl(ranks, "rank 0 has NCCL 2.28.9, rank 1 has 2.23.4");
+  ranks[1] = {.identity = "GPU-b", .why_no_nccl = "NCCL is not found"};
+  ExpectNoNccl(ranks, "rank 1 has no NCCL: NCCL is not found");
+}
+
+TEST(TransportChoice, OnTheCpuOrAloneThereIsNothingToChoose) {
+  const std::vector<DeviceFacts> ranks = GoodRanks();
+  EXPECT_EQ(DecideTransport(Transport::kAuto, /*gpu=*/false, ranks)->notice, "");
+  EXPECT_EQ(DecideTransport(Transport::kNccl, /*gpu=*/true, std::span(ranks).first(1))->nccl, false);
+  EXPECT_EQ(DecideTransport(Transport::kHost, /*gpu=*/true, ranks)->nccl, false);
+  const absl::Status no_gpu = DecideTransport(Transport::kNccl, /*gpu=*/false, ranks).status();
+  EXPECT_EQ(no_gpu.code(), absl::StatusCode::kInvalidArgument) << no_gpu;
+  EXPECT_THAT(std::string(no_gpu.message()), HasSubstr("needs GPUs"));
+}
+
+TEST(TransportChoice, NcclIsNotLookedForWhereItIsNotUsed) {
+  for (DeviceFacts facts : {DeviceFacts{.why_none = "no driver"}, DeviceFacts{}}) {
+    const bool cpu = !facts.why_none.empty();
+    EXPECT_EQ(FindNccl(cpu ? Transport::kAuto : Transport::kHost, /*ranks=*/2, facts), nullptr);
+    EXPECT_EQ(facts.why_no_nccl, "");
+  }
 }
 
 TEST(TransportChoice, ListsTheUsersVariables) {
   const char* environment[] = {"PATH=/bin", "NCCL_SOCKET_IFNAME=ib0", "NCCL_DEBUG=INFO", nullptr};
   EXPECT_EQ(NcclVariables(environment), "NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=ib0");
   EXPECT_EQ(NcclVariables(environment + 3), "");
-}
-
-// Ranks that share a device, whether or not the build has NCCL: the host serves, and the first rank says why.
-TEST(TransportChoice, RanksOnOneDeviceGoThroughTheHost) {
-  const std::string device = "GPU-a";
-  InProcessWorld world(2);
-  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
-    Collectives collectives(communicator, kHang);
-    HADAL_ASSIGN_OR_RETURN(const ChosenTransport automatic,
-                           ChooseTransport(Transport::kAuto, device, communicator, collectives));
-    EXPECT_EQ(automatic.nccl, nullptr);
-    EXPECT_EQ(automatic.notice.empty(), communicator.rank() != 0);
-    if (communicator.rank() == 0) {
-      EXPECT_THAT(automatic.notice, AllOf(HasSubstr("pinned host memory"), HasSubstr("because ")));
-    }
-    HADAL_ASSIGN_OR_RETURN(const ChosenTransport cpu, ChooseTransport(Transport::kAuto, "", communicator, collectives));
-    EXPECT_EQ(cpu.notice, "");
-    const absl::Status no_gpu = ChooseTransport(Transport::kNccl, "", communicator, collectives).status();
-    EXPECT_EQ(no_gpu.code(), absl::StatusCode::kInvalidArgument) << no_gpu;
-    EXPECT_THAT(std::string(no_gpu.message()), HasSubstr("needs GPUs"));
-    const absl::Status asked = ChooseTransport(Transport::kNccl, device, communicator, collectives).status();
-    EXPECT_EQ(asked.code(), absl::StatusCode::kInvalidArgument) << asked;
-    EXPECT_THAT(std::string(asked.message()), HasSubstr("pipeline.transport = \"nccl\""));
-    return absl::OkStatus();
-  });
-  EXPECT_TRUE(status.ok()) << status;
 }
 
 }  // namespace

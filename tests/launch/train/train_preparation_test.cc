@@ -8,6 +8,7 @@
 #include "runtime/data/corpus_writer.h"
 #include "runtime/data/vocabulary.h"
 #include "tests/support/temporary_directory.h"
+#include "tools/config/config_loading.h"
 
 namespace hadal {
 namespace {
@@ -43,8 +44,11 @@ class TrainPreparationTest : public ::testing::Test {
     SetContents(directory_ / "run.textproto", "model { d_model: 16 d_ff: 32 heads: 2 }\nstop { steps: 10 }\n" + text);
     arguments_.config.files = {directory_ / "run.textproto"};
   }
+  absl::StatusOr<PreparedRun> Prepare() const {
+    return PrepareRun(arguments_, LoadConfig(arguments_.config.files, arguments_.config.overrides), {});
+  }
   std::string Error(absl::StatusCode code) {
-    const absl::Status status = PrepareRun(arguments_, {}).status();
+    const absl::Status status = Prepare().status();
     EXPECT_EQ(status.code(), code) << status;
     return std::string(status.message());
   }
@@ -57,26 +61,26 @@ class TrainPreparationTest : public ::testing::Test {
 TEST_F(TrainPreparationTest, TheModelsVocabulariesAreTheCorpuss) {
   StoreCorpus("train", words_, others_);
   arguments_.config.overrides = {"model.sharing=none"};
-  const absl::StatusOr<PreparedRun> run = PrepareRun(arguments_, {});
+  const absl::StatusOr<PreparedRun> run = Prepare();
   ASSERT_TRUE(run.ok()) << run.status();
   EXPECT_EQ(run->options.train.model.source_vocabulary, 7);
   EXPECT_EQ(run->options.train.model.target_vocabulary, 5);
   EXPECT_EQ(run->options.train.run_directory, arguments_.run_directory);
   EXPECT_EQ(run->train->size(), 1);
   EXPECT_FALSE(run->validation.has_value());
-  ASSERT_EQ(run->vocabularies.size(), 2u);
-  EXPECT_EQ(run->vocabularies[0].name, "source.vocabulary.txt");
-  EXPECT_EQ(run->vocabularies[0].contents, words_.contents());
-  EXPECT_EQ(run->vocabularies[1].name, "target.vocabulary.txt");
-  EXPECT_EQ(run->vocabularies[1].contents, others_.contents());
+  ASSERT_EQ(run->attachments.size(), 2u);
+  EXPECT_EQ(run->attachments[0].name, "source.vocabulary.txt");
+  EXPECT_EQ(run->attachments[0].contents, words_.contents());
+  EXPECT_EQ(run->attachments[1].name, "target.vocabulary.txt");
+  EXPECT_EQ(run->attachments[1].contents, others_.contents());
 }
 
 TEST_F(TrainPreparationTest, ASharedVocabularyIsCarriedOnce) {
   StoreCorpus("train", words_, words_);
-  const absl::StatusOr<PreparedRun> run = PrepareRun(arguments_, {});
+  const absl::StatusOr<PreparedRun> run = Prepare();
   ASSERT_TRUE(run.ok()) << run.status();
-  ASSERT_EQ(run->vocabularies.size(), 1u);
-  EXPECT_EQ(run->vocabularies[0].name, "vocabulary.txt");
+  ASSERT_EQ(run->attachments.size(), 1u);
+  EXPECT_EQ(run->attachments[0].name, "vocabulary.txt");
 }
 
 // Of one size or not: an id is another piece on either side.
@@ -88,7 +92,7 @@ TEST_F(TrainPreparationTest, OneEmbeddingForAllNeedsOneVocabulary) {
                     HasSubstr("\n  --set model.sharing=all")));
   for (const char* sharing : {"decoder", "none"}) {
     arguments_.config.overrides = {std::string("model.sharing=") + sharing};
-    EXPECT_TRUE(PrepareRun(arguments_, {}).ok()) << sharing;
+    EXPECT_TRUE(Prepare().ok()) << sharing;
   }
 }
 
@@ -105,7 +109,7 @@ TEST_F(TrainPreparationTest, CorporaOfDifferentVocabulariesAreRefused) {
   StoreCorpus("train", words_, words_);
   arguments_.config.overrides = {"data.validation=" + directory_ / "valid"};
   StoreCorpus("valid", words_, words_);
-  EXPECT_TRUE(PrepareRun(arguments_, {}).ok());
+  EXPECT_TRUE(Prepare().ok());
   for (const bool source : {false, true}) {
     StoreCorpus("valid", source ? others_ : words_, source ? words_ : others_);
     EXPECT_THAT(Error(absl::StatusCode::kInvalidArgument), HasSubstr("prepared with different vocabularies"));

@@ -139,7 +139,7 @@ TEST_F(TrainingCheckpointsTest, TheNewestComesBackWithItsMoments) {
 TEST_F(TrainingCheckpointsTest, ARunThatStartsFromWeightsHasNoMoments) {
   SaveTwo();
   Launch launch(run_.path());
-  ASSERT_TRUE(launch.checkpoints.Load(CheckpointReader::Open(Directory(3)), /*weights_only=*/true).ok());
+  ASSERT_TRUE(launch.checkpoints.Load(FindNamed(Directory(3)), /*weights_only=*/true).ok());
   EXPECT_THAT(launch.Values(), ElementsAre(1, 0, 0));
 }
 

@@ -24,7 +24,7 @@ class CheckpointVocabulariesTest : public ::testing::Test {
       : words_(*Vocabulary::FromTokens({"a", "b", "c"})), others_(*Vocabulary::FromTokens({"b", "a", "c"})) {}
 
   // A checkpoint that carries `vocabularies`.
-  std::string Checkpoint(const std::vector<Attachment>& vocabularies) const {
+  FoundCheckpoint Checkpoint(const std::vector<Attachment>& vocabularies) const {
     ModelOptions model{.encoder_layers = 1,
                        .decoder_layers = 1,
                        .d_model = 8,
@@ -36,7 +36,7 @@ class CheckpointVocabulariesTest : public ::testing::Test {
     ApplyResidualMethod(ResidualMethod::kDeepNorm, model);
     const absl::Status saved = SaveModel({.model = model, .vocabularies = vocabularies}, directory_ / "run");
     EXPECT_TRUE(saved.ok()) << saved;
-    return FindLatest(directory_ / "run")->checkpoint.directory;
+    return *FindLatest(directory_ / "run");
   }
   Corpus CorpusOfVocabularies(const Vocabulary& source, const Vocabulary& target) const {
     const auto stored = [&](const std::string& stem, const Vocabulary& vocabulary) {
@@ -54,55 +54,59 @@ class CheckpointVocabulariesTest : public ::testing::Test {
     return *Corpus::Open(directory_ / "train");
   }
 
+  static absl::Status Check(const FoundCheckpoint& checkpoint, const Corpus& corpus) {
+    return CheckVocabularies(checkpoint, corpus.manifest(), *LoadVocabularies(corpus));
+  }
+
   const TemporaryDirectory directory_;
   const Vocabulary words_, others_;
 };
 
 TEST_F(CheckpointVocabulariesTest, TheCorpussOwnAreTaken) {
-  const std::string shared = Checkpoint({VocabularyFile("vocabulary", words_)});
-  EXPECT_EQ(CheckVocabularies(shared, CorpusOfVocabularies(words_, words_)), absl::OkStatus());
+  const FoundCheckpoint shared = Checkpoint({VocabularyFile("vocabulary", words_)});
+  EXPECT_EQ(Check(shared, CorpusOfVocabularies(words_, words_)), absl::OkStatus());
 }
 
 TEST_F(CheckpointVocabulariesTest, AnotherOfTheSameSizeIsRefused) {
-  const std::string checkpoint = Checkpoint({VocabularyFile("vocabulary", words_)});
-  const absl::Status status = CheckVocabularies(checkpoint, CorpusOfVocabularies(others_, others_));
+  const FoundCheckpoint checkpoint = Checkpoint({VocabularyFile("vocabulary", words_)});
+  const absl::Status status = Check(checkpoint, CorpusOfVocabularies(others_, others_));
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr(checkpoint), HasSubstr("another vocabulary than the corpus has"),
-                    HasSubstr("`hadal prepare --vocab`"), HasSubstr(checkpoint + "/vocabulary.txt")));
-  const absl::Status one_side = CheckVocabularies(checkpoint, CorpusOfVocabularies(words_, others_));
-  EXPECT_THAT(std::string(one_side.message()), HasSubstr("another target vocabulary"));
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr(checkpoint.checkpoint.directory), HasSubstr("a different vocabulary than the corpus has"),
+            HasSubstr("`hadal prepare --vocab`"), HasSubstr(checkpoint.checkpoint.directory + "/vocabulary.txt")));
+  const absl::Status one_side = Check(checkpoint, CorpusOfVocabularies(words_, others_));
+  EXPECT_THAT(std::string(one_side.message()), HasSubstr("a different target vocabulary"));
 }
 
 // The shorter one's ids are the same pieces; the model's tables are not as long.
 TEST_F(CheckpointVocabulariesTest, OneThatGoesOnBehindTheOthersEndIsRefused) {
   const Vocabulary longer = *Vocabulary::FromTokens({"a", "b", "c", "d"});
   for (const bool carries_longer : {true, false}) {
-    const std::string checkpoint = Checkpoint({VocabularyFile("vocabulary", carries_longer ? longer : words_)});
+    const FoundCheckpoint checkpoint = Checkpoint({VocabularyFile("vocabulary", carries_longer ? longer : words_)});
     const Vocabulary& corpuss = carries_longer ? words_ : longer;
-    EXPECT_EQ(CheckVocabularies(checkpoint, CorpusOfVocabularies(corpuss, corpuss)).code(),
-              absl::StatusCode::kInvalidArgument)
+    EXPECT_EQ(Check(checkpoint, CorpusOfVocabularies(corpuss, corpuss)).code(), absl::StatusCode::kInvalidArgument)
         << carries_longer;
   }
 }
 
 TEST_F(CheckpointVocabulariesTest, EachSideIsComparedWithItsOwn) {
-  const std::string checkpoint =
+  const FoundCheckpoint checkpoint =
       Checkpoint({VocabularyFile("source.vocabulary", words_), VocabularyFile("target.vocabulary", others_)});
-  EXPECT_EQ(CheckVocabularies(checkpoint, CorpusOfVocabularies(words_, others_)), absl::OkStatus());
-  EXPECT_THAT(std::string(CheckVocabularies(checkpoint, CorpusOfVocabularies(others_, words_)).message()),
-              HasSubstr("another source vocabulary"));
+  EXPECT_EQ(Check(checkpoint, CorpusOfVocabularies(words_, others_)), absl::OkStatus());
+  EXPECT_THAT(std::string(Check(checkpoint, CorpusOfVocabularies(others_, words_)).message()),
+              HasSubstr("a different source vocabulary"));
 }
 
 TEST_F(CheckpointVocabulariesTest, AFileOfTheSamePiecesMayDiffer) {
-  const std::string checkpoint = Checkpoint({VocabularyFile("vocabulary", words_)});
+  const FoundCheckpoint checkpoint = Checkpoint({VocabularyFile("vocabulary", words_)});
   const Vocabulary counted = *Vocabulary::Parse("a 30\nb 20\nc 10\n", "dict.txt");
   ASSERT_NE(counted.crc32c(), words_.crc32c());
-  EXPECT_EQ(CheckVocabularies(checkpoint, CorpusOfVocabularies(counted, counted)), absl::OkStatus());
+  EXPECT_EQ(Check(checkpoint, CorpusOfVocabularies(counted, counted)), absl::OkStatus());
 }
 
 TEST_F(CheckpointVocabulariesTest, ACheckpointWithoutVocabulariesIsTaken) {
-  EXPECT_EQ(CheckVocabularies(Checkpoint({}), CorpusOfVocabularies(others_, others_)), absl::OkStatus());
+  EXPECT_EQ(Check(Checkpoint({}), CorpusOfVocabularies(others_, others_)), absl::OkStatus());
 }
 
 }  // namespace

@@ -39,17 +39,17 @@ TEST(DoctorGpuFindings, RanksWithoutAnyGpuAreANote) {
   for (int rank = 0; rank < 4; ++rank) cluster.LoseGpu(rank, "no NVIDIA driver", /*absent=*/true);
   EXPECT_EQ(cluster.Only().severity, Severity::kNote);
   EXPECT_EQ(cluster.Only().text, "no GPU: no NVIDIA driver");
-  EXPECT_EQ(DescribeRanks(cluster.Only().ranks, cluster.ranks), "all 4 ranks");
+  EXPECT_THAT(cluster.Only().ranks, ElementsAre(0, 1, 2, 3));
 
-  for (RankFacts& facts : cluster.ranks) facts.gpu.absent = false;
+  for (DoctorFacts& facts : cluster.ranks) facts.gpu.absent = false;
   EXPECT_EQ(cluster.Only().severity, Severity::kWarning);
   EXPECT_THAT(cluster.Only().text, HasSubstr("cannot be used"));
 
-  for (RankFacts& facts : cluster.ranks) facts.gpu.required = true;
+  for (DoctorFacts& facts : cluster.ranks) facts.gpu.required = true;
   EXPECT_EQ(cluster.Only().severity, Severity::kBad);
   EXPECT_THAT(cluster.Only().text, HasSubstr("--device cuda"));
 
-  for (RankFacts& facts : cluster.ranks) facts.gpu = {};
+  for (DoctorFacts& facts : cluster.ranks) facts.gpu = {};
   EXPECT_THAT(cluster.Findings(), IsEmpty()) << "--device cpu asks for none";
 }
 
@@ -68,7 +68,7 @@ TEST(DoctorGpuFindings, TwoRanksOnOneGpu) {
 
   // Where no place is known the device's own name says it.
   cluster = GpuCluster();
-  for (RankFacts& facts : cluster.ranks) facts.gpu.device.bus.clear();
+  for (DoctorFacts& facts : cluster.ranks) facts.gpu.device.bus.clear();
   EXPECT_THAT(cluster.Findings(), IsEmpty());
   cluster.ranks[1].gpu.device.identity = "GPU-3";
   EXPECT_THAT(cluster.Only().ranks, ElementsAre(1, 3));
@@ -89,8 +89,8 @@ TEST(DoctorGpuFindings, UnlikeGpusAndLibraries) {
   EXPECT_THAT(cluster.Only().text, HasSubstr("its driver is 13.1; most ranks have 13.0"));
 
   cluster = GpuCluster();
-  for (RankFacts& facts : cluster.ranks) facts.gpu.device.driver = 12080;
-  for (RankFacts& facts : cluster.ranks) facts.gpu.device.runtime = 12090;
+  for (DoctorFacts& facts : cluster.ranks) facts.gpu.device.driver = 12080;
+  for (DoctorFacts& facts : cluster.ranks) facts.gpu.device.runtime = 12090;
   EXPECT_EQ(cluster.Only().severity, Severity::kWarning);
   EXPECT_THAT(cluster.Only().text, HasSubstr("the driver supports CUDA 12.8, older than this program's 12.9"));
   EXPECT_THAT(cluster.Only().ranks, ElementsAre(0, 1, 2, 3));
@@ -108,12 +108,12 @@ TEST(DoctorGpuFindings, NcclThatIsMissingUnlikeOrToldWhatToDo) {
 
   // Ranks that share GPUs do without.
   cluster = GpuCluster();
-  for (RankFacts& facts : cluster.ranks) facts.gpu.nccl = 0;
-  for (RankFacts& facts : cluster.ranks) facts.gpu.device.bus = "0000:07:00.0";
+  for (DoctorFacts& facts : cluster.ranks) facts.gpu.nccl = 0;
+  for (DoctorFacts& facts : cluster.ranks) facts.gpu.device.bus = "0000:07:00.0";
   for (const Finding& finding : cluster.Findings()) EXPECT_THAT(finding.text, Not(HasSubstr("NCCL")));
 
   cluster = GpuCluster();
-  for (RankFacts& facts : cluster.ranks) facts.gpu.nccl_variables = "NCCL_DEBUG=INFO";
+  for (DoctorFacts& facts : cluster.ranks) facts.gpu.nccl_variables = "NCCL_DEBUG=INFO";
   EXPECT_EQ(cluster.Only().severity, Severity::kNote);
   EXPECT_EQ(cluster.Only().text, "NCCL variables are set: NCCL_DEBUG=INFO");
   cluster.ranks[1].gpu.nccl_variables.clear();
@@ -152,13 +152,13 @@ TEST(DoctorGpu, FactsSurviveTheTrip) {
   cluster.ranks[0].gpu.nccl_variables = "NCCL_DEBUG=\"WARN\"";
   cluster.LoseGpu(1, "no driver", /*absent=*/true);
   for (const int rank : {0, 1}) {
-    const std::string text = FactsToJson(cluster.ranks[rank]);
-    const auto back = FactsFromJson(text);
+    const std::string text = DoctorFactsToJson(cluster.ranks[rank]);
+    const auto back = DoctorFactsFromJson(text);
     ASSERT_TRUE(back.ok()) << back.status();
-    EXPECT_EQ(FactsToJson(*back), text);
+    EXPECT_EQ(DoctorFactsToJson(*back), text);
     EXPECT_EQ(back->gpu.found(), rank == 0);
   }
-  EXPECT_FALSE(GpuFactsFromJson("[").asked);
+  EXPECT_FALSE(DoctorFactsFromJson(R"({"rank": 0, "gpu": 7})")->gpu.asked);
 }
 
 TEST(DoctorGpu, VersionsAsPeopleWriteThem) {

@@ -16,7 +16,7 @@ using ::testing::IsEmpty;
 struct Ranks {
   explicit Ranks(const std::vector<double>& gflops) {
     for (int rank = 0; rank < std::ssize(gflops); ++rank) {
-      facts.push_back({.rank = rank, .host = rank / 2 == 0 ? "n1" : "n2"});
+      facts.push_back({{.rank = rank, .host = rank / 2 == 0 ? "n1" : "n2"}, {}});
       measured.push_back({.gflops = gflops[rank]});
     }
   }
@@ -27,7 +27,7 @@ struct Ranks {
     return comparison.Take();
   }
 
-  std::vector<RankFacts> facts;
+  std::vector<DoctorFacts> facts;
   std::vector<RankMeasurements> measured;
 };
 
@@ -67,7 +67,7 @@ TEST(RankComparison, WhoDiffersFromMostIsFound) {
   const auto majority = [&](const RankComparison::OfKind& of_kind) {
     comparison.Majority(
         Severity::kBad, "binary",
-        [&](const RankFacts& facts) { return std::to_string(static_cast<int>(ranks.measured[facts.rank].gflops)); },
+        [&](const DoctorFacts& facts) { return std::to_string(static_cast<int>(ranks.measured[facts.rank].gflops)); },
         of_kind, "Copy it.");
     return comparison.Take();
   };
@@ -78,7 +78,7 @@ TEST(RankComparison, WhoDiffersFromMostIsFound) {
   EXPECT_EQ(all[0].severity, Severity::kBad);
   EXPECT_THAT(all[1].ranks, ElementsAre(4));
   comparison.Majority(
-      Severity::kNote, "host", [](const RankFacts& facts) { return facts.host; }, nullptr, "");
+      Severity::kNote, "host", [](const DoctorFacts& facts) { return facts.host; }, nullptr, "");
   EXPECT_EQ(comparison.Take().at(0).severity, Severity::kNote) << "as bad as it is said to be";
   EXPECT_THAT(majority([](int rank) { return rank >= 1 && rank <= 3; }), IsEmpty());
   EXPECT_THAT(majority([](int) { return false; }), IsEmpty());
@@ -95,15 +95,6 @@ TEST(RankComparison, BadFindingsComeFirstAndAreTakenOnce) {
   for (const Finding& finding : comparison.Take()) texts.push_back(finding.text);
   EXPECT_THAT(texts, ElementsAre("bad", "bad too", "a warning", "a note"));
   EXPECT_THAT(comparison.Take(), IsEmpty());
-}
-
-TEST(DescribeRanks, NamesTheHostsAndSaysAllOfThree) {
-  const Ranks three({1, 1, 1}), two({1, 1});
-  EXPECT_EQ(DescribeRanks({0, 1, 2}, three.facts), "all 3 ranks");
-  EXPECT_EQ(DescribeRanks({0, 1}, three.facts), "ranks 0, 1 (host n1)");
-  EXPECT_EQ(DescribeRanks({1, 2}, three.facts), "ranks 1, 2 (hosts n1, n2)");
-  EXPECT_EQ(DescribeRanks({2}, three.facts), "rank 2 (host n2)");
-  EXPECT_EQ(DescribeRanks({0, 1}, two.facts), "ranks 0, 1 (host n1)");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "tools/doctor/doctor_facts.h"
+#include "runtime/rank_facts.h"
 
 #include <sched.h>
 #include <sys/resource.h>
@@ -7,32 +7,19 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <utility>
+#include <set>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/str_join.h"
 #include "runtime/crc32c.h"
+#include "runtime/host_memory.h"
 #include "runtime/host_name.h"
 
 namespace hadal {
 namespace {
 
-std::vector<int> AllowedCpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-  }
-  return cpus;
-}
-
-// Checksum of the running program: all ranks of a job must run the same binary.
+// Of the running program: ranks of one job must run one binary.
 uint32_t BinaryCrc32c() {
   std::ifstream in("/proc/self/exe", std::ios::binary);
   std::vector<char> block(1 << 20);
@@ -47,18 +34,6 @@ int64_t Limit(int resource) {
   struct rlimit limit = {};
   if (getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return -1;
   return static_cast<int64_t>(limit.rlim_cur);
-}
-
-int64_t AvailableBytes() {
-  std::ifstream in("/proc/meminfo");
-  for (std::string line; std::getline(in, line);) {
-    int64_t kibibytes = 0;
-    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
-    if (words.size() >= 2 && words[0] == "MemAvailable:" && absl::SimpleAtoi(words[1], &kibibytes)) {
-      return kibibytes * 1024;
-    }
-  }
-  return -1;
 }
 
 int64_t SharedMemoryBytes() {
@@ -83,19 +58,23 @@ RankFacts GatherFacts(int rank, int threads) {
           .cpus = AllowedCpus(),
           .online_cpus = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)),
           .threads = threads,
-          .instruction_sets = AvailableInstructionSets(),
           .binary_crc32c = BinaryCrc32c(),
           .environment_rank = EnvironmentRank(),
           .open_files_limit = Limit(RLIMIT_NOFILE),
           .memory_limit_bytes = Limit(RLIMIT_AS),
-          .available_bytes = AvailableBytes(),
+          .available_bytes = AvailableHostMemoryBytes().value_or(-1),
           .shared_memory_bytes = SharedMemoryBytes()};
 }
 
-void PlaceOnHosts(std::vector<RankFacts>& ranks) {
-  std::map<std::string, int> seen;
-  for (RankFacts& facts : ranks) facts.local_rank = seen[facts.host]++;
-  for (RankFacts& facts : ranks) facts.ranks_on_host = seen[facts.host];
+std::vector<int> AllowedCpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
 }
 
 std::string CpuList(const std::vector<int>& cpus) {
@@ -110,9 +89,19 @@ std::string CpuList(const std::vector<int>& cpus) {
   return text;
 }
 
+std::string DescribeRanks(const std::vector<int>& which, std::span<const std::string> hosts) {
+  if (which.size() == hosts.size() && which.size() > 2) return absl::StrCat("all ", which.size(), " ranks");
+  std::set<std::string> of_these;
+  for (const int rank : which) of_these.insert(hosts[rank]);
+  return absl::StrCat(which.size() == 1 ? "rank " : "ranks ", absl::StrJoin(which, ", "),
+                      of_these.size() == 1 ? " (host " : " (hosts ", absl::StrJoin(of_these, ", "), ")");
+}
+
 std::string FactsToJson(const RankFacts& facts) {
   return nlohmann::json{{"rank", facts.rank},
                         {"host", facts.host},
+                        {"local_rank", facts.local_rank},
+                        {"ranks_on_host", facts.ranks_on_host},
                         {"cpus", facts.cpus},
                         {"online_cpus", facts.online_cpus},
                         {"threads", facts.threads},
@@ -122,8 +111,7 @@ std::string FactsToJson(const RankFacts& facts) {
                         {"open_files_limit", facts.open_files_limit},
                         {"memory_limit_bytes", facts.memory_limit_bytes},
                         {"available_bytes", facts.available_bytes},
-                        {"shared_memory_bytes", facts.shared_memory_bytes},
-                        {"gpu", nlohmann::json::parse(GpuFactsToJson(facts.gpu))}}
+                        {"shared_memory_bytes", facts.shared_memory_bytes}}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -134,17 +122,18 @@ absl::StatusOr<RankFacts> FactsFromJson(const std::string& text) {
   }
   return RankFacts{.rank = json.value("rank", 0),
                    .host = json.value("host", ""),
+                   .local_rank = json.value("local_rank", 0),
+                   .ranks_on_host = json.value("ranks_on_host", 1),
                    .cpus = json.value("cpus", std::vector<int>()),
                    .online_cpus = json.value("online_cpus", 0),
                    .threads = json.value("threads", 1),
-                   .instruction_sets = json.value("instruction_sets", InstructionSets{0}),
+                   .instruction_sets = json.value("instruction_sets", int64_t{0}),
                    .binary_crc32c = json.value("binary_crc32c", uint32_t{0}),
                    .environment_rank = json.value("environment_rank", ""),
                    .open_files_limit = json.value("open_files_limit", int64_t{-1}),
                    .memory_limit_bytes = json.value("memory_limit_bytes", int64_t{-1}),
                    .available_bytes = json.value("available_bytes", int64_t{-1}),
-                   .shared_memory_bytes = json.value("shared_memory_bytes", int64_t{-1}),
-                   .gpu = GpuFactsFromJson(json.value("gpu", nlohmann::json()).dump())};
+                   .shared_memory_bytes = json.value("shared_memory_bytes", int64_t{-1})};
 }
 
 }  // namespace hadal

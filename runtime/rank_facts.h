@@ -1,0 +1,51 @@
+// What a rank knows about itself at the start of a job: where it runs, with what, and what it may use.
+//
+// Ranks gather these and compare them: a training run at its start (launch/train/start_facts.h), `hadal doctor` before
+// a job.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace hadal {
+
+// Unknown numbers are -1, unknown texts empty.
+struct RankFacts {
+  int rank = 0;
+  std::string host;
+  int local_rank = 0;  // among the ranks of its host, in rank order
+  int ranks_on_host = 1;
+  std::vector<int> cpus;         // that this process may run on
+  int online_cpus = 0;           // of the host
+  int threads = 1;               // that the rank will use
+  int64_t instruction_sets = 0;  // that its kernels can use (kernels/instruction_set.h)
+  uint32_t binary_crc32c = 0;
+  std::string environment_rank;  // from the launcher's variables: "OMPI_COMM_WORLD_RANK=3"; empty: none set
+  int64_t open_files_limit = -1;
+  int64_t memory_limit_bytes = -1;   // RLIMIT_AS; -1: none
+  int64_t available_bytes = -1;      // memory the host can still give (host_memory.h)
+  int64_t shared_memory_bytes = -1;  // free in /dev/shm
+};
+
+// REQUIRES: Linux. Blocking: reads files of /proc and the program itself. Never fails: what is not known stays unknown.
+// The caller fills local_rank, ranks_on_host and instruction_sets.
+RankFacts GatherFacts(int rank, int threads);
+
+// The CPUs that this process may run on.
+std::vector<int> AllowedCpus();
+// "0-3,8": as the kernel writes lists of CPUs.
+std::string CpuList(const std::vector<int>& cpus);
+
+// "rank 3 (host n2)", "ranks 0, 1 (host n1)"; "all 64 ranks" if these are more than two. `hosts`: of all ranks.
+std::string DescribeRanks(const std::vector<int>& which, std::span<const std::string> hosts);
+
+// One line. Reading takes what is there, so that facts of a rank with another program can be read too.
+std::string FactsToJson(const RankFacts& facts);
+// Errors: Internal if there is nothing to read.
+absl::StatusOr<RankFacts> FactsFromJson(const std::string& json);
+
+}  // namespace hadal
