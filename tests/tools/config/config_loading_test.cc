@@ -143,13 +143,13 @@ TEST(ConfigErrors, BrokenStructure) {
             "run.textproto:1:17: the file ends before a group is closed; a \"}\" is missing");
   EXPECT_EQ(ErrorOf("model { heads: 8 } }"), "run.textproto:1:20: expected the name of a field, got: }");
   EXPECT_EQ(ErrorOf("model { heads: 8 9 }"),
-            "run.textproto:1:18: behind model.heads: expected the name of a field, got: 9");
+            "run.textproto:1:18: after model.heads: expected the name of a field, got: 9");
   EXPECT_EQ(ErrorOf("model: 8"), "run.textproto:1:8: model is a group; write model { … }");
-  EXPECT_EQ(ErrorOf("seed 5"), "run.textproto:1:6: behind seed: Expected \":\", found \"5\".");
+  EXPECT_EQ(ErrorOf("seed 5"), "run.textproto:1:6: after seed: Expected \":\", found \"5\".");
   EXPECT_EQ(ErrorOf("model { heads: [1, 2] }"),
             "run.textproto:1:16: model.heads: expected an integer in [1, 1024], got [");
   EXPECT_THAT(ErrorOf("data { train: \"abc }"),
-              HasSubstr("run.textproto:1:21: behind data.train: Unexpected end of string"));
+              HasSubstr("run.textproto:1:21: after data.train: Unexpected end of string"));
 }
 
 TEST(ConfigErrors, LettersOutsideQuotes) {
