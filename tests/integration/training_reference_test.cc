@@ -32,7 +32,7 @@ namespace {
 
 constexpr int kVocabulary = 61, kRows = 24, kMicroBatches = 3;
 constexpr int64_t kSteps = 10;
-constexpr int64_t kBadStep = 2;  // its weights are not finite; within the warm-up, so that every later rate tells
+constexpr int64_t kBadStep = 2;  // its gradient is not finite; within the warm-up, so that every later rate tells
 constexpr absl::Duration kTimeout = absl::Seconds(60);
 
 using Values = std::vector<std::vector<double>>;  // [parameters]
@@ -88,16 +88,10 @@ struct Outcome {
   Values weights;  // as their owners hold them
 };
 
-// One weight of the encoder's first sublayer is not a number in kBadStep, and is as before in the next one.
-void SpoilOneStep(const ParameterStore& parameters, int64_t step, float& kept) {
-  const int32_t parameter = parameters.plan().sublayers[1].first_parameter;
-  if (!parameters.Holds(parameter)) return;
-  float& weight = parameters.Weight(parameter).row(0)[0];
-  if (step == kBadStep) {
-    kept = weight;
-    weight = std::numeric_limits<float>::quiet_NaN();
-  }
-  if (step == kBadStep + 1) weight = kept;
+// Called when a rank votes: the step's gradients are summed, and their norm is not yet known.
+void SpoilGradient(Trainer& trainer) {
+  if (trainer.progress().step != kBadStep) return;
+  trainer.engine().state().owned()[0].gradient[0] = std::numeric_limits<float>::quiet_NaN();
 }
 
 Outcome Train(const TrainOptions& options, const ModelPlan& plan, const Corpus& corpus, int ranks) {
@@ -110,15 +104,13 @@ Outcome Train(const TrainOptions& options, const ModelPlan& plan, const Corpus& 
   const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
     PrepareComputeThread();
     Trainer* running = nullptr;
-    float kept = 0;
     HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
                            MakePipelinePlan(plan, options.batch, options.pipeline, ranks, communicator.rank()));
     const TrainingSurroundings surroundings{
-        .communicator = communicator,
-        .stream = Stream::Cpu(1),
-        .train = corpus,
-        .sink = sink,
-        .before_step = [&](int64_t step) { SpoilOneStep(running->engine().stage().parameters(), step, kept); }};
+        .communicator = communicator, .stream = Stream::Cpu(1), .train = corpus, .sink = sink, .stop_requested = [&] {
+          SpoilGradient(*running);
+          return false;
+        }};
     HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
                            Trainer::Create(options, plan, pipeline, surroundings, {.run_directory = directory.path()}));
     running = trainer.get();
@@ -217,10 +209,12 @@ class Recipe {
     EXPECT_NEAR(metrics.learning_rate, rate, 1e-12);
     EXPECT_EQ(metrics.epoch, batches.epochs_done);
     EXPECT_EQ(metrics.skipped, step == kBadStep);
+    Values gradient = Gradient(step, batches, tokens, metrics);
     if (step == kBadStep) {
       EXPECT_FALSE(std::isfinite(metrics.gradient_norm));
     } else {
-      Apply(rate, Gradient(step, batches, tokens, metrics));
+      Clip(metrics, gradient);
+      Apply(rate, gradient);
     }
     EXPECT_EQ(metrics.update, updates_);
   }
@@ -231,7 +225,7 @@ class Recipe {
   int clipped() const { return clipped_; }
 
  private:
-  // Of the mean loss, clipped.
+  // Of the mean loss.
   Values Gradient(int64_t step, const StepBatches& batches, int64_t tokens, const StepMetrics& metrics) {
     Values gradient = Zeros(weights_);
     gradients_.SetWeights(weights_);
@@ -246,11 +240,17 @@ class Recipe {
     EXPECT_NEAR(metrics.loss, loss, 1e-5);
     EXPECT_NEAR(metrics.nll, nll, 1e-5);
     EXPECT_NEAR(metrics.perplexity, std::exp(nll), 1e-5 * std::exp(nll));
+    for (std::vector<double>& values : gradient) {
+      for (double& g : values) g /= static_cast<double>(tokens);
+    }
+    return gradient;
+  }
+
+  void Clip(const StepMetrics& metrics, Values& gradient) {
     double squares = 0;
     std::vector<double> sublayer_squares(plan_.sublayers.size(), 0);
     for (size_t p = 0; p < gradient.size(); ++p) {
-      for (double& g : gradient[p]) {
-        g /= static_cast<double>(tokens);
+      for (const double g : gradient[p]) {
         squares += g * g;
         sublayer_squares[plan_.parameters[p].sublayer] += g * g;
       }
@@ -263,12 +263,11 @@ class Recipe {
       EXPECT_NEAR(metrics.depth_gradient_norms.at(layer++), std::sqrt(sublayer_squares[s]), 1e-4 * norm) << s;
     }
     EXPECT_EQ(layer, metrics.depth_gradient_norms.size());
-    if (norm <= options_.optimizer.clip_norm) return gradient;
+    if (norm <= options_.optimizer.clip_norm) return;
     ++clipped_;
     for (std::vector<double>& values : gradient) {
       for (double& g : values) g *= options_.optimizer.clip_norm / norm;
     }
-    return gradient;
   }
 
   void Apply(double rate, const Values& gradient) {
