@@ -18,8 +18,8 @@ std::vector<Attachment> Attach(const CorpusVocabularies& vocabularies, bool shar
   const auto attach = [](const Vocabulary& vocabulary, const std::string& stem) {
     return Attachment{stem + std::string(vocabulary.extension()), vocabulary.contents()};
   };
-  if (shared) return {attach(vocabularies.target, "vocabulary")};
-  return {attach(vocabularies.source, "source.vocabulary"), attach(vocabularies.target, "target.vocabulary")};
+  if (shared) return {attach(vocabularies.target, kSharedVocabulary)};
+  return {attach(vocabularies.source, kSourceVocabulary), attach(vocabularies.target, kTargetVocabulary)};
 }
 
 // The corpus that a field names.

@@ -11,7 +11,7 @@
 #include "launch/job/memory_limit.h"
 #include "launch/job/transport_choice.h"
 #include "launch/train/resume_request.h"
-#include "pipeline/checkpoint/another_checkpoint.h"
+#include "pipeline/checkpoint/checkpoint_reader.h"
 #include "pipeline/engine/memory_fit.h"
 #include "pipeline/exchange/transfer_pairs.h"
 #include "pipeline/plan/device_precision.h"

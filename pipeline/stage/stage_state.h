@@ -62,7 +62,7 @@ class StageState {
   // rounded weights must be gathered.
   bool masters_are_spread() const { return sharded_ && plan_.compute_storage == Storage::kBFloat16; }
   // Host memory for a part of the owned slices' weights and moments while they are being saved
-  // (checkpoint/background_file.h): as much as they take, but at most PipelinePlan::save_buffer_bytes.  [floats]
+  // (checkpoint/checkpoint_file.h): as much as they take, but at most PipelinePlan::save_buffer_bytes.  [floats]
   Vector save_buffer() const { return save_buffer_; }
   // The device that holds the slices; null: host memory.
   Device* device() const { return device_; }
