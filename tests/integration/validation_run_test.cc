@@ -74,7 +74,7 @@ class ValidationRun : public ::testing::Test {
     return *outcome;
   }
 
-  // The output projection, tied to both embeddings.
+  // The output projection.
   static Vector TableOf(const ParameterStore& parameters) {
     return parameters.WeightVector(parameters.plan().sublayers[parameters.plan().output_head()].table);
   }
@@ -144,11 +144,12 @@ TEST_F(ValidationRun, PatienceEndsARunThatDoesNotImprove) {
   EXPECT_EQ(outcome.progress.best_step, 2);
 }
 
-// Writing a file takes longer than the next step's way to its update.
+// Writing the source's embedding takes longer than the next step's way to its update, and the output projection, the
+// last parameter, is written after it.
 TEST_F(ValidationRun, ACheckpointHasTheWeightsOfItsStep) {
-  constexpr int kLargeVocabulary = 60000;
-  corpus_ = testing::RandomCorpus(60, 9, kLargeVocabulary, 5);
-  options_.model.source_vocabulary = options_.model.target_vocabulary = kLargeVocabulary;
+  options_.model.sharing = EmbeddingSharing::kNone;
+  options_.model.source_vocabulary = 100000;
+  corpus_ = testing::RandomCorpusFor(options_.model, 60, 9, 5);
   options_.validation.every_steps = 0;
   options_.stop.steps = 3;
   std::vector<std::vector<float>> tables;  // [steps done]
