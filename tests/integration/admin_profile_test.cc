@@ -162,9 +162,9 @@ TEST(AdminProfileTest, LoadedWeightsAreNotProfiledAgain) {
   const std::string saved = FindLatest(options.run_directory)->checkpoint.directory;
   EXPECT_EQ(OmegaAfter(options, [](Trainer& trainer) { return trainer.ResumeLatest().status(); }), trained);
   options.run_directory = directory / "another";
-  EXPECT_EQ(OmegaAfter(options, [&](Trainer& trainer) { return trainer.Resume(saved); }), trained);
+  EXPECT_EQ(OmegaAfter(options, [&](Trainer& trainer) { return trainer.Resume(FindNamed(saved)); }), trained);
   options.rate = {.peak = 0, .warmup_initial_rate = 0};  // steps that change nothing
-  EXPECT_EQ(OmegaAfter(options, [&](Trainer& trainer) { return trainer.InitializeFrom(saved); }), trained);
+  EXPECT_EQ(OmegaAfter(options, [&](Trainer& trainer) { return trainer.InitializeFrom(FindNamed(saved)); }), trained);
 }
 
 }  // namespace
