@@ -43,7 +43,7 @@ awk "BEGIN { exit !($then < $first - 0.2) }" || fail "validation nll went from $
 # Scoring the validation text gives the validation's nll.
 expect 0 "$hadal" score --checkpoint unbroken/$last --target text/valid.en -o scores
 [ "$(wc -l < scores)" -eq 40 ] || fail "not a score a line"
-says "a token; "; says " words: perplexity "
+says "per token; "; says " words: perplexity "
 nll=$(awk '{ sum -= $1; tokens += $2 } END { print sum / tokens }' scores)
 awk "BEGIN { d = $nll - $then; exit !(d < 2e-3 && d > -2e-3) }" || fail "score says nll $nll, validation $then"
 

@@ -24,7 +24,7 @@ expect 2 "${prepare[@]}" text/train.en text/train.de --vocab-pairs 0; says "at l
 for command in "plan run.textproto --gflops" "checkpoint average run --out mean --last" "checkpoint average run --out mean --best" "checkpoint diff run run --lines"; do
   expect 2 "$hadal" $command -1; says "not in range"; lacks "[0-9]\{30\}"
 done
-expect 2 "$hadal" curve metrics.jsonl --metric gradient; says "it has loss"
+expect 2 "$hadal" curve metrics.jsonl --metric gradient; says "available: loss"
 expect 2 "$hadal" bleu --reference two.txt --input one.txt; says "one line per sentence"
 expect 2 "$hadal" schedule print --chunks 2; says "use the schedule interleaved_1f1b"
 expect 2 "$hadal" simulate --slow-rank x; says "RANK=FACTOR"

@@ -27,7 +27,7 @@ void Follow(const ConfigMessage& layer, const ConfigMessage& later, const std::s
   std::vector<const FieldDescriptor*> fields;
   layer.GetReflection()->ListFields(layer, &fields);
   for (const FieldDescriptor* field : fields) {
-    const std::string path = JoinPath(parent, field->name());
+    const std::string path = FieldPath(parent, field->name());
     if (IsMessage(*field)) {
       Follow(layer.GetReflection()->GetMessage(layer, field), later.GetReflection()->GetMessage(later, field), path,
              fate);

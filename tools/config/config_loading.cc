@@ -97,7 +97,7 @@ absl::Status ExplainParseError(const std::string& text, const std::string& name,
                                                   : UnknownFieldText(*message, path, part);
       return absl::InvalidArgumentError(absl::StrCat(PlaceText(name, place.name), what));
     }
-    path = JoinPath(path, part);
+    path = FieldPath(path, part);
     message = field->message_type();
   }
   const bool wrong_type = place.in_value || absl::StartsWith(error.message(), "Invalid value for boolean");
@@ -115,7 +115,7 @@ void CheckValues(const ConfigMessage& message, const Locations& locations, const
   std::vector<const FieldDescriptor*> fields;
   message.GetReflection()->ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
-    const std::string path = JoinPath(parent, field->name());
+    const std::string path = FieldPath(parent, field->name());
     if (IsMessage(*field) && field->is_repeated()) {
       for (int i = 0; i < message.GetReflection()->FieldSize(message, field); ++i) {
         CheckValues(message.GetReflection()->GetRepeatedMessage(message, field, i),

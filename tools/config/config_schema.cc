@@ -66,7 +66,7 @@ void CollectPaths(const MessageDescriptor& message, const std::string& parent, a
                   std::vector<std::string>& paths) {
   for (int i = 0; i < message.field_count(); ++i) {
     const FieldDescriptor& field = *message.field(i);
-    const std::string path = JoinPath(parent, field.name());
+    const std::string path = FieldPath(parent, field.name());
     if (field.name() == name) paths.push_back(path);
     if (IsMessage(field)) CollectPaths(*field.message_type(), path, name, paths);
   }
@@ -150,7 +150,7 @@ std::string CommentText(const FieldDescriptor& field) {
   return found == comments->end() ? "" : found->second;
 }
 
-std::string JoinPath(absl::string_view parent, absl::string_view name) {
+std::string FieldPath(absl::string_view parent, absl::string_view name) {
   return parent.empty() ? std::string(name) : absl::StrCat(parent, ".", name);
 }
 
@@ -182,7 +182,7 @@ absl::StatusOr<std::vector<const FieldDescriptor*>> FindField(absl::string_view 
     const FieldDescriptor* field = message->FindFieldByName(std::string(name));
     if (field == nullptr) return absl::InvalidArgumentError(UnknownFieldText(*message, parent, name));
     fields.push_back(field);
-    parent = JoinPath(parent, name);
+    parent = FieldPath(parent, name);
     message = field->message_type();
   }
   return fields;

@@ -48,7 +48,7 @@ std::string DefaultText(const FieldDescriptor& field);
 std::string CommentText(const FieldDescriptor& field);
 
 // "" + "model" = "model"; "model" + "heads" = "model.heads".
-std::string JoinPath(absl::string_view parent, absl::string_view name);
+std::string FieldPath(absl::string_view parent, absl::string_view name);
 
 // The error text for a name that is not a field of `message`, which is at `path`: suggests the nearest name, or the
 // same name elsewhere in its schema, or lists all names.

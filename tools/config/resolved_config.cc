@@ -23,7 +23,7 @@ void DeriveStack(const std::string& path, const StackMethod& method, const std::
   const config::StackResidual residual = ToStackResidual(method);
   const MessageDescriptor& descriptor = *residual.GetDescriptor();
   for (int i = 0; i < descriptor.field_count(); ++i) {
-    derived[JoinPath(path, descriptor.field(i)->name())] = {ValueText(residual, *descriptor.field(i)), from};
+    derived[FieldPath(path, descriptor.field(i)->name())] = {ValueText(residual, *descriptor.field(i)), from};
   }
 }
 
@@ -88,7 +88,7 @@ void Collect(const ConfigMessage& message, const std::string& parent, const Deri
   const MessageDescriptor& descriptor = *message.GetDescriptor();
   for (int i = 0; i < descriptor.field_count(); ++i) {
     const FieldDescriptor& field = *descriptor.field(i);
-    const std::string path = JoinPath(parent, field.name());
+    const std::string path = FieldPath(parent, field.name());
     if (IsMessage(field)) {
       Collect(message.GetReflection()->GetMessage(message, &field), path, derived, values);
     } else {

@@ -33,7 +33,7 @@ absl::Status CheckAllValues(const ConfigMessage& message, const std::string& par
   std::vector<const FieldDescriptor*> fields;
   message.GetReflection()->ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
-    const std::string path = JoinPath(parent, field->name());
+    const std::string path = FieldPath(parent, field->name());
     HADAL_RETURN_IF_ERROR(IsMessage(*field) ? CheckAllValues(message.GetReflection()->GetMessage(message, field), path)
                                             : CheckValue(path, message, *field));
   }

@@ -345,7 +345,7 @@ TEST_F(CheckpointAverageTest, AveragesTheLastAndTheBest) {
   EXPECT_THAT(best.out, HasSubstr("\n  " + steps_[1] + "\n  " + steps_[2] + "\n  " + steps_[3] + "\n")) << "by step";
   const CommandResult outcome = Checkpoint({"average", run_.path(), "--best", "5", "--out", run_ / "too_many"});
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("4 readable checkpoints with a validation score, 5 are wanted"));
+  EXPECT_THAT(outcome.err, HasSubstr("4 readable checkpoints with a validation score, 5 are needed"));
   EXPECT_EQ(Checkpoint({"average", run_.path(), "--best", "1", "--last", "1", "--out", run_ / "x"}).exit_code, 2);
   EXPECT_EQ(Checkpoint({"average", steps_[0], steps_[1], "--last", "1", "--out", run_ / "x"}).exit_code, 2);
 }

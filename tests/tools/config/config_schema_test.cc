@@ -20,7 +20,7 @@ void ForEachField(const MessageDescriptor& message, const std::string& parent,
                   const std::function<void(const std::string&, const FieldDescriptor&)>& visit) {
   for (int i = 0; i < message.field_count(); ++i) {
     const FieldDescriptor& field = *message.field(i);
-    const std::string path = JoinPath(parent, field.name());
+    const std::string path = FieldPath(parent, field.name());
     visit(path, field);
     if (IsMessage(field)) ForEachField(*field.message_type(), path, visit);
   }

@@ -117,7 +117,7 @@ void CollectDefaults(const ConfigMessage& message, const std::string& parent, st
   const std::unique_ptr<ConfigMessage> fresh(message.New());
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
-    const std::string path = JoinPath(parent, field.name());
+    const std::string path = FieldPath(parent, field.name());
     if (path == "model.residual") continue;  // model_config_test
     if (IsMessage(field)) {
       CollectDefaults(reflection.GetMessage(message, &field), path, paths);

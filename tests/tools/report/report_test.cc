@@ -78,7 +78,7 @@ TEST(Report, ThePagesTablesAndBarsHoldTheRunsNumbers) {
   }
   for (const char* cells :
        {"<td>one</td><td>2 × 1</td><td>6</td><td>6.500</td><td>2337.5 ms</td><td>",
-        "<td>10.0 ms a step</td><td>all steps done</td></tr>", "<td>0</td><td>300.0 MiB</td><td>320.0 MiB</td><td>",
+        "<td>10.0 ms per step</td><td>all steps done</td></tr>", "<td>0</td><td>300.0 MiB</td><td>320.0 MiB</td><td>",
         "<td>1</td><td>300.0 MiB</td><td>320.0 MiB</td><td>", "</td><td>350.0 MiB</td><td>"}) {
     EXPECT_THAT(html, HasSubstr(cells));
   }

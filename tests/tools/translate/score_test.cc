@@ -88,9 +88,9 @@ TEST_F(ScoreTest, PerplexityATokenAndAWord) {
     tokens += line.tokens;
   }
   constexpr int kWords = 3 + 0 + 2 + 1 + 4;  // and four ends of lines
-  EXPECT_THAT(log_, HasSubstr(absl::StrFormat("scored 4 lines, %d target tokens: nll %.4f, perplexity %s a token",
+  EXPECT_THAT(log_, HasSubstr(absl::StrFormat("scored 4 lines, %d target tokens: nll %.4f, perplexity %s per token",
                                               tokens, nll / tokens, HumanValue(std::exp(nll / tokens), 4))));
-  EXPECT_THAT(log_, HasSubstr(absl::StrFormat("%d words: perplexity %s a word", kWords,
+  EXPECT_THAT(log_, HasSubstr(absl::StrFormat("%d words: perplexity %s per word", kWords,
                                               HumanValue(std::exp(nll / kWords), 4))));
 }
 
