@@ -5,7 +5,8 @@ set -u
 cd "${1:?usage: check_arrows.sh SOURCE_DIR}" || exit 2
 
 failures=0
-for folder in runtime/comm kernels/cuda pipeline/{plan,schedule,stage,exchange,checkpoint,decode,engine,instruments} layers tools launch/train launch/job; do
+for folder in runtime/comm kernels/cuda pipeline/{plan,schedule,stage,exchange,checkpoint,decode,engine,instruments} layers \
+              tools/{config,metrics,drawing,corpus,synthetic,plan,bench,checkpoint,translate,report,compare,doctor} launch/train launch/job; do
   [ -d $folder ] || { echo "there is no folder $folder: its includes are not checked"; failures=1; }
 done
 # forbid FOLDER PATTERN: no file below FOLDER includes a path that starts with PATTERN.
@@ -22,13 +23,18 @@ forbid runtime "$above_runtime"
 forbid kernels '(layers|pipeline|configs|tools|launch|tests|runtime/comm)/'
 forbid layers '(pipeline|configs|tools|launch|tests|runtime/comm)/'
 forbid pipeline '(configs|tools|launch|tests)/'
-# Within pipeline: its root → instruments → engine → decode → checkpoint → exchange → stage → plan → schedule.
-above=
-for folder in schedule plan stage exchange checkpoint decode engine instruments; do
-  forbid pipeline/$folder 'pipeline/[a-z_0-9]+\.h'
-  [ -z "$above" ] || for below in $above; do forbid pipeline/$below "pipeline/$folder/"; done
-  above="$above $folder"
-done
+# in_order ROOM FOLDER…: a folder of the room may include those before it, none behind it.
+in_order() {
+  local room=$1 folder below before=
+  shift
+  for folder in "$@"; do
+    for below in $before; do forbid "$room/$below" "$room/$folder/"; done
+    before="$before $folder"
+  done
+}
+in_order pipeline schedule plan stage exchange checkpoint decode engine instruments
+for folder in schedule plan stage exchange checkpoint decode engine instruments; do forbid pipeline/$folder 'pipeline/[a-z_0-9]+\.h'; done
+in_order tools config metrics drawing corpus synthetic plan bench checkpoint translate report compare doctor
 # Within launch: commands → train → job.
 forbid launch/job 'launch/(train/|[a-z_]+\.h)'
 forbid launch/train 'launch/[a-z_]+\.h'

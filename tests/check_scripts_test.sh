@@ -10,7 +10,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 # In tree/: a file a room, which passes every check.
 fresh_tree() {
   rm -rf tree
-  mkdir -p tree/{configs,docs,kernels/cuda,launch/{train,job},layers,pipeline/{plan,schedule,stage,exchange,checkpoint,decode,engine,instruments},runtime/{comm,data},tests,tools}
+  mkdir -p tree/{configs,docs,kernels/cuda,launch/{train,job},layers,pipeline/{plan,schedule,stage,exchange,checkpoint,decode,engine,instruments},runtime/{comm,data},tests,tools/{config,metrics,drawing,corpus,synthetic,plan,bench,checkpoint,translate,report,compare,doctor}}
   cp "$here/../.clang-format" "$here/../.clang-tidy" tree
   local file
   for file in kernels/cuda/add.cu launch/hadal.cc layers/layer.h pipeline/{trainer,stage/stage,checkpoint/file,instruments/probe}.h runtime/comm/world.h tools/plan.h; do
@@ -42,7 +42,7 @@ test_arrows() {
   for rule in runtime:kernels/add.h runtime:tests/any.h kernels:layers/layer.h kernels:runtime/comm/world.h layers:pipeline/stage/stage.h \
               layers:runtime/comm/world.h pipeline:tools/plan.h pipeline/checkpoint:pipeline/decode/any.h \
               pipeline/engine:pipeline/instruments/probe.h pipeline/plan:pipeline/stage/stage.h pipeline/stage:pipeline/trainer.h \
-              tools:launch/any.h launch:tests/any.h launch/job:launch/train/any.h launch/train:launch/any.h; do
+              tools:launch/any.h tools/plan:tools/report/report.h tools/metrics:tools/drawing/svg.h launch:tests/any.h launch/job:launch/train/any.h launch/train:launch/any.h; do
     plant "${rule%%:*}/new.h" "#include \"${rule#*:}\""; found 'includes against the arrows' "^${rule%%:*}/new.h:1:.*${rule#*:}"
   done
   plant runtime/new.cc '#include "runtime/data/corpus.h"'; found 'runtime includes its own subfolders' '^runtime/new.cc:1:'

@@ -23,8 +23,8 @@
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/checkpoint_vocabularies.h"
-#include "tools/report/depth_heat_map.h"
-#include "tools/report/svg.h"
+#include "tools/drawing/depth_heat_map.h"
+#include "tools/drawing/svg.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {

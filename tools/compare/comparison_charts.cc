@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tools/report/line_chart.h"
-#include "tools/report/svg.h"
+#include "tools/drawing/line_chart.h"
+#include "tools/drawing/svg.h"
 
 namespace hadal {
 namespace {

@@ -19,7 +19,7 @@
 #include "tools/compare/comparison_instruments.h"
 #include "tools/compare/comparison_result.h"
 #include "tools/compare/comparison_run.h"
-#include "tools/report/run_record.h"
+#include "tools/metrics/run_record.h"
 
 namespace hadal {
 

@@ -3,8 +3,8 @@
 #include "tools/compare/comparison_charts.h"
 #include "tools/compare/comparison_report.h"
 #include "tools/compare/comparison_text.h"
-#include "tools/report/html_page.h"
-#include "tools/report/svg.h"
+#include "tools/drawing/html_page.h"
+#include "tools/drawing/svg.h"
 
 namespace hadal {
 namespace {

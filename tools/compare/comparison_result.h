@@ -16,7 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "tools/compare/comparison_run.h"
-#include "tools/report/run_record.h"
+#include "tools/metrics/run_record.h"
 
 namespace hadal {
 

@@ -13,8 +13,8 @@
 #include "absl/strings/str_split.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/metrics/run_record.h"
 #include "tools/plan/traced_costs.h"
-#include "tools/report/run_record.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {

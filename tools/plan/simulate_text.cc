@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tools/drawing/timeline_svg.h"
 #include "tools/plan/simulate.h"
-#include "tools/report/timeline_svg.h"
 
 namespace hadal {
 namespace {

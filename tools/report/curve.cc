@@ -24,10 +24,10 @@
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
+#include "tools/drawing/depth_heat_map.h"
+#include "tools/drawing/line_chart.h"
+#include "tools/drawing/svg.h"
 #include "tools/metrics/terminal.h"
-#include "tools/report/depth_heat_map.h"
-#include "tools/report/line_chart.h"
-#include "tools/report/svg.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tools/command_line.h"
-#include "tools/report/text_plot.h"
+#include "tools/drawing/text_plot.h"
 
 namespace hadal {
 

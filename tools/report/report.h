@@ -15,9 +15,9 @@
 
 #include "absl/status/statusor.h"
 #include "tools/command_line.h"
+#include "tools/metrics/run_record.h"
 #include "tools/plan/cost_files.h"
 #include "tools/report/run_prediction.h"
-#include "tools/report/run_record.h"
 #include "tools/report/run_summary.h"
 #include "tools/report/scaling.h"
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tools/report/depth_heat_map.h"
-#include "tools/report/line_chart.h"
-#include "tools/report/svg.h"
+#include "tools/drawing/depth_heat_map.h"
+#include "tools/drawing/line_chart.h"
+#include "tools/drawing/svg.h"
 
 namespace hadal {
 namespace {

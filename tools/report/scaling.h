@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tools/report/run_record.h"
+#include "tools/metrics/run_record.h"
 #include "tools/report/run_summary.h"
 
 namespace hadal {

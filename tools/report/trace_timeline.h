@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "tools/report/timeline_svg.h"
+#include "tools/drawing/timeline_svg.h"
 
 namespace hadal {
 

@@ -170,7 +170,8 @@ TEST(Doctor, ADirectoryThatIsNoneIsBadOnEveryRank) {
       ExamineInProcess(2, {.directory = "/proc/nowhere", .message_bytes = 1 << 12, .rounds = 1, .file_bytes = 1 << 12});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_FALSE(report->healthy());
-  EXPECT_THAT(DoctorToText(*report), AllOf(HasSubstr("cannot write to the run directory"), HasSubstr("not ready for a run")));
+  EXPECT_THAT(DoctorToText(*report),
+              AllOf(HasSubstr("cannot write to the run directory"), HasSubstr("not ready for a run")));
 }
 
 }  // namespace

@@ -9,9 +9,9 @@
 #include "absl/strings/str_format.h"
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"
+#include "tools/drawing/line_chart.h"
 #include "tools/metrics/trace_json.h"
 #include "tools/plan/plan_report.h"
-#include "tools/report/line_chart.h"
 #include "tools/report/report.h"
 
 namespace hadal {

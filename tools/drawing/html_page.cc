@@ -1,7 +1,7 @@
-#include "tools/report/html_page.h"
+#include "tools/drawing/html_page.h"
 
 #include "absl/strings/str_cat.h"
-#include "tools/report/svg.h"
+#include "tools/drawing/svg.h"
 
 namespace hadal {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/report/text_plot.h"
+#include "tools/drawing/text_plot.h"
 
 #include <cmath>
 #include <string>

@@ -1,4 +1,4 @@
-#include "tools/report/depth_heat_map.h"
+#include "tools/drawing/depth_heat_map.h"
 
 #include <algorithm>
 #include <array>
@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/check.h"
+#include "tools/drawing/svg.h"
 #include "tools/metrics/human_units.h"
-#include "tools/report/svg.h"
 
 namespace hadal {
 namespace {

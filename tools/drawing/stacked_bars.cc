@@ -1,4 +1,4 @@
-#include "tools/report/stacked_bars.h"
+#include "tools/drawing/stacked_bars.h"
 
 #include <algorithm>
 #include <vector>
@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/check.h"
-#include "tools/report/axis_ticks.h"
-#include "tools/report/svg.h"
-#include "tools/report/timeline_svg.h"
+#include "tools/drawing/axis_ticks.h"
+#include "tools/drawing/svg.h"
+#include "tools/drawing/timeline_svg.h"
 
 namespace hadal {
 namespace {

@@ -1,9 +1,9 @@
-#include "tools/report/timeline_svg.h"
+#include "tools/drawing/timeline_svg.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tools/report/svg.h"
+#include "tools/drawing/svg.h"
 
 namespace hadal {
 namespace {

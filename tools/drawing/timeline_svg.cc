@@ -1,4 +1,4 @@
-#include "tools/report/timeline_svg.h"
+#include "tools/drawing/timeline_svg.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/check.h"
-#include "tools/report/axis_ticks.h"
-#include "tools/report/svg.h"
+#include "tools/drawing/axis_ticks.h"
+#include "tools/drawing/svg.h"
 
 namespace hadal {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/report/line_chart.h"
+#include "tools/drawing/line_chart.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tools/report/stacked_bars.h"
+#include "tools/drawing/stacked_bars.h"
 
 namespace hadal {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/report/svg.h"
+#include "tools/drawing/svg.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"

@@ -1,4 +1,4 @@
-#include "tools/report/run_record.h"
+#include "tools/metrics/run_record.h"
 
 #include <algorithm>
 #include <cmath>

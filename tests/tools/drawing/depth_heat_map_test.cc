@@ -1,4 +1,4 @@
-#include "tools/report/depth_heat_map.h"
+#include "tools/drawing/depth_heat_map.h"
 
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "tools/report/axis_ticks.h"
+#include "tools/drawing/axis_ticks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

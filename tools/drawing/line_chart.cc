@@ -1,4 +1,4 @@
-#include "tools/report/line_chart.h"
+#include "tools/drawing/line_chart.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "tools/report/axis_ticks.h"
-#include "tools/report/svg.h"
+#include "tools/drawing/axis_ticks.h"
+#include "tools/drawing/svg.h"
 
 namespace hadal {
 namespace {

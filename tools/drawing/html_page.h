@@ -1,7 +1,7 @@
 // The common parts of the HTML reports: a page with its style, tables, notes. A report is one self-contained file
 // without scripts.
 //
-// These functions escape text; drawings (tools/report/svg.h) and other markup are added unchanged.
+// These functions escape text; drawings (tools/drawing/svg.h) and other markup are added unchanged.
 #pragma once
 
 #include <string>
