@@ -216,7 +216,7 @@ expect 2 "$hadal" trian; says 'did you mean "train"?'
 expect 2 "$hadal"; says "Subcommands:"
 expect 1 "$hadal" translate --checkpoint unbroken --input text/test.en --out /dev/full --max-len-b 5; says "is the disk full"
 expect 2 "$hadal" bench kernels --device cpu --widths 65; says "65 is no multiple of 64"
-expect 2 "$hadal" bench step --precision bf61; says 'none of auto, fp32, tf32, bf16; did you mean "bf16"?'
+expect 2 "$hadal" bench step --precision bf61; says 'not one of auto, fp32, tf32, bf16; did you mean "bf16"?'
 expect 2 "${mpi[@]}" 2 "${base[@]}" --set model.dropout=1.5 --run-dir bad
 [ "$(grep -c '0.99' out)" -eq 1 ] || fail "an error that all ranks share was not printed exactly once"
 expect 1 "${mpi[@]}" 3 "${base[@]}" --set pipeline.memory_limit_bytes=1000000 --run-dir bad; says "all 3 ranks"
