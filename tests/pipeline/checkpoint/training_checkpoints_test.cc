@@ -255,7 +255,6 @@ absl::Status TakePart(Collectives& collectives, int exchanges) {
 TEST_F(TrainingCheckpointsTest, ASaveIsOverWhenTheRanksHaveLostEachOther) {
   for (const auto& [polls, exchanges] :
        std::vector<std::pair<bool, int>>{{true, 0}, {false, 0}, {false, 1}, {false, 2}, {false, 3}, {false, 4}}) {
-    SCOPED_TRACE(::testing::Message() << (polls ? "poll" : "finish") << ", after " << exchanges << " exchanges");
     const TemporaryDirectory run;
     const Launch launch(run.path());
     InProcessWorld world(2);
@@ -273,7 +272,11 @@ TEST_F(TrainingCheckpointsTest, ASaveIsOverWhenTheRanksHaveLostEachOther) {
         return absl::OkStatus();
       }
       EXPECT_TRUE(checkpoints.Begin({.step = 3}, /*is_best=*/false).ok());
-      EXPECT_FALSE(polls ? checkpoints.Poll(3).ok() : checkpoints.Finish(3).ok());
+      const absl::Status lost = polls ? checkpoints.Poll(3) : checkpoints.Finish(3);
+      // After four, rank 0 may first find that rank 1's file has no name: a failed save, which alone ends no run.
+      EXPECT_TRUE(!lost.ok() || exchanges == 4)
+          << (polls ? "poll" : "finish") << ", after " << exchanges << " exchanges";
+      EXPECT_EQ(checkpoints.last_directory(), "");
       EXPECT_FALSE(checkpoints.saving());
       EXPECT_TRUE(checkpoints.Begin({.step = 4}, /*is_best=*/false).ok());
       return absl::OkStatus();
