@@ -121,7 +121,12 @@ absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoin
                            TrainingSinks& sinks) {
   const std::string& directory = found.checkpoint.directory;
   config::RunConfig before;
-  HADAL_RETURN_IF_ERROR(MergeConfigText(found.manifest.config_text, directory, before));
+  if (const absl::Status read = MergeConfigText(found.manifest.config_text, directory, before); !read.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        read.message(),
+        " This run was started by another version of hadal, whose config this one does not read. It cannot "
+        "be resumed: start over with --resume never, or in another --run-dir."));
+  }
   HADAL_ASSIGN_OR_RETURN(const std::string difference, DiffConfigs(before, config));
   if (difference.empty()) return absl::OkStatus();
   if (arguments.accept_changes) {

@@ -99,6 +99,17 @@ TEST_F(TrainStartTest, ChangedSettingsAreAskedAbout) {
   EXPECT_THAT(Told(), AllOf(HasSubstr("with changed settings"), HasSubstr("learning_rate.peak: 0.001 -> ")));
 }
 
+TEST_F(TrainStartTest, ARunOfAnotherVersionIsNotResumed) {
+  std::filesystem::remove_all(run());
+  CheckpointCommitter committer = SmallCommitter(run());
+  SmallState state(SmallParameters(), 1);
+  ASSERT_TRUE(Save(committer, state, {.step = 5, .ranks = 1, .config_text = "pipeline { checkpoint_every: 2 }"}).ok());
+  const absl::Status status = Find().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(Checkpoint(5)), HasSubstr("recompute_every"),
+                                                   HasSubstr("another version of hadal"), HasSubstr("--resume never")));
+}
+
 TEST_F(TrainStartTest, OneCheckpointIsNamedToBeginFrom) {
   arguments_.init_from = "elsewhere";
   EXPECT_EQ(*Find(), Checkpoint(10)) << "a run that has begun goes on";
