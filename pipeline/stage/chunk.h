@@ -11,7 +11,7 @@
 //
 //   also read in backward      one slot per live micro-batch
 //   read in forward only       one buffer: the head's input, tensors that only the border after the chunk reads
-//   gradient                   one buffer: shared by the rank's chunks for a stack's residual stream, which pieces update
+//   gradient                   one buffer: shared by all chunks for a stack's residual stream, which pieces update
 //                              in place, and for the encoder's output; one per chunk for a history
 // A gradient with several readers of its tensor is fp32. In backward, it starts at zero (at a border: as received); the
 // readers add to it in descending order, and the writer gets it converted to the stack's type.
