@@ -33,14 +33,15 @@
 namespace hadal {
 namespace {
 
-// How long the ranks' devices may take to part.
+// Timeout for closing the device communicators.
 constexpr absl::Duration kFarewellTimeout = absl::Seconds(60);
-// How long a rank that could not read its config waits for the others.
+// Timeout for the other ranks on a rank that could not read its config.
 constexpr double kDefaultTimeoutSeconds = 600;
-// How long ranks may take to find each other, however short their later waits: hosts load the program one by one.
+// Minimum timeout for connecting the ranks, even if wait_timeout_seconds is shorter: hosts may load the program one
+// after another.
 constexpr absl::Duration kShortestStartTimeout = absl::Minutes(1);
 
-// What every step of a run has at hand.
+// The arguments that every step of a run uses on this rank.
 struct RankOfRun {
   const TrainArguments& arguments;
   World& world;
@@ -49,8 +50,8 @@ struct RankOfRun {
   TrainingSinks& sinks;
 };
 
-// BLEU at validations; null if the config does not ask for it. Prints which sentences it leaves out, and what its BLEU
-// does not cover. `prepared` and `layout` must outlive it.
+// Creates the BLEU evaluator for validations; returns null if the config does not request one. Warns of sentences that
+// it leaves out, and of references without spaces between words. `prepared` and `layout` must outlive the result.
 std::unique_ptr<ValidationBleu> MakeValidationBleu(const PreparedRun& prepared, const RunLayout& layout,
                                                    TrainingSinks& sinks) {
   const TrainOptions& options = prepared.options.train;
@@ -68,8 +69,8 @@ std::unique_ptr<ValidationBleu> MakeValidationBleu(const PreparedRun& prepared, 
   return bleu;
 }
 
-// The trainer of this rank, of new weights; takes the attachments. What it is given must outlive it. `bleu`: null for
-// none.
+// Creates this rank's trainer with newly initialised weights. Moves the attachments out of `prepared`; the other
+// arguments must outlive the trainer. `bleu`: null for no BLEU.
 absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const RankOfRun& rank, PreparedRun& prepared,
                                                      const RunLayout& layout, ValidationBleu* bleu) {
   const TrainOptions& options = prepared.options.train;
@@ -92,7 +93,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const RankOfRun& rank, Prep
                           .warn = [&sinks](std::string_view text) { sinks.Warn(std::string(text)); }});
 }
 
-// Makes the run directory, with what the run was started from and, for later starts of this job, its --resume.
+// Creates the run directory and its files. Rank 0 also stores the --resume request, for later starts of this job, and
+// the cost files.
 absl::Status OpenRun(const RankOfRun& rank, const PreparedRun& prepared, const RunStart& start, int64_t first_step) {
   const TrainArguments& arguments = rank.arguments;
   const bool first = rank.world.rank() == 0;
@@ -120,22 +122,21 @@ std::string ReasonText(StopReason reason) {
   return "";
 }
 
-// Trains to the end, watched. Returns the exit code.
+// Trains until a stop condition, with a watchdog for ranks that are stuck. Returns the exit code.
 absl::StatusOr<int> Train(const RankOfRun& rank, absl::Duration wait_timeout, Trainer& trainer) {
   const Watchdog watchdog(rank.world.communicator(), trainer.engine().place(), wait_timeout,
                           [&sinks = rank.sinks](const std::string& line) { sinks.Tell(line); });
   HADAL_ASSIGN_OR_RETURN(const TrainingOutcome outcome, trainer.Run());
   const absl::Status written = rank.collectives.AllOk(rank.sinks.Finish(ReasonText(outcome.reason)), "writing metrics");
-  // Lines that could not be written make no failure of a run that is saved: whoever goes by its exit code would not go
-  // on with it.
+  // A saved run succeeds even if some metrics could not be written: an error would keep launchers from resuming it.
   if (!written.ok() && !outcome.saved) return written;
   if (!written.ok()) rank.sinks.Warn(absl::StrCat("the run is saved, but not all that it wrote: ", written.message()));
   return outcome.reason == StopReason::kRequested ? kExitRequeue : kExitDone;
 }
 
-// The steps of a run, on every rank in this order. PrepareRun alone talks to no other rank; what the other steps do
-// between two exchanges is a function of what has been gathered, or is voted on, so that all ranks fail alike and none
-// waits for one that has left.
+// Runs all steps of a training run; every rank executes them in this order. PrepareRun does not communicate. Between
+// two collective calls, the control flow of the other steps depends only on gathered values or votes, so an error ends
+// all ranks alike and no rank waits for one that has left.
 absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, absl::StatusOr<config::RunConfig> config,
                                  World& world, RunDevice& device, TrainingSinks& sinks) {
   absl::StatusOr<PreparedRun> prepared =
@@ -160,7 +161,7 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, absl::StatusOr
 }
 
 int RunTrain(const TrainArguments& arguments) {
-  // Threads come from the config; a config that cannot be read is reported once the ranks know each other.
+  // The thread count comes from the config. An unreadable config is reported after the ranks are connected.
   absl::StatusOr<config::RunConfig> config = LoadConfig(arguments.config.files, arguments.config.overrides);
   const double wait_seconds = config.ok() ? config->pipeline().wait_timeout_seconds() : kDefaultTimeoutSeconds;
   const absl::StatusOr<std::unique_ptr<World>> world = World::Start(

@@ -1,16 +1,17 @@
-// What crosses a cut of the model's list: an ordered list of edges, declared by the plan.
+// The tensors that pass from one chunk to the next at a cut of the model's list of sublayers: an ordered list of edges,
+// computed from the plan.
 //
 //   cut inside the encoder            residual [source rows, d]
 //   between the stacks                residual [source rows, d] = the encoder's output
 //   cut inside the decoder            residual [target rows, d], and the encoder's output [source rows, d] while a
 //                                     cross-attention still follows
 // A model without an encoder has one edge everywhere: residual [target rows, d].
-// In a stack that combines its layers' outputs (layer_combination.h) the residual stream is the stack's history: before
-// layer l, counted from 0, it has l + 1 entries on top of each other, [(l + 1)·rows, d].
-// Forward carries the tensors, backward their gradients, each in the type in which it is stored. The residual stream is
-// stored as ModelPlan::residual_storage says. What products read (the encoder's output, the head's input) is stored as
-// compute_storage. The encoder's output is relayed from stage to stage. Several readers add to its gradient, so that is
-// always fp32; on the way back they add in descending sublayer order.
+// If a stack combines its layers' outputs (layer_combination.h), the residual tensor is the stack's history: before
+// layer l (from 0) it consists of l + 1 matrices stacked by rows, [(l + 1)·rows, d].
+// Forward sends the tensors, backward their gradients, each in its stored type: ModelPlan::residual_storage for the
+// residual stream, compute_storage for inputs of matrix products (the encoder's output, the head's input). Every
+// decoder stage forwards the encoder's output to the next. Its gradient is always fp32, because several readers add to
+// it, in descending sublayer order.
 // Thread safety: pure.
 #pragma once
 

@@ -1,12 +1,13 @@
-// F of the residual connection s = r·x + b·dropout(F(x)) + e: what a sublayer computes between its norms.
+// Branch: the function F of the residual connection s = r·x + b·dropout(F(x)) + e: attention or feed-forward, without
+// the sublayer's norm.
 //
-// Three verbs, with the tensors and the rules of a piece's step (piece.h). `Forward` keeps in `saved` what backward
-// needs. `BackwardInput` takes the gradient of the branch's output and leaves inner gradients in `pending`.
-// `BackwardWeight` reads them, and d_y. The last product's bias (out_proj.bias, fc2.bias) is added by the residual
-// connection's kernel, which also sums the bias's gradient: that kernel reads the product anyway.
+// Three methods, with the tensors and rules of a piece's step (piece.h): Forward stores in `saved` what backward needs;
+// BackwardInput reads the gradient of the branch's output and stores inner gradients in `pending`; BackwardWeight reads
+// `pending` and d_y. The bias of the last product (out_proj.bias, fc2.bias) is not part of F: the residual connection's
+// kernel adds it and sums its gradient, because that kernel reads the product anyway.
 // Shapes: x, y and their gradients [R, d]; R = source rows in the encoder, target rows in the decoder.
 // Storage: ModelPlan::compute_storage; d_x may also be stored as the residual stream.
-// Thread safety: const; one micro-batch at a time a workspace. On a device it only launches. Allocates nothing.
+// Thread safety: const; one micro-batch at a time per workspace. On a device, calls only launch kernels. No allocation.
 #pragma once
 
 #include <cstdint>
@@ -33,25 +34,25 @@ class Branch {
   virtual void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const = 0;
   // Adds to the gradients of the branch's weights and inner biases.
   virtual void BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const = 0;
-  // The parameter that holds the last bias; -1 where the branch adds it itself.
+  // Returns the parameter of the last bias; -1 if the branch itself adds it.
   virtual int32_t output_bias() const = 0;
 };
 
-// The branch of plan.sublayers[sublayer].  REQUIRES: an attention or feed-forward sublayer; of the others: of the kind
-// that the name says (self_attention.cc, cross_attention.cc, feed_forward.cc).
+// Creates the branch of plan.sublayers[sublayer].  REQUIRES: an attention or feed-forward sublayer. The other three
+// functions create one kind each (self_attention.cc, cross_attention.cc, feed_forward.cc).
 std::unique_ptr<Branch> MakeBranch(const ModelPlan& plan, int32_t sublayer);
 std::unique_ptr<Branch> MakeSelfAttention(const ModelPlan& plan, int32_t sublayer);
 std::unique_ptr<Branch> MakeCrossAttention(const ModelPlan& plan, int32_t sublayer);
 std::unique_ptr<Branch> MakeFeedForward(const ModelPlan& plan, int32_t sublayer);
 
-// What follows are parts that some methods put inside a branch. x, results and gradients are [R, W], W = d_model or
-// d_ff, stored as the branch's.
+// Optional parts of a branch that only some residual methods use. Shapes: x, results and gradients are [R, W], W =
+// d_model or d_ff, in the branch's type.
 
-// A LayerNorm inside a branch, in Sub-LN (Magneto, arXiv 2210.06423 section 2) and NormFormer (Shleifer et al. 2021).
-// Statistics [2·R]: mean, then rstd. Numerics: kernels/residual_norm.h, the norm alone.
+// LayerNorm inside a branch, for Sub-LN (Magneto, arXiv 2210.06423 section 2) and NormFormer (Shleifer et al. 2021).
+// Statistics [2·R]: mean, then rstd. Numerics: kernels/residual_norm.h, norm only.
 class InnerNorm {
  public:
-  // `scale`: the role of the norm's scale; its shift follows. Absent when the sublayer has no such parameter.
+  // `scale`: the role of the norm's scale, which precedes its shift. present() is false if the sublayer lacks it.
   InnerNorm(const ModelPlan& plan, int32_t sublayer, ParameterRole scale) : scale_(plan.ParameterOf(sublayer, scale)) {}
 
   bool present() const { return scale_ >= 0; }
@@ -65,28 +66,28 @@ class InnerNorm {
   int32_t scale_;
 };
 
-// A learned scalar b [1] subtracted from what a product reads, x − b, in R-Fixup (Zhang, Dauphin and Ma 2019). In other
-// methods the product reads x itself. Numerics: kernels/shift_scale.h. dx may be stored as the residual stream.
+// Subtracts a learned scalar b [1] from the input of a product, x − b, for R-Fixup (Zhang, Dauphin and Ma 2019). Does
+// nothing for other methods. Numerics: kernels/shift_scale.h. dx may have the residual stream's type.
 class InputShift {
  public:
-  // Absent when the sublayer has no parameter of this role.
+  // present() is false if the sublayer has no parameter of this role.
   InputShift(const ModelPlan& plan, int32_t sublayer, ParameterRole role) : shift_(plan.ParameterOf(sublayer, role)) {}
 
   bool present() const { return shift_ >= 0; }
-  // Writes the shifted copy (=) and returns it. Without the scalar: returns x, and `shifted` may be empty.
+  // Writes x − b to `shifted` (=) and returns it. Without the scalar, returns x; `shifted` may then be empty.
   ConstAnyMatrix Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix shifted) const;
-  // What Forward returned.
+  // Returns the tensor that Forward returned.
   ConstAnyMatrix Read(ConstAnyMatrix x, ConstAnyMatrix shifted) const { return present() ? shifted : x; }
-  // Backward of `product`, which read the shifted input: dx (+)= dy·W, and b's gradient. With product.accumulate it
-  // uses branch_input_gradient of the workspace.
+  // Computes the backward of `product`, which read the shifted input: dx (+)= dy·W, and adds to b's gradient. If
+  // product.accumulate, uses branch_input_gradient of the workspace.
   void BackwardInput(const SublayerContext& context, const LinearBackwardInputArgs& product) const;
 
  private:
   int32_t shift_;
 };
 
-// Makes the bias of the first feed-forward product, b_1 − b, as one row stored as the product is; fills `row` [1, d_ff]
-// (=) and returns it. `bias`: the parameter b_1; −1 stands for b_1 = 0.
+// Computes the bias of the first feed-forward product, b_1 − b, in the product's type; writes it to `row` [1, d_ff] (=)
+// and returns it. `bias`: the parameter b_1; −1: b_1 = 0.
 ConstAnyVector MakeHiddenBias(const Stream& stream, const ParameterStore& parameters, int32_t bias, int32_t shift,
                               AnyMatrix row);
 

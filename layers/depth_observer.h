@@ -1,6 +1,6 @@
-// An observer of a sublayer's tensors during forward and backward. Instruments use it, and the search for the first
-// number that is not finite, and reports on a checkpoint. The verbs report each tensor after they have made it; without
-// an observer that costs one comparison with null.
+// DepthObserver: an interface that receives each sublayer's tensors during forward and backward. Users: the depth
+// instruments, the search for the first non-finite number, and reports on a checkpoint. Layers call Observe after they
+// have computed a tensor; without an observer this costs one comparison with null.
 //
 // The tensors of sublayer k of s = r·x + b·dropout(F(x)) + e, in the order in which they are made:
 //
@@ -13,8 +13,8 @@
 //              kNormOutputGradient  ∂L/∂ the output of the LayerNorm
 //              kNormInputGradient   ∂L/∂kNormInput, post-norm only (pre-norm: kOutputGradient of the sublayer before)
 //              kBranchGradient      ∂L/∂F(x)
-// A recomputation (recomputation) reports nothing. Each tensor of each micro-batch is reported once, with
-// the same bits for every layout. Where a tensor exists only multiplied by a gain, `factor` is that gain.
+// Recomputation reports nothing. Each tensor of each micro-batch is reported once, with the same bits for every
+// pipeline layout. If a tensor exists only multiplied by a gain, `factor` is that gain.
 // Shapes: [R, d], kHidden [R, d_ff]; contiguous; valid during the call only. Thread safety: called by the rank's one
 // compute thread.
 #pragma once

@@ -1,5 +1,5 @@
-// Checks that a device has the kernels that a model trains with, before a run starts: a missing kernel is then an error
-// with a message, not a crash.
+// Checks before a run that a device has all kernels that training the model needs, so that a missing kernel gives an
+// error message instead of an abort.
 #pragma once
 
 #include "absl/status/status.h"
@@ -8,7 +8,7 @@
 
 namespace hadal {
 
-// Errors: Unimplemented, with what the method needs and the device lacks.
+// Errors: Unimplemented, naming the feature of the model and the kernel that the device lacks.
 absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kernels);
 
 }  // namespace hadal

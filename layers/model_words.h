@@ -1,5 +1,6 @@
-// The words for a model's choices, the same in configs (tools/config/model_config.h) and in checkpoints' settings
-// (pipeline/checkpoint/model_settings.h). Because checkpoints are kept, words may be added but must never change.
+// The names of ModelOptions' enumeration values, used by configs (tools/config/model_config.h) and by the settings in
+// checkpoints (pipeline/checkpoint/model_settings.h). Old checkpoints must stay readable: names may be added but never
+// changed.
 #pragma once
 
 #include "layers/model_options.h"

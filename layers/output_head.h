@@ -1,12 +1,11 @@
-// The loss head of text: logits = x·Eᵀ (no bias), cross-entropy with label smoothing, and in training the gradients as
-// well. A piece (piece.h) that reads x.
+// OutputHead computes the loss of text: logits = x·Eᵀ (no bias), cross-entropy with label smoothing, and in training
+// its gradients. A piece (piece.h) that reads x.
 //
-// The loss's scale (1 / target tokens of the step) is known beforehand, so the forward also makes the gradients: that
-// of E is added up, and that of x is kept in `saved`, from where backward copies it to d_x. Forwards run in ascending
-// micro-batch order in every schedule, so E's gradient is added up in that order.
-// Logits exist for Workspace::logit_rows() rows at a time. They are made, reduced to a loss, overwritten by their
-// gradient and multiplied into dx and dE before the next rows. So all logits never exist at once, and no product is
-// computed twice.
+// The loss's scale (1 / target tokens of the step) is known beforehand, so Forward also computes the gradients: it adds
+// to dE, and stores dx in `saved`, from where backward copies it to d_x. Forwards run in ascending micro-batch order in
+// every schedule, so dE is summed in that order.
+// Logits are computed for Workspace::logit_rows() rows at a time: first the logits and their loss, then their gradient
+// in place, then its products for dx and dE. So all logits never exist at once, and no product is computed twice.
 // Shapes: x [target rows, d] as ModelPlan::compute_storage, its gradient as the decoder's residual stream; E and dE
 // [V, d], V the vocabulary. Numerics: kernels/cross_entropy.h; row blocks are fixed, and each adds to dE in ascending
 // order.

@@ -1,14 +1,14 @@
-// The parameters of one rank: places of the weights and gradients.
+// ParameterStore lays out and provides the weights and gradients of one rank.
 //
 // A parameter belongs to one sublayer and is stored on that sublayer's rank. Several sublayers on several ranks may use
 // one table (embeddings, output projection); each of these ranks has one copy of the weight. Every *use* has its own
 // gradient buffer, in every layout; pipeline/exchange/tied_tables.h adds them once per step, in the order of the uses.
 // Parameters of a sublayer are contiguous in plan order, so q, k and v are one matrix.
 //
-// If products read bf16 (ModelPlan::read_storage), every rank that uses a weight has a rounded copy. The weight's fp32
-// values are the *master*, which Adam updates and checkpoints contain. A rank has masters only for what it updates: of
-// its own stage the slices that it updates (ZeRO-1), of another stage's table none. Parameters that other kernels read
-// are fp32 on every rank.
+// If products read bf16 (ModelPlan::read_storage), every rank that uses a weight has a rounded copy of it. Its fp32
+// values are the *master*, which Adam updates and checkpoints store. A rank has masters only for the slices that it
+// updates (ZeRO-1), and none for tables that belong to another stage. Parameters that only other kernels read are fp32
+// on every rank.
 //
 //   fp32                        weights  w w w …
 //   bf16                        rounded  r r r … | tables of other stages      parameters that products read
@@ -71,7 +71,7 @@ class ParameterStore {
   // Sets the addresses. Must be called once.
   void Bind(const Arena& arena);
 
-  // Parameters whose first use, and therefore whose state, is on this stage; ascending.
+  // Returns the parameters whose first use is on this stage, which therefore stores their state; ascending.
   const std::vector<int32_t>& owned() const { return owned_; }
   bool Holds(int32_t parameter) const { return weight_offset_[parameter] >= 0; }
 
@@ -91,7 +91,7 @@ class ParameterStore {
   ConstAnyVector ProductBias(int32_t first, int32_t count = 1) const;
   // The rounded copy of a slice; empty if there is none.
   VectorOf<BFloat16> RoundedSlice(int32_t parameter, int64_t slice) const;
-  // A weight in the type that kernels read, [1, elements]: what ranks that do not update it need.
+  // Returns a weight in the type that kernels read, [1, elements]; sent to ranks that do not update it.
   AnyMatrix AsRead(int32_t parameter) const;
   // Rounds all masters on this rank, if there are any.
   void RoundMasters(const Stream& stream) const;

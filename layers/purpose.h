@@ -1,4 +1,5 @@
-// Whether a rank's components are for training or for inference; determines the memory that they reserve.
+// Purpose: whether a rank allocates for training or only for inference. Constructors use it to choose what memory they
+// reserve.
 #pragma once
 
 namespace hadal {

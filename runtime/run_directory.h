@@ -1,11 +1,11 @@
-// The names of all files and directories of a run. No other file spells one of them.
+// File and directory names of a run, the only place that defines them.
 //
 //   RUN/config.resolved.textproto                the resolved configuration
 //   RUN/profile.textproto, machine.textproto     copies of --profile and --machine
 //   RUN/metrics.jsonl, tb/                       metrics, for programs and for TensorBoard
 //   RUN/logs/rank_00000.log
 //   RUN/trace/steps_90-92.json
-//   RUN/depth_probe.safetensors                  what the depth instruments compare with
+//   RUN/depth_probe.safetensors                  initial outputs that the depth instruments compare with
 //   RUN/report.{html,json,md}                    written by `hadal report`
 //   RUN/cell.json                                written by `hadal compare`
 //   RUN/checkpoints/step_00001000/               a checkpoint: manifest.json, rank_00000.safetensors …, and the
@@ -17,9 +17,9 @@
 //   RUN/checkpoints/step_00001000.abandoned.<attempt>/  set aside by a run that continued from an earlier step
 //   RUN/checkpoints/latest, best                 relative symbolic links to a checkpoint (text files where the file
 //                                                system has no links)
-//   RUN/checkpoints/attempt                      the launch that may save here
-//   RUN/checkpoints/resume_request               what --resume of an earlier start of the job has done
-// An <attempt> is the name of one launch: three hexadecimal numbers, the last of 8 digits, with '-' between them.
+//   RUN/checkpoints/attempt                      the attempt that currently owns the directory and may save
+//   RUN/checkpoints/resume_request               the --resume request of this job (launch/train/resume_request.h)
+// An <attempt> identifies one launch: three hexadecimal numbers separated by '-', the last with 8 digits.
 #pragma once
 
 #include <cstdint>

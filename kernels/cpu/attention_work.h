@@ -1,5 +1,7 @@
-// Division of attention's work on CPUs: into (sentence, head) pairs, each computed by one thread in its own scratch; a
-// pair into tiles of kAttentionTile queries. Scalar code, shared by forward, backward and the size of the scratch.
+// Work partition and scratch layout of CPU attention, shared by forward and backward.
+//
+// The unit of work is a (sentence, head) pair. One thread computes a pair in its own scratch, in tiles of
+// kAttentionTile queries.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// The operations after a linear layer's product, on rows that a thread has just computed. Serial; callers own disjoint
+// Epilogues of a linear layer's product on the CPU: bias, ReLU and dropout in forward; ReLU mask and column sums in
+// backward. A thread calls them for rows that it has just computed, while they are in cache. Threads: any, on disjoint
 // rows.
 #pragma once
 

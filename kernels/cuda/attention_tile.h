@@ -1,11 +1,13 @@
-// Shared by attention's kernels: tiles of rows in shared memory, and the products of one row with a tile's rows.
+// Building blocks of the attention kernels: tiles of rows in shared memory, and products of one row with the rows of a
+// tile.
 //
-// Four threads hold one row of the block's tile (kGroups). For scores each has eight consecutive rows of every 32 of
-// the other side, so that one Philox block has a thread's eight keys. For sums of rows each has every fourth run of
-// four columns.
-// A tile is [rows, kWidth] floats; columns after the head's width are 0. Rows are kWidth + 4 floats apart, plus 4
-// floats every eight rows, so that the four threads of a row, which read rows 0, 8, 16 and 24 of the other side at
-// once, use different banks.
+// A block owns a tile of rows of one side (queries, or keys for d_k and d_v) and loops over tiles of the other side.
+// Four threads (kGroups) share a row of the block's tile. For scores, each thread computes eight consecutive rows out
+// of every 32 of the other side, so one Philox block holds the dropout draws of its eight keys. For weighted sums of
+// rows, each thread computes every fourth group of four columns.
+// Layout: a tile is [rows, kWidth] floats; columns beyond the head's width are 0. Rows are padded to kWidth + 4 floats,
+// with 4 more every eight rows, so that the four threads of a row, which read rows 0, 8, 16 and 24 of the other side at
+// once, access different banks.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// Counter-based dropout in kernel arguments: the masks of runtime/random.h, drawn again whenever needed
-// (dropout_draws.h).
+// DeviceDropout: the dropout parameters that a kernel takes as an argument. The masks are those of runtime/random.h;
+// backward generates them again instead of storing them (dropout_draws.h).
 //
-// The seed, step and micro-batch are read from device memory, so that a captured graph can be replayed for another
-// micro-batch.
+// Seed, step and micro-batch (RandomPosition) are read from device memory, so that a captured graph can be replayed for
+// another micro-batch.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Kernels beside a linear layer's product on the device: dropout after it, and bias, ReLU, ReLU's mask on the gradient
-// and the bias's gradient if the product's library does not include them (matmul.h) or if another operation lies
-// between.
+// Elementwise and reduction kernels that follow a linear layer's product on the device: bias, ReLU, dropout, the ReLU
+// mask of the gradient, and the gradient of the bias. Bias and ReLU have kernels of their own for products whose
+// library cannot fuse them (matmul.h), and for layers with another operation in between.
 //
 //   BiasRows      y[r, c] = relu(y[r, c] + bias[c])                         in place; relu is optional and keeps a NaN
 //   DropoutRows   y[r, c] = factor(r·W + c) · y[r, c]                      in place; masks of runtime/random.h

@@ -1,5 +1,6 @@
-// The functions of the table in operations.cc, one file per operation (<op>_operation.cc). Each takes the arguments of
-// kernels/<op>.h, checked by the dispatcher there, and launches. Asynchronous, except SumsOfSquares.
+// Declares the host functions that launch the CUDA kernels of each operation, one .cc file per operation
+// (<op>_operation.cc). The DeviceKernels table in operations.cc refers to them. Arguments are those of kernels/<op>.h,
+// already checked by its dispatcher. Asynchronous, except SumsOfSquares.
 #pragma once
 
 #include "kernels/device_kernels.h"

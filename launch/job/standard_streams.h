@@ -1,4 +1,4 @@
-// Standard input, output and error of a process, which its parent may have closed.
+// Handles standard input, output and error streams that the parent process has closed.
 #pragma once
 
 namespace hadal {

@@ -1,5 +1,6 @@
-// Withdraws a rank's transfers if its command throws. Otherwise the exception would unwind the rank into MPI_Finalize,
-// where it would wait for peers that wait for it.
+// WithdrawOnException runs a command on a rank and converts an exception to a Status, after it has cancelled the rank's
+// pending transfers. An uncaught exception would reach MPI_Finalize, which would block for peers that wait for this
+// rank.
 #pragma once
 
 #include "runtime/comm/communicator.h"
@@ -7,8 +8,8 @@
 
 namespace hadal {
 
-// Returns body(), an absl::Status or StatusOr. If body() throws, withdraws the communicator's transfers, whose buffers
-// are gone, and returns the exception as an error.
+// Returns body(), an absl::Status or StatusOr. If body() throws: withdraws the communicator's transfers, whose buffers
+// have been freed, and returns the exception as an error.
 template <typename Body>
 auto WithdrawOnException(Communicator& communicator, const Body& body) -> decltype(body()) {
   try {

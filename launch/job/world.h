@@ -1,6 +1,7 @@
-// A started process: its rank, its communicator and its threads.
+// World gives a process its rank, its communicator and its CPU threads.
 //
-// Under mpirun or srun the world is MPI's. A process started by itself is a world of one rank and does not start MPI.
+// Under mpirun or srun the communicator is MPI's. A process started without them is the only rank and does not start
+// MPI.
 #pragma once
 
 #include <memory>
@@ -47,7 +48,7 @@ class World {
   std::string warning_;
 };
 
-// Prints to stderr why a process has no world, unless another process prints it for all. Returns the exit code.
+// Prints to stderr why World::Start failed, unless another process prints it for all. Returns the exit code.
 int ReportNoWorld(const std::string& command, const absl::Status& status);
 
 }  // namespace hadal

@@ -18,10 +18,10 @@ namespace {
 constexpr char kAuto[] = "auto";
 constexpr int64_t kMaxNoteBytes = 65536;
 
-// Who asks.
+// Identifies the job that started this process.
 struct Job {
   std::string start, slurm_id;  // empty: none
-  bool started_before = false;  // by Slurm, under this id
+  bool started_before = false;  // Slurm has restarted the job slurm_id
 
   static Job Of(const Environment& environment) {
     const auto value = [&](const char* name) -> std::string {
@@ -39,7 +39,7 @@ struct Job {
 struct Note {
   std::string job_start, slurm_id, asked;
   int64_t step = 0;
-  std::string attempt;  // the one before; empty: none
+  std::string attempt;  // that owned the run directory before; empty: none
 
   bool IsOf(const Job& job) const {
     return (!job_start.empty() && job_start == job.start) ||
@@ -54,14 +54,14 @@ std::string NotePath(const std::string& run_directory) {
   return JoinPath(CheckpointsDirectory(run_directory), kResumeRequestName);
 }
 
-// The attempt that has claimed the run directory, empty: none.
+// Returns the attempt that has claimed the run directory, or "".
 std::string Claim(const std::string& run_directory) {
   const absl::StatusOr<std::string> text =
       ReadFile(JoinPath(CheckpointsDirectory(run_directory), kAttemptName), kMaxNoteBytes);
   return text.ok() ? text->substr(0, text->find('\n')) : "";
 }
 
-// None where there is no note, or none that can be read: the request stands then.
+// Returns nullopt if the note does not exist or is malformed; the request then still applies.
 std::optional<Note> ReadNote(const std::string& run_directory) {
   const absl::StatusOr<std::string> text = ReadFile(NotePath(run_directory), kMaxNoteBytes);
   if (!text.ok()) return std::nullopt;
@@ -87,7 +87,7 @@ absl::StatusOr<std::string> ResumeOfThisStart(const std::string& run_directory, 
   const absl::StatusOr<FoundCheckpoint> newest = FindLatest(run_directory, {.need_moments = true});
   if (absl::IsNotFound(newest.status())) return asked;
   HADAL_RETURN_IF_ERROR(newest.status());
-  // A checkpoint of another run, or none: until the first one is saved here, this is where the run goes on.
+  // Without a newer checkpoint of this run, the request still names where to continue.
   return newest->checkpoint.step > note->step ? kAuto : asked;
 }
 

@@ -39,14 +39,14 @@ std::string Line(const ShardReference& shard) {
                       ")\n");
 }
 
-// All ranks' records, for one comparison after the other.
+// Compares all ranks' records, one kind of difference per method.
 class Comparison {
  public:
   explicit Comparison(std::span<const StartFacts> ranks) : ranks_(ranks) {
     for (const StartFacts& facts : ranks) hosts_.push_back(facts.rank.host);
   }
 
-  // The first error that a rank has of its own, with the ranks that have the same one.
+  // Returns the first error of a rank, prefixed with all ranks that have the same error.
   absl::Status OwnErrors() const {
     const auto failed = std::ranges::find_if(ranks_, [](const StartFacts& facts) { return !facts.error.ok(); });
     if (failed == ranks_.end()) return absl::OkStatus();
@@ -85,7 +85,7 @@ class Comparison {
     return absl::Status(differ.code(), absl::StrCat(field, ": ", differ.message()));
   }
 
-  // Whether another rank of the same host has the corpora elsewhere.
+  // Returns whether another rank of the same host reads other copies of the corpora.
   bool HasPrivateCopy(const StartFacts& of) const {
     return std::ranges::any_of(ranks_, [&](const StartFacts& facts) {
       return facts.rank.host == of.rank.host &&
@@ -111,7 +111,7 @@ class Comparison {
   std::vector<int> OtherThanFirst(const Value& value) const {
     return RanksThat([&](const StartFacts& facts) { return value(facts) != value(ranks_[0]); });
   }
-  // The first line that is not in both, as each has it.
+  // Returns the first line in which the two texts differ, from each text.
   static std::pair<std::string, std::string> FirstDifference(const std::string& first, const std::string& other) {
     const std::vector<std::string> a = absl::StrSplit(first, '\n', absl::SkipEmpty());
     const std::vector<std::string> b = absl::StrSplit(other, '\n', absl::SkipEmpty());
@@ -131,7 +131,7 @@ class Comparison {
 
 CorpusFacts FactsOf(const std::string& prefix, const Corpus& corpus) {
   const CorpusManifest& manifest = corpus.manifest();
-  // What decides about training: not the statistics, nor what the text was called.
+  // Only what affects training: no statistics and no names of text files.
   CorpusFacts facts{.contents = absl::StrCat(Line(manifest.source_vocabulary), Line(manifest.target_vocabulary))};
   for (const ShardReference& shard : manifest.shards) {
     struct stat info = {};
@@ -158,7 +158,7 @@ absl::StatusOr<StartFacts> Unpack(std::string_view bytes) {
   HADAL_ASSIGN_OR_RETURN(facts.rank, FactsFromJson(json));
   int code = 0;
   if (!TakeValue(bytes, code) || !TakeList(bytes, message) || !TakeFields(bytes, Fields(facts))) {
-    return StartFacts{.rank = facts.rank};  // another program's
+    return StartFacts{.rank = facts.rank};  // from another version
   }
   facts.error = absl::Status(static_cast<absl::StatusCode>(code), message);
   return facts;

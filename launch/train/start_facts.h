@@ -1,13 +1,13 @@
-// What each rank of a training run knows before the run begins, and the one comparison of it.
+// StartFacts: the facts about one rank that all ranks of a training run compare before it begins.
 //
-// Every rank fills its record by itself, also if it has failed, and all ranks gather all records once (train_start.h).
-// CompareStarts then gives the same result on every rank, so that they all go on or all fail alike. Each of its errors
-// names the first difference, in this order, and the ranks and hosts that have it:
-//   program          other programs exchange other messages; nothing else of their records is read
-//   own error        of reading the config, the corpora or the run directory
-//   command, config  a config on one node's own disk would silently train another model there
-//   corpora          a rank would silently train on other sentences, or on other ids for them
-//   device           some ranks have none; what is asked for is impossible
+// Every rank fills its StartFacts without communication, even after an error; then all ranks gather all records once
+// (train_start.h). CompareStarts is a pure function of the records, so every rank returns the same result. It checks in
+// this order and returns the first difference, with the ranks and hosts that have it:
+//   program          another version sends other messages; only StartFacts::rank is read from it
+//   own error        an error of a rank in reading the config, the corpora or the run directory
+//   command, config  e.g. a config file on a node's local disk that would train another model there
+//   corpora          a rank would train on other sentences or other token ids
+//   device           only some ranks can use a GPU, or the requested device is impossible
 // Threads: pure functions.
 #pragma once
 
@@ -25,42 +25,42 @@
 
 namespace hadal {
 
-// What a rank has under a corpus's name.
+// Identifies a rank's copy of a corpus.
 struct CorpusFacts {
-  std::string contents;  // one line a file: name, size and checksum; empty: the run has no such corpus
-  std::string place;     // which files of its host: equal for two processes that see the same ones
+  std::string contents;  // one line per file: name, size and checksum; empty: the run has no such corpus
+  std::string place;     // device and inode numbers: equal if two processes of a host read the same files
 };
 CorpusFacts FactsOf(const std::string& prefix, const Corpus& corpus);
 
 struct StartFacts {
   RankFacts rank;
-  absl::Status error;   // of reading config, corpora, and what the run directory says; the fields below may be empty
-  std::string command;  // the words of the command line that all ranks must have
+  absl::Status error;       // from reading config, corpora or run directory; if set, the fields below may be empty
+  std::string command;      // the command line options that must be equal on all ranks
   std::string config_text;  // resolved
   CorpusFacts train, validation;
   DeviceFacts device;
-  // What rank 0 decides for all.
+  // Rank 0's decisions for all ranks; empty on the others.
   std::string plan;        // ModelPlan::Serialize
   bool relu_masks = true;  // ModelPlan::relu_masks, for bf16
-  std::string resume;      // --resume, as it applies to this start (resume_request.h)
+  std::string resume;      // effective --resume of this start (resume_request.h)
 };
 
 std::string Pack(const StartFacts& facts);
-// Of a rank with another program only `rank` is read.  Errors: Internal.
+// If another version packed the bytes, fills only `rank`.  Errors: Internal.
 absl::StatusOr<StartFacts> Unpack(std::string_view bytes);
 
-// What is asked for, in the command and config that all ranks have.
+// The settings of command line and config that CompareStarts resolves.
 struct StartRequest {
   DeviceRequest device;
   TrainingPrecision precision = TrainingPrecision::kAuto;
   Transport transport = Transport::kAuto;
 };
 
-// What all ranks do.
+// Settings that all ranks use.
 struct CommonStart {
   InstructionSets instruction_sets = 0;
-  // Whether a rank must read every byte of its corpora. Ranks of a host share the reading (CorpusShare), but where two
-  // of them have different files, e.g. in containers, what one has read does not verify the other's.
+  // [ranks] Whether a rank must verify all bytes of its corpora. Usually the ranks of a host verify one part each
+  // (CorpusShare); ranks with copies of their own, e.g. in containers, cannot rely on each other.
   std::vector<bool> reads_all;
   bool gpu = false;
   Storage compute_storage = Storage::kFloat32;
@@ -68,10 +68,10 @@ struct CommonStart {
   std::vector<std::string> notices;  // for the user
 };
 
-// `ranks`: in rank order, at least one. `request`: this rank's, which is only looked at once all ranks are known to
-// have the same command and config.
-// Errors: as above, InvalidArgument but for the ranks' own; FailedPrecondition if no instruction set is common, or if
-// only some ranks can use a GPU.
+// Compares all ranks and returns the common settings. `ranks`: in rank order, not empty. `request`: of this rank; used
+// only after commands and configs were found equal.
+// Errors: InvalidArgument for the differences above; a rank's own error as it is; FailedPrecondition if the ranks share
+// no instruction set, or if only some ranks can use a GPU.
 absl::StatusOr<CommonStart> CompareStarts(std::span<const StartFacts> ranks, const StartRequest& request);
 
 }  // namespace hadal

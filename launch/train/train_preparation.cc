@@ -22,7 +22,7 @@ std::vector<Attachment> Attach(const CorpusVocabularies& vocabularies, bool shar
   return {attach(vocabularies.source, kSourceVocabulary), attach(vocabularies.target, kTargetVocabulary)};
 }
 
-// The corpus that a field names.
+// Opens the corpus whose prefix the config field `field` gives.
 absl::StatusOr<Corpus> OpenCorpus(const char* field, const std::string& prefix, const CorpusShare& share) {
   absl::StatusOr<Corpus> corpus = Corpus::Open(prefix, share);
   if (!absl::IsNotFound(corpus.status())) return corpus;
@@ -30,7 +30,7 @@ absl::StatusOr<Corpus> OpenCorpus(const char* field, const std::string& prefix, 
                                           " is a prefix of files, the one that `hadal prepare` prints at its end"));
 }
 
-// Both corpora, of the same vocabularies, and the model's vocabulary sizes, which are theirs.
+// Opens both corpora, checks that they use the same vocabularies, and sets the model's vocabulary sizes.
 absl::Status OpenCorpora(const CorpusShare& share, PreparedRun& run) {
   TrainOptions& options = run.options.train;
   HADAL_ASSIGN_OR_RETURN(run.train, OpenCorpus("data.train", options.train_data, share));
@@ -48,7 +48,7 @@ absl::Status OpenCorpora(const CorpusShare& share, PreparedRun& run) {
   return SetVocabularies(manifest, options.train_data, options.model);
 }
 
-// What follows from run.config.
+// Fills `run` from run.config.
 absl::Status FollowConfig(const TrainArguments& arguments, const CorpusShare& share, PreparedRun& run) {
   if (arguments.run_directory.empty()) {
     return absl::InvalidArgumentError("--run-dir is empty (a variable that is not set?); name a directory");

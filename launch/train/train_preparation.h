@@ -1,7 +1,7 @@
-// Prepares `hadal train` on each rank by itself: command line and config files → plain options → corpora and their
-// vocabularies.
+// Prepares `hadal train` on one rank: reads command line and config files, converts them to TrainOptions, and opens the
+// corpora and their vocabularies.
 //
-// No communication: a rank that fails says so in its StartFacts (start_facts.h). Blocking: reads files. Threads: one
+// Does not communicate: a rank reports its error in its StartFacts (start_facts.h). Blocking: reads files. Threads: one
 // per rank.
 #pragma once
 
@@ -22,7 +22,7 @@
 
 namespace hadal {
 
-// The command line.
+// The command line of `hadal train`.
 struct TrainArguments {
   ConfigArguments config;
   std::string run_directory = "run";
@@ -35,24 +35,24 @@ struct TrainArguments {
   CostFiles costs;
 };
 
-// What the config and corpus files contain.
+// The settings and data that PrepareRun returns.
 struct PreparedRun {
   config::RunConfig config;
   std::string config_text;  // all fields, defaults included
   RunOptions options;
   std::optional<Corpus> train, validation;         // `train` is always set once prepared
   std::optional<CorpusVocabularies> vocabularies;  // of both; always set once prepared
-  std::vector<Attachment> attachments;             // the same as files to be stored with every checkpoint
+  std::vector<Attachment> attachments;             // the vocabularies as files, stored with every checkpoint
   TimeLimit time_limit;
 };
 
-// Follows `config`, LoadConfig's of arguments.config, and reads the corpora. `share`: this rank's part of their bytes,
-// which the ranks of a host read together.
-// Errors: LoadConfig's; InvalidArgument, with the file or argument that set a field; file errors.
+// Converts `config` (from LoadConfig(arguments.config)) to options and opens the corpora. `share`: the part of the
+// corpora's bytes that this rank verifies; the ranks of a host verify them together.
+// Errors: those of LoadConfig; InvalidArgument, naming the file or argument that set the field; file errors.
 absl::StatusOr<PreparedRun> PrepareRun(const TrainArguments& arguments, absl::StatusOr<config::RunConfig> config,
                                        const CorpusShare& share);
 
-// Adds to an error that names fields where those were set.
+// Appends to an error that names config fields the file or argument that set each of them.
 absl::Status Explained(const absl::Status& error, const TrainArguments& arguments);
 
 }  // namespace hadal

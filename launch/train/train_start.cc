@@ -25,7 +25,7 @@
 namespace hadal {
 namespace {
 
-// What must be the same on all ranks.
+// Returns the command line options that must be equal on all ranks, as text.
 std::string CommandText(const TrainArguments& arguments) {
   return absl::StrCat("--run-dir ", arguments.run_directory, " --resume ", arguments.resume,
                       arguments.init_from.empty() ? "" : " --init-from ", arguments.init_from,
@@ -33,7 +33,7 @@ std::string CommandText(const TrainArguments& arguments) {
                       arguments.trace.empty() ? "" : " --trace ", arguments.trace);
 }
 
-// What rank 0 decides for all: the model's plan, masks of ReLUs, and what --resume means to this start.
+// Rank 0: fills the model plan, the use of ReLU masks, and the effective --resume for all ranks.
 absl::Status DecideAlone(const TrainArguments& arguments, const TrainOptions& options, ModelPlan plan,
                          const Device* device, const Stream& stream, StartFacts& facts) {
   facts.plan = plan.Serialize();
@@ -47,7 +47,7 @@ absl::Status DecideAlone(const TrainArguments& arguments, const TrainOptions& op
   return absl::OkStatus();
 }
 
-// This rank's record; opens its device.
+// Opens this rank's device and returns its StartFacts.
 StartFacts FactsHere(const TrainArguments& arguments, const absl::StatusOr<PreparedRun>& prepared, const World& world,
                      RunDevice& device) {
   StartFacts facts{.rank = FactsOf(world), .error = prepared.status(), .command = CommandText(arguments)};
@@ -78,7 +78,7 @@ absl::StatusOr<std::vector<StartFacts>> Gather(const StartFacts& mine, Collectiv
   return ranks;
 }
 
-// RankResources::memory_limit_bytes: the config's, or memory_limit.h's if the config sets none.
+// Returns RankResources::memory_limit_bytes: the config's value, or that of memory_limit.h if the config sets none.
 absl::StatusOr<int64_t> MemoryLimit(const ModelPlan& plan, const TrainOptions& options,
                                     std::span<const StartFacts> ranks, const CommonStart& common) {
   if (options.pipeline.memory_limit_bytes != 0) return options.pipeline.memory_limit_bytes;
@@ -141,7 +141,7 @@ absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoin
                                                  ", --resume never to start over, or another --run-dir."));
 }
 
-// Passes `found` on unless its vocabularies are not the corpus's, or its parameters not the model's.
+// Returns `found`.  Errors: if its vocabularies differ from the corpus's, or its parameters from the model's.
 absl::StatusOr<FoundCheckpoint> IfItFits(absl::StatusOr<FoundCheckpoint> found, const PreparedRun& run,
                                          const std::vector<CheckpointParameter>& model) {
   if (!found.ok()) return found;
@@ -158,7 +158,7 @@ absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, const Train
                                     const Stream& stream) {
   HADAL_ASSIGN_OR_RETURN(ModelPlan plan, ModelPlan::Parse(ranks[0].plan));
   plan.compute_storage = common.compute_storage;
-  // A rank whose device has no masks leaves the memory for them unused.
+  // If a device has no ReLU masks, the memory planned for them stays unused.
   if (common.compute_storage == Storage::kBFloat16) plan.relu_masks = ranks[0].relu_masks;
   const absl::StatusOr<int64_t> limit = MemoryLimit(plan, options, ranks, common);
   HADAL_RETURN_IF_ERROR(Explained(limit.status(), arguments));
@@ -244,7 +244,7 @@ absl::Status LoadStart(const TrainArguments& arguments, const std::string& resum
         trainer.Resume(rank == 0 ? choose(std::numeric_limits<int64_t>::max()) : FoundCheckpoint()));
   }
   if (arguments.init_from.empty()) return absl::OkStatus();
-  const auto given = [&]() -> absl::StatusOr<FoundCheckpoint> {  // a run directory stands for its newest checkpoint
+  const auto given = [&]() -> absl::StatusOr<FoundCheckpoint> {  // a run directory: its newest checkpoint
     HADAL_ASSIGN_OR_RETURN(const std::string directory, ResolveCheckpoint(arguments.init_from));
     return IfItFits(FindNamed(directory), run, model);
   };

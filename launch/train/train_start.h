@@ -1,13 +1,12 @@
-// The start of a training run on all ranks: from what each has read by itself to a trainer that has loaded where the
-// run begins.
+// Starts a training run on all ranks: compares their preparations, plans the pipeline, and loads the initial state.
 //
-//   StartTogether   each rank fills its StartFacts and all gather them; CompareStarts decides for all; each rank does
-//                   its part, the ranks vote, and lay the run out
+//   StartTogether   each rank fills its StartFacts; all gather them; CompareStarts computes the common settings; each
+//                   rank applies them; the ranks vote and plan the pipeline
 //   LoadStart       rank 0 chooses a checkpoint and broadcasts its manifest; each rank loads and verifies its part
-// One gather is enough: a rank opens its GPU for the model of its own config, and the results only count once all
-// configs are known to be the same. Rank 0's choice of a checkpoint is a second exchange, since ranks may refuse it
-// only when they load it, and then go on to an older one.
-// Blocking: all ranks call these together. Threads: one per rank.
+// One gather suffices for StartTogether: each rank opens its GPU for the model of its own config, and the results are
+// used only if all configs are equal. Choosing the checkpoint needs a second exchange: damage may be found only while
+// loading, and all ranks then try the next older checkpoint.
+// Blocking: collective calls, by all ranks together. Threads: one per rank.
 #pragma once
 
 #include <cstdint>
@@ -32,56 +31,58 @@
 
 namespace hadal {
 
-// What a rank computes on. A struct of its own, because it must live until a failed job has been aborted.
+// The devices and communicators of a rank. Separate from RunStart, because they must live until a failed job has been
+// aborted.
 struct RunDevice {
   std::unique_ptr<Device> device;                  // null: the CPU
   std::unique_ptr<NcclLibrary> nccl;               // null: ranks exchange through host memory
-  std::unique_ptr<NcclCommunicator> communicator;  // likewise
+  std::unique_ptr<NcclCommunicator> communicator;  // null if nccl is null
 };
 
 struct RunLayout {
-  ModelPlan plan;           // rank 0's
-  RankResources resources;  // what the ranks were found to have
-  PipelinePlan pipeline;    // of this rank's replica, with the recomputation that fits
+  ModelPlan plan;           // rank 0's, used by all ranks
+  RankResources resources;  // memory and cores of the ranks
+  PipelinePlan pipeline;    // of this rank's replica, with recomputation chosen so that it fits in memory
   Stream stream;            // on the rank's device, or on the CPU
 };
 
 struct RunStart {
   RunLayout layout;
-  std::string resume;              // --resume, as it applies to this start
-  std::vector<std::string> hosts;  // of all ranks
+  std::string resume;              // effective --resume of this start
+  std::vector<std::string> hosts;  // [ranks]
 };
 
-// Prints what there is to say to the user. `device` and `prepared` must outlive the result.
-// Errors: those of `prepared` on any rank; CompareStarts', LayOutRun's; those of NCCL and of Communicator::Wait.
+// Compares all ranks, applies the common settings and plans the pipeline. Prints notices for the user. `device` and
+// `prepared` must outlive the result.
+// Errors: those of `prepared` on any rank, of CompareStarts, LayOutRun, NCCL and Communicator::Wait.
 absl::StatusOr<RunStart> StartTogether(const TrainArguments& arguments, absl::StatusOr<PreparedRun>& prepared,
                                        World& world, Collectives& collectives, RunDevice& device, TrainingSinks& sinks);
 
-// Lays the run out, as rank `rank` sees it: the memory that a rank may take, and the cut of the model such that every
-// rank's part fits it. `ranks`: of all; `common`: what CompareStarts has made of them. Pure.
-// Errors: ResourceExhausted if a rank would have no memory; MakeFittingPlan's; InvalidArgument if the pipeline cannot
-// be cut as asked. Both with the file or argument that set a field.
+// Plans the pipeline for rank `rank`: the memory limit of a rank, and a partition of the model in which every rank's
+// part fits. `ranks`: of all ranks; `common`: the result of CompareStarts. Pure.
+// Errors: ResourceExhausted if a rank would have no memory; those of MakeFittingPlan; InvalidArgument if the model
+// cannot be partitioned as configured. Both name the file or argument that set a field.
 absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, const TrainOptions& options,
                                     std::span<const StartFacts> ranks, const CommonStart& common, int rank,
                                     const Stream& stream);
 
-// This rank's part of what was decided for all: instruction set, corpora that it must read in full.
-// Errors: UseInstructionSets', Corpus::Open's.
+// Applies the common settings on this rank: selects the instruction set, and verifies all of its corpora if it must.
+// Errors: those of UseInstructionSets and Corpus::Open.
 absl::Status ApplyStart(const CommonStart& common, int rank, PreparedRun& prepared);
 
-// Rank 0's choice of the checkpoint to resume from, among those before `before_step`, or the one that `resume` names.
-// Refuses one whose settings have changed, unless the user accepts the difference (--accept-changes), which is offered
-// only where `model`, the run's, still has the checkpoint's parameters; prints a difference that was accepted.
-// Errors: NotFound if "auto" finds none; InvalidArgument, with the fields, if settings have changed, or if a checkpoint
-// to resume and another to begin from are named; those of FindLatest, and of reading a checkpoint that was named.
+// Rank 0: returns the checkpoint to resume from: the newest before `before_step`, or the one that `resume` names. If
+// settings have changed since, refuses it unless --accept-changes is given, and then prints the differences. The
+// message suggests that option only if `model`, the run's plan, still has the checkpoint's parameters.
+// Errors: NotFound if "auto" finds no checkpoint; InvalidArgument, with the fields, if settings have changed, or if
+// both --resume CHECKPOINT and --init-from are given; those of FindLatest and of reading a named checkpoint.
 absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, const std::string& resume,
                                              int64_t before_step, const config::RunConfig& config,
                                              const std::vector<CheckpointParameter>& model, TrainingSinks& sinks);
 
-// Loads the run's start into `trainer`: a checkpoint of its own (--resume), another run's weights (--init-from), or
-// nothing: step 0. `resume`: RunStart's.
-// Errors: rank 0's of choosing, on all ranks: ChooseResume's, and InvalidArgument if model or vocabularies are not the
-// checkpoint's; those of loading and of Communicator::Wait.
+// Loads the initial state into `trainer`: a checkpoint of this run (--resume) or another run's weights (--init-from);
+// otherwise leaves it at step 0. `resume`: RunStart::resume.
+// Errors: on all ranks those of ChooseResume on rank 0, and InvalidArgument if model or vocabularies differ from the
+// checkpoint's; errors of loading and of Communicator::Wait.
 absl::Status LoadStart(const TrainArguments& arguments, const std::string& resume, const PreparedRun& run, int rank,
                        TrainingSinks& sinks, Trainer& trainer);
 

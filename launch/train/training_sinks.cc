@@ -81,7 +81,7 @@ absl::Status TrainingSinks::Finish(std::string_view reason) {
 
 void TrainingSinks::LogEnd(int exit_code, const std::string& message) {
   const bool may_open = exit_code != kExitUsage || PathExists(run_directory_);
-  if (log_ == nullptr && may_open) OpenLog().IgnoreError();  // the error itself is what people are told
+  if (log_ == nullptr && may_open) OpenLog().IgnoreError();  // the log is optional: the user sees `message`
   if (log_ != nullptr) log_->Say(absl::StrCat("end: exit code ", exit_code, message.empty() ? "" : ": ", message));
 }
 

@@ -18,7 +18,7 @@ namespace hadal {
 
 class TrainingSinks {
  public:
-  // `place`: what is known of it before the model is cut.
+  // `place`: may lack the pipeline position, which is known only after the model is partitioned.
   TrainingSinks(RankPlace place, std::string run_directory)
       : place_(std::move(place)), run_directory_(std::move(run_directory)) {}
 
@@ -26,18 +26,18 @@ class TrainingSinks {
   // Creates the run directory and opens the files; rank 0 writes config.resolved.textproto. Call before training
   // starts.
   absl::Status Open(const GridShape& grid, const std::string& config_text, int64_t first_step);
-  // Prints a message for the user to stderr at once, and logs it once the log is open.  Threads: any, once it is open.
+  // Prints a message for the user to stderr at once and logs it (after Open, if earlier). Threads: any, after Open.
   void Tell(const std::string& text);
-  // A warning that all ranks have: rank 0 prints it.
+  // Prints a warning that all ranks report; only rank 0 prints it.
   void Warn(const std::string& text);
-  // The steps of --trace, "steps=7-9", whose timeline is then written into the run directory; "": none. This object
-  // must outlive the result.  Errors: InvalidArgument if it is no list of steps, or goes beyond `stop`.
+  // Parses the steps of --trace ("steps=7-9"); the trainer then writes their timeline into the run directory. "": no
+  // trace. This object must outlive the result.  Errors: InvalidArgument if `steps` is malformed or goes beyond `stop`.
   absl::StatusOr<TraceRequest> MakeTraceRequest(const std::string& steps, const StopOptions& stop);
-  // Ends the run, with `reason`.  Errors: the first error that writing has met.
+  // Writes the end of the run with `reason` and flushes all files.  Errors: the first write error.
   absl::Status Finish(std::string_view reason);
-  // Logs the process's exit code and last message; call it last. If Open was not called, it opens the log and also
-  // writes what was told before, if the run directory exists or the error is not the user's (kExitUsage: a misspelt
-  // field creates no directory).
+  // Logs the process's exit code and last message; must be the last call. If Open was not called, first opens the log
+  // and writes the earlier messages, unless the error is a usage error (kExitUsage) and the run directory does not
+  // exist: a misspelt field creates no directory.
   void LogEnd(int exit_code, const std::string& message);
 
  private:

@@ -1,4 +1,4 @@
-// A run's checkpoints on disk: which there are, and the two-phase commit that adds one. Names: runtime/run_directory.h.
+// Finds a run's checkpoints on disk and adds new ones by a two-phase commit. File names: runtime/run_directory.h.
 //
 //   every rank   BackgroundFile   its slices → step_N.tmp.<attempt>/rank_R.safetensors, CRC32C while writing, fsync
 //   the trainer  gathers every rank's WrittenFile on rank 0 and votes
@@ -6,9 +6,9 @@
 //                                 · rename step_N.tmp.<attempt> → step_N · latest (and best) · retention
 //   rank 0       Abandon          instead, when a rank failed: removes the temporary directory
 //
-// The rename is atomic: before it a reader sees nothing, after it the complete checkpoint. A crash at any moment leaves
-// earlier checkpoints untouched; what else it leaves, the next Claim removes. Names that are not a run's belong to the
-// user and are left alone.
+// The rename is atomic: readers see either no checkpoint or the complete one. A crash at any time leaves earlier
+// checkpoints untouched; the next Claim removes other leftovers. Files with names that hadal does not use belong to the
+// user and are never touched.
 //
 // Thread safety: any thread may call the functions; a CheckpointCommitter is used by one thread at a time. Only rank 0
 // of one attempt may write to a run directory. No call communicates. Blocking: all do file input and output.
@@ -32,14 +32,14 @@ struct CheckpointEntry {
   int64_t step = 0;
   std::string directory;
 };
-// The committed checkpoints of a run, valid or not, in ascending order of steps. An empty list if there is no
-// checkpoints directory.
+// Returns the committed checkpoints of a run, valid or not, in ascending order of steps; empty without a checkpoints
+// directory.
 absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(const std::string& run_directory);
 
 enum class CheckpointPointer { kLatest, kBest };
 std::string CheckpointPointerPath(const std::string& run_directory, CheckpointPointer pointer);
-// The step that RUN/checkpoints/{latest,best} names. The checkpoint itself may be gone. Errors: NotFound if the pointer
-// does not exist, DataLoss if it names something else.
+// Returns the step that RUN/checkpoints/{latest,best} refers to; that checkpoint may have been deleted. Errors:
+// NotFound if the link does not exist, DataLoss if its target is not a checkpoint name.
 absl::StatusOr<int64_t> ReadCheckpointPointer(const std::string& run_directory, CheckpointPointer pointer);
 
 struct RejectedCheckpoint {
@@ -49,39 +49,39 @@ struct RejectedCheckpoint {
 struct FoundCheckpoint {
   CheckpointEntry checkpoint;
   CheckpointManifest manifest;
-  std::vector<RejectedCheckpoint> rejected;  // newer ones that were damaged, newest first
+  std::vector<RejectedCheckpoint> rejected;  // newer, damaged checkpoints, newest first
 };
 struct FindOptions {
-  int64_t before_step = std::numeric_limits<int64_t>::max();  // consider only earlier ones (after a failed load)
+  int64_t before_step = std::numeric_limits<int64_t>::max();  // consider only earlier steps
   bool need_moments = false;                                  // reject weights-only checkpoints
 };
-// The checkpoint in `directory`, with none rejected.  Errors: CheckpointReader::Open's.
+// Returns the checkpoint in `directory`; `rejected` is empty.  Errors: those of CheckpointReader::Open.
 absl::StatusOr<FoundCheckpoint> FindNamed(const std::string& directory);
-// The newest checkpoint whose manifest and file sizes are good; contents are verified when they are read
-// (CheckpointReader). Skips only checkpoints that are damaged or incomplete (IsDamage).
-// Errors: NotFound if the run has no checkpoint; DataLoss, with every directory and its reason, if all are damaged; any
-// other error that prevented reading a checkpoint, with what to try.
+// Returns the newest checkpoint with a valid manifest and correct file sizes; contents are verified when they are read
+// (CheckpointReader). Skips only damaged or incomplete checkpoints (IsDamage).
+// Errors: NotFound if the run has no checkpoint; DataLoss, with every directory and reason, if all are damaged; any
+// other error of reading a checkpoint, with a remedy.
 absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& run_directory, const FindOptions& options = {});
 
 // ---- Writing (checkpoint_commit.cc) ----
 
-// Makes a name for one launch of a run from time, process and random bits. Rank 0 calls it and broadcasts it.
+// Returns a unique name for one launch of a run, from time, process and random bits. Rank 0 calls it and broadcasts it.
 std::string NewCheckpointAttempt();
 
-// Removes what killed launches have left in RUN/checkpoints: half-written and half-removed checkpoints, and temporary
-// links and files. A checkpoint that was moved aside is moved back if the newer one did not take its place. Directories
-// are renamed first, so that a launch that is still alive no longer writes to the old path.
+// Removes leftovers of killed launches from RUN/checkpoints: incomplete and partly removed checkpoints, temporary links
+// and files. Moves back a checkpoint that was moved aside for a newer one that never took its place. Renames
+// directories first, so that a launch that is still running no longer writes to the old path.
 // `attempt`: the caller's. Errors: the first one; it still removes the rest.
 absl::Status RemoveLeftovers(const std::string& run_directory, const std::string& attempt);
 
 // Renames the checkpoints after `step` to step_N.abandoned.<attempt>, so that a run that continues from an earlier step
-// never loads the steps it has abandoned. Points `latest` at `step` if that checkpoint exists (a run that starts over
-// has none). If `best` names a later step, resets it to the checkpoint that was best at `step`, or removes it if that
-// is not kept: a future checkpoint would get the same number. Returns the new directories.
+// never loads them. Points `latest` at `step` if that checkpoint exists. If `best` refers to a later step, resets it to
+// the best checkpoint as of `step`, or removes it if that one was deleted; otherwise `best` would later refer to a new
+// checkpoint with the same number. Returns the new directories.
 absl::StatusOr<std::vector<std::string>> SetAsideLaterCheckpoints(const std::string& run_directory, int64_t step,
                                                                   const std::string& attempt);
 
-// Replaces the pointer atomically. `attempt` is part of the temporary name.
+// Replaces the link atomically. `attempt` is part of the temporary name.
 absl::Status SetCheckpointPointer(const std::string& run_directory, CheckpointPointer pointer, int64_t step,
                                   const std::string& attempt);
 
@@ -89,7 +89,7 @@ struct RetentionPolicy {
   int64_t keep_last = 0;   // newest checkpoints to keep; 0: all
   int64_t keep_every = 0;  // additionally keep steps that are multiples of this; 0: none
 };
-// Removes the checkpoints that the policy does not keep, but never those that `latest` and `best` name.
+// Removes the checkpoints that the policy does not keep, except those that `latest` and `best` refer to.
 // Errors: the first removal that failed; it still tries the others.
 absl::Status ApplyRetention(const std::string& run_directory, const RetentionPolicy& policy);
 
@@ -99,8 +99,8 @@ struct Attachment {
   std::string contents;
 };
 
-// Writes the attachments and, last, the manifest (filling in its `attachments`), opens the result as a reader would,
-// and fsyncs.
+// Writes the attachments and, last, the manifest (filling in its `attachments`); then opens the result with
+// CheckpointReader and fsyncs.
 // Errors: Internal if the files do not form a checkpoint (missing, wrong size, slices missing); file errors.
 absl::Status CompleteCheckpointDirectory(const std::string& directory, CheckpointManifest manifest,
                                          const std::vector<Attachment>& attachments);
@@ -113,7 +113,7 @@ struct CheckpointCommitterOptions {
   RetentionPolicy retention;
 };
 
-// What rank 0 adds to the ranks' files.
+// Rank 0's contents of a checkpoint, besides the ranks' files.
 struct CommitRequest {
   TrainingProgress progress;
   std::string config_text;
@@ -125,10 +125,10 @@ struct CommitRequest {
 
 struct CommitResult {
   std::string directory;   // RUN/checkpoints/step_N
-  absl::Status retention;  // failing to remove old checkpoints does not fail a commit
+  absl::Status retention;  // error of removing old checkpoints; does not fail the commit
 };
 
-// One attempt's right to save into a run directory. Each rank has its own object; rank 0's writes.
+// Saves checkpoints on behalf of one attempt. Each rank has an object; only rank 0's writes links and manifests.
 class CheckpointCommitter {
  public:
   explicit CheckpointCommitter(CheckpointCommitterOptions options);
@@ -139,14 +139,14 @@ class CheckpointCommitter {
   // Errors: Aborted if another attempt has claimed the run directory since; file errors.
   absl::Status CheckClaim() const;
 
-  // Where `rank` writes its file of `step`.  REQUIRES: the object outlives the writer.
+  // Returns the options of the writer of `rank`'s file of `step`.  REQUIRES: the object outlives the writer.
   CheckpointFileOptions FileOptions(int64_t step, int rank) const;
 
   // Rank 0, after every rank's file of progress.step is complete. Replaces a checkpoint of the same step.
   // Errors: Aborted if another attempt has claimed the run directory since; Internal if the files do not cover the
   // model exactly once; file errors. After an error the temporary directory is gone and earlier checkpoints are
-  // untouched. The claim is checked before the rename and again before the pointers change. If another attempt claims
-  // the directory in between, the new checkpoint may be in place, but the pointers stay and nothing old is removed.
+  // untouched. The claim is checked before the rename and again before the links change. If another attempt claims the
+  // directory in between, the new checkpoint may be in place, but the links are unchanged and nothing old is removed.
   absl::StatusOr<CommitResult> Commit(const CommitRequest& request) const;
 
   // Rank 0: removes the temporary directory of `step`.
@@ -157,8 +157,8 @@ class CheckpointCommitter {
 
  private:
   absl::Status Complete(const CommitRequest& request) const;
-  // Removes `replaced`, the previous checkpoint of the same step that was moved aside (if any), and applies the
-  // retention.
+  // Removes `replaced` (the previous checkpoint of the same step, moved aside; may be empty) and applies the retention
+  // policy.
   absl::Status RemoveOld(const std::string& replaced) const;
 
   CheckpointCommitterOptions options_;

@@ -1,4 +1,5 @@
-// One rank's file of a checkpoint: slices streamed into a safetensors file, on a thread beside training.
+// Writes one rank's file of a checkpoint: streams slices into a safetensors file (CheckpointFileWriter), on a
+// background thread during training (BackgroundFile).
 #pragma once
 
 #include <condition_variable>
@@ -30,17 +31,17 @@ struct CheckpointFileOptions {
 // Thread safety: one thread at a time. Blocking: all calls write files.
 class CheckpointFileWriter {
  public:
-  // Creates the file for `slices`, in this order: their parameters, and the kinds whose views are not empty. Reads no
-  // values.
+  // Creates the file and writes its header for `slices`, in this order: parameter, slice, and the kinds whose views are
+  // not empty. Does not read the values.
   // REQUIRES: parameters and slices exist; the views have the slices' sizes.
   // Errors: ResourceExhausted (no space; says how much is free), PermissionDenied, NotFound (the directory vanished), …
   static absl::StatusOr<CheckpointFileWriter> Create(const CheckpointFileOptions& options,
                                                      std::span<const SliceState> slices);
 
-  // Appends the next slice; its values may have moved since Create.  REQUIRES: it has the announced kinds.
+  // Appends the next slice. Its views may differ from those passed to Create.  REQUIRES: the same kinds as there.
   absl::Status Append(const SliceState& slice);
 
-  // Flushes, fsyncs and closes the file.  REQUIRES: all slices were appended.
+  // Flushes, fsyncs and closes the file.  REQUIRES: all slices have been appended.
   absl::StatusOr<WrittenFile> Finish();
 
  private:
@@ -53,18 +54,18 @@ class CheckpointFileWriter {
   size_t appended_ = 0;
 };
 
-// BackgroundFile writes one rank's file on a thread of its own, while training continues.
+// BackgroundFile writes one rank's file on its own thread while training continues.
 //
-// Weights and moments do not change between two updates, so the thread reads them in place. Just before an update,
-// BeforeUpdate secures the slices not yet written: it copies those that fit to the buffer and waits until the others
-// are written. From then on the thread reads the buffer only.
+// Weights and moments do not change between two updates, so the thread reads them in place. Before an update,
+// BeforeUpdate copies unwritten slices to the buffer, as many as fit, and waits until the others are written. After
+// that the thread reads only the buffer.
 //
 //   slices   0 1 2 3 4 | 5 6 7 … n−1        BeforeUpdate waits until the unwritten slices fit the buffer, copies them,
 //            written     unwritten          and waits for the slice being written: at most until (all − buffer) bytes
 //                                           and one slice are written
 //
-// Threads: one thread makes all calls; the object's own only writes the file. Blocking: as stated. Source of the idea:
-// CheckFreq (Mohan, Phanishayee and Chidambaram, FAST 2021), which always copies first.
+// Threads: one thread makes all calls; the internal thread only writes the file. Blocking: as stated. Source of the
+// idea: CheckFreq (Mohan, Phanishayee and Chidambaram, FAST 2021), which always copies first.
 class BackgroundFile {
  public:
   // Starts writing. `buffer` and the memory that `slices` view must outlive the object. The caller must not change any
@@ -75,22 +76,22 @@ class BackgroundFile {
   // Stops after the slice being written and joins the thread.
   ~BackgroundFile();
 
-  // Call before the memory of any slice changes. `stream` makes the copies. Cheap after the first call. Blocking: see
-  // above.
+  // Call before the memory of any slice changes. `stream` executes the copies. Returns at once after the first call.
+  // Blocking: see above.
   void BeforeUpdate(const Stream& stream);
-  // Whether the file is complete or has failed. Does not block.
+  // Returns whether the file is complete or has failed. Does not block.
   bool done() const;
-  // Waits until done() and returns the result; call it once. Errors: those of CheckpointFileWriter; an exception thrown
-  // there (no memory: ResourceExhausted).
+  // Waits until done() and returns the result; call once. Errors: those of CheckpointFileWriter; ResourceExhausted if
+  // the thread ran out of memory.
   absl::StatusOr<WrittenFile> Finish();
 
  private:
-  // On the object's thread.
+  // Called on the internal thread.
   absl::StatusOr<WrittenFile> Write(const CheckpointFileOptions& options);
-  absl::StatusOr<SliceState> Take(size_t index);  // begins to write a slice
+  absl::StatusOr<SliceState> Take(size_t index);  // starts writing a slice
   void Release(size_t index);                     // has written it
   void End(absl::StatusOr<WrittenFile> result);
-  // Copies `slice` to host memory, in `values`, unless it is there already.
+  // Returns `slice` in host memory; copies it to `values` if it is on a device.
   void BringToHost(SliceState& slice, std::vector<float>& values) const;
 
   // Number of floats in slices [first, n).
@@ -104,8 +105,8 @@ class BackgroundFile {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<SliceState> slices_;  // views of the model; from some slice on, of the buffer
-  size_t under_way_ = 0;            // the slice that the thread writes or will take next
-  bool busy_ = false;               // whether it has taken that slice
+  size_t under_way_ = 0;            // the slice being written, or the next one
+  bool busy_ = false;               // whether that slice is being written
   bool safe_ = false;               // whether the thread no longer reads the model's memory
   bool cancelled_ = false;
   bool done_ = false;

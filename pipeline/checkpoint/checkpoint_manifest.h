@@ -1,8 +1,8 @@
-// The manifest: one JSON file, written last, that makes a directory a checkpoint.
+// The manifest of a checkpoint: one JSON file, written last. A directory is a checkpoint if it has a valid manifest.
 //
-// It records what was saved (progress, settings, parameters), where (files, with each file's slices in order), and what
-// the bytes must be: the CRC32C of every file, of its header, and of every slice, so that a rank can verify what it
-// reads without reading other ranks' data. The manifest's last field is the CRC32C of everything before it.
+// It lists the contents (progress, settings, parameters), the files with their slices in order, and checksums: the
+// CRC32C of every file, of its header and of every slice, so that a rank can verify its part without reading other
+// ranks' data. The last field of the manifest is the CRC32C of everything before it.
 //
 //   {"format": 1, "plan_hash": …, "slice_elements": 1048576, "attempt": "…", "time": "2026-01-31T12:00:00Z",
 //   "time_unix_seconds": …,
@@ -13,11 +13,11 @@
 //               "slices": [[parameter, slice, crc32c of weight, of adam_m, of adam_v], …]}, …],
 //    "manifest_crc32c": …}
 //
-// The parser does not trust its input. Size and depth are bounded. It refuses duplicate keys, unknown state, names that
-// are not plain file names, and shapes that the listed slices do not cover exactly once. It never allocates by a
-// declared number.
-// Slices: the state of every slice of every parameter is stored under a key that names no rank, stage or replica. The
-// slice's owner writes it, and any later owner can read it.
+// The parser does not trust its input: it limits size and depth; rejects duplicate keys, unknown state kinds, names
+// that are not plain file names, and shapes that the listed slices do not cover exactly once; and never allocates by a
+// number from the file.
+// Slices: the state of every slice of every parameter has a key without rank, stage or replica. The slice's owner
+// writes it, and any rank of a later run can read it.
 //
 //   weight/<parameter name>/<slice>   float32 [elements of the slice]
 //   adam_m/<parameter name>/<slice>   Adam's first moment, same shape
@@ -46,13 +46,13 @@ namespace hadal {
 
 inline constexpr int32_t kCheckpointFormat = 1;
 inline constexpr int64_t kMaxManifestBytes = int64_t{1} << 30;
-// Precedes the manifest's own checksum, its last field.
+// Precedes the value of the manifest's own checksum, its last field.
 inline constexpr char kManifestCrcField[] = ",\n\"manifest_crc32c\": ";
 
 enum class StateKind : int32_t { kWeight, kFirstMoment, kSecondMoment };
 inline constexpr std::array kStateKinds = {StateKind::kWeight, StateKind::kFirstMoment, StateKind::kSecondMoment};
 
-// One slice's state in memory. Writers leave out the kinds whose view is empty, and readers do not read them.
+// Views of one slice's state in memory. Writers and readers skip the kinds whose view is empty.
 struct SliceState {
   int32_t parameter = 0;  // index in the plan
   int64_t slice = 0;
@@ -63,7 +63,7 @@ struct SliceState {
   const Vector& view(StateKind kind) const;
 };
 
-// Name and shape of one parameter. The manifest records them, so that tools need no config.
+// Name and shape of one parameter, stored in the manifest so that tools need no config.
 struct CheckpointParameter {
   std::string name;
   int64_t rows = 0;
@@ -80,11 +80,11 @@ struct CheckpointParameter {
 // Lists the parameters of a model, in the plan's order.
 std::vector<CheckpointParameter> DescribeParameters(const ModelPlan& plan);
 
-// OK if the two lists are equal; otherwise FailedPrecondition naming the first difference.
+// Returns OK if the two lists are equal, else FailedPrecondition with the first difference.
 absl::Status CompareParameters(const std::vector<CheckpointParameter>& checkpoint,
                                const std::vector<CheckpointParameter>& model);
 
-// "weight/decoder.layers.0.fc1.weight/0".
+// Returns the key of a slice's state, e.g. "weight/decoder.layers.0.fc1.weight/0".
 std::string StateKey(StateKind kind, const std::string& parameter_name, int64_t slice);
 
 // Statistics of the losses of all applied updates so far, in nats per target token with label smoothing.
@@ -95,13 +95,13 @@ struct LossTrend {
   bool operator==(const LossTrend&) const = default;
 };
 
-// How far a run has come: everything that a resumed run needs besides the slices.
+// The progress of a run: everything besides the slices that a resumed run needs.
 struct TrainingProgress {
   int64_t step = 0;        // steps done; determines data and random numbers; always advances
   int64_t update = 0;      // updates applied: Adam's t, learning rate, BranchNorm's t
   uint64_t seed = 0;       // the key of every Philox stream
   double epochs_done = 0;  // whole epochs + share of the current one's samples
-  // Start of the current epoch. The data's order depends on the step alone; with this its position is found sooner.
+  // Start of the current epoch. Redundant (the data's order depends only on the step), but it makes the seek faster.
   EpochStart epoch_start;
   int64_t samples_seen = 0;
   int64_t target_tokens_seen = 0;
@@ -110,7 +110,7 @@ struct TrainingProgress {
   double best_nll = std::numeric_limits<double>::infinity();        // best so far; infinity: none yet
   int64_t best_step = -1;
   int32_t validations_without_improvement = 0;
-  // Whether this step's validation was skipped because the run was asked to stop. A resumed run begins with it.
+  // Whether this step's validation was skipped because the run was stopping. The resumed run does it first.
   bool validation_due = false;
   LossTrend loss_trend;
   bool operator==(const TrainingProgress&) const = default;
@@ -124,7 +124,7 @@ struct WrittenSlice {
   bool operator==(const WrittenSlice&) const = default;
 };
 
-// A rank's report on its file; ranks send it to rank 0 as text.
+// Describes a rank's completed file; ranks send it to rank 0 as text.
 struct WrittenFile {
   std::string name;  // "rank_00000.safetensors"
   int64_t bytes = 0;
@@ -150,7 +150,7 @@ struct AttachedFile {
 struct CheckpointManifest {
   TrainingProgress progress;
   uint64_t plan_hash = 0;
-  std::string attempt;         // the launch that wrote it
+  std::string attempt;         // the attempt that wrote it
   absl::Time time;             // when, to the second
   std::string config_text;     // the resolved configuration, text format
   std::string model_settings;  // JSON object, see ModelSettingsJson
@@ -160,12 +160,12 @@ struct CheckpointManifest {
   std::vector<AttachedFile> attachments;
 
   std::string ToString() const;
-  // Parses the text and checks all that can be checked without the files, CheckCoverage included.
+  // Parses the text and checks everything that needs no other file, including CheckCoverage.
   // Errors: DataLoss; FailedPrecondition if the format is newer than this binary.
   static absl::StatusOr<CheckpointManifest> Parse(std::string_view text);
 
-  // OK if every slice of every parameter is listed exactly once with its weight, and with both moments if has_moments,
-  // else with neither. Errors: DataLoss naming the first slice that is missing, duplicate or unknown.
+  // Returns OK if every slice of every parameter is listed exactly once, with its weight and, if has_moments, both
+  // moments (else neither). Errors: DataLoss with the first slice that is missing, duplicate or unknown.
   absl::Status CheckCoverage() const;
 };
 

@@ -1,9 +1,9 @@
-// CheckpointReader reads a checkpoint that may be damaged, foreign or hostile.
+// CheckpointReader reads a checkpoint without trusting it: the files may be damaged, of another run or malicious.
 //
-// Open checks the manifest, and that its files exist with their exact sizes. ReadSlices reads what a rank wants,
-// whichever layout wrote it, and checks the CRC32C of all it returns. Verify reads everything. Files are opened only
-// inside the directory, never through symbolic links. Memory is bounded by the headers plus one slice.
-// Thread safety: an object is used by one thread at a time. Blocking: all calls read files.
+// Open checks the manifest, and that the files exist with the exact sizes. ReadSlices reads the requested slices,
+// whichever pipeline layout wrote them, and checks the CRC32C of all returned data. Verify reads everything. Files are
+// opened only inside the directory, without following symbolic links. Memory is bounded by the headers plus one slice.
+// Thread safety: one thread at a time per object. Blocking: all calls read files.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@
 
 namespace hadal {
 
-// Whether an error says that the checkpoint itself is bad, so that an older one may replace it: NotFound (incomplete)
-// or DataLoss. Other errors do not (permissions, too many open files, a failing file system, a format of another
-// version): to reject the checkpoint for one of them would lose good steps.
+// Returns whether an error means that the checkpoint itself is bad, so that an older one may be used instead: NotFound
+// (incomplete) or DataLoss. Other errors (permissions, too many open files, a failing file system, a newer format) do
+// not: falling back to an older checkpoint would lose steps unnecessarily.
 bool IsDamage(const absl::Status& error);
 
-// For a checkpoint that the user has named, where no other one may take its place: a DataLoss with how to find the
-// run's whole checkpoints behind its message; any other status as it is.
+// For a checkpoint named by the user, which has no substitute: appends to a DataLoss how to list the run's intact
+// checkpoints; returns other statuses unchanged.
 absl::Status AdviseAnotherCheckpoint(const absl::Status& status);
 
 class CheckpointReader {
@@ -34,7 +34,7 @@ class CheckpointReader {
   // Errors: NotFound (no directory or manifest), DataLoss (damaged; says which file and how), FailedPrecondition (newer
   // format); file errors.
   static absl::StatusOr<CheckpointReader> Open(const std::string& directory);
-  // The same with the directory's manifest, which another rank has read.
+  // As above, with a manifest that another rank has read.
   static absl::StatusOr<CheckpointReader> Open(const std::string& directory, CheckpointManifest manifest);
 
   CheckpointReader(CheckpointReader&&) noexcept;
@@ -44,21 +44,21 @@ class CheckpointReader {
   const std::string& directory() const { return directory_; }
   const CheckpointManifest& manifest() const { return manifest_; }
 
-  // Reads every file in full. Checks the CRC32C of files, headers, slices and attachments, and that the headers list
-  // what the manifest lists.
+  // Reads every file in full. Checks the CRC32C of files, headers, slices and attachments, and that the headers match
+  // the manifest.
   absl::Status Verify();
 
-  // Fills the non-empty views of `wanted`, in file order. Parameters are indices into manifest().parameters; first
-  // compare those with the model's (CompareParameters). `device`: where the views are; null: host memory.
+  // Fills the non-empty views of `wanted`, in file order. Parameter indices refer to manifest().parameters; compare
+  // those with the model's first (CompareParameters). `device`: the device of the views; null: host memory.
   // REQUIRES: parameters and slices exist; the views have the slices' sizes. Errors: DataLoss; FailedPrecondition if
-  // moments are wanted of a checkpoint without moments. After an error the views' contents are undefined.
+  // moments are requested and the checkpoint has none. After an error the contents of the views are undefined.
   absl::Status ReadSlices(std::span<const SliceState> wanted, Device* device = nullptr);
 
   // Returns an attached file's contents, CRC checked. Errors: NotFound, DataLoss.
   absl::StatusOr<std::string> ReadAttachment(const std::string& name);
 
  private:
-  // The position of one kind of one slice.
+  // The position of one state kind of one slice.
   struct Place {
     int32_t file = -1;
     int32_t tensor = -1;  // index in the file, in file order

@@ -1,8 +1,9 @@
-// A model's parameters as other programs expect them: whole tensors under fairseq's names.
+// Lists a model's parameters as whole tensors under fairseq's names, for export to other programs.
 //
-// A tensor is one parameter, except for DLCL's weights. There every row is a parameter of its own, on the rank of the
-// layer that reads it (layers/layer_combination.h): "encoder.dlcl.weight.0" [1] … "encoder.dlcl.weight.n" [n + 1]
-// together form "encoder.dlcl.weight" [n + 1, n + 1], zero above the diagonal.
+// Each tensor is one parameter, except for the layer weights of DLCL (dynamic linear combination of layers): every row
+// is a parameter of its own, on the rank of the layer that reads it (layers/layer_combination.h):
+// "encoder.dlcl.weight.0" [1] … "encoder.dlcl.weight.n" [n + 1] together form "encoder.dlcl.weight" [n + 1, n + 1],
+// zero above the diagonal.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +17,10 @@ namespace hadal {
 struct ExportedTensor {
   std::string name;
   std::vector<int64_t> shape;  // one or two dimensions
-  // Indices of its parameters: one, with all elements, or one for each row, with the elements up to the diagonal.
+  // Indices of its parameters: a single one with all elements, or one per row with the elements up to the diagonal.
   std::vector<int32_t> parameters;
 
-  // The number of zeros that follow the elements of parameters[row].
+  // Returns the number of zeros after the elements of parameters[row].
   int64_t ZerosAfter(size_t row) const { return parameters.size() == 1 ? 0 : shape[1] - static_cast<int64_t>(row) - 1; }
 };
 

@@ -1,5 +1,5 @@
-// ModelCheckpoint opens a checkpoint for inference: everything that translation and scoring need, from the checkpoint
-// alone.
+// ModelCheckpoint opens a checkpoint for inference. The checkpoint contains everything that translation and scoring
+// need; no config or corpus is read.
 //
 // It rebuilds the model plan from the stored settings and compares its hash with the stored one. Each rank reads the
 // weights of the sublayers it holds, tied tables included, so nothing is sent. Vocabularies are the attachments
@@ -20,9 +20,9 @@ namespace hadal {
 
 class ModelCheckpoint {
  public:
-  // `path`: a checkpoint, or a run directory, which means its best checkpoint by validation or else its newest good
+  // `path`: a checkpoint, or a run directory: its best checkpoint by validation, else its newest valid one.
+  // Errors: NotFound, DataLoss; FailedPrecondition if this version of hadal would build a model other than the saved
   // one.
-  // Errors: NotFound, DataLoss; FailedPrecondition if this version would build another model than the saved one.
   static absl::StatusOr<ModelCheckpoint> Open(const std::string& path);
 
   const std::string& directory() const { return reader_.directory(); }
@@ -32,7 +32,8 @@ class ModelCheckpoint {
   const Vocabulary& source_vocabulary() const { return source_; }  // the target's if the model has no encoder
   const Vocabulary& target_vocabulary() const { return target_; }
 
-  // Fills every weight that `parameters` holds (of this plan, in the memory of `stream`).  Errors: DataLoss.
+  // Reads every weight that `parameters` stores. REQUIRES: it was made for plan(), in the memory of `stream`.  Errors:
+  // DataLoss.
   absl::Status ReadWeights(const ParameterStore& parameters, const Stream& stream);
 
  private:

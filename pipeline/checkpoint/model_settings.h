@@ -1,4 +1,4 @@
-// A model's settings as a JSON object. It is stored in a checkpoint's manifest and beside an exported model, for
+// Converts ModelOptions to and from a JSON object, which is stored in checkpoint manifests and with exported models for
 // readers in any language.
 #pragma once
 
@@ -9,11 +9,11 @@
 
 namespace hadal {
 
-// The fields of ModelOptions under their own names; enumerations as words. Numbers are exact.
+// Returns the fields of ModelOptions under their C++ names; enumerations as strings, numbers exactly.
 std::string ModelSettingsJson(const ModelOptions& options);
 
-// The inverse of ModelSettingsJson; the result has passed ValidateModelOptions.
-// Errors: DataLoss naming the field that is missing, unknown, of the wrong type or out of range.
+// Inverse of ModelSettingsJson. The result is valid (ValidateModelOptions).
+// Errors: DataLoss, naming the field that is missing, unknown, of the wrong type or out of range.
 absl::StatusOr<ModelOptions> ParseModelSettings(const std::string& text);
 
 }  // namespace hadal

@@ -1,22 +1,23 @@
 // TrainingCheckpoints saves and loads a run's checkpoints on all ranks of the grid together.
 //
-//   step N ends   Begin         each rank's thread starts to write the slices it owns (checkpoint_file.h); training
-//                               continues with the steps N + 1 …
-//   an update     BeforeUpdate  what is not yet written is copied to the save buffer
-//   step ends     Poll          the ranks vote: all files complete? Then a thread of rank 0 commits
-//                               (checkpoint_directory.h); once it has, the checkpoint is reported to the sink
-//   the run ends  SaveAtEnd     finishes the save under way, saves the last step if necessary, and waits for that
+//   step N ends   Begin         a thread on each rank starts to write its slices (checkpoint_file.h), while training
+//                               continues with steps N + 1 …
+//   an update     BeforeUpdate  copies slices that are not yet written to the save buffer
+//   step ends     Poll          the ranks vote on whether all files are complete; then a thread on rank 0 commits
+//                               (checkpoint_directory.h), and the finished checkpoint is reported to the sink
+//   the run ends  SaveAtEnd     waits for a save in progress, saves the last step if it is not saved, and waits for it
 //
-// Writing threads do not communicate. A step waits for them only before its update, for what does not fit the buffer.
-// Limitation: a rank waits there alone, while the others wait for it in the step's next exchange. With a small buffer
-// and a disk slower than their deadline, the run ends as hung.
+// Writer threads do not communicate. A step waits for its rank's writer only before its update, if the unwritten slices
+// exceed the save buffer.
+// Limitation: this wait is local to a rank, while the other ranks wait for it in the step's next collective call. With
+// a small buffer and a disk slower than their timeout, the run aborts as if it were stuck.
 // A save is finished before the next one begins. If a checkpoint cannot be written, training continues with a warning;
 // at the end of a run it is an error.
-// Loading: rank 0 chooses a checkpoint and broadcasts its manifest; every rank reads the weights and moments that it
-// keeps, whichever layout wrote them, verifies them by that manifest's checksums, and the ranks vote. If any rank finds
-// it damaged (DataLoss), rank 0 prints a warning and they try the next older one, unless the user has named it.
-// Threads: one per rank. Blocking: all but Begin where no save is under way (Poll takes a vote). Every rank calls each
-// method at the same place.
+// Loading: rank 0 chooses a checkpoint and broadcasts its manifest. Every rank reads the weights and moments that it
+// stores, whichever pipeline layout wrote them, verifies them by the manifest's checksums, and votes. If any rank finds
+// damage (DataLoss), rank 0 warns and all try the next older checkpoint, unless the user has named this one.
+// Threads: one per rank. Blocking: all methods; Begin only if a save is in progress. All methods are collective: all
+// ranks call them in the same order.
 #pragma once
 
 #include <cstdint>
@@ -50,31 +51,32 @@ struct TrainingCheckpointsOptions {
   std::function<void(std::string_view)> warn;  // called on rank 0 with messages for the user; may be empty
 };
 
-// A checkpoint that rank 0 has chosen, as all ranks know it.
+// A checkpoint chosen by rank 0 and broadcast to all ranks.
 struct SharedCheckpoint {
   std::string directory;  // empty: none
   CheckpointManifest manifest;
-  std::string host;  // rank 0's
+  std::string host;  // of rank 0
 };
-// Broadcasts rank 0's choice. Blocking: all ranks call it.  Errors: `chosen`'s on rank 0, on all ranks.
+// Broadcasts rank 0's choice. Collective, blocking.  Errors: on all ranks, that of `chosen` on rank 0.
 absl::StatusOr<SharedCheckpoint> ShareCheckpoint(absl::StatusOr<FoundCheckpoint> chosen, int rank,
                                                  Collectives& collectives);
-// OK if this rank finds the same checkpoint in that directory; half of each would be a model that nobody trained.
-// Blocking: reads its manifest.  Errors: InvalidArgument with rank, host and both; CheckpointReader::Open's.
+// Returns OK if the directory contains the same checkpoint on this rank's host; parts of two different ones must not be
+// combined. Blocking: reads its manifest.  Errors: InvalidArgument with rank, host and both checkpoints; those of
+// CheckpointReader::Open.
 absl::Status CompareWithOwn(const SharedCheckpoint& shared, int rank);
 
-// The newest checkpoint of the run before a step.  Errors: NotFound if there is none.
+// Returns the newest checkpoint of the run before a step.  Errors: NotFound if there is none.
 using FindCheckpoint = std::function<absl::StatusOr<FoundCheckpoint>(int64_t before_step)>;
 
 class TrainingCheckpoints {
  public:
-  // `rank`: in the world. `collectives`: the world's. `sink`: rank 0's, null on the others. `trace` may be null.
-  // Referenced objects must outlive this one.
+  // `rank` and `collectives`: of all ranks. `sink`: on rank 0; null on the others. `trace` may be null. Referenced
+  // objects must outlive this one.
   TrainingCheckpoints(TrainingCheckpointsOptions options, const StageState& state, int rank, Collectives& collectives,
                       MetricsSink* sink, TraceBuffer* trace);
 
-  // Claims the run directory for this attempt, which continues from `step`, of which nothing needs saving; removes what
-  // killed launches left there, and sets aside checkpoints of later steps. Call before the first Begin.
+  // Claims the run directory for this attempt, which continues from `step`; that step counts as saved. Removes
+  // leftovers of killed launches and sets aside checkpoints of later steps. Call before the first Begin.
   absl::Status Claim(int64_t step);
 
   // Starts to save weights, moments and progress as they are now. Errors of Begin, Poll and Finish: Aborted (another
@@ -84,21 +86,21 @@ class TrainingCheckpoints {
   bool saving() const { return saving_; }
   // Call before every update: see BackgroundFile::BeforeUpdate.
   void BeforeUpdate(const Stream& stream);
-  // Call at the end of a step. `step`: the one that warnings name as the present.
+  // Call at the end of a step. `step`: the current step, for warnings.
   absl::Status Poll(int64_t step);
-  // Waits for the save under way, if there is one, however long the disks take. The ranks vote repeatedly, so that no
-  // vote reaches its deadline while a rank still writes.
+  // Waits for the save in progress, if any, without a time limit. The ranks vote repeatedly, so that no vote times out
+  // while a rank is still writing.
   absl::Status Finish(int64_t step);
-  // Saves this step unless it is saved already, and waits for that. Errors: also file errors.
+  // Saves this step unless it is already saved, and waits for completion. Errors: also file errors.
   absl::Status SaveAtEnd(const TrainingProgress& progress, bool is_best);
 
-  // The last checkpoint written by this run, or "" (rank 0).
+  // Rank 0: returns the last checkpoint written by this run, or "".
   const std::string& last_directory() const { return last_directory_; }
-  // Its step, or the step that the run continued from; on every rank.
+  // Returns its step, or the step from which the run continued; on every rank.
   int64_t last_step() const { return last_step_; }
 
-  // Loads the newest good checkpoint of the run; nullopt if the run has none. `find`, called on rank 0, may refuse it
-  // with an error; by default every checkpoint with moments will do.
+  // Loads the newest valid checkpoint of the run; returns nullopt if there is none. `find`, called on rank 0, chooses
+  // the checkpoint and may refuse it with an error; the default accepts every checkpoint with moments.
   // Errors: DataLoss if all checkpoints are damaged; any other error of `find`, or of the checkpoint being tried.
   absl::StatusOr<std::optional<TrainingProgress>> LoadLatest(const FindCheckpoint& find = {});
   // Loads rank 0's `chosen`. `weights_only`: moments stay zero (for a new run that starts from these weights).
@@ -108,18 +110,18 @@ class TrainingCheckpoints {
  private:
   absl::Status ClaimHere(int64_t step, const std::string& attempt);
   void Start(const TrainingProgress& progress, bool is_best);
-  // One vote on the save under way. Returns whether it is over: committed. REQUIRES: saving().
+  // Votes once on the save in progress. Returns true after the commit.  REQUIRES: saving().
   absl::StatusOr<bool> Advance();
-  absl::Status Await();  // the same until it is over
-  // All ranks' files are complete or have failed: rank 0 starts to commit.
+  absl::Status Await();  // votes until the save is over
+  // After all files are complete or have failed: starts the commit on rank 0.
   absl::Status BeginCommit();
-  // Rank 0's commit has ended: all ranks learn the result.
+  // After rank 0's commit: broadcasts the result.
   absl::Status Settle();
-  // Ends the save, successful or not: waits for the threads that still write.
+  // Ends the save, successful or not: waits for the threads that are still writing.
   void End();
   // Returns an error that ends the run; warns of any other.
   absl::Status WarnIfFailed(int64_t step, const absl::Status& save) const;
-  std::string LastGoodText() const;  // what the run could go back to
+  std::string LastGoodText() const;  // the checkpoint that a restart would load, for messages
   absl::StatusOr<TrainingProgress> LoadShared(const SharedCheckpoint& from, bool weights_only);
   absl::Status LoadHere(const SharedCheckpoint& from, bool weights_only);
   void Warn(std::string_view text) const;

@@ -1,10 +1,11 @@
-// DecodeBlocks holds a lane's tables in device memory: one block per lane, filled before each group and each step.
-// Blocks have fixed addresses, so one recorded graph serves all groups or steps (graph_cache.h).
+// DecodeBlocks stores the index tables of decoding in device memory, one block for each lane (decode_driver.h), filled
+// before each group of sentences and each step. Blocks have fixed addresses, so one recorded graph serves all groups or
+// steps (graph_cache.h).
 //
 //   a step   tokens, positions and cache rows [R]; paths [R, longest path] and memories [R, longest source], and the
 //            lengths of both [R]
 //   a group  the cache rows of its sources' rows [source rows]
-// R and the source rows are the capacity's. The host keeps pinned memory of the same size.
+// R and the source rows are those of DecodeCapacity. Pinned host memory of the same size is the source of the copies.
 // Thread safety: one thread.
 #pragma once
 

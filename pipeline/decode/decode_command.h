@@ -1,7 +1,8 @@
-// The commands that the searching rank broadcasts: encode a group of sentences, run one step of it, or end.
+// DecodeCommand: a command of beam search, broadcast by the rank of the output head (decode_driver.h): encode a group
+// of sentences, execute one decoding step of a group, or end.
 //
-// Commands are few and small (five integers per row); every rank executes them in the order they were sent. A group's
-// encoder's output is in cache rows 1 … of its lane, sentence after sentence.
+// Commands are few and small (five integers per row); every rank executes them in the order sent. The encoder's output
+// of a group is stored in cache rows 1 … of its lane, sentence after sentence.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +14,11 @@
 
 namespace hadal {
 
-// One hypothesis in one step.
+// One hypothesis in one decoding step.
 struct StepRow {
   int32_t token = 0;      // its newest token
   int32_t position = 0;   // of that token
-  int32_t parent = 0;     // the row of the lane's previous step whose path it continues
+  int32_t parent = 0;     // the row of the lane's previous step that this hypothesis extends
   int32_t cache_row = 0;  // where its key and value are written
   int32_t sentence = 0;   // index in the group
 };

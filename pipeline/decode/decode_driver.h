@@ -1,5 +1,8 @@
-// DecodeDriver runs the search of all lanes on the rank of the output head: it makes each lane's next command and
-// collects finished sentences. Thread safety: one thread.
+// DecodeDriver controls beam search on the rank of the output head: it creates the next command of each lane and
+// collects the translations.
+//
+// A lane is one of several independent groups of sentences that are decoded at the same time, so that all pipeline
+// stages have work (decode_group.h). Thread safety: one thread.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
-// DecodeLane keeps one lane's tables on one rank: which sentences it encodes, which rows a step has, and which cache
-// rows each of them attends to.
+// DecodeLane stores on one rank the index tables of a decoding lane (one group of sentences in progress,
+// decode_driver.h): the sentences that it encodes, the rows of a step, and the cache rows that each row attends to.
 //
-// The tables follow from the commands alone, so they are the same on every rank. Groups and steps are padded here. On a
-// CPU: to kFewestDecodeRows rows, sources with one-token sentences. On a device: to the capacity, sources with padding
-// rows, so that every product of a kind has one shape, by which a device's library chooses its order of addition.
-// Padding rows attend only to cache row 0, and write there.
+// The tables are a function of the commands received, so they are equal on every rank. Groups and steps are padded
+// here. On a CPU: to kFewestDecodeRows rows, sources with one-token sentences. On a device: to the full capacity,
+// sources with padding rows, so that each kind of product always has the same shape; the GPU library's order of
+// addition depends on the shape. Padding rows read and write only cache row 0.
 // Memory: integers only, allocated for the capacity at construction. Thread safety: one thread.
 #pragma once
 

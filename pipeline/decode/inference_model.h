@@ -1,8 +1,8 @@
-// InferenceModel is a checkpoint loaded over a pipeline of ranks for inference: this rank's weights, without training
-// state.
+// InferenceModel holds this rank's part of a checkpoint for inference over a pipeline of ranks: weights, without
+// gradients or moments.
 //
-// The model is cut by the cost of decoding: the encoder runs once per sentence, the decoder for every hypothesis at
-// every position. Thread safety: read-only after Load. Blocking: Load, which all ranks call together.
+// The model is partitioned by the cost of decoding: the encoder runs once per sentence, the decoder for every
+// hypothesis at every position. Thread safety: read-only after Load. Blocking: Load, a collective call.
 #pragma once
 
 #include <memory>
@@ -20,9 +20,9 @@ namespace hadal {
 
 class InferenceModel {
  public:
-  // `beam`: hypotheses per sentence, for the costs; `stream`: its memory receives the weights.
-  // Errors: those of reading weights and of MakePipelinePlan; ResourceExhausted. An error of one rank is returned on
-  // all.
+  // Loads the model. `beam`: hypotheses per sentence, for the cost estimate. `stream`: the weights are stored in its
+  // device's memory.
+  // Errors: those of reading weights and of MakePipelinePlan; ResourceExhausted. All ranks return an error of any rank.
   static absl::StatusOr<std::unique_ptr<InferenceModel>> Load(ModelCheckpoint checkpoint, int beam,
                                                               Communicator& communicator, const Stream& stream,
                                                               absl::Duration timeout);

@@ -1,9 +1,12 @@
-// The tail of a training step, once after all its micro-batches: what a step makes of its gradients.
+// StepTail executes the end of a training step, after the backward of all micro-batches: it reduces gradients, applies
+// the update and redistributes the weights.
 //
 //   ReduceTiedGradients → ReduceOverReplicas → ComputeNorm → Update → GatherOverReplicas → DistributeTiedWeights
-// A verb an instruction of the program (schedule.h); the executor's switch calls them. From the norm on, all ranks have
-// decided the same: whether the update is applied. Times are added to the result's.
-// Threads: one a rank. Blocking: all. Every rank makes every call at the same place.
+// One method per tail instruction of the program (schedule.h); the program executor calls them in this order.
+// ComputeNorm also decides whether the update is applied, with the same result on every rank. Each method adds its time
+// to StepResult::times.
+// Threads: one per rank. Blocking: the methods that return a Status are collective; all ranks call them in the same
+// order.
 #pragma once
 
 #include <cstdint>
@@ -24,22 +27,23 @@
 
 namespace hadal {
 
-// What the tail of a training step needs to know.
+// Arguments of the tail of one training step.
 struct UpdateSettings {
   OptimizerOptions optimizer;
   double learning_rate = 0;
-  // Asked as late as it can still count for the step: before its norms are exchanged. May be empty.
+  // Returns this rank's stop vote; called just before the norms are exchanged, so that the vote counts for this step.
+  // May be empty.
   std::function<StopVote()> vote;
-  double highest_loss = std::numeric_limits<double>::infinity();  // a token; the update of a step above it is left out
+  double highest_loss = std::numeric_limits<double>::infinity();  // per token; above it the update is skipped
   std::function<void()> before_update;  // called just before weights and moments change; may be empty
   bool apply = true;                    // false: gradients only, no weight changes
-  // Receives what the update changed of this rank's slices; null: nobody asks.
+  // Receives the size of the update for this rank's slices; null: not measured.
   std::vector<UpdateSize>* sizes = nullptr;
 };
 
 struct StepResult {
   GlobalGradient gradient;  // with the step's loss sums; the same on every rank
-  bool applied = false;     // false: not finite, a spike of the loss, or not wanted: nothing was changed
+  bool applied = false;     // false: gradient not finite, loss too high, or apply is false; weights are unchanged
   StageTimes times;         // of this rank
   double seconds = 0;
 };
@@ -51,12 +55,12 @@ class StepTail {
            absl::Duration timeout)
       : parts_(parts), collectives_(collectives), timeout_(timeout), norm_(plan, pipeline) {}
 
-  // Of the step that begins. `update`: its number (StepScalars).
+  // Starts the tail of a step. `update`: its number (StepScalars).
   void Begin(const UpdateSettings& settings, int64_t update);
 
   absl::Status ReduceTiedGradients(StepResult& result);
   absl::Status ReduceOverReplicas(StepResult& result);
-  // `losses`: of this rank's micro-batches; empty but on the head's ranks.
+  // `losses`: of this rank's micro-batches; empty on ranks without the output head.
   absl::Status ComputeNorm(std::span<const LossSums> losses, StepResult& result);
   void Update(StepResult& result);
   absl::Status GatherOverReplicas(StepResult& result);

@@ -1,4 +1,7 @@
-// All channels of one rank, by chunk and direction.
+// Channels owns the point-to-point channels of one rank: for each of its chunks, up to four channels that send and
+// receive activations (forward) and their gradients (backward).
+//
+// Threads: one. Blocking: Drain. Errors: those of the Communicator.
 #pragma once
 
 #include <memory>
@@ -18,10 +21,10 @@ class Channels {
   Channels(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, Purpose purpose, ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator);
 
-  // The most transfers posted at once.
+  // Maximum number of transfers in flight.
   int64_t transfers() const;
 
-  // Posts the first receives of a program.
+  // Posts the first receives of `program`.
   absl::Status Begin(const RankProgram& program);
   // For traces: records messages that arrived before their receive. `batches`: the program's.
   absl::Status Poll(std::span<const PackedBatch> batches, TraceBuffer& trace);

@@ -1,9 +1,11 @@
-// Passes Admin's profile through the pipeline: the ω of the next sublayer goes from chunk to chunk with the activation.
+// Relays the per-sublayer scales ω that Admin's initialisation computes (Liu et al. 2020, its "profiling" pass) through
+// the pipeline: each chunk sends the ω of the next sublayer along with the activation.
 //
 // A chunk posts this message before its activation, and the receiver waits for it after the activation, so the two
-// transfers cannot block each other. The next chunk may be on the same rank. At the end all ranks of all replicas
+// transfers cannot block each other. The next chunk may be on the same rank. At the end, Gather distributes all values
+// to all ranks of all replicas.
 // gather the values found.
-// Threads: one. Blocking: Receive, Drain and Gather. After an error the job can only end.
+// Threads: one. Blocking: Receive, Drain and Gather. After an error the job must end.
 #pragma once
 
 #include <deque>

@@ -1,7 +1,8 @@
-// The schedules, one file each, with two functions: the program of one rank, and PeakLive (schedule.h). Each .cc file
-// begins with the schedule's cost in time and memory. The table in schedule.cc lists them.
+// Declares the pipeline schedules. Each has its own .cc file with two functions: Make… returns the program of one rank,
+// PeakLiveOf… the maximum number of live micro-batches (schedule.h). Each file begins with the schedule's cost in time
+// and memory. Callers use the table in schedule.cc.
 //
-// REQUIRES (of all): stages, chunks, micro_batches ≥ 1, 0 ≤ rank < stages, which MakeSchedule (schedule.h) has checked.
+// REQUIRES (of all): stages, chunks, micro_batches ≥ 1, 0 ≤ rank < stages; checked by MakeSchedule (schedule.h).
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
-// Memory for the tensors of live micro-batches.
+// Arena memory for the activations and gradients of live micro-batches.
 //
-// Everything is reserved in the layout and does not move: a tensor's place is a function of the micro-batch's slot.
-// Thread safety: read-only after Bind; the computing chunk uses the memory.
+// Constructors reserve all memory in an ArenaLayout. The address of a tensor depends only on the micro-batch's slot and
+// does not change.
+// Thread safety: read-only after Bind; only the chunk that is computing accesses the memory.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,7 @@
 
 namespace hadal {
 
-// So many bytes of each of `slots` micro-batches; micro-batch m uses slot m mod slots.
+// A fixed number of bytes for each of `slots` micro-batches; micro-batch m uses slot m mod slots.
 class SlotMemory {
  public:
   SlotMemory() = default;  // none
@@ -28,7 +29,7 @@ class SlotMemory {
   void Bind(const Arena& arena) {
     if (slot_bytes_ > 0) data_ = arena.Get<std::byte>(slice_);
   }
-  // Null: none.
+  // Returns the address for `batch`; null if no memory is reserved.
   std::byte* At(const PackedBatch& batch) const {
     return data_ == nullptr ? nullptr : data_ + batch.micro_batch % slots_ * slot_bytes_;
   }
@@ -40,14 +41,14 @@ class SlotMemory {
   std::byte* data_ = nullptr;
 };
 
-// What a tensor of a micro-batch is: `entries` matrices [rows of the stack, d] on top of each other.
+// Shape and type of a micro-batch's tensor: `entries` matrices [rows of the stack, d], stacked by rows.
 struct TensorType {
   Stack rows = Stack::kEncoder;
   int64_t entries = 1;
   Storage storage = Storage::kFloat32;
 };
 
-// A tensor's type and place.
+// The memory of one tensor of each live micro-batch.
 class TensorMemory {
  public:
   TensorMemory() = default;  // none
@@ -59,7 +60,7 @@ class TensorMemory {
   void Bind(const Arena& arena) { memory_.Bind(arena); }
 
   const TensorType& type() const { return type_; }
-  // Entries [first, first + entries), [entries · rows, d]. Empty: no memory.
+  // Returns entries [first, first + entries) as [entries · rows, d]; empty if no memory is reserved.
   AnyMatrix View(const PackedBatch& batch, int64_t first, int64_t entries) const {
     std::byte* const data = memory_.At(batch);
     if (data == nullptr) return {};
@@ -74,25 +75,26 @@ class TensorMemory {
   SlotMemory memory_;
 };
 
-// What a rank's chunks share, because one chunk computes at a time.
+// Memory shared by all chunks of a rank, of which only one computes at a time.
 class SharedActivations {
  public:
-  // Reserves the gradients; none for inference.
+  // Reserves the gradients; for inference, none.
   SharedActivations(const ModelPlan& plan, const ActivationCapacity& capacity, Purpose purpose, ArenaLayout& layout);
-  // State the bytes that one recomputed piece saves, and those that one step leaves pending. The largest counts.
+  // Require memory for the saved tensors of one recomputed piece, and for the pending tensors of one step. The maximum
+  // of all calls is reserved.
   void RequireSaved(int64_t bytes) { saved_bytes_ = std::max(saved_bytes_, bytes); }
   void RequirePending(int64_t bytes) { pending_bytes_ = std::max(pending_bytes_, bytes); }
-  // Call once, after every chunk has stated its requirements.
+  // Call once, after all calls of RequireSaved and RequirePending.
   void ReserveRequired(ArenaLayout& layout);
   void Bind(const Arena& arena);
 
   std::byte* saved() const { return saved_; }
   std::byte* pending() const { return pending_; }
-  // Where a recomputation writes its output, which nobody reads.
+  // Returns memory for the unused output of a recomputation.
   AnyMatrix discard(int64_t rows, Storage storage) const { return {discard_, rows, width_, storage}; }
-  // Gradient of a stack's residual stream.
+  // Returns the gradient of a stack's residual stream.
   const TensorMemory& gradient(Stack stack) const { return gradients_[static_cast<size_t>(stack)]; }
-  // Gradient of the encoder's output, in fp32. It is gradient(kEncoder) itself if the encoder's residual stream is
+  // Returns the fp32 gradient of the encoder's output. Equal to gradient(kEncoder) if the encoder's residual stream is
   // fp32.
   const TensorMemory& encoder_output_gradient() const { return encoder_output_gradient_; }
 

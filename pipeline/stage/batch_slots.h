@@ -1,9 +1,9 @@
-// BatchSlots holds a chunk's micro-batches in device memory: one block per slot.
+// BatchSlots copies a chunk's micro-batches to device memory, to one block per slot.
 //
-// Fill copies a micro-batch into its slot's block (kernels/device_batch.h) in one transfer, when its forward starts.
-// All kernels of its forward and backward read the block there. A block has a fixed address, so what was launched for
-// one micro-batch (a recorded graph) can be launched again for the next one in the same slot. On the host, pinned
-// memory of the same size holds the blocks while they are built.
+// Fill copies a micro-batch to its slot's block (kernels/device_batch.h) in one transfer, when its forward starts. All
+// kernels of its forward and backward read the block. Its address is fixed, so a CUDA graph recorded for one
+// micro-batch can be launched for the next in the same slot. The host builds the blocks in pinned memory of the same
+// size.
 // Thread safety: one thread.
 #pragma once
 
@@ -20,17 +20,17 @@ namespace hadal {
 class BatchSlots {
  public:
   struct Spec {
-    int32_t first_sublayer = 0, sublayers = 0;  // the range whose branch gains a block holds
+    int32_t first_sublayer = 0, sublayers = 0;  // the sublayers whose branch gains a block contains
     int32_t slots = 1;
     ActivationCapacity capacity;
   };
   BatchSlots(const Spec& spec, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
-  // Copies context.batch and context.scalars to their slot: one copy, in the stream's order.
-  // REQUIRES: the host has waited for the device since the slot was last filled.
+  // Copies context.batch and context.scalars to their slot, in one asynchronous copy on the stream.
+  // REQUIRES: the host has synchronised with the device since the slot was last filled.
   const DeviceBatch& Fill(const SublayerContext& context);
-  // Addresses and shape of a batch that Fill has copied.
+  // Returns addresses and shape of a batch that Fill has copied.
   const DeviceBatch& Of(const PackedBatch& batch) const { return slots_[SlotOf(batch)].places; }
   const DeviceBatchShape& ShapeOf(const PackedBatch& batch) const { return slots_[SlotOf(batch)].shape; }
 

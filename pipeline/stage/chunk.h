@@ -1,30 +1,29 @@
 // A Chunk computes one contiguous range of sublayers on one rank, and stores the activations of its live micro-batches.
 //
-// A chunk is a list of pieces (layers/piece.h): front ends, segments, the combination that closes a stack (if it has
-// one), the loss head. A micro-batch flows through them, and its gradient back:
+// A chunk is a list of pieces (layers/piece.h): front ends, segments, the layer combination at the end of a stack (if
+// it has one), and the loss head. Forward runs through them in order, backward in reverse:
 //
 //   inputs (border edges) → piece → piece → … → outputs (border edges) or the loss
 //
-// Tensors: each is written by one piece, or comes over the border, and has a last reader: a piece, or the border. A
-// tensor of several entries (the history of a stack that combines its layers) is written an entry at a time. These
-// decide, at layout, where it lies:
+// Tensors: each is written by one piece or received over the border, and has a last reader, a piece or the border. A
+// tensor with several entries (the history of a stack that combines its layers) is written one entry at a time. The
+// readers determine the memory of a tensor:
 //
-//   read again in backward     a slot each of the live micro-batches
-//   read in the forward only   one place: the head's input, and what only the border after the chunk reads
-//   gradient                   one place, shared by the rank's chunks: of a stack's residual stream, in which pieces
-//                              work in place, and of the encoder's output; each chunk its own: of a history
-// A gradient with several readers is fp32. In backward the last reader finds it cleared (or, at a border, as received);
-// readers add in descending order; the writer gets it in its stack's type.
+//   also read in backward      one slot per live micro-batch
+//   read in forward only       one buffer: the head's input, tensors that only the border after the chunk reads
+//   gradient                   one buffer: shared by all chunks for a stack's residual stream, which pieces update
+//                              in place, and for the encoder's output; one per chunk for a history
+// A gradient with several readers of its tensor is fp32. In backward, it starts at zero (at a border: as received); the
+// readers add to it in descending order, and the writer gets it converted to the stack's type.
 // Slots: micro-batch m uses slot m mod slots, from its forward to its backward (schedule_check.h's peak_live says how
 // many are needed). Without recomputation slots also keep what every segment saved; with recomputation, a segment's
 // saved tensors are recomputed from its input, bit for bit, in memory that all segments of the rank share.
 // Borders: an edge carries a tensor or the first entries of one. The engine sends (copies) a border's tensors before
 // the chunk's next compute in that direction.
-// Backward: of each piece, from the last to the first, all steps in descending order: the input half, then the weight
-// half.
-// Graphs: on a device, a phase of a micro-batch is launched as one graph where nobody observes its tensors; where
-// replicas wait for gradients as they become complete, as several graphs (graph_cache.h). Copies of border edges, of
-// the micro-batch's block and of the losses stay outside.
+// Backward: pieces from last to first, each with its steps in descending order: BackwardInput, then BackwardWeight.
+// Graphs: on a device, each phase of a micro-batch is launched as one CUDA graph, unless an observer reads its tensors;
+// as several graphs if replicas exchange gradients as they become complete (graph_cache.h). Copies of border edges, of
+// the micro-batch's block and of the losses are outside the graphs.
 // A chunk never communicates, so tests can compare it with the unsplit model. Thread safety: one thread.
 #pragma once
 
@@ -51,20 +50,20 @@ namespace hadal {
 
 struct ChunkSpec {
   int32_t first = 0, last = 0;  // sublayers [first, last) of the plan
-  int32_t slots = 1;            // micro-batches live at once
+  int32_t slots = 1;            // live micro-batches
   int32_t recompute_every = 0;  // sublayers per segment, more where a cut is not legal; 0: no recomputation
   Purpose purpose = Purpose::kTraining;
   bool on_device = false;         // kernels run on a device
   bool graphs = false;            // the device launches graphs
-  int replicas = 1;               // of the stage, which share its gradients
+  int replicas = 1;               // of the stage
   bool inputs_on_device = false;  // input edges arrive in device memory
 };
 
-// Who follows a backward. May be null.
+// Hooks that Backward calls; each may be null.
 struct BackwardHooks {
-  TraceBuffer* trace = nullptr;  // recomputation is recorded there
-  // Called in descending order of `first`: from then on this micro-batch adds nothing more to the gradients of the
-  // chunk's sublayers ≥ first.
+  TraceBuffer* trace = nullptr;  // records recomputations; null: not recorded
+  // Called in descending order of `first`, when this micro-batch has completed the gradients of the chunk's sublayers ≥
+  // first.
   const std::function<void(int32_t first)>* complete = nullptr;
 };
 
@@ -76,24 +75,25 @@ class Chunk {
   void Bind(const Arena& arena);
 
   const ChunkSpec& spec() const { return spec_; }
-  // Edges of the borders before and after this chunk; empty at the model's ends.
+  // Return the edges of the borders before and after this chunk; empty at the ends of the model.
   const std::vector<Edge>& input_edges() const { return input_edges_; }
   const std::vector<Edge>& output_edges() const { return output_edges_; }
 
-  // Computes a micro-batch's forward. `inputs`: one matrix for each input edge. Returns the loss if the head is on this
-  // chunk, else zeros. `row_nll`: see OutputHead::Losses.  REQUIRES: the slot's previous micro-batch is done.
+  // Computes the forward of a micro-batch. `inputs`: one matrix per input edge. Returns the loss if the chunk has the
+  // head, else zeros. `row_nll`: see OutputHead::Losses.  REQUIRES: the backward of the slot's previous micro-batch is
+  // done.
   LossSums Forward(SublayerContext& context, std::span<const ConstAnyMatrix> inputs, Vector row_nll, StageTimes& times);
-  // Computes the backward of the micro-batch whose forward was the last in its slot. `output_gradients`: one for each
-  // output edge.
+  // Computes the backward of the micro-batch that last ran forward in its slot. `output_gradients`: one per output
+  // edge.
   void Backward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, StageTimes& times,
                 const BackwardHooks& hooks = {});
 
-  // The graphs it launches; null: none.
+  // Returns the graphs that the chunk launches, or null.
   const GraphCache* graphs() const { return graphs_.get(); }
   // See Engine::UseGraphs.
   void UseGraphs(bool use) { uses_graphs_ = use; }
 
-  // What Forward computed for an output edge, and Backward for an input edge.
+  // Return the results of Forward for an output edge, and of Backward for an input edge.
   AnyMatrix output(size_t edge, const PackedBatch& batch) const { return Values(outputs_[edge], batch); }
   AnyMatrix input_gradient(size_t edge, const PackedBatch& batch) const {
     return input_gradients_[edge].View(batch, 0, inputs_[edge].entries);
@@ -103,13 +103,13 @@ class Chunk {
   struct Tensor {
     TensorType type;
     bool is_history = false;
-    // Indices of pieces. -1: the border before them; their number: the border after them. Of a history the first
-    // writer.
+    // Indices of pieces; -1: the border before the chunk; the number of pieces: the border after it. For a history, the
+    // first writer.
     int32_t writer = -1, last_reader = -1;
     bool read_in_backward = false;  // by any reader
     TensorMemory values, gradient;
   };
-  // Entries of a tensor; tensor −1: nothing.
+  // Entries of a tensor. Tensor −1: none.
   struct TensorRange {
     int32_t tensor = -1;
     int64_t first = 0, entries = 1;
@@ -120,7 +120,7 @@ class Chunk {
     TensorRange x, y;
     bool reads_encoder_output = false;
     bool rereads_x = true;    // whether backward reads x
-    bool recomputed = false;  // `saved` is shared, and made again before the backward
+    bool recomputed = false;  // `saved` is shared and recomputed before the backward
     SlotMemory saved;
   };
 
@@ -139,14 +139,14 @@ class Chunk {
     return range.tensor < 0 ? AnyMatrix() : tensors_[range.tensor].gradient.View(batch, range.first, range.entries);
   }
   PieceTensors TensorsOf(const PlacedPiece& placed, const PackedBatch& batch) const;
-  // Runs `work`, on a device as a graph if possible.
+  // Runs `work`; on a device, as a graph if possible.
   using Work = std::function<void(const SublayerContext&, const BackwardHooks&)>;
   void RunPhase(const SublayerContext& context, GraphPhase phase, const BackwardHooks& hooks, const Work& work);
   void ForwardPieces(const SublayerContext& context) const;
   void BackwardPieces(const SublayerContext& context, const BackwardHooks& hooks, double& recompute_seconds) const;
   // Clears the gradients to which piece `reader` is the first to add.
   void ClearGradients(const SublayerContext& context, size_t reader) const;
-  // The gradient of the piece's y in its stack's type: in place, or rounded into the stack's residual gradient.
+  // Returns the gradient of the piece's y in its stack's type: in place, or rounded into the stack's residual gradient.
   AnyMatrix OutputGradient(const SublayerContext& context, const PlacedPiece& placed) const;
   void Recompute(const SublayerContext& context, const PlacedPiece& placed, const PieceTensors& tensors,
                  TraceBuffer* trace, double& seconds) const;
@@ -158,7 +158,7 @@ class Chunk {
   std::vector<Tensor> tensors_;
   std::vector<PlacedPiece> pieces_;
   const OutputHead* head_ = nullptr;           // among the pieces, or null
-  TensorRange encoder_output_;                 // tensor −1: not needed here
+  TensorRange encoder_output_;                 // tensor −1: not used here
   std::vector<TensorRange> inputs_, outputs_;  // [edges]
   std::vector<TensorMemory> input_gradients_;  // [input edges]
   std::optional<BatchSlots> batches_;          // on a device

@@ -1,16 +1,16 @@
-// Records what a device runs for a micro-batch and launches it as one CUDA graph.
+// GraphCache records the launches of a chunk's phase for a micro-batch and replays them as a CUDA graph.
 //
-// Why: a chunk of hundreds of sublayers needs thousands of launches per micro-batch; the host would take longer to
-// launch them than a GPU to run them.
-// A graph belongs to a key: a chunk's phase, a slot (the graph holds its tensors' addresses) and a shape of
-// micro-batch. Everything else that changes is in the slot's block of device memory (batch_slots.h), filled before the
-// launch. Copies from and to the host stay outside. The first run of a key launches kernel by kernel, which also loads
-// kernels and chooses the products' algorithms; the second is recorded and launched; later runs launch the graph. A
-// graph runs the same kernels with the same arguments in the same order, hence the same bits. A recording may be cut
-// into several graphs, so that between two of them the caller can do what a graph cannot contain: with replicas, send
-// the gradients that are complete.
-// Limits: at most `most` graphs, and no more once the device is short of memory. A key without a graph runs kernel by
-// kernel. Thread safety: one thread.
+// Purpose: a chunk of hundreds of sublayers needs thousands of launches per micro-batch, which take the host longer
+// than the GPU needs to execute them.
+// The key of a graph is the chunk's phase, the slot (the graph contains its tensors' addresses) and the shape of the
+// micro-batch. Values that vary otherwise are in the slot's block of device memory (batch_slots.h), which is filled
+// before the launch. Copies between host and device are not recorded. The first run of a key launches its kernels
+// directly, which also loads them and selects the products' algorithms; the second run is recorded and launched; later
+// runs launch the graph. A graph runs the same kernels with the same arguments in the same order, so the bits are
+// equal. A recording may be cut into several graphs, so that the caller can act between them: with replicas, send the
+// gradients that are complete.
+// Limits: at most `most` graphs, and no further ones when device memory is short. A key without a graph launches its
+// kernels directly. Thread safety: one thread.
 #pragma once
 
 #include <cstdint>
@@ -40,32 +40,33 @@ struct GraphKey {
 
 class GraphCache {
  public:
-  // Device memory that recording leaves free, because modules loaded later need it.
+  // Device memory that recording must leave free, for modules that are loaded later.
   static constexpr int64_t kKeepFreeBytes = cuda::DriverMemory::kModuleBytes;
 
-  // The most graphs of one recording: enough that little is left to send after the last has run, and few enough
-  // launches.
+  // Maximum number of graphs in one recording: a compromise between the gradients left to send after the last graph,
+  // and the number of launches.
   static constexpr int32_t kMostParts = 16;
 
   explicit GraphCache(int64_t most) : most_(most) {}
 
-  // During a recording: ends one graph and begins the next. Run passes `mark` to `between` after the graph that ended.
+  // During a recording: ends a graph and begins the next. Run passes `mark` to `between` after the graph that was
+  // ended.
   using Cut = std::function<void(int32_t mark)>;
   using LaunchAll = std::function<void(const Cut* recording)>;  // null: not recording
-  // Runs what `launch` launches: as graphs if there are any or if this is the run to record, else kernel by kernel.
+  // Executes the launches of `launch`: by its graphs if they exist or if this run records them, else directly.
   // `between` runs after each graph except the last.
-  // REQUIRES: for the same key `launch` always launches and cuts the same, and makes no device call that a capture
+  // REQUIRES: for the same key, `launch` always makes the same launches and cuts, and no device call that a capture
   // forbids; at most kMostParts − 1 cuts, and only in kLastBackward.
   void Run(Device& device, const GraphKey& key, const LaunchAll& launch, const Cut& between = {});
 
   int64_t graphs() const { return graphs_; }
-  // Device memory that the graphs took, measured as the fall in free memory.
+  // Returns the device memory that the graphs use, measured as the decrease of free memory.
   int64_t bytes() const { return bytes_; }
 
  private:
   struct Part {
     std::unique_ptr<DeviceGraph> graph;
-    int32_t mark = 0;  // of the cut after it
+    int32_t mark = 0;  // of the cut that ends it
   };
   struct Entry {
     bool seen = false;
@@ -79,8 +80,8 @@ class GraphCache {
   std::map<GraphKey, Entry> entries_;
 };
 
-// The most graphs a chunk keeps: for each slot and phase sixteen pairs of sizes (row_bucket.h); with replicas, as many
-// for a step's last backward, which always uses the same slot.
+// Returns the maximum number of graphs of a chunk: sixteen shapes (row_bucket.h) for each slot and phase; with
+// replicas, as many more for a step's last backward, which always uses the same slot.
 constexpr int64_t MostGraphs(int64_t slots, int replicas) {
   return (slots * 3 + (replicas > 1 ? GraphCache::kMostParts : 0)) * 16;
 }

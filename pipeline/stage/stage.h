@@ -1,8 +1,8 @@
-// A Stage is what one rank computes with: parameters, gradients, its chunks' activations and scratch. It does not
-// communicate. (The moments are in stage_state.h; rank_parts.h holds everything together.)
+// Stage owns the memory with which one rank computes its part of the model: parameters, gradients, the activations of
+// its chunks, and scratch. It does not communicate. Adam's moments are in stage_state.h; rank_parts.h combines both.
 //
-// The constructor reserves memory in an ArenaLayout, which is all that `hadal plan` needs; Bind attaches the memory
-// later. Thread safety: one thread.
+// The constructor reserves memory in an ArenaLayout, which suffices for `hadal plan`; Bind later attaches the memory.
+// Thread safety: one thread.
 #pragma once
 
 #include <memory>
@@ -31,10 +31,10 @@ class Stage {
   Chunk& chunk(int index) { return *chunks_[index]; }
   int chunks() const { return static_cast<int>(chunks_.size()); }
 
-  // Device memory that the chunks' graphs take, approximately.
+  // Approximate device memory of the chunks' CUDA graphs.
   int64_t graph_bytes() const;
 
-  // The context in which a chunk of this stage computes `batch`.
+  // Returns the context with which a chunk of this stage computes `batch`.
   SublayerContext Context(const PackedBatch& batch, const StepScalars& scalars,
                           const std::function<void()>* progress) const {
     return {.stream = stream_,

@@ -1,17 +1,17 @@
 // StageState is the state of one stage's parameters on one rank, slice by slice: weights, gradients, and the Adam
 // moments that this rank keeps.
 //
-// Sharded (ZeRO-1, Rajbhandari et al. 2020, arXiv 1910.02054): a replica keeps the moments of the slices it owns
-// (slice_ownership.h), 8 bytes per element. For weights that products read rounded, it also keeps only its own fp32
-// masters, 4 bytes per element (layers/parameter_store.h). Not sharded: every replica keeps all. Gradients, and weights
-// as kernels read them, are complete on every replica:
+// Sharded (ZeRO-1, Rajbhandari et al. 2020, arXiv 1910.02054): each replica stores the moments of only the slices it
+// owns (slice_ownership.h), 8 bytes per element. For weights that matrix products read in bf16, it also stores only its
+// own slices' fp32 masters, 4 bytes per element (layers/parameter_store.h). Not sharded: every replica stores all.
+// Every replica always stores all gradients and all weights in the type that kernels read:
 //
-//   bytes an element, R replicas      fp32 run     bf16 run, read by products   bf16 run, read by other kernels
+//   bytes per element, R replicas     fp32 run     bf16 run, read by products   bf16 run, read by other kernels
 //   not sharded                       16           2 + 4 + 12 = 18              16
 //   sharded                           8 + 8/R      2 + 4 + 12/R                 8 + 8/R
 //
-// Norms, updates, reductions and checkpoints all iterate over this one list of slices.
-// Thread safety: read-only after Bind; callers share the buffers as they see fit.
+// Norms, updates, reductions and checkpoints all iterate over the same list of slices.
+// Thread safety: read-only after Bind; callers synchronise access to the buffers.
 #pragma once
 
 #include <cstdint>
@@ -58,11 +58,11 @@ class StageState {
   // The slices that this replica updates, because it has their moments: the owned ones if sharded, else all.
   std::span<const StateSlice> updated() const { return sharded_ ? owned_ : slices_; }
   bool sharded() const { return sharded_; }
-  // Whether each replica keeps masters only of its own slices. After a load every replica then has its part, and the
-  // rounded weights must be gathered.
+  // Whether each replica stores fp32 masters only of its own slices. After a load, the rounded weights must then be
+  // gathered from all replicas.
   bool masters_are_spread() const { return sharded_ && plan_.compute_storage == Storage::kBFloat16; }
-  // Host memory for a part of the owned slices' weights and moments while they are being saved
-  // (checkpoint/checkpoint_file.h): as much as they take, but at most PipelinePlan::save_buffer_bytes.  [floats]
+  // Host memory that holds owned slices' weights and moments while a checkpoint is written
+  // (checkpoint/checkpoint_file.h): their total size, limited to PipelinePlan::save_buffer_bytes.  [floats]
   Vector save_buffer() const { return save_buffer_; }
   // The device that holds the slices; null: host memory.
   Device* device() const { return device_; }

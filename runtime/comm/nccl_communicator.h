@@ -1,5 +1,5 @@
-// Ranks with a device each. NCCL moves the bytes from device to device; ranks agree on each transfer through `control`,
-// a host communicator (MPI).
+// NcclCommunicator transfers messages between the GPUs of ranks with NCCL. Each rank has a GPU. Before each transfer,
+// sender and receiver synchronise over `control`, a host communicator (MPI).
 //
 //   sender                            receiver
 //   Send(tag, bytes)

@@ -1,4 +1,5 @@
-// The order of training samples: a function of (corpus, seed, capacity, M) and the step, so only the step is saved.
+// The order of training samples: a function of (corpus, seed, capacity, M) and the step, where M is the number of
+// micro-batches per step. A checkpoint therefore stores only the step.
 //
 //   order(epoch)         = Fisher-Yates shuffle of the samples that fit, from Philox(key = seed; site kSampling,
 //                          stream = epoch)

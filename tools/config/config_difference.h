@@ -1,8 +1,9 @@
 // Compares two configs by their effective values (resolved_config.h).
 //
-// A default that is written out is not a difference; a gain that follows from another depth is one. Which fields a
-// resumed run may change silently is the schema's `may_change` option (configs/run.proto), with one exception:
-// stop.steps may not change if the learning rate is "polynomial". Thread safety: pure.
+// Writing a default value explicitly is not a difference. A derived value (e.g. a gain that depends on the depth) is
+// compared like any other field. A resumed run may change fields with the schema's `may_change` option
+// (configs/run.proto) without --accept-changes, with one exception: stop.steps may not change if the learning rate is
+// "polynomial". Thread safety: pure.
 #pragma once
 
 #include <string>
@@ -20,8 +21,7 @@ struct ConfigDifference {
   bool may_change = false;  // a resumed run may change it silently
 };
 
-// In the schema's order.
-// Errors: MakeRunOptions', of either config.
+// Returns the differences in the schema's order.  Errors: those of MakeRunOptions, for either config.
 absl::StatusOr<std::vector<ConfigDifference>> CompareConfigs(const config::RunConfig& before,
                                                              const config::RunConfig& after);
 
@@ -29,8 +29,7 @@ absl::StatusOr<std::vector<ConfigDifference>> CompareConfigs(const config::RunCo
 std::string DifferencesText(const std::vector<ConfigDifference>& differences);
 
 // Returns the text of the differences that may change results, for which a resume requires --accept-changes; empty if
-// there are none.
-// Errors: MakeRunOptions', of either config.
+// there are none.  Errors: those of MakeRunOptions, for either config.
 absl::StatusOr<std::string> DiffConfigs(const config::RunConfig& before, const config::RunConfig& after);
 
 }  // namespace hadal

@@ -1,4 +1,4 @@
-// The vocabularies of a prepared corpus and the model that trains on it.
+// Sets a model's vocabulary sizes from the prepared corpus that it trains on.
 // Thread safety: pure.
 #pragma once
 

@@ -1,4 +1,5 @@
-// Serialises lists of token ids, which rank 0 reads as text and broadcasts. Both sides run the same binary.
+// Serialises lists of token ids, so that rank 0 can tokenise a text and broadcast the ids. All ranks must run the same
+// binary.
 #pragma once
 
 #include <cstdint>

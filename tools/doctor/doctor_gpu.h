@@ -1,7 +1,8 @@
-// What one rank tells the doctor: what it knows about itself (runtime/rank_facts.h) and about the GPU that it would
-// compute on.
+// DoctorFacts: what each rank reports to `hadal doctor` about its process (runtime/rank_facts.h) and the GPU that it
+// would use.
 //
-// Ranks are compared field by field (doctor_gpu_findings.h).
+// doctor_gpu_findings.h compares the facts of all ranks. Threads: pure, except for PlaceOnHosts, which modifies its
+// argument.
 #pragma once
 
 #include <string>
@@ -17,7 +18,7 @@ struct GpuFacts {
   bool asked = false;     // whether a GPU was requested (--device auto or cuda)
   bool required = false;  // --device cuda
   std::string why_none;   // why no GPU can be used; empty: one can
-  bool absent = false;    // none because no GPU, driver or CUDA build exists, so no GPU is idle
+  bool absent = false;    // no GPU, driver or CUDA build; so no GPU is left idle
   cuda::CudaFacts device;
   int nccl = 0;  // its version; 0: none
   std::string why_no_nccl;
@@ -26,7 +27,7 @@ struct GpuFacts {
   bool found() const { return asked && why_none.empty(); }
 };
 
-// `usable`: OK if the GPU could be opened, else the reason. Leaves the NCCL fields to the caller.
+// Returns the GPU facts without the NCCL fields. `usable`: OK if the GPU could be opened, else the reason.
 GpuFacts GatherGpuFacts(const absl::StatusOr<cuda::CudaFacts>& seen, const absl::Status& usable, bool required);
 
 // Text of a version number: CUDA's 13020 → "13.2", a library's 130002 → "13.0.2"; "-" for 0.
@@ -37,10 +38,10 @@ struct DoctorFacts : RankFacts {
   GpuFacts gpu;
 };
 
-// Fills local_rank and ranks_on_host of all ranks by their hosts' names.
+// Computes local_rank and ranks_on_host of all ranks from their host names.
 void PlaceOnHosts(std::vector<DoctorFacts>& ranks);
 
-// As RankFacts's, with "gpu"; what cannot be read of it is left as it is in GpuFacts().
+// The JSON of RankFacts with an additional "gpu" object. Fields that cannot be parsed keep their defaults.
 std::string DoctorFactsToJson(const DoctorFacts& facts);
 absl::StatusOr<DoctorFacts> DoctorFactsFromJson(const std::string& json);
 

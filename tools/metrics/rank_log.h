@@ -1,8 +1,9 @@
-// The log file of one rank, RUN/logs/rank_00012.log: where it ran and how it was started, its messages, what it waited
-// for, how it ended. Rank 0's log also has the progress lines.
+// RankLog writes the log file of one rank, RUN/logs/rank_00012.log: host and command line, messages, reports of long
+// waits, and the exit code. Rank 0's log also has the progress lines.
 //
 //   2026-11-22T02:44:00.123Z start: hadal 0.1.0, rank 1 of 4 (stage 1 of 2, replica 0 of 2) on n2, process 4711, 2
-//   threads on CPUs 0-1 2026-11-22T02:44:00.123Z started in /home/me as: hadal train deep.textproto --run-dir deep
+//       threads on CPUs 0-1
+//   2026-11-22T02:44:00.123Z started in /home/me as: hadal train deep.textproto --run-dir deep
 //   2026-11-22T02:44:00.123Z environment: NCCL_DEBUG=INFO SLURM_JOB_ID=17
 //   2026-11-22T03:10:41.007Z watchdog [rank 1]: waiting for 5m0s: …
 //   2026-11-22T03:15:41.019Z end: exit code 5: …

@@ -1,16 +1,18 @@
-// Models when a stage's gradients are summed over its R replicas, overlapped with the step's last backward.
+// Predicts when the gradients of a stage are summed over its R replicas, if the sums overlap the last backward of a
+// step.
 //
-//   start(i) = max(complete(i), received(i−1))     received(i) = start(i) + (R−1) · bytes(i) / bandwidth
-//   summed(i) = max(received(i) + latency, summed(i−1)) + (R−1) · adding
-//
-// for the pieces i of one owner, in the order in which they become complete. Every slice has one owner
-// (slice_ownership.h), which receives R−1 pieces of it, some from its own node and some from others, over one link
-// each. Every replica owns short runs of slices all over the depth, so all of them receive from the first completed
-// part to the last, which alone cannot be overlapped.
-// Completion: in a chunk's last micro-batch, backward goes from the last sublayer to the first, and sends its gradients
-// in parts of equal numbers of sublayers: one per sublayer on CPUs, at most 16 where a device runs graphs
-// (graph_cache.h). Tied tables come last, when all stages that use one have finished. Not modelled: that a segment is
-// recomputed as a whole before its backward; the senders' limits, which are never the bound.
+//   start(i)    = max(complete(i), received(i−1))
+//   received(i) = start(i) + (R−1) · bytes(i) / bandwidth
+//   summed(i)   = max(received(i) + latency, summed(i−1)) + (R−1) · adding
+// where i counts the pieces of one owner in order of completion. A piece is a set of slices with the same owner whose
+// gradients become complete together. Each slice has one owner among the replicas (slice_ownership.h), which receives
+// the slice's gradient from the R−1 others, each over one link within or between nodes.
+// The slices of every owner are spread over the depth of the stage, so each owner receives during the whole backward;
+// only the transfer of the last piece cannot overlap it.
+// Completion: during the last micro-batch of a chunk, backward runs from the last sublayer to the first and sends
+// gradients in parts with equal numbers of sublayers: one sublayer per part on CPUs, at most 16 parts on a device with
+// graphs (graph_cache.h). Tied tables are last, after every stage that uses one.
+// Not modelled: recomputation of a whole segment before its backward; send limits, which are never the bottleneck.
 // Threads: pure.
 #pragma once
 

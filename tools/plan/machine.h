@@ -1,8 +1,8 @@
-// A cluster of equal nodes as the planner uses it (configs/machine.proto): plain numbers in base units, derated where
-// the description says so.
+// Machine: the planner's model of a cluster of equal nodes, in SI units. Made from a description
+// (configs/machine.proto), with its efficiency factors applied.
 //
 // One device runs one rank. Ranks fill nodes in order (process_grid.h: replicas of a stage are neighbours).
-// Threads: values.
+// Threads: plain values.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace hadal {
 
-// The speed of messages from one device to another.
+// Bandwidth and latency of messages from one device to another.
 struct LinkRate {
   double bytes_per_second = 0;  // achieved; 0: transfers are free
   double latency_seconds = 0;
@@ -21,7 +21,7 @@ struct LinkRate {
   double HeldSeconds(double bytes) const { return bytes_per_second > 0 ? bytes / bytes_per_second : 0; }
 };
 
-// The type in which products compute: it sets the bytes of a number and the rate.
+// The element type of matrix products; determines bytes per element and peak rate.
 enum class Precision { kFp32, kBf16 };
 
 struct Machine {
@@ -43,8 +43,7 @@ struct Machine {
   int devices() const { return nodes * devices_per_node; }
 };
 
-// Errors: InvalidArgument for a description without a number that nothing else can give (memory), or that reserves more
-// memory than there is.
+// Errors: InvalidArgument if the description lacks a required number (memory) or reserves more memory than there is.
 absl::StatusOr<Machine> MakeMachine(const config::Machine& description);
 // Errors: those of LoadMessage (config_loading.h) and MakeMachine, with the file's name.
 absl::StatusOr<Machine> LoadMachine(const std::string& file);

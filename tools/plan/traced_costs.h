@@ -1,8 +1,8 @@
-// Costs of a run's traced steps, and how long their schedules really took: the input of `hadal simulate --run`.
+// Computes the costs and the measured time of a run's traced steps, the input of `hadal simulate --run`.
 //
 // A chunk's cost is the mean over the step's micro-batches of its forward, and of its backward including recomputation.
-// The span reaches from the first forward's begin to the last backward's end over all ranks, without the update. Of a
-// run with replicas, replica 0 is used.
+// The measured time is from the start of the first forward to the end of the last backward over all ranks, without the
+// update. With several replicas, only replica 0 is used.
 // Threads: pure.
 #pragma once
 

@@ -1,27 +1,22 @@
-// Summarises where a run's time went: means over its steady steps, by rank and by cause.
+// RunSummary: where a run's time went, as mean seconds per steady step, by cause and by rank.
 //
-//   step = compute + optimizer + checkpoint + waiting for a core + bubble + imbalance + exposed transfers +
-//          communication + other                      (seconds, mean over the stages, each the mean over its replicas)
-//   compute = forward + recompute + backward          as measured on each rank; the time without a core (taken by a
-//                                                     neighbour, or by more ranks than cores) is taken out of these and
-//                                                     the optimizer, as a part of its own
-//           = the same as predicted + slower          if costs are given (CompareWithCosts): what exceeds a profile's
-//                                                     or a machine's costs is also a part of its own, negative if a
-//                                                     stage was faster
-//   wait = bubble + imbalance + exposed transfers     the first two by replaying the run's schedule with the stages'
-//                                                     measured compute (step_breakdown.h). The third is the rest:
-//                                                     transfers that were not hidden, and jitter between micro-batches.
-//                                                     If ranks waited less than the replay says, there is no rest, and
-//                                                     the two share what was waited
-//   communication                                     as measured, without a rank's idle time that the replay finds in
-//                                                     it, which is wait too: waiting until its neighbour has room for a
-//                                                     message, and, after its own last backward, for the others' (in
-//                                                     the step's tail)
-//   other = step - everything measured
-// so the parts sum to the step exactly. Three can be negative: slower; imbalance, if unequal stages fit the schedule
-// better than equal ones would; and other, by differences between clocks.
-// Steady steps: those that have stage times (evenly spaced, where a run surveys its stages less often later on),
-// without the first, which pages memory in, and without skipped updates.
+// A mean over the stages of the pipeline; each stage counts as the mean over its replicas. The parts sum to the step:
+//   step = compute + optimizer + checkpoint + core wait + bubble + imbalance + exposed transfers + communication + rest
+//
+//   compute            forward + recompute + backward, as measured, without core wait. With CompareWithCosts:
+//                      the costs' prediction + slower
+//   slower             compute that exceeds the prediction of a profile or a machine's costs; negative if it was faster
+//   core wait          time in compute and optimizer without a CPU core, because others used it
+//   bubble, imbalance  idle time in a replay of the schedule with the measured compute per stage (step_breakdown.h).
+//                      If ranks waited less than the replay says, the two share the measured wait
+//   exposed transfers  the remaining wait: transfers that compute did not hide, jitter between micro-batches
+//   communication      as measured, without idle time that the replay counts as wait: a sender waiting for space at its
+//                      neighbour, and a rank waiting in the tail for the last backward of others
+//   rest               the step minus everything measured
+// Three parts can be negative: slower; imbalance, if unequal stages fit the schedule better than equal ones would; rest
+// (TimeParts::other), by differences between clocks.
+// Steady steps: steps with recorded stage times (long runs record only some, evenly spaced), except the first, which
+// pages memory in, and steps whose update was skipped.
 #pragma once
 
 #include <optional>
