@@ -1,5 +1,5 @@
-// Where a layer reads a learned combination of the outputs of all layers before it, not only the last one's (DLCL, Wang
-// et al. 2019):
+// LayerCombination computes the input of a layer as a learned linear combination of the outputs of all earlier layers,
+// not only of the last one (DLCL, Wang et al. 2019):
 //
 //   y_0 the embedding, y_k the output of layer k = 1 … n of a stack; row l of the weights W, l = 0 … n
 //   pre-norm    z_0 = y_0, z_k = LN_k(y_k); layer l + 1 reads Σ_{k≤l} W[l,k]·z_k;

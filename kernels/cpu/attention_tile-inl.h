@@ -1,4 +1,5 @@
-// Shared by forward and backward: a tile of up to 32 queries of one (sentence, head) pair, and the pair's keys.
+// Tiles of attention on the CPU, shared by forward and backward: up to 32 queries of one (sentence, head) pair, and all
+// keys of the pair.
 //
 // All matrices of keys by queries are transposed: row j is a key, columns are the tile's queries, stride
 // kAttentionTile. A softmax thus runs down columns, one vector of queries at a time. Sums over keys are plain chains in

@@ -1,4 +1,5 @@
-// What the ranks of any job must have in common for the same bits in every layout.
+// Checks and selects the settings that all ranks of a job must share, so that results have the same bits in every
+// layout.
 //
 //   program           must be the same file on all ranks, else an error: different programs exchange different messages
 //   instruction set   all ranks use the widest that every rank has; a message if that is narrower than some rank's own

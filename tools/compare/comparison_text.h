@@ -1,4 +1,4 @@
-// The texts and table rows that a comparison's Markdown and HTML share.
+// Formats the texts and table rows that are common to the Markdown and HTML reports of a comparison.
 //
 // Thread safety: pure.
 #pragma once
