@@ -195,13 +195,19 @@ else
   skip "disk full" "a tmpfs cannot be mounted here"
 fi
 # A directory that refuses writes: root ignores permissions, so for root a read-only mount.
-lock() { if [ "$(id -u)" -eq 0 ]; then mount --bind "$1" "$1" && mount -o remount,ro,bind "$1"; else chmod a-w "$1"; fi; }
+lock() {
+  local try
+  [ "$(id -u)" -eq 0 ] || { chmod a-w "$1"; return; }
+  mount --bind "$1" "$1" || return
+  for try in {1..200}; do mount -o remount,ro,bind "$1" 2> /dev/null && return; sleep 0.01; done  # busy while a save has a file open
+  umount "$1"; return 1
+}
 unlock() { if [ "$(id -u)" -eq 0 ]; then umount "$1"; else chmod u+w "$1"; fi; }
 mkdir -p try; if lock try 2> /dev/null; then
   expect 1 "${train[@]}" --run-dir try/run; says "try/run"; unlock try
   row "run directory read-only from the start" "exit code 1 before the first step" "at once"
   job "${mpi[@]}" 2 "${train[@]}" --run-dir locked
-  until_ steps_of locked 30; clock; lock locked/checkpoints
+  until_ steps_of locked 30; clock; lock locked/checkpoints || fail "locked/checkpoints cannot be made read-only"
   until_ grep -q "NO CHECKPOINT" locked/metrics.jsonl; unlock locked/checkpoints
   finish 0; identical locked
   row "checkpoints read-only for a while" "a warning a save, training goes on, later saves succeed, same bits" "at the next save"
