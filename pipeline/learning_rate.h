@@ -1,5 +1,8 @@
-// The learning rate of an update, as in fairseq: update k (1-based) uses rate(k − 1). Pure functions.
+// Returns the learning rate of an update, as in fairseq. Pure functions.
 //
+// Update k is counted from 1, and t = k − 1 is the number of updates before it. Of RateOptions, W is warmup_updates
+// (while t < W, the rate grows linearly), `init` is warmup_initial_rate, and `end` is end_rate; `total` is the number
+// of updates in the run.
 //   inverse_sqrt  t < W: init + t·(peak − init)/W; else peak·sqrt(W/t)      (W = 0: peak·sqrt(1/max(t, 1)))
 //   polynomial    t < W: peak·t/W; else (peak − end)·(1 − (t − W)/(total − W))^power + end
 //   t_fixup       peak·sqrt(4000 / (4000 + t)), no warm-up (Huang et al. 2020, "Improving Transformer Optimization

@@ -1,4 +1,5 @@
-// The K largest logits of each row on the device, and one more logit: kernels/top_candidates.h.
+// Finds the K largest logits of each row on the device, and reads the logit of one given column (`also`, e.g. that of
+// </s>), for beam search. kernels/top_candidates.h defines the results.
 //
 // A block searches a row K times, each time for the largest logit after the last one found; of equal logits the lower
 // column is first. K is small, and a row of logits stays in the cache.

@@ -1,4 +1,9 @@
-// Fills a micro-batch's block (kernels/device_batch.h): groups tokens, divides sentences into tiles, copies the rest.
+// Writes the values of one micro-batch that kernels read from device memory (kernels/device_batch.h) into a block of
+// host memory, which the caller copies to the device.
+//
+// Computes what kernels need in addition to the batch itself: each token's position in its sentence, the rows that have
+// the same token (for the gradient of the embedding), and the tiles into which attention divides the sentences. All
+// other values, e.g. tokens, targets and branch gains, are copied.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,13 @@
-// Buffers that a rank's decoder chunks share: scratch, two residual tensors that their sublayers write alternately, and
-// the history of a stack that combines its layers.
-// Thread safety: read-only after Bind; the computing chunk uses the buffers.
+// The working memory for decoding on one rank. The rank's chunks (ranges of consecutive sublayers) share it, because
+// only one chunk computes at a time.
+//
+//   workspace, scratch, saved   intermediate results of the encoder's and the decoder's sublayers
+//   residual                    two tensors of the residual stream: a sublayer reads one and writes the other
+//   history                     the outputs of a stack's earlier layers, for models whose layers read combinations of
+//                               them (layers/layer_combination.h)
+// Use: the constructor, RequireSaved and RequireHistory (called by the chunks) and ReserveRequired plan the sizes; Bind
+// then attaches the memory. Each chunk that computes overwrites all contents.
+// Thread safety: one thread.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,12 @@
-// DecoderParts holds the buffers, links and chunks for decoding on a rank, reserved in one layout. A training run
-// reserves them in its own arena, as a second program over training's scratch (engine.h); a stand-alone Decoder has its
-// own arena. Only the tables of positions are lasting; each Translate begins with uninitialised scratch
-// (DecoderChunk::Begin). Thread safety: one thread.
+// DecoderParts holds everything that one rank needs for decoding: the shared buffers, the links to neighbouring ranks,
+// and the chunks (ranges of consecutive sublayers) that this rank computes.
+//
+// The constructor only reserves memory, in the caller's ArenaLayout; Bind then attaches it. A training run, which
+// translates validation sentences, passes its own layout: decoding then reuses the scratch memory of training (both are
+// programs of one arena, runtime/arena.h; pipeline/engine/engine.h). A stand-alone Decoder has an arena of its own.
+// Memory contents: only the tables of positions persist between translations. All else is uninitialised when a
+// translation begins; DecoderChunk::Begin initialises what is read before it is written.
+// Thread safety: one thread.
 #pragma once
 
 #include <memory>

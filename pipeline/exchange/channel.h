@@ -1,12 +1,15 @@
-// A channel is one direction of one border: ordered messages, each with all edges of one micro-batch, through a ring of
-// k buffers.
+// A channel sends tensors in one direction between two neighbouring parts of the pipeline, as ordered messages through
+// a ring of k buffers.
 //
-// Send copies the edges into a free buffer and posts it; when k sends are outstanding it first waits for the oldest.
-// The receiver posts a receive into every free buffer in advance, so that a rendezvous completes while the stage
-// computes; an input stays in its buffer until the chunk has used it (Release). Every message starts with a header
-// (step, micro-batch, rows), which the receiver compares with what it expects. So a peer that runs a different program
-// causes an error instead of wrong numbers.
-// The buffers are in the memory that the communicator transfers. Host memory: on a device, Send copies the edges out
+// Message: the tensors of one micro-batch that pass a cut of the model ("edges" of a "border", layers/border.h: the
+// residual stream and, in the decoder, the encoder's output), or in the backward direction their gradients. A header
+// (step, micro-batch, rows) comes first; the receiver compares it with what it expects, so a peer that runs a different
+// program causes an error instead of wrong numbers.
+// Sender: Send copies the tensors into a free buffer and posts it; when k sends are outstanding it first waits for the
+// oldest.
+// Receiver: posts a receive into every free buffer in advance, so that a rendezvous completes while the stage computes;
+// an input stays in its buffer until the chunk has used it (Release).
+// The buffers are in the memory that the communicator transfers. Host memory: on a device, Send copies the tensors out
 // and the receiving chunk copies them in. Device memory: only the header passes through the host, and Send waits for no
 // kernel.
 // Threads: one. Blocking: Send (when the ring is full), Receive and Drain; each waits at most the given timeout.

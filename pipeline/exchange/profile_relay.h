@@ -1,11 +1,13 @@
-// Relays the per-sublayer scales ω that Admin's initialisation computes (Liu et al. 2020, its "profiling" pass) through
-// the pipeline: each chunk sends the ω of the next sublayer along with the activation.
+// Relays the per-sublayer scales ω that Admin's initialisation computes (Liu et al. 2020, its "profiling" pass;
+// layers/residual_profile.h) through the pipeline.
 //
-// A chunk posts this message before its activation, and the receiver waits for it after the activation, so the two
-// transfers cannot block each other. The next chunk may be on the same rank. At the end, Gather distributes all values
-// to all ranks of all replicas.
-// gather the values found.
-// Threads: one. Blocking: Receive, Drain and Gather. After an error the job must end.
+// Why: each ω is computed from the one before it, in one forward pass over all sublayers. A chunk (the consecutive
+// sublayers that a rank computes at once) therefore sends the next sublayer's ω along with its output activation.
+// Order: a chunk posts the message with ω before its activation, and the receiver waits for it after the activation, so
+// the two transfers cannot block each other. The next chunk may be on the same rank.
+// At the end, Gather distributes all values to all ranks of all replicas, and each rank stores those of its parameters.
+// Threads: one. Blocking: Receive, Drain, and Gather, which all ranks call together. Errors: those of the communicator;
+// after one the job must end.
 #pragma once
 
 #include <deque>

@@ -1,10 +1,14 @@
-// Groups a stage's slices into the buckets that its replicas send each other, as in PyTorch's DDP: long enough that a
-// message's latency does not count.
+// Groups the gradients and weights of one pipeline stage into buckets: the messages between the stage's replicas when
+// they sum gradients (replica_reduction.h), as in PyTorch's DDP. Buckets are long, so that a message's latency is
+// negligible.
 //
-// Neighbouring slices of one owner form buckets of at most 2^18 elements; a longer slice is split into several. Buckets
-// are in descending order of depth, the order in which the backward pass completes gradients. Tied tables come last,
-// because they are first summed over their uses. The list is a function of the state alone: every replica of the stage
-// has the same one.
+// A parameter consists of slices (contiguous parts). Each slice has one owner among the replicas, to which the others
+// send their gradients (pipeline/plan/slice_ownership.h). The owner sends back their sum or, with a sharded optimizer,
+// the updated weights. Slices that are neighbours in memory and have the same owner are joined, up to 2^18 elements per
+// bucket; a longer slice is split.
+// Order: by descending depth, the order in which the backward pass completes gradients. Tables that are used in several
+// places (tied embeddings) come last, because their gradients are first summed over these places.
+// The list is a function of the stage's state alone, so every replica of the stage computes the same one.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,12 @@
-// Messages between a rank and one of its NCCL peers through `control`, a host communicator: the offers and grants of
-// nccl_communicator.h, in order, and a farewell at the end.
+// Short messages between a rank and one of its NCCL peers over `control`, a host communicator (MPI). With them,
+// sender and receiver of a GPU transfer agree on its start (nccl_communicator.h).
 //
-// Threads: one, the device's. Non-blocking. Errors: those of `control`.
+//   offer      the sender has a message of that tag and length
+//   grant      the receiver's answer: it has started its NCCL receive (or needs none, if the message is empty)
+//   refusal    the receiver's answer instead: the message is longer than the receive's buffer
+//   farewell   the last message in each direction: the peer stops listening
+// Messages arrive in the order sent.
+// Threads: one, the device's. Non-blocking: Next returns nothing if no message has arrived. Errors: those of `control`.
 #pragma once
 
 #include <cstdint>

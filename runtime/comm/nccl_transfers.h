@@ -1,11 +1,17 @@
-// The transfers that a rank of an NcclCommunicator has posted and not yet ended, and which of them are in progress on
-// its device.
+// The table of transfers (sends and receives) that a rank of an NcclCommunicator has posted and that have not been
+// ended yet. It also starts their messages on the device and notes when these end.
 //
-//   Post ──► kPosted ──► kMatched ──► kStarted ──► kDone ──► End
-//            (ranks agree, nccl_communicator.h)  (NoteArrivals)
-// A transfer is a slot, identified by its index; `ready` is the slot's event. Events for `done` are assigned to the
-// messages in progress. All events are made in advance, because making one may be a standstill (runtime/device.h); a
-// slot beyond those reserved is made on demand and counted.
+//   kPosted    Post has assigned a slot of the table to the transfer; the slot's index is the transfer's id
+//   kMatched   the communicator has paired it with the peer's transfer (offers and grants, nccl_communicator.h)
+//   kStarted   Start has enqueued the NCCL message; at most kMostUnderWay messages of a direction are in this state
+//   kDone      NoteArrivals has found that the message has ended. (An empty message, and a send whose message is longer
+//              than the receive's buffer, goes from kPosted to kDone.)
+//   kTooLong   of a receive, instead of kMatched: the message is longer than its buffer
+// End frees the slot.
+// Device events: each slot has an event `ready`, reached when the kernels enqueued before Post are done. Each message
+// in progress has an event `done`, taken from a common pool. Events are made in advance (MakeEnds, Reserve), because
+// making one may wait for the whole device (runtime/device.h). If more transfers are posted than reserved, a slot is
+// made at once, and counted (unreserved).
 // Threads: one, the device's. Blocking: only functions that make events.
 #pragma once
 

@@ -1,5 +1,9 @@
-// The implementation of Vocabulary: a token table common to both kinds, and a derived class for each kind. Internal to
-// runtime/data; other code includes vocabulary.h.
+// The implementation behind Vocabulary (vocabulary.h). Internal to runtime/data; other code includes vocabulary.h.
+//
+// TokenTable maps token ids to strings and back. VocabularyModel is the base class of the two kinds of vocabulary,
+// SentencePiece models and fairseq dictionaries; each has a derived class with its own segmentation of text
+// (ParseSentencePiece, ParseDictionary).
+// Thread safety: const methods may be called by any thread.
 #pragma once
 
 #include <cstdint>

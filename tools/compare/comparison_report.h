@@ -1,10 +1,14 @@
-// The report of a grid's runs: OUT/comparison.html, .md and .json.
+// The report of `hadal compare`, which trains one model for each combination of settings and compares the results:
+// OUT/comparison.html, .md and .json.
 //
-// Tables are laid out as DeepNet's table 1: one row per value of the first axis (methods), one column per value of the
-// second (depths); each combination of further axes has a table of its own. A cell shows its best validation nll, or
-// its BLEU if it was translated, and its verdict (comparison_result.h). Below: the cost of each run, overlaid loss
-// curves, and the depth instruments side by side. BLEU compares OUT/runs/CELL/test.translation with the reference; in
-// each column the best is tested against the others by the paired bootstrap (bleu_significance.h).
+// A grid (comparison_grid.h) has axes, for example methods and depths, each with several values. A cell is one
+// combination of values, trained as one run. Tables are laid out as DeepNet's table 1: one row per value of the first
+// axis, one column per value of the second; each combination of further axes has a table of its own. A table shows for
+// each cell its best validation nll, or its BLEU if it was translated, and its verdict (comparison_result.h). Below the
+// tables: the cost of each run, overlaid loss curves, and each run's measurements over the depth
+// (comparison_instruments.h) side by side.
+// BLEU compares OUT/runs/CELL/test.translation with the reference; in each column the best is tested against the others
+// by the paired bootstrap (bleu_significance.h).
 // The HTML is one self-contained file. The JSON has every number of the tables, the Markdown the tables.
 // Thread safety: pure, except for reading and writing files.
 #pragma once

@@ -1,13 +1,15 @@
-// The result of a cell of a grid and its verdict, by one rule for all methods.
+// Judges the result of one run of `hadal compare` by one rule for all methods: has the model learned from context, or
+// only how frequent each token is? The run trains one cell (combination of settings) of a grid (comparison_grid.h).
 //
-//   below = H − best validation nll       H: the unigram level, the nll of the validated sentences under token
-//                                         frequencies alone
+//   below = H − best validation nll       in nats per target token
+//   H     = the nll of the same validation sentences if every token is predicted by its frequency in the training text
 //   trains   below ≥ 0.3     it has learned from context
 //   fails    below < 0.05    it has learned token frequencies at most
 //   between  otherwise
 //   diverged the run ended because its numbers were not finite; takes precedence over the others
-// Why not the loss: Post-LN's loss also falls at first, through the output layer alone; only the distance below H
-// separates the two. Thread safety: pure, except for reading files.
+//   not known  H or the validation nll is missing
+// Why not the loss: with Post-LN the loss also falls at first if training fails, through the output layer alone; only
+// the distance below H separates the two. Thread safety: pure, except for reading files.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,10 @@
-// Keeps the state of one cell's run between calls of `hadal compare`, in RUN_DIR/cell.json, and decides whether it has
-// to run (again).
+// Keeps the state of one run of `hadal compare` between calls of that command, in RUN_DIR/cell.json, and decides
+// whether the run is to be started, continued, or left as it is. The run trains one cell (combination of settings) of a
+// grid (comparison_grid.h).
 //
-// The file is written when a run starts and when it ends, however it ends. The training results are in the run
-// directory instead. Thread safety: any thread may call the functions; one process runs a cell at a time. Blocking:
-// file input and output.
+// cell.json says how the run ended and how long it took. It is written when a run starts and when it ends, however it
+// ends; after a kill it still says "running". The training results are other files of the run directory.
+// Thread safety: any thread may call the functions; one process runs a cell at a time. Blocking: file input and output.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,10 @@
-// The files that give the costs of a step's parts: a profile measured by `hadal bench profile`, a machine's
-// description, or both (then the profile's costs, with the machine's links between nodes).
+// Reads the files from which `hadal` estimates the time of a training step: the arguments --profile and --machine.
+//
+//   --profile   times of a model's parts on this hardware, measured by `hadal bench profile`
+//   --machine   a description of the hardware (configs/machines), from which times are computed by a roofline model
+//   both        the measured times, with the links between nodes of the machine description
+// A run keeps copies of the files in its run directory (StoreCosts), where later commands find them (StoredCosts).
+// Blocking: file input and output.
 #pragma once
 
 #include <memory>
