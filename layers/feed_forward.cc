@@ -7,7 +7,7 @@
 // b_1 − s_2 [d_ff], and a bit mask of the ReLU. Pending: the gradient of the hidden layer [R, d_ff].
 // The bit mask (kernels/linear.h, ReluMaskArgs) exists if products are bf16, only the ReLU is between the two products
 // (no activation dropout, norm or shift), and ModelPlan::relu_masks says that the device's library can write it for
-// some size of micro-batch; UsesMask asks for the size at hand. In fp32 there is none: there the product takes so long
+// some size of micro-batch; UsesMask asks for the current size. In fp32 there is none: there the product takes so long
 // that saving trips over memory would not matter. CPUs have none.
 #include "kernels/linear.h"
 #include "kernels/shift_scale.h"

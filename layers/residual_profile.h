@@ -45,7 +45,7 @@ class ResidualProfile : public DepthObserver {
 
   const Stream& stream_;
   const ParameterStore& parameters_;
-  std::vector<float> sum_;  // s of the sublayer at hand, where a norm follows it
+  std::vector<float> sum_;  // s of the current sublayer, if a norm follows it
 };
 
 // Sets every element of ω to `value`.

@@ -1,5 +1,5 @@
 // What rides on a linear layer's products (kernels/cuda_host/linear_operation.cc), and what is a launch of its own
-// where cuBLASLt has no algorithm with the epilogue: the emulated one is told so. Values are those of
+// where cuBLASLt has no algorithm with the epilogue: the emulated one is set so. Values are those of
 // linear_on_device_test; here they are compared with each other.
 #include <cublasLt.h>
 

@@ -48,7 +48,7 @@ class TrainStartTest : public ::testing::Test {
     EXPECT_EQ(found->checkpoint.step, found->manifest.progress.step);
     return found->checkpoint.directory;
   }
-  // What people have been told.
+  // What was printed for the user.
   std::string Told() {
     sinks_.LogEnd(kExitDone, "");
     return Contents(run() + "/logs/rank_00000.log");
