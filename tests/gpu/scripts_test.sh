@@ -147,12 +147,13 @@ expect '^FAILED  step_bench  ' "$work/run.txt"
 [ "$(tail -n 2 "$work/out.txt" | head -n 1)" = 'FAILED  step_bench' ] || { cat "$work/out.txt"; fail "run's end does not name what failed"; }
 tar -tzf "$work/run.txt.logs.tar.gz" > "$work/logs.txt"
 expect 'step_bench.log' "$work/logs.txt"
-printf '#!/bin/sh\nexit 0\n' > "$work/bin/gpu_runs_test"
+printf '#!/bin/sh\necho "fact: made up"\n' > "$work/bin/gpu_runs_test"
 code=0
 PATH=$work/bin:$PATH "$here/run" --bin "$work/bin" --results "$work/run.txt" > "$work/out.txt" 2>&1 || code=$?
 [ $code -eq 1 ] || { cat "$work/out.txt"; fail "run ends with $code where parts failed"; }
 expect '^FAILED  gpu_nccl_communicator_test  ' "$work/run.txt"
+expect '^fact: made up' "$work/run.txt"
 expect '^skipped  racecheck.gpu_kernels_test  \(compute-sanitizer does not know this device\)' "$work/run.txt"
 tail -n 1 "$work/run.txt" > "$work/last.txt"
-expect '^passed 22, failed [13], skipped [57]$' "$work/last.txt"  # 1 where there is no mpirun
+expect '^passed 24, failed [24], skipped [57]$' "$work/last.txt"  # 1 where there is no mpirun
 echo "run, step_bench and paper_depth hold"
