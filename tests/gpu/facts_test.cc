@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "kernels/add.h"
 #include "runtime/arena.h"
