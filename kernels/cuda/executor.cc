@@ -69,7 +69,7 @@ void Executor::Run(const LaunchShape& shape, const std::function<void()>& body) 
   HADAL_CHECK_GE(shape.blocks_y, 1);
   HADAL_CHECK_LE(shape.blocks_y, 65535);
   if (divert_) {
-    divert_([this, shape, body] { RunNow(shape, body); });
+    divert_(shape, [this, shape, body] { RunNow(shape, body); });
   } else {
     RunNow(shape, body);
   }

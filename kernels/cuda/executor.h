@@ -68,7 +68,8 @@ class Executor {
   void AroundLaunches(std::function<void()> before, std::function<void()> after);
 
   // Passes launches to `to` instead of running them; `to` may call them later or never. Null: launches run at once.
-  void Divert(std::function<void(std::function<void()> launch)> to) { divert_ = std::move(to); }
+  using Diversion = std::function<void(const LaunchShape& shape, std::function<void()> launch)>;
+  void Divert(Diversion to) { divert_ = std::move(to); }
   int64_t& launches() { return launches_; }
   int64_t launches() const { return launches_; }
   // Counts the accesses of later launches in `counter`; null: stops.
@@ -135,7 +136,7 @@ class Executor {
   std::map<const std::byte*, int64_t> allocations_;  // start → bytes
   std::vector<void*> own_;                           // entries of allocations_ to free here
   std::function<void()> before_, after_;
-  std::function<void(std::function<void()>)> divert_;
+  Diversion divert_;
   int64_t launches_ = 0;
   AccessCounter* counter_ = nullptr;
   RaceStudy* study_ = nullptr;

@@ -1,6 +1,6 @@
 #include "tests/support/emulated_cuda.h"
 
-#include <cublas_api.h>
+#include <cublasLt.h>
 #include <dlfcn.h>
 #include <sys/mman.h>
 
@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/check.h"
+#include "tests/support/api_recording.h"
 #include "tests/support/emulated_cublas_lt.h"
 
 namespace hadal::testing {
@@ -42,6 +43,24 @@ EmulatedCuda::EmulatedCuda() {
           [] {
             const std::lock_guard lock(Instance().mutex_);
             return Instance().ThisThreadRecords();
+          },
+      .note_search =
+          [](const CublasLtProblem& problem, const CublasLtPreference& preference) {
+            ApiRecording* const calls = ApiRecording::OfThisThread();
+            if (calls == nullptr) return;
+            calls->Note("cublasLtMatmulAlgoGetHeuristic " + ProductText(problem, preference.alignment),
+                        {problem.description.bias, problem.description.mask, preference.workspace_bytes,
+                         preference.reductions});
+          },
+      .note_product =
+          [](const CublasLtProblem& problem, const uint32_t* alignments, const CublasLtOperands& operands,
+             const void* workspace, uint64_t workspace_bytes, cudaStream_t stream) {
+            ApiRecording* const calls = ApiRecording::OfThisThread();
+            if (calls == nullptr) return;
+            calls->Note("cublasLtMatmul " + ProductText(problem, alignments),
+                        {problem.description.bias, problem.description.mask, static_cast<int>(operands.alpha),
+                         static_cast<int>(operands.beta), operands.a, operands.b, operands.d, workspace,
+                         workspace_bytes, stream});
           }};
   connect(&surroundings);
   const auto from_environment = [](const char* name, int& value) {
@@ -154,9 +173,13 @@ cudaError_t EmulatedCuda::MakeStream(cudaStream_t* stream) {
   for (const auto& [memory, pages] : pages_) {
     if (pages.device == state->device) state->executor.Register(memory, pages.bytes);
   }
-  state->executor.Divert([this, owner = state.get()](std::function<void()> launch) {
+  state->executor.Divert([this, owner = state.get()](const cuda::LaunchShape& shape, std::function<void()> launch) {
     HADAL_CHECK_EQ(LastError(), cudaSuccess);  // what kernels/cuda/thread_layer.h checks behind each launch
     HADAL_CHECK_EQ(owner->device, CurrentDevice());
+    if (ApiRecording* const calls = ApiRecording::OfThisThread(); calls != nullptr) {
+      const cudaStream_t here = owner->executor.stream();
+      calls->Note("launch", {shape.blocks_x, shape.blocks_y, shape.threads, here});
+    }
     const std::lock_guard divert_lock(mutex_);
     Put(*owner, {.run = std::move(launch)});
     Advance();
