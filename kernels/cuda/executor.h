@@ -178,7 +178,7 @@ class SharedArray {
       executor_.NoteSharedAccess(AccessKind::kSharedLoad, data_, sizeof(T), where_);
       return *data_;
     }
-    void operator=(const T& value) const {  // NOLINT(misc-unconventional-assign-operator)
+    void operator=(const T& value) const {
       executor_.NoteSharedAccess(AccessKind::kSharedStore, data_, sizeof(T), where_);
       *data_ = value;
     }

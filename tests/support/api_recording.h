@@ -20,6 +20,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "tests/support/emulated_cublas_product.h"
 
@@ -40,12 +41,12 @@ class ApiRecording {
 
   class Argument {
    public:
-    Argument(std::integral auto number) : number_(number) {}         // NOLINT(google-explicit-constructor)
-    Argument(cudaStream_t stream) : kind_('s'), object_(stream) {}   // NOLINT(google-explicit-constructor)
-    Argument(cudaEvent_t event) : kind_('e'), object_(event) {}      // NOLINT(google-explicit-constructor)
-    Argument(cudaGraph_t graph) : kind_('g'), object_(graph) {}      // NOLINT(google-explicit-constructor)
-    Argument(cudaGraphExec_t graph) : kind_('x'), object_(graph) {}  // NOLINT(google-explicit-constructor)
-    Argument(const void* memory) : kind_('m'), object_(memory) {}    // NOLINT(google-explicit-constructor)
+    Argument(std::integral auto number) : number_(number) {}
+    Argument(cudaStream_t stream) : kind_('s'), object_(stream) {}
+    Argument(cudaEvent_t event) : kind_('e'), object_(event) {}
+    Argument(cudaGraph_t graph) : kind_('g'), object_(graph) {}
+    Argument(cudaGraphExec_t graph) : kind_('x'), object_(graph) {}
+    Argument(const void* memory) : kind_('m'), object_(memory) {}
 
    private:
     friend class ApiRecording;
