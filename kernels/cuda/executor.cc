@@ -244,6 +244,7 @@ void* Executor::SharedStorage(const void* identity, size_t bytes) {
   if (added) {
     shared_bytes_ += (bytes + kBoundary - 1) / kBoundary * kBoundary;
     HADAL_CHECK_LE(shared_bytes_, kSharedBytes);
+    races_.Cover(shared_bytes_);
     std::memset(start, kPoison, bytes);
   }
   return start;

@@ -145,7 +145,7 @@ class Executor {
   std::unique_ptr<std::byte[]> shared_memory_ = std::make_unique_for_overwrite<std::byte[]>(kSharedBytes);
   std::map<const void*, size_t> shared_;  // the current block's arrays: identity → first byte
   size_t shared_bytes_ = 0;
-  SharedRaces races_{kSharedBytes};
+  SharedRaces races_;
 
   LaunchShape shape_;
   const std::function<void()>* body_ = nullptr;

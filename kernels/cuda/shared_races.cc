@@ -2,6 +2,13 @@
 
 namespace hadal::cuda {
 
+void SharedRaces::Cover(size_t bytes) {
+  if (bytes <= words_.size() * kWordBytes) return;
+  words_.resize((bytes + kWordBytes - 1) / kWordBytes);
+  places_.resize(words_.size());
+  only_loaded_.resize((bytes + kWideBytes - 1) / kWideBytes);
+}
+
 void SharedRaces::Meet() {
   if (++epoch_ != 0) return;
   words_.assign(words_.size(), {});  // the numbers start again

@@ -22,10 +22,8 @@ class SharedRaces {
     std::source_location where;
   };
 
-  // `bytes`: of a block's shared memory. REQUIRES: a multiple of 16.
-  explicit SharedRaces(size_t bytes)
-      : words_(bytes / kWordBytes), places_(bytes / kWordBytes), only_loaded_(bytes / kWideBytes) {}
-
+  // Called before accesses below `bytes`, of a block's shared memory.
+  void Cover(size_t bytes);
   // Called when a block starts, and when all its threads have met at a barrier.
   void Meet();
   // Called when a thread loads or stores bytes [first, first + bytes). REQUIRES: whole words.

@@ -11,6 +11,19 @@ namespace {
 
 thread_local ApiRecording* of_this_thread = nullptr;
 
+std::string ProductText(const CublasLtProblem& problem, const uint32_t* alignments) {
+  const CublasLtDescription& of = problem.description;
+  std::string text =
+      absl::StrCat(static_cast<int>(of.compute), " ", static_cast<int>(of.transpose_a), " ",
+                   static_cast<int>(of.transpose_b), " ", static_cast<int>(of.epilogue), " ", of.mask_leading);
+  for (const CublasLtLayout& layout : {problem.a, problem.b, problem.d}) {
+    absl::StrAppend(&text, " ", static_cast<int>(layout.type), " ", layout.rows, " ", layout.columns, " ",
+                    layout.leading);
+  }
+  for (int i = 0; i < 4; ++i) absl::StrAppend(&text, " ", alignments[i]);
+  return text;
+}
+
 }  // namespace
 
 ApiRecording::ApiRecording() {
@@ -65,17 +78,20 @@ void ApiRecording::NoteEnd(const std::string& function, Argument ended) {
   memory_.erase(static_cast<const std::byte*>(ended.object_));
 }
 
-std::string ProductText(const CublasLtProblem& problem, const uint32_t* alignments) {
-  const CublasLtDescription& of = problem.description;
-  std::string text =
-      absl::StrCat(static_cast<int>(of.compute), " ", static_cast<int>(of.transpose_a), " ",
-                   static_cast<int>(of.transpose_b), " ", static_cast<int>(of.epilogue), " ", of.mask_leading);
-  for (const CublasLtLayout& layout : {problem.a, problem.b, problem.d}) {
-    absl::StrAppend(&text, " ", static_cast<int>(layout.type), " ", layout.rows, " ", layout.columns, " ",
-                    layout.leading);
-  }
-  for (int i = 0; i < 4; ++i) absl::StrAppend(&text, " ", alignments[i]);
-  return text;
+void NoteSearch(const CublasLtProblem& problem, const CublasLtPreference& preference) {
+  if (of_this_thread == nullptr) return;
+  of_this_thread->Note(
+      "cublasLtMatmulAlgoGetHeuristic " + ProductText(problem, preference.alignment),
+      {problem.description.bias, problem.description.mask, preference.workspace_bytes, preference.reductions});
+}
+
+void NoteProduct(const CublasLtProblem& problem, const uint32_t* alignments, const CublasLtOperands& operands,
+                 const void* workspace, uint64_t workspace_bytes, cudaStream_t stream) {
+  if (of_this_thread == nullptr) return;
+  of_this_thread->Note(
+      "cublasLtMatmul " + ProductText(problem, alignments),
+      {problem.description.bias, problem.description.mask, static_cast<int>(operands.alpha),
+       static_cast<int>(operands.beta), operands.a, operands.b, operands.d, workspace, workspace_bytes, stream});
 }
 
 }  // namespace hadal::testing

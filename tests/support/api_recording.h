@@ -5,7 +5,10 @@
 // x graph that can be launched, d device memory, p pinned host memory (both with +offset); h is other host memory.
 //   cudaMemcpyAsync d2+512 p1+0 256 1 s1
 //   launch 12 1 256 s1                          blocks in x and y, threads; the kernel is not named
-//   cublasLtMatmul <product> …                  see ProductText
+//   cublasLtMatmulAlgoGetHeuristic <product> bias mask, bytes of workspace, reductions
+//   cublasLtMatmul <product> bias mask alpha beta A B D workspace, its bytes, stream
+// A <product> is its compute type, transpose A, transpose B, epilogue, leading dimension of the mask; type, rows,
+// columns and leading dimension of A, B and D; the alignments of A, B, C and D that were asked for.
 // Only calls that succeed or find unfinished work are recorded. Of equal queries in a row one is: a host that waits
 // asks more or less often.
 // Threads: a recording belongs to the thread that made it; calls of others are not recorded.
@@ -22,7 +25,7 @@
 #include <string>
 #include <utility>
 
-#include "tests/support/emulated_cublas_product.h"
+#include "tests/support/emulated_cublas_lt.h"
 
 namespace hadal::testing {
 
@@ -75,9 +78,9 @@ class ApiRecording {
   std::set<std::string> queries_;  // since the last other call
 };
 
-// The fields of a product, other than its addresses, separated by spaces:
-//   compute type, transpose A, transpose B, epilogue, leading dimension of the mask; type, rows, columns and leading
-//   dimension of A, B and D; the alignments [4] that were asked for.
-std::string ProductText(const CublasLtProblem& problem, const uint32_t* alignments);
+// For cuBLASLt (CublasLtSurroundings): notes a search or a product in this thread's recording, if it has one.
+void NoteSearch(const CublasLtProblem& problem, const CublasLtPreference& preference);
+void NoteProduct(const CublasLtProblem& problem, const uint32_t* alignments, const CublasLtOperands& operands,
+                 const void* workspace, uint64_t workspace_bytes, cudaStream_t stream);
 
 }  // namespace hadal::testing

@@ -44,24 +44,8 @@ EmulatedCuda::EmulatedCuda() {
             const std::lock_guard lock(Instance().mutex_);
             return Instance().ThisThreadRecords();
           },
-      .note_search =
-          [](const CublasLtProblem& problem, const CublasLtPreference& preference) {
-            ApiRecording* const calls = ApiRecording::OfThisThread();
-            if (calls == nullptr) return;
-            calls->Note("cublasLtMatmulAlgoGetHeuristic " + ProductText(problem, preference.alignment),
-                        {problem.description.bias, problem.description.mask, preference.workspace_bytes,
-                         preference.reductions});
-          },
-      .note_product =
-          [](const CublasLtProblem& problem, const uint32_t* alignments, const CublasLtOperands& operands,
-             const void* workspace, uint64_t workspace_bytes, cudaStream_t stream) {
-            ApiRecording* const calls = ApiRecording::OfThisThread();
-            if (calls == nullptr) return;
-            calls->Note("cublasLtMatmul " + ProductText(problem, alignments),
-                        {problem.description.bias, problem.description.mask, static_cast<int>(operands.alpha),
-                         static_cast<int>(operands.beta), operands.a, operands.b, operands.d, workspace,
-                         workspace_bytes, stream});
-          }};
+      .note_search = NoteSearch,
+      .note_product = NoteProduct};
   connect(&surroundings);
   const auto from_environment = [](const char* name, int& value) {
     if (const char* const text = std::getenv(name)) value = std::atoi(text);
