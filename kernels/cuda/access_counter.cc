@@ -97,10 +97,10 @@ void AccessCounter::Count(const Instruction& lanes, const Access& any) {
                        : any.kind == AccessKind::kStore ? launch.stores
                                                         : launch.shared;
   ++count.instructions;
-  const int together = any.kind != AccessKind::kShared ? kLanes
-                       : any.bytes <= 4                ? kLanes
-                       : any.bytes <= 8                ? kLanes / 2
-                                                       : kLanes / 4;
+  const int together = !InSharedMemory(any.kind) ? kLanes
+                       : any.bytes <= 4          ? kLanes
+                       : any.bytes <= 8          ? kLanes / 2
+                                                 : kLanes / 4;
   for (int group = 0; group < kLanes; group += together) {
     std::vector<uintptr_t> addresses;
     for (int lane = group; lane < group + together; ++lane) {
@@ -108,7 +108,7 @@ void AccessCounter::Count(const Instruction& lanes, const Access& any) {
     }
     if (addresses.empty()) continue;
     std::sort(addresses.begin(), addresses.end());
-    if (any.kind == AccessKind::kShared) {
+    if (InSharedMemory(any.kind)) {
       AddWavefronts(addresses, any.bytes, count);
     } else {
       AddSectors(addresses, any.bytes, count);

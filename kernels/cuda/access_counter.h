@@ -18,7 +18,8 @@
 
 namespace hadal::cuda {
 
-enum class AccessKind { kLoad, kStore, kShared };
+enum class AccessKind { kLoad, kStore, kSharedLoad, kSharedStore };
+inline bool InSharedMemory(AccessKind kind) { return kind >= AccessKind::kSharedLoad; }
 
 // Accesses of one kind in one launch. Units: wavefronts or sectors.
 struct AccessCount {

@@ -76,7 +76,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CachedAttentionKernel(CachedAtte
     const float highest = MaximumOfBlock(score, maxima), before = maximum;
     if (highest > maximum) maximum = highest;
     const float weight = thread < count ? Exp(score - maximum) : 0.0f, correction = Exp(before - maximum);
-    weights[thread] = weight;
+    weights[thread] = weight;  // MaximumOfBlock's barrier: the previous ones have been read
     sum = MulAdd(sum, correction, SumOfBlock(weight, sums));
     output *= correction;
     if (has_column) {
@@ -85,7 +85,6 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CachedAttentionKernel(CachedAtte
         output = MulAdd(weights[p], ToFloat(Load(value + thread)), output);
       }
     }
-    Barrier();  // the weights have been read
   }
   if (has_column) Store(args.output.row(BlockX()) + first_column + thread, FromFloat<T>(output / sum));
 }

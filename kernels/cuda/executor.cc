@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "runtime/check.h"
@@ -68,7 +69,7 @@ void Executor::Run(const LaunchShape& shape, const std::function<void()>& body) 
   HADAL_CHECK_GE(shape.blocks_y, 1);
   HADAL_CHECK_LE(shape.blocks_y, 65535);
   if (divert_) {
-    divert_([this, shape, body] { RunNow(shape, body); });
+    divert_(shape, [this, shape, body] { RunNow(shape, body); });
   } else {
     RunNow(shape, body);
   }
@@ -95,6 +96,8 @@ void Executor::RunNow(const LaunchShape& shape, const std::function<void()>& bod
 
 void Executor::StartBlock() {
   shared_.clear();
+  shared_bytes_ = 0;
+  races_.Meet();
   runnable_.clear();
   if (fibers_.size() < static_cast<size_t>(shape_.threads)) fibers_.resize(shape_.threads);
   for (int t = 0; t < shape_.threads; ++t) {
@@ -172,6 +175,9 @@ void Executor::ReleaseIfComplete(int first, int count, State state) {
     std::array<void*, kLanes> brought;
     for (int lane = 0; lane < kLanes; ++lane) brought[lane] = begin[lane].brought;
     begin->work(brought);
+  } else {
+    races_.Meet();
+    if (study_ != nullptr) study_->barriers.push_back(begin->where);
   }
   for (int t = first; t < first + count; ++t) {
     fibers_[t].state = State::kRunnable;
@@ -179,7 +185,10 @@ void Executor::ReleaseIfComplete(int first, int count, State state) {
   }
 }
 
-void Executor::Barrier(const std::source_location& where) { Wait(State::kAtBarrier, where); }
+void Executor::Barrier(const std::source_location& where) {
+  if (study_ != nullptr && study_->without != nullptr && SamePlace(where, *study_->without)) return;
+  Wait(State::kAtBarrier, where);
+}
 
 uint64_t Executor::Shuffle(uint64_t value, int source_lane, const std::source_location& where) {
   struct Trade {
@@ -229,12 +238,28 @@ void Executor::CheckAccess(AccessKind kind, const void* address, size_t bytes, s
 }
 
 void* Executor::SharedStorage(const void* identity, size_t bytes) {
-  std::vector<std::max_align_t>& storage = shared_[identity];
-  if (storage.empty()) {
-    storage.resize((bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
-    std::memset(storage.data(), kPoison, storage.size() * sizeof(std::max_align_t));
+  constexpr size_t kBoundary = alignof(std::max_align_t);
+  const auto [array, added] = shared_.try_emplace(identity, shared_bytes_);
+  std::byte* const start = shared_memory_.get() + array->second;
+  if (added) {
+    shared_bytes_ += (bytes + kBoundary - 1) / kBoundary * kBoundary;
+    HADAL_CHECK_LE(shared_bytes_, kSharedBytes);
+    races_.Cover(shared_bytes_);
+    std::memset(start, kPoison, bytes);
   }
-  return storage.data();
+  return start;
+}
+
+void Executor::Race(AccessKind kind, const SharedRaces::Other& other, size_t bytes, const std::source_location& where) {
+  if (study_ != nullptr && !study_->race.empty()) return;
+  const auto line = [](const std::source_location& place) {
+    return std::string(place.file_name()) + ":" + std::to_string(place.line());
+  };
+  const std::string text = std::string(kind == AccessKind::kSharedLoad ? "reads " : "writes ") + std::to_string(bytes) +
+                           " shared bytes at " + line(where) + " in a race with thread " +
+                           std::to_string(other.thread) + " at " + line(other.where);
+  if (study_ == nullptr) Fail("%s", text.c_str());
+  study_->race = text;
 }
 
 void Executor::Fail(const char* format, ...) const {

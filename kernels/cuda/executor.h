@@ -5,15 +5,15 @@
 // must wait. Results that depend on an order that CUDA does not guarantee therefore differ between two seeds.
 // - Shared memory is NaN when a block starts, device memory when it is allocated, so that a read before a write is
 //   visible.
-// - Without a needed barrier a thread may read a value before another writes it: NaN, or bits that vary with the seed.
 // Aborts with the threads and source lines at fault if
+// - two threads of a block race for a word of shared memory (shared_races.h);
 // - the threads of a block do not reach the same barrier, or the lanes of a warp the same shuffle or fragment
 //   operation;
 // - an access leaves its allocation or its shared array, or lacks the alignment that its width needs.
 // Optionally counts memory accesses (access_counter.h).
-// Limitations: warps have 32 lanes, and all take part in a shuffle. Nothing runs concurrently, so a data race is found
-// only if it changes a result with some seed. Timing is meaningless. There are no atomics and no asynchronous copies. A
-// tensor core is plain arithmetic (fragment.h).
+// Limitations: warps have 32 lanes, and all take part in a shuffle. Nothing runs concurrently, so a data race in device
+// memory is found only if it changes a result with some seed. Timing is meaningless. There are no atomics and no
+// asynchronous copies. A tensor core is plain arithmetic (fragment.h).
 // Thread safety: an Executor belongs to one OS thread; different ones may run at the same time. Kernels must not throw.
 #pragma once
 
@@ -29,11 +29,13 @@
 #include <memory>
 #include <random>
 #include <source_location>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "kernels/cuda/access_counter.h"
 #include "kernels/cuda/device_view.h"
+#include "kernels/cuda/shared_races.h"
 
 namespace hadal::cuda {
 
@@ -66,11 +68,20 @@ class Executor {
   void AroundLaunches(std::function<void()> before, std::function<void()> after);
 
   // Passes launches to `to` instead of running them; `to` may call them later or never. Null: launches run at once.
-  void Divert(std::function<void(std::function<void()> launch)> to) { divert_ = std::move(to); }
+  using Diversion = std::function<void(const LaunchShape& shape, std::function<void()> launch)>;
+  void Divert(Diversion to) { divert_ = std::move(to); }
   int64_t& launches() { return launches_; }
   int64_t launches() const { return launches_; }
   // Counts the accesses of later launches in `counter`; null: stops.
   void CountAccesses(AccessCounter* counter) { counter_ = counter; }
+
+  // What a test of the race check asks for and finds out during later launches; null: ends that.
+  struct RaceStudy {
+    const std::source_location* without = nullptr;  // threads pass this barrier without waiting
+    std::vector<std::source_location> barriers;     // where blocks have met
+    std::string race;                               // the first, instead of aborting
+  };
+  void StudyRaces(RaceStudy* study) { study_ = study; }
 
   // Runs body() as each thread of each block and returns when all have returned; or diverts the launch.
   void Run(const LaunchShape& shape, const std::function<void()>& body);
@@ -90,7 +101,12 @@ class Executor {
                    const std::source_location& where);
   // Returns the block's array with this identity, the same for all of its threads; NaN at first.
   void* SharedStorage(const void* identity, size_t bytes);
-  AccessCounter* counter() const { return counter_; }
+  void NoteSharedAccess(AccessKind kind, const void* address, size_t bytes, const std::source_location& where) {
+    const size_t first = static_cast<const std::byte*>(address) - shared_memory_.get();
+    const auto race = races_.Note(running_, kind == AccessKind::kSharedStore, first, bytes, where);
+    if (race.thread >= 0) Race(kind, race, bytes, where);
+    if (counter_ != nullptr) counter_->Note(running_, kind, address, bytes, where);
+  }
   // Ends the process with a message that names the thread and the block.
   [[noreturn]] void Fail(const char* format, ...) const __attribute__((format(printf, 2, 3)));
 
@@ -114,16 +130,22 @@ class Executor {
   void Wait(State state, const std::source_location& where);
   void ReleaseIfComplete(int first, int count, State state);
   [[noreturn]] void Diverged() const;
+  void Race(AccessKind kind, const SharedRaces::Other& other, size_t bytes, const std::source_location& where);
 
   std::mt19937_64 random_;
   std::map<const std::byte*, int64_t> allocations_;  // start → bytes
   std::vector<void*> own_;                           // entries of allocations_ to free here
   std::function<void()> before_, after_;
-  std::function<void(std::function<void()>)> divert_;
+  Diversion divert_;
   int64_t launches_ = 0;
   AccessCounter* counter_ = nullptr;
+  RaceStudy* study_ = nullptr;
   std::pair<const std::byte*, int64_t> last_allocation_{nullptr, 0};
-  std::map<const void*, std::vector<std::max_align_t>> shared_;  // of the current block
+  static constexpr size_t kSharedBytes = 48 << 10;  // the most that a kernel may declare
+  std::unique_ptr<std::byte[]> shared_memory_ = std::make_unique_for_overwrite<std::byte[]>(kSharedBytes);
+  std::map<const void*, size_t> shared_;  // the current block's arrays: identity → first byte
+  size_t shared_bytes_ = 0;
+  SharedRaces races_;
 
   LaunchShape shape_;
   const std::function<void()>* body_ = nullptr;
@@ -147,51 +169,71 @@ class SharedArray {
     std::source_location where;
   };
 
-  SharedArray(const void* identity, int64_t size)
-      : data_(static_cast<T*>(Executor::Current().SharedStorage(identity, size * sizeof(T)))),
-        size_(size),
-        counter_(Executor::Current().counter()) {}
+  // An element, which knows whether it is loaded or stored.
+  class Element {
+   public:
+    Element(Executor& executor, T* data, const std::source_location& where)
+        : executor_(executor), data_(data), where_(where) {}
+    operator T() const {  // NOLINT(google-explicit-constructor)
+      executor_.NoteSharedAccess(AccessKind::kSharedLoad, data_, sizeof(T), where_);
+      return *data_;
+    }
+    void operator=(const T& value) const {
+      executor_.NoteSharedAccess(AccessKind::kSharedStore, data_, sizeof(T), where_);
+      *data_ = value;
+    }
 
-  T& operator[](const Place& place) const {
+   private:
+    Executor& executor_;
+    T* data_;
+    std::source_location where_;
+  };
+
+  SharedArray(const void* identity, int64_t size)
+      : executor_(&Executor::Current()),
+        data_(static_cast<T*>(executor_->SharedStorage(identity, size * sizeof(T)))),
+        size_(size) {}
+
+  Element operator[](const Place& place) const {
     Check(place.index, 1);
-    Note(data_ + place.index, sizeof(T), place.where);
-    return data_[place.index];
+    return {*executor_, data_ + place.index, place.where};
   }
   SharedArray operator+(int64_t i) const {
     Check(i, 0);
-    return SharedArray(data_ + i, size_ - i, counter_);
+    return SharedArray(executor_, data_ + i, size_ - i);
   }
-  // The first four elements, as one access.
-  std::array<T, 4>& Four(const std::source_location& where) const {
-    Check(0, 4);
-    if (reinterpret_cast<uintptr_t>(data_) % 16 != 0)
-      Executor::Current().Fail("accesses 16 shared bytes that are not 16-byte aligned");
-    Note(data_, 4 * sizeof(T), where);
-    return *reinterpret_cast<std::array<T, 4>*>(data_);
+  // Access the first four elements at once.
+  std::array<T, 4> LoadFour(const std::source_location& where) const { return *Four(AccessKind::kSharedLoad, where); }
+  void StoreFour(const std::array<T, 4>& values, const std::source_location& where) const {
+    *Four(AccessKind::kSharedStore, where) = values;
   }
-  // Accesses word `word` (four bytes) of the first element.
-  uint32_t& Word(int word, const std::source_location& where) const {
+  // Stores word `word` (four bytes) of the first element.
+  void StoreWord(int word, uint32_t value, const std::source_location& where) const {
     Check(0, 1);
-    Note(&data_->word[word], sizeof(uint32_t), where);
-    return data_->word[word];
+    executor_->NoteSharedAccess(AccessKind::kSharedStore, &data_->word[word], sizeof(uint32_t), where);
+    data_->word[word] = value;
   }
 
  private:
-  SharedArray(T* data, int64_t size, AccessCounter* counter) : data_(data), size_(size), counter_(counter) {}
+  static_assert(sizeof(T) % 4 == 0);  // races are found by words
+
+  SharedArray(Executor* executor, T* data, int64_t size) : executor_(executor), data_(data), size_(size) {}
   void Check(int64_t i, int64_t count) const {
     if (i < 0 || i + count > size_) {
-      Executor::Current().Fail("accesses element %ld of a shared array of %ld", static_cast<long>(i),
-                               static_cast<long>(size_));
+      executor_->Fail("accesses element %ld of a shared array of %ld", static_cast<long>(i), static_cast<long>(size_));
     }
   }
-  void Note(const void* address, size_t bytes, const std::source_location& where) const {
-    if (counter_ == nullptr) return;
-    counter_->Note(Executor::Current().thread(), AccessKind::kShared, address, bytes, where);
+  std::array<T, 4>* Four(AccessKind kind, const std::source_location& where) const {
+    Check(0, 4);
+    if (reinterpret_cast<uintptr_t>(data_) % 16 != 0)
+      executor_->Fail("accesses 16 shared bytes that are not 16-byte aligned");
+    executor_->NoteSharedAccess(kind, data_, 4 * sizeof(T), where);
+    return reinterpret_cast<std::array<T, 4>*>(data_);
   }
 
+  Executor* executor_;
   T* data_;
   int64_t size_;
-  AccessCounter* counter_;  // null: not counted
 };
 
 }  // namespace hadal::cuda

@@ -167,14 +167,14 @@ using Shared = SharedArray<T>;
   static const char name##_identity{}; \
   const ::hadal::cuda::SharedArray<T> name(&name##_identity, count)
 inline Vector16 LoadVector(const SharedArray<float>& from, const Where& where = Where::current()) {
-  return std::bit_cast<Vector16>(from.Four(where));
+  return std::bit_cast<Vector16>(from.LoadFour(where));
 }
 inline void StoreVector(const SharedArray<float>& to, const Vector16& value, const Where& where = Where::current()) {
-  to.Four(where) = std::bit_cast<std::array<float, 4>>(value);
+  to.StoreFour(std::bit_cast<std::array<float, 4>>(value), where);
 }
 inline void StoreWord(const SharedArray<Vector16>& to, int word, uint32_t value,
                       const Where& where = Where::current()) {
-  to.Word(word, where) = value;
+  to.StoreWord(word, value, where);
 }
 
 template <typename T>
@@ -183,7 +183,7 @@ std::remove_const_t<T> Load(DevicePointer<T> from, const Where& where = Where::c
   return *from.address;
 }
 template <typename T>
-void Store(DevicePointer<T> to, T value, const Where& where = Where::current()) {
+void Store(DevicePointer<T> to, std::type_identity_t<T> value, const Where& where = Where::current()) {
   Executor::Current().CheckAccess(AccessKind::kStore, to.address, sizeof(T), alignof(T), where);
   *to.address = value;
 }

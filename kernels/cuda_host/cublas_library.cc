@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <cstddef>
 #include <string>
 #include <type_traits>
 
@@ -10,6 +11,11 @@
 
 namespace hadal::cuda {
 namespace {
+
+// What the library writes, of every version from CUDA 12.2 to 13.0.
+static_assert(sizeof(cublasLtMatmulAlgo_t) == 64 && sizeof(cublasLtMatmulHeuristicResult_t) == 96);
+static_assert(offsetof(cublasLtMatmulHeuristicResult_t, algo) == 0);
+static_assert(offsetof(cublasLtMatmulHeuristicResult_t, state) == 72);
 
 absl::StatusOr<void*> OpenLibrary() {
   const std::string name = absl::StrCat("libcublasLt.so.", CUBLAS_VER_MAJOR);

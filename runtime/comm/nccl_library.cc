@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <nccl.h>
 
+#include <cstddef>
 #include <cstring>
 #include <type_traits>
 
@@ -15,6 +16,9 @@ namespace {
 static_assert(kNcclSuccess == ncclSuccess && kNcclInvalidUsage == ncclInvalidUsage);
 static_assert(kNcclRemoteError == ncclRemoteError && kNcclInProgress == ncclInProgress);
 static_assert(sizeof(NcclUniqueId) == sizeof(ncclUniqueId));
+// The part of the configuration that every library since 2.18 reads; it takes fields behind it from `size`.
+static_assert(offsetof(ncclConfig_t, version) == 12 && offsetof(ncclConfig_t, blocking) == 16);
+static_assert(offsetof(ncclConfig_t, maxCTAs) == 28 && offsetof(ncclConfig_t, splitShare) == 40);
 
 struct Functions {
   decltype(&ncclGetVersion) get_version;

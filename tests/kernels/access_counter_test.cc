@@ -33,7 +33,7 @@ void ExpectCount(const AccessCount& count, int64_t instructions, int64_t units, 
 AccessCount OfFloats(int stride) {
   return SharedOf([stride] {
     HADAL_SHARED(float, values, 33 * kWarp);
-    values[stride * ThreadIndex()] = 1.0f;
+    static_cast<float>(values[stride * ThreadIndex()]);
   });
 }
 

@@ -2,10 +2,12 @@
 #include "kernels/cuda/executor.h"
 
 #include <cmath>
+#include <functional>
 #include <set>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/cuda/fragment.h"
 #include "kernels/cuda/thread_layer.h"
 
 namespace hadal::cuda {
@@ -100,19 +102,75 @@ TEST(CudaExecutorTest, BlocksAndThreadsComeInRandomOrder) {
   EXPECT_NE(order(1), order(2));
 }
 
-// Some thread runs before its mirror image has written: shared memory is NaN then, and which thread depends on the
-// seed.
-TEST(CudaExecutorTest, AMissingBarrierShows) {
-  const auto nans = [](uint64_t seed) {
-    std::set<int64_t> places;
-    const std::vector<float> out = RunMirror(seed, Fault::kNoBarrier);
-    for (size_t i = 0; i < out.size(); ++i) {
-      if (std::isnan(out[i])) places.insert(i);
-    }
-    return places;
+// Runs `body` as the threads of a block of two warps, with an array in shared memory.
+void RunShared(const std::function<void(Shared<float>)>& body) {
+  Executor executor(1);
+  executor.Run({.threads = kThreads}, [&] {
+    HADAL_SHARED(float, values, kThreads);
+    body(values);
+  });
+}
+
+TEST(CudaExecutorDeathTest, AMissingBarrierIsARace) {
+  EXPECT_DEATH(
+      RunMirror(1, Fault::kNoBarrier),
+      "thread [0-9]+ of block \\([0-2], 0\\) (reads|writes) 4 shared bytes at .*cuda_executor_test.cc:[0-9]+ in a "
+      "race with thread [0-9]+ at .*cuda_executor_test.cc:[0-9]+");
+}
+
+TEST(CudaExecutorDeathTest, AStoreAfterAnothersLoadIsARace) {
+  const auto turned = [](bool barrier) {
+    RunShared([barrier](Shared<float> values) {
+      values[ThreadIndex()] = 0.0f;
+      Barrier();
+      const float other = values[kThreads - 1 - ThreadIndex()];
+      if (barrier) Barrier();
+      values[ThreadIndex()] = other;
+    });
   };
-  EXPECT_GT(nans(1).size(), 10);
-  EXPECT_NE(nans(1), nans(2));
+  turned(true);
+  EXPECT_DEATH(turned(false), "shared bytes at .* in a race with");
+}
+
+TEST(CudaExecutorDeathTest, TwoStoresOfOneValueAreARace) {
+  const auto store = [](bool by_one) {
+    RunShared([by_one](Shared<float> values) {
+      if (!by_one || ThreadIndex() == 0) values[0] = 1.0f;
+    });
+  };
+  store(true);
+  EXPECT_DEATH(store(false), "writes 4 shared bytes at .* in a race with");
+}
+
+// Every access of a warp may be delayed beyond a shuffle.
+TEST(CudaExecutorDeathTest, AShuffleOrdersNoAccesses) {
+  const auto exchange = [](bool barrier) {
+    RunShared([barrier](Shared<float> values) {
+      const int lane = ThreadIndex() % kWarp, other = ThreadIndex() ^ 1;
+      values[ThreadIndex()] = ShuffleXor(1.0f, 1);
+      ShuffleFrom(lane, 0);
+      if (barrier) Barrier();
+      EXPECT_EQ(static_cast<float>(values[other]), 1.0f);
+    });
+  };
+  exchange(true);
+  EXPECT_DEATH(exchange(false), "shared bytes at .* in a race with");
+}
+
+// Parts of sixteen bytes, and the rows of matrices.
+TEST(CudaExecutorDeathTest, RacesAreFoundByWords) {
+  const auto words = [](int moved) {
+    Executor executor(1);
+    executor.Run({.threads = kWarp}, [moved] {
+      HADAL_SHARED(Vector16, rows, kWarp + 1);
+      rows[ThreadIndex()] = Vector16{};
+      Barrier();
+      StoreWord(rows + (ThreadIndex() / 4 + moved), ThreadIndex() % 4, 0);
+      LoadMatrices(rows + (kWarp / 4 + ThreadIndex() % (kWarp - kWarp / 4)));
+    });
+  };
+  words(0);
+  EXPECT_DEATH(words(1), "(reads 16|writes 4) shared bytes at .* in a race with");
 }
 
 TEST(CudaExecutorTest, MemoryStartsAsNotANumber) {
@@ -178,7 +236,7 @@ TEST(CudaExecutorDeathTest, SharedArrayOutOfBounds) {
   const auto touch = [&](int64_t index) {
     executor.Run({.threads = 32}, [&] {
       HADAL_SHARED(float, values, 10);
-      values[index] = 1.0f;
+      static_cast<float>(values[index]);
     });
   };
   touch(9);

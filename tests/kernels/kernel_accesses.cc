@@ -35,10 +35,11 @@ constexpr int64_t kWidth = 512, kInnerWidth = 2048, kWords = 32000;
 template <typename T>
 constexpr const char* kNameOf = std::is_same_v<T, float> ? "float" : "BFloat16";
 
-// Device memory for arguments, and the launches counted so far.
+// Device memory for arguments, and what to do with each case.
 class AccessLab {
  public:
-  AccessLab() { executor_.CountAccesses(&counter_); }
+  AccessLab(cuda::Executor& executor, const std::function<void(const KernelCase&)>& visit)
+      : executor_(executor), visit_(visit) {}
 
   template <typename T>
   DevicePointer<T> Vector(const std::vector<T>& values) {
@@ -58,22 +59,14 @@ class AccessLab {
     return {Vector<cuda::RandomPosition>({{1, 2, 3, 4}}), 0, 6554, 65536.0f / (65536 - 6554)};
   }
 
-  // Runs `launch`, which launches a kernel for each of `kernels`.
-  void Count(const std::string& shape, const std::vector<std::string>& kernels,
+  void Visit(const std::string& shape, const std::vector<std::string>& kernels,
              const std::function<void(StreamHandle)>& launch) {
-    const size_t before = counter_.launches().size();
-    launch(executor_.stream());
-    HADAL_CHECK_EQ(counter_.launches().size(), before + kernels.size());
-    for (size_t i = 0; i < kernels.size(); ++i) {
-      counted_.push_back({kernels[i], shape, counter_.launches()[before + i]});
-    }
+    visit_({shape, kernels, launch});
   }
-  std::vector<KernelAccesses> counted() && { return std::move(counted_); }
 
  private:
-  cuda::Executor executor_{/*seed=*/1};
-  cuda::AccessCounter counter_;
-  std::vector<KernelAccesses> counted_;
+  cuda::Executor& executor_;
+  const std::function<void(const KernelCase&)>& visit_;
 };
 
 std::string Named(const char* kernel, std::initializer_list<std::string> arguments) {
@@ -83,7 +76,7 @@ std::string Named(const char* kernel, std::initializer_list<std::string> argumen
 }
 
 template <typename Residual, typename Compute>
-void CountResidualNorm(AccessLab& lab) {
+void VisitResidualNorm(AccessLab& lab) {
   constexpr int64_t kRows = 64;
   const DevicePointer<float> numbers = lab.Zeros<float>(kWidth), of_rows = lab.Zeros<float>(kRows);
   const std::string types = std::string(kNameOf<Residual>) + ", " + kNameOf<Compute>;
@@ -92,7 +85,7 @@ void CountResidualNorm(AccessLab& lab) {
   forward.branch = lab.Matrix<Compute>(kRows, kWidth), forward.normed = lab.Matrix<Compute>(kRows, kWidth);
   forward.bias = forward.scale = forward.shift = numbers;
   forward.mean = forward.rstd = of_rows, forward.dropout = lab.Dropout();
-  lab.Count("64 x 512", {Named("ResidualNormForwardKernel", {types})},
+  lab.Visit("64 x 512", {Named("ResidualNormForwardKernel", {types})},
             [&](StreamHandle stream) { cuda::ResidualNormForward(stream, forward); });
 
   cuda::ResidualNormBackwardArgs<Residual, Compute> backward = {.rows = kRows, .width = kWidth};
@@ -101,25 +94,46 @@ void CountResidualNorm(AccessLab& lab) {
   backward.d_branch = forward.normed, backward.mean = backward.rstd = of_rows, backward.dropout = forward.dropout;
   backward.scale = backward.d_bias = backward.d_scale = backward.d_shift = numbers;
   backward.partials = lab.Zeros<float>(cuda::ResidualNormPartials(kRows, kWidth));
-  lab.Count("64 x 512", {Named("ResidualNormBackwardKernel", {types}), "MergeColumnSumsKernel"},
+  lab.Visit("64 x 512", {Named("ResidualNormBackwardKernel", {types}), "MergeColumnSumsKernel"},
             [&](StreamHandle stream) { cuda::ResidualNormBackward(stream, backward); });
 }
 
+// With learned gains, and more blocks of rows than a run of MergeColumn has parts.
+void VisitLearnedGains(AccessLab& lab) {
+  constexpr int64_t kRows = 144;
+  const DevicePointer<float> numbers = lab.Zeros<float>(kWidth);
+  cuda::ResidualNormBackwardArgs<float, float> args = {.rows = kRows, .width = kWidth};
+  args.d_sum = args.residual = args.branch = args.d_residual = args.d_branch = lab.Matrix<float>(kRows, kWidth);
+  args.learned_residual_gain = args.d_learned_residual_gain = numbers;
+  args.learned_branch_gain = args.d_learned_branch_gain = numbers;
+  args.partials = lab.Zeros<float>(cuda::ResidualNormPartials(kRows, kWidth));
+  lab.Visit("144 x 512, learned gains",
+            {"ResidualNormBackwardKernel<float, float>", "MergeColumnSumsKernel", "SumBranchGainKernel"},
+            [&](StreamHandle stream) { cuda::ResidualNormBackward(stream, args); });
+}
+
+struct AttentionCase {
+  int32_t head_width = 0;
+  // Of sentences: two, of 70 and 33 tokens.
+  std::vector<int32_t> query_offsets = {0, 70, 103}, key_offsets = {0, 70, 103};
+  int32_t most_blocks = cuda::AttentionShape().most_blocks;
+};
+
+// q, k and v as a fused projection leaves them.
 template <typename T>
-void CountAttention(AccessLab& lab, int32_t head_width) {
-  // Two sentences; q, k and v as a fused projection leaves them.
-  const std::vector<int32_t> offsets = {0, 70, 103};
-  const int64_t rows = offsets.back();
+void VisitAttention(AccessLab& lab, const AttentionCase& of) {
+  const int32_t head_width = of.head_width;
+  const int64_t rows = std::max(of.query_offsets.back(), of.key_offsets.back());
   const int32_t heads = static_cast<int32_t>(kWidth) / head_width;
   const DeviceMatrix<T> qkv = lab.Matrix<T>(rows, 3 * kWidth), d_qkv = lab.Matrix<T>(rows, 3 * kWidth);
   const auto part = [](const DeviceMatrix<T>& of, int64_t i) {
     return DeviceMatrix<T>(of.data + i * kWidth, of.stride);
   };
-  const cuda::AttentionTiles tiles = cuda::CutIntoTiles(offsets, offsets);
+  const cuda::AttentionTiles tiles = cuda::CutIntoTiles(of.query_offsets, of.key_offsets);
   const DevicePointer<cuda::AttentionTile> query_tiles = lab.Vector(tiles.of_queries),
                                            key_tiles = lab.Vector(tiles.of_keys);
-  const auto tile_count = static_cast<int64_t>(tiles.of_queries.size());
-  const cuda::AttentionShape shape = {heads, head_width, /*causal=*/false};
+  const auto query_tile_count = static_cast<int64_t>(tiles.of_queries.size());
+  const cuda::AttentionShape shape = {heads, head_width, /*causal=*/false, of.most_blocks};
   const cuda::DeviceDropout dropout = lab.Dropout();
   const DeviceMatrix<T> output = lab.Matrix<T>(rows, kWidth);
   const DeviceMatrix<float> log_sum_exp = lab.Matrix<float>(heads, rows),
@@ -131,10 +145,10 @@ void CountAttention(AccessLab& lab, int32_t head_width) {
     return tensor ? Named(on_tensor_cores, {width}) : Named(plain, {"float", width});
   };
   const std::string text = "70 + 33 tokens, " + std::to_string(heads) + " heads";
-  lab.Count(text, {named("TensorForwardKernel", "AttentionForwardKernel")}, [&](StreamHandle stream) {
+  lab.Visit(text, {named("TensorForwardKernel", "AttentionForwardKernel")}, [&](StreamHandle stream) {
     cuda::AttentionForward<T>(stream, {.shape = shape,
                                        .query_tiles = query_tiles,
-                                       .query_tile_capacity = tile_count,
+                                       .query_tile_capacity = query_tile_count,
                                        .q = part(qkv, 0),
                                        .k = part(qkv, 1),
                                        .v = part(qkv, 2),
@@ -142,15 +156,15 @@ void CountAttention(AccessLab& lab, int32_t head_width) {
                                        .output = output,
                                        .log_sum_exp = log_sum_exp});
   });
-  lab.Count(
+  lab.Visit(
       text,
       {named("TensorQueryKernel", "QueryGradientKernel"), named("TensorKeyValueKernel", "KeyValueGradientKernel")},
       [&](StreamHandle stream) {
         cuda::AttentionBackward<T>(stream, {.shape = shape,
                                             .query_tiles = query_tiles,
                                             .key_tiles = key_tiles,
-                                            .query_tile_capacity = tile_count,
-                                            .key_tile_capacity = tile_count,
+                                            .query_tile_capacity = query_tile_count,
+                                            .key_tile_capacity = static_cast<int64_t>(tiles.of_keys.size()),
                                             .q = part(qkv, 0),
                                             .k = part(qkv, 1),
                                             .v = part(qkv, 2),
@@ -165,53 +179,53 @@ void CountAttention(AccessLab& lab, int32_t head_width) {
 }
 
 template <typename T>
-void CountCachedAttention(AccessLab& lab, int64_t head_width) {
-  constexpr int64_t kRows = 2, kLength = 40;
+void VisitCachedAttention(AccessLab& lab, int64_t head_width, int32_t length) {
+  constexpr int64_t kRows = 2;
   cuda::CachedAttentionArgs<T> args = {.rows = kRows, .heads = kWidth / head_width, .head_width = head_width};
-  args.q = args.output = lab.Matrix<T>(kRows, kWidth), args.cache = lab.Matrix<T>(kRows * kLength, 2 * kWidth);
-  std::vector<int32_t> index(kRows * kLength);
-  for (int64_t i = 0; i < kRows * kLength; ++i) index[i] = static_cast<int32_t>(i % kLength * kRows + i / kLength);
-  args.index = lab.Vector(index), args.index_stride = kLength;
-  args.lengths = lab.Vector(std::vector<int32_t>(kRows, kLength));
-  lab.Count("2 x 40 positions, " + std::to_string(args.heads) + " heads",
+  args.q = args.output = lab.Matrix<T>(kRows, kWidth), args.cache = lab.Matrix<T>(kRows * length, 2 * kWidth);
+  std::vector<int32_t> index(kRows * length);
+  for (int64_t i = 0; i < kRows * length; ++i) index[i] = static_cast<int32_t>(i % length * kRows + i / length);
+  args.index = lab.Vector(index), args.index_stride = length;
+  args.lengths = lab.Vector(std::vector<int32_t>(kRows, length));
+  lab.Visit("2 x " + std::to_string(length) + " positions, " + std::to_string(args.heads) + " heads",
             {Named("CachedAttentionKernel", {kNameOf<T>})},
             [&](StreamHandle stream) { cuda::CachedAttention<T>(stream, args); });
 }
 
 template <typename T>
-void CountRowsBesideProducts(AccessLab& lab) {
+void VisitRowsBesideProducts(AccessLab& lab) {
   constexpr int64_t kRows = 64;
   const DeviceMatrix<T> x = lab.Matrix<T>(kRows, kInnerWidth), y = lab.Matrix<T>(kRows, kInnerWidth);
   const DevicePointer<T> bias = lab.Zeros<T>(kInnerWidth);
   const DevicePointer<float> sums = lab.Zeros<float>(kInnerWidth), partials = lab.Zeros<float>(2 * kInnerWidth);
   const std::string shape = "64 x 2048", type = kNameOf<T>;
-  lab.Count(shape, {Named("BiasRowsKernel", {type})}, [&](StreamHandle stream) {
+  lab.Visit(shape, {Named("BiasRowsKernel", {type})}, [&](StreamHandle stream) {
     cuda::BiasRows<T>(stream, {.rows = kRows, .width = kInnerWidth, .bias = bias, .relu = true, .y = y});
   });
   const cuda::DeviceDropout dropout = lab.Dropout();
-  lab.Count(shape, {Named("DropoutRowsKernel", {type})}, [&](StreamHandle stream) {
+  lab.Visit(shape, {Named("DropoutRowsKernel", {type})}, [&](StreamHandle stream) {
     cuda::DropoutRows<T>(stream, {.rows = kRows, .width = kInnerWidth, .dropout = dropout, .y = y});
   });
-  lab.Count(shape, {Named("ReluMaskKernel", {type})}, [&](StreamHandle stream) {
+  lab.Visit(shape, {Named("ReluMaskKernel", {type})}, [&](StreamHandle stream) {
     cuda::ReluMask<T>(stream, {.rows = kRows, .width = kInnerWidth, .relu_output = x, .dx = y});
   });
-  lab.Count(shape, {Named("ReluMaskSumsKernel", {type}), "MergeColumnsKernel"}, [&](StreamHandle stream) {
+  lab.Visit(shape, {Named("ReluMaskSumsKernel", {type}), "MergeColumnsKernel"}, [&](StreamHandle stream) {
     cuda::ReluMaskSums<T>(
         stream, {.rows = kRows, .width = kInnerWidth, .relu_output = x, .dx = y, .sums = sums, .partials = partials});
   });
-  lab.Count(shape, {Named("ColumnSumsKernel", {type}), "MergeColumnsKernel"}, [&](StreamHandle stream) {
+  lab.Visit(shape, {Named("ColumnSumsKernel", {type}), "MergeColumnsKernel"}, [&](StreamHandle stream) {
     cuda::ColumnSums<T>(stream, {.rows = kRows, .width = kInnerWidth, .x = x, .sums = sums, .partials = partials});
   });
 }
 
 template <typename T>
-void CountEnds(AccessLab& lab) {
+void VisitEnds(AccessLab& lab) {
   const std::string type = kNameOf<T>;
   constexpr int64_t kRows = 16;
   cuda::CrossEntropyArgs<T> loss = {.rows = 2, .vocabulary = kWords, .label_smoothing = 0.1f};
   loss.logits = lab.Matrix<T>(2, kWords), loss.targets = lab.Zeros<int32_t>(2);
   loss.gradient_scale = lab.Zeros<float>(1), loss.loss = loss.nll = lab.Zeros<float>(2);
-  lab.Count("2 x 32000", {Named("CrossEntropyKernel", {type})},
+  lab.Visit("2 x 32000", {Named("CrossEntropyKernel", {type})},
             [&](StreamHandle stream) { cuda::CrossEntropy<T>(stream, loss); });
 
   std::vector<int32_t> tokens(kRows), places(kRows);
@@ -220,7 +234,7 @@ void CountEnds(AccessLab& lab) {
   forward.tokens = lab.Vector(tokens), forward.row_positions = lab.Vector(places), forward.dropout = lab.Dropout();
   forward.table = lab.Matrix<T>(5, kWidth), forward.positions = lab.Matrix<float>(kRows, kWidth);
   forward.x = lab.Matrix<T>(kRows, kWidth);
-  lab.Count("16 x 512", {Named("EmbeddingForwardKernel", {type})},
+  lab.Visit("16 x 512", {Named("EmbeddingForwardKernel", {type})},
             [&](StreamHandle stream) { cuda::EmbeddingForward(stream, forward); });
   const cuda::TokenGroups groups = cuda::GroupRowsByToken(tokens);
   cuda::EmbeddingBackwardArgs<T> backward = {.max_groups = kRows, .width = kWidth};
@@ -228,17 +242,17 @@ void CountEnds(AccessLab& lab) {
   backward.group_starts = lab.Vector(groups.starts), backward.group_tokens = lab.Vector(groups.tokens);
   backward.sorted_rows = lab.Vector(groups.sorted_rows), backward.dx = forward.x, backward.dropout = forward.dropout;
   backward.d_table = lab.Matrix<float>(5, kWidth);
-  lab.Count("16 x 512, 5 words", {Named("EmbeddingBackwardKernel", {type})},
+  lab.Visit("16 x 512, 5 words", {Named("EmbeddingBackwardKernel", {type})},
             [&](StreamHandle stream) { cuda::EmbeddingBackward(stream, backward); });
 }
 
-void CountOptimizer(AccessLab& lab) {
+void VisitOptimizer(AccessLab& lab) {
   constexpr int64_t kSize = 8192;
   const DevicePointer<float> a = lab.Zeros<float>(kSize), b = lab.Zeros<float>(kSize);
   const DevicePointer<BFloat16> rounded = lab.Zeros<BFloat16>(kSize);
   const DevicePointer<cuda::AdamScalars> scalars = lab.Vector<cuda::AdamScalars>({{}});
   const DevicePointer<int32_t> non_finite = lab.Zeros<int32_t>(1);
-  lab.Count("8192", {"AdamKernel"}, [&](StreamHandle stream) {
+  lab.Visit("8192", {"AdamKernel"}, [&](StreamHandle stream) {
     cuda::AdamStep(stream, {.size = kSize,
                             .parameter = a,
                             .gradient = b,
@@ -248,10 +262,10 @@ void CountOptimizer(AccessLab& lab) {
                             .scalars = scalars,
                             .non_finite = non_finite});
   });
-  lab.Count("8192", {"AddKernel"},
+  lab.Visit("8192", {"AddKernel"},
             [&](StreamHandle stream) { cuda::Add(stream, {.size = kSize, .sum = a, .values = b}); });
   const DevicePointer<cuda::SquaresRange> ranges = lab.Vector<cuda::SquaresRange>({{0, kSize}});
-  lab.Count("8192", {"SquaresOfChunksKernel", "SumChunksKernel"}, [&](StreamHandle stream) {
+  lab.Visit("8192", {"SquaresOfChunksKernel", "SumChunksKernel"}, [&](StreamHandle stream) {
     cuda::SumOfSquares(stream, {.x = a,
                                 .slices = 1,
                                 .ranges = ranges,
@@ -261,57 +275,57 @@ void CountOptimizer(AccessLab& lab) {
   });
 }
 
-void CountRest(AccessLab& lab) {
+void VisitRest(AccessLab& lab) {
   constexpr int64_t kRows = 64, kTerms = 3;
   const DeviceMatrix<float> wide = lab.Matrix<float>(kTerms * kRows, kWidth);
   const DeviceMatrix<BFloat16> narrow = lab.Matrix<BFloat16>(kTerms * kRows, kWidth),
                                other = lab.Matrix<BFloat16>(kRows, kWidth);
   const DevicePointer<float> numbers = lab.Zeros<float>(64), partials = lab.Zeros<float>(64);
   const std::string shape = "64 x 512";
-  lab.Count(shape, {"ConvertKernel<float, BFloat16>"}, [&](StreamHandle stream) {
+  lab.Visit(shape, {"ConvertKernel<float, BFloat16>"}, [&](StreamHandle stream) {
     cuda::Convert<float, BFloat16>(stream, {.rows = kRows, .width = kWidth, .from = wide, .to = narrow});
   });
-  lab.Count(shape, {"ConvertKernel<BFloat16, float>"}, [&](StreamHandle stream) {
+  lab.Visit(shape, {"ConvertKernel<BFloat16, float>"}, [&](StreamHandle stream) {
     cuda::Convert<BFloat16, float>(stream, {.rows = kRows, .width = kWidth, .from = narrow, .to = wide});
   });
-  lab.Count(shape, {"HeadScaleKernel<BFloat16>"}, [&](StreamHandle stream) {
+  lab.Visit(shape, {"HeadScaleKernel<BFloat16>"}, [&](StreamHandle stream) {
     cuda::HeadScaleForward<BFloat16>(
         stream, {.rows = kRows, .heads = 8, .head_width = 64, .x = narrow, .gain = numbers, .y = other});
   });
-  lab.Count(shape, {"HeadScaleGradientKernel<BFloat16>", "HeadScaleGainKernel<BFloat16>"}, [&](StreamHandle stream) {
+  lab.Visit(shape, {"HeadScaleGradientKernel<BFloat16>", "HeadScaleGainKernel<BFloat16>"}, [&](StreamHandle stream) {
     cuda::HeadScaleBackwardArgs<BFloat16> args = {.rows = kRows, .heads = 8, .head_width = 64};
     args.dy = narrow, args.x = args.dx = other, args.gain = args.d_gain = numbers, args.partials = partials;
     cuda::HeadScaleBackward<BFloat16>(stream, args);
   });
-  lab.Count(shape, {"ShiftScale ForwardKernel<BFloat16, BFloat16>"}, [&](StreamHandle stream) {
+  lab.Visit(shape, {"ShiftScale ForwardKernel<BFloat16, BFloat16>"}, [&](StreamHandle stream) {
     cuda::ShiftScaleForward<BFloat16, BFloat16>(
         stream, {.rows = kRows, .width = kWidth, .x = narrow, .shift = numbers, .scale = numbers, .y = other});
   });
-  lab.Count(shape, {"ShiftScale BackwardKernel<BFloat16, BFloat16>", "ShiftScale ScalarsKernel"},
+  lab.Visit(shape, {"ShiftScale BackwardKernel<BFloat16, BFloat16>", "ShiftScale ScalarsKernel"},
             [&](StreamHandle stream) {
               cuda::ShiftScaleBackwardArgs<BFloat16, BFloat16> args = {.rows = kRows, .width = kWidth};
               args.dy = narrow, args.x = args.dx = other,
               args.shift = args.scale = args.d_shift = args.d_scale = numbers, args.partials = partials;
               cuda::ShiftScaleBackward<BFloat16, BFloat16>(stream, args);
             });
-  lab.Count("3 terms, 64 x 512", {"WeightedSumKernel<BFloat16, BFloat16>"}, [&](StreamHandle stream) {
+  lab.Visit("3 terms, 64 x 512", {"WeightedSumKernel<BFloat16, BFloat16>"}, [&](StreamHandle stream) {
     cuda::WeightedSumForward<BFloat16, BFloat16>(
         stream, {.rows = kRows, .width = kWidth, .terms = kTerms, .x = narrow, .weights = numbers, .y = other});
   });
-  lab.Count("3 terms, 64 x 512", {"TermGradientKernel<BFloat16>", "WeightGradientKernel"}, [&](StreamHandle stream) {
+  lab.Visit("3 terms, 64 x 512", {"TermGradientKernel<BFloat16>", "WeightGradientKernel"}, [&](StreamHandle stream) {
     cuda::WeightedSumBackwardArgs<BFloat16> args = {.rows = kRows, .width = kWidth, .terms = kTerms};
     args.dy = other, args.x = narrow, args.dx = wide, args.weights = args.d_weights = numbers, args.partials = partials;
     cuda::WeightedSumBackward<BFloat16>(stream, args);
   });
   const DevicePointer<int32_t> places = lab.Vector<int32_t>({3, 1, 0, 2});
-  lab.Count("4 x 512", {"ScatterRowsKernel<BFloat16>"}, [&](StreamHandle stream) {
+  lab.Visit("4 x 512", {"ScatterRowsKernel<BFloat16>"}, [&](StreamHandle stream) {
     cuda::ScatterRows<BFloat16>(stream, {.rows = 4, .width = kWidth, .x = narrow, .index = places, .y = other});
   });
   cuda::TopCandidatesArgs top = {.rows = 1, .columns = kWords, .count = 4};
   top.logits = lab.Matrix<float>(1, kWords), top.tokens = lab.Matrix<int32_t>(1, 4),
   top.values = lab.Matrix<float>(1, 4);
   top.also_values = numbers, top.best = places;
-  lab.Count("1 x 32000, 4 of them", {"TopCandidatesKernel"},
+  lab.Visit("1 x 32000, 4 of them", {"TopCandidatesKernel"},
             [&](StreamHandle stream) { cuda::TopCandidates(stream, top); });
 }
 
@@ -325,22 +339,45 @@ std::string CountText(const cuda::AccessCount& count) {
 
 }  // namespace
 
+void ForEachKernel(cuda::Executor& executor, const std::function<void(const KernelCase&)>& visit) {
+  AccessLab lab(executor, visit);
+  VisitResidualNorm<BFloat16, BFloat16>(lab);
+  VisitResidualNorm<float, BFloat16>(lab);
+  VisitResidualNorm<float, float>(lab);
+  for (const int32_t head_width : {64, 128}) VisitAttention<BFloat16>(lab, {head_width});
+  for (const int32_t head_width : {64, 128}) VisitAttention<float>(lab, {head_width});
+  VisitEnds<BFloat16>(lab);
+  VisitEnds<float>(lab);
+  VisitOptimizer(lab);
+  VisitRowsBesideProducts<BFloat16>(lab);
+  VisitRowsBesideProducts<float>(lab);
+  VisitRest(lab);
+  for (const int64_t head_width : {64, 128}) VisitCachedAttention<BFloat16>(lab, head_width, /*length=*/40);
+  VisitCachedAttention<float>(lab, 64, /*length=*/40);
+}
+
+void ForEachFurtherCase(cuda::Executor& executor, const std::function<void(const KernelCase&)>& visit) {
+  AccessLab lab(executor, visit);
+  VisitLearnedGains(lab);
+  VisitAttention<BFloat16>(lab, {.head_width = 64, .most_blocks = 1});
+  VisitAttention<BFloat16>(lab, {.head_width = 64, .key_offsets = {0, 0, 33}});
+  VisitCachedAttention<float>(lab, 64, /*length=*/200);
+}
+
 std::vector<KernelAccesses> CountKernelAccesses() {
-  AccessLab lab;
-  CountResidualNorm<BFloat16, BFloat16>(lab);
-  CountResidualNorm<float, BFloat16>(lab);
-  CountResidualNorm<float, float>(lab);
-  for (const int32_t head_width : {64, 128}) CountAttention<BFloat16>(lab, head_width);
-  for (const int32_t head_width : {64, 128}) CountAttention<float>(lab, head_width);
-  CountEnds<BFloat16>(lab);
-  CountEnds<float>(lab);
-  CountOptimizer(lab);
-  CountRowsBesideProducts<BFloat16>(lab);
-  CountRowsBesideProducts<float>(lab);
-  CountRest(lab);
-  for (const int64_t head_width : {64, 128}) CountCachedAttention<BFloat16>(lab, head_width);
-  CountCachedAttention<float>(lab, 64);
-  return std::move(lab).counted();
+  cuda::Executor executor(/*seed=*/1);
+  cuda::AccessCounter counter;
+  executor.CountAccesses(&counter);
+  std::vector<KernelAccesses> counted;
+  ForEachKernel(executor, [&](const KernelCase& each) {
+    const size_t before = counter.launches().size();
+    each.launch(executor.stream());
+    HADAL_CHECK_EQ(counter.launches().size(), before + each.kernels.size());
+    for (size_t i = 0; i < each.kernels.size(); ++i) {
+      counted.push_back({each.kernels[i], each.shape, counter.launches()[before + i]});
+    }
+  });
+  return counted;
 }
 
 std::string AccessTable(const std::vector<KernelAccesses>& kernels) {

@@ -2,10 +2,12 @@
 // (d_model 512, d_ff 2,048, heads of 64 and 128 columns, 32,000 words): the rows of kernels/cuda/accesses.md.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "kernels/cuda/access_counter.h"
+#include "kernels/cuda/executor.h"
 
 namespace hadal::testing {
 
@@ -14,7 +16,20 @@ struct KernelAccesses {
   cuda::LaunchCounts counts;
 };
 
-// Runs every kernel once, some in several types and widths.
+// One operation with arguments: `launch` launches each of `kernels` once.
+struct KernelCase {
+  std::string shape;
+  std::vector<std::string> kernels;
+  std::function<void(cuda::StreamHandle)> launch;
+};
+
+// Calls visit for every kernel, for some in several types and widths. Arguments are in the executor's memory.
+void ForEachKernel(cuda::Executor& executor, const std::function<void(const KernelCase&)>& visit);
+
+// The same for cases with longer loops and absent arguments, which reach what the others leave out.
+void ForEachFurtherCase(cuda::Executor& executor, const std::function<void(const KernelCase&)>& visit);
+
+// Runs each kernel once.
 std::vector<KernelAccesses> CountKernelAccesses();
 
 // The whole of accesses.md.

@@ -27,15 +27,10 @@ namespace {
 using hadal::testing::CublasLtDescription;
 using hadal::testing::CublasLtLayout;
 using hadal::testing::CublasLtOperands;
+using hadal::testing::CublasLtPreference;
 using hadal::testing::CublasLtProblem;
 
 hadal::testing::CublasLtSurroundings surroundings;
-
-struct Preference {
-  uint64_t workspace_bytes = 0;
-  uint32_t alignment[4] = {256, 256, 256, 256};          // of A, B, C, D: the library's defaults
-  uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;  // how parts of a sum may be added: by default in any way
-};
 
 // Lies in cublasLtMatmulAlgo_t.
 struct Algorithm {
@@ -165,19 +160,19 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t
 }
 
 HADAL_EXPORTED cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
-  *preference = reinterpret_cast<cublasLtMatmulPreference_t>(new Preference);
+  *preference = reinterpret_cast<cublasLtMatmulPreference_t>(new CublasLtPreference);
   return CUBLAS_STATUS_SUCCESS;
 }
 
 HADAL_EXPORTED cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
-  delete reinterpret_cast<Preference*>(preference);
+  delete reinterpret_cast<CublasLtPreference*>(preference);
   return CUBLAS_STATUS_SUCCESS;
 }
 
 HADAL_EXPORTED cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
                                                                    cublasLtMatmulPreferenceAttributes_t attribute,
                                                                    const void* value, size_t bytes) {
-  auto& preference = *reinterpret_cast<Preference*>(handle);
+  auto& preference = *reinterpret_cast<CublasLtPreference*>(handle);
   switch (attribute) {
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
       return Set(preference.workspace_bytes, value, bytes);
@@ -202,13 +197,14 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, c
                                                              cublasLtMatmulPreference_t preference, int wanted,
                                                              cublasLtMatmulHeuristicResult_t* results, int* found) {
   const CublasLtProblem problem = ProblemOf(description, a, b, c, d);
-  const auto& asked = *reinterpret_cast<const Preference*>(preference);
+  const auto& asked = *reinterpret_cast<const CublasLtPreference*>(preference);
   *found = 0;
   if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
   if (surroundings.records()) return CUBLAS_STATUS_INTERNAL_ERROR;
   if (const cublasStatus_t status = hadal::testing::CheckProblem(problem); status != CUBLAS_STATUS_SUCCESS)
     return status;
   if (asked.workspace_bytes < kWorkspaceBytes) return CUBLAS_STATUS_NOT_SUPPORTED;
+  surroundings.note_search(problem, asked);
   if (!surroundings.offers(problem.description.epilogue)) return CUBLAS_STATUS_SUCCESS;  // none found
   Algorithm algorithm{.problem = NumberOf(problem),
                       .workspace_bytes = kWorkspaceBytes,
@@ -278,6 +274,7 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDes
   if (!owned) return CUBLAS_STATUS_INVALID_VALUE;
   const CublasLtOperands operands{
       a, b, d, *static_cast<const float*>(alpha), *static_cast<const float*>(beta), algorithm.adds_parts_in_d_type};
+  surroundings.note_product(problem, algorithm.alignment, operands, workspace, workspace_bytes, stream);
   surroundings.enqueue(stream, [problem, operands, workspace] {
     std::memset(workspace, 0xFF, kWorkspaceBytes);
     Multiply(problem, operands);

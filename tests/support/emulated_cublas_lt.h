@@ -6,7 +6,15 @@
 #include <cstdint>
 #include <functional>
 
+#include "tests/support/emulated_cublas_product.h"
+
 namespace hadal::testing {
+
+struct CublasLtPreference {
+  uint64_t workspace_bytes = 0;
+  uint32_t alignment[4] = {256, 256, 256, 256};          // of A, B, C, D: the library's defaults
+  uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;  // how parts of a sum may be added: by default in any way
+};
 
 struct CublasLtSurroundings {
   // Enqueues work on a stream of the emulated runtime.
@@ -21,6 +29,10 @@ struct CublasLtSurroundings {
   // Whether this thread records a graph. The search for an algorithm then fails, as was reported for cuBLASLt 13.3 on a
   // recording stream.
   bool (*records)() = nullptr;
+  // Called for each search and each product that succeeds (api_recording.h).
+  void (*note_search)(const CublasLtProblem& problem, const CublasLtPreference& preference) = nullptr;
+  void (*note_product)(const CublasLtProblem& problem, const uint32_t* alignments, const CublasLtOperands& operands,
+                       const void* workspace, uint64_t workspace_bytes, cudaStream_t stream) = nullptr;
 };
 
 // The name of a function void(const CublasLtSurroundings*), which must be called before all others.

@@ -1,6 +1,6 @@
 #include "tests/support/emulated_cuda.h"
 
-#include <cublas_api.h>
+#include <cublasLt.h>
 #include <dlfcn.h>
 #include <sys/mman.h>
 
@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/check.h"
+#include "tests/support/api_recording.h"
 #include "tests/support/emulated_cublas_lt.h"
 
 namespace hadal::testing {
@@ -42,7 +43,9 @@ EmulatedCuda::EmulatedCuda() {
           [] {
             const std::lock_guard lock(Instance().mutex_);
             return Instance().ThisThreadRecords();
-          }};
+          },
+      .note_search = NoteSearch,
+      .note_product = NoteProduct};
   connect(&surroundings);
   const auto from_environment = [](const char* name, int& value) {
     if (const char* const text = std::getenv(name)) value = std::atoi(text);
@@ -154,9 +157,13 @@ cudaError_t EmulatedCuda::MakeStream(cudaStream_t* stream) {
   for (const auto& [memory, pages] : pages_) {
     if (pages.device == state->device) state->executor.Register(memory, pages.bytes);
   }
-  state->executor.Divert([this, owner = state.get()](std::function<void()> launch) {
+  state->executor.Divert([this, owner = state.get()](const cuda::LaunchShape& shape, std::function<void()> launch) {
     HADAL_CHECK_EQ(LastError(), cudaSuccess);  // what kernels/cuda/thread_layer.h checks behind each launch
     HADAL_CHECK_EQ(owner->device, CurrentDevice());
+    if (ApiRecording* const calls = ApiRecording::OfThisThread(); calls != nullptr) {
+      const cudaStream_t here = owner->executor.stream();
+      calls->Note("launch", {shape.blocks_x, shape.blocks_y, shape.threads, here});
+    }
     const std::lock_guard divert_lock(mutex_);
     Put(*owner, {.run = std::move(launch)});
     Advance();

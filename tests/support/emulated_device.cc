@@ -182,7 +182,7 @@ cuda::StreamHandle EmulatedDevice::HandleOf(DeviceQueues::Queue queue) {
     beside = std::make_unique<cuda::Executor>(random_());
     beside->AroundLaunches([this] { Open(); }, [this] { Close(); });
     for (const auto& [memory, bytes] : allocations_) beside->Register(memory, bytes);
-    beside->Divert([this, queue](std::function<void()> launch) {
+    beside->Divert([this, queue](const cuda::LaunchShape&, std::function<void()> launch) {
       auto kernel = std::make_shared<QueuedKernel>(std::move(launch), static_cast<int>(random_() % 4));
       kernel->behind = queues_.PutKernel(queue, kernel);
     });
@@ -345,7 +345,8 @@ void EmulatedDevice::BeginCapture() {
   Standstill();
   capture_.Begin();
   launches_before_capture_ = executor_.launches();
-  executor_.Divert([this](std::function<void()> launch) { recording_.push_back(std::move(launch)); });
+  executor_.Divert(
+      [this](const cuda::LaunchShape&, std::function<void()> launch) { recording_.push_back(std::move(launch)); });
 }
 
 absl::StatusOr<std::unique_ptr<DeviceGraph>> EmulatedDevice::EndCapture() {

@@ -1,0 +1,69 @@
+// No kernel has a race in shared memory, and each of their barriers is needed: without it the executor finds one.
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/cuda/executor.h"
+#include "tests/kernels/kernel_accesses.h"
+
+namespace hadal::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string PlaceOf(const fs::path& file, int64_t line) {
+  return file.filename().string() + ":" + std::to_string(line);
+}
+
+// No kernel needs it: each begins a tile with a barrier, or with stores to words that the same threads loaded last.
+// It stays, because that is no rule for kernels.
+constexpr char kPrecaution[] = "if (i != BlockX()) Barrier();";
+
+// Every other barrier in the kernels' sources.
+std::set<std::string> BarriersInSources() {
+  std::set<std::string> places;
+  for (const fs::directory_entry& entry : fs::directory_iterator(HADAL_KERNEL_SOURCES)) {
+    if (entry.path().filename() == "thread_layer.h") continue;  // defines it
+    std::ifstream file(entry.path());
+    std::string text;
+    for (int64_t line = 1; std::getline(file, text); ++line) {
+      const std::string code = text.substr(0, text.find("//"));
+      if (code.find("Barrier();") != std::string::npos && code.find(kPrecaution) == std::string::npos) {
+        places.insert(PlaceOf(entry.path(), line));
+      }
+    }
+  }
+  return places;
+}
+
+TEST(KernelRacesTest, EachBarrierPreventsARace) {
+  std::set<std::string> left = BarriersInSources();
+  ASSERT_GE(left.size(), 40);
+  cuda::Executor executor(/*seed=*/1);
+  const auto visit = [&](const KernelCase& each) {
+    const auto study = [&](const std::source_location* without) {
+      cuda::Executor::RaceStudy result{.without = without};
+      executor.StudyRaces(&result);
+      each.launch(executor.stream());
+      executor.StudyRaces(nullptr);
+      return result;
+    };
+    const cuda::Executor::RaceStudy whole = study(nullptr);
+    EXPECT_EQ(whole.race, "") << each.kernels[0];
+    std::set<std::string> tried;
+    for (const std::source_location& barrier : whole.barriers) {
+      const std::string place = PlaceOf(barrier.file_name(), barrier.line());
+      if (!left.contains(place) || !tried.insert(place).second) continue;
+      if (!study(&barrier).race.empty()) left.erase(place);
+    }
+  };
+  ForEachKernel(executor, visit);
+  ForEachFurtherCase(executor, visit);
+  EXPECT_THAT(left, ::testing::IsEmpty()) << "no kernel was found to need these barriers";
+}
+
+}  // namespace
+}  // namespace hadal::testing
