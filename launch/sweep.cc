@@ -71,7 +71,7 @@ absl::StatusOr<ComparisonGrid> MakeGrid(const SweepArguments& arguments, const s
 // Whether the run has done all the steps that its config wants.
 bool IsFinished(const std::string& out, const GridCell& cell) {
   const absl::StatusOr<RunRecord> run = ReadRun(CellDirectory(out, cell));
-  return run.ok() && !run->finish.empty() && run->steps.back().step + 1 >= cell.config.stop().steps();
+  return run.ok() && !run->finish.empty() && run->steps.back().step >= cell.config.stop().steps();
 }
 
 // Of the layouts that have steps to show.

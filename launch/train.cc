@@ -95,14 +95,14 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const RankOfRun& rank, Prep
 
 // Creates the run directory and its files. Rank 0 also stores the --resume request, for later starts of this job, and
 // the cost files.
-absl::Status OpenRun(const RankOfRun& rank, const PreparedRun& prepared, const RunStart& start, int64_t first_step) {
+absl::Status OpenRun(const RankOfRun& rank, const PreparedRun& prepared, const RunStart& start, int64_t steps_done) {
   const TrainArguments& arguments = rank.arguments;
   const bool first = rank.world.rank() == 0;
   if (first) {
-    HADAL_RETURN_IF_ERROR(NoteResume(arguments.run_directory, start.resume, first_step,
+    HADAL_RETURN_IF_ERROR(NoteResume(arguments.run_directory, start.resume, steps_done,
                                      [](const char* name) { return std::getenv(name); }));
   }
-  HADAL_RETURN_IF_ERROR(rank.sinks.Open(start.layout.pipeline.grid, prepared.config_text, first_step));
+  HADAL_RETURN_IF_ERROR(rank.sinks.Open(start.layout.pipeline.grid, prepared.config_text, steps_done + 1));
   return first ? StoreCosts(arguments.costs, arguments.run_directory) : absl::OkStatus();
 }
 

@@ -1,5 +1,7 @@
 #include "launch/translate_command.h"
 
+#include <unistd.h>
+
 #include <iostream>
 #include <memory>
 #include <string>
@@ -83,7 +85,7 @@ void AddTranslateCommand(Command app, int& exit_code) {
       HADAL_ASSIGN_OR_RETURN(options->checkpoint, CheckpointFor(options->checkpoint, world));
       HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen, DeviceFor(*device, options->checkpoint, world));
       return RunTranslate(*options, world.communicator(), chosen.StreamFor(world.stream()),
-                          {std::cin, std::cout, std::cerr});
+                          {std::cin, std::cout, std::cerr, /*typed=*/isatty(STDIN_FILENO) == 1});
     });
   });
 }

@@ -35,7 +35,7 @@ absl::StatusOr<TrainingProgress> RunHealth::GoBack(const TrainingProgress& now,
                                                    const std::optional<TrainingProgress>& loaded) {
   if (!loaded || loaded->update == gone_back_to_) {
     return absl::OutOfRangeError(absl::StrCat(
-        "step ", now.step - 1, ": ", skipped_in_a_row_, " steps in a row were left out (health.skipped_steps), ",
+        "step ", now.step, ": ", skipped_in_a_row_, " steps in a row were left out (health.skipped_steps), ",
         loaded ? absl::StrCat("again after going back to the weights of update ", loaded->update)
                : std::string("and there is no checkpoint to go back to"),
         "; try a lower learning_rate.peak, optimizer.clip_norm or a method made for this depth"));

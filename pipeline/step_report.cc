@@ -58,7 +58,7 @@ absl::Status StepReport::Send(Engine& engine, const StepResult& result, const Tr
   const LossSums& sums = result.gradient.loss;
   double waited = 0;
   for (const StageTimes& stage : stages.times) waited += stage.wait_seconds;
-  StepMetrics metrics{.step = progress.step - 1,
+  StepMetrics metrics{.step = progress.step,
                       .update = progress.update,
                       .total_steps = options_.stop.steps,
                       .loss = sums.MeanLoss(),

@@ -166,7 +166,7 @@ absl::Status Trainer::RecordDepth(const StepResult& result) {
 }
 
 void Trainer::Warn(std::string_view text) {
-  if (IsMain()) surroundings_.sink.OnText(progress_.step - 1, TextKind::kWarning, text);
+  if (IsMain()) surroundings_.sink.OnText(progress_.step, TextKind::kWarning, text);
 }
 
 absl::Status Trainer::GoBack() {
@@ -227,7 +227,7 @@ absl::StatusOr<std::optional<StopReason>> Trainer::AfterStep(StopVote stop, bool
 }
 
 void Trainer::Announce() {
-  surroundings_.sink.OnStart(DescribeRun(options_, plan_, pipeline_, surroundings_.stream.threads(), progress_.step));
+  surroundings_.sink.OnStart(DescribeRun(options_, plan_, pipeline_, surroundings_.stream.threads(), progress_.step + 1));
   std::vector<std::string> left_out = {
       DescribeLeftOut("training", order_.too_long(), surroundings_.train.size(), options_)};
   if (validator_) {
@@ -254,13 +254,13 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
     HADAL_ASSIGN_OR_RETURN(reason, AfterStep(StopVote::kContinue, /*validation_due=*/true));
   }
   while (!reason.has_value()) {
-    HADAL_RETURN_IF_ERROR(tracer_->BeforeStep(progress_.step));
+    HADAL_RETURN_IF_ERROR(tracer_->BeforeStep(progress_.step + 1));
     if (surroundings_.before_step) surroundings_.before_step(progress_.step);
     HADAL_ASSIGN_OR_RETURN(const StepResult result, Step());
     HADAL_RETURN_IF_ERROR(checkpoints_->Poll(progress_.step));
     const bool validation_due = validate_every > 0 && progress_.step % validate_every == 0;
     HADAL_ASSIGN_OR_RETURN(reason, AfterStep(result.gradient.stop, validation_due));
-    HADAL_RETURN_IF_ERROR(tracer_->AfterStep(progress_.step - 1));
+    HADAL_RETURN_IF_ERROR(tracer_->AfterStep(progress_.step));
   }
   // Who asks a run to stop wants it to go on later.
   const bool save = options_.checkpoint.save_at_end || *reason == StopReason::kRequested;

@@ -3,7 +3,8 @@
 //
 // Conventions: loss and nll are natural-log means over the step's target tokens (`loss` with label smoothing, `nll`
 // without); perplexity = exp(nll). A missing value is an empty optional or an empty vector, never a special number. A
-// value that is not finite is passed on as it is; each sink decides how to show it.
+// value that is not finite is passed on as it is; each sink decides how to show it. `step` counts from 1 in every record:
+// the step that was just done, whether or not its update was applied; 0: before the first one.
 // Threads: one thread at a time calls a sink, in step order. Calls may write to a file or a terminal; none waits for a
 // peer. A sink must not change training: it returns nothing, and reports its own errors through Flush().
 #pragma once
@@ -34,7 +35,7 @@ struct RunInfo {
   int32_t stages = 1;
   int32_t replicas = 1;     // of the pipeline; ranks = stages x replicas
   int32_t threads = 1;      // per rank
-  int64_t first_step = 0;   // the next step to run: 0, or the resumed one
+  int64_t first_step = 1;   // the next step to run
   int64_t total_steps = 0;  // 0: no limit on steps
 };
 
@@ -63,7 +64,7 @@ struct StageMemory {
 
 // One step, that is, one global batch.
 struct StepMetrics {
-  int64_t step = 0;         // 0-based; counts skipped steps, too
+  int64_t step = 0;
   int64_t update = 0;       // updates applied so far, including this step
   int64_t total_steps = 0;  // 0: no limit on steps
   double loss = 0;          // with label smoothing
@@ -87,7 +88,7 @@ struct StepMetrics {
 };
 
 struct ValidationMetrics {
-  int64_t step = 0;  // completed steps: the weights are those that step `step` starts from
+  int64_t step = 0;
   double nll = 0;
   double perplexity = 0;
   std::optional<double> bleu;  // [0, 100]
@@ -97,7 +98,7 @@ struct ValidationMetrics {
 };
 
 struct CheckpointMetrics {
-  int64_t step = 0;       // completed steps when it was taken
+  int64_t step = 0;
   std::string directory;  // the checkpoint
   double seconds = 0;     // from start to commit; training continues meanwhile
   // Part of `seconds` in which training waited (before updates, in votes, at the end of the run), on the rank that

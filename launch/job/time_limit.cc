@@ -26,6 +26,7 @@ std::optional<absl::Time> TimeFromEnvironment(const char* name) {
 }  // namespace
 
 absl::StatusOr<TimeLimit> TimeLimit::Make(const std::string& stop_after) {
+  const absl::Time now = absl::Now();
   absl::Time at = absl::InfiniteFuture();
   if (!stop_after.empty()) {
     absl::Duration duration;
@@ -33,16 +34,14 @@ absl::StatusOr<TimeLimit> TimeLimit::Make(const std::string& stop_after) {
       return absl::InvalidArgumentError(
           absl::StrCat("--stop-after \"", stop_after, "\" is no positive duration; write for example 3h55m or 90s"));
     }
-    at = TimeFromEnvironment(kJobStart).value_or(absl::Now()) + duration;
+    at = TimeFromEnvironment(kJobStart).value_or(now) + duration;
   }
-  if (const std::optional<absl::Time> end = TimeFromEnvironment(kSlurmEnd); end > absl::Now()) {
-    const absl::Duration length = *end - TimeFromEnvironment(kSlurmStart).value_or(absl::Now());
+  if (const std::optional<absl::Time> end = TimeFromEnvironment(kSlurmEnd); end > now) {
+    const absl::Duration length = *end - TimeFromEnvironment(kSlurmStart).value_or(now);
     at = std::min(at, *end - std::min(kLongestMargin, length / 10));
   }
-  return TimeLimit(at);
+  return TimeLimit(at, now);
 }
-
-bool TimeLimit::Reached() const { return absl::Now() >= at_; }
 
 void MarkJobStart() {
   if (TimeFromEnvironment(kJobStart).has_value()) return;

@@ -1,4 +1,5 @@
-// The wall-clock limit of a job: when it is reached, the run saves and exits with 85, as on a signal.
+// The time limit of a job: when it is reached, the run saves and exits with 85, as on a signal. Measured on a monotonic
+// clock: setting the machine's clock during the run changes nothing.
 //
 // The limit is the earlier of two times: `--stop-after 3h55m` after the job's start, and Slurm's end of the job
 // (SLURM_JOB_END_TIME) less a margin, a tenth of the job's time but at most 5 minutes. If a supervisor restarts the
@@ -9,10 +10,12 @@
 // Thread safety: any thread.
 #pragma once
 
+#include <limits>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "runtime/clock.h"
 
 namespace hadal {
 
@@ -26,12 +29,14 @@ class TimeLimit {
   // Errors: InvalidArgument (not a duration, or not positive).
   static absl::StatusOr<TimeLimit> Make(const std::string& stop_after);
 
-  absl::Time at() const { return at_; }  // absl::InfiniteFuture(): no limit
-  bool Reached() const;
+  absl::Time at() const { return at_; }  // by the clock at the start; absl::InfiniteFuture(): no limit
+  bool Reached() const { return since_start_.Seconds() >= seconds_; }
 
  private:
-  explicit TimeLimit(absl::Time at) : at_(at) {}
+  TimeLimit(absl::Time at, absl::Time now) : at_(at), seconds_(absl::ToDoubleSeconds(at - now)) {}
   absl::Time at_ = absl::InfiniteFuture();
+  double seconds_ = std::numeric_limits<double>::infinity();  // from the start
+  Stopwatch since_start_;
 };
 
 // Sets HADAL_JOB_START to the current time for this process's children, unless it is set already by a program that

@@ -60,9 +60,9 @@ void TrainingSinks::Warn(const std::string& text) {
 absl::StatusOr<TraceRequest> TrainingSinks::MakeTraceRequest(const std::string& steps, const StopOptions& stop) {
   if (steps.empty()) return TraceRequest();
   HADAL_ASSIGN_OR_RETURN(const TraceSteps range, ParseTraceSteps(steps));
-  if (stop.steps > 0 && range.last >= stop.steps) {
-    return absl::InvalidArgumentError(absl::StrCat("--trace ", steps, " goes beyond the run: its last step is ",
-                                                   stop.steps - 1, " (stop.steps = ", stop.steps, ", counted from 0)"));
+  if (stop.steps > 0 && range.last > stop.steps) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--trace ", steps, " goes beyond the run: its last step is ", stop.steps, " (stop.steps)"));
   }
   return TraceRequest{.first_step = range.first, .last_step = range.last, .write = [this](const RunTrace& trace) {
                         const absl::StatusOr<std::string> path = WriteTraceJson(trace, run_directory_);

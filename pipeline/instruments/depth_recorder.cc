@@ -170,7 +170,7 @@ absl::StatusOr<std::optional<DepthMetrics>> DepthRecorder::AfterStep(int64_t ste
   if (probe_) HADAL_RETURN_IF_ERROR(probe_->Run(engine_, std::max<int64_t>(update, 1)));
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all,
                          collectives_.AllGather(Mine(), "instruments of the depth"));
-  DepthMetrics metrics{.step = step, .update = update};
+  DepthMetrics metrics{.step = step + 1, .update = update};
   Fill(AddUp(all, plan_.sublayers.size()), result, metrics);
   double squares = 0, rows = 0;
   for (const std::vector<double>& values : all) {

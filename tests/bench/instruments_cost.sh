@@ -35,7 +35,7 @@ def read(kind, event, field):
     for turn in (1, 2, 3):
         for line in open(f"{name}.{kind}{turn}/metrics.jsonl"):
             record = json.loads(line)
-            if record["event"] == event and record["step"] > 0: values.append(record[field])
+            if record["event"] == event and record["step"] > 1: values.append(record[field])
     return values
 off, on = statistics.median(read("off", "step", "step_seconds")), statistics.median(read("on", "step", "step_seconds"))
 beside = statistics.median(read("on", "depth", "seconds"))

@@ -117,7 +117,7 @@ with open("wide/metrics.jsonl", "w") as out:
         record = json.loads(line)
         if record["event"] == "step":
             stages = record.pop("stages", [])
-            surveyed = record["step"] < 100 or (record["step"] + 1) % 8 == 0
+            surveyed = record["step"] <= 100 or record["step"] % 8 == 0
             if surveyed and stages: record["stages"] = stages * 64
             if "depth_gradient_norms" in record: record["depth_gradient_norms"] = record["depth_gradient_norms"][:1] * 2500
         out.write(json.dumps(record, separators=(",", ":")) + "\n")

@@ -87,11 +87,11 @@ std::map<TraceKind, int> CountKinds(const RankTrace& rank) {
 }
 
 TEST(Trace, OfThreeStagesIsSoundAndComplete) {
-  const Outcome outcome = TrainTraced(3, {.recompute_every = 4}, 2, 3);
+  const Outcome outcome = TrainTraced(3, {.recompute_every = 4}, 3, 4);
   const RunTrace& trace = outcome.trace;
   ASSERT_EQ(trace.ranks.size(), 3u);
-  EXPECT_EQ(trace.first_step, 2);
-  EXPECT_EQ(trace.last_step, 3);
+  EXPECT_EQ(trace.first_step, 3);
+  EXPECT_EQ(trace.last_step, 4);
   EXPECT_THAT(TraceFaults(TraceToJson(trace)), IsEmpty());
   for (int rank = 0; rank < 3; ++rank) {
     std::map<TraceKind, int> counts = CountKinds(trace.ranks[rank]);
@@ -104,14 +104,14 @@ TEST(Trace, OfThreeStagesIsSoundAndComplete) {
     EXPECT_EQ(counts[TraceKind::kSend], 2 * kMicroBatches * neighbours) << rank;
     EXPECT_EQ(counts[TraceKind::kReceive], 2 * kMicroBatches * neighbours) << rank;
     EXPECT_EQ(counts[TraceKind::kOptimizer], 2) << rank;
-    EXPECT_EQ(counts[TraceKind::kValidation], 1) << rank;  // after step 2, the third
+    EXPECT_EQ(counts[TraceKind::kValidation], 1) << rank;  // after step 3
     EXPECT_EQ(counts[TraceKind::kCheckpoint], 1) << rank;
-    for (const TraceEvent& event : trace.ranks[rank].events) EXPECT_TRUE(event.step == 2 || event.step == 3);
+    for (const TraceEvent& event : trace.ranks[rank].events) EXPECT_TRUE(event.step == 3 || event.step == 4);
   }
 }
 
 TEST(Trace, OfInterleavedChunksIsSound) {
-  const Outcome outcome = TrainTraced(2, {.chunks = 3, .schedule = ScheduleKind::kInterleaved1F1B}, 0, 0);
+  const Outcome outcome = TrainTraced(2, {.chunks = 3, .schedule = ScheduleKind::kInterleaved1F1B}, 1, 1);
   const std::string json = TraceToJson(outcome.trace);
   EXPECT_THAT(TraceFaults(json), IsEmpty());
   int arrows = 0;
@@ -121,9 +121,9 @@ TEST(Trace, OfInterleavedChunksIsSound) {
 }
 
 TEST(Trace, AWindowThatOutlastsTheRunIsWritten) {
-  const Outcome outcome = TrainTraced(2, {}, 5, 100);
-  EXPECT_EQ(outcome.trace.first_step, 5);
-  EXPECT_EQ(outcome.trace.last_step, 5);
+  const Outcome outcome = TrainTraced(2, {}, 6, 100);
+  EXPECT_EQ(outcome.trace.first_step, 6);
+  EXPECT_EQ(outcome.trace.last_step, 6);
   ASSERT_EQ(outcome.trace.ranks.size(), 2u);
   EXPECT_EQ(CountKinds(outcome.trace.ranks[1])[TraceKind::kForward], kMicroBatches);
 }

@@ -57,7 +57,7 @@ expect 0 "${mpi[@]}" 2 "${base[@]}" --set stop.steps=5 --run-dir broken
 expect 0 "${base[@]}" --run-dir broken
 identical unbroken/$last broken/$last
 steps=$(grep -o '"event":"step","step":[0-9]*' broken/metrics.jsonl | grep -o '[0-9]*$' | tr '\n' ' ')
-[ "$steps" = "0 1 2 3 4 5 6 7 8 9 " ] || fail "metrics.jsonl of the resumed run has steps $steps"
+[ "$steps" = "1 2 3 4 5 6 7 8 9 10 " ] || fail "metrics.jsonl of the resumed run has steps $steps"
 expect 0 "${base[@]}" --run-dir broken   # nothing left to do
 expect 1 "$hadal" checkpoint diff unbroken/$last unbroken/checkpoints/step_00000005  # the comparison can fail
 
@@ -128,7 +128,7 @@ done
 expect 0 "${base[@]}" --set stop.steps=15 --accept-changes --run-dir older
 says "resuming older/checkpoints/step_00000005 with changed settings"
 steps=$(grep -o '"event":"step","step":[0-9]*' older/metrics.jsonl | grep -o '[0-9]*$' | tr '\n' ' ')
-[ "$steps" = "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 " ] || fail "metrics.jsonl of the run that fell back has steps $steps"
+[ "$steps" = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 " ] || fail "metrics.jsonl of the run that fell back has steps $steps"
 
 echo "nothing but damaged checkpoints: exit 3, never a silent new start"
 rm -rf damaged/checkpoints/step_00000005
@@ -210,7 +210,7 @@ expect 1 bash -c 'ulimit -f 100; exec "$@"' limited "${base[@]}" --run-dir limit
 expect 1 "${base[@]}" --set pipeline.memory_limit_bytes=1000000 --run-dir bad; says "Nearest"
 grep -q "Z end: exit code 1: .*bytes" bad/logs/rank_00000.log || fail "an error before the run directory is open is not in its log"
 expect 1 "${base[@]}" --set model.d_model=65536 --set model.d_ff=262144 --run-dir bad; says "what its host has free"
-expect 2 "${base[@]}" --trace steps=8-10 --run-dir bad; says "goes beyond the run: its last step is 9"
+expect 2 "${base[@]}" --trace steps=8-11 --run-dir bad; says "goes beyond the run: its last step is 10"
 expect 1 "${base[@]}" --resume . --run-dir bad; says "is not a checkpoint"
 expect 2 "$hadal" trian; says 'did you mean "train"?'
 expect 2 "$hadal"; says "Subcommands:"

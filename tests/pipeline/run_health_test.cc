@@ -99,7 +99,7 @@ TEST_F(RunHealthTest, TheSameWeightsTwiceEndTheRun) {
   Skip(3);
   const absl::Status status = health_.GoBack(now, newer).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("step 62: 3 steps in a row"), HasSubstr("weights of update 47")));
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("step 63: 3 steps in a row"), HasSubstr("weights of update 47")));
 }
 
 TEST_F(RunHealthTest, WithoutACheckpointTheRunEnds) {

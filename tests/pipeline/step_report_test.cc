@@ -113,7 +113,7 @@ TEST(StepReport, SaysLossAndSpeedATokenAndTheDepthsNormsWithoutEmbeddingsAndHead
   const std::vector<StepMetrics> steps =
       Report({.log_every_steps = 10}, Result(), {{.step = 5, .update = 4, .epochs_done = 0.5}}).steps;
   ASSERT_THAT(steps, SizeIs(1));
-  EXPECT_EQ(steps[0].step, 4) << "the step that has just been counted, from 0";
+  EXPECT_EQ(steps[0].step, 5) << "the step that has just been counted";
   EXPECT_EQ(steps[0].update, 4);
   EXPECT_EQ(steps[0].loss, 5);
   EXPECT_DOUBLE_EQ(steps[0].nll, std::log(3.0));

@@ -26,7 +26,7 @@ struct RecordedRun {
 };
 
 inline DepthMetrics RecordedDepth(int step) {
-  DepthMetrics depth{.step = step, .update = step + 1, .model_update = 0.5 * step};
+  DepthMetrics depth{.step = step + 1, .update = step + 1, .model_update = 0.5 * step};
   for (size_t s = 0; s < kDepthSeriesCount; ++s) {
     for (int sublayer = 0; sublayer < 5; ++sublayer) {
       depth.series[s].push_back(0.01f * static_cast<float>((sublayer + 1) * (step + 1)));
@@ -67,7 +67,7 @@ inline void WriteRecordedRun(const std::string& directory, const RecordedRun& ru
   for (int step = 0; step < run.steps; ++step) {
     const double seconds = (step == 0 ? 2 : 1) * StepSeconds(run);
     elapsed += seconds + 0.01;
-    (*sink)->OnStep({.step = step,
+    (*sink)->OnStep({.step = step + 1,
                      .update = step + 1,
                      .loss = 7.0 - 0.1 * step,
                      .nll = 6.5 - 0.1 * step,

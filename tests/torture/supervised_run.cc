@@ -54,13 +54,13 @@ RunFiles Inspect(const std::string& run_directory) {
     if (metrics.eof()) break;  // no newline: not written to its end
     const int64_t first_step = line.starts_with("{\"event\":\"run\"") ? NumberAfter(line, "\"first_step\":") : -1;
     const int64_t step = line.starts_with("{\"event\":\"step\"") ? NumberAfter(line, "\"step\":") : -1;
-    if (first_step >= 0) {
-      files.first_step = first_step;
+    if (first_step >= 1) {
+      files.resumed_after = first_step - 1;
       ++files.starts;
     }
     if (step < 0) continue;
-    if (step != files.steps_done) files.steps_in_order = false;
     ++files.steps_done;
+    if (step != files.steps_done) files.steps_in_order = false;
   }
   files.checkpoint = ReadCheckpointPointer(run_directory, CheckpointPointer::kLatest).value_or(0);
   files.saving = IsSaving(run_directory);

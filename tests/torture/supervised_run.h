@@ -15,7 +15,7 @@ int Shell(const std::string& command);
 
 // What the run directory says at one moment.
 struct RunFiles {
-  int64_t first_step = -1;     // of the last start that metrics.jsonl knows; -1: none
+  int64_t resumed_after = -1;  // steps done before the last start that metrics.jsonl knows; -1: none
   int64_t starts = 0;          // how often it was started, as far as metrics.jsonl knows
   int64_t steps_done = 0;      // whole step lines
   bool steps_in_order = true;  // 0, 1, 2 … without a gap or a double

@@ -151,7 +151,7 @@ class Torture {
     Account(files);
     ++counts_.rounds;
     counts_.during_save += files.saving ? 1 : 0;
-    counts_.before_first_step += files.steps_done == std::max<int64_t>(files.first_step, 0) ? 1 : 0;
+    counts_.before_first_step += files.steps_done == std::max<int64_t>(files.resumed_after, 0) ? 1 : 0;
     kill(ranks[Uniform(0, static_cast<int>(ranks.size()) - 1)], SIGKILL);
     for (const pid_t rank : ranks) kill(rank, SIGCONT);
   }
@@ -159,11 +159,11 @@ class Torture {
   // Compares what was done before the last kill with where the run went on.
   void Account(const RunFiles& files) {
     if (files.starts > starts_ && starts_ > 0) {
-      const int64_t lost = done_ - files.first_step;
+      const int64_t lost = done_ - files.resumed_after;
       counts_.lost_steps += std::max<int64_t>(lost, 0);
       counts_.most_lost = std::max(counts_.most_lost, lost);
       counts_.too_much_lost += lost > kMostLost ? 1 : 0;
-      counts_.bad_resumes += files.first_step < checkpoint_ ? 1 : 0;
+      counts_.bad_resumes += files.resumed_after < checkpoint_ ? 1 : 0;
     }
     starts_ = files.starts;
     done_ = files.steps_done;

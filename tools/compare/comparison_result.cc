@@ -36,7 +36,7 @@ std::string ToString(Verdict verdict) {
 CellResult JudgeCell(const CellRun& run, const RunRecord& record) {
   CellResult result;
   if (!record.steps.empty()) {
-    result.steps = record.steps.back().step + 1;
+    result.steps = record.steps.back().step;
     if (std::isfinite(record.steps.back().loss)) result.loss = record.steps.back().loss;
   }
   for (const ValidationRecord& validation : record.validations) {

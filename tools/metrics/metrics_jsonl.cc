@@ -21,14 +21,8 @@ using Json = nlohmann::ordered_json;
 
 std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-// Whether a line remains valid for a run that continues at `first_step`. A validation has the number of steps before
-// it.
-bool StillHolds(const Json& line, int64_t first_step) {
-  const std::string event = line.value("event", "");
-  const int64_t step = line.value("step", int64_t{-1});
-  if (event == "step" || event == "depth") return step < first_step;
-  return event != "validation" || step <= first_step;
-}
+// Whether a line remains valid for a run that continues at `first_step`. Events without a number hold.
+bool StillHolds(const Json& line, int64_t first_step) { return line.value("step", int64_t{0}) < first_step; }
 
 bool IsEarlierStep(const Json& line, int64_t first_step) {
   return line.value("event", "") == "step" && line.value("step", int64_t{-1}) < first_step;
@@ -90,7 +84,7 @@ void AddOptional(Json& json, const char* key, const std::optional<double>& value
 
 bool IsDepthStep(int64_t step, int64_t every) {
   while (step / 100 >= every) every *= 10;
-  return step % every == 0;
+  return step == 1 || step % every == 0;
 }
 
 absl::StatusOr<std::unique_ptr<MetricsJsonl>> MetricsJsonl::Open(const Options& options) {

@@ -35,14 +35,14 @@
 
 namespace hadal {
 
-// Whether depth norms are written at `step`; `every`: the initial interval.  REQUIRES: step ≥ 0, every ≥ 1.
+// Whether depth norms are written at `step`; `every`: the initial interval.  REQUIRES: step ≥ 1, every ≥ 1.
 bool IsDepthStep(int64_t step, int64_t every);
 
 class MetricsJsonl : public MetricsSink {
  public:
   struct Options {
     std::string path;
-    int64_t first_step = 0;  // the next step to run
+    int64_t first_step = 1;  // the next step to run
     int64_t depth_every_steps = 10;
   };
 

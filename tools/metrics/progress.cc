@@ -44,7 +44,7 @@ void Progress::OnStart(const RunInfo& run) {
   PrintLine(absl::StrCat(run.model, ", ", HumanCount(run.parameters), " parameters, ", Counted(run.ranks, "rank"),
                          " of ", Counted(run.threads, "thread"), ", ", Counted(run.stages, "pipeline stage"),
                          run.replicas > 1 ? absl::StrCat(" x ", Counted(run.replicas, "replica")) : ""));
-  if (run.first_step > 0) PrintLine(absl::StrCat("resuming at step ", HumanCount(run.first_step)));
+  if (run.first_step > 1) PrintLine(absl::StrCat("resuming after step ", HumanCount(run.first_step - 1)));
   out_.flush();
 }
 
@@ -61,7 +61,7 @@ void Progress::OnStep(const StepMetrics& metrics) {
   }
   const double now = options_.clock();
   const double interval = options_.style.live ? options_.redraw_seconds : options_.plain_interval_seconds;
-  const bool at_end = metrics.total_steps > 0 && metrics.step + 1 >= metrics.total_steps;
+  const bool at_end = metrics.total_steps > 0 && metrics.step >= metrics.total_steps;
   if (steps_ > 1 && !at_end && now - shown_at_ < interval) return;
   shown_at_ = now;
   Redraw(metrics);

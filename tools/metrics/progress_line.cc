@@ -102,7 +102,7 @@ std::string LayOutLine(std::vector<LineSegment> segments, int columns, bool colo
 }
 
 std::vector<LineSegment> StepSegments(const StepMetrics& metrics, const TerminalStyle& style) {
-  const int64_t done = metrics.step + 1;
+  const int64_t done = metrics.step;
   std::vector<LineSegment> segments;
   std::string count = HumanCount(done);
   if (metrics.total_steps > 0) {

@@ -159,7 +159,7 @@ absl::StatusOr<std::unique_ptr<TensorBoard>> TensorBoard::Open(const Options& op
 
 void TensorBoard::OnStart(const RunInfo& run) {
   run_ = run;
-  if (run.first_step == 0) return;
+  if (run.first_step == 1) return;
   Event event = EventAt(run.first_step);
   event.mutable_session_log()->set_status(tensorboard::SessionLog::START);
   Append(event.SerializeAsString());
@@ -180,7 +180,7 @@ void TensorBoard::OnStep(const StepMetrics& metrics) {
   AddOptional(summary, "pipe/bubble/measured", metrics.measured_bubble);
   AddOptional(summary, "pipe/bubble/analytic", metrics.analytic_bubble);
   AddStages(summary, metrics.stages);
-  if (options_.depth_every_steps > 0 && metrics.step % options_.depth_every_steps == 0) {
+  if (options_.depth_every_steps > 0 && (metrics.step == 1 || metrics.step % options_.depth_every_steps == 0)) {
     AddDepth(summary, metrics.depth_gradient_norms, run_.encoder_sublayers);
   }
   Append(event.SerializeAsString());

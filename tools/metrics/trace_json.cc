@@ -229,11 +229,11 @@ absl::StatusOr<TraceSteps> ParseTraceSteps(const std::string& text) {
   const std::vector<absl::string_view> ends = absl::StrSplit(rest, '-');
   TraceSteps steps;
   if (prefixed && ends.size() <= 2 && absl::SimpleAtoi(ends.front(), &steps.first) &&
-      absl::SimpleAtoi(ends.back(), &steps.last) && steps.first >= 0 && steps.last >= steps.first) {
+      absl::SimpleAtoi(ends.back(), &steps.last) && steps.first >= 1 && steps.last >= steps.first) {
     return steps;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--trace ", text, ": expected steps=FIRST-LAST or steps=STEP, e.g. --trace steps=100-102"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--trace ", text, ": expected steps=FIRST-LAST or steps=STEP, e.g. --trace steps=100-102; steps count from 1"));
 }
 
 std::string TraceToJson(const RunTrace& trace) { return Writer(trace).Write(); }

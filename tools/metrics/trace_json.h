@@ -19,7 +19,7 @@
 
 namespace hadal {
 
-// Steps from the command line: "steps=100-102" or "steps=100".
+// Steps from the command line: "steps=100-102" or "steps=100", from 1.
 struct TraceSteps {
   int64_t first = 0, last = -1;
 };

@@ -88,7 +88,7 @@ void AppendRuns(const Report& report, std::string& page) {
   for (size_t i = 0; i < report.runs.size(); ++i) {
     const RunRecord& run = report.runs[i];
     const RunSummary& summary = report.summaries[i];
-    table.Add({run.name, absl::StrCat(run.ranks, " × ", run.threads), HumanCount(run.steps.back().step + 1),
+    table.Add({run.name, absl::StrCat(run.ranks, " × ", run.threads), HumanCount(run.steps.back().step),
                HumanValue(run.steps.back().loss, 4), Milliseconds(summary.step_seconds),
                HumanRate(summary.tokens_per_second()), absl::StrCat(Milliseconds(summary.outside_seconds), " per step"),
                run.finish.empty() ? "not yet" : run.finish});

@@ -26,7 +26,7 @@ Json ToJson(const RunRecord& run, const RunSummary& summary) {
             {"parameters", run.parameters},
             {"ranks", run.ranks},
             {"threads", run.threads},
-            {"steps", last.step + 1},
+            {"steps", last.step},
             {"loss", last.loss},
             {"nll", last.nll},
             {"steady_steps", summary.steps},
@@ -109,7 +109,7 @@ void AppendRuns(const Report& report, std::string& text) {
   for (size_t i = 0; i < report.runs.size(); ++i) {
     const RunRecord& run = report.runs[i];
     const RunSummary& summary = report.summaries[i];
-    AppendRow({run.name, absl::StrCat(run.ranks, " x ", run.threads), HumanCount(run.steps.back().step + 1),
+    AppendRow({run.name, absl::StrCat(run.ranks, " x ", run.threads), HumanCount(run.steps.back().step),
                HumanValue(run.steps.back().loss, 4), absl::StrFormat("%.1f ms", 1e3 * summary.step_seconds),
                HumanRate(summary.tokens_per_second()),
                summary.slowest_stage < 0 || run.ranks == 1

@@ -137,14 +137,17 @@ class Translator {
     streams_.log << absl::StrFormat("translating with %s: %.0f MiB of weights and %.0f MiB for decoding on rank 0\n",
                                     model_->checkpoint().directory(), model_->bytes() / 1048576.0,
                                     decoder_->bytes() / 1048576.0);
+    if (Typed()) streams_.log << "type a sentence and press Enter; Ctrl-D ends" << std::endl;
     return absl::OkStatus();
   }
+
+  bool Typed() const { return streams_.typed && options_.input.empty(); }
 
   // Rank 0: reads up to a buffer of lines.
   absl::Status Read(Buffer& buffer) {
     buffer.first_line = lines_->lines();
     std::string line;
-    while (buffer.lines < options_.buffer_lines) {
+    while (buffer.lines < (Typed() ? 1 : options_.buffer_lines)) {
       HADAL_ASSIGN_OR_RETURN(const bool more, lines_->Next(line));
       if (!more) return absl::OkStatus();
       std::vector<int32_t> tokens = model_->checkpoint().source_vocabulary().Encode(line);

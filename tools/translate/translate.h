@@ -9,7 +9,7 @@
 // logarithm, with </s>). A sentence's translation depends only on the model and the options, not on other sentences,
 // ranks or threads. (On a GPU the last bits of its score depend on --beam, --batch and --longest-source, which
 // determine the sizes of products: decode_capacity.h.)
-// Limitation: --buffer lines at a time are read, then translated, then written.
+// --buffer lines at a time are read, then translated, then written; one line at a time if they are typed.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +56,7 @@ struct TranslateStreams {
   std::istream& in;
   std::ostream& out;
   std::ostream& log;
+  bool typed = false;  // `in` is a terminal: each line is answered before the next one is read
 };
 
 // All ranks call it together; rank 0 reads and writes. Blocking.

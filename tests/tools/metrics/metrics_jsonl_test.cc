@@ -37,8 +37,8 @@ class MetricsJsonlTest : public ::testing::Test {
   void Run(int64_t begin, int64_t end) {
     const auto sink = Open(begin);
     for (int64_t step = begin; step < end; ++step) {
-      sink->OnStep({.step = step, .update = step + 1, .loss = 1.0 / 3 + step});
-      if (step % 2 == 1) sink->OnValidation({.step = step + 1, .nll = 2});
+      sink->OnStep({.step = step, .update = step, .loss = 1.0 / 3 + step});
+      if (step % 2 == 0) sink->OnValidation({.step = step, .nll = 2});
     }
     EXPECT_TRUE(sink->Flush().ok());
   }
@@ -61,7 +61,7 @@ class MetricsJsonlTest : public ::testing::Test {
 };
 
 TEST_F(MetricsJsonlTest, WritesAStepThatReadsBackToTheSameBits) {
-  const auto sink = Open(0);
+  const auto sink = Open(1);
   sink->OnStep({.step = 4,
                 .update = 5,
                 .loss = 0.1 + 0.2,
@@ -83,7 +83,7 @@ TEST_F(MetricsJsonlTest, WritesAStepThatReadsBackToTheSameBits) {
 
 // Programs of other people read these names.
 TEST_F(MetricsJsonlTest, EveryFieldHasItsName) {
-  const auto sink = Open(0);
+  const auto sink = Open(1);
   sink->OnStart({.run_directory = "nowhere",
                  .model = "DeepNorm",
                  .parameters = 1,
@@ -117,7 +117,7 @@ TEST_F(MetricsJsonlTest, EveryFieldHasItsName) {
 }
 
 TEST_F(MetricsJsonlTest, ADevicesLaunchesAndGraphsStandWithTheStage) {
-  const auto sink = Open(0);
+  const auto sink = Open(1);
   sink->OnStep(
       {.stages = {{.launches = 12}, {}}, .memory = {{.arena_bytes = 3, .graph_bytes = 4}, {.arena_bytes = 3}}});
   const json stages = json::parse(Lines().at(0))["stages"];
@@ -128,18 +128,18 @@ TEST_F(MetricsJsonlTest, ADevicesLaunchesAndGraphsStandWithTheStage) {
 }
 
 TEST_F(MetricsJsonlTest, DepthNormsAppearAtTheirInterval) {
-  const auto sink = Open(0);
-  for (int64_t step = 0; step < 3; ++step) sink->OnStep({.step = step, .depth_gradient_norms = {1.0f}});
-  EXPECT_TRUE(json::parse(Lines()[0]).contains("depth_gradient_norms"));
-  EXPECT_FALSE(json::parse(Lines()[1]).contains("depth_gradient_norms"));
-  EXPECT_TRUE(json::parse(Lines()[2]).contains("depth_gradient_norms"));
+  const auto sink = Open(1);
+  for (int64_t step = 1; step <= 4; ++step) sink->OnStep({.step = step, .depth_gradient_norms = {1.0f}});
+  std::vector<bool> written;
+  for (const std::string& line : Lines()) written.push_back(json::parse(line).contains("depth_gradient_norms"));
+  EXPECT_THAT(written, ElementsAre(true, true, false, true));
 }
 
 TEST_F(MetricsJsonlTest, DepthNormsOfALongRunStayFew) {
   int64_t norms = 0;
-  for (int64_t step = 0; step < 100'000; ++step) norms += IsDepthStep(step, 10) ? 1 : 0;
-  EXPECT_EQ(norms, 100 + 90 + 90);
-  for (const int64_t step : {0, 10, 990, 1000, 9900, 10000, 99000}) EXPECT_TRUE(IsDepthStep(step, 10)) << step;
+  for (int64_t step = 1; step <= 100'000; ++step) norms += IsDepthStep(step, 10) ? 1 : 0;
+  EXPECT_EQ(norms, 1 + 99 + 90 + 91);
+  for (const int64_t step : {1, 10, 990, 1000, 9900, 10000, 99000}) EXPECT_TRUE(IsDepthStep(step, 10)) << step;
   for (const int64_t step : {5, 1010, 9990, 10100}) EXPECT_FALSE(IsDepthStep(step, 10)) << step;
 }
 
@@ -147,20 +147,20 @@ TEST_F(MetricsJsonlTest, DepthNormsOfALongRunStayFew) {
 TEST_F(MetricsJsonlTest, ResumingDoesNotReadWhatCameLongBefore) {
   std::ofstream(path_) << "of another program\n";
   {
-    auto sink = *MetricsJsonl::Open({.path = path_, .first_step = 0});
+    auto sink = *MetricsJsonl::Open({.path = path_, .first_step = 1});
     EXPECT_TRUE(Lines().empty()) << "a new run reads all";
     sink->OnText(0, TextKind::kNotice, "here");
   }
   std::ofstream(path_) << "of another program\n";
-  for (int64_t step = 0; step < 6; ++step) {
+  for (int64_t step = 1; step <= 6; ++step) {
     std::ofstream(path_, std::ios::app) << R"({"event":"step","step":)" << step << "}\n";
   }
-  Open(4);
+  Open(5);
   EXPECT_THAT(Lines(), ::testing::SizeIs(5));
 }
 
 TEST_F(MetricsJsonlTest, DepthIsAListASeries) {
-  const auto sink = Open(0);
+  const auto sink = Open(1);
   DepthMetrics depth{.step = 4, .update = 5, .model_update = 0.25, .seconds = 0.5};
   depth[DepthSeries::kUpdateRatio] = {1.23456e-5f, 2.0f};
   depth[DepthSeries::kNormInput] = {NAN, INFINITY};
@@ -171,18 +171,18 @@ TEST_F(MetricsJsonlTest, DepthIsAListASeries) {
 }
 
 TEST_F(MetricsJsonlTest, AResumedRunLosesTheDepthOfTheStepsThatComeAgain) {
-  for (const int64_t begin : {0, 2}) {
+  for (const int64_t begin : {1, 3}) {
     const auto sink = Open(begin);
-    for (int64_t step = begin; step < 4; ++step) {
+    for (int64_t step = begin; step <= 4; ++step) {
       sink->OnStep({.step = step});
       sink->OnDepth({.step = step});
     }
   }
-  EXPECT_THAT(Steps("depth"), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(Steps("depth"), ElementsAre(1, 2, 3, 4));
 }
 
 TEST_F(MetricsJsonlTest, ValuesThatAreNotFiniteAreNull) {
-  const auto sink = Open(0);
+  const auto sink = Open(1);
   sink->OnStep({.step = 0, .loss = NAN, .perplexity = INFINITY, .skipped = true, .depth_gradient_norms = {NAN}});
   const json line = json::parse(Lines().at(0));
   EXPECT_TRUE(line["loss"].is_null());
@@ -192,7 +192,7 @@ TEST_F(MetricsJsonlTest, ValuesThatAreNotFiniteAreNull) {
 }
 
 TEST_F(MetricsJsonlTest, WritesTheOtherEvents) {
-  const auto sink = Open(0);
+  const auto sink = Open(1);
   sink->OnStart({.model = "DeepNorm", .parameters = 12});
   sink->OnValidation({.step = 8, .nll = 2.5, .bleu = 31.25, .best = true});
   sink->OnText(8, TextKind::kSample, "two\nlines, \xFF");
@@ -209,29 +209,29 @@ TEST_F(MetricsJsonlTest, WritesTheOtherEvents) {
 }
 
 TEST_F(MetricsJsonlTest, ResumingLeavesNoGapAndDoublesNoStep) {
-  Run(0, 8);
-  Run(5, 10);
-  EXPECT_THAT(Steps("step"), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+  Run(1, 9);
+  Run(6, 11);
+  EXPECT_THAT(Steps("step"), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10));
   EXPECT_THAT(Steps("validation"), ElementsAre(2, 4, 6, 8, 10));
 }
 
 TEST_F(MetricsJsonlTest, ResumingKeepsTheValidationOfItsOwnStep) {
-  Run(0, 4);  // the validation at step 4 came before step 4
-  Run(4, 6);
+  Run(1, 5);  // with the validation after step 4
+  Run(5, 7);
   EXPECT_THAT(Steps("validation"), ElementsAre(2, 4, 6));
 }
 
 TEST_F(MetricsJsonlTest, ALineCutShortByACrashGoes) {
-  Run(0, 3);
-  std::ofstream(path_, std::ios::app) << R"({"event":"step","step":3,"lo)";
-  Run(3, 5);
-  EXPECT_THAT(Steps("step"), ElementsAre(0, 1, 2, 3, 4));
+  Run(1, 4);
+  std::ofstream(path_, std::ios::app) << R"({"event":"step","step":4,"lo)";
+  Run(4, 6);
+  EXPECT_THAT(Steps("step"), ElementsAre(1, 2, 3, 4, 5));
 }
 
 TEST_F(MetricsJsonlTest, AFreshRunEmptiesAnOldFile) {
-  Run(0, 5);
-  Run(0, 2);
-  EXPECT_THAT(Steps("step"), ElementsAre(0, 1));
+  Run(1, 6);
+  Run(1, 3);
+  EXPECT_THAT(Steps("step"), ElementsAre(1, 2));
 }
 
 TEST_F(MetricsJsonlTest, RefusesAPathItCannotAppendTo) {
@@ -240,7 +240,7 @@ TEST_F(MetricsJsonlTest, RefusesAPathItCannotAppendTo) {
 }
 
 TEST_F(MetricsJsonlTest, AFullDiskIsReportedOnce) {
-  const auto sink = Open(0);
+  const auto sink = Open(1);
   rlimit old_limit{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);

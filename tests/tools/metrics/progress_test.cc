@@ -31,7 +31,7 @@ StepMetrics Step(int64_t step) {
           .target_tokens = 4096,
           .tokens_per_second = 12345,
           .step_seconds = 0.5,
-          .elapsed_seconds = 0.5 * static_cast<double>(step + 1),
+          .elapsed_seconds = 0.5 * static_cast<double>(step),
           .eta_seconds = 200,
           .depth_gradient_norms = {1e-4f, 1e-3f, 1e-2f, 1e-1f}};
 }
@@ -75,12 +75,12 @@ TEST(ProgressLine, IsWholeWhereThereIsRoom) {
     return LayOutLine(StepSegments(step, style), 300, false);
   };
   constexpr char kValues[] = "   50%  loss 4.321  ppl 75.20  lr 4.90e-04  gnorm 1.23   12.3k tok/s  ETA 3m20s";
-  EXPECT_EQ(line(Step(499), {.live = true}), absl::StrCat("step   500/1,000  ━━━━━━━━┄┄┄┄┄┄┄┄", kValues));
-  EXPECT_EQ(line(Step(499), {.live = true, .unicode = false}),
+  EXPECT_EQ(line(Step(500), {.live = true}), absl::StrCat("step   500/1,000  ━━━━━━━━┄┄┄┄┄┄┄┄", kValues));
+  EXPECT_EQ(line(Step(500), {.live = true, .unicode = false}),
             absl::StrCat("step   500/1,000  ========........", kValues));
-  EXPECT_THAT(line(Step(1999), {}), StartsWith("step 2,000/1,000  100%  loss"));
-  EXPECT_THAT(line(Step(999), {}), Not(HasSubstr("ETA"))) << "nothing is left";
-  StepMetrics unlimited = Step(499);
+  EXPECT_THAT(line(Step(2000), {}), StartsWith("step 2,000/1,000  100%  loss"));
+  EXPECT_THAT(line(Step(1000), {}), Not(HasSubstr("ETA"))) << "nothing is left";
+  StepMetrics unlimited = Step(500);
   unlimited.total_steps = 0;
   unlimited.eta_seconds.reset();
   unlimited.skipped = true;
@@ -102,7 +102,7 @@ std::vector<std::string> Lost(const std::vector<LineSegment>& segments) {
 }
 
 TEST(ProgressLine, LosesTheLeastImportantFirst) {
-  StepMetrics step = Step(499);
+  StepMetrics step = Step(500);
   step.skipped = true;
   EXPECT_THAT(
       Lost(StepSegments(step, {.live = true, .unicode = false})),
@@ -132,12 +132,12 @@ TEST(ProgressLine, IsCutBetweenCharactersAndPaintedWhereThereIsText) {
 
 TEST_F(ProgressTest, PlainLinesComeAtIntervalsAndAtTheEnd) {
   Progress progress = Make({});
-  progress.OnStep(Step(0));
-  now_ += 9;
-  progress.OnStep(Step(1));  // too early
-  now_ += 2;
   progress.OnStep(Step(1));
-  progress.OnStep(Step(999));
+  now_ += 9;
+  progress.OnStep(Step(2));  // too early
+  now_ += 2;
+  progress.OnStep(Step(2));
+  progress.OnStep(Step(1000));
   const std::vector<std::string> lines = Screen(out_.str());
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_THAT(lines[0], StartsWith("step 1/1,000"));
@@ -149,7 +149,7 @@ TEST_F(ProgressTest, PlainLinesComeAtIntervalsAndAtTheEnd) {
 TEST_F(ProgressTest, ATerminalShowsOneLineAndTheStrip) {
   Progress progress = Make({.live = true, .color = true, .columns = 120});
   progress.OnStart({.model = "DeepNorm", .encoder_sublayers = 2, .decoder_sublayers = 2});
-  for (int64_t step = 0; step < 5; ++step, now_ += 1) progress.OnStep(Step(step));
+  for (int64_t step = 1; step <= 5; ++step, now_ += 1) progress.OnStep(Step(step));
   std::vector<std::string> lines = Screen(out_.str());
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_THAT(lines[1], StartsWith("step     5/1,000  ┄"));
@@ -173,7 +173,7 @@ TEST_F(ProgressTest, APlainLogHasTheDepthUnderEachValidation) {
   progress.OnStart({.model = "DeepNorm", .encoder_sublayers = 2, .decoder_sublayers = 2});
   progress.OnValidation({.step = 0, .nll = 3, .perplexity = 20.1});
   EXPECT_THAT(Screen(out_.str()), ElementsAre(_, StartsWith("validation at step 0"))) << "nothing is known yet";
-  progress.OnStep(Step(0));
+  progress.OnStep(Step(1));
   progress.OnValidation({.step = 1, .nll = 3, .perplexity = 20.1});
   const std::vector<std::string> lines = Screen(out_.str());
   ASSERT_EQ(lines.size(), 5u);
@@ -185,7 +185,7 @@ TEST_F(ProgressTest, ANarrowTerminalsStripLosesItsNameAndThenGoes) {
   const auto strip = [&](int columns) {
     out_.str("");
     Progress progress = Make({.live = true, .columns = columns});
-    progress.OnStep(Step(0));
+    progress.OnStep(Step(1));
     const std::vector<std::string> lines = Screen(out_.str());
     return lines.size() < 2 ? std::string() : lines[1];
   };
@@ -197,7 +197,7 @@ TEST_F(ProgressTest, ANarrowTerminalsStripLosesItsNameAndThenGoes) {
 
 TEST_F(ProgressTest, WithoutALastStepOnlyTimeSaysWhatIsShown) {
   Progress progress = Make({});
-  StepMetrics step = Step(0);
+  StepMetrics step = Step(1);
   step.total_steps = 0;
   for (const double seconds : {0.0, 9.0, 1.0, 9.0}) {
     now_ += seconds;
@@ -212,9 +212,9 @@ TEST_F(ProgressTest, TheLastStepStandsOverTheSummary) {
     for (const double seconds : {0.01, 20.0}) {  // too early to be shown by itself, or not
       out_.str("");
       Progress progress = Make({.live = live, .columns = 160});
-      progress.OnStep(Step(0));
-      now_ += seconds;
       progress.OnStep(Step(1));
+      now_ += seconds;
+      progress.OnStep(Step(2));
       progress.OnFinish("stopped");
       const std::vector<std::string> lines = Screen(out_.str());
       EXPECT_EQ(std::ranges::count_if(lines, [](const std::string& line) { return line.starts_with("step"); }),
@@ -228,7 +228,7 @@ TEST_F(ProgressTest, TheLastStepStandsOverTheSummary) {
 
 TEST_F(ProgressTest, ASummarySaysOnlyWhatThereWas) {
   Progress progress = Make({});
-  StepMetrics step = Step(0);
+  StepMetrics step = Step(1);
   step.step_seconds = 0.25;
   step.skipped = true;
   progress.OnStep(step);
@@ -248,13 +248,13 @@ TEST_F(ProgressTest, ASummarySaysOnlyWhatThereWas) {
 
 TEST_F(ProgressTest, RedrawsAtMostTenTimesASecond) {
   Progress progress = Make({.live = true, .columns = 120});
-  progress.OnStep(Step(0));
+  progress.OnStep(Step(1));
   const size_t drawn = out_.str().size();
   now_ += 0.05;
-  progress.OnStep(Step(1));
+  progress.OnStep(Step(2));
   EXPECT_EQ(out_.str().size(), drawn);
   now_ += 0.06;
-  progress.OnStep(Step(2));
+  progress.OnStep(Step(3));
   EXPECT_GT(out_.str().size(), drawn);
 }
 
@@ -262,15 +262,15 @@ TEST_F(ProgressTest, NeverWrapsAndLosesTheLeastImportantFirst) {
   for (int columns = 1; columns < 140; ++columns) {
     out_.str("");
     Progress progress = Make({.live = true, .columns = columns});
-    progress.OnStep(Step(0));
+    progress.OnStep(Step(1));
     for (const std::string& line : Screen(out_.str())) EXPECT_LT(DisplayWidth(line), columns) << line;
   }
-  EXPECT_EQ(LayOutLine(StepSegments(Step(1), {.live = true}), 46, false), "step     2/1,000  loss 4.321  ETA 3m20s");
+  EXPECT_EQ(LayOutLine(StepSegments(Step(2), {.live = true}), 46, false), "step     2/1,000  loss 4.321  ETA 3m20s");
 }
 
 TEST_F(ProgressTest, SaysInWordsWhatIsNotFinite) {
   Progress progress = Make({});
-  StepMetrics step = Step(0);
+  StepMetrics step = Step(1);
   step.loss = NAN;
   step.perplexity = INFINITY;
   step.gradient_norm = NAN;
@@ -292,14 +292,14 @@ TEST_F(ProgressTest, EndsWithASummary) {
   Progress progress = Make({});
   progress.OnStart(
       {.run_directory = "runs/deep", .model = "DeepNorm 2L-2L", .parameters = 1234567, .stages = 2, .first_step = 7});
-  progress.OnStep(Step(0));
   progress.OnStep(Step(1));
+  progress.OnStep(Step(2));
   progress.OnValidation({.step = 2, .nll = 3, .perplexity = 20.1, .bleu = 12.34, .best = true});
   progress.OnValidation({.step = 3, .nll = 4, .perplexity = 54.6, .bleu = 11});
   progress.OnFinish("stopped");
   const std::vector<std::string> lines = Screen(out_.str());
   EXPECT_EQ(lines[0], "DeepNorm 2L-2L, 1,234,567 parameters, 1 rank of 1 thread, 2 pipeline stages");
-  EXPECT_EQ(lines[1], "resuming at step 7");
+  EXPECT_EQ(lines[1], "resuming after step 6");
   ASSERT_GE(lines.size(), 4u);
   const std::vector<std::string> end(lines.end() - 4, lines.end());
   EXPECT_THAT(end, ElementsAre("stopped: 2 steps, 8,192 target tokens in 1.0s (8.19k tok/s while training)",

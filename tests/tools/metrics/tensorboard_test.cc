@@ -290,7 +290,7 @@ TEST_F(TensorBoardTest, AResumedRunSaysWhereItStarts) {
 }
 
 TEST_F(TensorBoardTest, AFreshRunSaysNothingOfTheSort) {
-  sink_->OnStart({.first_step = 0});
+  sink_->OnStart({.first_step = 1});
   EXPECT_TRUE(Events().empty());
 }
 

@@ -204,8 +204,8 @@ TEST(TraceSteps, ParsesOneStepAndARange) {
   EXPECT_EQ(ParseTraceSteps("steps=100-102")->first, 100);
   EXPECT_EQ(ParseTraceSteps("steps=100-102")->last, 102);
   EXPECT_EQ(ParseTraceSteps("steps=7")->last, 7);
-  EXPECT_EQ(ParseTraceSteps("steps=0-0")->last, 0);
-  for (const char* wrong : {"", "100", "steps=", "steps=3-2", "steps=-1", "steps=1-2-3", "steps=a-b"}) {
+  EXPECT_EQ(ParseTraceSteps("steps=1-1")->last, 1);
+  for (const char* wrong : {"", "100", "steps=0-2", "steps=", "steps=3-2", "steps=-1", "steps=1-2-3", "steps=a-b"}) {
     EXPECT_EQ(ParseTraceSteps(wrong).status().code(), absl::StatusCode::kInvalidArgument) << wrong;
   }
 }

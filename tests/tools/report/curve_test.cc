@@ -34,7 +34,7 @@ class CurveTest : public ::testing::Test {
 };
 
 constexpr char kRun[] =
-    "{\"event\":\"run\",\"first_step\":0}\n"
+    "{\"event\":\"run\",\"first_step\":1}\n"
     "{\"event\":\"step\",\"step\":0,\"loss\":4.5}\n"
     "{\"event\":\"step\",\"step\":1,\"loss\":null}\n"
     "{\"event\":\"validation\",\"step\":2,\"nll\":3.5}\n"

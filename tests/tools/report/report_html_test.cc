@@ -100,9 +100,9 @@ TEST(ReportHtml, EachRunHasItsColour) {
   LineChart loss{.title = "Loss", .x_label = "step", .y_label = "nats per target token"};
   for (const bool second : {false, true}) {
     rate.series.push_back({.name = second ? "two" : "one", .colour = second ? "#d9822b" : "#3b7dd8"});
-    for (int step = 0; step < 6; ++step) rate.series.back().points.emplace_back(step, 1e-4 * step);
+    for (int step = 0; step < 6; ++step) rate.series.back().points.emplace_back(step + 1, 1e-4 * step);
     loss.series.push_back({.name = rate.series.back().name, .colour = rate.series.back().colour});
-    for (int step = 0; step < 6; ++step) loss.series.back().points.emplace_back(step, 7.0 - 0.1 * step);
+    for (int step = 0; step < 6; ++step) loss.series.back().points.emplace_back(step + 1, 7.0 - 0.1 * step);
   }
   for (const size_t run : {0, 1}) {
     loss.series.push_back({.name = loss.series[run].name + ": validation nll",

@@ -1,11 +1,14 @@
 // Text to text from a checkpoint alone, on any number of ranks; and what `hadal score` says of it.
 #include "tools/translate/translate.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <optional>
 #include <sstream>
+#include <streambuf>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -28,6 +31,7 @@ namespace hadal {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const std::vector<std::string>& Sentences() {
@@ -140,6 +144,41 @@ std::string Lines(const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines) absl::StrAppend(&text, line, "\n");
   return text;
+}
+
+// Lines as someone types them; notes how many answers there are before each.
+class TypedLines : public std::streambuf {
+ public:
+  TypedLines(std::vector<std::string> lines, const std::ostringstream& answers)
+      : lines_(std::move(lines)), answers_(answers) {}
+  std::vector<int64_t> answers_before;
+
+ private:
+  int_type underflow() override {
+    answers_before.push_back(std::ranges::count(answers_.str(), '\n'));
+    if (next_ == lines_.size()) return traits_type::eof();
+    std::string& line = lines_[next_++];
+    setg(line.data(), line.data(), line.data() + line.size());
+    return traits_type::to_int_type(line[0]);
+  }
+
+  std::vector<std::string> lines_;
+  size_t next_ = 0;
+  const std::ostringstream& answers_;
+};
+
+TEST_F(TranslateTest, ATypedLineIsAnsweredBeforeTheNext) {
+  std::ostringstream out, log;
+  TypedLines typed({"a b\n", "b c\n"}, out);
+  std::istream in(&typed);
+  InProcessWorld world(1);
+  const absl::Status status = world.Run([&](Communicator& c) {
+    PrepareComputeThread();
+    return RunTranslate(Options(), c, Stream::Cpu(1), {in, out, log, /*typed=*/true});
+  });
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_THAT(typed.answers_before, ElementsAre(0, 1, 2));
+  EXPECT_THAT(log.str(), HasSubstr("Ctrl-D ends"));
 }
 
 TEST_F(TranslateTest, KeepsTheOrderAndEmptyLinesWhateverTheLayout) {
