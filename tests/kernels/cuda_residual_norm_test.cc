@@ -224,5 +224,29 @@ TEST(CudaResidualNormBlocksTest, EveryRowOfManyBlocksIsInTheSums) {
   EXPECT_TRUE(NearReference(d_bias.Read(), expected, std::sqrt(kRows), 16));
 }
 
+// The gradient of a skip is fp32 and joins a bf16 stream's gradient, rounded once.
+TEST(CudaResidualNormTypesTest, AnFp32BranchJoinsABf16Stream) {
+  constexpr int64_t kRows = 5;
+  for (const int64_t width : {16, 7}) {
+    for (const bool learned : {false, true}) {
+      KernelDevice device(/*seed=*/1);
+      const std::vector<float> stream = Rounded<BFloat16>(NormalValues(kRows * width, 1)),
+                               branch = NormalValues(kRows * width, 2), gain = NormalValues(width, 3);
+      const DeviceMatrixOf<BFloat16> residual(device, stream, kRows, width, {}), sum(device, stream, kRows, width, {});
+      const DeviceMatrixOf<float> added(device, branch, kRows, width, {});
+      const DeviceVectorOf<float> gains(device, gain);
+      cuda::ResidualNormForwardArgs<BFloat16, float> args = {
+          .rows = kRows, .width = width, .residual = residual.view(), .branch = added.view(), .sum = sum.view()};
+      if (learned) args.learned_residual_gain = gains.data();
+      cuda::ResidualNormForward(device.stream(), args);
+      std::vector<float> expected;
+      for (int64_t i = 0; i < kRows * width; ++i) {
+        expected.push_back((learned ? stream[i] * gain[i % width] : stream[i]) + branch[i]);
+      }
+      EXPECT_EQ(sum.dense(), Rounded<BFloat16>(expected)) << width << (learned ? ", learned" : "");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hadal::testing
