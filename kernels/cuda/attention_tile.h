@@ -35,8 +35,8 @@ inline int64_t BlocksForTiles(const AttentionShape& shape, int64_t tile_capacity
 // Calls compute(tile) for each tile of the block: BlockX, BlockX + BlocksX, … up to the end of the list. Every thread
 // of the block must call it.
 template <typename Compute>
-HADAL_DEVICE void ForTilesOfBlock(DevicePointer<const AttentionTile> tiles, int capacity, const Compute& compute) {
-  for (int i = static_cast<int>(BlockX()); i < capacity; i += static_cast<int>(BlocksX())) {
+HADAL_DEVICE void ForTilesOfBlock(DevicePointer<const AttentionTile> tiles, int64_t capacity, const Compute& compute) {
+  for (int64_t i = BlockX(); i < capacity; i += BlocksX()) {
     const AttentionTile tile = Load(tiles + i);
     if (tile.rows == 0) return;
     if (i != BlockX()) Barrier();  // the previous tile's shared memory has been read

@@ -1,4 +1,7 @@
 #include "kernels/cuda/tensor_attention.h"
+
+#include <type_traits>
+
 #include "kernels/cuda/tensor_attention_copy.h"
 #include "kernels/cuda/tensor_attention_tile.h"
 #include "kernels/cuda/thread_layer.h"
@@ -12,6 +15,10 @@ template <int kWidth>
 HADAL_DEVICE float ScoreScale() {
   return 1.0f / SquareRoot(static_cast<float>(kWidth));
 }
+
+// The d_q kernel holds its queries in registers, and d_outputs if there is room for both.
+template <int kWidth>
+using RowsOfDOutput = std::conditional_t<(kWidth <= 64), HeldRows<kWidth>, RowsInTile<kWidth>>;
 
 // A lane's sixteen (query, key) pairs: P, dA = dO·V, and which of them dropout keeps.
 struct Pairs {
@@ -57,7 +64,7 @@ struct Tiles {
 // Computes the pairs with the keys in shared memory, which are those from `key` on.
 template <int kWidth>
 HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<BFloat16>& args, const QueryLane& at, int key,
-                            const HeldRows<kWidth>& queries, const HeldRows<kWidth>& d_outputs, const Tiles& tiles,
+                            const HeldRows<kWidth>& queries, const RowsOfDOutput<kWidth>& d_outputs, const Tiles& tiles,
                             Pairs& pairs) {
   const FragmentLane lane;
   pairs.probability = DotFragments(queries, tiles.keys);
@@ -130,8 +137,9 @@ struct KeySum {
 // The first loop over the keys: computes terms and the mean of the keys. pairs: those of the last keys.
 template <int kWidth, bool kAligned>
 HADAL_DEVICE RowTerms SumRows(const AttentionBackwardArgs<BFloat16>& args, const AttentionTile& tile,
-                              const QueryLane& at, const HeldRows<kWidth>& queries, const HeldRows<kWidth>& d_outputs,
-                              const Tiles& tiles, Shared<float> mean_key, Pairs& pairs) {
+                              const QueryLane& at, const HeldRows<kWidth>& queries,
+                              const RowsOfDOutput<kWidth>& d_outputs, const Tiles& tiles, Shared<float> mean_key,
+                              Pairs& pairs) {
   RowTerms terms;
   KeySum<kWidth> key_sum;
   RowReader<kWidth, kAligned> readers[] = {{args.k, tile.key_begin, at.head * kWidth},
@@ -172,7 +180,8 @@ HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<BFloat16>& args
   const int column = at.head * kWidth;
   RowReader<kWidth, kAligned> own[] = {{args.q, tile.first, column}, {args.d_output, tile.first, column}};
   LoadTiles(own, tile.rows, {tiles.queries, tiles.d_outputs});
-  const HeldRows<kWidth> queries(RowsInTile<kWidth>{tiles.queries}), d_outputs(RowsInTile<kWidth>{tiles.d_outputs});
+  const HeldRows<kWidth> queries(RowsInTile<kWidth>{tiles.queries});
+  const RowsOfDOutput<kWidth> d_outputs(RowsInTile<kWidth>{tiles.d_outputs});
   Pairs pairs;
   const RowTerms terms = SumRows<kWidth, kAligned>(args, tile, at, queries, d_outputs, tiles, mean_key, pairs);
 
@@ -244,26 +253,13 @@ struct QueryNumbers {
   float log_sum_exp = 0.0f, first = 0.0f, mean = 0.0f;
 };
 
-// Reads the numbers of the block's head, one query per thread of the first warp, kTensorRows at a time.
-struct NumberReader {
-  DevicePointer<const float> log_sum_exp, row_terms;  // of the thread's next query
-  int64_t step;                                       // from its first term to its second one
-
-  HADAL_DEVICE NumberReader(const AttentionBackwardArgs<BFloat16>& args, int head, int first)
-      : log_sum_exp(args.log_sum_exp.row(head) + (first + ThreadIndex())),
-        row_terms(args.row_terms.row(2 * head) + (first + ThreadIndex())),
-        step(args.row_terms.stride) {}
-
-  // Returns the thread's next query's; zeros from query `rows` on.
-  HADAL_DEVICE QueryNumbers Next(int rows) {
-    QueryNumbers numbers;
-    if (ThreadIndex() < (rows < kTensorRows ? rows : kTensorRows)) {
-      numbers = {Load(log_sum_exp), Load(row_terms), Load(row_terms + step)};
-    }
-    log_sum_exp = log_sum_exp + kTensorRows, row_terms = row_terms + kTensorRows;
-    return numbers;
-  }
-};
+// Loads those of the thread's query, of 32 from row `first` on; zeros from row first + rows on.
+HADAL_DEVICE QueryNumbers LoadNumbers(const AttentionBackwardArgs<BFloat16>& args, int head, int first, int rows) {
+  const int i = ThreadIndex();
+  if (i >= kTensorRows || i >= rows) return {};
+  return {Load(args.log_sum_exp.row(head) + (first + i)), Load(args.row_terms.row(2 * head) + (first + i)),
+          Load(args.row_terms.row(2 * head + 1) + (first + i))};
+}
 
 HADAL_DEVICE void PutNumbers(const QueryNumbers& own, Shared<float> numbers) {
   const int i = ThreadIndex();
@@ -334,9 +330,8 @@ HADAL_DEVICE void GradientsOfKeys(const AttentionBackwardArgs<BFloat16>& args, c
   const int begin = args.shape.causal ? (tile.first - tile.key_begin) / kTensorRows * kTensorRows : 0;
   RowReader<kWidth, kAligned> readers[] = {{args.q, at.first_query + begin, column},
                                            {args.d_output, at.first_query + begin, column}};
-  NumberReader number_reader(args, at.head, at.first_query + begin);
   for (int query = begin; query < at.queries; query += kTensorRows) {
-    const QueryNumbers own_numbers = number_reader.Next(at.queries - query);
+    const QueryNumbers own_numbers = LoadNumbers(args, at.head, at.first_query + query, at.queries - query);
     LoadTiles(readers, at.queries - query, {tiles.queries, tiles.d_outputs}, [&] { PutNumbers(own_numbers, numbers); });
     AddQueries<kWidth>(args, at, query, tiles, numbers, d_key, d_value);
   }
@@ -349,8 +344,16 @@ HADAL_DEVICE void GradientsOfKeys(const AttentionBackwardArgs<BFloat16>& args, c
   StoreTile<kWidth, kAligned>(tiles.values, args.d_v, tile.first, tile.rows, column);
 }
 
+// Blocks per multiprocessor, which bounds a thread's registers: without the bound fewer blocks would fit at widths of 32
+// and 64.
+template <int kWidth>
+inline constexpr int kKeyValueBlocks = kWidth == 32   ? 8
+                                       : kWidth == 64 ? 6
+                                                      : 4;
+
 template <int kWidth, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorKeyValueKernel(AttentionBackwardArgs<BFloat16> args) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads, kAligned ? kKeyValueBlocks<kWidth> : 0)
+    TensorKeyValueKernel(AttentionBackwardArgs<BFloat16> args) {
   HADAL_SHARED(Vector16, keys, kTileUnits<kWidth>);
   HADAL_SHARED(Vector16, values, kTileUnits<kWidth>);
   HADAL_SHARED(Vector16, queries, kTileUnits<kWidth>);

@@ -62,7 +62,7 @@ HADAL_DEVICE void LoadTiles(RowReader<kWidth, kAligned> (&readers)[kTiles], int 
                             const Shared<Vector16> (&tiles)[kTiles], const PutMore& put_more) {
   using Own = ThreadUnits<kWidth>;
   const Own own;
-  constexpr int kAhead = !kAligned ? 1 : Own::kCount == 4 ? 4 : 2;
+  constexpr int kAhead = !kAligned ? 1 : Own::kCount == 8 ? 1 : Own::kCount;
   HADAL_UNROLL_BY(kAligned ? Own::kCount : 1) for (int first = 0; first < Own::kCount; first += kAhead) {
     Vector16 values[kTiles][kAhead] = {};
     HADAL_UNROLL for (int i = 0; i < kTiles; ++i) {

@@ -132,15 +132,15 @@ HADAL_DEVICE void AttendQueries(const AttentionForwardArgs<BFloat16>& args, cons
 }
 
 // Blocks per multiprocessor, which bounds a thread's registers: without the bound the compiler would keep more of what
-// a block's tiles share in registers, and fewer blocks would fit. At a width of 128 the bound spills about ten
-// registers per thread; without it four blocks would fit instead of six. Not measured.
-template <int kWidth>
+// a block's tiles share in registers, and fewer blocks would fit.
+template <int kWidth, bool kAligned>
 inline constexpr int kForwardBlocks = kWidth == 32   ? 10
                                       : kWidth == 64 ? 8
-                                                     : 6;
+                                      : kAligned     ? 6
+                                                     : 4;
 
 template <int kWidth, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads, kForwardBlocks<kWidth>)
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads, (kForwardBlocks<kWidth, kAligned>))
     TensorForwardKernel(AttentionForwardArgs<BFloat16> args) {
   HADAL_SHARED(Vector16, queries, kTileUnits<kWidth>);
   HADAL_SHARED(Vector16, keys, kTileUnits<kWidth>);

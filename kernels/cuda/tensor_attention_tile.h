@@ -149,8 +149,11 @@ HADAL_DEVICE void PutSums(const RowSums<kWidth>& sums, const float (&factor)[2],
 HADAL_DEVICE uint32_t KeptOfQueries(const DeviceDropout& dropout, int query, int heads, int head, int key_block) {
   const FragmentLane at;
   const RandomPosition position = Load(dropout.position);
-  const uint32_t low = KeptKeys(dropout, position, query + at.g, heads, head, key_block + at.t);
-  const uint32_t high = KeptKeys(dropout, position, query + at.g + 8, heads, head, key_block + at.t);
+  uint32_t low = 0, high = 0;
+  HADAL_UNROLL_BY(1) for (int row = at.g; row < 16; row += 8) {  // one draw at a time, to save registers
+    low = high;
+    high = KeptKeys(dropout, position, query + row, heads, head, key_block + at.t);
+  }
   uint32_t kept = 0;
   HADAL_UNROLL for (int j = 0; j < kPairFragments; ++j) {
     const uint32_t of_block = ShuffleFrom(low | high << 8, 4 * at.g + j) >> (2 * at.t);
