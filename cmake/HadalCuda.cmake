@@ -57,10 +57,11 @@ if(HADAL_CUDA_FOUND)
     endif()
   endforeach()
 
-  # The same rules as hadal_build_flags: warnings, no implicit contraction, no exported symbols.
+  # The same rules as hadal_build_flags: warnings, no implicit contraction, no exported symbols. -lineinfo: sanitizers
+  # and profilers print source lines; it changes no instruction.
   add_library(hadal_cuda_flags INTERFACE)
   target_include_directories(hadal_cuda_flags INTERFACE "${PROJECT_SOURCE_DIR}")
-  target_compile_options(hadal_cuda_flags INTERFACE -fmad=false
+  target_compile_options(hadal_cuda_flags INTERFACE -fmad=false -lineinfo
     "SHELL:-Xcompiler=-Wall,-Wextra,-Wno-unused-parameter,-Wno-missing-field-initializers,-ffp-contract=off,-fvisibility=hidden")
   if(HADAL_WARNINGS_AS_ERRORS)
     target_compile_options(hadal_cuda_flags INTERFACE "SHELL:-Werror all-warnings")

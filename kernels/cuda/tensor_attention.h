@@ -3,7 +3,8 @@
 //
 // Takes the arguments of the plain kernels and computes the same functions with the same dropout masks, but products
 // have BFloat16 operands and fp32 sums. Probabilities and their gradients are rounded to BFloat16 before they multiply
-// values, keys and queries; a softmax's sum is over the values before rounding.
+// values, keys and queries; a softmax's sum is over the values before rounding. d_q stays accurate where keys are alike,
+// because what rounding adds to the row sums of the scores' gradients is taken out again (kernels/attention.md).
 #pragma once
 
 #include <type_traits>
@@ -18,7 +19,8 @@ constexpr bool OnTensorCores(int64_t head_width) {
   return std::is_same_v<T, BFloat16> && (head_width == 32 || head_width == 64 || head_width == 128);
 }
 
-// REQUIRES: OnTensorCores<BFloat16>(head_width), and as in attention.h.
+// REQUIRES: OnTensorCores<BFloat16>(head_width), strides below 2^26, and as in attention.h. Faster if rows of all
+// matrices are 16-byte aligned.
 void TensorAttentionForward(StreamHandle stream, const AttentionForwardArgs<BFloat16>& args);
 void TensorAttentionBackward(StreamHandle stream, const AttentionBackwardArgs<BFloat16>& args);
 

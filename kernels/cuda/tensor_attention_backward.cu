@@ -1,4 +1,8 @@
 #include "kernels/cuda/tensor_attention.h"
+
+#include <type_traits>
+
+#include "kernels/cuda/tensor_attention_copy.h"
 #include "kernels/cuda/tensor_attention_tile.h"
 #include "kernels/cuda/thread_layer.h"
 
@@ -12,6 +16,10 @@ HADAL_DEVICE float ScoreScale() {
   return 1.0f / SquareRoot(static_cast<float>(kWidth));
 }
 
+// The d_q kernel holds its queries in registers, and d_outputs if there is room for both.
+template <int kWidth>
+using RowsOfDOutput = std::conditional_t<(kWidth <= 64), HeldRows<kWidth>, RowsInTile<kWidth>>;
+
 // A lane's sixteen (query, key) pairs: P, dA = dO·V, and which of them dropout keeps.
 struct Pairs {
   PairFragments probability, d_weight;
@@ -23,25 +31,28 @@ HADAL_DEVICE float DProbability(const Pairs& pairs, int j, int i, const DeviceDr
   return pairs.kept >> (4 * j + i) & 1 ? pairs.d_weight.c[j].v[i] * dropout.scale : 0.0f;
 }
 
-// A lane's place in its block, and its two queries, in the d_q kernel.
+// The keys of a block's sentence, and of the lane's two queries, in the d_q kernel. Keys are numbered from the
+// sentence's first one.
 struct QueryLane {
-  AttentionTile tile;
-  int64_t head, keys_end;  // the block's queries see no key from keys_end on
-  int64_t own_end[2];      // each of the lane's queries sees no key from here on
+  int head, first_query, keys;
+  int keys_end;    // the block's queries see no key from here on
+  int own_end[2];  // each of the lane's queries sees no key from here on
   float log_sum_exp[2] = {};
-  RandomPosition position;
 };
 
 HADAL_DEVICE QueryLane ThisQueryLane(const AttentionBackwardArgs<BFloat16>& args, const AttentionTile& tile) {
   const FragmentLane lane;
-  QueryLane at = {.tile = tile, .head = BlockY(), .keys_end = tile.key_end, .own_end = {tile.key_end, tile.key_end}};
-  const int64_t first = tile.key_begin + (tile.first - tile.query_begin);
+  const int keys = tile.key_end - tile.key_begin, first = tile.first - tile.query_begin;
+  QueryLane at = {.head = static_cast<int>(BlockY()),
+                  .first_query = tile.first + lane.first_row,
+                  .keys = keys,
+                  .keys_end = keys,
+                  .own_end = {keys, keys}};
   if (args.shape.causal) at.keys_end = first + tile.rows;
   HADAL_UNROLL for (int h = 0; h < 2; ++h) {
     if (args.shape.causal) at.own_end[h] = first + lane.row(h) + 1;
     if (lane.row(h) < tile.rows) at.log_sum_exp[h] = Load(args.log_sum_exp.row(at.head) + (tile.first + lane.row(h)));
   }
-  if (args.dropout.active()) at.position = Load(args.dropout.position);
   return at;
 }
 
@@ -50,27 +61,22 @@ struct Tiles {
   Shared<Vector16> queries, d_outputs, keys, values;
 };
 
-// Loads 32 keys and values from `first_key` on. Every thread of the block must call it.
+// Computes the pairs with the keys in shared memory, which are those from `key` on.
 template <int kWidth>
-HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<BFloat16>& args, const QueryLane& at, int64_t first_key,
-                            const HeldRows<kWidth>& queries, const HeldRows<kWidth>& d_outputs, const Tiles& tiles,
+HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<BFloat16>& args, const QueryLane& at, int key,
+                            const HeldRows<kWidth>& queries, const RowsOfDOutput<kWidth>& d_outputs, const Tiles& tiles,
                             Pairs& pairs) {
   const FragmentLane lane;
-  Barrier();  // the previous iteration's keys and values have been read
-  LoadUnits<kWidth>(tiles.keys, args.k, first_key, at.tile.key_end, at.head * kWidth);
-  LoadUnits<kWidth>(tiles.values, args.v, first_key, at.tile.key_end, at.head * kWidth);
-  Barrier();
   pairs.probability = DotFragments(queries, tiles.keys);
-  const int left[2] = {static_cast<int>(at.own_end[0] - first_key), static_cast<int>(at.own_end[1] - first_key)};
   HADAL_UNROLL for (int j = 0; j < kPairFragments; ++j) {
     HADAL_UNROLL for (int i = 0; i < 4; ++i) {
       float& p = pairs.probability.c[j].v[i];
-      p = lane.other(j, i % 2) < left[i / 2] ? FastExp(p * ScoreScale<kWidth>() - at.log_sum_exp[i / 2]) : 0.0f;
+      const bool seen = lane.other(j, i % 2) < at.own_end[i / 2] - key;
+      p = seen ? FastExp(p * ScoreScale<kWidth>() - at.log_sum_exp[i / 2]) : 0.0f;
     }
   }
   if (args.dropout.active()) {
-    pairs.kept = KeptOfQueries(args.dropout, at.position, at.tile.first + lane.first_row, args.shape.heads, at.head,
-                               (first_key - at.tile.key_begin) / 8);
+    pairs.kept = KeptOfQueries(args.dropout, at.first_query, args.shape.heads, at.head, key / 8);
   }
   pairs.d_weight = DotFragments(d_outputs, tiles.values);
 }
@@ -95,47 +101,108 @@ struct RowTerms {
   HADAL_DEVICE float Mean(int h) const { return probabilities[h] == 0.0f ? 0.0f : products[h] / probabilities[h]; }
 };
 
-// Computes d_q of a tile of queries in one head, and their row_terms. Loops over the keys twice; a sentence of at most
-// 32 keys keeps its pairs in registers for the second loop. tiles.queries: finally d_q.
-template <int kWidth>
-HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<BFloat16>& args, const AttentionTile& tile,
-                                     const Tiles& tiles) {
-  const QueryLane at = ThisQueryLane(args, tile);
-  const FragmentLane lane;
-  LoadUnits<kWidth>(tiles.queries, args.q, tile.first, tile.query_end, at.head * kWidth);
-  LoadUnits<kWidth>(tiles.d_outputs, args.d_output, tile.first, tile.query_end, at.head * kWidth);
-  Barrier();
-  const HeldRows<kWidth> own_queries(RowsInTile<kWidth>{tiles.queries}),
-      own_d_outputs(RowsInTile<kWidth>{tiles.d_outputs});
-
-  Pairs pairs;
-  RowTerms terms;
-  for (int64_t key = tile.key_begin; key < at.keys_end; key += kTensorRows) {
-    FillPairs<kWidth>(args, at, key, own_queries, own_d_outputs, tiles, pairs);
-    terms.Add(pairs, key == tile.key_begin, args.dropout);
+// The gradients of the scores.
+HADAL_DEVICE PairFragments ScoreGradients(const Pairs& pairs, const RowTerms& terms, const DeviceDropout& dropout) {
+  PairFragments d_scores;
+  HADAL_UNROLL for (int j = 0; j < kPairFragments; ++j) {
+    HADAL_UNROLL for (int i = 0; i < 4; ++i) {
+      const float difference = (DProbability(pairs, j, i, dropout) - terms.first[i / 2]) - terms.Mean(i / 2);
+      d_scores.c[j].v[i] = pairs.probability.c[j].v[i] * difference;
+    }
   }
+  return d_scores;
+}
+
+// The sum of the keys that a block's queries see. Each warp adds half of the columns; all rows of the sums are equal.
+template <int kWidth>
+struct KeySum {
+  RowSums<kWidth / 2> half;
+
+  HADAL_DEVICE static int FirstUnit() { return ThreadIndex() / kWarp * (kWidth / 16); }
+  HADAL_DEVICE void Add(Shared<Vector16> keys) {
+    PairFragments ones;
+    HADAL_UNROLL for (FragmentC& c : ones.c) c = {{1.0f, 1.0f, 1.0f, 1.0f}};
+    AddWeightedFragments<kWidth>(ones, keys, half, FirstUnit());
+  }
+  HADAL_DEVICE void PutMean(int keys, Shared<float> mean) const {
+    const FragmentLane lane;
+    const float factor = keys == 0 ? 0.0f : 1.0f / static_cast<float>(keys);
+    if (lane.g != 0) return;
+    HADAL_UNROLL for (int n = 0; n < kWidth / 16; ++n) {
+      HADAL_UNROLL for (int e = 0; e < 2; ++e) mean[8 * FirstUnit() + lane.other(n, e)] = half.c[n].v[e] * factor;
+    }
+  }
+};
+
+// The first loop over the keys: computes terms and the mean of the keys. pairs: those of the last keys.
+template <int kWidth, bool kAligned>
+HADAL_DEVICE RowTerms SumRows(const AttentionBackwardArgs<BFloat16>& args, const AttentionTile& tile,
+                              const QueryLane& at, const HeldRows<kWidth>& queries,
+                              const RowsOfDOutput<kWidth>& d_outputs, const Tiles& tiles, Shared<float> mean_key,
+                              Pairs& pairs) {
+  RowTerms terms;
+  KeySum<kWidth> key_sum;
+  RowReader<kWidth, kAligned> readers[] = {{args.k, tile.key_begin, at.head * kWidth},
+                                           {args.v, tile.key_begin, at.head * kWidth}};
+  for (int key = 0; key < at.keys_end; key += kTensorRows) {
+    LoadTiles(readers, at.keys - key, {tiles.keys, tiles.values});
+    key_sum.Add(tiles.keys);
+    FillPairs<kWidth>(args, at, key, queries, d_outputs, tiles, pairs);
+    terms.Add(pairs, key == 0, args.dropout);
+  }
+  key_sum.PutMean(at.keys_end, mean_key);
   HADAL_UNROLL for (int h = 0; h < 2; ++h) {
     terms.probabilities[h] = SumOfRow(terms.probabilities[h]);
     terms.products[h] = SumOfRow(terms.products[h]);
   }
+  return terms;
+}
+
+// Subtracts Σ_j ds_ij · (mean key) of ds as rounded, which is 0 but for the rounding (kernels/attention.md).
+template <int kWidth>
+HADAL_DEVICE void SubtractMeanKey(const FragmentC& d_score_sums, Shared<float> mean_key, RowSums<kWidth>& d_query) {
+  const FragmentLane lane;
+  HADAL_UNROLL for (int n = 0; n < kWidth / 8; ++n) {
+    HADAL_UNROLL for (int i = 0; i < 4; ++i) {
+      float& d = d_query.c[n].v[i];
+      d = MulAdd(-d_score_sums.v[i / 2 * 2], mean_key[lane.other(n, i % 2)], d);
+    }
+  }
+}
+
+// Computes d_q of a tile of queries in one head, and their row_terms. Loops over the keys twice; a sentence of at most
+// 32 keys keeps its pairs in registers for the second loop. tiles.queries: finally d_q.
+template <int kWidth, bool kAligned>
+HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<BFloat16>& args, const AttentionTile& tile,
+                                     const Tiles& tiles, Shared<float> mean_key) {
+  const QueryLane at = ThisQueryLane(args, tile);
+  const FragmentLane lane;
+  const int column = at.head * kWidth;
+  RowReader<kWidth, kAligned> own[] = {{args.q, tile.first, column}, {args.d_output, tile.first, column}};
+  LoadTiles(own, tile.rows, {tiles.queries, tiles.d_outputs});
+  const HeldRows<kWidth> queries(RowsInTile<kWidth>{tiles.queries});
+  const RowsOfDOutput<kWidth> d_outputs(RowsInTile<kWidth>{tiles.d_outputs});
+  Pairs pairs;
+  const RowTerms terms = SumRows<kWidth, kAligned>(args, tile, at, queries, d_outputs, tiles, mean_key, pairs);
 
   RowSums<kWidth> d_query;
-  const bool one_tile = at.keys_end - tile.key_begin <= kTensorRows;
-  for (int64_t key = tile.key_begin; key < at.keys_end; key += kTensorRows) {
-    if (!one_tile) FillPairs<kWidth>(args, at, key, own_queries, own_d_outputs, tiles, pairs);
-    PairFragments d_scores;
-    HADAL_UNROLL for (int j = 0; j < kPairFragments; ++j) {
-      HADAL_UNROLL for (int i = 0; i < 4; ++i) {
-        const float difference = (DProbability(pairs, j, i, args.dropout) - terms.first[i / 2]) - terms.Mean(i / 2);
-        d_scores.c[j].v[i] = pairs.probability.c[j].v[i] * difference;
-      }
+  FragmentC d_score_sums;
+  RowReader<kWidth, kAligned> readers[] = {{args.k, tile.key_begin, column}, {args.v, tile.key_begin, column}};
+  const bool one_tile = at.keys_end <= kTensorRows;
+  for (int key = 0; key < at.keys_end; key += kTensorRows) {
+    if (!one_tile) {
+      LoadTiles(readers, at.keys - key, {tiles.keys, tiles.values});
+      FillPairs<kWidth>(args, at, key, queries, d_outputs, tiles, pairs);
     }
+    const PairFragments d_scores = ScoreGradients(pairs, terms, args.dropout);
+    AddRoundedWeights(d_scores, d_score_sums);
     AddWeightedFragments<kWidth>(d_scores, tiles.keys, d_query);
   }
-  Barrier();  // without keys no other barrier separates reading the queries from overwriting them
+  Barrier();  // mean_key is written; the queries have been read, also where there are no keys
+  SubtractMeanKey(d_score_sums, mean_key, d_query);
   PutSums<kWidth>(d_query, {ScoreScale<kWidth>(), ScoreScale<kWidth>()}, tiles.queries);
   Barrier();
-  StoreUnits<kWidth>(tiles.queries, args.d_q, tile.first, tile.rows, at.head * kWidth);
+  StoreTile<kWidth, kAligned>(tiles.queries, args.d_q, tile.first, tile.rows, column);
   // After the last product, because products need the whole warp converged.
   HADAL_UNROLL for (int h = 0; h < 2; ++h) {
     if (lane.t != 0 || lane.row(h) >= tile.rows) continue;
@@ -144,66 +211,73 @@ HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<BFloat16>& args
   }
 }
 
-template <int kWidth>
+template <int kWidth, bool kAligned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorQueryKernel(AttentionBackwardArgs<BFloat16> args) {
   HADAL_SHARED(Vector16, queries, kTileUnits<kWidth>);
   HADAL_SHARED(Vector16, d_outputs, kTileUnits<kWidth>);
   HADAL_SHARED(Vector16, keys, kTileUnits<kWidth>);
   HADAL_SHARED(Vector16, values, kTileUnits<kWidth>);
+  HADAL_SHARED(float, mean_key, kWidth);
   ForTilesOfBlock(args.query_tiles, args.query_tile_capacity, [&](const AttentionTile& tile) {
-    GradientsOfQueries<kWidth>(args, tile, {queries, d_outputs, keys, values});
+    GradientsOfQueries<kWidth, kAligned>(args, tile, {queries, d_outputs, keys, values}, mean_key);
   });
 }
 
-constexpr int32_t kNone = 0x7FFFFFFF;
+constexpr int kNone = 0x7FFFFFFF;
 
-// A lane's place in its block, and its two keys, in the d_k, d_v kernel.
+// The queries of a block's sentence, and the lane's two keys, in the d_k, d_v kernel. Queries are numbered from the
+// sentence's first one.
 struct KeyLane {
-  AttentionTile tile;
-  int64_t head, key_block;  // of the warp's first key
-  int32_t first_seeing[2];  // first query of the sentence that sees each key; kNone if the key does not exist
-  RandomPosition position;
+  int head, queries, first_query;  // first_query: in the batch
+  int key_block;                   // of the warp's first key
+  int first_seeing[2];             // first query that sees each key; kNone if the key does not exist
 };
 
 HADAL_DEVICE KeyLane ThisKeyLane(const AttentionBackwardArgs<BFloat16>& args, const AttentionTile& tile) {
   const FragmentLane lane;
-  const int64_t place = tile.first - tile.key_begin;
-  KeyLane at = {.tile = tile, .head = BlockY(), .key_block = (place + lane.first_row) / 8};
+  const int place = tile.first - tile.key_begin;
+  KeyLane at = {.head = static_cast<int>(BlockY()),
+                .queries = tile.query_end - tile.query_begin,
+                .first_query = tile.query_begin,
+                .key_block = (place + lane.first_row) / 8};
   HADAL_UNROLL for (int h = 0; h < 2; ++h) {
-    at.first_seeing[h] = lane.row(h) >= tile.rows ? kNone
-                         : args.shape.causal      ? static_cast<int32_t>(place) + lane.row(h)
-                                                  : 0;
+    at.first_seeing[h] = lane.row(h) >= tile.rows ? kNone : args.shape.causal ? place + lane.row(h) : 0;
   }
-  if (args.dropout.active()) at.position = Load(args.dropout.position);
   return at;
 }
 
 inline constexpr int kLogSumExp = 0, kFirst = kTensorRows, kMean = 2 * kTensorRows, kQueryNumbers = 3 * kTensorRows;
 
-// Loads the block's data of 32 queries from `query` on; zeros after the sentence.
-template <int kWidth>
-HADAL_DEVICE void LoadQueries(const AttentionBackwardArgs<BFloat16>& args, const KeyLane& at, int64_t query,
-                              const Tiles& tiles, Shared<float> numbers) {
-  LoadUnits<kWidth>(tiles.queries, args.q, query, at.tile.query_end, at.head * kWidth);
-  LoadUnits<kWidth>(tiles.d_outputs, args.d_output, query, at.tile.query_end, at.head * kWidth);
+// One query's numbers.
+struct QueryNumbers {
+  float log_sum_exp = 0.0f, first = 0.0f, mean = 0.0f;
+};
+
+// Loads those of the thread's query, of 32 from row `first` on; zeros from row first + rows on.
+HADAL_DEVICE QueryNumbers LoadNumbers(const AttentionBackwardArgs<BFloat16>& args, int head, int first, int rows) {
+  const int i = ThreadIndex();
+  if (i >= kTensorRows || i >= rows) return {};
+  return {Load(args.log_sum_exp.row(head) + (first + i)), Load(args.row_terms.row(2 * head) + (first + i)),
+          Load(args.row_terms.row(2 * head + 1) + (first + i))};
+}
+
+HADAL_DEVICE void PutNumbers(const QueryNumbers& own, Shared<float> numbers) {
   const int i = ThreadIndex();
   if (i >= kTensorRows) return;
-  const bool exists = query + i < at.tile.query_end;
-  numbers[kLogSumExp + i] = exists ? Load(args.log_sum_exp.row(at.head) + (query + i)) : 0.0f;
-  numbers[kFirst + i] = exists ? Load(args.row_terms.row(2 * at.head) + (query + i)) : 0.0f;
-  numbers[kMean + i] = exists ? Load(args.row_terms.row(2 * at.head + 1) + (query + i)) : 0.0f;
+  numbers[kLogSumExp + i] = own.log_sum_exp;
+  numbers[kFirst + i] = own.first;
+  numbers[kMean + i] = own.mean;
 }
 
 // Replaces scores by probabilities; 0 for pairs that do not exist.
 template <int kWidth>
-HADAL_DEVICE void ToProbabilities(const KeyLane& at, int64_t query, Shared<float> numbers, PairFragments& scores) {
+HADAL_DEVICE void ToProbabilities(const KeyLane& at, int query, Shared<float> numbers, PairFragments& scores) {
   const FragmentLane lane;
-  const int place = static_cast<int>(query - at.tile.query_begin), left = static_cast<int>(at.tile.query_end - query);
   HADAL_UNROLL for (int j = 0; j < kPairFragments; ++j) {
     HADAL_UNROLL for (int i = 0; i < 4; ++i) {
       const int other = lane.other(j, i % 2);
       float& p = scores.c[j].v[i];
-      p = other < left && place + other >= at.first_seeing[i / 2]
+      p = other < at.queries - query && other >= at.first_seeing[i / 2] - query
               ? FastExp(p * ScoreScale<kWidth>() - numbers[kLogSumExp + other])
               : 0.0f;
     }
@@ -212,7 +286,7 @@ HADAL_DEVICE void ToProbabilities(const KeyLane& at, int64_t query, Shared<float
 
 // Adds 32 queries to d_v without dropout's scale, and to d_k without the scores' scale.
 template <int kWidth>
-HADAL_DEVICE void AddQueries(const AttentionBackwardArgs<BFloat16>& args, const KeyLane& at, int64_t query,
+HADAL_DEVICE void AddQueries(const AttentionBackwardArgs<BFloat16>& args, const KeyLane& at, int query,
                              const Tiles& tiles, Shared<float> numbers, RowSums<kWidth>& d_key,
                              RowSums<kWidth>& d_value) {
   const FragmentLane lane;
@@ -220,7 +294,7 @@ HADAL_DEVICE void AddQueries(const AttentionBackwardArgs<BFloat16>& args, const 
   pairs.probability = DotFragments(RowsInTile<kWidth>{tiles.keys}, tiles.queries);
   ToProbabilities<kWidth>(at, query, numbers, pairs.probability);
   if (args.dropout.active()) {
-    pairs.kept = KeptOfKeys(args.dropout, at.position, query, args.shape.heads, at.head, at.key_block);
+    pairs.kept = KeptOfKeys(args.dropout, at.first_query + query, args.shape.heads, at.head, at.key_block);
   }
   PairFragments weights;
   HADAL_UNROLL for (int j = 0; j < kPairFragments; ++j) {
@@ -243,42 +317,65 @@ HADAL_DEVICE void AddQueries(const AttentionBackwardArgs<BFloat16>& args, const 
 }
 
 // Computes d_k and d_v of a tile of keys in one head. tiles.keys and values: finally d_k and d_v.
-template <int kWidth>
+template <int kWidth, bool kAligned>
 HADAL_DEVICE void GradientsOfKeys(const AttentionBackwardArgs<BFloat16>& args, const AttentionTile& tile,
                                   const Tiles& tiles, Shared<float> numbers) {
   const KeyLane at = ThisKeyLane(args, tile);
-  const int64_t column = at.head * kWidth, place = tile.first - tile.key_begin;
-  LoadUnits<kWidth>(tiles.keys, args.k, tile.first, tile.key_end, column);
-  LoadUnits<kWidth>(tiles.values, args.v, tile.first, tile.key_end, column);
+  const int column = at.head * kWidth;
+  RowReader<kWidth, kAligned> own[] = {{args.k, tile.first, column}, {args.v, tile.first, column}};
+  LoadTiles(own, tile.rows, {tiles.keys, tiles.values});
 
   RowSums<kWidth> d_key, d_value;
   // Causal: no query before the tile's first key sees any of its keys.
-  const int64_t begin = tile.query_begin + (args.shape.causal ? place / kTensorRows * kTensorRows : 0);
-  for (int64_t query = begin; query < tile.query_end; query += kTensorRows) {
-    Barrier();  // the previous iteration's queries have been read
-    LoadQueries<kWidth>(args, at, query, tiles, numbers);
-    Barrier();
+  const int begin = args.shape.causal ? (tile.first - tile.key_begin) / kTensorRows * kTensorRows : 0;
+  RowReader<kWidth, kAligned> readers[] = {{args.q, at.first_query + begin, column},
+                                           {args.d_output, at.first_query + begin, column}};
+  for (int query = begin; query < at.queries; query += kTensorRows) {
+    const QueryNumbers own_numbers = LoadNumbers(args, at.head, at.first_query + query, at.queries - query);
+    LoadTiles(readers, at.queries - query, {tiles.queries, tiles.d_outputs}, [&] { PutNumbers(own_numbers, numbers); });
     AddQueries<kWidth>(args, at, query, tiles, numbers, d_key, d_value);
   }
-  Barrier();  // all keys and values have been read, or, without queries, written
+  Barrier();  // all keys and values have been read
   const float kept = args.dropout.active() ? args.dropout.scale : 1.0f;
   PutSums<kWidth>(d_key, {ScoreScale<kWidth>(), ScoreScale<kWidth>()}, tiles.keys);
   PutSums<kWidth>(d_value, {kept, kept}, tiles.values);
   Barrier();
-  StoreUnits<kWidth>(tiles.keys, args.d_k, tile.first, tile.rows, column);
-  StoreUnits<kWidth>(tiles.values, args.d_v, tile.first, tile.rows, column);
+  StoreTile<kWidth, kAligned>(tiles.keys, args.d_k, tile.first, tile.rows, column);
+  StoreTile<kWidth, kAligned>(tiles.values, args.d_v, tile.first, tile.rows, column);
 }
 
+// Blocks per multiprocessor, which bounds a thread's registers: without the bound fewer blocks would fit at widths of 32
+// and 64.
 template <int kWidth>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorKeyValueKernel(AttentionBackwardArgs<BFloat16> args) {
+inline constexpr int kKeyValueBlocks = kWidth == 32   ? 8
+                                       : kWidth == 64 ? 6
+                                                      : 4;
+
+template <int kWidth, bool kAligned>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads, kAligned ? kKeyValueBlocks<kWidth> : 0)
+    TensorKeyValueKernel(AttentionBackwardArgs<BFloat16> args) {
   HADAL_SHARED(Vector16, keys, kTileUnits<kWidth>);
   HADAL_SHARED(Vector16, values, kTileUnits<kWidth>);
   HADAL_SHARED(Vector16, queries, kTileUnits<kWidth>);
   HADAL_SHARED(Vector16, d_outputs, kTileUnits<kWidth>);
   HADAL_SHARED(float, numbers, kQueryNumbers);
   ForTilesOfBlock(args.key_tiles, args.key_tile_capacity, [&](const AttentionTile& tile) {
-    GradientsOfKeys<kWidth>(args, tile, {queries, d_outputs, keys, values}, numbers);
+    GradientsOfKeys<kWidth, kAligned>(args, tile, {queries, d_outputs, keys, values}, numbers);
   });
+}
+
+template <bool kAligned>
+auto QueryKernelFor(int width) {
+  return width == 32   ? TensorQueryKernel<32, kAligned>
+         : width == 64 ? TensorQueryKernel<64, kAligned>
+                       : TensorQueryKernel<128, kAligned>;
+}
+
+template <bool kAligned>
+auto KeyValueKernelFor(int width) {
+  return width == 32   ? TensorKeyValueKernel<32, kAligned>
+         : width == 64 ? TensorKeyValueKernel<64, kAligned>
+                       : TensorKeyValueKernel<128, kAligned>;
 }
 
 }  // namespace
@@ -286,23 +383,16 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads) TensorKeyValueKernel(Atten
 void TensorAttentionBackward(StreamHandle stream, const AttentionBackwardArgs<BFloat16>& args) {
   const int width = args.shape.head_width;
   HADAL_CHECK(OnTensorCores<BFloat16>(width));
+  const bool aligned = AllRowsOn16Bytes(args.q, args.k, args.v, args.d_output, args.d_q, args.d_k, args.d_v);
   LaunchShape shape = {.blocks_x = BlocksForTiles(args.shape, args.query_tile_capacity, args.shape.heads),
                        .blocks_y = args.shape.heads,
                        .threads = kTensorThreads};
   if (args.query_tile_capacity > 0) {
-    Launch(stream, shape,
-           width == 32   ? TensorQueryKernel<32>
-           : width == 64 ? TensorQueryKernel<64>
-                         : TensorQueryKernel<128>,
-           args);
+    Launch(stream, shape, aligned ? QueryKernelFor<true>(width) : QueryKernelFor<false>(width), args);
   }
   shape.blocks_x = BlocksForTiles(args.shape, args.key_tile_capacity, args.shape.heads);
   if (args.key_tile_capacity > 0) {
-    Launch(stream, shape,
-           width == 32   ? TensorKeyValueKernel<32>
-           : width == 64 ? TensorKeyValueKernel<64>
-                         : TensorKeyValueKernel<128>,
-           args);
+    Launch(stream, shape, aligned ? KeyValueKernelFor<true>(width) : KeyValueKernelFor<false>(width), args);
   }
 }
 

@@ -1,4 +1,5 @@
 #include "kernels/cuda/tensor_attention.h"
+#include "kernels/cuda/tensor_attention_copy.h"
 #include "kernels/cuda/tensor_attention_tile.h"
 #include "kernels/cuda/thread_layer.h"
 
@@ -14,32 +15,31 @@ struct OnlineSoftmax {
   float correction[2] = {};  // factor for older sums
 };
 
-// A lane's place in its block, and its queries.
+// The keys of a block's sentence, and of the lane's queries. Keys are numbered from the sentence's first one.
 struct QueryLane {
-  AttentionTile tile;
-  int64_t head, keys_end;  // the block's queries see no key from keys_end on
-  int64_t own_end[2];      // each of the lane's queries sees no key from here on
-  RandomPosition position;
+  int head, keys;
+  int keys_end;    // the block's queries see no key from here on
+  int own_end[2];  // each of the lane's queries sees no key from here on
 };
 
 HADAL_DEVICE QueryLane ThisQueryLane(const AttentionForwardArgs<BFloat16>& args, const AttentionTile& tile) {
   const FragmentLane lane;
-  QueryLane at = {.tile = tile, .head = BlockY(), .keys_end = tile.key_end, .own_end = {tile.key_end, tile.key_end}};
+  const int keys = tile.key_end - tile.key_begin;
+  QueryLane at = {.head = static_cast<int>(BlockY()), .keys = keys, .keys_end = keys, .own_end = {keys, keys}};
   if (args.shape.causal) {
-    const int64_t first = tile.key_begin + (tile.first - tile.query_begin);
+    const int first = tile.first - tile.query_begin;
     at.keys_end = first + tile.rows;
     HADAL_UNROLL for (int h = 0; h < 2; ++h) at.own_end[h] = first + lane.row(h) + 1;
   }
-  if (args.dropout.active()) at.position = Load(args.dropout.position);
   return at;
 }
 
 // Replaces scores by weights e^(s − maximum), 0 if a query does not see a key.
-HADAL_DEVICE void Advance(const QueryLane& at, int64_t first_key, float scale, PairFragments& scores,
+HADAL_DEVICE void Advance(const QueryLane& at, int first_key, float scale, PairFragments& scores,
                           OnlineSoftmax& softmax) {
   const FragmentLane lane;
   HADAL_UNROLL for (int h = 0; h < 2; ++h) {
-    const int left = static_cast<int>(at.own_end[h] - first_key);
+    const int left = at.own_end[h] - first_key;
     float maximum = softmax.maximum[h];
     HADAL_UNROLL for (int j = 0; j < kPairFragments; ++j) {
       HADAL_UNROLL for (int e = 0; e < 2; ++e) {
@@ -77,26 +77,23 @@ HADAL_DEVICE void DropPairs(uint32_t kept, PairFragments& weights) {
 
 // Computes the output of the warp's queries, before the division by the softmax's sum and, with dropout, by the share
 // that is kept.
-template <int kWidth>
-HADAL_DEVICE void WalkKeys(const AttentionForwardArgs<BFloat16>& args, const QueryLane& at,
+template <int kWidth, bool kAligned>
+HADAL_DEVICE void WalkKeys(const AttentionForwardArgs<BFloat16>& args, const AttentionTile& tile, const QueryLane& at,
                            const HeldRows<kWidth>& queries, Shared<Vector16> keys, Shared<Vector16> values,
                            OnlineSoftmax& softmax, RowSums<kWidth>& output) {
-  const int64_t column = at.head * kWidth;
   const float scale = 1.0f / SquareRoot(static_cast<float>(kWidth));
-  for (int64_t key = at.tile.key_begin; key < at.keys_end; key += kTensorRows) {
-    Barrier();  // the previous iteration's keys and values have been read
-    LoadUnits<kWidth>(keys, args.k, key, at.tile.key_end, column);
-    LoadUnits<kWidth>(values, args.v, key, at.tile.key_end, column);
-    Barrier();
+  RowReader<kWidth, kAligned> readers[] = {{args.k, tile.key_begin, at.head * kWidth},
+                                           {args.v, tile.key_begin, at.head * kWidth}};
+  for (int key = 0; key < at.keys_end; key += kTensorRows) {
+    LoadTiles(readers, at.keys - key, {keys, values});
     PairFragments pairs = DotFragments(queries, keys);
     Advance(at, key, scale, pairs, softmax);
     HADAL_UNROLL for (int n = 0; n < kWidth / 8; ++n) {
       HADAL_UNROLL for (int i = 0; i < 4; ++i) output.c[n].v[i] *= softmax.correction[i / 2];
     }
     if (args.dropout.active()) {
-      DropPairs(KeptOfQueries(args.dropout, at.position, at.tile.first + FragmentLane().first_row, args.shape.heads,
-                              at.head, (key - at.tile.key_begin) / 8),
-                pairs);
+      const int first_query = tile.first + FragmentLane().first_row;
+      DropPairs(KeptOfQueries(args.dropout, first_query, args.shape.heads, at.head, key / 8), pairs);
     }
     AddWeightedFragments<kWidth>(pairs, values, output);
   }
@@ -107,18 +104,18 @@ struct Tiles {
   Shared<Vector16> queries, keys, values;  // queries: finally their output
 };
 
-template <int kWidth>
+template <int kWidth, bool kAligned>
 HADAL_DEVICE void AttendQueries(const AttentionForwardArgs<BFloat16>& args, const AttentionTile& tile,
                                 const Tiles& tiles) {
   const QueryLane at = ThisQueryLane(args, tile);
   const FragmentLane lane;
-  const int64_t column = at.head * kWidth;
-  LoadUnits<kWidth>(tiles.queries, args.q, tile.first, tile.query_end, column);
-  Barrier();
+  const int column = at.head * kWidth;
+  RowReader<kWidth, kAligned> readers[] = {{args.q, tile.first, column}};
+  LoadTiles(readers, tile.rows, {tiles.queries});
   const HeldRows<kWidth> own(RowsInTile<kWidth>{tiles.queries});
   OnlineSoftmax softmax;
   RowSums<kWidth> output;
-  WalkKeys<kWidth>(args, at, own, tiles.keys, tiles.values, softmax, output);
+  WalkKeys<kWidth, kAligned>(args, tile, at, own, tiles.keys, tiles.values, softmax, output);
 
   const float scale = args.dropout.active() ? args.dropout.scale : 1.0f;
   float factor[2];
@@ -131,26 +128,33 @@ HADAL_DEVICE void AttendQueries(const AttentionForwardArgs<BFloat16>& args, cons
   Barrier();  // without keys no other barrier separates reading the queries from overwriting them
   PutSums<kWidth>(output, factor, tiles.queries);
   Barrier();
-  StoreUnits<kWidth>(tiles.queries, args.output, tile.first, tile.rows, column);
+  StoreTile<kWidth, kAligned>(tiles.queries, args.output, tile.first, tile.rows, column);
 }
 
 // Blocks per multiprocessor, which bounds a thread's registers: without the bound the compiler would keep more of what
-// a block's tiles share in registers, and fewer blocks would fit. At a width of 128 the bound spills about ten
-// registers per thread; without it four blocks would fit instead of six. Not measured.
-template <int kWidth>
+// a block's tiles share in registers, and fewer blocks would fit.
+template <int kWidth, bool kAligned>
 inline constexpr int kForwardBlocks = kWidth == 32   ? 10
                                       : kWidth == 64 ? 8
-                                                     : 6;
+                                      : kAligned     ? 6
+                                                     : 4;
 
-template <int kWidth>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads, kForwardBlocks<kWidth>)
+template <int kWidth, bool kAligned>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTensorThreads, (kForwardBlocks<kWidth, kAligned>))
     TensorForwardKernel(AttentionForwardArgs<BFloat16> args) {
   HADAL_SHARED(Vector16, queries, kTileUnits<kWidth>);
   HADAL_SHARED(Vector16, keys, kTileUnits<kWidth>);
   HADAL_SHARED(Vector16, values, kTileUnits<kWidth>);
   ForTilesOfBlock(args.query_tiles, args.query_tile_capacity, [&](const AttentionTile& tile) {
-    AttendQueries<kWidth>(args, tile, {queries, keys, values});
+    AttendQueries<kWidth, kAligned>(args, tile, {queries, keys, values});
   });
+}
+
+template <bool kAligned>
+auto ForwardKernelFor(int width) {
+  return width == 32   ? TensorForwardKernel<32, kAligned>
+         : width == 64 ? TensorForwardKernel<64, kAligned>
+                       : TensorForwardKernel<128, kAligned>;
 }
 
 }  // namespace
@@ -161,11 +165,8 @@ void TensorAttentionForward(StreamHandle stream, const AttentionForwardArgs<BFlo
   const LaunchShape shape = {.blocks_x = BlocksForTiles(args.shape, args.query_tile_capacity, args.shape.heads),
                              .blocks_y = args.shape.heads,
                              .threads = kTensorThreads};
-  Launch(stream, shape,
-         width == 32   ? TensorForwardKernel<32>
-         : width == 64 ? TensorForwardKernel<64>
-                       : TensorForwardKernel<128>,
-         args);
+  const bool aligned = AllRowsOn16Bytes(args.q, args.k, args.v, args.output);
+  Launch(stream, shape, aligned ? ForwardKernelFor<true>(width) : ForwardKernelFor<false>(width), args);
 }
 
 }  // namespace hadal::cuda

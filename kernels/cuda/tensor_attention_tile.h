@@ -1,5 +1,5 @@
 // Shared by the attention kernels for tensor cores: tiles of BFloat16 rows in shared memory, and products of a warp's
-// rows with tiles.
+// rows with tiles. tensor_attention_copy.h copies tiles from and to device memory.
 //
 // A block has two warps. A warp holds 16 rows of the block's tile and processes 32 rows of the other side at a time.
 // Its 16 x 32 pairs are four C fragments: v[2h + e] of lane 4g + t in fragment j is the pair (row g + 8h, other 8j + 2t
@@ -41,47 +41,6 @@ struct FragmentLane {
   HADAL_DEVICE int row(int h) const { return first_row + g + 8 * h; }
   HADAL_DEVICE int other(int j, int e) const { return 8 * j + 2 * t + e; }
 };
-
-// Loads eight contiguous elements one by one.
-HADAL_DEVICE Vector16 LoadUnitSingly(DevicePointer<const BFloat16> source) {
-  Vector16 values;
-  HADAL_UNROLL for (int c = 0; c < 4; ++c) {
-    values.word[c] = Load(source + 2 * c).bits | static_cast<uint32_t>(Load(source + (2 * c + 1)).bits) << 16;
-  }
-  return values;
-}
-
-// Copies rows [first, first + kTensorRows), columns [column, column + kWidth) of `from`; rows from `end` on read as 0.
-// Every thread of the block must call it and then Barrier. A thread loads kUnitsAhead units before it stores the first
-// one, so that it waits for memory once.
-template <int kWidth>
-HADAL_DEVICE void LoadUnits(Shared<Vector16> tile, const DeviceMatrix<const BFloat16>& from, int64_t first, int64_t end,
-                            int64_t column) {
-  constexpr int kUnits = kWidth / 8, kUnitsAhead = kTileUnits<kWidth> / kTensorThreads < 4 ? 2 : 4;
-  static_assert(kTileUnits<kWidth> % (kUnitsAhead * kTensorThreads) == 0);
-  const bool aligned = RowsOn16Bytes(from) && column % 8 == 0;
-  for (int i = ThreadIndex(); i < kTileUnits<kWidth>; i += kUnitsAhead * kTensorThreads) {
-    Vector16 values[kUnitsAhead] = {};
-    const auto source = [&](int ahead) {
-      const int at = i + ahead * kTensorThreads;
-      return from.row(first + at / kUnits) + (column + 8 * (at % kUnits));
-    };
-    const auto exists = [&](int ahead) { return first + (i + ahead * kTensorThreads) / kUnits < end; };
-    if (aligned) {
-      HADAL_UNROLL for (int u = 0; u < kUnitsAhead; ++u) {
-        if (exists(u)) values[u] = LoadVector(source(u));
-      }
-    } else {
-      for (int u = 0; u < kUnitsAhead; ++u) {
-        if (exists(u)) values[u] = LoadUnitSingly(source(u));
-      }
-    }
-    HADAL_UNROLL for (int u = 0; u < kUnitsAhead; ++u) {
-      const int at = i + u * kTensorThreads;
-      tile[UnitPlace<kWidth>(at / kUnits, at % kUnits)] = values[u];
-    }
-  }
-}
 
 // The warp's 16 rows of a tile, sixteen columns per fragment: loaded from the tile each time (RowsInTile) or held in
 // registers (HeldRows).
@@ -137,22 +96,37 @@ struct RowSums {
   FragmentC c[kWidth / 8];
 };
 
-// sums[r] += Σ_i weights[r, i] · row i of `other`; the weights are rounded to BFloat16.
-template <int kWidth>
-HADAL_DEVICE void AddWeightedFragments(const PairFragments& weights, Shared<Vector16> other, RowSums<kWidth>& sums) {
+// Weights of rows 16k … 16k + 15 of the other side, rounded to BFloat16. A lane's elements of two neighbouring C
+// fragments are its elements of an A fragment.
+HADAL_DEVICE FragmentA RoundedWeights(const PairFragments& weights, int k) {
+  const float(&low)[4] = weights.c[2 * k].v;
+  const float(&high)[4] = weights.c[2 * k + 1].v;
+  return {
+      {RoundPair(low[0], low[1]), RoundPair(low[2], low[3]), RoundPair(high[0], high[1]), RoundPair(high[2], high[3])}};
+}
+
+// sums[r] += Σ_i weights[r, i] · row i of `other`; the weights are rounded to BFloat16. Columns [8 · first_unit, 8 ·
+// first_unit + kColumns) of `other`. REQUIRES: first_unit is a multiple of kColumns / 8.
+template <int kWidth, int kColumns>
+HADAL_DEVICE void AddWeightedFragments(const PairFragments& weights, Shared<Vector16> other, RowSums<kColumns>& sums,
+                                       int first_unit = 0) {
   const int lane = ThreadIndex() % kWarp;
-  const int place = UnitPlace<kWidth>(lane % 16, lane / 16);
+  const int place = UnitPlace<kWidth>(lane % 16, lane / 16) ^ first_unit;
   HADAL_UNROLL for (int k = 0; k < kTensorRows / 16; ++k) {
-    // A lane's elements of two neighbouring C fragments are its elements of an A fragment.
-    const float(&low)[4] = weights.c[2 * k].v;
-    const float(&high)[4] = weights.c[2 * k + 1].v;
-    const FragmentA a = {{RoundPair(low[0], low[1]), RoundPair(low[2], low[3]), RoundPair(high[0], high[1]),
-                          RoundPair(high[2], high[3])}};
-    HADAL_UNROLL for (int n = 0; n < kWidth / 8; n += 2) {
+    const FragmentA a = RoundedWeights(weights, k);
+    HADAL_UNROLL for (int n = 0; n < kColumns / 8; n += 2) {
       const FourMatrices m = LoadMatricesTransposed(other + ((place ^ n) + 2 * k * kWidth));
       MultiplyAdd(sums.c[n], a, {m.word[0], m.word[1]});
       MultiplyAdd(sums.c[n + 1], a, {m.word[2], m.word[3]});
     }
+  }
+}
+
+// v[2h] += Σ_i weights[row h of the lane, i], rounded as in AddWeightedFragments.
+HADAL_DEVICE void AddRoundedWeights(const PairFragments& weights, FragmentC& sums) {
+  constexpr uint32_t kOnes = 0x3F803F80;
+  HADAL_UNROLL for (int k = 0; k < kTensorRows / 16; ++k) {
+    MultiplyAdd(sums, RoundedWeights(weights, k), {kOnes, kOnes});
   }
 }
 
@@ -169,36 +143,17 @@ HADAL_DEVICE void PutSums(const RowSums<kWidth>& sums, const float (&factor)[2],
   }
 }
 
-// Copies `rows` rows of a tile to rows [first, first + rows), columns [column, column + kWidth) of `to`. Every thread
-// of the block must call it, after a Barrier.
-template <int kWidth>
-HADAL_DEVICE void StoreUnits(Shared<Vector16> tile, const DeviceMatrix<BFloat16>& to, int64_t first, int rows,
-                             int64_t column) {
-  constexpr int kUnits = kWidth / 8;
-  const bool aligned = RowsOn16Bytes(to) && column % 8 == 0;
-  for (int i = ThreadIndex(); i < rows * kUnits; i += ThreadsInBlock()) {
-    const int row = i / kUnits, unit = i % kUnits;
-    const Vector16 values = tile[UnitPlace<kWidth>(row, unit)];
-    const DevicePointer<BFloat16> target = to.row(first + row) + (column + 8 * unit);
-    if (aligned) {
-      StoreVector(target, values);
-      continue;
-    }
-    HADAL_UNROLL for (int c = 0; c < 4; ++c) {
-      Store(target + 2 * c, BFloat16{static_cast<uint16_t>(values.word[c])});
-      Store(target + (2 * c + 1), BFloat16{static_cast<uint16_t>(values.word[c] >> 16)});
-    }
-  }
-}
-
 // Returns the mask of the pairs that dropout keeps. The warp's rows are queries from `query` on, the others are keys
 // from key block `key_block` on. A lane draws for its two rows and one block of keys; then the four lanes of a row
-// exchange draws.
-HADAL_DEVICE uint32_t KeptOfQueries(const DeviceDropout& dropout, const RandomPosition& position, int64_t query,
-                                    int heads, int64_t head, int64_t key_block) {
+// exchange draws. The random position is loaded each time, because held it would cost registers.
+HADAL_DEVICE uint32_t KeptOfQueries(const DeviceDropout& dropout, int query, int heads, int head, int key_block) {
   const FragmentLane at;
-  const uint32_t low = KeptKeys(dropout, position, query + at.g, heads, head, key_block + at.t);
-  const uint32_t high = KeptKeys(dropout, position, query + at.g + 8, heads, head, key_block + at.t);
+  const RandomPosition position = Load(dropout.position);
+  uint32_t low = 0, high = 0;
+  HADAL_UNROLL_BY(1) for (int row = at.g; row < 16; row += 8) {  // one draw at a time, to save registers
+    low = high;
+    high = KeptKeys(dropout, position, query + row, heads, head, key_block + at.t);
+  }
   uint32_t kept = 0;
   HADAL_UNROLL for (int j = 0; j < kPairFragments; ++j) {
     const uint32_t of_block = ShuffleFrom(low | high << 8, 4 * at.g + j) >> (2 * at.t);
@@ -209,10 +164,10 @@ HADAL_DEVICE uint32_t KeptOfQueries(const DeviceDropout& dropout, const RandomPo
 
 // As KeptOfQueries, with the warp's rows as keys of blocks `key_block` and `key_block` + 1, and the others as queries
 // from `query` on. A lane draws for one query and the warp's sixteen keys; then the warp exchanges draws.
-HADAL_DEVICE uint32_t KeptOfKeys(const DeviceDropout& dropout, const RandomPosition& position, int64_t query, int heads,
-                                 int64_t head, int64_t key_block) {
+HADAL_DEVICE uint32_t KeptOfKeys(const DeviceDropout& dropout, int query, int heads, int head, int key_block) {
   const FragmentLane at;
   const int lane = ThreadIndex() % kWarp;
+  const RandomPosition position = Load(dropout.position);
   const uint32_t low = KeptKeys(dropout, position, query + lane, heads, head, key_block);
   const uint32_t high = KeptKeys(dropout, position, query + lane, heads, head, key_block + 1);
   uint32_t kept = 0;

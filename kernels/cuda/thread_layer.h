@@ -98,9 +98,22 @@ template <typename T>
 HADAL_DEVICE Vector16 LoadVector(DevicePointer<T> from) {
   return *reinterpret_cast<const Vector16*>(from.address);
 }
-template <typename T, typename Vector = Vector16>
-HADAL_DEVICE void StoreVector(DevicePointer<T> to, const Vector& value) {
-  *reinterpret_cast<Vector*>(to.address) = value;
+// In assembly, because nvcc splits a store through a pointer into 4-byte ones where another path of the kernel stores
+// the same bytes one by one.
+template <typename T>
+HADAL_DEVICE void StoreVector(DevicePointer<T> to, const Vector16& value) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+               :
+               : "l"(__cvta_generic_to_global(to.address)), "r"(value.word[0]), "r"(value.word[1]), "r"(value.word[2]),
+                 "r"(value.word[3])
+               : "memory");
+}
+template <typename T>
+HADAL_DEVICE void StoreVector(DevicePointer<T> to, const Vector8& value) {
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};"
+               :
+               : "l"(__cvta_generic_to_global(to.address)), "r"(value.word[0]), "r"(value.word[1])
+               : "memory");
 }
 
 HADAL_DEVICE float MulAdd(float a, float b, float c) { return __fmaf_rn(a, b, c); }

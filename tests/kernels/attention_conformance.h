@@ -41,7 +41,9 @@ struct AttentionBackend {
   std::function<void(const AttentionProblem& problem, AttentionTensors& tensors, int variation)> run;
   int variations;
   float (*stored)(float x);          // what it holds of a float
-  double multiple = 64;              // tolerance of what it stores, in units of 2^-24
+  double multiple = 64;              // tolerance of an element of what it stores, in units of 2^-24
+  double relative_error = 1e-6;      // of a tensor, in L2
+  double signed_error = 1e-7;        // of all elements (SignedError)
   std::vector<int64_t> head_widths;  // one of each kind of kernel
   bool long_sentences = false;       // has kernels whose tiles want them
 };

@@ -30,6 +30,22 @@ struct OwnedMatrix {
 ::testing::AssertionResult NearReference(const std::vector<float>& actual, const std::vector<double>& expected,
                                          double magnitude, double multiple);
 
+// Passes if ‖actual − expected‖₂ ≤ allowed · (‖expected‖₂ + 2^-24 · √size).
+::testing::AssertionResult NearInL2(const std::vector<float>& actual, const std::vector<double>& expected,
+                                    double allowed);
+
+// The mean error in the direction of the expected values, over many tensors. Rounding to nearest leaves it near 0;
+// truncation to BFloat16 makes it about -2.7e-3.
+class SignedError {
+ public:
+  // Each tensor's errors count relative to its mean absolute value. REQUIRES: equal sizes.
+  void Add(const std::vector<float>& actual, const std::vector<double>& expected);
+  double Mean() const { return elements_ == 0 ? 0 : sum_ / elements_; }
+
+ private:
+  double sum_ = 0, elements_ = 0;
+};
+
 // Passes if both have the same bits.
 ::testing::AssertionResult SameBits(const std::vector<float>& a, const std::vector<float>& b);
 
