@@ -13,7 +13,8 @@
 // a queue that needs the host to continue would then wait forever. Code that enqueues such work must finish it before a
 // standstill (OnStandstill).
 // Errors: Allocate returns absl::Status. If the device fails during its work (a kernel fault, a lost GPU), the process
-// ends with the driver's message: device memory can no longer be trusted or saved; the last checkpoint can.
+// ends with the driver's message: device memory can no longer be trusted or saved; the last checkpoint can. If it
+// hangs, the process ends, too (device_watch.h).
 // Threads: one thread makes all calls. Only CopyOut may be called by any thread (during a capture it waits for the
 // end).
 #pragma once
