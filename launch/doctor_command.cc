@@ -6,20 +6,26 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/cuda_host/cuda_device.h"
 #include "launch/job/device_choice.h"
+#include "launch/job/device_hang.h"
 #include "launch/job/error_report.h"
 #include "launch/job/exit_code.h"
 #include "launch/job/transport_choice.h"
 #include "launch/job/withdrawal.h"
 #include "launch/job/world.h"
 #include "runtime/comm/nccl_library.h"
+#include "runtime/device_watch.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/doctor/doctor.h"
 
 namespace hadal {
 namespace {
+
+// Timeout of each wait for the GPU. A measurement takes seconds.
+constexpr absl::Duration kGpuTimeout = absl::Minutes(2);
 
 struct DoctorArguments {
   ProbeOptions probe;
@@ -32,7 +38,12 @@ struct DoctorArguments {
 // What there is to know of the GPU that this rank would compute on, which becomes `device`.
 GpuFacts LookForGpu(const std::string& kind, const World& world, std::unique_ptr<Device>& device) {
   if (kind == "cpu") return {};
-  const cuda::CudaDeviceOptions which{.local_rank = world.local_rank()};
+  const DeviceWatch::Options options{.timeout = kGpuTimeout, .hung = [rank = world.rank()](const std::string& what) {
+                                       EndHung(absl::StrCat("doctor [rank ", rank, "]"), what, {});
+                                     }};
+  const cuda::CudaDeviceOptions which{.local_rank = world.local_rank(), .watch = options};
+  DeviceWatch watch(options);
+  const DeviceWatch::Wait wait(watch, "looking for a GPU");
   const absl::StatusOr<cuda::CudaFacts> seen = cuda::LookAtCudaDevice(which);
   absl::StatusOr<std::unique_ptr<Device>> opened = cuda::OpenCudaDevice(which);
   GpuFacts facts = GatherGpuFacts(seen, opened.status(), /*required=*/kind == "cuda");

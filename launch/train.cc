@@ -9,9 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "launch/build_info.h"
+#include "launch/job/device_hang.h"
 #include "launch/job/error_report.h"
 #include "launch/job/exit_code.h"
 #include "launch/job/signals.h"
@@ -25,6 +27,7 @@
 #include "pipeline/trainer.h"
 #include "pipeline/validation_bleu.h"
 #include "runtime/data/unspaced_text.h"
+#include "runtime/device_watch.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_loading.h"
 #include "tools/plan/cost_files.h"
@@ -126,7 +129,15 @@ std::string ReasonText(StopReason reason) {
 absl::StatusOr<int> Train(const RankOfRun& rank, absl::Duration wait_timeout, Trainer& trainer) {
   const Watchdog watchdog(rank.world.communicator(), trainer.engine().place(), wait_timeout,
                           [&sinks = rank.sinks](const std::string& line) { sinks.Tell(line); });
-  HADAL_ASSIGN_OR_RETURN(const TrainingOutcome outcome, trainer.Run());
+  rank.device.place = &trainer.engine().place();
+  const absl::Cleanup leave = [&] { rank.device.place = nullptr; };
+  const absl::StatusOr<TrainingOutcome> run = trainer.Run();
+  // Freeing what a timed-out transfer uses may wait for the device.
+  if (absl::IsDeadlineExceeded(run.status()) && rank.device.nccl != nullptr) {
+    rank.device.hung(std::string(run.status().message()));
+  }
+  HADAL_RETURN_IF_ERROR(run.status());
+  const TrainingOutcome& outcome = *run;
   const absl::Status written = rank.collectives.AllOk(rank.sinks.Finish(ReasonText(outcome.reason)), "writing metrics");
   // A saved run succeeds even if some metrics could not be written: an error would keep launchers from resuming it.
   if (!written.ok() && !outcome.saved) return written;
@@ -168,15 +179,23 @@ int RunTrain(const TrainArguments& arguments) {
       config.ok() ? config->pipeline().threads() : 1, std::max(kShortestStartTimeout, absl::Seconds(wait_seconds)));
   if (!world.ok()) return ReportNoWorld("train", world.status());
   if ((*world)->size() == 1) IgnoreClosedPipes();
-  RunDevice device;
   TrainingSinks sinks({.version = Version(),
                        .rank = (*world)->rank(),
                        .ranks = (*world)->size(),
                        .threads = (*world)->stream().threads()},
                       arguments.run_directory);
+  RunDevice device;
+  device.hung = [&, rank = (*world)->rank()](const std::string& what) {
+    const ProgramPlace* const place = device.place;
+    const std::string text =
+        absl::StrCat(what, "; at ", place == nullptr ? "the start or end of the run" : place->Describe());
+    EndHung(absl::StrCat("train [rank ", rank, "]"), text, [&] { sinks.LogEnd(kExitHang, text); });
+  };
   absl::StatusOr<int> code = WithdrawOnException(
       (*world)->communicator(), [&] { return TrainInWorld(arguments, std::move(config), **world, device, sinks); });
   const auto part = [&device] {
+    DeviceWatch watch({.timeout = 2 * kFarewellTimeout, .hung = device.hung});
+    const DeviceWatch::Wait wait(watch, "closing the connections of the devices");
     return device.communicator == nullptr ? absl::OkStatus() : device.communicator->Close(kFarewellTimeout);
   };
   if (code.ok()) {

@@ -12,8 +12,8 @@
 // kernel, a product or a graph; a capture; allocating, freeing or querying memory; making a queue or an event. Work on
 // a queue that needs the host to continue would then wait forever. Code that enqueues such work must finish it before a
 // standstill (OnStandstill).
-// Errors: Allocate returns absl::Status. If the device fails during its work (a kernel fault, a lost GPU), the process
-// ends with the driver's message: device memory can no longer be trusted or saved; the last checkpoint can.
+// Errors: Allocate returns absl::Status. If the device fails during its work (a kernel fault, a lost GPU) or hangs
+// (device_watch.h), the process ends with a message: memory can no longer be trusted or saved; the last checkpoint can.
 // Threads: one thread makes all calls. Only CopyOut may be called by any thread (during a capture it waits for the
 // end).
 #pragma once

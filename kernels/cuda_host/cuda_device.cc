@@ -54,7 +54,7 @@ class CudaGraph : public DeviceGraph {
 
 class CudaDevice : public LaunchDevice {
  public:
-  static absl::StatusOr<std::unique_ptr<Device>> Open(int index, bool tf32);
+  static absl::StatusOr<std::unique_ptr<Device>> Open(const CudaDeviceOptions& options);
   ~CudaDevice() override;
 
   std::string Name() const override { return name_; }
@@ -81,20 +81,27 @@ class CudaDevice : public LaunchDevice {
   Profiler* profiler() override { return profiler_.get(); }
 
   StreamHandle HandleOf(DeviceQueues::Queue queue) override;
-  Matmul& matmul() override { return *matmul_; }
+  Matmul& matmul() override {
+    watch_.BeforeCall();
+    return *matmul_;
+  }
   LaunchMemory& launch_memory() override { return *launch_memory_; }
 
  private:
-  explicit CudaDevice(int index) : index_(index) {}
+  explicit CudaDevice(const DeviceWatch::Options& watch) : watch_(watch) {}
+  // Waits for the main queue. Any thread.
+  void AwaitMain(const char* what);
   // Does short and long copies of each kind once, so that the driver's set-up for its first copies (it stages memory
   // that is not pinned) is done before transfers.
   void CopyOnce();
 
-  const int index_;
+  mutable DeviceWatch watch_;
+  int index_ = 0;
   std::string name_, identity_;
   cudaStream_t stream_ = nullptr;
   std::byte* workspace_ = nullptr;  // for products
   CaptureGuard capture_;
+  std::optional<DeviceWatch::Wait> polled_;  // since Idle found work that has not been waited for
   int64_t launches_ = 0, launches_before_capture_ = 0;
   std::unique_ptr<Matmul> matmul_;
   std::optional<LaunchMemory> launch_memory_;
@@ -118,174 +125,6 @@ std::string NameOf(const cudaDeviceProp& properties) {
                       VersionText(driver));
 }
 
-absl::StatusOr<std::unique_ptr<Device>> CudaDevice::Open(int index, bool tf32) {
-  std::unique_ptr<CudaDevice> device(new CudaDevice(index));
-  if (const cudaError_t error = cudaSetDevice(index); error != cudaSuccess) return Unavailable("no GPU", error);
-  cudaDeviceProp properties;
-  Check(cudaGetDeviceProperties(&properties, index), "its properties");
-  device->name_ = NameOf(properties);
-  device->identity_ = IdentityOf(properties);
-  if (properties.major < kOldestMajor) {
-    return absl::UnavailableError(absl::StrCat(device->name_, " is too old: the kernels are for sm_80 and later"));
-  }
-  if (const cudaError_t error = cudaStreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking);
-      error != cudaSuccess) {
-    return Unavailable("no CUDA stream", error);
-  }
-  device->queues_ = MakeCudaQueues(device->stream_, [opened = device.get()] { opened->Standstill(); });
-  HADAL_ASSIGN_OR_RETURN(device->workspace_, device->Allocate(kMatmulWorkspaceBytes));
-  HADAL_ASSIGN_OR_RETURN(device->matmul_,
-                         MakeCublasMatmul(device->handle(), device->workspace_, properties.major, tf32));
-  HADAL_ASSIGN_OR_RETURN(LaunchMemory memory, LaunchMemory::Create(*device));
-  device->launch_memory_.emplace(std::move(memory));
-  device->CopyOnce();
-  return device;
-}
-
-void CudaDevice::CopyOnce() {
-  constexpr int64_t kLong = 1 << 20, kShort = 64;
-  static_assert(2 * kLong <= kMatmulWorkspaceBytes);
-  std::vector<std::byte> host(kLong);
-  for (const int64_t bytes : {kShort, kLong}) {
-    CopyIn(workspace_, host.data(), bytes);
-    CopyWithin(workspace_ + kLong, workspace_, bytes);
-    CopyOut(host.data(), workspace_ + kLong, bytes);
-  }
-}
-
-CudaDevice::~CudaDevice() {
-  if (stream_ != nullptr) Synchronize();
-  launch_memory_.reset();
-  matmul_.reset();
-  if (workspace_ != nullptr) Free(workspace_);
-  if (stream_ != nullptr) Check(cudaStreamDestroy(stream_), "destroying the stream");
-}
-
-StreamHandle CudaDevice::HandleOf(DeviceQueues::Queue queue) {
-  if (queue == DeviceQueues::kMain) return {stream_, &launches_, &first_launches()};
-  HADAL_CHECK(!capturing());
-  return {static_cast<cudaStream_t>(queue), &launches_, &first_launches()};
-}
-
-int64_t CudaDevice::FreeBytes() const {
-  Standstill();
-  size_t free = 0, total = 0;
-  Check(cudaMemGetInfo(&free, &total), "its memory");
-  return static_cast<int64_t>(free);
-}
-
-absl::StatusOr<std::byte*> CudaDevice::Allocate(int64_t bytes) {
-  Standstill();
-  void* memory = nullptr;
-  if (const cudaError_t error = cudaMalloc(&memory, static_cast<size_t>(bytes)); error != cudaSuccess) {
-    cudaGetLastError();  // clears the error for the next launch
-    return absl::ResourceExhaustedError(cudaGetErrorString(error));
-  }
-  Clear(memory, bytes);
-  Synchronize();
-  return static_cast<std::byte*>(memory);
-}
-
-void CudaDevice::Free(std::byte* memory) {
-  Standstill();
-  Synchronize();
-  Check(cudaFree(memory), "freeing memory");
-}
-
-absl::StatusOr<std::byte*> CudaDevice::AllocateHost(int64_t bytes) {
-  Standstill();
-  void* memory = nullptr;
-  if (const cudaError_t error = cudaHostAlloc(&memory, static_cast<size_t>(bytes), cudaHostAllocPortable);
-      error != cudaSuccess) {
-    cudaGetLastError();
-    return absl::ResourceExhaustedError(cudaGetErrorString(error));
-  }
-  std::memset(memory, 0, static_cast<size_t>(bytes));
-  return static_cast<std::byte*>(memory);
-}
-
-void CudaDevice::FreeHost(std::byte* memory) {
-  Standstill();
-  Check(cudaFreeHost(memory), "freeing pinned memory");
-}
-
-void CudaDevice::CopyIn(void* to, const void* from_host, int64_t bytes) {
-  EnqueueCopyIn(to, from_host, bytes);
-  Synchronize();
-}
-
-void CudaDevice::EnqueueCopyIn(void* to, const void* from_host, int64_t bytes) {
-  HADAL_CHECK(!capturing());
-  Check(cudaMemcpyAsync(to, from_host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_), "a copy to it");
-}
-
-void CudaDevice::CopyOut(void* to_host, const void* from, int64_t bytes) {
-  Check(cudaSetDevice(index_), "choosing it");  // the thread may not have used this device yet
-  const std::unique_lock outside = capture_.Outside();
-  Check(cudaMemcpyAsync(to_host, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_), "a copy from it");
-  Synchronize();
-}
-
-void CudaDevice::CopyWithin(void* to, const void* from, int64_t bytes) {
-  ++launches_;
-  Check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_), "a copy within it");
-}
-
-void CudaDevice::Clear(void* memory, int64_t bytes) {
-  ++launches_;
-  Check(cudaMemsetAsync(memory, 0, static_cast<size_t>(bytes), stream_), "clearing memory");
-}
-
-void CudaDevice::Synchronize() {
-  HADAL_CHECK(!capturing());
-  Check(cudaStreamSynchronize(stream_), "kernels");
-}
-
-bool CudaDevice::Idle() {
-  HADAL_CHECK(!capturing());
-  const cudaError_t state = cudaStreamQuery(stream_);
-  if (state == cudaErrorNotReady) {
-    cudaGetLastError();  // clears the error for the next launch
-    return false;
-  }
-  Check(state, "kernels");
-  return true;
-}
-
-// For this thread only: others may allocate and copy meanwhile.
-void CudaDevice::BeginCapture() {
-  Standstill();
-  capture_.Begin();
-  launches_before_capture_ = launches_;
-  Check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "beginning a graph");
-}
-
-absl::StatusOr<std::unique_ptr<DeviceGraph>> CudaDevice::EndCapture() {
-  cudaGraph_t recorded = nullptr;
-  Check(cudaStreamEndCapture(stream_, &recorded), "recording a graph");
-  capture_.End();
-  const int64_t launches = std::exchange(launches_, launches_before_capture_) - launches_before_capture_;
-  cudaGraphExec_t graph = nullptr;
-  cudaError_t error = cudaGraphInstantiate(&graph, recorded, 0);
-  // allocates the graph's memory now, not at its first launch
-  if (error == cudaSuccess) error = cudaGraphUpload(graph, stream_);
-  Check(cudaGraphDestroy(recorded), "destroying a recording");
-  if (error == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
-    if (graph != nullptr) Check(cudaGraphExecDestroy(graph), "destroying a graph");
-    return absl::ResourceExhaustedError(cudaGetErrorString(error));
-  }
-  Check(error, "making a graph");
-  return std::make_unique<CudaGraph>(graph, launches);
-}
-
-void CudaDevice::Launch(DeviceGraph& graph) {
-  ++launches_;
-  auto& recorded = static_cast<CudaGraph&>(graph);
-  if (!recorded.BeginLaunch()) Standstill();
-  Check(cudaGraphLaunch(recorded.graph(), stream_), "launching a graph");
-}
-
 // Returns the number of the GPU to open, among those visible to the process.
 absl::StatusOr<int> ChooseDevice(const CudaDeviceOptions& options) {
   int driver = 0, devices = 0;
@@ -306,11 +145,204 @@ absl::StatusOr<int> ChooseDevice(const CudaDeviceOptions& options) {
   return ChooseVisibleDevice(options.local_rank, devices);
 }
 
+absl::StatusOr<std::unique_ptr<Device>> CudaDevice::Open(const CudaDeviceOptions& options) {
+  std::unique_ptr<CudaDevice> device(new CudaDevice(options.watch));
+  const DeviceWatch::Wait wait(device->watch_, "opening the device");
+  HADAL_ASSIGN_OR_RETURN(const int index, ChooseDevice(options));
+  device->index_ = index;
+  if (const cudaError_t error = cudaSetDevice(index); error != cudaSuccess) return Unavailable("no GPU", error);
+  cudaDeviceProp properties;
+  Check(cudaGetDeviceProperties(&properties, index), "its properties");
+  device->name_ = NameOf(properties);
+  device->identity_ = IdentityOf(properties);
+  if (properties.major < kOldestMajor) {
+    return absl::UnavailableError(absl::StrCat(device->name_, " is too old: the kernels are for sm_80 and later"));
+  }
+  if (const cudaError_t error = cudaStreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking);
+      error != cudaSuccess) {
+    return Unavailable("no CUDA stream", error);
+  }
+  device->queues_ = MakeCudaQueues(device->stream_, device->watch_, [opened = device.get()] { opened->Standstill(); });
+  HADAL_ASSIGN_OR_RETURN(device->workspace_, device->Allocate(kMatmulWorkspaceBytes));
+  HADAL_ASSIGN_OR_RETURN(device->matmul_,
+                         MakeCublasMatmul(device->handle(), device->workspace_, properties.major, options.tf32));
+  HADAL_ASSIGN_OR_RETURN(LaunchMemory memory, LaunchMemory::Create(*device));
+  device->launch_memory_.emplace(std::move(memory));
+  device->CopyOnce();
+  return device;
+}
+
+void CudaDevice::CopyOnce() {
+  constexpr int64_t kLong = 1 << 20, kShort = 64;
+  static_assert(2 * kLong <= kMatmulWorkspaceBytes);
+  std::vector<std::byte> host(kLong);
+  for (const int64_t bytes : {kShort, kLong}) {
+    CopyIn(workspace_, host.data(), bytes);
+    CopyWithin(workspace_ + kLong, workspace_, bytes);
+    CopyOut(host.data(), workspace_ + kLong, bytes);
+  }
+}
+
+CudaDevice::~CudaDevice() {
+  polled_.reset();
+  const DeviceWatch::Wait wait(watch_, "closing the device");
+  if (stream_ != nullptr) Synchronize();
+  launch_memory_.reset();
+  matmul_.reset();
+  if (workspace_ != nullptr) Free(workspace_);
+  if (stream_ != nullptr) Check(cudaStreamDestroy(stream_), "destroying the stream");
+}
+
+StreamHandle CudaDevice::HandleOf(DeviceQueues::Queue queue) {
+  watch_.BeforeCall();
+  if (queue == DeviceQueues::kMain) return {stream_, &launches_, &first_launches()};
+  HADAL_CHECK(!capturing());
+  return {static_cast<cudaStream_t>(queue), &launches_, &first_launches()};
+}
+
+int64_t CudaDevice::FreeBytes() const {
+  Standstill();
+  const DeviceWatch::Wait wait(watch_, "asking for the free memory");
+  size_t free = 0, total = 0;
+  Check(cudaMemGetInfo(&free, &total), "its memory");
+  return static_cast<int64_t>(free);
+}
+
+absl::StatusOr<std::byte*> CudaDevice::Allocate(int64_t bytes) {
+  Standstill();
+  const DeviceWatch::Wait wait(watch_, "allocating memory");
+  void* memory = nullptr;
+  if (const cudaError_t error = cudaMalloc(&memory, static_cast<size_t>(bytes)); error != cudaSuccess) {
+    cudaGetLastError();  // clears the error for the next launch
+    return absl::ResourceExhaustedError(cudaGetErrorString(error));
+  }
+  Clear(memory, bytes);
+  Synchronize();
+  return static_cast<std::byte*>(memory);
+}
+
+void CudaDevice::Free(std::byte* memory) {
+  Standstill();
+  const DeviceWatch::Wait wait(watch_, "freeing memory");
+  Synchronize();
+  Check(cudaFree(memory), "freeing memory");
+}
+
+absl::StatusOr<std::byte*> CudaDevice::AllocateHost(int64_t bytes) {
+  Standstill();
+  const DeviceWatch::Wait wait(watch_, "allocating pinned memory");
+  void* memory = nullptr;
+  if (const cudaError_t error = cudaHostAlloc(&memory, static_cast<size_t>(bytes), cudaHostAllocPortable);
+      error != cudaSuccess) {
+    cudaGetLastError();
+    return absl::ResourceExhaustedError(cudaGetErrorString(error));
+  }
+  std::memset(memory, 0, static_cast<size_t>(bytes));
+  return static_cast<std::byte*>(memory);
+}
+
+void CudaDevice::FreeHost(std::byte* memory) {
+  Standstill();
+  const DeviceWatch::Wait wait(watch_, "freeing pinned memory");
+  Check(cudaFreeHost(memory), "freeing pinned memory");
+}
+
+void CudaDevice::CopyIn(void* to, const void* from_host, int64_t bytes) {
+  EnqueueCopyIn(to, from_host, bytes);
+  AwaitMain("a copy to the device");
+}
+
+void CudaDevice::EnqueueCopyIn(void* to, const void* from_host, int64_t bytes) {
+  HADAL_CHECK(!capturing());
+  watch_.BeforeCall();
+  Check(cudaMemcpyAsync(to, from_host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_), "a copy to it");
+}
+
+void CudaDevice::CopyOut(void* to_host, const void* from, int64_t bytes) {
+  const std::unique_lock outside = capture_.Outside();
+  const DeviceWatch::Wait wait(watch_, "a copy to the host");
+  Check(cudaSetDevice(index_), "choosing it");  // the thread may not have used this device yet
+  Check(cudaMemcpyAsync(to_host, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_), "a copy from it");
+  AwaitMain("a copy to the host");
+}
+
+void CudaDevice::CopyWithin(void* to, const void* from, int64_t bytes) {
+  ++launches_;
+  watch_.BeforeCall();
+  Check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_), "a copy within it");
+}
+
+void CudaDevice::Clear(void* memory, int64_t bytes) {
+  ++launches_;
+  watch_.BeforeCall();
+  Check(cudaMemsetAsync(memory, 0, static_cast<size_t>(bytes), stream_), "clearing memory");
+}
+
+void CudaDevice::AwaitMain(const char* what) {
+  HADAL_CHECK(!capturing());
+  const DeviceWatch::Wait wait(watch_, what);
+  Check(cudaStreamSynchronize(stream_), "kernels");
+}
+
+void CudaDevice::Synchronize() {
+  AwaitMain("kernels");
+  polled_.reset();
+}
+
+bool CudaDevice::Idle() {
+  HADAL_CHECK(!capturing());
+  const cudaError_t state = cudaStreamQuery(stream_);
+  if (state == cudaErrorNotReady) {
+    cudaGetLastError();  // clears the error for the next launch
+    if (!polled_.has_value()) polled_.emplace(watch_, "kernels");
+    return false;
+  }
+  Check(state, "kernels");
+  polled_.reset();
+  return true;
+}
+
+// For this thread only: others may allocate and copy meanwhile.
+void CudaDevice::BeginCapture() {
+  Standstill();
+  watch_.BeforeCall();
+  capture_.Begin();
+  launches_before_capture_ = launches_;
+  Check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "beginning a graph");
+}
+
+absl::StatusOr<std::unique_ptr<DeviceGraph>> CudaDevice::EndCapture() {
+  const DeviceWatch::Wait wait(watch_, "making a graph");
+  cudaGraph_t recorded = nullptr;
+  Check(cudaStreamEndCapture(stream_, &recorded), "recording a graph");
+  capture_.End();
+  const int64_t launches = std::exchange(launches_, launches_before_capture_) - launches_before_capture_;
+  cudaGraphExec_t graph = nullptr;
+  cudaError_t error = cudaGraphInstantiate(&graph, recorded, 0);
+  // allocates the graph's memory now, not at its first launch
+  if (error == cudaSuccess) error = cudaGraphUpload(graph, stream_);
+  Check(cudaGraphDestroy(recorded), "destroying a recording");
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    if (graph != nullptr) Check(cudaGraphExecDestroy(graph), "destroying a graph");
+    return absl::ResourceExhaustedError(cudaGetErrorString(error));
+  }
+  Check(error, "making a graph");
+  return std::make_unique<CudaGraph>(graph, launches);
+}
+
+void CudaDevice::Launch(DeviceGraph& graph) {
+  ++launches_;
+  watch_.BeforeCall();
+  auto& recorded = static_cast<CudaGraph&>(graph);
+  if (!recorded.BeginLaunch()) Standstill();
+  Check(cudaGraphLaunch(recorded.graph(), stream_), "launching a graph");
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(const CudaDeviceOptions& options) {
-  HADAL_ASSIGN_OR_RETURN(const int index, ChooseDevice(options));
-  return CudaDevice::Open(index, options.tf32);
+  return CudaDevice::Open(options);
 }
 
 absl::StatusOr<CudaFacts> LookAtCudaDevice(const CudaDeviceOptions& options) {

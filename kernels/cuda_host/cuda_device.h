@@ -6,12 +6,14 @@
 #include "absl/status/statusor.h"
 #include "kernels/cuda_host/cuda_facts.h"
 #include "runtime/device.h"
+#include "runtime/device_watch.h"
 
 namespace hadal::cuda {
 
 struct CudaDeviceOptions {
-  int local_rank = 0;  // the process's index on its host; visible_device.h maps it to a GPU
-  bool tf32 = false;   // products in tf32: ten bits of mantissa, several times faster
+  int local_rank = 0;          // the process's index on its host; visible_device.h maps it to a GPU
+  bool tf32 = false;           // products in tf32: ten bits of mantissa, several times faster
+  DeviceWatch::Options watch;  // ends the process if the GPU hangs; all of the device's waits and calls are watched
 };
 
 // Opens the GPU. Errors: NotFound if there is no driver or no GPU, or if the build has no CUDA. Unavailable, with a

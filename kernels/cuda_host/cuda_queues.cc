@@ -22,10 +22,12 @@ absl::Status Exhausted(cudaError_t error) {
 
 class CudaQueues final : public DeviceQueues {
  public:
-  CudaQueues(cudaStream_t main, std::function<void()> standstill) : main_(main), standstill_(std::move(standstill)) {}
+  CudaQueues(cudaStream_t main, DeviceWatch& watch, std::function<void()> standstill)
+      : main_(main), watch_(watch), standstill_(std::move(standstill)) {}
 
   absl::StatusOr<Queue> MakeQueue() override {
     standstill_();
+    const DeviceWatch::Wait wait(watch_, "making a queue");
     int lowest = 0, highest = 0;
     Check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "its priorities");
     cudaStream_t stream = nullptr;
@@ -36,6 +38,7 @@ class CudaQueues final : public DeviceQueues {
 
   absl::StatusOr<Event> MakeEvent() override {
     standstill_();
+    const DeviceWatch::Wait wait(watch_, "making an event");
     cudaEvent_t event = nullptr;
     const cudaError_t error = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
     if (error != cudaSuccess) return Exhausted(error);
@@ -43,20 +46,25 @@ class CudaQueues final : public DeviceQueues {
   }
 
   void DestroyQueue(Queue queue) override {
+    const DeviceWatch::Wait wait(watch_, "destroying a queue");
     Check(cudaStreamDestroy(static_cast<cudaStream_t>(queue)), "destroying a queue");
   }
   void DestroyEvent(Event event) override {
+    const DeviceWatch::Wait wait(watch_, "destroying an event");
     Check(cudaEventDestroy(static_cast<cudaEvent_t>(event)), "destroying an event");
   }
 
   void Record(Event event, Queue queue) override {
+    watch_.BeforeCall();
     cudaStream_t const stream = queue == kMain ? main_ : static_cast<cudaStream_t>(queue);
     Check(cudaEventRecord(static_cast<cudaEvent_t>(event), stream), "recording an event");
   }
   void Await(Queue queue, Event event) override {
+    watch_.BeforeCall();
     Check(cudaStreamWaitEvent(static_cast<cudaStream_t>(queue), static_cast<cudaEvent_t>(event), 0),
           "awaiting an event");
   }
+  // Polled until it is true: not BeforeCall, which would start the watch's time again.
   bool Reached(Event event) override {
     const cudaError_t error = cudaEventQuery(static_cast<cudaEvent_t>(event));
     if (error == cudaErrorNotReady) {
@@ -69,13 +77,14 @@ class CudaQueues final : public DeviceQueues {
 
  private:
   cudaStream_t const main_;
+  DeviceWatch& watch_;
   const std::function<void()> standstill_;
 };
 
 }  // namespace
 
-std::unique_ptr<DeviceQueues> MakeCudaQueues(StreamHandle main, std::function<void()> standstill) {
-  return std::make_unique<CudaQueues>(main, std::move(standstill));
+std::unique_ptr<DeviceQueues> MakeCudaQueues(StreamHandle main, DeviceWatch& watch, std::function<void()> standstill) {
+  return std::make_unique<CudaQueues>(main, watch, std::move(standstill));
 }
 
 }  // namespace hadal::cuda

@@ -6,12 +6,13 @@
 
 #include "kernels/cuda/device_view.h"
 #include "runtime/device_queues.h"
+#include "runtime/device_watch.h"
 
 namespace hadal::cuda {
 
 // `main`: the device's stream; must outlive the queues. Queues are non-blocking streams of the highest priority: a
 // transfer, for which a peer waits, has few blocks and should run before a kernel's many.
-// `standstill`: called before each call that may make the host wait for the device.
-std::unique_ptr<DeviceQueues> MakeCudaQueues(StreamHandle main, std::function<void()> standstill);
+// `standstill`: called before each call that may make the host wait for the device. `watch` must outlive the queues.
+std::unique_ptr<DeviceQueues> MakeCudaQueues(StreamHandle main, DeviceWatch& watch, std::function<void()> standstill);
 
 }  // namespace hadal::cuda

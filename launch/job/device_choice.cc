@@ -6,20 +6,28 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda_host/cuda_device.h"
+#include "launch/job/device_hang.h"
 #include "layers/device_support.h"
 #include "pipeline/plan/device_precision.h"
 #include "runtime/bytes.h"
 #include "runtime/check.h"
+#include "runtime/device_watch.h"
 #include "runtime/host_name.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
 
-absl::StatusOr<std::unique_ptr<Device>> OpenFor(const ModelPlan& plan, const TrainOptions& options, int local_rank) {
+absl::StatusOr<std::unique_ptr<Device>> OpenFor(const DeviceRequest& request, const ModelPlan& plan,
+                                                const TrainOptions& options, int local_rank) {
   const bool tf32 = options.precision == TrainingPrecision::kTf32;
+  DeviceWatch::Options watch{.timeout = absl::Seconds(options.pipeline.wait_timeout_seconds), .hung = request.hung};
+  if (!watch.hung) {
+    const std::string who = absl::StrCat(request.doing, " [", HostName(), ", local rank ", local_rank, "]");
+    watch.hung = [who](const std::string& what) { EndHung(who, what, {}); };
+  }
   HADAL_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
-                         cuda::OpenCudaDevice({.local_rank = local_rank, .tf32 = tf32}));
+                         cuda::OpenCudaDevice({.local_rank = local_rank, .tf32 = tf32, .watch = std::move(watch)}));
   ModelPlan stored = plan;
   stored.compute_storage = DeviceStorage(options.precision);
   HADAL_RETURN_IF_ERROR(CheckDeviceSupport(stored, device->kernels()));
@@ -67,7 +75,7 @@ FoundDevice FindDevice(const DeviceRequest& request, const ModelPlan& plan, cons
     found.facts.why_none = "--device is cpu";
     return found;
   }
-  absl::StatusOr<std::unique_ptr<Device>> device = OpenFor(plan, options, local_rank);
+  absl::StatusOr<std::unique_ptr<Device>> device = OpenFor(request, plan, options, local_rank);
   if (!device.ok()) {
     const std::string why(device.status().message());
     found.facts.why_none = why.empty() ? "no reason is known" : why;

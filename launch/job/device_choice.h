@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,6 +33,8 @@ namespace hadal {
 struct DeviceRequest {
   std::string kind = "auto";
   std::string doing = "training";  // purpose, for messages
+  // Ends the process if the GPU hangs (DeviceWatch::Options). Default: EndHung (device_hang.h).
+  std::function<void(const std::string& what)> hung;
 };
 
 void AddDeviceFlags(Command command, DeviceRequest& request);
@@ -58,7 +61,8 @@ struct FoundDevice {
   std::unique_ptr<Device> device;  // null: none that this run can use
   DeviceFacts facts;
 };
-// Opens this rank's GPU, if `request` asks for one and `plan` trains on it. Blocking: a second or two.
+// Opens this rank's GPU, if `request` asks for one and `plan` trains on it. Its waits end after
+// pipeline.wait_timeout_seconds (runtime/device_watch.h). Blocking: a second or two.
 FoundDevice FindDevice(const DeviceRequest& request, const ModelPlan& plan, const TrainOptions& options,
                        int local_rank);
 

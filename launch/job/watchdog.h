@@ -7,7 +7,7 @@
 // Half, because the first rank whose wait reaches the whole timeout ends the job (exit code 5). By then all waiting
 // ranks have printed, so the log shows which rank waits for which; the cause is a rank that is missing from it, or
 // busy. If the watchdog cannot make its message (no memory), it prints that to stderr and the run continues; only the
-// waits themselves end it.
+// waits themselves end it, and DeviceWatch (runtime/device_watch.h) if a device hangs.
 // Threads: one of its own, which only reads. Blocking: the destructor joins that thread, within a moment.
 #pragma once
 

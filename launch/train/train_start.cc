@@ -16,6 +16,7 @@
 #include "pipeline/exchange/transfer_pairs.h"
 #include "pipeline/plan/device_precision.h"
 #include "pipeline/plan/relu_masks.h"
+#include "runtime/device_watch.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/checkpoint_list.h"
 #include "tools/checkpoint/checkpoint_vocabularies.h"
@@ -57,7 +58,9 @@ StartFacts FactsHere(const TrainArguments& arguments, const absl::StatusOr<Prepa
   facts.train = FactsOf(options.train_data, *prepared->train);
   if (prepared->validation) facts.validation = FactsOf(options.validation_data, *prepared->validation);
   ModelPlan plan = ModelPlan::Make(options.model);
-  FoundDevice found = FindDevice(arguments.device, plan, options, world.local_rank());
+  DeviceRequest request = arguments.device;
+  request.hung = device.hung;
+  FoundDevice found = FindDevice(request, plan, options, world.local_rank());
   device.device = std::move(found.device);
   facts.device = std::move(found.facts);
   device.nccl = FindNccl(options.pipeline.transport, world.size(), facts.device);
@@ -105,6 +108,9 @@ absl::StatusOr<int64_t> MemoryLimit(const ModelPlan& plan, const TrainOptions& o
 // Connects the ranks' devices if they use NCCL. Returns a warning for the user, or "".
 absl::StatusOr<std::string> Connect(const RunLayout& layout, World& world, absl::Duration timeout, RunDevice& device) {
   if (device.nccl == nullptr) return std::string();
+  // NCCL's calls, too, may be stuck in the driver; `timeout` is that of its waits for other ranks.
+  DeviceWatch watch({.timeout = 2 * timeout, .hung = device.hung});
+  const DeviceWatch::Wait wait(watch, "connecting to other ranks' devices");
   const int64_t free_before = device.device->FreeBytes();
   const std::vector<RankPair> pairs = TransferPairs(layout.plan, layout.pipeline);
   HADAL_ASSIGN_OR_RETURN(device.communicator,

@@ -9,7 +9,9 @@
 // Blocking: collective calls, by all ranks together. Threads: one per rank.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,6 +25,7 @@
 #include "launch/train/training_sinks.h"
 #include "layers/model_plan.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/engine/program_place.h"
 #include "pipeline/plan/pipeline_plan.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/collectives.h"
@@ -34,9 +37,11 @@ namespace hadal {
 // The devices and communicators of a rank. Separate from RunStart, because they must live until a failed job has been
 // aborted.
 struct RunDevice {
-  std::unique_ptr<Device> device;                  // null: the CPU
-  std::unique_ptr<NcclLibrary> nccl;               // null: ranks exchange through host memory
-  std::unique_ptr<NcclCommunicator> communicator;  // null if nccl is null
+  std::function<void(const std::string& what)> hung;  // see DeviceRequest; outlives the others
+  std::unique_ptr<Device> device;                     // null: the CPU
+  std::unique_ptr<NcclLibrary> nccl;                  // null: ranks exchange through host memory
+  std::unique_ptr<NcclCommunicator> communicator;     // null if nccl is null
+  std::atomic<const ProgramPlace*> place = nullptr;   // the trainer's while it runs, for `hung`
 };
 
 struct RunLayout {

@@ -50,7 +50,7 @@ struct PipelineOptions {
   // free memory (launch/job/memory_limit.h).
   int64_t memory_limit_bytes = 0;
   bool recompute_auto = false;        // chooses recompute_every to fit memory_limit_bytes (memory_fit.h)
-  double wait_timeout_seconds = 600;  // deadline of every wait for a peer
+  double wait_timeout_seconds = 600;  // deadline of every wait for a peer or a device
   // Limit for state of a rank that is copied aside just before an update, so that the update does not wait for a
   // checkpoint that is being written; 0: it waits.
   int64_t save_buffer_bytes = 0;

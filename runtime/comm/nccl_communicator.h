@@ -15,7 +15,8 @@
 // (runtime/device.h). Meanwhile it starts no receives, only granted sends. After the timeout all links are stopped, and
 // the next call returns the error.
 // Limits: kMostUnderWay messages in progress in each direction (nccl_transfers.h); further ones wait.
-// Errors: those of the interface, and Unavailable if NCCL reports an asynchronous error (checked by every Progress).
+// Errors: those of the interface, and those of NcclLink if NCCL reports an asynchronous error (checked by every
+// Progress).
 // The first error stops all links (ncclCommAbort), so that nothing on the device waits forever. Only Abort is useful
 // afterwards.
 // Shutdown: transfers must end before the arena that they use is freed. nccl_communicator.md has the order of shutdown,

@@ -20,6 +20,7 @@ namespace hadal {
 
 using NcclResult = int;  // ncclResult_t
 inline constexpr NcclResult kNcclSuccess = 0;
+inline constexpr NcclResult kNcclUnhandledCudaError = 1;
 inline constexpr NcclResult kNcclInvalidUsage = 5;
 inline constexpr NcclResult kNcclRemoteError = 6;
 inline constexpr NcclResult kNcclInProgress = 7;

@@ -60,10 +60,12 @@ NcclLink::~NcclLink() {
 }
 
 absl::Status NcclLink::Failed(NcclResult result, const char* doing) {
-  return absl::UnavailableError(
-      absl::StrCat("rank ", self_, sends_ ? ", transfers to rank " : ", transfers from rank ", peer_, ", ", doing,
-                   ": NCCL says \"", library_.ErrorText(result, comm_),
-                   "\". See that rank's log; NCCL_DEBUG=INFO prints more, pipeline.transport = \"host\" avoids NCCL"));
+  const bool own = result == kNcclUnhandledCudaError;  // this rank's GPU failed: no lost peer, and no use to try again
+  const std::string message = absl::StrCat("rank ", self_, sends_ ? ", transfers to rank " : ", transfers from rank ",
+                                           peer_, ", ", doing, ": NCCL says \"", library_.ErrorText(result, comm_),
+                                           "\". ", own ? "This rank's GPU or its driver failed" : "See that rank's log",
+                                           "; NCCL_DEBUG=INFO prints more, pipeline.transport = \"host\" avoids NCCL");
+  return own ? absl::InternalError(message) : absl::UnavailableError(message);
 }
 
 absl::Status NcclLink::Settle(NcclResult result, const char* doing, const Deadline& deadline,

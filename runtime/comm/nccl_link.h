@@ -3,8 +3,8 @@
 //
 // With one communicator per direction a rank's sends never queue behind its receives, so two ranks can send to each
 // other without group calls.
-// Threads: one. Blocking: Open, FinishClose and AbortAll. Errors: Unavailable, with NCCL's message. Afterwards only
-// AbortAll may be called; the destructor does so for its own link.
+// Threads: one. Blocking: Open, FinishClose and AbortAll. Errors, with NCCL's message: Internal if CUDA failed
+// on this rank, else Unavailable. Afterwards only AbortAll may be called; the destructor does so for its own link.
 #pragma once
 
 #include <cstddef>

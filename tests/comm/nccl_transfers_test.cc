@@ -249,5 +249,18 @@ TEST_F(NcclTransfersTest, WhatALinkCannotStartIsAnErrorAndNotUnderWay) {
   NcclLink::AbortAll(links);  // before the memory goes
 }
 
+// Exit code 1, not a lost peer's 6, for which launchers start a job again.
+TEST_F(NcclTransfersTest, AFailureOfCudaWithinNcclIsThisRanksOwn) {
+  const TransferBuffer sent = zero_.Value(5), received = one_.Value(-1);
+  for (Rank* rank : {&zero_, &one_}) ASSERT_TRUE(rank->transfers.Reserve(1).ok());
+  nccl_.FailAfter(nccl_.messages(), kNcclUnhandledCudaError);
+  ASSERT_TRUE(zero_.Start(zero_.Post(sent, true)).ok());
+  const absl::Status status = one_.Start(one_.Post(received, false));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_NE(status.message().find("unhandled cuda error"), std::string::npos) << status;
+  NcclLink* const links[] = {&zero_.to, &zero_.from, &one_.to, &one_.from};
+  NcclLink::AbortAll(links);  // before the memory goes
+}
+
 }  // namespace
 }  // namespace hadal::testing

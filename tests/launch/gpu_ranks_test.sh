@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Ranks with and without GPUs, under mpirun, by a program whose GPUs are emulated: what the doctor says of them, and that one rank without a
-# GPU ends a job instead of leaving the others' idle. Speeds are not judged.
+# Ranks with and without GPUs, under mpirun, by a program whose GPUs are emulated: what the doctor says of them, that one rank without a
+# GPU ends a job instead of leaving the others' idle, and that a GPU that hangs ends it. Speeds are not judged.
 # Usage: gpu_ranks_test.sh HADAL_ON_EMULATED_GPU
 set -u
 hadal=${1:?usage: gpu_ranks_test.sh HADAL_ON_EMULATED_GPU}
@@ -47,5 +47,13 @@ says "rank 1 (host $(hostname)): no GPU is visible.*other ranks can use a GPU"
 [ ! -e lame/checkpoints ] || fail "it trained all the same"
 train+=(--device cpu)
 expect 0 "${lame[@]}" "${train[@]}" : -n 1 env HADAL_EMULATED_GPUS=0 "$hadal" "${train[@]}"
+
+# A GPU that hangs ends its rank, and thereby the job, without MPI_Finalize; whether rank 1 or rank 0, which waits for it, is first, is open.
+train=(train tiny.textproto --run-dir hung --set stop.steps=1000 --set pipeline.wait_timeout_seconds=2)
+expect 5 env HADAL_EMULATED_HANG=1000 "$hadal" "${train[@]}"
+says 'hadal train \[rank 0\]: the device has not finished within 2s: .*; at step [0-9]*, instruction'
+grep -q 'end: exit code 5: the device has not finished' hung/logs/rank_00000.log || fail "the log lacks the end"
+expect 5 "${lame[@]}" "${train[@]}" : -n 1 env HADAL_EMULATED_HANG=500 "$hadal" "${train[@]}"
+says 'hadal train \[rank [01]\]: .*\(the device has not finished within 2s\|gave up after 2.* rank 1\)'
 
 finished

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -16,7 +17,11 @@
 namespace hadal::testing {
 namespace {
 
-constexpr int64_t kGranularity = 2 << 20;    // of free memory
+constexpr int64_t kGranularity = 2 << 20;  // of free memory
+[[noreturn]] void Hang() {
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
 constexpr int64_t kBytesOfGraphNode = 1024;  // what a graph takes of the device's memory, about
 
 }  // namespace
@@ -52,6 +57,7 @@ EmulatedCuda::EmulatedCuda() {
   };
   from_environment("HADAL_EMULATED_GPUS", machine.devices);
   from_environment("HADAL_EMULATED_DRIVER", machine.driver);
+  if (const char* const work = std::getenv("HADAL_EMULATED_HANG")) HangAfter(std::atoll(work));
 }
 
 cudaError_t& EmulatedCuda::LastError() {
@@ -110,6 +116,7 @@ void EmulatedCuda::Put(StreamState& stream, Work work) {
     HADAL_CHECK(stream.recorder == std::this_thread::get_id());  // would be recorded: see CaptureGuard
     stream.recording->push_back(std::move(work));
   } else {
+    if (work_left_ <= 0 && stream.pending.size() >= kLaunchQueue) Hang();
     stream.pending.push_back(std::move(work));
   }
 }
@@ -125,6 +132,7 @@ void EmulatedCuda::RunNext(StreamState& stream) {
   HADAL_CHECK(!stream.pending.empty());
   Work work = std::move(stream.pending.front());
   stream.pending.pop_front();
+  --work_left_;
   if (work.awaits != nullptr) {
     while (!work.awaits->reached) RunNext(*work.awaits->stream);
     return;
@@ -134,13 +142,16 @@ void EmulatedCuda::RunNext(StreamState& stream) {
 }
 
 void EmulatedCuda::Run(StreamState& stream, size_t most) {
-  if (stream.pending.empty()) return;
+  if (stream.pending.empty() || work_left_ <= 0) return;
   Protect(PROT_READ | PROT_WRITE);
   for (; most > 0 && !stream.pending.empty(); --most) RunNext(stream);
   Protect(PROT_NONE);
 }
 
-void EmulatedCuda::Drain(StreamState& stream) { Run(stream, stream.pending.size()); }
+void EmulatedCuda::Drain(StreamState& stream) {
+  Run(stream, stream.pending.size());
+  if (work_left_ <= 0) Hang();
+}
 
 void EmulatedCuda::Advance() {
   if (streams_.empty() || random_() % 16 != 0) return;

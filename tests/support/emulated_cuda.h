@@ -23,10 +23,12 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -61,6 +63,11 @@ class EmulatedCuda {
   // Makes the next work fail like a kernel with an invalid pointer: every later call fails, until Repair.
   void BreakNextWork() { break_next_ = true; }
   void Repair() { fault_ = cudaSuccess; }
+  // Makes the device hang after `work` more items of work: nothing runs any more, no event is reached. A call that
+  // waits for the device never returns, nor does a launch behind kLaunchQueue others; both keep the runtime's lock, so
+  // that any other call is stuck, too. For a whole program: HADAL_EMULATED_HANG.
+  void HangAfter(int64_t work) { work_left_ = work; }
+  static constexpr size_t kLaunchQueue = 1024;
   int64_t used_bytes();
   int64_t used_host_bytes();
   int64_t graphs();  // that can be launched
@@ -147,8 +154,9 @@ class EmulatedCuda {
   std::mt19937_64 random_{20261121};
   cudaError_t fault_ = cudaSuccess;
   bool break_next_ = false;
-  std::map<std::byte*, int64_t> device_, host_;  // start → bytes
-  std::map<std::byte*, Pages> pages_;            // of `device_`
+  std::atomic<int64_t> work_left_ = std::numeric_limits<int64_t>::max();  // until the device hangs
+  std::map<std::byte*, int64_t> device_, host_;                           // start → bytes
+  std::map<std::byte*, Pages> pages_;                                     // of `device_`
   int64_t used_bytes_ = 0;
   std::map<cudaStream_t, std::unique_ptr<StreamState>> streams_;
   std::map<cudaEvent_t, std::shared_ptr<Marker>> events_;  // null: not recorded yet

@@ -136,6 +136,8 @@ class EmulatedNccl::Library final : public NcclLibrary {
     switch (result) {
       case kNcclRemoteError:
         return "remote process exited or there was a network error";
+      case kNcclUnhandledCudaError:
+        return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
       case kNcclInvalidUsage:
         return "invalid usage";
       default:
@@ -198,9 +200,10 @@ std::unique_ptr<NcclLibrary> EmulatedNccl::LibraryFor(EmulatedDevice& device) {
   return std::make_unique<Library>(*this, device);
 }
 
-void EmulatedNccl::FailAfter(int messages) {
+void EmulatedNccl::FailAfter(int messages, NcclResult error) {
   const std::lock_guard lock(mutex_);
   fail_after_ = messages;
+  failure_ = error;
 }
 
 void EmulatedNccl::StallAfter(int messages) {
@@ -254,7 +257,7 @@ void EmulatedNccl::AdvancePair(Pair& pair) {
   if (!send->MayRun() || !receive->MayRun() || (stall_after_ && messages_ >= *stall_after_)) return;
   if (pair.delay < 0) {  // both have just come
     if (fail_after_ && messages_ >= *fail_after_) {
-      pair.error = kNcclRemoteError;
+      pair.error = failure_;
       return;
     }
     pair.delay = static_cast<int>(random_() % 4);

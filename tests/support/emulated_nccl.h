@@ -40,7 +40,7 @@ class EmulatedNccl {
   std::unique_ptr<NcclLibrary> LibraryFor(EmulatedDevice& device);
 
   // Makes the message after the first `messages`, over all communicators, fail asynchronously on both sides.
-  void FailAfter(int messages);
+  void FailAfter(int messages, NcclResult error = kNcclRemoteError);
   // Makes all messages after the first `messages` never end.
   void StallAfter(int messages);
   int messages() const;
@@ -64,6 +64,7 @@ class EmulatedNccl {
   bool advancing_ = false;
   int messages_ = 0;
   std::optional<int> fail_after_, stall_after_;
+  NcclResult failure_ = kNcclRemoteError;  // of fail_after_
   uint64_t next_id_ = 1;
   std::map<uint64_t, std::unique_ptr<Pair>> pairs_;
   std::vector<std::string> misuses_;

@@ -1,0 +1,79 @@
+// Ends the process when a device does not respond: a wait for it lasts longer than a timeout, or a call of its driver
+// does not return.
+//
+//   {
+//     const DeviceWatch::Wait wait(watch, "a copy to the host");
+//     cudaStreamSynchronize(…)          if this lasts longer than the timeout: hung("… a copy to the host …")
+//   }
+//   watch.BeforeCall(); kernel<<<…>>>   no wait ends within twice the timeout from here: hung("… launched work …")
+//
+// The waiting thread itself may be stuck in the driver, and any further call of CUDA or NCCL may block, too. So a
+// thread of the watch's own looks at the clock; it makes no such call. Waits for other ranks are not waits for the
+// device: their timeouts are errors that name the rank (comm/communicator.h).
+// Thread safety: any thread may wait; one thread, the device's, calls BeforeCall. Cost: about 0.1 us.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace hadal {
+
+class DeviceWatch {
+ public:
+  struct Options {
+    absl::Duration timeout = absl::InfiniteDuration();  // infinite: no watch
+    // Called once, on the watch's thread, with what the device did not finish. Must end the process without using the
+    // device.
+    std::function<void(const std::string& what)> hung;
+  };
+
+  explicit DeviceWatch(Options options);
+  ~DeviceWatch();
+  DeviceWatch(const DeviceWatch&) = delete;
+  DeviceWatch& operator=(const DeviceWatch&) = delete;
+
+  // The calling thread waits for the device, or makes a call that may wait for it, until the object is destroyed.
+  class [[nodiscard]] Wait {
+   public:
+    // `what` must be a literal.
+    Wait(DeviceWatch& watch, const char* what);
+    ~Wait();
+    Wait(const Wait&) = delete;
+    Wait& operator=(const Wait&) = delete;
+
+   private:
+    friend class DeviceWatch;
+    DeviceWatch& watch_;
+    const char* const what_;
+    const double since_seconds_;
+  };
+
+  // Call before a call of the driver that normally returns at once: launches, enqueued copies, events. The thread's
+  // next Wait, which the work needs at its end anyway, must end within twice the timeout of the last such call.
+  void BeforeCall();
+
+ private:
+  void Watch();
+  // The time that the watch may sleep.  REQUIRES: mutex_ is held.
+  absl::Duration UntilNextLook() const;
+  // Returns what the device has not finished in time, or "".  REQUIRES: mutex_ is held.
+  std::string Overdue() const;
+
+  const Options options_;
+  std::mutex mutex_;
+  std::condition_variable end_;
+  bool ending_ = false;             // guarded by mutex_, as are all below
+  std::vector<const Wait*> waits_;  // in progress, oldest first
+  std::optional<double> last_call_seconds_;
+  std::thread::id caller_;
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace hadal

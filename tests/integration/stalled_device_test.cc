@@ -1,0 +1,184 @@
+// A device that hangs ends its process with exit code 5 and says what it waits for, wherever a run waits for it: at its
+// start, in a step, a validation, a translation, a save, in launches that the driver blocks, and at the end. Over an
+// emulated CUDA runtime whose calls are all stuck once one waits for the device.
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "launch/job/device_choice.h"
+#include "launch/job/exit_code.h"
+#include "pipeline/decode/decoder.h"
+#include "pipeline/validation_bleu.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
+#include "tests/integration/small_trainer.h"
+#include "tests/support/emulated_cuda.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hadal::testing {
+namespace {
+
+using ::testing::ExitedWithCode;
+
+constexpr double kTimeoutSeconds = 1;
+
+void Hang() { EmulatedCuda::Instance().HangAfter(0); }
+
+// Hangs once the first step has been reported. (Its validation comes next.)
+class HangAfterStep final : public MetricsSink {
+ public:
+  void OnStep(const StepMetrics& /*metrics*/) override { Hang(); }
+};
+
+// Hangs once the first validation has been reported. (Its save comes next.)
+class HangAfterValidation final : public MetricsSink {
+ public:
+  void OnValidation(const ValidationMetrics& /*metrics*/) override { Hang(); }
+};
+
+class StalledDeviceTest : public ::testing::Test {
+ protected:
+  StalledDeviceTest() {
+    const RunSpec spec = SmallRun(ResidualMethod::kDeepNorm);
+    options_.model = spec.model;
+    options_.batch = spec.batch;
+    options_.optimizer = spec.optimizer;
+    options_.pipeline.wait_timeout_seconds = kTimeoutSeconds;
+    options_.depth.enabled = false;
+    options_.validation.every_steps = 1;
+    options_.stop.steps = 2;
+    options_.run_directory = directory_.path();
+  }
+
+  std::unique_ptr<Device> Open() {
+    FoundDevice found = FindDevice({.kind = "cuda"}, ModelPlan::Make(options_.model), options_, 0);
+    EXPECT_NE(found.device, nullptr) << found.facts.why_none;
+    return std::move(found.device);
+  }
+
+  struct Hooks {
+    std::function<void(int64_t step)> before_step;
+    TranslateValidation translate;
+  };
+  // Trains, in the child process of a death test. Exits with 0 if nothing ends it.
+  void Train(MetricsSink& sink, const Hooks& hooks) {
+    const std::unique_ptr<Device> device = Open();
+    const ModelPlan plan = ModelPlan::Make(options_.model);
+    const Corpus corpus = SmallCorpus();
+    InProcessWorld world(1);
+    PrepareComputeThread();
+    const absl::StatusOr<PipelinePlan> pipeline = MakePipelinePlan(plan, options_.batch, options_.pipeline, 1, 0);
+    const TrainingSurroundings surroundings{.communicator = world.communicator(0),
+                                            .stream = Stream::On(*device, 1),
+                                            .train = corpus,
+                                            .validation = &corpus,
+                                            .sink = sink,
+                                            .before_step = hooks.before_step,
+                                            .validation_bleu = hooks.translate};
+    const auto trainer =
+        Trainer::Create(options_, plan, *pipeline, surroundings, {.run_directory = options_.run_directory});
+    ASSERT_TRUE(trainer.ok()) << trainer.status();
+    const absl::Status status = (*trainer)->Run().status();
+    ASSERT_TRUE(status.ok()) << status;
+    std::exit(0);
+  }
+
+  TemporaryDirectory directory_;
+  TrainOptions options_;
+  TrainerRecord quiet_;
+};
+
+// What a wait of `what` prints at its end.
+std::string Says(const std::string& what) {
+  return "hadal training .*: the device has not finished within 1s: " + what;
+}
+
+TEST_F(StalledDeviceTest, AtTheStart) {
+  Hang();
+  EXPECT_EXIT(Open(), ExitedWithCode(kExitHang), Says("opening the device"));
+  EmulatedCuda::Instance().HangAfter(std::numeric_limits<int64_t>::max());
+}
+
+TEST_F(StalledDeviceTest, InAStep) {
+  const Hooks hooks{.before_step = [](int64_t step) { step == 1 ? Hang() : void(); }};
+  EXPECT_EXIT(Train(quiet_, hooks), ExitedWithCode(kExitHang), Says("kernels"));
+}
+
+TEST_F(StalledDeviceTest, InAValidation) {
+  HangAfterStep sink;
+  EXPECT_EXIT(Train(sink, {}), ExitedWithCode(kExitHang), Says("kernels"));
+}
+
+TEST_F(StalledDeviceTest, InATranslation) {
+  const auto translate = [this](Engine& engine, int64_t update) -> absl::StatusOr<TranslatedValidation> {
+    const ModelPlan plan = ModelPlan::Make(options_.model);
+    const PipelinePlan pipeline = *MakePipelinePlan(plan, options_.batch, options_.pipeline, 1, 0);
+    InProcessWorld world(1);
+    const auto decoder = Decoder::Create(plan, pipeline, engine.stage().parameters(), engine.stage().stream(),
+                                         world.communicator(0), {}, absl::Minutes(10));
+    if (!decoder.ok()) return decoder.status();
+    Hang();
+    return (*decoder)->Translate(std::vector<std::vector<int32_t>>{{5, 6, 7}}, update).status();
+  };
+  EXPECT_EXIT(Train(quiet_, {.translate = translate}), ExitedWithCode(kExitHang), Says("(kernels|a copy)"));
+}
+
+TEST_F(StalledDeviceTest, InASave) {
+  HangAfterValidation sink;
+  options_.stop.steps = 1;
+  EXPECT_EXIT(Train(sink, {}), ExitedWithCode(kExitHang), Says("a copy to the host"));
+}
+
+TEST_F(StalledDeviceTest, InTheCopiesOfAnotherThread) {
+  const auto copy = [this] {
+    const std::unique_ptr<Device> device = Open();
+    std::byte* const memory = *device->Allocate(64);
+    Hang();
+    std::thread([&] {
+      std::byte bytes[64];
+      device->CopyOut(bytes, memory, 64);
+    }).join();
+  };
+  EXPECT_EXIT(copy(), ExitedWithCode(kExitHang), Says("a copy to the host"));
+}
+
+// The driver holds up launches, because its queue is full: after twice the timeout.
+TEST_F(StalledDeviceTest, InALaunch) {
+  const auto launch = [this] {
+    const std::unique_ptr<Device> device = Open();
+    std::byte* const memory = *device->Allocate(64);
+    Hang();
+    for (;;) device->Clear(memory, 64);
+  };
+  EXPECT_EXIT(launch(), ExitedWithCode(kExitHang), "has not responded for 2s: a call of its driver");
+}
+
+// Work whose end is asked for and never waited for, as that of transfers.
+TEST_F(StalledDeviceTest, InAnEventThatIsPolled) {
+  const auto poll = [this] {
+    const std::unique_ptr<Device> device = Open();
+    const DeviceQueues::Event event = *device->queues().MakeEvent();
+    Hang();
+    device->queues().Record(event, DeviceQueues::kMain);
+    while (!device->queues().Reached(event)) std::this_thread::yield();
+  };
+  EXPECT_EXIT(poll(), ExitedWithCode(kExitHang), "has not responded for 2s: .*launched work");
+}
+
+TEST_F(StalledDeviceTest, AtTheEnd) {
+  EXPECT_EXIT(
+      {
+        std::unique_ptr<Device> device = Open();
+        Hang();
+        device.reset();
+      },
+      ExitedWithCode(kExitHang), Says("closing the device"));
+}
+
+}  // namespace
+}  // namespace hadal::testing
