@@ -171,6 +171,13 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, absl::StatusOr
   return Train(rank, wait_timeout, *trainer);
 }
 
+// Ends this process, whose device does not finish `what`. `place`: null before the first step and after the last.
+void EndHungRun(int rank, const ProgramPlace* place, const std::string& what, TrainingSinks& sinks) {
+  const std::string text =
+      absl::StrCat(what, "; at ", place == nullptr ? "the start or end of the run" : place->Describe());
+  EndHung(absl::StrCat("train [rank ", rank, "]"), text, [&] { sinks.LogEnd(kExitHang, text); });
+}
+
 int RunTrain(const TrainArguments& arguments) {
   // The thread count comes from the config. An unreadable config is reported after the ranks are connected.
   absl::StatusOr<config::RunConfig> config = LoadConfig(arguments.config.files, arguments.config.overrides);
@@ -185,18 +192,14 @@ int RunTrain(const TrainArguments& arguments) {
                        .threads = (*world)->stream().threads()},
                       arguments.run_directory);
   RunDevice device;
-  device.hung = [&, rank = (*world)->rank()](const std::string& what) {
-    const ProgramPlace* const place = device.place;
-    const std::string text =
-        absl::StrCat(what, "; at ", place == nullptr ? "the start or end of the run" : place->Describe());
-    EndHung(absl::StrCat("train [rank ", rank, "]"), text, [&] { sinks.LogEnd(kExitHang, text); });
-  };
+  device.hung = [&](const std::string& what) { EndHungRun((*world)->rank(), device.place, what, sinks); };
   absl::StatusOr<int> code = WithdrawOnException(
       (*world)->communicator(), [&] { return TrainInWorld(arguments, std::move(config), **world, device, sinks); });
   const auto part = [&device] {
+    if (device.communicator == nullptr) return absl::OkStatus();
     DeviceWatch watch({.timeout = 2 * kFarewellTimeout, .hung = device.hung});
     const DeviceWatch::Wait wait(watch, "closing the connections of the devices");
-    return device.communicator == nullptr ? absl::OkStatus() : device.communicator->Close(kFarewellTimeout);
+    return device.communicator->Close(kFarewellTimeout);
   };
   if (code.ok()) {
     if (const absl::Status parted = part(); !parted.ok()) code = parted;
