@@ -3,8 +3,8 @@
 //
 // Conventions: loss and nll are natural-log means over the step's target tokens (`loss` with label smoothing, `nll`
 // without); perplexity = exp(nll). A missing value is an empty optional or an empty vector, never a special number. A
-// value that is not finite is passed on as it is; each sink decides how to show it. `step` counts from 1 in every record:
-// the step that was just done, whether or not its update was applied; 0: before the first one.
+// value that is not finite is passed on as it is; each sink decides how to show it. `step` counts from 1 in every
+// record: the step that was just done, whether or not its update was applied; 0: before the first one.
 // Threads: one thread at a time calls a sink, in step order. Calls may write to a file or a terminal; none waits for a
 // peer. A sink must not change training: it returns nothing, and reports its own errors through Flush().
 #pragma once
