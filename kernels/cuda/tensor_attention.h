@@ -3,8 +3,8 @@
 //
 // Takes the arguments of the plain kernels and computes the same functions with the same dropout masks, but products
 // have BFloat16 operands and fp32 sums. Probabilities and their gradients are rounded to BFloat16 before they multiply
-// values, keys and queries; a softmax's sum is over the values before rounding. d_q stays accurate where keys are alike,
-// because what rounding adds to the row sums of the scores' gradients is taken out again (kernels/attention.md).
+// values, keys and queries; a softmax's sum is over the values before rounding. d_q stays accurate where keys are
+// alike: what rounding adds to the row sums of the scores' gradients is subtracted again (kernels/attention.md).
 #pragma once
 
 #include <type_traits>

@@ -344,8 +344,8 @@ HADAL_DEVICE void GradientsOfKeys(const AttentionBackwardArgs<BFloat16>& args, c
   StoreTile<kWidth, kAligned>(tiles.values, args.d_v, tile.first, tile.rows, column);
 }
 
-// Blocks per multiprocessor, which bounds a thread's registers: without the bound fewer blocks would fit at widths of 32
-// and 64.
+// Blocks per multiprocessor, which bounds a thread's registers: without the bound fewer blocks would fit at widths of
+// 32 and 64.
 template <int kWidth>
 inline constexpr int kKeyValueBlocks = kWidth == 32   ? 8
                                        : kWidth == 64 ? 6

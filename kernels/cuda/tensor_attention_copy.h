@@ -1,7 +1,7 @@
 // Copies of tiles (tensor_attention_tile.h) between device memory and shared memory.
 //
-// A thread copies kWidth / 16 units of each tile: one column of units, every kRowStep-th row. kAligned: 16-byte accesses;
-// every row of the matrix must then be 16-byte aligned. Otherwise elements are accessed one by one.
+// A thread copies kWidth / 16 units of each tile: one column of units, every kRowStep-th row. kAligned: 16-byte
+// accesses; every row of the matrix must then be 16-byte aligned. Otherwise elements are accessed one by one.
 #pragma once
 
 #include <cstdint>
