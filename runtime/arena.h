@@ -58,6 +58,9 @@ class ArenaLayout {
   // A layout for kernels on a device of that kind. On the CPU host regions and kernel regions form one part.
   explicit ArenaLayout(DeviceKind kind) : host_apart_(kind != DeviceKind::kCpu) {}
 
+  // Whether host regions are a part of their own: on a device.
+  bool host_apart() const { return host_apart_; }
+
   // Reserves `count` elements of T in the program's scratch under `category` ("workspace", "activations", …). Reports
   // show the sum of each category.
   template <typename T>
