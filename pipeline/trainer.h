@@ -83,9 +83,9 @@ class Trainer {
   absl::Status Resume(absl::StatusOr<FoundCheckpoint> chosen);
   absl::Status InitializeFrom(absl::StatusOr<FoundCheckpoint> chosen);
 
-  // Initialises the weights unless they were loaded. Trains until a limit or a request to stop. Saves as configured, and always after a request. Errors: OutOfRange (not
-  // finite, and going back did not help); Aborted (another job took over the run directory); those of transfers; those
-  // of files if the last checkpoint could not be written.
+  // Initialises the weights unless they were loaded. Trains until a limit or a request to stop. Saves as configured,
+  // and always after a request. Errors: OutOfRange (not finite, and going back did not help); Aborted (another job took
+  // over the run directory); those of transfers; those of files if the last checkpoint could not be written.
   absl::StatusOr<TrainingOutcome> Run();
 
   Engine& engine() { return *engine_; }

@@ -56,7 +56,7 @@ class ArenaLayout {
 
   ArenaLayout() = default;
   // A layout for kernels on a device of that kind. On the CPU host regions and kernel regions form one part.
-  // `gap_bytes`, a multiple of the alignment: unused bytes behind each region, for tests that look for accesses outside.
+  // `gap_bytes`, a multiple of the alignment: unused bytes behind each region, for tests of accesses outside them.
   explicit ArenaLayout(DeviceKind kind, int64_t gap_bytes = 0)
       : host_apart_(kind != DeviceKind::kCpu), gap_bytes_(gap_bytes) {}
 

@@ -1,4 +1,5 @@
-// Device memory (and the host's, for graphs) that the driver and its libraries may use, beside hadal's own allocations (own_memory.h and the arena).
+// Device memory that the driver and its libraries may use, beside hadal's own allocations (own_memory.h and the arena);
+// for graphs also the host's.
 // A run without a configured memory limit leaves these amounts free; `hadal plan --device cuda` prints them.
 //
 // Not measured: no GPU has run this. The numbers follow from the libraries' sources and documentation. A run reports if

@@ -8,8 +8,8 @@
 // the main order runs concurrently. Data of a transfer has arrived once the host has seen the transfer end
 // (runtime/comm/communicator.h). Nothing in the main order waits for the queue. Only operations whose headers allow it
 // may be launched beside the main order, because the others share scratch.
-// Threads: the device's one. If pieces only copy to the host, one other thread may call Begin, End and Finish instead, also
-// while the device records a graph; otherwise nothing may be called then. Blocking: none.
+// Threads: the device's one. If pieces only copy to the host, one other thread may call Begin, End and Finish instead,
+// also while the device records a graph; otherwise nothing may be called then. Blocking: none.
 #pragma once
 
 #include <cstddef>
