@@ -72,7 +72,7 @@ std::unique_ptr<ValidationBleu> MakeValidationBleu(const PreparedRun& prepared, 
   return bleu;
 }
 
-// Creates this rank's trainer with newly initialised weights. Moves the attachments out of `prepared`; the other
+// Creates this rank's trainer, whose weights are not set yet. Moves the attachments out of `prepared`; the other
 // arguments must outlive the trainer. `bleu`: null for no BLEU.
 absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const RankOfRun& rank, PreparedRun& prepared,
                                                      const RunLayout& layout, ValidationBleu* bleu) {

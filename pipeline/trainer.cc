@@ -72,10 +72,6 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
   HADAL_RETURN_IF_ERROR(trainer->collectives_.AllOk(engine.status(), "allocating memory"));
   trainer->engine_ = *std::move(engine);
   trainer->tracer_.emplace(surroundings.trace, communicator, trainer->engine_->trace(), WaitTimeout(options));
-  const ParameterStore& parameters = trainer->engine_->stage().parameters();
-  HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, options.seed, surroundings.stream,
-                                             trainer->engine_->grid().pipeline(), WaitTimeout(options)));
-  HADAL_RETURN_IF_ERROR(trainer->engine_->DistributeWeights());
   if (options.depth.enabled) {
     HADAL_ASSIGN_OR_RETURN(trainer->depth_,
                            AsCommonError(DepthRecorder::Create(options, plan, pipeline, surroundings.train,
@@ -182,6 +178,13 @@ absl::Status Trainer::GoBack() {
   return absl::OkStatus();
 }
 
+absl::Status Trainer::MakeNewWeights() {
+  if (weights_loaded_) return absl::OkStatus();
+  HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline_, engine_->stage().parameters(), options_.seed,
+                                             surroundings_.stream, engine_->grid().pipeline(), WaitTimeout(options_)));
+  return engine_->DistributeWeights();
+}
+
 absl::Status Trainer::ProfileNewWeights() {
   if (weights_loaded_) return absl::OkStatus();
   order_.At(progress_.step, batches_);
@@ -240,6 +243,7 @@ void Trainer::Announce() {
 }
 
 absl::StatusOr<TrainingOutcome> Trainer::Run() {
+  HADAL_RETURN_IF_ERROR(MakeNewWeights());
   HADAL_RETURN_IF_ERROR(checkpoints_->Claim(progress_.step));
   report_.Restart(progress_);
   if (IsMain()) Announce();

@@ -69,8 +69,8 @@ struct TrainingOutcome {
 
 class Trainer {
  public:
-  // Lays out and allocates this rank's memory, and initialises the parameters on rank 0.  `plan` and `pipeline` must
-  // outlive it.
+  // Lays out and allocates this rank's memory. Weights are undefined until they are loaded or Run begins.  `plan` and
+  // `pipeline` must outlive it.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainOptions& options, const ModelPlan& plan,
                                                          const PipelinePlan& pipeline,
                                                          const TrainingSurroundings& surroundings,
@@ -83,9 +83,9 @@ class Trainer {
   absl::Status Resume(absl::StatusOr<FoundCheckpoint> chosen);
   absl::Status InitializeFrom(absl::StatusOr<FoundCheckpoint> chosen);
 
-  // Trains until a limit or a request to stop. Saves as configured, and always after a request. Errors: OutOfRange (not
-  // finite, and going back did not help); Aborted (another job took over the run directory); those of transfers; those
-  // of files if the last checkpoint could not be written.
+  // Initialises the weights unless they were loaded. Trains until a limit or a request to stop. Saves as configured,
+  // and always after a request. Errors: OutOfRange (not finite, and going back did not help); Aborted (another job took
+  // over the run directory); those of transfers; those of files if the last checkpoint could not be written.
   absl::StatusOr<TrainingOutcome> Run();
 
   Engine& engine() { return *engine_; }
@@ -98,6 +98,8 @@ class Trainer {
   bool StopRequested() const { return surroundings_.stop_requested && surroundings_.stop_requested(); }
   StopVote Vote() const;
   absl::StatusOr<StepResult> Step();
+  // Does nothing if weights were loaded: drawing and relaying all of them takes time and messages.
+  absl::Status MakeNewWeights();
   // Initialises what the method takes from a forward pass (Admin's profile). Called before the first step if no
   // checkpoint was loaded.
   absl::Status ProfileNewWeights();

@@ -34,7 +34,7 @@ absl::Status Populate(std::byte* begin, std::byte* end) {
 
 ArenaSlice ArenaLayout::Add(const std::string& category, int64_t bytes, ArenaSection section) {
   HADAL_CHECK_GE(bytes, 0);
-  const int64_t padded = Aligned(bytes);
+  const int64_t padded = Aligned(bytes) + gap_bytes_;
   section.on_host = section.on_host && host_apart_;
   const int program = section.lasting ? 0 : program_;
   auto found = std::find_if(categories_.begin(), categories_.end(), [&](const Category& c) {
@@ -43,8 +43,10 @@ ArenaSlice ArenaLayout::Add(const std::string& category, int64_t bytes, ArenaSec
   if (found == categories_.end()) found = categories_.insert(categories_.end(), {category, section, program, 0});
   found->bytes += padded;
   Part& part = section.on_host ? host_ : device_;
-  if (section.lasting) return {std::exchange(part.lasting, part.lasting + padded), bytes, section};
-  const ArenaSlice slice{std::exchange(part.scratch, part.scratch + padded), bytes, section};
+  int64_t& end = section.lasting ? part.lasting : part.scratch;
+  const ArenaSlice slice{std::exchange(end, end + padded), bytes, section};
+  if (gap_bytes_ > 0) gaps_.push_back({{slice.offset + Aligned(bytes), gap_bytes_, section}, program});
+  if (section.lasting) return slice;
   const int64_t more = std::max<int64_t>(part.scratch - part.widest, 0);
   part.widest += more;
   part.overlaid += padded - more;

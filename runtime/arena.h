@@ -56,7 +56,12 @@ class ArenaLayout {
 
   ArenaLayout() = default;
   // A layout for kernels on a device of that kind. On the CPU host regions and kernel regions form one part.
-  explicit ArenaLayout(DeviceKind kind) : host_apart_(kind != DeviceKind::kCpu) {}
+  // `gap_bytes`, a multiple of the alignment: unused bytes behind each region, for tests of accesses outside them.
+  explicit ArenaLayout(DeviceKind kind, int64_t gap_bytes = 0)
+      : host_apart_(kind != DeviceKind::kCpu), gap_bytes_(gap_bytes) {}
+
+  // Whether host regions are a part of their own: on a device.
+  bool host_apart() const { return host_apart_; }
 
   // Reserves `count` elements of T in the program's scratch under `category` ("workspace", "activations", …). Reports
   // show the sum of each category.
@@ -94,6 +99,12 @@ class ArenaLayout {
   };
   // In order of first use.
   const std::vector<Category>& categories() const { return categories_; }
+  // The unused bytes behind each region, if gap_bytes is not 0.
+  struct Gap {
+    ArenaSlice slice;
+    int program = 0;  // of scratch
+  };
+  const std::vector<Gap>& gaps() const { return gaps_; }
 
  private:
   friend class Arena;
@@ -107,6 +118,8 @@ class ArenaLayout {
   ArenaSlice Add(const std::string& category, int64_t bytes, ArenaSection section);
 
   bool host_apart_ = true;
+  int64_t gap_bytes_ = 0;
+  std::vector<Gap> gaps_;
   Part device_, host_;
   int program_ = 0;
   std::vector<Category> categories_;

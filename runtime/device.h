@@ -14,8 +14,8 @@
 // standstill (OnStandstill).
 // Errors: Allocate returns absl::Status. If the device fails during its work (a kernel fault, a lost GPU) or hangs
 // (device_watch.h), the process ends with a message: memory can no longer be trusted or saved; the last checkpoint can.
-// Threads: one thread makes all calls. Only CopyOut may be called by any thread (during a capture it waits for the
-// end).
+// Threads: one thread makes all calls. Another thread may use a queue of its own at the same time, also during a
+// capture: EnqueueCopyOut, and of queues() Await, Record, Reached and AwaitOnHost.
 #pragma once
 
 #include <cstddef>
@@ -66,6 +66,9 @@ class Device {
   // Synchronize.
   virtual void EnqueueCopyIn(void* to, const void* from_host, int64_t bytes) = 0;
   virtual void CopyOut(void* to_host, const void* from, int64_t bytes) = 0;
+  // As CopyOut, but only enqueues, on `queue`. `to_host` must be from AllocateHost. Its bytes are there when an event
+  // that was recorded on the queue afterwards is reached.
+  virtual void EnqueueCopyOut(DeviceQueues::Queue queue, void* to_host, const void* from, int64_t bytes) = 0;
   virtual void CopyWithin(void* to, const void* from, int64_t bytes) = 0;
   virtual void Clear(void* memory, int64_t bytes) = 0;  // sets every byte to 0
   // Waits until all work enqueued so far is done.
@@ -75,7 +78,7 @@ class Device {
   virtual bool Idle() = 0;
 
   // Starts a capture: kernels, products, CopyWithin and Clear are recorded instead of run. Until EndCapture no other
-  // call may be made and no thread may wait for the device (aborts).
+  // call may be made by this thread (aborts).
   virtual void BeginCapture() = 0;
   virtual bool capturing() const = 0;
   // Ends the capture and returns the graph. Errors: ResourceExhausted if the graph does not fit into device memory;

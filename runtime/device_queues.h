@@ -6,7 +6,7 @@
 //   Await(queue, ready); transfer on queue   starts when those kernels are done
 //   Record(done, queue) … Reached(done)      kernels enqueued on the main queue from now on see what the transfer wrote
 //
-// Threads: the device's one thread. Blocking: only MakeQueue and MakeEvent.
+// Threads: as Device. Blocking: only MakeQueue, MakeEvent and AwaitOnHost.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -36,6 +36,8 @@ class DeviceQueues {
   virtual void Await(Queue queue, Event event) = 0;
   // Whether all work that the event stands for is done. REQUIRES: recorded.
   virtual bool Reached(Event event) = 0;
+  // Waits until it is. `what`, a literal, is for messages about a device that hangs.
+  virtual void AwaitOnHost(Event event, const char* what) = 0;
 };
 
 }  // namespace hadal

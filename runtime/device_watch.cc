@@ -24,7 +24,8 @@ DeviceWatch::Wait::Wait(DeviceWatch& watch, const char* what)
 DeviceWatch::Wait::~Wait() {
   const std::lock_guard lock(watch_.mutex_);
   std::erase(watch_.waits_, this);
-  if (watch_.caller_ == std::this_thread::get_id()) watch_.last_call_seconds_.reset();
+  const auto calls = watch_.last_call_seconds_.find(std::this_thread::get_id());
+  if (calls != watch_.last_call_seconds_.end()) calls->second.reset();
 }
 
 DeviceWatch::DeviceWatch(Options options) : options_(std::move(options)) {
@@ -43,8 +44,7 @@ DeviceWatch::~DeviceWatch() {
 void DeviceWatch::BeforeCall() {
   const double now = MonotonicSeconds();
   const std::lock_guard lock(mutex_);
-  last_call_seconds_ = now;
-  caller_ = std::this_thread::get_id();
+  last_call_seconds_[std::this_thread::get_id()] = now;
 }
 
 std::string DeviceWatch::Overdue() const {
@@ -54,7 +54,8 @@ std::string DeviceWatch::Overdue() const {
     return absl::StrCat("the device has not finished within ", absl::FormatDuration(options_.timeout), ": ",
                         waits_.front()->what_, kAdvice);
   }
-  if (last_call_seconds_.has_value() && lasted(*last_call_seconds_) >= 2 * options_.timeout) {
+  for (const auto& [thread, seconds] : last_call_seconds_) {
+    if (!seconds.has_value() || lasted(*seconds) < 2 * options_.timeout) continue;
     return absl::StrCat("the device has not responded for ", absl::FormatDuration(2 * options_.timeout),
                         ": a call of its driver, or launched work", kAdvice);
   }

@@ -10,11 +10,13 @@
 // The waiting thread itself may be stuck in the driver, and any further call of CUDA or NCCL may block, too. So a
 // thread of the watch's own looks at the clock; it makes no such call. Waits for other ranks are not waits for the
 // device: their timeouts are errors that name the rank (comm/communicator.h).
-// Thread safety: any thread may wait; one thread, the device's, calls BeforeCall. Cost: about 0.1 us.
+// Thread safety: any thread may wait and call BeforeCall; a Wait ends the time of its own thread's calls. Cost: about
+// 0.1 us.
 #pragma once
 
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -69,11 +71,10 @@ class DeviceWatch {
   const Options options_;
   std::mutex mutex_;
   std::condition_variable end_;
-  bool ending_ = false;             // guarded by mutex_, as are all below
-  std::vector<const Wait*> waits_;  // in progress, oldest first
-  std::optional<double> last_call_seconds_;
-  std::thread::id caller_;
-  std::thread thread_;  // last: it uses the others
+  bool ending_ = false;                                                 // guarded by mutex_, as are all below
+  std::vector<const Wait*> waits_;                                      // in progress, oldest first
+  std::map<std::thread::id, std::optional<double>> last_call_seconds_;  // since the thread's last Wait
+  std::thread thread_;                                                  // last: it uses the others
 };
 
 }  // namespace hadal

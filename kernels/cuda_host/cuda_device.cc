@@ -11,7 +11,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "kernels/cuda_host/capture_guard.h"
 #include "kernels/cuda_host/cublas_library.h"
 #include "kernels/cuda_host/cublas_matmul.h"
 #include "kernels/cuda_host/cuda_queues.h"
@@ -68,13 +67,14 @@ class CudaDevice : public LaunchDevice {
   void CopyIn(void* to, const void* from_host, int64_t bytes) override;
   void EnqueueCopyIn(void* to, const void* from_host, int64_t bytes) override;
   void CopyOut(void* to_host, const void* from, int64_t bytes) override;
+  void EnqueueCopyOut(DeviceQueues::Queue queue, void* to_host, const void* from, int64_t bytes) override;
   void CopyWithin(void* to, const void* from, int64_t bytes) override;
   void Clear(void* memory, int64_t bytes) override;
   void Synchronize() override;
   DeviceQueues& queues() override { return *queues_; }
   bool Idle() override;
   void BeginCapture() override;
-  bool capturing() const override { return capture_.active(); }
+  bool capturing() const override { return capturing_; }
   absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() override;
   void Launch(DeviceGraph& graph) override;
   int64_t launches() const override { return launches_; }
@@ -100,7 +100,7 @@ class CudaDevice : public LaunchDevice {
   std::string name_, identity_;
   cudaStream_t stream_ = nullptr;
   std::byte* workspace_ = nullptr;  // for products
-  CaptureGuard capture_;
+  bool capturing_ = false;
   std::optional<DeviceWatch::Wait> polled_;  // since Idle found work that has not been waited for
   int64_t launches_ = 0, launches_before_capture_ = 0;
   std::unique_ptr<Matmul> matmul_;
@@ -259,11 +259,18 @@ void CudaDevice::EnqueueCopyIn(void* to, const void* from_host, int64_t bytes) {
 }
 
 void CudaDevice::CopyOut(void* to_host, const void* from, int64_t bytes) {
-  const std::unique_lock outside = capture_.Outside();
   const DeviceWatch::Wait wait(watch_, "a copy to the host");
-  Check(cudaSetDevice(index_), "choosing it");  // the thread may not have used this device yet
-  Check(cudaMemcpyAsync(to_host, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_), "a copy from it");
+  EnqueueCopyOut(DeviceQueues::kMain, to_host, from, bytes);
   AwaitMain("a copy to the host");
+}
+
+// Another thread's copies do not disturb a capture, which is for the capturing thread only (BeginCapture).
+void CudaDevice::EnqueueCopyOut(DeviceQueues::Queue queue, void* to_host, const void* from, int64_t bytes) {
+  if (queue == DeviceQueues::kMain) HADAL_CHECK(!capturing());
+  watch_.BeforeCall();
+  Check(cudaSetDevice(index_), "choosing it");  // the thread may not have used this device yet
+  cudaStream_t const stream = queue == DeviceQueues::kMain ? stream_ : static_cast<cudaStream_t>(queue);
+  Check(cudaMemcpyAsync(to_host, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream), "a copy from it");
 }
 
 void CudaDevice::CopyWithin(void* to, const void* from, int64_t bytes) {
@@ -306,7 +313,7 @@ bool CudaDevice::Idle() {
 void CudaDevice::BeginCapture() {
   Standstill();
   watch_.BeforeCall();
-  capture_.Begin();
+  HADAL_CHECK(!std::exchange(capturing_, true));
   launches_before_capture_ = launches_;
   Check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "beginning a graph");
 }
@@ -315,7 +322,7 @@ absl::StatusOr<std::unique_ptr<DeviceGraph>> CudaDevice::EndCapture() {
   const DeviceWatch::Wait wait(watch_, "making a graph");
   cudaGraph_t recorded = nullptr;
   Check(cudaStreamEndCapture(stream_, &recorded), "recording a graph");
-  capture_.End();
+  HADAL_CHECK(std::exchange(capturing_, false));
   const int64_t launches = std::exchange(launches_, launches_before_capture_) - launches_before_capture_;
   cudaGraphExec_t graph = nullptr;
   cudaError_t error = cudaGraphInstantiate(&graph, recorded, 0);

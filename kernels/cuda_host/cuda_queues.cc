@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +11,8 @@
 
 namespace hadal::cuda {
 namespace {
+
+constexpr std::chrono::microseconds kPause{100};  // between two looks at an event
 
 void Check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
@@ -73,6 +77,10 @@ class CudaQueues final : public DeviceQueues {
     }
     Check(error, "a transfer");
     return true;
+  }
+  void AwaitOnHost(Event event, const char* what) override {
+    const DeviceWatch::Wait wait(watch_, what);
+    while (!Reached(event)) std::this_thread::sleep_for(kPause);
   }
 
  private:

@@ -1,4 +1,5 @@
-// Device memory that the driver and its libraries may use, beside hadal's own allocations (own_memory.h and the arena).
+// Device memory that the driver and its libraries may use, beside hadal's own allocations (own_memory.h and the arena);
+// for graphs also the host's.
 // A run without a configured memory limit leaves these amounts free; `hadal plan --device cuda` prints them.
 //
 // Not measured: no GPU has run this. The numbers follow from the libraries' sources and documentation. A run reports if
@@ -15,6 +16,8 @@ struct DriverMemory {
   static constexpr int64_t kModuleBytes = int64_t{1} << 30;
   // CUDA graphs of a rank. If they take more, recording stops when less than kModuleBytes is free.
   static constexpr int64_t kGraphBytes = int64_t{1} << 30;
+  // Host memory of a graph's launch: the node and its arguments. An estimate; docs give no figure.
+  static constexpr int64_t kGraphLaunchHostBytes = 2048;
   // NCCL's kernels, once per rank.
   static constexpr int64_t kNcclBytes = int64_t{256} << 20;
   // One link (runtime/comm/nccl_link.h): four channels with a buffer for each protocol, 4 + 0.5 + 4.7 MiB, in pieces of

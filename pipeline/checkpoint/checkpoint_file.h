@@ -1,21 +1,16 @@
-// Writes one rank's file of a checkpoint: streams slices into a safetensors file (CheckpointFileWriter), on a
-// background thread during training (BackgroundFile).
+// Writes one rank's file of a checkpoint: streams slices into a safetensors file. During training a background thread
+// does so (background_file.h).
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "runtime/safetensors.h"
-#include "runtime/stream.h"
-#include "runtime/tensor.h"
 
 namespace hadal {
 
@@ -52,66 +47,6 @@ class CheckpointFileWriter {
   const std::vector<CheckpointParameter>* parameters_;
   WrittenFile file_;  // kinds without their checksums yet; the first appended_ slices are written
   size_t appended_ = 0;
-};
-
-// BackgroundFile writes one rank's file on its own thread while training continues.
-//
-// Weights and moments do not change between two updates, so the thread reads them in place. Before an update,
-// BeforeUpdate copies unwritten slices to the buffer, as many as fit, and waits until the others are written. After
-// that the thread reads only the buffer.
-//
-//   slices   0 1 2 3 4 | 5 6 7 … n−1        BeforeUpdate waits until the unwritten slices fit the buffer, copies them,
-//            written     unwritten          and waits for the slice being written: at most until (all − buffer) bytes
-//                                           and one slice are written
-//
-// Threads: one thread makes all calls; the internal thread only writes the file. Blocking: as stated. Source of the
-// idea: CheckFreq (Mohan, Phanishayee and Chidambaram, FAST 2021), which always copies first.
-class BackgroundFile {
- public:
-  // Starts writing. `buffer` and the memory that `slices` view must outlive the object. The caller must not change any
-  // of them until done(); after BeforeUpdate it may change the slices' memory.
-  // `device`: where the slices are; null: host memory. The buffer is always in host memory.
-  BackgroundFile(CheckpointFileOptions options, std::vector<SliceState> slices, Vector buffer,
-                 Device* device = nullptr);
-  // Stops after the slice being written and joins the thread.
-  ~BackgroundFile();
-
-  // Call before the memory of any slice changes. `stream` executes the copies. Returns at once after the first call.
-  // Blocking: see above.
-  void BeforeUpdate(const Stream& stream);
-  // Returns whether the file is complete or has failed. Does not block.
-  bool done() const;
-  // Waits until done() and returns the result; call once. Errors: those of CheckpointFileWriter; ResourceExhausted if
-  // the thread ran out of memory.
-  absl::StatusOr<WrittenFile> Finish();
-
- private:
-  // Called on the internal thread.
-  absl::StatusOr<WrittenFile> Write(const CheckpointFileOptions& options);
-  absl::StatusOr<SliceState> Take(size_t index);  // starts writing a slice
-  void Release(size_t index);                     // has written it
-  void End(absl::StatusOr<WrittenFile> result);
-  // Returns `slice` in host memory; copies it to `values` if it is on a device.
-  void BringToHost(SliceState& slice, std::vector<float>& values) const;
-
-  // Number of floats in slices [first, n).
-  int64_t FloatsFrom(size_t first) const { return first < floats_from_.size() ? floats_from_[first] : 0; }
-  void CopyFrom(size_t first, const Stream& stream);
-
-  const Vector buffer_;
-  Device* const device_;
-  std::vector<int64_t> floats_from_;  // [slices]
-
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<SliceState> slices_;  // views of the model; from some slice on, of the buffer
-  size_t under_way_ = 0;            // the slice being written, or the next one
-  bool busy_ = false;               // whether that slice is being written
-  bool safe_ = false;               // whether the thread no longer reads the model's memory
-  bool cancelled_ = false;
-  bool done_ = false;
-  absl::StatusOr<WrittenFile> result_ = absl::UnknownError("not written yet");
-  std::thread thread_;  // last member: starts after all others are initialised
 };
 
 }  // namespace hadal

@@ -98,8 +98,13 @@ absl::Status TrainingCheckpoints::Claim(int64_t step) {
                                                                        .plan_hash = state_.plan().Hash(),
                                                                        .parameters = DescribeParameters(state_.plan()),
                                                                        .retention = options_.retention});
-  HADAL_RETURN_IF_ERROR(
-      collectives_.AllOk(rank_ == 0 ? ClaimHere(step, attempt) : absl::OkStatus(), "claiming the run directory"));
+  absl::Status claimed = rank_ == 0 ? ClaimHere(step, attempt) : absl::OkStatus();
+  if (claimed.ok() && state_.device() != nullptr && queue_ == nullptr) {
+    absl::StatusOr<std::unique_ptr<SideQueue>> queue = SliceStaging::MakeQueue(*state_.device());
+    claimed = queue.status();
+    if (queue.ok()) queue_ = *std::move(queue);
+  }
+  HADAL_RETURN_IF_ERROR(collectives_.AllOk(claimed, "claiming the run directory"));
   last_step_ = step;
   since_begin_.Restart();
   return absl::OkStatus();
@@ -121,7 +126,7 @@ void TrainingCheckpoints::Start(const TrainingProgress& progress, bool is_best) 
   is_best_ = is_best;
   file_ = std::make_unique<BackgroundFile>(committer_->FileOptions(progress.step, rank_),
                                            Describe(state_.owned(), /*weights_only=*/false), state_.save_buffer(),
-                                           state_.device());
+                                           SliceStaging{state_.device(), queue_.get(), state_.save_staging()});
 }
 
 void TrainingCheckpoints::BeforeUpdate(const Stream& stream) {

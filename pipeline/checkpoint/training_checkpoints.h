@@ -1,6 +1,6 @@
 // TrainingCheckpoints saves and loads a run's checkpoints on all ranks of the grid together.
 //
-//   step N ends   Begin         a thread on each rank starts to write its slices (checkpoint_file.h), while training
+//   step N ends   Begin         a thread on each rank starts to write its slices (background_file.h), while training
 //                               continues with steps N + 1 …
 //   an update     BeforeUpdate  copies slices that are not yet written to the save buffer
 //   step ends     Poll          the ranks vote on whether all files are complete; then a thread on rank 0 commits
@@ -31,8 +31,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "pipeline/checkpoint/background_file.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
-#include "pipeline/checkpoint/checkpoint_file.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "pipeline/stage/stage_state.h"
@@ -76,7 +76,8 @@ class TrainingCheckpoints {
                       MetricsSink* sink, TraceBuffer* trace);
 
   // Claims the run directory for this attempt, which continues from `step`; that step counts as saved. Removes
-  // leftovers of killed launches and sets aside checkpoints of later steps. Call before the first Begin.
+  // leftovers of killed launches and sets aside checkpoints of later steps. On a device, makes the queue of the copies.
+  // Call before the first Begin.
   absl::Status Claim(int64_t step);
 
   // Starts to save weights, moments and progress as they are now. Errors of Begin, Poll and Finish: Aborted (another
@@ -133,6 +134,7 @@ class TrainingCheckpoints {
   MetricsSink* const sink_;
   TraceBuffer* const trace_;
   std::unique_ptr<CheckpointCommitter> committer_;
+  std::unique_ptr<SideQueue> queue_;  // on a device: for the thread's copies; from the first Claim on
   std::string last_directory_;
   int64_t last_step_ = -1;
 

@@ -15,7 +15,7 @@ Engine::Engine(const EngineSetup& setup)
       grid_(setup.world, setup.pipeline.grid),
       collectives_(setup.world, setup.timeout),
       timeout_(setup.timeout),
-      parts_(setup.plan, setup.pipeline, grid_.stage(), setup.stream, setup.purpose),
+      parts_(setup.plan, setup.pipeline, grid_.stage(), setup.stream, setup.purpose, setup.arena_gap_bytes),
       tail_(setup.plan, setup.pipeline, parts_, collectives_, setup.timeout),
       executor_({.pipeline = setup.pipeline,
                  .stage = grid_.stage(),

@@ -41,6 +41,7 @@ struct EngineSetup {
   // The communicator of the same ranks for device memory, connected as TransferPairs says (transfer_pairs.h). Null if
   // messages are in host memory (no pipeline.device_transfers).
   Communicator* device_communicator = nullptr;
+  int64_t arena_gap_bytes = 0;  // for tests: see ArenaLayout
 };
 
 class Engine {
@@ -57,6 +58,7 @@ class Engine {
   const ProgramPlace& place() const { return executor_.place(); }
   int64_t arena_bytes() const { return arena_.bytes(); }
   const Arena& arena() const { return arena_; }
+  const ArenaLayout& layout() const { return parts_.layout; }
   // Translates with the current weights (decode/decoder.h). Null if the plan has no decoder. Use it only between calls
   // of the engine: it overwrites the engine's scratch, gradients included.
   DecoderParts* decoder() { return parts_.decoder ? &*parts_.decoder : nullptr; }

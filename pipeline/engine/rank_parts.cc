@@ -8,8 +8,8 @@
 namespace hadal {
 
 RankParts::RankParts(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, const Stream& stream,
-                     Purpose purpose)
-    : layout(stream.kind()),
+                     Purpose purpose, int64_t gap_bytes)
+    : layout(stream.kind(), gap_bytes),
       stage(plan, pipeline, stage, stream, purpose, layout),
       state(plan, pipeline, stage, purpose, layout),
       channels(plan, pipeline, stage, purpose, layout),

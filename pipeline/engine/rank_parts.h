@@ -7,6 +7,7 @@
 // Thread safety: one thread.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "absl/status/status.h"
@@ -28,8 +29,9 @@ namespace hadal {
 
 struct RankParts {
   // Reserves everything in `layout`; `hadal plan` needs no more. `plan` and `pipeline` (that of this rank's replica)
-  // must outlive the object.
-  RankParts(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, const Stream& stream, Purpose purpose);
+  // must outlive the object. `gap_bytes`: ArenaLayout's.
+  RankParts(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, const Stream& stream, Purpose purpose,
+            int64_t gap_bytes = 0);
   // `transfers`: communicators for the memory that kernels use; `host`: for host memory. Both and `trace` must outlive
   // the object.
   // Errors: ResourceExhausted; those of Communicator::Reserve.

@@ -1,5 +1,5 @@
-// SideQueue runs kernels on a second queue of a device, beside its main order, with the events that synchronise the
-// two.
+// SideQueue runs kernels or copies on a second queue of a device, beside its main order, with the events that
+// synchronise the two.
 //
 //   main order   … gradients complete │ MarkReady    parts of the backward pass …           a kernel reads the result
 //   queue                             └─────────►  Begin │ kernels │ End ── Done, asked by the host ─►  launched now
@@ -8,7 +8,8 @@
 // the main order runs concurrently. Data of a transfer has arrived once the host has seen the transfer end
 // (runtime/comm/communicator.h). Nothing in the main order waits for the queue. Only operations whose headers allow it
 // may be launched beside the main order, because the others share scratch.
-// Threads: the device's one. Blocking: none. REQUIRES: not used while the device records a graph.
+// Threads: the device's one. If pieces only copy to the host, one other thread may call Begin, End and Finish instead,
+// also while the device records a graph; otherwise nothing may be called then. Blocking: none.
 #pragma once
 
 #include <cstddef>
@@ -40,6 +41,8 @@ class SideQueue {
   void End(size_t piece);
   // Whether a piece that was ended is done. Does not wait.
   bool Done(size_t piece);
+  // Waits until it is. `what`: see DeviceQueues::AwaitOnHost.
+  void Finish(size_t piece, const char* what) { queues_.AwaitOnHost(done_[piece % done_.size()], what); }
 
  private:
   explicit SideQueue(Device& device) : queues_(device.queues()) {}

@@ -13,7 +13,7 @@
 
 namespace hadal {
 
-// The arithmetic of a run. kAuto: bf16 on a GPU if the method supports it, else fp32; kTf32 and kBf16 need a GPU.
+// The arithmetic of a run. kAuto: bf16 on a GPU, else fp32; kTf32 and kBf16 need a GPU.
 enum class TrainingPrecision { kAuto, kFp32, kTf32, kBf16 };
 
 struct BatchOptions {

@@ -64,9 +64,13 @@ StageState::StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int 
   first_moment_slice_ = layout.ReserveLasting<float>("optimizer", moment_floats_);
   second_moment_slice_ = layout.ReserveLasting<float>("optimizer", moment_floats_);
   constexpr int64_t kSavedFloats = 3;  // an element's weight and two moments
-  for (const StateSlice& slice : owned_) buffer_floats_ += kSavedFloats * slice.elements;
+  for (const StateSlice& slice : owned_) {
+    buffer_floats_ += kSavedFloats * slice.elements;
+    if (layout.host_apart()) staging_floats_ = std::max(staging_floats_, kSavedFloats * slice.elements);
+  }
   buffer_floats_ = std::min(buffer_floats_, pipeline.save_buffer_bytes / int64_t{sizeof(float)});
   buffer_slice_ = layout.ReserveLastingHostBytes("checkpoint buffer", buffer_floats_ * int64_t{sizeof(float)});
+  staging_slice_ = layout.ReserveLastingHostBytes("checkpoint buffer", staging_floats_ * int64_t{sizeof(float)});
 }
 
 void StageState::ListOwned() {
@@ -82,6 +86,7 @@ void StageState::Bind(const Arena& arena, const ParameterStore& parameters) {
   float* first = trains ? arena.Get<float>(first_moment_slice_) : nullptr;
   float* second = trains ? arena.Get<float>(second_moment_slice_) : nullptr;
   if (trains) save_buffer_ = {arena.Get<float>(buffer_slice_), buffer_floats_};
+  if (trains) save_staging_ = {arena.Get<float>(staging_slice_), staging_floats_};
   for (size_t i = 0; i < slices_.size(); ++i) {
     StateSlice& slice = slices_[i];
     slice.weight = parameters.WeightSlice(slice.parameter, slice.slice);

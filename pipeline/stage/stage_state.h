@@ -45,7 +45,7 @@ struct StateSlice {
 
 class StageState {
  public:
-  // Reserves the moments and the save buffer. For inference there are no gradients and no moments.
+  // Reserves the moments, the save buffer and the staging memory. For inference there are no gradients and no moments.
   StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, Purpose purpose, ArenaLayout& layout);
   // `parameters`: the stage's, bound.
   void Bind(const Arena& arena, const ParameterStore& parameters);
@@ -62,8 +62,11 @@ class StageState {
   // gathered from all replicas.
   bool masters_are_spread() const { return sharded_ && plan_.compute_storage == Storage::kBFloat16; }
   // Host memory that holds owned slices' weights and moments while a checkpoint is written
-  // (checkpoint/checkpoint_file.h): their total size, limited to PipelinePlan::save_buffer_bytes.  [floats]
+  // (checkpoint/background_file.h): their total size, limited to PipelinePlan::save_buffer_bytes.  [floats]
   Vector save_buffer() const { return save_buffer_; }
+  // On a device: pinned host memory for the largest owned slice's weights and moments, through which a checkpoint is
+  // written (checkpoint/background_file.h). On the CPU: empty.  [floats]
+  Vector save_staging() const { return save_staging_; }
   // The device that holds the slices; null: host memory.
   Device* device() const { return device_; }
   // Bytes of Adam's two moments on this rank.
@@ -80,9 +83,9 @@ class StageState {
   std::vector<StateSlice> owned_;       // the owned ones of slices_
   std::vector<int64_t> moment_places_;  // [slices_] offset in floats; −1: another replica keeps them
   int64_t moment_floats_ = 0;           // of each of the two moments
-  int64_t buffer_floats_ = 0;
-  ArenaSlice first_moment_slice_, second_moment_slice_, buffer_slice_;
-  Vector save_buffer_;
+  int64_t buffer_floats_ = 0, staging_floats_ = 0;
+  ArenaSlice first_moment_slice_, second_moment_slice_, buffer_slice_, staging_slice_;
+  Vector save_buffer_, save_staging_;
   Device* device_ = nullptr;
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/integration/pipeline_run.h"
@@ -48,6 +49,8 @@ TEST(DeviceRunTest, LossesAreThoseOfTheCpu) {
   }
 }
 
+// In the other layouts the arena's regions lie apart (RunSpec::poison): what a kernel reads outside of its own is NaN
+// and no index, and what it writes there is found.
 TEST(DeviceRunTest, NoLayoutChangesABit) {
   const Corpus corpus = SmallCorpus();
   for (const ResidualMethod method :
@@ -61,6 +64,7 @@ TEST(DeviceRunTest, NoLayoutChangesABit) {
         RunSpec other = spec;
         other.ranks = ranks;
         other.pipeline.recompute_every = recompute_every;
+        other.poison = true;
         EXPECT_EQ(FirstDifference(whole, Train(other, corpus)), "")
             << ResidualMethodName(method) << ", " << ranks << " stages, recompute_every " << recompute_every;
       }
@@ -209,6 +213,31 @@ TEST_F(DeviceTrainerTest, CheckpointsGoFromOneKindOfDeviceToTheOther) {
     const TrainerRecord record = TrainInTwo(first, second);
     EXPECT_EQ(record.depth_records, 4);
     ExpectAlike(record.losses, unbroken.losses, device_first ? "device, then CPU" : "CPU, then device");
+  }
+}
+
+// Beside training or at the end of a run: the same bytes, with a buffer for nothing and for everything.
+TEST_F(DeviceTrainerTest, CheckpointsWrittenBesideStepsAreThoseOfTheStep) {
+  const std::unique_ptr<Device> device = MakeTestDevice(3);
+  constexpr int kSteps = 3;
+  const auto file = [&](int step) {
+    return Contents(directory_ / absl::StrCat("first/checkpoints/step_0000000", step, "/rank_00000.safetensors"));
+  };
+  TrainerRecord record;
+  std::vector<std::string> at_end;
+  for (int step = 1; step < kSteps; ++step) {
+    ASSERT_TRUE(Train(device.get(), step, "", record).ok());
+    at_end.push_back(file(step));
+    std::filesystem::remove_all(directory_ / "first");
+  }
+  options_.checkpoint.every_steps = 1;
+  for (const int64_t buffer_bytes : {int64_t{0}, int64_t{1} << 30}) {
+    options_.pipeline.save_buffer_bytes = buffer_bytes;
+    ASSERT_TRUE(Train(device.get(), kSteps, "", record).ok());
+    for (int step = 1; step < kSteps; ++step) {
+      EXPECT_TRUE(file(step) == at_end[step - 1]) << "of step " << step << ", a buffer of " << buffer_bytes;
+    }
+    std::filesystem::remove_all(directory_ / "first");
   }
 }
 

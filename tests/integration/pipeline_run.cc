@@ -20,6 +20,7 @@
 #include "runtime/compute_thread.h"
 #include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
+#include "tests/support/arena_poison.h"
 
 namespace hadal::testing {
 namespace {
@@ -148,7 +149,9 @@ class RunningRank {
                                                     .purpose = Purpose::kTraining,
                                                     .world = communicator_,
                                                     .timeout = kTimeout,
-                                                    .device_communicator = device_communicator_}));
+                                                    .device_communicator = device_communicator_,
+                                                    .arena_gap_bytes = spec_.poison ? kPoisonedGapBytes : 0}));
+    if (spec_.poison) PoisonLastingGaps(stream_, engine_->arena(), engine_->layout());
     shared_.outcome.arena_bytes[communicator_.rank()] = engine_->arena_bytes();
     HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline_, engine_->stage().parameters(), spec_.seed, stream_,
                                                engine_->grid().pipeline(), kTimeout));
@@ -175,14 +178,17 @@ class RunningRank {
     return absl::OkStatus();
   }
 
-  // Another program begins, for all that it may know of what lies in its memory.
-  void BeginProgram() {
+  // Another program begins (training 0, translation 1), for all that it may know of what lies in its memory. The one
+  // before has stayed inside its regions.
+  void BeginProgram(int program) {
     if (!spec_.poison) return;
-    const std::span<std::byte> host = engine_->arena().scratch(/*on_host=*/true);
-    const std::span<std::byte> scratch = engine_->arena().scratch(/*on_host=*/false);
-    std::ranges::fill(host, std::byte{0xFF});
-    const std::vector<std::byte> ones(scratch.size(), std::byte{0xFF});
-    stream_.FromHost(scratch.data(), ones.data(), std::ssize(ones));
+    ExpectGapsIntact();
+    PoisonScratch(stream_, engine_->arena());
+    program_ = program;
+  }
+  void ExpectGapsIntact() const {
+    if (!spec_.poison || program_ < 0) return;
+    EXPECT_EQ(WrittenGaps(stream_, engine_->arena(), engine_->layout(), program_), 0) << "outside of all tensors";
   }
 
   absl::Status Train(int step, const StepBatches& batches) {
@@ -192,7 +198,7 @@ class RunningRank {
                               .gradient_scale = 1.0f / static_cast<float>(batches.target_tokens)};
     UpdateSettings update{.optimizer = spec_.optimizer, .learning_rate = spec_.learning_rate};
     if (recorder_) recorder_->BeforeStep(step, update);
-    BeginProgram();
+    BeginProgram(0);
     HADAL_ASSIGN_OR_RETURN(const StepResult result, engine_->TrainingStep(batches.micro_batches, scalars, update));
     EXPECT_TRUE(device_ == nullptr || device_->Idle()) << "work of the step goes on behind its time";
     if (recorder_) {
@@ -214,7 +220,7 @@ class RunningRank {
   }
 
   absl::Status Translate(int step) {
-    BeginProgram();
+    BeginProgram(1);
     HADAL_ASSIGN_OR_RETURN(const TranslatedValidation translated, (*bleu_)(*engine_, step + 1));
     EXPECT_GE(translated.bleu, 0);
     EXPECT_EQ(std::ssize(bleu_->hypotheses()), spec_.bleu_sentences);
@@ -227,6 +233,7 @@ class RunningRank {
 
   // This rank's weights and moments; the devices' connections end.
   absl::Status HandBack() {
+    ExpectGapsIntact();
     Collect(shared_, *engine_);
     if (shared_.all_ranks_share) {
       HADAL_RETURN_IF_ERROR(Collectives(communicator_, kTimeout).Barrier("weights collected"));
@@ -245,6 +252,7 @@ class RunningRank {
   NcclCommunicator* const device_communicator_;
   const Stream stream_;
   std::unique_ptr<Engine> engine_;
+  int program_ = -1;                         // that ran last, since poison was spread
   std::optional<ValidationBleu> bleu_;       // where the pipeline has a decoder
   std::unique_ptr<DepthRecorder> recorder_;  // with depth_directory
 };

@@ -40,8 +40,8 @@ struct RunSpec {
   uint64_t seed = 11;
   bool validate_every_step = false;
   int bleu_sentences = 12;  // translated at every step, where the pipeline has a decoder
-  // The arena's scratch is filled with bytes of ones, NaN in every type, before training and before translation, every
-  // time.
+  // The arena's regions lie apart, and its scratch and the gaps are filled with arena_poison.h's values before training
+  // and before translation, every time. Nothing may write to a gap.
   bool poison = false;
   std::string depth_directory;  // record the depth at every step, the probe's file there; empty: do not
 };

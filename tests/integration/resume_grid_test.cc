@@ -1,7 +1,9 @@
 // A checkpoint knows no layout: saved on any grid of stages × replicas, it goes on on any other as if nothing had
 // happened.
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"
+#include "runtime/comm/message_tags.h"
 #include "runtime/compute_thread.h"
 #include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
@@ -38,6 +41,38 @@ class LossSink final : public MetricsSink {
   std::vector<double> losses;
 };
 
+// Counts the bytes of new weights that a rank sends.
+class CountingCommunicator final : public Communicator {
+ public:
+  CountingCommunicator(Communicator& of, std::atomic<int64_t>& bytes) : of_(of), bytes_(bytes) {}
+  int rank() const override { return of_.rank(); }
+  int size() const override { return of_.size(); }
+  absl::StatusOr<CommRequest> Send(const void* data, int64_t bytes, int peer, int tag) override {
+    if (tag == kInitializationTag) bytes_ += bytes;
+    return of_.Send(data, bytes, peer, tag);
+  }
+  absl::StatusOr<CommRequest> Receive(void* data, int64_t capacity_bytes, int peer, int tag) override {
+    return of_.Receive(data, capacity_bytes, peer, tag);
+  }
+  absl::StatusOr<bool> Test(CommRequest& request, int64_t* received_bytes) override {
+    return of_.Test(request, received_bytes);
+  }
+  void Progress() override { of_.Progress(); }
+  void Abort(int exit_code) override { of_.Abort(exit_code); }
+
+ private:
+  Communicator& of_;
+  std::atomic<int64_t>& bytes_;
+};
+
+using Start = std::function<absl::Status(Trainer&)>;
+Start FromNothing() {
+  return [](Trainer&) { return absl::OkStatus(); };
+}
+Start From(const std::string& checkpoint) {
+  return [checkpoint](Trainer& trainer) { return trainer.Resume(FindNamed(checkpoint)); };
+}
+
 class ResumeGridTest : public ::testing::Test {
  protected:
   ResumeGridTest() : corpus_(RandomCorpus(200, 16, kVocabulary, 5)) {
@@ -52,7 +87,10 @@ class ResumeGridTest : public ::testing::Test {
 
   std::string RunDirectory(const Grid& grid) const { return directory_ / Name(grid); }
   // Trains to step `steps`, from `checkpoint` where it is not empty; the losses of the steps done here.
-  std::vector<double> Train(TrainOptions options, const Grid& grid, int steps, const std::string& checkpoint) {
+  std::vector<double> Train(const TrainOptions& options, const Grid& grid, int steps, const std::string& checkpoint) {
+    return TrainFrom(options, grid, steps, checkpoint.empty() ? FromNothing() : From(checkpoint));
+  }
+  std::vector<double> TrainFrom(TrainOptions options, const Grid& grid, int steps, const Start& start) {
     options.stop.steps = steps;
     options.run_directory = RunDirectory(grid);
     options.pipeline.stages = grid.stages;
@@ -60,7 +98,9 @@ class ResumeGridTest : public ::testing::Test {
     const ModelPlan plan = ModelPlan::Make(options.model);
     LossSink sink;
     InProcessWorld world(grid.stages * grid.replicas);
-    const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+    initial_bytes_ = 0;
+    const absl::Status status = world.Run([&](Communicator& of_world) -> absl::Status {
+      CountingCommunicator communicator(of_world, initial_bytes_);
       PrepareComputeThread();
       HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, options.batch, options.pipeline,
                                                                            communicator.size(), communicator.rank()));
@@ -69,7 +109,7 @@ class ResumeGridTest : public ::testing::Test {
       HADAL_ASSIGN_OR_RETURN(
           const std::unique_ptr<Trainer> trainer,
           Trainer::Create(options, plan, pipeline, surroundings, {.run_directory = options.run_directory}));
-      if (!checkpoint.empty()) HADAL_RETURN_IF_ERROR(trainer->Resume(FindNamed(checkpoint)));
+      HADAL_RETURN_IF_ERROR(start(*trainer));
       HADAL_ASSIGN_OR_RETURN(const TrainingOutcome outcome, trainer->Run());
       if (communicator.rank() == 0) saved_ = outcome.checkpoint;
       return absl::OkStatus();
@@ -90,7 +130,8 @@ class ResumeGridTest : public ::testing::Test {
   Corpus corpus_;
   TemporaryDirectory directory_;
   TrainOptions options_;
-  std::string saved_;  // the last run's checkpoint, if it saved one
+  std::string saved_;                       // the last run's checkpoint, if it saved one
+  std::atomic<int64_t> initial_bytes_ = 0;  // of new weights, sent in the last run
 };
 
 TEST_F(ResumeGridTest, SavedOnAnyGridResumedOnAnyOther) {
@@ -154,6 +195,20 @@ TEST_F(ResumeGridTest, LanguageModelsToo) {
     const std::vector<double> losses = Train(options_, grid, kStepsBefore + kStepsAfter, checkpoint);
     EXPECT_TRUE(std::equal(losses.begin(), losses.end(), unbroken.begin() + kStepsBefore, unbroken.end()))
         << Name(grid);
+  }
+}
+
+// A large model's new weights take long to draw and send: a run that loads its weights does without.
+TEST_F(ResumeGridTest, OnlyARunWithoutWeightsDrawsNewOnes) {
+  const Grid grid{2, 1};
+  Train(Saving(), grid, 1, "");
+  EXPECT_GT(initial_bytes_, 0);
+  const std::string checkpoint = saved_;
+  const Start loads[] = {From(checkpoint), [](Trainer& trainer) { return trainer.ResumeLatest().status(); },
+                         [&](Trainer& trainer) { return trainer.InitializeFrom(FindNamed(checkpoint)); }};
+  for (const Start& load : loads) {
+    TrainFrom(options_, grid, 2, load);
+    EXPECT_EQ(initial_bytes_, 0);
   }
 }
 

@@ -78,9 +78,11 @@ TEST_F(CudaDeviceTest, EachRankOfAHostTakesItsOwn) {
   const Vector values = {reinterpret_cast<float*>(memory), 10};
   const Stream stream = Stream::On(**second, 1);
   Add(stream, {.sum = values, .values = values});
-  std::vector<float> seen(10, 1.0f);
-  std::thread([&] { (*second)->CopyOut(seen.data(), memory, 40); }).join();
-  EXPECT_EQ(seen, std::vector<float>(10, 0.0f)) << "any thread may read from it";
+  auto* const seen = reinterpret_cast<float*>(*(*second)->AllocateHost(40));
+  std::thread([&] { (*second)->EnqueueCopyOut(DeviceQueues::kMain, seen, memory, 40); }).join();
+  (*second)->Synchronize();
+  EXPECT_EQ(std::vector<float>(seen, seen + 10), std::vector<float>(10, 0.0f)) << "another thread may read from it";
+  (*second)->FreeHost(reinterpret_cast<std::byte*>(seen));
   EXPECT_DEATH(Add(Stream::On(**first, 1), {.sum = values, .values = values}), "owner->device == CurrentDevice");
   (*second)->Free(memory);
 }

@@ -120,34 +120,38 @@ TEST_F(DeviceTest, AGraphRunsWhatWasRecordedAsOftenAsItIsLaunched) {
   EXPECT_EQ(device_->launches(), before + 3) << "a graph is one launch";
 }
 
-TEST_F(DeviceTest, AnotherThreadsCopyWaitsForTheCapture) {
-  Floats seen(10, 1.0f);
-  std::atomic<bool> copied = false;
+// As a checkpoint's thread copies what no kernel changes meanwhile.
+TEST_F(DeviceTest, AnotherThreadsCopiesGoBesideLaunchesAndCaptures) {
+  DeviceQueues& queues = device_->queues();
+  const DeviceQueues::Queue queue = *queues.MakeQueue();
+  const DeviceQueues::Event ready = *queues.MakeEvent(), done = *queues.MakeEvent();
+  std::fill_n(host_.data, 10, 1.0f);
+  device_->EnqueueCopyIn(values_.data, host_.data, 40);
+  device_->Synchronize();
+  queues.Record(ready, DeviceQueues::kMain);
+  const Vector changing = {values_.data + 5, 5};
+  Add(stream_, {.sum = changing, .values = changing});  // its first launch is a standstill
+  std::atomic<int> copies = 0;
   device_->BeginCapture();
   std::thread writer([&] {
-    device_->CopyOut(seen.data(), values_.data, 40);
-    copied = true;
-  });
-  AddToItself();
-  EXPECT_FALSE(copied);
-  ASSERT_TRUE(device_->EndCapture().ok());
-  writer.join();
-  EXPECT_EQ(seen, Floats(10));
-}
-
-TEST_F(DeviceTest, AnotherThreadsCopiesGoBesideLaunches) {
-  std::fill_n(host_.data, 10, 1.0f);
-  device_->CopyIn(values_.data, host_.data, 40);
-  std::thread writer([&] {
-    Floats seen(10);
-    for (int i = 0; i < 50; ++i) {
-      device_->CopyOut(seen.data(), values_.data, 40);
-      EXPECT_EQ(seen, Floats(10, seen[0])) << "torn by a kernel";
+    for (; copies < 50; ++copies) {
+      std::fill_n(host_.data, 5, 0.0f);
+      queues.Await(queue, ready);
+      device_->EnqueueCopyOut(queue, host_.data, values_.data, 20);
+      queues.Record(done, queue);
+      while (!queues.Reached(done)) std::this_thread::yield();
+      EXPECT_EQ(Floats(host_.data, host_.data + 5), Floats(5, 1.0f));
     }
   });
-  for (int i = 0; i < 100; ++i) AddToItself();
+  Add(stream_, {.sum = changing, .values = changing});
+  while (copies < 3) std::this_thread::yield();
+  ASSERT_TRUE(device_->EndCapture().ok());
+  for (int i = 1; i < 100; ++i) Add(stream_, {.sum = changing, .values = changing});
   writer.join();
-  EXPECT_EQ(Values(), Floats(10, 0x1p100f));
+  EXPECT_EQ(Values(), (Floats{1, 1, 1, 1, 1, 0x1p100f, 0x1p100f, 0x1p100f, 0x1p100f, 0x1p100f}));
+  queues.DestroyEvent(ready);
+  queues.DestroyEvent(done);
+  queues.DestroyQueue(queue);
 }
 
 TEST_F(DeviceTest, WhatMayLetItStandStillIsTold) {

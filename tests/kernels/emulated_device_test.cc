@@ -68,16 +68,16 @@ TEST_F(EmulatedDeviceTest, AnArenaTooLargeIsAnError) {
 TEST_F(EmulatedDeviceTest, WhatACaptureForbidsAborts) {
   std::vector<float> host(10);
   device_.BeginCapture();
-  EXPECT_DEATH(stream_.ToHost(host.data(), values_.data, 40), "active");
+  EXPECT_DEATH(stream_.ToHost(host.data(), values_.data, 40), "capturing");
   EXPECT_DEATH(stream_.FromHost(values_.data, host.data(), 40), "capturing");
   EXPECT_DEATH(device_.EnqueueCopyIn(values_.data, host_.data, 40), "capturing");
   EXPECT_DEATH(stream_.Synchronize(), "capturing");
   EXPECT_DEATH(device_.Idle(), "capturing");
   EXPECT_DEATH(static_cast<void>(device_.Allocate(16)), "capturing");
-  EXPECT_DEATH(device_.BeginCapture(), "active");
+  EXPECT_DEATH(device_.BeginCapture(), "capturing");
   EXPECT_DEATH(device_.launch_memory().Put(1.0f), "capturing") << "content without a place of its own";
   ASSERT_TRUE(device_.EndCapture().ok());
-  EXPECT_DEATH(static_cast<void>(device_.EndCapture()), "active");
+  EXPECT_DEATH(static_cast<void>(device_.EndCapture()), "capturing");
   EmulatedDevice other;
   other.BeginCapture();
   const absl::StatusOr<std::unique_ptr<DeviceGraph>> graph = other.EndCapture();

@@ -53,6 +53,17 @@ TEST_F(ArenaTest, ThreadsShareTheWorkAndContentsStay) {
   EXPECT_EQ(numbers[kBytes / 8 - 1], 19);
 }
 
+TEST(Arena, GapsLieBehindRegions) {
+  ArenaLayout layout(DeviceKind::kCpu, 128);
+  const ArenaSlice first = layout.Reserve<float>("a", 10), second = layout.Reserve<float>("a", 1);
+  EXPECT_EQ(second.offset, first.offset + 64 + 128);
+  ASSERT_EQ(layout.gaps().size(), 2u);
+  EXPECT_EQ(layout.gaps()[0].slice.offset, first.offset + 64);
+  EXPECT_EQ(layout.gaps()[1].slice.offset, second.offset + 64);
+  EXPECT_EQ(layout.gaps()[1].slice.bytes, 128);
+  EXPECT_EQ(layout.device_bytes(), 2 * (64 + 128));
+}
+
 // Lasting regions between scratch, in both parts; the second program needs more of the device and less of the host.
 TEST(Arena, ScratchOfProgramsLiesOverEachOtherAndWhatLastsApart) {
   ArenaLayout layout;

@@ -113,7 +113,7 @@ bool EmulatedCuda::ThisThreadRecords() const {
 
 void EmulatedCuda::Put(StreamState& stream, Work work) {
   if (stream.recording != nullptr) {
-    HADAL_CHECK(stream.recorder == std::this_thread::get_id());  // would be recorded: see CaptureGuard
+    HADAL_CHECK(stream.recorder == std::this_thread::get_id());  // would be recorded
     stream.recording->push_back(std::move(work));
   } else {
     if (work_left_ <= 0 && stream.pending.size() >= kLaunchQueue) Hang();

@@ -42,25 +42,35 @@ class EmulatedDevice::Graph : public DeviceGraph {
   bool launched = false;
 };
 
-// A kernel on a queue beside the main order.
-class EmulatedDevice::QueuedKernel : public PendingWork {
+// A kernel or a copy on a queue beside the main order.
+class EmulatedDevice::QueuedWork : public PendingWork {
  public:
-  QueuedKernel(std::function<void()> run, int late) : run_(std::move(run)), late_(late) {}
+  QueuedWork(std::function<void()> run, int late) : run_(std::move(run)), late_(late) {}
+
+  // Puts a kernel, which its own thread must ask for, or a copy.
+  static void Put(EmulatedQueues& queues, DeviceQueues::Queue queue, const std::shared_ptr<QueuedWork>& work,
+                  bool is_kernel) {
+    const std::lock_guard lock(work->mutex_);  // until it knows what it is behind
+    if (is_kernel) work->owner_ = std::this_thread::get_id();
+    work->behind_ = queues.PutKernel(queue, work);
+  }
 
   bool Done() override {
     if (done_) return true;  // also asked by the thread of a message that was put behind it when it was done
-    HADAL_CHECK(std::this_thread::get_id() == owner_);
+    HADAL_CHECK(owner_ == std::thread::id() || owner_ == std::this_thread::get_id());
+    const std::lock_guard lock(mutex_);
+    if (done_) return true;
     const auto done = [](const auto& work) { return work->Done(); };
-    if (!std::all_of(behind.begin(), behind.end(), done) || late_-- > 0) return false;
-    behind.clear();
+    if (!std::all_of(behind_.begin(), behind_.end(), done) || late_-- > 0) return false;
+    behind_.clear();
     run_();
     return done_ = true;
   }
 
-  PendingList behind;
-
  private:
-  const std::thread::id owner_ = std::this_thread::get_id();
+  std::mutex mutex_;
+  std::thread::id owner_;  // none: any thread may ask for it
+  PendingList behind_;
   const std::function<void()> run_;
   int late_;
   std::atomic<bool> done_ = false;
@@ -183,8 +193,8 @@ cuda::StreamHandle EmulatedDevice::HandleOf(DeviceQueues::Queue queue) {
     beside->AroundLaunches([this] { Open(); }, [this] { Close(); });
     for (const auto& [memory, bytes] : allocations_) beside->Register(memory, bytes);
     beside->Divert([this, queue](const cuda::LaunchShape&, std::function<void()> launch) {
-      auto kernel = std::make_shared<QueuedKernel>(std::move(launch), static_cast<int>(random_() % 4));
-      kernel->behind = queues_.PutKernel(queue, kernel);
+      QueuedWork::Put(queues_, queue, std::make_shared<QueuedWork>(std::move(launch), static_cast<int>(random_() % 4)),
+                      true);
     });
   }
   return {beside->stream(), &executor_.launches(), &first_launches()};
@@ -236,12 +246,14 @@ absl::StatusOr<std::byte*> EmulatedDevice::AllocateHost(int64_t bytes) {
   HADAL_CHECK(!capturing());
   Standstill();
   std::byte* memory = new std::byte[bytes]();
+  const std::lock_guard lock(mutex_);
   host_allocations_[memory] = bytes;
   return memory;
 }
 
 void EmulatedDevice::FreeHost(std::byte* memory) {
   Standstill();
+  const std::lock_guard lock(mutex_);
   HADAL_CHECK_EQ(host_allocations_.erase(memory), 1u);
   delete[] memory;
 }
@@ -293,21 +305,36 @@ void EmulatedDevice::CopyIn(void* to, const void* from_host, int64_t bytes) {
   std::memcpy(to, from_host, bytes);
 }
 
-void EmulatedDevice::EnqueueCopyIn(void* to, const void* from_host, int64_t bytes) {
-  const auto at = static_cast<std::byte*>(const_cast<void*>(from_host));
+bool EmulatedDevice::OwnsHost(const void* memory, int64_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  const auto at = static_cast<std::byte*>(const_cast<void*>(memory));
   const auto next = host_allocations_.upper_bound(at);
-  HADAL_CHECK(next != host_allocations_.begin());
-  HADAL_CHECK(at + bytes <= std::prev(next)->first + std::prev(next)->second);
+  return next != host_allocations_.begin() && at + bytes <= std::prev(next)->first + std::prev(next)->second;
+}
+
+void EmulatedDevice::EnqueueCopyIn(void* to, const void* from_host, int64_t bytes) {
+  HADAL_CHECK(OwnsHost(from_host, bytes));
   enqueued_.push_back({from_host, bytes, Crc32c(from_host, bytes)});
   CopyIn(to, from_host, bytes);
 }
 
 void EmulatedDevice::CopyOut(void* to_host, const void* from, int64_t bytes) {
-  const std::unique_lock outside = capture_.Outside();
+  HADAL_CHECK(!capturing());
   HADAL_CHECK(Owns(from, bytes));
   HADAL_CHECK(!Owns(to_host, bytes));
   const OpenMemory open(*this);
   std::memcpy(to_host, from, bytes);
+}
+
+void EmulatedDevice::EnqueueCopyOut(DeviceQueues::Queue queue, void* to_host, const void* from, int64_t bytes) {
+  HADAL_CHECK(OwnsHost(to_host, bytes));
+  if (queue == DeviceQueues::kMain) return CopyOut(to_host, from, bytes);
+  HADAL_CHECK(Owns(from, bytes));
+  const auto copy = [this, to_host, from, bytes] {
+    const OpenMemory open(*this);
+    std::memcpy(to_host, from, bytes);
+  };
+  QueuedWork::Put(queues_, queue, std::make_shared<QueuedWork>(copy, copies_++ % 4), false);
 }
 
 void EmulatedDevice::CopyWithin(void* to, const void* from, int64_t bytes) {
@@ -343,14 +370,14 @@ bool EmulatedDevice::Idle() {
 
 void EmulatedDevice::BeginCapture() {
   Standstill();
-  capture_.Begin();
+  HADAL_CHECK(!std::exchange(capturing_, true));
   launches_before_capture_ = executor_.launches();
   executor_.Divert(
       [this](const cuda::LaunchShape&, std::function<void()> launch) { recording_.push_back(std::move(launch)); });
 }
 
 absl::StatusOr<std::unique_ptr<DeviceGraph>> EmulatedDevice::EndCapture() {
-  capture_.End();
+  HADAL_CHECK(std::exchange(capturing_, false));
   executor_.Divert(nullptr);
   executor_.launches() = launches_before_capture_;
   std::vector<std::function<void()>> work = std::exchange(recording_, {});

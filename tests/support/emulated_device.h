@@ -7,10 +7,12 @@
 // A capture keeps launches as closures; calls that are not allowed during a capture abort. So a run that finishes has
 // obeyed runtime/device.h. Each call that may be a standstill of a driver is one here: the host waits until all queues
 // are idle, and aborts if they are not within half a minute, because the remaining work must be waiting for the host.
-// Kernels of the main order run at once; those of queues run when their end is requested, or some time later.
+// Kernels of the main order run at once; those of queues run when their end is requested, or some time later, and so do
+// copies to the host on queues.
 // Threads: as Device.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -23,7 +25,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/executor.h"
-#include "kernels/cuda_host/capture_guard.h"
 #include "kernels/cuda_host/launch_device.h"
 #include "tests/support/emulated_queues.h"
 
@@ -48,13 +49,14 @@ class EmulatedDevice : public cuda::LaunchDevice {
   void CopyIn(void* to, const void* from_host, int64_t bytes) override;
   void EnqueueCopyIn(void* to, const void* from_host, int64_t bytes) override;
   void CopyOut(void* to_host, const void* from, int64_t bytes) override;
+  void EnqueueCopyOut(DeviceQueues::Queue queue, void* to_host, const void* from, int64_t bytes) override;
   void CopyWithin(void* to, const void* from, int64_t bytes) override;
   void Clear(void* memory, int64_t bytes) override;
   void Synchronize() override;
   DeviceQueues& queues() override { return queues_; }
   bool Idle() override;
   void BeginCapture() override;
-  bool capturing() const override { return capture_.active(); }
+  bool capturing() const override { return capturing_; }
   absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() override;
   void Launch(DeviceGraph& graph) override;
   int64_t launches() const override { return executor_.launches(); }
@@ -79,9 +81,10 @@ class EmulatedDevice : public cuda::LaunchDevice {
  private:
   class Loops;
   class Graph;
-  class QueuedKernel;
+  class QueuedWork;
   struct OpenMemory;
   void Standstill() const override;
+  bool OwnsHost(const void* memory, int64_t bytes) const;
   // Runs or records a launch.
   void Enqueue(std::function<void()> work);
   // Makes the memory accessible, or inaccessible again; calls nest.
@@ -94,7 +97,7 @@ class EmulatedDevice : public cuda::LaunchDevice {
   std::mt19937_64 random_;
   std::map<DeviceQueues::Queue, std::unique_ptr<cuda::Executor>> beside_;  // the queues' executors
   int64_t most_bytes_, used_bytes_ = 0;
-  mutable std::mutex mutex_;  // for CopyOut and transfers, which other threads call
+  mutable std::mutex mutex_;  // for EnqueueCopyOut and transfers, which other threads call
   int opened_ = 0;
   std::map<std::byte*, int64_t> allocations_, host_allocations_;
   struct Enqueued {
@@ -103,7 +106,8 @@ class EmulatedDevice : public cuda::LaunchDevice {
     uint32_t checksum = 0;
   };
   std::vector<Enqueued> enqueued_;
-  cuda::CaptureGuard capture_;
+  bool capturing_ = false;
+  std::atomic<int> copies_ = 0;  // to the host on queues
   std::vector<std::function<void()>> recording_;
   int64_t launches_before_capture_ = 0;
   bool refuses_graphs_ = false, refuses_epilogues_ = false;

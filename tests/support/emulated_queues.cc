@@ -33,6 +33,7 @@ absl::StatusOr<DeviceQueues::Queue> EmulatedQueues::MakeQueue() {
   standstill_();
   auto queue = std::make_unique<QueueState>();
   QueueState* const made = queue.get();
+  const std::lock_guard lock(mutex_);
   queues_[made] = std::move(queue);
   return made;
 }
@@ -41,18 +42,24 @@ absl::StatusOr<DeviceQueues::Event> EmulatedQueues::MakeEvent() {
   standstill_();
   auto event = std::make_unique<EventState>();
   EventState* const made = event.get();
+  const std::lock_guard lock(mutex_);
   events_[made] = std::move(event);
   return made;
 }
 
 void EmulatedQueues::DestroyQueue(Queue queue) {
+  const std::lock_guard lock(mutex_);
   HADAL_CHECK(AllDone(StateOf(queue).before));
   queues_.erase(queue);
 }
 
-void EmulatedQueues::DestroyEvent(Event event) { HADAL_CHECK_EQ(events_.erase(event), 1u); }
+void EmulatedQueues::DestroyEvent(Event event) {
+  const std::lock_guard lock(mutex_);
+  HADAL_CHECK_EQ(events_.erase(event), 1u);
+}
 
 void EmulatedQueues::Record(Event event, Queue queue) {
+  const std::lock_guard lock(mutex_);
   last_kernel_ = nullptr;
   EventState& state = StateOf(event, false);
   state.recorded = true;
@@ -60,6 +67,7 @@ void EmulatedQueues::Record(Event event, Queue queue) {
 }
 
 void EmulatedQueues::Await(Queue queue, Event event) {
+  const std::lock_guard lock(mutex_);
   last_kernel_ = nullptr;
   QueueState& state = StateOf(queue);
   const EventState& awaited = StateOf(event, true);
@@ -67,19 +75,30 @@ void EmulatedQueues::Await(Queue queue, Event event) {
   state.awaited = true;
 }
 
-bool EmulatedQueues::Reached(Event event) { return AllDone(StateOf(event, true).of); }
+bool EmulatedQueues::Reached(Event event) {
+  std::unique_lock lock(mutex_);
+  const PendingList of = StateOf(event, true).of;
+  lock.unlock();
+  return AllDone(of);
+}
 
 bool EmulatedQueues::Idle() const {
-  return std::all_of(queues_.begin(), queues_.end(), [](const auto& queue) { return AllDone(queue.second->before); });
+  PendingList all;
+  std::unique_lock lock(mutex_);
+  for (const auto& [queue, state] : queues_) all.insert(all.end(), state->before.begin(), state->before.end());
+  lock.unlock();
+  return AllDone(all);
 }
 
 PendingList EmulatedQueues::Put(Queue queue, std::shared_ptr<PendingWork> work) {
+  const std::lock_guard lock(mutex_);
   QueueState& state = StateOf(queue);
   HADAL_CHECK(std::exchange(state.awaited, false));
   return std::exchange(state.before, {std::move(work)});
 }
 
 PendingList EmulatedQueues::PutKernel(Queue queue, std::shared_ptr<PendingWork> kernel) {
+  const std::lock_guard lock(mutex_);
   if (std::exchange(last_kernel_, queue) == queue) StateOf(queue).awaited = true;
   return Put(queue, std::move(kernel));
 }

@@ -1,12 +1,14 @@
 // The queues and events of the emulated device. Its main order finishes at once unless a test delays it; a queue holds
 // work added by others (emulated_nccl.h), which finishes when that work does. Strict: every work item in a queue must
 // be preceded by its own Await; otherwise it could overlap the kernels that produce or use its bytes.
-// Threads: as Device; implementations of Pending are responsible for their own.
+// Threads: as Device; implementations of Pending are responsible for their own. Calls them without holding a lock.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -37,12 +39,18 @@ class EmulatedQueues final : public DeviceQueues {
   void Record(Event event, Queue queue) override;
   void Await(Queue queue, Event event) override;
   bool Reached(Event event) override;
+  void AwaitOnHost(Event event, const char* /*what*/) override {
+    while (!Reached(event)) std::this_thread::yield();
+  }
 
   // Whether all work in the queues is done.
   bool Idle() const;
 
   // Delays all work in the main order so far until `work` ends, for tests of code that waits for it.
-  void DelayMain(std::shared_ptr<PendingWork> work) { main_ = {std::move(work)}; }
+  void DelayMain(std::shared_ptr<PendingWork> work) {
+    const std::lock_guard lock(mutex_);
+    main_ = {std::move(work)};
+  }
 
   // Adds work to the queue and returns the work that must finish before it.
   PendingList Put(Queue queue, std::shared_ptr<PendingWork> work);
@@ -62,6 +70,7 @@ class EmulatedQueues final : public DeviceQueues {
   EventState& StateOf(Event event, bool recorded);
 
   const std::function<void()> standstill_;
+  mutable std::recursive_mutex mutex_;  // for all below: a checkpoint's thread has a queue
   std::map<Queue, std::unique_ptr<QueueState>> queues_;
   PendingList main_;
   Queue last_kernel_ = nullptr;  // the queue of the last kernel, if nothing was recorded or awaited since

@@ -114,12 +114,23 @@ std::string DeviceMemory(const ArenaLayout& layout) {
       HumanBytes(OwnMemory::kScratchBytes), HumanBytes(layout.host_bytes() + OwnMemory::kHostBytes));
 }
 
-// The graphs that a rank's device keeps.
-int64_t MostGraphsOfARank(const PlanReport& report) {
-  std::vector<int64_t> graphs(report.pipeline.shape.stages);
-  for (const ChunkReport& chunk : report.chunks)
-    graphs[chunk.rank] += MostGraphs(chunk.live_micro_batches, report.pipeline.grid.replicas);
-  return *std::max_element(graphs.begin(), graphs.end());
+// Launches of a sublayer in a graph, the mean of forward, evaluation and backward. Counted on the emulated device: 75
+// in a forward and a backward of 8 sublayers, about a third of them forward.
+constexpr int64_t kLaunchesOfASublayer = 5;
+
+// The most that a rank keeps.
+struct RecordedGraphs {
+  int64_t graphs = 0, launches = 0;
+};
+RecordedGraphs MostGraphsOfARank(const PlanReport& report) {
+  std::vector<RecordedGraphs> ranks(report.pipeline.shape.stages);
+  for (const ChunkReport& chunk : report.chunks) {
+    const int64_t slots = chunk.live_micro_batches;
+    ranks[chunk.rank].graphs += MostGraphs(slots, report.pipeline.grid.replicas);
+    // With replicas, a last backward in parts has no more launches than one in a whole.
+    ranks[chunk.rank].launches += MostGraphs(slots, 1) * (chunk.last - chunk.first) * kLaunchesOfASublayer;
+  }
+  return *std::ranges::max_element(ranks, {}, &RecordedGraphs::launches);
 }
 
 // The memory that a rank leaves free on its device, and the total that it needs.
@@ -127,12 +138,13 @@ void AppendDriverMemory(const PlanReport& report, std::string& text) {
   using cuda::DriverMemory;
   const int links = NcclLinks(report.model, report.pipeline);
   const int64_t driver = DriverBytes(report.model, report.pipeline);
+  const RecordedGraphs graphs = MostGraphsOfARank(report);
   int64_t fullest = 0;
   for (const ArenaLayout& layout : report.layouts) fullest = std::max(fullest, LimitedBytes(layout, DeviceKind::kCuda));
   absl::StrAppendFormat(&text, "additional memory on the device: %s (modules %s", HumanBytes(driver),
                         HumanBytes(DriverMemory::kModuleBytes));
   if (report.pipeline.graphs) {
-    absl::StrAppendFormat(&text, ", at most %d CUDA graphs per rank %s", MostGraphsOfARank(report),
+    absl::StrAppendFormat(&text, ", at most %d CUDA graphs per rank %s", graphs.graphs,
                           HumanBytes(DriverMemory::kGraphBytes));
   }
   if (links > 0) {
@@ -141,6 +153,12 @@ void AppendDriverMemory(const PlanReport& report, std::string& text) {
   absl::StrAppendFormat(
       &text, "), allowances that were not measured yet: a rank needs a GPU, or a share of one, with %s free\n",
       HumanBytes(fullest + driver));
+  if (!report.pipeline.graphs) return;
+  absl::StrAppendFormat(&text,
+                        "additional memory on the host: at most %s per rank for about %d launches in these graphs, "
+                        "estimated at %d KiB each; micro-batches of fewer shapes need less\n",
+                        HumanBytes(graphs.launches * DriverMemory::kGraphLaunchHostBytes), graphs.launches,
+                        DriverMemory::kGraphLaunchHostBytes >> 10);
 }
 
 void AppendMemory(const PlanReport& report, std::string& text) {

@@ -1,8 +1,10 @@
-#include "pipeline/checkpoint/checkpoint_file.h"
+// A file that is written beside training, of slices in host memory and on a device.
+#include "pipeline/checkpoint/background_file.h"
 
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "tests/support/recorded_syncs.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/test_device.h"
 
 namespace hadal {
 namespace {
@@ -68,6 +71,66 @@ TEST_F(BackgroundFileTest, HoldsWhatWasThereWhenItBegan) {
       state.Clear();
       ExpectCommitted(step, file.Finish(), expected);
       EXPECT_TRUE(file.done());
+    }
+  }
+}
+
+// A state on a device, and what a file of it needs.
+class StateOnDevice {
+ public:
+  explicit StateOnDevice(SmallState& state) : slices_(state.Slices()) {
+    memory_ = {reinterpret_cast<float*>(*device_->Allocate(AllFloats(state) * int64_t{4})), AllFloats(state)};
+    buffer_ = reinterpret_cast<float*>(*device_->AllocateHost(memory_.size * int64_t{4}));
+    staging_ = reinterpret_cast<float*>(*device_->AllocateHost(kSliceFloats * int64_t{4}));
+    queue_ = *SliceStaging::MakeQueue(*device_);
+    float* to = memory_.data;
+    for (SliceState& slice : slices_) {
+      for (Vector* view : {&slice.weight, &slice.first_moment, &slice.second_moment}) {
+        stream_.FromHost(to, view->data, view->size * int64_t{4});
+        *view = {to, view->size};
+        to += view->size;
+      }
+    }
+  }
+  ~StateOnDevice() {
+    queue_.reset();
+    device_->Free(reinterpret_cast<std::byte*>(memory_.data));
+    for (float* const pinned : {buffer_, staging_}) device_->FreeHost(reinterpret_cast<std::byte*>(pinned));
+  }
+
+  const std::vector<SliceState>& slices() const { return slices_; }
+  Vector buffer(int64_t floats) const { return {buffer_, floats}; }
+  SliceStaging staging() const { return {device_.get(), queue_.get(), {staging_, kSliceFloats}}; }
+  Device& device() { return *device_; }
+  const Stream& stream() const { return stream_; }
+  void Clear() { stream_.Clear(memory_.data, memory_.size * int64_t{4}); }
+
+ private:
+  const std::unique_ptr<Device> device_ = testing::MakeTestDevice(3);
+  const Stream stream_ = Stream::On(*device_, 1);
+  std::vector<SliceState> slices_;
+  Vector memory_;
+  float *buffer_ = nullptr, *staging_ = nullptr;
+  std::unique_ptr<SideQueue> queue_;
+};
+
+// The update is enqueued as soon as it may be, in front of no wait of the host.
+TEST_F(BackgroundFileTest, OnADeviceTooItHoldsWhatWasThere) {
+  int64_t step = 0;
+  SmallState state(SmallParameters(), 7);
+  const int64_t all = AllFloats(state);
+  for (const int64_t size : {int64_t{0}, int64_t{1000}, 2 * kSliceFloats, all}) {
+    for (const int delay_us : {0, 2000}) {
+      SCOPED_TRACE(::testing::Message() << "buffer of " << size << ", update after " << delay_us << " us");
+      StateOnDevice on_device(state);
+      BackgroundFile file(committer_.FileOptions(++step, 0), on_device.slices(), on_device.buffer(size),
+                          on_device.staging());
+      std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
+      for (int update = 0; update < 2; ++update) {
+        file.BeforeUpdate(on_device.stream());
+        on_device.Clear();
+      }
+      ExpectCommitted(step, file.Finish(), state);
     }
   }
 }

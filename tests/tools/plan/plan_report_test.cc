@@ -21,6 +21,7 @@ namespace hadal {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -293,7 +294,9 @@ TEST(PlanReport, TextAndJsonHoldTheSame) {
                     HasSubstr("memory"), Not(HasSubstr("CUDA graphs")), HasSubstr("10 GFLOP/s per rank (given)")));
   const auto on_device = MakePlanReport(SmallRun(), 2, Stream::ForLayouts(DeviceKind::kCuda, 1), kRate);
   ASSERT_TRUE(on_device.ok()) << on_device.status();
-  EXPECT_THAT(PlanToText(*on_device, {}), HasSubstr("at most 96 CUDA graphs per rank"));
+  EXPECT_THAT(PlanToText(*on_device, {}),
+              AllOf(HasSubstr("at most 96 CUDA graphs per rank"),
+                    ContainsRegex("on the host: at most [0-9.]+ MiB per rank for about [1-9][0-9]+ launches")));
   const nlohmann::json json = nlohmann::json::parse(PlanToJson(*report, {.sublayers = true}));
   EXPECT_EQ(json["parameters"], report->model.ParameterElements());
   EXPECT_EQ(json["memory"][1]["arena_bytes"], report->layouts[1].total_bytes());
