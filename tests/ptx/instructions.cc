@@ -189,6 +189,7 @@ void AddFloats(Table& table, const std::string& type) {
   AddNumbers<T>(table, type);
   const auto add = [&](const std::string& name, Step step) { table[name + "." + type] = {.step = step}; };
   add("mul", Binary<T, [](T a, T b) { return a * b; }>);
+  for (const char* name : {"add", "sub", "mul"}) table[std::string(name) + ".rn." + type] = table[std::string(name) + "." + type];
   add("div.rn", Binary<T, [](T a, T b) { return a / b; }>);
   add("min", Binary<T, [](T a, T b) { return std::fmin(a, b); }>);
   add("max", Binary<T, [](T a, T b) { return std::fmax(a, b); }>);

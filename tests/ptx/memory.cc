@@ -58,6 +58,7 @@ void Region::Read(void* to, uint64_t from, int64_t bytes) const {
 void Region::Forget() {
   std::fill(data_.begin(), data_.end(), 0xFF);
   std::fill(initialised_.begin(), initialised_.end(), 0);
+  std::fill(last_.begin(), last_.end(), Record{});
 }
 
 uint64_t Global::Allocate(int64_t bytes) {

@@ -43,7 +43,7 @@ class Region {
   // For the host: no checks but the bounds.
   void Write(uint64_t to, const void* from, int64_t bytes);
   void Read(void* to, uint64_t from, int64_t bytes) const;
-  void Forget();  // All bytes become uninitialised.
+  void Forget();  // For a new block: all bytes become uninitialised, and nobody accessed them.
 
  private:
   struct Touch {

@@ -148,9 +148,15 @@ std::string WithoutComments(const std::string& text) {
 
 }  // namespace
 
+// An anonymous namespace is <length>_GLOBAL__N__<hash>_<file>_<hash>_<process>; the file stays.
 std::string StableName(const std::string& mangled) {
-  static const std::regex number("_GLOBAL__N__[0-9a-f]{8}_([0-9]+_[a-z_0-9]+_cu)_[0-9a-f]{8}");
-  return std::regex_replace(mangled, number, "_GLOBAL__N__$1");
+  const size_t start = mangled.find("_GLOBAL__N__");
+  if (start == std::string::npos) return mangled;
+  const size_t digits = mangled.find_last_not_of("0123456789", start - 1) + 1;
+  const size_t end = start + std::stoull(mangled.substr(digits, start - digits));
+  const std::string name = mangled.substr(start, end - start), suffix = "_cu_";
+  const size_t file = name.find_first_of("_", sizeof("_GLOBAL__N__")) + 1;
+  return mangled.substr(0, digits) + name.substr(file, name.find(suffix) - file) + "." + mangled.substr(end);
 }
 
 Program::Program(const std::string& text) {
