@@ -189,7 +189,8 @@ void AddFloats(Table& table, const std::string& type) {
   AddNumbers<T>(table, type);
   const auto add = [&](const std::string& name, Step step) { table[name + "." + type] = {.step = step}; };
   add("mul", Binary<T, [](T a, T b) { return a * b; }>);
-  for (const char* name : {"add", "sub", "mul"}) table[std::string(name) + ".rn." + type] = table[std::string(name) + "." + type];
+  for (const char* name : {"add", "sub", "mul"})
+    table[std::string(name) + ".rn." + type] = table[std::string(name) + "." + type];
   add("div.rn", Binary<T, [](T a, T b) { return a / b; }>);
   add("min", Binary<T, [](T a, T b) { return std::fmin(a, b); }>);
   add("max", Binary<T, [](T a, T b) { return std::fmax(a, b); }>);
@@ -250,9 +251,8 @@ void AddOthers(Table& table) {
   table["cvt.f64.f32"] = {.step = Converted<double, float>()};
   table["cvt.rn.f32.f64"] = {.step = Converted<float, double>()};
   table["cvt.sat.f32.f32"] = {.step = Unary<float, float, [](float x) { return std::fmin(std::fmax(x, 0.0f), 1.0f); }>};
-  table["cvt.rn.bf16x2.f32"] = {.step = Binary<float, [](float upper, float lower) {
-                                  return BFloat16Bits(upper) << 16 | BFloat16Bits(lower);
-                                }>};
+  table["cvt.rn.bf16x2.f32"] = {
+      .step = Binary<float, [](float upper, float lower) { return BFloat16Bits(upper) << 16 | BFloat16Bits(lower); }>};
   table["cvta.to.global.u64"] = {.step = Unary<uint64_t, uint64_t, [](uint64_t a) { return a; }>};
   table["bfi.b32"] = {.step = BitField};
   table["mov.b32"] = {.step = Move<uint32_t, uint16_t>};

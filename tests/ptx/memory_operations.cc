@@ -91,7 +91,8 @@ void AccessMemory(Warp& warp, const Instruction& i, uint32_t lanes, Space space,
   Region* region = space == Space::kShared ? &block.shared : space == Space::kParameter ? &block.parameters : nullptr;
   for (; lanes != 0; lanes &= lanes - 1) {
     const int lane = std::countr_zero(lanes);
-    Access access{.address = base[lane] + i.offset, .bytes = width * parts, .store = store, .thread = warp.thread(lane)};
+    Access access{
+        .address = base[lane] + i.offset, .bytes = width * parts, .store = store, .thread = warp.thread(lane)};
     access.used = i.used & ((uint32_t{1} << access.bytes) - 1);
     if (space == Space::kShared) access.address = static_cast<uint32_t>(access.address);
     if (space == Space::kGlobal && (region == nullptr || !region->Contains(access.address))) {

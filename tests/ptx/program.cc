@@ -65,7 +65,8 @@ class Parser {
     if (statement[0] == '@') {
       instruction.negated = statement[1] == '!';
       at = statement.find_first_of(kSpace);
-      instruction.predicate = Register(statement.substr(instruction.negated ? 2 : 1, at - (instruction.negated ? 2 : 1)));
+      instruction.predicate =
+          Register(statement.substr(instruction.negated ? 2 : 1, at - (instruction.negated ? 2 : 1)));
       at = statement.find_first_not_of(kSpace, at);
     }
     const size_t end = std::min(statement.find_first_of(kSpace, at), statement.size());

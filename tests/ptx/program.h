@@ -35,10 +35,10 @@ struct Instruction {
   Operation operation;
   int predicate = -1;  // register, or -1: none
   bool negated = false;
-  int target = 0;                   // of a branch
-  std::array<int, 14> operands{};   // registers, in the order of the text; a vector's elements one by one
-  int64_t offset = 0;               // of an address
-  uint32_t used = kAllLanes;        // bit i: byte i of what is loaded is used
+  int target = 0;                  // of a branch
+  std::array<int, 14> operands{};  // registers, in the order of the text; a vector's elements one by one
+  int64_t offset = 0;              // of an address
+  uint32_t used = kAllLanes;       // bit i: byte i of what is loaded is used
   std::string text;
 };
 
@@ -50,7 +50,7 @@ struct Kernel {
   std::vector<std::pair<int64_t, int64_t>> parameters;  // offset and bytes
   int64_t parameter_bytes = 0, shared_bytes = 0;
   int registers = 0;
-  std::map<int, uint64_t> constants;                        // of registers that nothing writes
+  std::map<int, uint64_t> constants;                           // of registers that nothing writes
   std::array<int, static_cast<int>(Special::kCount)> special;  // registers, or -1: not used
 };
 

@@ -45,7 +45,8 @@ extern "C" {
 void** __cudaRegisterFatBinary(void* binary) { return reinterpret_cast<void**>(binary); }
 void __cudaRegisterFatBinaryEnd(void**) {}
 void __cudaUnregisterFatBinary(void**) {}
-void __cudaRegisterFunction(void**, const char* function, char*, const char* name, int, uint3*, uint3*, dim3*, dim3*, int*) {
+void __cudaRegisterFunction(void**, const char* function, char*, const char* name, int, uint3*, uint3*, dim3*, dim3*,
+                            int*) {
   Machine::Get().Name(function, name);
 }
 
@@ -71,7 +72,8 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
   return cudaSuccess;
 }
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 blocks, dim3 threads, void** arguments, size_t, cudaStream_t) {
-  Machine::Get().Run(kernel, {.blocks_x = blocks.x, .blocks_y = blocks.y, .threads = static_cast<int>(threads.x)}, arguments);
+  Machine::Get().Run(kernel, {.blocks_x = blocks.x, .blocks_y = blocks.y, .threads = static_cast<int>(threads.x)},
+                     arguments);
   return cudaSuccess;
 }
 cudaError_t cudaGetLastError() { return cudaSuccess; }

@@ -131,8 +131,9 @@ int64_t Launch(const Kernel& kernel, const Grid& grid, Region& parameters, Globa
     try {
       RunBlock(warps, block, running);
     } catch (const Fault& fault) {
-      throw Fault(std::string(fault.what()) + ": \"" + running->current()->text + "\", block (" + std::to_string(x) + ", " +
-                  std::to_string(y) + "), warp of thread " + std::to_string(running->thread(0)) + ", kernel " + kernel.name);
+      throw Fault(std::string(fault.what()) + ": \"" + running->current()->text + "\", block (" + std::to_string(x) +
+                  ", " + std::to_string(y) + "), warp of thread " + std::to_string(running->thread(0)) + ", kernel " +
+                  kernel.name);
     }
   }
   clock = block.clock;
