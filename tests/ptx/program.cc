@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <regex>
+#include <sstream>
 
 #include "tests/ptx/memory.h"
 
@@ -136,13 +137,12 @@ class Parser {
   std::vector<std::pair<size_t, std::string>> branches_;
 };
 
-// Returns `text` without comments.
-std::string WithoutComments(const std::string& text) {
+// Returns `text` without comments and source lines.
+std::string CodeOnly(const std::string& text) {
+  std::istringstream lines(text);
   std::string result;
-  for (size_t at = 0; at < text.size();) {
-    const size_t comment = std::min(text.find("//", at), text.size());
-    result.append(text, at, comment - at);
-    at = std::min(text.find('\n', comment), text.size());
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("\t.loc")) result += line.substr(0, line.find("//")) + "\n";
   }
   return result;
 }
@@ -161,7 +161,7 @@ std::string StableName(const std::string& mangled) {
 }
 
 Program::Program(const std::string& text) {
-  const std::string code = WithoutComments(text);
+  const std::string code = CodeOnly(text);
   const std::string entry = ".entry ";
   for (size_t at = code.find(entry); at != std::string::npos;) {
     const size_t name = at + entry.size(), end = code.find("\n}", at);
