@@ -51,7 +51,7 @@ class NcclOfRun {
 
   EmulatedNccl& nccl() { return nccl_; }
   RunSpec Over(RunSpec spec) {
-    spec.connect_devices = [this](Device& device, Communicator& world, std::span<const RankPair> pairs) {
+    spec.connect_devices = [this](Device& device, Communicator& world, std::span<const TransferGroup> groups) {
       NcclLibrary* library = nullptr;
       LateWords* control = nullptr;
       {
@@ -59,7 +59,7 @@ class NcclOfRun {
         library = libraries_.emplace_back(nccl_.LibraryFor(static_cast<EmulatedDevice&>(device))).get();
         control = controls_.emplace_back(std::make_unique<LateWords>(world, looks_)).get();
       }
-      auto made = NcclCommunicator::Create(*library, device, *control, pairs, absl::Seconds(60));
+      auto made = NcclCommunicator::Create(*library, device, *control, groups, absl::Seconds(60));
       if (made.ok()) world.Carry(made->get());
       return made;
     };
