@@ -98,6 +98,18 @@ INSTANTIATE_TEST_SUITE_P(TwoRanks, NcclRunTest, ::testing::ValuesIn(NcclRunCases
 INSTANTIATE_TEST_SUITE_P(FourRanks, NcclRunTest, ::testing::ValuesIn(NcclRunCases(4)),
                          [](const auto& info) { return info.param.name; });
 
+// Of 64 ranks each has four links and as few streams as any, and 32 hardware queues.
+TEST(NcclGridTest, EightStagesOfEightReplicasHaveTheHostsBits) {
+  RunSpec spec = OnDevices(SmallNcclRun(ResidualMethod::kDeepNorm));
+  spec.pipeline.replicas = 8;
+  spec.ranks = 8 * spec.pipeline.replicas;
+  spec.batch.micro_batches = 2 * spec.pipeline.replicas;
+  spec.steps = 1;
+  const Corpus corpus = RandomCorpus(200, 7, kNcclRunVocabulary, 5);
+  NcclOfRun run(3);
+  EXPECT_EQ(FirstDifference(Train(spec, corpus), Train(run.Over(spec), corpus)), "");
+}
+
 // Gradients go both ways while kernels, products and graphs are new: no rank's device waits for another's host.
 TEST(NcclStandstillTest, NoRankWaitsForAnothersHost) {
   RunSpec spec = OnDevices(SmallNcclRun(ResidualMethod::kReZero));  // whose scalars part the weights: many messages
