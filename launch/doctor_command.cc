@@ -53,6 +53,7 @@ GpuFacts LookForGpu(const std::string& kind, const World& world, std::unique_ptr
   if (nccl.ok()) facts.nccl = (*nccl)->Version();
   if (!nccl.ok()) facts.why_no_nccl = std::string(nccl.status().message());
   facts.nccl_variables = NcclVariables(environ);
+  facts.nccl_refusal = NcclRefusal(environ);
   return facts;
 }
 

@@ -20,14 +20,16 @@ struct DriverMemory {
   static constexpr int64_t kGraphLaunchHostBytes = 2048;
   // NCCL's kernels, once per rank.
   static constexpr int64_t kNcclBytes = int64_t{256} << 20;
-  // One link (runtime/comm/nccl_link.h): four channels with a buffer for each protocol, 4 + 0.5 + 4.7 MiB, in pieces of
-  // 2 MiB, and their descriptions.
-  static constexpr int64_t kNcclLinkBytes = int64_t{48} << 20;
+  // One connection, a direction between two ranks: four channels with a buffer for each protocol, 4 + 0.5 + 4.7 MiB, in
+  // pieces of 2 MiB, and their descriptions.
+  static constexpr int64_t kNcclConnectionBytes = int64_t{48} << 20;
 
-  static constexpr int64_t NcclBytes(int links) { return links > 0 ? kNcclBytes + links * kNcclLinkBytes : 0; }
-  // The sum for a rank; links = 0: without NCCL.
-  static constexpr int64_t Bytes(bool graphs, int links) {
-    return kModuleBytes + (graphs ? kGraphBytes : 0) + NcclBytes(links);
+  static constexpr int64_t NcclBytes(int connections) {
+    return connections > 0 ? kNcclBytes + connections * kNcclConnectionBytes : 0;
+  }
+  // The sum for a rank; connections = 0: without NCCL.
+  static constexpr int64_t Bytes(bool graphs, int connections) {
+    return kModuleBytes + (graphs ? kGraphBytes : 0) + NcclBytes(connections);
   }
 };
 

@@ -1,6 +1,7 @@
 #include "launch/job/device_choice.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -85,6 +86,12 @@ FoundDevice FindDevice(const DeviceRequest& request, const ModelPlan& plan, cons
   found.device = *std::move(device);
   found.facts.name = found.device->Name();
   found.facts.identity = found.device->Identity();
+  // NCCL takes two slices of one GPU (MIG) for one: it compares hosts and buses.
+  const absl::StatusOr<cuda::CudaFacts> seen = cuda::LookAtCudaDevice({.local_rank = local_rank});
+  const char* const nccl_host = std::getenv("NCCL_HOSTID");
+  found.facts.place = seen.ok() && !seen->bus.empty()
+                          ? absl::StrCat("GPU ", seen->bus, " of ", nccl_host == nullptr ? found.facts.host : nccl_host)
+                          : found.facts.identity;
   found.facts.free_bytes = found.device->FreeBytes();
   return found;
 }

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "kernels/cuda_host/driver_memory.h"
 #include "kernels/cuda_host/own_memory.h"
-#include "runtime/comm/nccl_link.h"
 
 namespace hadal {
 namespace {
@@ -56,25 +54,15 @@ std::string NothingIsLeft(std::span<const MemoryFacts> ranks, int64_t driver_byt
   return "";
 }
 
-std::string NcclTookMore(int64_t took_bytes, int links, int rank) {
-  const int64_t left_bytes = cuda::DriverMemory::NcclBytes(links);
+std::string NcclTookMore(int64_t took_bytes, int connections, int rank) {
+  const int64_t left_bytes = cuda::DriverMemory::NcclBytes(connections);
   if (took_bytes <= left_bytes) return "";
   return absl::StrFormat(
-      "rank %d: NCCL took %d MiB of the GPU's memory, and %d MiB were left for its %d links; where memory is short, "
+      "rank %d: NCCL took %d MiB of the GPU's memory, and %d MiB were left for its %d connections; where memory is "
+      "short, "
       "set "
       "pipeline.memory_limit_bytes lower by the difference, or NCCL_BUFFSIZE below 4 MiB",
-      rank, took_bytes >> 20, left_bytes >> 20, links);
-}
-
-std::string MoreStreamsThanQueues(int links) {
-  constexpr int kQueues = 32;       // CUDA_DEVICE_MAX_CONNECTIONS, as mpi_environment.cc sets it: the most there is
-  constexpr int kOtherStreams = 2;  // the main order, and that of the replicas' sums
-  const int streams = links * NcclLink::kStreams + kOtherStreams;
-  if (streams <= kQueues) return "";
-  return absl::StrCat("a rank's ", links, " NCCL links and its own work take ", streams,
-                      " CUDA streams, and a GPU has ", kQueues,
-                      " hardware queues: messages of different links may have to wait for each other, which "
-                      "nobody has tried. If the run hangs, pipeline.transport = \"host\" does without NCCL");
+      rank, took_bytes >> 20, left_bytes >> 20, connections);
 }
 
 }  // namespace hadal

@@ -30,10 +30,6 @@ int64_t MemoryLimitBytes(std::span<const MemoryFacts> ranks, int64_t driver_byte
 std::string NothingIsLeft(std::span<const MemoryFacts> ranks, int64_t driver_bytes);
 
 // Returns a notice for the user if NCCL allocated more on a rank's device than was left for it; else "".
-std::string NcclTookMore(int64_t took_bytes, int links, int rank);
-
-// A message for the user if a rank with this many NCCL links has more CUDA streams than its GPU has hardware queues;
-// else "". Messages may then queue behind those of other links, which nccl_communicator.h's proof excludes.
-std::string MoreStreamsThanQueues(int links);
+std::string NcclTookMore(int64_t took_bytes, int connections, int rank);
 
 }  // namespace hadal

@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/comm/nccl_link.h"
 
 namespace hadal {
 namespace {
@@ -24,13 +26,39 @@ std::string WhyNoNccl(std::span<const DeviceFacts> ranks) {
       return absl::StrCat("rank 0 has NCCL ", NcclVersionText(ranks[0].nccl), ", rank ", rank, " has ",
                           NcclVersionText(facts.nccl));
     }
-    const auto [other, is_new] = rank_of_device.emplace(facts.identity, rank);
-    if (!is_new) return absl::StrCat("ranks ", other->second, " and ", rank, " share ", facts.identity);
+    const auto [other, is_new] = rank_of_device.emplace(facts.place, rank);
+    if (!is_new) return absl::StrCat("ranks ", other->second, " and ", rank, " share ", facts.place);
   }
   return "";
 }
 
 }  // namespace
+
+std::string NcclRefusal(const char* const* environment) {
+  const std::string kConnections = "CUDA_DEVICE_MAX_CONNECTIONS=";
+  const std::pair<std::string, int> kMost[] = {{"NCCL_MAX_CTAS=", NcclLink::kMostBlocks},
+                                               {"NCCL_MIN_CTAS=", NcclLink::kMostBlocks},
+                                               {"NCCL_MIN_NCHANNELS=", NcclLink::kMostBlocks},
+                                               {"NCCL_MIN_P2P_NCHANNELS=", NcclLink::kMostBlocks},
+                                               {"NCCL_LAUNCH_ORDER_IMPLICIT=", 0}};
+  std::string connections = "not set";
+  for (; *environment != nullptr; ++environment) {
+    const std::string variable = *environment;
+    if (variable.starts_with(kConnections)) connections = variable.substr(kConnections.size());
+    for (const auto& [name, most] : kMost) {
+      int value = 0;
+      if (!variable.starts_with(name) || (absl::SimpleAtoi(variable.substr(name.size()), &value) && value <= most)) {
+        continue;
+      }
+      return absl::StrCat(variable, " is refused, because ranks could wait for each other for ever: at most ", most,
+                          "; unset it");
+    }
+  }
+  if (connections == "32") return "";
+  return absl::StrCat("CUDA_DEVICE_MAX_CONNECTIONS is ", connections,
+                      ", and NCCL needs 32: with fewer hardware queues ranks could wait for each other for ever. Unset "
+                      "it (scripts for Megatron-LM export 1)");
+}
 
 std::string NcclVariables(const char* const* environment) {
   std::vector<std::string> set;
@@ -50,6 +78,7 @@ std::unique_ptr<NcclLibrary> FindNccl(Transport asked, int ranks, DeviceFacts& f
   }
   facts.nccl = (*library)->Version();
   facts.nccl_variables = NcclVariables(environ);
+  facts.nccl_refusal = NcclRefusal(environ);
   return *std::move(library);
 }
 
@@ -69,6 +98,11 @@ absl::StatusOr<TransportDecision> DecideTransport(Transport asked, bool gpu, std
         absl::StrCat("pipeline.transport = \"nccl\": ", why, ". Use \"auto\" or \"host\"."));
   }
   if (!why.empty()) return TransportDecision{.notice = absl::StrCat(kByHost, ", because ", why)};
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (ranks[rank].nccl_refusal.empty()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", rank, ": ", ranks[rank].nccl_refusal, ", or set pipeline.transport = \"host\"."));
+  }
   const std::string& variables = ranks[0].nccl_variables;
   return TransportDecision{
       .nccl = true,

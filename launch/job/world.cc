@@ -1,5 +1,6 @@
 #include "launch/job/world.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,9 +27,19 @@ std::string RankByLauncher(const Environment& environment) {
   return "a rank";
 }
 
+// MPI and NCCL take files for each peer, and many systems let a process open 1024 unless it asks for more.
+void AllowMoreOpenFiles() {
+  constexpr rlim_t kEnough = 1 << 16;  // of a system that allows millions: closing all of them would take long
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = std::max(limit.rlim_cur, std::min(limit.rlim_max, kEnough));
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<World>> World::Start(int threads, absl::Duration patience) {
+  AllowMoreOpenFiles();
   std::unique_ptr<World> world(new World());
   const Environment environment = [](const char* name) { return std::getenv(name); };
   if (StartedForMpi(environment)) {

@@ -13,7 +13,7 @@
 #include "launch/train/resume_request.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "pipeline/engine/memory_fit.h"
-#include "pipeline/exchange/transfer_pairs.h"
+#include "pipeline/exchange/transfer_groups.h"
 #include "pipeline/plan/device_precision.h"
 #include "pipeline/plan/relu_masks.h"
 #include "runtime/device_watch.h"
@@ -112,13 +112,10 @@ absl::StatusOr<std::string> Connect(const RunLayout& layout, World& world, absl:
   DeviceWatch watch({.timeout = 2 * timeout, .hung = device.hung});
   const DeviceWatch::Wait wait(watch, "connecting to other ranks' devices");
   const int64_t free_before = device.device->FreeBytes();
-  const std::vector<RankPair> pairs = TransferPairs(layout.plan, layout.pipeline);
+  const std::vector<TransferGroup> groups = TransferGroups(layout.plan, layout.pipeline);
   HADAL_ASSIGN_OR_RETURN(device.communicator,
-                         NcclCommunicator::Create(*device.nccl, *device.device, world.communicator(), pairs, timeout));
-  const int links = MostLinks(pairs);
-  const std::string took_more = NcclTookMore(free_before - device.device->FreeBytes(), links, world.rank());
-  const std::string streams = world.rank() == 0 ? MoreStreamsThanQueues(links) : "";
-  return absl::StrCat(took_more, took_more.empty() || streams.empty() ? "" : "; ", streams);
+                         NcclCommunicator::Create(*device.nccl, *device.device, world.communicator(), groups, timeout));
+  return NcclTookMore(free_before - device.device->FreeBytes(), MostConnections(groups), world.rank());
 }
 
 // Refuses to continue a run whose settings have changed, unless the user accepts the difference.

@@ -12,7 +12,7 @@
 #include "kernels/cuda_host/own_memory.h"
 #include "layers/purpose.h"
 #include "pipeline/engine/rank_parts.h"
-#include "pipeline/exchange/transfer_pairs.h"
+#include "pipeline/exchange/transfer_groups.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -150,12 +150,12 @@ int64_t LimitedBytes(const ArenaLayout& layout, DeviceKind kind) {
   return kind == DeviceKind::kCpu ? layout.total_bytes() : layout.device_bytes() + cuda::OwnMemory::kDeviceBytes;
 }
 
-int NcclLinks(const ModelPlan& plan, const PipelinePlan& pipeline) {
-  return pipeline.device_transfers ? MostLinks(TransferPairs(plan, pipeline)) : 0;
+int NcclConnections(const ModelPlan& plan, const PipelinePlan& pipeline) {
+  return pipeline.device_transfers ? MostConnections(TransferGroups(plan, pipeline)) : 0;
 }
 
 int64_t DriverBytes(const ModelPlan& plan, const PipelinePlan& pipeline) {
-  return cuda::DriverMemory::Bytes(pipeline.graphs, NcclLinks(plan, pipeline));
+  return cuda::DriverMemory::Bytes(pipeline.graphs, NcclConnections(plan, pipeline));
 }
 
 absl::StatusOr<std::vector<ArenaLayout>> TrainingLayouts(const ModelPlan& plan, const PipelinePlan& pipeline,

@@ -22,10 +22,10 @@ absl::StatusOr<std::vector<ArenaLayout>> TrainingLayouts(const ModelPlan& plan, 
 // arena's part and what the device takes beside it (kernels/cuda_host/own_memory.h).
 int64_t LimitedBytes(const ArenaLayout& layout, DeviceKind kind);
 
-// The most links by NCCL that a rank has; 0 where ranks exchange through the host.
-int NcclLinks(const ModelPlan& plan, const PipelinePlan& pipeline);
+// The most connections by NCCL that a rank has (exchange/transfer_groups.h); 0 where ranks exchange through the host.
+int NcclConnections(const ModelPlan& plan, const PipelinePlan& pipeline);
 
-// What a rank leaves free of its device for the driver and its libraries, NCCL's links included where ranks exchange by
+// What a rank leaves free of its device for the driver and its libraries, NCCL's connections included where ranks exchange by
 // it; the same for all ranks (kernels/cuda_host/driver_memory.h). A device holds a rank whose LimitedBytes and these it
 // has room for.
 int64_t DriverBytes(const ModelPlan& plan, const PipelinePlan& pipeline);

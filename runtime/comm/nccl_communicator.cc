@@ -21,23 +21,26 @@ NcclCommunicator::NcclCommunicator(Device& device, Communicator& control, absl::
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(NcclLibrary& library, Device& device,
                                                                            Communicator& control,
-                                                                           std::span<const RankPair> pairs,
+                                                                           std::span<const TransferGroup> groups,
                                                                            absl::Duration timeout) {
   std::unique_ptr<NcclCommunicator> made(new NcclCommunicator(device, control, timeout));
   HADAL_ASSIGN_OR_RETURN(made->scratch_, device.Allocate(kScratchBytes));
   HADAL_RETURN_IF_ERROR(made->transfers_.MakeEnds());
-  made->AddPeer({.rank = control.rank()});
+  made->AddPeer(control.rank(), nullptr);
   const LinkMaking making{.library = library,
                           .device = device,
                           .control = control,
                           .scratch = made->scratch_,
                           .scratch_bytes = kScratchBytes,
                           .timeout = timeout};
-  for (const RankPair& pair : InRounds({pairs.begin(), pairs.end()})) {
-    HADAL_CHECK(0 <= pair.first && pair.first <= pair.second && pair.second < control.size());
-    if (pair.first == pair.second || (control.rank() != pair.first && control.rank() != pair.second)) continue;
-    HADAL_ASSIGN_OR_RETURN(PeerLinks links, ConnectPair(making, pair));
-    made->AddPeer(std::move(links));
+  for (const TransferGroup& group : groups) {
+    if (group.pairs.empty() || !std::binary_search(group.ranks.begin(), group.ranks.end(), control.rank())) continue;
+    HADAL_ASSIGN_OR_RETURN(GroupLinks links, ConnectGroup(making, group));
+    for (const RankPair& pair : group.pairs) {
+      if (pair.first == control.rank()) made->AddPeer(pair.second, &links);
+      if (pair.second == control.rank()) made->AddPeer(pair.first, &links);
+    }
+    for (std::unique_ptr<NcclLink>* const link : {&links.up, &links.down}) made->links_.push_back(std::move(*link));
   }
   for (const std::unique_ptr<Peer>& peer : made->peers_) {
     if (peer->rank != control.rank()) HADAL_RETURN_IF_ERROR(peer->channel.Listen());
@@ -47,16 +50,19 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(NcclL
   return made;
 }
 
-void NcclCommunicator::AddPeer(PeerLinks links) {
-  peers_.push_back(std::make_unique<Peer>(std::move(links), control_));
-  peer_of_rank_[peers_.back()->rank] = peers_.back().get();
+void NcclCommunicator::AddPeer(int rank, const GroupLinks* links) {
+  HADAL_CHECK(peer_of_rank_[rank] == nullptr);
+  NcclLink* const to = links == nullptr ? nullptr : &links->Of(this->rank(), rank);
+  NcclLink* const from = links == nullptr ? nullptr : &links->Of(rank, this->rank());
+  peers_.push_back(std::make_unique<Peer>(rank, to, from, control_));
+  peer_of_rank_[rank] = peers_.back().get();
 }
 
 NcclCommunicator::~NcclCommunicator() {
   device_.OnStandstill(nullptr);
   control_.Carry(nullptr);
   TakeBack();
-  peers_.clear();
+  links_.clear();
   if (scratch_ != nullptr) device_.Free(scratch_);
 }
 
@@ -193,10 +199,19 @@ absl::Status NcclCommunicator::StartReceive(int64_t id) {
   return peer.channel.Say({.word = Word::kGrant, .transfer = transfer.partner});
 }
 
-absl::Status NcclCommunicator::StartMatched() {
+// On each link in the order of the grants, except that a receive whose buffer is still in use holds up none.
+absl::Status NcclCommunicator::StartReceives() {
+  std::vector<const NcclLink*> held_up;  // by receives in progress from another peer
   for (auto next = matched_receives_.begin(); !quiet_ && next != matched_receives_.end();) {
     if (!transfers_.HasRoom(/*is_send=*/false)) break;
-    if (!transfers_.IsReady(*next)) {
+    const int peer = transfers_[*next].peer;
+    const NcclLink* const link = PeerOf(peer).from;
+    if (!transfers_.IsReady(*next) || std::find(held_up.begin(), held_up.end(), link) != held_up.end()) {
+      ++next;
+      continue;
+    }
+    if (!transfers_.MayReceive(peer, *link)) {
+      held_up.push_back(link);
       ++next;
       continue;
     }
@@ -204,6 +219,11 @@ absl::Status NcclCommunicator::StartMatched() {
     next = matched_receives_.erase(next);
     HADAL_RETURN_IF_ERROR(StartReceive(id));
   }
+  return absl::OkStatus();
+}
+
+absl::Status NcclCommunicator::StartMatched() {
+  HADAL_RETURN_IF_ERROR(StartReceives());
   while (!matched_sends_.empty() && transfers_.HasRoom(/*is_send=*/true)) {
     const int64_t id = matched_sends_.front();
     HADAL_RETURN_IF_ERROR(transfers_.Start(id, *PeerOf(transfers_[id].peer).to));
@@ -222,10 +242,8 @@ absl::Status NcclCommunicator::Move() {
       if (!message.has_value()) break;
       HADAL_RETURN_IF_ERROR(Hear(*peer, *message));
     }
-    if (peer->rank == rank()) continue;
-    HADAL_RETURN_IF_ERROR(peer->to->Check());
-    HADAL_RETURN_IF_ERROR(peer->from->Check());
   }
+  for (const std::unique_ptr<NcclLink>& link : links_) HADAL_RETURN_IF_ERROR(link->Check());
   transfers_.NoteArrivals();
   return StartMatched();
 }
@@ -287,11 +305,7 @@ absl::StatusOr<bool> NcclCommunicator::Test(CommRequest& request, int64_t* recei
 void NcclCommunicator::TakeBack() {
   if (std::exchange(closed_, true)) return;
   std::vector<NcclLink*> links;
-  for (const std::unique_ptr<Peer>& peer : peers_) {
-    for (NcclLink* const link : {peer->to.get(), peer->from.get()}) {
-      if (link != nullptr) links.push_back(link);
-    }
-  }
+  for (const std::unique_ptr<NcclLink>& link : links_) links.push_back(link.get());
   NcclLink::AbortAll(links);
 }
 
@@ -317,14 +331,8 @@ absl::Status NcclCommunicator::Close(absl::Duration timeout) {
     Pause(absl::Seconds(watch.Seconds()), deadline.Left());
   }
   control_.Carry(nullptr);
-  for (const std::unique_ptr<Peer>& peer : peers_) {
-    if (peer->to != nullptr) HADAL_RETURN_IF_ERROR(peer->to->BeginClose());
-    if (peer->from != nullptr) HADAL_RETURN_IF_ERROR(peer->from->BeginClose());
-  }
-  for (const std::unique_ptr<Peer>& peer : peers_) {
-    if (peer->to != nullptr) HADAL_RETURN_IF_ERROR(peer->to->FinishClose(deadline));
-    if (peer->from != nullptr) HADAL_RETURN_IF_ERROR(peer->from->FinishClose(deadline));
-  }
+  for (const std::unique_ptr<NcclLink>& link : links_) HADAL_RETURN_IF_ERROR(link->BeginClose());
+  for (const std::unique_ptr<NcclLink>& link : links_) HADAL_RETURN_IF_ERROR(link->FinishClose(deadline));
   closed_ = true;
   return absl::OkStatus();
 }

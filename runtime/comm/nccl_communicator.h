@@ -7,7 +7,8 @@
 //                           ◄─ grant ──   NCCL receive is started, once the receive buffer is free
 //   NCCL send is started    ═ message ═►  written after the kernels before Receive
 //
-// nccl_communicator.md has the reasons for offers and grants, and the proof that no rank waits forever.
+// nccl_communicator.md has the reasons for offers and grants, and the proof that no rank waits forever. The proof assumes
+// that no two streams of a rank share a hardware queue of the GPU.
 // Order on the device: a message reads what kernels launched before Send have written, and is written after the kernels
 // launched before Receive. The host does not wait; Progress makes the offer, or starts the receive, when those kernels
 // are done. Once Test has returned true for a receive, kernels launched later see its bytes.
@@ -21,7 +22,7 @@
 // afterwards.
 // Shutdown: transfers must end before the arena that they use is freed. nccl_communicator.md has the order of shutdown,
 // with and without an error.
-// Memory: NCCL's own buffers for each link, outside of the arena, and 256 bytes of the device.
+// Memory: NCCL's own buffers for each pair and direction, outside of the arena, and 256 bytes of the device.
 // Threads: one, the device's; it also makes all calls to `control`.
 #pragma once
 
@@ -37,8 +38,8 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/message_tags.h"
 #include "runtime/comm/nccl_control_channel.h"
+#include "runtime/comm/nccl_groups.h"
 #include "runtime/comm/nccl_library.h"
-#include "runtime/comm/nccl_peer_links.h"
 #include "runtime/comm/nccl_transfers.h"
 #include "runtime/device.h"
 
@@ -50,13 +51,13 @@ class NcclCommunicator final : public Communicator {
   // Tags on `control` that other users must not use: above those of channels, below those of collectives.
   static constexpr int kIdTag = kNcclIdTag, kControlTag = kNcclControlTag;
 
-  // Connects `pairs` (nccl_peer_links.h), the same list in the same order on all ranks; each link has moved a first
-  // message when Create returns. Only ranks that form a pair can exchange messages; every rank can send to itself.
+  // Connects `groups` (nccl_groups.h), the same list in the same order on all ranks; each pair has exchanged first
+  // messages when Create returns. Only ranks that form a pair can exchange messages; every rank can send to itself.
   // Blocking: all ranks of `control` must call it. Library, device and control must outlive the communicator.
   // `timeout`: of this call, and of each wait before a standstill, which the device announces (OnStandstill).
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(NcclLibrary& library, Device& device,
                                                                   Communicator& control,
-                                                                  std::span<const RankPair> pairs,
+                                                                  std::span<const TransferGroup> groups,
                                                                   absl::Duration timeout);
   // REQUIRES: Close has succeeded, or `control` is aborted or closed; otherwise a peer's message could still arrive.
   ~NcclCommunicator() override;
@@ -87,17 +88,20 @@ class NcclCommunicator final : public Communicator {
  private:
   using State = NcclTransfer::State;
   using Word = NcclMessage::Word;
-  struct Peer : PeerLinks {
-    Peer(PeerLinks links, Communicator& control) : PeerLinks(std::move(links)), channel(control, rank) {}
+  struct Peer {
+    Peer(int rank, NcclLink* to, NcclLink* from, Communicator& control)
+        : rank(rank), to(to), from(from), channel(control, rank) {}
 
-    NcclControlChannel channel;      // unused for this rank itself
-    std::deque<int64_t> unready;     // sends not offered yet, in the order posted
-    std::deque<NcclMessage> offers;  // not matched yet
-    std::deque<int64_t> receives;    // not matched yet, in the order posted
+    const int rank;
+    NcclLink *const to, *const from;  // null for this rank itself
+    NcclControlChannel channel;       // unused for this rank itself
+    std::deque<int64_t> unready;      // sends not offered yet, in the order posted
+    std::deque<NcclMessage> offers;   // not matched yet
+    std::deque<int64_t> receives;     // not matched yet, in the order posted
   };
 
   NcclCommunicator(Device& device, Communicator& control, absl::Duration timeout);
-  void AddPeer(PeerLinks links);
+  void AddPeer(int rank, const GroupLinks* links);
   // Posts `transfer` behind the work enqueued on `queue` so far.
   absl::StatusOr<int64_t> Post(const NcclTransfer& transfer, DeviceQueues::Queue queue);
   absl::Status OfferReady(Peer& peer);
@@ -108,6 +112,7 @@ class NcclCommunicator final : public Communicator {
   absl::Status Match(Peer& peer, int64_t receive, const NcclMessage& offer);
   void CopyToSelf(int64_t receive, int64_t send);
   absl::Status StartMatched();
+  absl::Status StartReceives();
   absl::Status StartReceive(int64_t id);
   absl::Status Move();
   // Waits until no message is in progress.
@@ -118,7 +123,8 @@ class NcclCommunicator final : public Communicator {
   const absl::Duration timeout_;
   std::byte* scratch_ = nullptr;
   NcclTransfers transfers_;
-  std::vector<std::unique_ptr<Peer>> peers_;              // in the order of their links
+  std::vector<std::unique_ptr<NcclLink>> links_;          // two for each group of this rank
+  std::vector<std::unique_ptr<Peer>> peers_;              // in the order of their groups
   std::vector<Peer*> peer_of_rank_;                       // [size]; null: not connected
   std::deque<int64_t> matched_sends_, matched_receives_;  // in the order of the grants; not started yet
   bool quiet_ = false;                                    // in Quieten: start no receive

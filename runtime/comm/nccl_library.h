@@ -1,7 +1,7 @@
 // The NCCL functions that hadal calls, as an interface: the library itself, opened with dlopen, or an emulation in
 // tests (tests/support/emulated_nccl.h), so that code built on NCCL is tested without a GPU.
 //
-// Each function is NCCL's function of that name, on communicators of two ranks that never block the host
+// Each function is NCCL's function of that name, on communicators that never block the host
 // (ncclConfig_t's blocking = 0). The result kInProgress means that the call continues in the background; AsyncError
 // reports when it has ended, and its result. Until then no other call may be made on that communicator. Threads: one
 // per rank.
@@ -28,6 +28,12 @@ inline constexpr NcclResult kNcclInProgress = 7;
 using NcclComm = void*;                      // ncclComm_t
 using NcclUniqueId = std::array<char, 128>;  // ncclUniqueId
 
+// A rank's place in a communicator.
+struct NcclGroupPlace {
+  int rank = 0;
+  int ranks = 0;
+};
+
 class NcclLibrary {
  public:
   virtual ~NcclLibrary() = default;
@@ -35,14 +41,15 @@ class NcclLibrary {
   // For example 22809 for 2.28.9.
   virtual int Version() const = 0;
   virtual NcclResult GetUniqueId(NcclUniqueId& id) = 0;
-  // Joins the communicator `id` as rank `rank` (0 or 1), on the current device. `comm` must not move in memory until
-  // AsyncError reports the end. `most_blocks`: the most thread blocks of a transfer.
-  virtual NcclResult CommInit(NcclComm& comm, const NcclUniqueId& id, int rank, int most_blocks) = 0;
+  // Joins the communicator `id`, on the current device. `comm` must not move in memory until AsyncError reports the end.
+  // `most_blocks`: the most thread blocks of a transfer.
+  virtual NcclResult CommInit(NcclComm& comm, const NcclUniqueId& id, NcclGroupPlace place, int most_blocks) = 0;
   virtual NcclResult AsyncError(NcclComm comm, NcclResult& error) = 0;
-  // Messages match in the order of the calls on either side. REQUIRES: bytes ≥ 1, in device memory.
+  // Messages of two ranks match in the order of the calls on either side. A rank's messages run in the order of its
+  // calls, whatever the queue. REQUIRES: bytes ≥ 1, in device memory.
   virtual NcclResult Send(NcclComm comm, const void* data, int64_t bytes, int peer, DeviceQueues::Queue queue) = 0;
   virtual NcclResult Receive(NcclComm comm, void* data, int64_t bytes, int peer, DeviceQueues::Queue queue) = 0;
-  // Shutdown without an error: call both on both ranks when all started messages are done.
+  // Shutdown without an error: call both on all ranks when all started messages are done.
   virtual NcclResult Finalize(NcclComm comm) = 0;
   virtual NcclResult Destroy(NcclComm comm) = 0;
   // Shutdown after an error: stops this communicator's kernels that wait for the peer.

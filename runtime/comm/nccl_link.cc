@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -11,6 +12,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "runtime/check.h"
 #include "runtime/clock.h"
@@ -19,9 +21,6 @@
 namespace hadal {
 namespace {
 
-// Thread blocks of a transfer: as many as NCCL's own point-to-point transfers use between two GPUs of a host. With the
-// largest number of concurrent transfers (nccl_communicator.h) all blocks fit on a GPU: 2·8·4 of 108 multiprocessors.
-constexpr int kMostBlocks = 4;
 // A warm link enqueues a message within microseconds; this limit is for failures only.
 constexpr absl::Duration kStartTimeout = absl::Seconds(60);
 constexpr absl::Duration kPoll = absl::Microseconds(50);
@@ -59,12 +58,26 @@ NcclLink::~NcclLink() {
   if (queue_ != nullptr) device_.queues().DestroyQueue(queue_);
 }
 
+NcclLink::NcclLink(NcclLibrary& library, Device& device, std::vector<int> ranks, int self, bool upwards)
+    : library_(library), device_(device), ranks_(std::move(ranks)), self_(self), upwards_(upwards) {}
+
+std::string NcclLink::Name() const {
+  return absl::StrCat("rank ", self_, ", messages to the ", upwards_ ? "higher" : "lower", " of ranks ",
+                      absl::StrJoin(ranks_, ", "));
+}
+
+int NcclLink::PositionOf(int rank) const {
+  const auto found = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
+  HADAL_CHECK(found != ranks_.end() && *found == rank);
+  return static_cast<int>(found - ranks_.begin());
+}
+
 absl::Status NcclLink::Failed(NcclResult result, const char* doing) {
   const bool own = result == kNcclUnhandledCudaError;  // this rank's GPU failed: no lost peer, and no use to try again
-  const std::string message = absl::StrCat("rank ", self_, sends_ ? ", transfers to rank " : ", transfers from rank ",
-                                           peer_, ", ", doing, ": NCCL says \"", library_.ErrorText(result, comm_),
-                                           "\". ", own ? "This rank's GPU or its driver failed" : "See that rank's log",
-                                           "; NCCL_DEBUG=INFO prints more, pipeline.transport = \"host\" avoids NCCL");
+  const std::string message =
+      absl::StrCat(Name(), ", ", doing, ": NCCL says \"", library_.ErrorText(result, comm_), "\". ",
+                   own ? "This rank's GPU or its driver failed" : "See the logs of these ranks",
+                   "; NCCL_DEBUG=INFO prints more, pipeline.transport = \"host\" avoids NCCL");
   return own ? absl::InternalError(message) : absl::UnavailableError(message);
 }
 
@@ -80,9 +93,8 @@ absl::Status NcclLink::Settle(NcclResult result, const char* doing, const Deadli
     }
     if (alive) HADAL_RETURN_IF_ERROR(alive());
     if (deadline.Passed()) {
-      return absl::DeadlineExceededError(absl::StrCat("rank ", self_,
-                                                      sends_ ? ", transfers to rank " : ", transfers from rank ", peer_,
-                                                      ": NCCL did not finish ", doing, ". See that rank's log"));
+      return absl::DeadlineExceededError(
+          absl::StrCat(Name(), ": NCCL did not finish ", doing, ". See the logs of these ranks"));
     }
     if (absl::Seconds(watch.Seconds()) < kYieldFor) {
       sched_yield();
@@ -93,42 +105,47 @@ absl::Status NcclLink::Settle(NcclResult result, const char* doing, const Deadli
   return result == kNcclSuccess ? absl::OkStatus() : Failed(result, doing);
 }
 
-absl::Status NcclLink::Open(const NcclUniqueId& id, std::byte* scratch, int64_t bytes, const Deadline& deadline,
+absl::Status NcclLink::Open(const NcclUniqueId& id, const Deadline& deadline,
                             const std::function<absl::Status()>& alive) {
   HADAL_CHECK(comm_ == nullptr);
   HADAL_ASSIGN_OR_RETURN(queue_, device_.queues().MakeQueue());
-  const NcclResult result = library_.CommInit(comm_, id, sends_ ? 0 : 1, kMostBlocks);
-  HADAL_RETURN_IF_ERROR(Settle(result, "connecting", deadline, alive));
-  return WarmUp(scratch, bytes, deadline, alive);
+  const NcclGroupPlace place{.rank = PositionOf(self_), .ranks = static_cast<int>(ranks_.size())};
+  return Settle(library_.CommInit(comm_, id, place, kMostBlocks), "connecting", deadline, alive);
 }
 
-absl::Status NcclLink::WarmUp(std::byte* scratch, int64_t bytes, const Deadline& deadline,
-                              const std::function<absl::Status()>& alive) {
+absl::Status NcclLink::MoveFirst(const Message& message, const Deadline& deadline,
+                                 const std::function<absl::Status()>& alive) {
   DeviceQueues& queues = device_.queues();
   HADAL_ASSIGN_OR_RETURN(const DeviceQueues::Event event, queues.MakeEvent());
   const absl::Cleanup destroy = [&] { queues.DestroyEvent(event); };
   queues.Record(event, DeviceQueues::kMain);
-  HADAL_RETURN_IF_ERROR(Start(scratch, bytes, event, event));
+  HADAL_RETURN_IF_ERROR(Enqueue(message, event, event, deadline, alive));
   while (!queues.Reached(event)) {
     HADAL_RETURN_IF_ERROR(Check());
     HADAL_RETURN_IF_ERROR(alive());
     if (deadline.Passed()) {
-      return absl::DeadlineExceededError(absl::StrCat("rank ", self_,
-                                                      sends_ ? ", transfers to rank " : ", transfers from rank ", peer_,
-                                                      ": the first message did not arrive. See that rank's log"));
+      return absl::DeadlineExceededError(absl::StrCat(Name(), ": the first message ", message.is_send ? "to" : "from",
+                                                      " rank ", message.peer, " did not end. See that rank's log"));
     }
     absl::SleepFor(kPoll);
   }
   return absl::OkStatus();
 }
 
-absl::Status NcclLink::Start(void* data, int64_t bytes, DeviceQueues::Event after, DeviceQueues::Event done) {
+absl::Status NcclLink::Start(const Message& message, DeviceQueues::Event after, DeviceQueues::Event done) {
+  return Enqueue(message, after, done, Deadline(kStartTimeout), {});
+}
+
+absl::Status NcclLink::Enqueue(const Message& message, DeviceQueues::Event after, DeviceQueues::Event done,
+                               const Deadline& deadline, const std::function<absl::Status()>& alive) {
   HADAL_CHECK(comm_ != nullptr);
-  HADAL_CHECK_GE(bytes, 1);
+  HADAL_CHECK_GE(message.bytes, 1);
+  HADAL_CHECK_EQ(message.is_send == (message.peer > self_), upwards_);
   device_.queues().Await(queue_, after);
-  const NcclResult result = sends_ ? library_.Send(comm_, data, bytes, /*peer=*/1, queue_)
-                                   : library_.Receive(comm_, data, bytes, /*peer=*/0, queue_);
-  HADAL_RETURN_IF_ERROR(Settle(result, "starting a message", Deadline(kStartTimeout)));
+  const int peer = PositionOf(message.peer);
+  const NcclResult result = message.is_send ? library_.Send(comm_, message.data, message.bytes, peer, queue_)
+                                            : library_.Receive(comm_, message.data, message.bytes, peer, queue_);
+  HADAL_RETURN_IF_ERROR(Settle(result, "starting a message", deadline, alive));
   device_.queues().Record(done, queue_);
   return absl::OkStatus();
 }

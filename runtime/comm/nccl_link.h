@@ -1,17 +1,17 @@
-// One direction between the devices of two ranks: an NCCL communicator of the two, on a queue of its own on each
-// device. Messages run one after another, in the order in which both ranks start them.
+// Messages in one direction within a group of ranks, either all to higher or all to lower ranks: an NCCL communicator of
+// the group, on a queue of its own on each device. A rank's messages run one after another, in the order in which it
+// starts them.
 //
-// With one communicator per direction a rank's sends never queue behind its receives, so two ranks can send to each
-// other without group calls.
-// Threads: one. Blocking: Open, FinishClose and AbortAll. Errors, with NCCL's message: Internal if CUDA failed
+// nccl_communicator.md says in which order ranks may start messages, so that these never wait for each other.
+// Threads: one. Blocking: Open, MoveFirst, FinishClose and AbortAll. Errors, with NCCL's message: Internal if CUDA failed
 // on this rank, else Unavailable. Afterwards only AbortAll may be called; the destructor does so for its own link.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -23,29 +23,39 @@ namespace hadal {
 
 class NcclLink {
  public:
-  // CUDA streams of a link on its device: its queue, and two that NCCL creates for each communicator.
+  // CUDA streams of a link on its device: its queue, and two that NCCL creates for each communicator. Work of NCCL's in
+  // the latter waits for the link's messages.
   static constexpr int kStreams = 3;
+  // The most thread blocks of a message: as many as NCCL's own point-to-point transfers use between two GPUs of a host.
+  static constexpr int kMostBlocks = 4;
 
-  // `self`, `peer`: ranks, for error messages. The library and the device must outlive the link.
-  NcclLink(NcclLibrary& library, Device& device, int self, int peer, bool sends)
-      : library_(library), device_(device), self_(self), peer_(peer), sends_(sends) {}
+  struct Message {
+    bool is_send = false;
+    int peer = 0;  // a rank of the group
+    void* data = nullptr;
+    int64_t bytes = 0;  // ≥ 1
+  };
+
+  // `ranks`: the group's, ascending, `self` among them. `upwards`: for messages to higher ranks. The library and the
+  // device must outlive the link.
+  NcclLink(NcclLibrary& library, Device& device, std::vector<int> ranks, int self, bool upwards);
   ~NcclLink();
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
 
-  // Connects the two ranks and moves `bytes` of `scratch` once, which completes NCCL's set-up. Both ranks must call it
-  // with the same id. Calls `alive` while it waits and returns its errors, because NCCL does not notice that a rank has
-  // given up elsewhere.
-  absl::Status Open(const NcclUniqueId& id, std::byte* scratch, int64_t bytes, const Deadline& deadline,
-                    const std::function<absl::Status()>& alive);
-  // Starts a message of bytes ≥ 1 that accesses `data` after `after` is reached; `done` is reached when the message
-  // ends. REQUIRES: the peer starts the other side of this message, and both have started the same earlier messages.
-  absl::Status Start(void* data, int64_t bytes, DeviceQueues::Event after, DeviceQueues::Event done);
+  // Joins the group. All its ranks must call it with the same id. Calls `alive` while it waits and returns its errors,
+  // because NCCL does not notice that a rank has given up elsewhere.
+  absl::Status Open(const NcclUniqueId& id, const Deadline& deadline, const std::function<absl::Status()>& alive);
+  // Moves the first message with a peer, with which NCCL connects the two. Both must call it. `alive`: as above.
+  absl::Status MoveFirst(const Message& message, const Deadline& deadline, const std::function<absl::Status()>& alive);
+  // Starts a message that accesses its data after `after` is reached; `done` is reached when the message ends.
+  // REQUIRES: the peer starts the other side of this message, and both have started the same earlier messages.
+  absl::Status Start(const Message& message, DeviceQueues::Event after, DeviceQueues::Event done);
   // Whether the link still works. Cheap.
   absl::Status Check();
 
   // Shuts down without an error, in two parts, so that all links of a rank shut down concurrently. REQUIRES: every
-  // message is done; the peer calls both, too.
+  // message is done; all ranks of the group call both.
   absl::Status BeginClose();
   absl::Status FinishClose(const Deadline& deadline);
   // Stops these links of a rank, each in a thread of its own. They must be aborted concurrently: ncclCommAbort frees
@@ -57,17 +67,21 @@ class NcclLink {
   static constexpr absl::Duration kAbortTimeout = absl::Seconds(10);
 
  private:
+  // "rank 2, messages to the higher of ranks 0, 2, 4", for errors.
+  std::string Name() const;
+  int PositionOf(int rank) const;
   absl::Status Failed(NcclResult result, const char* doing);
   // Waits for the end of a call that continues in the background.
   absl::Status Settle(NcclResult result, const char* doing, const Deadline& deadline,
                       const std::function<absl::Status()>& alive = {});
-  absl::Status WarmUp(std::byte* scratch, int64_t bytes, const Deadline& deadline,
-                      const std::function<absl::Status()>& alive);
+  absl::Status Enqueue(const Message& message, DeviceQueues::Event after, DeviceQueues::Event done,
+                       const Deadline& deadline, const std::function<absl::Status()>& alive);
 
   NcclLibrary& library_;
   Device& device_;
-  const int self_, peer_;
-  const bool sends_;
+  const std::vector<int> ranks_;
+  const int self_;
+  const bool upwards_;
   NcclComm comm_ = nullptr;
   DeviceQueues::Queue queue_ = nullptr;
 };

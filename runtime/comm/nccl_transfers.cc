@@ -1,5 +1,6 @@
 #include "runtime/comm/nccl_transfers.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/check.h"
@@ -56,13 +57,22 @@ void NcclTransfers::End(int64_t id) {
   free_ids_.push_back(id);
 }
 
+bool NcclTransfers::MayReceive(int peer, const NcclLink& link) const {
+  return std::all_of(started_receives_.begin(), started_receives_.end(),
+                     [&](int64_t id) { return slots_[id].link != &link || slots_[id].peer == peer; });
+}
+
 absl::Status NcclTransfers::Start(int64_t id, NcclLink& link) {
   NcclTransfer& transfer = slots_[id];
   HADAL_CHECK(HasRoom(transfer.is_send));
+  HADAL_CHECK(transfer.is_send || MayReceive(transfer.peer, link));
+  transfer.link = &link;
   transfer.done = free_ends_.back();
   free_ends_.pop_back();
   transfer.state = NcclTransfer::State::kStarted;
-  HADAL_RETURN_IF_ERROR(link.Start(transfer.data, transfer.bytes, transfer.ready, transfer.done));
+  HADAL_RETURN_IF_ERROR(
+      link.Start({.is_send = transfer.is_send, .peer = transfer.peer, .data = transfer.data, .bytes = transfer.bytes},
+                 transfer.ready, transfer.done));
   (transfer.is_send ? started_sends_ : started_receives_).push_back(id);
   return absl::OkStatus();
 }

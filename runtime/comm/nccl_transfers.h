@@ -37,6 +37,7 @@ struct NcclTransfer {
   int64_t partner = 0;                  // of a matched receive: the sender's transfer id
   DeviceQueues::Event ready = nullptr;  // reached when the kernels before Send or Receive are done
   DeviceQueues::Event done = nullptr;   // reached when the started message has ended
+  const NcclLink* link = nullptr;       // of a started message
 };
 
 class NcclTransfers {
@@ -67,7 +68,10 @@ class NcclTransfers {
 
   // Whether another message of this direction may be started.
   bool HasRoom(bool is_send) const { return UnderWay(is_send).size() < kMostUnderWay; }
-  // Starts the message on its link. REQUIRES: HasRoom. Errors: those of NcclLink::Start.
+  // Whether a receive from `peer` may be started on `link`: all receives in progress there are from this peer.
+  // nccl_communicator.md has the reason.
+  bool MayReceive(int peer, const NcclLink& link) const;
+  // Starts the message on its link. REQUIRES: HasRoom, and MayReceive for a receive. Errors: those of NcclLink::Start.
   absl::Status Start(int64_t id, NcclLink& link);
   // Sets messages that have ended to kDone.
   void NoteArrivals();

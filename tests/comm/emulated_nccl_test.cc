@@ -1,6 +1,7 @@
 #include "tests/support/emulated_nccl.h"
 
 #include <memory>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -15,48 +16,101 @@ using testing::EmulatedNccl;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// The emulation's own strictness: calls of the two sides that do not match end as an error, with both lists.
-TEST(EmulatedNccl, FindsCallsThatDoNotMatch) {
-  EmulatedNccl nccl(9);
-  EmulatedDevice devices[] = {EmulatedDevice(1), EmulatedDevice(2)};
-  std::unique_ptr<NcclLibrary> libraries[] = {nccl.LibraryFor(devices[0]), nccl.LibraryFor(devices[1])};
-  NcclUniqueId id{};
-  ASSERT_EQ(libraries[0]->GetUniqueId(id), kNcclSuccess);
-  NcclComm comms[2];
-  NcclResult state = kNcclSuccess;
-  ASSERT_EQ(libraries[0]->CommInit(comms[0], id, 0, 4), kNcclInProgress);
-  ASSERT_EQ(libraries[0]->AsyncError(comms[0], state), kNcclSuccess);
-  EXPECT_EQ(state, kNcclInProgress) << "joined alone";
-  ASSERT_EQ(libraries[1]->CommInit(comms[1], id, 1, 4), kNcclInProgress);
-  std::byte* memory[2];
-  DeviceQueues::Queue queues[2];
-  DeviceQueues::Event events[2];
-  const auto start = [&](int side, bool send, int64_t bytes) {
-    devices[side].queues().Record(events[side], DeviceQueues::kMain);
-    devices[side].queues().Await(queues[side], events[side]);
-    return send ? libraries[side]->Send(comms[side], memory[side], bytes, 1 - side, queues[side])
-                : libraries[side]->Receive(comms[side], memory[side], bytes, 1 - side, queues[side]);
+// A communicator of ranks with a device, a queue and some memory each, called from one thread.
+class EmulatedNcclTest : public ::testing::Test {
+ protected:
+  struct Rank {
+    explicit Rank(EmulatedNccl& nccl, uint64_t seed) : device(seed), library(nccl.LibraryFor(device)) {
+      memory = device.Allocate(256).value();
+      queue = device.queues().MakeQueue().value();
+      event = device.queues().MakeEvent().value();
+    }
+    ~Rank() {
+      library->Abort(comm);
+      device.queues().DestroyEvent(event);
+      device.queues().DestroyQueue(queue);
+      device.Free(memory);
+    }
+
+    NcclResult State() {
+      NcclResult state = kNcclSuccess;
+      EXPECT_EQ(library->AsyncError(comm, state), kNcclSuccess);
+      return state;
+    }
+    void Settle() {
+      for (int i = 0; i < 10 && State() == kNcclInProgress; ++i) {
+      }
+    }
+    NcclResult Begin(bool send, int64_t bytes, int peer) {
+      device.queues().Record(event, DeviceQueues::kMain);
+      device.queues().Await(queue, event);
+      return send ? library->Send(comm, memory, bytes, peer, queue)
+                  : library->Receive(comm, memory, bytes, peer, queue);
+    }
+    void Send(int64_t bytes, int peer) {
+      Begin(true, bytes, peer);
+      Settle();
+    }
+    void Receive(int64_t bytes, int peer) {
+      Begin(false, bytes, peer);
+      Settle();
+    }
+
+    EmulatedDevice device;
+    std::unique_ptr<NcclLibrary> library;
+    NcclComm comm = nullptr;
+    std::byte* memory = nullptr;
+    DeviceQueues::Queue queue = nullptr;
+    DeviceQueues::Event event = nullptr;
   };
-  for (int side = 0; side < 2; ++side) {
-    memory[side] = devices[side].Allocate(256).value();
-    queues[side] = devices[side].queues().MakeQueue().value();
-    events[side] = devices[side].queues().MakeEvent().value();
+
+  void Join(int ranks) {
+    NcclUniqueId id{};
+    for (int rank = 0; rank < ranks; ++rank) {
+      Rank& made = *ranks_.emplace_back(std::make_unique<Rank>(nccl_, rank + 1));
+      if (rank == 0) {
+        ASSERT_EQ(made.library->GetUniqueId(id), kNcclSuccess);
+      }
+      ASSERT_EQ(made.library->CommInit(made.comm, id, {rank, ranks}, 4), kNcclInProgress);
+      made.Settle();
+      EXPECT_EQ(made.State(), rank + 1 < ranks ? kNcclInProgress : kNcclSuccess) << "joined alone";
+    }
+    for (const auto& rank : ranks_) rank->Settle();
   }
-  start(0, true, 64);
-  start(1, false, 64);
-  start(0, true, 32);
-  EXPECT_THAT(nccl.TakeMisuses(), IsEmpty());
-  start(1, false, 16);  // not what was sent
-  EXPECT_THAT(nccl.TakeMisuses(), ElementsAre(AllOf(HasSubstr("rank 0: send 64 bytes, send 32 bytes"),
-                                                    HasSubstr("rank 1: receive 64 bytes, receive 16 bytes"))));
-  ASSERT_EQ(libraries[0]->AsyncError(comms[0], state), kNcclSuccess);
-  EXPECT_EQ(state, kNcclInvalidUsage);
-  for (int side = 0; side < 2; ++side) {
-    libraries[side]->Abort(comms[side]);
-    devices[side].queues().DestroyEvent(events[side]);
-    devices[side].queues().DestroyQueue(queues[side]);
-    devices[side].Free(memory[side]);
-  }
+
+  EmulatedNccl nccl_{9};
+  std::vector<std::unique_ptr<Rank>> ranks_;
+};
+
+// The emulation's own strictness: calls of the two sides that do not match end as an error, with both lists.
+TEST_F(EmulatedNcclTest, FindsCallsThatDoNotMatch) {
+  Join(2);
+  ranks_[0]->Send(64, 1);
+  ranks_[1]->Receive(64, 0);
+  ranks_[0]->Send(32, 1);
+  EXPECT_THAT(nccl_.TakeMisuses(), IsEmpty());
+  ranks_[1]->Receive(16, 0);  // not what was sent
+  EXPECT_THAT(nccl_.TakeMisuses(), ElementsAre(AllOf(HasSubstr("rank 0: send 64 bytes to 1, send 32 bytes to 1"),
+                                                     HasSubstr("rank 1: receive 64 bytes from 0, receive 16"))));
+  EXPECT_EQ(ranks_[0]->State(), kNcclInvalidUsage);
+}
+
+TEST_F(EmulatedNcclTest, FindsRanksThatWaitInACircle) {
+  Join(3);
+  ranks_[0]->Send(8, 2);
+  ranks_[0]->Send(8, 1);
+  ranks_[1]->Receive(8, 0);
+  ranks_[1]->Send(8, 2);
+  ranks_[2]->Receive(8, 1);
+  EXPECT_THAT(nccl_.TakeMisuses(), ElementsAre(HasSubstr("in a circle")));
+}
+
+TEST_F(EmulatedNcclTest, RefusesACallBeforeThePreviousOneHasSettled) {
+  Join(2);
+  const int before = nccl_.calls();
+  for (int call = 0; call < 20 && nccl_.TakeMisuses().empty(); ++call) ranks_[0]->Begin(true, 8, 1);
+  EXPECT_EQ(ranks_[0]->State(), kNcclInvalidUsage);
+  EXPECT_GT(nccl_.calls(), before);
 }
 
 }  // namespace

@@ -3,8 +3,11 @@
 #include "runtime/comm/nccl_communicator.h"
 
 #include <atomic>
+#include <barrier>
+#include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -67,6 +70,72 @@ TEST(NcclCommunicator, StartsNothingBeforeBothSidesAreThere) {
     }
     HADAL_RETURN_IF_ERROR(rank.nccl.Wait(request, absl::Now() + kHang, "a value"));
     EXPECT_THAT(value.values(), ElementsAre(0));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// Two ranks send to each other, each behind the receive that it starts first: with one hardware queue, and so with
+// streams that share one, both wait for ever.
+TEST(NcclCommunicator, HangsWhereItsStreamsShareAHardwareQueue) {
+  for (const int queues : {1, 32}) {
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(queues).c_str(), /*overwrite=*/1);
+    EmulatedNccl nccl(6);
+    std::barrier both(2);
+    const absl::Status status = RunNcclRanks(2, nccl, [&](NcclRank& rank) -> absl::Status {
+      const int me = rank.host.rank(), other = 1 - me;
+      HADAL_RETURN_IF_ERROR(rank.nccl.Reserve(2));
+      TransferBuffer mine(rank.memory, {me}), others(rank.memory, {-1});
+      HADAL_ASSIGN_OR_RETURN(CommRequest sent, rank.nccl.Send(mine.data(), 4, other, 1));
+      HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("offered"));
+      rank.nccl.Progress();  // hears the offer
+      both.arrive_and_wait();
+      HADAL_ASSIGN_OR_RETURN(CommRequest received, rank.nccl.Receive(others.data(), 4, other, 1));  // starts it
+      both.arrive_and_wait();
+      bool arrived = false;
+      for (int i = 0; i < 300 && !arrived; ++i) {
+        HADAL_ASSIGN_OR_RETURN(arrived, rank.nccl.Test(received));
+        absl::SleepFor(absl::Milliseconds(1));
+      }
+      HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("waited long enough"));
+      if (!arrived) return absl::CancelledError("both wait");
+      return rank.nccl.Wait(sent, absl::Now() + kHang, "a value");
+    });
+    EXPECT_EQ(status.code(), queues == 1 ? absl::StatusCode::kCancelled : absl::StatusCode::kOk) << status;
+  }
+}
+
+// On a link a rank receives from one peer at a time, so that ranks never wait for each other in a circle
+// (nccl_communicator.md).
+TEST(NcclCommunicator, ReceivesFromOnePeerAtATimeOnALink) {
+  EmulatedNccl nccl(8);
+  std::barrier all(3);
+  const absl::Status status = RunNcclRanks(3, nccl, [&](NcclRank& rank) -> absl::Status {
+    const int me = rank.host.rank();
+    HADAL_RETURN_IF_ERROR(rank.nccl.Reserve(4));
+    std::vector<TransferBuffer> values;
+    for (int i = 0; i < 4; ++i) values.emplace_back(rank.memory, std::vector<int32_t>{me});
+    std::vector<CommRequest> requests;
+    if (me < 2) {
+      HADAL_ASSIGN_OR_RETURN(requests.emplace_back(), rank.nccl.Send(values[0].data(), 4, 2, 1));
+      HADAL_ASSIGN_OR_RETURN(requests.emplace_back(), rank.nccl.Send(values[1].data(), 4, 2, 2));
+    }
+    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("offered"));
+    if (me == 2) rank.nccl.Progress();  // hears the offers
+    all.arrive_and_wait();
+    if (me == 2) {
+      const int before = nccl.calls();
+      for (const auto& [peer, tag] : {std::pair(0, 1), std::pair(1, 1), std::pair(0, 2)}) {
+        HADAL_ASSIGN_OR_RETURN(CommRequest request, rank.nccl.Receive(values[requests.size()].data(), 4, peer, tag));
+        requests.push_back(request);
+      }
+      EXPECT_EQ(nccl.calls(), before + 1) << "the second of rank 0 must not overtake rank 1's";
+      HADAL_ASSIGN_OR_RETURN(requests.emplace_back(), rank.nccl.Receive(values[3].data(), 4, 1, 2));
+    }
+    all.arrive_and_wait();
+    for (CommRequest& request : requests) {
+      HADAL_RETURN_IF_ERROR(rank.nccl.Wait(request, absl::Now() + kHang, "a value"));
+    }
     return absl::OkStatus();
   });
   EXPECT_TRUE(status.ok()) << status;

@@ -23,12 +23,13 @@ namespace hadal::testing {
 inline constexpr absl::Duration kHang = absl::Seconds(30);
 
 // Every rank with every other.
-inline std::vector<RankPair> AllPairs(int size) {
-  std::vector<RankPair> pairs;
+inline std::vector<TransferGroup> AllInOneGroup(int size) {
+  TransferGroup group;
   for (int a = 0; a < size; ++a) {
-    for (int b = a + 1; b < size; ++b) pairs.push_back({a, b});
+    group.ranks.push_back(a);
+    for (int b = a + 1; b < size; ++b) group.pairs.push_back({a, b});
   }
-  return pairs;
+  return {group};
 }
 
 // What a rank's program is given.
@@ -69,7 +70,7 @@ inline absl::Status RunNcclRanks(int size, EmulatedNccl& nccl, const std::functi
     EmulatedDevice device(3 + host.rank());
     const std::unique_ptr<NcclLibrary> library = nccl.LibraryFor(device);
     HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<NcclCommunicator> communicator,
-                           NcclCommunicator::Create(*library, device, host, AllPairs(size), timeout));
+                           NcclCommunicator::Create(*library, device, host, AllInOneGroup(size), timeout));
     NcclRank rank{host, *communicator, Stream::On(device, 1)};
     const absl::Status status = body(rank);
     // All have ended before the first one lets go.

@@ -41,14 +41,15 @@ struct Rank {
         library(nccl.LibraryFor(device)),
         stream(Stream::On(device, 1)),
         transfers(device),
-        to(*library, device, self, 1 - self, /*sends=*/true),
-        from(*library, device, self, 1 - self, /*sends=*/false) {}
+        to(*library, device, {0, 1}, self, /*upwards=*/self == 0),
+        from(*library, device, {0, 1}, self, /*upwards=*/self == 1),
+        peer(1 - self) {}
 
   // A value of this rank's, in its device's memory.
   TransferBuffer Value(int32_t value) const { return {stream, {value}}; }
   int64_t Post(const TransferBuffer& value, bool is_send) {
     return transfers
-        .Post({.is_send = is_send, .data = static_cast<std::byte*>(value.data()), .bytes = value.bytes()},
+        .Post({.is_send = is_send, .data = static_cast<std::byte*>(value.data()), .bytes = value.bytes(), .peer = peer},
               DeviceQueues::kMain)
         .value();
   }
@@ -59,6 +60,7 @@ struct Rank {
   const Stream stream;
   NcclTransfers transfers;
   NcclLink to, from;
+  const int peer;
 };
 
 class NcclTransfersTest : public ::testing::Test {
@@ -76,8 +78,12 @@ class NcclTransfersTest : public ::testing::Test {
     const absl::StatusOr<std::byte*> scratch = rank.device.Allocate(256);
     EXPECT_TRUE(rank.transfers.MakeEnds().ok());
     const auto alive = [] { return absl::OkStatus(); };
-    EXPECT_TRUE(first.Open(ids_[0], *scratch, 256, Deadline(kHang), alive).ok());
-    EXPECT_TRUE(second.Open(ids_[1], *scratch, 256, Deadline(kHang), alive).ok());
+    EXPECT_TRUE(first.Open(ids_[0], Deadline(kHang), alive).ok());
+    EXPECT_TRUE(second.Open(ids_[1], Deadline(kHang), alive).ok());
+    for (NcclLink* const link : {&first, &second}) {
+      const NcclLink::Message message{.is_send = link == &rank.to, .peer = rank.peer, .data = *scratch, .bytes = 256};
+      EXPECT_TRUE(link->MoveFirst(message, Deadline(kHang), alive).ok());
+    }
     rank.device.Free(*scratch);
   }
   // Looks at what has come until no more than so many are under way.
@@ -122,7 +128,7 @@ TEST_F(NcclTransfersTest, IsReadyWhenWhatWasInItsQueueIsDone) {
   const auto late = std::make_shared<HeldWork>();
   queues.DelayMain(late);
   const int64_t behind = zero_.Post(value, true);
-  const int64_t beside = zero_.transfers.Post({.bytes = 4}, other).value();
+  const int64_t beside = zero_.transfers.Post({.bytes = 4, .peer = 1}, other).value();
   EXPECT_TRUE(zero_.transfers.IsReady(before));
   EXPECT_FALSE(zero_.transfers.IsReady(behind));
   EXPECT_TRUE(zero_.transfers.IsReady(beside));

@@ -15,12 +15,13 @@ namespace {
 
 constexpr absl::Duration kTimeout = absl::Seconds(60);
 
-std::vector<RankPair> AllPairs(int size) {
-  std::vector<RankPair> pairs;
+std::vector<TransferGroup> AllInOneGroup(int size) {
+  TransferGroup group;
   for (int a = 0; a < size; ++a) {
-    for (int b = a + 1; b < size; ++b) pairs.push_back({a, b});
+    group.ranks.push_back(a);
+    for (int b = a + 1; b < size; ++b) group.pairs.push_back({a, b});
   }
-  return pairs;
+  return {group};
 }
 
 // Closes a communicator of the host that peers may still write through: its receives are taken back.
@@ -37,7 +38,7 @@ TEST_P(GpuNcclConformance, Holds) {
   const testing::NcclTestSurroundings& here = testing::NcclHere();
   testing::NcclTestHost ranks;
   Communicator& host = ranks.communicator();
-  auto nccl = NcclCommunicator::Create(*here.library, *here.device, host, AllPairs(host.size()), kTimeout);
+  auto nccl = NcclCommunicator::Create(*here.library, *here.device, host, AllInOneGroup(host.size()), kTimeout);
   ASSERT_TRUE(nccl.ok()) << nccl.status();
   GetParam().run(**nccl, Stream::On(*here.device, 1));
   const absl::Status status = Collectives(host, kTimeout).Barrier("the case's end");

@@ -38,13 +38,13 @@ TEST(GpuNcclRunTest, EveryRunHasTheHostsBits) {
     RunSpec spec = run.spec;
     spec.make_device = OpenDevice;
     const RunOutcome by_host = TrainRank(spec, corpus, world);
-    int links = 0;
-    spec.connect_devices = [&](Device& device, Communicator& communicator, std::span<const RankPair> pairs) {
-      links = static_cast<int>(pairs.size());
-      return NcclCommunicator::Create(*here.library, device, communicator, pairs, kTimeout);
+    int connected = 0;
+    spec.connect_devices = [&](Device& device, Communicator& communicator, std::span<const TransferGroup> groups) {
+      connected = static_cast<int>(groups.size());
+      return NcclCommunicator::Create(*here.library, device, communicator, groups, kTimeout);
     };
     const RunOutcome by_nccl = TrainRank(spec, corpus, world);
-    EXPECT_GT(links, 0);
+    EXPECT_GT(connected, 0);
     EXPECT_EQ(FirstDifference(by_host, by_nccl), "");
     EXPECT_EQ(by_host.validation_loss, by_nccl.validation_loss);
   }

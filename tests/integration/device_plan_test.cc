@@ -239,18 +239,12 @@ TEST(DevicePlanTest, LinksByNcclAreLeftRoom) {
   options.pipeline.transport = Transport::kHost;
   const auto host = MakePlanReport(options, 4, kPlanned, MachineRate());
   ASSERT_TRUE(nccl.ok() && host.ok());
-  EXPECT_EQ(NcclLinks(nccl->model, nccl->pipeline), 4) << "a neighbour and a replica, both ways";
-  EXPECT_EQ(NcclLinks(host->model, host->pipeline), 0);
+  EXPECT_EQ(NcclConnections(nccl->model, nccl->pipeline), 4) << "a neighbour and a replica, both ways";
+  EXPECT_EQ(NcclConnections(host->model, host->pipeline), 0);
   EXPECT_EQ(DriverBytes(nccl->model, nccl->pipeline) - DriverBytes(host->model, host->pipeline),
             cuda::DriverMemory::NcclBytes(4));
-  EXPECT_THAT(PlanToText(*nccl, {}), HasSubstr("NCCL with 4 links 448.0 MiB"));
+  EXPECT_THAT(PlanToText(*nccl, {}), HasSubstr("NCCL with 4 connections 448.0 MiB"));
   EXPECT_THAT(PlanToText(*host, {}), Not(HasSubstr("NCCL")));
-}
-
-TEST(DevicePlanTest, MoreStreamsThanTheGpuHasQueuesAreSaid) {
-  EXPECT_EQ(MoreStreamsThanQueues(0), "");
-  EXPECT_EQ(MoreStreamsThanQueues(10), "");
-  EXPECT_THAT(MoreStreamsThanQueues(14), HasSubstr("14 NCCL links and its own work take 44 CUDA streams"));
 }
 
 TEST(DevicePlanTest, TimesAreStatedOnlyWhereASpeedIs) {

@@ -51,7 +51,7 @@ class NcclOfRun {
 
   EmulatedNccl& nccl() { return nccl_; }
   RunSpec Over(RunSpec spec) {
-    spec.connect_devices = [this](Device& device, Communicator& world, std::span<const RankPair> pairs) {
+    spec.connect_devices = [this](Device& device, Communicator& world, std::span<const TransferGroup> groups) {
       NcclLibrary* library = nullptr;
       LateWords* control = nullptr;
       {
@@ -59,7 +59,7 @@ class NcclOfRun {
         library = libraries_.emplace_back(nccl_.LibraryFor(static_cast<EmulatedDevice&>(device))).get();
         control = controls_.emplace_back(std::make_unique<LateWords>(world, looks_)).get();
       }
-      auto made = NcclCommunicator::Create(*library, device, *control, pairs, absl::Seconds(60));
+      auto made = NcclCommunicator::Create(*library, device, *control, groups, absl::Seconds(60));
       if (made.ok()) world.Carry(made->get());
       return made;
     };
@@ -97,6 +97,18 @@ INSTANTIATE_TEST_SUITE_P(TwoRanks, NcclRunTest, ::testing::ValuesIn(NcclRunCases
                          [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(FourRanks, NcclRunTest, ::testing::ValuesIn(NcclRunCases(4)),
                          [](const auto& info) { return info.param.name; });
+
+// Of 64 ranks each has four links and as few streams as any, and 32 hardware queues.
+TEST(NcclGridTest, EightStagesOfEightReplicasHaveTheHostsBits) {
+  RunSpec spec = OnDevices(SmallNcclRun(ResidualMethod::kDeepNorm));
+  spec.pipeline.replicas = 8;
+  spec.ranks = 8 * spec.pipeline.replicas;
+  spec.batch.micro_batches = 2 * spec.pipeline.replicas;
+  spec.steps = 1;
+  const Corpus corpus = RandomCorpus(200, 7, kNcclRunVocabulary, 5);
+  NcclOfRun run(3);
+  EXPECT_EQ(FirstDifference(Train(spec, corpus), Train(run.Over(spec), corpus)), "");
+}
 
 // Gradients go both ways while kernels, products and graphs are new: no rank's device waits for another's host.
 TEST(NcclStandstillTest, NoRankWaitsForAnothersHost) {

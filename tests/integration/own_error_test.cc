@@ -110,9 +110,9 @@ TEST(OwnErrorTest, NcclStartsNothingMore) {
   const absl::Status status = world.Run([&](Communicator& host) -> absl::Status {
     EmulatedDevice device(3 + host.rank());
     const std::unique_ptr<NcclLibrary> library = nccl.LibraryFor(device);
-    const std::vector<RankPair> pairs = {{0, 1}};
+    const std::vector<TransferGroup> groups = {{.ranks = {0, 1}, .pairs = {{0, 1}}}};
     HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<NcclCommunicator> device_communicator,
-                           NcclCommunicator::Create(*library, device, host, pairs, kHang));
+                           NcclCommunicator::Create(*library, device, host, groups, kHang));
     const Stream stream = Stream::On(device, 1);
     if (host.rank() == 1) {
       ExpectOwnError(StepBesideABadPeer(p, stream, host, device_communicator.get()), "expected step 5");

@@ -11,7 +11,7 @@
 #include "layers/purpose.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/exchange/parameter_broadcast.h"
-#include "pipeline/exchange/transfer_pairs.h"
+#include "pipeline/exchange/transfer_groups.h"
 #include "pipeline/instruments/depth_recorder.h"
 #include "pipeline/plan/pipeline_plan.h"
 #include "pipeline/validation_bleu.h"
@@ -266,7 +266,7 @@ absl::Status RunRank(Shared& shared, Communicator& communicator) {
   absl::Status status;
   if (spec.connect_devices) {
     absl::StatusOr<std::unique_ptr<NcclCommunicator>> connected =
-        spec.connect_devices(*device, communicator, TransferPairs(shared.plan, pipeline));
+        spec.connect_devices(*device, communicator, TransferGroups(shared.plan, pipeline));
     status = connected.status();
     if (connected.ok()) device_communicator = *std::move(connected);
   }

@@ -34,7 +34,7 @@ struct RunSpec {
   Storage compute_storage = Storage::kFloat32;                   // what products read and write; bf16 needs a device
   // Connects the devices, of ranks that have one; empty: what ranks exchange goes through the host.
   std::function<absl::StatusOr<std::unique_ptr<NcclCommunicator>>(Device&, Communicator& world,
-                                                                  std::span<const RankPair>)>
+                                                                  std::span<const TransferGroup>)>
       connect_devices;
   int steps = 3;
   uint64_t seed = 11;

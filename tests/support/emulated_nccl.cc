@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -16,14 +17,16 @@ namespace {
 
 // Giving memory back takes less, unless something holds it up for ever.
 constexpr std::chrono::seconds kLongestAbort{5};
+// Before the first device is made, which reads it.
+[[maybe_unused]] const int kQueuesAreSet = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
 
 }  // namespace
 
 // One side's part of a message.
 class EmulatedNccl::Call final : public PendingWork {
  public:
-  Call(EmulatedNccl& nccl, EmulatedDevice& device, bool is_send, void* data, int64_t bytes)
-      : device(device), is_send(is_send), data(data), bytes(bytes), nccl_(nccl) {}
+  Call(EmulatedNccl& nccl, EmulatedDevice& device, bool is_send, int peer, void* data, int64_t bytes)
+      : device(device), is_send(is_send), peer(peer), data(data), bytes(bytes), nccl_(nccl) {}
 
   bool Done() override {
     const std::lock_guard lock(nccl_.mutex_);
@@ -33,14 +36,20 @@ class EmulatedNccl::Call final : public PendingWork {
   bool MayRun() {
     return std::all_of(behind.begin(), behind.end(), [](const auto& work) { return work->Done(); });
   }
-  std::string Text() const { return absl::StrCat(is_send ? "send " : "receive ", bytes, " bytes"); }
+  std::string Text() const {
+    return absl::StrCat(is_send ? "send " : "receive ", bytes, is_send ? " bytes to " : " bytes from ", peer);
+  }
 
   EmulatedDevice& device;
   const bool is_send;
+  const int peer;
   void* const data;
   const int64_t bytes;
   PendingList behind;
   bool done = false;
+  // Of a send whose receive has come, too:
+  int delay = -1;  // −1: it has not come
+  uint32_t checksum = 0;
 
  private:
   EmulatedNccl& nccl_;
@@ -48,17 +57,22 @@ class EmulatedNccl::Call final : public PendingWork {
 
 struct EmulatedNccl::Side {
   bool joined = false, finalized = false, gone = false;
+  int unsettled = 0;  // polls until the last call has settled
   std::vector<std::shared_ptr<Call>> calls;
+  size_t finished = 0;  // calls
+
+  Call* Next() const { return finished < calls.size() ? calls[finished].get() : nullptr; }
 };
 
-// A communicator of two.
-struct EmulatedNccl::Pair {
+struct EmulatedNccl::Group {
   uint64_t id = 0;
-  Side sides[2];
-  size_t finished = 0;  // calls
-  int delay = -1;       // of the message under way; −1: none
-  uint32_t checksum = 0;
+  std::vector<Side> sides;
   NcclResult error = kNcclSuccess;
+
+  template <typename Predicate>
+  bool All(Predicate&& predicate) const {
+    return std::all_of(sides.begin(), sides.end(), predicate);
+  }
 };
 
 class EmulatedNccl::Library final : public NcclLibrary {
@@ -69,33 +83,37 @@ class EmulatedNccl::Library final : public NcclLibrary {
 
   NcclResult GetUniqueId(NcclUniqueId& id) override {
     const std::lock_guard lock(nccl_.mutex_);
+    ++nccl_.calls_;
     const uint64_t number = nccl_.next_id_++;
     std::memcpy(id.data(), &number, sizeof(number));
     return kNcclSuccess;
   }
 
-  NcclResult CommInit(NcclComm& comm, const NcclUniqueId& id, int rank, int most_blocks) override {
-    HADAL_CHECK(rank == 0 || rank == 1);
+  NcclResult CommInit(NcclComm& comm, const NcclUniqueId& id, NcclGroupPlace place, int most_blocks) override {
+    HADAL_CHECK(0 <= place.rank && place.rank < place.ranks);
     HADAL_CHECK_GE(most_blocks, 1);
     const std::lock_guard lock(nccl_.mutex_);
+    ++nccl_.calls_;
     uint64_t number = 0;
     std::memcpy(&number, id.data(), sizeof(number));
-    std::unique_ptr<Pair>& pair = nccl_.pairs_[number];
-    if (pair == nullptr) pair = std::make_unique<Pair>(Pair{.id = number});
-    if (std::exchange(pair->sides[rank].joined, true)) nccl_.Misuse(*pair, "one rank joins twice");
-    members_.push_back(std::make_unique<Member>(Member{pair.get(), rank}));
+    std::unique_ptr<Group>& group = nccl_.groups_[number];
+    if (group == nullptr) group = std::make_unique<Group>(Group{number, std::vector<Side>(place.ranks)});
+    HADAL_CHECK_EQ(group->sides.size(), static_cast<size_t>(place.ranks));
+    if (std::exchange(group->sides[place.rank].joined, true)) nccl_.Misuse(*group, "one rank joins twice");
+    const int streams = device_.emulated_queues().TakeStreams(2);
+    members_.push_back(std::make_unique<Member>(Member{group.get(), place.rank, streams}));
     comm = members_.back().get();
-    return kNcclInProgress;
+    return Begun(*members_.back());
   }
 
   NcclResult AsyncError(NcclComm comm, NcclResult& error) override {
     const std::lock_guard lock(nccl_.mutex_);
     nccl_.Advance();
     const Member& member = Of(comm);
-    const Pair& pair = *member.pair;
-    const Side& other = pair.sides[1 - member.side];
-    const bool waits = !other.joined || (member.own().finalized && !other.finalized && !other.gone);
-    error = pair.error != kNcclSuccess ? pair.error : waits ? kNcclInProgress : kNcclSuccess;
+    const Group& group = *member.group;
+    error = group.error;
+    if (error == kNcclSuccess && member.Unsettled()) error = kNcclInProgress;
+    if (member.own().unsettled > 0) --member.own().unsettled;
     return kNcclSuccess;
   }
 
@@ -108,27 +126,27 @@ class EmulatedNccl::Library final : public NcclLibrary {
 
   NcclResult Finalize(NcclComm comm) override {
     const std::lock_guard lock(nccl_.mutex_);
-    Member& member = Of(comm);
-    if (member.own().calls.size() != member.pair->finished)
-      nccl_.Misuse(*member.pair, "finalized with messages under way");
+    Member& member = Called(comm);
+    if (member.UnderWay()) nccl_.Misuse(*member.group, "finalized with messages under way");
     member.own().finalized = true;
-    return kNcclInProgress;
+    return Begun(member);
   }
 
   NcclResult Destroy(NcclComm comm) override {
     const std::lock_guard lock(nccl_.mutex_);
-    Member& member = Of(comm);
-    if (!member.own().finalized) nccl_.Misuse(*member.pair, "destroyed before it was finalized");
+    Member& member = Called(comm);
+    if (!member.own().finalized) nccl_.Misuse(*member.group, "destroyed before it was finalized");
     member.own().gone = true;
     return kNcclSuccess;
   }
 
   NcclResult Abort(NcclComm comm) override {
     const std::lock_guard lock(nccl_.mutex_);
+    ++nccl_.calls_;
     Member& member = Of(comm);
     member.own().gone = true;
     for (const std::shared_ptr<Call>& call : member.own().calls) call->done = true;
-    AwaitTheDevice(*member.pair);
+    AwaitTheDevice(*member.group);
     return kNcclSuccess;
   }
 
@@ -147,19 +165,38 @@ class EmulatedNccl::Library final : public NcclLibrary {
 
  private:
   struct Member {
-    Pair* pair = nullptr;
-    int side = 0;
-    Side& own() const { return pair->sides[side]; }
-    bool UnderWay() const { return !own().gone && own().calls.size() > pair->finished; }
+    Group* group = nullptr;
+    int rank = 0;
+    int streams = 0;  // the first of its two
+    Side& own() const { return group->sides[rank]; }
+    bool UnderWay() const { return !own().gone && own().Next() != nullptr; }
+    // Whether the last call has not settled: it waits for other ranks, or a little.
+    bool Unsettled() const {
+      if (own().unsettled > 0 || !group->All([](const Side& side) { return side.joined; })) return true;
+      return own().finalized && !group->All([](const Side& side) { return side.finalized || side.gone; });
+    }
   };
   static Member& Of(NcclComm comm) { return *static_cast<Member*>(comm); }
 
+  // A call on a communicator begins.
+  Member& Called(NcclComm comm) {
+    ++nccl_.calls_;
+    Member& member = Of(comm);
+    if (member.Unsettled()) nccl_.Misuse(*member.group, "a call before the previous one has settled");
+    return member;
+  }
+  // … and continues in the background, as often as not until after it returns.
+  NcclResult Begun(Member& member) {
+    member.own().unsettled = static_cast<int>(nccl_.random_() % 3);
+    return kNcclInProgress;
+  }
+
   // As cudaFree does.  REQUIRES: the lock is held once.
-  void AwaitTheDevice(Pair& pair) {
+  void AwaitTheDevice(Group& group) {
     const auto start = std::chrono::steady_clock::now();
     while (std::any_of(members_.begin(), members_.end(), [](const auto& m) { return m->UnderWay(); })) {
       if (std::chrono::steady_clock::now() - start > kLongestAbort) {
-        return nccl_.Misuse(pair, "aborted while a kernel of another communicator of this rank waits for its peer");
+        return nccl_.Misuse(group, "aborted while a kernel of another communicator of this rank waits for its peer");
       }
       nccl_.mutex_.unlock();
       std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -172,17 +209,16 @@ class EmulatedNccl::Library final : public NcclLibrary {
     HADAL_CHECK_GE(bytes, 1);
     HADAL_CHECK(device_.Owns(data, bytes));
     const std::lock_guard lock(nccl_.mutex_);
-    Member& member = Of(comm);
-    Pair& pair = *member.pair;
-    HADAL_CHECK_EQ(peer, 1 - member.side);
+    Member& member = Called(comm);
+    Group& group = *member.group;
+    HADAL_CHECK(0 <= peer && peer < std::ssize(group.sides) && peer != member.rank);
     HADAL_CHECK(!member.own().gone);
-    if (pair.error != kNcclSuccess) return pair.error;
-    if (!pair.sides[peer].joined) nccl_.Misuse(pair, "a message before both have joined");
-    auto call = std::make_shared<Call>(nccl_, device_, is_send, data, bytes);
-    call->behind = device_.emulated_queues().Put(queue, call);
+    if (group.error != kNcclSuccess) return group.error;
+    auto call = std::make_shared<Call>(nccl_, device_, is_send, peer, data, bytes);
+    call->behind = device_.emulated_queues().Put(queue, member.streams, call);
     member.own().calls.push_back(std::move(call));
-    nccl_.CheckCalls(pair, member.own().calls.size() - 1);
-    return kNcclInProgress;  // as often as not, NCCL's launch is still on its way when the call returns
+    nccl_.CheckCall(group, member.rank);
+    return Begun(member);
   }
 
   EmulatedNccl& nccl_;
@@ -216,62 +252,99 @@ int EmulatedNccl::messages() const {
   return messages_;
 }
 
+int EmulatedNccl::calls() const {
+  const std::lock_guard lock(mutex_);
+  return calls_;
+}
+
 std::vector<std::string> EmulatedNccl::TakeMisuses() {
   const std::lock_guard lock(mutex_);
   return std::exchange(misuses_, {});
 }
 
-void EmulatedNccl::Misuse(Pair& pair, const std::string& what) {
-  const auto calls = [](const Side& side) {
-    return absl::StrJoin(side.calls, ", ",
-                         [](std::string* out, const auto& call) { absl::StrAppend(out, call->Text()); });
-  };
-  misuses_.push_back(absl::StrCat("NCCL communicator ", pair.id, ": ", what, "\n  rank 0: ", calls(pair.sides[0]),
-                                  "\n  rank 1: ", calls(pair.sides[1])));
-  pair.error = kNcclInvalidUsage;
+void EmulatedNccl::Misuse(Group& group, const std::string& what) {
+  std::string text = absl::StrCat("NCCL communicator ", group.id, ": ", what);
+  for (size_t rank = 0; rank < group.sides.size(); ++rank) {
+    const auto& calls = group.sides[rank].calls;
+    absl::StrAppend(&text, "\n  rank ", rank, ": ", absl::StrJoin(calls, ", ", [](std::string* out, const auto& call) {
+      absl::StrAppend(out, call->Text());
+    }));
+  }
+  misuses_.push_back(std::move(text));
+  group.error = kNcclInvalidUsage;
 }
 
-void EmulatedNccl::CheckCalls(Pair& pair, size_t call) {
-  const std::vector<std::shared_ptr<Call>>&a = pair.sides[0].calls, &b = pair.sides[1].calls;
-  if (call >= a.size() || call >= b.size()) return;
-  if (a[call]->is_send != b[call]->is_send && a[call]->bytes == b[call]->bytes) return;
-  Misuse(pair, absl::StrCat("call ", call, " of one side does not match the other's"));
+void EmulatedNccl::CheckCall(Group& group, int rank) {
+  const std::vector<std::shared_ptr<Call>>& calls = group.sides[rank].calls;
+  const Call& last = *calls.back();
+  const auto nth = std::count_if(calls.begin(), calls.end(), [&](const auto& call) {
+    return call->peer == last.peer && call->is_send == last.is_send;
+  });
+  int64_t seen = 0;
+  for (const std::shared_ptr<Call>& call : group.sides[last.peer].calls) {
+    if (call->peer != rank || call->is_send == last.is_send || ++seen < nth) continue;
+    if (call->bytes != last.bytes) Misuse(group, "a message is not as long for its sender as for its receiver");
+    break;
+  }
+  CheckCircle(group, rank);
+}
+
+void EmulatedNccl::CheckCircle(Group& group, int rank) {
+  for (size_t steps = 0; steps < group.sides.size(); ++steps) {
+    const Call* const mine = group.sides[rank].Next();
+    const Call* const theirs = mine == nullptr ? nullptr : group.sides[mine->peer].Next();
+    if (theirs == nullptr || (theirs->peer == rank && theirs->is_send != mine->is_send)) return;
+    rank = mine->peer;
+  }
+  Misuse(group, "ranks wait for each other in a circle");
 }
 
 void EmulatedNccl::Advance() {
   if (advancing_) return;
   advancing_ = true;
-  std::vector<Pair*> pairs;
-  for (const auto& [id, pair] : pairs_) pairs.push_back(pair.get());
-  std::shuffle(pairs.begin(), pairs.end(), random_);
-  for (Pair* pair : pairs) AdvancePair(*pair);
+  std::vector<Group*> groups;
+  for (const auto& [id, group] : groups_) groups.push_back(group.get());
+  std::shuffle(groups.begin(), groups.end(), random_);
+  for (Group* group : groups) AdvanceGroup(*group);
   advancing_ = false;
 }
 
-void EmulatedNccl::AdvancePair(Pair& pair) {
-  if (pair.error != kNcclSuccess || pair.sides[0].gone || pair.sides[1].gone) return;
-  if (pair.finished >= pair.sides[0].calls.size() || pair.finished >= pair.sides[1].calls.size()) return;
-  Call* send = pair.sides[0].calls[pair.finished].get();
-  Call* receive = pair.sides[1].calls[pair.finished].get();
-  if (receive->is_send) std::swap(send, receive);
-  if (!send->MayRun() || !receive->MayRun() || (stall_after_ && messages_ >= *stall_after_)) return;
-  if (pair.delay < 0) {  // both have just come
-    if (fail_after_ && messages_ >= *fail_after_) {
-      pair.error = failure_;
-      return;
-    }
-    pair.delay = static_cast<int>(random_() % 4);
-    receive->device.Poison(receive->data, receive->bytes);
-    pair.checksum = send->device.Checksum(send->data, send->bytes);
+void EmulatedNccl::AdvanceGroup(Group& group) {
+  for (int rank = 0; rank < std::ssize(group.sides); ++rank) {
+    const Call* const next = group.sides[rank].Next();
+    if (next == nullptr || !next->is_send || !AdvanceSend(group, rank)) continue;
+    CheckCircle(group, rank);
+    CheckCircle(group, next->peer);
   }
-  if (pair.delay-- > 0) return;
-  HADAL_CHECK_EQ(send->device.Checksum(send->data, send->bytes), pair.checksum);  // a buffer in use was written to
-  EmulatedDevice::CopyAcross(receive->device, receive->data, send->device, send->data, send->bytes);
-  send->done = receive->done = true;
-  send->behind.clear();
+}
+
+bool EmulatedNccl::AdvanceSend(Group& group, int rank) {
+  Side& sender = group.sides[rank];
+  Call& send = *sender.Next();
+  Side& receiver = group.sides[send.peer];
+  if (group.error != kNcclSuccess || sender.gone || receiver.gone) return false;
+  Call* const receive = receiver.Next();
+  if (receive == nullptr || receive->is_send || receive->peer != rank) return false;
+  if (!send.MayRun() || !receive->MayRun() || (stall_after_ && messages_ >= *stall_after_)) return false;
+  if (send.delay < 0) {  // both have just come
+    if (fail_after_ && messages_ >= *fail_after_) {
+      group.error = failure_;
+      return false;
+    }
+    send.delay = static_cast<int>(random_() % 4);
+    receive->device.Poison(receive->data, receive->bytes);
+    send.checksum = send.device.Checksum(send.data, send.bytes);
+  }
+  if (send.delay-- > 0) return false;
+  HADAL_CHECK_EQ(send.device.Checksum(send.data, send.bytes), send.checksum);  // a buffer in use was written to
+  EmulatedDevice::CopyAcross(receive->device, receive->data, send.device, send.data, send.bytes);
+  send.done = receive->done = true;
+  send.behind.clear();
   receive->behind.clear();
-  ++pair.finished;
+  ++sender.finished;
+  ++receiver.finished;
   ++messages_;
+  return true;
 }
 
 }  // namespace hadal::testing

@@ -2,17 +2,21 @@
 // emulated device. It is stricter than NCCL, so that a program that passes here does not depend on NCCL's buffering.
 //
 //   · rendezvous: nothing is transferred before both sides have started a message and all earlier work in their queues
-//     is done;
-//   · a call returns at once; messages end later, those of different communicators in random order;
-//   · the n-th call of one side must match the n-th call of the other: same length, one a send and one a receive. A
-//     mismatch is a misuse: both calls are recorded, the communicator fails, and so does the test unless it takes the
-//     misuse;
+//     is done. Messages of a rank on one communicator run in the order of its calls;
+//   · a call returns at once with kNcclInProgress, and only some polls of AsyncError later it has settled. Another call
+//     on that communicator before that, other than Abort, is a misuse, as NCCL refuses it;
+//   · messages end later, those of different communicators in random order;
+//   · the n-th message that a rank sends to another must be as long as the n-th that this one receives from it, and
+//     ranks must not wait for each other in a circle. Otherwise that is a misuse: all calls are recorded, the
+//     communicator fails, and so does the test unless it takes the misuse;
 //   · bytes must be on the rank's device; a receive's bytes are NaN from its start to its end, a send's must not change
 //     during it;
 //   · an abort frees memory and so waits for the rank's other messages in flight; if one of them never ends, because
 //     its communicator is not aborted at the same time, that is a misuse;
-//   · joining needs both sides, as everything else; destroying or finalizing a communicator with messages in flight is
-//     a misuse.
+//   · joining needs all sides, as everything else; destroying or finalizing a communicator with messages in flight is
+//     a misuse;
+//   · each communicator takes two of the device's streams, one of which waits for its messages (emulated_queues.h).
+// A program that uses it has 32 hardware queues unless CUDA_DEVICE_MAX_CONNECTIONS is set, as a run over NCCL has.
 // Threads: any; each library object belongs to one.
 #pragma once
 
@@ -44,6 +48,8 @@ class EmulatedNccl {
   // Makes all messages after the first `messages` never end.
   void StallAfter(int messages);
   int messages() const;
+  // Calls of all ranks, other than those that ask (Version, AsyncError, ErrorText).
+  int calls() const;
   // Returns and clears the recorded misuses.
   std::vector<std::string> TakeMisuses();
 
@@ -51,22 +57,26 @@ class EmulatedNccl {
   class Library;
   class Call;
   struct Side;
-  struct Pair;
+  struct Group;
 
-  void Misuse(Pair& pair, const std::string& what);
-  void CheckCalls(Pair& pair, size_t call);
+  void Misuse(Group& group, const std::string& what);
+  // Checks the last call of `rank` against its partner's, and whether ranks wait for each other in a circle.
+  void CheckCall(Group& group, int rank);
+  void CheckCircle(Group& group, int rank);
   // Advances all messages.
   void Advance();
-  void AdvancePair(Pair& pair);
+  void AdvanceGroup(Group& group);
+  // Moves the message that `rank` sends next if both sides are there. Returns whether it ended.
+  bool AdvanceSend(Group& group, int rank);
 
   mutable std::recursive_mutex mutex_;
   std::mt19937_64 random_;
   bool advancing_ = false;
-  int messages_ = 0;
+  int messages_ = 0, calls_ = 0;
   std::optional<int> fail_after_, stall_after_;
   NcclResult failure_ = kNcclRemoteError;  // of fail_after_
   uint64_t next_id_ = 1;
-  std::map<uint64_t, std::unique_ptr<Pair>> pairs_;
+  std::map<uint64_t, std::unique_ptr<Group>> groups_;
   std::vector<std::string> misuses_;
 };
 

@@ -1,6 +1,7 @@
 #include "tests/support/emulated_queues.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "runtime/check.h"
@@ -15,6 +16,19 @@ bool AllDone(const PendingList& list) {
 }  // namespace
 
 EmulatedQueues::~EmulatedQueues() { HADAL_CHECK(queues_.empty() && events_.empty()); }
+
+int EmulatedQueues::HardwareQueues() {
+  const char* const text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  return text == nullptr ? 8 : std::clamp(std::atoi(text), 1, 32);
+}
+
+PendingList EmulatedQueues::InHardwareQueueOf(int stream) const {
+  PendingList list;
+  for (const auto& [other, work] : last_put_) {
+    if (other % hardware_queues_ == stream % hardware_queues_) list.push_back(work);
+  }
+  return list;
+}
 
 EmulatedQueues::QueueState& EmulatedQueues::StateOf(Queue queue) {
   const auto found = queues_.find(queue);
@@ -34,6 +48,7 @@ absl::StatusOr<DeviceQueues::Queue> EmulatedQueues::MakeQueue() {
   auto queue = std::make_unique<QueueState>();
   QueueState* const made = queue.get();
   const std::lock_guard lock(mutex_);
+  made->stream = TakeStreams(1);
   queues_[made] = std::move(queue);
   return made;
 }
@@ -50,6 +65,7 @@ absl::StatusOr<DeviceQueues::Event> EmulatedQueues::MakeEvent() {
 void EmulatedQueues::DestroyQueue(Queue queue) {
   const std::lock_guard lock(mutex_);
   HADAL_CHECK(AllDone(StateOf(queue).before));
+  last_put_.erase(StateOf(queue).stream);
   queues_.erase(queue);
 }
 
@@ -64,6 +80,9 @@ void EmulatedQueues::Record(Event event, Queue queue) {
   EventState& state = StateOf(event, false);
   state.recorded = true;
   state.of = queue == kMain ? main_ : StateOf(queue).before;
+  if (queue != kMain) return;
+  const PendingList beside = InHardwareQueueOf(0);
+  state.of.insert(state.of.end(), beside.begin(), beside.end());
 }
 
 void EmulatedQueues::Await(Queue queue, Event event) {
@@ -90,17 +109,28 @@ bool EmulatedQueues::Idle() const {
   return AllDone(all);
 }
 
-PendingList EmulatedQueues::Put(Queue queue, std::shared_ptr<PendingWork> work) {
+PendingList EmulatedQueues::Put(Queue queue, int beside, std::shared_ptr<PendingWork> work) {
   const std::lock_guard lock(mutex_);
   QueueState& state = StateOf(queue);
   HADAL_CHECK(std::exchange(state.awaited, false));
-  return std::exchange(state.before, {std::move(work)});
+  PendingList behind = std::exchange(state.before, {work});
+  for (const int stream : {state.stream, beside}) {
+    const PendingList others = InHardwareQueueOf(stream);
+    behind.insert(behind.end(), others.begin(), others.end());
+  }
+  last_put_[state.stream] = last_put_[beside] = std::move(work);
+  return behind;
 }
 
 PendingList EmulatedQueues::PutKernel(Queue queue, std::shared_ptr<PendingWork> kernel) {
   const std::lock_guard lock(mutex_);
-  if (std::exchange(last_kernel_, queue) == queue) StateOf(queue).awaited = true;
-  return Put(queue, std::move(kernel));
+  QueueState& state = StateOf(queue);
+  HADAL_CHECK(std::exchange(state.awaited, false) || last_kernel_ == queue);
+  last_kernel_ = queue;
+  PendingList behind = InHardwareQueueOf(state.stream);
+  behind.insert(behind.end(), state.before.begin(), state.before.end());
+  state.before = {std::move(kernel)};
+  return behind;
 }
 
 }  // namespace hadal::testing

@@ -1,6 +1,12 @@
 // The queues and events of the emulated device. Its main order finishes at once unless a test delays it; a queue holds
 // work added by others (emulated_nccl.h), which finishes when that work does. Strict: every work item in a queue must
 // be preceded by its own Await; otherwise it could overlap the kernels that produce or use its bytes.
+//
+// Hardware queues: a GPU has CUDA_DEVICE_MAX_CONNECTIONS of them (1 to 32; 8 if the variable is not set), which the
+// driver reads when it starts, and here each object. The main order is stream 0, each queue the next stream, and NCCL
+// takes more (TakeStreams); stream n is in hardware queue n modulo their number. What others put into a stream (Put) runs
+// only after all that was put into streams of the same hardware queue before it, and so do queued kernels, and events
+// of the main order.
 // Threads: as Device; implementations of Pending are responsible for their own. Calls them without holding a lock.
 #pragma once
 
@@ -43,6 +49,7 @@ class EmulatedQueues final : public DeviceQueues {
     while (!Reached(event)) std::this_thread::yield();
   }
 
+  static int HardwareQueues();
   // Whether all work in the queues is done.
   bool Idle() const;
 
@@ -52,8 +59,11 @@ class EmulatedQueues final : public DeviceQueues {
     main_ = {std::move(work)};
   }
 
-  // Adds work to the queue and returns the work that must finish before it.
-  PendingList Put(Queue queue, std::shared_ptr<PendingWork> work);
+  // Takes the numbers of `count` streams that NCCL makes for itself, and returns the first.
+  int TakeStreams(int count) { return std::exchange(streams_, streams_ + count); }
+  // Adds work to the queue, and work that waits for it to stream `beside`, as NCCL does. Returns the work that must
+  // finish before it.
+  PendingList Put(Queue queue, int beside, std::shared_ptr<PendingWork> work);
   // As above for a kernel, which may also directly follow another kernel.
   PendingList PutKernel(Queue queue, std::shared_ptr<PendingWork> kernel);
 
@@ -61,6 +71,7 @@ class EmulatedQueues final : public DeviceQueues {
   struct QueueState {
     PendingList before;    // must finish before the next work
     bool awaited = false;  // whether Await was called since the last work
+    int stream = 0;
   };
   struct EventState {
     PendingList of;
@@ -68,9 +79,14 @@ class EmulatedQueues final : public DeviceQueues {
   };
   QueueState& StateOf(Queue queue);
   EventState& StateOf(Event event, bool recorded);
+  // What must finish before new work in the hardware queue of `stream`.
+  PendingList InHardwareQueueOf(int stream) const;
 
   const std::function<void()> standstill_;
   mutable std::recursive_mutex mutex_;  // for all below: a checkpoint's thread has a queue
+  const int hardware_queues_ = HardwareQueues();
+  int streams_ = 1;
+  std::map<int, std::shared_ptr<PendingWork>> last_put_;  // of each stream
   std::map<Queue, std::unique_ptr<QueueState>> queues_;
   PendingList main_;
   Queue last_kernel_ = nullptr;  // the queue of the last kernel, if nothing was recorded or awaited since

@@ -28,7 +28,8 @@ Json ToJson(const GpuFacts& facts) {
           {"cublas", facts.device.cublas},
           {"nccl", facts.nccl},
           {"why_no_nccl", facts.why_no_nccl},
-          {"nccl_variables", facts.nccl_variables}};
+          {"nccl_variables", facts.nccl_variables},
+          {"nccl_refusal", facts.nccl_refusal}};
 }
 
 GpuFacts FromJson(const Json& json) {
@@ -48,7 +49,8 @@ GpuFacts FromJson(const Json& json) {
                      .cublas = json.value("cublas", 0)},
           .nccl = json.value("nccl", 0),
           .why_no_nccl = json.value("why_no_nccl", ""),
-          .nccl_variables = json.value("nccl_variables", "")};
+          .nccl_variables = json.value("nccl_variables", ""),
+          .nccl_refusal = json.value("nccl_refusal", "")};
 }
 
 }  // namespace

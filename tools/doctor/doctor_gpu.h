@@ -23,6 +23,7 @@ struct GpuFacts {
   int nccl = 0;  // its version; 0: none
   std::string why_no_nccl;
   std::string nccl_variables;  // NCCL's variables that are set: "NCCL_DEBUG=INFO NCCL_IB_HCA=mlx5_0"
+  std::string nccl_refusal;    // why the environment forbids a run over NCCL; empty: it does not
 
   bool found() const { return asked && why_none.empty(); }
 };

@@ -132,7 +132,13 @@ class GpuComparison {
     }
     if (ranks_.size() < 2 || shared || found_ < static_cast<int>(ranks_.size()))
       return;  // messages go through the host
-    RanksByText without;
+    RanksByText refused, without;
+    for (const DoctorFacts& facts : ranks_) {
+      if (!facts.gpu.nccl_refusal.empty()) refused[facts.gpu.nccl_refusal].push_back(facts.rank);
+    }
+    for (auto& [why, ranks] : refused) {
+      comparison_.Add(Severity::kBad, std::move(ranks), absl::StrCat("runs over NCCL are refused: ", why, "."));
+    }
     for (const DoctorFacts& facts : ranks_) {
       if (facts.gpu.nccl == 0) without[facts.gpu.why_no_nccl].push_back(facts.rank);
     }

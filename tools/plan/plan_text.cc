@@ -136,7 +136,7 @@ RecordedGraphs MostGraphsOfARank(const PlanReport& report) {
 // The memory that a rank leaves free on its device, and the total that it needs.
 void AppendDriverMemory(const PlanReport& report, std::string& text) {
   using cuda::DriverMemory;
-  const int links = NcclLinks(report.model, report.pipeline);
+  const int connections = NcclConnections(report.model, report.pipeline);
   const int64_t driver = DriverBytes(report.model, report.pipeline);
   const RecordedGraphs graphs = MostGraphsOfARank(report);
   int64_t fullest = 0;
@@ -147,8 +147,9 @@ void AppendDriverMemory(const PlanReport& report, std::string& text) {
     absl::StrAppendFormat(&text, ", at most %d CUDA graphs per rank %s", graphs.graphs,
                           HumanBytes(DriverMemory::kGraphBytes));
   }
-  if (links > 0) {
-    absl::StrAppendFormat(&text, ", NCCL with %d links %s", links, HumanBytes(DriverMemory::NcclBytes(links)));
+  if (connections > 0) {
+    absl::StrAppendFormat(&text, ", NCCL with %d connections %s", connections,
+                          HumanBytes(DriverMemory::NcclBytes(connections)));
   }
   absl::StrAppendFormat(
       &text, "), allowances that were not measured yet: a rank needs a GPU, or a share of one, with %s free\n",

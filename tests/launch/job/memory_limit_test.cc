@@ -53,10 +53,10 @@ TEST(MemoryLimit, SaysWhenAGpuHasNothingLeftForARank) {
 
 TEST(MemoryLimit, SaysWhenNcclTookMoreThanWasLeft) {
   const int64_t left = cuda::DriverMemory::NcclBytes(4);
-  EXPECT_EQ(left, cuda::DriverMemory::kNcclBytes + 4 * cuda::DriverMemory::kNcclLinkBytes);
+  EXPECT_EQ(left, cuda::DriverMemory::kNcclBytes + 4 * cuda::DriverMemory::kNcclConnectionBytes);
   EXPECT_EQ(NcclTookMore(left, 4, 1), "");
   EXPECT_THAT(NcclTookMore(left + (100 << 20), 4, 1),
-              AllOf(HasSubstr("rank 1"), HasSubstr("548 MiB"), HasSubstr("448 MiB"), HasSubstr("4 links")));
+              AllOf(HasSubstr("rank 1"), HasSubstr("548 MiB"), HasSubstr("448 MiB"), HasSubstr("4 connections")));
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 // Three ranks, each with a GPU of its own and the same NCCL.
 std::vector<DeviceFacts> GoodRanks() {
   std::vector<DeviceFacts> ranks;
-  for (const char* identity : {"GPU-a", "GPU-b", "GPU-c"}) ranks.push_back({.identity = identity, .nccl = 22809});
+  for (const char* place : {"GPU-a", "GPU-b", "GPU-c"}) ranks.push_back({.place = place, .nccl = 22809});
   return ranks;
 }
 
@@ -38,12 +38,12 @@ TEST(TransportChoice, NcclWantsAGpuForEachRankAndOneVersion) {
   ASSERT_TRUE(good.ok()) << good.status();
   EXPECT_TRUE(good->nccl);
   EXPECT_THAT(good->notice, AllOf(HasSubstr("by NCCL 2.28.9"), HasSubstr("; set for it: NCCL_DEBUG=INFO")));
-  ranks[2].identity = "GPU-a";
+  ranks[2].place = "GPU-a";
   ExpectNoNccl(ranks, "ranks 0 and 2 share GPU-a");
   ranks = GoodRanks();
   ranks[1].nccl = 22304;
   ExpectNoNccl(ranks, "rank 0 has NCCL 2.28.9, rank 1 has 2.23.4");
-  ranks[1] = {.identity = "GPU-b", .why_no_nccl = "NCCL is not found"};
+  ranks[1] = {.place = "GPU-b", .why_no_nccl = "NCCL is not found"};
   ExpectNoNccl(ranks, "rank 1 has no NCCL: NCCL is not found");
 }
 
@@ -63,6 +63,40 @@ TEST(TransportChoice, NcclIsNotLookedForWhereItIsNotUsed) {
     EXPECT_EQ(FindNccl(cpu ? Transport::kAuto : Transport::kHost, /*ranks=*/2, facts), nullptr);
     EXPECT_EQ(facts.why_no_nccl, "");
   }
+}
+
+// Slices of one GPU have identities of their own and one bus.
+TEST(TransportChoice, NcclWantsABusForEachRank) {
+  std::vector<DeviceFacts> ranks = GoodRanks();
+  ranks[1].identity = "MIG-1";
+  ranks[2].identity = "MIG-2";
+  ranks[1].place = ranks[2].place = "GPU 0000:10:00.0 of node7";
+  ExpectNoNccl(ranks, "ranks 1 and 2 share GPU 0000:10:00.0 of node7");
+}
+
+TEST(TransportChoice, VariablesThatNcclCouldHangWithAreRefusedByName) {
+  const auto refusal = [](std::vector<const char*> environment) {
+    environment.push_back(nullptr);
+    return NcclRefusal(environment.data());
+  };
+  const char* const good = "CUDA_DEVICE_MAX_CONNECTIONS=32";
+  EXPECT_EQ(refusal({"PATH=/bin", good, "NCCL_MAX_CTAS=4", "NCCL_LAUNCH_ORDER_IMPLICIT=0"}), "");
+  EXPECT_THAT(refusal({}), HasSubstr("CUDA_DEVICE_MAX_CONNECTIONS is not set, and NCCL needs 32"));
+  EXPECT_THAT(refusal({"CUDA_DEVICE_MAX_CONNECTIONS=1"}), HasSubstr("is 1, and NCCL needs 32"));
+  for (const char* bad : {"NCCL_MAX_CTAS=5", "NCCL_MIN_CTAS=8", "NCCL_MIN_NCHANNELS=16", "NCCL_MIN_P2P_NCHANNELS=32",
+                          "NCCL_LAUNCH_ORDER_IMPLICIT=1", "NCCL_MAX_CTAS=many"}) {
+    EXPECT_THAT(refusal({good, bad}), AllOf(HasSubstr(bad), HasSubstr("unset it")));
+  }
+  std::vector<DeviceFacts> ranks = GoodRanks();
+  ranks[1].nccl_refusal = "X is 1";
+  for (const Transport asked : {Transport::kAuto, Transport::kNccl}) {
+    const absl::Status status = DecideTransport(asked, /*gpu=*/true, ranks).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_EQ(status.message(), "rank 1: X is 1, or set pipeline.transport = \"host\".");
+  }
+  EXPECT_TRUE(DecideTransport(Transport::kHost, /*gpu=*/true, ranks).ok());
+  ranks[2].place = ranks[0].place;
+  EXPECT_TRUE(DecideTransport(Transport::kAuto, /*gpu=*/true, ranks).ok()) << "without NCCL anyway";
 }
 
 TEST(TransportChoice, ListsTheUsersVariables) {

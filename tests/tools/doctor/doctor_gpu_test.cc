@@ -113,6 +113,11 @@ TEST(DoctorGpuFindings, NcclThatIsMissingUnlikeOrToldWhatToDo) {
   for (const Finding& finding : cluster.Findings()) EXPECT_THAT(finding.text, Not(HasSubstr("NCCL")));
 
   cluster = GpuCluster();
+  cluster.ranks[1].gpu.nccl_refusal = "X is 1, and NCCL needs 32";
+  EXPECT_EQ(cluster.Only().severity, Severity::kBad);
+  EXPECT_EQ(cluster.Only().text, "runs over NCCL are refused: X is 1, and NCCL needs 32.");
+
+  cluster = GpuCluster();
   for (DoctorFacts& facts : cluster.ranks) facts.gpu.nccl_variables = "NCCL_DEBUG=INFO";
   EXPECT_EQ(cluster.Only().severity, Severity::kNote);
   EXPECT_EQ(cluster.Only().text, "NCCL variables are set: NCCL_DEBUG=INFO");

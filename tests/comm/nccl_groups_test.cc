@@ -1,5 +1,5 @@
 // The order of connecting; that ranks do connect is every test of an NCCL communicator's.
-#include "runtime/comm/nccl_peer_links.h"
+#include "runtime/comm/nccl_groups.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,0 +1,22 @@
+// Lists which ranks exchange device memory, in groups for NcclCommunicator::Create: the stages of each replica (neighbours
+// in the pipeline, and the owner of a tied table with the ranks that use it), and the replicas of each stage. So a rank
+// is in at most two groups and has at most four links, for every number of stages, replicas and chunks. A pure function
+// of the plan, the same on every rank.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "pipeline/plan/pipeline_plan.h"
+#include "runtime/comm/nccl_communicator.h"
+
+namespace hadal {
+
+// World ranks; groups without pairs are left out.
+std::vector<TransferGroup> TransferGroups(const ModelPlan& plan, const PipelinePlan& pipeline);
+
+// The most connections of any rank: two for each of its pairs, one per direction.
+int MostConnections(std::span<const TransferGroup> groups);
+
+}  // namespace hadal

@@ -1,0 +1,62 @@
+// Connects groups of ranks by NCCL. A group has two communicators: one for messages to higher ranks, one for messages
+// to lower ranks (nccl_link.h). The group's lowest rank gets their identifiers from NCCL and sends them to the others
+// through `control`, a host communicator. Also computes the order in which the pairs of a group exchange their first
+// messages.
+//
+// Threads: one, the device's.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/nccl_library.h"
+#include "runtime/comm/nccl_link.h"
+#include "runtime/device.h"
+
+namespace hadal {
+
+// Two ranks that exchange messages; first < second.
+struct RankPair {
+  int first = 0;
+  int second = 0;
+  bool operator==(const RankPair&) const = default;
+};
+
+// Ranks that share two NCCL communicators, and those pairs of them that exchange messages. No pair is in two groups.
+struct TransferGroup {
+  std::vector<int> ranks;  // ascending
+  std::vector<RankPair> pairs;
+};
+
+// Returns the pairs, each once, in an order in which ranks can connect one pair after another without a circular wait.
+// If only neighbours are connected, all ranks are busy at once: pairs of one distance take two rounds, each a matching.
+std::vector<RankPair> InRounds(std::vector<RankPair> pairs);
+
+// One rank's two links in a group.
+struct GroupLinks {
+  std::unique_ptr<NcclLink> up, down;  // messages to higher ranks; to lower ranks
+
+  NcclLink& Of(int sender, int receiver) const { return sender < receiver ? *up : *down; }
+};
+
+// Arguments of ConnectGroup. Library, device and control must outlive the links.
+struct LinkMaking {
+  NcclLibrary& library;
+  Device& device;
+  Communicator& control;
+  std::byte* scratch = nullptr;  // device memory moved by each pair's first messages
+  int64_t scratch_bytes = 0;
+  absl::Duration timeout;  // per link
+};
+
+// Joins this rank to the group, and moves the first messages of its pairs, both ways. Blocking: all ranks of the group
+// must call it. REQUIRES: this rank is one of them. Errors: Unavailable if NCCL provides no identifier; those of
+// NcclLink and of `control`. On an error no link is left.
+absl::StatusOr<GroupLinks> ConnectGroup(const LinkMaking& making, const TransferGroup& group);
+
+}  // namespace hadal

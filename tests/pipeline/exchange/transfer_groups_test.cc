@@ -1,0 +1,77 @@
+#include "pipeline/exchange/transfer_groups.h"
+
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/small_model.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
+
+std::vector<TransferGroup> GroupsOf(PipelineOptions options, int ranks, EmbeddingSharing sharing) {
+  ModelOptions model = testing::SmallModel(ResidualMethod::kPreLn, {.encoder_layers = 4, .decoder_layers = 4});
+  model.sharing = sharing;
+  const ModelPlan plan = ModelPlan::Make(model);
+  const PipelinePlan pipeline = MakePipelinePlan(plan, {.micro_batches = 8}, options, ranks).value();
+  return TransferGroups(plan, pipeline);
+}
+
+// Of one replica: all are in one group.
+std::vector<RankPair> PairsOf(PipelineOptions options, int ranks, EmbeddingSharing sharing) {
+  const std::vector<TransferGroup> groups = GroupsOf(options, ranks, sharing);
+  EXPECT_EQ(groups.size(), 1u);
+  return groups[0].pairs;
+}
+
+TEST(TransferGroups, NeighboursOfAPipeline) {
+  EXPECT_THAT(PairsOf({}, 4, EmbeddingSharing::kNone),
+              UnorderedElementsAre(RankPair{0, 1}, RankPair{1, 2}, RankPair{2, 3}));
+}
+
+TEST(TransferGroups, InterleavedChunksCloseTheRing) {
+  EXPECT_THAT(PairsOf({.chunks = 2, .schedule = ScheduleKind::kInterleaved1F1B}, 4, EmbeddingSharing::kNone),
+              UnorderedElementsAre(RankPair{0, 1}, RankPair{1, 2}, RankPair{2, 3}, RankPair{0, 3}));
+}
+
+// Source embedding on stage 0, target embedding and head behind it.
+TEST(TransferGroups, TheOwnerOfATiedTableKnowsItsUsers) {
+  EXPECT_THAT(PairsOf({.split = {4, 12, 16}}, 4, EmbeddingSharing::kAll),
+              UnorderedElementsAre(RankPair{0, 1}, RankPair{1, 2}, RankPair{2, 3}, RankPair{0, 3}));
+}
+
+TEST(TransferGroups, ReplicasOfAStageAndStagesOfAReplica) {
+  for (const Placement placement : {Placement::kReplicasTogether, Placement::kStagesTogether}) {
+    const GridShape grid{.stages = 2, .replicas = 3, .placement = placement};
+    const auto groups = GroupsOf({.replicas = 3, .placement = placement}, 6, EmbeddingSharing::kNone);
+    ASSERT_EQ(groups.size(), 5u);
+    for (int replica = 0; replica < 3; ++replica) {
+      const int a = grid.RankOf(0, replica), b = grid.RankOf(1, replica);
+      EXPECT_THAT(groups[replica].ranks, ElementsAre(a, b));
+      EXPECT_THAT(groups[replica].pairs, ElementsAre(RankPair{a, b}));
+    }
+    for (int stage = 0; stage < 2; ++stage) {
+      const int a = grid.RankOf(stage, 0), b = grid.RankOf(stage, 1), c = grid.RankOf(stage, 2);
+      EXPECT_THAT(groups[3 + stage].ranks, ElementsAre(a, b, c));
+      EXPECT_THAT(groups[3 + stage].pairs, ElementsAre(RankPair{a, b}, RankPair{a, c}, RankPair{b, c}));
+    }
+  }
+}
+
+TEST(TransferGroups, OneRankHasNobody) { EXPECT_TRUE(GroupsOf({}, 1, EmbeddingSharing::kAll).empty()); }
+
+TEST(TransferGroups, ConnectionsAreTwoAPairOfTheRankThatHasTheMost) {
+  const auto connections = [](const PipelineOptions& options, int ranks) {
+    return MostConnections(GroupsOf(options, ranks, EmbeddingSharing::kNone));
+  };
+  EXPECT_EQ(connections({}, 1), 0);
+  EXPECT_EQ(connections({}, 2), 2);
+  EXPECT_EQ(connections({}, 4), 4) << "a stage between two";
+  EXPECT_EQ(connections({.replicas = 3}, 6), 6) << "one neighbour, two replicas";
+}
+
+}  // namespace
+}  // namespace hadal
