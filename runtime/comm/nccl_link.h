@@ -1,10 +1,11 @@
-// Messages in one direction within a group of ranks, either all to higher or all to lower ranks: an NCCL communicator of
-// the group, on a queue of its own on each device. A rank's messages run one after another, in the order in which it
+// Messages in one direction within a group of ranks, either all to higher or all to lower ranks: an NCCL communicator
+// of the group, on a queue of its own on each device. A rank's messages run one after another, in the order in which it
 // starts them.
 //
 // nccl_communicator.md says in which order ranks may start messages, so that these never wait for each other.
-// Threads: one. Blocking: Open, MoveFirst, FinishClose and AbortAll. Errors, with NCCL's message: Internal if CUDA failed
-// on this rank, else Unavailable. Afterwards only AbortAll may be called; the destructor does so for its own link.
+// Threads: one. Blocking: Open, MoveFirst, FinishClose and AbortAll. Errors, with NCCL's message: Internal if CUDA
+// failed on this rank, else Unavailable. Afterwards only AbortAll may be called; the destructor does so for its own
+// link.
 #pragma once
 
 #include <cstdint>
