@@ -7,8 +7,8 @@
 //                           ◄─ grant ──   NCCL receive is started, once the receive buffer is free
 //   NCCL send is started    ═ message ═►  written after the kernels before Receive
 //
-// nccl_communicator.md has the reasons for offers and grants, and the proof that no rank waits forever. The proof assumes
-// that no two streams of a rank share a hardware queue of the GPU.
+// nccl_communicator.md has the reasons for offers and grants, and the proof that no rank waits forever. It assumes that
+// no two streams of a rank share a hardware queue of the GPU.
 // Order on the device: a message reads what kernels launched before Send have written, and is written after the kernels
 // launched before Receive. The host does not wait; Progress makes the offer, or starts the receive, when those kernels
 // are done. Once Test has returned true for a receive, kernels launched later see its bytes.

@@ -41,7 +41,8 @@ class NcclLibrary {
   // For example 22809 for 2.28.9.
   virtual int Version() const = 0;
   virtual NcclResult GetUniqueId(NcclUniqueId& id) = 0;
-  // Joins the communicator `id`, on the current device. `comm` must not move in memory until AsyncError reports the end.
+  // Joins the communicator `id`, on the current device. `comm` must not move in memory until AsyncError no longer
+  // returns kNcclInProgress.
   // `most_blocks`: the most thread blocks of a transfer.
   virtual NcclResult CommInit(NcclComm& comm, const NcclUniqueId& id, NcclGroupPlace place, int most_blocks) = 0;
   virtual NcclResult AsyncError(NcclComm comm, NcclResult& error) = 0;

@@ -5,8 +5,8 @@
 // Hardware queues: a GPU has CUDA_DEVICE_MAX_CONNECTIONS of them (1 to 32; 8 if the variable is not set), which the
 // driver reads when it starts, and here each object. The main order is stream 0, each queue the next stream, and NCCL
 // takes more (TakeStreams); stream n is in hardware queue n modulo their number. What others put into a stream (Put)
-// runs only after all that was put into streams of the same hardware queue before it, and so do queued kernels, and events
-// of the main order.
+// runs only after all that was put into streams of the same hardware queue before it, and so do queued kernels, and
+// events of the main order.
 // Threads: as Device; implementations of Pending are responsible for their own. Calls them without holding a lock.
 #pragma once
 
