@@ -1,7 +1,7 @@
 // Kernels parsed from the PTX that nvcc makes.
 //
-// A register is 32 words, one a lane; a value has the low bits of its word, signed ones extended. Immediate operands and
-// symbols are registers that nothing writes. A predicate is the mask in a register's first word.
+// A register is 32 words, one a lane; a value has the low bits of its word, signed ones extended. Immediate operands
+// and symbols are registers that nothing writes. A predicate is the mask in a register's first word.
 #pragma once
 
 #include <array>
