@@ -1,7 +1,7 @@
 // What each instruction of PTX does to the lanes of a warp.
 //
-// Approximations have the errors that NVIDIA documents, up or down by the bits of the argument, as in the thread layer's
-// FastExp. mma adds in float, in the order of k.
+// Approximations have the errors that NVIDIA documents, up or down by the bits of the argument, as in the thread
+// layer's FastExp.
 #include <bit>
 #include <cmath>
 #include <limits>
