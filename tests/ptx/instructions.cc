@@ -1,10 +1,9 @@
 // What each instruction of PTX does to the lanes of a warp.
 //
 // Approximations have the errors that NVIDIA documents, up or down by the bits of the argument, as in the thread
-// layer's FastExp. mma adds in float, in the order of k.
+// layer's FastExp.
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -95,14 +94,13 @@ uint32_t BFloat16Bits(float x) {
   return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
 }
 
-// Division as PTX has it: no trap.
+// Of integers. A kernel that divides by 0 is wrong, although a GPU does not trap.
 template <typename T>
 T Quotient(T a, T b) {
   if (b == 0) throw Fault("division by 0");
   return a / b;
 }
 
-// Also of T's sign: shr of signed values extends it.
 template <typename T, bool left>
 void Shift(Warp& warp, const Instruction& i, uint32_t lanes) {
   uint64_t* to = warp.lanes(i.operands[0]);

@@ -54,7 +54,8 @@ class Warp {
   int64_t steps_ = 0;
 };
 
-// Runs all blocks. `parameters` has kernel.parameter_bytes. Advances `clock`. Returns the number of lane-instructions.
+// Runs all blocks and advances `clock`. `parameters` has kernel.parameter_bytes. Returns the number of
+// lane-instructions.
 int64_t Launch(const Kernel& kernel, const Grid& grid, Region& parameters, Global& global, Clock& clock);
 
 }  // namespace hadal::ptx
