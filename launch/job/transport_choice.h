@@ -27,7 +27,7 @@ struct TransportDecision {
   std::string notice;  // for the user; empty: nothing to say
 };
 // `ranks`: of all ranks; `gpu`: what DecideDevice has decided. Pure.
-// Errors: InvalidArgument if NCCL is asked for but impossible, or if the environment of a rank forbids it (NcclRefusal).
+// Errors: InvalidArgument if NCCL is asked for but impossible, or if a rank's environment forbids it (NcclRefusal).
 absl::StatusOr<TransportDecision> DecideTransport(Transport asked, bool gpu, std::span<const DeviceFacts> ranks);
 
 // Returns the user's variables that NCCL itself reads, such as "NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=ib0", in order of
@@ -37,7 +37,7 @@ std::string NcclVariables(const char* const* environment);
 // Returns why a run over NCCL is refused with these variables: what, value, limit, remedy; "" if it is not. Ranks could
 // wait for each other for ever (runtime/comm/nccl_communicator.md):
 //   CUDA_DEVICE_MAX_CONNECTIONS other than 32     streams share hardware queues
-//   NCCL_MAX_CTAS, NCCL_MIN_CTAS, NCCL_MIN_NCHANNELS, NCCL_MIN_P2P_NCHANNELS beyond 4     not all kernels fit on the GPU
+//   NCCL_MAX_CTAS, NCCL_MIN_CTAS, NCCL_MIN_NCHANNELS, NCCL_MIN_P2P_NCHANNELS beyond 4    not all kernels fit on the GPU
 //   NCCL_LAUNCH_ORDER_IMPLICIT     NCCL makes its communicators wait for each other
 std::string NcclRefusal(const char* const* environment);
 

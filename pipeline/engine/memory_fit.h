@@ -25,9 +25,9 @@ int64_t LimitedBytes(const ArenaLayout& layout, DeviceKind kind);
 // The most connections by NCCL that a rank has (exchange/transfer_groups.h); 0 where ranks exchange through the host.
 int NcclConnections(const ModelPlan& plan, const PipelinePlan& pipeline);
 
-// What a rank leaves free of its device for the driver and its libraries, NCCL's connections included where ranks exchange by
-// it; the same for all ranks (kernels/cuda_host/driver_memory.h). A device holds a rank whose LimitedBytes and these it
-// has room for.
+// What a rank leaves free of its device for the driver and its libraries, NCCL's connections included where ranks
+// exchange by it; the same for all ranks (kernels/cuda_host/driver_memory.h). A device holds a rank whose LimitedBytes
+// and these it has room for.
 int64_t DriverBytes(const ModelPlan& plan, const PipelinePlan& pipeline);
 
 // MakePipelinePlan's plan, of which every rank fits resources.memory_limit_bytes (0: nothing is compared). With
