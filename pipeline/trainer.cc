@@ -230,7 +230,8 @@ absl::StatusOr<std::optional<StopReason>> Trainer::AfterStep(StopVote stop, bool
 }
 
 void Trainer::Announce() {
-  surroundings_.sink.OnStart(DescribeRun(options_, plan_, pipeline_, surroundings_.stream.threads(), progress_.step + 1));
+  surroundings_.sink.OnStart(
+      DescribeRun(options_, plan_, pipeline_, surroundings_.stream.threads(), progress_.step + 1));
   std::vector<std::string> left_out = {
       DescribeLeftOut("training", order_.too_long(), surroundings_.train.size(), options_)};
   if (validator_) {
