@@ -1,5 +1,7 @@
 #include "tests/integration/nccl_run_cases.h"
 
+#include <algorithm>
+
 #include "runtime/check.h"
 
 namespace hadal::testing {
@@ -28,6 +30,7 @@ RunSpec Interleaved() {
 RunSpec Replicas(int ranks, bool sharded) {
   RunSpec spec = SmallNcclRun(ResidualMethod::kPreLn);
   spec.ranks = spec.pipeline.replicas = ranks;
+  spec.batch.micro_batches = std::max(4, ranks);
   spec.pipeline.shard_optimizer_state = sharded;
   spec.steps = 1;
   return spec;
@@ -64,9 +67,10 @@ RunSpec SmallNcclRun(ResidualMethod method) {
 }
 
 std::vector<NcclRunCase> NcclRunCases(int ranks) {
-  HADAL_CHECK(ranks == 2 || ranks == 4);
-  std::vector<NcclRunCase> cases = {
-      {"Pipeline", Pipeline(ranks)}, {"ShardedReplicas", Replicas(ranks, true)}, {"Bf16", Bf16(ranks)}};
+  HADAL_CHECK(ranks == 2 || ranks == 4 || ranks == 8);
+  std::vector<NcclRunCase> cases = {{"ShardedReplicas", Replicas(ranks, true)}, {"Bf16", Bf16(ranks)}};
+  if (ranks == 8) return cases;
+  cases.push_back({"Pipeline", Pipeline(ranks)});
   if (ranks == 2) {
     cases.push_back({"Interleaved", Interleaved()});
   } else {

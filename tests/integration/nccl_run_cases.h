@@ -20,7 +20,7 @@ struct NcclRunCase {
 
 // A small run, for changes to it.
 RunSpec SmallNcclRun(ResidualMethod method);
-// For 2 or 4 ranks.
+// For 2, 4 or 8 ranks; with 8, every rank exchanges with every other.
 std::vector<NcclRunCase> NcclRunCases(int ranks);
 
 }  // namespace hadal::testing

@@ -95,6 +95,8 @@ TEST_P(NcclRunTest, HasTheHostsBits) {
 
 INSTANTIATE_TEST_SUITE_P(TwoRanks, NcclRunTest, ::testing::ValuesIn(NcclRunCases(2)),
                          [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(EightRanks, NcclRunTest, ::testing::ValuesIn(NcclRunCases(8)),
+                         [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(FourRanks, NcclRunTest, ::testing::ValuesIn(NcclRunCases(4)),
                          [](const auto& info) { return info.param.name; });
 
