@@ -180,6 +180,7 @@ void AddBits(Table& table, const std::string& type) {
   add("shl", Shift<T, true>);
   add("selp", Select<T>);
   AddComparisons<T>(table, type);
+  AddMemory<T>(table, type);
 }
 
 template <typename T>
