@@ -1,5 +1,6 @@
 #include "pipeline/exchange/transfer_groups.h"
 
+#include <map>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -71,6 +72,33 @@ TEST(TransferGroups, ConnectionsAreTwoAPairOfTheRankThatHasTheMost) {
   EXPECT_EQ(connections({}, 2), 2);
   EXPECT_EQ(connections({}, 4), 4) << "a stage between two";
   EXPECT_EQ(connections({.replicas = 3}, 6), 6) << "one neighbour, two replicas";
+}
+
+// The proof that ranks never wait for each other in a circle (runtime/comm/nccl_communicator.md) needs a hardware queue
+// of 32 for each stream.
+TEST(TransferGroups, NoRankHasMoreThanTwentyFourStreams) {
+  constexpr int kOwnStreams = 12;  // a bound on the main order, sums of replicas and copies, of which there are fewer
+  ModelOptions model = testing::SmallModel(ResidualMethod::kPreLn, {.encoder_layers = 8, .decoder_layers = 8});
+  model.sharing = EmbeddingSharing::kAll;
+  const ModelPlan plan = ModelPlan::Make(model);
+  for (int stages = 1; stages <= 8; ++stages) {
+    for (int replicas = 1; replicas <= 8; ++replicas) {
+      for (int chunks = 1; chunks <= (stages > 1 ? 4 : 1); ++chunks) {
+        SCOPED_TRACE(::testing::Message() << stages << " stages, " << replicas << " replicas, " << chunks << " chunks");
+        PipelineOptions options;
+        options.replicas = replicas;
+        options.chunks = chunks;
+        if (chunks > 1) options.schedule = ScheduleKind::kInterleaved1F1B;
+        const auto pipeline = MakePipelinePlan(plan, {.micro_batches = stages * replicas}, options, stages * replicas);
+        ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+        std::map<int, int> streams;
+        for (const TransferGroup& group : TransferGroups(plan, *pipeline)) {
+          for (const int rank : group.ranks) streams[rank] += 2 * NcclLink::kStreams;
+        }
+        for (const auto& [rank, of_links] : streams) EXPECT_LE(of_links + kOwnStreams, 24) << "rank " << rank;
+      }
+    }
+  }
 }
 
 }  // namespace
