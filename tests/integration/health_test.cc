@@ -31,10 +31,11 @@ class Recorder : public MetricsSink {
   void OnText(int64_t step, TextKind kind, std::string_view text) override {
     if (kind == TextKind::kWarning) warnings.emplace_back(text);
   }
+  // From 0, as sampling orders and callers count.
   std::set<int64_t> Skipped() const {
     std::set<int64_t> skipped;
     for (const StepMetrics& step : steps) {
-      if (step.skipped) skipped.insert(step.step);
+      if (step.skipped) skipped.insert(step.step - 1);
     }
     return skipped;
   }

@@ -116,7 +116,8 @@ class ResumeGridTest : public ::testing::Test {
     });
     EXPECT_TRUE(status.ok()) << status;
     for (size_t i = 0; i < sink.steps.size(); ++i) {
-      EXPECT_EQ(sink.steps[i], static_cast<int64_t>(steps - sink.steps.size() + i)) << "a step is missing or double";
+      EXPECT_EQ(sink.steps[i], static_cast<int64_t>(steps - sink.steps.size() + i + 1))
+          << "a step is missing or double";
     }
     return sink.losses;
   }

@@ -30,7 +30,7 @@ class Asker : public MetricsSink {
   void OnStep(const StepMetrics& metrics) override {
     losses.push_back(metrics.loss);
     epochs.push_back(metrics.epoch);
-    if (metrics.step + 1 == ask_after_steps) asked = true;
+    if (metrics.step == ask_after_steps) asked = true;
   }
   void OnValidation(const ValidationMetrics& metrics) override {
     validations.emplace_back(metrics.step, metrics.nll, metrics.best);

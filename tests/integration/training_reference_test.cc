@@ -203,7 +203,7 @@ class Recipe {
     int64_t tokens = 0;
     for (const PackedBatch& batch : batches.micro_batches) tokens += static_cast<int64_t>(batch.target.size());
     target_tokens_ += tokens;
-    EXPECT_EQ(metrics.step, step);
+    EXPECT_EQ(metrics.step, step + 1);
     EXPECT_EQ(metrics.total_steps, kSteps);
     EXPECT_EQ(metrics.target_tokens, tokens);
     EXPECT_NEAR(metrics.learning_rate, rate, 1e-12);

@@ -40,7 +40,11 @@ class StartFactsTest : public ::testing::Test {
   void GiveGpus() {
     for (int rank = 0; rank < 4; ++rank) {
       DeviceFacts& device = ranks_[rank].device;
-      device = {.host = device.host, .name = "H100", .identity = "GPU-" + std::to_string(rank), .nccl = 22809};
+      device = {.host = device.host,
+                .name = "H100",
+                .identity = "GPU-" + std::to_string(rank),
+                .place = "GPU " + std::to_string(rank),
+                .nccl = 22809};
     }
   }
   absl::StatusOr<CommonStart> Compare() const { return CompareStarts(ranks_, request_); }

@@ -18,7 +18,7 @@ TEST(ComparisonResult, JudgesByTheDistanceBelowTheUnigramLevel) {
   const auto verdict = [](const CellRun& run) {
     RunRecord record;
     record.validations = {{.step = 10, .nll = 6.5}, {.step = 20, .nll = 6.2}, {.step = 30, .nll = 6.4}};
-    record.steps = {{.step = 28, .loss = 9}, {.step = 29, .loss = 6}};
+    record.steps = {{.step = 29, .loss = 9}, {.step = 30, .loss = 6}};
     const CellResult result = JudgeCell(run, record);
     EXPECT_EQ(result.best_nll, 6.2);
     EXPECT_EQ(result.best_step, 20);

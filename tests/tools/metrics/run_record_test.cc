@@ -130,7 +130,7 @@ void ExpectAlike(const std::vector<float>& read, const std::vector<float>& writt
 TEST_F(NumberedRunTest, TheSeriesOfTheDepth) {
   ASSERT_EQ(run_.depth.size(), 1u);
   const DepthMetrics& read = run_.depth[0];
-  EXPECT_EQ(read.step, 3);
+  EXPECT_EQ(read.step, 4);
   EXPECT_EQ(read.update, 4);
   EXPECT_EQ(read.model_update, depth_.model_update);
   EXPECT_EQ(read.seconds, 45);
