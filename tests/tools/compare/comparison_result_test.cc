@@ -50,7 +50,7 @@ TEST(ComparisonResult, OfTwoEqualValidationsTheFirstIsTheBest) {
 
 TEST(ComparisonResult, WhatIsNotFiniteIsNoResult) {
   RunRecord record;
-  record.steps = {{.step = 0, .loss = 6}, {.step = 1, .loss = kNan}};
+  record.steps = {{.step = 1, .loss = 6}, {.step = 2, .loss = kNan}};
   record.validations = {{.step = 1, .nll = kNan}, {.step = 2, .nll = 6.2}};
   const CellResult result = JudgeCell({.end = CellEnd::kDone, .unigram_nll = 6.6}, record);
   EXPECT_EQ(result.steps, 2);
