@@ -37,7 +37,7 @@ namespace hadal {
 namespace {
 
 // Timeout for closing the device communicators.
-constexpr absl::Duration kFarewellTimeout = absl::Seconds(60);
+constexpr absl::Duration kCloseTimeout = absl::Seconds(60);
 // Timeout for the other ranks on a rank that could not read its config.
 constexpr double kDefaultTimeoutSeconds = 600;
 // Minimum timeout for connecting the ranks, even if wait_timeout_seconds is shorter: hosts may load the program one
@@ -197,9 +197,9 @@ int RunTrain(const TrainArguments& arguments) {
       (*world)->communicator(), [&] { return TrainInWorld(arguments, std::move(config), **world, device, sinks); });
   const auto part = [&device] {
     if (device.communicator == nullptr) return absl::OkStatus();
-    DeviceWatch watch({.timeout = 2 * kFarewellTimeout, .hung = device.hung});
+    DeviceWatch watch({.timeout = 2 * kCloseTimeout, .hung = device.hung});
     const DeviceWatch::Wait wait(watch, "closing the connections of the devices");
-    return device.communicator->Close(kFarewellTimeout);
+    return device.communicator->Close(kCloseTimeout);
   };
   if (code.ok()) {
     if (const absl::Status parted = part(); !parted.ok()) code = parted;

@@ -59,9 +59,7 @@ std::string NcclTookMore(int64_t took_bytes, int connections, int rank) {
   if (took_bytes <= left_bytes) return "";
   return absl::StrFormat(
       "rank %d: NCCL took %d MiB of the GPU's memory, and %d MiB were left for its %d connections; where memory is "
-      "short, "
-      "set "
-      "pipeline.memory_limit_bytes lower by the difference, or NCCL_BUFFSIZE below 4 MiB",
+      "short, set pipeline.memory_limit_bytes lower by the difference, or NCCL_BUFFSIZE below 4 MiB",
       rank, took_bytes >> 20, left_bytes >> 20, connections);
 }
 

@@ -17,7 +17,7 @@ constexpr int kPeerLostExitCode = 6;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MpiEnvironment>> MpiEnvironment::Start(int* argc, char*** argv,
-                                                                      absl::Duration farewell_timeout) {
+                                                                      absl::Duration end_timeout) {
   int started = 0;
   MPI_Initialized(&started);
   if (started) return absl::FailedPreconditionError("MPI was started before; a process has one MpiEnvironment");
@@ -43,20 +43,20 @@ absl::StatusOr<std::unique_ptr<MpiEnvironment>> MpiEnvironment::Start(int* argc,
   int size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  return std::unique_ptr<MpiEnvironment>(new MpiEnvironment(rank, size, farewell_timeout));
+  return std::unique_ptr<MpiEnvironment>(new MpiEnvironment(rank, size, end_timeout));
 }
 
 MpiEnvironment::~MpiEnvironment() {
-  if (!AllRanksCameToFarewell()) {
+  if (!AllRanksReachedTheEnd()) {
     std::fprintf(stderr, "rank %d: not all of %d ranks finished within %s; ending the job\n", rank_, size_,
-                 absl::FormatDuration(farewell_timeout_).c_str());
+                 absl::FormatDuration(end_timeout_).c_str());
     std::fflush(stderr);
     MPI_Abort(MPI_COMM_WORLD, kPeerLostExitCode);
   }
   MPI_Finalize();
 }
 
-bool MpiEnvironment::AllRanksCameToFarewell() const {
+bool MpiEnvironment::AllRanksReachedTheEnd() const {
   MPI_Request barrier;
   if (MPI_Ibarrier(MPI_COMM_WORLD, &barrier) != MPI_SUCCESS) return false;
   const auto start = std::chrono::steady_clock::now();
@@ -64,7 +64,7 @@ bool MpiEnvironment::AllRanksCameToFarewell() const {
     int done = 0;
     if (MPI_Test(&barrier, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
     if (done) return true;
-    if (absl::FromChrono(std::chrono::steady_clock::now() - start) >= farewell_timeout_) return false;
+    if (absl::FromChrono(std::chrono::steady_clock::now() - start) >= end_timeout_) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }

@@ -23,10 +23,10 @@ struct RankPlacement {
 class MpiEnvironment {
  public:
   // Starts MPI; may remove MPI's own options from the arguments. Blocking: all ranks of the job must call it.
-  // `farewell_timeout`: how long the destructor waits for the other ranks.
+  // `end_timeout`: how long the destructor waits for the other ranks.
   // Errors: FailedPrecondition if MPI was started before or has no thread support; Internal.
   static absl::StatusOr<std::unique_ptr<MpiEnvironment>> Start(int* argc, char*** argv,
-                                                               absl::Duration farewell_timeout = absl::Seconds(60));
+                                                               absl::Duration end_timeout = absl::Seconds(60));
   // Ends MPI. If a rank does not arrive in time, ends the job with exit code 6 (peer lost). REQUIRES: every
   // MpiCommunicator has been destroyed.
   ~MpiEnvironment();
@@ -41,13 +41,13 @@ class MpiEnvironment {
   absl::StatusOr<RankPlacement> FindPlacement() const;
 
  private:
-  MpiEnvironment(int rank, int size, absl::Duration farewell_timeout)
-      : rank_(rank), size_(size), farewell_timeout_(farewell_timeout) {}
-  bool AllRanksCameToFarewell() const;
+  MpiEnvironment(int rank, int size, absl::Duration end_timeout)
+      : rank_(rank), size_(size), end_timeout_(end_timeout) {}
+  bool AllRanksReachedTheEnd() const;
 
   const int rank_;
   const int size_;
-  const absl::Duration farewell_timeout_;
+  const absl::Duration end_timeout_;
 };
 
 }  // namespace hadal

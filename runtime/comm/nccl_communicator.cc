@@ -158,7 +158,7 @@ absl::Status NcclCommunicator::Hear(Peer& peer, const NcclMessage& message) {
     case Word::kRefusal:  // the receiver reports it
       transfers_[message.transfer].state = State::kDone;
       return absl::OkStatus();
-    case Word::kFarewell:  // the channel has stopped listening
+    case Word::kLast:  // the channel has stopped listening
       return absl::OkStatus();
   }
   return absl::InternalError(
@@ -318,7 +318,7 @@ absl::Status NcclCommunicator::Close(absl::Duration timeout) {
   HADAL_RETURN_IF_ERROR(CheckOpen());
   const Deadline deadline(timeout);
   for (const std::unique_ptr<Peer>& peer : peers_) {
-    if (peer->rank != rank()) HADAL_RETURN_IF_ERROR(peer->channel.Say({.word = Word::kFarewell}));
+    if (peer->rank != rank()) HADAL_RETURN_IF_ERROR(peer->channel.Say({.word = Word::kLast}));
   }
   const auto waits = [](const std::unique_ptr<Peer>& peer) { return !peer->channel.is_over(); };
   for (const Stopwatch watch; std::any_of(peers_.begin(), peers_.end(), waits);) {

@@ -22,7 +22,7 @@ absl::StatusOr<std::optional<NcclMessage>> NcclControlChannel::Next() {
   HADAL_ASSIGN_OR_RETURN(const bool arrived, control_.Test(arrival_));
   if (!arrived) return std::nullopt;
   const NcclMessage message = inbox_;
-  if (message.word != NcclMessage::Word::kFarewell) HADAL_RETURN_IF_ERROR(Listen());
+  if (message.word != NcclMessage::Word::kLast) HADAL_RETURN_IF_ERROR(Listen());
   return message;
 }
 

@@ -4,7 +4,7 @@
 //   offer      the sender has a message of that tag and length
 //   grant      the receiver's answer: it has started its NCCL receive (or needs none, if the message is empty)
 //   refusal    the receiver's answer instead: the message is longer than the receive's buffer
-//   farewell   the last message in each direction: the peer stops listening
+//   last       the last message in each direction: the peer stops listening
 // Messages arrive in the order sent.
 // Threads: one, the device's. Non-blocking: Next returns nothing if no message has arrived. Errors: those of `control`.
 #pragma once
@@ -20,7 +20,7 @@
 namespace hadal {
 
 struct NcclMessage {
-  enum class Word : int32_t { kOffer, kGrant, kRefusal, kFarewell };
+  enum class Word : int32_t { kOffer, kGrant, kRefusal, kLast };
   Word word = Word::kOffer;
   int32_t tag = 0;
   int64_t transfer = 0;  // the sender's transfer id
@@ -34,14 +34,14 @@ class NcclControlChannel {
   NcclControlChannel(const NcclControlChannel&) = delete;
   NcclControlChannel& operator=(const NcclControlChannel&) = delete;
 
-  // Starts receiving the peer's messages, until its farewell. REQUIRES: the peer is another rank.
+  // Starts receiving the peer's messages, until its last one. REQUIRES: the peer is another rank.
   absl::Status Listen();
   absl::Status Say(const NcclMessage& message);
   // Returns the peer's next message, if one has arrived.
   absl::StatusOr<std::optional<NcclMessage>> Next();
   // Frees the messages that the peer has received.
   absl::Status ForgetSent();
-  // Whether the peer has received every message, and has sent its farewell (or Listen was not called).
+  // Whether the peer has received every message, and has sent its last one (or Listen was not called).
   bool is_over() const { return !arrival_.active() && outbox_.empty(); }
 
  private:

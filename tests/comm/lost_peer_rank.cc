@@ -17,7 +17,7 @@ constexpr int kSurvived = 91;
 
 int Run(int argc, char** argv) {
   const std::string_view way = argc > 1 ? argv[1] : "";
-  auto environment = MpiEnvironment::Start(&argc, &argv, /*farewell_timeout=*/absl::Milliseconds(500));
+  auto environment = MpiEnvironment::Start(&argc, &argv, /*end_timeout=*/absl::Milliseconds(500));
   if (!environment.ok() || (*environment)->size() != 2) return kNoEnvironment;
   auto communicator = MpiCommunicator::Create(**environment);
   if (!communicator.ok()) return kNoEnvironment;
@@ -29,7 +29,7 @@ int Run(int argc, char** argv) {
     if (way == "exit") _exit(3);
     if (way == "kill") kill(getpid(), SIGKILL);
     if (way == "abort") c.Abort(5);
-    return 0;  // "return": to the farewell, where rank 0 does not come
+    return 0;  // "return": waits for rank 0, which does not reach the end
   }
   int value = 0;
   absl::StatusOr<CommRequest> receive = c.Receive(&value, sizeof(value), 1, 0);

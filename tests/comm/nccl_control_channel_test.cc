@@ -93,14 +93,14 @@ TEST_F(NcclControlChannelTest, IsOverWhenAllThatWasSaidIsReceived) {
 }
 
 // Behind it nothing is received: the buffers may go.
-TEST_F(NcclControlChannelTest, IsOverWhenItsPeerHasSaidFarewell) {
+TEST_F(NcclControlChannelTest, IsOverWhenItsPeerHasSentTheLastMessage) {
   ASSERT_TRUE(one_.Listen().ok());
   ASSERT_TRUE(zero_.Say({.word = Word::kOffer}).ok());
   EXPECT_EQ(Hear(one_).word, Word::kOffer);
   EXPECT_FALSE(one_.is_over());
-  ASSERT_TRUE(zero_.Say({.word = Word::kFarewell}).ok());
+  ASSERT_TRUE(zero_.Say({.word = Word::kLast}).ok());
   EXPECT_FALSE(one_.is_over()) << "not heard yet";
-  EXPECT_EQ(Hear(one_).word, Word::kFarewell);
+  EXPECT_EQ(Hear(one_).word, Word::kLast);
   EXPECT_TRUE(one_.is_over());
   ASSERT_TRUE(zero_.Say({.word = Word::kOffer}).ok());
   ASSERT_TRUE(zero_.ForgetSent().ok());
