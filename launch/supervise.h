@@ -1,4 +1,4 @@
-// `hadal supervise [--tries N] -- COMMAND…`: runs `mpirun … hadal train …` so that Ctrl-C saves, crashes restart and
+// `hadal supervise [options] -- COMMAND…`: runs `mpirun … hadal train …` so that Ctrl-C saves, crashes restart and
 // nothing is left behind (launch/job/supervisor.h).
 #pragma once
 

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "launch/job/exit_code.h"
 #include "runtime/comm/collectives.h"
+#include "runtime/printable.h"
 
 namespace hadal {
 
@@ -14,7 +15,8 @@ bool ReportError(const std::string& command, const absl::Status& error, const Co
   std::string ranks;
   if (size > 1) ranks = common ? absl::StrCat(" [all ", size, " ranks]") : absl::StrCat(" [rank ", rank, "]");
   // In one piece: ranks write to the same place.
-  out << absl::StrCat("hadal ", command, ranks, ": ", error.message(), "\n") << std::flush;
+  out << absl::StrCat("hadal ", command, ranks, ": ", PrintableMessage(std::string(error.message())), "\n")
+      << std::flush;
   return common;
 }
 

@@ -8,7 +8,7 @@ namespace hadal {
 enum ExitCode : int {
   kExitDone = 0,
   kExitError = 1,
-  kExitUsage = 2,       // bad config or command line
+  kExitUsage = 2,       // bad config or command line: what the user named is missing or wrong
   kExitCheckpoint = 3,  // checkpoint damaged and no fallback; corpus damaged
   kExitDiverged = 4,    // not finite
   kExitHang = 5,        // a wait's deadline passed
@@ -22,6 +22,7 @@ inline int ExitCodeOf(const absl::Status& status) {
     case absl::StatusCode::kOk:
       return kExitDone;
     case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
       return kExitUsage;
     case absl::StatusCode::kDataLoss:
       return kExitCheckpoint;

@@ -1,19 +1,20 @@
-// Runs a job (mpirun … hadal train …) as a child, forwards signals to it, restarts it after a crash and leaves no
-// process behind.
+// Runs a job (mpirun … hadal train …, or a script that does) and restarts it after a crash.
 //
-//   event                             action
-//   INT, TERM, HUP or USR1            sends USR1 to the job, once a second until it ends: it saves and exits 85
-//   a second INT or TERM              sends TERM to the job; a third: KILL
+//   INT, TERM, HUP or USR1            the job saves and exits 85; a second INT or TERM: TERM to it; a third: KILL
 //   the job exits 0 1 2 3 4 85        returns that code
-//   the job exits 5                   a rank hung: restarts the job
-//   the job exits 6 or ≥ 128          a rank or the launcher was lost (mpirun returns 137 or 205): restarts the job
-//   it crashes `tries` times in a row without a newer checkpoint, or after it was asked to stop: returns 5 or 6
+//   a crash (5, 6, ≥ 128)             restarts the job: at once if it has saved a newer checkpoint, else after a wait
+//                                     that doubles from crash to crash; after `tries` of them in a row returns 5 or 6
 //
+// launch/job/supervisor_state.h has the whole table of states and events.
+// Progress is a saved step beyond the furthest of this supervision. Rank 0 reports its run directory and its
+// checkpoints (job_report.h), also from within a job script. If rank 0 is on another host, which sees no report:
+// checkpoints/latest of the command's own --run-dir.
 // mpirun alone turns Ctrl-C into a TERM that gives ranks two seconds, returns 137 for a killed rank, and may leave
-// ranks behind when it is killed. The job therefore runs in its own session: a terminal's Ctrl-C reaches only the
-// supervisor. When the job has ended, the rest of its session is killed by pid before the next start. When the
-// supervisor dies, the job gets TERM. Limitation: kills processes on this host only; on others Open MPI's daemons do
-// so, which detect a lost host by TCP keepalive (set to 11 seconds here unless the environment sets it).
+// ranks behind when it is killed. A guardian (guardian.h) runs each start in a session of its own and leaves no process
+// of it, even if the supervisor is killed. Limitation: on this host only; on others Open MPI's daemons do so, which
+// detect a lost host by TCP keepalive (set to 11 seconds here unless the environment sets it).
+// A closed terminal (HUP) ends the run, saved, because a user who logs out without nohup expects it to end; under nohup
+// it goes on. A reader of the output that ends (`… | head`) changes nothing for the supervisor.
 // Threads: one, and no other may run in the process. Blocking until the job has ended.
 #pragma once
 
@@ -22,16 +23,18 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace hadal {
 
 struct SupervisorOptions {
-  std::vector<std::string> command;  // the job; PATH is searched for its first word
-  int tries = 3;                     // most starts in a row without a newer checkpoint
+  std::vector<std::string> command;                  // the job; PATH is searched for its first word
+  int tries = 3;                                     // most crashes in a row without a newer checkpoint
+  absl::Duration back_off = absl::Seconds(1);        // wait after the first of them; ≥ 0
+  absl::Duration stopped_limit = absl::Minutes(10);  // a process stopped that long (SIGSTOP) counts as a hang; > 0
 };
 
-// Runs the job to its end and returns the exit code as above. Writes a line to `log` for each restart. Reads the run
-// directory, whose checkpoints/latest shows progress, from the command's own --run-dir.
+// Runs the job to its end and returns the exit code as above. Writes a line to `log` for each restart.
 // Errors: InvalidArgument (no command, or --resume never, with which a restart would begin from step 0); Internal (no
 // process).
 absl::StatusOr<int> Supervise(const SupervisorOptions& options, std::ostream& log);

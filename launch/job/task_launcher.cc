@@ -30,6 +30,14 @@ std::optional<StartedTask> TaskOfStep(const Environment& environment) {
   return StartedTask{.task = *task, .tasks = *tasks};
 }
 
+bool IsFirstTask(const Environment& environment) {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
+    if (const std::optional<int> rank = Integer(environment, name); rank) return *rank == 0;
+  }
+  const std::optional<StartedTask> step = TaskOfStep(environment);
+  return !step || step->task == 0;
+}
+
 std::optional<StartedTask> TaskOfTorchrun(const Environment& environment) {
   if (environment("TORCHELASTIC_RUN_ID") == nullptr) return std::nullopt;
   const std::optional<int> tasks = Integer(environment, "WORLD_SIZE");

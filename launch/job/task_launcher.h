@@ -30,6 +30,9 @@ struct StartedTask {
 std::optional<StartedTask> TaskOfStep(const Environment& environment);
 std::optional<StartedTask> TaskOfTorchrun(const Environment& environment);
 
+// Whether this process is the first that mpirun or srun started, or was started alone. Known before MPI starts.
+bool IsFirstTask(const Environment& environment);
+
 // Returns OK if as many ranks found each other as were started. Errors: InvalidArgument, with a remedy; the message is
 // empty on all tasks but the first, so that it is printed once.
 absl::Status CheckTasks(const Environment& environment, int ranks);

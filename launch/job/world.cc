@@ -12,6 +12,7 @@
 #include "launch/job/start_deadline.h"
 #include "launch/job/task_launcher.h"
 #include "runtime/compute_thread.h"
+#include "runtime/printable.h"
 #include "runtime/process_cpus.h"
 #include "runtime/status_macros.h"
 
@@ -79,7 +80,9 @@ void World::ChooseThreads(int requested) {
 }
 
 int ReportNoWorld(const std::string& command, const absl::Status& status) {
-  if (!status.message().empty()) std::cerr << "hadal " << command << ": " << status.message() << std::endl;
+  if (!status.message().empty())
+    std::cerr << absl::StrCat("hadal ", command, ": ", PrintableMessage(std::string(status.message())), "\n")
+              << std::flush;
   return ExitCodeOf(status);
 }
 

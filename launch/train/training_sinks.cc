@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "launch/job/exit_code.h"
+#include "launch/job/job_report.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
@@ -40,6 +41,7 @@ absl::Status TrainingSinks::Open(const GridShape& grid, const std::string& confi
   HADAL_ASSIGN_OR_RETURN(std::unique_ptr<TensorBoard> board,
                          TensorBoard::Open({.directory = JoinPath(run_directory_, kTensorBoardName)}));
   progress_log_ = std::make_unique<RankLogStream>(*log_);
+  fan_out_.Add(MakeJobReport());
   fan_out_.Add(std::move(jsonl));
   fan_out_.Add(std::move(board));
   fan_out_.Add(std::make_unique<Progress>(std::cout, Progress::Options{.style = DetectTerminal(STDOUT_FILENO)}));
@@ -82,6 +84,7 @@ absl::Status TrainingSinks::Finish(std::string_view reason) {
 void TrainingSinks::LogEnd(int exit_code, const std::string& message) {
   const bool may_open = exit_code != kExitUsage || PathExists(run_directory_);
   if (log_ == nullptr && may_open) OpenLog().IgnoreError();  // the log is optional: the user sees `message`
+  ReportEnd(exit_code);
   if (log_ != nullptr) log_->Say(absl::StrCat("end: exit code ", exit_code, message.empty() ? "" : ": ", message));
 }
 

@@ -22,6 +22,8 @@ finish() {
   seconds=$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f s", b - a }')
   [ $code -eq "$1" ] || fail "exit code $code instead of $1"
 }
+# restarted: waits for the supervisor's next start; sets $restart since `clock`.
+restarted() { until_ grep -q "starting it again" out; restart=$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f s", b - a }'); }
 # until_ COMMAND…: waits for it to succeed, at most 30 s.
 until_() { local n=600; until "$@" > /dev/null 2>&1; do [ $((n--)) -gt 0 ] || { fail "waited in vain: $*"; return 1; }; sleep 0.05; done; }
 steps_of() { grep -q "\"event\":\"step\",\"step\":$2," "$1/metrics.jsonl"; }  # RUN STEP
@@ -56,7 +58,7 @@ echo "|---|---|---|"
 # ── A rank or the launcher is lost ──
 job "$hadal" supervise -- "${mpi[@]}" 2 "${train[@]}" --run-dir killed
 until_ steps_of killed 30; clock; kill -KILL "$(rank killed 1)"
-until_ grep -q "starting it again" out; restart=$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f s", b - a }')
+restarted
 finish 0; identical killed
 row "SIGKILL of a rank, supervised" "the job ends, is started again from the newest checkpoint, same bits" "$restart"
 
@@ -67,17 +69,37 @@ row "SIGKILL of a rank, bare mpirun" "exit code 137, no rank left" "$seconds"
 
 job "$hadal" supervise -- "${mpi[@]}" 2 "${train[@]}" --run-dir launcher
 until_ steps_of launcher 30; clock; kill -KILL "$(parent "$(rank launcher 0)")"
-until_ grep -q "starting it again" out; restart=$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f s", b - a }')
+restarted
 finish 0; until_ nobody_left launcher; identical launcher
 row "SIGKILL of mpirun, supervised" "left-over ranks are ended, the job starts again, same bits" "$restart"
 
-# Asked to go back to a checkpoint, the job does so once: what it has trained since is not thrown away with each restart.
+# With --tries 1, only a step beyond what is saved allows a restart. Asked to go back to a checkpoint, the job does so once: what it has
+# trained since is not thrown away with each restart, and counts from there, not from the steps that are set aside.
 expect 0 "${train[@]}" --set stop.steps=80 --set checkpoint.keep_last=0 --run-dir back
-job "$hadal" supervise -- "${mpi[@]}" 2 "${train[@]}" --set checkpoint.keep_last=0 --resume back/checkpoints/step_00000040 --run-dir back
-until_ steps_of back 105; clock; kill -KILL "$(rank back 1)"
+job "$hadal" supervise --tries 1 -- "${mpi[@]}" 2 "${train[@]}" --set checkpoint.keep_last=0 --resume back/checkpoints/step_00000040 --run-dir back
+set_aside() { [ "$(find back/checkpoints -name '*.abandoned.*' | wc -l)" -eq 2 ]; }
+until_ set_aside; until_ steps_of back 65; clock; kill -KILL "$(rank back 1)"; restarted
 finish 0; says "has done --resume back/checkpoints/step_00000040: going on from the newest checkpoint"; identical back
-[ "$(find back/checkpoints -name '*.abandoned.*' | wc -l)" -eq 2 ] || fail "a restart went back once more"
-row "SIGKILL of a rank after --resume CHECKPOINT, supervised" "the restart goes on from the newest checkpoint, same bits" "$seconds"
+set_aside || fail "a restart went back once more"
+row "SIGKILL of a rank after --resume CHECKPOINT, supervised" "the restart goes on from the newest checkpoint, same bits" "$restart"
+
+# The run directory is seen, and signals arrive, also where only a script knows of them.
+printf '%s ' "${mpi[@]}" 2 "${train[@]}" --run-dir script > script.sh; printf '\nexit $?\n' >> script.sh
+job "$hadal" supervise --tries 1 -- bash script.sh
+until_ steps_of script 30; clock; kill -KILL "$(rank script 1)"; restarted
+finish 0; identical script
+row "SIGKILL of a rank of a job script, supervised" "as without a script" "$restart"
+
+job "$hadal" supervise -- "${mpi[@]}" 2 "${train[@]}" --set checkpoint.every_steps=0 --run-dir termed
+until_ steps_of termed 30; clock; kill -TERM "$(parent "$(rank termed 0)")"
+finish 85; until_ nobody_left termed; expect 0 "${train[@]}" --run-dir termed; identical termed
+row "TERM to mpirun itself, supervised" "saved, exit code 85 (mpirun returns 1)" "$seconds"
+
+job "$hadal" supervise --stopped-limit 2s -- "${train[@]}" --run-dir paused
+until_ steps_of paused 30; clock; kill -STOP "$(ranks paused)"
+restarted
+finish 0; says "(hadal) of the job is stopped"; identical paused
+row "SIGSTOP of the only rank (--stopped-limit 2s), supervised" "it is killed, the job starts again, same bits" "$restart"
 
 # ── A rank ends with an error of its own, while the others are at work: people read that one, and no other rank's "lost a peer" ──
 # Its address space may not grow (prlimit), so that the thread that is to save cannot start. Repeated, since ranks end in any order.
@@ -112,7 +134,7 @@ saved_once() { # RUN: nobody is left; it has one checkpoint, of the moment, and 
 }
 if command -v script > /dev/null; then
   in_terminal "'$hadal' supervise -- ${mpi[*]} 2 ${train[*]} --set checkpoint.every_steps=0 --set stop.steps=1000000 --run-dir hung_up"
-  until_ steps_of hung_up 30; supervisor=$(parent "$(parent "$(rank hung_up 0)")"); kill -KILL $terminal; exec 9>&-
+  until_ steps_of hung_up 30; supervisor=$(parent "$(parent "$(parent "$(rank hung_up 0)")")"); kill -KILL $terminal; exec 9>&-
   saved_once hung_up
   row "the terminal goes away, supervised" "the ranks save and end, nothing is left; the run goes on with the same bits" "at the step's end"
   in_terminal "${train[*]} --set checkpoint.every_steps=0 --set stop.steps=1000000 --run-dir hung_up_alone"

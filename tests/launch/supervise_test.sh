@@ -6,6 +6,7 @@ hadal=${1:?usage: supervise_test.sh HADAL}
 source=$(readlink -f "$(dirname "$0")/../..")
 . "$source/tests/support/command_test.sh"
 
+supervise=("$hadal" supervise --back-off 0)  # restarts at once
 # job TEXT: a job that counts its starts in $work/starts and then does TEXT.
 job() { rm -rf starts run; mkdir -p run/checkpoints; printf 'echo start >> starts\n%s\n' "$1" > job; }
 starts() { [ "$(wc -l < starts)" -eq "$1" ] || fail "$(wc -l < starts) starts instead of $1"; }
@@ -17,18 +18,59 @@ wait_for() {
 # Zombies whose parent does not look are gone as well.
 gone() { [ ! -e "/proc/$1" ] || grep -q '^State:.Z' "/proc/$1/status"; }
 
+# Looked at below, since it takes ten seconds: the job ignores TERM, its supervisor is killed.
+mkdir -p obstinate/tmp
+printf '%s\n' 'trap "" TERM; (setsid bash -c "echo \$\$ > daemon; exec sleep 600" &)' 'echo $$ > self; while :; do sleep 0.05; done' > obstinate/job
+(cd obstinate && TMPDIR=$PWD/tmp exec "$hadal" supervise -- bash job > out 2>&1) & obstinate=$!
+wait_for 10 test -s obstinate/self -a -s obstinate/daemon; kill -KILL $obstinate; wait $obstinate 2> /dev/null
+
 echo "codes that a restart would not change are passed on"
 for code in 0 1 2 3 4 85; do job "exit $code"; expect $code "$hadal" supervise -- bash job; starts 1; done
 
 echo "crashes restart, a bounded number of times"
-job 'exit 137'; expect 6 "$hadal" supervise -- bash job; starts 3
-job 'exit 9'; expect 6 "$hadal" supervise --tries 2 -- bash job; starts 2; grep -q "exit code 137" out || fail "MPICH's code is not translated"
-job 'exit 205'; expect 6 "$hadal" supervise --tries 2 -- bash job; starts 2
-job 'kill -SEGV $$'; expect 6 "$hadal" supervise --tries 2 -- bash job; starts 2
-job 'exit 5'; expect 5 "$hadal" supervise --tries 2 -- bash job; starts 2
-job '[ $(wc -l < starts) -eq 2 ] || exit 6'; expect 0 "$hadal" supervise -- bash job; starts 2
+job 'exit 137'; expect 6 "${supervise[@]}" -- bash job; starts 3
+job 'exit 9'; expect 6 "${supervise[@]}" --tries 2 -- bash job; starts 2; grep -q "exit code 137" out || fail "MPICH's code is not translated"
+job 'exit 205'; expect 6 "${supervise[@]}" --tries 2 -- bash job; starts 2
+job 'kill -SEGV $$'; expect 6 "${supervise[@]}" --tries 2 -- bash job; starts 2
+job 'exit 5'; expect 5 "${supervise[@]}" --tries 2 -- bash job; starts 2
+job '[ $(wc -l < starts) -eq 2 ] || exit 6'; expect 0 "${supervise[@]}" -- bash job; starts 2
 job 'n=$(wc -l < starts); ln -sfn step_0000000$((n / 2)) run/checkpoints/latest; [ $n -eq 8 ] || exit 137'
-expect 0 "$hadal" supervise --tries 2 -- bash job --run-dir run; starts 8
+expect 0 "${supervise[@]}" --tries 2 -- bash job --run-dir run; starts 8
+
+echo "a saved step beyond all earlier ones is progress, and nothing else"
+reports='n=$(wc -l < starts); report() { echo "$*" >> "$HADAL_SUPERVISOR_REPORT"; }; '
+job "$reports"'report start 0 /a run; report saved $n; [ $n -eq 8 ] || exit 137'
+expect 0 "${supervise[@]}" --tries 2 -- bash job; starts 8; says "starting it again from step 7 of /a run"
+job "$reports"'report start 40 /r; report saved $((60 - 20 * (n / 2 % 2))); exit 137'  # 60 40 40 60 …
+expect 6 "${supervise[@]}" -- bash job; starts 4
+job 'n=$(wc -l < starts); ln -sfn step_0000000$((n % 2)) run/checkpoints/latest; exit 137'
+expect 6 "${supervise[@]}" -- bash job --run-dir run; starts 4
+# mpirun returns 1 when TERM is sent to it: the ranks have saved, or not.
+job "$reports"'report start 0 /r; report end 85; exit 1'; expect 85 "${supervise[@]}" -- bash job; starts 1
+job "$reports"'report start 0 /r; exit 1'; expect 6 "${supervise[@]}" -- bash job; starts 3
+job "$reports"'report start 0 /r; report end 1; exit 1'; expect 1 "${supervise[@]}" -- bash job; starts 1
+
+echo "the wait before a start doubles without progress; with progress starts are kept apart"
+# waits LEAST…: the least tenths of a second between the starts.
+waits() {
+  awk -v least="$*" 'BEGIN { split(least, w) } NR > 1 && $1 - last < w[NR - 1] / 10 { exit 1 } { last = $1 } END { if (NR - 1 != length(w)) exit 1 }' start_times ||
+    fail "starts at $(tr '\n' ' ' < start_times) instead of $* tenths of a second apart"; rm start_times
+}
+job 'date +%s.%N >> start_times; exit 137'; expect 6 "$hadal" supervise --back-off 200ms --tries 4 -- bash job; waits 2 4 8
+job "$reports"'date +%s.%N >> start_times; report start 0 /r; report saved $n; [ $n -eq 4 ] || exit 137'
+expect 0 "$hadal" supervise --back-off 200ms -- bash job; waits 1 1 1
+for signal in INT HUP; do
+  job 'exit 137'; : > out
+  env --default-signal=HUP timeout 20 "$hadal" supervise --back-off 1h -- bash job > out 2>&1 & supervisor=$!
+  wait_for 10 grep -q "in 1h" out; kill -$signal "$(pgrep -P $supervisor)"; wait $supervisor; code=$?
+  [ $code -eq 85 ] || fail "exit code $code instead of 85 after $signal during a wait"; starts 1
+done
+
+echo "the output's reader may end"
+job 'echo first; sleep 0.3; seq 40000; [ "$(wc -l < starts)" -eq 2 ] || exit 137'
+(timeout 20 "${supervise[@]}" -- bash job; echo $? > code) 2>&1 | head -n 1 > out
+[ "$(cat code)" = 0 ] || fail "exit code $(cat code) instead of 0 after head"; starts 2
+expect 0 bash -c "'$hadal' supervise -- bash -c 'seq 40000; echo last >&2' 2>&1 | tail -n 2"; says "^40000$"; says "^last$"
 
 echo "a lost host is noticed after 5 + 3 x 2 seconds, unless the environment says otherwise"
 keepalive() { env | grep '^OMPI_MCA_oob_tcp_keepalive_' | sort | sed 's/.*keepalive_//' | tr '\n' ' '; }
@@ -73,6 +115,23 @@ wait_for 10 test -s starts; sleep 0.2
 for _ in 1 2 3; do kill -TERM $supervisor; sleep 0.3; done; wait $supervisor; code=$?
 [ $code -eq 6 ] || fail "exit code $code instead of 6 after a third TERM"; starts 1
 
+# A script does not listen, but what it runs does; what is stopped is continued.
+job "$reports"'report start 0 /r; bash inner; exit $?'; printf '%s\n' 'trap "exit 85" USR1; touch up; kill -STOP $$; while :; do sleep 0.05; done' > inner; rm -f up
+"$hadal" supervise -- bash job > out 2>&1 & supervisor=$!
+wait_for 10 test -e up; sleep 0.2; kill -INT $supervisor; wait $supervisor; code=$?
+[ $code -eq 85 ] || fail "exit code $code instead of 85 of a program that a script runs"
+
+echo "a process that stays stopped is a hang"
+job '[ "$(wc -l < starts)" -eq 2 ] || { echo $$ > self; kill -STOP $$; }'
+expect 0 "${supervise[@]}" --stopped-limit 1s -- bash job; starts 2; says "process $(cat self) (bash) of the job is stopped"; says "exit code 5"
+
+# Stopped and continued together with its guardian, as by a batch system, it is none.
+job 'echo $$ > self; while [ ! -e go ]; do sleep 0.05; done'; rm -f self go
+"$hadal" supervise --stopped-limit 2s -- bash job > out 2>&1 & supervisor=$!
+wait_for 10 test -s self; sleep 1; guardian=$(pgrep -P $supervisor); kill -STOP "$guardian" "$(cat self)"; sleep 2.5
+kill -CONT "$guardian"; sleep 0.3; kill -CONT "$(cat self)"; touch go; wait $supervisor; code=$?
+[ $code -eq 0 ] || fail "exit code $code instead of 0 of a job that was suspended with its guardian"; starts 1
+
 echo "a job that could not listen yet is reminded; one that the signal ended had nothing to save"
 job 'trap "" USR1; sleep 1.5; trap "exit 85" USR1; while :; do sleep 0.05; done'
 "$hadal" supervise -- bash job > out 2>&1 & supervisor=$!
@@ -93,10 +152,22 @@ job 'exec 9> lock; if [ "$(wc -l < starts)" -gt 1 ]; then flock -n 9; exit; fi
 flock 9; { head -c 400M /dev/zero; touch full; sleep 600; } | tail -c 500M > /dev/null &
 while [ ! -e full ]; do sleep 0.05; done; sleep 0.2; kill -KILL $$'; rm -f full
 expect 0 "$hadal" supervise -- bash job; starts 2
-job 'echo $$ > self; while :; do sleep 0.05; done'
+# Nor what has left the session, as a daemon does.
+daemon='(setsid bash -c "echo \$\$ > daemon; exec sleep 600" &); while [ ! -s daemon ]; do sleep 0.05; done'
+job "$daemon; exit 0"; rm -f daemon; expect 0 "$hadal" supervise -- bash job
+gone "$(cat daemon)" || fail "a daemon of the job lives on"
+job "[ \$(wc -l < starts) -eq 1 ] || exit 0; $daemon; echo \$\$ > self; sleep 600"; rm -f daemon self
+"${supervise[@]}" -- bash job > out 2>&1 & supervisor=$!
+wait_for 10 test -s self; kill -KILL "$(pgrep -P $supervisor)"; wait $supervisor; code=$?
+[ $code -eq 0 ] || fail "exit code $code instead of the second start's 0 after the guardian was killed"; starts 2
+gone "$(cat self)" && gone "$(cat daemon)" || fail "the job outlives its killed guardian"
+job 'echo $$ > self; while :; do sleep 0.05; done'; rm -f self
 "$hadal" supervise -- bash job > out 2>&1 & supervisor=$!
 wait_for 10 test -s self; kill -KILL $supervisor; wait $supervisor 2> /dev/null
 wait_for 5 gone "$(cat self)" || fail "the job outlives its killed supervisor"
+wait_for 15 gone "$(cat obstinate/self)" || fail "a job that ignores TERM outlives its killed supervisor"
+gone "$(cat obstinate/daemon)" || fail "a daemon of the job outlives its killed supervisor"
+wait_for 5 rmdir obstinate/tmp || fail "the killed supervisor's temporary directory is left: $(ls obstinate/tmp)"
 
 echo "launch/hosts/train: HUP, INT and TERM save and end, USR1 saves and starts again; nothing is left behind"
 mkdir bin; printf '#!/bin/sh\nexec bash "%s/job"\n' "$work" > bin/mpirun; chmod +x bin/mpirun; touch hosts
@@ -134,5 +205,7 @@ expect 2 "$hadal" supervise -- "$work/no-such-program"
 expect 2 "$hadal" supervise -- bash job --resume never; says "leave it out"; says "move run/checkpoints away"
 expect 2 "$hadal" supervise -- bash job --resume=never --run-dir "my run"; says "move my run/checkpoints away"
 expect 2 "$hadal" supervise --tries 0 -- bash job
+expect 2 "$hadal" supervise --back-off -1s -- bash job; says "is no duration"
+expect 2 "$hadal" supervise --stopped-limit 0 -- bash job; says "is no duration"
 
 finished

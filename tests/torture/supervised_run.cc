@@ -71,7 +71,7 @@ SupervisedRun::SupervisedRun(const std::string& hadal, const std::string& launch
                              const std::vector<std::string>& train, const std::string& run_directory,
                              const std::string& log)
     : hadal_(hadal), run_directory_(run_directory) {
-  std::vector<std::string> words = {hadal, "supervise", "--tries", "1000", "--"};
+  std::vector<std::string> words = {hadal, "supervise", "--tries", "1000", "--back-off", "0", "--"};
   std::istringstream prefix(launcher);
   words.insert(words.end(), std::istream_iterator<std::string>(prefix), {});
   words.push_back(hadal);

@@ -59,6 +59,7 @@ TEST(Signals, ThatComeInTheMiddleOfAProductLeaveMemoryAlone) {
     const Stream stream = Stream::Cpu(kThreads);
     ThreadTeam::OfThisThread().Run(kThreads, [&](int t) {
       if (t == 1) worker = pthread_self();
+      while (worker == pthread_t{}) std::this_thread::yield();
     });
     ready = true;
     Product expected;

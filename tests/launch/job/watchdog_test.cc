@@ -75,7 +75,7 @@ TEST(WatchdogTest, SaysWhatARankWaitsForAndWhere) {
   });
   EXPECT_THAT(said, AllOf(HasSubstr("watchdog [rank 0]: waiting for"), HasSubstr("receive from rank 1, tag 7"),
                           HasSubstr("for the morning post"),
-                          HasSubstr("step 12, instruction 5 of 9: receive_forward(chunk 1, micro-batch 3)")));
+                          HasSubstr("step 13, instruction 5 of 9: receive_forward(chunk 1, micro-batch 3)")));
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << "one wait is reported once:\n" << said;
 }
 

@@ -1,0 +1,61 @@
+// A guardian: the process between the supervisor and one start of its job. It starts the job, signals it, and leaves no
+// process of it behind when the job, or the supervisor, ends.
+//
+//   hadal supervise ── guardian (own session, sub-reaper) ── mpirun (own session) ── ranks
+//
+//   event                           action
+//   the supervisor orders           ask: CONT to stopped processes, then USR1; terminate: TERM; kill: KILL to all.
+//                                   USR1 and TERM go to the uppermost processes that handle them (process_tree.h):
+//                                   from a job script to its mpirun
+//   the job ends                    kills all its descendants, also those of other sessions; exits with the job's code
+//   the supervisor ends (SIGKILL)   a pipe closes: TERM to the job, after 10 seconds KILL to all
+//   a process is stopped (SIGSTOP)  prints which; after `stopped_limit` kills all and exits 5, as ranks do that wait
+//                                   for a stopped peer. A job of one rank has no peer that would notice.
+//   the guardian is killed          the job gets TERM (PR_SET_PDEATHSIG); the supervisor, a sub-reaper too, kills all
+//   both are killed at once         the job gets TERM; what does not end then stays
+//
+// A terminal's Ctrl-C, and signals to the guardian, have no effect: the supervisor decides.
+// Threads: one; the process that starts it must have no other.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "runtime/files.h"
+
+namespace hadal {
+
+struct GuardedJob {
+  std::vector<std::string> command;  // PATH is searched for its first word; one that cannot be run exits 2
+  absl::Duration stopped_limit = absl::Minutes(10);
+  std::string temporary;  // the supervisor's directory, removed if that is killed; empty: none
+};
+
+enum class GuardianOrder : char { kAsk = 'a', kTerminate = 't', kKill = 'k' };
+
+class Guardian {
+ public:
+  // Starts a guardian and the job. Both write messages to `log`, which must outlive them. The job begins with signals
+  // unblocked and in their default disposition.  Errors: Internal (no process or pipe).
+  static absl::StatusOr<Guardian> Start(const GuardedJob& job, std::ostream& log);
+
+  void Send(GuardianOrder order);
+  // Returns the exit code when the job and all its descendants have ended: the job's; 128 + n if signal n ended it.
+  // Does not block, unless the guardian was killed: then kills the descendants. REQUIRES: it has not returned it yet.
+  std::optional<int> Poll();
+
+ private:
+  Guardian(pid_t pid, FileDescriptor orders, std::ostream& log) : pid_(pid), orders_(std::move(orders)), log_(&log) {}
+
+  pid_t pid_;
+  FileDescriptor orders_;  // pipe; the guardian has its read end
+  std::ostream* log_;
+};
+
+}  // namespace hadal
