@@ -83,23 +83,17 @@ TEST(NcclCommunicator, HangsWhereItsStreamsShareAHardwareQueue) {
     EmulatedNccl nccl(6);
     std::barrier both(2);
     const absl::Status status = RunNcclRanks(2, nccl, [&](NcclRank& rank) -> absl::Status {
-      const int me = rank.host.rank(), other = 1 - me;
       HADAL_RETURN_IF_ERROR(rank.nccl.Reserve(2));
-      TransferBuffer mine(rank.memory, {me}), others(rank.memory, {-1});
-      HADAL_ASSIGN_OR_RETURN(CommRequest sent, rank.nccl.Send(mine.data(), 4, other, 1));
-      HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("offered"));
-      rank.nccl.Progress();  // hears the offer
-      both.arrive_and_wait();
-      HADAL_ASSIGN_OR_RETURN(CommRequest received, rank.nccl.Receive(others.data(), 4, other, 1));  // starts it
-      both.arrive_and_wait();
+      TransferBuffer mine(rank.memory, {rank.host.rank()}), others(rank.memory, {-1});
+      HADAL_ASSIGN_OR_RETURN(auto crossing, StartCrossing(rank, mine, others, both));
       bool arrived = false;
       for (int i = 0; i < 300 && !arrived; ++i) {
-        HADAL_ASSIGN_OR_RETURN(arrived, rank.nccl.Test(received));
+        HADAL_ASSIGN_OR_RETURN(arrived, rank.nccl.Test(crossing.received));
         absl::SleepFor(absl::Milliseconds(1));
       }
       HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("waited long enough"));
       if (!arrived) return absl::CancelledError("both wait");
-      return rank.nccl.Wait(sent, absl::Now() + kHang, "a value");
+      return rank.nccl.Wait(crossing.sent, absl::Now() + kHang, "a value");
     });
     EXPECT_EQ(status.code(), queues == 1 ? absl::StatusCode::kCancelled : absl::StatusCode::kOk) << status;
   }

@@ -1,6 +1,7 @@
 // Ranks that are threads, each with an emulated device, connected by the emulated NCCL.
 #pragma once
 
+#include <barrier>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -59,6 +60,23 @@ inline absl::Status ArmedByRank0(NcclRank& rank, const std::function<void()>& ar
 inline absl::StatusOr<CommRequest> PostFrom0To1(NcclRank& rank, const TransferBuffer& value) {
   if (rank.host.rank() == 0) return rank.nccl.Send(value.data(), value.bytes(), 1, 0);
   return rank.nccl.Receive(value.data(), value.bytes(), 0, 0);
+}
+
+// Of two ranks: starts a send and a receive between this one and the other, whose device has started neither when
+// this one's starts its receive. `both`: of the two ranks.
+struct CrossingMessages {
+  CommRequest sent, received;
+};
+inline absl::StatusOr<CrossingMessages> StartCrossing(NcclRank& rank, const TransferBuffer& mine,
+                                                      const TransferBuffer& others, std::barrier<>& both) {
+  const int other = 1 - rank.host.rank();
+  HADAL_ASSIGN_OR_RETURN(const CommRequest sent, rank.nccl.Send(mine.data(), mine.bytes(), other, 1));
+  HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("offered"));
+  rank.nccl.Progress();  // hears the offer
+  both.arrive_and_wait();
+  HADAL_ASSIGN_OR_RETURN(const CommRequest received, rank.nccl.Receive(others.data(), others.bytes(), other, 1));
+  both.arrive_and_wait();
+  return CrossingMessages{sent, received};
 }
 
 // Runs `body` on `size` ranks with a device each, all connected; communicators that still work are closed behind it,

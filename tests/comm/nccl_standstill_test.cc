@@ -28,15 +28,10 @@ TEST_F(NcclStandstill, LetsWhatIsStartedEndBeforeAStandstill) {
   ExpectRuns(2, [&](NcclRank& rank) -> absl::Status {
     const int me = rank.host.rank(), other = 1 - me;
     TransferBuffer mine(rank.memory, {me}), others(rank.memory, {-1});
-    HADAL_ASSIGN_OR_RETURN(CommRequest sent, rank.nccl.Send(mine.data(), 4, other, 1));
-    HADAL_RETURN_IF_ERROR(Collectives(rank.host, kHang).Barrier("offered"));
-    rank.nccl.Progress();  // hears the offer
-    both.arrive_and_wait();
-    HADAL_ASSIGN_OR_RETURN(CommRequest received, rank.nccl.Receive(others.data(), 4, other, 1));  // starts it
-    both.arrive_and_wait();
+    HADAL_ASSIGN_OR_RETURN(auto crossing, StartCrossing(rank, mine, others, both));
     rank.memory.device()->FreeBytes();
-    HADAL_RETURN_IF_ERROR(rank.nccl.Wait(sent, absl::Now() + kHang, "a value"));
-    HADAL_RETURN_IF_ERROR(rank.nccl.Wait(received, absl::Now() + kHang, "a value"));
+    HADAL_RETURN_IF_ERROR(rank.nccl.Wait(crossing.sent, absl::Now() + kHang, "a value"));
+    HADAL_RETURN_IF_ERROR(rank.nccl.Wait(crossing.received, absl::Now() + kHang, "a value"));
     EXPECT_THAT(others.values(), ElementsAre(other));
     return absl::OkStatus();
   });

@@ -112,6 +112,54 @@ TEST(NcclGridTest, EightStagesOfEightReplicasHaveTheHostsBits) {
   EXPECT_EQ(FirstDifference(Train(spec, corpus), Train(run.Over(spec), corpus)), "");
 }
 
+// NCCL's calls of the last of `spec.steps` steps, over all ranks.
+int CallsOfAStep(RunSpec spec) {
+  const Corpus corpus = RandomCorpus(60, 7, kNcclRunVocabulary, 5);
+  int calls[2];
+  for (int before : {1, 0}) {
+    NcclOfRun run(3);
+    RunSpec shorter = OnDevices(spec);
+    shorter.steps -= before;
+    Train(run.Over(shorter), corpus);
+    calls[before] = run.nccl().calls();
+  }
+  return calls[0] - calls[1];
+}
+
+// A message is a send and a receive. Each micro-batch passes each cut once in both directions, with all that passes it
+// in one message.
+TEST(NcclCallsTest, AMicroBatchIsTwoMessagesACut) {
+  RunSpec spec = SmallNcclRun(ResidualMethod::kDeepNorm);
+  spec.model.sharing = EmbeddingSharing::kNone;
+  spec.ranks = 4;
+  spec.batch.micro_batches = 2;
+  EXPECT_EQ(CallsOfAStep(spec), 2 * spec.batch.micro_batches * 2 * 3);
+  spec.ranks = spec.pipeline.chunks = 2;
+  spec.pipeline.schedule = ScheduleKind::kInterleaved1F1B;
+  EXPECT_EQ(CallsOfAStep(spec), 2 * spec.batch.micro_batches * 2 * 3);
+}
+
+// A table's two uses on the other stage send a gradient each, and its weights come back once.
+TEST(NcclCallsTest, ATiedTableIsThreeMessagesAStep) {
+  RunSpec spec = SmallNcclRun(ResidualMethod::kDeepNorm);
+  spec.model.sharing = EmbeddingSharing::kAll;
+  spec.ranks = 2;
+  spec.batch.micro_batches = 2;
+  spec.pipeline.split = {2};
+  EXPECT_EQ(CallsOfAStep(spec), 2 * (spec.batch.micro_batches * 2 + 3));
+}
+
+// Replicas exchange what belongs to the weights, whatever the number of micro-batches.
+TEST(NcclCallsTest, ReplicasExchangeOnceAStep) {
+  RunSpec spec = SmallNcclRun(ResidualMethod::kDeepNorm);
+  spec.ranks = spec.pipeline.replicas = 2;
+  spec.batch.micro_batches = 2;
+  const int calls = CallsOfAStep(spec);
+  EXPECT_GT(calls, 0);
+  spec.batch.micro_batches = 6;
+  EXPECT_EQ(CallsOfAStep(spec), calls);
+}
+
 // Gradients go both ways while kernels, products and graphs are new: no rank's device waits for another's host.
 TEST(NcclStandstillTest, NoRankWaitsForAnothersHost) {
   RunSpec spec = OnDevices(SmallNcclRun(ResidualMethod::kReZero));  // whose scalars part the weights: many messages

@@ -48,6 +48,12 @@ says "rank 1 (host $(hostname)): no GPU is visible.*other ranks can use a GPU"
 train+=(--device cpu)
 expect 0 "${lame[@]}" "${train[@]}" : -n 1 env HADAL_EMULATED_GPUS=0 "$hadal" "${train[@]}"
 
+# Few hardware queues, as scripts for Megatron-LM set them. Where no NCCL library is found, that is why it is refused.
+expect 2 env HADAL_EMULATED_GPUS=2 CUDA_DEVICE_MAX_CONNECTIONS=1 "${mpi[@]}" -n 2 \
+  "$hadal" train tiny.textproto --run-dir queues --set 'pipeline.transport="nccl"'
+says 'rank 0: CUDA_DEVICE_MAX_CONNECTIONS is 1, and NCCL needs 32\|rank 0 has no NCCL: '
+[ ! -e queues/checkpoints ] || fail "it trained all the same"
+
 # A GPU that hangs ends its rank, and thereby the job, without MPI_Finalize; whether rank 1 or rank 0, which waits for it, is first, is open.
 train=(train tiny.textproto --run-dir hung --set stop.steps=1000 --set pipeline.wait_timeout_seconds=2)
 expect 5 env HADAL_EMULATED_HANG=1000 "$hadal" "${train[@]}"

@@ -43,6 +43,11 @@ EmulatedQueues::EventState& EmulatedQueues::StateOf(Event event, bool recorded) 
   return *found->second;
 }
 
+int EmulatedQueues::TakeStreams(int count) {
+  HADAL_CHECK_LE(streams_ + count, kMostStreams);
+  return std::exchange(streams_, streams_ + count);
+}
+
 absl::StatusOr<DeviceQueues::Queue> EmulatedQueues::MakeQueue() {
   standstill_();
   auto queue = std::make_unique<QueueState>();

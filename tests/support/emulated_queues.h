@@ -59,8 +59,11 @@ class EmulatedQueues final : public DeviceQueues {
     main_ = {std::move(work)};
   }
 
-  // Takes the numbers of `count` streams that NCCL makes for itself, and returns the first.
-  int TakeStreams(int count) { return std::exchange(streams_, streams_ + count); }
+  // A rank's streams, so that with 32 hardware queues no two share one (runtime/comm/nccl_communicator.md).
+  static constexpr int kMostStreams = 24;
+  // Takes the numbers of `count` streams, also those that NCCL makes for itself, and returns the first. Aborts beyond
+  // kMostStreams.
+  int TakeStreams(int count);
   // Adds work to the queue, and work that waits for it to stream `beside`, as NCCL does. Returns the work that must
   // finish before it.
   PendingList Put(Queue queue, int beside, std::shared_ptr<PendingWork> work);

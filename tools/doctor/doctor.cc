@@ -110,11 +110,27 @@ absl::StatusOr<DoctorReport> Examine(Communicator& communicator, const Stream& s
   return report;
 }
 
+absl::Status ExamineLinks(Communicator& communicator, LinkProbe& probe, const ProbeOptions& options,
+                          DoctorReport& report) {
+  HADAL_ASSIGN_OR_RETURN(const LinkMeasurements mine, probe.Run(options));
+  std::vector<double> sent = {mine.connect_seconds, static_cast<double>(mine.device_bytes)};
+  sent.insert(sent.end(), mine.bytes_per_second.begin(), mine.bytes_per_second.end());
+  Collectives collectives(communicator, options.timeout);
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives.AllGather(sent, "doctor: links"));
+  for (const std::vector<double>& of_rank : all) {
+    report.links.push_back({.connect_seconds = of_rank[0],
+                            .device_bytes = static_cast<int64_t>(of_rank[1]),
+                            .bytes_per_second = {of_rank.begin() + 2, of_rank.end()}});
+  }
+  return absl::OkStatus();
+}
+
 std::string DoctorToText(const DoctorReport& report) {
   std::string text;
   AppendMap(report, text);
   AppendMeasurements(report, text);
   AppendGpus(report, text);
+  AppendLinks(report.links, text);
   absl::StrAppend(&text, "\n");
   std::vector<std::string> hosts;
   for (const DoctorFacts& facts : report.ranks) hosts.push_back(facts.host);
@@ -132,6 +148,11 @@ std::string DoctorToJson(const DoctorReport& report) {
   for (size_t r = 0; r < report.ranks.size(); ++r) {
     json["ranks"].push_back(nlohmann::ordered_json::parse(DoctorFactsToJson(report.ranks[r])));
     json["measured"].push_back(nlohmann::ordered_json::parse(MeasurementsToJson(report.measured[r])));
+  }
+  for (const LinkMeasurements& links : report.links) {
+    json["links"].push_back({{"connect_seconds", links.connect_seconds},
+                             {"device_bytes", links.device_bytes},
+                             {"bytes_per_second", links.bytes_per_second}});
   }
   json["findings"] = nlohmann::json::array();
   for (const Finding& finding : report.findings) {

@@ -5,8 +5,9 @@
 //   [--json]
 // Prints the rank map (host, CPUs, threads, instruction set); each rank's measurements (link to the next rank alone and
 // with all links busy, matrix products, the run directory's file system); GPUs if any rank has one (bus address,
-// memory, versions, product and copy speed); and findings with the rank and its host. GPUs: tested on an emulated one,
-// not run on a GPU yet. Exit codes: 0 nothing bad (warnings are possible), 1 something is bad, 5 and 6 as for training.
+// memory, versions, product and copy speed); NCCL between them if training would use it (doctor_links.h); and findings
+// with the rank and its host. GPUs: tested on an emulated one, not run on a GPU yet.
+// Exit codes: 0 nothing bad (warnings are possible), 1 something is bad, 5 and 6 as for training.
 #pragma once
 
 #include <string>
@@ -16,12 +17,14 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/stream.h"
 #include "tools/doctor/doctor_findings.h"
+#include "tools/doctor/doctor_links.h"
 
 namespace hadal {
 
 struct DoctorReport {
   std::vector<DoctorFacts> ranks;
   std::vector<RankMeasurements> measured;  // [ranks]
+  std::vector<LinkMeasurements> links;     // [ranks]; empty: NCCL was not measured
   std::vector<Finding> findings;
 
   bool healthy() const;  // no finding is bad
@@ -32,6 +35,11 @@ struct DoctorReport {
 // Errors: those of the probes.
 absl::StatusOr<DoctorReport> Examine(Communicator& communicator, const Stream& stream, const ProbeOptions& options,
                                      const GpuFacts& gpu);
+
+// Measures the links between the ranks' GPUs, for `report` on every rank. Blocking: all ranks call it. Errors: those of
+// LinkProbe.
+absl::Status ExamineLinks(Communicator& communicator, LinkProbe& probe, const ProbeOptions& options,
+                          DoctorReport& report);
 
 std::string DoctorToText(const DoctorReport& report);
 std::string DoctorToJson(const DoctorReport& report);

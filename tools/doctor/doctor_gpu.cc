@@ -70,6 +70,11 @@ std::string LibraryVersionText(int version) {
   return version == 0 ? "-" : absl::StrCat(version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
 
+std::string PlaceOfGpu(const DoctorFacts& facts) {
+  const cuda::CudaFacts& device = facts.gpu.device;
+  return device.bus.empty() ? device.identity : absl::StrCat(facts.host, " ", device.bus);
+}
+
 void PlaceOnHosts(std::vector<DoctorFacts>& ranks) {
   std::map<std::string, int> seen;
   for (DoctorFacts& facts : ranks) facts.local_rank = seen[facts.host]++;

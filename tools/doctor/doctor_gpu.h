@@ -39,6 +39,9 @@ struct DoctorFacts : RankFacts {
   GpuFacts gpu;
 };
 
+// The GPU's place in the cluster; parts of one GPU have the same.
+std::string PlaceOfGpu(const DoctorFacts& facts);
+
 // Computes local_rank and ranks_on_host of all ranks from their host names.
 void PlaceOnHosts(std::vector<DoctorFacts>& ranks);
 

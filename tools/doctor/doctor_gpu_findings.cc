@@ -71,10 +71,7 @@ class GpuComparison {
   bool Shared() {
     RanksByText by_place;
     for (const DoctorFacts& facts : ranks_) {
-      if (!facts.gpu.found()) continue;
-      const bool placed = !facts.gpu.device.bus.empty();
-      by_place[placed ? absl::StrCat(facts.host, " ", facts.gpu.device.bus) : facts.gpu.device.identity].push_back(
-          facts.rank);
+      if (facts.gpu.found()) by_place[PlaceOfGpu(facts)].push_back(facts.rank);
     }
     // A machine with fewer GPUs than ranks, evenly shared, may be intended.
     const bool all = std::all_of(by_place.begin(), by_place.end(), [](const auto& p) { return p.second.size() > 1; });

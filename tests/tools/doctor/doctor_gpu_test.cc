@@ -8,6 +8,7 @@
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
 #include "tests/support/emulated_device.h"
+#include "tests/support/emulated_nccl.h"
 #include "tests/support/healthy_cluster.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/doctor/doctor.h"
@@ -211,6 +212,45 @@ TEST(DoctorGpu, MeasuresTheGpusThatThereAre) {
   const std::string text = DoctorToText(seen);
   EXPECT_THAT(text, AllOf(HasSubstr("   0  none: no GPU is visible"), HasSubstr("emulated"), HasSubstr("TFLOP/s")));
   EXPECT_THAT(text, HasSubstr("BAD      rank 0 (host"));
+}
+
+TEST(DoctorGpu, NcclIsMeasuredWhereTrainingWouldUseIt) {
+  EXPECT_TRUE(WouldUseNccl(GpuCluster().ranks));
+  GpuCluster shared, mixed, without, refused;
+  shared.ranks[2].gpu.device.bus = shared.ranks[3].gpu.device.bus;
+  mixed.ranks[1].gpu.nccl = 22703;
+  without.LoseGpu(3, "no GPU is visible", /*absent=*/true);
+  refused.ranks[2].gpu.nccl_refusal = "CUDA_DEVICE_MAX_CONNECTIONS is 1";
+  for (const GpuCluster* cluster : {&shared, &mixed, &without, &refused}) EXPECT_FALSE(WouldUseNccl(cluster->ranks));
+  EXPECT_FALSE(WouldUseNccl({GpuCluster().ranks[0]}));
+}
+
+TEST(DoctorGpu, ConnectsAndMeasuresEveryTwoRanks) {
+  constexpr int kRanks = 3;
+  const ProbeOptions options{.message_bytes = 1 << 12, .rounds = 2};
+  testing::EmulatedNccl nccl(5);
+  InProcessWorld world(kRanks);
+  std::mutex mutex;
+  DoctorReport seen;
+  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+    testing::EmulatedDevice device(3 + communicator.rank());
+    const std::unique_ptr<NcclLibrary> library = nccl.LibraryFor(device);
+    LinkProbe probe(*library, device, communicator);
+    DoctorReport report;
+    HADAL_RETURN_IF_ERROR(ExamineLinks(communicator, probe, options, report));
+    const std::lock_guard lock(mutex);
+    if (communicator.rank() == 1) seen = std::move(report);
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(nccl.messages(), kRanks * (kRanks - 1) * (1 + 1 + options.rounds)) << "to connect, to meet, and timed ones";
+  ASSERT_EQ(seen.links.size(), kRanks);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    EXPECT_GT(seen.links[rank].connect_seconds, 0);
+    for (int peer = 0; peer < kRanks; ++peer) EXPECT_EQ(seen.links[rank].bytes_per_second[peer] > 0, peer != rank);
+  }
+  EXPECT_THAT(DoctorToText(seen), HasSubstr("NCCL from each rank to the 2 others"));
+  EXPECT_THAT(DoctorToJson(seen), HasSubstr("\"bytes_per_second\""));
 }
 
 TEST(DoctorGpu, AGpuWithoutMemoryIsTroubleAndNoEnd) {
