@@ -1,5 +1,6 @@
 #include "runtime/thread_team.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -28,32 +29,33 @@ class alignas(64) Signal {
  public:
   void Advance(uint32_t value) {
     value_.store(value, std::memory_order_seq_cst);
-    // Either this load sees that the other side sleeps, or the other side's last check sees the new value.
-    if (!asleep_.load(std::memory_order_seq_cst)) return;
+    // Either this exchange sees that the other side sleeps, or the other side's last check sees the new value.
+    if (!asleep_.load(std::memory_order_seq_cst) || !asleep_.exchange(false)) return;
     const std::lock_guard lock(mutex_);
     changed_.notify_one();
   }
 
-  // Returns when the number is `value`; spins for a while, then sleeps.
-  void Await(uint32_t value) {
-    if (Spin(value)) return;
-    std::unique_lock lock(mutex_);
-    asleep_.store(true, std::memory_order_seq_cst);
-    changed_.wait(lock, [&] { return value_.load(std::memory_order_seq_cst) == value; });
-    asleep_.store(false, std::memory_order_relaxed);
-  }
-
- private:
-  bool Spin(uint32_t value) const {
-    constexpr int kLooksAtTheClock = 32;  // reads the clock once in this many pauses
+  // Returns the number once it is not `seen`; spins for a while, then sleeps.
+  uint32_t AwaitOther(uint32_t seen) {
     for (const Stopwatch watch; watch.Seconds() < ThreadTeam::kSpinSeconds;) {
       for (int i = 0; i < kLooksAtTheClock; ++i) {
-        if (value_.load(std::memory_order_acquire) == value) return true;
+        if (const uint32_t value = value_.load(std::memory_order_acquire); value != seen) return value;
         Pause();
       }
     }
-    return false;
+    std::unique_lock lock(mutex_);
+    uint32_t value = seen;
+    changed_.wait(lock, [&] {
+      asleep_.store(true, std::memory_order_seq_cst);
+      value = value_.load(std::memory_order_seq_cst);
+      return value != seen;
+    });
+    asleep_.store(false, std::memory_order_relaxed);
+    return value;
   }
+
+ private:
+  static constexpr int kLooksAtTheClock = 32;  // reads the clock once in this many pauses
 
   std::atomic<uint32_t> value_{0};
   std::atomic<bool> asleep_{false};
@@ -86,17 +88,30 @@ class ThreadTeam::Worker {
     body_ = body;
     begun_.Advance(++regions_);
   }
-  // Returns the exception that the body threw, or null.
+  // Runs the part here if the worker has not begun it.
+  void RunIfNotBegun() {
+    taken_back_ = Take(regions_);
+    if (taken_back_) error_ = Call(*body_, index_);
+  }
+  // Waits until the part has ended; returns the exception that the body threw, or null.
   std::exception_ptr AwaitEnd() {
-    ended_.Await(regions_);
+    if (!taken_back_) ended_seen_ = ended_.AwaitOther(ended_seen_);
     return std::exchange(error_, nullptr);
   }
 
  private:
+  // True for the first of the two threads that asks for the part of `region`. The caller asks for each before it begins
+  // the next, so that taken_ is `region` or the one before.
+  bool Take(uint32_t region) {
+    uint32_t before = region - 1;
+    return taken_.compare_exchange_strong(before, region, std::memory_order_acq_rel);
+  }
+
   void Loop() {
     PrepareComputeThread();
-    for (uint32_t region = 1;; ++region) {
-      begun_.Await(region);
+    for (uint32_t region = 0;;) {
+      region = begun_.AwaitOther(region);
+      if (!Take(region)) continue;
       if (body_ == nullptr) return;
       error_ = Call(*body_, index_);
       ended_.Advance(region);
@@ -104,9 +119,12 @@ class ThreadTeam::Worker {
   }
 
   const int index_;
-  uint32_t regions_ = 0;  // regions begun so far; used by the team's thread
+  uint32_t regions_ = 0;     // regions begun so far; used by the team's thread
+  uint32_t ended_seen_ = 0;  // the last region that the worker ran; used by the team's thread
+  bool taken_back_ = false;  // the caller runs the part of this region
   const absl::FunctionRef<void(int)>* body_ = nullptr;
   std::exception_ptr error_;  // of the last region
+  std::atomic<uint32_t> taken_{0};
   Signal begun_, ended_;
   std::thread thread_;  // last member: the thread starts when all others are constructed
 };
@@ -122,18 +140,43 @@ ThreadTeam& ThreadTeam::OfThisThread() {
 void ThreadTeam::Run(int threads, absl::FunctionRef<void(int)> body) {
   HADAL_CHECK_GE(threads, 1);
   HADAL_CHECK(!running_);
+  running_ = true;
+  const double now = MonotonicSeconds();
+  std::exception_ptr error;
+  if (now < alone_until_) {
+    for (int t = 0; t < threads; ++t) {
+      const std::exception_ptr of_part = Call(body, t);
+      if (error == nullptr) error = of_part;
+    }
+    seconds_alone_ += MonotonicSeconds() - now;
+  } else {
+    error = RunWithWorkers(threads, body);
+  }
+  running_ = false;
+  if (error != nullptr) std::rethrow_exception(error);
+}
+
+std::exception_ptr ThreadTeam::RunWithWorkers(int threads, absl::FunctionRef<void(int)> body) {
   while (static_cast<int>(workers_.size()) < threads - 1) {
     workers_.push_back(std::make_unique<Worker>(static_cast<int>(workers_.size()) + 1));
   }
-  running_ = true;
+  const double began = MonotonicSeconds();
   for (int t = 1; t < threads; ++t) workers_[t - 1]->Begin(&body);
   std::exception_ptr error = Call(body, 0);
+  for (int t = threads - 1; t > 0; --t) workers_[t - 1]->RunIfNotBegun();
+  const double own_seconds = MonotonicSeconds() - began;
   for (int t = 1; t < threads; ++t) {
     const std::exception_ptr of_worker = workers_[t - 1]->AwaitEnd();
     if (error == nullptr) error = of_worker;
   }
-  running_ = false;
-  if (error != nullptr) std::rethrow_exception(error);
+  const double ended = MonotonicSeconds();
+  if (ended - began - own_seconds > std::max(kStallSeconds, 2 * threads * own_seconds)) {
+    constexpr double kFirstSeconds = 0.01, kMostSeconds = 1;
+    const bool soon = began - alone_until_ < 2 * alone_for_seconds_;
+    alone_for_seconds_ = soon ? std::min(2 * alone_for_seconds_, kMostSeconds) : kFirstSeconds;
+    alone_until_ = ended + alone_for_seconds_;
+  }
+  return error;
 }
 
 }  // namespace hadal

@@ -4,10 +4,15 @@
 // long. OpenMP's workers either spin for milliseconds between regions, so that other load on the host delays every
 // region (steps measured three times slower), or they sleep at once, so that every region pays for a wake-up. Here both
 // sides spin for kSpinSeconds and then sleep: as fast as spinning while regions follow each other, idle otherwise.
+// On a busy host a worker may have no core when a region begins. The caller then runs the worker's part itself. If a
+// worker loses its core within its part (the caller waits for kStallSeconds), the team runs all parts on the caller for
+// a while: 10 ms, twice as long after each further stall, at most 1 s. So the number of threads follows the free cores;
+// it changes no result, because a part computes the same on any thread.
 // Sanitizers understand it, too.
 // Thread safety: a team may be used only by the thread that constructed it.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <vector>
 
@@ -25,19 +30,29 @@ class ThreadTeam {
   // The calling thread's own team, constructed on first use, destroyed with the thread.
   static ThreadTeam& OfThisThread();
 
-  // Runs body(0) on the calling thread and body(1) … body(threads − 1) on workers, which it starts as needed; returns
-  // when all have ended and their writes are visible. Libraries run with one OpenMP thread on workers. If bodies throw
-  // (std::bad_alloc), rethrows the exception of the lowest index after all have ended; throws std::system_error if a
-  // thread cannot be started. REQUIRES: threads ≥ 1; not called from inside a body.
+  // Runs body(0) on the calling thread and each of body(1) … body(threads − 1) on a worker, started as needed, or on
+  // the calling thread; returns when all have ended and their writes are visible. Bodies must not wait for each other.
+  // Libraries run with one OpenMP thread on workers. If bodies throw (std::bad_alloc), rethrows the exception of the
+  // lowest index after all have ended; throws std::system_error if a thread cannot be started.
+  // REQUIRES: threads ≥ 1; not called from inside a body.
   void Run(int threads, absl::FunctionRef<void(int)> body);
 
+  // Seconds that the team has spent with the calling thread alone because a worker lost its core.
+  double seconds_alone() const { return seconds_alone_; }
+
   static constexpr double kSpinSeconds = 50e-6;
+  static constexpr double kStallSeconds = 500e-6;
 
  private:
   class Worker;
 
+  std::exception_ptr RunWithWorkers(int threads, absl::FunctionRef<void(int)> body);
+
   std::vector<std::unique_ptr<Worker>> workers_;
   bool running_ = false;
+  double alone_until_ = 0;        // in MonotonicSeconds
+  double alone_for_seconds_ = 0;  // after the last stall
+  double seconds_alone_ = 0;
 };
 
 }  // namespace hadal

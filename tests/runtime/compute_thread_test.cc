@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <atomic>
 #include <thread>
 
 #include "gtest/gtest.h"
@@ -24,7 +25,10 @@ TEST(ComputeThread, FlushesSubnormalsOnThisThreadAndOnItsWorkers) {
     PrepareComputeThread();
     after = HalfOfTheSmallest();
     library_threads = omp_get_max_threads();
+    std::atomic<bool> worker_began = false;
     ThreadTeam::OfThisThread().Run(2, [&](int t) {
+      while (t == 0 && !worker_began) std::this_thread::yield();
+      worker_began = true;
       if (t == 1) on_worker = HalfOfTheSmallest();
     });
   }).join();

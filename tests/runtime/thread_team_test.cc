@@ -50,11 +50,27 @@ TEST(ThreadTeam, WakesWhoFellAsleep) {
   EXPECT_EQ(done, 40);
 }
 
+// Keeps the caller's part running until `others` other parts have begun, each on a worker.
+class WaitForWorkers {
+ public:
+  explicit WaitForWorkers(int others) : others_(others) {}
+  void Part(int t) {
+    if (t > 0) ++begun_;
+    while (t == 0 && begun_ < others_) std::this_thread::yield();
+  }
+
+ private:
+  const int others_;
+  std::atomic<int> begun_ = 0;
+};
+
 TEST(ThreadTeam, BodiesRunOnThreadsOfTheirOwnWithSerialLibraries) {
   ThreadTeam team;
   std::vector<std::thread::id> ids(3);
   std::vector<int> library_threads(3, 0);
+  WaitForWorkers workers(2);
   team.Run(3, [&](int t) {
+    workers.Part(t);
     ids[t] = std::this_thread::get_id();
     library_threads[t] = omp_get_max_threads();
   });
@@ -99,6 +115,46 @@ TEST(ThreadTeam, WhatABodyThrowsReachesTheCallerWhenAllHaveEnded) {
     EXPECT_EQ(ended, 5);
   }
   EXPECT_THROW(team.Run(2, [](int) { throw std::bad_alloc(); }), std::bad_alloc);
+}
+
+// A worker needs microseconds to wake up, and an empty body nanoseconds.
+TEST(ThreadTeam, TheCallerRunsThePartOfAWorkerThatHasNotBegun) {
+  ThreadTeam team;
+  int by_caller = 0;
+  for (int region = 0; region < 50; ++region) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the worker falls asleep
+    team.Run(2, [&, caller = std::this_thread::get_id()](int t) {
+      if (t == 1 && std::this_thread::get_id() == caller) ++by_caller;
+    });
+  }
+  EXPECT_GT(by_caller, 0);
+  EXPECT_EQ(team.seconds_alone(), 0);
+}
+
+// A sleep within the worker's part stands for a core that another program has taken.
+TEST(ThreadTeam, AfterAStallTheCallerRunsAllPartsForAWhile) {
+  ThreadTeam team;
+  const auto stall = [&] {
+    WaitForWorkers worker(1);
+    team.Run(2, [&](int t) {
+      worker.Part(t);
+      if (t == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    });
+  };
+  // Seconds until the caller no longer runs both parts.
+  const auto seconds_alone = [&] {
+    const double before = team.seconds_alone();
+    for (bool alone = true; alone;) {
+      const double until_now = team.seconds_alone();
+      team.Run(2, [](int) { std::this_thread::sleep_for(std::chrono::microseconds(100)); });
+      alone = team.seconds_alone() > until_now;
+    }
+    return team.seconds_alone() - before;
+  };
+  stall();
+  EXPECT_GT(seconds_alone(), 0.005);
+  stall();  // soon after the first: twice as long
+  EXPECT_GT(seconds_alone(), 0.015);
 }
 
 TEST(ThreadTeamDeathTest, RefusesARegionInsideARegion) {
