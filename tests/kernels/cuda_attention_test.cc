@@ -8,6 +8,7 @@
 #include "kernels/cuda/tensor_attention.h"
 #include "tests/kernels/attention_conformance.h"
 #include "tests/support/kernel_device.h"
+#include "tests/support/random_inputs.h"
 
 namespace hadal::testing {
 namespace {
@@ -84,7 +85,7 @@ const AttentionBackend kBackends[] = {
      .run = RunVariation<BFloat16>,
      .variations = 2,
      .stored = Rounded<BFloat16>,
-     .multiple = 0x1p16,
+     .multiple = kBFloat16Roundoff,
      .relative_error = 4e-3,
      .signed_error = 1e-4,
      .head_widths = {16, 32},

@@ -42,7 +42,7 @@ const CrossEntropyBackend kBackends[] = {
      .run = RunCrossEntropy<BFloat16>,
      .variations = std::size(kVariations),
      .stored = Rounded<BFloat16>,
-     .roundoff = 0x1p16}};  // half of its last bit of 8
+     .roundoff = kBFloat16Roundoff}};
 INSTANTIATE_TEST_SUITE_P(Cuda, CrossEntropyConformance, ::testing::ValuesIn(kBackends), CrossEntropyBackendName);
 
 // Only a device's batches have rows that are padding.

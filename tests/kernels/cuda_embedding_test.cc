@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/kernels/embedding_conformance.h"
 #include "tests/support/kernel_device.h"
+#include "tests/support/random_inputs.h"
 
 namespace hadal::testing {
 namespace {
@@ -66,7 +67,7 @@ EmbeddingBackend Backend(const char* name) {
           .variations = std::size(kVariations),
           .stored_table = Rounded<Table>,
           .stored_residual = Rounded<Stream>,
-          .residual_roundoff = std::is_same_v<Stream, float> ? 0 : 0x1p16};  // of BFloat16: half of its last bit of 8
+          .residual_roundoff = std::is_same_v<Stream, float> ? 0 : kBFloat16Roundoff};
 }
 const EmbeddingBackend kBackends[] = {Backend<float, float>("Float"), Backend<BFloat16, BFloat16>("BFloat16"),
                                       Backend<BFloat16, float>("BFloat16TableOfAFloatStream")};

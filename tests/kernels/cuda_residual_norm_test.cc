@@ -185,15 +185,14 @@ BackwardResult Backward(const Case& c, const ForwardResult& forward, int variati
 // The stored types of a run (kernels/cuda/residual_norm.h).
 template <typename Residual, typename Compute>
 ResidualNormBackend Backend(const char* name) {
-  constexpr double kRoundoff = 0x1p16;  // of BFloat16: half of its last bit of 8
   return {.name = name,
           .run_forward = Forward<Residual, Compute>,
           .run_backward = Backward<Residual, Compute>,
           .variations = std::size(kVariations),
           .stored_residual = Rounded<Residual>,
           .stored_product = Rounded<Compute>,
-          .residual_roundoff = std::is_same_v<Residual, float> ? 0 : kRoundoff,
-          .product_roundoff = std::is_same_v<Compute, float> ? 0 : kRoundoff};
+          .residual_roundoff = std::is_same_v<Residual, float> ? 0 : kBFloat16Roundoff,
+          .product_roundoff = std::is_same_v<Compute, float> ? 0 : kBFloat16Roundoff};
 }
 INSTANTIATE_TEST_SUITE_P(Cuda, ResidualNormConformance,
                          ::testing::Values(Backend<float, float>("Float"), Backend<BFloat16, BFloat16>("BFloat16"),

@@ -84,9 +84,7 @@ using StoredTypes =
 TYPED_TEST_SUITE(CudaShiftScaleTest, StoredTypes);
 
 template <typename T>
-double Multiple(double fp32) {
-  return std::is_same_v<T, float> ? fp32 : 0x1p16;
-}
+constexpr double kRoundoff = std::is_same_v<T, float> ? 0 : kBFloat16Roundoff;
 
 TYPED_TEST(CudaShiftScaleTest, MatchesTheDefinition) {
   using X = typename TypeParam::first_type;
@@ -100,8 +98,8 @@ TYPED_TEST(CudaShiftScaleTest, MatchesTheDefinition) {
     for (size_t i = 0; c.accumulate && i < t.before.size(); ++i) gradients.dx[i] += t.before[i];
     gradients.d_shift[0] += 5;
     gradients.d_scale[0] = c.scaled ? gradients.d_scale[0] + 7 : 7;
-    EXPECT_TRUE(NearReference(results.y, reference.Forward(), 4, Multiple<Y>(2)));
-    EXPECT_TRUE(NearReference(results.dx, gradients.dx, 8, Multiple<X>(2)));
+    EXPECT_TRUE(NearReference(results.y, reference.Forward(), 4, 2, kRoundoff<Y>));
+    EXPECT_TRUE(NearReference(results.dx, gradients.dx, 8, 2, kRoundoff<X>));
     const double magnitude = 4 * std::sqrt(c.rows * c.width);
     EXPECT_TRUE(NearReference(results.d_shift, gradients.d_shift, magnitude, 8));
     EXPECT_TRUE(NearReference(results.d_scale, gradients.d_scale, magnitude, 8));

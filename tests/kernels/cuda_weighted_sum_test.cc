@@ -86,8 +86,8 @@ TYPED_TEST(CudaWeightedSumTest, MatchesTheDefinition) {
     for (size_t i = 0; i < t.before.size(); ++i) gradients.dx[i] += t.before[i];
     for (double& gradient : gradients.d_weights) gradient += 5;
     const double terms = static_cast<double>(c.terms);
-    EXPECT_TRUE(NearReference(results.y, reference.Forward(), 4 * terms,
-                              std::is_same_v<typename TypeParam::Y, float> ? 2 : 0x1p16));
+    EXPECT_TRUE(NearReference(results.y, reference.Forward(), 4 * terms, 2,
+                              std::is_same_v<typename TypeParam::Y, float> ? 0 : kBFloat16Roundoff));
     EXPECT_TRUE(NearReference(results.dx, gradients.dx, 8, 2));
     EXPECT_TRUE(NearReference(results.d_weights, gradients.d_weights, 4 * std::sqrt(size), 8));
   }

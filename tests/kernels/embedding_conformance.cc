@@ -69,7 +69,7 @@ TEST_P(EmbeddingConformance, ForwardMatchesTheReference) {
   const EmbeddingBackend& backend = GetParam();
   ForEachCase(backend, [&](const EmbeddingCase& c) {
     const std::vector<float> x = backend.run_forward(c, 0);
-    EXPECT_TRUE(NearReference(x, ReferenceOf(c).Forward(), c.kMultiplier, 4 + backend.residual_roundoff));
+    EXPECT_TRUE(NearReference(x, ReferenceOf(c).Forward(), c.kMultiplier, 4, backend.residual_roundoff));
     for (int variation = 1; variation < backend.variations; ++variation) {
       EXPECT_TRUE(SameBits(x, backend.run_forward(c, variation))) << "variation " << variation;
     }

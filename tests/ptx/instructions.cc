@@ -252,6 +252,11 @@ void AddOthers(Table& table) {
   table["cvt.sat.f32.f32"] = {.step = Unary<float, float, [](float x) { return std::fmin(std::fmax(x, 0.0f), 1.0f); }>};
   table["cvt.rn.bf16x2.f32"] = {
       .step = Binary<float, [](float upper, float lower) { return BFloat16Bits(upper) << 16 | BFloat16Bits(lower); }>};
+  // Truncates; only in planted faults.
+  table["cvt.rz.bf16x2.f32"] = {.step = Binary<float, [](float upper, float lower) {
+                                  return (std::bit_cast<uint32_t>(upper) & 0xFFFF0000) |
+                                         (std::bit_cast<uint32_t>(lower) >> 16);
+                                }>};
   table["cvta.to.global.u64"] = {.step = Unary<uint64_t, uint64_t, [](uint64_t a) { return a; }>};
   table["bfi.b32"] = {.step = BitField};
   table["mov.b32"] = {.step = Move<uint32_t, uint16_t>};

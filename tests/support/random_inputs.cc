@@ -16,12 +16,13 @@ std::vector<float> NormalValues(int64_t count, uint32_t seed, float scale) {
 }
 
 ::testing::AssertionResult NearReference(const std::vector<float>& actual, const std::vector<double>& expected,
-                                         double magnitude, double multiple) {
+                                         double magnitude, double multiple, double roundoff) {
   if (actual.size() != expected.size()) {
     return ::testing::AssertionFailure() << "sizes differ: " << actual.size() << " vs. " << expected.size();
   }
   for (size_t i = 0; i < actual.size(); ++i) {
-    const double allowed = multiple * 0x1p-24 * (std::abs(expected[i]) + magnitude);
+    const double allowed =
+        0x1p-24 * (multiple * (std::abs(expected[i]) + magnitude) + roundoff * std::abs(expected[i]));
     if (!(std::abs(actual[i] - expected[i]) <= allowed)) {
       return ::testing::AssertionFailure() << "element " << i << ": " << actual[i] << ", reference " << expected[i]
                                            << ", allowed difference " << allowed;

@@ -25,10 +25,15 @@ struct OwnedMatrix {
   int64_t rows, columns;
 };
 
-// Passes if ‖actual − expected‖_max ≤ multiple · 2^-24 · (|expected| + magnitude): tolerance is a multiple of the fp32
-// unit roundoff, scaled with the size of the terms that were summed (`magnitude`), as Highway's tests do.
+// The most that rounding a float to BFloat16 costs, in units of 2^-24 of the value: half of the last of its 8 bits.
+inline constexpr double kBFloat16Roundoff = 0x1p16;
+
+// Passes if each |actual − expected| ≤ 2^-24 · (multiple · (|expected| + magnitude) + roundoff · |expected|): tolerance
+// is a multiple of the fp32 unit roundoff, scaled with the size of the terms that were summed (`magnitude`), as
+// Highway's tests do; `roundoff` is for a result that is computed in fp32 and stored once in a narrower type. With
+// kBFloat16Roundoff the relative L2 error is at most 2^-8, and one element that was truncated by more than that fails.
 ::testing::AssertionResult NearReference(const std::vector<float>& actual, const std::vector<double>& expected,
-                                         double magnitude, double multiple);
+                                         double magnitude, double multiple, double roundoff = 0);
 
 // Passes if ‖actual − expected‖₂ ≤ allowed · (‖expected‖₂ + 2^-24 · √size).
 ::testing::AssertionResult NearInL2(const std::vector<float>& actual, const std::vector<double>& expected,
