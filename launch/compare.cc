@@ -15,6 +15,7 @@
 #include "tools/compare/comparison_grid.h"
 #include "tools/compare/comparison_report.h"
 #include "tools/corpus/parallel_text.h"
+#include "tools/tool_exit_code.h"
 
 namespace hadal {
 namespace {
@@ -100,7 +101,7 @@ void AddCompareCommand(Command app, int& exit_code) {
   command.AddFlag("--list", arguments->list, "Print the runs, their shares of the work and their states; run nothing");
   command.Runs([arguments, &exit_code] {
     const absl::StatusOr<int> code = Compare(*arguments);
-    if (!code.ok()) std::cerr << "hadal compare: " << code.status().message() << "\n";
+    if (!code.ok()) PrintToolError("compare", code.status());
     exit_code = code.ok() ? *code : ExitCodeOf(code.status());
   });
 }

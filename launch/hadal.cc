@@ -1,9 +1,13 @@
 // hadal: one binary, one table of subcommands. Each registers itself with the command line; the callback of the chosen
 // one does the work and stores the exit code.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <iostream>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +18,7 @@
 #include "launch/job/exit_code.h"
 #include "launch/job/signals.h"
 #include "launch/job/standard_streams.h"
+#include "launch/job/task_launcher.h"
 #include "launch/supervise.h"
 #include "launch/sweep.h"
 #include "launch/train.h"
@@ -76,6 +81,12 @@ std::string UnknownCommand(const std::vector<std::string>& names, const std::str
                       "\n`hadal --help` lists them all.\n");
 }
 
+// Bad usage is the same on every rank: the first one prints it. The others end later: mpirun then ends the rest.
+int Refused(bool first) {
+  if (!first) std::this_thread::sleep_for(std::chrono::seconds(1));
+  return hadal::kExitUsage;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -91,6 +102,8 @@ int main(int argc, char** argv) {
       "--version", [] { return absl::StrCat("hadal ", hadal::Version(), "\n"); },
       "Display program version information and exit");
   app.AddAnswer("--build-info", hadal::BuildInfo, "What is in this binary: versions, compiler, CUDA");
+  const bool first = hadal::IsFirstTask(std::getenv);
+  std::ostream nowhere(nullptr);
   int exit_code = hadal::kExitDone;
   for (const AddCommand add : kCommands) add(app, exit_code);
   if (argc == 1) {
@@ -98,13 +111,13 @@ int main(int argc, char** argv) {
     return hadal::kExitUsage;
   }
   if (const std::string unknown = UnknownCommand(line.CommandNames(), argv[1]); !unknown.empty()) {
-    std::fputs(unknown.c_str(), stderr);
-    return hadal::kExitUsage;
+    (first ? std::cerr : nowhere) << unknown;
+    return Refused(first);
   }
   try {
-    const hadal::CommandLine::Outcome outcome = line.Run(argc, argv);
+    const hadal::CommandLine::Outcome outcome = line.Run(argc, argv, first ? std::cerr : nowhere);
     if (outcome == hadal::CommandLine::Outcome::kAnswered) return hadal::kExitDone;
-    if (outcome == hadal::CommandLine::Outcome::kRefused) return hadal::kExitUsage;
+    if (outcome == hadal::CommandLine::Outcome::kRefused) return Refused(first);
   } catch (...) {
     std::fputs(absl::StrCat("hadal: ", hadal::ErrorOfException().message(), "\n").c_str(), stderr);
     return hadal::kExitError;

@@ -29,6 +29,7 @@
 #include "tools/plan/cost_files.h"
 #include "tools/plan/layout_list.h"
 #include "tools/report/report.h"
+#include "tools/tool_exit_code.h"
 
 namespace hadal {
 namespace {
@@ -148,7 +149,7 @@ void AddSweepCommand(Command app, int& exit_code) {
   command.AddFlag("--accept-changes", arguments->accept_changes, "Continue runs whose config has changed");
   command.Runs([arguments, &exit_code] {
     const absl::StatusOr<int> code = Sweep(*arguments);
-    if (!code.ok()) std::cerr << "hadal sweep: " << code.status().message() << "\n";
+    if (!code.ok()) PrintToolError("sweep", code.status());
     exit_code = code.ok() ? *code : ExitCodeOf(code.status());
   });
 }

@@ -1,6 +1,7 @@
 #include "pipeline/validation_bleu.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -42,9 +43,27 @@ absl::StatusOr<TranslatedValidation> ValidationBleu::operator()(Engine& engine, 
     hypotheses_.push_back(translation.empty() ? "" : vocabularies_.target.Decode(translation.front().tokens));
   }
   HADAL_ASSIGN_OR_RETURN(const BleuScore bleu, CorpusBleu(hypotheses_, {references_}));
-  TranslatedValidation result{.bleu = bleu.score, .sample = SampleOf(next_sample_)};
+  TranslatedValidation result{.bleu = bleu.score, .sample = SampleOf(next_sample_), .warning = WarningOfAlike()};
   next_sample_ = (next_sample_ + 1) % sources_.size();
   return result;
+}
+
+std::string ValidationBleu::WarningOfAlike() {
+  constexpr size_t kFewest = 20, kBeginningBytes = 24;  // a repeated word goes on for as long as the source allows
+  constexpr double kShare = 0.8;
+  std::map<std::string, size_t> beginnings;
+  size_t most = 0;
+  for (const std::string& hypothesis : hypotheses_) {
+    most = std::max(most, ++beginnings[hypothesis.substr(0, kBeginningBytes)]);
+  }
+  const bool alike =
+      sources_.size() >= kFewest && static_cast<double>(most) >= kShare * static_cast<double>(sources_.size());
+  alike_in_a_row_ = alike ? alike_in_a_row_ + 1 : 0;
+  if (alike_in_a_row_ != 2) return "";
+  return absl::StrCat(
+      most, " of ", sources_.size(), " validation sentences have the same translation: the output does ",
+      "not depend on the source. Early in training this passes; if it stays, the encoder learns nothing: ",
+      "try a lower learning rate, a longer warm-up, or another residual method");
 }
 
 std::string ValidationBleu::SampleOf(size_t sentence) const {

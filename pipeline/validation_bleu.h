@@ -30,6 +30,7 @@ namespace hadal {
 struct TranslatedValidation {
   std::optional<double> bleu;  // [0, 100]; nullopt if all sentences were left out
   std::string sample;  // one translation to show to the user: source, reference and hypothesis, one line each; or empty
+  std::string warning;  // in plain words, if the translations hardly depend on the sources; or empty
 };
 
 class ValidationBleu {
@@ -51,6 +52,8 @@ class ValidationBleu {
 
  private:
   std::string SampleOf(size_t sentence) const;
+  // Returns the warning if this is the second validation in a row whose translations are nearly all alike.
+  std::string WarningOfAlike();
 
   const ModelPlan& plan_;
   absl::Duration timeout_;
@@ -59,6 +62,7 @@ class ValidationBleu {
   std::vector<std::string> references_, hypotheses_;
   int64_t skipped_ = 0;
   size_t next_sample_ = 0;  // index in sources_
+  int alike_in_a_row_ = 0;  // validations whose translations are nearly all alike
   std::unique_ptr<Decoder> decoder_;
 };
 

@@ -60,6 +60,7 @@ absl::Status Validator::Run(Engine& engine, TrainingProgress& progress) {
                        .best = best,
                        .sentences = sentences_,
                        .seconds = watch.Seconds()});
+  if (!translated.warning.empty()) sink_->OnText(progress.step, TextKind::kWarning, translated.warning);
   if (translated.bleu.has_value()) sink_->OnText(progress.step, TextKind::kSample, translated.sample);
   return absl::OkStatus();
 }

@@ -1,12 +1,14 @@
 #include "tools/command_line.h"
 
 #include <algorithm>
+#include <iostream>
 #include <optional>
 #include <type_traits>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/printable.h"
 #include "tools/config/nearest_name.h"
 
 namespace hadal {
@@ -152,6 +154,24 @@ CommandOption Command::AddWord(const std::string& name, const std::vector<std::s
   return AddSetter<std::string>(name, set, description).Checked(fault).ValueName(absl::StrJoin(words, "|"));
 }
 
+namespace {
+
+// "; did you mean --run-dir?" for the first of the words that `command` does not know, or "".
+std::string Suggestion(const CLI::App& command, const std::vector<std::string>& unknown) {
+  if (unknown.empty()) return "";
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  for (const CLI::App* subcommand : command.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(subcommand->get_name());
+  }
+  const std::string nearest = NearestName(unknown.front().substr(0, unknown.front().find('=')), names);
+  return nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?");
+}
+
+}  // namespace
+
 CommandLine::CommandLine(const std::string& program, const std::string& description)
     : app_(std::make_unique<CLI::App>(description, program)) {}
 
@@ -169,11 +189,21 @@ std::vector<std::string> CommandLine::CommandNames() const {
   return names;
 }
 
-CommandLine::Outcome CommandLine::Run(int argc, const char* const* argv) {
+CommandLine::Outcome CommandLine::Run(int argc, const char* const* argv, std::ostream& errors) {
   try {
     app_->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app_->exit(error) == 0 ? Outcome::kAnswered : Outcome::kRefused;
+    if (error.get_exit_code() == 0) return app_->exit(error), Outcome::kAnswered;  // prints the help
+    std::string command = app_->get_name();
+    const CLI::App* chosen = app_.get();
+    while (!chosen->get_subcommands().empty()) {
+      chosen = chosen->get_subcommands().front();
+      absl::StrAppend(&command, " ", chosen->get_name());
+    }
+    errors << command << ": " << PrintableMessage(error.what())
+           << Suggestion(*chosen, app_->remaining(/*recurse=*/true)) << "\n`" << command
+           << " --help` lists what it accepts.\n";
+    return Outcome::kRefused;
   }
   return Outcome::kRan;
 }
@@ -182,7 +212,7 @@ CommandLine::Outcome CommandLine::Run(const std::vector<std::string>& arguments)
   const std::string program = app_->get_name();
   std::vector<const char*> words{program.c_str()};
   for (const std::string& argument : arguments) words.push_back(argument.c_str());
-  return Run(static_cast<int>(words.size()), words.data());
+  return Run(static_cast<int>(words.size()), words.data(), std::cerr);
 }
 
 }  // namespace hadal

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <memory>
 #include <string>
 #include <utility>
@@ -103,7 +104,7 @@ class CommandLine {
   enum class Outcome {
     kRan,       // the chosen command has run
     kAnswered,  // --help, --version: the text is on standard output
-    kRefused,   // bad usage: the error is on standard error
+    kRefused,   // bad usage: "hadal COMMAND: …" is in `errors`, with the nearest name for a misspelt one
   };
 
   Command program();
@@ -112,8 +113,8 @@ class CommandLine {
   std::vector<std::string> CommandNames() const;
 
   // Sets the variables of the given options, then runs the chosen command. Throws only what that command throws.
-  Outcome Run(int argc, const char* const* argv);
-  // As above; `arguments` do not include the program's name.
+  Outcome Run(int argc, const char* const* argv, std::ostream& errors);
+  // As above, with errors on standard error; `arguments` do not include the program's name.
   Outcome Run(const std::vector<std::string>& arguments);
 
  private:

@@ -248,10 +248,12 @@ absl::Status CheckpointCommitter::Claim() {
 }
 
 absl::Status CheckpointCommitter::CheckClaim() const {
-  HADAL_ASSIGN_OR_RETURN(const std::string claim, ReadFile(ClaimPath(options_.run_directory), kMaxClaimBytes));
-  if (claim == options_.attempt + "\n") return absl::OkStatus();
+  const absl::StatusOr<std::string> claim = ReadFile(ClaimPath(options_.run_directory), kMaxClaimBytes);
+  if (absl::IsNotFound(claim.status())) return absl::FailedPreconditionError(claim.status().message());  // no usage error
+  HADAL_RETURN_IF_ERROR(claim.status());
+  if (*claim == options_.attempt + "\n") return absl::OkStatus();
   return absl::AbortedError(absl::StrCat("this launch (", options_.attempt, ") may no longer save into ",
-                                         options_.run_directory, ": a later one (", claim.substr(0, claim.find('\n')),
+                                         options_.run_directory, ": a later one (", claim->substr(0, claim->find('\n')),
                                          ") has taken it over; stop one of the two jobs"));
 }
 

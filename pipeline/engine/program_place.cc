@@ -17,7 +17,7 @@ void ProgramPlace::Set(int64_t step, size_t index, size_t count, const Instructi
 std::string ProgramPlace::Describe() const {
   const std::lock_guard lock(mutex_);
   if (count_ == 0) return "before the first step";
-  return absl::StrCat("step ", step_, ", instruction ", index_ + 1, " of ", count_, ": ", ToString(instruction_));
+  return absl::StrCat("step ", step_ + 1, ", instruction ", index_ + 1, " of ", count_, ": ", ToString(instruction_));
 }
 
 std::optional<double> ProgramPlace::since_seconds() const {

@@ -15,10 +15,11 @@ namespace hadal {
 
 class ProgramPlace {
  public:
-  // The program of `step` has reached instruction `index` (0-based) of `count`.
+  // The program of `step` (from 0, as data are counted) has reached instruction `index` (0-based) of `count`.
   void Set(int64_t step, size_t index, size_t count, const Instruction& instruction);
 
-  // "step 12, instruction 17 of 40: receive_forward(chunk 0, micro-batch 3)", or "before the first step".
+  // Returns the place in words, steps counted from 1: "step 12, instruction 17 of 40: receive_forward(chunk 0,
+  // micro-batch 3)", or "before the first step".
   std::string Describe() const;
   // When Set was last called, in MonotonicSeconds(); nullopt before the first call.
   std::optional<double> since_seconds() const;

@@ -21,6 +21,14 @@ Corpus::Corpus(Corpus&&) noexcept = default;
 Corpus& Corpus::operator=(Corpus&&) noexcept = default;
 Corpus::~Corpus() = default;
 
+absl::Status DamagedCorpus(const absl::Status& of_file, const std::string& manifest_path) {
+  const bool wrong_file =
+      absl::IsNotFound(of_file) || absl::IsInvalidArgument(of_file) || absl::IsFailedPrecondition(of_file);
+  if (!wrong_file) return of_file;
+  return absl::DataLossError(
+      absl::StrCat(of_file.message(), "; ", manifest_path, " names this file: restore it, or run hadal prepare again"));
+}
+
 absl::StatusOr<Corpus> Corpus::Open(const std::string& prefix, const CorpusShare& share) {
   HADAL_CHECK_GE(share.process, 0);
   HADAL_CHECK_LT(share.process, share.processes);
@@ -36,10 +44,11 @@ absl::StatusOr<Corpus> Corpus::Open(const std::string& prefix, const CorpusShare
   for (size_t i = 0; i < manifest.shards.size(); ++i) {
     const ShardReference& reference = manifest.shards[i];
     const bool mine = static_cast<int>(i % static_cast<size_t>(share.processes)) == share.process;
-    HADAL_ASSIGN_OR_RETURN(std::unique_ptr<CorpusShard> shard,
-                           CorpusShard::Open(JoinPath(corpus.directory_, reference.file), reference, limits,
-                                             mine ? ShardCheck::kEveryByte : ShardCheck::kRecords));
-    corpus.Append(std::move(shard));
+    absl::StatusOr<std::unique_ptr<CorpusShard>> shard =
+        CorpusShard::Open(JoinPath(corpus.directory_, reference.file), reference, limits,
+                          mine ? ShardCheck::kEveryByte : ShardCheck::kRecords);
+    if (!shard.ok()) return DamagedCorpus(shard.status(), path);
+    corpus.Append(*std::move(shard));
   }
   return corpus;
 }

@@ -59,7 +59,7 @@ class Corpus {
  public:
   // Opens PREFIX.json and its shards. Blocking: reads every byte of its share once (several GB/s from the page cache),
   // and the sample records of the other shards.
-  // Errors: NotFound, or DataLoss with the file, the fault and a remedy.
+  // Errors: NotFound if there is no manifest; else DataLoss with the file, the fault and a remedy.
   static absl::StatusOr<Corpus> Open(const std::string& prefix, const CorpusShare& share = {});
 
   Corpus(Corpus&&) noexcept;
@@ -88,5 +88,9 @@ class Corpus {
   std::vector<int64_t> first_sample_;  // [shards + 1]
   int64_t size_ = 0;
 };
+
+// Returns the error `of_file` as damage of the corpus whose manifest names the file: DataLoss also where the file is
+// missing or a wrong one.
+absl::Status DamagedCorpus(const absl::Status& of_file, const std::string& manifest_path);
 
 }  // namespace hadal

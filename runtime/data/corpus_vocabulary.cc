@@ -12,10 +12,10 @@ absl::StatusOr<Vocabulary> LoadOne(const Corpus& corpus, const VocabularyReferen
   const std::string path = corpus.VocabularyPath(reference);
   HADAL_ASSIGN_OR_RETURN(Vocabulary vocabulary, Vocabulary::Load(path));
   if (vocabulary.crc32c() != reference.crc32c || vocabulary.size() != reference.size) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        path, " is not the vocabulary that the corpus was made with: it has ", vocabulary.size(), " ids and checksum ",
-        absl::Hex(vocabulary.crc32c(), absl::kZeroPad8), ", the corpus expects ", reference.size, " and ",
-        absl::Hex(reference.crc32c, absl::kZeroPad8), "; restore the right file, or run hadal prepare again"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is not the vocabulary that the corpus was made with: it has ", vocabulary.size(),
+                     " ids and checksum ", absl::Hex(vocabulary.crc32c(), absl::kZeroPad8), ", the corpus expects ",
+                     reference.size, " and ", absl::Hex(reference.crc32c, absl::kZeroPad8), ""));
   }
   return vocabulary;
 }
@@ -24,10 +24,12 @@ absl::StatusOr<Vocabulary> LoadOne(const Corpus& corpus, const VocabularyReferen
 
 absl::StatusOr<CorpusVocabularies> LoadVocabularies(const Corpus& corpus) {
   const CorpusManifest& manifest = corpus.manifest();
-  HADAL_ASSIGN_OR_RETURN(Vocabulary target, LoadOne(corpus, manifest.target_vocabulary));
-  if (manifest.shares_vocabulary()) return CorpusVocabularies{target, target};
-  HADAL_ASSIGN_OR_RETURN(Vocabulary source, LoadOne(corpus, manifest.source_vocabulary));
-  return CorpusVocabularies{std::move(source), std::move(target)};
+  absl::StatusOr<Vocabulary> target = LoadOne(corpus, manifest.target_vocabulary);
+  if (!target.ok()) return DamagedCorpus(target.status(), "its manifest");
+  if (manifest.shares_vocabulary()) return CorpusVocabularies{*target, *target};
+  absl::StatusOr<Vocabulary> source = LoadOne(corpus, manifest.source_vocabulary);
+  if (!source.ok()) return DamagedCorpus(source.status(), "its manifest");
+  return CorpusVocabularies{*std::move(source), *std::move(target)};
 }
 
 }  // namespace hadal

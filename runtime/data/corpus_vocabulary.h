@@ -12,7 +12,7 @@ struct CorpusVocabularies {
   Vocabulary target;
 };
 
-// Errors: those of Vocabulary::Load; FailedPrecondition if a file is not the one that the corpus was made with.
+// Errors: DataLoss if a file is missing, damaged, or not the one that the corpus was made with.
 absl::StatusOr<CorpusVocabularies> LoadVocabularies(const Corpus& corpus);
 
 }  // namespace hadal

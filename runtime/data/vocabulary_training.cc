@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -47,6 +48,35 @@ absl::Status TrainingError(const std::string& message, int32_t size) {
       "; use a larger size, or lower the character coverage"));
 }
 
+// An upper bound of the ids that BPE can make of the text: each piece beyond the characters is part of a word, and a
+// word of n characters with its space is merged at most n times. Bytes stand for characters.
+int64_t MostBpeIds(const std::vector<std::string>& sentences) {
+  std::unordered_set<std::string_view> words;
+  int64_t ids = kSpecialTokens + 256;
+  for (const std::string_view line : sentences) {
+    for (size_t begin = 0; begin < line.size();) {
+      const size_t end = std::min(line.find(' ', begin), line.size());
+      if (words.insert(line.substr(begin, end - begin)).second) ids += static_cast<int64_t>(end - begin) + 1;
+      begin = end + 1;
+    }
+  }
+  return ids;
+}
+
+// Training on a large text takes minutes; a size that is far too large is refused before.
+absl::Status CheckSizeForText(const VocabularyTraining& options, const std::vector<std::string>& sentences) {
+  constexpr size_t kLargeBytes = size_t{1} << 20;
+  constexpr int64_t kMargin = 2;  // normalization changes characters
+  size_t bytes = 0;
+  for (const std::string& line : sentences) bytes += line.size();
+  if (options.algorithm != PieceAlgorithm::kBpe || bytes < kLargeBytes) return absl::OkStatus();
+  const int64_t most = kMargin * MostBpeIds(sentences);
+  if (options.size <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a vocabulary of ", options.size, " ids is too large for this text: its ", "distinct words give fewer than ",
+      most, "; use a smaller size (8000 suits most texts), or more text"));
+}
+
 }  // namespace
 
 absl::Status CheckVocabularyTraining(const VocabularyTraining& options) {
@@ -71,6 +101,7 @@ absl::StatusOr<Vocabulary> TrainVocabulary(const VocabularyTraining& options,
   const bool has_text = std::ranges::any_of(
       sentences, [](const std::string& line) { return line.find_first_not_of(" \t\r\n") != std::string::npos; });
   if (!has_text) return absl::InvalidArgumentError("there is no text to train a vocabulary on");
+  HADAL_RETURN_IF_ERROR(CheckSizeForText(options, sentences));
 
   std::string contents;
   std::string error;

@@ -219,8 +219,8 @@ TEST_F(CorpusTest, AMissingShardIsNamed) {
   Store(Samples(4));
   std::filesystem::remove(shard());
   const absl::Status status = Corpus::Open(prefix()).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("train.00000.shard"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("train.00000.shard"), HasSubstr("train.json names")));
 }
 
 // A shard whose checksum is right and whose content lies.

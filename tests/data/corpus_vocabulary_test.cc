@@ -68,7 +68,7 @@ TEST_F(CorpusVocabularyTest, OneThatIsNotTheCorpussIsRefused) {
     for (const bool is_source : {true, false}) {
       const Corpus corpus = is_source ? Made(wrong, german_reference_) : Made(german_reference_, wrong);
       const absl::Status status = LoadVocabularies(corpus).status();
-      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
       EXPECT_THAT(std::string(status.message()), HasSubstr("english.txt is not the vocabulary"));
     }
   }
@@ -76,7 +76,7 @@ TEST_F(CorpusVocabularyTest, OneThatIsNotTheCorpussIsRefused) {
 
 TEST_F(CorpusVocabularyTest, OneThatIsGoneIsAnError) {
   const Corpus corpus = Made({.file = "nowhere.txt", .size = 6}, german_reference_);
-  EXPECT_EQ(LoadVocabularies(corpus).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(LoadVocabularies(corpus).status().code(), absl::StatusCode::kDataLoss);
 }
 
 }  // namespace

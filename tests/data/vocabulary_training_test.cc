@@ -157,6 +157,14 @@ TEST_P(VocabularyTrainingTest, NoTextIsAnError) {
 INSTANTIATE_TEST_SUITE_P(Algorithms, VocabularyTrainingTest,
                          ::testing::Values(PieceAlgorithm::kBpe, PieceAlgorithm::kUnigram));
 
+// 2 MB of six words: training would take seconds, on more text minutes.
+TEST(VocabularyTrainingOptionsTest, ASizeFarTooLargeForALargeTextIsRefusedBeforeTraining) {
+  const std::vector<std::string> sentences(80'000, "the dog eats the large fish");
+  VocabularyTraining options{.size = 8000};
+  EXPECT_THAT(std::string(TrainVocabulary(options, sentences).status().message()),
+              HasSubstr("8000 ids is too large for this text: its distinct words give fewer than 568;"));
+}
+
 TEST(VocabularyTrainingOptionsTest, BadOptionsAreRefused) {
   EXPECT_TRUE(CheckVocabularyTraining({.size = 5}).ok());
   EXPECT_FALSE(CheckVocabularyTraining({.size = 4}).ok());

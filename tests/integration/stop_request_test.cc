@@ -82,7 +82,7 @@ class StopRequest : public ::testing::TestWithParam<int> {
 
   // Whether the program's place is in the step `ask_within_`.
   bool AskedAt(Trainer* trainer) const {
-    return absl::StrContains(trainer->engine().place().Describe(), absl::StrCat("step ", ask_within_, ","));
+    return absl::StrContains(trainer->engine().place().Describe(), absl::StrCat("step ", ask_within_ + 1, ","));
   }
 
   std::vector<int64_t> SavedSteps() const {

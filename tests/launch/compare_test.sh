@@ -129,9 +129,9 @@ grep -q '"ranks":2' ranks/runs/method=deepnorm,depth=1/metrics.jsonl || fail "no
 echo "mistakes are refused before anything runs"
 expect 2 "$hadal" compare grids/small.textproto --out none --run 5; says 'numbered from 1 to 4'
 expect 2 "$hadal" compare grids/small.textproto --out none --set model.heads=3; says 'method=deepnorm,depth=3: '
-expect 1 "$hadal" compare grids/small.textproto --out none --set data.train=gone; says 'gone'
-expect 1 "$hadal" compare grids/small.textproto --out none --test-source gone.en; says 'gone.en'
-expect 1 "$hadal" compare grids/small.textproto --out none --test-source text/test.en --test-reference gone.de; says 'gone.de'
+expect 2 "$hadal" compare grids/small.textproto --out none --set data.train=gone; says 'gone'
+expect 2 "$hadal" compare grids/small.textproto --out none --test-source gone.en; says 'gone.en'
+expect 2 "$hadal" compare grids/small.textproto --out none --test-source text/test.en --test-reference gone.de; says 'gone.de'
 expect 2 "$hadal" compare grids/small.textproto --out none --test-source text/test.en --test-reference text/valid.de; says 'line n of one must translate'
 expect 2 "$hadal" compare grids/gone.textproto
 [ ! -e none/runs ] || fail "something ran"

@@ -23,6 +23,16 @@ $hadal train $configs/base.textproto $configs/method/branchnorm.textproto --set 
   --set data.train=data/train --set data.validation=data/valid --set stop.steps=4 --run-dir out
 $hadal translate --checkpoint out < text/test.en > out.de
 $hadal report out
+. "$1/elsewhere/share/bash-completion/completions/hadal"
+completes() {  # EXPECTED WORD…
+  COMP_WORDS=("$hadal" "${@:2}") COMP_CWORD=$(($# - 1))
+  _hadal
+  [ "${COMPREPLY[*]}" = "$1" ] || { echo "completing ${*:2}: ${COMPREPLY[*]}"; exit 1; }
+}
+completes "train translate" tr
+completes "export" checkpoint e
+completes "--run-dir --resume" train --r
+completes "out/checkpoints" report out/ch
 END
 mkdir "$work/run"
 # Where mounts are allowed the trees are covered by empty ones.

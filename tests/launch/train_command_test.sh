@@ -158,7 +158,7 @@ expect 0 "${mpi[@]}" 2 "${base[@]}" --set stop.steps=2 --init-from unbroken --ru
 identical from_checkpoint/checkpoints/step_00000002 from_run/checkpoints/step_00000002
 expect 0 "${base[@]}" --set stop.steps=2 --run-dir from_nothing
 expect 1 "$hadal" checkpoint diff from_run/checkpoints/step_00000002 from_nothing/checkpoints/step_00000002
-expect 1 "${base[@]}" --init-from nowhere --run-dir from_nowhere; says nowhere
+expect 2 "${base[@]}" --init-from nowhere --run-dir from_nowhere; says nowhere
 cp -r unbroken/$last torn; truncate -s -8 torn/rank_00000.safetensors
 for option in --init-from --resume; do
   expect 3 "${base[@]}" $option torn --run-dir from_torn; says "cut short"; says "hadal checkpoint verify RUN_DIR"
@@ -184,6 +184,11 @@ expect 0 "$hadal" prepare --train zh.en zh.zh --valid zh.en zh.zh --out chinese 
 expect 0 "$hadal" train small.textproto --set pipeline.threads=1 --set data.train=chinese/train --set data.validation=chinese/valid --set stop.steps=1 \
   --set validation.every_steps=1 --set validation.bleu_sentences=2 --run-dir of_chinese; says "sacrebleu --tokenize zh"
 
+echo "an output that does not depend on the source is named once"
+expect 0 "$hadal" train small.textproto --set pipeline.threads=1 --set stop.steps=3 --set data.validation=data/valid --set validation.every_steps=1 \
+  --set validation.bleu_sentences=40 --run-dir of_noise; says "validation sentences have the same translation: the output does not depend"
+[ "$(grep -c '"event":"warning".*does not depend' of_noise/metrics.jsonl)" -eq 1 ] || fail "not warned once"
+
 echo "the instruments of the depth change no bit, at default and off"
 expect 0 "${base[@]}" --set instruments.enabled=false --run-dir unseen
 identical unbroken/$last unseen/$last
@@ -192,7 +197,7 @@ identical unbroken/$last unseen/$last
 expect 0 "$hadal" inspect similarity --checkpoint unbroken --data data/valid --out alike; says "encoder, 5 layers"
 says "decoder, 7 layers"
 for file in alike.json alike.html; do [ -s $file ] || fail "no $file"; done
-expect 1 "$hadal" inspect similarity --checkpoint unbroken --data nowhere; says nowhere
+expect 2 "$hadal" inspect similarity --checkpoint unbroken --data nowhere; says nowhere
 expect 2 "$hadal" inspect similarity --checkpoint unbroken --data anew/valid; says "trained with a different vocabulary than the corpus has"
 
 echo "a reader that goes away"
@@ -204,14 +209,14 @@ expect 2 "${base[@]}" --set model.d_modle=64 --run-dir bad; says "d_model"
 expect 2 "${base[@]}" --set model.dropout=1.5 --run-dir bad; says "0.99"
 expect 2 "${base[@]}" --set model.heads=5 --run-dir bad; says "small.textproto:2:.*model.d_model = 64"; says "^  --set model.heads=5"
 [ ! -e bad ] || fail "a config error made a run directory"
-expect 1 "${base[@]}" --set 'data.train="nowhere"' --run-dir bad; says "data.train is a prefix of files"
+expect 2 "${base[@]}" --set 'data.train="nowhere"' --run-dir bad; says "data.train is a prefix of files"
 expect 2 "${base[@]}" --run-dir ""; says "run-dir is empty"
 expect 1 bash -c 'ulimit -f 100; exec "$@"' limited "${base[@]}" --run-dir limited; says "ulimit -f"
 expect 1 "${base[@]}" --set pipeline.memory_limit_bytes=1000000 --run-dir bad; says "Nearest"
 grep -q "Z end: exit code 1: .*bytes" bad/logs/rank_00000.log || fail "an error before the run directory is open is not in its log"
 expect 1 "${base[@]}" --set model.d_model=65536 --set model.d_ff=262144 --run-dir bad; says "what its host has free"
 expect 2 "${base[@]}" --trace steps=8-11 --run-dir bad; says "goes beyond the run: its last step is 10"
-expect 1 "${base[@]}" --resume . --run-dir bad; says "is not a checkpoint"
+expect 2 "${base[@]}" --resume . --run-dir bad; says "is not a checkpoint"
 expect 2 "$hadal" trian; says 'did you mean "train"?'
 expect 2 "$hadal"; says "Subcommands:"
 expect 1 "$hadal" translate --checkpoint unbroken --input text/test.en --out /dev/full --max-len-b 5; says "is the disk full"
@@ -219,6 +224,8 @@ expect 2 "$hadal" bench kernels --device cpu --widths 65; says "65 is no multipl
 expect 2 "$hadal" bench step --precision bf61; says 'not one of auto, fp32, tf32, bf16; did you mean "bf16"?'
 expect 2 "${mpi[@]}" 2 "${base[@]}" --set model.dropout=1.5 --run-dir bad
 [ "$(grep -c '0.99' out)" -eq 1 ] || fail "an error that all ranks share was not printed exactly once"
+expect 2 "${mpi[@]}" 3 "$hadal" train small.textproto --rundir bad; says "hadal train: .*--rundir; did you mean --run-dir?"
+[ "$(grep -c 'did you mean' out)" -eq 1 ] || fail "a usage error was not printed exactly once"
 expect 1 "${mpi[@]}" 3 "${base[@]}" --set pipeline.memory_limit_bytes=1000000 --run-dir bad; says "all 3 ranks"
 [ "$(grep -c 'Nearest' out)" -eq 1 ] || fail "an error that every rank finds was not printed exactly once"
 [ ! -e bad/checkpoints ] || fail "a refused run left checkpoints"

@@ -35,16 +35,37 @@ mkfifo pipe
 expect 1 "$hadal" simulate --svg pipe; says "cannot replace pipe"; [ -p pipe ] || fail "the pipe is gone"
 
 echo "not there"
-expect 1 "${prepare[@]}" gone.txt two.txt; says gone.txt
-expect 1 "$hadal" inspect corpus --data gone; says gone.json
-expect 1 "$hadal" curve gone; says "is gone a run directory"
-expect 1 "$hadal" bleu --reference gone.txt --input one.txt; says gone.txt
-expect 1 "$hadal" schedule check --program gone.txt; says gone.txt
-expect 1 "$hadal" report gone; says gone/metrics.jsonl
+expect 2 "${prepare[@]}" gone.txt two.txt; says gone.txt
+expect 2 "$hadal" inspect corpus --data gone; says gone.json
+expect 2 "$hadal" curve gone; says "is gone a run directory"
+expect 2 "$hadal" bleu --reference gone.txt --input one.txt; says gone.txt
+expect 2 "$hadal" schedule check --program gone.txt; says gone.txt
+expect 2 "$hadal" report gone; says gone/metrics.jsonl
+
+echo "hostile"
+head -c 3000000 /dev/zero | tr '\0' x > long.txt
+printf 'model { encoder_layers: %s }' "$(head -c 3000000 /dev/zero | tr '\0' 9)" > long.textproto
+mkdir hollow
+printf 'a\033[2Jb' > "$(printf 'esc\033[2Jape.txt')"
+for command in "config show" "config explain" plan compare "schedule check --program" "simulate --plan" "plan run.textproto --machine" "curve" "report" "bleu --reference" \
+  "checkpoint ls" "checkpoint verify" "inspect corpus --data" "prepare --out z --monolingual --train" "sweep" "translate --checkpoint"; do
+  for input in long.txt long.textproto "$(head -c 3000 long.txt)" esc*ape.txt /dev/zero hollow; do
+    case "$command $input" in "prepare"*"long.t"*|"prepare"*ape.txt) continue ;; esac  # text
+    timeout 20 "$hadal" $command "$input" > out 2>&1; code=$?
+    case $code in 1|2|3) ;; *) fail "exit code $code: hadal $command ${input:0:40}" ;; esac
+    [ "$(wc -c < out)" -lt 3500 ] || fail "quotes all of its input: hadal $command ${input:0:40}"
+    lacks "$(printf '\033')"
+    says "^hadal "
+  done
+done
 
 echo "damaged"
 cp -r data damaged
 truncate -s -8 damaged/train.00000.shard
 expect 3 "$hadal" inspect corpus --data damaged/train; says train.00000.shard
+rm damaged/train.00000.shard
+expect 3 "$hadal" inspect corpus --data damaged/train; says "damaged/train.json names this file"
+truncate -s 100 damaged/vocabulary.model
+expect 3 "$hadal" inspect batch --data damaged/valid; says vocabulary.model
 
 finished

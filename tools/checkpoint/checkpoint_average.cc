@@ -16,6 +16,7 @@
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
+#include "tools/metrics/work_progress.h"
 
 namespace hadal {
 namespace {
@@ -83,9 +84,11 @@ absl::StatusOr<WrittenFile> WriteMean(std::vector<CheckpointReader>& readers, co
                                                                                     .parameters = &manifest.parameters},
                                                                                    slices));
   std::vector<double> sum;
+  WorkProgress progress("averaging", "slices", static_cast<int64_t>(slices.size()));
   for (const SliceState& state : slices) {
     HADAL_RETURN_IF_ERROR(MeanOfSlice(readers, state, sum));
     HADAL_RETURN_IF_ERROR(writer.Append(state));
+    progress.Advance(1);
   }
   return writer.Finish();
 }

@@ -1,5 +1,6 @@
 #include "tools/checkpoint/checkpoint_command.h"
 
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/files.h"
+#include "runtime/printable.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/checkpoint_average.h"
@@ -23,27 +25,31 @@ namespace {
 
 constexpr int kMostNamed = 1'000'000;  // checkpoints or tensors: no limit in practice
 
-int Report(const absl::Status& status) {
-  std::cout << std::flush;
-  if (!status.ok()) std::cerr << status.message() << "\n";
-  return ToolExitCode(status);
+// Runs print(out) and returns the exit code. `out` passes to standard output what is safe on a terminal: a manifest may
+// hold anything.
+int Report(const std::function<absl::Status(std::ostream&)>& print) {
+  PrintableBuffer printable(std::cout);
+  std::ostream out(&printable);
+  const absl::Status status = print(out);
+  out << std::flush;
+  return EndTool("checkpoint", status);
 }
 
 int Diff(const std::string& a, const std::string& b, const CheckpointDiffOptions& options) {
-  const auto identical = [&]() -> absl::StatusOr<bool> {
+  bool identical = false;
+  const int code = Report([&](std::ostream& out) -> absl::Status {
     HADAL_ASSIGN_OR_RETURN(const std::string first, ResolveCheckpoint(a));
     HADAL_ASSIGN_OR_RETURN(const std::string second, ResolveCheckpoint(b));
-    absl::StatusOr<bool> same = DiffCheckpoints(first, second, options, std::cout);
+    const absl::StatusOr<bool> same = DiffCheckpoints(first, second, options, out);
     if (!same.ok()) return AdviseAnotherCheckpoint(same.status());
-    return same;
-  }();
-  if (!identical.ok()) return Report(identical.status());
-  std::cout << std::flush;
-  return *identical ? kToolDone : kToolError;
+    identical = *same;
+    return absl::OkStatus();
+  });
+  return code == kToolDone && !identical ? kToolError : code;
 }
 
 absl::Status Average(const std::vector<std::string>& inputs, const CheckpointSelection& selection,
-                     const std::string& directory) {
+                     const std::string& directory, std::ostream& out) {
   const bool of_a_run = selection.last > 0 || selection.best > 0;
   if (of_a_run && inputs.size() != 1) {
     return absl::InvalidArgumentError(
@@ -53,10 +59,9 @@ absl::Status Average(const std::vector<std::string>& inputs, const CheckpointSel
     return absl::InvalidArgumentError(absl::StrCat(
         inputs.front(), " is a run directory; average its newest with --last N, or its best with --best N"));
   }
-  if (!of_a_run) return AdviseAnotherCheckpoint(AverageCheckpoints(inputs, directory, std::cout));
-  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> selected,
-                         SelectCheckpoints(inputs.front(), selection, std::cout));
-  return AdviseAnotherCheckpoint(AverageCheckpoints(selected, directory, std::cout));
+  if (!of_a_run) return AdviseAnotherCheckpoint(AverageCheckpoints(inputs, directory, out));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> selected, SelectCheckpoints(inputs.front(), selection, out));
+  return AdviseAnotherCheckpoint(AverageCheckpoints(selected, directory, out));
 }
 
 void AddListCommands(Command command, int& exit_code) {
@@ -65,12 +70,15 @@ void AddListCommands(Command command, int& exit_code) {
   Command list = command.AddCommand("ls", "List a run's checkpoints, or the contents of one");
   list.AddOption("RUN_OR_DIR", *path, "Run or checkpoint directory").Required();
   list.AddFlag("--parameters", *parameters, "For one checkpoint: also list names and shapes");
-  list.Runs([=, &exit_code] { exit_code = Report(PrintCheckpoints(*path, *parameters, std::cout)); });
+  list.Runs([=, &exit_code] {
+    exit_code = Report([&](std::ostream& out) { return PrintCheckpoints(*path, *parameters, out); });
+  });
 
   auto verified = std::make_shared<std::string>();
   Command verify = command.AddCommand("verify", "Read every byte and compare every checksum");
   verify.AddOption("RUN_OR_DIR", *verified, "Checkpoint directory, or a run for all of its checkpoints").Required();
-  verify.Runs([=, &exit_code] { exit_code = Report(VerifyCheckpoints(*verified, std::cout)); });
+  verify.Runs(
+      [=, &exit_code] { exit_code = Report([&](std::ostream& out) { return VerifyCheckpoints(*verified, out); }); });
 }
 
 void AddDiffCommand(Command command, int& exit_code) {
@@ -95,10 +103,10 @@ void AddExportCommand(Command command, int& exit_code) {
       .Required();
   exporting.AddFlag("--force", options->force, "Replace existing files");
   exporting.Runs([=, &exit_code] {
-    exit_code = Report([&]() -> absl::Status {
+    exit_code = Report([&](std::ostream& out) -> absl::Status {
       HADAL_ASSIGN_OR_RETURN(options->checkpoint, ResolveCheckpoint(options->checkpoint));
-      return AdviseAnotherCheckpoint(ExportCheckpoint(*options, std::cout));
-    }());
+      return AdviseAnotherCheckpoint(ExportCheckpoint(*options, out));
+    });
   });
 }
 
@@ -114,7 +122,9 @@ void AddAverageCommand(Command command, int& exit_code) {
       .InRange(1, kMostNamed)
       .Excludes(last);
   average.AddOption("-o,--out", *directory, "Directory to write").Required();
-  average.Runs([=, &exit_code] { exit_code = Report(Average(*inputs, *selection, *directory)); });
+  average.Runs([=, &exit_code] {
+    exit_code = Report([&](std::ostream& out) { return Average(*inputs, *selection, *directory, out); });
+  });
 }
 
 }  // namespace

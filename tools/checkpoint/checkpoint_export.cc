@@ -15,6 +15,7 @@
 #include "runtime/files.h"
 #include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
+#include "tools/metrics/work_progress.h"
 
 namespace hadal {
 namespace {
@@ -48,11 +49,13 @@ absl::Status WriteTensors(CheckpointReader& reader, const std::string& path) {
   const std::vector<ExportedTensor> tensors = ExportedTensors(reader.manifest().parameters);
   HADAL_ASSIGN_OR_RETURN(SafetensorsWriter writer,
                          SafetensorsWriter::Create(path, Descriptions(tensors), {{"format", "pt"}}));
+  WorkProgress progress("exporting", "tensors", static_cast<int64_t>(tensors.size()));
   for (const ExportedTensor& tensor : tensors) {
     for (size_t row = 0; row < tensor.parameters.size(); ++row) {
       HADAL_RETURN_IF_ERROR(AppendParameter(reader, tensor.parameters[row], writer));
       HADAL_RETURN_IF_ERROR(writer.Append(AsBytes(std::vector<float>(tensor.ZerosAfter(row), 0.0f))));
     }
+    progress.Advance(1);
   }
   return writer.Finish().status();
 }

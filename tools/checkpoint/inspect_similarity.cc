@@ -214,8 +214,7 @@ void AddInspectSimilarityCommand(Command app, int& exit_code) {
   command.AddOption("--threads", options->threads, "CPU threads").InRange(1, 1024).ShowDefault();
   command.Runs([options, &exit_code] {
     const absl::Status status = RunInspectSimilarity(*options, std::cout);
-    if (!status.ok()) std::cerr << "hadal inspect: " << status.message() << "\n";
-    exit_code = ToolExitCode(status);
+    exit_code = EndTool("inspect", status);
   });
 }
 

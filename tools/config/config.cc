@@ -16,6 +16,7 @@
 #include "tools/config/config_origin.h"
 #include "tools/config/resolved_config.h"
 #include "tools/config/run_options.h"
+#include "tools/tool_exit_code.h"
 
 namespace hadal {
 namespace {
@@ -43,7 +44,7 @@ absl::StatusOr<std::string> Diff(const std::string& before, const std::string& a
 int Report(const absl::StatusOr<std::string>& text) {
   constexpr int kDone = 0, kBadConfig = 2;
   if (!text.ok()) {
-    std::cerr << text.status().message() << "\n";
+    PrintToolError("config", text.status());
     return kBadConfig;
   }
   std::cout << *text << std::flush;

@@ -159,6 +159,8 @@ absl::Status ParseLayer(const std::string& text, const std::string& name, Config
   return errors.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(errors, "\n"));
 }
 
+constexpr size_t kMostConfigBytes = size_t{4} << 20;
+
 absl::StatusOr<std::string> ReadText(const std::string& name) {
   std::error_code ignored;
   if (std::filesystem::is_directory(name, ignored)) {
@@ -166,7 +168,13 @@ absl::StatusOr<std::string> ReadText(const std::string& name) {
   }
   std::ifstream stream(name, std::ios::binary);
   if (!stream) return absl::InvalidArgumentError(absl::StrCat(name, ": cannot be read: ", std::strerror(errno)));
-  std::string text(std::istreambuf_iterator<char>(stream), {});
+  std::string text(kMostConfigBytes + 1, '\0');  // of pipes and devices, too
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(stream.gcount()));
+  if (text.size() > kMostConfigBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": has more than ", kMostConfigBytes, " bytes; is it a config, in text form?"));
+  }
   if (absl::StartsWith(text, "\xFF\xFE") || absl::StartsWith(text, "\xFE\xFF")) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": is UTF-16; save it as UTF-8"));
   }

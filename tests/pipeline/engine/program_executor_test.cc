@@ -173,7 +173,7 @@ TEST_F(OneRankTest, ExecutesTheInstructionsInTheirOrder) {
   EXPECT_TRUE(result.applied);
   EXPECT_THAT(rank_.executor().losses(), SizeIs(kMicroBatches));
   EXPECT_EQ(rank_.executor().place().Describe(),
-            absl::StrCat("step 7, instruction ", program.size(), " of ", program.size(), ": distribute_tied_weights"));
+            absl::StrCat("step 8, instruction ", program.size(), " of ", program.size(), ": distribute_tied_weights"));
   ASSERT_TRUE(rank_.Evaluate(1, result).ok());
   EXPECT_NE(rank_.executor().losses()[0].nll, nll) << "of new weights";
 }
@@ -253,7 +253,7 @@ TEST_F(TwoRanksTest, AWaitEndsAtItsDeadlineAndNamesWhatItWaitedFor) {
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("receive from rank 0"), HasSubstr("activations of chunk 0, micro-batch 0")));
   EXPECT_THAT(rank.executor().place().Describe(),
-              AllOf(HasSubstr("step 7, instruction 1 of "), HasSubstr("receive_forward(chunk 0, micro-batch 0)")));
+              AllOf(HasSubstr("step 8, instruction 1 of "), HasSubstr("receive_forward(chunk 0, micro-batch 0)")));
   EXPECT_THAT(rank.executor().losses(), IsEmpty());
   EXPECT_TRUE(IsClosed(one_));
 }

@@ -84,7 +84,7 @@ TEST_F(CheckpointCommandTest, WhatIsNoCheckpointIsAnError) {
   TemporaryDirectory empty;
   for (const char* command : {"ls", "verify"}) {
     const CommandResult outcome = Checkpoint({command, empty.path()});
-    EXPECT_EQ(outcome.exit_code, 1);
+    EXPECT_EQ(outcome.exit_code, 2);
     EXPECT_THAT(outcome.err, HasSubstr("neither a checkpoint"));
   }
   EXPECT_EQ(Checkpoint({"ls"}).exit_code, 2);

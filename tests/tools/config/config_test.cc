@@ -98,7 +98,8 @@ TEST_F(ConfigCommand, BadConfigIsExitCodeTwo) {
   const std::string bad = Write("bad.textproto", "model { head: 4 }");
   const CommandResult outcome = RunHadal({"config", "show", bad});
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_EQ(outcome.err, bad + ":1:9: there is no field \"head\" in model; did you mean \"heads\"?\n");
+  EXPECT_EQ(outcome.err,
+            "hadal config: " + bad + ":1:9: there is no field \"head\" in model; did you mean \"heads\"?\n");
   EXPECT_THAT(outcome.out, IsEmpty());
   EXPECT_EQ(RunHadal({"config", "show", Write("odd.textproto", "model { heads: 7 }")}).exit_code, 2);
   EXPECT_EQ(RunHadal({"config", "show", folder_ / "none.textproto"}).exit_code, 2);

@@ -1,4 +1,4 @@
-#include "runtime/data/utf8.h"
+#include "runtime/utf8.h"
 
 #include <cstdint>
 

@@ -1,0 +1,35 @@
+// Makes text from files and command lines safe to print: names in manifests, metrics and errors may contain anything.
+//
+// Thread safety: pure functions; PrintableBuffer as any stream buffer.
+#pragma once
+
+#include <ostream>
+#include <streambuf>
+#include <string>
+#include <string_view>
+
+namespace hadal {
+
+// Returns `text` with control characters (escape sequences of terminals; not "\n" and tab) and bytes that are not UTF-8
+// as "\x1b".
+std::string Printable(std::string_view text);
+
+// As Printable, for an error message: of a word of more than 1,000 bytes only the first 100 bytes and its size remain.
+std::string PrintableMessage(std::string_view message);
+
+// Passes whole lines on to `out`, through Printable. The rest is passed on by flush and by the destructor.
+class PrintableBuffer : public std::streambuf {
+ public:
+  explicit PrintableBuffer(std::ostream& out) : out_(out) {}
+  ~PrintableBuffer() override { PrintableBuffer::sync(); }
+
+ protected:
+  int overflow(int byte) override;
+  int sync() override;
+
+ private:
+  std::ostream& out_;
+  std::string line_;
+};
+
+}  // namespace hadal
