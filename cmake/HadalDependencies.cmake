@@ -4,6 +4,7 @@ option(HADAL_FETCH_DEPENDENCIES "Build the third-party libraries from pinned sou
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(MPI REQUIRED COMPONENTS CXX)
+find_package(ZLIB REQUIRED)
 if(HADAL_BUILD_BENCHMARKS)
   find_package(benchmark REQUIRED CONFIG)
 endif()

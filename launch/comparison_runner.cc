@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,16 +16,20 @@
 #include "launch/job/exit_code.h"
 #include "runtime/clock.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/compare/comparison_report.h"
 #include "tools/compare/comparison_result.h"
 #include "tools/compare/comparison_run.h"
 #include "tools/config/config_origin.h"
 #include "tools/metrics/human_units.h"
+#include "tools/metrics/reverse_lines.h"
+#include "tools/metrics/work_progress.h"
 
 namespace hadal {
 namespace {
 
+constexpr double kLookSeconds = 0.5;                       // between two looks at a run's metrics
 constexpr absl::Duration kPause = absl::Milliseconds(20);  // between two looks at a child
 
 // Why a child was asked to stop.
@@ -61,6 +67,21 @@ CellEnd EndOf(int exit_code, StopCause cause) {
   const bool stopped = exit_code == kExitRequeue || (cause != StopCause::kNone && exit_code > 128);
   if (!stopped) return CellEnd::kFailed;
   return cause == StopCause::kRunBudget ? CellEnd::kCut : CellEnd::kInterrupted;
+}
+
+// The last step in the metrics of a run that may be in progress; 0: none yet.
+int64_t LastStep(const std::string& directory) {
+  constexpr int kMostLines = 50;  // validation, checkpoints and notices come between two steps
+  constexpr std::string_view kStep = R"("event":"step","step":)";
+  absl::StatusOr<ReverseLines> lines = ReverseLines::Open(JoinPath(directory, kMetricsName));
+  std::string line;
+  for (int i = 0; lines.ok() && i < kMostLines; ++i) {
+    const absl::StatusOr<bool> more = lines->Next(line);
+    if (!more.ok() || !*more) break;
+    const size_t at = line.find(kStep);
+    if (at != std::string::npos && lines->complete()) return std::atoll(line.c_str() + at + kStep.size());
+  }
+  return 0;
 }
 
 // "300 steps, validation nll 4.61, 0.54 below the unigram level: trains".
@@ -177,7 +198,7 @@ class Runner {
     const Stopwatch watch;
     HADAL_ASSIGN_OR_RETURN(ChildProcess child,
                            ChildProcess::Start(TrainCommand(cell, options_), LogPath(options_.out, cell)));
-    const auto [end, cause] = Wait(child, watch, run.wall_seconds);
+    const auto [end, cause] = Wait(child, watch, run.wall_seconds, cell);
     const double seconds = watch.Seconds();
     run.wall_seconds += seconds;
     run.cpu_seconds += end.cpu_seconds;
@@ -209,9 +230,12 @@ class Runner {
     HADAL_ASSIGN_OR_RETURN(ChildProcess child,
                            ChildProcess::Start(TranslateCommand(cell, options_, draft), LogPath(options_.out, cell)));
     std::optional<ChildEnd> end_of_child;
-    while (!end_of_child && !options_.stopped()) {
-      absl::SleepFor(kPause);
-      end_of_child = child.Poll();
+    {
+      const WorkProgress progress(absl::StrCat(cell.name, ": translating"), "", 0);
+      while (!end_of_child && !options_.stopped()) {
+        absl::SleepFor(kPause);
+        end_of_child = child.Poll();
+      }
     }
     if (!end_of_child) {
       outcome_.stopped = true;
@@ -241,8 +265,13 @@ class Runner {
 
   // Waits for the child's end, asking it to stop when a limit is reached: again and again, because a process that is
   // still coming up may miss the first time.
-  std::pair<ChildEnd, StopCause> Wait(ChildProcess& child, const Stopwatch& watch, double before_seconds) {
+  std::pair<ChildEnd, StopCause> Wait(ChildProcess& child, const Stopwatch& watch, double before_seconds,
+                                      const GridCell& cell) {
     constexpr double kRemindSeconds = 1;
+    const std::string directory = CellDirectory(options_.out, cell);
+    int64_t step = LastStep(directory);
+    WorkProgress progress(cell.name, "steps", std::max<int64_t>(0, cell.config.stop().steps() - step));
+    double looked_at = 0;
     StopCause cause = StopCause::kNone;
     double asked_at = 0;
     while (true) {
@@ -255,6 +284,11 @@ class Runner {
         cause = StopCause::kRunBudget;
       } else if (BudgetUsedUp(seconds)) {
         cause = StopCause::kTotalBudget;
+      }
+      if (seconds - looked_at >= kLookSeconds) {
+        looked_at = seconds;
+        const int64_t now = std::max(step, LastStep(directory));
+        progress.Advance(now - std::exchange(step, now));
       }
       if (cause != StopCause::kNone && (asked_at == 0 || seconds - asked_at >= kRemindSeconds)) {
         child.AskToStop();

@@ -248,7 +248,7 @@ int main(int argc, char** argv) {
   app.AddOption("--update", options.update, "BranchNorm's t");
   app.AddOption("--ranks", options.ranks, "stages");
   app.AddOption("--seed", options.seed, "of weights and sentences");
-  if (line.Run(argc, argv) != hadal::CommandLine::Outcome::kRan) return 2;
+  if (line.Run(argc, argv, std::cerr) != hadal::CommandLine::Outcome::kRan) return 2;
   const absl::Status status = hadal::Probe(options);
   if (!status.ok()) std::cerr << "parity_probe: " << status << "\n";
   return status.ok() ? 0 : 1;

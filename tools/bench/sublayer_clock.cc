@@ -22,9 +22,11 @@ void SublayerClock::AddPiece(int32_t sublayer) {
   backward_.push_back({sublayer, &SublayerSeconds::backward});
 }
 
-// A segment calls the hook after each of its sublayers and once at its end; backward_ is built from its end.
+// A segment calls the hook after each of its sublayers and once at its end; backward_ is built from its end. A stack
+// that combines its layers has one segment a layer, and a piece behind the last for the combination.
 void SublayerClock::AddSegments(int32_t first, int32_t last, int32_t recompute_every, const ModelPlan& plan) {
-  const int32_t length = recompute_every > 0 ? recompute_every : std::max(last - first, 1);
+  const bool combines = first < last && plan.Combines(plan.sublayers[first].stack);
+  const int32_t length = combines ? 1 : recompute_every > 0 ? recompute_every : std::max(last - first, 1);
   for (int32_t begin = first, end = first; begin < last; begin = end) {
     end = plan.NextCut(std::min(begin + length, last));
     backward_.push_back({begin, &SublayerSeconds::backward});
@@ -37,6 +39,7 @@ void SublayerClock::AddSegments(int32_t first, int32_t last, int32_t recompute_e
       backward_.push_back({s, &SublayerSeconds::recompute});
     }
   }
+  if (combines) AddPiece(last - 1);
 }
 
 void SublayerClock::Begin(const std::vector<Mark>& marks) {

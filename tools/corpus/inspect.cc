@@ -97,8 +97,7 @@ void AddInspectCommand(Command app, int& exit_code) {
   command.AddFlag("--ids-only", options->ids_only, "Print ids without text");
   command.Runs([options, &exit_code] {
     const absl::Status status = RunInspectBatch(*options, std::cout);
-    if (!status.ok()) std::cerr << "hadal inspect: " << status.message() << "\n";
-    exit_code = ToolExitCode(status);
+    exit_code = EndTool("inspect", status);
   });
   Command corpus = inspect.AddCommand("corpus", "Print a corpus's size and unigram entropy");
   auto corpus_options = std::make_shared<InspectCorpusOptions>();
@@ -109,8 +108,7 @@ void AddInspectCommand(Command app, int& exit_code) {
       .ShowDefault();
   corpus.Runs([corpus_options, &exit_code] {
     const absl::Status status = RunInspectCorpus(*corpus_options, std::cout);
-    if (!status.ok()) std::cerr << "hadal inspect: " << status.message() << "\n";
-    exit_code = ToolExitCode(status);
+    exit_code = EndTool("inspect", status);
   });
 }
 

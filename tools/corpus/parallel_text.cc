@@ -3,10 +3,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/data/utf8.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "runtime/utf8.h"
 #include "tools/corpus/plain_text.h"
+#include "tools/corpus/text_input.h"
 
 namespace hadal {
 namespace {
@@ -18,10 +19,9 @@ bool IsBlank(const std::string& text) { return text.find_first_not_of(" \t\r\n\f
 }  // namespace
 
 absl::StatusOr<ParallelReader::Side> ParallelReader::OpenSide(const std::string& path) {
-  HADAL_RETURN_IF_ERROR(OpenFile(path).status());  // rejects pipes and folders
-  Side side = {.path = path, .in = std::ifstream(path, std::ios::binary)};
-  if (!side.in) return absl::NotFoundError(absl::StrCat("cannot open ", path));
-  return side;
+  HADAL_RETURN_IF_ERROR(OpenFile(path).status());  // rejects pipes and folders: text is read several times
+  HADAL_ASSIGN_OR_RETURN(std::unique_ptr<std::istream> in, OpenText(path));
+  return Side{.path = path, .in = std::move(in)};
 }
 
 absl::StatusOr<ParallelReader> ParallelReader::Open(const TextPair& pair) {
@@ -36,9 +36,10 @@ absl::StatusOr<ParallelReader> ParallelReader::Open(const TextPair& pair) {
 }
 
 absl::StatusOr<bool> ParallelReader::NextLine(Side& side, int64_t number, std::string& line) {
-  if (!std::getline(side.in, line)) {
-    if (side.in.bad()) {
-      return absl::InternalError(absl::StrCat("reading ", side.path, " failed after line ", number - 1));
+  if (!ReadLine(*side.in, line)) {
+    if (side.in->bad()) {
+      return absl::InternalError(
+          absl::StrCat("reading ", side.path, " failed after line ", number - 1, "; is it whole, and text?"));
     }
     line.clear();
     return false;
@@ -64,7 +65,7 @@ void ParallelReader::Validate(const Side& side, int64_t number, const std::strin
 absl::Status ParallelReader::UnequalCounts(Side& longer, const Side& shorter) {
   int64_t rest = 1;
   std::string line;
-  while (std::getline(longer.in, line)) ++rest;
+  while (ReadLine(*longer.in, line)) ++rest;
   return absl::InvalidArgumentError(absl::StrCat(longer.path, " has ", lines_ + rest, " lines, ", shorter.path, " has ",
                                                  lines_, "; line n of one must translate line n of the other"));
 }

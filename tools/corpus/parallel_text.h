@@ -7,7 +7,8 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
+#include <istream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -33,7 +34,7 @@ struct ParallelLine {
 
 class ParallelReader {
  public:
-  // Errors: NotFound; FailedPrecondition if a path is not a file.
+  // Files may be compressed with gzip. Errors: those of OpenText.
   static absl::StatusOr<ParallelReader> Open(const TextPair& pair);
 
   // Reads the next pair of lines, or for plain text the next line. Returns false at the end. Blocking.
@@ -48,7 +49,7 @@ class ParallelReader {
  private:
   struct Side {
     std::string path;
-    std::ifstream in;
+    std::unique_ptr<std::istream> in;
     bool had_byte_order_mark = false;
     int64_t carriage_returns = 0;
   };

@@ -1,5 +1,8 @@
 #include "tools/corpus/plain_text.h"
 
+#include <filesystem>
+#include <system_error>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
@@ -32,6 +35,19 @@ absl::Status CheckIsPlainText(absl::string_view name, absl::string_view first_li
                                                    kind.to_text, " FILE > TEXT`"));
   }
   return absl::OkStatus();
+}
+
+int64_t TextBytes(std::span<const std::string> paths) {
+  int64_t bytes = 0;
+  for (const std::string& path : paths) {
+    if (path.empty()) continue;
+    std::error_code error;
+    if (absl::EndsWith(path, ".gz") || !std::filesystem::is_regular_file(path, error)) return 0;
+    const uintmax_t size = std::filesystem::file_size(path, error);
+    if (error) return 0;
+    bytes += static_cast<int64_t>(size);
+  }
+  return bytes;
 }
 
 }  // namespace hadal

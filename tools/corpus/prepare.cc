@@ -56,19 +56,39 @@ absl::StatusOr<std::optional<CorpusVocabularies>> CheckSurroundings(const std::v
   return GivenVocabularies(options);
 }
 
+// What in the training text makes results mean less than they seem to.
+void WarnOfTraining(const SplitSurvey& train, size_t held_out, const PrepareOptions& options, std::ostream& out) {
+  constexpr double kManyEqual = 0.1, kManyHeldOut = 0.01;
+  const auto usable = static_cast<double>(train.usable);
+  const char* lines = options.monolingual ? "lines" : "pairs";
+  if (static_cast<double>(train.equal_sides) > kManyEqual * usable) {
+    out << absl::StrFormat(
+        "warning: the source equals the target in %.0f%% of the training pairs; are these the right "
+        "files?\n",
+        100 * static_cast<double>(train.equal_sides) / usable);
+  }
+  if (static_cast<double>(train.held_out) > kManyHeldOut * static_cast<double>(held_out)) {
+    out << "warning: " << HumanCount(train.held_out) << " training " << lines << " are also validation or test "
+        << lines << "; their loss and BLEU will not show how the model does on new text\n";
+  }
+}
+
 // The first pass over all text. Returns the number of usable pairs of the training text.
 absl::StatusOr<int64_t> SurveyAll(const std::vector<Split>& splits, const PrepareOptions& options, std::ostream& out) {
-  int64_t usable_for_training = 0;
-  for (const Split& split : splits) {
-    HADAL_ASSIGN_OR_RETURN(const SplitSurvey survey, SurveySplit(split, options));
-    if (usable_for_training == 0) usable_for_training = survey.usable;
-    out << "read " << split.name << ": " << HumanCount(survey.lines)
+  PairHashes held_out;
+  SplitSurvey survey;
+  for (auto split = splits.rbegin(); split != splits.rend(); ++split) {  // training text last
+    const bool train = split == splits.rend() - 1;
+    HADAL_ASSIGN_OR_RETURN(survey,
+                           SurveySplit(*split, options, train ? nullptr : &held_out, train ? &held_out : nullptr));
+    out << "read " << split->name << ": " << HumanCount(survey.lines)
         << (options.monolingual ? " lines" : " pairs of lines");
     if (survey.byte_order_marks > 0) out << ", byte order marks removed";
     if (survey.carriage_returns > 0) out << ", CRLF line ends removed";
     out << std::endl;
   }
-  return usable_for_training;
+  WarnOfTraining(survey, held_out.size(), options, out);
+  return survey.usable;
 }
 
 std::string UnknownShare(int64_t unknown, int64_t tokens) {
@@ -253,8 +273,7 @@ void AddPrepareCommand(Command app, int& exit_code) {
     absl::Status status = PairUpAll(*arguments);
     status.Update(CheckBothSidesGiven(arguments->options));
     if (status.ok()) status = RunPrepare(arguments->options, std::cout);
-    if (!status.ok()) std::cerr << "hadal prepare: " << status.message() << "\n";
-    exit_code = ToolExitCode(status);
+    exit_code = EndTool("prepare", status);
   });
 }
 

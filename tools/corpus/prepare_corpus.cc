@@ -8,7 +8,9 @@
 #include "runtime/data/corpus_writer.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/corpus/plain_text.h"
 #include "tools/corpus/prepare_encoding.h"
+#include "tools/metrics/work_progress.h"
 
 namespace hadal {
 namespace {
@@ -42,9 +44,13 @@ absl::StatusOr<bool> KeepText(const TextPair& pair, const ParallelLine& line, co
   return true;
 }
 
-// Calls visit(pair index, line) for every kept pair of lines, in order.
-absl::Status ForEachKept(const Split& split, const PrepareOptions& options, SkippedLines& skipped, SplitSurvey& survey,
+// Calls visit(pair index, line) for every kept pair of lines, in order. `doing`: what the progress line says.
+absl::Status ForEachKept(const std::string& doing, const Split& split, const PrepareOptions& options,
+                         SkippedLines& skipped, SplitSurvey& survey,
                          const std::function<absl::Status(size_t, const ParallelLine&)>& visit) {
+  std::vector<std::string> paths;
+  for (const TextPair& pair : split.pairs) paths.insert(paths.end(), {pair.source, pair.target});
+  WorkProgress progress(absl::StrCat(doing, " ", split.name), "bytes", TextBytes(paths));
   ParallelLine line;
   for (size_t i = 0; i < split.pairs.size(); ++i) {
     HADAL_ASSIGN_OR_RETURN(ParallelReader reader, ParallelReader::Open(split.pairs[i]));
@@ -52,6 +58,7 @@ absl::Status ForEachKept(const Split& split, const PrepareOptions& options, Skip
       HADAL_ASSIGN_OR_RETURN(const bool more, reader.Next(line));
       if (!more) break;
       ++survey.lines;
+      progress.Advance(static_cast<int64_t>(line.source.size() + line.target.size()) + (options.monolingual ? 1 : 2));
       HADAL_ASSIGN_OR_RETURN(const bool keep, KeepText(split.pairs[i], line, options, skipped));
       if (keep) HADAL_RETURN_IF_ERROR(visit(i, line));
     }
@@ -92,11 +99,16 @@ absl::Status CheckReadable(const Split& split) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<SplitSurvey> SurveySplit(const Split& split, const PrepareOptions& options) {
+absl::StatusOr<SplitSurvey> SurveySplit(const Split& split, const PrepareOptions& options, PairHashes* collect,
+                                        const PairHashes* held_out) {
   SplitSurvey survey;
   SkippedLines skipped;
-  HADAL_RETURN_IF_ERROR(ForEachKept(split, options, skipped, survey, [&](size_t, const ParallelLine&) {
+  HADAL_RETURN_IF_ERROR(ForEachKept("reading", split, options, skipped, survey, [&](size_t, const ParallelLine& line) {
     ++survey.usable;
+    if (!options.monolingual && line.source == line.target) ++survey.equal_sides;
+    const size_t hash = std::hash<std::string>()(absl::StrCat(line.source, "\n", line.target));
+    if (collect != nullptr && collect->size() < kMostHeldOut) collect->insert(hash);
+    if (held_out != nullptr && held_out->contains(hash)) ++survey.held_out;
     return absl::OkStatus();
   }));
   HADAL_RETURN_IF_ERROR(CheckSkipped(split.name, split.first_file(), survey.lines, skipped, options));
@@ -107,7 +119,7 @@ absl::StatusOr<SampledText> SampleText(const Split& split, const PrepareOptions&
   SampledText text;
   SkippedLines skipped;
   SplitSurvey survey;
-  HADAL_RETURN_IF_ERROR(ForEachKept(split, options, skipped, survey, [&](size_t, const ParallelLine& line) {
+  HADAL_RETURN_IF_ERROR(ForEachKept("sampling", split, options, skipped, survey, [&](size_t, const ParallelLine& line) {
     if (survey.usable++ % stride == 0) {
       if (!options.monolingual) text.source.push_back(line.source);
       text.target.push_back(line.target);
@@ -144,7 +156,7 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
     lines.Add(static_cast<int32_t>(pair), line);
     return lines.full() ? write() : absl::OkStatus();
   };
-  HADAL_RETURN_IF_ERROR(ForEachKept(split, options, written.skipped, survey, collect));
+  HADAL_RETURN_IF_ERROR(ForEachKept("encoding", split, options, written.skipped, survey, collect));
   HADAL_RETURN_IF_ERROR(write());
   // If too little is left, no manifest is written.
   written.lines = survey.lines;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -33,11 +34,19 @@ struct SplitSurvey {
   int64_t usable = 0;  // valid and not blank
   int64_t byte_order_marks = 0;
   int64_t carriage_returns = 0;
+  int64_t equal_sides = 0;  // usable pairs whose source is their target
+  int64_t held_out = 0;     // usable pairs that are in `held_out` of SurveySplit
 };
 
-// Reads all text of the split once.
+// Hashes of pairs of lines, at most kMostHeldOut: which pairs of the training text are also for validation or test.
+using PairHashes = std::unordered_set<size_t>;
+inline constexpr size_t kMostHeldOut = 1'000'000;
+
+// Reads all text of the split once. Collects its pairs in `collect`, and counts those that are in `held_out`; either
+// may be null.
 // Errors: bad lines that `options` treat as errors, with file and line; unequal line counts; CheckSkipped's.
-absl::StatusOr<SplitSurvey> SurveySplit(const Split& split, const PrepareOptions& options);
+absl::StatusOr<SplitSurvey> SurveySplit(const Split& split, const PrepareOptions& options, PairHashes* collect,
+                                        const PairHashes* held_out);
 
 // Every `stride`-th usable pair of lines of a split, as two lists.
 struct SampledText {

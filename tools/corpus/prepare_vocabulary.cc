@@ -8,6 +8,7 @@
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/metrics/human_units.h"
+#include "tools/metrics/work_progress.h"
 
 namespace hadal {
 namespace {
@@ -63,6 +64,7 @@ absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& optio
   const int64_t stride = (usable - 1) / options.vocabulary_pairs + 1;
   HADAL_ASSIGN_OR_RETURN(SampledText text, SampleText(train, options, stride));
   Announce(options, static_cast<int64_t>(text.target.size()), out);
+  const WorkProgress progress(options.separate ? "training the vocabularies" : "training the vocabulary", "", 0);
   if (!options.separate) {
     HADAL_ASSIGN_OR_RETURN(Vocabulary shared, TrainVocabulary(options.training, Interleave(std::move(text))));
     return CorpusVocabularies{shared, shared};

@@ -1,15 +1,16 @@
 #include "tools/corpus/text_lines.h"
 
 #include "absl/strings/str_cat.h"
-#include "runtime/data/utf8.h"
 #include "runtime/status_macros.h"
+#include "runtime/utf8.h"
 #include "tools/corpus/plain_text.h"
+#include "tools/corpus/text_input.h"
 
 namespace hadal {
 
 absl::StatusOr<bool> TextLines::Next(std::string& line) {
   constexpr char kByteOrderMark[] = "\xEF\xBB\xBF";
-  if (!std::getline(in_, line)) {
+  if (!ReadLine(in_, line)) {
     if (in_.bad()) {
       return absl::InternalError(absl::StrCat(name_, ": reading failed after line ", lines_, "; is it a text file?"));
     }

@@ -59,12 +59,28 @@ void Progress::OnStep(const StepMetrics& metrics) {
     norms_ = metrics.depth_gradient_norms;
     scale_.Follow(norms_);
   }
+  WarnOfBusyCores(metrics);
   const double now = options_.clock();
   const double interval = options_.style.live ? options_.redraw_seconds : options_.plain_interval_seconds;
   const bool at_end = metrics.total_steps > 0 && metrics.step >= metrics.total_steps;
   if (steps_ > 1 && !at_end && now - shown_at_ < interval) return;
   shown_at_ = now;
   Redraw(metrics);
+}
+
+void Progress::WarnOfBusyCores(const StepMetrics& metrics) {
+  constexpr double kLeastSeconds = 10, kLeastShare = 0.25;
+  for (const StageTimes& times : metrics.stages) {
+    busy_seconds_ += times.forward_seconds + times.recompute_seconds + times.backward_seconds + times.optimizer_seconds;
+    core_wait_seconds_ += times.core_wait_seconds;
+  }
+  if (warned_of_busy_cores_ || run_.threads == 1 || step_seconds_ < kLeastSeconds) return;
+  if (core_wait_seconds_ < kLeastShare * busy_seconds_) return;
+  warned_of_busy_cores_ = true;
+  OnText(metrics.step, TextKind::kWarning,
+         absl::StrFormat("other programs use the cores: %.0f%% of the computing time was spent waiting for one. Fewer "
+                         "threads than %d a rank (--set pipeline.threads=N) would be as fast, or faster",
+                         100 * core_wait_seconds_ / busy_seconds_, run_.threads));
 }
 
 void Progress::OnValidation(const ValidationMetrics& metrics) {

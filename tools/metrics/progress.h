@@ -4,6 +4,8 @@
 //
 //   step 1,234/10,000  12%  loss 4.321  ppl 75.2  lr 4.9e-04  gnorm 1.23  12.3k tok/s  ETA 3m20s
 //   gnorm by depth 2e-05 ▂▂▃▃▃▃▄▄▄▄▅│▆▆▇▇▇▇█████ 3e-02
+// Warns once if other programs hold the cores of several threads: in ten seconds of training, the first threads waited
+// for a core in a quarter of their computing time.
 // In a narrow window the line drops its least important parts first (the bar, the learning rate, …); it never wraps. A
 // loss that is not finite is shown as a word.
 // Threads: as MetricsSink. Blocking: only while the terminal accepts the bytes.
@@ -49,6 +51,7 @@ class Progress : public MetricsSink {
  private:
   int Columns() const;
   void Redraw(const StepMetrics& metrics);  // shows a step
+  void WarnOfBusyCores(const StepMetrics& metrics);
   std::string EraseLive() const;            // the escapes that remove the self-updating lines
   void PrintLine(const std::string& line);  // a line that stays, above the self-updating ones
 
@@ -62,6 +65,9 @@ class Progress : public MetricsSink {
   std::optional<ValidationMetrics> last_validation_;
   int64_t steps_ = 0;
   int64_t skipped_ = 0;
+  double busy_seconds_ = 0;       // computing and waiting for a core, over all stages
+  double core_wait_seconds_ = 0;  // of busy_seconds_, without a core
+  bool warned_of_busy_cores_ = false;
   int64_t target_tokens_ = 0;
   double step_seconds_ = 0;
   double shown_at_ = 0;  // when a step was last shown

@@ -16,9 +16,11 @@
 #include "tools/config/config_origin.h"
 #include "tools/config/model_vocabularies.h"
 #include "tools/config/run_options.h"
+#include "tools/metrics/work_progress.h"
 #include "tools/plan/cost_files.h"
 #include "tools/plan/layout_search.h"
 #include "tools/plan/plan_report.h"
+#include "tools/tool_exit_code.h"
 
 namespace hadal {
 namespace {
@@ -63,6 +65,7 @@ absl::StatusOr<std::string> PlanForMachine(const PlanArguments& arguments, const
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<StepCosts> costs, loaded.For(options.model));
   const ModelPlan model = ModelPlan::Make(options.model);
   const int threads = arguments.threads > 0 ? arguments.threads : std::max(1, options.pipeline.threads);
+  const WorkProgress progress("searching for the fastest layout", "", 0);
   HADAL_ASSIGN_OR_RETURN(const LayoutSearch search,
                          SearchLayouts(model, options, machine, *costs, threads, arguments.search));
   const SearchText about{.model = model, .options = options, .machine = machine, .costs = *costs};
@@ -116,7 +119,7 @@ int RunPlan(const PlanArguments& arguments) {
     std::cout << *text << std::flush;
     return kDone;
   }
-  std::cerr << "hadal plan: " << text.status().message() << "\n";
+  PrintToolError("plan", text.status());
   return absl::IsResourceExhausted(text.status()) ? kDoesNotFit : kBadConfig;
 }
 

@@ -51,8 +51,7 @@ std::string PeakLiveText(const ScheduleReport& report) {
 
 int Report(const absl::StatusOr<std::string>& text) {
   if (!text.ok()) {
-    std::cerr << "hadal schedule: " << text.status().message() << "\n";
-    return ToolExitCode(text.status());
+    return EndTool("schedule", text.status());
   }
   std::cout << *text << std::flush;
   return kToolDone;

@@ -291,7 +291,7 @@ void AddSimulateCommand(Command app, int& exit_code) {
     if (text.ok()) {
       std::cout << *text << std::flush;
     } else {
-      std::cerr << "hadal simulate: " << text.status().message() << "\n";
+      PrintToolError("simulate", text.status());
     }
   });
 }

@@ -36,7 +36,8 @@ namespace {
 using Json = nlohmann::json;
 
 std::string MetricsPath(const std::string& run) {
-  return std::filesystem::is_directory(run) ? JoinPath(run, kMetricsName) : run;
+  std::error_code error;
+  return std::filesystem::is_directory(run, error) ? JoinPath(run, kMetricsName) : run;
 }
 
 // The run directory's name.
@@ -49,8 +50,10 @@ std::string LabelOf(const std::string& run) {
 
 // Calls `read` with each line of a metrics.jsonl; ignores a truncated last line.
 absl::Status ReadLines(const std::string& path, const std::string& run, const std::function<void(const Json&)>& read) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return absl::NotFoundError(absl::StrCat(path, ": cannot be opened; is ", run, " a run directory?"));
+  std::ifstream in;
+  if (OpenFile(path).ok()) in.open(path, std::ios::binary);  // no device, no pipe
+  if (!in.is_open())
+    return absl::NotFoundError(absl::StrCat(path, ": cannot be opened; is ", run, " a run directory?"));
   std::string text;
   for (int64_t number = 1; std::getline(in, text) && !in.eof(); ++number) {
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -197,8 +200,7 @@ void AddCurveCommand(Command app, int& exit_code) {
     options->plot.unicode = style.unicode;
     options->plot.color = style.color;
     const absl::Status status = RunCurve(*options, std::cout);
-    if (!status.ok()) std::cerr << "hadal curve: " << status.message() << "\n";
-    exit_code = ToolExitCode(status);
+    exit_code = EndTool("curve", status);
   });
 }
 

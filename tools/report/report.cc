@@ -111,7 +111,7 @@ void AddReportCommand(Command app, int& exit_code) {
     if (written.ok()) {
       std::cout << *written << std::flush;
     } else {
-      std::cerr << "hadal report: " << written.status().message() << "\n";
+      PrintToolError("report", written.status());
     }
   });
 }

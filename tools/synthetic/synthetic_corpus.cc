@@ -140,8 +140,7 @@ void AddMakeCorpusCommand(Command app, int& exit_code) {
   command.AddFlag("--overwrite", options->overwrite, "Replace existing files");
   command.Runs([options, &exit_code] {
     const absl::Status status = RunGenerate(*options, std::cout);
-    if (!status.ok()) std::cerr << "hadal make-corpus: " << status.message() << "\n";
-    exit_code = ToolExitCode(status);
+    exit_code = EndTool("make-corpus", status);
   });
 }
 

@@ -1,7 +1,6 @@
 #include "tools/translate/bleu_command.h"
 
 #include <algorithm>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "runtime/data/tokenize_13a.h"
 #include "runtime/data/unspaced_text.h"
 #include "runtime/status_macros.h"
+#include "tools/corpus/text_input.h"
 #include "tools/corpus/text_lines.h"
 #include "tools/tool_exit_code.h"
 
@@ -36,9 +36,8 @@ absl::StatusOr<std::vector<std::string>> ReadLines(std::istream& in, const std::
 }
 
 absl::StatusOr<std::vector<std::string>> ReadFile(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return absl::NotFoundError(absl::StrCat(path, ": cannot be opened for reading"));
-  return ReadLines(in, path);
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<std::istream> in, OpenText(path));
+  return ReadLines(*in, path);
 }
 
 std::string FormatJson(const BleuScore& score, int references, int digits) {
@@ -106,8 +105,7 @@ void AddBleuCommand(Command app, int& exit_code) {
   bare.Excludes(json).Excludes(text);
   command.Runs([options, &exit_code] {
     const absl::Status status = RunBleu(*options, std::cin, std::cout, std::cerr);
-    if (!status.ok()) std::cerr << "hadal bleu: " << status.message() << "\n";
-    exit_code = ToolExitCode(status);
+    exit_code = EndTool("bleu", status);
   });
 }
 

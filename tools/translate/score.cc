@@ -1,5 +1,7 @@
 #include "tools/translate/score.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -19,8 +21,10 @@
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/parallel_text.h"
+#include "tools/corpus/plain_text.h"
 #include "tools/corpus/token_lists.h"
 #include "tools/metrics/human_units.h"
+#include "tools/metrics/work_progress.h"
 
 namespace hadal {
 namespace {
@@ -48,8 +52,12 @@ class Scoring {
     HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<PairScorer> scorer,
                            PairScorer::Create(*checkpoint, options_.batch_tokens, stream, communicator,
                                               absl::Seconds(options_.wait_timeout_seconds)));
+    if (is_main_ && (!options_.output.empty() || isatty(STDOUT_FILENO) == 0)) {
+      progress_.emplace("scoring", "bytes", TextBytes(std::vector{options_.source, options_.target}));
+    }
     bool more = true;
     while (more) HADAL_RETURN_IF_ERROR(ScoreBuffer(*checkpoint, *scorer, more));
+    progress_.reset();
     if (is_main_) Summarize();
     return absl::OkStatus();
   }
@@ -82,6 +90,7 @@ class Scoring {
       if (!line.invalid.empty()) {
         return absl::InvalidArgumentError(absl::StrCat(line.invalid, "; convert it, for example with iconv"));
       }
+      bytes_read_ += static_cast<int64_t>(line.source.size() + line.target.size()) + (has_source_ ? 2 : 1);
       std::vector<int32_t> source;
       if (has_source_) source = checkpoint.source_vocabulary().Encode(line.source);
       std::vector<int32_t> target = checkpoint.target_vocabulary().Encode(line.target);
@@ -138,6 +147,7 @@ class Scoring {
       total_.log_probability += score.log_probability;
       total_.tokens += score.tokens;
     }
+    if (progress_) progress_->Advance(std::exchange(bytes_read_, 0));
     out().flush();
     if (out()) return absl::OkStatus();
     return absl::ResourceExhaustedError(absl::StrCat(options_.output.empty() ? "standard output" : options_.output,
@@ -169,6 +179,8 @@ class Scoring {
   std::ofstream output_;
   std::optional<ParallelReader> reader_;
   std::vector<bool> scored_;
+  std::optional<WorkProgress> progress_;
+  int64_t bytes_read_ = 0;  // since the last buffer was written
   PairScore total_;
   int64_t pairs_ = 0, skipped_ = 0;
   int64_t words_ = 0;  // of the scored targets, with ends of lines

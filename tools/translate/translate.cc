@@ -1,5 +1,7 @@
 #include "tools/translate/translate.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
@@ -24,9 +26,12 @@
 #include "runtime/status_macros.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/run_options.h"
+#include "tools/corpus/plain_text.h"
+#include "tools/corpus/text_input.h"
 #include "tools/corpus/text_lines.h"
 #include "tools/corpus/token_lists.h"
 #include "tools/metrics/human_units.h"
+#include "tools/metrics/work_progress.h"
 
 namespace hadal {
 namespace {
@@ -61,6 +66,7 @@ absl::Status CheckNbest(int32_t nbest, int32_t beam) {
 struct Buffer {
   int64_t first_line = 0;  // number of the line before the first
   int64_t lines = 0;
+  int64_t bytes = 0;             // of text
   TokenLists sources;            // of the lines that are translated
   std::vector<int64_t> line_of;  // [sources] their index among the lines
 };
@@ -80,20 +86,23 @@ class Translator {
     HADAL_RETURN_IF_ERROR(patient_.AllOk(IsMain() ? OpenFiles() : absl::OkStatus(), "opening files"));
     HADAL_RETURN_IF_ERROR(Load());
     HADAL_RETURN_IF_ERROR(patient_.AllOk(IsMain() ? EmptyOutput() : absl::OkStatus(), "emptying the output"));
+    if (IsMain() && ShowsProgress()) progress_.emplace("translating", "bytes", TextBytes({&options_.input, 1}));
     bool more = true;
     while (more) HADAL_RETURN_IF_ERROR(TranslateBuffer(more));
+    progress_.reset();
     if (IsMain()) Summarize();
     return absl::OkStatus();
   }
 
  private:
   bool IsMain() const { return communicator_.rank() == 0; }
+  // Translations on a terminal are progress enough, and would mix with the line.
+  bool ShowsProgress() const { return !Typed() && (!options_.output.empty() || isatty(STDOUT_FILENO) == 0); }
   std::ostream& out() { return options_.output.empty() ? streams_.out : output_; }
 
   absl::Status OpenFiles() {
     if (!options_.input.empty()) {
-      input_.open(options_.input, std::ios::binary);
-      if (!input_) return ErrnoStatus(errno, "open", options_.input);
+      HADAL_ASSIGN_OR_RETURN(input_, OpenText(options_.input));
     }
     if (!options_.output.empty()) {
       HADAL_RETURN_IF_ERROR(CheckIsNoneOf(options_.output, {options_.input}));
@@ -103,7 +112,7 @@ class Translator {
     if (options_.input.empty()) {
       lines_.emplace(streams_.in, "standard input");
     } else {
-      lines_.emplace(input_, options_.input);
+      lines_.emplace(*input_, options_.input);
     }
     return absl::OkStatus();
   }
@@ -152,6 +161,7 @@ class Translator {
       if (!more) return absl::OkStatus();
       std::vector<int32_t> tokens = model_->checkpoint().source_vocabulary().Encode(line);
       const int64_t place = buffer.lines++;
+      buffer.bytes += static_cast<int64_t>(line.size()) + 1;
       const auto length = static_cast<int64_t>(tokens.size());
       if (length == 0) continue;
       if (length > decoder_->longest_source_tokens()) {
@@ -194,6 +204,7 @@ class Translator {
       next += translated ? 1 : 0;
     }
     translated_ += static_cast<int64_t>(buffer.sources.size());
+    if (progress_) progress_->Advance(buffer.bytes);
     out().flush();
     if (out()) return absl::OkStatus();
     return absl::ResourceExhaustedError(absl::StrCat(options_.output.empty() ? "standard output" : options_.output,
@@ -232,11 +243,12 @@ class Translator {
   TranslateStreams streams_;
   DecoderOptions decoder_options_;
   Collectives patient_;
-  std::ifstream input_;
+  std::unique_ptr<std::istream> input_;
   std::ofstream output_;
   std::optional<TextLines> lines_;
   std::unique_ptr<InferenceModel> model_;
   std::unique_ptr<Decoder> decoder_;
+  std::optional<WorkProgress> progress_;
   double seconds_ = 0;
   int64_t translated_ = 0, tokens_ = 0, skipped_ = 0;
 };

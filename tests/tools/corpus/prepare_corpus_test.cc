@@ -2,6 +2,7 @@
 #include "tools/corpus/prepare_corpus.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -56,8 +57,20 @@ TEST_F(PrepareTest, InvalidUtf8IsAnErrorWithItsLineOrACountedSkip) {
 // Nothing of it is text, so that no line can be left out.
 TEST_F(PrepareTest, ACompressedFileIsAnErrorAlsoWhereBadLinesAreSkipped) {
   options_.on_invalid = BadLine::kSkip;
-  Write("train.de", "\x1F\x8B\x08 \xFF\n\xFF\n\xFF\n");
-  ExpectError({"train.de is compressed with gzip", "gzip -dc"});
+  Write("train.de", "BZh91AY&SY \xFF\n\xFF\n\xFF\n");
+  ExpectError({"train.de is compressed with bzip2", "bzip2 -dc"});
+}
+
+TEST_F(PrepareTest, TextCompressedWithGzipIsReadAndATruncatedFileNoticed) {
+  WriteSyntheticText();
+  options_.training.size = 200;
+  ASSERT_EQ(std::system(("gzip " + Path("train.de")).c_str()), 0);
+  options_.train = {{Path("train.en"), Path("train.de.gz")}};
+  ASSERT_TRUE(Run().ok()) << out_.str();
+  EXPECT_EQ(TargetText(OpenCorpus("train"), 0), MakeSyntheticPair(1, 0).german);
+  std::filesystem::resize_file(Path("train.de.gz"), std::filesystem::file_size(Path("train.de.gz")) - 20);
+  options_.output = Path("other");
+  EXPECT_THAT(std::string(Run().message()), HasSubstr("train.de.gz failed after line"));
 }
 
 TEST_F(PrepareTest, ABadLineInTheLastFileIsFoundBeforeAnythingIsWritten) {

@@ -85,6 +85,25 @@ TEST_F(PrepareTest, SeveralPairsCountAsCorpora) {
   EXPECT_THAT(train.manifest().corpora, ::testing::ElementsAre("train.en / train.de", "more.en / more.de"));
 }
 
+TEST_F(PrepareTest, TextThatIsForTrainingAndForValidationIsWarnedOf) {
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(out_.str(), Not(HasSubstr("warning")));
+  Write("valid.en", "Another line.\nThe cat reads.\n");
+  options_.valid = {{Path("valid.en"), Path("valid.en")}};
+  options_.overwrite = true;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(out_.str(), Not(HasSubstr("warning"))) << "not the same pair";
+  options_.valid = options_.train;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(out_.str(), HasSubstr("warning: 3 training pairs are also validation or test pairs;"));
+}
+
+TEST_F(PrepareTest, ASourceThatIsItsTargetIsWarnedOf) {
+  options_.train = {{Path("train.en"), Path("train.en")}};
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(out_.str(), HasSubstr("warning: the source equals the target in 100% of the training pairs;"));
+}
+
 TEST_F(PrepareTest, OptionsThatLeaveNothingAreRefused) {
   options_.max_tokens = 0;
   ExpectError({"--max-tokens 0"});

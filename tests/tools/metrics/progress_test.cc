@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/metrics/progress_line.h"
@@ -128,6 +130,23 @@ TEST(ProgressLine, IsCutBetweenCharactersAndPaintedWhereThereIsText) {
   EXPECT_EQ(Paint("x", Ink::kPlain, true), "x");
   EXPECT_EQ(Paint("x", Ink::kGood, false), "x");
   EXPECT_EQ(Paint("", Ink::kGood, true), "");
+}
+
+TEST_F(ProgressTest, WarnsOnceOfThreadsThatWaitForCores) {
+  for (const int threads : {1, 2}) {
+    for (const double core_wait : {0.05, 0.2}) {
+      out_.str("");
+      Progress progress = Make({});
+      progress.OnStart({.threads = threads});
+      StepMetrics step = Step(1);
+      step.stages = {{.forward_seconds = 0.2, .backward_seconds = 0.2, .core_wait_seconds = core_wait}};
+      for (; step.step < 20; ++step.step) progress.OnStep(step);
+      EXPECT_THAT(out_.str(), Not(HasSubstr("waiting for one"))) << "fewer than ten seconds";
+      for (; step.step < 60; ++step.step) progress.OnStep(step);
+      const auto warnings = absl::StrSplit(out_.str(), "50% of the computing time was spent waiting for one. Fewer ");
+      EXPECT_EQ(std::distance(warnings.begin(), warnings.end()) - 1, threads > 1 && core_wait > 0.1 ? 1 : 0);
+    }
+  }
 }
 
 TEST_F(ProgressTest, PlainLinesComeAtIntervalsAndAtTheEnd) {

@@ -107,7 +107,7 @@ TEST_F(CurveTest, DrawsTheDepthOfRunsOnOneScale) {
 }
 
 TEST_F(CurveTest, StoresTheExitCode) {
-  EXPECT_EQ(RunCommand(AddCurveCommand, "curve /nonexistent").exit_code, 1);
+  EXPECT_EQ(RunCommand(AddCurveCommand, "curve /nonexistent").exit_code, 2);
   EXPECT_EQ(RunCommand(AddCurveCommand, "curve").exit_code, 2);
 }
 

@@ -10,7 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/data/utf8.h"
+#include "runtime/utf8.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {

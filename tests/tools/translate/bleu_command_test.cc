@@ -98,7 +98,7 @@ TEST_F(BleuCommandTest, NamesTheFileAndLineOfBadInput) {
 }
 
 TEST_F(BleuCommandTest, StoresTheExitCode) {
-  EXPECT_EQ(RunCommand(AddBleuCommand, "bleu -r /nonexistent/ref -i /nonexistent/hyp").exit_code, 1);
+  EXPECT_EQ(RunCommand(AddBleuCommand, "bleu -r /nonexistent/ref -i /nonexistent/hyp").exit_code, 2);
   const CommandResult without_reference = RunCommand(AddBleuCommand, "bleu -i hyp");
   EXPECT_EQ(without_reference.exit_code, 2);
   EXPECT_THAT(without_reference.err, HasSubstr("--reference is required"));
