@@ -343,7 +343,7 @@ TEST_F(CheckpointTest, APlaceThatCannotBeWrittenIsReported) {
 TEST_F(CheckpointTest, AVanishedRunDirectoryIsReportedAtCommit) {
   std::filesystem::remove_all(run_ / "checkpoints");
   const auto saved = Save(committer_, state_, {.step = 6});
-  EXPECT_EQ(saved.status().code(), absl::StatusCode::kNotFound) << saved.status();
+  EXPECT_EQ(saved.status().code(), absl::StatusCode::kFailedPrecondition) << saved.status();
 }
 
 TEST_F(CheckpointTest, AnUnclearedAttemptsFilesAreRemovedByTheNextClaim) {
