@@ -6,7 +6,7 @@
 # Takes about two minutes; nothing else should run.
 set -euo pipefail
 hadal=$(realpath "$1")
-rounds=5
+rounds=15
 
 rate() {  # THREADS: target tokens a second
   "$hadal" bench step --d-model 32 --heads 4 --encoder-layers 2 --decoder-layers 2 --vocabulary 2000 --no-limit \

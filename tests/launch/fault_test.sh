@@ -42,7 +42,7 @@ make_corpus 400 300
 cat > small.textproto <<'END'
 data { train: "data/train" }
 model { encoder_layers: 2 decoder_layers: 3 d_model: 32 d_ff: 64 heads: 2 max_positions: 128 dropout: 0.1 }
-batch { micro_batches: 4 source_tokens: 128 target_tokens: 128 }
+batch { micro_batches: 8 source_tokens: 128 target_tokens: 128 }
 pipeline { threads: 1 wait_timeout_seconds: 60 }
 learning_rate { peak: 1e-3 warmup_updates: 4 }
 stop { steps: 300 }
@@ -90,9 +90,9 @@ until_ steps_of script 30; clock; kill -KILL "$(rank script 1)"; restarted
 finish 0; identical script
 row "SIGKILL of a rank of a job script, supervised" "as without a script" "$restart"
 
-job "$hadal" supervise -- "${mpi[@]}" 2 "${train[@]}" --set checkpoint.every_steps=0 --run-dir termed
+job "$hadal" supervise -- "${mpi[@]}" 2 "${train[@]}" --set checkpoint.every_steps=0 --set stop.steps=100000000 --run-dir termed
 until_ steps_of termed 30; clock; kill -TERM "$(parent "$(rank termed 0)")"
-finish 85; until_ nobody_left termed; expect 0 "${train[@]}" --run-dir termed; identical termed
+finish 85; until_ nobody_left termed; expect 0 "$hadal" checkpoint verify termed
 row "TERM to mpirun itself, supervised" "saved, exit code 85 (mpirun returns 1)" "$seconds"
 
 job "$hadal" supervise --stopped-limit 2s -- "${train[@]}" --run-dir paused
