@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 #include <thread>
+#include <utility>
 
 #include "kernels/add.h"
 #include "runtime/comm/message_tags.h"
@@ -12,6 +13,29 @@ namespace hadal {
 namespace {
 
 AnyMatrix GradientOf(const ReplicaBucket& bucket) { return Matrix(bucket.gradient.data, 1, bucket.gradient.size); }
+
+// Adds term(begin) … term(end − 1) in this order, each called once, and returns the Vector that holds the sum: the first
+// term or, from there on, the one at `own`. An addition's operands may change places without changing its result.
+template <typename Term, typename AddTo>
+Vector SumInPlace(int begin, int end, const Term& term, const float* own, const AddTo& add) {
+  Vector sum = term(begin);
+  for (int i = begin + 1; i < end; ++i) {
+    Vector next = term(i);
+    if (next.data == own) std::swap(sum, next);
+    add(sum, next);
+  }
+  return sum;
+}
+
+// Adds the pieces, one of them at `own`, into that one, in the order of the header. Overwrites the others.
+template <typename Piece, typename AddTo>
+void SumOfReplicas(int replicas, const Piece& piece, const float* own, const AddTo& add) {
+  constexpr int kBlock = ReplicaReduction::kBlock;
+  const auto block = [&](int b) {
+    return SumInPlace(b * kBlock, std::min((b + 1) * kBlock, replicas), piece, own, add);
+  };
+  SumInPlace(0, (replicas + kBlock - 1) / kBlock, block, own, add);
+}
 
 }  // namespace
 
@@ -138,40 +162,31 @@ absl::Status ReplicaReduction::Retire() {
   return PostReceives();
 }
 
-// Elements are independent, so that threads and blocks change no bit; a block of sums stays in the first-level cache.
+// Elements are independent, so that threads and ranges change no bit; a range stays in the first-level cache.
 void ReplicaReduction::Sum(const Stream& stream, size_t position) const {
-  constexpr int64_t kGrain = 4096, kBlock = 1024;
+  constexpr int64_t kGrain = 4096, kRange = 1024;
   const ReplicaBucket& bucket = Owned(position);
   bucket.Fetch(stream, bucket.gradient.data, bucket.bytes());
   const Vector own(static_cast<float*>(bucket.Place(bucket.gradient.data)), bucket.gradient.size);
-  const auto piece = [&](int replica) {
-    return replica == replica_ ? own : received_->Piece(position, replica, own.size);
+  const auto add = [](Vector sum, Vector values) {
+    for (int64_t i = 0; i < sum.size; ++i) sum[i] += values[i];
   };
   stream.ForRanges(own.size, kGrain, [&](int64_t begin, int64_t end) {
-    float sums[kBlock];
-    for (int64_t first = begin; first < end; first += kBlock) {
-      const int64_t count = std::min(kBlock, end - first);
-      const float* values = piece(0).data + first;
-      std::copy_n(values, count, sums);
-      for (int r = 1; r < replicas_; ++r) {
-        values = piece(r).data + first;
-        for (int64_t i = 0; i < count; ++i) sums[i] += values[i];
-      }
-      std::copy_n(sums, count, own.data + first);
+    for (int64_t first = begin; first < end; first += kRange) {
+      const int64_t count = std::min(kRange, end - first);
+      SumOfReplicas(
+          replicas_, [&](int r) { return Vector(Piece(position, r, own).data + first, count); }, own.data + first, add);
     }
   });
   bucket.Store(stream, bucket.gradient.data, bucket.bytes());
 }
 
-// ((g0 + g1) + …) in place: up to this replica's own piece into replica 0's, which is then added to it, and the rest
-// after that. An addition's operands may change places without changing its result.
 void ReplicaReduction::SumOnDevice(const Stream& main, size_t position) const {
   const Stream stream = beside_->Begin(main, position);
   const Vector own = Owned(position).gradient;
-  const auto piece = [&](int replica) { return received_->Piece(position, replica, own.size); };
-  for (int r = 1; r < replica_; ++r) Add(stream, {.sum = piece(0), .values = piece(r)});
-  if (replica_ > 0) Add(stream, {.sum = own, .values = piece(0)});
-  for (int r = replica_ + 1; r < replicas_; ++r) Add(stream, {.sum = own, .values = piece(r)});
+  SumOfReplicas(
+      replicas_, [&](int r) { return Piece(position, r, own); }, own.data,
+      [&stream](Vector sum, Vector values) { Add(stream, {.sum = sum, .values = values}); });
   beside_->End(position);
 }
 

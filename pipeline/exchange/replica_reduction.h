@@ -1,9 +1,10 @@
 // ReplicaReduction sums gradients over the replicas of a stage and distributes the result: a reduce-scatter and an
 // all-gather with fixed order. All modes share one path.
 //
-//   g = ((g(replica 0) + g(replica 1)) + g(replica 2)) + …      fp32, in replica order, by the slice's owner, in place
+//   b(k) = ((g(replica 8k) + g(replica 8k+1)) + …) + g(replica 8k+7)      a block of 8, the last one shorter
+//   g    = (b(0) + b(1)) + …                                            fp32, by the slice's owner, in place
 //
-// Every replica sends the owner its piece, and the owner adds in replica order, independent of the order of arrival.
+// Every replica sends the owner its piece, and the owner adds in this order, independent of the order of arrival.
 // With sharding, the owner then updates its slices and sends the new weights to all replicas, as their kernels read
 // them (in bf16 the weights of products take half the bytes). Without sharding, it sends the sum to all, and every
 // replica updates. In both cases Adam gets the same sums, so sharding changes no bit, and a rank sends and receives
@@ -46,6 +47,8 @@ namespace hadal {
 
 class ReplicaReduction {
  public:
+  static constexpr int kBlock = 8;  // replicas
+
   // For inference, or with one replica, the object takes no memory and does nothing.
   ReplicaReduction(const PipelinePlan& pipeline, const StageState& state, const Stream& stream, Purpose purpose,
                    ArenaLayout& layout);
@@ -59,12 +62,12 @@ class ReplicaReduction {
 
   // Starts a step: none of its gradients is complete yet.
   absl::Status Begin();
-  // // Declares that this rank's gradients of all sublayers ≥ `first` are complete.  REQUIRES: `first` does not rise
+  // Declares that this rank's gradients of all sublayers ≥ `first` are complete.  REQUIRES: `first` does not rise
   // within a step.
   absl::Status Complete(const Stream& stream, int32_t first);
   // Adds the pieces that have arrived. Does nothing outside a step or before the step's first gradients are complete.
   absl::Status Progress(const Stream& stream);
-  // // Declares that all gradients are complete, including tied tables. On return the owned slices hold the sums.
+  // Declares that all gradients are complete, including tied tables. On return the owned slices hold the sums.
   absl::Status Finish(const Stream& stream, absl::Duration timeout);
 
   // Give every replica the owners' gradients, or the owners' weights as kernels read them.
@@ -83,6 +86,10 @@ class ReplicaReduction {
   absl::StatusOr<bool> AddNext(const Stream& stream);
   // Counts the sums that are done and posts new receives into the buffers they used.
   absl::Status Retire();
+  // The piece of owned bucket `position` that `replica` has, which is `own` for this one.
+  Vector Piece(size_t position, int replica, Vector own) const {
+    return replica == replica_ ? own : received_->Piece(position, replica, own.size);
+  }
   void Sum(const Stream& stream, size_t position) const;
   void SumOnDevice(const Stream& main, size_t position) const;
   // Gives every replica the owners' `of`(bucket), an AnyMatrix [1, elements].

@@ -2,6 +2,7 @@
 // Whole runs: tests/integration/data_parallel_test.cc.
 #include "pipeline/exchange/replica_reduction.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <functional>
@@ -64,45 +65,62 @@ class Replica {
 // Of sizes so different that every order of adding them gives other bits.
 float GradientAt(int replica, const StateSlice& slice, int64_t i) {
   const auto draw = [&](uint32_t stream) {
-    return UniformAt(7, RandomSite::kSampling, stream, (slice.parameter * 100003 + i) * 16 + replica);
+    return UniformAt(7, RandomSite::kSampling, stream, (slice.parameter * 100003 + i) * 32 + replica);
   };
   return static_cast<float>((draw(1) - 0.5) * std::exp2(20 * draw(2)));
 }
 
-float SumOf(const std::vector<int>& replicas, const StateSlice& slice, int64_t i) {
-  float sum = GradientAt(replicas[0], slice, i);
-  for (size_t r = 1; r < replicas.size(); ++r) sum += GradientAt(replicas[r], slice, i);
+// Of replicas [begin, end), ascending.
+float SumOf(int begin, int end, const StateSlice& slice, int64_t i) {
+  float sum = GradientAt(begin, slice, i);
+  for (int r = begin + 1; r < end; ++r) sum += GradientAt(r, slice, i);
   return sum;
 }
 
-TEST(ReplicaReductionTest, AddsInReplicaOrderOnEveryOwner) {
-  constexpr int kReplicas = 4;
+// Blocks of 8 in order, then the blocks.
+float SumOfBlocks(int replicas, const StateSlice& slice, int64_t i) {
+  float sum = SumOf(0, std::min(8, replicas), slice, i);
+  for (int first = 8; first < replicas; first += 8) sum += SumOf(first, std::min(first + 8, replicas), slice, i);
+  return sum;
+}
+
+class ReplicaReductionOrder : public ::testing::TestWithParam<int> {};
+
+TEST_P(ReplicaReductionOrder, IsTheStatedOneOnEveryOwner) {
+  const int replicas = GetParam();
   const ModelPlan plan = ModelPlan::Make(testing::SmallModel(ResidualMethod::kDeepNorm));
-  InProcessWorld world(kReplicas);
+  InProcessWorld world(replicas);
   const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
-    Replica replica(plan, kReplicas, communicator);
+    Replica replica(plan, replicas, communicator);
     for (const StateSlice& slice : replica.state().slices()) {
       for (int64_t i = 0; i < slice.elements; ++i) slice.gradient[i] = GradientAt(communicator.rank(), slice, i);
     }
     HADAL_RETURN_IF_ERROR(replica.reduction().Begin());
     HADAL_RETURN_IF_ERROR(replica.reduction().Finish(replica.stream(), kHang));
-    int64_t wrong = 0, others = 0;
+    int64_t wrong = 0, unlike_descending = 0, unlike_ascending = 0;
     for (const StateSlice& slice : replica.state().owned()) {
       for (int64_t i = 0; i < slice.elements; ++i) {
-        wrong += slice.gradient[i] != SumOf({0, 1, 2, 3}, slice, i);
-        others += slice.gradient[i] != SumOf({3, 2, 1, 0}, slice, i);
+        wrong += slice.gradient[i] != SumOfBlocks(replicas, slice, i);
+        float descending = GradientAt(replicas - 1, slice, i);
+        for (int r = replicas - 2; r >= 0; --r) descending += GradientAt(r, slice, i);
+        unlike_descending += slice.gradient[i] != descending;
+        unlike_ascending += slice.gradient[i] != SumOf(0, replicas, slice, i);
       }
     }
-    EXPECT_GT(others, 0) << "the order shows";
+    EXPECT_GT(unlike_descending, 0) << "the order shows";
+    EXPECT_EQ(unlike_ascending > 0, replicas > 9) << "blocks show; a block of one does not";
     HADAL_RETURN_IF_ERROR(replica.reduction().GatherGradients(replica.stream(), kHang));
     for (const StateSlice& slice : replica.state().slices()) {
-      for (int64_t i = 0; i < slice.elements; ++i) wrong += slice.gradient[i] != SumOf({0, 1, 2, 3}, slice, i);
+      for (int64_t i = 0; i < slice.elements; ++i) wrong += slice.gradient[i] != SumOfBlocks(replicas, slice, i);
     }
     EXPECT_EQ(wrong, 0);
     return absl::OkStatus();
   });
   EXPECT_TRUE(status.ok()) << status;
 }
+
+INSTANTIATE_TEST_SUITE_P(Replicas, ReplicaReductionOrder, ::testing::Values(4, 8, 9, 16, 17),
+                         ::testing::PrintToStringParamName());
 
 // Both replicas begin a step. The second then does `part` and leaves, the first calls `call`.
 void ExpectDeadline(const std::function<absl::Status(Replica&)>& part,
