@@ -45,16 +45,6 @@ absl::StatusOr<Fullest> FullestRank(const Fit& fit, const PipelineOptions& optio
   return fullest;
 }
 
-// Segment lengths worth trying: powers of two and their halves between.
-std::vector<int32_t> SegmentLengths(int32_t sublayers) {
-  std::vector<int32_t> lengths;
-  for (int32_t k = 1; k < sublayers; k *= 2) {
-    lengths.push_back(k);
-    if (k >= 2 && k + k / 2 < sublayers) lengths.push_back(k + k / 2);
-  }
-  return lengths;
-}
-
 struct Choice {
   int32_t recompute_every = 0;
   Fullest fullest;
@@ -148,6 +138,15 @@ absl::StatusOr<int32_t> FitCheckpointing(const Fit& fit, PipelineOptions options
 
 int64_t LimitedBytes(const ArenaLayout& layout, DeviceKind kind) {
   return kind == DeviceKind::kCpu ? layout.total_bytes() : layout.device_bytes() + cuda::OwnMemory::kDeviceBytes;
+}
+
+std::vector<int32_t> SegmentLengths(int32_t sublayers) {
+  std::vector<int32_t> lengths;
+  for (int32_t k = 1; k < sublayers; k *= 2) {
+    lengths.push_back(k);
+    if (k >= 2 && k + k / 2 < sublayers) lengths.push_back(k + k / 2);
+  }
+  return lengths;
 }
 
 int NcclConnections(const ModelPlan& plan, const PipelinePlan& pipeline) {

@@ -22,6 +22,10 @@ absl::StatusOr<std::vector<ArenaLayout>> TrainingLayouts(const ModelPlan& plan, 
 // arena's part and what the device takes beside it (kernels/cuda_host/own_memory.h).
 int64_t LimitedBytes(const ArenaLayout& layout, DeviceKind kind);
 
+// The lengths of recomputation's segments that are worth trying for so many sublayers, ascending: powers of two and
+// their halves between.
+std::vector<int32_t> SegmentLengths(int32_t sublayers);
+
 // The most connections by NCCL that a rank has (exchange/transfer_groups.h); 0 where ranks exchange through the host.
 int NcclConnections(const ModelPlan& plan, const PipelinePlan& pipeline);
 

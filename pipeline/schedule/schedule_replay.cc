@@ -31,6 +31,10 @@ absl::Status CheckCosts(const ReplayCosts& costs, const ScheduleShape& shape) {
         absl::StrCat("a replay needs ", borders, " link costs (borders between chunks), finite and ≥ 0, or none; got ",
                      costs.links.size()));
   }
+  if (!usable(costs.gap_seconds)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a replay needs a gap that is finite and ≥ 0; got ", costs.gap_seconds));
+  }
   return absl::OkStatus();
 }
 
@@ -59,6 +63,7 @@ class Clockwork {
     const int global_chunk = shape_.GlobalChunk(rank, instruction.chunk);
     const bool forward = instruction.operation == Operation::kForward;
     const double seconds = (forward ? costs_.forward_seconds : costs_.backward_seconds)[global_chunk];
+    clock_[rank] += costs_.gap_seconds;
     replay_.spans[rank].push_back({instruction, clock_[rank], clock_[rank] + seconds});
     replay_.busy_seconds[rank] += seconds;
     clock_[rank] += seconds;

@@ -1,6 +1,7 @@
 #include "tools/plan/gradient_overlap.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <tuple>
 
@@ -69,13 +70,33 @@ std::vector<GradientPiece> GradientPieces(const ModelPlan& model, const Pipeline
   return pieces;
 }
 
+double ReplicaBuckets(const ModelPlan& model, const PipelinePlan& plan, int stage) {
+  const std::vector<OwnedSlice> slices = SlicesOfStage(model, plan, stage);
+  double buckets = 0;
+  for (const Storage storage : {Storage::kBFloat16, Storage::kFloat32}) {  // as they lie
+    int owner = -1;
+    int64_t held = 0;  // of the last bucket
+    for (const OwnedSlice& slice : slices) {
+      if (model.read_storage(slice.parameter) != storage) continue;
+      const bool tied = IsTied(model, slice.parameter);
+      const bool joins = !tied && slice.replica == owner && held + slice.elements <= kRunElements;
+      if (!joins) buckets += std::ceil(static_cast<double>(slice.elements) / kRunElements);
+      // A slice that is split ends with its rest.
+      held = joins ? held + slice.elements : (slice.elements - 1) % kRunElements + 1;
+      owner = tied ? -1 : slice.replica;
+    }
+  }
+  return buckets;
+}
+
 double SummedSeconds(std::span<const GradientPiece> pieces, const ReplicaLinks& links) {
   struct Owner {
     double near = 0, far = 0, summed = 0;  // busy until: links within and between nodes, adding
   };
   std::map<int, Owner> owners;
-  double end = 0;
+  double end = 0, called = 0;
   for (const GradientPiece& piece : pieces) {
+    called = std::max(called, piece.complete_seconds) + links.host_seconds * piece.elements;
     Owner& owner = owners[piece.owner];
     const auto receive = [&piece](const LinkRate& link, int replicas, double& busy) {
       if (replicas == 0) return 0.0;
@@ -85,7 +106,7 @@ double SummedSeconds(std::span<const GradientPiece> pieces, const ReplicaLinks& 
     const double received = std::max(receive(links.near, links.near_replicas, owner.near),
                                      receive(links.far, links.far_replicas, owner.far));
     const double adding = (links.near_replicas + links.far_replicas) * piece.elements * links.sum_seconds;
-    owner.summed = std::max(owner.summed, received) + adding;
+    owner.summed = std::max({owner.summed, received, called}) + adding;
     end = std::max(end, owner.summed);
   }
   return end;

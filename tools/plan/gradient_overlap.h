@@ -3,8 +3,10 @@
 //
 //   start(i)    = max(complete(i), received(i−1))
 //   received(i) = start(i) + (R−1) · bytes(i) / bandwidth
-//   summed(i)   = max(received(i) + latency, summed(i−1)) + (R−1) · adding
-// where i counts the pieces of one owner in order of completion. A piece is a set of slices with the same owner whose
+//   summed(i)   = max(received(i) + latency, called(i), summed(i−1)) + (R−1) · adding
+// where i counts the pieces of one owner in order of completion, and called(i) is when the host has made the calls for
+// this piece and for those of all owners that were complete before: a rank sends or receives each of them, one call
+// after the other. A piece is a set of slices with the same owner whose
 // gradients become complete together. Each slice has one owner among the replicas (slice_ownership.h), which receives
 // the slice's gradient from the R−1 others, each over one link within or between nodes.
 // The slices of every owner are spread over the depth of the stage, so each owner receives during the whole backward;
@@ -40,14 +42,19 @@ std::vector<GradientPiece> GradientPieces(const ModelPlan& model, const Pipeline
                                           const std::vector<SublayerSeconds>& sublayers, const Replay& replay,
                                           int32_t most_parts);
 
+// The messages of one exchange between the replicas of a stage: the buckets of replica_buckets.h, counted without the
+// stage's memory (neighbours in the list of slices are taken for neighbours in memory).
+double ReplicaBuckets(const ModelPlan& model, const PipelinePlan& plan, int stage);
+
 // The links over which an owner receives the R−1 pieces of a slice.
 struct ReplicaLinks {
   LinkRate near, far;
   int near_replicas = 0, far_replicas = 0;  // R−1 together
   double sum_seconds = 0;                   // to add one element
+  double host_seconds = 0;                  // of a rank's calls, for one element of a piece
 };
 
-// The time when all pieces are summed; 0 without pieces.
+// The time when all pieces are summed; 0 without pieces. `pieces`: in order of completion.
 double SummedSeconds(std::span<const GradientPiece> pieces, const ReplicaLinks& links);
 
 }  // namespace hadal

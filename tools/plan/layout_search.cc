@@ -4,7 +4,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <queue>
 #include <tuple>
@@ -14,63 +13,48 @@
 #include "absl/strings/str_format.h"
 #include "pipeline/schedule/partition.h"
 #include "runtime/status_macros.h"
-#include "tools/plan/layout_estimate.h"
+#include "tools/plan/layout_bounds.h"
+#include "tools/plan/layout_memory.h"
 
 namespace hadal {
 namespace {
 
-constexpr int kChunks[] = {1, 2, 3, 4, 6, 8};
-constexpr int kMostHalvings = 3;
 constexpr double kGib = 1 << 30;
-// The exact bytes are between these multiples of the estimate (a test checks this).
-constexpr double kSurelyTooLarge = 0.7, kSurelyFits = 1.5;
-
-// The same step in micro-batches of other sizes.
-std::vector<BatchOptions> Batches(const ModelOptions& model, const BatchOptions& batch, bool vary) {
-  std::vector<BatchOptions> batches{batch};
-  const int32_t source = model.has_encoder() ? batch.source_tokens : batch.target_tokens;
-  const int32_t least = std::min({model.max_positions, source, batch.target_tokens});
-  for (int i = 1; vary && i <= kMostHalvings; ++i) {
-    const int32_t factor = 1 << i;
-    if (source % factor == 0 && batch.target_tokens % factor == 0 && source / factor >= least &&
-        batch.target_tokens / factor >= least) {
-      batches.push_back({batch.micro_batches * factor, batch.source_tokens / factor, batch.target_tokens / factor});
-    }
-    if (batch.micro_batches % factor == 0) {
-      batches.push_back({batch.micro_batches / factor, batch.source_tokens * factor, batch.target_tokens * factor});
-    }
-  }
-  return batches;
-}
-
-bool FillsNodes(int replicas, int devices_per_node) {
-  return replicas % devices_per_node == 0 || devices_per_node % replicas == 0;
-}
-
-int64_t LegalCuts(const ModelPlan& model) {
-  return std::count_if(model.sublayers.begin(), model.sublayers.end(),
-                       [](const SublayerRecord& sublayer) { return sublayer.cut_before != 0; });
-}
 
 using Shape = std::tuple<int, int, int, int, bool>;  // the properties in which listed layouts differ
 Shape ShapeOf(const LayoutPrediction& layout) {
   return {layout.pipeline.stages, layout.pipeline.chunks, layout.pipeline.replicas, layout.batch.micro_batches,
-          layout.pipeline.recompute_every > 0};
+          layout.pipeline.recompute_every != 0};
+}
+
+constexpr int kNearest = 3;  // layouts that a refusal names
+
+std::string InWords(const LayoutPrediction& layout) {
+  const PipelineOptions& pipeline = layout.pipeline;
+  return absl::StrCat(pipeline.stages, " stages x ", pipeline.replicas, " replicas, ", ToString(pipeline.schedule),
+                      ", ", layout.batch.micro_batches, " micro-batches of ", layout.batch.target_tokens,
+                      " target tokens, recompute ",
+                      pipeline.recompute_every == 0 ? "off" : absl::StrCat("every ", pipeline.recompute_every));
 }
 
 class Search {
  public:
-  Search(const ModelPlan& model, const TrainOptions& options, const Machine& machine, const StepCosts& costs,
-         int threads, const SearchOptions& search)
-      : model_(model),
-        options_(options),
+  Search(const TrainOptions& options, const Machine& machine, const StepCosts& costs, int threads,
+         const SearchOptions& search)
+      : options_(options),
         machine_(machine),
         costs_(costs),
         search_(search),
-        layout_machine_{costs, machine.devices_per_node, machine.precision, threads},
-        estimate_(model, layout_machine_) {}
+        model_(PlannedModel(options, machine.device())),
+        stream_(Stream::ForLayouts(machine.device(), threads)),
+        layout_machine_{costs, machine.devices_per_node},
+        memory_(model_, machine, stream_, options.pipeline.memory_limit_bytes),
+        bounds_(model_, options.batch, layout_machine_) {}
 
+  // The result's `best` is empty if nothing fits.
   absl::StatusOr<LayoutSearch> Run();
+  // Why there is no layout. REQUIRES: Run found none.
+  absl::Status Refusal();
 
  private:
   enum class Known { kShare, kCut, kExact };
@@ -83,51 +67,52 @@ class Search {
       return std::tie(seconds, order) > std::tie(other.seconds, other.order);  // priority_queue: the smallest first
     }
   };
+  struct TooLarge {
+    LayoutPrediction layout;
+    FullestStage fullest;
+    int64_t room = 0;
+  };
 
-  absl::StatusOr<double> ShareBound(const LayoutPrediction& layout);
-  double CutBound(const LayoutPrediction& layout, const std::vector<int32_t>& borders);
-  double TailBound(const LayoutPrediction& layout) const;
-  absl::StatusOr<PipelinePlan> ProgramsOf(const LayoutPrediction& layout, const std::vector<int32_t>& borders);
-  double MessageBound(const LayoutPrediction& layout, int stage) const;
-  // The borders for this many pieces; nullopt if the model cannot be cut so.
+  // The borders for this many pieces; nullptr if the model cannot be cut so.
   const std::vector<int32_t>* Borders(const PipelineOptions& pipeline);
-  absl::StatusOr<const std::vector<SublayerSeconds>*> Seconds(const BatchOptions& batch, bool recompute);
+  absl::StatusOr<PipelinePlan> PlanOf(const LayoutPrediction& layout, const std::vector<int32_t>& borders) const;
+  // Whether the stages of one replica fit, recomputing with the best segment length if that is the search's to choose.
+  bool Fits(LayoutPrediction& layout, PipelinePlan& plan);
   // Refines one entry by one level; a null layout drops it.
   absl::Status Refine(Entry& entry);
-  absl::Status Exhausted();
-  void NoteTooLarge(const LayoutPrediction& layout, int64_t bytes);
+  // Lists a layout if all its ranks fit.
+  absl::Status List(const LayoutPrediction& layout);
+  void NoteTooLarge(const LayoutPrediction& layout, const FullestStage& fullest, int64_t room);
+  // Whether the layouts that need least memory fit, one for each number of stages and replicas.
+  bool SparingLayoutFits();
+  std::string NodesThatFit() const;
+  // Names each kept field without which the search finds a layout.
+  std::string FieldsInTheWay() const;
 
-  const ModelPlan& model_;
   const TrainOptions& options_;
   const Machine& machine_;
   const StepCosts& costs_;
   const SearchOptions search_;
+  const ModelPlan model_;
+  const Stream stream_;
   const LayoutMachine layout_machine_;
-  LayoutEstimate estimate_;
-  std::map<int, std::optional<std::vector<int32_t>>> borders_;                           // by pieces
-  std::map<std::pair<int, bool>, std::optional<std::vector<SublayerSeconds>>> seconds_;  // by M, recompute
+  const LayoutMemory memory_;
+  LayoutBounds bounds_;
+  std::map<int, std::optional<std::vector<int32_t>>> borders_;  // by pieces
   LayoutSearch result_;
-  std::optional<LayoutPrediction> smallest_;  // of the layouts that did not fit
-  int64_t smallest_bytes_ = std::numeric_limits<int64_t>::max();
+  std::vector<TooLarge> nearest_;  // of the layouts that did not fit, those with the fewest bytes, ascending
+  absl::Status refused_;           // why a candidate cannot be planned
 };
-
-absl::StatusOr<const std::vector<SublayerSeconds>*> Search::Seconds(const BatchOptions& batch, bool recompute) {
-  const std::pair key(batch.micro_batches, recompute);
-  auto found = seconds_.find(key);
-  if (found == seconds_.end()) {
-    absl::StatusOr<std::vector<SublayerSeconds>> seconds =
-        costs_.Sublayers(model_, CapacityOf(model_.options, batch), recompute);
-    if (!seconds.ok() && !absl::IsNotFound(seconds.status())) return seconds.status();
-    if (!seconds.ok() && batch.micro_batches == options_.batch.micro_batches) return seconds.status();
-    found = seconds_.emplace(key, seconds.ok() ? std::optional(*std::move(seconds)) : std::nullopt).first;
-  }
-  return found->second ? &*found->second : nullptr;
-}
 
 const std::vector<int32_t>* Search::Borders(const PipelineOptions& pipeline) {
   const int pieces = pipeline.stages * pipeline.chunks;
   auto found = borders_.find(pieces);
-  if (found == borders_.end()) {
+  if (found == borders_.end() && !pipeline.split.empty()) {
+    std::vector<int32_t> borders{0};
+    borders.insert(borders.end(), pipeline.split.begin(), pipeline.split.end());
+    borders.push_back(static_cast<int32_t>(model_.sublayers.size()));
+    found = borders_.emplace(pieces, std::move(borders)).first;
+  } else if (found == borders_.end()) {
     // A micro-batch's size scales all costs equally, so one cut serves all sizes.
     PartitionProblem problem{
         .stages = pieces,
@@ -141,82 +126,35 @@ const std::vector<int32_t>* Search::Borders(const PipelineOptions& pipeline) {
   return found->second ? &*found->second : nullptr;
 }
 
-absl::StatusOr<double> Search::ShareBound(const LayoutPrediction& layout) {
-  HADAL_ASSIGN_OR_RETURN(const std::vector<SublayerSeconds>* seconds,
-                         Seconds(layout.batch, layout.pipeline.recompute_every > 0));
-  if (seconds == nullptr) return std::numeric_limits<double>::infinity();
-  double all = 0;
-  for (const SublayerSeconds& sublayer : *seconds) all += sublayer.sum();
-  const int share = ShareOf(layout.batch.micro_batches, layout.pipeline.replicas, 0).count;
-  result_.roofline_seconds = std::min(result_.roofline_seconds, all * layout.batch.micro_batches / layout.ranks());
-  return all * std::max(1.0, static_cast<double>(share) / layout.pipeline.stages);
+absl::StatusOr<PipelinePlan> Search::PlanOf(const LayoutPrediction& layout, const std::vector<int32_t>& borders) const {
+  PipelineOptions pipeline = layout.pipeline;
+  pipeline.split.assign(borders.begin() + 1, borders.end() - 1);
+  pipeline.recompute_every = std::max(0, pipeline.recompute_every);
+  return MakePipelinePlan(model_, layout.batch, pipeline, layout.ranks(), /*rank=*/0,
+                          PlannedResources(pipeline, layout.ranks(), machine_.device()));
 }
 
-double Search::CutBound(const LayoutPrediction& layout, const std::vector<int32_t>& borders) {
-  const std::vector<SublayerSeconds>& seconds =
-      *seconds_.at({layout.batch.micro_batches, layout.pipeline.recompute_every > 0});
-  const int stages = layout.pipeline.stages, chunks = layout.pipeline.chunks;
-  const int share = ShareOf(layout.batch.micro_batches, layout.pipeline.replicas, 0).count;
-  double before = 0, bound = 0;  // before: the first chunks of earlier stages
-  for (int stage = 0; stage < stages; ++stage) {
-    double busy = 0, first = 0;
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-      double work = 0;
-      for (int32_t s = borders[chunk * stages + stage]; s < borders[chunk * stages + stage + 1]; ++s) {
-        work += seconds[s].sum();
-      }
-      busy += work;
-      if (chunk == 0) first = work;
-    }
-    bound = std::max(bound, share * busy + before);
-    before += first;
-    if (stage + 1 < stages) before += 2 * MessageBound(layout, stage);
-  }
-  return bound + TailBound(layout);
-}
-
-// Lower bound of the time after the last backward: gathering and updating weights, with stages of equal size.
-double Search::TailBound(const LayoutPrediction& layout) const {
-  const double elements = static_cast<double>(model_.ParameterElements()) / layout.pipeline.stages;
-  const bool shards = layout.pipeline.shard_optimizer_state;
-  const double updated = shards ? elements / layout.pipeline.replicas : elements;
-  const double weight_bytes = shards && machine_.precision == Precision::kBf16 ? 2 : 4;
-  return costs_.UpdateSeconds(elements, updated) +
-         ExchangeSeconds(weight_bytes * elements, layout.pipeline.replicas, layout_machine_);
-}
-
-// A message has at least one edge of the smaller side.
-double Search::MessageBound(const LayoutPrediction& layout, int stage) const {
-  const LinkRate link = costs_.Link(LeavesNode(stage, stage + 1, layout.pipeline.replicas, layout_machine_));
-  const ActivationCapacity capacity = CapacityOf(model_.options, layout.batch);
-  const int64_t rows =
-      model_.options.has_encoder() ? std::min(capacity.source_rows, capacity.target_rows) : capacity.target_rows;
-  const int64_t bytes = rows * model_.options.d_model * ResidualBytes(model_.options, machine_.precision);
-  return link.HeldSeconds(static_cast<double>(bytes)) + link.latency_seconds;
-}
-
-void Search::NoteTooLarge(const LayoutPrediction& layout, int64_t bytes) {
+void Search::NoteTooLarge(const LayoutPrediction& layout, const FullestStage& fullest, int64_t room) {
   ++result_.too_large;
-  if (bytes >= smallest_bytes_) return;
-  smallest_bytes_ = bytes;
-  smallest_ = layout;
+  const auto same_grid = [&](const TooLarge& other) { return other.layout.pipeline.stages == layout.pipeline.stages; };
+  const auto found = std::ranges::find_if(nearest_, same_grid);
+  if (found != nearest_.end() && found->fullest.bytes <= fullest.bytes) return;
+  if (found != nearest_.end()) nearest_.erase(found);
+  nearest_.push_back({layout, fullest, room});
+  std::ranges::sort(nearest_, {}, [](const TooLarge& large) { return large.fullest.bytes; });
+  if (std::ssize(nearest_) > kNearest) nearest_.pop_back();
 }
 
-// The parts of MakePipelinePlan's plan that a replay reads, without its proofs and replay: the schedules are proven for
-// all shapes.
-absl::StatusOr<PipelinePlan> Search::ProgramsOf(const LayoutPrediction& layout, const std::vector<int32_t>& borders) {
-  PipelinePlan plan{.grid = {layout.pipeline.stages, layout.pipeline.replicas},
-                    .shard_optimizer_state = layout.pipeline.shard_optimizer_state,
-                    .step_micro_batches = layout.batch.micro_batches,
-                    .schedule = layout.pipeline.schedule,
-                    .outstanding_sends = layout.pipeline.outstanding_sends,
-                    .save_buffer_bytes = layout.pipeline.save_buffer_bytes,
-                    .capacity = CapacityOf(model_.options, layout.batch),
-                    .recompute_every = layout.pipeline.recompute_every,
-                    .borders = borders};
-  plan.shape = {layout.pipeline.stages, layout.pipeline.chunks, plan.share().count};
-  HADAL_ASSIGN_OR_RETURN(plan.programs, MakeSchedules(plan.schedule, plan.shape));
-  return plan;
+bool Search::Fits(LayoutPrediction& layout, PipelinePlan& plan) {
+  const int64_t room = memory_.Room(plan);
+  // What does not fit is laid out as far as needed to see that others are nearer.
+  const bool all_near = std::ssize(nearest_) < kNearest;
+  const int64_t enough = all_near ? std::numeric_limits<int64_t>::max() : std::max(room, nearest_.back().fullest.bytes);
+  const bool chooses = layout.pipeline.recompute_every == kAnyLength;
+  const FullestStage fullest = chooses ? memory_.RecomputeBest(plan, enough) : memory_.Fullest(plan, enough);
+  layout.pipeline.recompute_every = plan.recompute_every;
+  if (fullest.bytes > room) NoteTooLarge(layout, fullest, room);
+  return fullest.bytes <= room;
 }
 
 absl::Status Search::Refine(Entry& entry) {
@@ -227,71 +165,50 @@ absl::Status Search::Refine(Entry& entry) {
     return absl::OkStatus();
   }
   if (entry.known == Known::kShare) {
-    const int64_t bytes = estimate_.Bytes(layout, *borders);
-    if (kSurelyTooLarge * static_cast<double>(bytes) > static_cast<double>(machine_.memory_bytes)) {
-      NoteTooLarge(layout, bytes);
-      entry.layout = nullptr;
-      return absl::OkStatus();
-    }
     entry.known = Known::kCut;
-    entry.seconds = std::max(entry.seconds, CutBound(layout, *borders));
+    entry.seconds = std::max(entry.seconds, bounds_.Cut(layout, *borders));
     return absl::OkStatus();
   }
-  PipelineOptions pipeline = layout.pipeline;
-  pipeline.split.assign(borders->begin() + 1, borders->end() - 1);
-  ++result_.replayed;
-  if (kSurelyFits * static_cast<double>(estimate_.Bytes(layout, *borders)) >
-      static_cast<double>(machine_.memory_bytes)) {
-    HADAL_ASSIGN_OR_RETURN(const PipelinePlan whole, MakePipelinePlan(model_, layout.batch, pipeline, layout.ranks()));
-    layout.stages = MemoryOfStages(model_, whole, layout_machine_);
-    if (layout.FullestBytes() > machine_.memory_bytes) {
-      NoteTooLarge(layout, layout.FullestBytes());
-      entry.layout = nullptr;
-      return absl::OkStatus();
-    }
+  absl::StatusOr<PipelinePlan> plan = PlanOf(layout, *borders);
+  if (!plan.ok()) {
+    refused_ = plan.status();
+    entry.layout = nullptr;
+    return absl::OkStatus();
   }
-  HADAL_ASSIGN_OR_RETURN(const PipelinePlan plan, ProgramsOf(layout, *borders));
-  HADAL_ASSIGN_OR_RETURN(LayoutPrediction exact,
-                         PredictPlan(model_, layout.batch, plan, layout_machine_, PredictionDetail::kStep));
+  if (!Fits(layout, *plan)) {
+    entry.layout = nullptr;
+    return absl::OkStatus();
+  }
+  ++result_.replayed;
+  HADAL_ASSIGN_OR_RETURN(const LayoutPrediction exact,
+                         PredictPlan(model_, layout.batch, *plan, layout_machine_, PredictionDetail::kStep));
   entry.known = Known::kExact;
   entry.seconds = exact.step_seconds;
-  layout = std::move(exact);
   return absl::OkStatus();
 }
 
-absl::Status Search::Exhausted() {
-  if (!smallest_) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "no layout of ", machine_.devices(), " devices divides this model of ", model_.sublayers.size(),
-        " sublayers and ", options_.batch.micro_batches, " micro-batch(es); use fewer devices or more micro-batches"));
+absl::Status Search::List(const LayoutPrediction& layout) {
+  TrainOptions run = options_;
+  run.batch = layout.batch;
+  run.pipeline = layout.pipeline;
+  run.pipeline.memory_limit_bytes = 0;  // in the room
+  HADAL_ASSIGN_OR_RETURN(PlanReport report,
+                         MakePlanReport(run, layout.ranks(), stream_, costs_, machine_.devices_per_node));
+  const int64_t room = memory_.Room(report.pipeline);
+  if (const int64_t bytes = report.FullestBytes(); bytes > room) {
+    NoteTooLarge(layout, {.bytes = bytes}, room);
+  } else {
+    result_.best.push_back(std::move(report));
   }
-  const auto gib = [](int64_t bytes) { return absl::StrFormat("%.1f GiB", static_cast<double>(bytes) / kGib); };
-  std::string text = absl::StrFormat(
-      "no layout of this run fits %d device(s) of %s. The smallest, %d stages x %d replicas, micro-batches of %d "
-      "target "
-      "tokens, recompute every %d, needs %s on its fullest device.",
-      machine_.devices(), gib(machine_.memory_bytes), smallest_->pipeline.stages, smallest_->pipeline.replicas,
-      smallest_->batch.target_tokens, smallest_->pipeline.recompute_every, gib(smallest_bytes_));
-  constexpr int kMostNodes = 4096;
-  Machine larger = machine_;
-  for (larger.nodes *= 2; larger.nodes <= kMostNodes; larger.nodes *= 2) {
-    if (!estimate_.AnyFits(LayoutCandidates(model_, options_, larger, search_), larger.memory_bytes)) continue;
-    return absl::ResourceExhaustedError(
-        absl::StrCat(text, " About ", larger.nodes, " nodes of ", larger.devices_per_node, " would fit it."));
-  }
-  return absl::ResourceExhaustedError(absl::StrCat(
-      text, " More nodes would not help: use smaller micro-batches (batch.target_tokens) or larger devices."));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<LayoutSearch> Search::Run() {
   std::priority_queue<Entry> queue;
-  result_.roofline_seconds = std::numeric_limits<double>::infinity();
-  for (const LayoutPrediction& candidate : LayoutCandidates(model_, options_, machine_, search_)) {
-    auto layout = std::make_shared<LayoutPrediction>(candidate);
-    if (layout->pipeline.recompute_every > 0) layout->pipeline.recompute_every = estimate_.BestSegment(*layout);
-    HADAL_ASSIGN_OR_RETURN(const double bound, ShareBound(*layout));
+  for (const LayoutPrediction& candidate : LayoutCandidates(model_, options_, machine_, search_.kept)) {
+    HADAL_ASSIGN_OR_RETURN(const double bound, bounds_.Share(candidate));
     if (bound == std::numeric_limits<double>::infinity()) continue;  // no costs for such micro-batches
-    queue.push({bound, result_.candidates++, Known::kShare, std::move(layout)});
+    queue.push({bound, result_.candidates++, Known::kShare, std::make_shared<LayoutPrediction>(candidate)});
   }
   std::vector<Shape> listed;
   while (!queue.empty() && std::ssize(result_.best) < search_.top) {
@@ -299,21 +216,95 @@ absl::StatusOr<LayoutSearch> Search::Run() {
     queue.pop();
     const Shape shape = ShapeOf(*entry.layout);
     if (std::find(listed.begin(), listed.end(), shape) != listed.end()) continue;
-    if (entry.known == Known::kExact) {
-      listed.push_back(shape);
-      result_.best.push_back(*std::move(entry.layout));
+    if (entry.known != Known::kExact) {
+      HADAL_RETURN_IF_ERROR(Refine(entry));
+      if (entry.layout != nullptr) queue.push(std::move(entry));
       continue;
     }
-    HADAL_RETURN_IF_ERROR(Refine(entry));
-    if (entry.layout != nullptr) queue.push(std::move(entry));
+    const size_t before = result_.best.size();
+    HADAL_RETURN_IF_ERROR(List(*entry.layout));
+    if (result_.best.size() > before) listed.push_back(shape);
   }
-  if (result_.best.empty()) return Exhausted();
-  for (LayoutPrediction& layout : result_.best) {
-    HADAL_ASSIGN_OR_RETURN(layout, PredictLayout(model_, layout.batch, layout.pipeline, layout_machine_));
-  }
+  result_.roofline_seconds = bounds_.roofline_seconds();
   result_.operations = StepOperations(model_, options_.batch);
   result_.perfect_seconds = result_.operations / (costs_.peak_flops() * machine_.devices());
   return std::move(result_);
+}
+
+bool Search::SparingLayoutFits() {
+  std::map<std::pair<int, int>, LayoutPrediction> sparing;  // by stages, replicas
+  const auto needs = [](const LayoutPrediction& layout) {
+    return std::tuple(layout.batch.target_tokens, layout.pipeline.recompute_every == 0, layout.pipeline.chunks,
+                      layout.pipeline.schedule == ScheduleKind::kGpipe, !layout.pipeline.shard_optimizer_state);
+  };
+  for (const LayoutPrediction& candidate : LayoutCandidates(model_, options_, machine_, search_.kept)) {
+    const auto [found, is_new] =
+        sparing.try_emplace({candidate.pipeline.stages, candidate.pipeline.replicas}, candidate);
+    if (!is_new && needs(candidate) < needs(found->second)) found->second = candidate;
+  }
+  return std::any_of(sparing.begin(), sparing.end(), [this](const auto& entry) {
+    LayoutPrediction layout = entry.second;
+    const std::vector<int32_t>* borders = Borders(layout.pipeline);
+    if (borders == nullptr) return false;
+    absl::StatusOr<PipelinePlan> plan = PlanOf(layout, *borders);
+    return plan.ok() && Fits(layout, *plan);
+  });
+}
+
+std::string Search::NodesThatFit() const {
+  constexpr int kMostNodes = 4096;
+  Machine larger = machine_;
+  for (larger.nodes *= 2; larger.nodes <= kMostNodes; larger.nodes *= 2) {
+    if (!Search(options_, larger, costs_, stream_.threads(), search_).SparingLayoutFits()) continue;
+    return absl::StrCat(" About ", larger.nodes, " nodes of ", larger.devices_per_node, " would fit it.");
+  }
+  return " More nodes would not help: use smaller micro-batches (batch.target_tokens) or larger devices.";
+}
+
+std::string Search::FieldsInTheWay() const {
+  std::string text;
+  for (bool KeptFields::*field : KeptFields::kAll) {
+    if (!(search_.kept.*field)) continue;
+    SearchOptions without{.top = 1, .kept = search_.kept};
+    without.kept.*field = false;
+    const absl::StatusOr<LayoutSearch> search = Search(options_, machine_, costs_, stream_.threads(), without).Run();
+    if (!search.ok() || search->best.empty()) continue;
+    absl::StrAppend(&text, text.empty() ? " A layout fits without " : ", or without ", KeptText(field, options_), " (",
+                    InWords(*search->best.front().prediction), ")");
+  }
+  return text.empty() ? text : absl::StrCat(text, ".");
+}
+
+absl::Status Search::Refusal() {
+  const std::string kept = KeptText(search_.kept, options_);
+  const std::string with = kept.empty() ? "" : absl::StrCat(" with ", kept);
+  if (nearest_.empty()) {
+    if (!refused_.ok()) return refused_;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no layout of ", machine_.devices(), " devices", with, " divides this model of ", model_.sublayers.size(),
+        " sublayers and ", options_.batch.micro_batches,
+        " micro-batch(es): stages x replicas are the devices, each replica needs a micro-batch, each chunk a sublayer.",
+        kept.empty() ? " Use fewer devices or more micro-batches." : FieldsInTheWay()));
+  }
+  const auto gib = [](int64_t bytes) { return absl::StrFormat("%.2f GiB", static_cast<double>(bytes) / kGib); };
+  std::string text = absl::StrCat("no layout of this run", with, " fits ", machine_.devices(), " device(s) of ",
+                                  gib(machine_.memory_bytes), ". The nearest:");
+  for (const TooLarge& large : nearest_) {
+    absl::StrAppend(&text, &large == &nearest_.front() ? " " : "; ", InWords(large.layout), ": stage ",
+                    large.fullest.stage, " needs ", gib(large.fullest.bytes), " of ", gib(large.room));
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(text, ".", FieldsInTheWay(), NodesThatFit()));
+}
+
+// The kind of device decides the types of a run's numbers, unless the run does.
+absl::Status CheckPrecision(const TrainOptions& options, const Machine& machine) {
+  const bool half = machine.precision == Precision::kBf16;
+  if (options.precision == TrainingPrecision::kAuto) return absl::OkStatus();
+  if (options.precision == (half ? TrainingPrecision::kBf16 : TrainingPrecision::kFp32)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the run sets another precision than the machine \"", machine.name,
+                   "\", whose description has precision: \"", half ? "bf16" : "fp32",
+                   "\". Leave the run's precision at \"auto\", or plan one layout of it with --device cuda."));
 }
 
 }  // namespace
@@ -326,43 +317,13 @@ double StepOperations(const ModelPlan& model, const BatchOptions& batch) {
   return kOperations * kPasses * products * batch.micro_batches;
 }
 
-std::vector<LayoutPrediction> LayoutCandidates(const ModelPlan& model, const TrainOptions& options,
-                                               const Machine& machine, const SearchOptions& search) {
-  std::vector<LayoutPrediction> candidates;
-  const int64_t cuts = LegalCuts(model);
-  for (const BatchOptions& batch : Batches(model.options, options.batch, search.vary_micro_batch)) {
-    for (int replicas = 1; replicas <= std::min(machine.devices(), batch.micro_batches); ++replicas) {
-      const int stages = machine.devices() / replicas;
-      if (stages * replicas != machine.devices() || !FillsNodes(replicas, machine.devices_per_node)) continue;
-      for (const int chunks : kChunks) {
-        if (int64_t{stages} * chunks > cuts || (chunks > 1 && stages == 1)) continue;
-        for (const ScheduleKind kind : {ScheduleKind::k1F1B, ScheduleKind::kInterleaved1F1B, ScheduleKind::kGpipe}) {
-          if ((kind == ScheduleKind::kInterleaved1F1B) != (chunks > 1)) continue;
-          for (const bool shard : {true, false}) {
-            if (!shard && replicas == 1) continue;
-            for (const int recompute_every : {0, 1}) {
-              LayoutPrediction layout{.batch = batch, .pipeline = options.pipeline};
-              layout.pipeline.stages = stages;
-              layout.pipeline.replicas = replicas;
-              layout.pipeline.chunks = chunks;
-              layout.pipeline.schedule = kind;
-              layout.pipeline.shard_optimizer_state = shard;
-              layout.pipeline.recompute_every = recompute_every;
-              layout.pipeline.recompute_auto = false;
-              layout.pipeline.split.clear();
-              candidates.push_back(std::move(layout));
-            }
-          }
-        }
-      }
-    }
-  }
-  return candidates;
-}
-
-absl::StatusOr<LayoutSearch> SearchLayouts(const ModelPlan& model, const TrainOptions& options, const Machine& machine,
-                                           const StepCosts& costs, int threads, const SearchOptions& search) {
-  return Search(model, options, machine, costs, threads, search).Run();
+absl::StatusOr<LayoutSearch> SearchLayouts(const TrainOptions& options, const Machine& machine, const StepCosts& costs,
+                                           int threads, const SearchOptions& search) {
+  HADAL_RETURN_IF_ERROR(CheckPrecision(options, machine));
+  Search searched(options, machine, costs, threads, search);
+  HADAL_ASSIGN_OR_RETURN(LayoutSearch result, searched.Run());
+  if (result.best.empty()) return searched.Refusal();
+  return result;
 }
 
 }  // namespace hadal

@@ -1,9 +1,11 @@
 // The output of `hadal plan --machine`, as text and as JSON.
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "pipeline/engine/memory_fit.h"
 #include "tools/metrics/human_units.h"
 #include "tools/plan/layout_search.h"
 
@@ -19,15 +21,18 @@ struct NamedPart {
 };
 constexpr NamedPart kParts[] = {
     {"compute", &PredictedParts::compute, "faster devices, or larger products (more tokens a micro-batch)"},
+    {"host", &PredictedParts::host, "larger micro-batches, or fewer chunks"},
     {"bubble", &PredictedParts::bubble, "more, smaller micro-batches, or more chunks"},
     {"imbalance", &PredictedParts::imbalance, "a cut by measured costs (pipeline.split)"},
     {"links", &PredictedParts::links, "faster links between stages, or fewer chunks"},
-    {"reduction", &PredictedParts::reduction, "faster links between nodes, or fewer replicas"},
+    {"reduction", &PredictedParts::reduction, "fewer replicas, or faster links between nodes"},
     {"update", &PredictedParts::update, "more stages or replicas to share the moments"},
 };
 
 std::string Milliseconds(double seconds) { return absl::StrFormat("%.1f ms", 1e3 * seconds); }
 double Gib(int64_t bytes) { return static_cast<double>(bytes) / kGib; }
+
+const LayoutPrediction& Times(const PlanReport& report) { return *report.prediction; }
 
 // Operations of the model, without recomputation, over the devices' peak in the same time.
 double Utilisation(const LayoutSearch& search, const LayoutPrediction& layout) {
@@ -39,10 +44,11 @@ std::string RecomputeText(const LayoutPrediction& layout) {
 }
 
 void AppendHeader(const LayoutSearch& search, const SearchText& about, std::string& text) {
-  const ModelOptions& model = about.model.options;
+  const ModelPlan& plan = search.best.front().model;
+  const ModelOptions& model = plan.options;
   absl::StrAppendFormat(&text, "model     %s, d_model %d, d_ff %d, vocabulary %d: %d sublayers, %s parameters\n",
-                        DepthName(model), model.d_model, model.d_ff, model.target_vocabulary,
-                        about.model.sublayers.size(), HumanCount(about.model.ParameterElements()));
+                        DepthName(model), model.d_model, model.d_ff, model.target_vocabulary, plan.sublayers.size(),
+                        HumanCount(plan.ParameterElements()));
   absl::StrAppendFormat(&text, "machine   %s: %d node(s) of %d, %d devices, %s, %.1f GiB each for our buffers\n",
                         about.machine.name, about.machine.nodes, about.machine.devices_per_node,
                         about.machine.devices(), about.machine.precision == Precision::kBf16 ? "bf16" : "fp32",
@@ -51,7 +57,9 @@ void AppendHeader(const LayoutSearch& search, const SearchText& about, std::stri
   absl::StrAppendFormat(&text, "step      %s target tokens, %.1f TFLOP without recomputation\n",
                         HumanCount(int64_t{about.options.batch.micro_batches} * about.options.batch.target_tokens),
                         1e-12 * search.operations);
-  absl::StrAppendFormat(&text, "searched  %d layouts, of which %d were laid out and replayed, %d did not fit\n",
+  const std::string kept = KeptText(about.kept, about.options);
+  if (!kept.empty()) absl::StrAppend(&text, "kept      ", kept, "\n");
+  absl::StrAppendFormat(&text, "searched  %d layouts, of which %d were replayed, %d were laid out and did not fit\n",
                         search.candidates, search.replayed, search.too_large);
 }
 
@@ -60,7 +68,7 @@ void AppendRanking(const LayoutSearch& search, std::string& text) {
                         "chunks", "replicas", "schedule", "micro-batches", "recompute", "moments", "step", "tokens/s",
                         "idle", "MFU", "memory");
   for (size_t i = 0; i < search.best.size(); ++i) {
-    const LayoutPrediction& l = search.best[i];
+    const LayoutPrediction& l = Times(search.best[i]);
     absl::StrAppendFormat(&text, "%2d %6d %6d %8d  %-16s %18s %10s %8s %11s %11s %5.1f%% %5.1f%% %6.1f GiB\n", i + 1,
                           l.pipeline.stages, l.pipeline.chunks, l.pipeline.replicas, ToString(l.pipeline.schedule),
                           absl::StrCat(l.batch.micro_batches, " x ", l.batch.target_tokens), RecomputeText(l),
@@ -68,7 +76,7 @@ void AppendRanking(const LayoutSearch& search, std::string& text) {
                           : l.pipeline.shard_optimizer_state ? "sharded"
                                                              : "whole",
                           Milliseconds(l.step_seconds), HumanRate(l.TargetTokens() / l.step_seconds),
-                          100 * l.idle_share, 100 * Utilisation(search, l), Gib(l.FullestBytes()));
+                          100 * l.idle_share, 100 * Utilisation(search, l), Gib(search.best[i].FullestBytes()));
   }
   absl::StrAppend(
       &text,
@@ -82,8 +90,22 @@ const NamedPart& LargestLoss(const LayoutPrediction& layout) {
   });
 }
 
+void AppendMemory(const PlanReport& report, std::string& text) {
+  const auto bytes = [&](const ArenaLayout& layout) { return LimitedBytes(layout, report.device); };
+  const auto [least, most] = std::ranges::minmax_element(report.layouts, {}, bytes);
+  int64_t state = 0;
+  for (const auto& [name, of_name] : BytesByName(*most)) {
+    if (name == "weights" || name == "gradients" || name == "optimizer") state += of_name;
+  }
+  absl::StrAppendFormat(&text,
+                        "memory: rank %d is fullest, %.2f GiB = state %.2f + activations and buffers %.2f; rank %d "
+                        "holds least, %.2f GiB\n",
+                        most - report.layouts.begin(), Gib(bytes(*most)), Gib(state), Gib(bytes(*most) - state),
+                        least - report.layouts.begin(), Gib(bytes(*least)));
+}
+
 void AppendBest(const LayoutSearch& search, const SearchText& about, std::string& text) {
-  const LayoutPrediction& best = search.best.front();
+  const LayoutPrediction& best = Times(search.best.front());
   absl::StrAppend(&text, "\nwhere a step of the best layout goes\n");
   for (const NamedPart& part : kParts) {
     const double seconds = best.parts.*part.seconds;
@@ -103,13 +125,9 @@ void AppendBest(const LayoutSearch& search, const SearchText& about, std::string
       "costs (%.1f%%)\n",
       Milliseconds(search.perfect_seconds), 100 * search.perfect_seconds / best.step_seconds,
       Milliseconds(search.roofline_seconds), 100 * search.roofline_seconds / best.step_seconds);
-  const auto [least, most] = std::minmax_element(best.stages.begin(), best.stages.end(),
-                                                 [](const auto& a, const auto& b) { return a.total < b.total; });
-  absl::StrAppendFormat(&text,
-                        "memory: stage %d is fullest, %.2f GiB = state %.2f + activations and buffers %.2f; stage %d "
-                        "holds least, %.2f GiB\n",
-                        most - best.stages.begin(), Gib(most->total), Gib(most->state), Gib(most->activations),
-                        least - best.stages.begin(), Gib(least->total));
+  AppendMemory(search.best.front(), text);
+  absl::StrAppendFormat(&text, "calls: at most %s sends and receives of a rank in a step\n",
+                        HumanCount(std::llround(best.calls)));
   const int64_t steps = about.options.stop.steps;
   if (steps > 0) {
     const double days = static_cast<double>(steps) * best.step_seconds / kSecondsADay;
@@ -118,23 +136,21 @@ void AppendBest(const LayoutSearch& search, const SearchText& about, std::string
                           "and checkpoints\n",
                           HumanCount(steps), days, days * about.machine.devices());
   }
-  absl::StrAppend(&text, "arguments for this layout, after the configs:\n", LayoutArguments(best, about.options), "\n");
+  absl::StrAppend(&text, "arguments for this layout, after the configs:\n", LayoutArguments(best), "\n");
 }
 
 }  // namespace
 
-std::string LayoutArguments(const LayoutPrediction& layout, const TrainOptions& options) {
+std::string LayoutArguments(const LayoutPrediction& layout) {
   const PipelineOptions& pipeline = layout.pipeline;
-  std::string text =
-      absl::StrCat("--set pipeline.stages=", pipeline.stages, " --set pipeline.replicas=", pipeline.replicas,
-                   " --set pipeline.chunks=", pipeline.chunks, " --set pipeline.schedule=", ToString(pipeline.schedule),
-                   " --set pipeline.recompute_every=", pipeline.recompute_every,
-                   " --set pipeline.optimizer_sharding=", pipeline.shard_optimizer_state ? "state" : "none");
-  if (!options.pipeline.split.empty()) absl::StrAppend(&text, " --set pipeline.split=");  // cut by cost, as searched
-  absl::StrAppend(&text, " --set batch.micro_batches=", layout.batch.micro_batches,
-                  " --set batch.source_tokens=", layout.batch.source_tokens,
-                  " --set batch.target_tokens=", layout.batch.target_tokens);
-  return text;
+  return absl::StrCat("--set pipeline.stages=", pipeline.stages, " --set pipeline.replicas=", pipeline.replicas,
+                      " --set pipeline.chunks=", pipeline.chunks,
+                      " --set pipeline.schedule=", ToString(pipeline.schedule),
+                      " --set pipeline.recompute_every=", pipeline.recompute_every,
+                      " --set pipeline.optimizer_sharding=", pipeline.shard_optimizer_state ? "state" : "none",
+                      " --set batch.micro_batches=", layout.batch.micro_batches,
+                      " --set batch.source_tokens=", layout.batch.source_tokens,
+                      " --set batch.target_tokens=", layout.batch.target_tokens);
 }
 
 std::string LayoutSearchToText(const LayoutSearch& search, const SearchText& about) {
@@ -146,18 +162,9 @@ std::string LayoutSearchToText(const LayoutSearch& search, const SearchText& abo
 }
 
 std::string LayoutSearchToJson(const LayoutSearch& search, const SearchText& about) {
-  nlohmann::ordered_json json{{"machine", about.machine.name},
-                              {"nodes", about.machine.nodes},
-                              {"devices", about.machine.devices()},
-                              {"costs", about.costs.Describe()},
-                              {"parameters", about.model.ParameterElements()},
-                              {"operations", search.operations},
-                              {"candidates", search.candidates},
-                              {"replayed", search.replayed},
-                              {"too_large", search.too_large},
-                              {"perfect_seconds", search.perfect_seconds},
-                              {"roofline_seconds", search.roofline_seconds}};
-  for (const LayoutPrediction& layout : search.best) {
+  nlohmann::ordered_json layouts = nlohmann::ordered_json::array();
+  for (const PlanReport& report : search.best) {
+    const LayoutPrediction& layout = Times(report);
     nlohmann::ordered_json entry{{"stages", layout.pipeline.stages},
                                  {"chunks", layout.pipeline.chunks},
                                  {"replicas", layout.pipeline.replicas},
@@ -171,13 +178,24 @@ std::string LayoutSearchToJson(const LayoutSearch& search, const SearchText& abo
                                  {"target_tokens_per_second", layout.TargetTokens() / layout.step_seconds},
                                  {"utilisation", Utilisation(search, layout)},
                                  {"idle_share", layout.idle_share},
-                                 {"arguments", LayoutArguments(layout, about.options)}};
+                                 {"fullest_bytes", report.FullestBytes()},
+                                 {"arguments", LayoutArguments(layout)}};
     for (const NamedPart& part : kParts) entry[absl::StrCat(part.name, "_seconds")] = layout.parts.*part.seconds;
-    for (const StageBytes& stage : layout.stages) {
-      entry["stage_bytes"].push_back({{"total", stage.total}, {"state", stage.state}});
-    }
-    json["layouts"].push_back(std::move(entry));
+    layouts.push_back(std::move(entry));
   }
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(PlanToJson(search.best.front(), {}));
+  json["search"] = {{"machine", about.machine.name},
+                    {"nodes", about.machine.nodes},
+                    {"devices", about.machine.devices()},
+                    {"costs", about.costs.Describe()},
+                    {"kept", KeptText(about.kept, about.options)},
+                    {"operations", search.operations},
+                    {"candidates", search.candidates},
+                    {"replayed", search.replayed},
+                    {"too_large", search.too_large},
+                    {"perfect_seconds", search.perfect_seconds},
+                    {"roofline_seconds", search.roofline_seconds},
+                    {"layouts", std::move(layouts)}};
   return json.dump(2) + "\n";
 }
 

@@ -32,6 +32,7 @@ absl::StatusOr<Machine> MakeMachine(const config::Machine& description) {
       .nodes = description.nodes(),
       .devices_per_node = description.devices_per_node(),
       .memory_bytes = static_cast<int64_t>(kGib * (description.memory_gib() - description.reserved_gib())),
+      .reserved_bytes = static_cast<int64_t>(kGib * description.reserved_gib()),
       .precision = bf16 ? Precision::kBf16 : Precision::kFp32,
       .peak_flops = peak,
       .matmul_flops = peak * matmul.efficiency(),
@@ -40,6 +41,8 @@ absl::StatusOr<Machine> MakeMachine(const config::Machine& description) {
       .matmul_tile = description.matmul_tile(),
       .memory_bytes_per_second = kGiga * description.memory_gb_per_second() * description.memory_efficiency(),
       .kernel_seconds = kMicro * description.kernel_microseconds(),
+      .gap_seconds = kMicro * description.gap_microseconds(),
+      .call_seconds = kMicro * description.call_microseconds(),
       .intra_node = MakeLink(description.intra_node()),
       .inter_node = MakeLink(description.inter_node()),
       .overlap = description.overlap()};

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "configs/machine.pb.h"
+#include "runtime/device.h"
 
 namespace hadal {
 
@@ -21,14 +22,16 @@ struct LinkRate {
   double HeldSeconds(double bytes) const { return bytes_per_second > 0 ? bytes / bytes_per_second : 0; }
 };
 
-// The element type of matrix products; determines bytes per element and peak rate.
+// The element type of matrix products; determines bytes per element and peak rate, and the kind of device: only GPUs
+// have bf16.
 enum class Precision { kFp32, kBf16 };
 
 struct Machine {
   std::string name;
   int nodes = 1;
   int devices_per_node = 1;
-  int64_t memory_bytes = 0;  // of a device, available for buffers
+  int64_t memory_bytes = 0;    // of a device, available for buffers
+  int64_t reserved_bytes = 0;  // of a device, beside these
   Precision precision = Precision::kFp32;
   double peak_flops = 0;       // per second and device; 0: not described, a profile must give it
   double matmul_flops = 0;     // achieved by large products
@@ -37,10 +40,13 @@ struct Machine {
   int matmul_tile = 128;
   double memory_bytes_per_second = 0;  // achieved
   double kernel_seconds = 0;
+  double gap_seconds = 0;   // before each forward and backward: the device waits for its host
+  double call_seconds = 0;  // of the host, for each send or receive
   LinkRate intra_node, inter_node;
   bool overlap = true;
 
   int devices() const { return nodes * devices_per_node; }
+  DeviceKind device() const { return precision == Precision::kBf16 ? DeviceKind::kCuda : DeviceKind::kCpu; }
 };
 
 // Errors: InvalidArgument if the description lacks a required number (memory) or reserves more memory than there is.

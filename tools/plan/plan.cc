@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/data/corpus_manifest.h"
 #include "runtime/files.h"
@@ -18,6 +19,7 @@
 #include "tools/config/run_options.h"
 #include "tools/metrics/work_progress.h"
 #include "tools/plan/cost_files.h"
+#include "tools/plan/layout_candidates.h"
 #include "tools/plan/layout_search.h"
 #include "tools/plan/plan_report.h"
 #include "tools/tool_exit_code.h"
@@ -36,7 +38,7 @@ struct PlanArguments {
   CostFiles costs;
   std::string device = "cpu";
   int nodes = 0;
-  SearchOptions search;
+  int top = SearchOptions().top;
 };
 
 // Reads only the manifest of the prepared corpus.
@@ -58,17 +60,31 @@ absl::Status FindVocabularies(const PlanArguments& arguments, TrainOptions& opti
   return SetVocabularies(manifest, options.train_data, options.model);
 }
 
-absl::StatusOr<std::string> PlanForMachine(const PlanArguments& arguments, const TrainOptions& options) {
+// What the files or --set name. A batch is in every config: its tokens are always kept, and the size of micro-batches
+// if --set names one.
+KeptFields FieldsOf(const config::Pipeline& pipeline, const std::vector<std::string>& overrides) {
+  return {
+      .stages = pipeline.stages() > 0,
+      .replicas = pipeline.has_replicas(),
+      .chunks = pipeline.has_chunks(),
+      .schedule = pipeline.has_schedule(),
+      .recompute_every = pipeline.has_recompute_every(),
+      .optimizer_sharding = pipeline.has_optimizer_sharding(),
+      .batch = std::ranges::any_of(overrides, [](const std::string& set) { return absl::StartsWith(set, "batch."); })};
+}
+
+absl::StatusOr<std::string> PlanForMachine(const PlanArguments& arguments, const config::RunConfig& config,
+                                           const TrainOptions& options) {
   HADAL_ASSIGN_OR_RETURN(LoadedCosts loaded, LoadCosts(arguments.costs));
   Machine& machine = *loaded.machine;
   if (arguments.nodes > 0) machine.nodes = arguments.nodes;
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<StepCosts> costs, loaded.For(options.model));
-  const ModelPlan model = ModelPlan::Make(options.model);
   const int threads = arguments.threads > 0 ? arguments.threads : std::max(1, options.pipeline.threads);
   const WorkProgress progress("searching for the fastest layout", "", 0);
+  const KeptFields kept = FieldsOf(config.pipeline(), arguments.config.overrides);
   HADAL_ASSIGN_OR_RETURN(const LayoutSearch search,
-                         SearchLayouts(model, options, machine, *costs, threads, arguments.search));
-  const SearchText about{.model = model, .options = options, .machine = machine, .costs = *costs};
+                         SearchLayouts(options, machine, *costs, threads, {.top = arguments.top, .kept = kept}));
+  const SearchText about{.options = options, .machine = machine, .costs = *costs, .kept = kept};
   return arguments.json ? LayoutSearchToJson(search, about) : LayoutSearchToText(search, about);
 }
 
@@ -99,7 +115,7 @@ absl::StatusOr<std::string> PlanConfig(const PlanArguments& arguments, const con
   TrainOptions& options = run.train;
   HADAL_RETURN_IF_ERROR(FindVocabularies(arguments, options));
   HADAL_RETURN_IF_ERROR(ValidateModelOptions(options.model));
-  if (!arguments.costs.machine.empty()) return PlanForMachine(arguments, options);
+  if (!arguments.costs.machine.empty()) return PlanForMachine(arguments, config, options);
   HADAL_ASSIGN_OR_RETURN(const PlanReport report, ReportOfConfig(arguments, options));
   return arguments.json ? PlanToJson(report, arguments.text) : PlanToText(report, arguments.text);
 }
@@ -129,27 +145,31 @@ void AddPlanCommand(Command app, int& exit_code) {
   Command command = app.AddCommand("plan", "Show stages, memory and predicted time of a run before it starts");
   auto arguments = std::make_shared<PlanArguments>();
   AddConfigArguments(command, arguments->config);
-  command.AddOption("--ranks", arguments->ranks, "Ranks of the run (default: pipeline.stages x pipeline.replicas)")
-      .InRange(1, 1 << 16);
+  CommandOption ranks =
+      command.AddOption("--ranks", arguments->ranks, "Ranks of the run (default: pipeline.stages x pipeline.replicas)")
+          .InRange(1, 1 << 16);
   command.AddOption("--threads", arguments->threads, "CPU threads per rank (default: pipeline.threads, or 1)")
       .InRange(1, 1024);
-  command.AddOption("--gflops", arguments->gflops, "Speed of a rank's matrix products (default: measured here)")
-      .InRange(1e-3, 1e9);
+  CommandOption gflops =
+      command.AddOption("--gflops", arguments->gflops, "Speed of a rank's matrix products (default: measured here)")
+          .InRange(1e-3, 1e9);
   command.AddOption("--vocabulary", arguments->vocabulary, "Tokens of both sides (default: the prepared corpus's)")
       .InRange(5, 1 << 24);
   CommandOption device =
       command.AddOption("--device", arguments->device, "Device of the ranks: cpu, cuda (no GPU is needed)")
           .OneOf({"cpu", "cuda"})
           .ShowDefault();
-  CommandOption machine = command.AddOption("--machine", arguments->costs.machine,
-                                            "Search for the best layout on this machine (configs/machines)");
+  CommandOption machine =
+      command.AddOption("--machine", arguments->costs.machine,
+                        "Search for the best layout on this machine (configs/machines); what the config "
+                        "sets of pipeline, and --set of batch, is kept");
   command.AddOption("--nodes", arguments->nodes, "Nodes of the machine (default: from its description)")
       .InRange(1, 1 << 16)
       .Needs(machine);
-  machine.Excludes(device);
-  command.AddOption("--top", arguments->search.top, "Layouts to list").InRange(1, 100).ShowDefault().Needs(machine);
+  machine.Excludes(device).Excludes(ranks).Excludes(gflops);
+  command.AddOption("--top", arguments->top, "Layouts to list").InRange(1, 100).ShowDefault().Needs(machine);
   command.AddOption("--profile", arguments->costs.profile, "Costs measured by `hadal bench profile`").Excludes(device);
-  command.AddFlag("--sublayers", arguments->text.sublayers, "List every sublayer");
+  command.AddFlag("--sublayers", arguments->text.sublayers, "List every sublayer").Excludes(machine);
   command.AddFlag("--json", arguments->json, "Print everything as JSON");
   command.Runs([arguments, &exit_code] { exit_code = RunPlan(*arguments); });
 }

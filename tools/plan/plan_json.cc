@@ -28,6 +28,22 @@ Json ChunkJson(const PlanReport& report, const ChunkReport& chunk) {
           {"gradient_bytes", chunk.gradient_bytes}};
 }
 
+// What a replay of the plan needs beside its chunks; tools/plan/simulate.cc reads it.
+void AddReplay(const PlanReport& report, Json& json) {
+  json["replica_micro_batches"] = report.pipeline.shape.micro_batches;
+  json["outstanding_sends"] = report.pipeline.outstanding_sends;
+  if (!report.prediction) {
+    json["tail_seconds"] = Timed(report, report.optimizer_seconds);
+    return;
+  }
+  json["tail_seconds"] = report.prediction->tail_seconds();
+  json["gap_seconds"] = report.prediction->costs.gap_seconds;
+  json["calls"] = report.prediction->calls;
+  for (const LinkCost& link : report.prediction->costs.links) {
+    json["links"].push_back({{"held_seconds", link.held_seconds}, {"latency_seconds", link.latency_seconds}});
+  }
+}
+
 Json MemoryJson(const PlanReport& report, const ArenaLayout& layout) {
   Json memory{{"arena_bytes", layout.total_bytes()}};
   if (report.device == DeviceKind::kCuda) {
@@ -76,7 +92,10 @@ std::string PlanToJson(const PlanReport& report, const PlanText& options) {
             {"target_tokens_per_second", Timed(report, StepTokens(report) / report.step_seconds)},
             {"bubble", Timed(report, report.bubble)},
             {"allowance_bytes", MemoryAllowance::Bytes(report.threads)}};
+  if (!report.rate.known())
+    json["note"] = "times are null: the device's speed is not known here; set --gflops or --machine";
   if (report.device == DeviceKind::kCuda) json["relu_mask_bytes"] = report.relu_mask_bytes;
+  AddReplay(report, json);
   for (const ChunkReport& chunk : report.chunks) json["stages"].push_back(ChunkJson(report, chunk));
   for (const ArenaLayout& layout : report.layouts) json["memory"].push_back(MemoryJson(report, layout));
   const auto sublayers = options.sublayers ? static_cast<int32_t>(report.model.sublayers.size()) : 0;

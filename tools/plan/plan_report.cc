@@ -6,7 +6,9 @@
 #include "kernels/adam.h"
 #include "kernels/linear.h"
 #include "layers/border.h"
+#include "layers/purpose.h"
 #include "pipeline/engine/memory_fit.h"
+#include "pipeline/engine/rank_parts.h"
 #include "pipeline/plan/device_precision.h"
 #include "pipeline/schedule/schedule_replay.h"
 #include "runtime/clock.h"
@@ -88,35 +90,50 @@ absl::Status PredictStep(PlanReport& report) {
   return absl::OkStatus();
 }
 
-// The bytes that the fullest rank would save without ReLU masks.
-absl::StatusOr<int64_t> ReluMaskBytesOf(const PlanReport& report, const Stream& stream) {
+// The most bytes that a rank would save without ReLU masks: one of the first replica, which has the most micro-batches.
+int64_t ReluMaskBytesOf(const PlanReport& report, const Stream& stream) {
   ModelPlan bare = report.model;
   bare.relu_masks = false;
   if (bare.compute_storage != Storage::kBFloat16) return 0;
-  HADAL_ASSIGN_OR_RETURN(const std::vector<ArenaLayout> layouts, TrainingLayouts(bare, report.pipeline, stream));
   int64_t most = 0;
-  for (size_t rank = 0; rank < layouts.size(); ++rank) {
-    most = std::max(most, report.layouts[rank].device_bytes() - layouts[rank].device_bytes());
+  for (int stage = 0; stage < report.pipeline.shape.stages; ++stage) {
+    const RankParts without(bare, report.pipeline, stage, stream, Purpose::kTraining);
+    const ArenaLayout& with = report.layouts[report.pipeline.grid.RankOf(stage, 0)];
+    most = std::max(most, with.device_bytes() - without.layout.device_bytes());
   }
   return most;
 }
 
 // The parts of the report that need no measurement.
 absl::StatusOr<PlanReport> LayOut(const TrainOptions& options, int ranks, const Stream& stream) {
-  PlanReport report{.model = ModelPlan::Make(options.model), .threads = stream.threads(), .device = stream.kind()};
-  if (stream.kind() != DeviceKind::kCpu) report.model.compute_storage = DeviceStorage(options.precision);
-  const PipelineOptions& asked = options.pipeline;
-  const RankResources resources{
-      .device_transfers = stream.kind() != DeviceKind::kCpu && ranks > 1 && asked.transport != Transport::kHost,
-      .memory_limit_bytes = asked.memory_limit_bytes};
+  PlanReport report{
+      .model = PlannedModel(options, stream.kind()), .threads = stream.threads(), .device = stream.kind()};
   HADAL_ASSIGN_OR_RETURN(report.pipeline,
-                         MakeFittingPlan(report.model, options.batch, asked, ranks, /*rank=*/0, resources, stream));
+                         MakeFittingPlan(report.model, options.batch, options.pipeline, ranks, /*rank=*/0,
+                                         PlannedResources(options.pipeline, ranks, stream.kind()), stream));
   HADAL_ASSIGN_OR_RETURN(report.layouts, TrainingLayouts(report.model, report.pipeline, stream));
-  HADAL_ASSIGN_OR_RETURN(report.relu_mask_bytes, ReluMaskBytesOf(report, stream));
+  report.relu_mask_bytes = ReluMaskBytesOf(report, stream);
   return report;
 }
 
 }  // namespace
+
+ModelPlan PlannedModel(const TrainOptions& options, DeviceKind device) {
+  ModelPlan model = ModelPlan::Make(options.model);
+  if (device != DeviceKind::kCpu) model.compute_storage = DeviceStorage(options.precision);
+  return model;
+}
+
+RankResources PlannedResources(const PipelineOptions& options, int ranks, DeviceKind device) {
+  return {.device_transfers = device != DeviceKind::kCpu && ranks > 1 && options.transport != Transport::kHost,
+          .memory_limit_bytes = options.memory_limit_bytes};
+}
+
+int64_t PlanReport::FullestBytes() const {
+  int64_t most = 0;
+  for (const ArenaLayout& layout : layouts) most = std::max(most, LimitedBytes(layout, device));
+  return most;
+}
 
 MachineRate MeasureRate(const ModelOptions& model, const ActivationCapacity& capacity, const Stream& stream) {
   const int64_t rows = std::max<int64_t>(capacity.target_rows, 16), d = model.d_model, f = model.d_ff;
@@ -151,26 +168,18 @@ absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks
 }
 
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
-                                          const StepCosts& costs, const std::optional<Machine>& machine) {
+                                          const StepCosts& costs, int devices_per_node) {
   HADAL_ASSIGN_OR_RETURN(PlanReport report, LayOut(options, ranks, stream));
   report.rate = {.gflops = 1e-9 * costs.peak_flops(), .measured = true};
+  HADAL_ASSIGN_OR_RETURN(
+      report.prediction,
+      PredictPlan(report.model, options.batch, report.pipeline,
+                  {.costs = costs, .devices_per_node = devices_per_node > 0 ? devices_per_node : ranks}));
   report.chunks = DescribeChunks(report.model, report.pipeline, report.rate);
-  const bool repeats = report.pipeline.recompute_every > 0;
-  HADAL_ASSIGN_OR_RETURN(const std::vector<SublayerSeconds> seconds,
-                         costs.Sublayers(report.model, report.pipeline.capacity, repeats));
-  for (ChunkReport& chunk : report.chunks) {
-    chunk.forward_seconds = chunk.backward_seconds = 0;
-    for (int32_t s = chunk.first; s < chunk.last; ++s) {
-      chunk.forward_seconds += seconds[s].forward;
-      chunk.backward_seconds += seconds[s].recompute + seconds[s].backward;
-    }
+  for (size_t g = 0; g < report.chunks.size(); ++g) {
+    report.chunks[g].forward_seconds = report.prediction->costs.forward_seconds[g];
+    report.chunks[g].backward_seconds = report.prediction->costs.backward_seconds[g];
   }
-  HADAL_ASSIGN_OR_RETURN(report.prediction,
-                         PredictPlan(report.model, options.batch, report.pipeline,
-                                     {.costs = costs,
-                                      .devices_per_node = machine ? machine->devices_per_node : ranks,
-                                      .precision = machine ? machine->precision : Precision::kFp32,
-                                      .threads = stream.threads()}));
   report.bubble = report.prediction->idle_share;
   report.optimizer_seconds = report.prediction->parts.update;
   report.step_seconds = report.prediction->step_seconds;

@@ -62,17 +62,24 @@ struct PlanReport {
   double step_seconds = 0;       // by replay, plus the optimizer's
   double optimizer_seconds = 0;  // of the slowest rank
   double bubble = 0;             // share of the ranks' time, by replay
-  std::optional<LayoutPrediction> prediction;  // if a profile gave the times
+  std::optional<LayoutPrediction> prediction;  // if costs gave the times
+
+  // LimitedBytes (memory_fit.h) of the rank that has the most.
+  int64_t FullestBytes() const;
 };
+
+// The model as ranks of this kind of device train it, and what they have to exchange messages.
+ModelPlan PlannedModel(const TrainOptions& options, DeviceKind device);
+RankResources PlannedResources(const PipelineOptions& options, int ranks, DeviceKind device);
 
 // `stream` may be one for layouts only. Errors: those of MakeFittingPlan (ResourceExhausted, with the nearest settings
 // that fit).
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
                                           const MachineRate& rate);
-// As above, with costs instead of a rate; `rate` is then taken from them. `machine`: gives the nodes on which the ranks
-// are; nullopt: all on one node, in fp32.
+// As above, with costs instead of a rate; `rate` is then taken from them. `devices_per_node`: ranks fill nodes of so
+// many; 0: all are on one.
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
-                                          const StepCosts& costs, const std::optional<Machine>& machine = std::nullopt);
+                                          const StepCosts& costs, int devices_per_node = 0);
 
 // Target tokens of a step over all replicas, if its micro-batches are full.
 double StepTokens(const PlanReport& report);

@@ -49,6 +49,8 @@ class RooflineCosts : public StepCosts {
   }
   double SumSeconds() const override { return 3 * 4.0 / machine_.memory_bytes_per_second; }
   LinkRate Link(bool leaves_node) const override { return leaves_node ? machine_.inter_node : machine_.intra_node; }
+  double GapSeconds() const override { return machine_.gap_seconds; }
+  double CallSeconds() const override { return machine_.call_seconds; }
   bool overlap() const override { return machine_.overlap; }
   int32_t backward_parts() const override { return GraphCache::kMostParts; }
   double peak_flops() const override { return machine_.peak_flops; }

@@ -45,6 +45,7 @@ double HeldSeconds(const LinkSpeed& link, double bytes) {
 }
 
 std::vector<LinkCost> LinkCosts(const SimulateOptions& options) {
+  if (!options.links.empty()) return options.links;
   std::vector<LinkCost> links;
   for (int border = 0; border + 1 < options.shape.global_chunks(); ++border) {
     const double bytes = options.message_bytes.empty() ? 0 : options.message_bytes[border];
@@ -68,9 +69,22 @@ absl::Status CheckMessages(const SimulateOptions& options) {
   return absl::OkStatus();
 }
 
+bool IsNumber(const nlohmann::json& object, const char* key) {
+  return object.is_object() && object.contains(key) && object[key].is_number();
+}
+
+bool IsList(const nlohmann::json& object, const char* key) {
+  return object.is_object() && object.contains(key) && object[key].is_array();
+}
+
+double NumberOr0(const nlohmann::json& object, const char* key) {
+  return IsNumber(object, key) ? object[key].get<double>() : 0;
+}
+
 struct Arguments {
   SimulateOptions options;
   std::string kind = "1f1b";
+  int outstanding_sends = 0;
   std::string plan, run;
   double forward_ms = 1, backward_ms = 2, message_mib = 0, tail_ms = 0;
   double link_gb = 0, latency_us = 0, node_link_gb = 0, node_latency_us = 0;
@@ -108,11 +122,12 @@ absl::StatusOr<SimulateOptions> CostsOf(const Arguments& arguments) {
 
 absl::StatusOr<SimulateOptions> OptionsOf(const Arguments& arguments) {
   HADAL_ASSIGN_OR_RETURN(SimulateOptions options, CostsOf(arguments));
-  if (arguments.run.empty()) options.outstanding_sends = arguments.options.outstanding_sends;
+  if (arguments.outstanding_sends > 0) options.outstanding_sends = arguments.outstanding_sends;
   options.ranks_per_node = arguments.options.ranks_per_node;
   options.pipelines_per_node = arguments.options.pipelines_per_node;
   options.link = {1e9 * arguments.link_gb, 1e-6 * arguments.latency_us};
   options.node_link = {1e9 * arguments.node_link_gb, 1e-6 * arguments.node_latency_us};
+  if (options.link.IsGiven() || options.node_link.IsGiven()) options.links.clear();
   options.tail_seconds += 1e-3 * arguments.tail_ms;
   for (const std::string& text : arguments.slow_ranks) {
     HADAL_ASSIGN_OR_RETURN(const SlowRank slow, ParseSlowRank(text));
@@ -169,7 +184,9 @@ absl::StatusOr<Simulation> Simulate(const SimulateOptions& options) {
                      passes, " passes to replay; at most ", kMostPasses,
                      ": use fewer micro-batches; the bubble is inversely proportional to them"));
   }
-  ReplayCosts costs{.forward_seconds = options.forward_seconds, .backward_seconds = options.backward_seconds};
+  ReplayCosts costs{.forward_seconds = options.forward_seconds,
+                    .backward_seconds = options.backward_seconds,
+                    .gap_seconds = options.gap_seconds};
   HADAL_ASSIGN_OR_RETURN(const std::vector<RankProgram> programs, MakeSchedules(options.kind, options.shape));
   if (std::ssize(costs.forward_seconds) != options.shape.global_chunks() ||
       costs.backward_seconds.size() != costs.forward_seconds.size()) {
@@ -192,28 +209,34 @@ absl::StatusOr<Simulation> Simulate(const SimulateOptions& options) {
 
 absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json, const std::string& name) {
   const nlohmann::json plan = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
-  const auto number = [](const nlohmann::json& object, const char* key) {
-    return object.is_object() && object.contains(key) && object[key].is_number();
-  };
-  if (!number(plan, "ranks") || !number(plan, "chunks") || !number(plan, "micro_batches") ||
-      !plan.contains("schedule") || !plan["schedule"].is_string() || !plan.contains("stages") ||
-      !plan["stages"].is_array()) {
+  const char* const needed[] = {"ranks", "replicas", "chunks", "replica_micro_batches", "outstanding_sends"};
+  const bool whole = std::ranges::all_of(needed, [&](const char* key) { return IsNumber(plan, key); });
+  if (!whole || !plan.contains("schedule") || !plan["schedule"].is_string() || !IsList(plan, "stages")) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": is not output of `hadal plan --json`"));
   }
-  SimulateOptions options;
+  SimulateOptions options{.outstanding_sends = plan["outstanding_sends"].get<int>()};
   HADAL_ASSIGN_OR_RETURN(options.kind, ParseScheduleKind(plan["schedule"].get<std::string>()));
-  options.shape = {plan["ranks"].get<int>(), plan["chunks"].get<int>(), plan["micro_batches"].get<int>()};
-  if (number(plan, "optimizer_seconds")) options.tail_seconds = plan["optimizer_seconds"].get<double>();
+  options.shape = {plan["ranks"].get<int>() / std::max(1, plan["replicas"].get<int>()), plan["chunks"].get<int>(),
+                   plan["replica_micro_batches"].get<int>()};
+  options.tail_seconds = NumberOr0(plan, "tail_seconds");
+  options.gap_seconds = NumberOr0(plan, "gap_seconds");
   for (const nlohmann::json& chunk : plan["stages"]) {
-    if (!number(chunk, "forward_seconds") || !number(chunk, "backward_seconds") || !number(chunk, "border_bytes")) {
-      return absl::InvalidArgumentError(absl::StrCat(name, ": stage ", options.forward_seconds.size(),
-                                                     " lacks forward_seconds, backward_seconds or border_bytes"));
+    if (!IsNumber(chunk, "forward_seconds") || !IsNumber(chunk, "backward_seconds")) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          name, ": stage ", options.forward_seconds.size(),
+          " has no forward_seconds and backward_seconds: the plan was made without the device's speed. Make "
+          "it with --gflops N, --profile FILE or --machine FILE."));
     }
     options.forward_seconds.push_back(chunk["forward_seconds"].get<double>());
     options.backward_seconds.push_back(chunk["backward_seconds"].get<double>());
-    options.message_bytes.push_back(chunk["border_bytes"].get<double>());
+    options.message_bytes.push_back(NumberOr0(chunk, "border_bytes"));
   }
   if (!options.message_bytes.empty()) options.message_bytes.pop_back();  // the last chunk has no border after it
+  if (!IsList(plan, "links")) return options;
+  for (const nlohmann::json& link : plan["links"]) {
+    options.links.push_back(
+        {.held_seconds = NumberOr0(link, "held_seconds"), .latency_seconds = NumberOr0(link, "latency_seconds")});
+  }
   return options;
 }
 
@@ -272,10 +295,9 @@ void AddSimulateCommand(Command app, int& exit_code) {
       .Excludes(plan)
       .Excludes(run);
   command
-      .AddOption("--outstanding-sends", arguments->options.outstanding_sends,
-                 "Messages that a channel may have in flight")
-      .InRange(1, kMost)
-      .ShowDefault();
+      .AddOption("--outstanding-sends", arguments->outstanding_sends,
+                 "Messages that a channel may have in flight (default: the plan's or the run's, else 2)")
+      .InRange(1, kMost);
   AddLinkOptions(command, *arguments);
   command.AddOption("--slow-rank", arguments->slow_ranks, "RANK=FACTOR: that rank computes FACTOR times as long");
   command

@@ -2,12 +2,13 @@
 // with given costs, slow ranks and limited links.
 //
 //   hadal simulate --stages 8 --micro-batches 32 --forward-ms 10 --backward-ms 20 [--kind 1f1b] [--chunks V]
-//   hadal simulate --plan plan.json          costs, borders and shape of `hadal plan --json`
+//   hadal simulate --plan plan.json          costs, links and shape of `hadal plan --json`: the plan's step (with
+//                                            --machine, the best layout's)
 //   hadal simulate --run RUN_DIR             shape of a traced run and costs of its trace; prints the replay beside the
 //                                            trace's measured time
 //     --slow-rank 3=1.5                      rank 3 computes 1.5 times as long; may be repeated
-//     --message-mib, --link-gb-per-s, --latency-us; between nodes --ranks-per-node with --node-link-gb-per-s,
-//     --node-latency-us
+//     --message-mib, --link-gb-per-s, --latency-us (instead of the plan's links); between nodes --ranks-per-node with
+//     --node-link-gb-per-s, --node-latency-us
 //     --pipelines-per-node R                 R pipelines share the links between nodes
 //     --tail-ms                              the end of a step: optimizer and the rest
 //     --svg FILE, --json
@@ -36,19 +37,23 @@ struct SlowRank {
 struct LinkSpeed {
   double bytes_per_second = 0;  // 0: unlimited
   double latency_seconds = 0;
+
+  bool IsGiven() const { return bytes_per_second > 0 || latency_seconds > 0; }
 };
 
 struct SimulateOptions {
   ScheduleKind kind = ScheduleKind::k1F1B;
-  ScheduleShape shape{.stages = 8, .chunks = 1, .micro_batches = 32};
+  ScheduleShape shape{.stages = 8, .chunks = 1, .micro_batches = 32};  // of one replica
   int outstanding_sends = 2;
   std::vector<double> forward_seconds;   // [G]
   std::vector<double> backward_seconds;  // [G]
   std::vector<double> message_bytes;     // [G - 1], or empty
+  double gap_seconds = 0;                // before each forward and backward
   std::vector<SlowRank> slow_ranks;
-  LinkSpeed link;          // between ranks of a node
-  LinkSpeed node_link;     // between nodes
-  int ranks_per_node = 0;  // 0: one node
+  std::vector<LinkCost> links;  // [G - 1] a plan's; empty: from the messages and the speeds below
+  LinkSpeed link;               // between ranks of a node
+  LinkSpeed node_link;          // between nodes
+  int ranks_per_node = 0;       // 0: one node
   int pipelines_per_node = 1;
   double tail_seconds = 0;
   double traced_seconds = 0;  // measured time of the schedule in the traced step that gave the costs; 0: none
@@ -70,8 +75,8 @@ std::string SimulationToText(const Simulation& simulation);
 std::string SimulationToJson(const Simulation& simulation);
 std::string SimulationToSvg(const Simulation& simulation);
 
-// Takes shape, costs and borders from the output of `hadal plan --json`.  Errors: InvalidArgument with `name` and what
-// is missing.
+// Takes shape and costs of one replica from the output of `hadal plan --json`.  Errors: InvalidArgument with `name` and
+// what is missing.
 absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json, const std::string& name);
 
 // Takes shape and costs from the middle step of a run's trace.  Errors: ReadRun's; NotFound if the run has no trace or

@@ -57,6 +57,7 @@ void AppendBreakdown(const Simulation& simulation, std::string& text) {
   absl::StrAppendFormat(&text, "step %s; the busiest rank (%d) needs %s of it\n", Seconds(step),
                         simulation.busiest_rank, Seconds(simulation.bound_seconds));
   line("compute", parts.compute_seconds, "mean over the ranks");
+  if (parts.host_seconds > 0) line("host", parts.host_seconds, "gaps before each forward and backward");
   const std::optional<double> formula = Formula(simulation);
   line("bubble", parts.bubble_seconds,
        formula
@@ -106,6 +107,7 @@ std::string SimulationToJson(const Simulation& simulation) {
                               {"bound_seconds", simulation.bound_seconds},
                               {"busiest_rank", simulation.busiest_rank},
                               {"compute_seconds", parts.compute_seconds},
+                              {"host_seconds", parts.host_seconds},
                               {"bubble_seconds", parts.bubble_seconds},
                               {"imbalance_seconds", parts.imbalance_seconds},
                               {"link_seconds", parts.link_seconds},

@@ -2,11 +2,12 @@
 // (pipeline/schedule/schedule_replay.h).
 //
 //   compute    what a rank computes, mean over the ranks
+//   host       gaps before each forward and backward, in which a rank's device waits for its host
 //   bubble     idle time of the schedule even with equal chunks and free links: fill and drain
 //   imbalance  what chunks of unequal cost and slow ranks add
 //   links      what latency and limited links add
-// compute + bubble + imbalance + links = makespan, exactly, because each part is the difference of two replays. A
-// negative part is a gain (unequal chunks can fit a schedule better than equal ones).
+// compute + host + bubble + imbalance + links = makespan, exactly, because each part is the difference of two replays.
+// A negative part is a gain (unequal chunks can fit a schedule better than equal ones).
 #pragma once
 
 #include <vector>
@@ -18,11 +19,14 @@ namespace hadal {
 
 struct StepBreakdown {
   double compute_seconds = 0;
+  double host_seconds = 0;
   double bubble_seconds = 0;
   double imbalance_seconds = 0;
   double link_seconds = 0;
 
-  double makespan_seconds() const { return compute_seconds + bubble_seconds + imbalance_seconds + link_seconds; }
+  double makespan_seconds() const {
+    return compute_seconds + host_seconds + bubble_seconds + imbalance_seconds + link_seconds;
+  }
 };
 
 struct BrokenDownReplay {

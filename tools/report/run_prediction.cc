@@ -53,13 +53,14 @@ absl::StatusOr<RunPrediction> PredictRun(const RunRecord& run, const RunSummary&
   HADAL_ASSIGN_OR_RETURN(RunOptions options, MakeRunOptions(config));
   HADAL_RETURN_IF_ERROR(SetVocabularies(run, loaded, options.train.model));
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<StepCosts> costs, loaded.For(options.train.model));
-  HADAL_ASSIGN_OR_RETURN(const PlanReport plan,
-                         MakePlanReport(options.train, run.ranks, Stream::Cpu(run.threads), *costs, loaded.machine));
+  const Stream stream = Stream::ForLayouts(loaded.machine ? loaded.machine->device() : DeviceKind::kCpu, run.threads);
+  HADAL_ASSIGN_OR_RETURN(const PlanReport plan, MakePlanReport(options.train, run.ranks, stream, *costs,
+                                                               loaded.machine ? loaded.machine->devices_per_node : 0));
   HADAL_CHECK(plan.prediction.has_value());
   const int64_t process_bytes = loaded.profile ? loaded.profile->process_bytes() : MemoryAllowance::Bytes(run.threads);
   RunPrediction prediction{.layout = *plan.prediction,
                            .costs = costs->Describe(),
-                           .predicted_bytes = plan.prediction->FullestBytes() + process_bytes,
+                           .predicted_bytes = plan.FullestBytes() + process_bytes,
                            .measured_seconds = summary.step_seconds,
                            .compute = ComputeOf(run, loaded, plan.pipeline, *plan.prediction)};
   for (const StageMemory& memory : summary.memory) {

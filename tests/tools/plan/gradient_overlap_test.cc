@@ -8,6 +8,9 @@
 #include <random>
 
 #include "layers/method_presets.h"
+#include "layers/purpose.h"
+#include "pipeline/engine/rank_parts.h"
+#include "pipeline/exchange/replica_buckets.h"
 #include "tools/plan/layout_prediction.h"
 #include "tools/plan/roofline_costs.h"
 
@@ -38,6 +41,14 @@ TEST(SummedSeconds, AnOwnerReceivesFromItsNodeAndFromOthersAtOnce) {
       .near = kSecondAnElement, .far = far, .near_replicas = 3, .far_replicas = 2, .sum_seconds = 0.1};
   EXPECT_DOUBLE_EQ(SummedSeconds(pieces, links), 1 + 2 * 2 * 2 + 0.25 + 5 * 2 * 0.1);
   EXPECT_DOUBLE_EQ(SummedSeconds(pieces, {.near = kSecondAnElement, .near_replicas = 3}), 1 + 3 * 2);
+}
+
+// A rank makes its calls one after the other, once their pieces are complete: over [2, 5), [5, 9) and [9, 11).
+TEST(SummedSeconds, APieceWaitsForTheCallsOfThoseBeforeIt) {
+  const GradientPiece pieces[] = {{2, 1, 3}, {3, 1, 4}, {7, 0, 2}};
+  const ReplicaLinks links{.near_replicas = 1, .sum_seconds = 0.5, .host_seconds = 1};
+  EXPECT_DOUBLE_EQ(SummedSeconds(pieces, links), 12);
+  EXPECT_DOUBLE_EQ(SummedSeconds({pieces, 2}, links), 11);
 }
 
 // Second by second: the link carries an element a second, of the first piece that is complete and not yet there; adding
@@ -169,6 +180,26 @@ TEST_F(GradientPiecesTest, EveryChunksLastBackwardLetsItsOwnGo) {
                              [](const auto& a, const auto& b) { return a.complete_seconds < b.complete_seconds; }));
 }
 
+TEST_F(GradientPiecesTest, ReplicasSendEachOtherTheirBuckets) {
+  options_.d_model = 512;  // a matrix is a bucket, a feed-forward layer's is four
+  options_.d_ff = 2048;
+  for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
+    for (const int replicas : {2, 3, 5}) {
+      Pieces({.stages = 2, .replicas = replicas}, 0, 16);
+      model_.compute_storage = storage;
+      for (const int stage : {0, 1}) {
+        RankParts parts(model_, plan_, stage, Stream::Cpu(1), Purpose::kTraining);
+        const auto arena = Arena::Allocate(parts.layout);
+        ASSERT_TRUE(arena.ok()) << arena.status();
+        parts.stage.Bind(*arena);
+        parts.state.Bind(*arena, parts.stage.parameters());
+        EXPECT_EQ(ReplicaBuckets(model_, plan_, stage), MakeReplicaBuckets(parts.state).size())
+            << replicas << " replicas, stage " << stage;
+      }
+    }
+  }
+}
+
 class TiedGradientPiecesTest : public GradientPiecesTest {
  protected:
   TiedGradientPiecesTest() : GradientPiecesTest(EmbeddingSharing::kAll) {}
@@ -209,9 +240,10 @@ TEST(LayoutPredictionTest, WhatIsCompleteLastIsExposed) {
     machine.overlap = overlap;
     const auto costs = MakeRooflineCosts(machine);
     EXPECT_TRUE(costs.ok()) << costs.status();
-    const LayoutMachine layout_machine{.costs = **costs, .devices_per_node = 2};
-    const auto layout = PredictLayout(model, {.micro_batches = 4, .source_tokens = 64, .target_tokens = 64},
-                                      {.stages = 1, .replicas = 2}, layout_machine);
+    const BatchOptions batch{.micro_batches = 4, .source_tokens = 64, .target_tokens = 64};
+    const auto plan = MakePipelinePlan(model, batch, {.stages = 1, .replicas = 2}, 2);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    const auto layout = PredictPlan(model, batch, *plan, {.costs = **costs, .devices_per_node = 2});
     EXPECT_TRUE(layout.ok()) << layout.status();
     return layout->parts.reduction;
   };
@@ -220,6 +252,26 @@ TEST(LayoutPredictionTest, WhatIsCompleteLastIsExposed) {
   const double table = 200 * 64;
   EXPECT_NEAR(predict(true), seconds(table) + table * adding + seconds(half), 1e-12);
   EXPECT_NEAR(predict(false), seconds(half) + half * adding + seconds(half), 1e-12);
+}
+
+// Two stages x 4 replicas on two nodes of 4.
+TEST(LayoutPredictionTest, ThePlacementDecidesWhatCrossesNodes) {
+  const Machine machine{.peak_flops = 1,
+                        .memory_bytes_per_second = 1,
+                        .call_seconds = 0.5,
+                        .intra_node = {.bytes_per_second = 8, .latency_seconds = 0.25},
+                        .inter_node = {.bytes_per_second = 2, .latency_seconds = 0.75}};
+  const auto costs = MakeRooflineCosts(machine);
+  ASSERT_TRUE(costs.ok()) << costs.status();
+  const LayoutMachine nodes{.costs = **costs, .devices_per_node = 4};
+  const GridShape replicas{2, 4, Placement::kReplicasTogether}, stages{2, 4, Placement::kStagesTogether};
+  EXPECT_TRUE(LeavesNode(replicas, 0, 1, nodes));
+  EXPECT_FALSE(LeavesNode(stages, 0, 1, nodes));
+  // Of 64 bytes each replica has 16 from each other one: all three on its node, or one there and two on the other.
+  EXPECT_DOUBLE_EQ(ExchangeSeconds(64, 1, replicas, nodes), 3 * 16 / 8.0 + 0.25);
+  EXPECT_DOUBLE_EQ(ExchangeSeconds(64, 1, stages, nodes), 2 * 16 / 2.0 + 0.75);
+  // 100 buckets: a replica owns 25 of them and has 3 calls for each, and one for each of the other 75.
+  EXPECT_DOUBLE_EQ(ExchangeSeconds(64, 100, replicas, nodes), 150 * 0.5);
 }
 
 }  // namespace

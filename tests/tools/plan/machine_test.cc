@@ -32,7 +32,7 @@ TEST(Machine, ReadyDescriptionsHaveWhatAPlanNeeds) {
 TEST(Machine, DeratesLinksAndMemory) {
   const TemporaryDirectory directory;
   SetContents(directory / "derated.textproto",
-              "memory_gib: 3 reserved_gib: 1 memory_gb_per_second: 100 memory_efficiency: 0.5\n"
+              "memory_gib: 3 reserved_gib: 1 memory_gb_per_second: 100 memory_efficiency: 0.5 gap_microseconds: 3\n"
               "intra_node { gb_per_second: 10 efficiency: 0.5 latency_microseconds: 2 }\n");
   const absl::StatusOr<Machine> machine = LoadMachine(directory / "derated.textproto");
   ASSERT_TRUE(machine.ok()) << machine.status();
@@ -40,6 +40,8 @@ TEST(Machine, DeratesLinksAndMemory) {
   EXPECT_DOUBLE_EQ(machine->memory_bytes_per_second, 50e9);
   EXPECT_DOUBLE_EQ(machine->intra_node.HeldSeconds(5e9), 1);
   EXPECT_DOUBLE_EQ(machine->intra_node.latency_seconds, 2e-6);
+  EXPECT_DOUBLE_EQ(machine->gap_seconds, 3e-6);
+  EXPECT_DOUBLE_EQ(machine->call_seconds, 60e-6) << "a plan without the host's costs is too good";
 }
 
 TEST(Machine, MistakesAreRefusedWithTheirPlace) {

@@ -173,24 +173,31 @@ TEST(Simulate, TheCommandLineHasItsUnits) {
 
 TEST(Simulate, WhatAPlanSaysAboutTheTailStays) {
   const TemporaryDirectory directory;
-  SetContents(directory / "plan.json", R"({"schedule": "1f1b", "ranks": 1, "chunks": 1, "micro_batches": 2,
-      "optimizer_seconds": 0.5, "stages": [{"forward_seconds": 1, "backward_seconds": 2, "border_bytes": 0}]})");
+  SetContents(directory / "plan.json", R"({"schedule": "1f1b", "ranks": 1, "replicas": 1, "chunks": 1,
+      "replica_micro_batches": 2, "outstanding_sends": 2, "tail_seconds": 0.5, "stages": [{"forward_seconds": 1, "backward_seconds": 2, "border_bytes": 0}]})");
   EXPECT_DOUBLE_EQ(SimulateJson({"--plan", directory / "plan.json", "--tail-ms", "250"})["step_seconds"].get<double>(),
                    2 * 3 + 0.5 + 0.25);
 }
 
 TEST(Simulate, ReadsAPlan) {
-  const auto options = SimulateOptionsFromPlan(R"({"schedule": "1f1b", "ranks": 2, "chunks": 1, "micro_batches": 4,
-      "optimizer_seconds": 0.5, "stages": [
+  const auto options = SimulateOptionsFromPlan(R"({"schedule": "1f1b", "ranks": 6, "replicas": 3, "chunks": 1,
+      "replica_micro_batches": 4, "outstanding_sends": 1, "tail_seconds": 0.5, "gap_seconds": 0.25,
+      "links": [{"held_seconds": 8, "latency_seconds": 9}], "stages": [
       {"forward_seconds": 1, "backward_seconds": 2, "border_bytes": 100},
       {"forward_seconds": 3, "backward_seconds": 4, "border_bytes": 0}]})",
                                                "plan.json");
   ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->shape.stages, 2);
   EXPECT_EQ(options->shape.micro_batches, 4);
+  EXPECT_EQ(options->outstanding_sends, 1);
+  EXPECT_EQ(options->gap_seconds, 0.25);
+  ASSERT_EQ(options->links.size(), 1u);
+  EXPECT_EQ(options->links[0].held_seconds, 8);
+  EXPECT_EQ(options->links[0].latency_seconds, 9);
   EXPECT_THAT(options->backward_seconds, ::testing::ElementsAre(2, 4));
   EXPECT_THAT(options->message_bytes, ::testing::ElementsAre(100));
   EXPECT_EQ(options->tail_seconds, 0.5);
-  for (const char* wrong : {"", "{}", "[]", R"({"schedule": "1f1b", "ranks": 2, "chunks": 1, "micro_batches": 4})"}) {
+  for (const char* wrong : {"", "{}", "[]", R"({"schedule": "1f1b", "ranks": 2, "replicas": 1, "chunks": 1})"}) {
     EXPECT_THAT(std::string(SimulateOptionsFromPlan(wrong, "plan.json").status().message()), HasSubstr("plan.json"));
   }
 }

@@ -52,6 +52,18 @@ TEST(StepBreakdown, WhatALinkAddsIsTheLinks) {
   EXPECT_DOUBLE_EQ(parts.makespan_seconds(), 11.5);
 }
 
+// A gap before each of a rank's two passes, of which four are one after the other on the way through both stages.
+TEST(StepBreakdown, GapsAreTheHosts) {
+  const ScheduleShape shape{.stages = 2, .chunks = 1, .micro_batches = 1};
+  const BrokenDownReplay result = BreakDown(
+      ScheduleKind::kGpipe, shape, {.forward_seconds = {1, 3}, .backward_seconds = {2, 4}, .gap_seconds = 0.5});
+  EXPECT_DOUBLE_EQ(result.replay.makespan_seconds, 10 + 4 * 0.5);
+  EXPECT_DOUBLE_EQ(result.breakdown.compute_seconds, 5);
+  EXPECT_DOUBLE_EQ(result.breakdown.host_seconds, 2 * 0.5);
+  EXPECT_DOUBLE_EQ(result.breakdown.bubble_seconds, 5 + 2 * 0.5);
+  EXPECT_DOUBLE_EQ(result.breakdown.makespan_seconds(), 12);
+}
+
 TEST(StepBreakdown, OneStageOnlyComputes) {
   const ScheduleShape shape{.stages = 1, .chunks = 1, .micro_batches = 3};
   const StepBreakdown parts =

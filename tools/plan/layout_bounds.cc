@@ -1,0 +1,86 @@
+#include "tools/plan/layout_bounds.h"
+
+#include <algorithm>
+
+#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/plan/slice_ownership.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+GridShape GridOf(const LayoutPrediction& layout) {
+  return {layout.pipeline.stages, layout.pipeline.replicas, layout.pipeline.placement};
+}
+
+}  // namespace
+
+absl::StatusOr<const std::vector<SublayerSeconds>*> LayoutBounds::Seconds(const BatchOptions& batch, bool recompute) {
+  const std::pair key(batch.micro_batches, recompute);
+  auto found = seconds_.find(key);
+  if (found == seconds_.end()) {
+    absl::StatusOr<std::vector<SublayerSeconds>> seconds =
+        machine_.costs.Sublayers(model_, CapacityOf(model_.options, batch), recompute);
+    if (!seconds.ok() && !absl::IsNotFound(seconds.status())) return seconds.status();
+    if (!seconds.ok() && batch.micro_batches == batch_.micro_batches) return seconds.status();
+    found = seconds_.emplace(key, seconds.ok() ? std::optional(*std::move(seconds)) : std::nullopt).first;
+  }
+  return found->second ? &*found->second : nullptr;
+}
+
+absl::StatusOr<double> LayoutBounds::Share(const LayoutPrediction& layout) {
+  HADAL_ASSIGN_OR_RETURN(const std::vector<SublayerSeconds>* seconds,
+                         Seconds(layout.batch, layout.pipeline.recompute_every != 0));
+  if (seconds == nullptr) return std::numeric_limits<double>::infinity();
+  double all = 0;
+  for (const SublayerSeconds& sublayer : *seconds) all += sublayer.sum();
+  const int share = ShareOf(layout.batch.micro_batches, layout.pipeline.replicas, 0).count;
+  roofline_seconds_ = std::min(roofline_seconds_, all * layout.batch.micro_batches / layout.ranks());
+  return all * std::max(1.0, static_cast<double>(share) / layout.pipeline.stages);
+}
+
+double LayoutBounds::Cut(const LayoutPrediction& layout, const std::vector<int32_t>& borders) const {
+  const std::vector<SublayerSeconds>& seconds =
+      *seconds_.at({layout.batch.micro_batches, layout.pipeline.recompute_every != 0});
+  const int stages = layout.pipeline.stages, chunks = layout.pipeline.chunks;
+  const int share = ShareOf(layout.batch.micro_batches, layout.pipeline.replicas, 0).count;
+  const double gaps = 2 * PhaseGapSeconds(machine_.costs, stages * chunks);  // of a forward and a backward
+  double before = 0, bound = 0;  // before: the first chunks of earlier stages
+  for (int stage = 0; stage < stages; ++stage) {
+    double busy = 0, first = 0;
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      double work = gaps;
+      for (int32_t s = borders[chunk * stages + stage]; s < borders[chunk * stages + stage + 1]; ++s) {
+        work += seconds[s].sum();
+      }
+      busy += work;
+      if (chunk == 0) first = work;
+    }
+    bound = std::max(bound, share * busy + before);
+    before += first;
+    if (stage + 1 < stages) before += 2 * Message(layout, stage);
+  }
+  return bound + Tail(layout);
+}
+
+// Lower bound of the time after the last backward: gathering and updating weights, with stages of equal size.
+double LayoutBounds::Tail(const LayoutPrediction& layout) const {
+  const double elements = static_cast<double>(model_.ParameterElements()) / layout.pipeline.stages;
+  const bool shards = layout.pipeline.shard_optimizer_state;
+  const double updated = shards ? elements / layout.pipeline.replicas : elements;
+  const double weight_bytes = shards ? static_cast<double>(BytesOf(model_.compute_storage)) : 4;
+  return machine_.costs.UpdateSeconds(elements, updated) +
+         ExchangeSeconds(weight_bytes * elements, elements / kRunElements, GridOf(layout), machine_);
+}
+
+// A message has at least one edge of the smaller side.
+double LayoutBounds::Message(const LayoutPrediction& layout, int stage) const {
+  const LinkRate link = machine_.costs.Link(LeavesNode(GridOf(layout), stage, stage + 1, machine_));
+  const ActivationCapacity capacity = CapacityOf(model_.options, layout.batch);
+  const int64_t rows =
+      model_.options.has_encoder() ? std::min(capacity.source_rows, capacity.target_rows) : capacity.target_rows;
+  const int64_t bytes = rows * model_.options.d_model * BytesOf(model_.compute_storage);
+  return link.HeldSeconds(static_cast<double>(bytes)) + link.latency_seconds;
+}
+
+}  // namespace hadal
