@@ -14,7 +14,7 @@ namespace {
 
 AnyMatrix GradientOf(const ReplicaBucket& bucket) { return Matrix(bucket.gradient.data, 1, bucket.gradient.size); }
 
-// Adds term(begin) … term(end − 1) in this order, each called once, and returns the Vector that holds the sum: the first
+// Adds term(begin) … term(end − 1) in this order, each called once. Returns the Vector that holds the sum: the first
 // term or, from there on, the one at `own`. An addition's operands may change places without changing its result.
 template <typename Term, typename AddTo>
 Vector SumInPlace(int begin, int end, const Term& term, const float* own, const AddTo& add) {
