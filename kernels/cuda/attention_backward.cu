@@ -276,7 +276,10 @@ void AttentionBackward(StreamHandle stream, const AttentionBackwardArgs<T>& args
   }
   if (args.key_tile_capacity > 0) HADAL_CHECK(args.key_tiles && args.k && args.v && args.d_k && args.d_v);
   if constexpr (std::is_same_v<T, BFloat16>) {
-    if (OnTensorCores<T>(shape.head_width)) return TensorAttentionBackward(stream, args);
+    if (OnTensorCores<T>(shape.head_width)) {
+      TensorQueryGradient(stream, args);
+      return TensorKeyValueGradients(stream, args);
+    }
   }
   if (shape.head_width <= 64) {
     LaunchPlain<T, 64>(stream, args);

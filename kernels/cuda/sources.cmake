@@ -1,4 +1,4 @@
-# The kernels, one .cu an op (two where forward and backward are long). nvcc compiles them for devices (kernels/cuda), a C++ compiler for
+# The kernels, one .cu an op (more where forward and backward are long). nvcc compiles them for devices (kernels/cuda), a C++ compiler for
 # the executor (tests/support).
 set(HADAL_CUDA_SOURCES
   adam.cu
@@ -16,7 +16,8 @@ set(HADAL_CUDA_SOURCES
   scatter_rows.cu
   shift_scale.cu
   sum_of_squares.cu
-  tensor_attention_backward.cu
   tensor_attention_forward.cu
+  tensor_attention_key_gradients.cu
+  tensor_attention_query_gradient.cu
   top_candidates.cu
   weighted_sum.cu)

@@ -22,6 +22,8 @@ constexpr bool OnTensorCores(int64_t head_width) {
 // REQUIRES: OnTensorCores<BFloat16>(head_width), strides below 2^26, and as in attention.h. Faster if rows of all
 // matrices are 16-byte aligned.
 void TensorAttentionForward(StreamHandle stream, const AttentionForwardArgs<BFloat16>& args);
-void TensorAttentionBackward(StreamHandle stream, const AttentionBackwardArgs<BFloat16>& args);
+// The backward pass is both, in this order: d_q with row_terms, then d_k and d_v. Without tiles they do nothing.
+void TensorQueryGradient(StreamHandle stream, const AttentionBackwardArgs<BFloat16>& args);
+void TensorKeyValueGradients(StreamHandle stream, const AttentionBackwardArgs<BFloat16>& args);
 
 }  // namespace hadal::cuda

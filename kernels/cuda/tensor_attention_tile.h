@@ -180,4 +180,26 @@ HADAL_DEVICE uint32_t KeptOfKeys(const DeviceDropout& dropout, int query, int he
   return kept;
 }
 
+// Of the backward kernels: a lane's sixteen (query, key) pairs: P, dA = dO·V, and which of them dropout keeps.
+inline constexpr uint32_t kAllKept = 0xFFFF;
+struct Pairs {
+  PairFragments probability, d_weight;
+  uint32_t kept = kAllKept;
+};
+
+// dP = f · dA of pair v[i] of fragment j.
+HADAL_DEVICE float DProbability(const Pairs& pairs, int j, int i, const DeviceDropout& dropout) {
+  return pairs.kept >> (4 * j + i) & 1 ? pairs.d_weight.c[j].v[i] * dropout.scale : 0.0f;
+}
+
+template <int kWidth>
+HADAL_DEVICE float ScoreScale() {
+  return 1.0f / SquareRoot(static_cast<float>(kWidth));
+}
+
+// A backward block's tiles in shared memory.
+struct BackwardTiles {
+  Shared<Vector16> queries, d_outputs, keys, values;
+};
+
 }  // namespace hadal::cuda
