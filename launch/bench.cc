@@ -130,13 +130,14 @@ absl::Status ProfileInWorld(ProfileArguments arguments, World& world) {
   return absl::OkStatus();
 }
 
-// Runs a measurement in a world of its own.
-int InWorld(int threads, const std::function<absl::Status(World&)>& measure) {
+// Runs the measurement of `hadal bench SUBCOMMAND` in a world of its own.
+int InWorld(const std::string& subcommand, int threads, const std::function<absl::Status(World&)>& measure) {
+  const std::string name = "bench " + subcommand;
   const absl::StatusOr<std::unique_ptr<World>> world = World::Start(threads);
-  if (!world.ok()) return ReportNoWorld("bench", world.status());
+  if (!world.ok()) return ReportNoWorld(name, world.status());
   const absl::Status status = WithdrawOnException((*world)->communicator(), [&] { return measure(**world); });
   if (status.ok()) return kExitDone;
-  const bool together = ReportError("bench", status, (*world)->communicator(), std::cerr);
+  const bool together = ReportError(name, status, (*world)->communicator(), std::cerr);
   if (!together) (*world)->communicator().Abort(ExitCodeOf(status));
   return ExitCodeOf(status);
 }
@@ -159,7 +160,7 @@ void AddProfileCommand(Command bench, int& exit_code) {
   command.AddFlag("--products", arguments->products,
                   "Measure only the speed of matrix products: what to divide two runs by on a machine that is busy");
   command.Runs([arguments, &exit_code] {
-    exit_code = InWorld(arguments->threads, [&](World& world) { return ProfileInWorld(*arguments, world); });
+    exit_code = InWorld("profile", arguments->threads, [&](World& world) { return ProfileInWorld(*arguments, world); });
   });
 }
 
@@ -214,7 +215,7 @@ void AddKernelsCommand(Command bench, int& exit_code) {
   command.AddOption("--threads", arguments->threads, "CPU threads (default: all)").InRange(0, 1024);
   command.AddFlag("--json", options.json, "Print everything as JSON");
   command.Runs([arguments, &exit_code] {
-    exit_code = InWorld(arguments->threads, [&](World& world) { return KernelsInWorld(*arguments, world); });
+    exit_code = InWorld("kernels", arguments->threads, [&](World& world) { return KernelsInWorld(*arguments, world); });
   });
 }
 
@@ -274,7 +275,7 @@ void AddBenchCommand(Command app, int& exit_code) {
   command.AddFlag("--no-limit", arguments->no_limit, "Measure only the step");
   command.AddFlag("--json", step.json, "Print everything as JSON");
   command.Runs([arguments, &exit_code] {
-    exit_code = InWorld(arguments->threads, [&](World& world) { return BenchInWorld(*arguments, world); });
+    exit_code = InWorld("step", arguments->threads, [&](World& world) { return BenchInWorld(*arguments, world); });
   });
   AddKernelsCommand(bench, exit_code);
   AddProfileCommand(bench, exit_code);

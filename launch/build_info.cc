@@ -49,9 +49,10 @@ std::string GpuText() {
 
 std::string Version() { return HADAL_VERSION; }
 
-std::string BuildInfo() {
+std::string BuildInfo(const std::string& commit) {
   const std::pair<const char*, std::string> lines[] = {
       {"hadal", Version()},
+      {"commit", commit},
       {"compiler", absl::StrCat(__VERSION__, ", ", HADAL_BUILD_TYPE)},
       {"MPI", MpiVersion()},
       {"oneDNN", OneDnnVersion()},

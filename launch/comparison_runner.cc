@@ -56,8 +56,8 @@ std::vector<std::string> TrainCommand(const GridCell& cell, const ComparisonOpti
 
 std::vector<std::string> TranslateCommand(const GridCell& cell, const ComparisonOptions& options,
                                           const std::string& output) {
-  return {options.program, "translate",         "--checkpoint", CellDirectory(options.out, cell),
-          "--input",       options.test_source, "--out",        output};
+  return {options.program, "translate", CellDirectory(options.out, cell), "--input", options.test_source,
+          "--out",         output};
 }
 
 CellEnd EndOf(int exit_code, StopCause cause) {

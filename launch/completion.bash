@@ -7,7 +7,7 @@ _hadal() {
   for ((i = 1; i < COMP_CWORD; ++i)); do
     [[ ${COMP_WORDS[i]} == [a-z]* ]] || break
     commands+=("${COMP_WORDS[i]}")
-    [[ ${COMP_WORDS[1]} == @(bench|checkpoint|config|inspect) ]] || break
+    [[ ${COMP_WORDS[1]} == @(bench|checkpoint|config|inspect|schedule) ]] || break
   done
   help=$("$program" "${commands[@]:0:2}" --help 2> /dev/null) || return
   if [[ $word == -* ]]; then

@@ -20,6 +20,7 @@
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/doctor/doctor.h"
+#include "tools/tool_exit_code.h"
 
 namespace hadal {
 namespace {
@@ -81,7 +82,7 @@ absl::StatusOr<int> DoctorInWorld(DoctorArguments arguments, World& world, Docto
   arguments.probe.file_bytes = static_cast<int64_t>(arguments.file_mib * (1 << 20));
   // A directory that cannot be made is found out, rank by rank, by writing into it.
   const absl::Status made = MakeDirectories(arguments.probe.directory);
-  if (!made.ok() && world.rank() == 0) std::cerr << "hadal doctor: " << made.message() << "\n";
+  if (!made.ok() && world.rank() == 0) PrintToolError("doctor", made);
   const GpuFacts gpu = LookForGpu(arguments.device.kind, world, found);
   arguments.probe.device = found.device.get();
   HADAL_ASSIGN_OR_RETURN(DoctorReport report, Examine(world.communicator(), world.stream(), arguments.probe, gpu));

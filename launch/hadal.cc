@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "launch/bench.h"
 #include "launch/build_info.h"
+#include "launch/commit.h"  // generated
 #include "launch/compare.h"
 #include "launch/doctor_command.h"
 #include "launch/job/exit_code.h"
@@ -101,7 +102,9 @@ int main(int argc, char** argv) {
   app.AddAnswer(
       "--version", [] { return absl::StrCat("hadal ", hadal::Version(), "\n"); },
       "Display program version information and exit");
-  app.AddAnswer("--build-info", hadal::BuildInfo, "What is in this binary: versions, compiler, CUDA");
+  app.AddAnswer(
+      "--build-info", [] { return hadal::BuildInfo(HADAL_COMMIT); },
+      "What is in this binary: versions, commit, compiler, CUDA");
   const bool first = hadal::IsFirstTask(std::getenv);
   std::ostream nowhere(nullptr);
   int exit_code = hadal::kExitDone;

@@ -10,6 +10,7 @@
 #include "launch/job/exit_code.h"
 #include "launch/job/supervisor.h"
 #include "runtime/status_macros.h"
+#include "tools/tool_exit_code.h"
 
 namespace hadal {
 namespace {
@@ -53,7 +54,7 @@ void AddSuperviseCommand(Command app, int& exit_code) {
   command.AddOption("command", arguments->options.command, "The command, after --").Required();
   command.Runs([arguments, &exit_code] {
     const absl::StatusOr<int> code = RunSupervise(*arguments);
-    if (!code.ok()) std::cerr << "hadal supervise: " << code.status().message() << "\n";
+    if (!code.ok()) PrintToolError("supervise", code.status());
     exit_code = code.ok() ? *code : ExitCodeOf(code.status());
   });
 }

@@ -125,10 +125,22 @@ std::string ReasonText(StopReason reason) {
   return "";
 }
 
+// What to do about a run that had met its limit before it started, or "".
+std::string DoneBefore(StopReason reason, int64_t step, const std::string& run_directory) {
+  const char* field = nullptr;
+  if (reason == StopReason::kSteps) field = "stop.steps";
+  if (reason == StopReason::kEpochs) field = "stop.epochs";
+  if (reason == StopReason::kPatience) field = "stop.patience";
+  if (field == nullptr) return "";
+  return absl::StrCat("nothing to train: ", run_directory, " has a checkpoint of step ", step, ", where ", field,
+                      " ends the run; raise ", field, ", or start a new run with another --run-dir or --resume never");
+}
+
 // Trains until a stop condition, with a watchdog for ranks that are stuck. Returns the exit code.
 absl::StatusOr<int> Train(const RankOfRun& rank, absl::Duration wait_timeout, Trainer& trainer) {
   const Watchdog watchdog(rank.world.communicator(), trainer.engine().place(), wait_timeout,
                           [&sinks = rank.sinks](const std::string& line) { sinks.Tell(line); });
+  const int64_t steps_before = trainer.progress().step;
   rank.device.place = &trainer.engine().place();
   const absl::Cleanup leave = [&] { rank.device.place = nullptr; };
   const absl::StatusOr<TrainingOutcome> run = trainer.Run();
@@ -138,6 +150,10 @@ absl::StatusOr<int> Train(const RankOfRun& rank, absl::Duration wait_timeout, Tr
   }
   HADAL_RETURN_IF_ERROR(run.status());
   const TrainingOutcome& outcome = *run;
+  if (outcome.progress.step == steps_before) {
+    const std::string hint = DoneBefore(outcome.reason, steps_before, rank.arguments.run_directory);
+    if (!hint.empty()) rank.sinks.Warn(hint);
+  }
   const absl::Status written = rank.collectives.AllOk(rank.sinks.Finish(ReasonText(outcome.reason)), "writing metrics");
   // A saved run succeeds even if some metrics could not be written: an error would keep launchers from resuming it.
   if (!written.ok() && !outcome.saved) return written;

@@ -119,8 +119,8 @@ absl::StatusOr<FileDescriptor> OpenDirectory(const std::string& path) {
 absl::StatusOr<std::string> ReadWhole(const FileDescriptor& file, const std::string& path, int64_t max_bytes) {
   HADAL_ASSIGN_OR_RETURN(const int64_t bytes, FileBytes(file, path));
   if (bytes > max_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot read ", path, ": it has ", bytes,
-                                                     " bytes, the limit for this kind of file is ", max_bytes));
+    return absl::InvalidArgumentError(absl::StrCat("cannot read ", path, ": it has ", bytes,
+                                                   " bytes, the limit for this kind of file is ", max_bytes));
   }
   std::string contents(static_cast<size_t>(bytes), '\0');
   HADAL_RETURN_IF_ERROR(ReadAt(file, 0, bytes, contents.data(), path));

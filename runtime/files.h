@@ -71,7 +71,7 @@ absl::Status SyncFile(const FileDescriptor& file, const std::string& path);
 // fsync of a directory: on return its entries (creations, renames) are on disk.
 absl::Status SyncDirectory(const std::string& directory);
 
-// Returns the whole contents. Errors: ResourceExhausted if there are more than `max_bytes`.
+// Returns the whole contents. Errors: InvalidArgument if there are more than `max_bytes`.
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes);
 absl::StatusOr<std::string> ReadFileIn(const std::string& directory, const std::string& name, int64_t max_bytes);
 // Creates `path` (which must not exist) with `text` and fsyncs it. A failed write leaves no file.

@@ -17,6 +17,25 @@ bool IsControl(std::string_view text, size_t i) {
   return byte == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0;
 }
 
+// Shortens long words.
+std::string CutWords(std::string_view message) {
+  constexpr size_t kLongestWord = 1000, kShownBytes = 100;
+  std::string text;
+  while (!message.empty()) {
+    const size_t word = std::min(message.find_first_of(" \n"), message.size());
+    if (word <= kLongestWord) {
+      text += message.substr(0, word);
+    } else {
+      absl::StrAppend(&text, std::string(message.substr(0, kShownBytes)), "… (", word, " bytes)");
+    }
+    message.remove_prefix(word);
+    const size_t space = std::min(message.find_first_not_of(" \n"), message.size());
+    text += message.substr(0, space);
+    message.remove_prefix(space);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string Printable(std::string_view text) {
@@ -41,21 +60,21 @@ std::string Printable(std::string_view text) {
 }
 
 std::string PrintableMessage(std::string_view message) {
-  constexpr size_t kLongestWord = 1000, kShownBytes = 100;
-  std::string text;
-  while (!message.empty()) {
-    const size_t word = std::min(message.find_first_of(" \n"), message.size());
-    if (word <= kLongestWord) {
-      text += message.substr(0, word);
+  constexpr size_t kLongestLine = 1500, kFirstBytes = 1000, kLastBytes = 300;
+  const std::string text = CutWords(Printable(message));  // escapes count
+  std::string cut;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t line = std::min(text.find('\n', begin), text.size()) - begin;
+    if (line <= kLongestLine) {
+      cut += text.substr(begin, line);
     } else {
-      absl::StrAppend(&text, std::string(message.substr(0, kShownBytes)), "… (", word, " bytes)");
+      absl::StrAppend(&cut, text.substr(begin, kFirstBytes), " … (", line, " bytes) … ",
+                      text.substr(begin + line - kLastBytes, kLastBytes));
     }
-    message.remove_prefix(word);
-    const size_t space = std::min(message.find_first_not_of(" \n"), message.size());
-    text += message.substr(0, space);
-    message.remove_prefix(space);
+    begin += line;
+    if (begin < text.size()) cut += text[begin++];
   }
-  return Printable(text);
+  return Printable(cut);  // a cut may be within a character
 }
 
 int PrintableBuffer::overflow(int byte) {

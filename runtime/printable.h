@@ -14,7 +14,8 @@ namespace hadal {
 // as "\x1b".
 std::string Printable(std::string_view text);
 
-// As Printable, for an error message: of a word of more than 1,000 bytes only the first 100 bytes and its size remain.
+// As Printable, for an error message: of a word of more than 1,000 bytes only the first 100 bytes and its size remain,
+// of a line that is longer than 1,500 bytes then, the first 1,000, the last 300 and its size.
 std::string PrintableMessage(std::string_view message);
 
 // Passes whole lines on to `out`, through Printable. The rest is passed on by flush and by the destructor.

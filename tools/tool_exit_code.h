@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/printable.h"
 
@@ -13,12 +14,13 @@ namespace hadal {
 
 inline constexpr int kToolDone = 0, kToolError = 1, kToolUsage = 2, kToolDamaged = 3;
 
-// Maps InvalidArgument and NotFound (what the user named is wrong or missing) to kToolUsage, DataLoss to kToolDamaged,
-// other errors to kToolError.
+// Maps InvalidArgument, NotFound and FailedPrecondition (what the user named is wrong, missing or of the wrong kind) to
+// kToolUsage, DataLoss to kToolDamaged, other errors to kToolError.
 inline int ToolExitCode(const absl::Status& status) {
   if (status.ok()) return kToolDone;
   if (absl::IsDataLoss(status)) return kToolDamaged;
-  return absl::IsInvalidArgument(status) || absl::IsNotFound(status) ? kToolUsage : kToolError;
+  const bool usage = absl::IsInvalidArgument(status) || absl::IsNotFound(status) || absl::IsFailedPrecondition(status);
+  return usage ? kToolUsage : kToolError;
 }
 
 // Prints "hadal COMMAND: MESSAGE" on standard error.
@@ -27,10 +29,16 @@ inline void PrintToolError(const std::string& command, const absl::Status& statu
   std::cerr << absl::StrCat("hadal ", command, ": ", PrintableMessage(message), "\n");
 }
 
-// Returns the exit code for `status`; prints an error.
+// Returns the exit code for `status`; prints an error. `command`: with its subcommand, as typed ("checkpoint ls").
 inline int EndTool(const std::string& command, const absl::Status& status) {
   if (!status.ok()) PrintToolError(command, status);
   return ToolExitCode(status);
+}
+
+// As above; prints a text on standard output.
+inline int EndTool(const std::string& command, const absl::StatusOr<std::string>& text) {
+  if (text.ok()) std::cout << *text << std::flush;
+  return EndTool(command, text.status());
 }
 
 }  // namespace hadal

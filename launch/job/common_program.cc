@@ -32,7 +32,7 @@ absl::StatusOr<CommonProgram> CompareRanks(std::span<const RankFacts> ranks) {
                                                    first.host, "; start every rank with the same file"));
   }
   if (common.instruction_sets == 0) {
-    return absl::FailedPreconditionError("the ranks' CPUs have no instruction set in common");
+    return absl::InternalError("the ranks' CPUs have no instruction set in common");
   }
   for (const RankFacts& facts : ranks) {
     if (facts.instruction_sets == common.instruction_sets) narrow.push_back(facts.rank);

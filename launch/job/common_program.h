@@ -25,7 +25,7 @@ struct CommonProgram {
 };
 
 // Compares all ranks' facts, given in rank order. Pure.  REQUIRES: not empty.
-// Errors: InvalidArgument, naming the ranks that run another program than rank 0; FailedPrecondition if no instruction
+// Errors: InvalidArgument, naming the ranks that run another program than rank 0; Internal if no instruction
 // set is common.
 absl::StatusOr<CommonProgram> CompareRanks(std::span<const RankFacts> ranks);
 

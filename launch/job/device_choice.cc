@@ -114,7 +114,7 @@ absl::StatusOr<DeviceDecision> DecideDevice(const DeviceRequest& request, Traini
                                                            "): ", lacking->why_none);
   if (request.kind == "cuda") return absl::InvalidArgumentError(absl::StrCat("--device cuda: ", why));
   if (!std::ranges::all_of(ranks, has_none)) {
-    return absl::FailedPreconditionError(
+    return absl::InternalError(
         absl::StrCat(why,
                      "; other ranks can use a GPU. Leave that host out (hadal doctor names all such ranks), or give "
                      "--device cpu to leave every GPU idle."));

@@ -75,7 +75,7 @@ struct DeviceDecision {
 };
 // What all ranks compute on. Pure.
 // Errors: InvalidArgument if cuda, or a precision that only a GPU has, is asked for but impossible: no GPU or driver, a
-// build without CUDA, or something the run needs has no GPU version; FailedPrecondition, with rank and host, if only
+// build without CUDA, or something the run needs has no GPU version; Internal, with rank and host, if only
 // some ranks can use one.
 absl::StatusOr<DeviceDecision> DecideDevice(const DeviceRequest& request, TrainingPrecision precision,
                                             std::span<const DeviceFacts> ranks);

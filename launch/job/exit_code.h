@@ -23,6 +23,7 @@ inline int ExitCodeOf(const absl::Status& status) {
       return kExitDone;
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kFailedPrecondition:
       return kExitUsage;
     case absl::StatusCode::kDataLoss:
       return kExitCheckpoint;

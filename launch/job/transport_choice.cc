@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/comm/nccl_link.h"
+#include "runtime/logged_environment.h"
 
 namespace hadal {
 namespace {
@@ -61,11 +62,8 @@ std::string NcclRefusal(const char* const* environment) {
 }
 
 std::string NcclVariables(const char* const* environment) {
-  std::vector<std::string> set;
-  for (; *environment != nullptr; ++environment) {
-    if (std::string_view(*environment).starts_with("NCCL_")) set.emplace_back(*environment);
-  }
-  std::sort(set.begin(), set.end());
+  std::vector<std::string> set = LoggedEnvironment(environment);
+  std::erase_if(set, [](const std::string& variable) { return !variable.starts_with("NCCL_"); });
   return absl::StrJoin(set, " ");
 }
 

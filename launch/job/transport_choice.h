@@ -30,8 +30,8 @@ struct TransportDecision {
 // Errors: InvalidArgument if NCCL is asked for but impossible, or if a rank's environment forbids it (NcclRefusal).
 absl::StatusOr<TransportDecision> DecideTransport(Transport asked, bool gpu, std::span<const DeviceFacts> ranks);
 
-// Returns the user's variables that NCCL itself reads, such as "NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=ib0", in order of
-// name; "" if there are none.
+// Returns the user's variables that NCCL itself reads, of those in runtime/logged_environment.h, such as
+// "NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=ib0", in order of name; "" if there are none.
 std::string NcclVariables(const char* const* environment);
 
 // Returns why a run over NCCL is refused with these variables: what, value, limit, remedy; "" if it is not. Ranks could

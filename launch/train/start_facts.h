@@ -70,7 +70,7 @@ struct CommonStart {
 
 // Compares all ranks and returns the common settings. `ranks`: in rank order, not empty. `request`: of this rank; used
 // only after commands and configs were found equal.
-// Errors: InvalidArgument for the differences above; a rank's own error as it is; FailedPrecondition if the ranks share
+// Errors: InvalidArgument for the differences above; a rank's own error as it is; Internal if the ranks share
 // no instruction set, or if only some ranks can use a GPU.
 absl::StatusOr<CommonStart> CompareStarts(std::span<const StartFacts> ranks, const StartRequest& request);
 

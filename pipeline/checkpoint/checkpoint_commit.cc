@@ -250,7 +250,7 @@ absl::Status CheckpointCommitter::Claim() {
 absl::Status CheckpointCommitter::CheckClaim() const {
   const absl::StatusOr<std::string> claim = ReadFile(ClaimPath(options_.run_directory), kMaxClaimBytes);
   // NotFound would read as a mistake of the user: exit code 2.
-  if (absl::IsNotFound(claim.status())) return absl::FailedPreconditionError(claim.status().message());
+  if (absl::IsNotFound(claim.status())) return absl::InternalError(claim.status().message());
   HADAL_RETURN_IF_ERROR(claim.status());
   if (*claim == options_.attempt + "\n") return absl::OkStatus();
   return absl::AbortedError(absl::StrCat("this launch (", options_.attempt, ") may no longer save into ",

@@ -27,7 +27,8 @@ absl::Status In(const std::string& directory, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(directory, ": ", status.message()));
 }
 
-absl::StatusOr<uint32_t> FileCrc(const std::string& directory, const std::string& name) {
+absl::StatusOr<uint32_t> FileCrc(const std::string& directory, const std::string& name,
+                                 absl::FunctionRef<void(int64_t bytes)> read) {
   HADAL_ASSIGN_OR_RETURN(const FileDescriptor file, OpenFileIn(directory, name));
   const std::string path = JoinPath(directory, name);
   HADAL_ASSIGN_OR_RETURN(const int64_t bytes, FileBytes(file, path));
@@ -37,6 +38,7 @@ absl::StatusOr<uint32_t> FileCrc(const std::string& directory, const std::string
     const int64_t count = std::min(kChunkBytes, bytes - at);
     HADAL_RETURN_IF_ERROR(ReadAt(file, at, count, buffer.data(), path));
     crc = Crc32c(buffer.data(), static_cast<size_t>(count), crc);
+    read(count);
   }
   return crc;
 }
@@ -175,15 +177,17 @@ absl::Status CheckpointReader::CheckHeader(const SafetensorsReader& reader, cons
   return absl::OkStatus();
 }
 
-absl::Status CheckpointReader::Verify() {
-  for (int32_t f = 0; f < static_cast<int32_t>(manifest_.files.size()); ++f) HADAL_RETURN_IF_ERROR(VerifyFile(f));
+absl::Status CheckpointReader::Verify(absl::FunctionRef<void(int64_t bytes)> verified) {
+  for (int32_t f = 0; f < static_cast<int32_t>(manifest_.files.size()); ++f) {
+    HADAL_RETURN_IF_ERROR(VerifyFile(f, verified));
+  }
   for (const AttachedFile& file : manifest_.attachments) {
     HADAL_RETURN_IF_ERROR(ReadAttachment(file.name).status());
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckpointReader::VerifyFile(int32_t file) {
+absl::Status CheckpointReader::VerifyFile(int32_t file, absl::FunctionRef<void(int64_t bytes)> verified) {
   const WrittenFile& written = manifest_.files[file];
   // Slice by slice first, because that names what is damaged.
   HADAL_ASSIGN_OR_RETURN(const SafetensorsReader* reader, OpenFile(file));
@@ -197,10 +201,11 @@ absl::Status CheckpointReader::VerifyFile(int32_t file) {
       HADAL_RETURN_IF_ERROR(reader->Read(tensor, 0, entry.bytes(), buffer.data()));
       const uint32_t actual = Crc32c(buffer.data(), static_cast<size_t>(entry.bytes()));
       if (actual != *expected) return CrcError(entry.name, reader->path(), actual, *expected);
+      verified(entry.bytes());
       ++tensor;
     }
   }
-  HADAL_ASSIGN_OR_RETURN(const uint32_t crc, FileCrc(directory_, written.name));
+  HADAL_ASSIGN_OR_RETURN(const uint32_t crc, FileCrc(directory_, written.name, verified));
   if (crc != written.crc32c) return CrcError("the whole", reader->path(), crc, written.crc32c);
   return absl::OkStatus();
 }

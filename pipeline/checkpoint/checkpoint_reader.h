@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
@@ -45,8 +46,9 @@ class CheckpointReader {
   const CheckpointManifest& manifest() const { return manifest_; }
 
   // Reads every file in full. Checks the CRC32C of files, headers, slices and attachments, and that the headers match
-  // the manifest.
-  absl::Status Verify();
+  // the manifest. Calls verified(bytes) as it goes on, in sum with twice the bytes of the files' tensors and once those
+  // of their headers: tensors are checked one by one and with their whole file.
+  absl::Status Verify(absl::FunctionRef<void(int64_t bytes)> verified = [](int64_t bytes) {});
 
   // Fills the non-empty views of `wanted`, in file order. Parameter indices refer to manifest().parameters; compare
   // those with the model's first (CompareParameters). `device`: the device of the views; null: host memory.
@@ -71,7 +73,7 @@ class CheckpointReader {
   // Opens file `file` and checks its header against the manifest. Keeps the most recently used files open.
   absl::StatusOr<SafetensorsReader*> OpenFile(int32_t file);
   absl::Status CheckHeader(const SafetensorsReader& reader, const WrittenFile& file) const;
-  absl::Status VerifyFile(int32_t file);
+  absl::Status VerifyFile(int32_t file, absl::FunctionRef<void(int64_t bytes)> verified);
 
   struct OpenedFile {
     int32_t file = -1;

@@ -149,11 +149,11 @@ absl::Status ReceiveChannel::Receive(const Stream& stream, const PackedBatch& ba
   const std::byte* const buffer = buffers_ + position % spec_.buffers * spec_.message_bytes();
   spec_.on_device ? stream.ToHost(&header, buffer, sizeof(header)) : void(std::memcpy(&header, buffer, sizeof(header)));
   if (header == HeaderOf(batch, step) && bytes == BytesOf(spec_, batch)) return absl::OkStatus();
-  return absl::InternalError(
-      absl::StrCat(What(spec_, batch.micro_batch), ": expected step ", step, " with ", batch.source_rows(),
-                   " source and ", batch.target_rows(), " target rows, but rank ", spec_.peer, " sent step ",
-                   header.step, ", micro-batch ", header.micro_batch, " with ", header.source_rows, " and ",
-                   header.target_rows, " rows. Start every rank with the same configuration, data and binary."));
+  return absl::InternalError(absl::StrCat(
+      What(spec_, batch.micro_batch), ": expected step ", step + 1, " with ", batch.source_rows(), " source and ",
+      batch.target_rows(), " target rows, but rank ", spec_.peer, " sent step ", static_cast<uint64_t>(header.step) + 1,
+      ", micro-batch ", header.micro_batch, " with ", header.source_rows, " and ", header.target_rows,
+      " rows. Start every rank with the same configuration, data and binary."));
 }
 
 EdgeViews ReceiveChannel::Front(const PackedBatch& batch) const {

@@ -94,7 +94,8 @@ absl::StatusOr<GridShape> MakeGrid(const PipelineOptions& options, int ranks) {
                       : absl::StrCat("pipeline.stages = ", options.stages, " x pipeline.replicas = ", replicas);
     return absl::InvalidArgumentError(absl::StrCat(asked, ", but ", started, ". Start `mpirun -n ",
                                                    options.stages * replicas,
-                                                   "`, or leave stages unset to use every rank."));
+                                                   "` (--oversubscribe, where there are fewer cores), or leave stages "
+                                                   "unset to use every rank."));
   }
   return GridShape{.stages = ranks / replicas, .replicas = replicas, .placement = options.placement};
 }
@@ -179,7 +180,15 @@ absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const Batch
                                               const PipelineOptions& options, int ranks, int rank,
                                               const RankResources& resources) {
   PipelinePlan result;
-  HADAL_ASSIGN_OR_RETURN(result.grid, MakeGrid(options, ranks));
+  result.capacity = CapacityOf(plan.options, batch);
+  result.costs = SublayerCosts(plan, result.capacity, kTypicalSentenceRows);
+  const absl::StatusOr<GridShape> grid = MakeGrid(options, ranks);
+  if (!grid.ok() && options.stages > 0) {  // more ranks do not help where the model cannot be cut so often
+    const ScheduleShape asked{.stages = options.stages, .chunks = options.chunks};
+    HADAL_RETURN_IF_ERROR(CutModel(plan, result.costs, asked, options.split).status());
+  }
+  HADAL_RETURN_IF_ERROR(grid.status());
+  result.grid = *grid;
   if (batch.micro_batches < result.grid.replicas) {
     return absl::InvalidArgumentError(absl::StrCat(
         "batch.micro_batches = ", batch.micro_batches, " is less than pipeline.replicas = ", result.grid.replicas,
@@ -196,8 +205,6 @@ absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const Batch
   result.recompute_every = options.recompute_every;
   result.graphs = options.graphs == GraphMode::kAuto;
   result.bucket_rows = options.bucket_rows;
-  result.capacity = CapacityOf(plan.options, batch);
-  result.costs = SublayerCosts(plan, result.capacity, kTypicalSentenceRows);
   HADAL_ASSIGN_OR_RETURN(result.borders, CutModel(plan, result.costs, result.shape, options.split));
   HADAL_RETURN_IF_ERROR(MakePrograms(result));
   if (!result.device_transfers) HADAL_RETURN_IF_ERROR(CheckMessages(plan, result));

@@ -35,9 +35,8 @@ absl::StatusOr<std::unique_ptr<MpiEnvironment>> MpiEnvironment::Start(int* argc,
   const int error = MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided);
   if (error != MPI_SUCCESS) return absl::InternalError(absl::StrCat("MPI_Init_thread failed with error ", error));
   if (provided < MPI_THREAD_FUNNELED) {
-    return absl::FailedPreconditionError(absl::StrCat("this MPI does not support threads (level ", provided,
-                                                      ", needed ", MPI_THREAD_FUNNELED,
-                                                      "); use an MPI built with thread support"));
+    return absl::InternalError(absl::StrCat("this MPI does not support threads (level ", provided, ", needed ",
+                                            MPI_THREAD_FUNNELED, "); use an MPI built with thread support"));
   }
   int rank = 0;
   int size = 0;

@@ -24,7 +24,7 @@ class MpiEnvironment {
  public:
   // Starts MPI; may remove MPI's own options from the arguments. Blocking: all ranks of the job must call it.
   // `end_timeout`: how long the destructor waits for the other ranks.
-  // Errors: FailedPrecondition if MPI was started before or has no thread support; Internal.
+  // Errors: FailedPrecondition if MPI was started before; Internal, also if MPI has no thread support.
   static absl::StatusOr<std::unique_ptr<MpiEnvironment>> Start(int* argc, char*** argv,
                                                                absl::Duration end_timeout = absl::Seconds(60));
   // Ends MPI. If a rank does not arrive in time, ends the job with exit code 6 (peer lost). REQUIRES: every

@@ -37,6 +37,13 @@ void AppendSentence(const SampleView& sample, int64_t index, PackedBatch& batch)
   batch.samples.push_back(index);
 }
 
+std::string RemedyFor(const BatchRows& rows, const BatchCapacity& capacity) {
+  if (Fits(rows, capacity)) return "raise the model's positions (model.max_positions)";
+  const bool both = std::max(rows.source, rows.target) > capacity.sentence_rows;
+  return absl::StrCat("raise the capacities (batch.source_tokens, batch.target_tokens)",
+                      both ? " and the model's positions (model.max_positions)" : "");
+}
+
 absl::StatusOr<std::vector<PackedBatch>> PackSentences(std::span<const SampleView> samples,
                                                        const BatchCapacity& capacity) {
   std::vector<PackedBatch> batches;
@@ -44,10 +51,11 @@ absl::StatusOr<std::vector<PackedBatch>> PackSentences(std::span<const SampleVie
   for (size_t i = 0; i < samples.size(); ++i) {
     const BatchRows rows = RowsOf(samples[i]);
     if (!FitsAlone(rows, capacity)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "sentence ", i + 1, " takes ", rows.source, " source and ", rows.target,
-          " target rows (</s> counted), a micro-batch holds ", std::min(capacity.source_rows, capacity.sentence_rows),
-          " and ", std::min(capacity.target_rows, capacity.sentence_rows), "; shorten it or raise the capacity"));
+      return absl::InvalidArgumentError(absl::StrCat("sentence ", i + 1, " takes ", rows.source, " source and ",
+                                                     rows.target, " target rows (</s> counted), a micro-batch holds ",
+                                                     std::min(capacity.source_rows, capacity.sentence_rows), " and ",
+                                                     std::min(capacity.target_rows, capacity.sentence_rows),
+                                                     "; shorten it, or ", RemedyFor(rows, capacity)));
     }
     if (batches.empty() || !Fits(used + rows, capacity)) {
       ClearBatch(batches.emplace_back());

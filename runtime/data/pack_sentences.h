@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -49,6 +50,9 @@ inline bool Fits(const BatchRows& rows, const BatchCapacity& capacity) {
 inline bool FitsAlone(const BatchRows& rows, const BatchCapacity& capacity) {
   return Fits(rows, capacity) && std::max(rows.source, rows.target) <= capacity.sentence_rows;
 }
+
+// Which capacity or limit to raise for a sentence that does not fit, for an error. REQUIRES: !FitsAlone.
+std::string RemedyFor(const BatchRows& rows, const BatchCapacity& capacity);
 
 // Empties `batch` for reuse; keeps its memory.
 void ClearBatch(PackedBatch& batch);

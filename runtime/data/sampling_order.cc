@@ -34,7 +34,7 @@ absl::Status NothingFits(const Corpus& corpus, const BatchCapacity& capacity) {
   return absl::InvalidArgumentError(
       absl::StrCat("none of the corpus's ", corpus.size(), " samples fits a micro-batch of ", capacity.source_rows,
                    " source and ", capacity.target_rows, " target rows", OfSentence(capacity), "; the shortest takes ",
-                   shortest.source, " and ", shortest.target, " (</s> counted): raise the capacities"));
+                   shortest.source, " and ", shortest.target, " (</s> counted): ", RemedyFor(shortest, capacity)));
 }
 
 // The 64-bit draws of an epoch; each Philox block has two.

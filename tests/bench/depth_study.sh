@@ -35,7 +35,7 @@ table() {
   hadal=$(realpath "$1")
   shift 2
   # The unigram level of the very sentences that are validated on (configs/depth_study: the first 500), not of the whole text.
-  entropy=$("$hadal" inspect corpus --data "$work/corpus/train" --score "$work/corpus/valid" --max-sentences 500 |
+  entropy=$("$hadal" inspect corpus "$work/corpus/train" --score "$work/corpus/valid" --max-sentences 500 |
     tee /dev/stderr | sed -nE 's/^score.* nll ([0-9.]+) nats.*/\1/p')
   printf '%-12s %8s %10s %10s %12s  %s\n' method steps first_nll best_nll below_unigram verdict
   for method in "$@"; do

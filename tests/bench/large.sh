@@ -87,8 +87,8 @@ start() {
 
 # What finding a place in the stream costs: the first epoch, then the ninth without being told where it begins. A resumed run is told.
 epochs() {
-  for step in 0 $((pairs / 25)); do
-    cost "inspect batch, step $step of 4,096 tokens each" "$hadal" inspect batch --data big/train --step $step --micro-batches 1 \
+  for step in 1 $((pairs / 25)); do
+    cost "inspect batch, step $step of 4,096 tokens each" "$hadal" inspect batch big/train --step $step --micro-batches 1 \
       --source-tokens 4096 --target-tokens 4096 --max-sentences 1 --ids-only
     sed -n 's/^.*; \([0-9.]* epochs after it\)$/\1/p' log
   done
@@ -164,20 +164,20 @@ deep() {
 translate() {
   for count in 2000 20000; do
     head -n $count text.en > in.en
-    cost "translate, $count sentences" "$hadal" translate --checkpoint long --input in.en --out out.de --beam 2 --max-len-b 20 \
+    cost "translate, $count sentences" "$hadal" translate long --input in.en --out out.de --beam 2 --max-len-b 20 \
       --longest-source 256 --on-long skip
     wc -l < out.de
   done
   { head -n 3 in.en; head -n 20000 in.en | tr '\n' ' '; echo; head -n 3 in.en; } > long_line.en
   wc -w < long_line.en | sed 's/$/ words in 7 lines/'
-  cost "translate, one line of them very long" "$hadal" translate --checkpoint long --input long_line.en --out out.de --on-long skip
+  cost "translate, one line of them very long" "$hadal" translate long --input long_line.en --out out.de --on-long skip
   wc -l < out.de
 }
 
 score() {
   for count in 10000 1000000; do
     for side in en de; do head -n $count text.$side > in.$side; done
-    cost "score, $count pairs" "$hadal" score --checkpoint long --source in.en --target in.de --out scores --on-long skip
+    cost "score, $count pairs" "$hadal" score long --source in.en --target in.de --out scores --on-long skip
     wc -l < scores
   done
 }

@@ -14,5 +14,5 @@ mkdir -p "$work"
 "$hadal" train "$configs/tatoeba/base.textproto" --set data.train="$work/corpus/train" \
   --set data.validation="$work/corpus/valid" --run-dir "$work/run" "$@"
 "$hadal" checkpoint average "$work/run" --last 5 --out "$work/average"
-"$hadal" translate --checkpoint "$work/average" < "$data/test.en" > "$work/test.out"
+"$hadal" translate "$work/average" < "$data/test.en" > "$work/test.out"
 "$hadal" bleu -r "$data/test.de" -i "$work/test.out"

@@ -279,6 +279,15 @@ TEST(SamplingOrderTest, ErrorsSayWhatWouldFit) {
   const absl::Status nothing = SamplingOrder::Create(corpus, {1, {1, 1}, 1}).status();
   EXPECT_EQ(nothing.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(nothing.message()), HasSubstr("the shortest takes 2 and 2"));
+  const auto advice = [&](const BatchCapacity& capacity) {
+    const std::string text(SamplingOrder::Create(corpus, {1, capacity, 1}).status().message());
+    return text.substr(std::min(text.size(), text.find("counted): ") + 10));
+  };
+  EXPECT_EQ(advice({1, 1}), "raise the capacities (batch.source_tokens, batch.target_tokens)");
+  EXPECT_EQ(advice({100, 100, 1}), "raise the model's positions (model.max_positions)");
+  EXPECT_EQ(advice({1, 1, 1}),
+            "raise the capacities (batch.source_tokens, batch.target_tokens) and the model's positions "
+            "(model.max_positions)");
   const Corpus short_ones_behind = CorpusOf({{.source = {4, 4, 4}, .target = {4, 4}},
                                              {.source = {4}, .target = {4, 4}},
                                              {.source = {4, 4}, .target = {4, 4}}},

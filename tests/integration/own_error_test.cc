@@ -85,7 +85,7 @@ TEST(OwnErrorTest, AStepsReceivesMeetNothingMore) {
   InProcessWorld world(2);
   const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
     if (communicator.rank() == 1) {
-      ExpectOwnError(StepBesideABadPeer(p, Stream::Cpu(1), communicator, nullptr), "expected step 5");
+      ExpectOwnError(StepBesideABadPeer(p, Stream::Cpu(1), communicator, nullptr), "expected step 6");
       gone.arrive_and_wait();
       return absl::OkStatus();
     }
@@ -115,7 +115,7 @@ TEST(OwnErrorTest, NcclStartsNothingMore) {
                            NcclCommunicator::Create(*library, device, host, groups, kHang));
     const Stream stream = Stream::On(device, 1);
     if (host.rank() == 1) {
-      ExpectOwnError(StepBesideABadPeer(p, stream, host, device_communicator.get()), "expected step 5");
+      ExpectOwnError(StepBesideABadPeer(p, stream, host, device_communicator.get()), "expected step 6");
       gone.arrive_and_wait();
       for (; !tried; absl::SleepFor(absl::Microseconds(50))) device_communicator->Progress();
       return absl::OkStatus();

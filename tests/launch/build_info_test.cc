@@ -9,8 +9,9 @@ namespace {
 using ::testing::ContainsRegex;
 
 TEST(BuildInfo, NamesWhatIsInTheBinary) {
-  const std::string info = BuildInfo();
+  const std::string info = BuildInfo("22f7bf7536a6");
   EXPECT_THAT(info, ContainsRegex("hadal +[0-9]+\\.[0-9]+\\.[0-9]+\n"));
+  EXPECT_THAT(info, ContainsRegex("commit +22f7bf7536a6\n"));
   EXPECT_THAT(info, ContainsRegex("MPI +[^ \n]+.*[0-9]"));
   EXPECT_THAT(info, ContainsRegex("oneDNN +[0-9]+\\.[0-9]+"));
   EXPECT_THAT(info, ContainsRegex("Protobuf +3\\.[0-9]+"));

@@ -21,7 +21,7 @@ $hadal prepare --train text/train.en text/train.de --valid text/valid.en text/va
 $hadal train $configs/base.textproto $configs/method/branchnorm.textproto --set model.encoder_layers=1 --set model.decoder_layers=1 \
   --set model.d_model=16 --set model.d_ff=32 --set model.heads=2 --set batch.source_tokens=128 --set batch.target_tokens=128 \
   --set data.train=data/train --set data.validation=data/valid --set stop.steps=4 --run-dir out
-$hadal translate --checkpoint out < text/test.en > out.de
+$hadal translate out < text/test.en > out.de
 $hadal report out
 . "$1/elsewhere/share/bash-completion/completions/hadal"
 completes() {  # EXPECTED WORD…
@@ -31,6 +31,7 @@ completes() {  # EXPECTED WORD…
 }
 completes "train translate" tr
 completes "export" checkpoint e
+completes "check" schedule c
 completes "--run-dir --resume" train --r
 completes "out/checkpoints" report out/ch
 END

@@ -26,8 +26,8 @@ mpi=(mpirun --bind-to none --oversubscribe -n)  # followed by the number of rank
 last=checkpoints/step_00000040
 
 expect 0 "$hadal" plan small.textproto --ranks 2 --gflops 50; says "6L decoder-only"; says "14 sublayers"
-expect 0 "$hadal" inspect batch --data data/train --source-tokens 0; says " 0 source rows"
-expect 0 "$hadal" inspect corpus --data data/train
+expect 0 "$hadal" inspect batch data/train --source-tokens 0; says " 0 source rows"
+expect 0 "$hadal" inspect corpus data/train
 
 expect 0 "${base[@]}" --run-dir unbroken; says "6L decoder-only"
 expect 0 "${mpi[@]}" 3 "${base[@]}" --set 'pipeline.schedule="interleaved_1f1b"' --set pipeline.chunks=2 \
@@ -41,13 +41,13 @@ then=$(grep '"event":"validation"' unbroken/metrics.jsonl | tail -n 1 | grep -o 
 awk "BEGIN { exit !($then < $first - 0.2) }" || fail "validation nll went from $first to $then"
 
 # Scoring the validation text gives the validation's nll.
-expect 0 "$hadal" score --checkpoint unbroken/$last --target text/valid.en -o scores
+expect 0 "$hadal" score unbroken/$last --target text/valid.en -o scores
 [ "$(wc -l < scores)" -eq 40 ] || fail "not a score a line"
 says "per token; "; says " words: perplexity "
 nll=$(awk '{ sum -= $1; tokens += $2 } END { print sum / tokens }' scores)
 awk "BEGIN { d = $nll - $then; exit !(d < 2e-3 && d > -2e-3) }" || fail "score says nll $nll, validation $then"
 
-expect 2 "$hadal" translate --checkpoint unbroken/$last --input text/valid.en; says "cannot translate"
+expect 2 "$hadal" translate unbroken/$last --input text/valid.en; says "cannot translate"
 expect 2 "${base[@]}" --set 'data.train="pairs/train"' --set validation.every_steps=0 --set 'data.validation=""' --run-dir bad
 says "prepare --monolingual"
 expect 2 "${base[@]}" --set model.encoder_layers=2 --run-dir bad; says "the corpus is plain text"

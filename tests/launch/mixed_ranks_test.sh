@@ -30,8 +30,8 @@ if "$hadal" --build-info | grep -q "AVX"; then
 fi
 
 echo "translations too"
-"${narrow[@]}" "$hadal" translate --checkpoint narrow --device cpu < text/test.en > narrow.out 2> /dev/null || fail "no narrow translation"
-"${mpi[@]}" -n 1 "$hadal" translate --checkpoint narrow --device cpu : -n 1 "${narrow[@]}" "$hadal" translate --checkpoint narrow --device cpu \
+"${narrow[@]}" "$hadal" translate narrow --device cpu < text/test.en > narrow.out 2> /dev/null || fail "no narrow translation"
+"${mpi[@]}" -n 1 "$hadal" translate narrow --device cpu : -n 1 "${narrow[@]}" "$hadal" translate narrow --device cpu \
   < text/test.en > mixed.out 2> mixed.err || fail "no mixed translation"
 grep -q "all ranks compute with SSE4" mixed.err || fail "translate says nothing of the instruction set"
 [ -s mixed.out ] && cmp narrow.out mixed.out || fail "mixed ranks translate otherwise"
@@ -57,7 +57,7 @@ echo "another checkpoint on a rank: half of each is no model"
 expect 0 "${train[@]}" --run-dir here/run
 expect 0 "${train[@]}" --set seed=7 --run-dir there/run
 step=run/$last
-for command in "translate --checkpoint run" "translate --checkpoint $step" "score --checkpoint run --source ../text/test.en --target ../text/test.de"; do
+for command in "translate run" "translate $step" "score run --source ../text/test.en --target ../text/test.de"; do
   # shellcheck disable=SC2086  # options are words
   expect 2 "${mpi[@]}" -n 1 "${here[@]:0:4}" "$hadal" $command : -n 1 "${there[@]:0:4}" "$hadal" $command < text/test.en
   says "$step: rank 1 (host .*) has another checkpoint there (step 3, .*) than rank 0 on .* (step 3, "
@@ -67,7 +67,7 @@ says "rank 1 (host .*) has another checkpoint there"
 expect 2 "${mpi[@]}" -n 1 "${here[@]}" --set stop.steps=4 --run-dir run : -n 1 "${there[@]}" --set stop.steps=4 --run-dir run
 says "$step: rank 1 (host .*) has another checkpoint there"
 rm -rf there/run; cp -r here/run there
-expect 0 "${mpi[@]}" -n 1 "${here[@]:0:4}" "$hadal" translate --checkpoint run : -n 1 "${there[@]:0:4}" "$hadal" translate --checkpoint run < text/test.en
+expect 0 "${mpi[@]}" -n 1 "${here[@]:0:4}" "$hadal" translate run : -n 1 "${there[@]:0:4}" "$hadal" translate run < text/test.en
 
 echo "another corpus on a rank"
 "$hadal" prepare --train text2/train.en text2/train.de --vocab data/vocabulary.model --out there/data --overwrite > out 2>&1 || fail "no other corpus"

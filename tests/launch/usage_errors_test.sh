@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What cannot be done as it was asked for ends with exit code 2, what is not on disk with 1, in every command that starts no ranks alike.
+# What cannot be done as it was asked for, or names what is missing or wrong, ends with exit code 2 in every command, soon, and with a short error.
 # Usage: usage_errors_test.sh HADAL
 set -u
 hadal=${1:?usage: usage_errors_test.sh HADAL}
@@ -8,7 +8,10 @@ hadal=${1:?usage: usage_errors_test.sh HADAL}
 make_corpus 100 80
 echo one > one.txt
 printf 'one\ntwo\n' > two.txt
-mkdir -p run/checkpoints
+printf 'data { train: "data/train" } model { encoder_layers: 1 decoder_layers: 1 d_model: 8 d_ff: 16 heads: 2 max_positions: 64 }
+batch { micro_batches: 1 source_tokens: 64 target_tokens: 64 } stop { steps: 1 }' > run.textproto
+echo "one 1" > layouts.txt
+expect 0 "$hadal" train run.textproto --run-dir run
 printf '{"event":"step","step":0,"loss":1}\n' > metrics.jsonl
 prepare=("$hadal" prepare --out prepared --train)
 
@@ -18,8 +21,8 @@ expect 2 "${prepare[@]}" one.txt two.txt; says "line n of one must translate lin
 expect 2 "${prepare[@]}" text/train.en text/train.de --vocab-size -5; says "use at least a few hundred"
 expect 2 "${prepare[@]}" two.txt two.txt --vocab-size 8000; says "ids, 8000 were requested"
 expect 2 "$hadal" prepare --out prepared; says "give --train"
-expect 2 "$hadal" inspect batch --data data/train --step -1; says "steps count from 0"
-expect 2 "$hadal" inspect batch --data data/train --target-tokens 1; says "raise the capacities"
+expect 2 "$hadal" inspect batch data/train --step -1; says "steps count from 1"
+expect 2 "$hadal" inspect batch data/train --target-tokens 1; says "raise the capacities"
 expect 2 "${prepare[@]}" text/train.en text/train.de --vocab-pairs 0; says "at least 1"
 for command in "plan run.textproto --gflops" "checkpoint average run --out mean --last" "checkpoint average run --out mean --best" "checkpoint diff run run --lines"; do
   expect 2 "$hadal" $command -1; says "not in range"; lacks "[0-9]\{30\}"
@@ -32,40 +35,78 @@ expect 2 "$hadal" checkpoint average run --out mean; says "--last N"
 
 echo "a device or a pipe is not replaced"
 mkfifo pipe
-expect 1 "$hadal" simulate --svg pipe; says "cannot replace pipe"; [ -p pipe ] || fail "the pipe is gone"
+expect 2 "$hadal" simulate --svg pipe; says "cannot replace pipe"; [ -p pipe ] || fail "the pipe is gone"
 
 echo "not there"
 expect 2 "${prepare[@]}" gone.txt two.txt; says gone.txt
-expect 2 "$hadal" inspect corpus --data gone; says gone.json
+expect 2 "$hadal" inspect corpus gone; says gone.json
 expect 2 "$hadal" curve gone; says "is gone a run directory"
 expect 2 "$hadal" bleu --reference gone.txt --input one.txt; says gone.txt
 expect 2 "$hadal" schedule check --program gone.txt; says gone.txt
 expect 2 "$hadal" report gone; says gone/metrics.jsonl
 
-echo "hostile"
+# What every command that reads a file or directory makes of an INPUT (@) that is not what it should be: "COMMAND|its arguments".
+readers=(
+  "config show|@" "config diff|@ run.textproto" "config diff|run.textproto @" "plan|@" "plan|run.textproto --machine @"
+  "plan|run.textproto --profile @" "train|@ --run-dir never" "train|run.textproto --init-from @ --run-dir never" "compare|@" "sweep|@ run.textproto"
+  "sweep|layouts.txt @" "translate|@" "translate|run --input @" "score|@ --target one.txt" "score|run --source @ --target one.txt"
+  "bleu|--reference @ --input one.txt" "bleu|--reference one.txt --input @" "checkpoint ls|@" "checkpoint verify|@" "checkpoint diff|@ run"
+  "checkpoint diff|run @" "checkpoint export|@ --out x.safetensors" "checkpoint average|@ --out mean --last 1" "inspect batch|@" "inspect corpus|@"
+  "inspect similarity|@ data/valid" "inspect similarity|run @" "curve|@" "report|@" "report|run --machine @" "schedule print|--program @"
+  "schedule check|--program @" "simulate|--plan @" "simulate|--run @" "prepare|--out z --monolingual --train @"
+  "prepare|--out z --monolingual --train one.txt --vocab @" "bench profile|@")
+
+# refused COMMAND|ARGUMENTS INPUT: ends soon, with exit code 2 (3: a damaged corpus or checkpoint), "hadal COMMAND: " and less than 2 KB.
+refused() {
+  local command=${1%%|*} word arguments=()
+  for word in ${1#*|}; do arguments+=("${word/@/${2-}}"); done
+  timeout 20 "$hadal" $command "${arguments[@]}" > out 2>&1; code=$?
+  case $code in 2|3) ;; *) fail "exit code $code: hadal $command ${arguments[*]:0:3}" ;; esac
+  [ "$(wc -c < out)" -lt 2000 ] || fail "$(wc -c < out) bytes: hadal $command ${arguments[*]:0:3}"
+  grep -q "^hadal $command: " out || fail "no \"hadal $command:\" before the error: hadal $command ${arguments[*]:0:3}"
+  lacks "$(printf '\033')"
+}
+
+echo "every command's error for what is missing"
+for reader in "${readers[@]}"; do refused "$reader" gone; done
+commands() { "$hadal" "$@" --help | awk '/^Subcommands:/ { on = 1; next } /^[^ ]/ { on = 0 } on && NF { print $1 }'; }
+for command in $(commands); do
+  parts=$(commands "$command")
+  for part in ${parts:-""}; do refused "$command${part:+ $part}|--no-such-option"; done
+done
+
+echo "every reader of a file is bounded"
 head -c 3000000 /dev/zero | tr '\0' x > long.txt
 printf 'model { encoder_layers: %s }' "$(head -c 3000000 /dev/zero | tr '\0' 9)" > long.textproto
-mkdir hollow
-printf 'a\033[2Jb' > "$(printf 'esc\033[2Jape.txt')"
-for command in "config show" "config explain" plan compare "schedule check --program" "simulate --plan" "plan run.textproto --machine" "curve" "report" "bleu --reference" \
-  "checkpoint ls" "checkpoint verify" "inspect corpus --data" "prepare --out z --monolingual --train" "sweep" "translate --checkpoint"; do
-  for input in long.txt long.textproto "$(head -c 3000 long.txt)" esc*ape.txt /dev/zero hollow; do
-    case "$command $input" in "prepare"*"long.t"*|"prepare"*ape.txt) continue ;; esac  # text
-    timeout 20 "$hadal" $command "$input" > out 2>&1; code=$?
-    case $code in 1|2|3) ;; *) fail "exit code $code: hadal $command ${input:0:40}" ;; esac
-    [ "$(wc -c < out)" -lt 3500 ] || fail "quotes all of its input: hadal $command ${input:0:40}"
-    lacks "$(printf '\033')"
-    says "^hadal "
+for ((i = 0; i < 100000; ++i)); do echo -n "word number $i "; done > words
+truncate -s 100M zeros
+mkfifo endless
+escape=$(printf 'esc\033[2Jape.txt'); printf 'a\033[2Jb' > "$escape"
+# Directories and prefixes whose files are of 100 MB without a line end, or devices.
+mkdir -p hollow/checkpoints/step_00000001 devices/checkpoints/step_00000001
+for file in metrics.jsonl config.resolved.textproto manifest.json checkpoints/step_00000001/manifest.json; do
+  ln zeros hollow/$file; ln -s /dev/zero devices/$file
+done
+ln zeros hollow.json; ln -s /dev/zero devices.json
+for reader in "${readers[@]}"; do
+  inputs=(/dev/zero endless zeros hollow devices)
+  # Text may hold long lines, and escapes.
+  [[ $reader =~ ^(bleu|prepare.*train @|translate.*input|score.*source) ]] || inputs+=(long.txt long.textproto words "$escape" "$(head -c 3000 long.txt)")
+  for input in "${inputs[@]}"; do
+    if [ "$input" = endless ]; then cat /dev/zero > endless 2> /dev/null & writer=$!; fi
+    refused "$reader" "$input"
+    [ "$input" != endless ] || { kill $writer 2> /dev/null; wait $writer 2> /dev/null; }
   done
 done
+yes | timeout 20 "$hadal" bleu --reference one.txt > out 2>&1; [ ${PIPESTATUS[1]} -eq 2 ] || fail "an endless text is scored"; says "score a smaller text"
 
 echo "damaged"
 cp -r data damaged
 truncate -s -8 damaged/train.00000.shard
-expect 3 "$hadal" inspect corpus --data damaged/train; says train.00000.shard
+expect 3 "$hadal" inspect corpus damaged/train; says train.00000.shard
 rm damaged/train.00000.shard
-expect 3 "$hadal" inspect corpus --data damaged/train; says "damaged/train.json names this file"
+expect 3 "$hadal" inspect corpus damaged/train; says "damaged/train.json names this file"
 truncate -s 100 damaged/vocabulary.model
-expect 3 "$hadal" inspect batch --data damaged/valid; says vocabulary.model
+expect 3 "$hadal" inspect batch damaged/valid; says vocabulary.model
 
 finished

@@ -29,7 +29,7 @@ exports() {
   local method=$1; shift
   expect 0 "$hadal" train small.textproto --set "model.residual.method=$method" "$@" --run-dir "$method/run"
   expect 0 "$hadal" checkpoint export "$method/run" --out "$method/model.safetensors"
-  expect 0 "$hadal" score --checkpoint "$method/run" --source text/valid.en --target text/valid.de --out "$method/scores" --threads 1
+  expect 0 "$hadal" score "$method/run" --source text/valid.en --target text/valid.de --out "$method/scores" --threads 1
   expect 0 "$python" "$here/compare_export.py" "$method/model.safetensors" "$method" text/valid.en text/valid.de "$method/scores"
   says "10 lines"; cat out
 }

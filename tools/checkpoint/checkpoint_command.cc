@@ -25,19 +25,19 @@ namespace {
 
 constexpr int kMostNamed = 1'000'000;  // checkpoints or tensors: no limit in practice
 
-// Runs print(out) and returns the exit code. `out` passes to standard output what is safe on a terminal: a manifest may
-// hold anything.
-int Report(const std::function<absl::Status(std::ostream&)>& print) {
+// Runs print(out) and returns the exit code of `hadal checkpoint SUBCOMMAND`. `out` passes to standard output what is
+// safe on a terminal: a manifest may hold anything.
+int Report(const std::string& subcommand, const std::function<absl::Status(std::ostream&)>& print) {
   PrintableBuffer printable(std::cout);
   std::ostream out(&printable);
   const absl::Status status = print(out);
   out << std::flush;
-  return EndTool("checkpoint", status);
+  return EndTool("checkpoint " + subcommand, status);
 }
 
 int Diff(const std::string& a, const std::string& b, const CheckpointDiffOptions& options) {
   bool identical = false;
-  const int code = Report([&](std::ostream& out) -> absl::Status {
+  const int code = Report("diff", [&](std::ostream& out) -> absl::Status {
     HADAL_ASSIGN_OR_RETURN(const std::string first, ResolveCheckpoint(a));
     HADAL_ASSIGN_OR_RETURN(const std::string second, ResolveCheckpoint(b));
     const absl::StatusOr<bool> same = DiffCheckpoints(first, second, options, out);
@@ -71,14 +71,15 @@ void AddListCommands(Command command, int& exit_code) {
   list.AddOption("RUN_OR_DIR", *path, "Run or checkpoint directory").Required();
   list.AddFlag("--parameters", *parameters, "For one checkpoint: also list names and shapes");
   list.Runs([=, &exit_code] {
-    exit_code = Report([&](std::ostream& out) { return PrintCheckpoints(*path, *parameters, out); });
+    exit_code = Report("ls", [&](std::ostream& out) { return PrintCheckpoints(*path, *parameters, out); });
   });
 
   auto verified = std::make_shared<std::string>();
   Command verify = command.AddCommand("verify", "Read every byte and compare every checksum");
   verify.AddOption("RUN_OR_DIR", *verified, "Checkpoint directory, or a run for all of its checkpoints").Required();
-  verify.Runs(
-      [=, &exit_code] { exit_code = Report([&](std::ostream& out) { return VerifyCheckpoints(*verified, out); }); });
+  verify.Runs([=, &exit_code] {
+    exit_code = Report("verify", [&](std::ostream& out) { return VerifyCheckpoints(*verified, out); });
+  });
 }
 
 void AddDiffCommand(Command command, int& exit_code) {
@@ -103,7 +104,7 @@ void AddExportCommand(Command command, int& exit_code) {
       .Required();
   exporting.AddFlag("--force", options->force, "Replace existing files");
   exporting.Runs([=, &exit_code] {
-    exit_code = Report([&](std::ostream& out) -> absl::Status {
+    exit_code = Report("export", [&](std::ostream& out) -> absl::Status {
       HADAL_ASSIGN_OR_RETURN(options->checkpoint, ResolveCheckpoint(options->checkpoint));
       return AdviseAnotherCheckpoint(ExportCheckpoint(*options, out));
     });
@@ -123,7 +124,7 @@ void AddAverageCommand(Command command, int& exit_code) {
       .Excludes(last);
   average.AddOption("-o,--out", *directory, "Directory to write").Required();
   average.Runs([=, &exit_code] {
-    exit_code = Report([&](std::ostream& out) { return Average(*inputs, *selection, *directory, out); });
+    exit_code = Report("average", [&](std::ostream& out) { return Average(*inputs, *selection, *directory, out); });
   });
 }
 

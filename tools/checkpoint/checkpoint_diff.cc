@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/status_macros.h"
+#include "tools/metrics/work_progress.h"
 
 namespace hadal {
 namespace {
@@ -111,7 +113,10 @@ absl::StatusOr<bool> DiffCheckpoints(const std::string& a, const std::string& b,
   }
   std::vector<Difference> differences;
   int64_t elements = 0;
+  std::optional<WorkProgress> progress(std::in_place, "comparing", "parameters",
+                                       std::ssize(first.manifest().parameters));
   for (int32_t p = 0; p < static_cast<int32_t>(first.manifest().parameters.size()); ++p) {
+    progress->Advance(1);
     for (const StateKind kind : kStateKinds) {
       if (kind != StateKind::kWeight && !moments) continue;
       HADAL_ASSIGN_OR_RETURN(Difference difference, CompareParameter(first, second, kind, p));
@@ -119,6 +124,7 @@ absl::StatusOr<bool> DiffCheckpoints(const std::string& a, const std::string& b,
       if (difference.different > 0) differences.push_back(std::move(difference));
     }
   }
+  progress.reset();
   if (differences.empty() && !one_lacks_moments) {
     out << absl::StrFormat("identical: %d parameters, %d elements%s\n", first.manifest().parameters.size(), elements,
                            moments ? ", moments included" : ", weights only");

@@ -12,6 +12,7 @@
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
+#include "tools/metrics/work_progress.h"
 
 namespace hadal {
 namespace {
@@ -101,9 +102,16 @@ absl::Status PrintRun(const std::string& run_directory, std::ostream& out) {
   return absl::OkStatus();
 }
 
+absl::Status VerifyBytes(CheckpointReader& reader) {
+  int64_t bytes = 0;
+  for (const WrittenFile& file : reader.manifest().files) bytes += 2 * file.bytes;
+  WorkProgress progress(absl::StrCat("verifying ", reader.directory()), "bytes", bytes);
+  return reader.Verify([&](int64_t done) { progress.Advance(done); });
+}
+
 absl::Status VerifyOne(const std::string& directory, std::ostream& out) {
   absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(directory);
-  absl::Status status = reader.ok() ? reader->Verify() : reader.status();
+  absl::Status status = reader.ok() ? VerifyBytes(*reader) : reader.status();
   if (!status.ok()) {
     out << absl::StrFormat("%-8s", WhatIsWrong(status)) << " " << directory << ": " << std::string(status.message())
         << "\n";

@@ -207,14 +207,17 @@ void AddInspectSimilarityCommand(Command app, int& exit_code) {
   Command command = app.FindCommand("inspect").AddCommand(
       "similarity", "Compute the similarity of the outputs of a checkpoint's layers");
   auto options = std::make_shared<InspectSimilarityOptions>();
-  command.AddOption("-c,--checkpoint", options->checkpoint, "Checkpoint, or run directory").Required().ValueName("DIR");
-  command.AddOption("--data", options->data, "Prefix of a prepared corpus").Required().ValueName("PREFIX");
+  command.AddOption("RUN_OR_DIR", options->checkpoint, "Checkpoint, or run directory").Required();
+  command.AddOption("CORPUS", options->data, "Prefix of a prepared corpus").Required();
+  for (const char* former : {"-c,--checkpoint", "--data"}) {
+    command.AddFormer(former, "hadal inspect similarity RUN_OR_DIR CORPUS");
+  }
   command.AddOption("--tokens", options->tokens, "Tokens used per side").InRange(2, 1 << 20).ShowDefault();
   command.AddOption("-o,--out", options->output, "Stem of the .json and .html written").ShowDefault();
   command.AddOption("--threads", options->threads, "CPU threads").InRange(1, 1024).ShowDefault();
   command.Runs([options, &exit_code] {
     const absl::Status status = RunInspectSimilarity(*options, std::cout);
-    exit_code = EndTool("inspect", status);
+    exit_code = EndTool("inspect similarity", status);
   });
 }
 

@@ -1,6 +1,6 @@
 // `hadal inspect similarity` computes how similar the outputs of a checkpoint's layers are, for each pair of layers.
 //
-//   hadal inspect similarity --checkpoint DIR|RUN_DIR --data PREFIX [--tokens N] [--out STEM] [--threads N]
+//   hadal inspect similarity RUN_OR_DIR CORPUS [--tokens N] [--out STEM] [--threads N]
 // Runs the first sentences of a prepared corpus that fit N tokens per side through the model, without dropout. The
 // similarity of two layers of a stack is the mean, over the rows (tokens), of the cosine between their outputs. Writes
 // the matrices to STEM.json and plots them in STEM.html.

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/printable.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_arguments.h"
 #include "tools/config/config_difference.h"
@@ -25,7 +26,7 @@ absl::StatusOr<std::string> Show(const ConfigArguments& arguments) {
   HADAL_ASSIGN_OR_RETURN(const config::RunConfig config, LoadConfig(arguments.files, arguments.overrides));
   const absl::StatusOr<RunOptions> options = MakeRunOptions(config);
   if (!options.ok()) return WithOrigins(options.status(), arguments.files, arguments.overrides);
-  for (const std::string& warning : options->warnings) std::cerr << "warning: " << warning << "\n";
+  for (const std::string& warning : options->warnings) std::cerr << "warning: " << Printable(warning) << "\n";
   return ResolvedConfigText(config);
 }
 
@@ -41,16 +42,6 @@ absl::StatusOr<std::string> Diff(const std::string& before, const std::string& a
   return text.empty() ? "no difference\n" : text;
 }
 
-int Report(const absl::StatusOr<std::string>& text) {
-  constexpr int kDone = 0, kBadConfig = 2;
-  if (!text.ok()) {
-    PrintToolError("config", text.status());
-    return kBadConfig;
-  }
-  std::cout << *text << std::flush;
-  return kDone;
-}
-
 }  // namespace
 
 void AddConfigCommand(Command app, int& exit_code) {
@@ -60,14 +51,14 @@ void AddConfigCommand(Command app, int& exit_code) {
   Command show = command.AddCommand("show", "Print the resolved config, every field with its value");
   auto arguments = std::make_shared<ConfigArguments>();
   AddConfigArguments(show, *arguments);
-  show.Runs([arguments, &exit_code] { exit_code = Report(Show(*arguments)); });
+  show.Runs([arguments, &exit_code] { exit_code = EndTool("config show", Show(*arguments)); });
 
   Command diff = command.AddCommand("diff", "Print the fields in which two configs differ");
   auto before = std::make_shared<std::string>();
   auto after = std::make_shared<std::string>();
   diff.AddOption("A", *before, "Config file or run directory").Required();
   diff.AddOption("B", *after, "Config file or run directory").Required();
-  diff.Runs([before, after, &exit_code] { exit_code = Report(Diff(*before, *after)); });
+  diff.Runs([before, after, &exit_code] { exit_code = EndTool("config diff", Diff(*before, *after)); });
 
   Command explain = command.AddCommand("explain", "Print a field's meaning, default and allowed values");
   auto field = std::make_shared<std::string>();
@@ -75,7 +66,7 @@ void AddConfigCommand(Command app, int& exit_code) {
   auto grid = std::make_shared<bool>(false);
   explain.AddFlag("--grid", *grid, "Explain a field of the grids that `hadal compare` reads");
   explain.Runs([field, grid, &exit_code] {
-    exit_code = Report(ExplainField(*field, *grid ? ConfigSchema::kGrid : ConfigSchema::kRun));
+    exit_code = EndTool("config explain", ExplainField(*field, *grid ? ConfigSchema::kGrid : ConfigSchema::kRun));
   });
 }
 

@@ -11,10 +11,21 @@
 namespace hadal {
 namespace {
 
+// The end of the first sentence; "..." ends none.
+size_t SentenceEnd(const std::string& text) {
+  size_t end = text.find_first_of('.');
+  while (end != std::string::npos) {
+    const size_t after = text.find_first_not_of('.', end);
+    if (after == std::string::npos || (after == end + 1 && (text[after] == ' ' || text[after] == '\n'))) return end;
+    end = text.find_first_of('.', after);
+  }
+  return end;
+}
+
 // The comment up to the end of its first sentence or line of a list.
 std::string Summary(const FieldDescriptor& field) {
   const std::string comment = CommentText(field);
-  const size_t end = std::min(comment.find(".\n"), comment.find(". "));
+  const size_t end = SentenceEnd(comment);
   const size_t list = comment.find(":\n");
   std::string summary = comment.substr(0, std::min(end, list));
   while (!summary.empty() && (summary.back() == '.' || summary.back() == ':')) summary.pop_back();

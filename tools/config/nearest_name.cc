@@ -46,6 +46,7 @@ std::string NearestName(absl::string_view name, const std::vector<std::string>& 
   int best = limit + 1;
   std::string nearest;
   for (const std::string& candidate : candidates) {
+    if (lower.size() >= 2 * candidate.size()) continue;  // the distance is at least the difference of the lengths
     const int distance = EditDistance(lower, absl::AsciiStrToLower(candidate));
     // A distance as long as the word itself is no similarity.
     if (distance < best && distance < static_cast<int>(candidate.size())) {

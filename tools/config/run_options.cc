@@ -158,18 +158,22 @@ absl::Status ResolveFractions(const config::RunConfig& from, TrainOptions& to) {
   return absl::OkStatus();
 }
 
+absl::Status CheckAtMostPeak(const char* field, double value, double peak) {
+  if (value <= peak) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("learning_rate.", field, " = ", value,
+                                                 " is not allowed; it must be at most learning_rate.peak = ", peak));
+}
+
 absl::Status CheckRate(const TrainOptions& options) {
   const RateOptions& rate = options.rate;
+  if (rate.schedule == RateSchedule::kInverseSqrt && rate.warmup_updates > 0) {
+    return CheckAtMostPeak("warmup_initial_rate", rate.warmup_initial_rate, rate.peak);
+  }
   if (rate.schedule != RateSchedule::kPolynomial) return absl::OkStatus();
   if (options.stop.steps == 0) {
     return absl::InvalidArgumentError("learning_rate.schedule = \"polynomial\" ends at stop.steps, which is not set");
   }
-  if (rate.end_rate > rate.peak) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("learning_rate.end_rate = ", rate.end_rate,
-                     " is not allowed; it must be at most learning_rate.peak = ", rate.peak));
-  }
-  return absl::OkStatus();
+  return CheckAtMostPeak("end_rate", rate.end_rate, rate.peak);
 }
 
 // Without norms, a layer passes on its input times (a + c·r).

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/data/corpus_vocabulary.h"
 #include "runtime/data/sampling_order.h"
+#include "runtime/printable.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/inspect_corpus.h"
 #include "tools/metrics/human_units.h"
@@ -28,7 +29,7 @@ std::span<const int32_t> Rows(const std::vector<int32_t>& tokens, const std::vec
 
 void PrintSide(const char* side, std::span<const int32_t> rows, const Vocabulary* vocabulary, std::ostream& out) {
   out << "    " << side << " " << absl::StrJoin(rows, " ") << "\n";
-  if (vocabulary != nullptr) out << "           \"" << vocabulary->Decode(rows) << "\"\n";
+  if (vocabulary != nullptr) out << "           \"" << Printable(vocabulary->Decode(rows)) << "\"\n";
 }
 
 void PrintBatch(const Corpus& corpus, const PackedBatch& batch, const std::optional<CorpusVocabularies>& vocabularies,
@@ -52,8 +53,8 @@ void PrintBatch(const Corpus& corpus, const PackedBatch& batch, const std::optio
 }  // namespace
 
 absl::Status RunInspectBatch(const InspectBatchOptions& options, std::ostream& out) {
-  if (options.step < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("--step ", options.step, " is negative; steps count from 0"));
+  if (options.step < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("--step ", options.step, " is below 1; steps count from 1"));
   }
   HADAL_ASSIGN_OR_RETURN(const Corpus corpus, Corpus::Open(options.data));
   std::optional<CorpusVocabularies> vocabularies;
@@ -64,7 +65,7 @@ absl::Status RunInspectBatch(const InspectBatchOptions& options, std::ostream& o
                                     .capacity = {options.source_tokens, options.target_tokens, options.max_positions},
                                     .micro_batches_per_step = options.micro_batches};
   HADAL_ASSIGN_OR_RETURN(SamplingOrder order, SamplingOrder::Create(corpus, sampling));
-  const StepBatches step = order.At(options.step);
+  const StepBatches step = order.At(options.step - 1);
   out << absl::StreamFormat(
       "step %d, seed %d: %d micro-batches, %s source rows, %s target rows; %.4f epochs after it\n", options.step,
       options.seed, options.micro_batches, HumanCount(step.source_tokens), HumanCount(step.target_tokens),
@@ -84,8 +85,9 @@ void AddInspectCommand(Command app, int& exit_code) {
   inspect.RequireCommand();
   Command command = inspect.AddCommand("batch", "Print the token ids of a given step");
   auto options = std::make_shared<InspectBatchOptions>();
-  command.AddOption("--data", options->data, "Prefix of a prepared corpus").Required().ValueName("PREFIX");
-  command.AddOption("--step", options->step, "The step, from 0").ShowDefault();
+  command.AddOption("CORPUS", options->data, "Prefix of a prepared corpus").Required();
+  command.AddFormer("--data", "hadal inspect batch CORPUS");
+  command.AddOption("--step", options->step, "The step, from 1").ShowDefault();
   command.AddOption("--seed", options->seed, "The run's seed").ShowDefault();
   command.AddOption("--micro-batches", options->micro_batches, "Micro-batches per step").ShowDefault();
   command.AddOption("--source-tokens", options->source_tokens, "Source capacity of a micro-batch").ShowDefault();
@@ -97,18 +99,19 @@ void AddInspectCommand(Command app, int& exit_code) {
   command.AddFlag("--ids-only", options->ids_only, "Print ids without text");
   command.Runs([options, &exit_code] {
     const absl::Status status = RunInspectBatch(*options, std::cout);
-    exit_code = EndTool("inspect", status);
+    exit_code = EndTool("inspect batch", status);
   });
   Command corpus = inspect.AddCommand("corpus", "Print a corpus's size and unigram entropy");
   auto corpus_options = std::make_shared<InspectCorpusOptions>();
-  corpus.AddOption("--data", corpus_options->data, "Prefix of a prepared corpus").Required().ValueName("PREFIX");
+  corpus.AddOption("CORPUS", corpus_options->data, "Prefix of a prepared corpus").Required();
+  corpus.AddFormer("--data", "hadal inspect corpus CORPUS");
   corpus.AddOption("--score", corpus_options->score, "Score another corpus's targets by this one's token frequencies")
       .ValueName("PREFIX");
   corpus.AddOption("--max-sentences", corpus_options->max_sentences, "Number of first targets to score; 0: all")
       .ShowDefault();
   corpus.Runs([corpus_options, &exit_code] {
     const absl::Status status = RunInspectCorpus(*corpus_options, std::cout);
-    exit_code = EndTool("inspect", status);
+    exit_code = EndTool("inspect corpus", status);
   });
 }
 

@@ -1,7 +1,7 @@
 // `hadal inspect` describes a corpus (inspect_corpus.h) or prints a batch: the token ids, and their text, of a given
 // step.
 //
-//   hadal inspect batch --data PREFIX --step N [--seed S] [--micro-batches M] [--source-tokens N] [--target-tokens N]
+//   hadal inspect batch CORPUS --step N [--seed S] [--micro-batches M] [--source-tokens N] [--target-tokens N]
 //   [--max-positions N]
 // With the values of a run's config this is the trainer's order (runtime/data/sampling_order.h), a function of seed and
 // step alone. So a failed step can be examined without training up to it.
@@ -18,7 +18,7 @@ namespace hadal {
 
 struct InspectBatchOptions {
   std::string data;  // prefix of a prepared corpus
-  int64_t step = 0;  // from 0
+  int64_t step = 1;  // from 1
   uint64_t seed = 1;
   int32_t micro_batches = 4;
   int64_t source_tokens = 1024;  // capacities of a micro-batch, with </s>
@@ -28,7 +28,7 @@ struct InspectBatchOptions {
   bool ids_only = false;         // prints no text and needs no vocabulary files
 };
 
-// Prints the step. Errors: those of opening the corpus and its vocabularies; InvalidArgument for a negative step or
+// Prints the step. Errors: those of opening the corpus and its vocabularies; InvalidArgument for a step below 1 or
 // capacities that no sentence fits.
 absl::Status RunInspectBatch(const InspectBatchOptions& options, std::ostream& out);
 

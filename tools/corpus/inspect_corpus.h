@@ -1,7 +1,7 @@
 // `hadal inspect corpus` prints the size of a prepared corpus and its unigram entropy: the loss of a model that uses no
 // context.
 //
-//   hadal inspect corpus --data PREFIX [--score PREFIX [--max-sentences N]]
+//   hadal inspect corpus CORPUS [--score PREFIX [--max-sentences N]]
 // The unigram entropy of a side, H = −Σ_v p(v) ln p(v) in nats with </s> counted once per sample, is the nll of a model
 // that knows only token frequencies. A training run whose validation nll stays near it has not learned to translate.
 // Validation sentences may be shorter or simpler than the training text; --score gives the nll of exactly those

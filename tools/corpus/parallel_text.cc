@@ -3,23 +3,21 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "runtime/text_line.h"
 #include "runtime/utf8.h"
 #include "tools/corpus/plain_text.h"
 #include "tools/corpus/text_input.h"
+#include "tools/corpus/text_lines.h"
 
 namespace hadal {
 namespace {
-
-constexpr char kByteOrderMark[] = "\xEF\xBB\xBF";
 
 bool IsBlank(const std::string& text) { return text.find_first_not_of(" \t\r\n\f\v") == std::string::npos; }
 
 }  // namespace
 
 absl::StatusOr<ParallelReader::Side> ParallelReader::OpenSide(const std::string& path) {
-  HADAL_RETURN_IF_ERROR(OpenFile(path).status());  // rejects pipes and folders: text is read several times
   HADAL_ASSIGN_OR_RETURN(std::unique_ptr<std::istream> in, OpenText(path));
   return Side{.path = path, .in = std::move(in)};
 }
@@ -37,10 +35,7 @@ absl::StatusOr<ParallelReader> ParallelReader::Open(const TextPair& pair) {
 
 absl::StatusOr<bool> ParallelReader::NextLine(Side& side, int64_t number, std::string& line) {
   if (!ReadLine(*side.in, line)) {
-    if (side.in->bad()) {
-      return absl::InternalError(
-          absl::StrCat("reading ", side.path, " failed after line ", number - 1, "; is it whole, and text?"));
-    }
+    if (side.in->bad()) return ReadLineError(side.path, number - 1, line);
     line.clear();
     return false;
   }

@@ -34,12 +34,12 @@ struct ParallelLine {
 
 class ParallelReader {
  public:
-  // Files may be compressed with gzip. Errors: those of OpenText.
+  // Pipes, and files compressed with gzip, are read, too. Errors: those of OpenText.
   static absl::StatusOr<ParallelReader> Open(const TextPair& pair);
 
   // Reads the next pair of lines, or for plain text the next line. Returns false at the end. Blocking.
-  // Errors: InvalidArgument if one file ends before the other, with both counts, and for what CheckIsPlainText rejects;
-  // Internal if reading fails.
+  // Errors: InvalidArgument if one file ends before the other, with both counts, and for what CheckIsPlainText and
+  // ReadLine reject.
   absl::StatusOr<bool> Next(ParallelLine& line);
 
   // What has been removed so far.

@@ -93,7 +93,7 @@ absl::StatusOr<int64_t> SurveyAll(const std::vector<Split>& splits, const Prepar
 
 std::string UnknownShare(int64_t unknown, int64_t tokens) {
   if (unknown == 0) return "none unknown";
-  return absl::StrFormat("%.2g%% unknown", 100.0 * static_cast<double>(unknown) / static_cast<double>(tokens));
+  return HumanValue(100.0 * static_cast<double>(unknown) / static_cast<double>(tokens), 2) + "% unknown";
 }
 
 void DescribeSplit(const Split& split, const WrittenSplit& written, const PrepareOptions& options, std::ostream& out) {

@@ -95,7 +95,10 @@ absl::StatusOr<bool> KeepTokens(const std::string& place, const Sample& sample, 
 }  // namespace
 
 absl::Status CheckReadable(const Split& split) {
-  for (const TextPair& pair : split.pairs) HADAL_RETURN_IF_ERROR(ParallelReader::Open(pair).status());
+  for (const TextPair& pair : split.pairs) {
+    if (!pair.source.empty()) HADAL_RETURN_IF_ERROR(OpenFile(pair.source).status());
+    HADAL_RETURN_IF_ERROR(OpenFile(pair.target).status());
+  }
   return absl::OkStatus();
 }
 

@@ -25,7 +25,7 @@ struct Split {
   const std::string& first_file() const { return pairs[0].source.empty() ? pairs[0].target : pairs[0].source; }
 };
 
-// Opens the files without reading. Errors: those of opening.
+// Checks that the files can be opened and are files: the text is read several times. Errors: those of OpenFile.
 absl::Status CheckReadable(const Split& split);
 
 // The results of the first pass.

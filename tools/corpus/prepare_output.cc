@@ -56,8 +56,8 @@ absl::StatusOr<PrepareOutput> PrepareOutput::Take(const std::string& folder, boo
   const bool was_left_unfinished = PathExists(LockPath(folder));
   absl::StatusOr<FileDescriptor> lock = OpenLocked(LockPath(folder));
   if (absl::IsAborted(lock.status())) {
-    return absl::FailedPreconditionError(absl::StrCat("another hadal prepare is writing into ", folder,
-                                                      "; wait until it ends, or choose another --out"));
+    return absl::AbortedError(absl::StrCat("another hadal prepare is writing into ", folder,
+                                           "; wait until it ends, or choose another --out"));
   }
   HADAL_RETURN_IF_ERROR(lock.status());
   PrepareOutput output(folder, *std::move(lock), was_left_unfinished);

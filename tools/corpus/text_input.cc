@@ -59,26 +59,4 @@ absl::StatusOr<std::unique_ptr<std::istream>> OpenText(const std::string& path) 
   return std::make_unique<GzipStream>(file);
 }
 
-bool ReadLine(std::istream& in, std::string& line) {
-  std::array<char, 4096> part;
-  line.clear();
-  while (line.size() <= kMostLineBytes) {
-    in.getline(part.data(), part.size());
-    const auto bytes = static_cast<size_t>(in.gcount());  // with the line end, if it was found
-    if (in.bad()) return false;
-    if (!in.fail() && !in.eof()) {
-      line.append(part.data(), bytes - 1);
-      return true;
-    }
-    line.append(part.data(), bytes);
-    if (in.eof()) {
-      if (!line.empty()) in.clear(std::ios_base::eofbit);
-      return !line.empty();
-    }
-    in.clear();  // the part is full
-  }
-  in.setstate(std::ios_base::badbit);
-  return false;
-}
-
 }  // namespace hadal

@@ -1,9 +1,8 @@
-// Opens text files, compressed with gzip or not, and reads lines of bounded length.
+// Opens text files, compressed with gzip or not.
 //
 // Thread safety: as std::istream. Memory: 64 KiB for a file.
 #pragma once
 
-#include <cstddef>
 #include <istream>
 #include <memory>
 #include <string>
@@ -16,10 +15,5 @@ namespace hadal {
 // compressed data are damaged or end early, the stream becomes bad(). Blocking: opening a pipe waits for its writer.
 // Errors: those of opening; InvalidArgument for a folder or another device.
 absl::StatusOr<std::unique_ptr<std::istream>> OpenText(const std::string& path);
-
-inline constexpr size_t kMostLineBytes = size_t{64} << 20;
-
-// As std::getline, but a line of more than kMostLineBytes makes the stream bad(): that is no text.
-bool ReadLine(std::istream& in, std::string& line);
 
 }  // namespace hadal

@@ -2,23 +2,21 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/status_macros.h"
+#include "runtime/text_line.h"
 #include "runtime/utf8.h"
 #include "tools/corpus/plain_text.h"
-#include "tools/corpus/text_input.h"
 
 namespace hadal {
 
 absl::StatusOr<bool> TextLines::Next(std::string& line) {
-  constexpr char kByteOrderMark[] = "\xEF\xBB\xBF";
   if (!ReadLine(in_, line)) {
-    if (in_.bad()) {
-      return absl::InternalError(absl::StrCat(name_, ": reading failed after line ", lines_, "; is it a text file?"));
-    }
+    if (in_.bad()) return ReadLineError(name_, lines_, line);
     return false;
   }
   ++lines_;
   if (lines_ == 1) HADAL_RETURN_IF_ERROR(CheckIsPlainText(name_, line));
-  if (lines_ == 1 && line.starts_with(kByteOrderMark)) line.erase(0, sizeof(kByteOrderMark) - 1);
+  const bool marked = lines_ == 1 && mark_ == ByteOrderMark::kRemoved && line.starts_with(kByteOrderMark);
+  if (marked) line.erase(0, sizeof(kByteOrderMark) - 1);
   if (line.ends_with('\r')) line.pop_back();
   const size_t valid = ValidUtf8Prefix(line);
   if (valid == line.size()) return true;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "runtime/printable.h"
 #include "tools/metrics/human_units.h"
 #include "tools/metrics/progress_line.h"
 
@@ -104,11 +105,10 @@ void Progress::OnCheckpoint(const CheckpointMetrics& metrics) {
 }
 
 void Progress::OnText(int64_t step, TextKind kind, std::string_view text) {
-  for (const absl::string_view line : absl::StrSplit(absl::string_view(text.data(), text.size()), '\n')) {
-    const std::string_view plain(line.data(), line.size());
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(Printable(text), '\n'))) {
     PrintLine(kind == TextKind::kWarning  ? absl::StrCat(Paint("warning:", Ink::kBad, options_.style.color), " ", line)
               : kind == TextKind::kSample ? absl::StrCat("  ", line)
-                                          : Paint(plain, Ink::kDim, options_.style.color));
+                                          : Paint(line, Ink::kDim, options_.style.color));
   }
   out_.flush();
 }

@@ -8,13 +8,14 @@
 #include <iterator>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/host_name.h"
+#include "runtime/logged_environment.h"
+#include "runtime/printable.h"
 #include "runtime/rank_facts.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
@@ -22,26 +23,6 @@
 
 namespace hadal {
 namespace {
-
-// Variables that Open MPI's daemons set for their ranks; other OMPI_MCA_ variables are the user's.
-constexpr const char* kLaunchersOwn[] = {"OMPI_MCA_orte_", "OMPI_MCA_ess", "OMPI_MCA_initial_", "OMPI_MCA_shmem_"};
-constexpr const char* kTelling[] = {"CUDA_",
-                                    "DNNL_",
-                                    "HADAL_",
-                                    "NCCL_",
-                                    "OMP_",
-                                    "OMPI_MCA_",
-                                    "ONEDNN_",
-                                    "SLURM_JOB_ID=",
-                                    "SLURM_JOB_NODELIST=",
-                                    "SLURM_RESTART_COUNT=",
-                                    "UCX_"};
-
-bool IsTelling(absl::string_view variable) {
-  const auto begins = [variable](const char* prefix) { return absl::StartsWith(variable, prefix); };
-  return std::any_of(std::begin(kTelling), std::end(kTelling), begins) &&
-         std::none_of(std::begin(kLaunchersOwn), std::end(kLaunchersOwn), begins);
-}
 
 // This process's command line, approximately as typed.
 std::string CommandLine() {
@@ -71,8 +52,8 @@ absl::StatusOr<std::unique_ptr<RankLog>> RankLog::Open(const std::string& direct
 void RankLog::Say(const std::string& text) {
   const std::string time = absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ ", absl::Now(), absl::UTCTimeZone());
   std::string lines;
-  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    absl::StrAppend(&lines, time, line, "\n");
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n', absl::SkipEmpty()))) {
+    absl::StrAppend(&lines, time, Printable(line), "\n");
   }
   if (lines.empty()) return;
   const std::lock_guard lock(mutex_);
@@ -115,14 +96,8 @@ std::string StartLines(const RankPlace& place, const char* const* environment) {
       absl::StrCat("start: hadal ", place.version, ", rank ", place.rank, " of ", place.ranks, part, " on ", HostName(),
                    ", process ", getpid(), ", ", place.threads, place.threads == 1 ? " thread" : " threads",
                    " on CPUs ", CpuList(AllowedCpus()), "\nstarted in ", directory, " as: ", CommandLine(), "\n");
-  std::vector<std::string> telling;
-  for (; *environment != nullptr; ++environment) {
-    if (IsTelling(*environment)) telling.push_back(*environment);
-  }
-  std::sort(telling.begin(), telling.end());
-  std::string joined = absl::StrJoin(telling, " ");
-  std::replace(joined.begin(), joined.end(), '\n', ' ');
-  if (!joined.empty()) absl::StrAppend(&lines, "environment: ", joined, "\n");
+  const std::string variables = absl::StrJoin(LoggedEnvironment(environment), " ");
+  if (!variables.empty()) absl::StrAppend(&lines, "environment: ", variables, "\n");
   return lines;
 }
 

@@ -29,7 +29,7 @@ class RankLog {
   // Creates the directory if it is missing.  Errors: those of files.
   static absl::StatusOr<std::unique_ptr<RankLog>> Open(const std::string& directory, int rank);
 
-  // Appends each line of `text`, with the time before it; skips empty lines.  Threads: any.
+  // Appends each line of `text`, printable, with the time before it; skips empty lines.  Threads: any.
   void Say(const std::string& text);
   // Returns the first error of writing, once.
   absl::Status Flush();
@@ -65,9 +65,8 @@ struct RankPlace {
   int stage = 0, stages = 0, replica = 0, replicas = 0;  // stages = 0: the model has not been cut yet
 };
 
-// The first lines of a start: the place; this process's host, number, CPUs and command line; and environment variables
-// that change how a job runs (`environment`: null-terminated, as environ). Other variables are left out because they
-// may be private.
+// The first lines of a start: the place; this process's host, number, CPUs and command line; and the environment
+// variables of runtime/logged_environment.h (`environment`: null-terminated, as environ).
 std::string StartLines(const RankPlace& place, const char* const* environment);
 
 }  // namespace hadal

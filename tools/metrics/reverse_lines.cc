@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/status_macros.h"
+#include "runtime/text_line.h"
 
 namespace hadal {
 
@@ -13,6 +14,7 @@ absl::StatusOr<ReverseLines> ReverseLines::Open(const std::string& path) {
 }
 
 absl::Status ReverseLines::ReadBlock() {
+  if (buffer_.size() > kMostLineBytes) return ReadLineError(path_, 0, buffer_);
   // The buffer grows geometrically for a long line, so that bytes are moved rarely.
   const int64_t wanted = std::max<int64_t>(kBlockBytes, static_cast<int64_t>(buffer_.size()));
   const int64_t bytes = std::min(wanted, buffer_begin_);

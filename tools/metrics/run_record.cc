@@ -14,6 +14,7 @@
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
+#include "runtime/text_line.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/run_options.h"
 
@@ -103,7 +104,7 @@ DepthMetrics ReadDepth(const Json& json) {
   return depth;
 }
 
-void ReadLine(const Json& json, RunRecord& run) {
+void AddRecord(const Json& json, RunRecord& run) {
   const std::string event = String(json, "event");
   if (event == "run") {
     run.model = String(json, "model");
@@ -173,10 +174,13 @@ absl::StatusOr<RunRecord> ReadRun(const std::string& directory) {
   RunRecord run{.directory = directory};
   const std::string trimmed = directory.substr(0, directory.find_last_not_of('/') + 1);
   run.name = BaseName(trimmed);
-  for (std::string line; std::getline(in, line);) {  // line by line, because long runs with many stages write gigabytes
+  std::string line;
+  int64_t lines = 0;
+  for (; ReadLine(in, line); ++lines) {  // line by line, because long runs with many stages write gigabytes
     const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (json.is_object()) ReadLine(json, run);
+    if (json.is_object()) AddRecord(json, run);
   }
+  if (line.size() > kMostLineBytes) return ReadLineError(path, lines, line);
   if (in.bad()) return absl::DataLossError(absl::StrCat(path, ": reading failed; check the disk"));
   if (run.steps.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": has no step; has the run started?"));

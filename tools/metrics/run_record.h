@@ -55,7 +55,7 @@ struct RunRecord {
   int cores() const { return ranks * threads; }
 };
 
-// Errors: NotFound or DataLoss with the path; InvalidArgument if the run has no step.
+// Errors: NotFound or DataLoss with the path; InvalidArgument if the run has no step or a line is too long.
 absl::StatusOr<RunRecord> ReadRun(const std::string& directory);
 
 }  // namespace hadal

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/data/corpus_manifest.h"
 #include "runtime/files.h"
+#include "runtime/printable.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_arguments.h"
 #include "tools/config/config_layers.h"
@@ -111,7 +112,7 @@ absl::StatusOr<std::string> PlanConfig(const PlanArguments& arguments, const con
   HADAL_ASSIGN_OR_RETURN(RunOptions run, MakeRunOptions(config));
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> unheard, LayersWithoutEffect(arguments.config.files));
   run.warnings.insert(run.warnings.end(), unheard.begin(), unheard.end());
-  for (const std::string& warning : run.warnings) std::cerr << "warning: " << warning << "\n";
+  for (const std::string& warning : run.warnings) std::cerr << "warning: " << Printable(warning) << "\n";
   TrainOptions& options = run.train;
   HADAL_RETURN_IF_ERROR(FindVocabularies(arguments, options));
   HADAL_RETURN_IF_ERROR(ValidateModelOptions(options.model));
@@ -126,17 +127,6 @@ absl::StatusOr<std::string> Plan(const PlanArguments& arguments) {
   absl::StatusOr<std::string> text = PlanConfig(arguments, config);
   if (text.ok()) return text;
   return WithOrigins(text.status(), files, overrides);
-}
-
-int RunPlan(const PlanArguments& arguments) {
-  constexpr int kDone = 0, kDoesNotFit = 1, kBadConfig = 2;
-  const absl::StatusOr<std::string> text = Plan(arguments);
-  if (text.ok()) {
-    std::cout << *text << std::flush;
-    return kDone;
-  }
-  PrintToolError("plan", text.status());
-  return absl::IsResourceExhausted(text.status()) ? kDoesNotFit : kBadConfig;
 }
 
 }  // namespace
@@ -171,7 +161,7 @@ void AddPlanCommand(Command app, int& exit_code) {
   command.AddOption("--profile", arguments->costs.profile, "Costs measured by `hadal bench profile`").Excludes(device);
   command.AddFlag("--sublayers", arguments->text.sublayers, "List every sublayer").Excludes(machine);
   command.AddFlag("--json", arguments->json, "Print everything as JSON");
-  command.Runs([arguments, &exit_code] { exit_code = RunPlan(*arguments); });
+  command.Runs([arguments, &exit_code] { exit_code = EndTool("plan", Plan(*arguments)); });
 }
 
 }  // namespace hadal

@@ -1,7 +1,6 @@
 #include "tools/plan/schedule_command.h"
 
 #include <cstdint>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -47,14 +46,6 @@ std::string PeakLiveText(const ScheduleReport& report) {
     }
   }
   return text + "\n";
-}
-
-int Report(const absl::StatusOr<std::string>& text) {
-  if (!text.ok()) {
-    return EndTool("schedule", text.status());
-  }
-  std::cout << *text << std::flush;
-  return kToolDone;
 }
 
 std::shared_ptr<ScheduleCommandOptions> AddShapeFlags(Command command, std::shared_ptr<std::string>& kind) {
@@ -128,14 +119,14 @@ void AddScheduleCommand(Command app, int& exit_code) {
       .ShowDefault();
   print.Runs([drawn, kind, &exit_code] {
     drawn->kind = *ParseScheduleKind(*kind);
-    exit_code = Report(PrintSchedule(*drawn));
+    exit_code = EndTool("schedule print", PrintSchedule(*drawn));
   });
 
   Command check = command.AddCommand("check", "Prove the schedule sound, or print the error");
   const std::shared_ptr<ScheduleCommandOptions> checked = AddShapeFlags(check, kind);
   check.Runs([checked, kind, &exit_code] {
     checked->kind = *ParseScheduleKind(*kind);
-    exit_code = Report(CheckScheduleCommand(*checked));
+    exit_code = EndTool("schedule check", CheckScheduleCommand(*checked));
   });
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -307,15 +306,7 @@ void AddSimulateCommand(Command app, int& exit_code) {
       .ShowDefault();
   command.AddOption("--svg", arguments->svg, "Draw the timeline into this file");
   command.AddFlag("--json", arguments->json, "Print everything as JSON");
-  command.Runs([arguments, &exit_code] {
-    const absl::StatusOr<std::string> text = RunSimulate(*arguments);
-    exit_code = ToolExitCode(text.status());
-    if (text.ok()) {
-      std::cout << *text << std::flush;
-    } else {
-      PrintToolError("simulate", text.status());
-    }
-  });
+  command.Runs([arguments, &exit_code] { exit_code = EndTool("simulate", RunSimulate(*arguments)); });
 }
 
 }  // namespace hadal

@@ -22,8 +22,10 @@
 #include "nlohmann/json.hpp"
 #include "runtime/depth_metrics.h"
 #include "runtime/files.h"
+#include "runtime/printable.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
+#include "runtime/text_line.h"
 #include "tools/drawing/depth_heat_map.h"
 #include "tools/drawing/line_chart.h"
 #include "tools/drawing/svg.h"
@@ -55,12 +57,13 @@ absl::Status ReadLines(const std::string& path, const std::string& run, const st
   if (!in.is_open())
     return absl::NotFoundError(absl::StrCat(path, ": cannot be opened; is ", run, " a run directory?"));
   std::string text;
-  for (int64_t number = 1; std::getline(in, text) && !in.eof(); ++number) {
+  int64_t lines = 0;
+  for (; ReadLine(in, text) && !in.eof(); ++lines) {
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!line.is_object()) return absl::InvalidArgumentError(absl::StrCat(path, ":", number, ": not a JSON object"));
+    if (!line.is_object()) return absl::InvalidArgumentError(absl::StrCat(path, ":", lines + 1, ": not a JSON object"));
     read(line);
   }
-  return absl::OkStatus();
+  return in.bad() ? ReadLineError(path, lines, text) : absl::OkStatus();
 }
 
 void CollectNames(const Json& line, const std::string& prefix, std::set<std::string>& names) {
@@ -162,7 +165,7 @@ absl::Status RunCurve(const CurveCommandOptions& options, std::ostream& out) {
   std::vector<Curve> curves;
   std::vector<DepthHeatMap> maps;
   for (size_t i = 0; i < options.runs.size(); ++i) {
-    const std::string label = options.labels.empty() ? LabelOf(options.runs[i]) : options.labels[i];
+    const std::string label = Printable(options.labels.empty() ? LabelOf(options.runs[i]) : options.labels[i]);
     HADAL_ASSIGN_OR_RETURN(curves.emplace_back(), ReadCurve(options.runs[i], options.metric, label));
     for (const DepthSeriesInfo& series : kDepthSeries) {
       if (options.depth != series.name) continue;

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <iostream>
 #include <memory>
 #include <utility>
 
@@ -104,15 +103,9 @@ void AddReportCommand(Command app, int& exit_code) {
                     "Path of the .html, .json and .md (default: report in the first run)");
   AddCostFlags(command, "its predictions are shown next to the measurements", arguments->costs);
   command.Runs([arguments, &exit_code] {
-    const absl::StatusOr<std::string> written = WriteReport(
-        arguments->runs, arguments->output.empty() ? JoinPath(arguments->runs.front(), kReportStem) : arguments->output,
-        arguments->costs);
-    exit_code = ToolExitCode(written.status());
-    if (written.ok()) {
-      std::cout << *written << std::flush;
-    } else {
-      PrintToolError("report", written.status());
-    }
+    const std::string stem =
+        arguments->output.empty() ? JoinPath(arguments->runs.front(), kReportStem) : arguments->output;
+    exit_code = EndTool("report", WriteReport(arguments->runs, stem, arguments->costs));
   });
 }
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <unordered_set>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/metrics/human_units.h"
+#include "tools/metrics/work_progress.h"
 #include "tools/synthetic/synthetic_english.h"
 #include "tools/synthetic/synthetic_german.h"
 #include "tools/synthetic/synthetic_sampler.h"
@@ -25,7 +27,7 @@ namespace {
 // One split's two files. They are written under other names and renamed when complete.
 class SplitFiles {
  public:
-  // // `unique`: writes no sentence twice.
+  // `unique`: writes no sentence twice.
   SplitFiles(const std::string& directory, const std::string& name, int64_t wanted, bool unique)
       : english_(JoinPath(directory, name + ".en")),
         german_(JoinPath(directory, name + ".de")),
@@ -46,11 +48,13 @@ class SplitFiles {
 
   bool full() const { return written_ >= wanted_; }
 
-  void Add(const SyntheticPair& pair) {
-    if (full() || (unique_ && !seen_.insert(pair.english).second)) return;
+  // Returns whether the pair was wanted.
+  bool Add(const SyntheticPair& pair) {
+    if (full() || (unique_ && !seen_.insert(pair.english).second)) return false;
     english_out_ << pair.english << '\n';
     german_out_ << pair.german << '\n';
     ++written_;
+    return true;
   }
 
   absl::Status Finish() {
@@ -116,10 +120,12 @@ absl::Status RunGenerate(const GenerateOptions& options, std::ostream& out) {
                                       SplitFiles(options.output, "test", options.test, true)};
   for (SplitFiles& split : splits) HADAL_RETURN_IF_ERROR(split.Open(options.overwrite));
   const auto full = [](const SplitFiles& split) { return split.full(); };
+  std::optional<WorkProgress> progress(std::in_place, "writing", "pairs", options.pairs + options.valid + options.test);
   for (uint64_t index = 0; !std::ranges::all_of(splits, full); ++index) {
     const SyntheticPair pair = MakeSyntheticPair(options.seed, index);
-    splits[static_cast<size_t>(SplitOf(pair.english))].Add(pair);
+    if (splits[static_cast<size_t>(SplitOf(pair.english))].Add(pair)) progress->Advance(1);
   }
+  progress.reset();
   for (SplitFiles& split : splits) HADAL_RETURN_IF_ERROR(split.Finish());
   out << "wrote " << HumanCount(options.pairs) << " training, " << HumanCount(options.valid) << " validation and "
       << HumanCount(options.test) << " test pairs (seed " << options.seed << ") to " << options.output << " in "

@@ -13,6 +13,7 @@
 #include "nlohmann/json.hpp"
 #include "runtime/data/tokenize_13a.h"
 #include "runtime/data/unspaced_text.h"
+#include "runtime/printable.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/text_input.h"
 #include "tools/corpus/text_lines.h"
@@ -21,23 +22,36 @@
 namespace hadal {
 namespace {
 
-// The lines of `in`, without trailing white space. `name`: its name in errors.
-absl::StatusOr<std::vector<std::string>> ReadLines(std::istream& in, const std::string& name) {
-  TextLines text(in, name);
+constexpr size_t kMostBytes = size_t{512} << 20;  // lines of one text in memory: a pipe may be endless
+
+// The lines of `in`, without trailing white space; a byte order mark is a part of the first word, as in sacreBLEU.
+// `name`: its name in errors.
+absl::StatusOr<std::vector<std::string>> ReadLines(std::istream& in, const std::string& name, std::ostream& log) {
+  TextLines text(in, name, ByteOrderMark::kKept);
   std::vector<std::string> lines;
   std::string line;
+  size_t bytes = 0;
   while (true) {
     HADAL_ASSIGN_OR_RETURN(const bool another, text.Next(line));
     if (!another) break;
     lines.emplace_back(StripTrailingSpace(line));
+    bytes += sizeof(line) + line.size();
+    if (bytes <= kMostBytes) continue;
+    return absl::InvalidArgumentError(absl::StrCat(name, ": more than ", text.lines(), " lines, which take more than ",
+                                                   kMostBytes, " bytes; score a smaller text"));
   }
   if (lines.empty()) return absl::InvalidArgumentError(absl::StrCat(name, ": is empty"));
+  if (lines.front().starts_with(kByteOrderMark)) {
+    log << "warning: " << Printable(name)
+        << " begins with a byte order mark, which counts as a part of its first word, as in "
+        << "sacreBLEU; remove it with `sed -i '1s/^\\xEF\\xBB\\xBF//' FILE`\n";
+  }
   return lines;
 }
 
-absl::StatusOr<std::vector<std::string>> ReadFile(const std::string& path) {
+absl::StatusOr<std::vector<std::string>> ReadFile(const std::string& path, std::ostream& log) {
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<std::istream> in, OpenText(path));
-  return ReadLines(*in, path);
+  return ReadLines(*in, path, log);
 }
 
 std::string FormatJson(const BleuScore& score, int references, int digits) {
@@ -72,11 +86,11 @@ absl::Status RunBleu(const BleuCommandOptions& options, std::istream& standard_i
                      std::ostream& log) {
   std::vector<std::vector<std::string>> references;
   for (const std::string& path : options.references) {
-    HADAL_ASSIGN_OR_RETURN(references.emplace_back(), ReadFile(path));
+    HADAL_ASSIGN_OR_RETURN(references.emplace_back(), ReadFile(path, log));
   }
-  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> hypotheses, options.hypotheses.empty()
-                                                                        ? ReadLines(standard_input, "standard input")
-                                                                        : ReadFile(options.hypotheses));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> hypotheses,
+                         options.hypotheses.empty() ? ReadLines(standard_input, "standard input", log)
+                                                    : ReadFile(options.hypotheses, log));
   for (size_t r = 0; r < references.size(); ++r) {
     if (references[r].size() == hypotheses.size()) continue;
     return absl::InvalidArgumentError(

@@ -199,10 +199,10 @@ absl::Status RunScore(const ScoreOptions& options, Communicator& communicator, c
 
 void AddScoreOptions(Command command, ScoreOptions& options) {
   command
-      .AddOption("-c,--checkpoint", options.checkpoint,
+      .AddOption("RUN_OR_DIR", options.checkpoint,
                  "Checkpoint, or run directory (its best checkpoint, else its newest)")
-      .Required()
-      .ValueName("DIR");
+      .Required();
+  command.AddFormer("-c,--checkpoint", "hadal score RUN_OR_DIR");
   command.AddOption("-s,--source", options.source, "Source sentences, one per line; none for a language model")
       .ValueName("FILE");
   command.AddOption("-t,--target", options.target, "Translations, one per line; or plain text")

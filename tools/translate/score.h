@@ -1,7 +1,7 @@
 // `hadal score` computes the probability that a model assigns to given translations, on any number of ranks.
 //
-//   hadal score --checkpoint DIR|RUN_DIR --source FILE --target FILE [--out FILE]
-//   hadal score --checkpoint DIR|RUN_DIR --target FILE [--out FILE]                  for a language model
+//   hadal score RUN_OR_DIR --source FILE --target FILE [--out FILE]
+//   hadal score RUN_OR_DIR --target FILE [--out FILE]                  for a language model
 // Writes one line per pair, in the order of the files: the sum of the natural-log probabilities of the target's tokens
 // and the number of tokens (both with </s>), separated by a tab. A blank side is scored as </s> alone. A pair's score
 // depends on the model alone, not on other pairs.

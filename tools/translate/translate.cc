@@ -284,10 +284,10 @@ absl::Status RunTranslate(const TranslateOptions& options, Communicator& communi
 void AddTranslateOptions(Command command, TranslateOptions& options) {
   DecoderOptions& decoder = options.decoder;
   command
-      .AddOption("-c,--checkpoint", options.checkpoint,
+      .AddOption("RUN_OR_DIR", options.checkpoint,
                  "Checkpoint, or run directory (its best checkpoint, else its newest)")
-      .Required()
-      .ValueName("DIR");
+      .Required();
+  command.AddFormer("-c,--checkpoint", "hadal translate RUN_OR_DIR");
   command.AddOption("-i,--input", options.input, "File of sentences, one per line (default: standard input)");
   command.AddOption("-o,--out", options.output, "File of translations (default: standard output)");
   AddBeamOptions(command, options.beam);

@@ -1,6 +1,6 @@
 // `hadal translate` translates text, on any number of ranks.
 //
-//   hadal translate --checkpoint DIR|RUN_DIR [--input FILE] [--out FILE] [--beam N] [--length-penalty P]
+//   hadal translate RUN_OR_DIR [--input FILE] [--out FILE] [--beam N] [--length-penalty P]
 //                   [--max-len-a A] [--max-len-b B] [--nbest 1] [--print-scores] …
 // Beam search uses the `decode` group of the run's config, which the checkpoint contains, as the run's validation BLEU
 // does; options override it. Writes one line per sentence, in the order of the input; an empty line gives an empty

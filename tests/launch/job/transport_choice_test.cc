@@ -100,9 +100,9 @@ TEST(TransportChoice, VariablesThatNcclCouldHangWithAreRefusedByName) {
 }
 
 TEST(TransportChoice, ListsTheUsersVariables) {
-  const char* environment[] = {"PATH=/bin", "NCCL_SOCKET_IFNAME=ib0", "NCCL_DEBUG=INFO", nullptr};
+  const char* environment[] = {"PATH=/bin", "NCCL_TOKEN=secret", "NCCL_SOCKET_IFNAME=ib0", "NCCL_DEBUG=INFO", nullptr};
   EXPECT_EQ(NcclVariables(environment), "NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=ib0");
-  EXPECT_EQ(NcclVariables(environment + 3), "");
+  EXPECT_EQ(NcclVariables(environment + 4), "");
 }
 
 }  // namespace

@@ -265,7 +265,7 @@ TEST_F(TwoRanksTest, AnErrorOfItsOwnTakesBackWhatWasPosted) {
   ExecutingRank rank(work_, one_, kHang);
   const absl::Status status = rank.Train(result_);
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("activations of chunk 0, micro-batch 0: expected step 7"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("activations of chunk 0, micro-batch 0: expected step 8"));
   EXPECT_TRUE(IsDone(zero_, first));
   EXPECT_FALSE(IsDone(zero_, Post(zero_.Send(wrong.data(), 64, 1, Tag(Operation::kReceiveForward)))));
   EXPECT_TRUE(IsClosed(one_));

@@ -191,7 +191,7 @@ TEST_F(ChannelTest, AMessageOfAnotherStepMicroBatchOrShapeIsAnError) {
     const absl::Status status = Receive(Batch(0));
     EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
     EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("activations of chunk 1, micro-batch 0: expected step 8 with 2 source and 3 target"),
+                AllOf(HasSubstr("activations of chunk 1, micro-batch 0: expected step 9 with 2 source and 3 target"),
                       HasSubstr("same configuration")));
   }
 }

@@ -12,6 +12,10 @@
 namespace hadal {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
 // Sublayers: source embedding, 2 × 2 of the encoder, target embedding 5, 2 × 3 of the decoder, head 12.
 ModelPlan Plan(EmbeddingSharing sharing = EmbeddingSharing::kAll) {
   return ModelPlan::Make({.encoder_layers = 2,
@@ -80,6 +84,16 @@ TEST(PipelinePlan, RefusesMessagesThatMpiCannotSend) {
   EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("2147483647 of an MPI message"));
   batch.source_tokens = batch.target_tokens = 20'000'000;
   EXPECT_TRUE(MakePipelinePlan(plan, batch, {}, 2).ok());
+}
+
+// The number of ranks to start is named only where the model can be cut so.
+TEST(PipelinePlan, RefusesAnotherNumberOfRanksWithOneThatWorks) {
+  const ModelPlan plan = Plan();
+  const auto error = [&](int stages) {
+    return std::string(MakePipelinePlan(plan, kBatch, {.stages = stages}, /*ranks=*/1).status().message());
+  };
+  EXPECT_THAT(error(3), HasSubstr("1 rank was started. Start `mpirun -n 3`"));
+  EXPECT_THAT(error(50), AllOf(HasSubstr("use fewer stages"), Not(HasSubstr("mpirun"))));
 }
 
 // Where the number of stages is the number of ranks the config cannot be asked.

@@ -308,7 +308,7 @@ TEST_F(CheckpointAverageTest, ModelsOfDifferentVocabulariesHaveNoAverage) {
   const auto other = Save(committer, state, {.vocabulary = "another"});
   ASSERT_TRUE(other.ok()) << other.status();
   const CommandResult outcome = Checkpoint({"average", steps_[0], other->directory, "--out", run_ / "mean"});
-  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_THAT(outcome.err, HasSubstr(other->directory + ": its vocabulary differs from that of " + steps_[0]));
   EXPECT_FALSE(PathExists(run_ / "mean"));
 }
@@ -322,7 +322,7 @@ TEST_F(CheckpointAverageTest, ModelsThatDifferHaveNoAverage) {
   const auto other = Save(committer, state);
   ASSERT_TRUE(other.ok()) << other.status();
   const CommandResult outcome = Checkpoint({"average", steps_[0], other->directory, "--out", run_ / "mean"});
-  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_THAT(outcome.err, HasSubstr(other->directory + ": the checkpoint is of another model"));
   EXPECT_FALSE(PathExists(run_ / "mean"));
 }
@@ -344,7 +344,7 @@ TEST_F(CheckpointAverageTest, AveragesTheLastAndTheBest) {
   EXPECT_EQ(Bias(run_ / "best"), static_cast<float>(14.0 / 3.0));
   EXPECT_THAT(best.out, HasSubstr("\n  " + steps_[1] + "\n  " + steps_[2] + "\n  " + steps_[3] + "\n")) << "by step";
   const CommandResult outcome = Checkpoint({"average", run_.path(), "--best", "5", "--out", run_ / "too_many"});
-  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("4 readable checkpoints with a validation score, 5 are needed"));
   EXPECT_EQ(Checkpoint({"average", run_.path(), "--best", "1", "--last", "1", "--out", run_ / "x"}).exit_code, 2);
   EXPECT_EQ(Checkpoint({"average", steps_[0], steps_[1], "--last", "1", "--out", run_ / "x"}).exit_code, 2);

@@ -64,6 +64,11 @@ TEST(ExplainField, ListsTheFieldsOfAGroup) {
   EXPECT_THAT(Explained(""), AllOf(HasSubstr("\n  pipeline "), HasSubstr("\n  seed ")));
 }
 
+TEST(ExplainField, AnEllipsisEndsNoSentence) {
+  EXPECT_THAT(Explained("model.residual.encoder"),
+              HasSubstr("How the initial weights of layer l = 1 ... n depend on l  ["));
+}
+
 TEST(ExplainField, SuggestsWhenMisspelt) {
   EXPECT_EQ(ExplainField("pipeline.schedul").status().message(),
             "there is no field \"schedul\" in pipeline; did you mean \"schedule\"?");
@@ -99,7 +104,7 @@ TEST_F(ConfigCommand, BadConfigIsExitCodeTwo) {
   const CommandResult outcome = RunHadal({"config", "show", bad});
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_EQ(outcome.err,
-            "hadal config: " + bad + ":1:9: there is no field \"head\" in model; did you mean \"heads\"?\n");
+            "hadal config show: " + bad + ":1:9: there is no field \"head\" in model; did you mean \"heads\"?\n");
   EXPECT_THAT(outcome.out, IsEmpty());
   EXPECT_EQ(RunHadal({"config", "show", Write("odd.textproto", "model { heads: 7 }")}).exit_code, 2);
   EXPECT_EQ(RunHadal({"config", "show", folder_ / "none.textproto"}).exit_code, 2);

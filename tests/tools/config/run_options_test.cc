@@ -58,6 +58,8 @@ TEST(RunOptions, ImpossibleCombinationsAreRefused) {
   EXPECT_THAT(ErrorOf("learning_rate { schedule: \"polynomial\" }"), HasSubstr("ends at stop.steps, which is not set"));
   EXPECT_THAT(ErrorOf("learning_rate { schedule: \"polynomial\" end_rate: 1 } stop { steps: 5000 }"),
               HasSubstr("learning_rate.end_rate = 1 is not allowed; it must be at most"));
+  EXPECT_THAT(ErrorOf("learning_rate { peak: 1e-3 warmup_initial_rate: 1e-2 }"),
+              HasSubstr("learning_rate.warmup_initial_rate = 0.01 is not allowed; it must be at most"));
 }
 
 TEST(RunOptions, ValuesSetByCodeAreCheckedToo) {

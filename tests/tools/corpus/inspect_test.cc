@@ -15,6 +15,7 @@
 namespace hadal {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -40,7 +41,7 @@ class InspectTest : public ::testing::Test {
 };
 
 TEST_F(InspectTest, PrintsWhatTheStepTrainsOn) {
-  options_.step = 3;
+  options_.step = 4;  // the fourth; data count from 0
   ASSERT_TRUE(RunInspectBatch(options_, out_).ok());
   const Corpus corpus = *Corpus::Open(options_.data);
   const StepBatches step = SamplingOrder::Create(corpus, {4, {7, 7}, 2})->At(3);
@@ -54,7 +55,8 @@ TEST_F(InspectTest, PrintsWhatTheStepTrainsOn) {
                   HasSubstr(absl::StrCat("target ", absl::StrJoin(corpus.sample(sample).target, " "), " 2\n")));
     }
   }
-  EXPECT_THAT(out_.str(), HasSubstr(absl::StrCat(step.target_tokens, " target rows; ")));
+  EXPECT_THAT(out_.str(),
+              AllOf(HasSubstr("step 4, seed 4: "), HasSubstr(absl::StrCat(step.target_tokens, " target rows; "))));
 }
 
 TEST_F(InspectTest, IdsAloneNeedNoVocabulary) {
@@ -66,9 +68,9 @@ TEST_F(InspectTest, IdsAloneNeedNoVocabulary) {
 }
 
 TEST_F(InspectTest, BadUseIsSaid) {
-  options_.step = -1;
-  EXPECT_THAT(std::string(RunInspectBatch(options_, out_).message()), HasSubstr("-1 is negative"));
   options_.step = 0;
+  EXPECT_THAT(std::string(RunInspectBatch(options_, out_).message()), HasSubstr("steps count from 1"));
+  options_.step = 1;
   options_.source_tokens = 1;
   EXPECT_THAT(std::string(RunInspectBatch(options_, out_).message()), HasSubstr("none of the corpus's 4 samples"));
   options_.data = directory_ / "none";

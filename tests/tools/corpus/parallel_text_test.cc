@@ -1,7 +1,11 @@
 // The reader alone; prepare_corpus_test.cc has what becomes of its lines.
 #include "tools/corpus/parallel_text.h"
 
+#include <sys/stat.h>
+
+#include <fstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -103,12 +107,23 @@ TEST_F(ParallelTextTest, PlainTextIsTheTargetAlone) {
   EXPECT_THAT(targets, ElementsAre("a", "", "b"));
 }
 
+TEST_F(ParallelTextTest, APipeIsReadOnce) {
+  const std::string pipe = directory_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::thread writer([&] { std::ofstream(pipe) << "a\n"; });
+  auto reader = ParallelReader::Open({.source = "", .target = pipe});
+  ParallelLine line;
+  ASSERT_TRUE(reader.ok() && *reader->Next(line)) << reader.status();
+  EXPECT_EQ(line.target, "a");
+  writer.join();
+}
+
 TEST_F(ParallelTextTest, WhatIsNoFileIsRefusedBeforeReading) {
   SetContents(directory_ / "good", "a\n");
   EXPECT_EQ(ParallelReader::Open({.source = directory_ / "none", .target = directory_ / "good"}).status().code(),
             absl::StatusCode::kNotFound);
   EXPECT_EQ(ParallelReader::Open({.source = directory_ / "good", .target = directory_.path()}).status().code(),
-            absl::StatusCode::kFailedPrecondition);
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

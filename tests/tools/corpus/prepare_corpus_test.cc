@@ -1,6 +1,8 @@
 // Which lines become samples, which are counted and left out, and which are errors.
 #include "tools/corpus/prepare_corpus.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -70,7 +72,13 @@ TEST_F(PrepareTest, TextCompressedWithGzipIsReadAndATruncatedFileNoticed) {
   EXPECT_EQ(TargetText(OpenCorpus("train"), 0), MakeSyntheticPair(1, 0).german);
   std::filesystem::resize_file(Path("train.de.gz"), std::filesystem::file_size(Path("train.de.gz")) - 20);
   options_.output = Path("other");
-  EXPECT_THAT(std::string(Run().message()), HasSubstr("train.de.gz failed after line"));
+  EXPECT_THAT(std::string(Run().message()), HasSubstr("cannot be read; is it whole"));
+}
+
+TEST_F(PrepareTest, APipeIsRefusedBecauseTextIsReadSeveralTimes) {
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  options_.train[0].target = Path("pipe");
+  ExpectError({"it is a pipe", "save its output to a file"});
 }
 
 TEST_F(PrepareTest, ABadLineInTheLastFileIsFoundBeforeAnythingIsWritten) {

@@ -41,6 +41,15 @@ TEST_F(PrepareTest, AnExistingModelIsUsed) {
   EXPECT_EQ(Read("out/train.00000.shard"), Read("again/train.00000.shard"));
 }
 
+TEST_F(PrepareTest, ATextOfUnknownTokensIsShownAsSuch) {
+  Write("dict.txt", "the 3\n");
+  Write("train.en", "cat\n");
+  Write("train.de", "katze\n");
+  options_.source_vocabulary = options_.target_vocabulary = Path("dict.txt");
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(out_.str(), HasSubstr("source 1 tokens (longest 1, 100% unknown)"));
+}
+
 TEST_F(PrepareTest, DictionariesTakeTokenisedText) {
   Write("dict.en.txt", "the 3\ncat 2\nsleeps 1\n. 1\n");
   Write("dict.de.txt", "die 3\nkatze 2\n. 1\n");

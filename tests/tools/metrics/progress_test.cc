@@ -177,12 +177,12 @@ TEST_F(ProgressTest, ATerminalShowsOneLineAndTheStrip) {
 
   progress.OnValidation(
       {.step = 5, .nll = 3, .perplexity = 20.1, .bleu = 12.34, .best = true, .sentences = 500, .seconds = 2});
-  progress.OnText(5, TextKind::kWarning, "the disk is nearly full");
+  progress.OnText(5, TextKind::kWarning, "the disk\033[2J is nearly full");
   progress.OnCheckpoint({.step = 4, .directory = "d", .seconds = 2, .stall_seconds = 0.25, .interval_seconds = 10});
   lines = Screen(out_.str());
   ASSERT_EQ(lines.size(), 6u);
   EXPECT_EQ(lines[1], "validation at step 5  nll 3.000  ppl 20.10  BLEU 12.3  best so far  500 sentences  in 2.0s");
-  EXPECT_EQ(lines[2], "warning: the disk is nearly full");
+  EXPECT_EQ(lines[2], "warning: the disk\\x1b[2J is nearly full");
   EXPECT_EQ(lines[3], "checkpoint of step 4 saved in 2.0 s: d (training waited 0.250 s, 2.5% of the interval)");
   EXPECT_THAT(lines[4], StartsWith("step"));
 }

@@ -134,8 +134,7 @@ TEST(RankLog, TroubleIsHandedOutOnce) {
 }
 
 TEST(StartLines, SayWhereAndHowWithoutSecrets) {
-  const char* const environment[] = {"OMPI_MCA_btl=self,\nvader", "AWS_SECRET_ACCESS_KEY=no",
-                                     "OMPI_MCA_orte_hnp_uri=internal", "NCCL_DEBUG=INFO", nullptr};
+  const char* const environment[] = {"OMPI_MCA_btl=self,\nvader", "NCCL_TOKEN=secret", "NCCL_DEBUG=INFO", nullptr};
   const std::string lines = StartLines(
       {.version = "0.1.0", .rank = 3, .ranks = 12, .threads = 2, .stage = 1, .stages = 4, .replica = 2, .replicas = 3},
       environment);
@@ -145,7 +144,7 @@ TEST(StartLines, SayWhereAndHowWithoutSecrets) {
                     HasSubstr(absl::StrCat("\nstarted in ", std::filesystem::current_path().string(), " as: ")),
                     HasSubstr(", 2 threads on CPUs "), HasSubstr("rank_log_test"),
                     HasSubstr("\nenvironment: NCCL_DEBUG=INFO OMPI_MCA_btl=self, vader\n")));
-  EXPECT_THAT(lines, AllOf(Not(HasSubstr("AWS")), Not(HasSubstr("orte"))));
+  EXPECT_THAT(lines, Not(HasSubstr("secret")));
   EXPECT_THAT(lines, AllOf(Not(HasSubstr(" \n")), Not(HasSubstr(std::string(1, '\0'))))) << "of the command line";
   const char* const nothing[] = {"HOME=/root", nullptr};
   EXPECT_THAT(StartLines({.version = "0.1.0"}, nothing),

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,14 @@ TEST(ReverseLines, SaysWhereALineBeginsAndWhetherItEnds) {
   ASSERT_TRUE(*lines.Next(line));
   EXPECT_EQ(lines.begin(), 4);
   EXPECT_TRUE(lines.complete());
+}
+
+TEST(ReverseLines, RefusesWhatHasNoLines) {
+  const TemporaryDirectory directory;
+  SetContents(directory / "zeros", "");
+  std::filesystem::resize_file(directory / "zeros", 200 << 20);
+  std::string line;
+  EXPECT_EQ(ReverseLines::Open(directory / "zeros")->Next(line).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 // Lines from far shorter to longer than several blocks, their ends on and beside the blocks' borders.

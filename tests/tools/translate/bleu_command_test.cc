@@ -73,14 +73,16 @@ TEST_F(BleuCommandTest, WarnsOfTextWithoutSpacesBetweenWords) {
   EXPECT_THAT(out_.str(), HasSubstr("\"score\"")) << "and scores";
 }
 
-TEST_F(BleuCommandTest, AByteOrderMarkIsNoText) {
+// As in sacreBLEU: 4 of 5 words, 3 of 4 pairs, 2 of 3 and 1 of 2 longer ones are right, 100·(4/5·3/4·2/3·1/2)^(1/4).
+TEST_F(BleuCommandTest, AByteOrderMarkIsAPartOfTheFirstWord) {
   const BleuCommandOptions options = {.references = {Write("marked",
                                                            "\xEF\xBB\xBF"
                                                            "a b c d e\n")},
                                       .hypotheses = Write("unmarked", "a b c d e\n"),
                                       .format = BleuFormat::kScoreOnly};
   ASSERT_TRUE(RunBleu(options, input_, out_, log_).ok());
-  EXPECT_EQ(out_.str(), "100.0\n");
+  EXPECT_EQ(out_.str(), "66.9\n");
+  EXPECT_THAT(log_.str(), HasSubstr("marked begins with a byte order mark"));
 }
 
 TEST_F(BleuCommandTest, NamesTheFileAndLineOfBadInput) {

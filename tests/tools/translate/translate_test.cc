@@ -333,27 +333,11 @@ TEST(TranslateOptionsTest, CommandLine) {
   CommandLine line("translate", "");
   TranslateOptions options;
   AddTranslateOptions(line.program(), options);
-  ASSERT_EQ(line.Run({"--checkpoint",
-                      "run",
-                      "--beam",
-                      "7",
-                      "--length-penalty",
-                      "1.1",
-                      "--max-len-a",
-                      "1.5",
-                      "--max-len-b",
-                      "10",
-                      "--nbest",
-                      "2",
-                      "--print-scores",
-                      "--on-long",
-                      "skip",
-                      "--join",
-                      "bpe",
-                      "--cache-mib",
-                      "64",
-                      "--batch",
-                      "8"}),
+  ASSERT_EQ(line.Run({"run",         "--beam",      "7",       "--length-penalty",
+                      "1.1",         "--max-len-a", "1.5",     "--max-len-b",
+                      "10",          "--nbest",     "2",       "--print-scores",
+                      "--on-long",   "skip",        "--join",  "bpe",
+                      "--cache-mib", "64",          "--batch", "8"}),
             CommandLine::Outcome::kRan);
   EXPECT_EQ(options.checkpoint, "run");
   EXPECT_EQ(options.beam.beam, 7);
