@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
-#include <vector>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -26,31 +25,41 @@ void FlushSubnormals() {
 #endif
 }
 
-// The calling thread's alternate stack for signal handlers, as long as the thread lives.
-class SignalStack {
- public:
-  SignalStack() : memory_(static_cast<size_t>(std::max<int64_t>(sysconf(_SC_SIGSTKSZ), kLeastBytes))) {
-    stack_t stack = {};
-    stack.ss_sp = memory_.data();
-    stack.ss_size = memory_.size();
-    HADAL_CHECK_EQ(sigaltstack(&stack, &before_), 0);
-  }
-  SignalStack(const SignalStack&) = delete;
-  SignalStack& operator=(const SignalStack&) = delete;
-  ~SignalStack() { sigaltstack(&before_, nullptr); }
-
- private:
-  static constexpr int64_t kLeastBytes = 64 * 1024;  // several times the frame of AVX-512 and AMX
-  std::vector<char> memory_;
-  stack_t before_ = {};
+struct SignalStackOfThread : SignalStack {
+  SignalStackOfThread() { Install(); }
+  SignalStackOfThread(const SignalStackOfThread&) = delete;
+  SignalStackOfThread& operator=(const SignalStackOfThread&) = delete;
+  ~SignalStackOfThread() { Remove(); }
 };
 
+size_t StackBytes() {
+  constexpr int64_t kLeastBytes = 64 * 1024;  // several times the frame of AVX-512 and AMX
+  return static_cast<size_t>(std::max<int64_t>(sysconf(_SC_SIGSTKSZ), kLeastBytes));
+}
+
 }  // namespace
+
+SignalStack::SignalStack() : bytes_(StackBytes()), memory_(new char[bytes_]) {}
+
+void SignalStack::Install() {
+  stack_t stack = {};
+  stack.ss_sp = memory_.get();
+  stack.ss_size = bytes_;
+  HADAL_CHECK_EQ(sigaltstack(&stack, &before_), 0);
+}
+
+void SignalStack::Remove() { sigaltstack(&before_, nullptr); }
+
+void PrepareComputeThreadOn(SignalStack& stack) {
+  omp_set_num_threads(1);
+  FlushSubnormals();
+  stack.Install();
+}
 
 void PrepareComputeThread() {
   omp_set_num_threads(1);
   FlushSubnormals();
-  thread_local const SignalStack signal_stack;
+  thread_local const SignalStackOfThread signal_stack;
 }
 
 }  // namespace hadal

@@ -12,9 +12,30 @@
 //    with SA_ONSTACK.
 #pragma once
 
+#include <csignal>
+#include <cstddef>
+#include <memory>
+
 namespace hadal {
+
+// An alternate stack for one thread's signal handlers.
+class SignalStack {
+ public:
+  SignalStack();  // allocates it; throws std::bad_alloc
+  void Install();
+  // Restores what the thread had before. REQUIRES: called by the thread that has installed it.
+  void Remove();
+
+ private:
+  const size_t bytes_;
+  const std::unique_ptr<char[]> memory_;
+  stack_t before_ = {};
+};
 
 // Must be called once on every thread that runs kernels. Workers of a ThreadTeam call it themselves.
 void PrepareComputeThread();
+// The same with a stack that another thread has allocated, which the caller must Remove: an allocation that fails on a
+// thread which is starting would end the process.
+void PrepareComputeThreadOn(SignalStack& stack);
 
 }  // namespace hadal

@@ -77,7 +77,8 @@ std::exception_ptr Call(absl::FunctionRef<void(int)> body, int index) {
 
 class ThreadTeam::Worker {
  public:
-  explicit Worker(int index) : index_(index), thread_([this] { Loop(); }) {}
+  // Returns once the thread is prepared: so where memory is short, a later thread's start fails, and not this one.
+  explicit Worker(int index) : index_(index), thread_([this] { Loop(); }) { ended_seen_ = ended_.AwaitOther(0); }
   ~Worker() {
     Begin(nullptr);
     thread_.join();
@@ -108,17 +109,21 @@ class ThreadTeam::Worker {
   }
 
   void Loop() {
-    PrepareComputeThread();
+    constexpr uint32_t kPrepared = ~uint32_t{0};
+    PrepareComputeThreadOn(signal_stack_);
+    ended_.Advance(kPrepared);
     for (uint32_t region = 0;;) {
       region = begun_.AwaitOther(region);
       if (!Take(region)) continue;
-      if (body_ == nullptr) return;
+      if (body_ == nullptr) break;
       error_ = Call(*body_, index_);
       ended_.Advance(region);
     }
+    signal_stack_.Remove();
   }
 
   const int index_;
+  SignalStack signal_stack_;
   uint32_t regions_ = 0;     // regions begun so far; used by the team's thread
   uint32_t ended_seen_ = 0;  // the last region that the worker ran; used by the team's thread
   bool taken_back_ = false;  // the caller runs the part of this region
