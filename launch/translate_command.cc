@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -22,6 +23,8 @@
 
 namespace hadal {
 namespace {
+
+constexpr int kMostTries = 10;  // to open a checkpoint of a run that removes it at the same time
 
 // Starts the world, runs body(world) in it and turns its status into an exit code.
 template <typename Body>
@@ -49,12 +52,23 @@ absl::StatusOr<std::string> CheckpointFor(const std::string& path, World& world)
   Collectives collectives(world.communicator(), absl::Minutes(10));
   const auto found = [&]() -> absl::StatusOr<FoundCheckpoint> {
     HADAL_ASSIGN_OR_RETURN(const ModelCheckpoint model, ModelCheckpoint::Open(path));
-    return FindNamed(model.directory());
+    return Found(model.reader());
   };
   HADAL_ASSIGN_OR_RETURN(const SharedCheckpoint shared,
                          ShareCheckpoint(world.rank() == 0 ? found() : FoundCheckpoint(), world.rank(), collectives));
   HADAL_RETURN_IF_ERROR(collectives.AllOk(CompareWithOwn(shared, world.rank()), "opening the checkpoint"));
   return shared.directory;
+}
+
+// Runs work(directory) on all ranks, for the checkpoint that `path` means; again if a run in progress removes it before
+// every rank has opened it.
+absl::Status WithCheckpoint(const std::string& path, World& world,
+                            const std::function<absl::Status(const std::string&)>& work) {
+  for (int tries = 1;; ++tries) {
+    const absl::StatusOr<std::string> checkpoint = CheckpointFor(path, world);
+    absl::Status status = checkpoint.ok() ? work(*checkpoint) : checkpoint.status();
+    if (!absl::IsNotFound(status) || world.size() == 1 || tries == kMostTries) return status;
+  }
 }
 
 // The GPU of `request` for a model in `checkpoint`, where it is wanted and can be had; else the CPU. fp32: translations
@@ -81,11 +95,14 @@ void AddTranslateCommand(Command app, int& exit_code) {
   auto device = std::make_shared<DeviceRequest>(DeviceRequest{.doing = "translating"});
   AddDeviceFlags(command, *device);
   command.Runs([options, device, &exit_code] {
-    exit_code = RunInWorld("translate", options->threads, [&](World& world) -> absl::Status {
-      HADAL_ASSIGN_OR_RETURN(options->checkpoint, CheckpointFor(options->checkpoint, world));
-      HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen, DeviceFor(*device, options->checkpoint, world));
-      return RunTranslate(*options, world.communicator(), chosen.StreamFor(world.stream()),
-                          {std::cin, std::cout, std::cerr, /*typed=*/isatty(STDIN_FILENO) == 1});
+    exit_code = RunInWorld("translate", options->threads, [&](World& world) {
+      return WithCheckpoint(options->checkpoint, world, [&](const std::string& checkpoint) -> absl::Status {
+        TranslateOptions chosen_options = *options;
+        chosen_options.checkpoint = checkpoint;
+        HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen, DeviceFor(*device, checkpoint, world));
+        return RunTranslate(chosen_options, world.communicator(), chosen.StreamFor(world.stream()),
+                            {std::cin, std::cout, std::cerr, /*typed=*/isatty(STDIN_FILENO) == 1});
+      });
     });
   });
 }
@@ -97,10 +114,13 @@ void AddScoreCommand(Command app, int& exit_code) {
   auto device = std::make_shared<DeviceRequest>(DeviceRequest{.doing = "scoring"});
   AddDeviceFlags(command, *device);
   command.Runs([options, device, &exit_code] {
-    exit_code = RunInWorld("score", options->threads, [&](World& world) -> absl::Status {
-      HADAL_ASSIGN_OR_RETURN(options->checkpoint, CheckpointFor(options->checkpoint, world));
-      HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen, DeviceFor(*device, options->checkpoint, world));
-      return RunScore(*options, world.communicator(), chosen.StreamFor(world.stream()), std::cout, std::cerr);
+    exit_code = RunInWorld("score", options->threads, [&](World& world) {
+      return WithCheckpoint(options->checkpoint, world, [&](const std::string& checkpoint) -> absl::Status {
+        ScoreOptions chosen_options = *options;
+        chosen_options.checkpoint = checkpoint;
+        HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen, DeviceFor(*device, checkpoint, world));
+        return RunScore(chosen_options, world.communicator(), chosen.StreamFor(world.stream()), std::cout, std::cerr);
+      });
     });
   });
 }

@@ -121,7 +121,7 @@ StopVote Trainer::Vote() const {
 }
 
 absl::StatusOr<StepResult> Trainer::Step() {
-  order_.At(progress_.step, batches_);
+  HADAL_RETURN_IF_ERROR(order_.At(progress_.step, batches_));
   const double learning_rate = LearningRate(options_.rate, progress_.update + 1, options_.stop.steps);
   UpdateSettings update{.optimizer = options_.optimizer,
                         .learning_rate = learning_rate,
@@ -187,7 +187,7 @@ absl::Status Trainer::MakeNewWeights() {
 
 absl::Status Trainer::ProfileNewWeights() {
   if (weights_loaded_) return absl::OkStatus();
-  order_.At(progress_.step, batches_);
+  HADAL_RETURN_IF_ERROR(order_.At(progress_.step, batches_));
   HADAL_ASSIGN_OR_RETURN(const std::vector<ResidualProfile::Entry> profile,
                          engine_->ProfileResidualStream(batches_.micro_batches[0], Scalars()));
   if (profile.empty() || !IsMain()) return absl::OkStatus();

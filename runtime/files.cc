@@ -45,6 +45,8 @@ absl::StatusCode CodeOfErrno(int error) {
     case ELOOP:
     case ENOTEMPTY:
     case ENAMETOOLONG:
+    case ENXIO:
+    case ENODEV:
       return absl::StatusCode::kFailedPrecondition;
     default:  // including EIO and ESTALE: the file system failed, not this file
       return absl::StatusCode::kInternal;
@@ -82,6 +84,9 @@ std::string AdviceFor(int error, const std::string& path) {
       return "choose a shorter name";
     case ELOOP:
       return "a symbolic link is not followed here";
+    case ENXIO:
+    case ENODEV:
+      return "it is a socket or a device, not a file";
     case EIO:
     case ESTALE:
       return "the device or the file server failed, and the file may be intact; see the system's log, and try "
@@ -108,23 +113,6 @@ absl::StatusOr<FileDescriptor> CheckRegular(int fd, const std::string& path) {
                                            : "a pipe or a device; save its output to a file, and name that"));
   }
   return file;
-}
-
-absl::StatusOr<FileDescriptor> OpenDirectory(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return ErrnoStatus(errno, "open directory", path);
-  return FileDescriptor(fd);
-}
-
-absl::StatusOr<std::string> ReadWhole(const FileDescriptor& file, const std::string& path, int64_t max_bytes) {
-  HADAL_ASSIGN_OR_RETURN(const int64_t bytes, FileBytes(file, path));
-  if (bytes > max_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot read ", path, ": it has ", bytes,
-                                                   " bytes, the limit for this kind of file is ", max_bytes));
-  }
-  std::string contents(static_cast<size_t>(bytes), '\0');
-  HADAL_RETURN_IF_ERROR(ReadAt(file, 0, bytes, contents.data(), path));
-  return contents;
 }
 
 // Renaming a file to the name of a device or pipe would remove the device. /dev/stdout is a link into /proc, even if it
@@ -211,12 +199,21 @@ absl::StatusOr<FileDescriptor> OpenFile(const std::string& path) {
   return CheckRegular(open(path.c_str(), kOpenForReading), path);
 }
 
-absl::StatusOr<FileDescriptor> OpenFileIn(const std::string& directory, const std::string& name) {
+absl::StatusOr<FileDescriptor> OpenDirectory(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, "open directory", path);
+  return FileDescriptor(fd);
+}
+
+absl::StatusOr<FileDescriptor> OpenFileIn(const FileDescriptor& parent, const std::string& directory,
+                                          const std::string& name) {
   if (!IsPlainFileName(name)) {
     return absl::DataLossError(absl::StrCat("\"", name, "\" is not the name of a file inside ", directory));
   }
-  HADAL_ASSIGN_OR_RETURN(const FileDescriptor parent, OpenDirectory(directory));
-  return CheckRegular(openat(parent.get(), name.c_str(), kOpenForReading | O_NOFOLLOW), JoinPath(directory, name));
+  absl::StatusOr<FileDescriptor> file =
+      CheckRegular(openat(parent.get(), name.c_str(), kOpenForReading | O_NOFOLLOW), JoinPath(directory, name));
+  if (absl::IsFailedPrecondition(file.status())) return absl::DataLossError(file.status().message());
+  return file;
 }
 
 absl::StatusOr<FileDescriptor> CreateFile(const std::string& path) {
@@ -304,9 +301,15 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes)
   return ReadWhole(file, path, max_bytes);
 }
 
-absl::StatusOr<std::string> ReadFileIn(const std::string& directory, const std::string& name, int64_t max_bytes) {
-  HADAL_ASSIGN_OR_RETURN(const FileDescriptor file, OpenFileIn(directory, name));
-  return ReadWhole(file, JoinPath(directory, name), max_bytes);
+absl::StatusOr<std::string> ReadWhole(const FileDescriptor& file, const std::string& path, int64_t max_bytes) {
+  HADAL_ASSIGN_OR_RETURN(const int64_t bytes, FileBytes(file, path));
+  if (bytes > max_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot read ", path, ": it has ", bytes,
+                                                   " bytes, the limit for this kind of file is ", max_bytes));
+  }
+  std::string contents(static_cast<size_t>(bytes), '\0');
+  HADAL_RETURN_IF_ERROR(ReadAt(file, 0, bytes, contents.data(), path));
+  return contents;
 }
 
 absl::Status WriteNewFile(const std::string& path, std::string_view text) {

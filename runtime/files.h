@@ -47,10 +47,16 @@ std::string DirectoryName(const std::string& path);
 // Whether `name` is a single path component: not empty, not "." or "..", without '/' and NUL.
 bool IsPlainFileName(const std::string& name);
 
-// Opens a regular file for reading. Errors: FailedPrecondition for a directory, pipe or device. Never hangs.
+// Opens a regular file for reading. Errors: FailedPrecondition for a directory, pipe, socket or device. Never hangs.
 absl::StatusOr<FileDescriptor> OpenFile(const std::string& path);
-// As OpenFile, inside `directory`. Does not follow a symbolic link. REQUIRES: `name` is a plain file name.
-absl::StatusOr<FileDescriptor> OpenFileIn(const std::string& directory, const std::string& name);
+// Opens a directory for OpenFileIn. The descriptor stays with the directory when that is renamed.
+absl::StatusOr<FileDescriptor> OpenDirectory(const std::string& path);
+// Opens a file that hadal has written into the open directory `parent`, which `directory` names in messages. Does not
+// follow a symbolic link.
+// Errors: as OpenFile; but a link, directory, pipe, socket or device is damage: DataLoss. So is a name that is no plain
+// file name.
+absl::StatusOr<FileDescriptor> OpenFileIn(const FileDescriptor& parent, const std::string& directory,
+                                          const std::string& name);
 // Creates a file. Errors: AlreadyExists.
 absl::StatusOr<FileDescriptor> CreateFile(const std::string& path);
 // Checks that permissions allow creating or replacing a file at `path`. Call it before long work whose result goes
@@ -73,7 +79,8 @@ absl::Status SyncDirectory(const std::string& directory);
 
 // Returns the whole contents. Errors: InvalidArgument if there are more than `max_bytes`.
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes);
-absl::StatusOr<std::string> ReadFileIn(const std::string& directory, const std::string& name, int64_t max_bytes);
+// As ReadFile, of an open file; `path` is for messages.
+absl::StatusOr<std::string> ReadWhole(const FileDescriptor& file, const std::string& path, int64_t max_bytes);
 // Creates `path` (which must not exist) with `text` and fsyncs it. A failed write leaves no file.
 absl::Status WriteNewFile(const std::string& path, std::string_view text);
 // Replaces the contents atomically and durably: readers see the old text or the new one, also after a crash. Of several

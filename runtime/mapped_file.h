@@ -1,17 +1,27 @@
 // A file mapped read-only into memory. Pages are read when they are touched and are shared with other processes.
 //
+// A program that writes into the file changes the bytes; its modification time, compared now and then, shows that.
 // Limitation: if the file is truncated while it is mapped, touching a lost page ends the process (SIGBUS);
 // mapped_ranges.h finds the file's path for the message.
 // Thread safety: read-only after Open.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
 
 namespace hadal {
+
+// What of a file's attributes changes with its contents, in steps of the kernel's clock (some milliseconds).
+struct FileStamp {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  int64_t bytes = 0;
+  int64_t modified_nanoseconds = 0;
+};
 
 class MappedFile {
  public:
@@ -25,11 +35,17 @@ class MappedFile {
 
   // Starts on a page boundary. Valid while the object lives and is not moved from.
   std::span<const std::byte> bytes() const { return bytes_; }
+  // As of Open.
+  const FileStamp& stamp() const { return stamp_; }
 
  private:
-  explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  MappedFile(std::span<const std::byte> bytes, const FileStamp& stamp) : bytes_(bytes), stamp_(stamp) {}
 
   std::span<const std::byte> bytes_;
+  FileStamp stamp_;
 };
+
+// Returns the stamp of what `path` leads to now. Blocking: one stat(2).
+absl::StatusOr<FileStamp> StampOf(const std::string& path);
 
 }  // namespace hadal

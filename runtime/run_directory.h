@@ -17,6 +17,7 @@
 //   RUN/checkpoints/step_00001000.abandoned.<attempt>/  set aside by a run that continued from an earlier step
 //   RUN/checkpoints/latest, best                 relative symbolic links to a checkpoint (text files where the file
 //                                                system has no links)
+//   RUN/checkpoints/latest.replaced.<attempt>/   a directory that was in the link's place: a copy that followed links
 //   RUN/checkpoints/attempt                      the attempt that currently owns the directory and may save
 //   RUN/checkpoints/resume_request               the --resume request of this job (launch/train/resume_request.h)
 // An <attempt> identifies one launch: three hexadecimal numbers separated by '-', the last with 8 digits.

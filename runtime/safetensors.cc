@@ -251,17 +251,13 @@ absl::Status SortAndCheckPlaces(std::vector<ParsedTensor>& tensors, int64_t data
 
 }  // namespace
 
-absl::StatusOr<SafetensorsReader> SafetensorsReader::Open(const std::string& directory, const std::string& name) {
-  HADAL_ASSIGN_OR_RETURN(FileDescriptor file, OpenFileIn(directory, name));
-  return Parse(JoinPath(directory, name), std::move(file));
-}
-
 absl::StatusOr<SafetensorsReader> SafetensorsReader::Open(const std::string& path) {
   HADAL_ASSIGN_OR_RETURN(FileDescriptor file, OpenFile(path));
-  return Parse(path, std::move(file));
+  return Open(path, std::make_shared<const FileDescriptor>(std::move(file)));
 }
 
-absl::StatusOr<SafetensorsReader> SafetensorsReader::Parse(std::string path, FileDescriptor file) {
+absl::StatusOr<SafetensorsReader> SafetensorsReader::Open(std::string path,
+                                                          std::shared_ptr<const FileDescriptor> file) {
   SafetensorsReader reader;
   reader.path_ = std::move(path);
   reader.file_ = std::move(file);
@@ -273,12 +269,12 @@ absl::StatusOr<SafetensorsReader> SafetensorsReader::Parse(std::string path, Fil
 }
 
 absl::StatusOr<std::string> SafetensorsReader::ReadHeader() {
-  HADAL_ASSIGN_OR_RETURN(file_bytes_, FileBytes(file_, path_));
+  HADAL_ASSIGN_OR_RETURN(file_bytes_, FileBytes(*file_, path_));
   if (file_bytes_ < kSafetensorsLengthBytes) {
     return absl::DataLossError(absl::StrCat(path_, " has ", file_bytes_, " bytes, too few for a safetensors file"));
   }
   uint64_t length = 0;
-  HADAL_RETURN_IF_ERROR(ReadAt(file_, 0, kSafetensorsLengthBytes, &length, path_));
+  HADAL_RETURN_IF_ERROR(ReadAt(*file_, 0, kSafetensorsLengthBytes, &length, path_));
   const int64_t limit = std::min(file_bytes_ - kSafetensorsLengthBytes, kMaxSafetensorsHeaderBytes);
   if (length > static_cast<uint64_t>(limit)) {
     return absl::DataLossError(absl::StrCat(path_, " says that its header has ", length, " bytes; at most ", limit,
@@ -286,7 +282,7 @@ absl::StatusOr<std::string> SafetensorsReader::ReadHeader() {
   }
   header_bytes_ = kSafetensorsLengthBytes + static_cast<int64_t>(length);
   std::string header(static_cast<size_t>(header_bytes_), '\0');
-  HADAL_RETURN_IF_ERROR(ReadAt(file_, 0, header_bytes_, header.data(), path_));
+  HADAL_RETURN_IF_ERROR(ReadAt(*file_, 0, header_bytes_, header.data(), path_));
   header_crc32c_ = Crc32c(header.data(), header.size());
   return header.substr(kSafetensorsLengthBytes);
 }
@@ -322,7 +318,7 @@ int32_t SafetensorsReader::Find(std::string_view name) const {
 absl::Status SafetensorsReader::Read(int32_t tensor, int64_t offset, int64_t bytes, void* destination) const {
   HADAL_CHECK_GE(offset, 0);
   HADAL_CHECK_LE(offset + bytes, tensors_[tensor].bytes());
-  return ReadAt(file_, header_bytes_ + offsets_[tensor] + offset, bytes, destination, path_);
+  return ReadAt(*file_, header_bytes_ + offsets_[tensor] + offset, bytes, destination, path_);
 }
 
 }  // namespace hadal

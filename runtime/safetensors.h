@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -89,10 +90,10 @@ class SafetensorsWriter {
 // Thread safety: const calls from any thread. Memory: a multiple of the header.
 class SafetensorsReader {
  public:
-  // With `directory` and `name` the file is opened inside the directory; symbolic links are not followed.
   // Errors: NotFound, DataLoss (with the reason), others of the file system.
-  static absl::StatusOr<SafetensorsReader> Open(const std::string& directory, const std::string& name);
   static absl::StatusOr<SafetensorsReader> Open(const std::string& path);
+  // Reads the open file `file`, which others may read too. `path` is for messages.
+  static absl::StatusOr<SafetensorsReader> Open(std::string path, std::shared_ptr<const FileDescriptor> file);
 
   // In file order.
   const std::vector<SafetensorsTensor>& tensors() const { return tensors_; }
@@ -110,12 +111,11 @@ class SafetensorsReader {
 
  private:
   SafetensorsReader() = default;
-  static absl::StatusOr<SafetensorsReader> Parse(std::string path, FileDescriptor file);
   absl::StatusOr<std::string> ReadHeader();
   absl::Status ParseHeader(const std::string& header);
 
   std::string path_;
-  FileDescriptor file_;
+  std::shared_ptr<const FileDescriptor> file_;
   int64_t file_bytes_ = 0;
   int64_t header_bytes_ = 0;
   uint32_t header_crc32c_ = 0;

@@ -18,13 +18,14 @@
 #include "pipeline/plan/relu_masks.h"
 #include "runtime/device_watch.h"
 #include "runtime/status_macros.h"
-#include "tools/checkpoint/checkpoint_list.h"
 #include "tools/checkpoint/checkpoint_vocabularies.h"
 #include "tools/config/config_difference.h"
 #include "tools/config/config_loading.h"
 
 namespace hadal {
 namespace {
+
+constexpr int kMostTries = 10;  // to open a checkpoint of another run that removes it at the same time
 
 // Returns the command line options that must be equal on all ranks, as text.
 std::string CommandText(const TrainArguments& arguments) {
@@ -248,10 +249,14 @@ absl::Status LoadStart(const TrainArguments& arguments, const std::string& resum
   }
   if (arguments.init_from.empty()) return absl::OkStatus();
   const auto given = [&]() -> absl::StatusOr<FoundCheckpoint> {  // a run directory: its newest checkpoint
-    HADAL_ASSIGN_OR_RETURN(const std::string directory, ResolveCheckpoint(arguments.init_from));
-    return IfItFits(FindNamed(directory), run, model);
+    HADAL_ASSIGN_OR_RETURN(const CheckpointReader reader, OpenCheckpoint(arguments.init_from));
+    return IfItFits(Found(reader), run, model);
   };
-  return AdviseAnotherCheckpoint(trainer.InitializeFrom(rank == 0 ? given() : FoundCheckpoint()));
+  for (int tries = 1;; ++tries) {
+    const absl::Status status = trainer.InitializeFrom(rank == 0 ? given() : FoundCheckpoint());
+    // A run in progress may have removed the checkpoint before every rank has opened it.
+    if (!absl::IsNotFound(status) || tries == kMostTries) return AdviseAnotherCheckpoint(status);
+  }
 }
 
 }  // namespace hadal

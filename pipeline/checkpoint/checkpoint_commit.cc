@@ -110,10 +110,19 @@ absl::StatusOr<std::set<int64_t>> ProtectedSteps(const std::string& run_director
   return steps;
 }
 
+// A directory in a pointer's place is a copy of a checkpoint, made by a program that follows links: kept, under another
+// name.
+absl::Status MovePointerAside(const std::string& path, const std::string& attempt) {
+  return RenamePath(path, absl::StrCat(path, kReplacedInfix, attempt));
+}
+
 // `best` after the checkpoints behind `step` are gone: what was best when `step` was saved, where that is still there.
 absl::Status TakeBestBack(const std::string& run_directory, int64_t step, const std::string& attempt) {
   const absl::StatusOr<int64_t> best = ReadCheckpointPointer(run_directory, CheckpointPointer::kBest);
-  if (!best.ok() || *best <= step) return absl::OkStatus();
+  const bool broken = absl::IsDataLoss(best.status()) || absl::IsFailedPrecondition(best.status()) ||
+                      absl::IsInvalidArgument(best.status());
+  const bool later = best.ok() && *best > step;
+  if (!broken && !later) return absl::OkStatus();
   const auto reader = CheckpointReader::Open(CheckpointDirectory(run_directory, step));
   if (!reader.ok() && !IsDamage(reader.status())) return reader.status();
   if (reader.ok()) {
@@ -122,7 +131,8 @@ absl::Status TakeBestBack(const std::string& run_directory, int64_t step, const 
       return SetCheckpointPointer(run_directory, CheckpointPointer::kBest, former, attempt);
     }
   }
-  return RemoveTree(CheckpointPointerPath(run_directory, CheckpointPointer::kBest));
+  const std::string path = CheckpointPointerPath(run_directory, CheckpointPointer::kBest);
+  return IsDirectory(path) ? MovePointerAside(path, attempt) : RemoveTree(path);
 }
 
 // ---- Commit ----
@@ -182,6 +192,7 @@ absl::Status SetCheckpointPointer(const std::string& run_directory, CheckpointPo
   const std::string temporary = absl::StrCat(path, ".", attempt);
   const std::string target = CheckpointName(step);
   HADAL_RETURN_IF_ERROR(RemoveTree(temporary));
+  if (IsDirectory(path)) HADAL_RETURN_IF_ERROR(MovePointerAside(path, attempt));
   if (symlink(target.c_str(), temporary.c_str()) != 0) {
     // File systems without symbolic links (FAT, some object stores) say EPERM or ENOTSUP.
     if (errno != EPERM && errno != ENOTSUP) return ErrnoStatus(errno, "make the link", temporary);

@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
@@ -18,6 +17,7 @@ namespace hadal {
 namespace {
 
 constexpr int64_t kMaxPointerBytes = 256;
+constexpr int kMostSearches = 100;  // of a run that removes checkpoints as fast as they are opened
 
 // What the link says, or the text of the file that stands for one.
 absl::StatusOr<std::string> PointerTarget(const std::string& path) {
@@ -35,6 +35,33 @@ absl::Status NotPassedOver(const std::string& directory, const absl::Status& err
                       absl::StrCat(error.message(), "\n  The checkpoint ", directory,
                                    " may be good all the same, so no older one takes its place. Mend this and "
                                    "start again; or move that directory away to do without it"));
+}
+
+// Goes through the list once. Also returns Aborted if a listed checkpoint is no longer there.
+absl::StatusOr<CheckpointReader> Search(const std::string& run_directory, const FindOptions& options,
+                                        std::vector<RejectedCheckpoint>& rejected) {
+  HADAL_ASSIGN_OR_RETURN(std::vector<CheckpointEntry> entries, ListCheckpoints(run_directory));
+  std::erase_if(entries, [&](const CheckpointEntry& entry) { return entry.step >= options.before_step; });
+  if (entries.empty()) {
+    return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", CheckpointsDirectory(run_directory)));
+  }
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(entry->directory);
+    if (absl::IsNotFound(reader.status())) return absl::AbortedError(reader.status().message());
+    if (reader.ok() && options.need_moments && !reader->manifest().has_moments) {
+      reader = absl::DataLossError("it holds weights only, without Adam's moments");
+    }
+    if (reader.ok()) return reader;
+    if (!IsDamage(reader.status())) return NotPassedOver(entry->directory, reader.status());
+    rejected.push_back({.directory = entry->directory, .reason = reader.status()});
+  }
+  std::string reasons;
+  for (const RejectedCheckpoint& bad : rejected) {
+    absl::StrAppend(&reasons, "\n  ", bad.directory, ": ", bad.reason.message());
+  }
+  return absl::DataLossError(absl::StrCat(
+      "no checkpoint in ", CheckpointsDirectory(run_directory), " can be used:", reasons,
+      "\n  Put a good copy of one in its place; without one, only a new run, in a directory of its own, is left"));
 }
 
 }  // namespace
@@ -71,38 +98,64 @@ absl::StatusOr<int64_t> ReadCheckpointPointer(const std::string& run_directory, 
   return *step;
 }
 
+FoundCheckpoint Found(const CheckpointReader& reader) {
+  return {.checkpoint = {.step = reader.manifest().progress.step, .directory = reader.directory()},
+          .manifest = reader.manifest(),
+          .rejected = {}};
+}
+
 absl::StatusOr<FoundCheckpoint> FindNamed(const std::string& directory) {
   HADAL_ASSIGN_OR_RETURN(const CheckpointReader reader, CheckpointReader::Open(directory));
-  return FoundCheckpoint{.checkpoint = {.step = reader.manifest().progress.step, .directory = directory},
-                         .manifest = reader.manifest()};
+  return Found(reader);
+}
+
+absl::StatusOr<CheckpointReader> OpenLatest(const std::string& run_directory, const FindOptions& options,
+                                            std::vector<RejectedCheckpoint>* rejected) {
+  std::vector<RejectedCheckpoint> passed_over;
+  for (int search = 1;; ++search) {
+    passed_over.clear();
+    absl::StatusOr<CheckpointReader> found = Search(run_directory, options, passed_over);
+    if (absl::IsAborted(found.status()) && search < kMostSearches) continue;
+    if (rejected != nullptr) *rejected = std::move(passed_over);
+    return found;
+  }
 }
 
 absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& run_directory, const FindOptions& options) {
-  HADAL_ASSIGN_OR_RETURN(std::vector<CheckpointEntry> entries, ListCheckpoints(run_directory));
-  std::erase_if(entries, [&](const CheckpointEntry& entry) { return entry.step >= options.before_step; });
-  if (entries.empty()) {
-    return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", CheckpointsDirectory(run_directory)));
-  }
   std::vector<RejectedCheckpoint> rejected;
-  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-    absl::StatusOr<FoundCheckpoint> found = FindNamed(entry->directory);
-    if (found.ok() && options.need_moments && !found->manifest.has_moments) {
-      found = absl::NotFoundError("it holds weights only, without Adam's moments");
-    }
-    if (found.ok()) {
-      found->rejected = std::move(rejected);
-      return found;
-    }
-    if (!IsDamage(found.status())) return NotPassedOver(entry->directory, found.status());
-    rejected.push_back({.directory = entry->directory, .reason = found.status()});
+  HADAL_ASSIGN_OR_RETURN(const CheckpointReader reader, OpenLatest(run_directory, options, &rejected));
+  FoundCheckpoint found = Found(reader);
+  found.rejected = std::move(rejected);
+  return found;
+}
+
+absl::StatusOr<std::string> RunOf(const std::string& run_or_checkpoint) {
+  const std::string& path = run_or_checkpoint;
+  if (PathExists(JoinPath(path, kManifestName))) return std::string();
+  if (PathExists(CheckpointsDirectory(path))) return path;
+  if (BaseName(path) == kCheckpointsName && PathExists(path)) return DirectoryName(path);
+  if (ParseCheckpointName(BaseName(path)) && PathExists(path)) return std::string();
+  return absl::NotFoundError(absl::StrCat(path, " is neither a checkpoint (no ", kManifestName,
+                                          ") nor a run directory (no ", kCheckpointsName, "/)"));
+}
+
+absl::StatusOr<CheckpointReader> OpenCheckpoint(const std::string& run_or_checkpoint) {
+  HADAL_ASSIGN_OR_RETURN(const std::string run, RunOf(run_or_checkpoint));
+  return run.empty() ? CheckpointReader::Open(run_or_checkpoint) : OpenLatest(run);
+}
+
+absl::StatusOr<CheckpointReader> OpenBestCheckpoint(const std::string& run_or_checkpoint) {
+  HADAL_ASSIGN_OR_RETURN(const std::string run, RunOf(run_or_checkpoint));
+  for (int search = 1; !run.empty() && search <= kMostSearches; ++search) {
+    const absl::StatusOr<int64_t> best = ReadCheckpointPointer(run, CheckpointPointer::kBest);
+    if (!best.ok()) break;
+    absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(CheckpointDirectory(run, *best));
+    if (!absl::IsNotFound(reader.status())) return reader;
+    // Removed: a better one has taken its place, or it is gone for good.
+    const absl::StatusOr<int64_t> now = ReadCheckpointPointer(run, CheckpointPointer::kBest);
+    if (now.ok() && *now == *best) break;
   }
-  std::string reasons;
-  for (const RejectedCheckpoint& bad : rejected) {
-    absl::StrAppend(&reasons, "\n  ", bad.directory, ": ", bad.reason.message());
-  }
-  return absl::DataLossError(absl::StrCat(
-      "no checkpoint in ", CheckpointsDirectory(run_directory), " can be used:", reasons,
-      "\n  Put a good copy of one in its place; without one, only a new run, in a directory of its own, is left"));
+  return OpenCheckpoint(run_or_checkpoint);
 }
 
 }  // namespace hadal

@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "pipeline/checkpoint/checkpoint_file.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
+#include "pipeline/checkpoint/checkpoint_reader.h"
 
 namespace hadal {
 
@@ -55,13 +56,27 @@ struct FindOptions {
   int64_t before_step = std::numeric_limits<int64_t>::max();  // consider only earlier steps
   bool need_moments = false;                                  // reject weights-only checkpoints
 };
+// Describes an open checkpoint; `rejected` is empty.
+FoundCheckpoint Found(const CheckpointReader& reader);
 // Returns the checkpoint in `directory`; `rejected` is empty.  Errors: those of CheckpointReader::Open.
 absl::StatusOr<FoundCheckpoint> FindNamed(const std::string& directory);
-// Returns the newest checkpoint with a valid manifest and correct file sizes; contents are verified when they are read
-// (CheckpointReader). Skips only damaged or incomplete checkpoints (IsDamage).
+// Opens the newest checkpoint with a valid manifest and correct file sizes; contents are verified when they are read
+// (CheckpointReader). Skips only damaged or incomplete checkpoints (IsDamage) and returns them in `rejected` (may be
+// null). The run may be in progress: starts again where it has removed a checkpoint meanwhile.
 // Errors: NotFound if the run has no checkpoint; DataLoss, with every directory and reason, if all are damaged; any
 // other error of reading a checkpoint, with a remedy.
+absl::StatusOr<CheckpointReader> OpenLatest(const std::string& run_directory, const FindOptions& options = {},
+                                            std::vector<RejectedCheckpoint>* rejected = nullptr);
+// As OpenLatest, but closes it.
 absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& run_directory, const FindOptions& options = {});
+
+// Returns the run directory for a path that a user gave: the run's own, or its checkpoints folder's; "" if the path is
+// that of a checkpoint (has a manifest, or a checkpoint's name).  Errors: NotFound if it is neither.
+absl::StatusOr<std::string> RunOf(const std::string& run_or_checkpoint);
+// Opens what a user named: a checkpoint, or a run's newest.  Errors: those of RunOf, OpenLatest and CheckpointReader.
+absl::StatusOr<CheckpointReader> OpenCheckpoint(const std::string& run_or_checkpoint);
+// As OpenCheckpoint, but of a run its best by validation, if that is there.
+absl::StatusOr<CheckpointReader> OpenBestCheckpoint(const std::string& run_or_checkpoint);
 
 // ---- Writing (checkpoint_commit.cc) ----
 
@@ -75,13 +90,14 @@ std::string NewCheckpointAttempt();
 absl::Status RemoveLeftovers(const std::string& run_directory, const std::string& attempt);
 
 // Renames the checkpoints after `step` to step_N.abandoned.<attempt>, so that a run that continues from an earlier step
-// never loads them. Points `latest` at `step` if that checkpoint exists. If `best` refers to a later step, resets it to
-// the best checkpoint as of `step`, or removes it if that one was deleted; otherwise `best` would later refer to a new
-// checkpoint with the same number. Returns the new directories.
+// never loads them. Points `latest` at `step` if that checkpoint exists. If `best` refers to a later step or to no
+// checkpoint of the run, resets it to the best checkpoint as of `step`, or removes it if that one was deleted;
+// otherwise `best` would later refer to a new checkpoint with the same number. Returns the new directories.
 absl::StatusOr<std::vector<std::string>> SetAsideLaterCheckpoints(const std::string& run_directory, int64_t step,
                                                                   const std::string& attempt);
 
-// Replaces the link atomically. `attempt` is part of the temporary name.
+// Replaces the link atomically. `attempt` is part of the temporary name. Moves a directory in the link's place (a copy
+// that followed links) to latest.replaced.<attempt>.
 absl::Status SetCheckpointPointer(const std::string& run_directory, CheckpointPointer pointer, int64_t step,
                                   const std::string& attempt);
 

@@ -1,10 +1,15 @@
 #include "pipeline/checkpoint/checkpoint_reader.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
 #include "runtime/files.h"
@@ -15,6 +20,7 @@ namespace hadal {
 namespace {
 
 constexpr size_t kMaxOpenFiles = 32;
+constexpr int kMostTries = 100;  // to open what a run replaces at the same time
 constexpr int64_t kChunkBytes = int64_t{4} << 20;
 
 absl::Status CrcError(std::string_view what, std::string_view where, uint32_t actual, uint32_t expected) {
@@ -22,15 +28,26 @@ absl::Status CrcError(std::string_view what, std::string_view where, uint32_t ac
                                              where, actual, expected));
 }
 
-// Puts the directory in front of a message that does not name it.
-absl::Status In(const std::string& directory, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(directory, ": ", status.message()));
+// Names the file in a message that begins with "manifest: ".
+absl::Status InManifest(const std::string& directory, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(JoinPath(directory, kManifestName), ": ",
+                                                  absl::StripPrefix(status.message(), "manifest: ")));
 }
 
-absl::StatusOr<uint32_t> FileCrc(const std::string& directory, const std::string& name,
+bool IsLink(const std::string& path) {
+  struct stat info;
+  return lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
+}
+
+bool IsNamedAsCheckpoint(const std::string& directory) { return ParseCheckpointName(BaseName(directory)).has_value(); }
+
+absl::Status NoCheckpoint(const std::string& directory, const absl::Status& why) {
+  return absl::NotFoundError(absl::StrCat(directory, " is not a checkpoint: ", why.message(),
+                                          " (`hadal checkpoint ls RUN_DIR` lists those of a run)"));
+}
+
+absl::StatusOr<uint32_t> FileCrc(const FileDescriptor& file, const std::string& path,
                                  absl::FunctionRef<void(int64_t bytes)> read) {
-  HADAL_ASSIGN_OR_RETURN(const FileDescriptor file, OpenFileIn(directory, name));
-  const std::string path = JoinPath(directory, name);
   HADAL_ASSIGN_OR_RETURN(const int64_t bytes, FileBytes(file, path));
   std::string buffer(static_cast<size_t>(std::min(bytes, kChunkBytes)), '\0');
   uint32_t crc = 0;
@@ -41,22 +58,6 @@ absl::StatusOr<uint32_t> FileCrc(const std::string& directory, const std::string
     read(count);
   }
   return crc;
-}
-
-// The error of opening a checkpoint's file. A link, a folder or the like in its place is damage: hadal wrote a file.
-absl::Status OpeningError(const absl::Status& error) {
-  return absl::IsFailedPrecondition(error) ? absl::DataLossError(error.message()) : error;
-}
-
-absl::Status CheckSize(const std::string& directory, const std::string& name, int64_t bytes) {
-  const std::string path = JoinPath(directory, name);
-  const absl::StatusOr<FileDescriptor> file = OpenFileIn(directory, name);
-  if (absl::IsNotFound(file.status())) return absl::DataLossError(absl::StrCat(path, " is missing"));
-  HADAL_RETURN_IF_ERROR(OpeningError(file.status()));
-  HADAL_ASSIGN_OR_RETURN(const int64_t actual, FileBytes(*file, path));
-  if (actual == bytes) return absl::OkStatus();
-  return absl::DataLossError(
-      absl::StrCat(path, " has ", actual, " bytes, the manifest says ", bytes, actual < bytes ? ": cut short" : ""));
 }
 
 }  // namespace
@@ -77,34 +78,96 @@ CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
 CheckpointReader& CheckpointReader::operator=(CheckpointReader&&) noexcept = default;
 CheckpointReader::~CheckpointReader() = default;
 
-CheckpointReader::CheckpointReader(std::string directory, CheckpointManifest manifest)
-    : directory_(std::move(directory)), manifest_(std::move(manifest)) {
-  IndexPlaces();
-}
-
 absl::StatusOr<CheckpointReader> CheckpointReader::Open(const std::string& directory) {
-  const absl::StatusOr<std::string> text = ReadFileIn(directory, std::string(kManifestName), kMaxManifestBytes);
-  if (absl::IsNotFound(text.status())) {
-    return absl::NotFoundError(absl::StrCat(directory, " is not a checkpoint: ", text.status().message(),
-                                            " (`hadal checkpoint ls RUN_DIR` lists those of a run)"));
+  for (int tries = 1;; ++tries) {
+    CheckpointReader reader(directory);
+    absl::Status status = reader.OpenHere();
+    if (status.ok()) status = reader.UnlessRemoved(reader.ReadManifest());
+    if (status.ok()) status = reader.UnlessRemoved(reader.OpenFiles());
+    if (status.ok()) return reader;
+    // Another checkpoint may have that name now: it was saved again, or a link leads to a newer one.
+    const bool again = absl::IsNotFound(status) && PathExists(JoinPath(directory, kManifestName));
+    if (!again || tries == kMostTries) return status;
   }
-  HADAL_RETURN_IF_ERROR(text.status());
-  absl::StatusOr<CheckpointManifest> manifest = CheckpointManifest::Parse(*text);
-  if (!manifest.ok()) return In(directory, manifest.status());
-  return Open(directory, *std::move(manifest));
 }
 
 absl::StatusOr<CheckpointReader> CheckpointReader::Open(const std::string& directory, CheckpointManifest manifest) {
-  const std::optional<int64_t> named = ParseCheckpointName(BaseName(directory));
-  if (named && *named != manifest.progress.step) {
+  CheckpointReader reader(directory);
+  reader.manifest_ = std::move(manifest);
+  HADAL_RETURN_IF_ERROR(reader.OpenHere());
+  HADAL_RETURN_IF_ERROR(reader.UnlessRemoved(reader.OpenFiles()));
+  return reader;
+}
+
+absl::Status CheckpointReader::OpenHere() {
+  absl::StatusOr<FileDescriptor> opened = OpenDirectory(directory_);
+  const bool other_kind =  // including a link that leads nowhere
+      absl::IsFailedPrecondition(opened.status()) || (absl::IsNotFound(opened.status()) && IsLink(directory_));
+  if (other_kind && IsNamedAsCheckpoint(directory_)) return absl::DataLossError(opened.status().message());
+  if (other_kind || absl::IsNotFound(opened.status())) return NoCheckpoint(directory_, opened.status());
+  HADAL_RETURN_IF_ERROR(opened.status());
+  opened_directory_ = *std::move(opened);
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointReader::ReadManifest() {
+  const absl::StatusOr<FileDescriptor> file = OpenFileIn(opened_directory_, directory_, kManifestName);
+  if (absl::IsNotFound(file.status())) {
+    if (!IsNamedAsCheckpoint(directory_)) return NoCheckpoint(directory_, file.status());
+    return absl::DataLossError(absl::StrCat(directory_, " has no ", kManifestName));
+  }
+  HADAL_RETURN_IF_ERROR(file.status());
+  const absl::StatusOr<std::string> text = ReadWhole(*file, JoinPath(directory_, kManifestName), kMaxManifestBytes);
+  if (absl::IsInvalidArgument(text.status())) return absl::DataLossError(text.status().message());  // too large
+  HADAL_RETURN_IF_ERROR(text.status());
+  absl::StatusOr<CheckpointManifest> manifest = CheckpointManifest::Parse(*text);
+  if (!manifest.ok()) return InManifest(directory_, manifest.status());
+  manifest_ = *std::move(manifest);
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointReader::OpenFiles() {
+  const std::optional<int64_t> named = ParseCheckpointName(BaseName(directory_));
+  if (named && *named != manifest_.progress.step) {
+    return absl::DataLossError(absl::StrCat(directory_, " is named after step ", *named, ", its manifest is of step ",
+                                            manifest_.progress.step));
+  }
+  for (const WrittenFile& file : manifest_.files) HADAL_RETURN_IF_ERROR(OpenAndKeep(file.name, file.bytes));
+  for (const AttachedFile& file : manifest_.attachments) HADAL_RETURN_IF_ERROR(OpenAndKeep(file.name, file.bytes));
+  IndexPlaces();
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointReader::OpenAndKeep(const std::string& name, int64_t bytes) {
+  const std::string path = JoinPath(directory_, name);
+  absl::StatusOr<FileDescriptor> file = OpenFileIn(opened_directory_, directory_, name);
+  if (absl::IsNotFound(file.status())) return absl::DataLossError(absl::StrCat(path, " is missing"));
+  HADAL_RETURN_IF_ERROR(file.status());
+  HADAL_ASSIGN_OR_RETURN(const int64_t actual, FileBytes(*file, path));
+  if (actual != bytes) {
     return absl::DataLossError(
-        absl::StrCat(directory, " is named after step ", *named, ", its manifest is of step ", manifest.progress.step));
+        absl::StrCat(path, " has ", actual, " bytes, the manifest says ", bytes, actual < bytes ? ": cut short" : ""));
   }
-  for (const WrittenFile& file : manifest.files) HADAL_RETURN_IF_ERROR(CheckSize(directory, file.name, file.bytes));
-  for (const AttachedFile& file : manifest.attachments) {
-    HADAL_RETURN_IF_ERROR(CheckSize(directory, file.name, file.bytes));
-  }
-  return CheckpointReader(directory, std::move(manifest));
+  if (kept_.size() < kMostKeptFiles) kept_[name] = std::make_shared<const FileDescriptor>(*std::move(file));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const FileDescriptor>> CheckpointReader::FileNamed(const std::string& name) const {
+  if (const auto kept = kept_.find(name); kept != kept_.end()) return kept->second;
+  HADAL_ASSIGN_OR_RETURN(FileDescriptor file, OpenFileIn(opened_directory_, directory_, name));
+  return std::make_shared<const FileDescriptor>(std::move(file));
+}
+
+absl::Status CheckpointReader::UnlessRemoved(const absl::Status& status) const {
+  if (!IsDamage(status)) return status;
+  struct stat opened, there;
+  if (fstat(opened_directory_.get(), &opened) != 0) return ErrnoStatus(errno, "stat", directory_);
+  const bool in_place =
+      stat(directory_.c_str(), &there) == 0 && there.st_dev == opened.st_dev && there.st_ino == opened.st_ino;
+  if (in_place) return status;
+  return absl::NotFoundError(absl::StrCat(directory_,
+                                          " was removed or replaced while it was read; a run removes old checkpoints "
+                                          "(checkpoint.keep_last): give the run directory for its newest one"));
 }
 
 void CheckpointReader::IndexPlaces() {
@@ -140,7 +203,10 @@ absl::StatusOr<SafetensorsReader*> CheckpointReader::OpenFile(int32_t file) {
     return opened_.back().reader.get();
   }
   if (opened_.size() >= kMaxOpenFiles) opened_.erase(opened_.begin());
-  HADAL_ASSIGN_OR_RETURN(SafetensorsReader reader, SafetensorsReader::Open(directory_, manifest_.files[file].name));
+  const std::string& name = manifest_.files[file].name;
+  HADAL_ASSIGN_OR_RETURN(std::shared_ptr<const FileDescriptor> opened, FileNamed(name));
+  HADAL_ASSIGN_OR_RETURN(SafetensorsReader reader,
+                         SafetensorsReader::Open(JoinPath(directory_, name), std::move(opened)));
   HADAL_RETURN_IF_ERROR(CheckHeader(reader, manifest_.files[file]));
   opened_.push_back({.file = file, .reader = std::make_unique<SafetensorsReader>(std::move(reader))});
   return opened_.back().reader.get();
@@ -178,12 +244,14 @@ absl::Status CheckpointReader::CheckHeader(const SafetensorsReader& reader, cons
 }
 
 absl::Status CheckpointReader::Verify(absl::FunctionRef<void(int64_t bytes)> verified) {
+  return UnlessRemoved(VerifyAll(verified));
+}
+
+absl::Status CheckpointReader::VerifyAll(absl::FunctionRef<void(int64_t bytes)> verified) {
   for (int32_t f = 0; f < static_cast<int32_t>(manifest_.files.size()); ++f) {
     HADAL_RETURN_IF_ERROR(VerifyFile(f, verified));
   }
-  for (const AttachedFile& file : manifest_.attachments) {
-    HADAL_RETURN_IF_ERROR(ReadAttachment(file.name).status());
-  }
+  for (const AttachedFile& file : manifest_.attachments) HADAL_RETURN_IF_ERROR(ReadAttachmentHere(file).status());
   return absl::OkStatus();
 }
 
@@ -205,12 +273,17 @@ absl::Status CheckpointReader::VerifyFile(int32_t file, absl::FunctionRef<void(i
       ++tensor;
     }
   }
-  HADAL_ASSIGN_OR_RETURN(const uint32_t crc, FileCrc(directory_, written.name, verified));
+  HADAL_ASSIGN_OR_RETURN(const std::shared_ptr<const FileDescriptor> whole, FileNamed(written.name));
+  HADAL_ASSIGN_OR_RETURN(const uint32_t crc, FileCrc(*whole, reader->path(), verified));
   if (crc != written.crc32c) return CrcError("the whole", reader->path(), crc, written.crc32c);
   return absl::OkStatus();
 }
 
 absl::Status CheckpointReader::ReadSlices(std::span<const SliceState> wanted, Device* device) {
+  return UnlessRemoved(ReadSlicesHere(wanted, device));
+}
+
+absl::Status CheckpointReader::ReadSlicesHere(std::span<const SliceState> wanted, Device* device) {
   struct Read {
     const Place* place;
     const Vector* destination;
@@ -251,12 +324,21 @@ absl::Status CheckpointReader::ReadSlices(std::span<const SliceState> wanted, De
 absl::StatusOr<std::string> CheckpointReader::ReadAttachment(const std::string& name) {
   for (const AttachedFile& file : manifest_.attachments) {
     if (file.name != name) continue;
-    HADAL_ASSIGN_OR_RETURN(std::string contents, ReadFileIn(directory_, name, file.bytes));
-    const uint32_t crc = Crc32c(contents.data(), contents.size());
-    if (crc != file.crc32c) return CrcError("the content", JoinPath(directory_, name), crc, file.crc32c);
+    absl::StatusOr<std::string> contents = ReadAttachmentHere(file);
+    if (!contents.ok()) return UnlessRemoved(contents.status());
     return contents;
   }
   return absl::NotFoundError(absl::StrCat(directory_, " carries no file named ", name));
+}
+
+absl::StatusOr<std::string> CheckpointReader::ReadAttachmentHere(const AttachedFile& file) const {
+  const std::string path = JoinPath(directory_, file.name);
+  HADAL_ASSIGN_OR_RETURN(const std::shared_ptr<const FileDescriptor> opened, FileNamed(file.name));
+  std::string contents(static_cast<size_t>(file.bytes), '\0');
+  HADAL_RETURN_IF_ERROR(ReadAt(*opened, 0, file.bytes, contents.data(), path));
+  const uint32_t crc = Crc32c(contents.data(), contents.size());
+  if (crc != file.crc32c) return CrcError("the content", path, crc, file.crc32c);
+  return contents;
 }
 
 }  // namespace hadal

@@ -2,14 +2,21 @@
 //
 // Open checks the manifest, and that the files exist with the exact sizes. ReadSlices reads the requested slices,
 // whichever pipeline layout wrote them, and checks the CRC32C of all returned data. Verify reads everything. Files are
-// opened only inside the directory, without following symbolic links. Memory is bounded by the headers plus one slice.
+// opened only inside the directory, without following symbolic links; a link, directory, pipe or device in the place of
+// a file is damage. Memory is bounded by the headers plus one slice.
+// A run in progress removes checkpoints (retention) and replaces them. The reader keeps the directory and its first
+// kMostKeptFiles files open, so it reads what it has opened also when that is removed. Limitation: a checkpoint with
+// more files, or on a network file system where another host removes it, cannot be read further. Errors then say that
+// it was removed: NotFound, not DataLoss.
 // Thread safety: one thread at a time per object. Blocking: all calls read files.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -17,12 +24,13 @@
 #include "absl/status/statusor.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "runtime/device.h"
+#include "runtime/files.h"
 #include "runtime/safetensors.h"
 
 namespace hadal {
 
 // Returns whether an error means that the checkpoint itself is bad, so that an older one may be used instead: NotFound
-// (incomplete) or DataLoss. Other errors (permissions, too many open files, a failing file system, a newer format) do
+// (gone) or DataLoss. Other errors (permissions, too many open files, a failing file system, a newer format) do
 // not: falling back to an older checkpoint would lose steps unnecessarily.
 bool IsDamage(const absl::Status& error);
 
@@ -32,8 +40,10 @@ absl::Status AdviseAnotherCheckpoint(const absl::Status& status);
 
 class CheckpointReader {
  public:
-  // Errors: NotFound (no directory or manifest), DataLoss (damaged; says which file and how), FailedPrecondition (newer
-  // format); file errors.
+  static constexpr size_t kMostKeptFiles = 64;
+
+  // Errors: NotFound (no such directory, or removed meanwhile; or no manifest, in a directory without a checkpoint's
+  // name), DataLoss (damaged; says which file and how), FailedPrecondition (newer format); file errors.
   static absl::StatusOr<CheckpointReader> Open(const std::string& directory);
   // As above, with a manifest that another rank has read.
   static absl::StatusOr<CheckpointReader> Open(const std::string& directory, CheckpointManifest manifest);
@@ -67,7 +77,19 @@ class CheckpointReader {
     uint32_t crc32c = 0;
   };
 
-  CheckpointReader(std::string directory, CheckpointManifest manifest);
+  explicit CheckpointReader(std::string directory) : directory_(std::move(directory)) {}
+  absl::Status OpenHere();
+  absl::Status ReadManifest();
+  // Opens every file of the manifest, compares the sizes, and keeps the first files open.
+  absl::Status OpenFiles();
+  absl::Status OpenAndKeep(const std::string& name, int64_t bytes);
+  // Returns the file `name`, open.
+  absl::StatusOr<std::shared_ptr<const FileDescriptor>> FileNamed(const std::string& name) const;
+  // Returns `status`; if it is damage and the directory is no longer in its place, NotFound.
+  absl::Status UnlessRemoved(const absl::Status& status) const;
+  absl::Status VerifyAll(absl::FunctionRef<void(int64_t bytes)> verified);
+  absl::Status ReadSlicesHere(std::span<const SliceState> wanted, Device* device);
+  absl::StatusOr<std::string> ReadAttachmentHere(const AttachedFile& file) const;
   void IndexPlaces();
   const Place& PlaceOf(StateKind kind, int32_t parameter, int64_t slice) const;
   // Opens file `file` and checks its header against the manifest. Keeps the most recently used files open.
@@ -81,6 +103,8 @@ class CheckpointReader {
   };
 
   std::string directory_;
+  FileDescriptor opened_directory_;
+  std::map<std::string, std::shared_ptr<const FileDescriptor>> kept_;  // by name
   CheckpointManifest manifest_;
   std::vector<int64_t> first_slice_;  // [parameters + 1] running count of slices
   std::vector<Place> places_;         // [total slices · 3]

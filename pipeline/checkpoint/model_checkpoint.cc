@@ -15,21 +15,6 @@
 namespace hadal {
 namespace {
 
-// The checkpoint that `path` means.
-absl::StatusOr<std::string> Resolve(const std::string& path) {
-  if (PathExists(JoinPath(path, kManifestName))) return path;
-  if (!PathExists(CheckpointsDirectory(path))) {
-    return absl::NotFoundError(absl::StrCat(path, " is neither a checkpoint (no ", kManifestName,
-                                            ") nor a run directory (no ", kCheckpointsName, "/)"));
-  }
-  if (const absl::StatusOr<int64_t> best = ReadCheckpointPointer(path, CheckpointPointer::kBest); best.ok()) {
-    const std::string directory = CheckpointDirectory(path, *best);
-    if (PathExists(JoinPath(directory, kManifestName))) return directory;
-  }
-  HADAL_ASSIGN_OR_RETURN(const FoundCheckpoint found, FindLatest(path));
-  return found.checkpoint.directory;
-}
-
 // The attachment whose name is `stem` and an extension; empty where there is none.
 std::string AttachmentNamed(const CheckpointManifest& manifest, const std::string& stem) {
   for (const AttachedFile& attached : manifest.attachments) {
@@ -75,14 +60,14 @@ ModelCheckpoint::ModelCheckpoint(CheckpointReader reader, std::unique_ptr<const 
     : reader_(std::move(reader)), plan_(std::move(plan)), source_(std::move(source)), target_(std::move(target)) {}
 
 absl::StatusOr<ModelCheckpoint> ModelCheckpoint::Open(const std::string& path) {
-  HADAL_ASSIGN_OR_RETURN(const std::string directory, Resolve(path));
-  absl::StatusOr<ModelCheckpoint> checkpoint = OpenDirectory(directory);
+  absl::StatusOr<CheckpointReader> reader = OpenBestCheckpoint(path);
+  if (!reader.ok()) return AdviseAnotherCheckpoint(reader.status());
+  absl::StatusOr<ModelCheckpoint> checkpoint = Read(*std::move(reader));
   if (!checkpoint.ok()) return AdviseAnotherCheckpoint(checkpoint.status());
   return checkpoint;
 }
 
-absl::StatusOr<ModelCheckpoint> ModelCheckpoint::OpenDirectory(const std::string& directory) {
-  HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, CheckpointReader::Open(directory));
+absl::StatusOr<ModelCheckpoint> ModelCheckpoint::Read(CheckpointReader reader) {
   HADAL_ASSIGN_OR_RETURN(std::unique_ptr<const ModelPlan> plan, RebuildPlan(reader));
   HADAL_ASSIGN_OR_RETURN(Vocabulary target, ReadVocabulary(reader, kTargetVocabulary, plan->options.target_vocabulary));
   Vocabulary source = target;

@@ -25,6 +25,7 @@ class ModelCheckpoint {
   // one.
   static absl::StatusOr<ModelCheckpoint> Open(const std::string& path);
 
+  const CheckpointReader& reader() const { return reader_; }
   const std::string& directory() const { return reader_.directory(); }
   const ModelPlan& plan() const { return *plan_; }
   const TrainingProgress& progress() const { return reader_.manifest().progress; }
@@ -37,7 +38,7 @@ class ModelCheckpoint {
   absl::Status ReadWeights(const ParameterStore& parameters, const Stream& stream);
 
  private:
-  static absl::StatusOr<ModelCheckpoint> OpenDirectory(const std::string& directory);
+  static absl::StatusOr<ModelCheckpoint> Read(CheckpointReader reader);
   ModelCheckpoint(CheckpointReader reader, std::unique_ptr<const ModelPlan> plan, Vocabulary source, Vocabulary target);
 
   CheckpointReader reader_;

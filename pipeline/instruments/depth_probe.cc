@@ -19,6 +19,12 @@ namespace hadal {
 namespace {
 
 constexpr char kTensorName[] = "first_output";
+constexpr char kChecksumKey[] = "crc32c";  // of the tensor's bytes
+
+std::string Checksum(const std::vector<float>& values) {
+  const std::string_view bytes = AsBytes(values);
+  return absl::StrCat(absl::Hex(Crc32c(bytes.data(), bytes.size()), absl::kZeroPad8));
+}
 
 }  // namespace
 
@@ -83,8 +89,8 @@ double DepthProbe::ChangeSquares() const {
 
 int64_t DepthProbe::output_rows() const { return static_cast<int64_t>(first_output_.size()) / plan_->options.d_model; }
 
-// What the output is a function of, besides the weights.
-SafetensorsMetadata DepthProbe::Identity() const {
+// What the output is a function of, besides the weights; and its checksum.
+SafetensorsMetadata DepthProbe::Identity(const std::vector<float>& output) const {
   const PackedBatch& batch = batches_.front();
   std::string tokens;
   for (const std::vector<int32_t>* list :
@@ -92,7 +98,8 @@ SafetensorsMetadata DepthProbe::Identity() const {
     absl::StrAppend(&tokens, absl::StrJoin(*list, " "), "\n");
   }
   return {{"model", absl::StrCat(absl::Hex(plan_->Hash()))},
-          {"probe", absl::StrCat(absl::Hex(Crc32c(tokens.data(), tokens.size())))}};
+          {"probe", absl::StrCat(absl::Hex(Crc32c(tokens.data(), tokens.size())))},
+          {kChecksumKey, Checksum(output)}};
 }
 
 absl::Status DepthProbe::Write() const {
@@ -100,24 +107,35 @@ absl::Status DepthProbe::Write() const {
   const std::string unfinished = path_ + ".new";
   HADAL_RETURN_IF_ERROR(RemoveTree(unfinished));
   const int64_t d = plan_->options.d_model;
-  HADAL_ASSIGN_OR_RETURN(
-      SafetensorsWriter writer,
-      SafetensorsWriter::Create(unfinished, {{.name = kTensorName, .shape = {output_rows(), d}}}, Identity()));
+  HADAL_ASSIGN_OR_RETURN(SafetensorsWriter writer,
+                         SafetensorsWriter::Create(unfinished, {{.name = kTensorName, .shape = {output_rows(), d}}},
+                                                   Identity(first_output_)));
   HADAL_RETURN_IF_ERROR(writer.Append(AsBytes(first_output_)));
   HADAL_RETURN_IF_ERROR(writer.Finish().status());
   return RenamePath(unfinished, path_);
 }
 
 absl::Status DepthProbe::Read() {
-  HADAL_ASSIGN_OR_RETURN(const SafetensorsReader reader, SafetensorsReader::Open(path_));
+  const std::string run_directory = DirectoryName(path_);
+  HADAL_ASSIGN_OR_RETURN(const FileDescriptor parent, OpenDirectory(run_directory));
+  HADAL_ASSIGN_OR_RETURN(FileDescriptor file, OpenFileIn(parent, run_directory, kDepthProbeName));
+  HADAL_ASSIGN_OR_RETURN(const SafetensorsReader reader,
+                         SafetensorsReader::Open(path_, std::make_shared<const FileDescriptor>(std::move(file))));
   const int64_t rows = batches_.front().target_rows(), d = plan_->options.d_model;
   const int32_t tensor = reader.Find(kTensorName);
-  const bool ours = tensor >= 0 && reader.metadata() == Identity() &&
-                    reader.tensors()[tensor].type == SafetensorsType::kF32 &&
+  const bool fits = tensor >= 0 && reader.tensors()[tensor].type == SafetensorsType::kF32 &&
                     reader.tensors()[tensor].shape == std::vector<int64_t>{rows, d};
-  if (!ours) return absl::FailedPreconditionError(absl::StrCat(path_, ": is of another model or another probe"));
+  if (!fits) return absl::FailedPreconditionError(absl::StrCat(path_, ": is of another model or another probe"));
   std::vector<float> output(rows * d);
   HADAL_RETURN_IF_ERROR(reader.Read(tensor, 0, reader.tensors()[tensor].bytes(), output.data()));
+  SafetensorsMetadata written = reader.metadata(), expected = Identity(output);
+  if (written[kChecksumKey] != expected[kChecksumKey]) {
+    return absl::DataLossError(absl::StrCat(path_, ": is damaged: the CRC32C of its tensor is ", expected[kChecksumKey],
+                                            ", it says \"", written[kChecksumKey], "\""));
+  }
+  if (written != expected) {
+    return absl::FailedPreconditionError(absl::StrCat(path_, ": is of another model or another probe"));
+  }
   first_output_ = std::move(output);
   return absl::OkStatus();
 }

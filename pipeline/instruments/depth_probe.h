@@ -3,7 +3,7 @@
 //
 // The batch is the first sentences of the training corpus that fit. ‖ΔF‖ is measured from F(x, θ_0), the decoder's
 // output before the first update. The rank of the output head (of replica 0) stores it in
-// RUN_DIR/depth_probe.safetensors, so that it survives a resume.
+// RUN_DIR/depth_probe.safetensors, with a checksum, so that it survives a resume.
 // Threads: one per rank. Calls that take an engine or collectives are collective and blocking.
 #pragma once
 
@@ -50,7 +50,7 @@ class DepthProbe {
   bool KeepsOutput(Engine& engine) const;
   absl::Status Write() const;
   absl::Status Read();
-  SafetensorsMetadata Identity() const;
+  SafetensorsMetadata Identity(const std::vector<float>& output) const;
 
   const ModelPlan* plan_;
   std::string path_;

@@ -33,9 +33,12 @@ absl::StatusOr<Corpus> Corpus::Open(const std::string& prefix, const CorpusShare
   HADAL_CHECK_GE(share.process, 0);
   HADAL_CHECK_LT(share.process, share.processes);
   const std::string path = prefix + ".json";
-  HADAL_ASSIGN_OR_RETURN(const std::string json, ReadFile(path, kMaxManifestBytes));
+  const absl::StatusOr<std::string> json = ReadFile(path, kMaxManifestBytes);
+  const bool wrong = absl::IsFailedPrecondition(json.status()) || absl::IsInvalidArgument(json.status());
+  if (wrong) return absl::DataLossError(json.status().message());  // a directory, a pipe, a file too large
+  HADAL_RETURN_IF_ERROR(json.status());
   Corpus corpus;
-  HADAL_ASSIGN_OR_RETURN(corpus.manifest_, ManifestFromJson(json, path));
+  HADAL_ASSIGN_OR_RETURN(corpus.manifest_, ManifestFromJson(*json, path));
   corpus.directory_ = DirectoryName(path);
   const CorpusManifest& manifest = corpus.manifest_;
   const ShardLimits limits = {.source_vocabulary_size = manifest.source_vocabulary.size,
@@ -75,6 +78,13 @@ void Corpus::Prefetch(int64_t i) const {
   const size_t shard = ShardOf(i);
   shards_[shard]->Prefetch(i - first_sample_[shard]);
 }
+
+absl::Status Corpus::CheckUnchanged() const {
+  for (const std::unique_ptr<CorpusShard>& shard : shards_) HADAL_RETURN_IF_ERROR(shard->CheckUnchanged());
+  return absl::OkStatus();
+}
+
+const std::string& Corpus::PathOf(int64_t i) const { return shards_[ShardOf(i)]->path(); }
 
 std::string Corpus::VocabularyPath(const VocabularyReference& reference) const {
   return JoinPath(directory_, reference.file);

@@ -9,9 +9,13 @@
 // its vocabulary. sample() can then not read outside the mapping, whatever the file contains. The processes of a host
 // can share the verification (CorpusShare); each process itself checks everything that keeps sample() inside the
 // mapping.
-// Limits: 2^32 - 1 samples; 2^31 - 1 tokens per side. Changes of a mapped file are not detected; truncating it ends the
-// process with a message (launch/job/signals.h).
-// Thread safety: immutable after Open(); any thread may call sample().
+// Limits: 2^32 - 1 samples; 2^31 - 1 tokens per side.
+// A file that is changed while it is mapped: sample() stays inside the mapping, and CheckUnchanged() finds the change
+// by the file's size and modification time. Not found: a change through a mapping of another program that had written
+// to the same page before Open(), within the kernel's clock tick of Open(), on a renamed file, or with the time set
+// back. SamplingOrder::At therefore checks every id that it returns. Truncating the file ends the process with a
+// message (launch/job/signals.h). A file that is replaced by another (rename) is read to the end.
+// Thread safety: any thread may call what is const.
 #pragma once
 
 #include <cstdint>
@@ -71,6 +75,11 @@ class Corpus {
   SampleView sample(int64_t i) const;
   // Prefetches the lengths of sample(i). REQUIRES: as sample().
   void Prefetch(int64_t i) const;
+  // Returns OK if everything that was read until now came from the verified files. Blocking: a stat(2) for each shard;
+  // reads a shard whose modification time is another one.  Errors: DataLoss with the file that has changed.
+  absl::Status CheckUnchanged() const;
+  // The file that sample(i) is in. REQUIRES: as sample().
+  const std::string& PathOf(int64_t i) const;
 
   const CorpusManifest& manifest() const { return manifest_; }
   // Returns the full path of a vocabulary file, which the manifest stores relative to itself.

@@ -67,6 +67,23 @@ absl::Status CheckPlace(const SampleRecord& record, int64_t expected, int64_t to
   return absl::OkStatus();
 }
 
+// Reads a record that another program may be writing: each number once, so that what is checked is what is used.
+SampleRecord ReadRecord(const SampleRecord& mapped) {
+  return {.first_token = __atomic_load_n(&mapped.first_token, __ATOMIC_RELAXED),
+          .prefix_tokens = __atomic_load_n(&mapped.prefix_tokens, __ATOMIC_RELAXED),
+          .source_tokens = __atomic_load_n(&mapped.source_tokens, __ATOMIC_RELAXED),
+          .target_tokens = __atomic_load_n(&mapped.target_tokens, __ATOMIC_RELAXED),
+          .corpus_id = mapped.corpus_id,
+          .weight = mapped.weight};
+}
+
+bool IsInside(const SampleRecord& record, size_t tokens) {
+  if (record.prefix_tokens < 0 || record.source_tokens < 0 || record.target_tokens < 0) return false;
+  const int64_t count = int64_t{record.prefix_tokens} + record.source_tokens + record.target_tokens;
+  const auto limit = static_cast<int64_t>(tokens);
+  return record.first_token >= 0 && record.first_token <= limit && count <= limit - record.first_token;
+}
+
 SampleView ViewOf(const SampleRecord& record, std::span<const int32_t> tokens) {
   const auto first = static_cast<size_t>(record.first_token);
   const auto prefix = static_cast<size_t>(record.prefix_tokens);
@@ -163,7 +180,11 @@ absl::StatusOr<std::unique_ptr<CorpusShard>> CorpusShard::Open(const std::string
     return Damaged(path, absl::StrCat("its checksum is ", absl::Hex(crc, absl::kZeroPad8), ", its manifest says ",
                                       absl::Hex(reference.crc32c, absl::kZeroPad8)));
   }
+  const int64_t modified_nanoseconds = file.stamp().modified_nanoseconds;
   std::unique_ptr<CorpusShard> shard(new CorpusShard(std::move(file)));
+  shard->path_ = path;
+  shard->crc32c_ = reference.crc32c;
+  shard->verified_nanoseconds_ = modified_nanoseconds;
   if (const absl::Status status = shard->Parse(bytes, limits, check); !status.ok()) {
     return Damaged(path, status.message());
   }
@@ -216,9 +237,26 @@ absl::Status CorpusShard::Parse(std::span<const std::byte> bytes, const ShardLim
 SampleView CorpusShard::sample(int64_t i) const {
   HADAL_CHECK_GE(i, 0);
   HADAL_CHECK_LT(i, samples());
-  SampleView view = ViewOf(records_[static_cast<size_t>(i)], tokens_);
+  const SampleRecord record = ReadRecord(records_[static_cast<size_t>(i)]);
+  SampleView view = IsInside(record, tokens_.size()) ? ViewOf(record, tokens_) : SampleView();
   view.has_source = has_source_;
   return view;
+}
+
+absl::Status CorpusShard::CheckUnchanged() const {
+  const auto* const file = std::get_if<MappedFile>(&storage_);
+  if (file == nullptr) return absl::OkStatus();
+  const absl::StatusOr<FileStamp> now = StampOf(path_);
+  const FileStamp& opened = file->stamp();
+  // Another file has that name, or none: the mapping holds the verified one as long as it lives.
+  if (!now.ok() || now->device != opened.device || now->inode != opened.inode) return absl::OkStatus();
+  if (now->bytes == opened.bytes && now->modified_nanoseconds == verified_nanoseconds_) return absl::OkStatus();
+  if (now->bytes != opened.bytes || Crc32c(file->bytes()) != crc32c_) {
+    return absl::DataLossError(absl::StrCat(
+        path_, ": it was changed while it was in use; restore it from a copy, or run hadal prepare again, and resume"));
+  }
+  verified_nanoseconds_ = now->modified_nanoseconds;
+  return absl::OkStatus();
 }
 
 }  // namespace hadal

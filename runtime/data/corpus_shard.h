@@ -4,10 +4,11 @@
 //   records         32 bytes per sample   SampleRecord
 //   tokens          4 bytes each, int32: for each sample prefix, source, target, without gaps
 // Little-endian; every field is aligned to its size. The checksum of the file is in the manifest.
-// Thread safety: a builder belongs to one thread; a shard is immutable.
+// Thread safety: a builder belongs to one thread; all calls of a shard from any thread.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -89,8 +90,13 @@ class CorpusShard {
                                                                 const ShardLimits& limits);
 
   int64_t samples() const { return static_cast<int64_t>(records_.size()); }
-  // REQUIRES: 0 ≤ i < samples().
+  // REQUIRES: 0 ≤ i < samples(). Stays inside the file also if somebody changes it; then the result has no meaning.
   SampleView sample(int64_t i) const;
+  // Returns OK if what was read until now came from the verified file. Compares the file's size and modification time
+  // with those of the last verification, and reads a file of another time again.
+  // Errors: DataLoss with the file if it has changed.
+  absl::Status CheckUnchanged() const;
+  const std::string& path() const { return path_; }
   // Prefetches the lengths of sample(i). REQUIRES: as sample().
   void Prefetch(int64_t i) const { __builtin_prefetch(&records_[static_cast<size_t>(i)]); }
 
@@ -103,6 +109,9 @@ class CorpusShard {
   absl::Status Parse(std::span<const std::byte> bytes, const ShardLimits& limits, ShardCheck check);
 
   Storage storage_;
+  std::string path_;                                       // of a mapped file
+  uint32_t crc32c_ = 0;                                    // of its bytes
+  mutable std::atomic<int64_t> verified_nanoseconds_ = 0;  // its modification time when it was last verified
   std::span<const SampleRecord> records_;
   std::span<const int32_t> tokens_;
   bool has_source_ = true;

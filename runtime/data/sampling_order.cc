@@ -11,6 +11,7 @@
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
 #include "runtime/random.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
@@ -62,6 +63,12 @@ class EpochDraws {
 // bound / 2^64.
 uint64_t Below(uint64_t draw, uint64_t bound) {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(draw) * bound) >> 64);
+}
+
+bool AreIds(std::span<const int32_t> tokens, int32_t vocabulary_size) {
+  bool all = true;  // no early exit, so that the compiler can vectorise
+  for (const int32_t token : tokens) all &= token >= 0 && token < vocabulary_size;
+  return all;
 }
 
 }  // namespace
@@ -171,7 +178,33 @@ double SamplingOrder::EpochsDone(int64_t index) const {
   return static_cast<double>(epoch_) + static_cast<double>(batch_begin_[k + 1]) / static_cast<double>(order_.size());
 }
 
-void SamplingOrder::At(int64_t step, StepBatches& out) {
+absl::Status SamplingOrder::Copy(const Batch& chosen, PackedBatch& batch) const {
+  BatchRows used;
+  for (const uint32_t index : chosen.samples) {
+    const SampleView sample = corpus_->sample(index);
+    const BatchRows rows = RowsOf(sample);
+    used += rows;
+    // Checked before the copy, so that a changed length cannot exhaust the memory.
+    if (!FitsAlone(rows, options_.capacity) || !Fits(used, options_.capacity)) return Changed(index);
+    AppendSentence(sample, index, batch);
+  }
+  const CorpusManifest& manifest = corpus_->manifest();
+  const bool right = !chosen.samples.empty() && used.source == chosen.rows.source &&
+                     used.target == chosen.rows.target && AreIds(batch.source, manifest.source_vocabulary.size) &&
+                     AreIds(batch.target, manifest.target_vocabulary.size);
+  return right ? absl::OkStatus() : Changed(chosen.samples.empty() ? 0 : chosen.samples.front());
+}
+
+absl::Status SamplingOrder::Changed(int64_t sample) const {
+  HADAL_RETURN_IF_ERROR(corpus_->CheckUnchanged());  // names the file
+  return absl::DataLossError(
+      absl::StrCat(corpus_->PathOf(sample),
+                   ", or another file of the corpus: samples have changed while they were in use (other "
+                   "lengths, or ids outside the vocabulary); restore it from a copy, or run hadal prepare "
+                   "again, and resume"));
+}
+
+absl::Status SamplingOrder::At(int64_t step, StepBatches& out) {
   HADAL_CHECK_GE(step, 0);
   const int64_t count = options_.micro_batches_per_step;
   out.micro_batches.resize(static_cast<size_t>(count));
@@ -182,16 +215,17 @@ void SamplingOrder::At(int64_t step, StepBatches& out) {
     ClearBatch(batch);
     batch.micro_batch = static_cast<int32_t>(m);
     const Batch chosen = BatchAt(step * count + m);
-    for (const uint32_t sample : chosen.samples) AppendSentence(corpus_->sample(sample), sample, batch);
+    HADAL_RETURN_IF_ERROR(Copy(chosen, batch));
     out.source_tokens += chosen.rows.source;
     out.target_tokens += chosen.rows.target;
   }
   out.epochs_done = EpochsDone(step * count + count - 1);
+  return corpus_->CheckUnchanged();  // after the copy: what was copied came from the verified files
 }
 
 StepBatches SamplingOrder::At(int64_t step) {
   StepBatches out;
-  At(step, out);
+  HADAL_CHECK(At(step, out).ok());
   return out;
 }
 

@@ -13,7 +13,7 @@
 // enters every epoch between its target and the last earlier epoch whose start is known: epoch 0, those entered before,
 // and the one passed to Continue(). Memory: 4 bytes per sample, and 24 bytes per micro-batch of an epoch.
 // Thread safety: none; use one object per thread (equal objects return equal batches). The corpus must outlive the
-// object.
+// object. A corpus that somebody changes meanwhile is an error, never a batch (corpus.h says which changes are found).
 #pragma once
 
 #include <cstdint>
@@ -47,8 +47,11 @@ class SamplingOrder {
   // Errors: InvalidArgument if no sample fits the capacities (with the shortest sample's rows), or M < 1.
   static absl::StatusOr<SamplingOrder> Create(const Corpus& corpus, const SamplingOptions& options);
 
-  // Writes the step's micro-batches to `out`, reusing its memory. REQUIRES: step ≥ 0.
-  void At(int64_t step, StepBatches& out);
+  // Writes the step's micro-batches to `out`, reusing its memory. Checks afterwards that the corpus is as it was
+  // opened, and that sizes and token ids are those that the model is made for. REQUIRES: step ≥ 0. Blocking: a stat(2)
+  // for each shard.  Errors: DataLoss with the corpus's file.
+  absl::Status At(int64_t step, StepBatches& out);
+  // The same. REQUIRES: nobody changes the corpus.
   StepBatches At(int64_t step);
 
   // The epoch of the last micro-batch returned; epoch 0 at first.
@@ -80,6 +83,10 @@ class SamplingOrder {
   void Pack();
   // Returns micro-batch `index` of the stream; valid until the next call.
   Batch BatchAt(int64_t index);
+  // Copies a batch from the corpus. Errors: DataLoss if it is not what was packed.
+  absl::Status Copy(const Batch& chosen, PackedBatch& batch) const;
+  // The error of a corpus that has changed; `sample` is in it.
+  absl::Status Changed(int64_t sample) const;
   // Epochs done after micro-batch `index`. REQUIRES: it is in the current epoch.
   double EpochsDone(int64_t index) const;
 

@@ -159,7 +159,7 @@ TEST(SamplingOrderTest, MemoryThatIsUsedAgainHoldsOneStepOnly) {
   SamplingOrder order = MakeOrder(corpus, 3, 3);
   StepBatches reused;
   for (const int64_t step : {0, 1, 7, 2}) {
-    order.At(step, reused);
+    ASSERT_TRUE(order.At(step, reused).ok());
     const StepBatches fresh = order.At(step);
     ExpectEqual(reused, fresh);
     EXPECT_EQ(reused.source_tokens, fresh.source_tokens);

@@ -57,7 +57,7 @@ bool Sealed(std::string_view input) { return std::hash<std::string_view>()(input
 bool ReadSafetensors(std::string_view input) {
   TheWorkplace().Write("inside/file.safetensors", input);
   const absl::StatusOr<SafetensorsReader> reader =
-      SafetensorsReader::Open(TheWorkplace().path() + "/inside", "file.safetensors");
+      SafetensorsReader::Open(TheWorkplace().path() + "/inside/file.safetensors");
   if (!reader.ok()) return false;
   int64_t total = 0;
   for (size_t i = 0; i < reader->tensors().size(); ++i) {

@@ -10,6 +10,7 @@
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/run_directory.h"
+#include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/temporary_directory.h"
@@ -226,6 +227,25 @@ TEST(DepthRecorder, WithoutTheFirstOutputOnlyTheModelsChangeGoesUnrecorded) {
   ASSERT_EQ(records.size(), 2u);
   EXPECT_FALSE(records[0].model_update.has_value());
   EXPECT_FALSE(records[0][DepthSeries::kOutput].empty());
+}
+
+// A value that is off by one bit may be off by 37 orders of magnitude.
+TEST(DepthRecorder, ADamagedFirstOutputIsNotComparedWith) {
+  TrainerRun run;
+  run.To(2);
+  const size_t bytes = Contents(run.probe_file()).size();
+  const auto reader = SafetensorsReader::Open(run.probe_file());
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  const auto data = static_cast<size_t>(reader->header_bytes());
+  int64_t steps = 2;
+  for (const size_t byte : {size_t{3}, size_t{20}, data, data + 403, (data + bytes) / 2, bytes - 1}) {
+    FlipBit(run.probe_file(), byte, 6);
+    const std::vector<DepthMetrics> records = run.To(++steps);
+    ASSERT_EQ(run.warnings.size(), 1u) << byte;
+    EXPECT_NE(run.warnings[0].find(kDepthProbeName), std::string::npos) << run.warnings[0];
+    for (const DepthMetrics& record : records) EXPECT_FALSE(record.model_update.has_value()) << byte;
+    FlipBit(run.probe_file(), byte, 6);
+  }
 }
 
 }  // namespace

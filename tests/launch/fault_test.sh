@@ -192,6 +192,9 @@ damage "shard is a link out of the directory" "mv $shard ../elsewhere; ln -s ../
 rm -rf hurt; cp -r good hurt; ln -sfn ../../etc hurt/checkpoints/latest
 expect 0 "${train[@]}" --run-dir hurt; identical hurt
 row "latest points elsewhere" "not followed: the newest good checkpoint is found by name, same bits" "at once"
+rm -rf hurt; cp -rL good hurt
+expect 0 "${train[@]}" --run-dir hurt; identical hurt; [ -L hurt/checkpoints/latest ] || fail "latest is no link again"
+row "latest is a directory (cp -rL)" "moved to latest.replaced.<attempt>, a link takes its place, same bits" "at once"
 for step in 240 260 280; do flip "good/checkpoints/step_00000$step/manifest.json" 100; done
 expect 3 "${mpi[@]}" 2 "${train[@]}" --run-dir good; says "no checkpoint in good/checkpoints can be used"
 row "no good checkpoint left" "exit code 3, every refusal with its reason; never a silent new start" "at once"
@@ -204,6 +207,11 @@ job "${mpi[@]}" 2 "${train[@]}" --set data.train=cut/train --set stop.steps=1000
 until_ steps_of cut_corpus 3; truncate -s 4096 cut/train.00000.shard
 finish 3; says "^hadal: cut/train.00000.shard: a part of the file is gone"; until_ nobody_left cut_corpus
 row "a corpus shard is truncated while it is read" "exit code 3, the shard is named" "at the next read"
+cp -r data changed
+job "${mpi[@]}" 2 "${train[@]}" --set data.train=changed/train --set stop.steps=100000000 --run-dir changed_corpus
+until_ steps_of changed_corpus 3; head -c 4096 /dev/zero | dd of=changed/train.00000.shard bs=1 seek=32 conv=notrunc status=none
+finish 3; says "changed/train.00000.shard: it was changed while it was in use"; until_ nobody_left changed_corpus
+row "a corpus shard is changed while it is read" "exit code 3, the shard is named" "at the next step"
 
 # ── The run directory ──
 if mkdir disk && mount -t tmpfs -o size=2m tmpfs disk 2> /dev/null; then

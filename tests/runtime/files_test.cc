@@ -110,14 +110,21 @@ TEST(FilesTest, APipeDoesNotHangAReader) {
   EXPECT_THAT(std::string(OpenFile(directory.path()).status().message()), HasSubstr("a directory; name a file"));
 }
 
-TEST(FilesTest, ReadingInsideADirectoryStaysInside) {
+TEST(FilesTest, InsideADirectoryOnlyFilesAreOpenedAndAnythingElseIsDamage) {
   TemporaryDirectory directory;
-  ASSERT_TRUE(MakeDirectories(directory / "in").ok());
+  ASSERT_TRUE(MakeDirectories(directory / "in/folder").ok());
   ASSERT_TRUE(WriteNewFile(directory / "secret", "secret").ok());
+  ASSERT_TRUE(WriteNewFile(directory / "in/file", "text").ok());
   ASSERT_EQ(symlink("../secret", (directory / "in/link").c_str()), 0);
-  EXPECT_FALSE(ReadFileIn(directory / "in", "../secret", 100).ok());
-  EXPECT_FALSE(ReadFileIn(directory / "in", "link", 100).ok());
-  EXPECT_FALSE(ReadFileIn(directory / "in", directory / "secret", 100).ok());
+  ASSERT_EQ(mkfifo((directory / "in/pipe").c_str(), 0600), 0);
+  const FileDescriptor in = *OpenDirectory(directory / "in");
+  for (const std::string& name : {std::string("../secret"), std::string("link"), directory / "secret",
+                                  std::string("folder"), std::string("pipe")}) {
+    EXPECT_EQ(OpenFileIn(in, directory / "in", name).status().code(), absl::StatusCode::kDataLoss) << name;
+  }
+  EXPECT_TRUE(absl::IsNotFound(OpenFileIn(in, directory / "in", "missing").status()));
+  ASSERT_TRUE(RenamePath(directory / "in", directory / "renamed").ok());
+  EXPECT_TRUE(OpenFileIn(in, directory / "in", "file").ok()) << "the descriptor stays with the directory";
 }
 
 TEST(FilesTest, AFullDiskIsResourceExhaustedAndLeavesNoFile) {

@@ -56,7 +56,7 @@ std::string File(const std::string& header, size_t data_bytes) {
 std::string Reason(const std::string& file) {
   TemporaryDirectory directory;
   SetContents(directory / "file", file);
-  const auto reader = SafetensorsReader::Open(directory.path(), "file");
+  const auto reader = SafetensorsReader::Open(directory / "file");
   EXPECT_EQ(reader.status().code(), absl::StatusCode::kDataLoss) << file.substr(0, 200);
   return std::string(reader.status().message());
 }

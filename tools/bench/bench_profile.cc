@@ -302,7 +302,8 @@ class ProfileBench {
                                                      .target_rows = batch.target_tokens,
                                                      .sentence_rows = plan_.options.max_positions},
                                         .micro_batches_per_step = std::min(kMostMicroBatches, batch.micro_batches)}));
-    const StepBatches step = order.At(0);
+    StepBatches step;
+    HADAL_RETURN_IF_ERROR(order.At(0, step));
     const int32_t every = options_.train.pipeline.recompute_every;
     absl::StatusOr<Rounds> plain = MeasureStage(step.micro_batches, batch, 0);
     HADAL_RETURN_IF_ERROR(plain.status());

@@ -132,6 +132,7 @@ absl::StatusOr<std::vector<std::string>> SelectCheckpoints(const std::string& ru
   std::vector<Candidate> candidates;
   for (const CheckpointEntry& entry : entries) {
     const absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(entry.directory);
+    if (absl::IsNotFound(reader.status())) return reader.status();
     if (!reader.ok()) {
       out << "skipped " << entry.directory << ": " << reader.status().message() << "\n";
       continue;

@@ -24,7 +24,8 @@ struct CheckpointSelection {
   int64_t best = 0;
 };
 // Returns the selected checkpoints, oldest first. Skips checkpoints that cannot be opened and reports them on `out`.
-// Errors: FailedPrecondition if the run has fewer (that can be opened, and for `best` have a validation score).
+// Errors: FailedPrecondition if the run has fewer (that can be opened, and for `best` have a validation score);
+// NotFound if a run in progress has removed one since it was listed: select again.
 absl::StatusOr<std::vector<std::string>> SelectCheckpoints(const std::string& run_directory,
                                                            const CheckpointSelection& selection, std::ostream& out);
 

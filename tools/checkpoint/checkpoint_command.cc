@@ -23,6 +23,7 @@
 namespace hadal {
 namespace {
 
+constexpr int kMostSelections = 100;   // in a run that removes checkpoints as fast as they are selected
 constexpr int kMostNamed = 1'000'000;  // checkpoints or tensors: no limit in practice
 
 // Runs print(out) and returns the exit code of `hadal checkpoint SUBCOMMAND`. `out` passes to standard output what is
@@ -38,9 +39,7 @@ int Report(const std::string& subcommand, const std::function<absl::Status(std::
 int Diff(const std::string& a, const std::string& b, const CheckpointDiffOptions& options) {
   bool identical = false;
   const int code = Report("diff", [&](std::ostream& out) -> absl::Status {
-    HADAL_ASSIGN_OR_RETURN(const std::string first, ResolveCheckpoint(a));
-    HADAL_ASSIGN_OR_RETURN(const std::string second, ResolveCheckpoint(b));
-    const absl::StatusOr<bool> same = DiffCheckpoints(first, second, options, out);
+    const absl::StatusOr<bool> same = DiffCheckpoints(a, b, options, out);
     if (!same.ok()) return AdviseAnotherCheckpoint(same.status());
     identical = *same;
     return absl::OkStatus();
@@ -60,8 +59,12 @@ absl::Status Average(const std::vector<std::string>& inputs, const CheckpointSel
         inputs.front(), " is a run directory; average its newest with --last N, or its best with --best N"));
   }
   if (!of_a_run) return AdviseAnotherCheckpoint(AverageCheckpoints(inputs, directory, out));
-  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> selected, SelectCheckpoints(inputs.front(), selection, out));
-  return AdviseAnotherCheckpoint(AverageCheckpoints(selected, directory, out));
+  for (int tries = 1;; ++tries) {
+    const absl::StatusOr<std::vector<std::string>> selected = SelectCheckpoints(inputs.front(), selection, out);
+    const absl::Status status = selected.ok() ? AverageCheckpoints(*selected, directory, out) : selected.status();
+    // A run in progress may have removed one meanwhile.
+    if (!absl::IsNotFound(status) || tries == kMostSelections) return AdviseAnotherCheckpoint(status);
+  }
 }
 
 void AddListCommands(Command command, int& exit_code) {
@@ -104,10 +107,8 @@ void AddExportCommand(Command command, int& exit_code) {
       .Required();
   exporting.AddFlag("--force", options->force, "Replace existing files");
   exporting.Runs([=, &exit_code] {
-    exit_code = Report("export", [&](std::ostream& out) -> absl::Status {
-      HADAL_ASSIGN_OR_RETURN(options->checkpoint, ResolveCheckpoint(options->checkpoint));
-      return AdviseAnotherCheckpoint(ExportCheckpoint(*options, out));
-    });
+    exit_code =
+        Report("export", [&](std::ostream& out) { return AdviseAnotherCheckpoint(ExportCheckpoint(*options, out)); });
   });
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/status_macros.h"
 #include "tools/metrics/work_progress.h"
@@ -94,8 +95,8 @@ void PrintDifferences(std::vector<Difference> differences, int64_t lines, std::o
 
 absl::StatusOr<bool> DiffCheckpoints(const std::string& a, const std::string& b, const CheckpointDiffOptions& options,
                                      std::ostream& out) {
-  HADAL_ASSIGN_OR_RETURN(CheckpointReader first, CheckpointReader::Open(a));
-  HADAL_ASSIGN_OR_RETURN(CheckpointReader second, CheckpointReader::Open(b));
+  HADAL_ASSIGN_OR_RETURN(CheckpointReader first, OpenCheckpoint(a));
+  HADAL_ASSIGN_OR_RETURN(CheckpointReader second, OpenCheckpoint(b));
   const TrainingProgress& at = first.manifest().progress;
   const TrainingProgress& other = second.manifest().progress;
   if (at.step != other.step || at.update != other.update) {

@@ -19,8 +19,9 @@ struct CheckpointDiffOptions {
   int64_t lines = 20;  // parameters listed, most different first. 0: all
 };
 
-// Prints "identical" or the differences. Returns true if identical. Memory: two slices.
-// Errors: those of CheckpointReader. Different models count as a difference, not as an error.
+// Prints "identical" or the differences. Returns true if identical. `a`, `b`: a checkpoint, or a run's newest. Memory:
+// two slices.
+// Errors: those of OpenCheckpoint and CheckpointReader. Different models count as a difference, not as an error.
 absl::StatusOr<bool> DiffCheckpoints(const std::string& a, const std::string& b, const CheckpointDiffOptions& options,
                                      std::ostream& out);
 

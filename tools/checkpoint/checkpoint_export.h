@@ -13,12 +13,12 @@
 namespace hadal {
 
 struct CheckpointExportOptions {
-  std::string checkpoint;  // directory
+  std::string checkpoint;  // or a run directory: its newest
   std::string out;         // FILE.safetensors
   bool force = false;      // replace existing files
 };
 
-// Memory: one slice. Errors: AlreadyExists; InvalidArgument (FILE's extension); those of CheckpointReader and of files.
+// Memory: one slice. Errors: AlreadyExists; InvalidArgument (FILE's extension); those of OpenCheckpoint and of files.
 absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostream& out);
 
 }  // namespace hadal

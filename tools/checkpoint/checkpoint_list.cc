@@ -17,16 +17,6 @@
 namespace hadal {
 namespace {
 
-bool IsCheckpoint(const std::string& path) { return PathExists(JoinPath(path, kManifestName)); }
-
-// The run directory for `path`: `path` itself, or its parent if it is the checkpoints folder.
-absl::StatusOr<std::string> ResolveRun(const std::string& path) {
-  if (PathExists(CheckpointsDirectory(path))) return path;
-  if (BaseName(path) == kCheckpointsName && PathExists(path)) return DirectoryName(path);
-  return absl::NotFoundError(absl::StrCat(path, " is neither a checkpoint (no ", kManifestName,
-                                          ") nor a run directory (no ", kCheckpointsName, "/)"));
-}
-
 int64_t TotalBytes(const CheckpointManifest& manifest) {
   int64_t bytes = 0;
   for (const WrittenFile& file : manifest.files) bytes += file.bytes;
@@ -40,7 +30,10 @@ int64_t Elements(const CheckpointManifest& manifest) {
   return elements;
 }
 
-std::string_view WhatIsWrong(const absl::Status& status) { return IsDamage(status) ? "DAMAGED" : "UNREADABLE"; }
+std::string_view WhatIsWrong(const absl::Status& status) {
+  if (absl::IsNotFound(status)) return "REMOVED";
+  return IsDamage(status) ? "DAMAGED" : "UNREADABLE";
+}
 
 std::string Nll(double value) { return std::isfinite(value) ? absl::StrFormat("%.4f", value) : "-"; }
 
@@ -86,6 +79,7 @@ absl::Status PrintRun(const std::string& run_directory, std::ostream& out) {
   }
   for (const CheckpointEntry& entry : entries) {
     const absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(entry.directory);
+    if (absl::IsNotFound(reader.status())) continue;  // by a run in progress, since it was listed
     const std::string marks = absl::StrCat(latest.ok() && *latest == entry.step ? "  latest" : "",
                                            best.ok() && *best == entry.step ? "  best" : "");
     if (!reader.ok()) {
@@ -125,42 +119,30 @@ absl::Status VerifyOne(const std::string& directory, std::ostream& out) {
 
 }  // namespace
 
-absl::StatusOr<std::string> ResolveCheckpoint(const std::string& run_or_directory) {
-  if (IsCheckpoint(run_or_directory)) return run_or_directory;
-  HADAL_ASSIGN_OR_RETURN(const std::string run, ResolveRun(run_or_directory));
-  HADAL_ASSIGN_OR_RETURN(const FoundCheckpoint found, FindLatest(run));
-  return found.checkpoint.directory;
-}
-
 absl::Status PrintCheckpoints(const std::string& run_or_directory, bool parameters, std::ostream& out) {
-  if (!IsCheckpoint(run_or_directory)) {
-    HADAL_ASSIGN_OR_RETURN(const std::string run, ResolveRun(run_or_directory));
-    return PrintRun(run, out);
-  }
+  HADAL_ASSIGN_OR_RETURN(const std::string run, RunOf(run_or_directory));
+  if (!run.empty()) return PrintRun(run, out);
   HADAL_ASSIGN_OR_RETURN(const CheckpointReader reader, CheckpointReader::Open(run_or_directory));
   PrintOne(reader, parameters, out);
   return absl::OkStatus();
 }
 
 absl::Status VerifyCheckpoints(const std::string& run_or_directory, std::ostream& out) {
-  if (IsCheckpoint(run_or_directory)) return VerifyOne(run_or_directory, out);
-  const absl::StatusOr<std::string> run = ResolveRun(run_or_directory);
-  // A directory named like a checkpoint that has lost its manifest is a damaged checkpoint.
-  if (!run.ok() && PathExists(run_or_directory) && ParseCheckpointName(BaseName(run_or_directory))) {
-    return absl::DataLossError(absl::StrCat(run_or_directory, " has no ", std::string(kManifestName)));
-  }
-  HADAL_RETURN_IF_ERROR(run.status());
-  HADAL_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(*run));
+  HADAL_ASSIGN_OR_RETURN(const std::string run, RunOf(run_or_directory));
+  if (run.empty()) return VerifyOne(run_or_directory, out);
+  HADAL_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(run));
   if (entries.empty()) {
-    return absl::NotFoundError(absl::StrCat("no checkpoints in ", CheckpointsDirectory(*run)));
+    return absl::NotFoundError(absl::StrCat("no checkpoints in ", CheckpointsDirectory(run)));
   }
-  int damaged = 0;
+  int damaged = 0, removed = 0;
   absl::Status unreadable;
   for (const CheckpointEntry& entry : entries) {
     const absl::Status status = VerifyOne(entry.directory, out);
-    damaged += IsDamage(status) ? 1 : 0;
+    damaged += absl::IsDataLoss(status) ? 1 : 0;
+    removed += absl::IsNotFound(status) ? 1 : 0;
     if (!IsDamage(status)) unreadable.Update(status);
   }
+  if (removed == static_cast<int>(entries.size())) return VerifyCheckpoints(run_or_directory, out);  // its newer ones
   if (damaged == 0) return unreadable;
   return absl::DataLossError(absl::StrCat(damaged, " of ", entries.size(), " checkpoints are damaged"));
 }

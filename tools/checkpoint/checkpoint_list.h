@@ -1,4 +1,4 @@
-// `hadal checkpoint ls` and `verify`, and the resolution of a run directory to a checkpoint.
+// `hadal checkpoint ls` and `verify`. A run may be in progress: checkpoints that it removes meanwhile are no error.
 // Thread safety: any thread. Blocking: file input.
 #pragma once
 
@@ -6,13 +6,8 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 
 namespace hadal {
-
-// Returns a checkpoint directory unchanged; for a run directory (or its checkpoints folder), returns the newest
-// checkpoint that can be opened.
-absl::StatusOr<std::string> ResolveCheckpoint(const std::string& run_or_directory);
 
 // For a run, prints one line per checkpoint, with the reason if it is damaged. For one checkpoint, prints its progress,
 // files and, with `parameters`, names and shapes. Reads only manifests.

@@ -87,9 +87,8 @@ absl::Status CheckCorpus(const ModelCheckpoint& checkpoint, const Corpus& corpus
         "the corpus is plain text, but the model translates; give a corpus of pairs, such as the one it was trained "
         "on");
   }
-  HADAL_ASSIGN_OR_RETURN(const FoundCheckpoint found, FindNamed(checkpoint.directory()));
   HADAL_ASSIGN_OR_RETURN(const CorpusVocabularies vocabularies, LoadVocabularies(corpus));
-  return CheckVocabularies(found, corpus.manifest(), vocabularies);
+  return CheckVocabularies(Found(checkpoint.reader()), corpus.manifest(), vocabularies);
 }
 
 absl::StatusOr<LayerSimilarity> MeasureCheckpoint(const InspectSimilarityOptions& options, Communicator& communicator) {

@@ -15,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
+#include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_position.h"
@@ -166,6 +167,9 @@ absl::StatusOr<std::string> ReadText(const std::string& name) {
   if (std::filesystem::is_directory(name, ignored)) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": is a directory; give a file in it"));
   }
+  // A user may give a pipe as a config. In the place of a file that hadal wrote it would be waited for.
+  const absl::Status opened = BaseName(name) == kResolvedConfigName ? OpenFile(name).status() : absl::OkStatus();
+  if (!opened.ok()) return absl::InvalidArgumentError(opened.message());
   std::ifstream stream(name, std::ios::binary);
   if (!stream) return absl::InvalidArgumentError(absl::StrCat(name, ": cannot be read: ", std::strerror(errno)));
   std::string text(kMostConfigBytes + 1, '\0');  // of pipes and devices, too

@@ -65,7 +65,8 @@ absl::Status RunInspectBatch(const InspectBatchOptions& options, std::ostream& o
                                     .capacity = {options.source_tokens, options.target_tokens, options.max_positions},
                                     .micro_batches_per_step = options.micro_batches};
   HADAL_ASSIGN_OR_RETURN(SamplingOrder order, SamplingOrder::Create(corpus, sampling));
-  const StepBatches step = order.At(options.step - 1);
+  StepBatches step;
+  HADAL_RETURN_IF_ERROR(order.At(options.step - 1, step));
   out << absl::StreamFormat(
       "step %d, seed %d: %d micro-batches, %s source rows, %s target rows; %.4f epochs after it\n", options.step,
       options.seed, options.micro_batches, HumanCount(step.source_tokens), HumanCount(step.target_tokens),

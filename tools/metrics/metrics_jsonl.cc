@@ -48,7 +48,7 @@ absl::StatusOr<int64_t> BytesToKeep(const std::string& path, int64_t first_step)
 
 absl::Status DropLaterSteps(const std::string& path, int64_t first_step) {
   std::error_code error;
-  const std::filesystem::file_status found = std::filesystem::status(path, error);
+  const std::filesystem::file_status found = std::filesystem::symlink_status(path, error);
   if (found.type() == std::filesystem::file_type::not_found) return absl::OkStatus();
   if (!std::filesystem::is_regular_file(found)) {
     return absl::FailedPreconditionError(absl::StrCat(path, ": is not a regular file; move it away"));

@@ -20,7 +20,8 @@
 //
 // Resumption: opening with first_step = s removes the first step ≥ s and everything after it, so that the lines
 // appended later leave no gap and repeat no step. A line truncated by a crash is removed with everything after it. Only
-// the removed part and the last remaining step are read, not the whole file.
+// the removed part and the last remaining step are read, not the whole file. A link is refused: what it leads to is not
+// hadal's to empty.
 #pragma once
 
 #include <cstdint>

@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -238,8 +240,80 @@ TEST_F(CheckpointDirectoryTest, APointerIsSetOverWhatAKilledLaunchLeftAndLeavesN
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 10);
   std::filesystem::remove(run_ / "checkpoints/best");
   ASSERT_TRUE(MakeDirectories(run_ / "checkpoints/best/of_somebody").ok());
-  EXPECT_FALSE(SetCheckpointPointer(run_.path(), CheckpointPointer::kBest, 10, "x").ok());
-  EXPECT_THAT(*ListDirectory(run_ / "checkpoints"), ElementsAre("attempt", "best", "latest", "step_00000010"));
+  ASSERT_TRUE(SetCheckpointPointer(run_.path(), CheckpointPointer::kBest, 10, "x").ok());
+  EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 10);
+  EXPECT_THAT(*ListDirectory(run_ / "checkpoints"),
+              ElementsAre("attempt", "best", "best.replaced.x", "latest", "step_00000010"));
+  EXPECT_TRUE(PathExists(run_ / "checkpoints/best.replaced.x/of_somebody")) << "what is a person's is kept";
+}
+
+// As `cp -rL` and `rsync -L` copy a run: `latest` and `best` are directories.
+TEST_F(CheckpointDirectoryTest, ACopyThatFollowedLinksGoesOnWithLinks) {
+  CheckpointCommitter committer = Committer({.keep_last = 1});
+  SaveStep(committer, 10, /*is_best=*/true, 10);
+  SaveStep(committer, 20, false, 10);
+  for (const char* name : {"latest", "best"}) {
+    std::filesystem::remove(run_ / "checkpoints/" + name);
+    std::filesystem::copy(Directory(10), run_ / "checkpoints/" + name, std::filesystem::copy_options::recursive);
+  }
+  EXPECT_FALSE(ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest).ok());
+  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 20, "a").ok());
+  EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest), 20);
+  EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 10);
+  EXPECT_TRUE(PathExists(run_ / "checkpoints/latest.replaced.a/manifest.json"));
+  EXPECT_TRUE(ApplyRetention(run_.path(), {.keep_last = 1}).ok());
+}
+
+// A checkpoint's directory, or its manifest, as something else: damage, as in the place of any other file.
+TEST_F(CheckpointDirectoryTest, WhatIsNoFileOrDirectoryIsPassedOver) {
+  CheckpointCommitter committer = Committer();
+  SaveStep(committer, 10);
+  SaveStep(committer, 20);
+  const std::string manifest = Directory(20) + "/manifest.json", kept = run_ / "manifest";
+  const std::vector<std::function<void()>> damages = {
+      [&] { ASSERT_EQ(symlink(kept.c_str(), manifest.c_str()), 0); },
+      [&] { ASSERT_EQ(symlink("nowhere", manifest.c_str()), 0); },
+      [&] { ASSERT_EQ(mkfifo(manifest.c_str(), 0600), 0); },
+      [&] { std::filesystem::create_directory(manifest); },
+      [&] {
+        SetContents(manifest, "");
+        std::filesystem::resize_file(manifest, uintmax_t{1} << 40);  // sparse, far above the limit
+      },
+      [&] {
+        std::filesystem::remove_all(Directory(20));
+        SetContents(Directory(20), "a file");
+      },
+      [&] {
+        std::filesystem::remove(Directory(20));
+        ASSERT_EQ(mkfifo(Directory(20).c_str(), 0600), 0);
+      },
+      [&] {
+        std::filesystem::remove(Directory(20));
+        ASSERT_EQ(symlink("nowhere", Directory(20).c_str()), 0);
+      }};
+  std::filesystem::rename(manifest, kept);
+  for (size_t i = 0; i < damages.size(); ++i) {
+    damages[i]();
+    const auto found = FindLatest(run_.path());
+    ASSERT_TRUE(found.ok()) << i << ": " << found.status();
+    EXPECT_EQ(found->checkpoint.step, 10) << i;
+    ASSERT_EQ(found->rejected.size(), 1u) << i;
+    EXPECT_THAT(std::string(found->rejected[0].reason.message()), HasSubstr("step_00000020")) << i;
+    if (PathExists(manifest) || std::filesystem::is_symlink(manifest)) std::filesystem::remove(manifest);
+  }
+}
+
+// A run in progress removes and replaces checkpoints while others read them.
+TEST_F(CheckpointDirectoryTest, AnOpenCheckpointIsReadToItsEndAfterItIsRemoved) {
+  CheckpointCommitter committer = Committer();
+  SaveStep(committer, 10);
+  auto reader = CheckpointReader::Open(Directory(10));
+  auto replaced = OpenCheckpoint(run_.path());
+  SaveStep(committer, 10);
+  EXPECT_TRUE(replaced->Verify().ok()) << replaced->Verify();
+  ASSERT_TRUE(RemoveTree(Directory(10)).ok());
+  EXPECT_TRUE(reader->Verify().ok()) << reader->Verify();
+  EXPECT_TRUE(absl::IsNotFound(CheckpointReader::Open(Directory(10)).status()));
 }
 
 TEST_F(CheckpointDirectoryTest, ZeroKeepsAll) {

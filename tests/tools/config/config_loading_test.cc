@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -316,6 +317,11 @@ TEST_F(ConfigFiles, ARunDirectoryIsAConfig) {
   const auto config = LoadConfig({folder_.path()}, {});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->seed(), 11u);
+}
+
+TEST_F(ConfigFiles, APipeInThePlaceOfARunsConfigIsNotWaitedFor) {
+  ASSERT_EQ(mkfifo((folder_ / "config.resolved.textproto").c_str(), 0600), 0);
+  EXPECT_EQ(LoadConfig({folder_.path()}, {}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

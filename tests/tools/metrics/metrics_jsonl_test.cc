@@ -1,6 +1,7 @@
 #include "tools/metrics/metrics_jsonl.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <csignal>
@@ -237,6 +238,14 @@ TEST_F(MetricsJsonlTest, AFreshRunEmptiesAnOldFile) {
 TEST_F(MetricsJsonlTest, RefusesAPathItCannotAppendTo) {
   EXPECT_TRUE(absl::IsNotFound(MetricsJsonl::Open({.path = directory_ / "no_such_folder/metrics.jsonl"}).status()));
   EXPECT_TRUE(absl::IsFailedPrecondition(MetricsJsonl::Open({.path = directory_.path()}).status()));
+}
+
+TEST_F(MetricsJsonlTest, DoesNotEmptyWhatALinkLeadsTo) {
+  SetContents(directory_ / "letter", "dear all,\nthis is no JSON\n");
+  ASSERT_EQ(symlink("letter", path_.c_str()), 0);
+  const absl::Status link = MetricsJsonl::Open({.path = path_}).status();
+  EXPECT_THAT(std::string(link.message()), HasSubstr(path_ + ": is not a regular file; move it away"));
+  EXPECT_EQ(Contents(directory_ / "letter"), "dear all,\nthis is no JSON\n");
 }
 
 TEST_F(MetricsJsonlTest, AFullDiskIsReportedOnce) {
