@@ -7,6 +7,8 @@ hadal_build_packages=(
 hadal_test_packages=(libgtest-dev libgmock-dev clang-format clang-tidy)
 # What the parity tests compare with. Large (140 MB); without it they are skipped and counted.
 hadal_parity_packages=(python3-torch python3-numpy)
+# For a venv with what hadal_torch is compared with beside PyTorch (tests/tools/python/requirements.txt: 80 MB from PyPI). The same.
+hadal_interchange_packages=(python3-venv)
 # A Slurm of one's own, several hosts on one machine, a browser that opens the reports. Without one of them its test is skipped and counted.
 hadal_site_packages=(slurm-wlm munge iproute2 chromium)
 

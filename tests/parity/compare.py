@@ -1,4 +1,4 @@
-"""Compares what parity_probe wrote (DIRECTORY) with model.py; README.md has the rule. Exit status 0: equal within it.
+"""Compares what parity_probe wrote (DIRECTORY) with hadal_torch.Model; README.md has the rule. Exit status 0: equal within it.
 
     compare.py DIRECTORY…                       compare
     compare.py --negative-controls DIRECTORY…   also damage hadal's results in many ways: each must be noticed
@@ -14,7 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from model import METHODS, Model, read_safetensors
+from hadal_torch.model import Model
+from hadal_torch.tensors import read_safetensors
+from methods import METHODS
 
 FLOOR = 1e-5  # relative error that is always allowed
 MULTIPLE = 4  # … and as a multiple of PyTorch's own in float32
@@ -61,12 +63,16 @@ def read_case(directory):
     return case, weights, hadal
 
 
+def model_of(case, weights, dtype):
+    return Model(case["model"], weights, METHODS[case["method"]](case), dtype)
+
+
 def run_model(case, weights, dtype):
-    model = Model(case, weights, dtype)
+    model = model_of(case, weights, dtype)
     loss, nll = model.loss(case["sentences"])
     loss.backward()
     gradients = {}
-    for name, parameter in model.parameters.items():
+    for name, parameter in model.named_parameters():
         assert parameter.grad is not None, f"{name} takes no part in the model"
         gradients[name] = parameter.grad.numpy().astype(np.float64)
     return Outcome(loss.item(), nll.detach().numpy().astype(np.float64), gradients)
@@ -156,7 +162,7 @@ def check_profile(case, weights):
     """Admin's vectors are the profile of the sentences that hadal was given for it."""
     if "profiled_sentences" not in case:
         return
-    profile = Model(case, weights, torch.float64).profiled(case["sentences"][: case["profiled_sentences"]])
+    profile = model_of(case, weights, torch.float64).profiled(case["sentences"][: case["profiled_sentences"]])
     assert profile.keys() == {name for name in weights if name.endswith(".omega")}
     for name, omega in profile.items():
         assert np.allclose(weights[name], omega, rtol=1e-5, atol=0), f"{name}: {weights[name][0]}, not {omega}"

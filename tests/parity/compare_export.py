@@ -1,17 +1,16 @@
-"""Compares model.py, given nothing but what `hadal checkpoint export` wrote, with what `hadal score` printed. Exit status 0: equal.
+"""Compares hadal_torch.Model, given nothing but what `hadal checkpoint export` wrote, with what `hadal score` printed. Exit status 0: equal.
 
-    compare_export.py EXPORT.safetensors METHOD SOURCE TARGET SCORES      sentences of words that the export's vocabulary, a dict.txt, lists
+    compare_export.py EXPORT.safetensors SOURCE TARGET SCORES      sentences of words that the export's vocabulary, a dict.txt, lists
 """
 
-import json
-import os
 import sys
 
 import torch
 
-from model import EOS, Model, pad, read_safetensors
+from hadal_torch import read_plain
+from hadal_torch.model import EOS, Model, pad
+from hadal_torch.tokenizer import UNKNOWN, parse_vocabulary
 
-FIRST_WORD, UNKNOWN = 4, 3  # ids
 ALLOWED = 1e-5  # relative: scores are sums in fp32
 
 
@@ -21,18 +20,14 @@ def read_lines(path):
 
 
 def main():
-    export, method, source, target, scores = sys.argv[1:]
-    with open(export.removesuffix(".safetensors") + ".json", encoding="utf-8") as file:
-        settings = json.load(file)
-    assert len(settings["vocabularies"]) == 1, settings["vocabularies"]
-    listed = read_lines(os.path.join(os.path.dirname(export), settings["vocabularies"][0]))
-    ids = {line.split()[0]: FIRST_WORD + i for i, line in enumerate(listed)}
+    export, source, target, scores = sys.argv[1:]
+    plain = read_plain(export)
+    ids = {word: i for i, word in enumerate(parse_vocabulary(*plain.vocabulary("target")).tokens)}
 
     def tokens(line):
         return [ids.get(word, UNKNOWN) for word in line.split()] + [EOS]
 
-    model = Model({"method": method, "update": settings["update"], "model": settings["model"]}, read_safetensors(export),
-                  torch.float64)
+    model = Model.of(plain, torch.float64)
     worst = 0.0
     lines = list(zip(read_lines(source), read_lines(target), read_lines(scores), strict=True))
     for said, heard, score in lines:
@@ -43,7 +38,7 @@ def main():
         value, count = score.split("\t")
         assert int(count) == len(goal), f"{heard}: {count} tokens"
         worst = max(worst, abs(float(value) - expected) / abs(expected))
-    print(f"{method}: {len(lines)} lines, worst relative difference {worst:.2g}, allowed {ALLOWED:g}")
+    print(f"{export}: {len(lines)} lines, worst relative difference {worst:.2g}, allowed {ALLOWED:g}")
     return 0 if lines and worst <= ALLOWED else 1
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What `hadal checkpoint export` writes is enough to compute what `hadal score` prints: a few steps of training, an export, and model.py with that
+# What `hadal checkpoint export` writes is enough to compute what `hadal score` prints: a few steps of training, an export, and hadal_torch with that
 # alone (tools/checkpoint/export.md). With other weights it must not agree.
 # Usage: export_test.sh HADAL. Python as in run.sh; exit status 77: none can import torch.
 set -u
@@ -11,6 +11,7 @@ for candidate in ${python:-python3 /usr/bin/python3}; do
 done
 [ -n "$python" ] || { echo "SKIPPED: no python3 here can import numpy and torch"; exit 77; }
 . "$here/../support/command_test.sh"
+export PYTHONPATH=$here/../../tools/python
 
 expect 0 "$hadal" make-corpus --out text --pairs 200 --valid 10 --test 1 --seed 3
 cat text/train.en text/train.de | tr ' ' '\n' | sort -u | grep . | head -n 60 | sed 's/$/ 1/' > dict.txt  # the rest is <unk>
@@ -30,12 +31,12 @@ exports() {
   expect 0 "$hadal" train small.textproto --set "model.residual.method=$method" "$@" --run-dir "$method/run"
   expect 0 "$hadal" checkpoint export "$method/run" --out "$method/model.safetensors"
   expect 0 "$hadal" score "$method/run" --source text/valid.en --target text/valid.de --out "$method/scores" --threads 1
-  expect 0 "$python" "$here/compare_export.py" "$method/model.safetensors" "$method" text/valid.en text/valid.de "$method/scores"
+  expect 0 "$python" "$here/compare_export.py" "$method/model.safetensors" text/valid.en text/valid.de "$method/scores"
   says "10 lines"; cat out
 }
 exports branchnorm --set model.residual.growth_updates=7 --set model.sharing=all
 exports normformer --set model.sharing=decoder
 exports dlcl_post --set model.sharing=none
-expect 1 "$python" "$here/compare_export.py" branchnorm/model.safetensors branchnorm text/valid.en text/valid.de normformer/scores
+expect 1 "$python" "$here/compare_export.py" branchnorm/model.safetensors text/valid.en text/valid.de normformer/scores
 
 finished

@@ -6,6 +6,7 @@
 # Exit status: 0 equal, 1 not, 77 skipped for want of PyTorch.
 set -eu
 here=$(dirname "$0")
+export PYTHONPATH="$here/../../tools/python"
 probe=$1
 directory=$2
 group=$3

@@ -6,17 +6,13 @@
 #include <limits>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
-#include "pipeline/checkpoint/checkpoint_file.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
-#include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
-#include "tools/metrics/work_progress.h"
+#include "tools/checkpoint/weights_checkpoint.h"
 
 namespace hadal {
 namespace {
@@ -65,34 +61,6 @@ absl::Status MeanOfSlice(std::vector<CheckpointReader>& readers, const SliceStat
   return absl::OkStatus();
 }
 
-absl::StatusOr<WrittenFile> WriteMean(std::vector<CheckpointReader>& readers, const std::string& directory,
-                                      const CheckpointManifest& manifest) {
-  std::vector<float> values(static_cast<size_t>(kSliceElements));
-  std::vector<SliceState> slices;  // all in the same memory, one after the other
-  for (int32_t p = 0; p < static_cast<int32_t>(manifest.parameters.size()); ++p) {
-    for (int64_t slice = 0; slice < manifest.parameters[p].slices(); ++slice) {
-      SliceState& state = slices.emplace_back();
-      state.parameter = p;
-      state.slice = slice;
-      state.weight = Vector(values.data(), manifest.parameters[p].slice_elements(slice));
-    }
-  }
-  HADAL_ASSIGN_OR_RETURN(CheckpointFileWriter writer, CheckpointFileWriter::Create({.directory = directory,
-                                                                                    .rank = 0,
-                                                                                    .step = manifest.progress.step,
-                                                                                    .plan_hash = manifest.plan_hash,
-                                                                                    .parameters = &manifest.parameters},
-                                                                                   slices));
-  std::vector<double> sum;
-  WorkProgress progress("averaging", "slices", static_cast<int64_t>(slices.size()));
-  for (const SliceState& state : slices) {
-    HADAL_RETURN_IF_ERROR(MeanOfSlice(readers, state, sum));
-    HADAL_RETURN_IF_ERROR(writer.Append(state));
-    progress.Advance(1);
-  }
-  return writer.Finish();
-}
-
 absl::StatusOr<std::vector<Attachment>> ReadAttachments(CheckpointReader& reader) {
   std::vector<Attachment> attachments;
   for (const AttachedFile& file : reader.manifest().attachments) {
@@ -102,22 +70,18 @@ absl::StatusOr<std::vector<Attachment>> ReadAttachments(CheckpointReader& reader
   return attachments;
 }
 
-// Writes the checkpoint directory with the mean of all weights.
-absl::Status WriteAverage(std::vector<CheckpointReader>& readers, const std::string& attempt,
-                          const std::string& directory) {
+// The checkpoint of the mean of all weights.
+absl::StatusOr<WeightsCheckpoint> MeanOf(std::vector<CheckpointReader>& readers) {
   CheckpointReader& newest = *std::max_element(readers.begin(), readers.end(), [](const auto& a, const auto& b) {
     return a.manifest().progress.step < b.manifest().progress.step;
   });
-  CheckpointManifest manifest = newest.manifest();
-  manifest.attempt = attempt;
-  manifest.time = absl::Now();
-  manifest.has_moments = false;
-  manifest.progress.validation_nll = std::numeric_limits<double>::infinity();
-  manifest.attachments.clear();
-  HADAL_ASSIGN_OR_RETURN(const std::vector<Attachment> attachments, ReadAttachments(newest));
-  HADAL_ASSIGN_OR_RETURN(WrittenFile file, WriteMean(readers, directory, manifest));
-  manifest.files = {std::move(file)};
-  return CompleteCheckpointDirectory(directory, std::move(manifest), attachments);
+  WeightsCheckpoint mean = {.manifest = newest.manifest(), .attachments = {}, .what = "averaging", .read = {}};
+  mean.manifest.progress.validation_nll = std::numeric_limits<double>::infinity();
+  HADAL_ASSIGN_OR_RETURN(mean.attachments, ReadAttachments(newest));
+  mean.read = [&readers, sum = std::vector<double>()](const SliceState& state) mutable {
+    return MeanOfSlice(readers, state, sum);
+  };
+  return mean;
 }
 
 }  // namespace
@@ -162,19 +126,9 @@ absl::StatusOr<std::vector<std::string>> SelectCheckpoints(const std::string& ru
 
 absl::Status AverageCheckpoints(const std::vector<std::string>& inputs, const std::string& directory,
                                 std::ostream& out) {
-  if (PathExists(directory)) {
-    return absl::AlreadyExistsError(absl::StrCat(directory, " already exists; remove it or choose another --out"));
-  }
   HADAL_ASSIGN_OR_RETURN(std::vector<CheckpointReader> readers, OpenAll(inputs));
-  const std::string attempt = NewCheckpointAttempt();
-  // Next to the directory, even if its path ends in a slash.
-  const std::string temporary =
-      JoinPath(DirectoryName(directory), absl::StrCat(BaseName(directory), kTemporaryInfix, attempt));
-  const absl::Cleanup remove_temporary = [&] { RemoveTree(temporary).IgnoreError(); };
-  absl::Status status = WriteAverage(readers, attempt, temporary);
-  if (status.ok()) status = RenamePath(temporary, directory);
-  HADAL_RETURN_IF_ERROR(WithPath(status, temporary, directory));
-  HADAL_RETURN_IF_ERROR(SyncDirectory(DirectoryName(directory)));
+  HADAL_ASSIGN_OR_RETURN(WeightsCheckpoint mean, MeanOf(readers));
+  HADAL_RETURN_IF_ERROR(WriteWeightsCheckpoint(std::move(mean), directory));
   out << "wrote " << directory << ", the mean of " << inputs.size() << " checkpoints:\n";
   for (const std::string& input : inputs) out << "  " << input << "\n";
   return absl::OkStatus();

@@ -17,6 +17,7 @@
 #include "tools/checkpoint/checkpoint_average.h"
 #include "tools/checkpoint/checkpoint_diff.h"
 #include "tools/checkpoint/checkpoint_export.h"
+#include "tools/checkpoint/checkpoint_import.h"
 #include "tools/checkpoint/checkpoint_list.h"
 #include "tools/tool_exit_code.h"
 
@@ -101,14 +102,41 @@ void AddDiffCommand(Command command, int& exit_code) {
 
 void AddExportCommand(Command command, int& exit_code) {
   auto options = std::make_shared<CheckpointExportOptions>();
-  Command exporting = command.AddCommand("export", "Write whole weights as one safetensors file");
+  Command exporting =
+      command.AddCommand("export", "Write whole weights as one safetensors file, or for another program");
   exporting.AddOption("RUN_OR_DIR", options->checkpoint, "Run or checkpoint directory").Required();
-  exporting.AddOption("-o,--out", options->out, "FILE.safetensors; settings and vocabularies are written next to it")
+  exporting
+      .AddOption("-o,--out", options->out,
+                 "FILE.safetensors; settings and vocabularies are written next to it. With --format: a new folder")
       .Required();
-  exporting.AddFlag("--force", options->force, "Replace existing files");
+  const CommandOption format =
+      exporting.AddOption("--format", options->format, "Another program's format; needs Python 3")
+          .OneOf({"huggingface", "ctranslate2", "fairseq"});
+  exporting
+      .AddOption("--quantization", options->quantization, "Of ctranslate2's weights: int8, int16, float16, bfloat16")
+      .Needs(format);
+  exporting.AddFlag("--force", options->force, "Replace existing files").Excludes(format);
   exporting.Runs([=, &exit_code] {
     exit_code =
         Report("export", [&](std::ostream& out) { return AdviseAnotherCheckpoint(ExportCheckpoint(*options, out)); });
+  });
+}
+
+void AddImportCommand(Command command, int& exit_code) {
+  auto options = std::make_shared<CheckpointImportOptions>();
+  Command importing = command.AddCommand("import", "Make a checkpoint of another program's model");
+  importing
+      .AddOption(
+          "SOURCE", options->source,
+          "FILE.safetensors as export writes it, a folder of Hugging Face transformers, or fairseq's checkpoint.pt")
+      .Required();
+  importing.AddOption("-o,--out", options->out, "Checkpoint directory to write").Required();
+  importing
+      .AddOption("--dictionary", options->dictionaries,
+                 "fairseq's dict.txt; given twice: the source's, then the target's")
+      .OneValueEach();
+  importing.Runs([=, &exit_code] {
+    exit_code = Report("import", [&](std::ostream& out) { return ImportCheckpoint(*options, out); });
   });
 }
 
@@ -132,11 +160,12 @@ void AddAverageCommand(Command command, int& exit_code) {
 }  // namespace
 
 void AddCheckpointCommand(Command app, int& exit_code) {
-  Command command = app.AddCommand("checkpoint", "List, verify, compare, export and average checkpoints");
+  Command command = app.AddCommand("checkpoint", "List, verify, compare, export, import and average checkpoints");
   command.RequireCommand();
   AddListCommands(command, exit_code);
   AddDiffCommand(command, exit_code);
   AddExportCommand(command, exit_code);
+  AddImportCommand(command, exit_code);
   AddAverageCommand(command, exit_code);
 }
 

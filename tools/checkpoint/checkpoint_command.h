@@ -1,10 +1,12 @@
-// `hadal checkpoint` lists, verifies, compares, averages and exports checkpoints. No MPI; memory: a few slices.
+// `hadal checkpoint` lists, verifies, compares, averages, exports and imports checkpoints. No MPI. Memory: few slices.
 //
 //   hadal checkpoint ls RUN_OR_DIR                     the checkpoints of a run, or what one holds
 //   hadal checkpoint verify RUN_OR_DIR                 reads every byte and compares every checksum
 //   hadal checkpoint diff A B [--weights-only]         weights and moments, bit by bit; "identical" or where they
 //                                                      differ
 //   hadal checkpoint export DIR --out M.safetensors    fairseq's names and shapes, vocabularies and settings beside it
+//   hadal checkpoint export DIR --format F --out DIR   for Hugging Face transformers, CTranslate2 or fairseq
+//   hadal checkpoint import SOURCE --out DIR           the way back; also models that those programs trained
 //   hadal checkpoint average DIR… --out DIR            mean of the weights of several checkpoints
 //   hadal checkpoint average RUN --last N | --best N --out DIR
 // Where one checkpoint is expected, a run directory means its newest readable one.

@@ -1,7 +1,9 @@
 #include "tools/checkpoint/checkpoint_export.h"
 
+#include <cmath>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -13,8 +15,10 @@
 #include "pipeline/checkpoint/exported_tensors.h"
 #include "runtime/bytes.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
+#include "tools/checkpoint/python_package.h"
 #include "tools/metrics/work_progress.h"
 
 namespace hadal {
@@ -65,17 +69,35 @@ std::string SettingsJson(const CheckpointReader& reader) {
   nlohmann::ordered_json vocabularies = nlohmann::ordered_json::array();
   for (const AttachedFile& file : manifest.attachments) vocabularies.push_back(file.name);
   const std::string settings = manifest.model_settings.empty() ? "{}" : manifest.model_settings;
-  const nlohmann::ordered_json json = {{"model", nlohmann::ordered_json::parse(settings)},
-                                       {"vocabularies", std::move(vocabularies)},
-                                       {"step", manifest.progress.step},
-                                       {"update", manifest.progress.update},
-                                       {"config", manifest.config_text}};
+  nlohmann::ordered_json json = {{"model", nlohmann::ordered_json::parse(settings)},
+                                 {"vocabularies", std::move(vocabularies)},
+                                 {"step", manifest.progress.step},
+                                 {"update", manifest.progress.update},
+                                 {"config", manifest.config_text}};
+  if (std::isfinite(manifest.progress.validation_nll)) json["validation_nll"] = manifest.progress.validation_nll;
   return json.dump(2) + "\n";
+}
+
+// Writes the plain files beside the folder, and lets Python convert them.
+absl::Status ExportInFormat(const CheckpointExportOptions& options) {
+  if (PathExists(options.out)) {
+    return absl::AlreadyExistsError(absl::StrCat(options.out, " already exists; remove it or choose another --out"));
+  }
+  const std::string temporary = JoinPath(DirectoryName(options.out),
+                                         absl::StrCat(BaseName(options.out), kTemporaryInfix, NewCheckpointAttempt()));
+  const absl::Cleanup remove_temporary = [&] { RemoveTree(temporary).IgnoreError(); };
+  const std::string plain = JoinPath(temporary, absl::StrCat("model", kEnding));
+  std::ostringstream unread;
+  HADAL_RETURN_IF_ERROR(ExportCheckpoint({.checkpoint = options.checkpoint, .out = plain}, unread));
+  std::vector<std::string> arguments = {"export", plain, "--format", options.format, "--out", options.out};
+  if (!options.quantization.empty()) arguments.insert(arguments.end(), {"--quantization", options.quantization});
+  return RunHadalTorch(arguments);
 }
 
 }  // namespace
 
 absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostream& out) {
+  if (!options.format.empty()) return ExportInFormat(options);
   if (!absl::EndsWith(options.out, kEnding)) {
     return absl::InvalidArgumentError(absl::StrCat("--out ", options.out, " must end in ", kEnding));
   }

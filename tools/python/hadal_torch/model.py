@@ -1,26 +1,26 @@
-"""An encoder-decoder Transformer, or a decoder-only language model, in plain PyTorch: the yardstick that hadal's gradients are held against.
+"""Every model that hadal trains, as a torch module: an encoder-decoder Transformer, or a decoder-only language model.
 
-Written from the formulas of the papers and fairseq's conventions, sharing no code with hadal. Plain on purpose: parameters are a
-dict under fairseq's names, sentences are a padded rectangle with masks, every sublayer goes through one function. Any dtype.
+tests/parity compares hadal's gradients with it. Written from the formulas of the papers and fairseq's conventions, sharing no code
+with hadal. Plain on purpose: parameters have fairseq's names, sentences are a padded rectangle with masks, every sublayer goes
+through one function. Any dtype. There is no dropout.
 
     every sublayer   x' = post(r·x + b·F(pre(x)))      pre, post ∈ {identity, LayerNorm}; F may hold norms and scales of its own
     embedding        x0 = sqrt(d)·E[token] + PE[position], positions counted from 2
     loss             Σ over target tokens of (1 − eps − eps_v)·nll + eps_v·Σ_v(−log p_v), eps_v = eps / (V − 1)
 
-To add a residual method: one entry in METHODS; if it has parameters of its own, use them in Model.sublayer.
+To add a residual method: one entry in METHODS of tests/parity/methods.py; if it has parameters of its own, use them in Model.sublayer.
 """
 
-import json
 import math
-import struct
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
+from hadal_torch.plain import PlainModel, branch_growth, position_table
+
 PAD, EOS = 1, 2
-FIRST_POSITION = 2  # fairseq: padding index + 1
 NORM_EPS = 1e-5
 
 
@@ -43,134 +43,15 @@ class Residual:
     fixup: bool = False  # learned scalars: "….{shift,scale}", "…ffn.{shift1,shift2,shift3,scale}" and behind the stacks
 
 
-def post_ln(settings):
-    return Residual(), Residual()
-
-
-def pre_ln(settings):
-    return Residual(norm="pre"), Residual(norm="pre")
-
-
-def deepnorm(settings):
-    """DeepNet (arXiv 2203.00555), figure 2: encoder 0.81 (N^4 M)^(1/16), decoder (3M)^(1/4); decoder-only (2M)^(1/4)."""
-    n, m = settings["model"]["encoder_layers"], settings["model"]["decoder_layers"]
-    if n == 0:
-        return None, Residual(residual_gain=(2 * m) ** 0.25)
-    return Residual(residual_gain=0.81 * (n**4 * m) ** (1 / 16)), Residual(residual_gain=(3 * m) ** 0.25)
-
-
-def branchnorm(settings):
-    """BranchNorm (arXiv 2305.02790), equations 7 and 8: alpha_t = min(1, t / T); hadal's own exponential and sigmoid."""
-    time, k = settings["update"] / settings["model"]["branch_growth_updates"], settings["model"]["branch_growth_steepness"]
-    growth = {
-        "linear": lambda: time,
-        "exponential": lambda: (math.exp(k * time) - 1) / (math.exp(k) - 1),
-        "sigmoid": lambda: 2 / (1 + math.exp(-k * time)) - 1,
-    }[settings["model"]["branch_growth"]]
-    alpha = min(1.0, growth())
-    return Residual(branch_gain=alpha), Residual(branch_gain=alpha)
-
-
-def admin(settings):
-    """Liu et al. 2020: LN(omega x + F(x)), omega learned, one vector a sublayer."""
-    return (Residual(omega=True),) * 2
-
-
-def rezero(settings):
-    """Bachlechner et al. 2020: x + a F(x), one a a layer, no norms."""
-    return (Residual(norm="none", learned_gain=True),) * 2
-
-
-def r_fixup(settings):
-    """Fixup's rule for Transformers (Zhang, Dauphin and Ma 2019): no norms, no biases, shifts and gains that are learned scalars."""
-    return (Residual(norm="none", fixup=True),) * 2
-
-
-def t_fixup(settings):
-    """Huang et al. 2020: x + F(x), no norms; the rest is initialisation."""
-    return (Residual(norm="none"),) * 2
-
-
-def dlcl_pre(settings):
-    """Wang et al. 2019, Pre-LN: layer l + 1 reads the sum over k <= l of W[l, k] LN_k(y_k), y_0 the embedding without a norm."""
-    return (Residual(norm="pre", combines=True),) * 2
-
-
-def dlcl_post(settings):
-    """Wang et al. 2019, Post-LN: layer l + 1 reads LN_l(sum over k <= l of W[l, k] y_k), the first one without a norm."""
-    return (Residual(combines=True),) * 2
-
-
-def normformer(settings):
-    """Shleifer et al. 2021: Pre-LN, head scale before out_proj, norms behind it and before fc2; cross-attention plain."""
-    return (Residual(norm="pre", head_scale=True, output_norm=True, hidden_norm=True),) * 2
-
-
-def sub_ln(settings):
-    """Magneto (arXiv 2210.06423): Pre-LN, norms before out_proj and fc2; cross-attention plain."""
-    return (Residual(norm="pre", inner_norm=True, hidden_norm=True),) * 2
-
-
-def b2t(settings):
-    """B2T (arXiv 2206.00330), equation 5."""
-    return (Residual(skip_gain=1.0),) * 2
-
-
-def b2t_no_ln(settings):
-    """B2T without layer normalisation, equations 6 to 8."""
-    model = settings["model"]
-    return tuple(
-        Residual(norm="none", skip_gain=min(n / 12, n**-0.15), layer_gain=model["d_model"] ** -0.2) if n else None
-        for n in (model["encoder_layers"], model["decoder_layers"])
-    )
-
-
-# The forward pass of each; what only the initial weights know of (post_ln_init, ds_init) is post_ln here.
-METHODS = {
-    "post_ln": post_ln,
-    "pre_ln": pre_ln,
-    "deepnorm": deepnorm,
-    "branchnorm": branchnorm,
-    "post_ln_init": post_ln,
-    "ds_init": post_ln,
-    "admin": admin,
-    "admin_closed": admin,
-    "rezero": rezero,
-    "r_fixup": r_fixup,
-    "t_fixup": t_fixup,
-    "dlcl_pre": dlcl_pre,
-    "dlcl_post": dlcl_post,
-    "normformer": normformer,
-    "sub_ln": sub_ln,
-    "b2t": b2t,
-    "b2t_rescaled": b2t,
-    "b2t_no_ln": b2t_no_ln,
-}
-
-
-def read_safetensors(path):
-    """name → float32 array. Format: 8 bytes of header length, a JSON header, the tensors' bytes."""
-    with open(path, "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(length))
-        data = file.read()
-    header.pop("__metadata__", None)
-    tensors = {}
-    for name, entry in header.items():
-        assert entry["dtype"] == "F32", f"{path}: {name} has type {entry['dtype']}"
-        begin, end = entry["data_offsets"]
-        tensors[name] = np.frombuffer(data[begin:end], "<f4").reshape(entry["shape"])
-    return tensors
-
-
-def positions_table(count, d):
-    """[count, d] float64: sin(pos·w) | cos(pos·w), w_i = 10000^(−i / (d/2 − 1)); a zero column where d is odd."""
-    half = d // 2
-    w = np.exp(np.arange(half) * -(math.log(10000.0) / (half - 1)))
-    angle = (np.arange(count) + FIRST_POSITION)[:, None] * w[None, :]
-    table = np.zeros((count, d))
-    table[:, :half], table[:, half : 2 * half] = np.sin(angle), np.cos(angle)
-    return table
+def residual_of(stack, growth=1.0):
+    """The Residual of one stack of a plain model's settings; `growth`: branch_growth at the model's update. Settings of older
+    checkpoints lack the fields that came later."""
+    return Residual(
+        norm=stack["norm"], residual_gain=stack["residual_gain"], branch_gain=stack["branch_gain"] * growth,
+        learned_gain=stack["learned_branch_gain"], inner_norm=stack["attention_inner_norm"], hidden_norm=stack["ffn_inner_norm"],
+        head_scale=stack["head_scale"], skip_gain=stack["skip_gain"], layer_gain=stack["layer_gain"],
+        output_norm=stack["attention_output_norm"], omega=stack.get("omega", "none") != "none",
+        combines=stack.get("combine_layers", False), fixup=stack.get("fixup_scalars", False))
 
 
 def pad(sentences):
@@ -181,33 +62,49 @@ def pad(sentences):
     return torch.from_numpy(tokens)
 
 
-class Model:
-    """`settings`: {"method", "update", "model": {…}}; `weights`: name → array, shared matrices once, under their first name."""
+class Model(torch.nn.Module):
+    """`settings`: the sizes (model of NAME.json); `weights`: name → array, shared matrices once, under their first name;
+    `residuals`: of the encoder (None without one) and of the decoder. state_dict() has the names of `weights`."""
 
-    def __init__(self, settings, weights, dtype):
-        self.settings = settings["model"]
+    def __init__(self, settings, weights, residuals, dtype=torch.float32):
+        super().__init__()
+        self.settings = settings
         self.heads = self.settings["heads"]
-        self.encoder_residual, self.decoder_residual = METHODS[settings["method"]](settings)
+        self.encoder_residual, self.decoder_residual = residuals
         self.dtype = dtype
         self.profile = None  # while profiling: name → omega
-        self.parameters = {
-            name: torch.tensor(value.astype(np.float64), dtype=dtype, requires_grad=True) for name, value in weights.items()
-        }
+        self.outputs = None  # a dict that a user sets: name of a sublayer ("encoder.layers.0.self_attn", "….ffn") → x' [B, T, d]
+        self.names = set(weights)
+        for name, value in weights.items():
+            *path, last = name.split(".")
+            module = self
+            for part in path:
+                if part not in module._modules:
+                    module.add_module(part, torch.nn.Module())
+                module = module._modules[part]
+            module.register_parameter(last, torch.nn.Parameter(torch.tensor(value.astype(np.float64), dtype=dtype)))
         self.has_encoder = self.settings["encoder_layers"] > 0
-        source = "encoder.embed_tokens.weight"
-        target = source if self.has_encoder and self.settings["sharing"] == "all" else "decoder.embed_tokens.weight"
-        output = "decoder.output_projection.weight" if self.settings["sharing"] == "none" else target
-        self.source_table = self.parameters[source] if self.has_encoder else None
-        self.target_table, self.output_table = self.parameters[target], self.parameters[output]
+        self.source_name = "encoder.embed_tokens.weight"
+        shares_source = self.has_encoder and self.settings["sharing"] == "all"
+        self.target_name = self.source_name if shares_source else "decoder.embed_tokens.weight"
+        self.output_name = "decoder.output_projection.weight" if self.settings["sharing"] == "none" else self.target_name
+
+    @classmethod
+    def of(cls, plain: PlainModel, dtype=torch.float32):
+        """The model that `hadal checkpoint export` wrote (read_plain), with its gains at that update."""
+        growth = branch_growth(plain.model, plain.update)
+        residuals = [residual_of(plain.model[s], growth) if s in plain.stacks() else None for s in ("encoder", "decoder")]
+        return cls(plain.model, plain.weights, residuals, dtype)
 
     def linear(self, x, name):
-        return F.linear(x, self.parameters[name + ".weight"], self.parameters.get(name + ".bias"))
+        bias = self.get_parameter(name + ".bias") if name + ".bias" in self.names else None
+        return F.linear(x, self.get_parameter(name + ".weight"), bias)
 
     def shifted(self, x, residual, name):
-        return x - self.parameters[name] if residual.fixup else x
+        return x - self.get_parameter(name) if residual.fixup else x
 
     def norm(self, x, name):
-        return F.layer_norm(x, x.shape[-1:], self.parameters[name + ".weight"], self.parameters[name + ".bias"], NORM_EPS)
+        return F.layer_norm(x, x.shape[-1:], self.get_parameter(name + ".weight"), self.get_parameter(name + ".bias"), NORM_EPS)
 
     def attention(self, x, keys, mask, name, context_map=lambda c: c):
         """softmax(q kᵀ / sqrt(d/h) + mask) v, heads apart; context_map [B, h, T, d/h] → the same, heads side by side, out_proj.
@@ -230,7 +127,7 @@ class Model:
 
         def context_map(output):
             if residual.head_scale:
-                output = output * self.parameters[name + ".head_scale"][None, :, None, None]
+                output = output * self.get_parameter(name + ".head_scale")[None, :, None, None]
             if residual.inner_norm:  # over all heads' columns together
                 whole = output.transpose(1, 2)
                 output = self.norm(whole.flatten(2), name + ".inner_attn_ln").view(whole.shape).transpose(1, 2)
@@ -260,16 +157,19 @@ class Model:
         y = branch(self.norm(x, norm_name) if residual.norm == "pre" else x)
         branch_gain = residual.branch_gain
         if residual.learned_gain:
-            branch_gain = branch_gain * self.parameters[layer + ".resweight"]
+            branch_gain = branch_gain * self.get_parameter(layer + ".resweight")
         if residual.fixup:
-            branch_gain = branch_gain * self.parameters[f"{layer}.{self.MODULES[norm]}.scale"]
+            branch_gain = branch_gain * self.get_parameter(f"{layer}.{self.MODULES[norm]}.scale")
         residual_gain = residual.residual_gain
         if residual.omega:
             residual_gain = residual_gain * self.omega_of(f"{layer}.{self.MODULES[norm]}.omega", x, y)
         total = residual_gain * x + branch_gain * y
         if layer_input is not None and residual.skip_gain:
             total = residual.layer_gain * total + residual.skip_gain * layer_input
-        return self.norm(total, norm_name) if residual.norm == "post" else total
+        output = self.norm(total, norm_name) if residual.norm == "post" else total
+        if self.outputs is not None:
+            self.outputs[f"{layer}.{self.MODULES[norm]}"] = output
+        return output
 
     def combination(self, outputs, residual, stack):
         """What the next layer reads, or what follows the stack, of the embedding and all layers' outputs so far."""
@@ -279,14 +179,14 @@ class Model:
         terms = outputs
         if residual.norm == "pre":
             terms = outputs[:1] + [self.norm(y, f"{name}.{k}") for k, y in enumerate(outputs[1:], 1)]
-        weights = self.parameters[f"{stack}.dlcl.weight"][row, : row + 1]
+        weights = self.get_parameter(f"{stack}.dlcl.weight")[row, : row + 1]
         total = (weights.view(-1, 1, 1, 1) * torch.stack(terms)).sum(0)
         return self.norm(total, f"{name}.{row}") if residual.norm == "post" and row > 0 else total
 
     def omega_of(self, name, x, y):
         """The vector; while profiling the next omega of the stack instead, from the variances over the tokens that are real."""
         if self.profile is None:
-            return self.parameters[name]
+            return self.get_parameter(name)
         omega = self.next_omega
         self.profile[name] = omega
         carried, added = ((value[self.real]).var(unbiased=False).item() for value in (omega * x, y))
@@ -303,11 +203,11 @@ class Model:
 
     def embed(self, tokens, table):
         d = self.settings["d_model"]
-        positions = torch.tensor(positions_table(tokens.shape[1], d), dtype=self.dtype)
-        return math.sqrt(d) * F.embedding(tokens, table) + positions
+        positions = torch.tensor(position_table(tokens.shape[1], d), dtype=self.dtype)
+        return math.sqrt(d) * F.embedding(tokens, self.get_parameter(table)) + positions
 
     def encode(self, source, source_mask):
-        x, residual = self.embed(source, self.source_table), self.encoder_residual
+        x, residual = self.embed(source, self.source_name), self.encoder_residual
         self.real, self.next_omega = source != PAD, 1.0
         outputs = [x]
         for i in range(self.settings["encoder_layers"]):
@@ -320,11 +220,11 @@ class Model:
             outputs.append(x)
         x = self.combination(outputs, residual, "encoder")
         if residual.fixup:
-            return self.parameters["encoder.scale"] * (x - self.parameters["encoder.shift"])
+            return self.get_parameter("encoder.scale") * (x - self.get_parameter("encoder.shift"))
         return self.norm(x, "encoder.layer_norm") if residual.norm == "pre" else x
 
     def decode(self, target_input, encoder_output, source_mask):
-        x, residual = self.embed(target_input, self.target_table), self.decoder_residual
+        x, residual = self.embed(target_input, self.target_name), self.decoder_residual
         self.real, self.next_omega = target_input != PAD, 1.0
         length = target_input.shape[1]
         future = torch.triu(torch.ones(length, length, dtype=torch.bool), 1)[None, None]
@@ -347,10 +247,10 @@ class Model:
         """[B, T, V] of padded tokens [B, S] and [B, T]; `source` None: of the target alone."""
         # A target row never looks past itself, so that padding behind a target needs no mask.
         if source is None:
-            return torch.log_softmax(self.decode(target_input, None, None) @ self.output_table.T, -1)
+            return torch.log_softmax(self.decode(target_input, None, None) @ self.get_parameter(self.output_name).T, -1)
         source_mask = (source == PAD)[:, None, None, :]
         x = self.decode(target_input, self.encode(source, source_mask), source_mask)
-        return torch.log_softmax(x @ self.output_table.T, -1)
+        return torch.log_softmax(x @ self.get_parameter(self.output_name).T, -1)
 
     def loss(self, sentences):
         """Mean smoothed loss over the target tokens of [(source, target), …], both with </s>; each target row's nll."""

@@ -1,0 +1,113 @@
+"""The forward pass of every residual method, written from the papers: what compare.py holds hadal's settings and gradients against.
+
+To add a method: one entry in METHODS; if it has parameters of its own, use them in Model.sublayer (tools/python/hadal_torch/model.py).
+"""
+
+import math
+
+from hadal_torch.model import Residual
+
+
+def post_ln(settings):
+    return Residual(), Residual()
+
+
+def pre_ln(settings):
+    return Residual(norm="pre"), Residual(norm="pre")
+
+
+def deepnorm(settings):
+    """DeepNet (arXiv 2203.00555), figure 2: encoder 0.81 (N^4 M)^(1/16), decoder (3M)^(1/4); decoder-only (2M)^(1/4)."""
+    n, m = settings["model"]["encoder_layers"], settings["model"]["decoder_layers"]
+    if n == 0:
+        return None, Residual(residual_gain=(2 * m) ** 0.25)
+    return Residual(residual_gain=0.81 * (n**4 * m) ** (1 / 16)), Residual(residual_gain=(3 * m) ** 0.25)
+
+
+def branchnorm(settings):
+    """BranchNorm (arXiv 2305.02790), equations 7 and 8: alpha_t = min(1, t / T); hadal's own exponential and sigmoid."""
+    time, k = settings["update"] / settings["model"]["branch_growth_updates"], settings["model"]["branch_growth_steepness"]
+    growth = {
+        "linear": lambda: time,
+        "exponential": lambda: (math.exp(k * time) - 1) / (math.exp(k) - 1),
+        "sigmoid": lambda: 2 / (1 + math.exp(-k * time)) - 1,
+    }[settings["model"]["branch_growth"]]
+    alpha = min(1.0, growth())
+    return Residual(branch_gain=alpha), Residual(branch_gain=alpha)
+
+
+def admin(settings):
+    """Liu et al. 2020: LN(omega x + F(x)), omega learned, one vector a sublayer."""
+    return (Residual(omega=True),) * 2
+
+
+def rezero(settings):
+    """Bachlechner et al. 2020: x + a F(x), one a a layer, no norms."""
+    return (Residual(norm="none", learned_gain=True),) * 2
+
+
+def r_fixup(settings):
+    """Fixup's rule for Transformers (Zhang, Dauphin and Ma 2019): no norms, no biases, shifts and gains that are learned scalars."""
+    return (Residual(norm="none", fixup=True),) * 2
+
+
+def t_fixup(settings):
+    """Huang et al. 2020: x + F(x), no norms; the rest is initialisation."""
+    return (Residual(norm="none"),) * 2
+
+
+def dlcl_pre(settings):
+    """Wang et al. 2019, Pre-LN: layer l + 1 reads the sum over k <= l of W[l, k] LN_k(y_k), y_0 the embedding without a norm."""
+    return (Residual(norm="pre", combines=True),) * 2
+
+
+def dlcl_post(settings):
+    """Wang et al. 2019, Post-LN: layer l + 1 reads LN_l(sum over k <= l of W[l, k] y_k), the first one without a norm."""
+    return (Residual(combines=True),) * 2
+
+
+def normformer(settings):
+    """Shleifer et al. 2021: Pre-LN, head scale before out_proj, norms behind it and before fc2; cross-attention plain."""
+    return (Residual(norm="pre", head_scale=True, output_norm=True, hidden_norm=True),) * 2
+
+
+def sub_ln(settings):
+    """Magneto (arXiv 2210.06423): Pre-LN, norms before out_proj and fc2; cross-attention plain."""
+    return (Residual(norm="pre", inner_norm=True, hidden_norm=True),) * 2
+
+
+def b2t(settings):
+    """B2T (arXiv 2206.00330), equation 5."""
+    return (Residual(skip_gain=1.0),) * 2
+
+
+def b2t_no_ln(settings):
+    """B2T without layer normalisation, equations 6 to 8."""
+    model = settings["model"]
+    return tuple(
+        Residual(norm="none", skip_gain=min(n / 12, n**-0.15), layer_gain=model["d_model"] ** -0.2) if n else None
+        for n in (model["encoder_layers"], model["decoder_layers"])
+    )
+
+
+# The forward pass of each; what only the initial weights know of (post_ln_init, ds_init) is post_ln here.
+METHODS = {
+    "post_ln": post_ln,
+    "pre_ln": pre_ln,
+    "deepnorm": deepnorm,
+    "branchnorm": branchnorm,
+    "post_ln_init": post_ln,
+    "ds_init": post_ln,
+    "admin": admin,
+    "admin_closed": admin,
+    "rezero": rezero,
+    "r_fixup": r_fixup,
+    "t_fixup": t_fixup,
+    "dlcl_pre": dlcl_pre,
+    "dlcl_post": dlcl_post,
+    "normformer": normformer,
+    "sub_ln": sub_ln,
+    "b2t": b2t,
+    "b2t_rescaled": b2t,
+    "b2t_no_ln": b2t_no_ln,
+}

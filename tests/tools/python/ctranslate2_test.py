@@ -1,0 +1,35 @@
+"""hadal_torch's CTranslate2 folders against ctranslate2. Each test compares with hadal_torch.Model on random weights."""
+
+import tempfile
+import unittest
+
+import ctranslate2
+import numpy as np
+import torch
+
+from hadal_torch.ctranslate2 import write_ctranslate2
+from hadal_torch.model import Model
+from hadal_torch.tokenizer import parse_vocabulary
+from random_models import METHODS, plain_model, sentences
+
+
+class CTranslate2Test(unittest.TestCase):
+    def test_log_probabilities_of_every_method_and_sharing(self):
+        for method, settings in METHODS.items():
+            for sharing in ("all", "decoder", "none"):
+                with self.subTest(method=method, sharing=sharing), tempfile.TemporaryDirectory() as folder:
+                    plain = plain_model(**settings, sharing=sharing)
+                    write_ctranslate2(plain, folder)
+                    tokens = parse_vocabulary(*plain.vocabulary("source")).tokens
+                    pairs = sentences()
+                    words = [[[tokens[i] for i in side[:-1]] for side in pair] for pair in pairs]
+                    translator = ctranslate2.Translator(folder, compute_type="float32", intra_threads=1)
+                    scored = translator.score_batch([source for source, _ in words], [target for _, target in words])
+                    found = np.concatenate([score.log_probs for score in scored])
+                    with torch.no_grad():
+                        wanted = -Model.of(plain, torch.float64).loss(pairs)[1].numpy()
+                    self.assertLess(np.abs(found - wanted).max(), 1e-4)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,143 @@
+"""hadal_torch's reader and writer of fairseq's checkpoints."""
+
+import argparse
+import collections
+import os
+import tempfile
+import unittest
+
+import numpy as np
+import torch
+
+from hadal_torch import Refusal
+from hadal_torch.fairseq import read_fairseq, write_fairseq
+from random_models import METHODS, WORDS, plain_model
+
+UNSAFE = {"weights_only": False} if torch.__version__ >= "2" else {}  # for what these tests wrote themselves
+
+
+class Malicious:
+    def __reduce__(self):
+        return os.mkdir, (os.path.join(tempfile.gettempdir(), f"executed{os.getpid()}"),)
+
+
+class FairseqTest(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+        self.path = os.path.join(self.directory.name, "checkpoint.pt")
+        self.dictionary = os.path.join(self.directory.name, "dict.source.txt")
+
+    def saved(self, change=lambda state: None, **settings):
+        """The state of a model that was written, changed, and saved again."""
+        plain = plain_model(**settings)
+        write_fairseq(plain, self.directory.name)
+        state = torch.load(self.path, **UNSAFE)
+        change(state)
+        torch.save(state, self.path)
+        return plain
+
+    def read(self):
+        return read_fairseq(self.path, [self.dictionary])
+
+    def assert_equal_weights(self, plain, found):
+        self.assertEqual(plain.weights.keys(), found.weights.keys())
+        for name, value in plain.weights.items():
+            np.testing.assert_array_equal(value, found.weights[name], name)
+
+    def test_what_is_written_is_read_with_the_same_bits(self):
+        for settings in ({}, {"sharing": "decoder"}, {"sharing": "none"}, METHODS["pre_ln"]):
+            plain = self.saved(**settings)
+            found = self.read()
+            self.assert_equal_weights(plain, found)
+            self.assertEqual({**plain.model, "label_smoothing": 0.1}, found.model)
+            self.assertEqual(found.update, plain.update)
+            self.assertEqual(found.vocabularies["vocabulary.txt"].decode().split()[::2], WORDS)
+
+    def test_names_are_those_that_fairseq_loads_strictly(self):
+        self.saved(**METHODS["pre_ln"], layers=(1, 1))
+        names = torch.load(self.path, **UNSAFE)["model"].keys()
+        products = [f"{p}_proj" for p in "kvq"] + ["out_proj"]
+        modules = {"encoder.layer_norm", "decoder.layer_norm"}
+        for stack, attentions in (("encoder", ["self_attn"]), ("decoder", ["self_attn", "encoder_attn"])):
+            layer = f"{stack}.layers.0"
+            modules |= {f"{layer}.{attention}.{product}" for attention in attentions for product in products}
+            modules |= {f"{layer}.{attention}_layer_norm" for attention in attentions}
+            modules |= {f"{layer}.fc1", f"{layer}.fc2", f"{layer}.final_layer_norm"}
+        wanted = {f"{module}.{kind}" for module in modules for kind in ("weight", "bias")}
+        wanted |= {"encoder.version", "decoder.version", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
+                   "decoder.output_projection.weight"}
+        self.assertEqual(set(names), wanted)
+
+    def test_old_layout(self):
+        def age(state):
+            old = collections.OrderedDict()
+            for name, tensor in state["model"].items():
+                for stack, norms in (("encoder", ["self_attn", "final"]), ("decoder", ["self_attn", "encoder_attn", "final"])):
+                    for index, norm in enumerate(norms):
+                        if name.startswith(stack):
+                            name = name.replace(f"{norm}_layer_norm", f"layer_norms.{index}")
+                old[name] = tensor
+            for kind in ("weight", "bias"):
+                for attention in {name.rsplit(".", 2)[0] for name in old if "q_proj" in name}:
+                    old[f"{attention}.in_proj_{kind}"] = torch.cat([old.pop(f"{attention}.{p}_proj.{kind}") for p in "qkv"])
+            old["encoder.embed_positions._float_tensor"] = torch.zeros(1)
+            state["model"] = old
+            state["cfg"], state["args"] = {"model": state["args"]}, None
+
+        plain = self.saved(age)
+        self.assert_equal_weights(plain, self.read())
+
+    def test_rows_without_a_token(self):
+        self.saved()
+        with open(self.dictionary, "w", encoding="utf-8") as file:
+            file.writelines(f"{word} 7\n" for word in WORDS[:40])
+        self.assertTrue(self.read().vocabularies["vocabulary.txt"].endswith(b"word39 1\nmadeupword0000 1\n"
+                                                                            b"madeupword0001 1\nmadeupword0002 1\nmadeupword0003 1\n"
+                                                                            b"madeupword0004 1\nmadeupword0005 1\n"))
+
+    def test_half_precision_views_and_the_format_before_1_6(self):
+        def change(state):
+            self.halved = {name: tensor.half() for name, tensor in state["model"].items()}
+            whole = torch.zeros(24, 32).half()
+            whole[:, ::2] = self.halved["decoder.layers.1.fc1.weight"]
+            state["model"] = {**self.halved, "decoder.layers.1.fc1.weight": whole[:, ::2]}
+        plain = self.saved(change)
+        for new in (True, False):
+            torch.save(torch.load(self.path, **UNSAFE), self.path, _use_new_zipfile_serialization=new)
+            found = self.read()
+            for name in plain.weights:
+                np.testing.assert_array_equal(self.halved[name].float().numpy(), found.weights[name], name)
+
+    def test_code_in_a_pickle_is_refused_and_not_executed(self):
+        self.saved(lambda state: state.update(extra=Malicious()))
+        with self.assertRaisesRegex(Refusal, "names posix.mkdir"):
+            self.read()
+        self.assertFalse(os.path.exists(Malicious().__reduce__()[1][0]))
+
+    def test_broken_files_are_refused_by_name(self):
+        name = "decoder.layers.1.fc1.weight"
+        cases = {
+            "lacks decoder.layers.1.fc1.weight": lambda state: state["model"].pop(name),
+            r"decoder.layers.1.fc1.weight has the shape \[3\]": lambda state: state["model"].update({name: torch.zeros(3)}),
+            "the first extra": lambda state: state["model"].update(extra=torch.zeros(3)),
+            "activation_fn is 'gelu'": lambda state: setattr(state["args"], "activation_fn", "gelu"),
+            "learned positions": lambda state: state["model"].update({"encoder.embed_positions.weight": torch.zeros(3)}),
+            "encoder_normalize_before is True": lambda state: setattr(state["args"], "encoder_normalize_before", True),
+            "neither \"args\" nor \"cfg\"": lambda state: state.pop("args"),
+            "lacks \"model\"": lambda state: state.pop("model"),
+        }
+        for reason, change in cases.items():
+            with self.subTest(reason):
+                self.saved(change)
+                with self.assertRaisesRegex(Refusal, reason):
+                    self.read()
+        for contents in (b"", b"text", b"PK\x03\x04 no archive"):
+            with open(self.path, "wb") as file:
+                file.write(contents)
+            with self.assertRaisesRegex(Refusal, "no file of torch.save"):
+                self.read()
+
+
+if __name__ == "__main__":
+    unittest.main()

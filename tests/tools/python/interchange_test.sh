@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Trained models, exported by `hadal checkpoint export --format`, compute in transformers and CTranslate2 what they compute in hadal; and come
+# back by `hadal checkpoint import` with the same scores. Deeper models: HADAL_INTERCHANGE_LAYERS=18 (or 100) interchange_test.sh HADAL.
+# Usage: interchange_test.sh HADAL. Exit status 77: a Python package is missing.
+set -u
+hadal=${1:?usage: interchange_test.sh HADAL}
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/find_python.sh"
+find_python torch transformers ctranslate2 tokenizers pandas
+export HADAL_PYTHON=$python
+. "$here/../../support/command_test.sh"
+layers=${HADAL_INTERCHANGE_LAYERS:-2} patience=${HADAL_INTERCHANGE_SECONDS:-120}
+
+make_corpus 2000 300
+cat > small.textproto <<'END'
+data { train: "data/train" }
+model { d_model: 32 d_ff: 64 heads: 4 max_positions: 128 dropout: 0 }
+batch { micro_batches: 1 source_tokens: 1024 target_tokens: 1024 }
+learning_rate { peak: 0.006 warmup_updates: 100 }
+pipeline { threads: 1 }
+stop { steps: 600 }
+END
+
+# trains METHOD [--set …]: a run, its scores and its translations.
+trains() {
+  local method=$1; shift
+  expect 0 "$hadal" train small.textproto --set model.encoder_layers="$layers" --set model.decoder_layers="$layers" \
+    --set model.residual.method="$method" "$@" --run-dir "$method/run"
+  expect 0 "$hadal" score "$method/run" -s text/valid.en -t text/valid.de -o "$method/scores" --threads 1
+  expect 0 "$hadal" translate "$method/run" -i text/valid.en --beam 1 --max-len-a 0 --max-len-b 50 -o "$method/greedy" --threads 1
+  expect 0 "$hadal" translate "$method/run" -i text/valid.en --beam 4 --max-len-a 0 --max-len-b 50 -o "$method/beam" --threads 1
+}
+# computes_the_same METHOD FORMAT: an export, in its program, against hadal.
+computes_the_same() {
+  local method=$1 format=$2 ours theirs
+  expect 0 "$hadal" checkpoint export "$method/run" --format "$format" -o "$method/$format"
+  expect 0 "$python" "$here/compare_translations.py" "$format" "$method/$format" text/valid.en text/valid.de "$method/scores" "$method/greedy" \
+    "$method/beam" "$method/translations"
+  sed "s/^/$method, /" out
+  ours=$("$hadal" bleu -r text/valid.de -i "$method/beam" --score-only -w 3)
+  theirs=$("$hadal" bleu -r text/valid.de -i "$method/translations" --score-only -w 3)
+  awk -v a="$ours" -v b="$theirs" 'BEGIN { exit !(a - b < 0.2 && b - a < 0.2) }' || fail "$method, $format: BLEU $theirs, hadal's $ours"
+}
+# comes_back METHOD SOURCE [OPTION…]: an import scores as the run that was exported.
+comes_back() {
+  local method=$1 source=$2; shift 2
+  rm -rf back
+  expect 0 "$hadal" checkpoint import "$source" -o back "$@"
+  expect 0 "$hadal" score back -s text/valid.en -t text/valid.de -o back.scores --threads 1
+  paste "$method/scores" back.scores | awk -F'\t' '{ d = ($1 - $3) / $4 } $2 != $4 || d > 1e-5 || d < -1e-5 { exit 1 }' || fail "$source scores otherwise than $method/run"
+}
+
+trains deepnorm
+computes_the_same deepnorm huggingface
+computes_the_same deepnorm ctranslate2
+comes_back deepnorm deepnorm/huggingface
+expect 0 "$hadal" train small.textproto --set model.encoder_layers="$layers" --set model.decoder_layers="$layers" --init-from back --set stop.steps=1 --run-dir tuned
+trains branchnorm --set model.residual.growth_updates=1200
+computes_the_same branchnorm huggingface
+computes_the_same branchnorm ctranslate2
+trains pre_ln
+computes_the_same pre_ln huggingface
+computes_the_same pre_ln ctranslate2
+comes_back pre_ln pre_ln/huggingface
+trains admin
+computes_the_same admin ctranslate2
+expect 2 "$hadal" checkpoint export admin/run --format huggingface -o admin/huggingface
+says "encoder.layers.0.self_attn.omega"; says "ctranslate2 stores that table"
+[ ! -e admin/huggingface ] || fail "a refused export left its folder"
+
+# fairseq's, and the plain files.
+expect 0 "$hadal" checkpoint export deepnorm/run --format fairseq -o fairseq
+expect 2 "$hadal" checkpoint import fairseq/checkpoint.pt -o back2
+says "needs its dict.txt"
+expect 0 "$hadal" checkpoint import fairseq/checkpoint.pt --dictionary fairseq/dict.source.txt -o back2
+expect 0 "$hadal" checkpoint export branchnorm/run -o plain/branchnorm.safetensors
+comes_back branchnorm plain/branchnorm.safetensors
+expect 0 "$hadal" checkpoint diff branchnorm/run back --weights-only
+expect 0 "$python" "$here/readers_test.py" branchnorm/run data/train plain/branchnorm.safetensors text/train.en
+cat out
+expect 0 "$hadal" checkpoint export deepnorm/run --format ctranslate2 --quantization int8 -o int8
+[ "$(stat -c %s int8/model.bin)" -lt "$(stat -c %s deepnorm/ctranslate2/model.bin)" ] || fail "int8 is not smaller"
+HADAL_PYTHON=no-such-python expect 2 "$hadal" checkpoint export deepnorm/run --format fairseq -o none
+says "HADAL_PYTHON"
+
+finished

@@ -1,0 +1,41 @@
+"""Plain models with random weights, for tests without training."""
+
+import numpy as np
+
+from hadal_torch.plain import PlainModel, plain_settings, plain_shapes
+
+WORDS = [f"word{i}" for i in range(46)]
+
+
+def plain_model(encoder=None, decoder=None, layers=(2, 3), d=16, hidden=24, heads=4, sharing="all", update=3, **settings) -> PlainModel:
+    """`encoder`, `decoder`: fields of the stacks that differ from Post-LN's. Weights are large enough for peaked distributions."""
+    random = np.random.default_rng(7)
+    model = plain_settings(False, encoder_layers=layers[0], decoder_layers=layers[1], d_model=d, d_ff=hidden, heads=heads,
+                           source_vocabulary=50, target_vocabulary=50, max_positions=64, sharing=sharing)
+    model.update(settings)
+    model["encoder"].update(encoder or {})
+    model["decoder"].update(decoder or {})
+    weights = {}
+    for name, shape in plain_shapes(model).items():
+        weights[name] = 0.3 * random.standard_normal(shape) + (1 if name.endswith("norm.weight") else 0)
+        omega = name.replace("_layer_norm.weight", ".omega").replace("final.omega", "ffn.omega")
+        if name.endswith("_layer_norm.weight") and model[name.split(".")[0]]["omega"] != "none":
+            weights[omega] = 1.5 + 0.2 * random.standard_normal(shape)
+    weights = {name: value.astype(np.float32) for name, value in weights.items()}
+    vocabulary = "".join(f"{word} 1\n" for word in WORDS).encode()
+    return PlainModel(model, weights, {"vocabulary.txt": vocabulary}, 3, update, 'model {\n  residual {\n    method: "test"\n  }\n}\n')
+
+
+METHODS = {
+    "post_ln": {},
+    "deepnorm": {"encoder": {"residual_gain": 1.9}, "decoder": {"residual_gain": 2.7}},
+    "branchnorm": {"branch_growth": "linear", "branch_growth_updates": 7.0},
+    "pre_ln": {"encoder": {"norm": "pre"}, "decoder": {"norm": "pre"}},
+    "admin": {"encoder": {"omega": "profiled"}, "decoder": {"omega": "profiled"}},
+}
+
+
+def sentences(count=12, longest=9):
+    """[(source ids, target ids)], each with </s>."""
+    random = np.random.default_rng(3)
+    return [tuple([*random.integers(3, 50, random.integers(1, longest)).tolist(), 2] for _ in range(2)) for _ in range(count)]

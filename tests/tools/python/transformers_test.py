@@ -1,0 +1,200 @@
+"""hadal_torch's Hugging Face folders against transformers. Values to compare with are hadal_torch.Model's, on random weights."""
+
+import json
+import os
+import tempfile
+import unittest
+
+import numpy as np
+import torch
+import transformers
+
+from hadal_torch import Model, Refusal
+from hadal_torch.huggingface import read_huggingface, write_huggingface
+from hadal_torch.model import EOS, pad
+from hadal_torch.tensors import read_safetensors, write_safetensors
+from random_models import METHODS, WORDS, plain_model, sentences
+
+transformers.logging.set_verbosity_error()
+
+
+def log_probabilities(model, pairs):
+    """[target tokens] of all pairs, one sentence at a time."""
+    values = []
+    for source, target in pairs:
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([[EOS] + target[:-1]]),
+                           use_cache=False).logits
+        values.append(torch.log_softmax(logits[0].double(), -1)[torch.arange(len(target)), torch.tensor(target)])
+    return torch.cat(values).numpy()
+
+
+def expected(plain, pairs):
+    with torch.no_grad():
+        return -Model.of(plain, torch.float64).loss(pairs)[1].numpy()
+
+
+def foreign_models():
+    """Randomly initialised models that transformers makes, small."""
+    sizes = {"d_model": 16, "encoder_layers": 2, "decoder_layers": 3, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24,
+             "encoder_attention_heads": 4, "decoder_attention_heads": 4, "init_std": 0.3, "max_position_embeddings": 64}
+    torch.manual_seed(5)
+    fsmt = {"langs": ["en", "de"], "src_vocab_size": 50, "tgt_vocab_size": 50}
+    untied = transformers.FSMTForConditionalGeneration(transformers.FSMTConfig(**fsmt, **sizes, tie_word_embeddings=False))
+    untied.model.decoder.output_projection.weight = untied.model.decoder.embed_tokens.weight  # as in all that are published
+    yield "fsmt", untied
+    yield "fsmt tied", transformers.FSMTForConditionalGeneration(transformers.FSMTConfig(**fsmt, **sizes, tie_word_embeddings=True))
+    yield "m2m_100", transformers.M2M100ForConditionalGeneration(transformers.M2M100Config(vocab_size=50, **sizes))
+
+
+def add_vocabulary(folder, kind):
+    """What the tokenizer of such a model stores: FSMT's tokens end words by </w>; M2M100's language tags follow its vocabulary."""
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    def write(name, value):
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            json.dump(value, file)
+    if kind.startswith("fsmt"):
+        ids = {token: i for i, token in enumerate(special + ["wor", *(word + "</w>" for word in WORDS[1:])])}
+        write("vocab-src.json", ids)
+        write("vocab-tgt.json", ids)
+    else:
+        write("vocab.json", {token: i for i, token in enumerate(special + WORDS[:30])})
+        write("special_tokens_map.json", {"additional_special_tokens": ["__de__", "__en__"]})
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+        self.count = 0
+
+    def folder(self):
+        self.count += 1
+        path = os.path.join(self.directory.name, str(self.count))
+        os.mkdir(path)
+        return path
+
+
+class ExportTest(Folder):
+    def test_log_probabilities(self):
+        for method, settings in METHODS.items():
+            for sharing in ("all", "decoder"):
+                if method == "admin" or (method == "pre_ln" and sharing != "all"):
+                    continue
+                with self.subTest(method=method, sharing=sharing):
+                    plain, folder, pairs = plain_model(**settings, sharing=sharing), self.folder(), sentences()
+                    write_huggingface(plain, folder)
+                    model, info = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, output_loading_info=True)
+                    model.eval()
+                    self.assertFalse(info["missing_keys"] or info["unexpected_keys"] or info["mismatched_keys"], info)
+                    self.assertLess(np.abs(log_probabilities(model, pairs) - expected(plain, pairs)).max(), 1e-4)
+
+    def test_greedy_and_beam_search_through_the_tokenizer(self):
+        plain, folder = plain_model(**METHODS["deepnorm"]), self.folder()
+        write_huggingface(plain, folder)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+        ids = tokenizer(["word3  word7 strange", "word1"], return_tensors="pt", padding=True)
+        self.assertEqual(ids["input_ids"].tolist(), [[7, 11, 3, 2], [5, 2, 1, 1]])
+        greedy = model.generate(**ids, num_beams=1, max_length=9)
+        reference, sequence = Model.of(plain), [EOS]
+        for _ in range(8):
+            with torch.no_grad():
+                row = reference.log_probabilities(pad([[7, 11, 3, 2]]), pad([sequence]))[0, -1]
+            row[[0, 1] + ([2] if len(sequence) == 1 else [])] = -np.inf
+            sequence.append(int(row.argmax()))
+            if sequence[-1] == EOS:
+                break
+        self.assertEqual(greedy[0].tolist()[: len(sequence)], sequence)
+        if transformers.__version__ < "5":  # later ones have no such pipeline
+            beam = model.generate(**ids, max_length=9)
+            found = transformers.pipeline("translation", model=folder)(["word3  word7 strange", "word1"], batch_size=2, max_length=9)
+            self.assertEqual([one["translation_text"] for one in found], tokenizer.batch_decode(beam, skip_special_tokens=True))
+        self.assertEqual(model.generation_config.num_beams, 4)
+        self.assertTrue(model.generation_config.early_stopping)
+
+    def test_what_the_format_cannot_express_is_refused_by_name(self):
+        two = plain_model()
+        two.vocabularies = {"source.vocabulary.txt": b"a 1\n", "target.vocabulary.txt": b"b 1\n"}
+        cases = {
+            "encoder.layers.0.self_attn.omega": plain_model(**METHODS["admin"]),
+            'model.sharing is "none"': plain_model(sharing="none"),
+            'model.sharing is "decoder"': plain_model(**METHODS["pre_ln"], sharing="decoder"),
+            "decoder.skip_gain": plain_model(decoder={"skip_gain": 1.0}),
+            "encoder.combine_layers": plain_model(encoder={"combine_layers": True}),
+            "encoder.head_scale": plain_model(encoder={"head_scale": True}),
+            'encoder.norm is "pre"': plain_model(encoder={"norm": "pre"}),
+            "source.vocabulary.txt": two,
+        }
+        for reason, plain in cases.items():
+            with self.subTest(reason), self.assertRaises(Refusal) as caught:
+                write_huggingface(plain, self.folder())
+            self.assertIn(reason, str(caught.exception))
+
+    def test_an_omega_of_equal_elements_folds(self):
+        plain, folder, pairs = plain_model(**METHODS["admin"]), self.folder(), sentences()
+        for stack in ("encoder", "decoder"):
+            plain.weights[f"{stack}.layers.0.self_attn.omega"][:] = 1.25
+        write_huggingface(plain, folder)
+        model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+        self.assertLess(np.abs(log_probabilities(model, pairs) - expected(plain, pairs)).max(), 1e-4)
+
+
+class ImportTest(Folder):
+    def test_models_come_in_and_go_out_with_the_same_bits(self):
+        for kind, model in foreign_models():
+            with self.subTest(kind):
+                folder, back, pairs = self.folder(), self.folder(), sentences()
+                model.eval().save_pretrained(folder)
+                add_vocabulary(folder, kind)
+                plain = read_huggingface(folder)
+                self.assertLess(np.abs(log_probabilities(model, pairs) - expected(plain, pairs)).max(), 1e-5)
+                write_huggingface(plain, back)
+                self.assertEqual(read_huggingface(back).config_value("decode.beam"), "5" if kind.startswith("fsmt") else "4")
+                again = transformers.AutoModelForSeq2SeqLM.from_pretrained(back).state_dict()
+                for name, tensor in model.state_dict().items():
+                    if "embed_positions" not in name:  # made anew
+                        self.assertTrue(torch.equal(tensor, again[name]), name)
+
+    def test_vocabularies(self):
+        for kind, model in foreign_models():
+            folder = self.folder()
+            model.save_pretrained(folder)
+            add_vocabulary(folder, kind)
+            lines = read_huggingface(folder).vocabularies["vocabulary.txt"].decode().splitlines()
+            self.assertEqual(len(lines), 46)
+            self.assertEqual(lines[:2], ["wor@@ 1", "word1 1"] if kind.startswith("fsmt") else ["word0 1", "word1 1"])
+            if kind == "m2m_100":
+                self.assertEqual(lines[30:33], ["__de__ 1", "__en__ 1", "madeupword0000 1"])
+
+    def refusal(self, change_config=lambda config: None, change_weights=lambda weights: None):
+        folder = self.folder()
+        kind, model = next(foreign_models())
+        model.save_pretrained(folder)
+        add_vocabulary(folder, kind)
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        change_config(config)
+        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        path = os.path.join(folder, "model.safetensors")
+        weights = read_safetensors(path)
+        change_weights(weights)
+        write_safetensors(path, weights)
+        with self.assertRaises(Refusal) as caught:
+            read_huggingface(folder)
+        return str(caught.exception)
+
+    def test_broken_imports_are_refused_by_name(self):
+        name = "model.decoder.layers.1.fc1.weight"
+        self.assertIn("lacks decoder.layers.1.fc1.weight [24, 16]", self.refusal(change_weights=lambda w: w.pop(name)))
+        self.assertIn("has the shape [3]", self.refusal(change_weights=lambda w: w.update({name: np.zeros(3, np.float32)})))
+        self.assertIn("the first extra", self.refusal(change_weights=lambda w: w.update(extra=np.zeros(3, np.float32))))
+        self.assertIn("activation_function is 'swish'", self.refusal(lambda c: c.update(activation_function="swish")))
+        self.assertIn("model_type is 'marian'", self.refusal(lambda c: c.update(model_type="marian")))
+        with self.assertRaisesRegex(Refusal, "lacks config.json"):
+            read_huggingface(self.folder())
+
+
+if __name__ == "__main__":
+    unittest.main()

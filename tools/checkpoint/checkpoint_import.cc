@@ -1,0 +1,146 @@
+#include "tools/checkpoint/checkpoint_import.h"
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "layers/model_plan.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/checkpoint/exported_tensors.h"
+#include "pipeline/checkpoint/model_settings.h"
+#include "runtime/data/vocabulary.h"
+#include "runtime/files.h"
+#include "runtime/json_fields.h"
+#include "runtime/run_directory.h"
+#include "runtime/safetensors.h"
+#include "runtime/status_macros.h"
+#include "runtime/strict_json.h"
+#include "tools/checkpoint/python_package.h"
+#include "tools/checkpoint/weights_checkpoint.h"
+
+namespace hadal {
+namespace {
+
+constexpr char kEnding[] = ".safetensors";
+constexpr int64_t kMostSettingsBytes = 16 << 20;  // the config is part of them
+constexpr int64_t kMostVocabularyBytes = int64_t{1} << 30;
+
+// What FILE.json says, with the vocabularies that it names.
+absl::StatusOr<WeightsCheckpoint> ReadSettings(const std::string& source) {
+  const std::string path = absl::StrCat(source.substr(0, source.size() - (sizeof(kEnding) - 1)), ".json");
+  HADAL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostSettingsBytes));
+  HADAL_ASSIGN_OR_RETURN(const nlohmann::json json,
+                         ParseStrictJson(text, {.max_bytes = kMostSettingsBytes, .max_depth = 4}, path));
+  WeightsCheckpoint checkpoint;
+  CheckpointManifest& manifest = checkpoint.manifest;
+  absl::Status status;
+  JsonFields fields(json, "", status);
+  fields.Read("step", manifest.progress.step, 0);
+  fields.Read("update", manifest.progress.update, 0);
+  fields.Read("config", manifest.config_text);
+  const nlohmann::json& names = fields.List("vocabularies");
+  if (status.ok() && !fields.Has("model")) fields.Fail("model", "is missing");
+  if (!status.ok()) return absl::DataLossError(absl::StrCat(path, ": ", status.message()));
+  HADAL_ASSIGN_OR_RETURN(const ModelOptions options, ParseModelSettings(json["model"].dump()));
+  const ModelPlan plan = ModelPlan::Make(options);
+  manifest.plan_hash = plan.Hash();
+  manifest.parameters = DescribeParameters(plan);
+  manifest.model_settings = ModelSettingsJson(options);
+  for (const nlohmann::json& name : names) {
+    const std::string file = name.is_string() ? name.get<std::string>() : "";
+    HADAL_ASSIGN_OR_RETURN(std::string contents, ReadFileIn(DirectoryName(path), file, kMostVocabularyBytes));
+    HADAL_ASSIGN_OR_RETURN(const Vocabulary vocabulary,
+                           Vocabulary::Parse(contents, JoinPath(DirectoryName(path), file)));
+    const bool of_source = absl::StartsWith(file, absl::StrCat(kSourceVocabulary, "."));
+    const int32_t rows = of_source ? options.source_vocabulary : options.target_vocabulary;
+    if (vocabulary.size() != rows) {
+      return absl::DataLossError(
+          absl::StrCat(file, " has ", vocabulary.size(), " ids, the model in ", path, " ", rows));
+    }
+    checkpoint.attachments.push_back({.name = file, .contents = std::move(contents)});
+  }
+  return checkpoint;
+}
+
+// Where a parameter's elements are.
+struct Place {
+  int32_t tensor = -1;        // of the file
+  int64_t first_element = 0;  // of the tensor
+};
+
+// Finds every parameter in the file. The file has no other tensors.
+absl::StatusOr<std::vector<Place>> FindParameters(const SafetensorsReader& file,
+                                                  const std::vector<CheckpointParameter>& parameters) {
+  std::vector<Place> places(parameters.size());
+  std::set<std::string> names;
+  for (const ExportedTensor& tensor : ExportedTensors(parameters)) {
+    const int32_t found = file.Find(tensor.name);
+    if (found < 0) return absl::DataLossError(absl::StrCat(file.path(), " lacks the tensor ", tensor.name));
+    const SafetensorsTensor& stored = file.tensors()[found];
+    if (stored.type != SafetensorsType::kF32 || stored.shape != tensor.shape) {
+      return absl::DataLossError(absl::StrCat(file.path(), ": ", tensor.name, " is ", SafetensorsTypeName(stored.type),
+                                              " [", absl::StrJoin(stored.shape, ", "), "], its settings give F32 [",
+                                              absl::StrJoin(tensor.shape, ", "), "]"));
+    }
+    for (size_t row = 0; row < tensor.parameters.size(); ++row) {
+      places[tensor.parameters[row]] = {.tensor = found,
+                                        .first_element = static_cast<int64_t>(row) * stored.shape.back()};
+    }
+    names.insert(tensor.name);
+  }
+  for (const SafetensorsTensor& stored : file.tensors()) {
+    if (names.contains(stored.name)) continue;
+    return absl::DataLossError(
+        absl::StrCat(file.path(), " has the tensor ", stored.name, ", which the model of its settings lacks"));
+  }
+  return places;
+}
+
+absl::Status ImportPlain(const std::string& source, const std::string& directory) {
+  HADAL_ASSIGN_OR_RETURN(WeightsCheckpoint checkpoint, ReadSettings(source));
+  HADAL_ASSIGN_OR_RETURN(const SafetensorsReader file, SafetensorsReader::Open(source));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<Place> places, FindParameters(file, checkpoint.manifest.parameters));
+  checkpoint.what = "importing";
+  checkpoint.read = [&](const SliceState& state) {
+    const Place& place = places[state.parameter];
+    constexpr auto kBytes = static_cast<int64_t>(sizeof(float));
+    return file.Read(place.tensor, (place.first_element + state.slice * kSliceElements) * kBytes,
+                     state.weight.size * kBytes, state.weight.data);
+  };
+  return WriteWeightsCheckpoint(std::move(checkpoint), directory);
+}
+
+}  // namespace
+
+absl::Status ImportCheckpoint(const CheckpointImportOptions& options, std::ostream& out) {
+  if (!PathExists(options.source)) return absl::NotFoundError(absl::StrCat(options.source, " does not exist"));
+  if (PathExists(options.out)) {
+    return absl::AlreadyExistsError(absl::StrCat(options.out, " already exists; remove it or choose another --out"));
+  }
+  HADAL_RETURN_IF_ERROR(MakeDirectories(DirectoryName(options.out)));
+  if (absl::EndsWith(options.source, kEnding)) {
+    HADAL_RETURN_IF_ERROR(ImportPlain(options.source, options.out));
+  } else {
+    const std::string temporary = JoinPath(
+        DirectoryName(options.out), absl::StrCat(BaseName(options.out), kTemporaryInfix, NewCheckpointAttempt()));
+    const absl::Cleanup remove_temporary = [&] { RemoveTree(temporary).IgnoreError(); };
+    HADAL_RETURN_IF_ERROR(MakeDirectories(temporary));
+    const std::string plain = JoinPath(temporary, "model.safetensors");
+    std::vector<std::string> arguments = {"import", options.source, "--out", plain};
+    for (const std::string& dictionary : options.dictionaries) {
+      arguments.insert(arguments.end(), {"--dictionary", dictionary});
+    }
+    HADAL_RETURN_IF_ERROR(RunHadalTorch(arguments));
+    HADAL_RETURN_IF_ERROR(ImportPlain(plain, options.out));
+  }
+  out << "wrote " << options.out << "\n";
+  return absl::OkStatus();
+}
+
+}  // namespace hadal

@@ -1,0 +1,72 @@
+#include "tools/checkpoint/weights_checkpoint.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "pipeline/checkpoint/checkpoint_file.h"
+#include "runtime/files.h"
+#include "runtime/run_directory.h"
+#include "runtime/status_macros.h"
+#include "tools/metrics/work_progress.h"
+
+namespace hadal {
+namespace {
+
+absl::StatusOr<WrittenFile> WriteSlices(const WeightsCheckpoint& checkpoint, const std::string& directory) {
+  const CheckpointManifest& manifest = checkpoint.manifest;
+  std::vector<float> values(static_cast<size_t>(kSliceElements));
+  std::vector<SliceState> slices;  // all in the same memory, one after the other
+  for (int32_t p = 0; p < static_cast<int32_t>(manifest.parameters.size()); ++p) {
+    for (int64_t slice = 0; slice < manifest.parameters[p].slices(); ++slice) {
+      SliceState& state = slices.emplace_back();
+      state.parameter = p;
+      state.slice = slice;
+      state.weight = Vector(values.data(), manifest.parameters[p].slice_elements(slice));
+    }
+  }
+  HADAL_ASSIGN_OR_RETURN(CheckpointFileWriter writer, CheckpointFileWriter::Create({.directory = directory,
+                                                                                    .rank = 0,
+                                                                                    .step = manifest.progress.step,
+                                                                                    .plan_hash = manifest.plan_hash,
+                                                                                    .parameters = &manifest.parameters},
+                                                                                   slices));
+  WorkProgress progress(checkpoint.what, "slices", static_cast<int64_t>(slices.size()));
+  for (const SliceState& state : slices) {
+    HADAL_RETURN_IF_ERROR(checkpoint.read(state));
+    HADAL_RETURN_IF_ERROR(writer.Append(state));
+    progress.Advance(1);
+  }
+  return writer.Finish();
+}
+
+absl::Status WriteInto(WeightsCheckpoint& checkpoint, const std::string& directory) {
+  HADAL_ASSIGN_OR_RETURN(WrittenFile file, WriteSlices(checkpoint, directory));
+  checkpoint.manifest.files = {std::move(file)};
+  return CompleteCheckpointDirectory(directory, std::move(checkpoint.manifest), checkpoint.attachments);
+}
+
+}  // namespace
+
+absl::Status WriteWeightsCheckpoint(WeightsCheckpoint checkpoint, const std::string& directory) {
+  if (PathExists(directory)) {
+    return absl::AlreadyExistsError(absl::StrCat(directory, " already exists; remove it or choose another --out"));
+  }
+  checkpoint.manifest.attempt = NewCheckpointAttempt();
+  checkpoint.manifest.time = absl::Now();
+  checkpoint.manifest.has_moments = false;
+  checkpoint.manifest.attachments.clear();
+  // Next to the directory, even if its path ends in a slash.
+  const std::string temporary = JoinPath(
+      DirectoryName(directory), absl::StrCat(BaseName(directory), kTemporaryInfix, checkpoint.manifest.attempt));
+  const absl::Cleanup remove_temporary = [&] { RemoveTree(temporary).IgnoreError(); };
+  absl::Status status = WriteInto(checkpoint, temporary);
+  if (status.ok()) status = RenamePath(temporary, directory);
+  HADAL_RETURN_IF_ERROR(WithPath(status, temporary, directory));
+  return SyncDirectory(DirectoryName(directory));
+}
+
+}  // namespace hadal

@@ -1,0 +1,116 @@
+"""Folds a residual method into the weights of a plain Post-LN or Pre-LN Transformer, which other programs know.
+
+    DeepNorm, BranchNorm      LN_ε(r·x + b·F(x)) = LN_{ε/r²}(x + (b/r)·F(x)): out_proj and fc2 times b/r. The difference of ε
+                              moves a result by less than 5e-6 over 1,000 sublayers.
+    Admin                     LN(ω⊙x + F(x)), x a norm's output: ω into that norm's scale and shift, 1/ω into the columns of
+                              what reads it (q, k, v, fc1). The stack's first sublayer reads an embedding: ω goes into the
+                              embedding and position tables, which only some formats store.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hadal_torch.plain import PlainModel, branch_growth
+from hadal_torch.refusal import Refusal
+
+# Settings of a stack that must have this value, and what a user calls them.
+_PLAIN = {
+    "learned_branch_gain": (False, "a learned gain on every branch (ReZero)"),
+    "skip_gain": (0, "a skip around a layer (B2T)"),
+    "layer_gain": (1, "a gain of every layer (B2T without norms)"),
+    "combine_layers": (False, "layers that read all layers before them (DLCL)"),
+    "attention_inner_norm": (False, "a norm before out_proj (Sub-LN)"),
+    "attention_output_norm": (False, "a norm after out_proj (NormFormer)"),
+    "head_scale": (False, "a scale for each head (NormFormer)"),
+    "ffn_inner_norm": (False, "a norm before fc2 (Sub-LN, NormFormer)"),
+    "fixup_scalars": (False, "R-Fixup's scalars"),
+    "linear_bias": (True, "products without biases"),
+}
+
+
+@dataclass
+class Folded:
+    """A plain Transformer. `weights` has no embedding; tables are [vocabulary, d_model]."""
+
+    pre_norm: bool
+    weights: "dict[str, np.ndarray]"
+    source_table: np.ndarray
+    target_table: np.ndarray
+    output_table: np.ndarray
+    # By stack: a vector [d_model] that multiplies the sum of embedding and position, or None.
+    input_scale: "dict[str, np.ndarray | None]"
+
+
+def _sublayers(stack: str, layers: int):
+    """(inputs that read the stream, output product, norm, omega) of each sublayer, in order."""
+    for i in range(layers):
+        layer = f"{stack}.layers.{i}"
+        yield ([f"{layer}.self_attn.{p}_proj" for p in "qkv"], f"{layer}.self_attn.out_proj", f"{layer}.self_attn_layer_norm",
+               f"{layer}.self_attn.omega")
+        if stack == "decoder":
+            yield ([f"{layer}.encoder_attn.q_proj"], f"{layer}.encoder_attn.out_proj", f"{layer}.encoder_attn_layer_norm",
+                   f"{layer}.encoder_attn.omega")
+        yield [f"{layer}.fc1"], f"{layer}.fc2", f"{layer}.final_layer_norm", f"{layer}.ffn.omega"
+
+
+def _check(plain: PlainModel, format_name: str) -> None:
+    for stack in plain.stacks():
+        settings = plain.model[stack]
+        for name, (value, meaning) in _PLAIN.items():
+            if settings.get(name, value) != value:
+                raise Refusal(f"{format_name} has no place for {meaning}: {stack}.{name} is {settings[name]}. "
+                              "Only `hadal checkpoint export` without --format and hadal_torch.Model hold this method")
+        if settings["norm"] not in ("post", "pre") or settings["norm"] != plain.model["decoder"]["norm"]:
+            raise Refusal(f"{format_name} has one norm placement, post or pre, for both stacks; {stack}.norm is "
+                          f"\"{settings['norm']}\", decoder.norm \"{plain.model['decoder']['norm']}\". "
+                          "Only `hadal checkpoint export` without --format and hadal_torch.Model hold this model")
+        if settings["norm"] == "pre" and (settings["residual_gain"] != 1 or settings.get("omega", "none") != "none"):
+            raise Refusal(f"{format_name} has no gain on a Pre-LN residual; {stack}.residual_gain is "
+                          f"{settings['residual_gain']}, omega \"{settings.get('omega', 'none')}\"")
+
+
+def fold(plain: PlainModel, format_name: str) -> Folded:
+    """Raises Refusal where the method is no plain Transformer in disguise. Vectors ω of the first sublayers go to
+    `input_scale`, unless all their elements are equal: then they are a gain like DeepNorm's."""
+    if plain.model["encoder_layers"] == 0:
+        raise Refusal(f"{format_name} takes an encoder and a decoder; this is a language model. "
+                      "Only `hadal checkpoint export` without --format and hadal_torch.Model hold it")
+    _check(plain, format_name)
+    weights = {name: value.astype(np.float64) for name, value in plain.weights.items()
+               if not name.endswith((".omega", "embed_tokens.weight", "output_projection.weight"))}
+    input_scale: "dict[str, np.ndarray | None]" = {}
+    growth = branch_growth(plain.model, plain.update)
+    for stack in plain.stacks():
+        settings, previous_norm = plain.model[stack], None
+        input_scale[stack] = None
+        for inputs, output, norm, omega_name in _sublayers(stack, plain.model[f"{stack}_layers"]):
+            gain = settings["branch_gain"] * growth / settings["residual_gain"]
+            omega = plain.weights.get(omega_name)
+            if omega is not None and np.all(omega == omega[0]) and omega[0] > 0:
+                gain /= float(omega[0])
+            elif omega is not None:
+                omega = omega.astype(np.float64)
+                if np.any(omega == 0):
+                    raise Refusal(f"{omega_name} has an element 0, which cannot be divided out of the products")
+                if previous_norm is None:
+                    input_scale[stack] = omega
+                else:
+                    weights[previous_norm + ".weight"] *= omega
+                    weights[previous_norm + ".bias"] *= omega
+                for name in inputs:
+                    weights[name + ".weight"] /= omega[None, :]
+            weights[output + ".weight"] *= gain
+            weights[output + ".bias"] *= gain
+            previous_norm = norm
+    return Folded(plain.model["decoder"]["norm"] == "pre", {n: w.astype(np.float32) for n, w in weights.items()},
+                  plain.table("source"), plain.table("target"), plain.table("output"), input_scale)
+
+
+def require_plain_input(folded: Folded, format_name: str) -> None:
+    """For formats that make the position table themselves."""
+    for stack, scale in folded.input_scale.items():
+        if scale is not None:
+            raise Refusal(f"{format_name} makes the position table itself, so the vector {stack}.layers.0.self_attn.omega "
+                          f"(Admin; {scale.min():.6g} to {scale.max():.6g}) cannot be folded into it; "
+                          "--format ctranslate2 stores that table")

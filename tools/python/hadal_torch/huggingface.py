@@ -1,0 +1,217 @@
+"""Writes and reads folders of Hugging Face transformers: FSMT for Post-LN models, M2M100 (NLLB's dense models too) for Pre-LN models.
+
+config.json, generation_config.json, model.safetensors, tokenizer.json and tokenizer_config.json, README.md (the model card), and the
+vocabulary as it is. Both architectures share fairseq's names under "model."; FSMT makes no final norms, M2M100 has them.
+"""
+
+import json
+import os
+
+import numpy as np
+
+from hadal_torch.fold import Folded, fold, require_plain_input
+from hadal_torch.plain import PlainModel, check_weights, deduplicate_tables, plain_settings, position_table
+from hadal_torch.refusal import Refusal
+from hadal_torch.tensors import read_safetensors, write_safetensors
+from hadal_torch.tokenizer import SPECIAL, dictionary_of, fill, parse_vocabulary, tokenizer_json
+
+FORMAT = "huggingface"
+
+
+def _architecture(plain: PlainModel, folded: Folded) -> dict:
+    model = plain.model
+    config = {
+        "is_encoder_decoder": True, "d_model": model["d_model"], "activation_function": "relu", "scale_embedding": True,
+        "encoder_layers": model["encoder_layers"], "decoder_layers": model["decoder_layers"],
+        "encoder_ffn_dim": model["d_ff"], "decoder_ffn_dim": model["d_ff"],
+        "encoder_attention_heads": model["heads"], "decoder_attention_heads": model["heads"],
+        "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "max_position_embeddings": model["max_positions"],
+        "dropout": model["dropout"], "attention_dropout": model["attention_dropout"],
+        "activation_dropout": model["activation_dropout"],
+        "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2,
+        "tie_word_embeddings": model["sharing"] == "all", "torch_dtype": "float32",
+    }
+    if folded.pre_norm:
+        return {"model_type": "m2m_100", "architectures": ["M2M100ForConditionalGeneration"],
+                "vocab_size": model["target_vocabulary"], **config}
+    return {"model_type": "fsmt", "architectures": ["FSMTForConditionalGeneration"], "langs": ["source", "target"],
+            "src_vocab_size": model["source_vocabulary"], "tgt_vocab_size": model["target_vocabulary"], **config}
+
+
+def _tensors(plain: PlainModel, folded: Folded) -> "dict[str, np.ndarray]":
+    tensors = {f"model.{name}": value for name, value in folded.weights.items()}
+    if folded.pre_norm:
+        return {"model.shared.weight": folded.source_table, **tensors}
+    # FSMT makes its sinusoids, but transformers warns of weights that are not stored. Row = position; row 1 is <pad>'s.
+    positions = np.zeros((plain.model["max_positions"] + 2, plain.model["d_model"]), np.float32)
+    positions[2:] = position_table(plain.model["max_positions"], plain.model["d_model"])
+    # The target table has both its names, because versions of transformers tie FSMT's tables in different ways.
+    return {"model.encoder.embed_tokens.weight": folded.source_table, "model.decoder.embed_tokens.weight": folded.target_table,
+            "model.decoder.output_projection.weight": folded.target_table, "model.encoder.embed_positions.weight": positions,
+            "model.decoder.embed_positions.weight": positions, **tensors}
+
+
+def _generation(plain: PlainModel) -> dict:
+    """hadal's beam search: as many hypotheses as beams end it; <s> and <pad> are never generated."""
+    return {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2,
+            "num_beams": int(plain.config_value("decode.beam", "4")), "early_stopping": True,
+            "length_penalty": float(plain.config_value("decode.length_penalty", "0.6")), "min_new_tokens": 1,
+            "suppress_tokens": [0, 1], "max_length": plain.model["max_positions"]}
+
+
+def model_card(plain: PlainModel) -> str:
+    model = plain.model
+    method = plain.config_value("model.residual.method", "post_ln")
+    parameters = sum(value.size for value in plain.weights.values())
+    lines = [
+        "---", "library_name: transformers", "pipeline_tag: translation", "tags: [hadal]", "---", "",
+        f"# A {model['encoder_layers']}L-{model['decoder_layers']}L translation model", "",
+        "Trained with hadal and exported by `hadal checkpoint export --format huggingface`.", "",
+        "| | |", "|---|---|",
+        f"| residual method | {method}, folded into a plain {'Pre' if model['decoder']['norm'] == 'pre' else 'Post'}-LN Transformer |",
+        f"| depth | {model['encoder_layers']} encoder and {model['decoder_layers']} decoder layers, "
+        f"{2 * model['encoder_layers'] + 3 * model['decoder_layers']} sublayers |",
+        f"| sizes | d_model {model['d_model']}, d_ff {model['d_ff']}, {model['heads']} heads, {parameters:,} parameters |",
+        f"| training | step {plain.step}, {plain.update} updates |",
+        f"| data | {plain.config_value('data.train', 'not recorded')} |",
+    ]
+    if "validation_nll" in plain.facts:
+        lines.append(f"| validation nll | {plain.facts['validation_nll']:.4f} a token |")
+    return "\n".join(lines) + "\n"
+
+
+def write_huggingface(plain: PlainModel, folder: str) -> str:
+    """Writes the folder, which must exist, and returns a note for the user. Raises Refusal for what the format cannot express."""
+    folded = fold(plain, FORMAT)
+    require_plain_input(folded, FORMAT)
+    name, contents = plain.vocabulary("source")
+    if contents != plain.vocabulary("target")[1]:
+        raise Refusal(f"{FORMAT} has one tokenizer for both languages, and this model has {' and '.join(plain.vocabularies)}; "
+                      "--format ctranslate2 and --format fairseq store two")
+    if folded.pre_norm and plain.model["sharing"] != "all":
+        raise Refusal(f"{FORMAT}: M2M100, the Pre-LN model, has one table for source, target and output; model.sharing is "
+                      f"\"{plain.model['sharing']}\"; --format ctranslate2 stores three")
+    if plain.model["sharing"] == "none":
+        raise Refusal(f"{FORMAT}: FSMT has one table for target and output (transformers 4 ties them whatever the file says); "
+                      "model.sharing is \"none\"; --format ctranslate2 and --format fairseq store three")
+    config = _architecture(plain, folded)
+    tokenizer = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>",
+                 "unk_token": "<unk>", "model_max_length": plain.model["max_positions"], "clean_up_tokenization_spaces": False,
+                 "model_input_names": ["input_ids", "attention_mask"]}
+    for file_name, value in (("config.json", config), ("generation_config.json", _generation(plain)),
+                             ("tokenizer.json", tokenizer_json(parse_vocabulary(name, contents))),
+                             ("tokenizer_config.json", tokenizer)):
+        with open(os.path.join(folder, file_name), "w", encoding="utf-8") as file:
+            json.dump(value, file, indent=2, ensure_ascii=False)
+    with open(os.path.join(folder, "README.md"), "w", encoding="utf-8") as file:
+        file.write(model_card(plain))
+    with open(os.path.join(folder, name), "wb") as file:
+        file.write(contents)
+    write_safetensors(os.path.join(folder, "model.safetensors"), _tensors(plain, folded))
+    note = "" if folded.pre_norm else "; to score a given translation with it, pass use_cache=False"
+    return config["architectures"][0] + note
+
+
+def _vocabulary_of(folder: str, size: int) -> "dict[str, bytes]":
+    """The folder's own vocabulary of hadal, else a dictionary of its tokens: there ids differ from the SentencePiece model's."""
+    for name in ("vocabulary.model", "vocabulary.txt"):
+        if os.path.exists(os.path.join(folder, name)):
+            with open(os.path.join(folder, name), "rb") as file:
+                return {name: file.read()}
+    return {"vocabulary.txt": dictionary_of(fill(_tokens_of(folder), size, folder))}
+
+
+def _read_json(folder: str, name: str) -> "dict | None":
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        return None
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def _tokens_of(folder: str) -> "list[str]":
+    """Tokens by id: of tokenizer.json, or of vocab.json and the language tags, which follow it (M2M100)."""
+    whole = _read_json(folder, "tokenizer.json")
+    if whole is not None:
+        listed = whole["model"]["vocab"]
+        ids = dict(listed) if isinstance(listed, dict) else {token: i for i, (token, _) in enumerate(listed)}
+        ids.update({token["content"]: token["id"] for token in whole["added_tokens"]})
+    else:
+        ids = _read_json(folder, "vocab.json")
+        if ids is None:
+            raise Refusal(f"{folder} has neither tokenizer.json nor vocab.json, so its vocabulary is not known")
+        special = _read_json(folder, "special_tokens_map.json") or {}
+        for tag in special.get("additional_special_tokens", []):
+            ids.setdefault(tag if isinstance(tag, str) else tag["content"], len(ids))
+    return _by_id(folder, ids)
+
+
+def _by_id(origin: str, ids: "dict[str, int]") -> "list[str]":
+    tokens = [token for token, _ in sorted(ids.items(), key=lambda pair: pair[1])]
+    if sorted(ids.values()) != list(range(len(ids))) or tokens[:4] != SPECIAL:
+        raise Refusal(f"{origin}: the ids of its vocabulary are not 0 to {len(ids) - 1}, {' '.join(SPECIAL)} first")
+    return tokens
+
+
+def _bpe_tokens(folder: str, name: str) -> "list[str]":
+    """FSMT's vocab-src.json in fairseq's form: "word</w>" ends a word, fairseq marks what does not: "wor@@"."""
+    ids = _read_json(folder, name)
+    if ids is None:
+        raise Refusal(f"{folder} has no {name}")
+    tokens = _by_id(folder, ids)
+    return tokens[:4] + [token[:-4] if token.endswith("</w>") else token + "@@" for token in tokens[4:]]
+
+
+def _fsmt_vocabularies(folder: str, config: dict) -> "dict[str, bytes]":
+    if not os.path.exists(os.path.join(folder, "vocab-src.json")):
+        return _vocabulary_of(folder, config["tgt_vocab_size"])
+    source = dictionary_of(fill(_bpe_tokens(folder, "vocab-src.json"), config["src_vocab_size"], folder))
+    target = dictionary_of(fill(_bpe_tokens(folder, "vocab-tgt.json"), config["tgt_vocab_size"], folder))
+    return {"vocabulary.txt": source} if source == target else {"source.vocabulary.txt": source, "target.vocabulary.txt": target}
+
+
+def _refuse_others(folder: str, config: dict) -> None:
+    """For settings that make another model of the same weights."""
+    if config.get("model_type") not in ("fsmt", "m2m_100"):
+        raise Refusal(f"{folder}: model_type is {config.get('model_type')!r}; importable are 'fsmt' and 'm2m_100'")
+    wanted = {"activation_function": "relu", "scale_embedding": True, "pad_token_id": 1, "eos_token_id": 2,
+              "decoder_start_token_id": 2, "encoder_attention_heads": config["decoder_attention_heads"],
+              "encoder_ffn_dim": config["decoder_ffn_dim"]}
+    for name, value in wanted.items():
+        if config.get(name, value) != value:
+            raise Refusal(f"{folder}: {name} is {config[name]!r}; hadal has {value!r} there")
+
+
+def read_huggingface(folder: str) -> PlainModel:
+    """Of a folder with config.json, model.safetensors and a vocabulary. Raises Refusal, by name, for what hadal is not."""
+    config = _read_json(folder, "config.json")
+    path = os.path.join(folder, "model.safetensors")
+    if config is None or not os.path.exists(path):
+        raise Refusal(f"{folder} lacks {'config.json' if config is None else 'model.safetensors'}; pickled and sharded weights are not "
+                      "read: load them with transformers, and save_pretrained(FOLDER, max_shard_size=\"1TB\")")
+    _refuse_others(folder, config)
+    weights = {name.removeprefix("model."): value for name, value in read_safetensors(path).items()}
+    for name in [name for name in weights if name.endswith((".version", ".embed_positions.weight", ".embed_positions.weights"))]:
+        del weights[name]  # sinusoids, which are made
+    pre_norm = config["model_type"] == "m2m_100"
+    rename = {"shared.weight": "encoder.embed_tokens.weight", "lm_head.weight": "decoder.output_projection.weight"}
+    weights = {rename.get(name, name): value for name, value in weights.items()}
+    if not pre_norm:  # transformers 4 ties FSMT's target and output tables always, and stores one of their names
+        if "decoder.embed_tokens.weight" not in weights and "decoder.output_projection.weight" in weights:
+            weights["decoder.embed_tokens.weight"] = weights.pop("decoder.output_projection.weight")
+        if config.get("tie_word_embeddings") and "decoder.embed_tokens.weight" in weights:
+            weights.setdefault("encoder.embed_tokens.weight", weights["decoder.embed_tokens.weight"])
+    sharing = deduplicate_tables(path, weights)
+    model = plain_settings(
+        pre_norm, encoder_layers=config["encoder_layers"], decoder_layers=config["decoder_layers"], d_model=config["d_model"],
+        d_ff=config["encoder_ffn_dim"], heads=config["encoder_attention_heads"],
+        source_vocabulary=config["vocab_size" if pre_norm else "src_vocab_size"],
+        target_vocabulary=config["vocab_size" if pre_norm else "tgt_vocab_size"],
+        max_positions=config.get("max_position_embeddings", 1024), sharing=sharing, dropout=config.get("dropout", 0.1),
+        attention_dropout=config.get("attention_dropout", 0.0), activation_dropout=config.get("activation_dropout", 0.0))
+    check_weights(path, model, weights)
+    vocabularies = _vocabulary_of(folder, config["vocab_size"]) if pre_norm else _fsmt_vocabularies(folder, config)
+    generation = _read_json(folder, "generation_config.json") or {}
+    decode = [f"  {ours}: {generation[theirs]}\n" for ours, theirs in (("beam", "num_beams"), ("length_penalty", "length_penalty"))
+              if theirs in generation]
+    return PlainModel(model, weights, vocabularies, config="".join(["decode {\n", *decode, "}\n"]))

@@ -1,0 +1,180 @@
+"""The plain form of a model: what `hadal checkpoint export` writes and `hadal checkpoint import` reads.
+
+NAME.safetensors: every weight in float32 under fairseq's names, linear weights [out, in], a shared matrix once.
+NAME.json: "model" (sizes, and each stack's method field by field), "vocabularies" (files beside it), "step", "update", "config".
+tools/checkpoint/export.md says how to compute with them.
+"""
+
+import json
+import math
+import os
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hadal_torch.refusal import Refusal
+from hadal_torch.tensors import read_safetensors, write_safetensors
+
+
+@dataclass
+class PlainModel:
+    model: dict  # ModelOptions under their C++ names (layers/model_options.h); "encoder" and "decoder" are objects
+    weights: "dict[str, np.ndarray]"
+    vocabularies: "dict[str, bytes]"  # file name → contents: vocabulary.*, or source.vocabulary.* and target.vocabulary.*
+    step: int = 0
+    update: int = 0
+    config: str = ""  # the run's config, text of configs/run.proto
+    facts: dict = field(default_factory=dict)  # what else the JSON holds
+
+    def stacks(self) -> "list[str]":
+        return ["encoder", "decoder"] if self.model["encoder_layers"] > 0 else ["decoder"]
+
+    def vocabulary(self, side: str) -> "tuple[str, bytes]":
+        """(file name, contents) of "source" or "target"."""
+        for name, contents in self.vocabularies.items():
+            if name.startswith((f"{side}.vocabulary.", "vocabulary.")):
+                return name, contents
+        raise Refusal(f"the export names no vocabulary for the {side}")
+
+    def table(self, which: str) -> np.ndarray:
+        """[vocabulary, d_model] of "source", "target" or "output", whichever name it is stored under."""
+        sharing = self.model["sharing"]
+        first = "encoder.embed_tokens.weight"
+        target = first if sharing == "all" and self.model["encoder_layers"] > 0 else "decoder.embed_tokens.weight"
+        output = "decoder.output_projection.weight" if sharing == "none" else target
+        return self.weights[{"source": first, "target": target, "output": output}[which]]
+
+    def config_value(self, path: str, default: str = "") -> str:
+        """The first value of a field of the config, by its path: "decode.beam"."""
+        names: "list[str]" = []
+        for line in self.config.splitlines():
+            line = line.split("#")[0].strip()
+            if line.endswith("{"):
+                names.append(line.split()[0].rstrip(":"))
+            elif line == "}":
+                names.pop()
+            elif ":" in line and ".".join([*names, line.split(":")[0]]) == path:
+                return line.split(":", 1)[1].strip().strip('"')
+        return default
+
+
+def read_plain(path: str) -> PlainModel:
+    """Reads NAME.safetensors with NAME.json and the vocabularies beside it."""
+    with open(path.removesuffix(".safetensors") + ".json", encoding="utf-8") as file:
+        facts = json.load(file)
+    vocabularies = {}
+    for name in facts.pop("vocabularies"):
+        with open(os.path.join(os.path.dirname(path), os.path.basename(name)), "rb") as file:
+            vocabularies[name] = file.read()
+    return PlainModel(facts.pop("model"), read_safetensors(path), vocabularies, facts.pop("step"), facts.pop("update"),
+                      facts.pop("config"), facts)
+
+
+def write_plain(path: str, plain: PlainModel) -> None:
+    """Writes what read_plain reads."""
+    write_safetensors(path, plain.weights)
+    for name, contents in plain.vocabularies.items():
+        with open(os.path.join(os.path.dirname(path), name), "wb") as file:
+            file.write(contents)
+    facts = {"model": plain.model, "vocabularies": list(plain.vocabularies), "step": plain.step, "update": plain.update,
+             "config": plain.config, **plain.facts}
+    with open(path.removesuffix(".safetensors") + ".json", "w", encoding="utf-8") as file:
+        json.dump(facts, file, indent=2)
+
+
+def branch_growth(model: dict, update: int) -> float:
+    """The factor of every branch at `update` (BranchNorm and its relatives; layers/model_options.h)."""
+    kind, k = model["branch_growth"], model["branch_growth_steepness"]
+    t = update / model["branch_growth_updates"]
+    if kind == "linear":
+        return min(1.0, t)
+    if kind == "exponential":
+        return min(1.0, (math.exp(k * min(1.0, t)) - 1) / (math.exp(k) - 1))
+    return min(1.0, 2 / (1 + math.exp(-k * t)) - 1) if kind == "sigmoid" else 1.0
+
+
+def position_table(count: int, d: int) -> np.ndarray:
+    """[count, d] float64, positions 2, 3, …: sin(p·w) | cos(p·w), w_i = 10000^(−i / (d/2 − 1)); a zero column where d is odd."""
+    half = d // 2
+    w = np.exp(np.arange(half) * -(math.log(10000.0) / (half - 1)))
+    angle = (np.arange(count) + 2)[:, None] * w[None, :]
+    table = np.zeros((count, d))
+    table[:, :half], table[:, half : 2 * half] = np.sin(angle), np.cos(angle)
+    return table
+
+
+_STACK = {
+    "norm": "post", "residual_gain": 1.0, "omega": "none", "initial_omega": 1.0, "branch_gain": 1.0, "skip_gain": 0.0,
+    "layer_gain": 1.0, "combine_layers": False, "learned_branch_gain": False, "attention_inner_norm": False,
+    "attention_output_norm": False, "head_scale": False, "ffn_inner_norm": False, "fixup_scalars": False, "linear_bias": True,
+    "query_key_gain": 0.5**0.5, "value_gain": 0.5**0.5, "output_gain": 1.0, "cross_value_gain": 0.5**0.5, "cross_output_gain": 1.0,
+    "ffn_gain": 1.0, "ffn_output_factor": 1.0, "depth_init": "flat", "embedding_gain": 1.0, "projection_gain": 1.0,
+}
+
+
+def plain_settings(pre_norm: bool, **sizes) -> dict:
+    """The settings ("model") of a plain Post-LN or Pre-LN Transformer. `sizes`: the fields without a default here."""
+    stack = {**_STACK, "norm": "pre" if pre_norm else "post"}
+    return {"encoder_layers": 0, "decoder_layers": 0, "d_model": 0, "d_ff": 0, "heads": 0, "source_vocabulary": 0,
+            "target_vocabulary": 0, "max_positions": 1024, "sharing": "all", "dropout": 0.1, "attention_dropout": 0.0,
+            "activation_dropout": 0.0, "label_smoothing": 0.1, **sizes, "encoder": dict(stack), "decoder": dict(stack),
+            "distribution": "xavier_uniform", "branch_growth": "constant", "branch_growth_updates": 4000.0,
+            "branch_growth_steepness": 0.0}
+
+
+def plain_shapes(model: dict) -> "dict[str, tuple[int, ...]]":
+    """name → shape of every weight of a plain encoder-decoder Transformer."""
+    d, hidden = model["d_model"], model["d_ff"]
+    shapes: "dict[str, tuple[int, ...]]" = {}
+
+    def linear(name, rows, columns):
+        shapes[name + ".weight"], shapes[name + ".bias"] = (rows, columns), (rows,)
+
+    def norm(name):
+        shapes[name + ".weight"] = shapes[name + ".bias"] = (d,)
+
+    for stack, attentions in (("encoder", ["self_attn"]), ("decoder", ["self_attn", "encoder_attn"])):
+        if stack == "encoder" or model["sharing"] != "all":
+            shapes[f"{stack}.embed_tokens.weight"] = (model["source_vocabulary" if stack == "encoder" else "target_vocabulary"], d)
+        for layer in (f"{stack}.layers.{i}" for i in range(model[f"{stack}_layers"])):
+            for attention in attentions:
+                for product in ("q_proj", "k_proj", "v_proj", "out_proj"):
+                    linear(f"{layer}.{attention}.{product}", d, d)
+                norm(f"{layer}.{attention}_layer_norm")
+            linear(f"{layer}.fc1", hidden, d)
+            linear(f"{layer}.fc2", d, hidden)
+            norm(f"{layer}.final_layer_norm")
+        if model[stack]["norm"] == "pre":
+            norm(f"{stack}.layer_norm")
+    if model["sharing"] == "none":
+        shapes["decoder.output_projection.weight"] = (model["target_vocabulary"], d)
+    return shapes
+
+
+def check_weights(origin: str, model: dict, weights: "dict[str, np.ndarray]") -> None:
+    """Raises Refusal, by name, for a weight that is missing, unknown or of another shape than the settings say."""
+    shapes = plain_shapes(model)
+    for name, shape in shapes.items():
+        if name not in weights:
+            raise Refusal(f"{origin} lacks {name} {list(shape)}")
+        if weights[name].shape != shape:
+            raise Refusal(f"{origin}: {name} has the shape {list(weights[name].shape)}, not {list(shape)}")
+    unknown = sorted(weights.keys() - shapes.keys())
+    if unknown:
+        raise Refusal(f"{origin} has {len(unknown)} weights that a plain Transformer lacks, the first {unknown[0]}")
+
+
+def deduplicate_tables(origin: str, weights: "dict[str, np.ndarray]") -> str:
+    """Removes embedding tables that are copies, and returns the sharing: "all", "decoder" or "none"."""
+    source, target, output = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight"
+    if source not in weights:
+        raise Refusal(f"{origin} lacks {source}")
+    target_table = weights.get(target, weights[source])
+    if output in weights and not np.array_equal(weights[output], target_table):
+        weights.setdefault(target, target_table)
+        return "none"
+    weights.pop(output, None)
+    if np.array_equal(target_table, weights[source]):
+        weights.pop(target, None)
+        return "all"
+    return "decoder"

@@ -1,0 +1,166 @@
+"""Vocabularies for other programs: a SentencePiece model or a fairseq dict.txt as a list of tokens, and as tokenizer.json.
+
+Ids are hadal's: <s> 0, <pad> 1, </s> 2, <unk> 3, then the model's other pieces, or the dictionary's lines, in their order.
+"""
+
+import base64
+import struct
+from dataclasses import dataclass, field
+
+from hadal_torch.refusal import Refusal
+
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
+UNKNOWN = 3
+_FIRST_IDS = {"unk": (40, 0), "bos": (41, 1), "eos": (42, 2), "pad": (43, -1)}  # of TrainerSpec: field, default
+_UNIGRAM, _BPE = 1, 2
+_USER_DEFINED, _BYTE = 4, 6  # types of a piece
+
+
+def _fields(message: bytes):
+    """(number, value) of each field of a serialised Protobuf message: int, or bytes."""
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(message):
+        key = varint()
+        number, kind = key >> 3, key & 7
+        if kind == 0:
+            yield number, varint()
+            continue
+        if kind not in (1, 2, 5):
+            raise IndexError(f"wire type {kind}")
+        length = {1: 8, 5: 4}[kind] if kind != 2 else varint()
+        if at + length > len(message):
+            raise IndexError("truncated")
+        yield number, message[at : at + length]
+        at += length
+
+
+@dataclass
+class Vocabulary:
+    tokens: "list[str]"  # by id
+    scores: "list[float]" = field(default_factory=list)  # of a SentencePiece model
+    kind: str = "dictionary"  # or "unigram", "bpe"
+    user_defined: "list[int]" = field(default_factory=list)
+    charsmap: bytes = b""  # of the normalisation
+    dummy_prefix: bool = True
+    remove_extra_whitespaces: bool = True
+    byte_fallback: bool = False
+
+
+def parse_vocabulary(name: str, contents: bytes) -> Vocabulary:
+    """Of a file's contents; `name` ends in .model (SentencePiece) or .txt (dict.txt). Raises Refusal if it is damaged."""
+    if name.endswith(".txt"):
+        # A line ends only at "\n". It may end in "#fairseq:overwrite": then its token may repeat an earlier one.
+        lines = [line.rstrip(" \t\r\f\v") for line in contents.decode("utf-8-sig").split("\n")]
+        return Vocabulary(SPECIAL + [line.replace(" #fairseq:overwrite", "").rsplit(" ", 1)[0] for line in lines if line])
+    try:
+        return _parse_sentencepiece(contents)
+    except (IndexError, struct.error, UnicodeDecodeError) as error:
+        raise Refusal(f"{name} is no SentencePiece model, or a damaged one ({error})") from None
+
+
+def dictionary_of(tokens: "list[str]") -> bytes:
+    """fairseq's dict.txt of all tokens but the special ones. Counts are not known: 1."""
+    return "".join(f"{token} 1\n" for token in tokens[len(SPECIAL) :]).encode()
+
+
+def fill(tokens: "list[str]", rows: int, origin: str) -> "list[str]":
+    """`tokens` with names for the rows of the table that stand for no token: fairseq's tasks add such rows."""
+    if len(tokens) > rows:
+        raise Refusal(f"{origin} has {len(tokens)} ids, {len(SPECIAL)} special ones included; the model has {rows}")
+    return tokens + [f"madeupword{i:04}" for i in range(rows - len(tokens))]
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def _parse_sentencepiece(contents: bytes) -> Vocabulary:
+    """ModelProto: 1 pieces {1 piece, 2 score, 3 type}, 2 TrainerSpec {3 type, 35 byte_fallback, 40–43 ids}, 3 NormalizerSpec
+    {2 precompiled_charsmap, 3 add_dummy_prefix, 4 remove_extra_whitespaces}."""
+    pieces = []
+    trainer: dict = {}
+    normalizer: dict = {}
+    for number, value in _fields(contents):
+        if number == 1:
+            piece = dict(_fields(value))
+            pieces.append((piece[1].decode(), struct.unpack("<f", piece.get(2, b"\0\0\0\0"))[0], piece.get(3, 1)))
+        elif number in (2, 3):
+            (trainer if number == 2 else normalizer).update(_fields(value))
+    special = {_signed(trainer.get(*ids)) for ids in _FIRST_IDS.values()}
+    kind = trainer.get(3, _UNIGRAM)
+    if kind not in (_UNIGRAM, _BPE):
+        raise Refusal("the SentencePiece model is neither unigram nor BPE, and tokenizer.json has no other kinds")
+    vocabulary = Vocabulary(list(SPECIAL), [0.0] * len(SPECIAL), "bpe" if kind == _BPE else "unigram", [],
+                            normalizer.get(2, b""), bool(normalizer.get(3, 1)), bool(normalizer.get(4, 1)),
+                            bool(trainer.get(35, 0)))
+    for index, (piece, score, piece_type) in enumerate(pieces):
+        if index in special:
+            continue
+        if piece_type == _USER_DEFINED:
+            vocabulary.user_defined.append(len(vocabulary.tokens))
+        vocabulary.tokens.append(piece)
+        vocabulary.scores.append(score)
+    return vocabulary
+
+
+def _merges(vocabulary: Vocabulary) -> "list[str]":
+    """The pairs that a BPE model merges, the best score first, as SentencePiece does."""
+    ids = {token: i for i, token in enumerate(vocabulary.tokens)}
+    merges = []
+    for i, token in enumerate(vocabulary.tokens[len(SPECIAL) :], len(SPECIAL)):
+        pairs = [(token[:k], token[k:]) for k in range(1, len(token)) if token[:k] in ids and token[k:] in ids]
+        merges += [(-vocabulary.scores[i], ids[left], ids[right], left, right) for left, right in pairs]
+    return [f"{left} {right}" for _, _, _, left, right in sorted(merges)]
+
+
+def _added(vocabulary: Vocabulary) -> "list[dict]":
+    shared = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    return ([{"id": i, "content": token, **shared, "special": True} for i, token in enumerate(SPECIAL)] +
+            [{"id": i, "content": vocabulary.tokens[i], **shared, "special": False} for i in vocabulary.user_defined])
+
+
+def tokenizer_json(vocabulary: Vocabulary) -> dict:
+    """The vocabulary for Hugging Face's tokenizers: the same ids as hadal's, with </s> at the end."""
+    end = {"SpecialToken": {"id": "</s>", "type_id": 0}}
+    sequences = [{"Sequence": {"id": name, "type_id": 0}} for name in "AB"]
+    tokenizer = {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": _added(vocabulary),
+        "post_processor": {
+            "type": "TemplateProcessing", "single": [sequences[0], end], "pair": [sequences[0], end, sequences[1], end],
+            "special_tokens": {"</s>": {"id": "</s>", "ids": [2], "tokens": ["</s>"]}}},
+    }
+    if vocabulary.kind == "dictionary":
+        model = {"type": "WordLevel", "vocab": {token: i for i, token in enumerate(vocabulary.tokens)}, "unk_token": "<unk>"}
+        return {**tokenizer, "normalizer": None, "pre_tokenizer": {"type": "WhitespaceSplit"}, "decoder": None, "model": model}
+    normalizers: "list[dict]" = []
+    if vocabulary.charsmap:
+        normalizers.append({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(vocabulary.charsmap).decode()})
+    if vocabulary.remove_extra_whitespaces:
+        normalizers += [{"type": "Strip", "strip_left": True, "strip_right": True},
+                        {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]
+    space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always" if vocabulary.dummy_prefix else "never",
+             "split": True}
+    if vocabulary.kind == "unigram":
+        model = {"type": "Unigram", "unk_id": UNKNOWN, "vocab": [list(pair) for pair in zip(vocabulary.tokens, vocabulary.scores)],
+                 "byte_fallback": vocabulary.byte_fallback}
+    else:
+        model = {"type": "BPE", "dropout": None, "unk_token": "<unk>", "continuing_subword_prefix": None,
+                 "end_of_word_suffix": None, "fuse_unk": True, "byte_fallback": vocabulary.byte_fallback,
+                 "vocab": {token: i for i, token in enumerate(vocabulary.tokens)}, "merges": _merges(vocabulary)}
+    decoder = space
+    if vocabulary.byte_fallback:
+        decoder = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, space]}
+    return {**tokenizer, "normalizer": {"type": "Sequence", "normalizers": normalizers}, "pre_tokenizer": space,
+            "decoder": decoder, "model": model}
