@@ -24,6 +24,7 @@
 #include "launch/train/train_preparation.h"
 #include "launch/train/train_start.h"
 #include "launch/train/training_sinks.h"
+#include "pipeline/checkpoint/run_owner.h"
 #include "pipeline/trainer.h"
 #include "pipeline/validation_bleu.h"
 #include "runtime/data/unspaced_text.h"
@@ -75,7 +76,8 @@ std::unique_ptr<ValidationBleu> MakeValidationBleu(const PreparedRun& prepared, 
 // Creates this rank's trainer, whose weights are not set yet. Moves the attachments out of `prepared`; the other
 // arguments must outlive the trainer. `bleu`: null for no BLEU.
 absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const RankOfRun& rank, PreparedRun& prepared,
-                                                     const RunLayout& layout, ValidationBleu* bleu) {
+                                                     const RunStart& start, ValidationBleu* bleu) {
+  const RunLayout& layout = start.layout;
   const TrainOptions& options = prepared.options.train;
   TrainingSinks& sinks = rank.sinks;
   TrainingSurroundings surroundings{
@@ -93,20 +95,29 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const RankOfRun& rank, Prep
                           .retention = {options.checkpoint.keep_last, options.checkpoint.keep_every},
                           .config_text = prepared.config_text,
                           .attachments = std::move(prepared.attachments),
-                          .warn = [&sinks](std::string_view text) { sinks.Warn(std::string(text)); }});
+                          .warn = [&sinks](std::string_view text) { sinks.Warn(std::string(text)); },
+                          .predecessor = start.predecessor});
 }
 
-// Creates the run directory and its files. Rank 0 also stores the --resume request, for later starts of this job, and
-// the cost files.
-absl::Status OpenRun(const RankOfRun& rank, const PreparedRun& prepared, const RunStart& start, int64_t steps_done) {
-  const TrainArguments& arguments = rank.arguments;
-  const bool first = rank.world.rank() == 0;
-  if (first) {
-    HADAL_RETURN_IF_ERROR(NoteResume(arguments.run_directory, start.resume, steps_done,
-                                     [](const char* name) { return std::getenv(name); }));
+// Creates the run directory and makes this launch its owner. Rank 0 first stores the --resume request, for later starts
+// of this job.
+absl::Status ClaimRun(const RankOfRun& rank, const RunStart& start, Trainer& trainer) {
+  absl::Status noted;
+  if (rank.world.rank() == 0) {
+    noted = NoteResume(rank.arguments.run_directory, start.resume, trainer.progress().step,
+                       [](const char* name) { return std::getenv(name); });
   }
-  HADAL_RETURN_IF_ERROR(rank.sinks.Open(start.layout.pipeline.grid, prepared.config_text, steps_done + 1));
-  return first ? StoreCosts(arguments.costs, arguments.run_directory) : absl::OkStatus();
+  return trainer.Claim(noted);
+}
+
+// Opens the files of the run directory. Rank 0 also stores the cost files.
+absl::Status OpenRun(const RankOfRun& rank, const PreparedRun& prepared, const RunStart& start,
+                     const Trainer& trainer) {
+  const TrainArguments& arguments = rank.arguments;
+  const absl::Status opened =
+      rank.sinks.Open(start.layout.pipeline.grid, prepared.config_text, trainer.progress().step + 1, trainer.attempt());
+  HADAL_RETURN_IF_ERROR(CauseOf(opened, arguments.run_directory, trainer.attempt()));
+  return rank.world.rank() == 0 ? StoreCosts(arguments.costs, arguments.run_directory) : absl::OkStatus();
 }
 
 std::string ReasonText(StopReason reason) {
@@ -175,15 +186,15 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, absl::StatusOr
       .arguments = arguments, .world = world, .collectives = collectives, .device = device, .sinks = sinks};
   HADAL_ASSIGN_OR_RETURN(const RunStart start, StartTogether(arguments, prepared, world, collectives, device, sinks));
   const std::unique_ptr<ValidationBleu> bleu = MakeValidationBleu(*prepared, start.layout, sinks);
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
-                         MakeTrainer(rank, *prepared, start.layout, bleu.get()));
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer, MakeTrainer(rank, *prepared, start, bleu.get()));
   if (std::ranges::any_of(start.hosts, [&](const std::string& host) { return host != start.hosts[0]; })) {
     if (world.rank() == 0) {
       sinks.Tell(std::string(absl::StripSuffix(PlacementMap(start.layout.pipeline.grid, start.hosts), "\n")));
     }
   }
   HADAL_RETURN_IF_ERROR(LoadStart(arguments, start.resume, *prepared, world.rank(), sinks, *trainer));
-  HADAL_RETURN_IF_ERROR(collectives.AllOk(OpenRun(rank, *prepared, start, trainer->progress().step), "run directory"));
+  HADAL_RETURN_IF_ERROR(ClaimRun(rank, start, *trainer));
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(OpenRun(rank, *prepared, start, *trainer), "run directory"));
   return Train(rank, wait_timeout, *trainer);
 }
 
@@ -191,7 +202,8 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, absl::StatusOr
 void EndHungRun(int rank, const ProgramPlace* place, const std::string& what, TrainingSinks& sinks) {
   const std::string text =
       absl::StrCat(what, "; at ", place == nullptr ? "the start or end of the run" : place->Describe());
-  EndHung(absl::StrCat("train [rank ", rank, "]"), text, [&] { sinks.LogEnd(kExitHang, text); });
+  EndHung(absl::StrCat("train [rank ", rank, "]"), text,
+          [&] { sinks.LogEnd(kExitHang, absl::DeadlineExceededError(text)); });
 }
 
 int RunTrain(const TrainArguments& arguments) {
@@ -221,11 +233,11 @@ int RunTrain(const TrainArguments& arguments) {
     if (const absl::Status parted = part(); !parted.ok()) code = parted;
   }
   if (code.ok()) {
-    sinks.LogEnd(*code, "");
+    sinks.LogEnd(*code, absl::OkStatus());
     return *code;
   }
   const int exit_code = ExitCodeOf(code.status());
-  sinks.LogEnd(exit_code, std::string(code.status().message()));
+  sinks.LogEnd(exit_code, code.status());
   const bool together = ReportError("train", code.status(), (*world)->communicator(), std::cerr);
   if ((!together || !part().ok()) && (*world)->size() > 1) (*world)->communicator().Abort(exit_code);
   return exit_code;
@@ -247,6 +259,8 @@ void AddTrainCommand(Command app, int& exit_code) {
   command.AddOption("--init-from", arguments->init_from,
                     "Start a new run from the weights of this checkpoint, or of this run's newest");
   command.AddFlag("--accept-changes", arguments->accept_changes, "Resume although settings have changed");
+  command.AddFlag("--take-over", arguments->take_over,
+                  "Take the run directory from a launch that is still at work in it; that one ends");
   AddDeviceFlags(command, arguments->device);
   AddCostFlags(command, "kept with the run, for its report", arguments->costs);
   command.AddOption(

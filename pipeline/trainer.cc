@@ -114,10 +114,20 @@ StepScalars Trainer::Scalars() const {
           .gradient_scale = 1.0f / static_cast<float>(std::max<int64_t>(batches_.target_tokens, 1))};
 }
 
-StopVote Trainer::Vote() const {
-  if (StopRequested()) return StopVote::kRequested;
-  const bool out_of_time = options_.stop.minutes > 0 && report_.Seconds() >= options_.stop.minutes * 60;
-  return IsMain() && out_of_time ? StopVote::kOutOfTime : StopVote::kContinue;
+StepVote Trainer::Vote() const {
+  if (!checkpoints_->OwnershipLost().ok()) return StepVote::kLost;
+  if (StopRequested()) return StepVote::kRequested;
+  if (!IsMain()) return StepVote::kContinue;
+  const double stop_minutes = options_.stop.minutes, save_minutes = options_.checkpoint.every_minutes;
+  if (stop_minutes > 0 && report_.Seconds() >= stop_minutes * 60) return StepVote::kOutOfTime;
+  const bool save = save_minutes > 0 && checkpoints_->SecondsSinceSave() >= save_minutes * 60;
+  return save ? StepVote::kSave : StepVote::kContinue;
+}
+
+absl::Status Trainer::LostError() const {
+  HADAL_RETURN_IF_ERROR(AsCommonError(checkpoints_->OwnershipLost()));
+  return AsCommonError(absl::AbortedError(
+      absl::StrCat("rank 0 may no longer write into the run directory ", options_.run_directory, "; it says why")));
 }
 
 absl::StatusOr<StepResult> Trainer::Step() {
@@ -130,6 +140,7 @@ absl::StatusOr<StepResult> Trainer::Step() {
                         .before_update = [this] { checkpoints_->BeforeUpdate(surroundings_.stream); }};
   if (depth_) depth_->BeforeStep(progress_.step, update);
   HADAL_ASSIGN_OR_RETURN(StepResult result, engine_->TrainingStep(batches_.micro_batches, Scalars(), update));
+  if (result.gradient.vote == StepVote::kLost) return LostError();
   std::string where;
   if (!result.gradient.finite && health_.skipped_in_a_row() == 0) {
     const TracePause pause(engine_->trace());
@@ -207,21 +218,21 @@ std::optional<StopReason> Trainer::ReachedLimit() const {
   return std::nullopt;
 }
 
-absl::StatusOr<std::optional<StopReason>> Trainer::AfterStep(StopVote stop, bool validation_due) {
-  if (validation_due && stop != StopVote::kRequested) {
+absl::StatusOr<std::optional<StopReason>> Trainer::AfterStep(StepVote vote, bool validation_due) {
+  if (validation_due && vote != StepVote::kRequested) {
     HADAL_ASSIGN_OR_RETURN(const bool asked, collectives_.AnyRank(StopRequested(), "a request to stop"));
-    if (asked) stop = StopVote::kRequested;
+    if (asked) vote = StepVote::kRequested;
   }
-  progress_.validation_due = validation_due && stop == StopVote::kRequested;
+  progress_.validation_due = validation_due && vote == StepVote::kRequested;
   if (progress_.validation_due) return StopReason::kRequested;
   if (validation_due) HADAL_RETURN_IF_ERROR(validator_->Run(*engine_, progress_));
   std::optional<StopReason> reason = ReachedLimit();
-  if (!reason.has_value() && stop != StopVote::kContinue) {
-    reason = stop == StopVote::kOutOfTime ? StopReason::kMinutes : StopReason::kRequested;
+  if (!reason.has_value() && vote >= StepVote::kOutOfTime) {
+    reason = vote == StepVote::kOutOfTime ? StopReason::kMinutes : StopReason::kRequested;
   }
   const bool is_best = validation_due && progress_.best_step == progress_.step;
   const int64_t save_every = options_.checkpoint.every_steps;
-  const bool save_now = save_every > 0 && progress_.step % save_every == 0;
+  const bool save_now = vote == StepVote::kSave || (save_every > 0 && progress_.step % save_every == 0);
   // In the middle of skipped steps the weights may be what makes them fail; the last checkpoint is from before.
   if (health_.skipped_in_a_row() == 0 && (save_now || (is_best && save_every > 0))) {
     HADAL_RETURN_IF_ERROR(checkpoints_->Begin(progress_, is_best));
@@ -230,8 +241,9 @@ absl::StatusOr<std::optional<StopReason>> Trainer::AfterStep(StopVote stop, bool
 }
 
 void Trainer::Announce() {
-  surroundings_.sink.OnStart(
-      DescribeRun(options_, plan_, pipeline_, surroundings_.stream.threads(), progress_.step + 1));
+  RunInfo run = DescribeRun(options_, plan_, pipeline_, surroundings_.stream.threads(), progress_.step + 1);
+  run.attempt = checkpoints_->attempt();
+  surroundings_.sink.OnStart(run);
   std::vector<std::string> left_out = {
       DescribeLeftOut("training", order_.too_long(), surroundings_.train.size(), options_)};
   if (validator_) {
@@ -244,8 +256,8 @@ void Trainer::Announce() {
 }
 
 absl::StatusOr<TrainingOutcome> Trainer::Run() {
+  if (attempt().empty()) HADAL_RETURN_IF_ERROR(Claim());
   HADAL_RETURN_IF_ERROR(MakeNewWeights());
-  HADAL_RETURN_IF_ERROR(checkpoints_->Claim(progress_.step));
   report_.Restart(progress_);
   if (IsMain()) Announce();
   HADAL_RETURN_IF_ERROR(ProfileNewWeights());
@@ -256,7 +268,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
   std::optional<StopReason> reason = ReachedLimit();
   const int64_t validate_every = validator_ ? options_.validation.every_steps : 0;
   if (progress_.validation_due && validate_every > 0) {
-    HADAL_ASSIGN_OR_RETURN(reason, AfterStep(StopVote::kContinue, /*validation_due=*/true));
+    HADAL_ASSIGN_OR_RETURN(reason, AfterStep(StepVote::kContinue, /*validation_due=*/true));
   }
   while (!reason.has_value()) {
     HADAL_RETURN_IF_ERROR(tracer_->BeforeStep(progress_.step + 1));
@@ -264,7 +276,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
     HADAL_ASSIGN_OR_RETURN(const StepResult result, Step());
     HADAL_RETURN_IF_ERROR(checkpoints_->Poll(progress_.step));
     const bool validation_due = validate_every > 0 && progress_.step % validate_every == 0;
-    HADAL_ASSIGN_OR_RETURN(reason, AfterStep(result.gradient.stop, validation_due));
+    HADAL_ASSIGN_OR_RETURN(reason, AfterStep(result.gradient.vote, validation_due));
     HADAL_RETURN_IF_ERROR(tracer_->AfterStep(progress_.step));
   }
   // Who asks a run to stop wants it to go on later.

@@ -7,6 +7,9 @@
 // Validations (validator.h) change no bit of training. Checkpoints are written while training goes on
 // (checkpoint/training_checkpoints.h). Metrics leave through a sink on rank 0.
 //
+// Checkpoints by the clock: rank 0 decides when one is due, in the exchange of a step's gradient norms, so that all
+// ranks save after the same step. In the same exchange rank 0 reports that it has lost the run directory to another
+// launch (checkpoint/run_owner.h); the run then ends before that step is reported.
 // Requests to stop: every rank polls for one when a step's gradient norms are exchanged and, because a validation may
 // take as long as many steps, before each validation. All ranks stop after the same step, and it is saved. A validation
 // that is due then is skipped and recorded in the checkpoint (TrainingProgress::validation_due). A run that resumes
@@ -83,9 +86,18 @@ class Trainer {
   absl::Status Resume(absl::StatusOr<FoundCheckpoint> chosen);
   absl::Status InitializeFrom(absl::StatusOr<FoundCheckpoint> chosen);
 
+  // Makes this launch the owner of the run directory, after a checkpoint was loaded, if any. `before`: an error of this
+  // rank, which all ranks return then. Run() claims, too, unless this has been called.
+  absl::Status Claim(const absl::Status& before = absl::OkStatus()) {
+    return checkpoints_->Claim(progress_.step, before);
+  }
+  // The attempt that owns the run directory; empty before the claim.
+  const std::string& attempt() const { return checkpoints_->attempt(); }
+
   // Initialises the weights unless they were loaded. Trains until a limit or a request to stop. Saves as configured,
-  // and always after a request. Errors: OutOfRange (not finite, and going back did not help); Aborted (another job took
-  // over the run directory); those of transfers; those of files if the last checkpoint could not be written.
+  // and always after a request. Errors: OutOfRange (not finite, and going back did not help); Aborted (another launch
+  // took over the run directory, or it was removed); those of transfers; those of files if the last checkpoint could
+  // not be written.
   absl::StatusOr<TrainingOutcome> Run();
 
   Engine& engine() { return *engine_; }
@@ -96,16 +108,17 @@ class Trainer {
           const TrainingSurroundings& surroundings, SamplingOrder order);
 
   bool StopRequested() const { return surroundings_.stop_requested && surroundings_.stop_requested(); }
-  StopVote Vote() const;
+  StepVote Vote() const;
+  absl::Status LostError() const;  // the error of StepVote::kLost
   absl::StatusOr<StepResult> Step();
   // Does nothing if weights were loaded: drawing and relaying all of them takes time and messages.
   absl::Status MakeNewWeights();
   // Initialises what the method takes from a forward pass (Admin's profile). Called before the first step if no
   // checkpoint was loaded.
   absl::Status ProfileNewWeights();
-  // Runs the validation and the save that are due after a step. Returns why the run ends, if it does. `stop`: the
-  // step's vote.
-  absl::StatusOr<std::optional<StopReason>> AfterStep(StopVote stop, bool validation_due);
+  // Runs the validation and the save that are due after a step. Returns why the run ends, if it does. `vote`: the
+  // step's.
+  absl::StatusOr<std::optional<StopReason>> AfterStep(StepVote vote, bool validation_due);
   std::optional<StopReason> ReachedLimit() const;
   StepScalars Scalars() const;
   bool IsMain() const { return surroundings_.communicator.rank() == 0; }

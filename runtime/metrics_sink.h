@@ -25,7 +25,8 @@ namespace hadal {
 // Sent once before the first step, also after a resume.
 struct RunInfo {
   std::string run_directory;
-  std::string model;  // shown to users: "DeepNorm 500L-500L d=64 (2,500 sublayers)"
+  std::string attempt;  // that owns the run directory (runtime/run_directory.h)
+  std::string model;    // shown to users: "DeepNorm 500L-500L d=64 (2,500 sublayers)"
   int64_t parameters = 0;
   int32_t source_vocabulary = 0;  // tokens; 0: no source
   int32_t target_vocabulary = 0;

@@ -3,6 +3,7 @@
 //   RUN/config.resolved.textproto                the resolved configuration
 //   RUN/profile.textproto, machine.textproto     copies of --profile and --machine
 //   RUN/metrics.jsonl, tb/                       metrics, for programs and for TensorBoard
+//   RUN/metrics.jsonl.<attempt>, config.resolved.textproto.<attempt>   being written, to be renamed
 //   RUN/logs/rank_00000.log
 //   RUN/trace/steps_90-92.json
 //   RUN/depth_probe.safetensors                  initial outputs that the depth instruments compare with
@@ -18,7 +19,7 @@
 //   RUN/checkpoints/latest, best                 relative symbolic links to a checkpoint (text files where the file
 //                                                system has no links)
 //   RUN/checkpoints/latest.replaced.<attempt>/   a directory that was in the link's place: a copy that followed links
-//   RUN/checkpoints/attempt                      the attempt that currently owns the directory and may save
+//   RUN/checkpoints/attempt                      the launch that owns the run directory (checkpoint/run_owner.h)
 //   RUN/checkpoints/resume_request               the --resume request of this job (launch/train/resume_request.h)
 // An <attempt> identifies one launch: three hexadecimal numbers separated by '-', the last with 8 digits.
 #pragma once
@@ -56,8 +57,8 @@ inline std::string TraceName(int64_t first_step, int64_t last_step) {
 }
 
 // TensorBoard reads a directory's files in the order of their names.
-inline std::string EventsName(int64_t unix_seconds, const std::string& host, int process) {
-  return absl::StrFormat("events.out.tfevents.%010d.%s.%d", unix_seconds, host, process);
+inline std::string EventsName(int64_t unix_seconds, const std::string& host, const std::string& attempt) {
+  return absl::StrFormat("events.out.tfevents.%010d.%s.%s", unix_seconds, host, attempt);
 }
 
 // RUN/checkpoints and what it holds.

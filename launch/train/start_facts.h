@@ -40,9 +40,10 @@ struct StartFacts {
   CorpusFacts train, validation;
   DeviceFacts device;
   // Rank 0's decisions for all ranks; empty on the others.
-  std::string plan;        // ModelPlan::Serialize
-  bool relu_masks = true;  // ModelPlan::relu_masks, for bf16
-  std::string resume;      // effective --resume of this start (resume_request.h)
+  std::string plan;         // ModelPlan::Serialize
+  bool relu_masks = true;   // ModelPlan::relu_masks, for bf16
+  std::string resume;       // effective --resume of this start (resume_request.h)
+  std::string predecessor;  // the attempt that last owned the run directory; empty: none
 };
 
 std::string Pack(const StartFacts& facts);

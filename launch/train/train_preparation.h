@@ -29,6 +29,7 @@ struct TrainArguments {
   std::string resume = "auto";  // or "never", or a checkpoint
   std::string init_from;        // a checkpoint or a run directory; empty: none
   bool accept_changes = false;
+  bool take_over = false;  // although another launch is at work in the run directory
   std::string trace;       // "steps=100-102"; empty: none
   std::string stop_after;  // "3h55m"; empty: none
   DeviceRequest device;

@@ -1,5 +1,6 @@
 #include "launch/train/train_start.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "launch/job/transport_choice.h"
 #include "launch/train/resume_request.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
+#include "pipeline/checkpoint/run_owner.h"
 #include "pipeline/engine/memory_fit.h"
 #include "pipeline/exchange/transfer_groups.h"
 #include "pipeline/plan/device_precision.h"
@@ -31,13 +33,20 @@ constexpr int kMostTries = 10;  // to open a checkpoint of another run that remo
 std::string CommandText(const TrainArguments& arguments) {
   return absl::StrCat("--run-dir ", arguments.run_directory, " --resume ", arguments.resume,
                       arguments.init_from.empty() ? "" : " --init-from ", arguments.init_from,
-                      arguments.accept_changes ? " --accept-changes" : "", " --device ", arguments.device.kind,
-                      arguments.trace.empty() ? "" : " --trace ", arguments.trace);
+                      arguments.accept_changes ? " --accept-changes" : "", arguments.take_over ? " --take-over" : "",
+                      " --device ", arguments.device.kind, arguments.trace.empty() ? "" : " --trace ", arguments.trace);
 }
 
-// Rank 0: fills the model plan, the use of ReLU masks, and the effective --resume for all ranks.
+// Rank 0: checks that no other launch is at work in the run directory; fills the model plan, the use of ReLU masks, and
+// the effective --resume for all ranks.
 absl::Status DecideAlone(const TrainArguments& arguments, const TrainOptions& options, ModelPlan plan,
-                         const Device* device, const Stream& stream, StartFacts& facts) {
+                         const Device* device, const Stream& stream, TrainingSinks& sinks, StartFacts& facts) {
+  if (!arguments.take_over) {
+    // The other ranks wait meanwhile.
+    const absl::Duration silence = std::min(kOwnerSilence, absl::Seconds(options.pipeline.wait_timeout_seconds) / 2);
+    HADAL_ASSIGN_OR_RETURN(facts.predecessor, FindPredecessor(arguments.run_directory, silence,
+                                                              [&](const std::string& text) { sinks.Tell(text); }));
+  }
   facts.plan = plan.Serialize();
   plan.compute_storage = DeviceStorage(options.precision);
   if (device != nullptr && plan.compute_storage == Storage::kBFloat16) {
@@ -51,7 +60,7 @@ absl::Status DecideAlone(const TrainArguments& arguments, const TrainOptions& op
 
 // Opens this rank's device and returns its StartFacts.
 StartFacts FactsHere(const TrainArguments& arguments, const absl::StatusOr<PreparedRun>& prepared, const World& world,
-                     RunDevice& device) {
+                     RunDevice& device, TrainingSinks& sinks) {
   StartFacts facts{.rank = FactsOf(world), .error = prepared.status(), .command = CommandText(arguments)};
   if (!prepared.ok()) return facts;
   const TrainOptions& options = prepared->options.train;
@@ -67,7 +76,7 @@ StartFacts FactsHere(const TrainArguments& arguments, const absl::StatusOr<Prepa
   device.nccl = FindNccl(options.pipeline.transport, world.size(), facts.device);
   if (world.rank() == 0) {
     const Stream stream = device.device ? Stream::On(*device.device, world.stream().threads()) : world.stream();
-    facts.error = DecideAlone(arguments, options, std::move(plan), device.device.get(), stream, facts);
+    facts.error = DecideAlone(arguments, options, std::move(plan), device.device.get(), stream, sinks, facts);
   }
   return facts;
 }
@@ -187,7 +196,7 @@ absl::StatusOr<RunStart> StartTogether(const TrainArguments& arguments, absl::St
                                        World& world, Collectives& collectives, RunDevice& device,
                                        TrainingSinks& sinks) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<StartFacts> ranks,
-                         Gather(FactsHere(arguments, prepared, world, device), collectives));
+                         Gather(FactsHere(arguments, prepared, world, device, sinks), collectives));
   const TrainOptions options = prepared.ok() ? prepared->options.train : TrainOptions();
   const absl::StatusOr<CommonStart> common = CompareStarts(
       ranks, {.device = arguments.device, .precision = options.precision, .transport = options.pipeline.transport});
@@ -214,6 +223,7 @@ absl::StatusOr<RunStart> StartTogether(const TrainArguments& arguments, absl::St
                          Connect(layout, world, absl::Seconds(options.pipeline.wait_timeout_seconds), device));
   if (!warning.empty()) sinks.Tell(absl::StrCat("warning: ", warning));
   RunStart start{.layout = std::move(layout), .resume = ranks[0].resume};
+  if (!arguments.take_over) start.predecessor = ranks[0].predecessor;
   for (const StartFacts& facts : ranks) start.hosts.push_back(facts.rank.host);
   return start;
 }

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -53,8 +54,9 @@ struct RunLayout {
 
 struct RunStart {
   RunLayout layout;
-  std::string resume;              // effective --resume of this start
-  std::vector<std::string> hosts;  // [ranks]
+  std::string resume;                      // effective --resume of this start
+  std::optional<std::string> predecessor;  // TrainingCheckpointsOptions::predecessor
+  std::vector<std::string> hosts;          // [ranks]
 };
 
 // Compares all ranks, applies the common settings and plans the pipeline. Prints notices for the user. `device` and

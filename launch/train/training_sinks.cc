@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "launch/job/exit_code.h"
 #include "launch/job/job_report.h"
+#include "pipeline/checkpoint/run_owner.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
@@ -26,20 +27,24 @@ absl::Status TrainingSinks::OpenLog() {
   return absl::OkStatus();
 }
 
-absl::Status TrainingSinks::Open(const GridShape& grid, const std::string& config_text, int64_t first_step) {
+absl::Status TrainingSinks::Open(const GridShape& grid, const std::string& config_text, int64_t first_step,
+                                 const std::string& attempt) {
   place_.stage = grid.StageOf(place_.rank);
   place_.stages = grid.stages;
   place_.replica = grid.ReplicaOf(place_.rank);
   place_.replicas = grid.replicas;
+  place_.attempt = attempt;
   HADAL_RETURN_IF_ERROR(OpenLog());
   if (place_.rank != 0) return absl::OkStatus();
-  HADAL_RETURN_IF_ERROR(
-      ReplaceFile(JoinPath(run_directory_, kResolvedConfigName), config_text, absl::StrCat(getpid())));
+  HADAL_RETURN_IF_ERROR(ReplaceFile(JoinPath(run_directory_, kResolvedConfigName), config_text, attempt));
+  HADAL_ASSIGN_OR_RETURN(std::unique_ptr<MetricsJsonl> jsonl,
+                         MetricsJsonl::Open({.path = JoinPath(run_directory_, kMetricsName),
+                                             .first_step = first_step,
+                                             .attempt = attempt,
+                                             .may_write = [&] { return CheckOwner(run_directory_, attempt); }}));
   HADAL_ASSIGN_OR_RETURN(
-      std::unique_ptr<MetricsJsonl> jsonl,
-      MetricsJsonl::Open({.path = JoinPath(run_directory_, kMetricsName), .first_step = first_step}));
-  HADAL_ASSIGN_OR_RETURN(std::unique_ptr<TensorBoard> board,
-                         TensorBoard::Open({.directory = JoinPath(run_directory_, kTensorBoardName)}));
+      std::unique_ptr<TensorBoard> board,
+      TensorBoard::Open({.directory = JoinPath(run_directory_, kTensorBoardName), .attempt = attempt}));
   progress_log_ = std::make_unique<RankLogStream>(*log_);
   fan_out_.Add(MakeJobReport());
   fan_out_.Add(std::move(jsonl));
@@ -81,11 +86,11 @@ absl::Status TrainingSinks::Finish(std::string_view reason) {
   return status;
 }
 
-void TrainingSinks::LogEnd(int exit_code, const std::string& message) {
-  const bool may_open = exit_code != kExitUsage || PathExists(run_directory_);
-  if (log_ == nullptr && may_open) OpenLog().IgnoreError();  // the log is optional: the user sees `message`
+void TrainingSinks::LogEnd(int exit_code, const absl::Status& end) {
+  const bool may_open = !absl::IsAborted(end) && (exit_code != kExitUsage || PathExists(run_directory_));
+  if (log_ == nullptr && may_open) OpenLog().IgnoreError();  // the log is optional: the user sees the message
   ReportEnd(exit_code);
-  if (log_ != nullptr) log_->Say(absl::StrCat("end: exit code ", exit_code, message.empty() ? "" : ": ", message));
+  if (log_ != nullptr) log_->Say(absl::StrCat("end: exit code ", exit_code, end.ok() ? "" : ": ", end.message()));
 }
 
 }  // namespace hadal

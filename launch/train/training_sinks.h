@@ -23,9 +23,10 @@ class TrainingSinks {
       : place_(std::move(place)), run_directory_(std::move(run_directory)) {}
 
   MetricsSink& sink() { return fan_out_; }
-  // Creates the run directory and opens the files; rank 0 writes config.resolved.textproto. Call before training
-  // starts.
-  absl::Status Open(const GridShape& grid, const std::string& config_text, int64_t first_step);
+  // Opens the files; rank 0 writes config.resolved.textproto. Call before training starts, after the launch `attempt`
+  // has claimed the run directory.  Errors: Aborted if it owns it no longer; those of files.
+  absl::Status Open(const GridShape& grid, const std::string& config_text, int64_t first_step,
+                    const std::string& attempt);
   // Prints a message for the user to stderr at once and logs it (after Open, if earlier). Threads: any, after Open.
   void Tell(const std::string& text);
   // Prints a warning that all ranks report; only rank 0 prints it.
@@ -36,9 +37,9 @@ class TrainingSinks {
   // Writes the end of the run with `reason` and flushes all files.  Errors: the first write error.
   absl::Status Finish(std::string_view reason);
   // Logs the process's exit code and last message; must be the last call. If Open was not called, first opens the log
-  // and writes the earlier messages, unless the error is a usage error (kExitUsage) and the run directory does not
-  // exist: a misspelt field creates no directory.
-  void LogEnd(int exit_code, const std::string& message);
+  // and writes the earlier messages, except in two cases: a usage error (kExitUsage) creates no run directory, and a
+  // launch that another one keeps out (`end` is Aborted) writes nothing there.
+  void LogEnd(int exit_code, const absl::Status& end);
 
  private:
   absl::Status OpenLog();

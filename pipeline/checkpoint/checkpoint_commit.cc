@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <optional>
-#include <random>
+#include <initializer_list>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -14,7 +13,6 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
@@ -35,14 +33,6 @@ bool HasOnly(std::string_view characters, std::string_view text) {
   return !text.empty() && text.find_first_not_of(characters) == std::string_view::npos;
 }
 
-// Whether NewCheckpointAttempt makes such names.
-bool IsAttempt(std::string_view text) {
-  const std::vector<std::string> parts = absl::StrSplit(std::string(text), '-');
-  return parts.size() == 3 && parts[2].size() == 8 &&
-         std::all_of(parts.begin(), parts.end(),
-                     [](const std::string& part) { return HasOnly("0123456789abcdef", part); });
-}
-
 // Whether `name` is a checkpoint's name, `infix` and an attempt.
 bool NamesAttempt(const std::string& name, std::string_view infix) {
   const size_t at = name.find(infix);
@@ -56,12 +46,14 @@ bool IsTemporaryDirectory(const std::string& name) {
           ParseCheckpointName(std::string(absl::StripSuffix(name, kRemovedSuffix))));
 }
 
-// ReplaceFile puts a number behind the attempt where that name is taken.
-bool IsTemporaryFile(const std::string& name) {
-  const std::vector<std::string> parts = absl::StrSplit(name, '.');
-  const bool is_numbered = parts.size() == 3 && HasOnly("0123456789", parts[2]);
-  return (parts.size() == 2 || is_numbered) &&
-         (parts[0] == kLatestName || parts[0] == kBestName || parts[0] == kAttemptName) && IsAttempt(parts[1]);
+// Whether `name` is one of `finals` and an attempt. ReplaceFile puts a number behind the attempt where that name is
+// taken.
+bool IsTemporaryFile(const std::string& name, std::initializer_list<std::string> finals) {
+  return std::ranges::any_of(finals, [&name](const std::string& final) {
+    if (!absl::StartsWith(name, absl::StrCat(final, "."))) return false;
+    const std::vector<std::string> parts = absl::StrSplit(name.substr(final.size() + 1), '.');
+    return IsAttempt(parts[0]) && (parts.size() == 1 || (parts.size() == 2 && HasOnly("0123456789", parts[1])));
+  });
 }
 
 bool IsDirectory(const std::string& path) {
@@ -89,7 +81,9 @@ absl::Status SettleReplaced(const std::string& parent, const std::string& name, 
 
 absl::Status Settle(const std::string& parent, const std::string& name, const std::string& attempt) {
   const std::string path = JoinPath(parent, name);
-  if (!IsDirectory(path)) return IsTemporaryFile(name) ? RemoveTree(path) : absl::OkStatus();
+  if (!IsDirectory(path)) {
+    return IsTemporaryFile(name, {kLatestName, kBestName, kAttemptName}) ? RemoveTree(path) : absl::OkStatus();
+  }
   if (IsTemporaryDirectory(name)) return RemoveDirectory(parent, name, attempt);
   return NamesAttempt(name, kReplacedInfix) ? SettleReplaced(parent, name, attempt) : absl::OkStatus();
 }
@@ -137,12 +131,6 @@ absl::Status TakeBestBack(const std::string& run_directory, int64_t step, const 
 
 // ---- Commit ----
 
-constexpr int64_t kMaxClaimBytes = 256;
-
-std::string ClaimPath(const std::string& run_directory) {
-  return JoinPath(CheckpointsDirectory(run_directory), kAttemptName);
-}
-
 // Puts `from` in the place of `to`, a directory that may exist. Where the file system can exchange the two there is no
 // moment without a checkpoint of that name; where it cannot, the old one steps aside first.
 absl::Status ReplaceDirectory(const std::string& from, const std::string& to, const std::string& aside) {
@@ -156,16 +144,17 @@ absl::Status ReplaceDirectory(const std::string& from, const std::string& to, co
 
 }  // namespace
 
-std::string NewCheckpointAttempt() {
-  std::random_device random;
-  return absl::StrFormat("%x-%x-%08x", absl::ToUnixSeconds(absl::Now()), getpid(), random());
-}
-
 absl::Status RemoveLeftovers(const std::string& run_directory, const std::string& attempt) {
   const std::string parent = CheckpointsDirectory(run_directory);
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(parent));
   absl::Status first_error;
   for (const std::string& name : names) first_error.Update(Settle(parent, name, attempt));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListDirectory(run_directory));
+  for (const std::string& name : files) {
+    const std::string path = JoinPath(run_directory, name);
+    if (!IsTemporaryFile(name, {kMetricsName, kResolvedConfigName}) || IsDirectory(path)) continue;
+    first_error.Update(RemoveTree(path));
+  }
   return first_error;
 }
 
@@ -251,22 +240,15 @@ std::string CheckpointCommitter::TemporaryDirectory(int64_t step) const {
                   absl::StrCat(CheckpointName(step), kTemporaryInfix, options_.attempt));
 }
 
-absl::Status CheckpointCommitter::Claim() {
-  const std::string parent = CheckpointsDirectory(options_.run_directory);
-  HADAL_RETURN_IF_ERROR(MakeDirectories(parent));
-  HADAL_RETURN_IF_ERROR(SyncDirectory(options_.run_directory));  // where `parent` may be new
-  return ReplaceFile(ClaimPath(options_.run_directory), options_.attempt + "\n", options_.attempt);
+absl::Status CheckpointCommitter::Claim(const std::optional<std::string>& predecessor) {
+  HADAL_ASSIGN_OR_RETURN(ownership_, RunOwnership::Claim({.run_directory = options_.run_directory,
+                                                          .attempt = options_.attempt,
+                                                          .predecessor = predecessor}));
+  return absl::OkStatus();
 }
 
 absl::Status CheckpointCommitter::CheckClaim() const {
-  const absl::StatusOr<std::string> claim = ReadFile(ClaimPath(options_.run_directory), kMaxClaimBytes);
-  // NotFound would read as a mistake of the user: exit code 2.
-  if (absl::IsNotFound(claim.status())) return absl::InternalError(claim.status().message());
-  HADAL_RETURN_IF_ERROR(claim.status());
-  if (*claim == options_.attempt + "\n") return absl::OkStatus();
-  return absl::AbortedError(absl::StrCat("this launch (", options_.attempt, ") may no longer save into ",
-                                         options_.run_directory, ": a later one (", claim->substr(0, claim->find('\n')),
-                                         ") has taken it over; stop one of the two jobs"));
+  return ownership_ != nullptr ? ownership_->Check() : CheckOwner(options_.run_directory, options_.attempt);
 }
 
 CheckpointFileOptions CheckpointCommitter::FileOptions(int64_t step, int rank) const {

@@ -11,11 +11,14 @@
 // user and are never touched.
 //
 // Thread safety: any thread may call the functions; a CheckpointCommitter is used by one thread at a time. Only rank 0
-// of one attempt may write to a run directory. No call communicates. Blocking: all do file input and output.
+// of one attempt, the owner (run_owner.h), may write to a run directory. No call communicates. Blocking: all do file
+// input and output.
 #pragma once
 
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +27,7 @@
 #include "pipeline/checkpoint/checkpoint_file.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
+#include "pipeline/checkpoint/run_owner.h"
 
 namespace hadal {
 
@@ -80,12 +84,10 @@ absl::StatusOr<CheckpointReader> OpenBestCheckpoint(const std::string& run_or_ch
 
 // ---- Writing (checkpoint_commit.cc) ----
 
-// Returns a unique name for one launch of a run, from time, process and random bits. Rank 0 calls it and broadcasts it.
-std::string NewCheckpointAttempt();
-
-// Removes leftovers of killed launches from RUN/checkpoints: incomplete and partly removed checkpoints, temporary links
-// and files. Moves back a checkpoint that was moved aside for a newer one that never took its place. Renames
-// directories first, so that a launch that is still running no longer writes to the old path.
+// Removes leftovers of earlier launches: from RUN/checkpoints incomplete or partly removed checkpoints, temporary links
+// and files; from RUN temporary files of metrics and configuration. Moves back a checkpoint that was moved aside for a
+// newer one that never took its place. Renames directories first, so that a launch that is still running no longer
+// writes to the old path.
 // `attempt`: the caller's. Errors: the first one; it still removes the rest.
 absl::Status RemoveLeftovers(const std::string& run_directory, const std::string& attempt);
 
@@ -149,10 +151,11 @@ class CheckpointCommitter {
  public:
   explicit CheckpointCommitter(CheckpointCommitterOptions options);
 
-  // Rank 0, once before training: creates RUN/checkpoints and records this attempt as the one that may commit.
-  absl::Status Claim();
-  // Any rank: checks that this attempt is still the one that may commit.
-  // Errors: Aborted if another attempt has claimed the run directory since; file errors.
+  // Rank 0, once before training: makes this attempt the owner of the run directory until the object is destroyed.
+  // `predecessor` and errors: those of RunOwnership::Claim.
+  absl::Status Claim(const std::optional<std::string>& predecessor = std::nullopt);
+  // Any rank: checks that this attempt is still the owner.  Errors: those of RunOwnership::Check; on other ranks than 0
+  // those of CheckOwner.
   absl::Status CheckClaim() const;
 
   // Returns the options of the writer of `rank`'s file of `step`.  REQUIRES: the object outlives the writer.
@@ -178,6 +181,7 @@ class CheckpointCommitter {
   absl::Status RemoveOld(const std::string& replaced) const;
 
   CheckpointCommitterOptions options_;
+  std::unique_ptr<RunOwnership> ownership_;  // rank 0's, from Claim on
 };
 
 }  // namespace hadal

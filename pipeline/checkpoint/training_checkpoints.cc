@@ -32,7 +32,10 @@ absl::StatusOr<CommitResult> Commit(const CheckpointCommitter& committer, Commit
     for (const std::string& text : files) {
       HADAL_ASSIGN_OR_RETURN(request.files.emplace_back(), WrittenFile::Parse(text));
     }
-    return committer.Commit(request);
+    absl::StatusOr<CommitResult> result = committer.Commit(request);
+    if (result.ok()) return result;
+    const absl::Status claim = committer.CheckClaim();  // a new owner removes what was to be committed
+    return absl::IsAborted(claim) ? claim : result.status();
   });
 }
 
@@ -76,29 +79,31 @@ void TrainingCheckpoints::Warn(std::string_view text) const {
 
 // ---- Saving ----
 
-absl::Status TrainingCheckpoints::ClaimHere(int64_t step, const std::string& attempt) {
-  HADAL_RETURN_IF_ERROR(committer_->Claim());
-  if (const absl::Status removed = RemoveLeftovers(options_.run_directory, attempt); !removed.ok()) {
+absl::Status TrainingCheckpoints::ClaimHere(int64_t step) {
+  HADAL_RETURN_IF_ERROR(committer_->Claim(options_.predecessor));
+  if (const absl::Status removed = RemoveLeftovers(options_.run_directory, attempt_); !removed.ok()) {
     Warn(absl::StrCat("what an earlier launch left half-written could not be removed: ", removed.message()));
   }
   HADAL_RETURN_IF_ERROR(committer_->CheckClaim());
-  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> moved,
-                         SetAsideLaterCheckpoints(options_.run_directory, step, attempt));
-  for (const std::string& directory : moved)
+  const absl::StatusOr<std::vector<std::string>> moved =
+      SetAsideLaterCheckpoints(options_.run_directory, step, attempt_);
+  HADAL_RETURN_IF_ERROR(CauseOf(moved.status(), options_.run_directory, attempt_));
+  for (const std::string& directory : *moved)
     Warn(absl::StrCat("a checkpoint of a later step was set aside: ", directory));
   return absl::OkStatus();
 }
 
-absl::Status TrainingCheckpoints::Claim(int64_t step) {
-  std::string attempt = rank_ == 0 ? NewCheckpointAttempt() : "";
-  HADAL_RETURN_IF_ERROR(collectives_.Broadcast(attempt, 0, "checkpoint attempt"));
+absl::Status TrainingCheckpoints::Claim(int64_t step, const absl::Status& before) {
+  attempt_ = rank_ == 0 ? NewCheckpointAttempt() : "";
+  HADAL_RETURN_IF_ERROR(collectives_.Broadcast(attempt_, 0, "checkpoint attempt"));
   committer_ =
       std::make_unique<CheckpointCommitter>(CheckpointCommitterOptions{.run_directory = options_.run_directory,
-                                                                       .attempt = attempt,
+                                                                       .attempt = attempt_,
                                                                        .plan_hash = state_.plan().Hash(),
                                                                        .parameters = DescribeParameters(state_.plan()),
                                                                        .retention = options_.retention});
-  absl::Status claimed = rank_ == 0 ? ClaimHere(step, attempt) : absl::OkStatus();
+  absl::Status claimed = before;
+  if (claimed.ok() && rank_ == 0) claimed = ClaimHere(step);
   if (claimed.ok() && state_.device() != nullptr && queue_ == nullptr) {
     absl::StatusOr<std::unique_ptr<SideQueue>> queue = SliceStaging::MakeQueue(*state_.device());
     claimed = queue.status();
@@ -108,6 +113,12 @@ absl::Status TrainingCheckpoints::Claim(int64_t step) {
   last_step_ = step;
   since_begin_.Restart();
   return absl::OkStatus();
+}
+
+absl::Status TrainingCheckpoints::OwnershipLost() const {
+  if (rank_ != 0 || committer_ == nullptr) return absl::OkStatus();
+  const absl::Status claim = committer_->CheckClaim();
+  return absl::IsAborted(claim) ? claim : absl::OkStatus();
 }
 
 absl::Status TrainingCheckpoints::Begin(const TrainingProgress& progress, bool is_best) {

@@ -49,6 +49,7 @@ struct TrainingCheckpointsOptions {
   std::string config_text;                     // the resolved configuration
   std::vector<Attachment> attachments;         // vocabularies
   std::function<void(std::string_view)> warn;  // called on rank 0 with messages for the user; may be empty
+  std::optional<std::string> predecessor;      // rank 0's: see RunOwnership::Options
 };
 
 // A checkpoint chosen by rank 0 and broadcast to all ranks.
@@ -76,9 +77,14 @@ class TrainingCheckpoints {
                       MetricsSink* sink, TraceBuffer* trace);
 
   // Claims the run directory for this attempt, which continues from `step`; that step counts as saved. Removes
-  // leftovers of killed launches and sets aside checkpoints of later steps. On a device, makes the queue of the copies.
-  // Call before the first Begin.
-  absl::Status Claim(int64_t step);
+  // leftovers of earlier launches and sets aside checkpoints of later steps. On a device, makes the queue of the
+  // copies. Call before the first Begin. `before`: an error of this rank, which all ranks return then.
+  absl::Status Claim(int64_t step, const absl::Status& before = absl::OkStatus());
+  // The attempt that owns the run directory; empty before Claim.
+  const std::string& attempt() const { return attempt_; }
+  // Returns Aborted on rank 0 if this attempt no longer owns the run directory, or if that was removed; OK otherwise,
+  // also if it is not known. Not collective.
+  absl::Status OwnershipLost() const;
 
   // Starts to save weights, moments and progress as they are now. Errors of Begin, Poll and Finish: Aborted (another
   // job has claimed the run directory); Unavailable and DeadlineExceeded (a rank was lost). After an error the save is
@@ -97,6 +103,8 @@ class TrainingCheckpoints {
 
   // Rank 0: returns the last checkpoint written by this run, or "".
   const std::string& last_directory() const { return last_directory_; }
+  // Returns the time since the last save began, or since Claim.
+  double SecondsSinceSave() const { return since_begin_.Seconds(); }
   // Returns its step, or the step from which the run continued; on every rank.
   int64_t last_step() const { return last_step_; }
 
@@ -109,7 +117,7 @@ class TrainingCheckpoints {
   absl::StatusOr<TrainingProgress> Load(absl::StatusOr<FoundCheckpoint> chosen, bool weights_only);
 
  private:
-  absl::Status ClaimHere(int64_t step, const std::string& attempt);
+  absl::Status ClaimHere(int64_t step);
   void Start(const TrainingProgress& progress, bool is_best);
   // Votes once on the save in progress. Returns true after the commit.  REQUIRES: saving().
   absl::StatusOr<bool> Advance();
@@ -137,6 +145,7 @@ class TrainingCheckpoints {
   std::unique_ptr<SideQueue> queue_;  // on a device: for the thread's copies; from the first Claim on
   std::string last_directory_;
   int64_t last_step_ = -1;
+  std::string attempt_;
 
   // The save in progress: first file_, then, on rank 0, commit_.
   bool saving_ = false;

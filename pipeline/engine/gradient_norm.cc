@@ -9,7 +9,7 @@
 namespace hadal {
 namespace {
 
-constexpr size_t kHeadValues = 4;  // loss, nll, tokens, stop vote: in front of every rank's slice sums
+constexpr size_t kHeadValues = 4;  // loss, nll, tokens, vote: in front of every rank's slice sums
 
 }  // namespace
 
@@ -39,7 +39,7 @@ void GradientNorm::ListSlices(const StageState& state) {
 }
 
 absl::StatusOr<GlobalGradient> GradientNorm::Compute(const Stream& stream, const StageState& state,
-                                                     const LossSums& loss, StopVote vote, Collectives& collectives) {
+                                                     const LossSums& loss, StepVote vote, Collectives& collectives) {
   if (mine_.empty()) ListSlices(state);
   mine_[0] = loss.loss;
   mine_[1] = loss.nll;
@@ -51,7 +51,7 @@ absl::StatusOr<GlobalGradient> GradientNorm::Compute(const Stream& stream, const
   GlobalGradient result;
   for (const std::vector<double>& values : all) {
     result.loss.Add({values[0], values[1], static_cast<int64_t>(values[2])});
-    result.stop = std::max(result.stop, static_cast<StopVote>(static_cast<int32_t>(values[3])));
+    result.vote = std::max(result.vote, static_cast<StepVote>(static_cast<int32_t>(values[3])));
   }
   std::vector<size_t> next(all.size(), kHeadValues);
   std::vector<double> squares(plan_.sublayers.size(), 0.0);

@@ -22,12 +22,18 @@
 
 namespace hadal {
 
-// A rank's vote to end the run after this step; the highest value of all ranks counts.
-enum class StopVote : int32_t { kContinue, kOutOfTime, kRequested };
+// A rank's vote on what follows this step; the highest value of all ranks counts.
+enum class StepVote : int32_t {
+  kContinue,
+  kSave,       // rank 0: a checkpoint is due by the clock
+  kOutOfTime,  // rank 0: stop.minutes
+  kRequested,  // the run is to stop
+  kLost,       // rank 0: the run directory belongs to another launch by now
+};
 
 struct GlobalGradient {
   LossSums loss;  // of the step, all ranks
-  StopVote stop = StopVote::kContinue;
+  StepVote vote = StepVote::kContinue;
   double norm = 0;  // of the whole gradient; not finite if any element is not
   bool finite = true;
   int32_t first_bad_parameter = -1;   // first in plan order whose gradient is not finite
@@ -41,7 +47,7 @@ class GradientNorm {
   // `loss`: this rank's sums (zeros except on the head's ranks). `vote` travels in the same all-gather, so that a step
   // ends with one exchange. `state`: the same in every call, bound. `collectives`: the world's.
   absl::StatusOr<GlobalGradient> Compute(const Stream& stream, const StageState& state, const LossSums& loss,
-                                         StopVote vote, Collectives& collectives);
+                                         StepVote vote, Collectives& collectives);
 
  private:
   void ListSlices(const StageState& state);

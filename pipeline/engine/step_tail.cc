@@ -29,7 +29,7 @@ absl::Status StepTail::ComputeNorm(std::span<const LossSums> losses, StepResult&
   const Stopwatch watch;
   LossSums loss;
   for (const LossSums& sums : losses) loss.Add(sums);
-  const StopVote vote = settings_.vote ? settings_.vote() : StopVote::kContinue;
+  const StepVote vote = settings_.vote ? settings_.vote() : StepVote::kContinue;
   HADAL_ASSIGN_OR_RETURN(result.gradient, norm_.Compute(stream(), parts_.state, loss, vote, collectives_));
   result.applied =
       result.gradient.finite && settings_.apply && result.gradient.loss.MeanLoss() <= settings_.highest_loss;

@@ -31,9 +31,9 @@ namespace hadal {
 struct UpdateSettings {
   OptimizerOptions optimizer;
   double learning_rate = 0;
-  // Returns this rank's stop vote; called just before the norms are exchanged, so that the vote counts for this step.
+  // Returns this rank's vote; called just before the norms are exchanged, so that the vote counts for this step.
   // May be empty.
-  std::function<StopVote()> vote;
+  std::function<StepVote()> vote;
   double highest_loss = std::numeric_limits<double>::infinity();  // per token; above it the update is skipped
   std::function<void()> before_update;  // called just before weights and moments change; may be empty
   bool apply = true;                    // false: gradients only, no weight changes

@@ -103,9 +103,10 @@ struct ValidationOptions {
 };
 
 struct CheckpointOptions {
-  int64_t every_steps = 0;  // 0: only at the end
-  int32_t keep_last = 3;    // 0: all
-  int64_t keep_every = 0;   // also keeps steps that are multiples of this; 0: none
+  int64_t every_steps = 0;    // 0: not by steps
+  double every_minutes = 30;  // longest time between the beginnings of two saves; 0: not by time
+  int32_t keep_last = 3;      // 0: all
+  int64_t keep_every = 0;     // also keeps steps that are multiples of this; 0: none
   bool save_at_end = true;
 };
 

@@ -248,11 +248,28 @@ job "${mpi[@]}" 2 "${train[@]}" --run-dir vanished
 until_ steps_of vanished 30; clock; mv vanished/checkpoints vanished/gone
 finish 1; says "attempt"
 row "checkpoints directory vanishes" "a warning a save, training goes on, exit code 1 at the end" "at the next save"
-job "${train[@]}" --run-dir twice
+# refused RUN PID MORE: a second job on RUN is refused with the first one's process and MORE.
+refused() {
+  "${train[@]}" --run-dir "$1" > second 2>&1
+  [ $? -eq 1 ] || fail "the exit code of the second job is not 1"
+  grep -q "^hadal train: $1 is in use by another launch: attempt .*, process $2 on $(hostname), since .*$3.*--take-over" second ||
+    { cat second; fail "the second job does not name the first"; }
+}
+job "${train[@]}" --set stop.steps=100000000 --run-dir removed
+until_ steps_of removed 30; refused removed "$(ranks removed)" ""
+clock; rm -rf removed; finish 1; says "^hadal train: removed was removed while"
+[ "$(grep -c "^hadal train" out)" -eq 1 ] || fail "more than one error"
+row "run directory removed" "one error, exit code 1" "$seconds"
+# The first job saves only at its end.
+job "${train[@]}" --set checkpoint.every_steps=0 --run-dir twice
 until_ steps_of twice 30; first=$(ranks twice); kill -STOP "$first"
-"${train[@]}" --run-dir twice > second 2>&1 || fail "the second job failed"
+find twice | sort > before; refused twice "$first" "(stopped by a signal)"
+find twice | sort | cmp - before || fail "a refused job has left something"
+row "a second job on a run directory" "refused with the first one's host, process and start, exit code 1; also if that is stopped" "at once"
+"${train[@]}" --set checkpoint.every_steps=0 --run-dir twice --take-over > second 2>&1 || fail "the second job failed"
 clock; kill -CONT "$first"; finish 1; says "taken it over"; identical twice
-row "two jobs on one run directory" "the later one owns it; the earlier ends with exit code 1 at its next save" "$seconds"
+[ "$(grep -c '"event":"step"' twice/metrics.jsonl)" -eq 300 ] || fail "the metrics of two jobs are mixed"
+row "--take-over by a second job" "it owns the directory; the first, stopped meanwhile, ends with exit code 1 when it goes on; same bits" "$seconds"
 
 # ── Limits ──
 if (ulimit -v 1500000; "$hadal" --version > /dev/null 2>&1); then

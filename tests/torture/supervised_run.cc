@@ -12,11 +12,22 @@
 #include <iterator>
 #include <sstream>
 
+#include "absl/strings/str_cat.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "runtime/run_directory.h"
 
 namespace hadal::torture {
 namespace {
+
+constexpr char kConfig[] = R"(
+model { encoder_layers: 2 decoder_layers: 2 d_model: 16 d_ff: 32 heads: 2 max_positions: 128 dropout: 0.1 }
+batch { micro_batches: 2 source_tokens: 64 target_tokens: 64 }
+pipeline { threads: 1 }
+learning_rate { peak: 1e-3 warmup_updates: 50 }
+stop { steps: 1000000000 }
+)";
+
+int ExitCode(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
 // The words of a process's command line; none when it has ended.
 std::vector<std::string> CommandLine(const std::filesystem::path& process) {
@@ -37,6 +48,25 @@ int64_t NumberAfter(const std::string& line, const std::string& key) {
 int Shell(const std::string& command) {
   const int status = std::system(command.c_str());
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+bool PrepareSmallRun(const std::string& hadal, const std::string& work) {
+  std::ofstream(work + "/small.textproto") << kConfig;
+  return Shell(absl::StrCat("cd ", work, " && (", hadal, " make-corpus --out text --pairs 300 --valid 20 --test 10 && ",
+                            hadal, " prepare --train text/train.en text/train.de --valid text/valid.en ",
+                            "text/valid.de --out data --vocab-size 300) > prepare.log 2>&1")) == 0;
+}
+
+std::vector<std::string> TrainWords(const std::string& work, int save_every, int64_t steps) {
+  return {"train", work + "/small.textproto",
+          "--set", "data.train=" + work + "/data/train",
+          "--set", absl::StrCat("checkpoint.every_steps=", save_every),
+          "--set", absl::StrCat("stop.steps=", steps)};
+}
+
+bool SameCheckpoint(const std::string& hadal, const std::string& run, const std::string& other, int64_t step) {
+  return Shell(absl::StrCat(hadal, " checkpoint diff ", CheckpointDirectory(run, step), " ",
+                            CheckpointDirectory(other, step))) == 0;
 }
 
 bool IsSaving(const std::string& run_directory) {
@@ -107,7 +137,13 @@ int SupervisedRun::Stop() {
   kill(supervisor_, SIGINT);
   int status = 0;
   waitpid(supervisor_, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return ExitCode(status);
+}
+
+std::optional<int> SupervisedRun::Poll() {
+  int status = 0;
+  if (!code_.has_value() && waitpid(supervisor_, &status, WNOHANG) == supervisor_) code_ = ExitCode(status);
+  return code_;
 }
 
 }  // namespace hadal::torture

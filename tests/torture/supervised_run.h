@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,13 @@ namespace hadal::torture {
 
 // Runs a shell command; its exit code.
 int Shell(const std::string& command);
+
+// Makes a small corpus and a config in the directory `work`; false: it could not.
+bool PrepareSmallRun(const std::string& hadal, const std::string& work);
+// The words after `hadal` that train on them, without --run-dir.
+std::vector<std::string> TrainWords(const std::string& work, int save_every, int64_t steps);
+// Whether both runs have the same checkpoint of `step`, bit for bit.
+bool SameCheckpoint(const std::string& hadal, const std::string& run, const std::string& other, int64_t step);
 
 // What the run directory says at one moment.
 struct RunFiles {
@@ -36,10 +44,13 @@ class SupervisedRun {
   std::vector<pid_t> Ranks() const;
   // Asks the run to save and stop; the supervisor's exit code.
   int Stop();
+  // The supervisor's exit code; nullopt: it has not ended.
+  std::optional<int> Poll();
 
  private:
   std::string hadal_, run_directory_;
   pid_t supervisor_ = -1;
+  std::optional<int> code_;
 };
 
 }  // namespace hadal::torture

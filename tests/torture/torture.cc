@@ -17,15 +17,12 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <random>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "pipeline/checkpoint/checkpoint_directory.h"
-#include "runtime/run_directory.h"
 #include "tests/torture/supervised_run.h"
 
 namespace hadal::torture {
@@ -35,13 +32,6 @@ constexpr int kInterval = 5;  // steps between checkpoints
 // A save goes on beside training and is finished before the next begins: what a kill costs is one interval, and the
 // steps since the beginning of a save under way.
 constexpr int kMostLost = 2 * kInterval;
-constexpr char kConfig[] = R"(
-model { encoder_layers: 2 decoder_layers: 2 d_model: 16 d_ff: 32 heads: 2 max_positions: 128 dropout: 0.1 }
-batch { micro_batches: 2 source_tokens: 64 target_tokens: 64 }
-pipeline { threads: 1 }
-learning_rate { peak: 1e-3 warmup_updates: 50 }
-stop { steps: 1000000000 }
-)";
 
 struct Counts {
   int rounds = 0;
@@ -58,17 +48,9 @@ class Torture {
   Torture(std::string hadal, int ranks, uint32_t seed, std::string work)
       : hadal_(std::move(hadal)), ranks_(ranks), random_(seed), work_(std::move(work)), run_(work_ + "/tortured") {}
 
-  bool Prepare() {
-    std::ofstream(work_ + "/small.textproto") << kConfig;
-    return Shell(absl::StrCat("cd ", work_, " && (", hadal_,
-                              " make-corpus --out text --pairs 300 --valid 20 --test 10 && ", hadal_,
-                              " prepare --train text/train.en text/train.de --valid text/valid.en ",
-                              "text/valid.de --out data --vocab-size 300) > prepare.log 2>&1")) == 0;
-  }
-
   // Tortures the run for so many rounds and stops it; its last step, or -1.
   int64_t Run(int rounds) {
-    SupervisedRun job(hadal_, Launcher(), TrainWords(kInterval, "1000000000"), run_, work_ + "/log");
+    SupervisedRun job(hadal_, Launcher(), TrainWords(work_, kInterval, 1000000000), run_, work_ + "/log");
     std::vector<pid_t> before;
     for (int round = 0; round < rounds; ++round) {
       before = NewRanks(job, before);
@@ -88,13 +70,12 @@ class Torture {
 
   // Whether an undisturbed run of `steps` steps ends with the same bits.
   bool SameAsUndisturbed(int64_t steps) {
-    const std::string words = absl::StrJoin(TrainWords(0, absl::StrCat(steps)), " ");
+    const std::string words = absl::StrJoin(TrainWords(work_, 0, steps), " ");
     const std::string directory = work_ + "/undisturbed";
     if (Shell(absl::StrCat(hadal_, " ", words, " --run-dir ", directory, " > ", work_, "/undisturbed.log 2>&1")) != 0) {
       return false;
     }
-    const std::string name = CheckpointName(steps);
-    return Shell(absl::StrCat(hadal_, " checkpoint diff ", JoinName(run_, name), " ", JoinName(directory, name))) == 0;
+    return SameCheckpoint(hadal_, run_, directory, steps);
   }
 
   bool Report() const {
@@ -110,15 +91,6 @@ class Torture {
  private:
   std::string Launcher() const {
     return ranks_ == 1 ? "" : absl::StrCat("mpirun --bind-to none --oversubscribe -n ", ranks_);
-  }
-  std::vector<std::string> TrainWords(int every, const std::string& steps) const {
-    return {"train", work_ + "/small.textproto",
-            "--set", "data.train=" + work_ + "/data/train",
-            "--set", absl::StrCat("checkpoint.every_steps=", every),
-            "--set", "stop.steps=" + steps};
-  }
-  static std::string JoinName(const std::string& run, const std::string& name) {
-    return CheckpointsDirectory(run) + "/" + name;
   }
   int Uniform(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
   static void Sleep(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
@@ -190,7 +162,7 @@ int Main(int argc, char** argv) {
   const uint32_t seed = argc > 4 ? static_cast<uint32_t>(std::stoul(argv[4])) : 1;
   Torture torture(argv[1], std::stoi(argv[3]), seed, directory);
   int64_t steps = -1;
-  bool good = torture.Prepare();
+  bool good = PrepareSmallRun(argv[1], directory);
   if (good) steps = torture.Run(std::stoi(argv[2]));
   good = good && torture.Report() && steps > 0 && torture.SameAsUndisturbed(steps);
   std::printf("%lld steps; %s\n", static_cast<long long>(steps), good ? "all checks held" : "FAILED");

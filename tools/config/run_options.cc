@@ -118,10 +118,11 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
     to.pipeline.decoder = {.beam = MakeBeamOptions(from.decode()), .sentences = to.validation.bleu_sentences};
   }
   to.checkpoint.every_steps = from.checkpoint().every_steps();
+  to.checkpoint.every_minutes = from.checkpoint().every_minutes();
   to.checkpoint.keep_last = from.checkpoint().keep_last();
   to.checkpoint.keep_every = from.checkpoint().keep_every();
   to.checkpoint.save_at_end = from.checkpoint().save_at_end();
-  // If nothing is saved before the end, no update waits for a checkpoint.
+  // Saves by the clock alone are rare: updates may wait for them.
   to.pipeline.save_buffer_bytes =
       to.checkpoint.every_steps > 0 ? int64_t{from.checkpoint().buffer_mebibytes()} << 20 : 0;
   to.health.skipped_steps = from.health().skipped_steps();

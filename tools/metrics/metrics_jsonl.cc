@@ -1,5 +1,6 @@
 #include "tools/metrics/metrics_jsonl.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -46,17 +47,35 @@ absl::StatusOr<int64_t> BytesToKeep(const std::string& path, int64_t first_step)
   }
 }
 
-absl::Status DropLaterSteps(const std::string& path, int64_t first_step) {
+// Appends the first `bytes` bytes of the file `path` to `to`, of the name `to_path`.
+absl::Status CopyBeginning(const std::string& path, int64_t bytes, const FileDescriptor& to,
+                           const std::string& to_path) {
+  HADAL_ASSIGN_OR_RETURN(const FileDescriptor from, OpenFile(path));
+  std::string block;
+  constexpr int64_t kBlockBytes = int64_t{1} << 20;
+  for (int64_t at = 0; at < bytes; at += kBlockBytes) {
+    block.resize(static_cast<size_t>(std::min(kBlockBytes, bytes - at)));
+    HADAL_RETURN_IF_ERROR(ReadAt(from, at, static_cast<int64_t>(block.size()), block.data(), path));
+    HADAL_RETURN_IF_ERROR(WriteAll(to, block, to_path));
+  }
+  return SyncFile(to, to_path);
+}
+
+// Copies the part of `path` that remains valid to `own_path`, and returns that file, open for appending.
+absl::StatusOr<FileDescriptor> CopyEarlierSteps(const std::string& path, int64_t first_step,
+                                                const std::string& own_path) {
   std::error_code error;
   const std::filesystem::file_status found = std::filesystem::symlink_status(path, error);
-  if (found.type() == std::filesystem::file_type::not_found) return absl::OkStatus();
-  if (!std::filesystem::is_regular_file(found)) {
+  const bool exists = found.type() != std::filesystem::file_type::not_found;
+  if (exists && !std::filesystem::is_regular_file(found)) {
     return absl::FailedPreconditionError(absl::StrCat(path, ": is not a regular file; move it away"));
   }
+  HADAL_RETURN_IF_ERROR(RemoveTree(own_path));
+  HADAL_ASSIGN_OR_RETURN(FileDescriptor own, OpenForAppending(own_path));
+  if (!exists) return own;
   HADAL_ASSIGN_OR_RETURN(const int64_t bytes, BytesToKeep(path, first_step));
-  std::filesystem::resize_file(path, static_cast<uintmax_t>(bytes), error);
-  if (error) return absl::InternalError(absl::StrCat(path, ": cannot be truncated: ", error.message()));
-  return absl::OkStatus();
+  HADAL_RETURN_IF_ERROR(CopyBeginning(path, bytes, own, own_path));
+  return own;
 }
 
 Json ToJson(const StageTimes& times) {
@@ -88,13 +107,21 @@ bool IsDepthStep(int64_t step, int64_t every) {
 }
 
 absl::StatusOr<std::unique_ptr<MetricsJsonl>> MetricsJsonl::Open(const Options& options) {
-  HADAL_RETURN_IF_ERROR(DropLaterSteps(options.path, options.first_step));
-  HADAL_ASSIGN_OR_RETURN(FileDescriptor file, OpenForAppending(options.path));
-  return std::unique_ptr<MetricsJsonl>(new MetricsJsonl(options, std::move(file)));
+  const std::string own_path = absl::StrCat(options.path, ".", options.attempt);
+  absl::StatusOr<FileDescriptor> file = CopyEarlierSteps(options.path, options.first_step, own_path);
+  absl::Status status = WithPath(file.status(), own_path, options.path);
+  if (status.ok() && options.may_write) status = options.may_write();
+  if (status.ok()) status = RenamePath(own_path, options.path);
+  if (!status.ok()) {
+    RemoveTree(own_path).IgnoreError();
+    return status;
+  }
+  return std::unique_ptr<MetricsJsonl>(new MetricsJsonl(options, *std::move(file)));
 }
 
 void MetricsJsonl::OnStart(const RunInfo& run) {
   WriteLine(Dump({{"event", "run"},
+                  {"attempt", run.attempt},
                   {"model", run.model},
                   {"parameters", run.parameters},
                   {"source_vocabulary", run.source_vocabulary},

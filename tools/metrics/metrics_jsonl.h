@@ -1,7 +1,7 @@
-// The sink that writes RUN/metrics.jsonl: one JSON object per line, each written whole, so that `tail -f`, a crash and
+// The sink that writes RUN/metrics.jsonl: one JSON object per line, each written whole, so that `tail -F`, a crash and
 // a full disk never show part of a step.
 //
-//   {"event":"run", …}         at the start and at each resumption
+//   {"event":"run","attempt":…, …}   at the start and at each resumption
 //   {"event":"step","step":12,"update":13,"loss":…,"nll":…,"perplexity":…,"learning_rate":…,"gradient_norm":…,
 //    "target_tokens":…,"tokens_per_second":…,"step_seconds":…,"elapsed_seconds":…,"epoch":…,"skipped":false,
 //    "measured_bubble":…,"analytic_bubble":…,"stages":[{"forward":…,"recompute":…,"backward":…,"wait":…,
@@ -18,13 +18,16 @@
 // from the 100th such step on at every tenth of them, from the 1,000th on at every hundredth, and so on, because a deep
 // model has thousands of norms per step.
 //
-// Resumption: opening with first_step = s removes the first step ≥ s and everything after it, so that the lines
-// appended later leave no gap and repeat no step. A line truncated by a crash is removed with everything after it. Only
-// the removed part and the last remaining step are read, not the whole file. A link is refused: what it leads to is not
-// hadal's to empty.
+// Resumption: opening with first_step = s leaves out the first step ≥ s and everything after it, so that the lines
+// appended later leave no gap and repeat no step. A line truncated by a crash is left out with everything after it.
+// One writer: each launch copies what remains to a file of its own, PATH.<attempt>, and renames it to PATH. What an
+// earlier launch still appends goes to its own file, which then has no name. `may_write` is called between copy and
+// rename; pipeline/checkpoint/run_owner.h says why. Readers who follow the file must open it again (`tail -F`). A link at PATH is
+// refused: what it leads to is not hadal's to empty.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -45,9 +48,11 @@ class MetricsJsonl : public MetricsSink {
     std::string path;
     int64_t first_step = 1;  // the next step to run
     int64_t depth_every_steps = 10;
+    std::string attempt = "new";                // of this launch
+    std::function<absl::Status()> may_write{};  // whether this launch owns the run directory; empty: yes
   };
 
-  // Opens the file for appending, truncated as above. Errors: the file cannot be read, truncated or opened.
+  // Replaces the file as above. Errors: that of may_write; those of files, with `path`.
   static absl::StatusOr<std::unique_ptr<MetricsJsonl>> Open(const Options& options);
 
   void OnStart(const RunInfo& run) override;

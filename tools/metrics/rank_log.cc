@@ -94,8 +94,9 @@ std::string StartLines(const RankPlace& place, const char* const* environment) {
                                                             place.replica, " of ", place.replicas, ")");
   std::string lines =
       absl::StrCat("start: hadal ", place.version, ", rank ", place.rank, " of ", place.ranks, part, " on ", HostName(),
-                   ", process ", getpid(), ", ", place.threads, place.threads == 1 ? " thread" : " threads",
-                   " on CPUs ", CpuList(AllowedCpus()), "\nstarted in ", directory, " as: ", CommandLine(), "\n");
+                   ", process ", getpid(), place.attempt.empty() ? "" : absl::StrCat(", attempt ", place.attempt), ", ",
+                   place.threads, place.threads == 1 ? " thread" : " threads", " on CPUs ", CpuList(AllowedCpus()),
+                   "\nstarted in ", directory, " as: ", CommandLine(), "\n");
   const std::string variables = absl::StrJoin(LoggedEnvironment(environment), " ");
   if (!variables.empty()) absl::StrAppend(&lines, "environment: ", variables, "\n");
   return lines;

@@ -1,8 +1,8 @@
 // RankLog writes the log file of one rank, RUN/logs/rank_00012.log: host and command line, messages, reports of long
 // waits, and the exit code. Rank 0's log also has the progress lines.
 //
-//   2026-11-22T02:44:00.123Z start: hadal 0.1.0, rank 1 of 4 (stage 1 of 2, replica 0 of 2) on n2, process 4711, 2
-//       threads on CPUs 0-1
+//   2026-11-22T02:44:00.123Z start: hadal 0.1.0, rank 1 of 4 (stage 1 of 2, replica 0 of 2) on n2, process 4711,
+//       attempt 69212b90-1267-8f3e11d0, 2 threads on CPUs 0-1
 //   2026-11-22T02:44:00.123Z started in /home/me as: hadal train deep.textproto --run-dir deep
 //   2026-11-22T02:44:00.123Z environment: NCCL_DEBUG=INFO SLURM_JOB_ID=17
 //   2026-11-22T03:10:41.007Z watchdog [rank 1]: waiting for 5m0s: …
@@ -63,6 +63,7 @@ struct RankPlace {
   std::string version;
   int rank = 0, ranks = 1, threads = 1;
   int stage = 0, stages = 0, replica = 0, replicas = 0;  // stages = 0: the model has not been cut yet
+  std::string attempt;                                   // empty: the run directory is not claimed yet
 };
 
 // The first lines of a start: the place; this process's host, number, CPUs and command line; and the environment

@@ -1,7 +1,5 @@
 #include "tools/metrics/tensorboard.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -146,9 +144,8 @@ absl::StatusOr<std::unique_ptr<TensorBoard>> TensorBoard::Open(const Options& op
   std::filesystem::create_directories(options.directory, error);
   if (error)
     return absl::PermissionDeniedError(absl::StrCat(options.directory, ": cannot be created: ", error.message()));
-  HADAL_ASSIGN_OR_RETURN(
-      RecordFile file, RecordFile::Create(JoinPath(
-                           options.directory, EventsName(static_cast<int64_t>(WallSeconds()), HostName(), getpid()))));
+  const std::string name = EventsName(static_cast<int64_t>(WallSeconds()), HostName(), options.attempt);
+  HADAL_ASSIGN_OR_RETURN(RecordFile file, RecordFile::Create(JoinPath(options.directory, name)));
   auto sink = std::unique_ptr<TensorBoard>(new TensorBoard(options, std::move(file)));
   Event version = EventAt(0);
   version.set_file_version("brain.Event:2");

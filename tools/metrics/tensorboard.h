@@ -37,6 +37,7 @@ class TensorBoard : public MetricsSink {
   struct Options {
     std::string directory;  // RUN/tb; created if missing
     int64_t depth_every_steps = 10;
+    std::string attempt = "new";  // of this launch, part of the file's name
   };
 
   // Errors: the directory or the file cannot be created.

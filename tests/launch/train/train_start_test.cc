@@ -50,7 +50,7 @@ class TrainStartTest : public ::testing::Test {
   }
   // What was printed for the user.
   std::string Told() {
-    sinks_.LogEnd(kExitDone, "");
+    sinks_.LogEnd(kExitDone, absl::OkStatus());
     return Contents(run() + "/logs/rank_00000.log");
   }
 

@@ -3,6 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "launch/job/exit_code.h"
+#include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {
@@ -23,32 +24,49 @@ class TrainingSinksTest : public ::testing::Test {
 
 TEST_F(TrainingSinksTest, AnErrorBeforeTheLogIsOpenIsLogged) {
   sinks_.Tell("warning: the driver is old");
-  sinks_.LogEnd(kExitError, "the GPU is full");
+  sinks_.LogEnd(kExitError, absl::ResourceExhaustedError("the GPU is full"));
   EXPECT_THAT(Log(),
               AllOf(HasSubstr("Z start: hadal 0.1.0, rank 3 of 8 on "), HasSubstr("Z warning: the driver is old\n"),
                     HasSubstr("Z end: exit code 1: the GPU is full\n"), Not(HasSubstr("stage"))));
 }
 
 TEST_F(TrainingSinksTest, AConfigErrorMakesNoRunDirectory) {
-  sinks_.LogEnd(kExitUsage, "model.heads = 7 is not allowed");
+  sinks_.LogEnd(kExitUsage, absl::InvalidArgumentError("model.heads = 7 is not allowed"));
   EXPECT_FALSE(std::filesystem::exists(run()));
 }
 
 TEST_F(TrainingSinksTest, AConfigErrorIsLoggedInARunDirectoryThatIsThere) {
   std::filesystem::create_directory(run());
-  sinks_.LogEnd(kExitUsage, "model.heads = 7 is not allowed");
+  sinks_.LogEnd(kExitUsage, absl::InvalidArgumentError("model.heads = 7 is not allowed"));
   EXPECT_THAT(Log(), HasSubstr("Z end: exit code 2: model.heads = 7 is not allowed\n"));
 }
 
 TEST_F(TrainingSinksTest, WhereNothingCanBeWrittenNothingIs) {
   SetContents(run(), "a file");
-  sinks_.LogEnd(kExitError, "the GPU is full");
+  sinks_.LogEnd(kExitError, absl::ResourceExhaustedError("the GPU is full"));
   EXPECT_EQ(Contents(run()), "a file");
 }
 
-TEST_F(TrainingSinksTest, AnOpenLogSaysWhichPartTheRankHas) {
-  ASSERT_TRUE(sinks_.Open({.stages = 4, .replicas = 2}, "", 0).ok());
-  EXPECT_THAT(Log(), HasSubstr("rank 3 of 8 (stage 1 of 4, replica 1 of 2) on "));
+TEST_F(TrainingSinksTest, ALaunchThatIsKeptOutWritesNothing) {
+  std::filesystem::create_directory(run());
+  sinks_.LogEnd(kExitError, absl::AbortedError("run is in use by another launch"));
+  EXPECT_TRUE(std::filesystem::is_empty(run()));
+}
+
+TEST_F(TrainingSinksTest, AnOpenLogSaysWhichPartTheRankHasAndWhichLaunch) {
+  ASSERT_TRUE(sinks_.Open({.stages = 4, .replicas = 2}, "", 0, "6921b5aa-1f3c-09abcdef").ok());
+  EXPECT_THAT(Log(), AllOf(HasSubstr("rank 3 of 8 (stage 1 of 4, replica 1 of 2) on "),
+                           HasSubstr(", attempt 6921b5aa-1f3c-09abcdef, ")));
+}
+
+// Stopped between its claim and the opening of its files, while another launch claims.
+TEST_F(TrainingSinksTest, ALaunchThatHasLostTheDirectoryReplacesNoMetrics) {
+  TrainingSinks late({.rank = 0}, run());
+  CheckpointCommitter next = SmallCommitter(run());
+  SetContents(run() + "/metrics.jsonl", "the next launch's\n");
+  EXPECT_TRUE(absl::IsAborted(late.Open({}, "", 1, "6921b5aa-1f3c-09abcdef")));
+  EXPECT_EQ(Contents(run() + "/metrics.jsonl"), "the next launch's\n");
+  EXPECT_FALSE(std::filesystem::exists(run() + "/metrics.jsonl.6921b5aa-1f3c-09abcdef"));
 }
 
 TEST_F(TrainingSinksTest, NoTimelineUnlessAsked) { EXPECT_FALSE(sinks_.MakeTraceRequest("", {.steps = 10})->wanted()); }

@@ -51,6 +51,17 @@ TEST_F(CheckpointLeftoversTest, WhatKilledLaunchesLeftIsRemoved) {
   EXPECT_THAT(Names(), IsEmpty());
 }
 
+TEST_F(CheckpointLeftoversTest, WhatTheyHadNotYetRenamedInTheRunDirectoryIsRemoved) {
+  for (const std::string name : {"metrics.jsonl.", "config.resolved.textproto."}) {
+    SetContents(run_ / (name + kKilled), "x");
+    SetContents(run_ / (name + "mine"), "x");
+  }
+  SetContents(run_ / "metrics.jsonl", "x");
+  EXPECT_EQ(RemoveLeftovers(run_.path(), kMine), absl::OkStatus());
+  EXPECT_THAT(*ListDirectory(run_.path()),
+              ElementsAre("checkpoints", "config.resolved.textproto.mine", "metrics.jsonl", "metrics.jsonl.mine"));
+}
+
 // … also a link to a directory, which stays.
 TEST_F(CheckpointLeftoversTest, ALinkGoesAndNotWhatItNames) {
   MakeDirectory("step_00000005");

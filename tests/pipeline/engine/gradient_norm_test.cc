@@ -40,7 +40,7 @@ struct Run {
   int replicas = 1;
   std::vector<int32_t> bad_parameters;  // a NaN in their last element
   std::function<LossSums(int rank)> loss = [](int) { return LossSums(); };
-  std::function<StopVote(int rank)> vote = [](int) { return StopVote::kContinue; };
+  std::function<StepVote(int rank)> vote = [](int) { return StepVote::kContinue; };
 };
 
 void FillGradients(const StageState& state, const std::vector<int32_t>& bad_parameters) {
@@ -90,7 +90,7 @@ GlobalGradient Compute(const ModelPlan& plan, const Run& run) {
     EXPECT_EQ(other.first_bad_parameter, found[0].first_bad_parameter);
     EXPECT_EQ(other.finite, found[0].finite);
     EXPECT_EQ(other.loss.loss, found[0].loss.loss);
-    EXPECT_EQ(other.stop, found[0].stop);
+    EXPECT_EQ(other.vote, found[0].vote);
     if (found[0].first_bad_parameter < 0) {
       EXPECT_EQ(other.norm, found[0].norm);
       EXPECT_EQ(other.sublayer_norms, found[0].sublayer_norms);
@@ -164,11 +164,11 @@ TEST(GradientNorm, AddsTheLossesAndTheStrongestVoteCounts) {
       Plan(), {.stages = 2,
                .replicas = 2,
                .loss = [](int rank) { return LossSums{.loss = 0.5 * rank, .nll = 0.25 * rank, .tokens = 10 * rank}; },
-               .vote = [](int rank) { return rank == 2 ? StopVote::kRequested : StopVote::kOutOfTime; }});
+               .vote = [](int rank) { return rank == 2 ? StepVote::kRequested : StepVote::kOutOfTime; }});
   EXPECT_EQ(gradient.loss.loss, 3);
   EXPECT_EQ(gradient.loss.nll, 1.5);
   EXPECT_EQ(gradient.loss.tokens, 60);
-  EXPECT_EQ(gradient.stop, StopVote::kRequested);
+  EXPECT_EQ(gradient.vote, StepVote::kRequested);
 }
 
 }  // namespace

@@ -75,6 +75,7 @@ TEST(RunOptionsFields, DefaultsAreThoseOfTheOptionStructs) {
   EXPECT_EQ(from_schema.validation.bleu_sentences, structs.validation.bleu_sentences);
   EXPECT_FALSE(from_schema.pipeline.decoder.has_value());
   EXPECT_EQ(from_schema.checkpoint.every_steps, structs.checkpoint.every_steps);
+  EXPECT_EQ(from_schema.checkpoint.every_minutes, structs.checkpoint.every_minutes);
   EXPECT_EQ(from_schema.checkpoint.keep_last, structs.checkpoint.keep_last);
   EXPECT_EQ(from_schema.checkpoint.keep_every, structs.checkpoint.keep_every);
   EXPECT_EQ(from_schema.checkpoint.save_at_end, structs.checkpoint.save_at_end);
@@ -106,7 +107,7 @@ constexpr char kEveryField[] = R"(
     stop { steps: 5000 epochs: 1.5 minutes: 2.5 patience: 4 }
     validation { every_steps: 10 max_sentences: 20 bleu_sentences: 30 }
     decode { beam: 3 length_penalty: 0.7 max_length_a: 1.3 max_length_b: 14 }
-    checkpoint { every_steps: 40 keep_last: 5 keep_every: 50 save_at_end: false buffer_mebibytes: 3 }
+    checkpoint { every_steps: 40 every_minutes: 41 keep_last: 5 keep_every: 50 save_at_end: false buffer_mebibytes: 3 }
     health { skipped_steps: 9 loss_spike_deviations: 4.5 loss_spike_window: 33 }
     logging { every_steps: 8 }
     instruments { enabled: false dense_steps: 7 per_decade: 6 probe_tokens: 5 })";
@@ -212,6 +213,7 @@ TEST(RunOptionsFields, EveryFieldAroundTheStepsArrives) {
   EXPECT_EQ(train.pipeline.decoder->beam.max_length_b, 14);
   EXPECT_EQ(train.pipeline.decoder->sentences, 30);
   EXPECT_EQ(train.checkpoint.every_steps, 40);
+  EXPECT_EQ(train.checkpoint.every_minutes, 41);
   EXPECT_EQ(train.checkpoint.keep_last, 5);
   EXPECT_EQ(train.checkpoint.keep_every, 50);
   EXPECT_FALSE(train.checkpoint.save_at_end);

@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "runtime/files.h"
 #include "tests/support/numbered_step.h"
 #include "tests/support/temporary_directory.h"
 
@@ -86,6 +87,7 @@ TEST_F(MetricsJsonlTest, WritesAStepThatReadsBackToTheSameBits) {
 TEST_F(MetricsJsonlTest, EveryFieldHasItsName) {
   const auto sink = Open(1);
   sink->OnStart({.run_directory = "nowhere",
+                 .attempt = "a",
                  .model = "DeepNorm",
                  .parameters = 1,
                  .source_vocabulary = 2,
@@ -98,9 +100,9 @@ TEST_F(MetricsJsonlTest, EveryFieldHasItsName) {
                  .threads = 9,
                  .first_step = 10,
                  .total_steps = 11});
-  EXPECT_EQ(json::parse(Lines().at(0)), json::parse(R"({"event": "run", "model": "DeepNorm", "parameters": 1,
-      "source_vocabulary": 2, "target_vocabulary": 3, "encoder_sublayers": 4, "decoder_sublayers": 5, "ranks": 6,
-      "stages": 7, "replicas": 8, "threads": 9, "first_step": 10, "total_steps": 11})"));
+  EXPECT_EQ(json::parse(Lines().at(0)), json::parse(R"({"event": "run", "attempt": "a", "model": "DeepNorm",
+      "parameters": 1, "source_vocabulary": 2, "target_vocabulary": 3, "encoder_sublayers": 4, "decoder_sublayers": 5,
+      "ranks": 6, "stages": 7, "replicas": 8, "threads": 9, "first_step": 10, "total_steps": 11})"));
   sink->OnStep(NumberedStep());
   EXPECT_EQ(json::parse(Lines().at(1)), json::parse(R"({"event": "step", "step": 1, "update": 2, "loss": 4.0,
       "nll": 5.0, "perplexity": 6.0, "learning_rate": 7.0, "gradient_norm": 8.0, "target_tokens": 9,
@@ -233,6 +235,28 @@ TEST_F(MetricsJsonlTest, AFreshRunEmptiesAnOldFile) {
   Run(1, 6);
   Run(1, 3);
   EXPECT_THAT(Steps("step"), ElementsAre(1, 2));
+}
+
+// A stopped job that wakes up after another has resumed its run.
+TEST_F(MetricsJsonlTest, WhatAnEarlierLaunchStillWritesGoesNowhere) {
+  Run(1, 4);
+  const auto earlier = Open(4);
+  earlier->OnStep({.step = 4});
+  const auto later = Open(3);
+  earlier->OnStep({.step = 5});
+  later->OnStep({.step = 3});
+  EXPECT_THAT(Steps("step"), ElementsAre(1, 2, 3));
+  EXPECT_THAT(*ListDirectory(directory_.path()), ElementsAre("metrics.jsonl")) << "nothing is left beside it";
+}
+
+TEST_F(MetricsJsonlTest, ALaunchThatMayNotWriteLeavesTheFileAlone) {
+  Run(1, 4);
+  const std::vector<std::string> lines = Lines();
+  const absl::Status refused =
+      MetricsJsonl::Open({.path = path_, .may_write = [] { return absl::AbortedError("taken over"); }}).status();
+  EXPECT_TRUE(absl::IsAborted(refused)) << refused;
+  EXPECT_EQ(Lines(), lines);
+  EXPECT_THAT(*ListDirectory(directory_.path()), ElementsAre("metrics.jsonl"));
 }
 
 TEST_F(MetricsJsonlTest, RefusesAPathItCannotAppendTo) {

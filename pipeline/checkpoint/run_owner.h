@@ -1,0 +1,116 @@
+// The owner of a run directory: the one launch that may write to it. Works on shared file systems, without locks.
+//
+// RUN/checkpoints/attempt is the owner's record, in six lines:
+//   6925c0a1-1267-8f3e11d0                      attempt, the name of the launch
+//   n2                                          host
+//   3f0c…-9d1e pid:[4026531836]                 place: boot id and process namespace; a pid means one process there
+//   4711 8812345                                pid of rank 0, and its start in clock ticks since boot
+//   2026-11-25T09:42:21Z                        since when
+//   0000000017                                  heartbeats, one in 5 seconds; "ended" when the launch has ended
+// A launch claims the directory by replacing the file, so the last claim counts.
+//
+//   the last owner                              another launch
+//   none, or it has ended                       starts
+//   its process is gone from this place         starts
+//   its process is in this place, even stopped  is refused at once
+//   another place, the heartbeats go on         is refused after the next heartbeat
+//   another place, no heartbeat for 20 seconds  starts: the owner is dead, stopped or cut off
+// --take-over starts in every case. Heartbeats are compared with one another, never with a clock of another host.
+//
+// A launch that has lost its directory may wake up at any moment. It checks its claim before the results of each step
+// are written and before each commit, and ends. What it had checked before goes nowhere: its metrics file is no longer
+// the run's (tools/metrics/metrics_jsonl.h), and whatever takes a place in the run directory is first written under
+// a name that ends in its attempt, checked, and then renamed. A new owner removes all such names after its claim
+// (RemoveLeftovers), so that the rename fails if the claim came between the check and the rename.
+// Limitation: two launches that start within the same moment may both claim. The later claim counts, and the earlier
+// launch ends at its next check.
+// Thread safety: any thread may call the functions. Blocking: file input and output.
+#pragma once
+
+#include <sys/types.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "runtime/files.h"
+
+namespace hadal {
+
+// Returns a unique name for one launch of a run, from time, process and random bits. Rank 0 calls it and broadcasts it.
+std::string NewCheckpointAttempt();
+// Whether NewCheckpointAttempt makes such names.
+bool IsAttempt(std::string_view text);
+
+struct RunOwner {
+  std::string attempt, host, place;
+  int64_t pid = 0, start_ticks = 0;  // of rank 0
+  std::string since;
+  std::string heartbeats;  // "ended": the launch has ended
+
+  // "attempt 6925c0a1-1267-8f3e11d0, process 4711 on n2, since 2026-11-25T09:42:21Z".
+  std::string Describe() const;
+};
+// Returns the last owner; nullopt if nobody has claimed the directory.  Errors: those of files but NotFound.
+absl::StatusOr<std::optional<RunOwner>> ReadOwner(const std::string& run_directory);
+
+// How long an owner in another place is waited for.
+inline constexpr absl::Duration kOwnerSilence = absl::Seconds(20);
+// Rank 0, at the start of a launch: checks that no other one is at work. Returns the attempt of the last owner; "":
+// none. `silence`: how long to wait for a heartbeat of an owner in another place; `tell` is called before such a wait.
+// Errors: Aborted, naming the owner and the remedies; those of ReadOwner.
+absl::StatusOr<std::string> FindPredecessor(const std::string& run_directory, absl::Duration silence,
+                                            const std::function<void(const std::string&)>& tell);
+
+// Any rank: checks that `attempt` still owns the directory.
+// Errors: Aborted, naming the owner, if another attempt has claimed it; Internal if the record is gone; file
+// errors, which say nothing about the owner.
+absl::Status CheckOwner(const std::string& run_directory, const std::string& attempt);
+
+// After `attempt` has claimed the directory: returns CheckOwner's error if another one has claimed it since, else
+// `error`. What a new owner removes or renames is missing for the earlier one.
+absl::Status CauseOf(const absl::Status& error, const std::string& run_directory, const std::string& attempt);
+
+// Rank 0's ownership, from Claim until it is destroyed or lost.
+class RunOwnership {
+ public:
+  struct Options {
+    std::string run_directory;
+    std::string attempt;
+    // The owner whom the launch may replace: FindPredecessor's. Another one that is at work is an error. Not set: any.
+    std::optional<std::string> predecessor;
+    absl::Duration heartbeat = absl::Seconds(5);
+  };
+  // Creates RUN/checkpoints, writes the record, and starts the heartbeats.  Errors: Aborted; those of files.
+  static absl::StatusOr<std::unique_ptr<RunOwnership>> Claim(const Options& options);
+  // Marks the record as ended, unless it is another launch's by now.
+  ~RunOwnership();
+
+  // As CheckOwner; Aborted also if the run directory, or the record, was removed.
+  absl::Status Check() const;
+
+ private:
+  RunOwnership(const Options& options, FileDescriptor record, off_t heartbeats_at);
+  void Beat();
+  // Writes to the record that this launch has made, which is no longer the directory's after another claim.
+  void Write(std::string_view heartbeats);
+
+  const Options options_;
+  const FileDescriptor record_;
+  const off_t heartbeats_at_;
+  std::mutex mutex_;
+  std::condition_variable end_;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace hadal

@@ -1,0 +1,115 @@
+// A run and its directory: saves by the clock, and the end of a run that has lost its directory.
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/trainer.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
+#include "runtime/status_macros.h"
+#include "tests/integration/small_trainer.h"
+#include "tests/support/small_checkpoint.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class Listener : public MetricsSink {
+ public:
+  void OnStep(const StepMetrics& metrics) override {
+    losses.push_back(metrics.loss);
+    if (metrics.step == 2 && after_two_steps) after_two_steps();
+  }
+  std::vector<double> losses;
+  std::function<void()> after_two_steps;
+};
+
+class RunDirectory : public ::testing::TestWithParam<int> {
+ protected:
+  RunDirectory() {
+    const testing::RunSpec spec = testing::SmallRun(ResidualMethod::kDeepNorm);
+    options_.model = spec.model;
+    options_.batch = spec.batch;
+    options_.run_directory = directory_ / "run";
+    options_.stop.steps = 5;
+  }
+
+  // Trains on ranks that are threads. Returns the first error of a rank.
+  absl::Status Train() {
+    const ModelPlan plan = ModelPlan::Make(options_.model);
+    InProcessWorld world(GetParam());
+    return world.Run([&](Communicator& communicator) -> absl::Status {
+      PrepareComputeThread();
+      HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, options_.batch, options_.pipeline,
+                                                                           communicator.size(), communicator.rank()));
+      const TrainingSurroundings surroundings{
+          .communicator = communicator, .stream = Stream::Cpu(1), .train = corpus_, .sink = listener_};
+      HADAL_ASSIGN_OR_RETURN(
+          const std::unique_ptr<Trainer> trainer,
+          Trainer::Create(options_, plan, pipeline, surroundings, {.run_directory = options_.run_directory}));
+      return trainer->Run().status();
+    });
+  }
+  std::vector<int64_t> SavedSteps() const {
+    std::vector<int64_t> steps;
+    const auto entries = ListCheckpoints(options_.run_directory);
+    for (const CheckpointEntry& entry : *entries) steps.push_back(entry.step);
+    return steps;
+  }
+
+  TemporaryDirectory directory_;
+  TrainOptions options_;
+  Corpus corpus_ = testing::SmallCorpus();
+  Listener listener_;
+};
+
+TEST_P(RunDirectory, ByTheClockAllRanksSaveTheSameStepsAndNoBitChanges) {
+  options_.checkpoint.save_at_end = false;
+  ASSERT_TRUE(Train().ok());
+  EXPECT_THAT(SavedSteps(), SizeIs(0)) << "half an hour is not over";
+  const std::vector<double> losses = std::exchange(listener_.losses, {});
+  options_.run_directory = directory_ / "saved";
+  options_.checkpoint.every_minutes = 1e-9;
+  const absl::Status trained = Train();
+  ASSERT_TRUE(trained.ok()) << trained;
+  EXPECT_THAT(SavedSteps(), ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_EQ(listener_.losses, losses);
+}
+
+// It saves only at its end, and would otherwise find out there.
+TEST_P(RunDirectory, ARunThatIsTakenOverEndsBeforeItReportsAnotherStep) {
+  std::optional<CheckpointCommitter> other;
+  listener_.after_two_steps = [&] { other.emplace(SmallCommitter(options_.run_directory)); };
+  const absl::Status ended = Train();
+  EXPECT_EQ(ended.code(), absl::StatusCode::kAborted);
+  if (GetParam() == 1) {
+    EXPECT_THAT(std::string(ended.message()), HasSubstr("has taken it over"));
+  }
+  EXPECT_THAT(listener_.losses, SizeIs(2));
+  EXPECT_TRUE(other->CheckClaim().ok());
+}
+
+TEST_P(RunDirectory, ARunWhoseDirectoryIsRemovedEndsWithOneError) {
+  listener_.after_two_steps = [&] { std::filesystem::remove_all(options_.run_directory); };
+  const absl::Status ended = Train();
+  EXPECT_EQ(ended.code(), absl::StatusCode::kAborted);
+  if (GetParam() == 1) {
+    EXPECT_THAT(std::string(ended.message()), HasSubstr("was removed while"));
+  }
+  EXPECT_THAT(listener_.losses, SizeIs(2));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, RunDirectory, ::testing::Values(1, 2), ::testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace hadal
