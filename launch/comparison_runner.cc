@@ -25,6 +25,7 @@
 #include "tools/metrics/human_units.h"
 #include "tools/metrics/reverse_lines.h"
 #include "tools/metrics/work_progress.h"
+#include "tools/report/run_summary.h"
 
 namespace hadal {
 namespace {
@@ -84,12 +85,17 @@ int64_t LastStep(const std::string& directory) {
   return 0;
 }
 
-// "300 steps, validation nll 4.61, 0.54 below the unigram level: trains".
-std::string ResultText(const std::string& directory, const CellRun& run) {
+// "300 steps, best validation nll 4.61, 0.54 below the unigram level: trains", "300 steps, 5.29k target tokens/s".
+std::string ResultText(const std::string& directory, const CellRun& run, bool judged) {
   const absl::StatusOr<RunRecord> record = ReadRun(directory);
   if (!record.ok()) return absl::StrCat("no steps (", record.status().message(), ")");
   const CellResult result = JudgeCell(run, *record);
   std::string text = absl::StrCat(HumanCount(result.steps), " steps");
+  if (!judged) {
+    const absl::StatusOr<RunSummary> summary = Summarize(*record);
+    if (summary.ok()) absl::StrAppend(&text, ", ", HumanRate(summary->tokens_per_second()), " target tokens/s");
+    return text;
+  }
   if (result.best_nll) absl::StrAppendFormat(&text, ", best validation nll %.3f", *result.best_nll);
   if (result.below_unigram) {
     absl::StrAppendFormat(&text, ", %.2f %s the unigram level", std::abs(*result.below_unigram),
@@ -190,7 +196,7 @@ class Runner {
     const GridCell& cell = grid_.cells[index];
     log_ << Tag(index) << cell.name << (again ? absl::StrCat(": goes on (was ", ToString(run.end), ")") : ": starts")
          << Expected(cell) << std::endl;
-    if (!run.unigram_nll) {
+    if (options_.judged && !run.unigram_nll) {
       HADAL_ASSIGN_OR_RETURN(run.unigram_nll, corpora_.Unigram(cell.config));
     }
     run.end = CellEnd::kRunning;
@@ -210,7 +216,7 @@ class Runner {
     HADAL_RETURN_IF_ERROR(WriteCellRun(directory, run));
     Count(run.end);
     log_ << Tag(index) << cell.name << ": " << ToString(run.end) << " in " << HumanDuration(seconds) << ", "
-         << ResultText(directory, run);
+         << ResultText(directory, run, options_.judged);
     if (run.end == CellEnd::kFailed) {
       log_ << "\n  exit code " << run.exit_code << "; its output is in " << LogPath(options_.out, cell);
     }

@@ -24,6 +24,7 @@ struct ComparisonOptions {
   std::vector<int> chosen;        // numbers of cells, from 1 in the grid's order; empty: all
   int ranks = 1;                  // for each run that does not set its own number
   bool accept_changes = false;    // continue cells whose config has changed
+  bool judged = true;             // each run is judged (comparison_result.h); else only its speed is printed
   std::string test_source;        // translated by every finished cell (kTranslationFile in its directory); "": none
   std::function<bool()> stopped;  // whether a signal has asked to stop
 };

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -42,8 +43,11 @@ struct SweepArguments {
   std::string out = "sweep";
   std::string submit;
   CostFiles costs;  // for the report
-  bool accept_changes = false;
+  bool accept_changes = false, report_only = false;
 };
+
+// What the command of the last submission printed. While it exists, the layouts are the array's: nothing trains here.
+std::string SubmissionPath(const SweepArguments& arguments) { return JoinPath(arguments.out, "submitted"); }
 
 // A grid of one axis, the layouts, in the order of the list.
 absl::StatusOr<ComparisonGrid> MakeGrid(const SweepArguments& arguments, const std::vector<Layout>& layouts) {
@@ -75,17 +79,80 @@ bool IsFinished(const std::string& out, const GridCell& cell) {
   return run.ok() && !run->finish.empty() && run->steps.back().step >= cell.config.stop().steps();
 }
 
-// Of the layouts that have steps to show.
-absl::Status WriteScaling(const SweepArguments& arguments, const ComparisonGrid& grid) {
+// Of the layouts that have steps to show. Returns whether there are any.
+absl::StatusOr<bool> WriteScaling(const SweepArguments& arguments, const ComparisonGrid& grid) {
   const std::string& out = arguments.out;
   std::vector<std::string> directories;
   for (const GridCell& cell : grid.cells) {
     if (ReadRun(CellDirectory(out, cell)).ok()) directories.push_back(CellDirectory(out, cell));
   }
-  if (directories.empty()) return absl::OkStatus();
+  if (directories.empty()) return false;
   HADAL_ASSIGN_OR_RETURN(const std::string files, WriteReport(directories, JoinPath(out, "scaling"), arguments.costs));
   std::cout << files << std::flush;
-  return absl::OkStatus();
+  return true;
+}
+
+// Trains nothing, and says which layouts the report lacks.
+absl::StatusOr<int> ReportOnly(const SweepArguments& arguments, const ComparisonGrid& grid) {
+  HADAL_ASSIGN_OR_RETURN(const bool any, WriteScaling(arguments, grid));
+  std::vector<std::string> unfinished;
+  for (const GridCell& cell : grid.cells) {
+    if (!IsFinished(arguments.out, cell)) unfinished.push_back(cell.name);
+  }
+  if (!unfinished.empty()) {
+    std::cout << unfinished.size() << " of " << grid.cells.size()
+              << " layouts have not finished: " << absl::StrJoin(unfinished, ", ") << "\n";
+    if (PathExists(SubmissionPath(arguments))) {
+      std::cout
+          << "They are left to the job array that was submitted. After its end --submit submits them again; without "
+          << SubmissionPath(arguments) << " they are trained here.\n";
+    }
+    std::cout << std::flush;
+  }
+  if (!any) return absl::NotFoundError(absl::StrCat(arguments.out, "/runs: no layout has a step to report yet"));
+  return kExitDone;
+}
+
+struct CommandOutput {
+  int exit_code = 0;
+  std::string text;
+};
+
+// Runs a command to its end; `file` holds its output then.
+absl::StatusOr<CommandOutput> RunToEnd(const std::vector<std::string>& command, const std::string& file) {
+  HADAL_RETURN_IF_ERROR(RemoveTree(file));
+  HADAL_ASSIGN_OR_RETURN(ChildProcess child, ChildProcess::Start(command, file));
+  std::optional<ChildEnd> end;
+  while (!(end = child.Poll())) absl::SleepFor(absl::Milliseconds(20));
+  HADAL_ASSIGN_OR_RETURN(std::string text, ReadFile(file, kMostListBytes));
+  return CommandOutput{end->exit_code, std::move(text)};
+}
+
+// The number in what sbatch prints: "Submitted batch job 4711", or "4711" with --parsable; "" if there is none.
+std::string JobOf(const std::string& submission) {
+  const std::string before = "Submitted batch job ";
+  const size_t at = submission.rfind(before);
+  const std::string text = at == std::string::npos ? submission : submission.substr(at + before.size());
+  return text.substr(0, text.find_first_not_of("0123456789"));
+}
+
+// Refuses a second array beside one that squeue does not know to have ended: both would train the same runs.
+absl::Status CheckEnded(const SweepArguments& arguments) {
+  const std::string path = SubmissionPath(arguments);
+  if (!PathExists(path)) return absl::OkStatus();
+  HADAL_ASSIGN_OR_RETURN(const std::string submission, ReadFile(path, kMostListBytes));
+  const std::string job = JobOf(submission), remedy = absl::StrCat("remove ", path, " if its jobs have ended");
+  if (job.empty())
+    return absl::FailedPreconditionError(absl::StrCat("submitted before, without a job number; ", remedy));
+  HADAL_ASSIGN_OR_RETURN(const CommandOutput queue, RunToEnd({"squeue", "--noheader", absl::StrCat("--jobs=", job)},
+                                                             JoinPath(arguments.out, "squeue.log")));
+  HADAL_RETURN_IF_ERROR(RemoveTree(JoinPath(arguments.out, "squeue.log")));
+  const bool none = queue.exit_code == 0 && absl::StripAsciiWhitespace(queue.text).empty();
+  if (none || absl::StrContains(queue.text, "Invalid job id")) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      queue.exit_code == 0
+          ? absl::StrCat("job ", job, " of the last submission has not ended; wait for it, or scancel ", job)
+          : absl::StrCat("squeue does not say whether job ", job, " of the last submission has ended; ", remedy));
 }
 
 // sbatch, told which lines of the list are to run. Returns its exit code.
@@ -99,6 +166,7 @@ absl::StatusOr<int> Submit(const SweepArguments& arguments, const ComparisonGrid
     std::cout << "every layout has run" << std::endl;
     return kExitDone;
   }
+  HADAL_RETURN_IF_ERROR(CheckEnded(arguments));
   std::vector<std::string> command = absl::StrSplit(arguments.submit, ' ', absl::SkipEmpty());
   command.insert(command.begin() + 1, absl::StrCat("--array=", absl::StrJoin(lines, ",")));
   command.push_back(arguments.layouts);
@@ -107,14 +175,13 @@ absl::StatusOr<int> Submit(const SweepArguments& arguments, const ComparisonGrid
   setenv("HADAL_SWEEP", arguments.out.c_str(), /*overwrite=*/1);  // where sweep.sbatch puts its runs
   HADAL_RETURN_IF_ERROR(MakeDirectories(arguments.out));
   std::cout << absl::StrJoin(command, " ") << std::endl;
-  const std::string log = JoinPath(arguments.out, "submit.log");
-  HADAL_ASSIGN_OR_RETURN(ChildProcess child, ChildProcess::Start(command, log));
-  std::optional<ChildEnd> end;
-  while (!(end = child.Poll())) absl::SleepFor(absl::Milliseconds(20));
-  HADAL_ASSIGN_OR_RETURN(const std::string said, ReadFile(log, kMostListBytes));
-  std::cout << said;
-  if (end->exit_code != 0) return absl::InternalError(absl::StrCat("the submission ended with code ", end->exit_code));
-  std::cout << "When the jobs have ended, the same command without --submit writes the report." << std::endl;
+  HADAL_ASSIGN_OR_RETURN(const CommandOutput submission, RunToEnd(command, SubmissionPath(arguments)));
+  std::cout << submission.text;
+  if (submission.exit_code != 0) {
+    HADAL_RETURN_IF_ERROR(RemoveTree(SubmissionPath(arguments)));
+    return absl::InternalError(absl::StrCat("the submission ended with code ", submission.exit_code));
+  }
+  std::cout << "When the jobs have ended, the same command with --report-only writes the report." << std::endl;
   return kExitDone;
 }
 
@@ -123,12 +190,14 @@ absl::StatusOr<int> Sweep(const SweepArguments& arguments) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<Layout> layouts, ParseLayouts(text, arguments.layouts));
   HADAL_ASSIGN_OR_RETURN(const ComparisonGrid grid, MakeGrid(arguments, layouts));
   if (!absl::StripAsciiWhitespace(arguments.submit).empty()) return Submit(arguments, grid, layouts);
-  ComparisonOptions options{.out = arguments.out, .accept_changes = arguments.accept_changes, .stopped = StopSignalled};
+  if (arguments.report_only || PathExists(SubmissionPath(arguments))) return ReportOnly(arguments, grid);
+  ComparisonOptions options{
+      .out = arguments.out, .accept_changes = arguments.accept_changes, .judged = false, .stopped = StopSignalled};
   std::error_code error;
   options.program = std::filesystem::read_symlink("/proc/self/exe", error).string();
   if (error) return absl::InternalError(absl::StrCat("/proc/self/exe: ", error.message()));
   HADAL_ASSIGN_OR_RETURN(const ComparisonOutcome outcome, RunComparison(grid, options, std::cout));
-  HADAL_RETURN_IF_ERROR(WriteScaling(arguments, grid));
+  HADAL_RETURN_IF_ERROR(WriteScaling(arguments, grid).status());
   if (outcome.stopped) return kExitRequeue;
   return outcome.failed > 0 || outcome.changed > 0 ? kExitError : kExitDone;
 }
@@ -142,9 +211,12 @@ void AddSweepCommand(Command app, int& exit_code) {
       .Required();
   AddConfigArguments(command, arguments->config);
   command.AddOption("-o,--out", arguments->out, "Directory for runs and report").ShowDefault();
-  command.AddOption("--submit", arguments->submit,
-                    "Submit what is not finished as a job array by this command, the script last: "
-                    "\"sbatch --nodes 4 --ntasks 16 launch/slurm/sweep.sbatch\"");
+  const CommandOption submit =
+      command.AddOption("--submit", arguments->submit,
+                        "Submit what is not finished as a job array by this command, the script last: "
+                        "\"sbatch --nodes 4 --ntasks 16 launch/slurm/sweep.sbatch\"");
+  command.AddFlag("--report-only", arguments->report_only, "Train nothing; write the report of what has run")
+      .Excludes(submit);
   AddCostFlags(command, "what the report holds the runs against", arguments->costs);
   command.AddFlag("--accept-changes", arguments->accept_changes, "Continue runs whose config has changed");
   command.Runs([arguments, &exit_code] {

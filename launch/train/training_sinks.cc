@@ -44,7 +44,8 @@ absl::Status TrainingSinks::Open(const GridShape& grid, const std::string& confi
                                              .may_write = [&] { return CheckOwner(run_directory_, attempt); }}));
   HADAL_ASSIGN_OR_RETURN(
       std::unique_ptr<TensorBoard> board,
-      TensorBoard::Open({.directory = JoinPath(run_directory_, kTensorBoardName), .attempt = attempt}));
+      TensorBoard::Open(
+          {.directory = JoinPath(run_directory_, kTensorBoardName), .attempt = attempt, .config = config_text}));
   progress_log_ = std::make_unique<RankLogStream>(*log_);
   fan_out_.Add(MakeJobReport());
   fan_out_.Add(std::move(jsonl));

@@ -23,7 +23,7 @@ grid 4  --set pipeline.replicas=2
 END
 
 expect 0 "$hadal" sweep layouts.txt small.textproto --out s
-says "1/3.*one: starts"; says "s/scaling.html"
+says "1/3.*one: starts"; says "s/scaling.html"; says "one: done in .*, 12 steps, .* target tokens/s"; lacks fails
 for run in one two grid; do
   [ "$(grep -c '"event":"step"' s/runs/$run/metrics.jsonl)" -eq 12 ] || fail "$run has not 12 steps"
 done
@@ -61,7 +61,31 @@ expect 0 "$hadal" sweep layouts.txt small.textproto --out q --set seed=3 --submi
 says "Submitted batch job 7"
 grep -q -- "^--array=2,3,4 --nodes 1 .*/sweep.sbatch layouts.txt small.textproto --set seed=3$" sbatch.words || { cat sbatch.words; fail "sbatch got other words"; }
 expect 0 "$hadal" sweep layouts.txt small.textproto --out q --set seed=3 --submit "sbatch sweep.sbatch"; says "every layout has run"
-expect 0 "$hadal" sweep layouts.txt small.textproto --out q --set seed=3; says "q/scaling.html"
+expect 0 "$hadal" sweep layouts.txt small.textproto --out q --set seed=3; says "q/scaling.html"; lacks "have not finished"
 expect 1 "$hadal" sweep layouts.txt small.textproto --out r --submit "false sweep.sbatch"; says "submission ended with code 1"
+[ ! -e r/submitted ] || fail "a submission that failed counts as one"
+
+# While an array waits, nothing trains beside it and no second array is submitted; a stand-in for squeue says whether it waits.
+printf '#!/bin/sh\necho "Submitted batch job 8"\n' > bin/sbatch
+printf '#!/bin/sh\ncat queue\n[ ! -s error ] || { cat error; exit 1; }\n' > bin/squeue; chmod +x bin/squeue
+rm -r q/runs/grid; : > error; : > queue
+again=("$hadal" sweep layouts.txt small.textproto --out q --set seed=3)
+expect 0 "${again[@]}" --submit "sbatch sweep.sbatch"; says "Submitted batch job 8"
+echo "8_4 PENDING" > queue
+expect 0 "${again[@]}"; lacks starts; says "q/scaling.html"; says "1 of 3 layouts have not finished: grid"
+[ ! -e q/runs/grid ] || fail "trained beside a pending array"
+expect 1 "${again[@]}" --submit "sbatch sweep.sbatch"; says "job 8 of the last submission has not ended"
+echo "slurm_load_jobs error: Unable to contact slurm controller" > error; : > queue
+expect 1 "${again[@]}" --submit "sbatch sweep.sbatch"; says "squeue does not say"
+echo "slurm_load_jobs error: Invalid job id specified" > error
+expect 0 "${again[@]}" --submit "sbatch sweep.sbatch"; says "Submitted batch job 8"
+rm q/submitted
+expect 0 "${again[@]}"; says "grid: starts"
+
+# --report-only trains nothing, submitted or not.
+rm -r q/runs/grid
+expect 0 "${again[@]}" --report-only; lacks starts; says "q/scaling.html"; says "have not finished: grid"
+expect 2 "$hadal" sweep layouts.txt small.textproto --out nothing --report-only; says "no layout has a step"
+expect 2 "${again[@]}" --report-only --submit x
 
 finished

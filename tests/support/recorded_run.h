@@ -22,6 +22,7 @@ struct RecordedRun {
   int vocabulary = 0;              // of both sides; 0: not recorded
   std::vector<StageTimes> stages;  // of every step except the first, which takes twice as long
   double other_seconds = 0;        // per step, besides the first stage's parts
+  std::string config;              // more of the config, as text
   bool depth = false;              // two encoder and three decoder sublayers, recorded at every step
 };
 
@@ -46,11 +47,12 @@ inline double StepSeconds(const RecordedRun& run) {
 // Creates `directory`. REQUIRES: at least one stage.
 inline void WriteRecordedRun(const std::string& directory, const RecordedRun& run) {
   HADAL_CHECK(MakeDirectories(directory).ok());
-  HADAL_CHECK(ReplaceFile(JoinPath(directory, "config.resolved.textproto"),
-                          absl::StrCat("batch { micro_batches: ", run.micro_batches, " } pipeline { replicas: ",
-                                       run.replicas, " threads: ", run.threads, " } stop { steps: ", run.steps, " }\n"),
-                          "test")
-                  .ok());
+  HADAL_CHECK(
+      ReplaceFile(JoinPath(directory, "config.resolved.textproto"),
+                  absl::StrCat("batch { micro_batches: ", run.micro_batches, " } pipeline { replicas: ", run.replicas,
+                               " threads: ", run.threads, " } stop { steps: ", run.steps, " }\n", run.config),
+                  "test")
+          .ok());
   auto sink = MetricsJsonl::Open({.path = JoinPath(directory, "metrics.jsonl")});
   HADAL_CHECK(sink.ok());
   const int ranks = static_cast<int>(run.stages.size()) * run.replicas;

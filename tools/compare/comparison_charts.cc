@@ -84,9 +84,9 @@ std::string LossChart(LineChart chart, const std::vector<Line>& lines, const Poi
   return Draw(std::move(chart));
 }
 
-Points Losses(const RunRecord& run) {
+Points TrainingNll(const RunRecord& run) {
   Points points;
-  for (const StepMetrics& step : run.steps) points.emplace_back(static_cast<double>(step.step), step.loss);
+  for (const StepMetrics& step : run.steps) points.emplace_back(static_cast<double>(step.step), step.nll);
   return MeanPoints(points, kMostPoints);
 }
 
@@ -196,7 +196,7 @@ std::string CurvesMarkup(const ComparisonReport& report, const ComparisonPanel& 
     const std::vector<Line> lines = ColumnLines(panel, column);
     markup += Group(ColumnHeading(report, panel, column),
                     LossChart(Titled("Validation", "step", "nll, nats per target token"), lines, Validations) +
-                        LossChart(Titled("Loss", "step", "nats per target token"), lines, Losses));
+                        LossChart(Titled("Training", "step", "nll, nats per target token"), lines, TrainingNll));
   }
   if (panel.columns.size() == 1) return markup;
   std::string charts;

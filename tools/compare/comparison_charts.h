@@ -12,7 +12,7 @@
 
 namespace hadal {
 
-// Markup of loss and validation nll over the steps, and of the depth instruments. "" if nothing has run.
+// Markup of training and validation nll over the steps, and of the depth instruments. "" if nothing has run.
 std::string CurvesMarkup(const ComparisonReport& report, const ComparisonPanel& panel);
 std::string InstrumentsMarkup(const ComparisonReport& report, const ComparisonPanel& panel);
 

@@ -136,8 +136,9 @@ std::string CellText(const ComparedCell* cell) {
   std::string text = cell->bleu              ? absl::StrFormat("%.1f", *cell->bleu)
                      : cell->result.best_nll ? HumanValue(*cell->result.best_nll, 4)
                                              : absl::StrFormat("%s steps", HumanCount(cell->result.steps));
-  if (cell->result.verdict == Verdict::kFails || cell->result.verdict == Verdict::kBetween) {
-    absl::StrAppend(&text, " ", ToString(cell->result.verdict));
+  const Verdict verdict = cell->result.verdict;
+  if (verdict == Verdict::kFails || verdict == Verdict::kBetween || verdict == Verdict::kTooShort) {
+    absl::StrAppend(&text, " ", ToString(verdict));
   }
   if (cell->p_value && *cell->p_value >= 0.05) text += " ≈";
   if (cell->run.end != CellEnd::kDone) absl::StrAppend(&text, " (", ToString(cell->run.end), ")");

@@ -58,7 +58,8 @@ struct ComparisonPanel {
 // The tables of `report`, as views of it.
 std::vector<ComparisonPanel> Panels(const ComparisonReport& report);
 
-// The text of a cell in a table: "4.117", "28.9", "4.95 between", "5.20 fails", "diverged", "not run", "" for null.
+// The text of a cell in a table: "4.117", "28.9", "4.95 between", "5.20 fails", "7.10 too short", "diverged",
+// "not run", "" for null.
 std::string CellText(const ComparedCell* cell);
 
 // Reads what exists of the grid's runs. `reference`: a file of the test set's references, or "".

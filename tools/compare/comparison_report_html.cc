@@ -9,31 +9,9 @@
 namespace hadal {
 namespace {
 
-const char* KindOf(const ComparedCell* cell) {
-  if (cell == nullptr || !cell->has_run()) return "";
-  switch (cell->result.verdict) {
-    case Verdict::kTrains:
-      return "good";
-    case Verdict::kBetween:
-      return "fair";
-    case Verdict::kFails:
-    case Verdict::kDiverged:
-      return "bad";
-    case Verdict::kUnknown:
-      break;
-  }
-  return "";
-}
-
 std::string PanelTable(const ComparisonReport& report, const ComparisonPanel& panel) {
   HtmlTable table(PanelHeader(report, panel));
-  for (size_t row = 0; row < panel.rows.size(); ++row) {
-    std::vector<HtmlCell> cells = {{.text = panel.rows[row]}};
-    for (const ComparedCell* cell : panel.cells[row]) {
-      cells.push_back({absl::StrCat(CellText(cell), cell != nullptr && cell->best_bleu ? " ★" : ""), KindOf(cell)});
-    }
-    table.AddColoured(cells);
-  }
+  for (size_t row = 0; row < panel.rows.size(); ++row) table.AddMarked(PanelRow(panel, row));
   return std::move(table).Finish();
 }
 

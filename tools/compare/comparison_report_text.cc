@@ -1,11 +1,13 @@
 // The report of a comparison as Markdown and as JSON.
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "tools/compare/comparison_report.h"
 #include "tools/compare/comparison_text.h"
+#include "tools/drawing/markdown.h"
 #include "tools/metrics/human_units.h"
 
 namespace hadal {
@@ -13,26 +15,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string MarkdownRow(const std::vector<std::string>& cells) {
-  return absl::StrCat("| ", absl::StrJoin(cells, " | "), " |\n");
-}
-
-std::string MarkdownHeader(const std::vector<std::string>& cells) {
-  std::string rule = "|";
-  for (size_t i = 0; i < cells.size(); ++i) rule += i == 0 ? "---|" : "---:|";
-  return absl::StrCat(MarkdownRow(cells), rule, "\n");
-}
-
 void AppendPanel(const ComparisonReport& report, const ComparisonPanel& panel, std::string& text) {
-  if (!panel.name.empty()) absl::StrAppend(&text, "\n", panel.name, "\n");
-  absl::StrAppend(&text, "\n", MarkdownHeader(PanelHeader(report, panel)));
-  for (size_t row = 0; row < panel.rows.size(); ++row) {
-    std::vector<std::string> cells = {panel.rows[row]};
-    for (const ComparedCell* cell : panel.cells[row]) {
-      cells.push_back(cell != nullptr && cell->best_bleu ? absl::StrCat("**", CellText(cell), "**") : CellText(cell));
-    }
-    text += MarkdownRow(cells);
-  }
+  if (!panel.name.empty()) absl::StrAppend(&text, "\n", EscapeMarkdown(panel.name), "\n");
+  MarkdownTable table(PanelHeader(report, panel));
+  for (size_t row = 0; row < panel.rows.size(); ++row) table.AddMarked(PanelRow(panel, row));
+  absl::StrAppend(&text, "\n", std::move(table).Finish());
 }
 
 Json ToJson(const CellInstruments& instruments) {
@@ -76,18 +63,18 @@ Json ToJson(const ComparisonReport& report, const ComparedCell& cell) {
 }  // namespace
 
 std::string ComparisonToMarkdown(const ComparisonReport& report) {
-  std::string text = absl::StrCat("# ", report.title, "\n");
-  if (!report.note.empty()) absl::StrAppend(&text, "\n", report.note, "\n");
+  std::string text = absl::StrCat("# ", EscapeMarkdown(report.title), "\n");
+  if (!report.note.empty()) absl::StrAppend(&text, "\n", EscapeMarkdown(report.note), "\n");
   absl::StrAppend(&text, "\n", RuleText(report), "\n");
   const std::vector<ComparisonPanel> panels = Panels(report);
   for (const ComparisonPanel& panel : panels) AppendPanel(report, panel, text);
-  absl::StrAppend(&text, "\n## Runs\n\n", MarkdownHeader(RunHeader()));
-  for (const ComparedCell* cell : InTableOrder(panels)) text += MarkdownRow(RunCells(*cell));
-  absl::StrAppend(&text, "\n## Instruments\n\n", MarkdownHeader(InstrumentHeader()));
+  MarkdownTable runs(RunHeader()), instruments(InstrumentHeader());
   for (const ComparedCell* cell : InTableOrder(panels)) {
-    if (cell->has_run()) text += MarkdownRow(InstrumentCells(*cell));
+    runs.Add(RunCells(*cell));
+    if (cell->has_run()) instruments.Add(InstrumentCells(*cell));
   }
-  return absl::StrCat(text, "\n", InstrumentNote(), "\n");
+  return absl::StrCat(text, "\n## Runs\n\n", std::move(runs).Finish(), "\n## Instruments\n\n",
+                      std::move(instruments).Finish(), "\n", InstrumentNote(), "\n");
 }
 
 std::string ComparisonToJson(const ComparisonReport& report) {

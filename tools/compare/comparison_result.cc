@@ -1,6 +1,7 @@
 #include "tools/compare/comparison_result.h"
 
 #include <cmath>
+#include <vector>
 
 #include "runtime/data/corpus.h"
 #include "runtime/status_macros.h"
@@ -9,10 +10,24 @@
 namespace hadal {
 namespace {
 
-Verdict Judge(const CellRun& run, const std::optional<double>& below) {
+// The mean training nll of the `part`-th fifth of the steps, counted from 0.
+double MeanNll(const std::vector<StepMetrics>& steps, size_t part) {
+  const size_t begin = steps.size() * part / 5, end = steps.size() * (part + 1) / 5;
+  double sum = 0;
+  for (size_t i = begin; i < end; ++i) sum += steps[i].nll;
+  return sum / static_cast<double>(end - begin);
+}
+
+bool StillFalls(const std::vector<StepMetrics>& steps) {
+  return steps.size() < 5 || MeanNll(steps, 3) - MeanNll(steps, 4) >= kFailsBelow;
+}
+
+Verdict Judge(const CellRun& run, const RunRecord& record, const std::optional<double>& below) {
   if (run.end == CellEnd::kDiverged) return Verdict::kDiverged;
   if (!below) return Verdict::kUnknown;
-  return *below >= kTrainsBelow ? Verdict::kTrains : *below < kFailsBelow ? Verdict::kFails : Verdict::kBetween;
+  if (*below >= kTrainsBelow) return Verdict::kTrains;
+  if (*below >= kFailsBelow) return Verdict::kBetween;
+  return StillFalls(record.steps) ? Verdict::kTooShort : Verdict::kFails;
 }
 
 }  // namespace
@@ -25,6 +40,8 @@ std::string ToString(Verdict verdict) {
       return "between";
     case Verdict::kFails:
       return "fails";
+    case Verdict::kTooShort:
+      return "too short";
     case Verdict::kDiverged:
       return "diverged";
     case Verdict::kUnknown:
@@ -45,7 +62,7 @@ CellResult JudgeCell(const CellRun& run, const RunRecord& record) {
     result.best_step = validation.step;
   }
   if (result.best_nll && run.unigram_nll) result.below_unigram = *run.unigram_nll - *result.best_nll;
-  result.verdict = Judge(run, result.below_unigram);
+  result.verdict = Judge(run, record, result.below_unigram);
   return result;
 }
 

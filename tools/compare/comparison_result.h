@@ -6,6 +6,8 @@
 //   trains   below ≥ 0.3     it has learned from context
 //   fails    below < 0.05    it has learned token frequencies at most
 //   between  otherwise
+//   too short  as fails, but its training nll was still falling: by at least 0.05 from the fourth to the last fifth of
+//            its steps, or it has fewer than five
 //   diverged the run ended because its numbers were not finite; takes precedence over the others
 //   not known  H or the validation nll is missing
 // Why not the loss: with Post-LN the loss also falls at first if training fails, through the output layer alone; only
@@ -24,8 +26,8 @@ namespace hadal {
 
 inline constexpr double kTrainsBelow = 0.3, kFailsBelow = 0.05;  // nats per target token
 
-enum class Verdict { kTrains, kBetween, kFails, kDiverged, kUnknown };
-// "trains", "between", "fails", "diverged", "not known".
+enum class Verdict { kTrains, kBetween, kFails, kTooShort, kDiverged, kUnknown };
+// "trains", "between", "fails", "too short", "diverged", "not known".
 std::string ToString(Verdict verdict);
 
 struct CellResult {

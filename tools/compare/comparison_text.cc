@@ -13,6 +13,23 @@ std::string Number(const std::optional<double>& value, const char* none = "–")
   return value ? HumanValue(*value, 3) : none;
 }
 
+const char* KindOf(const ComparedCell* cell) {
+  if (cell == nullptr || !cell->has_run()) return "";
+  switch (cell->result.verdict) {
+    case Verdict::kTrains:
+      return "good";
+    case Verdict::kBetween:
+    case Verdict::kTooShort:
+      return "fair";
+    case Verdict::kFails:
+    case Verdict::kDiverged:
+      return "bad";
+    case Verdict::kUnknown:
+      break;
+  }
+  return "";
+}
+
 std::string Hours(double seconds) { return absl::StrFormat("%.3f", seconds / 3600); }
 
 }  // namespace
@@ -27,8 +44,8 @@ std::string RuleText(const ComparisonReport& report) {
   std::string text = absl::StrFormat(
       "A cell shows its best validation nll%s. A method trains if that is at least %g below the nll of a model "
       "that knows only the "
-      "target's token frequencies%s; it fails if it was never %g below that, diverged if its numbers were not "
-      "finite, and is "
+      "target's token frequencies%s; it fails if it was never %g below that, but the run was "
+      "too short if its training nll was still falling then; it diverged if its numbers were not finite, and is "
       "between otherwise.",
       bleu ? ", or its BLEU on the test set" : "", kTrainsBelow,
       levels.size() == 1 ? absl::StrFormat(" (%.3f on these sentences)", *levels.begin()) : "", kFailsBelow);
@@ -54,6 +71,14 @@ std::vector<std::string> PanelHeader(const ComparisonReport& report, const Compa
   std::vector<std::string> header = {absl::StrCat(report.axes[0].name, " \\ ", report.axes[1].name)};
   header.insert(header.end(), panel.columns.begin(), panel.columns.end());
   return header;
+}
+
+std::vector<TableCell> PanelRow(const ComparisonPanel& panel, size_t row) {
+  std::vector<TableCell> cells = {{.text = panel.rows[row]}};
+  for (const ComparedCell* cell : panel.cells[row]) {
+    cells.push_back({CellText(cell), KindOf(cell), cell != nullptr && cell->best_bleu});
+  }
+  return cells;
 }
 
 std::vector<std::string> RunHeader() {

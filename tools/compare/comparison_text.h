@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tools/compare/comparison_report.h"
+#include "tools/drawing/table_cell.h"
 
 namespace hadal {
 
@@ -32,6 +33,8 @@ std::string RuleText(const ComparisonReport& report);
 std::string InstrumentNote();
 
 std::vector<std::string> PanelHeader(const ComparisonReport& report, const ComparisonPanel& panel);
+// A row of a panel's table, its label first.
+std::vector<TableCell> PanelRow(const ComparisonPanel& panel, size_t row);
 std::vector<std::string> RunHeader();
 std::vector<std::string> RunCells(const ComparedCell& cell);
 std::vector<std::string> InstrumentHeader();

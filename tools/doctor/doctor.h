@@ -31,7 +31,8 @@ struct DoctorReport {
 };
 
 // Returns the same report on every rank. `gpu`: facts of options.device, or why there is none. Blocking: all ranks call
-// it; takes a few seconds.
+// it; takes a few seconds. If a rank seems slow, measures again, up to three times in all, and takes each rank's best:
+// on a busy host any rank may be slow for a moment.
 // Errors: those of the probes.
 absl::StatusOr<DoctorReport> Examine(Communicator& communicator, const Stream& stream, const ProbeOptions& options,
                                      const GpuFacts& gpu);

@@ -33,7 +33,7 @@ class HostComparison {
     Limits();
     comparison_.Slow(
         "matrix products", "GFLOP/s", 1, [](const RankMeasurements& m) { return m.gflops; }, nullptr,
-        "Check its node for other jobs, a low clock or a hot device.");
+        "Check its node for other jobs, a low clock or a hot device.", /*shared=*/true);
     Links();
     Files();
   }
@@ -103,11 +103,11 @@ class HostComparison {
       comparison_.Slow(
           absl::StrCat("link to the next rank,", where), "GB/s", 1e-9,
           [](const RankMeasurements& m) { return m.next_bytes_per_second; }, of_kind,
-          "Check the cable, the switch port, and the interface that MPI chose (btl_tcp_if_include).");
+          "Check the cable, the switch port, and the interface that MPI chose (btl_tcp_if_include).", !leaves);
       comparison_.Slow(
           absl::StrCat("link with all ranks sending at once,", where), "GB/s", 1e-9,
           [](const RankMeasurements& m) { return m.ring_bytes_per_second; }, of_kind,
-          "Other traffic shares its node or switch.");
+          "Other traffic shares its node or switch.", !leaves);
     }
   }
 
@@ -127,10 +127,18 @@ class HostComparison {
         Add(Severity::kWarning, {rank}, "file locks do not exclude other ranks here (a mount without locking?).");
       }
     }
+    // The ranks of a host share its path to the file system, and which of them is first says nothing: each host's
+    // fastest stands for it.
+    std::map<std::string, int> fastest;
+    for (const DoctorFacts& facts : ranks_) {
+      int& rank = fastest.try_emplace(facts.host, facts.rank).first->second;
+      if (measured_[facts.rank].write_bytes_per_second > measured_[rank].write_bytes_per_second) rank = facts.rank;
+    }
     comparison_.Slow(
-        "writing to the run directory", "MB/s", 1e-6,
-        [](const RankMeasurements& m) { return m.write_bytes_per_second; }, nullptr,
-        "Its mount or its path to the file system is slow; checkpoints wait for the slowest rank.");
+        "writing to the run directory, the fastest rank of its host", "MB/s", 1e-6,
+        [](const RankMeasurements& m) { return m.write_bytes_per_second; },
+        [this, &fastest](int rank) { return fastest.at(ranks_[rank].host) == rank; },
+        "Its host's mount or path to the file system is slow; checkpoints wait for the slowest rank.");
   }
 
   RankComparison& comparison_;

@@ -210,6 +210,20 @@ absl::StatusOr<RankMeasurements> Probe(Communicator& communicator, const Stream&
   return Prober(communicator, stream, options).Run();
 }
 
+RankMeasurements Fastest(const RankMeasurements& earlier, RankMeasurements later) {
+  for (double RankMeasurements::*const rate :
+       {&RankMeasurements::next_bytes_per_second, &RankMeasurements::ring_bytes_per_second, &RankMeasurements::gflops,
+        &RankMeasurements::write_bytes_per_second, &RankMeasurements::gpu_flops,
+        &RankMeasurements::gpu_copy_bytes_per_second}) {
+    later.*rate = std::max(earlier.*rate, later.*rate);
+  }
+  for (double RankMeasurements::*const seconds :
+       {&RankMeasurements::next_latency_seconds, &RankMeasurements::rename_seconds}) {
+    later.*seconds = std::min(earlier.*seconds, later.*seconds);
+  }
+  return later;
+}
+
 std::string MeasurementsToJson(const RankMeasurements& measured) {
   return nlohmann::json{{"next_bytes_per_second", measured.next_bytes_per_second},
                         {"next_latency_seconds", measured.next_latency_seconds},

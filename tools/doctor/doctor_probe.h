@@ -43,6 +43,9 @@ struct ProbeOptions {
 // Errors: those of Communicator::Wait (the peer and the direction are named).
 absl::StatusOr<RankMeasurements> Probe(Communicator& communicator, const Stream& stream, const ProbeOptions& options);
 
+// Keeps the better of two measurements of one rank's speeds; everything else is `later`'s.
+RankMeasurements Fastest(const RankMeasurements& earlier, RankMeasurements later);
+
 std::string MeasurementsToJson(const RankMeasurements& measured);
 absl::StatusOr<RankMeasurements> MeasurementsFromJson(const std::string& json);
 

@@ -15,8 +15,8 @@ constexpr double kSlow = 0.5, kSuspect = 0.75;
 
 double Median(std::vector<double> values) {
   if (values.empty()) return 0;
-  std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
-  return values[values.size() / 2];
+  std::sort(values.begin(), values.end());
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
 }
 
 }  // namespace
@@ -43,17 +43,25 @@ void RankComparison::Majority(Severity severity, const std::string& what,
 
 void RankComparison::Slow(const std::string& what, const std::string& unit, double scale,
                           const std::function<double(const RankMeasurements&)>& value, const OfKind& of_kind,
-                          const std::string& remedy) {
+                          const std::string& remedy, bool shared) {
   std::vector<double> values;
+  std::map<std::string, double> fastest;  // of a host
+  const auto compared = [&](size_t rank) { return !of_kind || of_kind(static_cast<int>(rank)); };
   for (size_t r = 0; r < ranks_.size(); ++r) {
-    if (!of_kind || of_kind(static_cast<int>(r))) values.push_back(value(measured_[r]));
+    if (!compared(r)) continue;
+    values.push_back(value(measured_[r]));
+    double& best = fastest[ranks_[r].host];
+    best = std::max(best, values.back());
   }
   const double median = Median(values);
   for (size_t r = 0; r < ranks_.size() && values.size() > 1; ++r) {
-    if ((of_kind && !of_kind(static_cast<int>(r))) || value(measured_[r]) >= kSuspect * median) continue;
-    Add(value(measured_[r]) < kSlow * median ? Severity::kBad : Severity::kWarning, {static_cast<int>(r)},
-        absl::StrFormat("%s: %.2f %s, the median is %.2f %s. %s", what, scale * value(measured_[r]), unit,
-                        scale * median, unit, remedy));
+    if (!compared(r) || value(measured_[r]) >= kSuspect * median) continue;
+    const double judged = shared ? fastest[ranks_[r].host] : value(measured_[r]);
+    findings_.push_back({.severity = judged < kSlow * median ? Severity::kBad : Severity::kWarning,
+                         .ranks = {static_cast<int>(r)},
+                         .text = absl::StrFormat("%s: %.2f %s, the median is %.2f %s. %s", what,
+                                                 scale * value(measured_[r]), unit, scale * median, unit, remedy),
+                         .speed = true});
   }
 }
 

@@ -1,6 +1,6 @@
 // Compares ranks with the majority and with the median, and collects the findings of `hadal doctor`.
 //
-// A rank is slow below half of the median, and suspect below three quarters.
+// A rank is slow below half of the median, and suspect below three quarters. The median of two is their mean.
 // Threads: one.
 #pragma once
 
@@ -20,6 +20,7 @@ struct Finding {
   Severity severity = Severity::kWarning;
   std::vector<int> ranks;  // the ranks concerned, ascending
   std::string text;        // the problem and its remedy
+  bool speed = false;      // a rank is slower than others: it may only have been so for a moment
 };
 
 class RankComparison {
@@ -33,15 +34,16 @@ class RankComparison {
   const std::vector<RankMeasurements>& measured() const { return measured_; }
 
   void Add(Severity severity, std::vector<int> ranks, std::string text) {
-    findings_.push_back({severity, std::move(ranks), std::move(text)});
+    findings_.push_back({.severity = severity, .ranks = std::move(ranks), .text = std::move(text)});
   }
   // Adds a finding for ranks whose value is not the most frequent one.
   void Majority(Severity severity, const std::string& what, const std::function<std::string(const DoctorFacts&)>& value,
                 const OfKind& of_kind, const std::string& remedy);
-  // Adds a finding for ranks that are slow or suspect.
+  // Adds a finding for ranks that are slow or suspect. `shared`: the ranks of a host share what is measured, and which
+  // of them is faster changes on a busy host; a slow rank is only bad then if all compared ranks of its host are slow.
   void Slow(const std::string& what, const std::string& unit, double scale,
             const std::function<double(const RankMeasurements&)>& value, const OfKind& of_kind,
-            const std::string& remedy);
+            const std::string& remedy, bool shared = false);
 
   // Returns and clears the findings: bad ones first, otherwise in the order added.
   std::vector<Finding> Take();

@@ -18,6 +18,7 @@ namespace {
 constexpr int kMostRows = 60, kMostColumns = 80;
 constexpr int kLevels = 32;
 constexpr double kLeft = 74, kRight = 92, kTop = 26, kBottom = 42;
+constexpr const char* kNotFinite = "#e6194b";
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 // Dark to light, perceptually uniform, also in greyscale.
@@ -93,7 +94,7 @@ class Drawing {
     return std::clamp(static_cast<int>((value - low_) / (high_ - low_) * kLevels), 0, kLevels - 1);
   }
   std::string Fill(double value) const {
-    return std::isinf(value) ? std::string("#000000") : LevelColour(LevelOf(value));
+    return std::isinf(value) ? std::string(kNotFinite) : LevelColour(LevelOf(value));
   }
 
   // Merges neighbours of one colour to one rectangle.
@@ -130,8 +131,12 @@ class Drawing {
   }
 
   void ColourBar() {
-    if (low_ > high_) return;
     const double x = map_.width - kRight + 14, height = Y(0) - Y(rows_);
+    if (std::any_of(cells_.begin(), cells_.end(), [](double value) { return std::isinf(value); })) {
+      svg_.Rect(x, Y(0) + 10, 12, 12, kNotFinite);
+      svg_.Text(x + 16, Y(0) + 20, "not finite", Svg::Anchor::kStart, 11, "#555");
+    }
+    if (low_ > high_) return;
     const auto y = [&](int level) { return Y(0) - std::floor(height * level / kLevels); };  // whole pixels, as cells
     for (int level = 0; level < kLevels; ++level) {
       svg_.Rect(x, y(level + 1), 12, y(level) - y(level + 1), LevelColour(level));
@@ -151,6 +156,20 @@ class Drawing {
 };
 
 }  // namespace
+
+std::optional<std::pair<double, double>> CommonRange(const std::vector<DepthHeatMap>& maps) {
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  for (const DepthHeatMap& map : maps) {
+    for (const std::vector<float>& record : map.records) {
+      for (const double value : record) {
+        if (!std::isfinite(value) || (map.logarithmic && value <= 0)) continue;
+        low = std::min(low, value);
+        high = std::max(high, value);
+      }
+    }
+  }
+  return low <= high ? std::optional(std::pair(low, high)) : std::nullopt;
+}
 
 std::string DrawDepthHeatMap(const DepthHeatMap& map) {
   HADAL_CHECK(!map.records.empty());

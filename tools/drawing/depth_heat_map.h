@@ -3,8 +3,8 @@
 //
 // A cell combines a few neighbouring sublayers in one column: by their geometric mean on a logarithmic scale, else by
 // their mean. The colour bar spans the lowest to the highest cell, or `range`. Columns are records, not steps, so the
-// first steps are dense and later ones sparse; the axis names the steps. White: no such tensor. Black: a number that is
-// not finite.
+// first steps are dense and later ones sparse; the axis names the steps. White: no such tensor. Red, which the scale
+// does not have: a number that is not finite.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,10 @@ struct DepthHeatMap {
   std::optional<std::pair<double, double>> range;
   double width = 560, height = 300;
 };
+
+// From the lowest number of all maps, above 0 on a logarithmic scale, to the highest: a range with which maps that are
+// seen side by side can be compared. nullopt if there is no number.
+std::optional<std::pair<double, double>> CommonRange(const std::vector<DepthHeatMap>& maps);
 
 // REQUIRES: at least one record; all records of the same length.
 std::string DrawDepthHeatMap(const DepthHeatMap& map);

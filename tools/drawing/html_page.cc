@@ -17,12 +17,13 @@ th { color: #555; font-weight: normal; }
 .charts { display: flex; flex-wrap: wrap; gap: 12px; }
 .note { color: #666; font-size: 13px; }
 .wide { overflow-x: auto; }
+pre { margin: 4px 0; white-space: pre-wrap; }
 svg { display: block; max-width: 100%; height: auto; }
 </style>
 )";
 
-std::vector<HtmlCell> Plain(const std::vector<std::string>& texts) {
-  std::vector<HtmlCell> cells;
+std::vector<TableCell> Plain(const std::vector<std::string>& texts) {
+  std::vector<TableCell> cells;
   cells.reserve(texts.size());
   for (const std::string& text : texts) cells.push_back({.text = text});
   return cells;
@@ -41,16 +42,17 @@ HtmlTable::HtmlTable(const std::vector<std::string>& header) { Row("th", Plain(h
 
 void HtmlTable::Add(const std::vector<std::string>& cells) { Row("td", Plain(cells)); }
 
-void HtmlTable::AddColoured(const std::vector<HtmlCell>& cells) { Row("td", cells); }
+void HtmlTable::AddMarked(const std::vector<TableCell>& cells) { Row("td", cells); }
 
 std::string HtmlTable::Finish() && { return absl::StrCat("<div class=\"wide\"><table>\n", rows_, "</table></div>\n"); }
 
-void HtmlTable::Row(std::string_view tag, const std::vector<HtmlCell>& cells) {
+void HtmlTable::Row(std::string_view tag, const std::vector<TableCell>& cells) {
   absl::StrAppend(&rows_, "<tr>");
-  for (const HtmlCell& cell : cells) {
+  for (const TableCell& cell : cells) {
     absl::StrAppend(&rows_, "<", std::string(tag));
     if (!cell.kind.empty()) absl::StrAppend(&rows_, " class=\"", cell.kind, "\"");
-    absl::StrAppend(&rows_, ">", EscapeMarkup(cell.text), "</", std::string(tag), ">");
+    const std::string text = EscapeMarkup(cell.text);
+    absl::StrAppend(&rows_, ">", cell.best ? absl::StrCat("<b>", text, "</b>") : text, "</", std::string(tag), ">");
   }
   absl::StrAppend(&rows_, "</tr>\n");
 }

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/drawing/table_cell.h"
+
 namespace hadal {
 
 // The document from the doctype to the beginning of the body.
@@ -17,22 +19,16 @@ inline constexpr std::string_view kHtmlEnd = "</body></html>\n";
 // A paragraph in small grey type.
 std::string HtmlNote(std::string_view text);
 
-// A cell and its meaning: "good", "fair" and "bad" colour it; "" does not.
-struct HtmlCell {
-  std::string text;
-  std::string kind;
-};
-
 // Rows of cells below a header; the first column is left-aligned, the others right-aligned.
 class HtmlTable {
  public:
   explicit HtmlTable(const std::vector<std::string>& header);
   void Add(const std::vector<std::string>& cells);
-  void AddColoured(const std::vector<HtmlCell>& cells);
+  void AddMarked(const std::vector<TableCell>& cells);
   std::string Finish() &&;
 
  private:
-  void Row(std::string_view tag, const std::vector<HtmlCell>& cells);
+  void Row(std::string_view tag, const std::vector<TableCell>& cells);
   std::string rows_;
 };
 

@@ -40,9 +40,9 @@ class Drawing {
   explicit Drawing(const LineChart& chart) : chart_(chart), svg_(chart.width, chart.height) {
     for (const ChartSeries& series : chart.series) {
       for (const Point& point : series.points) {
-        if (!IsFinite(point)) continue;
+        if (!IsFinite(point) || LeftOut(point)) continue;
         x_.Take(point.first);
-        y_.Take(point.second);
+        y_.Take(Height(point.second));
       }
     }
     if (chart.from_zero) y_.Take(0);
@@ -64,9 +64,16 @@ class Drawing {
   static constexpr double kLeft = 74, kRight = 16, kBottom = 42;
 
   double X(double x) const { return kLeft + (chart_.width - kRight - kLeft) * (x - x_.low) / (x_.high - x_.low); }
+  bool LeftOut(const Point& point) const { return chart_.logarithmic && point.second <= 0; }
+  double Height(double y) const { return chart_.logarithmic ? std::log10(y) : y; }
   double Y(double y) const {
     const double bottom = chart_.height - kBottom;
-    return bottom - (bottom - top_) * (y - y_.low) / (y_.high - y_.low);
+    return bottom - (bottom - top_) * (Height(y) - y_.low) / (y_.high - y_.low);
+  }
+  std::vector<double> Ticks() const {
+    constexpr int kMost = 5;
+    if (!chart_.logarithmic) return AxisTicks(y_.low, y_.high, kMost);
+    return LogarithmicTicks(std::pow(10, y_.low), std::pow(10, y_.high), kMost);
   }
 
   static std::string LegendName(const ChartSeries& series) {
@@ -98,7 +105,7 @@ class Drawing {
 
   void Axes() {
     const double bottom = chart_.height - kBottom, right = chart_.width - kRight;
-    for (const double tick : AxisTicks(y_.low, y_.high, 5)) {
+    for (const double tick : Ticks()) {
       svg_.Line(kLeft, Y(tick), right, Y(tick), "#e4e4e4");
       svg_.Text(kLeft - 6, Y(tick) + 4, TickLabel(tick), Svg::Anchor::kEnd, 11, "#555");
     }
@@ -114,6 +121,7 @@ class Drawing {
   void Series(const ChartSeries& series) {
     std::vector<Point> line;
     for (const Point& point : ThinPoints(series.points, static_cast<int>(chart_.width - kLeft - kRight))) {
+      if (LeftOut(point)) continue;
       if (!IsFinite(point)) {
         Stroke(series, line);
         line.clear();
@@ -133,7 +141,7 @@ class Drawing {
   }
 
   const LineChart& chart_;
-  Range x_, y_;
+  Range x_, y_;     // y_: as Height()
   double top_ = 0;  // of the plot, below the legend
   Svg svg_;
 };

@@ -27,7 +27,8 @@ struct LineChart {
   std::string x_label;
   std::string y_label;  // with its unit
   std::vector<ChartSeries> series;
-  bool from_zero = false;  // whether the y axis begins at 0
+  bool from_zero = false;    // whether the y axis begins at 0
+  bool logarithmic = false;  // the y axis; leaves out values of 0 and less. Excludes from_zero.
   double width = 560, height = 260;
 };
 

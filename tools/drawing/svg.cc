@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "runtime/printable.h"
 
 namespace hadal {
 namespace {
@@ -16,7 +17,7 @@ std::string Close(std::string_view name, std::string_view title) {
 }  // namespace
 
 std::string EscapeMarkup(std::string_view text) {
-  return absl::StrReplaceAll(std::string(text),
+  return absl::StrReplaceAll(Printable(text),
                              {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&#39;"}});
 }
 

@@ -11,7 +11,8 @@
 
 namespace hadal {
 
-// Escapes text for use between tags and in attributes of SVG and HTML: "&lt;" for "<" and so on.
+// Escapes text for use between tags and in attributes of SVG and HTML: "&lt;" for "<" and so on. Control characters and
+// bytes that are not UTF-8 become text (runtime/printable.h).
 std::string EscapeMarkup(std::string_view text);
 
 // Replaces a drawing's colours of texts, axes and grids, which suit a white page, by those for a dark page.

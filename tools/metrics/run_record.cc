@@ -122,24 +122,29 @@ void AddRecord(const Json& json, RunRecord& run) {
     run.validations.push_back({Integer(json, "step"), Number(json, "nll"), OptionalNumber(json, "bleu")});
   } else if (event == "warning") {
     run.warnings.push_back({Integer(json, "step"), String(json, "text")});
+  } else if (event == "sample") {
+    run.samples.push_back({Integer(json, "step"), String(json, "text")});
   } else if (event == "finish") {
     run.finish = String(json, "reason");
   }
 }
 
-std::optional<LayoutRecord> ReadLayout(const RunRecord& run) {
+// Leaves both fields as they are if the config cannot be read.
+void ReadConfig(RunRecord& run) {
   const absl::StatusOr<config::RunConfig> config = LoadConfig({JoinPath(run.directory, kResolvedConfigName)}, {});
-  if (!config.ok()) return std::nullopt;
+  if (!config.ok()) return;
   const absl::StatusOr<RunOptions> options = MakeRunOptions(*config);
-  if (!options.ok()) return std::nullopt;
+  absl::StatusOr<std::vector<EffectiveValue>> values = EffectiveValues(*config);
+  if (!options.ok() || !values.ok()) return;
+  run.config = *std::move(values);
   const PipelineOptions& pipeline = options->train.pipeline;
-  return LayoutRecord{.schedule = pipeline.schedule,
-                      .shape = {.stages = pipeline.stages > 0 ? pipeline.stages : run.ranks / pipeline.replicas,
-                                .chunks = pipeline.chunks,
-                                .micro_batches = options->train.batch.micro_batches},
-                      .replicas = pipeline.replicas,
-                      .outstanding_sends = pipeline.outstanding_sends,
-                      .recompute_every = pipeline.recompute_every};
+  run.layout = LayoutRecord{.schedule = pipeline.schedule,
+                            .shape = {.stages = pipeline.stages > 0 ? pipeline.stages : run.ranks / pipeline.replicas,
+                                      .chunks = pipeline.chunks,
+                                      .micro_batches = options->train.batch.micro_batches},
+                            .replicas = pipeline.replicas,
+                            .outstanding_sends = pipeline.outstanding_sends,
+                            .recompute_every = pipeline.recompute_every};
 }
 
 // "steps_90-92.json" → 90; −1 for other names.
@@ -185,7 +190,7 @@ absl::StatusOr<RunRecord> ReadRun(const std::string& directory) {
   if (run.steps.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": has no step; has the run started?"));
   }
-  run.layout = ReadLayout(run);
+  ReadConfig(run);
   run.trace_json = ReadTrace(directory);
   return run;
 }

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "pipeline/schedule/schedule.h"
 #include "runtime/metrics_sink.h"
+#include "tools/config/resolved_config.h"
 
 namespace hadal {
 
@@ -48,6 +49,8 @@ struct RunRecord {
   std::vector<DepthMetrics> depth;
   std::vector<ValidationRecord> validations;
   std::vector<TextRecord> warnings;
+  std::vector<TextRecord> samples;     // translations at validations
+  std::vector<EffectiveValue> config;  // every field; empty: no readable config
   std::optional<LayoutRecord> layout;  // absent: no readable config
   std::string trace_json;              // the latest trace; empty: none
   std::string finish;                  // why it ended; empty: it has not ended

@@ -132,6 +132,11 @@ void AddSides(Summary& summary, const std::string& series, const std::vector<flo
   AddSide(summary, absl::StrCat("depth/", series, "/decoder"), all.subspan(border), geometric, least);
 }
 
+// TensorBoard renders Markdown; a code block keeps the lines of a translation or a config, and "<unk>".
+std::string CodeBlock(std::string_view text) {
+  return absl::StrCat("    ", absl::StrReplaceAll(absl::string_view(text.data(), text.size()), {{"\n", "\n    "}}));
+}
+
 void AddDepth(Summary& summary, const std::vector<float>& norms, int32_t encoder_sublayers) {
   AddHistogram(summary, "depth/log10_gradient_norm", Log10Norms(norms));
   AddSides(summary, "gradient_norm", norms, encoder_sublayers, /*geometric=*/true, /*least=*/1);
@@ -156,10 +161,12 @@ absl::StatusOr<std::unique_ptr<TensorBoard>> TensorBoard::Open(const Options& op
 
 void TensorBoard::OnStart(const RunInfo& run) {
   run_ = run;
-  if (run.first_step == 1) return;
-  Event event = EventAt(run.first_step);
-  event.mutable_session_log()->set_status(tensorboard::SessionLog::START);
-  Append(event.SerializeAsString());
+  if (run.first_step != 1) {
+    Event event = EventAt(run.first_step);
+    event.mutable_session_log()->set_status(tensorboard::SessionLog::START);
+    Append(event.SerializeAsString());
+  }
+  if (!options_.config.empty()) AppendText(run.first_step, "config", CodeBlock(options_.config));
 }
 
 void TensorBoard::OnStep(const StepMetrics& metrics) {
@@ -211,16 +218,20 @@ void TensorBoard::OnCheckpoint(const CheckpointMetrics& metrics) {
 }
 
 void TensorBoard::OnText(int64_t step, TextKind kind, std::string_view text) {
+  AppendText(step,
+             kind == TextKind::kWarning  ? "warning"
+             : kind == TextKind::kSample ? "sample"
+                                         : "notice",
+             kind == TextKind::kSample ? CodeBlock(text) : std::string(text));
+}
+
+void TensorBoard::AppendText(int64_t step, const std::string& tag, std::string text) {
   Event event = EventAt(step);
   Summary::Value* entry = event.mutable_summary()->add_value();
-  entry->set_tag(kind == TextKind::kWarning ? "warning" : kind == TextKind::kSample ? "sample" : "notice");
+  entry->set_tag(tag);
   entry->mutable_metadata()->mutable_plugin_data()->set_plugin_name("text");
   entry->mutable_tensor()->set_dtype(kTensorFlowString);
-  // TensorBoard renders Markdown; a code block keeps a translation's lines and its "<unk>".
-  entry->mutable_tensor()->add_string_val(
-      kind == TextKind::kSample
-          ? absl::StrCat("    ", absl::StrReplaceAll(absl::string_view(text.data(), text.size()), {{"\n", "\n    "}}))
-          : std::string(text));
+  entry->mutable_tensor()->add_string_val(std::move(text));
   Append(event.SerializeAsString());
 }
 

@@ -9,7 +9,7 @@
 //   depth/model_update                         at the instruments' recorded steps, for each series of
 //                                              runtime/depth_metrics.h:
 //   depth/SERIES/{encoder,decoder}_{bottom,top}   mean, or geometric mean, over that side's lowest or highest tenth
-//   notice, warning, sample     text
+//   notice, warning, sample, config   text; config at each start
 // A value that is not finite is written unchanged (TensorBoard marks it); histograms and means leave out zeros and
 // values that are not finite.
 //
@@ -38,6 +38,7 @@ class TensorBoard : public MetricsSink {
     std::string directory;  // RUN/tb; created if missing
     int64_t depth_every_steps = 10;
     std::string attempt = "new";  // of this launch, part of the file's name
+    std::string config;           // the run's, as text; empty: not written
   };
 
   // Errors: the directory or the file cannot be created.
@@ -55,6 +56,7 @@ class TensorBoard : public MetricsSink {
 
  private:
   TensorBoard(Options options, RecordFile file) : options_(std::move(options)), file_(std::move(file)) {}
+  void AppendText(int64_t step, const std::string& tag, std::string text);
   // `event` is a serialised hadal.tensorboard.Event.
   void Append(const std::string& event);
 

@@ -47,8 +47,8 @@ void AppendHeader(const LayoutSearch& search, const SearchText& about, std::stri
   const ModelPlan& plan = search.best.front().model;
   const ModelOptions& model = plan.options;
   absl::StrAppendFormat(&text, "model     %s, d_model %d, d_ff %d, vocabulary %d: %d sublayers, %s parameters\n",
-                        DepthName(model), model.d_model, model.d_ff, model.target_vocabulary, plan.sublayers.size(),
-                        HumanCount(plan.ParameterElements()));
+                        DepthName(model), model.d_model, model.d_ff, model.target_vocabulary,
+                        model.encoder_sublayers() + model.decoder_sublayers(), HumanCount(plan.ParameterElements()));
   absl::StrAppendFormat(&text, "machine   %s: %d node(s) of %d, %d devices, %s, %.1f GiB each for our buffers\n",
                         about.machine.name, about.machine.nodes, about.machine.devices_per_node,
                         about.machine.devices(), about.machine.precision == Precision::kBf16 ? "bf16" : "fp32",

@@ -73,7 +73,7 @@ std::string PlanToJson(const PlanReport& report, const PlanText& options) {
   const PipelinePlan& pipeline = report.pipeline;
   Json json{{"encoder_layers", model.encoder_layers},
             {"decoder_layers", model.decoder_layers},
-            {"sublayers", report.model.sublayers.size()},
+            {"sublayers", model.encoder_sublayers() + model.decoder_sublayers()},
             {"parameters", report.model.ParameterElements()},
             {"encoder_residual_gain", model.encoder.residual_gain},
             {"decoder_residual_gain", model.decoder.residual_gain},

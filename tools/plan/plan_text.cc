@@ -61,7 +61,7 @@ void AppendHeader(const PlanReport& report, std::string& text) {
       &text, "model     %s, d_model %d, d_ff %d, heads %d, vocabulary %s%d: %d sublayers, %s parameters\n",
       DepthName(model), model.d_model, model.d_ff, model.heads,
       model.has_encoder() ? absl::StrCat(model.source_vocabulary, "/") : std::string(), model.target_vocabulary,
-      report.model.sublayers.size(), HumanCount(report.model.ParameterElements()));
+      model.encoder_sublayers() + model.decoder_sublayers(), HumanCount(report.model.ParameterElements()));
   AppendGains(model, text);
   absl::StrAppendFormat(&text,
                         "schedule  %s, %d rank(s) x %d chunk(s) x %d thread(s), %d micro-batch(es) of %d source and %d "

@@ -98,21 +98,6 @@ absl::StatusOr<DepthHeatMap> ReadDepth(const std::string& run, const DepthSeries
   return map;
 }
 
-// From the lowest number of all maps, above 0 on a logarithmic scale, to the highest; nothing where there is none.
-std::optional<std::pair<double, double>> CommonRange(const std::vector<DepthHeatMap>& maps) {
-  double low = INFINITY, high = -INFINITY;
-  for (const DepthHeatMap& map : maps) {
-    for (const std::vector<float>& record : map.records) {
-      for (const double value : record) {
-        if (!std::isfinite(value) || (map.logarithmic && value <= 0)) continue;
-        low = std::min(low, value);
-        high = std::max(high, value);
-      }
-    }
-  }
-  return low <= high ? std::optional(std::pair(low, high)) : std::nullopt;
-}
-
 // The maps side by side, above the chart of the curves.
 std::string DrawPicture(const std::vector<Curve>& curves, std::vector<DepthHeatMap> maps, const std::string& metric) {
   constexpr double kWidth = 880, kMapHeight = 300, kChartHeight = 220;

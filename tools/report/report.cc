@@ -6,11 +6,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
+#include "tools/metrics/human_units.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {
@@ -66,6 +68,23 @@ absl::StatusOr<Report> MakeReport(const std::vector<std::string>& directories, c
     report.no_scaling = std::string(scaling.status().message());
   }
   return report;
+}
+
+std::string BestNllText(const RunRecord& run) {
+  const ValidationRecord* best = nullptr;
+  for (const ValidationRecord& validation : run.validations) {
+    if (best == nullptr || validation.nll < best->nll) best = &validation;
+  }
+  return best == nullptr ? "-" : absl::StrCat(HumanValue(best->nll, 4), " (step ", HumanCount(best->step), ")");
+}
+
+std::string LastBleuText(const RunRecord& run) {
+  for (auto validation = run.validations.rbegin(); validation != run.validations.rend(); ++validation) {
+    if (validation->bleu) {
+      return absl::StrFormat("%.1f (step %s)", *validation->bleu, HumanCount(validation->step));
+    }
+  }
+  return "-";
 }
 
 std::string DescribeCompute(const Report& report) {

@@ -1,10 +1,11 @@
-// `hadal report RUN…` writes a report about one or several runs: losses, depth instruments, times, memory, scaling.
+// `hadal report RUN…` writes a report about one or several runs: losses, BLEU, translations, depth instruments, times,
+// memory, scaling, config.
 //
 //   hadal report run                              run/report.html, .json and .md
 //   hadal report run --profile here.textproto     also what `hadal plan --profile` predicts for the run; --machine: for
 //                                                 a described machine
-//   hadal report run1 run2 run4 --out scaling     scaling.html, .json and .md: compares the runs: scaling
-//                                                 efficiency and its losses
+//   hadal report run1 run2 run4 --out scaling     scaling.html, .json and .md: compares the runs; scaling efficiency
+//                                                 and its losses if they differ in their layout only
 // The HTML is one self-contained file: inline SVG, no script. The JSON has every number of the page, the Markdown the
 // tables. Exit codes: 0, 1 a run cannot be read, 2 usage.
 #pragma once
@@ -41,6 +42,10 @@ absl::StatusOr<Report> MakeReport(const std::vector<std::string>& directories, c
 inline constexpr const char* kPredictionNote =
     "MFU: operations of the model, without recomputation, over what matrix products alone reach; share of roofline: "
     "what the predicted costs of all sublayers, spread evenly over the ranks, take of the measured step.";
+
+// "4.117 (step 200)", "28.9 (step 200)"; "-" without validations or BLEU.
+std::string BestNllText(const RunRecord& run);
+std::string LastBleuText(const RunRecord& run);
 
 // Explains "forward", "recompute", "backward" and "compute slower than profiled" as this report uses them.
 std::string DescribeCompute(const Report& report);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -24,9 +25,9 @@ std::vector<const DepthMetrics*> RecordsWith(const RunRecord& run, DepthSeries s
   return records;
 }
 
-std::string HeatMap(const RunRecord& run, DepthSeries series, const std::vector<const DepthMetrics*>& records) {
+DepthHeatMap MapOf(const RunRecord& run, DepthSeries series, const std::vector<const DepthMetrics*>& records) {
   const DepthSeriesInfo& info = kDepthSeries[static_cast<size_t>(series)];
-  DepthHeatMap map{.title = info.title,
+  DepthHeatMap map{.title = run.name,
                    .unit = info.unit,
                    .logarithmic = info.logarithmic,
                    .x_label = absl::StrCat("recorded step; ", (*records.front())[series].size(), " sublayers upwards"),
@@ -35,15 +36,16 @@ std::string HeatMap(const RunRecord& run, DepthSeries series, const std::vector<
     map.columns.push_back(record->step);
     map.records.push_back((*record)[series]);
   }
-  return DrawDepthHeatMap(map);
+  return map;
 }
 
 // The first record, the last, and those at a third and at two thirds of the records.
-std::string Profiles(DepthSeries series, const std::vector<const DepthMetrics*>& records) {
+std::string Profiles(const RunRecord& run, DepthSeries series, const std::vector<const DepthMetrics*>& records) {
   const DepthSeriesInfo& info = kDepthSeries[static_cast<size_t>(series)];
-  LineChart chart{.title = absl::StrCat(info.title, info.logarithmic ? ", log10" : ""),
+  LineChart chart{.title = run.name,
                   .x_label = "sublayer, encoder then decoder",
-                  .y_label = info.unit};
+                  .y_label = info.unit,
+                  .logarithmic = info.logarithmic};
   std::vector<size_t> chosen;
   for (const size_t third : {0, 1, 2, 3}) {
     const size_t index = (records.size() - 1) * third / 3;
@@ -53,9 +55,7 @@ std::string Profiles(DepthSeries series, const std::vector<const DepthMetrics*>&
     ChartSeries line{.name = absl::StrCat("step ", records[chosen[i]]->step), .colour = kSeriesColours[i]};
     const std::vector<float>& values = (*records[chosen[i]])[series];
     for (size_t s = 0; s < values.size(); ++s) {
-      if (std::isnan(values[s]) || (info.logarithmic && values[s] == 0)) continue;
-      const double value = values[s];
-      line.points.emplace_back(static_cast<double>(s), info.logarithmic ? std::log10(value) : value);
+      if (!std::isnan(values[s])) line.points.emplace_back(static_cast<double>(s), values[s]);
     }
     chart.series.push_back(std::move(line));
   }
@@ -77,16 +77,25 @@ std::string ModelUpdate(const Report& report) {
   return chart.series.empty() ? "" : absl::StrCat("<div>", DrawLineChart(chart), "</div>\n");
 }
 
-void AppendRun(const RunRecord& run, std::string& section) {
-  absl::StrAppend(&section, "<h3>", EscapeMarkup(run.name), "</h3>\n<div class=\"charts\">\n");
-  for (size_t s = 0; s < kDepthSeriesCount; ++s) {
-    const auto series = static_cast<DepthSeries>(s);
+// Each run's map, all on one scale, and its curves.
+std::string SeriesMarkup(const Report& report, DepthSeries series) {
+  std::vector<DepthHeatMap> maps;
+  std::vector<std::string> profiles;
+  for (const RunRecord& run : report.runs) {
     const std::vector<const DepthMetrics*> records = RecordsWith(run, series);
     if (records.empty()) continue;
-    absl::StrAppend(&section, "<div>", HeatMap(run, series, records), "</div>\n<div>", Profiles(series, records),
-                    "</div>\n");
+    maps.push_back(MapOf(run, series, records));
+    profiles.push_back(Profiles(run, series, records));
   }
-  absl::StrAppend(&section, "</div>\n");
+  if (maps.empty()) return "";
+  const std::optional<std::pair<double, double>> range = CommonRange(maps);
+  std::string markup = absl::StrCat("<h3>", EscapeMarkup(kDepthSeries[static_cast<size_t>(series)].title),
+                                    "</h3>\n<div class=\"charts\">\n");
+  for (size_t i = 0; i < maps.size(); ++i) {
+    maps[i].range = range;
+    absl::StrAppend(&markup, "<div>", DrawDepthHeatMap(maps[i]), "</div>\n<div>", profiles[i], "</div>\n");
+  }
+  return absl::StrCat(markup, "</div>\n");
 }
 
 }  // namespace
@@ -96,14 +105,12 @@ std::string DepthSection(const Report& report) {
       std::any_of(report.runs.begin(), report.runs.end(), [](const RunRecord& run) { return !run.depth.empty(); });
   if (!recorded) return "";
   std::string section = absl::StrCat("<h2>Depth</h2>\n<div class=\"charts\">\n", ModelUpdate(report), "</div>\n");
-  for (const RunRecord& run : report.runs) {
-    if (!run.depth.empty()) AppendRun(run, section);
-  }
+  for (size_t s = 0; s < kDepthSeriesCount; ++s) section += SeriesMarkup(report, static_cast<DepthSeries>(s));
   absl::StrAppend(
       &section,
       "<p class=\"note\">Gradients and updates are of the step's own micro-batches; activations, similarity and "
       "‖ΔF‖ of a few fixed sentences, without dropout, with the weights after the step's update. "
-      "White: no such tensor. Black: not finite.</p>\n");
+      "The runs' maps of one quantity have one scale. White: no such tensor. Red: not finite.</p>\n");
   return section;
 }
 

@@ -16,7 +16,9 @@
 #include "tools/metrics/human_units.h"
 #include "tools/plan/plan_report.h"
 #include "tools/report/report.h"
+#include "tools/report/report_curves.h"
 #include "tools/report/report_depth.h"
+#include "tools/report/run_settings.h"
 #include "tools/report/trace_timeline.h"
 
 namespace hadal {
@@ -27,46 +29,6 @@ std::string Percent(double share) { return absl::StrFormat("%.1f%%", 100 * share
 std::string Mebibytes(int64_t bytes) { return absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20)); }
 
 void Note(std::string_view text, std::string& page) { page += HtmlNote(text); }
-
-// A line per run of one number over the steps.
-template <typename Value>
-LineChart OverSteps(const Report& report, std::string title, std::string unit, const Value& value) {
-  LineChart chart{.title = std::move(title), .x_label = "step", .y_label = std::move(unit)};
-  for (size_t i = 0; i < report.runs.size(); ++i) {
-    ChartSeries series{.name = report.runs[i].name, .colour = kSeriesColours[i % std::size(kSeriesColours)]};
-    for (const StepMetrics& step : report.runs[i].steps) {
-      series.points.emplace_back(static_cast<double>(step.step), value(step));
-    }
-    chart.series.push_back(std::move(series));
-  }
-  return chart;
-}
-
-void AppendCurves(const Report& report, std::string& page) {
-  LineChart loss = OverSteps(report, "Loss", "nats per target token", [](const StepMetrics& s) { return s.loss; });
-  for (size_t i = 0; i < report.runs.size(); ++i) {
-    if (report.runs[i].validations.empty()) continue;
-    ChartSeries dots{.name = absl::StrCat(report.runs[i].name, ": validation nll"),
-                     .colour = kSeriesColours[i % std::size(kSeriesColours)],
-                     .dots = true};
-    for (const ValidationRecord& v : report.runs[i].validations) {
-      dots.points.emplace_back(static_cast<double>(v.step), v.nll);
-    }
-    loss.series.push_back(std::move(dots));
-  }
-  LineChart rate =
-      OverSteps(report, "Learning rate", "factor of the update", [](const StepMetrics& s) { return s.learning_rate; });
-  LineChart speed = OverSteps(report, "Throughput", "target tokens per second",
-                              [](const StepMetrics& s) { return s.tokens_per_second; });
-  LineChart norm = OverSteps(report, "Gradient norm", "2-norm of the loss gradient",
-                             [](const StepMetrics& s) { return s.gradient_norm; });
-  rate.from_zero = speed.from_zero = norm.from_zero = true;
-  absl::StrAppend(&page, "<h2>Curves</h2>\n<div class=\"charts\">\n");
-  for (const LineChart* chart : {&loss, &rate, &speed, &norm}) {
-    absl::StrAppend(&page, "<div>", DrawLineChart(*chart), "</div>\n");
-  }
-  absl::StrAppend(&page, "</div>\n");
-}
 
 // The first and the last ones, because a run that skips steps for hours warns at each.
 void AppendWarnings(const RunRecord& run, std::string& page) {
@@ -83,14 +45,15 @@ void AppendWarnings(const RunRecord& run, std::string& page) {
 
 void AppendRuns(const Report& report, std::string& page) {
   absl::StrAppend(&page, "<h2>Runs</h2>\n");
-  HtmlTable table(
-      {"run", "ranks × threads", "steps", "last loss", "step", "target tokens/s", "outside steps", "ended"});
+  HtmlTable table({"run", "ranks × threads", "steps", "last nll", "best validation nll", "last BLEU", "step",
+                   "target tokens/s", "outside steps", "ended"});
   for (size_t i = 0; i < report.runs.size(); ++i) {
     const RunRecord& run = report.runs[i];
     const RunSummary& summary = report.summaries[i];
     table.Add({run.name, absl::StrCat(run.ranks, " × ", run.threads), HumanCount(run.steps.back().step),
-               HumanValue(run.steps.back().loss, 4), Milliseconds(summary.step_seconds),
-               HumanRate(summary.tokens_per_second()), absl::StrCat(Milliseconds(summary.outside_seconds), " per step"),
+               HumanValue(run.steps.back().nll, 4), BestNllText(run), LastBleuText(run),
+               Milliseconds(summary.step_seconds), HumanRate(summary.tokens_per_second()),
+               absl::StrCat(Milliseconds(summary.outside_seconds), " per step"),
                run.finish.empty() ? "not yet" : run.finish});
   }
   absl::StrAppend(&page, std::move(table).Finish());
@@ -102,12 +65,23 @@ void AppendRuns(const Report& report, std::string& page) {
   for (const RunRecord& run : report.runs) AppendWarnings(run, page);
 }
 
+void AppendSettings(const Report& report, std::string& page) {
+  const std::vector<std::vector<std::string>> rows = SettingsTable(report.runs);
+  if (rows.empty()) return;
+  HtmlTable table(rows[0]);
+  for (size_t i = 1; i < rows.size(); ++i) table.Add(rows[i]);
+  absl::StrAppend(&page, "<h2>Config</h2>\n", std::move(table).Finish());
+  Note(absl::StrCat("Fields that differ from their default or between the runs; each run's ", kResolvedConfigName,
+                    " has all."),
+       page);
+}
+
 // The stage's times, means over its replicas; waiting is split only for the run as a whole.
 void AppendStages(const RunRecord& run, const RunSummary& summary, std::string& page) {
   StackedBars bars{.title = absl::StrCat("Where each stage's step goes: ", run.name), .unit = "ms"};
   bars.parts = {{"forward", "#3b7dd8"},   {"recompute", "#7fb3f0"},          {"backward", "#d9822b"},
                 {"optimizer", "#6b4fa0"}, {"waiting for a core", "#b59a00"}, {"checkpoint", "#c2559d"},
-                {"wait", "#e05a5a"},      {"communication", "#14746f"},      {"other", "#8d6e63"}};
+                {"wait", "#e05a5a"},      {"communication", "#14746f"},      {"unexplained", "#8d6e63"}};
   for (size_t stage = 0; stage < summary.stages.size(); ++stage) {
     const StageTimes& t = summary.stages[stage];
     const double busy = t.forward_seconds + t.recompute_seconds + t.backward_seconds + t.optimizer_seconds;
@@ -120,16 +94,17 @@ void AppendStages(const RunRecord& run, const RunSummary& summary, std::string& 
                                t.checkpoint_seconds,
                                t.wait_seconds,
                                t.communication_seconds};
-    double other = summary.step_seconds;
+    double unexplained = summary.step_seconds;
     for (double& value : values) {
-      other -= value;
+      unexplained -= value;
       value *= 1e3;
     }
-    values.push_back(1e3 * std::max(0.0, other));
+    values.push_back(1e3 * std::max(0.0, unexplained));
     bars.rows.push_back({absl::StrCat("stage ", stage), std::move(values), Milliseconds(summary.step_seconds)});
   }
   absl::StrAppend(&page, "<div>", DrawStackedBars(bars), "</div>\n");
   const TimeParts& parts = *summary.parts;
+  if (const std::string slow = DescribeSlowStage(summary); !slow.empty()) Note(absl::StrCat(slow, "."), page);
   if (summary.wait_is_split) {
     Note(absl::StrFormat(
              "Waiting, mean over the stages, that for others in the step's tail included: %s the schedule's bubble, %s "
@@ -239,17 +214,23 @@ void AppendScaling(const Report& report, std::string& page) {
   StackedBars bars{.title = "What each run loses against the first, in percent of its core time", .unit = "%"};
   for (const TimePart& part : kTimeParts) bars.parts.push_back({part.name, part.colour});
   LineChart chart{.title = "Efficiency", .x_label = "cores (ranks × threads)", .y_label = "%", .from_zero = true};
-  ChartSeries measured{.name = "measured", .colour = kSeriesColours[0]}, ideal{.name = "ideal", .colour = "#bbbbbb"};
+  ChartSeries measured{.name = "runs", .colour = kSeriesColours[0], .dots = true};
+  ChartSeries best{.name = "the best on so many cores", .colour = kSeriesColours[0]};
+  ChartSeries ideal{.name = "ideal", .colour = "#bbbbbb"};
   for (const ScalingRow& row : scaling.rows) {
     BarRow bar{.name = absl::StrFormat("%s (%d)", report.runs[row.run].name, row.cores),
                .total = absl::StrCat(Percent(1 - row.efficiency), " lost")};
     for (const TimePart& part : kTimeParts) bar.values.push_back(100 * (row.causes.*part.seconds));
     bars.rows.push_back(std::move(bar));
     measured.points.emplace_back(row.cores, 100 * row.efficiency);
+    if (!best.points.empty() && best.points.back().first == row.cores) continue;  // rows: the cheapest of them first
+    best.points.push_back(measured.points.back());
     ideal.points.emplace_back(row.cores, 100);
   }
-  chart.series = {std::move(measured), std::move(ideal)};
-  absl::StrAppend(&page, "<div>", DrawStackedBars(bars), "</div>\n<div>", DrawLineChart(chart), "</div>\n");
+  const bool over_cores = best.points.size() > 1;
+  chart.series = {std::move(measured), std::move(best), std::move(ideal)};
+  absl::StrAppend(&page, "<div>", DrawStackedBars(bars), "</div>\n");
+  if (over_cores) absl::StrAppend(&page, "<div>", DrawLineChart(chart), "</div>\n");
   Note(DescribeCompute(report), page);
   for (const ScalingRow& row : scaling.rows) {
     const std::string loss = DescribeLoss(row, report.summaries[row.run]);
@@ -266,9 +247,10 @@ std::string ReportToHtml(const Report& report) {
   AppendRuns(report, page);
   AppendPredictions(report, page);
   AppendScaling(report, page);
-  AppendCurves(report, page);
+  page += CurvesSection(report);
   page += DepthSection(report);
   AppendTime(report, page);
+  AppendSettings(report, page);
   page += kHtmlEnd;
   return page;
 }

@@ -1,12 +1,15 @@
 // The report as Markdown and as JSON.
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tools/drawing/markdown.h"
 #include "tools/metrics/human_units.h"
 #include "tools/plan/plan_report.h"
 #include "tools/report/report.h"
+#include "tools/report/run_settings.h"
 
 namespace hadal {
 namespace {
@@ -34,7 +37,10 @@ Json ToJson(const RunRecord& run, const RunSummary& summary) {
             {"outside_seconds", summary.outside_seconds},
             {"target_tokens", summary.tokens},
             {"target_tokens_per_second", summary.tokens_per_second()}};
-  if (!run.validations.empty()) json["validation_nll"] = run.validations.back().nll;
+  if (!run.validations.empty()) {
+    json["validation_nll"] = run.validations.back().nll;
+    if (run.validations.back().bleu) json["bleu"] = *run.validations.back().bleu;
+  }
   if (summary.parts) json["step_parts_seconds"] = ToJson(*summary.parts);
   if (summary.slowest_stage >= 0) {
     json["slowest_stage"] = summary.slowest_stage;
@@ -93,37 +99,35 @@ Json ToJson(const Report& report, const Scaling& scaling) {
   return json;
 }
 
-// A row of a table.
-void AppendRow(const std::vector<std::string>& cells, std::string& text) {
-  for (const std::string& cell : cells) absl::StrAppend(&text, "| ", cell, " ");
-  absl::StrAppend(&text, "|\n");
-}
-void AppendHeader(const std::vector<std::string>& cells, std::string& text) {
-  AppendRow(cells, text);
-  for (size_t i = 0; i < cells.size(); ++i) absl::StrAppend(&text, i == 0 ? "|---" : "|---:");
-  absl::StrAppend(&text, "|\n");
-}
-
 void AppendRuns(const Report& report, std::string& text) {
-  AppendHeader({"run", "ranks x threads", "steps", "loss", "step", "target tokens/s", "slowest stage"}, text);
+  MarkdownTable table({"run", "ranks x threads", "steps", "last nll", "best validation nll", "last BLEU", "step",
+                       "target tokens/s", "slowest stage"});
   for (size_t i = 0; i < report.runs.size(); ++i) {
     const RunRecord& run = report.runs[i];
     const RunSummary& summary = report.summaries[i];
-    AppendRow({run.name, absl::StrCat(run.ranks, " x ", run.threads), HumanCount(run.steps.back().step),
-               HumanValue(run.steps.back().loss, 4), absl::StrFormat("%.1f ms", 1e3 * summary.step_seconds),
-               HumanRate(summary.tokens_per_second()),
+    table.Add({run.name, absl::StrCat(run.ranks, " x ", run.threads), HumanCount(run.steps.back().step),
+               HumanValue(run.steps.back().nll, 4), BestNllText(run), LastBleuText(run),
+               absl::StrFormat("%.1f ms", 1e3 * summary.step_seconds), HumanRate(summary.tokens_per_second()),
                summary.slowest_stage < 0 || run.ranks == 1
                    ? "-"
-                   : absl::StrFormat("%d (%+.1f%%)", summary.slowest_stage, 100 * summary.slowest_excess)},
-              text);
+                   : absl::StrFormat("%d (%+.1f%%)", summary.slowest_stage, 100 * summary.slowest_excess)});
   }
+  text += std::move(table).Finish();
+}
+
+void AppendSettings(const Report& report, std::string& text) {
+  const std::vector<std::vector<std::string>> rows = SettingsTable(report.runs);
+  if (rows.empty()) return;
+  MarkdownTable table(rows[0]);
+  for (size_t i = 1; i < rows.size(); ++i) table.Add(rows[i]);
+  absl::StrAppend(&text, "\n## Config\n\n", std::move(table).Finish());
 }
 
 void AppendParts(const Report& report, std::string& text) {
   std::vector<std::string> header{"ms per step, mean over stages"};
   for (const TimePart& part : kTimeParts) header.push_back(part.name);
   header.push_back("step");
-  AppendHeader(header, text);
+  MarkdownTable table(header);
   for (size_t i = 0; i < report.runs.size(); ++i) {
     const RunSummary& summary = report.summaries[i];
     if (!summary.parts) continue;
@@ -132,37 +136,41 @@ void AppendParts(const Report& report, std::string& text) {
       cells.push_back(absl::StrFormat("%.1f", 1e3 * ((*summary.parts).*part.seconds)));
     }
     cells.push_back(absl::StrFormat("%.1f", 1e3 * summary.step_seconds));
-    AppendRow(cells, text);
+    table.Add(cells);
   }
-  absl::StrAppend(&text, "\n", DescribeCompute(report), "\n");
+  absl::StrAppend(&text, std::move(table).Finish(), "\n", DescribeCompute(report), "\n");
+  for (size_t i = 0; i < report.runs.size(); ++i) {
+    const std::string slow = DescribeSlowStage(report.summaries[i]);
+    if (!slow.empty()) absl::StrAppend(&text, "\n- ", EscapeMarkdown(report.runs[i].name), ": ", slow, "\n");
+  }
 }
 
 void AppendPredictions(const Report& report, std::string& text) {
-  if (!report.no_predictions.empty()) absl::StrAppend(&text, "\nNo prediction: ", report.no_predictions, "\n");
+  if (!report.no_predictions.empty())
+    absl::StrAppend(&text, "\nNo prediction: ", EscapeMarkdown(report.no_predictions), "\n");
   if (report.predictions.empty()) return;
   absl::StrAppend(&text, "\n## Predicted and measured\n\n");
-  AppendHeader(
-      {"run", "step predicted", "measured", "error", "memory predicted", "measured", "MFU", "share of roofline"}, text);
+  MarkdownTable table(
+      {"run", "step predicted", "measured", "error", "memory predicted", "measured", "MFU", "share of roofline"});
   for (size_t i = 0; i < report.runs.size(); ++i) {
     const RunPrediction& prediction = report.predictions[i];
     const auto mebibytes = [](int64_t bytes) {
       return bytes > 0 ? absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20)) : std::string("-");
     };
-    AppendRow({report.runs[i].name, absl::StrFormat("%.1f ms", 1e3 * prediction.layout.step_seconds),
+    table.Add({report.runs[i].name, absl::StrFormat("%.1f ms", 1e3 * prediction.layout.step_seconds),
                absl::StrFormat("%.1f ms", 1e3 * prediction.measured_seconds),
                absl::StrFormat("%+.1f%%", 100 * prediction.StepError()), mebibytes(prediction.predicted_bytes),
                mebibytes(prediction.measured_bytes), absl::StrFormat("%.1f%%", 100 * prediction.utilisation),
-               absl::StrFormat("%.1f%%", 100 * prediction.roofline_share)},
-              text);
+               absl::StrFormat("%.1f%%", 100 * prediction.roofline_share)});
   }
-  absl::StrAppend(&text, "\n", kPredictionNote, "\n");
+  absl::StrAppend(&text, std::move(table).Finish(), "\n", kPredictionNote, "\n");
 }
 
 void AppendScaling(const Report& report, const Scaling& scaling, std::string& text) {
   absl::StrAppend(&text, "\n## Scaling (", ToString(scaling.kind), ")\n\n");
   std::vector<std::string> header{"run", "cores", "target tokens/s", "speed-up", "efficiency", "lost"};
   for (const TimePart& part : kTimeParts) header.push_back(part.name);
-  AppendHeader(header, text);
+  MarkdownTable table(header);
   for (const ScalingRow& row : scaling.rows) {
     std::vector<std::string> cells{report.runs[row.run].name,
                                    absl::StrCat(row.cores),
@@ -173,13 +181,14 @@ void AppendScaling(const Report& report, const Scaling& scaling, std::string& te
     for (const TimePart& part : kTimeParts) {
       cells.push_back(absl::StrFormat("%+.1f%%", 100 * (row.causes.*part.seconds)));
     }
-    AppendRow(cells, text);
+    table.Add(cells);
   }
   absl::StrAppend(
-      &text, "\nThe columns after \"lost\" sum to it: shares of the run's core time, relative to the first row.\n");
+      &text, std::move(table).Finish(),
+      "\nThe columns after \"lost\" sum to it: shares of the run's core time, relative to the first row.\n");
   for (const ScalingRow& row : scaling.rows) {
     const std::string loss = DescribeLoss(row, report.summaries[row.run]);
-    if (!loss.empty()) absl::StrAppend(&text, "\n- ", report.runs[row.run].name, ": ", loss);
+    if (!loss.empty()) absl::StrAppend(&text, "\n- ", EscapeMarkdown(report.runs[row.run].name), ": ", loss);
   }
   absl::StrAppend(&text, "\n");
 }
@@ -195,7 +204,7 @@ std::string ReportToJson(const Report& report) {
   if (report.scaling) json["scaling"] = ToJson(report, *report.scaling);
   if (!report.no_predictions.empty()) json["no_predictions"] = report.no_predictions;
   if (!report.no_scaling.empty()) json["no_scaling"] = report.no_scaling;
-  return json.dump(2) + "\n";
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string ReportToMarkdown(const Report& report) {
@@ -205,7 +214,8 @@ std::string ReportToMarkdown(const Report& report) {
   AppendParts(report, text);
   AppendPredictions(report, text);
   if (report.scaling) AppendScaling(report, *report.scaling, text);
-  if (!report.no_scaling.empty()) absl::StrAppend(&text, "\nNo scaling: ", report.no_scaling, "\n");
+  if (!report.no_scaling.empty()) absl::StrAppend(&text, "\nNo scaling: ", EscapeMarkdown(report.no_scaling), "\n");
+  AppendSettings(report, text);
   return text;
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "pipeline/plan/pipeline_plan.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
@@ -140,7 +141,11 @@ absl::Status SplitTime(const RunRecord& run, RunSummary& summary) {
     SplitWait(replay, parts);
     summary.wait_is_split = true;
   }
-  parts.other = summary.step_seconds - parts.sum();
+  for (double TimeParts::*const waiting : {&TimeParts::exposed_transfers, &TimeParts::communication}) {
+    const double excess = std::max(0.0, parts.sum() - summary.step_seconds);
+    parts.*waiting -= std::min(parts.*waiting, excess);
+  }
+  parts.unexplained = summary.step_seconds - parts.sum();
   MoveCoreWait(mean.core_wait_seconds, parts);
   summary.parts = parts;
   for (size_t stage = 0; stage < summary.stages.size(); ++stage) {
@@ -172,6 +177,30 @@ void CompareWithCosts(const std::vector<ComputeCosts>& costs, RunSummary& summar
   parts.forward = mean.forward;
   parts.recompute = mean.recompute;
   parts.backward = mean.backward;
+}
+
+std::string DescribeSlowStage(const RunSummary& summary) {
+  constexpr double kSlow = 1.1, kLeastImbalance = 0.01;
+  const double others = static_cast<double>(summary.stages.size()) - 1;
+  if (others < 1 || !summary.parts || summary.parts->imbalance < kLeastImbalance * summary.step_seconds) return "";
+  const size_t slow = static_cast<size_t>(summary.slowest_stage);
+  StageTimes rest;
+  for (size_t stage = 0; stage < summary.stages.size(); ++stage) {
+    if (stage != slow) Add(summary.stages[stage], 1 / others, rest);
+  }
+  const StageTimes& times = summary.stages[slow];
+  const double excess = Compute(times) - Compute(rest);
+  if (Compute(times) < kSlow * Compute(rest)) return "";
+  const char* reason =
+      "its device is slower, or it has more to compute: replace it, or let the partition follow "
+      "measured costs (pipeline.split)";
+  if (times.core_wait_seconds - rest.core_wait_seconds > excess / 2) {
+    reason = "other processes use its cores: give each of its threads a core of its own";
+  } else if (!summary.beyond_costs.empty() && summary.beyond_costs[slow] >= kSlow - 1) {
+    reason = "its device is slower than profiled: replace it, or look for what stops it";
+  }
+  return absl::StrFormat("stage %d computes %.0f%% longer than the mean, and the others wait for it; %s", slow,
+                         100 * summary.slowest_excess, reason);
 }
 
 absl::StatusOr<RunSummary> Summarize(const RunRecord& run) {

@@ -1,7 +1,8 @@
 // RunSummary: where a run's time went, as mean seconds per steady step, by cause and by rank.
 //
 // A mean over the stages of the pipeline; each stage counts as the mean over its replicas. The parts sum to the step:
-//   step = compute + optimizer + checkpoint + core wait + bubble + imbalance + exposed transfers + communication + rest
+//   step = compute + optimizer + checkpoint + core wait + bubble + imbalance + exposed transfers + communication +
+//          unexplained
 //
 //   compute            forward + recompute + backward, as measured, without core wait. With CompareWithCosts:
 //                      the costs' prediction + slower
@@ -12,9 +13,10 @@
 //   exposed transfers  the remaining wait: transfers that compute did not hide, jitter between micro-batches
 //   communication      as measured, without idle time that the replay counts as wait: a sender waiting for space at its
 //                      neighbour, and a rank waiting in the tail for the last backward of others
-//   rest               the step minus everything measured
-// Three parts can be negative: slower; imbalance, if unequal stages fit the schedule better than equal ones would; rest
-// (TimeParts::other), by differences between clocks.
+//   unexplained        the step minus everything measured
+// The step is rank 0's. Others may have begun theirs while rank 0 still wrote what the last one brought, and waited for
+// it: by what the parts exceed the step, exposed transfers, then communication are less than measured.
+// Two parts can be negative: slower; imbalance, if unequal stages fit the schedule better than equal ones would.
 // Steady steps: steps with recorded stage times (long runs record only some, evenly spaced), except the first, which
 // pages memory in, and steps whose update was skipped.
 #pragma once
@@ -32,11 +34,11 @@ namespace hadal {
 struct TimeParts {
   double forward = 0, recompute = 0, backward = 0, slower = 0, optimizer = 0, core_wait = 0, checkpoint = 0;
   double bubble = 0, imbalance = 0, exposed_transfers = 0;
-  double communication = 0, other = 0;
+  double communication = 0, unexplained = 0;
 
   double sum() const {
     return forward + recompute + backward + slower + optimizer + core_wait + checkpoint + bubble + imbalance +
-           exposed_transfers + communication + other;
+           exposed_transfers + communication + unexplained;
   }
 };
 
@@ -57,7 +59,7 @@ inline constexpr TimePart kTimeParts[] = {
     {"imbalance", &TimeParts::imbalance, "#e05a5a"},
     {"exposed transfers", &TimeParts::exposed_transfers, "#3aa675"},
     {"communication", &TimeParts::communication, "#14746f"},
-    {"other", &TimeParts::other, "#8d6e63"},
+    {"unexplained", &TimeParts::unexplained, "#8d6e63"},
 };
 
 struct RunSummary {
@@ -79,6 +81,12 @@ struct RunSummary {
 
 // Errors: those of the replay.
 absl::StatusOr<RunSummary> Summarize(const RunRecord& run);
+
+// Names the stage that computes at least a tenth longer than the mean of the others, where imbalance takes a hundredth
+// of the step or more, with the reason as far as it is known and the remedy; "" if there is no such stage. Waiting for
+// such a stage counts as imbalance as far as it takes longer in the mean, and as exposed transfers where it takes
+// longer at some micro-batches only.
+std::string DescribeSlowStage(const RunSummary& summary);
 
 // What a stage computes in a step according to a profile or a machine's description: at full speed, with nothing else
 // running.

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "runtime/check.h"
+#include "tools/report/run_settings.h"
 
 namespace hadal {
 namespace {
@@ -33,6 +37,9 @@ absl::Status CheckComparable(const std::vector<RunRecord>& runs, const std::vect
                                                      " is ", runs[0].model, " and ", runs[i].directory, " is ",
                                                      runs[i].model));
     }
+    if (const std::string difference = DifferenceBesideLayout(runs[0], runs[i]); !difference.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("scaling compares layouts of one run, but ", difference));
+    }
     if (!summaries[i].parts) {
       return absl::InvalidArgumentError(
           absl::StrCat(runs[i].directory, ": no step has stage times; set logging.every_steps"));
@@ -52,13 +59,32 @@ const char* RemedyOf(const TimePart& part) {
   if (name == "checkpoint") return "checkpoint.buffer_mebibytes, or fewer checkpoints";
   if (name == "waiting for a core") return "one core per thread of each rank, without other processes on it";
   if (name == "optimizer") return "sharding of the optimizer over replicas";
-  if (name == "other") return "the time outside all measured parts: a busy host, paging, logging";
+  if (name == "unexplained") return "what no clock has measured: a busy host, paging, logging";
   if (name == "compute slower than profiled")
     return "shared caches and memory bandwidth, lower clocks, a slow device; a profile of as many ranks at once "
            "separates the first from "
            "the others";
   return "compute takes longer than on fewer cores: shared caches and memory bandwidth, lower clocks, more ranks than "
          "cores";
+}
+
+constexpr double kSuspicious = 1.05;  // efficiency
+
+// More than all of the cores' speed is what row 0 lacks.
+std::string DescribeGain(const ScalingRow& row) {
+  std::vector<TimePart> parts(std::begin(kTimeParts), std::end(kTimeParts));
+  std::stable_sort(parts.begin(), parts.end(),
+                   [&](const TimePart& a, const TimePart& b) { return row.causes.*a.seconds < row.causes.*b.seconds; });
+  std::vector<std::string> gains;
+  for (const TimePart& part : parts) {
+    if (gains.size() < 3 && row.causes.*part.seconds < -0.01) {
+      gains.push_back(absl::StrFormat("%s (%+.1f%%)", part.name, -100 * (row.causes.*part.seconds)));
+    }
+  }
+  return absl::StrFormat(
+      "efficiency %.1f%%, more than there is: a token takes more core time in the first row, where it goes to %s; its "
+      "threads may share too little work, other processes may have used its cores, or it was too short to be measured",
+      100 * row.efficiency, absl::StrJoin(gains, ", "));
 }
 
 }  // namespace
@@ -81,7 +107,10 @@ absl::StatusOr<Scaling> CompareRuns(const std::vector<RunRecord>& runs, const st
   if (!comparable.ok()) return comparable;
   std::vector<size_t> order(runs.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return runs[a].cores() < runs[b].cores(); });
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::pair(runs[a].cores(), -summaries[a].tokens_per_second()) <
+           std::pair(runs[b].cores(), -summaries[b].tokens_per_second());
+  });
   Scaling scaling;
   const RunSummary& base = summaries[order[0]];
   const int base_cores = runs[order[0]].cores();
@@ -109,16 +138,32 @@ absl::StatusOr<Scaling> CompareRuns(const std::vector<RunRecord>& runs, const st
 }
 
 std::string DescribeLoss(const ScalingRow& row, const RunSummary& summary) {
+  if (row.efficiency > kSuspicious) return DescribeGain(row);
+  const TimeParts& causes = row.causes;
   const TimePart* largest = nullptr;
   for (const TimePart& part : kTimeParts) {
-    if (largest == nullptr || row.causes.*part.seconds > row.causes.*(largest->seconds)) largest = &part;
+    if (largest == nullptr || causes.*part.seconds > causes.*(largest->seconds)) largest = &part;
   }
-  if (row.causes.*(largest->seconds) < 0.005) return "";
+  if (causes.*(largest->seconds) < 0.005) return "";
   std::string text =
-      absl::StrFormat("%s costs %.1f%%: %s", largest->name, 100 * (row.causes.*(largest->seconds)), RemedyOf(*largest));
-  if (row.causes.imbalance >= 0.01) {
+      absl::StrFormat("%s costs %.1f%%: %s", largest->name, 100 * (causes.*(largest->seconds)), RemedyOf(*largest));
+  // Much more waiting than the imbalance explains has another cause.
+  const bool unbalanced = causes.imbalance >= 0.01 && causes.imbalance >= causes.exposed_transfers / 4;
+  const std::string slow = unbalanced ? DescribeSlowStage(summary) : "";
+  // The slow stage itself may wait for a core, and the others for it.
+  const double waiting = causes.imbalance + causes.exposed_transfers;
+  const bool is_waiting = largest->seconds == &TimeParts::imbalance ||
+                          largest->seconds == &TimeParts::exposed_transfers ||
+                          largest->seconds == &TimeParts::core_wait;
+  if (!slow.empty() && (is_waiting || waiting >= causes.*(largest->seconds))) {
+    text = absl::StrFormat("%s. Waiting for others costs %.1f%% (imbalance %.1f%%, exposed transfers %.1f%%)", slow,
+                           100 * waiting, 100 * causes.imbalance, 100 * causes.exposed_transfers);
+    if (largest->seconds == &TimeParts::core_wait) {
+      absl::StrAppendFormat(&text, ", waiting for a core %.1f%%", 100 * causes.core_wait);
+    }
+  } else if (causes.imbalance >= 0.01) {
     absl::StrAppendFormat(&text, "; imbalance %.1f%%, stage %d computes %.0f%% longer than the mean",
-                          100 * row.causes.imbalance, summary.slowest_stage, 100 * summary.slowest_excess);
+                          100 * causes.imbalance, summary.slowest_stage, 100 * summary.slowest_excess);
   }
   const auto slowest = std::max_element(summary.beyond_costs.begin(), summary.beyond_costs.end());
   if (row.causes.slower >= 0.01 && slowest != summary.beyond_costs.end()) {

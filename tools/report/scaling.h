@@ -1,8 +1,9 @@
-// Compares runs of one model on more and more cores: how efficient each is, and the cause of each lost percent.
+// Compares layouts of one run on more and more cores: how efficient each is, and the cause of each lost percent.
 //
 // The unit is the core-second per target token: a run on P cores (ranks × threads) that takes T seconds for a step of N
 // tokens spends
-//   c = P·T / N          and has the efficiency c_0 / c,  where run 0 is the one on the fewest cores.
+//   c = P·T / N          and has the efficiency c_0 / c,  where run 0 is the one on the fewest cores, of several the
+//                        cheapest.
 // This is strong scaling if all steps have as many tokens, and weak scaling if tokens grow with the cores; the formula
 // is the same.
 // Every part of a run's step (run_summary.h) is a part of c. So the loss of a run against run 0, c − c_0, is the sum of
@@ -37,15 +38,17 @@ struct ScalingRow {
 
 struct Scaling {
   ScalingKind kind = ScalingKind::kStrong;
-  std::vector<ScalingRow> rows;  // by cores, fewest first
+  std::vector<ScalingRow> rows;  // by cores, fewest first; of as many cores the cheapest first
 };
 
 std::string ToString(ScalingKind kind);
 
-// Errors: InvalidArgument for fewer than two runs, different models, or a run without stage times; names the run.
+// Errors: InvalidArgument for fewer than two runs, runs that differ in more than their layout (run_settings.h), or a
+// run without stage times; names the run.
 absl::StatusOr<Scaling> CompareRuns(const std::vector<RunRecord>& runs, const std::vector<RunSummary>& summaries);
 
-// Describes the largest cause of a row's loss, with its remedy; "" for a row that loses less than half a percent.
+// Describes the largest cause of a row's loss, with its remedy: a slow stage (run_summary.h) first if the waiting for
+// it is that. For a row above 105%: what makes row 0 slow. "" for a row whose causes are all below half a percent.
 std::string DescribeLoss(const ScalingRow& row, const RunSummary& summary);
 
 }  // namespace hadal

@@ -60,7 +60,7 @@ TEST_F(ComparisonReportTest, TheTableHasMethodsAsRowsAndDepthsAsColumns) {
   Record(1, {.end = CellEnd::kDiverged, .unigram_nll = 7});
   EXPECT_THAT(
       ComparisonToMarkdown(Make()),
-      AllOf(HasSubstr("# Which <methods> train\n"), HasSubstr("(7.000 on these sentences)"),
+      AllOf(HasSubstr("# Which &lt;methods&gt; train\n"), HasSubstr("(7.000 on these sentences)"),
             HasSubstr("| method \\ depth | 6 | 18 |\n|---|---:|---:|\n| a | 6.200 | not run |\n| b | diverged |  |\n"),
             HasSubstr("| method=a,depth=6 | done | 6 | 6.500 | 6.200 | 6 | 0.800 | trains | – | – | 1.71k | 1.000 | "
                       "0.500 |")));
@@ -116,6 +116,7 @@ TEST_F(ComparisonReportTest, TheBestBleuOfAColumnIsComparedWithTheOthers) {
   EXPECT_LT(*report.cells[0].p_value, 0.05);
   EXPECT_FALSE(report.cells[1].p_value.has_value());
   EXPECT_THAT(ComparisonToMarkdown(report), HasSubstr("| b | **100.0** |  |"));
+  EXPECT_THAT(ComparisonToHtml(report), AllOf(HasSubstr("<td class=\"good\"><b>100.0</b></td>"), HasSubstr("is bold")));
   Translate(0, "one line\n");
   EXPECT_THAT(MakeComparisonReport(grid_, directory_.path(), directory_ / "reference").status().message(),
               AllOf(HasSubstr("has 1 lines"), HasSubstr("has 60")));
@@ -140,7 +141,7 @@ TEST_F(ComparisonReportTest, ThePageIsOneFileWithItsDrawings) {
   Record(1, {.end = CellEnd::kDone, .unigram_nll = 6});
   const std::string page = ComparisonToHtml(Make());
   EXPECT_THAT(page, AllOf(HasSubstr("<h1>Which &lt;methods&gt; train</h1>"), HasSubstr("<td class=\"good\">6.200</td>"),
-                          HasSubstr("<td class=\"bad\">6.200 fails</td>"), HasSubstr("<h3>depth 6</h3>"),
+                          HasSubstr("<td class=\"fair\">6.200 too short</td>"), HasSubstr("<h3>depth 6</h3>"),
                           HasSubstr("Change of the model, ‖ΔF‖"), HasSubstr("Similarity to the previous sublayer")));
   EXPECT_THAT(page, AllOf(Not(HasSubstr("<script")), Not(HasSubstr("<link")), Not(HasSubstr("src=")),
                           Not(HasSubstr("<h3>depth 18</h3>")), Not(HasSubstr("nan"))));
@@ -149,7 +150,7 @@ TEST_F(ComparisonReportTest, ThePageIsOneFileWithItsDrawings) {
 TEST_F(ComparisonReportTest, ALossThatExplodesLeavesTheChartToTheOthers) {
   for (const int cell : {0, 1}) Record(cell, {.end = CellEnd::kDone, .unigram_nll = 7});
   ComparisonReport report = Make();
-  report.cells[1].record.steps[3].loss = 1e6;
+  report.cells[1].record.steps[3].nll = 1e6;
   const std::string curves = CurvesMarkup(report, Panels(report)[0]);
   EXPECT_THAT(curves, AllOf(HasSubstr(">b (leaves the chart)<"), HasSubstr(">a<"), Not(HasSubstr("1000000")),
                             Not(HasSubstr("1e+06")), Not(HasSubstr("not finite"))));

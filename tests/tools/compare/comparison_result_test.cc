@@ -18,7 +18,8 @@ TEST(ComparisonResult, JudgesByTheDistanceBelowTheUnigramLevel) {
   const auto verdict = [](const CellRun& run) {
     RunRecord record;
     record.validations = {{.step = 10, .nll = 6.5}, {.step = 20, .nll = 6.2}, {.step = 30, .nll = 6.4}};
-    record.steps = {{.step = 29, .loss = 9}, {.step = 30, .loss = 6}};
+    for (int step = 1; step <= 30; ++step)
+      record.steps.push_back({.step = step, .loss = step == 30 ? 6.0 : 9.0, .nll = 5});
     const CellResult result = JudgeCell(run, record);
     EXPECT_EQ(result.best_nll, 6.2);
     EXPECT_EQ(result.best_step, 20);
@@ -40,6 +41,20 @@ TEST(ComparisonResult, TheLimitsThemselvesTrainAndDoNotFail) {
   record.validations = {{.step = 10, .nll = 0}};
   EXPECT_EQ(JudgeCell({.end = CellEnd::kDone, .unigram_nll = kTrainsBelow}, record).verdict, Verdict::kTrains);
   EXPECT_EQ(JudgeCell({.end = CellEnd::kDone, .unigram_nll = kFailsBelow}, record).verdict, Verdict::kBetween);
+}
+
+// 30 steps whose nll falls by `fall` from the fourth to the last fifth of them.
+TEST(ComparisonResult, ARunThatIsStillLearningHasNotFailed) {
+  const auto verdict = [](int steps, double fall) {
+    RunRecord record;
+    record.validations = {{.step = steps, .nll = 6.2}};
+    for (int step = 1; step <= steps; ++step) record.steps.push_back({.step = step, .nll = 9 - fall * step / 6});
+    return ToString(JudgeCell({.end = CellEnd::kDone, .unigram_nll = 6.0}, record).verdict);
+  };
+  EXPECT_EQ(verdict(30, 0.06), "too short");
+  EXPECT_EQ(verdict(30, 0.04), "fails");
+  EXPECT_EQ(verdict(30, -1), "fails");
+  EXPECT_EQ(verdict(4, 0), "too short") << "nothing can be said of so few";
 }
 
 TEST(ComparisonResult, OfTwoEqualValidationsTheFirstIsTheBest) {

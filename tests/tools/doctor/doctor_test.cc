@@ -42,16 +42,28 @@ TEST(DoctorFindings, NamesTheRankAndTheHostThatDiffer) {
   EXPECT_EQ(findings[1].severity, Severity::kWarning);
 }
 
-TEST(DoctorFindings, NamesTheSlowRankBadBeforeSuspect) {
+// On a busy host any rank may be slow; a host of which all ranks are slow is a slow host.
+TEST(DoctorFindings, NamesTheSlowRankAndJudgesItsHost) {
   Cluster cluster;
-  cluster.measured[1].gflops = 70;
-  cluster.measured[3].gflops = 40;
+  cluster.measured[3].gflops = 30;
+  EXPECT_EQ(cluster.Only().severity, Severity::kWarning);
+  cluster = Cluster();
+  for (int rank : {4, 5}) {
+    cluster.ranks.push_back(cluster.ranks[rank - 2]);
+    cluster.measured.push_back(cluster.measured[rank - 2]);
+    cluster.ranks[rank].rank = rank;
+    cluster.ranks[rank].host = "n3";
+    cluster.measured[rank].gflops = 30;
+  }
+  cluster.measured[1].gflops = 55;
   const auto findings = cluster.Findings();
-  ASSERT_EQ(findings.size(), 2u);
+  ASSERT_EQ(findings.size(), 3u);
+  EXPECT_THAT(findings[0].ranks, ElementsAre(4));
   EXPECT_EQ(findings[0].severity, Severity::kBad);
-  EXPECT_THAT(findings[0].ranks, ElementsAre(3));
-  EXPECT_EQ(findings[1].severity, Severity::kWarning);
-  EXPECT_THAT(findings[1].ranks, ElementsAre(1));
+  EXPECT_THAT(findings[1].ranks, ElementsAre(5));
+  EXPECT_EQ(findings[1].severity, Severity::kBad);
+  EXPECT_THAT(findings[2].ranks, ElementsAre(1));
+  EXPECT_EQ(findings[2].severity, Severity::kWarning);
 }
 
 TEST(DoctorFindings, LinksAreComparedWithLinksOfTheirKind) {
@@ -115,6 +127,50 @@ TEST(DoctorFindings, FilesThatAreNotShared) {
   ASSERT_EQ(findings.size(), 2u);
   EXPECT_THAT(findings[0].text, HasSubstr("not on a shared file system"));
   EXPECT_THAT(findings[1].text, HasSubstr("no space"));
+}
+
+// Two ranks that write to one disk: one of them is first.
+TEST(DoctorFindings, TheRanksOfAHostShareItsDisk) {
+  Cluster cluster;
+  cluster.measured[0].write_bytes_per_second = 1e7;
+  cluster.measured[2].write_bytes_per_second = 1e7;
+  EXPECT_THAT(cluster.Findings(), IsEmpty());
+  cluster.measured[3].write_bytes_per_second = 3e7;  // of n2, beside the 2e8 of n1
+  const Finding slow = cluster.Only();
+  EXPECT_EQ(slow.severity, Severity::kBad);
+  EXPECT_THAT(slow.ranks, ElementsAre(3));
+  EXPECT_THAT(slow.text, HasSubstr("writing to the run directory"));
+}
+
+// What is slow only once is no fault: the best of several measurements counts.
+TEST(DoctorFindings, TheFastestOfTwoMeasurements) {
+  const RankMeasurements one{.next_bytes_per_second = 1,
+                             .next_latency_seconds = 2,
+                             .ring_bytes_per_second = 8,
+                             .gflops = 3,
+                             .write_bytes_per_second = 9,
+                             .rename_seconds = 1,
+                             .gpu_flops = 5,
+                             .gpu_copy_bytes_per_second = 6};
+  RankMeasurements two{.next_bytes_per_second = 7,
+                       .next_latency_seconds = 1,
+                       .ring_bytes_per_second = 2,
+                       .gflops = 4,
+                       .write_bytes_per_second = 1,
+                       .rename_seconds = 3,
+                       .lock_excludes = true,
+                       .gpu_flops = 4,
+                       .gpu_copy_bytes_per_second = 7};
+  const RankMeasurements best = Fastest(one, two);
+  EXPECT_EQ(best.next_bytes_per_second, 7);
+  EXPECT_EQ(best.next_latency_seconds, 1);
+  EXPECT_EQ(best.ring_bytes_per_second, 8);
+  EXPECT_EQ(best.gflops, 4);
+  EXPECT_EQ(best.write_bytes_per_second, 9);
+  EXPECT_EQ(best.rename_seconds, 1);
+  EXPECT_EQ(best.gpu_flops, 5);
+  EXPECT_EQ(best.gpu_copy_bytes_per_second, 7);
+  EXPECT_TRUE(best.lock_excludes);
 }
 
 TEST(DoctorFacts, WhatCannotBeReadIsRefused) {

@@ -46,6 +46,13 @@ TEST(RankComparison, SlowIsBelowHalfOfTheMedianAndSuspectBelowThreeQuarters) {
   EXPECT_EQ(bad[0].severity, Severity::kBad);
 }
 
+TEST(RankComparison, TheMedianOfTwoIsTheirMean) {
+  EXPECT_THAT(Ranks({100, 61}).Slow(), IsEmpty());
+  EXPECT_EQ(Ranks({100, 40}).Slow().at(0).severity, Severity::kWarning) << "40 of 70";
+  EXPECT_EQ(Ranks({100, 30}).Slow().at(0).severity, Severity::kBad) << "30 of 65";
+  EXPECT_TRUE(Ranks({100, 30}).Slow().at(0).speed);
+}
+
 TEST(RankComparison, TwoRanksAreComparedAndOneIsNot) {
   const std::vector<Finding> slower = Ranks({10, 100}).Slow();
   ASSERT_EQ(slower.size(), 1u);

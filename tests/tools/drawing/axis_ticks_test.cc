@@ -6,6 +6,7 @@
 namespace hadal {
 namespace {
 
+using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
@@ -30,6 +31,14 @@ TEST(AxisTicks, NeverMoreThanAskedForAndNeverOutside) {
       }
     }
   }
+}
+
+TEST(LogarithmicTicks, ArePowersOfTenWhereThereAreTwo) {
+  EXPECT_THAT(LogarithmicTicks(0.02, 30, 5), ElementsAre(DoubleNear(0.1, 1e-12), 1, 10));
+  EXPECT_LE(LogarithmicTicks(1e-30, 1e10, 5).size(), 6u);
+  EXPECT_THAT(LogarithmicTicks(1.5, 8, 5), ElementsAre(2, 5)) << "fewer than two powers";
+  EXPECT_THAT(LogarithmicTicks(6, 8, 4), ElementsAre(6, 6.5, 7, 7.5, 8));
+  EXPECT_TRUE(LogarithmicTicks(3, 3, 5).empty());
 }
 
 TEST(AxisTicks, LabelsAreShort) {

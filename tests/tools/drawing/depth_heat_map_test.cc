@@ -34,11 +34,23 @@ TEST(DepthHeatMap, ColoursSpanTheRangeOfTheCells) {
                          HasSubstr("encoder"), HasSubstr("decoder"), Not(HasSubstr("nan"))));
 }
 
-TEST(DepthHeatMap, ANumberThatIsNotFiniteIsBlack) {
+TEST(DepthHeatMap, ANumberThatIsNotFiniteIsRedAndExplained) {
   DepthHeatMap map{.columns = {0, 1}, .records = {{1, 2}, {3, 4}}};
-  EXPECT_EQ(Count(DrawDepthHeatMap(map), "#000000"), 0u);
+  EXPECT_EQ(Count(DrawDepthHeatMap(map), "#e6194b"), 0u);
+  EXPECT_THAT(DrawDepthHeatMap(map), Not(HasSubstr("not finite")));
   map.records[1][0] = INFINITY;
-  EXPECT_EQ(Count(DrawDepthHeatMap(map), "#000000"), 1u);
+  EXPECT_EQ(Count(DrawDepthHeatMap(map), "#e6194b"), 2u) << "the cell and the legend";
+  EXPECT_THAT(DrawDepthHeatMap(map), HasSubstr(">not finite<"));
+}
+
+TEST(DepthHeatMap, ACommonRangeHoldsAllMapsNumbers) {
+  const DepthHeatMap one{.columns = {0}, .records = {{0.5f, 0, kNone}}},
+      two{.columns = {0}, .records = {{8, INFINITY}}};
+  EXPECT_EQ(CommonRange({one, two}), std::pair(0.5, 8.0)) << "0 is on no logarithmic scale";
+  DepthHeatMap linear = one;
+  linear.logarithmic = false;
+  EXPECT_EQ(CommonRange({linear}), std::pair(0.0, 0.5));
+  EXPECT_EQ(CommonRange({DepthHeatMap{.columns = {0}, .records = {{kNone}}}}), std::nullopt);
 }
 
 TEST(DepthHeatMap, ARangeHoldsTheColours) {

@@ -33,6 +33,19 @@ TEST(LineChart, WhatIsNotFiniteIsCountedAndNotDrawn) {
   EXPECT_THAT(svg, AllOf(HasSubstr("run (1 not finite)"), HasSubstr(">nats<"), Not(HasSubstr("nan"))));
 }
 
+// A decade is as high as any other; 0 has no place, and does not count as not finite.
+TEST(LineChart, ALogarithmicAxis) {
+  LineChart chart{.series = {{"run", "#000", {{0, 0.01}, {1, 1}, {2, 0}, {3, 100}}}}, .logarithmic = true};
+  const std::string svg = DrawLineChart(chart);
+  EXPECT_THAT(svg, AllOf(HasSubstr(">0.01<"), HasSubstr(">1<"), HasSubstr(">100<"), Not(HasSubstr("not finite"))));
+  const size_t points = svg.find("<polyline points=\"");
+  std::vector<double> heights;
+  for (size_t comma = svg.find(',', points); heights.size() < 3; comma = svg.find(',', comma + 1)) {
+    heights.push_back(std::stod(svg.substr(comma + 1)));
+  }
+  EXPECT_NEAR(heights[0] - heights[1], heights[1] - heights[2], 0.02);
+}
+
 TEST(LineChart, ALongLegendGoesOnInAFurtherLine) {
   LineChart chart{.title = "t"};
   for (int i = 0; i < 9; ++i) chart.series.push_back({"a run with a long name", "#000", {{0, 1}, {1, 2}}});

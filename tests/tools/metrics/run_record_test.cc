@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <utility>
@@ -60,6 +61,7 @@ class NumberedRunTest : public ::testing::Test {
     sink->OnValidation({.step = 41, .nll = 42});
     sink->OnText(43, TextKind::kNotice, "not kept");
     sink->OnText(44, TextKind::kWarning, "careful");
+    sink->OnText(45, TextKind::kSample, "source: x\nours: y");
   }
 
   void SetUp() override {
@@ -148,7 +150,19 @@ TEST_F(NumberedRunTest, ValidationsAndWarnings) {
   ASSERT_EQ(run_.warnings.size(), 1u);
   EXPECT_EQ(run_.warnings[0].step, 44);
   EXPECT_EQ(run_.warnings[0].text, "careful");
+  ASSERT_EQ(run_.samples.size(), 1u);
+  EXPECT_EQ(run_.samples[0].step, 45);
+  EXPECT_EQ(run_.samples[0].text, "source: x\nours: y");
   EXPECT_EQ(run_.finish, "") << "it goes on";
+}
+
+TEST_F(NumberedRunTest, TheConfigWithItsDefaults) {
+  const auto value = [&](const std::string& path) {
+    const auto found = std::ranges::find(run_.config, path, &EffectiveValue::path);
+    return found == run_.config.end() ? "" : found->value;
+  };
+  EXPECT_EQ(value("pipeline.outstanding_sends"), "7");
+  EXPECT_EQ(value("model.d_model"), "512");
 }
 
 TEST_F(NumberedRunTest, HowItLayOnItsRanks) {

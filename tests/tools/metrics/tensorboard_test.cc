@@ -289,6 +289,19 @@ TEST_F(TensorBoardTest, AResumedRunSaysWhereItStarts) {
   EXPECT_EQ(Decode(events[0].Bytes(7)).Number<uint64_t>(1), 1u);
 }
 
+// As a block of code, whose lines and signs stay.
+TEST_F(TensorBoardTest, EachStartHasItsConfig) {
+  sink_ = *TensorBoard::Open({.directory = directory_ / "other", .config = "seed: 1\nmodel {\n"});
+  sink_->OnStart({.first_step = 120});
+  const auto events = Events();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(Decode(events[0].Bytes(7)).Number<uint64_t>(1), 1u) << "where it starts comes first";
+  EXPECT_EQ(events[1].Number<uint64_t>(2), 120u);
+  const Message text = Values(events[1])["config"];
+  EXPECT_EQ(Decode(Decode(text.Bytes(9)).Bytes(1)).Bytes(1), "text");
+  EXPECT_EQ(Decode(text.Bytes(8)).Bytes(8), "    seed: 1\n    model {\n    ");
+}
+
 TEST_F(TensorBoardTest, AFreshRunSaysNothingOfTheSort) {
   sink_->OnStart({.first_step = 1});
   EXPECT_TRUE(Events().empty());

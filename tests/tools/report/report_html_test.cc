@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -50,10 +52,10 @@ TEST(ReportHtml, WhereWaitingWentAndWhoIsSlowest) {
 }
 
 // Clocks differ: the stages' parts may be longer than the step.
-TEST(ReportHtml, OtherIsNeverLessThanNothing) {
+TEST(ReportHtml, TheUnexplainedIsNeverLessThanNothing) {
   Report report = MakeReportOf(/*both=*/false);
   report.summaries[0].step_seconds = 1;
-  EXPECT_THAT(ReportToHtml(report), Not(HasSubstr("other: -")));
+  EXPECT_THAT(ReportToHtml(report), Not(HasSubstr("unexplained: -")));
 }
 
 TEST(ReportHtml, MemoryBesideWhatWasPlanned) {
@@ -97,20 +99,54 @@ TEST(ReportHtml, WhyNothingIsPredicted) {
 TEST(ReportHtml, EachRunHasItsColour) {
   const Report report = MakeReportOf(/*both=*/true);
   LineChart rate{.title = "Learning rate", .x_label = "step", .y_label = "factor of the update", .from_zero = true};
-  LineChart loss{.title = "Loss", .x_label = "step", .y_label = "nats per target token"};
+  LineChart nll{.title = "Loss", .x_label = "step", .y_label = "nll, nats per target token"};
   for (const bool second : {false, true}) {
     rate.series.push_back({.name = second ? "two" : "one", .colour = second ? "#d9822b" : "#3b7dd8"});
     for (int step = 0; step < 6; ++step) rate.series.back().points.emplace_back(step + 1, 1e-4 * step);
-    loss.series.push_back({.name = rate.series.back().name, .colour = rate.series.back().colour});
-    for (int step = 0; step < 6; ++step) loss.series.back().points.emplace_back(step + 1, 7.0 - 0.1 * step);
+    nll.series.push_back({.name = rate.series.back().name, .colour = rate.series.back().colour});
+    for (int step = 0; step < 6; ++step) nll.series.back().points.emplace_back(step + 1, 6.5 - 0.1 * step);
   }
   for (const size_t run : {0, 1}) {
-    loss.series.push_back({.name = loss.series[run].name + ": validation nll",
-                           .colour = loss.series[run].colour,
-                           .points = {{6, 6.2}},
-                           .dots = true});
+    nll.series.push_back({.name = nll.series[run].name + ": validation",
+                          .colour = nll.series[run].colour,
+                          .points = {{6, 6.2}},
+                          .dots = true});
   }
-  EXPECT_THAT(ReportToHtml(report), AllOf(HasSubstr(DrawLineChart(rate)), HasSubstr(DrawLineChart(loss))));
+  EXPECT_THAT(ReportToHtml(report), AllOf(HasSubstr(DrawLineChart(rate)), HasSubstr(DrawLineChart(nll))));
+}
+
+// The loss with label smoothing is another quantity than a validation's nll.
+TEST(ReportHtml, OnlyWhatIsSmoothedHasAChartOfTheSmoothedLoss) {
+  Report report = MakeReportOf(/*both=*/false);
+  LineChart smoothed{.title = "Loss with label smoothing",
+                     .x_label = "step",
+                     .y_label = "what is minimised, nats per target token",
+                     .series = {{.name = "two", .colour = "#3b7dd8"}}};
+  for (int step = 0; step < 6; ++step) smoothed.series[0].points.emplace_back(step + 1, 7.0 - 0.1 * step);
+  EXPECT_THAT(ReportToHtml(report), HasSubstr(DrawLineChart(smoothed)));
+  for (StepMetrics& step : report.runs[0].steps) step.loss = step.nll;
+  EXPECT_THAT(ReportToHtml(report), Not(HasSubstr("label smoothing")));
+}
+
+TEST(ReportHtml, BleuHasAChartWhereItWasMeasured) {
+  Report report = MakeReportOf(/*both=*/false);
+  EXPECT_THAT(ReportToHtml(report), HasSubstr("BLEU of the validation"));
+  report.runs[0].validations[0].bleu.reset();
+  EXPECT_THAT(ReportToHtml(report), Not(HasSubstr("BLEU of the validation")));
+}
+
+TEST(ReportHtml, GradientNormsAreOnALogarithmicAxis) {
+  Report report = MakeReportOf(/*both=*/false);
+  LineChart norm{.title = "Gradient norm",
+                 .x_label = "step",
+                 .y_label = "2-norm of the loss gradient",
+                 .series = {{.name = "two", .colour = "#3b7dd8"}},
+                 .logarithmic = true};
+  for (int step = 0; step < 6; ++step) {
+    report.runs[0].steps[step].gradient_norm = std::pow(10, step);
+    norm.series[0].points.emplace_back(step + 1, std::pow(10, step));
+  }
+  EXPECT_THAT(ReportToHtml(report), HasSubstr(DrawLineChart(norm)));
 }
 
 // Two ranks take 1.85 s where one took 3.2 s: 86.5% of what they could.
@@ -121,15 +157,40 @@ TEST(ReportHtml, ScalingAndItsCauses) {
   EXPECT_THAT(html, HasSubstr("<td>1.73×</td><td>86.5%</td><td>13.5%</td><td>13.5%</td>"));
   EXPECT_THAT(html, HasSubstr("<title>bubble: 10.81 %</title>"));
   EXPECT_THAT(html, AllOf(HasSubstr("two: bubble costs 10.8%"), Not(HasSubstr("one: ."))));
+  const std::vector<std::pair<double, double>> points = {{1, 100}, {2, 100 * report.scaling->rows[1].efficiency}};
   LineChart efficiency{.title = "Efficiency",
                        .x_label = "cores (ranks × threads)",
                        .y_label = "%",
-                       .series = {{.name = "measured",
-                                   .colour = "#3b7dd8",
-                                   .points = {{1, 100}, {2, 100 * report.scaling->rows[1].efficiency}}},
+                       .series = {{.name = "runs", .colour = "#3b7dd8", .points = points, .dots = true},
+                                  {.name = "the best on so many cores", .colour = "#3b7dd8", .points = points},
                                   {.name = "ideal", .colour = "#bbbbbb", .points = {{1, 100}, {2, 100}}}},
                        .from_zero = true};
   EXPECT_THAT(html, HasSubstr(DrawLineChart(efficiency)));
+}
+
+// Two layouts on as many cores are two dots, and no line joins them.
+TEST(ReportHtml, LayoutsOnAsManyCoresAreNotJoined) {
+  const TemporaryDirectory directory;
+  StageTimes slower = kHalf;
+  slower.wait_seconds += 0.2;
+  WriteRecordedRun(directory / "one", {.stages = {{.forward_seconds = 1.2, .backward_seconds = 2.0}}});
+  WriteRecordedRun(directory / "slower", {.stages = {slower, slower}});
+  WriteRecordedRun(directory / "two", {.stages = {kHalf, kHalf}});
+  const Report report = MakeReport({directory / "one", directory / "slower", directory / "two"}).value();
+  ASSERT_EQ(report.scaling->rows.size(), 3u);
+  EXPECT_EQ(report.scaling->rows[1].run, 2u) << "the faster one first";
+  const double best = 100 * report.scaling->rows[1].efficiency, second = 100 * report.scaling->rows[2].efficiency;
+  LineChart efficiency{
+      .title = "Efficiency",
+      .x_label = "cores (ranks × threads)",
+      .y_label = "%",
+      .series = {{.name = "runs", .colour = "#3b7dd8", .points = {{1, 100}, {2, best}, {2, second}}, .dots = true},
+                 {.name = "the best on so many cores", .colour = "#3b7dd8", .points = {{1, 100}, {2, best}}},
+                 {.name = "ideal", .colour = "#bbbbbb", .points = {{1, 100}, {2, 100}}}},
+      .from_zero = true};
+  EXPECT_THAT(ReportToHtml(report), HasSubstr(DrawLineChart(efficiency)));
+  const Report same = MakeReport({directory / "slower", directory / "two"}).value();
+  EXPECT_THAT(ReportToHtml(same), AllOf(HasSubstr("Scaling efficiency"), Not(HasSubstr("cores (ranks"))));
 }
 
 }  // namespace

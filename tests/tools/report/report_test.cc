@@ -51,7 +51,7 @@ TEST(Report, OneRunOnOnePageThatLoadsNothing) {
   EXPECT_FALSE(report->scaling.has_value());
   const std::string html = ReportToHtml(*report);
   EXPECT_THAT(html, AllOf(HasSubstr("<h2>Curves</h2>"), HasSubstr("Where each stage&#39;s step goes"),
-                          HasSubstr("Memory of one"), HasSubstr("Step 3, traced"), HasSubstr("validation nll")));
+                          HasSubstr("Memory of one"), HasSubstr("Step 3, traced"), HasSubstr("one: validation")));
   EXPECT_THAT(html, AllOf(Not(HasSubstr("<script")), Not(HasSubstr("src=")), Not(HasSubstr("href=")),
                           Not(HasSubstr("@import")), Not(HasSubstr("nan")), Not(HasSubstr("inf\""))));
 }
@@ -73,11 +73,12 @@ TEST(Report, ThePagesTablesAndBarsHoldTheRunsNumbers) {
   const std::string html = ReportToHtml(*report);
   for (const char* bar :
        {"forward: 450 ms", "recompute: 150 ms", "backward: 750 ms", "optimizer: 150 ms", "waiting for a core: 500 ms",
-        "checkpoint: 50 ms", "wait: 125 ms", "communication: 62.5 ms", "other: 100 ms"}) {
+        "checkpoint: 50 ms", "wait: 125 ms", "communication: 62.5 ms", "unexplained: 100 ms"}) {
     EXPECT_THAT(html, HasSubstr(absl::StrCat("<title>", bar, "</title>")));
   }
   for (const char* cells :
-       {"<td>one</td><td>2 × 1</td><td>6</td><td>6.500</td><td>2337.5 ms</td><td>",
+       {"<td>one</td><td>2 × 1</td><td>6</td><td>6.000</td><td>6.200 (step 6)</td><td>12.5 (step 6)</td>"
+        "<td>2337.5 ms</td><td>",
         "<td>10.0 ms per step</td><td>all steps done</td></tr>", "<td>0</td><td>300.0 MiB</td><td>320.0 MiB</td><td>",
         "<td>1</td><td>300.0 MiB</td><td>320.0 MiB</td><td>", "</td><td>350.0 MiB</td><td>"}) {
     EXPECT_THAT(html, HasSubstr(cells));
@@ -177,8 +178,9 @@ TEST(Report, TheNumbersOfARunInTheirUnits) {
                          {.predicted_bytes = int64_t{300} << 20, .measured_seconds = 1.85}};
   report->predictions[0].layout.step_seconds = 2.6;
   const std::string text = ReportToMarkdown(*report);
-  EXPECT_THAT(text, HasSubstr("| one | 1 x 1 | 6 | 6.500 | 3250.0 ms | 308 | - |"));
-  EXPECT_THAT(text, HasSubstr("| two | 2 x 1 | 6 | 6.500 | 1850.0 ms | 541 | 0 (+0.0%) |"));
+  EXPECT_THAT(text, HasSubstr("| one | 1 x 1 | 6 | 6.000 | 6.200 (step 6) | 12.5 (step 6) | 3250.0 ms | 308 | - |"));
+  EXPECT_THAT(text,
+              HasSubstr("| two | 2 x 1 | 6 | 6.000 | 6.200 (step 6) | 12.5 (step 6) | 1850.0 ms | 541 | 0 (+0.0%) |"));
   EXPECT_THAT(text, HasSubstr("| one | 2600.0 ms | 3250.0 ms | -20.0% | - | - | 50.0% | 25.0% |"));
   EXPECT_THAT(text, HasSubstr("| 300.0 MiB | - |"));
   const std::string html = ReportToHtml(*report);
@@ -189,8 +191,58 @@ TEST(Report, TheNumbersOfARunInTheirUnits) {
   EXPECT_EQ(json["steps"], 6);
   EXPECT_EQ(json["loss"], 6.5);
   EXPECT_EQ(json["validation_nll"], 6.2);
+  EXPECT_EQ(json["bleu"], 12.5);
   EXPECT_EQ(json["stages"][1]["held_bytes"], int64_t{320} << 20);
   EXPECT_GT(json["stages"][1]["predicted_bytes"], json["stages"][1]["arena_bytes"]) << "the process has memory too";
+}
+
+// A run's directory can have any name.
+TEST(Report, NamesAreTextInAllThreeForms) {
+  const TemporaryDirectory directory;
+  const std::string run = directory / "a|<b>\x1b[31m\xff";
+  WriteRecordedRun(run, TwoRanks());
+  const auto report = MakeReport({run});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(ReportToMarkdown(*report),
+              AllOf(HasSubstr("| a\\|&lt;b&gt;\\x1b\\[31m\\xff |"), Not(HasSubstr("\x1b")), Not(HasSubstr("\xff"))));
+  EXPECT_THAT(ReportToHtml(*report), AllOf(HasSubstr("<td>a|&lt;b&gt;\\x1b[31m\\xff</td>"), Not(HasSubstr("<b>")),
+                                           Not(HasSubstr("\x1b")), Not(HasSubstr("\xff"))));
+  EXPECT_TRUE(nlohmann::json::accept(ReportToJson(*report)));
+}
+
+// Two runs of one quantity are compared by colour.
+TEST(Report, MapsOfOneQuantityHaveOneScale) {
+  const TemporaryDirectory directory;
+  RecordedRun run = TwoRanks();
+  run.depth = true;
+  WriteRecordedRun(directory / "short", run);
+  run.steps = 60;
+  WriteRecordedRun(directory / "long", run);
+  const auto report = MakeReport({directory / "short", directory / "long"});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const std::string html = ReportToHtml(*report);
+  const size_t begin = html.find("<h3>Size of the update</h3>"), end = html.find("<h3>", begin + 1);
+  ASSERT_NE(begin, std::string::npos);
+  const std::string maps = html.substr(begin, end - begin);
+  const size_t first = maps.find(">3.00<");  // 0.01 × 5 sublayers × 60 steps
+  ASSERT_NE(first, std::string::npos);
+  EXPECT_NE(maps.find(">3.00<", first + 1), std::string::npos);
+}
+
+TEST(Report, TheConfigAndTheTranslationsAreInIt) {
+  const TemporaryDirectory directory;
+  RecordedRun run = TwoRanks();
+  run.config = "model { d_ff: 96 }";
+  WriteRecordedRun(directory / "one", run);
+  SetContents(directory / "one/metrics.jsonl", Contents(directory / "one/metrics.jsonl") +
+                                                   R"({"event":"sample","step":6,"text":"source: a <b>\nours: x"})"
+                                                   "\n");
+  const auto report = MakeReport({directory / "one"});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(ReportToHtml(*report), AllOf(HasSubstr("<td>model.d_ff</td><td>96</td>"),
+                                           HasSubstr("<pre>step 6\nsource: a &lt;b&gt;\nours: x</pre>")));
+  EXPECT_THAT(ReportToMarkdown(*report), HasSubstr("## Config\n\n| field | one |\n"));
+  EXPECT_THAT(ReportToMarkdown(*report), HasSubstr("| model.d_ff | 96 |\n"));
 }
 
 TEST(Report, RunsOfDifferentModelsStandSideBySideWithoutScaling) {

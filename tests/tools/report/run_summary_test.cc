@@ -4,10 +4,13 @@
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace hadal {
 namespace {
+
+using ::testing::HasSubstr;
 
 // A run without a readable config: nothing to replay.
 RunRecord RunOf(std::vector<StepMetrics> steps) {
@@ -51,7 +54,7 @@ TEST(RunSummary, StepsWithStageTimesAreTheOnesAveraged) {
   EXPECT_DOUBLE_EQ(summary.parts->forward, 2);
   EXPECT_DOUBLE_EQ(summary.parts->backward, 2);
   EXPECT_DOUBLE_EQ(summary.parts->exposed_transfers, 2) << "all waiting: there is no schedule to replay";
-  EXPECT_DOUBLE_EQ(summary.parts->other, 1);
+  EXPECT_DOUBLE_EQ(summary.parts->unexplained, 1);
   EXPECT_EQ(summary.slowest_stage, 1);
   EXPECT_DOUBLE_EQ(summary.slowest_excess, 0.25);  // 5 s of 4
 }
@@ -106,7 +109,7 @@ TEST(RunSummary, WaitingInTheTailIsWaitingToo) {
   EXPECT_NEAR(parts.imbalance, 0, 1e-9);
   EXPECT_NEAR(parts.exposed_transfers, 0, 1e-9);
   EXPECT_NEAR(parts.communication, kNorm, 1e-9);
-  EXPECT_NEAR(parts.other, 0, 1e-9);
+  EXPECT_NEAR(parts.unexplained, 0, 1e-9);
 }
 
 // The replay has each rank idle for 0.4 s on the average, the ranks waited 0.3 s.
@@ -123,6 +126,49 @@ TEST(RunSummary, NoTransferTakesLessThanNoTime) {
   EXPECT_EQ(less.exposed_transfers, 0);
   EXPECT_NEAR(less.bubble + less.imbalance, 0.3, 1e-12);
   EXPECT_NEAR(less.bubble / less.imbalance, 1, 1e-9);
+}
+
+// Two stages of which the second takes a quarter longer than the first.
+RunSummary SummaryOfSlow(StageTimes slow, double imbalance) {
+  RunSummary summary =
+      Summarize(RunOf({Step(9), Step(6, {{.forward_seconds = 1, .backward_seconds = 2}, slow})})).value();
+  summary.parts->imbalance = imbalance;
+  return summary;
+}
+
+TEST(DescribeSlowStage, NamesItWithWhatIsKnownOfTheReason) {
+  StageTimes slow{.forward_seconds = 1.25, .backward_seconds = 2.5};
+  RunSummary summary = SummaryOfSlow(slow, 0.3);
+  EXPECT_EQ(
+      DescribeSlowStage(summary),
+      "stage 1 computes 11% longer than the mean, and the others wait for it; its device is slower, or it has more "
+      "to compute: replace it, or let the partition follow measured costs (pipeline.split)");
+  summary.beyond_costs = {0.01, 0.26};
+  EXPECT_THAT(DescribeSlowStage(summary), HasSubstr("its device is slower than profiled"));
+  slow.core_wait_seconds = 0.7;
+  EXPECT_THAT(DescribeSlowStage(SummaryOfSlow(slow, 0.3)), HasSubstr("other processes use its cores"));
+}
+
+TEST(DescribeSlowStage, ThereIsNoneWhereNobodyWaitsOrAllAreAlike) {
+  const StageTimes slow{.forward_seconds = 1.25, .backward_seconds = 2.5};
+  EXPECT_EQ(DescribeSlowStage(SummaryOfSlow(slow, 0.05)), "") << "of 6 s";
+  EXPECT_EQ(DescribeSlowStage(SummaryOfSlow({.forward_seconds = 1.05, .backward_seconds = 2.2}, 0.3)), "");
+  EXPECT_EQ(DescribeSlowStage(Summarize(RunOf({Step(9), Step(6, {slow})})).value()), "") << "one stage";
+  EXPECT_EQ(DescribeSlowStage(Summarize(RunOf({Step(9), Step(6)})).value()), "") << "no stage times";
+}
+
+// Rank 0 takes 2 s; rank 1 has begun 3 s earlier, and has waited for it.
+TEST(RunSummary, WaitingForARankThatHasNotBegunIsNotOfTheStep) {
+  const auto parts_of = [](const StageTimes& second) {
+    return *Summarize(RunOf({Step(9), Step(2, {{.forward_seconds = 2}, second})})).value().parts;
+  };
+  const TimeParts waits = parts_of({.forward_seconds = 1, .wait_seconds = 4});
+  EXPECT_DOUBLE_EQ(waits.exposed_transfers, 0.5) << "1 s of rank 1";
+  EXPECT_DOUBLE_EQ(waits.unexplained, 0);
+  const TimeParts reduces = parts_of({.forward_seconds = 1, .wait_seconds = 0.5, .communication_seconds = 3.5});
+  EXPECT_DOUBLE_EQ(reduces.exposed_transfers, 0);
+  EXPECT_DOUBLE_EQ(reduces.communication, 0.5);
+  EXPECT_DOUBLE_EQ(reduces.sum(), 2);
 }
 
 // Nobody waits for a core longer than it computes; what was measured may say so.

@@ -10,6 +10,7 @@ namespace hadal {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 struct Runs {
   std::vector<RunRecord> records;
@@ -54,7 +55,7 @@ TEST(RunSummary, PartsSumToTheStepAndTheFirstStepIsLeftOut) {
   EXPECT_NEAR(summary.parts->bubble, kBubble, 1e-9);
   EXPECT_NEAR(summary.parts->imbalance, 0, 1e-9);
   EXPECT_NEAR(summary.parts->exposed_transfers, 0.05, 1e-9);
-  EXPECT_NEAR(summary.parts->other, 0.01, 1e-9);
+  EXPECT_NEAR(summary.parts->unexplained, 0.01, 1e-9);
   EXPECT_NEAR(summary.outside_seconds, 0.01, 1e-9);
 }
 
@@ -137,6 +138,60 @@ TEST(Scaling, WeakWhereTokensGrowWithTheCores) {
   EXPECT_EQ(CompareRuns(runs.records, runs.summaries)->kind, ScalingKind::kWeak);
 }
 
+// Two methods side by side are no study of scaling.
+TEST(Scaling, RefusesRunsThatDifferInMoreThanTheirLayout) {
+  RecordedRun deepnorm = OneRank(), post_ln = TwoRanks(0);
+  deepnorm.config = "model { residual { method: \"deepnorm\" } }";
+  post_ln.config = "model { residual { method: \"post_ln\" } }";
+  const Runs runs = Record({deepnorm, post_ln});
+  EXPECT_THAT(std::string(CompareRuns(runs.records, runs.summaries).status().message()),
+              HasSubstr("differ in model.residual.method (\"deepnorm\", \"post_ln\")"));
+}
+
+TEST(Scaling, OfAsManyCoresTheCheapestIsTheMeasure) {
+  const Runs runs = Record({TwoRanks(0.3), TwoRanks(0)});
+  const auto scaling = CompareRuns(runs.records, runs.summaries);
+  ASSERT_TRUE(scaling.ok()) << scaling.status();
+  EXPECT_EQ(scaling->rows[0].run, 1u);
+  EXPECT_LT(scaling->rows[1].efficiency, 1);
+}
+
+// The first run waited for its core for half of its time.
+TEST(Scaling, MoreThanAllIsExplained) {
+  RecordedRun disturbed{.stages = {{.forward_seconds = 2.4, .backward_seconds = 4.0, .core_wait_seconds = 3.2}}};
+  const Runs runs = Record({disturbed, TwoRanks(0)});
+  const auto scaling = CompareRuns(runs.records, runs.summaries);
+  const ScalingRow& two = scaling->rows[1];
+  EXPECT_NEAR(two.efficiency, 6.4 / 3.6, 1e-9);
+  const std::string text = DescribeLoss(two, runs.summaries[1]);
+  EXPECT_THAT(text, HasSubstr("efficiency 177.8%, more than there is"));
+  EXPECT_THAT(text, HasSubstr("where it goes to waiting for a core (+88.9%);"));
+}
+
+// A rank that is stopped again and again delays single micro-batches, so that waiting for it looks like transfers.
+TEST(Scaling, ASlowRankComesBeforeTheTransfersThatItDelays) {
+  RecordedRun stopped = TwoRanks(0.5);
+  stopped.stages[1].forward_seconds *= 1.25;
+  stopped.stages[1].backward_seconds *= 1.25;
+  stopped.stages[0].wait_seconds += 0.4;
+  const Runs runs = Record({OneRank(), stopped});
+  const auto scaling = CompareRuns(runs.records, runs.summaries);
+  const ScalingRow& row = scaling->rows[1];
+  EXPECT_GT(row.causes.exposed_transfers, row.causes.imbalance);
+  EXPECT_THAT(
+      DescribeLoss(row, runs.summaries[1]),
+      StartsWith("stage 1 computes 11% longer than the mean, and the others wait for it; its device is slower"));
+  RecordedRun far = stopped;
+  for (StageTimes& stage : far.stages) stage.wait_seconds += 2;
+  const Runs slow_links = Record({OneRank(), far});
+  EXPECT_THAT(DescribeLoss(CompareRuns(slow_links.records, slow_links.summaries)->rows[1], slow_links.summaries[1]),
+              StartsWith("exposed transfers costs "))
+      << "ten times what the slow rank explains";
+  const Runs even = Record({OneRank(), TwoRanks(0.5)});
+  EXPECT_THAT(DescribeLoss(CompareRuns(even.records, even.summaries)->rows[1], even.summaries[1]),
+              StartsWith("exposed transfers costs "));
+}
+
 TEST(Scaling, NamesTheSlowRank) {
   const Runs runs = Record({OneRank(), TwoRanks(0, 0.7)});
   EXPECT_EQ(runs.summaries[1].slowest_stage, 0);
@@ -148,6 +203,8 @@ TEST(Scaling, NamesTheSlowRank) {
 TEST(Scaling, RefusesWhatCannotBeCompared) {
   Runs runs = Record({OneRank(), TwoRanks(0)});
   EXPECT_FALSE(CompareRuns({runs.records[0]}, {runs.summaries[0]}).ok());
+  runs.records[1].config.clear();
+  EXPECT_THAT(std::string(CompareRuns(runs.records, runs.summaries).status().message()), HasSubstr("cannot be read"));
   runs.records[1].model = "another model";
   EXPECT_THAT(std::string(CompareRuns(runs.records, runs.summaries).status().message()), HasSubstr("another model"));
 }
