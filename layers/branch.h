@@ -16,6 +16,7 @@
 #include "kernels/linear.h"
 #include "layers/model_plan.h"
 #include "layers/piece.h"
+#include "layers/saved_tensors.h"
 #include "layers/sublayer_context.h"
 #include "runtime/tensor.h"
 
@@ -26,7 +27,7 @@ class Branch {
   virtual ~Branch() = default;
 
   // Bytes of `saved` and of `pending` for one micro-batch at full capacity.
-  virtual int64_t SavedBytes(const ActivationCapacity& capacity) const = 0;
+  virtual SavedBytes BytesToSave(const ActivationCapacity& capacity) const = 0;
   virtual int64_t PendingBytes(const ActivationCapacity& capacity) const = 0;
   // y = F(x) without the last bias (=).
   virtual void Forward(const SublayerContext& context, const PieceTensors& tensors) const = 0;

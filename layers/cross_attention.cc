@@ -4,8 +4,8 @@
 // Shapes: x, y [Rt, d], m [Rs, d], Rt target and Rs source rows; H heads of D = d / H.
 // Source: Vaswani et al. 2017 section 3.2.
 // R-Fixup subtracts a scalar from the queries' input (branch.h).
-// Saved: q [Rt, d], k|v [Rs, 2d], attended [Rt, d] (the heads' outputs), log-sum-exp [Rt, H], the shifted input [Rt,
-// d]. Pending: the gradients of q [Rt, d] and k|v [Rs, 2d].
+// Saved: attended [Rt, d] (the heads' outputs), the shifted input [Rt, d]; only for the input half: q [Rt, d], k|v
+// [Rs, 2d], log-sum-exp [Rt, H]. Pending: the gradients of q [Rt, d] and k|v [Rs, 2d].
 // The encoder output's gradient is added up in fp32, by the cross-attentions in descending sublayer order. Everything
 // else: branch.h, kernels/attention.h.
 #include "kernels/attention.h"
@@ -20,8 +20,8 @@ class CrossAttention final : public Branch {
  public:
   CrossAttention(const ModelPlan& plan, int32_t sublayer);
 
-  int64_t SavedBytes(const ActivationCapacity& capacity) const override {
-    return Views<std::byte>(nullptr, capacity.target_rows, capacity.source_rows).bytes;
+  SavedBytes BytesToSave(const ActivationCapacity& capacity) const override {
+    return Views<std::byte>(nullptr, nullptr, capacity.target_rows, capacity.source_rows).bytes;
   }
   int64_t PendingBytes(const ActivationCapacity& capacity) const override {
     return PendingViews(nullptr, capacity.target_rows, capacity.source_rows).bytes;
@@ -37,14 +37,14 @@ class CrossAttention final : public Branch {
     SavedMatrix<Byte> query, key_value, attended;
     MatrixOf<SavedFloat<Byte>> log_sum_exp;
     SavedMatrix<Byte> shifted;
-    int64_t bytes = 0;
+    SavedBytes bytes;
   };
   struct Pending {
     AnyMatrix d_query, d_key_value;
     int64_t bytes = 0;
   };
   template <typename Byte>
-  Saved<Byte> Views(Byte* saved, int64_t target_rows, int64_t source_rows) const;
+  Saved<Byte> Views(Byte* saved, Byte* saved_input, int64_t target_rows, int64_t source_rows) const;
   Pending PendingViews(std::byte* pending, int64_t target_rows, int64_t source_rows) const;
   AttentionShape ShapeOf(const SublayerContext& context) const;
 
@@ -72,15 +72,17 @@ CrossAttention::CrossAttention(const ModelPlan& plan, int32_t sublayer)
       dropout_(plan.options.attention_dropout) {}
 
 template <typename Byte>
-CrossAttention::Saved<Byte> CrossAttention::Views(Byte* saved, int64_t target_rows, int64_t source_rows) const {
-  SavedTensors tensors(saved);
+CrossAttention::Saved<Byte> CrossAttention::Views(Byte* saved, Byte* saved_input, int64_t target_rows,
+                                                  int64_t source_rows) const {
+  SavedTensors kept(saved);
   Saved<Byte> s;
-  s.query = tensors.Take(storage_, target_rows, d_model_);
-  s.key_value = tensors.Take(storage_, source_rows, 2 * d_model_);
-  s.attended = tensors.Take(storage_, target_rows, d_model_);
-  s.log_sum_exp = tensors.TakeFloats(target_rows, heads_);
-  if (shift_.present()) s.shifted = tensors.Take(storage_, target_rows, d_model_);
-  s.bytes = tensors.bytes();
+  s.attended = kept.Take(storage_, target_rows, d_model_);
+  if (shift_.present()) s.shifted = kept.Take(storage_, target_rows, d_model_);
+  SavedTensors input = kept.Behind(saved_input);
+  s.query = input.Take(storage_, target_rows, d_model_);
+  s.key_value = input.Take(storage_, source_rows, 2 * d_model_);
+  s.log_sum_exp = input.TakeFloats(target_rows, heads_);
+  s.bytes = {.kept = kept.bytes(), .input = input.bytes()};
   return s;
 }
 
@@ -104,7 +106,7 @@ AttentionShape CrossAttention::ShapeOf(const SublayerContext& context) const {
 
 void CrossAttention::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<std::byte> s = Views(tensors.saved, tensors.x.rows, tensors.encoder_output.rows);
+  const Saved<std::byte> s = Views(tensors.saved, tensors.saved_input, tensors.x.rows, tensors.encoder_output.rows);
   LinearForward(context.stream, {.x = shift_.Forward(context, tensors.x, s.shifted),
                                  .weight = parameters.ProductWeight(query_weight_),
                                  .bias = parameters.ProductBias(query_bias_),
@@ -127,7 +129,7 @@ void CrossAttention::Forward(const SublayerContext& context, const PieceTensors&
 void CrossAttention::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const {
   const ParameterStore& parameters = context.parameters;
   const int64_t target_rows = tensors.d_y.rows, source_rows = tensors.encoder_output.rows;
-  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, target_rows, source_rows);
+  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, target_rows, source_rows);
   const Pending p = PendingViews(tensors.pending, target_rows, source_rows);
   const AnyMatrix d_attended = context.workspace.attended_gradient(target_rows);
   LinearBackwardInput(context.stream,
@@ -156,7 +158,7 @@ void CrossAttention::BackwardInput(const SublayerContext& context, const PieceTe
 void CrossAttention::BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const {
   const ParameterStore& parameters = context.parameters;
   const int64_t target_rows = tensors.d_y.rows, source_rows = tensors.encoder_output.rows;
-  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, target_rows, source_rows);
+  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, target_rows, source_rows);
   const Pending p = PendingViews(tensors.pending, target_rows, source_rows);
   LinearBackwardWeight(context.stream,
                        {.dy = tensors.d_y, .x = s.attended, .d_weight = parameters.Gradient(output_weight_)});

@@ -3,8 +3,9 @@
 //   s_1, s_2, s_3   R-Fixup's scalars (Zhang, Dauphin and Ma 2019; R-Fixup has no biases)
 // Source: Vaswani et al. 2017 eq. 2. Numerics, order of accumulation, threads: branch.h, kernels/linear.h.
 // Saved: the hidden layer after ReLU and dropout [R, d_ff]; its zeros are the backward's mask. Then, each only where it
-// exists: the output of `inner` [R, d_ff], the statistics of the inner norm [2R], the shifted input [R, d], the bias
-// b_1 − s_2 [d_ff], and a bit mask of the ReLU. Pending: the gradient of the hidden layer [R, d_ff].
+// exists: the output of `inner` [R, d_ff], the shifted input [R, d]. Only for the input half, where they exist: the
+// statistics of the inner norm [2R], the bias b_1 − s_2 [d_ff], a bit mask of the ReLU, and the hidden layer before an
+// `inner`. Pending: the gradient of the hidden layer [R, d_ff].
 // The bit mask (kernels/linear.h, ReluMaskArgs) exists if products are bf16, only the ReLU is between the two products
 // (no activation dropout, norm or shift), and ModelPlan::relu_masks says that the device's library can write it for
 // some size of micro-batch; UsesMask asks for the current size. In fp32 there is none: there the product takes so long
@@ -21,8 +22,8 @@ class FeedForward final : public Branch {
  public:
   FeedForward(const ModelPlan& plan, int32_t sublayer);
 
-  int64_t SavedBytes(const ActivationCapacity& capacity) const override {
-    return Views<std::byte>(nullptr, capacity.rows(stack_)).bytes;
+  SavedBytes BytesToSave(const ActivationCapacity& capacity) const override {
+    return Views<std::byte>(nullptr, nullptr, capacity.rows(stack_)).bytes;
   }
   int64_t PendingBytes(const ActivationCapacity& capacity) const override {
     return PendingHidden(nullptr, capacity.rows(stack_)).bytes();
@@ -38,13 +39,13 @@ class FeedForward final : public Branch {
     SavedMatrix<Byte> hidden, inner, shifted, bias;  // all but `hidden` are empty where they do not exist
     SavedFloat<Byte>* statistics = nullptr;
     Byte* mask = nullptr;
-    int64_t bytes = 0;
+    SavedBytes bytes;
 
     // What W_2 reads.
     SavedMatrix<Byte> Inner() const { return inner.empty() ? hidden : inner; }
   };
   template <typename Byte>
-  Saved<Byte> Views(Byte* saved, int64_t rows) const;
+  Saved<Byte> Views(Byte* saved, Byte* saved_input, int64_t rows) const;
   AnyMatrix PendingHidden(std::byte* pending, int64_t rows) const { return {pending, rows, d_ff_, storage_}; }
   // Whether the products of `rows` rows write and read the mask.
   bool UsesMask(const SublayerContext& context, int64_t rows) const;
@@ -87,16 +88,19 @@ FeedForward::FeedForward(const ModelPlan& plan, int32_t sublayer)
 }
 
 template <typename Byte>
-FeedForward::Saved<Byte> FeedForward::Views(Byte* saved, int64_t rows) const {
-  SavedTensors tensors(saved);
+FeedForward::Saved<Byte> FeedForward::Views(Byte* saved, Byte* saved_input, int64_t rows) const {
+  SavedTensors kept(saved);
   Saved<Byte> s;
-  s.hidden = tensors.Take(storage_, rows, d_ff_);
-  if (hidden_norm_.present() || contraction_shift_.present()) s.inner = tensors.Take(storage_, rows, d_ff_);
-  if (hidden_norm_.present()) s.statistics = tensors.TakeFloats(rows, 2).data;
-  if (input_shift_.present()) s.shifted = tensors.Take(storage_, rows, d_model_);
-  if (hidden_shift_ >= 0) s.bias = tensors.Take(storage_, 1, d_ff_);
-  if (keeps_mask_) s.mask = tensors.TakeBytes(ReluMaskBytes(rows, d_ff_));
-  s.bytes = tensors.bytes();
+  const bool has_inner = hidden_norm_.present() || contraction_shift_.present();
+  if (has_inner) s.inner = kept.Take(storage_, rows, d_ff_);
+  if (!has_inner) s.hidden = kept.Take(storage_, rows, d_ff_);
+  if (input_shift_.present()) s.shifted = kept.Take(storage_, rows, d_model_);
+  SavedTensors input = kept.Behind(saved_input);
+  if (has_inner) s.hidden = input.Take(storage_, rows, d_ff_);
+  if (hidden_norm_.present()) s.statistics = input.TakeFloats(rows, 2).data;
+  if (hidden_shift_ >= 0) s.bias = input.Take(storage_, 1, d_ff_);
+  if (keeps_mask_) s.mask = input.TakeBytes(ReluMaskBytes(rows, d_ff_));
+  s.bytes = {.kept = kept.bytes(), .input = input.bytes()};
   return s;
 }
 
@@ -116,7 +120,7 @@ bool FeedForward::AddsBiasWithRelu(const SublayerContext& context, int64_t rows)
 
 void FeedForward::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<std::byte> s = Views(tensors.saved, tensors.x.rows);
+  const Saved<std::byte> s = Views(tensors.saved, tensors.saved_input, tensors.x.rows);
   LinearForwardArgs expansion{.x = input_shift_.Forward(context, tensors.x, s.shifted),
                               .weight = parameters.ProductWeight(hidden_weight_),
                               .bias = parameters.ProductBias(hidden_bias_),
@@ -152,7 +156,7 @@ void FeedForward::BackwardHidden(const SublayerContext& context, const Saved<con
 void FeedForward::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const {
   const ParameterStore& parameters = context.parameters;
   const int64_t rows = tensors.d_y.rows;
-  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, rows);
+  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, rows);
   const AnyMatrix d_hidden = PendingHidden(tensors.pending, rows);
   LinearBackwardInputArgs contraction{
       .dy = tensors.d_y, .weight = parameters.ProductWeight(contraction_weight_), .dx = d_hidden};
@@ -179,7 +183,7 @@ void FeedForward::BackwardInput(const SublayerContext& context, const PieceTenso
 void FeedForward::BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const {
   const ParameterStore& parameters = context.parameters;
   const int64_t rows = tensors.d_y.rows;
-  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, rows);
+  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, rows);
   LinearBackwardWeight(context.stream,
                        {.dy = tensors.d_y, .x = s.Inner(), .d_weight = parameters.Gradient(contraction_weight_)});
   LinearBackwardWeightArgs expansion{.dy = PendingHidden(tensors.pending, rows),

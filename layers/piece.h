@@ -27,7 +27,9 @@ struct PieceTensors {
   ConstAnyMatrix x;               // input: [R, d], or the stack's history [entries · R, d]
   ConstAnyMatrix encoder_output;  // [source rows, d]; only for cross-attention
   AnyMatrix y;                    // output [R, d] (=); may not alias x
-  std::byte* saved = nullptr;     // written by Forward for backward: saved_bytes()
+  // Written by Forward for backward: saved_bytes(). The last saved_input_bytes() of them, which BackwardWeight does not
+  // read, may lie apart: in saved_input, unless that is null.
+  std::byte *saved = nullptr, *saved_input = nullptr;
   // Backward only.
   AnyMatrix d_y;                 // [R, d]: the gradient of y, stored as the residual stream; overwritten
   AnyMatrix d_x;                 // gradient of x: d_y's own memory (in place), a history's (+=), or separate (=)
@@ -43,6 +45,7 @@ class Piece {
   virtual void Bind(const Arena& /*arena*/) {}
   // Sizes at full capacity.
   virtual int64_t saved_bytes() const { return 0; }
+  virtual int64_t saved_input_bytes() const { return 0; }
   virtual int32_t steps() const { return 1; }
   virtual int64_t pending_bytes(int32_t /*step*/) const { return 0; }
 

@@ -20,6 +20,12 @@ using SavedMatrix = AnyMatrixOf<std::conditional_t<std::is_const_v<Byte>, const 
 template <typename Byte>
 using SavedFloat = std::conditional_t<std::is_const_v<Byte>, const float, float>;
 
+// Bytes of saved tensors: those that the weight half of the backward reads, and those that only the input half reads.
+struct SavedBytes {
+  int64_t kept = 0, input = 0;
+  int64_t all() const { return kept + input; }
+};
+
 template <typename Byte>
 class SavedTensors {
  public:
@@ -39,6 +45,10 @@ class SavedTensors {
     Byte* const at = memory_ == nullptr ? nullptr : memory_ + bytes_;
     bytes_ += (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
     return at;
+  }
+  // Returns memory for further tensors: `apart`, or if that is null, behind what has been taken.
+  SavedTensors Behind(Byte* apart) const {
+    return SavedTensors(apart != nullptr || memory_ == nullptr ? apart : memory_ + bytes_);
   }
   int64_t bytes() const { return bytes_; }  // taken so far
 

@@ -34,42 +34,48 @@ Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const Activ
   const Stack stack = plan.sublayers[first].stack;
   const int64_t rows = capacity.rows(stack);
   // Every offset is on 16 bytes, because on a device a product's bits depend on the alignment of its rows.
-  const auto reserve = [this](int64_t bytes) {
-    const int64_t offset = saved_.bytes();
-    saved_.TakeBytes(bytes);
+  const auto reserve_in = [](SavedTensors<std::byte>& tensors, int64_t bytes) {
+    const int64_t offset = tensors.bytes();
+    tensors.TakeBytes(bytes);
     return offset;
   };
+  const auto keep = [&](int64_t bytes) { return reserve_in(kept_, bytes); };
+  const auto keep_for_input = [&](int64_t bytes) { return reserve_in(input_, bytes); };
   const int64_t floats = BytesOf(Storage::kFloat32);
   const int64_t of_residual = rows * d_model_ * BytesOf(residual_storage_);
   const int64_t of_product = rows * d_model_ * BytesOf(compute_storage_);
   if (plan.Combines(stack)) {
     HADAL_CHECK_EQ(plan.NextCut(first + 1), last);
     combination_.emplace(plan, first, rows);
-    combination_saved_ = reserve(combination_->saved_bytes());
-    combined_ = reserve(of_residual);
+    combination_saved_ = keep_for_input(combination_->saved_bytes());
+    combined_ = keep(of_residual);
   }
   const size_t count = last - first;
   skipped_from_.assign(count, false);
   for (size_t j = 0; j <= count; ++j) {
     Joint joint = MakeJoint(plan, j);
     const bool is_output = j == count;
-    if (j > 0 && plan.sublayers[first + j - 1].learned_gain >= 0) joint.branch = reserve(of_product);
+    if (j > 0 && plan.sublayers[first + j - 1].learned_gain >= 0) joint.branch = keep_for_input(of_product);
     const bool has_norm = joint.norm_scale >= 0;
     // The norm's input has a place in `saved`, except at joint 0, where it is x. A sum that is the segment's output is
     // written to `out`.
     const bool sum_is_output = is_output && joint.closing_shift < 0 && output_storage_ == residual_storage_;
-    if (j > 0 && (has_norm || !sum_is_output)) joint.sum = reserve(of_residual);
+    if (j > 0 && (has_norm || !sum_is_output)) {
+      joint.sum.in_input = plan.sublayers[first].norm != NormPlacement::kNone;
+      joint.sum.offset = joint.sum.in_input ? keep_for_input(of_residual) : keep(of_residual);
+    }
     if (has_norm) {
-      if (!is_output || NormedApart()) joint.normed = reserve(of_product);
-      joint.mean = reserve(rows * floats);
-      joint.rstd = reserve(rows * floats);
+      if (!is_output || NormedApart()) joint.normed = keep(of_product);
+      joint.mean = keep_for_input(rows * floats);
+      joint.rstd = keep_for_input(rows * floats);
     } else if (!is_output && !pre_norm_ && residual_storage_ != compute_storage_) {
-      joint.rounded = reserve(of_product);
+      joint.rounded = keep(of_product);
     }
     joints_.push_back(joint);
     if (is_output) break;
     branches_.push_back(MakeBranch(plan, first + static_cast<int32_t>(j)));
-    branch_saved_.push_back(reserve(branches_.back()->SavedBytes(capacity)));
+    const SavedBytes bytes = branches_.back()->BytesToSave(capacity);
+    branch_saved_.push_back({.kept = keep(bytes.kept), .input = keep_for_input(bytes.input)});
   }
   SavedTensors<std::byte> pending(nullptr);
   pending.TakeBytes(of_product);
@@ -108,6 +114,7 @@ Segment::Joint Segment::MakeJoint(const ModelPlan& plan, size_t index) {
 
 Segment::Layers Segment::BehindCombination(const PieceTensors& tensors, int64_t rows) const {
   Layers t{tensors};
+  if (t.saved_input == nullptr) t.saved_input = t.saved + kept_.bytes();
   if (combination_) t.x = ResidualAt(tensors.saved, combined_, rows);
   return t;
 }
@@ -115,7 +122,12 @@ Segment::Layers Segment::BehindCombination(const PieceTensors& tensors, int64_t 
 ConstAnyMatrix Segment::ResidualAfter(size_t index, const Layers& t) const {
   if (index == 0) return t.x;
   const Joint& joint = joints_[index];
-  return ResidualAt(t.saved, joint.output_is_normed ? joint.normed : joint.sum, t.x.rows);
+  return joint.output_is_normed ? ResidualAt(t.saved, joint.normed, t.x.rows) : KeptSum(index, t);
+}
+
+AnyMatrix Segment::KeptSum(size_t index, const Layers& t) const {
+  const Place& sum = joints_[index].sum;
+  return ResidualAt(sum.in_input ? t.saved_input : t.saved, sum.offset, t.x.rows);
 }
 
 ConstAnyMatrix Segment::BranchInput(size_t index, const Layers& t) const {
@@ -128,13 +140,13 @@ AnyMatrix Segment::SumOf(size_t index, const Layers& t) const {
   const Joint& joint = joints_[index];
   const bool is_output = index == branches_.size() && !joint.output_is_normed && joint.closing_shift < 0 &&
                          output_storage_ == residual_storage_;
-  return is_output ? t.y : ResidualAt(t.saved, joint.sum, t.x.rows);
+  return is_output ? t.y : KeptSum(index, t);
 }
 
 void Segment::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
   const Layers t = BehindCombination(tensors, tensors.y.rows);
   if (combination_) {
-    combination_->Combine(context.stream, context.parameters, tensors.x, t.saved + combination_saved_,
+    combination_->Combine(context.stream, context.parameters, tensors.x, t.saved_input + combination_saved_,
                           ResidualAt(t.saved, combined_, t.y.rows));
   }
   if (pre_norm_ || joints_[0].rounded >= 0) ForwardJoint(context, 0, {}, t);
@@ -142,10 +154,12 @@ void Segment::Forward(const SublayerContext& context, const PieceTensors& tensor
     const int32_t sublayer = first_ + static_cast<int32_t>(i);
     const ProfilerRange range(context.stream, "sublayer", sublayer);
     const int64_t kept = joints_[i + 1].branch;
-    const AnyMatrix branch = kept < 0 ? context.workspace.branch(t.x.rows) : ProductAt(t.saved, kept, t.x.rows);
-    branches_[i]->Forward(
-        context,
-        {.x = BranchInput(i, t), .encoder_output = t.encoder_output, .y = branch, .saved = t.saved + branch_saved_[i]});
+    const AnyMatrix branch = kept < 0 ? context.workspace.branch(t.x.rows) : ProductAt(t.saved_input, kept, t.x.rows);
+    branches_[i]->Forward(context, {.x = BranchInput(i, t),
+                                    .encoder_output = t.encoder_output,
+                                    .y = branch,
+                                    .saved = t.saved + branch_saved_[i].kept,
+                                    .saved_input = t.saved_input + branch_saved_[i].input});
     context.Observe({.tensor = DepthTensor::kBranch, .sublayer = sublayer, .values = branch});
     ForwardJoint(context, i + 1, branch, t);
     context.Progress();
@@ -182,8 +196,8 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstAn
     args.scale = context.parameters.WeightVector(joint.norm_scale);
     args.shift = context.parameters.WeightVector(joint.norm_scale + 1);
     args.normed = is_output && !NormedApart() ? t.y : ProductAt(t.saved, joint.normed, rows);
-    args.mean = {FloatsAt(t.saved, joint.mean), rows};
-    args.rstd = {FloatsAt(t.saved, joint.rstd), rows};
+    args.mean = {FloatsAt(t.saved_input, joint.mean), rows};
+    args.rstd = {FloatsAt(t.saved_input, joint.rstd), rows};
   }
   if (index > 0 || has_norm) ResidualNormForward(context.stream, args);
   if (is_output && has_norm && NormedApart()) Convert(context.stream, {.from = args.normed, .to = t.y});
@@ -206,7 +220,7 @@ void Segment::ObserveForward(const SublayerContext& context, size_t index, const
   const Joint& joint = joints_[index];
   const int32_t closed = first_ + static_cast<int32_t>(index) - 1;
   const bool is_output = index == branches_.size();
-  const ConstAnyMatrix sum = index == 0 ? t.x : ConstAnyMatrix(ResidualAt(t.saved, joint.sum, t.x.rows));
+  const ConstAnyMatrix sum = index == 0 ? t.x : ConstAnyMatrix(KeptSum(index, t));
   const bool has_norm = joint.norm_scale >= 0;
   if (!pre_norm_ && has_norm) {
     context.Observe({.tensor = DepthTensor::kNormInput, .sublayer = closed, .values = sum});
@@ -242,7 +256,7 @@ void Segment::BackwardInput(const SublayerContext& context, const PieceTensors& 
   if (pre_norm_) BackwardJoint(context, 0, NormedGradient(context, 0, t), t);
   if (combination_) {
     PieceTensors combination = tensors;
-    combination.saved += combination_saved_;
+    combination.saved = t.saved_input + combination_saved_;
     combination_->BackwardInput(context, combination, 0);
   }
 }
@@ -257,7 +271,8 @@ void Segment::BackwardWeight(const SublayerContext& context, const PieceTensors&
 PieceTensors Segment::BranchTensors(const SublayerContext& context, size_t index, const Layers& t) const {
   return {.x = BranchInput(index, t),
           .encoder_output = t.encoder_output,
-          .saved = t.saved + branch_saved_[index],
+          .saved = t.saved + branch_saved_[index].kept,
+          .saved_input = t.saved_input + branch_saved_[index].input,
           .d_y = BranchGradient(t),
           .d_x = pre_norm_ ? context.workspace.branch_input_gradient(t.d_y.rows) : t.d_y,
           .d_encoder_output = t.d_encoder_output,
@@ -277,7 +292,7 @@ void Segment::BackwardClosing(const SublayerContext& context, const Layers& t) c
   const Joint& joint = joints_.back();
   if (joint.closing_shift < 0) return;
   ShiftScaleBackward(context.stream, {.dy = t.d_y,
-                                      .x = ResidualAt(t.saved, joint.sum, t.d_y.rows),
+                                      .x = KeptSum(joints_.size() - 1, t),
                                       .shift = context.parameters.WeightVector(joint.closing_shift),
                                       .scale = context.parameters.WeightVector(joint.closing_scale),
                                       .dx = t.d_y,
@@ -316,15 +331,15 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstA
       args.d_bias = context.parameters.GradientVector(bias);
     }
     if (record.learned_gain >= 0) {
-      args.branch = ProductAt(t.saved, joint.branch, rows);
+      args.branch = ProductAt(t.saved_input, joint.branch, rows);
       args.learned_branch_gain = context.parameters.WeightVector(record.learned_gain);
       args.d_learned_branch_gain = context.parameters.GradientVector(record.learned_gain);
     }
   }
   if (joint.norm_scale >= 0) {
-    args.sum = index == 0 ? t.x : ConstAnyMatrix(ResidualAt(t.saved, joint.sum, rows));
-    args.mean = {FloatsAt(t.saved, joint.mean), rows};
-    args.rstd = {FloatsAt(t.saved, joint.rstd), rows};
+    args.sum = index == 0 ? t.x : ConstAnyMatrix(KeptSum(index, t));
+    args.mean = {FloatsAt(t.saved_input, joint.mean), rows};
+    args.rstd = {FloatsAt(t.saved_input, joint.rstd), rows};
     args.scale = context.parameters.WeightVector(joint.norm_scale);
     args.d_scale = context.parameters.GradientVector(joint.norm_scale);
     args.d_shift = context.parameters.GradientVector(joint.norm_scale + 1);

@@ -48,7 +48,8 @@ class Segment final : public Piece {
   // Returns the number of entries if x is a history, 0 if x is the residual stream.
   int64_t history_entries() const { return combination_ ? combination_->entries() : 0; }
 
-  int64_t saved_bytes() const override { return saved_.bytes(); }
+  int64_t saved_bytes() const override { return kept_.bytes() + input_.bytes(); }
+  int64_t saved_input_bytes() const override { return input_.bytes(); }
   int32_t steps() const override { return last_ - first_; }
   int64_t pending_bytes(int32_t step) const override {
     return branch_pending_ + branches_[step]->PendingBytes(capacity_);
@@ -60,13 +61,19 @@ class Segment final : public Piece {
   void BackwardWeight(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const override;
 
  private:
-  // Byte offsets into `saved` of tensors [rows, d]; mean and rstd are [rows]. Stored types: `sum` as the residual
-  // stream; `branch`, `normed` and `rounded` in the compute type (`normed` of post-norm sublayers as the residual
-  // stream).
+  // A tensor's place in `saved`, or in saved_input.
+  struct Place {
+    int64_t offset = 0;
+    bool in_input = false;
+  };
+  // Byte offsets of tensors [rows, d] in `saved`; `branch`, `mean` and `rstd` (both [rows]) are in saved_input. Stored
+  // types: `sum` as the residual stream; `branch`, `normed` and `rounded` in the compute type (`normed` of post-norm
+  // sublayers as the residual stream).
   struct Joint {
     int32_t norm_scale = -1;  // parameter; its shift follows. -1: no norm
     bool output_is_normed = true;
-    int64_t sum = 0, normed = 0, mean = 0, rstd = 0;
+    Place sum;  // without norms products read it
+    int64_t normed = 0, mean = 0, rstd = 0;
     // The residual stream in the compute type; only without a following norm and if the two types differ.
     int64_t rounded = -1;
     int64_t branch = -1;                             // the output of the branch; saved only if its gain is learned
@@ -74,7 +81,8 @@ class Segment final : public Piece {
     int32_t omega = -1;                              // parameter; -1: none
     int32_t closing_shift = -1, closing_scale = -1;  // parameters; -1: none
   };
-  // The tensors as seen by the sublayers: x is the input of the first one, after the combination if any.  [R, d]
+  // The tensors as seen by the sublayers: x is the input of the first one, after the combination if any.  [R, d].
+  // saved_input is not null.
   struct Layers : PieceTensors {};
 
   Joint MakeJoint(const ModelPlan& plan, size_t index);
@@ -96,6 +104,8 @@ class Segment final : public Piece {
   void ObserveBackwardBefore(const SublayerContext& context, size_t index, ConstAnyMatrix d_normed,
                              const Layers& t) const;
   void ObserveBackwardAfter(const SublayerContext& context, size_t index, const Layers& t) const;
+  // Returns where joint `index` keeps its sum.
+  AnyMatrix KeptSum(size_t index, const Layers& t) const;
   // Returns the residual stream after joint `index` (index 0: x).
   ConstAnyMatrix ResidualAfter(size_t index, const Layers& t) const;
   // Returns the input of sublayer `index` of this segment.
@@ -118,14 +128,14 @@ class Segment final : public Piece {
   int64_t d_model_;
   double dropout_;
   Storage compute_storage_, residual_storage_, output_storage_;
-  SavedTensors<std::byte> saved_{nullptr};  // computes sizes only
+  SavedTensors<std::byte> kept_{nullptr}, input_{nullptr};  // compute sizes only: of `saved` and of saved_input
   std::optional<LayerCombination> combination_;
-  int64_t combination_saved_ = 0, combined_ = 0;  // byte offsets of the combination's saved tensors and of its result
+  int64_t combination_saved_ = 0, combined_ = 0;  // the combination's saved tensors in saved_input; its result
   std::vector<std::unique_ptr<Branch>> branches_;
-  std::vector<int64_t> branch_saved_;  // offset of each branch's saved tensors
-  int64_t branch_pending_ = 0;         // offset of the branch's pending tensors
-  std::vector<Joint> joints_;          // branches + 1
-  std::vector<bool> skipped_from_;     // whether a later joint adds the sublayer's input
+  std::vector<SavedBytes> branch_saved_;  // offsets of each branch's saved tensors
+  int64_t branch_pending_ = 0;            // offset of the branch's pending tensors
+  std::vector<Joint> joints_;             // branches + 1
+  std::vector<bool> skipped_from_;        // whether a later joint adds the sublayer's input
 };
 
 }  // namespace hadal

@@ -8,8 +8,9 @@
 // Without `post` the residual connection's kernel adds b_o.
 // Source: Vaswani et al. 2017 section 3.2.
 // Shapes: x, y [R, d]; H heads of D = d / H. Numerics, order of accumulation, threads: branch.h, kernels/attention.h.
-// Saved: q|k|v [R, 3d], c [R, d], log-sum-exp [R, H]. Then, each only where it exists: the shifted input [R, d];
-// g ⊙ c [R, d]; output [R, d] and statistics [2R] of `inner`; input [R, d] and statistics [2R] of `post`.
+// Saved: c [R, d]. Then, each only where it exists: the shifted input [R, d]; g ⊙ c [R, d]; output [R, d] of `inner`.
+// Only for the input half: q|k|v [R, 3d], log-sum-exp [R, H]; statistics [2R] of `inner`; input [R, d] and statistics
+// [2R] of `post`.
 // Pending: the gradients of q|k|v [R, 3d] and, where `post` exists, of its input [R, d].
 #include "kernels/attention.h"
 #include "kernels/head_scale.h"
@@ -24,8 +25,8 @@ class SelfAttention final : public Branch {
  public:
   SelfAttention(const ModelPlan& plan, int32_t sublayer);
 
-  int64_t SavedBytes(const ActivationCapacity& capacity) const override {
-    return Views<std::byte>(nullptr, capacity.rows(stack_)).bytes;
+  SavedBytes BytesToSave(const ActivationCapacity& capacity) const override {
+    return Views<std::byte>(nullptr, nullptr, capacity.rows(stack_)).bytes;
   }
   int64_t PendingBytes(const ActivationCapacity& capacity) const override {
     return PendingViews(nullptr, capacity.rows(stack_)).bytes;
@@ -42,7 +43,7 @@ class SelfAttention final : public Branch {
     MatrixOf<SavedFloat<Byte>> log_sum_exp;
     SavedMatrix<Byte> shifted, scaled, normed, projected;  // empty where they do not exist
     SavedFloat<Byte>*normed_statistics = nullptr, *projected_statistics = nullptr;
-    int64_t bytes = 0;
+    SavedBytes bytes;
 
     // What the inner norm reads, and what W_o reads.
     ConstAnyMatrix Scaled() const { return scaled.empty() ? attended : scaled; }
@@ -53,7 +54,7 @@ class SelfAttention final : public Branch {
     int64_t bytes = 0;
   };
   template <typename Byte>
-  Saved<Byte> Views(Byte* saved, int64_t rows) const;
+  Saved<Byte> Views(Byte* saved, Byte* saved_input, int64_t rows) const;
   Pending PendingViews(std::byte* pending, int64_t rows) const;
   AttentionShape ShapeOf(const SublayerContext& context) const;
   // y from the heads' outputs, and the heads' gradient from d_y.
@@ -90,23 +91,22 @@ SelfAttention::SelfAttention(const ModelPlan& plan, int32_t sublayer)
       dropout_(plan.options.attention_dropout) {}
 
 template <typename Byte>
-SelfAttention::Saved<Byte> SelfAttention::Views(Byte* saved, int64_t rows) const {
-  SavedTensors tensors(saved);
+SelfAttention::Saved<Byte> SelfAttention::Views(Byte* saved, Byte* saved_input, int64_t rows) const {
+  SavedTensors kept(saved);
   Saved<Byte> s;
-  s.qkv = tensors.Take(storage_, rows, 3 * d_model_);
-  s.attended = tensors.Take(storage_, rows, d_model_);
-  s.log_sum_exp = tensors.TakeFloats(rows, heads_);
-  if (shift_.present()) s.shifted = tensors.Take(storage_, rows, d_model_);
-  if (head_scale_ >= 0) s.scaled = tensors.Take(storage_, rows, d_model_);
-  if (inner_.present()) {
-    s.normed = tensors.Take(storage_, rows, d_model_);
-    s.normed_statistics = tensors.TakeFloats(rows, 2).data;
-  }
+  s.attended = kept.Take(storage_, rows, d_model_);
+  if (shift_.present()) s.shifted = kept.Take(storage_, rows, d_model_);
+  if (head_scale_ >= 0) s.scaled = kept.Take(storage_, rows, d_model_);
+  if (inner_.present()) s.normed = kept.Take(storage_, rows, d_model_);
+  SavedTensors input = kept.Behind(saved_input);
+  s.qkv = input.Take(storage_, rows, 3 * d_model_);
+  s.log_sum_exp = input.TakeFloats(rows, heads_);
+  if (inner_.present()) s.normed_statistics = input.TakeFloats(rows, 2).data;
   if (post_.present()) {
-    s.projected = tensors.Take(storage_, rows, d_model_);
-    s.projected_statistics = tensors.TakeFloats(rows, 2).data;
+    s.projected = input.Take(storage_, rows, d_model_);
+    s.projected_statistics = input.TakeFloats(rows, 2).data;
   }
-  s.bytes = tensors.bytes();
+  s.bytes = {.kept = kept.bytes(), .input = input.bytes()};
   return s;
 }
 
@@ -132,7 +132,7 @@ AttentionShape SelfAttention::ShapeOf(const SublayerContext& context) const {
 
 void SelfAttention::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<std::byte> s = Views(tensors.saved, tensors.x.rows);
+  const Saved<std::byte> s = Views(tensors.saved, tensors.saved_input, tensors.x.rows);
   LinearForward(context.stream, {.x = shift_.Forward(context, tensors.x, s.shifted),
                                  .weight = parameters.ProductWeight(qkv_weight_, 3),
                                  .bias = parameters.ProductBias(qkv_bias_, 3),
@@ -164,7 +164,7 @@ void SelfAttention::ForwardOutput(const SublayerContext& context, const Saved<st
 
 void SelfAttention::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const {
   const int64_t rows = tensors.d_y.rows;
-  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, rows);
+  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, rows);
   const Pending p = PendingViews(tensors.pending, rows);
   const AnyMatrix d_attended = context.workspace.attended_gradient(rows);
   BackwardOutput(context, s, tensors.d_y, p.d_projected, d_attended);
@@ -205,7 +205,7 @@ void SelfAttention::BackwardOutput(const SublayerContext& context, const Saved<c
 void SelfAttention::BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const {
   const ParameterStore& parameters = context.parameters;
   const int64_t rows = tensors.d_y.rows;
-  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, rows);
+  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, rows);
   const Pending p = PendingViews(tensors.pending, rows);
   LinearBackwardWeightArgs output{.dy = tensors.d_y, .x = s.Normed(), .d_weight = parameters.Gradient(output_weight_)};
   if (post_.present()) {

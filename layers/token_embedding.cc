@@ -60,9 +60,6 @@ void TokenEmbedding::ForwardAt(const Stream& stream, const ParameterStore& param
 
 void TokenEmbedding::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t) const {
   context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = sublayer_, .values = tensors.d_y});
-}
-
-void TokenEmbedding::BackwardWeight(const SublayerContext& context, const PieceTensors& tensors, int32_t) const {
   EmbeddingBackward(context.stream, {.tokens = Tokens(context),
                                      .dx = tensors.d_y,
                                      .multiplier = multiplier_,

@@ -17,9 +17,8 @@ class TokenEmbedding final : public Piece {
   void Bind(const Arena& arena) override;
 
   void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
+  // Adds to the gradient of this use of the table: d_y is not kept for a weight half.
   void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const override;
-  // Adds to the gradient of this use of the table.
-  void BackwardWeight(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const override;
   // One step of decoding, without dropout: x [R, d] (=) of `tokens` [R], each at its own position, counted from 0.
   // `places`: where a device finds tokens and positions; may be empty.
   void ForwardAt(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens, ConstTokens positions,

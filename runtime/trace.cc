@@ -11,6 +11,7 @@ const char* TraceKindName(TraceKind kind) {
   constexpr const char* kWords[kTraceKinds] = {"forward",
                                                "recompute",
                                                "backward",
+                                               "backward weights",
                                                "send",
                                                "receive",
                                                "arrival",

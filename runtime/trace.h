@@ -19,11 +19,12 @@ namespace hadal {
 
 enum class TraceKind : int32_t {
   kForward,
-  kRecompute,  // inside a backward
-  kBackward,
-  kSend,     // copies into the ring and posts; includes the wait for a free buffer
-  kReceive,  // until the message has arrived
-  kArrival,  // a message that arrived before its receive was reached; begin = end = when it was noticed
+  kRecompute,       // inside a backward
+  kBackward,        // whole, or the half that computes the gradient of the input
+  kBackwardWeight,  // the other half
+  kSend,            // copies into the ring and posts; includes the wait for a free buffer
+  kReceive,         // until the message has arrived
+  kArrival,         // a message that arrived before its receive was reached; begin = end = when it was noticed
   kTiedGradients,
   kReduceOverReplicas,  // the part of the sum over replicas that is left after the last backward
   // one message of that sum, from the end of this rank's own gradients to the complete sum
@@ -37,7 +38,7 @@ enum class TraceKind : int32_t {
   kValidation,
   kCheckpoint,
 };
-inline constexpr int kTraceKinds = 17;
+inline constexpr int kTraceKinds = 18;
 
 const char* TraceKindName(TraceKind kind);
 

@@ -9,7 +9,7 @@ namespace hadal {
 namespace {
 
 bool IsCompute(Operation operation) {
-  return operation == Operation::kForward || operation == Operation::kBackward ||
+  return operation == Operation::kForward || operation == Operation::kBackwardInput || EndsBackward(operation) ||
          operation == Operation::kOptimizerStep;
 }
 
@@ -22,6 +22,8 @@ absl::Status ProgramExecutor::Run(const RankProgram& program, const ProgramInput
   inputs_ = inputs;
   result_ = &result;
   losses_.clear();
+  inputs_done_ = weights_done_ = 0;
+  row_.clear();
   // An error takes back what was posted: the arena may go next.
   return WithdrawOnError(ExecuteAll(program), setup_.world);
 }
@@ -33,7 +35,7 @@ absl::Status ProgramExecutor::ExecuteAll(const RankProgram& program) {
     place_.Set(inputs_.scalars.step, i, program.size(), program[i]);
     const bool computes = IsCompute(program[i].operation);
     const double waited = computes ? run_queue_.Seconds() : 0;
-    const absl::Status status = Execute(program[i]);
+    const absl::Status status = Execute(program, i);
     // First what broke beside the computation: after that the instruction finds communication closed, and does not know
     // why.
     HADAL_RETURN_IF_ERROR(progress_status_);
@@ -52,7 +54,8 @@ absl::Status ProgramExecutor::Drain() {
   return absl::OkStatus();
 }
 
-absl::Status ProgramExecutor::Execute(const Instruction& instruction) {
+absl::Status ProgramExecutor::Execute(const RankProgram& program, size_t index) {
+  const Instruction& instruction = program[index];
   const int c = instruction.chunk;
   const PackedBatch& batch = inputs_.batches[IsTail(instruction.operation) ? 0 : instruction.micro_batch];
   StepTail& tail = setup_.tail;
@@ -66,7 +69,13 @@ absl::Status ProgramExecutor::Execute(const Instruction& instruction) {
     case Operation::kReceiveBackward:
       return Receive(*channels(c).receive_backward, batch);
     case Operation::kBackward:
-      return Backward(c, batch);
+    case Operation::kBackwardInput:
+      return Backward(c, batch, instruction.operation == Operation::kBackward);
+    case Operation::kBackwardWeight: {
+      const bool more = index + 1 < program.size() && program[index + 1].operation == Operation::kBackwardWeight &&
+                        program[index + 1].chunk == c;
+      return BackwardWeight(c, batch, !more);
+    }
     case Operation::kSendBackward:
       return SendBackward(c, batch);
     case Operation::kReduceTiedGradients:
@@ -112,22 +121,40 @@ absl::Status ProgramExecutor::Forward(int chunk, const PackedBatch& batch) {
   return absl::OkStatus();
 }
 
-absl::Status ProgramExecutor::Backward(int chunk, const PackedBatch& batch) {
+absl::Status ProgramExecutor::Backward(int chunk, const PackedBatch& batch, bool whole) {
   Channels::OfChunk& ends = channels(chunk);
   SublayerContext context = stage().Context(batch, inputs_.scalars, &progress_);
   context.observer = inputs_.observer;
   EdgeViews gradients;
   if (ends.receive_backward) gradients = ends.receive_backward->Front(batch);
-  const bool is_last = &batch == &inputs_.batches.back();
-  // Replicas start on what is complete: this micro-batch is launched in parts.
-  BackwardHooks hooks{.trace = &setup_.trace};
-  if (is_last && setup_.pipeline.grid.replicas > 1) hooks.complete = &complete_;
-  stage().chunk(chunk).Backward(context, gradients, result_->times, hooks);
-  const Stopwatch watch;
-  if (is_last) Complete(setup_.pipeline.first_sublayer(setup_.stage, chunk));
-  result_->times.communication_seconds += watch.Seconds();
+  if (whole) {
+    const bool is_last = &batch == &inputs_.batches.back();
+    stage().chunk(chunk).Backward(context, gradients, result_->times, HooksOf(is_last));
+    if (is_last) CompleteChunk(chunk);
+  } else {
+    const int32_t slot = inputs_done_++ % setup_.pipeline.peak_pending[setup_.stage];
+    stage().chunk(chunk).BackwardInput(context, gradients, slot, result_->times, HooksOf(/*is_last=*/false));
+  }
   if (ends.receive_backward) return ends.receive_backward->Release();
   return absl::OkStatus();
+}
+
+absl::Status ProgramExecutor::BackwardWeight(int chunk, const PackedBatch& batch, bool is_last_in_row) {
+  const int32_t slot = weights_done_++ % setup_.pipeline.peak_pending[setup_.stage];
+  row_.push_back({stage().Context(batch, inputs_.scalars, &progress_), slot});
+  if (!is_last_in_row) return absl::OkStatus();
+  const bool is_last = &batch == &inputs_.batches.back();
+  stage().chunk(chunk).BackwardWeight(row_, result_->times, HooksOf(is_last));
+  row_.clear();
+  if (is_last) CompleteChunk(chunk);
+  return absl::OkStatus();
+}
+
+BackwardHooks ProgramExecutor::HooksOf(bool is_last) const {
+  BackwardHooks hooks{.trace = &setup_.trace};
+  // Replicas start on what is complete: this micro-batch is launched in parts.
+  if (is_last && setup_.pipeline.grid.replicas > 1) hooks.complete = &complete_;
+  return hooks;
 }
 
 absl::Status ProgramExecutor::SendForward(int chunk, const PackedBatch& batch) {
@@ -157,6 +184,12 @@ void ProgramExecutor::Progress() {
   if (!progress_status_.ok()) return;
   if (setup_.trace.recording()) progress_status_ = setup_.parts.channels.Poll(inputs_.batches, setup_.trace);
   if (progress_status_.ok()) progress_status_ = setup_.parts.reduction.Progress(stage().stream());
+}
+
+void ProgramExecutor::CompleteChunk(int chunk) {
+  const Stopwatch watch;
+  Complete(setup_.pipeline.first_sublayer(setup_.stage, chunk));
+  result_->times.communication_seconds += watch.Seconds();
 }
 
 void ProgramExecutor::Complete(int32_t first) {

@@ -2,8 +2,9 @@
 // in progress.
 //
 // The flow of one micro-batch:  receive → chunk forward → send → … → head: loss and its gradient → … → receive → chunk
-// backward → send; then the step's tail (step_tail.h). The sum over replicas starts during the last micro-batch's
-// backward, as the gradients of sublayers become complete.
+// backward → send; then the step's tail (step_tail.h). A backward may be in two halves: input half → send → … → weight
+// half. The sum over replicas starts during the last micro-batch's backward or weight half, as the gradients of
+// sublayers become complete.
 // Transfers make progress between sublayers. Every wait has a deadline; its error names peer, direction and
 // micro-batch.
 // Threads: one thread per rank makes all calls except place(). Blocking: Run; when it returns, no transfer is under way
@@ -11,6 +12,7 @@
 // another step), the executor has closed its communicators, so that no receive can write into an arena that is freed.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -27,6 +29,7 @@
 #include "pipeline/exchange/profile_relay.h"
 #include "pipeline/plan/pipeline_plan.h"
 #include "pipeline/schedule/schedule.h"
+#include "pipeline/stage/chunk.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/run_queue_clock.h"
@@ -77,10 +80,12 @@ class ProgramExecutor {
 
   absl::Status ExecuteAll(const RankProgram& program);
   absl::Status Drain();
-  absl::Status Execute(const Instruction& instruction);
+  absl::Status Execute(const RankProgram& program, size_t index);
   absl::Status Receive(ReceiveChannel& channel, const PackedBatch& batch);
   absl::Status Forward(int chunk, const PackedBatch& batch);
-  absl::Status Backward(int chunk, const PackedBatch& batch);
+  absl::Status Backward(int chunk, const PackedBatch& batch, bool whole);
+  // Weight halves of the same chunk in a row run together, with the last one.
+  absl::Status BackwardWeight(int chunk, const PackedBatch& batch, bool is_last_in_row);
   absl::Status SendForward(int chunk, const PackedBatch& batch);
   absl::Status SendBackward(int chunk, const PackedBatch& batch);
   // Called between sublayers: moves transfers along without waiting.
@@ -88,6 +93,9 @@ class ProgramExecutor {
   // Called when the step's gradients of all sublayers ≥ `first` are complete on this rank: starts their sum over
   // replicas.
   void Complete(int32_t first);
+  void CompleteChunk(int chunk);
+  // `is_last`: of the last micro-batch's backward.
+  BackwardHooks HooksOf(bool is_last) const;
   // The place for the nll of the batch's rows; empty if not wanted.
   Vector RowNll(const PackedBatch& batch);
   // The rank that holds the chunk `chunks` places after `chunk` of this rank in the depth (before it: −1).
@@ -102,8 +110,10 @@ class ProgramExecutor {
   // The program in progress.
   ProgramInputs inputs_;
   StepResult* result_ = nullptr;
-  std::vector<LossSums> losses_;  // of each micro-batch so far, on the head's rank
-  absl::Status progress_status_;  // the first error of Progress
+  std::vector<LossSums> losses_;                // of each micro-batch so far, on the head's rank
+  absl::Status progress_status_;                // the first error of Progress
+  int32_t inputs_done_ = 0, weights_done_ = 0;  // halves of backwards so far
+  std::vector<PendingHalf> row_;                // weight halves in a row that are to run
 };
 
 }  // namespace hadal

@@ -47,6 +47,7 @@ ReplayCosts CostsOfChunks(const PipelinePlan& plan) {
     for (int32_t s = plan.borders[g]; s < plan.borders[g + 1]; ++s) forward += plan.costs[s];
     costs.forward_seconds.push_back(forward);
     costs.backward_seconds.push_back((plan.recompute_every > 0 ? 3 : 2) * forward);
+    costs.weight_seconds.push_back(kWeightShare * 2 * forward);
   }
   return costs;
 }
@@ -109,6 +110,8 @@ absl::Status MakePrograms(PipelinePlan& plan) {
   HADAL_ASSIGN_OR_RETURN(const ScheduleReport report,
                          CheckSchedule(plan.programs, plan.shape, {.outstanding_sends = plan.outstanding_sends}));
   plan.peak_live = report.peak_live;
+  plan.peak_input = report.peak_input;
+  plan.peak_pending = report.peak_pending;
   HADAL_ASSIGN_OR_RETURN(const Replay replay, ReplaySchedule(plan.programs, plan.shape, CostsOfChunks(plan),
                                                              {.outstanding_sends = plan.outstanding_sends}));
   plan.analytic_bubble = replay.BubbleFraction();
@@ -198,7 +201,7 @@ absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const Batch
   result.shard_optimizer_state = options.shard_optimizer_state;
   result.step_micro_batches = batch.micro_batches;
   result.shape = {.stages = result.grid.stages, .chunks = options.chunks, .micro_batches = result.share().count};
-  result.schedule = options.schedule;
+  result.schedule = options.recompute_every > 0 ? WithOnePending(options.schedule) : options.schedule;
   result.outstanding_sends = options.outstanding_sends;
   result.device_transfers = resources.device_transfers;
   result.save_buffer_bytes = options.save_buffer_bytes;

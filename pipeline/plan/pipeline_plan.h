@@ -53,24 +53,29 @@ struct PipelinePlan {
   bool shard_optimizer_state = true;  // each slice's moments on one replica only (ZeRO-1)
   int step_micro_batches = 1;         // M of the step, all replicas together
   ScheduleShape shape;                // of this replica: shape.micro_batches = share().count
+  // With recomputation one of which no rank has two weight halves pending.
   ScheduleKind schedule = ScheduleKind::k1F1B;
   int outstanding_sends = 2;      // k, messages that a channel may have in flight
   bool device_transfers = false;  // RankResources'
   int64_t save_buffer_bytes = 0;  // limit for state that a save copies aside before an update overwrites it
   ActivationCapacity capacity;
-  int32_t recompute_every = 0;              // recomputation every k sublayers; 0: off
-  bool graphs = true;                       // work is launched as graphs on a device
-  int64_t bucket_rows = 128;                // least size to which a device's micro-batches are rounded up, in rows
-  std::optional<DecoderOptions> decoder;    // beam search at validations, its sources no longer than training's
-  DecodeCapacity decode_capacity;           // its sizes, if `decoder` is set
-  std::vector<int32_t> borders;             // [G + 1]: global chunk g holds sublayers [borders[g], borders[g + 1])
-  std::vector<double> costs;                // [sublayers] multiply-adds of a forward at full capacity
-  std::vector<RankProgram> programs;        // [S]
-  std::vector<std::vector<int>> peak_live;  // [S][v]
-  double analytic_bubble = 0;               // share of a step that ranks idle, by replay with `costs`
+  int32_t recompute_every = 0;            // recomputation every k sublayers; 0: off
+  bool graphs = true;                     // work is launched as graphs on a device
+  int64_t bucket_rows = 128;              // least size to which a device's micro-batches are rounded up, in rows
+  std::optional<DecoderOptions> decoder;  // beam search at validations, its sources no longer than training's
+  DecodeCapacity decode_capacity;         // its sizes, if `decoder` is set
+  std::vector<int32_t> borders;           // [G + 1]: global chunk g holds sublayers [borders[g], borders[g + 1])
+  std::vector<double> costs;              // [sublayers] multiply-adds of a forward at full capacity
+  std::vector<RankProgram> programs;      // [S]
+  // Micro-batches live at once, and those whose input half has not ended.
+  std::vector<std::vector<int>> peak_live, peak_input;  // [S][v]
+  std::vector<int> peak_pending;                        // [S] weight halves pending at once; 0: backwards are whole
+  double analytic_bubble = 0;                           // share of a step that ranks idle, by replay with `costs`
 
   int32_t first_sublayer(int rank, int chunk) const { return borders[shape.GlobalChunk(rank, chunk)]; }
   int32_t last_sublayer(int rank, int chunk) const { return borders[shape.GlobalChunk(rank, chunk) + 1]; }
+  // Slots for the pending weight halves of a rank, 0 for a chunk whose backward is whole.
+  int pending_slots(int rank, int chunk) const { return shape.IsFirst(rank, chunk) ? 0 : peak_pending[rank]; }
   // This replica's part of the step's list of micro-batches.
   Share share() const { return ShareOf(step_micro_batches, grid.replicas, replica); }
   // The rank, within the pipeline, that holds a sublayer.

@@ -14,7 +14,10 @@ TraceKind KindOf(Operation operation) {
     case Operation::kSendBackward:
       return TraceKind::kSend;
     case Operation::kBackward:
+    case Operation::kBackwardInput:
       return TraceKind::kBackward;
+    case Operation::kBackwardWeight:
+      return TraceKind::kBackwardWeight;
     case Operation::kReduceTiedGradients:
       return TraceKind::kTiedGradients;
     case Operation::kReduceOverReplicas:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,21 +17,32 @@ namespace hadal {
 namespace {
 
 constexpr const char* kOperationNames[kOperations] = {
-    "receive_forward", "forward",        "send_forward",          "receive_backward",
-    "backward",        "send_backward",  "reduce_tied_gradients", "reduce_over_replicas",
-    "global_norm",     "optimizer_step", "gather_over_replicas",  "distribute_tied_weights"};
+    "receive_forward", "forward",        "send_forward",         "receive_backward",       "backward",
+    "send_backward",   "backward_input", "backward_weight",      "reduce_tied_gradients",  "reduce_over_replicas",
+    "global_norm",     "optimizer_step", "gather_over_replicas", "distribute_tied_weights"};
 
 struct Schedule {
   ScheduleKind kind;
   const char* name;
-  RankProgram (*make)(const ScheduleShape& shape, int rank);
-  int64_t (*peak_live)(const ScheduleShape& shape, int rank);
+  RankProgram (*make)(const ScheduleShape& shape, int rank, const WeightLag& lag);
+  int64_t (*peak_live)(const ScheduleShape& shape, int rank);  // without a lag
+  WeightLag (*lag)(const ScheduleShape& shape, int rank);
   bool several_chunks;
+  ScheduleKind with_one_pending;
 };
+WeightLag Whole(const ScheduleShape&, int) { return std::nullopt; }
+WeightLag AtOnce(const ScheduleShape&, int) { return 0; }
 constexpr Schedule kSchedules[] = {
-    {ScheduleKind::kGpipe, "gpipe", MakeGpipeSchedule, PeakLiveOfGpipe, true},
-    {ScheduleKind::k1F1B, "1f1b", Make1F1BSchedule, PeakLiveOf1F1B, false},
-    {ScheduleKind::kInterleaved1F1B, "interleaved_1f1b", MakeInterleavedSchedule, PeakLiveOfInterleaved, true},
+    {ScheduleKind::kGpipe, "gpipe", MakeGpipeSchedule, PeakLiveOfGpipe, Whole, true, ScheduleKind::kGpipe},
+    {ScheduleKind::k1F1B, "1f1b", Make1F1BSchedule, PeakLiveOf1F1B, Whole, false, ScheduleKind::k1F1B},
+    {ScheduleKind::kInterleaved1F1B, "interleaved_1f1b", MakeInterleavedSchedule, PeakLiveOfInterleaved, Whole, true,
+     ScheduleKind::kInterleaved1F1B},
+    {ScheduleKind::k1F1BSplit, "1f1b_split", Make1F1BSchedule, PeakLiveOf1F1B, AtOnce, false, ScheduleKind::k1F1BSplit},
+    {ScheduleKind::kZbH1, "zb_h1", Make1F1BSchedule, PeakLiveOf1F1B, LagOfZbH1, false, ScheduleKind::k1F1BSplit},
+    {ScheduleKind::kInterleavedSplit, "interleaved_split", MakeInterleavedSchedule, PeakLiveOfInterleaved, AtOnce, true,
+     ScheduleKind::kInterleavedSplit},
+    {ScheduleKind::kInterleavedZb, "interleaved_zb", MakeInterleavedSchedule, PeakLiveOfInterleaved, LagOfInterleavedZb,
+     true, ScheduleKind::kInterleavedSplit},
 };
 
 const Schedule& ScheduleOf(ScheduleKind kind) {
@@ -47,7 +59,7 @@ absl::Status CheckShape(const ScheduleShape& shape, int rank) {
                      shape.chunks, " chunks, ", shape.micro_batches, " micro-batches"));
   }
   // Channel numbers and positions of a program are ints.
-  const int64_t instructions = int64_t{6} * shape.chunks * shape.micro_batches;
+  const int64_t instructions = int64_t{7} * shape.chunks * shape.micro_batches;
   const int64_t global_chunks = int64_t{shape.stages} * shape.chunks;
   constexpr int64_t kLimit = std::numeric_limits<int32_t>::max() / 4;
   if (instructions > kLimit || global_chunks > kLimit) {
@@ -103,8 +115,14 @@ absl::StatusOr<ScheduleKind> ParseScheduleKind(const std::string& text) {
 
 bool RunsSeveralChunks(ScheduleKind kind) { return ScheduleOf(kind).several_chunks; }
 
+bool SplitsBackward(ScheduleKind kind) { return ScheduleOf(kind).lag != Whole; }
+
+ScheduleKind WithOnePending(ScheduleKind kind) { return ScheduleOf(kind).with_one_pending; }
+
 int64_t PeakLive(ScheduleKind kind, const ScheduleShape& shape, int rank) {
-  return ScheduleOf(kind).peak_live(shape, rank);
+  const Schedule& schedule = ScheduleOf(kind);
+  const int64_t lag = schedule.lag(shape, rank).value_or(0);
+  return std::min(int64_t{shape.chunks} * shape.micro_batches, schedule.peak_live(shape, rank) + lag);
 }
 
 std::string ToString(const Instruction& instruction) {
@@ -138,7 +156,7 @@ absl::StatusOr<RankProgram> MakeSchedule(ScheduleKind kind, const ScheduleShape&
     return absl::InvalidArgumentError(absl::StrCat(schedule.name, " runs one chunk a rank, but ", shape.chunks,
                                                    " are asked for; use the schedule interleaved_1f1b, or chunks = 1"));
   }
-  return schedule.make(shape, rank);
+  return schedule.make(shape, rank, schedule.lag(shape, rank));
 }
 
 absl::StatusOr<std::vector<RankProgram>> MakeSchedules(ScheduleKind kind, const ScheduleShape& shape) {

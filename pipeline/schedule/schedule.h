@@ -13,6 +13,8 @@
 // Rules of every schedule (schedule_check.h checks them):
 //   · a chunk runs forward, and runs backward, in ascending micro-batch order. Weight gradients then add up in the same
 //     order under every schedule, which makes schedules bit-identical;
+//   · a chunk's backward is whole, or in two halves; the weight halves of a rank run in the order of its input halves,
+//     and a whole backward finds none of them pending. The first global chunk's is whole: it sends nothing;
 //   · an output is sent before its chunk's next compute in the same direction; an input is received before it is used;
 //   · no deadlock when a send completes only once its receive is reached and one send per channel may be outstanding.
 // Every shape with stages, chunks, micro_batches ≥ 1 is legal, also with fewer micro-batches than stages.
@@ -34,6 +36,13 @@ enum class ScheduleKind {
   kGpipe,  // "gpipe": all forwards, then all backwards (Huang et al. 2019, "GPipe", section 2.2)
   k1F1B,   // "1f1b": one forward, one backward (Narayanan et al. 2021, "PipeDream-2BW", section 2.2, with a flush)
   kInterleaved1F1B,  // "interleaved_1f1b": 1F1B over several chunks a rank (Narayanan et al. 2021, arXiv 2104.04473)
+  // Backward in two halves: the gradient of the input is sent before the gradients of the weights are computed. The
+  // weight half comes right after the send ("1f1b_split", "interleaved_split"), or some micro-batches later
+  // (schedule_zb.cc): "zb_h1" (Qi et al. 2023, arXiv 2401.10241, section 3), "interleaved_zb".
+  k1F1BSplit,
+  kZbH1,
+  kInterleavedSplit,
+  kInterleavedZb,
 };
 const std::vector<ScheduleKind>& AllScheduleKinds();
 std::vector<std::string> AllScheduleNames();
@@ -43,6 +52,11 @@ std::string ToString(ScheduleKind kind);
 absl::StatusOr<ScheduleKind> ParseScheduleKind(const std::string& text);
 // Whether the schedule can run several chunks a rank.
 bool RunsSeveralChunks(ScheduleKind kind);
+// Whether backwards are in halves, except the first global chunk's.
+bool SplitsBackward(ScheduleKind kind);
+// The same order with at most one weight half pending on a rank: what recomputation has memory for. `kind` itself if it
+// keeps no more.
+ScheduleKind WithOnePending(ScheduleKind kind);
 
 struct ScheduleShape {
   int stages = 1;         // S: ranks of the pipeline
@@ -57,15 +71,17 @@ struct ScheduleShape {
   bool IsLast(int rank, int chunk) const { return GlobalChunk(rank, chunk) == global_chunks() - 1; }
 };
 
-// kBackward means backward_input and backward_weight in a row. A schedule that splits them would add an operation for
-// each half and keep the others.
+// kBackward means backward_input and backward_weight in a row. A weight half is *pending* from its input half to its
+// own end.
 enum class Operation : int32_t {
   kReceiveForward,  // the input of (chunk, micro-batch), from global chunk g - 1
   kForward,
   kSendForward,      // its output, to g + 1
   kReceiveBackward,  // the gradient of its output, from g + 1
   kBackward,
-  kSendBackward,  // the gradient of its input, to g - 1
+  kSendBackward,    // the gradient of its input, to g - 1
+  kBackwardInput,   // the half that computes this gradient
+  kBackwardWeight,  // the half that computes the gradients of the weights
   // The tail of a step: executed once on every rank, in this order; no chunk, no micro-batch.
   kReduceTiedGradients,  // sums the gradients of a matrix used on several stages
   kReduceOverReplicas,   // sums the gradients of all replicas of this stage
@@ -74,7 +90,7 @@ enum class Operation : int32_t {
   kGatherOverReplicas,     // gives every replica the weights that the others updated
   kDistributeTiedWeights,  // sends an updated tied matrix to the stages that use it
 };
-inline constexpr int kOperations = 12;
+inline constexpr int kOperations = 14;
 inline constexpr int kTailOperations = 6;
 
 struct Instruction {
@@ -88,6 +104,10 @@ struct Instruction {
 // "send_forward(chunk 0, micro-batch 3)"; tail operations have no arguments.
 std::string ToString(const Instruction& instruction);
 inline bool IsTail(Operation operation) { return operation >= Operation::kReduceTiedGradients; }
+// Whether a micro-batch's gradients of the chunk's weights are complete after it.
+inline bool EndsBackward(Operation operation) {
+  return operation == Operation::kBackward || operation == Operation::kBackwardWeight;
+}
 inline bool IsSend(Operation operation) {
   return operation == Operation::kSendForward || operation == Operation::kSendBackward;
 }

@@ -1,5 +1,7 @@
 #include "pipeline/schedule/schedule_builder.h"
 
+#include "runtime/check.h"
+
 namespace hadal {
 
 int64_t PaddedOrderSize(const ScheduleShape& shape) {
@@ -31,11 +33,25 @@ void ProgramBuilder::Forward(const ChunkVisit& visit) {
 void ProgramBuilder::Backward(const ChunkVisit& visit) {
   if (visit.micro_batch >= shape_.micro_batches) return;
   if (!shape_.IsLast(rank_, visit.chunk)) Add(Operation::kReceiveBackward, visit);
-  Add(Operation::kBackward, visit);
-  if (!shape_.IsFirst(rank_, visit.chunk)) Add(Operation::kSendBackward, visit);
+  const bool sends = !shape_.IsFirst(rank_, visit.chunk);
+  const bool whole = !lag_ || !sends;
+  HADAL_CHECK(!whole || pending_.empty());
+  Add(whole ? Operation::kBackward : Operation::kBackwardInput, visit);
+  if (sends) Add(Operation::kSendBackward, visit);
+  if (whole) return;
+  pending_.push_back(visit);
+  RunWeightHalves(*lag_);
+}
+
+void ProgramBuilder::RunWeightHalves(int64_t most) {
+  while (std::ssize(pending_) > most) {
+    Add(Operation::kBackwardWeight, pending_.front());
+    pending_.pop_front();
+  }
 }
 
 void ProgramBuilder::Tail() {
+  RunWeightHalves(0);
   for (int i = 0; i < kTailOperations; ++i) {
     const int first = static_cast<int>(Operation::kReduceTiedGradients);
     program_.push_back({.operation = static_cast<Operation>(first + i)});

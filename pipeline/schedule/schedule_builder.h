@@ -15,6 +15,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <optional>
 #include <utility>
 
 #include "pipeline/schedule/schedule.h"
@@ -33,13 +35,20 @@ int64_t PaddedOrderSize(const ScheduleShape& shape);
 ChunkVisit ForwardAt(const ScheduleShape& shape, int64_t index);
 ChunkVisit BackwardAt(const ScheduleShape& shape, int64_t index);
 
+// How many of a rank's weight halves stay pending after an input half and its send: the oldest ones beyond that run
+// then, the last ones before the tail. Nothing: backwards are whole. Weight halves change neither the order of the
+// other instructions nor what these wait for, so they cause no deadlock.
+using WeightLag = std::optional<int64_t>;
+
 class ProgramBuilder {
  public:
-  ProgramBuilder(const ScheduleShape& shape, int rank) : shape_(shape), rank_(rank) {}
+  // REQUIRES: no lag above 0 on the first rank, whose first chunk's backward is whole (schedule.h).
+  ProgramBuilder(const ScheduleShape& shape, int rank, const WeightLag& lag = {})
+      : shape_(shape), rank_(rank), lag_(lag) {}
 
   // receive (unless the visit is on the first global chunk), forward, send (unless on the last).
   void Forward(const ChunkVisit& visit);
-  // receive (unless on the last), backward, send (unless on the first).
+  // receive (unless on the last), backward or its input half, send (unless on the first), weight halves.
   void Backward(const ChunkVisit& visit);
   // The end of a training step.
   void Tail();
@@ -47,9 +56,13 @@ class ProgramBuilder {
 
  private:
   void Add(Operation operation, const ChunkVisit& visit);
+  // Runs the oldest pending weight halves until `most` are left.
+  void RunWeightHalves(int64_t most);
 
   ScheduleShape shape_;
   int rank_;
+  WeightLag lag_;
+  std::deque<ChunkVisit> pending_;
   RankProgram program_;
 };
 

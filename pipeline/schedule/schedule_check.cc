@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 
 #include "absl/strings/str_cat.h"
 #include "pipeline/schedule/schedule_run.h"
@@ -11,13 +12,23 @@ namespace hadal {
 namespace {
 
 // How often each operation that has a micro-batch has run on a chunk; since they ascend, also the next micro-batch.
-constexpr int kCounted = 6;
+constexpr int kCounted = static_cast<int>(Operation::kReduceTiedGradients);
 
 class RankChecker {
  public:
   RankChecker(const RankProgram& program, const ScheduleShape& shape, int rank, const ScheduleCheckOptions& options)
-      : program_(program), shape_(shape), rank_(rank), options_(options), done_(shape.chunks), live_(shape.chunks, 0) {
-    peak_live_.assign(shape.chunks, 0);
+      : program_(program),
+        shape_(shape),
+        rank_(rank),
+        options_(options),
+        splits_(shape.chunks, false),
+        done_(shape.chunks),
+        live_(shape.chunks),
+        input_(shape.chunks) {
+    for (const Instruction& instruction : program) {
+      const bool is_half = instruction.operation == Operation::kBackwardInput;
+      if (is_half && instruction.chunk >= 0 && instruction.chunk < shape.chunks) splits_[instruction.chunk] = true;
+    }
   }
 
   absl::Status Check() {
@@ -29,10 +40,27 @@ class RankChecker {
     return CheckComplete();
   }
 
-  const std::vector<int>& peak_live() const { return peak_live_; }  // [v]
-  int peak_live_of_rank() const { return peak_live_of_rank_; }
+  // Adds this rank's peaks.
+  void AddTo(ScheduleReport& report) const {
+    const auto peaks = [](const std::vector<Level>& levels) {
+      std::vector<int> all;
+      all.reserve(levels.size());
+      for (const Level& level : levels) all.push_back(level.peak);
+      return all;
+    };
+    report.peak_live.push_back(peaks(live_));
+    report.peak_input.push_back(peaks(input_));
+    report.peak_live_of_rank.push_back(live_of_rank_.peak);
+    report.peak_pending.push_back(peak_pending_);
+  }
 
  private:
+  // A number that rises and falls.
+  struct Level {
+    int now = 0, peak = 0;
+    void Rise() { peak = std::max(peak, ++now); }
+  };
+
   template <typename... Text>
   absl::Status Malformed(const Text&... text) const {
     return absl::InvalidArgumentError(
@@ -55,13 +83,20 @@ class RankChecker {
       case Operation::kReceiveBackward:
         return !options_.forward_only && !last;
       case Operation::kBackward:
-        return !options_.forward_only;
+        return !options_.forward_only && !splits_[chunk];
+      case Operation::kBackwardInput:
+      case Operation::kBackwardWeight:
+        return !options_.forward_only && splits_[chunk];
       case Operation::kSendBackward:
         return !options_.forward_only && !first;
       default:
         return false;
     }
   }
+
+  // The operation that makes the gradient of the chunk's input, and the one that ends its backward.
+  Operation InputHalf(int chunk) const { return splits_[chunk] ? Operation::kBackwardInput : Operation::kBackward; }
+  Operation LastHalf(int chunk) const { return splits_[chunk] ? Operation::kBackwardWeight : Operation::kBackward; }
 
   absl::Status CheckMicroBatch() {
     const auto [operation, chunk, micro_batch] = program_[at_];
@@ -73,6 +108,9 @@ class RankChecker {
     if (!Exists(operation, chunk)) {
       if (options_.forward_only && operation >= Operation::kReceiveBackward) {
         return Malformed("a forward-only program has no backward");
+      }
+      if (EndsBackward(operation)) {
+        return Malformed("a chunk's backwards are all whole, or each has an input half and a weight half");
       }
       return Malformed("global chunk ", shape_.GlobalChunk(rank_, chunk), " of ", shape_.global_chunks(),
                        " has no neighbour on that side");
@@ -101,16 +139,28 @@ class RankChecker {
       case Operation::kSendForward:
         return check_done(Operation::kForward);
       case Operation::kReceiveBackward:
-        return CheckRing(Operation::kReceiveBackward, Operation::kBackward);
+        return CheckRing(Operation::kReceiveBackward, InputHalf(chunk));
       case Operation::kBackward:
+      case Operation::kBackwardInput:
         HADAL_RETURN_IF_ERROR(check_done(Operation::kForward));
         HADAL_RETURN_IF_ERROR(check_done(Operation::kReceiveBackward));
-        return CheckOutputFree(Operation::kBackward, Operation::kSendBackward);
+        if (operation == Operation::kBackward) HADAL_RETURN_IF_ERROR(CheckOldestPending());
+        return CheckOutputFree(operation, Operation::kSendBackward);
       case Operation::kSendBackward:
-        return check_done(Operation::kBackward);
+        return check_done(InputHalf(chunk));
+      case Operation::kBackwardWeight:
+        HADAL_RETURN_IF_ERROR(check_done(Operation::kBackwardInput));
+        return CheckOldestPending();
       default:
         return absl::OkStatus();
     }
+  }
+
+  // The oldest pending weight half of the rank goes before other weight halves, and before whole backwards.
+  absl::Status CheckOldestPending() const {
+    const Instruction& now = program_[at_];
+    if (pending_.empty() || pending_.front() == now) return absl::OkStatus();
+    return Malformed("comes before ", ToString(pending_.front()), ", which has waited longer");
   }
 
   absl::Status CheckRing(Operation receive, Operation use) const {
@@ -156,7 +206,7 @@ class RankChecker {
     return absl::OkStatus();
   }
 
-  // Counts the micro-batches the current instruction makes live or ends.
+  // Counts what the current instruction makes live or ends.
   void CountLive() {
     const int chunk = program_[at_].chunk;
     const Operation operation = program_[at_].operation;
@@ -164,15 +214,21 @@ class RankChecker {
         Exists(Operation::kReceiveForward, chunk) ? Operation::kReceiveForward : Operation::kForward;
     const Operation forward_ends =
         Exists(Operation::kSendForward, chunk) ? Operation::kSendForward : Operation::kForward;
-    const Operation ends = options_.forward_only ? forward_ends : Operation::kBackward;
     if (operation == begins) {
-      peak_live_[chunk] = std::max(peak_live_[chunk], ++live_[chunk]);
-      peak_live_of_rank_ = std::max(peak_live_of_rank_, ++live_of_rank_);
+      live_[chunk].Rise();
+      input_[chunk].Rise();
+      live_of_rank_.Rise();
     }
-    if (operation == ends) {
-      --live_[chunk];
-      --live_of_rank_;
+    if (operation == (options_.forward_only ? forward_ends : InputHalf(chunk))) --input_[chunk].now;
+    if (operation == (options_.forward_only ? forward_ends : LastHalf(chunk))) {
+      --live_[chunk].now;
+      --live_of_rank_.now;
     }
+    if (operation == Operation::kBackwardInput) {
+      pending_.push_back({Operation::kBackwardWeight, chunk, program_[at_].micro_batch});
+      peak_pending_ = std::max(peak_pending_, static_cast<int>(pending_.size()));
+    }
+    if (operation == Operation::kBackwardWeight) pending_.pop_front();
   }
 
   const RankProgram& program_;
@@ -180,11 +236,12 @@ class RankChecker {
   const int rank_;
   const ScheduleCheckOptions& options_;
   size_t at_ = 0;
+  std::vector<bool> splits_;                     // [v] whether the chunk's backwards are in halves
   std::vector<std::array<int, kCounted>> done_;  // [v]
-  std::vector<int> live_;                        // [v]
-  std::vector<int> peak_live_;                   // [v]
-  int live_of_rank_ = 0;
-  int peak_live_of_rank_ = 0;
+  std::vector<Level> live_, input_;              // [v]
+  Level live_of_rank_;
+  std::deque<Instruction> pending_;  // weight halves
+  int peak_pending_ = 0;
   int tail_done_ = 0;
 };
 
@@ -211,8 +268,7 @@ absl::StatusOr<ScheduleReport> CheckSchedule(const std::vector<RankProgram>& pro
   for (int rank = 0; rank < shape.stages; ++rank) {
     RankChecker checker(programs[rank], shape, rank, options);
     HADAL_RETURN_IF_ERROR(checker.Check());
-    report.peak_live.push_back(checker.peak_live());
-    report.peak_live_of_rank.push_back(checker.peak_live_of_rank());
+    checker.AddTo(report);
   }
   const RunEnd end = RunSchedule(programs, shape, options.outstanding_sends, [](int, const Instruction&) {});
   if (!end.finished) {

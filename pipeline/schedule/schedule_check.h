@@ -4,13 +4,17 @@
 //   1. each rank's program by itself: every (chunk, micro-batch) receives, computes and sends exactly once in each
 //      direction, in ascending micro-batch order; a receive comes before its use, a send after its compute and before
 //      the chunk's next compute in that direction (a chunk has one output buffer); backward comes after forward; inputs
-//      of a channel that are received but not yet used never exceed the receive ring (`outstanding_sends`); the tail is
-//      complete, in order and last;
+//      of a channel that are received but not yet used never exceed the receive ring (`outstanding_sends`); a chunk's
+//      backwards are all whole or all in halves; a rank's weight halves run in the order of its input halves, and none
+//      is pending at a whole backward; the tail is complete, in order and last;
 //   2. all programs together: no deadlock, by one greedy run (schedule_run.h explains why one run is a proof).
-// Result: the peak number of live micro-batches of each chunk, from which its memory is planned.
+// Result: the peak number of live micro-batches of each chunk and of pending weight halves of each rank, from which
+// memory is planned.
 // A micro-batch is live on a chunk from its receive (on the first global chunk: its forward) to the end of its
-// backward; forward-only: to the end of its send (on the last global chunk: of its forward). Forward and backward both
-// ascend, so micro-batch m can use slot m modulo peak_live.
+// backward, the weight half included; forward-only: to the end of its send (on the last global chunk: of its forward).
+// Forward and backward both ascend, so micro-batch m can use slot m modulo peak_live. What only the input half reads
+// is live to the end of that half: slot m modulo peak_input. Input halves and weight halves of a rank have the same
+// order, so a rank's n-th pending weight half can use slot n modulo peak_pending.
 //
 // Run it twice: with outstanding_sends = 1 (rendezvous, the strictest case), and with the plan's number.
 // Threads: pure. Blocking: none.
@@ -29,8 +33,11 @@ struct ScheduleCheckOptions {
 };
 
 struct ScheduleReport {
-  std::vector<std::vector<int>> peak_live;  // [S][v] most micro-batches live on the chunk at once
-  std::vector<int> peak_live_of_rank;  // [S] most live at once on all of a rank's chunks together, ≤ the sum above
+  std::vector<std::vector<int>> peak_live;   // [S][v] most micro-batches live on the chunk at once
+  std::vector<std::vector<int>> peak_input;  // [S][v] most of them at once whose input half has not ended
+  std::vector<int>
+      peak_live_of_rank;          // [S] most live at once on all of a rank's chunks together, ≤ the sum of peak_live
+  std::vector<int> peak_pending;  // [S] most weight halves pending at once on all of a rank's chunks together
 };
 
 // Errors, naming rank, instruction and what was expected:

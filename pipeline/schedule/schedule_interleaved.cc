@@ -20,19 +20,15 @@
 
 namespace hadal {
 
-namespace {
-
 int64_t WarmUpVisits(const ScheduleShape& shape, int rank) {
   return 2 * (int64_t{shape.stages} - 1 - rank) + (int64_t{shape.chunks} - 1) * shape.stages;
 }
 
-}  // namespace
-
-RankProgram MakeInterleavedSchedule(const ScheduleShape& shape, int rank) {
-  if (shape.chunks == 1) return Make1F1BSchedule(shape, rank);
+RankProgram MakeInterleavedSchedule(const ScheduleShape& shape, int rank, const WeightLag& lag) {
+  if (shape.chunks == 1) return Make1F1BSchedule(shape, rank, lag);
   const int64_t visits = PaddedOrderSize(shape);
   const int64_t warm_up = std::min(visits, WarmUpVisits(shape, rank));
-  ProgramBuilder builder(shape, rank);
+  ProgramBuilder builder(shape, rank, lag);
   for (int64_t i = 0; i < warm_up; ++i) builder.Forward(ForwardAt(shape, i));
   for (int64_t i = warm_up; i < visits; ++i) {
     builder.Forward(ForwardAt(shape, i));

@@ -16,9 +16,34 @@ std::string ChunkLabel(const ScheduleShape& shape, int chunk) {
   return chunk < 26 ? std::string(1, static_cast<char>('a' + chunk)) : absl::StrCat(":", chunk);
 }
 
+const char* Letter(Operation operation) {
+  switch (operation) {
+    case Operation::kForward:
+      return "F";
+    case Operation::kBackwardInput:
+      return "I";
+    case Operation::kBackwardWeight:
+      return "W";
+    default:
+      return "B";
+  }
+}
+
 std::string Label(const ScheduleShape& shape, const Instruction& instruction) {
-  return absl::StrCat(instruction.operation == Operation::kForward ? "F" : "B", instruction.micro_batch,
-                      ChunkLabel(shape, instruction.chunk));
+  return absl::StrCat(Letter(instruction.operation), instruction.micro_batch, ChunkLabel(shape, instruction.chunk));
+}
+
+// A weight half takes one unit, the input half the rest.
+ReplayCosts Units(const std::vector<RankProgram>& programs, const ScheduleShape& shape, int backward_units) {
+  const bool halves = std::any_of(programs.begin(), programs.end(), [](const RankProgram& program) {
+    return std::any_of(program.begin(), program.end(), [](const Instruction& instruction) {
+      return instruction.operation == Operation::kBackwardWeight;
+    });
+  });
+  if (!halves) return EqualCosts(shape, 1, backward_units);
+  ReplayCosts costs = EqualCosts(shape, 1, std::max(backward_units, 2));
+  costs.weight_seconds.assign(shape.global_chunks(), 1);
+  return costs;
 }
 
 // The items of [0, count) that are shown: all, or as many as `most`, half from each end.
@@ -74,7 +99,7 @@ absl::StatusOr<std::string> DrawSchedule(const std::vector<RankProgram>& program
   HADAL_RETURN_IF_ERROR(CheckOptions(options));
   HADAL_ASSIGN_OR_RETURN(
       const Replay replay,
-      ReplaySchedule(programs, shape, EqualCosts(shape, 1, options.backward_units),
+      ReplaySchedule(programs, shape, Units(programs, shape, options.backward_units),
                      {.outstanding_sends = options.outstanding_sends, .forward_only = options.forward_only}));
   const int columns = static_cast<int>(std::lround(replay.makespan_seconds));
   const Shown shown_columns = ChooseShown(columns, options.max_columns);

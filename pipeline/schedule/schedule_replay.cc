@@ -22,6 +22,16 @@ absl::Status CheckCosts(const ReplayCosts& costs, const ScheduleShape& shape) {
                        costs.forward_seconds.size(), " and ", costs.backward_seconds.size()));
     }
   }
+  bool weights_usable = costs.weight_seconds.empty() || std::ssize(costs.weight_seconds) == shape.global_chunks();
+  for (size_t g = 0; weights_usable && g < costs.weight_seconds.size(); ++g) {
+    weights_usable = usable(costs.weight_seconds[g]) && costs.weight_seconds[g] <= costs.backward_seconds[g];
+  }
+  if (!weights_usable) {
+    return absl::InvalidArgumentError(absl::StrCat("a replay needs ", shape.global_chunks(),
+                                                   " costs of weight halves, each ≥ 0 and at most its backward's, or "
+                                                   "none; got ",
+                                                   costs.weight_seconds.size()));
+  }
   const int borders = shape.global_chunks() - 1;
   const bool links_usable = std::all_of(costs.links.begin(), costs.links.end(), [&](const LinkCost& link) {
     return usable(link.held_seconds) && usable(link.latency_seconds);
@@ -60,9 +70,7 @@ class Clockwork {
     if (IsTail(instruction.operation)) return;
     if (IsSend(instruction.operation)) return Send(rank, instruction);
     if (IsReceive(instruction.operation)) return Receive(rank, instruction);
-    const int global_chunk = shape_.GlobalChunk(rank, instruction.chunk);
-    const bool forward = instruction.operation == Operation::kForward;
-    const double seconds = (forward ? costs_.forward_seconds : costs_.backward_seconds)[global_chunk];
+    const double seconds = Seconds(instruction.operation, shape_.GlobalChunk(rank, instruction.chunk));
     clock_[rank] += costs_.gap_seconds;
     replay_.spans[rank].push_back({instruction, clock_[rank], clock_[rank] + seconds});
     replay_.busy_seconds[rank] += seconds;
@@ -73,6 +81,14 @@ class Clockwork {
   Replay TakeReplay() && { return std::move(replay_); }
 
  private:
+  double Seconds(Operation operation, int global_chunk) const {
+    if (operation == Operation::kForward) return costs_.forward_seconds[global_chunk];
+    const double backward = costs_.backward_seconds[global_chunk];
+    if (operation == Operation::kBackward) return backward;
+    const double weight = costs_.weight_seconds.empty() ? kWeightShare * backward : costs_.weight_seconds[global_chunk];
+    return operation == Operation::kBackwardWeight ? weight : backward - weight;
+  }
+
   void Send(int rank, const Instruction& instruction) {
     const Channel channel = ChannelOf(shape_, rank, instruction);
     const size_t message = Message(channel, instruction.micro_batch);
@@ -136,6 +152,7 @@ absl::StatusOr<Replay> ReplaySchedule(const std::vector<RankProgram>& programs, 
 }
 
 std::optional<double> AnalyticBubbleFraction(ScheduleKind kind, const ScheduleShape& shape) {
+  if (SplitsBackward(kind)) return std::nullopt;
   if (!RunsSeveralChunks(kind) && shape.chunks != 1) return std::nullopt;
   if (shape.chunks != 1 && shape.micro_batches % shape.stages != 0) return std::nullopt;
   const double fill = shape.stages - 1;

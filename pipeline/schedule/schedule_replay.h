@@ -1,17 +1,18 @@
 // Replays a schedule with costs: when each compute starts and ends, how long the step takes, how long each rank idles.
 //
-// Model: forward and backward take their global chunk's seconds, and begin gap_seconds after the rank reaches them.
-// Send i of a channel starts when the rank reaches it and message i - k has been received (k = outstanding sends; a
-// full ring blocks). A link connects two ranks and carries one message at a time in each direction, in the order
-// posted. It is held for held_seconds per message, which arrives latency_seconds later; if sender and receiver are the
-// same rank, it arrives at once. A receive waits for the arrival. Copies and the tail take no time; the caller adds the
-// optimizer's time. The result depends only on programs and costs, not on the order of replaying (schedule_run.h): each
-// direction of a link has one sender, and its sends are in program order.
+// Model: forward, backward and its halves take their global chunk's seconds, and begin gap_seconds after the rank
+// reaches them. Send i of a channel starts when the rank reaches it and message i - k has been received (k =
+// outstanding sends; a full ring blocks). A link connects two ranks and carries one message at a time in each
+// direction, in the order posted. It is held for held_seconds per message, which arrives latency_seconds later; if
+// sender and receiver are the same rank, it arrives at once. A receive waits for the arrival. Copies and the tail take
+// no time; the caller adds the optimizer's time. The result depends only on programs and costs, not on the order of
+// replaying (schedule_run.h): each direction of a link has one sender, and its sends are in program order.
 //
 // Idle share of a step for equal costs and free transfers (Narayanan et al. 2021, arXiv 2104.04473,
 // sections 2.2.1-2.2.2):
 //   bubble / makespan = (S-1) / (v·M + S-1)        bubble / compute = (S-1) / (v·M)
-// This holds for GPipe and for 1F1B with v = 1 for every M; with v > 1 if S divides M. Otherwise use the replay.
+// This holds for whole backwards: GPipe and 1F1B with v = 1 for every M; with v > 1 if S divides M. Otherwise use the
+// replay.
 // Threads: pure. Blocking: none.
 #pragma once
 
@@ -29,9 +30,14 @@ struct LinkCost {
   double latency_seconds = 0;  // from then until the message arrives
 };
 
+// The weight half's share of a backward without recomputation: it has as many products as the forward, but neither
+// attention nor norms.
+inline constexpr double kWeightShare = 8.0 / 19.0;
+
 struct ReplayCosts {
   std::vector<double> forward_seconds;   // [G] by global chunk
-  std::vector<double> backward_seconds;  // [G]
+  std::vector<double> backward_seconds;  // [G] both halves
+  std::vector<double> weight_seconds;    // [G] the weight half's part of them; empty: kWeightShare
   std::vector<LinkCost> links;           // [G - 1] by border, the same in both directions; empty: free
   double gap_seconds = 0;                // before each forward and backward, in which the rank does nothing else
 };
@@ -43,7 +49,7 @@ struct ReplayOptions {
   bool forward_only = false;
 };
 
-// One forward or backward.
+// One forward, backward or half of a backward.
 struct ComputeSpan {
   Instruction instruction;
   double begin_seconds = 0;

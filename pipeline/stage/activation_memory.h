@@ -75,21 +75,26 @@ class TensorMemory {
   SlotMemory memory_;
 };
 
-// Memory shared by all chunks of a rank, of which only one computes at a time.
+// Memory shared by all chunks of a rank, of which only one computes at a time. The tensors of pending weight halves
+// have slots, also shared by all chunks (schedule_check.h's peak_pending says how many are needed).
 class SharedActivations {
  public:
   // Reserves the gradients; for inference, none.
   SharedActivations(const ModelPlan& plan, const ActivationCapacity& capacity, Purpose purpose, ArenaLayout& layout);
-  // Require memory for the saved tensors of one recomputed piece, and for the pending tensors of one step. The maximum
-  // of all calls is reserved.
-  void RequireSaved(int64_t bytes) { saved_bytes_ = std::max(saved_bytes_, bytes); }
-  void RequirePending(int64_t bytes) { pending_bytes_ = std::max(pending_bytes_, bytes); }
-  // Call once, after all calls of RequireSaved and RequirePending.
-  void ReserveRequired(ArenaLayout& layout);
+  // Require memory for what is recomputed at once, the tensors that only input halves read apart, and for the pending
+  // tensors of one step of a whole backward or of one weight half. The maximum of all calls is reserved.
+  void RequireSaved(int64_t bytes) { saved_bytes_ = std::max(saved_bytes_, ArenaLayout::Aligned(bytes)); }
+  void RequireSavedInput(int64_t bytes) { saved_input_bytes_ = std::max(saved_input_bytes_, bytes); }
+  void RequirePendingStep(int64_t bytes) { step_bytes_ = std::max(step_bytes_, bytes); }
+  void RequirePendingHalf(int64_t bytes) { half_bytes_ = std::max(half_bytes_, ArenaLayout::Aligned(bytes)); }
+  // Call once, after all calls of the others. A whole backward uses the memory of the weight halves, none of which is
+  // pending then.
+  void ReserveRequired(int32_t pending_slots, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
   std::byte* saved() const { return saved_; }
-  std::byte* pending() const { return pending_; }
+  std::byte* saved_input() const { return saved_ == nullptr ? nullptr : saved_ + saved_bytes_; }
+  std::byte* pending(int32_t slot) const { return pending_ == nullptr ? nullptr : pending_ + slot * half_bytes_; }
   // Returns memory for the unused output of a recomputation.
   AnyMatrix discard(int64_t rows, Storage storage) const { return {discard_, rows, width_, storage}; }
   // Returns the gradient of a stack's residual stream.
@@ -100,7 +105,7 @@ class SharedActivations {
 
  private:
   Purpose purpose_;
-  int64_t width_, saved_bytes_ = 0, pending_bytes_ = 0;
+  int64_t width_, saved_bytes_ = 0, saved_input_bytes_ = 0, step_bytes_ = 0, half_bytes_ = 0;
   TensorMemory gradients_[2], encoder_output_gradient_;  // [stacks]
   ArenaSlice discard_slice_, saved_slice_, pending_slice_;
   std::byte *discard_ = nullptr, *saved_ = nullptr, *pending_ = nullptr;

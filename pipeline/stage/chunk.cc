@@ -48,7 +48,7 @@ LossSums Chunk::Forward(SublayerContext& context, std::span<const ConstAnyMatrix
   for (size_t i = 0; i < inputs.size(); ++i) {
     CopyInput(context.stream, spec_.inputs_on_device, inputs[i], Values(inputs_[i], context.batch));
   }
-  RunPhase(context, context.scalars.training ? GraphPhase::kForward : GraphPhase::kEvaluation, {},
+  RunPhase(context, {context.scalars.training ? GraphPhase::kForward : GraphPhase::kEvaluation}, {},
            [this](const SublayerContext& c, const BackwardHooks&) { ForwardPieces(c); });
   WaitForDevice(context);
   const LossSums sums = head_ == nullptr ? LossSums() : head_->Losses(context, row_nll);
@@ -58,6 +58,40 @@ LossSums Chunk::Forward(SublayerContext& context, std::span<const ConstAnyMatrix
 
 void Chunk::Backward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, StageTimes& times,
                      const BackwardHooks& hooks) {
+  RunBackward(context, output_gradients,
+              {hooks.complete == nullptr ? GraphPhase::kBackward : GraphPhase::kLastBackward}, times, hooks);
+}
+
+void Chunk::BackwardInput(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, int32_t slot,
+                          StageTimes& times, const BackwardHooks& hooks) {
+  HADAL_CHECK_LT(slot, spec_.pending_slots);
+  HADAL_CHECK(hooks.complete == nullptr);
+  RunBackward(context, output_gradients, {GraphPhase::kBackwardInput, slot}, times, hooks);
+}
+
+void Chunk::BackwardWeight(std::span<PendingHalf> halves, StageTimes& times, const BackwardHooks& hooks) {
+  const Stopwatch watch;
+  for (PendingHalf& half : halves) {
+    if (batches_) half.context.places = &batches_->Of(half.context.batch);
+  }
+  if (hooks.complete != nullptr && halves.size() > 1) {
+    WeightPieces(halves, hooks);  // a graph is of one micro-batch
+  } else {
+    for (const PendingHalf& half : halves) {
+      const GraphPhase phase =
+          hooks.complete == nullptr ? GraphPhase::kBackwardWeight : GraphPhase::kLastBackwardWeight;
+      RunPhase(half.context, {phase, half.slot}, hooks, [&](const SublayerContext& c, const BackwardHooks& h) {
+        const PendingHalf one{c, half.slot};
+        WeightPieces({&one, 1}, h);
+      });
+    }
+  }
+  WaitForDevice(halves.back().context);
+  times.backward_seconds += watch.Seconds();
+}
+
+void Chunk::RunBackward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, const Phase& phase,
+                        StageTimes& times, const BackwardHooks& hooks) {
   const Stopwatch watch;
   HADAL_CHECK_EQ(output_gradients.size(), outputs_.size());
   if (batches_) context.places = &batches_->Of(context.batch);
@@ -65,17 +99,19 @@ void Chunk::Backward(SublayerContext& context, std::span<const ConstAnyMatrix> o
     CopyInput(context.stream, spec_.inputs_on_device, output_gradients[i], Gradient(outputs_[i], context.batch));
   }
   double recompute_seconds = 0;
-  RunPhase(context, hooks.complete == nullptr ? GraphPhase::kBackward : GraphPhase::kLastBackward, hooks,
-           [&](const SublayerContext& c, const BackwardHooks& h) { BackwardPieces(c, h, recompute_seconds); });
+  RunPhase(context, phase, hooks,
+           [&](const SublayerContext& c, const BackwardHooks& h) { BackwardPieces(c, phase, h, recompute_seconds); });
   WaitForDevice(context);
   times.recompute_seconds += recompute_seconds;
   times.backward_seconds += watch.Seconds() - recompute_seconds;
 }
 
-void Chunk::RunPhase(const SublayerContext& context, GraphPhase phase, const BackwardHooks& hooks, const Work& work) {
+void Chunk::RunPhase(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks, const Work& work) {
   if (graphs_ == nullptr || !uses_graphs_ || context.observer != nullptr) return work(context, hooks);
-  const GraphKey key{
-      .phase = phase, .slot = context.batch.micro_batch % spec_.slots, .shape = batches_->ShapeOf(context.batch)};
+  const GraphKey key{.phase = phase.phase,
+                     .slot = context.batch.micro_batch % spec_.slots,
+                     .pending_slot = phase.pending_slot,
+                     .shape = batches_->ShapeOf(context.batch)};
   const auto launch = [&](const GraphCache::Cut* cut) {
     if (cut == nullptr) return work(context, hooks);
     SublayerContext recorded = context;
@@ -100,14 +136,19 @@ void Chunk::RunPhase(const SublayerContext& context, GraphPhase phase, const Bac
 PieceTensors Chunk::TensorsOf(const PlacedPiece& placed, const PackedBatch& batch) const {
   PieceTensors tensors{.x = Values(placed.x, batch),
                        .y = Values(placed.y, batch),
-                       .saved = placed.recomputed ? shared_.saved() : placed.saved.At(batch),
-                       .d_x = Gradient(placed.x, batch),
-                       .pending = shared_.pending()};
+                       .saved = placed.recomputed ? shared_.saved() + placed.saved_at : placed.saved.At(batch),
+                       .saved_input = SavedInput(placed, batch),
+                       .d_x = Gradient(placed.x, batch)};
   if (placed.reads_encoder_output) {
     tensors.encoder_output = Values(encoder_output_, batch);
     tensors.d_encoder_output = Gradient(encoder_output_, batch).floats();
   }
   return tensors;
+}
+
+std::byte* Chunk::SavedInput(const PlacedPiece& placed, const PackedBatch& batch) const {
+  if (spec_.pending_slots == 0) return nullptr;
+  return placed.recomputed ? shared_.saved_input() : placed.saved_input.At(batch);
 }
 
 void Chunk::ForwardPieces(const SublayerContext& context) const {
@@ -117,8 +158,9 @@ void Chunk::ForwardPieces(const SublayerContext& context) const {
   }
 }
 
-void Chunk::BackwardPieces(const SublayerContext& context, const BackwardHooks& hooks,
+void Chunk::BackwardPieces(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks,
                            double& recompute_seconds) const {
+  std::byte* const pending = shared_.pending(phase.pending_slot);
   const auto complete = [&hooks](int32_t first) {
     if (hooks.complete != nullptr) (*hooks.complete)(first);
   };
@@ -129,7 +171,9 @@ void Chunk::BackwardPieces(const SublayerContext& context, const BackwardHooks& 
     if (placed.y.tensor >= 0) tensors.d_y = OutputGradient(context, placed);
     if (placed.recomputed) Recompute(context, placed, tensors, hooks.trace, recompute_seconds);
     for (int32_t step = placed.piece->steps() - 1; step >= 0; --step) {
+      tensors.pending = pending + placed.pending_at[step];
       placed.piece->BackwardInput(context, tensors, step);
+      if (phase.phase == GraphPhase::kBackwardInput) continue;
       placed.piece->BackwardWeight(context, tensors, step);
       // The step's own sublayer is not complete yet: its norm's backward may be in the step before it.
       complete(placed.first_sublayer + step + 1);
@@ -140,6 +184,21 @@ void Chunk::BackwardPieces(const SublayerContext& context, const BackwardHooks& 
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const AnyMatrix from = Gradient(inputs_[i], context.batch), to = input_gradient(i, context.batch);
     if (from.data != to.data) Copy(context.stream, from, to);
+  }
+}
+
+void Chunk::WeightPieces(std::span<const PendingHalf> halves, const BackwardHooks& hooks) const {
+  for (size_t i = pieces_.size(); i-- > 0;) {
+    const PlacedPiece& placed = pieces_[i];
+    for (int32_t step = placed.piece->steps() - 1; step >= 0; --step) {
+      for (const PendingHalf& half : halves) {
+        PieceTensors tensors = TensorsOf(placed, half.context.batch);
+        tensors.d_y = Gradient(placed.y, half.context.batch);  // only its shape is read
+        tensors.pending = shared_.pending(half.slot) + placed.pending_at[step];
+        placed.piece->BackwardWeight(half.context, tensors, step);
+      }
+      if (hooks.complete != nullptr) (*hooks.complete)(placed.first_sublayer + step);
+    }
   }
 }
 

@@ -15,12 +15,17 @@
 //                              in place, and for the encoder's output; one per chunk for a history
 // A gradient with several readers of its tensor is fp32. In backward, it starts at zero (at a border: as received); the
 // readers add to it in descending order, and the writer gets it converted to the stack's type.
-// Slots: micro-batch m uses slot m mod slots, from its forward to its backward (schedule_check.h's peak_live says how
-// many are needed). Without recomputation slots also keep what every segment saved; with recomputation, a segment's
-// saved tensors are recomputed from its input, bit for bit, in memory that all segments of the rank share.
+// Slots: micro-batch m uses slot m mod slots, from its forward to the end of its backward (schedule_check.h's peak_live
+// says how many are needed). Without recomputation slots also keep what every segment saved; with recomputation, a
+// segment's saved tensors are recomputed from its input, bit for bit, in memory that all segments of the rank share.
 // Borders: an edge carries a tensor or the first entries of one. The engine sends (copies) a border's tensors before
 // the chunk's next compute in that direction.
-// Backward: pieces from last to first, each with its steps in descending order: BackwardInput, then BackwardWeight.
+// Backward: pieces from last to first, each with its steps in descending order: BackwardInput, then BackwardWeight. A
+// chunk whose backward is in two halves (schedule.h) first runs BackwardInput of all steps, later BackwardWeight of all
+// steps. In between, a slot of the rank keeps the steps' pending tensors; with recomputation, memory for one weight
+// half keeps also what all segments have recomputed. What only the input half reads has slots of its own: micro-batch m
+// uses m mod input_slots, which divides `slots`, so that graphs need no further key. Weight halves of several
+// micro-batches run sublayer by sublayer, so that the gradients of the deepest sublayers are complete first.
 // Graphs: on a device, each phase of a micro-batch is launched as one CUDA graph, unless an observer reads its tensors;
 // as several graphs if replicas exchange gradients as they become complete (graph_cache.h). Copies of border edges, of
 // the micro-batch's block and of the losses are outside the graphs.
@@ -51,6 +56,9 @@ namespace hadal {
 struct ChunkSpec {
   int32_t first = 0, last = 0;  // sublayers [first, last) of the plan
   int32_t slots = 1;            // live micro-batches
+  // Of a backward in two halves: micro-batches whose input half has not ended, a divisor of `slots`; and weight halves
+  // that are pending on the rank, 0: the backward is whole.
+  int32_t input_slots = 1, pending_slots = 0;
   int32_t recompute_every = 0;  // sublayers per segment, more where a cut is not legal; 0: no recomputation
   Purpose purpose = Purpose::kTraining;
   bool on_device = false;         // kernels run on a device
@@ -65,6 +73,12 @@ struct BackwardHooks {
   // Called in descending order of `first`, when this micro-batch has completed the gradients of the chunk's sublayers ≥
   // first.
   const std::function<void(int32_t first)>* complete = nullptr;
+};
+
+// A micro-batch whose input half has run in a slot of pending tensors.
+struct PendingHalf {
+  SublayerContext context;
+  int32_t slot = 0;
 };
 
 class Chunk {
@@ -87,6 +101,12 @@ class Chunk {
   // edge.
   void Backward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, StageTimes& times,
                 const BackwardHooks& hooks = {});
+  // The same in two halves. The first computes the gradients of the input edges.  REQUIRES: pending_slots > 0; no other
+  // weight half is pending in `slot`, and with recomputation none on the rank.
+  void BackwardInput(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, int32_t slot,
+                     StageTimes& times, const BackwardHooks& hooks = {});
+  // The weight halves of consecutive micro-batches.
+  void BackwardWeight(std::span<PendingHalf> halves, StageTimes& times, const BackwardHooks& hooks = {});
 
   // Returns the graphs that the chunk launches, or null.
   const GraphCache* graphs() const { return graphs_.get(); }
@@ -121,7 +141,10 @@ class Chunk {
     bool reads_encoder_output = false;
     bool rereads_x = true;    // whether backward reads x
     bool recomputed = false;  // `saved` is shared and recomputed before the backward
-    SlotMemory saved;
+    SlotMemory saved, saved_input;
+    // Byte offsets: of `saved` in the shared memory, if recomputed; of each step's pending tensors.
+    int64_t saved_at = 0;
+    std::vector<int64_t> pending_at;  // [steps]
   };
 
   // Layout (chunk_layout.cc). AddStack returns the residual stream after the stack's pieces; AddSegments continues `x`.
@@ -138,12 +161,22 @@ class Chunk {
   AnyMatrix Gradient(const TensorRange& range, const PackedBatch& batch) const {
     return range.tensor < 0 ? AnyMatrix() : tensors_[range.tensor].gradient.View(batch, range.first, range.entries);
   }
+  std::byte* SavedInput(const PlacedPiece& placed, const PackedBatch& batch) const;
   PieceTensors TensorsOf(const PlacedPiece& placed, const PackedBatch& batch) const;
   // Runs `work`; on a device, as a graph if possible.
   using Work = std::function<void(const SublayerContext&, const BackwardHooks&)>;
-  void RunPhase(const SublayerContext& context, GraphPhase phase, const BackwardHooks& hooks, const Work& work);
+  struct Phase {
+    GraphPhase phase = GraphPhase::kForward;
+    int32_t pending_slot = 0;
+  };
+  void RunPhase(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks, const Work& work);
+  void RunBackward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, const Phase& phase,
+                   StageTimes& times, const BackwardHooks& hooks);
   void ForwardPieces(const SublayerContext& context) const;
-  void BackwardPieces(const SublayerContext& context, const BackwardHooks& hooks, double& recompute_seconds) const;
+  // Runs both halves, or the input half in `phase`.
+  void BackwardPieces(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks,
+                      double& recompute_seconds) const;
+  void WeightPieces(std::span<const PendingHalf> halves, const BackwardHooks& hooks) const;
   // Clears the gradients to which piece `reader` is the first to add.
   void ClearGradients(const SublayerContext& context, size_t reader) const;
   // Returns the gradient of the piece's y in its stack's type: in place, or rounded into the stack's residual gradient.

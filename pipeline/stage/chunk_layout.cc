@@ -1,5 +1,6 @@
 // A chunk's pieces, their tensors and where these lie; chunk.cc runs them.
 #include <algorithm>
+#include <utility>
 
 #include "layers/layer_combination.h"
 #include "layers/segment.h"
@@ -44,7 +45,7 @@ Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapac
       BatchSlots::Spec{
           .first_sublayer = spec.first, .sublayers = spec.last - spec.first, .slots = spec.slots, .capacity = capacity},
       layout);
-  if (spec.graphs) graphs_ = std::make_unique<GraphCache>(MostGraphs(spec.slots, spec.replicas));
+  if (spec.graphs) graphs_ = std::make_unique<GraphCache>(MostGraphs(spec.slots, spec.pending_slots, spec.replicas));
 }
 
 Chunk::TensorRange Chunk::AddTensor(const TensorType& type) {
@@ -151,17 +152,27 @@ void Chunk::PlaceTensors(const ActivationCapacity& capacity, ArenaLayout& layout
 }
 
 void Chunk::PlacePieces(SharedActivations& shared, ArenaLayout& layout) {
+  const bool splits = spec_.pending_slots > 0;
+  int64_t saved = 0, pending = 0;  // of the pieces so far
   for (PlacedPiece& placed : pieces_) {
-    const int64_t saved_bytes = placed.piece->saved_bytes();
+    const int64_t input_bytes = splits ? placed.piece->saved_input_bytes() : 0;
+    const int64_t kept_bytes = placed.piece->saved_bytes() - input_bytes;
     if (placed.recomputed) {
-      shared.RequireSaved(saved_bytes);
+      // A weight half reads what all pieces have recomputed.
+      if (splits) placed.saved_at = std::exchange(saved, saved + ArenaLayout::Aligned(kept_bytes));
+      shared.RequireSaved(placed.saved_at + kept_bytes);
+      shared.RequireSavedInput(input_bytes);
     } else {
-      placed.saved = SlotMemory(saved_bytes, spec_.slots, "activations", layout);
+      placed.saved = SlotMemory(kept_bytes, spec_.slots, "activations", layout);
+      placed.saved_input = SlotMemory(input_bytes, spec_.input_slots, "activations", layout);
     }
     for (int32_t step = 0; step < placed.piece->steps(); ++step) {
-      shared.RequirePending(placed.piece->pending_bytes(step));
+      const int64_t bytes = placed.piece->pending_bytes(step);
+      placed.pending_at.push_back(splits ? std::exchange(pending, pending + ArenaLayout::Aligned(bytes)) : 0);
+      if (!splits) shared.RequirePendingStep(bytes);
     }
   }
+  if (splits) shared.RequirePendingHalf(pending);
 }
 
 void Chunk::Bind(const Arena& arena) {
@@ -172,6 +183,7 @@ void Chunk::Bind(const Arena& arena) {
   for (TensorMemory& gradient : input_gradients_) gradient.Bind(arena);
   for (PlacedPiece& placed : pieces_) {
     placed.saved.Bind(arena);
+    placed.saved_input.Bind(arena);
     placed.piece->Bind(arena);
   }
   if (batches_) batches_->Bind(arena);
@@ -197,9 +209,12 @@ SharedActivations::SharedActivations(const ModelPlan& plan, const ActivationCapa
       layout.ReserveBytes("workspace", std::max(capacity.source_rows, capacity.target_rows) * width_ * BytesOf(widest));
 }
 
-void SharedActivations::ReserveRequired(ArenaLayout& layout) {
-  saved_slice_ = layout.ReserveBytes("activations", saved_bytes_);
-  if (purpose_ == Purpose::kTraining) pending_slice_ = layout.ReserveBytes("workspace", pending_bytes_);
+void SharedActivations::ReserveRequired(int32_t pending_slots, ArenaLayout& layout) {
+  saved_slice_ = layout.ReserveBytes("activations", saved_bytes_ + saved_input_bytes_);
+  if (purpose_ == Purpose::kInference) return;
+  const int64_t halves = pending_slots * half_bytes_;
+  pending_slice_ =
+      layout.ReserveBytes(halves > 0 ? "pending weight halves" : "workspace", std::max(halves, step_bytes_));
 }
 
 void SharedActivations::Bind(const Arena& arena) {

@@ -10,7 +10,7 @@ namespace hadal {
 
 void GraphCache::Run(Device& device, const GraphKey& key, const LaunchAll& launch, const Cut& between) {
   Entry& entry = entries_[key];
-  const int64_t parts = key.phase == GraphPhase::kLastBackward ? kMostParts : 1;
+  const int64_t parts = HasParts(key.phase) ? kMostParts : 1;
   const bool records = entry.seen && entry.parts.empty() && graphs_ + parts <= most_ && !full_;
   entry.seen = true;
   if (records) full_ = !Record(device, entry, launch);

@@ -2,7 +2,7 @@
 //
 // Purpose: a chunk of hundreds of sublayers needs thousands of launches per micro-batch, which take the host longer
 // than the GPU needs to execute them.
-// The key of a graph is the chunk's phase, the slot (the graph contains its tensors' addresses) and the shape of the
+// The key of a graph is the chunk's phase, the slots (the graph contains its tensors' addresses) and the shape of the
 // micro-batch. Values that vary otherwise are in the slot's block of device memory (batch_slots.h), which is filled
 // before the launch. Copies between host and device are not recorded. The first run of a key launches its kernels
 // directly, which also loads them and selects the products' algorithms; the second run is recorded and launched; later
@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <tuple>
 #include <vector>
 
@@ -26,15 +27,31 @@
 
 namespace hadal {
 
-enum class GraphPhase : int32_t { kForward, kEvaluation, kBackward, kLastBackward, kDecodeEncode, kDecodeStep };
+enum class GraphPhase : int32_t {
+  kForward,
+  kEvaluation,
+  kBackward,
+  kLastBackward,
+  kBackwardInput,
+  kBackwardWeight,
+  kLastBackwardWeight,
+  kDecodeEncode,
+  kDecodeStep
+};
+// Whether a recording may be cut.
+constexpr bool HasParts(GraphPhase phase) {
+  return phase == GraphPhase::kLastBackward || phase == GraphPhase::kLastBackwardWeight;
+}
 
 struct GraphKey {
   GraphPhase phase = GraphPhase::kForward;
   int32_t slot = 0;
+  int32_t pending_slot = 0;  // of a half of a backward
   DeviceBatchShape shape;
 
   bool operator<(const GraphKey& other) const {
-    return std::tie(phase, slot, shape) < std::tie(other.phase, other.slot, other.shape);
+    return std::tie(phase, slot, pending_slot, shape) <
+           std::tie(other.phase, other.slot, other.pending_slot, other.shape);
   }
 };
 
@@ -56,7 +73,7 @@ class GraphCache {
   // Executes the launches of `launch`: by its graphs if they exist or if this run records them, else directly.
   // `between` runs after each graph except the last.
   // REQUIRES: for the same key, `launch` always makes the same launches and cuts, and no device call that a capture
-  // forbids; at most kMostParts − 1 cuts, and only in kLastBackward.
+  // forbids; at most kMostParts − 1 cuts, and only in a phase with parts.
   void Run(Device& device, const GraphKey& key, const LaunchAll& launch, const Cut& between = {});
 
   int64_t graphs() const { return graphs_; }
@@ -81,9 +98,11 @@ class GraphCache {
 };
 
 // Returns the maximum number of graphs of a chunk: sixteen shapes (row_bucket.h) for each slot and phase; with
-// replicas, as many more for a step's last backward, which always uses the same slot.
-constexpr int64_t MostGraphs(int64_t slots, int replicas) {
-  return (slots * 3 + (replicas > 1 ? GraphCache::kMostParts : 0)) * 16;
+// replicas, as many more for a step's last backward, which always uses the same slot. `pending_slots`: ChunkSpec's; a
+// half of a backward has a graph for each pair of slots.
+constexpr int64_t MostGraphs(int64_t slots, int64_t pending_slots, int replicas) {
+  const int64_t of_phases = pending_slots > 0 ? 2 * slots + 2 * std::lcm(slots, pending_slots) : 3 * slots;
+  return (of_phases + (replicas > 1 ? GraphCache::kMostParts : 0)) * 16;
 }
 
 }  // namespace hadal

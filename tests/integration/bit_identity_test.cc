@@ -70,8 +70,10 @@ std::vector<Layout> AllLayouts() {
       for (const int recompute_every : {0, 3}) {
         for (const bool validate : {false, true}) {
           for (const ScheduleKind schedule : AllScheduleKinds()) {
-            const int chunks = schedule == ScheduleKind::kInterleaved1F1B ? 3 : 1;
-            layouts.push_back({ranks, threads, schedule, chunks, recompute_every, validate});
+            const bool several = RunsSeveralChunks(schedule) && schedule != ScheduleKind::kGpipe;
+            for (const int chunks : several ? std::vector{1, 2, 3} : std::vector{1}) {
+              layouts.push_back({ranks, threads, schedule, chunks, recompute_every, validate});
+            }
           }
         }
       }
@@ -86,7 +88,10 @@ std::vector<Layout> SomeLayouts() {
           {2, 1, ScheduleKind::k1F1B, 1, 0, false},
           {3, 2, ScheduleKind::kGpipe, 1, 4, false},
           {4, 2, ScheduleKind::k1F1B, 1, 1, true},
-          {2, 2, ScheduleKind::kInterleaved1F1B, 2, 5, true}};
+          {2, 2, ScheduleKind::kInterleaved1F1B, 2, 5, true},
+          {2, 1, ScheduleKind::k1F1BSplit, 1, 3, false},
+          {3, 2, ScheduleKind::kZbH1, 1, 0, true},
+          {3, 1, ScheduleKind::kInterleavedZb, 3, 0, false}};
 }
 
 class BitIdentityTest : public ::testing::TestWithParam<ResidualMethod> {};
@@ -97,7 +102,7 @@ TEST_P(BitIdentityTest, NightlyEveryLayoutAtWidth64) { ExpectSameBits(BaseSpec(G
 TEST_P(BitIdentityTest, AnotherLayout) {
   RunSpec spec = BaseSpec(GetParam(), 32);
   spec.steps = 2;
-  ExpectSameBits(spec, {{3, 2, ScheduleKind::kInterleaved1F1B, 2, 3, true}});
+  ExpectSameBits(spec, {{3, 2, ScheduleKind::kInterleaved1F1B, 2, 3, true}, {3, 2, ScheduleKind::kZbH1, 1, 0, true}});
 }
 
 TEST(BitIdentityTest, EveryAxis) {
@@ -147,7 +152,9 @@ TEST(BitIdentityTest, FewerMicroBatchesThanStages) {
   spec.batch.micro_batches = 2;
   ExpectSameBits(spec, {{4, 1, ScheduleKind::k1F1B, 1, 0, false},
                         {4, 1, ScheduleKind::kGpipe, 1, 2, false},
-                        {4, 1, ScheduleKind::kInterleaved1F1B, 3, 0, false}});
+                        {4, 1, ScheduleKind::kInterleaved1F1B, 3, 0, false},
+                        {4, 1, ScheduleKind::kZbH1, 1, 0, false},
+                        {4, 1, ScheduleKind::kInterleavedZb, 3, 0, false}});
 }
 
 // What crosses a cut changes along a stack that combines its layers: behind the embedding, in each layer's front,

@@ -79,6 +79,19 @@ void ExpectGridsAgree(const RunSpec& base) {
 
 TEST(DataParallelTest, LossesAndBitsOnEveryGrid) { ExpectGridsAgree(BaseSpec()); }
 
+// Weight halves of several micro-batches run sublayer by sublayer, while complete gradients leave.
+TEST(DataParallelTest, WeightHalvesThatWaitChangeNoBit) {
+  RunSpec spec = On(BaseSpec(), {.stages = 2, .replicas = 2});
+  spec.batch.micro_batches = 6;
+  const Corpus corpus = RandomCorpusFor(spec.model, 400, 24, 5);
+  const RunOutcome whole = Train(spec, corpus);
+  for (const ScheduleKind schedule : {ScheduleKind::k1F1BSplit, ScheduleKind::kZbH1, ScheduleKind::kInterleavedZb}) {
+    spec.pipeline.schedule = schedule;
+    spec.pipeline.chunks = RunsSeveralChunks(schedule) ? 3 : 1;
+    EXPECT_EQ(FirstDifference(whole, Train(spec, corpus)), "") << ToString(schedule);
+  }
+}
+
 TEST(DataParallelTest, PreNormWithSeparateEmbeddings) {
   RunSpec spec = BaseSpec();
   spec.model = SmallModel(ResidualMethod::kPreLn, {.d_model = 32, .vocabulary = kVocabulary});

@@ -109,6 +109,27 @@ TEST(DeviceRunTest, GraphsChangeNoBitOfAnyLayout) {
   }
 }
 
+// A half of a backward has a graph for each pair of slots, and with replicas a step's last weight half several.
+TEST(DeviceRunTest, GraphsOfHalvesChangeNoBit) {
+  struct Layout {
+    ScheduleKind schedule = ScheduleKind::kZbH1;
+    int chunks = 1, replicas = 1;
+  };
+  const Corpus corpus = SmallCorpus();
+  RunOutcome whole[3];  // by replicas
+  for (const Layout& layout :
+       {Layout{}, Layout{ScheduleKind::kInterleavedZb, 2}, Layout{ScheduleKind::k1F1BSplit, 1, 2}}) {
+    RunSpec spec = OnDevice(ManyMicroBatches(ResidualMethod::kDeepNorm));
+    spec.ranks = 2 * layout.replicas;
+    spec.pipeline.replicas = layout.replicas;
+    RunOutcome& expected = whole[layout.replicas];
+    if (expected.loss.empty()) expected = Train(spec, corpus);
+    spec.pipeline.schedule = layout.schedule;
+    spec.pipeline.chunks = layout.chunks;
+    EXPECT_EQ(FirstDifference(expected, Train(spec, corpus)), "") << ToString(layout.schedule);
+  }
+}
+
 TEST(DeviceRunTest, InstrumentsLookAtWhatIsLaunchedOneByOne) {
   const TemporaryDirectory directory;
   const Corpus corpus = SmallCorpus();

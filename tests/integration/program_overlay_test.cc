@@ -80,6 +80,9 @@ TEST(ProgramOverlayTest, NorDoesAnyLayout) {
       {"cut around the target embedding", 3, {.split = {target, target + 1}}},
       {"cut in front of the head, recomputed", 2, {.split = {head}, .recompute_every = 2}},
       {"chunks", 2, {.chunks = 3, .schedule = ScheduleKind::kInterleaved1F1B, .outstanding_sends = 1}},
+      {"weight halves kept back", 3, {.schedule = ScheduleKind::kZbH1}},
+      {"weight halves of chunks kept back", 2, {.chunks = 3, .schedule = ScheduleKind::kInterleavedZb}},
+      {"weight halves, recomputed", 2, {.schedule = ScheduleKind::kZbH1, .recompute_every = 2}},
   };
   for (const Layout& layout : layouts) {
     RunSpec spec = whole;

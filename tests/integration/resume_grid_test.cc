@@ -1,5 +1,5 @@
-// A checkpoint knows no layout: saved on any grid of stages × replicas, it goes on on any other as if nothing had
-// happened.
+// A checkpoint knows no layout: saved on any grid of stages × replicas by any schedule, it goes on on any other as if
+// nothing had happened.
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
@@ -26,8 +26,11 @@ constexpr int kStepsBefore = 5, kStepsAfter = 5;
 struct Grid {
   int stages = 1;
   int replicas = 1;
+  ScheduleKind schedule = ScheduleKind::k1F1B;
+  int chunks = 1;
 };
-constexpr Grid kGrids[] = {{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}};
+constexpr Grid kGrids[] = {{1, 1}, {2, 1}, {1, 2}, {2, 2, ScheduleKind::kInterleavedZb, 2}, {4, 1, ScheduleKind::kZbH1},
+                           {1, 4}};
 
 std::string Name(const Grid& grid) { return std::to_string(grid.stages) + "x" + std::to_string(grid.replicas); }
 
@@ -95,6 +98,8 @@ class ResumeGridTest : public ::testing::Test {
     options.run_directory = RunDirectory(grid);
     options.pipeline.stages = grid.stages;
     options.pipeline.replicas = grid.replicas;
+    options.pipeline.schedule = grid.schedule;
+    options.pipeline.chunks = grid.chunks;
     const ModelPlan plan = ModelPlan::Make(options.model);
     LossSink sink;
     InProcessWorld world(grid.stages * grid.replicas);

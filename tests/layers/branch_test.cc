@@ -51,7 +51,7 @@ class BranchTest : public ::testing::TestWithParam<std::tuple<Place, ResidualMet
         encoder_output_(model_.capacity().source_rows, width(), 2, 1.0f),
         y_(x_.rows, width()),
         w_(x_.rows, width(), 3, 1.0f),
-        saved_(branch_->SavedBytes(model_.capacity())),
+        saved_(branch_->BytesToSave(model_.capacity()).all()),
         pending_(branch_->PendingBytes(model_.capacity())) {}
 
   int64_t width() const { return model_.plan().options.d_model; }

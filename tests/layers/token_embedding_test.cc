@@ -124,7 +124,7 @@ TEST_F(TokenEmbeddingTest, BackwardAddsEachRowsGradientToItsToken) {
   const Matrix gradient = parameters_.TableGradient(plan_.target_embedding());
   const Matrix of_source = parameters_.TableGradient(plan_.source_embedding());
   for (int64_t i = 0; i < 9 * kWidth; ++i) gradient.data[i] = 1;
-  target_.BackwardWeight(Context(Purpose::kTraining), {.d_y = Matrix(d_x.data(), 6, kWidth)}, 0);
+  target_.BackwardInput(Context(Purpose::kTraining), {.d_y = Matrix(d_x.data(), 6, kWidth)}, 0);
   for (int64_t i = 0; i < 9 * kWidth; ++i) {
     EXPECT_NEAR(gradient.data[i], expected[i], 1e-4) << "token " << i / kWidth;
     EXPECT_EQ(of_source.data[i], 0) << "another use's";

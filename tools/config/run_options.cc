@@ -56,7 +56,7 @@ absl::Status ReadPipeline(const config::Pipeline& from, const ModelOptions& mode
   to.wait_timeout_seconds = from.wait_timeout_seconds();
   to.threads = from.threads();
   to.graphs = FromWord(kGraphModes, from.graphs());
-  if (to.chunks > 1 && to.schedule != ScheduleKind::kInterleaved1F1B) {
+  if (to.chunks > 1 && (to.schedule == ScheduleKind::kGpipe || !RunsSeveralChunks(to.schedule))) {
     return absl::InvalidArgumentError(absl::StrCat("pipeline.chunks = ", to.chunks,
                                                    " is not allowed with pipeline.schedule = \"", from.schedule(),
                                                    "\"; set chunks to 1 or schedule to \"interleaved_1f1b\""));

@@ -138,7 +138,8 @@ void ReadConfig(RunRecord& run) {
   if (!options.ok() || !values.ok()) return;
   run.config = *std::move(values);
   const PipelineOptions& pipeline = options->train.pipeline;
-  run.layout = LayoutRecord{.schedule = pipeline.schedule,
+  const bool recomputes = pipeline.recompute_every > 0;
+  run.layout = LayoutRecord{.schedule = recomputes ? WithOnePending(pipeline.schedule) : pipeline.schedule,
                             .shape = {.stages = pipeline.stages > 0 ? pipeline.stages : run.ranks / pipeline.replicas,
                                       .chunks = pipeline.chunks,
                                       .micro_batches = options->train.batch.micro_batches},

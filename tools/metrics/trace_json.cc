@@ -34,6 +34,7 @@ Track TrackOf(TraceKind kind) {
     case TraceKind::kForward:
     case TraceKind::kRecompute:
     case TraceKind::kBackward:
+    case TraceKind::kBackwardWeight:
       return Track::kCompute;
     case TraceKind::kSend:
       return Track::kSends;

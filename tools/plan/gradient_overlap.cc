@@ -19,7 +19,7 @@ std::vector<double> LetGoSeconds(const PipelinePlan& plan, int stage, const std:
   std::vector<double> seconds(sublayers.size(), 0);
   for (const ComputeSpan& span : replay.spans[stage]) {
     const auto& [operation, chunk, micro_batch] = span.instruction;
-    if (operation != Operation::kBackward || micro_batch != plan.shape.micro_batches - 1) continue;
+    if (!EndsBackward(operation) || micro_batch != plan.shape.micro_batches - 1) continue;
     const int32_t first = plan.first_sublayer(stage, chunk), last = plan.last_sublayer(stage, chunk);
     const int32_t parts = std::min(most_parts, last - first);
     const int32_t of_a_part = (last - first + parts - 1) / parts;

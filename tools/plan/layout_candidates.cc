@@ -65,7 +65,8 @@ std::vector<std::pair<int, ScheduleKind>> Schedules(const PipelineOptions& asked
          Choices(kept.schedule, asked.schedule,
                  {ScheduleKind::k1F1B, ScheduleKind::kInterleaved1F1B, ScheduleKind::kGpipe})) {
       const bool both = kept.chunks && kept.schedule;
-      if (both || (kind == ScheduleKind::kInterleaved1F1B) == (chunks > 1)) pairs.emplace_back(chunks, kind);
+      const bool interleaves = RunsSeveralChunks(kind) && kind != ScheduleKind::kGpipe;
+      if (both || interleaves == (chunks > 1)) pairs.emplace_back(chunks, kind);
     }
   }
   return pairs;

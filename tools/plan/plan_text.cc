@@ -126,9 +126,11 @@ RecordedGraphs MostGraphsOfARank(const PlanReport& report) {
   std::vector<RecordedGraphs> ranks(report.pipeline.shape.stages);
   for (const ChunkReport& chunk : report.chunks) {
     const int64_t slots = chunk.live_micro_batches;
-    ranks[chunk.rank].graphs += MostGraphs(slots, report.pipeline.grid.replicas);
+    const int64_t pending_slots = report.pipeline.pending_slots(chunk.rank, chunk.chunk);
+    ranks[chunk.rank].graphs += MostGraphs(slots, pending_slots, report.pipeline.grid.replicas);
     // With replicas, a last backward in parts has no more launches than one in a whole.
-    ranks[chunk.rank].launches += MostGraphs(slots, 1) * (chunk.last - chunk.first) * kLaunchesOfASublayer;
+    ranks[chunk.rank].launches +=
+        MostGraphs(slots, pending_slots, 1) * (chunk.last - chunk.first) * kLaunchesOfASublayer;
   }
   return *std::ranges::max_element(ranks, {}, &RecordedGraphs::launches);
 }

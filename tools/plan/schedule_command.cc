@@ -1,5 +1,6 @@
 #include "tools/plan/schedule_command.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -45,7 +46,11 @@ std::string PeakLiveText(const ScheduleReport& report) {
       absl::StrAppend(&text, " (chunks ", absl::StrJoin(report.peak_live[rank], ", "), ")");
     }
   }
-  return text + "\n";
+  text += "\n";
+  if (std::ranges::any_of(report.peak_pending, [](int peak) { return peak > 0; })) {
+    absl::StrAppend(&text, "weight halves pending at once, by rank: ", absl::StrJoin(report.peak_pending, " "), "\n");
+  }
+  return text;
 }
 
 std::shared_ptr<ScheduleCommandOptions> AddShapeFlags(Command command, std::shared_ptr<std::string>& kind) {

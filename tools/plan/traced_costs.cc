@@ -30,7 +30,8 @@ struct Sums {
 void Add(const Json& event, const LayoutRecord& layout, std::map<int64_t, Sums>& steps) {
   if (event.value("ph", "") != "X") return;
   const std::string category = event.value("cat", "");
-  if (category != "forward" && category != "backward") return;
+  const bool forward = category == "forward", weights = category == "backward weights";
+  if (!forward && !weights && category != "backward") return;
   const int rank = event.at("pid").get<int>();
   if (rank % layout.replicas != 0) return;
   const Json& arguments = event.at("args");
@@ -38,9 +39,8 @@ void Add(const Json& event, const LayoutRecord& layout, std::map<int64_t, Sums>&
   Sums& sums = steps.try_emplace(arguments.at("step").get<int64_t>(), layout.shape.global_chunks()).first->second;
   if (global_chunk < 0 || global_chunk >= layout.shape.global_chunks()) return;
   const double begin = 1e-6 * event.at("ts").get<double>(), seconds = 1e-6 * event.at("dur").get<double>();
-  const bool forward = category == "forward";
   (forward ? sums.forward : sums.backward)[global_chunk] += seconds;
-  ++(forward ? sums.forwards : sums.backwards)[global_chunk];
+  if (!weights) ++(forward ? sums.forwards : sums.backwards)[global_chunk];
   sums.micro_batches.insert(arguments.value("micro_batch", int64_t{0}));
   sums.begin = std::min(sums.begin, begin);
   sums.end = std::max(sums.end, begin + seconds);

@@ -19,13 +19,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-enum Kind : int { kForward, kRecompute, kBackward, kWait, kUpdate };
+enum Kind : int { kForward, kRecompute, kBackward, kBackwardWeight, kWait, kUpdate };
 const std::vector<TimelineKind>& Kinds() {
-  static const auto& kinds = *new std::vector<TimelineKind>{{"forward", "#3b7dd8"},
-                                                            {"recompute", "#7fb3f0"},
-                                                            {"backward", "#d9822b"},
-                                                            {"wait", "#e05a5a"},
-                                                            {"sums, norm, optimizer", "#6b4fa0"}};
+  static const auto& kinds = *new std::vector<TimelineKind>{
+      {"forward", "#3b7dd8"},          {"recompute", "#7fb3f0"}, {"backward", "#d9822b"},
+      {"backward weights", "#e8b276"}, {"wait", "#e05a5a"},      {"sums, norm, optimizer", "#6b4fa0"}};
   return kinds;
 }
 
@@ -35,6 +33,7 @@ std::optional<Kind> KindOf(const Json& event) {
   if (category == "forward") return kForward;
   if (category == "recompute") return kRecompute;
   if (category == "backward") return kBackward;
+  if (category == "backward weights") return kBackwardWeight;
   if (absl::StartsWith(name, "wait")) return kWait;
   if (category == "global norm" || category == "optimizer" || absl::StrContains(category, "tied") ||
       absl::StrContains(category, "replicas")) {
@@ -46,7 +45,11 @@ std::optional<Kind> KindOf(const Json& event) {
 TimelineSpan SpanOf(const Json& event, Kind kind) {
   const double begin = 1e-6 * event.value("ts", 0.0);
   const int64_t micro_batch = event.at("args").value("micro_batch", int64_t{-1});
-  const char* letter = kind == kForward ? "F" : kind == kBackward ? "B" : kind == kRecompute ? "R" : "";
+  const char* letter = kind == kForward          ? "F"
+                       : kind == kBackward       ? "B"
+                       : kind == kBackwardWeight ? "W"
+                       : kind == kRecompute      ? "R"
+                                                 : "";
   return {.begin_seconds = begin,
           .end_seconds = begin + 1e-6 * event.value("dur", 0.0),
           .kind = kind,

@@ -69,8 +69,8 @@ TEST(Engine, AnErrorFoundBesideTheComputationIsTheStepsError) {
   EXPECT_EQ(status.message().find("earlier error"), std::string::npos) << status;
 }
 
-// What one replica's trace says of a step whose backward is its last: when it ended, and which of its own sums could
-// begin before.
+// What one replica's trace says of a step: when its last backward or weight half ended, and which of its own sums
+// could begin before.
 struct Overlap {
   double backward_end = 0;
   int sums = 0, sums_before = 0;
@@ -79,7 +79,8 @@ struct Overlap {
 Overlap OverlapIn(std::span<const TraceEvent> events) {
   Overlap overlap;
   for (const TraceEvent& event : events) {
-    if (event.kind == TraceKind::kBackward) overlap.backward_end = event.end_seconds;
+    const bool backward = event.kind == TraceKind::kBackward || event.kind == TraceKind::kBackwardWeight;
+    if (backward) overlap.backward_end = event.end_seconds;
   }
   for (const TraceEvent& event : events) {
     if (event.kind != TraceKind::kReplicaGradients) continue;
@@ -89,19 +90,26 @@ Overlap OverlapIn(std::span<const TraceEvent> events) {
   return overlap;
 }
 
-// On a device that backward is a few graphs, and the gradients of the depth's end are on their way before those of its
-// beginning are there.
-TEST(Engine, GradientsLeaveBetweenTheGraphsOfAStepsLastBackward) {
+struct OverlapCase {
+  PipelineOptions pipeline;  // of two replicas
+  int ranks = 2;
+  int micro_batches = 2;
+};
+
+// Trains two replicas and looks at the two ranks of the last stage.
+void ExpectOverlap(const OverlapCase& overlap_case) {
   // Several messages' worth of gradients.
   const ModelPlan plan = ModelPlan::Make(SmallModel(
       ResidualMethod::kDeepNorm, {.encoder_layers = 2, .decoder_layers = 2, .d_model = 128, .vocabulary = 50}));
-  const BatchOptions batch{.micro_batches = 2, .source_tokens = 8, .target_tokens = 8};
+  const int micro_batches = overlap_case.micro_batches, ranks = overlap_case.ranks;
+  const BatchOptions batch{.micro_batches = micro_batches, .source_tokens = 8, .target_tokens = 8};
   Overlap overlaps[2];
   double launches[2];  // of a step that is launched one by one, and of one that is not
-  InProcessWorld world(2);
+  InProcessWorld world(ranks);
   const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
     const int rank = communicator.rank();
-    HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, batch, {.replicas = 2}, 2, rank));
+    HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
+                           MakePipelinePlan(plan, batch, overlap_case.pipeline, ranks, rank));
     EmulatedDevice device(rank);
     const Stream stream = Stream::On(device, 1);
     HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = plan,
@@ -111,8 +119,9 @@ TEST(Engine, GradientsLeaveBetweenTheGraphsOfAStepsLastBackward) {
                                                               .world = communicator,
                                                               .timeout = kHang}));
     const Corpus corpus = RandomCorpus(40, 1, 50, 3);
-    HADAL_ASSIGN_OR_RETURN(SamplingOrder order,
-                           SamplingOrder::Create(corpus, {.seed = 1, .capacity = {8, 8}, .micro_batches_per_step = 2}));
+    HADAL_ASSIGN_OR_RETURN(
+        SamplingOrder order,
+        SamplingOrder::Create(corpus, {.seed = 1, .capacity = {8, 8}, .micro_batches_per_step = micro_batches}));
     engine->trace().Reserve(1000);
     for (int step = 0; step < 3; ++step) {
       if (step == 2) engine->trace().Start(step);
@@ -122,13 +131,21 @@ TEST(Engine, GradientsLeaveBetweenTheGraphsOfAStepsLastBackward) {
           engine->TrainingStep(batches.micro_batches, {.seed = 1, .step = step, .gradient_scale = 1}, {}));
       if (rank == 0 && step != 1) launches[step / 2] = result.times.launches;
     }
-    overlaps[rank] = OverlapIn(engine->trace().events());
+    if (rank >= ranks - 2) overlaps[ranks - 1 - rank] = OverlapIn(engine->trace().events());
     return absl::OkStatus();
   });
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_LT(launches[1], launches[0] / 2) << "no graphs";
   EXPECT_GT(overlaps[0].sums + overlaps[1].sums, 2);
   EXPECT_GT(overlaps[0].sums_before + overlaps[1].sums_before, 0) << "all gradients left at the end";
+}
+
+// On a device that backward is a few graphs, and the gradients of the depth's end are on their way before those of its
+// beginning are there.
+TEST(Engine, GradientsLeaveBetweenTheGraphsOfAStepsLastBackward) { ExpectOverlap({.pipeline = {.replicas = 2}}); }
+
+TEST(Engine, GradientsLeaveBetweenTheGraphsOfAStepsLastWeightHalf) {
+  ExpectOverlap({.pipeline = {.replicas = 2, .schedule = ScheduleKind::k1F1BSplit}, .ranks = 4, .micro_batches = 4});
 }
 
 }  // namespace

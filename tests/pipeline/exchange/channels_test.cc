@@ -56,6 +56,7 @@ class Rank {
         if (shape_.IsLast(rank_, chunk)) last_.push_back(forward);
         return absl::OkStatus();
       case Operation::kBackward:
+      case Operation::kBackwardInput:
         backward = backward * 10 + digit;
         if (shape_.IsFirst(rank_, chunk)) first_.push_back(backward);
         return absl::OkStatus();

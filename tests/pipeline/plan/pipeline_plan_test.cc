@@ -135,8 +135,24 @@ TEST(PipelinePlan, AnotherReplicasPlanIsWhatItsRanksMake) {
         EXPECT_EQ(made.borders, own.borders);
         EXPECT_EQ(made.programs, own.programs);
         EXPECT_EQ(made.peak_live, own.peak_live);
+        EXPECT_EQ(made.peak_pending, own.peak_pending);
         EXPECT_EQ(made.analytic_bubble, own.analytic_bubble);
       }
+    }
+  }
+}
+
+// What is recomputed has memory for one weight half.
+TEST(PipelinePlan, WithRecomputationNoSecondWeightHalfWaits) {
+  const ModelPlan plan = Plan();
+  for (const ScheduleKind kind : AllScheduleKinds()) {
+    for (const int recompute_every : {0, 2}) {
+      const PipelineOptions options{.schedule = kind, .recompute_every = recompute_every};
+      const PipelinePlan made = PlanOf(plan, options, 3);
+      const bool waits = kind == ScheduleKind::kZbH1 || kind == ScheduleKind::kInterleavedZb;
+      const int most = !SplitsBackward(kind) ? 0 : waits && recompute_every == 0 ? 3 : 1;
+      EXPECT_THAT(made.peak_pending, ::testing::ElementsAre(0, std::min(most, 2), most)) << ToString(kind);
+      EXPECT_EQ(made.schedule == kind, !waits || recompute_every == 0) << ToString(kind);
     }
   }
 }

@@ -21,10 +21,14 @@ TEST(InstructionEvent, ComputesAndMessagesHaveTheirChunkAndMicroBatch) {
     Operation operation;
     TraceKind kind;
     int channel;
-  } rows[] = {
-      {Operation::kReceiveForward, TraceKind::kReceive, 6}, {Operation::kForward, TraceKind::kForward, -1},
-      {Operation::kSendForward, TraceKind::kSend, 8},       {Operation::kReceiveBackward, TraceKind::kReceive, 9},
-      {Operation::kBackward, TraceKind::kBackward, -1},     {Operation::kSendBackward, TraceKind::kSend, 7}};
+  } rows[] = {{Operation::kReceiveForward, TraceKind::kReceive, 6},
+              {Operation::kForward, TraceKind::kForward, -1},
+              {Operation::kSendForward, TraceKind::kSend, 8},
+              {Operation::kReceiveBackward, TraceKind::kReceive, 9},
+              {Operation::kBackward, TraceKind::kBackward, -1},
+              {Operation::kSendBackward, TraceKind::kSend, 7},
+              {Operation::kBackwardInput, TraceKind::kBackward, -1},
+              {Operation::kBackwardWeight, TraceKind::kBackwardWeight, -1}};
   for (const auto& row : rows) {
     SCOPED_TRACE(ToString(Instruction{.operation = row.operation}));
     const TraceEvent event = EventIn(row.operation);

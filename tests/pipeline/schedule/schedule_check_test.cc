@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -43,7 +44,7 @@ void ExpectSound(ScheduleKind kind, const ScheduleShape& shape) {
 TEST(ScheduleCheckTest, EveryScheduleIsSoundForEveryShape) {
   for (const ScheduleKind kind : AllScheduleKinds()) {
     for (int stages = 1; stages <= 8; ++stages) {
-      for (int chunks = 1; chunks <= (RunsSeveralChunks(kind) ? 4 : 1); ++chunks) {
+      for (const int chunks : RunsSeveralChunks(kind) ? std::vector{1, 2, 3, 4, 8} : std::vector{1}) {
         for (int micro_batches = 1; micro_batches <= 32; ++micro_batches) {
           ExpectSound(kind, {.stages = stages, .chunks = chunks, .micro_batches = micro_batches});
         }
@@ -57,6 +58,8 @@ TEST(ScheduleCheckTest, LargeShapesAreSoundAndQuick) {
   ExpectSound(ScheduleKind::kInterleaved1F1B, {.stages = 512, .chunks = 4, .micro_batches = 64});
   ExpectSound(ScheduleKind::kInterleaved1F1B, {.stages = 61, .chunks = 5, .micro_batches = 97});
   ExpectSound(ScheduleKind::kGpipe, {.stages = 61, .chunks = 5, .micro_batches = 97});
+  ExpectSound(ScheduleKind::kZbH1, {.stages = 512, .chunks = 1, .micro_batches = 64});
+  ExpectSound(ScheduleKind::kInterleavedZb, {.stages = 64, .chunks = 4, .micro_batches = 512});
 }
 
 // What the checker says to programs made bad by hand.
@@ -191,6 +194,52 @@ TEST_F(BadScheduleTest, ReceivesMoreThanTheRingHolds) {
   EXPECT_THAT(Refusal(absl::StatusCode::kResourceExhausted),
               HasSubstr("1 received input(s) are not used yet and the channel's receive ring has 1"));
   EXPECT_TRUE(CheckSchedule(programs_, shape_, {.outstanding_sends = 2}).ok());
+}
+
+// A backward in two halves.
+class BadHalvesTest : public BadScheduleTest {
+ protected:
+  BadHalvesTest() {
+    shape_ = {.stages = 2, .chunks = 2, .micro_batches = 2};
+    programs_ = *MakeSchedules(ScheduleKind::kInterleavedSplit, shape_);
+  }
+};
+
+TEST_F(BadHalvesTest, AWeightHalfBeforeItsInputHalf) {
+  Swap(1, {kBackwardInput, 1, 0}, {kBackwardWeight, 1, 0});
+  EXPECT_THAT(
+      Refusal(absl::StatusCode::kInvalidArgument),
+      HasSubstr("backward_weight(chunk 1, micro-batch 0): comes before backward_input(chunk 1, micro-batch 0)"));
+}
+
+TEST_F(BadHalvesTest, WeightHalvesOfTwoChunksInAnotherOrderThanTheirInputHalves) {
+  RankProgram& program = programs_[1];
+  const Instruction first{kBackwardWeight, 1, 1}, second{kBackwardWeight, 0, 0};
+  Remove(1, first);
+  program.insert(program.begin() + Find(1, second) + 1, first);
+  EXPECT_THAT(
+      Refusal(absl::StatusCode::kInvalidArgument),
+      HasSubstr("backward_weight(chunk 0, micro-batch 0): comes before backward_weight(chunk 1, micro-batch 1), "
+                "which has waited longer"));
+}
+
+TEST_F(BadHalvesTest, AWholeBackwardWhileAWeightHalfIsPending) {
+  RankProgram& program = programs_[0];
+  const Instruction pending{kBackwardWeight, 1, 1};
+  Remove(0, pending);
+  program.insert(program.begin() + Find(0, {kBackward, 0, 1}) + 1, pending);
+  EXPECT_THAT(Refusal(absl::StatusCode::kInvalidArgument),
+              HasSubstr("backward(chunk 0, micro-batch 0): comes before backward_weight(chunk 1, micro-batch 1)"));
+}
+
+TEST_F(BadHalvesTest, AChunkWithBothKindsOfBackward) {
+  programs_[1][Find(1, {kBackwardInput, 1, 1})].operation = kBackward;
+  EXPECT_THAT(Refusal(absl::StatusCode::kInvalidArgument), HasSubstr("a chunk's backwards are all whole, or each has"));
+}
+
+TEST_F(BadHalvesTest, AMissingWeightHalf) {
+  Remove(1, {kBackwardWeight, 0, 1});
+  EXPECT_EQ(Refusal(absl::StatusCode::kInvalidArgument), "rank 1 never runs backward_weight(chunk 0, micro-batch 1)");
 }
 
 TEST_F(BadScheduleTest, MessagesBeyondTheEndsOfTheModel) {

@@ -117,15 +117,15 @@ TEST(TraceJson, EveryKindHasItsTrackAndItsWords) {
         Event(static_cast<TraceKind>(kind), kind, kind + 1, message ? 1 : -1, message ? 0 : -1));
   }
   const auto json = nlohmann::json::parse(TraceToJson(trace));
-  EXPECT_THAT(
-      TracksOf(json),
-      UnorderedElementsAre(Pair("forward", "compute"), Pair("recompute", "compute"), Pair("backward", "compute"),
-                           Pair("send gradients 0", "sends"), Pair("receive gradients 0", "receives"),
-                           Pair("wait for gradients 0", "waits"), Pair("sum tied gradients", "update"),
-                           Pair("sum over replicas", "update"), Pair("global norm", "update"),
-                           Pair("optimizer", "update"), Pair("gather over replicas", "update"),
-                           Pair("share tied weights", "update"), Pair("wait until sends are received", "waits"),
-                           Pair("step 5", "step"), Pair("validation", "checkpoint"), Pair("checkpoint", "checkpoint")))
+  EXPECT_THAT(TracksOf(json),
+              UnorderedElementsAre(
+                  Pair("forward", "compute"), Pair("recompute", "compute"), Pair("backward", "compute"),
+                  Pair("backward weights", "compute"), Pair("send gradients 0", "sends"),
+                  Pair("receive gradients 0", "receives"), Pair("wait for gradients 0", "waits"),
+                  Pair("sum tied gradients", "update"), Pair("sum over replicas", "update"),
+                  Pair("global norm", "update"), Pair("optimizer", "update"), Pair("gather over replicas", "update"),
+                  Pair("share tied weights", "update"), Pair("wait until sends are received", "waits"),
+                  Pair("step 5", "step"), Pair("validation", "checkpoint"), Pair("checkpoint", "checkpoint")))
       << "a sum over replicas beside the backward is a bar, no slice";
   const double at = static_cast<double>(TraceKind::kReplicaGradients) * 1e6;
   for (const auto& event : json["traceEvents"]) {

@@ -45,9 +45,14 @@ TrainOptions SmallRun() {
 }
 
 TEST(PlanReport, BytesAreTheArenasOnEveryRank) {
-  for (const int recompute_every : {0, 2}) {
+  const PipelineOptions layouts[] = {{},
+                                     {.recompute_every = 2},
+                                     {.schedule = ScheduleKind::kZbH1},
+                                     {.schedule = ScheduleKind::k1F1BSplit, .recompute_every = 2},
+                                     {.chunks = 2, .schedule = ScheduleKind::kInterleavedZb}};
+  for (const PipelineOptions& layout : layouts) {
     TrainOptions options = SmallRun();
-    options.pipeline.recompute_every = recompute_every;
+    options.pipeline = layout;
     const Stream stream = Stream::Cpu(2);
     const auto report = MakePlanReport(options, 3, stream, kRate);
     ASSERT_TRUE(report.ok()) << report.status();

@@ -30,6 +30,13 @@ TEST(ScheduleCommand, ChecksEveryKindWithOneAndWithMoreOutstandingSends) {
   }
 }
 
+TEST(ScheduleCommand, StatesWhichWeightHalvesWait) {
+  const auto text =
+      CheckScheduleCommand({.kind = ScheduleKind::kZbH1, .shape = {.stages = 3, .chunks = 1, .micro_batches = 5}});
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(*text, HasSubstr("weight halves pending at once, by rank: 0 2 3\n"));
+}
+
 TEST(ScheduleCommand, RefusesMoreChunksThanTheScheduleTakes) {
   EXPECT_EQ(CheckScheduleCommand({.shape = {.stages = 2, .chunks = 2, .micro_batches = 2}}).status().code(),
             absl::StatusCode::kInvalidArgument);

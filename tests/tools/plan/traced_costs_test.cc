@@ -17,10 +17,12 @@ RunTrace TraceOf(const ScheduleShape& shape, const Replay& replay, int replicas,
   for (int rank = 0; rank < shape.stages * replicas; ++rank) {
     RankTrace events;
     for (const ComputeSpan& span : replay.spans[rank / replicas]) {
-      const bool forward = span.instruction.operation == Operation::kForward;
+      const Operation operation = span.instruction.operation;
       // Another replica's work takes longer, and must not be read.
       const double factor = rank % replicas == 0 ? 1 : 3;
-      events.events.push_back({.kind = forward ? TraceKind::kForward : TraceKind::kBackward,
+      events.events.push_back({.kind = operation == Operation::kForward          ? TraceKind::kForward
+                                       : operation == Operation::kBackwardWeight ? TraceKind::kBackwardWeight
+                                                                                 : TraceKind::kBackward,
                                .chunk = span.instruction.chunk,
                                .micro_batch = span.instruction.micro_batch,
                                .step = step,
