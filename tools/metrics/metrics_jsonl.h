@@ -22,8 +22,8 @@
 // appended later leave no gap and repeat no step. A line truncated by a crash is left out with everything after it.
 // One writer: each launch copies what remains to a file of its own, PATH.<attempt>, and renames it to PATH. What an
 // earlier launch still appends goes to its own file, which then has no name. `may_write` is called between copy and
-// rename; pipeline/checkpoint/run_owner.h says why. Readers who follow the file must open it again (`tail -F`). A link at PATH is
-// refused: what it leads to is not hadal's to empty.
+// rename; pipeline/checkpoint/run_owner.h says why. Readers who follow the file must open it again (`tail -F`).
+// A link at PATH is refused: what it leads to is not hadal's to empty.
 #pragma once
 
 #include <cstdint>
