@@ -142,14 +142,13 @@ absl::Status CheckEnded(const SweepArguments& arguments) {
   if (!PathExists(path)) return absl::OkStatus();
   HADAL_ASSIGN_OR_RETURN(const std::string submission, ReadFile(path, kMostListBytes));
   const std::string job = JobOf(submission), remedy = absl::StrCat("remove ", path, " if its jobs have ended");
-  if (job.empty())
-    return absl::FailedPreconditionError(absl::StrCat("submitted before, without a job number; ", remedy));
+  if (job.empty()) return absl::AbortedError(absl::StrCat("submitted before, without a job number; ", remedy));
   HADAL_ASSIGN_OR_RETURN(const CommandOutput queue, RunToEnd({"squeue", "--noheader", absl::StrCat("--jobs=", job)},
                                                              JoinPath(arguments.out, "squeue.log")));
   HADAL_RETURN_IF_ERROR(RemoveTree(JoinPath(arguments.out, "squeue.log")));
   const bool none = queue.exit_code == 0 && absl::StripAsciiWhitespace(queue.text).empty();
   if (none || absl::StrContains(queue.text, "Invalid job id")) return absl::OkStatus();
-  return absl::FailedPreconditionError(
+  return absl::AbortedError(
       queue.exit_code == 0
           ? absl::StrCat("job ", job, " of the last submission has not ended; wait for it, or scancel ", job)
           : absl::StrCat("squeue does not say whether job ", job, " of the last submission has ended; ", remedy));

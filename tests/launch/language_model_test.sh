@@ -25,7 +25,7 @@ base=("$hadal" train small.textproto --set pipeline.threads=1)
 mpi=(mpirun --bind-to none --oversubscribe -n)  # followed by the number of ranks
 last=checkpoints/step_00000040
 
-expect 0 "$hadal" plan small.textproto --ranks 2 --gflops 50; says "6L decoder-only"; says "14 sublayers"
+expect 0 "$hadal" plan small.textproto --ranks 2 --gflops 50; says "6L decoder-only"; says "12 sublayers"
 expect 0 "$hadal" inspect batch data/train --source-tokens 0; says " 0 source rows"
 expect 0 "$hadal" inspect corpus data/train
 

@@ -52,11 +52,14 @@ absl::StatusOr<WeightsCheckpoint> ReadSettings(const std::string& source) {
   manifest.plan_hash = plan.Hash();
   manifest.parameters = DescribeParameters(plan);
   manifest.model_settings = ModelSettingsJson(options);
+  const std::string directory = DirectoryName(path);
+  HADAL_ASSIGN_OR_RETURN(const FileDescriptor opened, OpenDirectory(directory));
   for (const nlohmann::json& name : names) {
     const std::string file = name.is_string() ? name.get<std::string>() : "";
-    HADAL_ASSIGN_OR_RETURN(std::string contents, ReadFileIn(DirectoryName(path), file, kMostVocabularyBytes));
-    HADAL_ASSIGN_OR_RETURN(const Vocabulary vocabulary,
-                           Vocabulary::Parse(contents, JoinPath(DirectoryName(path), file)));
+    const std::string vocabulary_path = JoinPath(directory, file);
+    HADAL_ASSIGN_OR_RETURN(const FileDescriptor vocabulary_file, OpenFileIn(opened, directory, file));
+    HADAL_ASSIGN_OR_RETURN(std::string contents, ReadWhole(vocabulary_file, vocabulary_path, kMostVocabularyBytes));
+    HADAL_ASSIGN_OR_RETURN(const Vocabulary vocabulary, Vocabulary::Parse(contents, vocabulary_path));
     const bool of_source = absl::StartsWith(file, absl::StrCat(kSourceVocabulary, "."));
     const int32_t rows = of_source ? options.source_vocabulary : options.target_vocabulary;
     if (vocabulary.size() != rows) {

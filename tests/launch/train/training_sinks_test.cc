@@ -1,5 +1,8 @@
 #include "launch/train/training_sinks.h"
 
+#include <filesystem>
+#include <string>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "launch/job/exit_code.h"
@@ -67,6 +70,18 @@ TEST_F(TrainingSinksTest, ALaunchThatHasLostTheDirectoryReplacesNoMetrics) {
   EXPECT_TRUE(absl::IsAborted(late.Open({}, "", 1, "6921b5aa-1f3c-09abcdef")));
   EXPECT_EQ(Contents(run() + "/metrics.jsonl"), "the next launch's\n");
   EXPECT_FALSE(std::filesystem::exists(run() + "/metrics.jsonl.6921b5aa-1f3c-09abcdef"));
+}
+
+TEST(TrainingSinks, TheFirstRankShowsItsConfigInTensorBoard) {
+  const TemporaryDirectory directory;
+  TrainingSinks sinks({.rank = 0, .ranks = 1}, directory / "run");
+  ASSERT_TRUE(sinks.Open({}, "seed: 7\n", 1).ok());
+  sinks.sink().OnStart({});
+  std::string events;
+  for (const auto& file : std::filesystem::directory_iterator(directory / "run/tb")) {
+    events += Contents(file.path().string());
+  }
+  EXPECT_THAT(events, AllOf(HasSubstr("config"), HasSubstr("seed: 7")));
 }
 
 TEST_F(TrainingSinksTest, NoTimelineUnlessAsked) { EXPECT_FALSE(sinks_.MakeTraceRequest("", {.steps = 10})->wanted()); }
