@@ -72,15 +72,14 @@ TEST_F(TrainingSinksTest, ALaunchThatHasLostTheDirectoryReplacesNoMetrics) {
   EXPECT_FALSE(std::filesystem::exists(run() + "/metrics.jsonl.6921b5aa-1f3c-09abcdef"));
 }
 
-TEST(TrainingSinks, TheFirstRankShowsItsConfigInTensorBoard) {
-  const TemporaryDirectory directory;
-  TrainingSinks sinks({.rank = 0, .ranks = 1}, directory / "run");
-  ASSERT_TRUE(sinks.Open({}, "seed: 7\n", 1).ok());
+TEST_F(TrainingSinksTest, TheFirstRankShowsItsConfigInTensorBoard) {
+  const std::string attempt = "6921b5aa-1f3c-09abcdef";
+  TrainingSinks sinks({.rank = 0, .ranks = 1}, run());
+  ASSERT_TRUE(CheckpointCommitter({.run_directory = run(), .attempt = attempt}).Claim().ok());
+  ASSERT_TRUE(sinks.Open({}, "seed: 7\n", 1, attempt).ok());
   sinks.sink().OnStart({});
   std::string events;
-  for (const auto& file : std::filesystem::directory_iterator(directory / "run/tb")) {
-    events += Contents(file.path().string());
-  }
+  for (const auto& file : std::filesystem::directory_iterator(run() + "/tb")) events += Contents(file.path().string());
   EXPECT_THAT(events, AllOf(HasSubstr("config"), HasSubstr("seed: 7")));
 }
 
