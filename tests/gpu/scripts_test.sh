@@ -105,7 +105,7 @@ chmod +x "$work/watched"
 depth "$work/watched" depth --methods deepnorm,post_ln
 [ ! -e "$work/late" ] || fail "the first method's results are not there when the second begins"
 for method in deepnorm post_ln; do
-  expect "^$method: (trains|between|fails) after [0-9]+ steps: best validation nll [0-9.]+, -?[0-9.]+ below the unigram level [0-9.]+" "$work/out.txt"
+  expect "^$method: (trains|between|fails|too short) after [0-9]+ steps: best validation nll [0-9.]+, -?[0-9.]+ below the unigram level [0-9.]+" "$work/out.txt"
 done
 expect '^validation nll: step deepnorm post_ln' "$work/depth/paper_depth.txt"
 expect '^2 [0-9.]+ [0-9.]+$' "$work/depth/paper_depth.txt"
