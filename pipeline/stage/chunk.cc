@@ -106,7 +106,7 @@ void Chunk::RunBackward(SublayerContext& context, std::span<const ConstAnyMatrix
   times.backward_seconds += watch.Seconds() - recompute_seconds;
 }
 
-void Chunk::RunPhase(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks, const Work& work) {
+void Chunk::RunPhase(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks, Work work) {
   if (graphs_ == nullptr || !uses_graphs_ || context.observer != nullptr) return work(context, hooks);
   const GraphKey key{.phase = phase.phase,
                      .slot = context.batch.micro_batch % spec_.slots,

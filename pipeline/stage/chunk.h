@@ -39,6 +39,7 @@
 #include <span>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "layers/border.h"
 #include "layers/output_head.h"
 #include "layers/piece.h"
@@ -164,12 +165,12 @@ class Chunk {
   std::byte* SavedInput(const PlacedPiece& placed, const PackedBatch& batch) const;
   PieceTensors TensorsOf(const PlacedPiece& placed, const PackedBatch& batch) const;
   // Runs `work`; on a device, as a graph if possible.
-  using Work = std::function<void(const SublayerContext&, const BackwardHooks&)>;
+  using Work = absl::FunctionRef<void(const SublayerContext&, const BackwardHooks&)>;
   struct Phase {
     GraphPhase phase = GraphPhase::kForward;
     int32_t pending_slot = 0;
   };
-  void RunPhase(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks, const Work& work);
+  void RunPhase(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks, Work work);
   void RunBackward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, const Phase& phase,
                    StageTimes& times, const BackwardHooks& hooks);
   void ForwardPieces(const SublayerContext& context) const;

@@ -4,13 +4,16 @@ layers are checkpointed in groups.
 """
 
 import math
+import pathlib
+import sys
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from model import positions_table
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "tools/python"))
+from hadal_torch.plain import position_table  # noqa: E402
 
 HAS_FUSED_ATTENTION = hasattr(F, "scaled_dot_product_attention")  # PyTorch ≥ 2.0
 
@@ -108,7 +111,7 @@ class Translator(nn.Module):
         n = args.layers
         self.args = args
         self.table = nn.Parameter(torch.randn(args.vocabulary, args.width) / math.sqrt(args.width))
-        self.register_buffer("positions", torch.tensor(positions_table(args.length, args.width), dtype=torch.float32))
+        self.register_buffer("positions", torch.tensor(position_table(args.length, args.width), dtype=torch.float32))
         encoder_gain, decoder_gain = 0.81 * (n**5) ** (1 / 16), (3 * n) ** 0.25  # DeepNorm
         self.encoder = nn.ModuleList(
             Layer(args, encoder_gain, (SelfAttention(args, False), FeedForward(args))) for _ in range(n))

@@ -133,7 +133,7 @@ void AddImportCommand(Command command, int& exit_code) {
   importing.AddOption("-o,--out", options->out, "Checkpoint directory to write").Required();
   importing
       .AddOption("--dictionary", options->dictionaries,
-                 "fairseq's dict.txt; given twice: the source's, then the target's")
+                 "Fairseq's dict.txt; given twice: the source's, then the target's")
       .OneValueEach();
   importing.Runs([=, &exit_code] {
     exit_code = Report("import", [&](std::ostream& out) { return ImportCheckpoint(*options, out); });
