@@ -54,7 +54,7 @@ absl::Status CheckPieces(const PartitionProblem& problem, const PartitionBlocks&
   if (pieces <= blocks.size()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       problem.stages, " stages × ", problem.chunks, " chunks are ", pieces, " pieces, but the ", problem.cost.size(),
-      " sublayers can be cut into at most ", blocks.size(),
+      " parts of the model (its sublayers, embeddings and output) can be cut into at most ", blocks.size(),
       blocks.size() < static_cast<int64_t>(problem.cost.size()) ? " (those that share a parameter stay together)" : "",
       "; use fewer stages or chunks, or a deeper model"));
 }

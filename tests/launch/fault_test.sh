@@ -81,7 +81,7 @@ set_aside() { [ "$(find back/checkpoints -name '*.abandoned.*' | wc -l)" -eq 2 ]
 until_ set_aside; until_ steps_of back 65; clock; kill -KILL "$(rank back 1)"; restarted
 finish 0; says "has done --resume back/checkpoints/step_00000040: going on from the newest checkpoint"; identical back
 set_aside || fail "a restart went back once more"
-row "SIGKILL of a rank after --resume CHECKPOINT, supervised" "the restart goes on from the newest checkpoint, same bits" "$restart"
+row "SIGKILL of a rank after --resume CHECKPOINT, supervised" "the restart continues from the newest checkpoint, same bits" "$restart"
 
 # The run directory is seen, and signals arrive, also where only a script knows of them.
 printf '%s ' "${mpi[@]}" 2 "${train[@]}" --run-dir script > script.sh; printf '\nexit $?\n' >> script.sh

@@ -145,9 +145,10 @@ TEST(PartitionTest, SaysWhatToTryWhenNoSplitExists) {
     EXPECT_EQ(borders.status().code(), absl::StatusCode::kInvalidArgument);
     return std::string(borders.status().message());
   };
-  EXPECT_EQ(message(Problem({1, 1, 1}, 2, 2)),
-            "2 stages × 2 chunks are 4 pieces, but the 3 sublayers can be cut into at most 3; use fewer stages or "
-            "chunks, or a deeper model");
+  EXPECT_EQ(
+      message(Problem({1, 1, 1}, 2, 2)),
+      "2 stages × 2 chunks are 4 pieces, but the 3 parts of the model (its sublayers, embeddings and output) can be "
+      "cut into at most 3; use fewer stages or chunks, or a deeper model");
   PartitionProblem uncut = Problem({1, 1, 1}, 2);
   uncut.cut_allowed_before = {true, false, false};
   EXPECT_THAT(message(uncut), HasSubstr("at most 1 (those that share a parameter stay together); use fewer"));
