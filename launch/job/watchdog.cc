@@ -1,5 +1,6 @@
 #include "launch/job/watchdog.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -54,7 +55,13 @@ void Watchdog::LookAndSay() {
 
 std::string Watchdog::Look() {
   const std::optional<WaitInProgress> wait = communicator_.CurrentWait();
-  const std::optional<double> since = wait.has_value() ? wait->since_seconds : place_.since_seconds();
+  std::optional<double> since;
+  if (wait.has_value()) {
+    since = wait->since_seconds;
+    waited_until_ = MonotonicSeconds();
+  } else if (since = place_.since_seconds(); since.has_value()) {
+    since = std::max(*since, waited_until_);  // an instruction's wait is no work
+  }
   if (!since.has_value() || since == reported_) return "";
   const absl::Duration lasted = absl::Seconds(MonotonicSeconds() - *since);
   if (lasted < patience_) return "";

@@ -43,6 +43,7 @@ class Watchdog {
   const absl::Duration patience_;
   const Say say_;
   std::optional<double> reported_;  // start of the wait last reported, in MonotonicSeconds()
+  double waited_until_ = 0;         // when a wait was last seen, in MonotonicSeconds()
 
   std::mutex mutex_;
   std::condition_variable end_;

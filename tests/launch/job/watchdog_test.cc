@@ -7,7 +7,9 @@
 #include <new>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/clock.h"
@@ -35,9 +37,9 @@ class Said {
     const std::lock_guard lock(mutex_);
     return text_;
   }
-  // However late a thread of a busy machine is.
-  void AwaitWord() const {
-    for (const absl::Time start = absl::Now(); text().empty() && absl::Now() - start < kHang;) {
+  // Waits until it has said `word`, however late a thread of a busy machine is.
+  void AwaitWord(const std::string& word = "watchdog") const {
+    for (const Stopwatch watch; !absl::StrContains(text(), word) && absl::Seconds(watch.Seconds()) < kHang;) {
       absl::SleepFor(absl::Milliseconds(1));
     }
   }
@@ -76,7 +78,40 @@ TEST(WatchdogTest, SaysWhatARankWaitsForAndWhere) {
   EXPECT_THAT(said, AllOf(HasSubstr("watchdog [rank 0]: waiting for"), HasSubstr("receive from rank 1, tag 7"),
                           HasSubstr("for the morning post"),
                           HasSubstr("step 13, instruction 5 of 9: receive_forward(chunk 1, micro-batch 3)")));
-  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << "one wait is reported once:\n" << said;
+  const size_t first = said.find("waiting for");
+  EXPECT_EQ(said.find("waiting for", first + 1), std::string::npos) << "one wait is reported once:\n" << said;
+}
+
+// A rank that waited for 1 s and then works is busy since the wait's end, not since the instruction's start.
+TEST(WatchdogTest, AWaitIsNotCountedAsWork) {
+  constexpr absl::Duration kWaited = absl::Seconds(1);
+  Said said;
+  InProcessWorld world(2);
+  absl::Duration worked;
+  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+    char byte = 0;
+    if (communicator.rank() == 1) {
+      absl::SleepFor(kWaited);
+      HADAL_ASSIGN_OR_RETURN(CommRequest send, communicator.Send(&byte, 1, 0, 7));
+      return communicator.Wait(send, absl::Now() + kHang, "a test");
+    }
+    ProgramPlace place;
+    place.Set(0, 0, 4, {});
+    const Watchdog watchdog(communicator, place, absl::Milliseconds(200), said.Listener());
+    HADAL_ASSIGN_OR_RETURN(CommRequest receive, communicator.Receive(&byte, 1, 1, 7));
+    HADAL_RETURN_IF_ERROR(communicator.Wait(receive, absl::Now() + kHang, "a message"));
+    const Stopwatch working;
+    said.AwaitWord("busy for");
+    worked = absl::Seconds(working.Seconds());
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  const std::string text = said.text();
+  const std::string busy = "busy for ";
+  const size_t start = text.find(busy) + busy.size();
+  absl::Duration reported;
+  ASSERT_TRUE(absl::ParseDuration(text.substr(start, text.find(';', start) - start), &reported)) << text;
+  EXPECT_TRUE(reported < kWaited || worked > kWaited / 2) << text;  // unless this machine is too busy
 }
 
 // What its header promises: a rank has printed before its wait ends the job.
