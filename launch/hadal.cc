@@ -38,7 +38,7 @@
 #include "tools/report/curve.h"
 #include "tools/report/report.h"
 #include "tools/synthetic/synthetic_corpus.h"
-#include "tools/translate/bleu_command.h"
+#include "tools/translate/metric_commands.h"
 
 namespace {
 
@@ -46,16 +46,18 @@ using AddCommand = void (*)(hadal::Command app, int& exit_code);
 
 // In the order a newcomer needs them.
 constexpr AddCommand kCommands[] = {
-    hadal::AddMakeCorpusCommand,         // a synthetic corpus
-    hadal::AddPrepareCommand,            // raw text → vocabulary and token shards
-    hadal::AddPlanCommand,               // stages, memory and bubble before a run
-    hadal::AddTrainCommand,              // the main job
-    hadal::AddCompareCommand,            // a grid of runs and one report
-    hadal::AddSuperviseCommand,          // Ctrl-C saves, a crash restarts
-    hadal::AddSweepCommand,              // a list of layouts and how they scale
-    hadal::AddTranslateCommand,          // beam search
-    hadal::AddScoreCommand,              // log-probabilities of given pairs
-    hadal::AddBleuCommand,               // sacreBLEU's number
+    hadal::AddMakeCorpusCommand,  // a synthetic corpus
+    hadal::AddPrepareCommand,     // raw text → vocabulary and token shards
+    hadal::AddPlanCommand,        // stages, memory and bubble before a run
+    hadal::AddTrainCommand,       // the main job
+    hadal::AddCompareCommand,     // a grid of runs and one report
+    hadal::AddSuperviseCommand,   // Ctrl-C saves, a crash restarts
+    hadal::AddSweepCommand,       // a list of layouts and how they scale
+    hadal::AddTranslateCommand,   // beam search
+    hadal::AddScoreCommand,       // log-probabilities of given pairs
+    hadal::AddBleuCommand,        // sacreBLEU's numbers, and jiwer's
+    hadal::AddChrfCommand,
+    hadal::AddWerCommand,
     hadal::AddConfigCommand,             // show, diff, explain
     hadal::AddCheckpointCommand,         // ls, verify, diff, export, average
     hadal::AddInspectCommand,            // what a step trains on

@@ -60,16 +60,17 @@ std::unique_ptr<ValidationBleu> MakeValidationBleu(const PreparedRun& prepared, 
                                                    TrainingSinks& sinks) {
   const TrainOptions& options = prepared.options.train;
   if (!layout.pipeline.decoder || !prepared.validation) return nullptr;
-  auto bleu = std::make_unique<ValidationBleu>(*prepared.validation, *prepared.vocabularies,
-                                               options.validation.bleu_sentences, layout.plan, layout.pipeline,
-                                               absl::Seconds(options.pipeline.wait_timeout_seconds));
+  auto bleu = std::make_unique<ValidationBleu>(
+      *prepared.validation, *prepared.vocabularies, options.validation.bleu_sentences, layout.plan, layout.pipeline,
+      absl::Seconds(options.pipeline.wait_timeout_seconds), options.validation.bleu_tokenizer);
   if (bleu->skipped() > 0) {
     sinks.Tell(absl::StrCat("warning: BLEU at validations leaves out ", bleu->skipped(), " of ",
                             bleu->skipped() + bleu->sentences(), " sentences: their sources are empty or longer than ",
                             layout.pipeline.decode_capacity.longest_source - 1,
                             " tokens (batch.source_tokens, model.max_positions)"));
   }
-  if (IsUnspaced(bleu->references())) sinks.Tell(absl::StrCat("warning: ", kUnspacedBleu));
+  const bool splits_at_spaces = options.validation.bleu_tokenizer == BleuTokenizer::k13a;
+  if (splits_at_spaces && IsUnspaced(bleu->references())) sinks.Tell(absl::StrCat("warning: ", kUnspacedBleu));
   return bleu;
 }
 

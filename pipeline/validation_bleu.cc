@@ -11,8 +11,9 @@
 namespace hadal {
 
 ValidationBleu::ValidationBleu(const Corpus& corpus, CorpusVocabularies vocabularies, int64_t sentences,
-                               const ModelPlan& plan, const PipelinePlan& pipeline, absl::Duration timeout)
-    : plan_(plan), timeout_(timeout), vocabularies_(std::move(vocabularies)) {
+                               const ModelPlan& plan, const PipelinePlan& pipeline, absl::Duration timeout,
+                               BleuTokenizer tokenizer)
+    : plan_(plan), timeout_(timeout), tokenizer_(tokenizer), vocabularies_(std::move(vocabularies)) {
   HADAL_CHECK(pipeline.decoder.has_value());
   HADAL_CHECK_GE(sentences, 1);
   const int64_t count = std::min(sentences, corpus.size());
@@ -42,7 +43,7 @@ absl::StatusOr<TranslatedValidation> ValidationBleu::operator()(Engine& engine, 
   for (const Translation& translation : translations) {
     hypotheses_.push_back(translation.empty() ? "" : vocabularies_.target.Decode(translation.front().tokens));
   }
-  HADAL_ASSIGN_OR_RETURN(const BleuScore bleu, CorpusBleu(hypotheses_, {references_}));
+  HADAL_ASSIGN_OR_RETURN(const BleuScore bleu, CorpusBleu(hypotheses_, {references_}, tokenizer_));
   TranslatedValidation result{.bleu = bleu.score, .sample = SampleOf(next_sample_), .warning = WarningOfAlike()};
   next_sample_ = (next_sample_ + 1) % sources_.size();
   return result;

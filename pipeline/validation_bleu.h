@@ -38,7 +38,7 @@ class ValidationBleu {
   // Empty sources and those longer than pipeline.decoder's longest are left out; skipped() counts them.
   // `plan` and `pipeline` are the engine's and must outlive the object.  REQUIRES: sentences ≥ 1, pipeline.decoder.
   ValidationBleu(const Corpus& corpus, CorpusVocabularies vocabularies, int64_t sentences, const ModelPlan& plan,
-                 const PipelinePlan& pipeline, absl::Duration timeout);
+                 const PipelinePlan& pipeline, absl::Duration timeout, BleuTokenizer tokenizer = BleuTokenizer::k13a);
 
   // Returns the same on every rank. `update` as in Decoder::Translate. Pass the same engine in every call. Each call's
   // sample is the next sentence.
@@ -57,6 +57,7 @@ class ValidationBleu {
 
   const ModelPlan& plan_;
   absl::Duration timeout_;
+  BleuTokenizer tokenizer_;
   CorpusVocabularies vocabularies_;
   std::vector<std::vector<int32_t>> sources_;
   std::vector<std::string> references_, hypotheses_;

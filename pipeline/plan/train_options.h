@@ -10,6 +10,7 @@
 #include "pipeline/plan/decoder_options.h"
 #include "pipeline/plan/grid_shape.h"
 #include "pipeline/schedule/schedule.h"
+#include "runtime/data/bleu_tokenizer.h"
 
 namespace hadal {
 
@@ -100,6 +101,7 @@ struct ValidationOptions {
   int32_t max_sentences = 0;  // 0: all
   // Sentences, spread evenly over the validation corpus, that are translated for BLEU; 0: none.
   int32_t bleu_sentences = 0;
+  BleuTokenizer bleu_tokenizer = BleuTokenizer::k13a;
 };
 
 struct CheckpointOptions {

@@ -10,22 +10,19 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/check.h"
-#include "runtime/data/tokenize_13a.h"
+#include "runtime/data/ngrams.h"
 
 namespace hadal {
 namespace {
 
-constexpr char kSacrebleuVersion[] = "2.6.0+hadal";
-
 using TokenIds = std::vector<int32_t>;
-using NgramCounts = std::vector<std::pair<std::array<int32_t, kBleuOrders>, int64_t>>;  // ascending by n-gram
 
 // Numbers the distinct tokens of one segment.
 class SegmentVocabulary {
  public:
-  TokenIds Ids(const std::string& text) {
+  TokenIds Ids(BleuTokenizer tokenizer, const std::string& text) {
     TokenIds ids;
-    for (std::string& token : Tokenize13a(text)) {
+    for (std::string& token : TokenizeForBleu(tokenizer, text)) {
       ids.push_back(ids_.try_emplace(std::move(token), static_cast<int32_t>(ids_.size())).first->second);
     }
     return ids;
@@ -34,28 +31,6 @@ class SegmentVocabulary {
  private:
   std::unordered_map<std::string, int32_t> ids_;
 };
-
-NgramCounts CountNgrams(const TokenIds& tokens, int order) {
-  std::vector<std::array<int32_t, kBleuOrders>> ngrams;
-  for (size_t begin = 0; begin + order <= tokens.size(); ++begin) {
-    std::array<int32_t, kBleuOrders> ngram{};
-    std::copy_n(tokens.begin() + begin, order, ngram.begin());
-    ngrams.push_back(ngram);
-  }
-  std::sort(ngrams.begin(), ngrams.end());
-  NgramCounts counts;
-  for (const auto& ngram : ngrams) {
-    if (counts.empty() || counts.back().first != ngram) counts.emplace_back(ngram, 0);
-    ++counts.back().second;
-  }
-  return counts;
-}
-
-int64_t CountOf(const NgramCounts& counts, const std::array<int32_t, kBleuOrders>& ngram) {
-  const auto at = std::lower_bound(counts.begin(), counts.end(), ngram,
-                                   [](const auto& entry, const auto& wanted) { return entry.first < wanted; });
-  return at != counts.end() && at->first == ngram ? at->second : 0;
-}
 
 int64_t ClosestLength(int64_t length, const std::vector<TokenIds>& references) {
   int64_t closest = static_cast<int64_t>(references.front().size());
@@ -79,12 +54,13 @@ BleuCounts& BleuCounts::operator+=(const BleuCounts& other) {
   return *this;
 }
 
-BleuCounts CountBleuMatches(const std::string& hypothesis, absl::Span<const std::string> references) {
+BleuCounts CountBleuMatches(const std::string& hypothesis, absl::Span<const std::string> references,
+                            BleuTokenizer tokenizer) {
   HADAL_CHECK(!references.empty());
   SegmentVocabulary vocabulary;
-  const TokenIds tokens = vocabulary.Ids(hypothesis);
+  const TokenIds tokens = vocabulary.Ids(tokenizer, hypothesis);
   std::vector<TokenIds> reference_tokens;
-  for (const std::string& reference : references) reference_tokens.push_back(vocabulary.Ids(reference));
+  for (const std::string& reference : references) reference_tokens.push_back(vocabulary.Ids(tokenizer, reference));
 
   BleuCounts counts;
   counts.hypothesis_tokens = static_cast<int64_t>(tokens.size());
@@ -135,7 +111,7 @@ BleuScore BleuFromCounts(const BleuCounts& counts) {
 }
 
 absl::StatusOr<BleuScore> CorpusBleu(absl::Span<const std::string> hypotheses,
-                                     absl::Span<const std::vector<std::string>> references) {
+                                     absl::Span<const std::vector<std::string>> references, BleuTokenizer tokenizer) {
   if (hypotheses.empty()) return absl::InvalidArgumentError("BLEU: no hypotheses given");
   if (references.empty()) return absl::InvalidArgumentError("BLEU: no reference given");
   for (size_t r = 0; r < references.size(); ++r) {
@@ -148,13 +124,14 @@ absl::StatusOr<BleuScore> CorpusBleu(absl::Span<const std::string> hypotheses,
   std::vector<std::string> segment_references(references.size());
   for (size_t i = 0; i < hypotheses.size(); ++i) {
     for (size_t r = 0; r < references.size(); ++r) segment_references[r] = references[r][i];
-    counts += CountBleuMatches(hypotheses[i], segment_references);
+    counts += CountBleuMatches(hypotheses[i], segment_references, tokenizer);
   }
   return BleuFromCounts(counts);
 }
 
-std::string BleuSignature(int references) {
-  return absl::StrCat("nrefs:", references, "|case:mixed|eff:no|tok:13a|smooth:exp|version:", kSacrebleuVersion);
+std::string BleuSignature(int references, BleuTokenizer tokenizer) {
+  return absl::StrCat("nrefs:", references, "|case:mixed|eff:no|tok:", ToWord(kBleuTokenizers, tokenizer),
+                      "|smooth:exp|version:", kSacrebleuVersion);
 }
 
 std::string BleuDetails(const BleuScore& score) {

@@ -1,5 +1,5 @@
-// Corpus-level BLEU, equal to sacreBLEU's default: tokenizer 13a, mixed case, exponential smoothing, n-grams of orders
-// 1 to 4.
+// Corpus-level BLEU, equal to sacreBLEU's: mixed case, exponential smoothing, n-grams of orders 1 to 4; tokenizer 13a,
+// sacreBLEU's default, or another of bleu_tokenizer.h.
 //
 //   p_n = 100 · Σ clipped matches / Σ n-grams of the hypotheses       n = 1 … 4
 //   BP  = 1 if H ≥ R, else exp(1 − R/H)      H, R: hypothesis and (closest) reference lengths in tokens
@@ -20,10 +20,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "runtime/data/bleu_tokenizer.h"
 
 namespace hadal {
 
 inline constexpr int kBleuOrders = 4;
+inline constexpr char kSacrebleuVersion[] =
+    "2.6.0+hadal";  // in signatures: this version's definition, computed by hadal
 
 // The counts that BLEU is computed from. May be added over segments in any order.
 struct BleuCounts {
@@ -44,18 +47,19 @@ struct BleuScore {
 
 // Counts one segment against one or more references, all detokenised UTF-8. REQUIRES: at least one reference. Thread
 // safety: any thread.
-BleuCounts CountBleuMatches(const std::string& hypothesis, absl::Span<const std::string> references);
+BleuCounts CountBleuMatches(const std::string& hypothesis, absl::Span<const std::string> references,
+                            BleuTokenizer tokenizer = BleuTokenizer::k13a);
 
 BleuScore BleuFromCounts(const BleuCounts& counts);
 
 // Returns the BLEU of a corpus: references[r][i] is the r-th reference of hypothesis i.
 // Errors: InvalidArgument if there is no segment or no reference, or if the numbers of segments differ.
 absl::StatusOr<BleuScore> CorpusBleu(absl::Span<const std::string> hypotheses,
-                                     absl::Span<const std::vector<std::string>> references);
+                                     absl::Span<const std::vector<std::string>> references,
+                                     BleuTokenizer tokenizer = BleuTokenizer::k13a);
 
-// Returns "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0+hadal": sacreBLEU 2.6.0's definition, computed by
-// hadal.
-std::string BleuSignature(int references);
+// Returns for example "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0+hadal".
+std::string BleuSignature(int references, BleuTokenizer tokenizer);
 
 // Returns for example "62.5/40.0/28.6/16.7 (BP = 1.000 ratio = 1.143 hyp_len = 8 ref_len = 7)", sacreBLEU's format.
 std::string BleuDetails(const BleuScore& score);

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "runtime/data/unicode_text.h"
+
 namespace hadal {
 namespace {
 
@@ -26,17 +28,6 @@ constexpr std::array<Range, 8> kUnspaced = {{{0x0E00, 0x0EFF},      // Thai, Lao
 bool IsOfUnspacedScript(uint32_t character) {
   return std::ranges::any_of(kUnspaced,
                              [&](const Range& range) { return character >= range.first && character <= range.last; });
-}
-
-// Removes the first character of `text`; a byte that is not part of a valid character counts as one. REQUIRES: text is
-// not empty.
-uint32_t TakeCharacter(std::string_view& text) {
-  const auto first = static_cast<uint8_t>(text[0]);
-  const size_t bytes = std::min<size_t>(first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC0 ? 2 : 1, text.size());
-  uint32_t character = bytes == 1 ? first : first & (0xFFu >> (bytes + 1));
-  for (size_t i = 1; i < bytes; ++i) character = (character << 6) | (static_cast<uint8_t>(text[i]) & 0x3Fu);
-  text.remove_prefix(bytes);
-  return character;
 }
 
 bool IsSpace(uint32_t character) { return character <= ' ' || character == 0x3000; }

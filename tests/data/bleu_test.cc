@@ -89,7 +89,7 @@ TEST(Bleu, CountsAddUpOverSegmentsInAnyOrder) {
 }
 
 TEST(Bleu, SignatureNamesTheDefinition) {
-  EXPECT_EQ(BleuSignature(2), "nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0+hadal");
+  EXPECT_EQ(BleuSignature(2, BleuTokenizer::kZh), "nrefs:2|case:mixed|eff:no|tok:zh|smooth:exp|version:2.6.0+hadal");
 }
 
 TEST(Bleu, RefusesUnequalOrEmptyCorpora) {

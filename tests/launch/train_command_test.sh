@@ -182,7 +182,9 @@ printf 'the black cat\nthe hot tea\n' > zh.en
 printf '我们昨天在公园里看到了一只黑色的猫。\n他每天早上都在这里喝一杯热咖啡。\n' > zh.zh
 expect 0 "$hadal" prepare --train zh.en zh.zh --valid zh.en zh.zh --out chinese --vocab-size 52
 expect 0 "$hadal" train small.textproto --set pipeline.threads=1 --set data.train=chinese/train --set data.validation=chinese/valid --set stop.steps=1 \
-  --set validation.every_steps=1 --set validation.bleu_sentences=2 --run-dir of_chinese; says "sacrebleu --tokenize zh"
+  --set validation.every_steps=1 --set validation.bleu_sentences=2 --run-dir of_chinese; says "near 0 or meaningless"
+expect 0 "$hadal" train small.textproto --set pipeline.threads=1 --set data.train=chinese/train --set data.validation=chinese/valid --set stop.steps=1 \
+  --set validation.every_steps=1 --set validation.bleu_sentences=2 --set validation.bleu_tokenizer=zh --run-dir of_characters; lacks "meaningless"
 
 echo "an output that does not depend on the source is named once"
 expect 0 "$hadal" train small.textproto --set pipeline.threads=1 --set stop.steps=3 --set data.validation=data/valid --set validation.every_steps=1 \

@@ -50,7 +50,7 @@ readers=(
   "config show|@" "config diff|@ run.textproto" "config diff|run.textproto @" "plan|@" "plan|run.textproto --machine @"
   "plan|run.textproto --profile @" "train|@ --run-dir never" "train|run.textproto --init-from @ --run-dir never" "compare|@" "sweep|@ run.textproto"
   "sweep|layouts.txt @" "translate|@" "translate|run --input @" "score|@ --target one.txt" "score|run --source @ --target one.txt"
-  "bleu|--reference @ --input one.txt" "bleu|--reference one.txt --input @" "checkpoint ls|@" "checkpoint verify|@" "checkpoint diff|@ run"
+  "bleu|--reference @ --input one.txt" "bleu|--reference one.txt --input @" "chrf|--reference one.txt --input @" "wer|--reference @ --input one.txt" "checkpoint ls|@" "checkpoint verify|@" "checkpoint diff|@ run"
   "checkpoint diff|run @" "checkpoint export|@ --out x.safetensors" "checkpoint average|@ --out mean --last 1" "inspect batch|@" "inspect corpus|@"
   "inspect similarity|@ data/valid" "inspect similarity|run @" "curve|@" "report|@" "report|run --machine @" "schedule print|--program @"
   "schedule check|--program @" "simulate|--plan @" "simulate|--run @" "prepare|--out z --monolingual --train @"
@@ -91,7 +91,7 @@ ln zeros hollow.json; ln -s /dev/zero devices.json
 for reader in "${readers[@]}"; do
   inputs=(/dev/zero endless zeros hollow devices)
   # Text may hold long lines, and escapes.
-  [[ $reader =~ ^(bleu|prepare.*train @|translate.*input|score.*source) ]] || inputs+=(long.txt long.textproto words "$escape" "$(head -c 3000 long.txt)")
+  [[ $reader =~ ^(bleu|chrf|wer|prepare.*train @|translate.*input|score.*source) ]] || inputs+=(long.txt long.textproto words "$escape" "$(head -c 3000 long.txt)")
   for input in "${inputs[@]}"; do
     if [ "$input" = endless ]; then cat /dev/zero > endless 2> /dev/null & writer=$!; fi
     refused "$reader" "$input"

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/choice_words.h"
+#include "runtime/data/bleu_tokenizer.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_schema.h"
 #include "tools/config/config_value.h"
@@ -114,6 +115,7 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
   to.validation.every_steps = from.validation().every_steps();
   to.validation.max_sentences = from.validation().max_sentences();
   to.validation.bleu_sentences = from.validation().bleu_sentences();
+  to.validation.bleu_tokenizer = FromWord(kBleuTokenizers, from.validation().bleu_tokenizer());
   if (to.validation.every_steps > 0 && to.validation.bleu_sentences > 0) {
     to.pipeline.decoder = {.beam = MakeBeamOptions(from.decode()), .sentences = to.validation.bleu_sentences};
   }

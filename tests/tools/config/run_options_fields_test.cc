@@ -73,6 +73,7 @@ TEST(RunOptionsFields, DefaultsAreThoseOfTheOptionStructs) {
   EXPECT_EQ(from_schema.validation.every_steps, structs.validation.every_steps);
   EXPECT_EQ(from_schema.validation.max_sentences, structs.validation.max_sentences);
   EXPECT_EQ(from_schema.validation.bleu_sentences, structs.validation.bleu_sentences);
+  EXPECT_EQ(from_schema.validation.bleu_tokenizer, structs.validation.bleu_tokenizer);
   EXPECT_FALSE(from_schema.pipeline.decoder.has_value());
   EXPECT_EQ(from_schema.checkpoint.every_steps, structs.checkpoint.every_steps);
   EXPECT_EQ(from_schema.checkpoint.every_minutes, structs.checkpoint.every_minutes);
@@ -105,7 +106,7 @@ constexpr char kEveryField[] = R"(
     optimizer { beta1: 0.8 beta2: 0.95 epsilon: 1e-6 weight_decay: 0.01 clip_norm: 0.5 }
     learning_rate { schedule: "polynomial" peak: 0.001 warmup_updates: 11 warmup_initial_rate: 1e-5 end_rate: 1e-6 power: 2 }
     stop { steps: 5000 epochs: 1.5 minutes: 2.5 patience: 4 }
-    validation { every_steps: 10 max_sentences: 20 bleu_sentences: 30 }
+    validation { every_steps: 10 max_sentences: 20 bleu_sentences: 30 bleu_tokenizer: "zh" }
     decode { beam: 3 length_penalty: 0.7 max_length_a: 1.3 max_length_b: 14 }
     checkpoint { every_steps: 40 every_minutes: 41 keep_last: 5 keep_every: 50 save_at_end: false buffer_mebibytes: 3 }
     health { skipped_steps: 9 loss_spike_deviations: 4.5 loss_spike_window: 33 }
@@ -206,6 +207,7 @@ TEST(RunOptionsFields, EveryFieldAroundTheStepsArrives) {
   EXPECT_EQ(train.validation.every_steps, 10);
   EXPECT_EQ(train.validation.max_sentences, 20);
   EXPECT_EQ(train.validation.bleu_sentences, 30);
+  EXPECT_EQ(train.validation.bleu_tokenizer, BleuTokenizer::kZh);
   ASSERT_TRUE(train.pipeline.decoder.has_value());
   EXPECT_EQ(train.pipeline.decoder->beam.beam, 3);
   EXPECT_EQ(train.pipeline.decoder->beam.length_penalty, 0.7);

@@ -88,6 +88,16 @@ class FairseqTest(unittest.TestCase):
         plain = self.saved(age)
         self.assert_equal_weights(plain, self.read())
 
+    def test_what_fairseq_0_12_adds_to_encoder_layers_for_inference(self):
+        def add(state):
+            d, hidden = 16, 24
+            shapes = {"in_proj_weight": (3 * d, d), "in_proj_bias": (3 * d,), "out_proj_weight": (d, d), "out_proj_bias": (d,),
+                      "fc1_weight": (hidden, d), "fc1_bias": (hidden,), "fc2_weight": (d, hidden), "fc2_bias": (d,)}
+            state["model"].update({f"encoder.layers.{i}.{name}": torch.zeros(shape) for i in range(2) for name, shape in shapes.items()})
+
+        plain = self.saved(add)
+        self.assert_equal_weights(plain, self.read())
+
     def test_rows_without_a_token(self):
         self.saved()
         with open(self.dictionary, "w", encoding="utf-8") as file:

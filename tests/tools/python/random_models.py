@@ -1,4 +1,7 @@
-"""Plain models with random weights, for tests without training."""
+"""Plain models with random weights and vocabularies of random text, for tests without training."""
+
+import io
+import random
 
 import numpy as np
 
@@ -9,7 +12,7 @@ WORDS = [f"word{i}" for i in range(46)]
 
 def plain_model(encoder=None, decoder=None, layers=(2, 3), d=16, hidden=24, heads=4, sharing="all", update=3, **settings) -> PlainModel:
     """`encoder`, `decoder`: fields of the stacks that differ from Post-LN's. Weights are large enough for peaked distributions."""
-    random = np.random.default_rng(7)
+    draw = np.random.default_rng(7)
     model = plain_settings(False, encoder_layers=layers[0], decoder_layers=layers[1], d_model=d, d_ff=hidden, heads=heads,
                            source_vocabulary=50, target_vocabulary=50, max_positions=64, sharing=sharing)
     model.update(settings)
@@ -17,10 +20,10 @@ def plain_model(encoder=None, decoder=None, layers=(2, 3), d=16, hidden=24, head
     model["decoder"].update(decoder or {})
     weights = {}
     for name, shape in plain_shapes(model).items():
-        weights[name] = 0.3 * random.standard_normal(shape) + (1 if name.endswith("norm.weight") else 0)
+        weights[name] = 0.3 * draw.standard_normal(shape) + (1 if name.endswith("norm.weight") else 0)
         omega = name.replace("_layer_norm.weight", ".omega").replace("final.omega", "ffn.omega")
         if name.endswith("_layer_norm.weight") and model[name.split(".")[0]]["omega"] != "none":
-            weights[omega] = 1.5 + 0.2 * random.standard_normal(shape)
+            weights[omega] = 1.5 + 0.2 * draw.standard_normal(shape)
     weights = {name: value.astype(np.float32) for name, value in weights.items()}
     vocabulary = "".join(f"{word} 1\n" for word in WORDS).encode()
     return PlainModel(model, weights, {"vocabulary.txt": vocabulary}, 3, update, 'model {\n  residual {\n    method: "test"\n  }\n}\n')
@@ -37,5 +40,23 @@ METHODS = {
 
 def sentences(count=12, longest=9):
     """[(source ids, target ids)], each with </s>."""
-    random = np.random.default_rng(3)
-    return [tuple([*random.integers(3, 50, random.integers(1, longest)).tolist(), 2] for _ in range(2)) for _ in range(count)]
+    draw = np.random.default_rng(3)
+    return [tuple([*draw.integers(3, 50, draw.integers(1, longest)).tolist(), 2] for _ in range(2)) for _ in range(count)]
+
+
+LETTERS = "abcdefgiklmnorstuwäöüéß"
+
+
+def random_text(lines):
+    source = random.Random(4)
+    words = ["".join(source.choices(LETTERS, k=source.randint(1, 7))) for _ in range(300)]
+    return [" ".join(source.choices(words, k=source.randint(1, 12))).capitalize() + source.choice([".", "?", " !"]) for _ in range(lines)]
+
+
+def sentencepiece_model(**settings) -> bytes:
+    import sentencepiece  # here, because most tests need none
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(random_text(400)), model_writer=model, minloglevel=2, **{
+        "vocab_size": 160, "bos_id": 0, "pad_id": 1, "eos_id": 2, "unk_id": 3, "hard_vocab_limit": False, **settings})
+    return model.getvalue()

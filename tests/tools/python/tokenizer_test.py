@@ -1,8 +1,6 @@
 """tokenizer.json that hadal_torch writes of SentencePiece models, against SentencePiece itself."""
 
-import io
 import json
-import random
 import unittest
 
 import sentencepiece
@@ -10,22 +8,9 @@ import tokenizers
 
 from hadal_torch import Refusal
 from hadal_torch.tokenizer import parse_vocabulary, tokenizer_json
+from random_models import random_text, sentencepiece_model
 
-LETTERS = "abcdefgiklmnorstuwäöüéß"
 ODD = ["", " ", "  two  spaces ", "tab\tand\u00a0no-break", "ﬁne ½ Å ①", "a🙂b 漢字", "ＷＩＤＥ", "x" * 40, "end."]
-
-
-def text(lines):
-    source = random.Random(4)
-    words = ["".join(source.choices(LETTERS, k=source.randint(1, 7))) for _ in range(300)]
-    return [" ".join(source.choices(words, k=source.randint(1, 12))).capitalize() + source.choice([".", "?", " !"]) for _ in range(lines)]
-
-
-def trained(**settings):
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(text(400)), model_writer=model, minloglevel=2, **{
-        "vocab_size": 160, "bos_id": 0, "pad_id": 1, "eos_id": 2, "unk_id": 3, "hard_vocab_limit": False, **settings})
-    return model.getvalue()
 
 
 class TokenizerTest(unittest.TestCase):
@@ -34,19 +19,19 @@ class TokenizerTest(unittest.TestCase):
                          {"model_type": "unigram", "byte_fallback": True, "vocab_size": 420},
                          {"model_type": "unigram", "add_dummy_prefix": False}):
             with self.subTest(**settings):
-                contents = trained(**settings)
+                contents = sentencepiece_model(**settings)
                 reference = sentencepiece.SentencePieceProcessor(model_proto=contents)
                 tokenizer = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(parse_vocabulary("vocabulary.model", contents))))
-                for line in text(200)[100:] + ODD:
+                for line in random_text(200)[100:] + ODD:
                     ids = reference.encode(line)
                     self.assertEqual(tokenizer.encode(line).ids, [*ids, 2], repr(line))
                     if 3 not in ids:
                         self.assertEqual(tokenizer.decode([*ids, 2]), reference.decode(ids))
 
     def test_special_ids_elsewhere_are_renumbered(self):
-        vocabulary = parse_vocabulary("vocabulary.model", trained(model_type="bpe", unk_id=0, bos_id=1, eos_id=2, pad_id=-1))
+        vocabulary = parse_vocabulary("vocabulary.model", sentencepiece_model(model_type="bpe", unk_id=0, bos_id=1, eos_id=2, pad_id=-1))
         self.assertEqual(vocabulary.tokens[:4], ["<s>", "<pad>", "</s>", "<unk>"])
-        reference = sentencepiece.SentencePieceProcessor(model_proto=trained(model_type="bpe", unk_id=0, bos_id=1, eos_id=2, pad_id=-1))
+        reference = sentencepiece.SentencePieceProcessor(model_proto=sentencepiece_model(model_type="bpe", unk_id=0, bos_id=1, eos_id=2, pad_id=-1))
         self.assertEqual(vocabulary.tokens[4:], [reference.id_to_piece(i) for i in range(3, reference.vocab_size())])
 
     def test_a_dictionary_has_a_token_a_line_and_lines_end_at_newlines_alone(self):
@@ -54,7 +39,7 @@ class TokenizerTest(unittest.TestCase):
         self.assertEqual(parse_vocabulary("vocabulary.txt", contents).tokens[4:], ["one\u2028two", "three"])
 
     def test_a_damaged_model_is_refused(self):
-        contents = trained(model_type="bpe")
+        contents = sentencepiece_model(model_type="bpe")
         for damaged in (contents[:-3], b"no model"):
             with self.assertRaisesRegex(Refusal, "no SentencePiece model"):
                 parse_vocabulary("vocabulary.model", damaged)

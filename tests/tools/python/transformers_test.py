@@ -156,6 +156,43 @@ class ImportTest(Folder):
                     if "embed_positions" not in name:  # made anew
                         self.assertTrue(torch.equal(tensor, again[name]), name)
 
+    def test_sharded_models_come_in_with_the_same_bits(self):
+        for kind, model in foreign_models():
+            with self.subTest(kind):
+                whole, sharded = self.folder(), self.folder()
+                for folder, size in ((whole, "1GB"), (sharded, "4KB")):
+                    model.save_pretrained(folder, max_shard_size=size)
+                    add_vocabulary(folder, kind)
+                shards = [name for name in os.listdir(sharded) if name.endswith(".safetensors")]
+                self.assertGreater(len(shards), 2)
+                wanted, found = read_huggingface(whole), read_huggingface(sharded)
+                self.assertEqual(wanted.model, found.model)
+                self.assertEqual(wanted.weights.keys(), found.weights.keys())
+                for name, value in wanted.weights.items():
+                    np.testing.assert_array_equal(value, found.weights[name], name)
+
+    def test_broken_shards_are_refused_by_name(self):
+        folder = self.folder()
+        kind, model = next(foreign_models())
+        model.save_pretrained(folder, max_shard_size="4KB")
+        add_vocabulary(folder, kind)
+        path = os.path.join(folder, "model.safetensors.index.json")
+        with open(path, encoding="utf-8") as file:
+            index = json.load(file)
+        shard = index["weight_map"]["model.decoder.layers.1.fc1.bias"]
+
+        def refusal(weight_map):
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({"weight_map": weight_map}, file)
+            with self.assertRaises((Refusal, OSError)) as caught:
+                read_huggingface(folder)
+            return str(caught.exception)
+
+        self.assertIn("the first model.lacking", refusal({**index["weight_map"], "model.lacking": shard}))
+        self.assertIn("'../x.safetensors', which is no file", refusal({**index["weight_map"], "model.other": "../x.safetensors"}))
+        os.remove(os.path.join(folder, shard))
+        self.assertIn(shard, refusal(index["weight_map"]))
+
     def test_vocabularies(self):
         for kind, model in foreign_models():
             folder = self.folder()

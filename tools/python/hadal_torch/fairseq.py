@@ -19,6 +19,9 @@ from hadal_torch.tokenizer import dictionary_of, fill, parse_vocabulary
 from hadal_torch.torch_file import read_torch_file
 
 FORMAT = "fairseq"
+# Parameters that fairseq 0.12 adds to every encoder layer for inference: zeros after training, copies after loading.
+_COPY = re.compile(r"encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)")
+
 
 def write_fairseq(plain: PlainModel, folder: str) -> str:
     """Writes checkpoint.pt, dict.source.txt and dict.target.txt to the folder, which must exist, and returns a note for the user.
@@ -73,7 +76,7 @@ def _plain_names(state: dict) -> "dict[str, np.ndarray]":
              "decoder": ["self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"]}
     weights = {}
     for name, tensor in state.items():
-        if re.search(r"(^|\.)version$|\.embed_positions\.(_float_tensor|weights)$", name):
+        if re.search(r"(^|\.)version$|\.embed_positions\.(_float_tensor|weights)$", name) or _COPY.fullmatch(name):
             continue
         if not isinstance(tensor, np.ndarray):
             raise Refusal(f"{name} of the checkpoint is no tensor")

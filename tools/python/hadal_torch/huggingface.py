@@ -182,15 +182,35 @@ def _refuse_others(folder: str, config: dict) -> None:
             raise Refusal(f"{folder}: {name} is {config[name]!r}; hadal has {value!r} there")
 
 
-def read_huggingface(folder: str) -> PlainModel:
-    """Of a folder with config.json, model.safetensors and a vocabulary. Raises Refusal, by name, for what hadal is not."""
-    config = _read_json(folder, "config.json")
+def _read_tensors(folder: str) -> "tuple[str, dict[str, np.ndarray]]":
+    """The file, or the index of its shards, and name → tensor. A shard holds what the index says, and nothing else."""
     path = os.path.join(folder, "model.safetensors")
-    if config is None or not os.path.exists(path):
-        raise Refusal(f"{folder} lacks {'config.json' if config is None else 'model.safetensors'}; pickled and sharded weights are not "
-                      "read: load them with transformers, and save_pretrained(FOLDER, max_shard_size=\"1TB\")")
+    if os.path.exists(path):
+        return path, read_safetensors(path)
+    path += ".index.json"
+    index = _read_json(folder, os.path.basename(path))
+    if index is None:
+        raise Refusal(f"{folder} lacks model.safetensors and its index; pickled weights are not read: load them with transformers, "
+                      "and save_pretrained(FOLDER)")
+    tensors: "dict[str, np.ndarray]" = {}
+    for shard in sorted(set(index["weight_map"].values())):
+        if shard != os.path.basename(shard):
+            raise Refusal(f"{path} names the shard {shard!r}, which is no file of this folder")
+        tensors.update(read_safetensors(os.path.join(folder, shard)))
+    different = sorted(tensors.keys() ^ index["weight_map"].keys())
+    if different:
+        raise Refusal(f"{path} and its shards differ in {len(different)} weights, the first {different[0]}")
+    return path, tensors
+
+
+def read_huggingface(folder: str) -> PlainModel:
+    """Of a folder with config.json, model.safetensors (one file, or shards) and a vocabulary. Raises Refusal, by name, for what hadal is not."""
+    config = _read_json(folder, "config.json")
+    if config is None:
+        raise Refusal(f"{folder} lacks config.json")
     _refuse_others(folder, config)
-    weights = {name.removeprefix("model."): value for name, value in read_safetensors(path).items()}
+    path, tensors = _read_tensors(folder)
+    weights = {name.removeprefix("model."): value for name, value in tensors.items()}
     for name in [name for name in weights if name.endswith((".version", ".embed_positions.weight", ".embed_positions.weights"))]:
         del weights[name]  # sinusoids, which are made
     pre_norm = config["model_type"] == "m2m_100"

@@ -1,5 +1,5 @@
-// Expected tokens: sacreBLEU 2.6.0's Tokenizer13a on the same text.
-#include "runtime/data/tokenize_13a.h"
+// Expected tokens: those of sacreBLEU 2.6.0's tokenizers on the same text.
+#include "runtime/data/bleu_tokenizer.h"
 
 #include <cstdint>
 #include <set>
@@ -8,11 +8,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
+#include "runtime/data/unicode_text.h"
 
 namespace hadal {
 namespace {
 
-std::string Tokens(const std::string& text) { return absl::StrJoin(Tokenize13a(text), "|"); }
+std::string Tokens(const std::string& text, BleuTokenizer tokenizer = BleuTokenizer::k13a) {
+  return absl::StrJoin(TokenizeForBleu(tokenizer, text), "|");
+}
 
 TEST(Tokenize13a, PeriodsAndCommasStayInsideNumbers) {
   EXPECT_EQ(Tokens("1,000.5 and 3.14, or .5"), "1,000.5|and|3.14|,|or|.|5");
@@ -90,6 +93,28 @@ TEST(StripTrailingSpace, KnowsUnicode) {
   EXPECT_EQ(StripTrailingSpace(" a \u2003\u00a0\r\t"), " a");
   EXPECT_EQ(StripTrailingSpace("a\u200b"), "a\u200b");
   EXPECT_EQ(StripTrailingSpace(" \u3000"), "");
+}
+
+TEST(TokenizeZh, SeparatesChineseCharactersAndSplitsTheRestAs13a) {
+  EXPECT_EQ(Tokens("他说：“AI，3.5-4.0版。”ok, fine.", BleuTokenizer::kZh),
+            "他|说|：|“|AI|，|3.5|-|4.0|版|。|”|ok|,|fine|.");
+  EXPECT_EQ(Tokens("x\u9fbbx\u9fbcx\uffefx\ufff0x☂x", BleuTokenizer::kZh), "x|\u9fbb|x\u9fbcx|\uffef|x\ufff0x|☂|x");
+}
+
+// "\u20000" is U+2000 and "0" in sacreBLEU's list of ranges.
+TEST(TokenizeZh, ExtensionBIsNotChineseButWhatItsFourDigitsNameIs) {
+  EXPECT_EQ(Tokens("x\u2010x\u2a6dx\u2a6ex", BleuTokenizer::kZh), "x|\u2010|x|\u2a6d|x\u2a6ex");
+  EXPECT_EQ(Tokens("x\U00020000x\U0002a6d6x", BleuTokenizer::kZh), "x\U00020000x\U0002a6d6x");
+}
+
+TEST(TokenizeZh, KnowsNoEntitiesAndNothingBeforeTheText) {
+  EXPECT_EQ(Tokens(" \u3000 .5 a.b &lt; x<skipped>y\t", BleuTokenizer::kZh), ".5|a|.|b|&|lt|;|x|<|skipped|>|y");
+}
+
+TEST(TokenizeChar, EveryCharacterButSpaceIsAToken) {
+  EXPECT_EQ(Tokens(" a\u3000é\u0301,\U00020000 ☂\ufeff\u00a0", BleuTokenizer::kChar),
+            "a|é|\u0301|,|\U00020000|☂|\ufeff");
+  EXPECT_EQ(Tokens("\xE4\xB8 a\xFF", BleuTokenizer::kChar), "\xE4|\xB8|a|\xFF") << "bytes that are no UTF-8";
 }
 
 }  // namespace

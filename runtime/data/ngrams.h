@@ -1,0 +1,27 @@
+// Counts of the n-grams of a segment, for BLEU and chrF.
+//
+// Thread safety: pure functions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace hadal {
+
+inline constexpr int kMostNgramOrder = 6;
+
+// An n-gram of tokens, which are numbers ≥ 0 (words, or characters' code points); the rest is 0.
+using Ngram = std::array<int32_t, kMostNgramOrder>;
+using NgramCounts = std::vector<std::pair<Ngram, int64_t>>;  // ascending by n-gram
+
+// REQUIRES: 1 ≤ order ≤ kMostNgramOrder. Takes O(tokens · log tokens).
+NgramCounts CountNgrams(absl::Span<const int32_t> tokens, int order);
+
+// Returns 0 for an n-gram that is not in `counts`.
+int64_t CountOf(const NgramCounts& counts, const Ngram& ngram);
+
+}  // namespace hadal

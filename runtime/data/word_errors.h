@@ -1,0 +1,35 @@
+// Word error rate (WER), equal to jiwer's default.
+//
+//   WER = Σ (substitutions + deletions + insertions) / Σ words of the references
+// The errors of a segment are the least number of edits that make the hypothesis the reference (Levenshtein distance).
+// Words are split at a space, and at two or more characters of white space; one other white-space character between two
+// letters (a tab, a no-break space) is a part of the word. Case and punctuation count.
+//
+// Sources: Levenshtein 1966; jiwer 4.0.0, whose double it computes.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace hadal {
+
+// May be added over segments in any order.
+struct WordErrors {
+  int64_t errors = 0;
+  int64_t reference_words = 0;
+
+  WordErrors& operator+=(const WordErrors& other) {
+    errors += other.errors;
+    reference_words += other.reference_words;
+    return *this;
+  }
+  // Without a word in the references: the number of errors, as in jiwer.
+  double Rate() const {
+    return static_cast<double>(errors) / static_cast<double>(reference_words == 0 ? 1 : reference_words);
+  }
+};
+
+// Both are UTF-8. Takes O(words of the hypothesis · words of the reference) time. Thread safety: any thread.
+WordErrors CountWordErrors(std::string_view hypothesis, std::string_view reference);
+
+}  // namespace hadal

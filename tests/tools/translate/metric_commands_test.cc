@@ -1,0 +1,152 @@
+#include "tools/translate/metric_commands.h"
+
+#include <sstream>
+#include <string>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/command_runner.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::HasSubstr;
+
+// sacreBLEU 2.6.0 prints these bytes for the lines of PrintsSacrebleusJson, but for "+hadal".
+constexpr char kJson[] = R"json({
+ "name": "BLEU",
+ "score": 51.1,
+ "signature": "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0+hadal",
+ "verbose_score": "84.6/63.6/44.4/28.6 (BP = 1.000 ratio = 1.000 hyp_len = 13 ref_len = 13)",
+ "nrefs": "1",
+ "case": "mixed",
+ "eff": "no",
+ "tok": "13a",
+ "smooth": "exp",
+ "version": "2.6.0+hadal"
+}
+)json";
+
+class MetricCommandsTest : public ::testing::Test {
+ protected:
+  std::string Write(const std::string& name, const std::string& text) {
+    SetContents(directory_ / name, text);
+    return directory_ / name;
+  }
+  const TemporaryDirectory directory_;
+  std::istringstream input_;
+  std::ostringstream out_, log_;
+};
+
+TEST_F(MetricCommandsTest, PrintsSacrebleusJson) {
+  const MetricOptions options = {.references = {Write("ref", "The cat is on the mat.\nYes, 1,000 of them!\n")}};
+  input_.str("The cat sat on the mat.\nYes, 1,000 of us!\n");
+  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
+  EXPECT_EQ(out_.str(), kJson);
+  EXPECT_EQ(log_.str(), "");
+}
+
+TEST_F(MetricCommandsTest, PrintsALineOrTheNumberAlone) {
+  MetricOptions options = {.references = {Write("ref", "a b c d e\n")},
+                           .hypotheses = Write("hyp", "a b c d\r\n"),
+                           .format = MetricFormat::kText,
+                           .digits = 2};
+  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
+  EXPECT_EQ(out_.str(),
+            "BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0+hadal = 77.88 100.0/100.0/100.0/100.0 "
+            "(BP = 0.779 ratio = 0.800 hyp_len = 4 ref_len = 5)\n");
+  out_.str("");
+  options.format = MetricFormat::kScoreOnly;
+  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
+  EXPECT_EQ(out_.str(), "77.88\n");
+}
+
+TEST_F(MetricCommandsTest, WarnsOfTextWithoutSpacesBetweenWords) {
+  const std::string chinese = Write("zh", "我们昨天在公园里看到了一只黑色的猫。\n你好！\n");
+  MetricOptions options = {.references = {Write("en", "We saw a black cat.\nHello!\n"), chinese},
+                           .hypotheses = chinese};
+  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
+  EXPECT_THAT(log_.str(), HasSubstr("warning: the references put no spaces between words"));
+  EXPECT_THAT(log_.str(), HasSubstr("hadal bleu --tokenize"));
+  EXPECT_THAT(out_.str(), HasSubstr("\"score\"")) << "and scores";
+  log_.str("");
+  options.metric = Metric::kWer;
+  options.references = {chinese};
+  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
+  EXPECT_THAT(log_.str(), HasSubstr("a sentence counts as one word"));
+}
+
+TEST_F(MetricCommandsTest, DoesNotWarnOfSuchTextWhereSpacesDoNotMatter) {
+  const std::string chinese = Write("zh", "我们昨天在公园里看到了一只黑色的猫。\n你好！\n");
+  MetricOptions options = {.references = {chinese}, .hypotheses = chinese, .tokenizer = BleuTokenizer::kZh};
+  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
+  options.tokenizer = BleuTokenizer::kChar;
+  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
+  options.metric = Metric::kChrf;
+  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
+  EXPECT_EQ(log_.str(), "");
+}
+
+TEST_F(MetricCommandsTest, EveryMetricHasItsNameSignatureAndDefaults) {
+  const std::string reference = Write("ref", "abc\n"), hypothesis = Write("hyp", "abd\n");
+  MetricOptions options = {.metric = Metric::kChrf,
+                           .references = {reference},
+                           .hypotheses = hypothesis,
+                           .format = MetricFormat::kText,
+                           .word_order = 2};
+  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
+  EXPECT_EQ(out_.str(), "chrF2++|nrefs:1|case:mixed|eff:yes|nc:6|nw:2|space:no|version:2.6.0+hadal = 29.2\n");
+  out_.str("");
+  options.metric = Metric::kWer;
+  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
+  EXPECT_EQ(out_.str(), "WER|nrefs:1|case:mixed|tok:space|version:jiwer-4.0.0+hadal = 1.0 (errors = 1 ref_len = 1)\n");
+  options.references.push_back(reference);
+  EXPECT_THAT(std::string(RunMetric(options, input_, out_, log_).message()),
+              HasSubstr("WER takes one reference, and 2"));
+}
+
+// As in sacreBLEU: 4 of 5 words, 3 of 4 pairs, 2 of 3 and 1 of 2 longer ones are right, 100·(4/5·3/4·2/3·1/2)^(1/4).
+TEST_F(MetricCommandsTest, AByteOrderMarkIsAPartOfTheFirstWord) {
+  const MetricOptions options = {.references = {Write("marked",
+                                                      "\xEF\xBB\xBF"
+                                                      "a b c d e\n")},
+                                 .hypotheses = Write("unmarked", "a b c d e\n"),
+                                 .format = MetricFormat::kScoreOnly};
+  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
+  EXPECT_EQ(out_.str(), "66.9\n");
+  EXPECT_THAT(log_.str(), HasSubstr("marked begins with a byte order mark"));
+}
+
+TEST_F(MetricCommandsTest, NamesTheFileAndLineOfBadInput) {
+  const std::string good = Write("good", "a\nb\n");
+  const std::string bad = Write("bad", "a\nb\xFF\n");
+  absl::Status status = RunMetric({.references = {bad}, .hypotheses = good}, input_, out_, log_);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(bad + ":2: not UTF-8 from byte 2"));
+  status = RunMetric({.references = {Write("three", "a\nb\nc\n")}, .hypotheses = good}, input_, out_, log_);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("has 3 lines, but there are 2 hypotheses"));
+  status = RunMetric({.references = {"/nonexistent/ref"}, .hypotheses = good}, input_, out_, log_);
+  EXPECT_TRUE(absl::IsNotFound(status));
+  status = RunMetric({.references = {good}, .hypotheses = Write("empty", "")}, input_, out_, log_);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is empty"));
+  EXPECT_EQ(out_.str(), "");
+}
+
+TEST_F(MetricCommandsTest, StoresTheExitCode) {
+  EXPECT_EQ(RunCommand(AddBleuCommand, "bleu -r /nonexistent/ref -i /nonexistent/hyp").exit_code, 2);
+  const CommandResult without_reference = RunCommand(AddBleuCommand, "bleu -i hyp");
+  EXPECT_EQ(without_reference.exit_code, 2);
+  EXPECT_THAT(without_reference.err, HasSubstr("--reference is required"));
+  const CommandResult two_formats = RunCommand(AddBleuCommand, "bleu -r ref --json --text");
+  EXPECT_EQ(two_formats.exit_code, 2);
+  EXPECT_THAT(two_formats.err, HasSubstr("--json excludes --text"));
+  const CommandResult tokenizer = RunCommand(AddBleuCommand, "bleu -r ref --tokenize intl");
+  EXPECT_EQ(tokenizer.exit_code, 2);
+  EXPECT_THAT(tokenizer.err, HasSubstr("intl"));
+  EXPECT_EQ(RunCommand(AddChrfCommand, "chrf -r ref --word-order 3").exit_code, 2);
+  EXPECT_EQ(RunCommand(AddWerCommand, "wer -r /nonexistent/ref -i /nonexistent/hyp").exit_code, 2);
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,45 @@
+// `hadal bleu`, `chrf` and `wer` score a file of translations, equal to sacreBLEU and jiwer (runtime/data/bleu.h, chrf.h
+// and word_errors.h have the definitions).
+//
+//   hadal bleu -r REFERENCE [-r REFERENCE …] [-i HYPOTHESES] [--tokenize 13a|char|zh] [--text | --score-only] [-w DIGITS]
+//   hadal chrf …            [--word-order 0|1|2]
+//   hadal wer -r REFERENCE …
+// Reads hypotheses from standard input without -i. Prints sacreBLEU's JSON object, or with --text its line. A line ends
+// only at "\n", as in sacreBLEU (not at U+2028 or "\r"); empty lines count as sentences.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "runtime/data/bleu_tokenizer.h"
+#include "tools/command_line.h"
+
+namespace hadal {
+
+enum class Metric { kBleu, kChrf, kWer };
+enum class MetricFormat { kJson, kText, kScoreOnly };
+
+struct MetricOptions {
+  Metric metric = Metric::kBleu;
+  std::vector<std::string> references;  // paths; WER: one
+  std::string hypotheses;               // path; empty: standard input
+  MetricFormat format = MetricFormat::kJson;
+  int digits = 1;                                 // decimals of the score
+  BleuTokenizer tokenizer = BleuTokenizer::k13a;  // BLEU
+  int word_order = 0;                             // chrF
+};
+
+// Scores the files and writes the result with a newline to `out`. Warns on `log` about references without spaces between
+// words, where the metric needs them.
+// Errors: a file that cannot be read, is not UTF-8 (with its line), is empty, or has another number of lines.
+absl::Status RunMetric(const MetricOptions& options, std::istream& standard_input, std::ostream& out,
+                       std::ostream& log);
+
+// Register the subcommands; these store 0, 1 (error) or 2 (bad usage) in `exit_code`.
+void AddBleuCommand(Command app, int& exit_code);
+void AddChrfCommand(Command app, int& exit_code);
+void AddWerCommand(Command app, int& exit_code);
+
+}  // namespace hadal
