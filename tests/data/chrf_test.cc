@@ -50,6 +50,10 @@ TEST(Chrf, OrdersThatOneSideLacksDoNotCount) {
   EXPECT_EQ(Score({""}, {{""}}), 0);
 }
 
+TEST(Chrf, ASegmentWithoutAReferenceDoesNotCount) {
+  EXPECT_EQ(Score({"ab c", "xyz"}, {{"ab d", ""}}, 2), 33.33333333333333);
+}
+
 TEST(Chrf, CharactersAreCodePointsWithoutSpaces) {
   EXPECT_EQ(Score({"a b"}, {{"ab"}}), 100);
   EXPECT_EQ(Score({"äöü"}, {{"aöu"}}), 11.11111111111111);

@@ -130,7 +130,9 @@ Command AddMetricCommand(Command app, const std::string& name, const std::string
                          const std::shared_ptr<MetricOptions>& options, int& exit_code) {
   Command command = app.AddCommand(name, description);
   CommandOption reference = command.AddOption("-r,--reference", options->references,
-                                              "Reference file, detokenised; repeat it for several references");
+                                              options->metric == Metric::kWer
+                                                  ? "Reference file"
+                                                  : "Reference file, detokenised; repeat it for several references");
   reference.Required();
   command.AddOption("-i,--input", options->hypotheses, "File of translations (default: standard input)");
   command.AddOption("-w,--width", options->digits, "Decimals of the score").InRange(0, 12).ShowDefault();
@@ -181,7 +183,7 @@ void AddBleuCommand(Command app, int& exit_code) {
   std::vector<std::pair<std::string, BleuTokenizer>> tokenizers;
   for (const auto& entry : kBleuTokenizers) tokenizers.emplace_back(entry.word, entry.value);
   command.AddChoice("--tokenize", options->tokenizer,
-                    "13a (the default), char: characters, zh: Chinese characters, and 13a's words of the rest",
+                    "13a (the default); char: every character; zh: every Chinese character, the rest as 13a",
                     tokenizers);
 }
 
