@@ -2,10 +2,10 @@
 // words (chrF: 0; chrF++: 2), mixed case, β = 2.
 //
 //   p_n = matches / n-grams of the hypotheses      r_n = matches / n-grams of the references      sums over the corpus
-//   chrF = 100 · (1 + β²) P·R / (β²·P + R)         P, R: means over the orders that both sides have ("effective order")
+//   chrF = 100 · (1 + β²) P·R / (β²·P + R)     P, R: means over the orders that both sides have ("effective order")
 // A segment's n-grams of an order count only if its reference has one of that order. Of several references of a segment
-// the first with the highest chrF of that segment alone counts. Words are split at white space; from a word of more than
-// one character its last is split if it is ASCII punctuation, else its first if it is.
+// the first with the highest chrF of that segment alone counts. Words are split at white space; a word of more than one
+// character loses its last if that is ASCII punctuation, else its first if that is: these are words of their own.
 //
 // Sources: Popović 2015, 2017; sacreBLEU 2.6.0, whose double it computes by the same order of operations.
 #pragma once
@@ -20,7 +20,7 @@ namespace hadal {
 
 inline constexpr int kChrfCharacterOrders = 6, kChrfMostWordOrder = 2;
 
-// The counts that chrF is computed from, by order: of characters, then of words. May be added over segments in any order.
+// The counts that chrF is computed from, by order: of characters, then of words. May be added over segments.
 struct ChrfCounts {
   struct Order {
     int64_t hypothesis = 0, reference = 0, matches = 0;

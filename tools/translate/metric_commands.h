@@ -1,8 +1,8 @@
-// `hadal bleu`, `chrf` and `wer` score a file of translations, equal to sacreBLEU and jiwer (runtime/data/bleu.h, chrf.h
-// and word_errors.h have the definitions).
+// `hadal bleu`, `chrf` and `wer` score a file of translations, equal to sacreBLEU and jiwer (the definitions:
+// runtime/data/bleu.h, chrf.h, word_errors.h).
 //
-//   hadal bleu -r REFERENCE [-r REFERENCE …] [-i HYPOTHESES] [--tokenize 13a|char|zh] [--text | --score-only] [-w DIGITS]
-//   hadal chrf …            [--word-order 0|1|2]
+//   hadal bleu -r REFERENCE … [-i HYPOTHESES] [--text | --score-only] [-w DIGITS] [--tokenize 13a|char|zh]
+//   hadal chrf … [--word-order 0|1|2]
 //   hadal wer -r REFERENCE …
 // Reads hypotheses from standard input without -i. Prints sacreBLEU's JSON object, or with --text its line. A line ends
 // only at "\n", as in sacreBLEU (not at U+2028 or "\r"); empty lines count as sentences.
@@ -31,8 +31,8 @@ struct MetricOptions {
   int word_order = 0;                             // chrF
 };
 
-// Scores the files and writes the result with a newline to `out`. Warns on `log` about references without spaces between
-// words, where the metric needs them.
+// Scores the files and writes the result with a newline to `out`. Warns on `log` about references without spaces
+// between words, where the metric needs them.
 // Errors: a file that cannot be read, is not UTF-8 (with its line), is empty, or has another number of lines.
 absl::Status RunMetric(const MetricOptions& options, std::istream& standard_input, std::ostream& out,
                        std::ostream& log);
