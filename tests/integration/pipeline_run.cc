@@ -18,6 +18,7 @@
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
+#include "runtime/data/bleu.h"
 #include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
 #include "tests/support/arena_poison.h"
@@ -163,7 +164,7 @@ class RunningRank {
     if (pipeline_.decoder) {
       bleu_.emplace(shared_.corpus,
                     CorpusVocabularies{Words(spec_.model.source_vocabulary), Words(spec_.model.target_vocabulary)},
-                    spec_.bleu_sentences, shared_.plan, pipeline_, kTimeout);
+                    spec_.bleu_sentences, shared_.plan, pipeline_, kTimeout, BleuTokenizer::kChar);
     }
     if (spec_.depth_directory.empty()) return absl::OkStatus();
     const TrainOptions options{.seed = spec_.seed,
@@ -222,7 +223,8 @@ class RunningRank {
   absl::Status Translate(int step) {
     BeginProgram(1);
     HADAL_ASSIGN_OR_RETURN(const TranslatedValidation translated, (*bleu_)(*engine_, step + 1));
-    EXPECT_GE(translated.bleu, 0);
+    const auto bleu = CorpusBleu(bleu_->hypotheses(), {bleu_->references()}, BleuTokenizer::kChar);
+    EXPECT_EQ(translated.bleu, bleu.value().score);
     EXPECT_EQ(std::ssize(bleu_->hypotheses()), spec_.bleu_sentences);
     if (!tells()) return absl::OkStatus();
     shared_.outcome.bleu.push_back(translated.bleu.value());
