@@ -118,7 +118,7 @@ std::string FormatJson(const MetricResult& result, int digits) {
 }
 
 std::string Format(const MetricResult& result, MetricFormat format, int digits) {
-  const std::string score = absl::StrFormat("%.*f", digits, result.score);
+  std::string score = absl::StrFormat("%.*f", digits, result.score);
   if (format == MetricFormat::kScoreOnly) return score;
   if (format == MetricFormat::kJson) return FormatJson(result, digits);
   return absl::StrCat(result.name, "|", result.signature, " = ", score, result.details.empty() ? "" : " ",

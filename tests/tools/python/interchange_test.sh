@@ -9,8 +9,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 find_python torch transformers ctranslate2 tokenizers pandas
 export HADAL_PYTHON=$python
 . "$here/../../support/command_test.sh"
-layers=${2:-2} steps=${3:-600}
-[ $# -lt 3 ] || patience=3000
+layers=${2:-2} steps=${3:-600} patience=600
+[ $# -lt 3 ] || patience=7000
 
 # Text that a small model learns in seconds, so that its translations and their BLEU depend on the source: words by a lexicon, every
 # second one moved to the front.
