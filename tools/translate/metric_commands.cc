@@ -38,7 +38,7 @@ absl::StatusOr<std::vector<std::string>> ReadLines(std::istream& in, const std::
     HADAL_ASSIGN_OR_RETURN(const bool another, text.Next(line));
     if (!another) break;
     lines.emplace_back(StripTrailingSpace(line));
-    bytes += sizeof(line) + line.size();
+    bytes += sizeof(std::string) + line.size();
     if (bytes <= kMostBytes) continue;
     return absl::InvalidArgumentError(absl::StrCat(name, ": more than ", text.lines(), " lines, which take more than ",
                                                    kMostBytes, " bytes; score a smaller text"));

@@ -188,6 +188,7 @@ class ImportTest(Folder):
                 read_huggingface(folder)
             return str(caught.exception)
 
+        self.assertIn('no "weight_map"', refusal({"model.other": 1}))
         self.assertIn("the first model.lacking", refusal({**index["weight_map"], "model.lacking": shard}))
         self.assertIn("'../x.safetensors', which is no file", refusal({**index["weight_map"], "model.other": "../x.safetensors"}))
         os.remove(os.path.join(folder, shard))

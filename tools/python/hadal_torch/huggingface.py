@@ -192,19 +192,22 @@ def _read_tensors(folder: str) -> "tuple[str, dict[str, np.ndarray]]":
     if index is None:
         raise Refusal(f"{folder} lacks model.safetensors and its index; pickled weights are not read: load them with transformers, "
                       "and save_pretrained(FOLDER)")
+    shard_of = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(shard_of, dict) or not all(isinstance(shard, str) for shard in shard_of.values()):
+        raise Refusal(f"{path} has no \"weight_map\" from weights to shards")
     tensors: "dict[str, np.ndarray]" = {}
-    for shard in sorted(set(index["weight_map"].values())):
+    for shard in sorted(set(shard_of.values())):
         if shard != os.path.basename(shard):
             raise Refusal(f"{path} names the shard {shard!r}, which is no file of this folder")
         tensors.update(read_safetensors(os.path.join(folder, shard)))
-    different = sorted(tensors.keys() ^ index["weight_map"].keys())
+    different = sorted(tensors.keys() ^ shard_of.keys())
     if different:
         raise Refusal(f"{path} and its shards differ in {len(different)} weights, the first {different[0]}")
     return path, tensors
 
 
 def read_huggingface(folder: str) -> PlainModel:
-    """Of a folder with config.json, model.safetensors (one file, or shards) and a vocabulary. Raises Refusal, by name, for what hadal is not."""
+    """Of a folder with config.json, model.safetensors or its shards, and a vocabulary. Raises Refusal, by name, for what hadal is not."""
     config = _read_json(folder, "config.json")
     if config is None:
         raise Refusal(f"{folder} lacks config.json")
