@@ -138,7 +138,8 @@ TEST(DecoderTest, SamplesHaveTheModelsProbabilities) {
   std::map<std::vector<int32_t>, double> probability;
   std::map<int32_t, double> first, second_sum;  // by the first token
   double first_sum = 0;
-  for (const Hypothesis& h : Decode(spec, {source}).translations[0]) {
+  const DecodeOutcome all = Decode(spec, {source});
+  for (const Hypothesis& h : all.translations[0]) {
     const double second = std::exp(h.token_log_probabilities[1]);
     probability[h.tokens] = second;
     second_sum[h.tokens[0]] += second;
@@ -150,7 +151,8 @@ TEST(DecoderTest, SamplesHaveTheModelsProbabilities) {
   spec.decoder.beam.sampling = DrawOptions{.seed = 3};
   constexpr int kSentences = 100, kDraws = kSentences * 64;
   std::map<std::vector<int32_t>, int> drawn;
-  for (const Translation& samples : Decode(spec, std::vector(kSentences, source)).translations) {
+  const DecodeOutcome outcome = Decode(spec, std::vector(kSentences, source));
+  for (const Translation& samples : outcome.translations) {
     for (const Hypothesis& h : samples) ++drawn[h.tokens];
   }
   double statistic = 0, sum = 0, rarest = kDraws;

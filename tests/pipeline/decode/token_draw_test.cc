@@ -59,7 +59,7 @@ TEST(TokenDrawTest, KeepsWhatTheDefinitionKeepsAmongTies) {
       const std::vector<float> logits = TiedLogits(seed, levels);
       for (const double temperature : {0.3, 1.0, 1.7}) {
         for (const int32_t top_k : {0, 1, 7, 150, 1000}) {
-          for (const double top_p : {1e-9, 0.31, 0.9, 0.999, 1.0}) {
+          for (const double top_p : {1e-9, 0.3137, 0.9137, 0.999, 1.0}) {
             const DrawOptions options{.temperature = temperature, .top_k = top_k, .top_p = top_p};
             const bool may_end = seed % 2 == 0;
             const std::vector<int32_t> kept = SortedTokens(KeptTokens(options, logits, may_end));
