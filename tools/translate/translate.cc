@@ -17,7 +17,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
 #include "pipeline/decode/beam_search.h"
 #include "pipeline/decode/decoder.h"
@@ -32,6 +31,7 @@
 #include "tools/corpus/token_lists.h"
 #include "tools/metrics/human_units.h"
 #include "tools/metrics/work_progress.h"
+#include "tools/translate/forced_tokens.h"
 #include "tools/translate/output_line.h"
 
 namespace hadal {
@@ -157,25 +157,16 @@ class Translator {
   bool Typed() const { return streams_.typed && ReadsStandardInput(); }
 
   // Rank 0: the tokens that an output must begin with, from the last line of `lines`, named `name`.
-  absl::StatusOr<std::vector<int32_t>> ForcedTokens(const std::string& text, const TextLines& lines,
-                                                    const std::string& name, int64_t source_tokens) const {
-    const Vocabulary& vocabulary = model_->checkpoint().target_vocabulary();
-    const auto lacks = [&](std::string_view part) {
-      const std::vector<int32_t> tokens = vocabulary.Encode(part);
-      return std::find(tokens.begin(), tokens.end(), kUnknownToken) != tokens.end();
-    };
-    std::vector<int32_t> tokens = vocabulary.Encode(text);
-    if (lacks(text)) {
-      const std::vector<std::string> words = absl::StrSplit(text, ' ');
-      const auto word = std::find_if(words.begin(), words.end(), lacks);
-      return absl::InvalidArgumentError(absl::StrCat(name, ":", lines.lines(), ": the vocabulary lacks a token of \"",
-                                                     word == words.end() ? text : *word,
-                                                     "\", so no output can begin with it"));
+  absl::StatusOr<std::vector<int32_t>> Forced(const std::string& text, const TextLines& lines, const std::string& name,
+                                              int64_t source_tokens) const {
+    absl::StatusOr<std::vector<int32_t>> tokens = ForcedTokens(model_->checkpoint().target_vocabulary(), text);
+    if (!tokens.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(name, ":", lines.lines(), ": ", tokens.status().message()));
     }
     const int64_t longest = decoder_->longest_output_tokens(source_tokens);
-    if (std::ssize(tokens) <= longest) return tokens;
+    if (std::ssize(*tokens) <= longest) return tokens;
     return absl::InvalidArgumentError(
-        absl::StrCat(name, ":", lines.lines(), " has ", tokens.size(), " tokens, more than the longest output, ",
+        absl::StrCat(name, ":", lines.lines(), " has ", tokens->size(), " tokens, more than the longest output, ",
                      longest, "; shorten it, or raise ", options_.language_model ? "--max-len" : "--max-len-b",
                      " (at most the model's max_positions - 1)"));
   }
@@ -210,7 +201,7 @@ class Translator {
   absl::Status TakePrompt(const std::string& line, Buffer& buffer) {
     HADAL_ASSIGN_OR_RETURN(
         std::vector<int32_t> tokens,
-        ForcedTokens(line, *lines_, ReadsStandardInput() ? "standard input" : options_.input, /*source_tokens=*/0));
+        Forced(line, *lines_, ReadsStandardInput() ? "standard input" : options_.input, /*source_tokens=*/0));
     buffer.sources.emplace_back();
     buffer.prefixes.push_back(std::move(tokens));
     buffer.line_of.push_back(buffer.lines - 1);
@@ -234,7 +225,7 @@ class Translator {
     }
     std::vector<int32_t> forced;
     if (prefix_lines_) {
-      HADAL_ASSIGN_OR_RETURN(forced, ForcedTokens(prefix, *prefix_lines_, options_.prefixes, length));
+      HADAL_ASSIGN_OR_RETURN(forced, Forced(prefix, *prefix_lines_, options_.prefixes, length));
     }
     buffer.sources.push_back(std::move(tokens));
     buffer.prefixes.push_back(std::move(forced));
@@ -337,82 +328,6 @@ absl::Status RunTranslate(const TranslateOptions& options, Communicator& communi
     return AsCommonError(absl::InvalidArgumentError(absl::StrCat("--buffer ", options.buffer_lines, " is below 1")));
   }
   return Translator(options, communicator, stream, streams).Run();
-}
-
-namespace {
-
-void AddCheckpoint(Command command, const char* name, TranslateOptions& options) {
-  command
-      .AddOption("RUN_OR_DIR", options.checkpoint,
-                 "Checkpoint, or run directory (its best checkpoint, else its newest)")
-      .Required();
-  command.AddFormer("-c,--checkpoint", absl::StrCat("hadal ", name, " RUN_OR_DIR"));
-}
-
-// What both commands have.
-void AddCommonOptions(Command command, TranslateOptions& options) {
-  DecoderOptions& decoder = options.decoder;
-  AddSamplingOptions(command, options.beam);
-  CommandOption scores =
-      command.AddFlag("--print-scores", options.print_scores, "Print each output's score, then a tab, before it");
-  command.AddFlag("--json", options.json, "Print a JSON object a line: texts, tokens, scores, log-probabilities")
-      .Excludes(scores);
-  command.AddChoice<PieceJoining>("--join", options.joining,
-                                  "How tokens are joined to text (default: by the vocabulary)",
-                                  {{"default", PieceJoining::kDefault},
-                                   {"spaces", PieceJoining::kSpaces},
-                                   {"bpe", PieceJoining::kBpe},
-                                   {"sentencepiece", PieceJoining::kSentencePiece}});
-  command.AddOption("--batch", decoder.sentences, "Sentences decoded together; 0: as memory allows").ShowDefault();
-  command
-      .AddSetter<int64_t>(
-          "--cache-mib", [&decoder](const int64_t& mib) { decoder.cache_limit_bytes = mib << 20; },
-          "Limit of a rank's caches (default: 512, or what one sentence needs)")
-      .InRange(int64_t{1}, int64_t{1} << 24)
-      .ValueName("MIB");
-  command.AddOption("--buffer", options.buffer_lines, "Lines read at a time").ShowDefault();
-  command.AddOption("--threads", options.threads, "CPU threads per rank (default: its share of the CPUs)")
-      .InRange(0, 1024);
-}
-
-}  // namespace
-
-void AddTranslateOptions(Command command, TranslateOptions& options) {
-  AddCheckpoint(command, "translate", options);
-  command.AddOption("-i,--input", options.input, "File of sentences, one per line (default: standard input)");
-  command.AddOption("-o,--out", options.output, "File of translations (default: standard output)");
-  command
-      .AddOption("--prefix", options.prefixes,
-                 "What each output must begin with, one per line: text or a tag, as __de__")
-      .ValueName("FILE");
-  AddBeamOptions(command, options.beam);
-  command.AddOption("--nbest", options.nbest, "Translations printed per sentence, best first; or drawn")
-      .InRange(1, 64)
-      .ShowDefault();
-  command.AddChoice<OverLong>("--on-long", options.over_long, "A sentence over --longest-source (default: error)",
-                              {{"error", OverLong::kError}, {"skip", OverLong::kSkip}});
-  command.AddOption("--longest-source", options.decoder.longest_source, "Longest source in tokens, with </s>")
-      .ShowDefault();
-  AddCommonOptions(command, options);
-}
-
-void AddSampleOptions(Command command, TranslateOptions& options) {
-  options.language_model = true;
-  options.beam.temperature = 1;
-  options.beam.max_length_b = 200;
-  AddCheckpoint(command, "sample", options);
-  command
-      .AddOption("-p,--prompts", options.input,
-                 "Prompts to continue, one per line; - is standard input (default: one empty prompt)")
-      .ValueName("FILE");
-  command.AddOption("-o,--out", options.output, "File of texts (default: standard output)");
-  command.AddOption("--nbest", options.nbest, "Texts drawn per prompt").InRange(1, 64).ShowDefault();
-  command
-      .AddOption("--max-len", options.beam.max_length_b,
-                 "Longest text in tokens, its prompt included (default: 200, or what the model's positions allow)")
-      .ValueName("INT");
-  command.AddOption("--min-len", options.beam.min_length, "Fewest tokens of a text (default: 1)").ValueName("INT");
-  AddCommonOptions(command, options);
 }
 
 }  // namespace hadal
