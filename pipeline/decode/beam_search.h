@@ -11,12 +11,12 @@
 // A continuation whose log-probability is -inf or NaN is not a candidate; if the model returns only such values, the
 // search ends without a hypothesis.
 //
-// Forced beginning: as long as the output is shorter than it, its next token is the only candidate. These tokens count in
-// the sum and in |y| (as fairseq's prefix_tokens do) and towards the shortest and longest length.
-// Sampling (options.sampling): behind the beginning, `beam` paths draw one token a step each (token_draw.h) until all have
-// drawn </s> or are at the longest length. The draw of path j at position t depends on (seed, number, j, t) alone; j
-// counts the paths that are not finished, so the first n samples are the same whatever `beam` is. Scores are the model's:
-// log p without temperature, top-k and top-p.
+// Forced beginning: as long as the output is shorter than it, its next token is the only candidate. These tokens count
+// in the sum and in |y| (as fairseq's prefix_tokens do) and towards the shortest and longest length.
+// Sampling (options.sampling): behind the beginning, `beam` paths draw one token a step each (token_draw.h) until all
+// have drawn </s> or are at the longest length. The draw of path j at position t depends on (seed, number, j, t) alone;
+// j counts the paths that are not finished, so the first n samples are the same whatever `beam` is. Scores are the
+// model's: log p without temperature, top-k and top-p.
 // Source: fairseq's SequenceGenerator and BeamSearch; length penalty as Wu et al. 2016 section 7 without its +5.
 // Thread safety: one thread.
 #pragma once

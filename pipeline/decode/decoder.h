@@ -59,8 +59,8 @@ class Decoder {
 
   // Translates `sources` (token ids without </s>, the same on every rank). Every rank returns the results, in the same
   // order. `update`: number of updates applied to the weights, which selects the branch gain (BranchNorm); at least 1
-  // is used. `starts`: of each output; none: no forced tokens, and number s for source s. A language model's sources are
-  // empty.
+  // is used. `starts`: of each output; none: no forced tokens, and number s for source s. A language model's sources
+  // are empty.
   // Errors: InvalidArgument naming the first source that is empty or longer than longest_source_tokens(); the
   // communicator's.
   // REQUIRES: forced tokens only with DecoderOptions::prefixes, and no more than longest_output_tokens().

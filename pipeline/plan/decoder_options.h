@@ -22,7 +22,7 @@ struct BeamOptions {
   double length_penalty = 0.6;  // 0: plain sums; higher favours longer translations
   double max_length_a = 0;      // longest translation without </s>: a·(source tokens with </s>) + b
   double max_length_b = 200;
-  int32_t min_length = 1;                        // tokens before </s>
+  int32_t min_length = 1;                    // tokens before </s>
   std::optional<DrawOptions> sampling = {};  // empty: beam search
 };
 
@@ -48,8 +48,8 @@ struct DecodeCapacity {
 // Errors: InvalidArgument naming the field, its value and the allowed range.
 absl::Status ValidateBeamOptions(const BeamOptions& options);
 
-// Length of the longest translation, without </s>, of a source of `source_rows` tokens (with </s>; 0: a language model).
-// It leaves a position for the translation's </s>.
+// Length of the longest translation, without </s>, of a source of `source_rows` tokens (with </s>; 0: a language
+// model). It leaves a position for the translation's </s>.
 int64_t LongestTranslation(const BeamOptions& options, int64_t source_rows, int64_t max_positions);
 
 // Continuations that the model must return for each hypothesis: 2·beam, plus as many as the search may exclude (<s>,

@@ -163,7 +163,8 @@ TEST(DeviceDecodeTest, RowsThatOnlyFillUpComputeNoNanOfWhatLayInTheCaches) {
   }
 }
 
-// The logits of all tokens come from the device, behind steps that are graphs too; a language model has no encoder there.
+// The logits of all tokens come from the device, behind steps that are graphs too; a language model has no encoder
+// there.
 TEST(DeviceDecodeTest, SamplesAreThoseOfTheCpu) {
   for (const int encoder_layers : {0, 1}) {
     DecodeSpec spec = SmallSpec(ResidualMethod::kDeepNorm);

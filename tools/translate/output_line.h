@@ -4,8 +4,8 @@
 //          tab if `scores`. Without a hypothesis: one empty line
 //   JSON   {"line": N, "source": "…", "hypotheses": [{"text": "…", "tokens": ["…", …, "</s>"], "score": S,
 //           "log_probabilities": [P, …]}, …]}   on one line; "prompt" instead of "source" for a language model
-// `tokens` and `log_probabilities` have one entry for each token, forced ones and </s> included; P is the model's log p,
-// natural. What is not UTF-8 (a text that ends within a character) is replaced by U+FFFD in JSON.
+// `tokens` and `log_probabilities` have one entry for each token, forced ones and </s> included; P is the model's
+// log p, natural. What is not UTF-8 (a text that ends within a character) is replaced by U+FFFD in JSON.
 // Thread safety: pure.
 #pragma once
 
