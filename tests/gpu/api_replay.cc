@@ -205,6 +205,10 @@ cublasStatus_t Replay::MakeBatch(const Arguments& of) {
   Product& batch = products_[KeyOf(of)];
   batch.algorithm = one.algorithm;
   if (const cublasStatus_t status = MakeProduct(of, batch); status != CUBLAS_STATUS_SUCCESS) return status;
+  if (const cublasStatus_t status = SetPlaces(batch, of[kProductFields], of[kProductFields + 1]);
+      status != CUBLAS_STATUS_SUCCESS) {
+    return status;
+  }
   cublasLtMatmulHeuristicResult_t result = {};
   const cublasStatus_t status =
       library_.check_algorithm(handle_, batch.operation, batch.a, batch.b, batch.d, batch.d, &batch.algorithm, &result);

@@ -40,7 +40,7 @@ struct Algorithm {
   uint32_t alignment[4];
   uint32_t bias_alignment, mask_alignment;
   int32_t kind, parts;
-  bool adds_parts_in_d_type;
+  bool adds_parts_in_d_type, descending;
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
@@ -229,8 +229,8 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, c
                       .mask_alignment = AlignmentOf(problem.description.mask),
                       .kind = kKinds[surroundings.differs(problem.description.epilogue) ? 1 : 0],
                       .parts = surroundings.splits(problem.description.epilogue) ? 4 : 1,
-                      .adds_parts_in_d_type = (asked.reductions & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) != 0 ||
-                                              problem.d.count > 1};
+                      .adds_parts_in_d_type = (asked.reductions & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) != 0,
+                      .descending = problem.d.count > 1};
   std::copy_n(asked.alignment, 4, algorithm.alignment);
   results[0] = {};
   std::memcpy(&results[0].algo, &algorithm, sizeof(algorithm));
@@ -313,8 +313,13 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDes
                      (bias == nullptr || surroundings.owns(bias, problem.vector_bytes())) &&
                      (mask == nullptr || surroundings.owns(mask, problem.mask_bytes()));
   if (!owned) return CUBLAS_STATUS_INVALID_VALUE;
-  const CublasLtOperands operands{
-      a, b, d, *static_cast<const float*>(alpha), *static_cast<const float*>(beta), algorithm.adds_parts_in_d_type};
+  const CublasLtOperands operands{a,
+                                  b,
+                                  d,
+                                  *static_cast<const float*>(alpha),
+                                  *static_cast<const float*>(beta),
+                                  algorithm.adds_parts_in_d_type,
+                                  algorithm.descending};
   surroundings.note_product(problem, algorithm.alignment, operands, workspace, workspace_bytes, stream);
   surroundings.enqueue(stream, [problem, operands, workspace, used_bytes] {
     std::memset(workspace, 0xFF, used_bytes);

@@ -139,7 +139,10 @@ static void MultiplyOne(const CublasLtProblem& p, const CublasLtOperands& x) {
   }
   const auto part = [&](int64_t i, int64_t j, int64_t begin, int64_t end) {
     float sum = 0.0f;
-    for (int64_t depth = begin; depth < end; ++depth) sum += a[i * p.k() + depth] * b[j * p.k() + depth];
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t depth = x.descending ? begin + end - 1 - t : t;
+      sum += a[i * p.k() + depth] * b[j * p.k() + depth];
+    }
     return x.adds_parts_in_d_type && p.d.type == CUDA_R_16BF ? Widened(Narrowed(sum)) : sum;
   };
   const int64_t half = x.adds_parts_in_d_type ? p.k() / 2 : 0;

@@ -61,6 +61,7 @@ struct CublasLtOperands {
   float alpha, beta;
   // Whether two blocks share the sum over k and add their parts in D's type (CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE).
   bool adds_parts_in_d_type = false;
+  bool descending = false;  // adds from the last term to the first
 };
 // REQUIRES: CheckProblem reports no error.
 void Multiply(const CublasLtProblem& problem, const CublasLtOperands& operands);
