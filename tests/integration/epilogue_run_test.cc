@@ -74,7 +74,7 @@ TEST(EpilogueRunTest, ALayerPairIsFewLaunches) {
     return Train(spec, corpus).launches.at(0);
   };
   for (const ScheduleKind schedule : {ScheduleKind::k1F1B, ScheduleKind::kInterleavedSplit}) {
-    constexpr int kFew = 2, kMany = 8;  // so many that groups of layers repeat
+    constexpr int kFew = 2, kMany = 6;  // so many that groups of layers repeat
     const double of_a_pair = (launches(schedule, kMany) - launches(schedule, kFew)) / (kMany - kFew);
     EXPECT_LE(of_a_pair, 55);
   }
