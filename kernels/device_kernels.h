@@ -9,10 +9,13 @@
 // values only serve the checks.
 #pragma once
 
+#include <span>
+
 #include "kernels/adam.h"
 #include "kernels/add.h"
 #include "kernels/attention.h"
 #include "kernels/cached_attention.h"
+#include "kernels/column_merge.h"
 #include "kernels/convert.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/device_batch.h"
@@ -46,7 +49,11 @@ struct DeviceKernels {
   bool (*has_relu_mask)(const Stream& stream, const ReluMaskArgs& args) = nullptr;
   DeviceKernel<LinearForwardArgs> linear_forward = nullptr;
   DeviceKernel<LinearBackwardInputArgs> linear_backward_input = nullptr;
-  DeviceKernel<LinearBackwardWeightArgs> linear_backward_weight = nullptr;
+  // May reorder `products`, whose destinations differ. With a batch, sums over rows become merges of it.
+  void (*linear_backward_weights)(const Stream& stream, std::span<LinearBackwardWeightArgs> products,
+                                  GradientBatch* batch) = nullptr;
+  // Merges with one destination are added in the span's order.
+  void (*merge_columns)(const Stream& stream, std::span<const ColumnMerge> merges) = nullptr;
   DeviceKernel<ReluBackwardArgs> relu_backward = nullptr;
   DeviceKernel<ResidualNormForwardArgs> residual_norm_forward = nullptr;
   DeviceKernel<ResidualNormBackwardArgs> residual_norm_backward = nullptr;

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/linear.h"
 #include "kernels/device_kernels.h"
+#include "kernels/gradient_batch.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -81,8 +82,10 @@ void LinearBackwardWeight(const Stream& stream, const LinearBackwardWeightArgs& 
   HADAL_CHECK_EQ(args.d_weight.columns, args.x.columns);
   HADAL_CHECK_EQ(args.dy.rows, args.x.rows);
   if (!args.d_bias.empty()) HADAL_CHECK_EQ(args.d_bias.size, args.dy.columns);
-  if (stream.device() != nullptr) return stream.device()->kernels().linear_backward_weight(stream, args);
-  cpu::LinearBackwardWeight(stream, args);
+  if (stream.device() == nullptr) return cpu::LinearBackwardWeight(stream, args);
+  if (args.batch != nullptr) return args.batch->Put(stream, args);
+  LinearBackwardWeightArgs alone = args;
+  stream.device()->kernels().linear_backward_weights(stream, {&alone, 1}, nullptr);
 }
 
 }  // namespace hadal

@@ -26,6 +26,8 @@
 
 namespace hadal {
 
+class GradientBatch;  // gradient_batch.h
+
 // The mask of the ReLU between two products, x → W_1 → ReLU → W_2: one bit per element, in an order that the device's
 // library chooses. The library writes the mask in the first product's forward and reads it in the second product's
 // backward, which then does not read relu_output and writes dx once.
@@ -67,9 +69,10 @@ struct LinearBackwardInputArgs {
   const std::byte* relu_mask = nullptr;
   // The gradient of the bias that was added before the ReLU: Σ_r dx[r] (+=), computed in the pass over dx that applies
   // the mask; or empty. REQUIRES: a device; relu_output.
-  Vector relu_bias_gradient;  // [in]
-  bool accumulate = false;    // dx += instead of dx =
-  AnyMatrix dx;               // [R, in]
+  Vector relu_bias_gradient;       // [in]
+  GradientBatch* batch = nullptr;  // on a device: completes relu_bias_gradient later; null: at once
+  bool accumulate = false;         // dx += instead of dx =
+  AnyMatrix dx;                    // [R, in]
 };
 void LinearBackwardInput(const Stream& stream, const LinearBackwardInputArgs& args);
 
@@ -86,6 +89,8 @@ struct LinearBackwardWeightArgs {
   ConstAnyMatrix x;   // [R, in]
   Matrix d_weight;    // [out, in]  (+=)
   Vector d_bias;      // [out]      (+=), or empty
+  // On a device: launches everything later; dy and x must not change before. Null: at once.
+  GradientBatch* batch = nullptr;
 };
 void LinearBackwardWeight(const Stream& stream, const LinearBackwardWeightArgs& args);
 

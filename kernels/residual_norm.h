@@ -26,6 +26,8 @@
 
 namespace hadal {
 
+class GradientBatch;  // gradient_batch.h
+
 inline constexpr float kLayerNormEpsilon = 1e-5f;
 inline constexpr int64_t kResidualNormRowBlock = 32;
 
@@ -75,6 +77,7 @@ struct ResidualNormBackwardArgs {
   Vector d_learned_branch_gain;    // [1] (+=), with learned_branch_gain
   Vector d_scale, d_shift;         // [W] (+=); empty without norm
   Vector partials;                 // scratch, ResidualNormPartials(R, W) floats
+  GradientBatch* batch = nullptr;  // on a device: completes the gradients of vectors later; null: at once
 };
 void ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& args);
 

@@ -40,7 +40,8 @@ void InnerNorm::Backward(const SublayerContext& context, ConstAnyMatrix x, const
                                         .d_residual = d_x,
                                         .d_scale = context.parameters.GradientVector(scale_),
                                         .d_shift = context.parameters.GradientVector(scale_ + 1),
-                                        .partials = context.workspace.norm_partials()});
+                                        .partials = context.workspace.norm_partials(),
+                                        .batch = context.gradients});
 }
 
 ConstAnyMatrix InputShift::Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix shifted) const {

@@ -160,16 +160,20 @@ void CrossAttention::BackwardWeight(const SublayerContext& context, const PieceT
   const int64_t target_rows = tensors.d_y.rows, source_rows = tensors.encoder_output.rows;
   const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, target_rows, source_rows);
   const Pending p = PendingViews(tensors.pending, target_rows, source_rows);
-  LinearBackwardWeight(context.stream,
-                       {.dy = tensors.d_y, .x = s.attended, .d_weight = parameters.Gradient(output_weight_)});
+  LinearBackwardWeight(context.stream, {.dy = tensors.d_y,
+                                        .x = s.attended,
+                                        .d_weight = parameters.Gradient(output_weight_),
+                                        .batch = context.gradients});
   LinearBackwardWeight(context.stream, {.dy = p.d_query,
                                         .x = shift_.Read(tensors.x, s.shifted),
                                         .d_weight = parameters.Gradient(query_weight_),
-                                        .d_bias = parameters.GradientVector(query_bias_)});
+                                        .d_bias = parameters.GradientVector(query_bias_),
+                                        .batch = context.gradients});
   LinearBackwardWeight(context.stream, {.dy = p.d_key_value,
                                         .x = tensors.encoder_output,
                                         .d_weight = parameters.FusedGradient(key_value_weight_, 2),
-                                        .d_bias = parameters.FusedGradientVector(key_value_bias_, 2)});
+                                        .d_bias = parameters.FusedGradientVector(key_value_bias_, 2),
+                                        .batch = context.gradients});
 }
 
 }  // namespace

@@ -158,8 +158,10 @@ void FeedForward::BackwardInput(const SublayerContext& context, const PieceTenso
   const int64_t rows = tensors.d_y.rows;
   const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, rows);
   const AnyMatrix d_hidden = PendingHidden(tensors.pending, rows);
-  LinearBackwardInputArgs contraction{
-      .dy = tensors.d_y, .weight = parameters.ProductWeight(contraction_weight_), .dx = d_hidden};
+  LinearBackwardInputArgs contraction{.dy = tensors.d_y,
+                                      .weight = parameters.ProductWeight(contraction_weight_),
+                                      .batch = context.gradients,
+                                      .dx = d_hidden};
   if (hidden_norm_.present() || hidden_shift_ >= 0) {
     contraction_shift_.BackwardInput(context, contraction);
     BackwardHidden(context, s, d_hidden);
@@ -184,11 +186,14 @@ void FeedForward::BackwardWeight(const SublayerContext& context, const PieceTens
   const ParameterStore& parameters = context.parameters;
   const int64_t rows = tensors.d_y.rows;
   const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, rows);
-  LinearBackwardWeight(context.stream,
-                       {.dy = tensors.d_y, .x = s.Inner(), .d_weight = parameters.Gradient(contraction_weight_)});
+  LinearBackwardWeight(context.stream, {.dy = tensors.d_y,
+                                        .x = s.Inner(),
+                                        .d_weight = parameters.Gradient(contraction_weight_),
+                                        .batch = context.gradients});
   LinearBackwardWeightArgs expansion{.dy = PendingHidden(tensors.pending, rows),
                                      .x = input_shift_.Read(tensors.x, s.shifted),
-                                     .d_weight = parameters.Gradient(hidden_weight_)};
+                                     .d_weight = parameters.Gradient(hidden_weight_),
+                                     .batch = context.gradients};
   if (!AddsBiasWithRelu(context, rows)) expansion.d_bias = parameters.GradientVector(hidden_bias_);
   LinearBackwardWeight(context.stream, expansion);
 }

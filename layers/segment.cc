@@ -345,6 +345,7 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstA
     args.d_shift = context.parameters.GradientVector(joint.norm_scale + 1);
   }
   args.partials = context.workspace.norm_partials();
+  args.batch = context.gradients;
   ResidualNormBackward(context.stream, args);
   if (context.observer != nullptr && index > 0) ObserveBackwardAfter(context, index, t);
 }

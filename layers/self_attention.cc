@@ -207,7 +207,8 @@ void SelfAttention::BackwardWeight(const SublayerContext& context, const PieceTe
   const int64_t rows = tensors.d_y.rows;
   const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, rows);
   const Pending p = PendingViews(tensors.pending, rows);
-  LinearBackwardWeightArgs output{.dy = tensors.d_y, .x = s.Normed(), .d_weight = parameters.Gradient(output_weight_)};
+  LinearBackwardWeightArgs output{
+      .dy = tensors.d_y, .x = s.Normed(), .d_weight = parameters.Gradient(output_weight_), .batch = context.gradients};
   if (post_.present()) {
     output.dy = p.d_projected;
     output.d_bias = parameters.GradientVector(output_bias_);
@@ -216,7 +217,8 @@ void SelfAttention::BackwardWeight(const SublayerContext& context, const PieceTe
   LinearBackwardWeight(context.stream, {.dy = p.d_qkv,
                                         .x = shift_.Read(tensors.x, s.shifted),
                                         .d_weight = parameters.FusedGradient(qkv_weight_, 3),
-                                        .d_bias = parameters.FusedGradientVector(qkv_bias_, 3)});
+                                        .d_bias = parameters.FusedGradientVector(qkv_bias_, 3),
+                                        .batch = context.gradients});
 }
 
 }  // namespace

@@ -42,6 +42,11 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
     partial_floats_ = std::max(partial_floats_, WeightedSumPartials(rows, entries));
   }
   partial_slice_ = layout.Reserve<float>(category, partial_floats_);
+  if (stream.kind() == DeviceKind::kCpu) return;
+  gradient_batch_ = std::make_unique<GradientBatch>();
+  batch_floats_ = GradientBatch::Floats(rows, hidden_norm ? std::max<int64_t>(d, plan.options.d_ff) : d,
+                                        std::max<int64_t>(3 * d, plan.options.d_ff));
+  batch_slice_ = layout.Reserve<float>(category, batch_floats_);
 }
 
 void Workspace::Bind(const Arena& arena) {
@@ -51,6 +56,7 @@ void Workspace::Bind(const Arena& arena) {
   layer_input_ = arena.Get<float>(layer_input_slice_);
   attention_ = arena.Get<float>(attention_slice_);
   partials_ = arena.Get<float>(partial_slice_);
+  if (gradient_batch_ != nullptr) gradient_batch_->Bind({arena.Get<float>(batch_slice_), batch_floats_});
   logits_ = arena.Get<std::byte>(logits_slice_);
   row_loss_ = arena.Get<float>(row_slice_);
   host_row_loss_ = arena.Get<float>(host_row_slice_);

@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 #include "kernels/device_batch.h"
+#include "kernels/gradient_batch.h"
 #include "layers/depth_observer.h"
 #include "layers/parameter_store.h"
 #include "layers/purpose.h"
@@ -52,6 +54,8 @@ class Workspace {
   Matrix layer_input_gradient(int64_t rows) const { return {layer_input_, rows, width_}; }
   Vector attention_scratch() const { return {attention_, attention_floats_}; }
   Vector norm_partials() const { return {partials_, partial_floats_}; }
+  // Collects the gradients of weights that a device computes together; null on a CPU and without a backward.
+  GradientBatch* gradient_batch() const { return gradient_batch_.get(); }
   // For rows of logits of the output head. REQUIRES: rows ≤ logit_rows().
   AnyMatrix logits(int64_t rows) const {
     AnyMatrix logits(logits_, rows, vocabulary_, storage_);
@@ -80,12 +84,13 @@ class Workspace {
  private:
   Storage storage_ = Storage::kFloat32;
   int64_t width_ = 0, vocabulary_ = 0, logit_rows_ = 0, logit_stride_ = 0, attention_floats_ = 0, partial_floats_ = 0,
-          loss_rows_ = 0;
+          batch_floats_ = 0, loss_rows_ = 0;
   ArenaSlice branch_slice_, branch_input_slice_, attended_slice_, attention_slice_, layer_input_slice_, partial_slice_,
-      logits_slice_, row_slice_, host_row_slice_;
+      batch_slice_, logits_slice_, row_slice_, host_row_slice_;
   void *branch_ = nullptr, *branch_input_ = nullptr, *attended_ = nullptr, *logits_ = nullptr;
   float *layer_input_ = nullptr, *attention_ = nullptr, *partials_ = nullptr, *row_loss_ = nullptr,
         *host_row_loss_ = nullptr;
+  std::unique_ptr<GradientBatch> gradient_batch_;
 };
 
 // One micro-batch on its way through a chunk.
@@ -97,7 +102,8 @@ struct SublayerContext {
   StepScalars scalars;
   const DeviceBatch* places = nullptr;  // where a device finds the batch and the scalars; null: launches bring them
   const std::function<void()>* progress = nullptr;  // called between sublayers; moves transfers along
-  DepthObserver* observer = nullptr;                // observes tensors; may be null
+  GradientBatch* gradients = nullptr;  // where a device may leave gradients of weights for later; null: nowhere
+  DepthObserver* observer = nullptr;   // observes tensors; may be null
 
   // On a device the observer gets a copy on the host, without padding rows, and a stream of the CPU.
   void Observe(const DepthObservation& observation) const;

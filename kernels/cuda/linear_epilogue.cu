@@ -72,8 +72,8 @@ struct ColumnLane {
   int64_t column;
   int count;  // existing columns
 };
-HADAL_DEVICE ColumnLane ThisColumnLane(int64_t rows, int64_t width, int64_t row_block) {
-  const int64_t first = BlockY() * row_block, end = first + row_block;
+HADAL_DEVICE ColumnLane ThisColumnLane(int64_t rows, int64_t width, int64_t row_block, int64_t block) {
+  const int64_t first = block * row_block, end = first + row_block;
   ColumnLane at = {first + ThreadIndex() / kWarp, end < rows ? end : rows};
   at.column = BlockX() * kColumnsOfBlock + 8 * (ThreadIndex() % kWarp);
   const int64_t left = width - at.column;
@@ -81,34 +81,27 @@ HADAL_DEVICE ColumnLane ThisColumnLane(int64_t rows, int64_t width, int64_t row_
   return at;
 }
 
-// The destination of the sums of columns: `partials`, or the result if there is only one row block.
-struct SumPlaces {
-  int64_t width;
-  DevicePointer<float> sums, partials;
-  bool only;
-};
-
-// Adds the warps' sums in ascending order. Every thread of the block must call it.
-HADAL_DEVICE void PutColumnSums(const Eight& sum, Shared<float> exchange, const SumPlaces& to) {
+// Adds the warps' sums in ascending order, and stores the block's. Every thread of the block must call it.
+HADAL_DEVICE void PutColumnSums(const Eight& sum, Shared<float> exchange, int64_t width,
+                                DevicePointer<float> partials) {
   StoreEightShared(exchange + 8 * ThreadIndex(), sum);
   Barrier();
   const int64_t mine = BlockX() * kColumnsOfBlock + ThreadIndex();
-  if (mine >= to.width) return;
+  if (mine >= width) return;
   float total = exchange[ThreadIndex()];
   for (int w = 1; w < kColumnWarps; ++w) total += exchange[w * kColumnsOfBlock + ThreadIndex()];
-  if (to.only) {
-    Store(to.sums + mine, Load(to.sums + mine) + total);
-  } else {
-    Store(to.partials + (BlockY() * to.width + mine), total);
-  }
+  Store(partials + (BlockY() * width + mine), total);
 }
 static_assert(kColumnsOfBlock == kThreads);   // finally one column per thread
 static_assert(kColumnsOfBlock == 8 * kWarp);  // `exchange` is contiguous over warps and lanes
 
 template <typename T, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ColumnSumsKernel(ColumnSumsArgs<T> args, int64_t row_block, bool only) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads, kAligned ? 6 : 1)
+    ColumnSumsKernel(ColumnSumsArgs<T> args, int64_t row_block) {
   HADAL_SHARED(float, exchange, kColumnWarps* kColumnsOfBlock);
-  const ColumnLane at_first = ThisColumnLane(args.rows, args.width, row_block);
+  const int64_t blocks = (args.rows + row_block - 1) / row_block, which = BlockY() / blocks;
+  const DeviceMatrix<const T> x(args.x.data + which * args.x_step, args.x.stride);
+  const ColumnLane at_first = ThisColumnLane(args.rows, args.width, row_block, BlockY() - which * blocks);
   const int64_t end = at_first.end, column = at_first.column;
   const int count = at_first.count;
   Eight sum;
@@ -116,7 +109,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ColumnSumsKernel(ColumnSumsArgs<
     Eight ahead[kRowsAhead];
     HADAL_UNROLL for (int i = 0; i < kRowsAhead; ++i) {
       const int64_t at = row + i * kColumnWarps;  // after the end the last row is loaded again, and not added
-      ahead[i] = LoadEight<kAligned>(args.x.row(at < end ? at : end - 1) + column, count);
+      ahead[i] = LoadEight<kAligned>(x.row(at < end ? at : end - 1) + column, count);
     }
     HADAL_UNROLL for (int i = 0; i < kRowsAhead; ++i) {
       HADAL_UNROLL for (int c = 0; c < 8; ++c) {
@@ -124,14 +117,13 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ColumnSumsKernel(ColumnSumsArgs<
       }
     }
   }
-  PutColumnSums(sum, exchange, {args.width, args.sums, args.partials, only});
+  PutColumnSums(sum, exchange, args.width, args.partials);
 }
 
 template <typename T, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads)
-    ReluMaskSumsKernel(ReluMaskSumsArgs<T> args, int64_t row_block, bool only) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ReluMaskSumsKernel(ReluMaskSumsArgs<T> args, int64_t row_block) {
   HADAL_SHARED(float, exchange, kColumnWarps* kColumnsOfBlock);
-  const ColumnLane at = ThisColumnLane(args.rows, args.width, row_block);
+  const ColumnLane at = ThisColumnLane(args.rows, args.width, row_block, BlockY());
   Eight sum;
   for (int64_t row = at.row; row < at.end && at.count > 0; row += kRowsAhead * kColumnWarps) {
     Eight y[kRowsAhead], dx[kRowsAhead];
@@ -150,30 +142,20 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads)
       HADAL_UNROLL for (int c = 0; c < 8; ++c) sum.v[c] += dx[i].v[c];
     }
   }
-  PutColumnSums(sum, exchange, {args.width, args.sums, args.partials, only});
+  PutColumnSums(sum, exchange, args.width, args.partials);
 }
 
-// Block x: columns [32·x, 32·x + 32).
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMostMergeThreads)
-    MergeColumnsKernel(DevicePointer<const float> partials, int64_t blocks, int64_t width, DevicePointer<float> sums) {
-  HADAL_SHARED(float, exchange, kMostMergeThreads);
-  const int64_t column = BlockX() * kMergeColumns + ThreadIndex() % kMergeColumns;
-  MergeColumn({partials + column, blocks, width}, column < width, exchange, sums + column);
-}
-
-// Launches a kernel that adds columns in blocks of rows, and the sum of its blocks.
-template <typename Kernel, typename Args>
-void LaunchSums(StreamHandle stream, Kernel* kernel, const Args& args) {
+// Returns the blocks of rows.
+template <typename Args>
+int64_t CheckSums(const Args& args) {
   HADAL_CHECK_GE(args.width, 1);
-  HADAL_CHECK(static_cast<bool>(args.sums));
-  const int64_t row_block = ColumnRowBlock(args.rows, args.width), blocks = (args.rows + row_block - 1) / row_block;
-  HADAL_CHECK(blocks == 1 || args.partials);
-  const LaunchShape shape = {
-      .blocks_x = (args.width + kColumnsOfBlock - 1) / kColumnsOfBlock, .blocks_y = blocks, .threads = kThreads};
-  Launch(stream, shape, kernel, args, row_block, blocks == 1);
-  if (blocks == 1) return;
-  Launch(stream, {.blocks_x = (args.width + kMergeColumns - 1) / kMergeColumns, .threads = MergeThreads(blocks)},
-         MergeColumnsKernel, DevicePointer<const float>(args.partials), blocks, args.width, args.sums);
+  HADAL_CHECK(args.sums && args.partials);
+  const int64_t row_block = ColumnRowBlock(args.rows, args.width);
+  return (args.rows + row_block - 1) / row_block;
+}
+
+LaunchShape SumsShape(int64_t width, int64_t blocks) {
+  return {.blocks_x = (width + kColumnsOfBlock - 1) / kColumnsOfBlock, .blocks_y = blocks, .threads = kThreads};
 }
 
 }  // namespace
@@ -209,19 +191,38 @@ void ReluMask(StreamHandle stream, const ReluMaskArgs<T>& args) {
 }
 
 template <typename T>
-void ColumnSums(StreamHandle stream, const ColumnSumsArgs<T>& args) {
+void ColumnSums(StreamHandle stream, const ColumnSumsArgs<T>& args, std::vector<ColumnMerge>* later) {
   if (args.rows == 0) return;
   HADAL_CHECK(static_cast<bool>(args.x));
-  const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.x);
-  LaunchSums(stream, aligned ? ColumnSumsKernel<T, true> : ColumnSumsKernel<T, false>, args);
+  HADAL_CHECK(args.count == 1 || later != nullptr);
+  const int64_t blocks = CheckSums(args);
+  const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.x) && args.x_step * sizeof(T) % 16 == 0;
+  Launch(stream, SumsShape(args.width, args.count * blocks),
+         aligned ? ColumnSumsKernel<T, true> : ColumnSumsKernel<T, false>, args, ColumnRowBlock(args.rows, args.width));
+  for (int64_t i = 0; i < args.count; ++i) {
+    const ColumnMerge merge = {.parts = args.partials.address + i * blocks * args.width,
+                               .count = blocks,
+                               .stride = args.width,
+                               .width = args.width,
+                               .sums = args.sums.address + i * args.sums_step};
+    MergeColumns(stream, {&merge, 1}, later);
+  }
 }
 
 template <typename T>
-void ReluMaskSums(StreamHandle stream, const ReluMaskSumsArgs<T>& args) {
+void ReluMaskSums(StreamHandle stream, const ReluMaskSumsArgs<T>& args, std::vector<ColumnMerge>* later) {
   if (args.rows == 0) return;
   HADAL_CHECK(args.relu_output && args.dx);
+  const int64_t blocks = CheckSums(args);
   const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.relu_output) && RowsOn16Bytes(args.dx);
-  LaunchSums(stream, aligned ? ReluMaskSumsKernel<T, true> : ReluMaskSumsKernel<T, false>, args);
+  Launch(stream, SumsShape(args.width, blocks), aligned ? ReluMaskSumsKernel<T, true> : ReluMaskSumsKernel<T, false>,
+         args, ColumnRowBlock(args.rows, args.width));
+  const ColumnMerge merge = {.parts = args.partials.address,
+                             .count = blocks,
+                             .stride = args.width,
+                             .width = args.width,
+                             .sums = args.sums.address};
+  MergeColumns(stream, {&merge, 1}, later);
 }
 
 template void BiasRows(StreamHandle, const BiasRowsArgs<float>&);
@@ -230,9 +231,9 @@ template void DropoutRows(StreamHandle, const DropoutRowsArgs<float>&);
 template void DropoutRows(StreamHandle, const DropoutRowsArgs<BFloat16>&);
 template void ReluMask(StreamHandle, const ReluMaskArgs<float>&);
 template void ReluMask(StreamHandle, const ReluMaskArgs<BFloat16>&);
-template void ColumnSums(StreamHandle, const ColumnSumsArgs<float>&);
-template void ColumnSums(StreamHandle, const ColumnSumsArgs<BFloat16>&);
-template void ReluMaskSums(StreamHandle, const ReluMaskSumsArgs<float>&);
-template void ReluMaskSums(StreamHandle, const ReluMaskSumsArgs<BFloat16>&);
+template void ColumnSums(StreamHandle, const ColumnSumsArgs<float>&, std::vector<ColumnMerge>*);
+template void ColumnSums(StreamHandle, const ColumnSumsArgs<BFloat16>&, std::vector<ColumnMerge>*);
+template void ReluMaskSums(StreamHandle, const ReluMaskSumsArgs<float>&, std::vector<ColumnMerge>*);
+template void ReluMaskSums(StreamHandle, const ReluMaskSumsArgs<BFloat16>&, std::vector<ColumnMerge>*);
 
 }  // namespace hadal::cuda

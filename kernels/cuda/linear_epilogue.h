@@ -11,10 +11,13 @@
 // T is the type of activations and their gradients, float or BFloat16; column sums are fp32.
 // Numerics: fp32. A column's rows are divided into blocks of ColumnRowBlock(R, W). In a block warp w adds rows w, w +
 // 8, … in ascending order; then warps are added in ascending order, then the blocks (column_merge.h). The order depends
-// only on the shape: deterministic. 16-byte accesses if every row is 16-byte aligned and the width is a multiple of 8.
-// Asynchronous.
+// only on the shape of one matrix: deterministic. 16-byte accesses if every row is 16-byte aligned and the width is a
+// multiple of 8. Asynchronous.
 #pragma once
 
+#include <vector>
+
+#include "kernels/column_merge.h"
 #include "kernels/cuda/device_view.h"
 #include "kernels/cuda/dropout.h"
 
@@ -60,12 +63,15 @@ constexpr int64_t ColumnRowBlock(int64_t rows, int64_t width) {
 template <typename T>
 struct ColumnSumsArgs {
   int64_t rows = 0, width = 0;
+  // The first of `count` matrices and sums at these distances, in elements.  REQUIRES: count = 1 or `later`.
+  int64_t count = 1, x_step = 0, sums_step = 0;
   DeviceMatrix<const T> x;        // [R, W]
   DevicePointer<float> sums;      // [W] (+=)
-  DevicePointer<float> partials;  // scratch [⌈R / ColumnRowBlock⌉ · W]; unused for a single block
+  DevicePointer<float> partials;  // scratch [count · ⌈R / ColumnRowBlock⌉ · W]
 };
+// `later` (also of ReluMaskSums): receives the second stage instead of a launch (column_merge.h); or null.
 template <typename T>
-void ColumnSums(StreamHandle stream, const ColumnSumsArgs<T>& args);
+void ColumnSums(StreamHandle stream, const ColumnSumsArgs<T>& args, std::vector<ColumnMerge>* later = nullptr);
 
 template <typename T>
 struct ReluMaskSumsArgs {
@@ -74,9 +80,9 @@ struct ReluMaskSumsArgs {
   float mask_scale = 1.0f;
   DeviceMatrix<T> dx;             // [R, W] in place
   DevicePointer<float> sums;      // [W] (+=)
-  DevicePointer<float> partials;  // as ColumnSumsArgs::partials
+  DevicePointer<float> partials;  // scratch [⌈R / ColumnRowBlock⌉ · W]
 };
 template <typename T>
-void ReluMaskSums(StreamHandle stream, const ReluMaskSumsArgs<T>& args);
+void ReluMaskSums(StreamHandle stream, const ReluMaskSumsArgs<T>& args, std::vector<ColumnMerge>* later = nullptr);
 
 }  // namespace hadal::cuda

@@ -21,6 +21,9 @@
 // Asynchronous.
 #pragma once
 
+#include <vector>
+
+#include "kernels/column_merge.h"
 #include "kernels/cuda/device_view.h"
 #include "kernels/cuda/dropout.h"
 #include "kernels/residual_norm.h"
@@ -84,12 +87,15 @@ struct ResidualNormBackwardArgs {
   DevicePointer<float> d_learned_residual_gain, d_learned_branch_gain;  // [W], [1] (+=), with the gains
   DevicePointer<float> partials;                                        // scratch, ResidualNormPartials(R, W) floats
 };
+// `later`: receives the second stage of d_bias, d_scale, d_shift and d_ω instead of a launch (column_merge.h); or null.
 template <typename Residual, typename Compute>
-void ResidualNormBackward(StreamHandle stream, const ResidualNormBackwardArgs<Residual, Compute>& args);
+void ResidualNormBackward(StreamHandle stream, const ResidualNormBackwardArgs<Residual, Compute>& args,
+                          std::vector<ColumnMerge>* later = nullptr);
 
-// Floats of scratch for the backward: d_bias, d_scale, d_shift, d_ω, and d_g (one number) for each block of rows.
-constexpr int64_t ResidualNormPartials(int64_t rows, int64_t width) {
-  return (rows + DeviceRowBlock(rows) - 1) / DeviceRowBlock(rows) * (4 * width + 1);
+// Floats of scratch for the backward: d_bias, d_scale, d_shift and, with a learned gain, d_ω and d_g (one number), for
+// each block of rows.
+constexpr int64_t ResidualNormPartials(int64_t rows, int64_t width, bool learned = true) {
+  return (rows + DeviceRowBlock(rows) - 1) / DeviceRowBlock(rows) * (learned ? 4 * width + 1 : 3 * width);
 }
 
 }  // namespace hadal::cuda

@@ -1,6 +1,7 @@
 #include "kernels/cuda/residual_norm.h"
 
 #include "kernels/cuda/column_merge.h"
+#include "kernels/cuda/column_parts.h"
 #include "kernels/cuda/dropout_draws.h"
 #include "kernels/cuda/row_team.h"
 #include "kernels/cuda/thread_layer.h"
@@ -176,29 +177,11 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads, kLearned ? 1 : 2)
   }
 }
 
-struct MergeArgs {
-  int64_t blocks = 0, width = 0, part = 0;                 // part: floats of a block's sums
-  DevicePointer<const float> partials;                     // [blocks, part]
-  DevicePointer<float> bias, scale, shift, residual_gain;  // [W] (+=), or null
-};
-
-// Block (x, y): columns [32·x, 32·x + 32) of sum y.
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMostMergeThreads) MergeColumnSumsKernel(MergeArgs args) {
-  HADAL_SHARED(float, exchange, kMostMergeThreads);
-  const int64_t which = BlockY(), column = BlockX() * kMergeColumns + ThreadIndex() % kMergeColumns;
-  const DevicePointer<float> result = which == 0   ? args.bias
-                                      : which == 1 ? args.scale
-                                      : which == 2 ? args.shift
-                                                   : args.residual_gain;
-  const ColumnParts parts = {args.partials + (which * args.width + column), args.blocks, args.part};
-  MergeColumn(parts, result && column < args.width, exchange, result + column);
-}
-
 // One block: adds the last number of each block of rows to d_g. Thread t adds run t.
 constexpr int kGainThreads = 256;
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kGainThreads) SumBranchGainKernel(MergeArgs args, DevicePointer<float> d_gain) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kGainThreads)
+    SumBranchGainKernel(ColumnParts parts, DevicePointer<float> d_gain) {
   HADAL_SHARED(float, warps, kGainThreads / kWarp);
-  const ColumnParts parts = {args.partials + (args.part - 1), args.blocks, args.part};
   float sum = SumOfWarp(parts.SumOfRun(ThreadIndex(), kGainThreads));
   if (ThreadIndex() % kWarp == 0) warps[ThreadIndex() / kWarp] = sum;
   Barrier();
@@ -230,7 +213,8 @@ void CheckArguments(const ResidualNormBackwardArgs<Residual, Compute>& args) {
 }  // namespace
 
 template <typename Residual, typename Compute>
-void ResidualNormBackward(StreamHandle stream, const ResidualNormBackwardArgs<Residual, Compute>& args) {
+void ResidualNormBackward(StreamHandle stream, const ResidualNormBackwardArgs<Residual, Compute>& args,
+                          std::vector<ColumnMerge>* later) {
   if (args.rows == 0) return;
   CheckArguments(args);
   const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.d_normed) && RowsOn16Bytes(args.d_sum) &&
@@ -246,27 +230,29 @@ void ResidualNormBackward(StreamHandle stream, const ResidualNormBackwardArgs<Re
                  : (aligned ? ResidualNormBackwardKernel<Residual, Compute, true, false>
                             : ResidualNormBackwardKernel<Residual, Compute, false, false>),
          args, team.team_threads, row_block);
-  const MergeArgs merge = {.blocks = blocks,
-                           .width = args.width,
-                           .part = PartOfBlock(learned, args.width),
-                           .partials = args.partials,
-                           .bias = args.d_bias,
-                           .scale = args.d_scale,
-                           .shift = args.d_shift,
-                           .residual_gain = args.d_learned_residual_gain};
-  if (args.d_bias || args.d_scale || args.d_learned_residual_gain) {
-    Launch(stream,
-           {.blocks_x = (args.width + kMergeColumns - 1) / kMergeColumns,
-            .blocks_y = learned ? kLearnedSums : kColumnSums,
-            .threads = MergeThreads(blocks)},
-           MergeColumnSumsKernel, merge);
+  const int64_t part = PartOfBlock(learned, args.width);
+  ColumnMerge merges[kLearnedSums];
+  size_t count = 0;
+  const DevicePointer<float> sums[] = {args.d_bias, args.d_scale, args.d_shift, args.d_learned_residual_gain};
+  for (int64_t sum = 0; sum < kLearnedSums; ++sum) {
+    if (!sums[sum]) continue;
+    merges[count++] = {.parts = args.partials.address + sum * args.width,
+                       .count = blocks,
+                       .stride = part,
+                       .width = args.width,
+                       .sums = sums[sum].address};
   }
+  MergeColumns(stream, std::span(merges, count), later);
   if (!args.d_learned_branch_gain) return;
-  Launch(stream, {.threads = kGainThreads}, SumBranchGainKernel, merge, args.d_learned_branch_gain);
+  Launch(stream, {.threads = kGainThreads}, SumBranchGainKernel, ColumnParts{args.partials + (part - 1), blocks, part},
+         args.d_learned_branch_gain);
 }
 
-template void ResidualNormBackward(StreamHandle, const ResidualNormBackwardArgs<float, float>&);
-template void ResidualNormBackward(StreamHandle, const ResidualNormBackwardArgs<BFloat16, BFloat16>&);
-template void ResidualNormBackward(StreamHandle, const ResidualNormBackwardArgs<float, BFloat16>&);
+template void ResidualNormBackward(StreamHandle, const ResidualNormBackwardArgs<float, float>&,
+                                   std::vector<ColumnMerge>*);
+template void ResidualNormBackward(StreamHandle, const ResidualNormBackwardArgs<BFloat16, BFloat16>&,
+                                   std::vector<ColumnMerge>*);
+template void ResidualNormBackward(StreamHandle, const ResidualNormBackwardArgs<float, BFloat16>&,
+                                   std::vector<ColumnMerge>*);
 
 }  // namespace hadal::cuda

@@ -6,6 +6,7 @@ set(HADAL_CUDA_SOURCES
   attention_backward.cu
   attention_forward.cu
   cached_attention.cu
+  column_merge.cu
   convert.cu
   cross_entropy.cu
   embedding.cu

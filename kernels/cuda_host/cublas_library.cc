@@ -45,11 +45,13 @@ absl::StatusOr<CublasLibrary> LoadCublasLibrary() {
   load(library.matmul, "cublasLtMatmul");
   load(library.choose, "cublasLtMatmulAlgoGetHeuristic");
   load(library.get_algorithm, "cublasLtMatmulAlgoConfigGetAttribute");
+  load(library.check_algorithm, "cublasLtMatmulAlgoCheck");
   load(library.create_operation, "cublasLtMatmulDescCreate");
   load(library.destroy_operation, "cublasLtMatmulDescDestroy");
   load(library.set_operation, "cublasLtMatmulDescSetAttribute");
   load(library.create_layout, "cublasLtMatrixLayoutCreate");
   load(library.destroy_layout, "cublasLtMatrixLayoutDestroy");
+  load(library.set_layout, "cublasLtMatrixLayoutSetAttribute");
   load(library.create_preference, "cublasLtMatmulPreferenceCreate");
   load(library.destroy_preference, "cublasLtMatmulPreferenceDestroy");
   load(library.set_preference, "cublasLtMatmulPreferenceSetAttribute");

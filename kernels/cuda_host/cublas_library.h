@@ -15,11 +15,13 @@ struct CublasLibrary {
   decltype(&cublasLtMatmul) matmul;
   decltype(&cublasLtMatmulAlgoGetHeuristic) choose;
   decltype(&cublasLtMatmulAlgoConfigGetAttribute) get_algorithm;
+  decltype(&cublasLtMatmulAlgoCheck) check_algorithm;
   decltype(&cublasLtMatmulDescCreate) create_operation;
   decltype(&cublasLtMatmulDescDestroy) destroy_operation;
   decltype(&cublasLtMatmulDescSetAttribute) set_operation;
   decltype(&cublasLtMatrixLayoutCreate) create_layout;
   decltype(&cublasLtMatrixLayoutDestroy) destroy_layout;
+  decltype(&cublasLtMatrixLayoutSetAttribute) set_layout;
   decltype(&cublasLtMatmulPreferenceCreate) create_preference;
   decltype(&cublasLtMatmulPreferenceDestroy) destroy_preference;
   decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference;

@@ -20,15 +20,24 @@ struct Shape {
   int64_t a_stride = 0, b_stride = 0, c_stride = 0;
   bool a_transposed = false, b_transposed = false, bias = false, relu = false, writes_mask = false, reads_mask = false,
        sums = false, accumulate = false;
+  int64_t count = 1, a_step = 0, b_step = 0, c_step = 0, a_sums_step = 0;
   bool on_16_bytes = false;  // of every matrix's address; the strides are given above
   Storage operands = Storage::kFloat32, result = Storage::kFloat32;
 
   auto Fields() const {
     return std::tie(m, n, k, a_stride, b_stride, c_stride, a_transposed, b_transposed, bias, relu, writes_mask,
-                    reads_mask, sums, accumulate, on_16_bytes, operands, result);
+                    reads_mask, sums, accumulate, count, a_step, b_step, c_step, a_sums_step, on_16_bytes, operands,
+                    result);
   }
   bool operator<(const Shape& other) const { return Fields() < other.Fields(); }
   bool HasMaskOrSums() const { return writes_mask || reads_mask || sums; }
+  // One of the products.
+  Shape Alone() const {
+    Shape alone = *this;
+    alone.count = 1;
+    alone.a_step = alone.b_step = alone.c_step = alone.a_sums_step = 0;
+    return alone;
+  }
   Shape Bare() const {
     Shape bare = *this;
     bare.bias = bare.relu = bare.writes_mask = bare.reads_mask = bare.sums = false;
@@ -39,7 +48,7 @@ struct Shape {
 cudaDataType_t TypeOf(Storage storage) { return storage == Storage::kFloat32 ? CUDA_R_32F : CUDA_R_16BF; }
 
 Shape ShapeOf(const MatmulArgs& args) {
-  return {
+  Shape shape = {
       .m = args.m,
       .n = args.n,
       .k = args.k,
@@ -57,6 +66,10 @@ Shape ShapeOf(const MatmulArgs& args) {
       .on_16_bytes = OnMatmulBoundary(args.a.data) && OnMatmulBoundary(args.b.data) && OnMatmulBoundary(args.c.data),
       .operands = args.a.storage,
       .result = args.c.storage};
+  if (args.count == 1) return shape;
+  shape.count = args.count, shape.a_step = args.a_step, shape.b_step = args.b_step, shape.c_step = args.c_step;
+  if (shape.sums) shape.a_sums_step = args.a_sums_step;
+  return shape;
 }
 
 std::string TextOf(const Shape& s) {
@@ -69,8 +82,8 @@ std::string TextOf(const Shape& s) {
                       matrix("b", s.operands, s.b_transposed, s.b_stride), ", ",
                       matrix("c", s.result, false, s.c_stride), s.on_16_bytes ? "" : ", not 16-byte aligned",
                       s.bias ? ", bias" : "", s.relu ? ", ReLU" : "", s.writes_mask ? ", writes a mask" : "",
-                      s.reads_mask ? ", reads a mask" : "", s.sums ? ", sums" : "",
-                      s.accumulate ? ", accumulates" : "");
+                      s.reads_mask ? ", reads a mask" : "", s.sums ? ", sums" : "", s.accumulate ? ", accumulates" : "",
+                      s.count > 1 ? absl::StrCat(", ", s.count, " of them") : "");
 }
 
 // cuBLASLt's matrices are column-major: it computes Cᵀ = Bᵀ·Aᵀ, so its first operand is our second.
@@ -99,6 +112,8 @@ class CublasMatmul : public Matmul {
   }
   Plan& PlanOf(const Shape& shape);
   Plan MakePlan(const Shape& shape);
+  // Gives the plan of several products the algorithm of one alone. Returns false if that cannot compute them.
+  bool TakeAlgorithmOfOne(const Shape& shape, Plan& plan);
   // Whether the epilogue makes cuBLASLt compute the product in a slower way than without it.
   bool CostsItsSpeed(const Shape& shape, const Plan& plan);
   int32_t ConfigOf(cublasLtMatmulAlgoConfigAttributes_t attribute, const Shape& shape, const Plan& plan) const;
@@ -197,15 +212,38 @@ Plan CublasMatmul::MakePlan(const Shape& shape) {
   layout(&plan.second, shape.operands, shape.a_transposed ? shape.m : shape.k, shape.a_transposed ? shape.k : shape.m,
          shape.a_stride);
   layout(&plan.result, shape.result, shape.n, shape.m, shape.c_stride);
+  const auto repeat = [&](cublasLtMatrixLayout_t of, int64_t step) {
+    const auto count = static_cast<int32_t>(shape.count);
+    check(library_.set_layout(of, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)));
+    check(library_.set_layout(of, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof(step)));
+  };
   // Not null, because some versions then offer no algorithm.
   const void* const somewhere = static_cast<const std::byte*>(workspace_) + 16;
   SetPlaces(plan, shape, somewhere, somewhere);
+  if (shape.count > 1) {
+    repeat(plan.first, shape.b_step);
+    repeat(plan.second, shape.a_step);
+    repeat(plan.result, shape.c_step);
+    if (shape.sums) set(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, shape.a_sums_step);
+    plan.offered = TakeAlgorithmOfOne(shape, plan);
+    return plan;
+  }
   const cublasStatus_t status = IsKnownNotToWork(shape) ? CUBLAS_STATUS_NOT_SUPPORTED : ChooseAlgorithm(shape, plan);
   plan.offered = status == CUBLAS_STATUS_SUCCESS && !CostsItsSpeed(shape, plan);
   // cuBLASLt may return either error if it lacks the epilogue.
   const bool refused = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
   if (!(refused && EpilogueOf(shape) != CUBLASLT_EPILOGUE_DEFAULT)) Check(status, shape);
   return plan;
+}
+
+bool CublasMatmul::TakeAlgorithmOfOne(const Shape& shape, Plan& plan) {
+  const Plan& alone = PlanOf(shape.Alone());
+  plan.algorithm = alone.algorithm;
+  if (!alone.offered) return false;
+  cublasLtMatmulHeuristicResult_t found = {};
+  const cublasStatus_t status = library_.check_algorithm(handle_, plan.operation, plan.first, plan.second, plan.result,
+                                                         plan.result, &plan.algorithm, &found);
+  return status == CUBLAS_STATUS_SUCCESS && found.workspaceSize <= static_cast<size_t>(kMatmulWorkspaceBytes);
 }
 
 cublasStatus_t CublasMatmul::ChooseAlgorithm(const Shape& shape, Plan& plan) const {
@@ -238,14 +276,15 @@ Plan& CublasMatmul::PlanOf(const Shape& shape) {
   auto found = plans_.find(shape);
   if (found == plans_.end()) {
     NoteNew();
-    found = plans_.emplace(shape, MakePlan(shape)).first;
+    Plan plan = MakePlan(shape);  // which may insert others
+    found = plans_.emplace(shape, plan).first;
   }
   return found->second;
 }
 
 bool CublasMatmul::Offers(const MatmulArgs& args) {
   CheckArgs(args);
-  return !args.HasEpilogue() || PlanOf(ShapeOf(args)).offered;
+  return (args.count == 1 && !args.HasEpilogue()) || PlanOf(ShapeOf(args)).offered;
 }
 
 void CublasMatmul::Multiply(const MatmulArgs& args) {

@@ -14,6 +14,10 @@
 // for 8.0 and 10.0, none for 9.0; not measured.) On every GPU an epilogue is also not offered if the product alone
 // would split its sum over k among several blocks and the epilogue's algorithm does not: a weight's gradient has few
 // tiles and a long sum, and without the split most multiprocessors would idle.
+// Several products in one launch (strided batches) use the algorithm of one alone, which cublasLtMatmulAlgoCheck must
+// accept for their number and kMatmulWorkspaceBytes. Its tile and its split of the sum over k are then those of one,
+// and with them the order of every sum. NVIDIA does not document that; linear_on_device_test compares the bits, on a
+// GPU too.
 // Threads: one. After Make… succeeds, the library's errors abort with its message.
 #pragma once
 

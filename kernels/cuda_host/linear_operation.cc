@@ -1,4 +1,5 @@
 #include "kernels/cuda/linear_epilogue.h"
+#include "kernels/cuda_host/column_sum_memory.h"
 #include "kernels/cuda_host/operation_functions.h"
 #include "kernels/cuda_host/operation_views.h"
 
@@ -21,18 +22,6 @@ void AddBias(LaunchDevice& device, const ConstAnyVector& bias, bool relu, const 
   WithElement(y.storage, [&]<typename T>(T) {
     BiasRows<T>(device.handle(),
                 {.rows = y.rows, .width = y.columns, .bias = bias.of<T>().data, .relu = relu, .y = ViewOf<T>(y)});
-  });
-}
-
-static_assert(kColumnPartials * sizeof(float) <= LaunchMemory::kScratchBytes);
-
-void AddColumnSums(LaunchDevice& device, const ConstAnyMatrix& dy, const Vector& d_bias) {
-  WithElement(dy.storage, [&]<typename T>(T) {
-    ColumnSums<T>(device.handle(), {.rows = dy.rows,
-                                    .width = dy.columns,
-                                    .x = ViewOf<T>(dy),
-                                    .sums = d_bias.data,
-                                    .partials = reinterpret_cast<float*>(device.launch_memory().scratch())});
   });
 }
 
@@ -111,15 +100,17 @@ void operation::LinearBackwardInput(const Stream& stream, const hadal::LinearBac
     return operation::ReluBackward(stream,
                                    {.relu_output = args.relu_output, .mask_scale = args.mask_scale, .dx = args.dx});
   }
-  LaunchDevice& device = DeviceOf(stream);
+  const ColumnSumMemory memory(stream, args.batch, ColumnSumFloats(args.dx.rows, args.dx.columns), /*count=*/1);
   WithElement(args.dx.storage, [&]<typename T>(T) {
-    ReluMaskSums<T>(device.handle(), {.rows = args.dx.rows,
-                                      .width = args.dx.columns,
-                                      .relu_output = ViewOf<T>(args.relu_output),
-                                      .mask_scale = args.mask_scale,
-                                      .dx = ViewOf<T>(args.dx),
-                                      .sums = args.relu_bias_gradient.data,
-                                      .partials = reinterpret_cast<float*>(device.launch_memory().scratch())});
+    ReluMaskSums<T>(DeviceOf(stream).handle(),
+                    {.rows = args.dx.rows,
+                     .width = args.dx.columns,
+                     .relu_output = ViewOf<T>(args.relu_output),
+                     .mask_scale = args.mask_scale,
+                     .dx = ViewOf<T>(args.dx),
+                     .sums = args.relu_bias_gradient.data,
+                     .partials = memory.partials},
+                    memory.later);
   });
 }
 
@@ -131,29 +122,6 @@ void operation::ReluBackward(const Stream& stream, const hadal::ReluBackwardArgs
                                             .mask_scale = args.mask_scale,
                                             .dx = ViewOf<T>(args.dx)});
   });
-}
-
-void operation::LinearBackwardWeight(const Stream& stream, const hadal::LinearBackwardWeightArgs& args) {
-  LaunchDevice& device = DeviceOf(stream);
-  MatmulArgs product{.m = args.d_weight.rows,
-                     .n = args.d_weight.columns,
-                     .k = args.dy.rows,
-                     .a = args.dy,
-                     .a_transposed = true,
-                     .b = args.x,
-                     .accumulate = true,
-                     .c = args.d_weight};
-  if (args.d_bias.empty()) return device.Multiply(product);
-  // A product writes its sums to scratch; they are added from there.
-  product.a_sums = {reinterpret_cast<float*>(device.launch_memory().scratch()), args.d_bias.size};
-  const bool fits = args.d_bias.size * BytesOf(Storage::kFloat32) <= LaunchMemory::kScratchBytes;
-  if (fits && device.matmul().Offers(product)) {
-    device.Multiply(product);
-    return operation::Add(stream, {.sum = args.d_bias, .values = product.a_sums});
-  }
-  product.a_sums = {};
-  device.Multiply(product);
-  AddColumnSums(device, args.dy, args.d_bias);
 }
 
 }  // namespace hadal::cuda

@@ -7,10 +7,12 @@
 //     a_sums         also Σ_k A[·, k]: the bias's gradient if A is a gradient over rows (transposed)
 //
 // An operand may be stored transposed: A as [k, m], B as [n, k]. Strides are those of the stored matrix.
+// Several products of one shape, whose matrices lie at constant distances, are one launch.
 // Storage: A and B are both fp32 or both bf16; C is fp32 or has their type; the bias has C's type; a_sums are fp32
 // (cuBLASLt stores them as C).
 // Numerics: sums in fp32, rounded once to C's type. Products of fp32 are in fp32 or, if the implementation chooses so,
-// tf32. The order of a sum is a function of (shape, strides, types, device, library): deterministic. Asynchronous.
+// tf32. The order of a sum is a function of (shape, strides, types, device, library): deterministic. It does not
+// depend on the number of products. Asynchronous.
 #pragma once
 
 #include <cstddef>
@@ -37,6 +39,9 @@ struct MatmulArgs {
   Vector a_sums;            // [m] (=), or empty. REQUIRES: no other epilogue (accumulate is allowed); C fp32
   bool accumulate = false;  // REQUIRES: no bias, relu or mask
   AnyMatrix c;              // [m, n]
+  // Products; from each one's matrices and sums to the next one's, in elements. A step of 0: all read the same matrix.
+  // REQUIRES: count = 1 if the epilogue changes C; steps ≥ 0; c's products do not overlap; a_sums_step on 16 bytes.
+  int64_t count = 1, a_step = 0, b_step = 0, c_step = 0, a_sums_step = 0;
 
   // Whether an epilogue changes C; whether there is any epilogue.
   bool FinishesC() const { return !bias.empty() || relu || read_mask != nullptr; }
@@ -54,15 +59,18 @@ inline void CheckArgs(const MatmulArgs& args) {
   HADAL_CHECK(args.written_mask == nullptr || args.relu);
   HADAL_CHECK(args.read_mask == nullptr || !(args.relu || !args.bias.empty()));
   HADAL_CHECK(!args.FinishesC() || (args.a_sums.empty() && !args.accumulate));
+  HADAL_CHECK(args.count == 1 || (args.count > 1 && !args.FinishesC() && args.c_step > 0));
+  HADAL_CHECK(args.a_step >= 0 && args.b_step >= 0 && args.a_sums_step % 4 == 0);
   HADAL_CHECK(args.a_sums.empty() || (args.c.storage == Storage::kFloat32 && args.a_sums.size == args.m));
 }
 
 class Matmul {
  public:
   virtual ~Matmul() = default;
-  // Whether this product exists and, as far as the implementation can tell, its epilogue is worth using. Always true
-  // without an epilogue. A function of (shape, strides, types, which matrices are 16-byte aligned, device, library)
-  // alone, never of earlier calls. Does not dereference the arguments' pointers.
+  // Whether this product exists and, as far as the implementation can tell, its epilogue is worth using; for several,
+  // also whether one launch can do as many. Always true for one without an epilogue. A function of (shape, strides,
+  // types, number of products, which matrices are 16-byte aligned, device, library) alone, never of earlier calls. Does
+  // not dereference the arguments' pointers.
   virtual bool Offers(const MatmulArgs& args) = 0;
   // REQUIRES: Offers(args).
   virtual void Multiply(const MatmulArgs& args) = 0;

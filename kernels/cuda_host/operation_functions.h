@@ -3,6 +3,8 @@
 // already checked by its dispatcher. Asynchronous, except SumsOfSquares.
 #pragma once
 
+#include <span>
+
 #include "kernels/device_kernels.h"
 
 namespace hadal::cuda::operation {
@@ -21,7 +23,9 @@ void HeadScaleBackward(const Stream& stream, const hadal::HeadScaleBackwardArgs&
 bool HasReluMask(const Stream& stream, const hadal::ReluMaskArgs& args);
 void LinearForward(const Stream& stream, const hadal::LinearForwardArgs& args);
 void LinearBackwardInput(const Stream& stream, const hadal::LinearBackwardInputArgs& args);
-void LinearBackwardWeight(const Stream& stream, const hadal::LinearBackwardWeightArgs& args);
+void LinearBackwardWeights(const Stream& stream, std::span<hadal::LinearBackwardWeightArgs> products,
+                           GradientBatch* batch);
+void MergeColumns(const Stream& stream, std::span<const ColumnMerge> merges);
 void ReluBackward(const Stream& stream, const hadal::ReluBackwardArgs& args);
 void ResidualNormForward(const Stream& stream, const hadal::ResidualNormForwardArgs& args);
 void ResidualNormBackward(const Stream& stream, const hadal::ResidualNormBackwardArgs& args);

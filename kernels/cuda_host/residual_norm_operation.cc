@@ -2,8 +2,14 @@
 
 #include "kernels/cuda_host/operation_functions.h"
 #include "kernels/cuda_host/operation_views.h"
+#include "kernels/gradient_batch.h"
 
 namespace hadal::cuda {
+namespace {
+
+constexpr int64_t kMostColumnSums = 4;  // d_bias, d_scale, d_shift, d_ω
+
+}  // namespace
 
 void operation::ResidualNormForward(const Stream& stream, const hadal::ResidualNormForwardArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
@@ -41,10 +47,18 @@ void operation::ResidualNormBackward(const Stream& stream, const hadal::Residual
   static_assert(hadal::ResidualNormPartials(1000, 1) >= cuda::ResidualNormPartials(1000, 1));
   static_assert(hadal::ResidualNormPartials(10000, 1) >= cuda::ResidualNormPartials(10000, 1));
   LaunchDevice& device = DeviceOf(stream);
+  const int64_t rows = args.d_residual.rows, width = args.d_residual.columns;
+  const bool learned = !args.learned_residual_gain.empty() || !args.learned_branch_gain.empty();
+  float* partials = args.partials.data;
+  std::vector<ColumnMerge>* later = nullptr;
+  if (args.batch != nullptr) {
+    partials = args.batch->Take(stream, cuda::ResidualNormPartials(rows, width, learned), kMostColumnSums);
+    later = &args.batch->merges();
+  }
   const auto launch = [&]<typename Residual, typename Compute>(Residual, Compute) {
     cuda::ResidualNormBackward<Residual, Compute>(device.handle(),
-                                                  {.rows = args.d_residual.rows,
-                                                   .width = args.d_residual.columns,
+                                                  {.rows = rows,
+                                                   .width = width,
                                                    .d_normed = ViewOf<Compute>(args.d_normed),
                                                    .d_sum = ViewOf<Residual>(args.d_sum),
                                                    .sum = ViewOf<Residual>(args.sum),
@@ -68,7 +82,8 @@ void operation::ResidualNormBackward(const Stream& stream, const hadal::Residual
                                                    .d_shift = args.d_shift.data,
                                                    .d_learned_residual_gain = args.d_learned_residual_gain.data,
                                                    .d_learned_branch_gain = args.d_learned_branch_gain.data,
-                                                   .partials = args.partials.data});
+                                                   .partials = partials},
+                                                  later);
   };
   const Storage compute = !args.d_normed.empty() ? args.d_normed.storage : args.d_branch.storage;
   if (args.d_residual.storage == Storage::kBFloat16) return launch(BFloat16(), BFloat16());

@@ -5,6 +5,7 @@ set(HADAL_OPERATION_SOURCES
   attention_operation.cc
   batch_block.cc
   cached_attention_operation.cc
+  column_merge_operation.cc
   convert_operation.cc
   cross_entropy_operation.cc
   embedding_operation.cc
@@ -17,6 +18,7 @@ set(HADAL_OPERATION_SOURCES
   shift_scale_operation.cc
   sum_of_squares_operation.cc
   top_candidates_operation.cc
+  weight_gradients_operation.cc
   weighted_sum_operation.cc)
 # What opens a GPU and runs the operations on it: over CUDA's runtime, and over the emulated one (tests/support).
 set(HADAL_CUDA_DEVICE_SOURCES

@@ -82,10 +82,10 @@ class SharedActivations {
   // Reserves the gradients; for inference, none.
   SharedActivations(const ModelPlan& plan, const ActivationCapacity& capacity, Purpose purpose, ArenaLayout& layout);
   // Require memory for what is recomputed at once, the tensors that only input halves read apart, and for the pending
-  // tensors of one step of a whole backward or of one weight half. The maximum of all calls is reserved.
+  // tensors of some steps of a whole backward or of one weight half. The maximum of all calls is reserved.
   void RequireSaved(int64_t bytes) { saved_bytes_ = std::max(saved_bytes_, ArenaLayout::Aligned(bytes)); }
   void RequireSavedInput(int64_t bytes) { saved_input_bytes_ = std::max(saved_input_bytes_, bytes); }
-  void RequirePendingStep(int64_t bytes) { step_bytes_ = std::max(step_bytes_, bytes); }
+  void RequirePendingSteps(int64_t bytes) { step_bytes_ = std::max(step_bytes_, bytes); }
   void RequirePendingHalf(int64_t bytes) { half_bytes_ = std::max(half_bytes_, ArenaLayout::Aligned(bytes)); }
   // Call once, after all calls of the others. A whole backward uses the memory of the weight halves, none of which is
   // pending then.

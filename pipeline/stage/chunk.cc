@@ -27,6 +27,11 @@ void CopyInput(const Stream& stream, bool on_device, const ConstAnyMatrix& from,
   on_device ? stream.Copy(to.data, from.data, from.bytes()) : stream.FromHost(to.data, from.data, from.bytes());
 }
 
+// Completes the gradients of weights so far.
+void LaunchGradients(const SublayerContext& context) {
+  if (context.gradients != nullptr) context.gradients->Launch(context.stream);
+}
+
 // Until the device is done, so that times are the work's; transfers go on meanwhile.
 void WaitForDevice(const SublayerContext& context) {
   Device* const device = context.stream.device();
@@ -73,6 +78,7 @@ void Chunk::BackwardWeight(std::span<PendingHalf> halves, StageTimes& times, con
   const Stopwatch watch;
   for (PendingHalf& half : halves) {
     if (batches_) half.context.places = &batches_->Of(half.context.batch);
+    half.context.gradients = half.context.workspace.gradient_batch();
   }
   if (hooks.complete != nullptr && halves.size() > 1) {
     WeightPieces(halves, hooks);  // a graph is of one micro-batch
@@ -95,6 +101,7 @@ void Chunk::RunBackward(SublayerContext& context, std::span<const ConstAnyMatrix
   const Stopwatch watch;
   HADAL_CHECK_EQ(output_gradients.size(), outputs_.size());
   if (batches_) context.places = &batches_->Of(context.batch);
+  context.gradients = context.workspace.gradient_batch();
   for (size_t i = 0; i < output_gradients.size(); ++i) {
     CopyInput(context.stream, spec_.inputs_on_device, output_gradients[i], Gradient(outputs_[i], context.batch));
   }
@@ -161,8 +168,10 @@ void Chunk::ForwardPieces(const SublayerContext& context) const {
 void Chunk::BackwardPieces(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks,
                            double& recompute_seconds) const {
   std::byte* const pending = shared_.pending(phase.pending_slot);
-  const auto complete = [&hooks](int32_t first) {
-    if (hooks.complete != nullptr) (*hooks.complete)(first);
+  const auto complete = [&](int32_t first) {
+    if (hooks.complete == nullptr) return;
+    LaunchGradients(context);
+    (*hooks.complete)(first);
   };
   for (size_t i = pieces_.size(); i-- > 0;) {
     const PlacedPiece& placed = pieces_[i];
@@ -175,12 +184,17 @@ void Chunk::BackwardPieces(const SublayerContext& context, const Phase& phase, c
       placed.piece->BackwardInput(context, tensors, step);
       if (phase.phase == GraphPhase::kBackwardInput) continue;
       placed.piece->BackwardWeight(context, tensors, step);
+      // The next step overwrites what the products read.
+      if (context.gradients != nullptr && step % steps_together_ == 0) {
+        context.gradients->LaunchProducts(context.stream);
+      }
       // The step's own sublayer is not complete yet: its norm's backward may be in the step before it.
       complete(placed.first_sublayer + step + 1);
     }
     complete(placed.first_sublayer);
     context.Progress();
   }
+  LaunchGradients(context);
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const AnyMatrix from = Gradient(inputs_[i], context.batch), to = input_gradient(i, context.batch);
     if (from.data != to.data) Copy(context.stream, from, to);
@@ -197,9 +211,12 @@ void Chunk::WeightPieces(std::span<const PendingHalf> halves, const BackwardHook
         tensors.pending = shared_.pending(half.slot) + placed.pending_at[step];
         placed.piece->BackwardWeight(half.context, tensors, step);
       }
-      if (hooks.complete != nullptr) (*hooks.complete)(placed.first_sublayer + step);
+      if (hooks.complete == nullptr) continue;
+      LaunchGradients(halves.back().context);
+      (*hooks.complete)(placed.first_sublayer + step);
     }
   }
+  LaunchGradients(halves.back().context);
 }
 
 void Chunk::ClearGradients(const SublayerContext& context, size_t reader) const {

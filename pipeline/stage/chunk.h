@@ -21,6 +21,9 @@
 // Borders: an edge carries a tensor or the first entries of one. The engine sends (copies) a border's tensors before
 // the chunk's next compute in that direction.
 // Backward: pieces from last to first, each with its steps in descending order: BackwardInput, then BackwardWeight. A
+// device launches gradients of weights for several steps together (kernels/gradient_batch.h): at the end of the phase,
+// before a sublayer's gradients are reported complete, and, in a whole backward, after kDeviceSteps steps of a piece,
+// because pending tensors of so many have a place each. A
 // chunk whose backward is in two halves (schedule.h) first runs BackwardInput of all steps, later BackwardWeight of all
 // steps. In between, a slot of the rank keeps the steps' pending tensors; with recomputation, memory for one weight
 // half keeps also what all segments have recomputed. What only the input half reads has slots of its own: micro-batch m
@@ -121,6 +124,9 @@ class Chunk {
   }
 
  private:
+  // Three encoder layers, two decoder layers.
+  static constexpr int32_t kDeviceSteps = 6;
+
   struct Tensor {
     TensorType type;
     bool is_history = false;
@@ -188,6 +194,7 @@ class Chunk {
   const ModelPlan& plan_;
   ChunkSpec spec_;
   const SharedActivations& shared_;
+  const int32_t steps_together_;  // of a whole backward: steps whose pending tensors have a place each
   std::vector<Edge> input_edges_, output_edges_;
   std::vector<Tensor> tensors_;
   std::vector<PlacedPiece> pieces_;

@@ -12,7 +12,7 @@ namespace hadal {
 
 Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapacity& capacity,
              SharedActivations& shared, ArenaLayout& layout)
-    : plan_(plan), spec_(spec), shared_(shared) {
+    : plan_(plan), spec_(spec), shared_(shared), steps_together_(spec.on_device ? kDeviceSteps : 1) {
   HADAL_CHECK_LT(spec.first, spec.last);
   if (spec.first > 0) input_edges_ = BorderEdges(plan, spec.first);
   if (spec.last < static_cast<int32_t>(plan.sublayers.size())) output_edges_ = BorderEdges(plan, spec.last);
@@ -167,9 +167,10 @@ void Chunk::PlacePieces(SharedActivations& shared, ArenaLayout& layout) {
       placed.saved_input = SlotMemory(input_bytes, spec_.input_slots, "activations", layout);
     }
     for (int32_t step = 0; step < placed.piece->steps(); ++step) {
-      const int64_t bytes = placed.piece->pending_bytes(step);
-      placed.pending_at.push_back(splits ? std::exchange(pending, pending + ArenaLayout::Aligned(bytes)) : 0);
-      if (!splits) shared.RequirePendingStep(bytes);
+      if (!splits && step % steps_together_ == 0) pending = 0;
+      const int64_t bytes = ArenaLayout::Aligned(placed.piece->pending_bytes(step));
+      placed.pending_at.push_back(std::exchange(pending, pending + bytes));
+      if (!splits) shared.RequirePendingSteps(pending);
     }
   }
   if (splits) shared.RequirePendingHalf(pending);

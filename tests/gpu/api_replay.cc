@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "kernels/cuda_host/cublas_library.h"
+#include "kernels/cuda_host/cublas_matmul.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
 #include "tests/gpu/empty_kernel.h"
@@ -23,7 +24,7 @@
 namespace hadal::testing {
 namespace {
 
-constexpr int kAlignments = 17, kProductFields = kAlignments + 4;
+constexpr int kAlignments = 17, kBatch = kAlignments + 4, kProductFields = kBatch + 5;
 
 // The arguments of a call.
 using Arguments = std::vector<std::string>;
@@ -56,6 +57,8 @@ class Replay {
   cublasStatus_t Search(const Arguments& of);
   cublasStatus_t Multiply(const Arguments& of);
   cublasStatus_t MakeProduct(const Arguments& of, Product& product) const;
+  // Several products in one call, with the algorithm of one.
+  cublasStatus_t MakeBatch(const Arguments& of);
   cublasStatus_t SetPlaces(const Product& product, const std::string& bias, const std::string& mask);
 
   cudaStream_t Stream(const std::string& name) const { return streams_.at(name); }
@@ -163,11 +166,19 @@ cublasStatus_t Replay::MakeProduct(const Arguments& of, Product& product) const 
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<cublasLtEpilogue_t>(Number(of[3])));
   if (of[4] != "0") set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, Number(of[4]));
   int next = 5;
+  int step = kBatch + 1;
+  const auto count = static_cast<int32_t>(Number(of[kBatch]));
+  if (count > 1) set(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, Number(of[kBatch + 4]));
   for (cublasLtMatrixLayout_t* const layout : {&product.a, &product.b, &product.d}) {
     if (status != CUBLAS_STATUS_SUCCESS) break;
     status = library_.create_layout(layout, static_cast<cudaDataType_t>(Number(of[next])), Number(of[next + 1]),
                                     Number(of[next + 2]), Number(of[next + 3]));
     next += 4;
+    const int64_t offset = Number(of[step++]);
+    if (count == 1 || status != CUBLAS_STATUS_SUCCESS) continue;
+    status = library_.set_layout(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count));
+    if (status != CUBLAS_STATUS_SUCCESS) break;
+    status = library_.set_layout(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &offset, sizeof(offset));
   }
   return status;
 }
@@ -184,6 +195,28 @@ cublasStatus_t Replay::SetPlaces(const Product& product, const std::string& bias
 }
 
 std::string KeyOf(const Arguments& of) { return absl::StrJoin(of.begin(), of.begin() + kProductFields, " "); }
+// Of one product of a batch.
+std::string KeyOfOne(const Arguments& of) {
+  return absl::StrCat(absl::StrJoin(of.begin(), of.begin() + kBatch, " "), " 1 0 0 0 0");
+}
+
+cublasStatus_t Replay::MakeBatch(const Arguments& of) {
+  const Product& one = products_.at(KeyOfOne(of));
+  Product& batch = products_[KeyOf(of)];
+  batch.algorithm = one.algorithm;
+  if (const cublasStatus_t status = MakeProduct(of, batch); status != CUBLAS_STATUS_SUCCESS) return status;
+  if (const cublasStatus_t status = SetPlaces(batch, of[kProductFields], of[kProductFields + 1]);
+      status != CUBLAS_STATUS_SUCCESS) {
+    return status;
+  }
+  cublasLtMatmulHeuristicResult_t result = {};
+  const cublasStatus_t status =
+      library_.check_algorithm(handle_, batch.operation, batch.a, batch.b, batch.d, batch.d, &batch.algorithm, &result);
+  // hadal would make fewer at once where the GPU's library refuses what the recording's took.
+  batch.found = one.found && status == CUBLAS_STATUS_SUCCESS &&
+                result.workspaceSize <= static_cast<size_t>(cuda::kMatmulWorkspaceBytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
 
 // After the product: bias, mask, bytes of workspace, reductions.
 cublasStatus_t Replay::Search(const Arguments& of) {
@@ -219,6 +252,9 @@ cublasStatus_t Replay::Search(const Arguments& of) {
 
 // After the product: bias, mask, alpha, beta, A, B, D, workspace, its bytes, stream.
 cublasStatus_t Replay::Multiply(const Arguments& of) {
+  if (!products_.contains(KeyOf(of))) {
+    if (const cublasStatus_t status = MakeBatch(of); status != CUBLAS_STATUS_SUCCESS) return status;
+  }
   const Product& product = products_.at(KeyOf(of));
   if (!product.found) return CUBLAS_STATUS_SUCCESS;
   const Arguments rest(of.begin() + kProductFields, of.end());

@@ -92,9 +92,10 @@ void VisitResidualNorm(AccessLab& lab) {
   backward.d_normed = forward.branch, backward.sum = forward.sum,
   backward.d_sum = backward.d_residual = lab.Matrix<Residual>(kRows, kWidth);
   backward.d_branch = forward.normed, backward.mean = backward.rstd = of_rows, backward.dropout = forward.dropout;
-  backward.scale = backward.d_bias = backward.d_scale = backward.d_shift = numbers;
+  backward.scale = backward.d_bias = numbers;
+  backward.d_scale = lab.Zeros<float>(kWidth), backward.d_shift = lab.Zeros<float>(kWidth);
   backward.partials = lab.Zeros<float>(cuda::ResidualNormPartials(kRows, kWidth));
-  lab.Visit("64 x 512", {Named("ResidualNormBackwardKernel", {types}), "MergeColumnSumsKernel"},
+  lab.Visit("64 x 512", {Named("ResidualNormBackwardKernel", {types}), "MergeColumnsKernel"},
             [&](StreamHandle stream) { cuda::ResidualNormBackward(stream, backward); });
 }
 
@@ -108,7 +109,7 @@ void VisitLearnedGains(AccessLab& lab) {
   args.learned_branch_gain = args.d_learned_branch_gain = numbers;
   args.partials = lab.Zeros<float>(cuda::ResidualNormPartials(kRows, kWidth));
   lab.Visit("144 x 512, learned gains",
-            {"ResidualNormBackwardKernel<float, float>", "MergeColumnSumsKernel", "SumBranchGainKernel"},
+            {"ResidualNormBackwardKernel<float, float>", "MergeColumnsKernel", "SumBranchGainKernel"},
             [&](StreamHandle stream) { cuda::ResidualNormBackward(stream, args); });
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/gradient_batch.h"
 #include "runtime/arena.h"
 #include "runtime/compute_thread.h"
 #include "runtime/host_values.h"
@@ -191,6 +192,34 @@ TEST_P(LinearOnDeviceTest, BackwardWeight) {
   LinearBackwardWeight(cpu_, {.dy = dy.host(), .x = x.host(), .d_weight = dw.host(), .d_bias = db.host_vector()});
   dw.ExpectAlike(rows);
   db.ExpectAlike(rows);
+}
+
+// Gradients of several layers' weights, at constant distances where all lie alike: neither their number nor company
+// changes a bit.
+TEST_P(LinearOnDeviceTest, WeightGradientsTogetherAreThoseOfEachAlone) {
+  const auto& [rows, in, out] = std::get<Case>(GetParam());
+  constexpr int kMost = 8;
+  OnDevice dy = MakeDense(kMost * rows, out, 1), x = MakeDense(kMost * rows, in, 2);
+  OnDevice partials(stream_, Storage::kFloat32, 1, kMost * 3 * GradientBatch::Floats(rows, out, out), 5, /*padding=*/0);
+  const auto gradients = [&](int count, bool together) {
+    OnDevice dw(stream_, Storage::kFloat32, kMost * out, in, 3, /*padding=*/0);
+    OnDevice db(stream_, Storage::kFloat32, kMost, out, 4, /*padding=*/0);
+    GradientBatch batch;
+    batch.Bind(partials.floats_vector());
+    for (int i = 0; i < count; ++i) {
+      LinearBackwardWeight(stream_, {.dy = dy.device().Rows(i * rows, rows),
+                                     .x = x.device().Rows(i * rows, rows),
+                                     .d_weight = dw.device().floats().Rows(i * out, out),
+                                     .d_bias = {db.device().floats().row(i), out},
+                                     .batch = together ? &batch : nullptr});
+    }
+    batch.Launch(stream_);
+    std::vector<float> all = HostValues(stream_, dw.device());
+    const std::vector<float> sums = HostValues(stream_, db.device());
+    all.insert(all.end(), sums.begin(), sums.end());
+    return all;
+  };
+  for (const int count : {1, 3, kMost}) EXPECT_EQ(gradients(count, true), gradients(count, false)) << count;
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, LinearOnDeviceTest,

@@ -11,6 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/cuda_host/cuda_device.h"
+#include "kernels/gradient_batch.h"
 #include "kernels/linear.h"
 #include "runtime/arena.h"
 #include "runtime/host_values.h"
@@ -214,6 +215,61 @@ TEST_P(LinearOperationTest, AMaskThatTheProductsDoNotHaveIsOurOwnBug) {
   const std::unique_ptr<Device> device = *cuda::OpenCudaDevice({});
   const Layer layer(Stream::On(*device, 1), GetParam());
   EXPECT_DEATH(layer.Forward(/*masked=*/true), "offered");
+}
+
+// Products of one shape at a constant distance are one launch, with their sums; of two such sets two. Where the library
+// takes fewer at once, they are as many launches as needed, with the same bits.
+TEST(WeightGradientsOperationTest, OfEqualShapeAreOneLaunch) {
+  struct Found {
+    int64_t launches = 0;
+    std::vector<float> gradients;
+  };
+  constexpr int64_t kProducts = 8, kNarrow = 16, kBatchFloats = 1 << 16;
+  const auto run = [&](int most_together, const std::set<int>& refused) {
+    EmulatedCuda::Instance().machine = {.refused_epilogues = refused, .most_products_together = most_together};
+    const std::unique_ptr<Device> device = *cuda::OpenCudaDevice({});
+    const Stream stream = Stream::On(*device, 1);
+    ArenaLayout layout;
+    const auto floats = [&](int64_t count) { return layout.Reserve<float>("test", count); };
+    const ArenaSlice operands = floats(kProducts * kRows * (kOut + kIn)), sums = floats(kProducts * kOut);
+    const ArenaSlice weights = floats(kProducts * kOut * kIn), memory = floats(kBatchFloats);
+    const Arena arena = *Arena::Allocate(layout, device.get());
+    const std::vector<float> values = NormalValues(kProducts * kRows * (kOut + kIn), 1);
+    stream.FromHost(arena.Get<float>(operands), values.data(), operands.bytes);
+    stream.Clear(arena.Get<float>(weights), weights.bytes);
+    stream.Clear(arena.Get<float>(sums), sums.bytes);
+    GradientBatch batch;
+    batch.Bind({arena.Get<float>(memory), kBatchFloats});
+    float* const at = arena.Get<float>(operands);
+    for (int64_t i = 0; i < kProducts; ++i) {
+      const int64_t in = i < 2 ? kNarrow : kIn;
+      LinearBackwardWeight(stream, {.dy = Matrix(at + i * kRows * (kOut + kIn), kRows, kOut),
+                                    .x = Matrix(at + i * kRows * (kOut + kIn) + kRows * kOut, kRows, in),
+                                    .d_weight = {arena.Get<float>(weights) + i * kOut * kIn, kOut, in},
+                                    .d_bias = {arena.Get<float>(sums) + i * kOut, kOut},
+                                    .batch = &batch});
+    }
+    const int64_t before = device->launches();
+    batch.Launch(stream);
+    Found found{.launches = device->launches() - before};
+    found.gradients = HostValues(stream, Matrix(arena.Get<float>(weights), kProducts, kOut * kIn));
+    const std::vector<float> biases = HostValues(stream, Matrix(arena.Get<float>(sums), kProducts, kOut));
+    found.gradients.insert(found.gradients.end(), biases.begin(), biases.end());
+    return found;
+  };
+  const Found all = run(65535, {});
+  EXPECT_EQ(all.launches, 2 + 1) << "the sums are added to the biases' gradients together";
+  const Found fewer = run(4, {});
+  EXPECT_EQ(fewer.launches, 1 + 2 + 1);
+  EXPECT_EQ(fewer.gradients, all.gradients);
+  const Found alone = run(1, {});
+  EXPECT_EQ(alone.launches, kProducts + 1);
+  EXPECT_EQ(alone.gradients, all.gradients);
+  const Found apart = run(65535, {CUBLASLT_EPILOGUE_BGRADB});
+  EXPECT_EQ(apart.launches, 2 * 2 + 1) << "sums of blocks of rows beside the products";
+  const Found apart_alone = run(1, {CUBLASLT_EPILOGUE_BGRADB});
+  EXPECT_EQ(apart_alone.gradients, apart.gradients);
+  EmulatedCuda::Instance().machine = {};
 }
 
 INSTANTIATE_TEST_SUITE_P(Storages, LinearOperationTest, ::testing::Values(Storage::kFloat32, Storage::kBFloat16));

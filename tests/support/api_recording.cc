@@ -21,6 +21,8 @@ std::string ProductText(const CublasLtProblem& problem, const uint32_t* alignmen
                     layout.leading);
   }
   for (int i = 0; i < 4; ++i) absl::StrAppend(&text, " ", alignments[i]);
+  absl::StrAppend(&text, " ", problem.d.count, " ", problem.a.step, " ", problem.b.step, " ", problem.d.step, " ",
+                  of.bias_step);
   return text;
 }
 

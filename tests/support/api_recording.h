@@ -8,7 +8,8 @@
 //   cublasLtMatmulAlgoGetHeuristic <product> bias mask, bytes of workspace, reductions
 //   cublasLtMatmul <product> bias mask alpha beta A B D workspace, its bytes, stream
 // A <product> is its compute type, transpose A, transpose B, epilogue, leading dimension of the mask; type, rows,
-// columns and leading dimension of A, B and D; the alignments of A, B, C and D that were asked for.
+// columns and leading dimension of A, B and D; the alignments of A, B, C and D that were asked for; the number of
+// products, and from one to the next A, B, D and the bias.
 // Only calls that succeed or find unfinished work are recorded. Of equal queries in a row one is: a host that waits
 // asks more or less often.
 // Threads: a recording belongs to the thread that made it; calls of others are not recorded.

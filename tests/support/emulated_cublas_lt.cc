@@ -8,9 +8,10 @@
 // problem, pointers less aligned than its preference said, an epilogue without its bias or mask, memory that is not the
 // device's, and a workspace smaller than asked for or not on 256 bytes end in an error status, and so does a bias that
 // is not on 16 bytes: no document says so, but kernels of the library fault there, on an A100 too. The heuristic looks
-// how a bias and a mask lie, and its algorithm takes none that lie worse. The workspace is overwritten, as an algorithm
-// with split sums does. It can be told to have no algorithm for an epilogue, or one of another kind. Only what hadal
-// asks for is here: fp32 and bf16, host scalars, epilogues default, bias, ReLU, both, each with AUX, DRELU and BGRADB.
+// how a bias and a mask lie, and its algorithm takes none that lie worse. For a strided batch it chooses another order
+// of sums than for one product. The workspace is overwritten, as an algorithm with split sums does. It can be told to
+// have no algorithm for an epilogue, or one of another kind. Only what hadal asks for is here: strided batches, fp32
+// and bf16, host scalars, epilogues default, bias, ReLU, both, each with AUX, DRELU and BGRADB.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -39,7 +40,7 @@ struct Algorithm {
   uint32_t alignment[4];
   uint32_t bias_alignment, mask_alignment;
   int32_t kind, parts;
-  bool adds_parts_in_d_type;
+  bool adds_parts_in_d_type, descending;
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
@@ -55,7 +56,7 @@ uint32_t AlignmentOf(const void* pointer) {
   return static_cast<uint32_t>(std::min<uintptr_t>(256, address & -address));
 }
 
-// A number that differs between problems (FNV-1a over its fields).
+// A number that differs between problems, not between numbers of products in a batch (FNV-1a over the fields).
 uint64_t NumberOf(const CublasLtProblem& p) {
   uint64_t hash = 0xCBF29CE484222325u;
   const auto mix = [&](auto value) { hash = (hash ^ static_cast<uint64_t>(value)) * 0x100000001B3u; };
@@ -138,6 +139,8 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_
       return Set(description.epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       return Set(description.bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE:
+      return Set(description.bias_step, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
       return Set(description.mask, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
@@ -157,6 +160,20 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t*
 HADAL_EXPORTED cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   delete reinterpret_cast<CublasLtLayout*>(layout);
   return CUBLAS_STATUS_SUCCESS;
+}
+
+HADAL_EXPORTED cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle,
+                                                               cublasLtMatrixLayoutAttribute_t attribute,
+                                                               const void* value, size_t bytes) {
+  auto& layout = *reinterpret_cast<CublasLtLayout*>(handle);
+  switch (attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+      return Set(layout.count, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+      return Set(layout.step, value, bytes);
+    default:
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
 }
 
 HADAL_EXPORTED cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
@@ -212,13 +229,33 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, c
                       .mask_alignment = AlignmentOf(problem.description.mask),
                       .kind = kKinds[surroundings.differs(problem.description.epilogue) ? 1 : 0],
                       .parts = surroundings.splits(problem.description.epilogue) ? 4 : 1,
-                      .adds_parts_in_d_type = (asked.reductions & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) != 0};
+                      .adds_parts_in_d_type = (asked.reductions & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) != 0,
+                      .descending = problem.d.count > 1};
   std::copy_n(asked.alignment, 4, algorithm.alignment);
   results[0] = {};
   std::memcpy(&results[0].algo, &algorithm, sizeof(algorithm));
   results[0].workspaceSize = kWorkspaceBytes;
   results[0].state = CUBLAS_STATUS_SUCCESS;
   *found = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+// Each product of a batch has the workspace of one.
+HADAL_EXPORTED cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t description,
+                                                      cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                                      cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                                      const cublasLtMatmulAlgo_t* chosen,
+                                                      cublasLtMatmulHeuristicResult_t* result) {
+  const CublasLtProblem problem = ProblemOf(description, a, b, c, d);
+  if (const cublasStatus_t status = hadal::testing::CheckProblem(problem); status != CUBLAS_STATUS_SUCCESS)
+    return status;
+  Algorithm algorithm;
+  std::memcpy(&algorithm, chosen, sizeof(algorithm));
+  if (algorithm.problem != NumberOf(problem)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (problem.d.count > surroundings.most_together()) return CUBLAS_STATUS_NOT_SUPPORTED;
+  *result = {};
+  result->workspaceSize = problem.d.count * algorithm.workspace_bytes;
+  result->state = CUBLAS_STATUS_SUCCESS;
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -253,13 +290,17 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDes
     return status;
   Algorithm algorithm;
   std::memcpy(&algorithm, chosen, sizeof(algorithm));
-  if (algorithm.problem != NumberOf(problem) || workspace_bytes < algorithm.workspace_bytes || c != d ||
+  const uint64_t used_bytes = problem.d.count * algorithm.workspace_bytes;
+  if (problem.d.count > surroundings.most_together()) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (algorithm.problem != NumberOf(problem) || workspace_bytes < used_bytes || c != d ||
       reinterpret_cast<uintptr_t>(workspace) % kWorkspaceBoundary != 0) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   const void* const matrices[] = {a, b, c, d};
+  const int64_t steps[] = {StepBytes(problem.a), StepBytes(problem.b), StepBytes(problem.d), StepBytes(problem.d)};
   for (int i = 0; i < 4; ++i) {
     if (reinterpret_cast<uintptr_t>(matrices[i]) % algorithm.alignment[i] != 0) return CUBLAS_STATUS_INVALID_VALUE;
+    if (steps[i] % algorithm.alignment[i] != 0) return CUBLAS_STATUS_INVALID_VALUE;
   }
   const void* const bias = problem.has_vector() ? problem.description.bias : nullptr;
   const void* const mask = problem.has_mask() ? problem.description.mask : nullptr;
@@ -268,15 +309,20 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDes
   if (mask != nullptr && AlignmentOf(mask) < algorithm.mask_alignment) return CUBLAS_STATUS_INVALID_VALUE;
   const bool owned = surroundings.owns(a, SpanBytes(problem.a)) && surroundings.owns(b, SpanBytes(problem.b)) &&
                      surroundings.owns(d, SpanBytes(problem.d)) &&
-                     surroundings.owns(workspace, static_cast<int64_t>(algorithm.workspace_bytes)) &&
+                     surroundings.owns(workspace, static_cast<int64_t>(used_bytes)) &&
                      (bias == nullptr || surroundings.owns(bias, problem.vector_bytes())) &&
                      (mask == nullptr || surroundings.owns(mask, problem.mask_bytes()));
   if (!owned) return CUBLAS_STATUS_INVALID_VALUE;
-  const CublasLtOperands operands{
-      a, b, d, *static_cast<const float*>(alpha), *static_cast<const float*>(beta), algorithm.adds_parts_in_d_type};
+  const CublasLtOperands operands{a,
+                                  b,
+                                  d,
+                                  *static_cast<const float*>(alpha),
+                                  *static_cast<const float*>(beta),
+                                  algorithm.adds_parts_in_d_type,
+                                  algorithm.descending};
   surroundings.note_product(problem, algorithm.alignment, operands, workspace, workspace_bytes, stream);
-  surroundings.enqueue(stream, [problem, operands, workspace] {
-    std::memset(workspace, 0xFF, kWorkspaceBytes);
+  surroundings.enqueue(stream, [problem, operands, workspace, used_bytes] {
+    std::memset(workspace, 0xFF, used_bytes);
     Multiply(problem, operands);
   });
   return CUBLAS_STATUS_SUCCESS;

@@ -26,6 +26,8 @@ struct CublasLtSurroundings {
   bool (*offers)(int epilogue) = nullptr;
   bool (*differs)(int epilogue) = nullptr;
   bool (*splits)(int epilogue) = nullptr;
+  // The most products of a batch.
+  int32_t (*most_together)() = nullptr;
   // Whether this thread records a graph. The search for an algorithm then fails, as was reported for cuBLASLt 13.3 on a
   // recording stream.
   bool (*records)() = nullptr;

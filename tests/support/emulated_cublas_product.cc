@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 namespace hadal::testing {
@@ -75,10 +76,16 @@ float Finished(const CublasLtProblem& p, float value, int64_t i, int64_t j) {
 bool CublasLtProblem::has_vector() const {
   return HasBias(description.epilogue) || description.epilogue == CUBLASLT_EPILOGUE_BGRADB;
 }
-int64_t CublasLtProblem::vector_bytes() const { return (HasBias(description.epilogue) ? m() : n()) * BytesOf(d.type); }
+int64_t CublasLtProblem::vector_bytes() const {
+  return ((d.count - 1) * description.bias_step + (HasBias(description.epilogue) ? m() : n())) * BytesOf(d.type);
+}
 bool CublasLtProblem::has_mask() const { return HasMask(description.epilogue); }
 
-int64_t SpanBytes(const CublasLtLayout& l) { return ((l.columns - 1) * l.leading + l.rows) * BytesOf(l.type); }
+int64_t SpanBytes(const CublasLtLayout& l) {
+  return ((l.count - 1) * l.step + (l.columns - 1) * l.leading + l.rows) * BytesOf(l.type);
+}
+
+int64_t StepBytes(const CublasLtLayout& l) { return l.step * BytesOf(l.type); }
 
 cublasStatus_t CheckProblem(const CublasLtProblem& p) {
   for (const CublasLtLayout& l : {p.a, p.b, p.d}) {
@@ -96,13 +103,23 @@ cublasStatus_t CheckProblem(const CublasLtProblem& p) {
     if (p.description.mask == nullptr || leading % 128 != 0 || leading < p.m()) return CUBLAS_STATUS_INVALID_VALUE;
   }
   if (IsGradient(epilogue) && p.k() == 1) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (p.d.count < 1 || p.a.count != p.d.count || p.b.count != p.d.count) return CUBLAS_STATUS_INVALID_VALUE;
+  if (p.d.count > 1) {
+    if (p.a.step < 0 || p.b.step < 0 || p.d.step < (p.d.columns - 1) * p.d.leading + p.d.rows) {
+      return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    if (p.has_mask()) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (p.has_vector() && (p.description.bias_step < p.n() || p.description.bias_step * BytesOf(p.d.type) % 16 != 0)) {
+      return CUBLAS_STATUS_INVALID_VALUE;
+    }
+  }
   const bool narrow = p.a.type == CUDA_R_16BF;
   if (p.a.type != p.b.type || (p.d.type != CUDA_R_32F && p.d.type != p.a.type)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (narrow && p.description.compute != CUBLAS_COMPUTE_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
   return CUBLAS_STATUS_SUCCESS;
 }
 
-void Multiply(const CublasLtProblem& p, const CublasLtOperands& x) {
+static void MultiplyOne(const CublasLtProblem& p, const CublasLtOperands& x) {
   const bool tf32 = p.description.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
   // op(M) as [rows, depth], where `turned` says that M is stored [depth, rows].
   const auto values = [&](const void* data, const CublasLtLayout& l, int64_t rows, bool turned) {
@@ -122,7 +139,10 @@ void Multiply(const CublasLtProblem& p, const CublasLtOperands& x) {
   }
   const auto part = [&](int64_t i, int64_t j, int64_t begin, int64_t end) {
     float sum = 0.0f;
-    for (int64_t depth = begin; depth < end; ++depth) sum += a[i * p.k() + depth] * b[j * p.k() + depth];
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t depth = x.descending ? begin + end - 1 - t : t;
+      sum += a[i * p.k() + depth] * b[j * p.k() + depth];
+    }
     return x.adds_parts_in_d_type && p.d.type == CUDA_R_16BF ? Widened(Narrowed(sum)) : sum;
   };
   const int64_t half = x.adds_parts_in_d_type ? p.k() / 2 : 0;
@@ -138,6 +158,23 @@ void Multiply(const CublasLtProblem& p, const CublasLtOperands& x) {
     float sum = 0.0f;
     for (int64_t depth = 0; depth < p.k(); ++depth) sum += b[j * p.k() + depth];
     Store(p.description.bias, p.d.type, j, sum);
+  }
+}
+
+void Multiply(const CublasLtProblem& p, const CublasLtOperands& x) {
+  CublasLtProblem one = p;
+  CublasLtOperands of_one = x;
+  const auto advance = [](auto& place, int64_t elements, cudaDataType type) {
+    using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<std::remove_reference_t<decltype(place)>>>,
+                                    const std::byte, std::byte>;
+    place = static_cast<Byte*>(place) + elements * BytesOf(type);
+  };
+  for (int32_t i = 0; i < p.d.count; ++i) {
+    MultiplyOne(one, of_one);
+    advance(of_one.a, p.a.step, p.a.type);
+    advance(of_one.b, p.b.step, p.b.type);
+    advance(of_one.d, p.d.step, p.d.type);
+    if (p.has_vector()) advance(one.description.bias, p.description.bias_step, p.d.type);
   }
 }
 

@@ -44,6 +44,7 @@ EmulatedCuda::EmulatedCuda() {
       .offers = [](int epilogue) { return Instance().machine.refused_epilogues.count(epilogue) == 0; },
       .differs = [](int epilogue) { return Instance().machine.slow_epilogues.count(epilogue) > 0; },
       .splits = [](int epilogue) { return Instance().machine.unsplit_epilogues.count(epilogue) == 0; },
+      .most_together = [] { return int32_t{Instance().machine.most_products_together}; },
       .records =
           [] {
             const std::lock_guard lock(Instance().mutex_);

@@ -58,6 +58,7 @@ class EmulatedCuda {
     // Epilogues of cuBLASLt: without an algorithm; with one of a different kind; with one that does not split the sum
     // over k.
     std::set<int> refused_epilogues, slow_epilogues, unsplit_epilogues;
+    int most_products_together = 65535;  // of cuBLASLt
   };
   Machine machine;
   // Makes the next work fail like a kernel with an invalid pointer: every later call fails, until Repair.

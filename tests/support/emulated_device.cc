@@ -82,16 +82,20 @@ class EmulatedDevice::Loops : public cuda::Matmul {
 
   bool Offers(const cuda::MatmulArgs& args) override {
     cuda::CheckArgs(args);
-    return !args.HasEpilogue() || !device_.refuses_epilogues_;
+    const bool mask_or_sums = args.written_mask != nullptr || args.read_mask != nullptr || !args.a_sums.empty();
+    return !(args.HasEpilogue() && device_.refuses_epilogues_) && !(mask_or_sums && device_.refuses_masks_and_sums_);
   }
 
   void Multiply(const cuda::MatmulArgs& args) override {
     HADAL_CHECK(Offers(args));
-    CheckMatrix(args.a, args.a_transposed ? args.k : args.m, args.a_transposed ? args.m : args.k);
-    CheckMatrix(args.b, args.b_transposed ? args.n : args.k, args.b_transposed ? args.k : args.n);
-    CheckMatrix(args.c, args.m, args.n);
+    for (const int64_t i : {int64_t{0}, args.count - 1}) {
+      const cuda::MatmulArgs one = Product(args, i);
+      CheckMatrix(one.a, args.a_transposed ? args.k : args.m, args.a_transposed ? args.m : args.k);
+      CheckMatrix(one.b, args.b_transposed ? args.n : args.k, args.b_transposed ? args.k : args.n);
+      CheckMatrix(one.c, args.m, args.n);
+      if (!one.a_sums.empty()) HADAL_CHECK(device_.Owns(one.a_sums.data, args.m * BytesOf(Storage::kFloat32)));
+    }
     if (!args.bias.empty()) HADAL_CHECK(device_.Owns(args.bias.data, args.n * BytesOf(args.bias.storage)));
-    if (!args.a_sums.empty()) HADAL_CHECK(device_.Owns(args.a_sums.data, args.m * BytesOf(Storage::kFloat32)));
     for (const std::byte* const mask : {static_cast<const std::byte*>(args.written_mask), args.read_mask}) {
       if (mask != nullptr) HADAL_CHECK(device_.Owns(mask, ReluMaskBytes(args.m, args.n)));
     }
@@ -99,18 +103,32 @@ class EmulatedDevice::Loops : public cuda::Matmul {
       device_.Standstill();
     device_.Enqueue([this, args] {
       const OpenMemory open(device_);
-      const std::vector<float> a = Values(args.a, args.m, args.k, args.a_transposed);
-      const std::vector<float> b = Values(args.b, args.n, args.k, !args.b_transposed);
-      for (int64_t i = 0; i < args.m; ++i) {
-        for (int64_t j = 0; j < args.n; ++j) Element(args, a.data() + i * args.k, b.data() + j * args.k, i, j);
-        if (args.a_sums.empty()) continue;
-        args.a_sums[i] = 0;
-        for (int64_t k = 0; k < args.k; ++k) args.a_sums[i] += a[i * args.k + k];
-      }
+      for (int64_t i = 0; i < args.count; ++i) MultiplyOne(Product(args, i));
     });
   }
 
  private:
+  // Product i of a batch.
+  static cuda::MatmulArgs Product(const cuda::MatmulArgs& args, int64_t i) {
+    cuda::MatmulArgs one = args;
+    one.a.data = static_cast<const std::byte*>(args.a.data) + i * args.a_step * BytesOf(args.a.storage);
+    one.b.data = static_cast<const std::byte*>(args.b.data) + i * args.b_step * BytesOf(args.b.storage);
+    one.c.data = static_cast<std::byte*>(args.c.data) + i * args.c_step * BytesOf(args.c.storage);
+    if (!args.a_sums.empty()) one.a_sums.data += i * args.a_sums_step;
+    return one;
+  }
+
+  static void MultiplyOne(const cuda::MatmulArgs& args) {
+    const std::vector<float> a = Values(args.a, args.m, args.k, args.a_transposed);
+    const std::vector<float> b = Values(args.b, args.n, args.k, !args.b_transposed);
+    for (int64_t i = 0; i < args.m; ++i) {
+      for (int64_t j = 0; j < args.n; ++j) Element(args, a.data() + i * args.k, b.data() + j * args.k, i, j);
+      if (args.a_sums.empty()) continue;
+      args.a_sums[i] = 0;
+      for (int64_t k = 0; k < args.k; ++k) args.a_sums[i] += a[i * args.k + k];
+    }
+  }
+
   void CheckMatrix(const ConstAnyMatrix& m, int64_t rows, int64_t columns) const {
     HADAL_CHECK_GE(m.stride, columns);
     HADAL_CHECK(device_.Owns(m.data, ((rows - 1) * m.stride + columns) * BytesOf(m.storage)));

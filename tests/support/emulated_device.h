@@ -63,8 +63,9 @@ class EmulatedDevice : public cuda::LaunchDevice {
 
   // Makes EndCapture fail for lack of memory from now on.
   void RefuseGraphs() { refuses_graphs_ = true; }
-  // Disables fused epilogues of products from now on.
+  // Disables fused epilogues of products from now on; or masks and sums only, as cuBLASLt may for a Hopper GPU.
   void RefuseEpilogues() { refuses_epilogues_ = true; }
+  void RefuseMasksAndSums() { refuses_masks_and_sums_ = true; }
 
   cuda::StreamHandle HandleOf(DeviceQueues::Queue queue) override;
   cuda::Matmul& matmul() override;
@@ -110,7 +111,7 @@ class EmulatedDevice : public cuda::LaunchDevice {
   std::atomic<int> copies_ = 0;  // to the host on queues
   std::vector<std::function<void()>> recording_;
   int64_t launches_before_capture_ = 0;
-  bool refuses_graphs_ = false, refuses_epilogues_ = false;
+  bool refuses_graphs_ = false, refuses_epilogues_ = false, refuses_masks_and_sums_ = false;
   std::unique_ptr<cuda::Matmul> matmul_;
   std::byte* workspace_ = nullptr;  // because a GPU's products have one
   std::optional<cuda::LaunchMemory> launch_memory_;

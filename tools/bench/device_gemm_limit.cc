@@ -11,7 +11,7 @@ DeviceGemmLimit::DeviceGemmLimit(cuda::LaunchDevice& device, std::vector<cuda::M
     : device_(device), products_(std::move(products)) {
   HADAL_CHECK(!products_.empty());
   for (const cuda::MatmulArgs& product : products_)
-    flops_ += 2.0 * static_cast<double>(product.m * product.n * product.k);
+    flops_ += 2.0 * static_cast<double>(product.count * product.m * product.n * product.k);
   Record();
 }
 

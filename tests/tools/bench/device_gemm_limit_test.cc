@@ -26,7 +26,7 @@ using Products = std::vector<cuda::MatmulArgs>;
 auto Fields(const cuda::MatmulArgs& p) {
   return std::tuple(p.m, p.n, p.k, p.a.data, p.a.stride, p.a.storage, p.a_transposed, p.b.data, p.b.stride, p.b.storage,
                     p.b_transposed, p.bias.data, p.relu, p.written_mask, p.read_mask, p.a_sums.data, p.accumulate,
-                    p.c.data, p.c.stride, p.c.storage);
+                    p.c.data, p.c.stride, p.c.storage, p.count, p.a_step, p.b_step, p.c_step);
 }
 
 // A small model on an emulated device.

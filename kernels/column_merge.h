@@ -1,0 +1,20 @@
+// ColumnMerge: the second stage of a sum over rows on a device. The first stage writes one sum for each block of rows
+// and column; a merge adds the blocks:
+//
+//   sums[c] += Σ_part parts[part · stride + c]        part < count, c < width
+//
+// Numerics: the order of a merge's additions depends only on its count (kernels/cuda/column_parts.h).
+// Thread safety: plain values.
+#pragma once
+
+#include <cstdint>
+
+namespace hadal {
+
+struct ColumnMerge {
+  const float* parts = nullptr;
+  int64_t count = 0, stride = 0, width = 0;
+  float* sums = nullptr;  // [width] (+=)
+};
+
+}  // namespace hadal

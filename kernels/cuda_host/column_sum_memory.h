@@ -1,0 +1,36 @@
+// Where sums of columns beside products (kernels/cuda/linear_epilogue.h) lie between their two stages: in scratch, for
+// one matrix, or in a batch's memory, for several.
+#pragma once
+
+#include <vector>
+
+#include "kernels/cuda/linear_epilogue.h"
+#include "kernels/cuda_host/launch_device.h"
+#include "kernels/gradient_batch.h"
+
+namespace hadal::cuda {
+
+// The first stage's sums of one matrix [rows, width].
+inline int64_t ColumnSumFloats(int64_t rows, int64_t width) {
+  const int64_t row_block = ColumnRowBlock(rows, width);
+  return (rows + row_block - 1) / row_block * width;
+}
+
+struct ColumnSumMemory {
+  // For `count` merges.  REQUIRES: a batch, or count = 1 and at most kColumnPartials floats.
+  ColumnSumMemory(const Stream& stream, GradientBatch* batch, int64_t floats, int64_t count) {
+    static_assert(kColumnPartials * sizeof(float) <= LaunchMemory::kScratchBytes);
+    HADAL_CHECK(batch != nullptr || count == 1);
+    if (batch == nullptr) {
+      partials = reinterpret_cast<float*>(DeviceOf(stream).launch_memory().scratch());
+      return;
+    }
+    partials = batch->Take(stream, floats, count);
+    later = &batch->merges();
+  }
+
+  float* partials = nullptr;
+  std::vector<ColumnMerge>* later = nullptr;  // null: merged at once
+};
+
+}  // namespace hadal::cuda
