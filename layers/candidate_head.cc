@@ -54,7 +54,7 @@ void CandidateHead::Forward(const Stream& stream, const ParameterStore& paramete
   const VectorOf<int32_t> best(best_, rows);
   const Matrix logits =
       own_logits_ ? Matrix(logits_, rows, vocabulary_, OwnStride(vocabulary_)) : workspace.logits(rows).floats();
-  LinearForward(stream, {.x = x, .weight = parameters.ProductWeight(table_), .y = logits});
+  LinearForward(stream, {.x = x, .weight = parameters.ProductWeight(table_), .row_by_row = true, .y = logits});
   TopCandidates(stream, {.logits = logits,
                          .also = kEosToken,
                          .tokens = answer.tokens,
