@@ -62,7 +62,7 @@ void CandidateHead::Forward(const Stream& stream, const ParameterStore& paramete
   const Answer answer(answer_, rows, candidates_);
   const VectorOf<int32_t> best(best_, rows);
   const Matrix logits = Logits(workspace, rows);
-  LinearForward(stream, {.x = x, .weight = parameters.ProductWeight(table_), .y = logits});
+  LinearForward(stream, {.x = x, .weight = parameters.ProductWeight(table_), .row_by_row = true, .y = logits});
   TopCandidates(stream, {.logits = logits,
                          .also = kEosToken,
                          .tokens = answer.tokens,

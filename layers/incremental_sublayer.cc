@@ -119,6 +119,7 @@ void IncrementalSublayer::Attend(const IncrementalContext& context, ConstAnyMatr
   if (inner_norm_scale_ >= 0) Norm(context, inner_norm_scale_, attended, normed);
   LinearForwardArgs product{.x = inner_norm_scale_ >= 0 ? normed : attended,
                             .weight = context.parameters.ProductWeight(output_weight_),
+                            .row_by_row = true,
                             .y = y};
   if (output_norm_scale_ < 0) return LinearForward(context.stream, product);
   product.bias = context.parameters.ProductBias(output_bias_);
@@ -133,6 +134,7 @@ void IncrementalSublayer::SelfAttention(const IncrementalContext& context, Const
   LinearForward(context.stream, {.x = x,
                                  .weight = context.parameters.ProductWeight(input_weight_, 3),
                                  .bias = context.parameters.ProductBias(input_bias_, 3),
+                                 .row_by_row = true,
                                  .y = qkv});
   const CacheRows& to = context.rows.cache_rows;
   ScatterRows(context.stream,
@@ -146,6 +148,7 @@ void IncrementalSublayer::CrossAttention(const IncrementalContext& context, Cons
   LinearForward(context.stream, {.x = x,
                                  .weight = context.parameters.ProductWeight(input_weight_),
                                  .bias = context.parameters.ProductBias(input_bias_),
+                                 .row_by_row = true,
                                  .y = query});
   Attend(context, query, cache, context.rows.encoder_output, y);
 }
@@ -156,6 +159,7 @@ void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstAn
                               .weight = context.parameters.ProductWeight(input_weight_),
                               .bias = context.parameters.ProductBias(input_bias_),
                               .relu = true,
+                              .row_by_row = true,
                               .y = hidden};
   if (hidden_shift_ >= 0) {
     expansion.bias = MakeHiddenBias(context.stream, context.parameters, input_bias_, hidden_shift_,
@@ -169,7 +173,8 @@ void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstAn
     Norm(context, inner_norm_scale_, hidden, normed);
     read = normed;
   }
-  LinearForward(context.stream, {.x = read, .weight = context.parameters.ProductWeight(output_weight_), .y = y});
+  LinearForward(context.stream,
+                {.x = read, .weight = context.parameters.ProductWeight(output_weight_), .row_by_row = true, .y = y});
 }
 
 void IncrementalSublayer::Norm(const IncrementalContext& context, int32_t norm_scale, ConstAnyMatrix x,
@@ -245,7 +250,6 @@ void IncrementalSublayer::Close(const IncrementalContext& context, ConstAnyMatri
 
 void IncrementalSublayer::Step(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache,
                                AnyMatrix out) const {
-  HADAL_CHECK_GE(x.rows, kFewestDecodeRows);
   if (keeps_input_) {
     context.stream.Copy(context.scratch.layer_input(x.rows).data, x.data, x.bytes());
   }

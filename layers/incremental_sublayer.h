@@ -17,8 +17,8 @@
 // and the biases of residual_norm are fp32.
 // Values that change between steps may be in device memory (pipeline/decode/decode_blocks.h). Every step then launches
 // the same kernels.
-// Numerics: a row's result does not depend on the other rows if B ≥ 16 (kernels/linear.h); on a device if B is always
-// the same. It equals the training forward up to rounding, because the attention kernel differs.
+// Numerics: a row's result does not depend on the other rows; on a device if B is always the same. It equals the
+// training forward up to rounding, because the kernels of attention and, on a CPU, of products differ.
 // Thread safety: const after construction; one step at a time per scratch. Blocking; allocates nothing.
 #pragma once
 
@@ -33,7 +33,8 @@
 
 namespace hadal {
 
-// Steps and encoder outputs are padded to this many rows: in smaller products a row's bits depend on their number.
+// A group's sources are padded to this many rows: in smaller products of the encoder a row's bits depend on their
+// number (kernels/linear.h). A step is not; but fewer rows hardly make it faster, because every weight is read.
 inline constexpr int64_t kFewestDecodeRows = 16;
 
 // The cache rows of each of B rows: position p of row i is cache row indices[i · stride + p].

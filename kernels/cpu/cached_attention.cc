@@ -70,25 +70,41 @@ HWY_INLINE float Exponentials(const CachedHead& head, float* HWY_RESTRICT weight
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
+HWY_INLINE const float* ValueAt(const CachedHead& head, int64_t position) {
+  return head.values + head.index[position] * head.cache_row_width;
+}
+
+// The columns of kVectors vectors from `column`, in one pass over the positions.
+template <int kVectors>
+HWY_INLINE void SumOfValueVectors(const CachedHead& head, const float* HWY_RESTRICT weights, float scale,
+                                  int64_t column, float* HWY_RESTRICT output) {
+  const Tag d;
+  const int64_t lanes = hn::Lanes(d);
+  Vec sums[kVectors];
+  for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(d);
+  for (int64_t p = 0; p < head.length; ++p) {
+    const float* HWY_RESTRICT value = ValueAt(head, p) + column;
+    const Vec weight = hn::Set(d, weights[p]);
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) sums[v] = hn::MulAdd(weight, hn::LoadU(d, value + v * lanes), sums[v]);
+  }
+  for (int v = 0; v < kVectors; ++v) hn::StoreU(hn::Mul(sums[v], hn::Set(d, scale)), d, output + column + v * lanes);
+}
+
 // output[0, D) = scale · Σ_p weights[p] · value_p
 HWY_INLINE void SumOfValues(const CachedHead& head, const float* HWY_RESTRICT weights, float scale,
                             float* HWY_RESTRICT output) {
   const Tag d;
-  const int64_t lanes = hn::Lanes(d);
-  const auto value_at = [&](int64_t p) { return head.values + head.index[p] * head.cache_row_width; };
+  const int64_t lanes = hn::Lanes(d), width = head.head_width;
   int64_t j = 0;
-  for (; j + lanes <= head.head_width; j += lanes) {
-    Vec sum = hn::Zero(d);
-    for (int64_t p = 0; p < head.length; ++p) {
-      sum = hn::MulAdd(hn::Set(d, weights[p]), hn::LoadU(d, value_at(p) + j), sum);
-    }
-    hn::StoreU(hn::Mul(sum, hn::Set(d, scale)), d, output + j);
-  }
-  const int64_t rest = head.head_width - j;
+  for (; j + 4 * lanes <= width; j += 4 * lanes) SumOfValueVectors<4>(head, weights, scale, j, output);
+  for (; j + 2 * lanes <= width; j += 2 * lanes) SumOfValueVectors<2>(head, weights, scale, j, output);
+  for (; j + lanes <= width; j += lanes) SumOfValueVectors<1>(head, weights, scale, j, output);
+  const int64_t rest = width - j;
   if (rest == 0) return;
   Vec sum = hn::Zero(d);
   for (int64_t p = 0; p < head.length; ++p) {
-    sum = hn::MulAdd(hn::Set(d, weights[p]), LoadPartial(d, value_at(p) + j, rest, 0.0f), sum);
+    sum = hn::MulAdd(hn::Set(d, weights[p]), LoadPartial(d, ValueAt(head, p) + j, rest, 0.0f), sum);
   }
   StorePartial(d, hn::Mul(sum, hn::Set(d, scale)), output + j, rest);
 }

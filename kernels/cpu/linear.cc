@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include "kernels/cpu/linear_epilogue.h"
+#include "kernels/cpu/row_product.h"
 #include "runtime/check.h"
 
 namespace hadal::cpu {
@@ -70,6 +71,7 @@ void SerialProduct(char transpose_a, char transpose_b, int64_t depth, const floa
 }  // namespace
 
 void LinearForward(const Stream& stream, const LinearForwardArgs& args) {
+  if (args.row_by_row) return RowProduct(stream, args);
   const ConstMatrix x = args.x.floats(), weight = args.weight.floats();
   stream.ForRanges(x.rows, kRowGrain, [&](int64_t begin, int64_t end) {
     ForWholeTiles(begin, end, [&](int64_t first, int64_t last) {

@@ -78,7 +78,7 @@ void DecodeLane::BeginStep(const DecodeCommand& command) {
   HADAL_CHECK(command.kind == DecodeCommand::Kind::kStep);
   std::swap(paths_, previous_paths_);
   const auto used = static_cast<int64_t>(command.rows.size());
-  const int64_t rows = on_device_ ? capacity_.rows : std::max(used, kFewestDecodeRows);
+  const int64_t rows = on_device_ ? capacity_.rows : used;
   HADAL_CHECK_LE(used, rows);
   HADAL_CHECK_LE(rows, static_cast<int64_t>(tokens_.size()));
   for (int64_t i = 0; i < used; ++i) SetRow(i, command.rows[i]);

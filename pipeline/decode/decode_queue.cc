@@ -12,7 +12,7 @@ namespace hadal {
 DecodeQueue::DecodeQueue(std::vector<int32_t> source_rows, const DecodeCapacity& capacity, const BeamOptions& beam)
     : source_rows_(std::move(source_rows)), capacity_(capacity), beam_(beam.beam), samples_(beam.sampling) {
   const auto sentences = static_cast<int64_t>(source_rows_.size());
-  // Few sentences are spread over the lanes, but not so thinly that steps consist of filling.
+  // Few sentences are spread over the lanes, but not so thinly that a step's time is that of reading the weights.
   const int64_t share = (sentences + capacity.lanes - 1) / capacity.lanes;
   most_sentences_ = std::clamp<int64_t>(share, std::min<int64_t>(capacity.sentences, kFewestDecodeRows / beam_ + 1),
                                         capacity.sentences);

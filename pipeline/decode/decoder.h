@@ -9,11 +9,11 @@
 // elsewhere.
 //
 // Numerics: a sentence's hypotheses and scores have the same bits whatever is translated beside it, for every number of
-// ranks, lanes, threads and sentences per group (on AVX-512; below it the limits of kernels/linear.h apply). On a GPU,
-// cuBLASLt chooses the order of addition by a product's shape; therefore every group and step is padded to the
-// capacity. There the same holds for one set of options (beam, longest source, most sentences per group), as long as
-// the chosen algorithm treats all rows of a product alike. Log-probabilities agree with an evaluation of the same pair
-// up to rounding. On a device, from the third time on, a group's encoding and a step are one launch per chunk each
+// ranks, lanes, threads and sentences per group (on AVX-512; below it the encoder has the limits of kernels/linear.h).
+// On a GPU, cuBLASLt chooses the order of addition by a product's shape; therefore every group and step is padded to
+// the capacity. There the same holds for one set of options (beam, longest source, most sentences per group), as long
+// as the chosen algorithm treats all rows of a product alike. Log-probabilities agree with an evaluation of the same
+// pair up to rounding. On a device, from the third time on, a group's encoding and a step are one launch per chunk each
 // (graph_cache.h), with the same bits.
 // Memory: planned by capacity (decode_capacity.h), in an arena of its own, whose size is bytes(), or in a training
 // run's arena. The search itself keeps small vectors.

@@ -270,6 +270,62 @@ TEST(LinearForwardTest, ARowHasTheSameBitsWhateverItsNeighbours) {
   }
 }
 
+// y of rows [first, first + rows) of x by the kernel of decoding.
+std::vector<float> RowByRow(const Layer& layer, int64_t first, int64_t rows, const Stream& stream) {
+  const Shape& s = layer.shape;
+  const std::vector<float> from(layer.x.begin() + first * s.in, layer.x.begin() + (first + rows) * s.in);
+  StridedMatrix x(from, rows, s.in, 1, layer.padding), weight(layer.weight, s.out, s.in, 1, layer.padding);
+  StridedMatrix y(std::vector<float>(rows * s.out, NAN), rows, s.out, 1, layer.padding);
+  LinearForward(stream, {.x = x.view(),
+                         .weight = weight.view(),
+                         .bias = layer.epilogue.bias ? ConstVector(layer.bias.data(), s.out) : ConstVector(),
+                         .relu = layer.epilogue.relu,
+                         .row_by_row = true,
+                         .y = y.view()});
+  EXPECT_TRUE(y.guards_intact());
+  return y.dense();
+}
+
+TEST(LinearRowByRowTest, MatchesReference) {
+  testing::ForEachInstructionSet([] {
+    for (const Shape& shape : kRaggedShapes) {
+      for (const Epilogue& epilogue : {kEpilogues[0], kEpilogues[1], kEpilogues[2]}) {
+        SCOPED_TRACE(::testing::Message() << shape << ", bias " << epilogue.bias << ", relu " << epilogue.relu);
+        const Layer layer(shape, epilogue);
+        EXPECT_TRUE(NearReference(RowByRow(layer, 0, shape.rows, Stream::Cpu(1)), layer.reference.Forward(),
+                                  std::sqrt(shape.in), 8 + 2 * std::sqrt(shape.in)));
+      }
+    }
+  });
+}
+
+// What beam search lives on: any number of rows, at any place, on any number of threads.
+TEST(LinearRowByRowTest, ARowHasTheSameBitsInEveryProduct) {
+  testing::ForEachInstructionSet([] {
+    for (const auto& [in, out] : {std::pair<int64_t, int64_t>{1, 3}, {37, 61}, {64, 7}, {512, 33}, {2048, 50}}) {
+      const Layer layer({70, in, out}, kEpilogues[2]);
+      const std::vector<float> all = RowByRow(layer, 0, layer.shape.rows, Stream::Cpu(1));
+      for (const int64_t rows : {1, 2, 3, 4, 5, 15, 16, 17, 31, 32, 33, 70}) {
+        const int64_t first = (layer.shape.rows - rows) / 3;
+        const std::vector<float> some = RowByRow(layer, first, rows, Stream::Cpu(1 + static_cast<int>(rows % 3)));
+        ASSERT_TRUE(std::equal(some.begin(), some.end(), all.begin() + first * out))
+            << rows << " rows from " << first << ", " << in << " -> " << out;
+      }
+    }
+  });
+}
+
+TEST(LinearRowByRowTest, ReluKeepsNan) {
+  const std::vector<float> x = {NAN}, weight(5, 1.0f);
+  std::vector<float> y(5);
+  LinearForward(Stream::Cpu(1), {.x = {x.data(), 1, 1},
+                                 .weight = {weight.data(), 5, 1},
+                                 .relu = true,
+                                 .row_by_row = true,
+                                 .y = {y.data(), 1, 5}});
+  for (const float value : y) EXPECT_TRUE(std::isnan(value));
+}
+
 TEST(LinearTest, ThreadsChangeNoBitOfRaggedShapes) {
   for (const Shape& shape : kRaggedShapes) ExpectThreadsChangeNoBit(Layer(shape, kEpilogues[4]));
 }
