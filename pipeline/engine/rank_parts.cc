@@ -1,6 +1,5 @@
 #include "pipeline/engine/rank_parts.h"
 
-#include <algorithm>
 #include <cstdint>
 
 #include "runtime/status_macros.h"
@@ -28,7 +27,8 @@ absl::Status RankParts::Bind(const Arena& arena, ProcessGrid& transfers, Process
   channels.Bind(arena, transfers.pipeline());
   tied.Bind(arena, transfers.pipeline());
   HADAL_RETURN_IF_ERROR(reduction.Bind(arena, state, transfers.replicas(), trace));
-  HADAL_RETURN_IF_ERROR(transfers.world().Reserve(channels.transfers() + std::max<int64_t>(reduction.transfers(), 1)));
+  constexpr int64_t kOfTiedTables = 1;  // one piece after the other
+  HADAL_RETURN_IF_ERROR(transfers.world().Reserve(channels.transfers() + kOfTiedTables));
   if (decoder) decoder->Bind(arena, host.pipeline(), timeout);
   return absl::OkStatus();
 }

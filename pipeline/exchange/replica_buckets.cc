@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "pipeline/plan/slice_ownership.h"
 
 namespace hadal {
 namespace {
-
-// The sublayer after which a slice's gradient is complete; -1: only when tied tables are summed.
-int32_t CompleteAfter(const ModelPlan& plan, int32_t parameter) {
-  const ParameterRecord& record = plan.parameters[parameter];
-  const bool tied = record.role == ParameterRole::kEmbedding && plan.Uses(parameter).size() > 1;
-  return tied ? -1 : record.sublayer;
-}
 
 // REQUIRES: both are [1, elements].
 bool Follows(AnyMatrix next, AnyMatrix values) {
@@ -19,44 +17,41 @@ bool Follows(AnyMatrix next, AnyMatrix values) {
 }
 
 // Whether the slice has become a part of `last`.
-bool Extends(const StateSlice& slice, int32_t first_sublayer, ReplicaBucket& last) {
-  if (last.owner != slice.owner || last.first_sublayer < 0 || first_sublayer < 0) return false;
-  if (last.gradient.size + slice.elements > ReplicaBucket::kMostElements) return false;
-  if (!Follows(slice.as_read(), last.weight)) return false;
+bool Extends(const StateSlice& slice, ReplicaBucket& last) {
+  if (last.owner != slice.owner || !Follows(slice.as_read(), last.weight)) return false;
   if (slice.gradient.data != last.gradient.data + last.gradient.size) return false;
   last.weight.columns = last.weight.stride += slice.elements;
   last.gradient.size += slice.elements;
   return true;
 }
 
-void AddSlice(const StateSlice& slice, int32_t first_sublayer, std::vector<ReplicaBucket>& buckets) {
-  if (!buckets.empty() && Extends(slice, first_sublayer, buckets.back())) return;
-  for (int64_t first = 0; first < slice.elements; first += ReplicaBucket::kMostElements) {
-    const int64_t size = std::min(ReplicaBucket::kMostElements, slice.elements - first);
-    AnyMatrix part = slice.as_read().Columns(first, size);
-    part.stride = size;
-    buckets.push_back({.gradient = {slice.gradient.data + first, size},
-                       .weight = part,
-                       .owner = slice.owner,
-                       .first_sublayer = first_sublayer});
-  }
-}
-
 }  // namespace
 
-std::vector<ReplicaBucket> MakeReplicaBuckets(const StageState& state) {
-  std::vector<ReplicaBucket> buckets;
-  for (const bool rounded : {true, false}) {  // as they lie
+std::vector<ReplicaRound> MakeReplicaRounds(const StageState& state) {
+  std::vector<ReplicaRound> rounds;
+  for (const bool is_rounded : {true, false}) {  // as they lie
     for (const StateSlice& slice : state.slices()) {
-      if (slice.is_rounded() == rounded) AddSlice(slice, CompleteAfter(state.plan(), slice.parameter), buckets);
+      if (slice.is_rounded() != is_rounded) continue;
+      while (std::ssize(rounds) <= slice.round)
+        rounds.push_back({.first_sublayer = std::numeric_limits<int32_t>::max()});
+      ReplicaRound& round = rounds[slice.round];
+      const bool tied = IsTiedTable(state.plan(), slice.parameter);
+      round.first_sublayer =
+          std::min(round.first_sublayer, tied ? -1 : state.plan().parameters[slice.parameter].sublayer);
+      if (!round.buckets.empty() && Extends(slice, round.buckets.back())) continue;
+      round.buckets.push_back({.gradient = slice.gradient, .weight = slice.as_read(), .owner = slice.owner});
     }
   }
-  const auto tables = std::stable_partition(buckets.begin(), buckets.end(),
-                                            [](const ReplicaBucket& b) { return b.first_sublayer >= 0; });
-  std::reverse(buckets.begin(), tables);
-  std::stable_sort(buckets.begin(), tables,
-                   [](const ReplicaBucket& a, const ReplicaBucket& b) { return a.first_sublayer > b.first_sublayer; });
-  return buckets;
+  return rounds;
+}
+
+int64_t MostElementsOfARound(const StageState& state) {
+  std::map<std::pair<int, int>, int64_t> elements;  // by round and owner
+  int64_t most = 0;
+  for (const StateSlice& slice : state.slices()) {
+    most = std::max(most, elements[{slice.round, slice.owner}] += slice.elements);
+  }
+  return most;
 }
 
 }  // namespace hadal

@@ -1,20 +1,19 @@
-// Groups the gradients and weights of one pipeline stage into buckets: the messages between the stage's replicas when
-// they sum gradients (replica_reduction.h), as in PyTorch's DDP. Buckets are long, so that a message's latency is
-// negligible.
+// Groups the gradients and weights of one pipeline stage into rounds of buckets: the messages between the stage's
+// replicas when they sum gradients (replica_reduction.h). Buckets are long, so that a message's latency is negligible,
+// and all messages of a round are one exchange (runtime/comm/communicator.h).
 //
 // A parameter consists of slices (contiguous parts). Each slice has one owner among the replicas, to which the others
-// send their gradients (pipeline/plan/slice_ownership.h). The owner sends back their sum or, with a sharded optimizer,
-// the updated weights. Slices that are neighbours in memory and have the same owner are joined, up to 2^18 elements per
-// bucket; a longer slice is split.
-// Order: by descending depth, the order in which the backward pass completes gradients. Tables that are used in several
-// places (tied embeddings) come last, because their gradients are first summed over these places.
-// The list is a function of the stage's state alone, so every replica of the stage computes the same one.
+// send their gradients, and a round in which they do so (pipeline/plan/slice_ownership.h). The owner sends back their
+// sum or, with a sharded optimizer, the updated weights. Slices of one owner and round that are neighbours in memory
+// are one bucket. An owner usually has one bucket in a round, more where alignment or learned scalars part the weights.
+// Order: of rounds, that in which the backward pass completes gradients, by descending depth. Tables that are used in
+// several places (tied embeddings) come last, because their gradients are first summed over these places. The list is a
+// function of the stage's state alone, so every replica of the stage computes the same one.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "pipeline/plan/slice_ownership.h"
 #include "pipeline/stage/stage_state.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -23,14 +22,10 @@ namespace hadal {
 
 // A consecutive range of memory with one owner.
 struct ReplicaBucket {
-  // The most elements of a run of slices with one owner (slice_ownership.h).
-  static constexpr int64_t kMostElements = kRunElements;
-
   Vector gradient;
-  AnyMatrix weight;            // as kernels read it.  [1, elements]
-  float* mirror = nullptr;     // its place in host memory, if messages are there and the state is not; else null
-  int owner = 0;               // replica
-  int32_t first_sublayer = 0;  // complete once this sublayer's gradients are; -1: once tied tables are summed
+  AnyMatrix weight;         // as kernels read it.  [1, elements]
+  float* mirror = nullptr;  // its place in host memory, if messages are there and the state is not; else null
+  int owner = 0;            // replica
 
   int64_t bytes() const { return gradient.size * int64_t{sizeof(float)}; }  // of the gradient
   // The address that messages use for `values`, the gradient or the weight.
@@ -44,7 +39,15 @@ struct ReplicaBucket {
   }
 };
 
-// All buckets in the order they are sent, without mirrors.  REQUIRES: `state` is bound, for training.
-std::vector<ReplicaBucket> MakeReplicaBuckets(const StageState& state);
+// What replicas exchange at once.
+struct ReplicaRound {
+  int32_t first_sublayer = 0;          // complete once this sublayer's gradients are; -1: once tied tables are summed
+  std::vector<ReplicaBucket> buckets;  // ascending by address of the gradient
+};
+
+// All rounds in order, without mirrors.  REQUIRES: `state` is bound, for training.
+std::vector<ReplicaRound> MakeReplicaRounds(const StageState& state);
+// The most elements that one owner has in one round of the stage. `state` need not be bound.
+int64_t MostElementsOfARound(const StageState& state);
 
 }  // namespace hadal

@@ -1,11 +1,11 @@
 #include "pipeline/exchange/replica_reduction.h"
 
 #include <algorithm>
-#include <span>
 #include <thread>
 #include <utility>
 
 #include "kernels/add.h"
+#include "runtime/check.h"
 #include "runtime/comm/message_tags.h"
 #include "runtime/status_macros.h"
 
@@ -14,27 +14,28 @@ namespace {
 
 AnyMatrix GradientOf(const ReplicaBucket& bucket) { return Matrix(bucket.gradient.data, 1, bucket.gradient.size); }
 
-// Adds term(begin) … term(end − 1) in this order, each called once. Returns the Vector that holds the sum: the first
-// term or, from there on, the one at `own`. An addition's operands may change places without changing its result.
-template <typename Term, typename AddTo>
-Vector SumInPlace(int begin, int end, const Term& term, const float* own, const AddTo& add) {
-  Vector sum = term(begin);
-  for (int i = begin + 1; i < end; ++i) {
-    Vector next = term(i);
-    if (next.data == own) std::swap(sum, next);
-    add(sum, next);
+// Adds pieces [first, first + count) in their order into the one at `own`. Overwrites the others. An addition's
+// operands may change places without changing its result.
+template <typename AddTo>
+void AddInOrder(const std::vector<float*>& pieces, const float* own, int64_t first, int64_t count, const AddTo& add) {
+  float* sum = pieces[0];
+  for (size_t i = 1; i < pieces.size(); ++i) {
+    float* next = pieces[i];
+    if (next == own) std::swap(sum, next);
+    add(Vector(sum + first, count), Vector(next + first, count));
   }
-  return sum;
 }
 
-// Adds the pieces, one of them at `own`, into that one, in the order of the header. Overwrites the others.
-template <typename Piece, typename AddTo>
-void SumOfReplicas(int replicas, const Piece& piece, const float* own, const AddTo& add) {
-  constexpr int kBlock = ReplicaReduction::kBlock;
-  const auto block = [&](int b) {
-    return SumInPlace(b * kBlock, std::min((b + 1) * kBlock, replicas), piece, own, add);
-  };
-  SumInPlace(0, (replicas + kBlock - 1) / kBlock, block, own, add);
+// Elements are independent, so that threads and ranges change no bit; a range stays in the first-level cache.
+void AddOnHost(const Stream& stream, const std::vector<float*>& pieces, const float* own, int64_t elements) {
+  constexpr int64_t kGrain = 4096, kRange = 1024;
+  stream.ForRanges(elements, kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t first = begin; first < end; first += kRange) {
+      AddInOrder(pieces, own, first, std::min(kRange, end - first), [](Vector sum, Vector values) {
+        for (int64_t i = 0; i < sum.size; ++i) sum[i] += values[i];
+      });
+    }
+  });
 }
 
 }  // namespace
@@ -42,23 +43,17 @@ void SumOfReplicas(int replicas, const Piece& piece, const float* own, const Add
 ReplicaReduction::ReplicaReduction(const PipelinePlan& pipeline, const StageState& state, const Stream& stream,
                                    Purpose purpose, ArenaLayout& layout)
     : replica_(pipeline.replica),
-      replicas_(pipeline.grid.replicas),
-      active_(purpose == Purpose::kTraining && pipeline.grid.replicas > 1) {
+      active_(purpose == Purpose::kTraining && pipeline.grid.replicas > 1),
+      blocks_{.replicas = pipeline.grid.replicas} {
   if (!active_) return;
   on_device_ = pipeline.device_transfers;
-  const auto elements = [&state](std::span<const StateSlice> slices) {
-    int64_t sum = 0;
-    for (const StateSlice& slice : slices) {
-      const int64_t of_parameter = state.plan().parameters[slice.parameter].elements();
-      sum += std::min(kSliceElements, of_parameter - slice.slice * kSliceElements);
-    }
-    return sum;
-  };
-  received_.emplace(replica_, replicas_, std::min(elements(state.owned()), ReplicaBucket::kMostElements));
-  buffer_slice_ = on_device_ ? layout.ReserveBytes("workspace", received_->bytes())
-                             : layout.ReserveHostBytes("workspace", received_->bytes());
+  buffer_elements_ = blocks_.MostPieces() * MostElementsOfARound(state);
+  const int64_t bytes = kBuffers * buffer_elements_ * int64_t{sizeof(float)};
+  buffer_slice_ = on_device_ ? layout.ReserveBytes("workspace", bytes) : layout.ReserveHostBytes("workspace", bytes);
   if (stream.kind() == DeviceKind::kCpu || on_device_) return;
-  mirror_slice_ = layout.ReserveHostBytes("workspace", elements(state.slices()) * int64_t{sizeof(float)});
+  int64_t elements = 0;
+  for (const StateSlice& slice : state.slices()) elements += slice.elements;
+  mirror_slice_ = layout.ReserveHostBytes("workspace", elements * int64_t{sizeof(float)});
 }
 
 absl::Status ReplicaReduction::Bind(const Arena& arena, const StageState& state, Communicator& replicas,
@@ -66,71 +61,102 @@ absl::Status ReplicaReduction::Bind(const Arena& arena, const StageState& state,
   if (!active_) return absl::OkStatus();
   communicator_ = &replicas;
   trace_ = &trace;
-  received_->Bind(arena.Get<float>(buffer_slice_), replicas);
-  buckets_ = MakeReplicaBuckets(state);
-  for (size_t b = 0; b < buckets_.size(); ++b) {
-    if (Owns(buckets_[b])) mine_.push_back(b);
-  }
+  buffers_ = arena.Get<float>(buffer_slice_);
+  rounds_ = MakeReplicaRounds(state);
   if (state.device() != nullptr && !on_device_) {
     float* mirror = arena.Get<float>(mirror_slice_);
-    for (ReplicaBucket& bucket : buckets_) mirror = (bucket.mirror = mirror) + bucket.gradient.size;
+    for (ReplicaRound& round : rounds_) {
+      for (ReplicaBucket& bucket : round.buckets) mirror = (bucket.mirror = mirror) + bucket.gradient.size;
+    }
   }
-  complete_seconds_.resize(mine_.size());
-  requests_.reserve(buckets_.size() * (replicas_ - 1));
+  exchanges_.resize(rounds_.size() + lag());
+  complete_seconds_.resize(exchanges_.size());
+  for (size_t exchange = 0; exchange < exchanges_.size(); ++exchange) ListExchange(exchange);
   if (!on_device_) return absl::OkStatus();
-  HADAL_ASSIGN_OR_RETURN(beside_, SideQueue::Create(*state.device(), mine_.size(), ReceivedPieces::kBuffers));
+  HADAL_ASSIGN_OR_RETURN(beside_, SideQueue::Create(*state.device(), exchanges_.size(), kBuffers));
   return absl::OkStatus();
 }
 
-int64_t ReplicaReduction::transfers() const {
-  if (!active_) return 0;
-  const int64_t others = std::ssize(buckets_) - std::ssize(mine_);  // sent to their owner, later received from it
-  const int64_t own = std::ssize(mine_) * (replicas_ - 1);          // sent to all, later
-  return others + std::max(own, received_->transfers());
+void ReplicaReduction::ListExchange(size_t exchange) {
+  float* const buffer = buffers_ + static_cast<int64_t>(exchange % kBuffers) * buffer_elements_;
+  float* free = buffer;
+  if (exchange < rounds_.size()) {
+    for (const ReplicaBucket& bucket : rounds_[exchange].buckets) ListWithinBlock(bucket, free, exchanges_[exchange]);
+  }
+  if (lag() > 0 && exchange >= lag()) {
+    for (const ReplicaBucket& bucket : rounds_[exchange - lag()].buckets) {
+      ListBetweenBlocks(bucket, free, exchanges_[exchange]);
+    }
+  }
+  HADAL_CHECK_LE(free - buffer, buffer_elements_);
+}
+
+void ReplicaReduction::ListWithinBlock(const ReplicaBucket& bucket, float*& free, Exchanged& exchange) const {
+  auto* const own = static_cast<float*>(bucket.Place(bucket.gradient.data));
+  const int relay = RelayOf(bucket);
+  if (relay != replica_) {
+    exchange.parts.push_back({.peer = relay, .send = own, .send_bytes = bucket.bytes()});
+    return;
+  }
+  Addition addition{.bucket = &bucket};
+  const int block = blocks_.BlockOf(replica_);
+  for (int r = blocks_.begin(block); r < blocks_.end(block); ++r) {
+    addition.pieces.push_back(r == replica_ ? own : std::exchange(free, free + bucket.gradient.size));
+    if (r == replica_) continue;
+    exchange.parts.push_back({.peer = r, .receive = addition.pieces.back(), .receive_bytes = bucket.bytes()});
+  }
+  exchange.additions.push_back(std::move(addition));
+}
+
+void ReplicaReduction::ListBetweenBlocks(const ReplicaBucket& bucket, float*& free, Exchanged& exchange) const {
+  auto* const own = static_cast<float*>(bucket.Place(bucket.gradient.data));
+  if (RelayOf(bucket) == replica_ && !Owns(bucket)) {
+    exchange.parts.push_back({.peer = bucket.owner, .send = own, .send_bytes = bucket.bytes()});
+  }
+  if (!Owns(bucket)) return;
+  Addition addition{.bucket = &bucket};
+  for (int block = 0; block < blocks_.count(); ++block) {
+    const int relay = blocks_.RelayOf(block, replica_);
+    addition.pieces.push_back(relay == replica_ ? own : std::exchange(free, free + bucket.gradient.size));
+    if (relay == replica_) continue;
+    exchange.parts.push_back({.peer = relay, .receive = addition.pieces.back(), .receive_bytes = bucket.bytes()});
+  }
+  exchange.additions.push_back(std::move(addition));
 }
 
 void ReplicaReduction::MarkComplete(size_t end) {
+  if (end == rounds_.size()) end = exchanges_.size();
+  std::fill(complete_seconds_.begin() + complete_, complete_seconds_.begin() + end, trace_->Now());
+  if (beside_ != nullptr) beside_->MarkReady(complete_, end);
   complete_ = end;
-  const double now = trace_->Now();
-  const size_t first = marked_;
-  for (; marked_ < mine_.size() && mine_[marked_] < complete_; ++marked_) complete_seconds_[marked_] = now;
-  if (beside_ != nullptr) beside_->MarkReady(first, marked_);
 }
 
-absl::Status ReplicaReduction::PostReceives() {
-  // The buffers are the sums' alone: nothing of the backward pass, which is in the main order, holds them up.
-  const DeviceQueues::Queue queue = beside_ == nullptr ? DeviceQueues::kMain : beside_->queue();
-  for (; posted_ < mine_.size() && posted_ < added_ + ReceivedPieces::kBuffers; ++posted_) {
-    HADAL_RETURN_IF_ERROR(received_->Post(posted_, Owned(posted_).gradient.size, queue));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReplicaReduction::PostSends(const Stream& stream) {
-  for (; sent_ < complete_; ++sent_) {
-    const ReplicaBucket& bucket = buckets_[sent_];
-    if (Owns(bucket)) continue;
-    bucket.Fetch(stream, bucket.gradient.data, bucket.bytes());
-    HADAL_ASSIGN_OR_RETURN(
-        const CommRequest request,
-        communicator_->Send(bucket.Place(bucket.gradient.data), bucket.bytes(), bucket.owner, kReplicaPieceTag));
-    requests_.push_back(request);
+absl::Status ReplicaReduction::PostExchanges(const Stream& stream) {
+  for (; posted_ < std::min(complete_, added_ + kBuffers); ++posted_) {
+    if (posted_ < rounds_.size()) {
+      for (const ReplicaBucket& bucket : rounds_[posted_].buckets) {
+        bucket.Fetch(stream, bucket.gradient.data, bucket.bytes());
+      }
+    }
+    std::vector<CommRequest>& requests = requests_[posted_ % kBuffers];
+    requests.clear();
+    HADAL_RETURN_IF_ERROR(
+        communicator_->Exchange(exchanges_[posted_].parts, kReplicaPieceTag, Ready(posted_), requests));
   }
   return absl::OkStatus();
 }
 
 absl::Status ReplicaReduction::Begin() {
-  if (!active_) return absl::OkStatus();
-  complete_ = sent_ = marked_ = posted_ = begun_ = added_ = 0;
-  return PostReceives();
+  complete_ = posted_ = begun_ = added_ = 0;
+  return absl::OkStatus();
 }
 
 absl::Status ReplicaReduction::Complete(const Stream& stream, int32_t first) {
   if (!active_) return absl::OkStatus();
   size_t end = complete_;
-  while (end < buckets_.size() && buckets_[end].first_sublayer >= first) ++end;
+  while (end < rounds_.size() && rounds_[end].first_sublayer >= first) ++end;
   MarkComplete(end);
-  return PostSends(stream);
+  return PostExchanges(stream);
 }
 
 absl::Status ReplicaReduction::Progress(const Stream& stream) {
@@ -141,100 +167,129 @@ absl::Status ReplicaReduction::Progress(const Stream& stream) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> ReplicaReduction::AddNext(const Stream& stream) {
-  HADAL_RETURN_IF_ERROR(Retire());
-  if (begun_ == posted_ || mine_[begun_] >= complete_) return false;
-  HADAL_ASSIGN_OR_RETURN(const bool here, received_->Test(begun_));
-  if (!here) return false;
-  beside_ != nullptr ? SumOnDevice(stream, begun_) : Sum(stream, begun_);
-  ++begun_;
-  HADAL_RETURN_IF_ERROR(Retire());
+absl::StatusOr<bool> ReplicaReduction::Arrived(size_t exchange) {
+  for (CommRequest& request : requests_[exchange % kBuffers]) {
+    if (!request.active()) continue;
+    HADAL_ASSIGN_OR_RETURN(const bool done, communicator_->Test(request));
+    if (!done) return false;
+  }
   return true;
 }
 
-absl::Status ReplicaReduction::Retire() {
+absl::StatusOr<bool> ReplicaReduction::AddNext(const Stream& stream) {
+  HADAL_RETURN_IF_ERROR(Retire(stream));
+  if (begun_ == posted_) return false;
+  HADAL_ASSIGN_OR_RETURN(const bool here, Arrived(begun_));
+  if (!here) return false;
+  AddPieces(stream, begun_++);
+  HADAL_RETURN_IF_ERROR(Retire(stream));
+  return true;
+}
+
+absl::Status ReplicaReduction::Retire(const Stream& stream) {
   for (; added_ < begun_ && (beside_ == nullptr || beside_->Done(added_)); ++added_) {
+    int64_t bytes = 0;
+    for (const Addition& addition : exchanges_[added_].additions) {
+      bytes += (std::ssize(addition.pieces) - 1) * addition.bucket->bytes();
+    }
+    if (bytes == 0) continue;
     trace_->Add({.kind = TraceKind::kReplicaGradients,
-                 .bytes = (replicas_ - 1) * Owned(added_).bytes(),
+                 .bytes = bytes,
                  .begin_seconds = complete_seconds_[added_],
                  .end_seconds = trace_->Now()});
   }
-  return PostReceives();
+  return PostExchanges(stream);
 }
 
-// Elements are independent, so that threads and ranges change no bit; a range stays in the first-level cache.
-void ReplicaReduction::Sum(const Stream& stream, size_t position) const {
-  constexpr int64_t kGrain = 4096, kRange = 1024;
-  const ReplicaBucket& bucket = Owned(position);
-  bucket.Fetch(stream, bucket.gradient.data, bucket.bytes());
-  const Vector own(static_cast<float*>(bucket.Place(bucket.gradient.data)), bucket.gradient.size);
-  const auto add = [](Vector sum, Vector values) {
-    for (int64_t i = 0; i < sum.size; ++i) sum[i] += values[i];
-  };
-  stream.ForRanges(own.size, kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t first = begin; first < end; first += kRange) {
-      const int64_t count = std::min(kRange, end - first);
-      SumOfReplicas(
-          replicas_, [&](int r) { return Vector(Piece(position, r, own).data + first, count); }, own.data + first, add);
+void ReplicaReduction::AddPieces(const Stream& stream, size_t exchange) {
+  const Stream beside = beside_ == nullptr ? stream : beside_->Begin(stream, exchange);
+  for (const Addition& addition : exchanges_[exchange].additions) {
+    const ReplicaBucket& bucket = *addition.bucket;
+    const auto* const own = static_cast<float*>(bucket.Place(bucket.gradient.data));
+    if (beside_ != nullptr) {
+      AddInOrder(addition.pieces, own, 0, bucket.gradient.size,
+                 [&beside](Vector sum, Vector values) { Add(beside, {.sum = sum, .values = values}); });
+      continue;
     }
-  });
-  bucket.Store(stream, bucket.gradient.data, bucket.bytes());
+    AddOnHost(stream, addition.pieces, own, bucket.gradient.size);
+    if (Owns(bucket)) bucket.Store(stream, bucket.gradient.data, bucket.bytes());
+  }
+  if (beside_ != nullptr) beside_->End(exchange);
 }
 
-void ReplicaReduction::SumOnDevice(const Stream& main, size_t position) const {
-  const Stream stream = beside_->Begin(main, position);
-  const Vector own = Owned(position).gradient;
-  SumOfReplicas(
-      replicas_, [&](int r) { return Piece(position, r, own); }, own.data,
-      [&stream](Vector sum, Vector values) { Add(stream, {.sum = sum, .values = values}); });
-  beside_->End(position);
+absl::Status ReplicaReduction::Await(std::vector<CommRequest>& requests, absl::Duration timeout, const char* what) {
+  for (CommRequest& request : requests) {
+    if (request.active()) HADAL_RETURN_IF_ERROR(communicator_->Wait(request, absl::Now() + timeout, what));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ReplicaReduction::Finish(const Stream& stream, absl::Duration timeout) {
   if (!active_) return absl::OkStatus();
-  MarkComplete(buckets_.size());
-  HADAL_RETURN_IF_ERROR(PostSends(stream));
-  while (added_ < mine_.size()) {
-    if (begun_ < posted_) HADAL_RETURN_IF_ERROR(received_->Wait(begun_, timeout));
+  MarkComplete(rounds_.size());
+  HADAL_RETURN_IF_ERROR(PostExchanges(stream));
+  while (added_ < exchanges_.size()) {
+    if (begun_ < posted_) {
+      HADAL_RETURN_IF_ERROR(Await(requests_[begun_ % kBuffers], timeout, "the replicas' gradients"));
+    }
     HADAL_ASSIGN_OR_RETURN(const bool begun, AddNext(stream));
     if (begun) continue;
     communicator_->Progress();  // the device adds
     std::this_thread::yield();
   }
-  for (CommRequest& send : requests_) {
-    HADAL_RETURN_IF_ERROR(communicator_->Wait(send, absl::Now() + timeout, "gradients' way to their owner"));
-  }
-  requests_.clear();
   return absl::OkStatus();
+}
+
+void ReplicaReduction::ListResult(const ReplicaBucket& bucket, AnyMatrix values, bool within_block,
+                                  std::vector<ExchangePart>& parts) const {
+  void* const at = bucket.Place(values.data);
+  const int block = blocks_.BlockOf(replica_), relay = RelayOf(bucket);
+  // From the sender of this step to this replica, if that is another one.
+  const int sender = within_block ? relay : bucket.owner;
+  if (replica_ != sender && (within_block || replica_ == relay)) {
+    parts.push_back({.peer = sender, .receive = at, .receive_bytes = values.bytes()});
+  }
+  if (replica_ != sender) return;
+  const int begin = within_block ? blocks_.begin(block) : 0;
+  const int end = within_block ? blocks_.end(block) : blocks_.count();
+  for (int i = begin; i < end; ++i) {
+    const int receiver = within_block ? i : blocks_.RelayOf(i, bucket.owner);
+    if (receiver != replica_) parts.push_back({.peer = receiver, .send = at, .send_bytes = values.bytes()});
+  }
 }
 
 template <typename Of>
 absl::Status ReplicaReduction::Gather(const Stream& stream, const Of& of, absl::Duration timeout) {
   if (!active_) return absl::OkStatus();
-  for (const ReplicaBucket& bucket : buckets_) {
-    const AnyMatrix values = of(bucket);
-    void* const at = bucket.Place(values.data);
-    if (!Owns(bucket)) {
-      HADAL_ASSIGN_OR_RETURN(const CommRequest request,
-                             communicator_->Receive(at, values.bytes(), bucket.owner, kReplicaResultTag));
-      requests_.push_back(request);
-      continue;
+  constexpr const char* kWhat = "what the replicas of a stage share";
+  if (beside_ != nullptr) beside_->MarkReady(0, exchanges_.size());
+  for (std::vector<CommRequest>& requests : requests_) requests.clear();
+  std::vector<ExchangePart> parts;
+  for (size_t exchange = 0; exchange < exchanges_.size(); ++exchange) {
+    std::vector<CommRequest>& requests = requests_[exchange % kBuffers];
+    parts.clear();
+    if (exchange < rounds_.size()) {
+      for (const ReplicaBucket& bucket : rounds_[exchange].buckets) {
+        const AnyMatrix values = of(bucket);
+        if (Owns(bucket)) bucket.Fetch(stream, values.data, values.bytes());
+        ListResult(bucket, values, /*within_block=*/lag() == 0, parts);
+      }
     }
-    bucket.Fetch(stream, values.data, values.bytes());
-    for (int r = 0; r < replicas_; ++r) {
-      if (r == replica_) continue;
-      HADAL_ASSIGN_OR_RETURN(const CommRequest request, communicator_->Send(at, values.bytes(), r, kReplicaResultTag));
-      requests_.push_back(request);
+    if (lag() > 0 && exchange >= lag()) {
+      HADAL_RETURN_IF_ERROR(Await(requests, timeout, kWhat));  // the relays have these
+      requests.clear();
+      for (const ReplicaBucket& bucket : rounds_[exchange - lag()].buckets) {
+        ListResult(bucket, of(bucket), /*within_block=*/true, parts);
+      }
     }
+    HADAL_RETURN_IF_ERROR(communicator_->Exchange(parts, kReplicaResultTag, Ready(exchange), requests));
   }
-  for (CommRequest& request : requests_) {
-    HADAL_RETURN_IF_ERROR(communicator_->Wait(request, absl::Now() + timeout, "what the replicas of a stage share"));
-  }
-  requests_.clear();
-  for (const ReplicaBucket& bucket : buckets_) {
-    if (Owns(bucket)) continue;
-    const AnyMatrix values = of(bucket);
-    bucket.Store(stream, values.data, values.bytes());
+  for (std::vector<CommRequest>& requests : requests_) HADAL_RETURN_IF_ERROR(Await(requests, timeout, kWhat));
+  for (const ReplicaRound& round : rounds_) {
+    for (const ReplicaBucket& bucket : round.buckets) {
+      const AnyMatrix values = of(bucket);
+      if (!Owns(bucket)) bucket.Store(stream, values.data, values.bytes());
+    }
   }
   return absl::OkStatus();
 }

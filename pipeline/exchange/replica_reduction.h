@@ -4,36 +4,40 @@
 //   b(k) = ((g(replica 8k) + g(replica 8k+1)) + …) + g(replica 8k+7)      a block of 8, the last one shorter
 //   g    = (b(0) + b(1)) + …                                            fp32, by the slice's owner, in place
 //
-// Every replica sends the owner its piece, and the owner adds in this order, independent of the order of arrival.
+// Every replica sends its piece to the owner's relay in its block, the relay adds the block's in this order, and the
+// owner adds the blocks' sums; the order of arrival does not matter. With one block the owner is the only relay
+// (replica_blocks.h). With more, each bucket leaves a block once instead of 8 times.
 // With sharding, the owner then updates its slices and sends the new weights to all replicas, as their kernels read
 // them (in bf16 the weights of products take half the bytes). Without sharding, it sends the sum to all, and every
 // replica updates. In both cases Adam gets the same sums, so sharding changes no bit, and a rank sends and receives
-// (R-1)/R of the stage's bytes, twice.
+// (R-1)/R of the stage's bytes, twice. Results take the same way back: from the owner to its relays, and from them to
+// their blocks.
 //
-// Messages are buckets of slices, in descending order of depth (replica_buckets.h). A step's sum can overlap the last
-// backward, as gradients become complete:
+// Messages are buckets of slices, in rounds in descending order of depth (replica_buckets.h). Exchange n
+// (runtime/comm/communicator.h) has the messages within blocks of round n, and those between blocks of round n − 2,
+// whose blocks are summed by then. A rank sends and receives R-1 messages in an exchange, where every owner has one
+// bucket. A step's sum can overlap the last backward, as gradients become complete:
 //   Begin → (Complete | Progress)* → Finish
-// Complete(s) declares that the gradients of sublayers ≥ s are complete, and posts the sends of those buckets. Progress
-// adds what has arrived, without waiting.
+// Complete(s) declares that the gradients of sublayers ≥ s are complete, and posts the rounds that are. Progress adds
+// what has arrived, without waiting, and posts the rounds that found no buffer.
 // On a device whose communicator transfers host memory, a bucket is copied to its mirror there, and the host adds. If
 // it transfers device memory, the sums are kernels on a side queue (side_queue.h): a sum starts when its pieces have
-// arrived and its own gradient is complete, without waiting for the rest of the backward pass; Finish waits for the
-// sums. Both add the same numbers in the same order, so the bits are the CPU's.
-// Memory: 2·(R-1) buckets to receive into (received_pieces.h). Mirrors, where used, take 4 bytes per element of the
-// stage.
+// arrived, without waiting for the rest of the backward pass; Finish waits for the sums. Both add the same numbers in
+// the same order, so the bits are the CPU's. A relay's own gradients hold its block's sums afterwards.
+// Memory: the pieces of kBuffers exchanges, ReplicaBlocks::MostPieces (R-1 with one block) of MostElementsOfARound fp32
+// numbers each. Mirrors, where used, take 4 bytes per element of the stage.
 // Threads: one; sums use the stream's. Blocking: Finish and the gathers; each wait takes at most the given timeout.
 // Every replica of the stage makes every call at the same place. After an error the job can only end.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "layers/purpose.h"
-#include "pipeline/exchange/received_pieces.h"
+#include "pipeline/exchange/replica_blocks.h"
 #include "pipeline/exchange/replica_buckets.h"
 #include "pipeline/exchange/side_queue.h"
 #include "pipeline/plan/pipeline_plan.h"
@@ -47,18 +51,15 @@ namespace hadal {
 
 class ReplicaReduction {
  public:
-  static constexpr int kBlock = 8;  // replicas
+  static constexpr int kBuffers = 2;  // exchanges at once
 
   // For inference, or with one replica, the object takes no memory and does nothing.
   ReplicaReduction(const PipelinePlan& pipeline, const StageState& state, const Stream& stream, Purpose purpose,
                    ArenaLayout& layout);
-  // `state`: bound. `replicas`: the stage's (process_grid.h). While `trace` records, it gets one event for each owned
-  // bucket summed.
+  // `state`: bound. `replicas`: the stage's (process_grid.h). While `trace` records, it gets one event for each
+  // exchange of which this replica adds pieces.
   // Errors: ResourceExhausted.
   absl::Status Bind(const Arena& arena, const StageState& state, Communicator& replicas, TraceBuffer& trace);
-
-  // The most transfers posted at once.  REQUIRES: bound.
-  int64_t transfers() const;
 
   // Starts a step: none of its gradients is complete yet.
   absl::Status Begin();
@@ -75,49 +76,67 @@ class ReplicaReduction {
   absl::Status GatherWeights(const Stream& stream, absl::Duration timeout);
 
  private:
+  // Pieces of a bucket to be added in this order, one of them the bucket's own gradient, where the sum is then.
+  struct Addition {
+    const ReplicaBucket* bucket = nullptr;
+    std::vector<float*> pieces;
+  };
+  // What follows an exchange's arrival, and its messages.
+  struct Exchanged {
+    std::vector<ExchangePart> parts;
+    std::vector<Addition> additions;
+  };
+
   bool Owns(const ReplicaBucket& bucket) const { return bucket.owner == replica_; }
-  const ReplicaBucket& Owned(size_t position) const { return buckets_[mine_[position]]; }
-  // Buckets [0, end) are complete on this rank.
+  int RelayOf(const ReplicaBucket& bucket) const { return blocks_.RelayOf(blocks_.BlockOf(replica_), bucket.owner); }
+  // Rounds between a bucket's messages within its block and those between blocks; 0: there is one block.
+  size_t lag() const { return blocks_.count() > 1 ? kBuffers : 0; }
+  // Lists the exchange's messages and additions. `free`: where the next received piece goes.
+  void ListExchange(size_t exchange);
+  void ListWithinBlock(const ReplicaBucket& bucket, float*& free, Exchanged& exchange) const;
+  void ListBetweenBlocks(const ReplicaBucket& bucket, float*& free, Exchanged& exchange) const;
+  // Rounds [0, end) are complete on this rank.
   void MarkComplete(size_t end);
-  absl::Status PostReceives();
-  // Sends the complete buckets to their owners.
-  absl::Status PostSends(const Stream& stream);
-  // Adds the next owned bucket if all its pieces have arrived; on a device, enqueues the sum. Returns false if not yet.
+  // The event of what was launched before the exchange's round was marked complete; null unless messages are in device
+  // memory.
+  DeviceQueues::Event Ready(size_t exchange) const { return beside_ == nullptr ? nullptr : beside_->ready(exchange); }
+  // Posts the exchanges whose gradients are complete and that have a buffer.
+  absl::Status PostExchanges(const Stream& stream);
+  // Whether the messages of a posted exchange have ended.
+  absl::StatusOr<bool> Arrived(size_t exchange);
+  // Adds the next exchange's pieces if they have arrived; on a device, enqueues that. Returns false if not yet.
   absl::StatusOr<bool> AddNext(const Stream& stream);
-  // Counts the sums that are done and posts new receives into the buffers they used.
-  absl::Status Retire();
-  // The piece of owned bucket `position` that `replica` has, which is `own` for this one.
-  Vector Piece(size_t position, int replica, Vector own) const {
-    return replica == replica_ ? own : received_->Piece(position, replica, own.size);
-  }
-  void Sum(const Stream& stream, size_t position) const;
-  void SumOnDevice(const Stream& main, size_t position) const;
+  // Counts the additions that are done and posts exchanges into the buffers they used.
+  absl::Status Retire(const Stream& stream);
+  void AddPieces(const Stream& stream, size_t exchange);
+  absl::Status Await(std::vector<CommRequest>& requests, absl::Duration timeout, const char* what);
+  // The gather's messages of a bucket to or from replicas of other blocks, or of this one.
+  void ListResult(const ReplicaBucket& bucket, AnyMatrix values, bool within_block,
+                  std::vector<ExchangePart>& parts) const;
   // Gives every replica the owners' `of`(bucket), an AnyMatrix [1, elements].
   template <typename Of>
   absl::Status Gather(const Stream& stream, const Of& of, absl::Duration timeout);
 
   int replica_ = 0;
-  int replicas_ = 1;
   bool active_ = false;
   bool on_device_ = false;  // whether messages and sums are in device memory
   Communicator* communicator_ = nullptr;
   TraceBuffer* trace_ = nullptr;
   ArenaSlice buffer_slice_, mirror_slice_;
-  std::optional<ReceivedPieces> received_;  // where active
+  ReplicaBlocks blocks_;
+  int64_t buffer_elements_ = 0;  // of an exchange
+  float* buffers_ = nullptr;     // [kBuffers][buffer_elements_]
 
-  std::vector<ReplicaBucket> buckets_;  // in the order in which they travel
-  std::vector<size_t> mine_;            // the buckets this replica owns
-  // The step in progress: of buckets_, the first complete_ are complete on this rank, and the first sent_ (≤ complete_)
-  // have been sent to their owners.
-  size_t complete_ = 0, sent_ = 0;
-  // Of mine_, the first marked_ are complete on this rank, posted_ have (or had) receives posted, begun_ are being
-  // added or done, and added_ are done:
-  //   added_ ≤ begun_ ≤ posted_ ≤ added_ + ReceivedPieces::kBuffers,   begun_ ≤ marked_
-  size_t marked_ = 0, posted_ = 0, begun_ = 0, added_ = 0;
-  // [mine_] The time when each of the first marked_ became complete on this rank; set while the trace records.
+  std::vector<ReplicaRound> rounds_;  // in the order in which they travel
+  std::vector<Exchanged> exchanges_;  // [rounds_ + lag()] of a step
+  // The step in progress: of exchanges_, the first complete_ have complete gradients on this rank, posted_ are posted,
+  // begun_ are being added or done, and added_ are done:
+  //   added_ ≤ begun_ ≤ posted_ ≤ min(complete_, added_ + kBuffers)
+  size_t complete_ = 0, posted_ = 0, begun_ = 0, added_ = 0;
+  // [exchanges_] The time when each of the first complete_ became complete on this rank; set while the trace records.
   std::vector<double> complete_seconds_;
-  std::vector<CommRequest> requests_;  // the sum's sends; all of a gather
-  std::unique_ptr<SideQueue> beside_;  // if the device makes the sums
+  std::vector<CommRequest> requests_[kBuffers];  // of posted exchanges
+  std::unique_ptr<SideQueue> beside_;            // if the device makes the sums
 };
 
 }  // namespace hadal

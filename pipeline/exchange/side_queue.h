@@ -36,6 +36,8 @@ class SideQueue {
   DeviceQueues::Queue queue() const { return queue_; }
   // Declares that everything the pieces [first, last) depend on has been launched in the main order.
   void MarkReady(size_t first, size_t last);
+  // The event of that; not recorded again before the piece is marked ready again.  REQUIRES: marked ready.
+  DeviceQueues::Event ready(size_t piece) const { return waits_for_[piece]; }
   // Returns the stream on which to launch the piece, until End.  REQUIRES: marked ready.
   Stream Begin(const Stream& main, size_t piece);
   void End(size_t piece);

@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "pipeline/exchange/replica_blocks.h"
+
 namespace hadal {
 namespace {
 
@@ -32,6 +34,7 @@ Pairs StagePairs(const ModelPlan& plan, const PipelinePlan& pipeline) {
 
 std::vector<TransferGroup> TransferGroups(const ModelPlan& plan, const PipelinePlan& pipeline) {
   const GridShape& grid = pipeline.grid;
+  const ReplicaBlocks blocks{.replicas = grid.replicas};
   std::vector<TransferGroup> groups;
   // Both placements number world ranks in ascending order of stages, and of replicas.
   for (int replica = 0; replica < grid.replicas; ++replica) {
@@ -41,9 +44,12 @@ std::vector<TransferGroup> TransferGroups(const ModelPlan& plan, const PipelineP
   }
   for (int stage = 0; stage < grid.stages; ++stage) {
     TransferGroup& group = groups.emplace_back();
+    group.kind = TransferGroup::Kind::kExchanges;
     for (int replica = 0; replica < grid.replicas; ++replica) group.ranks.push_back(grid.RankOf(stage, replica));
     for (int a = 0; a < grid.replicas; ++a) {
-      for (int b = a + 1; b < grid.replicas; ++b) group.pairs.push_back({group.ranks[a], group.ranks[b]});
+      for (int b = a + 1; b < grid.replicas; ++b) {
+        if (blocks.Meet(a, b)) group.pairs.push_back({group.ranks[a], group.ranks[b]});
+      }
     }
   }
   std::erase_if(groups, [](const TransferGroup& group) { return group.pairs.empty(); });

@@ -1,8 +1,7 @@
 // Lists which ranks exchange device memory, in groups for NcclCommunicator::Create: the stages of each replica
-// (neighbours in the pipeline, and the owner of a tied table with the ranks that use it), and the replicas of each
-// stage. So a rank is in at most two groups and has at most four links, for every number of stages, replicas and
-// chunks. A pure function
-// of the plan, the same on every rank.
+// (neighbours in the pipeline, and the owner of a tied table with the ranks that use it), for messages, and the
+// replicas of each stage, for exchanges. So a rank is in at most two groups and has at most three links, for every
+// number of stages, replicas and chunks. A pure function of the plan, the same on every rank.
 #pragma once
 
 #include <span>

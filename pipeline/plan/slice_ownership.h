@@ -1,17 +1,23 @@
 // Assigns every slice of a stage's parameters to an owner among the stage's R replicas, balanced by elements. With
 // sharding the owner stores the slice's optimizer state; it also sums its gradients and saves it.
 //
-// Method: the slices of a stage (E elements in all) are assigned in runs of consecutive slices, starting with the last,
-// because the last backward completes the gradients of the last slices first. Each run goes to the replica with the
-// fewest elements so far (ties: the first). With `left` elements not yet assigned, a run ends at the first slice with
-// which it has
-//   min(kRunElements, left / 2R)            elements
-// Why runs: consecutive slices are sent as one message and updated as one range. Why short runs: every replica then
-// receives gradients throughout the last backward. With one long range per replica, the owner of the first sublayers
-// would receive its whole share at the end, when no compute is left to overlap with. Why decreasing lengths (guided
-// self-scheduling, Polychronopoulos and Kuck 1987): a replica then owns at most E/R elements plus one slice, because it
-// had the fewest elements when it got its last run:
-//   (E − left)/R,   and   (E − left)/R + left/2R + slice ≤ E/R + slice.
+// It also assigns the slices to rounds: in each round, the replicas exchange the gradients of about one bucket for each
+// owner (exchange/replica_reduction.h).
+//
+// Method: the E elements of a stage are dealt in rounds, starting with the last slice, because the last backward
+// completes the gradients of the last slices first. A round cuts at most R runs of consecutive slices. With `left`
+// elements not yet dealt, a run ends at the first slice with which it has
+//   min(B, max(left / 2R, min(B/8, left / R)))   elements,   B = BucketElements(E, R)
+// The longest run of a round goes to the replica with the fewest elements so far, and so on (ties: the first).
+// Then two replicas differ by no more than two runs of one round do, which is usually less than a slice.
+// What is dealt one after the other, each by itself: the parameters that products read in bf16, because they are
+// neighbours in memory; the others; tables that are used in several places, whose gradients are complete last.
+// Rounds are numbered in the order in which their gradients become complete.
+//
+// Why runs: neighbours with one owner are sent as one message and updated as one range. Why many rounds: every replica
+// then receives gradients throughout the last backward. With one long range per replica, the owner of the first
+// sublayers would receive its whole share at the end, when no compute is left to overlap with. Why the last rounds are
+// shorter (guided self-scheduling, Polychronopoulos and Kuck 1987): nothing is left to overlap with the last one.
 // Threads: pure; a function of model, partition and R. Ownership changes no bit of the result.
 #pragma once
 
@@ -24,16 +30,21 @@
 
 namespace hadal {
 
-// Maximum elements of a run, and of a message between replicas (replica_buckets.h): long enough that latency is
-// negligible, short enough that the received data is still in a cache when it is added.
-inline constexpr int64_t kRunElements = int64_t{1} << 18;
+// The elements of a bucket, which is what an owner receives of each other replica in a round: a 16th of its share of
+// the stage's `elements`, but from 1 to 8 MiB of gradients. Long enough that latency is negligible, short enough that a
+// stage has many rounds. Rounds at the end are shorter, down to an 8th.
+int64_t BucketElements(int64_t elements, int replicas);
 
 struct OwnedSlice {
   int32_t parameter = 0;
   int64_t slice = 0;     // of the parameter
   int64_t elements = 0;  // kSliceElements, or the rest in the last one
   int replica = 0;       // its owner
+  int round = 0;         // in which the replicas exchange it
 };
+
+// Whether the gradient of a parameter is complete only when those of its uses are summed (exchange/tied_tables.h).
+bool IsTiedTable(const ModelPlan& plan, int32_t parameter);
 
 // Returns the slices of the parameters whose first use is on `stage`, ascending by (parameter, slice).
 std::vector<OwnedSlice> SlicesOfStage(const ModelPlan& plan, const PipelinePlan& pipeline, int stage);

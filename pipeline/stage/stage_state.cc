@@ -52,8 +52,11 @@ StageState::StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int 
                        ArenaLayout& layout)
     : plan_(plan), purpose_(purpose), sharded_(pipeline.shard_optimizer_state), replica_(pipeline.replica) {
   for (const OwnedSlice& slice : SlicesOfStage(plan, pipeline, stage)) {
-    slices_.push_back(
-        {.parameter = slice.parameter, .slice = slice.slice, .owner = slice.replica, .elements = slice.elements});
+    slices_.push_back({.parameter = slice.parameter,
+                       .slice = slice.slice,
+                       .owner = slice.replica,
+                       .round = slice.round,
+                       .elements = slice.elements});
   }
   ListOwned();
   if (purpose == Purpose::kInference) return;

@@ -30,6 +30,7 @@ struct StateSlice {
   int32_t parameter = 0;
   int64_t slice = 0;
   int owner = 0;  // replica
+  int round = 0;  // in which the replicas exchange it
   int64_t elements = 0;
   Vector weight;               // fp32; empty if another replica keeps it
   VectorOf<BFloat16> rounded;  // the weight as products read it; empty if kernels read `weight`

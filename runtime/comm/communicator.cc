@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/check.h"
 #include "runtime/clock.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
@@ -59,7 +60,8 @@ absl::Status Communicator::Wait(CommRequest& request, absl::Time deadline, std::
       Withdraw();
       return absl::DeadlineExceededError(
           absl::StrCat(Describe(request), ": gave up after ", absl::FormatDuration(waited), " waiting for ",
-                       absl::string_view(what.data(), what.size()), ". Rank ", request.peer,
+                       absl::string_view(what.data(), what.size()), ". ",
+                       request.peer == CommRequest::kAllPeers ? "One of them" : absl::StrCat("Rank ", request.peer),
                        " is slow, stopped or itself waiting; see its log"));
     }
     if (!noted && waited >= kNoteworthy) {
@@ -72,6 +74,19 @@ absl::Status Communicator::Wait(CommRequest& request, absl::Time deadline, std::
     const absl::Duration remaining = (noted ? allowed : std::min(allowed, kNoteworthy)) - waited;
     Pause(waited, passenger_ == nullptr ? remaining : std::min(remaining, kLongestSleep));
   }
+}
+
+absl::Status Communicator::Exchange(std::span<const ExchangePart> parts, int tag, DeviceQueues::Event /*after*/,
+                                    std::vector<CommRequest>& requests) {
+  for (const ExchangePart& part : parts) {
+    if (part.receive_bytes > 0) {
+      HADAL_ASSIGN_OR_RETURN(requests.emplace_back(), Receive(part.receive, part.receive_bytes, part.peer, tag));
+    }
+    if (part.send_bytes > 0) {
+      HADAL_ASSIGN_OR_RETURN(requests.emplace_back(), Send(part.send, part.send_bytes, part.peer, tag));
+    }
+  }
+  return absl::OkStatus();
 }
 
 void Communicator::Withdraw() {
@@ -112,6 +127,9 @@ void Communicator::CheckTransfer(int64_t bytes, int peer, int tag) const {
 }
 
 std::string Communicator::Describe(const CommRequest& request) const {
+  if (request.peer == CommRequest::kAllPeers) {
+    return absl::StrCat("rank ", rank(), ", exchange with other ranks, tag ", request.tag);
+  }
   return absl::StrCat("rank ", rank(), ", ", request.is_send ? "send to rank " : "receive from rank ", request.peer,
                       ", tag ", request.tag);
 }

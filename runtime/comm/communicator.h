@@ -21,8 +21,10 @@
 #include <limits>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -34,9 +36,10 @@ namespace hadal {
 // A posted transfer. Must be tested or waited for until it is done, exactly once. Must not be copied.
 struct CommRequest {
   static constexpr int64_t kNone = -1;
+  static constexpr int kAllPeers = -2;
   int64_t id = kNone;  // assigned by the transport
   bool is_send = false;
-  int peer = -1;
+  int peer = -1;  // kAllPeers: a whole exchange
   int tag = 0;
 
   bool active() const { return id != kNone; }
@@ -46,6 +49,15 @@ struct CommRequest {
 struct WaitInProgress {
   std::string description;   // "rank 3, receive from rank 2, tag 5, for activations of chunk 0, micro-batch 17"
   double since_seconds = 0;  // MonotonicSeconds()
+};
+
+// Part of an exchange: a message to and one from the same rank. Either may have 0 bytes; then there is none.
+struct ExchangePart {
+  int peer = -1;
+  const void* send = nullptr;
+  int64_t send_bytes = 0;
+  void* receive = nullptr;
+  int64_t receive_bytes = 0;  // exactly as long as the peer's message
 };
 
 class Communicator {
@@ -66,12 +78,14 @@ class Communicator {
   // Posts a receive of at most `capacity_bytes`. A longer message is an Internal error when it arrives (limits of that
   // check: mpi_communicator.h). REQUIRES: as Send.
   virtual absl::StatusOr<CommRequest> Receive(void* data, int64_t capacity_bytes, int peer, int tag) = 0;
-  // As Receive, into device memory that only work on `queue` uses: the transfer waits for the work enqueued on `queue`
-  // so far, not for the main queue. Transports that move host memory: as Receive.
-  virtual absl::StatusOr<CommRequest> ReceiveBehind(DeviceQueues::Queue queue, void* data, int64_t capacity_bytes,
-                                                    int peer, int tag) {
-    return Receive(data, capacity_bytes, peer, tag);
-  }
+  // Posts this rank's messages of an exchange between all ranks, and appends what is to be tested or waited for. Every
+  // rank must post the same exchanges in the same order, also those in which it has no message. Between two ranks the
+  // messages match in the order of the parts. An exchange may stay incomplete until all ranks have posted it.
+  // `after`: on a transport that moves device memory, an event after which the bytes may be accessed; it must not be
+  // recorded again before the exchange is done. Transports that move host memory ignore it.
+  // REQUIRES: as Send; the peers are other ranks.
+  virtual absl::Status Exchange(std::span<const ExchangePart> parts, int tag, DeviceQueues::Event after,
+                                std::vector<CommRequest>& requests);
 
   // Prepares for `transfers` more transfers that are posted and not yet ended by Test or Wait, so that the transport
   // need not do so in the middle of a step. Optional. Errors: ResourceExhausted.

@@ -39,10 +39,14 @@ absl::StatusOr<CommRequest> GroupCommunicator::Receive(void* data, int64_t capac
   return parent_.Receive(data, capacity_bytes, members_[peer], TagOf(tag));
 }
 
-absl::StatusOr<CommRequest> GroupCommunicator::ReceiveBehind(DeviceQueues::Queue queue, void* data,
-                                                             int64_t capacity_bytes, int peer, int tag) {
-  CheckTransfer(capacity_bytes, peer, tag);
-  return parent_.ReceiveBehind(queue, data, capacity_bytes, members_[peer], TagOf(tag));
+absl::Status GroupCommunicator::Exchange(std::span<const ExchangePart> parts, int tag, DeviceQueues::Event after,
+                                         std::vector<CommRequest>& requests) {
+  std::vector<ExchangePart> of_parent(parts.begin(), parts.end());
+  for (ExchangePart& part : of_parent) {
+    CheckTransfer(part.send_bytes, part.peer, tag);
+    part.peer = members_[part.peer];
+  }
+  return parent_.Exchange(of_parent, TagOf(tag), after, requests);
 }
 
 absl::StatusOr<bool> GroupCommunicator::Test(CommRequest& request, int64_t* received_bytes) {

@@ -27,8 +27,9 @@ class GroupCommunicator final : public Communicator {
   int size() const override { return static_cast<int>(members_.size()); }
   absl::StatusOr<CommRequest> Send(const void* data, int64_t bytes, int peer, int tag) override;
   absl::StatusOr<CommRequest> Receive(void* data, int64_t capacity_bytes, int peer, int tag) override;
-  absl::StatusOr<CommRequest> ReceiveBehind(DeviceQueues::Queue queue, void* data, int64_t capacity_bytes, int peer,
-                                            int tag) override;
+  // The parent's, between this group alone.  REQUIRES: on the parent no other group makes exchanges of these ranks.
+  absl::Status Exchange(std::span<const ExchangePart> parts, int tag, DeviceQueues::Event after,
+                        std::vector<CommRequest>& requests) override;
   absl::Status Reserve(int64_t transfers) override { return parent_.Reserve(transfers); }
   absl::StatusOr<bool> Test(CommRequest& request, int64_t* received_bytes = nullptr) override;
   void Progress() override { parent_.Progress(); }

@@ -36,6 +36,10 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(NcclL
   for (const TransferGroup& group : groups) {
     if (group.pairs.empty() || !std::binary_search(group.ranks.begin(), group.ranks.end(), control.rank())) continue;
     HADAL_ASSIGN_OR_RETURN(GroupLinks links, ConnectGroup(making, group));
+    if (links.both != nullptr) {
+      HADAL_RETURN_IF_ERROR(made->JoinExchanges(std::move(links.both), group));
+      continue;
+    }
     for (const RankPair& pair : group.pairs) {
       if (pair.first == control.rank()) made->AddPeer(pair.second, &links);
       if (pair.second == control.rank()) made->AddPeer(pair.first, &links);
@@ -58,6 +62,18 @@ void NcclCommunicator::AddPeer(int rank, const GroupLinks* links) {
   peer_of_rank_[rank] = peers_.back().get();
 }
 
+absl::Status NcclCommunicator::JoinExchanges(std::unique_ptr<NcclLink> link, const TransferGroup& group) {
+  HADAL_CHECK(!exchanges_.has_value());
+  links_.push_back(std::move(link));
+  exchanges_.emplace(device_, *links_.back());
+  for (const int member : group.ranks) {
+    if (member == rank()) continue;
+    if (peer_of_rank_[member] == nullptr) AddPeer(member, nullptr);
+    exchanges_->AddMember(member, peer_of_rank_[member]->channel);
+  }
+  return exchanges_->MakeEnds();
+}
+
 NcclCommunicator::~NcclCommunicator() {
   device_.OnStandstill(nullptr);
   control_.Carry(nullptr);
@@ -68,7 +84,7 @@ NcclCommunicator::~NcclCommunicator() {
 
 NcclCommunicator::Peer& NcclCommunicator::PeerOf(int rank) {
   Peer* const peer = peer_of_rank_[rank];
-  if (peer == nullptr) {
+  if (peer == nullptr || (peer->to == nullptr && rank != this->rank())) {
     CheckFailed(__FILE__, __LINE__, absl::StrCat("ranks ", this->rank(), " and ", rank, " were not connected"));
   }
   return *peer;
@@ -82,17 +98,16 @@ absl::Status NcclCommunicator::CheckOpen() {
 
 absl::Status NcclCommunicator::Reserve(int64_t transfers) { return transfers_.Reserve(transfers); }
 
-absl::StatusOr<int64_t> NcclCommunicator::Post(const NcclTransfer& transfer, DeviceQueues::Queue queue) {
+absl::StatusOr<int64_t> NcclCommunicator::Post(const NcclTransfer& transfer) {
   CheckTransfer(transfer.bytes, transfer.peer, transfer.tag);
   HADAL_RETURN_IF_ERROR(CheckOpen());
-  return transfers_.Post(transfer, queue);
+  return transfers_.Post(transfer);
 }
 
 absl::StatusOr<CommRequest> NcclCommunicator::Send(const void* data, int64_t bytes, int peer, int tag) {
   auto* const read_only = static_cast<std::byte*>(const_cast<void*>(data));
-  HADAL_ASSIGN_OR_RETURN(
-      const int64_t id,
-      Post({.is_send = true, .data = read_only, .bytes = bytes, .peer = peer, .tag = tag}, DeviceQueues::kMain));
+  HADAL_ASSIGN_OR_RETURN(const int64_t id,
+                         Post({.is_send = true, .data = read_only, .bytes = bytes, .peer = peer, .tag = tag}));
   PeerOf(peer).unready.push_back(id);
   HADAL_RETURN_IF_ERROR(OfferReady(PeerOf(peer)));
   return CommRequest{.id = id, .is_send = true, .peer = peer, .tag = tag};
@@ -113,14 +128,9 @@ absl::Status NcclCommunicator::OfferReady(Peer& peer) {
 }
 
 absl::StatusOr<CommRequest> NcclCommunicator::Receive(void* data, int64_t capacity_bytes, int peer, int tag) {
-  return ReceiveBehind(DeviceQueues::kMain, data, capacity_bytes, peer, tag);
-}
-
-absl::StatusOr<CommRequest> NcclCommunicator::ReceiveBehind(DeviceQueues::Queue queue, void* data,
-                                                            int64_t capacity_bytes, int peer, int tag) {
   HADAL_ASSIGN_OR_RETURN(
       const int64_t id,
-      Post({.data = static_cast<std::byte*>(data), .bytes = capacity_bytes, .peer = peer, .tag = tag}, queue));
+      Post({.data = static_cast<std::byte*>(data), .bytes = capacity_bytes, .peer = peer, .tag = tag}));
   Peer& from = PeerOf(peer);
   const auto offer =
       std::find_if(from.offers.begin(), from.offers.end(), [&](const NcclMessage& o) { return o.tag == tag; });
@@ -133,6 +143,25 @@ absl::StatusOr<CommRequest> NcclCommunicator::ReceiveBehind(DeviceQueues::Queue 
     HADAL_RETURN_IF_ERROR(StartMatched());
   }
   return CommRequest{.id = id, .is_send = false, .peer = peer, .tag = tag};
+}
+
+absl::Status NcclCommunicator::Exchange(std::span<const ExchangePart> parts, int tag, DeviceQueues::Event after,
+                                        std::vector<CommRequest>& requests) {
+  HADAL_CHECK(exchanges_.has_value());
+  for (const ExchangePart& part : parts) {
+    CheckTransfer(part.send_bytes, part.peer, tag);
+    CheckTransfer(part.receive_bytes, part.peer, tag);
+  }
+  HADAL_RETURN_IF_ERROR(CheckOpen());
+  requests.push_back({.id = exchanges_->Post(parts, after), .peer = CommRequest::kAllPeers, .tag = tag});
+  return MoveExchanges();
+}
+
+absl::Status NcclCommunicator::MoveExchanges() {
+  if (!exchanges_.has_value()) return absl::OkStatus();
+  exchanges_->NoteEnds();
+  if (!quiet_) HADAL_RETURN_IF_ERROR(exchanges_->Declare());
+  return exchanges_->Start();
 }
 
 absl::Status NcclCommunicator::Hear(Peer& peer, const NcclMessage& message) {
@@ -157,6 +186,9 @@ absl::Status NcclCommunicator::Hear(Peer& peer, const NcclMessage& message) {
       [[fallthrough]];
     case Word::kRefusal:  // the receiver reports it
       transfers_[message.transfer].state = State::kDone;
+      return absl::OkStatus();
+    case Word::kReady:
+      exchanges_->Hear(peer.rank, message.bytes);
       return absl::OkStatus();
     case Word::kLast:  // the channel has stopped listening
       return absl::OkStatus();
@@ -245,6 +277,7 @@ absl::Status NcclCommunicator::Move() {
   }
   for (const std::unique_ptr<NcclLink>& link : links_) HADAL_RETURN_IF_ERROR(link->Check());
   transfers_.NoteArrivals();
+  HADAL_RETURN_IF_ERROR(MoveExchanges());
   return StartMatched();
 }
 
@@ -260,7 +293,9 @@ void NcclCommunicator::Progress() {
 }
 
 void NcclCommunicator::Quieten() {
-  const auto under_way = [this] { return closed_ ? size_t{0} : transfers_.under_way(); };
+  const auto under_way = [this] {
+    return closed_ ? size_t{0} : transfers_.under_way() + (exchanges_ ? exchanges_->under_way() : 0);
+  };
   if (under_way() == 0) return;
   quiet_ = true;
   const Stopwatch watch;
@@ -286,6 +321,11 @@ absl::StatusOr<bool> NcclCommunicator::Test(CommRequest& request, int64_t* recei
   HADAL_CHECK(request.active());
   HADAL_RETURN_IF_ERROR(CheckOpen());
   HADAL_RETURN_IF_ERROR(MoveAlong());
+  if (request.peer == CommRequest::kAllPeers) {
+    if (!exchanges_->Ended(request.id)) return false;
+    request.id = CommRequest::kNone;
+    return true;
+  }
   NcclTransfer& transfer = transfers_[request.id];
   HADAL_CHECK(transfer.in_use && transfer.is_send == request.is_send);
   if (transfer.state == State::kTooLong) {

@@ -7,15 +7,19 @@
 //                           ◄─ grant ──   NCCL receive is started, once the receive buffer is free
 //   NCCL send is started    ═ message ═►  written after the kernels before Receive
 //
+// An exchange (Exchange) needs no offers: every rank of the group for exchanges declares it when its bytes may be
+// accessed, and starts all its messages at once when all ranks have (nccl_exchanges.h).
+//
 // nccl_communicator.md has the reasons for offers and grants, and the proof that no rank waits forever. It assumes that
 // no two streams of a rank share a hardware queue of the GPU.
 // Order on the device: a message reads what kernels launched before Send have written, and is written after the kernels
 // launched before Receive. The host does not wait; Progress makes the offer, or starts the receive, when those kernels
 // are done. Once Test has returned true for a receive, kernels launched later see its bytes.
 // Standstill: this rank's started messages end before a driver call that may wait for the whole device
-// (runtime/device.h). Meanwhile it starts no receives, only granted sends. After the timeout all links are stopped, and
-// the next call returns the error.
-// Limits: kMostUnderWay messages in progress in each direction (nccl_transfers.h); further ones wait.
+// (runtime/device.h). Meanwhile it starts no receives, only granted sends, and declares no exchanges. After the timeout
+// all links are stopped, and the next call returns the error.
+// Limits: kMostUnderWay messages in progress in each direction (nccl_transfers.h), NcclExchanges::kMostUnderWay
+// exchanges; further ones wait.
 // Errors: those of the interface, and those of NcclLink if NCCL reports an asynchronous error (checked by every
 // Progress).
 // The first error stops all links (ncclCommAbort), so that nothing on the device waits forever. Only Abort is useful
@@ -38,6 +42,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/message_tags.h"
 #include "runtime/comm/nccl_control_channel.h"
+#include "runtime/comm/nccl_exchanges.h"
 #include "runtime/comm/nccl_groups.h"
 #include "runtime/comm/nccl_library.h"
 #include "runtime/comm/nccl_transfers.h"
@@ -52,7 +57,8 @@ class NcclCommunicator final : public Communicator {
   static constexpr int kIdTag = kNcclIdTag, kControlTag = kNcclControlTag;
 
   // Connects `groups` (nccl_groups.h), the same list in the same order on all ranks; each pair has exchanged first
-  // messages when Create returns. Only ranks that form a pair can exchange messages; every rank can send to itself.
+  // messages when Create returns. Only ranks that form a pair can send to each other; every rank can send to itself.
+  // Exchange is between the ranks of this rank's group for exchanges; such groups come after those for messages.
   // Blocking: all ranks of `control` must call it. Library, device and control must outlive the communicator.
   // `timeout`: of this call, and of each wait before a standstill, which the device announces (OnStandstill).
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(NcclLibrary& library, Device& device,
@@ -66,8 +72,8 @@ class NcclCommunicator final : public Communicator {
   int size() const override { return control_.size(); }
   absl::StatusOr<CommRequest> Send(const void* data, int64_t bytes, int peer, int tag) override;
   absl::StatusOr<CommRequest> Receive(void* data, int64_t capacity_bytes, int peer, int tag) override;
-  absl::StatusOr<CommRequest> ReceiveBehind(DeviceQueues::Queue queue, void* data, int64_t capacity_bytes, int peer,
-                                            int tag) override;
+  absl::Status Exchange(std::span<const ExchangePart> parts, int tag, DeviceQueues::Event after,
+                        std::vector<CommRequest>& requests) override;
   absl::Status Reserve(int64_t transfers) override;
   absl::StatusOr<bool> Test(CommRequest& request, int64_t* received_bytes = nullptr) override;
   void Progress() override;
@@ -93,7 +99,7 @@ class NcclCommunicator final : public Communicator {
         : rank(rank), to(to), from(from), channel(control, rank) {}
 
     const int rank;
-    NcclLink *const to, *const from;  // null for this rank itself
+    NcclLink *const to, *const from;  // null for this rank itself and for ranks of exchanges alone
     NcclControlChannel channel;       // unused for this rank itself
     std::deque<int64_t> unready;      // sends not offered yet, in the order posted
     std::deque<NcclMessage> offers;   // not matched yet
@@ -101,9 +107,11 @@ class NcclCommunicator final : public Communicator {
   };
 
   NcclCommunicator(Device& device, Communicator& control, absl::Duration timeout);
+  // `links`: null for this rank itself, and for ranks of exchanges alone.
   void AddPeer(int rank, const GroupLinks* links);
-  // Posts `transfer` behind the work enqueued on `queue` so far.
-  absl::StatusOr<int64_t> Post(const NcclTransfer& transfer, DeviceQueues::Queue queue);
+  absl::Status JoinExchanges(std::unique_ptr<NcclLink> link, const TransferGroup& group);
+  // Posts `transfer` behind the work enqueued on the main queue so far.
+  absl::StatusOr<int64_t> Post(const NcclTransfer& transfer);
   absl::Status OfferReady(Peer& peer);
   absl::Status CheckOpen();
   Peer& PeerOf(int rank);
@@ -114,6 +122,7 @@ class NcclCommunicator final : public Communicator {
   absl::Status StartMatched();
   absl::Status StartReceives();
   absl::Status StartReceive(int64_t id);
+  absl::Status MoveExchanges();
   absl::Status Move();
   // Waits until no message is in progress.
   void Quieten();
@@ -123,7 +132,8 @@ class NcclCommunicator final : public Communicator {
   const absl::Duration timeout_;
   std::byte* scratch_ = nullptr;
   NcclTransfers transfers_;
-  std::vector<std::unique_ptr<NcclLink>> links_;          // two for each group of this rank
+  std::optional<NcclExchanges> exchanges_;                // if this rank is in a group for them
+  std::vector<std::unique_ptr<NcclLink>> links_;          // of all groups of this rank
   std::vector<std::unique_ptr<Peer>> peers_;              // in the order of their groups
   std::vector<Peer*> peer_of_rank_;                       // [size]; null: not connected
   std::deque<int64_t> matched_sends_, matched_receives_;  // in the order of the grants; not started yet

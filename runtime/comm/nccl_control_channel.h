@@ -4,6 +4,7 @@
 //   offer      the sender has a message of that tag and length
 //   grant      the receiver's answer: it has started its NCCL receive (or needs none, if the message is empty)
 //   refusal    the receiver's answer instead: the message is longer than the receive's buffer
+//   ready      the sender may exchange: its next exchange (nccl_exchanges.h), in which it sends the peer so many bytes
 //   last       the last message in each direction: the peer stops listening
 // Messages arrive in the order sent.
 // Threads: one, the device's. Non-blocking: Next returns nothing if no message has arrived. Errors: those of `control`.
@@ -20,7 +21,7 @@
 namespace hadal {
 
 struct NcclMessage {
-  enum class Word : int32_t { kOffer, kGrant, kRefusal, kLast };
+  enum class Word : int32_t { kOffer, kGrant, kRefusal, kReady, kLast };
   Word word = Word::kOffer;
   int32_t tag = 0;
   int64_t transfer = 0;  // the sender's transfer id

@@ -46,9 +46,17 @@ absl::StatusOr<NcclUniqueId> ShareId(const LinkMaking& making, const TransferGro
   return id;
 }
 
+std::vector<NcclLink*> AllOf(const GroupLinks& links) {
+  std::vector<NcclLink*> all;
+  for (NcclLink* const link : {links.up.get(), links.down.get(), links.both.get()}) {
+    if (link != nullptr) all.push_back(link);
+  }
+  return all;
+}
+
 absl::Status OpenLinks(const LinkMaking& making, const TransferGroup& group, const GroupLinks& links) {
   const auto alive = [&making] { return HostIsAlive(making.control); };
-  for (NcclLink* const link : {links.up.get(), links.down.get()}) {
+  for (NcclLink* const link : AllOf(links)) {
     const Deadline deadline(making.timeout);
     HADAL_ASSIGN_OR_RETURN(const NcclUniqueId id, ShareId(making, group, deadline));
     HADAL_RETURN_IF_ERROR(link->Open(id, deadline, alive));
@@ -57,12 +65,18 @@ absl::Status OpenLinks(const LinkMaking& making, const TransferGroup& group, con
   for (const RankPair& pair : InRounds(group.pairs)) {
     if (self != pair.first && self != pair.second) continue;
     const int other = self == pair.first ? pair.second : pair.first;
+    const int64_t half = making.scratch_bytes / 2;
+    const NcclLink::Message send{.is_send = true, .peer = other, .data = making.scratch, .bytes = half};
+    const NcclLink::Message receive{.peer = other, .data = making.scratch + half, .bytes = half};
+    if (links.both != nullptr) {
+      const NcclLink::Message first[] = {send, receive};
+      HADAL_RETURN_IF_ERROR(links.both->MoveFirst(first, Deadline(making.timeout), alive));
+      continue;
+    }
     for (const bool upwards : {true, false}) {
-      const bool is_send = upwards == (self == pair.first);
-      const NcclLink::Message first{
-          .is_send = is_send, .peer = other, .data = making.scratch, .bytes = making.scratch_bytes};
+      const NcclLink::Message& first = upwards == (self == pair.first) ? send : receive;
       NcclLink& link = upwards ? *links.up : *links.down;
-      HADAL_RETURN_IF_ERROR(link.MoveFirst(first, Deadline(making.timeout), alive));
+      HADAL_RETURN_IF_ERROR(link.MoveFirst({&first, 1}, Deadline(making.timeout), alive));
     }
   }
   return absl::OkStatus();
@@ -82,15 +96,21 @@ std::vector<RankPair> InRounds(std::vector<RankPair> pairs) {
 
 absl::StatusOr<GroupLinks> ConnectGroup(const LinkMaking& making, const TransferGroup& group) {
   HADAL_CHECK(std::is_sorted(group.ranks.begin(), group.ranks.end()));
-  const auto make = [&](bool upwards) {
-    return std::make_unique<NcclLink>(making.library, making.device, group.ranks, making.control.rank(), upwards);
+  using Direction = NcclLink::Direction;
+  const auto make = [&](Direction direction) {
+    return std::make_unique<NcclLink>(making.library, making.device, group.ranks, making.control.rank(), direction);
   };
-  GroupLinks links{.up = make(true), .down = make(false)};
+  GroupLinks links;
+  if (group.kind == TransferGroup::Kind::kExchanges) {
+    links.both = make(Direction::kBoth);
+  } else {
+    links.up = make(Direction::kUp);
+    links.down = make(Direction::kDown);
+  }
   const absl::Status opened = OpenLinks(making, group, links);
   if (opened.ok()) return links;
-  // Both at once: ending one link may wait for the other's kernel, which waits for a lost peer.
-  NcclLink* const both[] = {links.up.get(), links.down.get()};
-  NcclLink::AbortAll(both);
+  // All at once: ending one link may wait for the other's kernel, which waits for a lost peer.
+  NcclLink::AbortAll(AllOf(links));
   return opened;
 }
 

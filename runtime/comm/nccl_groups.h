@@ -1,7 +1,7 @@
-// Connects groups of ranks by NCCL. A group has two communicators: one for messages to higher ranks, one for messages
-// to lower ranks (nccl_link.h). The group's lowest rank gets their identifiers from NCCL and sends them to the others
-// through `control`, a host communicator. Also computes the order in which the pairs of a group exchange their first
-// messages.
+// Connects groups of ranks by NCCL. A group for messages has two communicators: one for messages to higher ranks, one
+// for messages to lower ranks (nccl_link.h). A group for exchanges has one. The group's lowest rank gets their
+// identifiers from NCCL and sends them to the others through `control`, a host communicator. Also computes the order in
+// which the pairs of a group exchange their first messages.
 //
 // Threads: one, the device's.
 #pragma once
@@ -27,19 +27,23 @@ struct RankPair {
   bool operator==(const RankPair&) const = default;
 };
 
-// Ranks that share two NCCL communicators, and those pairs of them that exchange messages. No pair is in two groups.
+// Ranks that share NCCL communicators, and those pairs of them that send to each other. No pair is in two groups of one
+// kind, and no rank is in two groups for exchanges.
 struct TransferGroup {
-  std::vector<int> ranks;  // ascending
+  enum class Kind { kMessages, kExchanges };  // Send and Receive, or Communicator::Exchange
+  std::vector<int> ranks;                     // ascending
   std::vector<RankPair> pairs;
+  Kind kind = Kind::kMessages;
 };
 
 // Returns the pairs, each once, in an order in which ranks can connect one pair after another without a circular wait.
 // If only neighbours are connected, all ranks are busy at once: pairs of one distance take two rounds, each a matching.
 std::vector<RankPair> InRounds(std::vector<RankPair> pairs);
 
-// One rank's two links in a group.
+// One rank's links in a group, those of its kind.
 struct GroupLinks {
   std::unique_ptr<NcclLink> up, down;  // messages to higher ranks; to lower ranks
+  std::unique_ptr<NcclLink> both;      // exchanges
 
   NcclLink& Of(int sender, int receiver) const { return sender < receiver ? *up : *down; }
 };

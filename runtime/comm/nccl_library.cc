@@ -27,6 +27,8 @@ struct Functions {
   decltype(&ncclCommGetAsyncError) async_error;
   decltype(&ncclSend) send;
   decltype(&ncclRecv) receive;
+  decltype(&ncclGroupStart) group_start;
+  decltype(&ncclGroupEnd) group_end;
   decltype(&ncclCommFinalize) finalize;
   decltype(&ncclCommDestroy) destroy;
   decltype(&ncclCommAbort) abort;
@@ -61,6 +63,8 @@ absl::StatusOr<Functions> LoadFunctions(void* handle) {
   load(functions.async_error, "ncclCommGetAsyncError");
   load(functions.send, "ncclSend");
   load(functions.receive, "ncclRecv");
+  load(functions.group_start, "ncclGroupStart");
+  load(functions.group_end, "ncclGroupEnd");
   load(functions.finalize, "ncclCommFinalize");
   load(functions.destroy, "ncclCommDestroy");
   load(functions.abort, "ncclCommAbort");
@@ -108,6 +112,9 @@ class OpenedLibrary final : public NcclLibrary {
     return functions_.receive(data, static_cast<size_t>(bytes), ncclInt8, peer, Of(comm),
                               static_cast<cudaStream_t>(queue));
   }
+
+  NcclResult GroupStart() override { return functions_.group_start(); }
+  NcclResult GroupEnd() override { return functions_.group_end(); }
 
   NcclResult Finalize(NcclComm comm) override { return functions_.finalize(Of(comm)); }
   NcclResult Destroy(NcclComm comm) override { return functions_.destroy(Of(comm)); }

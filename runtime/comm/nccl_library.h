@@ -50,6 +50,10 @@ class NcclLibrary {
   // calls, whatever the queue. REQUIRES: bytes ≥ 1, in device memory.
   virtual NcclResult Send(NcclComm comm, const void* data, int64_t bytes, int peer, DeviceQueues::Queue queue) = 0;
   virtual NcclResult Receive(NcclComm comm, void* data, int64_t bytes, int peer, DeviceQueues::Queue queue) = 0;
+  // Calls of Send and Receive on one communicator between the two form a group, which is one operation: its messages
+  // run at once, in whatever order their peers start them. GroupEnd starts it; the calls themselves start nothing.
+  virtual NcclResult GroupStart() = 0;
+  virtual NcclResult GroupEnd() = 0;
   // Shutdown without an error: call both on all ranks when all started messages are done.
   virtual NcclResult Finalize(NcclComm comm) = 0;
   virtual NcclResult Destroy(NcclComm comm) = 0;

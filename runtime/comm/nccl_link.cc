@@ -58,11 +58,12 @@ NcclLink::~NcclLink() {
   if (queue_ != nullptr) device_.queues().DestroyQueue(queue_);
 }
 
-NcclLink::NcclLink(NcclLibrary& library, Device& device, std::vector<int> ranks, int self, bool upwards)
-    : library_(library), device_(device), ranks_(std::move(ranks)), self_(self), upwards_(upwards) {}
+NcclLink::NcclLink(NcclLibrary& library, Device& device, std::vector<int> ranks, int self, Direction direction)
+    : library_(library), device_(device), ranks_(std::move(ranks)), self_(self), direction_(direction) {}
 
 std::string NcclLink::Name() const {
-  return absl::StrCat("rank ", self_, ", messages to the ", upwards_ ? "higher" : "lower", " of ranks ",
+  constexpr const char* kWhich[] = {"messages to the higher of", "messages to the lower of", "exchanges between"};
+  return absl::StrCat("rank ", self_, ", ", kWhich[static_cast<int>(direction_)], " ranks ",
                       absl::StrJoin(ranks_, ", "));
 }
 
@@ -113,38 +114,58 @@ absl::Status NcclLink::Open(const NcclUniqueId& id, const Deadline& deadline,
   return Settle(library_.CommInit(comm_, id, place, kMostBlocks), "connecting", deadline, alive);
 }
 
-absl::Status NcclLink::MoveFirst(const Message& message, const Deadline& deadline,
+absl::Status NcclLink::MoveFirst(std::span<const Message> messages, const Deadline& deadline,
                                  const std::function<absl::Status()>& alive) {
   DeviceQueues& queues = device_.queues();
   HADAL_ASSIGN_OR_RETURN(const DeviceQueues::Event event, queues.MakeEvent());
   const absl::Cleanup destroy = [&] { queues.DestroyEvent(event); };
   queues.Record(event, DeviceQueues::kMain);
-  HADAL_RETURN_IF_ERROR(Enqueue(message, event, event, deadline, alive));
+  HADAL_RETURN_IF_ERROR(Enqueue(messages, event, event, deadline, alive));
   while (!queues.Reached(event)) {
     HADAL_RETURN_IF_ERROR(Check());
     HADAL_RETURN_IF_ERROR(alive());
     if (deadline.Passed()) {
-      return absl::DeadlineExceededError(absl::StrCat(Name(), ": the first message ", message.is_send ? "to" : "from",
-                                                      " rank ", message.peer, " did not end. See that rank's log"));
+      return absl::DeadlineExceededError(absl::StrCat(Name(), ": the first message ",
+                                                      messages[0].is_send ? "to" : "from", " rank ", messages[0].peer,
+                                                      " did not end. See that rank's log"));
     }
     absl::SleepFor(kPoll);
   }
   return absl::OkStatus();
 }
 
-absl::Status NcclLink::Start(const Message& message, DeviceQueues::Event after, DeviceQueues::Event done) {
-  return Enqueue(message, after, done, Deadline(kStartTimeout), {});
+absl::Status NcclLink::Start(std::span<const Message> messages, DeviceQueues::Event after, DeviceQueues::Event done) {
+  return Enqueue(messages, after, done, Deadline(kStartTimeout), {});
 }
 
-absl::Status NcclLink::Enqueue(const Message& message, DeviceQueues::Event after, DeviceQueues::Event done,
+NcclResult NcclLink::Call(const Message& message) {
+  HADAL_CHECK_GE(message.bytes, 1);
+  if (direction_ != Direction::kBoth) {
+    HADAL_CHECK_EQ(message.is_send == (message.peer > self_), direction_ == Direction::kUp);
+  }
+  const int peer = PositionOf(message.peer);
+  return message.is_send ? library_.Send(comm_, message.data, message.bytes, peer, queue_)
+                         : library_.Receive(comm_, message.data, message.bytes, peer, queue_);
+}
+
+NcclResult NcclLink::CallInGroup(std::span<const Message> messages) {
+  HADAL_CHECK(direction_ == Direction::kBoth);
+  if (const NcclResult begun = library_.GroupStart(); begun != kNcclSuccess) return begun;
+  NcclResult failed = kNcclSuccess;
+  for (const Message& message : messages) {
+    const NcclResult result = Call(message);
+    if (result != kNcclSuccess && result != kNcclInProgress && failed == kNcclSuccess) failed = result;
+  }
+  const NcclResult ended = library_.GroupEnd();
+  return failed != kNcclSuccess ? failed : ended;
+}
+
+absl::Status NcclLink::Enqueue(std::span<const Message> messages, DeviceQueues::Event after, DeviceQueues::Event done,
                                const Deadline& deadline, const std::function<absl::Status()>& alive) {
   HADAL_CHECK(comm_ != nullptr);
-  HADAL_CHECK_GE(message.bytes, 1);
-  HADAL_CHECK_EQ(message.is_send == (message.peer > self_), upwards_);
+  HADAL_CHECK(!messages.empty());
   device_.queues().Await(queue_, after);
-  const int peer = PositionOf(message.peer);
-  const NcclResult result = message.is_send ? library_.Send(comm_, message.data, message.bytes, peer, queue_)
-                                            : library_.Receive(comm_, message.data, message.bytes, peer, queue_);
+  const NcclResult result = messages.size() == 1 ? Call(messages[0]) : CallInGroup(messages);
   HADAL_RETURN_IF_ERROR(Settle(result, "starting a message", deadline, alive));
   device_.queues().Record(done, queue_);
   return absl::OkStatus();

@@ -1,6 +1,6 @@
-// Messages in one direction within a group of ranks, either all to higher or all to lower ranks: an NCCL communicator
-// of the group, on a queue of its own on each device. A rank's messages run one after another, in the order in which it
-// starts them.
+// Messages within a group of ranks: an NCCL communicator of the group, on a queue of its own on each device. Either
+// single messages, all to higher or all to lower ranks, or sets of messages both ways. What a rank starts runs one
+// after another, in the order in which it starts it; the messages of a set run at once (an NCCL group).
 //
 // nccl_communicator.md says in which order ranks may start messages, so that these never wait for each other.
 // Threads: one. Blocking: Open, MoveFirst, FinishClose and AbortAll. Errors, with NCCL's message: Internal if CUDA
@@ -24,6 +24,8 @@ namespace hadal {
 
 class NcclLink {
  public:
+  enum class Direction { kUp, kDown, kBoth };  // to higher ranks, to lower ranks, sets of messages
+
   // CUDA streams of a link on its device: its queue, and two that NCCL creates for each communicator. Work of NCCL's in
   // the latter waits for the link's messages.
   static constexpr int kStreams = 3;
@@ -37,9 +39,8 @@ class NcclLink {
     int64_t bytes = 0;  // ≥ 1
   };
 
-  // `ranks`: the group's, ascending, `self` among them. `upwards`: for messages to higher ranks. The library and the
-  // device must outlive the link.
-  NcclLink(NcclLibrary& library, Device& device, std::vector<int> ranks, int self, bool upwards);
+  // `ranks`: the group's, ascending, `self` among them. The library and the device must outlive the link.
+  NcclLink(NcclLibrary& library, Device& device, std::vector<int> ranks, int self, Direction direction);
   ~NcclLink();
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
@@ -47,11 +48,14 @@ class NcclLink {
   // Joins the group. All its ranks must call it with the same id. Calls `alive` while it waits and returns its errors,
   // because NCCL does not notice that a rank has given up elsewhere.
   absl::Status Open(const NcclUniqueId& id, const Deadline& deadline, const std::function<absl::Status()>& alive);
-  // Moves the first message with a peer, with which NCCL connects the two. Both must call it. `alive`: as above.
-  absl::Status MoveFirst(const Message& message, const Deadline& deadline, const std::function<absl::Status()>& alive);
-  // Starts a message that accesses its data after `after` is reached; `done` is reached when the message ends.
-  // REQUIRES: the peer starts the other side of this message, and both have started the same earlier messages.
-  absl::Status Start(const Message& message, DeviceQueues::Event after, DeviceQueues::Event done);
+  // Moves the first messages with a peer, one or one each way, with which NCCL connects the two. Both must call it.
+  // `alive`: as above.
+  absl::Status MoveFirst(std::span<const Message> messages, const Deadline& deadline,
+                         const std::function<absl::Status()>& alive);
+  // Starts messages that access their data after `after` is reached; `done` is reached when all have ended.
+  // REQUIRES: at least one, and exactly one unless the link is for both directions; the peers start the other sides, in
+  // the same order between any two ranks.
+  absl::Status Start(std::span<const Message> messages, DeviceQueues::Event after, DeviceQueues::Event done);
   // Whether the link still works. Cheap.
   absl::Status Check();
 
@@ -75,14 +79,16 @@ class NcclLink {
   // Waits for the end of a call that continues in the background.
   absl::Status Settle(NcclResult result, const char* doing, const Deadline& deadline,
                       const std::function<absl::Status()>& alive = {});
-  absl::Status Enqueue(const Message& message, DeviceQueues::Event after, DeviceQueues::Event done,
+  absl::Status Enqueue(std::span<const Message> messages, DeviceQueues::Event after, DeviceQueues::Event done,
                        const Deadline& deadline, const std::function<absl::Status()>& alive);
+  NcclResult Call(const Message& message);
+  NcclResult CallInGroup(std::span<const Message> messages);
 
   NcclLibrary& library_;
   Device& device_;
   const std::vector<int> ranks_;
   const int self_;
-  const bool upwards_;
+  const Direction direction_;
   NcclComm comm_ = nullptr;
   DeviceQueues::Queue queue_ = nullptr;
 };

@@ -38,7 +38,7 @@ absl::Status NcclTransfers::Reserve(int64_t transfers) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> NcclTransfers::Post(NcclTransfer transfer, DeviceQueues::Queue queue) {
+absl::StatusOr<int64_t> NcclTransfers::Post(NcclTransfer transfer) {
   if (free_ids_.empty()) {
     ++unreserved_;
     HADAL_RETURN_IF_ERROR(AddSlot());
@@ -48,7 +48,7 @@ absl::StatusOr<int64_t> NcclTransfers::Post(NcclTransfer transfer, DeviceQueues:
   transfer.in_use = true;
   transfer.ready = slots_[id].ready;
   slots_[id] = transfer;
-  device_.queues().Record(transfer.ready, queue);
+  device_.queues().Record(transfer.ready, DeviceQueues::kMain);
   return id;
 }
 
@@ -70,9 +70,9 @@ absl::Status NcclTransfers::Start(int64_t id, NcclLink& link) {
   transfer.done = free_ends_.back();
   free_ends_.pop_back();
   transfer.state = NcclTransfer::State::kStarted;
-  HADAL_RETURN_IF_ERROR(
-      link.Start({.is_send = transfer.is_send, .peer = transfer.peer, .data = transfer.data, .bytes = transfer.bytes},
-                 transfer.ready, transfer.done));
+  const NcclLink::Message message{
+      .is_send = transfer.is_send, .peer = transfer.peer, .data = transfer.data, .bytes = transfer.bytes};
+  HADAL_RETURN_IF_ERROR(link.Start({&message, 1}, transfer.ready, transfer.done));
   (transfer.is_send ? started_sends_ : started_receives_).push_back(id);
   return absl::OkStatus();
 }

@@ -56,9 +56,9 @@ class NcclTransfers {
   // Makes slots for `transfers` more concurrent transfers. Errors: ResourceExhausted.
   absl::Status Reserve(int64_t transfers);
 
-  // Assigns a slot. The transfer may access its bytes after the work enqueued on `queue` so far. Errors:
+  // Assigns a slot. The transfer may access its bytes after the work enqueued on the main queue so far. Errors:
   // ResourceExhausted if no slot was reserved for it.
-  absl::StatusOr<int64_t> Post(NcclTransfer transfer, DeviceQueues::Queue queue);
+  absl::StatusOr<int64_t> Post(NcclTransfer transfer);
   // REQUIRES: the slot is in use. The reference is valid until End.
   NcclTransfer& operator[](int64_t id) { return slots_[id]; }
   // Whether the kernels before Send or Receive are done.

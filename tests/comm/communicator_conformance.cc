@@ -132,6 +132,50 @@ void TagsAreSeparate(Communicator& c, const Stream& memory) {
   for (int tag = 0; tag < kTags; ++tag) EXPECT_EQ(theirs[tag].values(), Pattern(1 + tag, 100 * Previous(c) + tag));
 }
 
+// Every rank sends a value of its own to every other one, and two to the next, in several exchanges posted at once; in
+// every third there is nothing.
+void ExchangesAmongAll(Communicator& c, const Stream& memory) {
+  if (c.size() == 1) return;
+  constexpr int kExchanges = 9;
+  DeviceQueues* const queues = memory.device() == nullptr ? nullptr : &memory.device()->queues();
+  DeviceQueues::Event const written = queues == nullptr ? nullptr : queues->MakeEvent().value();
+  const auto seed = [&](int exchange, int from, int to) { return 100 * exchange + 10 * from + to; };
+  const auto count = [](int exchange) { return exchange % 2 == 0 ? 5 : 50000; };
+  struct Buffers {
+    int peer;
+    TransferBuffer mine, theirs;
+  };
+  std::vector<std::vector<Buffers>> buffers(kExchanges);
+  for (int e = 0; e < kExchanges; ++e) {
+    for (int peer = 0; peer < c.size() && e % 3 != 2; ++peer) {
+      if (peer == c.rank()) continue;
+      buffers[e].push_back({peer, TransferBuffer(memory, Pattern(count(e), seed(e, c.rank(), peer))),
+                            TransferBuffer(memory, Empty(count(e)))});
+    }
+  }
+  const TransferBuffer second(memory, Pattern(3, c.rank())), of_previous(memory, Empty(3));
+  if (queues != nullptr) queues->Record(written, DeviceQueues::kMain);
+  std::vector<CommRequest> requests;
+  for (int e = 0; e < kExchanges; ++e) {
+    std::vector<ExchangePart> parts;
+    for (const Buffers& b : buffers[e]) {
+      parts.push_back({b.peer, b.mine.data(), b.mine.bytes(), b.theirs.data(), b.theirs.bytes()});
+    }
+    if (e == 0) {
+      parts.push_back({.peer = Next(c), .send = second.data(), .send_bytes = second.bytes()});
+      parts.push_back({.peer = Previous(c), .receive = of_previous.data(), .receive_bytes = of_previous.bytes()});
+    }
+    const absl::Status posted = c.Exchange(parts, 5, written, requests);
+    EXPECT_TRUE(posted.ok()) << posted;
+  }
+  for (CommRequest& request : requests) Finish(c, request, "an exchange");
+  for (int e = 0; e < kExchanges; ++e) {
+    for (const Buffers& b : buffers[e]) EXPECT_EQ(b.theirs.values(), Pattern(count(e), seed(e, b.peer, c.rank())));
+  }
+  EXPECT_EQ(of_previous.values(), Pattern(3, Previous(c)));
+  if (queues != nullptr) queues->DestroyEvent(written);
+}
+
 // A message whose receive comes last does not hold up those behind it.
 void TagsDoNotWaitForEachOther(Communicator& c, const Stream& memory) {
   constexpr int kTags = 12;
@@ -316,6 +360,7 @@ constexpr ConformanceCase kCases[] = {
     {"ReportsTheLengthOfAShorterMessage", ReportsTheLengthOfAShorterMessage},
     {"OrderWithinATag", OrderWithinATag},
     {"TagsAreSeparate", TagsAreSeparate},
+    {"ExchangesAmongAll", ExchangesAmongAll},
     {"TagsDoNotWaitForEachOther", TagsDoNotWaitForEachOther},
     {"SelfSend", SelfSend},
     {"ManyOutstandingBothWays", ManyOutstandingBothWays},

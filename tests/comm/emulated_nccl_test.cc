@@ -105,6 +105,27 @@ TEST_F(EmulatedNcclTest, FindsRanksThatWaitInACircle) {
   EXPECT_THAT(nccl_.TakeMisuses(), ElementsAre(HasSubstr("in a circle")));
 }
 
+// Two ranks that each send first wait for each other, but not in a group.
+TEST_F(EmulatedNcclTest, AGroupsMessagesRunInAnyOrder) {
+  Join(2);
+  const int groups = nccl_.groups(), messages = nccl_.messages();
+  for (int rank = 0; rank < 2; ++rank) {
+    Rank& one = *ranks_[rank];
+    one.library->GroupStart();
+    EXPECT_EQ(one.Begin(true, 8, 1 - rank), kNcclSuccess);
+    EXPECT_EQ(one.library->Receive(one.comm, one.memory + 8, 8, 1 - rank, one.queue), kNcclSuccess);
+    EXPECT_EQ(nccl_.groups() - groups, rank) << "a call in a group starts nothing";
+    EXPECT_EQ(one.library->GroupEnd(), kNcclInProgress);
+    one.Settle();
+  }
+  EXPECT_EQ(nccl_.groups() - groups, 2);
+  for (int poll = 0; poll < 100; ++poll) ranks_[0]->State();
+  EXPECT_EQ(nccl_.messages() - messages, 2);
+  EXPECT_THAT(nccl_.TakeMisuses(), IsEmpty());
+  for (int rank = 0; rank < 2; ++rank) ranks_[rank]->Send(8, 1 - rank);
+  EXPECT_THAT(nccl_.TakeMisuses(), ElementsAre(HasSubstr("in a circle")));
+}
+
 TEST_F(EmulatedNcclTest, RefusesACallBeforeThePreviousOneHasSettled) {
   Join(2);
   const int before = nccl_.calls();

@@ -23,14 +23,16 @@ namespace hadal::testing {
 // After which a wait has hung.
 inline constexpr absl::Duration kHang = absl::Seconds(30);
 
-// Every rank with every other.
-inline std::vector<TransferGroup> AllInOneGroup(int size) {
+// Every rank with every other, by messages and by exchanges.
+inline std::vector<TransferGroup> AllConnected(int size) {
   TransferGroup group;
   for (int a = 0; a < size; ++a) {
     group.ranks.push_back(a);
     for (int b = a + 1; b < size; ++b) group.pairs.push_back({a, b});
   }
-  return {group};
+  TransferGroup exchanges = group;
+  exchanges.kind = TransferGroup::Kind::kExchanges;
+  return {group, exchanges};
 }
 
 // What a rank's program is given.
@@ -88,7 +90,7 @@ inline absl::Status RunNcclRanks(int size, EmulatedNccl& nccl, const std::functi
     EmulatedDevice device(3 + host.rank());
     const std::unique_ptr<NcclLibrary> library = nccl.LibraryFor(device);
     HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<NcclCommunicator> communicator,
-                           NcclCommunicator::Create(*library, device, host, AllInOneGroup(size), timeout));
+                           NcclCommunicator::Create(*library, device, host, AllConnected(size), timeout));
     NcclRank rank{host, *communicator, Stream::On(device, 1)};
     const absl::Status status = body(rank);
     // All have ended before the first one lets go.

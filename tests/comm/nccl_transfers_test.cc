@@ -41,16 +41,15 @@ struct Rank {
         library(nccl.LibraryFor(device)),
         stream(Stream::On(device, 1)),
         transfers(device),
-        to(*library, device, {0, 1}, self, /*upwards=*/self == 0),
-        from(*library, device, {0, 1}, self, /*upwards=*/self == 1),
+        to(*library, device, {0, 1}, self, self == 0 ? NcclLink::Direction::kUp : NcclLink::Direction::kDown),
+        from(*library, device, {0, 1}, self, self == 1 ? NcclLink::Direction::kUp : NcclLink::Direction::kDown),
         peer(1 - self) {}
 
   // A value of this rank's, in its device's memory.
   TransferBuffer Value(int32_t value) const { return {stream, {value}}; }
   int64_t Post(const TransferBuffer& value, bool is_send) {
     return transfers
-        .Post({.is_send = is_send, .data = static_cast<std::byte*>(value.data()), .bytes = value.bytes(), .peer = peer},
-              DeviceQueues::kMain)
+        .Post({.is_send = is_send, .data = static_cast<std::byte*>(value.data()), .bytes = value.bytes(), .peer = peer})
         .value();
   }
   absl::Status Start(int64_t id) { return transfers.Start(id, transfers[id].is_send ? to : from); }
@@ -82,7 +81,7 @@ class NcclTransfersTest : public ::testing::Test {
     EXPECT_TRUE(second.Open(ids_[1], Deadline(kHang), alive).ok());
     for (NcclLink* const link : {&first, &second}) {
       const NcclLink::Message message{.is_send = link == &rank.to, .peer = rank.peer, .data = *scratch, .bytes = 256};
-      EXPECT_TRUE(link->MoveFirst(message, Deadline(kHang), alive).ok());
+      EXPECT_TRUE(link->MoveFirst({&message, 1}, Deadline(kHang), alive).ok());
     }
     rank.device.Free(*scratch);
   }
@@ -118,23 +117,19 @@ TEST_F(NcclTransfersTest, ATransferIsPostedThenStartedThenDone) {
   EXPECT_THAT(received.values(), ElementsAre(5));
 }
 
-// By now, that is: not behind what comes later, nor behind another queue.
-TEST_F(NcclTransfersTest, IsReadyWhenWhatWasInItsQueueIsDone) {
+// By now, that is: not behind what comes later.
+TEST_F(NcclTransfersTest, IsReadyWhenWhatWasInTheMainQueueIsDone) {
   auto& queues = zero_.device.emulated_queues();
   const TransferBuffer value = zero_.Value(1);
-  const DeviceQueues::Queue other = queues.MakeQueue().value();
-  ASSERT_TRUE(zero_.transfers.Reserve(3).ok());
+  ASSERT_TRUE(zero_.transfers.Reserve(2).ok());
   const int64_t before = zero_.Post(value, true);
   const auto late = std::make_shared<HeldWork>();
   queues.DelayMain(late);
   const int64_t behind = zero_.Post(value, true);
-  const int64_t beside = zero_.transfers.Post({.bytes = 4, .peer = 1}, other).value();
   EXPECT_TRUE(zero_.transfers.IsReady(before));
   EXPECT_FALSE(zero_.transfers.IsReady(behind));
-  EXPECT_TRUE(zero_.transfers.IsReady(beside));
   late->done = true;
   EXPECT_TRUE(zero_.transfers.IsReady(behind));
-  queues.DestroyQueue(other);
 }
 
 TEST_F(NcclTransfersTest, AMessageWaitsOnItsDeviceForWhatIsBeforeIt) {

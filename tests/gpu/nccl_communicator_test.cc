@@ -15,13 +15,15 @@ namespace {
 
 constexpr absl::Duration kTimeout = absl::Seconds(60);
 
-std::vector<TransferGroup> AllInOneGroup(int size) {
+std::vector<TransferGroup> AllConnected(int size) {
   TransferGroup group;
   for (int a = 0; a < size; ++a) {
     group.ranks.push_back(a);
     for (int b = a + 1; b < size; ++b) group.pairs.push_back({a, b});
   }
-  return {group};
+  TransferGroup exchanges = group;
+  exchanges.kind = TransferGroup::Kind::kExchanges;
+  return {group, exchanges};
 }
 
 // Closes a communicator of the host that peers may still write through: its receives are taken back.
@@ -38,7 +40,7 @@ TEST_P(GpuNcclConformance, Holds) {
   const testing::NcclTestSurroundings& here = testing::NcclHere();
   testing::NcclTestHost ranks;
   Communicator& host = ranks.communicator();
-  auto nccl = NcclCommunicator::Create(*here.library, *here.device, host, AllInOneGroup(host.size()), kTimeout);
+  auto nccl = NcclCommunicator::Create(*here.library, *here.device, host, AllConnected(host.size()), kTimeout);
   ASSERT_TRUE(nccl.ok()) << nccl.status();
   GetParam().run(**nccl, Stream::On(*here.device, 1));
   const absl::Status status = Collectives(host, kTimeout).Barrier("the case's end");

@@ -3,6 +3,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -103,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(EightRanks, NcclRunTest, ::testing::ValuesIn(NcclRunCas
 INSTANTIATE_TEST_SUITE_P(FourRanks, NcclRunTest, ::testing::ValuesIn(NcclRunCases(4)),
                          [](const auto& info) { return info.param.name; });
 
-// Of 64 ranks each has four links and as few streams as any, and 32 hardware queues.
+// Of 64 ranks each has three links and as few streams as any, and 32 hardware queues.
 TEST(NcclGridTest, EightStagesOfEightReplicasHaveTheHostsBits) {
   RunSpec spec = OnDevices(SmallNcclRun(ResidualMethod::kDeepNorm));
   spec.pipeline.replicas = 8;
@@ -115,19 +116,38 @@ TEST(NcclGridTest, EightStagesOfEightReplicasHaveTheHostsBits) {
   EXPECT_EQ(FirstDifference(Train(spec, corpus), Train(run.Over(spec), corpus)), "");
 }
 
-// NCCL's calls of the last of `spec.steps` steps, over all ranks.
-int CallsOfAStep(RunSpec spec) {
+// A block of 8 and one replica that is its own block.
+TEST(NcclGridTest, ReplicasBeyondABlockHaveTheHostsBits) {
+  for (const bool sharded : {true, false}) {
+    RunSpec spec = OnDevices(SmallNcclRun(ResidualMethod::kDeepNorm));
+    spec.pipeline.shard_optimizer_state = sharded;
+    spec.pipeline.replicas = spec.ranks = spec.batch.micro_batches = 9;
+    spec.steps = 1;
+    const Corpus corpus = RandomCorpus(200, 7, kNcclRunVocabulary, 5);
+    NcclOfRun run(3);
+    EXPECT_EQ(FirstDifference(Train(spec, corpus), Train(run.Over(spec), corpus)), "");
+  }
+}
+
+// What the last of `spec.steps` steps takes of NCCL, over all ranks: calls, and groups of them (one is its own).
+struct NcclUse {
+  int calls = 0, groups = 0;
+  bool operator==(const NcclUse&) const = default;
+};
+NcclUse UseOfAStep(RunSpec spec) {
   const Corpus corpus = RandomCorpus(60, 7, kNcclRunVocabulary, 5);
-  int calls[2];
+  NcclUse use;
   for (int before : {1, 0}) {
     NcclOfRun run(3);
     RunSpec shorter = OnDevices(spec);
     shorter.steps -= before;
     Train(run.Over(shorter), corpus);
-    calls[before] = run.nccl().calls();
+    use = {run.nccl().calls() - use.calls, run.nccl().groups() - use.groups};
   }
-  return calls[0] - calls[1];
+  return use;
 }
+// Of messages by themselves.
+NcclUse Singly(int messages) { return {2 * messages, 2 * messages}; }
 
 // A message is a send and a receive. Each micro-batch passes each cut once in both directions, with all that passes it
 // in one message.
@@ -136,10 +156,10 @@ TEST(NcclCallsTest, AMicroBatchIsTwoMessagesACut) {
   spec.model.sharing = EmbeddingSharing::kNone;
   spec.ranks = 4;
   spec.batch.micro_batches = 2;
-  EXPECT_EQ(CallsOfAStep(spec), 2 * spec.batch.micro_batches * 2 * 3);
+  EXPECT_EQ(UseOfAStep(spec), Singly(spec.batch.micro_batches * 2 * 3));
   spec.ranks = spec.pipeline.chunks = 2;
   spec.pipeline.schedule = ScheduleKind::kInterleaved1F1B;
-  EXPECT_EQ(CallsOfAStep(spec), 2 * spec.batch.micro_batches * 2 * 3);
+  EXPECT_EQ(UseOfAStep(spec), Singly(spec.batch.micro_batches * 2 * 3));
 }
 
 // A table's two uses on the other stage send a gradient each, and its weights come back once.
@@ -149,32 +169,47 @@ TEST(NcclCallsTest, ATiedTableIsThreeMessagesAStep) {
   spec.ranks = 2;
   spec.batch.micro_batches = 2;
   spec.pipeline.split = {2};
-  EXPECT_EQ(CallsOfAStep(spec), 2 * (spec.batch.micro_batches * 2 + 3));
+  EXPECT_EQ(UseOfAStep(spec), Singly(spec.batch.micro_batches * 2 + 3));
 }
 
-// Messages of a step between the replicas of all stages. A bucket travels twice between its owner and each other
-// replica: a piece of the gradient there, and the result back. A bucket is a run of slices with one owner, as those of
-// the small model are neighbours in memory and shorter than a bucket may be.
-int ReplicaMessages(const RunSpec& spec) {
+// What a step's exchanges between the replicas of all stages take. A bucket, which is all that an owner has of a round,
+// travels twice between its owner and each other replica: a piece of the gradient there, and the result back. Each way
+// a round is one group on each rank.
+NcclUse OfReplicas(const RunSpec& spec) {
   const ModelPlan plan = ModelPlan::Make(spec.model);
   const PipelinePlan pipeline = MakePipelinePlan(plan, spec.batch, spec.pipeline, spec.ranks).value();
-  int buckets = 0;
+  const int replicas = spec.pipeline.replicas;
+  NcclUse use;
   for (const std::vector<OwnedSlice>& slices : SlicesByStage(plan, pipeline)) {
-    int owner = -1;
-    for (const OwnedSlice& slice : slices) buckets += slice.replica != std::exchange(owner, slice.replica);
+    std::set<std::pair<int, int>> buckets;
+    std::set<int> rounds;
+    for (const OwnedSlice& slice : slices) {
+      buckets.emplace(slice.round, slice.replica);
+      rounds.insert(slice.round);
+    }
+    const int messages = 2 * static_cast<int>(buckets.size()) * (replicas - 1);
+    use.calls += 2 * messages;
+    use.groups += 2 * static_cast<int>(rounds.size()) * replicas;
   }
-  return 2 * buckets * (spec.pipeline.replicas - 1);
+  return use;
 }
+NcclUse operator+(const NcclUse& a, const NcclUse& b) { return {a.calls + b.calls, a.groups + b.groups}; }
 
-// Replicas exchange what belongs to the weights, whatever the number of micro-batches.
-TEST(NcclCallsTest, ReplicasExchangeOnceAStep) {
+// Replicas exchange what belongs to the weights, whatever the number of micro-batches, all of a round in one group.
+TEST(NcclCallsTest, ReplicasExchangeOnceAStepInOneGroupARound) {
   RunSpec spec = SmallNcclRun(ResidualMethod::kDeepNorm);
   spec.model.sharing = EmbeddingSharing::kNone;
   spec.ranks = spec.pipeline.replicas = 2;
   for (const int micro_batches : {2, 6}) {
     spec.batch.micro_batches = micro_batches;
-    EXPECT_EQ(CallsOfAStep(spec), 2 * ReplicaMessages(spec));
+    EXPECT_EQ(UseOfAStep(spec), OfReplicas(spec));
   }
+  spec.model.d_ff = 1504;  // a multiple of 8: no gaps between sublayers
+  spec.ranks = spec.pipeline.replicas = spec.batch.micro_batches = 3;
+  const NcclUse expected = OfReplicas(spec);
+  EXPECT_EQ(UseOfAStep(spec), expected);
+  EXPECT_GT(expected.groups, 2 * 3) << "one round would not show what a round is";
+  EXPECT_GT(expected.calls, 2 * expected.groups);
 }
 
 // Two stages of two chunks, twice: three cuts, which each of the step's micro-batches passes in its own replica.
@@ -184,12 +219,13 @@ TEST(NcclCallsTest, AGridSendsWhatItsPipelinesAndItsReplicasSend) {
   spec.ranks = 4;
   spec.pipeline.replicas = spec.pipeline.chunks = 2;
   spec.pipeline.schedule = ScheduleKind::kInterleaved1F1B;
-  EXPECT_EQ(CallsOfAStep(spec), 2 * (spec.batch.micro_batches * 2 * 3 + ReplicaMessages(spec)));
+  EXPECT_EQ(UseOfAStep(spec), Singly(spec.batch.micro_batches * 2 * 3) + OfReplicas(spec));
 }
 
 // Gradients go both ways while kernels, products and graphs are new: no rank's device waits for another's host.
 TEST(NcclStandstillTest, NoRankWaitsForAnothersHost) {
-  RunSpec spec = OnDevices(SmallNcclRun(ResidualMethod::kReZero));  // whose scalars part the weights: many messages
+  RunSpec spec =
+      OnDevices(SmallNcclRun(ResidualMethod::kReZero));  // whose scalars part the weights: many messages a round
   spec.ranks = spec.pipeline.replicas = 2;
   spec.batch.micro_batches = 2;
   const Corpus corpus = RandomCorpus(60, 7, kNcclRunVocabulary, 5);

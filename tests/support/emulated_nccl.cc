@@ -23,33 +23,48 @@ constexpr std::chrono::seconds kLongestAbort{5};
 }  // namespace
 
 // One side's part of a message.
-class EmulatedNccl::Call final : public PendingWork {
- public:
-  Call(EmulatedNccl& nccl, EmulatedDevice& device, bool is_send, int peer, void* data, int64_t bytes)
-      : device(device), is_send(is_send), peer(peer), data(data), bytes(bytes), nccl_(nccl) {}
-
-  bool Done() override {
-    const std::lock_guard lock(nccl_.mutex_);
-    nccl_.Advance();
-    return done;
-  }
-  bool MayRun() {
-    return std::all_of(behind.begin(), behind.end(), [](const auto& work) { return work->Done(); });
-  }
+struct EmulatedNccl::Call {
   std::string Text() const {
     return absl::StrCat(is_send ? "send " : "receive ", bytes, is_send ? " bytes to " : " bytes from ", peer);
   }
 
-  EmulatedDevice& device;
-  const bool is_send;
-  const int peer;
-  void* const data;
-  const int64_t bytes;
-  PendingList behind;
+  bool is_send = false;
+  int peer = 0;
+  void* data = nullptr;
+  int64_t bytes = 0;
   bool done = false;
   // Of a send whose receive has come, too:
   int delay = -1;  // −1: it has not come
   uint32_t checksum = 0;
+};
+
+// Calls that run at once: those of a group, or one.
+class EmulatedNccl::Operation final : public PendingWork {
+ public:
+  Operation(EmulatedNccl& nccl, EmulatedDevice& device) : device(device), nccl_(nccl) {}
+
+  bool Done() override {
+    const std::lock_guard lock(nccl_.mutex_);
+    nccl_.Advance();
+    return over();
+  }
+  bool over() const {
+    return std::all_of(calls.begin(), calls.end(), [](const Call& call) { return call.done; });
+  }
+  bool MayRun() {
+    return std::all_of(behind.begin(), behind.end(), [](const auto& work) { return work->Done(); });
+  }
+  // The next message to or from `peer`; null if there is none.
+  Call* Find(bool is_send, int peer) {
+    const auto found = std::find_if(calls.begin(), calls.end(), [&](const Call& call) {
+      return !call.done && call.is_send == is_send && call.peer == peer;
+    });
+    return found == calls.end() ? nullptr : &*found;
+  }
+
+  EmulatedDevice& device;
+  std::vector<Call> calls;
+  PendingList behind;
 
  private:
   EmulatedNccl& nccl_;
@@ -58,10 +73,10 @@ class EmulatedNccl::Call final : public PendingWork {
 struct EmulatedNccl::Side {
   bool joined = false, finalized = false, gone = false;
   int unsettled = 0;  // polls until the last call has settled
-  std::vector<std::shared_ptr<Call>> calls;
-  size_t finished = 0;  // calls
+  std::vector<std::shared_ptr<Operation>> operations;
+  size_t finished = 0;  // operations
 
-  Call* Next() const { return finished < calls.size() ? calls[finished].get() : nullptr; }
+  Operation* Next() const { return finished < operations.size() ? operations[finished].get() : nullptr; }
 };
 
 struct EmulatedNccl::Group {
@@ -124,6 +139,19 @@ class EmulatedNccl::Library final : public NcclLibrary {
     return Start(comm, false, data, bytes, peer, queue);
   }
 
+  NcclResult GroupStart() override {
+    HADAL_CHECK(group_of_calls_ == nullptr);
+    group_of_calls_ = std::make_shared<Operation>(nccl_, device_);
+    return kNcclSuccess;
+  }
+  NcclResult GroupEnd() override {
+    const std::lock_guard lock(nccl_.mutex_);
+    const std::shared_ptr<Operation> operation = std::exchange(group_of_calls_, nullptr);
+    HADAL_CHECK(operation != nullptr);
+    Member* const member = std::exchange(member_of_group_, nullptr);
+    return member == nullptr ? kNcclSuccess : Started(*member, operation);
+  }
+
   NcclResult Finalize(NcclComm comm) override {
     const std::lock_guard lock(nccl_.mutex_);
     Member& member = Called(comm);
@@ -145,7 +173,9 @@ class EmulatedNccl::Library final : public NcclLibrary {
     ++nccl_.calls_;
     Member& member = Of(comm);
     member.own().gone = true;
-    for (const std::shared_ptr<Call>& call : member.own().calls) call->done = true;
+    for (const std::shared_ptr<Operation>& operation : member.own().operations) {
+      for (Call& call : operation->calls) call.done = true;
+    }
     AwaitTheDevice(*member.group);
     return kNcclSuccess;
   }
@@ -214,16 +244,29 @@ class EmulatedNccl::Library final : public NcclLibrary {
     HADAL_CHECK(0 <= peer && peer < std::ssize(group.sides) && peer != member.rank);
     HADAL_CHECK(!member.own().gone);
     if (group.error != kNcclSuccess) return group.error;
-    auto call = std::make_shared<Call>(nccl_, device_, is_send, peer, data, bytes);
-    call->behind = device_.emulated_queues().Put(queue, member.streams, call);
-    member.own().calls.push_back(std::move(call));
-    nccl_.CheckCall(group, member.rank);
+    const bool grouped = group_of_calls_ != nullptr;
+    HADAL_CHECK(member_of_group_ == nullptr || (member_of_group_ == &member && queue_of_group_ == queue));
+    const std::shared_ptr<Operation> operation =
+        grouped ? group_of_calls_ : std::make_shared<Operation>(nccl_, device_);
+    operation->calls.push_back({.is_send = is_send, .peer = peer, .data = data, .bytes = bytes});
+    queue_of_group_ = queue;
+    if (!grouped) return Started(member, operation);
+    member_of_group_ = &member;
+    return kNcclSuccess;
+  }
+  NcclResult Started(Member& member, const std::shared_ptr<Operation>& operation) {
+    operation->behind = device_.emulated_queues().Put(queue_of_group_, member.streams, operation);
+    nccl_.StartOperation(*member.group, member.rank, operation);
     return Begun(member);
   }
 
   EmulatedNccl& nccl_;
   EmulatedDevice& device_;
   std::vector<std::unique_ptr<Member>> members_;
+  // Between GroupStart and GroupEnd.
+  std::shared_ptr<Operation> group_of_calls_;
+  Member* member_of_group_ = nullptr;
+  DeviceQueues::Queue queue_of_group_ = nullptr;
 };
 
 EmulatedNccl::EmulatedNccl(uint64_t seed) : random_(seed) {}
@@ -257,6 +300,11 @@ int EmulatedNccl::calls() const {
   return calls_;
 }
 
+int EmulatedNccl::groups() const {
+  const std::lock_guard lock(mutex_);
+  return operations_;
+}
+
 std::vector<std::string> EmulatedNccl::TakeMisuses() {
   const std::lock_guard lock(mutex_);
   return std::exchange(misuses_, {});
@@ -265,38 +313,64 @@ std::vector<std::string> EmulatedNccl::TakeMisuses() {
 void EmulatedNccl::Misuse(Group& group, const std::string& what) {
   std::string text = absl::StrCat("NCCL communicator ", group.id, ": ", what);
   for (size_t rank = 0; rank < group.sides.size(); ++rank) {
-    const auto& calls = group.sides[rank].calls;
-    absl::StrAppend(&text, "\n  rank ", rank, ": ", absl::StrJoin(calls, ", ", [](std::string* out, const auto& call) {
-      absl::StrAppend(out, call->Text());
-    }));
+    std::vector<std::string> calls;
+    for (const std::shared_ptr<Operation>& operation : group.sides[rank].operations) {
+      for (const Call& call : operation->calls) calls.push_back(call.Text());
+    }
+    absl::StrAppend(&text, "\n  rank ", rank, ": ", absl::StrJoin(calls, ", "));
   }
   misuses_.push_back(std::move(text));
   group.error = kNcclInvalidUsage;
 }
 
-void EmulatedNccl::CheckCall(Group& group, int rank) {
-  const std::vector<std::shared_ptr<Call>>& calls = group.sides[rank].calls;
-  const Call& last = *calls.back();
-  const auto nth = std::count_if(calls.begin(), calls.end(), [&](const auto& call) {
-    return call->peer == last.peer && call->is_send == last.is_send;
-  });
-  int64_t seen = 0;
-  for (const std::shared_ptr<Call>& call : group.sides[last.peer].calls) {
-    if (call->peer != rank || call->is_send == last.is_send || ++seen < nth) continue;
-    if (call->bytes != last.bytes) Misuse(group, "a message is not as long for its sender as for its receiver");
-    break;
-  }
+void EmulatedNccl::StartOperation(Group& group, int rank, std::shared_ptr<Operation> operation) {
+  ++operations_;
+  Side& side = group.sides[rank];
+  side.operations.push_back(std::move(operation));
+  const Operation& last = *side.operations.back();
+  for (const Call& call : last.calls) CheckLength(group, rank, last, call);
   CheckCircle(group, rank);
 }
 
-void EmulatedNccl::CheckCircle(Group& group, int rank) {
-  for (size_t steps = 0; steps < group.sides.size(); ++steps) {
-    const Call* const mine = group.sides[rank].Next();
-    const Call* const theirs = mine == nullptr ? nullptr : group.sides[mine->peer].Next();
-    if (theirs == nullptr || (theirs->peer == rank && theirs->is_send != mine->is_send)) return;
-    rank = mine->peer;
+void EmulatedNccl::CheckLength(Group& group, int rank, const Operation& operation, const Call& call) {
+  const auto matches = [](const Call& one, bool is_send, int peer) {
+    return one.is_send == is_send && one.peer == peer;
+  };
+  int64_t nth = 1;  // such message of this rank
+  for (const std::shared_ptr<Operation>& before : group.sides[rank].operations) {
+    for (const Call& one : before->calls) {
+      if (&one == &call) break;
+      nth += matches(one, call.is_send, call.peer) ? 1 : 0;
+    }
+    if (before.get() == &operation) break;
   }
-  Misuse(group, "ranks wait for each other in a circle");
+  for (const std::shared_ptr<Operation>& theirs : group.sides[call.peer].operations) {
+    for (const Call& one : theirs->calls) {
+      if (!matches(one, !call.is_send, rank) || --nth > 0) continue;
+      if (one.bytes != call.bytes) Misuse(group, "a message is not as long for its sender as for its receiver");
+      return;
+    }
+  }
+}
+
+void EmulatedNccl::CheckCircle(Group& group, int rank) {
+  std::vector<int> path;
+  if (WaitsForItself(group, rank, path)) Misuse(group, "ranks wait for each other in a circle");
+}
+
+// An operation waits for each peer that is at another one, whose message to or from this rank comes later.
+bool EmulatedNccl::WaitsForItself(const Group& group, int rank, std::vector<int>& path) {
+  if (std::find(path.begin(), path.end(), rank) != path.end()) return true;
+  const Operation* const mine = group.sides[rank].Next();
+  if (mine == nullptr) return false;
+  path.push_back(rank);
+  for (const Call& call : mine->calls) {
+    Operation* const theirs = group.sides[call.peer].Next();
+    if (call.done || theirs == nullptr || theirs->Find(!call.is_send, rank) != nullptr) continue;
+    if (WaitsForItself(group, call.peer, path)) return true;
+  }
+  path.pop_back();
+  return false;
 }
 
 void EmulatedNccl::Advance() {
@@ -311,39 +385,43 @@ void EmulatedNccl::Advance() {
 
 void EmulatedNccl::AdvanceGroup(Group& group) {
   for (int rank = 0; rank < std::ssize(group.sides); ++rank) {
-    const Call* const next = group.sides[rank].Next();
-    if (next == nullptr || !next->is_send || !AdvanceSend(group, rank)) continue;
-    CheckCircle(group, rank);
-    CheckCircle(group, next->peer);
+    Operation* const next = group.sides[rank].Next();
+    if (next == nullptr) continue;
+    for (Call& call : next->calls) {
+      if (call.done || !call.is_send || !AdvanceSend(group, rank, *next, call)) continue;
+      CheckCircle(group, rank);
+      CheckCircle(group, call.peer);
+    }
   }
 }
 
-bool EmulatedNccl::AdvanceSend(Group& group, int rank) {
+bool EmulatedNccl::AdvanceSend(Group& group, int rank, Operation& operation, Call& send) {
   Side& sender = group.sides[rank];
-  Call& send = *sender.Next();
   Side& receiver = group.sides[send.peer];
   if (group.error != kNcclSuccess || sender.gone || receiver.gone) return false;
-  Call* const receive = receiver.Next();
-  if (receive == nullptr || receive->is_send || receive->peer != rank) return false;
-  if (!send.MayRun() || !receive->MayRun() || (stall_after_ && messages_ >= *stall_after_)) return false;
+  Operation* const theirs = receiver.Next();
+  Call* const receive = theirs == nullptr ? nullptr : theirs->Find(/*is_send=*/false, rank);
+  if (receive == nullptr || operation.Find(/*is_send=*/true, send.peer) != &send) return false;
+  if (!operation.MayRun() || !theirs->MayRun() || (stall_after_ && messages_ >= *stall_after_)) return false;
   if (send.delay < 0) {  // both have just come
     if (fail_after_ && messages_ >= *fail_after_) {
       group.error = failure_;
       return false;
     }
     send.delay = static_cast<int>(random_() % 4);
-    receive->device.Poison(receive->data, receive->bytes);
-    send.checksum = send.device.Checksum(send.data, send.bytes);
+    theirs->device.Poison(receive->data, receive->bytes);
+    send.checksum = operation.device.Checksum(send.data, send.bytes);
   }
   if (send.delay-- > 0) return false;
-  HADAL_CHECK_EQ(send.device.Checksum(send.data, send.bytes), send.checksum);  // a buffer in use was written to
-  EmulatedDevice::CopyAcross(receive->device, receive->data, send.device, send.data, send.bytes);
+  HADAL_CHECK_EQ(operation.device.Checksum(send.data, send.bytes), send.checksum);  // a buffer in use was written to
+  EmulatedDevice::CopyAcross(theirs->device, receive->data, operation.device, send.data, send.bytes);
   send.done = receive->done = true;
-  send.behind.clear();
-  receive->behind.clear();
-  ++sender.finished;
-  ++receiver.finished;
   ++messages_;
+  for (const auto& [side, done] : {std::pair(&sender, &operation), std::pair(&receiver, theirs)}) {
+    if (!done->over()) continue;
+    done->behind.clear();
+    ++side->finished;
+  }
   return true;
 }
 

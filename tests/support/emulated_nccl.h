@@ -2,7 +2,8 @@
 // emulated device. It is stricter than NCCL, so that a program that passes here does not depend on NCCL's buffering.
 //
 //   · rendezvous: nothing is transferred before both sides have started a message and all earlier work in their queues
-//     is done. Messages of a rank on one communicator run in the order of its calls;
+//     is done. Messages of a rank on one communicator run in the order of its calls, those of a group (GroupStart …
+//     GroupEnd) at once;
 //   · a call returns at once with kNcclInProgress, and only some polls of AsyncError later it has settled. Another call
 //     on that communicator before that, other than Abort, is a misuse, as NCCL refuses it;
 //   · messages end later, those of different communicators in random order;
@@ -48,31 +49,37 @@ class EmulatedNccl {
   // Makes all messages after the first `messages` never end.
   void StallAfter(int messages);
   int messages() const;
-  // Calls of all ranks, other than those that ask (Version, AsyncError, ErrorText).
+  // Calls of all ranks, other than those that ask (Version, AsyncError, ErrorText) or begin or end a group.
   int calls() const;
+  // Groups of messages that ranks have started; a message outside of a group is one.
+  int groups() const;
   // Returns and clears the recorded misuses.
   std::vector<std::string> TakeMisuses();
 
  private:
   class Library;
-  class Call;
+  struct Call;
+  class Operation;
   struct Side;
   struct Group;
 
   void Misuse(Group& group, const std::string& what);
-  // Checks the last call of `rank` against its partner's, and whether ranks wait for each other in a circle.
-  void CheckCall(Group& group, int rank);
+  // Starts calls of `rank` as one operation, and checks them against its partners' and for ranks that wait for each
+  // other in a circle.
+  void StartOperation(Group& group, int rank, std::shared_ptr<Operation> operation);
+  void CheckLength(Group& group, int rank, const Operation& operation, const Call& call);
   void CheckCircle(Group& group, int rank);
+  static bool WaitsForItself(const Group& group, int rank, std::vector<int>& path);
   // Advances all messages.
   void Advance();
   void AdvanceGroup(Group& group);
-  // Moves the message that `rank` sends next if both sides are there. Returns whether it ended.
-  bool AdvanceSend(Group& group, int rank);
+  // Moves a message that `rank` sends if both sides are there. Returns whether it ended.
+  bool AdvanceSend(Group& group, int rank, Operation& operation, Call& send);
 
   mutable std::recursive_mutex mutex_;
   std::mt19937_64 random_;
   bool advancing_ = false;
-  int messages_ = 0, calls_ = 0;
+  int messages_ = 0, calls_ = 0, operations_ = 0;
   std::optional<int> fail_after_, stall_after_;
   NcclResult failure_ = kNcclRemoteError;  // of fail_after_
   uint64_t next_id_ = 1;

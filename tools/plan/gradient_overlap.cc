@@ -1,10 +1,11 @@
 #include "tools/plan/gradient_overlap.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <tuple>
+#include <utility>
 
+#include "pipeline/exchange/replica_blocks.h"
+#include "pipeline/exchange/replica_reduction.h"
 #include "pipeline/plan/slice_ownership.h"
 
 namespace hadal {
@@ -36,11 +37,6 @@ std::vector<double> LetGoSeconds(const PipelinePlan& plan, int stage, const std:
   return seconds;
 }
 
-// A table that several sublayers use is first summed over them.
-bool IsTied(const ModelPlan& model, int32_t parameter) {
-  return model.parameters[parameter].role == ParameterRole::kEmbedding && model.Uses(parameter).size() > 1;
-}
-
 // The time when all stages that use a table have finished.
 double UsesEnd(const ModelPlan& model, const PipelinePlan& plan, int32_t parameter, const Replay& replay) {
   double end = 0;
@@ -56,37 +52,29 @@ std::vector<GradientPiece> GradientPieces(const ModelPlan& model, const Pipeline
                                           const std::vector<SublayerSeconds>& sublayers, const Replay& replay,
                                           int32_t most_parts) {
   const std::vector<double> let_go = LetGoSeconds(plan, stage, sublayers, replay, most_parts);
-  using Key = std::tuple<bool, double, int>;  // tied, when complete, owner
-  std::map<Key, double> elements;
+  std::map<int, double> complete;                  // by round
+  std::map<std::pair<int, int>, double> elements;  // by round and owner
   for (const OwnedSlice& slice : SlicesOfStage(model, plan, stage)) {
-    const bool tied = IsTied(model, slice.parameter);
-    const double complete =
-        tied ? UsesEnd(model, plan, slice.parameter, replay) : let_go[model.parameters[slice.parameter].sublayer];
-    elements[{tied, complete, slice.replica}] += static_cast<double>(slice.elements);
+    const double seconds = IsTiedTable(model, slice.parameter) ? UsesEnd(model, plan, slice.parameter, replay)
+                                                               : let_go[model.parameters[slice.parameter].sublayer];
+    complete[slice.round] = std::max(complete[slice.round], seconds);
+    elements[{slice.round, slice.replica}] += static_cast<double>(slice.elements);
   }
   std::vector<GradientPiece> pieces;
   pieces.reserve(elements.size());
-  for (const auto& [key, count] : elements) pieces.push_back({std::get<double>(key), std::get<int>(key), count});
+  for (const auto& [key, count] : elements) pieces.push_back({key.first, complete[key.first], key.second, count});
   return pieces;
 }
 
-double ReplicaBuckets(const ModelPlan& model, const PipelinePlan& plan, int stage) {
-  const std::vector<OwnedSlice> slices = SlicesOfStage(model, plan, stage);
-  double buckets = 0;
-  for (const Storage storage : {Storage::kBFloat16, Storage::kFloat32}) {  // as they lie
-    int owner = -1;
-    int64_t held = 0;  // of the last bucket
-    for (const OwnedSlice& slice : slices) {
-      if (model.read_storage(slice.parameter) != storage) continue;
-      const bool tied = IsTied(model, slice.parameter);
-      const bool joins = !tied && slice.replica == owner && held + slice.elements <= kRunElements;
-      if (!joins) buckets += std::ceil(static_cast<double>(slice.elements) / kRunElements);
-      // A slice that is split ends with its rest.
-      held = joins ? held + slice.elements : (slice.elements - 1) % kRunElements + 1;
-      owner = tied ? -1 : slice.replica;
-    }
-  }
-  return buckets;
+int ReplicaRounds(const ModelPlan& model, const PipelinePlan& plan, int stage) {
+  int rounds = 0;
+  for (const OwnedSlice& slice : SlicesOfStage(model, plan, stage)) rounds = std::max(rounds, slice.round + 1);
+  return rounds;
+}
+
+int ReplicaExchanges(const ModelPlan& model, const PipelinePlan& plan, int stage) {
+  const bool blocks = ReplicaBlocks{.replicas = plan.grid.replicas}.count() > 1;
+  return ReplicaRounds(model, plan, stage) + (blocks ? ReplicaReduction::kBuffers : 0);
 }
 
 double SummedSeconds(std::span<const GradientPiece> pieces, const ReplicaLinks& links) {
@@ -95,21 +83,24 @@ double SummedSeconds(std::span<const GradientPiece> pieces, const ReplicaLinks& 
   };
   std::map<int, Owner> owners;
   double end = 0, called = 0;
+  int round = -1;
   for (const GradientPiece& piece : pieces) {
-    called = std::max(called, piece.complete_seconds) + links.host_seconds * piece.elements;
+    if (std::exchange(round, piece.round) != piece.round) {
+      called = std::max(called, piece.complete_seconds) + links.round_seconds;
+    }
     Owner& owner = owners[piece.owner];
-    const auto receive = [&piece](const LinkRate& link, int replicas, double& busy) {
-      if (replicas == 0) return 0.0;
-      busy = std::max(busy, piece.complete_seconds) + link.HeldSeconds(kGradientBytes * piece.elements * replicas);
+    const auto receive = [&piece](const LinkRate& link, double count, double& busy) {
+      if (count == 0) return 0.0;
+      busy = std::max(busy, piece.complete_seconds) + link.HeldSeconds(kGradientBytes * piece.elements * count);
       return busy + link.latency_seconds;
     };
-    const double received = std::max(receive(links.near, links.near_replicas, owner.near),
-                                     receive(links.far, links.far_replicas, owner.far));
-    const double adding = (links.near_replicas + links.far_replicas) * piece.elements * links.sum_seconds;
+    const double received =
+        std::max(receive(links.near, links.near_pieces, owner.near), receive(links.far, links.far_pieces, owner.far));
+    const double adding = (links.near_pieces + links.far_pieces) * piece.elements * links.sum_seconds;
     owner.summed = std::max({owner.summed, received, called}) + adding;
     end = std::max(end, owner.summed);
   }
-  return end;
+  return pieces.empty() ? end : end + links.rounds_behind * (links.round_seconds + links.far.latency_seconds);
 }
 
 }  // namespace hadal

@@ -2,13 +2,13 @@
 // step.
 //
 //   start(i)    = max(complete(i), received(i−1))
-//   received(i) = start(i) + (R−1) · bytes(i) / bandwidth
-//   summed(i)   = max(received(i) + latency, called(i), summed(i−1)) + (R−1) · adding
+//   received(i) = start(i) + pieces · bytes(i) / bandwidth
+//   summed(i)   = max(received(i) + latency, called(i), summed(i−1)) + pieces · adding
 // where i counts the pieces of one owner in order of completion, and called(i) is when the host has made the calls for
-// this piece and for those of all owners that were complete before: a rank sends or receives each of them, one call
-// after the other. A piece is a set of slices with the same owner whose
-// gradients become complete together. Each slice has one owner among the replicas (slice_ownership.h), which receives
-// the slice's gradient from the R−1 others, each over one link within or between nodes.
+// this piece's round and for those before. A piece is what an owner has of a round, and complete when all of the round
+// is. Each slice has one owner among the replicas and one round (slice_ownership.h); the owner receives R−1
+// pieces of it or, with blocks of replicas, a rank about as many as a relay and as an owner
+// (exchange/replica_blocks.h), each over one link within or between nodes.
 // The slices of every owner are spread over the depth of the stage, so each owner receives during the whole backward;
 // only the transfer of the last piece cannot overlap it.
 // Completion: during the last micro-batch of a chunk, backward runs from the last sublayer to the first and sends
@@ -29,32 +29,34 @@
 
 namespace hadal {
 
-// Gradients of one owner that become complete together.
+// What one owner has of a round.
 struct GradientPiece {
+  int round = 0;
   double complete_seconds = 0;
   int owner = 0;  // replica
   double elements = 0;
 };
 
-// The pieces of a stage, in the order in which they become complete; tied tables are last.
+// The pieces of a stage, in the order of rounds and owners.
 // `replay`: of the plan, with the costs `sublayers`. `most_parts`: StepCosts::backward_parts().
 std::vector<GradientPiece> GradientPieces(const ModelPlan& model, const PipelinePlan& plan, int stage,
                                           const std::vector<SublayerSeconds>& sublayers, const Replay& replay,
                                           int32_t most_parts);
 
-// The messages of one exchange between the replicas of a stage: the buckets of replica_buckets.h, counted without the
-// stage's memory (neighbours in the list of slices are taken for neighbours in memory).
-double ReplicaBuckets(const ModelPlan& model, const PipelinePlan& plan, int stage);
+// The rounds of a stage's gradients, and the exchanges in which its replicas send them: more, if there are blocks.
+int ReplicaRounds(const ModelPlan& model, const PipelinePlan& plan, int stage);
+int ReplicaExchanges(const ModelPlan& model, const PipelinePlan& plan, int stage);
 
-// The links over which an owner receives the R−1 pieces of a slice.
+// The links over which a rank receives the pieces of a round, of each of its buckets.
 struct ReplicaLinks {
   LinkRate near, far;
-  int near_replicas = 0, far_replicas = 0;  // R−1 together
-  double sum_seconds = 0;                   // to add one element
-  double host_seconds = 0;                  // of a rank's calls, for one element of a piece
+  double near_pieces = 0, far_pieces = 0;
+  double sum_seconds = 0;    // to add one element
+  double round_seconds = 0;  // of a rank's host, to make the calls of a round
+  int rounds_behind = 0;     // exchanges after that of the last round
 };
 
-// The time when all pieces are summed; 0 without pieces. `pieces`: in order of completion.
+// The time when all pieces are summed; 0 without pieces. `pieces`: in the order of rounds.
 double SummedSeconds(std::span<const GradientPiece> pieces, const ReplicaLinks& links);
 
 }  // namespace hadal

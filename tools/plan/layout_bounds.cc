@@ -69,8 +69,11 @@ double LayoutBounds::Tail(const LayoutPrediction& layout) const {
   const bool shards = layout.pipeline.shard_optimizer_state;
   const double updated = shards ? elements / layout.pipeline.replicas : elements;
   const double weight_bytes = shards ? static_cast<double>(BytesOf(model_.compute_storage)) : 4;
+  const int replicas = layout.pipeline.replicas;
+  const int64_t longest_run = BucketElements(static_cast<int64_t>(elements), replicas) + kSliceElements;
+  const double rounds = elements / static_cast<double>(replicas * longest_run);
   return machine_.costs.UpdateSeconds(elements, updated) +
-         ExchangeSeconds(weight_bytes * elements, elements / kRunElements, GridOf(layout), machine_);
+         ExchangeSeconds(weight_bytes * elements, rounds, GridOf(layout), machine_);
 }
 
 // A message has at least one edge of the smaller side.

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "layers/border.h"
+#include "pipeline/exchange/replica_blocks.h"
 #include "pipeline/plan/slice_ownership.h"
 #include "runtime/status_macros.h"
 #include "tools/plan/gradient_overlap.h"
@@ -35,22 +36,43 @@ std::vector<double> UpdatedByStage(const ModelPlan& model, const PipelinePlan& p
   return stages;
 }
 
-// Calls of a rank for one exchange of B buckets between R replicas, each sent by all and received by its owner or the
-// other way round: B/R · (R-1) + B · (R-1)/R.
-double ExchangeCalls(double buckets, int replicas) { return 2 * buckets * (replicas - 1) / replicas; }
-
 // Replicas of a stage on one node, if nodes are filled evenly.
 int NearReplicas(const GridShape& grid, int devices_per_node) {
   const bool together = grid.placement == Placement::kReplicasTogether;
   return std::clamp(together ? devices_per_node : devices_per_node / grid.stages, 1, grid.replicas);
 }
 
+// Buckets that a rank receives in a round from its node and from others, mean over the ranks; it sends as many.
+struct RoundPieces {
+  double near = 0, far = 0;
+
+  double sum() const { return near + far; }
+};
+RoundPieces PiecesOfARound(const GridShape& grid, int devices_per_node) {
+  const ReplicaBlocks blocks{.replicas = grid.replicas};
+  const int near = NearReplicas(grid, devices_per_node), in_block = blocks.end(0);
+  const double relayed = static_cast<double>(grid.replicas) / in_block;  // owners for which a rank is the relay
+  const int near_blocks = std::max(near / ReplicaBlocks::kReplicas, 1);
+  const int near_in_block = std::min(near, in_block);
+  return {.near = relayed * (near_in_block - 1) + near_blocks - 1,
+          .far = relayed * (in_block - near_in_block) + blocks.count() - near_blocks};
+}
+
+// Of a rank's host, to make a round's calls in one group.
+double RoundSeconds(const StepCosts& costs, const RoundPieces& pieces) {
+  return costs.CallSeconds() + 2 * pieces.sum() * costs.GroupedCallSeconds();
+}
+
 class Prediction {
  public:
   Prediction(const ModelPlan& model, const PipelinePlan& plan, const LayoutMachine& machine)
-      : model_(model), plan_(plan), machine_(machine), elements_(ElementsByStage(model, plan)) {
+      : model_(model),
+        plan_(plan),
+        machine_(machine),
+        elements_(ElementsByStage(model, plan)),
+        pieces_(PiecesOfARound(plan.grid, machine.devices_per_node)) {
     for (int stage = 0; stage < plan.shape.stages; ++stage) {
-      buckets_.push_back(plan.grid.replicas > 1 ? ReplicaBuckets(model, plan, stage) : 0);
+      rounds_.push_back(plan.grid.replicas > 1 ? ReplicaExchanges(model, plan, stage) : 0);
     }
   }
 
@@ -156,7 +178,7 @@ class Prediction {
           std::count_if(plan_.programs[stage].begin(), plan_.programs[stage].end(), [](const Instruction& instruction) {
             return IsSend(instruction.operation) || IsReceive(instruction.operation);
           }));
-      most = std::max(most, messages + 2 * ExchangeCalls(buckets_[stage], plan_.grid.replicas));
+      most = std::max(most, messages + 4 * rounds_[stage] * pieces_.sum());
     }
     return most;
   }
@@ -168,18 +190,17 @@ class Prediction {
     if (replicas == 1) return end;
     const StepCosts& costs = machine_.costs;
     if (!costs.overlap()) {
-      return end + ExchangeSeconds(4 * elements_[stage], buckets_[stage], plan_.grid, machine_) +
+      return end + ExchangeSeconds(4 * elements_[stage], rounds_[stage], plan_.grid, machine_) +
              (replicas - 1.0) / replicas * elements_[stage] * costs.SumSeconds();
     }
     const auto pieces = GradientPieces(model_, plan_, stage, seconds_, replay, costs.backward_parts());
-    const int near = NearReplicas(plan_.grid, machine_.devices_per_node) - 1;
-    return SummedSeconds(
-        pieces, {.near = costs.Link(false),
-                 .far = costs.Link(true),
-                 .near_replicas = near,
-                 .far_replicas = replicas - 1 - near,
-                 .sum_seconds = costs.SumSeconds(),
-                 .host_seconds = costs.CallSeconds() * ExchangeCalls(buckets_[stage], replicas) / elements_[stage]});
+    return SummedSeconds(pieces, {.near = costs.Link(false),
+                                  .far = costs.Link(true),
+                                  .near_pieces = pieces_.near,
+                                  .far_pieces = pieces_.far,
+                                  .sum_seconds = costs.SumSeconds(),
+                                  .round_seconds = RoundSeconds(costs, pieces_),
+                                  .rounds_behind = rounds_[stage] - ReplicaRounds(model_, plan_, stage)});
   }
 
   // The time after a stage's last backward; the norm waits for the slowest stage.
@@ -190,7 +211,7 @@ class Prediction {
       end = std::max(end, ReducedSeconds(replay, stage));
       update = std::max(update, machine_.costs.UpdateSeconds(elements_[stage], updated[stage]));
       const double back = plan_.shard_optimizer_state ? WeightBytes() : 4.0;
-      gather = std::max(gather, ExchangeSeconds(back * elements_[stage], buckets_[stage], plan_.grid, machine_));
+      gather = std::max(gather, ExchangeSeconds(back * elements_[stage], rounds_[stage], plan_.grid, machine_));
     }
     result.parts.reduction = end - replay.makespan_seconds + gather + TiedSeconds();
     result.parts.update = update;
@@ -200,7 +221,8 @@ class Prediction {
   const PipelinePlan& plan_;
   const LayoutMachine& machine_;
   const std::vector<double> elements_;  // [S] of parameters
-  std::vector<double> buckets_;         // [S] in which its replicas exchange them
+  const RoundPieces pieces_;
+  std::vector<int> rounds_;  // [S] in which its replicas exchange them
   std::vector<SublayerSeconds> seconds_;
 };
 
@@ -211,14 +233,14 @@ double PhaseGapSeconds(const StepCosts& costs, int global_chunks) {
   return costs.GapSeconds() + (global_chunks > 1 ? kCalls * costs.CallSeconds() : 0);
 }
 
-double ExchangeSeconds(double bytes, double buckets, const GridShape& grid, const LayoutMachine& machine) {
+double ExchangeSeconds(double bytes, double rounds, const GridShape& grid, const LayoutMachine& machine) {
   if (grid.replicas == 1) return 0;
-  const double near = NearReplicas(grid, machine.devices_per_node) - 1, far = grid.replicas - 1 - near;
+  const RoundPieces pieces = PiecesOfARound(grid, machine.devices_per_node);
   const LinkRate inside = machine.costs.Link(false), outside = machine.costs.Link(true);
   const double piece = bytes / grid.replicas;
-  return std::max({inside.HeldSeconds(piece * near) + (near > 0 ? inside.latency_seconds : 0),
-                   outside.HeldSeconds(piece * far) + (far > 0 ? outside.latency_seconds : 0),
-                   machine.costs.CallSeconds() * ExchangeCalls(buckets, grid.replicas)});
+  return std::max({inside.HeldSeconds(piece * pieces.near) + (pieces.near > 0 ? inside.latency_seconds : 0),
+                   outside.HeldSeconds(piece * pieces.far) + (pieces.far > 0 ? outside.latency_seconds : 0),
+                   rounds * RoundSeconds(machine.costs, pieces)});
 }
 
 bool LeavesNode(const GridShape& grid, int stage, int next, const LayoutMachine& machine) {

@@ -8,8 +8,8 @@
 // Gradients over replicas (replica_reduction.h): a rank sends (R-1)/R of its stage's gradients and receives as much,
 // and as much again of its weights after the update. If transfers overlap computation, gradients are sent as the last
 // backward completes them (gradient_overlap.h); otherwise all are sent after it. Either way they take their links'
-// time or their calls' time, whichever is longer: a stage of B buckets (replica_buckets.h) needs 2·B·(R-1)/R calls of
-// each rank for the gradients, and as many for the weights.
+// time or their calls' time, whichever is longer: each of a stage's rounds (slice_ownership.h) needs a group of 2·(R-1)
+// calls of each rank for the gradients, and as many for the weights.
 // A tied table of other stages travels in pieces of 2^20 elements, each waited for before the next (tied_tables.h).
 // Not modelled: contention inside a switch, jitter, data loading, checkpoints, validation.
 #pragma once
@@ -79,8 +79,8 @@ absl::StatusOr<LayoutPrediction> PredictPlan(const ModelPlan& model, const Batch
 // The gap before each forward and backward of a pipeline of so many chunks, all stages together: the device waits for
 // its host, which makes two calls if messages come and go.
 double PhaseGapSeconds(const StepCosts& costs, int global_chunks);
-// Seconds for the R replicas of a stage to send each other (R-1)/R of `bytes`, one way, in `buckets` parts.
-double ExchangeSeconds(double bytes, double buckets, const GridShape& grid, const LayoutMachine& machine);
+// Seconds for the R replicas of a stage to send each other (R-1)/R of `bytes`, one way, in `rounds` groups.
+double ExchangeSeconds(double bytes, double rounds, const GridShape& grid, const LayoutMachine& machine);
 // Whether stages `stage` and `next` of a pipeline are on different nodes. Ranks fill nodes in order.
 bool LeavesNode(const GridShape& grid, int stage, int next, const LayoutMachine& machine);
 

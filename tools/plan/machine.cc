@@ -43,6 +43,7 @@ absl::StatusOr<Machine> MakeMachine(const config::Machine& description) {
       .kernel_seconds = kMicro * description.kernel_microseconds(),
       .gap_seconds = kMicro * description.gap_microseconds(),
       .call_seconds = kMicro * description.call_microseconds(),
+      .grouped_call_seconds = kMicro * description.grouped_call_microseconds(),
       .intra_node = MakeLink(description.intra_node()),
       .inter_node = MakeLink(description.inter_node()),
       .overlap = description.overlap()};

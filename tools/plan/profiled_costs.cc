@@ -52,6 +52,7 @@ class ProfiledCosts : public StepCosts {
   // The host is the device: both are in the measured times.
   double GapSeconds() const override { return 0; }
   double CallSeconds() const override { return 0; }
+  double GroupedCallSeconds() const override { return 0; }
   bool overlap() const override { return machine_ && machine_->overlap; }
   int32_t backward_parts() const override {
     return std::numeric_limits<int32_t>::max();

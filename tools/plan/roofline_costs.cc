@@ -51,6 +51,7 @@ class RooflineCosts : public StepCosts {
   LinkRate Link(bool leaves_node) const override { return leaves_node ? machine_.inter_node : machine_.intra_node; }
   double GapSeconds() const override { return machine_.gap_seconds; }
   double CallSeconds() const override { return machine_.call_seconds; }
+  double GroupedCallSeconds() const override { return machine_.grouped_call_seconds; }
   bool overlap() const override { return machine_.overlap; }
   int32_t backward_parts() const override { return GraphCache::kMostParts; }
   double peak_flops() const override { return machine_.peak_flops; }

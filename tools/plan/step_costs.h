@@ -42,8 +42,10 @@ class StepCosts {
   virtual LinkRate Link(bool leaves_node) const = 0;
   // Seconds that a rank's device waits for its host before each forward and backward.
   virtual double GapSeconds() const = 0;
-  // Seconds of a rank's host for each send or receive of whatever size; a rank makes them one after the other.
+  // Seconds of a rank's host for each send or receive of whatever size, or group of them; a rank makes them one after
+  // the other. What each call in a group adds.
   virtual double CallSeconds() const = 0;
+  virtual double GroupedCallSeconds() const = 0;
   // Whether transfers overlap computation.
   virtual bool overlap() const = 0;
   // The most parts in which a chunk's last backward sends its gradients; each part has at least one sublayer.

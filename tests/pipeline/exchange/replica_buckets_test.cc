@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <utility>
 #include <vector>
@@ -13,7 +14,7 @@
 namespace hadal {
 namespace {
 
-// Its embedding, tied three times, is two slices; each of its feed-forward matrices is a little more than two buckets.
+// Its embedding, tied three times, is two slices; each of its feed-forward matrices is a little more than half a slice.
 ModelPlan PlanOf(Storage storage) {
   ModelPlan plan = ModelPlan::Make({.encoder_layers = 2,
                                     .decoder_layers = 2,
@@ -59,15 +60,16 @@ class ReplicaBuckets : public testing::TestWithParam<Storage> {
 
 TEST_P(ReplicaBuckets, HoldEveryElementOnceWithItsWeightAndItsOwner) {
   const Held held(plan_, 3, 1);
-  std::map<const float*, const ReplicaBucket*> by_gradient;
-  const std::vector<ReplicaBucket> buckets = MakeReplicaBuckets(held.state);
+  std::map<const float*, std::pair<int, const ReplicaBucket*>> by_gradient;  // round, bucket
+  const std::vector<ReplicaRound> rounds = MakeReplicaRounds(held.state);
   int64_t elements = 0;
-  for (const ReplicaBucket& bucket : buckets) {
-    EXPECT_LE(bucket.gradient.size, ReplicaBucket::kMostElements);
-    EXPECT_EQ(bucket.weight.columns, bucket.gradient.size);
-    EXPECT_EQ(bucket.mirror, nullptr);
-    elements += bucket.gradient.size;
-    by_gradient[bucket.gradient.data] = &bucket;
+  for (size_t round = 0; round < rounds.size(); ++round) {
+    for (const ReplicaBucket& bucket : rounds[round].buckets) {
+      EXPECT_EQ(bucket.weight.columns, bucket.gradient.size);
+      EXPECT_EQ(bucket.mirror, nullptr);
+      elements += bucket.gradient.size;
+      by_gradient[bucket.gradient.data] = {static_cast<int>(round), &bucket};
+    }
   }
   EXPECT_EQ(elements, plan_.ParameterElements());
   for (const StateSlice& slice : held.state.slices()) {
@@ -75,67 +77,71 @@ TEST_P(ReplicaBuckets, HoldEveryElementOnceWithItsWeightAndItsOwner) {
       const float* const gradient = slice.gradient.data + element;
       const auto behind = by_gradient.upper_bound(gradient);
       ASSERT_NE(behind, by_gradient.begin());
-      const ReplicaBucket& bucket = *std::prev(behind)->second;
-      const int64_t at = gradient - bucket.gradient.data;
-      ASSERT_LT(at, bucket.gradient.size);
-      ASSERT_EQ(bucket.owner, slice.owner);
-      ASSERT_EQ(bucket.weight.storage, slice.as_read().storage);
-      ASSERT_EQ(bucket.weight.Columns(at, 1).data, slice.as_read().Columns(element, 1).data);
+      const auto& [round, bucket] = std::prev(behind)->second;
+      const int64_t at = gradient - bucket->gradient.data;
+      ASSERT_LT(at, bucket->gradient.size);
+      ASSERT_EQ(round, slice.round);
+      ASSERT_EQ(bucket->owner, slice.owner);
+      ASSERT_EQ(bucket->weight.storage, slice.as_read().storage);
+      ASSERT_EQ(bucket->weight.Columns(at, 1).data, slice.as_read().Columns(element, 1).data);
     }
   }
 }
 
 TEST_P(ReplicaBuckets, DescendInDepthAndEndWithTiedTables) {
   const Held held(plan_, 3, 1);
-  const std::vector<ReplicaBucket> buckets = MakeReplicaBuckets(held.state);
-  const auto tables =
-      std::find_if(buckets.begin(), buckets.end(), [](const ReplicaBucket& b) { return b.first_sublayer < 0; });
-  EXPECT_TRUE(std::is_sorted(buckets.begin(), tables, [](const ReplicaBucket& a, const ReplicaBucket& b) {
+  const std::vector<ReplicaRound> rounds = MakeReplicaRounds(held.state);
+  EXPECT_TRUE(std::is_sorted(rounds.begin(), rounds.end(), [](const ReplicaRound& a, const ReplicaRound& b) {
     return a.first_sublayer > b.first_sublayer;
   }));
   int64_t tied = 0;
-  for (auto bucket = tables; bucket != buckets.end(); ++bucket) {
-    EXPECT_LT(bucket->first_sublayer, 0);
-    tied += bucket->gradient.size;
+  for (const ReplicaRound& round : rounds) {
+    for (const ReplicaBucket& bucket : round.buckets) tied += round.first_sublayer < 0 ? bucket.gradient.size : 0;
   }
   EXPECT_EQ(tied, int64_t{66000} * 16);
 }
 
-// A bucket is complete no earlier than the last of its slices: what lies in it belongs to its sublayer or to deeper
+// A round is complete no earlier than the last of its slices: what lies in it belongs to its sublayer or to deeper
 // ones.
 TEST_P(ReplicaBuckets, AreCompleteWithTheirShallowestSlice) {
   const Held held(plan_, 2, 0);
-  const std::vector<ReplicaBucket> buckets = MakeReplicaBuckets(held.state);
+  const std::vector<ReplicaRound> rounds = MakeReplicaRounds(held.state);
+  std::vector<int32_t> first(rounds.size(), std::numeric_limits<int32_t>::max());
   for (const StateSlice& slice : held.state.slices()) {
-    const int32_t sublayer = plan_.parameters[slice.parameter].sublayer;
-    for (const ReplicaBucket& bucket : buckets) {
-      const bool overlap = slice.gradient.data < bucket.gradient.data + bucket.gradient.size &&
-                           bucket.gradient.data < slice.gradient.data + slice.gradient.size;
-      if (!overlap) continue;
-      EXPECT_LE(bucket.first_sublayer, sublayer) << plan_.ParameterName(slice.parameter);
-    }
+    const int32_t sublayer = IsTiedTable(plan_, slice.parameter) ? -1 : plan_.parameters[slice.parameter].sublayer;
+    first[slice.round] = std::min(first[slice.round], sublayer);
   }
+  for (size_t round = 0; round < rounds.size(); ++round) EXPECT_EQ(rounds[round].first_sublayer, first[round]);
 }
 
+// One message for each owner in a round, but where the gradient of the decoder's use of the table lies between.
 TEST_P(ReplicaBuckets, NeighboursTravelTogether) {
   const Held held(plan_, 2, 0);
-  const std::vector<ReplicaBucket> buckets = MakeReplicaBuckets(held.state);
-  const auto whole = std::count_if(buckets.begin(), buckets.end(), [](const ReplicaBucket& b) {
-    return b.gradient.size == ReplicaBucket::kMostElements;
-  });
-  EXPECT_GT(whole, 0) << "a long slice is cut";
-  EXPECT_LT(buckets.size(), held.state.slices().size()) << "short ones are joined";
+  int buckets = 0, owners = 0;
+  for (const ReplicaRound& round : MakeReplicaRounds(held.state)) {
+    std::map<int, int64_t> elements;
+    for (const ReplicaBucket& bucket : round.buckets) elements[bucket.owner] += bucket.gradient.size;
+    for (const auto& [owner, of_owner] : elements) EXPECT_LE(of_owner, MostElementsOfARound(held.state));
+    buckets += static_cast<int>(round.buckets.size());
+    owners += static_cast<int>(elements.size());
+  }
+  EXPECT_LE(buckets, owners + 1);
+  EXPECT_LT(buckets, std::ssize(held.state.slices()) / 2);
 }
 
 TEST_P(ReplicaBuckets, AreTheSameListOnEveryReplica) {
   const Held first(plan_, 3, 0), last(plan_, 3, 2);
-  const std::vector<ReplicaBucket> a = MakeReplicaBuckets(first.state), b = MakeReplicaBuckets(last.state);
+  const std::vector<ReplicaRound> a = MakeReplicaRounds(first.state), b = MakeReplicaRounds(last.state);
+  EXPECT_EQ(MostElementsOfARound(first.state), MostElementsOfARound(last.state));
   ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    EXPECT_EQ(a[i].owner, b[i].owner);
-    EXPECT_EQ(a[i].first_sublayer, b[i].first_sublayer);
-    EXPECT_EQ(a[i].gradient.size, b[i].gradient.size);
-    EXPECT_EQ(a[i].weight.bytes(), b[i].weight.bytes());
+  for (size_t round = 0; round < a.size(); ++round) {
+    EXPECT_EQ(a[round].first_sublayer, b[round].first_sublayer);
+    ASSERT_EQ(a[round].buckets.size(), b[round].buckets.size());
+    for (size_t i = 0; i < a[round].buckets.size(); ++i) {
+      EXPECT_EQ(a[round].buckets[i].owner, b[round].buckets[i].owner);
+      EXPECT_EQ(a[round].buckets[i].gradient.size, b[round].buckets[i].gradient.size);
+      EXPECT_EQ(a[round].buckets[i].weight.bytes(), b[round].buckets[i].weight.bytes());
+    }
   }
 }
 

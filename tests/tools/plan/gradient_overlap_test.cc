@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <random>
 
@@ -11,6 +12,7 @@
 #include "layers/purpose.h"
 #include "pipeline/engine/rank_parts.h"
 #include "pipeline/exchange/replica_buckets.h"
+#include "pipeline/plan/slice_ownership.h"
 #include "tools/plan/layout_prediction.h"
 #include "tools/plan/roofline_costs.h"
 
@@ -26,8 +28,8 @@ constexpr LinkRate kSecondAnElement{.bytes_per_second = 4};
 TEST(SummedSeconds, APieceWaitsForItsCompletionAndForTheLink) {
   // Owner 1 receives its pieces over [2, 5) and [5, 9), since the link is busy when the second is complete, and adds
   // over [9, 11). Owner 0 receives over [7, 9): nobody else is on its link.
-  const GradientPiece pieces[] = {{2, 1, 3}, {3, 1, 4}, {7, 0, 2}};
-  const ReplicaLinks links{.near = kSecondAnElement, .near_replicas = 1, .sum_seconds = 0.5};
+  const GradientPiece pieces[] = {{0, 2, 1, 3}, {1, 3, 1, 4}, {2, 7, 0, 2}};
+  const ReplicaLinks links{.near = kSecondAnElement, .near_pieces = 1, .sum_seconds = 0.5};
   EXPECT_DOUBLE_EQ(SummedSeconds(pieces, links), 11);
   EXPECT_DOUBLE_EQ(SummedSeconds({pieces, 1}, links), 6.5);
   EXPECT_DOUBLE_EQ(SummedSeconds({&pieces[2], 1}, links), 10);
@@ -35,20 +37,20 @@ TEST(SummedSeconds, APieceWaitsForItsCompletionAndForTheLink) {
 }
 
 TEST(SummedSeconds, AnOwnerReceivesFromItsNodeAndFromOthersAtOnce) {
-  const GradientPiece pieces[] = {{1, 0, 2}};
+  const GradientPiece pieces[] = {{0, 1, 0, 2}};
   const LinkRate far{.bytes_per_second = 2, .latency_seconds = 0.25};
-  const ReplicaLinks links{
-      .near = kSecondAnElement, .far = far, .near_replicas = 3, .far_replicas = 2, .sum_seconds = 0.1};
+  const ReplicaLinks links{.near = kSecondAnElement, .far = far, .near_pieces = 3, .far_pieces = 2, .sum_seconds = 0.1};
   EXPECT_DOUBLE_EQ(SummedSeconds(pieces, links), 1 + 2 * 2 * 2 + 0.25 + 5 * 2 * 0.1);
-  EXPECT_DOUBLE_EQ(SummedSeconds(pieces, {.near = kSecondAnElement, .near_replicas = 3}), 1 + 3 * 2);
+  EXPECT_DOUBLE_EQ(SummedSeconds(pieces, {.near = kSecondAnElement, .near_pieces = 3}), 1 + 3 * 2);
 }
 
-// A rank makes its calls one after the other, once their pieces are complete: over [2, 5), [5, 9) and [9, 11).
-TEST(SummedSeconds, APieceWaitsForTheCallsOfThoseBeforeIt) {
-  const GradientPiece pieces[] = {{2, 1, 3}, {3, 1, 4}, {7, 0, 2}};
-  const ReplicaLinks links{.near_replicas = 1, .sum_seconds = 0.5, .host_seconds = 1};
+// A rank makes the calls of its rounds one after the other, once they are complete: over [2, 5), [5, 8) and [8, 11).
+// The second is one round of both owners.
+TEST(SummedSeconds, APieceWaitsForTheCallsOfTheRoundsBeforeIt) {
+  const GradientPiece pieces[] = {{0, 2, 1, 3}, {1, 3, 0, 2}, {1, 3, 1, 4}, {2, 7, 0, 2}};
+  const ReplicaLinks links{.near_pieces = 1, .sum_seconds = 0.5, .round_seconds = 3};
   EXPECT_DOUBLE_EQ(SummedSeconds(pieces, links), 12);
-  EXPECT_DOUBLE_EQ(SummedSeconds({pieces, 2}, links), 11);
+  EXPECT_DOUBLE_EQ(SummedSeconds({pieces, 3}, links), 10);
 }
 
 // Second by second: the link carries an element a second, of the first piece that is complete and not yet there; adding
@@ -84,9 +86,9 @@ TEST(SummedSeconds, IsWhatGoingSecondBySecondFinds) {
     double complete = 0;
     for (int count = 1 + below(12); count > 0; --count) {
       complete += below(12);
-      pieces.push_back({complete, below(replicas), 1.0 + below(5)});
+      pieces.push_back({count, complete, below(replicas), 1.0 + below(5)});
     }
-    const ReplicaLinks links{.near = kSecondAnElement, .near_replicas = replicas - 1, .sum_seconds = 1};
+    const ReplicaLinks links{.near = kSecondAnElement, .near_pieces = replicas - 1.0, .sum_seconds = 1};
     EXPECT_DOUBLE_EQ(SummedSeconds(pieces, links), SecondBySecond(pieces, replicas)) << "trial " << trial;
   }
 }
@@ -137,18 +139,20 @@ class GradientPiecesTest : public ::testing::Test {
   Replay replay_;
 };
 
-TEST_F(GradientPiecesTest, OnACpuEverySublayerLetsItsOwnGo) {
+TEST_F(GradientPiecesTest, OnACpuARoundIsCompleteWithItsFirstSublayer) {
   const std::vector<GradientPiece> pieces = Pieces({.stages = 1, .replicas = 2}, 0, 1 << 20);
   EXPECT_DOUBLE_EQ(Elements(pieces), static_cast<double>(model_.ParameterElements()));
   // The last backward's 38 seconds end with the step's computation: the last sublayer is complete after two of them,
   // the first at the end.
   const double end = replay_.makespan_seconds;
-  std::vector<double> complete;
-  for (const GradientPiece& piece : pieces) {
-    if (complete.empty() || complete.back() != piece.complete_seconds) complete.push_back(piece.complete_seconds);
+  std::map<int, int32_t> first;  // sublayer of a round
+  for (const OwnedSlice& slice : SlicesOfStage(model_, plan_, 0)) {
+    first.emplace(slice.round, model_.parameters[slice.parameter].sublayer);
   }
-  ASSERT_EQ(complete.size(), 19u);
-  for (int i = 0; i < 19; ++i) EXPECT_DOUBLE_EQ(complete[i], end - 2 * (18 - i));
+  ASSERT_GT(first.size(), 2u);
+  for (const GradientPiece& piece : pieces) {
+    EXPECT_DOUBLE_EQ(piece.complete_seconds, end - 2 * first[piece.round]) << "round " << piece.round;
+  }
   // Of what is complete after half of the time each replica has at least a third.
   double owned[2] = {0, 0};
   for (const GradientPiece& piece : pieces) {
@@ -162,10 +166,15 @@ TEST_F(GradientPiecesTest, ADeviceLetsGoInSixteenParts) {
   const std::vector<GradientPiece> pieces = Pieces({.stages = 1, .replicas = 2}, 0, 16);
   EXPECT_DOUBLE_EQ(Elements(pieces), static_cast<double>(model_.ParameterElements()));
   const double end = replay_.makespan_seconds;
-  EXPECT_DOUBLE_EQ(pieces.front().complete_seconds, end - 2 * 17);
-  EXPECT_DOUBLE_EQ(pieces.back().complete_seconds, end);
-  EXPECT_DOUBLE_EQ(pieces.back().elements, 200 * 64);
-  EXPECT_DOUBLE_EQ(pieces[pieces.size() - 2].complete_seconds, end - 2);
+  const double end = replay_.makespan_seconds;
+  std::map<int, int32_t> first;  // sublayer of a round
+  for (const OwnedSlice& slice : SlicesOfStage(model_, plan_, 0)) {
+    first.emplace(slice.round, model_.parameters[slice.parameter].sublayer);
+  }
+  for (const GradientPiece& piece : pieces) {
+    const int32_t part_begin = first[piece.round] == 0 ? 0 : (first[piece.round] - 1) / 2 * 2 + 1;
+    EXPECT_DOUBLE_EQ(piece.complete_seconds, end - 2 * part_begin) << "round " << piece.round;
+  }
 }
 
 TEST_F(GradientPiecesTest, EveryChunksLastBackwardLetsItsOwnGo) {
@@ -175,12 +184,12 @@ TEST_F(GradientPiecesTest, EveryChunksLastBackwardLetsItsOwnGo) {
   const double begin_of_last = replay_.spans[0].back().begin_seconds;
   const auto early = std::count_if(pieces.begin(), pieces.end(),
                                    [&](const GradientPiece& p) { return p.complete_seconds <= begin_of_last; });
-  EXPECT_GE(early, plan_.borders[3] - plan_.borders[2]);
+  EXPECT_GE(early, plan_.grid.replicas);
   EXPECT_TRUE(std::is_sorted(pieces.begin(), pieces.end(),
                              [](const auto& a, const auto& b) { return a.complete_seconds < b.complete_seconds; }));
 }
 
-TEST_F(GradientPiecesTest, ReplicasSendEachOtherTheirBuckets) {
+TEST_F(GradientPiecesTest, ReplicasExchangeTheirRounds) {
   options_.d_model = 512;  // a matrix is a bucket, a feed-forward layer's is four
   options_.d_ff = 2048;
   for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
@@ -193,7 +202,7 @@ TEST_F(GradientPiecesTest, ReplicasSendEachOtherTheirBuckets) {
         ASSERT_TRUE(arena.ok()) << arena.status();
         parts.stage.Bind(*arena);
         parts.state.Bind(*arena, parts.stage.parameters());
-        EXPECT_EQ(ReplicaBuckets(model_, plan_, stage), MakeReplicaBuckets(parts.state).size())
+        EXPECT_EQ(ReplicaRounds(model_, plan_, stage), std::ssize(MakeReplicaRounds(parts.state)))
             << replicas << " replicas, stage " << stage;
       }
     }
@@ -249,8 +258,14 @@ TEST(LayoutPredictionTest, WhatIsCompleteLastIsExposed) {
   };
   const auto seconds = [](double elements) { return elements * 4 / 1e11 + 3e-6; };
   const double adding = 3 * 4 / 1e12, half = 0.5 * static_cast<double>(model.ParameterElements());
-  const double table = 200 * 64;
-  EXPECT_NEAR(predict(true), seconds(table) + table * adding + seconds(half), 1e-12);
+  const auto plan = MakePipelinePlan(model, {.micro_batches = 4}, {.stages = 1, .replicas = 2}, 2);
+  double last[2] = {0, 0};  // of the last round, each owner's
+  for (const OwnedSlice& slice : SlicesOfStage(model, *plan, 0)) {
+    if (slice.round + 1 == ReplicaRounds(model, *plan, 0)) last[slice.replica] += static_cast<double>(slice.elements);
+  }
+  const double exposed = std::max(last[0], last[1]);
+  ASSERT_LT(exposed, half / 4);
+  EXPECT_NEAR(predict(true), seconds(exposed) + exposed * adding + seconds(half), 1e-12);
   EXPECT_NEAR(predict(false), seconds(half) + half * adding + seconds(half), 1e-12);
 }
 
@@ -259,6 +274,7 @@ TEST(LayoutPredictionTest, ThePlacementDecidesWhatCrossesNodes) {
   const Machine machine{.peak_flops = 1,
                         .memory_bytes_per_second = 1,
                         .call_seconds = 0.5,
+                        .grouped_call_seconds = 0.25,
                         .intra_node = {.bytes_per_second = 8, .latency_seconds = 0.25},
                         .inter_node = {.bytes_per_second = 2, .latency_seconds = 0.75}};
   const auto costs = MakeRooflineCosts(machine);
@@ -270,8 +286,8 @@ TEST(LayoutPredictionTest, ThePlacementDecidesWhatCrossesNodes) {
   // Of 64 bytes each replica has 16 from each other one: all three on its node, or one there and two on the other.
   EXPECT_DOUBLE_EQ(ExchangeSeconds(64, 1, replicas, nodes), 3 * 16 / 8.0 + 0.25);
   EXPECT_DOUBLE_EQ(ExchangeSeconds(64, 1, stages, nodes), 2 * 16 / 2.0 + 0.75);
-  // 100 buckets: a replica owns 25 of them and has 3 calls for each, and one for each of the other 75.
-  EXPECT_DOUBLE_EQ(ExchangeSeconds(64, 100, replicas, nodes), 150 * 0.5);
+  // A round: a replica sends to the 3 others and receives from them, in one group.
+  EXPECT_DOUBLE_EQ(ExchangeSeconds(64, 100, replicas, nodes), 100 * (0.5 + 6 * 0.25));
 }
 
 }  // namespace

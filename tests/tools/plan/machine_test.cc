@@ -42,6 +42,7 @@ TEST(Machine, DeratesLinksAndMemory) {
   EXPECT_DOUBLE_EQ(machine->intra_node.latency_seconds, 2e-6);
   EXPECT_DOUBLE_EQ(machine->gap_seconds, 3e-6);
   EXPECT_DOUBLE_EQ(machine->call_seconds, 60e-6) << "a plan without the host's costs is too good";
+  EXPECT_DOUBLE_EQ(machine->grouped_call_seconds, 5e-6);
 }
 
 TEST(Machine, MistakesAreRefusedWithTheirPlace) {
