@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/clock.h"
+
 namespace hadal {
 namespace {
 
@@ -50,17 +52,19 @@ TEST(ThreadTeam, WakesWhoFellAsleep) {
   EXPECT_EQ(done, 40);
 }
 
-// Keeps the caller's part running until `others` other parts have begun, each on a worker.
+// Keeps the caller's part running until `others` other parts have begun, each on a worker; at most `seconds`, because a
+// caller that runs all parts would wait for itself.
 class WaitForWorkers {
  public:
-  explicit WaitForWorkers(int others) : others_(others) {}
+  explicit WaitForWorkers(int others, double seconds = 60) : others_(others), seconds_(seconds) {}
   void Part(int t) {
     if (t > 0) ++begun_;
-    while (t == 0 && begun_ < others_) std::this_thread::yield();
+    for (const Stopwatch watch; t == 0 && begun_ < others_ && watch.Seconds() < seconds_;) std::this_thread::yield();
   }
 
  private:
   const int others_;
+  const double seconds_;
   std::atomic<int> begun_ = 0;
 };
 
@@ -132,11 +136,12 @@ TEST(ThreadTeam, TheCallerRunsThePartOfAWorkerThatHasNotBegun) {
 }
 
 // A sleep within the worker's part stands for a core that another program has taken. Where one really takes it, the
-// caller may be late for its time alone, or the worker's start may take longer than its stall: then another stall tells.
+// caller may be late for its time alone, or alone already, or the worker's start may take longer than its stall: then
+// another stall tells.
 TEST(ThreadTeam, AfterAStallTheCallerRunsAllPartsForAWhile) {
   ThreadTeam team;
   const auto stall = [&] {
-    WaitForWorkers worker(1);
+    WaitForWorkers worker(1, /*seconds=*/0.5);
     team.Run(2, [&](int t) {
       worker.Part(t);
       if (t == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -66,7 +66,7 @@ Expectation Expected(Kind kind, const std::string& path, Damage damage, Reader r
     case Kind::kPointer:
       return {{0}};
     case Kind::kOwner:  // another launch may own the run
-      return {reader == Reader::kResume ? std::set<int>{0, 1, 2} : std::set<int>{0}, "", /*named=*/false};
+      return {reader == Reader::kResume ? std::set<int>{9} : std::set<int>{0}, "", /*named=*/false};
     case Kind::kDerived:  // what cannot be written ends the command, by name
       return {reader == Reader::kResume || reader == Reader::kReport ? std::set<int>{0, 1, 2} : std::set<int>{0}};
     case Kind::kProbe:
