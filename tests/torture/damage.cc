@@ -73,14 +73,13 @@ class DamageTest {
     for (const std::string& path : Files()) {
       const std::optional<Kind> kind = KindOf(path);
       if (!kind) Fail(path, "is of no known kind: give it a rule in KindOf");
-      if (kind != Kind::kOwner) continue;
       for (int damage = 0; kind && damage < kDamages; ++damage) {
         for (int reader = 0; reader < static_cast<int>(std::size(kReaderNames)); ++reader) {
           if (number++ % stride == 0) Case(path, *kind, static_cast<Damage>(damage), static_cast<Reader>(reader));
         }
       }
     }
-    for (int damage = 0; damage < 0; ++damage) {
+    for (int damage = 0; damage < kDamages; ++damage) {
       if (damage % std::min(stride, 3) == 0) AllCheckpoints(static_cast<Damage>(damage));
     }
   }
@@ -217,7 +216,7 @@ class DamageTest {
   void Check(const std::string& what, int code, const Expectation& expected, const std::string& name) {
     ++cases_;
     const std::string output = Output();
-    const bool named = code == 0 || !expected.named || absl::StrContains(output, name);
+    const bool named = code == 0 || absl::StrContains(output, name);
     const bool said = absl::StrContains(output, expected.words) && !absl::StrContains(output, "bug in hadal");
     if (expected.codes.contains(code) && named && said) return;
     Fail(what, absl::StrCat("exit code ", code, " instead of ", absl::StrJoin(expected.codes, " or "),
