@@ -108,8 +108,9 @@ void AddBleuCommand(Command app, int& exit_code) {
   auto options = std::make_shared<BleuCommandOptions>();
   command
       .AddOption("-r,--reference", options->references, "Reference file, detokenised; repeat it for several references")
+      .OneValueEach()
       .Required();
-  command.AddOption("-i,--input", options->hypotheses, "File of translations (default: standard input)");
+  command.AddOption("-i,--input,translations", options->hypotheses, "File of translations (default: standard input)");
   command.AddOption("-w,--width", options->digits, "Decimals of the score").InRange(0, 12).ShowDefault();
   const auto set_format = [options](BleuFormat format) { return [options, format] { options->format = format; }; };
   CommandOption json = command.AddFlag("--json", set_format(BleuFormat::kJson), "Print a JSON object (the default)");

@@ -109,5 +109,14 @@ TEST_F(BleuCommandTest, StoresTheExitCode) {
   EXPECT_THAT(two_formats.err, HasSubstr("--json excludes --text"));
 }
 
+// As an option, and in the places where people put them.
+TEST_F(BleuCommandTest, TakesTheTranslationsWithAndWithoutAnOption) {
+  const std::string text = Write("text", "a b c d e\n");
+  for (const std::string& words :
+       {"-r " + text + " -i " + text, text + " --reference " + text, "-r " + text + " " + text}) {
+    EXPECT_EQ(RunCommand(AddBleuCommand, "bleu --score-only " + words).exit_code, 0) << words;
+  }
+}
+
 }  // namespace
 }  // namespace hadal
