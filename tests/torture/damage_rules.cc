@@ -41,8 +41,8 @@ Expectation OfMetrics(Damage damage, Reader reader) {
   return {{no_step ? 2 : 0}};
 }
 
-// Of an owner that has ended nothing is needed, and of a request that was carried out; only what can be neither read nor
-// replaced ends a resume.
+// Of an owner that has ended nothing is needed, and of a request that was carried out; only what can be neither read
+// nor replaced ends a resume.
 Expectation OfOwner(const std::string& name, Damage damage, Reader reader) {
   if (reader != Reader::kResume || name != kAttemptName) return {{0}};
   if (damage == Damage::kUnreadable) return {{1}};

@@ -73,8 +73,8 @@ absl::Status CopyBeginning(const std::string& path, int64_t bytes, const FileDes
   return SyncFile(to, to_path);
 }
 
-// Copies the part of `path` that remains valid to `own_path`, and returns that file, open for appending. `ours`: whether
-// what is at `path`, if anything, is hadal's.
+// Copies the part of `path` that remains valid to `own_path`, and returns that file, open for appending. `ours`:
+// whether what is at `path`, if anything, is hadal's.
 absl::StatusOr<FileDescriptor> CopyEarlierSteps(const std::string& path, int64_t first_step,
                                                 const std::string& own_path, bool& ours) {
   std::error_code error;
