@@ -88,6 +88,7 @@ int64_t LastStep(const std::string& directory) {
 // "300 steps, best validation nll 4.61, 0.54 below the unigram level: trains", "300 steps, 5.29k target tokens/s".
 std::string ResultText(const std::string& directory, const CellRun& run, bool judged) {
   const absl::StatusOr<RunRecord> record = ReadRun(directory);
+  if (absl::IsNotFound(record.status())) return "no steps";
   if (!record.ok()) return absl::StrCat("no steps (", record.status().message(), ")");
   const CellResult result = JudgeCell(run, *record);
   std::string text = absl::StrCat(HumanCount(result.steps), " steps");

@@ -5,6 +5,7 @@
 //   RUN/metrics.jsonl, tb/                       metrics, for programs and for TensorBoard
 //   RUN/metrics.jsonl.<attempt>, config.resolved.textproto.<attempt>   being written, to be renamed
 //   RUN/logs/rank_00000.log
+//   RUN/metrics.jsonl.replaced.<attempt>         what was in its place, without a line of hadal's
 //   RUN/trace/steps_90-92.json
 //   RUN/depth_probe.safetensors                  initial outputs that the depth instruments compare with
 //   RUN/report.{html,json,md}                    written by `hadal report`

@@ -41,7 +41,8 @@ absl::Status TrainingSinks::Open(const GridShape& grid, const std::string& confi
                          MetricsJsonl::Open({.path = JoinPath(run_directory_, kMetricsName),
                                              .first_step = first_step,
                                              .attempt = attempt,
-                                             .may_write = [&] { return CheckOwner(run_directory_, attempt); }}));
+                                             .may_write = [&] { return CheckOwner(run_directory_, attempt); },
+                                             .warn = [this](const std::string& text) { Warn(text); }}));
   HADAL_ASSIGN_OR_RETURN(
       std::unique_ptr<TensorBoard> board,
       TensorBoard::Open(

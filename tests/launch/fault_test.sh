@@ -13,7 +13,21 @@ row() {  # FAULT WHAT HOW-SOON: what stands there only when it is so
   failures_before=$failures; printf '| %s | %s | %s |\n' "$1" "$what" "$3"
 }
 skip() { echo "[  SKIPPED ] $1 ($2)"; }  # tests/run counts these lines
-identical() { expect 0 "$hadal" checkpoint diff "unbroken/$last" "$1/$last"; says identical; }
+# identical RUN: its last checkpoint has the bits of an unbroken one-rank run of as many steps.
+identical() {
+  local step; step=$(readlink "$1/checkpoints/latest")
+  [ -d "unbroken/checkpoints/$step" ] || expect 0 "${train[@]}" --set stop.steps=$((10#${step#step_})) --set checkpoint.keep_last=0 --run-dir unbroken
+  expect 0 "$hadal" checkpoint diff "unbroken/checkpoints/$step" "$1/checkpoints/$step"; says identical
+}
+# A job that a fault is to hit has no end, however fast the machine; a start after `end_soon RUN` ends soon after the steps that RUN has done.
+stop_at() { echo "stop { steps: $1 }" > stop.textproto; }
+endless() { stop_at 100000000; }
+end_soon() { stop_at $(($(grep -c '"event":"step"' "$1/metrics.jsonl") / 20 * 20 + 60)); }
+# goes_on RUN: asks the job to save and end; started again, it goes on to the same bits.
+goes_on() {
+  end_soon "$1"; kill -USR1 "$(parent "$(rank "$1" 0)")"; finish 85
+  expect 0 "${mpi[@]}" 2 "${train[@]}" --run-dir "$1"; identical "$1"
+}
 # job COMMAND…: starts it in the background, output to $work/out. finish CODE: waits for it; sets $seconds since `clock`.
 job() { timeout 120 "$@" > out 2>&1 & job=$!; }
 clock() { begin=$(date +%s.%N); }
@@ -24,8 +38,8 @@ finish() {
 }
 # restarted: waits for the supervisor's next start; sets $restart since `clock`.
 restarted() { until_ grep -q "starting it again" out; restart=$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f s", b - a }'); }
-# until_ COMMAND…: waits for it to succeed, at most 30 s.
-until_() { local n=600; until "$@" > /dev/null 2>&1; do [ $((n--)) -gt 0 ] || { fail "waited in vain: $*"; return 1; }; sleep 0.05; done; }
+# until_ COMMAND…: waits for it to succeed, at most 60 s.
+until_() { local n=1200; until "$@" > /dev/null 2>&1; do [ $((n--)) -gt 0 ] || { fail "waited in vain: $*"; return 1; }; sleep 0.05; done; }
 steps_of() { grep -q "\"event\":\"step\",\"step\":$2," "$1/metrics.jsonl"; }  # RUN STEP
 # rank RUN R: pid of rank R of a run under mpirun. ranks RUN: all of its processes.
 ranks() { grep -lz -- "^$1\$" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3 | while read -r p; do
@@ -45,30 +59,30 @@ model { encoder_layers: 2 decoder_layers: 3 d_model: 32 d_ff: 64 heads: 2 max_po
 batch { micro_batches: 8 source_tokens: 128 target_tokens: 128 }
 pipeline { threads: 1 wait_timeout_seconds: 60 }
 learning_rate { peak: 1e-3 warmup_updates: 4 }
-stop { steps: 300 }
 checkpoint { every_steps: 20 }
 END
-train=("$hadal" train small.textproto)
+stop_at 300
+train=("$hadal" train small.textproto stop.textproto)
 mpi=(mpirun --bind-to none --oversubscribe -n)  # followed by the number of ranks
-last=checkpoints/step_00000300
-expect 0 "${train[@]}" --set checkpoint.every_steps=0 --run-dir unbroken
+expect 0 "${train[@]}" --set checkpoint.keep_last=0 --run-dir unbroken
 echo "| fault | what happened | how soon |"
 echo "|---|---|---|"
 
 # ── A rank or the launcher is lost ──
+endless
 job "$hadal" supervise -- "${mpi[@]}" 2 "${train[@]}" --run-dir killed
-until_ steps_of killed 30; clock; kill -KILL "$(rank killed 1)"
+until_ steps_of killed 30; end_soon killed; clock; kill -KILL "$(rank killed 1)"
 restarted
 finish 0; identical killed
 row "SIGKILL of a rank, supervised" "the job ends, is started again from the newest checkpoint, same bits" "$restart"
 
-job "${mpi[@]}" 2 "${train[@]}" --run-dir killed_bare
+endless; job "${mpi[@]}" 2 "${train[@]}" --run-dir killed_bare
 until_ steps_of killed_bare 30; clock; kill -KILL "$(rank killed_bare 1)"
 finish 137; until_ nobody_left killed_bare
 row "SIGKILL of a rank, bare mpirun" "exit code 137, no rank left" "$seconds"
 
 job "$hadal" supervise -- "${mpi[@]}" 2 "${train[@]}" --run-dir launcher
-until_ steps_of launcher 30; clock; kill -KILL "$(parent "$(rank launcher 0)")"
+until_ steps_of launcher 30; end_soon launcher; clock; kill -KILL "$(parent "$(rank launcher 0)")"
 restarted
 finish 0; until_ nobody_left launcher; identical launcher
 row "SIGKILL of mpirun, supervised" "left-over ranks are ended, the job starts again, same bits" "$restart"
@@ -76,17 +90,17 @@ row "SIGKILL of mpirun, supervised" "left-over ranks are ended, the job starts a
 # With --tries 1, only a step beyond what is saved allows a restart. Asked to go back to a checkpoint, the job does so once: what it has
 # trained since is not thrown away with each restart, and counts from there, not from the steps that are set aside.
 expect 0 "${train[@]}" --set stop.steps=80 --set checkpoint.keep_last=0 --run-dir back
-job "$hadal" supervise --tries 1 -- "${mpi[@]}" 2 "${train[@]}" --set checkpoint.keep_last=0 --resume back/checkpoints/step_00000040 --run-dir back
+endless; job "$hadal" supervise --tries 1 -- "${mpi[@]}" 2 "${train[@]}" --set checkpoint.keep_last=0 --resume back/checkpoints/step_00000040 --run-dir back
 set_aside() { [ "$(find back/checkpoints -name '*.abandoned.*' | wc -l)" -eq 2 ]; }
-until_ set_aside; until_ steps_of back 65; clock; kill -KILL "$(rank back 1)"; restarted
+until_ set_aside; until_ steps_of back 65; end_soon back; clock; kill -KILL "$(rank back 1)"; restarted
 finish 0; says "has done --resume back/checkpoints/step_00000040: going on from the newest checkpoint"; identical back
 set_aside || fail "a restart went back once more"
 row "SIGKILL of a rank after --resume CHECKPOINT, supervised" "the restart continues from the newest checkpoint, same bits" "$restart"
 
 # The run directory is seen, and signals arrive, also where only a script knows of them.
 printf '%s ' "${mpi[@]}" 2 "${train[@]}" --run-dir script > script.sh; printf '\nexit $?\n' >> script.sh
-job "$hadal" supervise --tries 1 -- bash script.sh
-until_ steps_of script 30; clock; kill -KILL "$(rank script 1)"; restarted
+endless; job "$hadal" supervise --tries 1 -- bash script.sh
+until_ steps_of script 30; end_soon script; clock; kill -KILL "$(rank script 1)"; restarted
 finish 0; identical script
 row "SIGKILL of a rank of a job script, supervised" "as without a script" "$restart"
 
@@ -95,8 +109,8 @@ until_ steps_of termed 30; clock; kill -TERM "$(parent "$(rank termed 0)")"
 finish 85; until_ nobody_left termed; expect 0 "$hadal" checkpoint verify termed
 row "TERM to mpirun itself, supervised" "saved, exit code 85 (mpirun returns 1)" "$seconds"
 
-job "$hadal" supervise --stopped-limit 2s -- "${train[@]}" --run-dir paused
-until_ steps_of paused 30; clock; kill -STOP "$(ranks paused)"
+endless; job "$hadal" supervise --stopped-limit 2s -- "${train[@]}" --run-dir paused
+until_ steps_of paused 30; end_soon paused; clock; kill -STOP "$(ranks paused)"
 restarted
 finish 0; says "(hadal) of the job is stopped"; identical paused
 row "SIGSTOP of the only rank (--stopped-limit 2s), supervised" "it is killed, the job starts again, same bits" "$restart"
@@ -130,14 +144,14 @@ in_terminal() {
 saved_once() { # RUN: nobody is left; it has one checkpoint, of the moment, and goes on to the same bits
   until_ nobody_left "$1"; until_ test ! -e /proc/$supervisor
   [ "$(ls -d "$1"/checkpoints/step_* 2> /dev/null | wc -l)" -eq 1 ] || fail "$1 was not saved"
-  expect 0 "${train[@]}" --run-dir "$1"; identical "$1"
+  end_soon "$1"; expect 0 "${train[@]}" --run-dir "$1"; identical "$1"
 }
 if command -v script > /dev/null; then
-  in_terminal "'$hadal' supervise -- ${mpi[*]} 2 ${train[*]} --set checkpoint.every_steps=0 --set stop.steps=1000000 --run-dir hung_up"
+  endless; in_terminal "'$hadal' supervise -- ${mpi[*]} 2 ${train[*]} --set checkpoint.every_steps=0 --run-dir hung_up"
   until_ steps_of hung_up 30; supervisor=$(parent "$(parent "$(parent "$(rank hung_up 0)")")"); kill -KILL $terminal; exec 9>&-
   saved_once hung_up
   row "the terminal goes away, supervised" "the ranks save and end, nothing is left; the run goes on with the same bits" "at the step's end"
-  in_terminal "${train[*]} --set checkpoint.every_steps=0 --set stop.steps=1000000 --run-dir hung_up_alone"
+  endless; in_terminal "${train[*]} --set checkpoint.every_steps=0 --run-dir hung_up_alone"
   until_ steps_of hung_up_alone 30; supervisor=$(ranks hung_up_alone); kill -KILL $terminal; exec 9>&-
   saved_once hung_up_alone
   row "the terminal of a run by itself goes away" "as supervised" "at the step's end"
@@ -146,7 +160,7 @@ else
 fi
 
 # ── A rank stops or is slow ──
-job "${mpi[@]}" 3 "${train[@]}" --set pipeline.wait_timeout_seconds=4 --run-dir stopped
+endless; job "${mpi[@]}" 3 "${train[@]}" --set pipeline.wait_timeout_seconds=4 --run-dir stopped
 until_ steps_of stopped 30; clock; kill -STOP "$(rank stopped 1)"
 finish 5; until_ nobody_left stopped
 for r in 0 2; do grep -q "watchdog \[rank $r\]: waiting for .* rank [01], .*; at step [0-9]*, instruction" out || fail "no report of rank $r"; done
@@ -165,11 +179,11 @@ row "SIGSTOP of a rank before MPI is up" "the others say that not all ranks have
 
 job "${mpi[@]}" 2 "${train[@]}" --run-dir slow
 until_ steps_of slow 30; slow=$(rank slow 1); clock; kill -STOP "$slow"; sleep 1.5; kill -CONT "$slow"
-finish 0; identical slow
+goes_on slow
 row "a rank slower by 1.5 s" "the others wait, same bits" "–"
 
 # ── Damaged checkpoints: the newest of a run is damaged, the run goes on from the one before and ends with the same bits ──
-expect 0 "${mpi[@]}" 2 "${train[@]}" --set stop.steps=280 --run-dir good
+expect 0 "${mpi[@]}" 2 "${train[@]}" --set stop.steps=280 --run-dir good; stop_at 300
 damaged=checkpoints/step_00000280
 # damage NAME COMMAND: the command damages the checkpoint in the current directory.
 damage() {
@@ -236,16 +250,17 @@ unlock() { if [ "$(id -u)" -eq 0 ]; then umount "$1"; else chmod u+w "$1"; fi; }
 mkdir -p try; if lock try 2> /dev/null; then
   expect 1 "${train[@]}" --run-dir try/run; says "try/run"; unlock try
   row "run directory read-only from the start" "exit code 1 before the first step" "at once"
-  job "${mpi[@]}" 2 "${train[@]}" --run-dir locked
+  endless; job "${mpi[@]}" 2 "${train[@]}" --run-dir locked
   until_ steps_of locked 30; clock; lock locked/checkpoints || fail "locked/checkpoints cannot be made read-only"
   until_ grep -q "NO CHECKPOINT" locked/metrics.jsonl; unlock locked/checkpoints
-  finish 0; identical locked
+  goes_on locked
   row "checkpoints read-only for a while" "a warning a save, training goes on, later saves succeed, same bits" "at the next save"
 else
   skip "read-only directory" "nothing can be made read-only here"
 fi
-job "${mpi[@]}" 2 "${train[@]}" --run-dir vanished
+endless; job "${mpi[@]}" 2 "${train[@]}" --run-dir vanished
 until_ steps_of vanished 30; clock; mv vanished/checkpoints vanished/gone
+until_ grep -q "NO CHECKPOINT" vanished/metrics.jsonl; kill -USR1 "$(parent "$(rank vanished 0)")"
 finish 1; says "attempt"
 row "checkpoints directory vanishes" "a warning a save, training goes on, exit code 1 at the end" "at the next save"
 # refused RUN PID MORE: a second job on RUN is refused with the first one's process and MORE.
@@ -261,10 +276,10 @@ clock; rm -rf removed; finish 1; says "^hadal train: removed was removed while"
 [ "$(grep -c "^hadal train" out)" -eq 1 ] || fail "more than one error"
 row "run directory removed" "one error, exit code 1" "$seconds"
 # The first job saves only at its end.
-job "${train[@]}" --set checkpoint.every_steps=0 --run-dir twice
+endless; job "${train[@]}" --set checkpoint.every_steps=0 --run-dir twice
 until_ steps_of twice 30; first=$(ranks twice); kill -STOP "$first"
 find twice | sort > before; refused twice "$first" "(stopped by a signal)"
-find twice | sort | cmp - before || fail "a refused job has left something"
+find twice | sort | cmp - before || fail "a refused job has left something"; stop_at 300
 row "a second job on a run directory" "refused with the first one's host, process and start, exit code 1; also if that is stopped" "at once"
 "${train[@]}" --set checkpoint.every_steps=0 --run-dir twice --take-over > second 2>&1 || fail "the second job failed"
 clock; kill -CONT "$first"; finish 1; says "taken it over"; identical twice

@@ -11,12 +11,19 @@ missing=$(host_lab_missing)
 
 . "$(dirname "$0")/../support/command_test.sh"
 clean_up() { host_lab_down; }
-until_() { local n=600; until "$@" > /dev/null 2>&1; do [ $((n--)) -gt 0 ] || { fail "waited in vain: $*"; return 1; }; sleep 0.05; done; }
+until_() { local n=1200; until "$@" > /dev/null 2>&1; do [ $((n--)) -gt 0 ] || { fail "waited in vain: $*"; return 1; }; sleep 0.05; done; }
 steps_of() { grep -q "\"event\":\"step\",\"step\":$2," "$1/metrics.jsonl"; }  # RUN STEP
 nobody_left() { ! pgrep -f -- "^$hadal train .*--run-dir $1\$"; }
+# identical RUN: its last checkpoint has the bits of one process's run of as many steps.
 identical() {
-  "$hadal" checkpoint diff "unbroken/$last" "$1/$last" > out 2>&1 && grep -q identical out || fail "$1: other weights than one process's"
+  local step; step=$(readlink "$1/checkpoints/latest")
+  "$hadal" train small.textproto --set stop.steps=$((10#${step#step_})) --run-dir unbroken > out 2>&1 || fail "no undisturbed run"
+  "$hadal" checkpoint diff "unbroken/checkpoints/$step" "$1/checkpoints/$step" > out 2>&1 && grep -q identical out ||
+    fail "$1: other weights than one process's"
 }
+# A job that a fault is to hit has no end, however fast the machine; a start after `end_soon RUN` ends soon after the steps that RUN has done.
+stop_at() { echo "stop { steps: $1 }" > stop.textproto; }
+end_soon() { stop_at $(($(grep -c '"event":"step"' "$1/metrics.jsonl") / 20 * 20 + 60)); }
 
 make_corpus 400 300
 cat > small.textproto <<'END'
@@ -25,11 +32,9 @@ model { encoder_layers: 3 decoder_layers: 3 d_model: 32 d_ff: 64 heads: 2 max_po
 batch { micro_batches: 4 source_tokens: 128 target_tokens: 128 }
 pipeline { threads: 1 wait_timeout_seconds: 60 }
 learning_rate { peak: 1e-3 warmup_updates: 4 }
-stop { steps: 400 }
-checkpoint { every_steps: 20 }
+checkpoint { every_steps: 20 keep_last: 0 }
 END
-last=checkpoints/step_00000400
-"$hadal" train small.textproto --run-dir unbroken > out 2>&1 || { fail "no undisturbed run"; exit 1; }
+stop_at 100
 
 host_lab_up 4 "$work/lab" || { echo "FAILED: no hosts"; exit 1; }
 export HADAL=$hadal
@@ -37,7 +42,7 @@ hostfile() { printf 'h%s slots=1\n' "$@" > hosts; }
 # train RUN [OPTION…]: launch/hosts/train, started on h1, in the background; output to `out`.
 train() {
   local run=$1; shift
-  host_lab_on h1 timeout 120 "$source/launch/hosts/train" "$work/hosts" "$work/small.textproto" "$@" --run-dir "$work/$run" > out 2>&1 &
+  host_lab_on h1 timeout 120 "$source/launch/hosts/train" "$work/hosts" "$work/small.textproto" "$work/stop.textproto" "$@" --run-dir "$work/$run" > out 2>&1 &
   job=$!
 }
 
@@ -57,7 +62,7 @@ echo "2 and 4 hosts: the weights of one process"
 hostfile 1 2
 keepalive=(--mca oob_tcp_keepalive_time 5 --mca oob_tcp_keepalive_intvl 2 --mca oob_tcp_keepalive_probes 3)
 host_lab_on h1 timeout 120 mpirun --hostfile "$work/hosts" --bind-to none "${keepalive[@]}" "$hadal" train "$work/small.textproto" \
-  --run-dir "$work/cut" > out 2>&1 &
+  --set stop.steps=100000000 --run-dir "$work/cut" > out 2>&1 &
 job=$!
 until_ steps_of cut 30; begin=$SECONDS; host_lab_cut h2
 wait $job; code=$?; took=$((SECONDS - begin))
@@ -69,8 +74,8 @@ host_lab_mend h2
 echo "a host cut off, bare mpirun: exit code $code after $took s, no rank left"
 
 # Supervised: it starts again when the host is there again, and ends with the same bits.
-train supervised
-until_ steps_of supervised 30; begin=$SECONDS; host_lab_cut h2
+stop_at 100000000; train supervised
+until_ steps_of supervised 30; end_soon supervised; begin=$SECONDS; host_lab_cut h2
 until_ grep -q "starting it again" out; took=$((SECONDS - begin)); host_lab_mend h2
 wait $job; code=$?
 [ $code -eq 0 ] || fail "a host cut off, supervised: exit code $code"

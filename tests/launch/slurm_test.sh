@@ -63,26 +63,35 @@ data { train: "data/train" }
 model { encoder_layers: 4 decoder_layers: 4 d_model: 64 d_ff: 128 heads: 4 max_positions: 128 dropout: 0.1 }
 batch { micro_batches: 4 source_tokens: 128 target_tokens: 128 }
 pipeline { threads: 1 }
-stop { steps: 150 }
-checkpoint { every_steps: 20 }
+checkpoint { every_steps: 20 keep_last: 0 }
 END
-OMPI_MCA_btl= "$hadal" train small.textproto --run-dir unbroken > unbroken.log 2>&1 || { tail unbroken.log; exit 1; }
 slurm_lab_up "$work/lab" || { echo "FAILED: Slurm does not start"; exit 1; }
 
 # Tasks that do not find each other say so once, and do not train.
-srun --nodes 2 --ntasks 2 --mpi=none "$hadal" train small.textproto --run-dir run-alone > alone.log 2>&1
+srun --nodes 2 --ntasks 2 --mpi=none "$hadal" train small.textproto --set stop.steps=20 --run-dir run-alone > alone.log 2>&1
 code=$?
 [ $code -eq 2 ] || fail "srun without MPI ended with $code"
 [ "$(grep -c 'srun --mpi=pmix' alone.log)" -eq 1 ] || { fail "srun without MPI was not explained once"; cat alone.log; }
 [ ! -e run-alone/checkpoints ] || fail "srun without MPI trained"
 
 export HADAL=$hadal
+# steps_of RUN: the number of its steps. A job that is to be stopped has no end, however fast the machine; a start after `end_soon RUN` ends soon
+# after the steps that RUN has done.
 steps_of() { grep -c '"event":"step"' "$1/metrics.jsonl" 2> /dev/null || true; }
+stop_at() { echo "stop { steps: $1 }" > stop.textproto; }
+end_soon() { stop_at $(($(steps_of "$1") + 60)); }
+# identical RUN: its last checkpoint has the bits of one process's run of as many steps.
+identical() {
+  local step; step=$(readlink "$1/checkpoints/latest")
+  OMPI_MCA_btl= "$hadal" train small.textproto --set stop.steps=$((10#${step#step_})) --run-dir "unbroken-$1" > diff.log 2>&1 &&
+    "$hadal" checkpoint diff "unbroken-$1/checkpoints/$step" "$1/checkpoints/$step" >> diff.log 2>&1 ||
+    { fail "the weights differ from an undisturbed run's"; tail -n 3 diff.log; }
+}
 state_of() { scontrol show job "$1" | grep -o 'JobState=[A-Z]*' | cut -d= -f2; }
-# until_ended JOB: waits, 90 s at most, and prints how it ended.
+# until_ended JOB: waits, three minutes at most, and prints how it ended.
 until_ended() {
   local state
-  for _ in $(seq 900); do
+  for _ in $(seq 1800); do
     state=$(state_of "$1")
     case $state in COMPLETED | FAILED | CANCELLED | TIMEOUT | NODE_FAIL) break ;; esac
     sleep 0.1
@@ -100,34 +109,35 @@ submit() { sbatch --parsable --nodes 2 --ntasks-per-node 1 "$@"; }
 for launcher in mpirun srun; do
   echo "$launcher"
   export HADAL_LAUNCHER=$launcher HADAL_SRUN_OPTIONS=--mpi=pmix HADAL_MPIRUN_OPTIONS="--bind-to none"
-  job=$(sbatch --parsable --nodes 2 --ntasks 2 --output job-$launcher.log "$source/launch/slurm/train.sbatch" small.textproto --run-dir run-$launcher)
-  for _ in $(seq 600); do
+  stop_at 100000000
+  job=$(sbatch --parsable --nodes 2 --ntasks 2 --output job-$launcher.log "$source/launch/slurm/train.sbatch" small.textproto stop.textproto \
+    --run-dir run-$launcher)
+  for _ in $(seq 1200); do
     steps=$(steps_of run-$launcher)
     [ "${steps:-0}" -ge 5 ] && break
     sleep 0.05
   done
-  scancel --batch --signal=USR1 "$job"
+  end_soon run-$launcher; scancel --batch --signal=USR1 "$job"
   state=$(until_ended "$job")
   [ "$state" = COMPLETED ] || fail "job $job ended as $state"
   scontrol show job "$job" | grep -q 'Restarts=1' || fail "the job was not requeued exactly once"
   grep -q 'ended with code 85' job-$launcher.log || fail "the first start did not end with 85"
   grep -q 'ended with code 0' job-$launcher.log || fail "the second start did not finish"
-  "$hadal" checkpoint diff unbroken/checkpoints/step_00000150 run-$launcher/checkpoints/step_00000150 > diff.log 2>&1 ||
-    { fail "the weights differ from an undisturbed run's"; tail -n 3 diff.log; }
+  identical run-$launcher
   [ $failures -eq 0 ] || { tail -n 20 job-$launcher.log; break; }
 done
 
 echo "a rank is killed, HADAL_REQUEUE_ON has its code"
 export HADAL_LAUNCHER=mpirun
-job=$(HADAL_REQUEUE_ON="5 6 137 205" submit --output job-crash.log "$source/launch/slurm/train.sbatch" small.textproto --run-dir run-crash)
-for _ in $(seq 600); do [ ! -e run-crash/checkpoints/latest ] || break; sleep 0.05; done
-kill -KILL "$(pgrep -f -- "^$hadal train .*--run-dir run-crash\$" | head -n 1)"
+stop_at 100000000
+job=$(HADAL_REQUEUE_ON="5 6 137 205" submit --output job-crash.log "$source/launch/slurm/train.sbatch" small.textproto stop.textproto --run-dir run-crash)
+for _ in $(seq 1200); do [ ! -e run-crash/checkpoints/latest ] || break; sleep 0.05; done
+end_soon run-crash; kill -KILL "$(pgrep -f -- "^$hadal train .*--run-dir run-crash\$" | head -n 1)"
 state=$(until_ended "$job")
 [ "$state" = COMPLETED ] || fail "the job with the killed rank ended as $state"
 grep -q 'ended with code 137' job-crash.log || fail "a killed rank's code is not 137"
 grep -q 'start 2: 2 ranks' job-crash.log || fail "the job was not started again"
-"$hadal" checkpoint diff unbroken/checkpoints/step_00000150 run-crash/checkpoints/step_00000150 > diff.log 2>&1 ||
-  { fail "the weights differ from an undisturbed run's"; tail -n 3 diff.log; }
+identical run-crash
 [ $failures -eq 0 ] || tail -n 20 job-crash.log
 
 echo "requeued so often and no more, and only after the codes that are named"

@@ -8,7 +8,7 @@ hadal=${1:?usage: stop_after_test.sh HADAL}
 make_corpus 100 150
 cat > small.textproto <<'END'
 data { train: "data/train" }
-model { encoder_layers: 6 decoder_layers: 6 d_model: 128 d_ff: 512 heads: 4 max_positions: 128 }
+model { encoder_layers: 6 decoder_layers: 6 d_model: 256 d_ff: 1024 heads: 4 max_positions: 128 }
 batch { micro_batches: 1 source_tokens: 1024 target_tokens: 1024 }
 pipeline { threads: 1 wait_timeout_seconds: 0.02 }
 stop { steps: 100000000 }

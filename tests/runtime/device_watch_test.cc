@@ -1,16 +1,19 @@
 #include "runtime/device_watch.h"
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <thread>
 
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
+#include "runtime/clock.h"
 
 namespace hadal {
 namespace {
 
 constexpr absl::Duration kTimeout = absl::Milliseconds(400);
+constexpr absl::Duration kHang = absl::Seconds(60);
 
 class DeviceWatchTest : public ::testing::Test {
  protected:
@@ -26,18 +29,23 @@ TEST_F(DeviceWatchTest, AThreadThatHasWaitedMayDoAnythingElseForLong) {
 }
 
 TEST_F(DeviceWatchTest, ManyShortWaitsAreNotALongOne) {
+  double longest = 0;
   for (int i = 0; i < 30; ++i) {
-    const DeviceWatch::Wait wait(watch_, "a wait");
-    absl::SleepFor(kTimeout / 20);
+    const Stopwatch lasted;
+    {
+      const DeviceWatch::Wait wait(watch_, "a wait");
+      absl::SleepFor(kTimeout / 20);
+    }
+    longest = std::max(longest, lasted.Seconds());
   }
-  EXPECT_FALSE(hung_);
+  EXPECT_TRUE(!hung_ || absl::Seconds(longest) > kTimeout) << longest;  // unless this machine is too busy
 }
 
 // Copies for a checkpoint end; the thread that launches may be stuck all the same.
 TEST_F(DeviceWatchTest, TheWaitsOfAnotherThreadDoNotShowThatTheDevicesIsWell) {
   watch_.BeforeCall();
   std::thread([this] { const DeviceWatch::Wait wait(watch_, "a wait"); }).join();
-  absl::SleepFor(3 * kTimeout);
+  for (const Stopwatch watch; !hung_ && absl::Seconds(watch.Seconds()) < kHang;) absl::SleepFor(kTimeout / 20);
   EXPECT_TRUE(hung_);
 }
 

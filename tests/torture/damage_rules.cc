@@ -41,6 +41,15 @@ Expectation OfMetrics(Damage damage, Reader reader) {
   return {{no_step ? 2 : 0}};
 }
 
+// Of an owner that has ended nothing is needed, and of a request that was carried out; only what can be neither read
+// nor replaced ends a resume.
+Expectation OfOwner(const std::string& name, Damage damage, Reader reader) {
+  if (reader != Reader::kResume || name != kAttemptName) return {{0}};
+  if (damage == Damage::kUnreadable) return {{1}};
+  const bool no_file = damage == Damage::kPipe || damage == Damage::kDirectory || damage == Damage::kDevice;
+  return {{no_file ? 2 : 0}};
+}
+
 }  // namespace
 
 std::optional<Kind> KindOf(const std::string& path) {  // relative to the workplace
@@ -65,8 +74,8 @@ Expectation Expected(Kind kind, const std::string& path, Damage damage, Reader r
       return OfCheckpointFile(path, damage, reader, best);
     case Kind::kPointer:
       return {{0}};
-    case Kind::kOwner:  // another launch may own the run
-      return {reader == Reader::kResume ? std::set<int>{0, 1, 2} : std::set<int>{0}, "", /*named=*/false};
+    case Kind::kOwner:
+      return OfOwner(BaseName(path), damage, reader);
     case Kind::kDerived:  // what cannot be written ends the command, by name
       return {reader == Reader::kResume || reader == Reader::kReport ? std::set<int>{0, 1, 2} : std::set<int>{0}};
     case Kind::kProbe:

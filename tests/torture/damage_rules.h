@@ -14,7 +14,7 @@ inline constexpr int kNewest = 6;  // step of the newest checkpoint
 enum class Kind {
   kCheckpointFile,  // has a checksum in the manifest, or is the manifest: refused, the checkpoint before it is taken
   kPointer,         // latest, best: found by name instead
-  kOwner,           // attempt, resume_request: written anew
+  kOwner,           // attempt, resume_request: written anew where that can be
   kProbe,           // warned of, not used
   kMetrics,
   kDerived,         // is written anew, or only users read it
@@ -30,8 +30,7 @@ inline constexpr const char* kReaderNames[] = {"start", "resume", "verify", "tra
 
 struct Expectation {
   std::set<int> codes;
-  std::string words = {};  // what the output must hold
-  bool named = true;       // whether an exit code other than 0 needs the file's name
+  std::string words = {};  // what the output must hold; with an exit code other than 0 also the file's name
 };
 
 // What `reader` does when the file `path` has this damage. `best`: the step that the link of that name leads to.

@@ -1,5 +1,7 @@
 #include "tools/corpus/prepare.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -126,6 +128,24 @@ void DescribeVocabularies(const PreparedVocabularies& vocabularies, const Prepar
   }
 }
 
+// Whether most ids of a vocabulary that was trained on this text are too rare in it to be learnt. A rule of thumb.
+void WarnOfRareIds(const PreparedVocabularies& vocabularies, const CorpusStatistics& train, std::ostream& out) {
+  constexpr int64_t kFewPerId = 25, kEnoughPerId = 50, kLeastSize = 300;
+  const auto warn = [&](int64_t tokens, int64_t ids) {
+    if (tokens >= kFewPerId * ids) return;
+    const int64_t size = std::max(kLeastSize, tokens / kEnoughPerId / 100 * 100);
+    out << "warning: the training text has " << HumanCount(tokens) << " tokens for " << HumanCount(ids)
+        << " ids: most ids are too rare to be learnt";
+    if (size < ids) out << "; try --vocab-size " << size;
+    out << std::endl;
+  };
+  if (vocabularies.shared()) {
+    return warn(train.source_tokens + train.target_tokens, vocabularies.source.vocabulary.size());
+  }
+  warn(train.source_tokens, vocabularies.source.vocabulary.size());
+  warn(train.target_tokens, vocabularies.target.vocabulary.size());
+}
+
 // The command line's paths, before it is known whether files come in pairs.
 struct PrepareArguments {
   PrepareOptions options;
@@ -240,7 +260,8 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
   HADAL_ASSIGN_OR_RETURN(std::optional<CorpusVocabularies> given, CheckSurroundings(splits, options));
   HADAL_ASSIGN_OR_RETURN(const int64_t usable, SurveyAll(splits, options, out));
   HADAL_ASSIGN_OR_RETURN(PrepareOutput output, PrepareOutput::Take(options.output, options.overwrite));
-  if (!given) {
+  const bool trained = !given;
+  if (trained) {
     HADAL_ASSIGN_OR_RETURN(given, TrainVocabularies(options, splits[0], usable, out));
   }
   HADAL_RETURN_IF_ERROR(output.Clear());
@@ -251,6 +272,7 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
     HADAL_ASSIGN_OR_RETURN(const WrittenSplit written,
                            WriteSplit(split, options, vocabularies.source, vocabularies.target));
     DescribeSplit(split, written, options, out);
+    if (trained && manifests.empty()) WarnOfRareIds(vocabularies, written.manifest.statistics, out);
     manifests.push_back(written.manifest);
   }
   HADAL_RETURN_IF_ERROR(output.RemoveSurplus(manifests));

@@ -54,6 +54,9 @@ std::string MostlySkipped(const std::string& name, const std::string& file, int6
 
 absl::Status CheckSkipped(const std::string& name, const std::string& file, int64_t lines, const SkippedLines& skipped,
                           const PrepareOptions& options) {
+  if (lines == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("the ", name, " text (", file, ") is empty"));
+  }
   if (skipped.total() == lines) {
     return absl::InvalidArgumentError(absl::StrCat("no line is left of the ", name, " text (", file, "): of ", lines,
                                                    " lines ", skipped.invalid, " are not UTF-8, ", skipped.empty,

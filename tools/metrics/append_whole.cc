@@ -42,4 +42,29 @@ absl::Status AppendWhole(const FileDescriptor& file, std::string_view piece, con
   return error;
 }
 
+absl::Status WholeAppender::Append(std::string piece) {
+  absl::Status status = WriteHeld();
+  if (status.ok()) status = AppendWhole(file_, piece, path_);
+  if (status.ok()) return status;
+  if (held_bytes_ + piece.size() > kMostHeldBytes) {
+    ++lost_;
+  } else {
+    held_bytes_ += piece.size();
+    held_.push_back(std::move(piece));
+  }
+  return status;
+}
+
+absl::Status WholeAppender::WriteHeld() {
+  for (; !held_.empty(); held_.pop_front()) {
+    const absl::Status status = AppendWhole(file_, held_.front(), path_);
+    if (!status.ok()) {
+      return absl::Status(status.code(), absl::StrCat(status.message(), "; not in the file: ", held_.size() + lost_,
+                                                      " lines or records"));
+    }
+    held_bytes_ -= held_.front().size();
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace hadal

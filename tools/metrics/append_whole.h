@@ -2,10 +2,14 @@
 //
 // Why: on a full disk write(2) may write only the beginning of a piece. A piece appended later, when there is space
 // again, would follow it directly: two lines merged into one, or a record that no reader can skip.
+// Why WholeAppender holds pieces: a run goes on while its disk is full, and its numbers of those steps exist only here.
 #pragma once
 
+#include <cstdint>
+#include <deque>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -20,5 +24,30 @@ absl::StatusOr<FileDescriptor> OpenForAppending(const std::string& path);
 // Appends `piece`. After an error the file has its old length, unless another process has appended to it. `file`:
 // opened for appending.  Blocking.  Errors: those of writing.  Threads: one at a time.
 absl::Status AppendWhole(const FileDescriptor& file, std::string_view piece, const std::string& path);
+
+// Appends pieces in order. A piece that cannot be written is held in memory and written before the next one.
+// Blocking, as AppendWhole.  Threads: one at a time.
+class WholeAppender {
+ public:
+  static constexpr size_t kMostHeldBytes = size_t{16} << 20;  // beyond this a piece is lost
+
+  // `file`: opened for appending.
+  WholeAppender(FileDescriptor file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
+
+  // Errors: those of writing; then `piece` is held or lost.
+  absl::Status Append(std::string piece);
+  // Writes what is held. Errors: those of writing, with the number of pieces that are not in the file.
+  absl::Status WriteHeld();
+  // Returns how many pieces have been lost since the last call.
+  int64_t TakeLost() { return std::exchange(lost_, 0); }
+  const std::string& path() const { return path_; }
+
+ private:
+  FileDescriptor file_;
+  std::string path_;
+  std::deque<std::string> held_;
+  size_t held_bytes_ = 0;
+  int64_t lost_ = 0;
+};
 
 }  // namespace hadal

@@ -8,9 +8,11 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/metrics/append_whole.h"
 #include "tools/metrics/reverse_lines.h"
@@ -19,6 +21,8 @@ namespace hadal {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr char kLineBegin[] = R"({"event":)";  // of every line, whole or cut short
 
 std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
@@ -29,20 +33,28 @@ bool IsEarlierStep(const Json& line, int64_t first_step) {
   return line.value("event", "") == "step" && line.value("step", int64_t{-1}) < first_step;
 }
 
-// Length of the part of `path` that remains valid for a run that continues at `first_step`. Searched from the end:
-// steps ascend, so everything before a step that remains is kept, and a file of gigabytes need not be read.
-absl::StatusOr<int64_t> BytesToKeep(const std::string& path, int64_t first_step) {
+// What an earlier launch has left at the path of the metrics.
+struct Earlier {
+  int64_t bytes = 0;  // the length of the part that remains valid
+  bool ours = true;   // it has a line of hadal's, or none at all
+};
+
+// For a run that continues at `first_step`. Searched from the end: steps ascend, so everything before a step that
+// remains is kept, and a file of gigabytes need not be read.
+absl::StatusOr<Earlier> LookAtEarlier(const std::string& path, int64_t first_step) {
   HADAL_ASSIGN_OR_RETURN(ReverseLines lines, ReverseLines::Open(path));
   int64_t bytes = lines.begin();
+  bool ours = bytes == 0;
   std::string text;
   while (true) {
     HADAL_ASSIGN_OR_RETURN(const bool more, lines.Next(text));
-    if (!more) return bytes;
+    if (!more) return Earlier{.bytes = bytes, .ours = ours};
+    ours = ours || absl::StartsWith(text, kLineBegin);
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!lines.complete() || !line.is_object() || !StillHolds(line, first_step)) {
       bytes = lines.begin();
     } else if (IsEarlierStep(line, first_step)) {
-      return bytes;
+      return Earlier{.bytes = bytes};
     }
   }
 }
@@ -61,9 +73,10 @@ absl::Status CopyBeginning(const std::string& path, int64_t bytes, const FileDes
   return SyncFile(to, to_path);
 }
 
-// Copies the part of `path` that remains valid to `own_path`, and returns that file, open for appending.
+// Copies the part of `path` that remains valid to `own_path`, and returns that file, open for appending. `ours`:
+// whether what is at `path`, if anything, is hadal's.
 absl::StatusOr<FileDescriptor> CopyEarlierSteps(const std::string& path, int64_t first_step,
-                                                const std::string& own_path) {
+                                                const std::string& own_path, bool& ours) {
   std::error_code error;
   const std::filesystem::file_status found = std::filesystem::symlink_status(path, error);
   const bool exists = found.type() != std::filesystem::file_type::not_found;
@@ -73,8 +86,9 @@ absl::StatusOr<FileDescriptor> CopyEarlierSteps(const std::string& path, int64_t
   HADAL_RETURN_IF_ERROR(RemoveTree(own_path));
   HADAL_ASSIGN_OR_RETURN(FileDescriptor own, OpenForAppending(own_path));
   if (!exists) return own;
-  HADAL_ASSIGN_OR_RETURN(const int64_t bytes, BytesToKeep(path, first_step));
-  HADAL_RETURN_IF_ERROR(CopyBeginning(path, bytes, own, own_path));
+  HADAL_ASSIGN_OR_RETURN(const Earlier earlier, LookAtEarlier(path, first_step));
+  ours = earlier.ours;
+  HADAL_RETURN_IF_ERROR(CopyBeginning(path, earlier.bytes, own, own_path));
   return own;
 }
 
@@ -108,15 +122,20 @@ bool IsDepthStep(int64_t step, int64_t every) {
 
 absl::StatusOr<std::unique_ptr<MetricsJsonl>> MetricsJsonl::Open(const Options& options) {
   const std::string own_path = absl::StrCat(options.path, ".", options.attempt);
-  absl::StatusOr<FileDescriptor> file = CopyEarlierSteps(options.path, options.first_step, own_path);
+  const std::string aside = absl::StrCat(options.path, kReplacedInfix, options.attempt);
+  bool ours = true;
+  absl::StatusOr<FileDescriptor> file = CopyEarlierSteps(options.path, options.first_step, own_path, ours);
   absl::Status status = WithPath(file.status(), own_path, options.path);
   if (status.ok() && options.may_write) status = options.may_write();
+  if (status.ok() && !ours) status = RenamePath(options.path, aside);
   if (status.ok()) status = RenamePath(own_path, options.path);
   if (!status.ok()) {
     RemoveTree(own_path).IgnoreError();
     return status;
   }
-  return std::unique_ptr<MetricsJsonl>(new MetricsJsonl(options, *std::move(file)));
+  auto sink = std::unique_ptr<MetricsJsonl>(new MetricsJsonl(options, *std::move(file)));
+  if (!ours) sink->Warn(absl::StrCat(options.path, " had no line of hadal's; it is now ", aside));
+  return sink;
 }
 
 void MetricsJsonl::OnStart(const RunInfo& run) {
@@ -137,6 +156,7 @@ void MetricsJsonl::OnStart(const RunInfo& run) {
 }
 
 void MetricsJsonl::OnStep(const StepMetrics& metrics) {
+  step_ = metrics.step;
   Json json = {{"event", "step"},
                {"step", metrics.step},
                {"update", metrics.update},
@@ -210,11 +230,33 @@ void MetricsJsonl::OnFinish(std::string_view reason) {
   WriteLine(Dump({{"event", "finish"}, {"reason", std::string(reason)}}));
 }
 
-absl::Status MetricsJsonl::Flush() { return std::exchange(trouble_, absl::OkStatus()); }
+absl::Status MetricsJsonl::Flush() {
+  const absl::Status written = file_.WriteHeld();
+  if (written.ok()) TellOfHeldLines(written);
+  return written;
+}
 
 void MetricsJsonl::WriteLine(std::string line) {
   line += '\n';
-  trouble_.Update(AppendWhole(file_, line, options_.path));
+  TellOfHeldLines(file_.Append(std::move(line)));
+}
+
+void MetricsJsonl::Warn(const std::string& text) const {
+  if (options_.warn) options_.warn(text);
+}
+
+void MetricsJsonl::TellOfHeldLines(const absl::Status& written) {
+  if (written.ok() != holding_) return;
+  holding_ = !written.ok();
+  if (holding_) {
+    return Warn(absl::StrCat(written.message(), "; lines of the metrics are held in memory until they can be written"));
+  }
+  const int64_t lost = file_.TakeLost();
+  const std::string text =
+      absl::StrCat(options_.path, ": can be written again; ",
+                   lost == 0 ? "no line is lost" : absl::StrCat(lost, " line(s) before this one are lost"));
+  OnText(step_, lost == 0 ? TextKind::kNotice : TextKind::kWarning, text);
+  Warn(text);
 }
 
 }  // namespace hadal

@@ -23,7 +23,10 @@
 // One writer: each launch copies what remains to a file of its own, PATH.<attempt>, and renames it to PATH. What an
 // earlier launch still appends goes to its own file, which then has no name. `may_write` is called between copy and
 // rename; pipeline/checkpoint/run_owner.h says why. Readers who follow the file must open it again (`tail -F`).
-// A link at PATH is refused: what it leads to is not hadal's to empty.
+// A link at PATH is refused: what it leads to is not hadal's to empty. A file without any line of hadal's is a user's,
+// or damaged: it is moved to PATH.replaced.<attempt>.
+// A full disk: lines that cannot be written are held in memory (append_whole.h) and written when there is space again;
+// the user is warned at the first. Lines beyond what is held are counted in a line of event "warning" in their place.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +39,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/files.h"
 #include "runtime/metrics_sink.h"
+#include "tools/metrics/append_whole.h"
 
 namespace hadal {
 
@@ -48,8 +52,9 @@ class MetricsJsonl : public MetricsSink {
     std::string path;
     int64_t first_step = 1;  // the next step to run
     int64_t depth_every_steps = 10;
-    std::string attempt = "new";                // of this launch
-    std::function<absl::Status()> may_write{};  // whether this launch owns the run directory; empty: yes
+    std::string attempt = "new";                     // of this launch
+    std::function<absl::Status()> may_write{};       // whether this launch owns the run directory; empty: yes
+    std::function<void(const std::string&)> warn{};  // receives warnings for the user; empty: none
   };
 
   // Replaces the file as above. Errors: that of may_write; those of files, with `path`.
@@ -62,15 +67,21 @@ class MetricsJsonl : public MetricsSink {
   void OnCheckpoint(const CheckpointMetrics& metrics) override;
   void OnText(int64_t step, TextKind kind, std::string_view text) override;
   void OnFinish(std::string_view reason) override;
+  // Errors: lines could not be written and are lost, unless a later call can write them.
   absl::Status Flush() override;
 
  private:
-  MetricsJsonl(Options options, FileDescriptor file) : options_(std::move(options)), file_(std::move(file)) {}
+  MetricsJsonl(Options options, FileDescriptor file)
+      : options_(std::move(options)), file_(std::move(file), options_.path) {}
   void WriteLine(std::string line);
+  void Warn(const std::string& text) const;
+  // Says that lines are held, or that they are in the file and how many are lost, when either begins.
+  void TellOfHeldLines(const absl::Status& written);
 
   Options options_;
-  FileDescriptor file_;
-  absl::Status trouble_;  // the first error, until Flush() returns it
+  WholeAppender file_;
+  int64_t step_ = 0;      // the last one that was reported
+  bool holding_ = false;  // the file lacks lines
 };
 
 }  // namespace hadal

@@ -7,8 +7,8 @@
 
 #include "runtime/bytes.h"
 #include "runtime/crc32c.h"
+#include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "tools/metrics/append_whole.h"
 
 namespace hadal {
 
@@ -26,9 +26,7 @@ absl::StatusOr<RecordFile> RecordFile::Create(std::string path) {
   HADAL_ASSIGN_OR_RETURN(FileDescriptor file, OpenForAppending(path));
   // A device cannot be truncated.
   if (ftruncate(file.get(), 0) != 0 && errno != EINVAL) return ErrnoStatus(errno, "empty", path);
-  return RecordFile(std::move(path), std::move(file));
+  return RecordFile(WholeAppender(std::move(file), std::move(path)));
 }
-
-absl::Status RecordFile::Append(std::string_view data) { return AppendWhole(file_, FrameRecord(data), path_); }
 
 }  // namespace hadal

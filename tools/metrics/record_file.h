@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/files.h"
+#include "tools/metrics/append_whole.h"
 
 namespace hadal {
 
@@ -23,15 +23,16 @@ class RecordFile {
   // Creates `path`, or truncates it. Errors: the file cannot be opened.
   static absl::StatusOr<RecordFile> Create(std::string path);
 
-  // Appends one record, whole or not at all. Errors: those of writing.
-  absl::Status Append(std::string_view data);
-  const std::string& path() const { return path_; }
+  // Appends one record, whole, now or when there is space again (WholeAppender). Errors: those of writing.
+  absl::Status Append(std::string_view data) { return file_.Append(FrameRecord(data)); }
+  // Errors: those of writing; then records are missing.
+  absl::Status WriteHeld() { return file_.WriteHeld(); }
+  const std::string& path() const { return file_.path(); }
 
  private:
-  RecordFile(std::string path, FileDescriptor file) : path_(std::move(path)), file_(std::move(file)) {}
+  explicit RecordFile(WholeAppender file) : file_(std::move(file)) {}
 
-  std::string path_;
-  FileDescriptor file_;
+  WholeAppender file_;
 };
 
 }  // namespace hadal

@@ -235,8 +235,8 @@ void TensorBoard::AppendText(int64_t step, const std::string& tag, std::string t
   Append(event.SerializeAsString());
 }
 
-absl::Status TensorBoard::Flush() { return std::exchange(trouble_, absl::OkStatus()); }
+absl::Status TensorBoard::Flush() { return file_.WriteHeld(); }
 
-void TensorBoard::Append(const std::string& event) { trouble_.Update(file_.Append(event)); }
+void TensorBoard::Append(const std::string& event) { file_.Append(event).IgnoreError(); }  // Flush reports it
 
 }  // namespace hadal

@@ -63,7 +63,6 @@ class TensorBoard : public MetricsSink {
   Options options_;
   RecordFile file_;
   RunInfo run_;
-  absl::Status trouble_;  // the first error, until Flush() returns it
 };
 
 }  // namespace hadal

@@ -133,8 +133,8 @@ Command AddMetricCommand(Command app, const std::string& name, const std::string
                                               options->metric == Metric::kWer
                                                   ? "Reference file"
                                                   : "Reference file, detokenised; repeat it for several references");
-  reference.Required();
-  command.AddOption("-i,--input", options->hypotheses, "File of translations (default: standard input)");
+  reference.OneValueEach().Required();
+  command.AddOption("-i,--input,translations", options->hypotheses, "File of translations (default: standard input)");
   command.AddOption("-w,--width", options->digits, "Decimals of the score").InRange(0, 12).ShowDefault();
   const auto set_format = [options](MetricFormat format) { return [options, format] { options->format = format; }; };
   CommandOption json = command.AddFlag("--json", set_format(MetricFormat::kJson), "Print a JSON object (the default)");

@@ -61,15 +61,15 @@ TEST(Signals, ThatComeInTheMiddleOfAProductLeaveMemoryAlone) {
       if (t == 1) worker = pthread_self();
       while (worker == pthread_t{}) std::this_thread::yield();
     });
-    ready = true;
     Product expected;
     expected.Run(stream);
-    while (!done) {
+    ready = true;
+    do {
       Product product;
       product.Run(stream);
       ++products;
       if (product.x != expected.x || product.y != expected.y || product.weight != expected.weight) ++wrong;
-    }
+    } while (!done);
   });
   while (!ready) std::this_thread::yield();
   constexpr int kSignals = 4000;

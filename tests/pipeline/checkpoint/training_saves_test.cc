@@ -114,10 +114,9 @@ TEST_F(TrainingSavesTest, ASaveIsToldWithTheTimeSinceTheOneBefore) {
   const Stopwatch since_restart;
   ASSERT_TRUE(saves_.Claim(0).ok());
   absl::SleepFor(kPause);
-  const double before = since_restart.Seconds();
   const Stopwatch watch;
   ASSERT_TRUE(saves_.Begin(At(3), false).ok());
-  const double first = before + watch.Seconds();
+  const double first = since_restart.Seconds();
   absl::SleepFor(kPause);
   ASSERT_TRUE(saves_.Begin(At(4), false).ok());
   const double most = watch.Seconds();

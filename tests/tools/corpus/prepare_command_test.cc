@@ -85,6 +85,7 @@ TEST_F(PrepareTest, EachOptionOfTheCommandLineSetsItsOwn) {
   EXPECT_EQ(OpenCorpus("test").size(), 4);
   EXPECT_EQ(run("--vocab-size 60 --vocab-pairs 2"), 0) << out_.str();
   EXPECT_THAT(out_.str(), HasSubstr("on 2 pairs"));
+  EXPECT_THAT(out_.str(), HasSubstr(" tokens for 60 ids: most ids are too rare to be learnt\n"));
 }
 
 // How a vocabulary is trained means nothing where one is given.

@@ -87,12 +87,12 @@ TEST_F(PrepareTest, SeveralPairsCountAsCorpora) {
 
 TEST_F(PrepareTest, TextThatIsForTrainingAndForValidationIsWarnedOf) {
   ASSERT_TRUE(Run().ok());
-  EXPECT_THAT(out_.str(), Not(HasSubstr("warning")));
+  EXPECT_THAT(out_.str(), AllOf(Not(HasSubstr("source equals")), Not(HasSubstr("are also"))));
   Write("valid.en", "Another line.\nThe cat reads.\n");
   options_.valid = {{Path("valid.en"), Path("valid.en")}};
   options_.overwrite = true;
   ASSERT_TRUE(Run().ok());
-  EXPECT_THAT(out_.str(), Not(HasSubstr("warning"))) << "not the same pair";
+  EXPECT_THAT(out_.str(), AllOf(Not(HasSubstr("source equals")), Not(HasSubstr("are also")))) << "not the same pair";
   options_.valid = options_.train;
   ASSERT_TRUE(Run().ok());
   EXPECT_THAT(out_.str(), HasSubstr("warning: 3 training pairs are also validation or test pairs;"));

@@ -1,5 +1,6 @@
 #include "tools/metrics/append_whole.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -10,6 +11,8 @@
 
 namespace hadal {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(AppendWhole, WhatDoesNotFitIsNotThereAtAll) {
   TemporaryDirectory directory;
@@ -27,6 +30,38 @@ TEST(AppendWhole, WhatDoesNotFitIsNotThereAtAll) {
   }
   EXPECT_TRUE(AppendWhole(*file, "third\n", path).ok());
   EXPECT_EQ(Contents(path), "before\nfirst\n2nd\nthird\n");
+}
+
+TEST(WholeAppender, WhatDoesNotFitComesInOrderWhenThereIsSpace) {
+  TemporaryDirectory directory;
+  const std::string path = directory / "file";
+  WholeAppender file(*OpenForAppending(path), path);
+  {
+    const FileSizeLimit limit(5);
+    EXPECT_TRUE(file.Append("one\n").ok());
+    EXPECT_TRUE(absl::IsResourceExhausted(file.Append("two\n")));
+    EXPECT_TRUE(absl::IsResourceExhausted(file.Append("3"))) << "there is space for it, but not for what comes before";
+    EXPECT_THAT(std::string(file.WriteHeld().message()), HasSubstr("not in the file: 2 lines or records"));
+    EXPECT_EQ(Contents(path), "one\n");
+  }
+  EXPECT_TRUE(file.Append("\n").ok());
+  EXPECT_EQ(Contents(path), "one\ntwo\n3\n");
+  EXPECT_EQ(file.TakeLost(), 0);
+}
+
+TEST(WholeAppender, HoldsSoMuchAndCountsTheRest) {
+  TemporaryDirectory directory;
+  const std::string path = directory / "file", large(WholeAppender::kMostHeldBytes, 'x');
+  WholeAppender file(*OpenForAppending(path), path);
+  {
+    const FileSizeLimit limit(0);
+    EXPECT_FALSE(file.Append(large).ok());
+    EXPECT_FALSE(file.Append("too much").ok());
+  }
+  EXPECT_TRUE(file.Append("after").ok());
+  EXPECT_EQ(Contents(path), large + "after");
+  EXPECT_EQ(file.TakeLost(), 1);
+  EXPECT_EQ(file.TakeLost(), 0);
 }
 
 TEST(AppendWhole, WhatCannotGrowIsRefused) {

@@ -1,11 +1,10 @@
 #include "tools/metrics/metrics_jsonl.h"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmath>
-#include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <utility>
@@ -16,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "runtime/files.h"
+#include "tests/support/file_size_limit.h"
 #include "tests/support/numbered_step.h"
 #include "tests/support/temporary_directory.h"
 
@@ -146,12 +146,41 @@ TEST_F(MetricsJsonlTest, DepthNormsOfALongRunStayFew) {
   for (const int64_t step : {5, 1010, 9990, 10100}) EXPECT_FALSE(IsDepthStep(step, 10)) << step;
 }
 
+TEST_F(MetricsJsonlTest, AFileOfAnotherProgramIsKeptAside) {
+  for (const int64_t first_step : {1, 5}) {
+    for (const char* const text : {"dear all,\nthis is no JSON\n", R"({"step": 4})", "\n"}) {
+      const TemporaryDirectory run;
+      const std::string path = run / "metrics.jsonl";
+      SetContents(path, text);
+      std::vector<std::string> warnings;
+      ASSERT_TRUE(MetricsJsonl::Open({.path = path,
+                                      .first_step = first_step,
+                                      .attempt = "a",
+                                      .warn = [&](auto& warning) { warnings.push_back(warning); }})
+                      .ok());
+      EXPECT_EQ(Contents(path), "");
+      EXPECT_EQ(Contents(path + ".replaced.a"), text);
+      EXPECT_THAT(warnings, ElementsAre(HasSubstr("it is now " + path + ".replaced.a")));
+    }
+  }
+}
+
+TEST_F(MetricsJsonlTest, AnEmptyFileOrACutLineIsNoOtherProgramsFile) {
+  for (const char* const text : {"", R"({"event":"run","att)"}) {
+    SetContents(path_, text);
+    Run(1, 2);
+    EXPECT_THAT(Steps("step"), ElementsAre(1));
+    EXPECT_THAT(*ListDirectory(directory_.path()), ElementsAre("metrics.jsonl"));
+  }
+}
+
 // A line that is no JSON, far in front, would be found by whoever reads the whole file.
 TEST_F(MetricsJsonlTest, ResumingDoesNotReadWhatCameLongBefore) {
-  std::ofstream(path_) << "of another program\n";
+  std::ofstream(path_) << R"({"event":"run"})"
+                       << "\nof another program\n";
   {
     auto sink = *MetricsJsonl::Open({.path = path_, .first_step = 1});
-    EXPECT_TRUE(Lines().empty()) << "a new run reads all";
+    EXPECT_THAT(Lines(), ::testing::SizeIs(1)) << "a new run reads all";
     sink->OnText(0, TextKind::kNotice, "here");
   }
   std::ofstream(path_) << "of another program\n";
@@ -272,18 +301,36 @@ TEST_F(MetricsJsonlTest, DoesNotEmptyWhatALinkLeadsTo) {
   EXPECT_EQ(Contents(directory_ / "letter"), "dear all,\nthis is no JSON\n");
 }
 
-TEST_F(MetricsJsonlTest, AFullDiskIsReportedOnce) {
-  const auto sink = Open(1);
-  rlimit old_limit{};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
-  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
-  const rlimit limit = {.rlim_cur = 8, .rlim_max = old_limit.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-  sink->OnFinish("a line longer than eight bytes");
-  setrlimit(RLIMIT_FSIZE, &old_limit);
-  std::signal(SIGXFSZ, old_handler);
-  EXPECT_TRUE(absl::IsResourceExhausted(sink->Flush()));
+TEST_F(MetricsJsonlTest, LinesOfAFullDiskAreWrittenWhenThereIsSpace) {
+  std::vector<std::string> warnings;
+  const auto sink = *MetricsJsonl::Open({.path = path_, .warn = [&](auto& warning) { warnings.push_back(warning); }});
+  sink->OnStep({.step = 1});
+  {
+    const FileSizeLimit full(std::filesystem::file_size(path_) + 8);
+    for (const int64_t step : {2, 3}) sink->OnStep({.step = step});
+    EXPECT_THAT(warnings, ElementsAre(HasSubstr("are held in memory until they can be written")));
+    const absl::Status status = sink->Flush();
+    EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("not in the file: 2 lines"));
+    EXPECT_THAT(Steps("step"), ElementsAre(1));
+  }
+  sink->OnStep({.step = 4});
+  EXPECT_THAT(Steps("step"), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(Steps("notice"), ElementsAre(4));
+  EXPECT_THAT(warnings.at(1), HasSubstr("can be written again; no line is lost"));
   EXPECT_TRUE(sink->Flush().ok());
+}
+
+TEST_F(MetricsJsonlTest, LinesThatAreLostAreCountedInTheirPlace) {
+  const auto sink = Open(1);
+  {
+    const FileSizeLimit full(0);
+    sink->OnText(1, TextKind::kNotice, std::string(WholeAppender::kMostHeldBytes, 'x'));
+    sink->OnText(2, TextKind::kNotice, "held");
+  }
+  sink->OnStep({.step = 3});
+  EXPECT_THAT(Steps("notice"), ElementsAre(2));
+  EXPECT_THAT(Lines().at(2), HasSubstr(R"("warning","step":3,"text":")" + path_ + ": can be written again; 1 line(s)"));
 }
 
 }  // namespace

@@ -1,11 +1,17 @@
 #include "tools/metrics/work_progress.h"
 
-#include <chrono>
+#include <mutex>
+#include <ostream>
 #include <sstream>
-#include <thread>
+#include <streambuf>
+#include <string>
 
+#include "absl/strings/match.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/clock.h"
 
 namespace hadal {
 namespace {
@@ -13,6 +19,37 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+
+// What a thread has written so far.
+class Written : public std::streambuf {
+ public:
+  std::string text() const {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+  // Waits until it contains `words`, however late the thread of a busy machine is.
+  void Await(const std::string& words) const {
+    for (const Stopwatch watch; !absl::StrContains(text(), words) && watch.Seconds() < 60;) {
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+  }
+
+ protected:
+  std::streamsize xsputn(const char* data, std::streamsize count) override {
+    const std::lock_guard lock(mutex_);
+    text_.append(data, count);
+    return count;
+  }
+  int_type overflow(int_type c) override {
+    const char byte = traits_type::to_char_type(c);
+    xsputn(&byte, 1);
+    return c;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string text_;
+};
 
 TEST(WorkProgress, LineSaysHowMuchIsDoneAndWhenItEnds) {
   EXPECT_EQ(WorkProgressLine("encoding train", "bytes", 12'300'000, 30'000'000, 10),
@@ -24,26 +61,30 @@ TEST(WorkProgress, LineSaysHowMuchIsDoneAndWhenItEnds) {
 }
 
 TEST(WorkProgress, OnATerminalTheLineMovesAndDisappears) {
-  std::ostringstream out;
+  Written written;
+  std::ostream out(&written);
+  const std::string twice = "\r\033[Kverifying  25%  1/4 checkpoin\r\033[Kverifying";
   {
     WorkProgress progress(
         {.out = out, .style = {.live = true, .columns = 30}, .first_seconds = 0.01, .live_seconds = 0.01}, "verifying",
         "checkpoints", 4);
     progress.Advance(1);
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    written.Await(twice);
   }
-  EXPECT_THAT(out.str(), HasSubstr("\r\033[Kverifying  25%  1/4 checkpoin\r\033[Kverifying"));
-  EXPECT_THAT(out.str(), EndsWith("\r\033[K"));
+  EXPECT_THAT(written.text(), HasSubstr(twice));
+  EXPECT_THAT(written.text(), EndsWith("\r\033[K"));
 }
 
 TEST(WorkProgress, ElsewhereALineComesAtIntervalsAndNothingForShortWork) {
-  std::ostringstream out, nothing;
+  Written written;
+  std::ostream out(&written);
+  std::ostringstream nothing;
   {
     WorkProgress progress({.out = out, .style = {}, .plain_seconds = 0.05}, "verifying", "checkpoints", 0);
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    written.Await("\n");
     WorkProgress brief({.out = nothing, .style = {.live = true}}, "verifying", "checkpoints", 0);
   }
-  EXPECT_THAT(out.str(), ContainsRegex("verifying  [0-9.]+s\n"));
+  EXPECT_THAT(written.text(), ContainsRegex("verifying  [0-9.]+s\n"));
   EXPECT_EQ(nothing.str(), "");
 }
 

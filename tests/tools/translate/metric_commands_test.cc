@@ -148,5 +148,14 @@ TEST_F(MetricCommandsTest, StoresTheExitCode) {
   EXPECT_EQ(RunCommand(AddWerCommand, "wer -r /nonexistent/ref -i /nonexistent/hyp").exit_code, 2);
 }
 
+// As an option, and in the places where people put them.
+TEST_F(MetricCommandsTest, TakesTheTranslationsWithAndWithoutAnOption) {
+  const std::string text = Write("text", "a b c d e\n");
+  for (const std::string& words :
+       {"-r " + text + " -i " + text, text + " --reference " + text, "-r " + text + " " + text}) {
+    EXPECT_EQ(RunCommand(AddBleuCommand, "bleu --score-only " + words).exit_code, 0) << words;
+  }
+}
+
 }  // namespace
 }  // namespace hadal
