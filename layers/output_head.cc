@@ -51,11 +51,16 @@ void OutputHead::BackwardInput(const SublayerContext& context, const PieceTensor
   context.stream.Copy(tensors.d_x.data, tensors.saved, tensors.d_x.bytes());
 }
 
+void OutputHead::FetchLosses(const SublayerContext& context) const {
+  const int64_t count = context.rows(Stack::kDecoder);
+  const Vector rows = context.workspace.host_rows(count);  // loss, then nll
+  context.stream.EnqueueToHost(rows.data, context.workspace.row_loss(count).data, rows.size * int64_t{sizeof(float)});
+}
+
 LossSums OutputHead::Losses(const SublayerContext& context, Vector row_nll) const {
   LossSums sums;
   const int64_t count = context.rows(Stack::kDecoder);
-  const Vector rows = context.workspace.host_rows(count);  // loss, then nll
-  context.stream.ToHost(rows.data, context.workspace.row_loss(count).data, rows.size * int64_t{sizeof(float)});
+  const Vector rows = context.workspace.host_rows(count);
   sums.tokens = context.sentence_rows(Stack::kDecoder);
   for (int64_t i = 0; i < sums.tokens; ++i) {
     sums.loss += rows[i];

@@ -41,7 +41,10 @@ class OutputHead final : public Piece {
   // Leaves each row's loss in the workspace. Outside training there is no gradient, and `saved` may be null.
   void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
   void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const override;
-  // Adds up the losses that Forward has left for the same batch, in double, in row order. Blocking. `row_nll`, unless
+  // Copies the losses that Forward has left for the same batch to the workspace's host memory; only enqueues on a
+  // device.  REQUIRES: Losses has been called for the batch before.
+  void FetchLosses(const SublayerContext& context) const;
+  // Adds up the fetched losses of the batch, in double, in row order.  REQUIRES: the copy is done. `row_nll`, unless
   // empty, receives each row's nll [target rows without padding].
   LossSums Losses(const SublayerContext& context, Vector row_nll) const;
 

@@ -62,8 +62,8 @@ class Device {
   virtual void FreeHost(std::byte* memory) = 0;
 
   virtual void CopyIn(void* to, const void* from_host, int64_t bytes) = 0;
-  // As CopyIn, but only enqueues. `from_host` must be from AllocateHost and must not change before the next
-  // Synchronize.
+  // As CopyIn, but only enqueues. `from_host` must be from AllocateHost and must not change before the host has seen
+  // the copy done: by Synchronize, or by an event that was recorded on the main queue afterwards.
   virtual void EnqueueCopyIn(void* to, const void* from_host, int64_t bytes) = 0;
   virtual void CopyOut(void* to_host, const void* from, int64_t bytes) = 0;
   // As CopyOut, but only enqueues, on `queue`. `to_host` must be from AllocateHost. Its bytes are there when an event

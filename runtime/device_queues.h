@@ -9,6 +9,8 @@
 // Threads: as Device. Blocking: only MakeQueue, MakeEvent and AwaitOnHost.
 #pragma once
 
+#include <functional>
+
 #include "absl/status/statusor.h"
 
 namespace hadal {
@@ -26,6 +28,8 @@ class DeviceQueues {
   // wait. Errors: ResourceExhausted.
   virtual absl::StatusOr<Queue> MakeQueue() = 0;
   virtual absl::StatusOr<Event> MakeEvent() = 0;
+  // As MakeEvent, an event for SecondsBetween.
+  virtual absl::StatusOr<Event> MakeTimedEvent() = 0;
   // REQUIRES: the queue has no work in progress.
   virtual void DestroyQueue(Queue queue) = 0;
   virtual void DestroyEvent(Event event) = 0;
@@ -36,8 +40,11 @@ class DeviceQueues {
   virtual void Await(Queue queue, Event event) = 0;
   // Whether all work that the event stands for is done. REQUIRES: recorded.
   virtual bool Reached(Event event) = 0;
-  // Waits until it is. `what`, a literal, is for messages about a device that hangs.
-  virtual void AwaitOnHost(Event event, const char* what) = 0;
+  // Waits until it is. `what`, a literal, is for messages about a device that hangs. Calls `meanwhile` between two
+  // looks at the event; null: sleeps.
+  virtual void AwaitOnHost(Event event, const char* what, const std::function<void()>* meanwhile) = 0;
+  // The device's time from one event to the other.  REQUIRES: both are timed, recorded on one queue, and reached.
+  virtual double SecondsBetween(Event first, Event second) = 0;
 };
 
 }  // namespace hadal

@@ -43,7 +43,7 @@ struct RunInfo {
 // The wall time of one stage in one step.
 struct StageTimes {
   double forward_seconds = 0;
-  double recompute_seconds = 0;  // the second forward of recomputation
+  double recompute_seconds = 0;  // the second forward of recomputation; on a device it is in the backward's
   double backward_seconds = 0;
   double wait_seconds = 0;           // idle, waiting for a neighbour's message
   double communication_seconds = 0;  // posting, copying and reducing

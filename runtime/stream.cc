@@ -26,6 +26,13 @@ void Stream::ToHost(void* to, const void* from, int64_t bytes) const {
   std::memcpy(to, from, bytes);
 }
 
+void Stream::EnqueueToHost(void* to, const void* from, int64_t bytes) const {
+  HADAL_CHECK(queue_ == DeviceQueues::kMain);
+  if (bytes == 0) return;
+  if (device_ != nullptr) return device_->EnqueueCopyOut(queue_, to, from, bytes);
+  std::memcpy(to, from, bytes);
+}
+
 void Stream::FromHost(void* to, const void* from, int64_t bytes) const {
   HADAL_CHECK(queue_ == DeviceQueues::kMain);
   if (bytes == 0) return;

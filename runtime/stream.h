@@ -46,6 +46,9 @@ class Stream {
   void Clear(void* memory, int64_t bytes) const;
   void ToHost(void* to, const void* from, int64_t bytes) const;
   void FromHost(void* to, const void* from, int64_t bytes) const;
+  // As ToHost, but only enqueues, on a device: the bytes are there when an event that was recorded on the main queue
+  // afterwards is reached.  REQUIRES: on a device, `to` is from its AllocateHost.
+  void EnqueueToHost(void* to, const void* from, int64_t bytes) const;
   // Waits until the stream's kernels and copies are done. Returns at once on the CPU.
   void Synchronize() const {
     HADAL_CHECK(queue_ == DeviceQueues::kMain);

@@ -56,10 +56,10 @@ void TraceBuffer::Clear() {
   dropped_ = 0;
 }
 
-void TraceScope::BeginRange(int stage) {
-  std::string text = absl::StrCat("stage ", stage, " ", TraceKindName(event_.kind));
-  if (event_.chunk > 0) absl::StrAppend(&text, ", chunk ", event_.chunk);
-  if (event_.micro_batch >= 0) absl::StrAppend(&text, ", micro-batch ", event_.micro_batch);
+void TraceRange::Begin(int stage, const TraceEvent& event) {
+  std::string text = absl::StrCat("stage ", stage, " ", TraceKindName(event.kind));
+  if (event.chunk > 0) absl::StrAppend(&text, ", chunk ", event.chunk);
+  if (event.micro_batch >= 0) absl::StrAppend(&text, ", micro-batch ", event.micro_batch);
   profiler_->Begin(text.c_str());
 }
 

@@ -91,19 +91,33 @@ class TraceBuffer {
   int stage_ = 0;
 };
 
-// Records its own scope: `const TraceScope scope(trace, {.kind = TraceKind::kBackward});`. `trace` may be null. A
-// profiler shows it as "stage 1 backward, micro-batch 3".
+// Shows its own scope to the buffer's profiler, as "stage 1 backward, micro-batch 3". `trace` may be null.
+class TraceRange {
+ public:
+  TraceRange(TraceBuffer* trace, const TraceEvent& event) : profiler_(trace != nullptr ? trace->profiler() : nullptr) {
+    if (profiler_ != nullptr) Begin(trace->stage(), event);
+  }
+  ~TraceRange() {
+    if (profiler_ != nullptr) profiler_->End();
+  }
+  TraceRange(const TraceRange&) = delete;
+  TraceRange& operator=(const TraceRange&) = delete;
+
+ private:
+  void Begin(int stage, const TraceEvent& event);
+
+  Profiler* const profiler_;
+};
+
+// Records its own scope: `const TraceScope scope(trace, {.kind = TraceKind::kBackward});`, and is a TraceRange. `trace`
+// may be null.
 class TraceScope {
  public:
   TraceScope(TraceBuffer* trace, const TraceEvent& event)
-      : trace_(trace != nullptr && trace->recording() ? trace : nullptr),
-        profiler_(trace != nullptr ? trace->profiler() : nullptr),
-        event_(event) {
-    if (profiler_ != nullptr) BeginRange(trace->stage());
+      : range_(trace, event), trace_(trace != nullptr && trace->recording() ? trace : nullptr), event_(event) {
     if (trace_ != nullptr) event_.begin_seconds = MonotonicSeconds();
   }
   ~TraceScope() {
-    if (profiler_ != nullptr) profiler_->End();
     if (trace_ == nullptr) return;
     event_.end_seconds = MonotonicSeconds();
     trace_->Add(event_);
@@ -112,10 +126,8 @@ class TraceScope {
   TraceScope& operator=(const TraceScope&) = delete;
 
  private:
-  void BeginRange(int stage);
-
+  const TraceRange range_;
   TraceBuffer* const trace_;
-  Profiler* const profiler_;
   TraceEvent event_;
 };
 

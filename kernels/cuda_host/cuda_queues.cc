@@ -40,14 +40,8 @@ class CudaQueues final : public DeviceQueues {
     return stream;
   }
 
-  absl::StatusOr<Event> MakeEvent() override {
-    standstill_();
-    const DeviceWatch::Wait wait(watch_, "making an event");
-    cudaEvent_t event = nullptr;
-    const cudaError_t error = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
-    if (error != cudaSuccess) return Exhausted(error);
-    return event;
-  }
+  absl::StatusOr<Event> MakeEvent() override { return Make(cudaEventDisableTiming); }
+  absl::StatusOr<Event> MakeTimedEvent() override { return Make(cudaEventDefault); }
 
   void DestroyQueue(Queue queue) override {
     const DeviceWatch::Wait wait(watch_, "destroying a queue");
@@ -78,12 +72,34 @@ class CudaQueues final : public DeviceQueues {
     Check(error, "a transfer");
     return true;
   }
-  void AwaitOnHost(Event event, const char* what) override {
+  void AwaitOnHost(Event event, const char* what, const std::function<void()>* meanwhile) override {
     const DeviceWatch::Wait wait(watch_, what);
-    while (!Reached(event)) std::this_thread::sleep_for(kPause);
+    while (!Reached(event)) {
+      if (meanwhile == nullptr) {
+        std::this_thread::sleep_for(kPause);
+      } else {
+        (*meanwhile)();
+        std::this_thread::yield();
+      }
+    }
+  }
+  double SecondsBetween(Event first, Event second) override {
+    float milliseconds = 0;
+    Check(cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(first), static_cast<cudaEvent_t>(second)),
+          "the time between two events");
+    return 1e-3 * milliseconds;
   }
 
  private:
+  absl::StatusOr<Event> Make(unsigned int flags) {
+    standstill_();
+    const DeviceWatch::Wait wait(watch_, "making an event");
+    cudaEvent_t event = nullptr;
+    const cudaError_t error = cudaEventCreateWithFlags(&event, flags);
+    if (error != cudaSuccess) return Exhausted(error);
+    return event;
+  }
+
   cudaStream_t const main_;
   DeviceWatch& watch_;
   const std::function<void()> standstill_;

@@ -43,6 +43,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineSetup& setup)
   HADAL_ASSIGN_OR_RETURN(engine->arena_, Arena::Allocate(parts.layout, device));
   if (setup.purpose == Purpose::kTraining) HADAL_RETURN_IF_ERROR(engine->arena_.MakeResident(setup.stream));
   HADAL_RETURN_IF_ERROR(parts.Bind(engine->arena_, engine->transfers(), engine->grid_, setup.timeout, engine->trace_));
+  HADAL_RETURN_IF_ERROR(engine->executor_.Prepare());
   if (device != nullptr) engine->trace_.ShowTo(device->profiler(), engine->grid_.stage());
   return engine;
 }
@@ -78,6 +79,7 @@ absl::StatusOr<StepResult> Engine::TrainingStep(std::span<const PackedBatch> bat
   const int64_t launches = device == nullptr ? 0 : device->launches();
   const Vector gradients = stage().parameters().AllGradients();
   stage().stream().Clear(gradients.data, gradients.size * int64_t{sizeof(float)});
+  stage().stream().Synchronize();  // its time is not the first forward's
   result.times.optimizer_seconds += watch.Seconds();
   const TraceScope scope(&trace_, {.kind = TraceKind::kStep});
   HADAL_RETURN_IF_ERROR(parts_.reduction.Begin());

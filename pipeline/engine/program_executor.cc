@@ -1,5 +1,10 @@
 #include "pipeline/engine/program_executor.h"
 
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "pipeline/schedule/instruction_event.h"
 #include "runtime/check.h"
 #include "runtime/clock.h"
@@ -13,15 +18,27 @@ bool IsCompute(Operation operation) {
          operation == Operation::kOptimizerStep;
 }
 
+double StageTimes::*PartOf(Operation operation) {
+  if (IsSend(operation)) return &StageTimes::communication_seconds;
+  if (IsReceive(operation)) return &StageTimes::wait_seconds;
+  return operation == Operation::kForward ? &StageTimes::forward_seconds : &StageTimes::backward_seconds;
+}
+
 }  // namespace
 
 ProgramExecutor::ProgramExecutor(const ExecutorSetup& setup)
     : setup_(setup), progress_([this] { Progress(); }), complete_([this](int32_t first) { Complete(first); }) {}
 
+absl::Status ProgramExecutor::Prepare() {
+  for (int c = 0; c < stage().chunks(); ++c) loaded_.emplace_back(stage().chunk(c).spec().slots);
+  return clock_.Prepare(stage().stream().device());
+}
+
 absl::Status ProgramExecutor::Run(const RankProgram& program, const ProgramInputs& inputs, StepResult& result) {
   inputs_ = inputs;
   result_ = &result;
   losses_.clear();
+  untaken_ = nullptr;
   inputs_done_ = weights_done_ = 0;
   row_.clear();
   // An error takes back what was posted: the arena may go next.
@@ -29,20 +46,42 @@ absl::Status ProgramExecutor::Run(const RankProgram& program, const ProgramInput
 }
 
 absl::Status ProgramExecutor::ExecuteAll(const RankProgram& program) {
+  clock_.Begin(result_->times, setup_.trace, progress_);
   HADAL_RETURN_IF_ERROR(setup_.parts.channels.Begin(program));
   for (size_t i = 0; i < program.size(); ++i) {
-    const TraceScope scope(&setup_.trace, EventOf(program[i], setup_.pipeline.shape, setup_.stage, inputs_.batches));
     place_.Set(inputs_.scalars.step, i, program.size(), program[i]);
     const bool computes = IsCompute(program[i].operation);
     const double waited = computes ? run_queue_.Seconds() : 0;
-    const absl::Status status = Execute(program, i);
+    const absl::Status status = ExecuteTimed(program, i);
     // First what broke beside the computation: after that the instruction finds communication closed, and does not know
     // why.
     HADAL_RETURN_IF_ERROR(progress_status_);
     HADAL_RETURN_IF_ERROR(status);
     if (computes) result_->times.core_wait_seconds += run_queue_.Seconds() - waited;
   }
+  HADAL_RETURN_IF_ERROR(FinishCompute());
   return Drain();
+}
+
+absl::Status ProgramExecutor::ExecuteTimed(const RankProgram& program, size_t index) {
+  const Operation operation = program[index].operation;
+  const TraceEvent event = EventOf(program[index], setup_.pipeline.shape, setup_.stage, inputs_.batches);
+  if (IsTail(operation)) {
+    HADAL_RETURN_IF_ERROR(FinishCompute());
+    const TraceScope scope(&setup_.trace, event);
+    return Execute(program, index);
+  }
+  const TraceRange range(&setup_.trace, event);
+  HADAL_RETURN_IF_ERROR(Execute(program, index));
+  clock_.Mark(PartOf(operation), event);
+  return absl::OkStatus();
+}
+
+absl::Status ProgramExecutor::FinishCompute() {
+  clock_.AwaitAll();
+  TakeLoss();
+  HADAL_RETURN_IF_ERROR(progress_status_);
+  return setup_.parts.channels.CheckHeaders();
 }
 
 absl::Status ProgramExecutor::Drain() {
@@ -51,6 +90,39 @@ absl::Status ProgramExecutor::Drain() {
   HADAL_RETURN_IF_ERROR(setup_.parts.channels.Drain(setup_.timeout));
   result_->times.communication_seconds += watch.Seconds();
   stage().stream().Synchronize();  // translation may use the scratch now
+  return absl::OkStatus();
+}
+
+void ProgramExecutor::WaitForDevice() {
+  Device* const device = stage().stream().device();
+  if (device == nullptr || setup_.pipeline.device_transfers) return;
+  while (!device->Idle()) {
+    Progress();
+    std::this_thread::yield();
+  }
+}
+
+void ProgramExecutor::TakeLoss() {
+  if (untaken_ == nullptr) return;
+  clock_.Await(untaken_mark_);
+  const PackedBatch& batch = *std::exchange(untaken_, nullptr);
+  const OutputHead& head = *stage().chunk(stage().chunks() - 1).head();
+  losses_.push_back(head.Losses(stage().Context(batch, inputs_.scalars, nullptr), RowNll(batch)));
+}
+
+absl::Status ProgramExecutor::RunAheadUntil(absl::FunctionRef<absl::StatusOr<bool>()> done) {
+  Stopwatch since_seen;
+  for (int64_t seen = clock_.seen(); !clock_.Poll(); std::this_thread::yield()) {
+    Progress();
+    HADAL_RETURN_IF_ERROR(progress_status_);
+    HADAL_ASSIGN_OR_RETURN(const bool is_done, done());
+    if (is_done) break;
+    if (std::exchange(seen, clock_.seen()) < clock_.seen()) since_seen.Restart();
+    if (absl::Seconds(since_seen.Seconds()) < setup_.timeout) continue;
+    return absl::DeadlineExceededError(absl::StrCat(
+        "rank ", setup_.world.rank(), ": its device has not finished within ", absl::FormatDuration(setup_.timeout),
+        ": kernels. The GPU or its driver hangs (see dmesg and nvidia-smi -q)"));
+  }
   return absl::OkStatus();
 }
 
@@ -96,10 +168,8 @@ absl::Status ProgramExecutor::Execute(const RankProgram& program, size_t index) 
 }
 
 absl::Status ProgramExecutor::Receive(ReceiveChannel& channel, const PackedBatch& batch) {
-  const Stopwatch watch;
-  HADAL_RETURN_IF_ERROR(channel.Receive(stage().stream(), batch, inputs_.scalars.step, setup_.timeout));
-  result_->times.wait_seconds += watch.Seconds();
-  return absl::OkStatus();
+  HADAL_RETURN_IF_ERROR(RunAheadUntil([&] { return channel.Poll(inputs_.batches, setup_.trace); }));
+  return channel.Receive(stage().stream(), batch, inputs_.scalars.step, setup_.timeout);
 }
 
 absl::Status ProgramExecutor::Forward(int chunk, const PackedBatch& batch) {
@@ -113,9 +183,19 @@ absl::Status ProgramExecutor::Forward(int chunk, const PackedBatch& batch) {
   }
   EdgeViews inputs;
   if (ends.receive_forward) inputs = ends.receive_forward->Front(batch);
-  const Vector row_nll = ends.send_forward ? Vector() : RowNll(batch);
-  const LossSums loss = stage().chunk(chunk).Forward(context, inputs, row_nll, result_->times);
-  if (!ends.send_forward) losses_.push_back(loss);
+  if (!inputs.empty()) WaitForDevice();
+  Chunk& computing = stage().chunk(chunk);
+  int64_t& loaded = loaded_[chunk][batch.micro_batch % computing.spec().slots];
+  clock_.Await(loaded);
+  computing.Load(context);
+  loaded = clock_.Mark(&StageTimes::forward_seconds);
+  computing.Forward(context, inputs);
+  if (computing.head() != nullptr) {
+    TakeLoss();  // its place on the host is the next one's
+    computing.head()->FetchLosses(context);
+    untaken_ = &batch;
+    untaken_mark_ = clock_.Mark(&StageTimes::forward_seconds);
+  }
   if (profile != nullptr && ends.send_forward) HADAL_RETURN_IF_ERROR(profile->Send(RankBehind(chunk, 1)));
   if (ends.receive_forward) return ends.receive_forward->Release();
   return absl::OkStatus();
@@ -127,14 +207,19 @@ absl::Status ProgramExecutor::Backward(int chunk, const PackedBatch& batch, bool
   context.observer = inputs_.observer;
   EdgeViews gradients;
   if (ends.receive_backward) gradients = ends.receive_backward->Front(batch);
+  if (!gradients.empty()) WaitForDevice();
+  double recomputed = 0;
+  BackwardHooks hooks = HooksOf(whole && &batch == &inputs_.batches.back());
+  hooks.recompute_seconds = &recomputed;
   if (whole) {
-    const bool is_last = &batch == &inputs_.batches.back();
-    stage().chunk(chunk).Backward(context, gradients, result_->times, HooksOf(is_last));
-    if (is_last) CompleteChunk(chunk);
+    stage().chunk(chunk).Backward(context, gradients, hooks);
+    if (&batch == &inputs_.batches.back()) CompleteChunk(chunk);
   } else {
     const int32_t slot = inputs_done_++ % setup_.pipeline.peak_pending[setup_.stage];
-    stage().chunk(chunk).BackwardInput(context, gradients, slot, result_->times, HooksOf(/*is_last=*/false));
+    stage().chunk(chunk).BackwardInput(context, gradients, slot, hooks);
   }
+  result_->times.recompute_seconds += recomputed;
+  result_->times.backward_seconds -= recomputed;  // in which the clock counts it
   if (ends.receive_backward) return ends.receive_backward->Release();
   return absl::OkStatus();
 }
@@ -144,7 +229,7 @@ absl::Status ProgramExecutor::BackwardWeight(int chunk, const PackedBatch& batch
   row_.push_back({stage().Context(batch, inputs_.scalars, &progress_), slot});
   if (!is_last_in_row) return absl::OkStatus();
   const bool is_last = &batch == &inputs_.batches.back();
-  stage().chunk(chunk).BackwardWeight(row_, result_->times, HooksOf(is_last));
+  stage().chunk(chunk).BackwardWeight(row_, HooksOf(is_last));
   row_.clear();
   if (is_last) CompleteChunk(chunk);
   return absl::OkStatus();
@@ -158,25 +243,23 @@ BackwardHooks ProgramExecutor::HooksOf(bool is_last) const {
 }
 
 absl::Status ProgramExecutor::SendForward(int chunk, const PackedBatch& batch) {
-  const Stopwatch watch;
   Chunk& sender = stage().chunk(chunk);
   EdgeViews edges;
   for (size_t i = 0; i < sender.output_edges().size(); ++i) edges.push_back(sender.output(i, batch));
-  HADAL_RETURN_IF_ERROR(
-      channels(chunk).send_forward->Send(stage().stream(), batch, inputs_.scalars.step, edges, setup_.timeout));
-  result_->times.communication_seconds += watch.Seconds();
-  return absl::OkStatus();
+  return Send(*channels(chunk).send_forward, batch, edges);
 }
 
 absl::Status ProgramExecutor::SendBackward(int chunk, const PackedBatch& batch) {
-  const Stopwatch watch;
   Chunk& sender = stage().chunk(chunk);
   EdgeViews edges;
   for (size_t i = 0; i < sender.input_edges().size(); ++i) edges.push_back(sender.input_gradient(i, batch));
-  HADAL_RETURN_IF_ERROR(
-      channels(chunk).send_backward->Send(stage().stream(), batch, inputs_.scalars.step, edges, setup_.timeout));
-  result_->times.communication_seconds += watch.Seconds();
-  return absl::OkStatus();
+  return Send(*channels(chunk).send_backward, batch, edges);
+}
+
+absl::Status ProgramExecutor::Send(SendChannel& channel, const PackedBatch& batch, const EdgeViews& edges) {
+  WaitForDevice();
+  HADAL_RETURN_IF_ERROR(RunAheadUntil([&] { return channel.HasRoom(); }));
+  return channel.Send(stage().stream(), batch, inputs_.scalars.step, edges, setup_.timeout);
 }
 
 void ProgramExecutor::Progress() {
@@ -187,9 +270,9 @@ void ProgramExecutor::Progress() {
 }
 
 void ProgramExecutor::CompleteChunk(int chunk) {
-  const Stopwatch watch;
+  clock_.Mark(&StageTimes::backward_seconds);
   Complete(setup_.pipeline.first_sublayer(setup_.stage, chunk));
-  result_->times.communication_seconds += watch.Seconds();
+  clock_.Mark(&StageTimes::communication_seconds);
 }
 
 void ProgramExecutor::Complete(int32_t first) {

@@ -7,6 +7,10 @@
 // sublayers become complete.
 // Transfers make progress between sublayers. Every wait has a deadline; its error names peer, direction and
 // micro-batch.
+// On a device the host runs ahead of it (program_clock.h): it waits for messages, and otherwise for the device's end of
+// work behind which more is enqueued. It waits for all that is enqueued once, before the tail, where losses, headers of
+// messages and times are read; the tail has waits of its own. (Messages through host memory also wait: a kernel must
+// have written what is sent from there.) So the number of these waits depends neither on micro-batches nor on chunks.
 // Threads: one thread per rank makes all calls except place(). Blocking: Run; when it returns, no transfer is under way
 // and the device is idle. After an error the job can only end. If the error is this rank's own (say, a message of
 // another step), the executor has closed its communicators, so that no receive can write into an arena that is freed.
@@ -18,11 +22,14 @@
 #include <span>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "layers/depth_observer.h"
 #include "layers/output_head.h"
 #include "layers/sublayer_context.h"
+#include "pipeline/engine/program_clock.h"
 #include "pipeline/engine/program_place.h"
 #include "pipeline/engine/rank_parts.h"
 #include "pipeline/engine/step_tail.h"
@@ -61,6 +68,8 @@ struct ProgramInputs {
 class ProgramExecutor {
  public:
   explicit ProgramExecutor(const ExecutorSetup& setup);
+  // Must be called once, before the first program. Errors: ResourceExhausted.
+  absl::Status Prepare();
   // Not copied: parts of it are called back.
   ProgramExecutor(const ProgramExecutor&) = delete;
   ProgramExecutor& operator=(const ProgramExecutor&) = delete;
@@ -79,13 +88,25 @@ class ProgramExecutor {
   Channels::OfChunk& channels(int chunk) { return setup_.parts.channels.chunk(chunk); }
 
   absl::Status ExecuteAll(const RankProgram& program);
-  absl::Status Drain();
+  absl::Status ExecuteTimed(const RankProgram& program, size_t index);
   absl::Status Execute(const RankProgram& program, size_t index);
+  // Waits for the device, and takes what that leaves: times, the last loss, headers of messages. Repeated calls do
+  // nothing.
+  absl::Status FinishCompute();
+  absl::Status Drain();
+  // Before a copy that does: waits for the device while transfers go on.
+  void WaitForDevice();
+  // Waits for the loss of the last forward of the head, if it has not been taken, and takes it.
+  void TakeLoss();
+  // Lets transfers and sums go on until `done`, or until the device has nothing to do: then a wait for `done` that does
+  // no more will do. Errors: those of `done` and of transfers; DeadlineExceeded if the device hangs.
+  absl::Status RunAheadUntil(absl::FunctionRef<absl::StatusOr<bool>()> done);
   absl::Status Receive(ReceiveChannel& channel, const PackedBatch& batch);
   absl::Status Forward(int chunk, const PackedBatch& batch);
   absl::Status Backward(int chunk, const PackedBatch& batch, bool whole);
   // Weight halves of the same chunk in a row run together, with the last one.
   absl::Status BackwardWeight(int chunk, const PackedBatch& batch, bool is_last_in_row);
+  absl::Status Send(SendChannel& channel, const PackedBatch& batch, const EdgeViews& edges);
   absl::Status SendForward(int chunk, const PackedBatch& batch);
   absl::Status SendBackward(int chunk, const PackedBatch& batch);
   // Called between sublayers: moves transfers along without waiting.
@@ -105,12 +126,17 @@ class ProgramExecutor {
   const std::function<void()> progress_;         // Progress
   const std::function<void(int32_t)> complete_;  // Complete
   RunQueueClock run_queue_;
+  ProgramClock clock_;
   ProgramPlace place_;
 
   // The program in progress.
   ProgramInputs inputs_;
   StepResult* result_ = nullptr;
-  std::vector<LossSums> losses_;                // of each micro-batch so far, on the head's rank
+  std::vector<LossSums> losses_;  // of each micro-batch so far, on the head's rank
+  // The last forward of the head, whose loss is on its way to the host, or null; and the mark behind it.
+  const PackedBatch* untaken_ = nullptr;
+  int64_t untaken_mark_ = 0;
+  std::vector<std::vector<int64_t>> loaded_;    // [chunks, slots] the mark behind the last Load
   absl::Status progress_status_;                // the first error of Progress
   int32_t inputs_done_ = 0, weights_done_ = 0;  // halves of backwards so far
   std::vector<PendingHalf> row_;                // weight halves in a row that are to run

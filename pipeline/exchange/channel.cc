@@ -9,16 +9,9 @@
 namespace hadal {
 namespace {
 
-struct Header {
-  int64_t step = 0;
-  int64_t micro_batch = 0;
-  int64_t source_rows = 0;
-  int64_t target_rows = 0;
-  bool operator==(const Header&) const = default;
-};
-static_assert(sizeof(Header) <= kMessageHeaderBytes);
+static_assert(sizeof(MessageHeader) <= kMessageHeaderBytes);
 
-Header HeaderOf(const PackedBatch& batch, int64_t step) {
+MessageHeader HeaderOf(const PackedBatch& batch, int64_t step) {
   return {step, batch.micro_batch, batch.source_rows(), batch.target_rows()};
 }
 
@@ -37,8 +30,21 @@ ArenaSlice ReserveBuffers(const ChannelSpec& spec, ArenaLayout& layout) {
   return spec.on_device ? layout.ReserveBytes("borders", bytes) : layout.ReserveHostBytes("borders", bytes);
 }
 
+// Host memory for the headers of messages on the device.
+ArenaSlice ReserveHeaders(const ChannelSpec& spec, ArenaLayout& layout) {
+  return layout.ReserveHostBytes("borders", spec.on_device ? kMessageHeaderBytes * spec.buffers : 0);
+}
+
 std::string What(const ChannelSpec& spec, int64_t micro_batch) {
   return absl::StrCat(spec.name, ", micro-batch ", micro_batch);
+}
+
+absl::Status Unexpected(const ChannelSpec& spec, const MessageHeader& expected, const MessageHeader& sent) {
+  return absl::InternalError(absl::StrCat(
+      What(spec, static_cast<int32_t>(expected.micro_batch)), ": expected step ", expected.step + 1, " with ",
+      expected.source_rows, " source and ", expected.target_rows, " target rows, but rank ", spec.peer, " sent step ",
+      static_cast<uint64_t>(sent.step) + 1, ", micro-batch ", sent.micro_batch, " with ", sent.source_rows, " and ",
+      sent.target_rows, " rows. Start every rank with the same configuration, data and binary."));
 }
 
 }  // namespace
@@ -46,9 +52,7 @@ std::string What(const ChannelSpec& spec, int64_t micro_batch) {
 int64_t ChannelSpec::message_bytes() const { return MessageBytes(edges, gradients, capacity, width); }
 
 SendChannel::SendChannel(ChannelSpec spec, ArenaLayout& layout)
-    : spec_(std::move(spec)),
-      slice_(ReserveBuffers(spec_, layout)),
-      header_slice_(layout.ReserveHostBytes("borders", spec_.on_device ? kMessageHeaderBytes * spec_.buffers : 0)) {}
+    : spec_(std::move(spec)), slice_(ReserveBuffers(spec_, layout)), header_slice_(ReserveHeaders(spec_, layout)) {}
 
 void SendChannel::Bind(const Arena& arena, Communicator& communicator) {
   buffers_ = arena.Get<std::byte>(slice_);
@@ -68,10 +72,12 @@ absl::Status SendChannel::Send(const Stream& stream, const PackedBatch& batch, i
   if (static_cast<int>(outstanding_.size()) == spec_.buffers) HADAL_RETURN_IF_ERROR(WaitOldest(timeout));
   const int64_t place = sent_++ % spec_.buffers;
   std::byte* const buffer = buffers_ + place * spec_.message_bytes();
-  const Header header = HeaderOf(batch, step);
-  std::byte* const header_at = spec_.on_device ? headers_ + place * kMessageHeaderBytes : buffer;
-  std::memcpy(header_at, &header, sizeof(header));
-  if (spec_.on_device) stream.device()->EnqueueCopyIn(buffer, header_at, kMessageHeaderBytes);
+  if (spec_.has_header()) {
+    const MessageHeader header = HeaderOf(batch, step);
+    std::byte* const header_at = spec_.on_device ? headers_ + place * kMessageHeaderBytes : buffer;
+    std::memcpy(header_at, &header, sizeof(header));
+    if (spec_.on_device) stream.device()->EnqueueCopyIn(buffer, header_at, kMessageHeaderBytes);
+  }
   std::byte* at = buffer + kMessageHeaderBytes;
   HADAL_CHECK_EQ(edges.size(), spec_.edges.size());
   for (size_t i = 0; i < edges.size(); ++i) {
@@ -85,16 +91,27 @@ absl::Status SendChannel::Send(const Stream& stream, const PackedBatch& batch, i
   return absl::OkStatus();
 }
 
+absl::StatusOr<bool> SendChannel::HasRoom() {
+  if (static_cast<int>(outstanding_.size()) < spec_.buffers) return true;
+  HADAL_ASSIGN_OR_RETURN(const bool sent, communicator_->Test(outstanding_.front().request));
+  if (sent) outstanding_.pop_front();
+  return sent;
+}
+
 absl::Status SendChannel::Drain(absl::Duration timeout) {
   while (!outstanding_.empty()) HADAL_RETURN_IF_ERROR(WaitOldest(timeout));
   return absl::OkStatus();
 }
 
 ReceiveChannel::ReceiveChannel(ChannelSpec spec, ArenaLayout& layout)
-    : spec_(std::move(spec)), slice_(ReserveBuffers(spec_, layout)) {}
+    : spec_(std::move(spec)),
+      slice_(ReserveBuffers(spec_, layout)),
+      header_slice_(ReserveHeaders(spec_, layout)),
+      unchecked_(spec_.buffers) {}
 
 void ReceiveChannel::Bind(const Arena& arena, Communicator& communicator) {
   buffers_ = arena.Get<std::byte>(slice_);
+  headers_ = arena.Get<std::byte>(header_slice_);
   communicator_ = &communicator;
 }
 
@@ -116,11 +133,11 @@ absl::Status ReceiveChannel::Post() {
   return absl::OkStatus();
 }
 
-absl::Status ReceiveChannel::Poll(std::span<const PackedBatch> batches, TraceBuffer& trace) {
-  if (posted_.empty() || arrived_bytes_.has_value()) return absl::OkStatus();
+absl::StatusOr<bool> ReceiveChannel::Poll(std::span<const PackedBatch> batches, TraceBuffer& trace) {
+  if (posted_.empty() || arrived_bytes_.has_value()) return arrived_bytes_.has_value();
   int64_t bytes = 0;
   HADAL_ASSIGN_OR_RETURN(const bool arrived, communicator_->Test(posted_.front(), &bytes));
-  if (!arrived) return absl::OkStatus();
+  if (!arrived) return false;
   arrived_bytes_ = bytes;
   const double now = MonotonicSeconds();
   trace.Add({.kind = TraceKind::kArrival,
@@ -129,7 +146,7 @@ absl::Status ReceiveChannel::Poll(std::span<const PackedBatch> batches, TraceBuf
              .bytes = bytes,
              .begin_seconds = now,
              .end_seconds = now});
-  return absl::OkStatus();
+  return true;
 }
 
 absl::Status ReceiveChannel::Receive(const Stream& stream, const PackedBatch& batch, int64_t step,
@@ -145,15 +162,35 @@ absl::Status ReceiveChannel::Receive(const Stream& stream, const PackedBatch& ba
   }
   ++received_;
   posted_.pop_front();
-  Header header;
+  if (!spec_.has_header()) return absl::OkStatus();
+  const MessageHeader expected = HeaderOf(batch, step);
+  const size_t place = static_cast<size_t>(position % spec_.buffers);
   const std::byte* const buffer = buffers_ + position % spec_.buffers * spec_.message_bytes();
-  spec_.on_device ? stream.ToHost(&header, buffer, sizeof(header)) : void(std::memcpy(&header, buffer, sizeof(header)));
-  if (header == HeaderOf(batch, step) && bytes == BytesOf(spec_, batch)) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat(
-      What(spec_, batch.micro_batch), ": expected step ", step + 1, " with ", batch.source_rows(), " source and ",
-      batch.target_rows(), " target rows, but rank ", spec_.peer, " sent step ", static_cast<uint64_t>(header.step) + 1,
-      ", micro-batch ", header.micro_batch, " with ", header.source_rows, " and ", header.target_rows,
-      " rows. Start every rank with the same configuration, data and binary."));
+  if (!spec_.on_device || bytes != BytesOf(spec_, batch)) {
+    MessageHeader header;
+    spec_.on_device ? stream.ToHost(&header, buffer, sizeof(header))
+                    : void(std::memcpy(&header, buffer, sizeof(header)));
+    const bool as_expected = header == expected && bytes == BytesOf(spec_, batch);
+    return as_expected ? absl::OkStatus() : Unexpected(spec_, expected, header);
+  }
+  // The place's last message was copied before its buffer was free for this one.
+  HADAL_RETURN_IF_ERROR(CheckHeader(place));
+  stream.EnqueueToHost(headers_ + place * kMessageHeaderBytes, buffer, sizeof(MessageHeader));
+  unchecked_[place] = expected;
+  return absl::OkStatus();
+}
+
+absl::Status ReceiveChannel::CheckHeader(size_t place) {
+  const std::optional<MessageHeader> expected = std::exchange(unchecked_[place], std::nullopt);
+  if (!expected) return absl::OkStatus();
+  MessageHeader header;
+  std::memcpy(&header, headers_ + place * kMessageHeaderBytes, sizeof(header));
+  return header == *expected ? absl::OkStatus() : Unexpected(spec_, *expected, header);
+}
+
+absl::Status ReceiveChannel::CheckHeaders() {
+  for (size_t place = 0; place < unchecked_.size(); ++place) HADAL_RETURN_IF_ERROR(CheckHeader(place));
+  return absl::OkStatus();
 }
 
 EdgeViews ReceiveChannel::Front(const PackedBatch& batch) const {

@@ -2,16 +2,19 @@
 // a ring of k buffers.
 //
 // Message: the tensors of one micro-batch that pass a cut of the model ("edges" of a "border", layers/border.h: the
-// residual stream and, in the decoder, the encoder's output), or in the backward direction their gradients. A header
-// (step, micro-batch, rows) comes first; the receiver compares it with what it expects, so a peer that runs a different
-// program causes an error instead of wrong numbers.
+// residual stream and, in the decoder, the encoder's output), or in the backward direction their gradients. The
+// receiver knows its size: a step's micro-batches are known to all ranks. A header (step, micro-batch, rows) comes
+// first; the receiver compares it with what it expects, so a peer that runs a different program causes an error instead
+// of wrong numbers.
 // Sender: Send copies the tensors into a free buffer and posts it; when k sends are outstanding it first waits for the
 // oldest.
 // Receiver: posts a receive into every free buffer in advance, so that a rendezvous completes while the stage computes;
 // an input stays in its buffer until the chunk has used it (Release).
 // The buffers are in the memory that the communicator transfers. Host memory: on a device, Send copies the tensors out
-// and the receiving chunk copies them in. Device memory: only the header passes through the host, and Send waits for no
-// kernel.
+// and the receiving chunk copies them in. Device memory: only the header passes through the host, and neither Send nor
+// Receive waits for a kernel: a header is copied to the host behind the kernels and compared later, at the latest by
+// CheckHeaders; the size of a message, which the transport knows, is compared at once. Messages of a rank to itself
+// have no header there.
 // Threads: one. Blocking: Send (when the ring is full), Receive and Drain; each waits at most the given timeout.
 #pragma once
 
@@ -50,9 +53,20 @@ struct ChannelSpec {
   int64_t width = 0;       // d_model
   int buffers = 2;         // k
   bool on_device = false;  // whether the buffers are in device memory
+  bool to_self = false;    // whether `peer` is this rank
 
   Storage StorageOf(const Edge& edge) const { return gradients ? edge.gradient : edge.values; }
   int64_t message_bytes() const;  // at full capacity, header included
+  bool has_header() const { return !(on_device && to_self); }
+};
+
+// What a message is of.
+struct MessageHeader {
+  int64_t step = 0;
+  int64_t micro_batch = 0;
+  int64_t source_rows = 0;
+  int64_t target_rows = 0;
+  bool operator==(const MessageHeader&) const = default;
 };
 
 class SendChannel {
@@ -64,6 +78,8 @@ class SendChannel {
   // Sends one matrix for each edge, from where kernels of `stream` write it.
   absl::Status Send(const Stream& stream, const PackedBatch& batch, int64_t step, std::span<const ConstAnyMatrix> edges,
                     absl::Duration timeout);
+  // Whether Send would post its message at once.
+  absl::StatusOr<bool> HasRoom();
   // Waits until all messages sent have been received.
   absl::Status Drain(absl::Duration timeout);
 
@@ -92,22 +108,31 @@ class ReceiveChannel {
 
   // Starts a program with `messages` receives on this channel: posts the first k.
   absl::Status Begin(int64_t messages);
-  // For traces: tests whether the next message has arrived, and records when that was first seen. Errors: the
+  // Tests whether the next message has arrived, and records in a trace when that was first seen. Errors: the
   // communicator's; it is closed after one, so later calls on it fail too.
-  absl::Status Poll(std::span<const PackedBatch> batches, TraceBuffer& trace);
-  // Waits for the next message.  Errors: Internal if it is not the message of `batch` and `step`.
+  absl::StatusOr<bool> Poll(std::span<const PackedBatch> batches, TraceBuffer& trace);
+  // Waits for the next message.  Errors: Internal if it, or an earlier one, is not the message of its `batch` and
+  // `step`.
   absl::Status Receive(const Stream& stream, const PackedBatch& batch, int64_t step, absl::Duration timeout);
   // The edges of the oldest message that was received and not released yet.
   EdgeViews Front(const PackedBatch& batch) const;
   // Frees the buffer of the oldest message and posts the next receive into it.
   absl::Status Release();
+  // Compares the headers of all messages received.  REQUIRES: the device has done all that is enqueued. Errors:
+  // Receive's.
+  absl::Status CheckHeaders();
 
  private:
   absl::Status Post();
+  // Compares the header that is in the place of the ring, if it has not been compared.
+  absl::Status CheckHeader(size_t place);
 
   ChannelSpec spec_;
   ArenaSlice slice_;
+  ArenaSlice header_slice_;
   std::byte* buffers_ = nullptr;
+  std::byte* headers_ = nullptr;  // [k] with buffers on the device: host memory to which headers are copied
+  std::vector<std::optional<MessageHeader>> unchecked_;  // [k] what those must be
   Communicator* communicator_ = nullptr;
   std::deque<CommRequest> posted_;
   int64_t to_post_ = 0;  // receives of this program not posted yet

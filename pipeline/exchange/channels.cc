@@ -20,7 +20,8 @@ Channels::Channels(const ModelPlan& plan, const PipelinePlan& pipeline, int rank
                          .capacity = pipeline.capacity,
                          .width = plan.options.d_model,
                          .buffers = pipeline.outstanding_sends,
-                         .on_device = pipeline.device_transfers};
+                         .on_device = pipeline.device_transfers,
+                         .to_self = channel.sender == channel.receiver};
     };
     OfChunk& channels = chunks_[c];
     if (!shape.IsFirst(rank, c)) {
@@ -75,8 +76,8 @@ absl::Status Channels::Begin(const RankProgram& program) {
 
 absl::Status Channels::Poll(std::span<const PackedBatch> batches, TraceBuffer& trace) {
   for (OfChunk& chunk : chunks_) {
-    if (chunk.receive_forward) HADAL_RETURN_IF_ERROR(chunk.receive_forward->Poll(batches, trace));
-    if (chunk.receive_backward) HADAL_RETURN_IF_ERROR(chunk.receive_backward->Poll(batches, trace));
+    if (chunk.receive_forward) HADAL_RETURN_IF_ERROR(chunk.receive_forward->Poll(batches, trace).status());
+    if (chunk.receive_backward) HADAL_RETURN_IF_ERROR(chunk.receive_backward->Poll(batches, trace).status());
   }
   return absl::OkStatus();
 }
@@ -85,6 +86,14 @@ absl::Status Channels::Drain(absl::Duration timeout) {
   for (OfChunk& chunk : chunks_) {
     if (chunk.send_forward) HADAL_RETURN_IF_ERROR(chunk.send_forward->Drain(timeout));
     if (chunk.send_backward) HADAL_RETURN_IF_ERROR(chunk.send_backward->Drain(timeout));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Channels::CheckHeaders() {
+  for (OfChunk& chunk : chunks_) {
+    if (chunk.receive_forward) HADAL_RETURN_IF_ERROR(chunk.receive_forward->CheckHeaders());
+    if (chunk.receive_backward) HADAL_RETURN_IF_ERROR(chunk.receive_backward->CheckHeaders());
   }
   return absl::OkStatus();
 }

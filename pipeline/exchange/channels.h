@@ -30,6 +30,8 @@ class Channels {
   absl::Status Poll(std::span<const PackedBatch> batches, TraceBuffer& trace);
   // Waits until every message sent has been received.
   absl::Status Drain(absl::Duration timeout);
+  // ReceiveChannel's, of all channels.
+  absl::Status CheckHeaders();
 
   struct OfChunk {
     std::optional<ReceiveChannel> receive_forward, receive_backward;

@@ -44,7 +44,7 @@ class SideQueue {
   // Whether a piece that was ended is done. Does not wait.
   bool Done(size_t piece);
   // Waits until it is. `what`: see DeviceQueues::AwaitOnHost.
-  void Finish(size_t piece, const char* what) { queues_.AwaitOnHost(done_[piece % done_.size()], what); }
+  void Finish(size_t piece, const char* what) { queues_.AwaitOnHost(done_[piece % done_.size()], what, nullptr); }
 
  private:
   explicit SideQueue(Device& device) : queues_(device.queues()) {}

@@ -56,6 +56,8 @@ class Clockwork {
         costs_(costs),
         outstanding_sends_(outstanding_sends),
         clock_(shape.stages, 0.0),
+        host_(shape.stages, 0.0),
+        input_(shape.stages, 0.0),
         link_free_(2 * shape.stages, 0.0) {
     const size_t messages = static_cast<size_t>(NumberOfChannels(shape)) * shape.micro_batches;
     arrival_.resize(messages);
@@ -71,7 +73,8 @@ class Clockwork {
     if (IsSend(instruction.operation)) return Send(rank, instruction);
     if (IsReceive(instruction.operation)) return Receive(rank, instruction);
     const double seconds = Seconds(instruction.operation, shape_.GlobalChunk(rank, instruction.chunk));
-    clock_[rank] += costs_.gap_seconds;
+    host_[rank] = std::max(host_[rank], input_[rank]) + costs_.gap_seconds;
+    clock_[rank] = std::max(clock_[rank], host_[rank]);
     replay_.spans[rank].push_back({instruction, clock_[rank], clock_[rank] + seconds});
     replay_.busy_seconds[rank] += seconds;
     clock_[rank] += seconds;
@@ -96,6 +99,7 @@ class Clockwork {
       const double free = received_[message - outstanding_sends_];
       replay_.blocked_seconds[rank] += std::max(0.0, free - clock_[rank]);
       clock_[rank] = std::max(clock_[rank], free);
+      host_[rank] = std::max(host_[rank], free);
     }
     arrival_[message] = clock_[rank];
     if (channel.sender == channel.receiver) return;
@@ -107,7 +111,9 @@ class Clockwork {
   }
 
   void Receive(int rank, const Instruction& instruction) {
-    const size_t message = Message(ChannelOf(shape_, rank, instruction), instruction.micro_batch);
+    const Channel channel = ChannelOf(shape_, rank, instruction);
+    const size_t message = Message(channel, instruction.micro_batch);
+    if (channel.sender != channel.receiver) input_[rank] = std::max(input_[rank], arrival_[message]);
     clock_[rank] = std::max(clock_[rank], arrival_[message]);
     received_[message] = clock_[rank];
   }
@@ -119,7 +125,9 @@ class Clockwork {
   const ScheduleShape shape_;
   const ReplayCosts& costs_;
   const int outstanding_sends_;
-  std::vector<double> clock_;      // [S]
+  std::vector<double> clock_;      // [S] of the device
+  std::vector<double> host_;       // [S] when the host has launched what the device runs last
+  std::vector<double> input_;      // [S] when the last message from another rank arrived
   std::vector<double> link_free_;  // [2·S] when a link has carried what was posted on it
   std::vector<double> arrival_;    // [2·(G-1), M]
   std::vector<double> received_;   // [2·(G-1), M]

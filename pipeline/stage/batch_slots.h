@@ -28,7 +28,7 @@ class BatchSlots {
   void Bind(const Arena& arena);
 
   // Copies context.batch and context.scalars to their slot, in one asynchronous copy on the stream.
-  // REQUIRES: the host has synchronised with the device since the slot was last filled.
+  // REQUIRES: the host has seen the slot's previous copy done (DeviceQueues).
   const DeviceBatch& Fill(const SublayerContext& context);
   // Returns addresses and shape of a batch that Fill has copied.
   const DeviceBatch& Of(const PackedBatch& batch) const { return slots_[SlotOf(batch)].places; }

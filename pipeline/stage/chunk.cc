@@ -1,7 +1,6 @@
 #include "pipeline/stage/chunk.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "kernels/convert.h"
 #include "runtime/check.h"
@@ -32,50 +31,36 @@ void LaunchGradients(const SublayerContext& context) {
   if (context.gradients != nullptr) context.gradients->Launch(context.stream);
 }
 
-// Until the device is done, so that times are the work's; transfers go on meanwhile.
-void WaitForDevice(const SublayerContext& context) {
-  Device* const device = context.stream.device();
-  if (device == nullptr) return;
-  while (!device->Idle()) {
-    context.Progress();
-    std::this_thread::yield();
-  }
-  device->Synchronize();
-}
-
 }  // namespace
 
-LossSums Chunk::Forward(SublayerContext& context, std::span<const ConstAnyMatrix> inputs, Vector row_nll,
-                        StageTimes& times) {
-  const Stopwatch watch;
+void Chunk::Load(const SublayerContext& context) {
+  if (batches_) batches_->Fill(context);
+}
+
+void Chunk::Forward(SublayerContext& context, std::span<const ConstAnyMatrix> inputs) {
   HADAL_CHECK_EQ(inputs.size(), inputs_.size());
-  if (batches_) context.places = &batches_->Fill(context);
+  if (batches_) context.places = &batches_->Of(context.batch);
   for (size_t i = 0; i < inputs.size(); ++i) {
     CopyInput(context.stream, spec_.inputs_on_device, inputs[i], Values(inputs_[i], context.batch));
   }
   RunPhase(context, {context.scalars.training ? GraphPhase::kForward : GraphPhase::kEvaluation}, {},
            [this](const SublayerContext& c, const BackwardHooks&) { ForwardPieces(c); });
-  WaitForDevice(context);
-  const LossSums sums = head_ == nullptr ? LossSums() : head_->Losses(context, row_nll);
-  times.forward_seconds += watch.Seconds();
-  return sums;
 }
 
-void Chunk::Backward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, StageTimes& times,
+void Chunk::Backward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients,
                      const BackwardHooks& hooks) {
   RunBackward(context, output_gradients,
-              {hooks.complete == nullptr ? GraphPhase::kBackward : GraphPhase::kLastBackward}, times, hooks);
+              {hooks.complete == nullptr ? GraphPhase::kBackward : GraphPhase::kLastBackward}, hooks);
 }
 
 void Chunk::BackwardInput(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, int32_t slot,
-                          StageTimes& times, const BackwardHooks& hooks) {
+                          const BackwardHooks& hooks) {
   HADAL_CHECK_LT(slot, spec_.pending_slots);
   HADAL_CHECK(hooks.complete == nullptr);
-  RunBackward(context, output_gradients, {GraphPhase::kBackwardInput, slot}, times, hooks);
+  RunBackward(context, output_gradients, {GraphPhase::kBackwardInput, slot}, hooks);
 }
 
-void Chunk::BackwardWeight(std::span<PendingHalf> halves, StageTimes& times, const BackwardHooks& hooks) {
-  const Stopwatch watch;
+void Chunk::BackwardWeight(std::span<PendingHalf> halves, const BackwardHooks& hooks) {
   for (PendingHalf& half : halves) {
     if (batches_) half.context.places = &batches_->Of(half.context.batch);
     half.context.gradients = half.context.workspace.gradient_batch();
@@ -92,25 +77,18 @@ void Chunk::BackwardWeight(std::span<PendingHalf> halves, StageTimes& times, con
       });
     }
   }
-  WaitForDevice(halves.back().context);
-  times.backward_seconds += watch.Seconds();
 }
 
 void Chunk::RunBackward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, const Phase& phase,
-                        StageTimes& times, const BackwardHooks& hooks) {
-  const Stopwatch watch;
+                        const BackwardHooks& hooks) {
   HADAL_CHECK_EQ(output_gradients.size(), outputs_.size());
   if (batches_) context.places = &batches_->Of(context.batch);
   context.gradients = context.workspace.gradient_batch();
   for (size_t i = 0; i < output_gradients.size(); ++i) {
     CopyInput(context.stream, spec_.inputs_on_device, output_gradients[i], Gradient(outputs_[i], context.batch));
   }
-  double recompute_seconds = 0;
   RunPhase(context, phase, hooks,
-           [&](const SublayerContext& c, const BackwardHooks& h) { BackwardPieces(c, phase, h, recompute_seconds); });
-  WaitForDevice(context);
-  times.recompute_seconds += recompute_seconds;
-  times.backward_seconds += watch.Seconds() - recompute_seconds;
+           [&](const SublayerContext& c, const BackwardHooks& h) { BackwardPieces(c, phase, h); });
 }
 
 void Chunk::RunPhase(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks, Work work) {
@@ -165,8 +143,7 @@ void Chunk::ForwardPieces(const SublayerContext& context) const {
   }
 }
 
-void Chunk::BackwardPieces(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks,
-                           double& recompute_seconds) const {
+void Chunk::BackwardPieces(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks) const {
   std::byte* const pending = shared_.pending(phase.pending_slot);
   const auto complete = [&](int32_t first) {
     if (hooks.complete == nullptr) return;
@@ -178,7 +155,7 @@ void Chunk::BackwardPieces(const SublayerContext& context, const Phase& phase, c
     ClearGradients(context, i);
     PieceTensors tensors = TensorsOf(placed, context.batch);
     if (placed.y.tensor >= 0) tensors.d_y = OutputGradient(context, placed);
-    if (placed.recomputed) Recompute(context, placed, tensors, hooks.trace, recompute_seconds);
+    if (placed.recomputed) Recompute(context, placed, tensors, hooks);
     for (int32_t step = placed.piece->steps() - 1; step >= 0; --step) {
       tensors.pending = pending + placed.pending_at[step];
       placed.piece->BackwardInput(context, tensors, step);
@@ -239,15 +216,18 @@ AnyMatrix Chunk::OutputGradient(const SublayerContext& context, const PlacedPiec
 }
 
 void Chunk::Recompute(const SublayerContext& context, const PlacedPiece& placed, const PieceTensors& tensors,
-                      TraceBuffer* trace, double& seconds) const {
+                      const BackwardHooks& hooks) const {
   const Stopwatch watch;
-  const TraceScope scope(trace, {.kind = TraceKind::kRecompute, .micro_batch = context.batch.micro_batch});
+  const TraceEvent event{.kind = TraceKind::kRecompute, .micro_batch = context.batch.micro_batch};
+  const bool on_device = context.stream.device() != nullptr;  // then it is only enqueued here
+  const TraceRange range(on_device ? hooks.trace : nullptr, event);
+  const TraceScope scope(on_device ? nullptr : hooks.trace, event);
   SublayerContext unobserved = context;
   unobserved.observer = nullptr;
   PieceTensors again = tensors;
   again.y = shared_.discard(tensors.y.rows, tensors.y.storage);
   placed.piece->Forward(unobserved, again);
-  seconds += watch.Seconds();
+  if (hooks.recompute_seconds != nullptr && !on_device) *hooks.recompute_seconds += watch.Seconds();
 }
 
 }  // namespace hadal

@@ -31,7 +31,8 @@
 // micro-batches run sublayer by sublayer, so that the gradients of the deepest sublayers are complete first.
 // Graphs: on a device, each phase of a micro-batch is launched as one CUDA graph, unless an observer reads its tensors;
 // as several graphs if replicas exchange gradients as they become complete (graph_cache.h). Copies of border edges, of
-// the micro-batch's block and of the losses are outside the graphs.
+// the micro-batch's block and of the losses are outside the graphs. The calls only enqueue: none waits for the device,
+// but where a border's tensors come through host memory.
 // A chunk never communicates, so tests can compare it with the unsplit model. Thread safety: one thread.
 #pragma once
 
@@ -52,7 +53,6 @@
 #include "pipeline/stage/batch_slots.h"
 #include "pipeline/stage/graph_cache.h"
 #include "runtime/arena.h"
-#include "runtime/metrics_sink.h"
 #include "runtime/trace.h"
 
 namespace hadal {
@@ -73,7 +73,10 @@ struct ChunkSpec {
 
 // Hooks that Backward calls; each may be null.
 struct BackwardHooks {
-  TraceBuffer* trace = nullptr;  // records recomputations; null: not recorded
+  // Of recomputations: records them (on a device only for its profiler), and adds up their time on the CPU. Null:
+  // neither.
+  TraceBuffer* trace = nullptr;
+  double* recompute_seconds = nullptr;
   // Called in descending order of `first`, when this micro-batch has completed the gradients of the chunk's sublayers ≥
   // first.
   const std::function<void(int32_t first)>* complete = nullptr;
@@ -97,20 +100,23 @@ class Chunk {
   const std::vector<Edge>& input_edges() const { return input_edges_; }
   const std::vector<Edge>& output_edges() const { return output_edges_; }
 
-  // Computes the forward of a micro-batch. `inputs`: one matrix per input edge. Returns the loss if the chunk has the
-  // head, else zeros. `row_nll`: see OutputHead::Losses.  REQUIRES: the backward of the slot's previous micro-batch is
-  // done.
-  LossSums Forward(SublayerContext& context, std::span<const ConstAnyMatrix> inputs, Vector row_nll, StageTimes& times);
+  // Copies a micro-batch to its slot on the device; does nothing on the CPU.  REQUIRES: the host has seen the slot's
+  // previous copy done, and the calls for that micro-batch have returned.
+  void Load(const SublayerContext& context);
+  // Computes the forward of a micro-batch. `inputs`: one matrix per input edge.  REQUIRES: it is loaded.
+  void Forward(SublayerContext& context, std::span<const ConstAnyMatrix> inputs);
+  // The head, which has the losses of the last Forward; null if another chunk has it.
+  const OutputHead* head() const { return head_; }
   // Computes the backward of the micro-batch that last ran forward in its slot. `output_gradients`: one per output
   // edge.
-  void Backward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, StageTimes& times,
+  void Backward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients,
                 const BackwardHooks& hooks = {});
   // The same in two halves. The first computes the gradients of the input edges.  REQUIRES: pending_slots > 0; no other
   // weight half is pending in `slot`, and with recomputation none on the rank.
   void BackwardInput(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, int32_t slot,
-                     StageTimes& times, const BackwardHooks& hooks = {});
+                     const BackwardHooks& hooks = {});
   // The weight halves of consecutive micro-batches.
-  void BackwardWeight(std::span<PendingHalf> halves, StageTimes& times, const BackwardHooks& hooks = {});
+  void BackwardWeight(std::span<PendingHalf> halves, const BackwardHooks& hooks = {});
 
   // Returns the graphs that the chunk launches, or null.
   const GraphCache* graphs() const { return graphs_.get(); }
@@ -178,18 +184,17 @@ class Chunk {
   };
   void RunPhase(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks, Work work);
   void RunBackward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, const Phase& phase,
-                   StageTimes& times, const BackwardHooks& hooks);
+                   const BackwardHooks& hooks);
   void ForwardPieces(const SublayerContext& context) const;
   // Runs both halves, or the input half in `phase`.
-  void BackwardPieces(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks,
-                      double& recompute_seconds) const;
+  void BackwardPieces(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks) const;
   void WeightPieces(std::span<const PendingHalf> halves, const BackwardHooks& hooks) const;
   // Clears the gradients to which piece `reader` is the first to add.
   void ClearGradients(const SublayerContext& context, size_t reader) const;
   // Returns the gradient of the piece's y in its stack's type: in place, or rounded into the stack's residual gradient.
   AnyMatrix OutputGradient(const SublayerContext& context, const PlacedPiece& placed) const;
   void Recompute(const SublayerContext& context, const PlacedPiece& placed, const PieceTensors& tensors,
-                 TraceBuffer* trace, double& seconds) const;
+                 const BackwardHooks& hooks) const;
 
   const ModelPlan& plan_;
   ChunkSpec spec_;

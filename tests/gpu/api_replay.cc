@@ -135,6 +135,12 @@ cudaError_t Replay::CallForStreams(const std::string& function, const Arguments&
   if (function == "cudaEventDestroy") return cudaEventDestroy(events_.at(of[0]));
   if (function == "cudaEventRecord") return cudaEventRecord(events_.at(of[0]), Stream(of[1]));
   if (function == "cudaEventQuery") return cudaEventQuery(events_.at(of[0]));
+  if (function == "cudaEventElapsedTime") {  // the recording host has seen both reached
+    cudaError_t error = cudaEventQuery(events_.at(of[1]));
+    while (error == cudaErrorNotReady) error = cudaEventQuery(events_.at(of[1]));
+    float milliseconds = 0;
+    return error != cudaSuccess ? error : cudaEventElapsedTime(&milliseconds, events_.at(of[0]), events_.at(of[1]));
+  }
   return CallForGraphs(function, of);
 }
 

@@ -19,7 +19,9 @@ namespace hadal::testing {
 namespace {
 
 using ::testing::AnyOf;
+using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Le;
 
 // What ranks say to each other about transfers is late, as it may be on a network: of `looks` for a word one finds it,
 // about.
@@ -148,6 +150,46 @@ NcclUse UseOfAStep(RunSpec spec) {
 }
 // Of messages by themselves.
 NcclUse Singly(int messages) { return {2 * messages, 2 * messages}; }
+
+class DrainedDevice final : public EmulatedDevice {
+ public:
+  DrainedDevice(uint64_t seed, int64_t& drains) : EmulatedDevice(seed), drains_(drains) {}
+  ~DrainedDevice() override { drains_ = drains(); }
+
+ private:
+  int64_t& drains_;
+};
+
+// How often each rank's host waits for all that it has enqueued, in the last of two steps.
+std::vector<int64_t> DrainsOfAStep(RunSpec spec) {
+  const Corpus corpus = RandomCorpus(60, 7, kNcclRunVocabulary, 5);
+  std::vector<int64_t> of_run[2];  // of one step, of two
+  for (const int steps : {1, 2}) {
+    std::vector<int64_t>& drains = of_run[steps - 1];
+    drains.resize(spec.ranks);
+    spec.steps = steps;
+    spec.make_device = [&](int rank) { return std::make_unique<DrainedDevice>(7 + rank, drains[rank]); };
+    NcclOfRun run(3);
+    Train(run.Over(spec), corpus);
+  }
+  for (int rank = 0; rank < spec.ranks; ++rank) of_run[1][rank] -= of_run[0][rank];
+  return of_run[1];
+}
+
+// The device has work while its host waits for messages, copies micro-batches, and reads losses.
+TEST(NcclDrainTest, AStepHasAsManyForAnyNumberOfPhases) {
+  RunSpec spec = SmallNcclRun(ResidualMethod::kDeepNorm);
+  spec.model.encoder_layers = spec.model.decoder_layers = 1;
+  spec.model.sharing = EmbeddingSharing::kNone;
+  spec.ranks = 2;
+  spec.batch.micro_batches = 2;
+  const std::vector<int64_t> drains = DrainsOfAStep(spec);
+  EXPECT_THAT(drains, Each(Le(6))) << "gradients cleared, the computation's end, the tail's, the program's end";
+  spec.pipeline.chunks = 2;
+  spec.pipeline.schedule = ScheduleKind::kInterleavedZb;
+  spec.batch.micro_batches = 4;
+  EXPECT_EQ(DrainsOfAStep(spec), drains);
+}
 
 // A message is a send and a receive. Each micro-batch passes each cut once in both directions, with all that passes it
 // in one message.

@@ -34,6 +34,7 @@ class OutputHeadTest : public ::testing::Test {
   }
   double Loss() {
     Forward(Context());
+    head_.FetchLosses(Context());
     return double{kGradientScale} * head_.Losses(Context(), {}).loss;
   }
   int32_t sublayer() const { return model_.plan().output_head(); }
@@ -73,6 +74,7 @@ TEST_F(OutputHeadTest, LossesAreThoseOfTheDefinition) {
                             model_.plan().options.label_smoothing, kGradientScale);
   Forward(Context());
   std::vector<float> row_nll(x_.rows);
+  head_.FetchLosses(Context());
   const LossSums sums = head_.Losses(Context(), {row_nll.data(), x_.rows});
   EXPECT_TRUE(NearReference(row_nll, expected.nll, /*magnitude=*/4, /*multiple=*/8));
   double loss = 0, nll = 0;
@@ -118,6 +120,7 @@ TEST_F(OutputHeadTest, OutsideTrainingTheLossIsTheSameAndThereIsNoGradient) {
   const double trained = Loss();
   model_.ClearGradients();
   head_.Forward(Context(/*training=*/false), {.x = x_.view()});
+  head_.FetchLosses(Context(false));
   EXPECT_EQ(double{kGradientScale} * head_.Losses(Context(false), {}).loss, trained);
   const std::vector<float> gradients = model_.AllGradients();
   EXPECT_TRUE(SameBits(gradients, std::vector<float>(gradients.size())));

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "runtime/check.h"
+#include "runtime/clock.h"
 #include "tests/support/api_recording.h"
 #include "tests/support/emulated_cublas_lt.h"
 
@@ -209,10 +210,11 @@ cudaError_t EmulatedCuda::Query(cudaStream_t stream) {
   return cudaErrorNotReady;
 }
 
-cudaError_t EmulatedCuda::MakeEvent(cudaEvent_t* event) {
+cudaError_t EmulatedCuda::MakeEvent(cudaEvent_t* event, bool timed) {
   const std::lock_guard lock(mutex_);
   *event = reinterpret_cast<cudaEvent_t>(next_name_++);
   events_[*event] = nullptr;
+  if (timed) timed_events_.insert(*event);
   return cudaSuccess;
 }
 
@@ -228,7 +230,10 @@ cudaError_t EmulatedCuda::RecordEvent(cudaEvent_t event, cudaStream_t stream) {
   if (state.recording != nullptr || ThisThreadRecords()) return cudaErrorStreamCaptureUnsupported;
   auto marker = std::make_shared<Marker>(Marker{.stream = &state});
   events_[event] = marker;
-  Put(state, {.run = [marker] { marker->reached = true; }});
+  Put(state, {.run = [marker] {
+        marker->reached_seconds = MonotonicSeconds();
+        marker->reached = true;
+      }});
   Advance();
   return fault_;
 }
@@ -253,6 +258,20 @@ cudaError_t EmulatedCuda::QueryEvent(cudaEvent_t event) {
   if (fault_ != cudaSuccess || marker == nullptr || marker->reached) return fault_;
   Run(*marker->stream, 1 + random_() % 64);
   return cudaErrorNotReady;
+}
+
+cudaError_t EmulatedCuda::Elapsed(float* milliseconds, cudaEvent_t first, cudaEvent_t second) {
+  const std::lock_guard lock(mutex_);
+  double seconds = 0;
+  for (const auto& [event, sign] : {std::pair(first, -1), std::pair(second, 1)}) {
+    const auto found = events_.find(event);
+    if (found == events_.end() || found->second == nullptr) return cudaErrorInvalidResourceHandle;
+    if (!timed_events_.contains(event)) return cudaErrorInvalidResourceHandle;
+    if (!found->second->reached) return cudaErrorNotReady;
+    seconds += sign * found->second->reached_seconds;
+  }
+  *milliseconds = static_cast<float>(1e3 * seconds);
+  return fault_;
 }
 
 // ---- graphs ----

@@ -79,11 +79,12 @@ class EmulatedCuda {
   cudaError_t DestroyStream(cudaStream_t stream);
   cudaError_t Synchronize(cudaStream_t stream);
   cudaError_t Query(cudaStream_t stream);
-  cudaError_t MakeEvent(cudaEvent_t* event);
+  cudaError_t MakeEvent(cudaEvent_t* event, bool timed);
   cudaError_t DestroyEvent(cudaEvent_t event);
   cudaError_t RecordEvent(cudaEvent_t event, cudaStream_t stream);
   cudaError_t AwaitEvent(cudaStream_t stream, cudaEvent_t event);
   cudaError_t QueryEvent(cudaEvent_t event);
+  cudaError_t Elapsed(float* milliseconds, cudaEvent_t first, cudaEvent_t second);
   cudaError_t Allocate(void** memory, size_t bytes);
   cudaError_t Free(void* memory);
   cudaError_t AllocateHost(void** memory, size_t bytes);
@@ -114,6 +115,7 @@ class EmulatedCuda {
   struct Marker {
     StreamState* stream = nullptr;
     bool reached = false;
+    double reached_seconds = 0;
   };
   struct Work {
     std::function<void()> run;
@@ -161,6 +163,7 @@ class EmulatedCuda {
   int64_t used_bytes_ = 0;
   std::map<cudaStream_t, std::unique_ptr<StreamState>> streams_;
   std::map<cudaEvent_t, std::shared_ptr<Marker>> events_;  // null: not recorded yet
+  std::set<cudaEvent_t> timed_events_;
   std::map<cudaGraph_t, std::unique_ptr<Recording>> recordings_;
   std::map<cudaGraphExec_t, std::unique_ptr<Recording>> graphs_;
   uint64_t next_name_ = 1;  // of events and graphs

@@ -157,7 +157,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
-  return ReturnMade(Cuda().MakeEvent(event), "cudaEventCreateWithFlags", event, flags);
+  const bool timed = (flags & cudaEventDisableTiming) == 0;
+  return ReturnMade(Cuda().MakeEvent(event, timed), "cudaEventCreateWithFlags", event, flags);
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return ReturnEnd(Cuda().DestroyEvent(event), "cudaEventDestroy", event);
@@ -166,6 +167,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return Return(Cuda().RecordEvent(event, stream), "cudaEventRecord", event, stream);
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) { return Return(Cuda().QueryEvent(event), "cudaEventQuery", event); }
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t first, cudaEvent_t second) {
+  return Return(Cuda().Elapsed(milliseconds, first, second), "cudaEventElapsedTime", first, second);
+}
 
 // Other modes let other threads' calls spoil the recording, or this thread's pass unseen.
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {

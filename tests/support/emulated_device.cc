@@ -319,8 +319,12 @@ void EmulatedDevice::CopyIn(void* to, const void* from_host, int64_t bytes) {
   HADAL_CHECK(!capturing());
   HADAL_CHECK(Owns(to, bytes));
   HADAL_CHECK(!Owns(from_host, bytes));
-  const OpenMemory open(*this);
-  std::memcpy(to, from_host, bytes);
+  ++main_copies_;
+  {
+    const OpenMemory open(*this);
+    std::memcpy(to, from_host, bytes);
+  }
+  WaitedUntil(Position());
 }
 
 bool EmulatedDevice::OwnsHost(const void* memory, int64_t bytes) const {
@@ -332,22 +336,38 @@ bool EmulatedDevice::OwnsHost(const void* memory, int64_t bytes) const {
 
 void EmulatedDevice::EnqueueCopyIn(void* to, const void* from_host, int64_t bytes) {
   HADAL_CHECK(OwnsHost(from_host, bytes));
-  enqueued_.push_back({from_host, bytes, Crc32c(from_host, bytes)});
-  CopyIn(to, from_host, bytes);
+  HADAL_CHECK(!capturing());
+  HADAL_CHECK(Owns(to, bytes));
+  ++main_copies_;
+  enqueued_.push_back(
+      {.position = Position(), .from = from_host, .bytes = bytes, .checksum = Crc32c(from_host, bytes)});
+  const OpenMemory open(*this);
+  std::memcpy(to, from_host, bytes);
 }
 
 void EmulatedDevice::CopyOut(void* to_host, const void* from, int64_t bytes) {
   HADAL_CHECK(!capturing());
   HADAL_CHECK(Owns(from, bytes));
   HADAL_CHECK(!Owns(to_host, bytes));
+  ++main_copies_;
+  WaitedUntil(Position());
   const OpenMemory open(*this);
   std::memcpy(to_host, from, bytes);
 }
 
 void EmulatedDevice::EnqueueCopyOut(DeviceQueues::Queue queue, void* to_host, const void* from, int64_t bytes) {
   HADAL_CHECK(OwnsHost(to_host, bytes));
-  if (queue == DeviceQueues::kMain) return CopyOut(to_host, from, bytes);
   HADAL_CHECK(Owns(from, bytes));
+  if (queue == DeviceQueues::kMain) {
+    HADAL_CHECK(!capturing());
+    ++main_copies_;
+    Enqueued& copy = enqueued_.emplace_back(Enqueued{.position = Position(), .bytes = bytes, .to_host = to_host});
+    copy.contents.resize(bytes);
+    const OpenMemory open(*this);
+    std::memcpy(copy.contents.data(), from, bytes);
+    std::memset(to_host, 0xFF, bytes);
+    return;
+  }
   const auto copy = [this, to_host, from, bytes] {
     const OpenMemory open(*this);
     std::memcpy(to_host, from, bytes);
@@ -415,8 +435,25 @@ void EmulatedDevice::Launch(DeviceGraph& graph) {
 
 void EmulatedDevice::Synchronize() {
   HADAL_CHECK(!capturing());
-  for (const Enqueued& copy : enqueued_) HADAL_CHECK_EQ(Crc32c(copy.from, copy.bytes), copy.checksum);
-  enqueued_.clear();
+  WaitedUntil(Position());
+}
+
+void EmulatedDevice::SeenDone(int64_t position) {
+  for (; !enqueued_.empty() && enqueued_.front().position <= position; enqueued_.pop_front()) {
+    const Enqueued& copy = enqueued_.front();
+    if (copy.to_host != nullptr) {
+      std::memcpy(copy.to_host, copy.contents.data(), copy.bytes);
+    } else {
+      HADAL_CHECK_EQ(Crc32c(copy.from, copy.bytes), copy.checksum);
+    }
+  }
+}
+
+void EmulatedDevice::WaitedUntil(int64_t position) {
+  SeenDone(position);
+  if (position < Position() || position == drained_) return;
+  drained_ = position;
+  ++drains_;
 }
 
 }  // namespace hadal::testing

@@ -2,8 +2,9 @@
 // memory is separate from host memory.
 //
 // Outside of launches and copies its memory cannot be accessed (mprotect): host code that uses a device pointer faults,
-// and a kernel that uses a host pointer makes the executor abort. Copies check which side their pointers are on, and
-// memory that is being copied asynchronously (EnqueueCopyIn) must not change until the host has waited for the device.
+// and a kernel that uses a host pointer makes the executor abort. Copies check which side their pointers are on. Memory
+// that is being copied asynchronously (EnqueueCopyIn) must not change until the host has seen the copy done, and what
+// EnqueueCopyOut copies is not there before.
 // A capture keeps launches as closures; calls that are not allowed during a capture abort. So a run that finishes has
 // obeyed runtime/device.h. Each call that may be a standstill of a driver is one here: the host waits until all queues
 // are idle, and aborts if they are not within half a minute, because the remaining work must be waiting for the host.
@@ -13,7 +14,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -60,6 +63,8 @@ class EmulatedDevice : public cuda::LaunchDevice {
   absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() override;
   void Launch(DeviceGraph& graph) override;
   int64_t launches() const override { return executor_.launches(); }
+  // How often the host has waited for all that it had enqueued on the main order.
+  int64_t drains() const { return drains_; }
 
   // Makes EndCapture fail for lack of memory from now on.
   void RefuseGraphs() { refuses_graphs_ = true; }
@@ -88,12 +93,20 @@ class EmulatedDevice : public cuda::LaunchDevice {
   bool OwnsHost(const void* memory, int64_t bytes) const;
   // Runs or records a launch.
   void Enqueue(std::function<void()> work);
+  // Kernels, copies and graphs enqueued on the main order so far; and beside it, which does no harm.
+  int64_t Position() { return executor_.launches() + main_copies_; }
+  // The host has seen all done that was enqueued up to a position, or waited for it.
+  void SeenDone(int64_t position);
+  void WaitedUntil(int64_t position);
   // Makes the memory accessible, or inaccessible again; calls nest.
   void Open();
   void Close();
   void Protect(int protection);
 
-  EmulatedQueues queues_{[this] { Standstill(); }};
+  EmulatedQueues queues_{[this] { Standstill(); },
+                         {.enqueued = [this] { return Position(); },
+                          .seen_done = [this](int64_t position) { SeenDone(position); },
+                          .waited_until = [this](int64_t position) { WaitedUntil(position); }}};
   cuda::Executor executor_;
   std::mt19937_64 random_;
   std::map<DeviceQueues::Queue, std::unique_ptr<cuda::Executor>> beside_;  // the queues' executors
@@ -101,12 +114,18 @@ class EmulatedDevice : public cuda::LaunchDevice {
   mutable std::mutex mutex_;  // for EnqueueCopyOut and transfers, which other threads call
   int opened_ = 0;
   std::map<std::byte*, int64_t> allocations_, host_allocations_;
+  // A copy between device and host whose end the host has not seen.
   struct Enqueued {
+    int64_t position = 0;
     const void* from = nullptr;
     int64_t bytes = 0;
-    uint32_t checksum = 0;
+    uint32_t checksum = 0;    // to the device: of `from`
+    void* to_host = nullptr;  // to the host, with its contents
+    std::vector<std::byte> contents = {};
   };
-  std::vector<Enqueued> enqueued_;
+  std::deque<Enqueued> enqueued_;
+  int64_t main_copies_ = 0;  // between host and device
+  int64_t drains_ = 0, drained_ = 0;
   bool capturing_ = false;
   std::atomic<int> copies_ = 0;  // to the host on queues
   std::vector<std::function<void()>> recording_;

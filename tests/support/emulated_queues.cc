@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <thread>
 #include <utility>
 
 #include "runtime/check.h"
+#include "runtime/clock.h"
 
 namespace hadal::testing {
 namespace {
@@ -85,7 +87,11 @@ void EmulatedQueues::Record(Event event, Queue queue) {
   EventState& state = StateOf(event, false);
   state.recorded = true;
   state.of = queue == kMain ? main_ : StateOf(queue).before;
+  state.enqueued = EventState::kOnQueue;
+  state.reached_seconds = 0;
   if (queue != kMain) return;
+  state.enqueued = main_order_.enqueued();
+  if (state.of.empty()) state.reached_seconds = MonotonicSeconds();
   const PendingList beside = InHardwareQueueOf(0);
   state.of.insert(state.of.end(), beside.begin(), beside.end());
 }
@@ -101,9 +107,33 @@ void EmulatedQueues::Await(Queue queue, Event event) {
 
 bool EmulatedQueues::Reached(Event event) {
   std::unique_lock lock(mutex_);
-  const PendingList of = StateOf(event, true).of;
+  EventState& state = StateOf(event, true);
+  const PendingList of = state.of;
+  const int64_t enqueued = state.enqueued;
   lock.unlock();
-  return AllDone(of);
+  if (!AllDone(of)) return false;
+  if (enqueued == EventState::kOnQueue) return true;
+  if (state.reached_seconds == 0) state.reached_seconds = MonotonicSeconds();
+  main_order_.seen_done(enqueued);
+  return true;
+}
+
+void EmulatedQueues::AwaitOnHost(Event event, const char* /*what*/, const std::function<void()>* meanwhile) {
+  while (!Reached(event)) {
+    if (meanwhile != nullptr) (*meanwhile)();
+    std::this_thread::yield();
+  }
+  const std::lock_guard lock(mutex_);
+  const EventState& state = StateOf(event, true);
+  if (state.enqueued != EventState::kOnQueue) main_order_.waited_until(state.enqueued);
+}
+
+double EmulatedQueues::SecondsBetween(Event first, Event second) {
+  HADAL_CHECK(Reached(first) && Reached(second));
+  const std::lock_guard lock(mutex_);
+  const EventState &from = StateOf(first, true), &to = StateOf(second, true);
+  HADAL_CHECK(from.reached_seconds > 0 && to.reached_seconds > 0);  // on the main order
+  return to.reached_seconds - from.reached_seconds;
 }
 
 bool EmulatedQueues::Idle() const {

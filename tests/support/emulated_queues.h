@@ -10,11 +10,11 @@
 // Threads: as Device; implementations of Pending are responsible for their own. Calls them without holding a lock.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -34,20 +34,27 @@ using PendingList = std::vector<std::shared_ptr<PendingWork>>;
 class EmulatedQueues final : public DeviceQueues {
  public:
   // `standstill`: called when a queue or event is made, because that may be a standstill.
-  explicit EmulatedQueues(std::function<void()> standstill) : standstill_(std::move(standstill)) {}
+  // What else is enqueued on the main order.
+  struct MainOrder {
+    std::function<int64_t()> enqueued;                     // how much so far
+    std::function<void(int64_t)> seen_done, waited_until;  // the host has seen so much done, or waited for it
+  };
+  EmulatedQueues(std::function<void()> standstill, MainOrder main_order)
+      : standstill_(std::move(standstill)), main_order_(std::move(main_order)) {}
   // Aborts if a queue or event was not destroyed.
   ~EmulatedQueues() override;
 
   absl::StatusOr<Queue> MakeQueue() override;
   absl::StatusOr<Event> MakeEvent() override;
+  absl::StatusOr<Event> MakeTimedEvent() override { return MakeEvent(); }
   void DestroyQueue(Queue queue) override;
   void DestroyEvent(Event event) override;
   void Record(Event event, Queue queue) override;
   void Await(Queue queue, Event event) override;
   bool Reached(Event event) override;
-  void AwaitOnHost(Event event, const char* /*what*/) override {
-    while (!Reached(event)) std::this_thread::yield();
-  }
+  void AwaitOnHost(Event event, const char* what, const std::function<void()>* meanwhile) override;
+  // Of the main order, in which an event is reached when it is recorded, or when it is first seen reached.
+  double SecondsBetween(Event first, Event second) override;
 
   static int HardwareQueues();
   // Whether all work in the queues is done.
@@ -79,6 +86,9 @@ class EmulatedQueues final : public DeviceQueues {
   struct EventState {
     PendingList of;
     bool recorded = false;
+    int64_t enqueued = kOnQueue;  // before it on the main order
+    double reached_seconds = 0;
+    static constexpr int64_t kOnQueue = -1;
   };
   QueueState& StateOf(Queue queue);
   EventState& StateOf(Event event, bool recorded);
@@ -86,6 +96,7 @@ class EmulatedQueues final : public DeviceQueues {
   PendingList InHardwareQueueOf(int stream) const;
 
   const std::function<void()> standstill_;
+  const MainOrder main_order_;
   mutable std::recursive_mutex mutex_;  // for all below: a checkpoint's thread has a queue
   const int hardware_queues_ = HardwareQueues();
   int streams_ = 1;

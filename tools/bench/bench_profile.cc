@@ -125,14 +125,13 @@ absl::StatusOr<StepResult> StageProfile::Step() {
 void StageProfile::TimeSublayers() {
   clock_.Reset();
   const StepScalars scalars{.seed = 1, .step = steps_, .gradient_scale = static_cast<float>(1 / target_tokens_)};
-  StageTimes ignored;
   for (const PackedBatch& packed : batches_) {
     SublayerContext context = engine_->stage().Context(packed, scalars, &clock_.progress());
     clock_.BeginForward();
-    engine_->stage().chunk(0).Forward(context, {}, {}, ignored);
+    engine_->stage().chunk(0).Forward(context, {});
     clock_.End();
     clock_.BeginBackward();
-    engine_->stage().chunk(0).Backward(context, {}, ignored);
+    engine_->stage().chunk(0).Backward(context, {});
     clock_.End();
   }
 }

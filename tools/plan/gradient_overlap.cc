@@ -24,14 +24,16 @@ std::vector<double> LetGoSeconds(const PipelinePlan& plan, int stage, const std:
     const int32_t first = plan.first_sublayer(stage, chunk), last = plan.last_sublayer(stage, chunk);
     const int32_t parts = std::min(most_parts, last - first);
     const int32_t of_a_part = (last - first + parts - 1) / parts;
-    double
-        below = 0,
-        left =
-            0;  // seconds of sublayers below s; of those below its part, which end it: it goes from the last one down
+    double all = 0;
+    for (int32_t s = first; s < last; ++s) all += sublayers[s].recompute + sublayers[s].backward;
+    // A weight half is a part of all.
+    const double scale = all > 0 ? (span.end_seconds - span.begin_seconds) / all : 0;
+    // Of sublayers below s; of those below its part, which end it: it goes from the last one down.
+    double below = 0, left = 0;
     for (int32_t s = first; s < last; ++s) {
       if ((last - s) % of_a_part == 0) left = below;
       seconds[s] = span.end_seconds - left;
-      below += sublayers[s].recompute + sublayers[s].backward;
+      below += scale * (sublayers[s].recompute + sublayers[s].backward);
     }
   }
   return seconds;

@@ -44,21 +44,24 @@ double LayoutBounds::Cut(const LayoutPrediction& layout, const std::vector<int32
       *seconds_.at({layout.batch.micro_batches, layout.pipeline.recompute_every != 0});
   const int stages = layout.pipeline.stages, chunks = layout.pipeline.chunks;
   const int share = ShareOf(layout.batch.micro_batches, layout.pipeline.replicas, 0).count;
-  const double gaps = 2 * PhaseGapSeconds(machine_.costs, stages * chunks);  // of a forward and a backward
+  const double launches = 2 * PhaseGapSeconds(machine_.costs, stages * chunks);  // of a forward and a backward
   double before = 0, bound = 0;  // before: the first chunks of earlier stages
   for (int stage = 0; stage < stages; ++stage) {
-    double busy = 0, first = 0;
+    double busy = 0, first = 0, first_forward = 0;
     for (int chunk = 0; chunk < chunks; ++chunk) {
-      double work = gaps;
+      double work = 0;
       for (int32_t s = borders[chunk * stages + stage]; s < borders[chunk * stages + stage + 1]; ++s) {
         work += seconds[s].sum();
+        if (chunk == 0) first_forward += seconds[s].forward;
       }
       busy += work;
       if (chunk == 0) first = work;
     }
-    bound = std::max(bound, share * busy + before);
-    before += first;
-    if (stage + 1 < stages) before += 2 * Message(layout, stage);
+    bound = std::max(bound, share * std::max(busy, chunks * launches) + before);
+    // Where the backward is split, weight halves may run while the last micro-batch returns.
+    const double ways = SplitsBackward(layout.pipeline.schedule) ? 1 : 2;
+    before += ways == 2 ? first : first_forward;
+    if (stage + 1 < stages) before += ways * Message(layout, stage) + ways / 2 * launches;
   }
   return bound + Tail(layout);
 }

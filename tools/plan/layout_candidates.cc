@@ -61,9 +61,7 @@ std::vector<GridShape> Grids(const PipelineOptions& asked, const Machine& machin
 std::vector<std::pair<int, ScheduleKind>> Schedules(const PipelineOptions& asked, const KeptFields& kept) {
   std::vector<std::pair<int, ScheduleKind>> pairs;
   for (const int chunks : Choices(kept.chunks, asked.chunks, {1, 2, 3, 4, 6, 8})) {
-    for (const ScheduleKind kind :
-         Choices(kept.schedule, asked.schedule,
-                 {ScheduleKind::k1F1B, ScheduleKind::kInterleaved1F1B, ScheduleKind::kGpipe})) {
+    for (const ScheduleKind kind : Choices(kept.schedule, asked.schedule, AllScheduleKinds())) {
       const bool both = kept.chunks && kept.schedule;
       const bool interleaves = RunsSeveralChunks(kind) && kind != ScheduleKind::kGpipe;
       if (both || interleaves == (chunks > 1)) pairs.emplace_back(chunks, kind);
@@ -89,9 +87,11 @@ std::vector<LayoutPrediction> LayoutCandidates(const ModelPlan& model, const Tra
       if (grid.replicas > batch.micro_batches) continue;
       for (const auto& [chunks, kind] : Schedules(asked, kept)) {
         if (!CanBeCut(asked, grid, chunks, cuts) || (chunks > 1 && grid.stages == 1 && !kept.chunks)) continue;
+        if (SplitsBackward(kind) && grid.stages == 1 && !kept.schedule) continue;
         for (const bool shard : Choices(kept.optimizer_sharding, asked.shard_optimizer_state, {true, false})) {
           if (!shard && grid.replicas == 1 && !kept.optimizer_sharding) continue;
           for (const int32_t recompute_every : Choices(kept.recompute_every, asked.recompute_every, {0, kAnyLength})) {
+            if (recompute_every != 0 && WithOnePending(kind) != kind && !kept.schedule) continue;
             LayoutPrediction layout{.batch = batch, .pipeline = asked};
             layout.pipeline.stages = grid.stages;
             layout.pipeline.replicas = grid.replicas;

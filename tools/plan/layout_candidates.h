@@ -3,7 +3,9 @@
 //   stages, replicas   stages · replicas = devices: all are used. Replicas fill nodes evenly (a multiple or a divisor
 //                      of the devices per node; with pipeline.placement = stages_together, stages do), unless stages
 //                      or replicas are kept
-//   chunks, schedule   1, 2, 3, 4, 6, 8 chunks; interleaved_1f1b with several chunks, gpipe and 1f1b with one
+//   chunks, schedule   1, 2, 3, 4, 6, 8 chunks; with several the interleaved schedules, with one the others. Those that
+//                      split the backward need several stages, and zb_h1 and interleaved_zb memory for several pending
+//                      weight halves, which recomputation does not leave
 //   micro-batches      1/8 to 8 times the config's tokens, none smaller than the longest sentence kept today. The
 //                      tokens of a step remain the config's: of half as large micro-batches there are twice as many
 //   recompute          off, and on: every k sublayers, where the search finds k

@@ -130,6 +130,7 @@ class Prediction {
     for (int g = 0; g < chunks; ++g) {
       costs.forward_seconds.push_back(Sum(g, &SublayerSeconds::forward));
       costs.backward_seconds.push_back(Sum(g, &SublayerSeconds::recompute) + Sum(g, &SublayerSeconds::backward));
+      costs.weight_seconds.push_back(kWeightShare * Sum(g, &SublayerSeconds::backward));
       if (g + 1 == chunks) continue;
       double bytes = 0;
       for (const Edge& edge : BorderEdges(model_, plan_.borders[g + 1])) {

@@ -29,7 +29,7 @@ namespace hadal {
 // Where the time of a step goes, in seconds; the parts sum to the step.
 struct PredictedParts {
   double compute = 0;  // forward, recomputation, backward; mean over the stages
-  double host = 0;     // gaps before forward and backward
+  double host = 0;     // devices wait for their hosts
   double bubble = 0;
   double imbalance = 0;
   double links = 0;
@@ -76,8 +76,8 @@ absl::StatusOr<LayoutPrediction> PredictPlan(const ModelPlan& model, const Batch
                                              const PipelinePlan& plan, const LayoutMachine& machine,
                                              PredictionDetail detail = PredictionDetail::kParts);
 
-// The gap before each forward and backward of a pipeline of so many chunks, all stages together: the device waits for
-// its host, which makes two calls if messages come and go.
+// The host's time for each forward and backward of a pipeline of so many chunks, all stages together: it launches, and
+// makes two calls if messages come and go.
 double PhaseGapSeconds(const StepCosts& costs, int global_chunks);
 // Seconds for the R replicas of a stage to send each other (R-1)/R of `bytes`, one way, in `rounds` groups.
 double ExchangeSeconds(double bytes, double rounds, const GridShape& grid, const LayoutMachine& machine);

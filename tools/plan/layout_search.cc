@@ -129,7 +129,8 @@ const std::vector<int32_t>* Search::Borders(const PipelineOptions& pipeline) {
 absl::StatusOr<PipelinePlan> Search::PlanOf(const LayoutPrediction& layout, const std::vector<int32_t>& borders) const {
   PipelineOptions pipeline = layout.pipeline;
   pipeline.split.assign(borders.begin() + 1, borders.end() - 1);
-  pipeline.recompute_every = std::max(0, pipeline.recompute_every);
+  // With any length, a schedule keeps as few weight halves as with the one that is found.
+  if (pipeline.recompute_every == kAnyLength) pipeline.recompute_every = 1;
   return MakePipelinePlan(model_, layout.batch, pipeline, layout.ranks(), /*rank=*/0,
                           PlannedResources(pipeline, layout.ranks(), machine_.device()));
 }

@@ -8,7 +8,7 @@
 // head once more, with the smallest time of all, it gets the report that `hadal plan` prints of it (plan_report.h), in
 // which all ranks are laid out; if these fit, it is listed. So most candidates are never laid out, yet the answer is
 // that of trying them all (the tests do), and its bytes are those of `hadal plan`.
-// Threads: pure. Time: a few seconds for 512 devices and 2,500 sublayers; several times that if nothing fits.
+// Threads: pure. Time: some ten seconds for 512 devices and 2,500 sublayers; several times that if nothing fits.
 #pragma once
 
 #include <cstdint>

@@ -40,7 +40,7 @@ struct Machine {
   int matmul_tile = 128;
   double memory_bytes_per_second = 0;  // achieved
   double kernel_seconds = 0;
-  double gap_seconds = 0;           // before each forward and backward: the device waits for its host
+  double gap_seconds = 0;           // of the host, for each forward and backward
   double call_seconds = 0;          // of the host, for each send or receive, or group of them
   double grouped_call_seconds = 0;  // of the host, for each in a group
   LinkRate intra_node, inter_node;

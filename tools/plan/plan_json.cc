@@ -23,6 +23,7 @@ Json ChunkJson(const PlanReport& report, const ChunkReport& chunk) {
           {"cost_share", chunk.cost_share},
           {"forward_seconds", Timed(report, chunk.forward_seconds)},
           {"backward_seconds", Timed(report, chunk.backward_seconds)},
+          {"weight_seconds", Timed(report, chunk.weight_seconds)},
           {"live_micro_batches", chunk.live_micro_batches},
           {"border_bytes", chunk.border_bytes},
           {"gradient_bytes", chunk.gradient_bytes}};

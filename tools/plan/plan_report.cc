@@ -59,6 +59,7 @@ std::vector<ChunkReport> DescribeChunks(const ModelPlan& plan, const PipelinePla
     report.cost_share = cost / total;
     if (rate.known()) report.forward_seconds = 2 * cost / (1e9 * rate.gflops);
     report.backward_seconds = (pipeline.recompute_every > 0 ? 3 : 2) * report.forward_seconds;
+    report.weight_seconds = kWeightShare * 2 * report.forward_seconds;
     if (g + 1 < pipeline.shape.global_chunks()) {
       for (const Edge& edge : BorderEdges(plan, report.last)) {
         report.border_bytes += EdgeBytes(edge, edge.values, pipeline.capacity, plan.options.d_model);
@@ -76,6 +77,7 @@ absl::Status PredictStep(PlanReport& report) {
   for (const ChunkReport& chunk : report.chunks) {
     costs.forward_seconds.push_back(chunk.forward_seconds);
     costs.backward_seconds.push_back(chunk.backward_seconds);
+    costs.weight_seconds.push_back(chunk.weight_seconds);
     parameters[chunk.rank] += chunk.parameters;
   }
   HADAL_ASSIGN_OR_RETURN(const Replay replay, ReplaySchedule(report.pipeline.programs, report.pipeline.shape, costs,
@@ -179,6 +181,7 @@ absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks
   for (size_t g = 0; g < report.chunks.size(); ++g) {
     report.chunks[g].forward_seconds = report.prediction->costs.forward_seconds[g];
     report.chunks[g].backward_seconds = report.prediction->costs.backward_seconds[g];
+    report.chunks[g].weight_seconds = report.prediction->costs.weight_seconds[g];
   }
   report.bubble = report.prediction->idle_share;
   report.optimizer_seconds = report.prediction->parts.update;

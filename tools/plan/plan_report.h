@@ -44,6 +44,7 @@ struct ChunkReport {
   int64_t parameters = 0;
   double cost_share = 0;                             // of the model's multiply-adds
   double forward_seconds = 0, backward_seconds = 0;  // of one micro-batch; recomputation counts as backward
+  double weight_seconds = 0;                         // the weight half's part of the backward
   int32_t live_micro_batches = 0;
   // Bytes sent to the next chunk for one micro-batch, and of their gradients sent back. They differ where the two are
   // stored in different types (layers/border.h).

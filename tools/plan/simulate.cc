@@ -29,6 +29,7 @@ absl::Status SlowDown(const SimulateOptions& options, ReplayCosts& costs) {
       const int g = options.shape.GlobalChunk(slow.rank, chunk);
       costs.forward_seconds[g] *= slow.factor;
       costs.backward_seconds[g] *= slow.factor;
+      if (!costs.weight_seconds.empty()) costs.weight_seconds[g] *= slow.factor;
     }
   }
   return absl::OkStatus();
@@ -185,6 +186,7 @@ absl::StatusOr<Simulation> Simulate(const SimulateOptions& options) {
   }
   ReplayCosts costs{.forward_seconds = options.forward_seconds,
                     .backward_seconds = options.backward_seconds,
+                    .weight_seconds = options.weight_seconds,
                     .gap_seconds = options.gap_seconds};
   HADAL_ASSIGN_OR_RETURN(const std::vector<RankProgram> programs, MakeSchedules(options.kind, options.shape));
   if (std::ssize(costs.forward_seconds) != options.shape.global_chunks() ||
@@ -228,6 +230,7 @@ absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json,
     }
     options.forward_seconds.push_back(chunk["forward_seconds"].get<double>());
     options.backward_seconds.push_back(chunk["backward_seconds"].get<double>());
+    if (IsNumber(chunk, "weight_seconds")) options.weight_seconds.push_back(chunk["weight_seconds"].get<double>());
     options.message_bytes.push_back(NumberOr0(chunk, "border_bytes"));
   }
   if (!options.message_bytes.empty()) options.message_bytes.pop_back();  // the last chunk has no border after it

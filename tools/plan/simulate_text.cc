@@ -57,7 +57,8 @@ void AppendBreakdown(const Simulation& simulation, std::string& text) {
   absl::StrAppendFormat(&text, "step %s; the busiest rank (%d) needs %s of it\n", Seconds(step),
                         simulation.busiest_rank, Seconds(simulation.bound_seconds));
   line("compute", parts.compute_seconds, "mean over the ranks");
-  if (parts.host_seconds > 0) line("host", parts.host_seconds, "gaps before each forward and backward");
+  if (parts.host_seconds > 0)
+    line("host", parts.host_seconds, "waits of devices for their hosts: after messages, or for launches");
   const std::optional<double> formula = Formula(simulation);
   line("bubble", parts.bubble_seconds,
        formula

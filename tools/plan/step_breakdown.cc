@@ -22,13 +22,15 @@ absl::StatusOr<BrokenDownReplay> BreakDownStep(const std::vector<RankProgram>& p
   free_links.links.clear();
   HADAL_ASSIGN_OR_RETURN(const Replay unlimited, ReplaySchedule(programs, shape, free_links, options));
   ReplayCosts equal = EqualCosts(shape, Mean(costs.forward_seconds), Mean(costs.backward_seconds));
+  if (!costs.weight_seconds.empty()) {
+    equal.weight_seconds.assign(costs.weight_seconds.size(), Mean(costs.weight_seconds));
+  }
+  HADAL_ASSIGN_OR_RETURN(const Replay at_once, ReplaySchedule(programs, shape, equal, options));
   equal.gap_seconds = costs.gap_seconds;
   HADAL_ASSIGN_OR_RETURN(const Replay balanced, ReplaySchedule(programs, shape, equal, options));
   result.breakdown.compute_seconds = Mean(result.replay.busy_seconds);
-  constexpr double kPhases = 2;  // forward and backward
-  result.breakdown.host_seconds = kPhases * shape.chunks * shape.micro_batches * costs.gap_seconds;
-  result.breakdown.bubble_seconds =
-      balanced.makespan_seconds - result.breakdown.compute_seconds - result.breakdown.host_seconds;
+  result.breakdown.host_seconds = balanced.makespan_seconds - at_once.makespan_seconds;
+  result.breakdown.bubble_seconds = at_once.makespan_seconds - result.breakdown.compute_seconds;
   result.breakdown.imbalance_seconds = unlimited.makespan_seconds - balanced.makespan_seconds;
   result.breakdown.link_seconds = result.replay.makespan_seconds - unlimited.makespan_seconds;
   return result;

@@ -1,8 +1,8 @@
-// Breaks the time of a pipeline's step down by replaying its schedule three times
+// Breaks the time of a pipeline's step down by replaying its schedule four times
 // (pipeline/schedule/schedule_replay.h).
 //
 //   compute    what a rank computes, mean over the ranks
-//   host       gaps before each forward and backward, in which a rank's device waits for its host
+//   host       what it adds that a rank's device waits for its host: after a message, and where it is the slower
 //   bubble     idle time of the schedule even with equal chunks and free links: fill and drain
 //   imbalance  what chunks of unequal cost and slow ranks add
 //   links      what latency and limited links add

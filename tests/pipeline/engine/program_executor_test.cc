@@ -97,6 +97,7 @@ class ExecutingRank {
                    .timeout = timeout}) {
     PrepareComputeThread();
     EXPECT_TRUE(parts_.Bind(arena_, grid_, grid_, timeout, trace_).ok());
+    EXPECT_TRUE(executor_.Prepare().ok());
     trace_.Reserve(1000);
   }
 

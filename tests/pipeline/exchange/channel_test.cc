@@ -8,9 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/comm/in_process_communicator.h"
+#include "tests/support/emulated_device.h"
 
 namespace hadal {
 namespace {
@@ -193,6 +195,75 @@ TEST_F(ChannelTest, AMessageOfAnotherStepMicroBatchOrShapeIsAnError) {
     EXPECT_THAT(std::string(status.message()),
                 AllOf(HasSubstr("activations of chunk 1, micro-batch 0: expected step 9 with 2 source and 3 target"),
                       HasSubstr("same configuration")));
+  }
+}
+
+// All messages are there when they are asked for: with headers of step 9, but for one.
+class AtHand final : public Communicator {
+ public:
+  AtHand(Device& device, int64_t bytes, int64_t wrong) : device_(device), bytes_(bytes), wrong_(wrong) {}
+
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  absl::StatusOr<CommRequest> Send(const void* /*data*/, int64_t /*bytes*/, int /*peer*/, int /*tag*/) override {
+    return absl::UnimplementedError("");
+  }
+  absl::StatusOr<CommRequest> Receive(void* data, int64_t /*capacity_bytes*/, int peer, int tag) override {
+    const MessageHeader header{
+        .step = received_ == wrong_ ? 9 : 8, .micro_batch = received_, .source_rows = 2, .target_rows = 3};
+    device_.CopyIn(data, &header, sizeof(header));
+    return CommRequest{.id = received_++, .peer = peer, .tag = tag};
+  }
+  absl::StatusOr<bool> Test(CommRequest& request, int64_t* received_bytes) override {
+    request.id = CommRequest::kNone;
+    *received_bytes = bytes_;
+    return true;
+  }
+  void Progress() override {}
+  void Abort(int /*exit_code*/) override {}
+
+ private:
+  Device& device_;
+  const int64_t bytes_, wrong_;
+  int64_t received_ = 0;
+};
+
+// A wrong header is found by CheckHeaders, or when the next message has its place.
+TEST(DeviceChannelTest, HeadersAreComparedWithoutAWaitForTheDevice) {
+  testing::EmulatedDevice device;
+  const Stream stream = Stream::On(device, 1);
+  constexpr int64_t kBytes = 64 + 2 * 2 * kWidth * 4 + 3 * kWidth * 2;
+  for (const int64_t wrong : {0, 1, 2, -1}) {
+    ChannelSpec spec = Spec(2);
+    spec.on_device = true;
+    ArenaLayout layout(DeviceKind::kCuda);
+    ReceiveChannel channel(spec, layout);
+    const Arena arena = Arena::Allocate(layout, &device).value();
+    AtHand at_hand(device, kBytes, wrong);
+    channel.Bind(arena, at_hand);
+    ASSERT_TRUE(channel.Begin(3).ok());
+    const auto receive = [&](int32_t m) {
+      const int64_t drains = device.drains();
+      const absl::Status status = channel.Receive(stream, Batch(m), 8, kHang);
+      EXPECT_EQ(device.drains(), drains);
+      return status;
+    };
+    EXPECT_TRUE(receive(0).ok());
+    EXPECT_TRUE(receive(1).ok());
+    ASSERT_TRUE(channel.Release().ok());
+    device.Synchronize();  // as a transport does before a buffer is filled again
+    absl::Status status = receive(2);
+    EXPECT_EQ(status.ok(), wrong != 0);
+    if (status.ok()) {
+      device.Synchronize();
+      status = channel.CheckHeaders();
+    }
+    EXPECT_EQ(status.ok(), wrong < 0);
+    if (wrong < 0) continue;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat("micro-batch ", wrong,
+                                       ": expected step 9 with 2 source and 3 target rows, but "
+                                       "rank 0 sent step 10")));
   }
 }
 

@@ -42,7 +42,7 @@ class ChunkHalvesTest : public ::testing::Test {
       SublayerContext context = Context(m);
       const OwnedMatrix x(batches_[m].source_rows(), kWidth, 7 + m, 1.0f);
       const ConstAnyMatrix inputs[] = {x.view()};
-      chunk_.Forward(context, inputs, {}, times_);
+      chunk_.Forward(context, inputs);
     }
   }
   // Calls `backward` with the context and the gradients of micro-batch m.
@@ -64,14 +64,13 @@ class ChunkHalvesTest : public ::testing::Test {
   SharedActivations shared_{model_.plan(), model_.capacity(), Purpose::kTraining, layout_};
   Chunk chunk_{model_.plan(), kSpec, model_.capacity(), shared_, layout_};
   Arena arena_;
-  StageTimes times_;
 };
 
 // When gradients are said to be complete they are, and no weight half of the sublayer below has begun.
 TEST_F(ChunkHalvesTest, WeightHalvesRunSublayerBySublayerFromTheDeepest) {
   Forward();
   ForEachGradient([&](SublayerContext& context, std::span<const ConstAnyMatrix> gradients, int32_t) {
-    chunk_.Backward(context, gradients, times_);
+    chunk_.Backward(context, gradients);
   });
   const std::vector<float> whole = model_.AllGradients();
   const auto of_sublayer = [&](int32_t sublayer) {
@@ -89,7 +88,7 @@ TEST_F(ChunkHalvesTest, WeightHalvesRunSublayerBySublayerFromTheDeepest) {
   Forward();
   std::vector<PendingHalf> halves;
   ForEachGradient([&](SublayerContext& context, std::span<const ConstAnyMatrix> gradients, int32_t m) {
-    chunk_.BackwardInput(context, gradients, m, times_);
+    chunk_.BackwardInput(context, gradients, m);
     halves.push_back({Context(m), m});
   });
   for (int32_t s = kFirst; s < kLast; ++s) before[s] = of_sublayer(s);
@@ -100,7 +99,7 @@ TEST_F(ChunkHalvesTest, WeightHalvesRunSublayerBySublayerFromTheDeepest) {
     if (first == kFirst) return;
     EXPECT_TRUE(SameBits(of_sublayer(first - 1), before[first - 1])) << first - 1;
   };
-  chunk_.BackwardWeight(halves, times_, {.complete = &complete});
+  chunk_.BackwardWeight(halves, {.complete = &complete});
   EXPECT_THAT(completed, ElementsAre(3, 2, 1));
   EXPECT_TRUE(SameBits(model_.AllGradients(), whole));
 }

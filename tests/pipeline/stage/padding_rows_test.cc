@@ -207,6 +207,8 @@ class PaddedModel {
     const PieceTensors of_head{.x = y_out, .saved = arena_.Get<std::byte>(head_saved_), .d_x = d_residual};
     head_.Forward(context, of_head);
     head_.BackwardInput(context, of_head, 0);
+    head_.FetchLosses(context);
+    context.stream.Synchronize();
     outcome.loss = head_.Losses(context, {}).loss;
     outcome.head_gradient = Download(d_residual);
     decoder_.Backward(context, arena_, out, d_encoder_output, y, d_residual);

@@ -52,16 +52,26 @@ TEST(StepBreakdown, WhatALinkAddsIsTheLinks) {
   EXPECT_DOUBLE_EQ(parts.makespan_seconds(), 11.5);
 }
 
-// A gap before each of a rank's two passes, of which four are one after the other on the way through both stages.
+// The first launch, and one after each of two messages. The last stage's backward is launched during its forward.
 TEST(StepBreakdown, GapsAreTheHosts) {
   const ScheduleShape shape{.stages = 2, .chunks = 1, .micro_batches = 1};
   const BrokenDownReplay result = BreakDown(
       ScheduleKind::kGpipe, shape, {.forward_seconds = {1, 3}, .backward_seconds = {2, 4}, .gap_seconds = 0.5});
-  EXPECT_DOUBLE_EQ(result.replay.makespan_seconds, 10 + 4 * 0.5);
+  EXPECT_DOUBLE_EQ(result.replay.makespan_seconds, 10 + 3 * 0.5);
   EXPECT_DOUBLE_EQ(result.breakdown.compute_seconds, 5);
-  EXPECT_DOUBLE_EQ(result.breakdown.host_seconds, 2 * 0.5);
-  EXPECT_DOUBLE_EQ(result.breakdown.bubble_seconds, 5 + 2 * 0.5);
-  EXPECT_DOUBLE_EQ(result.breakdown.makespan_seconds(), 12);
+  EXPECT_DOUBLE_EQ(result.breakdown.host_seconds, 3 * 0.5);
+  EXPECT_DOUBLE_EQ(result.breakdown.bubble_seconds, 5);
+  EXPECT_DOUBLE_EQ(result.breakdown.makespan_seconds(), 11.5);
+}
+
+// Phases shorter than their launches: the host's time is the step's, but for the last phase.
+TEST(StepBreakdown, AHostThatIsSlowerThanItsDeviceTakesAsLongAsItsLaunches) {
+  const ScheduleShape shape{.stages = 1, .chunks = 1, .micro_batches = 3};
+  const StepBreakdown parts =
+      BreakDown(ScheduleKind::k1F1B, shape, {.forward_seconds = {1}, .backward_seconds = {2}, .gap_seconds = 4})
+          .breakdown;
+  EXPECT_DOUBLE_EQ(parts.makespan_seconds(), 6 * 4 + 2);
+  EXPECT_DOUBLE_EQ(parts.host_seconds, 6 * 4 + 2 - 9);
 }
 
 TEST(StepBreakdown, OneStageOnlyComputes) {

@@ -1,0 +1,77 @@
+// ProgramClock measures the instructions of a program, and lets the host run ahead of a device.
+//
+//   CPU     an instruction ends when its call returns
+//   device  an instruction ends when all that it has enqueued is done. Mark records a timed event there and returns;
+//           the host goes on, at most kMostAhead marks ahead of the device. Times are read from the events, later
+//
+//   host    F0 │ F1 │ receive …                the gradient is there │ B0 │        Mark after each
+//   device       F0       │       F1       │                         │    B0    │
+//                                          └──────── receive ────────┘
+// An instruction lasts from the end of the one before it. So the times of a program's instructions add up to its own. A
+// receive lasts as long as the device has nothing to do before the message is there: on a device that is still busy
+// then, not at all.
+// Threads: one. Blocking: Await; Mark, if the host is kMostAhead marks ahead. Neither waits for another rank: kernels
+// do not wait for transfers.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "runtime/device.h"
+#include "runtime/metrics_sink.h"
+#include "runtime/trace.h"
+
+namespace hadal {
+
+class ProgramClock {
+ public:
+  static constexpr int64_t kMostAhead = 64;
+
+  ProgramClock() = default;
+  ~ProgramClock();
+  ProgramClock(const ProgramClock&) = delete;
+  ProgramClock& operator=(const ProgramClock&) = delete;
+
+  // Must be called once, before all other methods. Makes events. `device`: null: the CPU. It must outlive the object.
+  // Errors: ResourceExhausted.
+  absl::Status Prepare(Device* device);
+  // Starts a program. Times are added to `times`, traced events to `trace`. `meanwhile`: see DeviceQueues::AwaitOnHost.
+  // All must outlive the program.  REQUIRES: the device is idle, or times and traces do not matter.
+  void Begin(StageTimes& times, TraceBuffer& trace, const std::function<void()>& meanwhile);
+  // Ends an instruction, or, without `event`, the first part of one. The time since the previous mark is the part's.
+  // Returns a number for Await.
+  int64_t Mark(double StageTimes::*part, const std::optional<TraceEvent>& event = {});
+  // Waits until the device has reached the mark, and reads its time.
+  void Await(int64_t mark);
+  void AwaitAll() { Await(last_); }
+  // Reads the times of marks that the device has reached. Returns whether it has reached all. Does not wait.
+  bool Poll();
+  // Marks whose time has been read, of all programs.
+  int64_t seen() const { return seen_; }
+
+ private:
+  struct Part {
+    DeviceQueues::Event end = nullptr;
+    double StageTimes::*part = nullptr;
+    std::optional<TraceEvent> event;
+  };
+  Part& Of(int64_t mark) { return parts_[mark % parts_.size()]; }
+  // Takes the device's time of the next mark.  REQUIRES: it is reached.
+  void CountNext();
+  // `seconds`: of the part.
+  void Count(const Part& part, double seconds);
+
+  Device* device_ = nullptr;
+  StageTimes* times_ = nullptr;
+  TraceBuffer* trace_ = nullptr;
+  const std::function<void()>* meanwhile_ = nullptr;
+  std::array<Part, kMostAhead + 1> parts_;
+  int64_t last_ = 0, seen_ = 0;  // the latest mark, and the latest whose time has been read
+  double seen_seconds_ = 0;      // MonotonicSeconds() of that
+  double event_seconds_ = 0;     // when the next traced event begins
+};
+
+}  // namespace hadal

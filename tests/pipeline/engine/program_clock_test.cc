@@ -1,0 +1,88 @@
+// Times add up on both kinds of device, and on an emulated one whose work is late the host goes on.
+#include "pipeline/engine/program_clock.h"
+
+#include <memory>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/emulated_device.h"
+
+namespace hadal::testing {
+namespace {
+
+constexpr auto kForward = &StageTimes::forward_seconds;
+constexpr auto kBackward = &StageTimes::backward_seconds;
+
+// Work that ends when the test says so.
+class Gate final : public PendingWork {
+ public:
+  bool Done() override { return open; }
+  bool open = false;
+};
+
+class ProgramClockTest : public ::testing::TestWithParam<bool> {
+ protected:
+  ProgramClockTest() {
+    EXPECT_TRUE(clock_.Prepare(GetParam() ? &device_ : nullptr).ok());
+    trace_.Reserve(100);
+    trace_.Start(1);
+    clock_.Begin(times_, trace_, meanwhile_);
+  }
+
+  EmulatedDevice device_;
+  ProgramClock clock_;
+  TraceBuffer trace_;
+  StageTimes times_;
+  std::function<void()> meanwhile_ = [] {};
+};
+
+TEST_P(ProgramClockTest, AnInstructionLastsFromTheEndOfTheOneBefore) {
+  clock_.Mark(kForward, TraceEvent{.kind = TraceKind::kForward, .micro_batch = 3});
+  clock_.Mark(kBackward);  // the first part of the next
+  clock_.Mark(&StageTimes::communication_seconds, TraceEvent{.kind = TraceKind::kBackward});
+  clock_.AwaitAll();
+  ASSERT_EQ(trace_.events().size(), 2u);
+  const TraceEvent &first = trace_.events()[0], &second = trace_.events()[1];
+  EXPECT_EQ(first.kind, TraceKind::kForward);
+  EXPECT_EQ(first.micro_batch, 3);
+  EXPECT_EQ(second.kind, TraceKind::kBackward);
+  EXPECT_GE(first.end_seconds, first.begin_seconds);
+  EXPECT_EQ(second.begin_seconds, first.end_seconds);
+  EXPECT_NEAR(times_.forward_seconds, first.end_seconds - first.begin_seconds, 1e-9);
+  EXPECT_NEAR(times_.backward_seconds + times_.communication_seconds, second.end_seconds - second.begin_seconds, 1e-9);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ProgramClockTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "Device" : "Cpu"; });
+
+class DeviceClockTest : public ProgramClockTest {
+ protected:
+  DeviceClockTest() { device_.emulated_queues().DelayMain(gate_); }
+  const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
+};
+
+TEST_P(DeviceClockTest, TheHostGoesOnBeforeTheDeviceIsThere) {
+  const int64_t mark = clock_.Mark(kForward, TraceEvent{});
+  clock_.Mark(kForward, TraceEvent{});
+  EXPECT_FALSE(clock_.Poll());
+  EXPECT_EQ(trace_.events().size(), 0u);
+  gate_->open = true;
+  clock_.Await(mark);
+  EXPECT_EQ(trace_.events().size(), 1u);
+  EXPECT_TRUE(clock_.Poll());
+  EXPECT_EQ(trace_.events().size(), 2u);
+}
+
+TEST_P(DeviceClockTest, NotFartherThanItsEventsReach) {
+  int waits = 0;
+  meanwhile_ = [&] { gate_->open = ++waits == 3; };
+  for (int64_t i = 0; i < ProgramClock::kMostAhead; ++i) clock_.Mark(kForward);
+  EXPECT_EQ(waits, 0);
+  clock_.Mark(kForward);
+  EXPECT_EQ(waits, 3) << "until the oldest mark is reached";
+}
+
+INSTANTIATE_TEST_SUITE_P(Device, DeviceClockTest, ::testing::Values(true));
+
+}  // namespace
+}  // namespace hadal::testing
