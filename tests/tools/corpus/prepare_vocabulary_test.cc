@@ -86,7 +86,7 @@ TEST_F(PrepareTest, TheVocabularyIsTrainedOnAtMostSoManyPairsOfTheTrainingText) 
   options_.training.size = 90;
   options_.vocabulary_pairs = 30;
   ASSERT_TRUE(Run().ok());
-  EXPECT_THAT(out_.str(), HasSubstr("on 25 pairs"));
+  EXPECT_THAT(out_.str(), HasSubstr("on 30 pairs"));
   EXPECT_EQ(OpenCorpus("train").size(), 100) << "all of it is translated into ids";
   options_.overwrite = true;
   options_.vocabulary_pairs = 50;
