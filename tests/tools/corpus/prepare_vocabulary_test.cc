@@ -77,7 +77,7 @@ TEST_F(PrepareTest, DictionariesTakeTokenisedText) {
   EXPECT_EQ(Read("again/vocabulary.txt"), Read("dict.en.txt")) << "either side's";
 }
 
-// Every fourth pair of 100: with every third there would be more than 30.
+// 30 of 100, which is no whole fraction.
 TEST_F(PrepareTest, TheVocabularyIsTrainedOnAtMostSoManyPairsOfTheTrainingText) {
   WriteSyntheticText();
   Write("valid.en", kEnglish);
