@@ -53,7 +53,8 @@ constexpr AddCommand kCommands[] = {
     hadal::AddCompareCommand,            // a grid of runs and one report
     hadal::AddSuperviseCommand,          // Ctrl-C saves, a crash restarts
     hadal::AddSweepCommand,              // a list of layouts and how they scale
-    hadal::AddTranslateCommand,          // beam search
+    hadal::AddTranslateCommand,          // beam search, or samples
+    hadal::AddSampleCommand,             // text of a language model
     hadal::AddScoreCommand,              // log-probabilities of given pairs
     hadal::AddBleuCommand,               // sacreBLEU's number
     hadal::AddConfigCommand,             // show, diff, explain

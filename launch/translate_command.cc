@@ -86,43 +86,54 @@ absl::StatusOr<ChosenDevice> DeviceFor(const DeviceRequest& request, const std::
   return chosen;
 }
 
+// Makes `command` run work(options, world, stream) for the checkpoint of its options on all ranks. `doing`: of the
+// device's errors. Options: TranslateOptions or ScoreOptions.
+template <typename Options, typename Work>
+void RunsWithCheckpoint(Command command, const std::string& name, const char* doing, std::shared_ptr<Options> options,
+                        int& exit_code, const Work& work) {
+  auto device = std::make_shared<DeviceRequest>(DeviceRequest{.doing = doing});
+  AddDeviceFlags(command, *device);
+  command.Runs([name, options, device, work, &exit_code] {
+    exit_code = RunInWorld(name, options->threads, [&](World& world) {
+      return WithCheckpoint(options->checkpoint, world, [&](const std::string& checkpoint) -> absl::Status {
+        Options chosen_options = *options;
+        chosen_options.checkpoint = checkpoint;
+        HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen, DeviceFor(*device, checkpoint, world));
+        return work(chosen_options, world, chosen.StreamFor(world.stream()));
+      });
+    });
+  });
+}
+
+absl::Status Translate(const TranslateOptions& options, World& world, const Stream& stream) {
+  return RunTranslate(options, world.communicator(), stream,
+                      {std::cin, std::cout, std::cerr, /*typed=*/isatty(STDIN_FILENO) == 1});
+}
+
 }  // namespace
 
 void AddTranslateCommand(Command app, int& exit_code) {
   Command command = app.AddCommand("translate", "Translate text with a trained model, alone or under mpirun/srun");
   auto options = std::make_shared<TranslateOptions>();
   AddTranslateOptions(command, *options);
-  auto device = std::make_shared<DeviceRequest>(DeviceRequest{.doing = "translating"});
-  AddDeviceFlags(command, *device);
-  command.Runs([options, device, &exit_code] {
-    exit_code = RunInWorld("translate", options->threads, [&](World& world) {
-      return WithCheckpoint(options->checkpoint, world, [&](const std::string& checkpoint) -> absl::Status {
-        TranslateOptions chosen_options = *options;
-        chosen_options.checkpoint = checkpoint;
-        HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen, DeviceFor(*device, checkpoint, world));
-        return RunTranslate(chosen_options, world.communicator(), chosen.StreamFor(world.stream()),
-                            {std::cin, std::cout, std::cerr, /*typed=*/isatty(STDIN_FILENO) == 1});
-      });
-    });
-  });
+  RunsWithCheckpoint(command, "translate", "translating", options, exit_code, Translate);
+}
+
+void AddSampleCommand(Command app, int& exit_code) {
+  Command command = app.AddCommand("sample", "Write text with a trained language model: draw continuations of prompts");
+  auto options = std::make_shared<TranslateOptions>();
+  AddSampleOptions(command, *options);
+  RunsWithCheckpoint(command, "sample", "sampling", options, exit_code, Translate);
 }
 
 void AddScoreCommand(Command app, int& exit_code) {
   Command command = app.AddCommand("score", "Score given translations: log-probability and token count of each pair");
   auto options = std::make_shared<ScoreOptions>();
   AddScoreOptions(command, *options);
-  auto device = std::make_shared<DeviceRequest>(DeviceRequest{.doing = "scoring"});
-  AddDeviceFlags(command, *device);
-  command.Runs([options, device, &exit_code] {
-    exit_code = RunInWorld("score", options->threads, [&](World& world) {
-      return WithCheckpoint(options->checkpoint, world, [&](const std::string& checkpoint) -> absl::Status {
-        ScoreOptions chosen_options = *options;
-        chosen_options.checkpoint = checkpoint;
-        HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen, DeviceFor(*device, checkpoint, world));
-        return RunScore(chosen_options, world.communicator(), chosen.StreamFor(world.stream()), std::cout, std::cerr);
-      });
-    });
-  });
+  RunsWithCheckpoint(command, "score", "scoring", options, exit_code,
+                     [](const ScoreOptions& chosen, World& world, const Stream& stream) {
+                       return RunScore(chosen, world.communicator(), stream, std::cout, std::cerr);
+                     });
 }
 
 }  // namespace hadal

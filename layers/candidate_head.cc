@@ -25,7 +25,8 @@ CandidateHead::Answer::Answer(void* words, int64_t rows, int32_t candidates) {
   nll = {end.data + rows, rows};
 }
 
-CandidateHead::CandidateHead(const ModelPlan& plan, int64_t rows, int32_t candidates, ArenaLayout& layout)
+CandidateHead::CandidateHead(const ModelPlan& plan, int64_t rows, int32_t candidates, bool copies_logits,
+                             ArenaLayout& layout)
     : table_(plan.sublayers[plan.output_head()].table),
       rows_(rows),
       candidates_(std::min(candidates, plan.options.target_vocabulary)),
@@ -37,6 +38,8 @@ CandidateHead::CandidateHead(const ModelPlan& plan, int64_t rows, int32_t candid
   answer_slice_ = layout.ReserveBytes("decode workspace", bytes);
   best_slice_ = layout.Reserve<int32_t>("decode workspace", rows);
   host_answer_slice_ = layout.ReserveHostBytes("decode workspace", bytes);
+  if (!copies_logits) return;
+  host_logits_slice_ = layout.ReserveHostBytes("decode workspace", rows * OwnStride(vocabulary_) * kWordBytes);
 }
 
 void CandidateHead::Bind(const Arena& arena) {
@@ -44,6 +47,12 @@ void CandidateHead::Bind(const Arena& arena) {
   answer_ = arena.Get<std::byte>(answer_slice_);
   best_ = arena.Get<int32_t>(best_slice_);
   host_answer_ = arena.Get<std::byte>(host_answer_slice_);
+  host_logits_ = arena.Get<float>(host_logits_slice_);
+}
+
+Matrix CandidateHead::Logits(const Workspace& workspace, int64_t rows) const {
+  if (own_logits_) return {logits_, rows, vocabulary_, OwnStride(vocabulary_)};
+  return workspace.logits(rows).floats();
 }
 
 void CandidateHead::Forward(const Stream& stream, const ParameterStore& parameters, const Workspace& workspace,
@@ -52,8 +61,7 @@ void CandidateHead::Forward(const Stream& stream, const ParameterStore& paramete
   HADAL_CHECK_LE(rows, rows_);
   const Answer answer(answer_, rows, candidates_);
   const VectorOf<int32_t> best(best_, rows);
-  const Matrix logits =
-      own_logits_ ? Matrix(logits_, rows, vocabulary_, OwnStride(vocabulary_)) : workspace.logits(rows).floats();
+  const Matrix logits = Logits(workspace, rows);
   LinearForward(stream, {.x = x, .weight = parameters.ProductWeight(table_), .y = logits});
   TopCandidates(stream, {.logits = logits,
                          .also = kEosToken,
@@ -69,7 +77,7 @@ void CandidateHead::Forward(const Stream& stream, const ParameterStore& paramete
                         .nll = answer.nll});
 }
 
-CandidateTable CandidateHead::Table(const Stream& stream, int64_t rows) const {
+CandidateTable CandidateHead::Table(const Stream& stream, const Workspace& workspace, int64_t rows, bool logits) const {
   stream.ToHost(host_answer_, answer_, AnswerWords(rows, candidates_) * kWordBytes);
   const Answer answer(host_answer_, rows, candidates_);
   for (int64_t i = 0; i < rows; ++i) {
@@ -78,7 +86,14 @@ CandidateTable CandidateHead::Table(const Stream& stream, int64_t rows) const {
     for (int32_t k = 0; k < candidates_; ++k) answer.values.row(i)[k] = log_probability(answer.values.row(i)[k]);
     answer.end[i] = log_probability(answer.end[i]);
   }
-  return {answer.tokens, answer.values, answer.end};
+  CandidateTable table{answer.tokens, answer.values, answer.end};
+  if (!logits) return table;
+  table.logits = Logits(workspace, rows);
+  if (stream.device() == nullptr) return table;
+  HADAL_CHECK_GT(host_logits_slice_.bytes, 0);
+  stream.ToHost(host_logits_, table.logits.data, rows * table.logits.stride * kWordBytes);
+  table.logits.data = host_logits_;
+  return table;
 }
 
 }  // namespace hadal

@@ -8,7 +8,8 @@
 // B is always the same. If a row has a NaN among its logits, all its candidates have log-probability NaN.
 // REQUIRES: 16 ≤ B ≤ Workspace::kLogitRows.
 // Forward only launches kernels, the same ones for the same number of rows, so a device may capture it. Table waits for
-// the result. Allocates nothing.
+// the result: K candidates a row, and on request the logits of all tokens. From a device those are B·V floats more, so
+// they are copied for the steps alone that read them. Allocates nothing.
 // Thread safety: one step at a time.
 #pragma once
 
@@ -19,24 +20,27 @@
 
 namespace hadal {
 
-// The candidates of B rows, on the host. Views into the head's buffers, valid until the next call of Table.
+// The candidates of B rows, on the host. Views into the head's buffers, valid until the next Forward or Table.
 struct CandidateTable {
   MatrixOf<const int32_t> tokens;  // [B, K] most likely first; -1 after the last if a row has fewer
   ConstMatrix log_probabilities;   // [B, K]
   ConstVector end;                 // [B] log-probability of </s>
+  ConstMatrix logits = {};         // [B, V] if asked for
 };
 
 class CandidateHead {
  public:
   // Reserves buffers for `rows` rows with `candidates` candidates each; fewer if the vocabulary is smaller.
-  CandidateHead(const ModelPlan& plan, int64_t rows, int32_t candidates, ArenaLayout& layout);
+  // `copies_logits`: on a device, Table may be asked for all logits. (On a CPU it always may.)
+  CandidateHead(const ModelPlan& plan, int64_t rows, int32_t candidates, bool copies_logits, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
   // Finds the candidates of x [B, d].
   void Forward(const Stream& stream, const ParameterStore& parameters, const Workspace& workspace,
                ConstAnyMatrix x) const;
-  // Returns the result of the last Forward. `rows`: its B. Blocking.
-  CandidateTable Table(const Stream& stream, int64_t rows) const;
+  // Returns the result of the last Forward, which had `rows` rows and this workspace. Blocking.
+  // REQUIRES: `logits` on a device only with copies_logits.
+  CandidateTable Table(const Stream& stream, const Workspace& workspace, int64_t rows, bool logits) const;
 
  private:
   // The result for B rows of K candidates, as one range of words, so that a single copy transfers it to the host.
@@ -46,6 +50,7 @@ class CandidateHead {
     Vector end, nll;  // the logit of </s>; nll of the best candidate
     Answer(void* words, int64_t rows, int32_t candidates);
   };
+  Matrix Logits(const Workspace& workspace, int64_t rows) const;
   static int64_t AnswerWords(int64_t rows, int32_t candidates) { return rows * (2 * candidates + 2); }
 
   int32_t table_;
@@ -53,8 +58,8 @@ class CandidateHead {
   int32_t candidates_;
   int64_t vocabulary_;
   bool own_logits_;  // separate fp32 logits, if the workspace's logits are not fp32
-  ArenaSlice logits_slice_, answer_slice_, best_slice_, host_answer_slice_;
-  float* logits_ = nullptr;
+  ArenaSlice logits_slice_, answer_slice_, best_slice_, host_answer_slice_, host_logits_slice_;
+  float *logits_ = nullptr, *host_logits_ = nullptr;
   void *answer_ = nullptr, *host_answer_ = nullptr;
   int32_t* best_ = nullptr;  // [rows], in kernels' memory
 };

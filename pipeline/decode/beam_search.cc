@@ -5,38 +5,69 @@
 #include <numeric>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "pipeline/decode/token_draw.h"
 #include "runtime/check.h"
 #include "runtime/data/packed_batch.h"
 
 namespace hadal {
 
-BeamSearch::BeamSearch(const BeamOptions& options, int64_t longest) : options_(options), longest_(longest) {
+float Continuations::LogProbability(int32_t token) const {
+  return tokens[0] < 0 ? NAN : (logits[token] - logits[tokens[0]]) + log_probabilities[0];
+}
+
+BeamSearch::BeamSearch(const BeamOptions& options, int64_t longest, OutputStart start)
+    : options_(options), longest_(longest), start_(std::move(start)) {
   HADAL_CHECK_GE(longest, 1);
+  HADAL_CHECK_LE(std::ssize(start_.prefix), longest);
   nodes_.push_back({.token = kEosToken});
   live_.push_back({.parent = 0, .token = kEosToken});
   live_nodes_.push_back(0);
 }
 
+void BeamSearch::Offer(int32_t hypothesis, int32_t token, float log_probability) {
+  if (!(log_probability > -INFINITY)) return;  // NaN as well
+  candidates_.push_back({nodes_[live_nodes_[hypothesis]].sum + log_probability, hypothesis, token, log_probability});
+}
+
+void BeamSearch::OfferMostLikely(int32_t hypothesis, const Continuations& next) {
+  if (length_ >= longest_) return Offer(hypothesis, kEosToken, next.end_log_probability);
+  for (size_t k = 0; k < next.tokens.size() && next.tokens[k] >= 0; ++k) {
+    const int32_t token = next.tokens[k];
+    if (token == kBosToken || token == kPadToken) continue;
+    if (token == kEosToken && length_ < options_.min_length) continue;
+    Offer(hypothesis, token, next.log_probabilities[k]);
+  }
+}
+
+void BeamSearch::OfferDrawn(int32_t hypothesis, const Continuations& next) {
+  const bool fork = length_ == std::ssize(start_.prefix);  // into the samples
+  std::vector<WeightedToken> kept = {{.token = kEosToken, .weight = 1}};
+  if (length_ < longest_) kept = KeptTokens(*options_.sampling, next.logits, length_ >= options_.min_length);
+  if (kept.empty()) return;
+  for (int32_t path = hypothesis; path < (fork ? options_.beam : hypothesis + 1); ++path) {
+    const double uniform = DrawUniform(options_.sampling->seed, start_.number, path, static_cast<uint32_t>(length_));
+    const int32_t token = TokenAt(kept, uniform);
+    Offer(hypothesis, token, next.LogProbability(token));
+  }
+}
+
 void BeamSearch::Collect(std::span<const Continuations> continuations) {
   candidates_.clear();
-  const auto offer = [&](int32_t hypothesis, int32_t token, float log_probability) {
-    if (!(log_probability > -INFINITY)) return;  // NaN as well
-    candidates_.push_back({nodes_[live_nodes_[hypothesis]].sum + log_probability, hypothesis, token, log_probability});
-  };
   for (int32_t h = 0; h < static_cast<int32_t>(continuations.size()); ++h) {
     const Continuations& next = continuations[h];
-    if (length_ >= longest_) {
-      offer(h, kEosToken, next.end_log_probability);
-      continue;
-    }
-    for (size_t k = 0; k < next.tokens.size() && next.tokens[k] >= 0; ++k) {
-      const int32_t token = next.tokens[k];
-      if (token == kBosToken || token == kPadToken) continue;
-      if (token == kEosToken && length_ < options_.min_length) continue;
-      offer(h, token, next.log_probabilities[k]);
+    if (InPrefix()) {
+      const int32_t token = start_.prefix[length_];
+      Offer(h, token, next.LogProbability(token));
+    } else if (options_.sampling) {
+      OfferDrawn(h, next);
+    } else {
+      OfferMostLikely(h, next);
     }
   }
+  if (!options_.sampling) KeepBest();
+}
+
+void BeamSearch::KeepBest() {
   const size_t kept = std::min(candidates_.size(), 2 * static_cast<size_t>(options_.beam));
   std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<int64_t>(kept), candidates_.end(),
                     [](const Candidate& a, const Candidate& b) {

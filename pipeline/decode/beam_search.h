@@ -1,5 +1,5 @@
-// BeamSearch is the beam search over one sentence. Pure: it takes the model's log-probabilities of each step and
-// returns the hypotheses to extend.
+// BeamSearch is the search over one sentence, or the drawing of its samples. Pure: it takes the model's
+// log-probabilities of each step and returns the hypotheses to extend.
 //
 //   score(y) = Σ_t log p(y_t | y_<t, source) / |y|^length_penalty,  </s> counted in the sum and in |y|
 // A step (fairseq's, so that scores and choices agree with its generator):
@@ -10,6 +10,13 @@
 // <pad> and <s> are never generated. Ties go to the earlier hypothesis, then to the lower token. Sums in double.
 // A continuation whose log-probability is -inf or NaN is not a candidate; if the model returns only such values, the
 // search ends without a hypothesis.
+//
+// Forced beginning: as long as the output is shorter than it, its next token is the only candidate. These tokens count
+// in the sum and in |y| (as fairseq's prefix_tokens do) and towards the shortest and longest length.
+// Sampling (options.sampling): behind the beginning, `beam` paths draw one token a step each (token_draw.h) until all
+// have drawn </s> or are at the longest length. The draw of path j at position t depends on (seed, number, j, t) alone;
+// j counts the paths that are not finished, so the first n samples are the same whatever `beam` is. Scores are the
+// model's: log p without temperature, top-k and top-p.
 // Source: fairseq's SequenceGenerator and BeamSearch; length penalty as Wu et al. 2016 section 7 without its +5.
 // Thread safety: one thread.
 #pragma once
@@ -31,17 +38,27 @@ struct Hypothesis {
   double score = 0;
 };
 
+// What one sentence's output begins with, and what its random numbers are counted by.
+struct OutputStart {
+  std::vector<int32_t> prefix;  // forced tokens
+  uint32_t number = 0;          // of the sentence, for sampling
+};
+
 // The model's output for one live hypothesis: its possible next tokens.
 struct Continuations {
   std::span<const int32_t> tokens;  // most likely first; an entry of -1 ends the list
   std::span<const float> log_probabilities;
-  float end_log_probability = 0;  // of </s>
+  float end_log_probability = 0;       // of </s>
+  std::span<const float> logits = {};  // of all tokens; read only if wants_logits()
+
+  // Of any token: from its logit, the largest logit and that one's log-probability.  REQUIRES: logits.
+  float LogProbability(int32_t token) const;
 };
 
 class BeamSearch {
  public:
-  // `longest`: LongestTranslation of this sentence, ≥ 1.
-  BeamSearch(const BeamOptions& options, int64_t longest);
+  // `longest`: LongestTranslation of this sentence, ≥ 1 and ≥ the forced tokens.
+  BeamSearch(const BeamOptions& options, int64_t longest, OutputStart start = {});
 
   // A hypothesis to extend: feed `token` to the model at position `length()`, after the path of `parent` in the
   // previous step.
@@ -53,6 +70,8 @@ class BeamSearch {
   // Number of tokens of every live hypothesis, without the leading </s>.
   int64_t length() const { return length_; }
   bool done() const { return done_; }
+  // Whether the next Advance reads Continuations::logits.
+  bool wants_logits() const { return options_.sampling.has_value() || InPrefix(); }
 
   // Takes the model's output for every live hypothesis.  REQUIRES: !done(), one entry for each, in the order of live().
   void Advance(std::span<const Continuations> continuations);
@@ -75,11 +94,17 @@ class BeamSearch {
     float log_probability = 0;
   };
 
+  bool InPrefix() const { return length_ < std::ssize(start_.prefix); }
+  void Offer(int32_t hypothesis, int32_t token, float log_probability);
+  void OfferMostLikely(int32_t hypothesis, const Continuations& next);
+  void OfferDrawn(int32_t hypothesis, const Continuations& next);
   void Collect(std::span<const Continuations> continuations);
+  void KeepBest();
   void Select();
 
   BeamOptions options_;
   int64_t longest_;
+  OutputStart start_;
   int64_t length_ = 0;
   bool done_ = false;
   std::vector<Node> nodes_;

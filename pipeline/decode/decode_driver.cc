@@ -15,8 +15,8 @@ std::vector<int32_t> RowsOf(std::span<const std::vector<int32_t>> sources) {
 
 DecodeDriver::DecodeDriver(const DecodeCapacity& capacity, const BeamOptions& beam, int64_t max_positions,
                            std::span<const std::vector<int32_t>> sources,
-                           std::span<std::vector<Hypothesis>> translations)
-    : sources_(sources), translations_(translations), queue_(RowsOf(sources), capacity, beam.beam) {
+                           std::span<std::vector<Hypothesis>> translations, std::span<const OutputStart> starts)
+    : sources_(sources), starts_(starts), translations_(translations), queue_(RowsOf(sources), capacity, beam) {
   for (int32_t lane = 0; lane < capacity.lanes; ++lane) groups_.emplace_back(capacity, beam, max_positions, lane);
 }
 
@@ -35,7 +35,7 @@ std::vector<DecodeCommand> DecodeDriver::Next(int32_t lane) {
   std::vector<DecodeCommand> commands;
   if (group.idle()) {
     if (queue_.empty()) return commands;
-    commands.push_back(group.Start(queue_.Next(), sources_));
+    commands.push_back(group.Start(queue_.Next(), sources_, starts_));
   }
   std::vector<DecodeGroup::Left> left;
   commands.push_back(group.Step(left));

@@ -16,12 +16,16 @@ namespace hadal {
 
 class DecodeDriver {
  public:
-  // `sources` (with </s>) and `translations` (one for each source, filled as sentences finish) must outlive the driver.
+  // `sources` (with </s>), `starts` (one for each source, or none: DecodeGroup::Start) and `translations` (one for each
+  // source, filled as sentences finish) must outlive the driver.
   DecodeDriver(const DecodeCapacity& capacity, const BeamOptions& beam, int64_t max_positions,
-               std::span<const std::vector<int32_t>> sources, std::span<std::vector<Hypothesis>> translations);
+               std::span<const std::vector<int32_t>> sources, std::span<std::vector<Hypothesis>> translations,
+               std::span<const OutputStart> starts = {});
 
   // The commands that `lane` executes next: a step, or a new group and its first step. Empty if no sentence is left.
   std::vector<DecodeCommand> Next(int32_t lane);
+  // Whether Advance will read CandidateTable::logits of the lane's last step.
+  bool WantsLogits(int32_t lane) const { return groups_[lane].WantsLogits(); }
   // Takes the model's output for the lane's last step.
   void Advance(int32_t lane, const CandidateTable& table);
 
@@ -29,6 +33,7 @@ class DecodeDriver {
   void Settle(std::vector<DecodeGroup::Left>& left);
 
   std::span<const std::vector<int32_t>> sources_;
+  std::span<const OutputStart> starts_;
   std::span<std::vector<Hypothesis>> translations_;
   DecodeQueue queue_;
   std::vector<DecodeGroup> groups_;  // [lanes]

@@ -17,18 +17,21 @@ DecodeGroup::DecodeGroup(const DecodeCapacity& capacity, const BeamOptions& opti
   free_.reserve(capacity.cache_rows);
 }
 
-DecodeCommand DecodeGroup::Start(std::span<const int32_t> sentences, std::span<const std::vector<int32_t>> sources) {
+DecodeCommand DecodeGroup::Start(std::span<const int32_t> sentences, std::span<const std::vector<int32_t>> sources,
+                                 std::span<const OutputStart> starts) {
   HADAL_CHECK(idle());
   DecodeCommand command{.kind = DecodeCommand::Kind::kEncode, .lane = lane_, .source_offsets = {0}};
   for (const int32_t s : sentences) {
     const std::vector<int32_t>& source = sources[s];
     const auto rows = static_cast<int64_t>(source.size());
-    members_.push_back({.sentence = s,
-                        .place = static_cast<int32_t>(members_.size()),
-                        .first_source_row = 1 + command.source_offsets.back(),
-                        .source_rows = static_cast<int32_t>(rows),
-                        .search = BeamSearch(options_, LongestTranslation(options_, rows, max_positions_)),
-                        .paths = {{}}});
+    members_.push_back(
+        {.sentence = s,
+         .place = static_cast<int32_t>(members_.size()),
+         .first_source_row = 1 + command.source_offsets.back(),
+         .source_rows = static_cast<int32_t>(rows),
+         .search = BeamSearch(options_, LongestTranslation(options_, rows, max_positions_),
+                              starts.empty() ? OutputStart{.number = static_cast<uint32_t>(s)} : starts[s]),
+         .paths = {{}}});
     command.source.insert(command.source.end(), source.begin(), source.end());
     command.source_offsets.push_back(static_cast<int32_t>(command.source.size()));
   }
@@ -37,6 +40,10 @@ DecodeCommand DecodeGroup::Start(std::span<const int32_t> sentences, std::span<c
   free_.clear();
   for (auto row = static_cast<int32_t>(cache_rows_ - 1); row > memory; --row) free_.push_back(row);
   return command;
+}
+
+bool DecodeGroup::WantsLogits() const {
+  return std::any_of(members_.begin(), members_.end(), [](const Member& m) { return m.search.wants_logits(); });
 }
 
 int64_t DecodeGroup::LiveRows() const {
@@ -109,6 +116,8 @@ void DecodeGroup::Advance(const CandidateTable& table, std::vector<Left>& left) 
       const auto count = static_cast<size_t>(table.tokens.columns);
       continuations.push_back(
           {{table.tokens.row(row), count}, {table.log_probabilities.row(row), count}, table.end[row]});
+      if (table.logits.empty()) continue;
+      continuations.back().logits = {table.logits.row(row), static_cast<size_t>(table.logits.columns)};
     }
     member.search.Advance(continuations);
     FollowPaths(member);

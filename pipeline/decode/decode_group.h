@@ -30,10 +30,14 @@ class DecodeGroup {
     std::vector<Hypothesis> hypotheses;
   };
 
-  // Starts a group of `sentences`; sources[s] are the tokens of sentence s with </s>.
-  // REQUIRES: idle(), the sources fit the capacity.
-  DecodeCommand Start(std::span<const int32_t> sentences, std::span<const std::vector<int32_t>> sources);
+  // Starts a group of `sentences`; sources[s] are the tokens of sentence s with </s>, and starts[s] begins its output
+  // (`starts` empty: no output has a beginning, and the sentences' numbers are s).
+  // REQUIRES: idle(), the sources and beginnings fit the capacity.
+  DecodeCommand Start(std::span<const int32_t> sentences, std::span<const std::vector<int32_t>> sources,
+                      std::span<const OutputStart> starts = {});
   bool idle() const { return members_.empty(); }
+  // Whether the next Advance reads CandidateTable::logits.
+  bool WantsLogits() const;
 
   // Makes the next step; appends sentences that must be put back to `left`.  REQUIRES: !idle().
   DecodeCommand Step(std::vector<Left>& left);

@@ -9,12 +9,12 @@
 
 namespace hadal {
 
-DecodeQueue::DecodeQueue(std::vector<int32_t> source_rows, const DecodeCapacity& capacity, int32_t beam)
-    : source_rows_(std::move(source_rows)), capacity_(capacity), beam_(beam) {
+DecodeQueue::DecodeQueue(std::vector<int32_t> source_rows, const DecodeCapacity& capacity, const BeamOptions& beam)
+    : source_rows_(std::move(source_rows)), capacity_(capacity), beam_(beam.beam), samples_(beam.sampling) {
   const auto sentences = static_cast<int64_t>(source_rows_.size());
   // Few sentences are spread over the lanes, but not so thinly that steps consist of filling.
   const int64_t share = (sentences + capacity.lanes - 1) / capacity.lanes;
-  most_sentences_ = std::clamp<int64_t>(share, std::min<int64_t>(capacity.sentences, kFewestDecodeRows / beam + 1),
+  most_sentences_ = std::clamp<int64_t>(share, std::min<int64_t>(capacity.sentences, kFewestDecodeRows / beam_ + 1),
                                         capacity.sentences);
   waiting_.resize(sentences);
   std::iota(waiting_.begin(), waiting_.end(), 0);
@@ -24,8 +24,9 @@ DecodeQueue::DecodeQueue(std::vector<int32_t> source_rows, const DecodeCapacity&
 
 int64_t DecodeQueue::ExpectedRows(int32_t sentence) const {
   const int64_t source = source_rows_[sentence];
-  const int64_t path = std::min(source + source / 2 + 8, capacity_.longest_path);
-  return source + std::min(path + 6 * beam_, beam_ * capacity_.longest_path);
+  const int64_t longest = capacity_.longest_path;
+  const int64_t path = source == 0 ? longest : std::min(source + source / 2 + 8, longest);
+  return source + (samples_ ? beam_ * path : std::min(path + 6 * beam_, beam_ * longest));
 }
 
 std::vector<int32_t> DecodeQueue::Next() {

@@ -14,8 +14,8 @@ namespace hadal {
 
 class DecodeQueue {
  public:
-  // source_rows[s]: rows of sentence s, </s> counted.
-  DecodeQueue(std::vector<int32_t> source_rows, const DecodeCapacity& capacity, int32_t beam);
+  // source_rows[s]: rows of sentence s, </s> counted; 0: a text of a language model, expected to be as long as it may.
+  DecodeQueue(std::vector<int32_t> source_rows, const DecodeCapacity& capacity, const BeamOptions& beam);
 
   bool empty() const { return waiting_.empty(); }
   // The next group; at least one sentence.  REQUIRES: !empty().
@@ -30,6 +30,7 @@ class DecodeQueue {
   std::vector<int32_t> source_rows_;
   DecodeCapacity capacity_;
   int32_t beam_;
+  bool samples_;  // paths that share little
   int64_t most_sentences_;
   std::deque<int32_t> waiting_;
 };

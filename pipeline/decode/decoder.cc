@@ -26,11 +26,6 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const ModelPlan& plan, 
                                                          const ParameterStore& parameters, const Stream& stream,
                                                          Communicator& communicator, const DecoderOptions& options,
                                                          absl::Duration timeout) {
-  if (!plan.options.has_encoder()) {
-    return absl::InvalidArgumentError(
-        "the model is a language model (encoder_layers = 0) and cannot translate; `hadal score --target FILE` says how "
-        "probable it finds text");
-  }
   HADAL_ASSIGN_OR_RETURN(const DecodeCapacity capacity, PlanDecodeCapacity(plan, pipeline, options));
   ArenaLayout layout;
   auto parts = std::make_unique<DecoderParts>(plan, pipeline, communicator.rank(), options, capacity, stream, layout);
@@ -52,6 +47,10 @@ std::unique_ptr<Decoder> Decoder::Over(const ModelPlan& plan, const ParameterSto
 absl::StatusOr<std::vector<std::vector<int32_t>>> Decoder::WithEnds(
     std::span<const std::vector<int32_t>> sources) const {
   std::vector<std::vector<int32_t>> ended(sources.begin(), sources.end());
+  if (!plan_.options.has_encoder()) {
+    for (const std::vector<int32_t>& source : sources) HADAL_CHECK_EQ(source.size(), size_t{0});
+    return ended;
+  }
   for (size_t s = 0; s < ended.size(); ++s) {
     const auto tokens = static_cast<int64_t>(ended[s].size());
     if (tokens < 1 || tokens > longest_source_tokens()) {
@@ -64,14 +63,15 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> Decoder::WithEnds(
 }
 
 absl::StatusOr<std::vector<Translation>> Decoder::Translate(std::span<const std::vector<int32_t>> sources,
-                                                            int64_t update) {
+                                                            int64_t update, std::span<const OutputStart> starts) {
+  HADAL_CHECK(starts.empty() || starts.size() == sources.size());
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<int32_t>> ended, WithEnds(sources));
   update_ = std::max<int64_t>(update, 1);
   for (const std::unique_ptr<DecoderChunk>& chunk : parts_.chunks) chunk->Begin(stream_, update_);
   std::vector<Translation> translations(sources.size());
   const bool searches = communicator_.rank() == parts_.links.searcher();
   // Buffers may go next.
-  HADAL_RETURN_IF_ERROR(WithdrawOnError(searches ? Search(ended, translations) : Follow(), communicator_));
+  HADAL_RETURN_IF_ERROR(WithdrawOnError(searches ? Search(ended, starts, translations) : Follow(), communicator_));
   HADAL_RETURN_IF_ERROR(parts_.links.Drain());
   stream_.Synchronize();  // training may use the memory now
   if (communicator_.size() == 1) return translations;
@@ -80,8 +80,9 @@ absl::StatusOr<std::vector<Translation>> Decoder::Translate(std::span<const std:
   return searches ? std::move(translations) : TranslationsFromBytes(bytes);
 }
 
-absl::Status Decoder::Search(std::span<const std::vector<int32_t>> sources, std::vector<Translation>& translations) {
-  DecodeDriver driver(parts_.capacity, parts_.options.beam, plan_.options.max_positions, sources, translations);
+absl::Status Decoder::Search(std::span<const std::vector<int32_t>> sources, std::span<const OutputStart> starts,
+                             std::vector<Translation>& translations) {
+  DecodeDriver driver(parts_.capacity, parts_.options.beam, plan_.options.max_positions, sources, translations, starts);
   std::deque<DecodeCommand> under_way;
   const auto give = [&](std::vector<DecodeCommand> commands) -> absl::Status {
     for (DecodeCommand& command : commands) {
@@ -96,7 +97,8 @@ absl::Status Decoder::Search(std::span<const std::vector<int32_t>> sources, std:
     under_way.pop_front();
     HADAL_RETURN_IF_ERROR(Execute(command));
     if (command.kind != DecodeCommand::Kind::kStep) continue;
-    driver.Advance(command.lane, *parts_.chunks.back()->candidates());
+    driver.Advance(command.lane, parts_.chunks.back()->Candidates(stream_, lanes_[command.lane].rows().rows(),
+                                                                  driver.WantsLogits(command.lane)));
     HADAL_RETURN_IF_ERROR(give(driver.Next(command.lane)));
   }
   return parts_.links.SendCommand({.kind = DecodeCommand::Kind::kEnd});

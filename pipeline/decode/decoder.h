@@ -1,5 +1,6 @@
-// Decoder translates over a pipeline of ranks: it encodes a group of sentences, then runs beam search step by step with
-// cached keys and values.
+// Decoder translates over a pipeline of ranks: it encodes a group of sentences, then runs beam search or draws samples
+// (beam_search.h) step by step with cached keys and values. A language model has nothing to encode: it continues the
+// forced beginnings of its texts, which are read token by token.
 //
 //   rank of the head: search → commands (which tokens, whose paths, which cache rows) → every rank
 //   every rank:       border → sublayers against its caches → border … → head: candidates → search
@@ -47,8 +48,7 @@ class Decoder {
  public:
   // Plans and allocates this rank's memory. All references must outlive the decoder; `parameters` hold the weights of
   // this rank's sublayers of `pipeline`. All ranks call it together.
-  // Errors: those of PlanDecodeCapacity; InvalidArgument for a model without an encoder; ResourceExhausted if any rank
-  // lacks the memory.
+  // Errors: those of PlanDecodeCapacity; ResourceExhausted if any rank lacks the memory.
   static absl::StatusOr<std::unique_ptr<Decoder>> Create(const ModelPlan& plan, const PipelinePlan& pipeline,
                                                          const ParameterStore& parameters, const Stream& stream,
                                                          Communicator& communicator, const DecoderOptions& options,
@@ -59,13 +59,21 @@ class Decoder {
 
   // Translates `sources` (token ids without </s>, the same on every rank). Every rank returns the results, in the same
   // order. `update`: number of updates applied to the weights, which selects the branch gain (BranchNorm); at least 1
-  // is used.
+  // is used. `starts`: of each output; none: no forced tokens, and number s for source s. A language model's sources
+  // are empty.
   // Errors: InvalidArgument naming the first source that is empty or longer than longest_source_tokens(); the
   // communicator's.
-  absl::StatusOr<std::vector<Translation>> Translate(std::span<const std::vector<int32_t>> sources, int64_t update);
+  // REQUIRES: forced tokens only with DecoderOptions::prefixes, and no more than longest_output_tokens().
+  absl::StatusOr<std::vector<Translation>> Translate(std::span<const std::vector<int32_t>> sources, int64_t update,
+                                                     std::span<const OutputStart> starts = {});
 
   // In tokens, without </s>.
   int64_t longest_source_tokens() const { return capacity().longest_source - 1; }
+  // Of an output, for a source of so many tokens.
+  int64_t longest_output_tokens(int64_t source_tokens) const {
+    return LongestTranslation(parts_.options.beam, source_tokens + (plan_.options.has_encoder() ? 1 : 0),
+                              plan_.options.max_positions);
+  }
   const DecodeCapacity& capacity() const { return parts_.capacity; }
   // Bytes of the decoder's own arena on this rank.
   int64_t bytes() const { return arena_.bytes(); }
@@ -76,7 +84,8 @@ class Decoder {
 
   absl::StatusOr<std::vector<std::vector<int32_t>>> WithEnds(std::span<const std::vector<int32_t>> sources) const;
   // On the searching rank: sends commands and executes them until every sentence is done.
-  absl::Status Search(std::span<const std::vector<int32_t>> sources, std::vector<Translation>& translations);
+  absl::Status Search(std::span<const std::vector<int32_t>> sources, std::span<const OutputStart> starts,
+                      std::vector<Translation>& translations);
   // On the others: executes commands until kEnd.
   absl::Status Follow();
   absl::Status Execute(const DecodeCommand& command);

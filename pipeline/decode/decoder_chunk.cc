@@ -45,7 +45,8 @@ DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, c
   AddEncoderSegments(plan, capacity);
   if (first <= target && target < last) embedding_target_.emplace(plan, target, layout);
   AddDecoderSublayers(plan, capacity, layout);
-  if (last > plan.output_head()) head_.emplace(plan, capacity.rows, candidates, layout);
+  if (last > plan.output_head())
+    head_.emplace(plan, capacity.rows, candidates, launching.on_device && launching.logits, layout);
   if (!launching.on_device) return;
   if (embedding_source_ || !encoder_.empty()) {
     groups_.emplace(BatchSlots::Spec{.first_sublayer = first,
@@ -154,7 +155,6 @@ ConstAnyMatrix DecoderChunk::Step(const IncrementalContext& context, int32_t lan
   const int64_t rows = context.rows.rows();
   Run(context.stream, {.phase = GraphPhase::kDecodeStep, .slot = lane, .shape = {.target_rows = rows}},
       [&] { stepped_ = StepSublayers(placed, lane); });
-  if (head_) candidates_ = head_->Table(context.stream, rows);
   return stepped_;
 }
 

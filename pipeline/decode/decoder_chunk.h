@@ -37,6 +37,7 @@ class DecoderChunk {
   struct Launching {
     bool on_device = false;
     bool graphs = false;  // launch CUDA graphs; ignored unless on_device
+    bool logits = false;  // Candidates may be asked for the logits of all tokens
   };
   // Sublayers [first, last) of the plan. `plan` and `buffers` must outlive the chunk.
   DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, const DecodeCapacity& capacity, int32_t candidates,
@@ -62,9 +63,12 @@ class DecoderChunk {
   // Runs the encoder's part on the sources of context.batch for `lane`, and writes their keys and values to the cache
   // rows `encoder_output`. Returns the chunk's output residual.
   ConstAnyMatrix Encode(const SublayerContext& context, const CacheRows& encoder_output, int32_t lane);
-  // Runs one step of `lane`. Returns the chunk's output residual; with the head, also sets candidates().
+  // Runs one step of `lane`. Returns the chunk's output residual.
   ConstAnyMatrix Step(const IncrementalContext& context, int32_t lane);
-  const std::optional<CandidateTable>& candidates() const { return candidates_; }
+  // With the head: the candidates of the last Step, which had `rows` rows; with `logits`, those of all tokens too.
+  CandidateTable Candidates(const Stream& stream, int64_t rows, bool logits) const {
+    return head_->Table(stream, buffers_.workspace(), rows, logits);
+  }
 
   // The graphs it launches; null: none.
   const GraphCache* graphs() const { return graphs_.get(); }
@@ -115,7 +119,6 @@ class DecoderChunk {
   int64_t encode_history_ = 0, step_history_ = 0;  // entries of earlier chunks; 0: that stack does not combine
   std::optional<LayerCombination> encoder_closing_, decoder_closing_;
   std::optional<CandidateHead> head_;
-  std::optional<CandidateTable> candidates_;
   std::vector<ArenaSlice> cache_slices_;
   std::vector<std::byte*> caches_;
   // Used on a device.

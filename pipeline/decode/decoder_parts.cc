@@ -9,7 +9,8 @@ DecoderParts::DecoderParts(const ModelPlan& plan, const PipelinePlan& pipeline, 
       capacity(capacity),
       buffers(plan, capacity, stream, layout),
       links(plan, pipeline, stage, capacity, stream, layout) {
-  const DecoderChunk::Launching launching{.on_device = stream.kind() != DeviceKind::kCpu, .graphs = options.graphs};
+  const DecoderChunk::Launching launching{
+      .on_device = stream.kind() != DeviceKind::kCpu, .graphs = options.graphs, .logits = ReadsLogits(options)};
   for (int c = 0; c < pipeline.shape.chunks; ++c) {
     chunks.push_back(std::make_unique<DecoderChunk>(plan, pipeline.first_sublayer(stage, c),
                                                     pipeline.last_sublayer(stage, c), capacity,

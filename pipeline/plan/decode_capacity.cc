@@ -28,8 +28,10 @@ absl::StatusOr<DecodeCapacity> Shapes(const ModelPlan& plan, const DecoderOption
   capacity.sentences = static_cast<int32_t>(
       options.sentences == 0 ? most_sentences : std::min<int64_t>(options.sentences, most_sentences));
   capacity.rows = std::max(kFewestDecodeRows, capacity.sentences * beam);
-  capacity.longest_source = std::min(options.longest_source, plan.options.max_positions);
-  capacity.longest_path = LongestTranslation(options.beam, capacity.longest_source, plan.options.max_positions) + 1;
+  const int64_t longest_source = std::min(options.longest_source, plan.options.max_positions);
+  capacity.longest_source = plan.options.has_encoder() ? longest_source : 1;
+  const int64_t longest_source_rows = plan.options.has_encoder() ? longest_source : 0;
+  capacity.longest_path = LongestTranslation(options.beam, longest_source_rows, plan.options.max_positions) + 1;
   capacity.source_rows = std::max({kFewestDecodeRows, capacity.longest_source,
                                    std::min(kMostSourceRows, capacity.sentences * capacity.longest_source)});
   return capacity;

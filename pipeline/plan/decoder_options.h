@@ -2,18 +2,28 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 
 namespace hadal {
 
-// Options of the beam search over one sentence (decode/beam_search.h).
+// How a token is drawn from the model's distribution (decode/token_draw.h).
+struct DrawOptions {
+  double temperature = 1;  // > 0
+  int32_t top_k = 0;       // the k most likely tokens; 0: all
+  double top_p = 1;        // the most likely tokens that together have this probability, in (0, 1]
+  uint64_t seed = 1;
+};
+
+// Options of the search over one sentence (decode/beam_search.h).
 struct BeamOptions {
-  int32_t beam = 4;
+  int32_t beam = 4;             // hypotheses; when sampling: samples
   double length_penalty = 0.6;  // 0: plain sums; higher favours longer translations
   double max_length_a = 0;      // longest translation without </s>: a·(source tokens with </s>) + b
   double max_length_b = 200;
-  int32_t min_length = 1;  // tokens before </s>
+  int32_t min_length = 1;                    // tokens before </s>
+  std::optional<DrawOptions> sampling = {};  // empty: beam search
 };
 
 struct DecoderOptions {
@@ -22,6 +32,7 @@ struct DecoderOptions {
   int32_t longest_source = 512;   // longest source accepted, with </s>; at most the model's positions
   int32_t sentences = 0;          // most sentences translated together per lane; 0: as many as are efficient
   bool graphs = true;             // on a device, launch steps and encodings as graphs: the same bits
+  bool prefixes = false;          // outputs may have forced beginnings (decode/beam_search.h)
 };
 
 struct DecodeCapacity {
@@ -29,7 +40,7 @@ struct DecodeCapacity {
   int32_t sentences = 1;       // of a group
   int64_t rows = 0;            // of a step: sentences · beam, padded; on a device every step has this many
   int64_t source_rows = 0;     // of a group's sources together, padded; on a device every group has this many
-  int64_t longest_source = 0;  // rows of one sentence, with </s>
+  int64_t longest_source = 0;  // rows of one sentence, with </s>; 1 (unused) for a language model
   int64_t longest_path = 0;    // positions of one hypothesis, with the leading </s>
   int64_t cache_rows = 0;      // the pool of a lane; row 0 is for padding rows
 };
@@ -37,12 +48,17 @@ struct DecodeCapacity {
 // Errors: InvalidArgument naming the field, its value and the allowed range.
 absl::Status ValidateBeamOptions(const BeamOptions& options);
 
-// Length of the longest translation, without </s>, of a source of `source_rows` tokens (with </s>). It leaves a
-// position for the translation's </s>.
+// Length of the longest translation, without </s>, of a source of `source_rows` tokens (with </s>; 0: a language
+// model). It leaves a position for the translation's </s>.
 int64_t LongestTranslation(const BeamOptions& options, int64_t source_rows, int64_t max_positions);
 
 // Continuations that the model must return for each hypothesis: 2·beam, plus as many as the search may exclude (<s>,
-// <pad>, </s>).
-inline int32_t CandidatesPerHypothesis(const BeamOptions& options) { return 2 * options.beam + 3; }
+// <pad>, </s>). Sampling reads the logits instead; their largest gives the log-probabilities.
+inline int32_t CandidatesPerHypothesis(const BeamOptions& options) {
+  return options.sampling ? 1 : 2 * options.beam + 3;
+}
+
+// Whether a search reads the logits of all tokens (BeamSearch::wants_logits).
+inline bool ReadsLogits(const DecoderOptions& options) { return options.prefixes || options.beam.sampling.has_value(); }
 
 }  // namespace hadal

@@ -37,7 +37,9 @@ struct Shared {
 absl::Status Evaluate(Shared& shared, Engine& engine, const std::vector<Translation>& translations, bool has_head) {
   std::vector<SampleView> samples;
   for (size_t s = 0; s < shared.sources.size(); ++s) {
-    samples.push_back({.source = shared.sources[s], .target = translations[s].front().tokens});
+    samples.push_back({.source = shared.sources[s],
+                       .target = translations[s].front().tokens,
+                       .has_source = shared.plan.options.has_encoder()});
   }
   HADAL_ASSIGN_OR_RETURN(const std::vector<PackedBatch> batches,
                          PackSentences(samples, {kBatch.source_tokens, kBatch.target_tokens}));
@@ -74,7 +76,7 @@ absl::Status RunRank(Shared& shared, Communicator& communicator) {
   int64_t launches = 0;
   for (int i = 0; i < spec.times; ++i) {
     const int64_t before = device == nullptr ? 0 : device->launches();
-    HADAL_ASSIGN_OR_RETURN(translations, decoder->Translate(shared.sources, spec.update + i));
+    HADAL_ASSIGN_OR_RETURN(translations, decoder->Translate(shared.sources, spec.update + i, spec.starts));
     if (device != nullptr) launches = device->launches() - before;
   }
   const int head = shared.pipeline.RankOfSublayer(shared.plan.output_head());

@@ -23,7 +23,8 @@ struct DecodeSpec {
   int64_t update = 3;
   // The decoder translates them so often, the weights' update one higher each time; the last is the outcome.
   int times = 1;
-  bool moved = false;  // weights are moved off their start (tests/support/moved_parameters.h); on the CPU
+  bool moved = false;               // weights are moved off their start (tests/support/moved_parameters.h); on the CPU
+  std::vector<OutputStart> starts;  // of the outputs; none: Decoder::Translate's
   std::function<std::unique_ptr<Device>(int rank)> make_device;  // the device of each rank; empty: the CPU
 };
 
@@ -39,7 +40,7 @@ struct DecodeOutcome {
 // Random sources of 1 … `longest` tokens.
 std::vector<std::vector<int32_t>> RandomSources(int count, int longest, int vocabulary, uint32_t seed);
 
-// `evaluate`: fills `evaluated`.
+// `evaluate`: fills `evaluated`. A language model's sources are empty.
 DecodeOutcome Decode(const DecodeSpec& spec, const std::vector<std::vector<int32_t>>& sources, bool evaluate = false);
 
 // "" when both hold the same tokens and the same bits of every score, else the first difference.

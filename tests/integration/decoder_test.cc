@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,130 @@ TEST_P(DecoderMethodTest, NoBitDependsOnRanksThreadsOrNeighbours) {
     }
     EXPECT_EQ(FirstDifference(reference.translations, Decode(spec, sources).translations), "")
         << l.ranks << " ranks, " << l.threads << " threads, " << l.chunks << " chunks, " << l.sentences << " sentences";
+  }
+}
+
+// Draws, with a beginning for every third sentence.
+DecodeSpec SamplingSpec(const std::vector<std::vector<int32_t>>& sources) {
+  DecodeSpec spec = BaseSpec(ResidualMethod::kPreLn);
+  spec.decoder.beam.beam = 3;
+  spec.decoder.beam.sampling = {.temperature = 1.2, .top_k = 150, .top_p = 0.95, .seed = 5};
+  spec.decoder.prefixes = true;
+  for (uint32_t s = 0; s < sources.size(); ++s) {
+    spec.starts.push_back({.prefix = s % 3 == 0 ? std::vector<int32_t>{9, 120} : std::vector<int32_t>{}, .number = s});
+  }
+  return spec;
+}
+
+// 64 sentences together or one at a time; with room for little more than one; in another order, so that their
+// neighbours are others.
+TEST(DecoderTest, ASampleDependsOnItsSentenceAndNumberAlone) {
+  std::vector<std::vector<int32_t>> sources = RandomSources(64, 20, kVocabulary, 6);
+  const DecodeSpec base = SamplingSpec(sources);
+  const DecodeOutcome reference = Decode(base, sources, /*evaluate=*/true);
+  for (size_t s = 0; s < sources.size(); ++s) {
+    const Translation& samples = reference.translations[s];
+    ASSERT_EQ(samples.size(), 3u);
+    EXPECT_NE(samples[0].tokens, samples[1].tokens);
+    const std::vector<int32_t>& prefix = base.starts[s].prefix;
+    for (const Hypothesis& h : samples) EXPECT_TRUE(std::equal(prefix.begin(), prefix.end(), h.tokens.begin()));
+    for (size_t t = 0; t < reference.evaluated[s].size(); ++t) {
+      EXPECT_NEAR(-samples[0].token_log_probabilities[t], reference.evaluated[s][t], 2e-4);
+    }
+  }
+  struct Layout {
+    int ranks, threads, chunks, sentences;
+  };
+  for (const Layout& l : {Layout{3, 1, 1, 64}, Layout{1, 2, 1, 64}, Layout{1, 1, 1, 1}, Layout{2, 1, 3, 4}}) {
+    DecodeSpec spec = base;
+    spec.ranks = l.ranks;
+    spec.threads = l.threads;
+    spec.decoder.sentences = l.sentences;
+    if (l.chunks > 1) {
+      spec.pipeline.chunks = l.chunks;
+      spec.pipeline.schedule = ScheduleKind::kInterleaved1F1B;
+    }
+    EXPECT_EQ(FirstDifference(reference.translations, Decode(spec, sources).translations), "")
+        << l.ranks << " ranks, " << l.threads << " threads, " << l.chunks << " chunks, " << l.sentences << " sentences";
+  }
+  DecodeSpec tight = base;
+  tight.decoder.cache_limit_bytes = int64_t{7} * 2 * 64 * 4 * (1 + 32 + 3 * 24);
+  EXPECT_EQ(FirstDifference(reference.translations, Decode(tight, sources).translations), "") << "put back";
+  DecodeSpec reversed = base;
+  std::reverse(sources.begin(), sources.end());
+  std::reverse(reversed.starts.begin(), reversed.starts.end());
+  DecodeOutcome outcome = Decode(reversed, sources);
+  std::reverse(outcome.translations.begin(), outcome.translations.end());
+  EXPECT_EQ(FirstDifference(reference.translations, outcome.translations), "") << "reversed";
+}
+
+// Every output of at most two tokens, from a beam that is wider; and how often each is drawn. Pearson's statistic: its
+// 99.9% quantile with 19 degrees of freedom is 43.8, and the seed is fixed.
+TEST(DecoderTest, SamplesHaveTheModelsProbabilities) {
+  constexpr int kTiny = 7;  // <unk> and three words
+  DecodeSpec spec = BaseSpec(ResidualMethod::kDeepNorm, 16);
+  spec.model.source_vocabulary = spec.model.target_vocabulary = kTiny;
+  spec.decoder.beam = {.beam = 64, .length_penalty = 0, .max_length_b = 2};
+  const std::vector<int32_t> source = {4, 6, 5};
+  // </s> alone may follow two tokens: its probability there is 1.
+  std::map<std::vector<int32_t>, double> probability;
+  std::map<int32_t, double> first, second_sum;  // by the first token
+  double first_sum = 0;
+  const DecodeOutcome all = Decode(spec, {source});
+  for (const Hypothesis& h : all.translations[0]) {
+    const double second = std::exp(h.token_log_probabilities[1]);
+    probability[h.tokens] = second;
+    second_sum[h.tokens[0]] += second;
+    first[h.tokens[0]] = std::exp(h.token_log_probabilities[0]);
+  }
+  for (const auto& [token, p] : first) first_sum += p;
+  for (auto& [tokens, p] : probability) p *= first[tokens[0]] / first_sum / second_sum[tokens[0]];
+  ASSERT_EQ(probability.size(), 4u + 16);
+  spec.decoder.beam.sampling = DrawOptions{.seed = 3};
+  constexpr int kSentences = 100, kDraws = kSentences * 64;
+  std::map<std::vector<int32_t>, int> drawn;
+  const DecodeOutcome outcome = Decode(spec, std::vector(kSentences, source));
+  for (const Translation& samples : outcome.translations) {
+    for (const Hypothesis& h : samples) ++drawn[h.tokens];
+  }
+  double statistic = 0, sum = 0, rarest = kDraws;
+  for (const auto& [tokens, p] : probability) {
+    statistic += (drawn[tokens] - kDraws * p) * (drawn[tokens] - kDraws * p) / (kDraws * p);
+    sum += p;
+    rarest = std::min(rarest, kDraws * p);
+  }
+  EXPECT_NEAR(sum, 1, 1e-6);
+  EXPECT_EQ(drawn.size(), probability.size());
+  EXPECT_GE(rarest, 5) << "too rare for the statistic";
+  EXPECT_LT(statistic, 43.8);
+}
+
+// Its texts, from their beginnings; log-probabilities are those of an evaluation of plain text.
+TEST(DecoderTest, ALanguageModelContinuesPrompts) {
+  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kDlclPre}) {
+    DecodeSpec spec = BaseSpec(method);
+    spec.model =
+        SmallModel(method, {.encoder_layers = 0, .decoder_layers = 4, .d_model = 64, .vocabulary = kVocabulary});
+    spec.moved = true;
+    spec.decoder.beam = {.beam = 2, .length_penalty = 0, .max_length_b = 14, .sampling = DrawOptions{}};
+    spec.decoder.prefixes = true;
+    for (const std::vector<int32_t>& prompt : RandomSources(20, 14, kVocabulary, 8)) spec.starts.push_back({prompt, 1});
+    spec.starts[5].prefix.clear();
+    const std::vector<std::vector<int32_t>> none(spec.starts.size());
+    const DecodeOutcome reference = Decode(spec, none, /*evaluate=*/true);
+    ASSERT_EQ(reference.evaluated.size(), none.size());
+    for (size_t s = 0; s < none.size(); ++s) {
+      const Hypothesis& best = reference.translations[s].front();
+      const std::vector<int32_t>& prompt = spec.starts[s].prefix;
+      EXPECT_TRUE(std::equal(prompt.begin(), prompt.end(), best.tokens.begin())) << s;
+      ASSERT_EQ(reference.evaluated[s].size(), best.token_log_probabilities.size());
+      for (size_t t = 0; t < reference.evaluated[s].size(); ++t) {
+        EXPECT_NEAR(-best.token_log_probabilities[t], reference.evaluated[s][t], 2e-4) << "text " << s << ", " << t;
+      }
+    }
+    spec.ranks = 3;
+    spec.decoder.sentences = 1;
+    EXPECT_EQ(FirstDifference(reference.translations, Decode(spec, none).translations), "") << "3 ranks";
   }
 }
 

@@ -163,6 +163,46 @@ TEST(DeviceDecodeTest, RowsThatOnlyFillUpComputeNoNanOfWhatLayInTheCaches) {
   }
 }
 
+// The logits of all tokens come from the device, behind steps that are graphs too; a language model has no encoder
+// there.
+TEST(DeviceDecodeTest, SamplesAreThoseOfTheCpu) {
+  for (const int encoder_layers : {0, 1}) {
+    DecodeSpec spec = SmallSpec(ResidualMethod::kDeepNorm);
+    spec.model =
+        SmallModel(ResidualMethod::kDeepNorm,
+                   {.encoder_layers = encoder_layers, .decoder_layers = 2, .d_model = 32, .vocabulary = kVocabulary});
+    spec.decoder.beam = {
+        .beam = 2, .length_penalty = 0, .max_length_b = 5, .sampling = DrawOptions{.top_k = 40, .top_p = 0.9}};
+    spec.decoder.prefixes = true;
+    std::vector<std::vector<int32_t>> sources(5);
+    if (encoder_layers > 0) sources = RandomSources(5, 9, kVocabulary, 5);
+    for (uint32_t s = 0; s < sources.size(); ++s) spec.starts.push_back({{7, static_cast<int32_t>(20 + s)}, s});
+    const DecodeOutcome cpu = Decode(spec, sources);
+    spec = OnDevice(spec);
+    const DecodeOutcome device = Decode(spec, sources);
+    for (size_t s = 0; s < sources.size(); ++s) {
+      ASSERT_EQ(device.translations[s].size(), 2u);
+      for (size_t h = 0; h < 2; ++h) {
+        EXPECT_EQ(device.translations[s][h].tokens, cpu.translations[s][h].tokens) << "sentence " << s;
+        EXPECT_NEAR(device.translations[s][h].score, cpu.translations[s][h].score, 1e-4);
+      }
+    }
+    spec.ranks = 2;
+    EXPECT_EQ(FirstDifference(device.translations, Decode(spec, sources).translations), "") << "2 stages";
+    spec.ranks = 1;
+    spec.decoder.graphs = false;
+    EXPECT_EQ(FirstDifference(device.translations, Decode(spec, sources).translations), "") << "no graphs";
+    if (encoder_layers == 0) continue;
+    spec.compute_storage = Storage::kBFloat16;
+    const DecodeOutcome bf16 = Decode(spec, sources, /*evaluate=*/true);
+    for (size_t s = 0; s < sources.size(); ++s) {
+      for (size_t t = 0; t < bf16.evaluated[s].size(); ++t) {
+        EXPECT_NEAR(-bf16.translations[s][0].token_log_probabilities[t], bf16.evaluated[s][t], 0.03);
+      }
+    }
+  }
+}
+
 // Three groups of a sentence, twice: encodings and steps are launched one by one, then recorded, then graphs.
 // BranchNorm's gains change between.
 TEST(DeviceDecodeTest, GraphsChangeNoBitAndAreALaunchAStep) {

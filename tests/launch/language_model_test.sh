@@ -48,6 +48,23 @@ nll=$(awk '{ sum -= $1; tokens += $2 } END { print sum / tokens }' scores)
 awk "BEGIN { d = $nll - $then; exit !(d < 2e-3 && d > -2e-3) }" || fail "score says nll $nll, validation $then"
 
 expect 2 "$hadal" translate unbroken/$last --input text/valid.en; says "cannot translate"
+
+# Texts drawn: from prompts, the same on 1 and 3 ranks; from none; from standard input.
+cut -d ' ' -f 1-2 text/valid.en > prompts
+sample=("$hadal" sample unbroken/$last --seed 5 --max-len 40)
+expect 0 "${sample[@]}" --prompts prompts --nbest 2 -o texts; says "continued 40 prompts"
+expect 0 "${mpi[@]}" 3 "${sample[@]}" --prompts prompts --nbest 2 --batch 1 --threads 1 -o texts3
+cmp texts texts3 || fail "other texts on 3 ranks"
+[ "$(wc -l < texts)" -eq 80 ] || fail "not 2 texts a prompt"
+while IFS=$'\t' read -r line text; do
+  [[ $text == "$(sed -n "${line}p" prompts)"* ]] || fail "\"$text\" does not continue prompt $line"
+done < texts
+expect 0 "${sample[@]}" -o text0; [ "$(wc -l < text0)" -eq 1 ] || fail "not one text without a prompt"
+expect 0 "${sample[@]}" --prompts - -o text1 < <(echo); cmp text0 text1 || fail "an empty prompt is another text"
+expect 2 "${sample[@]}" --temperature 0; says "temperature = 0"
+expect 2 "${sample[@]}" --prompts <(echo 漢); says "lacks a token of"
+for _ in {1..50}; do echo -n "the "; done > long
+expect 2 "${sample[@]}" --prompts long; says "more than the longest output, 40; shorten it, or raise --max-len"
 expect 2 "${base[@]}" --set 'data.train="pairs/train"' --set validation.every_steps=0 --set 'data.validation=""' --run-dir bad
 says "prepare --monolingual"
 expect 2 "${base[@]}" --set model.encoder_layers=2 --run-dir bad; says "the corpus is plain text"

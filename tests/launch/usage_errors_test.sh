@@ -49,7 +49,7 @@ expect 2 "$hadal" report gone; says gone/metrics.jsonl
 readers=(
   "config show|@" "config diff|@ run.textproto" "config diff|run.textproto @" "plan|@" "plan|run.textproto --machine @"
   "plan|run.textproto --profile @" "train|@ --run-dir never" "train|run.textproto --init-from @ --run-dir never" "compare|@" "sweep|@ run.textproto"
-  "sweep|layouts.txt @" "translate|@" "translate|run --input @" "score|@ --target one.txt" "score|run --source @ --target one.txt"
+  "sweep|layouts.txt @" "translate|@" "translate|run --input @" "translate|run --input one.txt --prefix @" "sample|@" "score|@ --target one.txt" "score|run --source @ --target one.txt"
   "bleu|--reference @ --input one.txt" "bleu|--reference one.txt --input @" "checkpoint ls|@" "checkpoint verify|@" "checkpoint diff|@ run"
   "checkpoint diff|run @" "checkpoint export|@ --out x.safetensors" "checkpoint average|@ --out mean --last 1" "inspect batch|@" "inspect corpus|@"
   "inspect similarity|@ data/valid" "inspect similarity|run @" "curve|@" "report|@" "report|run --machine @" "schedule print|--program @"

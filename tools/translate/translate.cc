@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <sstream>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -24,14 +25,14 @@
 #include "runtime/comm/collectives.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "tools/config/config_loading.h"
-#include "tools/config/run_options.h"
 #include "tools/corpus/plain_text.h"
 #include "tools/corpus/text_input.h"
 #include "tools/corpus/text_lines.h"
 #include "tools/corpus/token_lists.h"
 #include "tools/metrics/human_units.h"
 #include "tools/metrics/work_progress.h"
+#include "tools/translate/forced_tokens.h"
+#include "tools/translate/output_line.h"
 
 namespace hadal {
 namespace {
@@ -39,36 +40,14 @@ namespace {
 // The timeout for other ranks while rank 0 waits for input, which may be typed.
 constexpr absl::Duration kReadingTimeout = absl::Hours(24 * 30);
 
-// The beam search options of the run that wrote the checkpoint, overridden by the command line's.
-absl::StatusOr<BeamOptions> ChosenBeam(const BeamChoices& choices, const ModelCheckpoint& checkpoint) {
-  config::RunConfig config;
-  if (const absl::Status status = MergeConfigText(checkpoint.config_text(), checkpoint.directory(), config);
-      !status.ok()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the config in the checkpoint cannot be read; use the version that wrote it: ", status.message()));
-  }
-  BeamOptions beam = MakeBeamOptions(config.decode());
-  beam.beam = choices.beam.value_or(beam.beam);
-  beam.length_penalty = choices.length_penalty.value_or(beam.length_penalty);
-  beam.max_length_a = choices.max_length_a.value_or(beam.max_length_a);
-  beam.max_length_b = choices.max_length_b.value_or(beam.max_length_b);
-  beam.min_length = choices.min_length.value_or(beam.min_length);
-  HADAL_RETURN_IF_ERROR(ValidateBeamOptions(beam));
-  return beam;
-}
-
-absl::Status CheckNbest(int32_t nbest, int32_t beam) {
-  if (nbest >= 1 && nbest <= beam) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--nbest ", nbest, " is outside 1 … beam = ", beam, "; raise --beam"));
-}
-
 // A batch of lines, and those of them that are translated.
 struct Buffer {
   int64_t first_line = 0;  // number of the line before the first
   int64_t lines = 0;
-  int64_t bytes = 0;             // of text
-  TokenLists sources;            // of the lines that are translated
-  std::vector<int64_t> line_of;  // [sources] their index among the lines
+  int64_t bytes = 0;               // of text
+  std::vector<std::string> texts;  // of all lines, for JSON
+  TokenLists sources, prefixes;    // of the lines that are translated
+  std::vector<int64_t> line_of;    // [sources] their index among the lines
 };
 
 class Translator {
@@ -79,6 +58,11 @@ class Translator {
         communicator_(communicator),
         stream_(stream),
         streams_(streams),
+        form_{.nbest = options.nbest,
+              .scores = options.print_scores,
+              .json = options.json,
+              .joining = options.joining,
+              .input_name = options.language_model ? "prompt" : "source"},
         decoder_options_(options.decoder),
         patient_(communicator, kReadingTimeout) {}
 
@@ -86,7 +70,7 @@ class Translator {
     HADAL_RETURN_IF_ERROR(patient_.AllOk(IsMain() ? OpenFiles() : absl::OkStatus(), "opening files"));
     HADAL_RETURN_IF_ERROR(Load());
     HADAL_RETURN_IF_ERROR(patient_.AllOk(IsMain() ? EmptyOutput() : absl::OkStatus(), "emptying the output"));
-    if (IsMain() && ShowsProgress()) progress_.emplace("translating", "bytes", TextBytes({&options_.input, 1}));
+    if (IsMain() && ShowsProgress()) progress_.emplace(Doing(), "bytes", TextBytes({&options_.input, 1}));
     bool more = true;
     while (more) HADAL_RETURN_IF_ERROR(TranslateBuffer(more));
     progress_.reset();
@@ -96,20 +80,28 @@ class Translator {
 
  private:
   bool IsMain() const { return communicator_.rank() == 0; }
+  const char* Doing() const { return options_.language_model ? "writing" : "translating"; }
+  bool ReadsStandardInput() const { return options_.input == (options_.language_model ? "-" : ""); }
   // Translations on a terminal are progress enough, and would mix with the line.
   bool ShowsProgress() const { return !Typed() && (!options_.output.empty() || isatty(STDOUT_FILENO) == 0); }
   std::ostream& out() { return options_.output.empty() ? streams_.out : output_; }
 
   absl::Status OpenFiles() {
-    if (!options_.input.empty()) {
+    if (options_.language_model && options_.input.empty()) {
+      input_ = std::make_unique<std::istringstream>("\n");
+    } else if (!ReadsStandardInput()) {
       HADAL_ASSIGN_OR_RETURN(input_, OpenText(options_.input));
     }
+    if (!options_.prefixes.empty()) {
+      HADAL_ASSIGN_OR_RETURN(prefix_input_, OpenText(options_.prefixes));
+      prefix_lines_.emplace(*prefix_input_, options_.prefixes);
+    }
     if (!options_.output.empty()) {
-      HADAL_RETURN_IF_ERROR(CheckIsNoneOf(options_.output, {options_.input}));
+      HADAL_RETURN_IF_ERROR(CheckIsNoneOf(options_.output, {options_.input, options_.prefixes}));
       output_.open(options_.output, std::ios::binary | std::ios::app);
       if (!output_) return CreationError(errno, options_.output);
     }
-    if (options_.input.empty()) {
+    if (ReadsStandardInput()) {
       lines_.emplace(streams_.in, "standard input");
     } else {
       lines_.emplace(*input_, options_.input);
@@ -129,8 +121,20 @@ class Translator {
   // Opens the checkpoint and determines the beam search options, some of which are in its config.
   absl::StatusOr<ModelCheckpoint> Open() {
     HADAL_ASSIGN_OR_RETURN(ModelCheckpoint checkpoint, ModelCheckpoint::Open(options_.checkpoint));
-    HADAL_ASSIGN_OR_RETURN(decoder_options_.beam, ChosenBeam(options_.beam, checkpoint));
-    HADAL_RETURN_IF_ERROR(CheckNbest(options_.nbest, decoder_options_.beam.beam));
+    const bool translates = checkpoint.plan().options.has_encoder();
+    if (translates && options_.language_model) {
+      return absl::InvalidArgumentError(
+          "the model translates, and only a language model continues prompts; `hadal translate --temperature 1` draws "
+          "translations, and its --prefix FILE forces their beginnings");
+    }
+    if (!translates && !options_.language_model) {
+      return absl::InvalidArgumentError(
+          "the model is a language model (encoder_layers = 0) and cannot translate; `hadal sample` writes text with "
+          "it, "
+          "`hadal score --target FILE` says how probable it finds text");
+    }
+    HADAL_ASSIGN_OR_RETURN(decoder_options_.beam, ChosenBeam(options_.beam, options_.nbest, checkpoint));
+    decoder_options_.prefixes = options_.language_model || !options_.prefixes.empty();
     return checkpoint;
   }
 
@@ -143,40 +147,105 @@ class Translator {
     HADAL_ASSIGN_OR_RETURN(decoder_, Decoder::Create(model_->plan(), model_->pipeline(), model_->parameters(), stream_,
                                                      communicator_, decoder_options_, timeout));
     if (!IsMain()) return absl::OkStatus();
-    streams_.log << absl::StrFormat("translating with %s: %.0f MiB of weights and %.0f MiB for decoding on rank 0\n",
+    streams_.log << absl::StrFormat("%s with %s: %.0f MiB of weights and %.0f MiB for decoding on rank 0\n", Doing(),
                                     model_->checkpoint().directory(), model_->bytes() / 1048576.0,
                                     decoder_->bytes() / 1048576.0);
     if (Typed()) streams_.log << "type a sentence and press Enter; Ctrl-D ends" << std::endl;
     return absl::OkStatus();
   }
 
-  bool Typed() const { return streams_.typed && options_.input.empty(); }
+  bool Typed() const { return streams_.typed && ReadsStandardInput(); }
+
+  // Rank 0: the tokens that an output must begin with, from the last line of `lines`, named `name`.
+  absl::StatusOr<std::vector<int32_t>> Forced(const std::string& text, const TextLines& lines, const std::string& name,
+                                              int64_t source_tokens) const {
+    absl::StatusOr<std::vector<int32_t>> tokens = ForcedTokens(model_->checkpoint().target_vocabulary(), text);
+    if (!tokens.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(name, ":", lines.lines(), ": ", tokens.status().message()));
+    }
+    const int64_t longest = decoder_->longest_output_tokens(source_tokens);
+    if (std::ssize(*tokens) <= longest) return tokens;
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ":", lines.lines(), " has ", tokens->size(), " tokens, more than the longest output, ",
+                     longest, "; shorten it, or raise ", options_.language_model ? "--max-len" : "--max-len-b",
+                     " (at most the model's max_positions - 1)"));
+  }
+
+  // Rank 0: reads the forced beginning of the input's last line; `more`: there was such a line.
+  absl::Status ReadPrefix(bool more, std::string& prefix) {
+    if (!prefix_lines_) return absl::OkStatus();
+    HADAL_ASSIGN_OR_RETURN(const bool has_prefix, prefix_lines_->Next(prefix));
+    if (has_prefix == more) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--prefix ", options_.prefixes, has_prefix ? " has more lines than the input, which has " : " ends after line ",
+        has_prefix ? lines_->lines() : prefix_lines_->lines(),
+        "; give a line for each sentence, an empty one where nothing is forced"));
+  }
 
   // Rank 0: reads up to a buffer of lines.
   absl::Status Read(Buffer& buffer) {
     buffer.first_line = lines_->lines();
-    std::string line;
+    std::string line, prefix;
     while (buffer.lines < (Typed() ? 1 : options_.buffer_lines)) {
       HADAL_ASSIGN_OR_RETURN(const bool more, lines_->Next(line));
+      HADAL_RETURN_IF_ERROR(ReadPrefix(more, prefix));
       if (!more) return absl::OkStatus();
-      std::vector<int32_t> tokens = model_->checkpoint().source_vocabulary().Encode(line);
-      const int64_t place = buffer.lines++;
+      ++buffer.lines;
       buffer.bytes += static_cast<int64_t>(line.size()) + 1;
-      const auto length = static_cast<int64_t>(tokens.size());
-      if (length == 0) continue;
-      if (length > decoder_->longest_source_tokens()) {
-        if (options_.over_long == OverLong::kError) {
-          return absl::InvalidArgumentError(absl::StrCat(
-              "line ", lines_->lines(), " has ", length, " tokens, more than ", decoder_->longest_source_tokens(), "; ",
-              decoder_options_.longest_source > decoder_->longest_source_tokens() + 1
-                  ? "that is the model's limit (max_positions): split it, or use --on-long skip"
-                  : "split it, or use --on-long skip or a higher --longest-source"));
-        }
-        ++skipped_;
-        continue;
+      if (options_.json) buffer.texts.push_back(line);
+      HADAL_RETURN_IF_ERROR(options_.language_model ? TakePrompt(line, buffer) : TakeSource(line, prefix, buffer));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status TakePrompt(const std::string& line, Buffer& buffer) {
+    HADAL_ASSIGN_OR_RETURN(
+        std::vector<int32_t> tokens,
+        Forced(line, *lines_, ReadsStandardInput() ? "standard input" : options_.input, /*source_tokens=*/0));
+    buffer.sources.emplace_back();
+    buffer.prefixes.push_back(std::move(tokens));
+    buffer.line_of.push_back(buffer.lines - 1);
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeSource(const std::string& line, const std::string& prefix, Buffer& buffer) {
+    std::vector<int32_t> tokens = model_->checkpoint().source_vocabulary().Encode(line);
+    const auto length = static_cast<int64_t>(tokens.size());
+    if (length == 0) return absl::OkStatus();
+    if (length > decoder_->longest_source_tokens()) {
+      if (options_.over_long == OverLong::kError) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "line ", lines_->lines(), " has ", length, " tokens, more than ", decoder_->longest_source_tokens(), "; ",
+            decoder_options_.longest_source > decoder_->longest_source_tokens() + 1
+                ? "that is the model's limit (max_positions): split it, or use --on-long skip"
+                : "split it, or use --on-long skip or a higher --longest-source"));
       }
-      buffer.sources.push_back(std::move(tokens));
-      buffer.line_of.push_back(place);
+      ++skipped_;
+      return absl::OkStatus();
+    }
+    std::vector<int32_t> forced;
+    if (prefix_lines_) {
+      HADAL_ASSIGN_OR_RETURN(forced, Forced(prefix, *prefix_lines_, options_.prefixes, length));
+    }
+    buffer.sources.push_back(std::move(tokens));
+    buffer.prefixes.push_back(std::move(forced));
+    buffer.line_of.push_back(buffer.lines - 1);
+    return absl::OkStatus();
+  }
+
+  // Gives all ranks rank 0's sentences.
+  absl::Status Share(const Buffer& buffer, TokenLists& sources, std::vector<OutputStart>& starts) {
+    TokenLists lists = buffer.sources;
+    lists.insert(lists.end(), buffer.prefixes.begin(), buffer.prefixes.end());
+    std::vector<int32_t>& numbers = lists.emplace_back();
+    for (const int64_t place : buffer.line_of) numbers.push_back(static_cast<int32_t>(buffer.first_line + place + 1));
+    std::string bytes = IsMain() ? TokenListsToBytes(lists) : "";
+    HADAL_RETURN_IF_ERROR(patient_.Broadcast(bytes, 0, "source tokens"));
+    HADAL_ASSIGN_OR_RETURN(lists, TokenListsFromBytes(bytes));
+    const size_t count = lists.size() / 2;
+    for (size_t s = 0; s < count; ++s) {
+      sources.push_back(std::move(lists[s]));
+      starts.push_back({std::move(lists[count + s]), static_cast<uint32_t>(lists.back()[s])});
     }
     return absl::OkStatus();
   }
@@ -187,11 +256,11 @@ class Translator {
     HADAL_ASSIGN_OR_RETURN(more, patient_.AnyRank(buffer.lines > 0, "reading text"));
     if (!more) return absl::OkStatus();
     const Stopwatch watch;
-    std::string bytes = IsMain() ? TokenListsToBytes(buffer.sources) : "";
-    HADAL_RETURN_IF_ERROR(patient_.Broadcast(bytes, 0, "source tokens"));
-    HADAL_ASSIGN_OR_RETURN(const TokenLists sources, TokenListsFromBytes(bytes));
+    TokenLists sources;
+    std::vector<OutputStart> starts;
+    HADAL_RETURN_IF_ERROR(Share(buffer, sources, starts));
     HADAL_ASSIGN_OR_RETURN(const std::vector<Translation> translations,
-                           decoder_->Translate(sources, model_->checkpoint().progress().update));
+                           decoder_->Translate(sources, model_->checkpoint().progress().update, starts));
     seconds_ += watch.Seconds();
     return patient_.AllOk(IsMain() ? Write(buffer, translations) : absl::OkStatus(), "writing translations");
   }
@@ -200,8 +269,11 @@ class Translator {
     size_t next = 0;
     for (int64_t place = 0; place < buffer.lines; ++place) {
       const bool translated = next < buffer.line_of.size() && buffer.line_of[next] == place;
-      WriteLine(buffer.first_line + place + 1, translated ? translations[next] : Translation());
-      next += translated ? 1 : 0;
+      std::span<const Hypothesis> translation;
+      if (translated) translation = translations[next++];
+      if (!translation.empty()) tokens_ += std::ssize(translation[0].tokens) + 1;
+      out() << FormatOutput(form_, model_->checkpoint().target_vocabulary(), buffer.first_line + place + 1,
+                            options_.json ? buffer.texts[place] : std::string_view(), translation);
     }
     translated_ += static_cast<int64_t>(buffer.sources.size());
     if (progress_) progress_->Advance(buffer.bytes);
@@ -211,26 +283,20 @@ class Translator {
                                                      ": writing failed; is the disk full?"));
   }
 
-  void WriteLine(int64_t number, const Translation& translation) {
-    const size_t count = std::clamp<size_t>(translation.size(), 1, options_.nbest);
-    for (size_t h = 0; h < count; ++h) {
-      if (options_.nbest > 1) out() << number << '\t';
-      if (h < translation.size()) {
-        if (options_.print_scores) out() << absl::StrFormat("%.6f\t", translation[h].score);
-        out() << model_->checkpoint().target_vocabulary().Decode(translation[h].tokens, options_.joining);
-        if (h == 0) tokens_ += static_cast<int64_t>(translation[h].tokens.size()) + 1;
-      } else if (options_.print_scores) {
-        out() << '\t';  // an empty line has no score
-      }
-      out() << '\n';
-    }
+  std::string How() const {
+    const BeamOptions& beam = decoder_options_.beam;
+    if (!beam.sampling) return absl::StrCat("beam ", beam.beam);
+    return absl::StrCat("drawn with temperature ", beam.sampling->temperature, ", top-k ", beam.sampling->top_k,
+                        ", top-p ", beam.sampling->top_p, ", seed ", beam.sampling->seed);
   }
 
   void Summarize() {
-    streams_.log << absl::StrFormat("translated %s sentences (%s target tokens) in %s: %s sentences/s, beam %d\n",
-                                    HumanCount(translated_), HumanCount(tokens_), HumanDuration(seconds_),
-                                    HumanRate(seconds_ > 0 ? static_cast<double>(translated_) / seconds_ : 0),
-                                    decoder_options_.beam.beam);
+    streams_.log << absl::StrFormat("%s (%s target tokens) in %s: %s sentences/s, %s\n",
+                                    options_.language_model
+                                        ? absl::StrCat("continued ", HumanCount(translated_), " prompts")
+                                        : absl::StrCat("translated ", HumanCount(translated_), " sentences"),
+                                    HumanCount(tokens_), HumanDuration(seconds_),
+                                    HumanRate(seconds_ > 0 ? static_cast<double>(translated_) / seconds_ : 0), How());
     if (skipped_ > 0) {
       streams_.log << absl::StrFormat("skipped %s sentences longer than %d tokens: their lines are empty\n",
                                       HumanCount(skipped_), decoder_->longest_source_tokens());
@@ -241,35 +307,18 @@ class Translator {
   Communicator& communicator_;
   Stream stream_;
   TranslateStreams streams_;
+  const OutputForm form_;
   DecoderOptions decoder_options_;
   Collectives patient_;
-  std::unique_ptr<std::istream> input_;
+  std::unique_ptr<std::istream> input_, prefix_input_;
   std::ofstream output_;
-  std::optional<TextLines> lines_;
+  std::optional<TextLines> lines_, prefix_lines_;
   std::unique_ptr<InferenceModel> model_;
   std::unique_ptr<Decoder> decoder_;
   std::optional<WorkProgress> progress_;
   double seconds_ = 0;
   int64_t translated_ = 0, tokens_ = 0, skipped_ = 0;
 };
-
-void AddBeamOptions(Command command, BeamChoices& beam) {
-  command.AddOption("--beam", beam.beam, "Hypotheses kept (default: decode.beam of the checkpoint's config)")
-      .InRange(1, 64)
-      .ValueName("INT");
-  command
-      .AddOption("--length-penalty", beam.length_penalty,
-                 "Exponent of the length in the score; higher is longer (default: its decode.length_penalty)")
-      .ValueName("FLOAT");
-  command
-      .AddOption("--max-len-a", beam.max_length_a,
-                 "Longest translation: a times the source's tokens + b (default: its decode.max_length_a)")
-      .ValueName("FLOAT");
-  command
-      .AddOption("--max-len-b", beam.max_length_b, "The b of --max-len-a, in tokens (default: its decode.max_length_b)")
-      .ValueName("FLOAT");
-  command.AddOption("--min-len", beam.min_length, "Fewest tokens of a translation (default: 1)").ValueName("INT");
-}
 
 }  // namespace
 
@@ -279,39 +328,6 @@ absl::Status RunTranslate(const TranslateOptions& options, Communicator& communi
     return AsCommonError(absl::InvalidArgumentError(absl::StrCat("--buffer ", options.buffer_lines, " is below 1")));
   }
   return Translator(options, communicator, stream, streams).Run();
-}
-
-void AddTranslateOptions(Command command, TranslateOptions& options) {
-  DecoderOptions& decoder = options.decoder;
-  command
-      .AddOption("RUN_OR_DIR", options.checkpoint,
-                 "Checkpoint, or run directory (its best checkpoint, else its newest)")
-      .Required();
-  command.AddFormer("-c,--checkpoint", "hadal translate RUN_OR_DIR");
-  command.AddOption("-i,--input", options.input, "File of sentences, one per line (default: standard input)");
-  command.AddOption("-o,--out", options.output, "File of translations (default: standard output)");
-  AddBeamOptions(command, options.beam);
-  command.AddOption("--nbest", options.nbest, "Translations printed per sentence, best first").ShowDefault();
-  command.AddFlag("--print-scores", options.print_scores, "Print each translation's score, then a tab, before it");
-  command.AddChoice<OverLong>("--on-long", options.over_long, "A sentence over --longest-source (default: error)",
-                              {{"error", OverLong::kError}, {"skip", OverLong::kSkip}});
-  command.AddOption("--longest-source", decoder.longest_source, "Longest source in tokens, with </s>").ShowDefault();
-  command.AddChoice<PieceJoining>("--join", options.joining,
-                                  "How tokens are joined to text (default: by the vocabulary)",
-                                  {{"default", PieceJoining::kDefault},
-                                   {"spaces", PieceJoining::kSpaces},
-                                   {"bpe", PieceJoining::kBpe},
-                                   {"sentencepiece", PieceJoining::kSentencePiece}});
-  command.AddOption("--batch", decoder.sentences, "Sentences translated together; 0: as memory allows").ShowDefault();
-  command
-      .AddSetter<int64_t>(
-          "--cache-mib", [&decoder](const int64_t& mib) { decoder.cache_limit_bytes = mib << 20; },
-          "Limit of a rank's caches (default: 512, or what one sentence needs)")
-      .InRange(int64_t{1}, int64_t{1} << 24)
-      .ValueName("MIB");
-  command.AddOption("--buffer", options.buffer_lines, "Lines read at a time").ShowDefault();
-  command.AddOption("--threads", options.threads, "CPU threads per rank (default: its share of the CPUs)")
-      .InRange(0, 1024);
 }
 
 }  // namespace hadal

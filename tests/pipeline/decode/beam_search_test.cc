@@ -46,8 +46,9 @@ class RandomModel {
 };
 
 // Runs the search against the model, offering the candidates that it asks for.
-std::vector<Hypothesis> Search(const RandomModel& model, const BeamOptions& options, int64_t longest) {
-  BeamSearch search(options, longest);
+std::vector<Hypothesis> Search(const RandomModel& model, const BeamOptions& options, int64_t longest,
+                               const OutputStart& start = {}) {
+  BeamSearch search(options, longest, start);
   std::vector<Tokens> prefixes = {{}};
   while (!search.done()) {
     std::vector<Tokens> next;
@@ -57,7 +58,7 @@ std::vector<Hypothesis> Search(const RandomModel& model, const BeamOptions& opti
       EXPECT_EQ(static_cast<int64_t>(prefix.size()), search.length());
     }
     prefixes = std::move(next);
-    std::vector<std::vector<float>> probabilities(prefixes.size());
+    std::vector<std::vector<float>> probabilities(prefixes.size()), logits(prefixes.size());
     std::vector<Tokens> tokens(prefixes.size());
     std::vector<Continuations> continuations;
     for (size_t h = 0; h < prefixes.size(); ++h) {
@@ -69,6 +70,10 @@ std::vector<Hypothesis> Search(const RandomModel& model, const BeamOptions& opti
       for (const int32_t token : order) probabilities[h].push_back(z[token]);
       tokens[h] = order;
       continuations.push_back({tokens[h], probabilities[h], z[kEosToken]});
+      if (!search.wants_logits()) continue;
+      logits[h] = z;
+      for (float& logit : logits[h]) logit += 3;
+      continuations.back().logits = logits[h];
     }
     search.Advance(continuations);
   }
@@ -85,7 +90,7 @@ struct Simple {
   std::vector<Item> finished;  // with </s> taken off
   std::vector<double> scores;
 
-  Simple(const RandomModel& model, const BeamOptions& options, int64_t longest) {
+  Simple(const RandomModel& model, const BeamOptions& options, int64_t longest, const Tokens& prefix = {}) {
     const auto beam = static_cast<size_t>(options.beam);
     std::vector<Item> beams = {{}};
     for (int64_t step = 0; step <= longest && finished.size() < beam; ++step) {
@@ -96,6 +101,7 @@ struct Simple {
         for (int32_t v = 0; v < model.vocabulary(); ++v) {
           if (step >= longest && v != kEosToken) z[v] = -INFINITY;
           if (step < longest && step < options.min_length && v == kEosToken) z[v] = -INFINITY;
+          if (step < std::ssize(prefix) && v != prefix[step]) z[v] = -INFINITY;
           if (z[v] == -INFINITY) continue;
           Item& candidate = candidates.emplace_back(item);
           candidate.tokens.push_back(v);
@@ -218,6 +224,65 @@ TEST(BeamSearchTest, ABeamOfOneIsGreedy) {
   EXPECT_EQ(found[0].tokens, greedy);
 }
 
+// Of as many tokens as the output may have, too.
+TEST(BeamSearchTest, AForcedBeginningCountsInTheScore) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const RandomModel model(14, seed);
+    const Tokens prefix = {9, 5, static_cast<int32_t>(4 + seed % 10)};
+    for (const int32_t beam : {1, 4}) {
+      const BeamOptions options{.beam = beam, .length_penalty = 0.6};
+      const int64_t longest = seed % 4 == 0 ? 3 : 9;
+      const std::vector<Hypothesis> actual = Search(model, options, longest, {.prefix = prefix});
+      const Simple expected(model, options, longest, prefix);
+      ASSERT_EQ(actual.size(), expected.finished.size()) << "seed " << seed;
+      for (size_t i = 0; i < actual.size(); ++i) {
+        EXPECT_EQ(actual[i].tokens, expected.finished[i].tokens) << "seed " << seed;
+        EXPECT_NEAR(actual[i].score, expected.scores[i], 1e-5);
+        EXPECT_EQ(actual[i].token_log_probabilities.size(), actual[i].tokens.size() + 1);
+      }
+    }
+  }
+}
+
+TEST(BeamSearchTest, TheFirstSamplesDoNotDependOnTheirNumber) {
+  const RandomModel model(14, 3);
+  BeamOptions options{.length_penalty = 0, .sampling = DrawOptions{.seed = 4}};
+  const OutputStart start{.prefix = {7}, .number = 12};
+  std::vector<Tokens> fewer;
+  size_t differing = 0;
+  for (const int32_t beam : {1, 2, 7, 8, 40}) {
+    options.beam = beam;
+    std::vector<Tokens> samples;
+    for (const Hypothesis& h : Search(model, options, 9, start)) {
+      samples.push_back(h.tokens);
+      double sum = 0;
+      Tokens so_far;
+      for (size_t i = 0; i <= h.tokens.size(); ++i) {
+        const int32_t token = i < h.tokens.size() ? h.tokens[i] : kEosToken;
+        EXPECT_NEAR(h.token_log_probabilities[i], model.Next(so_far)[token], 1e-5);
+        sum += h.token_log_probabilities[i];
+        so_far.push_back(token);
+      }
+      EXPECT_EQ(h.score, sum);
+      EXPECT_EQ(h.tokens[0], 7);
+    }
+    ASSERT_EQ(std::ssize(samples), beam);
+    std::sort(samples.begin(), samples.end());
+    EXPECT_TRUE(std::includes(samples.begin(), samples.end(), fewer.begin(), fewer.end())) << beam << " samples";
+    fewer = samples;
+    samples.erase(std::unique(samples.begin(), samples.end()), samples.end());
+    differing = samples.size();
+  }
+  EXPECT_GT(differing, 20u);
+  options.beam = 3;
+  const auto first = [&](const OutputStart& of) { return Search(model, options, 9, of)[0].tokens; };
+  EXPECT_NE(first(start), first({.prefix = {7}, .number = 13}));
+  // As long as it may be: all samples are the beginning.
+  EXPECT_EQ(Search(model, options, 1, start).size(), 3u);
+  options.min_length = 6;
+  for (const Hypothesis& h : Search(model, options, 9, start)) EXPECT_GE(h.tokens.size(), 6u);
+}
+
 // Equal sums: the earlier hypothesis first, of one hypothesis the token with the lower id.
 TEST(BeamSearchTest, TiesHaveAnOrder) {
   const std::vector<float> even(3, -1.0f);
@@ -261,6 +326,17 @@ TEST(BeamOptionsTest, NamesTheBadField) {
   EXPECT_FALSE(ValidateBeamOptions({.min_length = -1}).ok());
   EXPECT_FALSE(ValidateBeamOptions({.max_length_a = -1}).ok());
   EXPECT_FALSE(ValidateBeamOptions({.max_length_b = INFINITY}).ok());
+  const auto fault = [](const DrawOptions& draw) {
+    return std::string(ValidateBeamOptions({.sampling = draw}).message());
+  };
+  EXPECT_EQ(fault({.temperature = 0.01, .top_k = 3, .top_p = 0.1}), "");
+  for (const double temperature : {0.0, -1.0, static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
+    EXPECT_THAT(fault({.temperature = temperature}), ::testing::HasSubstr("temperature = "));
+  }
+  EXPECT_THAT(fault({.top_k = -1}), ::testing::HasSubstr("top-k = -1"));
+  for (const double p : {0.0, 1.01, static_cast<double>(NAN)}) {
+    EXPECT_THAT(fault({.top_p = p}), ::testing::HasSubstr("top-p = "));
+  }
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ constexpr DecodeCapacity kLarge = {.sentences = 8, .source_rows = 1000, .longest
 
 std::vector<std::vector<int32_t>> Groups(std::vector<int32_t> source_rows, const DecodeCapacity& capacity,
                                          int32_t beam) {
-  DecodeQueue queue(std::move(source_rows), capacity, beam);
+  DecodeQueue queue(std::move(source_rows), capacity, {.beam = beam});
   std::vector<std::vector<int32_t>> groups;
   while (!queue.empty()) groups.push_back(queue.Next());
   return groups;
@@ -56,6 +56,21 @@ TEST(DecodeQueue, SourcesAndWhatTheCacheProbablyHoldsEndAGroup) {
   EXPECT_THAT(Groups({10, 10, 10}, capacity, 4), ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(2)));
 }
 
+// Samples share nothing, and a language model's texts may be as long as the longest: 50.
+TEST(DecodeQueue, SamplesTakeAPathEach) {
+  DecodeCapacity capacity = kLarge;
+  const auto groups = [&](const std::vector<int32_t>& source_rows) {
+    DecodeQueue queue(source_rows, capacity, {.beam = 4, .sampling = DrawOptions{}});
+    std::vector<std::vector<int32_t>> found;
+    while (!queue.empty()) found.push_back(queue.Next());
+    return found;
+  };
+  capacity.cache_rows = 1 + 2 * (10 + 4 * 23);
+  EXPECT_THAT(groups({10, 10, 10}), ElementsAre(ElementsAre(0, 1), ElementsAre(2)));
+  capacity.cache_rows = 1 + 2 * 4 * 50;
+  EXPECT_THAT(groups({0, 0, 0}), ElementsAre(ElementsAre(0, 1), ElementsAre(2)));
+}
+
 TEST(DecodeQueue, WhatFitsNowhereIsTriedAlone) {
   DecodeCapacity capacity = kLarge;
   capacity.cache_rows = 1;
@@ -63,7 +78,7 @@ TEST(DecodeQueue, WhatFitsNowhereIsTriedAlone) {
 }
 
 TEST(DecodeQueue, WhatIsPutBackIsNext) {
-  DecodeQueue queue({1, 2, 3}, kLarge, 4);
+  DecodeQueue queue({1, 2, 3}, kLarge, {.beam = 4});
   EXPECT_THAT(queue.Next(), ElementsAre(2, 1, 0));
   EXPECT_TRUE(queue.empty());
   queue.PutBack(0);

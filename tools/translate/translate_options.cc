@@ -1,0 +1,82 @@
+#include "tools/translate/translate_options.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace hadal {
+namespace {
+
+void AddCheckpoint(Command command, const char* name, TranslateOptions& options) {
+  command
+      .AddOption("RUN_OR_DIR", options.checkpoint,
+                 "Checkpoint, or run directory (its best checkpoint, else its newest)")
+      .Required();
+  command.AddFormer("-c,--checkpoint", absl::StrCat("hadal ", name, " RUN_OR_DIR"));
+}
+
+// What both commands have.
+void AddCommonOptions(Command command, TranslateOptions& options) {
+  DecoderOptions& decoder = options.decoder;
+  AddSamplingOptions(command, options.beam);
+  CommandOption scores =
+      command.AddFlag("--print-scores", options.print_scores, "Print each output's score, then a tab, before it");
+  command.AddFlag("--json", options.json, "Print a JSON object a line: texts, tokens, scores, log-probabilities")
+      .Excludes(scores);
+  command.AddChoice<PieceJoining>("--join", options.joining,
+                                  "How tokens are joined to text (default: by the vocabulary)",
+                                  {{"default", PieceJoining::kDefault},
+                                   {"spaces", PieceJoining::kSpaces},
+                                   {"bpe", PieceJoining::kBpe},
+                                   {"sentencepiece", PieceJoining::kSentencePiece}});
+  command.AddOption("--batch", decoder.sentences, "Sentences decoded together; 0: as memory allows").ShowDefault();
+  command
+      .AddSetter<int64_t>(
+          "--cache-mib", [&decoder](const int64_t& mib) { decoder.cache_limit_bytes = mib << 20; },
+          "Limit of a rank's caches (default: 512, or what one sentence needs)")
+      .InRange(int64_t{1}, int64_t{1} << 24)
+      .ValueName("MIB");
+  command.AddOption("--buffer", options.buffer_lines, "Lines read at a time").ShowDefault();
+  command.AddOption("--threads", options.threads, "CPU threads per rank (default: its share of the CPUs)")
+      .InRange(0, 1024);
+}
+
+}  // namespace
+
+void AddTranslateOptions(Command command, TranslateOptions& options) {
+  AddCheckpoint(command, "translate", options);
+  command.AddOption("-i,--input", options.input, "File of sentences, one per line (default: standard input)");
+  command.AddOption("-o,--out", options.output, "File of translations (default: standard output)");
+  command
+      .AddOption("--prefix", options.prefixes,
+                 "What each output must begin with, one per line: text or a tag, as __de__")
+      .ValueName("FILE");
+  AddBeamOptions(command, options.beam);
+  command.AddOption("--nbest", options.nbest, "Translations printed per sentence, best first; or drawn")
+      .InRange(1, 64)
+      .ShowDefault();
+  command.AddChoice<OverLong>("--on-long", options.over_long, "A sentence over --longest-source (default: error)",
+                              {{"error", OverLong::kError}, {"skip", OverLong::kSkip}});
+  command.AddOption("--longest-source", options.decoder.longest_source, "Longest source in tokens, with </s>")
+      .ShowDefault();
+  AddCommonOptions(command, options);
+}
+
+void AddSampleOptions(Command command, TranslateOptions& options) {
+  options.language_model = true;
+  options.beam.temperature = 1;
+  options.beam.max_length_b = 200;
+  AddCheckpoint(command, "sample", options);
+  command
+      .AddOption("-p,--prompts", options.input,
+                 "Prompts to continue, one per line; - is standard input (default: one empty prompt)")
+      .ValueName("FILE");
+  command.AddOption("-o,--out", options.output, "File of texts (default: standard output)");
+  command.AddOption("--nbest", options.nbest, "Texts drawn per prompt").InRange(1, 64).ShowDefault();
+  command
+      .AddOption("--max-len", options.beam.max_length_b,
+                 "Longest text in tokens, its prompt included (default: 200, or what the model's positions allow)")
+      .ValueName("INT");
+  command.AddOption("--min-len", options.beam.min_length, "Fewest tokens of a text (default: 1)").ValueName("INT");
+  AddCommonOptions(command, options);
+}
+
+}  // namespace hadal
