@@ -40,6 +40,10 @@ absl::StatusOr<Direction> ParseDirection(std::string_view text) {
 
 std::string LanguageTag(std::string_view language) { return absl::StrCat("__", std::string(language), "__"); }
 
+bool IsLanguageTag(std::string_view token) {
+  return token.size() > 4 && token.starts_with("__") && token.ends_with("__");
+}
+
 std::string EncoderTag(LanguageTags tags, const Direction& direction) {
   if (tags == LanguageTags::kNone) return "";
   return LanguageTag(tags == LanguageTags::kDeepnet ? direction.target : direction.source);

@@ -34,6 +34,8 @@ absl::StatusOr<Direction> ParseDirection(std::string_view text);
 
 // "__de__"
 std::string LanguageTag(std::string_view language);
+// Whether a token looks like one.
+bool IsLanguageTag(std::string_view token);
 
 // The tokens that stand before a pair's source and target; "": none.
 std::string EncoderTag(LanguageTags tags, const Direction& direction);

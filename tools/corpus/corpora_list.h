@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/data/language_tags.h"
+#include "tools/command_line.h"
 #include "tools/corpus/parallel_text.h"
 
 namespace hadal {
@@ -26,5 +28,8 @@ absl::StatusOr<TextSplits> ReadCorporaList(const std::string& path);
 // with opus.xx-yy-train.xx and .yy, or -dev, or -test, in order of their names. Both directions of each.
 // Errors: InvalidArgument if there are none; NotFound for a side that is missing.
 absl::StatusOr<TextSplits> FindOpusTexts(const std::string& folder);
+
+// Adds the option --tags to a subcommand.
+void AddTagsOption(Command command, LanguageTags& tags);
 
 }  // namespace hadal

@@ -200,13 +200,7 @@ void AddTextOptions(Command command, PrepareArguments& arguments) {
     list.Excludes(other);
     opus.Excludes(other);
   }
-  command.AddChoice<LanguageTags>("--tags", arguments.options.tags,
-                                  "Language tags: deepnet: the target's before the source; m2m100, nllb: the source's "
-                                  "before the source, the target's before the target (default: none)",
-                                  {{"none", LanguageTags::kNone},
-                                   {"deepnet", LanguageTags::kDeepnet},
-                                   {"m2m100", LanguageTags::kM2m100},
-                                   {"nllb", LanguageTags::kM2m100}});
+  AddTagsOption(command, arguments.options.tags);
 }
 
 // Adds the options for existing vocabularies, and returns them.

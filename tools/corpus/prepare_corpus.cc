@@ -162,7 +162,8 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
   CorpusWriterOptions writer_options = {
       .prefix = JoinPath(options.output, split.name),
       .source_vocabulary = options.monolingual ? VocabularyReference() : source.reference(),
-      .target_vocabulary = target.reference()};
+      .target_vocabulary = target.reference(),
+      .target_tags = options.tags == LanguageTags::kM2m100};
   for (const TextPair& pair : split.pairs) {
     writer_options.corpora.push_back(CorpusName(pair));
   }
