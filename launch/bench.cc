@@ -96,7 +96,7 @@ absl::StatusOr<Corpus> OpenCorpus(ProfileArguments& arguments, int rank) {
   }
   if (!arguments.out.empty() && rank == 0) HADAL_RETURN_IF_ERROR(CheckCreatable(arguments.out));
   HADAL_ASSIGN_OR_RETURN(Corpus corpus, Corpus::Open(train.train_data));
-  HADAL_RETURN_IF_ERROR(SetVocabularies(corpus.manifest(), train.train_data, train.model));
+  HADAL_RETURN_IF_ERROR(FollowCorpus(corpus.manifest(), train));
   HADAL_RETURN_IF_ERROR(ValidateModelOptions(train.model));
   HADAL_ASSIGN_OR_RETURN(arguments.options.carried_bytes, CarriedBytes(corpus));
   return corpus;

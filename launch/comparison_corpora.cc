@@ -16,7 +16,7 @@ absl::Status ComparisonCorpora::Check(const config::RunConfig& config) {
     HADAL_ASSIGN_OR_RETURN(const Corpus corpus, Corpus::Open(prefix));
     manifests_[prefix] = corpus.manifest();
   }
-  HADAL_RETURN_IF_ERROR(SetVocabularies(manifests_[prefix], prefix, options.train.model));
+  HADAL_RETURN_IF_ERROR(FollowCorpus(manifests_[prefix], options.train));
   return ValidateModelOptions(options.train.model);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,6 +28,9 @@ ValidationBleu::ValidationBleu(const Corpus& corpus, CorpusVocabularies vocabula
       continue;
     }
     sources_.push_back(std::move(source));
+    std::span<const int32_t> tag;
+    if (pipeline.decoder->prefixes) tag = sample.target.first(1);
+    starts_.push_back({.prefix = {tag.begin(), tag.end()}});
     references_.push_back(vocabularies_.target.Decode(sample.target));
   }
 }
@@ -38,7 +42,7 @@ absl::StatusOr<TranslatedValidation> ValidationBleu::operator()(Engine& engine, 
     decoder_ = Decoder::Over(plan_, engine.stage().parameters(), engine.stage().stream(), engine.grid().pipeline(),
                              *engine.decoder(), timeout_);
   }
-  HADAL_ASSIGN_OR_RETURN(const std::vector<Translation> translations, decoder_->Translate(sources_, update));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<Translation> translations, decoder_->Translate(sources_, update, starts_));
   hypotheses_.clear();
   for (const Translation& translation : translations) {
     hypotheses_.push_back(translation.empty() ? "" : vocabularies_.target.Decode(translation.front().tokens));

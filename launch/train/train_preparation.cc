@@ -30,7 +30,7 @@ absl::StatusOr<Corpus> OpenCorpus(const char* field, const std::string& prefix, 
                                           " is a prefix of files, the one that `hadal prepare` prints at its end"));
 }
 
-// Opens both corpora, checks that they use the same vocabularies, and sets the model's vocabulary sizes.
+// Opens both corpora, checks that they use the same vocabularies, and sets what of the options follows from them.
 absl::Status OpenCorpora(const CorpusShare& share, PreparedRun& run) {
   TrainOptions& options = run.options.train;
   HADAL_ASSIGN_OR_RETURN(run.train, OpenCorpus("data.train", options.train_data, share));
@@ -39,13 +39,14 @@ absl::Status OpenCorpora(const CorpusShare& share, PreparedRun& run) {
     HADAL_ASSIGN_OR_RETURN(run.validation, OpenCorpus("data.validation", options.validation_data, share));
     const CorpusManifest& held_out = run.validation->manifest();
     if (held_out.source_vocabulary.crc32c != manifest.source_vocabulary.crc32c ||
-        held_out.target_vocabulary.crc32c != manifest.target_vocabulary.crc32c) {
+        held_out.target_vocabulary.crc32c != manifest.target_vocabulary.crc32c ||
+        held_out.target_tags != manifest.target_tags) {
       return absl::InvalidArgumentError(
           absl::StrCat("data.train = \"", options.train_data, "\" and data.validation = \"", options.validation_data,
-                       "\" were prepared with different vocabularies. Prepare them together."));
+                       "\" were prepared with different vocabularies or tags. Prepare them together."));
     }
   }
-  return SetVocabularies(manifest, options.train_data, options.model);
+  return FollowCorpus(manifest, options);
 }
 
 // Fills `run` from run.config.

@@ -149,8 +149,9 @@ struct TrainOptions {
   CheckpointOptions checkpoint;
   HealthOptions health;
   DepthOptions depth;
-  int32_t log_every_steps = 1;  // steps between records of the stages' times (one small exchange)
-  double max_left_out = 0.9;    // a run with a larger share of too long training samples does not start
+  int32_t log_every_steps = 1;               // steps between records of the stages' times (one small exchange)
+  std::vector<double> sampling_temperature;  // of each epoch, the last one from there on; none: 1
+  double max_left_out = 0.9;                 // a run with a larger share of too long training samples does not start
 };
 
 }  // namespace hadal

@@ -100,6 +100,7 @@ absl::StatusOr<CorpusManifest> ReadManifest(const Json& json) {
   manifest.shards = ReadShards(fields.List("shards"), status);
   manifest.corpora = ReadCorpora(fields);
   manifest.statistics = ReadStatistics(fields.Object("statistics"));
+  if (fields.Has("target_tags")) fields.Read("target_tags", manifest.target_tags);
   HADAL_RETURN_IF_ERROR(status);
   int64_t samples = 0;
   for (const ShardReference& shard : manifest.shards) samples += shard.samples;
@@ -121,6 +122,7 @@ std::string ManifestToJson(const CorpusManifest& manifest) {
   json["shards"] = shards;
   json["corpora"] = manifest.corpora;
   json["statistics"] = ToJson(manifest.statistics);
+  if (manifest.target_tags) json["target_tags"] = true;
   json["crc32c"] = ChecksumOf(Json(json));
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }

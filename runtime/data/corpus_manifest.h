@@ -44,6 +44,7 @@ struct CorpusManifest {
   std::vector<ShardReference> shards;
   std::vector<std::string> corpora;  // [corpus id] origin of the text, for users
   CorpusStatistics statistics;
+  bool target_tags = false;  // every target begins with its language's tag (language_tags.h)
 
   bool monolingual() const { return source_vocabulary.size == 0; }
   // Whether there is only one vocabulary.

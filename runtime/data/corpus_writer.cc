@@ -45,6 +45,7 @@ CorpusWriter::CorpusWriter(CorpusWriterOptions options) : options_(std::move(opt
   manifest_.source_vocabulary = options_.source_vocabulary;
   manifest_.target_vocabulary = options_.target_vocabulary;
   manifest_.corpora = options_.corpora;
+  manifest_.target_tags = options_.target_tags;
 }
 
 absl::StatusOr<CorpusWriter> CorpusWriter::Create(CorpusWriterOptions options) {

@@ -22,6 +22,7 @@ struct CorpusWriterOptions {
   VocabularyReference source_vocabulary;  // files beside the manifest; empty without a source
   VocabularyReference target_vocabulary;
   std::vector<std::string> corpora;          // [corpus id] names, for users
+  bool target_tags = false;                  // CorpusManifest's
   int64_t shard_bytes = int64_t{256} << 20;  // a shard ends when it reaches this size
 };
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -38,11 +40,12 @@ absl::Status NothingFits(const Corpus& corpus, const BatchCapacity& capacity) {
                    shortest.source, " and ", shortest.target, " (</s> counted): ", RemedyFor(shortest, capacity)));
 }
 
-// The 64-bit draws of an epoch; each Philox block has two.
-class EpochDraws {
+// The 64-bit draws of one shuffle, the `number`th of those called `name`; each Philox block has two.
+class Draws {
  public:
-  EpochDraws(uint64_t seed, int64_t epoch)
-      : counter_{.seed = seed, .micro_batch = static_cast<uint32_t>(epoch), .site = RandomSite::kSampling} {}
+  Draws(uint64_t seed, uint32_t name, int64_t number)
+      : counter_{
+            .seed = seed, .step = name, .micro_batch = static_cast<uint32_t>(number), .site = RandomSite::kSampling} {}
 
   uint64_t At(uint64_t index) {
     if (const uint64_t block = index / 2; block != block_) {
@@ -65,6 +68,33 @@ uint64_t Below(uint64_t draw, uint64_t bound) {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(draw) * bound) >> 64);
 }
 
+// Fisher-Yates. Prefetches draws and places some steps ahead: with millions of samples every access waits for memory.
+void Shuffle(Draws draws, std::vector<uint32_t>& values) {
+  std::array<uint32_t, kAhead> partners;
+  for (size_t end = values.size(); end > 1;) {
+    const size_t count = std::min(kAhead, end - 1);
+    for (size_t k = 0; k < count; ++k) {
+      const size_t place = end - 1 - k;
+      partners[k] = static_cast<uint32_t>(Below(draws.At(place), place + 1));
+      __builtin_prefetch(&values[partners[k]], /*rw=*/1);
+    }
+    for (size_t k = 0; k < count; ++k) std::swap(values[end - 1 - k], values[partners[k]]);
+    end -= count;
+  }
+}
+
+// The name of a shuffle of corpora `c`; the only ones' is 0, whatever they are called.
+uint32_t NameOf(const CorpusManifest& manifest, size_t c) {
+  if (manifest.corpora.size() < 2) return 0;
+  return Crc32c(manifest.corpora[c].data(), manifest.corpora[c].size());
+}
+constexpr uint32_t kMerge = 1;  // the name of the shuffle that merges them
+
+double TemperatureOf(const SamplingOptions& options, int64_t epoch) {
+  if (options.temperatures.empty()) return 1;
+  return options.temperatures[std::min(static_cast<size_t>(epoch), options.temperatures.size() - 1)];
+}
+
 bool AreIds(std::span<const int32_t> tokens, int32_t vocabulary_size) {
   bool all = true;  // no early exit, so that the compiler can vectorise
   for (const int32_t token : tokens) all &= token >= 0 && token < vocabulary_size;
@@ -78,6 +108,11 @@ absl::StatusOr<SamplingOrder> SamplingOrder::Create(const Corpus& corpus, const 
     return absl::InvalidArgumentError(
         absl::StrCat("a step of ", options.micro_batches_per_step, " micro-batches; at least 1 is needed"));
   }
+  for (const double temperature : options.temperatures) {
+    if (!(temperature >= 1e-3) || !std::isfinite(temperature)) {
+      return absl::InvalidArgumentError(absl::StrCat("a sampling temperature of ", temperature, "; give 1e-3 or more"));
+    }
+  }
   SamplingOrder order(corpus, options);
   order.Survey();
   if (order.samples() == 0) return NothingFits(corpus, options.capacity);
@@ -89,34 +124,56 @@ void SamplingOrder::Survey() {
   const std::array<int64_t, 5> settings = {static_cast<int64_t>(options_.seed), capacity.source_rows,
                                            capacity.target_rows, capacity.sentence_rows, corpus_->size()};
   name_ = Crc32c(settings.data(), sizeof(settings));
+  name_ = Crc32c(options_.temperatures.data(), options_.temperatures.size() * sizeof(double), name_);
+  fitting_.resize(std::max<size_t>(1, corpus_->manifest().corpora.size()));
   for (int64_t i = 0; i < corpus_->size(); ++i) {
-    const BatchRows rows = RowsOf(corpus_->sample(i));
+    const SampleView sample = corpus_->sample(i);
+    const BatchRows rows = RowsOf(sample);
     const std::array<int64_t, 2> lengths = {rows.source, rows.target};
     name_ = Crc32c(lengths.data(), sizeof(lengths), name_);
-    too_long_ += FitsAlone(rows, capacity) ? 0 : 1;
+    if (FitsAlone(rows, capacity)) {
+      fitting_[static_cast<size_t>(sample.corpus_id)].push_back(static_cast<uint32_t>(i));
+    } else {
+      ++too_long_;
+    }
   }
 }
 
-// Prefetches draws and samples some steps ahead: in a corpus of millions every access waits for memory.
-void SamplingOrder::Shuffle() {
-  order_.clear();
-  order_.reserve(static_cast<size_t>(samples()));
-  for (int64_t i = 0; i < corpus_->size(); ++i) {
-    if (too_long_ > 0 && !FitsAlone(RowsOf(corpus_->sample(i)), options_.capacity)) continue;
-    order_.push_back(static_cast<uint32_t>(i));
+std::vector<uint32_t> SamplingOrder::FromPasses(size_t corpora, int64_t begin, int64_t count) const {
+  const std::vector<uint32_t>& fitting = fitting_[corpora];
+  const auto size = static_cast<int64_t>(fitting.size());
+  std::vector<uint32_t> taken, pass;
+  taken.reserve(static_cast<size_t>(count));
+  for (int64_t at = begin; at < begin + count;) {
+    pass = fitting;
+    Shuffle(Draws(options_.seed, NameOf(corpus_->manifest(), corpora), at / size), pass);
+    const int64_t first = at % size, last = std::min(size, first + begin + count - at);
+    taken.insert(taken.end(), pass.begin() + first, pass.begin() + last);
+    at += last - first;
   }
-  EpochDraws draws(options_.seed, epoch_);
-  std::array<uint32_t, kAhead> partners;
-  for (size_t end = order_.size(); end > 1;) {
-    const size_t count = std::min(kAhead, end - 1);
-    for (size_t k = 0; k < count; ++k) {
-      const size_t place = end - 1 - k;
-      partners[k] = static_cast<uint32_t>(Below(draws.At(place), place + 1));
-      __builtin_prefetch(&order_[partners[k]], /*rw=*/1);
-    }
-    for (size_t k = 0; k < count; ++k) std::swap(order_[end - 1 - k], order_[partners[k]]);
-    end -= count;
+  return taken;
+}
+
+void SamplingOrder::Order() {
+  std::vector<int64_t> sizes, begin(fitting_.size(), 0), quotas;
+  for (const std::vector<uint32_t>& fitting : fitting_) sizes.push_back(static_cast<int64_t>(fitting.size()));
+  for (int64_t epoch = 0; epoch <= epoch_; ++epoch) {
+    for (size_t c = 0; c < quotas.size(); ++c) begin[c] += quotas[c];
+    quotas = SamplingQuotas(sizes, TemperatureOf(options_, epoch));
   }
+  if (fitting_.size() == 1) {
+    order_ = FromPasses(0, begin[0], quotas[0]);
+    return;
+  }
+  order_.clear();  // of each place, its corpora; then the sample
+  for (size_t c = 0; c < fitting_.size(); ++c) {
+    order_.insert(order_.end(), static_cast<size_t>(quotas[c]), static_cast<uint32_t>(c));
+  }
+  Shuffle(Draws(options_.seed, kMerge, epoch_), order_);
+  std::vector<std::vector<uint32_t>> taken;
+  for (size_t c = 0; c < fitting_.size(); ++c) taken.push_back(FromPasses(c, begin[c], quotas[c]));
+  std::vector<size_t> next(fitting_.size(), 0);
+  for (uint32_t& place : order_) place = taken[place][next[place]++];
 }
 
 void SamplingOrder::Pack() {
@@ -141,7 +198,7 @@ void SamplingOrder::EnterEpoch(int64_t epoch, int64_t first_micro_batch) {
   HADAL_CHECK_LE(epoch, std::numeric_limits<uint32_t>::max());
   epoch_ = epoch;
   epoch_begin_ = first_micro_batch;
-  Shuffle();
+  Order();
   Pack();
   ++epochs_entered_;
   known_starts_.emplace(epoch_begin_ + static_cast<int64_t>(batch_rows_.size()), epoch_ + 1);
@@ -227,6 +284,30 @@ StepBatches SamplingOrder::At(int64_t step) {
   StepBatches out;
   HADAL_CHECK(At(step, out).ok());
   return out;
+}
+
+std::vector<int64_t> SamplingQuotas(const std::vector<int64_t>& samples, double temperature) {
+  const int64_t all = std::accumulate(samples.begin(), samples.end(), int64_t{0});
+  const int64_t most = *std::max_element(samples.begin(), samples.end());
+  std::vector<double> shares;
+  double sum = 0;
+  for (const int64_t n : samples) {  // relative to the largest, which keeps powers finite
+    shares.push_back(n == 0 ? 0 : std::pow(static_cast<double>(n) / static_cast<double>(most), 1 / temperature));
+    sum += shares.back();
+  }
+  std::vector<int64_t> quotas;
+  std::vector<std::pair<double, size_t>> remainders;  // negative, so that the largest comes first, then the first
+  int64_t left = all;
+  for (size_t c = 0; c < samples.size(); ++c) {
+    const double exact =
+        temperature == 1 ? static_cast<double>(samples[c]) : static_cast<double>(all) * shares[c] / sum;
+    quotas.push_back(static_cast<int64_t>(exact));
+    if (samples[c] > 0) remainders.emplace_back(std::floor(exact) - exact, c);
+    left -= quotas.back();
+  }
+  std::sort(remainders.begin(), remainders.end());
+  for (size_t k = 0; left > 0; ++k, --left) ++quotas[remainders[k].second];
+  return quotas;
 }
 
 absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, const BatchCapacity& capacity,

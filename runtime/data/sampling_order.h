@@ -1,17 +1,25 @@
-// The order of training samples: a function of (corpus, seed, capacity, M) and the step, where M is the number of
-// micro-batches per step. A checkpoint therefore stores only the step.
+// The order of training samples: a function of (corpus, seed, capacity, M, temperatures) and the step, where M is the
+// number of micro-batches per step. A checkpoint therefore stores only the step.
 //
-//   order(epoch)         = Fisher-Yates shuffle of the samples that fit, from Philox(key = seed; site kSampling,
-//                          stream = epoch)
+//   passes(c)            = corpora c's samples that fit, again and again, each pass shuffled anew: Fisher-Yates from
+//                          Philox(key = seed; site kSampling, stream = pass, step = name of c)
+//   quota(c, epoch)      = N·p_c, rounded to the nearest (largest remainders) so that the quotas' sum is N, the number of
+//                          all samples that fit; p_c = n_c^(1/T) / Σ n^(1/T), n_c: samples of c that fit, T: the epoch's
+//                          temperature. With T = 1 it is n_c: every sample that fits is used once per epoch.
+//   order(epoch)         = from passes(c), the quota(c, epoch) samples after those of the earlier epochs, for every c;
+//                          merged in a random order that keeps the order within each c
 //   micro-batches(epoch) = order(epoch), packed greedily: a sentence joins while source and target rows fit; the last
 //                          may be short
 //   stream               = micro-batches(0), micro-batches(1), …
 //   step s               = micro-batches [s·M, (s + 1)·M) of the stream, numbered 0 … M - 1
-// Every sample that fits is used exactly once per epoch. Weights do not change the order.
+// c counts the manifest's corpora, which have names: another corpus beside them changes quotas, not the order within c.
+// Weights of samples do not change the order. Source of p_c: Arivazhagan et al. 2019 (1907.05019), fairseq's
+// --sampling-method temperature.
 //
-// Cost: the next step costs only the copying. Entering an epoch costs one shuffle and one pass over the lengths. A seek
-// enters every epoch between its target and the last earlier epoch whose start is known: epoch 0, those entered before,
-// and the one passed to Continue(). Memory: 4 bytes per sample, and 24 bytes per micro-batch of an epoch.
+// Cost: the next step costs only the copying. Entering an epoch costs a shuffle of each pass that it touches and one
+// look at the lengths. A seek enters every epoch between its target and the last earlier epoch whose start is known:
+// epoch 0, those entered before, and the one passed to Continue(). Memory: 8 bytes per sample, and 24 bytes per
+// micro-batch of an epoch.
 // Thread safety: none; use one object per thread (equal objects return equal batches). The corpus must outlive the
 // object. A corpus that somebody changes meanwhile is an error, never a batch (corpus.h says which changes are found).
 #pragma once
@@ -33,6 +41,7 @@ struct SamplingOptions {
   uint64_t seed = 1;
   BatchCapacity capacity;              // of one micro-batch
   int32_t micro_batches_per_step = 1;  // M
+  std::vector<double> temperatures;    // T of epoch 0, 1, …; the last one holds from there on; none: 1
 };
 
 struct StepBatches {
@@ -44,7 +53,8 @@ struct StepBatches {
 
 class SamplingOrder {
  public:
-  // Errors: InvalidArgument if no sample fits the capacities (with the shortest sample's rows), or M < 1.
+  // Errors: InvalidArgument if no sample fits the capacities (with the shortest sample's rows), M < 1, or a
+  // temperature is below 1e-3 or not finite.
   static absl::StatusOr<SamplingOrder> Create(const Corpus& corpus, const SamplingOptions& options);
 
   // Writes the step's micro-batches to `out`, reusing its memory. Checks afterwards that the corpus is as it was
@@ -79,7 +89,10 @@ class SamplingOrder {
   // Makes the epoch of micro-batch `index` of the stream the current one.
   void Seek(int64_t index);
   void EnterEpoch(int64_t epoch, int64_t first_micro_batch);
-  void Shuffle();
+  // Returns samples [begin, begin + count) of passes(c).
+  std::vector<uint32_t> FromPasses(size_t corpora, int64_t begin, int64_t count) const;
+  // Fills order_ for epoch_.
+  void Order();
   void Pack();
   // Returns micro-batch `index` of the stream; valid until the next call.
   Batch BatchAt(int64_t index);
@@ -94,15 +107,19 @@ class SamplingOrder {
   SamplingOptions options_;
   uint32_t name_ = 0;  // EpochStart::order
   int64_t too_long_ = 0;
+  std::vector<std::vector<uint32_t>> fitting_;          // [corpora] samples that fit, ascending
   std::map<int64_t, int64_t> known_starts_ = {{0, 0}};  // first micro-batch of an epoch → the epoch
   int64_t epochs_entered_ = 0;
 
   int64_t epoch_ = -1;                 // the current epoch; -1: none yet
   int64_t epoch_begin_ = 0;            // its first micro-batch
-  std::vector<uint32_t> order_;        // its samples, shuffled
+  std::vector<uint32_t> order_;        // its samples, in their order
   std::vector<int64_t> batch_begin_;   // [micro-batches + 1] indices into order_
   std::vector<BatchRows> batch_rows_;  // [micro-batches]
 };
+
+// Returns quota(c, epoch) of `samples`, [corpora] n_c, at temperature `temperature`. REQUIRES: temperature > 0.
+std::vector<int64_t> SamplingQuotas(const std::vector<int64_t>& samples, double temperature);
 
 // A corpus in its own order, for validation and scoring.
 struct ValidationBatches {

@@ -274,6 +274,121 @@ TEST(SamplingOrderTest, ASentenceMayBeLimitedByItself) {
   EXPECT_EQ(MakeValidationBatches(corpus, {100, 100, 6}, 0)->too_long, order.too_long());
 }
 
+// Of several corpora, sizes[c] samples each; a sample's target is {4 + c, 4 + its number in c}.
+Corpus MakeCorpora(const std::vector<int32_t>& sizes) {
+  std::vector<Sample> samples;
+  for (int32_t c = 0; c < static_cast<int32_t>(sizes.size()); ++c) {
+    for (int32_t i = 0; i < sizes[static_cast<size_t>(c)]; ++i) {
+      samples.push_back({.corpus_id = c, .source = {4}, .target = {4 + c, 4 + i}});
+    }
+  }
+  return CorpusOf(samples, 100, 100);
+}
+
+// An order in which each step is an epoch.
+SamplingOrder EpochsOf(const Corpus& corpus, std::vector<double> temperatures) {
+  SamplingOptions options = {.seed = 5, .capacity = {3 * 2000, 3 * 2000}};
+  options.temperatures = std::move(temperatures);
+  return *SamplingOrder::Create(corpus, options);
+}
+
+// The samples of corpora c that an epoch takes, in their order, by their numbers in c.
+std::vector<int32_t> TakenOf(const StepBatches& epoch, int32_t c) {
+  const PackedBatch& batch = epoch.micro_batches[0];
+  std::vector<int32_t> taken;
+  for (size_t row = 0; row < batch.target.size(); row += 3) {
+    if (batch.target[row] == 4 + c) taken.push_back(batch.target[row + 1] - 4);
+  }
+  return taken;
+}
+
+TEST(SamplingQuotasTest, FollowTheTemperature) {
+  const std::vector<int64_t> samples = {158'000, 20'000, 1'000, 0, 1};
+  EXPECT_EQ(SamplingQuotas(samples, 1), samples);
+  for (const double temperature : {0.2, 1.5, 5.0, 1e6}) {
+    double sum = 0;
+    for (const int64_t n : samples) sum += n == 0 ? 0 : std::pow(static_cast<double>(n) / 179'001, 1 / temperature);
+    const std::vector<int64_t> quotas = SamplingQuotas(samples, temperature);
+    for (size_t c = 0; c < samples.size(); ++c) {
+      const auto n = static_cast<double>(samples[c]);
+      const double share = n == 0 ? 0 : std::pow(n / 179'001, 1 / temperature) / sum;
+      EXPECT_NEAR(static_cast<double>(quotas[c]), 179'001 * share, 1) << c << " at " << temperature;
+    }
+    EXPECT_EQ(std::accumulate(quotas.begin(), quotas.end(), int64_t{0}), 179'001);
+  }
+}
+
+// From epoch to epoch, also where the temperature changes, the passes over each of the corpora go on where they were.
+TEST(SamplingOrderTest, EpochsTakeTheirQuotasFromWholePasses) {
+  const std::vector<int32_t> sizes = {60, 20, 3};
+  const Corpus corpus = MakeCorpora(sizes);
+  const std::vector<double> temperatures = {1, 2, 5};
+  SamplingOrder order = EpochsOf(corpus, temperatures);
+  std::vector<std::vector<int32_t>> taken(3);
+  for (size_t epoch = 0; epoch < 8; ++epoch) {
+    const StepBatches batches = order.At(static_cast<int64_t>(epoch));
+    EXPECT_EQ(batches.epochs_done, static_cast<double>(epoch) + 1);
+    const std::vector<int64_t> quotas = SamplingQuotas({60, 20, 3}, temperatures[std::min<size_t>(epoch, 2)]);
+    for (int32_t c = 0; c < 3; ++c) {
+      const std::vector<int32_t> now = TakenOf(batches, c);
+      EXPECT_EQ(static_cast<int64_t>(now.size()), quotas[static_cast<size_t>(c)]) << c << " in epoch " << epoch;
+      taken[static_cast<size_t>(c)].insert(taken[static_cast<size_t>(c)].end(), now.begin(), now.end());
+    }
+  }
+  for (size_t c = 0; c < 3; ++c) {
+    const auto size = static_cast<size_t>(sizes[c]);
+    std::vector<int32_t> before;
+    ASSERT_GE(taken[c].size(), 2 * size) << c;
+    for (size_t pass = 0; (pass + 1) * size <= taken[c].size(); ++pass) {
+      std::vector<int32_t> all(taken[c].begin() + static_cast<ptrdiff_t>(pass * size),
+                               taken[c].begin() + static_cast<ptrdiff_t>((pass + 1) * size));
+      EXPECT_TRUE(size == 3 || all != before) << "pass " << pass << " of " << c;
+      before = all;
+      std::sort(all.begin(), all.end());
+      for (int32_t i = 0; i < sizes[c]; ++i)
+        EXPECT_EQ(all[static_cast<size_t>(i)], i) << "pass " << pass << " of " << c;
+    }
+  }
+}
+
+TEST(SamplingOrderTest, MoreCorporaChangeSharesButNoOrder) {
+  const Corpus two = MakeCorpora({60, 20}), three = MakeCorpora({60, 20, 17});
+  SamplingOrder of_two = EpochsOf(two, {5}), of_three = EpochsOf(three, {5});
+  const StepBatches a = of_two.At(0), b = of_three.At(0);
+  for (int32_t c = 0; c < 2; ++c) {
+    std::vector<int32_t> longer = TakenOf(a, c), shorter = TakenOf(b, c);
+    if (longer.size() < shorter.size()) std::swap(longer, shorter);
+    ASSERT_LT(shorter.size(), longer.size());
+    longer.resize(shorter.size());
+    EXPECT_EQ(longer, shorter) << c;
+  }
+  std::vector<int32_t> order;  // they are mixed
+  for (size_t row = 0; row < a.micro_batches[0].target.size(); row += 3)
+    order.push_back(a.micro_batches[0].target[row]);
+  EXPECT_FALSE(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST(SamplingOrderTest, SeekingKnowsEveryEpochsTemperature) {
+  const Corpus corpus = MakeCorpora({60, 20, 3});
+  SamplingOrder forward = EpochsOf(corpus, {1, 3, 5});
+  std::vector<StepBatches> epochs;
+  for (int64_t epoch = 0; epoch < 6; ++epoch) epochs.push_back(forward.At(epoch));
+  SamplingOrder resumed = EpochsOf(corpus, {1, 3, 5});
+  ASSERT_TRUE(resumed.Continue(forward.current_epoch()));
+  ExpectEqual(resumed.At(5), epochs[5]);
+  EXPECT_EQ(resumed.epochs_entered(), 1);
+  SamplingOrder other = EpochsOf(corpus, {1, 3});
+  EXPECT_FALSE(other.Continue(forward.current_epoch()));
+}
+
+TEST(SamplingOrderTest, ATemperatureIsAboveZero) {
+  const Corpus corpus = MakeCorpus(3);
+  for (const double wrong : {0.0, -1.0, std::nan("")}) {
+    SamplingOptions options = {.capacity = {24, 20}, .temperatures = {1, wrong}};
+    EXPECT_THAT(SamplingOrder::Create(corpus, options).status().message(), HasSubstr("a sampling temperature of"));
+  }
+}
+
 TEST(SamplingOrderTest, ErrorsSayWhatWouldFit) {
   const Corpus corpus = MakeCorpus(9);
   const absl::Status nothing = SamplingOrder::Create(corpus, {1, {1, 1}, 1}).status();

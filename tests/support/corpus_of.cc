@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
 #include "runtime/data/corpus_shard.h"
@@ -30,8 +31,8 @@ Corpus CorpusOf(const std::vector<Sample>& samples, int32_t source_vocabulary_si
                                          .bytes = static_cast<int64_t>(bytes.size()),
                                          .samples = count,
                                          .crc32c = Crc32c(bytes.data(), bytes.size())}},
-                             .corpora = std::vector<std::string>(static_cast<size_t>(corpora), "a test"),
                              .statistics = {}};
+  for (int32_t c = 0; c < corpora; ++c) manifest.corpora.push_back(absl::StrCat("corpora ", c));
   if (source_vocabulary_size > 0) manifest.source_vocabulary = {.file = "vocabulary", .size = source_vocabulary_size};
   SetContents(directory / "corpus.json", ManifestToJson(manifest));
   absl::StatusOr<Corpus> corpus = Corpus::Open(directory / "corpus");

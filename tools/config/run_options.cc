@@ -105,6 +105,7 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
   to.train_data = from.data().train();
   to.validation_data = from.data().validation();
   to.max_left_out = from.data().max_left_out();
+  to.sampling_temperature.assign(from.data().sampling_temperature().begin(), from.data().sampling_temperature().end());
   to.batch.micro_batches = from.batch().micro_batches();
   to.batch.source_tokens = from.batch().source_tokens();
   to.batch.target_tokens = from.batch().target_tokens();

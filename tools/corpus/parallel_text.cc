@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "runtime/text_line.h"
 #include "runtime/utf8.h"
@@ -17,17 +18,25 @@ bool IsBlank(const std::string& text) { return text.find_first_not_of(" \t\r\n\f
 
 }  // namespace
 
-absl::StatusOr<ParallelReader::Side> ParallelReader::OpenSide(const std::string& path) {
+std::string CorpusName(const TextPair& pair) {
+  if (pair.direction.target.empty()) {
+    return pair.source.empty() ? BaseName(pair.target)
+                               : absl::StrCat(BaseName(pair.source), " / ", BaseName(pair.target));
+  }
+  return absl::StrCat(pair.direction.source, "-", pair.direction.target, pair.domain.empty() ? "" : " ", pair.domain);
+}
+
+absl::StatusOr<ParallelReader::Side> ParallelReader::OpenSide(const std::string& path, int column) {
   HADAL_ASSIGN_OR_RETURN(std::unique_ptr<std::istream> in, OpenText(path));
-  return Side{.path = path, .in = std::move(in)};
+  return Side{.path = path, .in = std::move(in), .column = column};
 }
 
 absl::StatusOr<ParallelReader> ParallelReader::Open(const TextPair& pair) {
   std::optional<Side> source;
   if (!pair.source.empty()) {
-    HADAL_ASSIGN_OR_RETURN(source, OpenSide(pair.source));
+    HADAL_ASSIGN_OR_RETURN(source, OpenSide(pair.source, !pair.columns ? 0 : pair.reversed ? 2 : 1));
   }
-  HADAL_ASSIGN_OR_RETURN(Side target, OpenSide(pair.target));
+  HADAL_ASSIGN_OR_RETURN(Side target, OpenSide(pair.target, !pair.columns ? 0 : pair.reversed ? 1 : 2));
   ParallelReader reader(std::move(target));
   reader.source_ = std::move(source);
   return reader;
@@ -48,6 +57,14 @@ absl::StatusOr<bool> ParallelReader::NextLine(Side& side, int64_t number, std::s
     line.pop_back();
     ++side.carriage_returns;
   }
+  if (side.column == 0) return true;
+  const size_t tab = line.find('\t');
+  if (tab == std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat(side.path, ":", number,
+                                                   ": no tab; each line must be a sentence, a "
+                                                   "tab, and its translation"));
+  }
+  line = side.column == 1 ? line.substr(0, tab) : line.substr(tab + 1, line.find('\t', tab + 1) - tab - 1);
   return true;
 }
 

@@ -1,5 +1,5 @@
 // Reads parallel text: two UTF-8 files with one sentence per line, in which line n of one translates line n of the
-// other. Plain text is the target side alone.
+// other; or one file with a tab between a sentence and its translation. Plain text is the target side alone.
 //
 // A byte order mark at the start of a file and "\r" at the end of a line are removed. The last line need not end in
 // "\n". Nothing else is changed.
@@ -15,13 +15,21 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/data/language_tags.h"
 
 namespace hadal {
 
 struct TextPair {
   std::string source;  // paths; an empty source: plain text
   std::string target;
+  bool columns = false;   // both paths are of one file of two columns
+  bool reversed = false;  // of which the second is the source
+  Direction direction;    // if the languages are known
+  std::string domain;
 };
+
+// The name of a corpus of this text, for users: "en-de", "en-de domain"; without languages "FILE / FILE".
+std::string CorpusName(const TextPair& pair);
 
 // A pair of lines and their defects.
 struct ParallelLine {
@@ -38,8 +46,8 @@ class ParallelReader {
   static absl::StatusOr<ParallelReader> Open(const TextPair& pair);
 
   // Reads the next pair of lines, or for plain text the next line. Returns false at the end. Blocking.
-  // Errors: InvalidArgument if one file ends before the other, with both counts, and for what CheckIsPlainText and
-  // ReadLine reject.
+  // Errors: InvalidArgument if one file ends before the other, with both counts, for a line without a tab where
+  // there are columns, and for what CheckIsPlainText and ReadLine reject.
   absl::StatusOr<bool> Next(ParallelLine& line);
 
   // What has been removed so far.
@@ -50,11 +58,12 @@ class ParallelReader {
   struct Side {
     std::string path;
     std::unique_ptr<std::istream> in;
+    int column = 0;  // 1 or 2; 0: the whole line
     bool had_byte_order_mark = false;
     int64_t carriage_returns = 0;
   };
 
-  static absl::StatusOr<Side> OpenSide(const std::string& path);
+  static absl::StatusOr<Side> OpenSide(const std::string& path, int column);
   static absl::StatusOr<bool> NextLine(Side& side, int64_t number, std::string& line);
   // If `line` is not UTF-8, describes that in `invalid`, unless it is already set.
   static void Validate(const Side& side, int64_t number, const std::string& line, std::string& invalid);

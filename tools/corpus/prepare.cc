@@ -13,6 +13,7 @@
 #include "runtime/data/corpus_vocabulary.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/corpus/corpora_list.h"
 #include "tools/corpus/prepare_corpus.h"
 #include "tools/corpus/prepare_output.h"
 #include "tools/corpus/prepare_vocabulary.h"
@@ -75,8 +76,9 @@ void WarnOfTraining(const SplitSurvey& train, size_t held_out, const PrepareOpti
   }
 }
 
-// The first pass over all text. Returns the number of usable pairs of the training text.
-absl::StatusOr<int64_t> SurveyAll(const std::vector<Split>& splits, const PrepareOptions& options, std::ostream& out) {
+// The first pass over all text. Returns the numbers of usable pairs of the training texts, [pairs].
+absl::StatusOr<std::vector<int64_t>> SurveyAll(const std::vector<Split>& splits, const PrepareOptions& options,
+                                               std::ostream& out) {
   PairHashes held_out;
   SplitSurvey survey;
   for (auto split = splits.rbegin(); split != splits.rend(); ++split) {  // training text last
@@ -90,7 +92,7 @@ absl::StatusOr<int64_t> SurveyAll(const std::vector<Split>& splits, const Prepar
     out << std::endl;
   }
   WarnOfTraining(survey, held_out.size(), options, out);
-  return survey.usable;
+  return survey.usable_of;
 }
 
 std::string UnknownShare(int64_t unknown, int64_t tokens) {
@@ -150,6 +152,7 @@ void WarnOfRareIds(const PreparedVocabularies& vocabularies, const CorpusStatist
 struct PrepareArguments {
   PrepareOptions options;
   std::vector<std::string> train, valid, test;  // paths
+  std::string list, opus;
 };
 
 // `--NAME SOURCE TARGET …`, for plain text `--NAME FILE …`.
@@ -169,8 +172,16 @@ absl::StatusOr<std::vector<TextPair>> PairUp(const char* name, const std::vector
   return pairs;
 }
 
-absl::Status PairUpAll(PrepareArguments& arguments) {
+absl::Status FindTexts(PrepareArguments& arguments) {
   PrepareOptions& options = arguments.options;
+  if (!arguments.list.empty() || !arguments.opus.empty()) {
+    HADAL_ASSIGN_OR_RETURN(TextSplits splits,
+                           arguments.opus.empty() ? ReadCorporaList(arguments.list) : FindOpusTexts(arguments.opus));
+    options.train = std::move(splits.train);
+    options.valid = std::move(splits.valid);
+    options.test = std::move(splits.test);
+    return absl::OkStatus();
+  }
   HADAL_ASSIGN_OR_RETURN(options.train, PairUp("--train", arguments.train, options.monolingual));
   HADAL_ASSIGN_OR_RETURN(options.valid, PairUp("--valid", arguments.valid, options.monolingual));
   HADAL_ASSIGN_OR_RETURN(options.test, PairUp("--test", arguments.test, options.monolingual));
@@ -189,14 +200,27 @@ absl::Status CheckBothSidesGiven(const PrepareOptions& options) {
 }
 
 void AddTextOptions(Command command, PrepareArguments& arguments) {
+  std::vector<CommandOption> files;
   const auto add = [&](const char* name, std::vector<std::string>& paths, const char* description) {
-    command.AddOption(name, paths, description).ValueName("SOURCE TARGET");
+    files.push_back(command.AddOption(name, paths, description).ValueName("SOURCE TARGET"));
   };
   add("--train", arguments.train, "Training text: two files, line by line translations; may be repeated");
   add("--valid", arguments.valid, "Validation text");
   add("--test", arguments.test, "Test text");
-  command.AddFlag("--monolingual", arguments.options.monolingual,
-                  "Plain text for language models: each FILE separately, one sentence or document per line");
+  files.push_back(
+      command.AddFlag("--monolingual", arguments.options.monolingual,
+                      "Plain text for language models: each FILE separately, one sentence or document per line"));
+  CommandOption list =
+      command.AddOption("--list", arguments.list, "Texts of many directions: a file of configs/corpora.proto");
+  CommandOption opus =
+      command.AddOption("--opus", arguments.opus, "Texts of many directions: a folder laid out as OPUS-100");
+  list.ValueName("FILE").Excludes(opus);
+  opus.ValueName("DIR");
+  for (CommandOption other : files) {
+    list.Excludes(other);
+    opus.Excludes(other);
+  }
+  AddTagsOption(command, arguments.options.tags);
 }
 
 // Adds the options for existing vocabularies, and returns them.
@@ -227,6 +251,11 @@ std::vector<CommandOption> AddVocabularyTraining(Command command, PrepareOptions
                          "SentencePiece's rule; identity changes nothing")
               .ShowDefault(),
           command.AddOption("--vocab-pairs", options.vocabulary_pairs, "Most pairs to train the vocabulary on")
+              .ShowDefault(),
+          command
+              .AddOption("--vocab-temperature", options.vocabulary_temperature,
+                         "T: of each text by its share of pairs to the power of 1/T")
+              .InRange(0.001, 1e9)
               .ShowDefault()};
 }
 
@@ -258,12 +287,13 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
   HADAL_RETURN_IF_ERROR(CheckOptions(options));
   const std::vector<Split> splits = SplitsOf(options);
   HADAL_ASSIGN_OR_RETURN(std::optional<CorpusVocabularies> given, CheckSurroundings(splits, options));
-  HADAL_ASSIGN_OR_RETURN(const int64_t usable, SurveyAll(splits, options, out));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<int64_t> usable, SurveyAll(splits, options, out));
   HADAL_ASSIGN_OR_RETURN(PrepareOutput output, PrepareOutput::Take(options.output, options.overwrite));
   const bool trained = !given;
   if (trained) {
     HADAL_ASSIGN_OR_RETURN(given, TrainVocabularies(options, splits[0], usable, out));
   }
+  if (options.tags != LanguageTags::kNone) HADAL_RETURN_IF_ERROR(AddTagsOf(splits, *given));
   HADAL_RETURN_IF_ERROR(output.Clear());
   HADAL_ASSIGN_OR_RETURN(const PreparedVocabularies vocabularies, SaveVocabularies(*std::move(given), options.output));
   DescribeVocabularies(vocabularies, options, out);
@@ -292,7 +322,7 @@ void AddPrepareCommand(Command app, int& exit_code) {
   command.AddOption("--threads", options.threads, "Threads for encoding (default: one per CPU)").InRange(0, 1024);
   command.AddFlag("--overwrite", options.overwrite, "Replace corpora in the output folder");
   command.Runs([arguments, &exit_code] {
-    absl::Status status = PairUpAll(*arguments);
+    absl::Status status = FindTexts(*arguments);
     status.Update(CheckBothSidesGiven(arguments->options));
     if (status.ok()) status = RunPrepare(arguments->options, std::cout);
     exit_code = EndTool("prepare", status);

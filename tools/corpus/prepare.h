@@ -1,10 +1,13 @@
 // `hadal prepare` converts parallel or plain text to a vocabulary and checksummed token corpora.
 //
 //   hadal prepare --train SOURCE TARGET [--train …] [--valid SOURCE TARGET] [--test SOURCE TARGET] --out DIR
+//   hadal prepare --list corpora.textproto [--tags m2m100] [--vocab-temperature 5] --out DIR
 //   hadal prepare --monolingual --train FILE [--train …] [--valid FILE] [--test FILE] --out DIR
 // Writes into DIR: vocabulary.model (or source.model and target.model; .txt for a dictionary), and for each given split
 // NAME.json and NAME.00000.shard … (runtime/data/README.md). `hadal train` takes the prefix, DIR/train. --monolingual
-// is for language models: one sentence or document per line, samples without a source.
+// is for language models: one sentence or document per line, samples without a source. --list (or --opus, a folder laid
+// out as OPUS-100) names texts in many directions (corpora_list.h); each is one of the corpus's corpora, which training
+// may draw from by temperature (data.sampling_temperature), and --tags adds tags (runtime/data/language_tags.h).
 //
 // The vocabulary is trained on the training text (SentencePiece: BPE or unigram, shared or one per side), or an
 // existing SentencePiece model, or a fairseq dict.txt for text that is already tokenised.
@@ -45,6 +48,8 @@ struct PrepareOptions {
   VocabularyTraining training;
   bool separate = false;                 // train one vocabulary per side
   int64_t vocabulary_pairs = 1'000'000;  // train it on at most this many pairs, spread evenly over the text
+  double vocabulary_temperature = 1;     // T: a text's share of them is its share of all pairs to the power of 1/T
+  LanguageTags tags = LanguageTags::kNone;
 
   int64_t max_tokens = 256;           // a side with more tokens, without </s>, is over-long
   BadLine on_empty = BadLine::kSkip;  // a side is blank, or empty after normalisation

@@ -92,6 +92,15 @@ absl::StatusOr<bool> KeepTokens(const std::string& place, const Sample& sample, 
   return true;
 }
 
+void AddTags(const Direction& direction, LanguageTags tags, const Vocabulary& source, const Vocabulary& target,
+             Sample& sample) {
+  sample.prefix.clear();
+  if (const std::string tag = EncoderTag(tags, direction); !tag.empty()) sample.prefix = {source.Id(tag)};
+  if (const std::string tag = DecoderTag(tags, direction); !tag.empty()) {
+    sample.target.insert(sample.target.begin(), target.Id(tag));
+  }
+}
+
 }  // namespace
 
 absl::Status CheckReadable(const Split& split) {
@@ -104,31 +113,47 @@ absl::Status CheckReadable(const Split& split) {
 
 absl::StatusOr<SplitSurvey> SurveySplit(const Split& split, const PrepareOptions& options, PairHashes* collect,
                                         const PairHashes* held_out) {
-  SplitSurvey survey;
+  SplitSurvey survey = {.usable_of = std::vector<int64_t>(split.pairs.size(), 0)};
   SkippedLines skipped;
-  HADAL_RETURN_IF_ERROR(ForEachKept("reading", split, options, skipped, survey, [&](size_t, const ParallelLine& line) {
+  const auto visit = [&](size_t pair, const ParallelLine& line) {
     ++survey.usable;
+    ++survey.usable_of[pair];
     if (!options.monolingual && line.source == line.target) ++survey.equal_sides;
     const size_t hash = std::hash<std::string>()(absl::StrCat(line.source, "\n", line.target));
     if (collect != nullptr && collect->size() < kMostHeldOut) collect->insert(hash);
     if (held_out != nullptr && held_out->contains(hash)) ++survey.held_out;
     return absl::OkStatus();
-  }));
+  };
+  HADAL_RETURN_IF_ERROR(ForEachKept("reading", split, options, skipped, survey, visit));
+  for (size_t pair = 0; pair < split.pairs.size(); ++pair) {
+    if (survey.usable_of[pair] > 0 || split.pairs.size() == 1) continue;  // a single one: CheckSkipped says why
+    return absl::InvalidArgumentError(absl::StrCat(split.name, ": ", CorpusName(split.pairs[pair]), " (",
+                                                   split.pairs[pair].target,
+                                                   ") has no usable lines; give it some, or leave it out"));
+  }
   HADAL_RETURN_IF_ERROR(CheckSkipped(split.name, split.first_file(), survey.lines, skipped, options));
   return survey;
 }
 
-absl::StatusOr<SampledText> SampleText(const Split& split, const PrepareOptions& options, int64_t stride) {
+absl::StatusOr<SampledText> SampleText(const Split& split, const PrepareOptions& options,
+                                       const std::vector<int64_t>& usable, const std::vector<int64_t>& counts) {
   SampledText text;
   SkippedLines skipped;
   SplitSurvey survey;
-  HADAL_RETURN_IF_ERROR(ForEachKept("sampling", split, options, skipped, survey, [&](size_t, const ParallelLine& line) {
-    if (survey.usable++ % stride == 0) {
+  std::vector<int64_t> seen(split.pairs.size(), 0);
+  const auto visit = [&](size_t pair, const ParallelLine& line) {
+    const auto until = [&](int64_t lines) {  // how many are taken of the first `lines`, rounded up
+      return (lines * counts[pair] + usable[pair] - 1) / usable[pair];
+    };
+    const int64_t copies = until(seen[pair] + 1) - until(seen[pair]);
+    ++seen[pair];
+    for (int64_t k = 0; k < copies; ++k) {
       if (!options.monolingual) text.source.push_back(line.source);
       text.target.push_back(line.target);
     }
     return absl::OkStatus();
-  }));
+  };
+  HADAL_RETURN_IF_ERROR(ForEachKept("sampling", split, options, skipped, survey, visit));
   return text;
 }
 
@@ -137,21 +162,23 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
   CorpusWriterOptions writer_options = {
       .prefix = JoinPath(options.output, split.name),
       .source_vocabulary = options.monolingual ? VocabularyReference() : source.reference(),
-      .target_vocabulary = target.reference()};
+      .target_vocabulary = target.reference(),
+      .target_tags = options.tags == LanguageTags::kM2m100};
   for (const TextPair& pair : split.pairs) {
-    writer_options.corpora.push_back(options.monolingual
-                                         ? BaseName(pair.target)
-                                         : absl::StrCat(BaseName(pair.source), " / ", BaseName(pair.target)));
+    writer_options.corpora.push_back(CorpusName(pair));
   }
   HADAL_ASSIGN_OR_RETURN(CorpusWriter writer, CorpusWriter::Create(std::move(writer_options)));
   WrittenSplit written;
   SplitSurvey survey;
   LineEncoder lines(options.monolingual ? nullptr : &source.vocabulary, target.vocabulary, options.threads);
   const auto write = [&]() -> absl::Status {
-    for (const EncodedLine& line : lines.Encode()) {
-      HADAL_ASSIGN_OR_RETURN(const bool keep, KeepTokens(PlaceOf(split.pairs[line.sample.corpus_id], line.number),
-                                                         line.sample, options, written.skipped));
-      if (keep) HADAL_RETURN_IF_ERROR(writer.Add(line.sample.view()));
+    for (EncodedLine& line : lines.Encode()) {
+      const TextPair& pair = split.pairs[line.sample.corpus_id];
+      HADAL_ASSIGN_OR_RETURN(const bool keep,
+                             KeepTokens(PlaceOf(pair, line.number), line.sample, options, written.skipped));
+      if (!keep) continue;
+      AddTags(pair.direction, options.tags, source.vocabulary, target.vocabulary, line.sample);
+      HADAL_RETURN_IF_ERROR(writer.Add(line.sample.view()));
     }
     return absl::OkStatus();
   };

@@ -31,7 +31,8 @@ absl::Status CheckReadable(const Split& split);
 // The results of the first pass.
 struct SplitSurvey {
   int64_t lines = 0;
-  int64_t usable = 0;  // valid and not blank
+  int64_t usable = 0;              // valid and not blank
+  std::vector<int64_t> usable_of;  // [pairs] of each text
   int64_t byte_order_marks = 0;
   int64_t carriage_returns = 0;
   int64_t equal_sides = 0;  // usable pairs whose source is their target
@@ -48,12 +49,14 @@ inline constexpr size_t kMostHeldOut = 1'000'000;
 absl::StatusOr<SplitSurvey> SurveySplit(const Split& split, const PrepareOptions& options, PairHashes* collect,
                                         const PairHashes* held_out);
 
-// Every `stride`-th usable pair of lines of a split, as two lists.
+// Usable pairs of lines of a split, as two lists.
 struct SampledText {
   std::vector<std::string> source;  // empty for plain text
   std::vector<std::string> target;
 };
-absl::StatusOr<SampledText> SampleText(const Split& split, const PrepareOptions& options, int64_t stride);
+// Takes counts[i] of the usable[i] usable pairs of text i, spread evenly; where counts[i] is larger, some repeatedly.
+absl::StatusOr<SampledText> SampleText(const Split& split, const PrepareOptions& options,
+                                       const std::vector<int64_t>& usable, const std::vector<int64_t>& counts);
 
 struct WrittenSplit {
   CorpusManifest manifest;

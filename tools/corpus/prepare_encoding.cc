@@ -25,7 +25,7 @@ void LineEncoder::Add(int32_t corpus_id, const ParallelLine& line) {
   bytes_ += line.source.size() + line.target.size();
 }
 
-std::span<const EncodedLine> LineEncoder::Encode() {
+std::span<EncodedLine> LineEncoder::Encode() {
   constexpr size_t kTogether = 32;  // lines that a thread takes at a time
   std::atomic<size_t> next = 0;
   ThreadTeam::OfThisThread().Run(threads_, [&](int) {
@@ -38,7 +38,7 @@ std::span<const EncodedLine> LineEncoder::Encode() {
     }
   });
   bytes_ = 0;
-  return std::span<const EncodedLine>(lines_).first(std::exchange(size_, 0));
+  return std::span<EncodedLine>(lines_).first(std::exchange(size_, 0));
 }
 
 }  // namespace hadal

@@ -36,7 +36,7 @@ class LineEncoder {
   void Add(int32_t corpus_id, const ParallelLine& line);
   bool full() const { return size_ >= kMostLines || bytes_ >= kMostBytes; }
   // Encodes the lines added since the last call. The result is valid until the next Add. Blocking: computes.
-  std::span<const EncodedLine> Encode();
+  std::span<EncodedLine> Encode();
 
  private:
   struct Text {

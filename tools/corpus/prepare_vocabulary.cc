@@ -1,10 +1,13 @@
 #include "tools/corpus/prepare_vocabulary.h"
 
 #include <algorithm>
+#include <numeric>
 #include <ostream>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/data/sampling_order.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/metrics/human_units.h"
@@ -59,10 +62,14 @@ absl::StatusOr<std::optional<CorpusVocabularies>> GivenVocabularies(const Prepar
   return CorpusVocabularies{std::move(source), std::move(target)};
 }
 
-absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& options, const Split& train, int64_t usable,
-                                                     std::ostream& out) {
-  const int64_t stride = (usable - 1) / options.vocabulary_pairs + 1;
-  HADAL_ASSIGN_OR_RETURN(SampledText text, SampleText(train, options, stride));
+absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& options, const Split& train,
+                                                     const std::vector<int64_t>& usable, std::ostream& out) {
+  // Of as many pairs as there are, or as are wanted, each text's quota.
+  std::vector<int64_t> counts = SamplingQuotas(usable, options.vocabulary_temperature);
+  if (const int64_t all = std::accumulate(usable.begin(), usable.end(), int64_t{0}); all > options.vocabulary_pairs) {
+    for (int64_t& count : counts) count = std::max<int64_t>(count > 0 ? 1 : 0, count * options.vocabulary_pairs / all);
+  }
+  HADAL_ASSIGN_OR_RETURN(SampledText text, SampleText(train, options, usable, counts));
   Announce(options, static_cast<int64_t>(text.target.size()), out);
   const WorkProgress progress(options.separate ? "training the vocabularies" : "training the vocabulary", "", 0);
   if (!options.separate) {
@@ -72,6 +79,23 @@ absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& optio
   HADAL_ASSIGN_OR_RETURN(Vocabulary source, TrainVocabulary(options.training, text.source));
   HADAL_ASSIGN_OR_RETURN(Vocabulary target, TrainVocabulary(options.training, text.target));
   return CorpusVocabularies{std::move(source), std::move(target)};
+}
+
+absl::Status AddTagsOf(const std::vector<Split>& splits, CorpusVocabularies& vocabularies) {
+  std::set<std::string> languages;
+  for (const Split& split : splits) {
+    for (const TextPair& pair : split.pairs) {
+      if (pair.direction.target.empty()) {
+        return absl::InvalidArgumentError(absl::StrCat("--tags needs every text's languages, those of ",
+                                                       CorpusName(pair), " are not known; name texts by --list"));
+      }
+      languages.insert({pair.direction.source, pair.direction.target});
+    }
+  }
+  const std::vector<std::string> sorted(languages.begin(), languages.end());
+  HADAL_ASSIGN_OR_RETURN(vocabularies.source, AddLanguageTags(vocabularies.source, sorted));
+  HADAL_ASSIGN_OR_RETURN(vocabularies.target, AddLanguageTags(vocabularies.target, sorted));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<PreparedVocabularies> SaveVocabularies(CorpusVocabularies vocabularies, const std::string& directory) {

@@ -5,6 +5,7 @@
 #include <iosfwd>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "runtime/data/corpus_vocabulary.h"
@@ -23,11 +24,15 @@ struct PreparedVocabularies {
 // Errors: those of loading; invalid training options.
 absl::StatusOr<std::optional<CorpusVocabularies>> GivenVocabularies(const PrepareOptions& options);
 
-// Trains vocabularies on `train`, which has `usable` usable pairs. Writes progress to `out`.
+// Trains vocabularies on `train`, whose texts have `usable` usable pairs, [pairs]. Writes progress to `out`.
 // Blocking: takes seconds to minutes.
 // Errors: those of training a vocabulary.
-absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& options, const Split& train, int64_t usable,
-                                                     std::ostream& out);
+absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& options, const Split& train,
+                                                     const std::vector<int64_t>& usable, std::ostream& out);
+
+// Adds the tags of the languages of all splits' texts to vocabularies, sorted by their codes.
+// Errors: InvalidArgument if a text has no languages; AddLanguageTags'.
+absl::Status AddTagsOf(const std::vector<Split>& splits, CorpusVocabularies& vocabularies);
 
 // Saves them in `directory`; identical vocabularies are saved as one file.
 absl::StatusOr<PreparedVocabularies> SaveVocabularies(CorpusVocabularies vocabularies, const std::string& directory);

@@ -58,7 +58,7 @@ absl::Status FindVocabularies(const PlanArguments& arguments, TrainOptions& opti
                      "\", which cannot be read (", json.status().message(), "). Prepare it, or give --vocabulary N."));
   }
   HADAL_ASSIGN_OR_RETURN(const CorpusManifest manifest, ManifestFromJson(*json, path));
-  return SetVocabularies(manifest, options.train_data, options.model);
+  return FollowCorpus(manifest, options);
 }
 
 // What the files or --set name. A batch is in every config: its tokens are always kept, and the size of micro-batches

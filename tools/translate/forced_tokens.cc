@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "runtime/data/language_tags.h"
 
 namespace hadal {
 namespace {
@@ -16,8 +17,7 @@ bool HasUnknown(const std::vector<int32_t>& tokens) {
 // The tag that the text begins with; empty: none.
 std::string_view FirstTag(const Vocabulary& vocabulary, std::string_view text) {
   const std::string_view word = text.substr(0, text.find(' '));
-  const bool is_tag = word.size() > 4 && word.starts_with("__") && word.ends_with("__");
-  return is_tag && vocabulary.Id(word) != kUnknownToken ? word : std::string_view();
+  return IsLanguageTag(word) && vocabulary.Id(word) != kUnknownToken ? word : std::string_view();
 }
 
 }  // namespace

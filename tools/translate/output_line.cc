@@ -12,6 +12,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+std::string TextOf(const Hypothesis& hypothesis, const OutputForm& form, const Vocabulary& vocabulary) {
+  const std::span<const int32_t> tokens = hypothesis.tokens;
+  return vocabulary.Decode(tokens.subspan(std::min(form.hidden_tokens, tokens.size())), form.joining);
+}
+
 std::string FormatJson(const OutputForm& form, const Vocabulary& vocabulary, int64_t number, std::string_view input,
                        std::span<const Hypothesis> hypotheses) {
   Json line{{"line", number}, {form.input_name, input}, {"hypotheses", Json::array()}};
@@ -19,7 +24,7 @@ std::string FormatJson(const OutputForm& form, const Vocabulary& vocabulary, int
     Json tokens = Json::array();
     for (const int32_t token : hypothesis.tokens) tokens.push_back(vocabulary.Token(token));
     tokens.push_back(vocabulary.Token(kEosToken));
-    line["hypotheses"].push_back({{"text", vocabulary.Decode(hypothesis.tokens, form.joining)},
+    line["hypotheses"].push_back({{"text", TextOf(hypothesis, form, vocabulary)},
                                   {"tokens", std::move(tokens)},
                                   {"score", hypothesis.score},
                                   {"log_probabilities", hypothesis.token_log_probabilities}});
@@ -38,7 +43,7 @@ std::string FormatOutput(const OutputForm& form, const Vocabulary& vocabulary, i
   std::string text;
   for (const Hypothesis& hypothesis : hypotheses) {
     absl::StrAppend(&text, prefix, form.scores ? absl::StrFormat("%.6f\t", hypothesis.score) : "",
-                    vocabulary.Decode(hypothesis.tokens, form.joining), "\n");
+                    TextOf(hypothesis, form, vocabulary), "\n");
   }
   return text;
 }

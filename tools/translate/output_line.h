@@ -9,6 +9,7 @@
 // Thread safety: pure.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -24,6 +25,7 @@ struct OutputForm {
   bool scores = false;  // before each text
   bool json = false;
   PieceJoining joining = PieceJoining::kDefault;
+  size_t hidden_tokens = 0;           // at the beginning, which the text does not show: a forced language tag
   const char* input_name = "source";  // JSON's key of the input's text
 };
 

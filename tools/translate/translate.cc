@@ -17,12 +17,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
 #include "pipeline/decode/beam_search.h"
 #include "pipeline/decode/decoder.h"
 #include "pipeline/decode/inference_model.h"
 #include "runtime/clock.h"
 #include "runtime/comm/collectives.h"
+#include "runtime/data/language_tags.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/plain_text.h"
@@ -49,6 +51,19 @@ struct Buffer {
   TokenLists sources, prefixes;    // of the lines that are translated
   std::vector<int64_t> line_of;    // [sources] their index among the lines
 };
+
+// The id of a language tag. Errors: InvalidArgument with the tags that the vocabulary has.
+absl::StatusOr<int32_t> TagId(const Vocabulary& vocabulary, const std::string& tag) {
+  if (const int32_t id = vocabulary.Id(tag); id != kUnknownToken) return id;
+  constexpr size_t kShown = 20;
+  std::vector<std::string> tags;
+  for (int32_t id = 0; id < vocabulary.size() && tags.size() < kShown; ++id) {
+    if (IsLanguageTag(vocabulary.Token(id))) tags.push_back(vocabulary.Token(id));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the model's vocabulary has no language tag ", tag, "; ",
+      tags.empty() ? "it has none: translate without --direction" : "it has " + absl::StrJoin(tags, ", ")));
+}
 
 class Translator {
  public:
@@ -134,8 +149,24 @@ class Translator {
           "`hadal score --target FILE` says how probable it finds text");
     }
     HADAL_ASSIGN_OR_RETURN(decoder_options_.beam, ChosenBeam(options_.beam, options_.nbest, checkpoint));
-    decoder_options_.prefixes = options_.language_model || !options_.prefixes.empty();
+    HADAL_RETURN_IF_ERROR(SetTags(checkpoint));
+    decoder_options_.prefixes = options_.language_model || !options_.prefixes.empty() || form_.hidden_tokens > 0;
     return checkpoint;
+  }
+
+  absl::Status SetTags(const ModelCheckpoint& checkpoint) {
+    if (options_.direction.empty() && options_.tags == LanguageTags::kNone) return absl::OkStatus();
+    if (options_.direction.empty() || options_.tags == LanguageTags::kNone) {
+      return absl::InvalidArgumentError(
+          "--direction and --tags are given together: which languages, and where the model's training text had tags");
+    }
+    HADAL_ASSIGN_OR_RETURN(const Direction direction, ParseDirection(options_.direction));
+    const std::string encoder = EncoderTag(options_.tags, direction);
+    HADAL_ASSIGN_OR_RETURN(encoder_tag_, TagId(checkpoint.source_vocabulary(), encoder));
+    decoder_tag_ = DecoderTag(options_.tags, direction);
+    if (decoder_tag_.empty()) return absl::OkStatus();
+    form_.hidden_tokens = 1;
+    return TagId(checkpoint.target_vocabulary(), decoder_tag_).status();
   }
 
   absl::Status Load() {
@@ -185,10 +216,11 @@ class Translator {
   // Rank 0: reads up to a buffer of lines.
   absl::Status Read(Buffer& buffer) {
     buffer.first_line = lines_->lines();
-    std::string line, prefix;
+    std::string line, given, prefix;
     while (buffer.lines < (Typed() ? 1 : options_.buffer_lines)) {
       HADAL_ASSIGN_OR_RETURN(const bool more, lines_->Next(line));
-      HADAL_RETURN_IF_ERROR(ReadPrefix(more, prefix));
+      HADAL_RETURN_IF_ERROR(ReadPrefix(more, given));
+      prefix = decoder_tag_.empty() ? given : absl::StrCat(decoder_tag_, " ", given);
       if (!more) return absl::OkStatus();
       ++buffer.lines;
       buffer.bytes += static_cast<int64_t>(line.size()) + 1;
@@ -210,8 +242,9 @@ class Translator {
 
   absl::Status TakeSource(const std::string& line, const std::string& prefix, Buffer& buffer) {
     std::vector<int32_t> tokens = model_->checkpoint().source_vocabulary().Encode(line);
+    if (tokens.empty()) return absl::OkStatus();
+    if (encoder_tag_) tokens.insert(tokens.begin(), *encoder_tag_);
     const auto length = static_cast<int64_t>(tokens.size());
-    if (length == 0) return absl::OkStatus();
     if (length > decoder_->longest_source_tokens()) {
       if (options_.over_long == OverLong::kError) {
         return absl::InvalidArgumentError(absl::StrCat(
@@ -224,8 +257,10 @@ class Translator {
       return absl::OkStatus();
     }
     std::vector<int32_t> forced;
-    if (prefix_lines_) {
-      HADAL_ASSIGN_OR_RETURN(forced, Forced(prefix, *prefix_lines_, options_.prefixes, length));
+    if (!prefix.empty()) {
+      const bool from_file = prefix_lines_.has_value();
+      HADAL_ASSIGN_OR_RETURN(
+          forced, Forced(prefix, from_file ? *prefix_lines_ : *lines_, from_file ? options_.prefixes : "line", length));
     }
     buffer.sources.push_back(std::move(tokens));
     buffer.prefixes.push_back(std::move(forced));
@@ -307,7 +342,9 @@ class Translator {
   Communicator& communicator_;
   Stream stream_;
   TranslateStreams streams_;
-  const OutputForm form_;
+  OutputForm form_;
+  std::optional<int32_t> encoder_tag_;
+  std::string decoder_tag_;
   DecoderOptions decoder_options_;
   Collectives patient_;
   std::unique_ptr<std::istream> input_, prefix_input_;

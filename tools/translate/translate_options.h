@@ -5,6 +5,7 @@
 #include <string>
 
 #include "pipeline/plan/decoder_options.h"
+#include "runtime/data/language_tags.h"
 #include "runtime/data/vocabulary.h"
 #include "tools/command_line.h"
 #include "tools/translate/beam_choices.h"
@@ -17,9 +18,11 @@ enum class OverLong { kError, kSkip };
 struct TranslateOptions {
   std::string checkpoint;       // a checkpoint, or a run directory
   bool language_model = false;  // `hadal sample`: the input's lines are prompts
-  std::string input;     // path; empty: standard input; of prompts: "-" is standard input, empty one empty prompt
-  std::string prefixes;  // path of the forced beginnings; empty: none
-  std::string output;    // path; empty: standard output
+  std::string input;      // path; empty: standard input; of prompts: "-" is standard input, empty one empty prompt
+  std::string direction;  // "en-de"; empty: none
+  LanguageTags tags = LanguageTags::kNone;  // where the direction's tags stand
+  std::string prefixes;                     // path of the forced beginnings; empty: none
+  std::string output;                       // path; empty: standard output
   BeamChoices beam;
   DecoderOptions decoder;  // its beam options are ignored: `beam` and the checkpoint set them
   int32_t nbest = 1;

@@ -77,7 +77,7 @@ TEST_F(PrepareTest, DictionariesTakeTokenisedText) {
   EXPECT_EQ(Read("again/vocabulary.txt"), Read("dict.en.txt")) << "either side's";
 }
 
-// Every fourth pair of 100: with every third there would be more than 30.
+// 30 of 100, which is no whole fraction.
 TEST_F(PrepareTest, TheVocabularyIsTrainedOnAtMostSoManyPairsOfTheTrainingText) {
   WriteSyntheticText();
   Write("valid.en", kEnglish);
@@ -86,7 +86,7 @@ TEST_F(PrepareTest, TheVocabularyIsTrainedOnAtMostSoManyPairsOfTheTrainingText) 
   options_.training.size = 90;
   options_.vocabulary_pairs = 30;
   ASSERT_TRUE(Run().ok());
-  EXPECT_THAT(out_.str(), HasSubstr("on 25 pairs"));
+  EXPECT_THAT(out_.str(), HasSubstr("on 30 pairs"));
   EXPECT_EQ(OpenCorpus("train").size(), 100) << "all of it is translated into ids";
   options_.overwrite = true;
   options_.vocabulary_pairs = 50;

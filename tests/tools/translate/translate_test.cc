@@ -18,6 +18,7 @@
 #include "pipeline/engine/engine.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
+#include "runtime/data/language_tags.h"
 #include "runtime/data/pack_sentences.h"
 #include "runtime/data/vocabulary_training.h"
 #include "runtime/status_macros.h"
@@ -328,6 +329,51 @@ TEST_F(TranslateTest, NamesWhatIsWrong) {
   options = Options();
   options.input = directory_ / "missing.txt";
   EXPECT_THAT(message(options, ""), HasSubstr("missing.txt"));
+}
+
+// Learns two directions by heart, whose tags say which: en-de means the next sentence, en-fr the same one.
+absl::StatusOr<int64_t> LearnDirections(const Vocabulary& vocabulary, Engine& engine) {
+  PackedBatch batch;
+  const std::vector<int32_t> english = {vocabulary.Id("__en__")};
+  for (size_t s = 0; s < Sentences().size(); ++s) {
+    for (const auto& [tag, meaning] : {std::pair("__de__", &MeaningOf(s)), std::pair("__fr__", &Sentences()[s])}) {
+      const std::vector<int32_t> source = vocabulary.Encode(Sentences()[s]);
+      std::vector<int32_t> target = vocabulary.Encode(*meaning);
+      target.insert(target.begin(), vocabulary.Id(tag));
+      AppendSentence({.prefix = english, .source = source, .target = target}, static_cast<int64_t>(s), batch);
+    }
+  }
+  constexpr int64_t kSteps = 200;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const StepScalars scalars{
+        .step = step, .update = step + 1, .gradient_scale = 1.0f / static_cast<float>(batch.target_rows())};
+    HADAL_RETURN_IF_ERROR(engine.TrainingStep({&batch, 1}, scalars, {.learning_rate = 4e-3}).status());
+  }
+  return kSteps;
+}
+
+TEST_F(TranslateTest, ADirectionSetsTheTags) {
+  const Vocabulary vocabulary = *AddLanguageTags(MakeVocabulary(), {"de", "en", "fr"});
+  std::filesystem::remove_all(directory_ / "run");
+  const absl::Status saved = SaveModel({.model = TinyModel(vocabulary.size()),
+                                        .vocabularies = {VocabularyFile("vocabulary", vocabulary)},
+                                        .ranks = 1,
+                                        .train = [&](Engine& engine) { return LearnDirections(vocabulary, engine); }},
+                                       directory_ / "run");
+  ASSERT_TRUE(saved.ok()) << saved;
+  TranslateOptions options = Options();
+  options.tags = LanguageTags::kM2m100;
+  options.direction = "en-de";
+  EXPECT_EQ(*Translate(options, Lines({Sentences()[0], Sentences()[1]})), Lines({MeaningOf(0), MeaningOf(1)}));
+  options.direction = "en-fr";
+  EXPECT_EQ(*Translate(options, Lines({Sentences()[0], Sentences()[1]})), Lines({Sentences()[0], Sentences()[1]}));
+  options.json = true;
+  EXPECT_THAT(*Translate(options, Lines({Sentences()[0]})), HasSubstr("\"tokens\":[\"__fr__\","));
+  options.direction = "en-es";
+  EXPECT_THAT(std::string(Translate(options, "a\n").status().message()),
+              HasSubstr("no language tag __es__; it has __de__, __en__, __fr__"));
+  options.direction = "";
+  EXPECT_THAT(std::string(Translate(options, "a\n").status().message()), HasSubstr("are given together"));
 }
 
 TEST_F(TranslateTest, OutputsBeginAsForced) {

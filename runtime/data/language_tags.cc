@@ -1,0 +1,76 @@
+#include "runtime/data/language_tags.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/check.h"
+
+namespace hadal {
+namespace {
+
+constexpr size_t kLongestCode = 32;
+
+bool IsCode(std::string_view text) {
+  return !text.empty() && text.size() <= kLongestCode &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) { return absl::ascii_isalnum(c) || c == '_'; });
+}
+
+// Field 1 of a serialised ModelProto: a SentencePiece { piece = 1: `text`; score = 2: 0; type = 3: CONTROL (3) }.
+// REQUIRES: fewer than 118 bytes.
+std::string ControlPiece(const std::string& text) {
+  HADAL_CHECK_LT(text.size(), 118u);
+  const std::string piece = absl::StrCat("\x0A", std::string(1, static_cast<char>(text.size())), text) +
+                            std::string("\x15\0\0\0\0\x18\x03", 7);
+  return absl::StrCat("\x0A", std::string(1, static_cast<char>(piece.size())), piece);
+}
+
+}  // namespace
+
+absl::StatusOr<Direction> ParseDirection(std::string_view text) {
+  const size_t dash = text.find('-');
+  const std::string_view source = text.substr(0, dash);
+  const std::string_view target = dash == std::string_view::npos ? "" : text.substr(dash + 1);
+  if (IsCode(source) && IsCode(target) && source != target) return Direction{std::string(source), std::string(target)};
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", std::string(text.substr(0, 2 * kLongestCode)),
+                   "\" is no direction; give two languages as \"en-de\" or \"eng_Latn-deu_Latn\": letters, digits and "
+                   "\"_\""));
+}
+
+std::string LanguageTag(std::string_view language) { return absl::StrCat("__", std::string(language), "__"); }
+
+bool IsLanguageTag(std::string_view token) {
+  return token.size() > 4 && token.starts_with("__") && token.ends_with("__");
+}
+
+std::string EncoderTag(LanguageTags tags, const Direction& direction) {
+  if (tags == LanguageTags::kNone) return "";
+  return LanguageTag(tags == LanguageTags::kDeepnet ? direction.target : direction.source);
+}
+
+std::string DecoderTag(LanguageTags tags, const Direction& direction) {
+  return tags == LanguageTags::kM2m100 ? LanguageTag(direction.target) : "";
+}
+
+absl::StatusOr<Vocabulary> AddLanguageTags(const Vocabulary& vocabulary, const std::vector<std::string>& languages) {
+  if (vocabulary.kind() != VocabularyKind::kSentencePiece) {
+    return absl::InvalidArgumentError(
+        "language tags need a SentencePiece vocabulary: a dictionary's tokens are words of the text");
+  }
+  std::string contents = vocabulary.contents();
+  for (const std::string& language : languages) {
+    const std::string tag = LanguageTag(language);
+    if (vocabulary.Id(tag) == kUnknownToken) {
+      contents += ControlPiece(tag);
+    } else if (const std::vector<int32_t> ids = vocabulary.Encode(tag);
+               std::find(ids.begin(), ids.end(), vocabulary.Id(tag)) != ids.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("in the vocabulary ", tag,
+                                                     " is a piece of text, so that text could become a language tag; "
+                                                     "give one in which it is a control symbol, or none of it"));
+    }
+  }
+  return Vocabulary::Parse(std::move(contents), "the vocabulary with language tags");
+}
+
+}  // namespace hadal

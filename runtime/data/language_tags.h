@@ -1,0 +1,49 @@
+// Language tags: the tokens `__de__`, `__zh__`, … of models for several languages, which tell the model the languages
+// of a pair. Where they stand:
+//
+//   preset          before the source        first target token
+//   none            -                        -
+//   deepnet         the target's language    -                       (DeepNet on OPUS-100, 2203.00555, section 4)
+//   m2m100, nllb    the source's language    the target's language   (fairseq: --encoder-langtok src --decoder-langtok)
+//
+// A tag is one id behind the vocabulary's others. In a SentencePiece model it is a control piece at the end of the file:
+// text never becomes a tag, decoded text never has one, and every SentencePiece program reads the file.
+// Thread safety: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/data/vocabulary.h"
+
+namespace hadal {
+
+enum class LanguageTags { kNone, kDeepnet, kM2m100 };
+
+// The languages of a pair; empty: not known.
+struct Direction {
+  std::string source;
+  std::string target;
+};
+
+// Reads "en-de": two codes of letters, digits and "_", at most 32 characters each. Errors: InvalidArgument.
+absl::StatusOr<Direction> ParseDirection(std::string_view text);
+
+// "__de__"
+std::string LanguageTag(std::string_view language);
+// Whether a token looks like one.
+bool IsLanguageTag(std::string_view token);
+
+// The tokens that stand before a pair's source and target; "": none.
+std::string EncoderTag(LanguageTags tags, const Direction& direction);
+std::string DecoderTag(LanguageTags tags, const Direction& direction);
+
+// Returns `vocabulary` with the tags of `languages` that it lacks behind its ids, in their order.
+// Errors: InvalidArgument for a dictionary, which has its tokens from text, and for a model in which a tag is a piece of
+// text.
+absl::StatusOr<Vocabulary> AddLanguageTags(const Vocabulary& vocabulary, const std::vector<std::string>& languages);
+
+}  // namespace hadal

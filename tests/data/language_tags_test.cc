@@ -1,0 +1,73 @@
+#include "runtime/data/language_tags.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/data/vocabulary_training.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Vocabulary Trained() {
+  std::vector<std::string> text;
+  for (int i = 0; i < 50; ++i) text.push_back("a cat __de__ sees __ a dog _ e d");
+  return *TrainVocabulary({.size = 38}, text);
+}
+
+TEST(LanguageTagsTest, AreBehindTheVocabularyAndNeverText) {
+  const Vocabulary plain = Trained();
+  const Vocabulary tagged = *AddLanguageTags(plain, {"de", "zh"});
+  EXPECT_EQ(tagged.size(), plain.size() + 2);
+  EXPECT_EQ(tagged.Id("__de__"), plain.size());
+  EXPECT_EQ(tagged.Id("__zh__"), plain.size() + 1);
+  const std::string text = "a cat __de__ sees";
+  EXPECT_EQ(tagged.Encode(text), plain.Encode(text));
+  EXPECT_EQ(tagged.Decode(tagged.Encode(text)), text);
+  std::vector<int32_t> ids = tagged.Encode("a cat");
+  ids.insert(ids.begin(), tagged.Id("__zh__"));
+  EXPECT_EQ(tagged.Decode(ids), "a cat");
+  EXPECT_EQ(tagged.Decode(std::vector<int32_t>{tagged.Id("__de__")}), "");
+}
+
+TEST(LanguageTagsTest, OnesThatAreThereKeepTheirIds) {
+  const Vocabulary tagged = *AddLanguageTags(Trained(), {"de", "zh"});
+  const Vocabulary more = *AddLanguageTags(tagged, {"fr", "zh", "de"});
+  EXPECT_EQ(more.size(), tagged.size() + 1);
+  EXPECT_EQ(more.Id("__zh__"), tagged.Id("__zh__"));
+  EXPECT_EQ(more.Id("__fr__"), tagged.size());
+  EXPECT_EQ(AddLanguageTags(more, {"de", "fr"})->contents(), more.contents());
+}
+
+TEST(LanguageTagsTest, WordsOfADictionaryCouldBeTags) {
+  EXPECT_THAT(AddLanguageTags(*Vocabulary::FromTokens({"cat", "__de__"}), {"de"}).status().message(),
+              HasSubstr("need a SentencePiece vocabulary"));
+}
+
+TEST(LanguageTagsTest, PresetsSayWhereTheyStand) {
+  const Direction direction = *ParseDirection("en-zh");
+  EXPECT_EQ(EncoderTag(LanguageTags::kNone, direction), "");
+  EXPECT_EQ(DecoderTag(LanguageTags::kNone, direction), "");
+  EXPECT_EQ(EncoderTag(LanguageTags::kDeepnet, direction), "__zh__");
+  EXPECT_EQ(DecoderTag(LanguageTags::kDeepnet, direction), "");
+  EXPECT_EQ(EncoderTag(LanguageTags::kM2m100, direction), "__en__");
+  EXPECT_EQ(DecoderTag(LanguageTags::kM2m100, direction), "__zh__");
+}
+
+TEST(LanguageTagsTest, ADirectionIsTwoCodes) {
+  const Direction flores = *ParseDirection("eng_Latn-deu_Latn");
+  EXPECT_EQ(flores.source, "eng_Latn");
+  EXPECT_EQ(flores.target, "deu_Latn");
+  const std::string long_code(33, 'a');
+  for (const std::string& wrong : std::vector<std::string>{"", "en", "en-", "-de", "en-de-fr", "en-en", "en-d e",
+                                                           "en/de-x", long_code + "-de", "en-" + long_code}) {
+    EXPECT_THAT(ParseDirection(wrong).status().message(), HasSubstr("is no direction")) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,149 @@
+#include "tools/corpus/corpora_list.h"
+
+#include <filesystem>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/tools/corpus/prepare_fixture.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class CorporaListTest : public PrepareTest {
+ protected:
+  void SetUp() override {
+    PrepareTest::SetUp();
+    Write("docs.tsv", "Open the file.\tOuvrez le fichier.\r\nClose it.\tFermez-le.\tignored\n");
+    Write("list",
+          R"(text { direction: "en-de" both: true train: ["train.en", "train.de"] valid: ["train.en", "train.de"] }
+                     text { direction: "en-fr" domain: "docs" both: true train: "docs.tsv" })");
+  }
+  // Prepares the list; ids stay below the vocabulary that three sentences give.
+  absl::Status RunList() {
+    const absl::StatusOr<TextSplits> splits = ReadCorporaList(Path("list"));
+    if (!splits.ok()) return splits.status();
+    options_.train = splits->train;
+    options_.valid = splits->valid;
+    options_.test = splits->test;
+    return Run();
+  }
+  // The text of a sample's tokens, tags as such.
+  std::string Tokens(const Corpus& corpus, std::span<const int32_t> ids) const {
+    const Vocabulary vocabulary = LoadVocabularies(corpus)->target;
+    std::string text;
+    for (const int32_t id : ids) absl::StrAppend(&text, vocabulary.Token(id), " ");
+    return text;
+  }
+};
+
+TEST_F(CorporaListTest, EachDirectionIsACorpusOfItsOwn) {
+  options_.tags = LanguageTags::kM2m100;
+  const absl::Status status = RunList();
+  ASSERT_TRUE(status.ok()) << status;
+  const Corpus train = OpenCorpus("train");
+  EXPECT_THAT(train.manifest().corpora, ElementsAre("en-de", "de-en", "en-fr docs", "fr-en docs"));
+  ASSERT_EQ(train.size(), 3 + 3 + 2 + 2);
+  EXPECT_THAT(OpenCorpus("valid").manifest().corpora, ElementsAre("en-de", "de-en"));
+  const auto expect = [&](int64_t i, int32_t corpus_id, const std::string& prefix, const std::string& tag) {
+    const SampleView sample = train.sample(i);
+    EXPECT_EQ(sample.corpus_id, corpus_id) << i;
+    EXPECT_EQ(Tokens(train, sample.prefix), prefix) << i;
+    EXPECT_THAT(Tokens(train, sample.target), ::testing::StartsWith(tag)) << i;
+  };
+  expect(0, 0, "__en__ ", "__de__ ");
+  expect(3, 1, "__de__ ", "__en__ ");
+  expect(6, 2, "__en__ ", "__fr__ ");
+  expect(8, 3, "__fr__ ", "__en__ ");
+  EXPECT_EQ(SourceText(train, 3), "Die Katze schläft.");
+  EXPECT_EQ(TargetText(train, 3), "The cat sleeps.");
+  EXPECT_EQ(SourceText(train, 7), "Close it.");
+  EXPECT_EQ(TargetText(train, 7), "Fermez-le.");
+  EXPECT_EQ(SourceText(train, 9), "Fermez-le.");
+}
+
+TEST_F(CorporaListTest, DeepnetsTagIsTheTargetsBeforeTheSource) {
+  options_.tags = LanguageTags::kDeepnet;
+  ASSERT_TRUE(RunList().ok());
+  const Corpus train = OpenCorpus("train");
+  EXPECT_EQ(Tokens(train, train.sample(3).prefix), "__en__ ");
+  EXPECT_EQ(TargetText(train, 3), "The cat sleeps.");
+  EXPECT_EQ(train.sample(3).target[0], LoadVocabularies(train)->target.Encode("The cat sleeps.")[0]);
+}
+
+// Twelve lines of Greek beside 1,200 of English: characters that a vocabulary of English words leaves out.
+TEST_F(CorporaListTest, AVocabularyOfHighTemperatureKnowsSmallTexts) {
+  std::string english, greek;
+  for (int i = 0; i < 1200; ++i) english += absl::StrCat("the cat sees dog number ", i, "\n");
+  for (int i = 0; i < 12; ++i) greek += "αβγ δεζ αβγ\n";
+  Write("a", english);
+  Write("b", greek);
+  Write("list", R"(text { direction: "en-de" train: ["a", "a"] } text { direction: "el-en" train: ["b", "b"] })");
+  options_.training.size = 60;
+  const auto pieces = [&](double temperature) {
+    options_.vocabulary_temperature = temperature;
+    options_.overwrite = true;
+    EXPECT_TRUE(RunList().ok()) << out_.str();
+    return LoadVocabularies(OpenCorpus("train"))->source.Encode("αβγ δεζ αβγ").size();
+  };
+  EXPECT_LT(pieces(100), pieces(1));
+}
+
+TEST_F(CorporaListTest, WhatIsWrongIsRefusedByName) {
+  const auto refused = [&](const std::string& list, const std::string& why) {
+    Write("list", list);
+    const absl::Status status = RunList();
+    EXPECT_FALSE(status.ok()) << list;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(why)) << list;
+    EXPECT_FALSE(std::filesystem::exists(Path("out/train.json")));
+  };
+  refused("text { direction: \"en\" train: [\"train.en\", \"train.de\"] }", "\"en\" is no direction");
+  refused("text { direction: \"en-de\" train: [\"train.en\", \"none.de\"] }", "none.de");
+  refused("text { direction: \"en-de\" train: [\"train.en\", \"train.de\", \"x\"] }", "train has 3 files");
+  refused("text { direction: \"en-de\" train: \"train.en\" }", "train.en:1: no tab");
+  refused("text { directoin: \"en-de\" }", "direction");
+  refused("text { direction: \"en-de\" valid: [\"train.en\", \"train.de\"] }", "no training text");
+  const std::string once = "text { direction: \"en-de\" train: [\"train.en\", \"train.de\"] } ";
+  refused(once + once, "en-de is given twice");
+  refused(once + "text { direction: \"de-en\" both: true train: [\"train.de\", \"train.en\"] }",
+          "en-de is given twice");
+  Write("empty", "\n\n");
+  refused(once + "text { direction: \"en-fr\" train: [\"empty\", \"empty\"] }", "en-fr");
+}
+
+TEST_F(CorporaListTest, TagsNeedLanguages) {
+  options_.tags = LanguageTags::kDeepnet;
+  ExpectError({"--tags needs every text's languages", "train.en / train.de"});
+}
+
+TEST_F(CorporaListTest, OpusTreesAreFound) {
+  std::filesystem::create_directories(Path("opus-100-corpus/v1.0/supervised/de-en"));
+  std::filesystem::create_directories(Path("opus-100-corpus/v1.0/zero-shot/de-fr"));
+  const std::string stem = "opus-100-corpus/v1.0/supervised/de-en/opus.de-en-";
+  for (const char* split : {"train", "dev", "test"}) {
+    Write(absl::StrCat(stem, split, ".de"), kGerman);
+    Write(absl::StrCat(stem, split, ".en"), kEnglish);
+  }
+  Write("opus-100-corpus/v1.0/zero-shot/de-fr/opus.de-fr-test.de", kGerman);
+  EXPECT_THAT(std::string(FindOpusTexts(Path("opus-100-corpus")).status().message()),
+              HasSubstr("opus.de-fr-test.fr is missing"));
+  Write("opus-100-corpus/v1.0/zero-shot/de-fr/opus.de-fr-test.fr", kEnglish);
+  const TextSplits splits = *FindOpusTexts(Path("opus-100-corpus"));
+  const auto names = [](const std::vector<TextPair>& pairs) {
+    std::vector<std::string> names;
+    for (const TextPair& pair : pairs) names.push_back(CorpusName(pair));
+    return names;
+  };
+  EXPECT_THAT(names(splits.train), ElementsAre("de-en", "en-de"));
+  EXPECT_THAT(names(splits.valid), ElementsAre("de-en", "en-de"));
+  EXPECT_THAT(names(splits.test), ElementsAre("de-en", "en-de", "de-fr", "fr-de"));
+  EXPECT_THAT(splits.train[1].source, ::testing::EndsWith("opus.de-en-train.en"));
+  EXPECT_THAT(std::string(FindOpusTexts(Path("out")).status().message()), HasSubstr(Path("out")));
+}
+
+}  // namespace
+}  // namespace hadal

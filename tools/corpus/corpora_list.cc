@@ -1,0 +1,132 @@
+#include "tools/corpus/corpora_list.h"
+
+#include <filesystem>
+#include <map>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "configs/corpora.pb.h"
+#include "runtime/data/language_tags.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+#include "tools/config/config_loading.h"
+
+namespace hadal {
+namespace {
+
+using Files = google::protobuf::RepeatedPtrField<std::string>;
+
+// Adds a pair, and its reverse if `both`.
+void Add(TextPair pair, bool both, std::vector<TextPair>& split) {
+  split.push_back(pair);
+  if (!both) return;
+  pair.reversed = !pair.reversed;
+  std::swap(pair.source, pair.target);
+  std::swap(pair.direction.source, pair.direction.target);
+  split.push_back(std::move(pair));
+}
+
+absl::Status AddSplit(const config::Text& text, const TextPair& named, const char* split, const Files& files,
+                      const std::string& folder, std::vector<TextPair>& pairs) {
+  if (files.empty()) return absl::OkStatus();
+  if (files.size() > 2) {
+    return absl::InvalidArgumentError(absl::StrCat(CorpusName(named), ": ", split, " has ", files.size(),
+                                                   " files; give SOURCE and TARGET, or one file of two columns"));
+  }
+  TextPair pair = named;
+  const auto path = [&](const std::string& file) {
+    return absl::StartsWith(file, "/") ? file : JoinPath(folder, file);
+  };
+  pair.source = path(files.Get(0));
+  pair.target = path(files.Get(files.size() - 1));
+  pair.columns = files.size() == 1;
+  Add(std::move(pair), text.both(), pairs);
+  return absl::OkStatus();
+}
+
+// Two corpora of one name would be drawn from in the same order, and read as one in reports.
+absl::Status CheckNames(const std::vector<TextPair>& pairs) {
+  std::set<std::string> names;
+  for (const TextPair& pair : pairs) {
+    if (names.insert(CorpusName(pair)).second) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the direction ", CorpusName(pair), " is given twice; tell its texts apart by domain: \"…\""));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AddText(const config::Text& text, const std::string& folder, TextSplits& splits) {
+  TextPair named;
+  HADAL_ASSIGN_OR_RETURN(named.direction, ParseDirection(text.direction()));
+  named.domain = text.domain();
+  HADAL_RETURN_IF_ERROR(AddSplit(text, named, "train", text.train(), folder, splits.train));
+  HADAL_RETURN_IF_ERROR(AddSplit(text, named, "valid", text.valid(), folder, splits.valid));
+  return AddSplit(text, named, "test", text.test(), folder, splits.test);
+}
+
+}  // namespace
+
+absl::StatusOr<TextSplits> ReadCorporaList(const std::string& path) {
+  config::Corpora list;
+  HADAL_RETURN_IF_ERROR(LoadMessage(path, list));
+  TextSplits splits;
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  absl::Status status;
+  for (const config::Text& text : list.text()) status.Update(AddText(text, folder, splits));
+  for (const auto* pairs : {&splits.train, &splits.valid, &splits.test}) status.Update(CheckNames(*pairs));
+  if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", status.message()));
+  return splits;
+}
+
+absl::StatusOr<TextSplits> FindOpusTexts(const std::string& folder) {
+  std::error_code error;
+  std::map<std::string, std::filesystem::path> found;  // xx-yy → its folder, sorted
+  for (std::filesystem::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->is_directory(error) && ParseDirection(entry->path().filename().string()).ok()) {
+      found.emplace(entry->path().filename().string(), entry->path());
+    }
+  }
+  if (error) return absl::InvalidArgumentError(absl::StrCat(folder, ": ", error.message()));
+  TextSplits splits;
+  for (const auto& [name, place] : found) {
+    TextPair pair;
+    HADAL_ASSIGN_OR_RETURN(pair.direction, ParseDirection(name));
+    for (const auto& [suffix, split] :
+         {std::pair("train", &splits.train), std::pair("dev", &splits.valid), std::pair("test", &splits.test)}) {
+      const std::string stem = JoinPath(place.string(), absl::StrCat("opus.", name, "-", suffix, "."));
+      pair.source = stem + pair.direction.source;
+      pair.target = stem + pair.direction.target;
+      const bool has_source = std::filesystem::exists(pair.source, error);
+      const bool has_target = std::filesystem::exists(pair.target, error);
+      if (!has_source && !has_target) continue;
+      if (has_source != has_target) {
+        return absl::NotFoundError(absl::StrCat(has_source ? pair.target : pair.source, " is missing beside ",
+                                                has_source ? pair.source : pair.target));
+      }
+      Add(pair, /*both=*/true, *split);
+    }
+  }
+  if (splits.train.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(folder,
+                     " has no training text as OPUS-100 has it, de-en/opus.de-en-train.de; give its folder, or "
+                     "a list of texts with --list"));
+  }
+  return splits;
+}
+
+void AddTagsOption(Command command, LanguageTags& tags) {
+  command.AddChoice<LanguageTags>("--tags", tags,
+                                  "Language tags: deepnet: the target's before the source; m2m100, nllb: the source's "
+                                  "before the source, the target's before the target (default: none)",
+                                  {{"none", LanguageTags::kNone},
+                                   {"deepnet", LanguageTags::kDeepnet},
+                                   {"m2m100", LanguageTags::kM2m100},
+                                   {"nllb", LanguageTags::kM2m100}});
+}
+
+}  // namespace hadal
