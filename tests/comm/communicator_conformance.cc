@@ -16,7 +16,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // Far beyond what any case takes: only a hang meets it.
-constexpr absl::Duration kHang = absl::Seconds(30);
+constexpr absl::Duration kHang = absl::Seconds(120);
 
 // Each rank sends to `next` and receives from `previous`: a ring, which for one rank is a rank that talks to itself.
 int Next(const Communicator& c) { return (c.rank() + 1) % c.size(); }

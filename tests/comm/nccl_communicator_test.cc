@@ -205,8 +205,8 @@ TEST(NcclCommunicator, TheHostsCommunicatorKnowsItsWaits) {
     TransferBuffer value(rank.memory, {1});
     HADAL_ASSIGN_OR_RETURN(CommRequest request, rank.nccl.Receive(value.data(), 4, 0, 9));
     absl::Status waited;
-    const std::string seen = WaitSeenDuring(
-        rank, [&] { waited = rank.nccl.Wait(request, absl::Now() + absl::Seconds(1), "activations"); });
+    const std::string seen =
+        WaitSeenDuring(rank, [&] { waited = rank.nccl.Wait(request, absl::Now() + absl::Seconds(1), "activations"); });
     EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded);
     EXPECT_THAT(seen, AllOf(HasSubstr("receive from rank 0, tag 9"), HasSubstr("activations")));
     return absl::OkStatus();
