@@ -60,18 +60,15 @@ function(hadal_test_library NAME)
   target_precompile_headers(${NAME} REUSE_FROM hadal_test_precompiled)
 endfunction()
 
-# hadal_test([FOLDER/]STEM [DEPENDS target...] [LABELS label...] [TIMEOUT seconds] [NIGHTLY])
+# hadal_test([FOLDER/]STEM [DEPENDS target...] [LABELS label...] [NIGHTLY])
 # Builds STEM.cc, of the current folder or one below it, into one GoogleTest program and registers it with CTest as one test, STEM.
 # NIGHTLY: the cases whose names begin with Nightly are a test of their own, STEM_nightly, which tests/run leaves out without --all.
 function(hadal_test SOURCE)
-  cmake_parse_arguments(ARG "NIGHTLY" "TIMEOUT" "DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "NIGHTLY" "" "DEPENDS;LABELS" ${ARGN})
   get_filename_component(STEM ${SOURCE} NAME)
   add_executable(${STEM} ${SOURCE}.cc)
   target_link_libraries(${STEM} PRIVATE hadal_test_flags hadal_test_support ${ARG_DEPENDS} GTest::gmock GTest::gtest_main)
   target_precompile_headers(${STEM} REUSE_FROM hadal_test_precompiled)
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
-  endif()
   set(FILTER "")
   if(ARG_NIGHTLY)
     set(FILTER "--gtest_filter=-*.Nightly*")
@@ -79,7 +76,7 @@ function(hadal_test SOURCE)
     set_tests_properties(${STEM}_nightly PROPERTIES TIMEOUT 600 LABELS "nightly;${ARG_LABELS}")
   endif()
   add_test(NAME ${STEM} COMMAND ${STEM} ${FILTER})
-  set_tests_properties(${STEM} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  set_tests_properties(${STEM} PROPERTIES TIMEOUT 600 LABELS "${ARG_LABELS}")
 endfunction()
 
 # Options of mpirun in tests: allow root (containers), more ranks than cores, and ranks that share a core.
@@ -96,29 +93,26 @@ endif()
 set(HADAL_MPIRUN_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
   ASAN_OPTIONS=detect_leaks=0)
 
-# hadal_mpi_run(NAME COMMAND target [argument...] RANKS n [ENVIRONMENT NAME=VALUE...] [LABELS label...] [TIMEOUT seconds])
+# hadal_mpi_run(NAME COMMAND target [argument...] RANKS n [ENVIRONMENT NAME=VALUE...] [LABELS label...])
 # Registers one mpirun of a program with CTest; it fails if any rank fails.
 function(hadal_mpi_run NAME)
-  cmake_parse_arguments(ARG "" "RANKS;TIMEOUT" "COMMAND;ENVIRONMENT;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "RANKS" "COMMAND;ENVIRONMENT;LABELS" ${ARGN})
   list(POP_FRONT ARG_COMMAND PROGRAM)
   add_test(NAME ${NAME}
     COMMAND ${MPIEXEC_EXECUTABLE} ${HADAL_MPIRUN_FLAGS} -n ${ARG_RANKS} $<TARGET_FILE:${PROGRAM}> ${ARG_COMMAND})
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
-  endif()
-  set_tests_properties(${NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "mpi;${ARG_LABELS}" PROCESSORS ${ARG_RANKS}
+  set_tests_properties(${NAME} PROPERTIES TIMEOUT 600 LABELS "mpi;${ARG_LABELS}" PROCESSORS ${ARG_RANKS}
     ENVIRONMENT "${HADAL_MPIRUN_ENVIRONMENT};HADAL_TEST_RANKS=${ARG_RANKS};${ARG_ENVIRONMENT}")
 endfunction()
 
-# hadal_mpi_test(STEM RANKS n... [DEPENDS target...] [LABELS label...] [TIMEOUT seconds])
+# hadal_mpi_test(STEM RANKS n... [DEPENDS target...] [LABELS label...])
 # Builds STEM.cc into one GoogleTest program and registers STEM_n<ranks> for each number of ranks. Its main starts MPI:
 # tests reach it through tests/support/mpi_test_main.h. All ranks run the same tests in the same order.
 function(hadal_mpi_test STEM)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "RANKS;DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "RANKS;DEPENDS;LABELS" ${ARGN})
   add_executable(${STEM} ${STEM}.cc)
   target_link_libraries(${STEM} PRIVATE hadal_test_flags hadal_test_support hadal_mpi_test_main ${ARG_DEPENDS} GTest::gmock)
   target_precompile_headers(${STEM} REUSE_FROM hadal_test_precompiled)
   foreach(COUNT IN LISTS ARG_RANKS)
-    hadal_mpi_run(${STEM}_n${COUNT} COMMAND ${STEM} RANKS ${COUNT} LABELS ${ARG_LABELS} TIMEOUT "${ARG_TIMEOUT}")
+    hadal_mpi_run(${STEM}_n${COUNT} COMMAND ${STEM} RANKS ${COUNT} LABELS ${ARG_LABELS})
   endforeach()
 endfunction()

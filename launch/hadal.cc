@@ -46,17 +46,17 @@ using AddCommand = void (*)(hadal::Command app, int& exit_code);
 
 // In the order a newcomer needs them.
 constexpr AddCommand kCommands[] = {
-    hadal::AddMakeCorpusCommand,         // a synthetic corpus
-    hadal::AddPrepareCommand,            // raw text → vocabulary and token shards
-    hadal::AddPlanCommand,               // stages, memory and bubble before a run
-    hadal::AddTrainCommand,              // the main job
-    hadal::AddCompareCommand,            // a grid of runs and one report
-    hadal::AddSuperviseCommand,          // Ctrl-C saves, a crash restarts
-    hadal::AddSweepCommand,              // a list of layouts and how they scale
-    hadal::AddTranslateCommand,          // beam search, or samples
-    hadal::AddSampleCommand,             // text of a language model
-    hadal::AddScoreCommand,              // log-probabilities of given pairs
-    hadal::AddBleuCommand,               // sacreBLEU's numbers, and jiwer's
+    hadal::AddMakeCorpusCommand,  // a synthetic corpus
+    hadal::AddPrepareCommand,     // raw text → vocabulary and token shards
+    hadal::AddPlanCommand,        // stages, memory and bubble before a run
+    hadal::AddTrainCommand,       // the main job
+    hadal::AddCompareCommand,     // a grid of runs and one report
+    hadal::AddSuperviseCommand,   // Ctrl-C saves, a crash restarts
+    hadal::AddSweepCommand,       // a list of layouts and how they scale
+    hadal::AddTranslateCommand,   // beam search, or samples
+    hadal::AddSampleCommand,      // text of a language model
+    hadal::AddScoreCommand,       // log-probabilities of given pairs
+    hadal::AddBleuCommand,        // sacreBLEU's numbers, and jiwer's
     hadal::AddChrfCommand,
     hadal::AddWerCommand,
     hadal::AddConfigCommand,             // show, diff, explain

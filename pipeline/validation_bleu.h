@@ -3,8 +3,8 @@
 //
 // The run's own ranks translate `sentences` samples, taken evenly from the whole corpus (files are often sorted by
 // length), and compare them with their targets. The target vocabulary decodes both to text; tokens it lacks are "<unk>"
-// in both. If the targets begin with language tags, so do the translations, and the tag is no part of the texts that are
-// compared. Training's state does not change. Every replica translates all samples, with the same result.
+// in both. If the targets begin with language tags, so do the translations, and the tags are no part of the texts that
+// are compared. Training's state does not change. Every replica translates all samples, with the same result.
 // Memory: the engine's decoder, in the training run's arena, over the scratch of a step. On a device, products are in
 // the run's precision and read the same weights as training's forward: in bf16 the fp32 masters are read only where
 // training's forward reads them.

@@ -1,6 +1,7 @@
 #include "runtime/data/language_tags.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"

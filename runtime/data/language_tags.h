@@ -6,8 +6,8 @@
 //   deepnet         the target's language    -                       (DeepNet on OPUS-100, 2203.00555, section 4)
 //   m2m100, nllb    the source's language    the target's language   (fairseq: --encoder-langtok src --decoder-langtok)
 //
-// A tag is one id behind the vocabulary's others. In a SentencePiece model it is a control piece at the end of the file:
-// text never becomes a tag, decoded text never has one, and every SentencePiece program reads the file.
+// A tag is one id behind the vocabulary's others. In a SentencePiece model it is a control piece at the end of the
+// file: text never becomes a tag, decoded text never has one, and every SentencePiece program reads the file.
 // Thread safety: pure functions.
 #pragma once
 
@@ -42,8 +42,8 @@ std::string EncoderTag(LanguageTags tags, const Direction& direction);
 std::string DecoderTag(LanguageTags tags, const Direction& direction);
 
 // Returns `vocabulary` with the tags of `languages` that it lacks behind its ids, in their order.
-// Errors: InvalidArgument for a dictionary, which has its tokens from text, and for a model in which a tag is a piece of
-// text.
+// Errors: InvalidArgument for a dictionary, whose tokens are words of the text, and for a model in which a tag is a
+// piece of text.
 absl::StatusOr<Vocabulary> AddLanguageTags(const Vocabulary& vocabulary, const std::vector<std::string>& languages);
 
 }  // namespace hadal

@@ -3,8 +3,8 @@
 //
 //   passes(c)            = corpora c's samples that fit, again and again, each pass shuffled anew: Fisher-Yates from
 //                          Philox(key = seed; site kSampling, stream = pass, step = name of c)
-//   quota(c, epoch)      = N·p_c, rounded to the nearest (largest remainders) so that the quotas' sum is N, the number of
-//                          all samples that fit; p_c = n_c^(1/T) / Σ n^(1/T), n_c: samples of c that fit, T: the epoch's
+//   quota(c, epoch)      = N·p_c, rounded by largest remainders so that the quotas' sum is N, the number of all samples
+//                          that fit; p_c = n_c^(1/T) / Σ n^(1/T), n_c: samples of c that fit, T: the epoch's
 //                          temperature. With T = 1 it is n_c: every sample that fits is used once per epoch.
 //   order(epoch)         = from passes(c), the quota(c, epoch) samples after those of the earlier epochs, for every c;
 //                          merged in a random order that keeps the order within each c

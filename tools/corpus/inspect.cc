@@ -63,7 +63,8 @@ absl::Status RunInspectBatch(const InspectBatchOptions& options, std::ostream& o
   }
   const SamplingOptions sampling = {.seed = options.seed,
                                     .capacity = {options.source_tokens, options.target_tokens, options.max_positions},
-                                    .micro_batches_per_step = options.micro_batches};
+                                    .micro_batches_per_step = options.micro_batches,
+                                    .temperatures = options.temperatures};
   HADAL_ASSIGN_OR_RETURN(SamplingOrder order, SamplingOrder::Create(corpus, sampling));
   StepBatches step;
   HADAL_RETURN_IF_ERROR(order.At(options.step - 1, step));
@@ -95,6 +96,7 @@ void AddInspectCommand(Command app, int& exit_code) {
   command.AddOption("--target-tokens", options->target_tokens, "Target capacity of a micro-batch").ShowDefault();
   command.AddOption("--max-positions", options->max_positions, "Longest side of a sentence, as model.max_positions")
       .ShowDefault();
+  command.AddOption("--sampling-temperature", options->temperatures, "T of each epoch, as data.sampling_temperature");
   command.AddOption("--max-sentences", options->max_sentences, "Sentences printed per micro-batch; 0: all")
       .ShowDefault();
   command.AddFlag("--ids-only", options->ids_only, "Print ids without text");
