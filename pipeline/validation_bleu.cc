@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <map>
-#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/check.h"
+#include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -27,15 +27,20 @@ ValidationBleu::ValidationBleu(const Corpus& corpus, CorpusVocabularies vocabula
       ++skipped_;
       continue;
     }
+    const std::vector<int32_t> target(sample.target.begin(), sample.target.end());
+    const bool tagged = pipeline.decoder->prefixes;
+    if (!AreIdsOf(corpus.manifest(), source, target) || (tagged && target.empty())) {
+      corpus_status_ = CorpusChanged(corpus, i * corpus.size() / count);
+      return;
+    }
     sources_.push_back(std::move(source));
-    std::span<const int32_t> tag;
-    if (pipeline.decoder->prefixes) tag = sample.target.first(1);
-    starts_.push_back({.prefix = {tag.begin(), tag.end()}});
-    references_.push_back(vocabularies_.target.Decode(sample.target));
+    starts_.push_back({.prefix = {target.begin(), target.begin() + (tagged ? 1 : 0)}});
+    references_.push_back(vocabularies_.target.Decode(target));
   }
 }
 
 absl::StatusOr<TranslatedValidation> ValidationBleu::operator()(Engine& engine, int64_t update) {
+  HADAL_RETURN_IF_ERROR(corpus_status_);
   if (sources_.empty()) return TranslatedValidation();
   if (decoder_ == nullptr) {
     HADAL_CHECK(engine.decoder() != nullptr);

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "pipeline/decode/decoder.h"
@@ -41,6 +42,7 @@ class ValidationBleu {
   ValidationBleu(const Corpus& corpus, CorpusVocabularies vocabularies, int64_t sentences, const ModelPlan& plan,
                  const PipelinePlan& pipeline, absl::Duration timeout, BleuTokenizer tokenizer = BleuTokenizer::k13a);
 
+  // Errors: those of the decoder; DataLoss if the corpus changed before the constructor had copied it.
   // Returns the same on every rank. `update` as in Decoder::Translate. Pass the same engine in every call. Each call's
   // sample is the next sentence.
   absl::StatusOr<TranslatedValidation> operator()(Engine& engine, int64_t update);
@@ -64,6 +66,7 @@ class ValidationBleu {
   std::vector<OutputStart> starts_;  // [sources] with the target's language tag, or nothing
   std::vector<std::string> references_, hypotheses_;
   int64_t skipped_ = 0;
+  absl::Status corpus_status_;
   size_t next_sample_ = 0;  // index in sources_
   int alike_in_a_row_ = 0;  // validations whose translations are nearly all alike
   std::unique_ptr<Decoder> decoder_;

@@ -103,6 +103,19 @@ bool AreIds(std::span<const int32_t> tokens, int32_t vocabulary_size) {
 
 }  // namespace
 
+absl::Status CorpusChanged(const Corpus& corpus, int64_t sample) {
+  HADAL_RETURN_IF_ERROR(corpus.CheckUnchanged());  // names the file
+  return absl::DataLossError(
+      absl::StrCat(corpus.PathOf(sample),
+                   ", or another file of the corpus: samples have changed while they were in use (other "
+                   "lengths, or ids outside the vocabulary); restore it from a copy, or run hadal prepare "
+                   "again, and resume"));
+}
+
+bool AreIdsOf(const CorpusManifest& manifest, std::span<const int32_t> source, std::span<const int32_t> target) {
+  return AreIds(source, manifest.source_vocabulary.size) && AreIds(target, manifest.target_vocabulary.size);
+}
+
 absl::StatusOr<SamplingOrder> SamplingOrder::Create(const Corpus& corpus, const SamplingOptions& options) {
   if (options.micro_batches_per_step < 1) {
     return absl::InvalidArgumentError(
@@ -242,23 +255,12 @@ absl::Status SamplingOrder::Copy(const Batch& chosen, PackedBatch& batch) const 
     const BatchRows rows = RowsOf(sample);
     used += rows;
     // Checked before the copy, so that a changed length cannot exhaust the memory.
-    if (!FitsAlone(rows, options_.capacity) || !Fits(used, options_.capacity)) return Changed(index);
+    if (!FitsAlone(rows, options_.capacity) || !Fits(used, options_.capacity)) return CorpusChanged(*corpus_, index);
     AppendSentence(sample, index, batch);
   }
-  const CorpusManifest& manifest = corpus_->manifest();
   const bool right = !chosen.samples.empty() && used.source == chosen.rows.source &&
-                     used.target == chosen.rows.target && AreIds(batch.source, manifest.source_vocabulary.size) &&
-                     AreIds(batch.target, manifest.target_vocabulary.size);
-  return right ? absl::OkStatus() : Changed(chosen.samples.empty() ? 0 : chosen.samples.front());
-}
-
-absl::Status SamplingOrder::Changed(int64_t sample) const {
-  HADAL_RETURN_IF_ERROR(corpus_->CheckUnchanged());  // names the file
-  return absl::DataLossError(
-      absl::StrCat(corpus_->PathOf(sample),
-                   ", or another file of the corpus: samples have changed while they were in use (other "
-                   "lengths, or ids outside the vocabulary); restore it from a copy, or run hadal prepare "
-                   "again, and resume"));
+                     used.target == chosen.rows.target && AreIdsOf(corpus_->manifest(), batch.source, batch.target);
+  return right ? absl::OkStatus() : CorpusChanged(*corpus_, chosen.samples.empty() ? 0 : chosen.samples.front());
 }
 
 absl::Status SamplingOrder::At(int64_t step, StepBatches& out) {
@@ -333,6 +335,10 @@ absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, co
     ++taken;
   }
   if (out.batches.empty()) return NothingFits(corpus, capacity);
+  for (const PackedBatch& batch : out.batches) {
+    if (!AreIdsOf(corpus.manifest(), batch.source, batch.target)) return CorpusChanged(corpus, batch.samples.front());
+  }
+  HADAL_RETURN_IF_ERROR(corpus.CheckUnchanged());  // after the copy: what was copied came from the verified files
   return out;
 }
 

@@ -98,8 +98,6 @@ class SamplingOrder {
   Batch BatchAt(int64_t index);
   // Copies a batch from the corpus. Errors: DataLoss if it is not what was packed.
   absl::Status Copy(const Batch& chosen, PackedBatch& batch) const;
-  // The error of a corpus that has changed; `sample` is in it.
-  absl::Status Changed(int64_t sample) const;
   // Epochs done after micro-batch `index`. REQUIRES: it is in the current epoch.
   double EpochsDone(int64_t index) const;
 
@@ -129,8 +127,13 @@ struct ValidationBatches {
 };
 
 // Returns the first `max_sentences` samples that fit (0: all), in the corpus's order. Errors: InvalidArgument if no
-// sample fits.
+// sample fits; DataLoss with the corpus's file if somebody changes it meanwhile.
 absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, const BatchCapacity& capacity,
                                                         int64_t max_sentences);
+
+// Whether tokens that were copied from a corpus are ids of its vocabularies; </s> may be among them.
+bool AreIdsOf(const CorpusManifest& manifest, std::span<const int32_t> source, std::span<const int32_t> target);
+// The error of a corpus that has changed since it was opened, where `sample` shows it.
+absl::Status CorpusChanged(const Corpus& corpus, int64_t sample);
 
 }  // namespace hadal

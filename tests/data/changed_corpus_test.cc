@@ -27,6 +27,16 @@ using ::testing::HasSubstr;
 constexpr int32_t kVocabulary = 50;
 constexpr BatchCapacity kCapacity = {.source_rows = 24, .target_rows = 20};
 
+void ExpectFit(const std::vector<PackedBatch>& batches) {
+  for (const PackedBatch& batch : batches) {
+    ASSERT_LE(batch.source_rows(), kCapacity.source_rows);
+    ASSERT_LE(batch.target_rows(), kCapacity.target_rows);
+    for (const auto& tokens : {batch.source, batch.target, batch.target_input}) {
+      for (const int32_t token : tokens) ASSERT_TRUE(token >= 0 && token < kVocabulary) << token;
+    }
+  }
+}
+
 class ChangedCorpusTest : public ::testing::Test {
  protected:
   ChangedCorpusTest() {
@@ -105,7 +115,7 @@ TEST_F(ChangedCorpusTest, AFileThatIsReplacedOrRemovedIsReadToItsEnd) {
 TEST_F(ChangedCorpusTest, WhateverIsWrittenBatchesFitTheModel) {
   std::mt19937 random(1);
   const auto below = [&](size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(random); };
-  int refused = 0, unnamed = 0;
+  int refused = 0, unnamed = 0, refused_validations = 0;
   for (int round = 0; round < 400; ++round) {
     Restore();
     SamplingOrder order = Open();
@@ -128,16 +138,18 @@ TEST_F(ChangedCorpusTest, WhateverIsWrittenBatchesFitTheModel) {
         ++refused;
         break;
       }
-      for (const PackedBatch& batch : step_.micro_batches) {
-        ASSERT_LE(batch.source_rows(), kCapacity.source_rows);
-        ASSERT_LE(batch.target_rows(), kCapacity.target_rows);
-        for (const auto& tokens : {batch.source, batch.target, batch.target_input}) {
-          for (const int32_t token : tokens) ASSERT_TRUE(token >= 0 && token < kVocabulary) << token;
-        }
-      }
+      ExpectFit(step_.micro_batches);
+    }
+    const absl::StatusOr<ValidationBatches> validation = MakeValidationBatches(*corpus_, kCapacity, 0);
+    if (validation.ok()) {
+      ExpectFit(validation->batches);
+    } else {
+      EXPECT_EQ(validation.status().code(), absl::StatusCode::kDataLoss) << validation.status();
+      ++refused_validations;
     }
   }
   EXPECT_GT(refused, 100);
+  EXPECT_GT(refused_validations, 100);
   EXPECT_EQ(unnamed, 0);
 }
 
