@@ -166,7 +166,6 @@ TEST_F(GradientPiecesTest, ADeviceLetsGoInSixteenParts) {
   const std::vector<GradientPiece> pieces = Pieces({.stages = 1, .replicas = 2}, 0, 16);
   EXPECT_DOUBLE_EQ(Elements(pieces), static_cast<double>(model_.ParameterElements()));
   const double end = replay_.makespan_seconds;
-  const double end = replay_.makespan_seconds;
   std::map<int, int32_t> first;  // sublayer of a round
   for (const OwnedSlice& slice : SlicesOfStage(model_, plan_, 0)) {
     first.emplace(slice.round, model_.parameters[slice.parameter].sublayer);
