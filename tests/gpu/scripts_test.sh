@@ -27,7 +27,7 @@ expect '^# .*, commit the one under test, ' "$work/results.txt"
 refuses() { local wanted=$1; shift; if "$@" > "$work/out.txt" 2>&1; then fail "$* was accepted"; fi; expect "$wanted" "$work/out.txt"; }
 : > "$work/empty"
 refuses 'nowhere is no program' "$here/step_bench" "$work/nowhere" --device cpu --rows tiny
-refuses 'no line is left of the valid text' "$here/paper_depth" "$hadal" --out "$work/refused" --minutes 1 \
+refuses 'the valid text (.*) is empty' "$here/paper_depth" "$hadal" --out "$work/refused" --minutes 1 \
   --train "$work/empty" "$work/empty" --valid "$work/empty" "$work/empty"
 ! grep -q Traceback "$work/out.txt" || fail "paper_depth ends in a traceback"
 # Without time every row says why it is not there.
