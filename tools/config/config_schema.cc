@@ -99,7 +99,7 @@ std::string TypeText(const FieldDescriptor& field) {
   if (IsInteger(field)) return field.is_repeated() ? "list of integers" : "integer";
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_DOUBLE:
-      return "number";
+      return field.is_repeated() ? "list of numbers" : "number";
     case FieldDescriptor::CPPTYPE_BOOL:
       return "true or false";
     case FieldDescriptor::CPPTYPE_STRING:
@@ -118,7 +118,7 @@ std::string AllowedText(const FieldDescriptor& field) {
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) return "text in quotes";
   const std::string range = field.options().GetExtension(config::range);
   if (range.empty()) return "an integer from 0 to 18446744073709551615";  // seeds
-  if (field.is_repeated()) return absl::StrCat("a list of integers in ", range);
+  if (field.is_repeated()) return absl::StrCat("a ", TypeText(field), " in ", range);
   return absl::StrCat(IsInteger(field) ? "an integer in " : "a number in ", range);
 }
 

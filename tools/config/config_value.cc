@@ -28,7 +28,8 @@ double NumberAt(const ConfigMessage& message, const FieldDescriptor& field, int 
     case FieldDescriptor::CPPTYPE_INT64:
       return static_cast<double>(reflection.GetInt64(message, &field));
     case FieldDescriptor::CPPTYPE_DOUBLE:
-      return reflection.GetDouble(message, &field);
+      return field.is_repeated() ? reflection.GetRepeatedDouble(message, &field, index)
+                                 : reflection.GetDouble(message, &field);
     default:
       CheckFailed(__FILE__, __LINE__, absl::StrCat("run.proto: a range on ", field.full_name()));
   }
@@ -48,14 +49,16 @@ absl::string_view StripQuotes(absl::string_view text) {
 
 bool SetList(const FieldDescriptor& field, absl::string_view text, ConfigMessage& message) {
   if (absl::ConsumePrefix(&text, "[") && !absl::ConsumeSuffix(&text, "]")) return false;
-  std::vector<int32_t> numbers;
-  const bool is_empty = absl::StripAsciiWhitespace(text).empty();
-  for (absl::string_view item : absl::StrSplit(text, ',')) {
-    if (!is_empty && !absl::SimpleAtoi(item, &numbers.emplace_back())) return false;
-  }
   const Reflection& reflection = *message.GetReflection();
   reflection.ClearField(&message, &field);
-  for (const int32_t number : numbers) reflection.AddInt32(&message, &field, number);
+  if (absl::StripAsciiWhitespace(text).empty()) return true;
+  const bool is_double = field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE;
+  for (absl::string_view item : absl::StrSplit(text, ',')) {
+    int32_t integer = 0;
+    double number = 0;
+    if (is_double ? !absl::SimpleAtod(item, &number) : !absl::SimpleAtoi(item, &integer)) return false;
+    is_double ? reflection.AddDouble(&message, &field, number) : reflection.AddInt32(&message, &field, integer);
+  }
   return true;
 }
 

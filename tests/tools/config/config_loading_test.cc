@@ -122,6 +122,8 @@ TEST(ConfigErrors, OutOfRangeNamesFieldValueAndRange) {
   EXPECT_THAT(ErrorOf("model { dropout: nan }"), HasSubstr("model.dropout = nan is not allowed"));
   EXPECT_THAT(ErrorOf("optimizer { clip_norm: inf }"), HasSubstr("it must be a number in [0, inf)"));
   EXPECT_THAT(ErrorOf("optimizer { epsilon: 0 }"), HasSubstr("it must be a number in (0, 1]"));
+  EXPECT_THAT(ErrorOf("data { sampling_temperature: [1, 0] }"),
+              HasSubstr("it must be a list of numbers in [0.001, inf)"));
   EXPECT_EQ(ErrorOf("pipeline { split: [4, 0] }"),
             "run.textproto:1:12: pipeline.split = 0 is not allowed; it must be a list of integers in [1, 65535]");
 }
@@ -188,10 +190,10 @@ TEST(ConfigMerge, CommentsAndEmptyFilesAreFine) {
 
 TEST(ConfigOverride, SetsEveryType) {
   config::RunConfig config;
-  for (const char* text :
-       {"model.heads=4", "stop.steps=4000000000", "seed=18446744073709551615", "learning_rate.peak=2.5e-4",
-        "checkpoint.save_at_end=false", "pipeline.schedule=gpipe", "data.train=a b=c", "pipeline.split=3,7",
-        "model.residual.encoder.value_gain = 0.5", "pipeline.recompute_auto=true"}) {
+  for (const char* text : {"model.heads=4", "stop.steps=4000000000", "seed=18446744073709551615",
+                           "learning_rate.peak=2.5e-4", "checkpoint.save_at_end=false", "pipeline.schedule=gpipe",
+                           "data.train=a b=c", "pipeline.split=3,7", "data.sampling_temperature=[1, 2.5]",
+                           "model.residual.encoder.value_gain = 0.5", "pipeline.recompute_auto=true"}) {
     const absl::Status status = ApplyOverride(text, config);
     EXPECT_TRUE(status.ok()) << status;
   }
@@ -204,6 +206,7 @@ TEST(ConfigOverride, SetsEveryType) {
   EXPECT_EQ(config.pipeline().schedule(), "gpipe");
   EXPECT_EQ(config.data().train(), "a b=c");
   EXPECT_THAT(config.pipeline().split(), ElementsAre(3, 7));
+  EXPECT_THAT(config.data().sampling_temperature(), ElementsAre(1, 2.5));
   EXPECT_EQ(config.model().residual().encoder().value_gain(), 0.5);
   EXPECT_TRUE(config.pipeline().recompute_auto());
 }

@@ -66,6 +66,7 @@ TEST(RunOptionsFields, DefaultsAreThoseOfTheOptionStructs) {
   EXPECT_EQ(from_schema.rate.end_rate, structs.rate.end_rate);
   EXPECT_EQ(from_schema.rate.power, structs.rate.power);
   EXPECT_EQ(from_schema.max_left_out, structs.max_left_out);
+  EXPECT_EQ(from_schema.sampling_temperature, structs.sampling_temperature);
   EXPECT_EQ(from_schema.stop.steps, structs.stop.steps);
   EXPECT_EQ(from_schema.stop.epochs, structs.stop.epochs);
   EXPECT_EQ(from_schema.stop.minutes, structs.stop.minutes);
@@ -98,7 +99,7 @@ constexpr char kEveryField[] = R"(
     model { encoder_layers: 3 decoder_layers: 2 d_model: 48 d_ff: 96 heads: 4 max_positions: 77 sharing: "decoder"
             dropout: 0.2 attention_dropout: 0.3 activation_dropout: 0.4 label_smoothing: 0.05
             residual { method: "branchnorm" growth_updates: 123 } }
-    data { train: "t" validation: "v" max_left_out: 0.25 }
+    data { train: "t" validation: "v" max_left_out: 0.25 sampling_temperature: [1, 5] }
     batch { micro_batches: 7 source_tokens: 333 target_tokens: 444 }
     pipeline { stages: 2 chunks: 2 schedule: "interleaved_1f1b" split: [2, 5, 8] outstanding_sends: 3 recompute_auto: true
                memory_limit_bytes: 1234567890123 wait_timeout_seconds: 1.5 threads: 6 replicas: 3 optimizer_sharding: "none"
@@ -163,6 +164,7 @@ TEST(RunOptionsFields, EveryFieldOfDataAndPipelineArrives) {
   EXPECT_EQ(train.train_data, "t");
   EXPECT_EQ(train.validation_data, "v");
   EXPECT_EQ(train.max_left_out, 0.25);
+  EXPECT_THAT(train.sampling_temperature, ElementsAre(1, 5));
   EXPECT_EQ(train.batch.micro_batches, 7);
   EXPECT_EQ(train.batch.source_tokens, 333);
   EXPECT_EQ(train.batch.target_tokens, 444);

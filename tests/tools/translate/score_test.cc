@@ -157,7 +157,8 @@ TEST_F(ScoreTest, ALanguageModelHasNoSourceAndDoesNotTranslate) {
     std::ostringstream out;
     return RunTranslate({.checkpoint = directory_ / "run"}, c, Stream::Cpu(1), {in, out, out});
   });
-  EXPECT_THAT(std::string(status.message()), HasSubstr("cannot translate; `hadal score --target FILE`"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("cannot translate; `hadal sample` writes text with it, `hadal score --target FILE`"));
 }
 
 }  // namespace
