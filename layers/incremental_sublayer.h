@@ -34,7 +34,7 @@
 namespace hadal {
 
 // A group's sources are padded to this many rows: in smaller products of the encoder a row's bits depend on their
-// number (kernels/linear.h). A step is not; but fewer rows hardly make it faster, because every weight is read.
+// number (kernels/linear.h). Steps are not padded (kernels/cpu/row_product.h).
 inline constexpr int64_t kFewestDecodeRows = 16;
 
 // The cache rows of each of B rows: position p of row i is cache row indices[i · stride + p].

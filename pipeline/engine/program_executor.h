@@ -98,8 +98,8 @@ class ProgramExecutor {
   void WaitForDevice();
   // Waits for the loss of the last forward of the head, if it has not been taken, and takes it.
   void TakeLoss();
-  // Lets transfers and sums go on until `done`, or until the device has nothing to do: then a wait for `done` that does
-  // no more will do. Errors: those of `done` and of transfers; DeadlineExceeded if the device hangs.
+  // Lets transfers and sums go on until `done`, or until the device has nothing to do: then the caller may
+  // block on `done` alone. Errors: those of `done` and of transfers; DeadlineExceeded if the device hangs.
   absl::Status RunAheadUntil(absl::FunctionRef<absl::StatusOr<bool>()> done);
   absl::Status Receive(ReceiveChannel& channel, const PackedBatch& batch);
   absl::Status Forward(int chunk, const PackedBatch& batch);

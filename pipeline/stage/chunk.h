@@ -22,13 +22,13 @@
 // the chunk's next compute in that direction.
 // Backward: pieces from last to first, each with its steps in descending order: BackwardInput, then BackwardWeight. A
 // device launches gradients of weights for several steps together (kernels/gradient_batch.h): at the end of the phase,
-// before a sublayer's gradients are reported complete, and, in a whole backward, after kDeviceSteps steps of a piece,
-// because pending tensors of so many have a place each. A
-// chunk whose backward is in two halves (schedule.h) first runs BackwardInput of all steps, later BackwardWeight of all
-// steps. In between, a slot of the rank keeps the steps' pending tensors; with recomputation, memory for one weight
-// half keeps also what all segments have recomputed. What only the input half reads has slots of its own: micro-batch m
-// uses m mod input_slots, which divides `slots`, so that graphs need no further key. Weight halves of several
-// micro-batches run sublayer by sublayer, so that the gradients of the deepest sublayers are complete first.
+// before a sublayer's gradients are reported complete, and, in a whole backward, after kDeviceSteps steps of a piece:
+// there is memory for the pending tensors of that many. A chunk whose backward is in two halves (schedule.h) first runs
+// BackwardInput of all steps, later BackwardWeight of all steps. In between, a slot of the rank keeps the steps'
+// pending tensors; with recomputation, memory for one weight half keeps also what all segments have recomputed. What
+// only the input half reads has slots of its own: micro-batch m uses m mod input_slots, which divides `slots`, so that
+// graphs need no further key. Weight halves of several micro-batches run sublayer by sublayer, so that the gradients of
+// the deepest sublayers are complete first.
 // Graphs: on a device, each phase of a micro-batch is launched as one CUDA graph, unless an observer reads its tensors;
 // as several graphs if replicas exchange gradients as they become complete (graph_cache.h). Copies of border edges, of
 // the micro-batch's block and of the losses are outside the graphs. The calls only enqueue: none waits for the device,

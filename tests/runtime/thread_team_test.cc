@@ -186,8 +186,9 @@ TEST_F(StallTest, SoonAfterAnotherItIsTwiceAsLong) {
     const double ended = worker_ended_;
     if (SecondsAlone() == 0 || !soon) continue;
     EXPECT_GT(MonotonicSeconds() - ended, 0.0199);
-    break;
+    return;
   }
+  GTEST_SKIP() << "no stall came soon enough after another: this machine is too busy";
 }
 
 TEST(ThreadTeamDeathTest, RefusesARegionInsideARegion) {

@@ -1,11 +1,11 @@
 // `hadal bleu`, `chrf` and `wer` score a file of translations, equal to sacreBLEU and jiwer (the definitions:
 // runtime/data/bleu.h, chrf.h, word_errors.h).
 //
-//   hadal bleu -r REFERENCE … [-i HYPOTHESES] [--text | --score-only] [-w DIGITS] [--tokenize 13a|char|zh]
+//   hadal bleu [HYPOTHESES] -r REFERENCE … [-i HYPOTHESES] [--text | --score-only] [-w DIGITS] [--tokenize 13a|char|zh]
 //   hadal chrf … [--word-order 0|1|2]
 //   hadal wer -r REFERENCE …
-// Reads hypotheses from standard input without -i. Prints sacreBLEU's JSON object, or with --text its line. A line ends
-// only at "\n", as in sacreBLEU (not at U+2028 or "\r"); empty lines count as sentences.
+// Without HYPOTHESES they are read from standard input. Prints sacreBLEU's JSON object, or with --text its line. A line
+// ends only at "\n", as in sacreBLEU (not at U+2028 or "\r"); empty lines count as sentences.
 #pragma once
 
 #include <iosfwd>
