@@ -43,6 +43,8 @@ def main():
         return "\n".join(target.decode(result.hypotheses[0]) for result in results)
 
     class Page(BaseHTTPRequestHandler):
+        timeout = 30  # seconds for a request to arrive
+
         def answer(self, status, text="", translation=""):
             self.send_response(status)
             self.send_header("Content-Type", "text/html; charset=utf-8")
@@ -53,10 +55,10 @@ def main():
             self.answer(200 if self.path == "/" else 404)
 
         def do_POST(self):
-            length = int(self.headers.get("Content-Length", 0))
-            if not 0 <= length <= MOST_BYTES:
-                return self.answer(413, translation=f"a request of {length} bytes; at most {MOST_BYTES} are read")
-            text = urllib.parse.parse_qs(self.rfile.read(length).decode(errors="replace")).get("text", [""])[0]
+            length = self.headers.get("Content-Length", "")
+            if not length.isdecimal() or int(length) > MOST_BYTES:
+                return self.answer(413, translation=f"a request of {length[:20]} bytes; at most {MOST_BYTES} are read")
+            text = urllib.parse.parse_qs(self.rfile.read(int(length)).decode(errors="replace")).get("text", [""])[0]
             try:
                 self.answer(200, text, translate(text))
             except (RuntimeError, ValueError) as error:  # such as a line of more tokens than the model has positions

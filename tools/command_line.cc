@@ -104,6 +104,7 @@ template CommandOption Command::AddOption(const std::string&, uint64_t&, const s
 template CommandOption Command::AddOption(const std::string&, double&, const std::string&);
 template CommandOption Command::AddOption(const std::string&, std::string&, const std::string&);
 template CommandOption Command::AddOption(const std::string&, std::optional<int>&, const std::string&);
+template CommandOption Command::AddOption(const std::string&, std::optional<uint64_t>&, const std::string&);
 template CommandOption Command::AddOption(const std::string&, std::optional<double>&, const std::string&);
 template CommandOption Command::AddOption(const std::string&, std::vector<int>&, const std::string&);
 template CommandOption Command::AddOption(const std::string&, std::vector<int64_t>&, const std::string&);

@@ -139,11 +139,16 @@ void SamplingOrder::Survey() {
   name_ = Crc32c(settings.data(), sizeof(settings));
   name_ = Crc32c(options_.temperatures.data(), options_.temperatures.size() * sizeof(double), name_);
   fitting_.resize(std::max<size_t>(1, corpus_->manifest().corpora.size()));
+  if (fitting_.size() > 1) {
+    for (const std::string& corpora : corpus_->manifest().corpora)
+      name_ = Crc32c(corpora.data(), corpora.size(), name_);
+  }
   for (int64_t i = 0; i < corpus_->size(); ++i) {
     const SampleView sample = corpus_->sample(i);
     const BatchRows rows = RowsOf(sample);
     const std::array<int64_t, 2> lengths = {rows.source, rows.target};
     name_ = Crc32c(lengths.data(), sizeof(lengths), name_);
+    if (fitting_.size() > 1) name_ = Crc32c(&sample.corpus_id, sizeof(sample.corpus_id), name_);
     if (FitsAlone(rows, capacity)) {
       fitting_[static_cast<size_t>(sample.corpus_id)].push_back(static_cast<uint32_t>(i));
     } else {
@@ -170,10 +175,14 @@ std::vector<uint32_t> SamplingOrder::FromPasses(size_t corpora, int64_t begin, i
 void SamplingOrder::Order() {
   std::vector<int64_t> sizes, begin(fitting_.size(), 0), quotas;
   for (const std::vector<uint32_t>& fitting : fitting_) sizes.push_back(static_cast<int64_t>(fitting.size()));
-  for (int64_t epoch = 0; epoch <= epoch_; ++epoch) {
-    for (size_t c = 0; c < quotas.size(); ++c) begin[c] += quotas[c];
+  const auto take = [&](int64_t epoch, int64_t epochs) {
     quotas = SamplingQuotas(sizes, TemperatureOf(options_, epoch));
-  }
+    for (size_t c = 0; c < quotas.size(); ++c) begin[c] += epochs * quotas[c];
+  };
+  // Epochs before the last temperature one by one, the others, which are alike, at once.
+  const int64_t varied = std::min(epoch_, std::max<int64_t>(std::ssize(options_.temperatures) - 1, 0));
+  for (int64_t epoch = 0; epoch < varied; ++epoch) take(epoch, 1);
+  take(epoch_, epoch_ - varied);
   if (fitting_.size() == 1) {
     order_ = FromPasses(0, begin[0], quotas[0]);
     return;

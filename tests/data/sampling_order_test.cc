@@ -377,6 +377,8 @@ TEST(SamplingOrderTest, SeekingKnowsEveryEpochsTemperature) {
   ASSERT_TRUE(resumed.Continue(forward.current_epoch()));
   ExpectEqual(resumed.At(5), epochs[5]);
   EXPECT_EQ(resumed.epochs_entered(), 1);
+  const Corpus others = MakeCorpora({60, 3, 20});  // the same samples of other corpora
+  EXPECT_FALSE(EpochsOf(others, {1, 3, 5}).Continue(forward.current_epoch()));
   SamplingOrder other = EpochsOf(corpus, {1, 3});
   EXPECT_FALSE(other.Continue(forward.current_epoch()));
 }

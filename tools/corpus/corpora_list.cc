@@ -87,7 +87,11 @@ absl::StatusOr<TextSplits> FindOpusTexts(const std::string& folder) {
   for (std::filesystem::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     if (entry->is_directory(error) && ParseDirection(entry->path().filename().string()).ok()) {
-      found.emplace(entry->path().filename().string(), entry->path());
+      const auto [first, is_new] = found.emplace(entry->path().filename().string(), entry->path());
+      if (!is_new) {
+        return absl::InvalidArgumentError(absl::StrCat(first->second.string(), " and ", entry->path().string(),
+                                                       " are of one direction; give a folder with one of them"));
+      }
     }
   }
   if (error) return absl::InvalidArgumentError(absl::StrCat(folder, ": ", error.message()));
@@ -116,6 +120,7 @@ absl::StatusOr<TextSplits> FindOpusTexts(const std::string& folder) {
                      " has no training text as OPUS-100 has it, de-en/opus.de-en-train.de; give its folder, or "
                      "a list of texts with --list"));
   }
+  for (const auto* pairs : {&splits.train, &splits.valid, &splits.test}) HADAL_RETURN_IF_ERROR(CheckNames(*pairs));
   return splits;
 }
 

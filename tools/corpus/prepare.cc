@@ -56,7 +56,11 @@ absl::StatusOr<std::optional<CorpusVocabularies>> CheckSurroundings(const std::v
                                                                     const PrepareOptions& options) {
   HADAL_RETURN_IF_ERROR(PrepareOutput::CheckFree(options.output, options.overwrite));
   for (const Split& split : splits) HADAL_RETURN_IF_ERROR(CheckReadable(split));
-  return GivenVocabularies(options);
+  HADAL_ASSIGN_OR_RETURN(std::optional<CorpusVocabularies> given, GivenVocabularies(options));
+  if (options.tags == LanguageTags::kNone) return given;
+  HADAL_RETURN_IF_ERROR(CheckLanguages(splits));
+  if (given) HADAL_RETURN_IF_ERROR(AddTagsOf(splits, *given));
+  return given;
 }
 
 // What in the training text makes results mean less than they seem to.
@@ -271,7 +275,7 @@ void AddFilterOptions(Command command, PrepareOptions& options) {
   const auto add = [&](const char* name, BadLine& choice, const char* description) {
     command.AddChoice<BadLine>(name, choice, description, {{"error", BadLine::kError}, {"skip", BadLine::kSkip}});
   };
-  command.AddOption("--max-tokens", options.max_tokens, "Longest side, in tokens").ShowDefault();
+  command.AddOption("--max-tokens", options.max_tokens, "Longest side, in tokens, without language tags").ShowDefault();
   add("--on-empty", options.on_empty, "A side without text (default: skip)");
   add("--on-long", options.on_long, "A side over --max-tokens (default: skip)");
   add("--on-invalid", options.on_invalid, "A line that is not UTF-8 (default: error)");
@@ -292,8 +296,8 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
   const bool trained = !given;
   if (trained) {
     HADAL_ASSIGN_OR_RETURN(given, TrainVocabularies(options, splits[0], usable, out));
+    if (options.tags != LanguageTags::kNone) HADAL_RETURN_IF_ERROR(AddTagsOf(splits, *given));
   }
-  if (options.tags != LanguageTags::kNone) HADAL_RETURN_IF_ERROR(AddTagsOf(splits, *given));
   HADAL_RETURN_IF_ERROR(output.Clear());
   HADAL_ASSIGN_OR_RETURN(const PreparedVocabularies vocabularies, SaveVocabularies(*std::move(given), options.output));
   DescribeVocabularies(vocabularies, options, out);

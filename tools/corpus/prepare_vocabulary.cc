@@ -81,16 +81,22 @@ absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& optio
   return CorpusVocabularies{std::move(source), std::move(target)};
 }
 
-absl::Status AddTagsOf(const std::vector<Split>& splits, CorpusVocabularies& vocabularies) {
-  std::set<std::string> languages;
+absl::Status CheckLanguages(const std::vector<Split>& splits) {
   for (const Split& split : splits) {
     for (const TextPair& pair : split.pairs) {
       if (pair.direction.target.empty()) {
         return absl::InvalidArgumentError(absl::StrCat("--tags needs every text's languages, those of ",
                                                        CorpusName(pair), " are not known; name texts by --list"));
       }
-      languages.insert({pair.direction.source, pair.direction.target});
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AddTagsOf(const std::vector<Split>& splits, CorpusVocabularies& vocabularies) {
+  std::set<std::string> languages;
+  for (const Split& split : splits) {
+    for (const TextPair& pair : split.pairs) languages.insert({pair.direction.source, pair.direction.target});
   }
   const std::vector<std::string> sorted(languages.begin(), languages.end());
   HADAL_ASSIGN_OR_RETURN(vocabularies.source, AddLanguageTags(vocabularies.source, sorted));

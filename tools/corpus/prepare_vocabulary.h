@@ -30,8 +30,11 @@ absl::StatusOr<std::optional<CorpusVocabularies>> GivenVocabularies(const Prepar
 absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& options, const Split& train,
                                                      const std::vector<int64_t>& usable, std::ostream& out);
 
-// Adds the tags of the languages of all splits' texts to vocabularies, sorted by their codes.
-// Errors: InvalidArgument if a text has no languages; AddLanguageTags'.
+// Errors: InvalidArgument if the languages of a text are not known, so that it cannot have tags.
+absl::Status CheckLanguages(const std::vector<Split>& splits);
+
+// Adds the tags of the languages of all splits' texts to vocabularies, sorted by their codes. REQUIRES: CheckLanguages.
+// Errors: AddLanguageTags'.
 absl::Status AddTagsOf(const std::vector<Split>& splits, CorpusVocabularies& vocabularies);
 
 // Saves them in `directory`; identical vocabularies are saved as one file.

@@ -26,11 +26,18 @@ constexpr char kLineBegin[] = R"({"event":)";  // of every line, whole or cut sh
 
 std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-// Whether a line remains valid for a run that continues at `first_step`. Events without a number hold.
-bool StillHolds(const Json& line, int64_t first_step) { return line.value("step", int64_t{0}) < first_step; }
+// Whether a line remains valid for a run that continues at `first_step`. Events without a number hold; a line that is
+// none of hadal's does not.
+bool StillHolds(const Json& line, int64_t first_step) {
+  if (!line.is_object()) return false;
+  const auto step = line.find("step");
+  return step == line.end() || (step->is_number_integer() && step->get<int64_t>() < first_step);
+}
 
-bool IsEarlierStep(const Json& line, int64_t first_step) {
-  return line.value("event", "") == "step" && line.value("step", int64_t{-1}) < first_step;
+// REQUIRES: StillHolds.
+bool IsStep(const Json& line) {
+  const auto event = line.find("event");
+  return event != line.end() && *event == "step" && line.contains("step");
 }
 
 // What an earlier launch has left at the path of the metrics.
@@ -51,9 +58,9 @@ absl::StatusOr<Earlier> LookAtEarlier(const std::string& path, int64_t first_ste
     if (!more) return Earlier{.bytes = bytes, .ours = ours};
     ours = ours || absl::StartsWith(text, kLineBegin);
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!lines.complete() || !line.is_object() || !StillHolds(line, first_step)) {
+    if (!lines.complete() || !StillHolds(line, first_step)) {
       bytes = lines.begin();
-    } else if (IsEarlierStep(line, first_step)) {
+    } else if (IsStep(line)) {
       return Earlier{.bytes = bytes};
     }
   }
@@ -88,7 +95,7 @@ absl::StatusOr<FileDescriptor> CopyEarlierSteps(const std::string& path, int64_t
   if (!exists) return own;
   HADAL_ASSIGN_OR_RETURN(const Earlier earlier, LookAtEarlier(path, first_step));
   ours = earlier.ours;
-  HADAL_RETURN_IF_ERROR(CopyBeginning(path, earlier.bytes, own, own_path));
+  HADAL_RETURN_IF_ERROR(CopyBeginning(path, ours ? earlier.bytes : 0, own, own_path));
   return own;
 }
 

@@ -20,7 +20,7 @@ absl::Status ChooseSampling(const BeamChoices& choices, int32_t nbest, BeamOptio
   beam.sampling = {.temperature = choices.temperature.value_or(defaults.temperature),
                    .top_k = choices.top_k.value_or(defaults.top_k),
                    .top_p = choices.top_p.value_or(defaults.top_p),
-                   .seed = choices.seed};
+                   .seed = choices.seed.value_or(defaults.seed)};
   return absl::OkStatus();
 }
 
@@ -39,7 +39,11 @@ absl::StatusOr<BeamOptions> ChosenBeam(const BeamChoices& choices, int32_t nbest
   beam.max_length_a = choices.max_length_a.value_or(beam.max_length_a);
   beam.max_length_b = choices.max_length_b.value_or(beam.max_length_b);
   beam.min_length = choices.min_length.value_or(beam.min_length);
-  if (choices.samples()) HADAL_RETURN_IF_ERROR(ChooseSampling(choices, nbest, beam));
+  if (choices.samples()) {
+    HADAL_RETURN_IF_ERROR(ChooseSampling(choices, nbest, beam));
+  } else if (choices.seed) {
+    return absl::InvalidArgumentError("--seed is of samples, and beam search draws none; add --temperature 1");
+  }
   HADAL_RETURN_IF_ERROR(ValidateBeamOptions(beam));
   if (nbest >= 1 && nbest <= beam.beam) return beam;
   return absl::InvalidArgumentError(
@@ -76,7 +80,7 @@ void AddSamplingOptions(Command command, BeamChoices& choices) {
       .AddOption("--top-p", choices.top_p,
                  "Draw from the most likely tokens that reach probability P (default when drawing: 1)")
       .ValueName("FLOAT");
-  command.AddOption("--seed", choices.seed, "Seed of the draws").ShowDefault();
+  command.AddOption("--seed", choices.seed, "Seed of the draws (default: 1)").ValueName("UINT");
 }
 
 }  // namespace hadal

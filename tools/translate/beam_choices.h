@@ -20,7 +20,7 @@ struct BeamChoices {
   std::optional<double> temperature;
   std::optional<int32_t> top_k;
   std::optional<double> top_p;
-  uint64_t seed = 1;  // of sampling
+  std::optional<uint64_t> seed;  // of sampling
 
   bool samples() const { return temperature || top_k || top_p; }
 };

@@ -5,6 +5,7 @@ vocabulary as it is. Both architectures share fairseq's names under "model."; FS
 """
 
 import json
+import math
 import os
 
 import numpy as np
@@ -235,6 +236,10 @@ def read_huggingface(folder: str) -> PlainModel:
     check_weights(path, model, weights)
     vocabularies = _vocabulary_of(folder, config["vocab_size"]) if pre_norm else _fsmt_vocabularies(folder, config)
     generation = _read_json(folder, "generation_config.json") or {}
-    decode = [f"  {ours}: {generation[theirs]}\n" for ours, theirs in (("beam", "num_beams"), ("length_penalty", "length_penalty"))
-              if theirs in generation]
+    decode = []
+    beam, penalty = generation.get("num_beams"), generation.get("length_penalty")
+    if isinstance(beam, int) and 1 <= beam <= 64:  # what hadal's config allows; of other values its default holds
+        decode.append(f"  beam: {int(beam)}\n")
+    if isinstance(penalty, (int, float)) and math.isfinite(penalty):
+        decode.append(f"  length_penalty: {float(penalty)}\n")
     return PlainModel(model, weights, vocabularies, config="".join(["decode {\n", *decode, "}\n"]))

@@ -11,19 +11,22 @@ A tensor is _rebuild_tensor_v2(storage, offset, shape, strides, …), its storag
 
 import argparse
 import collections
+import math
 import pickle
 import struct
 import zipfile
+import zlib
 
 import numpy as np
 
 from hadal_torch.refusal import Refusal
 
 _MAGIC = 0x1950A86A20F9469CFC6C
+_MOST_PICKLED = 256 << 20  # bytes, without tensors
 _TYPES = {"FloatStorage": "<f4", "DoubleStorage": "<f8", "HalfStorage": "<f2", "BFloat16Storage": "<u2", "LongStorage": "<i8",
           "IntStorage": "<i4", "ShortStorage": "<i2", "ByteStorage": "u1", "CharStorage": "i1", "BoolStorage": "?"}
 _DAMAGE = (pickle.UnpicklingError, zipfile.BadZipFile, EOFError, struct.error, KeyError, IndexError, ValueError, TypeError,
-           AttributeError, OverflowError, MemoryError, NotImplementedError)
+           AttributeError, OverflowError, MemoryError, NotImplementedError, RuntimeError, zlib.error)
 
 
 class _Ignored:
@@ -40,8 +43,12 @@ class _Storage:
     def __init__(self, type_name: str, elements: int):
         self.type_name, self.elements, self.data = type_name, elements, np.empty(0)
 
-    def fill(self, data: bytes) -> None:
-        if len(data) != self.elements * np.dtype(_TYPES[self.type_name]).itemsize:
+    @property
+    def bytes(self) -> int:
+        return self.elements * np.dtype(_TYPES[self.type_name]).itemsize
+
+    def fill(self, data: "bytes") -> None:
+        if len(data) != self.bytes:
             raise ValueError(f"a storage of {self.elements} elements has {len(data)} bytes")
         self.data = np.frombuffer(data, _TYPES[self.type_name])
 
@@ -57,6 +64,8 @@ class _Tensor:
         last = self.offset + sum((n - 1) * s for n, s in zip(self.shape, self.strides))
         if min(numbers) < 0 or len(self.shape) != len(self.strides) or (0 not in self.shape and last >= len(data)):
             raise ValueError(f"a tensor {self.shape} reaches beyond its storage of {len(data)} elements")
+        if math.prod(self.shape) > len(data):
+            raise ValueError(f"a tensor {self.shape} has more elements than its storage of {len(data)}")
         if 0 in self.shape:
             return np.empty(self.shape, data.dtype)
         strides = [s * data.itemsize for s in self.strides]
@@ -84,6 +93,7 @@ class _Unpickler(pickle.Unpickler):
     def __init__(self, file):
         super().__init__(file, encoding="utf-8")
         self.storages: "dict[str, _Storage]" = {}
+        self.classes: dict = {}
 
     def find_class(self, module, name):
         if module == "torch" and name in _TYPES:
@@ -91,7 +101,10 @@ class _Unpickler(pickle.Unpickler):
         if (module, name) not in _ALLOWED:
             raise Refusal(f"its pickle names {module}.{name}, which a checkpoint of weights does not need; nothing of it was executed. "
                           "Where you trust it, load it with PyTorch and save a dict of tensors, numbers and argparse.Namespace")
-        return _ALLOWED[module, name]
+        found = _ALLOWED[module, name]
+        if not isinstance(found, type):
+            return found
+        return self.classes.setdefault((module, name), type(name, (found,), {}))  # a pickle may set attributes of a class
 
     def persistent_load(self, pid):
         kind, type_name, key, _, elements = pid[:5]
@@ -106,10 +119,14 @@ def _read_zip(path: str):
         root = next((name[: -len("data.pkl")] for name in names if name.endswith("/data.pkl")), None)
         if root is None or root + "constants.pkl" in names:
             raise Refusal(f"{path} is a zip archive, but not of torch.save (TorchScript programs are not read)")
+        if archive.getinfo(root + "data.pkl").file_size > _MOST_PICKLED:
+            raise ValueError(f"its pickle has more than {_MOST_PICKLED} bytes")
         with archive.open(root + "data.pkl") as file:
             unpickler = _Unpickler(file)
             value = unpickler.load()
         for key, storage in unpickler.storages.items():
+            if archive.getinfo(f"{root}data/{key}").file_size != storage.bytes:
+                raise ValueError(f"a storage of {storage.elements} elements is of another size")
             storage.fill(archive.read(f"{root}data/{key}"))
     return value
 
@@ -127,25 +144,29 @@ def _read_sequence(path: str):
             (elements,) = struct.unpack("<q", file.read(8))
             if elements != storage.elements:
                 raise ValueError(f"a storage of {storage.elements} elements has {elements}")
-            storage.fill(file.read(elements * np.dtype(_TYPES[storage.type_name]).itemsize))
+            storage.fill(file.read(storage.bytes))
     return value
 
 
-def _arrays(value):
-    """`value` with its tensors as arrays."""
+def _arrays(value, seen: dict):
+    """`value` with its tensors as arrays; what occurs several times is converted once, in `seen`."""
+    if id(value) in seen:
+        return seen[id(value)]
     if isinstance(value, _Tensor):
-        return value.array()
-    if isinstance(value, dict):
-        return {key: _arrays(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_arrays(item) for item in value]
-    return value
+        seen[id(value)] = value.array()
+    elif isinstance(value, dict):
+        seen[id(value)] = {key: _arrays(item, seen) for key, item in value.items()}
+    elif isinstance(value, (list, tuple)):
+        seen[id(value)] = [_arrays(item, seen) for item in value]
+    else:
+        return value
+    return seen[id(value)]
 
 
 def read_torch_file(path: str):
     """The object that torch.save wrote. Raises Refusal for what is not on the list, and for damage."""
     try:
-        return _arrays(_read_zip(path) if zipfile.is_zipfile(path) else _read_sequence(path))
+        return _arrays(_read_zip(path) if zipfile.is_zipfile(path) else _read_sequence(path), {})
     except Refusal as refusal:
         raise Refusal(f"{path}: {refusal}") from None
     except _DAMAGE as error:
