@@ -327,6 +327,9 @@ TEST_F(TranslateTest, NamesWhatIsWrong) {
   options.nbest = 5;
   EXPECT_THAT(message(options, ""), HasSubstr("--nbest 5"));
   options = Options();
+  options.beam.seed = 5;
+  EXPECT_THAT(message(options, ""), HasSubstr("--seed is of samples"));
+  options = Options();
   options.input = directory_ / "missing.txt";
   EXPECT_THAT(message(options, ""), HasSubstr("missing.txt"));
 }
