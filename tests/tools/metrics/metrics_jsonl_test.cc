@@ -149,7 +149,7 @@ TEST_F(MetricsJsonlTest, DepthNormsOfALongRunStayFew) {
 TEST_F(MetricsJsonlTest, AFileOfAnotherProgramIsKeptAside) {
   for (const int64_t first_step : {1, 5}) {
     for (const char* const text : {"dear all,\nthis is no JSON\n", R"({"step": 4})", "\n", "{\"loss\": 1}\n",
-                                   "{\"step\": \"12\"}\n{\"step\": null}\n", "{\"event\": 5, \"step\": 4}\n"}) {
+                                   "{\"step\": \"12\"}\n{\"step\": null}\n", "{\"step\": 4, \"event\": 5}\n"}) {
       const TemporaryDirectory run;
       const std::string path = run / "metrics.jsonl";
       SetContents(path, text);
