@@ -83,11 +83,8 @@ absl::Status NcclExchanges::Start() {
     const Posted& exchange = At(started_);
     HADAL_RETURN_IF_ERROR(CheckBytes(exchange));
     const std::vector<NcclLink::Message> messages = MessagesOf(exchange.parts);
-    DeviceQueues::Event const end = ends_[started_ % kMostUnderWay];
-    if (messages.empty()) {
-      device_.queues().Record(end, DeviceQueues::kMain);
-    } else {
-      HADAL_RETURN_IF_ERROR(link_.Start(messages, exchange.after, end));
+    if (!messages.empty()) {
+      HADAL_RETURN_IF_ERROR(link_.Start(messages, exchange.after, ends_[started_ % kMostUnderWay]));
     }
     for (auto& [rank, member] : members_) member.declared_bytes.pop_front();
     ++started_;
@@ -96,7 +93,11 @@ absl::Status NcclExchanges::Start() {
 }
 
 void NcclExchanges::NoteEnds() {
-  while (ended_ < started_ && device_.queues().Reached(ends_[ended_ % kMostUnderWay])) {
+  // One without messages ends when it is started.
+  const auto ended = [&] {
+    return MessagesOf(posted_.front().parts).empty() || device_.queues().Reached(ends_[ended_ % kMostUnderWay]);
+  };
+  while (ended_ < started_ && ended()) {
     posted_.pop_front();
     ++ended_;
   }

@@ -82,6 +82,20 @@ TEST_F(NcclExchangesTest, IsOneGroupOnEachRankThatHasMessages) {
   });
 }
 
+// As a replica's that is alone in its block: it must not hold up the others' next exchanges.
+TEST_F(NcclExchangesTest, WithoutMessagesItEndsBeforeTheDevicesLaterWork) {
+  ExpectRuns(2, [&](NcclRank& rank) -> absl::Status {
+    const MainEvent written(rank);
+    const auto later = std::make_shared<HeldWork>();
+    static_cast<EmulatedQueues&>(rank.memory.device()->queues()).DelayMain(later);
+    std::vector<CommRequest> requests;
+    HADAL_RETURN_IF_ERROR(rank.nccl.Exchange({}, 1, written.get(), requests));
+    const absl::Status ended = AwaitAll(rank, requests);
+    later->done = true;
+    return ended;
+  });
+}
+
 // Not even between ranks that have: a rank that waits for another in it could be what that one waits for.
 TEST_F(NcclExchangesTest, StartsNothingBeforeAllHaveDeclared) {
   ExpectRuns(3, [&](NcclRank& rank) -> absl::Status {
