@@ -143,6 +143,13 @@ TEST_F(CorporaListTest, OpusTreesAreFound) {
   EXPECT_THAT(names(splits.test), ElementsAre("de-en", "en-de", "de-fr", "fr-de"));
   EXPECT_THAT(splits.train[1].source, ::testing::EndsWith("opus.de-en-train.en"));
   EXPECT_THAT(std::string(FindOpusTexts(Path("out")).status().message()), HasSubstr(Path("out")));
+  std::filesystem::create_directories(Path("opus-100-corpus/en-de"));
+  Write("opus-100-corpus/en-de/opus.en-de-train.en", kEnglish);
+  Write("opus-100-corpus/en-de/opus.en-de-train.de", kGerman);
+  EXPECT_THAT(std::string(FindOpusTexts(Path("opus-100-corpus")).status().message()), HasSubstr("is given twice"));
+  std::filesystem::create_directories(Path("opus-100-corpus/older/en-de"));
+  EXPECT_THAT(std::string(FindOpusTexts(Path("opus-100-corpus")).status().message()),
+              HasSubstr("are of one direction"));
 }
 
 }  // namespace

@@ -125,6 +125,28 @@ class FairseqTest(unittest.TestCase):
             self.read()
         self.assertFalse(os.path.exists(Malicious().__reduce__()[1][0]))
 
+    def test_small_files_take_no_more_than_they_hold(self):
+        shared = [1]
+        for _ in range(60):  # 2^60 paths to one number
+            shared = [shared, shared]
+        endless = []
+        endless.append(endless)
+        plain = self.saved(lambda state: state.update(extra_state=shared))
+        self.assert_equal_weights(plain, self.read())
+        self.saved(lambda state: state.update(extra_state=endless))
+        with self.assertRaisesRegex(Refusal, "no file of torch.save"):
+            self.read()
+        self.saved(lambda state: state["model"].update(extra=torch.zeros(1).expand(1 << 40)))
+        with self.assertRaisesRegex(Refusal, "no file of torch.save"):
+            self.read()
+
+    def test_a_pickle_changes_no_class(self):
+        with open(self.path, "wb") as file:
+            file.write(b"\x80\x02cargparse\nNamespace\nN}X\x05\x00\x00\x00addedK\x01s\x86b.")
+        with self.assertRaises(Refusal):
+            self.read()
+        self.assertFalse(hasattr(argparse.Namespace, "added"))
+
     def test_broken_files_are_refused_by_name(self):
         name = "decoder.layers.1.fc1.weight"
         cases = {
