@@ -156,6 +156,17 @@ class ImportTest(Folder):
                     if "embed_positions" not in name:  # made anew
                         self.assertTrue(torch.equal(tensor, again[name]), name)
 
+    def test_decoding_settings_are_numbers_that_a_config_allows(self):
+        kind, model = next(iter(foreign_models()))
+        folder = self.folder()
+        model.save_pretrained(folder)
+        add_vocabulary(folder, kind)
+        for settings in ({"num_beams": None, "length_penalty": "1"}, {"num_beams": "4\n}\ndata {", "length_penalty": float("nan")},
+                         {"num_beams": 1000}):
+            with open(os.path.join(folder, "generation_config.json"), "w", encoding="utf-8") as file:
+                json.dump(settings, file)
+            self.assertEqual(read_huggingface(folder).config, "decode {\n}\n", settings)
+
     def test_sharded_models_come_in_with_the_same_bits(self):
         for kind, model in foreign_models():
             with self.subTest(kind):
