@@ -5,6 +5,7 @@
 set -u
 hadal=${1:?usage: fault_test.sh HADAL}
 . "$(dirname "$0")/../support/command_test.sh"
+. "$(dirname "$0")/../support/disturbed_job.sh"
 clean_up() { awk -v w="$work" '$2 ~ "^" w { print $2 }' /proc/mounts | tac | xargs -r -n 1 umount; }
 
 failures_before=0
@@ -13,16 +14,6 @@ row() {  # FAULT WHAT HOW-SOON: what stands there only when it is so
   failures_before=$failures; printf '| %s | %s | %s |\n' "$1" "$what" "$3"
 }
 skip() { echo "[  SKIPPED ] $1 ($2)"; }  # tests/run counts these lines
-# identical RUN: its last checkpoint has the bits of an unbroken one-rank run of as many steps.
-identical() {
-  local step; step=$(readlink "$1/checkpoints/latest")
-  [ -d "unbroken/checkpoints/$step" ] || expect 0 "${train[@]}" --set stop.steps=$((10#${step#step_})) --set checkpoint.keep_last=0 --run-dir unbroken
-  expect 0 "$hadal" checkpoint diff "unbroken/checkpoints/$step" "$1/checkpoints/$step"; says identical
-}
-# A job that a fault is to hit has no end, however fast the machine; a start after `end_soon RUN` ends soon after the steps that RUN has done.
-stop_at() { echo "stop { steps: $1 }" > stop.textproto; }
-endless() { stop_at 100000000; }
-end_soon() { stop_at $(($(grep -c '"event":"step"' "$1/metrics.jsonl") / 20 * 20 + 60)); }
 # goes_on RUN: asks the job to save and end; started again, it goes on to the same bits.
 goes_on() {
   end_soon "$1"; kill -USR1 "$(parent "$(rank "$1" 0)")"; finish 85
@@ -38,9 +29,6 @@ finish() {
 }
 # restarted: waits for the supervisor's next start; sets $restart since `clock`.
 restarted() { until_ grep -q "starting it again" out; restart=$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f s", b - a }'); }
-# until_ COMMAND…: waits for it to succeed, at most 60 s.
-until_() { local n=1200; until "$@" > /dev/null 2>&1; do [ $((n--)) -gt 0 ] || { fail "waited in vain: $*"; return 1; }; sleep 0.05; done; }
-steps_of() { grep -q "\"event\":\"step\",\"step\":$2," "$1/metrics.jsonl"; }  # RUN STEP
 # rank RUN R: pid of rank R of a run under mpirun. ranks RUN: all of its processes.
 ranks() { grep -lz -- "^$1\$" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3 | while read -r p; do
   tr '\0' ' ' < "/proc/$p/cmdline" 2>/dev/null | grep -q "^$hadal train " && echo "$p"; done; }
@@ -53,14 +41,7 @@ flip() { # FILE BYTE: flips a bit
 }
 
 make_corpus 400 300
-cat > small.textproto <<'END'
-data { train: "data/train" }
-model { encoder_layers: 2 decoder_layers: 3 d_model: 32 d_ff: 64 heads: 2 max_positions: 128 dropout: 0.1 }
-batch { micro_batches: 8 source_tokens: 128 target_tokens: 128 }
-pipeline { threads: 1 wait_timeout_seconds: 60 }
-learning_rate { peak: 1e-3 warmup_updates: 4 }
-checkpoint { every_steps: 20 }
-END
+small_config 2 3 32 2 8
 stop_at 300
 train=("$hadal" train small.textproto stop.textproto)
 mpi=(mpirun --bind-to none --oversubscribe -n)  # followed by the number of ranks

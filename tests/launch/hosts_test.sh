@@ -10,30 +10,12 @@ missing=$(host_lab_missing)
 [ -z "$missing" ] || { echo "SKIPPED: $missing"; exit 77; }
 
 . "$(dirname "$0")/../support/command_test.sh"
+. "$(dirname "$0")/../support/disturbed_job.sh"
 clean_up() { host_lab_down; }
-until_() { local n=1200; until "$@" > /dev/null 2>&1; do [ $((n--)) -gt 0 ] || { fail "waited in vain: $*"; return 1; }; sleep 0.05; done; }
-steps_of() { grep -q "\"event\":\"step\",\"step\":$2," "$1/metrics.jsonl"; }  # RUN STEP
 nobody_left() { ! pgrep -f -- "^$hadal train .*--run-dir $1\$"; }
-# identical RUN: its last checkpoint has the bits of one process's run of as many steps.
-identical() {
-  local step; step=$(readlink "$1/checkpoints/latest")
-  "$hadal" train small.textproto --set stop.steps=$((10#${step#step_})) --run-dir unbroken > out 2>&1 || fail "no undisturbed run"
-  "$hadal" checkpoint diff "unbroken/checkpoints/$step" "$1/checkpoints/$step" > out 2>&1 && grep -q identical out ||
-    fail "$1: other weights than one process's"
-}
-# A job that a fault is to hit has no end, however fast the machine; a start after `end_soon RUN` ends soon after the steps that RUN has done.
-stop_at() { echo "stop { steps: $1 }" > stop.textproto; }
-end_soon() { stop_at $(($(grep -c '"event":"step"' "$1/metrics.jsonl") / 20 * 20 + 60)); }
 
 make_corpus 400 300
-cat > small.textproto <<'END'
-data { train: "data/train" }
-model { encoder_layers: 3 decoder_layers: 3 d_model: 32 d_ff: 64 heads: 2 max_positions: 128 dropout: 0.1 }
-batch { micro_batches: 4 source_tokens: 128 target_tokens: 128 }
-pipeline { threads: 1 wait_timeout_seconds: 60 }
-learning_rate { peak: 1e-3 warmup_updates: 4 }
-checkpoint { every_steps: 20 keep_last: 0 }
-END
+small_config 3 3 32 2 4 "keep_last: 0"
 stop_at 100
 
 host_lab_up 4 "$work/lab" || { echo "FAILED: no hosts"; exit 1; }
@@ -74,7 +56,7 @@ host_lab_mend h2
 echo "a host cut off, bare mpirun: exit code $code after $took s, no rank left"
 
 # Supervised: it starts again when the host is there again, and ends with the same bits.
-stop_at 100000000; train supervised
+endless; train supervised
 until_ steps_of supervised 30; end_soon supervised; begin=$SECONDS; host_lab_cut h2
 until_ grep -q "starting it again" out; took=$((SECONDS - begin)); host_lab_mend h2
 wait $job; code=$?

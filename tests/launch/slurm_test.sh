@@ -8,6 +8,7 @@ hadal=${1:?usage: slurm_test.sh HADAL SOURCE_DIR}
 source=${2:?usage: slurm_test.sh HADAL SOURCE_DIR}
 . "$source/tests/support/slurm_lab.sh"
 . "$(dirname "$0")/../support/command_test.sh"
+. "$(dirname "$0")/../support/disturbed_job.sh"
 
 echo "what the scripts refuse, before any Slurm is asked"
 for limit in ten -1 1.5 "1 2" 12345678901234567890; do
@@ -58,13 +59,7 @@ clean_up() { slurm_lab_down; }
 chmod 755 "$work"
 
 make_corpus 400 300
-cat > small.textproto <<'END'
-data { train: "data/train" }
-model { encoder_layers: 4 decoder_layers: 4 d_model: 64 d_ff: 128 heads: 4 max_positions: 128 dropout: 0.1 }
-batch { micro_batches: 4 source_tokens: 128 target_tokens: 128 }
-pipeline { threads: 1 }
-checkpoint { every_steps: 20 keep_last: 0 }
-END
+small_config 4 4 64 4 4 "keep_last: 0"
 slurm_lab_up "$work/lab" || { echo "FAILED: Slurm does not start"; exit 1; }
 
 # Tasks that do not find each other say so once, and do not train.
@@ -75,18 +70,6 @@ code=$?
 [ ! -e run-alone/checkpoints ] || fail "srun without MPI trained"
 
 export HADAL=$hadal
-# steps_of RUN: the number of its steps. A job that is to be stopped has no end, however fast the machine; a start after `end_soon RUN` ends soon
-# after the steps that RUN has done.
-steps_of() { grep -c '"event":"step"' "$1/metrics.jsonl" 2> /dev/null || true; }
-stop_at() { echo "stop { steps: $1 }" > stop.textproto; }
-end_soon() { stop_at $(($(steps_of "$1") + 60)); }
-# identical RUN: its last checkpoint has the bits of one process's run of as many steps.
-identical() {
-  local step; step=$(readlink "$1/checkpoints/latest")
-  OMPI_MCA_btl= "$hadal" train small.textproto --set stop.steps=$((10#${step#step_})) --run-dir "unbroken-$1" > diff.log 2>&1 &&
-    "$hadal" checkpoint diff "unbroken-$1/checkpoints/$step" "$1/checkpoints/$step" >> diff.log 2>&1 ||
-    { fail "the weights differ from an undisturbed run's"; tail -n 3 diff.log; }
-}
 state_of() { scontrol show job "$1" | grep -o 'JobState=[A-Z]*' | cut -d= -f2; }
 # until_ended JOB: waits, three minutes at most, and prints how it ended.
 until_ended() {
@@ -109,14 +92,10 @@ submit() { sbatch --parsable --nodes 2 --ntasks-per-node 1 "$@"; }
 for launcher in mpirun srun; do
   echo "$launcher"
   export HADAL_LAUNCHER=$launcher HADAL_SRUN_OPTIONS=--mpi=pmix HADAL_MPIRUN_OPTIONS="--bind-to none"
-  stop_at 100000000
+  endless
   job=$(sbatch --parsable --nodes 2 --ntasks 2 --output job-$launcher.log "$source/launch/slurm/train.sbatch" small.textproto stop.textproto \
     --run-dir run-$launcher)
-  for _ in $(seq 1200); do
-    steps=$(steps_of run-$launcher)
-    [ "${steps:-0}" -ge 5 ] && break
-    sleep 0.05
-  done
+  until_ steps_of run-$launcher 5
   end_soon run-$launcher; scancel --batch --signal=USR1 "$job"
   state=$(until_ended "$job")
   [ "$state" = COMPLETED ] || fail "job $job ended as $state"
@@ -129,9 +108,9 @@ done
 
 echo "a rank is killed, HADAL_REQUEUE_ON has its code"
 export HADAL_LAUNCHER=mpirun
-stop_at 100000000
+endless
 job=$(HADAL_REQUEUE_ON="5 6 137 205" submit --output job-crash.log "$source/launch/slurm/train.sbatch" small.textproto stop.textproto --run-dir run-crash)
-for _ in $(seq 1200); do [ ! -e run-crash/checkpoints/latest ] || break; sleep 0.05; done
+until_ test -e run-crash/checkpoints/latest
 end_soon run-crash; kill -KILL "$(pgrep -f -- "^$hadal train .*--run-dir run-crash\$" | head -n 1)"
 state=$(until_ended "$job")
 [ "$state" = COMPLETED ] || fail "the job with the killed rank ended as $state"
