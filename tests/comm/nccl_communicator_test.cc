@@ -28,6 +28,7 @@ using ::testing::ElementsAre;
 using testing::EmulatedNccl;
 using testing::EmulatedQueues;
 using ::testing::HasSubstr;
+using testing::HeldWork;
 using testing::kHang;
 using testing::NcclRank;
 using testing::RunNcclRanks;
@@ -163,12 +164,6 @@ TEST(NcclCommunicator, MovesWhileItsRankWaitsElsewhere) {
   });
   EXPECT_TRUE(status.ok()) << status;
 }
-
-// Work that ends when a test says so.
-struct HeldWork final : testing::PendingWork {
-  bool Done() override { return done; }
-  std::atomic<bool> done = false;
-};
 
 // Neither a send whose bytes are still being made nor a receive whose buffer is still in use takes a place on any
 // device.

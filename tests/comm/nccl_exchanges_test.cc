@@ -22,12 +22,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Work that ends when a test says so.
-struct HeldWork final : PendingWork {
-  bool Done() override { return done; }
-  std::atomic<bool> done = false;
-};
-
 // An event of a rank's main order.
 class MainEvent {
  public:

@@ -28,12 +28,6 @@ using State = NcclTransfer::State;
 constexpr absl::Duration kHang = absl::Seconds(30);
 constexpr int kMost = NcclTransfers::kMostUnderWay;
 
-// Work that ends when a test says so.
-struct HeldWork final : PendingWork {
-  bool Done() override { return done; }
-  bool done = false;
-};
-
 // One of the two ranks.
 struct Rank {
   Rank(EmulatedNccl& nccl, int self)

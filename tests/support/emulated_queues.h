@@ -10,6 +10,7 @@
 // Threads: as Device; implementations of Pending are responsible for their own. Calls them without holding a lock.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -27,6 +28,12 @@ class PendingWork {
  public:
   virtual ~PendingWork() = default;
   virtual bool Done() = 0;
+};
+
+// Work that ends when a test says so.
+struct HeldWork final : PendingWork {
+  bool Done() override { return done; }
+  std::atomic<bool> done = false;
 };
 
 using PendingList = std::vector<std::shared_ptr<PendingWork>>;

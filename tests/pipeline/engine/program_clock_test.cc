@@ -13,13 +13,6 @@ namespace {
 constexpr auto kForward = &StageTimes::forward_seconds;
 constexpr auto kBackward = &StageTimes::backward_seconds;
 
-// Work that ends when the test says so.
-class Gate final : public PendingWork {
- public:
-  bool Done() override { return open; }
-  bool open = false;
-};
-
 class ProgramClockTest : public ::testing::TestWithParam<bool> {
  protected:
   ProgramClockTest() {
@@ -58,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, ProgramClockTest, ::testing::Bool(),
 class DeviceClockTest : public ProgramClockTest {
  protected:
   DeviceClockTest() { device_.emulated_queues().DelayMain(gate_); }
-  const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
+  const std::shared_ptr<HeldWork> gate_ = std::make_shared<HeldWork>();
 };
 
 TEST_P(DeviceClockTest, TheHostGoesOnBeforeTheDeviceIsThere) {
@@ -66,7 +59,7 @@ TEST_P(DeviceClockTest, TheHostGoesOnBeforeTheDeviceIsThere) {
   clock_.Mark(kForward, TraceEvent{});
   EXPECT_FALSE(clock_.Poll());
   EXPECT_EQ(trace_.events().size(), 0u);
-  gate_->open = true;
+  gate_->done = true;
   clock_.Await(mark);
   EXPECT_EQ(trace_.events().size(), 1u);
   EXPECT_TRUE(clock_.Poll());
@@ -75,7 +68,7 @@ TEST_P(DeviceClockTest, TheHostGoesOnBeforeTheDeviceIsThere) {
 
 TEST_P(DeviceClockTest, NotFartherThanItsEventsReach) {
   int waits = 0;
-  meanwhile_ = [&] { gate_->open = ++waits == 3; };
+  meanwhile_ = [&] { gate_->done = ++waits == 3; };
   for (int64_t i = 0; i < ProgramClock::kMostAhead; ++i) clock_.Mark(kForward);
   EXPECT_EQ(waits, 0);
   clock_.Mark(kForward);
