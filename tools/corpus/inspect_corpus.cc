@@ -16,24 +16,27 @@
 namespace hadal {
 namespace {
 
-// Number of occurrences of each token of a side, with </s> once per sample.  [V]
+// Number of occurrences of each token of a side, with </s> once per sample.  [V]  Errors: DataLoss, the corpus changes.
 template <typename SideOf>
-std::vector<int64_t> CountTokens(const Corpus& corpus, int64_t vocabulary_size, const SideOf& side_of) {
+absl::StatusOr<std::vector<int64_t>> CountTokens(const Corpus& corpus, int64_t vocabulary_size, const SideOf& side_of) {
   std::vector<int64_t> counts(vocabulary_size, 0);
   for (int64_t i = 0; i < corpus.size(); ++i) {
-    for (const int32_t token : side_of(corpus.sample(i))) ++counts[token];
+    for (const int32_t token : side_of(corpus.sample(i))) {
+      if (token >= 0 && token < vocabulary_size) ++counts[token];  // else the file is changing: see below
+    }
   }
+  HADAL_RETURN_IF_ERROR(corpus.CheckUnchanged());
   counts[kEosToken] += corpus.size();
   return counts;
 }
 
 template <typename SideOf>
-SideStatistics Describe(const Corpus& corpus, int64_t vocabulary_size, const SideOf& side_of) {
+absl::StatusOr<SideStatistics> Describe(const Corpus& corpus, int64_t vocabulary_size, const SideOf& side_of) {
   SideStatistics side;
   for (int64_t i = 0; i < corpus.size(); ++i) {
     side.longest = std::max(side.longest, static_cast<int64_t>(side_of(corpus.sample(i)).size()) + 1);
   }
-  const std::vector<int64_t> counts = CountTokens(corpus, vocabulary_size, side_of);
+  HADAL_ASSIGN_OR_RETURN(const std::vector<int64_t> counts, CountTokens(corpus, vocabulary_size, side_of));
   side.tokens = std::accumulate(counts.begin(), counts.end(), int64_t{0});
   for (const int64_t count : counts) {
     if (count == 0) continue;
@@ -61,19 +64,23 @@ void Print(const char* name, const SideStatistics& side, int64_t samples, std::o
 
 }  // namespace
 
-SideStatistics DescribeSource(const Corpus& corpus) {
+absl::StatusOr<SideStatistics> DescribeSource(const Corpus& corpus) {
   return Describe(corpus, corpus.manifest().source_vocabulary.size, [](const SampleView& s) { return s.source; });
 }
 
-SideStatistics DescribeTarget(const Corpus& corpus) {
+absl::StatusOr<SideStatistics> DescribeTarget(const Corpus& corpus) {
   return Describe(corpus, corpus.manifest().target_vocabulary.size, TargetOf);
 }
 
-double UnigramNll(const Corpus& counted, const Corpus& text, int64_t max_samples) {
-  const std::vector<int64_t> counts = CountTokens(counted, counted.manifest().target_vocabulary.size, TargetOf);
+absl::StatusOr<double> UnigramNll(const Corpus& counted, const Corpus& text, int64_t max_samples) {
+  HADAL_ASSIGN_OR_RETURN(const std::vector<int64_t> counts,
+                         CountTokens(counted, counted.manifest().target_vocabulary.size, TargetOf));
   const double total = static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0})) +
                        0.5 * static_cast<double>(counts.size());
-  const auto nll = [&](int32_t token) { return -std::log((static_cast<double>(counts[token]) + 0.5) / total); };
+  const auto nll = [&](int32_t token) {
+    const bool is_in = token >= 0 && token < static_cast<int64_t>(counts.size());  // else the file is changing
+    return -std::log((is_in ? static_cast<double>(counts[token]) + 0.5 : 0.5) / total);
+  };
   const int64_t samples = max_samples > 0 ? std::min(max_samples, text.size()) : text.size();
   double sum = 0;
   int64_t tokens = 0;
@@ -83,14 +90,19 @@ double UnigramNll(const Corpus& counted, const Corpus& text, int64_t max_samples
     sum += nll(kEosToken);
     tokens += static_cast<int64_t>(target.size()) + 1;
   }
+  HADAL_RETURN_IF_ERROR(text.CheckUnchanged());
   return sum / static_cast<double>(tokens);
 }
 
 absl::Status RunInspectCorpus(const InspectCorpusOptions& options, std::ostream& out) {
   HADAL_ASSIGN_OR_RETURN(const Corpus corpus, OpenFilled(options.data));
   out << options.data << ": " << HumanCount(corpus.size()) << " samples\n";
-  if (!corpus.manifest().monolingual()) Print("source", DescribeSource(corpus), corpus.size(), out);
-  Print("target", DescribeTarget(corpus), corpus.size(), out);
+  if (!corpus.manifest().monolingual()) {
+    HADAL_ASSIGN_OR_RETURN(const SideStatistics source, DescribeSource(corpus));
+    Print("source", source, corpus.size(), out);
+  }
+  HADAL_ASSIGN_OR_RETURN(const SideStatistics target, DescribeTarget(corpus));
+  Print("target", target, corpus.size(), out);
   if (options.score.empty()) return absl::OkStatus();
   HADAL_ASSIGN_OR_RETURN(const Corpus text, OpenFilled(options.score));
   if (text.manifest().target_vocabulary.crc32c != corpus.manifest().target_vocabulary.crc32c) {
@@ -98,8 +110,9 @@ absl::Status RunInspectCorpus(const InspectCorpusOptions& options, std::ostream&
         absl::StrCat("\"", options.data, "\" and \"", options.score, "\" were prepared with different vocabularies"));
   }
   const int64_t samples = options.max_sentences > 0 ? std::min(options.max_sentences, text.size()) : text.size();
+  HADAL_ASSIGN_OR_RETURN(const double nll, UnigramNll(corpus, text, samples));
   out << "score of " << options.score << ": " << HumanCount(samples) << " targets have nll "
-      << absl::StrFormat("%.4f", UnigramNll(corpus, text, samples)) << " nats per token under these frequencies\n";
+      << absl::StrFormat("%.4f", nll) << " nats per token under these frequencies\n";
   return absl::OkStatus();
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "runtime/data/corpus.h"
 
 namespace hadal {
@@ -26,14 +27,15 @@ struct SideStatistics {
 };
 
 // Sums in double, in ascending token id.  REQUIRES: corpus.size() > 0; the source's: a corpus that is not monolingual.
-SideStatistics DescribeSource(const Corpus& corpus);
-SideStatistics DescribeTarget(const Corpus& corpus);
+// Errors, here and below: DataLoss if a file of a corpus has been changed.
+absl::StatusOr<SideStatistics> DescribeSource(const Corpus& corpus);
+absl::StatusOr<SideStatistics> DescribeTarget(const Corpus& corpus);
 
 // Returns the mean nll, in nats per target token, of the first `max_samples` samples of `text` (0: all) under the
 // target token frequencies of `counted`. Half an occurrence is added for every token of the vocabulary (Krichevsky and
 // Trofimov's estimate), so that unseen tokens have a probability.  REQUIRES: both corpora have the same vocabulary;
 // neither is empty.
-double UnigramNll(const Corpus& counted, const Corpus& text, int64_t max_samples);
+absl::StatusOr<double> UnigramNll(const Corpus& counted, const Corpus& text, int64_t max_samples);
 
 struct InspectCorpusOptions {
   std::string data;           // prefix of a prepared corpus

@@ -258,7 +258,7 @@ std::vector<CommandOption> AddVocabularyTraining(Command command, PrepareOptions
               .ShowDefault(),
           command
               .AddOption("--vocab-temperature", options.vocabulary_temperature,
-                         "T: of each text by its share of pairs to the power of 1/T")
+                         "Temperature T: texts are drawn in proportion to pairs^(1/T)")
               .InRange(0.001, 1e9)
               .ShowDefault()};
 }

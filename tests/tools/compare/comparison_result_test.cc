@@ -95,7 +95,7 @@ class UnigramLevelTest : public ::testing::Test {
     ASSERT_TRUE(writer->Finish().ok());
   }
   double Expected(int64_t max_samples) {
-    return UnigramNll(*Corpus::Open(directory_ / "train"), *Corpus::Open(directory_ / "valid"), max_samples);
+    return *UnigramNll(*Corpus::Open(directory_ / "train"), *Corpus::Open(directory_ / "valid"), max_samples);
   }
 
   TemporaryDirectory directory_;
