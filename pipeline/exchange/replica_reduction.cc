@@ -261,7 +261,7 @@ void ReplicaReduction::ListResult(const ReplicaBucket& bucket, AnyMatrix values,
 template <typename Of>
 absl::Status ReplicaReduction::Gather(const Stream& stream, const Of& of, absl::Duration timeout) {
   if (!active_) return absl::OkStatus();
-  constexpr const char* kWhat = "what the replicas of a stage share";
+  constexpr const char* kWhat = "the exchange of the updated weights between the replicas of a stage";
   if (beside_ != nullptr) beside_->MarkReady(0, exchanges_.size());
   for (std::vector<CommRequest>& requests : requests_) requests.clear();
   std::vector<ExchangePart> parts;

@@ -11,8 +11,8 @@ namespace {
 absl::Status ChooseSampling(const BeamChoices& choices, int32_t nbest, BeamOptions& beam) {
   if (choices.beam || choices.length_penalty) {
     return absl::InvalidArgumentError(absl::StrCat(choices.beam ? "--beam" : "--length-penalty",
-                                                   " is of beam search, and --temperature, --top-k or --top-p draw "
-                                                   "samples instead: --nbest of them; leave one out"));
+                                                   " sets beam search, but --temperature, --top-k or --top-p "
+                                                   "choose sampling (--nbest: the number of samples); leave one out"));
   }
   const DrawOptions defaults;
   beam.beam = nbest;
