@@ -1,12 +1,16 @@
 #include "layers/branch.h"
 
+#include <utility>
+
 #include "kernels/residual_norm.h"
 #include "kernels/shift_scale.h"
 #include "runtime/check.h"
 
 namespace hadal {
 
-std::unique_ptr<Branch> MakeBranch(const ModelPlan& plan, int32_t sublayer) {
+namespace {
+
+std::unique_ptr<Branch> MakeKind(const ModelPlan& plan, int32_t sublayer) {
   switch (plan.sublayers[sublayer].kind) {
     case SublayerKind::kSelfAttention:
       return MakeSelfAttention(plan, sublayer);
@@ -21,6 +25,15 @@ std::unique_ptr<Branch> MakeBranch(const ModelPlan& plan, int32_t sublayer) {
   return nullptr;
 }
 
+}  // namespace
+
+std::unique_ptr<Branch> MakeBranch(const ModelPlan& plan, int32_t sublayer) {
+  std::unique_ptr<Branch> branch = MakeKind(plan, sublayer);
+  const bool normed = plan.ParameterOf(sublayer, ParameterRole::kInputNormScale) >= 0 ||
+                      plan.ParameterOf(sublayer, ParameterRole::kOutputNormScale) >= 0;
+  return normed ? MakeNormedBranch(plan, sublayer, std::move(branch)) : std::move(branch);
+}
+
 void InnerNorm::Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix normed, float* statistics) const {
   ResidualNormForward(context.stream, {.residual = x,
                                        .scale = context.parameters.WeightVector(scale_),
@@ -31,8 +44,9 @@ void InnerNorm::Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMat
 }
 
 void InnerNorm::Backward(const SublayerContext& context, ConstAnyMatrix x, const float* statistics,
-                         ConstAnyMatrix d_normed, AnyMatrix d_x) const {
+                         ConstAnyMatrix d_normed, AnyMatrix d_x, bool accumulate) const {
   ResidualNormBackward(context.stream, {.d_normed = d_normed,
+                                        .d_sum = accumulate ? ConstAnyMatrix(d_x) : ConstAnyMatrix(),
                                         .sum = x,
                                         .mean = {statistics, x.rows},
                                         .rstd = {statistics + x.rows, x.rows},

@@ -35,21 +35,24 @@ class Branch {
   virtual void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const = 0;
   // Adds to the gradients of the branch's weights and inner biases.
   virtual void BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const = 0;
-  // Returns the parameter of the last bias; -1 if the branch itself adds it.
+  // Returns the parameter of the last bias; -1 if the branch itself adds it, before its output norm.
   virtual int32_t output_bias() const = 0;
 };
 
-// Creates the branch of plan.sublayers[sublayer].  REQUIRES: an attention or feed-forward sublayer. The other three
-// functions create one kind each (self_attention.cc, cross_attention.cc, feed_forward.cc).
+// Creates the branch of plan.sublayers[sublayer].  REQUIRES: an attention or feed-forward sublayer. The other functions
+// create one kind each (self_attention.cc, cross_attention.cc, feed_forward.cc), and put a branch between the norms in
+// front of it and behind it that some methods have (normed_branch.cc).
 std::unique_ptr<Branch> MakeBranch(const ModelPlan& plan, int32_t sublayer);
 std::unique_ptr<Branch> MakeSelfAttention(const ModelPlan& plan, int32_t sublayer);
 std::unique_ptr<Branch> MakeCrossAttention(const ModelPlan& plan, int32_t sublayer);
 std::unique_ptr<Branch> MakeFeedForward(const ModelPlan& plan, int32_t sublayer);
+std::unique_ptr<Branch> MakeNormedBranch(const ModelPlan& plan, int32_t sublayer, std::unique_ptr<Branch> inner);
 
 // Optional parts of a branch that only some residual methods use. Shapes: x, results and gradients are [R, W], W =
 // d_model or d_ff, in the branch's type.
 
-// LayerNorm inside a branch, for Sub-LN (Magneto, arXiv 2210.06423 section 2) and NormFormer (Shleifer et al. 2021).
+// LayerNorm inside a branch, for Sub-LN (Magneto, arXiv 2210.06423 section 2), NormFormer (Shleifer et al. 2021) and
+// NormedBranch.
 // Statistics [2·R]: mean, then rstd. Numerics: kernels/residual_norm.h, norm only.
 class InnerNorm {
  public:
@@ -59,9 +62,10 @@ class InnerNorm {
   bool present() const { return scale_ >= 0; }
   // normed = LN(x) (=); writes the statistics. REQUIRES (also of Backward): present().
   void Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix normed, float* statistics) const;
-  // d_x = LN'(x)ᵀ·d_normed (=), may alias d_normed; adds to the gradients of scale and shift.
+  // d_x = LN'(x)ᵀ·d_normed (=, or += if `accumulate`); may alias d_normed if it does not accumulate. Adds to the
+  // gradients of scale and shift.
   void Backward(const SublayerContext& context, ConstAnyMatrix x, const float* statistics, ConstAnyMatrix d_normed,
-                AnyMatrix d_x) const;
+                AnyMatrix d_x, bool accumulate = false) const;
 
  private:
   int32_t scale_;

@@ -29,7 +29,7 @@ class CrossAttention final : public Branch {
   void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
   void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const override;
   void BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const override;
-  int32_t output_bias() const override { return output_bias_; }
+  int32_t output_bias() const override { return adds_output_bias_ ? -1 : output_bias_; }
 
  private:
   template <typename Byte>
@@ -50,6 +50,7 @@ class CrossAttention final : public Branch {
 
   int32_t sublayer_;
   int32_t query_weight_, query_bias_, key_value_weight_, key_value_bias_, output_weight_, output_bias_;  // parameters
+  bool adds_output_bias_;  // a norm follows (normed_branch.cc)
   InputShift shift_;
   Storage storage_;
   int64_t d_model_;
@@ -65,6 +66,7 @@ CrossAttention::CrossAttention(const ModelPlan& plan, int32_t sublayer)
       key_value_bias_(plan.ParameterOf(sublayer, ParameterRole::kKeyBias)),
       output_weight_(plan.ParameterOf(sublayer, ParameterRole::kOutputWeight)),
       output_bias_(plan.ParameterOf(sublayer, ParameterRole::kOutputBias)),
+      adds_output_bias_(plan.ParameterOf(sublayer, ParameterRole::kOutputNormScale) >= 0),
       shift_(plan, sublayer, ParameterRole::kQueryShift),
       storage_(plan.compute_storage),
       d_model_(plan.options.d_model),
@@ -123,7 +125,9 @@ void CrossAttention::Forward(const SublayerContext& context, const PieceTensors&
                                     .output = s.attended,
                                     .log_sum_exp = s.log_sum_exp,
                                     .scratch = context.workspace.attention_scratch()});
-  LinearForward(context.stream, {.x = s.attended, .weight = parameters.ProductWeight(output_weight_), .y = tensors.y});
+  LinearForwardArgs output{.x = s.attended, .weight = parameters.ProductWeight(output_weight_), .y = tensors.y};
+  if (adds_output_bias_) output.bias = parameters.ProductBias(output_bias_);
+  LinearForward(context.stream, output);
 }
 
 void CrossAttention::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const {
@@ -160,10 +164,10 @@ void CrossAttention::BackwardWeight(const SublayerContext& context, const PieceT
   const int64_t target_rows = tensors.d_y.rows, source_rows = tensors.encoder_output.rows;
   const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, target_rows, source_rows);
   const Pending p = PendingViews(tensors.pending, target_rows, source_rows);
-  LinearBackwardWeight(context.stream, {.dy = tensors.d_y,
-                                        .x = s.attended,
-                                        .d_weight = parameters.Gradient(output_weight_),
-                                        .batch = context.gradients});
+  LinearBackwardWeightArgs output{
+      .dy = tensors.d_y, .x = s.attended, .d_weight = parameters.Gradient(output_weight_), .batch = context.gradients};
+  if (adds_output_bias_) output.d_bias = parameters.GradientVector(output_bias_);
+  LinearBackwardWeight(context.stream, output);
   LinearBackwardWeight(context.stream, {.dy = p.d_query,
                                         .x = shift_.Read(tensors.x, s.shifted),
                                         .d_weight = parameters.Gradient(query_weight_),

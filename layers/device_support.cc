@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
@@ -24,6 +25,16 @@ bool HasShifts(const ModelPlan& plan) {
                         ParameterRole::kHiddenShift, ParameterRole::kClosingShift});
 }
 
+// Post-norm residual streams are stored as products read them. In bf16, with 8 bits, a branch that weighs less than 1/64
+// of the stream (Keel at 32 layers) is mostly lost.
+absl::Status CheckResidualGain(const ModelPlan& plan, Stack stack, const StackMethod& method) {
+  constexpr double kMost = 64;
+  if (plan.residual_storage(stack) != Storage::kBFloat16 || method.residual_gain <= kMost) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("this model's residual_gain is ", method.residual_gain,
+                                               ", and a residual stream in bf16 can keep branches of 1/", kMost,
+                                               " of it at the least; train it with --set device.precision=fp32"));
+}
+
 }  // namespace
 
 absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kernels) {
@@ -40,6 +51,8 @@ absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kern
   if (kernels.weighted_sum_forward == nullptr && (plan.Combines(Stack::kEncoder) || plan.Combines(Stack::kDecoder))) {
     return Missing("weighted_sum (DLCL)");
   }
+  HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kDecoder, model.decoder));
+  if (model.has_encoder()) HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kEncoder, model.encoder));
   const bool hidden_norm = model.encoder.ffn_inner_norm || model.decoder.ffn_inner_norm;
   const int64_t row = hidden_norm ? std::max(model.d_model, model.d_ff) : model.d_model;
   if (row > kernels.widest_row) {

@@ -1,4 +1,5 @@
-// Feed-forward: y = inner(dropout(relu((x − s_1)·W_1ᵀ + b_1 − s_2)))·W_2ᵀ. The residual connection adds b_2.
+// Feed-forward: y = inner(dropout(relu((x − s_1)·W_1ᵀ + b_1 − s_2)))·W_2ᵀ. The residual connection adds b_2;
+// where a norm follows (normed_branch.cc), the product does.
 //   inner           a LayerNorm over d_ff (Sub-LN, NormFormer), a shift by s_3 (R-Fixup), or nothing
 //   s_1, s_2, s_3   R-Fixup's scalars (Zhang, Dauphin and Ma 2019; R-Fixup has no biases)
 // Source: Vaswani et al. 2017 eq. 2. Numerics, order of accumulation, threads: branch.h, kernels/linear.h.
@@ -31,7 +32,7 @@ class FeedForward final : public Branch {
   void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
   void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const override;
   void BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const override;
-  int32_t output_bias() const override { return contraction_bias_; }
+  int32_t output_bias() const override { return adds_output_bias_ ? -1 : contraction_bias_; }
 
  private:
   template <typename Byte>
@@ -58,6 +59,7 @@ class FeedForward final : public Branch {
   int32_t sublayer_;
   Stack stack_;
   int32_t hidden_weight_, hidden_bias_, contraction_weight_, contraction_bias_;  // parameters
+  bool adds_output_bias_;
   InputShift input_shift_, contraction_shift_;
   int32_t hidden_shift_;  // parameter
   InnerNorm hidden_norm_;
@@ -74,6 +76,7 @@ FeedForward::FeedForward(const ModelPlan& plan, int32_t sublayer)
       hidden_bias_(plan.ParameterOf(sublayer, ParameterRole::kHiddenBias)),
       contraction_weight_(plan.ParameterOf(sublayer, ParameterRole::kContractionWeight)),
       contraction_bias_(plan.ParameterOf(sublayer, ParameterRole::kContractionBias)),
+      adds_output_bias_(plan.ParameterOf(sublayer, ParameterRole::kOutputNormScale) >= 0),
       input_shift_(plan, sublayer, ParameterRole::kInputShift),
       contraction_shift_(plan, sublayer, ParameterRole::kContractionShift),
       hidden_shift_(plan.ParameterOf(sublayer, ParameterRole::kHiddenShift)),
@@ -135,8 +138,10 @@ void FeedForward::Forward(const SublayerContext& context, const PieceTensors& te
   context.Observe({.tensor = DepthTensor::kHidden, .sublayer = sublayer_, .values = s.hidden});
   if (hidden_norm_.present()) hidden_norm_.Forward(context, s.hidden, s.inner, s.statistics);
   contraction_shift_.Forward(context, s.hidden, s.inner);
-  LinearForward(context.stream,
-                {.x = s.Inner(), .weight = parameters.ProductWeight(contraction_weight_), .y = tensors.y});
+  LinearForwardArgs contraction{
+      .x = s.Inner(), .weight = parameters.ProductWeight(contraction_weight_), .y = tensors.y};
+  if (adds_output_bias_) contraction.bias = parameters.ProductBias(contraction_bias_);
+  LinearForward(context.stream, contraction);
 }
 
 void FeedForward::BackwardHidden(const SublayerContext& context, const Saved<const std::byte>& s,
@@ -186,10 +191,12 @@ void FeedForward::BackwardWeight(const SublayerContext& context, const PieceTens
   const ParameterStore& parameters = context.parameters;
   const int64_t rows = tensors.d_y.rows;
   const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, rows);
-  LinearBackwardWeight(context.stream, {.dy = tensors.d_y,
-                                        .x = s.Inner(),
-                                        .d_weight = parameters.Gradient(contraction_weight_),
-                                        .batch = context.gradients});
+  LinearBackwardWeightArgs contraction{.dy = tensors.d_y,
+                                       .x = s.Inner(),
+                                       .d_weight = parameters.Gradient(contraction_weight_),
+                                       .batch = context.gradients};
+  if (adds_output_bias_) contraction.d_bias = parameters.GradientVector(contraction_bias_);
+  LinearBackwardWeight(context.stream, contraction);
   LinearBackwardWeightArgs expansion{.dy = PendingHidden(tensors.pending, rows),
                                      .x = input_shift_.Read(tensors.x, s.shifted),
                                      .d_weight = parameters.Gradient(hidden_weight_),

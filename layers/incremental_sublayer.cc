@@ -74,6 +74,7 @@ IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer
   if (record_.norm == NormPlacement::kPre) norm_behind_ = plan.NormBehind(sublayer);
   head_scale_ = find(ParameterRole::kHeadScale);
   inner_norm_scale_ = find(feed_forward ? ParameterRole::kHiddenNormScale : ParameterRole::kInnerNormScale);
+  input_norm_scale_ = find(ParameterRole::kInputNormScale);
   output_norm_scale_ = find(ParameterRole::kOutputNormScale);
   omega_ = find(ParameterRole::kOmega);
   input_shift_ = find(feed_forward ? ParameterRole::kInputShift : ParameterRole::kQueryShift);
@@ -121,11 +122,16 @@ void IncrementalSublayer::Attend(const IncrementalContext& context, ConstAnyMatr
                             .weight = context.parameters.ProductWeight(output_weight_),
                             .row_by_row = true,
                             .y = y};
+  Project(context, product, inner_norm_scale_ >= 0 ? attended : normed);
+}
+
+void IncrementalSublayer::Project(const IncrementalContext& context, LinearForwardArgs product, AnyMatrix free) const {
   if (output_norm_scale_ < 0) return LinearForward(context.stream, product);
+  const AnyMatrix y = product.y;
   product.bias = context.parameters.ProductBias(output_bias_);
-  product.y = inner_norm_scale_ >= 0 ? attended : normed;
+  product.y = free;
   LinearForward(context.stream, product);
-  Norm(context, output_norm_scale_, product.y, y);
+  Norm(context, output_norm_scale_, free, y);
 }
 
 void IncrementalSublayer::SelfAttention(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache,
@@ -173,8 +179,8 @@ void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstAn
     Norm(context, inner_norm_scale_, hidden, normed);
     read = normed;
   }
-  LinearForward(context.stream,
-                {.x = read, .weight = context.parameters.ProductWeight(output_weight_), .row_by_row = true, .y = y});
+  Project(context, {.x = read, .weight = context.parameters.ProductWeight(output_weight_), .row_by_row = true, .y = y},
+          context.scratch.normed(x.rows));
 }
 
 void IncrementalSublayer::Norm(const IncrementalContext& context, int32_t norm_scale, ConstAnyMatrix x,
@@ -193,15 +199,23 @@ void IncrementalSublayer::Shift(const IncrementalContext& context, int32_t shift
 }
 
 ConstAnyMatrix IncrementalSublayer::BranchInput(const IncrementalContext& context, ConstAnyMatrix x) const {
-  const bool pre_norm = record_.norm == NormPlacement::kPre;
-  if (!pre_norm && input_shift_ < 0 && x.storage == storage_) return x;
+  ConstAnyMatrix read = x;
   const AnyMatrix input = context.scratch.normed(x.rows);
-  if (pre_norm) {
+  if (record_.norm == NormPlacement::kPre) {
     Norm(context, norm_scale_, x, input);
+    read = input;
   } else if (x.storage != storage_) {
     Convert(context.stream, {.from = x, .to = input});
+    read = input;
   }
-  Shift(context, input_shift_, pre_norm || x.storage != storage_ ? input : x, input);
+  if (input_norm_scale_ >= 0) {
+    // The branch has not been computed yet, so its place is free for a norm of the norm.
+    const AnyMatrix normed = read.data == input.data ? context.scratch.attended(x.rows) : input;
+    Norm(context, input_norm_scale_, read, normed);
+    read = normed;
+  }
+  if (input_shift_ < 0) return read;
+  Shift(context, input_shift_, read, input);
   return input;
 }
 

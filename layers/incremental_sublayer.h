@@ -25,6 +25,7 @@
 #include <cstdint>
 
 #include "kernels/device_batch.h"
+#include "kernels/linear.h"
 #include "layers/model_plan.h"
 #include "layers/parameter_store.h"
 #include "runtime/arena.h"
@@ -137,6 +138,8 @@ class IncrementalSublayer {
   void Attend(const IncrementalContext& context, ConstAnyMatrix q, ConstAnyMatrix cache, const CacheIndex& index,
               AnyMatrix y) const;
   // normed = LN(x). `norm_scale`: the parameter with the norm's scale.
+  // The last product, and the norm behind the branch if there is one; `free`: a place like product.y for what it reads.
+  void Project(const IncrementalContext& context, LinearForwardArgs product, AnyMatrix free) const;
   void Norm(const IncrementalContext& context, int32_t norm_scale, ConstAnyMatrix x, AnyMatrix normed) const;
   // y = x − the parameter `shift`; does nothing if `shift` is −1.
   void Shift(const IncrementalContext& context, int32_t shift, ConstAnyMatrix x, AnyMatrix y) const;
@@ -158,7 +161,8 @@ class IncrementalSublayer {
   int32_t key_value_weight_ = -1, key_value_bias_ = -1;  // cross-attention
   int32_t output_weight_ = -1, output_bias_ = -1;        // out_proj, or fc2
   // -1 if the method has none. A norm's shift follows its scale.
-  int32_t norm_scale_ = -1, norm_behind_ = -1, head_scale_ = -1, inner_norm_scale_ = -1, output_norm_scale_ = -1;
+  int32_t norm_scale_ = -1, norm_behind_ = -1, head_scale_ = -1, inner_norm_scale_ = -1;
+  int32_t input_norm_scale_ = -1, output_norm_scale_ = -1;
   int32_t omega_ = -1;
   int32_t input_shift_ = -1, hidden_shift_ = -1, contraction_shift_ = -1, closing_shift_ = -1, closing_scale_ = -1;
 };

@@ -29,6 +29,8 @@ constexpr Word<ResidualMethod> kMethodWords[] = {
     {"b2t", ResidualMethod::kB2t},
     {"b2t_rescaled", ResidualMethod::kB2tRescaled},
     {"b2t_no_ln", ResidualMethod::kB2tNoLn},
+    {"keel", ResidualMethod::kKeel},
+    {"peri_ln", ResidualMethod::kPeriLn},
 };
 
 // `beta` for every matrix that DeepNorm scales: all but query and key.
@@ -208,6 +210,14 @@ void SetMethod(ResidualMethod method, ModelOptions& options) {
       options.decoder = B2tNoLnStack(options.decoder_layers, options.d_model);
       options.distribution = WeightDistribution::kXavierUniform;
       return;
+    case ResidualMethod::kKeel:
+      options.encoder = {.residual_gain = 2.0 * options.encoder_layers, .branch_input_norm = true};
+      options.decoder = {.residual_gain = 1.0 * options.decoder_sublayers(), .branch_input_norm = true};
+      options.distribution = WeightDistribution::kXavierUniform;
+      return;
+    case ResidualMethod::kPeriLn:
+      return SetBoth({.norm = NormPlacement::kPre, .branch_output_norm = true}, WeightDistribution::kXavierUniform,
+                     options);
     case ResidualMethod::kTFixup:
       return ApplyTFixup(options);
     case ResidualMethod::kSubLn:

@@ -30,6 +30,10 @@
 //   b2t_rescaled   post  1, a = 1                         post_ln's divided by sqrt(n)
 //   b2t_no_ln      none  1, a = min(n/12, n^-0.15),       as post_ln
 //                        c = d_model^-0.2
+//   keel           post  2N / 3M; a norm also in front    as post_ln
+//                        of each branch
+//   peri_ln        pre   1; a norm also behind each       as post_ln
+//                        branch
 //
 // method_presets.md has the constants without an encoder, the sources, and the choices where a paper and its code
 // differ.
@@ -63,6 +67,8 @@ enum class ResidualMethod : int32_t {
   kB2t,
   kB2tRescaled,
   kB2tNoLn,
+  kKeel,
+  kPeriLn,
 };
 
 const std::vector<ResidualMethod>& AllResidualMethods();

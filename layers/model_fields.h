@@ -44,6 +44,8 @@ void ForEachStackField(Visit visit) {
   visit("depth_init", &StackMethod::depth_init, kFirst, kDepthInitWords);
   visit("embedding_gain", &StackMethod::embedding_gain, kFirst);
   visit("projection_gain", &StackMethod::projection_gain, kLater);
+  visit("branch_input_norm", &StackMethod::branch_input_norm, kLater);
+  visit("branch_output_norm", &StackMethod::branch_output_norm, kLater);
 }
 
 template <typename Visit>

@@ -66,6 +66,8 @@ struct StackMethod {
   bool combine_layers = false;
 
   // Learned parts of branches beside their products; each starts as the identity (branch.h).
+  bool branch_input_norm = false;      // all: F(LN(x)), beside the norm of `norm` (Keel, arXiv 2601.19895)
+  bool branch_output_norm = false;     // all: LN(F(x)) (Peri-LN, arXiv 2502.02732)
   bool attention_inner_norm = false;   // self-attention: LayerNorm before W_o (Sub-LN, arXiv 2210.06423)
   bool attention_output_norm = false;  // self-attention: LayerNorm after W_o (NormFormer, Shleifer et al. 2021)
   bool head_scale = false;             // self-attention: a scalar per head before W_o (NormFormer)

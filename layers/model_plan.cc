@@ -99,6 +99,7 @@ bool ModelPlan::ReadByProductsAlone(int32_t parameter) const {
     case ParameterRole::kValueBias:
       return true;
     case ParameterRole::kOutputBias:  // added by the residual connection's kernel, unless a norm comes first
+    case ParameterRole::kContractionBias:
       return ParameterOf(record.sublayer, ParameterRole::kOutputNormScale) >= 0;
     case ParameterRole::kHiddenBias:  // added by the product, unless it is first shifted
       return ParameterOf(record.sublayer, ParameterRole::kHiddenShift) < 0;

@@ -81,7 +81,7 @@ enum class ParameterRole : int32_t {
   kHeadScale,       // one scalar per head
   kInnerNormScale,  // between the heads and out_proj
   kInnerNormShift,
-  kOutputNormScale,  // after out_proj
+  kOutputNormScale,  // after the last product
   kOutputNormShift,
   kHiddenNormScale,  // between fc1 and fc2
   kHiddenNormShift,
@@ -97,6 +97,8 @@ enum class ParameterRole : int32_t {
   kCombinationWeight,  // a row of its weights
   kCombinationNormScale,
   kCombinationNormShift,
+  kInputNormScale,  // before a branch, beside the method's norm
+  kInputNormShift,
 };
 
 enum class InitKind : int32_t { kZero, kOne, kUniform, kNormal, kConstant };

@@ -139,11 +139,17 @@ class PlanBuilder {
     AddLayerNorm(ParameterRole::kClosingNormScale, options_.d_model);
   }
 
+  // The norms around a branch.
+  void AddBranchNorms(const StackMethod& method, bool output_norm = false) {
+    if (method.branch_input_norm) AddLayerNorm(ParameterRole::kInputNormScale, options_.d_model);
+    if (method.branch_output_norm || output_norm) AddLayerNorm(ParameterRole::kOutputNormScale, options_.d_model);
+  }
+
   // What a method adds to a layer's self-attention.
   void AddAttentionExtras(const StackMethod& method) {
     if (method.head_scale) AddParameter(ParameterRole::kHeadScale, InitKind::kOne, 0, options_.heads, 1);
     if (method.attention_inner_norm) AddLayerNorm(ParameterRole::kInnerNormScale, options_.d_model);
-    if (method.attention_output_norm) AddLayerNorm(ParameterRole::kOutputNormScale, options_.d_model);
+    AddBranchNorms(method, method.attention_output_norm);
     AddAttentionScalars(method);
     if (!method.learned_branch_gain) return;
     plan_.sublayers.back().learned_gain = static_cast<int32_t>(plan_.parameters.size());
@@ -217,6 +223,7 @@ class PlanBuilder {
     AddWeight(ParameterRole::kOutputWeight, method.cross_output_gain, d, d);
     AddBias(ParameterRole::kOutputBias, d);
     AddNorm(/*closing=*/false);
+    AddBranchNorms(method);
     AddAttentionScalars(method);
   }
 
@@ -230,6 +237,7 @@ class PlanBuilder {
     AddBias(ParameterRole::kContractionBias, options_.d_model);
     AddNorm(/*closing=*/last);
     if (method.ffn_inner_norm) AddLayerNorm(ParameterRole::kHiddenNormScale, options_.d_ff);
+    AddBranchNorms(method);
     AddFeedForwardScalars(method, last);
     AddCombination(last);
   }

@@ -34,10 +34,14 @@ const char* RoleSuffix(ParameterRole role) {
     case ParameterRole::kNormScale:
     case ParameterRole::kClosingNormScale:
     case ParameterRole::kCombinationNormScale:
+    case ParameterRole::kInputNormScale:
+    case ParameterRole::kOutputNormScale:
       return "weight";
     case ParameterRole::kNormShift:
     case ParameterRole::kClosingNormShift:
     case ParameterRole::kCombinationNormShift:
+    case ParameterRole::kInputNormShift:
+    case ParameterRole::kOutputNormShift:
       return "bias";
     case ParameterRole::kCombinationWeight:
       return "dlcl.weight";
@@ -51,10 +55,6 @@ const char* RoleSuffix(ParameterRole role) {
       return "inner_attn_ln.weight";
     case ParameterRole::kInnerNormShift:
       return "inner_attn_ln.bias";
-    case ParameterRole::kOutputNormScale:
-      return "attn_ln.weight";
-    case ParameterRole::kOutputNormShift:
-      return "attn_ln.bias";
     case ParameterRole::kHiddenNormScale:
       return "ffn_layernorm.weight";
     case ParameterRole::kHiddenNormShift:
@@ -99,16 +99,30 @@ bool IsOfBranch(ParameterRole role) {
   return role == ParameterRole::kOmega || (role >= ParameterRole::kQueryShift && role <= ParameterRole::kBranchScale);
 }
 
-// Parameters of the whole layer.
-bool IsOfLayer(ParameterRole role) {
-  return role == ParameterRole::kLearnedGain || role == ParameterRole::kOutputNormScale ||
-         role == ParameterRole::kOutputNormShift;
+bool IsInputNorm(ParameterRole role) {
+  return role == ParameterRole::kInputNormScale || role == ParameterRole::kInputNormShift;
 }
 
-// fairseq's module names within a layer.
+bool IsOutputNorm(ParameterRole role) {
+  return role == ParameterRole::kOutputNormScale || role == ParameterRole::kOutputNormShift;
+}
+
+// Module names within a layer: fairseq's; the norms in front of a branch and behind it have none there, except
+// self-attention's "attn_ln".
 const char* ModulePrefix(SublayerKind kind, ParameterRole role) {
   const bool norm = IsNorm(role);
-  if (IsOfLayer(role)) return "";
+  if (role == ParameterRole::kLearnedGain) return "";
+  if (IsInputNorm(role) || IsOutputNorm(role)) {
+    const bool input = IsInputNorm(role);
+    switch (kind) {
+      case SublayerKind::kSelfAttention:
+        return input ? "self_attn_input_ln." : "attn_ln.";
+      case SublayerKind::kCrossAttention:
+        return input ? "encoder_attn_input_ln." : "encoder_attn_ln.";
+      default:
+        return input ? "ffn_input_ln." : "ffn_ln.";
+    }
+  }
   switch (kind) {
     case SublayerKind::kSelfAttention:
       return norm ? "self_attn_layer_norm." : "self_attn.";

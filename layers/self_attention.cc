@@ -1,17 +1,15 @@
 // Self-attention: y = Concat_h(softmax(q_h·k_hᵀ/sqrt(D))·v_h)·W_oᵀ with q|k|v = x·W_qkvᵀ + b (one product). Causal in
 // the decoder. R-Fixup subtracts a scalar before W_qkv (branch.h). What some methods put around W_o:
 //
-//   y = post( inner( g ⊙ c )·W_oᵀ + b_o )       c [R, d], the heads side by side
+//   y = inner( g ⊙ c )·W_oᵀ                     c [R, d], the heads side by side
 //     g      one learned scalar a head          NormFormer (Shleifer et al. 2021; before W_o, as in the paper)
 //     inner  LayerNorm over d                   Sub-LN (Magneto, arXiv 2210.06423 section 2)
-//     post   LayerNorm over d                   NormFormer
-// Without `post` the residual connection's kernel adds b_o.
+// The residual connection's kernel adds b_o; where a norm follows (normed_branch.cc), the product does.
 // Source: Vaswani et al. 2017 section 3.2.
 // Shapes: x, y [R, d]; H heads of D = d / H. Numerics, order of accumulation, threads: branch.h, kernels/attention.h.
 // Saved: c [R, d]. Then, each only where it exists: the shifted input [R, d]; g ⊙ c [R, d]; output [R, d] of `inner`.
-// Only for the input half: q|k|v [R, 3d], log-sum-exp [R, H]; statistics [2R] of `inner`; input [R, d] and statistics
-// [2R] of `post`.
-// Pending: the gradients of q|k|v [R, 3d] and, where `post` exists, of its input [R, d].
+// Only for the input half: q|k|v [R, 3d], log-sum-exp [R, H]; statistics [2R] of `inner`.
+// Pending: the gradients of q|k|v [R, 3d].
 #include "kernels/attention.h"
 #include "kernels/head_scale.h"
 #include "kernels/linear.h"
@@ -29,45 +27,43 @@ class SelfAttention final : public Branch {
     return Views<std::byte>(nullptr, nullptr, capacity.rows(stack_)).bytes;
   }
   int64_t PendingBytes(const ActivationCapacity& capacity) const override {
-    return PendingViews(nullptr, capacity.rows(stack_)).bytes;
+    return PendingGradient(nullptr, capacity.rows(stack_)).bytes();
   }
   void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
   void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const override;
   void BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const override;
-  int32_t output_bias() const override { return post_.present() ? -1 : output_bias_; }
+  int32_t output_bias() const override { return adds_output_bias_ ? -1 : output_bias_; }
 
  private:
   template <typename Byte>
   struct Saved {
     SavedMatrix<Byte> qkv, attended;
     MatrixOf<SavedFloat<Byte>> log_sum_exp;
-    SavedMatrix<Byte> shifted, scaled, normed, projected;  // empty where they do not exist
-    SavedFloat<Byte>*normed_statistics = nullptr, *projected_statistics = nullptr;
+    SavedMatrix<Byte> shifted, scaled, normed;  // empty where they do not exist
+    SavedFloat<Byte>* normed_statistics = nullptr;
     SavedBytes bytes;
 
     // What the inner norm reads, and what W_o reads.
     ConstAnyMatrix Scaled() const { return scaled.empty() ? attended : scaled; }
     ConstAnyMatrix Normed() const { return normed.empty() ? Scaled() : ConstAnyMatrix(normed); }
   };
-  struct Pending {
-    AnyMatrix d_qkv, d_projected;
-    int64_t bytes = 0;
-  };
   template <typename Byte>
   Saved<Byte> Views(Byte* saved, Byte* saved_input, int64_t rows) const;
-  Pending PendingViews(std::byte* pending, int64_t rows) const;
+  // The gradients of q|k|v.
+  AnyMatrix PendingGradient(std::byte* pending, int64_t rows) const { return {pending, rows, 3 * d_model_, storage_}; }
   AttentionShape ShapeOf(const SublayerContext& context) const;
   // y from the heads' outputs, and the heads' gradient from d_y.
   void ForwardOutput(const SublayerContext& context, const Saved<std::byte>& s, AnyMatrix y) const;
   void BackwardOutput(const SublayerContext& context, const Saved<const std::byte>& s, ConstAnyMatrix d_y,
-                      AnyMatrix d_projected, AnyMatrix d_attended) const;
+                      AnyMatrix d_attended) const;
 
   int32_t sublayer_;
   Stack stack_;
   int32_t qkv_weight_, qkv_bias_;                     // parameters; q, k, v follow each other
   int32_t output_weight_, output_bias_, head_scale_;  // W_o, b_o, g
+  bool adds_output_bias_;
   InputShift shift_;
-  InnerNorm inner_, post_;
+  InnerNorm inner_;
   Storage storage_;
   int64_t d_model_;
   int32_t heads_;
@@ -82,9 +78,9 @@ SelfAttention::SelfAttention(const ModelPlan& plan, int32_t sublayer)
       output_weight_(plan.ParameterOf(sublayer, ParameterRole::kOutputWeight)),
       output_bias_(plan.ParameterOf(sublayer, ParameterRole::kOutputBias)),
       head_scale_(plan.ParameterOf(sublayer, ParameterRole::kHeadScale)),
+      adds_output_bias_(plan.ParameterOf(sublayer, ParameterRole::kOutputNormScale) >= 0),
       shift_(plan, sublayer, ParameterRole::kQueryShift),
       inner_(plan, sublayer, ParameterRole::kInnerNormScale),
-      post_(plan, sublayer, ParameterRole::kOutputNormScale),
       storage_(plan.compute_storage),
       d_model_(plan.options.d_model),
       heads_(plan.options.heads),
@@ -102,21 +98,8 @@ SelfAttention::Saved<Byte> SelfAttention::Views(Byte* saved, Byte* saved_input, 
   s.qkv = input.Take(storage_, rows, 3 * d_model_);
   s.log_sum_exp = input.TakeFloats(rows, heads_);
   if (inner_.present()) s.normed_statistics = input.TakeFloats(rows, 2).data;
-  if (post_.present()) {
-    s.projected = input.Take(storage_, rows, d_model_);
-    s.projected_statistics = input.TakeFloats(rows, 2).data;
-  }
   s.bytes = {.kept = kept.bytes(), .input = input.bytes()};
   return s;
-}
-
-SelfAttention::Pending SelfAttention::PendingViews(std::byte* pending, int64_t rows) const {
-  SavedTensors tensors(pending);
-  Pending p;
-  p.d_qkv = tensors.Take(storage_, rows, 3 * d_model_);
-  if (post_.present()) p.d_projected = tensors.Take(storage_, rows, d_model_);
-  p.bytes = tensors.bytes();
-  return p;
 }
 
 AttentionShape SelfAttention::ShapeOf(const SublayerContext& context) const {
@@ -155,19 +138,16 @@ void SelfAttention::ForwardOutput(const SublayerContext& context, const Saved<st
   }
   if (inner_.present()) inner_.Forward(context, s.Scaled(), s.normed, s.normed_statistics);
   LinearForwardArgs product{.x = s.Normed(), .weight = parameters.ProductWeight(output_weight_), .y = y};
-  if (!post_.present()) return LinearForward(context.stream, product);
-  product.bias = parameters.ProductBias(output_bias_);
-  product.y = s.projected;
+  if (adds_output_bias_) product.bias = parameters.ProductBias(output_bias_);
   LinearForward(context.stream, product);
-  post_.Forward(context, s.projected, y, s.projected_statistics);
 }
 
 void SelfAttention::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const {
   const int64_t rows = tensors.d_y.rows;
   const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, rows);
-  const Pending p = PendingViews(tensors.pending, rows);
+  const AnyMatrix d_qkv = PendingGradient(tensors.pending, rows);
   const AnyMatrix d_attended = context.workspace.attended_gradient(rows);
-  BackwardOutput(context, s, tensors.d_y, p.d_projected, d_attended);
+  BackwardOutput(context, s, tensors.d_y, d_attended);
   AttentionBackward(context.stream, {.shape = ShapeOf(context),
                                      .q = s.qkv.Columns(0, d_model_),
                                      .k = s.qkv.Columns(d_model_, d_model_),
@@ -175,23 +155,21 @@ void SelfAttention::BackwardInput(const SublayerContext& context, const PieceTen
                                      .log_sum_exp = s.log_sum_exp,
                                      .d_output = d_attended,
                                      .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kAttention),
-                                     .d_q = p.d_qkv.Columns(0, d_model_),
-                                     .d_k = p.d_qkv.Columns(d_model_, d_model_),
-                                     .d_v = p.d_qkv.Columns(2 * d_model_, d_model_),
+                                     .d_q = d_qkv.Columns(0, d_model_),
+                                     .d_k = d_qkv.Columns(d_model_, d_model_),
+                                     .d_v = d_qkv.Columns(2 * d_model_, d_model_),
                                      .scratch = context.workspace.attention_scratch()});
-  shift_.BackwardInput(context, {.dy = p.d_qkv,
+  shift_.BackwardInput(context, {.dy = PendingGradient(tensors.pending, rows),
                                  .weight = context.parameters.ProductWeight(qkv_weight_, 3),
                                  .accumulate = accumulate,
                                  .dx = tensors.d_x});
 }
 
 void SelfAttention::BackwardOutput(const SublayerContext& context, const Saved<const std::byte>& s, ConstAnyMatrix d_y,
-                                   AnyMatrix d_projected, AnyMatrix d_attended) const {
+                                   AnyMatrix d_attended) const {
   const ParameterStore& parameters = context.parameters;
-  if (post_.present()) post_.Backward(context, s.projected, s.projected_statistics, d_y, d_projected);
-  LinearBackwardInput(context.stream, {.dy = post_.present() ? ConstAnyMatrix(d_projected) : d_y,
-                                       .weight = parameters.ProductWeight(output_weight_),
-                                       .dx = d_attended});
+  LinearBackwardInput(context.stream,
+                      {.dy = d_y, .weight = parameters.ProductWeight(output_weight_), .dx = d_attended});
   if (inner_.present()) inner_.Backward(context, s.Scaled(), s.normed_statistics, d_attended, d_attended);
   if (head_scale_ < 0) return;
   HeadScaleBackward(context.stream, {.dy = d_attended,
@@ -206,15 +184,11 @@ void SelfAttention::BackwardWeight(const SublayerContext& context, const PieceTe
   const ParameterStore& parameters = context.parameters;
   const int64_t rows = tensors.d_y.rows;
   const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, rows);
-  const Pending p = PendingViews(tensors.pending, rows);
   LinearBackwardWeightArgs output{
       .dy = tensors.d_y, .x = s.Normed(), .d_weight = parameters.Gradient(output_weight_), .batch = context.gradients};
-  if (post_.present()) {
-    output.dy = p.d_projected;
-    output.d_bias = parameters.GradientVector(output_bias_);
-  }
+  if (adds_output_bias_) output.d_bias = parameters.GradientVector(output_bias_);
   LinearBackwardWeight(context.stream, output);
-  LinearBackwardWeight(context.stream, {.dy = p.d_qkv,
+  LinearBackwardWeight(context.stream, {.dy = PendingGradient(tensors.pending, rows),
                                         .x = shift_.Read(tensors.x, s.shifted),
                                         .d_weight = parameters.FusedGradient(qkv_weight_, 3),
                                         .d_bias = parameters.FusedGradientVector(qkv_bias_, 3),

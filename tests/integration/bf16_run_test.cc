@@ -53,9 +53,10 @@ TEST(Bf16RunTest, TheLossCurveFollowsFp32) {
 
 TEST(Bf16RunTest, EveryMethodTrains) {
   const Corpus corpus = SmallCorpus();
-  for (const ResidualMethod method : {ResidualMethod::kBranchNorm, ResidualMethod::kB2t, ResidualMethod::kSubLn,
-                                      ResidualMethod::kTFixup, ResidualMethod::kAdmin, ResidualMethod::kNormFormer,
-                                      ResidualMethod::kRFixup, ResidualMethod::kDlclPre, ResidualMethod::kDlclPost}) {
+  for (const ResidualMethod method :
+       {ResidualMethod::kBranchNorm, ResidualMethod::kB2t, ResidualMethod::kSubLn, ResidualMethod::kTFixup,
+        ResidualMethod::kAdmin, ResidualMethod::kNormFormer, ResidualMethod::kRFixup, ResidualMethod::kDlclPre,
+        ResidualMethod::kDlclPost, ResidualMethod::kKeel, ResidualMethod::kPeriLn}) {
     RunSpec spec = SmallRun(method);
     spec.validate_every_step = true;
     const RunOutcome fp32 = Train(spec, corpus), bf16 = Train(InBf16(spec), corpus);

@@ -56,7 +56,8 @@ TEST(DeviceDecodeTest, TranslationsAreThoseOfTheCpu) {
   const std::vector<std::vector<int32_t>> sources = RandomSources(6, 9, kVocabulary, 5);
   for (const ResidualMethod method :
        {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kB2t, ResidualMethod::kNormFormer,
-        ResidualMethod::kSubLn, ResidualMethod::kReZero, ResidualMethod::kRFixup, ResidualMethod::kDlclPre}) {
+        ResidualMethod::kSubLn, ResidualMethod::kReZero, ResidualMethod::kRFixup, ResidualMethod::kDlclPre,
+        ResidualMethod::kKeel, ResidualMethod::kPeriLn}) {
     DecodeSpec spec = SmallSpec(method);
     const DecodeOutcome cpu = Decode(spec, sources);
     spec = OnDevice(spec);
@@ -237,7 +238,7 @@ TEST(DeviceDecodeTest, Bf16FollowsAnEvaluationInBf16) {
   const std::vector<std::vector<int32_t>> sources = RandomSources(3, 9, kVocabulary, 8);
   for (const ResidualMethod method :
        {ResidualMethod::kDeepNorm, ResidualMethod::kB2t, ResidualMethod::kNormFormer, ResidualMethod::kReZero,
-        ResidualMethod::kRFixup, ResidualMethod::kDlclPre, ResidualMethod::kDlclPost}) {
+        ResidualMethod::kRFixup, ResidualMethod::kDlclPre, ResidualMethod::kDlclPost, ResidualMethod::kPeriLn}) {
     DecodeSpec spec = OnDevice(SmallSpec(method));
     spec.compute_storage = Storage::kBFloat16;
     spec.decoder.beam.max_length_b = 2;

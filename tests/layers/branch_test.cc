@@ -166,7 +166,8 @@ TEST_P(BranchTest, GradientsOfWeightsAreAdded) {
 INSTANTIATE_TEST_SUITE_P(PlacesAndMethods, BranchTest,
                          ::testing::Combine(::testing::ValuesIn(kPlaces),
                                             ::testing::Values(ResidualMethod::kPostLn, ResidualMethod::kSubLn,
-                                                              ResidualMethod::kNormFormer, ResidualMethod::kRFixup)),
+                                                              ResidualMethod::kNormFormer, ResidualMethod::kRFixup,
+                                                              ResidualMethod::kKeel, ResidualMethod::kPeriLn)),
                          [](const auto& info) {
                            return absl::StrCat(std::get<Place>(info.param).name, "_",
                                                ResidualMethodName(std::get<ResidualMethod>(info.param)));

@@ -44,6 +44,14 @@ TEST(DeviceSupportTest, ADeviceWithAllKernelsTrainsEverything) {
   }
 }
 
+TEST(DeviceSupportTest, AStreamInBf16KeepsNoBranchOfAThousandth) {
+  ModelPlan plan = PlanOf(ResidualMethod::kKeel);
+  plan.options.decoder.residual_gain = 1000;
+  EXPECT_TRUE(CheckDeviceSupport(plan, Everything()).ok());
+  plan.compute_storage = Storage::kBFloat16;
+  EXPECT_THAT(std::string(CheckDeviceSupport(plan, Everything()).message()), HasSubstr("residual_gain is 1000"));
+}
+
 TEST(DeviceSupportTest, WhatIsMissingIsNamed) {
   const auto message = [](ResidualMethod method, const DeviceKernels& kernels, int32_t d_model = 32) {
     const absl::Status status = CheckDeviceSupport(PlanOf(method, d_model), kernels);

@@ -59,7 +59,7 @@ bool StartsFromOne(ParameterRole role) {
          role == ParameterRole::kInnerNormScale || role == ParameterRole::kOutputNormScale ||
          role == ParameterRole::kHiddenNormScale || role == ParameterRole::kHeadScale ||
          role == ParameterRole::kBranchScale || role == ParameterRole::kClosingScale ||
-         role == ParameterRole::kCombinationNormScale;
+         role == ParameterRole::kCombinationNormScale || role == ParameterRole::kInputNormScale;
 }
 
 // Closed-form Admin's vectors and the rows of DLCL's weights start elsewhere.

@@ -44,6 +44,13 @@ INSTANTIATE_TEST_SUITE_P(Depths, DeepNormConstantsTest,
                                            DeepNormRow{250, 250, 4.5482, 0.1549, 5.2332, 0.1351},
                                            DeepNormRow{500, 500, 5.6482, 0.1248, 6.2233, 0.1136}));
 
+TEST(ResidualMethodTest, KeelsStreamWeighsAsMuchAsAllBranches) {
+  const ModelOptions options = WithDepth(ResidualMethod::kKeel, 500, 250);
+  EXPECT_EQ(options.encoder.residual_gain, 1000);
+  EXPECT_EQ(options.decoder.residual_gain, 750);
+  EXPECT_EQ(WithDepth(ResidualMethod::kKeel, 0, 250).decoder.residual_gain, 500);
+}
+
 // What torchscale's code makes of (N^4 M)^-1/16 in the encoder; the rest is the paper's.
 TEST(ResidualMethodTest, TorchscalesEncoderBeta) {
   for (const auto& [layers, beta] : {std::pair(6, 0.6569), {18, 0.4660}, {50, 0.3387}, {100, 0.2727}, {500, 0.1649}}) {

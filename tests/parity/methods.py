@@ -90,6 +90,18 @@ def b2t_no_ln(settings):
     )
 
 
+def keel(settings):
+    """Keel (arXiv 2601.19895): LN(alpha x + F(LN(x))), alpha the number of sublayers of the stack (a choice of ours)."""
+    n, m = settings["model"]["encoder_layers"], settings["model"]["decoder_layers"]
+    encoder, decoder = (Residual(residual_gain=float(a), branch_norms=(True, False)) for a in (2 * n, (3 if n else 2) * m))
+    return encoder if n else None, decoder
+
+
+def peri_ln(settings):
+    """Peri-LN (arXiv 2502.02732): x + LN(F(LN(x)))."""
+    return (Residual(norm="pre", branch_norms=(False, True)),) * 2
+
+
 # The forward pass of each; what only the initial weights know of (post_ln_init, ds_init) is post_ln here.
 METHODS = {
     "post_ln": post_ln,
@@ -110,4 +122,6 @@ METHODS = {
     "b2t": b2t,
     "b2t_rescaled": b2t,
     "b2t_no_ln": b2t_no_ln,
+    "keel": keel,
+    "peri_ln": peri_ln,
 }

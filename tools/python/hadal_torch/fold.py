@@ -22,6 +22,8 @@ _PLAIN = {
     "combine_layers": (False, "layers that read all layers before them (DLCL)"),
     "attention_inner_norm": (False, "a norm before out_proj (Sub-LN)"),
     "attention_output_norm": (False, "a norm after out_proj (NormFormer)"),
+    "branch_input_norm": (False, "a norm in front of each branch beside that of the stream (Keel)"),
+    "branch_output_norm": (False, "a norm behind each branch (Peri-LN)"),
     "head_scale": (False, "a scale for each head (NormFormer)"),
     "ffn_inner_norm": (False, "a norm before fc2 (Sub-LN, NormFormer)"),
     "fixup_scalars": (False, "R-Fixup's scalars"),

@@ -38,6 +38,7 @@ class Residual:
     skip_gain: float = 0.0  # a of the layer's last sum c·(r·x + b·F) + a·(the layer's input)
     layer_gain: float = 1.0  # c
     output_norm: bool = False  # behind self-attention's out_proj
+    branch_norms: "tuple[bool, bool]" = (False, False)  # in front of every branch, and behind it
     omega: bool = False  # r has the factor "….omega", a vector
     combines: bool = False  # a layer reads "….dlcl.weight"'s row of all outputs in front of it
     fixup: bool = False  # learned scalars: "….{shift,scale}", "…ffn.{shift1,shift2,shift3,scale}" and behind the stacks
@@ -51,7 +52,8 @@ def residual_of(stack, growth=1.0):
         learned_gain=stack["learned_branch_gain"], inner_norm=stack["attention_inner_norm"], hidden_norm=stack["ffn_inner_norm"],
         head_scale=stack["head_scale"], skip_gain=stack["skip_gain"], layer_gain=stack["layer_gain"],
         output_norm=stack["attention_output_norm"], omega=stack.get("omega", "none") != "none",
-        combines=stack.get("combine_layers", False), fixup=stack.get("fixup_scalars", False))
+        combines=stack.get("combine_layers", False), fixup=stack.get("fixup_scalars", False),
+        branch_norms=(stack.get("branch_input_norm", False), stack.get("branch_output_norm", False)))
 
 
 def pad(sentences):
@@ -135,7 +137,7 @@ class Model(torch.nn.Module):
 
         x = self.shifted(x, residual, name + ".shift")
         y = self.attention(x, x, mask, name, context_map)
-        return self.norm(y, layer + ".attn_ln") if residual.output_norm else y
+        return self.norm(y, layer + ".attn_ln") if residual.output_norm and not residual.branch_norms[1] else y
 
     def cross_attention(self, x, encoder_output, mask, layer, residual):
         name = layer + ".encoder_attn"
@@ -150,25 +152,30 @@ class Model(torch.nn.Module):
         return self.linear(hidden, layer + ".fc2")
 
     MODULES = {"self_attn_layer_norm": "self_attn", "encoder_attn_layer_norm": "encoder_attn", "final_layer_norm": "ffn"}
+    OUTPUT_NORMS = {"self_attn": "attn_ln", "encoder_attn": "encoder_attn_ln", "ffn": "ffn_ln"}
 
     def sublayer(self, x, residual, layer, norm, branch, layer_input=None):
         """x' = post(r·x + b·F(pre(x))): every method; with `layer_input` the last of a layer."""
         norm_name = f"{layer}.{norm}"
-        y = branch(self.norm(x, norm_name) if residual.norm == "pre" else x)
+        module, (input_norm, output_norm) = self.MODULES[norm], residual.branch_norms
+        read = self.norm(x, norm_name) if residual.norm == "pre" else x
+        y = branch(self.norm(read, f"{layer}.{module}_input_ln") if input_norm else read)
+        if output_norm:
+            y = self.norm(y, f"{layer}.{self.OUTPUT_NORMS[module]}")
         branch_gain = residual.branch_gain
         if residual.learned_gain:
             branch_gain = branch_gain * self.get_parameter(layer + ".resweight")
         if residual.fixup:
-            branch_gain = branch_gain * self.get_parameter(f"{layer}.{self.MODULES[norm]}.scale")
+            branch_gain = branch_gain * self.get_parameter(f"{layer}.{module}.scale")
         residual_gain = residual.residual_gain
         if residual.omega:
-            residual_gain = residual_gain * self.omega_of(f"{layer}.{self.MODULES[norm]}.omega", x, y)
+            residual_gain = residual_gain * self.omega_of(f"{layer}.{module}.omega", x, y)
         total = residual_gain * x + branch_gain * y
         if layer_input is not None and residual.skip_gain:
             total = residual.layer_gain * total + residual.skip_gain * layer_input
         output = self.norm(total, norm_name) if residual.norm == "post" else total
         if self.outputs is not None:
-            self.outputs[f"{layer}.{self.MODULES[norm]}"] = output
+            self.outputs[f"{layer}.{module}"] = output
         return output
 
     def combination(self, outputs, residual, stack):

@@ -1,0 +1,134 @@
+// NormedBranch: a branch between two LayerNorms over d, each of which may be absent:
+//
+//   y = post(F(pre(x)) + b)      b: the branch's last bias, which F adds itself where there is a `post`
+//     pre   Keel (arXiv 2601.19895), beside the norm of the method
+//     post  Peri-LN (arXiv 2502.02732); NormFormer's self-attention (Shleifer et al. 2021)
+// Each norm is a trip over memory of its own: unlike the method's norm it is not part of the residual connection's kernel.
+// Saved: pre(x) [R, d], which F's weight half reads; only for the input half: statistics [2R] of `pre`, input [R, d] and
+// statistics [2R] of `post`; then what F saves. Pending: the gradient of the input of `post` [R, d], then F's.
+// Numerics, threads: branch.h.
+#include <utility>
+
+#include "layers/branch.h"
+#include "layers/saved_tensors.h"
+
+namespace hadal {
+namespace {
+
+class NormedBranch final : public Branch {
+ public:
+  NormedBranch(const ModelPlan& plan, int32_t sublayer, std::unique_ptr<Branch> inner)
+      : inner_(std::move(inner)),
+        stack_(plan.sublayers[sublayer].stack),
+        pre_(plan, sublayer, ParameterRole::kInputNormScale),
+        post_(plan, sublayer, ParameterRole::kOutputNormScale),
+        storage_(plan.compute_storage),
+        d_model_(plan.options.d_model) {}
+
+  SavedBytes BytesToSave(const ActivationCapacity& capacity) const override {
+    const SavedBytes own = Views<std::byte>(nullptr, nullptr, capacity.rows(stack_)).bytes;
+    const SavedBytes inner = inner_->BytesToSave(capacity);
+    return {.kept = own.kept + inner.kept, .input = own.input + inner.input};
+  }
+  int64_t PendingBytes(const ActivationCapacity& capacity) const override {
+    return PendingViews(nullptr, capacity.rows(stack_)).bytes + inner_->PendingBytes(capacity);
+  }
+  void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
+  void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const override;
+  void BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const override;
+  int32_t output_bias() const override { return post_.present() ? -1 : inner_->output_bias(); }
+
+ private:
+  template <typename Byte>
+  struct Saved {
+    SavedMatrix<Byte> normed, projected;  // empty where they do not exist
+    SavedFloat<Byte>*normed_statistics = nullptr, *projected_statistics = nullptr;
+    SavedBytes bytes;
+  };
+  struct Pending {
+    AnyMatrix d_projected;
+    int64_t bytes = 0;
+  };
+  template <typename Byte>
+  Saved<Byte> Views(Byte* saved, Byte* saved_input, int64_t rows) const;
+  Pending PendingViews(std::byte* pending, int64_t rows) const;
+  // The tensors of F: memory behind this branch's, and what its norms give.
+  PieceTensors Inner(const PieceTensors& tensors, int64_t rows) const;
+
+  std::unique_ptr<Branch> inner_;
+  Stack stack_;
+  InnerNorm pre_, post_;
+  Storage storage_;
+  int64_t d_model_;
+};
+
+template <typename Byte>
+NormedBranch::Saved<Byte> NormedBranch::Views(Byte* saved, Byte* saved_input, int64_t rows) const {
+  SavedTensors kept(saved);
+  Saved<Byte> s;
+  if (pre_.present()) s.normed = kept.Take(storage_, rows, d_model_);
+  SavedTensors input = kept.Behind(saved_input);
+  if (pre_.present()) s.normed_statistics = input.TakeFloats(rows, 2).data;
+  if (post_.present()) {
+    s.projected = input.Take(storage_, rows, d_model_);
+    s.projected_statistics = input.TakeFloats(rows, 2).data;
+  }
+  s.bytes = {.kept = kept.bytes(), .input = input.bytes()};
+  return s;
+}
+
+NormedBranch::Pending NormedBranch::PendingViews(std::byte* pending, int64_t rows) const {
+  SavedTensors tensors(pending);
+  Pending p;
+  if (post_.present()) p.d_projected = tensors.Take(storage_, rows, d_model_);
+  p.bytes = tensors.bytes();
+  return p;
+}
+
+PieceTensors NormedBranch::Inner(const PieceTensors& tensors, int64_t rows) const {
+  const Saved<std::byte> s = Views(tensors.saved, tensors.saved_input, rows);
+  const Pending p = PendingViews(tensors.pending, rows);
+  PieceTensors inner = tensors;
+  if (pre_.present()) inner.x = s.normed;
+  if (post_.present()) inner.d_y = p.d_projected;
+  inner.saved += s.bytes.kept;
+  if (inner.saved_input != nullptr) {
+    inner.saved_input += s.bytes.input;
+  } else {
+    inner.saved += s.bytes.input;
+  }
+  if (inner.pending != nullptr) inner.pending += p.bytes;
+  return inner;
+}
+
+void NormedBranch::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
+  const Saved<std::byte> s = Views(tensors.saved, tensors.saved_input, tensors.x.rows);
+  PieceTensors inner = Inner(tensors, tensors.x.rows);
+  if (pre_.present()) pre_.Forward(context, tensors.x, s.normed, s.normed_statistics);
+  if (post_.present()) inner.y = s.projected;
+  inner_->Forward(context, inner);
+  if (post_.present()) post_.Forward(context, s.projected, tensors.y, s.projected_statistics);
+}
+
+void NormedBranch::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const {
+  const int64_t rows = tensors.d_y.rows;
+  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, rows);
+  PieceTensors inner = Inner(tensors, rows);
+  if (post_.present()) post_.Backward(context, s.projected, s.projected_statistics, tensors.d_y, inner.d_y);
+  if (!pre_.present()) return inner_->BackwardInput(context, inner, accumulate);
+  inner.d_x = context.workspace.branch_input_gradient(rows);
+  inner_->BackwardInput(context, inner, /*accumulate=*/false);
+  pre_.Backward(context, tensors.x, s.normed_statistics, inner.d_x, tensors.d_x, accumulate);
+}
+
+void NormedBranch::BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const {
+  inner_->BackwardWeight(context, Inner(tensors, tensors.d_y.rows));
+}
+
+}  // namespace
+
+std::unique_ptr<Branch> MakeNormedBranch(const ModelPlan& plan, int32_t sublayer, std::unique_ptr<Branch> inner) {
+  return std::make_unique<NormedBranch>(plan, sublayer, std::move(inner));
+}
+
+}  // namespace hadal
