@@ -41,7 +41,7 @@ HWY_INLINE void Prefetch(const float* from, int64_t width) {
   for (int64_t j = 0; j < width; j += kLineFloats) hwy::Prefetch(from + j);
 }
 
-// scores[l] = q · key of position first + l, for a vector of positions; behind the last position anything.
+// scores[l] = q · key of position first + l, for a vector of positions; behind the last position that of the last one.
 HWY_INLINE void Scores(const CachedHead& head, int64_t first, float* HWY_RESTRICT scores) {
   const FloatTag d;
   const float* keys[kFloatLanes];
@@ -83,7 +83,7 @@ HWY_INLINE float Exponentials(const CachedHead& head, const CachedHead& next, fl
     for (int64_t n = p; n < std::min(end, next.length); ++n) Prefetch(next.Key(n), next.head_width);
     Scores(head, p, scores);
     const Vec scaled = hn::Mul(scale, hn::Load(d, scores));
-    maxima = hn::Max(maxima, hn::IfThenElse(hn::FirstN(d, end - p), scaled, hn::Set(d, kNothing)));
+    maxima = hn::Max(maxima, scaled);
     store(scaled, p);
   }
   const Vec maximum = hn::MaxOfLanes(d, maxima);
