@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import ctranslate2
 import sentencepiece
 
-PAGE = """<!DOCTYPE html><meta charset="utf-8"><title>hadal</title><form method="post"><textarea name="text" rows="8" cols="80">{}</textarea><br><button>Translate</button></form>
-<pre id="translation">{}</pre>"""
+PAGE = """<!DOCTYPE html><meta charset="utf-8"><title>hadal</title><form method="post">
+<textarea name="text" rows="8" cols="80">{}</textarea><br><button>Translate</button></form><pre id="translation">{}</pre>"""
 parser = argparse.ArgumentParser()
 parser.add_argument("folder")
 parser.add_argument("--port", type=int, default=8000)  # 0: any free one
