@@ -8,8 +8,10 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/cached_attention.cc"
 #include "hwy/foreach_target.h"
 // Must be included after foreach_target.h.
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/exp-inl.h"
+#include "kernels/cpu/lane_sums-inl.h"
 #include "kernels/cpu/partial_vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -17,8 +19,7 @@ namespace hadal {
 namespace HWY_NAMESPACE {
 namespace {
 
-using Tag = hn::ScalableTag<float>;
-using Vec = hn::Vec<Tag>;
+using Vec = FloatVec;
 
 // The data of a hypothesis for one head.
 struct CachedHead {
@@ -29,61 +30,85 @@ struct CachedHead {
   int64_t cache_row_width;  // stride of the cache
   int64_t length;
   int64_t head_width;  // D
+
+  const float* Key(int64_t position) const { return keys + index[position] * cache_row_width; }
+  const float* Value(int64_t position) const { return values + index[position] * cache_row_width; }
 };
 
-HWY_INLINE float Dot(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, int64_t count) {
-  const Tag d;
-  const int64_t lanes = hn::Lanes(d);
-  Vec sum = hn::Zero(d);
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) sum = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum);
-  if (i < count) {
-    sum = hn::MulAdd(LoadPartial(d, a + i, count - i, 0.0f), LoadPartial(d, b + i, count - i, 0.0f), sum);
-  }
-  return hn::GetLane(hn::SumOfLanes(d, sum));
+// Loads floats that the next head reads into the cache: the CPU does not foresee scattered rows.
+HWY_INLINE void Prefetch(const float* from, int64_t width) {
+  constexpr int64_t kLineFloats = 64 / sizeof(float);  // of a cache line
+  for (int64_t j = 0; j < width; j += kLineFloats) hwy::Prefetch(from + j);
 }
 
-// weights[p] = e^(score_p − maximum). Returns their sum: lanes are positions and are added in a fixed order.
-HWY_INLINE float Exponentials(const CachedHead& head, float* HWY_RESTRICT weights) {
-  const Tag d;
-  const int64_t lanes = hn::Lanes(d);
-  const float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(head.head_width)));
-  float maximum = -std::numeric_limits<float>::infinity();
-  for (int64_t p = 0; p < head.length; ++p) {
-    weights[p] = scale * Dot(head.query, head.keys + head.index[p] * head.cache_row_width, head.head_width);
-    maximum = std::max(maximum, weights[p]);
+// scores[l] = q · key of position first + l, for a vector of positions; behind the last position that of the last one.
+HWY_INLINE void Scores(const CachedHead& head, int64_t first, float* HWY_RESTRICT scores) {
+  const FloatTag d;
+  const float* keys[kFloatLanes];
+  Vec sums[kFloatLanes];
+#pragma GCC unroll 16
+  for (int l = 0; l < kFloatLanes; ++l) {
+    keys[l] = head.Key(std::min(first + l, head.length - 1));
+    sums[l] = hn::Zero(d);
   }
-  const Vec shift = hn::Set(d, maximum);
+  const auto add = [&](auto load, int64_t j) HWY_ATTR {
+    const Vec q = load(head.query + j);
+#pragma GCC unroll 16
+    for (int l = 0; l < kFloatLanes; ++l) sums[l] = hn::MulAdd(q, load(keys[l] + j), sums[l]);
+  };
+  int64_t j = 0;
+  for (; j + kFloatLanes <= head.head_width; j += kFloatLanes) {
+    add([&](const float* p) HWY_ATTR { return hn::LoadU(d, p); }, j);
+  }
+  if (j < head.head_width) {
+    add([&](const float* p) HWY_ATTR { return LoadPartial(d, p, head.head_width - j, 0.0f); }, j);
+  }
+  SumLanes(sums, scores);
+}
+
+// weights[p] = e^(score_p − maximum). Returns their sum: lanes are positions and are added in a fixed order. `next`: the
+// head that follows.
+HWY_INLINE float Exponentials(const CachedHead& head, const CachedHead& next, float* HWY_RESTRICT weights) {
+  const FloatTag d;
+  constexpr float kNothing = -std::numeric_limits<float>::infinity();  // e^kNothing = 0
+  const Vec scale = hn::Set(d, static_cast<float>(1 / std::sqrt(static_cast<double>(head.head_width))));
+  const auto store = [&](Vec v, int64_t p) HWY_ATTR {
+    if (p + kFloatLanes <= head.length) return hn::StoreU(v, d, weights + p);
+    StorePartial(d, v, weights + p, head.length - p);
+  };
+  HWY_ALIGN float scores[kFloatLanes];
+  Vec maxima = hn::Set(d, kNothing);
+  for (int64_t p = 0; p < head.length; p += kFloatLanes) {
+    const int64_t end = std::min(p + kFloatLanes, head.length);
+    for (int64_t n = p; n < std::min(end, next.length); ++n) Prefetch(next.Key(n), next.head_width);
+    Scores(head, p, scores);
+    const Vec scaled = hn::Mul(scale, hn::Load(d, scores));
+    maxima = hn::Max(maxima, scaled);
+    store(scaled, p);
+  }
+  const Vec maximum = hn::MaxOfLanes(d, maxima);
   Vec sum = hn::Zero(d);
-  int64_t p = 0;
-  for (; p + lanes <= head.length; p += lanes) {
-    const Vec e = Exp(d, hn::Sub(hn::LoadU(d, weights + p), shift));
-    hn::StoreU(e, d, weights + p);
-    sum = hn::Add(sum, e);
-  }
-  if (p < head.length) {
-    const float nothing = -std::numeric_limits<float>::infinity();  // e^nothing = 0
-    const Vec e = Exp(d, hn::Sub(LoadPartial(d, weights + p, head.length - p, nothing), shift));
-    StorePartial(d, e, weights + p, head.length - p);
+  for (int64_t p = 0; p < head.length; p += kFloatLanes) {
+    const bool whole = p + kFloatLanes <= head.length;
+    const Vec score = whole ? hn::LoadU(d, weights + p) : LoadPartial(d, weights + p, head.length - p, kNothing);
+    const Vec e = Exp(d, hn::Sub(score, maximum));
+    store(e, p);
     sum = hn::Add(sum, e);
   }
   return hn::GetLane(hn::SumOfLanes(d, sum));
-}
-
-HWY_INLINE const float* ValueAt(const CachedHead& head, int64_t position) {
-  return head.values + head.index[position] * head.cache_row_width;
 }
 
 // The columns of kVectors vectors from `column`, in one pass over the positions.
 template <int kVectors>
-HWY_INLINE void SumOfValueVectors(const CachedHead& head, const float* HWY_RESTRICT weights, float scale,
-                                  int64_t column, float* HWY_RESTRICT output) {
-  const Tag d;
+HWY_INLINE void SumOfValueVectors(const CachedHead& head, const CachedHead& next, const float* HWY_RESTRICT weights,
+                                  float scale, int64_t column, float* HWY_RESTRICT output) {
+  const FloatTag d;
   const int64_t lanes = hn::Lanes(d);
   Vec sums[kVectors];
   for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(d);
   for (int64_t p = 0; p < head.length; ++p) {
-    const float* HWY_RESTRICT value = ValueAt(head, p) + column;
+    const float* HWY_RESTRICT value = head.Value(p) + column;
+    if (p < next.length) Prefetch(next.Value(p) + column, kVectors * lanes);
     const Vec weight = hn::Set(d, weights[p]);
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) sums[v] = hn::MulAdd(weight, hn::LoadU(d, value + v * lanes), sums[v]);
@@ -92,19 +117,19 @@ HWY_INLINE void SumOfValueVectors(const CachedHead& head, const float* HWY_RESTR
 }
 
 // output[0, D) = scale · Σ_p weights[p] · value_p
-HWY_INLINE void SumOfValues(const CachedHead& head, const float* HWY_RESTRICT weights, float scale,
-                            float* HWY_RESTRICT output) {
-  const Tag d;
+HWY_INLINE void SumOfValues(const CachedHead& head, const CachedHead& next, const float* HWY_RESTRICT weights,
+                            float scale, float* HWY_RESTRICT output) {
+  const FloatTag d;
   const int64_t lanes = hn::Lanes(d), width = head.head_width;
   int64_t j = 0;
-  for (; j + 4 * lanes <= width; j += 4 * lanes) SumOfValueVectors<4>(head, weights, scale, j, output);
-  for (; j + 2 * lanes <= width; j += 2 * lanes) SumOfValueVectors<2>(head, weights, scale, j, output);
-  for (; j + lanes <= width; j += lanes) SumOfValueVectors<1>(head, weights, scale, j, output);
+  for (; j + 4 * lanes <= width; j += 4 * lanes) SumOfValueVectors<4>(head, next, weights, scale, j, output);
+  for (; j + 2 * lanes <= width; j += 2 * lanes) SumOfValueVectors<2>(head, next, weights, scale, j, output);
+  for (; j + lanes <= width; j += lanes) SumOfValueVectors<1>(head, next, weights, scale, j, output);
   const int64_t rest = width - j;
   if (rest == 0) return;
   Vec sum = hn::Zero(d);
   for (int64_t p = 0; p < head.length; ++p) {
-    sum = hn::MulAdd(hn::Set(d, weights[p]), LoadPartial(d, ValueAt(head, p) + j, rest, 0.0f), sum);
+    sum = hn::MulAdd(hn::Set(d, weights[p]), LoadPartial(d, head.Value(p) + j, rest, 0.0f), sum);
   }
   StorePartial(d, hn::Mul(sum, hn::Set(d, scale)), output + j, rest);
 }
@@ -112,22 +137,25 @@ HWY_INLINE void SumOfValues(const CachedHead& head, const float* HWY_RESTRICT we
 }  // namespace
 
 void CachedAttentionKernel(const CachedAttentionArgs& args, int64_t begin, int64_t end, float* weights) {
-  const int64_t columns = args.q.columns;
-  const int64_t head_width = columns / args.heads;
+  const int64_t columns = args.q.columns, heads = args.heads;
+  const int64_t head_width = columns / heads;
   const ConstMatrix q = args.q.floats(), cache = args.cache.floats();
   const Matrix output = args.output.floats();
-  for (int64_t i = begin; i < end; ++i) {
-    for (int64_t column = 0; column < columns; column += head_width) {
-      const CachedHead head = {.query = q.row(i) + column,
-                               .keys = cache.data + column,
-                               .values = cache.data + columns + column,
-                               .index = args.index.data + i * args.index_stride,
-                               .cache_row_width = cache.stride,
-                               .length = args.lengths[i],
-                               .head_width = head_width};
-      const float sum = Exponentials(head, weights);
-      SumOfValues(head, weights, 1.0f / sum, output.row(i) + column);
-    }
+  const auto head_at = [&](int64_t number) {
+    const int64_t i = number / heads, column = number % heads * head_width;
+    return CachedHead{.query = q.row(i) + column,
+                      .keys = cache.data + column,
+                      .values = cache.data + columns + column,
+                      .index = args.index.data + i * args.index_stride,
+                      .cache_row_width = cache.stride,
+                      .length = args.lengths[i],
+                      .head_width = head_width};
+  };
+  const int64_t last = end * heads - 1;
+  for (int64_t number = begin * heads; number <= last; ++number) {
+    const CachedHead head = head_at(number), next = head_at(std::min(number + 1, last));
+    const float sum = Exponentials(head, next, weights);
+    SumOfValues(head, next, weights, 1.0f / sum, output.row(number / heads) + number % heads * head_width);
   }
 }
 

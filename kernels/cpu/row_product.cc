@@ -9,6 +9,7 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/columns-inl.h"
+#include "kernels/cpu/lane_sums-inl.h"
 #include "kernels/cpu/partial_vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -16,14 +17,14 @@ namespace hadal {
 namespace HWY_NAMESPACE {
 namespace {
 
-using Tag = hn::ScalableTag<float>;
-using Vec = hn::Vec<Tag>;
+using Vec = FloatVec;
 
-constexpr int kLanes = hn::MaxLanes(Tag());
 // A tile of y. With AVX-512's 32 registers its sums fill one vector.
 constexpr int kTileColumns = 4;
-constexpr int kTileRows = kLanes >= 16 ? 4 : 2;
+constexpr int kTileRows = kFloatLanes >= 16 ? 4 : 2;
 constexpr int kSums = kTileRows * kTileColumns;
+// Most terms that are summed before they are added to y.
+constexpr int64_t kBlockTerms = 512;
 
 struct Tile {
   const float* x[kTileRows];
@@ -31,38 +32,11 @@ struct Tile {
   const float* next_weight[kTileColumns];  // of the tile that follows
 };
 
-// Returns the sums of neighbouring lanes: of a in the lower half, of b in the upper half.
-HWY_INLINE Vec PairSums(Vec a, Vec b) {
-#if HWY_TARGET == HWY_SCALAR
-  return a;  // never called
-#else
-  const Tag d;
-  return hn::Add(hn::ConcatEven(d, b, a), hn::ConcatOdd(d, b, a));
-#endif
-}
-
-// Adds up the lanes of each of `count` vectors: sums[i · lanes + l] = Σ lanes of vector i · lanes + l.
-template <int kCount>
-HWY_INLINE void SumLanes(const Vec (&vectors)[kCount], float* HWY_RESTRICT sums) {
-  const Tag d;
-  Vec level[kCount];
-#pragma GCC unroll 16
-  for (int i = 0; i < kCount; ++i) level[i] = vectors[i];
-#pragma GCC unroll 4
-  for (int width = kLanes; width > 1; width /= 2) {
-    const int pairs = kCount * width / kLanes / 2;
-#pragma GCC unroll 8
-    for (int i = 0; i < pairs; ++i) level[i] = PairSums(level[2 * i], level[2 * i + 1]);
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < kCount / kLanes; ++i) hn::StoreU(level[i], d, sums + i * kLanes);
-}
-
 // sums[i · kTileColumns + j] = x[i] · weight[j]. kFetch: loads the next tile's weights into the cache meanwhile; the
 // CPU does not foresee four rows of weights at once, and steps of few rows wait for nothing else.
 template <bool kFetch>
-HWY_INLINE void MultiplyTile(const Tile& tile, int64_t depth, float* HWY_RESTRICT sums) {
-  const Tag d;
+HWY_INLINE void MultiplyTile(const Tile& tile, int64_t terms, float* HWY_RESTRICT sums) {
+  const FloatTag d;
   Vec vectors[kSums];
 #pragma GCC unroll 16
   for (int s = 0; s < kSums; ++s) vectors[s] = hn::Zero(d);
@@ -83,17 +57,19 @@ HWY_INLINE void MultiplyTile(const Tile& tile, int64_t depth, float* HWY_RESTRIC
       }
     }
   };
-  for (; k + kLanes <= depth; k += kLanes) add([&](const float* p) HWY_ATTR { return hn::LoadU(d, p + k); });
-  if (k < depth) add([&](const float* p) HWY_ATTR { return LoadPartial(d, p + k, depth - k, 0.0f); });
+  for (; k + kFloatLanes <= terms; k += kFloatLanes) add([&](const float* p) HWY_ATTR { return hn::LoadU(d, p + k); });
+  if (k < terms) add([&](const float* p) HWY_ATTR { return LoadPartial(d, p + k, terms - k, 0.0f); });
   SumLanes(vectors, sums);
 }
 
-// y of one row and kTileColumns or, at the edge, fewer columns.
+// y of one row and kTileColumns or, at the edge, fewer columns. kAdd: adds to what y has.
+template <bool kAdd>
 HWY_INLINE void StoreSums(const LinearForwardArgs& args, const float* HWY_RESTRICT sums, int64_t column, int64_t count,
                           float* HWY_RESTRICT y) {
   const float* const bias = args.bias.floats().data;
   const auto store = [&](auto d, int64_t j) HWY_ATTR {
     auto value = hn::LoadU(d, sums + j);
+    if constexpr (kAdd) value = hn::Add(hn::LoadU(d, y + column + j), value);
     if (bias != nullptr) value = hn::Add(value, hn::LoadU(d, bias + column + j));
     if (args.relu) value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);  // keeps a NaN
     hn::StoreU(value, d, y + column + j);
@@ -104,7 +80,7 @@ HWY_INLINE void StoreSums(const LinearForwardArgs& args, const float* HWY_RESTRI
 }
 
 // Columns [begin, end) of kTileRows rows from `row`. Tiles at the edges repeat the last row or column.
-template <bool kFetch>
+template <bool kAdd, bool kFetch>
 HWY_INLINE void MultiplyRows(const LinearForwardArgs& args, int64_t row, int64_t begin, int64_t end) {
   const ConstMatrix x = args.x.floats(), weight = args.weight.floats();
   const Matrix y = args.y.floats();
@@ -119,27 +95,45 @@ HWY_INLINE void MultiplyRows(const LinearForwardArgs& args, int64_t row, int64_t
     }
     MultiplyTile<kFetch>(tile, x.columns, sums);
     const int64_t columns = std::min<int64_t>(kTileColumns, end - column);
-    for (int64_t i = 0; i < rows; ++i) StoreSums(args, sums + i * kTileColumns, column, columns, y.row(row + i));
+    for (int64_t i = 0; i < rows; ++i) {
+      StoreSums<kAdd>(args, sums + i * kTileColumns, column, columns, y.row(row + i));
+    }
+  }
+}
+
+// Columns [begin, end) of y. The weights of a group of columns stay in the L1 cache while the rows pass; the rows of a
+// group stay in the L2 cache while the weights pass.
+template <bool kAdd>
+void MultiplyColumns(const LinearForwardArgs& args, int64_t begin, int64_t end) {
+  const auto whole_tiles = [&](int64_t floats, int64_t width) {
+    return std::max<int64_t>(floats / args.x.columns / width, 1) * width;
+  };
+  const int64_t group_columns = whole_tiles(int64_t{1} << 12, kTileColumns);
+  const int64_t group_rows = whole_tiles(int64_t{1} << 16, kTileRows);
+  const int64_t rows = args.x.rows;
+  for (int64_t first = 0; first < rows; first += group_rows) {
+    const int64_t last = std::min(first + group_rows, rows);
+    for (int64_t column = begin; column < end; column += group_columns) {
+      const int64_t next = std::min(column + group_columns, end);
+      MultiplyRows<kAdd, true>(args, first, column, next);
+      for (int64_t row = first + kTileRows; row < last; row += kTileRows) {
+        MultiplyRows<kAdd, false>(args, row, column, next);
+      }
+    }
   }
 }
 
 }  // namespace
 
-// Columns [begin, end) of y. The weights of a group of columns stay in the L1 or L2 cache while the rows pass; the rows
-// of a block stay in the L2 cache while the weights pass.
 void RowProductColumns(const LinearForwardArgs& args, int64_t begin, int64_t end) {
-  constexpr int64_t kGroupColumns = 16, kBlockFloats = int64_t{1} << 16;
-  const int64_t rows = args.x.rows;
-  const int64_t block = std::max<int64_t>(kBlockFloats / args.x.columns / kTileRows, 1) * kTileRows;
-  for (int64_t first = 0; first < rows; first += block) {
-    const int64_t last = std::min(first + block, rows);
-    for (int64_t column = begin; column < end; column += kGroupColumns) {
-      const int64_t next = std::min(column + kGroupColumns, end);
-      MultiplyRows<true>(args, first, column, next);
-      for (int64_t row = first + kTileRows; row < last; row += kTileRows) {
-        MultiplyRows<false>(args, row, column, next);
-      }
-    }
+  const int64_t depth = args.x.columns;
+  for (int64_t first = 0; first < depth; first += kBlockTerms) {
+    const int64_t count = std::min(kBlockTerms, depth - first);
+    LinearForwardArgs block = args;
+    block.x = args.x.Columns(first, count);
+    block.weight = args.weight.Columns(first, count);
+    if (first + count < depth) block.bias = {}, block.relu = false;
+    first == 0 ? MultiplyColumns<false>(block, begin, end) : MultiplyColumns<true>(block, begin, end);
   }
 }
 

@@ -10,7 +10,7 @@ Needs ctranslate2, transformers, torch and sentencepiece in HADAL_PYTHON (defaul
 
 Models: `hadal train` for two steps, DeepNorm, vocabulary 8,000, exported by `hadal checkpoint export --format`. Such a model hardly
 ends a sentence, so every translation has exactly LENGTH tokens: all programs do the same steps. The programs take turns; a figure is the
-median of the rounds. Loading is not counted: hadal's time is that of N sentences less that of one, the others stay loaded. CPU seconds are
+median of the rounds; one whose first batch takes longer than --seconds is measured by that batch alone. Loading is not counted: hadal's time is that of N sentences less that of one, the others stay loaded. CPU seconds are
 those of all threads in user mode. On a busy machine only they mean something, and only with --threads 1: OpenMP's threads, which
 CTranslate2 and PyTorch have, spin while they wait for one that has no core.
 """
@@ -141,17 +141,22 @@ def make_model(hadal, python, text, folder, layers):
 
 def measure(programs, sentences, batch, rounds, seconds):
     """The medians of each program: sentences a second, CPU seconds a sentence."""
-    counts = {}
+    def sample(program, count):
+        wall, cpu = program.measure(sentences[:count])
+        return count / wall, cpu / count
+
+    counts, samples = {}, {}
     for name, program in programs.items():
-        trial = sentences[:max(batch, 4)]
-        rate = len(trial) / program.measure(trial)[0]
-        whole = max(1 if batch > 1 else 4, round(rate * seconds / batch)) * batch
-        counts[name] = min(whole, len(sentences) // batch * batch)
-    samples = {name: [] for name in programs}
+        trial = max(batch, 4)
+        samples[name] = [sample(program, trial)]
+        rate = samples[name][0][0]
+        if trial / rate > seconds:
+            continue
+        counts[name] = min(max(1 if batch > 1 else 4, round(rate * seconds / batch)) * batch, len(sentences) // batch * batch)
+        samples[name] = []
     for _ in range(rounds):
-        for name, program in programs.items():
-            wall, cpu = program.measure(sentences[:counts[name]])
-            samples[name].append((counts[name] / wall, cpu / counts[name]))
+        for name, count in counts.items():
+            samples[name].append(sample(programs[name], count))
     return {name: [statistics.median(column) for column in zip(*values)] for name, values in samples.items()}
 
 

@@ -287,8 +287,10 @@ std::vector<float> RowByRow(const Layer& layer, int64_t first, int64_t rows, con
 }
 
 TEST(LinearRowByRowTest, MatchesReference) {
-  testing::ForEachInstructionSet([] {
-    for (const Shape& shape : kRaggedShapes) {
+  std::vector<Shape> shapes(std::begin(kRaggedShapes), std::end(kRaggedShapes));
+  shapes.push_back({6, 1061, 11});  // three blocks of terms
+  testing::ForEachInstructionSet([&] {
+    for (const Shape& shape : shapes) {
       for (const Epilogue& epilogue : {kEpilogues[0], kEpilogues[1], kEpilogues[2]}) {
         SCOPED_TRACE(::testing::Message() << shape << ", bias " << epilogue.bias << ", relu " << epilogue.relu);
         const Layer layer(shape, epilogue);

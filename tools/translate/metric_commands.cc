@@ -26,6 +26,8 @@ namespace hadal {
 namespace {
 
 constexpr size_t kMostBytes = size_t{512} << 20;  // lines of one text in memory: a pipe may be endless
+// Of a line: WER takes words² time (some 5 s for such a line of one-letter words), chrF 80 bytes of memory a character.
+constexpr size_t kMostLineBytes = size_t{128} << 10;
 
 // The lines of `in`, without trailing white space; a byte order mark is a part of the first word, as in sacreBLEU.
 // `name`: its name in errors.
@@ -37,6 +39,11 @@ absl::StatusOr<std::vector<std::string>> ReadLines(std::istream& in, const std::
   while (true) {
     HADAL_ASSIGN_OR_RETURN(const bool another, text.Next(line));
     if (!another) break;
+    if (line.size() > kMostLineBytes) {
+      return absl::InvalidArgumentError(absl::StrCat(name, ":", text.lines(), ": a line of ", line.size(),
+                                                     " bytes; at most ", kMostLineBytes,
+                                                     " are scored: give one sentence a line"));
+    }
     lines.emplace_back(StripTrailingSpace(line));
     bytes += sizeof(std::string) + line.size();
     if (bytes <= kMostBytes) continue;

@@ -33,7 +33,8 @@ struct MetricOptions {
 
 // Scores the files and writes the result with a newline to `out`. Warns on `log` about references without spaces
 // between words, where the metric needs them.
-// Errors: a file that cannot be read, is not UTF-8 (with its line), is empty, or has another number of lines.
+// Errors: a file that cannot be read, is not UTF-8 or has a line of more than 128 KiB (with its line), is empty, or has
+// another number of lines.
 absl::Status RunMetric(const MetricOptions& options, std::istream& standard_input, std::ostream& out,
                        std::ostream& log);
 

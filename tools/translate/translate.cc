@@ -230,6 +230,22 @@ class Translator {
     return absl::OkStatus();
   }
 
+  // Rank 0, once: a dictionary knows pieces, and text that is not cut into them says nothing to the model.
+  void WarnOfUnknownTokens(const Buffer& buffer) {
+    if (warned_ || model_->checkpoint().source_vocabulary().kind() != VocabularyKind::kDictionary) return;
+    int64_t tokens = 0, unknown = 0;
+    for (const std::vector<int32_t>& source : buffer.sources) {
+      tokens += std::ssize(source);
+      unknown += std::ranges::count(source, kUnknownToken);
+    }
+    if (2 * unknown <= tokens) return;
+    warned_ = true;
+    streams_.log << "warning: " << HumanCount(unknown) << " of " << HumanCount(tokens) << " tokens of lines "
+                 << buffer.first_line + 1 << " to " << buffer.first_line + buffer.lines
+                 << " are not in the model's dictionary and are read as <unk>. Encode the text first with the model's "
+                 << "own SentencePiece model or BPE codes, and join the output with --join sentencepiece or bpe\n";
+  }
+
   absl::Status TakePrompt(const std::string& line, Buffer& buffer) {
     HADAL_ASSIGN_OR_RETURN(
         std::vector<int32_t> tokens,
@@ -290,6 +306,7 @@ class Translator {
     HADAL_RETURN_IF_ERROR(patient_.AllOk(IsMain() ? Read(buffer) : absl::OkStatus(), "reading text"));
     HADAL_ASSIGN_OR_RETURN(more, patient_.AnyRank(buffer.lines > 0, "reading text"));
     if (!more) return absl::OkStatus();
+    if (IsMain()) WarnOfUnknownTokens(buffer);
     const Stopwatch watch;
     TokenLists sources;
     std::vector<OutputStart> starts;
@@ -355,6 +372,7 @@ class Translator {
   std::optional<WorkProgress> progress_;
   double seconds_ = 0;
   int64_t translated_ = 0, tokens_ = 0, skipped_ = 0;
+  bool warned_ = false;  // of unknown tokens
 };
 
 }  // namespace

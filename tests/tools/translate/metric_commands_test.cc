@@ -130,6 +130,11 @@ TEST_F(MetricCommandsTest, NamesTheFileAndLineOfBadInput) {
   EXPECT_TRUE(absl::IsNotFound(status));
   status = RunMetric({.references = {good}, .hypotheses = Write("empty", "")}, input_, out_, log_);
   EXPECT_THAT(std::string(status.message()), HasSubstr("is empty"));
+  const std::string longest(131072, 'a');
+  const MetricOptions options = {.metric = Metric::kWer, .references = {good}, .hypotheses = directory_ / "long"};
+  Write("long", longest + "\na" + longest + "\n");
+  status = RunMetric(options, input_, out_, log_);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("long:2: a line of 131073 bytes; at most 131072"));
   EXPECT_EQ(out_.str(), "");
 }
 

@@ -1,0 +1,117 @@
+// A model that has learned five sentences by heart, and what `hadal translate` prints with it.
+#pragma once
+
+#include <cstdint>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "pipeline/engine/engine.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
+#include "runtime/data/pack_sentences.h"
+#include "runtime/data/vocabulary_training.h"
+#include "runtime/status_macros.h"
+#include "tests/support/saved_model.h"
+#include "tests/support/small_model.h"
+#include "tests/support/temporary_directory.h"
+#include "tools/translate/translate.h"
+
+namespace hadal {
+
+inline const std::vector<std::string>& Sentences() {
+  static const auto* const sentences =
+      new std::vector<std::string>{"the old cat sat on the mat", "a dog", "every small house has a red door",
+                                   "Cats, dogs and 12 birds!", "on the mat"};
+  return *sentences;
+}
+
+inline Vocabulary MakeVocabulary() { return *TrainVocabulary({.size = 60}, Sentences()); }
+
+// The model learns by heart that each sentence means the next one.
+inline const std::string& MeaningOf(size_t sentence) { return Sentences()[(sentence + 1) % Sentences().size()]; }
+
+inline ModelOptions TinyModel(int32_t vocabulary) {
+  ModelOptions model = testing::SmallModel(
+      ResidualMethod::kBranchNorm, {.encoder_layers = 2, .decoder_layers = 2, .d_model = 32, .vocabulary = vocabulary});
+  model.dropout = model.attention_dropout = model.activation_dropout = model.label_smoothing = 0;
+  model.branch_growth_updates = 200;
+  return model;
+}
+
+inline absl::StatusOr<int64_t> LearnByHeart(const PackedBatch& batch, int64_t steps, Engine& engine) {
+  for (int64_t step = 0; step < steps; ++step) {
+    const StepScalars scalars{
+        .step = step, .update = step + 1, .gradient_scale = 1.0f / static_cast<float>(batch.target_rows())};
+    HADAL_RETURN_IF_ERROR(engine.TrainingStep({&batch, 1}, scalars, {.learning_rate = 4e-3}).status());
+  }
+  return steps;
+}
+
+inline absl::StatusOr<int64_t> Learn(const Vocabulary& vocabulary, Engine& engine) {
+  PackedBatch batch;
+  for (size_t s = 0; s < Sentences().size(); ++s) {
+    const std::vector<int32_t> source = vocabulary.Encode(Sentences()[s]), target = vocabulary.Encode(MeaningOf(s));
+    AppendSentence({.source = source, .target = target}, static_cast<int64_t>(s), batch);
+  }
+  return LearnByHeart(batch, 120, engine);
+}
+
+class TranslateTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Save(/*shared=*/true, /*ranks=*/1); }
+
+  void Save(bool shared, int ranks, const std::string& config = "") {
+    const Vocabulary vocabulary = MakeVocabulary();
+    SavedModel saved{.model = TinyModel(vocabulary.size()),
+                     .vocabularies = {VocabularyFile("vocabulary", vocabulary)},
+                     .config = config,
+                     .ranks = ranks,
+                     .train = [&](Engine& engine) { return Learn(vocabulary, engine); }};
+    if (!shared) {
+      saved.vocabularies = {VocabularyFile("source.vocabulary", vocabulary),
+                            VocabularyFile("target.vocabulary", vocabulary)};
+    }
+    const absl::Status status = SaveModel(saved, directory_ / "run");
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  TranslateOptions Options() const {
+    TranslateOptions options{.checkpoint = directory_ / "run"};
+    options.beam.max_length_b = 40;
+    return options;
+  }
+
+  // What the command prints, or its error.
+  absl::StatusOr<std::string> Translate(const TranslateOptions& options, const std::string& input, int ranks = 1) {
+    std::istringstream in(input);
+    std::ostringstream out, log;
+    InProcessWorld world(ranks);
+    const absl::Status status = world.Run([&](Communicator& c) {
+      PrepareComputeThread();
+      if (c.rank() == 0) return RunTranslate(options, c, Stream::Cpu(1), {in, out, log});
+      std::istringstream none;
+      std::ostringstream nowhere;
+      const absl::Status followed = RunTranslate(options, c, Stream::Cpu(1), {none, nowhere, nowhere});
+      EXPECT_EQ(nowhere.str(), "");
+      return followed;
+    });
+    log_ = log.str();
+    if (!status.ok()) return status;
+    return out.str();
+  }
+
+  TemporaryDirectory directory_;
+  std::string log_;
+};
+
+inline std::string Lines(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) absl::StrAppend(&text, line, "\n");
+  return text;
+}
+
+}  // namespace hadal
