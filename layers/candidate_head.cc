@@ -32,7 +32,7 @@ CandidateHead::CandidateHead(const ModelPlan& plan, int64_t rows, int32_t candid
       candidates_(std::min(candidates, plan.options.target_vocabulary)),
       vocabulary_(plan.options.target_vocabulary),
       own_logits_(plan.compute_storage != Storage::kFloat32) {
-  HADAL_CHECK_LE(rows, Workspace::kLogitRows);
+  HADAL_CHECK_LE(rows, Workspace::DecodeRows(plan));
   const int64_t bytes = AnswerWords(rows, candidates_) * kWordBytes;
   if (own_logits_) logits_slice_ = layout.Reserve<float>("decode workspace", rows * OwnStride(vocabulary_));
   answer_slice_ = layout.ReserveBytes("decode workspace", bytes);

@@ -6,7 +6,7 @@
 // Numerics: fp32. Probabilities are normalised over the whole vocabulary before the K best are taken, as in fairseq:
 // tokens that a search forbids keep their share. A row's result does not depend on the other rows; on a device only if
 // B is always the same. If a row has a NaN among its logits, all its candidates have log-probability NaN.
-// REQUIRES: 1 ≤ B ≤ Workspace::kLogitRows.
+// REQUIRES: 1 ≤ B ≤ Workspace::DecodeRows.
 // Forward only launches kernels, the same ones for the same number of rows, so a device may capture it. Table waits for
 // the result: K candidates a row, and on request the logits of all tokens. From a device those are B·V floats more, so
 // they are copied for the steps alone that read them. Allocates nothing.

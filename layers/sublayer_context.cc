@@ -8,13 +8,23 @@
 #include "runtime/host_values.h"
 
 namespace hadal {
+namespace {
+
+int64_t RowsWithin(int64_t vocabulary, Storage storage, int64_t most) {
+  if (vocabulary <= Workspace::kSmallVocabulary) return most;
+  constexpr int64_t kFewest = Workspace::kFewestLogitRows;
+  const int64_t rows = Workspace::kLogitBytes / (vocabulary * BytesOf(storage));
+  return std::clamp(rows / kFewest * kFewest, kFewest, most);
+}
+
+}  // namespace
 
 Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, Purpose purpose,
                      ArenaLayout& layout)
     : storage_(plan.compute_storage),
       width_(plan.options.d_model),
       vocabulary_(plan.options.target_vocabulary),
-      logit_rows_(LogitRows(stream.kind())),
+      logit_rows_(LogitRows(stream.kind(), plan)),
       logit_stride_(LogitStride(stream.kind(), vocabulary_)) {
   const std::string category = "workspace";
   const auto reserve = [&](int64_t elements) { return layout.ReserveBytes(category, elements * BytesOf(storage_)); };
@@ -47,6 +57,15 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
   batch_floats_ = GradientBatch::Floats(rows, hidden_norm ? std::max<int64_t>(d, plan.options.d_ff) : d,
                                         std::max<int64_t>(3 * d, plan.options.d_ff));
   batch_slice_ = layout.Reserve<float>(category, batch_floats_);
+}
+
+int64_t Workspace::LogitRows(DeviceKind kind, const ModelPlan& plan) {
+  if (kind == DeviceKind::kCpu) return DecodeRows(plan);
+  return RowsWithin(LogitStride(kind, plan.options.target_vocabulary), plan.compute_storage, 2048);
+}
+
+int64_t Workspace::DecodeRows(const ModelPlan& plan) {
+  return RowsWithin(plan.options.target_vocabulary, Storage::kFloat32, kLogitRows);
 }
 
 void Workspace::Bind(const Arena& arena) {

@@ -68,18 +68,27 @@ class Workspace {
   // Loss and nll in host memory. [2 · rows]
   Vector host_rows(int64_t rows) const { return {host_row_loss_, 2 * rows}; }
 
-  // The output head works on this many rows at a time. The number is part of the order of accumulation, so it is fixed
-  // for each kind of device. On the CPU it is small, so that logits stay in a cache. On a GPU it is large: the table's
-  // gradient is read and written once a block, and a product of few rows and d_model columns leaves most of a GPU idle.
-  static constexpr int64_t LogitRows(DeviceKind kind) { return kind == DeviceKind::kCpu ? kLogitRows : 2048; }
+  // The output head works on this many rows at a time. The number is part of the order of accumulation, so it depends
+  // only on the kind of device and the model. On the CPU it is small, so that logits stay in a cache. On a GPU it is
+  // large: the table's gradient is read and written once a block, and a product of few rows and d_model columns leaves
+  // most of a GPU idle. Beyond kSmallVocabulary it is a multiple of kFewestLogitRows whose logits take at most
+  // kLogitBytes, or kFewestLogitRows:
+  //   vocabulary    8,000   32,768   64,000   128,112   250,000   256,206
+  //   CPU, fp32       256      256      256       128        64        64
+  //   GPU, bf16     2,048    2,048      512       256       128       128
+  static int64_t LogitRows(DeviceKind kind, const ModelPlan& plan);
+  static constexpr int64_t kSmallVocabulary = 32768;
+  static constexpr int64_t kFewestLogitRows = 64;
+  static constexpr int64_t kLogitBytes = int64_t{64} << 20;
   int64_t logit_rows() const { return logit_rows_; }
   // From one row of logits to the next, in elements. On a GPU rows begin on 16 bytes whatever the vocabulary is,
   // because products of others are slower.
   static constexpr int64_t LogitStride(DeviceKind kind, int64_t vocabulary) {
     return kind == DeviceKind::kCpu ? vocabulary : (vocabulary + 7) / 8 * 8;
   }
-  // Every device has room for this many rows, which beam search may use.
-  static constexpr int64_t kLogitRows = 256;
+  // Most rows of a decoding step, for which every device has room: as LogitRows on the CPU.
+  static int64_t DecodeRows(const ModelPlan& plan);
+  static constexpr int64_t kLogitRows = 256;  // of a small vocabulary, on the CPU
 
  private:
   Storage storage_ = Storage::kFloat32;

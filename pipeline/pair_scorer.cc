@@ -33,7 +33,7 @@ absl::Status PairScorer::Build(int32_t batch_tokens, const Stream& stream) {
   pair_rows_ = batch_tokens - kFewestRows;  // room is left for what fills a batch up
   PipelineOptions options;
   if (stream.kind() != DeviceKind::kCpu) {
-    const auto block = static_cast<int32_t>(Workspace::LogitRows(stream.kind()));
+    const auto block = static_cast<int32_t>(Workspace::LogitRows(stream.kind(), checkpoint_.plan()));
     if (batch_tokens > block) batch.target_tokens = (batch_tokens + block - 1) / block * block;
     options.bucket_rows = batch.target_tokens;  // no smaller size than the capacity's
   }
@@ -63,7 +63,7 @@ int64_t PairScorer::longest_tokens() const { return std::min(pipeline_.capacity.
 
 absl::StatusOr<std::vector<PairScore>> PairScorer::Score(std::span<const SampleView> pairs) {
   HADAL_ASSIGN_OR_RETURN(std::vector<PackedBatch> batches, PackSentences(pairs, {pair_rows_, pair_rows_}));
-  const int64_t logit_rows = Workspace::LogitRows(engine_->stage().stream().kind());
+  const int64_t logit_rows = Workspace::LogitRows(engine_->stage().stream().kind(), checkpoint_.plan());
   for (PackedBatch& batch : batches) FillUp(checkpoint_.plan().options.has_encoder(), logit_rows, batch);
   std::vector<float> row_nll;
   const StepScalars scalars{.update = std::max<int64_t>(checkpoint_.progress().update, 1), .training = false};

@@ -13,6 +13,10 @@ namespace {
 // Least rows of a product, unless there are fewer: oneDNN sums products of ≤ 8 rows in another order.
 constexpr int64_t kRowGrain = 16;
 
+// Products with at least this many columns of y, those of an output head, are split by columns where that changes no
+// bit: oneDNN packs all of W once a call, so that few calls with few rows each are slow.
+constexpr int64_t kWideOutput = 4096, kColumnGrain = 1024;
+
 // Rows per call where oneDNN's sums depend on the number of rows in a call (every instruction set below AVX-512).
 constexpr int64_t kFixedRows = 192;
 
@@ -68,11 +72,28 @@ void SerialProduct(char transpose_a, char transpose_b, int64_t depth, const floa
   HADAL_CHECK_EQ(status, dnnl_success);  // dnnl_out_of_memory (1): no memory for its packing buffers, about 10 MiB
 }
 
+bool SplitsColumns(const LinearForwardArgs& args) {
+  const bool plain = args.bias.empty() && !args.relu && !args.dropout.active();
+  return plain && args.weight.rows >= kWideOutput && RowsAreIndependent();
+}
+
+// Only if the rows are too few for the threads: dy is packed in every call, W in parts.
+bool SplitsColumns(const Stream& stream, const LinearBackwardInputArgs& args) {
+  const bool few_rows = args.dy.rows / kRowGrain < stream.threads();
+  return few_rows && args.relu_output.empty() && args.weight.rows >= kWideOutput && RowsAreIndependent();
+}
+
 }  // namespace
 
 void LinearForward(const Stream& stream, const LinearForwardArgs& args) {
   if (args.row_by_row) return RowProduct(stream, args);
   const ConstMatrix x = args.x.floats(), weight = args.weight.floats();
+  if (SplitsColumns(args)) {
+    return stream.ForRanges(weight.rows, kColumnGrain, [&](int64_t begin, int64_t end) {
+      const Matrix y = args.y.floats().Columns(begin, end - begin);
+      SerialProduct('N', 'T', x.columns, x.data, x.stride, weight.Rows(begin, end - begin), /*beta=*/0.0f, y);
+    });
+  }
   stream.ForRanges(x.rows, kRowGrain, [&](int64_t begin, int64_t end) {
     ForWholeTiles(begin, end, [&](int64_t first, int64_t last) {
       const Matrix y = args.y.floats().Rows(first, last - first);
@@ -84,6 +105,13 @@ void LinearForward(const Stream& stream, const LinearForwardArgs& args) {
 
 void LinearBackwardInput(const Stream& stream, const LinearBackwardInputArgs& args) {
   const ConstMatrix dy = args.dy.floats(), weight = args.weight.floats();
+  if (SplitsColumns(stream, args)) {
+    return stream.ForRanges(weight.columns, kRowGrain, [&](int64_t begin, int64_t end) {
+      const Matrix dx = args.dx.floats().Columns(begin, end - begin);
+      SerialProduct('N', 'N', dy.columns, dy.data, dy.stride, weight.Columns(begin, end - begin),
+                    args.accumulate ? 1.0f : 0.0f, dx);
+    });
+  }
   ForProductRows(stream, dy.rows, [&](int64_t begin, int64_t end) {
     const Matrix dx = args.dx.floats().Rows(begin, end - begin);
     const float beta = args.accumulate ? 1.0f : 0.0f;

@@ -23,7 +23,7 @@ absl::StatusOr<DecodeCapacity> Shapes(const ModelPlan& plan, const DecoderOption
     return absl::InvalidArgumentError(absl::StrCat("sentences = ", options.sentences, " is below 0"));
   }
   const int64_t beam = options.beam.beam;
-  const int64_t most_sentences = Workspace::kLogitRows / beam;
+  const int64_t most_sentences = Workspace::DecodeRows(plan) / beam;
   DecodeCapacity capacity;
   capacity.sentences = static_cast<int32_t>(
       options.sentences == 0 ? most_sentences : std::min<int64_t>(options.sentences, most_sentences));

@@ -147,6 +147,17 @@ TEST(BitIdentityTest, SeparateAndHalfTiedEmbeddings) {
   }
 }
 
+// The head works on 64 rows at a time, and threads split its products by columns.
+TEST(BitIdentityTest, LargeVocabulary) {
+  RunSpec spec = BaseSpec(ResidualMethod::kDeepNorm, 8);
+  spec.model = SmallModel(ResidualMethod::kDeepNorm,
+                          {.encoder_layers = 1, .decoder_layers = 2, .d_model = 8, .heads = 2, .vocabulary = 250000});
+  spec.model.sharing = EmbeddingSharing::kDecoder;
+  spec.batch.micro_batches = 2;
+  spec.steps = 2;
+  ExpectSameBits(spec, {{1, 3, ScheduleKind::k1F1B, 1, 0, false}, {2, 2, ScheduleKind::k1F1B, 1, 1, true}});
+}
+
 TEST(BitIdentityTest, FewerMicroBatchesThanStages) {
   RunSpec spec = BaseSpec(ResidualMethod::kDeepNorm, 32);
   spec.batch.micro_batches = 2;

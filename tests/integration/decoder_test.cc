@@ -249,6 +249,20 @@ TEST(DecoderTest, ALargeGroupInALittleMoreThanOneSentencesCache) {
   EXPECT_EQ(FirstDifference(roomy.translations, Decode(spec, sources).translations), "");
 }
 
+// A step's logits take 64 MiB; a beam of any size fits.
+TEST(DecoderTest, LargeVocabulariesHaveFewerRows) {
+  DecodeSpec spec = BaseSpec(ResidualMethod::kDeepNorm);
+  spec.model.source_vocabulary = spec.model.target_vocabulary = 250000;
+  const ModelPlan plan = ModelPlan::Make(spec.model);
+  const PipelinePlan pipeline = MakePipelinePlan(plan, {}, {}, 1).value();
+  for (const int32_t beam : {1, 4, 5, 64}) {
+    spec.decoder.beam.beam = beam;
+    const absl::StatusOr<DecodeCapacity> capacity = PlanDecodeCapacity(plan, pipeline, spec.decoder);
+    ASSERT_TRUE(capacity.ok()) << capacity.status();
+    EXPECT_EQ(capacity->rows, 64 / beam * beam);
+  }
+}
+
 TEST(DecoderTest, RefusesWhatDoesNotFit) {
   const DecodeSpec spec = BaseSpec(ResidualMethod::kDeepNorm);
   const ModelPlan plan = ModelPlan::Make(spec.model);

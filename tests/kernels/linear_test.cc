@@ -332,6 +332,13 @@ TEST(LinearTest, ThreadsChangeNoBitOfRaggedShapes) {
   for (const Shape& shape : kRaggedShapes) ExpectThreadsChangeNoBit(Layer(shape, kEpilogues[4]));
 }
 
+// The output head's, whose columns are split.
+TEST(LinearTest, ThreadsChangeNoBitOfWideOutputs) {
+  for (const int64_t rows : {1, 8, 17, 64, 100, 256}) {
+    for (const int64_t in : {20, 64, 512}) ExpectThreadsChangeNoBit(Layer({rows, in, in == 512 ? 5003 : 4097}, {}));
+  }
+}
+
 // The model's own shapes, dense: d_model = 512 is where oneDNN's threading would change most of the bits.
 TEST(LinearTest, ThreadsChangeNoBitOfModelShapes) {
   constexpr Shape kModelShapes[] = {{1000, 64, 64},   {1000, 64, 256},   {1000, 256, 64},

@@ -2,6 +2,7 @@
 #include "layers/purpose.h"
 
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -87,6 +88,34 @@ TEST(Workspace, RowsOfLogitsBeginOn16BytesOnGpus) {
   EXPECT_EQ(Workspace::LogitStride(DeviceKind::kCuda, 61), 64);
   EXPECT_EQ(Workspace::LogitStride(DeviceKind::kCuda, 64), 64);
   EXPECT_EQ(Workspace::LogitStride(DeviceKind::kCuda, 65), 72);
+}
+
+// Up to 32,768 tokens the rows are those of every earlier run, so that its bits are, too.
+TEST(Workspace, BlocksOfLogitsOfLargeVocabulariesTakeAtMost64MiB) {
+  ModelPlan plan = Plan();
+  const auto rows = [&plan](DeviceKind kind, Storage storage, int32_t vocabulary) {
+    plan.options.target_vocabulary = vocabulary;
+    plan.compute_storage = storage;
+    return Workspace::LogitRows(kind, plan);
+  };
+  for (const int32_t vocabulary : {8, 8000, 32768}) {
+    EXPECT_EQ(rows(DeviceKind::kCpu, Storage::kFloat32, vocabulary), 256);
+    EXPECT_EQ(rows(DeviceKind::kCuda, Storage::kBFloat16, vocabulary), 2048);
+    EXPECT_EQ(rows(DeviceKind::kCuda, Storage::kFloat32, vocabulary), 2048);
+  }
+  EXPECT_EQ(rows(DeviceKind::kCpu, Storage::kFloat32, 64000), 256);
+  EXPECT_EQ(rows(DeviceKind::kCpu, Storage::kFloat32, 250000), 64);
+  EXPECT_EQ(rows(DeviceKind::kCuda, Storage::kBFloat16, 250000), 128);
+  EXPECT_EQ(rows(DeviceKind::kCpu, Storage::kFloat32, 1 << 20), 64) << "products of fewer rows are slow";
+  for (int32_t vocabulary = 32769; vocabulary <= 262144; vocabulary += 8191) {
+    for (const auto& [kind, storage] : {std::pair(DeviceKind::kCpu, Storage::kFloat32),
+                                        {DeviceKind::kCuda, Storage::kFloat32},
+                                        {DeviceKind::kCuda, Storage::kBFloat16}}) {
+      const int64_t row_bytes = Workspace::LogitStride(kind, vocabulary) * BytesOf(storage);
+      EXPECT_LE(rows(kind, storage, vocabulary) * row_bytes, int64_t{64} << 20) << vocabulary;
+      EXPECT_LE(Workspace::DecodeRows(plan), rows(kind, storage, vocabulary)) << "a decoding step has room";
+    }
+  }
 }
 
 // The largest scratch of a chunk: every view at capacity is the sublayer's alone while it runs.

@@ -82,7 +82,7 @@ void HostGemmLimit::LayOut(ArenaLayout& layout) {
   const ModelOptions& model = plan_.options;
   const int64_t rows = std::max(pipeline_.capacity.source_rows, pipeline_.capacity.target_rows);
   activation_floats_ = std::max(rows * std::max<int64_t>(3 * model.d_model, model.d_ff),
-                                Workspace::kLogitRows * static_cast<int64_t>(model.target_vocabulary));
+                                Workspace::LogitRows(DeviceKind::kCpu, plan_) * static_cast<int64_t>(model.target_vocabulary));
   weight_slice_ = layout.Reserve<float>("weights", weights);
   gradient_slice_ = layout.Reserve<float>("gradients", weights);
   activation_slice_ = layout.Reserve<float>("activations", 2 * kBuffers * activation_floats_);
@@ -121,8 +121,9 @@ void HostGemmLimit::Linear(Half half, int64_t rows, int64_t in, int64_t out, int
 
 void HostGemmLimit::Head(int64_t rows, int64_t weight) {
   const int64_t vocabulary = plan_.options.target_vocabulary, d = plan_.options.d_model;
-  for (int64_t first = 0; first < rows; first += Workspace::kLogitRows) {
-    const int64_t block = std::min(Workspace::kLogitRows, rows - first);
+  const int64_t most_rows = Workspace::LogitRows(DeviceKind::kCpu, plan_);
+  for (int64_t first = 0; first < rows; first += most_rows) {
+    const int64_t block = std::min(most_rows, rows - first);
     Linear(Half::kForward, block, d, vocabulary, weight);
     Linear(Half::kBackward, block, d, vocabulary, weight);
   }

@@ -44,6 +44,26 @@ TrainOptions SmallRun() {
   return options;
 }
 
+// Returns the layouts of the ranks.
+std::vector<ArenaLayout> ExpectPlannedArenas(const TrainOptions& options, int ranks) {
+  const Stream stream = Stream::Cpu(2);
+  const auto report = MakePlanReport(options, ranks, stream, kRate);
+  EXPECT_TRUE(report.ok()) << report.status();
+  InProcessWorld world(ranks);
+  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+    HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = report->model,
+                                                              .pipeline = report->pipeline,
+                                                              .stream = stream,
+                                                              .purpose = Purpose::kTraining,
+                                                              .world = communicator,
+                                                              .timeout = absl::Seconds(20)}));
+    EXPECT_EQ(engine->arena_bytes(), report->layouts[communicator.rank()].total_bytes());
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  return report->layouts;
+}
+
 TEST(PlanReport, BytesAreTheArenasOnEveryRank) {
   const PipelineOptions layouts[] = {{},
                                      {.recompute_every = 2},
@@ -53,22 +73,25 @@ TEST(PlanReport, BytesAreTheArenasOnEveryRank) {
   for (const PipelineOptions& layout : layouts) {
     TrainOptions options = SmallRun();
     options.pipeline = layout;
-    const Stream stream = Stream::Cpu(2);
-    const auto report = MakePlanReport(options, 3, stream, kRate);
-    ASSERT_TRUE(report.ok()) << report.status();
-    InProcessWorld world(3);
-    const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
-      HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = report->model,
-                                                                .pipeline = report->pipeline,
-                                                                .stream = stream,
-                                                                .purpose = Purpose::kTraining,
-                                                                .world = communicator,
-                                                                .timeout = absl::Seconds(20)}));
-      EXPECT_EQ(engine->arena_bytes(), report->layouts[communicator.rank()].total_bytes());
-      return absl::OkStatus();
-    });
-    EXPECT_TRUE(status.ok()) << status;
+    ExpectPlannedArenas(options, 3);
   }
+}
+
+// The last rank's workspace is a block of logits and little else.
+TEST(PlanReport, ALargeVocabularyNeedsNoMoreThanABlockOfLogits) {
+  TrainOptions options = SmallRun();
+  options.model.d_model = options.model.d_ff = 8;
+  options.model.source_vocabulary = options.model.target_vocabulary = 250000;
+  options.batch.target_tokens = 256;
+  constexpr int64_t kLogits = int64_t{64} * 250000 * 4;
+  const std::vector<ArenaLayout> layouts = ExpectPlannedArenas(options, 2);
+  for (const ArenaLayout::Category& category : layouts[1].categories()) {
+    if (category.name != "workspace") continue;
+    EXPECT_GE(category.bytes, kLogits);
+    EXPECT_LT(category.bytes, kLogits + (int64_t{1} << 20));
+    return;
+  }
+  FAIL() << "no workspace";
 }
 
 // Replicas differ in their share of micro-batches and of Adam's moments.
