@@ -5,17 +5,31 @@
 #include "kernels/attention.h"
 #include "kernels/residual_norm.h"
 #include "kernels/weighted_sum.h"
+#include "layers/adaptive_bands.h"
 #include "runtime/host_values.h"
 
 namespace hadal {
+namespace {
+
+// Of the output head's widest product.
+int64_t LogitColumns(const ModelOptions& options) {
+  if (!options.adaptive()) return options.target_vocabulary;
+  int64_t columns = 0;
+  for (const AdaptiveBand& band : AdaptiveBands(options)) {
+    columns = std::max<int64_t>(columns, band.words + (band.index == 0 ? options.adaptive_cutoffs.count : 0));
+  }
+  return columns;
+}
+
+}  // namespace
 
 Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, Purpose purpose,
                      ArenaLayout& layout)
     : storage_(plan.compute_storage),
       width_(plan.options.d_model),
-      vocabulary_(plan.options.target_vocabulary),
+      logit_columns_(LogitColumns(plan.options)),
       logit_rows_(LogitRows(stream.kind())),
-      logit_stride_(LogitStride(stream.kind(), vocabulary_)) {
+      logit_stride_(LogitStride(stream.kind(), logit_columns_)) {
   const std::string category = "workspace";
   const auto reserve = [&](int64_t elements) { return layout.ReserveBytes(category, elements * BytesOf(storage_)); };
   const int64_t rows = std::max(capacity.source_rows, capacity.target_rows);

@@ -4,7 +4,9 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cmath>
 
+#include "layers/adaptive_bands.h"
 #include "layers/sublayer_context.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
@@ -12,7 +14,10 @@
 namespace hadal {
 namespace {
 
-constexpr int kBuffers = 6;        // for inputs and for outputs, used in rotation
+constexpr int kBuffers = 6;  // for inputs and for outputs, used in rotation
+// Of the product that stands for the output head's: an adaptive softmax's have as many multiply-adds together.
+int64_t HeadColumns(const ModelOptions& model) { return std::llround(HeadProducts(model) / model.d_model); }
+
 constexpr int64_t kRowGrain = 16;  // as kernels/linear.h splits rows
 
 ConstTokens Offsets(const std::vector<int32_t>& offsets) {
@@ -76,7 +81,7 @@ void HostGemmLimit::LayOut(ArenaLayout& layout) {
       for (int32_t p = record.first_parameter; p < record.first_parameter + record.parameters; ++p) {
         if (p != record.table) weights += plan_.parameters[p].elements();
       }
-      if (record.kind == SublayerKind::kOutputHead) weights += plan_.parameters[record.table].elements();
+      if (record.kind == SublayerKind::kOutputHead) weights += HeadColumns(plan_.options) * plan_.options.d_model;
     }
   }
   const ModelOptions& model = plan_.options;
@@ -120,7 +125,7 @@ void HostGemmLimit::Linear(Half half, int64_t rows, int64_t in, int64_t out, int
 }
 
 void HostGemmLimit::Head(int64_t rows, int64_t weight) {
-  const int64_t vocabulary = plan_.options.target_vocabulary, d = plan_.options.d_model;
+  const int64_t vocabulary = HeadColumns(plan_.options), d = plan_.options.d_model;
   for (int64_t first = 0; first < rows; first += Workspace::kLogitRows) {
     const int64_t block = std::min(Workspace::kLogitRows, rows - first);
     Linear(Half::kForward, block, d, vocabulary, weight);
