@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kWordBytes = 4;  // size of a token and of a float
 static_assert(sizeof(int32_t) == kWordBytes && sizeof(float) == kWordBytes);
 
-// Of the own logits, which only GPUs need.
+// Of the own logits.
 int64_t OwnStride(int64_t vocabulary) { return Workspace::LogitStride(DeviceKind::kCuda, vocabulary); }
 
 }  // namespace
@@ -31,10 +31,11 @@ CandidateHead::CandidateHead(const ModelPlan& plan, int64_t rows, int32_t candid
       rows_(rows),
       candidates_(std::min(candidates, plan.options.target_vocabulary)),
       vocabulary_(plan.options.target_vocabulary),
-      own_logits_(plan.compute_storage != Storage::kFloat32) {
+      own_logits_(plan.compute_storage != Storage::kFloat32 || plan.options.adaptive()) {
   HADAL_CHECK_LE(rows, Workspace::DecodeRows(plan));
   const int64_t bytes = AnswerWords(rows, candidates_) * kWordBytes;
   if (own_logits_) logits_slice_ = layout.Reserve<float>("decode workspace", rows * OwnStride(vocabulary_));
+  if (plan.options.adaptive()) adaptive_.emplace(plan, rows, layout);
   answer_slice_ = layout.ReserveBytes("decode workspace", bytes);
   best_slice_ = layout.Reserve<int32_t>("decode workspace", rows);
   host_answer_slice_ = layout.ReserveHostBytes("decode workspace", bytes);
@@ -43,6 +44,7 @@ CandidateHead::CandidateHead(const ModelPlan& plan, int64_t rows, int32_t candid
 }
 
 void CandidateHead::Bind(const Arena& arena) {
+  if (adaptive_) adaptive_->Bind(arena);
   logits_ = arena.Get<float>(logits_slice_);
   answer_ = arena.Get<std::byte>(answer_slice_);
   best_ = arena.Get<int32_t>(best_slice_);
@@ -62,7 +64,11 @@ void CandidateHead::Forward(const Stream& stream, const ParameterStore& paramete
   const Answer answer(answer_, rows, candidates_);
   const VectorOf<int32_t> best(best_, rows);
   const Matrix logits = Logits(workspace, rows);
-  LinearForward(stream, {.x = x, .weight = parameters.ProductWeight(table_), .row_by_row = true, .y = logits});
+  if (adaptive_) {
+    adaptive_->Compute(stream, parameters, x.floats(), logits);
+  } else {
+    LinearForward(stream, {.x = x, .weight = parameters.ProductWeight(table_), .row_by_row = true, .y = logits});
+  }
   TopCandidates(stream, {.logits = logits,
                          .also = kEosToken,
                          .tokens = answer.tokens,

@@ -1,6 +1,7 @@
 // The output head of decoding: the most likely next tokens of each row, with their log-probabilities.
 //
 //   log p(v) = (z_v − z_best) − nll(best),  z = x·Eᵀ,  nll(best) = logsumexp(z) − z_best
+// With an adaptive softmax z is log p itself (adaptive_softmax.h).
 // Shapes: x [B, d]; K candidates per row.
 // Storage: x and E in the type of products, logits in fp32.
 // Numerics: fp32. Probabilities are normalised over the whole vocabulary before the K best are taken, as in fairseq:
@@ -14,7 +15,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
+#include "layers/adaptive_softmax.h"
 #include "layers/sublayer_context.h"
 #include "runtime/arena.h"
 
@@ -57,7 +60,8 @@ class CandidateHead {
   int64_t rows_;
   int32_t candidates_;
   int64_t vocabulary_;
-  bool own_logits_;  // separate fp32 logits, if the workspace's logits are not fp32
+  std::optional<AdaptiveLogProbabilities> adaptive_;
+  bool own_logits_;  // separate logits, if the workspace's are not fp32 or not of the whole vocabulary
   ArenaSlice logits_slice_, answer_slice_, best_slice_, host_answer_slice_, host_logits_slice_;
   float *logits_ = nullptr, *host_logits_ = nullptr;
   void *answer_ = nullptr, *host_answer_ = nullptr;

@@ -53,6 +53,7 @@ absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kern
   }
   HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kDecoder, model.decoder));
   if (model.has_encoder()) HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kEncoder, model.encoder));
+  if (model.adaptive()) return Missing("an adaptive softmax (model.adaptive_cutoffs)");
   const bool hidden_norm = model.encoder.ffn_inner_norm || model.decoder.ffn_inner_norm;
   const int64_t row = hidden_norm ? std::max(model.d_model, model.d_ff) : model.d_model;
   if (row > kernels.widest_row) {

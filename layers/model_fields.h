@@ -14,7 +14,7 @@ enum class FieldAge {
   kLater,  // missing in older checkpoints' settings: has its default in StackMethod
 };
 
-// Calls visit(name, member, age) for a number, a flag or a stack, and visit(name, member, age, words) for a choice, in
+// Calls visit(name, member, age) for a number, a flag, a stack or the cutoffs, and visit(name, member, age, words) for a choice, in
 // the order of checkpoints' settings. Add a new field at the end, with kLater.
 template <typename Visit>
 void ForEachStackField(Visit visit) {
@@ -50,7 +50,7 @@ void ForEachStackField(Visit visit) {
 
 template <typename Visit>
 void ForEachModelField(Visit visit) {
-  constexpr FieldAge kFirst = FieldAge::kFirst;
+  constexpr FieldAge kFirst = FieldAge::kFirst, kLater = FieldAge::kLater;
   visit("encoder_layers", &ModelOptions::encoder_layers, kFirst);
   visit("decoder_layers", &ModelOptions::decoder_layers, kFirst);
   visit("d_model", &ModelOptions::d_model, kFirst);
@@ -70,6 +70,9 @@ void ForEachModelField(Visit visit) {
   visit("branch_growth", &ModelOptions::branch_growth, kFirst, kBranchGrowthWords);
   visit("branch_growth_updates", &ModelOptions::branch_growth_updates, kFirst);
   visit("branch_growth_steepness", &ModelOptions::branch_growth_steepness, kFirst);
+  visit("adaptive_cutoffs", &ModelOptions::adaptive_cutoffs, kLater);
+  visit("adaptive_factor", &ModelOptions::adaptive_factor, kLater);
+  visit("adaptive_dropout", &ModelOptions::adaptive_dropout, kLater);
 }
 
 }  // namespace hadal

@@ -41,6 +41,32 @@ absl::Status CheckSource(const ModelOptions& options) {
   return InRange("source_vocabulary", options.source_vocabulary, kSpecialTokens + 1, 1 << 28);
 }
 
+absl::Status CheckAdaptive(const ModelOptions& options) {
+  const AdaptiveCutoffs& cutoffs = options.adaptive_cutoffs;
+  if (!options.adaptive()) return absl::OkStatus();
+  int32_t before = kSpecialTokens;
+  for (int32_t i = 0; i < cutoffs.count; ++i) {
+    HADAL_RETURN_IF_ERROR(
+        InRange("adaptive_cutoffs", cutoffs.ids[i], int64_t{before} + 1, int64_t{options.target_vocabulary} - 1));
+    before = cutoffs.ids[i];
+  }
+  HADAL_RETURN_IF_ERROR(InRange("adaptive_factor", options.adaptive_factor, 1, 1024));
+  double width = options.d_model;
+  for (int32_t i = 0; i < cutoffs.count; ++i) width /= options.adaptive_factor;
+  if (width < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("model: d_model = ", options.d_model, " leaves no column for band ",
+                                                   cutoffs.count, " of adaptive_cutoffs with adaptive_factor = ",
+                                                   options.adaptive_factor, "; use fewer cutoffs or a smaller factor"));
+  }
+  if (options.label_smoothing > 0) {
+    return absl::InvalidArgumentError(absl::StrCat("model: label_smoothing = ", options.label_smoothing,
+                                                   " is not allowed with adaptive_cutoffs: the adaptive softmax does "
+                                                   "not compute the other words' probabilities. Set "
+                                                   "model.label_smoothing to 0."));
+  }
+  return InRange("adaptive_dropout", options.adaptive_dropout, 0, 0.99);
+}
+
 }  // namespace
 
 double DepthInitFactor(DepthInit init, int32_t layer, int32_t layers) {
@@ -103,6 +129,7 @@ absl::Status ValidateModelOptions(const ModelOptions& options) {
   if (DefaultSteepness(options.branch_growth) > 0) {
     HADAL_RETURN_IF_ERROR(InRange("branch_growth_steepness", options.branch_growth_steepness, 0.01, 50));
   }
+  HADAL_RETURN_IF_ERROR(CheckAdaptive(options));
   HADAL_RETURN_IF_ERROR(ValidateStack("encoder", options.encoder));
   return ValidateStack("decoder", options.decoder);
 }

@@ -1,6 +1,7 @@
 // The options of a model, as plain values (the config schema stops at tools/).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -17,8 +18,8 @@ enum class NormPlacement : int32_t {
 
 enum class EmbeddingSharing : int32_t {
   kNone,     // separate source, target and output matrices
-  kDecoder,  // target embedding = output projection
-  kAll,      // one matrix for source, target and output; without an encoder as kDecoder
+  kDecoder,  // target embedding = output projection; with an adaptive softmax the target embedding is adaptive, too
+  kAll,      // one matrix (or set of bands) for source, target and output; without an encoder as kDecoder
 };
 
 enum class WeightDistribution : int32_t { kXavierUniform, kXavierNormal };
@@ -95,6 +96,14 @@ struct StackMethod {
   bool couples_layer() const { return learned_branch_gain || skip_gain != 0 || combine_layers; }
 };
 
+// Where the bands of an adaptive softmax end (adaptive_bands.h): ascending token ids. The last band ends with the
+// vocabulary.
+struct AdaptiveCutoffs {
+  static constexpr int32_t kMost = 7;
+  std::array<int32_t, kMost> ids = {};
+  int32_t count = 0;  // 0: no adaptive softmax
+};
+
 struct ModelOptions {
   int32_t encoder_layers = 6;  // 0: a language model
   int32_t decoder_layers = 6;
@@ -118,8 +127,13 @@ struct ModelOptions {
   double branch_growth_updates = 4000;  // T
   double branch_growth_steepness = 0;   // k of the exponential and the sigmoid
 
+  AdaptiveCutoffs adaptive_cutoffs;
+  int32_t adaptive_factor = 4;  // by which each band is narrower than the one before
+  double adaptive_dropout = 0;  // on the input of the adaptive softmax and inside its bands
+
   // Without an encoder the model is a language model: no source, and no cross-attention in the decoder layers.
   bool has_encoder() const { return encoder_layers > 0; }
+  bool adaptive() const { return adaptive_cutoffs.count > 0; }
   int32_t encoder_sublayers() const { return 2 * encoder_layers; }
   int32_t decoder_sublayers() const { return (has_encoder() ? 3 : 2) * decoder_layers; }
 };

@@ -40,6 +40,10 @@ bool ParameterRecord::is_vector() const {
     case ParameterRole::kOutputWeight:
     case ParameterRole::kHiddenWeight:
     case ParameterRole::kContractionWeight:
+    case ParameterRole::kTailTable:
+    case ParameterRole::kTailProjection:
+    case ParameterRole::kInputProjection:
+    case ParameterRole::kClusterWeight:
       return false;
     default:
       return true;
@@ -119,11 +123,25 @@ int32_t ModelPlan::NextCut(int32_t position) const {
   return position;
 }
 
+int32_t ModelPlan::Tables(int32_t sublayer) const {
+  const SublayerRecord& user = sublayers[sublayer];
+  if (user.table < 0) return 0;
+  // They are the first parameters of their owner. The head does not use the last one of an embedding's.
+  const SublayerRecord& owner = sublayers[parameters[user.table].sublayer];
+  const auto is_used = [&](const ParameterRecord& parameter) {
+    return parameter.is_table() &&
+           (parameter.role != ParameterRole::kInputProjection || user.kind != SublayerKind::kOutputHead);
+  };
+  int32_t count = 0;
+  while (count < owner.parameters && is_used(parameters[user.table + count])) ++count;
+  return count;
+}
+
 std::vector<int32_t> ModelPlan::Uses(int32_t parameter) const {
-  if (parameters[parameter].role != ParameterRole::kEmbedding) return {parameters[parameter].sublayer};
+  if (!parameters[parameter].is_table()) return {parameters[parameter].sublayer};
   std::vector<int32_t> uses;
   for (int32_t sublayer : {source_embedding(), target_embedding(), output_head()}) {
-    if (sublayer >= 0 && sublayers[sublayer].table == parameter) uses.push_back(sublayer);
+    if (sublayer >= 0 && UsesTable(sublayer, parameter)) uses.push_back(sublayer);
   }
   return uses;
 }

@@ -47,7 +47,7 @@ struct SublayerRecord {
   float branch_growth_steepness = 0;  // k
   int32_t first_parameter = 0;        // its own parameters: [first_parameter, first_parameter + parameters)
   int32_t parameters = 0;
-  int32_t table = -1;  // embeddings and head: the parameter used as table, own or tied
+  int32_t table = -1;  // embeddings and head: the parameter used as table, own or tied; the first of Tables()
   int32_t learned_gain =
       -1;                  // the parameter that multiplies b: the sublayer's own, or that of its layer's first sublayer
   int32_t cut_before = 1;  // 1: stages, chunks and segments may begin here; 0: must stay with the previous sublayer
@@ -99,6 +99,11 @@ enum class ParameterRole : int32_t {
   kCombinationNormShift,
   kInputNormScale,  // before a branch, beside the method's norm
   kInputNormShift,
+  // Of an adaptive embedding or softmax (adaptive_bands.h).
+  kTailTable,
+  kTailProjection,
+  kInputProjection,  // of the first band, of embeddings alone
+  kClusterWeight,    // the classes' rows, where the first band's table is an embedding's
 };
 
 enum class InitKind : int32_t { kZero, kOne, kUniform, kNormal, kConstant };
@@ -112,6 +117,11 @@ struct ParameterRecord {
   int64_t rows = 0;      // [rows, columns]; vectors have columns = 1 and one dimension in files
   int64_t columns = 1;
   int64_t elements() const { return rows * columns; }
+  // Whether several sublayers may use it, each with a gradient of its own.
+  bool is_table() const {
+    return role == ParameterRole::kEmbedding || role == ParameterRole::kTailTable ||
+           role == ParameterRole::kTailProjection || role == ParameterRole::kInputProjection;
+  }
   bool is_vector() const;  // biases and norms: one dimension in files
 };
 
@@ -177,8 +187,14 @@ struct ModelPlan {
   // Returns the first position ≥ `position` where the list may be cut. REQUIRES: 0 ≤ position ≤ sublayers.
   int32_t NextCut(int32_t position) const;
 
-  // Returns the sublayers that use `parameter` as their table, ascending: usually one, up to three for a tied
-  // embedding.
+  // Returns how many parameters from its table on a sublayer uses: 1, or all of adaptive bands; 0 without a table.
+  int32_t Tables(int32_t sublayer) const;
+  // Whether `parameter` is one of them.
+  bool UsesTable(int32_t sublayer, int32_t parameter) const {
+    const int32_t table = sublayers[sublayer].table;
+    return table >= 0 && table <= parameter && parameter < table + Tables(sublayer);
+  }
+  // Returns the sublayers that use `parameter` as a table, ascending: usually one, up to three for a tied embedding.
   std::vector<int32_t> Uses(int32_t parameter) const;
 
   int32_t source_embedding() const { return options.has_encoder() ? 0 : -1; }  // -1: none

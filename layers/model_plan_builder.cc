@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include "layers/adaptive_bands.h"
 #include "layers/model_plan.h"
 
 namespace hadal {
@@ -19,7 +20,7 @@ class PlanBuilder {
     if (options_.has_encoder() && options_.sharing == EmbeddingSharing::kAll) {
       plan_.sublayers.back().table = source_table;
     } else {
-      AddTable(options_.target_vocabulary);
+      AddEmbedding(options_.target_vocabulary, options_.sharing != EmbeddingSharing::kNone);
     }
     const int32_t target_table = plan_.sublayers.back().table;
     for (int32_t layer = 0; layer < options_.decoder_layers; ++layer) {
@@ -28,11 +29,8 @@ class PlanBuilder {
       AddFeedForward(Stack::kDecoder, layer, layer + 1 == options_.decoder_layers);
     }
     AddSublayer(SublayerKind::kOutputHead, Stack::kDecoder, -1);
-    if (options_.sharing == EmbeddingSharing::kNone) {
-      AddTable(options_.target_vocabulary);
-    } else {
-      plan_.sublayers.back().table = target_table;
-    }
+    if (options_.sharing != EmbeddingSharing::kNone) plan_.sublayers.back().table = target_table;
+    AddHead();
     return std::move(plan_);
   }
 
@@ -43,7 +41,7 @@ class PlanBuilder {
 
   void AddEncoder() {
     AddSublayer(SublayerKind::kSourceEmbedding, Stack::kEncoder, -1);
-    AddTable(options_.source_vocabulary);
+    AddEmbedding(options_.source_vocabulary, options_.sharing == EmbeddingSharing::kAll);
     for (int32_t layer = 0; layer < options_.encoder_layers; ++layer) {
       AddSelfAttention(Stack::kEncoder, layer);
       AddFeedForward(Stack::kEncoder, layer, layer + 1 == options_.encoder_layers);
@@ -98,12 +96,48 @@ class PlanBuilder {
                  options_.d_model);
   }
 
-  // Xavier: uniform bound gain·sqrt(6/(in + out)), normal deviation gain·sqrt(2/(in + out)), times the layer's factor.
+  // `adaptive`: the bands of an adaptive softmax, if there is one.
+  void AddEmbedding(int32_t vocabulary, bool adaptive) {
+    if (!adaptive || !options_.adaptive()) return AddTable(vocabulary);
+    plan_.sublayers.back().table = static_cast<int32_t>(plan_.parameters.size());
+    const double gain = Method(plan_.sublayers.back().stack).embedding_gain;
+    for (const AdaptiveBand& band : AdaptiveBands(options_)) {
+      const bool first = band.first == 0;
+      AddParameter(first ? ParameterRole::kEmbedding : ParameterRole::kTailTable, InitKind::kNormal,
+                   gain / std::sqrt(double(band.width)), band.words, band.width);
+      if (!first) AddWeight(ParameterRole::kTailProjection, 1, options_.d_model, band.width);
+    }
+    AddWeight(ParameterRole::kInputProjection, 1, options_.d_model, options_.d_model);
+  }
+
+  void AddHead() {
+    const bool tied = plan_.sublayers.back().table >= 0;
+    if (!options_.adaptive()) {
+      if (!tied) AddTable(options_.target_vocabulary);
+      return;
+    }
+    const int64_t d = options_.d_model, clusters = options_.adaptive_cutoffs.count;
+    if (tied) return AddWeight(ParameterRole::kClusterWeight, 1, clusters, d);
+    plan_.sublayers.back().table = static_cast<int32_t>(plan_.parameters.size());
+    const double gain = options_.decoder.projection_gain;
+    for (const AdaptiveBand& band : AdaptiveBands(options_)) {
+      if (band.first == 0) {
+        AddWeight(ParameterRole::kEmbedding, gain, band.words + clusters, d);
+      } else {
+        AddWeight(ParameterRole::kTailTable, gain, band.words, band.width);
+        AddWeight(ParameterRole::kTailProjection, 1, band.width, d);
+      }
+    }
+  }
+
+  // Xavier: uniform bound gain·sqrt(6/(in + out)), normal deviation gain·sqrt(2/(in + out)), times the layer's factor
+  // if it has a layer.
   void AddWeight(ParameterRole role, double gain, int64_t out, int64_t in) {
     const bool normal = options_.distribution == WeightDistribution::kXavierNormal;
     const SublayerRecord& sublayer = plan_.sublayers.back();
     const int32_t layers = sublayer.stack == Stack::kEncoder ? options_.encoder_layers : options_.decoder_layers;
-    const double of_layer = DepthInitFactor(Method(sublayer.stack).depth_init, sublayer.layer, layers);
+    const double of_layer =
+        sublayer.layer < 0 ? 1 : DepthInitFactor(Method(sublayer.stack).depth_init, sublayer.layer, layers);
     AddParameter(role, normal ? InitKind::kNormal : InitKind::kUniform,
                  gain * of_layer * std::sqrt((normal ? 2.0 : 6.0) / static_cast<double>(in + out)), out, in);
   }

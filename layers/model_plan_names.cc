@@ -46,6 +46,10 @@ const char* RoleSuffix(ParameterRole role) {
     case ParameterRole::kCombinationWeight:
       return "dlcl.weight";
     case ParameterRole::kEmbedding:
+    case ParameterRole::kTailTable:
+    case ParameterRole::kTailProjection:
+    case ParameterRole::kInputProjection:
+    case ParameterRole::kClusterWeight:
       return "weight";
     case ParameterRole::kLearnedGain:
       return "resweight";
@@ -135,11 +139,27 @@ const char* ModulePrefix(SublayerKind kind, ParameterRole role) {
   }
 }
 
+// fairseq's names of AdaptiveInput's and AdaptiveSoftmax's weights. `place`: of the parameter among its owner's.
+std::string AdaptiveName(const SublayerRecord& owner, ParameterRole role, int32_t place) {
+  const bool is_projection = role == ParameterRole::kTailProjection || role == ParameterRole::kInputProjection;
+  const int32_t band = role == ParameterRole::kInputProjection ? 0 : (place + 1) / 2;
+  if (owner.kind != SublayerKind::kOutputHead) {
+    return absl::StrCat(StackName(owner.stack), ".embed_tokens.embeddings.", band, is_projection ? ".1" : ".0",
+                        ".weight");
+  }
+  if (role == ParameterRole::kClusterWeight) return "decoder.adaptive_softmax.head.class_proj.weight";
+  if (role == ParameterRole::kEmbedding) return "decoder.adaptive_softmax.head.weight";
+  return absl::StrCat("decoder.adaptive_softmax.tail.", band - 1, is_projection ? ".0" : ".2", ".weight");
+}
+
 }  // namespace
 
 std::string ModelPlan::ParameterName(int32_t parameter) const {
   const ParameterRecord& record = parameters[parameter];
   const SublayerRecord& owner = sublayers[record.sublayer];
+  const bool in_bands =
+      record.role == ParameterRole::kClusterWeight || (record.is_table() && Tables(record.sublayer) > 1);
+  if (in_bands) return AdaptiveName(owner, record.role, parameter - owner.first_parameter);
   if (record.role == ParameterRole::kEmbedding) {
     if (owner.kind == SublayerKind::kOutputHead) return "decoder.output_projection.weight";
     return absl::StrCat(StackName(owner.stack), ".embed_tokens.weight");

@@ -33,7 +33,8 @@ struct LossSums {
   double MeanNll() const { return nll / static_cast<double>(tokens > 0 ? tokens : 1); }
 };
 
-class OutputHead final : public Piece {
+// adaptive_head.h computes another softmax's loss.
+class OutputHead : public Piece {
  public:
   OutputHead(const ModelPlan& plan, const ActivationCapacity& capacity, Purpose purpose);
 
@@ -48,9 +49,11 @@ class OutputHead final : public Piece {
   // empty, receives each row's nll [target rows without padding].
   LossSums Losses(const SublayerContext& context, Vector row_nll) const;
 
- private:
+ protected:
   int32_t sublayer_;
   int32_t table_;
+
+ private:
   double label_smoothing_;
   Storage gradient_storage_;  // of x's
   int64_t saved_bytes_;

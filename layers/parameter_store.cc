@@ -35,19 +35,22 @@ int64_t ParameterStore::Place(const std::vector<int32_t>& sublayers, Storage sto
     for (int32_t p = sublayer.first_parameter; p < sublayer.first_parameter + sublayer.parameters; ++p) {
       if (!is_mine(p)) continue;
       weight_offset_[p] = std::exchange(end, end + plan_.parameters[p].elements());
-      if (p == sublayer.table) continue;
+      if (plan_.UsesTable(s, p)) continue;
       gradient_offset_[p] = std::exchange(gradient_floats_, gradient_floats_ + plan_.parameters[p].elements());
     }
     if (sublayer.table < 0 || !is_mine(sublayer.table)) continue;
-    table_uses_.push_back({s, gradient_floats_});
-    gradient_floats_ += plan_.parameters[sublayer.table].elements();
+    for (int32_t p = sublayer.table; plan_.UsesTable(s, p); ++p) {
+      table_uses_.push_back({s, p, std::exchange(gradient_floats_, gradient_floats_ + plan_.parameters[p].elements())});
+    }
   }
   // Tables of other stages come after what this stage updates.
   for (const int32_t s : sublayers) {
     const int32_t table = plan_.sublayers[s].table;
     if (table < 0 || !is_mine(table) || weight_offset_[table] >= 0) continue;
-    weight_offset_[table] = AlignedSublayer(end);
-    end = weight_offset_[table] + plan_.parameters[table].elements();
+    end = AlignedSublayer(end);
+    for (int32_t p = table; plan_.UsesTable(s, p); ++p) {
+      weight_offset_[p] = std::exchange(end, end + plan_.parameters[p].elements());
+    }
   }
   return end;
 }
@@ -156,9 +159,9 @@ Vector ParameterStore::FusedGradientVector(int32_t first, int32_t count) const {
   return {fused.data, fused.rows * fused.columns};
 }
 
-Matrix ParameterStore::TableGradient(int32_t sublayer) const {
+Matrix ParameterStore::TableGradient(int32_t sublayer, int32_t parameter) const {
   for (const TableUse& use : table_uses_) {
-    if (use.sublayer == sublayer) return View(gradients_, use.gradient_offset, plan_.sublayers[sublayer].table);
+    if (use.sublayer == sublayer && use.parameter == parameter) return View(gradients_, use.gradient_offset, parameter);
   }
   HADAL_CHECK(false && "this rank has no such table use");
   return {};

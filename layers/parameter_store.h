@@ -103,8 +103,10 @@ class ParameterStore {
     return Fused(gradients_, gradient_offset_[first], first, count);
   }
   Vector FusedGradientVector(int32_t first, int32_t count) const;
-  // The gradient, [rows, columns], of the use of a table by `sublayer` (an embedding or the head) on this rank.
-  Matrix TableGradient(int32_t sublayer) const;
+  // The gradient, [rows, columns], of the use of a table by `sublayer` (an embedding or the head) on this rank. Without
+  // `parameter`: of the first or only one.
+  Matrix TableGradient(int32_t sublayer, int32_t parameter) const;
+  Matrix TableGradient(int32_t sublayer) const { return TableGradient(sublayer, plan_.sublayers[sublayer].table); }
 
   // All gradients of this rank as one range. Zeroed at the start of a step; scratch after the step (runtime/arena.h).
   Vector AllGradients() const { return {gradients_, gradient_floats_}; }
@@ -130,7 +132,7 @@ class ParameterStore {
   std::vector<int64_t> weight_offset_, gradient_offset_;
   // The offset of the gradient of one use of a table.
   struct TableUse {
-    int32_t sublayer = 0;
+    int32_t sublayer = 0, parameter = 0;
     int64_t gradient_offset = 0;
   };
   std::vector<TableUse> table_uses_;

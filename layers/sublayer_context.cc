@@ -5,6 +5,7 @@
 #include "kernels/attention.h"
 #include "kernels/residual_norm.h"
 #include "kernels/weighted_sum.h"
+#include "layers/adaptive_bands.h"
 #include "runtime/host_values.h"
 
 namespace hadal {
@@ -17,15 +18,25 @@ int64_t RowsWithin(int64_t vocabulary, Storage storage, int64_t most) {
   return std::clamp(rows / kFewest * kFewest, kFewest, most);
 }
 
+// Of the output head's widest product.
+int64_t LogitColumns(const ModelOptions& options) {
+  if (!options.adaptive()) return options.target_vocabulary;
+  int64_t columns = 0;
+  for (const AdaptiveBand& band : AdaptiveBands(options)) {
+    columns = std::max<int64_t>(columns, band.words + (band.index == 0 ? options.adaptive_cutoffs.count : 0));
+  }
+  return columns;
+}
+
 }  // namespace
 
 Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, Purpose purpose,
                      ArenaLayout& layout)
     : storage_(plan.compute_storage),
       width_(plan.options.d_model),
-      vocabulary_(plan.options.target_vocabulary),
+      logit_columns_(LogitColumns(plan.options)),
       logit_rows_(LogitRows(stream.kind(), plan)),
-      logit_stride_(LogitStride(stream.kind(), vocabulary_)) {
+      logit_stride_(LogitStride(stream.kind(), logit_columns_)) {
   const std::string category = "workspace";
   const auto reserve = [&](int64_t elements) { return layout.ReserveBytes(category, elements * BytesOf(storage_)); };
   const int64_t rows = std::max(capacity.source_rows, capacity.target_rows);
@@ -60,8 +71,9 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
 }
 
 int64_t Workspace::LogitRows(DeviceKind kind, const ModelPlan& plan) {
-  if (kind == DeviceKind::kCpu) return DecodeRows(plan);
-  return RowsWithin(LogitStride(kind, plan.options.target_vocabulary), plan.compute_storage, 2048);
+  const int64_t columns = LogitStride(kind, LogitColumns(plan.options));
+  return kind == DeviceKind::kCpu ? RowsWithin(columns, Storage::kFloat32, kLogitRows)
+                                  : RowsWithin(columns, plan.compute_storage, 2048);
 }
 
 int64_t Workspace::DecodeRows(const ModelPlan& plan) {

@@ -56,9 +56,9 @@ class Workspace {
   Vector norm_partials() const { return {partials_, partial_floats_}; }
   // Collects the gradients of weights that a device computes together; null on a CPU and without a backward.
   GradientBatch* gradient_batch() const { return gradient_batch_.get(); }
-  // For rows of logits of the output head. REQUIRES: rows ≤ logit_rows().
+  // For rows of logits of the output head: [rows, V], or with an adaptive softmax of its widest band. REQUIRES: rows ≤ logit_rows().
   AnyMatrix logits(int64_t rows) const {
-    AnyMatrix logits(logits_, rows, vocabulary_, storage_);
+    AnyMatrix logits(logits_, rows, logit_columns_, storage_);
     logits.stride = logit_stride_;
     return logits;
   }
@@ -92,8 +92,8 @@ class Workspace {
 
  private:
   Storage storage_ = Storage::kFloat32;
-  int64_t width_ = 0, vocabulary_ = 0, logit_rows_ = 0, logit_stride_ = 0, attention_floats_ = 0, partial_floats_ = 0,
-          batch_floats_ = 0, loss_rows_ = 0;
+  int64_t width_ = 0, logit_columns_ = 0, logit_rows_ = 0, logit_stride_ = 0, attention_floats_ = 0,
+          partial_floats_ = 0, batch_floats_ = 0, loss_rows_ = 0;
   ArenaSlice branch_slice_, branch_input_slice_, attended_slice_, attention_slice_, layer_input_slice_, partial_slice_,
       batch_slice_, logits_slice_, row_slice_, host_row_slice_;
   void *branch_ = nullptr, *branch_input_ = nullptr, *attended_ = nullptr, *logits_ = nullptr;

@@ -7,7 +7,8 @@
 
 namespace hadal {
 
-TokenEmbedding::TokenEmbedding(const ModelPlan& plan, int32_t sublayer, ArenaLayout& layout)
+TokenEmbedding::TokenEmbedding(const ModelPlan& plan, int32_t sublayer, int64_t rows, Purpose purpose,
+                               ArenaLayout& layout)
     : sublayer_(sublayer),
       stack_(plan.sublayers[sublayer].stack),
       table_(plan.sublayers[sublayer].table),
@@ -15,9 +16,12 @@ TokenEmbedding::TokenEmbedding(const ModelPlan& plan, int32_t sublayer, ArenaLay
       dropout_(plan.options.dropout),
       positions_slice_(
           layout.ReserveLasting<float>("weights", int64_t{plan.options.max_positions} * plan.options.d_model)),
-      positions_(nullptr, plan.options.max_positions, plan.options.d_model) {}
+      positions_(nullptr, plan.options.max_positions, plan.options.d_model) {
+  if (plan.Tables(sublayer) > 1) adaptive_.emplace(plan, sublayer, rows, purpose, layout);
+}
 
 void TokenEmbedding::Bind(const Arena& arena) {
+  if (adaptive_) adaptive_->Bind(arena);
   positions_.data = arena.Get<float>(positions_slice_);
   if (arena.device() == nullptr) return FillSinusoidalPositions(positions_);
   std::vector<float> values(positions_.rows * positions_.columns);
@@ -36,9 +40,17 @@ TokenPlaces TokenEmbedding::Places(const SublayerContext& context) const {
 }
 
 void TokenEmbedding::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
-  EmbeddingForward(context.stream, {.tokens = Tokens(context),
+  ConstTokens tokens = Tokens(context);
+  ConstAnyMatrix table = context.parameters.ProductWeight(table_);
+  if (adaptive_) {  // y is the table of its own rows
+    adaptive_->Lookup(context.stream, context.parameters, tokens,
+                      /*row_by_row=*/!context.scalars.training, tensors.y.floats());
+    tokens = adaptive_->Rows(tokens.size);
+    table = tensors.y;
+  }
+  EmbeddingForward(context.stream, {.tokens = tokens,
                                     .offsets = context.offsets(stack_),
-                                    .table = context.parameters.ProductWeight(table_),
+                                    .table = table,
                                     .positions = positions_,
                                     .multiplier = multiplier_,
                                     .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
@@ -49,9 +61,15 @@ void TokenEmbedding::Forward(const SublayerContext& context, const PieceTensors&
 
 void TokenEmbedding::ForwardAt(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens,
                                ConstTokens positions, const TokenPlaces& places, AnyMatrix x) const {
+  ConstAnyMatrix table = parameters.ProductWeight(table_);
+  if (adaptive_) {
+    adaptive_->Lookup(stream, parameters, tokens, /*row_by_row=*/true, x.floats());
+    tokens = adaptive_->Rows(tokens.size);
+    table = x;
+  }
   EmbeddingForward(stream, {.tokens = tokens,
                             .row_positions = positions,
-                            .table = parameters.ProductWeight(table_),
+                            .table = table,
                             .positions = positions_,
                             .multiplier = multiplier_,
                             .places = places,
@@ -60,12 +78,15 @@ void TokenEmbedding::ForwardAt(const Stream& stream, const ParameterStore& param
 
 void TokenEmbedding::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t) const {
   context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = sublayer_, .values = tensors.d_y});
-  EmbeddingBackward(context.stream, {.tokens = Tokens(context),
+  const ConstTokens tokens = Tokens(context);
+  const Matrix looked_up = adaptive_ ? adaptive_->ClearedGradient(tokens.size) : Matrix();
+  EmbeddingBackward(context.stream, {.tokens = adaptive_ ? adaptive_->Rows(tokens.size) : tokens,
                                      .dx = tensors.d_y,
                                      .multiplier = multiplier_,
                                      .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
                                      .places = Places(context),
-                                     .d_table = context.parameters.TableGradient(sublayer_)});
+                                     .d_table = adaptive_ ? looked_up : context.parameters.TableGradient(sublayer_)});
+  if (adaptive_) adaptive_->AddGradients(context.stream, context.parameters, tokens, looked_up);
 }
 
 }  // namespace hadal

@@ -1,19 +1,22 @@
 // The front ends of text: y = dropout(sqrt(d)·E[token] + PE[position]), of the source and of the decoder's input.
-// A piece (piece.h) that writes y and reads d_y.
+// A piece (piece.h) that writes y and reads d_y. With adaptive input E[token] is adaptive_input.h's.
 // Shapes: y [R, d], E [V, d], PE [max_positions, d]. Numerics, order of accumulation and fairseq's conventions:
 // kernels/embedding.h.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
+#include "layers/adaptive_input.h"
 #include "layers/piece.h"
 
 namespace hadal {
 
 class TokenEmbedding final : public Piece {
  public:
-  // `sublayer`: plan.source_embedding() or plan.target_embedding(). Reserves the table of positions in `layout`.
-  TokenEmbedding(const ModelPlan& plan, int32_t sublayer, ArenaLayout& layout);
+  // `sublayer`: plan.source_embedding() or plan.target_embedding(). Reserves the table of positions in `layout`, and for
+  // adaptive input scratch for `rows` rows.
+  TokenEmbedding(const ModelPlan& plan, int32_t sublayer, int64_t rows, Purpose purpose, ArenaLayout& layout);
   void Bind(const Arena& arena) override;
 
   void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
@@ -32,6 +35,7 @@ class TokenEmbedding final : public Piece {
   int32_t sublayer_;
   Stack stack_;
   int32_t table_;
+  std::optional<AdaptiveInput> adaptive_;
   float multiplier_;
   double dropout_;
   ArenaSlice positions_slice_;

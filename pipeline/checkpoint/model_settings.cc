@@ -1,6 +1,9 @@
 #include "pipeline/checkpoint/model_settings.h"
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "layers/model_fields.h"
@@ -17,6 +20,9 @@ using Json = nlohmann::ordered_json;
 Json ToJson(double value) { return value; }
 Json ToJson(int32_t value) { return value; }
 Json ToJson(bool value) { return value; }
+Json ToJson(const AdaptiveCutoffs& cutoffs) {
+  return std::vector<int32_t>(cutoffs.ids.begin(), cutoffs.ids.begin() + cutoffs.count);
+}
 template <typename Enum, size_t kWords>
 Json ToJson(Enum value, const Word<Enum> (&words)[kWords]) {
   return ToWord(words, value);
@@ -32,6 +38,15 @@ Json ToJson(const StackMethod& stack) {
 void Read(JsonFields& fields, const char* name, double& value) { fields.Read(name, value); }
 void Read(JsonFields& fields, const char* name, int32_t& value) { fields.Read(name, value, 0); }
 void Read(JsonFields& fields, const char* name, bool& value) { fields.Read(name, value); }
+void Read(JsonFields& fields, const char* name, AdaptiveCutoffs& cutoffs) {
+  const nlohmann::json& list = fields.List(name);
+  if (list.size() > cutoffs.ids.size()) return fields.Fail(name, absl::StrCat("has ", list.size(), " entries"));
+  for (const nlohmann::json& entry : list) {
+    const std::optional<int32_t> id = JsonInteger<int32_t>(entry);
+    if (!id) return fields.Fail(name, "has an entry that is no token id");
+    cutoffs.ids[cutoffs.count++] = *id;
+  }
+}
 template <typename Enum, size_t kWords>
 void Read(JsonFields& fields, const char* name, Enum& value, const Word<Enum> (&words)[kWords]) {
   fields.Read(name, value, words);

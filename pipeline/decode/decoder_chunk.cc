@@ -41,9 +41,13 @@ DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, c
     step_output_ = EdgeOf(edges, Stack::kDecoder) != nullptr;
   }
   const int32_t target = plan.target_embedding();
-  if (first == plan.source_embedding()) embedding_source_.emplace(plan, plan.source_embedding(), layout);
+  if (first == plan.source_embedding()) {
+    embedding_source_.emplace(plan, plan.source_embedding(), capacity.source_rows, Purpose::kInference, layout);
+  }
   AddEncoderSegments(plan, capacity);
-  if (first <= target && target < last) embedding_target_.emplace(plan, target, layout);
+  if (first <= target && target < last) {
+    embedding_target_.emplace(plan, target, capacity.rows, Purpose::kInference, layout);
+  }
   AddDecoderSublayers(plan, capacity, layout);
   if (last > plan.output_head())
     head_.emplace(plan, capacity.rows, candidates, launching.on_device && launching.logits, layout);

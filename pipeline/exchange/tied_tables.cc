@@ -34,7 +34,7 @@ TiedTables::TiedTables(const ModelPlan& plan, const PipelinePlan& pipeline, int 
     : rank_(rank) {
   int64_t largest_owned = 0, largest_moved = 0;
   for (int32_t p = 0; p < static_cast<int32_t>(plan.parameters.size()); ++p) {
-    if (plan.parameters[p].role != ParameterRole::kEmbedding) continue;
+    if (!plan.parameters[p].is_table()) continue;
     Table table{.parameter = p};
     for (const int32_t sublayer : plan.Uses(p)) table.uses.push_back({sublayer, pipeline.RankOfSublayer(sublayer)});
     if (table.uses.size() < 2) continue;
@@ -95,15 +95,15 @@ absl::Status TiedTables::ReduceGradients(const Stream& stream, const ParameterSt
     for (size_t i = 1; i < table.uses.size(); ++i) {
       const Use& use = table.uses[i];
       if (rank_ == owner) {
-        const Vector sum = FlatOf(parameters.TableGradient(table.uses[0].sublayer));
+        const Vector sum = FlatOf(parameters.TableGradient(table.uses[0].sublayer, table.parameter));
         if (use.rank == owner) {
-          Add(stream, {.sum = sum, .values = FlatOf(parameters.TableGradient(use.sublayer))});
+          Add(stream, {.sum = sum, .values = FlatOf(parameters.TableGradient(use.sublayer, table.parameter))});
         } else {
           HADAL_RETURN_IF_ERROR(AddReceived(stream, sum, use, timeout));
         }
       } else if (rank_ == use.rank) {
-        HADAL_RETURN_IF_ERROR(
-            SendPieces(stream, parameters.TableGradient(use.sublayer), owner, kTiedGradientTag, timeout));
+        HADAL_RETURN_IF_ERROR(SendPieces(stream, parameters.TableGradient(use.sublayer, table.parameter), owner,
+                                         kTiedGradientTag, timeout));
       }
     }
   }

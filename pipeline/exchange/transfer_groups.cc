@@ -22,7 +22,7 @@ Pairs StagePairs(const ModelPlan& plan, const PipelinePlan& pipeline) {
   const ScheduleShape& shape = pipeline.shape;
   for (int g = 0; g + 1 < shape.global_chunks(); ++g) AddPair(shape.RankOf(g), shape.RankOf(g + 1), pairs);
   for (int32_t p = 0; p < static_cast<int32_t>(plan.parameters.size()); ++p) {
-    if (plan.parameters[p].role != ParameterRole::kEmbedding) continue;
+    if (!plan.parameters[p].is_table()) continue;
     for (const int32_t use : plan.Uses(p)) {
       AddPair(pipeline.OwnerOf(plan, p), pipeline.RankOfSublayer(use), pairs);
     }

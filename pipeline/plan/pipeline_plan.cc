@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "layers/adaptive_bands.h"
 #include "pipeline/plan/decode_capacity.h"
 #include "pipeline/schedule/partition.h"
 #include "pipeline/schedule/schedule_check.h"
@@ -147,10 +148,10 @@ std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacit
     const double rows = sublayer.stack == Stack::kEncoder ? source : target;
     const double causal = sublayer.stack == Stack::kDecoder ? 0.5 : 1;
     switch (sublayer.kind) {
-      // Lookups, no products: charged as one pass over the rows.
+      // Lookups: charged as one pass over the rows. Adaptive input has products, too.
       case SublayerKind::kSourceEmbedding:
       case SublayerKind::kTargetEmbedding:
-        costs.push_back(rows * d);
+        costs.push_back(rows * (d + InputProducts(plan.options, plan.Tables(static_cast<int32_t>(costs.size())))));
         break;
       case SublayerKind::kSelfAttention:
         costs.push_back(rows * (4 * d * d + 2 * causal * length * d));
@@ -162,7 +163,7 @@ std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacit
         costs.push_back(rows * 2 * d * plan.options.d_ff);
         break;
       case SublayerKind::kOutputHead:
-        costs.push_back(rows * d * plan.options.target_vocabulary);
+        costs.push_back(rows * HeadProducts(plan.options));
         break;
     }
     costs.back() += rows * d * kCombinedEntryCost * CombinedEntries(plan, static_cast<int32_t>(costs.size()) - 1);

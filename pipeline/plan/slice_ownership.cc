@@ -91,9 +91,7 @@ int64_t BucketElements(int64_t elements, int replicas) {
   return std::clamp(elements / (kRounds * replicas), kMebibyte, 8 * kMebibyte);
 }
 
-bool IsTiedTable(const ModelPlan& plan, int32_t parameter) {
-  return plan.parameters[parameter].role == ParameterRole::kEmbedding && plan.Uses(parameter).size() > 1;
-}
+bool IsTiedTable(const ModelPlan& plan, int32_t parameter) { return plan.Uses(parameter).size() > 1; }
 
 std::vector<OwnedSlice> SlicesOfStage(const ModelPlan& plan, const PipelinePlan& pipeline, int stage) {
   std::vector<OwnedSlice> slices;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "layers/adaptive_head.h"
 #include "layers/layer_combination.h"
 #include "layers/segment.h"
 #include "layers/token_embedding.h"
@@ -26,7 +27,8 @@ Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapac
   }
   const TensorRange decoded = AddStack(Stack::kDecoder, capacity, layout);
   if (spec.last > plan.output_head()) {
-    auto head = std::make_unique<OutputHead>(plan, capacity, spec.purpose);
+    auto head = plan.options.adaptive() ? std::make_unique<AdaptiveHead>(plan, capacity, spec.purpose, layout)
+                                        : std::make_unique<OutputHead>(plan, capacity, spec.purpose);
     head_ = head.get();
     pieces_.push_back({.piece = std::move(head), .first_sublayer = plan.output_head(), .x = decoded});
     pieces_.back().rereads_x = false;  // its forward makes the gradients
@@ -69,7 +71,9 @@ Chunk::TensorRange Chunk::AddStack(Stack stack, const ActivationCapacity& capaci
   tensors_.back().is_history = combines;
   if (embeds) {
     pieces_.push_back(
-        {.piece = std::make_unique<TokenEmbedding>(plan_, embedding, layout), .first_sublayer = embedding, .y = x});
+        {.piece = std::make_unique<TokenEmbedding>(plan_, embedding, capacity.rows(stack), spec_.purpose, layout),
+         .first_sublayer = embedding,
+         .y = x});
   } else {
     x.entries = input_edges_[0].entries;
     inputs_[0] = x;

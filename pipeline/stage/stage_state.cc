@@ -11,8 +11,8 @@ namespace {
 // The gradient of an owned parameter: its own, or its first use's.
 Vector OwnedGradient(const ParameterStore& parameters, int32_t parameter) {
   const ParameterRecord& record = parameters.plan().parameters[parameter];
-  if (record.role != ParameterRole::kEmbedding) return parameters.GradientVector(parameter);
-  const Matrix table = parameters.TableGradient(record.sublayer);
+  if (!record.is_table()) return parameters.GradientVector(parameter);
+  const Matrix table = parameters.TableGradient(record.sublayer, parameter);
   return {table.data, table.rows * table.columns};
 }
 

@@ -168,6 +168,20 @@ TEST(BitIdentityTest, FewerMicroBatchesThanStages) {
                         {4, 1, ScheduleKind::kInterleavedZb, 3, 0, false}});
 }
 
+// Bands are shared by three sublayers, by two, or belong to the head.
+TEST(BitIdentityTest, AdaptiveSoftmax) {
+  RunSpec spec = BaseSpec(ResidualMethod::kDeepNorm, 64);
+  spec.steps = 2;
+  spec.model = WithAdaptiveSoftmax(spec.model, EmbeddingSharing::kAll, 30, 90);
+  ExpectSameBits(spec, SomeLayouts());
+  spec = LanguageModelSpec(ResidualMethod::kPreLn, 32);
+  spec.steps = 2;
+  for (const EmbeddingSharing sharing : {EmbeddingSharing::kDecoder, EmbeddingSharing::kNone}) {
+    spec.model = WithAdaptiveSoftmax(spec.model, sharing, 30, 90);
+    ExpectSameBits(spec, {{2, 2, ScheduleKind::k1F1B, 1, 3, true}, {3, 1, ScheduleKind::kInterleavedZb, 2, 0, false}});
+  }
+}
+
 // What crosses a cut changes along a stack that combines its layers: behind the embedding, in each layer's front,
 // behind the stack.
 TEST(BitIdentityTest, EveryCutOfCombinedLayers) {

@@ -196,6 +196,29 @@ TEST(DecoderTest, ALanguageModelContinuesPrompts) {
   }
 }
 
+// The probabilities of all tokens in decoding, of one band's in an evaluation; prompts have tokens of every band.
+TEST(DecoderTest, AnAdaptiveSoftmax) {
+  const std::vector<std::vector<int32_t>> sources = RandomSources(13, 20, kVocabulary, 6);
+  for (const EmbeddingSharing sharing : {EmbeddingSharing::kAll, EmbeddingSharing::kNone}) {
+    DecodeSpec spec = BaseSpec(ResidualMethod::kDeepNorm);
+    spec.model = WithAdaptiveSoftmax(spec.model, sharing, kVocabulary / 4, kVocabulary / 2);
+    spec.moved = true;
+    spec.decoder.beam = {.beam = 2, .length_penalty = 0, .max_length_b = 14, .sampling = DrawOptions{}};
+    spec.decoder.prefixes = true;
+    for (const std::vector<int32_t>& prompt : RandomSources(13, 9, kVocabulary, 8)) spec.starts.push_back({prompt, 1});
+    const DecodeOutcome reference = Decode(spec, sources, /*evaluate=*/true);
+    for (size_t s = 0; s < sources.size(); ++s) {
+      const Hypothesis& best = reference.translations[s].front();
+      for (size_t t = 0; t < reference.evaluated[s].size(); ++t) {
+        EXPECT_NEAR(-best.token_log_probabilities[t], reference.evaluated[s][t], 2e-4) << s << ", " << t;
+      }
+    }
+    spec.ranks = 3;
+    spec.decoder.sentences = 1;
+    EXPECT_EQ(FirstDifference(reference.translations, Decode(spec, sources).translations), "") << "3 ranks";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Methods, DecoderMethodTest, ::testing::ValuesIn(AllResidualMethods()),
                          [](const auto& info) { return ResidualMethodName(info.param); });
 

@@ -146,5 +146,16 @@ TEST(ModelGradientTest, IsTheSlopeOfTheLossWhateverTablesAreShared) {
   }
 }
 
+TEST(ModelGradientTest, IsTheSlopeOfTheLossOfAnAdaptiveSoftmax) {
+  for (const int32_t encoder_layers : {0, 2}) {
+    for (const EmbeddingSharing sharing :
+         {EmbeddingSharing::kNone, EmbeddingSharing::kDecoder, EmbeddingSharing::kAll}) {
+      SCOPED_TRACE(absl::StrCat(encoder_layers, " encoder layers, sharing ", static_cast<int>(sharing)));
+      ExpectGradientsOfTheLoss(
+          WithAdaptiveSoftmax(TwoLayers(ResidualMethod::kDeepNorm, encoder_layers), sharing, 8, 14));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hadal::testing

@@ -79,5 +79,13 @@ TEST(DeviceSupportTest, WhatIsMissingIsNamed) {
   EXPECT_THAT(message(ResidualMethod::kPostLn, kernels), HasSubstr("heads of 16 columns"));
 }
 
+TEST(DeviceSupportTest, AnAdaptiveSoftmaxNeedsACpu) {
+  ModelOptions model = PlanOf(ResidualMethod::kDeepNorm).options;
+  model.adaptive_cutoffs = {.ids = {10}, .count = 1};
+  const absl::Status status = CheckDeviceSupport(ModelPlan::Make(model), Everything());
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("model.adaptive_cutoffs"));
+}
+
 }  // namespace
 }  // namespace hadal

@@ -54,6 +54,26 @@ TEST(ValidateModelOptionsTest, EveryFieldHasARange) {
   });
 }
 
+TEST(ValidateModelOptionsTest, AdaptiveCutoffsAscendAndLeaveWidthAndSmoothingAlone) {
+  ModelOptions options = {.source_vocabulary = 100, .target_vocabulary = 100, .label_smoothing = 0};
+  options.adaptive_cutoffs = {.ids = {20, 60}, .count = 2};
+  EXPECT_TRUE(ValidateModelOptions(options).ok());
+  options.adaptive_factor = 23;
+  EXPECT_EQ(ValidateModelOptions(options).message(),
+            "model: d_model = 512 leaves no column for band 2 of adaptive_cutoffs with adaptive_factor = 23; use fewer "
+            "cutoffs or a smaller factor");
+  options.adaptive_factor = 4;
+  options.adaptive_cutoffs.ids[1] = 20;
+  EXPECT_EQ(ValidateModelOptions(options).message(), "model: adaptive_cutoffs = 20, allowed: 21 to 99");
+  options.adaptive_cutoffs.ids[1] = 100;
+  EXPECT_FALSE(ValidateModelOptions(options).ok());
+  options.adaptive_cutoffs.ids[1] = 60;
+  options.label_smoothing = 0.1;
+  EXPECT_EQ(ValidateModelOptions(options).message(),
+            "model: label_smoothing = 0.1 is not allowed with adaptive_cutoffs: the adaptive softmax does not compute "
+            "the other words' probabilities. Set model.label_smoothing to 0.");
+}
+
 TEST(ValidateModelOptionsTest, FixupsScalarsTakeThePlaceOfOthers) {
   ModelOptions options = {.source_vocabulary = 100, .target_vocabulary = 100};
   options.decoder.fixup_scalars = true;

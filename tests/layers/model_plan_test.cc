@@ -265,6 +265,42 @@ TEST(ModelPlanTest, SharingDecidesWhoUsesATable) {
   EXPECT_EQ(none.ParameterName(none.sublayers[none.output_head()].table), "decoder.output_projection.weight");
 }
 
+std::vector<std::string> NamesOf(const ModelPlan& plan, int32_t sublayer) {
+  std::vector<std::string> names;
+  const SublayerRecord& record = plan.sublayers[sublayer];
+  for (int32_t p = 0; p < record.parameters; ++p) names.push_back(plan.ParameterName(record.first_parameter + p));
+  return names;
+}
+
+// The numbers of fairseq's transformer_lm_wiki103: bands of widths 1024, 256 and 64.
+TEST(ModelPlanTest, AdaptiveBandsAreNamedAsFairseqNamesThemAndSharedByUse) {
+  ModelOptions options = Options(0, 1, 1024, 16, 267744);
+  options.adaptive_cutoffs = {.ids = {20000, 60000}, .count = 2};
+  const ModelPlan tied = ModelPlan::Make(options);
+  EXPECT_EQ(NamesOf(tied, tied.target_embedding()),
+            (std::vector<std::string>{
+                "decoder.embed_tokens.embeddings.0.0.weight", "decoder.embed_tokens.embeddings.1.0.weight",
+                "decoder.embed_tokens.embeddings.1.1.weight", "decoder.embed_tokens.embeddings.2.0.weight",
+                "decoder.embed_tokens.embeddings.2.1.weight", "decoder.embed_tokens.embeddings.0.1.weight"}));
+  EXPECT_EQ(NamesOf(tied, tied.output_head()),
+            std::vector<std::string>{"decoder.adaptive_softmax.head.class_proj.weight"});
+  const std::vector<int32_t> both = {tied.target_embedding(), tied.output_head()};
+  for (int32_t p = 0; p < 5; ++p) EXPECT_EQ(tied.Uses(p), both) << p;
+  EXPECT_EQ(tied.Uses(5), std::vector<int32_t>{tied.target_embedding()}) << "the softmax reads band 0 as it is";
+  EXPECT_EQ(tied.parameters[3].rows, 207744);
+  EXPECT_EQ(tied.parameters[3].columns, 64);
+  EXPECT_EQ(tied.parameters[4].rows, 1024);
+  options.sharing = EmbeddingSharing::kNone;
+  const ModelPlan untied = ModelPlan::Make(options);
+  EXPECT_EQ(NamesOf(untied, 0), std::vector<std::string>{"decoder.embed_tokens.weight"});
+  EXPECT_EQ(
+      NamesOf(untied, untied.output_head()),
+      (std::vector<std::string>{"decoder.adaptive_softmax.head.weight", "decoder.adaptive_softmax.tail.0.2.weight",
+                                "decoder.adaptive_softmax.tail.0.0.weight", "decoder.adaptive_softmax.tail.1.2.weight",
+                                "decoder.adaptive_softmax.tail.1.0.weight"}));
+  EXPECT_NE(untied.Hash(), tied.Hash());
+}
+
 TEST(ModelPlanTest, TravelsAsBytesAndRefusesDamage) {
   const ModelPlan plan = ModelPlan::Make(Options(3, 2, 16, 32, 100));
   std::string bytes = plan.Serialize();

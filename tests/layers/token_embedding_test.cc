@@ -27,8 +27,8 @@ class TokenEmbeddingTest : public ::testing::Test {
                                .dropout = 0.5})),
         parameters_(plan_, {0, 1, 2, 3, 4, 5, 6, 7}, Purpose::kTraining, layout_),
         workspace_(plan_, {.source_rows = 8, .target_rows = 8, .max_length = 8}, stream_, Purpose::kTraining, layout_),
-        source_(plan_, plan_.source_embedding(), layout_),
-        target_(plan_, plan_.target_embedding(), layout_),
+        source_(plan_, plan_.source_embedding(), 8, Purpose::kTraining, layout_),
+        target_(plan_, plan_.target_embedding(), 8, Purpose::kTraining, layout_),
         arena_(Arena::Allocate(layout_).value()) {
     parameters_.Bind(arena_);
     workspace_.Bind(arena_);

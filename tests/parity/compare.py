@@ -197,7 +197,16 @@ def altered_cases(case, weights):
     for method in same_parameters:
         if case["method"] in same_parameters and METHODS[method] != METHODS[case["method"]]:
             yield f"method {method}", {**with_model(branch_growth="linear"), "method": method}, weights
-    yield "label smoothing 0.11", with_model(label_smoothing=0.11), weights
+    cutoffs = case["model"]["adaptive_cutoffs"]
+    if cutoffs:
+        names = [name for name in weights if ".embeddings." in name or ".adaptive_softmax." in name]
+        assert len(names) == 2 * (len(cutoffs) + 1) + 1, names
+        for name in names:
+            damaged = {**weights, name: weights[name].copy()}
+            damaged[name].flat[-1] += 0.05
+            yield f"one element of {name} off by 0.05", case, damaged
+    else:
+        yield "label smoothing 0.11", with_model(label_smoothing=0.11), weights
     if not any(name.endswith("head_scale") for name in weights):  # whose size is the number of heads
         yield "half the heads", with_model(heads=case["model"]["heads"] // 2), weights
     shifted = [(s, t[1:] + t[:1]) for s, t in case["sentences"]]

@@ -42,6 +42,7 @@ struct ProbeOptions {
   std::string method = "post_ln";
   std::string sharing = "all";
   std::string growth;  // instead of the method's
+  std::vector<int32_t> cutoffs;
   ModelOptions model;
   int ranks = 1;
   int64_t update = 3;  // BranchNorm: alpha = 3/7
@@ -191,6 +192,8 @@ absl::Status CompleteModel(ProbeOptions& options) {
   ApplyResidualMethod(method, model);
   if (options.growth == "exponential") model.branch_growth = BranchGrowth::kExponential;
   if (options.growth == "sigmoid") model.branch_growth = BranchGrowth::kSigmoid;
+  for (const int32_t id : options.cutoffs) model.adaptive_cutoffs.ids.at(model.adaptive_cutoffs.count++) = id;
+  if (model.adaptive()) model.label_smoothing = 0;
   model.branch_growth_updates = 7;
   model.branch_growth_steepness = DefaultSteepness(model.branch_growth);
   model.dropout = 0;
@@ -245,6 +248,8 @@ int main(int argc, char** argv) {
   app.AddOption("--hidden", model.d_ff, "width of feed-forward layers");
   app.AddOption("--heads", model.heads, "attention heads");
   app.AddOption("--label-smoothing", model.label_smoothing, "of the loss");
+  app.AddOption("--cutoffs", options.cutoffs, "of an adaptive softmax").SplitAt(',');
+  app.AddOption("--factor", model.adaptive_factor, "of its widths");
   app.AddOption("--update", options.update, "BranchNorm's t");
   app.AddOption("--ranks", options.ranks, "stages");
   app.AddOption("--seed", options.seed, "of weights and sentences");

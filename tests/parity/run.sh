@@ -1,6 +1,6 @@
 #!/bin/sh
 # run.sh PROBE DIRECTORY GROUP
-# Runs the probe on 1 and on 3 ranks for every case of a group of cases.txt. Both must give the same bytes. Compares them with PyTorch; the group
+# Runs the probe on 1 and on 3 ranks (the group "adaptive" also on 2) for every case of a group of cases.txt. All must give the same bytes. Compares them with PyTorch; the group
 # "controls" with damaged results too.
 # Python: $HADAL_PARITY_PYTHON (an error if it cannot import torch), else the first of python3, /usr/bin/python3 that can.
 # Exit status: 0 equal, 1 not, 77 skipped for want of PyTorch.
@@ -28,17 +28,20 @@ fi
 
 grep -q "^$group " "$here/cases.txt" || { echo "cases.txt has no group $group" >&2; exit 1; }
 rm -rf "$directory"
-case=0 directories=
+case=0 directories= counts="1 3"
+[ "$group" != adaptive ] || counts="1 2 3"
 while read -r of arguments; do
   [ "$of" = "$group" ] || continue
   case=$((case + 1))
-  for ranks in 1 3; do
+  for ranks in $counts; do
     mkdir -p "$directory/$case/$ranks"
     # shellcheck disable=SC2086
     "$probe" --directory "$directory/$case/$ranks" --ranks $ranks $arguments
   done
-  for file in weights.safetensors gradients.safetensors case.json; do
-    cmp "$directory/$case/1/$file" "$directory/$case/3/$file"
+  for ranks in $counts; do
+    for file in weights.safetensors gradients.safetensors case.json; do
+      cmp "$directory/$case/1/$file" "$directory/$case/$ranks/$file"
+    done
   done
   directories="$directories $directory/$case/1"
 done < "$here/cases.txt"

@@ -20,4 +20,12 @@ ModelOptions SmallModel(ResidualMethod method, const SmallShape& shape) {
   return model;
 }
 
+ModelOptions WithAdaptiveSoftmax(ModelOptions model, EmbeddingSharing sharing, int32_t first, int32_t second) {
+  model.sharing = sharing;
+  model.adaptive_cutoffs = {.ids = {first, second}, .count = 2};
+  model.label_smoothing = 0;
+  model.adaptive_dropout = 0.2;
+  return model;
+}
+
 }  // namespace hadal::testing

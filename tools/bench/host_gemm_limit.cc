@@ -4,7 +4,9 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cmath>
 
+#include "layers/adaptive_bands.h"
 #include "layers/sublayer_context.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
@@ -12,7 +14,10 @@
 namespace hadal {
 namespace {
 
-constexpr int kBuffers = 6;        // for inputs and for outputs, used in rotation
+constexpr int kBuffers = 6;  // for inputs and for outputs, used in rotation
+// Of the product that stands for the output head's: an adaptive softmax's have as many multiply-adds together.
+int64_t HeadColumns(const ModelOptions& model) { return std::llround(HeadProducts(model) / model.d_model); }
+
 constexpr int64_t kRowGrain = 16;  // as kernels/linear.h splits rows
 
 ConstTokens Offsets(const std::vector<int32_t>& offsets) {
@@ -76,13 +81,14 @@ void HostGemmLimit::LayOut(ArenaLayout& layout) {
       for (int32_t p = record.first_parameter; p < record.first_parameter + record.parameters; ++p) {
         if (p != record.table) weights += plan_.parameters[p].elements();
       }
-      if (record.kind == SublayerKind::kOutputHead) weights += plan_.parameters[record.table].elements();
+      if (record.kind == SublayerKind::kOutputHead) weights += HeadColumns(plan_.options) * plan_.options.d_model;
     }
   }
   const ModelOptions& model = plan_.options;
   const int64_t rows = std::max(pipeline_.capacity.source_rows, pipeline_.capacity.target_rows);
-  activation_floats_ = std::max(rows * std::max<int64_t>(3 * model.d_model, model.d_ff),
-                                Workspace::LogitRows(DeviceKind::kCpu, plan_) * static_cast<int64_t>(model.target_vocabulary));
+  activation_floats_ =
+      std::max(rows * std::max<int64_t>(3 * model.d_model, model.d_ff),
+               Workspace::LogitRows(DeviceKind::kCpu, plan_) * static_cast<int64_t>(model.target_vocabulary));
   weight_slice_ = layout.Reserve<float>("weights", weights);
   gradient_slice_ = layout.Reserve<float>("gradients", weights);
   activation_slice_ = layout.Reserve<float>("activations", 2 * kBuffers * activation_floats_);
@@ -120,7 +126,7 @@ void HostGemmLimit::Linear(Half half, int64_t rows, int64_t in, int64_t out, int
 }
 
 void HostGemmLimit::Head(int64_t rows, int64_t weight) {
-  const int64_t vocabulary = plan_.options.target_vocabulary, d = plan_.options.d_model;
+  const int64_t vocabulary = HeadColumns(plan_.options), d = plan_.options.d_model;
   const int64_t most_rows = Workspace::LogitRows(DeviceKind::kCpu, plan_);
   for (int64_t first = 0; first < rows; first += most_rows) {
     const int64_t block = std::min(most_rows, rows - first);

@@ -1,7 +1,10 @@
 #include "tools/bench/step_flops.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
+
+#include "layers/adaptive_bands.h"
 
 namespace hadal {
 namespace {
@@ -21,7 +24,32 @@ struct Products {
   double linear = 0, attention = 0;
 };
 
-Products ProductsOf(const SublayerRecord& record, const ModelOptions& model, const PackedBatch& batch) {
+// Of adaptive input: a product for each token with its band's projection.
+double InputLinear(const ModelOptions& model, const std::vector<int32_t>& tokens) {
+  double sum = 0;
+  for (const AdaptiveBand& band : AdaptiveBands(model)) {
+    const auto count = std::count_if(tokens.begin(), tokens.end(), [&](int32_t t) { return band.Holds(t); });
+    sum += static_cast<double>(count) * model.d_model * band.width;
+  }
+  return sum;
+}
+
+double HeadLinear(const ModelOptions& model, const PackedBatch& batch) {
+  const double d = model.d_model, rows = static_cast<double>(batch.sentence_target_rows());
+  if (!model.adaptive()) return rows * d * model.target_vocabulary;
+  double sum = 0;
+  for (const AdaptiveBand& band : AdaptiveBands(model)) {
+    const auto count =
+        std::count_if(batch.target.begin(), batch.target.end(), [&](int32_t t) { return band.Holds(t); });
+    sum += band.index == 0 ? rows * d * (band.words + model.adaptive_cutoffs.count)
+                           : static_cast<double>(count) * band.width * (d + band.words);
+  }
+  return sum;
+}
+
+Products ProductsOf(const ModelPlan& plan, int32_t sublayer, const PackedBatch& batch) {
+  const SublayerRecord& record = plan.sublayers[sublayer];
+  const ModelOptions& model = plan.options;
   const double d = model.d_model, target = static_cast<double>(batch.sentence_target_rows());
   const double source = static_cast<double>(batch.sentence_source_rows());
   const bool encoder = record.stack == Stack::kEncoder;
@@ -30,7 +58,8 @@ Products ProductsOf(const SublayerRecord& record, const ModelOptions& model, con
   switch (record.kind) {
     case SublayerKind::kSourceEmbedding:
     case SublayerKind::kTargetEmbedding:
-      return {};
+      if (plan.Tables(sublayer) <= 1) return {};
+      return {InputLinear(model, encoder ? batch.source : batch.target_input), 0};
     case SublayerKind::kSelfAttention:
       return {4 * rows * d * d, d * Pairs(offsets, offsets, !encoder)};
     case SublayerKind::kCrossAttention:
@@ -38,7 +67,7 @@ Products ProductsOf(const SublayerRecord& record, const ModelOptions& model, con
     case SublayerKind::kFeedForward:
       return {2 * rows * d * model.d_ff, 0};
     case SublayerKind::kOutputHead:
-      return {target * d * model.target_vocabulary, 0};
+      return {HeadLinear(model, batch), 0};
   }
   return {};
 }
@@ -47,10 +76,12 @@ Products ProductsOf(const SublayerRecord& record, const ModelOptions& model, con
 
 StepFlops StepFlopsOf(const ModelPlan& plan, std::span<const PackedBatch> batches, bool recompute) {
   StepFlops flops;
-  for (const SublayerRecord& record : plan.sublayers) {
-    const bool again = recompute && record.kind != SublayerKind::kOutputHead;
+  for (int32_t s = 0; s < static_cast<int32_t>(plan.sublayers.size()); ++s) {
+    const SublayerKind kind = plan.sublayers[s].kind;
+    const bool embeds = kind == SublayerKind::kSourceEmbedding || kind == SublayerKind::kTargetEmbedding;
+    const bool again = recompute && kind != SublayerKind::kOutputHead && !embeds;
     for (const PackedBatch& batch : batches) {
-      const Products products = ProductsOf(record, plan.options, batch);
+      const Products products = ProductsOf(plan, s, batch);
       flops.linear += 3 * 2 * products.linear;
       flops.attention += 6 * 2 * products.attention;
       flops.recomputed_linear += again ? 2 * products.linear : 0;

@@ -60,6 +60,13 @@ absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
   to.attention_dropout = from.attention_dropout();
   to.activation_dropout = from.activation_dropout();
   to.label_smoothing = from.label_smoothing();
+  if (from.adaptive_cutoffs_size() > AdaptiveCutoffs::kMost) {
+    return absl::InvalidArgumentError(absl::StrCat("model.adaptive_cutoffs has ", from.adaptive_cutoffs_size(),
+                                                   " entries; at most ", AdaptiveCutoffs::kMost, " are allowed"));
+  }
+  for (const int32_t id : from.adaptive_cutoffs()) to.adaptive_cutoffs.ids[to.adaptive_cutoffs.count++] = id;
+  to.adaptive_factor = from.adaptive_factor();
+  to.adaptive_dropout = from.adaptive_dropout();
   if (to.d_model % to.heads != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("model.heads = ", to.heads, " is not allowed; it must divide model.d_model = ", to.d_model));

@@ -153,7 +153,7 @@ class Prediction {
   double TiedSeconds() const {
     double seconds = 0;
     for (size_t p = 0; p < model_.parameters.size(); ++p) {
-      if (model_.parameters[p].role != ParameterRole::kEmbedding) continue;
+      if (!model_.parameters[p].is_table()) continue;
       std::set<int> stages;
       for (const int32_t use : model_.Uses(static_cast<int32_t>(p))) stages.insert(plan_.RankOfSublayer(use));
       const int owner = plan_.RankOfSublayer(model_.parameters[p].sublayer);

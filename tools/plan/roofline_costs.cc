@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "layers/adaptive_bands.h"
 #include "pipeline/plan/pipeline_plan.h"
 #include "pipeline/stage/graph_cache.h"
 
@@ -110,8 +111,21 @@ class RooflineCosts : public StepCosts {
         sum.Add(Linear(rows, model.d_ff, d));
         break;
       case SublayerKind::kOutputHead: {
-        const ThereAndBack products = Linear(rows, d, model.target_vocabulary);
-        const double loss = PassSeconds(2 * rows * model.target_vocabulary * element_bytes_);
+        ThereAndBack products;
+        double logits = 0;
+        const auto add = [&](double of_rows, double in, double out) { products.Add(Linear(of_rows, in, out)); };
+        for (const AdaptiveBand& band : AdaptiveBands(model)) {
+          const double of_rows = band.index == 0 ? rows : rows * TokenShare(band, model);
+          const double out = band.words + (band.index == 0 ? model.adaptive_cutoffs.count : 0);
+          if (band.index > 0) add(of_rows, d, band.width);
+          add(of_rows, band.width, out);
+          logits += of_rows * out;
+        }
+        if (!model.adaptive()) {
+          add(rows, d, model.target_vocabulary);
+          logits = rows * model.target_vocabulary;
+        }
+        const double loss = PassSeconds(2 * logits * element_bytes_);
         return {products.forward + products.backward + loss, 0, 0};
       }
     }

@@ -6,6 +6,7 @@ through one function. Any dtype. There is no dropout.
 
     every sublayer   x' = post(r·x + b·F(pre(x)))      pre, post ∈ {identity, LayerNorm}; F may hold norms and scales of its own
     embedding        x0 = sqrt(d)·E[token] + PE[position], positions counted from 2
+    adaptive         E[token] = E_c[token − first_c]·P_cᵀ, c the token's band; softmax: log_softmax below
     loss             Σ over target tokens of (1 − eps − eps_v)·nll + eps_v·Σ_v(−log p_v), eps_v = eps / (V − 1)
 
 To add a residual method: one entry in METHODS of tests/parity/methods.py; if it has parameters of its own, use them in Model.sublayer.
@@ -90,6 +91,8 @@ class Model(torch.nn.Module):
         shares_source = self.has_encoder and self.settings["sharing"] == "all"
         self.target_name = self.source_name if shares_source else "decoder.embed_tokens.weight"
         self.output_name = "decoder.output_projection.weight" if self.settings["sharing"] == "none" else self.target_name
+        self.cutoffs = self.settings.get("adaptive_cutoffs", [])  # settings of older checkpoints lack them
+        self.ties_bands = self.settings["sharing"] != "none"
 
     @classmethod
     def of(cls, plain: PlainModel, dtype=torch.float32):
@@ -208,10 +211,56 @@ class Model(torch.nn.Module):
         profile, self.profile = self.profile, None
         return profile
 
+    def lookup(self, tokens, table):
+        """E[token]; `table` "….embed_tokens.weight" stands for "….embed_tokens.embeddings.*" where these are adaptive."""
+        if table in self.names:
+            return F.embedding(tokens, self.get_parameter(table))
+        bands = table.removesuffix("weight") + "embeddings."
+        vectors = torch.zeros(*tokens.shape, self.settings["d_model"], dtype=self.dtype)
+        for band, first in enumerate([0, *self.cutoffs]):
+            words = self.get_parameter(f"{bands}{band}.0.weight")
+            here = (tokens >= first) & (tokens < first + len(words))
+            vectors[here] = F.linear(words[tokens[here] - first], self.get_parameter(f"{bands}{band}.1.weight"))
+        return vectors
+
     def embed(self, tokens, table):
         d = self.settings["d_model"]
         positions = torch.tensor(position_table(tokens.shape[1], d), dtype=self.dtype)
-        return math.sqrt(d) * F.embedding(tokens, self.get_parameter(table)) + positions
+        return math.sqrt(d) * self.lookup(tokens, table) + positions
+
+    def log_softmax(self, x):
+        """[…, V] of x […, d]. Adaptive: a head of the first band's words and a class for each other band, whose words share the
+        class's probability (Grave et al. 2017); tied, E_c and P_c are the embedding's (Baevski and Auli 2019)."""
+        if not self.cutoffs:
+            return torch.log_softmax(x @ self.get_parameter(self.output_name).T, -1)
+        if self.ties_bands:
+            bands = self.target_name.removesuffix("weight") + "embeddings."
+            classes = self.get_parameter("decoder.adaptive_softmax.head.class_proj.weight")
+            head = torch.cat([self.get_parameter(bands + "0.0.weight"), classes])
+            tails = [(self.get_parameter(f"{bands}{c}.1.weight").T, self.get_parameter(f"{bands}{c}.0.weight"))
+                     for c in range(1, len(self.cutoffs) + 1)]
+        else:
+            tail = "decoder.adaptive_softmax.tail."
+            head = self.get_parameter("decoder.adaptive_softmax.head.weight")
+            tails = [(self.get_parameter(f"{tail}{c}.0.weight"), self.get_parameter(f"{tail}{c}.2.weight"))
+                     for c in range(len(self.cutoffs))]
+        of_head = torch.log_softmax(x @ head.T, -1)
+        words = self.cutoffs[0]
+        parts = [of_head[..., :words]]
+        for c, (projection, table) in enumerate(tails):
+            parts.append(of_head[..., words + c : words + c + 1] + torch.log_softmax(x @ projection.T @ table.T, -1))
+        return torch.cat(parts, -1)
+
+    def torch_adaptive_nll(self, x, targets):
+        """[R] of x [R, d], by PyTorch's own class, which has no tied weights."""
+        vocabulary = self.settings["target_vocabulary"]
+        softmax = torch.nn.AdaptiveLogSoftmaxWithLoss(
+            x.shape[1], vocabulary, self.cutoffs, div_value=self.settings["adaptive_factor"])
+        softmax.head.weight = self.get_parameter("decoder.adaptive_softmax.head.weight")
+        for c in range(len(self.cutoffs)):
+            for ours, theirs in ((0, 0), (2, 1)):
+                softmax.tail[c][theirs].weight = self.get_parameter(f"decoder.adaptive_softmax.tail.{c}.{ours}.weight")
+        return -softmax(x, targets).output
 
     def encode(self, source, source_mask):
         x, residual = self.embed(source, self.source_name), self.encoder_residual
@@ -250,22 +299,29 @@ class Model(torch.nn.Module):
         x = self.shifted(self.combination(outputs, residual, "decoder"), residual, "decoder.shift")
         return self.norm(x, "decoder.layer_norm") if residual.norm == "pre" else x
 
-    def log_probabilities(self, source, target_input):
-        """[B, T, V] of padded tokens [B, S] and [B, T]; `source` None: of the target alone."""
+    def outputs_of(self, source, target_input):
+        """The decoder's [B, T, d] of padded tokens [B, S] and [B, T]; `source` None: of the target alone."""
         # A target row never looks past itself, so that padding behind a target needs no mask.
         if source is None:
-            return torch.log_softmax(self.decode(target_input, None, None) @ self.get_parameter(self.output_name).T, -1)
+            return self.decode(target_input, None, None)
         source_mask = (source == PAD)[:, None, None, :]
-        x = self.decode(target_input, self.encode(source, source_mask), source_mask)
-        return torch.log_softmax(x @ self.get_parameter(self.output_name).T, -1)
+        return self.decode(target_input, self.encode(source, source_mask), source_mask)
+
+    def log_probabilities(self, source, target_input):
+        """[B, T, V]; arguments of outputs_of."""
+        return self.log_softmax(self.outputs_of(source, target_input))
 
     def loss(self, sentences):
         """Mean smoothed loss over the target tokens of [(source, target), …], both with </s>; each target row's nll."""
         source = pad([s for s, _ in sentences]) if self.has_encoder else None
         target = pad([t for _, t in sentences])
         target_input = pad([[EOS] + t[:-1] for _, t in sentences])
-        log_p = self.log_probabilities(source, target_input)[target != PAD]  # [target tokens, V]
-        nll = -log_p.gather(1, target[target != PAD][:, None])[:, 0]
+        x, targets = self.outputs_of(source, target_input)[target != PAD], target[target != PAD]
+        if self.cutoffs and not self.ties_bands:
+            nll = self.torch_adaptive_nll(x, targets)
+            return nll.mean(), nll
+        log_p = self.log_softmax(x)  # [target tokens, V]
+        nll = -log_p.gather(1, targets[:, None])[:, 0]
         eps = self.settings["label_smoothing"]
         eps_v = eps / (log_p.shape[1] - 1)
         smoothed = (1 - eps - eps_v) * nll - eps_v * log_p.sum(1)

@@ -1,0 +1,72 @@
+// The weights of an adaptive softmax as its products read them, tied to an adaptive embedding or its own, and the
+// log-probabilities of all tokens, for decoding.
+//
+//   z = [x·E_0ᵀ | x·Kᵀ]           K [C, d]: the classes
+//   log p(v) = log_softmax(z)_v                                            v in band 0
+//   log p(v) = log_softmax(z)_(n_0+c−1) + log_softmax(h_c·E_cᵀ)_v,  h_c = x·P_c   v in band c
+// P_c is [d, w_c] if it is the embedding's (used transposed), else [w_c, d]. Sizes and order of parameters:
+// adaptive_bands.h. Source: Grave et al. 2017, Baevski and Auli 2019; classes numbered and named as in fairseq.
+// Limitation: CPU alone (device_support.h).
+// Thread safety: const; one call at a time (scratch).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "layers/adaptive_bands.h"
+#include "layers/parameter_store.h"
+#include "runtime/arena.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+class AdaptiveSoftmax {
+ public:
+  explicit AdaptiveSoftmax(const ModelPlan& plan);
+
+  const std::vector<AdaptiveBand>& bands() const { return bands_; }
+  int64_t clusters() const { return static_cast<int64_t>(bands_.size()) - 1; }
+  int64_t head_columns() const { return bands_[0].words + clusters(); }
+  bool tied() const { return classes_ >= 0; }
+
+  ConstMatrix Words(const ParameterStore& parameters) const;    // E_0
+  ConstMatrix Classes(const ParameterStore& parameters) const;  // K
+  ConstMatrix Table(const ParameterStore& parameters, const AdaptiveBand& band) const;
+  ConstMatrix Projection(const ParameterStore& parameters, const AdaptiveBand& band) const;
+  // Their gradients.
+  Matrix WordsGradient(const ParameterStore& parameters) const;
+  Matrix ClassesGradient(const ParameterStore& parameters) const;
+  Matrix TableGradient(const ParameterStore& parameters, const AdaptiveBand& band) const;
+  Matrix ProjectionGradient(const ParameterStore& parameters, const AdaptiveBand& band) const;
+
+  // h [R, w_c] (=) of x [R, d]. `row_by_row`: a row's bits do not depend on the other rows.
+  void Project(const Stream& stream, const ParameterStore& parameters, const AdaptiveBand& band, ConstMatrix x,
+               bool row_by_row, Matrix h) const;
+
+ private:
+  int32_t sublayer_, table_, classes_;  // classes_: −1 where they are the last rows of the first table
+  std::vector<AdaptiveBand> bands_;
+};
+
+// log p of all tokens for up to `rows` rows.
+// Numerics: fp32; a row's bits do not depend on the other rows.
+class AdaptiveLogProbabilities {
+ public:
+  AdaptiveLogProbabilities(const ModelPlan& plan, int64_t rows, ArenaLayout& layout);
+  void Bind(const Arena& arena);
+  // x [B, d], y [B, V] (=).
+  void Compute(const Stream& stream, const ParameterStore& parameters, ConstMatrix x, Matrix y) const;
+
+ private:
+  // z = z − logsumexp(z) + added, row by row; `added` may be empty.
+  void Normalize(const Stream& stream, Matrix z, Matrix added) const;
+
+  AdaptiveSoftmax softmax_;
+  int64_t rows_;
+  ArenaSlice class_slice_, hidden_slice_, loss_slice_, zero_slice_;
+  float *classes_ = nullptr, *hidden_ = nullptr, *losses_ = nullptr;
+  int32_t* zeros_ = nullptr;
+};
+
+}  // namespace hadal
