@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,17 @@ class Stacks {
     const ModelPlan& plan = model_.plan();
     return stack == Stack::kEncoder ? Range{plan.source_embedding() + 1, plan.target_embedding()}
                                     : Range{plan.target_embedding() + 1, plan.output_head()};
+  }
+
+  // Weights of sublayers [first, last) from a model that has as many of as many elements in the same order.
+  void TakeWeights(const Stacks& other, int32_t first, int32_t last) {
+    for (int32_t s = first; s < last; ++s) {
+      const SublayerRecord &to = model_.plan().sublayers[s], &from = other.model_.plan().sublayers[s];
+      for (int32_t i = 0; i < to.parameters; ++i) {
+        const std::span<float> weights = other.model_.WeightOf(from.first_parameter + i);
+        std::copy(weights.begin(), weights.end(), model_.WeightOf(to.first_parameter + i).begin());
+      }
+    }
   }
 
   // The stack as segments that begin at `borders` but the last, where it ends.
@@ -141,6 +153,7 @@ TEST(SegmentIdentity, ANormInFrontOfEachBranchAloneIsPreLn) {
   Stacks pre_ln(SmallModel(ResidualMethod::kPreLn, NarrowShape(kLayers))), without(keel);
   for (const Stack stack : {Stack::kEncoder, Stack::kDecoder}) {
     const int32_t first = pre_ln.RangeOf(stack).first, last = first + (stack == Stack::kEncoder ? 4 : 6);  // two layers
+    without.TakeWeights(pre_ln, first, last);
     const Outcome expected = pre_ln.Pass(stack, {first, last}), outcome = without.Pass(stack, {first, last});
     EXPECT_TRUE(SameBits(outcome.out, expected.out));
     EXPECT_TRUE(SameBits(outcome.d_x, expected.d_x));
