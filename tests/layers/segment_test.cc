@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -32,8 +33,10 @@ struct Outcome {
   std::vector<float> out, d_x, d_encoder_output, gradients;
 };
 
-class SegmentTest : public ::testing::TestWithParam<ResidualMethod> {
- protected:
+class Stacks {
+ public:
+  explicit Stacks(const ModelOptions& model) : model_(model, PairsOf({4, 1, 5}, {3, 6, 2}, 23)) {}
+
   // Sublayers [first, last).
   struct Range {
     int32_t first, last;
@@ -44,8 +47,19 @@ class SegmentTest : public ::testing::TestWithParam<ResidualMethod> {
                                     : Range{plan.target_embedding() + 1, plan.output_head()};
   }
 
+  // Weights of sublayers [first, last) from a model that has as many of as many elements in the same order.
+  void TakeWeights(const Stacks& other, int32_t first, int32_t last) {
+    for (int32_t s = first; s < last; ++s) {
+      const SublayerRecord &to = model_.plan().sublayers[s], &from = other.model_.plan().sublayers[s];
+      for (int32_t i = 0; i < to.parameters; ++i) {
+        const std::span<float> weights = other.model_.WeightOf(from.first_parameter + i);
+        std::copy(weights.begin(), weights.end(), model_.WeightOf(to.first_parameter + i).begin());
+      }
+    }
+  }
+
   // The stack as segments that begin at `borders` but the last, where it ends.
-  Outcome Run(Stack stack, const std::vector<int32_t>& borders) {
+  Outcome Pass(Stack stack, const std::vector<int32_t>& borders) {
     const int64_t rows = model_.capacity().rows(stack), width = model_.plan().options.d_model;
     OwnedMatrix encoder_output(model_.capacity().source_rows, width, 2, 1.0f),
         d_encoder_output(encoder_output.rows, width);
@@ -98,9 +112,19 @@ class SegmentTest : public ::testing::TestWithParam<ResidualMethod> {
     return {residuals.back().values, d_residual.values, d_encoder_output.values, model_.AllGradients()};
   }
 
+ protected:
+  bool another_between_ = false;  // whether other rows go forward through the first segment before the backward
+  bool halves_apart_ = false;     // whether a segment's weight halves run after all its input halves, ascending
+  BoundModel model_;
+};
+
+class SegmentTest : public Stacks, public ::testing::TestWithParam<ResidualMethod> {
+ protected:
+  SegmentTest() : Stacks(SmallModel(GetParam(), NarrowShape(kLayers))) {}
+
   void ExpectSameOutcome(Stack stack, const std::vector<int32_t>& borders, const Outcome& whole) {
     SCOPED_TRACE(absl::StrCat("segments from ", absl::StrJoin(borders, ", ")));
-    const Outcome cut = Run(stack, borders);
+    const Outcome cut = Pass(stack, borders);
     EXPECT_TRUE(SameBits(cut.out, whole.out)) << "output";
     EXPECT_TRUE(SameBits(cut.d_x, whole.d_x)) << "gradient of the input";
     EXPECT_TRUE(SameBits(cut.d_encoder_output, whole.d_encoder_output)) << "gradient of the encoder's output";
@@ -110,18 +134,32 @@ class SegmentTest : public ::testing::TestWithParam<ResidualMethod> {
   // The stack cut at each place where it may be, and at all of them.
   void ExpectSameBitsWhereverCut(Stack stack) {
     const Range range = RangeOf(stack);
-    const Outcome whole = Run(stack, {range.first, range.last});
+    const Outcome whole = Pass(stack, {range.first, range.last});
     std::vector<int32_t> all = {range.first};
     while (all.back() < range.last) all.push_back(model_.plan().NextCut(all.back() + 1));
     ASSERT_GE(all.size(), kLayers + 1u) << "layers can always be parted";
     for (size_t i = 1; i + 1 < all.size(); ++i) ExpectSameOutcome(stack, {range.first, all[i], range.last}, whole);
     ExpectSameOutcome(stack, all, whole);
   }
-
-  bool another_between_ = false;  // whether other rows go forward through the first segment before the backward
-  bool halves_apart_ = false;     // whether a segment's weight halves run after all its input halves, ascending
-  BoundModel model_{SmallModel(GetParam(), NarrowShape(kLayers)), PairsOf({4, 1, 5}, {3, 6, 2}, 23)};
 };
+
+// Keel without its gain and its norm behind the sum is Pre-LN, up to the norm that ends a stack.
+TEST(SegmentIdentity, ANormInFrontOfEachBranchAloneIsPreLn) {
+  ModelOptions keel = SmallModel(ResidualMethod::kKeel, NarrowShape(kLayers));
+  for (StackMethod* stack : {&keel.encoder, &keel.decoder}) {
+    stack->norm = NormPlacement::kNone;
+    stack->residual_gain = 1;
+  }
+  Stacks pre_ln(SmallModel(ResidualMethod::kPreLn, NarrowShape(kLayers))), without(keel);
+  for (const Stack stack : {Stack::kEncoder, Stack::kDecoder}) {
+    const int32_t first = pre_ln.RangeOf(stack).first, last = first + (stack == Stack::kEncoder ? 4 : 6);  // two layers
+    without.TakeWeights(pre_ln, first, last);
+    const Outcome expected = pre_ln.Pass(stack, {first, last}), outcome = without.Pass(stack, {first, last});
+    EXPECT_TRUE(SameBits(outcome.out, expected.out));
+    EXPECT_TRUE(SameBits(outcome.d_x, expected.d_x));
+    EXPECT_TRUE(SameBits(outcome.d_encoder_output, expected.d_encoder_output));
+  }
+}
 
 TEST_P(SegmentTest, AnEncoderHasTheSameBitsWhereverItIsCut) { ExpectSameBitsWhereverCut(Stack::kEncoder); }
 
@@ -131,7 +169,7 @@ TEST_P(SegmentTest, ADecoderHasTheSameBitsWhereverItIsCut) { ExpectSameBitsWhere
 TEST_P(SegmentTest, BackwardReadsNothingThatAForwardLeavesInTheWorkspace) {
   for (const Stack stack : {Stack::kEncoder, Stack::kDecoder}) {
     const Range range = RangeOf(stack);
-    const Outcome alone = Run(stack, {range.first, range.last});
+    const Outcome alone = Pass(stack, {range.first, range.last});
     another_between_ = true;
     ExpectSameOutcome(stack, {range.first, range.last}, alone);
     another_between_ = false;
@@ -142,7 +180,7 @@ TEST_P(SegmentTest, BackwardReadsNothingThatAForwardLeavesInTheWorkspace) {
 TEST_P(SegmentTest, WeightHalvesMayRunAfterAllInputHalvesInAnyOrder) {
   for (const Stack stack : {Stack::kEncoder, Stack::kDecoder}) {
     const Range range = RangeOf(stack);
-    const Outcome together = Run(stack, {range.first, range.last});
+    const Outcome together = Pass(stack, {range.first, range.last});
     halves_apart_ = true;
     ExpectSameOutcome(stack, {range.first, range.last}, together);
     halves_apart_ = false;
