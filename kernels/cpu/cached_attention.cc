@@ -66,8 +66,8 @@ HWY_INLINE void Scores(const CachedHead& head, int64_t first, float* HWY_RESTRIC
   SumLanes(sums, scores);
 }
 
-// weights[p] = e^(score_p − maximum). Returns their sum: lanes are positions and are added in a fixed order. `next`: the
-// head that follows.
+// weights[p] = e^(score_p − maximum). Returns their sum: lanes are positions and are added in a fixed order.
+// `next`: the head that follows.
 HWY_INLINE float Exponentials(const CachedHead& head, const CachedHead& next, float* HWY_RESTRICT weights) {
   const FloatTag d;
   constexpr float kNothing = -std::numeric_limits<float>::infinity();  // e^kNothing = 0

@@ -6,9 +6,9 @@
 // Method: x and W are both contiguous along the terms, so every element is a dot product of vectors; a tile of rows and
 // columns stays in registers. Threads split columns, so each weight is read once. Nothing is packed.
 // Order of sums: blocks of 512 terms, whose sums are added in ascending order. Within a block lane l of an element's
-// vector adds terms l, l + lanes, l + 2·lanes, … in ascending order with fused multiply-adds (without FMA: product, then
-// sum); then lanes are added in pairs of neighbours, then those sums, and so on. The order depends on the number of
-// terms and the instruction set only.
+// vector adds terms l, l + lanes, l + 2·lanes, … in ascending order with fused multiply-adds (without FMA: product,
+// then sum); then lanes are added in pairs of neighbours, then those sums, and so on. The order depends on the number
+// of terms and the instruction set only.
 #pragma once
 
 #include "kernels/linear.h"

@@ -4,14 +4,14 @@
     tests/bench/decoding_speed.py HADAL --text DIR [--out FILE] [--rows 3,6] [--threads N] [--rounds N] [--seconds S]
 
 HADAL: the program. DIR: train.{en,de} and test.en. FILE: the table (default: results/decoding_speed.txt); rows that it has are not
-measured again, so a run that was stopped goes on. --rows: numbers of layers. A row takes some rounds x 3 programs x S seconds;
-where one sentence, or 64, takes longer than S, more.
+measured again, so a run that was stopped goes on. --rows: numbers of layers. A row takes some rounds x 3 programs x S seconds.
 Needs ctranslate2, transformers, torch and sentencepiece in HADAL_PYTHON (default: this Python).
 
 Models: `hadal train` for two steps, DeepNorm, vocabulary 8,000, exported by `hadal checkpoint export --format`. Such a model hardly
 ends a sentence, so every translation has exactly LENGTH tokens: all programs do the same steps. The programs take turns; a figure is the
-median of the rounds; one whose first batch takes longer than --seconds is measured by that batch alone. Loading is not counted: hadal's time is that of N sentences less that of one, the others stay loaded. CPU seconds are
-those of all threads in user mode. On a busy machine only they mean something, and only with --threads 1: OpenMP's threads, which
+median of the rounds; a program that takes longer than --seconds for its first 16 sentences, or 64, is measured by these alone. Loading
+is not counted: hadal's time is that of N sentences less that of one, the others stay loaded. CPU seconds are those of all threads in
+user mode. On a busy machine only they mean something, and only with --threads 1: OpenMP's threads, which
 CTranslate2 and PyTorch have, spin while they wait for one that has no core.
 """
 import argparse
@@ -147,12 +147,12 @@ def measure(programs, sentences, batch, rounds, seconds):
 
     counts, samples = {}, {}
     for name, program in programs.items():
-        trial = max(batch, 4)
+        trial = max(batch, 16)
         samples[name] = [sample(program, trial)]
         rate = samples[name][0][0]
         if trial / rate > seconds:
             continue
-        counts[name] = min(max(1 if batch > 1 else 4, round(rate * seconds / batch)) * batch, len(sentences) // batch * batch)
+        counts[name] = min(max(trial // batch, round(rate * seconds / batch)), len(sentences) // batch) * batch
         samples[name] = []
     for _ in range(rounds):
         for name, count in counts.items():
