@@ -13,7 +13,7 @@ namespace {
 // Least rows of a product, unless there are fewer: oneDNN sums products of ≤ 8 rows in another order.
 constexpr int64_t kRowGrain = 16;
 
-// Weights with at least this many rows are an output head's.
+// Weights with at least this many rows: an output head's, or those of a very wide layer.
 constexpr int64_t kHeadRows = 4096;
 
 // Rows per call where oneDNN's sums depend on the number of rows in a call (every instruction set below AVX-512).

@@ -81,8 +81,9 @@ void HostGemmLimit::LayOut(ArenaLayout& layout) {
   }
   const ModelOptions& model = plan_.options;
   const int64_t rows = std::max(pipeline_.capacity.source_rows, pipeline_.capacity.target_rows);
-  activation_floats_ = std::max(rows * std::max<int64_t>(3 * model.d_model, model.d_ff),
-                                Workspace::LogitRows(DeviceKind::kCpu, plan_) * static_cast<int64_t>(model.target_vocabulary));
+  activation_floats_ =
+      std::max(rows * std::max<int64_t>(3 * model.d_model, model.d_ff),
+               Workspace::LogitRows(DeviceKind::kCpu, plan_) * static_cast<int64_t>(model.target_vocabulary));
   weight_slice_ = layout.Reserve<float>("weights", weights);
   gradient_slice_ = layout.Reserve<float>("gradients", weights);
   activation_slice_ = layout.Reserve<float>("activations", 2 * kBuffers * activation_floats_);
