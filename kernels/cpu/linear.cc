@@ -13,9 +13,8 @@ namespace {
 // Least rows of a product, unless there are fewer: oneDNN sums products of ≤ 8 rows in another order.
 constexpr int64_t kRowGrain = 16;
 
-// Products with at least this many columns of y, those of an output head, are split by columns where that changes no
-// bit: oneDNN packs all of W once a call, so that few calls with few rows each are slow.
-constexpr int64_t kWideOutput = 4096, kColumnGrain = 1024;
+// Weights with at least this many rows: an output head's, or those of a very wide layer.
+constexpr int64_t kHeadRows = 4096;
 
 // Rows per call where oneDNN's sums depend on the number of rows in a call (every instruction set below AVX-512).
 constexpr int64_t kFixedRows = 192;
@@ -72,15 +71,11 @@ void SerialProduct(char transpose_a, char transpose_b, int64_t depth, const floa
   HADAL_CHECK_EQ(status, dnnl_success);  // dnnl_out_of_memory (1): no memory for its packing buffers, about 10 MiB
 }
 
-bool SplitsColumns(const LinearForwardArgs& args) {
-  const bool plain = args.bias.empty() && !args.relu && !args.dropout.active();
-  return plain && args.weight.rows >= kWideOutput && RowsAreIndependent();
-}
-
-// Only if the rows are too few for the threads: dy is packed in every call, W in parts.
+// Whether threads split the columns of dx, because the rows are too few for them: a block of a large vocabulary's
+// logits has 64 rows and 250,000 terms. On AVX-512 columns are independent, too.
 bool SplitsColumns(const Stream& stream, const LinearBackwardInputArgs& args) {
   const bool few_rows = args.dy.rows / kRowGrain < stream.threads();
-  return few_rows && args.relu_output.empty() && args.weight.rows >= kWideOutput && RowsAreIndependent();
+  return few_rows && args.relu_output.empty() && args.weight.rows >= kHeadRows && RowsAreIndependent();
 }
 
 }  // namespace
@@ -88,12 +83,6 @@ bool SplitsColumns(const Stream& stream, const LinearBackwardInputArgs& args) {
 void LinearForward(const Stream& stream, const LinearForwardArgs& args) {
   if (args.row_by_row) return RowProduct(stream, args);
   const ConstMatrix x = args.x.floats(), weight = args.weight.floats();
-  if (SplitsColumns(args)) {
-    return stream.ForRanges(weight.rows, kColumnGrain, [&](int64_t begin, int64_t end) {
-      const Matrix y = args.y.floats().Columns(begin, end - begin);
-      SerialProduct('N', 'T', x.columns, x.data, x.stride, weight.Rows(begin, end - begin), /*beta=*/0.0f, y);
-    });
-  }
   stream.ForRanges(x.rows, kRowGrain, [&](int64_t begin, int64_t end) {
     ForWholeTiles(begin, end, [&](int64_t first, int64_t last) {
       const Matrix y = args.y.floats().Rows(first, last - first);

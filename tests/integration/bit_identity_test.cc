@@ -147,7 +147,7 @@ TEST(BitIdentityTest, SeparateAndHalfTiedEmbeddings) {
   }
 }
 
-// The head works on 64 rows at a time, and threads split its products by columns.
+// The head works on 64 rows at a time, and threads split the products of fewer rows by columns.
 TEST(BitIdentityTest, LargeVocabulary) {
   RunSpec spec = BaseSpec(ResidualMethod::kDeepNorm, 8);
   spec.model = SmallModel(ResidualMethod::kDeepNorm,

@@ -95,7 +95,8 @@ TEST_F(DeviceScoreTest, ScoresAreThoseOfTheCpu) {
 
 // More rows than the head makes logits of at a time, and no whole number of those: the size is rounded up.
 TEST_F(DeviceScoreTest, BlocksOfLogitsHaveOneSize) {
-  const auto block = static_cast<int>(Workspace::LogitRows(DeviceKind::kCuda, ModelPlan::Make(SmallSavedModel().model)));
+  const auto block =
+      static_cast<int>(Workspace::LogitRows(DeviceKind::kCuda, ModelPlan::Make(SmallSavedModel().model)));
   const Corpus corpus = RandomCorpus(1, 9, kVocabulary, 5);
   const std::vector<SampleView> pairs = PairsOf(corpus, 0, 1);
   Products products;

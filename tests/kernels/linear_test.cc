@@ -332,8 +332,8 @@ TEST(LinearTest, ThreadsChangeNoBitOfRaggedShapes) {
   for (const Shape& shape : kRaggedShapes) ExpectThreadsChangeNoBit(Layer(shape, kEpilogues[4]));
 }
 
-// The output head's, whose columns are split.
-TEST(LinearTest, ThreadsChangeNoBitOfWideOutputs) {
+// The gradient of the head's input, whose columns are split if the rows are few.
+TEST(LinearTest, ThreadsChangeNoBitOfAnOutputHead) {
   for (const int64_t rows : {1, 8, 17, 64, 100, 256}) {
     for (const int64_t in : {20, 64, 512}) ExpectThreadsChangeNoBit(Layer({rows, in, in == 512 ? 5003 : 4097}, {}));
   }
