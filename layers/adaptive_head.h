@@ -4,11 +4,11 @@
 //   nll(t) = −log softmax(z)_t                                        t in band 0;  z = [u·E_0ᵀ | u·Kᵀ]
 //   nll(t) = −log softmax(z)_(n_0+c−1) − log softmax(v·E_cᵀ)_t        t in band c;  v = dropout(u·P_c)
 //   u = dropout(x)                                                    loss = nll
-// A band's products are computed for the rows whose target is in it alone. Outside training their bits for a row do not
-// depend on the other rows.
+// A band's products are computed for the rows whose target is in it alone. Outside training their bits for a row do
+// not depend on the other rows.
 // Shapes: adaptive_bands.h, adaptive_softmax.h. Order of accumulation: band 0 and classes in blocks of kAdaptiveRows
-// rows, then band 1, 2, … in blocks of kAdaptiveRows of their own rows, ascending. A row is in one band, so its gradient
-// has two terms: the head's, then its band's.
+// rows, then band 1, 2, … in blocks of kAdaptiveRows of their own rows, ascending. A row is in one band, so its
+// gradient has two terms: the head's, then its band's.
 // Dropout: sites kResidual (element = row·d + column) and kActivation (the same numbering, columns below w_c).
 // Limitation: CPU alone, fp32 (device_support.h).
 #pragma once

@@ -14,8 +14,8 @@ enum class FieldAge {
   kLater,  // missing in older checkpoints' settings: has its default in StackMethod
 };
 
-// Calls visit(name, member, age) for a number, a flag, a stack or the cutoffs, and visit(name, member, age, words) for a choice, in
-// the order of checkpoints' settings. Add a new field at the end, with kLater.
+// Calls visit(name, member, age) for a number, a flag, a stack or the cutoffs, and visit(name, member, age, words)
+// for a choice, in the order of checkpoints' settings. Add a new field at the end, with kLater.
 template <typename Visit>
 void ForEachStackField(Visit visit) {
   constexpr FieldAge kFirst = FieldAge::kFirst, kLater = FieldAge::kLater;

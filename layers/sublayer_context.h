@@ -56,7 +56,8 @@ class Workspace {
   Vector norm_partials() const { return {partials_, partial_floats_}; }
   // Collects the gradients of weights that a device computes together; null on a CPU and without a backward.
   GradientBatch* gradient_batch() const { return gradient_batch_.get(); }
-  // For rows of logits of the output head: [rows, V], or with an adaptive softmax of its widest band. REQUIRES: rows ≤ logit_rows().
+  // For rows of logits of the output head: [rows, V], or with an adaptive softmax of its widest band.
+  // REQUIRES: rows ≤ logit_rows().
   AnyMatrix logits(int64_t rows) const {
     AnyMatrix logits(logits_, rows, logit_columns_, storage_);
     logits.stride = logit_stride_;

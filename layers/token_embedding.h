@@ -14,8 +14,8 @@ namespace hadal {
 
 class TokenEmbedding final : public Piece {
  public:
-  // `sublayer`: plan.source_embedding() or plan.target_embedding(). Reserves the table of positions in `layout`, and for
-  // adaptive input scratch for `rows` rows.
+  // `sublayer`: plan.source_embedding() or plan.target_embedding(). Reserves the table of positions in `layout`, and
+  // for adaptive input scratch for `rows` rows.
   TokenEmbedding(const ModelPlan& plan, int32_t sublayer, int64_t rows, Purpose purpose, ArenaLayout& layout);
   void Bind(const Arena& arena) override;
 

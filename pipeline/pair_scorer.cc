@@ -61,8 +61,7 @@ absl::StatusOr<std::unique_ptr<PairScorer>> PairScorer::Create(ModelCheckpoint& 
 
 int64_t PairScorer::longest_tokens() const { return std::min(pipeline_.capacity.max_length, pair_rows_) - 1; }
 
-absl::StatusOr<std::vector<PairScore>> PairScorer::Score(std::span<const SampleView> pairs) {
-  HADAL_ASSIGN_OR_RETURN(std::vector<PackedBatch> batches, PackSentences(pairs, {pair_rows_, pair_rows_}));
+absl::StatusOr<std::vector<float>> PairScorer::RowLosses(std::vector<PackedBatch>& batches) {
   const int64_t logit_rows = Workspace::LogitRows(engine_->stage().stream().kind(), checkpoint_.plan());
   for (PackedBatch& batch : batches) FillUp(checkpoint_.plan().options.has_encoder(), logit_rows, batch);
   std::vector<float> row_nll;
@@ -74,13 +73,45 @@ absl::StatusOr<std::vector<PairScore>> PairScorer::Score(std::span<const SampleV
   row_nll.resize(bytes.size() / sizeof(float));
   std::string_view left = bytes;
   HADAL_CHECK(TakeValues(left, std::span(row_nll)));
+  return row_nll;
+}
 
-  std::vector<PairScore> scores(pairs.size());
+absl::StatusOr<std::vector<PairScore>> PairScorer::Score(std::span<const SampleView> pairs) {
+  HADAL_ASSIGN_OR_RETURN(std::vector<PackedBatch> batches, PackSentences(pairs, {pair_rows_, pair_rows_}));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<float> row_nll, RowLosses(batches));
+  return Sum(batches, row_nll, std::vector<int64_t>(pairs.size(), 0));
+}
+
+absl::StatusOr<std::vector<PairScore>> PairScorer::ScoreBlocks(std::span<const TextBlock> blocks) {
+  std::vector<PackedBatch> batches;
+  std::vector<int64_t> unscored;
+  for (const TextBlock& block : blocks) {
+    HADAL_CHECK_LE(std::ssize(block.tokens), longest_tokens() + 2);
+    const int64_t rows = std::ssize(block.tokens) - 1;
+    if (batches.empty() || batches.back().target_rows() + rows > pair_rows_) {
+      ClearBatch(batches.emplace_back());
+      batches.back().micro_batch = static_cast<int32_t>(batches.size()) - 1;
+    }
+    PackedBatch& batch = batches.back();
+    batch.target_input.insert(batch.target_input.end(), block.tokens.begin(), block.tokens.end() - 1);
+    batch.target.insert(batch.target.end(), block.tokens.begin() + 1, block.tokens.end());
+    batch.source_offsets.push_back(0);
+    batch.target_offsets.push_back(static_cast<int32_t>(batch.target.size()));
+    batch.samples.push_back(std::ssize(unscored));
+    unscored.push_back(block.context);
+  }
+  HADAL_ASSIGN_OR_RETURN(const std::vector<float> row_nll, RowLosses(batches));
+  return Sum(batches, row_nll, unscored);
+}
+
+std::vector<PairScore> PairScorer::Sum(std::span<const PackedBatch> batches, std::span<const float> row_nll,
+                                       std::span<const int64_t> unscored) {
+  std::vector<PairScore> scores(unscored.size());
   size_t row = 0;
   for (const PackedBatch& batch : batches) {
     for (int64_t n = 0; n < batch.sentences(); ++n) {
       for (int32_t r = batch.target_offsets[n]; r < batch.target_offsets[n + 1]; ++r, ++row) {
-        if (batch.samples[n] < 0) continue;
+        if (batch.samples[n] < 0 || r - batch.target_offsets[n] < unscored[batch.samples[n]]) continue;
         scores[batch.samples[n]].log_probability -= row_nll[row];
         ++scores[batch.samples[n]].tokens;
       }

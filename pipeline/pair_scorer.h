@@ -22,6 +22,12 @@
 
 namespace hadal {
 
+// A block of a stream of text, for a language model: log p(tokens[i] | tokens[0] … tokens[i − 1]), i ≥ 1 + context.
+struct TextBlock {
+  std::vector<int32_t> tokens;  // the token before the block (</s> where the stream begins), then the block's
+  int64_t context = 0;          // of the block's tokens, those at its front that are not scored
+};
+
 struct PairScore {
   double log_probability = 0;  // Σ log p(target token | before, source), with </s>, natural logarithm
   int64_t tokens = 0;          // target tokens, with </s>
@@ -42,11 +48,18 @@ class PairScorer {
   // Returns the scores on every rank, in the order of `pairs` (the same on every rank).
   // REQUIRES: no side longer than longest_tokens(); pairs have a source if and only if the model has an encoder.
   absl::StatusOr<std::vector<PairScore>> Score(std::span<const SampleView> pairs);
+  // The same for blocks of text. REQUIRES: a language model; no block of more than longest_tokens() + 1 tokens.
+  absl::StatusOr<std::vector<PairScore>> ScoreBlocks(std::span<const TextBlock> blocks);
 
  private:
   PairScorer(ModelCheckpoint& checkpoint, Communicator& communicator, absl::Duration timeout)
       : checkpoint_(checkpoint), communicator_(communicator), timeout_(timeout) {}
   absl::Status Build(int32_t batch_tokens, const Stream& stream);
+  // Returns the nll of all rows of `batches`, filled up, on every rank.
+  absl::StatusOr<std::vector<float>> RowLosses(std::vector<PackedBatch>& batches);
+  // By sample, without its first unscored[sample] rows.
+  static std::vector<PairScore> Sum(std::span<const PackedBatch> batches, std::span<const float> row_nll,
+                                    std::span<const int64_t> unscored);
 
   ModelCheckpoint& checkpoint_;
   Communicator& communicator_;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "runtime/data/piece_model.h"
 #include "runtime/status_macros.h"
 
@@ -77,9 +78,33 @@ absl::Status CheckSizeForText(const VocabularyTraining& options, const std::vect
       most, "; use a smaller size (8000 suits most texts), or more text"));
 }
 
+absl::StatusOr<Vocabulary> CountWords(const VocabularyTraining& options, const std::vector<std::string>& sentences) {
+  std::unordered_map<std::string, int64_t> counts;
+  for (const std::string& line : sentences) {
+    for (const auto word : absl::StrSplit(line, absl::ByAnyChar(" \t\r\n\f\v"), absl::SkipEmpty())) {
+      ++counts[std::string(word)];
+    }
+  }
+  for (const char* special : {"<s>", "<pad>", "</s>", "<unk>"}) counts.erase(special);
+  std::vector<std::pair<std::string, int64_t>> words(counts.begin(), counts.end());
+  std::erase_if(words, [&](const auto& word) { return word.second < options.least_count; });
+  std::ranges::sort(words, [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  });
+  if (options.size > 0) words.resize(std::min<size_t>(words.size(), options.size - kSpecialTokens));
+  if (words.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no word occurs ", options.least_count, " times; lower the least count"));
+  }
+  std::string contents;
+  for (const auto& [word, count] : words) absl::StrAppend(&contents, word, " ", count, "\n");
+  return Vocabulary::Parse(std::move(contents), "the words of the text");
+}
+
 }  // namespace
 
 absl::Status CheckVocabularyTraining(const VocabularyTraining& options) {
+  if (options.algorithm == PieceAlgorithm::kWord && options.size == 0) return absl::OkStatus();
   if (options.size <= kSpecialTokens) {
     return absl::InvalidArgumentError(absl::StrCat("a vocabulary of ", options.size, " ids has no room beside the ",
                                                    kSpecialTokens, " special ones; use at least a few hundred"));
@@ -101,6 +126,7 @@ absl::StatusOr<Vocabulary> TrainVocabulary(const VocabularyTraining& options,
   const bool has_text = std::ranges::any_of(
       sentences, [](const std::string& line) { return line.find_first_not_of(" \t\r\n") != std::string::npos; });
   if (!has_text) return absl::InvalidArgumentError("there is no text to train a vocabulary on");
+  if (options.algorithm == PieceAlgorithm::kWord) return CountWords(options, sentences);
   HADAL_RETURN_IF_ERROR(CheckSizeForText(options, sentences));
 
   std::string contents;

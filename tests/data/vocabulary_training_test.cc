@@ -177,5 +177,20 @@ TEST(VocabularyTrainingOptionsTest, BadOptionsAreRefused) {
   EXPECT_THAT(Message(TrainVocabulary({.size = 60, .normalization = "nfkd"}, kSentences)), HasSubstr("nmt_nfkc"));
 }
 
+// fairseq's order: by count, then by bytes; text that spells special tokens has no word of it.
+TEST(WordVocabularyTest, IsSortedByFrequency) {
+  const std::vector<std::string> text = {"b a\tc b", "<unk> a b  é </s>", "c d <unk>"};
+  VocabularyTraining options{.algorithm = PieceAlgorithm::kWord, .size = 0};
+  EXPECT_EQ(TrainVocabulary(options, text)->contents(), "b 3\na 2\nc 2\nd 1\né 1\n");
+  options.least_count = 2;
+  EXPECT_EQ(TrainVocabulary(options, text)->contents(), "b 3\na 2\nc 2\n");
+  options.size = 6;
+  const Vocabulary two = *TrainVocabulary(options, text);
+  EXPECT_EQ(two.contents(), "b 3\na 2\n");
+  EXPECT_EQ(two.Encode("a c b <unk>"), (std::vector<int32_t>{5, kUnknownToken, 4, kUnknownToken}));
+  options.least_count = 4;
+  EXPECT_EQ(TrainVocabulary(options, text).status().message(), "no word occurs 4 times; lower the least count");
+}
+
 }  // namespace
 }  // namespace hadal

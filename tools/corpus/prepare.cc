@@ -242,11 +242,18 @@ std::vector<CommandOption> AddExistingVocabularies(Command command, PrepareOptio
 
 // Adds the options for training vocabularies, and returns them.
 std::vector<CommandOption> AddVocabularyTraining(Command command, PrepareOptions& options) {
-  return {command.AddOption("--vocab-size", options.training.size, "Size of the trained vocabulary, with 4 special ids")
+  return {command
+              .AddOption("--vocab-size", options.training.size,
+                         "Size of the trained vocabulary, with 4 special ids; words: at most, 0 for all")
               .ShowDefault(),
-          command.AddChoice<PieceAlgorithm>("--vocab-type", options.training.algorithm,
-                                            "Kind of the trained vocabulary (default: bpe)",
-                                            {{"bpe", PieceAlgorithm::kBpe}, {"unigram", PieceAlgorithm::kUnigram}}),
+          command.AddChoice<PieceAlgorithm>(
+              "--vocab-type", options.training.algorithm, "Kind of the trained vocabulary (default: bpe)",
+              {{"bpe", PieceAlgorithm::kBpe}, {"unigram", PieceAlgorithm::kUnigram}, {"word", PieceAlgorithm::kWord}}),
+          command
+              .AddOption("--vocab-min-count", options.training.least_count,
+                         "With --vocab-type word: rarer words are unknown")
+              .InRange(1, 1 << 30)
+              .ShowDefault(),
           command.AddFlag("--separate", options.separate, "Train one vocabulary per side instead of a shared one"),
           command.AddOption("--character-coverage", options.training.character_coverage, "Share of characters to keep")
               .ShowDefault(),

@@ -36,6 +36,11 @@ std::vector<std::string> Interleave(SampledText text) {
 }
 
 void Announce(const PrepareOptions& options, int64_t pairs, std::ostream& out) {
+  if (options.training.algorithm == PieceAlgorithm::kWord) {
+    out << "counting the words of " << HumanCount(pairs) << (options.monolingual ? " lines ..." : " pairs ...")
+        << std::endl;
+    return;
+  }
   const bool bpe = options.training.algorithm == PieceAlgorithm::kBpe;
   out << "training "
       << (options.separate      ? "two "
@@ -66,7 +71,9 @@ absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& optio
                                                      const std::vector<int64_t>& usable, std::ostream& out) {
   // Of as many pairs as there are, or as are wanted, each text's quota.
   std::vector<int64_t> counts = SamplingQuotas(usable, options.vocabulary_temperature);
-  if (const int64_t all = std::accumulate(usable.begin(), usable.end(), int64_t{0}); all > options.vocabulary_pairs) {
+  const bool words = options.training.algorithm == PieceAlgorithm::kWord;  // rare ones count only in the whole text
+  const int64_t all = std::accumulate(usable.begin(), usable.end(), int64_t{0});
+  if (!words && all > options.vocabulary_pairs) {
     for (int64_t& count : counts) count = std::max<int64_t>(count > 0 ? 1 : 0, count * options.vocabulary_pairs / all);
   }
   HADAL_ASSIGN_OR_RETURN(SampledText text, SampleText(train, options, usable, counts));

@@ -14,8 +14,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "pipeline/pair_scorer.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/files.h"
@@ -25,15 +23,10 @@
 #include "tools/corpus/token_lists.h"
 #include "tools/metrics/human_units.h"
 #include "tools/metrics/work_progress.h"
+#include "tools/translate/score_stream.h"
 
 namespace hadal {
 namespace {
-
-// Number of words, split at ASCII white space.
-int64_t CountWords(absl::string_view line) {
-  const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(" \t\r\v\f"), absl::SkipEmpty());
-  return static_cast<int64_t>(words.size());
-}
 
 class Scoring {
  public:
@@ -194,6 +187,8 @@ absl::Status RunScore(const ScoreOptions& options, Communicator& communicator, c
   if (options.buffer_pairs < 1) {
     return AsCommonError(absl::InvalidArgumentError(absl::StrCat("--buffer ", options.buffer_pairs, " is below 1")));
   }
+  if (options.block > 0) return RunScoreStream(options, communicator, stream, out, log);
+  if (options.context > 0) return AsCommonError(absl::InvalidArgumentError("--context needs --block"));
   return Scoring(options, communicator, out, log).Run(communicator, stream);
 }
 
@@ -209,6 +204,16 @@ void AddScoreOptions(Command command, ScoreOptions& options) {
       .Required()
       .ValueName("FILE");
   command.AddOption("-o,--out", options.output, "File of scores (default: standard output)");
+  command
+      .AddOption("--block", options.block,
+                 "Score the text of a language model as one stream, in blocks of so many tokens; 0: line by line")
+      .InRange(0, 1 << 20)
+      .ShowDefault();
+  command
+      .AddOption("--context", options.context,
+                 "With --block: so many tokens of a block repeat those before it and are not scored")
+      .InRange(0, 1 << 20)
+      .ShowDefault();
   command.AddOption("--batch-tokens", options.batch_tokens, "Tokens per side of a batch; no sentence may be longer")
       .InRange(64, 1 << 20)
       .ShowDefault();

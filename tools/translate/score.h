@@ -5,6 +5,8 @@
 // Writes one line per pair, in the order of the files: the sum of the natural-log probabilities of the target's tokens
 // and the number of tokens (both with </s>), separated by a tab. A blank side is scored as </s> alone. A pair's score
 // depends on the model alone, not on other pairs.
+//   hadal score RUN_OR_DIR --target FILE --block N [--context C]
+// scores a language model's text as one stream instead (score_stream.h).
 // The summary on `log` has the perplexity per token, exp(total nll / target tokens), and per word, exp(total nll /
 // words). Words are those of the target text, split at white space, plus one per line for its end (as fairseq and KenLM
 // count), independent of the vocabulary. Only the second can be compared between models with different vocabularies.
@@ -26,6 +28,8 @@ struct ScoreOptions {
   std::string checkpoint;                 // a checkpoint, or a run directory
   std::string source, target;             // paths; `source` is empty for a model without an encoder
   std::string output;                     // path; empty: standard output
+  int64_t block = 0;                      // tokens of a block of the stream; 0: line by line
+  int64_t context = 0;                    // of a block's tokens, those that repeat the block before unscored
   int32_t batch_tokens = 2048;            // capacity of a batch in rows per side; also limits a sentence
   OverLong over_long = OverLong::kError;  // kSkip: prints "nan" and 0 and counts the pair in the summary
   int64_t buffer_pairs = 2000;

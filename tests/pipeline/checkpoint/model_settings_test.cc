@@ -39,6 +39,8 @@ TEST(ModelSettingsTest, ReadsBackEveryBit) {
       options.branch_growth_steepness = 0.3;
       options.sharing = EmbeddingSharing::kNone;
       options.distribution = WeightDistribution::kXavierNormal;
+      options.adaptive_cutoffs = {.ids = {100, 4000}, .count = 2};
+      options.label_smoothing = 0;
     }
     const std::string text = ModelSettingsJson(options);
     const absl::StatusOr<ModelOptions> read = ParseModelSettings(text);

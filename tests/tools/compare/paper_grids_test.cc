@@ -40,7 +40,7 @@ void PlanCells(const std::string& path, absl::Status (*check)(const TrainOptions
     ASSERT_TRUE(options.ok()) << options.status();
     EXPECT_TRUE(check(options->train).ok()) << check(options->train);
     ModelOptions& model = options->train.model;
-    model.target_vocabulary = 32768;
+    model.target_vocabulary = model.adaptive() ? 267744 : 32768;  // WikiText-103's words
     model.source_vocabulary = model.has_encoder() ? model.target_vocabulary : 0;
     ASSERT_TRUE(ValidateModelOptions(model).ok()) << ValidateModelOptions(model);
     const ModelPlan plan = ModelPlan::Make(model);

@@ -37,6 +37,9 @@ TEST(RunOptionsFields, DefaultsAreThoseOfTheOptionStructs) {
   EXPECT_EQ(from_schema.model.attention_dropout, structs.model.attention_dropout);
   EXPECT_EQ(from_schema.model.activation_dropout, structs.model.activation_dropout);
   EXPECT_EQ(from_schema.model.label_smoothing, structs.model.label_smoothing);
+  EXPECT_EQ(from_schema.model.adaptive_cutoffs.count, structs.model.adaptive_cutoffs.count);
+  EXPECT_EQ(from_schema.model.adaptive_factor, structs.model.adaptive_factor);
+  EXPECT_EQ(from_schema.model.adaptive_dropout, structs.model.adaptive_dropout);
   EXPECT_EQ(from_schema.model.branch_growth_updates, structs.model.branch_growth_updates);
   EXPECT_EQ(from_schema.batch.micro_batches, structs.batch.micro_batches);
   EXPECT_EQ(from_schema.batch.source_tokens, structs.batch.source_tokens);
@@ -98,6 +101,7 @@ constexpr char kEveryField[] = R"(
     device { precision: "bf16" }
     model { encoder_layers: 3 decoder_layers: 2 d_model: 48 d_ff: 96 heads: 4 max_positions: 77 sharing: "decoder"
             dropout: 0.2 attention_dropout: 0.3 activation_dropout: 0.4 label_smoothing: 0.05
+            adaptive_cutoffs: [9, 17] adaptive_factor: 3 adaptive_dropout: 0.15
             residual { method: "branchnorm" growth_updates: 123 } }
     data { train: "t" validation: "v" max_left_out: 0.25 sampling_temperature: [1, 5] }
     batch { micro_batches: 7 source_tokens: 333 target_tokens: 444 }
@@ -150,6 +154,10 @@ TEST(RunOptionsFields, EveryFieldOfTheModelArrives) {
   EXPECT_EQ(train.model.heads, 4);
   EXPECT_EQ(train.model.max_positions, 77);
   EXPECT_EQ(train.model.sharing, EmbeddingSharing::kDecoder);
+  EXPECT_EQ(train.model.adaptive_cutoffs.count, 2);
+  EXPECT_EQ(train.model.adaptive_cutoffs.ids[1], 17);
+  EXPECT_EQ(train.model.adaptive_factor, 3);
+  EXPECT_EQ(train.model.adaptive_dropout, 0.15);
   EXPECT_EQ(train.model.source_vocabulary, 0) << "comes from the corpus";
   EXPECT_EQ(train.model.dropout, 0.2);
   EXPECT_EQ(train.model.attention_dropout, 0.3);

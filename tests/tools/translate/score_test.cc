@@ -94,6 +94,38 @@ TEST_F(ScoreTest, PerplexityATokenAndAWord) {
                                               HumanValue(std::exp(nll / kWords), 4))));
 }
 
+// Every token is scored once, whatever repeats as context.
+TEST_F(ScoreTest, AStreamInBlocks) {
+  const std::vector<Line> line = *Score(Options("a red door"));
+  ScoreOptions options = Options("a red door");
+  options.block = line[0].tokens;
+  const std::vector<Line> whole = *Score(options);
+  ASSERT_EQ(whole.size(), 1u);
+  EXPECT_EQ(whole[0].tokens, line[0].tokens);
+  EXPECT_NEAR(whole[0].log_probability, line[0].log_probability, 1e-4) << "one block of one line is that line";
+  const std::string text = "the old cat\na dog\n\nthe mat sat on the red door\n";
+  options = Options(text);
+  int tokens = 0;
+  const std::vector<Line> by_line = *Score(options);
+  for (const Line& l : by_line) tokens += l.tokens;
+  options.block = 7;
+  for (const int64_t context : {0, 1, 5, 6}) {
+    options.context = context;
+    int scored = 0;
+    const std::vector<Line> blocks = *Score(options);
+    for (const Line& block : blocks) scored += block.tokens;
+    EXPECT_EQ(scored, tokens) << "every token once";
+    EXPECT_EQ(std::ssize(blocks), (tokens + 6 - context) / (7 - context));
+    EXPECT_EQ(*Score(options, /*ranks=*/2), blocks);
+    EXPECT_THAT(log_, HasSubstr(absl::StrFormat("%d new tokens", tokens)));
+  }
+  options.context = 7;
+  EXPECT_THAT(std::string(Score(options).status().message()), HasSubstr("leaves no new token"));
+  options.context = 0;
+  options.block = 61;
+  EXPECT_THAT(std::string(Score(options).status().message()), HasSubstr("max_positions"));
+}
+
 TEST_F(ScoreTest, NothingToScoreIsSaid) {
   ScoreOptions options = Options("");
   for (const int ranks : {1, 2}) {

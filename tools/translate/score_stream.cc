@@ -1,0 +1,181 @@
+#include "tools/translate/score_stream.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "pipeline/pair_scorer.h"
+#include "runtime/comm/collectives.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+#include "tools/corpus/parallel_text.h"
+#include "tools/corpus/token_lists.h"
+#include "tools/metrics/human_units.h"
+
+namespace hadal {
+namespace {
+
+// Rank 0: the blocks of a text, in order.
+class BlockReader {
+ public:
+  static absl::StatusOr<BlockReader> Open(const ScoreOptions& options, const Vocabulary& vocabulary) {
+    HADAL_ASSIGN_OR_RETURN(ParallelReader text, ParallelReader::Open({"", options.target}));
+    return BlockReader(options, vocabulary, std::move(text));
+  }
+
+  // The next block: empty at the end.
+  absl::StatusOr<TextBlock> Next() {
+    const int64_t fresh = options_->block - options_->context;
+    while (!ended_ && std::ssize(stream_) - scored_ < fresh) HADAL_RETURN_IF_ERROR(ReadLine());
+    const int64_t count = std::min(fresh, std::ssize(stream_) - scored_);
+    if (count == 0) return TextBlock();
+    TextBlock block{.context = std::min(options_->context, scored_ - 1)};
+    const auto first = stream_.begin() + scored_ - block.context - 1;
+    block.tokens.assign(first, stream_.begin() + scored_ + count);
+    scored_ += count;
+    // What later blocks read stays.
+    const int64_t passed = std::max<int64_t>(scored_ - options_->context - 1, 0);
+    stream_.erase(stream_.begin(), stream_.begin() + passed);
+    scored_ -= passed;
+    return block;
+  }
+  int64_t words() const { return words_; }  // of the lines so far, with their ends
+
+ private:
+  BlockReader(const ScoreOptions& options, const Vocabulary& vocabulary, ParallelReader text)
+      : options_(&options), vocabulary_(&vocabulary), text_(std::move(text)) {}
+
+  absl::Status ReadLine() {
+    ParallelLine line;
+    HADAL_ASSIGN_OR_RETURN(const bool more, text_.Next(line));
+    ended_ = !more;
+    if (!more) return absl::OkStatus();
+    if (!line.invalid.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(line.invalid, "; convert it, for example with iconv"));
+    }
+    const std::vector<int32_t> tokens = vocabulary_->Encode(line.target);
+    stream_.insert(stream_.end(), tokens.begin(), tokens.end());
+    stream_.push_back(kEosToken);
+    words_ += CountWords(line.target) + 1;
+    return absl::OkStatus();
+  }
+
+  const ScoreOptions* options_;
+  const Vocabulary* vocabulary_;
+  ParallelReader text_;
+  std::vector<int32_t> stream_ = {kEosToken};  // what is still read; in front of the text stands </s>
+  int64_t scored_ = 1;                         // tokens of stream_
+  int64_t words_ = 0;
+  bool ended_ = false;
+};
+
+absl::Status CheckBlock(const ScoreOptions& options, const ModelCheckpoint& checkpoint, int64_t longest) {
+  if (checkpoint.plan().options.has_encoder() || !options.source.empty()) {
+    return absl::InvalidArgumentError("--block scores the text of a language model, without --source");
+  }
+  if (options.block > longest) {
+    return absl::InvalidArgumentError(absl::StrCat("--block ", options.block, " is more than ", longest,
+                                                   ", the limit of the model (max_positions) and of --batch-tokens"));
+  }
+  if (options.context < options.block) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--context ", options.context, " leaves no new token in a --block of ", options.block));
+}
+
+}  // namespace
+
+int64_t CountWords(absl::string_view line) {
+  const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(" \t\r\v\f"), absl::SkipEmpty());
+  return static_cast<int64_t>(words.size());
+}
+
+absl::Status RunScoreStream(const ScoreOptions& options, Communicator& communicator, const Stream& stream,
+                            std::ostream& out, std::ostream& log) {
+  const bool is_main = communicator.rank() == 0;
+  Collectives collectives(communicator, absl::Seconds(options.wait_timeout_seconds));
+  absl::StatusOr<ModelCheckpoint> checkpoint = ModelCheckpoint::Open(options.checkpoint);
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(checkpoint.status(), "opening the checkpoint"));
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<PairScorer> scorer,
+                         PairScorer::Create(*checkpoint, options.batch_tokens, stream, communicator,
+                                            absl::Seconds(options.wait_timeout_seconds)));
+  absl::Status ready = CheckBlock(options, *checkpoint, scorer->longest_tokens() + 1);
+  std::optional<BlockReader> reader;
+  std::ofstream file;
+  if (ready.ok() && is_main) {
+    absl::StatusOr<BlockReader> opened = BlockReader::Open(options, checkpoint->target_vocabulary());
+    ready = opened.status();
+    if (opened.ok()) reader.emplace(*std::move(opened));
+  }
+  if (ready.ok() && is_main && !options.output.empty()) {
+    ready = CheckIsNoneOf(options.output, {options.target});
+    if (ready.ok()) file.open(options.output, std::ios::binary | std::ios::trunc);
+    if (ready.ok() && !file) ready = CreationError(errno, options.output);
+  }
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(ready, "opening files"));
+  std::ostream& scores_out = options.output.empty() ? out : file;
+
+  const int64_t most_blocks = std::max<int64_t>(1, 16 * options.batch_tokens / options.block);
+  PairScore total;
+  int64_t blocks = 0;
+  for (bool more = true; more;) {
+    // Each block with its context behind it.
+    TokenLists lists;
+    absl::Status read;
+    while (is_main && read.ok() && std::ssize(lists) < most_blocks) {
+      absl::StatusOr<TextBlock> block = reader->Next();
+      read = block.status();
+      if (!read.ok() || block->tokens.empty()) break;
+      block->tokens.push_back(static_cast<int32_t>(block->context));
+      lists.push_back(std::move(block->tokens));
+    }
+    HADAL_RETURN_IF_ERROR(collectives.AllOk(read, "reading text"));
+    HADAL_ASSIGN_OR_RETURN(more, collectives.AnyRank(!lists.empty(), "reading text"));
+    if (!more) break;
+    std::string bytes = is_main ? TokenListsToBytes(lists) : "";
+    HADAL_RETURN_IF_ERROR(collectives.Broadcast(bytes, 0, "tokens"));
+    HADAL_ASSIGN_OR_RETURN(lists, TokenListsFromBytes(bytes));
+    std::vector<TextBlock> received;
+    for (std::vector<int32_t>& list : lists) {
+      const int64_t context = list.back();
+      list.pop_back();
+      received.push_back({.tokens = std::move(list), .context = context});
+    }
+    HADAL_ASSIGN_OR_RETURN(const std::vector<PairScore> scores, scorer->ScoreBlocks(received));
+    absl::Status written;
+    if (is_main) {
+      for (const PairScore& score : scores) {
+        scores_out << absl::StrFormat("%.6f\t%d\n", score.log_probability, score.tokens);
+        total.log_probability += score.log_probability;
+        total.tokens += score.tokens;
+        ++blocks;
+      }
+      scores_out.flush();
+      if (!scores_out) written = absl::ResourceExhaustedError("writing scores failed; is the disk full?");
+    }
+    HADAL_RETURN_IF_ERROR(collectives.AllOk(written, "writing scores"));
+  }
+  if (!is_main) return absl::OkStatus();
+  if (blocks == 0) {
+    log << "nothing was scored: " << options.target << " is empty\n";
+    return absl::OkStatus();
+  }
+  const double nll = -total.log_probability / static_cast<double>(total.tokens);
+  const double nll_of_word = -total.log_probability / static_cast<double>(reader->words());
+  log << absl::StrFormat(
+      "scored %s blocks of %s tokens (%s of context), %s new tokens: nll %.4f, perplexity %s per token; %s words: "
+      "perplexity %s per word\n",
+      HumanCount(blocks), HumanCount(options.block), HumanCount(options.context), HumanCount(total.tokens), nll,
+      HumanValue(std::exp(nll), 4), HumanCount(reader->words()), HumanValue(std::exp(nll_of_word), 4));
+  return absl::OkStatus();
+}
+
+}  // namespace hadal
