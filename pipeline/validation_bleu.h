@@ -1,6 +1,7 @@
-// ValidationBleu computes BLEU, chrF++, WER and CER on validation sentences, translated with a run's current weights: the
-// validator's hook (validator.h). In a validation corpus of several corpora (directions), also of each of them; then
-// BLEU's tokenizer is that of the direction's target language (BleuTokenizerOf), unless another than 13a is chosen.
+// ValidationBleu computes BLEU, chrF++, WER and CER on validation sentences, translated with a run's current weights:
+// the validator's hook (validator.h). In a validation corpus of several corpora (directions), also of each of them;
+// then BLEU's tokenizer is that of the direction's target language (BleuTokenizerOf), unless another than 13a is
+// chosen.
 //
 // The run's own ranks translate `sentences` samples, taken evenly from the whole corpus (files are often sorted by
 // length), and compare them with their targets. The target vocabulary decodes both to text; tokens it lacks are "<unk>"

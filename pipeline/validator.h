@@ -4,8 +4,8 @@
 // over the corpus's first sentences that fit a micro-batch. They are packed once and run forward only, without dropout,
 // in training's buffers, so no bit of training changes. The nll has the same bits on every rank and for every layout
 // (Engine::Evaluate). Of a corpus of several corpora (directions), each one's nll is reported as well; a batch has
-// sentences of one of them. The lowest nll of a run is its best. If the run translates, BLEU of some of the sentences follows
-// (decode/validation_bleu.h). The trainer decides when to validate.
+// sentences of one of them. The lowest nll of a run is its best. If the run translates, scores of some of the
+// sentences follow (validation_bleu.h). The trainer decides when to validate.
 // Threads: one per rank. Blocking: Run, which every rank calls after the same step.
 #pragma once
 

@@ -2,9 +2,9 @@
 //
 //   hadal evaluate RUN_OR_DIR --list LIST | --opus FOLDER [--tags PRESET] --out FOLDER
 //                  [--against FOLDER] [--train-corpus PREFIX] [--pivot en] [beam options of `hadal translate`]
-// The test splits of the list (configs/corpora.proto) are checked and copied before the first is translated. FOLDER gets
-// NAME.source, NAME.reference and NAME.hypothesis of each, lines as sacreBLEU reads them, and report.md, report.html and
-// evaluation.json; the report is printed, too. Scores: evaluation.h.
+// The test splits of the list (configs/corpora.proto) are checked and copied before the first is translated. FOLDER
+// gets NAME.source, NAME.reference and NAME.hypothesis of each, lines as sacreBLEU reads them, and report.md,
+// report.html and evaluation.json; the report is printed, too. Scores: evaluation.h.
 // Interrupted, the command goes on where it was: NAME.key names the checkpoint's contents, the options and the source
 // that NAME.hypothesis is of, and a translation whose key is the same is not made again.
 // Shares of wrong languages are computed from the files by `hadal_torch languages` (the Python package lingua); without
