@@ -55,6 +55,7 @@ constexpr AddCommand kCommands[] = {
     hadal::AddSweepCommand,       // a list of layouts and how they scale
     hadal::AddTranslateCommand,   // beam search, or samples
     hadal::AddSampleCommand,      // text of a language model
+    hadal::AddEvaluateCommand,    // many test sets
     hadal::AddScoreCommand,       // log-probabilities of given pairs
     hadal::AddBleuCommand,        // sacreBLEU's numbers, and jiwer's
     hadal::AddChrfCommand,

@@ -18,6 +18,7 @@
 #include "pipeline/checkpoint/training_checkpoints.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/status_macros.h"
+#include "tools/evaluate/evaluate.h"
 #include "tools/translate/score.h"
 #include "tools/translate/translate.h"
 
@@ -117,6 +118,17 @@ void AddTranslateCommand(Command app, int& exit_code) {
   auto options = std::make_shared<TranslateOptions>();
   AddTranslateOptions(command, *options);
   RunsWithCheckpoint(command, "translate", "translating", options, exit_code, Translate);
+}
+
+void AddEvaluateCommand(Command app, int& exit_code) {
+  Command command =
+      app.AddCommand("evaluate", "Translate and score many test sets: a table of directions with BLEU and chrF++");
+  auto options = std::make_shared<EvaluateOptions>();
+  AddEvaluateOptions(command, *options);
+  RunsWithCheckpoint(command, "evaluate", "translating", options, exit_code,
+                     [](const EvaluateOptions& chosen, World& world, const Stream& stream) {
+                       return RunEvaluate(chosen, world.communicator(), stream, {std::cin, std::cout, std::cerr});
+                     });
 }
 
 void AddSampleCommand(Command app, int& exit_code) {

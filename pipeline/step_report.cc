@@ -2,13 +2,36 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "pipeline/stage_survey.h"
 #include "runtime/host_memory.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
+namespace {
+
+// The step's target tokens, </s> included, by corpus.
+std::vector<std::pair<std::string, int64_t>> CorpusTokens(const Corpus& corpus, const StepBatches& batches) {
+  const std::vector<std::string>& names = corpus.manifest().corpora;
+  if (names.size() < 2) return {};
+  std::map<int32_t, int64_t> tokens;
+  for (const PackedBatch& batch : batches.micro_batches) {
+    for (size_t s = 0; s < batch.samples.size(); ++s) {
+      tokens[corpus.sample(batch.samples[s]).corpus_id] += batch.target_offsets[s + 1] - batch.target_offsets[s];
+    }
+  }
+  std::vector<std::pair<std::string, int64_t>> named;
+  for (const auto& [id, count] : tokens) {
+    if (id >= 0 && id < std::ssize(names)) named.emplace_back(names[static_cast<size_t>(id)], count);
+  }
+  return named;
+}
+
+}  // namespace
 
 void StepReport::Restart(const TrainingProgress& from) {
   first_step_ = from.step;
@@ -49,7 +72,7 @@ std::optional<double> StepReport::SecondsLeft(const TrainingProgress& progress) 
 }
 
 absl::Status StepReport::Send(Engine& engine, const StepResult& result, const TrainingProgress& progress,
-                              double learning_rate) {
+                              double learning_rate, const Corpus& corpus, const StepBatches& batches) {
   StageSurvey stages;
   if (IsSurveyedStep(progress.step, options_.log_every_steps, pipeline_.grid.stages)) {
     HADAL_ASSIGN_OR_RETURN(stages, SurveyStages(pipeline_.grid, result.times, MeasureMemory(engine), collectives_));
@@ -67,6 +90,7 @@ absl::Status StepReport::Send(Engine& engine, const StepResult& result, const Tr
                       .learning_rate = learning_rate,
                       .gradient_norm = result.gradient.norm,
                       .target_tokens = sums.tokens,
+                      .corpus_tokens = CorpusTokens(corpus, batches),
                       .tokens_per_second = static_cast<double>(sums.tokens) / result.seconds,
                       .step_seconds = result.seconds,
                       .elapsed_seconds = session_.Seconds(),

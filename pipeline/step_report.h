@@ -16,6 +16,8 @@
 #include "pipeline/plan/train_options.h"
 #include "runtime/clock.h"
 #include "runtime/comm/collectives.h"
+#include "runtime/data/corpus.h"
+#include "runtime/data/sampling_order.h"
 #include "runtime/metrics_sink.h"
 
 namespace hadal {
@@ -41,8 +43,10 @@ class StepReport {
   void Restart(const TrainingProgress& from);
   double Seconds() const { return session_.Seconds(); }
 
-  // Reports the step that `progress` has just counted.  Every rank calls it.  Errors: those of Communicator::Wait.
-  absl::Status Send(Engine& engine, const StepResult& result, const TrainingProgress& progress, double learning_rate);
+  // Reports the step that `progress` has just counted; `batches` are the step's, of `corpus`.  Every rank calls it.
+  // Errors: those of Communicator::Wait.
+  absl::Status Send(Engine& engine, const StepResult& result, const TrainingProgress& progress, double learning_rate,
+                    const Corpus& corpus, const StepBatches& batches);
 
  private:
   // Returns this process's memory. Held bytes are measured at most every ten seconds; the largest measurement is

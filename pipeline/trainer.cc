@@ -158,7 +158,7 @@ absl::StatusOr<StepResult> Trainer::Step() {
   progress_.target_tokens_seen += result.gradient.loss.tokens;
   for (const PackedBatch& batch : batches_.micro_batches) progress_.samples_seen += batch.sentences();
   progress_.training_seconds += result.seconds;
-  HADAL_RETURN_IF_ERROR(report_.Send(*engine_, result, progress_, learning_rate));
+  HADAL_RETURN_IF_ERROR(report_.Send(*engine_, result, progress_, learning_rate, surroundings_.train, batches_));
   if (depth_) HADAL_RETURN_IF_ERROR(RecordDepth(result));
   const std::string left_out = health_.AfterStep(result, progress_.loss_trend, where);
   if (!left_out.empty()) Warn(left_out);

@@ -6,10 +6,37 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/check.h"
+#include "runtime/data/chrf.h"
+#include "runtime/data/language_tags.h"
 #include "runtime/data/sampling_order.h"
+#include "runtime/data/word_errors.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
+namespace {
+
+struct ScoreCounts {
+  int64_t segments = 0;
+  BleuCounts bleu;
+  ChrfCounts chrf;
+  WordErrors words, characters;
+
+  void Count(const std::string& hypothesis, const std::string& reference, BleuTokenizer tokenizer) {
+    ++segments;
+    bleu += CountBleuMatches(hypothesis, {&reference, 1}, tokenizer);
+    chrf += CountChrfMatches(hypothesis, {&reference, 1}, kChrfMostWordOrder);
+    words += CountWordErrors(hypothesis, reference);
+    characters += CountCharacterErrors(hypothesis, reference);
+  }
+  TranslationScores Scores() const {
+    return {.bleu = BleuFromCounts(bleu).score,
+            .chrf = ChrfFromCounts(chrf),
+            .word_error_rate = words.Rate(),
+            .character_error_rate = characters.Rate()};
+  }
+};
+
+}  // namespace
 
 ValidationBleu::ValidationBleu(const Corpus& corpus, CorpusVocabularies vocabularies, int64_t sentences,
                                const ModelPlan& plan, const PipelinePlan& pipeline, absl::Duration timeout,
@@ -17,6 +44,12 @@ ValidationBleu::ValidationBleu(const Corpus& corpus, CorpusVocabularies vocabula
     : plan_(plan), timeout_(timeout), tokenizer_(tokenizer), vocabularies_(std::move(vocabularies)) {
   HADAL_CHECK(pipeline.decoder.has_value());
   HADAL_CHECK_GE(sentences, 1);
+  const std::vector<std::string>& corpora = corpus.manifest().corpora;
+  for (size_t c = 0; c < corpora.size() && corpora.size() > 1; ++c) {
+    const absl::StatusOr<Direction> direction = ParseDirection(corpora[c].substr(0, corpora[c].find(' ')));
+    const bool by_language = tokenizer == BleuTokenizer::k13a && direction.ok();
+    tokenizers_.push_back(by_language ? BleuTokenizerOf(direction->target) : tokenizer);
+  }
   const int64_t count = std::min(sentences, corpus.size());
   const auto longest = static_cast<size_t>(pipeline.decode_capacity.longest_source - 1);
   for (int64_t i = 0; i < count; ++i) {
@@ -36,6 +69,7 @@ ValidationBleu::ValidationBleu(const Corpus& corpus, CorpusVocabularies vocabula
     sources_.push_back(std::move(source));
     starts_.push_back({.prefix = {target.begin(), target.begin() + (tagged ? 1 : 0)}});
     references_.push_back(vocabularies_.target.Decode(target));
+    corpus_ids_.push_back(sample.corpus_id);
   }
 }
 
@@ -52,9 +86,26 @@ absl::StatusOr<TranslatedValidation> ValidationBleu::operator()(Engine& engine, 
   for (const Translation& translation : translations) {
     hypotheses_.push_back(translation.empty() ? "" : vocabularies_.target.Decode(translation.front().tokens));
   }
-  HADAL_ASSIGN_OR_RETURN(const BleuScore bleu, CorpusBleu(hypotheses_, {references_}, tokenizer_));
-  TranslatedValidation result{.bleu = bleu.score, .sample = SampleOf(next_sample_), .warning = WarningOfAlike()};
+  TranslatedValidation result = Score();
+  result.sample = SampleOf(next_sample_);
+  result.warning = WarningOfAlike();
   next_sample_ = (next_sample_ + 1) % sources_.size();
+  return result;
+}
+
+TranslatedValidation ValidationBleu::Score() const {
+  ScoreCounts total;
+  std::vector<ScoreCounts> of_corpora(tokenizers_.size());
+  for (size_t i = 0; i < hypotheses_.size(); ++i) {
+    total.Count(hypotheses_[i], references_[i], tokenizer_);
+    if (tokenizers_.empty()) continue;
+    const auto corpus = static_cast<size_t>(corpus_ids_[i]);
+    of_corpora[corpus].Count(hypotheses_[i], references_[i], tokenizers_[corpus]);
+  }
+  TranslatedValidation result{.scores = total.Scores()};
+  for (const ScoreCounts& counts : of_corpora) {
+    result.corpora.push_back(counts.segments > 0 ? std::optional(counts.Scores()) : std::nullopt);
+  }
   return result;
 }
 

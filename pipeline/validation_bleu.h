@@ -1,5 +1,7 @@
-// ValidationBleu computes BLEU on validation sentences, translated with a run's current weights: the validator's hook
-// (validator.h).
+// ValidationBleu computes BLEU, chrF++, WER and CER on validation sentences, translated with a run's current weights:
+// the validator's hook (validator.h). In a validation corpus of several corpora (directions), also of each of them;
+// then BLEU's tokenizer is that of the direction's target language (BleuTokenizerOf), unless another than 13a is
+// chosen.
 //
 // The run's own ranks translate `sentences` samples, taken evenly from the whole corpus (files are often sorted by
 // length), and compare them with their targets. The target vocabulary decodes both to text; tokens it lacks are "<unk>"
@@ -25,12 +27,15 @@
 #include "runtime/data/bleu.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/corpus_vocabulary.h"
+#include "runtime/metrics_sink.h"
 
 namespace hadal {
 
 // The result of a validation's translations.
 struct TranslatedValidation {
-  std::optional<double> bleu;  // [0, 100]; nullopt if all sentences were left out
+  std::optional<TranslationScores> scores;  // nullopt if all sentences were left out
+  // [corpora] of each one's sentences, if any; empty if there is only one corpus.
+  std::vector<std::optional<TranslationScores>> corpora;
   std::string sample;  // one translation to show to the user: source, reference and hypothesis, one line each; or empty
   std::string warning;  // in plain words, if the translations hardly depend on the sources; or empty
 };
@@ -55,6 +60,8 @@ class ValidationBleu {
 
  private:
   std::string SampleOf(size_t sentence) const;
+  // Scores the latest translations.
+  TranslatedValidation Score() const;
   // Returns the warning if this is the second validation in a row whose translations are nearly all alike.
   std::string WarningOfAlike();
 
@@ -65,6 +72,8 @@ class ValidationBleu {
   std::vector<std::vector<int32_t>> sources_;
   std::vector<OutputStart> starts_;  // [sources] with the target's language tag, or nothing
   std::vector<std::string> references_, hypotheses_;
+  std::vector<int32_t> corpus_ids_;        // [sources]
+  std::vector<BleuTokenizer> tokenizers_;  // [corpora]; empty: there is only one
   int64_t skipped_ = 0;
   absl::Status corpus_status_;
   size_t next_sample_ = 0;  // index in sources_

@@ -32,6 +32,11 @@ bool NoteNll(double nll, TrainingProgress& progress) {
 Validator::Validator(const ValidatorSetup& setup, std::vector<PackedBatch> batches, int64_t too_long)
     : batches_(std::move(batches)), too_long_(too_long), bleu_(setup.bleu), sink_(setup.sink) {
   for (const PackedBatch& batch : batches_) sentences_ += batch.sentences();
+  if (setup.corpus.manifest().corpora.size() < 2) return;
+  corpora_ = setup.corpus.manifest().corpora;
+  for (const PackedBatch& batch : batches_) {
+    corpus_of_batch_.push_back(setup.corpus.sample(batch.samples.front()).corpus_id);
+  }
 }
 
 absl::StatusOr<Validator> Validator::Create(const ValidatorSetup& setup) {
@@ -40,12 +45,27 @@ absl::StatusOr<Validator> Validator::Create(const ValidatorSetup& setup) {
   return Validator(setup, std::move(packed.batches), packed.too_long);
 }
 
+std::vector<CorpusValidation> Validator::OfCorpora(const std::vector<LossSums>& of_batches,
+                                                   const TranslatedValidation& translated) const {
+  std::vector<LossSums> sums(corpora_.size());
+  for (size_t i = 0; i < corpus_of_batch_.size(); ++i)
+    sums[static_cast<size_t>(corpus_of_batch_[i])].Add(of_batches[i]);
+  std::vector<CorpusValidation> result;
+  for (size_t c = 0; c < corpora_.size(); ++c) {
+    if (sums[c].tokens == 0) continue;
+    result.push_back({.corpus = corpora_[c], .nll = sums[c].MeanNll(), .target_tokens = sums[c].tokens});
+    if (c < translated.corpora.size()) result.back().scores = translated.corpora[c];
+  }
+  return result;
+}
+
 absl::Status Validator::Run(Engine& engine, TrainingProgress& progress) {
   const TraceScope scope(&engine.trace(), {.kind = TraceKind::kValidation});
   const Stopwatch watch;
   const StepScalars scalars{
       .seed = progress.seed, .step = progress.step, .update = std::max<int64_t>(progress.update, 1), .training = false};
-  HADAL_ASSIGN_OR_RETURN(const LossSums sums, engine.Evaluate(batches_, scalars));
+  std::vector<LossSums> of_batches;
+  HADAL_ASSIGN_OR_RETURN(const LossSums sums, engine.Evaluate(batches_, scalars, /*row_nll=*/nullptr, &of_batches));
   const double nll = sums.MeanNll();
   const bool best = NoteNll(nll, progress);
   TranslatedValidation translated;
@@ -56,12 +76,13 @@ absl::Status Validator::Run(Engine& engine, TrainingProgress& progress) {
   sink_->OnValidation({.step = progress.step,
                        .nll = nll,
                        .perplexity = std::exp(nll),
-                       .bleu = translated.bleu,
+                       .scores = translated.scores,
                        .best = best,
                        .sentences = sentences_,
-                       .seconds = watch.Seconds()});
+                       .seconds = watch.Seconds(),
+                       .corpora = OfCorpora(of_batches, translated)});
   if (!translated.warning.empty()) sink_->OnText(progress.step, TextKind::kWarning, translated.warning);
-  if (translated.bleu.has_value()) sink_->OnText(progress.step, TextKind::kSample, translated.sample);
+  if (translated.scores.has_value()) sink_->OnText(progress.step, TextKind::kSample, translated.sample);
   return absl::OkStatus();
 }
 

@@ -3,13 +3,15 @@
 //   nll = Σ −log p(target) / target tokens, </s> counted, natural logarithm; perplexity = exp(nll)
 // over the corpus's first sentences that fit a micro-batch. They are packed once and run forward only, without dropout,
 // in training's buffers, so no bit of training changes. The nll has the same bits on every rank and for every layout
-// (Engine::Evaluate). The lowest nll of a run is its best. If the run translates, BLEU of some of the sentences follows
-// (decode/validation_bleu.h). The trainer decides when to validate.
+// (Engine::Evaluate). Of a corpus of several corpora (directions), each one's nll is reported as well; a batch has
+// sentences of one of them. The lowest nll of a run is its best. If the run translates, scores of some of the
+// sentences follow (validation_bleu.h). The trainer decides when to validate.
 // Threads: one per rank. Blocking: Run, which every rank calls after the same step.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -54,7 +56,13 @@ class Validator {
  private:
   Validator(const ValidatorSetup& setup, std::vector<PackedBatch> batches, int64_t too_long);
 
+  // What the sink gets of each corpus of several.
+  std::vector<CorpusValidation> OfCorpora(const std::vector<LossSums>& of_batches,
+                                          const TranslatedValidation& translated) const;
+
   std::vector<PackedBatch> batches_;
+  std::vector<std::string> corpora_;      // names; empty: there is only one
+  std::vector<int32_t> corpus_of_batch_;  // [batches], if there are several
   int64_t sentences_ = 0;
   int64_t too_long_ = 0;
   TranslateValidation bleu_;

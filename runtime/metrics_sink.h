@@ -72,8 +72,10 @@ struct StepMetrics {
   double nll = 0;           // without
   double perplexity = 0;    // exp(nll)
   double learning_rate = 0;
-  double gradient_norm = 0;      // global, before clipping
-  int64_t target_tokens = 0;     // in this step
+  double gradient_norm = 0;   // global, before clipping
+  int64_t target_tokens = 0;  // in this step
+  // The target tokens by corpus (direction), of the corpora that this step draws from; empty if there is only one.
+  std::vector<std::pair<std::string, int64_t>> corpus_tokens;
   double tokens_per_second = 0;  // target tokens
   double step_seconds = 0;
   double elapsed_seconds = 0;             // since the start of the run, or of its resumption
@@ -88,14 +90,31 @@ struct StepMetrics {
   std::vector<float> depth_gradient_norms;
 };
 
+// How translated sentences compare with their references: runtime/data/{bleu,chrf,word_errors}.h.
+struct TranslationScores {
+  double bleu = 0;                  // [0, 100]
+  double chrf = 0;                  // [0, 100], chrF++
+  double word_error_rate = 0;       // errors / words
+  double character_error_rate = 0;  // errors / characters
+};
+
+// A validation's result on one corpus (direction) of several.
+struct CorpusValidation {
+  std::string corpus;
+  double nll = 0;
+  int64_t target_tokens = 0;                // that nll is the mean of
+  std::optional<TranslationScores> scores;  // of the corpus's translated sentences, if any
+};
+
 struct ValidationMetrics {
   int64_t step = 0;
   double nll = 0;
   double perplexity = 0;
-  std::optional<double> bleu;  // [0, 100]
-  bool best = false;           // whether nll is the best so far
+  std::optional<TranslationScores> scores;  // of all translated sentences together
+  bool best = false;                        // whether nll is the best so far
   int64_t sentences = 0;
   double seconds = 0;
+  std::vector<CorpusValidation> corpora;  // with a sentence; empty if there is only one
 };
 
 struct CheckpointMetrics {

@@ -90,7 +90,7 @@ absl::StatusOr<StepResult> Engine::TrainingStep(std::span<const PackedBatch> bat
 }
 
 absl::StatusOr<LossSums> Engine::Evaluate(std::span<const PackedBatch> batches, const StepScalars& scalars,
-                                          std::vector<float>* row_nll) {
+                                          std::vector<float>* row_nll, std::vector<LossSums>* of_batches) {
   const Share share = ShareOf(static_cast<int>(batches.size()), pipeline_.grid.replicas, grid_.replica());
   ProgramInputs inputs{.batches = ForKernels(batches.subspan(share.first, share.count)),
                        .scalars = scalars,
@@ -113,9 +113,12 @@ absl::StatusOr<LossSums> Engine::Evaluate(std::span<const PackedBatch> batches, 
   // The head's ranks come in the order of their replicas, which is that of the batches.
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives_.AllGather(mine, "evaluation"));
   LossSums total;
+  if (of_batches != nullptr) of_batches->clear();
   for (const std::vector<double>& values : all) {
     for (size_t i = 0; i < values.size(); i += 3) {
-      total.Add({values[i], values[i + 1], static_cast<int64_t>(values[i + 2])});
+      const LossSums sums{values[i], values[i + 1], static_cast<int64_t>(values[i + 2])};
+      total.Add(sums);
+      if (of_batches != nullptr) of_batches->push_back(sums);
     }
   }
   return total;

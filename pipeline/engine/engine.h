@@ -81,8 +81,9 @@ class Engine {
   // Returns the loss sums of all batches; forward only, without dropout. Replicas share the batches, and sums are added
   // in the order of the batches, so every rank gets the same bits, on every grid. Changes no state.
   // `row_nll`: if not null, on the head's rank it receives the nll of every target row of this replica's batches.
+  // `of_batches`: if not null, it receives the sums of each batch, on every rank.
   absl::StatusOr<LossSums> Evaluate(std::span<const PackedBatch> batches, const StepScalars& scalars,
-                                    std::vector<float>* row_nll = nullptr);
+                                    std::vector<float>* row_nll = nullptr, std::vector<LossSums>* of_batches = nullptr);
 
   // Initialises Admin's vectors ω from a profile of the residual stream (layers/residual_profile.h), on every rank, and
   // returns the profile in the order of the sublayers. Does nothing if the plan has nothing to profile.

@@ -136,6 +136,18 @@ std::vector<std::string> TokenizeZh(std::string_view text) {
 
 }  // namespace
 
+BleuTokenizer BleuTokenizerOf(std::string_view language) {
+  const std::string_view code = language.substr(0, language.find('_'));
+  for (const std::string_view chinese : {"zh", "zho", "cmn", "yue", "wuu"}) {
+    if (code == chinese) return BleuTokenizer::kZh;
+  }
+  for (const std::string_view unspaced :
+       {"ja", "jpn", "th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bo", "bod", "dz", "dzo"}) {
+    if (code == unspaced) return BleuTokenizer::kChar;
+  }
+  return BleuTokenizer::k13a;
+}
+
 std::vector<std::string> TokenizeForBleu(BleuTokenizer tokenizer, std::string_view text) {
   switch (tokenizer) {
     case BleuTokenizer::kChar:

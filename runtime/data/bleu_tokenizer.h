@@ -33,6 +33,10 @@ enum class BleuTokenizer { k13a, kChar, kZh };
 inline constexpr Word<BleuTokenizer> kBleuTokenizers[] = {
     {"13a", BleuTokenizer::k13a}, {"char", BleuTokenizer::kChar}, {"zh", BleuTokenizer::kZh}};
 
+// The tokenizer that BLEU of translations into `language` ("de", "zh", "zh_CN") is computed with: zh for Chinese, char
+// for other languages without spaces between words (ja, th, lo, km, my, bo, dz), else 13a.
+BleuTokenizer BleuTokenizerOf(std::string_view language);
+
 // `text` is UTF-8; a byte that is not part of valid UTF-8 counts as a letter. Trailing white space is ignored. Thread
 // safety: any thread. Errors: none.
 std::vector<std::string> TokenizeForBleu(BleuTokenizer tokenizer, std::string_view text);

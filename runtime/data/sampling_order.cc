@@ -326,6 +326,7 @@ absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, co
   ValidationBatches out;
   BatchRows used;
   int64_t taken = 0;
+  int32_t corpus_id = -1;  // of the last batch
   for (int64_t i = 0; i < corpus.size() && (max_sentences <= 0 || taken < max_sentences); ++i) {
     const SampleView sample = corpus.sample(i);
     const BatchRows rows = RowsOf(sample);
@@ -333,10 +334,11 @@ absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, co
       ++out.too_long;
       continue;
     }
-    if (out.batches.empty() || !Fits(used + rows, capacity)) {
+    if (out.batches.empty() || sample.corpus_id != corpus_id || !Fits(used + rows, capacity)) {
       ClearBatch(out.batches.emplace_back());
       out.batches.back().micro_batch = static_cast<int32_t>(out.batches.size()) - 1;
       used = {};
+      corpus_id = sample.corpus_id;
     }
     used += rows;
     AppendSentence(sample, i, out.batches.back());

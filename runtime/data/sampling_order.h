@@ -126,7 +126,8 @@ struct ValidationBatches {
   int64_t too_long = 0;              // samples omitted because a side is longer than its capacity
 };
 
-// Returns the first `max_sentences` samples that fit (0: all), in the corpus's order. Errors: InvalidArgument if no
+// Returns the first `max_sentences` samples that fit (0: all), in the corpus's order. A batch has samples of one of the
+// manifest's corpora. Errors: InvalidArgument if no
 // sample fits; DataLoss with the corpus's file if somebody changes it meanwhile.
 absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, const BatchCapacity& capacity,
                                                         int64_t max_sentences);

@@ -38,6 +38,30 @@ void Number(const std::vector<std::string_view>& words, std::unordered_map<std::
   }
 }
 
+// The code points of `text` without white space around it.
+std::vector<uint32_t> Characters(std::string_view text) {
+  text = StripTrailingSpace(text);
+  while (const size_t bytes = LeadingSpaceBytes(text)) text.remove_prefix(bytes);
+  std::vector<uint32_t> characters;
+  while (!text.empty()) characters.push_back(TakeCharacter(text));
+  return characters;
+}
+
+template <typename Token>
+WordErrors CountEdits(const std::vector<Token>& found, const std::vector<Token>& wanted) {
+  std::vector<int64_t> edits(wanted.size() + 1);  // from the hypothesis so far to each beginning of the reference
+  std::iota(edits.begin(), edits.end(), 0);
+  for (const Token token : found) {
+    int64_t diagonal = edits[0]++;
+    for (size_t j = 0; j < wanted.size(); ++j) {
+      const int64_t substituted = diagonal + (token == wanted[j] ? 0 : 1);
+      diagonal = edits[j + 1];
+      edits[j + 1] = std::min(substituted, 1 + std::min(edits[j], edits[j + 1]));
+    }
+  }
+  return {.errors = edits.back(), .reference_words = static_cast<int64_t>(wanted.size())};
+}
+
 }  // namespace
 
 WordErrors CountWordErrors(std::string_view hypothesis, std::string_view reference) {
@@ -45,18 +69,11 @@ WordErrors CountWordErrors(std::string_view hypothesis, std::string_view referen
   std::vector<int32_t> found, wanted;
   Number(Words(hypothesis), numbers, found);
   Number(Words(reference), numbers, wanted);
-  std::vector<int64_t> edits(wanted.size() +
-                             1);  // from the hypothesis' words so far to each beginning of the reference
-  std::iota(edits.begin(), edits.end(), 0);
-  for (const int32_t word : found) {
-    int64_t diagonal = edits[0]++;
-    for (size_t j = 0; j < wanted.size(); ++j) {
-      const int64_t substituted = diagonal + (word == wanted[j] ? 0 : 1);
-      diagonal = edits[j + 1];
-      edits[j + 1] = std::min(substituted, 1 + std::min(edits[j], edits[j + 1]));
-    }
-  }
-  return {.errors = edits.back(), .reference_words = static_cast<int64_t>(wanted.size())};
+  return CountEdits(found, wanted);
+}
+
+WordErrors CountCharacterErrors(std::string_view hypothesis, std::string_view reference) {
+  return CountEdits(Characters(hypothesis), Characters(reference));
 }
 
 }  // namespace hadal

@@ -1,6 +1,7 @@
-// Word error rate (WER), equal to jiwer's default.
+// Word and character error rates (WER, CER), equal to jiwer's defaults.
 //
 //   WER = Σ (substitutions + deletions + insertions) / Σ words of the references
+//   CER = the same of characters, spaces between words included
 // The errors of a segment are the least number of edits that make the hypothesis the reference (Levenshtein distance).
 // Words are split at a space, and at two or more characters of white space; one other white-space character between two
 // letters (a tab, a no-break space) is a part of the word. Case and punctuation count.
@@ -16,7 +17,7 @@ namespace hadal {
 // May be added over segments in any order.
 struct WordErrors {
   int64_t errors = 0;
-  int64_t reference_words = 0;
+  int64_t reference_words = 0;  // CER: characters
 
   WordErrors& operator+=(const WordErrors& other) {
     errors += other.errors;
@@ -31,5 +32,7 @@ struct WordErrors {
 
 // Both are UTF-8. Takes O(words of the hypothesis · words of the reference) time. Thread safety: any thread.
 WordErrors CountWordErrors(std::string_view hypothesis, std::string_view reference);
+// The same of characters. White space at the beginning and the end of a side does not count.
+WordErrors CountCharacterErrors(std::string_view hypothesis, std::string_view reference);
 
 }  // namespace hadal

@@ -2,6 +2,7 @@
 #include "runtime/data/word_errors.h"
 
 #include <string_view>
+#include <utility>
 
 #include "gtest/gtest.h"
 
@@ -31,6 +32,16 @@ TEST(WordErrors, ASingleTabOrNoBreakSpaceIsALetter) {
   ExpectErrors("a\t b  c\u00a0d", " a b c d ", 2, 4);
   ExpectErrors("a\u00a0\u00a0b", "a b", 0, 2);
   ExpectErrors("\u3000a", "a", 0, 1);
+}
+
+TEST(WordErrors, OfCharactersCountsSpacesBetweenWords) {
+  const auto errors = [](std::string_view hypothesis, std::string_view reference) {
+    const WordErrors found = CountCharacterErrors(hypothesis, reference);
+    return std::pair(found.errors, found.reference_words);
+  };
+  EXPECT_EQ(errors("a bc", "abcd"), std::pair(int64_t{2}, int64_t{4}));
+  EXPECT_EQ(errors(" é\u3000", "\te"), std::pair(int64_t{1}, int64_t{1}));
+  EXPECT_EQ(errors("", "中文"), std::pair(int64_t{2}, int64_t{2}));
 }
 
 TEST(WordErrors, TheRateIsErrorsPerWord) {

@@ -224,10 +224,10 @@ class RunningRank {
     BeginProgram(1);
     HADAL_ASSIGN_OR_RETURN(const TranslatedValidation translated, (*bleu_)(*engine_, step + 1));
     const auto bleu = CorpusBleu(bleu_->hypotheses(), {bleu_->references()}, BleuTokenizer::kChar);
-    EXPECT_EQ(translated.bleu, bleu.value().score);
+    EXPECT_EQ(translated.scores->bleu, bleu.value().score);
     EXPECT_EQ(std::ssize(bleu_->hypotheses()), spec_.bleu_sentences);
     if (!tells()) return absl::OkStatus();
-    shared_.outcome.bleu.push_back(translated.bleu.value());
+    shared_.outcome.bleu.push_back(translated.scores.value().bleu);
     shared_.outcome.translations = bleu_->hypotheses();
     shared_.outcome.samples.push_back(translated.sample);
     return absl::OkStatus();

@@ -59,7 +59,9 @@ class ValidationRun : public ::testing::Test {
               if (before_step_) before_step_(step, TableOf(*parameters));
             },
         .validation_bleu = [&](Engine&, int64_t) -> absl::StatusOr<TranslatedValidation> {
-          return TranslatedValidation{.bleu = bleu};
+          TranslatedValidation translated;
+          if (bleu) translated.scores = TranslationScores{.bleu = *bleu};
+          return translated;
         }};
     const absl::StatusOr<std::unique_ptr<Trainer>> trainer =
         Trainer::Create(options_, plan, pipeline, surroundings, {.run_directory = options_.run_directory});
@@ -169,12 +171,12 @@ TEST_F(ValidationRun, ACheckpointHasTheWeightsOfItsStep) {
 TEST_F(ValidationRun, BleuOfNothingIsNone) {
   Train();
   EXPECT_EQ(sink_.validations.size(), 2u);
-  for (const ValidationMetrics& metrics : sink_.validations) EXPECT_EQ(metrics.bleu, std::nullopt);
+  for (const ValidationMetrics& metrics : sink_.validations) EXPECT_FALSE(metrics.scores.has_value());
   sink_.validations.clear();
   options_.run_directory = directory_ / "another";
   Train(12.5);
   EXPECT_EQ(sink_.validations.size(), 2u);
-  for (const ValidationMetrics& metrics : sink_.validations) EXPECT_EQ(metrics.bleu, 12.5);
+  for (const ValidationMetrics& metrics : sink_.validations) EXPECT_EQ(metrics.scores->bleu, 12.5);
 }
 
 }  // namespace

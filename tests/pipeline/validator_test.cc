@@ -107,7 +107,7 @@ TEST_F(ValidatorTest, TellsTheNllOfTheSentencesThatFit) {
   EXPECT_LT(metrics.nll, 2 * std::log(kVocabulary)) << "of weights that know nothing";
   EXPECT_EQ(metrics.perplexity, std::exp(metrics.nll));
   EXPECT_TRUE(metrics.best);
-  EXPECT_EQ(metrics.bleu, std::nullopt);
+  EXPECT_FALSE(metrics.scores.has_value());
   EXPECT_GT(metrics.seconds, 0);
   EXPECT_THAT(listener_.samples, IsEmpty()) << "nothing was translated";
   EXPECT_EQ(Make(/*max_sentences=*/2).sentences(), 2);
@@ -146,17 +146,44 @@ TEST_F(ValidatorTest, SeesTheWeightsAsTheyAre) {
   EXPECT_NE(listener_.validations[0].nll, listener_.validations[1].nll);
 }
 
+// The whole's nll is their mean by tokens; a corpus without a sentence that fits is left out.
+TEST_F(ValidatorTest, ReportsEachCorpusOfSeveral) {
+  const Corpus corpus = CorpusOf({{.corpus_id = 0, .source = {5, 6}, .target = {7}},
+                                  {.corpus_id = 1, .source = {5, 5, 5, 5, 5, 5, 5, 5, 5}, .target = {7}},
+                                  {.corpus_id = 2, .source = {8}, .target = {9, 10}}},
+                                 kVocabulary, kVocabulary);
+  Validator validator = *Validator::Create(
+      {.corpus = corpus,
+       .capacity = {.source_rows = 8, .target_rows = 8, .sentence_rows = 8},
+       .bleu = [](Engine&, int64_t) -> absl::StatusOr<TranslatedValidation> {
+         return TranslatedValidation{.scores = TranslationScores{.bleu = 2},
+                                     .corpora = {std::nullopt, std::nullopt, TranslationScores{.bleu = 3}}};
+       },
+       .sink = &listener_});
+  ASSERT_TRUE(validator.Run(*engine_, progress_).ok());
+  const ValidationMetrics& metrics = listener_.validations[0];
+  ASSERT_THAT(metrics.corpora, SizeIs(2));
+  EXPECT_EQ(metrics.corpora[0].corpus, "corpora 0");
+  EXPECT_EQ(metrics.corpora[1].corpus, "corpora 2");
+  EXPECT_EQ(metrics.corpora[0].target_tokens, 2);
+  EXPECT_EQ(metrics.corpora[1].target_tokens, 3);
+  EXPECT_NEAR((2 * metrics.corpora[0].nll + 3 * metrics.corpora[1].nll) / 5, metrics.nll, 1e-12);
+  EXPECT_NE(metrics.corpora[0].nll, metrics.corpora[1].nll);
+  EXPECT_FALSE(metrics.corpora[0].scores.has_value());
+  EXPECT_EQ(metrics.corpora[1].scores->bleu, 3);
+}
+
 TEST_F(ValidatorTest, TranslatesWhereTheRunDoes) {
   std::vector<int64_t> updates;
   Validator validator = Make(0, [&](Engine&, int64_t update) -> absl::StatusOr<TranslatedValidation> {
     updates.push_back(update);
-    return TranslatedValidation{.bleu = 12.5, .sample = "a sample"};
+    return TranslatedValidation{.scores = TranslationScores{.bleu = 12.5}, .sample = "a sample"};
   });
   ASSERT_TRUE(validator.Run(*engine_, progress_).ok());
   progress_.update = 0;  // every step so far was left out
   ASSERT_TRUE(validator.Run(*engine_, progress_).ok());
   EXPECT_THAT(updates, ElementsAre(10, 1));
-  EXPECT_EQ(listener_.validations[0].bleu, 12.5);
+  EXPECT_EQ(listener_.validations[0].scores->bleu, 12.5);
   EXPECT_THAT(listener_.samples, ElementsAre("a sample", "a sample"));
 }
 
@@ -172,7 +199,7 @@ TEST_F(ValidatorTest, RanksThatDoNotReportDoAndNoteTheSame) {
   int translated = 0;
   const TranslateValidation bleu = [&](Engine&, int64_t) -> absl::StatusOr<TranslatedValidation> {
     ++translated;
-    return TranslatedValidation{.bleu = 12.5};
+    return TranslatedValidation{.scores = TranslationScores{.bleu = 12.5}};
   };
   TrainingProgress other = progress_;
   ASSERT_TRUE(Make(0, bleu).Run(*engine_, progress_).ok());

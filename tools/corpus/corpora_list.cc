@@ -114,10 +114,10 @@ absl::StatusOr<TextSplits> FindOpusTexts(const std::string& folder) {
       Add(pair, /*both=*/true, *split);
     }
   }
-  if (splits.train.empty()) {
+  if (splits.train.empty() && splits.test.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(folder,
-                     " has no training text as OPUS-100 has it, de-en/opus.de-en-train.de; give its folder, or "
+                     " has no text as OPUS-100 has it, de-en/opus.de-en-train.de; give its folder, or "
                      "a list of texts with --list"));
   }
   for (const auto* pairs : {&splits.train, &splits.valid, &splits.test}) HADAL_RETURN_IF_ERROR(CheckNames(*pairs));

@@ -120,6 +120,14 @@ void AddOptional(Json& json, const char* key, const std::optional<double>& value
   if (value.has_value()) json[key] = *value;
 }
 
+void AddScores(Json& json, const std::optional<TranslationScores>& scores) {
+  if (!scores) return;
+  json["bleu"] = scores->bleu;
+  json["chrf"] = scores->chrf;
+  json["wer"] = scores->word_error_rate;
+  json["cer"] = scores->character_error_rate;
+}
+
 }  // namespace
 
 bool IsDepthStep(int64_t step, int64_t every) {
@@ -178,6 +186,7 @@ void MetricsJsonl::OnStep(const StepMetrics& metrics) {
                {"elapsed_seconds", metrics.elapsed_seconds},
                {"epoch", metrics.epoch},
                {"skipped", metrics.skipped}};
+  for (const auto& [corpus, tokens] : metrics.corpus_tokens) json["corpus_tokens"][corpus] = tokens;
   AddOptional(json, "measured_bubble", metrics.measured_bubble);
   AddOptional(json, "analytic_bubble", metrics.analytic_bubble);
   for (size_t stage = 0; stage < metrics.stages.size(); ++stage) {
@@ -212,10 +221,15 @@ void MetricsJsonl::OnDepth(const DepthMetrics& metrics) {
 void MetricsJsonl::OnValidation(const ValidationMetrics& metrics) {
   Json json = {
       {"event", "validation"}, {"step", metrics.step}, {"nll", metrics.nll}, {"perplexity", metrics.perplexity}};
-  AddOptional(json, "bleu", metrics.bleu);
+  AddScores(json, metrics.scores);
   json["best"] = metrics.best;
   json["sentences"] = metrics.sentences;
   json["seconds"] = metrics.seconds;
+  for (const CorpusValidation& corpus : metrics.corpora) {
+    Json& of_corpus = json["corpora"][corpus.corpus];
+    of_corpus = {{"nll", corpus.nll}, {"target_tokens", corpus.target_tokens}};
+    AddScores(of_corpus, corpus.scores);
+  }
   WriteLine(Dump(json));
 }
 

@@ -89,6 +89,7 @@ void Progress::OnValidation(const ValidationMetrics& metrics) {
   if (metrics.best) best_ = metrics;
   const int columns = options_.style.live ? Columns() : kPlainColumns;
   PrintLine(LayOutLine(ValidationSegments(metrics), columns, options_.style.color));
+  for (const std::string& line : CorpusLines(metrics)) PrintLine(Printable(line));
   if (!options_.style.live) {
     const std::string depth = DepthLine(norms_, run_, scale_, kPlainColumns, options_.style);
     if (!depth.empty()) PrintLine(depth);
@@ -130,8 +131,8 @@ void Progress::OnFinish(std::string_view reason) {
     PrintLine(absl::StrCat(best_.has_value() ? "best" : "last", " validation nll ", HumanValue(shown->nll, 4), " (ppl ",
                            HumanValue(shown->perplexity, 4), ") at step ", HumanCount(shown->step)));
   }
-  if (last_validation_.has_value() && last_validation_->bleu.has_value()) {
-    PrintLine(absl::StrCat("last BLEU ", absl::StrFormat("%.1f", *last_validation_->bleu), " at step ",
+  if (last_validation_.has_value() && last_validation_->scores.has_value()) {
+    PrintLine(absl::StrCat("last BLEU ", absl::StrFormat("%.1f", last_validation_->scores->bleu), " at step ",
                            HumanCount(last_validation_->step)));
   }
   if (!run_.run_directory.empty()) PrintLine(absl::StrCat("run directory ", run_.run_directory));

@@ -130,13 +130,45 @@ std::vector<LineSegment> StepSegments(const StepMetrics& metrics, const Terminal
   return segments;
 }
 
+std::vector<std::string> CorpusLines(const ValidationMetrics& metrics) {
+  constexpr size_t kMostLines = 12;
+  std::vector<std::string> lines;
+  if (metrics.corpora.size() <= kMostLines) {
+    size_t widest = 0;
+    for (const CorpusValidation& corpus : metrics.corpora) widest = std::max(widest, corpus.corpus.size());
+    for (const CorpusValidation& corpus : metrics.corpora) {
+      lines.push_back(
+          absl::StrFormat("  %-*s  nll %s", static_cast<int>(widest), corpus.corpus, HumanValue(corpus.nll, 4)));
+      if (corpus.scores)
+        absl::StrAppendFormat(&lines.back(), "  BLEU %.1f  chrF++ %.1f", corpus.scores->bleu, corpus.scores->chrf);
+    }
+    return lines;
+  }
+  double nll = 0, bleu = 0;
+  int scored = 0;
+  for (const CorpusValidation& corpus : metrics.corpora) {
+    nll += corpus.nll / static_cast<double>(metrics.corpora.size());
+    if (!corpus.scores) continue;
+    bleu += corpus.scores->bleu;
+    ++scored;
+  }
+  lines.push_back(absl::StrCat("  means over ", metrics.corpora.size(), " directions: nll ", HumanValue(nll, 4)));
+  if (scored > 0) absl::StrAppendFormat(&lines.back(), ", BLEU %.1f of %d of them", bleu / scored, scored);
+  return lines;
+}
+
 std::vector<LineSegment> ValidationSegments(const ValidationMetrics& metrics) {
   std::vector<LineSegment> segments = {
       {"validation at step", HumanCount(metrics.step), Ink::kBold, 0},
       {"nll", HumanValue(metrics.nll, 4), InkOf(metrics.nll, Ink::kBold), 1},
       {"ppl", HumanValue(metrics.perplexity, 4), InkOf(metrics.perplexity, Ink::kPlain), 3},
   };
-  if (metrics.bleu.has_value()) segments.push_back({"BLEU", absl::StrFormat("%.1f", *metrics.bleu), Ink::kBold, 1});
+  if (metrics.scores) {
+    segments.push_back({"BLEU", absl::StrFormat("%.1f", metrics.scores->bleu), Ink::kBold, 1});
+    segments.push_back({"chrF++", absl::StrFormat("%.1f", metrics.scores->chrf), Ink::kPlain, 6});
+    segments.push_back({"WER", absl::StrFormat("%.1f%%", 100 * metrics.scores->word_error_rate), Ink::kPlain, 7});
+    segments.push_back({"CER", absl::StrFormat("%.1f%%", 100 * metrics.scores->character_error_rate), Ink::kPlain, 8});
+  }
   if (metrics.best) segments.push_back({"", "best so far", Ink::kGood, 2});
   segments.push_back({"", absl::StrCat(HumanCount(metrics.sentences), " sentences"), Ink::kDim, 5});
   segments.push_back({"in", HumanDuration(metrics.seconds), Ink::kDim, 4});

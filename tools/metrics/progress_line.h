@@ -38,5 +38,7 @@ std::string LayOutLine(std::vector<LineSegment> segments, int columns, bool colo
 std::vector<LineSegment> StepSegments(const StepMetrics& metrics, const TerminalStyle& style);
 
 std::vector<LineSegment> ValidationSegments(const ValidationMetrics& metrics);
+// A line for each of the validation's corpora; with more than twelve one line with their means.
+std::vector<std::string> CorpusLines(const ValidationMetrics& metrics);
 
 }  // namespace hadal

@@ -48,6 +48,15 @@ void AddOptional(Summary& summary, const std::string& tag, const std::optional<d
   if (value.has_value()) AddScalar(summary, tag, *value);
 }
 
+// Under `tag`/.
+void AddScores(Summary& summary, const std::string& tag, const std::optional<TranslationScores>& scores) {
+  if (!scores) return;
+  AddScalar(summary, absl::StrCat(tag, "/bleu"), scores->bleu);
+  AddScalar(summary, absl::StrCat(tag, "/chrf"), scores->chrf);
+  AddScalar(summary, absl::StrCat(tag, "/wer"), scores->word_error_rate);
+  AddScalar(summary, absl::StrCat(tag, "/cer"), scores->character_error_rate);
+}
+
 void AddStages(Summary& summary, const std::vector<StageTimes>& stages) {
   for (size_t k = 0; k < stages.size(); ++k) {
     const std::string prefix = absl::StrCat("pipe/stage_", k, "/");
@@ -205,7 +214,12 @@ void TensorBoard::OnValidation(const ValidationMetrics& metrics) {
   Summary& summary = *event.mutable_summary();
   AddScalar(summary, "valid/nll", metrics.nll);
   AddScalar(summary, "valid/ppl", metrics.perplexity);
-  AddOptional(summary, "valid/bleu", metrics.bleu);
+  AddScores(summary, "valid", metrics.scores);
+  for (const CorpusValidation& corpus : metrics.corpora) {
+    const std::string tag = absl::StrCat("corpora/", corpus.corpus);
+    AddScalar(summary, absl::StrCat(tag, "/nll"), corpus.nll);
+    AddScores(summary, tag, corpus.scores);
+  }
   Append(event.SerializeAsString());
 }
 

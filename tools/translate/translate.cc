@@ -83,17 +83,52 @@ class Translator {
 
   absl::Status Run() {
     HADAL_RETURN_IF_ERROR(patient_.AllOk(IsMain() ? OpenFiles() : absl::OkStatus(), "opening files"));
-    HADAL_RETURN_IF_ERROR(Load());
-    HADAL_RETURN_IF_ERROR(patient_.AllOk(IsMain() ? EmptyOutput() : absl::OkStatus(), "emptying the output"));
-    if (IsMain() && ShowsProgress()) progress_.emplace(Doing(), "bytes", TextBytes({&options_.input, 1}));
-    bool more = true;
-    while (more) HADAL_RETURN_IF_ERROR(TranslateBuffer(more));
-    progress_.reset();
+    HADAL_RETURN_IF_ERROR(Load(/*several=*/false));
+    HADAL_RETURN_IF_ERROR(TranslateAll());
+    if (IsMain()) Summarize();
+    return absl::OkStatus();
+  }
+
+  absl::Status RunSeveral(const NextTranslation& next) {
+    HADAL_RETURN_IF_ERROR(Load(/*several=*/true));
+    while (true) {
+      absl::StatusOr<std::optional<TranslationJob>> job;
+      if (IsMain()) job = next();
+      HADAL_RETURN_IF_ERROR(patient_.AllOk(IsMain() ? job.status() : absl::OkStatus(), "preparing a translation"));
+      HADAL_ASSIGN_OR_RETURN(const bool more,
+                             patient_.AnyRank(IsMain() && job->has_value(), "preparing a translation"));
+      if (!more) break;
+      HADAL_RETURN_IF_ERROR(Translate(IsMain() ? **job : TranslationJob()));
+    }
     if (IsMain()) Summarize();
     return absl::OkStatus();
   }
 
  private:
+  // One of several files. `job`: rank 0's.
+  absl::Status Translate(TranslationJob job) {
+    if (options_.tags != LanguageTags::kNone) {
+      HADAL_RETURN_IF_ERROR(patient_.Broadcast(job.direction, 0, "the direction"));
+      options_.direction = job.direction;
+      HADAL_RETURN_IF_ERROR(AsCommonError(SetTags(model_->checkpoint())));
+    }
+    options_.input = job.input;
+    options_.output = job.output;
+    HADAL_RETURN_IF_ERROR(patient_.AllOk(IsMain() ? OpenFiles() : absl::OkStatus(), "opening files"));
+    HADAL_RETURN_IF_ERROR(TranslateAll());
+    output_.close();
+    return absl::OkStatus();
+  }
+
+  absl::Status TranslateAll() {
+    HADAL_RETURN_IF_ERROR(patient_.AllOk(IsMain() ? EmptyOutput() : absl::OkStatus(), "emptying the output"));
+    if (IsMain() && ShowsProgress()) progress_.emplace(Doing(), "bytes", TextBytes({&options_.input, 1}));
+    bool more = true;
+    while (more) HADAL_RETURN_IF_ERROR(TranslateBuffer(more));
+    progress_.reset();
+    return absl::OkStatus();
+  }
+
   bool IsMain() const { return communicator_.rank() == 0; }
   const char* Doing() const { return options_.language_model ? "writing" : "translating"; }
   bool ReadsStandardInput() const { return options_.input == (options_.language_model ? "-" : ""); }
@@ -134,7 +169,7 @@ class Translator {
   }
 
   // Opens the checkpoint and determines the beam search options, some of which are in its config.
-  absl::StatusOr<ModelCheckpoint> Open() {
+  absl::StatusOr<ModelCheckpoint> Open(bool several) {
     HADAL_ASSIGN_OR_RETURN(ModelCheckpoint checkpoint, ModelCheckpoint::Open(options_.checkpoint));
     const bool translates = checkpoint.plan().options.has_encoder();
     if (translates && options_.language_model) {
@@ -149,8 +184,9 @@ class Translator {
           "`hadal score --target FILE` says how probable it finds text");
     }
     HADAL_ASSIGN_OR_RETURN(decoder_options_.beam, ChosenBeam(options_.beam, options_.nbest, checkpoint));
-    HADAL_RETURN_IF_ERROR(SetTags(checkpoint));
-    decoder_options_.prefixes = options_.language_model || !options_.prefixes.empty() || form_.hidden_tokens > 0;
+    if (!several) HADAL_RETURN_IF_ERROR(SetTags(checkpoint));
+    decoder_options_.prefixes = options_.language_model || !options_.prefixes.empty() || form_.hidden_tokens > 0 ||
+                                (several && options_.tags == LanguageTags::kM2m100);
     return checkpoint;
   }
 
@@ -169,9 +205,9 @@ class Translator {
     return TagId(checkpoint.target_vocabulary(), decoder_tag_).status();
   }
 
-  absl::Status Load() {
+  absl::Status Load(bool several) {
     const absl::Duration timeout = absl::Seconds(options_.wait_timeout_seconds);
-    absl::StatusOr<ModelCheckpoint> checkpoint = Open();
+    absl::StatusOr<ModelCheckpoint> checkpoint = Open(several);
     HADAL_RETURN_IF_ERROR(Collectives(communicator_, timeout).AllOk(checkpoint.status(), "opening the checkpoint"));
     HADAL_ASSIGN_OR_RETURN(model_, InferenceModel::Load(*std::move(checkpoint), decoder_options_.beam.beam,
                                                         communicator_, stream_, timeout));
@@ -355,7 +391,7 @@ class Translator {
     }
   }
 
-  const TranslateOptions& options_;
+  TranslateOptions options_;
   Communicator& communicator_;
   Stream stream_;
   TranslateStreams streams_;
@@ -383,6 +419,18 @@ absl::Status RunTranslate(const TranslateOptions& options, Communicator& communi
     return AsCommonError(absl::InvalidArgumentError(absl::StrCat("--buffer ", options.buffer_lines, " is below 1")));
   }
   return Translator(options, communicator, stream, streams).Run();
+}
+
+absl::Status RunTranslations(const TranslateOptions& options, const NextTranslation& next, Communicator& communicator,
+                             const Stream& stream, const TranslateStreams& streams) {
+  return Translator(options, communicator, stream, streams).RunSeveral(next);
+}
+
+absl::Status CheckTags(const ModelCheckpoint& checkpoint, LanguageTags tags, const Direction& direction) {
+  if (tags == LanguageTags::kNone) return absl::OkStatus();
+  HADAL_RETURN_IF_ERROR(TagId(checkpoint.source_vocabulary(), EncoderTag(tags, direction)).status());
+  const std::string decoder = DecoderTag(tags, direction);
+  return decoder.empty() ? absl::OkStatus() : TagId(checkpoint.target_vocabulary(), decoder).status();
 }
 
 }  // namespace hadal

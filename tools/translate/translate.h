@@ -18,9 +18,14 @@
 // --buffer lines at a time are read, then translated, then written; one line at a time if they are typed.
 #pragma once
 
+#include <functional>
 #include <iosfwd>
+#include <optional>
+#include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "pipeline/checkpoint/model_checkpoint.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/stream.h"
 #include "tools/translate/translate_options.h"
@@ -42,5 +47,21 @@ struct TranslateStreams {
 // vocabulary lacks, or is missing; those of files.
 absl::Status RunTranslate(const TranslateOptions& options, Communicator& communicator, const Stream& stream,
                           const TranslateStreams& streams);
+
+// A file to translate, one of several.
+struct TranslationJob {
+  std::string direction;  // "en-de"; without effect if the options have no tags
+  std::string input, output;
+};
+// The next file, or nullopt at the end. The previous one's translations are whole and closed.
+using NextTranslation = std::function<absl::StatusOr<std::optional<TranslationJob>>()>;
+
+// As RunTranslate, of several files with one loading of the model. `next` is called on rank 0 only.
+// REQUIRES: options name no input, output or direction.  Errors: those of RunTranslate and of `next`.
+absl::Status RunTranslations(const TranslateOptions& options, const NextTranslation& next, Communicator& communicator,
+                             const Stream& stream, const TranslateStreams& streams);
+
+// Errors: InvalidArgument naming a tag of the direction that the model's vocabularies lack, and those they have.
+absl::Status CheckTags(const ModelCheckpoint& checkpoint, LanguageTags tags, const Direction& direction);
 
 }  // namespace hadal

@@ -14,14 +14,9 @@ void AddCheckpoint(Command command, const char* name, TranslateOptions& options)
   command.AddFormer("-c,--checkpoint", absl::StrCat("hadal ", name, " RUN_OR_DIR"));
 }
 
-// What both commands have.
-void AddCommonOptions(Command command, TranslateOptions& options) {
+// What all commands have.
+void AddSpeedOptions(Command command, TranslateOptions& options) {
   DecoderOptions& decoder = options.decoder;
-  AddSamplingOptions(command, options.beam);
-  CommandOption scores =
-      command.AddFlag("--print-scores", options.print_scores, "Print each output's score, then a tab, before it");
-  command.AddFlag("--json", options.json, "Print a JSON object a line: texts, tokens, scores, log-probabilities")
-      .Excludes(scores);
   command.AddChoice<PieceJoining>("--join", options.joining,
                                   "How tokens are joined to text (default: by the vocabulary)",
                                   {{"default", PieceJoining::kDefault},
@@ -38,6 +33,22 @@ void AddCommonOptions(Command command, TranslateOptions& options) {
   command.AddOption("--buffer", options.buffer_lines, "Lines read at a time").ShowDefault();
   command.AddOption("--threads", options.threads, "CPU threads per rank (default: its share of the CPUs)")
       .InRange(0, 1024);
+}
+
+void AddCommonOptions(Command command, TranslateOptions& options) {
+  AddSamplingOptions(command, options.beam);
+  CommandOption scores =
+      command.AddFlag("--print-scores", options.print_scores, "Print each output's score, then a tab, before it");
+  command.AddFlag("--json", options.json, "Print a JSON object a line: texts, tokens, scores, log-probabilities")
+      .Excludes(scores);
+  AddSpeedOptions(command, options);
+}
+
+void AddLengthOptions(Command command, TranslateOptions& options) {
+  command.AddChoice<OverLong>("--on-long", options.over_long, "A sentence over --longest-source (default: error)",
+                              {{"error", OverLong::kError}, {"skip", OverLong::kSkip}});
+  command.AddOption("--longest-source", options.decoder.longest_source, "Longest source in tokens, with </s>")
+      .ShowDefault();
 }
 
 }  // namespace
@@ -59,11 +70,16 @@ void AddTranslateOptions(Command command, TranslateOptions& options) {
   command.AddOption("--nbest", options.nbest, "Translations printed per sentence, best first; or drawn")
       .InRange(1, 64)
       .ShowDefault();
-  command.AddChoice<OverLong>("--on-long", options.over_long, "A sentence over --longest-source (default: error)",
-                              {{"error", OverLong::kError}, {"skip", OverLong::kSkip}});
-  command.AddOption("--longest-source", options.decoder.longest_source, "Longest source in tokens, with </s>")
-      .ShowDefault();
+  AddLengthOptions(command, options);
   AddCommonOptions(command, options);
+}
+
+void AddSetTranslationOptions(Command command, TranslateOptions& options) {
+  AddCheckpoint(command, "evaluate", options);
+  AddTagsOption(command, options.tags);
+  AddBeamOptions(command, options.beam);
+  AddLengthOptions(command, options);
+  AddSpeedOptions(command, options);
 }
 
 void AddSampleOptions(Command command, TranslateOptions& options) {

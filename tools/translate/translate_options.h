@@ -36,6 +36,8 @@ struct TranslateOptions {
 
 // Add the options to a subcommand.
 void AddTranslateOptions(Command command, TranslateOptions& options);
+// Those of `hadal translate` that hold for several files: without input, output, direction and forms of output.
+void AddSetTranslationOptions(Command command, TranslateOptions& options);
 void AddSampleOptions(Command command, TranslateOptions& options);
 
 }  // namespace hadal

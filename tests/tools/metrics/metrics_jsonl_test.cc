@@ -110,9 +110,20 @@ TEST_F(MetricsJsonlTest, EveryFieldHasItsName) {
       "measured_bubble": 25.0, "analytic_bubble": 26.0, "stages": [{"forward": 14.0, "recompute": 15.0,
       "backward": 16.0, "wait": 17.0, "communication": 18.0, "optimizer": 19.0, "checkpoint": 20.0,
       "core_wait": 21.0, "arena_bytes": 22, "held_bytes": 23, "peak_resident_bytes": 24}]})"));
-  sink->OnValidation({.step = 1, .nll = 2, .perplexity = 3, .bleu = 4, .best = true, .sentences = 5, .seconds = 6});
+  sink->OnValidation(
+      {.step = 1,
+       .nll = 2,
+       .perplexity = 3,
+       .scores = TranslationScores{.bleu = 4, .chrf = 7, .word_error_rate = 8, .character_error_rate = 9},
+       .best = true,
+       .sentences = 5,
+       .seconds = 6,
+       .corpora = {{.corpus = "en-de", .nll = 10, .target_tokens = 11},
+                   {.corpus = "de-en", .nll = 12, .target_tokens = 13, .scores = TranslationScores()}}});
   EXPECT_EQ(json::parse(Lines().at(2)), json::parse(R"({"event": "validation", "step": 1, "nll": 2.0,
-      "perplexity": 3.0, "bleu": 4.0, "best": true, "sentences": 5, "seconds": 6.0})"));
+      "perplexity": 3.0, "bleu": 4.0, "chrf": 7.0, "wer": 8.0, "cer": 9.0, "best": true, "sentences": 5, "seconds": 6.0,
+      "corpora": {"en-de": {"nll": 10.0, "target_tokens": 11}, "de-en": {"nll": 12.0, "target_tokens": 13, "bleu": 0.0,
+      "chrf": 0.0, "wer": 0.0, "cer": 0.0}}})"));
   for (const TextKind kind : {TextKind::kNotice, TextKind::kWarning, TextKind::kSample}) sink->OnText(7, kind, "x");
   for (const auto& [line, event] : {std::pair(3, "notice"), {4, "warning"}, {5, "sample"}}) {
     EXPECT_EQ(json::parse(Lines().at(line)), json({{"event", event}, {"step", 7}, {"text", "x"}}));
@@ -227,7 +238,7 @@ TEST_F(MetricsJsonlTest, ValuesThatAreNotFiniteAreNull) {
 TEST_F(MetricsJsonlTest, WritesTheOtherEvents) {
   const auto sink = Open(1);
   sink->OnStart({.model = "DeepNorm", .parameters = 12});
-  sink->OnValidation({.step = 8, .nll = 2.5, .bleu = 31.25, .best = true});
+  sink->OnValidation({.step = 8, .nll = 2.5, .scores = TranslationScores{.bleu = 31.25}, .best = true});
   sink->OnText(8, TextKind::kSample, "two\nlines, \xFF");
   sink->OnCheckpoint({.step = 8, .directory = "d", .seconds = 2, .stall_seconds = 0.25, .interval_seconds = 10});
   sink->OnFinish("step limit reached");

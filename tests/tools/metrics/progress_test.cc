@@ -111,8 +111,9 @@ TEST(ProgressLine, LosesTheLeastImportantFirst) {
       ElementsAre("========........", " 50%", "gnorm", "lr", "12.3k tok/s", "ppl", "ETA", "update skipped", "loss"));
   EXPECT_THAT(Lost(StepSegments(step, {})),
               ElementsAre("elapsed", "50%", "gnorm", "lr", "12.3k tok/s", "ppl", "ETA", "update skipped", "loss"));
-  EXPECT_THAT(Lost(ValidationSegments({.step = 5, .nll = 3, .bleu = 12, .best = true, .sentences = 500})),
-              ElementsAre("500 sentences", "in", "ppl", "best so far", "BLEU", "nll"));
+  EXPECT_THAT(Lost(ValidationSegments(
+                  {.step = 5, .nll = 3, .scores = TranslationScores{.bleu = 12}, .best = true, .sentences = 500})),
+              ElementsAre("CER", "WER", "chrF++", "500 sentences", "in", "ppl", "best so far", "BLEU", "nll"));
   const std::vector<LineSegment> segments = StepSegments(step, {});
   const std::string whole = LayOutLine(segments, 300, false);
   EXPECT_EQ(LayOutLine(segments, DisplayWidth(whole), false), whole);
@@ -175,16 +176,34 @@ TEST_F(ProgressTest, ATerminalShowsOneLineAndTheStrip) {
   EXPECT_EQ(lines[2], "gnorm by depth 1e-04 ▁▃│▆█ 1e-01");
   EXPECT_THAT(out_.str(), HasSubstr("\033[36m▁▃\033[0m│"));
 
-  progress.OnValidation(
-      {.step = 5, .nll = 3, .perplexity = 20.1, .bleu = 12.34, .best = true, .sentences = 500, .seconds = 2});
+  progress.OnValidation({.step = 5,
+                         .nll = 3,
+                         .perplexity = 20.1,
+                         .scores = TranslationScores{.bleu = 12.34},
+                         .best = true,
+                         .sentences = 500,
+                         .seconds = 2});
   progress.OnText(5, TextKind::kWarning, "the disk\033[2J is nearly full");
   progress.OnCheckpoint({.step = 4, .directory = "d", .seconds = 2, .stall_seconds = 0.25, .interval_seconds = 10});
   lines = Screen(out_.str());
   ASSERT_EQ(lines.size(), 6u);
-  EXPECT_EQ(lines[1], "validation at step 5  nll 3.000  ppl 20.10  BLEU 12.3  best so far  500 sentences  in 2.0s");
+  EXPECT_EQ(lines[1],
+            "validation at step 5  nll 3.000  ppl 20.10  BLEU 12.3  chrF++ 0.0  WER 0.0%  best so far  500 sentences  "
+            "in 2.0s");
   EXPECT_EQ(lines[2], "warning: the disk\\x1b[2J is nearly full");
   EXPECT_EQ(lines[3], "checkpoint of step 4 saved in 2.0 s: d (training waited 0.250 s, 2.5% of the interval)");
   EXPECT_THAT(lines[4], StartsWith("step"));
+}
+
+TEST(CorpusLines, AreATableOfFewDirectionsAndTheMeansOfMany) {
+  ValidationMetrics metrics{
+      .corpora = {{.corpus = "en-de docs", .nll = 2, .scores = TranslationScores{.bleu = 10, .chrf = 40}},
+                  {.corpus = "de-en", .nll = 4}}};
+  EXPECT_THAT(CorpusLines(metrics),
+              ElementsAre("  en-de docs  nll 2.000  BLEU 10.0  chrF++ 40.0", "  de-en       nll 4.000"));
+  metrics.corpora.resize(20, metrics.corpora[0]);
+  metrics.corpora[0].nll = 22;
+  EXPECT_THAT(CorpusLines(metrics), ElementsAre("  means over 20 directions: nll 3.100, BLEU 10.0 of 19 of them"));
 }
 
 TEST_F(ProgressTest, APlainLogHasTheDepthUnderEachValidation) {
@@ -313,8 +332,9 @@ TEST_F(ProgressTest, EndsWithASummary) {
       {.run_directory = "runs/deep", .model = "DeepNorm 2L-2L", .parameters = 1234567, .stages = 2, .first_step = 7});
   progress.OnStep(Step(1));
   progress.OnStep(Step(2));
-  progress.OnValidation({.step = 2, .nll = 3, .perplexity = 20.1, .bleu = 12.34, .best = true});
-  progress.OnValidation({.step = 3, .nll = 4, .perplexity = 54.6, .bleu = 11});
+  progress.OnValidation(
+      {.step = 2, .nll = 3, .perplexity = 20.1, .scores = TranslationScores{.bleu = 12.34}, .best = true});
+  progress.OnValidation({.step = 3, .nll = 4, .perplexity = 54.6, .scores = TranslationScores{.bleu = 11}});
   progress.OnFinish("stopped");
   const std::vector<std::string> lines = Screen(out_.str());
   EXPECT_EQ(lines[0], "DeepNorm 2L-2L, 1,234,567 parameters, 1 rank of 1 thread, 2 pipeline stages");

@@ -178,7 +178,11 @@ TEST_F(TensorBoardTest, EveryNumberHasItsTag) {
                              .core_wait_seconds = 17}},
                  .measured_bubble = 18,
                  .analytic_bubble = 19});
-  sink_->OnValidation({.step = 2, .nll = 20, .perplexity = 21, .bleu = 22});
+  sink_->OnValidation({.step = 2,
+                       .nll = 20,
+                       .perplexity = 21,
+                       .scores = TranslationScores{22, 25, 26, 27},
+                       .corpora = {{.corpus = "en-de", .nll = 28}}});
   sink_->OnCheckpoint({.step = 3, .seconds = 23, .stall_seconds = 24});
   std::map<std::string, float> found;
   for (const Message& event : Events()) {
@@ -205,6 +209,10 @@ TEST_F(TensorBoardTest, EveryNumberHasItsTag) {
                                                  {"valid/nll", 20},
                                                  {"valid/ppl", 21},
                                                  {"valid/bleu", 22},
+                                                 {"valid/chrf", 25},
+                                                 {"valid/wer", 26},
+                                                 {"valid/cer", 27},
+                                                 {"corpora/en-de/nll", 28},
                                                  {"checkpoint/seconds", 23},
                                                  {"checkpoint/stall_seconds", 24}};
   EXPECT_EQ(found, expected);
@@ -265,7 +273,7 @@ TEST_F(TensorBoardTest, WritesWhatTheInstrumentsSaw) {
 }
 
 TEST_F(TensorBoardTest, WritesValidationAndText) {
-  sink_->OnValidation({.step = 8, .nll = 2.5, .perplexity = 12, .bleu = 31.25});
+  sink_->OnValidation({.step = 8, .nll = 2.5, .perplexity = 12, .scores = TranslationScores{.bleu = 31.25}});
   sink_->OnValidation({.step = 9, .nll = 2.5});
   sink_->OnText(9, TextKind::kSample, "source: das Haus\nhypothesis: <unk>");
   sink_->OnCheckpoint({.step = 8, .seconds = 2, .stall_seconds = 0.25});

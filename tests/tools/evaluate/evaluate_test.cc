@@ -1,0 +1,167 @@
+// A list of test sets to files, scores and reports, on any number of ranks; what is refused; what is not done twice.
+#include "tools/evaluate/evaluate.h"
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
+#include "runtime/data/language_tags.h"
+#include "runtime/data/vocabulary_training.h"
+#include "runtime/files.h"
+#include "tests/support/saved_model.h"
+#include "tests/support/small_model.h"
+#include "tests/support/temporary_directory.h"
+#include "tools/evaluate/evaluation.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class EvaluateTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const Vocabulary vocabulary =
+        *AddLanguageTags(*TrainVocabulary({.size = 40}, {"the old cat sat", "a dog", "the mat"}), {"en", "de"});
+    const absl::Status saved =
+        SaveModel({.model = testing::SmallModel(
+                       ResidualMethod::kDeepNorm,
+                       {.encoder_layers = 1, .decoder_layers = 1, .d_model = 16, .vocabulary = vocabulary.size()}),
+                   .vocabularies = {VocabularyFile("vocabulary", vocabulary)},
+                   .train = [](Engine&) { return int64_t{1}; }},
+                  directory_ / "run");
+    ASSERT_TRUE(saved.ok()) << saved;
+    SetContents(directory_ / "a", "the old cat\n\na dog\n");
+    SetContents(directory_ / "b", "the mat\na dog\n\n");
+    SetContents(directory_ / "list",
+                R"(text { direction: "en-de" both: true domain: "cats & dogs" test: ["a", "b"] })");
+    options_.checkpoint = directory_ / "run";
+    options_.list = directory_ / "list";
+    options_.folder = directory_ / "out";
+    options_.tags = LanguageTags::kM2m100;
+    options_.beam.max_length_b = 10;
+  }
+
+  absl::Status Evaluate(int ranks = 1) {
+    std::ostringstream out, log;
+    InProcessWorld world(ranks);
+    const absl::Status status = world.Run([&](Communicator& c) {
+      PrepareComputeThread();
+      std::istringstream none;
+      std::ostringstream nowhere;
+      const bool is_main = c.rank() == 0;
+      return RunEvaluate(options_, c, Stream::Cpu(1), {none, is_main ? out : nowhere, is_main ? log : nowhere});
+    });
+    out_ = out.str();
+    log_ = log.str();
+    return status;
+  }
+
+  void ExpectRefused(const std::string& list, const std::string& message) {
+    SetContents(directory_ / "list", list);
+    const absl::Status status = Evaluate();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+    EXPECT_FALSE(PathExists(directory_ / "out/report.md"));
+  }
+
+  std::string Read(const std::string& name) { return ReadFile(directory_ / name, 1 << 20).value_or("(missing)"); }
+
+  const TemporaryDirectory directory_;
+  EvaluateOptions options_;
+  std::string out_, log_;
+};
+
+TEST_F(EvaluateTest, WritesFilesAndReportsTheSameOnEveryNumberOfRanks) {
+  ASSERT_TRUE(Evaluate().ok());
+  EXPECT_EQ(Read("out/en-de.cats...dogs.source"), "the old cat\n\na dog\n");
+  EXPECT_EQ(Read("out/de-en.cats...dogs.source"), "the mat\na dog\n\n");
+  EXPECT_EQ(Read("out/de-en.cats...dogs.reference"), "the old cat\n\na dog\n");
+  const std::string hypotheses = Read("out/en-de.cats...dogs.hypothesis");
+  EXPECT_EQ(std::count(hypotheses.begin(), hypotheses.end(), '\n'), 3);
+  EXPECT_THAT(hypotheses, HasSubstr("\n\n")) << "a blank source has a blank translation";
+  EXPECT_THAT(hypotheses, Not(HasSubstr("__")));
+  EXPECT_EQ(out_, Read("out/report.md"));
+  EXPECT_THAT(Read("out/report.html"), HasSubstr("<svg"));
+  const nlohmann::json json = nlohmann::json::parse(Read("out/evaluation.json"));
+  EXPECT_EQ(json["test_sets"][1]["name"], "de-en cats & dogs");
+  EXPECT_EQ(json["test_sets"][1]["empty_segments"], 2);
+
+  const std::string other = Read("out/de-en.cats...dogs.hypothesis");
+  options_.folder = directory_ / "two";
+  ASSERT_TRUE(Evaluate(/*ranks=*/2).ok());
+  EXPECT_EQ(Read("two/en-de.cats...dogs.hypothesis"), hypotheses);
+  EXPECT_EQ(Read("two/de-en.cats...dogs.hypothesis"), other);
+}
+
+TEST_F(EvaluateTest, TranslatesAgainOnlyWhatHasChanged) {
+  ASSERT_TRUE(Evaluate().ok());
+  SetContents(directory_ / "out/de-en.cats...dogs.hypothesis", "kept\n\n\n");
+  ASSERT_TRUE(Evaluate().ok());
+  EXPECT_THAT(log_, HasSubstr("2 test sets were translated before"));
+  EXPECT_EQ(Read("out/de-en.cats...dogs.hypothesis"), "kept\n\n\n");
+  options_.beam.length_penalty = 0.1;
+  ASSERT_TRUE(Evaluate().ok());
+  EXPECT_THAT(log_, Not(HasSubstr("translated before")));
+  EXPECT_NE(Read("out/de-en.cats...dogs.hypothesis"), "kept\n\n\n");
+}
+
+TEST_F(EvaluateTest, RefusesBadTestSetsByName) {
+  SetContents(directory_ / "short", "a dog\n");
+  SetContents(directory_ / "empty", "");
+  ExpectRefused(R"(text { direction: "en-de" train: ["a", "b"] })", "has no test sets");
+  ExpectRefused(R"(text { direction: "en-de" test: ["a", "short"] })", "en-de: ");
+  ExpectRefused(R"(text { direction: "en-de" test: ["empty", "empty"] })", "en-de: the test set is empty");
+  ExpectRefused(R"(text { direction: "en-fr" test: ["a", "b"] })", "no language tag __fr__");
+  SetContents(directory_ / "list", R"(text { direction: "en-de" test: ["a", "missing"] })");
+  EXPECT_THAT(std::string(Evaluate().message()), HasSubstr("missing"));
+}
+
+TEST_F(EvaluateTest, ComparesWithAnotherEvaluationOfTheSameTestSets) {
+  ASSERT_TRUE(Evaluate().ok());
+  options_.against = directory_ / "out";
+  options_.folder = directory_ / "better";
+  ASSERT_TRUE(Evaluate().ok());
+  SetContents(directory_ / "better/de-en.cats...dogs.hypothesis", "the old cat\n\na dog\n");
+  ASSERT_TRUE(Evaluate().ok());
+  const nlohmann::json mean = nlohmann::json::parse(Read("better/evaluation.json"))["means"][0];
+  EXPECT_EQ(mean["compared"], 2);
+  SetContents(directory_ / "out/de-en.cats...dogs.reference", "another\n");
+  EXPECT_THAT(std::string(Evaluate().message()), HasSubstr("compare systems on the same test sets"));
+}
+
+TEST(Evaluation, MeansAreOfTheDirectionsThatTheyName) {
+  std::vector<TestSetScores> sets = {
+      {.name = "en-de", .direction = {"en", "de"}, .bleu = 10, .wrong_language = 0.5, .training_pairs = 50'000},
+      {.name = "de-en", .direction = {"de", "en"}, .bleu = 20, .training_pairs = 1'000'000},
+      {.name = "de-fr", .direction = {"de", "fr"}, .bleu = 60, .training_pairs = 0}};
+  sets[0].other = {.bleu = 9, .p_value = 0.01};
+  sets[1].other = {.bleu = 25, .p_value = 0.2};
+  std::map<std::string, double> found;
+  const std::vector<EvaluationMean> means = MeansOf(sets, "en");
+  for (const EvaluationMean& mean : means) found[mean.what] = mean.bleu;
+  EXPECT_EQ(found, (std::map<std::string, double>{{"all", 30},
+                                                  {"en→xx", 10},
+                                                  {"xx→en", 20},
+                                                  {"without en", 60},
+                                                  {"zero-shot: no training pairs", 60},
+                                                  {"fewer than 100,000 training pairs", 10},
+                                                  {"900,000 training pairs or more", 20}}));
+  EXPECT_EQ(means[0].wins, 1);
+  EXPECT_EQ(means[0].compared, 2);
+  EXPECT_EQ(means[0].significant_wins, 1);
+  EXPECT_EQ(means[0].significant_losses, 0);
+  EXPECT_EQ(means[0].wrong_language, 0.5);
+}
+
+}  // namespace
+}  // namespace hadal

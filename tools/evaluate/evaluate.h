@@ -1,0 +1,42 @@
+// `hadal evaluate` translates a list of test sets with one model, on any number of ranks, and scores each.
+//
+//   hadal evaluate RUN_OR_DIR --list LIST | --opus FOLDER [--tags PRESET] --out FOLDER
+//                  [--against FOLDER] [--train-corpus PREFIX] [--pivot en] [beam options of `hadal translate`]
+// The test splits of the list (configs/corpora.proto) are checked and copied before the first is translated. FOLDER
+// gets NAME.source, NAME.reference and NAME.hypothesis of each, lines as sacreBLEU reads them, and report.md,
+// report.html and evaluation.json; the report is printed, too. Scores: evaluation.h.
+// Interrupted, the command goes on where it was: NAME.key names the checkpoint's contents, the options and the source
+// that NAME.hypothesis is of, and a translation whose key is the same is not made again.
+// Shares of wrong languages are computed from the files by `hadal_torch languages` (the Python package lingua); without
+// it the report says how to install it.
+// Memory: the model, a buffer of lines; with --against 160 bytes for each line of a test set.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/stream.h"
+#include "tools/command_line.h"
+#include "tools/translate/translate.h"
+
+namespace hadal {
+
+struct EvaluateOptions : TranslateOptions {
+  std::string list, opus;    // one of them
+  std::string folder;        // for the files
+  std::string against;       // another evaluation's folder; empty: none
+  std::string train_corpus;  // prefix; empty: sizes of training data are not known
+  std::string pivot = "en";
+};
+
+// All ranks call it together; rank 0 reads and writes. Blocking.
+// Errors: those of RunTranslations; InvalidArgument for a list without test sets, and naming a test set that is empty,
+// that cannot be read, whose sides have different numbers of lines, or whose languages the model has no tag for.
+absl::Status RunEvaluate(const EvaluateOptions& options, Communicator& communicator, const Stream& stream,
+                         const TranslateStreams& streams);
+
+// Adds the options to a subcommand.
+void AddEvaluateOptions(Command command, EvaluateOptions& options);
+
+}  // namespace hadal

@@ -1,0 +1,54 @@
+"""Which language a text is in: the share of wrong ones in the folder that `hadal evaluate` writes.
+
+The classifier is lingua (Apache 2.0), whose models are a part of its package. It chooses among the languages of the folder, the
+ones that the translating model knows; a line counts as wrong if it takes it for another one than the direction's target.
+"""
+
+import glob
+import importlib.metadata
+import json
+import os
+
+from lingua import IsoCode639_1, IsoCode639_3, Language, LanguageDetectorBuilder
+
+from hadal_torch.refusal import Refusal
+
+
+def _language(code: str):
+    """lingua's language of a code as en, zh_cn or deu; None: it knows none."""
+    base = code.split("_")[0].upper()
+    base = {"NO": "NB", "SH": "SR"}.get(base, base)
+    if hasattr(IsoCode639_1, base):
+        return Language.from_iso_code_639_1(getattr(IsoCode639_1, base))
+    if hasattr(IsoCode639_3, base):
+        return Language.from_iso_code_639_3(getattr(IsoCode639_3, base))
+    return None
+
+
+def _wrong_share(detector, path: str, wanted):
+    with open(path, encoding="utf-8", newline="\n") as file:
+        lines = [line.strip() for line in file if line.strip()]
+    if not lines:
+        return None
+    return sum(found != wanted for found in detector.detect_languages_in_parallel_of(lines)) / len(lines)
+
+
+def write_languages(folder: str) -> str:
+    """Writes languages.json: for each stem the shares of its .hypothesis and .reference; null where lingua lacks the target."""
+    targets = {}
+    for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*.hypothesis"))):
+        stem = os.path.basename(path).removesuffix(".hypothesis")
+        source, _, target = stem.split(".")[0].partition("-")
+        targets[stem] = (_language(source), _language(target))
+    known = {language for pair in targets.values() for language in pair if language is not None}
+    if len(known) < 2:
+        raise Refusal(f"{folder} has texts of fewer than two languages that lingua knows")
+    detector = LanguageDetectorBuilder.from_languages(*known).build()
+    shares = {"classifier": f"lingua {importlib.metadata.version('lingua-language-detector')}"}
+    for stem, (_, target) in targets.items():
+        shares[stem] = {side: target and _wrong_share(detector, os.path.join(folder, f"{stem}.{side}"), target)
+                        for side in ("hypothesis", "reference")}
+    out = os.path.join(folder, "languages.json")
+    with open(out, "w", encoding="utf-8") as file:
+        json.dump(shares, file, indent=1)
+    return out
