@@ -25,7 +25,7 @@ struct SideStatistics {
   double unigram_entropy = 0;  // nats a token
 };
 
-// Sums in double, in ascending token id.  REQUIRES: corpus.size() > 0; the source's: a corpus that is not monolingual.
+// Sums in double, in ascending token id.  REQUIRES: corpus.size() > 0; the source's: a corpus with a source vocabulary.
 SideStatistics DescribeSource(const Corpus& corpus);
 SideStatistics DescribeTarget(const Corpus& corpus);
 

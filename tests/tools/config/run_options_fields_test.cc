@@ -99,7 +99,8 @@ constexpr char kEveryField[] = R"(
     model { encoder_layers: 3 decoder_layers: 2 d_model: 48 d_ff: 96 heads: 4 max_positions: 77 sharing: "decoder"
             dropout: 0.2 attention_dropout: 0.3 activation_dropout: 0.4 label_smoothing: 0.05
             residual { method: "branchnorm" growth_updates: 123 } }
-    data { train: "t" validation: "v" max_left_out: 0.25 sampling_temperature: [1, 5] }
+    data { train: "t" validation: "v" max_left_out: 0.25 sampling_temperature: [1, 5]
+           spec_augment { frequency_masks: 1 frequency_width: 13 time_masks: 3 time_width: 55 time_share: 0.5 } }
     batch { micro_batches: 7 source_tokens: 333 target_tokens: 444 }
     pipeline { stages: 2 chunks: 2 schedule: "interleaved_1f1b" split: [2, 5, 8] outstanding_sends: 3 recompute_auto: true
                memory_limit_bytes: 1234567890123 wait_timeout_seconds: 1.5 threads: 6 replicas: 3 optimizer_sharding: "none"
@@ -165,6 +166,11 @@ TEST(RunOptionsFields, EveryFieldOfDataAndPipelineArrives) {
   EXPECT_EQ(train.validation_data, "v");
   EXPECT_EQ(train.max_left_out, 0.25);
   EXPECT_THAT(train.sampling_temperature, ElementsAre(1, 5));
+  EXPECT_EQ(train.spec_augment.frequency_masks, 1);
+  EXPECT_EQ(train.spec_augment.frequency_width, 13);
+  EXPECT_EQ(train.spec_augment.time_masks, 3);
+  EXPECT_EQ(train.spec_augment.time_width, 55);
+  EXPECT_EQ(train.spec_augment.time_share, 0.5);
   EXPECT_EQ(train.batch.micro_batches, 7);
   EXPECT_EQ(train.batch.source_tokens, 333);
   EXPECT_EQ(train.batch.target_tokens, 444);
