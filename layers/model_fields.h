@@ -48,7 +48,7 @@ void ForEachStackField(Visit visit) {
 
 template <typename Visit>
 void ForEachModelField(Visit visit) {
-  constexpr FieldAge kFirst = FieldAge::kFirst;
+  constexpr FieldAge kFirst = FieldAge::kFirst, kLater = FieldAge::kLater;
   visit("encoder_layers", &ModelOptions::encoder_layers, kFirst);
   visit("decoder_layers", &ModelOptions::decoder_layers, kFirst);
   visit("d_model", &ModelOptions::d_model, kFirst);
@@ -68,6 +68,8 @@ void ForEachModelField(Visit visit) {
   visit("branch_growth", &ModelOptions::branch_growth, kFirst, kBranchGrowthWords);
   visit("branch_growth_updates", &ModelOptions::branch_growth_updates, kFirst);
   visit("branch_growth_steepness", &ModelOptions::branch_growth_steepness, kFirst);
+  visit("frame_width", &ModelOptions::frame_width, kLater);
+  visit("front_end_channels", &ModelOptions::front_end_channels, kLater);
 }
 
 }  // namespace hadal

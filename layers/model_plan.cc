@@ -40,6 +40,7 @@ bool ParameterRecord::is_vector() const {
     case ParameterRole::kOutputWeight:
     case ParameterRole::kHiddenWeight:
     case ParameterRole::kContractionWeight:
+    case ParameterRole::kConvolutionWeight:
       return false;
     default:
       return true;
@@ -97,6 +98,7 @@ bool ModelPlan::ReadByProductsAlone(int32_t parameter) const {
     case ParameterRole::kQueryBias:
     case ParameterRole::kKeyBias:
     case ParameterRole::kValueBias:
+    case ParameterRole::kConvolutionBias:
       return true;
     case ParameterRole::kOutputBias:  // added by the residual connection's kernel, unless a norm comes first
       return ParameterOf(record.sublayer, ParameterRole::kOutputNormScale) >= 0;

@@ -63,7 +63,8 @@ class ValidationBleu {
   BleuTokenizer tokenizer_;
   CorpusVocabularies vocabularies_;
   std::vector<std::vector<int32_t>> sources_;
-  std::vector<OutputStart> starts_;  // [sources] with the target's language tag, or nothing
+  std::vector<std::vector<float>> frames_;  // [sources] of speech, copied from the corpus
+  std::vector<OutputStart> starts_;         // [sources] with the target's language tag, or nothing
   std::vector<std::string> references_, hypotheses_;
   int64_t skipped_ = 0;
   absl::Status corpus_status_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "layers/speech_front_end.h"
 #include "pipeline/plan/decode_capacity.h"
 #include "pipeline/schedule/partition.h"
 #include "pipeline/schedule/schedule_check.h"
@@ -147,8 +148,10 @@ std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacit
     const double rows = sublayer.stack == Stack::kEncoder ? source : target;
     const double causal = sublayer.stack == Stack::kDecoder ? 0.5 : 1;
     switch (sublayer.kind) {
-      // Lookups, no products: charged as one pass over the rows.
+      // Lookups, no products: charged as one pass over the rows. Speech has convolutions.
       case SublayerKind::kSourceEmbedding:
+        costs.push_back(rows * (d + FrontEndProducts(plan.options)));
+        break;
       case SublayerKind::kTargetEmbedding:
         costs.push_back(rows * d);
         break;

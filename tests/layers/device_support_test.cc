@@ -71,5 +71,11 @@ TEST(DeviceSupportTest, WhatIsMissingIsNamed) {
   EXPECT_THAT(message(ResidualMethod::kPostLn, kernels), HasSubstr("heads of 16 columns"));
 }
 
+TEST(DeviceSupportTest, SpeechIsRefused) {
+  ModelOptions model = PlanOf(ResidualMethod::kDeepNorm).options;
+  model.source_vocabulary = 0, model.frame_width = 80;
+  EXPECT_THAT(CheckDeviceSupport(ModelPlan::Make(model), Everything()).message(), HasSubstr("speech's front end"));
+}
+
 }  // namespace
 }  // namespace hadal

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "layers/speech_front_end.h"
+
 namespace hadal {
 namespace {
 
@@ -29,6 +31,7 @@ Products ProductsOf(const SublayerRecord& record, const ModelOptions& model, con
   const std::vector<int32_t>& offsets = encoder ? batch.source_offsets : batch.target_offsets;
   switch (record.kind) {
     case SublayerKind::kSourceEmbedding:
+      return {rows * FrontEndProducts(model), 0};
     case SublayerKind::kTargetEmbedding:
       return {};
     case SublayerKind::kSelfAttention:
