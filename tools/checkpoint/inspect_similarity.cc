@@ -76,6 +76,9 @@ class LayerOutputs : public DepthObserver {
 
 // Checks that the corpus has the model's kind and vocabularies.
 absl::Status CheckCorpus(const ModelCheckpoint& checkpoint, const Corpus& corpus) {
+  if (corpus.manifest().frame_width > 0) {
+    return absl::InvalidArgumentError("the corpus is speech, and the model reads tokens; give a corpus of text");
+  }
   const bool pairs = !corpus.manifest().monolingual();
   if (pairs && !checkpoint.plan().options.has_encoder()) {
     return absl::InvalidArgumentError(

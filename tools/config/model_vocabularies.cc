@@ -6,6 +6,11 @@ namespace hadal {
 
 absl::Status FollowCorpus(const CorpusManifest& corpus, TrainOptions& options) {
   ModelOptions& model = options.model;
+  if (corpus.frame_width > 0) {
+    return absl::InvalidArgumentError(absl::StrCat("the corpus data.train = \"", options.train_data,
+                                                   "\" is speech, frames of ", corpus.frame_width,
+                                                   " features, and the model reads tokens; give a corpus of text"));
+  }
   if (model.has_encoder() && model.sharing == EmbeddingSharing::kAll && !corpus.shares_vocabulary()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model.sharing = \"all\" uses one embedding matrix and needs one vocabulary, but the corpus data.train = \"",

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/tools/config/parsed_config.h"
+#include "tools/config/model_vocabularies.h"
 
 namespace hadal {
 namespace {
@@ -25,6 +26,12 @@ TEST(RunOptions, WhatIsNeverUsedTakesNoMemory) {
   EXPECT_FALSE(OptionsOf("validation { bleu_sentences: 30 }").train.pipeline.decoder.has_value());
   EXPECT_EQ(OptionsOf("checkpoint { buffer_mebibytes: 3 every_steps: 0 }").train.pipeline.save_buffer_bytes, 0);
   EXPECT_EQ(OptionsOf("pipeline { recompute_every: 3 }").train.pipeline.recompute_every, 3);
+}
+
+TEST(RunOptions, ACorpusOfSpeechIsRefused) {
+  TrainOptions train = OptionsOf("data { train: \"t\" }").train;
+  EXPECT_THAT(std::string(FollowCorpus({.frame_width = 40}, train).message()),
+              HasSubstr("data.train = \"t\" is speech, frames of 40 features, and the model reads tokens"));
 }
 
 TEST(RunOptions, FractionsBecomeUpdates) {
