@@ -7,9 +7,9 @@
 // In a corpus of speech the source side is frames of features, and there is no source vocabulary.
 //
 // Open() verifies sizes, the CRC-32C of every region, that every offset is inside its file, every token id inside its
-// vocabulary, and every frame finite. sample() can then not read outside the mapping, whatever the file contains. The processes of a host
-// can share the verification (CorpusShare); each process itself checks everything that keeps sample() inside the
-// mapping.
+// vocabulary, and every frame finite. sample() can then not read outside the mapping, whatever the file contains. The
+// processes of a host can share the verification (CorpusShare); each process itself checks everything that keeps
+// sample() inside the mapping.
 // Limits: 2^32 - 1 samples; 2^31 - 1 tokens per side.
 // A file that is changed while it is mapped: sample() stays inside the mapping, and CheckUnchanged() finds the change
 // by the file's size and modification time. Not found: a change through a mapping of another program that had written

@@ -20,8 +20,7 @@ int64_t UpTo(int64_t most, uint32_t draw) {
 
 // A mask of at most `widest` of `size` places.
 Mask MaskOf(const AugmentedPlace& place, int32_t number, int64_t widest, int64_t size) {
-  const RandomCounter counter = {
-      .step = place.step, .micro_batch = place.micro_batch, .site = RandomSite::kAugmentation};
+  const RandomCounter counter = {.step = place.step, .micro_batch = place.micro_batch, .site = RandomSite::kFrameMask};
   const uint32_t block = place.sentence * 2 * SpecAugment::kMostMasks + static_cast<uint32_t>(number);
   const std::array<uint32_t, 4> draws = Philox4x32(place.seed, counter.At(block));
   const int64_t width = UpTo(std::min(widest, size), draws[0]);

@@ -9,7 +9,7 @@
 //
 // The masks of a sentence are a function of (seed, step, micro-batch, place in the micro-batch): no layout changes them
 // and a resumed run repeats them. Mask k of the sentence at place s reads words 0 (width) and 1 (beginning) of block
-// s · 128 + k, frequency masks first; site kAugmentation (runtime/random.h).
+// s · 128 + k, frequency masks first; site kFrameMask (runtime/random.h).
 // Source: Park et al. 2019 (1904.08779). Thread safety: a pure function.
 #pragma once
 

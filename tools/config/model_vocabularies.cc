@@ -6,8 +6,7 @@ namespace hadal {
 
 absl::Status FollowCorpus(const CorpusManifest& corpus, TrainOptions& options) {
   ModelOptions& model = options.model;
-  if (model.has_encoder() && corpus.frame_width == 0 && model.sharing == EmbeddingSharing::kAll &&
-      !corpus.shares_vocabulary()) {
+  if (model.has_encoder() && model.sharing == EmbeddingSharing::kAll && !corpus.shares_vocabulary()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model.sharing = \"all\" uses one embedding matrix and needs one vocabulary, but the corpus data.train = \"",
         options.train_data, "\" has two, ", corpus.source_vocabulary.file, " and ", corpus.target_vocabulary.file,

@@ -59,4 +59,7 @@ class FeatureReader {
 // Reads all of them once. Errors: FeatureReader's.
 absl::StatusOr<FeatureManifest> CheckFeatures(const std::string& prefix);
 
+// Errors: InvalidArgument if the features are not those of the model, or the model reads tokens (width 0).
+absl::Status CheckFrameWidth(const FeatureManifest& features, const std::string& prefix, int32_t model_width);
+
 }  // namespace hadal

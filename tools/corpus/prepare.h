@@ -7,9 +7,10 @@
 // Writes into DIR: vocabulary.model (or source.model and target.model; .txt for a dictionary), and for each given split
 // NAME.json and NAME.00000.shard … (runtime/data/README.md). `hadal train` takes the prefix, DIR/train. --monolingual
 // is for language models: one sentence or document per line, samples without a source. --features is for speech: each
-// PREFIX has the features of utterances (feature_reader.h) and, in PREFIX.txt, their transcripts. --list (or --opus, a folder laid
-// out as OPUS-100) names texts in many directions (corpora_list.h); each is one of the corpus's corpora, which training
-// may draw from by temperature (data.sampling_temperature), and --tags adds tags (runtime/data/language_tags.h).
+// PREFIX has the features of utterances (feature_reader.h) and, in PREFIX.txt, their transcripts. --list (or --opus, a
+// folder laid out as OPUS-100) names texts in many directions (corpora_list.h); each is one of the corpus's corpora,
+// which training may draw from by temperature (data.sampling_temperature), and --tags adds tags
+// (runtime/data/language_tags.h).
 //
 // The vocabulary is trained on the training text (SentencePiece: BPE or unigram, shared or one per side), or an
 // existing SentencePiece model, or a fairseq dict.txt for text that is already tokenised.

@@ -19,6 +19,7 @@ Utterances that cannot be used are left out, counted by reason and named. Exit s
 rates, or more than --max-skipped left out; 2 usage.
 """
 import argparse
+import fractions
 import json
 import os
 import struct
@@ -61,18 +62,19 @@ def at_speed(samples, speed, taps=16):
     """Band-limited resampling to len / speed samples: a Hann-windowed sinc of `taps` zero crossings a side."""
     if speed == 1:
         return samples
-    cutoff = min(1.0, 1.0 / speed)
-    reach = taps / cutoff
-    places = numpy.arange(int(len(samples) / speed)) * speed
-    first = numpy.ceil(places - reach).astype(numpy.int64)
-    padded = numpy.pad(samples.astype(numpy.float64), int(reach) + 2)
-    out = numpy.zeros(len(places))
-    for k in range(int(2 * reach) + 1):
-        distance = places - (first + k)
-        window = numpy.where(abs(distance) < reach, 0.5 + 0.5 * numpy.cos(numpy.pi * distance / reach), 0)
-        indices = numpy.clip(first + k + int(reach) + 2, 0, len(padded) - 1)
-        out += padded[indices] * cutoff * numpy.sinc(cutoff * distance) * window
-    return out.astype(numpy.float32)
+    ratio = fractions.Fraction(speed).limit_denominator(1000)  # output k is at k * ratio: its phase repeats
+    cutoff = min(1.0, 1.0 / ratio)
+    reach = int(numpy.ceil(taps / cutoff))
+    out = numpy.zeros(int(len(samples) / ratio), numpy.float32)
+    padded = numpy.pad(samples, (reach, reach + ratio.numerator))
+    windows = numpy.lib.stride_tricks.sliding_window_view(padded, 2 * reach)
+    for phase in range(ratio.denominator):
+        first = int(phase * ratio) - reach + 1
+        distance = numpy.arange(first, first + 2 * reach) - float(phase * ratio)
+        filter_ = cutoff * numpy.sinc(cutoff * distance) * (0.5 + 0.5 * numpy.cos(numpy.pi * distance / reach))
+        rows = windows[first + reach::ratio.numerator][:len(out[phase::ratio.denominator])]
+        out[phase::ratio.denominator] = rows @ filter_.astype(numpy.float32)
+    return out
 
 
 def filterbank_options(rate, filters):
