@@ -1,8 +1,9 @@
 // The neighbourhoods that a one-dimensional convolution reads, as rows of a matrix, so that the convolution is a linear
 // layer (linear.h): kernel 5, stride 2, two zeros around each sentence, which is fairseq's Conv1dSubsampler.
 //
-//   unfold   u[r, 5c + k] = x[b + 2j + k − 2, c], 0 outside the sentence      r: row j of a sentence that begins at b in x
+//   unfold   u[r, 5c + k] = x[b + 2j + k − 2, c], 0 outside the sentence
 //   fold     dx[b + 2j + k − 2, c] += du[r, 5c + k]
+// r is row j of a sentence that begins at row b of x.
 // A sentence of n rows of x has (n − 1)/2 + 1 rows of u. u's columns are in the order of a Conv1d's weight [out, C, 5].
 // Shapes: x [sentences' rows, C], u [rows, 5C]: the rows [first, first + rows) of all sentences' rows.
 // Storage: fp32. A CPU alone. Numerics: fold adds rows in ascending order, then k (threads split columns).

@@ -37,6 +37,8 @@ TEST(RunOptionsFields, DefaultsAreThoseOfTheOptionStructs) {
   EXPECT_EQ(from_schema.model.attention_dropout, structs.model.attention_dropout);
   EXPECT_EQ(from_schema.model.activation_dropout, structs.model.activation_dropout);
   EXPECT_EQ(from_schema.model.label_smoothing, structs.model.label_smoothing);
+  EXPECT_EQ(from_schema.model.frame_width, structs.model.frame_width);
+  EXPECT_EQ(from_schema.model.front_end_channels, structs.model.front_end_channels);
   EXPECT_EQ(from_schema.model.branch_growth_updates, structs.model.branch_growth_updates);
   EXPECT_EQ(from_schema.batch.micro_batches, structs.batch.micro_batches);
   EXPECT_EQ(from_schema.batch.source_tokens, structs.batch.source_tokens);
@@ -98,6 +100,7 @@ constexpr char kEveryField[] = R"(
     device { precision: "bf16" }
     model { encoder_layers: 3 decoder_layers: 2 d_model: 48 d_ff: 96 heads: 4 max_positions: 77 sharing: "decoder"
             dropout: 0.2 attention_dropout: 0.3 activation_dropout: 0.4 label_smoothing: 0.05
+            frame_width: 40 front_end_channels: 128
             residual { method: "branchnorm" growth_updates: 123 } }
     data { train: "t" validation: "v" max_left_out: 0.25 sampling_temperature: [1, 5]
            spec_augment { frequency_masks: 1 frequency_width: 13 time_masks: 3 time_width: 55 time_share: 0.5 } }
@@ -156,6 +159,8 @@ TEST(RunOptionsFields, EveryFieldOfTheModelArrives) {
   EXPECT_EQ(train.model.attention_dropout, 0.3);
   EXPECT_EQ(train.model.activation_dropout, 0.4);
   EXPECT_EQ(train.model.label_smoothing, 0.05);
+  EXPECT_EQ(train.model.frame_width, 40);
+  EXPECT_EQ(train.model.front_end_channels, 128);
   EXPECT_EQ(train.model.branch_growth, BranchGrowth::kLinear);
   EXPECT_EQ(train.model.branch_growth_updates, 123);
 }
