@@ -3,6 +3,7 @@
 // taps and a wrong rounding of the length are seen.
 #include "kernels/unfold.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "kernels/glu.h"
 #include "tests/support/finite_difference.h"
 #include "tests/support/random_inputs.h"
+#include "tests/support/strided_matrix.h"
 
 namespace hadal::testing {
 namespace {
