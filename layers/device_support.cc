@@ -56,6 +56,7 @@ absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kern
   if (model.adaptive()) return Missing("an adaptive softmax (model.adaptive_cutoffs)");
   const bool hidden_norm = model.encoder.ffn_inner_norm || model.decoder.ffn_inner_norm;
   const int64_t row = hidden_norm ? std::max(model.d_model, model.d_ff) : model.d_model;
+  if (model.reads_speech()) return Missing("the convolutions of speech's front end");
   if (row > kernels.widest_row) {
     return Missing(absl::StrCat("LayerNorm over ", row, " columns (the widest has ", kernels.widest_row, ")"));
   }

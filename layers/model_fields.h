@@ -73,6 +73,8 @@ void ForEachModelField(Visit visit) {
   visit("adaptive_cutoffs", &ModelOptions::adaptive_cutoffs, kLater);
   visit("adaptive_factor", &ModelOptions::adaptive_factor, kLater);
   visit("adaptive_dropout", &ModelOptions::adaptive_dropout, kLater);
+  visit("frame_width", &ModelOptions::frame_width, kLater);
+  visit("front_end_channels", &ModelOptions::front_end_channels, kLater);
 }
 
 }  // namespace hadal

@@ -26,6 +26,19 @@ absl::Status ValidateStack(const char* name, const StackMethod& stack) {
 
 // Checks that there is an encoder exactly if there are source sentences.
 absl::Status CheckSource(const ModelOptions& options) {
+  if (options.reads_speech()) {
+    if (!options.has_encoder()) {
+      return absl::InvalidArgumentError(
+          "model: encoder_layers = 0 is a language model, but the corpus is speech. Set model.encoder_layers to 1 or "
+          "more.");
+    }
+    HADAL_RETURN_IF_ERROR(InRange("source_vocabulary", options.source_vocabulary, 0, 0));
+    HADAL_RETURN_IF_ERROR(InRange("frame_width", options.frame_width, 1, 65536));
+    HADAL_RETURN_IF_ERROR(InRange("front_end_channels", options.front_end_channels, 2, 65536));
+    if (options.front_end_channels % 2 == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("model: front_end_channels = ", options.front_end_channels, " must be even, for the GLU"));
+  }
   if (options.has_encoder() && options.source_vocabulary == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("model: encoder_layers = ", options.encoder_layers,
@@ -110,8 +123,7 @@ absl::Status ValidateModelOptions(const ModelOptions& options) {
   }
   HADAL_RETURN_IF_ERROR(CheckSource(options));
   HADAL_RETURN_IF_ERROR(InRange("target_vocabulary", options.target_vocabulary, kSpecialTokens + 1, 1 << 28));
-  if (options.has_encoder() && options.sharing == EmbeddingSharing::kAll &&
-      options.source_vocabulary != options.target_vocabulary) {
+  if (options.shares_source() && options.source_vocabulary != options.target_vocabulary) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model: one embedding for all needs one vocabulary, but the corpus has ", options.source_vocabulary,
         " source and ", options.target_vocabulary,

@@ -19,7 +19,7 @@ enum class NormPlacement : int32_t {
 enum class EmbeddingSharing : int32_t {
   kNone,     // separate source, target and output matrices
   kDecoder,  // target embedding = output projection; with an adaptive softmax the target embedding is adaptive, too
-  kAll,      // one matrix (or set of bands) for source, target and output; without an encoder as kDecoder
+  kAll,      // one matrix (or set of bands) for source, target and output; without a source embedding as kDecoder
 };
 
 enum class WeightDistribution : int32_t { kXavierUniform, kXavierNormal };
@@ -110,7 +110,7 @@ struct ModelOptions {
   int32_t d_model = 512;
   int32_t d_ff = 2048;
   int32_t heads = 8;
-  int32_t source_vocabulary = 0;  // rows of the source embedding, including special tokens; 0 without an encoder
+  int32_t source_vocabulary = 0;  // rows of the source embedding, with special tokens; 0 without one
   int32_t target_vocabulary = 0;
   int32_t max_positions = 1024;  // longest sentence, including </s>
   EmbeddingSharing sharing = EmbeddingSharing::kAll;
@@ -131,9 +131,16 @@ struct ModelOptions {
   int32_t adaptive_factor = 4;  // by which each band is narrower than the one before
   double adaptive_dropout = 0;  // on the input of the adaptive softmax and inside its bands
 
+  int32_t frame_width = 0;            // features of a frame of speech, which sources consist of; 0: text, or no source
+  int32_t front_end_channels = 1024;  // speech: C of the first convolution (speech_front_end.h)
+
   // Without an encoder the model is a language model: no source, and no cross-attention in the decoder layers.
   bool has_encoder() const { return encoder_layers > 0; }
   bool adaptive() const { return adaptive_cutoffs.count > 0; }
+  // The encoder then reads frames: there is neither a source vocabulary nor a source embedding.
+  bool reads_speech() const { return frame_width > 0; }
+  // Whether the source embedding is the target's, too.
+  bool shares_source() const { return has_encoder() && !reads_speech() && sharing == EmbeddingSharing::kAll; }
   int32_t encoder_sublayers() const { return 2 * encoder_layers; }
   int32_t decoder_sublayers() const { return (has_encoder() ? 3 : 2) * decoder_layers; }
 };

@@ -44,6 +44,7 @@ bool ParameterRecord::is_vector() const {
     case ParameterRole::kTailProjection:
     case ParameterRole::kInputProjection:
     case ParameterRole::kClusterWeight:
+    case ParameterRole::kConvolutionWeight:
       return false;
     default:
       return true;
@@ -101,6 +102,7 @@ bool ModelPlan::ReadByProductsAlone(int32_t parameter) const {
     case ParameterRole::kQueryBias:
     case ParameterRole::kKeyBias:
     case ParameterRole::kValueBias:
+    case ParameterRole::kConvolutionBias:
       return true;
     case ParameterRole::kOutputBias:  // added by the residual connection's kernel, unless a norm comes first
     case ParameterRole::kContractionBias:

@@ -47,7 +47,8 @@ struct SublayerRecord {
   float branch_growth_steepness = 0;  // k
   int32_t first_parameter = 0;        // its own parameters: [first_parameter, first_parameter + parameters)
   int32_t parameters = 0;
-  int32_t table = -1;  // embeddings and head: the parameter used as table, own or tied; the first of Tables()
+  // embeddings and head: the parameter used as table, own or tied; the first of Tables(). -1: a front end of speech
+  int32_t table = -1;
   int32_t learned_gain =
       -1;                  // the parameter that multiplies b: the sublayer's own, or that of its layer's first sublayer
   int32_t cut_before = 1;  // 1: stages, chunks and segments may begin here; 0: must stay with the previous sublayer
@@ -102,8 +103,10 @@ enum class ParameterRole : int32_t {
   // Of an adaptive embedding or softmax (adaptive_bands.h).
   kTailTable,
   kTailProjection,
-  kInputProjection,  // of the first band, of embeddings alone
-  kClusterWeight,    // the classes' rows, where the first band's table is an embedding's
+  kInputProjection,    // of the first band, of embeddings alone
+  kClusterWeight,      // the classes' rows, where the first band's table is an embedding's
+  kConvolutionWeight,  // of speech's front end (speech_front_end.h)
+  kConvolutionBias,
 };
 
 enum class InitKind : int32_t { kZero, kOne, kUniform, kNormal, kConstant };

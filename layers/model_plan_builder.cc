@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/unfold.h"
 #include "layers/adaptive_bands.h"
 #include "layers/model_plan.h"
 
@@ -17,7 +18,7 @@ class PlanBuilder {
     if (options_.has_encoder()) AddEncoder();
     AddSublayer(SublayerKind::kTargetEmbedding, Stack::kDecoder, -1);
     const int32_t source_table = 0;
-    if (options_.has_encoder() && options_.sharing == EmbeddingSharing::kAll) {
+    if (options_.shares_source()) {
       plan_.sublayers.back().table = source_table;
     } else {
       AddEmbedding(options_.target_vocabulary, options_.sharing != EmbeddingSharing::kNone);
@@ -41,7 +42,11 @@ class PlanBuilder {
 
   void AddEncoder() {
     AddSublayer(SublayerKind::kSourceEmbedding, Stack::kEncoder, -1);
-    AddEmbedding(options_.source_vocabulary, options_.sharing == EmbeddingSharing::kAll);
+    if (options_.reads_speech()) {
+      AddConvolutions();
+    } else {
+      AddEmbedding(options_.source_vocabulary, options_.sharing == EmbeddingSharing::kAll);
+    }
     for (int32_t layer = 0; layer < options_.encoder_layers; ++layer) {
       AddSelfAttention(Stack::kEncoder, layer);
       AddFeedForward(Stack::kEncoder, layer, layer + 1 == options_.encoder_layers);
@@ -128,6 +133,18 @@ class PlanBuilder {
         AddWeight(ParameterRole::kTailProjection, 1, band.width, d);
       }
     }
+  }
+
+  // Two convolutions with GLUs behind, initialised as PyTorch's Conv1d: uniform within 1/sqrt(inputs).
+  void AddConvolutions() {
+    const int64_t channels = options_.front_end_channels;
+    const auto add = [this](int64_t out, int64_t in) {
+      const double bound = 1 / std::sqrt(static_cast<double>(in));
+      AddParameter(ParameterRole::kConvolutionWeight, InitKind::kUniform, bound, out, in);
+      AddParameter(ParameterRole::kConvolutionBias, InitKind::kUniform, bound, out, 1);
+    };
+    add(channels, kConvolutionTaps * options_.frame_width);
+    add(2 * options_.d_model, kConvolutionTaps * channels / 2);
   }
 
   // Xavier: uniform bound gain·sqrt(6/(in + out)), normal deviation gain·sqrt(2/(in + out)), times the layer's factor

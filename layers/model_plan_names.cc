@@ -77,6 +77,10 @@ const char* RoleSuffix(ParameterRole role) {
       return "scale";
     case ParameterRole::kOmega:
       return "omega";
+    case ParameterRole::kConvolutionWeight:
+      return "weight";
+    case ParameterRole::kConvolutionBias:
+      return "bias";
   }
   return "";
 }
@@ -164,6 +168,10 @@ std::string ModelPlan::ParameterName(int32_t parameter) const {
     if (owner.kind == SublayerKind::kOutputHead) return "decoder.output_projection.weight";
     return absl::StrCat(StackName(owner.stack), ".embed_tokens.weight");
   }
+  if (record.role == ParameterRole::kConvolutionWeight || record.role == ParameterRole::kConvolutionBias) {
+    return absl::StrCat(StackName(owner.stack), ".subsample.conv_layers.", (parameter - owner.first_parameter) / 2, ".",
+                        RoleSuffix(record.role));
+  }
   if (IsClosingNorm(record.role)) return absl::StrCat(StackName(owner.stack), ".layer_norm.", RoleSuffix(record.role));
   if (record.role == ParameterRole::kCombinationWeight) {  // the row's number
     return absl::StrCat(StackName(owner.stack), ".", RoleSuffix(record.role), ".", record.elements() - 1);
@@ -181,7 +189,7 @@ std::string ModelPlan::SublayerName(int32_t sublayer) const {
   const SublayerRecord& record = sublayers[sublayer];
   switch (record.kind) {
     case SublayerKind::kSourceEmbedding:
-      return "source embedding";
+      return record.table < 0 ? "speech front end" : "source embedding";
     case SublayerKind::kTargetEmbedding:
       return "target embedding";
     case SublayerKind::kOutputHead:

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "layers/purpose.h"
@@ -18,11 +19,13 @@ namespace {
 
 constexpr int64_t kFewestRows = 16;  // of a product: oneDNN's sums of fewer rows depend on their number
 
-// Adds samples without a token until no product is short, the head's of `logit_rows` rows at a time neither.
+// Adds samples without a token, of speech with one frame, until no product is short, the head's of `logit_rows` rows at
+// a time neither.
 void FillUp(bool has_source, int64_t logit_rows, PackedBatch& batch) {
+  const std::vector<float> frame(static_cast<size_t>(batch.frame_width), 0.0f);
   const auto last_block = [&] { return batch.target_rows() % logit_rows; };
   while ((has_source && batch.source_rows() < kFewestRows) || (last_block() > 0 && last_block() < kFewestRows)) {
-    AppendSentence({.has_source = has_source}, -1, batch);
+    AppendSentence({.has_source = has_source, .frames = frame, .frame_width = batch.frame_width}, -1, batch);
   }
 }
 

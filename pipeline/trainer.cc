@@ -49,7 +49,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
       AsCommonError(SamplingOrder::Create(surroundings.train, {.seed = options.seed,
                                                                .capacity = BatchCapacityOf(options),
                                                                .micro_batches_per_step = options.batch.micro_batches,
-                                                               .temperatures = options.sampling_temperature})));
+                                                               .temperatures = options.sampling_temperature,
+                                                               .spec_augment = options.spec_augment})));
   HADAL_RETURN_IF_ERROR(AsCommonError(CheckLeftOut(order.too_long(), surroundings.train.size(), options)));
   std::unique_ptr<Trainer> trainer(new Trainer(options, plan, pipeline, surroundings, std::move(order)));
   if (surroundings.validation != nullptr && options.validation.every_steps > 0) {

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/check.h"
 #include "runtime/data/chrf.h"
 #include "runtime/data/language_tags.h"
+#include "runtime/data/pack_sentences.h"
 #include "runtime/data/sampling_order.h"
 #include "runtime/data/word_errors.h"
 #include "runtime/status_macros.h"
@@ -56,7 +58,8 @@ ValidationBleu::ValidationBleu(const Corpus& corpus, CorpusVocabularies vocabula
     const SampleView sample = corpus.sample(i * corpus.size() / count);
     std::vector<int32_t> source(sample.prefix.begin(), sample.prefix.end());
     source.insert(source.end(), sample.source.begin(), sample.source.end());
-    if (source.empty() || source.size() > longest) {
+    const auto rows = static_cast<size_t>(RowsOf(sample).source) - (sample.frame_width > 0 ? 0 : 1);
+    if (rows < 1 || rows > longest) {
       ++skipped_;
       continue;
     }
@@ -67,6 +70,7 @@ ValidationBleu::ValidationBleu(const Corpus& corpus, CorpusVocabularies vocabula
       return;
     }
     sources_.push_back(std::move(source));
+    if (sample.frame_width > 0) frames_.emplace_back(sample.frames.begin(), sample.frames.end());
     starts_.push_back({.prefix = {target.begin(), target.begin() + (tagged ? 1 : 0)}});
     references_.push_back(vocabularies_.target.Decode(target));
     corpus_ids_.push_back(sample.corpus_id);
@@ -81,7 +85,9 @@ absl::StatusOr<TranslatedValidation> ValidationBleu::operator()(Engine& engine, 
     decoder_ = Decoder::Over(plan_, engine.stage().parameters(), engine.stage().stream(), engine.grid().pipeline(),
                              *engine.decoder(), timeout_);
   }
-  HADAL_ASSIGN_OR_RETURN(const std::vector<Translation> translations, decoder_->Translate(sources_, update, starts_));
+  const std::vector<std::span<const float>> utterances(frames_.begin(), frames_.end());
+  HADAL_ASSIGN_OR_RETURN(const std::vector<Translation> translations,
+                         decoder_->Translate(sources_, update, starts_, utterances));
   hypotheses_.clear();
   for (const Translation& translation : translations) {
     hypotheses_.push_back(translation.empty() ? "" : vocabularies_.target.Decode(translation.front().tokens));
@@ -128,7 +134,9 @@ std::string ValidationBleu::WarningOfAlike() {
 }
 
 std::string ValidationBleu::SampleOf(size_t sentence) const {
-  return absl::StrCat("source:     ", vocabularies_.source.Decode(sources_[sentence]),
+  return absl::StrCat("source:     ",
+                      plan_.options.reads_speech() ? absl::StrCat("utterance ", sentence + 1)
+                                                   : vocabularies_.source.Decode(sources_[sentence]),
                       "\nreference:  ", references_[sentence], "\nhypothesis: ", hypotheses_[sentence]);
 }
 

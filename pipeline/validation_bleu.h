@@ -70,7 +70,8 @@ class ValidationBleu {
   BleuTokenizer tokenizer_;
   CorpusVocabularies vocabularies_;
   std::vector<std::vector<int32_t>> sources_;
-  std::vector<OutputStart> starts_;  // [sources] with the target's language tag, or nothing
+  std::vector<std::vector<float>> frames_;  // [sources] of speech, copied from the corpus
+  std::vector<OutputStart> starts_;         // [sources] with the target's language tag, or nothing
   std::vector<std::string> references_, hypotheses_;
   std::vector<int32_t> corpus_ids_;        // [sources]
   std::vector<BleuTokenizer> tokenizers_;  // [corpora]; empty: there is only one

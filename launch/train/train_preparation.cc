@@ -40,10 +40,10 @@ absl::Status OpenCorpora(const CorpusShare& share, PreparedRun& run) {
     const CorpusManifest& held_out = run.validation->manifest();
     if (held_out.source_vocabulary.crc32c != manifest.source_vocabulary.crc32c ||
         held_out.target_vocabulary.crc32c != manifest.target_vocabulary.crc32c ||
-        held_out.target_tags != manifest.target_tags) {
+        held_out.target_tags != manifest.target_tags || held_out.frame_width != manifest.frame_width) {
       return absl::InvalidArgumentError(
           absl::StrCat("data.train = \"", options.train_data, "\" and data.validation = \"", options.validation_data,
-                       "\" were prepared with different vocabularies or tags. Prepare them together."));
+                       "\" were prepared with different vocabularies, tags or features. Prepare them together."));
     }
   }
   return FollowCorpus(manifest, options);

@@ -3,6 +3,8 @@
 #include <map>
 #include <string_view>
 
+#include "kernels/unfold.h"
+
 namespace hadal {
 namespace {
 
@@ -12,6 +14,12 @@ constexpr std::string_view kRowsName = ".dlcl.weight.";
 std::string MatrixOfRow(const std::string& name) {
   const size_t at = name.find(kRowsName);
   return at == std::string::npos ? "" : name.substr(0, at + kRowsName.size() - 1);
+}
+
+// A Conv1d's weight, [out, in, taps].
+bool IsConvolution(const CheckpointParameter& parameter) {
+  return !parameter.is_vector && parameter.name.find(".conv_layers.") != std::string::npos &&
+         parameter.columns % kConvolutionTaps == 0;
 }
 
 }  // namespace
@@ -34,6 +42,8 @@ std::vector<ExportedTensor> ExportedTensors(const std::vector<CheckpointParamete
     if (matrix.empty()) {
       tensor.name = parameter.name;
       if (!parameter.is_vector) tensor.shape.push_back(parameter.columns);
+      if (IsConvolution(parameter))
+        tensor.shape = {parameter.rows, parameter.columns / kConvolutionTaps, kConvolutionTaps};
     } else {
       tensor.name = matrix;
       tensor.shape.push_back(parameter.rows);

@@ -71,7 +71,7 @@ absl::StatusOr<ModelCheckpoint> ModelCheckpoint::Read(CheckpointReader reader) {
   HADAL_ASSIGN_OR_RETURN(std::unique_ptr<const ModelPlan> plan, RebuildPlan(reader));
   HADAL_ASSIGN_OR_RETURN(Vocabulary target, ReadVocabulary(reader, kTargetVocabulary, plan->options.target_vocabulary));
   Vocabulary source = target;
-  if (plan->options.has_encoder()) {
+  if (plan->options.source_vocabulary > 0) {
     HADAL_ASSIGN_OR_RETURN(source, ReadVocabulary(reader, kSourceVocabulary, plan->options.source_vocabulary));
   }
   return ModelCheckpoint(std::move(reader), std::move(plan), std::move(source), std::move(target));

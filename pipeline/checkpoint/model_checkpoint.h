@@ -30,7 +30,7 @@ class ModelCheckpoint {
   const ModelPlan& plan() const { return *plan_; }
   const TrainingProgress& progress() const { return reader_.manifest().progress; }
   const std::string& config_text() const { return reader_.manifest().config_text; }  // the run's, resolved
-  const Vocabulary& source_vocabulary() const { return source_; }  // the target's if the model has no encoder
+  const Vocabulary& source_vocabulary() const { return source_; }                    // the target's without one
   const Vocabulary& target_vocabulary() const { return target_; }
 
   // Reads every weight that `parameters` stores. REQUIRES: it was made for plan(), in the memory of `stream`.  Errors:

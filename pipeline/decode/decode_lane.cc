@@ -26,8 +26,23 @@ DecodeLane::DecodeLane(const DecodeCapacity& capacity, bool on_device)
   encoder_rows_.reserve(capacity.source_rows);
 }
 
-void DecodeLane::BeginGroup(const DecodeCommand& command) {
+void DecodeLane::AppendFrames(std::span<const float> frames) {
+  batch_.frames.insert(batch_.frames.end(), frames.begin(), frames.end());
+  batch_.frame_offsets.push_back(static_cast<int32_t>(std::ssize(batch_.frames) / batch_.frame_width));
+}
+
+void DecodeLane::BeginGroup(const DecodeCommand& command, std::span<const std::span<const float>> utterances,
+                            int32_t frame_width) {
   HADAL_CHECK(command.kind == DecodeCommand::Kind::kEncode);
+  batch_.frame_width = frame_width;
+  batch_.frames.clear();
+  batch_.frame_offsets.assign(1, 0);
+  if (frame_width > 0) {
+    for (size_t n = 0; n + 1 < command.source_offsets.size(); ++n) {
+      AppendFrames(utterances[command.source[command.source_offsets[n]]]);
+    }
+  }
+  const std::vector<float> one_frame(frame_width);  // of a sentence that only fills up
   batch_.source = command.source;
   batch_.source_offsets = command.source_offsets;
   encoder_rows_.resize(command.source.size());
@@ -39,6 +54,7 @@ void DecodeLane::BeginGroup(const DecodeCommand& command) {
   }
   while (batch_.source_rows() < kFewestDecodeRows) {
     batch_.source.push_back(kEosToken);
+    if (frame_width > 0) AppendFrames(one_frame);
     batch_.source_offsets.push_back(static_cast<int32_t>(batch_.source.size()));
   }
   encoder_rows_.resize(batch_.source.size(), 0);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "layers/incremental_sublayer.h"
@@ -21,8 +22,10 @@ class DecodeLane {
  public:
   DecodeLane(const DecodeCapacity& capacity, bool on_device);
 
-  // Starts a group. REQUIRES: kEncode.
-  void BeginGroup(const DecodeCommand& command);
+  // Starts a group. `utterances`: of a model of speech, whose command has an utterance's number in each of its source
+  // rows; else empty. REQUIRES: kEncode.
+  void BeginGroup(const DecodeCommand& command, std::span<const std::span<const float>> utterances,
+                  int32_t frame_width);
   // Starts a step of the group. REQUIRES: kStep.
   void BeginStep(const DecodeCommand& command);
 
@@ -34,6 +37,7 @@ class DecodeLane {
   const IncrementalRows& rows() const { return rows_; }
 
  private:
+  void AppendFrames(std::span<const float> frames);
   void SetRow(int64_t row, const StepRow& step);
   void FillRow(int64_t row);
 

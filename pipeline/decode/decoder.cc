@@ -62,10 +62,32 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> Decoder::WithEnds(
   return ended;
 }
 
+absl::StatusOr<std::vector<std::vector<int32_t>>> Decoder::SourcesOf(
+    std::span<const std::span<const float>> utterances) const {
+  std::vector<std::vector<int32_t>> sources;
+  for (size_t s = 0; s < utterances.size(); ++s) {
+    const int64_t frames = std::ssize(utterances[s]) / plan_.options.frame_width;
+    HADAL_CHECK_EQ(std::ssize(utterances[s]) % plan_.options.frame_width, 0);
+    const int64_t rows = frames > 0 ? SubsampledRows(frames) : 0;
+    if (rows < 1 || rows > capacity().longest_source) {
+      return absl::InvalidArgumentError(absl::StrCat("utterance ", s + 1, " has ", frames, " frames, ", rows,
+                                                     " encoder rows; 1 … ", capacity().longest_source,
+                                                     " rows can be recognised"));
+    }
+    sources.emplace_back(rows, static_cast<int32_t>(s));
+  }
+  return sources;
+}
+
 absl::StatusOr<std::vector<Translation>> Decoder::Translate(std::span<const std::vector<int32_t>> sources,
-                                                            int64_t update, std::span<const OutputStart> starts) {
+                                                            int64_t update, std::span<const OutputStart> starts,
+                                                            std::span<const std::span<const float>> utterances) {
   HADAL_CHECK(starts.empty() || starts.size() == sources.size());
-  HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<int32_t>> ended, WithEnds(sources));
+  const bool speech = plan_.options.reads_speech();
+  if (speech) HADAL_CHECK_EQ(utterances.size(), sources.size());
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<int32_t>> ended,
+                         speech ? SourcesOf(utterances) : WithEnds(sources));
+  utterances_ = utterances;
   update_ = std::max<int64_t>(update, 1);
   for (const std::unique_ptr<DecoderChunk>& chunk : parts_.chunks) chunk->Begin(stream_, update_);
   std::vector<Translation> translations(sources.size());
@@ -116,7 +138,7 @@ absl::Status Decoder::Follow() {
 absl::Status Decoder::Execute(const DecodeCommand& command) {
   HADAL_CHECK_LT(command.lane, parts_.capacity.lanes);
   if (command.kind == DecodeCommand::Kind::kEncode) {
-    lanes_[command.lane].BeginGroup(command);
+    lanes_[command.lane].BeginGroup(command, utterances_, plan_.options.frame_width);
     return Encode(command.lane);
   }
   lanes_[command.lane].BeginStep(command);

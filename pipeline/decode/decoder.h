@@ -63,9 +63,12 @@ class Decoder {
   // are empty.
   // Errors: InvalidArgument naming the first source that is empty or longer than longest_source_tokens(); the
   // communicator's.
+  // A model of speech is given `utterances` of whole frames instead, and as many empty sources. Errors: as for sources,
+  // in encoder rows.
   // REQUIRES: forced tokens only with DecoderOptions::prefixes, and no more than longest_output_tokens().
   absl::StatusOr<std::vector<Translation>> Translate(std::span<const std::vector<int32_t>> sources, int64_t update,
-                                                     std::span<const OutputStart> starts = {});
+                                                     std::span<const OutputStart> starts = {},
+                                                     std::span<const std::span<const float>> utterances = {});
 
   // In tokens, without </s>.
   int64_t longest_source_tokens() const { return capacity().longest_source - 1; }
@@ -82,6 +85,8 @@ class Decoder {
   Decoder(const ModelPlan& plan, const ParameterStore& parameters, const Stream& stream, Communicator& communicator,
           DecoderParts& parts, absl::Duration timeout);
 
+  // An utterance's source is its number, in each of its rows.
+  absl::StatusOr<std::vector<std::vector<int32_t>>> SourcesOf(std::span<const std::span<const float>> utterances) const;
   absl::StatusOr<std::vector<std::vector<int32_t>>> WithEnds(std::span<const std::vector<int32_t>> sources) const;
   // On the searching rank: sends commands and executes them until every sentence is done.
   absl::Status Search(std::span<const std::vector<int32_t>> sources, std::span<const OutputStart> starts,
@@ -105,6 +110,7 @@ class Decoder {
   Arena arena_;
   std::function<void()> progress_;
   int64_t update_ = 1;
+  std::span<const std::span<const float>> utterances_;  // while Translate runs
 };
 
 }  // namespace hadal

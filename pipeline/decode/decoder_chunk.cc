@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "layers/border.h"
+#include "layers/speech_front_end.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -42,7 +43,12 @@ DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, c
   }
   const int32_t target = plan.target_embedding();
   if (first == plan.source_embedding()) {
-    embedding_source_.emplace(plan, plan.source_embedding(), capacity.source_rows, Purpose::kInference, layout);
+    if (plan.options.reads_speech()) {
+      front_end_ = std::make_unique<SpeechFrontEnd>(plan, capacity.source_rows, Purpose::kInference, layout);
+    } else {
+      front_end_ = std::make_unique<TokenEmbedding>(plan, plan.source_embedding(), capacity.source_rows,
+                                                    Purpose::kInference, layout);
+    }
   }
   AddEncoderSegments(plan, capacity);
   if (first <= target && target < last) {
@@ -52,7 +58,7 @@ DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, c
   if (last > plan.output_head())
     head_.emplace(plan, capacity.rows, candidates, launching.on_device && launching.logits, layout);
   if (!launching.on_device) return;
-  if (embedding_source_ || !encoder_.empty()) {
+  if (front_end_ != nullptr || !encoder_.empty()) {
     groups_.emplace(BatchSlots::Spec{.first_sublayer = first,
                                      .sublayers = last - first,
                                      .slots = capacity.lanes,
@@ -108,7 +114,7 @@ void DecoderChunk::AddDecoderSublayers(const ModelPlan& plan, const DecodeCapaci
 }
 
 void DecoderChunk::Bind(const Arena& arena) {
-  if (embedding_source_) embedding_source_->Bind(arena);
+  if (front_end_ != nullptr) front_end_->Bind(arena);
   if (embedding_target_) embedding_target_->Bind(arena);
   if (head_) head_->Bind(arena);
   for (const ArenaSlice& slice : cache_slices_) caches_.push_back(arena.Get<std::byte>(slice));
@@ -136,7 +142,7 @@ bool DecoderChunk::EncodeLaunches() const {
   const bool caches = std::any_of(decoder_.begin(), decoder_.end(), [](const DecoderSublayer& s) {
     return s.sublayer.kind() == SublayerKind::kCrossAttention;
   });
-  return caches || embedding_source_ || !encoder_.empty();
+  return caches || front_end_ != nullptr || !encoder_.empty();
 }
 
 ConstAnyMatrix DecoderChunk::Encode(const SublayerContext& context, const CacheRows& encoder_output, int32_t lane) {
@@ -168,7 +174,7 @@ ConstAnyMatrix DecoderChunk::EncodeSublayers(const SublayerContext& context, con
   const Storage stored = plan_.residual_storage(Stack::kEncoder);
   int at = 0;
   ConstAnyMatrix residual = EncodeInput(rows);
-  if (embedding_source_) embedding_source_->Forward(context, {.y = EncodeInput(rows)});
+  if (front_end_ != nullptr) front_end_->Forward(context, {.y = EncodeInput(rows)});
   for (const Segment& segment : encoder_) {
     const int64_t entries = segment.history_entries();
     const AnyMatrix out = entries > 0 ? buffers_.history(entries + 1, rows, stored).Rows(entries * rows, rows)

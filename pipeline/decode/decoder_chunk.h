@@ -112,7 +112,8 @@ class DecoderChunk {
   int32_t lanes_;
   DecodeBuffers& buffers_;
   bool encode_input_ = false, encode_output_ = false, step_input_ = false, step_output_ = false;
-  std::optional<TokenEmbedding> embedding_source_, embedding_target_;
+  std::unique_ptr<Piece> front_end_;  // of the source
+  std::optional<TokenEmbedding> embedding_target_;
   std::vector<Segment> encoder_;
   std::vector<DecoderSublayer> decoder_;
   Storage encode_storage_, step_storage_;          // of the input streams

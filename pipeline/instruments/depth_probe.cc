@@ -97,6 +97,7 @@ SafetensorsMetadata DepthProbe::Identity(const std::vector<float>& output) const
        {&batch.source, &batch.target_input, &batch.source_offsets, &batch.target_offsets}) {
     absl::StrAppend(&tokens, absl::StrJoin(*list, " "), "\n");
   }
+  if (!batch.frames.empty()) absl::StrAppend(&tokens, Checksum(batch.frames), "\n");
   return {{"model", absl::StrCat(absl::Hex(plan_->Hash()))},
           {"probe", absl::StrCat(absl::Hex(Crc32c(tokens.data(), tokens.size())))},
           {kChecksumKey, Checksum(output)}};

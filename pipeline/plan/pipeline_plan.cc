@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "layers/adaptive_bands.h"
+#include "layers/speech_front_end.h"
 #include "pipeline/plan/decode_capacity.h"
 #include "pipeline/schedule/partition.h"
 #include "pipeline/schedule/schedule_check.h"
@@ -148,11 +149,16 @@ std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacit
     const double rows = sublayer.stack == Stack::kEncoder ? source : target;
     const double causal = sublayer.stack == Stack::kDecoder ? 0.5 : 1;
     switch (sublayer.kind) {
-      // Lookups: charged as one pass over the rows. Adaptive input has products, too.
+      // Lookups: charged as one pass over the rows. Speech has convolutions, adaptive input products, too.
       case SublayerKind::kSourceEmbedding:
-      case SublayerKind::kTargetEmbedding:
-        costs.push_back(rows * (d + InputProducts(plan.options, plan.Tables(static_cast<int32_t>(costs.size())))));
+      case SublayerKind::kTargetEmbedding: {
+        const bool convolves = sublayer.kind == SublayerKind::kSourceEmbedding && plan.options.reads_speech();
+        const double products = convolves
+                                    ? FrontEndProducts(plan.options)
+                                    : InputProducts(plan.options, plan.Tables(static_cast<int32_t>(costs.size())));
+        costs.push_back(rows * (d + products));
         break;
+      }
       case SublayerKind::kSelfAttention:
         costs.push_back(rows * (4 * d * d + 2 * causal * length * d));
         break;

@@ -11,6 +11,7 @@
 #include "pipeline/plan/grid_shape.h"
 #include "pipeline/schedule/schedule.h"
 #include "runtime/data/bleu_tokenizer.h"
+#include "runtime/data/spec_augment.h"
 
 namespace hadal {
 
@@ -151,6 +152,7 @@ struct TrainOptions {
   DepthOptions depth;
   int32_t log_every_steps = 1;               // steps between records of the stages' times (one small exchange)
   std::vector<double> sampling_temperature;  // of each epoch, the last one from there on; none: 1
+  SpecAugment spec_augment;                  // of speech, in training
   double max_left_out = 0.9;                 // a run with a larger share of too long training samples does not start
 };
 

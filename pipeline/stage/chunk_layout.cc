@@ -5,6 +5,7 @@
 #include "layers/adaptive_head.h"
 #include "layers/layer_combination.h"
 #include "layers/segment.h"
+#include "layers/speech_front_end.h"
 #include "layers/token_embedding.h"
 #include "pipeline/stage/chunk.h"
 #include "runtime/check.h"
@@ -70,10 +71,13 @@ Chunk::TensorRange Chunk::AddStack(Stack stack, const ActivationCapacity& capaci
   TensorRange x = AddTensor(type);
   tensors_.back().is_history = combines;
   if (embeds) {
-    pieces_.push_back(
-        {.piece = std::make_unique<TokenEmbedding>(plan_, embedding, capacity.rows(stack), spec_.purpose, layout),
-         .first_sublayer = embedding,
-         .y = x});
+    std::unique_ptr<Piece> piece;
+    if (encodes && plan_.options.reads_speech()) {
+      piece = std::make_unique<SpeechFrontEnd>(plan_, capacity.source_rows, spec_.purpose, layout);
+    } else {
+      piece = std::make_unique<TokenEmbedding>(plan_, embedding, capacity.rows(stack), spec_.purpose, layout);
+    }
+    pieces_.push_back({.piece = std::move(piece), .first_sublayer = embedding, .y = x});
   } else {
     x.entries = input_edges_[0].entries;
     inputs_[0] = x;

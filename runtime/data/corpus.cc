@@ -43,7 +43,8 @@ absl::StatusOr<Corpus> Corpus::Open(const std::string& prefix, const CorpusShare
   const CorpusManifest& manifest = corpus.manifest_;
   const ShardLimits limits = {.source_vocabulary_size = manifest.source_vocabulary.size,
                               .target_vocabulary_size = manifest.target_vocabulary.size,
-                              .corpora = static_cast<int32_t>(manifest.corpora.size())};
+                              .corpora = static_cast<int32_t>(manifest.corpora.size()),
+                              .frame_width = manifest.frame_width};
   for (size_t i = 0; i < manifest.shards.size(); ++i) {
     const ShardReference& reference = manifest.shards[i];
     const bool mine = static_cast<int>(i % static_cast<size_t>(share.processes)) == share.process;

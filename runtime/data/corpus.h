@@ -4,11 +4,12 @@
 //   PREFIX.00000.shard …  the samples (format: README.md)
 // A sample is a sentence pair with a corpus id, a weight, and prefix tokens before the source (such as language tags).
 // In a monolingual corpus a sample has a target only. Sides are stored without </s>; batches add it (pack_sentences.h).
+// In a corpus of speech the source side is frames of features, and there is no source vocabulary.
 //
-// Open() verifies sizes, the CRC-32C of every region, that every offset is inside its file and every token id inside
-// its vocabulary. sample() can then not read outside the mapping, whatever the file contains. The processes of a host
-// can share the verification (CorpusShare); each process itself checks everything that keeps sample() inside the
-// mapping.
+// Open() verifies sizes, the CRC-32C of every region, that every offset is inside its file, every token id inside its
+// vocabulary, and every frame finite. sample() can then not read outside the mapping, whatever the file contains. The
+// processes of a host can share the verification (CorpusShare); each process itself checks everything that keeps
+// sample() inside the mapping.
 // Limits: 2^32 - 1 samples; 2^31 - 1 tokens per side.
 // A file that is changed while it is mapped: sample() stays inside the mapping, and CheckUnchanged() finds the change
 // by the file's size and modification time. Not found: a change through a mapping of another program that had written
@@ -36,7 +37,9 @@ struct SampleView {
   std::span<const int32_t> prefix;  // usually empty; before the source; ids of the source vocabulary
   std::span<const int32_t> source;
   std::span<const int32_t> target;
-  bool has_source = true;  // false: monolingual, no source side (not even </s>)
+  bool has_source = true;         // false: monolingual, no source side (not even </s>)
+  std::span<const float> frames;  // speech: [frames, frame_width], and `source` is empty
+  int32_t frame_width = 0;        // 0: text
 };
 
 // One sample that owns its tokens.
@@ -46,8 +49,10 @@ struct Sample {
   std::vector<int32_t> prefix;
   std::vector<int32_t> source;
   std::vector<int32_t> target;
+  std::vector<float> frames = {};  // as SampleView's
+  int32_t frame_width = 0;
 
-  SampleView view() const { return {corpus_id, weight, prefix, source, target}; }
+  SampleView view() const { return {corpus_id, weight, prefix, source, target, true, frames, frame_width}; }
 };
 
 // The shards that a process verifies completely: those whose index modulo `processes` is `process`. The corpus is

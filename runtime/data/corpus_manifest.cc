@@ -19,6 +19,7 @@ using OrderedJson = nlohmann::ordered_json;  // keeps the order of fields, for r
 
 constexpr std::string_view kFormat = "hadal corpus";
 constexpr StrictJsonLimits kLimits = {.max_bytes = int64_t{64} << 20, .max_depth = 4};
+constexpr int32_t kWidestFrame = 1 << 16;
 constexpr int64_t kMostSamples = std::numeric_limits<uint32_t>::max();
 
 // One line without the checksum field: the text that the checksum covers. Cannot fail on invalid UTF-8 in a name.
@@ -101,7 +102,11 @@ absl::StatusOr<CorpusManifest> ReadManifest(const Json& json) {
   manifest.corpora = ReadCorpora(fields);
   manifest.statistics = ReadStatistics(fields.Object("statistics"));
   if (fields.Has("target_tags")) fields.Read("target_tags", manifest.target_tags);
+  if (fields.Has("frame_width")) fields.Read("frame_width", manifest.frame_width, 1, kWidestFrame);
   HADAL_RETURN_IF_ERROR(status);
+  if (manifest.frame_width > 0 && manifest.source_vocabulary.size > 0) {
+    return absl::DataLossError("it has both frame_width and source_vocabulary: a source is either speech or text");
+  }
   int64_t samples = 0;
   for (const ShardReference& shard : manifest.shards) samples += shard.samples;
   if (samples != manifest.samples) {
@@ -117,12 +122,13 @@ std::string ManifestToJson(const CorpusManifest& manifest) {
   OrderedJson shards = OrderedJson::array();
   for (const ShardReference& shard : manifest.shards) shards.push_back(ToJson(shard));
   OrderedJson json = {{"format", kFormat}, {"version", CorpusManifest::kFormatVersion}, {"samples", manifest.samples}};
-  if (!manifest.monolingual()) json["source_vocabulary"] = ToJson(manifest.source_vocabulary);
+  if (manifest.source_vocabulary.size > 0) json["source_vocabulary"] = ToJson(manifest.source_vocabulary);
   json["target_vocabulary"] = ToJson(manifest.target_vocabulary);
   json["shards"] = shards;
   json["corpora"] = manifest.corpora;
   json["statistics"] = ToJson(manifest.statistics);
   if (manifest.target_tags) json["target_tags"] = true;
+  if (manifest.frame_width > 0) json["frame_width"] = manifest.frame_width;
   json["crc32c"] = ChecksumOf(Json(json));
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }

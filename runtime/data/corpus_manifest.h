@@ -27,11 +27,11 @@ struct ShardReference {
 
 // Of the corpus's samples, without `</s>`.
 struct CorpusStatistics {
-  int64_t source_tokens = 0;  // including prefix tokens
+  int64_t source_tokens = 0;  // including prefix tokens; of speech: frames
   int64_t target_tokens = 0;
   int64_t source_unknown = 0;  // tokens that are <unk>
   int64_t target_unknown = 0;
-  int64_t longest_source = 0;  // tokens of one sample, including its prefix
+  int64_t longest_source = 0;  // tokens of one sample, including its prefix; of speech: frames
   int64_t longest_target = 0;
 };
 
@@ -39,16 +39,19 @@ struct CorpusManifest {
   static constexpr int32_t kFormatVersion = 1;
 
   int64_t samples = 0;
-  VocabularyReference source_vocabulary;  // empty in a monolingual corpus
+  VocabularyReference source_vocabulary;  // empty in a corpus that is monolingual or of speech
   VocabularyReference target_vocabulary;  // equal to the source's if both sides share one
   std::vector<ShardReference> shards;
   std::vector<std::string> corpora;  // [corpus id] origin of the text, for users
   CorpusStatistics statistics;
   bool target_tags = false;  // every target begins with its language's tag (language_tags.h)
+  int32_t frame_width = 0;   // speech: the features of a frame, which sources consist of; 0: text
 
-  bool monolingual() const { return source_vocabulary.size == 0; }
+  bool monolingual() const { return source_vocabulary.size == 0 && frame_width == 0; }
   // Whether there is only one vocabulary.
-  bool shares_vocabulary() const { return monolingual() || source_vocabulary.file == target_vocabulary.file; }
+  bool shares_vocabulary() const {
+    return source_vocabulary.size == 0 || source_vocabulary.file == target_vocabulary.file;
+  }
 };
 
 // Errors of ManifestFromJson: DataLoss with `name`, the field and a remedy.

@@ -38,6 +38,21 @@ absl::Status CheckTokens(std::span<const int32_t> tokens, int32_t vocabulary_siz
                                           kUnknownToken, " to ", vocabulary_size - 1));
 }
 
+absl::Status CheckFrames(std::span<const float> values) {
+  bool all = true;  // no early exit, so that the compiler can vectorise
+  for (const float value : values) all &= std::isfinite(value);
+  return all ? absl::OkStatus() : absl::DataLossError("its frames have a value that is not finite");
+}
+
+absl::Status CheckFrameCount(const SampleRecord& record, int32_t frame_width) {
+  if (record.prefix_tokens == 0 && record.source_tokens > 0 && record.source_tokens % frame_width == 0) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat("its source has ", record.source_tokens, " values and a prefix of ",
+                                          record.prefix_tokens, " tokens, expected one or more whole frames of ",
+                                          frame_width, " values and no prefix"));
+}
+
 // Checks a record, except the place of its tokens.
 absl::Status CheckRecord(const SampleRecord& record, int32_t corpora) {
   if (record.prefix_tokens < 0 || record.source_tokens < 0 || record.target_tokens < 0) {
@@ -84,23 +99,31 @@ bool IsInside(const SampleRecord& record, size_t tokens) {
   return record.first_token >= 0 && record.first_token <= limit && count <= limit - record.first_token;
 }
 
-SampleView ViewOf(const SampleRecord& record, std::span<const int32_t> tokens) {
+SampleView ViewOf(const SampleRecord& record, std::span<const int32_t> tokens, int32_t frame_width) {
   const auto first = static_cast<size_t>(record.first_token);
   const auto prefix = static_cast<size_t>(record.prefix_tokens);
   const auto source = static_cast<size_t>(record.source_tokens);
-  return {.corpus_id = record.corpus_id,
-          .weight = record.weight,
-          .prefix = tokens.subspan(first, prefix),
-          .source = tokens.subspan(first + prefix, source),
-          .target = tokens.subspan(first + prefix + source, static_cast<size_t>(record.target_tokens))};
+  SampleView view = {.corpus_id = record.corpus_id,
+                     .weight = record.weight,
+                     .prefix = tokens.subspan(first, prefix),
+                     .source = tokens.subspan(first + prefix, source),
+                     .target = tokens.subspan(first + prefix + source, static_cast<size_t>(record.target_tokens))};
+  if (frame_width > 0) {
+    const auto whole = source - source % static_cast<size_t>(frame_width);  // a changed file may have another count
+    view.frames = {reinterpret_cast<const float*>(view.source.data()), whole};
+    view.source = {};
+  }
+  return view;
 }
 
 absl::Status CheckSample(const SampleRecord& record, int64_t expected, std::span<const int32_t> tokens,
                          const ShardLimits& limits, ShardCheck check) {
   HADAL_RETURN_IF_ERROR(CheckRecord(record, limits.corpora));
+  if (limits.frame_width > 0) HADAL_RETURN_IF_ERROR(CheckFrameCount(record, limits.frame_width));
   HADAL_RETURN_IF_ERROR(CheckPlace(record, expected, static_cast<int64_t>(tokens.size())));
   if (check == ShardCheck::kRecords) return absl::OkStatus();
-  const SampleView sample = ViewOf(record, tokens);
+  const SampleView sample = ViewOf(record, tokens, limits.frame_width);
+  HADAL_RETURN_IF_ERROR(CheckFrames(sample.frames));
   HADAL_RETURN_IF_ERROR(CheckTokens(sample.prefix, limits.source_vocabulary_size, "prefix"));
   HADAL_RETURN_IF_ERROR(CheckTokens(sample.source, limits.source_vocabulary_size, "source"));
   return CheckTokens(sample.target, limits.target_vocabulary_size, "target");
@@ -128,20 +151,23 @@ absl::Status CheckHeader(const ShardHeader& header, size_t bytes) {
 }  // namespace
 
 absl::Status ShardBuilder::Add(const SampleView& sample) {
-  for (const size_t count : {sample.prefix.size(), sample.source.size(), sample.target.size()}) {
+  const size_t source = sample.source.size() + sample.frames.size();  // one of them is empty
+  for (const size_t count : {sample.prefix.size(), source, sample.target.size()}) {
     if (count > static_cast<size_t>(kMaxSideTokens)) {
-      return absl::InvalidArgumentError(absl::StrCat("a side of ", count, " tokens; at most ", kMaxSideTokens));
+      return absl::InvalidArgumentError(
+          absl::StrCat("a side of ", count, " tokens or values; at most ", kMaxSideTokens));
     }
   }
   records_.push_back({.first_token = static_cast<int64_t>(tokens_.size()),
                       .prefix_tokens = static_cast<int32_t>(sample.prefix.size()),
-                      .source_tokens = static_cast<int32_t>(sample.source.size()),
+                      .source_tokens = static_cast<int32_t>(source),
                       .target_tokens = static_cast<int32_t>(sample.target.size()),
                       .corpus_id = sample.corpus_id,
                       .weight = sample.weight});
-  for (const std::span<const int32_t> side : {sample.prefix, sample.source, sample.target}) {
-    tokens_.insert(tokens_.end(), side.begin(), side.end());
-  }
+  tokens_.insert(tokens_.end(), sample.prefix.begin(), sample.prefix.end());
+  tokens_.insert(tokens_.end(), sample.source.begin(), sample.source.end());
+  for (const float value : sample.frames) tokens_.push_back(std::bit_cast<int32_t>(value));
+  tokens_.insert(tokens_.end(), sample.target.begin(), sample.target.end());
   return absl::OkStatus();
 }
 
@@ -218,7 +244,8 @@ absl::Status CorpusShard::Parse(std::span<const std::byte> bytes, const ShardLim
   const std::byte* tokens = records + samples * sizeof(SampleRecord);
   records_ = {reinterpret_cast<const SampleRecord*>(records), samples};
   tokens_ = {reinterpret_cast<const int32_t*>(tokens), static_cast<size_t>(header.tokens)};
-  has_source_ = limits.source_vocabulary_size > 0;
+  has_source_ = limits.source_vocabulary_size > 0 || limits.frame_width > 0;
+  frame_width_ = limits.frame_width;
 
   int64_t expected = 0;
   for (size_t i = 0; i < samples; ++i) {
@@ -238,8 +265,9 @@ SampleView CorpusShard::sample(int64_t i) const {
   HADAL_CHECK_GE(i, 0);
   HADAL_CHECK_LT(i, samples());
   const SampleRecord record = ReadRecord(records_[static_cast<size_t>(i)]);
-  SampleView view = IsInside(record, tokens_.size()) ? ViewOf(record, tokens_) : SampleView();
+  SampleView view = IsInside(record, tokens_.size()) ? ViewOf(record, tokens_, frame_width_) : SampleView();
   view.has_source = has_source_;
+  view.frame_width = frame_width_;
   return view;
 }
 

@@ -3,6 +3,8 @@
 //   header          32 bytes   ShardHeader
 //   records         32 bytes per sample   SampleRecord
 //   tokens          4 bytes each, int32: for each sample prefix, source, target, without gaps
+// In a corpus of speech a sample has no prefix, and its source are float32 values, [frames, frame width]; source_tokens
+// counts the values.
 // Little-endian; every field is aligned to its size. The checksum of the file is in the manifest.
 // Thread safety: a builder belongs to one thread; all calls of a shard from any thread.
 #pragma once
@@ -51,7 +53,7 @@ static_assert(sizeof(SampleRecord) == 32);
 // Collects samples and produces the shard's bytes.
 class ShardBuilder {
  public:
-  // Errors: InvalidArgument for a side of more than 2^31 - 1 tokens.
+  // Errors: InvalidArgument for a side of more than 2^31 - 1 tokens or values.
   absl::Status Add(const SampleView& sample);
   int64_t samples() const { return static_cast<int64_t>(records_.size()); }
   // Size of the file.
@@ -71,11 +73,12 @@ class ShardBuilder {
 struct ShardLimits {
   int32_t source_vocabulary_size = 0;  // 0: samples have no source side
   int32_t target_vocabulary_size = 0;
-  int32_t corpora = 0;  // corpus ids are below this
+  int32_t corpora = 0;      // corpus ids are below this
+  int32_t frame_width = 0;  // > 0: sources are frames of so many values
 };
 
 enum class ShardCheck {
-  kEveryByte,  // size, structure, checksum, every token id
+  kEveryByte,  // size, structure, checksum, every token id and value
   kRecords,    // size and structure, which keep reads inside the file
 };
 
@@ -115,6 +118,7 @@ class CorpusShard {
   std::span<const SampleRecord> records_;
   std::span<const int32_t> tokens_;
   bool has_source_ = true;
+  int32_t frame_width_ = 0;
 };
 
 }  // namespace hadal

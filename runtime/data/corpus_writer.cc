@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <span>
 #include <string_view>
@@ -32,6 +33,18 @@ absl::StatusOr<int64_t> CountUnknown(std::span<const int32_t> tokens, const Voca
   return unknown;
 }
 
+absl::Status CheckFrames(const SampleView& sample, int32_t frame_width) {
+  if (sample.frame_width != frame_width) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("frames of ", sample.frame_width, " values, those of the corpus have ", frame_width));
+  }
+  if (frame_width > 0 && (sample.frames.empty() || sample.frames.size() % static_cast<size_t>(frame_width) != 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(sample.frames.size(), " values are no frames of ", frame_width));
+  }
+  if (std::ranges::all_of(sample.frames, [](float value) { return std::isfinite(value); })) return absl::OkStatus();
+  return absl::InvalidArgumentError("its frames have a value that is not finite");
+}
+
 absl::Status WritePieces(std::span<const std::string_view> pieces, const std::string& path) {
   HADAL_ASSIGN_OR_RETURN(FileDescriptor file, CreateFile(path));
   for (const std::string_view piece : pieces) HADAL_RETURN_IF_ERROR(WriteAll(file, piece, path));
@@ -46,6 +59,7 @@ CorpusWriter::CorpusWriter(CorpusWriterOptions options) : options_(std::move(opt
   manifest_.target_vocabulary = options_.target_vocabulary;
   manifest_.corpora = options_.corpora;
   manifest_.target_tags = options_.target_tags;
+  manifest_.frame_width = options_.frame_width;
 }
 
 absl::StatusOr<CorpusWriter> CorpusWriter::Create(CorpusWriterOptions options) {
@@ -60,8 +74,10 @@ absl::Status CorpusWriter::Add(const SampleView& sample) {
   HADAL_ASSIGN_OR_RETURN(const int64_t in_prefix, CountUnknown(sample.prefix, options_.source_vocabulary));
   HADAL_ASSIGN_OR_RETURN(const int64_t in_source, CountUnknown(sample.source, options_.source_vocabulary));
   HADAL_ASSIGN_OR_RETURN(const int64_t in_target, CountUnknown(sample.target, options_.target_vocabulary));
+  HADAL_RETURN_IF_ERROR(CheckFrames(sample, options_.frame_width));
   HADAL_RETURN_IF_ERROR(shard_.Add(sample));
-  const auto source = static_cast<int64_t>(sample.prefix.size() + sample.source.size());
+  const auto source = options_.frame_width > 0 ? static_cast<int64_t>(sample.frames.size()) / options_.frame_width
+                                               : static_cast<int64_t>(sample.prefix.size() + sample.source.size());
   const auto target = static_cast<int64_t>(sample.target.size());
   CorpusStatistics& statistics = manifest_.statistics;
   statistics.source_tokens += source;

@@ -19,10 +19,11 @@ namespace hadal {
 
 struct CorpusWriterOptions {
   std::string prefix;                     // the files are PREFIX.json, PREFIX.00000.shard, …
-  VocabularyReference source_vocabulary;  // files beside the manifest; empty without a source
+  VocabularyReference source_vocabulary;  // files beside the manifest; empty without a source, and of speech
   VocabularyReference target_vocabulary;
   std::vector<std::string> corpora;          // [corpus id] names, for users
   bool target_tags = false;                  // CorpusManifest's
+  int32_t frame_width = 0;                   // CorpusManifest's; every sample's
   int64_t shard_bytes = int64_t{256} << 20;  // a shard ends when it reaches this size
 };
 
@@ -31,7 +32,8 @@ class CorpusWriter {
   // Removes an existing manifest: until Finish() there is no corpus of this name.
   static absl::StatusOr<CorpusWriter> Create(CorpusWriterOptions options);
 
-  // Errors: those of writing a file; InvalidArgument for a token id outside its vocabulary.
+  // Errors: those of writing a file; InvalidArgument for a token id outside its vocabulary or a frame that is not
+  // finite or of another width.
   absl::Status Add(const SampleView& sample);
   // Writes the last shard and the manifest, and returns the manifest. Must be called once, after all Add().
   absl::StatusOr<CorpusManifest> Finish();

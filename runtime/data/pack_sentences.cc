@@ -5,10 +5,28 @@
 #include "absl/strings/str_cat.h"
 
 namespace hadal {
+namespace {
+
+int64_t SourceRowsOf(const SampleView& sample) {
+  if (sample.frame_width > 0) {
+    const auto frames = static_cast<int64_t>(sample.frames.size()) / sample.frame_width;
+    return frames > 0 ? SubsampledRows(frames) : 0;  // 0: a corpus that was changed
+  }
+  return sample.has_source ? static_cast<int64_t>(sample.prefix.size() + sample.source.size()) + 1 : 0;
+}
+
+void AppendFrames(const SampleView& sample, PackedBatch& batch) {
+  batch.frame_width = sample.frame_width;
+  if (batch.frame_offsets.empty()) batch.frame_offsets.assign(1, 0);
+  batch.frames.insert(batch.frames.end(), sample.frames.begin(), sample.frames.end());
+  batch.frame_offsets.push_back(static_cast<int32_t>(batch.frames.size() / static_cast<size_t>(sample.frame_width)));
+  batch.source.insert(batch.source.end(), static_cast<size_t>(SourceRowsOf(sample)), kPadToken);
+}
+
+}  // namespace
 
 BatchRows RowsOf(const SampleView& sample) {
-  return {.source = sample.has_source ? static_cast<int64_t>(sample.prefix.size() + sample.source.size()) + 1 : 0,
-          .target = static_cast<int64_t>(sample.target.size()) + 1};
+  return {.source = SourceRowsOf(sample), .target = static_cast<int64_t>(sample.target.size()) + 1};
 }
 
 void ClearBatch(PackedBatch& batch) {
@@ -19,11 +37,16 @@ void ClearBatch(PackedBatch& batch) {
   batch.samples.clear();
   batch.source_offsets.assign(1, 0);
   batch.target_offsets.assign(1, 0);
+  batch.frame_width = 0;
+  batch.frames.clear();
+  batch.frame_offsets.clear();
 }
 
 void AppendSentence(const SampleView& sample, int64_t index, PackedBatch& batch) {
   if (batch.source_offsets.empty()) ClearBatch(batch);
-  if (sample.has_source) {
+  if (sample.frame_width > 0) {
+    AppendFrames(sample, batch);
+  } else if (sample.has_source) {
     batch.source.insert(batch.source.end(), sample.prefix.begin(), sample.prefix.end());
     batch.source.insert(batch.source.end(), sample.source.begin(), sample.source.end());
     batch.source.push_back(kEosToken);

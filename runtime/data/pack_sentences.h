@@ -4,6 +4,7 @@
 //   source row list  = prefix, source tokens, </s>          (|prefix| + S + 1 rows; none without a source side)
 //   target_input     = </s>, target tokens                  (T + 1 rows)
 //   target           = target tokens, </s>                  (T + 1 rows)
+// Speech: `frames` has all F frames of a sentence, `source` SubsampledRows(F) times kPadToken, the encoder's rows.
 // Translation packs samples with an empty target and ignores that one row. Thread safety: pure functions.
 #pragma once
 

@@ -22,6 +22,12 @@ inline constexpr int32_t kUnknownToken = 3;
 inline constexpr int32_t kSpecialTokens = 4;
 inline constexpr int32_t kPaddingRow = -1;  // not a token id
 
+// Encoder rows of a sentence of `frames` frames of speech: two convolutions with stride 2. REQUIRES: frames ≥ 1.
+constexpr int64_t SubsampledRows(int64_t frames) {
+  for (int convolution = 0; convolution < 2; ++convolution) frames = (frames - 1) / 2 + 1;
+  return frames;
+}
+
 struct PackedBatch {
   int32_t micro_batch = 0;              // index in the step's global list
   std::vector<int32_t> source;          // [source rows]
@@ -30,6 +36,10 @@ struct PackedBatch {
   std::vector<int32_t> target;          // [target rows]
   std::vector<int32_t> target_offsets;  // [sentences + 1]
   std::vector<int64_t> samples;         // [sentences] index in the corpus
+  // Speech: `source` then has kPadToken in each of a sentence's SubsampledRows.
+  int32_t frame_width = 0;             // features of a frame; 0: text
+  std::vector<float> frames;           // [frame_offsets.back(), frame_width]
+  std::vector<int32_t> frame_offsets;  // [sentences + 1]; empty for text
 
   int64_t sentences() const { return static_cast<int64_t>(samples.size()); }
   int64_t source_rows() const { return static_cast<int64_t>(source.size()); }

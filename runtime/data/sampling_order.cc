@@ -113,7 +113,8 @@ absl::Status CorpusChanged(const Corpus& corpus, int64_t sample) {
 }
 
 bool AreIdsOf(const CorpusManifest& manifest, std::span<const int32_t> source, std::span<const int32_t> target) {
-  return AreIds(source, manifest.source_vocabulary.size) && AreIds(target, manifest.target_vocabulary.size);
+  const bool right = manifest.frame_width > 0 || AreIds(source, manifest.source_vocabulary.size);
+  return right && AreIds(target, manifest.target_vocabulary.size);
 }
 
 absl::StatusOr<SamplingOrder> SamplingOrder::Create(const Corpus& corpus, const SamplingOptions& options) {
@@ -125,6 +126,9 @@ absl::StatusOr<SamplingOrder> SamplingOrder::Create(const Corpus& corpus, const 
     if (!(temperature >= 1e-3) || !std::isfinite(temperature)) {
       return absl::InvalidArgumentError(absl::StrCat("a sampling temperature of ", temperature, "; give 1e-3 or more"));
     }
+  }
+  if (options.spec_augment.active() && corpus.manifest().frame_width == 0) {
+    return absl::InvalidArgumentError("data.spec_augment masks the features of speech, and the corpus is text");
   }
   SamplingOrder order(corpus, options);
   order.Survey();
@@ -272,6 +276,21 @@ absl::Status SamplingOrder::Copy(const Batch& chosen, PackedBatch& batch) const 
   return right ? absl::OkStatus() : CorpusChanged(*corpus_, chosen.samples.empty() ? 0 : chosen.samples.front());
 }
 
+void SamplingOrder::Augment(int64_t step, PackedBatch& batch) const {
+  if (batch.frame_width == 0 || !options_.spec_augment.active()) return;
+  const auto width = static_cast<size_t>(batch.frame_width);
+  for (size_t s = 0; s + 1 < batch.frame_offsets.size(); ++s) {
+    const auto begin = static_cast<size_t>(batch.frame_offsets[s]);
+    const auto end = static_cast<size_t>(batch.frame_offsets[s + 1]);
+    ApplySpecAugment(options_.spec_augment,
+                     {.seed = options_.seed,
+                      .step = static_cast<uint32_t>(step),
+                      .micro_batch = static_cast<uint32_t>(batch.micro_batch),
+                      .sentence = static_cast<uint32_t>(s)},
+                     batch.frame_width, std::span(batch.frames).subspan(begin * width, (end - begin) * width));
+  }
+}
+
 absl::Status SamplingOrder::At(int64_t step, StepBatches& out) {
   HADAL_CHECK_GE(step, 0);
   const int64_t count = options_.micro_batches_per_step;
@@ -284,6 +303,7 @@ absl::Status SamplingOrder::At(int64_t step, StepBatches& out) {
     batch.micro_batch = static_cast<int32_t>(m);
     const Batch chosen = BatchAt(step * count + m);
     HADAL_RETURN_IF_ERROR(Copy(chosen, batch));
+    Augment(step, batch);
     out.source_tokens += chosen.rows.source;
     out.target_tokens += chosen.rows.target;
   }

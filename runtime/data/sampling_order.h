@@ -34,6 +34,7 @@
 #include "runtime/data/epoch_start.h"
 #include "runtime/data/pack_sentences.h"
 #include "runtime/data/packed_batch.h"
+#include "runtime/data/spec_augment.h"
 
 namespace hadal {
 
@@ -42,6 +43,7 @@ struct SamplingOptions {
   BatchCapacity capacity;              // of one micro-batch
   int32_t micro_batches_per_step = 1;  // M
   std::vector<double> temperatures;    // T of epoch 0, 1, …; the last one holds from there on; none: 1
+  SpecAugment spec_augment;            // of speech: masks every sentence's frames; `step` counts from 0
 };
 
 struct StepBatches {
@@ -53,8 +55,8 @@ struct StepBatches {
 
 class SamplingOrder {
  public:
-  // Errors: InvalidArgument if no sample fits the capacities (with the shortest sample's rows), M < 1, or a
-  // temperature is below 1e-3 or not finite.
+  // Errors: InvalidArgument if no sample fits the capacities (with the shortest sample's rows), M < 1, a temperature
+  // is below 1e-3 or not finite, or the corpus is text and has no frames to mask.
   static absl::StatusOr<SamplingOrder> Create(const Corpus& corpus, const SamplingOptions& options);
 
   // Writes the step's micro-batches to `out`, reusing its memory. Checks afterwards that the corpus is as it was
@@ -98,6 +100,7 @@ class SamplingOrder {
   Batch BatchAt(int64_t index);
   // Copies a batch from the corpus. Errors: DataLoss if it is not what was packed.
   absl::Status Copy(const Batch& chosen, PackedBatch& batch) const;
+  void Augment(int64_t step, PackedBatch& batch) const;
   // Epochs done after micro-batch `index`. REQUIRES: it is in the current epoch.
   double EpochsDone(int64_t index) const;
 

@@ -179,5 +179,17 @@ TEST(CorpusManifest, ANameThatIsNotUtf8IsWrittenWithASubstitute) {
   EXPECT_THAT(read->corpora, ElementsAre("b\uFFFDd"));
 }
 
+TEST(CorpusManifest, SpeechHasAFrameWidthAndNoSourceVocabulary) {
+  CorpusManifest speech = Manifest();
+  speech.frame_width = 40;
+  EXPECT_EQ(RefusalOfText(ManifestToJson(speech)),
+            "it has both frame_width and source_vocabulary: a source is either speech or text");
+  speech.source_vocabulary = {};
+  const CorpusManifest back = *ManifestFromJson(ManifestToJson(speech), "a.json");
+  EXPECT_EQ(back.frame_width, 40);
+  EXPECT_FALSE(back.monolingual());
+  EXPECT_TRUE(back.shares_vocabulary());
+}
+
 }  // namespace
 }  // namespace hadal

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/bytes.h"
 #include "runtime/data/packed_batch.h"
 
 namespace hadal {
@@ -142,6 +143,40 @@ TEST(CorpusShard, PlacesAndCountsAreHeldToTheHeader) {
   EXPECT_EQ(Refusal(Changed<int64_t>(bytes, 16, 3)),
             absl::StrCat("a.shard: its header states 3 samples and 10 tokens, which does not match its ", bytes.size(),
                          " bytes"));
+}
+
+constexpr ShardLimits kSpeechLimits = {.target_vocabulary_size = 10, .corpora = 1, .frame_width = 2};
+
+TEST(CorpusShard, FramesComeBackBitForBit) {
+  ShardBuilder builder;
+  const std::vector<float> frames = {0.1f, -0.0f, 1e-40f, 3e38f};
+  EXPECT_TRUE(builder.Add(Sample{.target = {5}, .frames = {7, 8}, .frame_width = 2}.view()).ok());
+  EXPECT_TRUE(builder.Add(Sample{.target = {6, 9}, .frames = frames, .frame_width = 2}.view()).ok());
+  const auto shard = CorpusShard::FromBytes(builder.Finish(), "a.shard", kSpeechLimits);
+  ASSERT_TRUE(shard.ok()) << shard.status();
+  const SampleView second = (*shard)->sample(1);
+  EXPECT_EQ(AsBytes(second.frames), AsBytes(frames));
+  EXPECT_EQ(second.frame_width, 2);
+  EXPECT_TRUE(second.has_source);
+  EXPECT_THAT(second.source, ElementsAre());
+  EXPECT_THAT(second.target, ElementsAre(6, 9));
+}
+
+TEST(CorpusShard, FramesThatCannotBeAreRefused) {
+  const auto refusal = [](const Sample& sample) {
+    ShardBuilder builder;
+    EXPECT_TRUE(builder.Add(sample.view()).ok());
+    const absl::Status status = CorpusShard::FromBytes(builder.Finish(), "a.shard", kSpeechLimits).status();
+    return std::string(status.message());
+  };
+  EXPECT_EQ(refusal({.target = {5}, .frames = {1, 2}}), "");
+  for (const Sample& sample : {Sample{.target = {5}, .frames = {1, 2, 3}},
+                               {.target = {5}},
+                               {.prefix = {4}, .target = {5}, .frames = {1, 2}}}) {
+    EXPECT_THAT(refusal(sample), HasSubstr("expected one or more whole frames of 2 values and no prefix"));
+  }
+  EXPECT_THAT(refusal({.target = {5}, .frames = {1, std::numeric_limits<float>::quiet_NaN()}}),
+              HasSubstr("sample 0: its frames have a value that is not finite"));
 }
 
 }  // namespace

@@ -91,5 +91,23 @@ TEST(PackSentencesTest, AClearedBatchEqualsANewOne) {
   EXPECT_EQ(reused.samples, fresh.samples);
 }
 
+TEST(PackSentencesTest, SpeechHasFramesAndARowForEveryFourthOfThem) {
+  const std::vector<Sample> speech = {{.target = {20}, .frames = std::vector<float>(2 * 9, 1.0f), .frame_width = 2},
+                                      {.target = {21, 22}, .frames = {5, 6}, .frame_width = 2}};
+  const std::vector<SampleView> views = {speech[0].view(), speech[1].view()};
+  const std::vector<PackedBatch> batches = *PackSentences(views, {4, 5});
+  ASSERT_EQ(batches.size(), 1u);
+  const PackedBatch& batch = batches[0];
+  EXPECT_EQ(batch.frame_width, 2);
+  EXPECT_EQ(batch.frames.size(), 2u * 10);
+  EXPECT_THAT(std::vector<float>(batch.frames.end() - 4, batch.frames.end()), ElementsAre(1, 1, 5, 6));
+  EXPECT_THAT(batch.frame_offsets, ElementsAre(0, 9, 10));
+  EXPECT_THAT(batch.source, ElementsAre(kPadToken, kPadToken, kPadToken, kPadToken)) << "9 frames, 5, 3; no </s>";
+  EXPECT_THAT(batch.source_offsets, ElementsAre(0, 3, 4));
+  EXPECT_THAT(batch.target_offsets, ElementsAre(0, 2, 5));
+  EXPECT_EQ(PackSentences(views, {3, 5})->size(), 2u) << "encoder rows count";
+  EXPECT_FALSE(PackSentences(views, {2, 5}).ok());
+}
+
 }  // namespace
 }  // namespace hadal

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -440,6 +441,57 @@ TEST(ValidationBatchesTest, CorpusOrderWithoutTheTooLong) {
   for (const PackedBatch& batch : some.batches) sentences += batch.sentences();
   EXPECT_EQ(sentences, 7);
   EXPECT_FALSE(MakeValidationBatches(corpus, {1, 1}, 0).ok());
+}
+
+// Utterance i has 4·(1 + i % 5) frames of 3 values, all i + 1.
+Corpus MakeSpeech(int32_t count) {
+  std::vector<Sample> samples;
+  for (int32_t i = 0; i < count; ++i) {
+    const auto frames = static_cast<size_t>(4 * (1 + i % 5));
+    samples.push_back(
+        {.target = {4 + i}, .frames = std::vector<float>(3 * frames, static_cast<float>(i + 1)), .frame_width = 3});
+  }
+  return CorpusOf(samples, 0, 4 + count);
+}
+
+// The masks depend on seed, step, micro-batch and place alone, whatever was read before.
+TEST(SamplingOrderTest, FramesAreMaskedByTheirPlaceInTraining) {
+  const Corpus corpus = MakeSpeech(40);
+  const SpecAugment policy = {.frequency_masks = 1, .frequency_width = 2, .time_masks = 1, .time_width = 6};
+  const SamplingOptions plain = {.seed = 5, .capacity = {12, 20}, .micro_batches_per_step = 3};
+  SamplingOptions masked = plain;
+  masked.spec_augment = policy;
+  SamplingOrder without = *SamplingOrder::Create(corpus, plain), with = *SamplingOrder::Create(corpus, masked);
+  with.At(0);
+  for (const int64_t step : {7, 2}) {
+    StepBatches expected = without.At(step);
+    const StepBatches got = with.At(step);
+    ExpectEqual(expected, got);
+    for (PackedBatch& batch : expected.micro_batches) {
+      for (size_t s = 0; s < batch.samples.size(); ++s) {
+        const auto begin = static_cast<size_t>(3 * batch.frame_offsets[s]);
+        const auto end = static_cast<size_t>(3 * batch.frame_offsets[s + 1]);
+        ApplySpecAugment(policy,
+                         {.seed = 5,
+                          .step = static_cast<uint32_t>(step),
+                          .micro_batch = static_cast<uint32_t>(batch.micro_batch),
+                          .sentence = static_cast<uint32_t>(s)},
+                         3, std::span(batch.frames).subspan(begin, end - begin));
+      }
+      EXPECT_EQ(got.micro_batches[static_cast<size_t>(batch.micro_batch)].frames, batch.frames);
+    }
+  }
+  const ValidationBatches validation = *MakeValidationBatches(corpus, plain.capacity, 0);
+  for (const PackedBatch& batch : validation.batches) {
+    EXPECT_EQ(std::count(batch.frames.begin(), batch.frames.end(), 0.0f), 0) << "only training masks";
+  }
+}
+
+TEST(SamplingOrderTest, TextHasNoFramesToMask) {
+  const Corpus corpus = MakeCorpus(5);
+  const SamplingOptions options = {.capacity = {24, 20}, .spec_augment = {.time_masks = 1, .time_width = 3}};
+  EXPECT_THAT(std::string(SamplingOrder::Create(corpus, options).status().message()),
+              HasSubstr("data.spec_augment masks the features of speech"));
 }
 
 }  // namespace

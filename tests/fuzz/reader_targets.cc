@@ -1,7 +1,11 @@
 #include "tests/fuzz/reader_targets.h"
 
 #include <stdlib.h>
+#include <zlib.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -12,6 +16,7 @@
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_file.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
+#include "runtime/bytes.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
 #include "runtime/data/corpus_manifest.h"
@@ -19,6 +24,7 @@
 #include "runtime/data/vocabulary.h"
 #include "runtime/data/vocabulary_training.h"
 #include "runtime/safetensors.h"
+#include "tools/corpus/feature_reader.h"
 
 namespace hadal::fuzz {
 namespace {
@@ -241,6 +247,71 @@ std::vector<std::string> CorpusShardSeeds() {
   return {builder.Finish()};
 }
 
+// A shard of speech, frames of three values.
+bool ReadSpeechShard(std::string_view input) {
+  const absl::StatusOr<std::unique_ptr<CorpusShard>> shard = CorpusShard::FromBytes(
+      std::string(input), "a shard", {.target_vocabulary_size = 60, .corpora = 1, .frame_width = 3});
+  if (!shard.ok()) return false;
+  for (int64_t i = 0; i < (*shard)->samples(); ++i) {
+    const SampleView sample = (*shard)->sample(i);
+    HADAL_CHECK(sample.prefix.empty() && sample.source.empty() && sample.frames.size() % 3 == 0);
+    for (const float value : sample.frames) HADAL_CHECK(std::isfinite(value));
+    for (const int32_t id : sample.target) HADAL_CHECK(id >= 0 && id < 60);
+  }
+  return true;
+}
+
+std::vector<std::string> SpeechShardSeeds() {
+  ShardBuilder builder;
+  for (size_t n = 1; n <= 4; ++n) {
+    const Sample sample = {.target = {4, 59}, .frames = std::vector<float>(3 * n, 0.5f), .frame_width = 3};
+    HADAL_CHECK(builder.Add(sample.view()).ok());
+  }
+  return {builder.Finish()};
+}
+
+// ── Features ──
+
+// A shard whose manifest says what its header says, and has its size and checksum.
+bool ReadFeatures(std::string_view input) {
+  constexpr size_t kHeader = 32;
+  uint32_t fields[4] = {};
+  int64_t frames = 0;
+  if (input.size() >= kHeader) {
+    std::memcpy(fields, input.data() + 8, sizeof(fields));
+    std::memcpy(&frames, input.data() + 24, sizeof(frames));
+  }
+  const std::string_view body = input.substr(std::min(kHeader, input.size()));
+  const auto crc = crc32_z(0, reinterpret_cast<const Bytef*>(body.data()), body.size());
+  const Json shard = {{"file", "f.00000.features"},
+                      {"bytes", input.size()},
+                      {"utterances", fields[3]},
+                      {"frames", frames},
+                      {"crc32", crc}};
+  const Json manifest = {{"format", "hadal features"},
+                         {"version", 1},
+                         {"frame_width", fields[1]},
+                         {"sample_rate", fields[2]},
+                         {"cmvn", "none"},
+                         {"utterances", fields[3]},
+                         {"frames", frames},
+                         {"shards", Json::array({shard})}};
+  TheWorkplace().Write("inside/f.json", manifest.dump());
+  TheWorkplace().Write("inside/f.00000.features", input);
+  return CheckFeatures(TheWorkplace().path() + "/inside/f").ok();
+}
+
+std::vector<std::string> FeaturesSeeds() {
+  std::string bytes = "hadalfea";
+  for (const uint32_t field : {1u, 2u, 8000u, 2u}) AppendValue(field, bytes);
+  AppendValue(int64_t{3}, bytes);
+  for (const uint32_t frames : {1u, 2u}) {
+    AppendValue(frames, bytes);
+    bytes += AsBytes(std::vector<float>(2 * frames, -1.5f));
+  }
+  return {bytes};
+}
+
 // ── Vocabularies ──
 
 bool ParseVocabulary(std::string_view input) {
@@ -270,6 +341,8 @@ constexpr ReaderTarget kTargets[] = {
     {"rank_record", &ParseRankRecord, &RankRecordSeeds},
     {"corpus_manifest", &ParseCorpusManifest, &CorpusManifestSeeds},
     {"corpus_shard", &ReadCorpusShard, &CorpusShardSeeds},
+    {"speech_shard", &ReadSpeechShard, &SpeechShardSeeds},
+    {"features", &ReadFeatures, &FeaturesSeeds},
     {"dictionary", &ParseVocabulary, &DictionarySeeds},
     {"piece_model", &ParseVocabulary, &PieceModelSeeds},
 };

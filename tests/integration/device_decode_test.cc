@@ -146,7 +146,8 @@ TEST(DeviceDecodeTest, RowsThatOnlyFillUpComputeNoNanOfWhatLayInTheCaches) {
     lane.BeginGroup({.kind = DecodeCommand::Kind::kEncode,
                      .lane = l,
                      .source_offsets = {0, kFewestDecodeRows},
-                     .source = std::vector<int32_t>(kFewestDecodeRows, kEosToken)});
+                     .source = std::vector<int32_t>(kFewestDecodeRows, kEosToken)},
+                    {}, 0);
     fill(chunk.EncodeInput(capacity.source_rows).data, capacity.source_rows * model.d_model);
     chunk.Encode({.stream = stream,
                   .parameters = parameters,

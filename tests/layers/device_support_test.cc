@@ -87,5 +87,11 @@ TEST(DeviceSupportTest, AnAdaptiveSoftmaxNeedsACpu) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("model.adaptive_cutoffs"));
 }
 
+TEST(DeviceSupportTest, SpeechIsRefused) {
+  ModelOptions model = PlanOf(ResidualMethod::kDeepNorm).options;
+  model.source_vocabulary = 0, model.frame_width = 80;
+  EXPECT_THAT(CheckDeviceSupport(ModelPlan::Make(model), Everything()).message(), HasSubstr("speech's front end"));
+}
+
 }  // namespace
 }  // namespace hadal

@@ -107,6 +107,22 @@ TEST(ValidateModelOptionsTest, SourceAndEncoderBelongTogether) {
   EXPECT_NE(ValidateModelOptions(options).message().find("the corpus is plain text"), absl::string_view::npos);
 }
 
+TEST(ValidateModelOptionsTest, SpeechHasAnEncoderAndNoSourceVocabulary) {
+  const ModelOptions good = {.target_vocabulary = 100, .frame_width = 80};
+  EXPECT_TRUE(ValidateModelOptions(good).ok());
+  const auto refused = [&](const char* words, auto change) {
+    ModelOptions options = good;
+    change(options);
+    const std::string message(ValidateModelOptions(options).message());
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+  };
+  refused("encoder_layers = 0 is a language model", [](ModelOptions& o) { o.encoder_layers = 0; });
+  refused("source_vocabulary = 100", [](ModelOptions& o) { o.source_vocabulary = 100; });
+  refused("front_end_channels = 7 must be even", [](ModelOptions& o) { o.front_end_channels = 7; });
+  refused("front_end_channels = 0, allowed", [](ModelOptions& o) { o.front_end_channels = 0; });
+  refused("frame_width = 65537, allowed", [](ModelOptions& o) { o.frame_width = 65537; });
+}
+
 TEST(ModelOptionsTest, DepthInWords) {
   EXPECT_EQ(DepthName({.encoder_layers = 3, .decoder_layers = 5}), "3L-5L");
   EXPECT_EQ(DepthName({.encoder_layers = 0, .decoder_layers = 5}), "5L decoder-only");

@@ -108,6 +108,31 @@ TEST(ModelPlanTest, NamesAreFairseqsAndUnique) {
   EXPECT_EQ(names.count("decoder.output_projection.weight"), 0u);  // tied to the source embedding
 }
 
+// No source vocabulary: nothing is shared with the target's embedding but the output projection.
+TEST(ModelPlanTest, SpeechHasConvolutionsInPlaceOfASourceEmbedding) {
+  ModelOptions options = Options(1, 1, 32, 64, 50);
+  options.source_vocabulary = 0, options.frame_width = 80, options.front_end_channels = 24;
+  ASSERT_TRUE(ValidateModelOptions(options).ok());
+  const ModelPlan plan = ModelPlan::Make(options);
+  const auto expect = [&](int32_t p, const char* name, int64_t rows, int64_t columns, float bound) {
+    EXPECT_EQ(plan.ParameterName(p), name);
+    EXPECT_EQ(plan.parameters[p].rows, rows);
+    EXPECT_EQ(plan.parameters[p].columns, columns);
+    EXPECT_EQ(plan.parameters[p].init, InitKind::kUniform);
+    EXPECT_FLOAT_EQ(plan.parameters[p].init_scale, bound);
+    EXPECT_EQ(plan.Uses(p), std::vector<int32_t>{0});
+    EXPECT_TRUE(plan.ReadByProductsAlone(p));
+  };
+  expect(0, "encoder.subsample.conv_layers.0.weight", 24, 5 * 80, 0.05f);
+  expect(1, "encoder.subsample.conv_layers.0.bias", 24, 1, 0.05f);
+  expect(2, "encoder.subsample.conv_layers.1.weight", 2 * 32, 5 * 12, 1 / std::sqrt(60.0f));
+  expect(3, "encoder.subsample.conv_layers.1.bias", 2 * 32, 1, 1 / std::sqrt(60.0f));
+  EXPECT_EQ(plan.SublayerName(0), "speech front end");
+  const int32_t table = plan.sublayers[plan.target_embedding()].table;
+  EXPECT_EQ(plan.ParameterName(table), "decoder.embed_tokens.weight");
+  EXPECT_EQ(plan.Uses(table), (std::vector<int32_t>{plan.target_embedding(), plan.output_head()}));
+}
+
 TEST(ModelPlanTest, PreNormHasAClosingNormAStack) {
   ModelOptions options = Options(2, 3, 8, 16, 100);
   ApplyResidualMethod(ResidualMethod::kPreLn, options);

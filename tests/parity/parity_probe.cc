@@ -76,6 +76,18 @@ std::vector<int32_t> RandomSentence(Draws& draws, int rows, int32_t vocabulary) 
   return sentence;
 }
 
+// 4 · rows - 3 to 4 · rows frames of random features, behind the others.
+void AppendFrames(Draws& draws, int rows, int32_t width, PackedBatch& batch) {
+  const int frames = 4 * rows - draws.Below(4);
+  batch.frame_width = width;
+  if (batch.frame_offsets.empty()) batch.frame_offsets = {0};
+  for (int i = 0; i < frames * width; ++i) {
+    batch.frames.push_back(static_cast<float>(draws.Below(4096)) / 1024 - 2);
+  }
+  batch.frame_offsets.push_back(batch.frame_offsets.back() + frames);
+  batch.source.insert(batch.source.end(), SubsampledRows(frames), kPadToken);
+}
+
 // Ragged, of a language model targets alone; the first pair of each micro-batch is </s> alone on both sides, the second
 // on one.
 std::vector<PackedBatch> RandomBatches(const ModelOptions& model, uint64_t seed) {
@@ -89,7 +101,11 @@ std::vector<PackedBatch> RandomBatches(const ModelOptions& model, uint64_t seed)
       const int source_rows = s == 0 ? 1 : 1 + draws.Below(kLongestSide);
       const int target_rows = s <= 1 ? 1 : 1 + draws.Below(kLongestSide);
       std::vector<int32_t> source;
-      if (model.has_encoder()) source = RandomSentence(draws, source_rows, model.source_vocabulary);
+      if (model.reads_speech()) {
+        AppendFrames(draws, source_rows, model.frame_width, batch);
+      } else if (model.has_encoder()) {
+        source = RandomSentence(draws, source_rows, model.source_vocabulary);
+      }
       const std::vector<int32_t> target = RandomSentence(draws, target_rows, model.target_vocabulary);
       batch.source.insert(batch.source.end(), source.begin(), source.end());
       batch.target.insert(batch.target.end(), target.begin(), target.end());
@@ -176,8 +192,15 @@ absl::Status WriteCase(const ProbeOptions& options, const std::vector<PackedBatc
       const auto sentence = [s](const std::vector<int32_t>& tokens, const std::vector<int32_t>& offsets) {
         return std::vector<int32_t>(tokens.begin() + offsets[s], tokens.begin() + offsets[s + 1]);
       };
-      json["sentences"].push_back(
-          {sentence(batch.source, batch.source_offsets), sentence(batch.target, batch.target_offsets)});
+      nlohmann::ordered_json source = sentence(batch.source, batch.source_offsets);
+      if (batch.frame_width > 0) {  // its frames, one list for each
+        source.clear();
+        for (int32_t f = batch.frame_offsets[s]; f < batch.frame_offsets[s + 1]; ++f) {
+          const auto first = batch.frames.begin() + f * batch.frame_width;
+          source.push_back(std::vector<float>(first, first + batch.frame_width));
+        }
+      }
+      json["sentences"].push_back({std::move(source), sentence(batch.target, batch.target_offsets)});
     }
   }
   std::ofstream file(options.directory + "/case.json");
@@ -203,7 +226,7 @@ absl::Status CompleteModel(ProbeOptions& options) {
                                                  : EmbeddingSharing::kNone;
   // Where nothing forces them to be equal they differ, so that a mix-up shows.
   if (model.sharing != EmbeddingSharing::kAll) model.source_vocabulary += 10;
-  if (!model.has_encoder()) model.source_vocabulary = 0;
+  if (!model.has_encoder() || model.reads_speech()) model.source_vocabulary = 0;
   return ValidateModelOptions(model);
 }
 
@@ -247,6 +270,8 @@ int main(int argc, char** argv) {
   app.AddOption("--width", model.d_model, "d_model");
   app.AddOption("--hidden", model.d_ff, "width of feed-forward layers");
   app.AddOption("--heads", model.heads, "attention heads");
+  app.AddOption("--frame-width", model.frame_width, "speech: features of a frame; 0: text");
+  app.AddOption("--channels", model.front_end_channels, "speech: of the first convolution");
   app.AddOption("--label-smoothing", model.label_smoothing, "of the loss");
   app.AddOption("--cutoffs", options.cutoffs, "of an adaptive softmax").SplitAt(',');
   app.AddOption("--factor", model.adaptive_factor, "of its widths");

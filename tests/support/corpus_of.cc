@@ -32,6 +32,7 @@ Corpus CorpusOf(const std::vector<Sample>& samples, int32_t source_vocabulary_si
                                          .samples = count,
                                          .crc32c = Crc32c(bytes.data(), bytes.size())}},
                              .statistics = {}};
+  if (!samples.empty()) manifest.frame_width = samples[0].frame_width;
   for (int32_t c = 0; c < corpora; ++c) manifest.corpora.push_back(absl::StrCat("corpora ", c));
   if (source_vocabulary_size > 0) manifest.source_vocabulary = {.file = "vocabulary", .size = source_vocabulary_size};
   SetContents(directory / "corpus.json", ManifestToJson(manifest));

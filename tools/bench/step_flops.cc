@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "layers/adaptive_bands.h"
+#include "layers/speech_front_end.h"
 
 namespace hadal {
 namespace {
@@ -58,6 +59,7 @@ Products ProductsOf(const ModelPlan& plan, int32_t sublayer, const PackedBatch& 
   switch (record.kind) {
     case SublayerKind::kSourceEmbedding:
     case SublayerKind::kTargetEmbedding:
+      if (encoder && model.reads_speech()) return {rows * FrontEndProducts(model), 0};
       if (plan.Tables(sublayer) <= 1) return {};
       return {InputLinear(model, encoder ? batch.source : batch.target_input), 0};
     case SublayerKind::kSelfAttention:

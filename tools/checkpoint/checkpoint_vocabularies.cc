@@ -60,7 +60,7 @@ absl::Status CheckSide(const FoundCheckpoint& checkpoint, const std::string& sid
 
 absl::Status CheckVocabularies(const FoundCheckpoint& checkpoint, const CorpusManifest& corpus,
                                const CorpusVocabularies& vocabularies) {
-  if (!corpus.monolingual()) {
+  if (corpus.source_vocabulary.size > 0) {
     HADAL_RETURN_IF_ERROR(CheckSide(checkpoint, "source", corpus, corpus.source_vocabulary, vocabularies.source));
   }
   return CheckSide(checkpoint, "target", corpus, corpus.target_vocabulary, vocabularies.target);

@@ -76,6 +76,11 @@ class LayerOutputs : public DepthObserver {
 
 // Checks that the corpus has the model's kind and vocabularies.
 absl::Status CheckCorpus(const ModelCheckpoint& checkpoint, const Corpus& corpus) {
+  if (const int32_t width = checkpoint.plan().options.frame_width; corpus.manifest().frame_width != width) {
+    return absl::InvalidArgumentError(
+        width > 0 ? absl::StrCat("the model reads speech, frames of ", width, " features; give a corpus of such frames")
+                  : "the corpus is speech, and the model reads tokens; give a corpus of text");
+  }
   const bool pairs = !corpus.manifest().monolingual();
   if (pairs && !checkpoint.plan().options.has_encoder()) {
     return absl::InvalidArgumentError(

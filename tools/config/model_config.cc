@@ -56,6 +56,8 @@ absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
   to.heads = from.heads();
   to.max_positions = from.max_positions();
   to.sharing = FromWord(kSharingWords, from.sharing());
+  to.frame_width = from.frame_width();
+  to.front_end_channels = from.front_end_channels();
   to.dropout = from.dropout();
   to.attention_dropout = from.attention_dropout();
   to.activation_dropout = from.activation_dropout();

@@ -106,6 +106,12 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
   to.validation_data = from.data().validation();
   to.max_left_out = from.data().max_left_out();
   to.sampling_temperature.assign(from.data().sampling_temperature().begin(), from.data().sampling_temperature().end());
+  const config::SpecAugment& augment = from.data().spec_augment();
+  to.spec_augment = {.frequency_masks = augment.frequency_masks(),
+                     .frequency_width = augment.frequency_width(),
+                     .time_masks = augment.time_masks(),
+                     .time_width = augment.time_width(),
+                     .time_share = augment.time_share()};
   to.batch.micro_batches = from.batch().micro_batches();
   to.batch.source_tokens = from.batch().source_tokens();
   to.batch.target_tokens = from.batch().target_tokens();

@@ -1,6 +1,7 @@
 #include "tools/corpus/inspect.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -32,6 +33,21 @@ void PrintSide(const char* side, std::span<const int32_t> rows, const Vocabulary
   if (vocabulary != nullptr) out << "           \"" << Printable(vocabulary->Decode(rows)) << "\"\n";
 }
 
+// How many frames utterance `s` has, and the mean and standard deviation of its features.
+void PrintFrames(const PackedBatch& batch, size_t s, std::ostream& out) {
+  const auto width = static_cast<size_t>(batch.frame_width);
+  const auto begin = static_cast<size_t>(batch.frame_offsets[s]), end = static_cast<size_t>(batch.frame_offsets[s + 1]);
+  double sum = 0, squares = 0;
+  for (const float value : std::span(batch.frames).subspan(begin * width, (end - begin) * width)) {
+    sum += value;
+    squares += double{value} * value;
+  }
+  const double count = static_cast<double>((end - begin) * width), mean = sum / count;
+  out << absl::StreamFormat("    frames %d of %d features, %d encoder rows; mean %.3f, deviation %.3f\n", end - begin,
+                            batch.frame_width, batch.source_offsets[s + 1] - batch.source_offsets[s], mean,
+                            std::sqrt(std::max(0.0, squares / count - mean * mean)));
+}
+
 void PrintBatch(const Corpus& corpus, const PackedBatch& batch, const std::optional<CorpusVocabularies>& vocabularies,
                 int64_t max_sentences, std::ostream& out) {
   out << "micro-batch " << batch.micro_batch << ": " << HumanCount(batch.sentences()) << " sentences, "
@@ -40,7 +56,9 @@ void PrintBatch(const Corpus& corpus, const PackedBatch& batch, const std::optio
   for (size_t s = 0; s < static_cast<size_t>(shown); ++s) {
     const SampleView sample = corpus.sample(batch.samples[s]);
     out << "  sample " << batch.samples[s] << ", corpus " << sample.corpus_id << ", weight " << sample.weight << "\n";
-    if (sample.has_source) {
+    if (batch.frame_width > 0) {
+      PrintFrames(batch, s, out);
+    } else if (sample.has_source) {
       PrintSide("source", Rows(batch.source, batch.source_offsets, s), vocabularies ? &vocabularies->source : nullptr,
                 out);
     }

@@ -62,6 +62,14 @@ void Print(const char* name, const SideStatistics& side, int64_t samples, std::o
       << " distinct, unigram entropy " << absl::StrFormat("%.4f", side.unigram_entropy) << " nats\n";
 }
 
+void PrintFrames(const CorpusManifest& manifest, std::ostream& out) {
+  const CorpusStatistics& statistics = manifest.statistics;
+  out << "source: " << HumanCount(statistics.source_tokens) << " frames of " << manifest.frame_width << " features, "
+      << absl::StrFormat("%.1f", static_cast<double>(statistics.source_tokens) / static_cast<double>(manifest.samples))
+      << " per sample, longest " << HumanCount(statistics.longest_source) << " ("
+      << HumanCount(SubsampledRows(std::max<int64_t>(1, statistics.longest_source))) << " encoder rows)\n";
+}
+
 }  // namespace
 
 absl::StatusOr<SideStatistics> DescribeSource(const Corpus& corpus) {
@@ -97,7 +105,8 @@ absl::StatusOr<double> UnigramNll(const Corpus& counted, const Corpus& text, int
 absl::Status RunInspectCorpus(const InspectCorpusOptions& options, std::ostream& out) {
   HADAL_ASSIGN_OR_RETURN(const Corpus corpus, OpenFilled(options.data));
   out << options.data << ": " << HumanCount(corpus.size()) << " samples\n";
-  if (!corpus.manifest().monolingual()) {
+  if (corpus.manifest().frame_width > 0) PrintFrames(corpus.manifest(), out);
+  if (corpus.manifest().source_vocabulary.size > 0) {
     HADAL_ASSIGN_OR_RETURN(const SideStatistics source, DescribeSource(corpus));
     Print("source", source, corpus.size(), out);
   }

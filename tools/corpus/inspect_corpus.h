@@ -26,7 +26,8 @@ struct SideStatistics {
   double unigram_entropy = 0;  // nats a token
 };
 
-// Sums in double, in ascending token id.  REQUIRES: corpus.size() > 0; the source's: a corpus that is not monolingual.
+// Sums in double, in ascending token id.  REQUIRES: corpus.size() > 0; the source's: a corpus with a source
+// vocabulary.
 // Errors, here and below: DataLoss if a file of a corpus has been changed.
 absl::StatusOr<SideStatistics> DescribeSource(const Corpus& corpus);
 absl::StatusOr<SideStatistics> DescribeTarget(const Corpus& corpus);

@@ -22,6 +22,7 @@ namespace hadal {
 struct TextPair {
   std::string source;  // paths; an empty source: plain text
   std::string target;
+  std::string features;   // speech: prefix of the features of the target's lines (feature_reader.h)
   bool columns = false;   // both paths are of one file of two columns
   bool reversed = false;  // of which the second is the source
   Direction direction;    // if the languages are known

@@ -14,6 +14,7 @@
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/corpora_list.h"
+#include "tools/corpus/feature_reader.h"
 #include "tools/corpus/prepare_corpus.h"
 #include "tools/corpus/prepare_output.h"
 #include "tools/corpus/prepare_vocabulary.h"
@@ -32,8 +33,9 @@ std::vector<Split> SplitsOf(const PrepareOptions& options) {
 
 absl::Status CheckOptions(const PrepareOptions& options) {
   if (options.train.empty()) {
-    return absl::InvalidArgumentError(options.monolingual ? "no training text; give --train FILE"
-                                                          : "no training text; give --train SOURCE TARGET");
+    return absl::InvalidArgumentError(options.features      ? "no training features; give --train PREFIX"
+                                      : options.monolingual ? "no training text; give --train FILE"
+                                                            : "no training text; give --train SOURCE TARGET");
   }
   if (options.output.empty()) return absl::InvalidArgumentError("no output folder; give --out DIR");
   if (options.max_tokens < 1) {
@@ -51,11 +53,38 @@ absl::Status CheckOptions(const PrepareOptions& options) {
   return absl::OkStatus();
 }
 
+// Reads all features once: a model needs the same kind everywhere.
+absl::Status CheckAllFeatures(const std::vector<Split>& splits) {
+  std::string first_prefix;
+  FeatureManifest first;
+  for (const Split& split : splits) {
+    for (const TextPair& pair : split.pairs) {
+      HADAL_ASSIGN_OR_RETURN(const FeatureManifest features, CheckFeatures(pair.features));
+      if (first_prefix.empty()) {
+        first_prefix = pair.features;
+        first = features;
+      }
+      if (features.frame_width == first.frame_width && features.sample_rate == first.sample_rate &&
+          features.cmvn == first.cmvn) {
+        continue;
+      }
+      const auto describe = [](const FeatureManifest& of) {
+        return absl::StrCat(of.frame_width, " filters at ", of.sample_rate, " Hz, cmvn ", of.cmvn);
+      };
+      return absl::InvalidArgumentError(absl::StrCat(pair.features, " has ", describe(features), ", ", first_prefix,
+                                                     " has ", describe(first),
+                                                     "; make all features with the same options"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Checks that need no text: a folder in use, missing files, an invalid vocabulary.
 absl::StatusOr<std::optional<CorpusVocabularies>> CheckSurroundings(const std::vector<Split>& splits,
                                                                     const PrepareOptions& options) {
   HADAL_RETURN_IF_ERROR(PrepareOutput::CheckFree(options.output, options.overwrite));
   for (const Split& split : splits) HADAL_RETURN_IF_ERROR(CheckReadable(split));
+  if (options.features) HADAL_RETURN_IF_ERROR(CheckAllFeatures(splits));
   HADAL_ASSIGN_OR_RETURN(std::optional<CorpusVocabularies> given, GivenVocabularies(options));
   if (options.tags == LanguageTags::kNone) return given;
   HADAL_RETURN_IF_ERROR(CheckLanguages(splits));
@@ -74,7 +103,8 @@ void WarnOfTraining(const SplitSurvey& train, size_t held_out, const PrepareOpti
         "files?\n",
         100 * static_cast<double>(train.equal_sides) / usable);
   }
-  if (static_cast<double>(train.held_out) > kManyHeldOut * static_cast<double>(held_out)) {
+  // Two speakers may say the same.
+  if (!options.features && static_cast<double>(train.held_out) > kManyHeldOut * static_cast<double>(held_out)) {
     out << "warning: " << HumanCount(train.held_out) << " training " << lines << " are also validation or test "
         << lines << "; their loss and BLEU will not show how the model does on new text\n";
   }
@@ -107,7 +137,11 @@ std::string UnknownShare(int64_t unknown, int64_t tokens) {
 void DescribeSplit(const Split& split, const WrittenSplit& written, const PrepareOptions& options, std::ostream& out) {
   const CorpusStatistics& statistics = written.manifest.statistics;
   out << "wrote " << split.name << ": " << HumanCount(written.manifest.samples);
-  if (options.monolingual) {
+  if (options.features) {
+    out << " utterances; " << HumanCount(statistics.source_tokens) << " frames of " << written.manifest.frame_width
+        << " features (longest " << statistics.longest_source << "), target " << HumanCount(statistics.target_tokens)
+        << " tokens";
+  } else if (options.monolingual) {
     out << " lines; " << HumanCount(statistics.target_tokens) << " tokens";
   } else {
     out << " pairs; source " << HumanCount(statistics.source_tokens) << " tokens (longest " << statistics.longest_source
@@ -135,7 +169,9 @@ void DescribeVocabularies(const PreparedVocabularies& vocabularies, const Prepar
 }
 
 // Whether most ids of a vocabulary that was trained on this text are too rare in it to be learnt. A rule of thumb.
-void WarnOfRareIds(const PreparedVocabularies& vocabularies, const CorpusStatistics& train, std::ostream& out) {
+// `frames`: the source tokens are frames.
+void WarnOfRareIds(const PreparedVocabularies& vocabularies, const CorpusStatistics& train, bool frames,
+                   std::ostream& out) {
   constexpr int64_t kFewPerId = 25, kEnoughPerId = 50, kLeastSize = 300;
   const auto warn = [&](int64_t tokens, int64_t ids) {
     if (tokens >= kFewPerId * ids) return;
@@ -146,7 +182,7 @@ void WarnOfRareIds(const PreparedVocabularies& vocabularies, const CorpusStatist
     out << std::endl;
   };
   if (vocabularies.shared()) {
-    return warn(train.source_tokens + train.target_tokens, vocabularies.source.vocabulary.size());
+    return warn((frames ? 0 : train.source_tokens) + train.target_tokens, vocabularies.source.vocabulary.size());
   }
   warn(train.source_tokens, vocabularies.source.vocabulary.size());
   warn(train.target_tokens, vocabularies.target.vocabulary.size());
@@ -159,11 +195,15 @@ struct PrepareArguments {
   std::string list, opus;
 };
 
-// `--NAME SOURCE TARGET …`, for plain text `--NAME FILE …`.
+// `--NAME SOURCE TARGET …`, for plain text `--NAME FILE …`, for speech `--NAME PREFIX …`.
 absl::StatusOr<std::vector<TextPair>> PairUp(const char* name, const std::vector<std::string>& paths,
-                                             bool monolingual) {
+                                             const PrepareOptions& options) {
   std::vector<TextPair> pairs;
-  if (monolingual) {
+  if (options.features) {
+    for (const std::string& path : paths) pairs.push_back({.target = path + ".txt", .features = path});
+    return pairs;
+  }
+  if (options.monolingual) {
     for (const std::string& path : paths) pairs.push_back({"", path});
     return pairs;
   }
@@ -178,6 +218,7 @@ absl::StatusOr<std::vector<TextPair>> PairUp(const char* name, const std::vector
 
 absl::Status FindTexts(PrepareArguments& arguments) {
   PrepareOptions& options = arguments.options;
+  options.monolingual |= options.features;
   if (!arguments.list.empty() || !arguments.opus.empty()) {
     HADAL_ASSIGN_OR_RETURN(TextSplits splits,
                            arguments.opus.empty() ? ReadCorporaList(arguments.list) : FindOpusTexts(arguments.opus));
@@ -186,9 +227,9 @@ absl::Status FindTexts(PrepareArguments& arguments) {
     options.test = std::move(splits.test);
     return absl::OkStatus();
   }
-  HADAL_ASSIGN_OR_RETURN(options.train, PairUp("--train", arguments.train, options.monolingual));
-  HADAL_ASSIGN_OR_RETURN(options.valid, PairUp("--valid", arguments.valid, options.monolingual));
-  HADAL_ASSIGN_OR_RETURN(options.test, PairUp("--test", arguments.test, options.monolingual));
+  HADAL_ASSIGN_OR_RETURN(options.train, PairUp("--train", arguments.train, options));
+  HADAL_ASSIGN_OR_RETURN(options.valid, PairUp("--valid", arguments.valid, options));
+  HADAL_ASSIGN_OR_RETURN(options.test, PairUp("--test", arguments.test, options));
   return absl::OkStatus();
 }
 
@@ -214,6 +255,8 @@ void AddTextOptions(Command command, PrepareArguments& arguments) {
   files.push_back(
       command.AddFlag("--monolingual", arguments.options.monolingual,
                       "Plain text for language models: each FILE separately, one sentence or document per line"));
+  files.push_back(command.AddFlag("--features", arguments.options.features,
+                                  "Speech: each PREFIX is of features that speech_features.py wrote"));
   CommandOption list =
       command.AddOption("--list", arguments.list, "Texts of many directions: a file of configs/corpora.proto");
   CommandOption opus =
@@ -313,7 +356,9 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
     HADAL_ASSIGN_OR_RETURN(const WrittenSplit written,
                            WriteSplit(split, options, vocabularies.source, vocabularies.target));
     DescribeSplit(split, written, options, out);
-    if (trained && manifests.empty()) WarnOfRareIds(vocabularies, written.manifest.statistics, out);
+    if (trained && manifests.empty()) {
+      WarnOfRareIds(vocabularies, written.manifest.statistics, options.features, out);
+    }
     manifests.push_back(written.manifest);
   }
   HADAL_RETURN_IF_ERROR(output.RemoveSurplus(manifests));

@@ -2,12 +2,15 @@
 //
 //   hadal prepare --train SOURCE TARGET [--train …] [--valid SOURCE TARGET] [--test SOURCE TARGET] --out DIR
 //   hadal prepare --list corpora.textproto [--tags m2m100] [--vocab-temperature 5] --out DIR
+//   hadal prepare --features --train PREFIX [--train …] [--valid PREFIX] [--test PREFIX] --out DIR
 //   hadal prepare --monolingual --train FILE [--train …] [--valid FILE] [--test FILE] --out DIR
 // Writes into DIR: vocabulary.model (or source.model and target.model; .txt for a dictionary), and for each given split
 // NAME.json and NAME.00000.shard … (runtime/data/README.md). `hadal train` takes the prefix, DIR/train. --monolingual
-// is for language models: one sentence or document per line, samples without a source. --list (or --opus, a folder laid
-// out as OPUS-100) names texts in many directions (corpora_list.h); each is one of the corpus's corpora, which training
-// may draw from by temperature (data.sampling_temperature), and --tags adds tags (runtime/data/language_tags.h).
+// is for language models: one sentence or document per line, samples without a source. --features is for speech: each
+// PREFIX has the features of utterances (feature_reader.h) and, in PREFIX.txt, their transcripts. --list (or --opus, a
+// folder laid out as OPUS-100) names texts in many directions (corpora_list.h); each is one of the corpus's corpora,
+// which training may draw from by temperature (data.sampling_temperature), and --tags adds tags
+// (runtime/data/language_tags.h).
 //
 // The vocabulary is trained on the training text (SentencePiece: BPE or unigram, shared or one per side), or an
 // existing SentencePiece model, or a fairseq dict.txt for text that is already tokenised.
@@ -37,6 +40,7 @@ enum class BadLine { kError, kSkip };
 
 struct PrepareOptions {
   bool monolingual = false;  // plain text for language models: every pair has only a target
+  bool features = false;     // speech: plain text, the transcripts, whose pairs have features. REQUIRES: monolingual
   std::vector<TextPair> train;
   std::vector<TextPair> valid;
   std::vector<TextPair> test;

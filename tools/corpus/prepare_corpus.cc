@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/data/corpus_writer.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/corpus/feature_reader.h"
 #include "tools/corpus/plain_text.h"
 #include "tools/corpus/prepare_encoding.h"
 #include "tools/metrics/work_progress.h"
@@ -44,6 +48,16 @@ absl::StatusOr<bool> KeepText(const TextPair& pair, const ParallelLine& line, co
   return true;
 }
 
+// Checks that a file of transcripts, of `lines` lines, has one for each utterance.
+absl::Status CheckUtterances(const TextPair& pair, int64_t lines) {
+  if (pair.features.empty()) return absl::OkStatus();
+  HADAL_ASSIGN_OR_RETURN(const FeatureReader reader, FeatureReader::Open(pair.features));
+  if (reader.manifest().utterances == lines) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(pair.target, " has ", lines, " lines, ", pair.features, ".json has ",
+                                                 reader.manifest().utterances,
+                                                 " utterances; make the features again with speech_features.py"));
+}
+
 // Calls visit(pair index, line) for every kept pair of lines, in order. `doing`: what the progress line says.
 absl::Status ForEachKept(const std::string& doing, const Split& split, const PrepareOptions& options,
                          SkippedLines& skipped, SplitSurvey& survey,
@@ -54,6 +68,7 @@ absl::Status ForEachKept(const std::string& doing, const Split& split, const Pre
   ParallelLine line;
   for (size_t i = 0; i < split.pairs.size(); ++i) {
     HADAL_ASSIGN_OR_RETURN(ParallelReader reader, ParallelReader::Open(split.pairs[i]));
+    const int64_t lines_before = survey.lines;
     while (true) {
       HADAL_ASSIGN_OR_RETURN(const bool more, reader.Next(line));
       if (!more) break;
@@ -62,6 +77,7 @@ absl::Status ForEachKept(const std::string& doing, const Split& split, const Pre
       HADAL_ASSIGN_OR_RETURN(const bool keep, KeepText(split.pairs[i], line, options, skipped));
       if (keep) HADAL_RETURN_IF_ERROR(visit(i, line));
     }
+    HADAL_RETURN_IF_ERROR(CheckUtterances(split.pairs[i], survey.lines - lines_before));
     survey.byte_order_marks += reader.had_byte_order_mark() ? 1 : 0;
     survey.carriage_returns += reader.carriage_returns();
   }
@@ -90,6 +106,37 @@ absl::StatusOr<bool> KeepTokens(const std::string& place, const Sample& sample, 
     return false;
   }
   return true;
+}
+
+// The features of a split's utterances, in order.
+class SplitFrames {
+ public:
+  explicit SplitFrames(const Split& split) : split_(split) {}
+
+  // Returns the frames of line `number` of a pair; valid until the next call. REQUIRES: calls in order.
+  absl::StatusOr<std::span<const float>> Of(size_t pair, int64_t number) {
+    if (pair != pair_) {
+      HADAL_ASSIGN_OR_RETURN(reader_, FeatureReader::Open(split_.pairs[pair].features));
+      pair_ = pair;
+      read_ = 0;
+    }
+    for (; read_ + 1 < number; ++read_) HADAL_RETURN_IF_ERROR(reader_->Next().status());
+    ++read_;
+    return reader_->Next();
+  }
+
+ private:
+  const Split& split_;
+  std::optional<FeatureReader> reader_;
+  size_t pair_ = std::numeric_limits<size_t>::max();
+  int64_t read_ = 0;
+};
+
+// The features of a frame; 0 for text.
+absl::StatusOr<int32_t> FrameWidthOf(const Split& split, const PrepareOptions& options) {
+  if (!options.features) return 0;
+  HADAL_ASSIGN_OR_RETURN(const FeatureReader reader, FeatureReader::Open(split.pairs[0].features));
+  return reader.manifest().frame_width;
 }
 
 void AddTags(const Direction& direction, LanguageTags tags, const Vocabulary& source, const Vocabulary& target,
@@ -159,11 +206,13 @@ absl::StatusOr<SampledText> SampleText(const Split& split, const PrepareOptions&
 
 absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions& options,
                                         const SavedVocabulary& source, const SavedVocabulary& target) {
+  HADAL_ASSIGN_OR_RETURN(const int32_t frame_width, FrameWidthOf(split, options));
   CorpusWriterOptions writer_options = {
       .prefix = JoinPath(options.output, split.name),
       .source_vocabulary = options.monolingual ? VocabularyReference() : source.reference(),
       .target_vocabulary = target.reference(),
-      .target_tags = options.tags == LanguageTags::kM2m100};
+      .target_tags = options.tags == LanguageTags::kM2m100,
+      .frame_width = frame_width};
   for (const TextPair& pair : split.pairs) {
     writer_options.corpora.push_back(CorpusName(pair));
   }
@@ -171,6 +220,7 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
   WrittenSplit written;
   SplitSurvey survey;
   LineEncoder lines(options.monolingual ? nullptr : &source.vocabulary, target.vocabulary, options.threads);
+  SplitFrames frames(split);
   const auto write = [&]() -> absl::Status {
     for (EncodedLine& line : lines.Encode()) {
       const TextPair& pair = split.pairs[line.sample.corpus_id];
@@ -178,7 +228,12 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
                              KeepTokens(PlaceOf(pair, line.number), line.sample, options, written.skipped));
       if (!keep) continue;
       AddTags(pair.direction, options.tags, source.vocabulary, target.vocabulary, line.sample);
-      HADAL_RETURN_IF_ERROR(writer.Add(line.sample.view()));
+      SampleView sample = line.sample.view();
+      sample.frame_width = frame_width;
+      if (frame_width > 0) {
+        HADAL_ASSIGN_OR_RETURN(sample.frames, frames.Of(static_cast<size_t>(sample.corpus_id), line.number));
+      }
+      HADAL_RETURN_IF_ERROR(writer.Add(sample));
     }
     return absl::OkStatus();
   };

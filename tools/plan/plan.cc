@@ -45,7 +45,8 @@ struct PlanArguments {
 // Reads only the manifest of the prepared corpus.
 absl::Status FindVocabularies(const PlanArguments& arguments, TrainOptions& options) {
   if (arguments.vocabulary > 0) {
-    options.model.source_vocabulary = options.model.has_encoder() ? arguments.vocabulary : 0;
+    options.model.source_vocabulary =
+        options.model.has_encoder() && !options.model.reads_speech() ? arguments.vocabulary : 0;
     options.model.target_vocabulary = arguments.vocabulary;
     return absl::OkStatus();
   }

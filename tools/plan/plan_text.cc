@@ -60,7 +60,7 @@ void AppendHeader(const PlanReport& report, std::string& text) {
   absl::StrAppendFormat(
       &text, "model     %s, d_model %d, d_ff %d, heads %d, vocabulary %s%d: %d sublayers, %s parameters\n",
       DepthName(model), model.d_model, model.d_ff, model.heads,
-      model.has_encoder() ? absl::StrCat(model.source_vocabulary, "/") : std::string(), model.target_vocabulary,
+      model.source_vocabulary > 0 ? absl::StrCat(model.source_vocabulary, "/") : std::string(), model.target_vocabulary,
       model.encoder_sublayers() + model.decoder_sublayers(), HumanCount(report.model.ParameterElements()));
   AppendGains(model, text);
   absl::StrAppendFormat(&text,

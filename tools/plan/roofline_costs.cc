@@ -93,6 +93,13 @@ class RooflineCosts : public StepCosts {
     ThereAndBack sum;
     switch (record.kind) {
       case SublayerKind::kSourceEmbedding:
+        if (model.reads_speech()) {
+          const double channels = model.front_end_channels;
+          sum.Add(Linear(2 * rows, 5.0 * model.frame_width, channels));
+          sum.Add(Linear(rows, 5 * channels / 2, 2 * d));
+          return {sum.forward, 0, sum.backward};
+        }
+        [[fallthrough]];
       case SublayerKind::kTargetEmbedding:
         return {PassSeconds(2 * rows * d * element_bytes_), 0, PassSeconds(3 * rows * d * 4)};
       case SublayerKind::kSelfAttention:

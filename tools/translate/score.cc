@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <ostream>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -16,8 +17,10 @@
 #include "absl/strings/str_format.h"
 #include "pipeline/pair_scorer.h"
 #include "runtime/comm/collectives.h"
+#include "runtime/data/packed_batch.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/corpus/feature_reader.h"
 #include "tools/corpus/parallel_text.h"
 #include "tools/corpus/plain_text.h"
 #include "tools/corpus/token_lists.h"
@@ -41,6 +44,8 @@ class Scoring {
     absl::StatusOr<ModelCheckpoint> checkpoint = ModelCheckpoint::Open(options_.checkpoint);
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(checkpoint.status(), "opening the checkpoint"));
     has_source_ = checkpoint->plan().options.has_encoder();
+    frame_width_ = checkpoint->plan().options.frame_width;
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(OpenFeatures(), "opening features"));
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(is_main_ ? OpenFiles() : absl::OkStatus(), "opening files"));
     HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<PairScorer> scorer,
                            PairScorer::Create(*checkpoint, options_.batch_tokens, stream, communicator,
@@ -58,6 +63,30 @@ class Scoring {
  private:
   std::ostream& out() { return options_.output.empty() ? standard_output_ : output_; }
 
+  // Speech: every rank reads the features itself.
+  absl::Status OpenFeatures() {
+    if (frame_width_ == 0 || options_.source.empty()) return absl::OkStatus();
+    HADAL_ASSIGN_OR_RETURN(features_, FeatureReader::Open(options_.source));
+    return CheckFrameWidth(features_->manifest(), options_.source, frame_width_);
+  }
+
+  // The frames of utterance `number`, from 1. REQUIRES: ascending numbers.
+  absl::StatusOr<std::vector<float>> FramesOf(int64_t number) {
+    if (number > features_->manifest().utterances) return UnequalCounts(number);
+    std::span<const float> frames;
+    for (; utterances_read_ < number; ++utterances_read_) {
+      HADAL_ASSIGN_OR_RETURN(frames, features_->Next());
+    }
+    return std::vector<float>(frames.begin(), frames.end());
+  }
+
+  absl::Status UnequalCounts(int64_t lines) const {
+    return absl::InvalidArgumentError(absl::StrCat(options_.source, " has ", features_->manifest().utterances,
+                                                   " utterances, ", options_.target, " has ",
+                                                   lines > features_->manifest().utterances ? "at least " : "", lines,
+                                                   " lines; line n must be the transcript of utterance n"));
+  }
+
   absl::Status OpenFiles() {
     if (has_source_ && options_.source.empty()) {
       return absl::InvalidArgumentError("the model translates; give --source as well");
@@ -65,7 +94,8 @@ class Scoring {
     if (!has_source_ && !options_.source.empty()) {
       return absl::InvalidArgumentError("the model is a language model and needs no --source; give only --target");
     }
-    HADAL_ASSIGN_OR_RETURN(ParallelReader reader, ParallelReader::Open({options_.source, options_.target}));
+    HADAL_ASSIGN_OR_RETURN(ParallelReader reader,
+                           ParallelReader::Open({features_ ? "" : options_.source, options_.target}));
     reader_.emplace(std::move(reader));
     if (options_.output.empty()) return absl::OkStatus();
     HADAL_RETURN_IF_ERROR(CheckIsNoneOf(options_.output, {options_.source, options_.target}));
@@ -79,13 +109,23 @@ class Scoring {
     scored_.clear();
     while (static_cast<int64_t>(scored_.size()) < options_.buffer_pairs) {
       HADAL_ASSIGN_OR_RETURN(const bool more, reader_->Next(line));
-      if (!more) return absl::OkStatus();
+      if (!more) {
+        return features_ && features_->manifest().utterances != line.number - 1 ? UnequalCounts(line.number - 1)
+                                                                                : absl::OkStatus();
+      }
       if (!line.invalid.empty()) {
         return absl::InvalidArgumentError(absl::StrCat(line.invalid, "; convert it, for example with iconv"));
       }
       bytes_read_ += static_cast<int64_t>(line.source.size() + line.target.size()) + (has_source_ ? 2 : 1);
       std::vector<int32_t> source;
-      if (has_source_) source = checkpoint.source_vocabulary().Encode(line.source);
+      std::vector<float> frames;
+      if (features_) {
+        HADAL_ASSIGN_OR_RETURN(frames, FramesOf(line.number));
+        source.resize(static_cast<size_t>(SubsampledRows(std::ssize(frames) / frame_width_)),
+                      static_cast<int32_t>(line.number));  // tells the other ranks which utterance it is
+      } else if (has_source_) {
+        source = checkpoint.source_vocabulary().Encode(line.source);
+      }
       std::vector<int32_t> target = checkpoint.target_vocabulary().Encode(line.target);
       const auto tokens = static_cast<int64_t>(std::max(source.size(), target.size()));
       scored_.push_back(tokens <= longest);
@@ -101,14 +141,26 @@ class Scoring {
         continue;
       }
       words_ += CountWords(line.target) + 1;  // the end of the line
+      if (features_) frames_.push_back(std::move(frames));
       lists.push_back(std::move(source));
       lists.push_back(std::move(target));
     }
     return absl::OkStatus();
   }
 
+  // The other ranks' part of Read.
+  absl::Status ReadFrames(const TokenLists& lists) {
+    if (!features_ || is_main_) return absl::OkStatus();
+    for (size_t i = 0; i + 1 < lists.size(); i += 2) {
+      HADAL_ASSIGN_OR_RETURN(std::vector<float> frames, FramesOf(lists[i].front()));
+      frames_.push_back(std::move(frames));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status ScoreBuffer(const ModelCheckpoint& checkpoint, PairScorer& scorer, bool& more) {
     TokenLists lists;
+    frames_.clear();
     const absl::Status read = is_main_ ? Read(checkpoint, scorer.longest_tokens(), lists) : absl::OkStatus();
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(read, "reading text"));
     HADAL_ASSIGN_OR_RETURN(more, collectives_.AnyRank(!scored_.empty(), "reading text"));
@@ -116,9 +168,16 @@ class Scoring {
     std::string bytes = is_main_ ? TokenListsToBytes(lists) : "";
     HADAL_RETURN_IF_ERROR(collectives_.Broadcast(bytes, 0, "tokens"));
     HADAL_ASSIGN_OR_RETURN(lists, TokenListsFromBytes(bytes));
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(ReadFrames(lists), "reading features"));
     std::vector<SampleView> pairs;
     for (size_t i = 0; i + 1 < lists.size(); i += 2) {
-      pairs.push_back({.source = lists[i], .target = lists[i + 1], .has_source = has_source_});
+      SampleView& pair = pairs.emplace_back(SampleView{.target = lists[i + 1], .has_source = has_source_});
+      if (features_) {
+        pair.frames = frames_[i / 2];
+        pair.frame_width = frame_width_;
+      } else {
+        pair.source = lists[i];
+      }
     }
     std::vector<PairScore> scores;
     if (!pairs.empty()) {
@@ -178,6 +237,10 @@ class Scoring {
   int64_t pairs_ = 0, skipped_ = 0;
   int64_t words_ = 0;  // of the scored targets, with ends of lines
   bool has_source_ = true;
+  int32_t frame_width_ = 0;                // of speech
+  std::optional<FeatureReader> features_;  // speech: instead of source sentences
+  int64_t utterances_read_ = 0;
+  std::vector<std::vector<float>> frames_;  // speech: of the pairs in the buffer
 };
 
 }  // namespace
@@ -198,7 +261,9 @@ void AddScoreOptions(Command command, ScoreOptions& options) {
                  "Checkpoint, or run directory (its best checkpoint, else its newest)")
       .Required();
   command.AddFormer("-c,--checkpoint", "hadal score RUN_OR_DIR");
-  command.AddOption("-s,--source", options.source, "Source sentences, one per line; none for a language model")
+  command
+      .AddOption("-s,--source", options.source,
+                 "Source sentences, one per line; of speech: prefix of features; none for a language model")
       .ValueName("FILE");
   command.AddOption("-t,--target", options.target, "Translations, one per line; or plain text")
       .Required()

@@ -1,6 +1,7 @@
 // `hadal score` computes the probability that a model assigns to given translations, on any number of ranks.
 //
 //   hadal score RUN_OR_DIR --source FILE --target FILE [--out FILE]
+//   hadal score RUN_OR_DIR --source PREFIX --target FILE [--out FILE]  for speech: the prefix of features
 //   hadal score RUN_OR_DIR --target FILE [--out FILE]                  for a language model
 // Writes one line per pair, in the order of the files: the sum of the natural-log probabilities of the target's tokens
 // and the number of tokens (both with </s>), separated by a tab. A blank side is scored as </s> alone. A pair's score

@@ -25,8 +25,10 @@
 #include "runtime/clock.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/data/language_tags.h"
+#include "runtime/data/packed_batch.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/corpus/feature_reader.h"
 #include "tools/corpus/plain_text.h"
 #include "tools/corpus/text_input.h"
 #include "tools/corpus/text_lines.h"
@@ -46,10 +48,11 @@ constexpr absl::Duration kReadingTimeout = absl::Hours(24 * 30);
 struct Buffer {
   int64_t first_line = 0;  // number of the line before the first
   int64_t lines = 0;
-  int64_t bytes = 0;               // of text
-  std::vector<std::string> texts;  // of all lines, for JSON
-  TokenLists sources, prefixes;    // of the lines that are translated
-  std::vector<int64_t> line_of;    // [sources] their index among the lines
+  int64_t bytes = 0;                       // of text
+  std::vector<std::string> texts;          // of all lines, for JSON
+  TokenLists sources, prefixes;            // of the lines that are translated
+  std::vector<std::vector<float>> frames;  // speech: instead of sources
+  std::vector<int64_t> line_of;            // [sources] their index among the lines
 };
 
 // The id of a language tag. Errors: InvalidArgument with the tags that the vocabulary has.
@@ -82,6 +85,7 @@ class Translator {
         patient_(communicator, kReadingTimeout) {}
 
   absl::Status Run() {
+    HADAL_RETURN_IF_ERROR(patient_.AllOk(OpenFeatures(), "opening features"));
     HADAL_RETURN_IF_ERROR(patient_.AllOk(IsMain() ? OpenFiles() : absl::OkStatus(), "opening files"));
     HADAL_RETURN_IF_ERROR(Load(/*several=*/false));
     HADAL_RETURN_IF_ERROR(TranslateAll());
@@ -122,7 +126,10 @@ class Translator {
 
   absl::Status TranslateAll() {
     HADAL_RETURN_IF_ERROR(patient_.AllOk(IsMain() ? EmptyOutput() : absl::OkStatus(), "emptying the output"));
-    if (IsMain() && ShowsProgress()) progress_.emplace(Doing(), "bytes", TextBytes({&options_.input, 1}));
+    if (IsMain() && ShowsProgress()) {
+      progress_.emplace(Doing(), features_ ? "frames" : "bytes",
+                        features_ ? features_->manifest().frames : TextBytes({&options_.input, 1}));
+    }
     bool more = true;
     while (more) HADAL_RETURN_IF_ERROR(TranslateBuffer(more));
     progress_.reset();
@@ -136,10 +143,20 @@ class Translator {
   bool ShowsProgress() const { return !Typed() && (!options_.output.empty() || isatty(STDOUT_FILENO) == 0); }
   std::ostream& out() { return options_.output.empty() ? streams_.out : output_; }
 
+  // Every rank reads the features itself: the input is their prefix, and no file.
+  absl::Status OpenFeatures() {
+    if (options_.input.empty() || PathExists(options_.input) || !PathExists(options_.input + ".json")) {
+      return absl::OkStatus();
+    }
+    HADAL_ASSIGN_OR_RETURN(features_, FeatureReader::Open(options_.input));
+    if (options_.prefixes.empty() && options_.direction.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError("outputs of speech have no forced beginnings; omit --prefix and --direction");
+  }
+
   absl::Status OpenFiles() {
     if (options_.language_model && options_.input.empty()) {
       input_ = std::make_unique<std::istringstream>("\n");
-    } else if (!ReadsStandardInput()) {
+    } else if (!features_ && !ReadsStandardInput()) {
       HADAL_ASSIGN_OR_RETURN(input_, OpenText(options_.input));
     }
     if (!options_.prefixes.empty()) {
@@ -151,6 +168,7 @@ class Translator {
       output_.open(options_.output, std::ios::binary | std::ios::app);
       if (!output_) return CreationError(errno, options_.output);
     }
+    if (features_) return absl::OkStatus();
     if (ReadsStandardInput()) {
       lines_.emplace(streams_.in, "standard input");
     } else {
@@ -182,6 +200,13 @@ class Translator {
           "the model is a language model (encoder_layers = 0) and cannot translate; `hadal sample` writes text with "
           "it, "
           "`hadal score --target FILE` says how probable it finds text");
+    }
+    if (features_) {
+      HADAL_RETURN_IF_ERROR(
+          CheckFrameWidth(features_->manifest(), options_.input, checkpoint.plan().options.frame_width));
+    } else if (checkpoint.plan().options.reads_speech()) {
+      return absl::InvalidArgumentError(
+          "the model recognises speech; give --input PREFIX, the features that speech_features.py wrote");
     }
     HADAL_ASSIGN_OR_RETURN(decoder_options_.beam, ChosenBeam(options_.beam, options_.nbest, checkpoint));
     if (!several) HADAL_RETURN_IF_ERROR(SetTags(checkpoint));
@@ -282,6 +307,36 @@ class Translator {
                  << "own SentencePiece model or BPE codes, and join the output with --join sentencepiece or bpe\n";
   }
 
+  // Every rank: reads up to a buffer of utterances, while they have fewer than kMostValues values.
+  absl::Status ReadUtterances(Buffer& buffer) {
+    constexpr size_t kMostValues = size_t{1} << 25;  // 128 MiB
+    const auto width = static_cast<int64_t>(features_->manifest().frame_width);
+    buffer.first_line = utterances_read_;
+    for (size_t values = 0; buffer.lines < options_.buffer_lines && values < kMostValues;) {
+      const absl::StatusOr<std::span<const float>> frames = features_->Next();
+      if (absl::IsOutOfRange(frames.status())) break;
+      HADAL_RETURN_IF_ERROR(frames.status());
+      values += frames->size();
+      ++utterances_read_;
+      ++buffer.lines;
+      const int64_t count = std::ssize(*frames) / width, rows = SubsampledRows(count);
+      buffer.bytes += count;
+      if (options_.json) buffer.texts.push_back(absl::StrCat(options_.input, ":", utterances_read_));
+      if (rows > decoder_->longest_source_tokens()) {
+        if (options_.over_long == OverLong::kError) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              "utterance ", utterances_read_, " has ", count, " frames, ", rows, " encoder rows, more than ",
+              decoder_->longest_source_tokens(), "; split it, or use --on-long skip or a higher --longest-source"));
+        }
+        ++skipped_;
+        continue;
+      }
+      buffer.frames.emplace_back(frames->begin(), frames->end());
+      buffer.line_of.push_back(buffer.lines - 1);
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status TakePrompt(const std::string& line, Buffer& buffer) {
     HADAL_ASSIGN_OR_RETURN(
         std::vector<int32_t> tokens,
@@ -320,8 +375,15 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // Gives all ranks rank 0's sentences.
+  // Gives all ranks rank 0's sentences; of speech, every rank has them.
   absl::Status Share(const Buffer& buffer, TokenLists& sources, std::vector<OutputStart>& starts) {
+    if (features_) {
+      for (const int64_t place : buffer.line_of) {
+        sources.emplace_back();
+        starts.push_back({.number = static_cast<uint32_t>(buffer.first_line + place + 1)});
+      }
+      return absl::OkStatus();
+    }
     TokenLists lists = buffer.sources;
     lists.insert(lists.end(), buffer.prefixes.begin(), buffer.prefixes.end());
     std::vector<int32_t>& numbers = lists.emplace_back();
@@ -339,16 +401,18 @@ class Translator {
 
   absl::Status TranslateBuffer(bool& more) {
     Buffer buffer;
-    HADAL_RETURN_IF_ERROR(patient_.AllOk(IsMain() ? Read(buffer) : absl::OkStatus(), "reading text"));
+    const absl::Status read = features_ ? ReadUtterances(buffer) : IsMain() ? Read(buffer) : absl::OkStatus();
+    HADAL_RETURN_IF_ERROR(patient_.AllOk(read, "reading input"));
     HADAL_ASSIGN_OR_RETURN(more, patient_.AnyRank(buffer.lines > 0, "reading text"));
     if (!more) return absl::OkStatus();
-    if (IsMain()) WarnOfUnknownTokens(buffer);
+    if (IsMain() && !features_) WarnOfUnknownTokens(buffer);
     const Stopwatch watch;
     TokenLists sources;
     std::vector<OutputStart> starts;
     HADAL_RETURN_IF_ERROR(Share(buffer, sources, starts));
+    const std::vector<std::span<const float>> utterances(buffer.frames.begin(), buffer.frames.end());
     HADAL_ASSIGN_OR_RETURN(const std::vector<Translation> translations,
-                           decoder_->Translate(sources, model_->checkpoint().progress().update, starts));
+                           decoder_->Translate(sources, model_->checkpoint().progress().update, starts, utterances));
     seconds_ += watch.Seconds();
     return patient_.AllOk(IsMain() ? Write(buffer, translations) : absl::OkStatus(), "writing translations");
   }
@@ -363,7 +427,7 @@ class Translator {
       out() << FormatOutput(form_, model_->checkpoint().target_vocabulary(), buffer.first_line + place + 1,
                             options_.json ? buffer.texts[place] : std::string_view(), translation);
     }
-    translated_ += static_cast<int64_t>(buffer.sources.size());
+    translated_ += std::ssize(buffer.line_of);
     if (progress_) progress_->Advance(buffer.bytes);
     out().flush();
     if (out()) return absl::OkStatus();
@@ -403,6 +467,8 @@ class Translator {
   std::unique_ptr<std::istream> input_, prefix_input_;
   std::ofstream output_;
   std::optional<TextLines> lines_, prefix_lines_;
+  std::optional<FeatureReader> features_;  // speech: instead of lines
+  int64_t utterances_read_ = 0;
   std::unique_ptr<InferenceModel> model_;
   std::unique_ptr<Decoder> decoder_;
   std::optional<WorkProgress> progress_;

@@ -55,7 +55,8 @@ void AddLengthOptions(Command command, TranslateOptions& options) {
 
 void AddTranslateOptions(Command command, TranslateOptions& options) {
   AddCheckpoint(command, "translate", options);
-  command.AddOption("-i,--input", options.input, "File of sentences, one per line (default: standard input)");
+  command.AddOption("-i,--input", options.input,
+                    "File of sentences, one per line (default: standard input); of speech: prefix of features");
   command.AddOption("-o,--out", options.output, "File of translations (default: standard output)");
   command
       .AddOption("--prefix", options.prefixes,

@@ -56,6 +56,14 @@ TEST(ExportedTensorsTest, RowsOfTheCombinationAreOneMatrixAStack) {
   }
 }
 
+TEST(ExportedTensorsTest, AConvolutionIsOutInTaps) {
+  const std::vector<ExportedTensor> tensors =
+      ExportedTensors({{.name = "encoder.subsample.conv_layers.0.weight", .rows = 6, .columns = 35},
+                       {.name = "encoder.subsample.conv_layers.0.bias", .rows = 6, .is_vector = true}});
+  EXPECT_EQ(tensors[0].shape, (std::vector<int64_t>{6, 7, 5}));
+  EXPECT_EQ(tensors[1].shape, std::vector<int64_t>{6});
+}
+
 // One layer: two rows; a stack of one row would be a matrix, too.
 TEST(ExportedTensorsTest, OneRowIsAMatrix) {
   const std::vector<ExportedTensor> tensors =

@@ -29,7 +29,7 @@ class FakeRank {
 
   void Execute(const DecodeCommand& command) {
     if (command.kind == DecodeCommand::Kind::kEncode) {
-      lane_.BeginGroup(command);
+      lane_.BeginGroup(command, {}, 0);
       const ConstTokens source_rows = lane_.encoder_output().rows;
       for (int64_t r = 0; r < source_rows.size; ++r) cache_.at(source_rows[r]) = 1000 + lane_.batch().source[r];
       return;

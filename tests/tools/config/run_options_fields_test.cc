@@ -40,6 +40,8 @@ TEST(RunOptionsFields, DefaultsAreThoseOfTheOptionStructs) {
   EXPECT_EQ(from_schema.model.adaptive_cutoffs.count, structs.model.adaptive_cutoffs.count);
   EXPECT_EQ(from_schema.model.adaptive_factor, structs.model.adaptive_factor);
   EXPECT_EQ(from_schema.model.adaptive_dropout, structs.model.adaptive_dropout);
+  EXPECT_EQ(from_schema.model.frame_width, structs.model.frame_width);
+  EXPECT_EQ(from_schema.model.front_end_channels, structs.model.front_end_channels);
   EXPECT_EQ(from_schema.model.branch_growth_updates, structs.model.branch_growth_updates);
   EXPECT_EQ(from_schema.batch.micro_batches, structs.batch.micro_batches);
   EXPECT_EQ(from_schema.batch.source_tokens, structs.batch.source_tokens);
@@ -102,8 +104,10 @@ constexpr char kEveryField[] = R"(
     model { encoder_layers: 3 decoder_layers: 2 d_model: 48 d_ff: 96 heads: 4 max_positions: 77 sharing: "decoder"
             dropout: 0.2 attention_dropout: 0.3 activation_dropout: 0.4 label_smoothing: 0.05
             adaptive_cutoffs: [9, 17] adaptive_factor: 3 adaptive_dropout: 0.15
+            frame_width: 40 front_end_channels: 128
             residual { method: "branchnorm" growth_updates: 123 } }
-    data { train: "t" validation: "v" max_left_out: 0.25 sampling_temperature: [1, 5] }
+    data { train: "t" validation: "v" max_left_out: 0.25 sampling_temperature: [1, 5]
+           spec_augment { frequency_masks: 1 frequency_width: 13 time_masks: 3 time_width: 55 time_share: 0.5 } }
     batch { micro_batches: 7 source_tokens: 333 target_tokens: 444 }
     pipeline { stages: 2 chunks: 2 schedule: "interleaved_1f1b" split: [2, 5, 8] outstanding_sends: 3 recompute_auto: true
                memory_limit_bytes: 1234567890123 wait_timeout_seconds: 1.5 threads: 6 replicas: 3 optimizer_sharding: "none"
@@ -163,6 +167,8 @@ TEST(RunOptionsFields, EveryFieldOfTheModelArrives) {
   EXPECT_EQ(train.model.attention_dropout, 0.3);
   EXPECT_EQ(train.model.activation_dropout, 0.4);
   EXPECT_EQ(train.model.label_smoothing, 0.05);
+  EXPECT_EQ(train.model.frame_width, 40);
+  EXPECT_EQ(train.model.front_end_channels, 128);
   EXPECT_EQ(train.model.branch_growth, BranchGrowth::kLinear);
   EXPECT_EQ(train.model.branch_growth_updates, 123);
 }
@@ -173,6 +179,11 @@ TEST(RunOptionsFields, EveryFieldOfDataAndPipelineArrives) {
   EXPECT_EQ(train.validation_data, "v");
   EXPECT_EQ(train.max_left_out, 0.25);
   EXPECT_THAT(train.sampling_temperature, ElementsAre(1, 5));
+  EXPECT_EQ(train.spec_augment.frequency_masks, 1);
+  EXPECT_EQ(train.spec_augment.frequency_width, 13);
+  EXPECT_EQ(train.spec_augment.time_masks, 3);
+  EXPECT_EQ(train.spec_augment.time_width, 55);
+  EXPECT_EQ(train.spec_augment.time_share, 0.5);
   EXPECT_EQ(train.batch.micro_batches, 7);
   EXPECT_EQ(train.batch.source_tokens, 333);
   EXPECT_EQ(train.batch.target_tokens, 444);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/tools/config/parsed_config.h"
+#include "tools/config/model_vocabularies.h"
 
 namespace hadal {
 namespace {
@@ -25,6 +26,15 @@ TEST(RunOptions, WhatIsNeverUsedTakesNoMemory) {
   EXPECT_FALSE(OptionsOf("validation { bleu_sentences: 30 }").train.pipeline.decoder.has_value());
   EXPECT_EQ(OptionsOf("checkpoint { buffer_mebibytes: 3 every_steps: 0 }").train.pipeline.save_buffer_bytes, 0);
   EXPECT_EQ(OptionsOf("pipeline { recompute_every: 3 }").train.pipeline.recompute_every, 3);
+}
+
+TEST(RunOptions, FramesAreTheCorpuss) {
+  TrainOptions train = OptionsOf("data { train: \"t\" }").train;
+  ASSERT_TRUE(FollowCorpus({.frame_width = 40}, train).ok());
+  EXPECT_EQ(train.model.frame_width, 40);
+  EXPECT_THAT(std::string(FollowCorpus({.frame_width = 80}, train).message()),
+              HasSubstr("model.frame_width = 40, but the corpus data.train = \"t\" has frames of 80"));
+  EXPECT_THAT(std::string(FollowCorpus({}, train).message()), HasSubstr("is text"));
 }
 
 TEST(RunOptions, FractionsBecomeUpdates) {

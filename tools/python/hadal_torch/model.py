@@ -88,7 +88,8 @@ class Model(torch.nn.Module):
             module.register_parameter(last, torch.nn.Parameter(torch.tensor(value.astype(np.float64), dtype=dtype)))
         self.has_encoder = self.settings["encoder_layers"] > 0
         self.source_name = "encoder.embed_tokens.weight"
-        shares_source = self.has_encoder and self.settings["sharing"] == "all"
+        self.reads_speech = self.settings.get("frame_width", 0) > 0
+        shares_source = self.has_encoder and not self.reads_speech and self.settings["sharing"] == "all"
         self.target_name = self.source_name if shares_source else "decoder.embed_tokens.weight"
         self.output_name = "decoder.output_projection.weight" if self.settings["sharing"] == "none" else self.target_name
         self.cutoffs = self.settings.get("adaptive_cutoffs", [])  # settings of older checkpoints lack them
@@ -224,9 +225,7 @@ class Model(torch.nn.Module):
         return vectors
 
     def embed(self, tokens, table):
-        d = self.settings["d_model"]
-        positions = torch.tensor(position_table(tokens.shape[1], d), dtype=self.dtype)
-        return math.sqrt(d) * self.lookup(tokens, table) + positions
+        return self.placed(self.lookup(tokens, table))
 
     def log_softmax(self, x):
         """[…, V] of x […, d]. Adaptive: a head of the first band's words and a class for each other band, whose words share the
@@ -262,8 +261,28 @@ class Model(torch.nn.Module):
                 softmax.tail[c][theirs].weight = self.get_parameter(f"decoder.adaptive_softmax.tail.{c}.{ours}.weight")
         return -softmax(x, targets).output
 
-    def encode(self, source, source_mask):
-        x, residual = self.embed(source, self.source_name), self.encoder_residual
+    def placed(self, x):
+        d = self.settings["d_model"]
+        return math.sqrt(d) * x + torch.tensor(position_table(x.shape[1], d), dtype=self.dtype)
+
+    def subsample(self, frames):
+        """[rows, d] of an utterance's frames [n, features]: fairseq's Conv1dSubsampler."""
+        x = frames.T[None]
+        for i in range(2):
+            name = f"encoder.subsample.conv_layers.{i}."
+            x = F.conv1d(x, self.get_parameter(name + "weight"), self.get_parameter(name + "bias"), stride=2, padding=2)
+            x = F.glu(x, dim=1)
+        return x[0].T
+
+    def subsampled(self, utterances):
+        """[B, longest, d], zeros behind each utterance's end, and the tokens that mask these: EOS, then PAD. Utterances go through
+        the convolutions alone, so that none depends on another's padding."""
+        rows = [self.subsample(torch.tensor(u, dtype=self.dtype)) for u in utterances]
+        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True), pad([[EOS] * len(r) for r in rows])
+
+    def encode(self, x, source, source_mask):
+        """`x` [B, S, d]: the source with positions; `source` [B, S]: PAD where it has ended."""
+        residual = self.encoder_residual
         self.real, self.next_omega = source != PAD, 1.0
         outputs = [x]
         for i in range(self.settings["encoder_layers"]):
@@ -300,12 +319,18 @@ class Model(torch.nn.Module):
         return self.norm(x, "decoder.layer_norm") if residual.norm == "pre" else x
 
     def outputs_of(self, source, target_input):
-        """The decoder's [B, T, d] of padded tokens [B, S] and [B, T]; `source` None: of the target alone."""
+        """The decoder's [B, T, d] of padded tokens [B, S] and [B, T]; `source` None: of the target alone; of speech a list of frames
+        [n, features]."""
         # A target row never looks past itself, so that padding behind a target needs no mask.
         if source is None:
             return self.decode(target_input, None, None)
+        if self.reads_speech:
+            x, source = self.subsampled(source)
+            x = self.placed(x)
+        else:
+            x = self.embed(source, self.source_name)
         source_mask = (source == PAD)[:, None, None, :]
-        return self.decode(target_input, self.encode(source, source_mask), source_mask)
+        return self.decode(target_input, self.encode(x, source, source_mask), source_mask)
 
     def log_probabilities(self, source, target_input):
         """[B, T, V]; arguments of outputs_of."""
@@ -313,7 +338,9 @@ class Model(torch.nn.Module):
 
     def loss(self, sentences):
         """Mean smoothed loss over the target tokens of [(source, target), …], both with </s>; each target row's nll."""
-        source = pad([s for s, _ in sentences]) if self.has_encoder else None
+        source = [s for s, _ in sentences] if self.has_encoder else None
+        if self.has_encoder and not self.reads_speech:
+            source = pad(source)
         target = pad([t for _, t in sentences])
         target_input = pad([[EOS] + t[:-1] for _, t in sentences])
         x, targets = self.outputs_of(source, target_input)[target != PAD], target[target != PAD]

@@ -38,6 +38,8 @@ class PlainModel:
 
     def table(self, which: str) -> np.ndarray:
         """[vocabulary, d_model] of "source", "target" or "output", whichever name it is stored under."""
+        if self.model.get("frame_width", 0) > 0:
+            raise Refusal("the model reads speech, and only hadal_torch.Model computes its front end; other formats are for text")
         sharing = self.model["sharing"]
         first = "encoder.embed_tokens.weight"
         target = first if sharing == "all" and self.model["encoder_layers"] > 0 else "decoder.embed_tokens.weight"

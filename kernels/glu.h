@@ -1,0 +1,26 @@
+// Gated linear unit (Dauphin et al. 2017, arXiv 1612.08083) and its gradient, as torch.nn.functional.glu:
+//
+//   forward    y[r, c] = z[r, c] · σ(z[r, W + c])                          σ(t) = 1 / (1 + e^−t)
+//   backward   dz[r, c] = dy[r, c] · σ;   dz[r, W + c] = dy[r, c] · z[r, c] · σ·(1 − σ)
+// Shapes: z, dz [R, 2W]; y, dy [R, W]. Storage: fp32. A CPU alone. Each element is computed alone, whatever the threads
+// are. REQUIRES: matching shapes (aborts otherwise). Blocking; allocates nothing.
+#pragma once
+
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+struct GluForwardArgs {
+  ConstMatrix z;
+  Matrix y;  // (=)
+};
+void GluForward(const Stream& stream, const GluForwardArgs& args);
+
+struct GluBackwardArgs {
+  ConstMatrix dy;
+  Matrix z;  // becomes dz
+};
+void GluBackward(const Stream& stream, const GluBackwardArgs& args);
+
+}  // namespace hadal

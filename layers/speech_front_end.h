@@ -1,0 +1,67 @@
+// The front end of speech: y = dropout(sqrt(d)·glu(conv_1(glu(conv_0(frames)))) + PE[position]), the subsampler and the
+// positions of fairseq's S2T Transformer (arXiv 2010.05171). A piece (piece.h) that writes y and reads d_y.
+//
+//   conv_0   W features → C channels, then GLU → C/2        both with kernel 5, stride 2, two zeros around an utterance
+//   conv_1   C/2 → 2d channels, then GLU → d
+// Utterances are packed; no convolution reads across their borders. n frames become SubsampledRows(n) rows of y.
+// Shapes: frames [F, W], inner rows R_0 ≤ 2R, y [R, d]; weights [out, in·5], which is Conv1d's [out, in, 5].
+// Numerics: kernels/unfold.h, glu.h, linear.h. Both directions work on kRows rows at a time, which is part of the order
+// of accumulation. Saved: the inputs of both GLUs [R_0, C] and [R, 2d]; backward overwrites them with their gradients.
+// All of backward is in BackwardInput, since the gradient of the frames is not needed. A CPU alone.
+#pragma once
+
+#include <cstdint>
+
+#include "layers/piece.h"
+#include "layers/purpose.h"
+
+namespace hadal {
+
+// Multiply-adds of both convolutions, forward, for each row of y. 0 for text.
+double FrontEndProducts(const ModelOptions& options);
+
+class SpeechFrontEnd final : public Piece {
+ public:
+  // Reserves the table of positions and scratch for `rows` rows of y in `layout`.
+  SpeechFrontEnd(const ModelPlan& plan, int64_t rows, Purpose purpose, ArenaLayout& layout);
+  void Bind(const Arena& arena) override;
+
+  int64_t saved_bytes() const override;
+  void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
+  void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const override;
+
+  static constexpr int64_t kRows = 256;
+
+ private:
+  // One of the two convolutions with its GLU, of one micro-batch.
+  struct Convolution {
+    int32_t weight = 0;  // parameter; its bias follows
+    ConstMatrix x;
+    ConstTokens x_offsets, y_offsets;
+    Matrix z;  // the GLU's input; outside training kRows rows
+    int64_t rows = 0;
+  };
+  struct Both {
+    Convolution first, second;
+  };
+  // REQUIRES: the batch has frames. Fills the inner offsets.
+  Both Convolutions(const SublayerContext& context, const PieceTensors& tensors) const;
+  void ConvolveForward(const SublayerContext& context, const Convolution& convolution, Matrix y) const;
+  // Adds the gradients of weights, and to dx unless it is empty.
+  void ConvolveBackward(const SublayerContext& context, const Convolution& convolution, ConstMatrix dy,
+                        Matrix dx) const;
+
+  int32_t sublayer_, first_parameter_;
+  int64_t rows_, width_, frame_width_, channels_;
+  float multiplier_;
+  double dropout_;
+  bool training_;
+  ArenaSlice positions_slice_, row_slice_, offset_slice_, inner_slice_, unfolded_slice_, z_slice_,
+      unfolded_gradient_slice_, inner_gradient_slice_, gradient_slice_;
+  Matrix positions_;
+  int32_t *row_numbers_ = nullptr, *inner_offsets_ = nullptr;
+  float *inner_ = nullptr, *unfolded_ = nullptr, *z_ = nullptr, *unfolded_gradient_ = nullptr,
+        *inner_gradient_ = nullptr, *gradient_ = nullptr;
+};
+
+}  // namespace hadal

@@ -1,0 +1,65 @@
+// Reads the features of utterances that tools/python/speech_features.py writes (docs/speech.md has the format):
+// PREFIX.json, the manifest, and PREFIX.00000.features, …
+//
+// Nothing of the files is trusted: sizes, checksums and counts are compared, every value must be finite.
+// Thread safety: one thread. Memory: the mapped shard. Blocking: reads files.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/mapped_file.h"
+
+namespace hadal {
+
+struct FeatureShard {
+  std::string file;  // relative to the manifest
+  int64_t bytes = 0;
+  int64_t utterances = 0;
+  int64_t frames = 0;
+  uint32_t crc32 = 0;  // zlib's, of everything behind the header
+};
+
+struct FeatureManifest {
+  int32_t frame_width = 0;
+  int32_t sample_rate = 0;  // Hz
+  std::string cmvn;         // "utterance" or "none"
+  int64_t utterances = 0;
+  int64_t frames = 0;
+  std::vector<FeatureShard> shards;
+};
+
+class FeatureReader {
+ public:
+  // Errors: NotFound if there is no manifest; else DataLoss with the file and a remedy.
+  static absl::StatusOr<FeatureReader> Open(const std::string& prefix);
+
+  const FeatureManifest& manifest() const { return manifest_; }
+  // Returns the next utterance, [frames, frame_width]; valid until the next call.
+  // Errors: DataLoss with the file; OutOfRange after the last utterance.
+  absl::StatusOr<std::span<const float>> Next();
+
+ private:
+  absl::Status OpenShard();
+  absl::Status CheckHeader(const FeatureShard& shard, std::span<const std::byte> bytes) const;
+
+  std::string directory_;
+  FeatureManifest manifest_;
+  size_t next_shard_ = 0;
+  std::string path_;  // of the mapped shard
+  MappedFile file_;
+  std::span<const std::byte> rest_;  // of the mapped shard
+  int64_t left_ = 0;                 // utterances in it
+};
+
+// Reads all of them once. Errors: FeatureReader's.
+absl::StatusOr<FeatureManifest> CheckFeatures(const std::string& prefix);
+
+// Errors: InvalidArgument if the features are not those of the model, or the model reads tokens (width 0).
+absl::Status CheckFrameWidth(const FeatureManifest& features, const std::string& prefix, int32_t model_width);
+
+}  // namespace hadal
