@@ -31,6 +31,14 @@ void LaunchGradients(const SublayerContext& context) {
   if (context.gradients != nullptr) context.gradients->Launch(context.stream);
 }
 
+// Reports gradients as complete once they are launched.
+std::function<void(int32_t)> LaunchedFirst(const SublayerContext& context, const BackwardHooks& hooks) {
+  return [&context, &hooks](int32_t first) {
+    LaunchGradients(context);
+    (*hooks.complete)(first);
+  };
+}
+
 }  // namespace
 
 void Chunk::Load(const SublayerContext& context) {
@@ -66,7 +74,8 @@ void Chunk::BackwardWeight(std::span<PendingHalf> halves, const BackwardHooks& h
     half.context.gradients = half.context.workspace.gradient_batch();
   }
   if (hooks.complete != nullptr && halves.size() > 1) {
-    WeightPieces(halves, hooks);  // a graph is of one micro-batch
+    const std::function<void(int32_t)> complete = LaunchedFirst(halves.back().context, hooks);
+    WeightPieces(halves, {.complete = &complete});  // a graph is of one micro-batch
   } else {
     for (const PendingHalf& half : halves) {
       const GraphPhase phase =
@@ -92,22 +101,27 @@ void Chunk::RunBackward(SublayerContext& context, std::span<const ConstAnyMatrix
 }
 
 void Chunk::RunPhase(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks, Work work) {
-  if (graphs_ == nullptr || !uses_graphs_ || context.observer != nullptr) return work(context, hooks);
+  const std::function<void(int32_t)> launched_first = LaunchedFirst(context, hooks);
+  BackwardHooks direct = hooks;
+  if (hooks.complete != nullptr) direct.complete = &launched_first;
+  if (graphs_ == nullptr || !uses_graphs_ || context.observer != nullptr) return work(context, direct);
   const GraphKey key{.phase = phase.phase,
                      .slot = context.batch.micro_batch % spec_.slots,
                      .pending_slot = phase.pending_slot,
                      .shape = batches_->ShapeOf(context.batch)};
   const auto launch = [&](const GraphCache::Cut* cut) {
-    if (cut == nullptr) return work(context, hooks);
+    if (cut == nullptr) return work(context, direct);
     SublayerContext recorded = context;
     recorded.progress = nullptr;  // transfers wait until the graph is launched
     if (hooks.complete == nullptr) return work(recorded, {});
-    // A step's last backward with replicas: the graph is cut wherever more sublayers' gradients are complete.
+    // A step's last backward with replicas: the graph is cut where enough sublayers' gradients are complete. Only there
+    // are gradients launched early, so that those of several sublayers are computed together.
     const int32_t of_a_part = (spec_.last - spec_.first + GraphCache::kMostParts - 1) / GraphCache::kMostParts;
     int32_t cut_at = spec_.last;
     const std::function<void(int32_t)> complete = [&](int32_t first) {
       if (cut_at - first < of_a_part || first == spec_.first) return;
       cut_at = first;
+      LaunchGradients(recorded);
       (*cut)(first);
     };
     work(recorded, {.complete = &complete});
@@ -146,9 +160,7 @@ void Chunk::ForwardPieces(const SublayerContext& context) const {
 void Chunk::BackwardPieces(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks) const {
   std::byte* const pending = shared_.pending(phase.pending_slot);
   const auto complete = [&](int32_t first) {
-    if (hooks.complete == nullptr) return;
-    LaunchGradients(context);
-    (*hooks.complete)(first);
+    if (hooks.complete != nullptr) (*hooks.complete)(first);
   };
   for (size_t i = pieces_.size(); i-- > 0;) {
     const PlacedPiece& placed = pieces_[i];
@@ -188,9 +200,7 @@ void Chunk::WeightPieces(std::span<const PendingHalf> halves, const BackwardHook
         tensors.pending = shared_.pending(half.slot) + placed.pending_at[step];
         placed.piece->BackwardWeight(half.context, tensors, step);
       }
-      if (hooks.complete == nullptr) continue;
-      LaunchGradients(halves.back().context);
-      (*hooks.complete)(placed.first_sublayer + step);
+      if (hooks.complete != nullptr) (*hooks.complete)(placed.first_sublayer + step);
     }
   }
   LaunchGradients(halves.back().context);
