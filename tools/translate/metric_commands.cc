@@ -26,7 +26,7 @@ namespace hadal {
 namespace {
 
 constexpr size_t kMostBytes = size_t{512} << 20;  // lines of one text in memory: a pipe may be endless
-// Of a line: WER takes words² time (some 5 s for such a line of one-letter words), chrF 80 bytes of memory a character.
+// Of a line: WER takes words² time (some 7 s for such a line of one-letter words), chrF 80 bytes of memory a character.
 constexpr size_t kMostLineBytes = size_t{128} << 10;
 
 // The lines of `in`, without trailing white space; a byte order mark is a part of the first word, as in sacreBLEU.
