@@ -13,12 +13,14 @@
 #include "runtime/clock.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
+#include "tests/support/corpus_of.h"
 
 namespace hadal {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 using ::testing::SizeIs;
 
 constexpr absl::Duration kHang = absl::Seconds(30);
@@ -50,6 +52,12 @@ struct Told {
 Told Report(const TrainOptions& options, const StepResult& result, const std::vector<TrainingProgress>& progress,
             const std::vector<double>& wait_seconds = {0}, const TrainingProgress& from = {}) {
   const ModelPlan plan = Plan();
+  const Corpus corpus = CorpusOf(
+      {{.source = {4}, .target = {4, 5}, .corpus_id = 0}, {.source = {4}, .target = {4, 5, 6, 7}, .corpus_id = 1}}, 20,
+      20);
+  StepBatches batches{.micro_batches = std::vector<PackedBatch>(1)};
+  batches.micro_batches[0].target_offsets = {0, 3, 8};
+  batches.micro_batches[0].samples = {0, 1};
   Told told;
   InProcessWorld world(static_cast<int>(wait_seconds.size()));
   const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
@@ -76,7 +84,7 @@ Told Report(const TrainOptions& options, const StepResult& result, const std::ve
     mine.times.wait_seconds = wait_seconds[rank];
     for (const TrainingProgress& at : progress) {
       if (rank == 0) told.seconds_before = report.Seconds();
-      HADAL_RETURN_IF_ERROR(report.Send(*engine, mine, at, /*learning_rate=*/0.25));
+      HADAL_RETURN_IF_ERROR(report.Send(*engine, mine, at, /*learning_rate=*/0.25, corpus, batches));
       if (rank == 0) told.seconds_after = report.Seconds();
     }
     if (rank == 0) told.steps = listener.steps;
@@ -121,6 +129,7 @@ TEST(StepReport, SaysLossAndSpeedATokenAndTheDepthsNormsWithoutEmbeddingsAndHead
   EXPECT_EQ(steps[0].tokens_per_second, 4);
   EXPECT_EQ(steps[0].step_seconds, 2);
   EXPECT_EQ(steps[0].target_tokens, 8);
+  EXPECT_THAT(steps[0].corpus_tokens, ElementsAre(Pair("0", 3), Pair("1", 5)));
   EXPECT_EQ(steps[0].learning_rate, 0.25);
   EXPECT_EQ(steps[0].gradient_norm, 1.5);
   EXPECT_EQ(steps[0].epoch, 0.5);
