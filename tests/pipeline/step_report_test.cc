@@ -52,9 +52,8 @@ struct Told {
 Told Report(const TrainOptions& options, const StepResult& result, const std::vector<TrainingProgress>& progress,
             const std::vector<double>& wait_seconds = {0}, const TrainingProgress& from = {}) {
   const ModelPlan plan = Plan();
-  const Corpus corpus = CorpusOf(
-      {{.source = {4}, .target = {4, 5}, .corpus_id = 0}, {.source = {4}, .target = {4, 5, 6, 7}, .corpus_id = 1}}, 20,
-      20);
+  const Corpus corpus =
+      CorpusOf({{.source = {4}, .target = {4, 5}}, {.corpus_id = 1, .source = {4}, .target = {4, 5, 6, 7}}}, 20, 20);
   StepBatches batches{.micro_batches = std::vector<PackedBatch>(1)};
   batches.micro_batches[0].target_offsets = {0, 3, 8};
   batches.micro_batches[0].samples = {0, 1};
