@@ -25,8 +25,8 @@ bool HasShifts(const ModelPlan& plan) {
                         ParameterRole::kHiddenShift, ParameterRole::kClosingShift});
 }
 
-// Post-norm residual streams are stored as products read them. In bf16, with 8 bits, a branch that weighs less than 1/64
-// of the stream (Keel at 32 layers) is mostly lost.
+// Post-norm residual streams are stored as products read them. In bf16, with 8 bits, a branch that weighs less than
+// 1/64 of the stream (Keel at 32 layers) is mostly lost.
 absl::Status CheckResidualGain(const ModelPlan& plan, Stack stack, const StackMethod& method) {
   constexpr double kMost = 64;
   if (plan.residual_storage(stack) != Storage::kBFloat16 || method.residual_gain <= kMost) return absl::OkStatus();

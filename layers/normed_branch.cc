@@ -3,9 +3,10 @@
 //   y = post(F(pre(x)) + b)      b: the branch's last bias, which F adds itself where there is a `post`
 //     pre   Keel (arXiv 2601.19895), beside the norm of the method
 //     post  Peri-LN (arXiv 2502.02732); NormFormer's self-attention (Shleifer et al. 2021)
-// Each norm is a trip over memory of its own: unlike the method's norm it is not part of the residual connection's kernel.
-// Saved: pre(x) [R, d], which F's weight half reads; only for the input half: statistics [2R] of `pre`, input [R, d] and
-// statistics [2R] of `post`; then what F saves. Pending: the gradient of the input of `post` [R, d], then F's.
+// Each norm is a trip over memory of its own: unlike the method's norm it is not part of the residual connection's
+// kernel.
+// Saved: pre(x) [R, d], which F's weight half reads; only for the input half: statistics [2R] of `pre`, input [R, d]
+// and statistics [2R] of `post`; then what F saves. Pending: the gradient of the input of `post` [R, d], then F's.
 // Numerics, threads: branch.h.
 #include <utility>
 

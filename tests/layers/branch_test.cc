@@ -20,7 +20,8 @@
 namespace hadal::testing {
 namespace {
 
-constexpr double kMagnitude = 4, kMultiple = 4;  // of gradients that are added to others (NearReference)
+// Of gradients that are added to others (NearReference). An output norm makes them larger.
+constexpr double kMagnitude = 8, kMultiple = 4;
 
 struct Place {
   const char* name;

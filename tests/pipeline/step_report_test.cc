@@ -128,7 +128,7 @@ TEST(StepReport, SaysLossAndSpeedATokenAndTheDepthsNormsWithoutEmbeddingsAndHead
   EXPECT_EQ(steps[0].tokens_per_second, 4);
   EXPECT_EQ(steps[0].step_seconds, 2);
   EXPECT_EQ(steps[0].target_tokens, 8);
-  EXPECT_THAT(steps[0].corpus_tokens, ElementsAre(Pair("0", 3), Pair("1", 5)));
+  EXPECT_THAT(steps[0].corpus_tokens, ElementsAre(Pair("corpora 0", 3), Pair("corpora 1", 5)));
   EXPECT_EQ(steps[0].learning_rate, 0.25);
   EXPECT_EQ(steps[0].gradient_norm, 1.5);
   EXPECT_EQ(steps[0].epoch, 0.5);
