@@ -50,14 +50,14 @@ void AdaptiveHead::Forward(const SublayerContext& context, const PieceTensors& t
   const bool training = context.scalars.training;
   HADAL_CHECK(training_ || !training);
   const Matrix d_x(reinterpret_cast<float*>(tensors.saved), x.rows, x.columns);
-  for (int64_t first = 0; first < x.rows; first += kAdaptiveRows) {
-    ForwardHead(context, x, first, std::min(kAdaptiveRows, x.rows - first), d_x);
+  const int64_t block = std::min(kAdaptiveRows, context.workspace.logit_rows());  // fewer for wide bands
+  for (int64_t first = 0; first < x.rows; first += block) {
+    ForwardHead(context, x, first, std::min(block, x.rows - first), d_x);
   }
   const ConstTokens targets(context.batch.target.data(), x.rows);
   for (const AdaptiveBand& band : softmax_.bands()) {
     if (band.index == 0) continue;
-    ForBandRows(targets, band, {tokens_, kAdaptiveRows},
-                [&](ConstTokens rows) { ForwardBand(context, band, x, rows, d_x); });
+    ForBandRows(targets, band, {tokens_, block}, [&](ConstTokens rows) { ForwardBand(context, band, x, rows, d_x); });
   }
   if (training) {
     ApplyDropout(context.stream, context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual), {}, width_, d_x);

@@ -7,8 +7,8 @@
 // A band's products are computed for the rows whose target is in it alone. Outside training their bits for a row do
 // not depend on the other rows.
 // Shapes: adaptive_bands.h, adaptive_softmax.h. Order of accumulation: band 0 and classes in blocks of kAdaptiveRows
-// rows, then band 1, 2, … in blocks of kAdaptiveRows of their own rows, ascending. A row is in one band, so its
-// gradient has two terms: the head's, then its band's.
+// rows (of Workspace::logit_rows(), where wide bands make that less), then band 1, 2, … in such blocks of their own
+// rows, ascending. A row is in one band, so its gradient has two terms: the head's, then its band's.
 // Dropout: sites kResidual (element = row·d + column) and kActivation (the same numbering, columns below w_c).
 // Limitation: CPU alone, fp32 (device_support.h).
 #pragma once

@@ -156,6 +156,9 @@ TEST(BitIdentityTest, LargeVocabulary) {
   spec.batch.micro_batches = 2;
   spec.steps = 2;
   ExpectSameBits(spec, {{1, 3, ScheduleKind::k1F1B, 1, 0, false}, {2, 2, ScheduleKind::k1F1B, 1, 1, true}});
+  spec.model = WithAdaptiveSoftmax(spec.model, EmbeddingSharing::kDecoder, 10, 20);  // nearly all words are in one band
+  spec.model.adaptive_factor = 2;
+  ExpectSameBits(spec, {{2, 2, ScheduleKind::k1F1B, 1, 1, true}});
 }
 
 TEST(BitIdentityTest, FewerMicroBatchesThanStages) {
