@@ -153,12 +153,21 @@ class Evaluator {
   absl::StatusOr<std::map<std::pair<std::string, std::string>, int64_t>> TrainingPairs() const {
     HADAL_ASSIGN_OR_RETURN(const Corpus corpus, Corpus::Open(options_.train_corpus));
     std::vector<int64_t> of_corpus(corpus.manifest().corpora.size());
-    for (int64_t i = 0; i < corpus.size(); ++i) ++of_corpus.at(static_cast<size_t>(corpus.sample(i).corpus_id));
+    for (int64_t i = 0; i < corpus.size(); ++i) {
+      const auto id = static_cast<size_t>(corpus.sample(i).corpus_id);
+      if (id < of_corpus.size()) ++of_corpus[id];  // else the file is changing
+    }
+    HADAL_RETURN_IF_ERROR(corpus.CheckUnchanged());
     std::map<std::pair<std::string, std::string>, int64_t> pairs;
     for (size_t c = 0; c < of_corpus.size(); ++c) {
       const std::string& name = corpus.manifest().corpora[c];
       const absl::StatusOr<Direction> direction = ParseDirection(name.substr(0, name.find(' ')));
-      if (direction.ok()) pairs[{direction->source, direction->target}] += of_corpus[c];
+      if (!direction.ok()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "--train-corpus ", options_.train_corpus, ": its part \"", name,
+            "\" names no direction; give a corpus that hadal prepare --list or --opus made, or leave the option out"));
+      }
+      pairs[{direction->source, direction->target}] += of_corpus[c];
     }
     return pairs;
   }

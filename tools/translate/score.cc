@@ -107,7 +107,9 @@ class Scoring {
   absl::Status Read(const ModelCheckpoint& checkpoint, int64_t longest, TokenLists& lists) {
     ParallelLine line;
     scored_.clear();
-    while (static_cast<int64_t>(scored_.size()) < options_.buffer_pairs) {
+    constexpr size_t kMostValues = size_t{1} << 25;  // of frames in a buffer: 128 MiB
+    size_t values = 0;
+    while (static_cast<int64_t>(scored_.size()) < options_.buffer_pairs && values < kMostValues) {
       HADAL_ASSIGN_OR_RETURN(const bool more, reader_->Next(line));
       if (!more) {
         return features_ && features_->manifest().utterances != line.number - 1 ? UnequalCounts(line.number - 1)
@@ -141,6 +143,7 @@ class Scoring {
         continue;
       }
       words_ += CountWords(line.target) + 1;  // the end of the line
+      values += frames.size();
       if (features_) frames_.push_back(std::move(frames));
       lists.push_back(std::move(source));
       lists.push_back(std::move(target));

@@ -42,8 +42,9 @@ class BlockReader {
     const auto first = stream_.begin() + scored_ - block.context - 1;
     block.tokens.assign(first, stream_.begin() + scored_ + count);
     scored_ += count;
-    // What later blocks read stays.
+    // What later blocks read stays; the rest goes when it is more than half, so that a long line is moved few times.
     const int64_t passed = std::max<int64_t>(scored_ - options_->context - 1, 0);
+    if (2 * passed <= std::ssize(stream_)) return block;
     stream_.erase(stream_.begin(), stream_.begin() + passed);
     scored_ -= passed;
     return block;
