@@ -27,7 +27,10 @@ double StageTimes::*PartOf(Operation operation) {
 }  // namespace
 
 ProgramExecutor::ProgramExecutor(const ExecutorSetup& setup)
-    : setup_(setup), progress_([this] { Progress(); }), complete_([this](int32_t first) { Complete(first); }) {}
+    : setup_(setup),
+      progress_([this] { Progress(); }),
+      complete_([this](int32_t first) { Complete(first); }),
+      reduce_([this] { return setup_.parts.reduction.Progress(stage().stream()); }) {}
 
 absl::Status ProgramExecutor::Prepare() {
   for (int c = 0; c < stage().chunks(); ++c) loaded_.emplace_back(stage().chunk(c).spec().slots);
@@ -169,7 +172,7 @@ absl::Status ProgramExecutor::Execute(const RankProgram& program, size_t index) 
 
 absl::Status ProgramExecutor::Receive(ReceiveChannel& channel, const PackedBatch& batch) {
   HADAL_RETURN_IF_ERROR(RunAheadUntil([&] { return channel.Poll(inputs_.batches, setup_.trace); }));
-  return channel.Receive(stage().stream(), batch, inputs_.scalars.step, setup_.timeout);
+  return channel.Receive(stage().stream(), batch, inputs_.scalars.step, setup_.timeout, meanwhile());
 }
 
 absl::Status ProgramExecutor::Forward(int chunk, const PackedBatch& batch) {
@@ -259,7 +262,7 @@ absl::Status ProgramExecutor::SendBackward(int chunk, const PackedBatch& batch) 
 absl::Status ProgramExecutor::Send(SendChannel& channel, const PackedBatch& batch, const EdgeViews& edges) {
   WaitForDevice();
   HADAL_RETURN_IF_ERROR(RunAheadUntil([&] { return channel.HasRoom(); }));
-  return channel.Send(stage().stream(), batch, inputs_.scalars.step, edges, setup_.timeout);
+  return channel.Send(stage().stream(), batch, inputs_.scalars.step, edges, setup_.timeout, meanwhile());
 }
 
 void ProgramExecutor::Progress() {

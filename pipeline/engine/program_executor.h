@@ -101,6 +101,10 @@ class ProgramExecutor {
   // Lets transfers and sums go on until `done`, or until the device has nothing to do: then the caller may
   // block on `done` alone. Errors: those of `done` and of transfers; DeadlineExceeded if the device hangs.
   absl::Status RunAheadUntil(absl::FunctionRef<absl::StatusOr<bool>()> done);
+  // What a wait for a message does meanwhile: adds gradients of replicas. Null with one replica.
+  const std::function<absl::Status()>* meanwhile() const {
+    return setup_.pipeline.grid.replicas > 1 ? &reduce_ : nullptr;
+  }
   absl::Status Receive(ReceiveChannel& channel, const PackedBatch& batch);
   absl::Status Forward(int chunk, const PackedBatch& batch);
   absl::Status Backward(int chunk, const PackedBatch& batch, bool whole);
@@ -125,6 +129,7 @@ class ProgramExecutor {
   const ExecutorSetup setup_;
   const std::function<void()> progress_;         // Progress
   const std::function<void(int32_t)> complete_;  // Complete
+  const std::function<absl::Status()> reduce_;   // ReplicaReduction::Progress
   RunQueueClock run_queue_;
   ProgramClock clock_;
   ProgramPlace place_;

@@ -60,16 +60,18 @@ void SendChannel::Bind(const Arena& arena, Communicator& communicator) {
   communicator_ = &communicator;
 }
 
-absl::Status SendChannel::WaitOldest(absl::Duration timeout) {
+absl::Status SendChannel::WaitOldest(absl::Duration timeout, const std::function<absl::Status()>* meanwhile) {
   Outstanding& oldest = outstanding_.front();
-  HADAL_RETURN_IF_ERROR(communicator_->Wait(oldest.request, absl::Now() + timeout, What(spec_, oldest.micro_batch)));
+  HADAL_RETURN_IF_ERROR(communicator_->Wait(oldest.request, absl::Now() + timeout, What(spec_, oldest.micro_batch),
+                                            /*received_bytes=*/nullptr, meanwhile));
   outstanding_.pop_front();
   return absl::OkStatus();
 }
 
 absl::Status SendChannel::Send(const Stream& stream, const PackedBatch& batch, int64_t step,
-                               std::span<const ConstAnyMatrix> edges, absl::Duration timeout) {
-  if (static_cast<int>(outstanding_.size()) == spec_.buffers) HADAL_RETURN_IF_ERROR(WaitOldest(timeout));
+                               std::span<const ConstAnyMatrix> edges, absl::Duration timeout,
+                               const std::function<absl::Status()>* meanwhile) {
+  if (static_cast<int>(outstanding_.size()) == spec_.buffers) HADAL_RETURN_IF_ERROR(WaitOldest(timeout, meanwhile));
   const int64_t place = sent_++ % spec_.buffers;
   std::byte* const buffer = buffers_ + place * spec_.message_bytes();
   if (spec_.has_header()) {
@@ -99,7 +101,7 @@ absl::StatusOr<bool> SendChannel::HasRoom() {
 }
 
 absl::Status SendChannel::Drain(absl::Duration timeout) {
-  while (!outstanding_.empty()) HADAL_RETURN_IF_ERROR(WaitOldest(timeout));
+  while (!outstanding_.empty()) HADAL_RETURN_IF_ERROR(WaitOldest(timeout, /*meanwhile=*/nullptr));
   return absl::OkStatus();
 }
 
@@ -150,7 +152,7 @@ absl::StatusOr<bool> ReceiveChannel::Poll(std::span<const PackedBatch> batches, 
 }
 
 absl::Status ReceiveChannel::Receive(const Stream& stream, const PackedBatch& batch, int64_t step,
-                                     absl::Duration timeout) {
+                                     absl::Duration timeout, const std::function<absl::Status()>* meanwhile) {
   HADAL_CHECK(!posted_.empty());
   const int64_t position = posts_ - static_cast<int64_t>(posted_.size());  // buffer of the oldest posted receive
   int64_t bytes = 0;
@@ -158,7 +160,7 @@ absl::Status ReceiveChannel::Receive(const Stream& stream, const PackedBatch& ba
     bytes = *std::exchange(arrived_bytes_, std::nullopt);
   } else {
     HADAL_RETURN_IF_ERROR(
-        communicator_->Wait(posted_.front(), absl::Now() + timeout, What(spec_, batch.micro_batch), &bytes));
+        communicator_->Wait(posted_.front(), absl::Now() + timeout, What(spec_, batch.micro_batch), &bytes, meanwhile));
   }
   ++received_;
   posted_.pop_front();

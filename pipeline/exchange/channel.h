@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -75,16 +76,16 @@ class SendChannel {
   void Bind(const Arena& arena, Communicator& communicator);
   int buffers() const { return spec_.buffers; }  // most transfers posted at once
 
-  // Sends one matrix for each edge, from where kernels of `stream` write it.
+  // Sends one matrix for each edge, from where kernels of `stream` write it. `meanwhile`: Communicator::Wait's.
   absl::Status Send(const Stream& stream, const PackedBatch& batch, int64_t step, std::span<const ConstAnyMatrix> edges,
-                    absl::Duration timeout);
+                    absl::Duration timeout, const std::function<absl::Status()>* meanwhile = nullptr);
   // Whether Send would post its message at once.
   absl::StatusOr<bool> HasRoom();
   // Waits until all messages sent have been received.
   absl::Status Drain(absl::Duration timeout);
 
  private:
-  absl::Status WaitOldest(absl::Duration timeout);
+  absl::Status WaitOldest(absl::Duration timeout, const std::function<absl::Status()>* meanwhile);
 
   ChannelSpec spec_;
   ArenaSlice slice_;
@@ -111,9 +112,10 @@ class ReceiveChannel {
   // Tests whether the next message has arrived, and records in a trace when that was first seen. Errors: the
   // communicator's; it is closed after one, so later calls on it fail too.
   absl::StatusOr<bool> Poll(std::span<const PackedBatch> batches, TraceBuffer& trace);
-  // Waits for the next message.  Errors: Internal if it, or an earlier one, is not the message of its `batch` and
-  // `step`.
-  absl::Status Receive(const Stream& stream, const PackedBatch& batch, int64_t step, absl::Duration timeout);
+  // Waits for the next message. `meanwhile`: Communicator::Wait's.  Errors: Internal if the message, or an earlier one,
+  // is not that of its `batch` and `step`.
+  absl::Status Receive(const Stream& stream, const PackedBatch& batch, int64_t step, absl::Duration timeout,
+                       const std::function<absl::Status()>* meanwhile = nullptr);
   // The edges of the oldest message that was received and not released yet.
   EdgeViews Front(const PackedBatch& batch) const;
   // Frees the buffer of the oldest message and posts the next receive into it.

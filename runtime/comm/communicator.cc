@@ -33,7 +33,7 @@ absl::Status WithPurpose(const absl::Status& status, std::string_view what) {
 }  // namespace
 
 absl::Status Communicator::Wait(CommRequest& request, absl::Time deadline, std::string_view what,
-                                int64_t* received_bytes) {
+                                int64_t* received_bytes, const std::function<absl::Status()>* meanwhile) {
   // Converted to a duration once, so that setting the clock during the wait does not change it.
   const absl::Duration allowed = deadline - absl::Now();
   const auto start = std::chrono::steady_clock::now();
@@ -48,11 +48,11 @@ absl::Status Communicator::Wait(CommRequest& request, absl::Time deadline, std::
       return WithPurpose(done.status(), what);
     }
     if (*done) return absl::OkStatus();
-    if (passenger_ != nullptr) {
-      if (const absl::Status moved = passenger_->MoveAlong(); !moved.ok()) {
-        Withdraw();
-        return WithPurpose(moved, what);
-      }
+    absl::Status moved = passenger_ != nullptr ? passenger_->MoveAlong() : absl::OkStatus();
+    if (moved.ok() && meanwhile != nullptr) moved = (*meanwhile)();
+    if (!moved.ok()) {
+      Withdraw();
+      return WithPurpose(moved, what);
     }
 
     const absl::Duration waited = absl::FromChrono(std::chrono::steady_clock::now() - start);
@@ -70,9 +70,10 @@ absl::Status Communicator::Wait(CommRequest& request, absl::Time deadline, std::
                          MonotonicSeconds() - absl::ToDoubleSeconds(waited)});
       noted = true;
     }
-    // A transport that blocks here must return in time to set the current wait, and for its passenger.
+    // A transport that blocks here must return in time to set the current wait, and for what else moves along.
     const absl::Duration remaining = (noted ? allowed : std::min(allowed, kNoteworthy)) - waited;
-    Pause(waited, passenger_ == nullptr ? remaining : std::min(remaining, kLongestSleep));
+    const bool alone = passenger_ == nullptr && meanwhile == nullptr;
+    Pause(waited, alone ? remaining : std::min(remaining, kLongestSleep));
   }
 }
 

@@ -54,8 +54,8 @@ absl::StatusOr<bool> GroupCommunicator::Test(CommRequest& request, int64_t* rece
 }
 
 absl::Status GroupCommunicator::Wait(CommRequest& request, absl::Time deadline, std::string_view what,
-                                     int64_t* received_bytes) {
-  return parent_.Wait(request, deadline, what, received_bytes);
+                                     int64_t* received_bytes, const std::function<absl::Status()>* meanwhile) {
+  return parent_.Wait(request, deadline, what, received_bytes, meanwhile);
 }
 
 }  // namespace hadal

@@ -33,8 +33,8 @@ class GroupCommunicator final : public Communicator {
   absl::Status Reserve(int64_t transfers) override { return parent_.Reserve(transfers); }
   absl::StatusOr<bool> Test(CommRequest& request, int64_t* received_bytes = nullptr) override;
   void Progress() override { parent_.Progress(); }
-  absl::Status Wait(CommRequest& request, absl::Time deadline, std::string_view what,
-                    int64_t* received_bytes = nullptr) override;
+  absl::Status Wait(CommRequest& request, absl::Time deadline, std::string_view what, int64_t* received_bytes = nullptr,
+                    const std::function<absl::Status()>* meanwhile = nullptr) override;
   // Ends the parent's whole job.
   void Abort(int exit_code) override { parent_.Abort(exit_code); }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <ostream>
 #include <utility>
 #include <vector>
@@ -324,6 +325,36 @@ void DeadlineNamesTheTransfer(Communicator& c, const Stream& memory) {
   EXPECT_EQ(c.Receive(value.data(), value.bytes(), Next(c), 18).status().code(), absl::StatusCode::kUnavailable);
 }
 
+// Every rank waits for a message that its neighbour sends only once a second message has arrived, meanwhile.
+void WorksMeanwhile(Communicator& c, const Stream& memory) {
+  const TransferBuffer mine(memory, {c.rank()}), late(memory, {100 + c.rank()});
+  TransferBuffer theirs(memory, Empty(1)), their_late(memory, Empty(1));
+  CommRequest awaited = PostReceive(c, their_late, Previous(c), 20), first = PostReceive(c, theirs, Previous(c), 21);
+  CommRequest sent = PostSend(c, mine, Next(c), 21), late_sent;
+  const std::function<absl::Status()> meanwhile = [&] {
+    if (!first.active()) return absl::OkStatus();
+    const absl::StatusOr<bool> here = c.Test(first);
+    if (here.ok() && *here) late_sent = PostSend(c, late, Next(c), 20);
+    return here.status();
+  };
+  const absl::Status status = c.Wait(awaited, absl::Now() + kHang, "the late message", nullptr, &meanwhile);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(their_late.values(), std::vector<int32_t>{100 + Previous(c)});
+  Finish(c, sent, "the first message");
+  Finish(c, late_sent, "the late message");
+}
+
+// What fails meanwhile ends the wait, as what fails in the transport does.
+void FailsMeanwhile(Communicator& c, const Stream& memory) {
+  TransferBuffer value(memory, {0});
+  CommRequest received = PostReceive(c, value, Previous(c), 22);
+  const std::function<absl::Status()> meanwhile = [] { return absl::InternalError("the sum broke"); };
+  const absl::Status status = c.Wait(received, absl::Now() + kHang, "activations", nullptr, &meanwhile);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("the sum broke"), HasSubstr("activations")));
+  EXPECT_EQ(c.Send(value.data(), value.bytes(), Next(c), 23).status().code(), absl::StatusCode::kUnavailable);
+}
+
 // A deadline in the past still sees what is done already.
 void PastDeadlineTestsOnce(Communicator& c, const Stream& memory) {
   const TransferBuffer mine(memory, {c.rank()});
@@ -367,6 +398,8 @@ constexpr ConformanceCase kCases[] = {
     {"TestAndProgressAlone", TestAndProgressAlone},
     {"OneForwardOneBackward", OneForwardOneBackward},
     {"DeadlineNamesTheTransfer", DeadlineNamesTheTransfer},
+    {"WorksMeanwhile", WorksMeanwhile},
+    {"FailsMeanwhile", FailsMeanwhile},
     {"PastDeadlineTestsOnce", PastDeadlineTestsOnce},
     {"LongerThanCapacitySmall", LongerThanCapacitySmall},
     {"LongerThanCapacityLarge", LongerThanCapacityLarge},

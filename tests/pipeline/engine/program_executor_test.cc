@@ -2,17 +2,22 @@
 // programs compute, and what runs beside a step's last backward: engine_test.cc and tests/integration.
 #include "pipeline/engine/program_executor.h"
 
+#include <chrono>
 #include <cstddef>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "layers/depth_observer.h"
 #include "layers/purpose.h"
 #include "pipeline/exchange/parameter_broadcast.h"
 #include "pipeline/exchange/process_grid.h"
@@ -39,9 +44,10 @@ constexpr int kMicroBatches = 3;
 
 // A language model on some stages, and a step of it.
 struct Work {
-  Work(const PipelineOptions& options, int stages)
-      : pipeline(
-            MakePipelinePlan(plan, {.micro_batches = kMicroBatches, .target_tokens = 32}, options, stages).value()),
+  // The plan of the replica of world rank `rank`.
+  Work(const PipelineOptions& options, int ranks, int rank = 0)
+      : pipeline(MakePipelinePlan(plan, {.micro_batches = kMicroBatches, .target_tokens = 32}, options, ranks, rank)
+                     .value()),
         corpus(RandomCorpusFor(plan.options, 40, 10, 3)) {
     batches = SamplingOrder::Create(corpus, {.capacity = {0, 32}, .micro_batches_per_step = kMicroBatches})
                   .value()
@@ -107,11 +113,13 @@ class ExecutingRank {
         InitializeParameters(work_.pipeline, parts_.stage.parameters(), 1, Stream::Cpu(1), grid_.pipeline(), kHang)
             .ok());
   }
-  absl::Status Train(StepResult& result) {
+  absl::Status Train(StepResult& result, DepthObserver* observer = nullptr) {
     tail_.Begin({.learning_rate = 1e-3}, 1);
     EXPECT_TRUE(parts_.reduction.Begin().ok());
     return executor_.Run(work_.pipeline.programs[grid_.stage()],
-                         {.batches = work_.batches, .scalars = {.seed = 1, .step = kStep, .gradient_scale = 1e-2f}},
+                         {.batches = std::span(work_.batches).first(work_.pipeline.shape.micro_batches),
+                          .scalars = {.seed = 1, .step = kStep, .gradient_scale = 1e-2f},
+                          .observer = observer},
                          result);
   }
   // Forward only, over the first `count` micro-batches.
@@ -293,6 +301,63 @@ TEST_F(TwoRanksTest, DoesNotReturnBeforeItsSendsAreReceived) {
     }
     EXPECT_THAT(rank.executor().losses(), IsEmpty()) << "the head is the other rank's";
   }
+}
+
+// Blocks its rank's first backward of a sublayer below `end` until another rank waits for that, and a little longer.
+class BlockedBackward final : public DepthObserver {
+ public:
+  BlockedBackward(int32_t end, const ProgramPlace& waiting) : end_(end), waiting_(waiting) {}
+  void Observe(const Stream& /*stream*/, int32_t /*micro_batch*/, const DepthObservation& seen) override {
+    if (!IsBackward(seen.tensor) || seen.sublayer >= end_ || std::exchange(has_blocked_, true)) return;
+    while (!absl::StrContains(waiting_.Describe(), "receive_backward(chunk 0")) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+
+ private:
+  const int32_t end_;
+  const ProgramPlace& waiting_;
+  bool has_blocked_ = false;
+};
+
+// Two stages of two chunks, two replicas. (Stage 0 receives only gradients in its lower chunk.) Once the gradients of stage 0's upper chunk are complete, that stage waits for
+// stage 1 before its lower chunk. What it traces first tells whether it has added the other replica's gradients by then.
+TEST(ProgramExecutorTest, AddsGradientsOfReplicasWhileItWaitsForAMessage) {
+  const PipelineOptions options{.replicas = 2, .chunks = 2, .schedule = ScheduleKind::kInterleaved1F1B};
+  constexpr int kRanks = 4;
+  bool added_first = false;
+  for (int attempt = 0; attempt < 20 && !added_first; ++attempt) {  // the pieces may be late on a busy machine
+    InProcessWorld world(kRanks);
+    std::vector<std::unique_ptr<Work>> work;
+    std::vector<std::unique_ptr<ExecutingRank>> ranks;
+    for (int r = 0; r < kRanks; ++r) {
+      work.push_back(std::make_unique<Work>(options, kRanks, r));
+      ranks.push_back(std::make_unique<ExecutingRank>(*work[r], world.communicator(r), kHang));
+      ranks[r]->trace().Start(kStep);
+    }
+    const auto rank_of = [&](int stage, int replica) {
+      const GridShape& grid = work[0]->pipeline.grid;
+      for (int r = 0; r < kRanks; ++r) {
+        if (grid.StageOf(r) == stage && grid.ReplicaOf(r) == replica) return r;
+      }
+      return -1;
+    };
+    const int waiting = rank_of(0, 0), blocked = rank_of(1, 0);
+    BlockedBackward observer(work[blocked]->pipeline.last_sublayer(1, 0), ranks[waiting]->executor().place());
+    std::vector<std::thread> threads;
+    for (int r = 0; r < kRanks; ++r) {
+      threads.emplace_back([&, r] {
+        StepResult result;
+        const absl::Status status = ranks[r]->Train(result, r == blocked ? &observer : nullptr);
+        EXPECT_TRUE(status.ok()) << status;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const TraceEvent& event : ranks[waiting]->trace().events()) {
+      added_first = event.kind == TraceKind::kReplicaGradients;
+      if (added_first || (event.kind == TraceKind::kReceive && event.chunk == 0)) break;
+    }
+  }
+  EXPECT_TRUE(added_first);
 }
 
 }  // namespace
