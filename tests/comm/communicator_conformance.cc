@@ -340,6 +340,7 @@ void WorksMeanwhile(Communicator& c, const Stream& memory) {
   const absl::Status status = c.Wait(awaited, absl::Now() + kHang, "the late message", nullptr, &meanwhile);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(their_late.values(), std::vector<int32_t>{100 + Previous(c)});
+  while (first.active()) ASSERT_TRUE(meanwhile().ok());  // the wait was over too soon
   Finish(c, sent, "the first message");
   Finish(c, late_sent, "the late message");
 }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -45,8 +46,10 @@ constexpr int kMicroBatches = 3;
 // A language model on some stages, and a step of it.
 struct Work {
   // The plan of the replica of world rank `rank`.
-  Work(const PipelineOptions& options, int ranks, int rank = 0)
-      : pipeline(MakePipelinePlan(plan, {.micro_batches = kMicroBatches, .target_tokens = 32}, options, ranks, rank)
+  Work(const PipelineOptions& options, int ranks, int rank = 0, int32_t width = 16)
+      : plan(ModelPlan::Make(
+            SmallModel(ResidualMethod::kDeepNorm, {.encoder_layers = 0, .decoder_layers = 4, .d_model = width}))),
+        pipeline(MakePipelinePlan(plan, {.micro_batches = kMicroBatches, .target_tokens = 32}, options, ranks, rank)
                      .value()),
         corpus(RandomCorpusFor(plan.options, 40, 10, 3)) {
     batches = SamplingOrder::Create(corpus, {.capacity = {0, 32}, .micro_batches_per_step = kMicroBatches})
@@ -55,8 +58,7 @@ struct Work {
                   .micro_batches;
   }
 
-  const ModelPlan plan =
-      ModelPlan::Make(SmallModel(ResidualMethod::kDeepNorm, {.encoder_layers = 0, .decoder_layers = 4, .d_model = 16}));
+  const ModelPlan plan;
   const PipelinePlan pipeline;
   const Corpus corpus;
   std::vector<PackedBatch> batches;
@@ -303,56 +305,59 @@ TEST_F(TwoRanksTest, DoesNotReturnBeforeItsSendsAreReceived) {
   }
 }
 
-// Blocks its rank's first backward of a sublayer below `end` until another rank waits for that, and a little longer.
+// Blocks its rank's first backward of a sublayer below `end` until another rank is at an instruction, and a little longer.
 class BlockedBackward final : public DepthObserver {
  public:
-  BlockedBackward(int32_t end, const ProgramPlace& waiting) : end_(end), waiting_(waiting) {}
+  BlockedBackward(int32_t end, const ProgramPlace& other, std::string instruction)
+      : end_(end), other_(other), instruction_(std::move(instruction)) {}
   void Observe(const Stream& /*stream*/, int32_t /*micro_batch*/, const DepthObservation& seen) override {
     if (!IsBackward(seen.tensor) || seen.sublayer >= end_ || std::exchange(has_blocked_, true)) return;
-    while (!absl::StrContains(waiting_.Describe(), "receive_backward(chunk 0")) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    while (!absl::StrContains(other_.Describe(), instruction_)) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 
  private:
   const int32_t end_;
-  const ProgramPlace& waiting_;
+  const ProgramPlace& other_;
+  const std::string instruction_;
   bool has_blocked_ = false;
 };
 
-// Two stages of two chunks, two replicas. (Stage 0 receives only gradients in its lower chunk.) Once the gradients of stage 0's upper chunk are complete, that stage waits for
-// stage 1 before its lower chunk. What it traces first tells whether it has added the other replica's gradients by then.
+// Two stages of two chunks, two replicas. Rank 0 has computed its upper chunk's gradients and waits for stage 1 before its
+// lower chunk, which receives nothing else. Only then does the other replica (rank 1) send the same gradients, and only
+// after that does stage 1 (rank 2) go on. Rank 0's trace shows which came first: the sum or the end of the wait.
 TEST(ProgramExecutorTest, AddsGradientsOfReplicasWhileItWaitsForAMessage) {
   const PipelineOptions options{.replicas = 2, .chunks = 2, .schedule = ScheduleKind::kInterleaved1F1B};
   constexpr int kRanks = 4;
+  constexpr int32_t kWidth = 256;  // the upper chunk's gradients fill a round
   bool added_first = false;
-  for (int attempt = 0; attempt < 20 && !added_first; ++attempt) {  // the pieces may be late on a busy machine
+  for (int attempt = 0; attempt < 20 && !added_first; ++attempt) {  // rank 0 may be late on a busy machine
     InProcessWorld world(kRanks);
     std::vector<std::unique_ptr<Work>> work;
     std::vector<std::unique_ptr<ExecutingRank>> ranks;
     for (int r = 0; r < kRanks; ++r) {
-      work.push_back(std::make_unique<Work>(options, kRanks, r));
+      work.push_back(std::make_unique<Work>(options, kRanks, r, kWidth));
       ranks.push_back(std::make_unique<ExecutingRank>(*work[r], world.communicator(r), kHang));
       ranks[r]->trace().Start(kStep);
     }
-    const auto rank_of = [&](int stage, int replica) {
-      const GridShape& grid = work[0]->pipeline.grid;
-      for (int r = 0; r < kRanks; ++r) {
-        if (grid.StageOf(r) == stage && grid.ReplicaOf(r) == replica) return r;
-      }
-      return -1;
-    };
-    const int waiting = rank_of(0, 0), blocked = rank_of(1, 0);
-    BlockedBackward observer(work[blocked]->pipeline.last_sublayer(1, 0), ranks[waiting]->executor().place());
+    const GridShape& grid = work[0]->pipeline.grid;
+    ASSERT_EQ(grid.StageOf(1), 0);
+    ASSERT_EQ(grid.ReplicaOf(2), 0);
+    BlockedBackward replica(std::numeric_limits<int32_t>::max(), ranks[0]->executor().place(),
+                            "receive_backward(chunk 0");
+    BlockedBackward next_stage(work[2]->pipeline.last_sublayer(1, 0), ranks[1]->executor().place(),
+                               "reduce_over_replicas");
+    DepthObserver* const observers[kRanks] = {nullptr, &replica, &next_stage, nullptr};
     std::vector<std::thread> threads;
     for (int r = 0; r < kRanks; ++r) {
       threads.emplace_back([&, r] {
         StepResult result;
-        const absl::Status status = ranks[r]->Train(result, r == blocked ? &observer : nullptr);
+        const absl::Status status = ranks[r]->Train(result, observers[r]);
         EXPECT_TRUE(status.ok()) << status;
       });
     }
     for (std::thread& thread : threads) thread.join();
-    for (const TraceEvent& event : ranks[waiting]->trace().events()) {
+    for (const TraceEvent& event : ranks[0]->trace().events()) {
       added_first = event.kind == TraceKind::kReplicaGradients;
       if (added_first || (event.kind == TraceKind::kReceive && event.chunk == 0)) break;
     }
