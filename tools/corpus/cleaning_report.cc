@@ -55,8 +55,9 @@ Json TextJson(const TextFindings& text, const SplitFindings& split, const Prepar
     if (IsOf(count, split, options)) json[count.key] = count.of(text);
   }
   if (!split.training) return json;
-  json["dropped"] = {{"held_out", text.skipped.held_out}, {"duplicates", text.skipped.duplicates}};
-  if (!options.monolingual) json["dropped"]["high_ratio"] = text.skipped.high_ratio;
+  if (options.drop_test_overlap) json["dropped"]["held_out"] = text.skipped.held_out;
+  if (options.drop_duplicates) json["dropped"]["duplicates"] = text.skipped.duplicates;
+  if (options.max_length_ratio) json["dropped"]["high_ratio"] = text.skipped.high_ratio;
   return json;
 }
 

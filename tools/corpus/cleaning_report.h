@@ -46,8 +46,9 @@ TextFindings Total(const std::vector<TextFindings>& texts);
 // Columns without counts are left out.
 std::string CleaningTable(const std::vector<SplitFindings>& splits, const PrepareOptions& options);
 
-// All counts: {"max_tokens", "length_ratio", "splits": {"train": [{"text", "pairs", …, "kept"}, …], …}}. `pairs` is
-// the sum of `kept`, `not_utf8`, `empty`, `too_long` and the `dropped` ones.
+// All counts: {"max_tokens", "length_ratio", "splits": {"train": [{"text", "pairs", …, "kept"}, …], …}}. Of training
+// text also {"dropped": {"held_out", "duplicates", "high_ratio"}}, with the filters that are on. `pairs` is the sum of
+// `kept`, `not_utf8`, `empty`, `too_long` and the `dropped` ones.
 std::string CleaningJson(const std::vector<SplitFindings>& splits, const PrepareOptions& options);
 
 }  // namespace hadal

@@ -19,11 +19,11 @@
 // read once before anything is written, so that a bad line in the last file is found early. Deterministic: the same
 // text and options give the same files with any number of threads. Only one process at a time may write into DIR
 // (prepare_output.h).
-// Memory: one shard, a few thousand lines, and --vocab-pairs pairs while the
-// vocabulary is trained; and for the cleaning report hashes of a direction's pairs, of the validation and test pairs
-// (repeated_text.h), and with filters a bit for each training pair.
+// Memory: one shard, a few thousand lines, and --vocab-pairs pairs while the vocabulary is trained. For the cleaning
+// report, hashes of a direction's pairs (repeated_text.h) and of the validation and test pairs (31 bytes each at most);
+// with filters, a bit for each training pair.
 //
-// cleaning.json has what was found in each text (cleaning_report.h). Filters are of training text alone: validation and
+// DIR/cleaning.json has what was found in each text (cleaning_report.h). Filters are of training text alone: validation and
 // test sets stay as they are. A pair is skipped for the first of: not UTF-8, an empty side, drop_test_overlap,
 // drop_duplicates, no tokens, too long, max_length_ratio; the vocabulary is trained on what the first four leave.
 #pragma once

@@ -46,7 +46,7 @@ class CleaningReportTest : public PrepareTest {
 TEST_F(CleaningReportTest, FindingsAreCountedAndSkippedOnlyByFilters) {
   WritePairs("train", {"a b\tx y", "c d\tz z", "c d\tz z", "c d\tx y", "e\te", "\tx", "f\tx y z", "g\tx y z z",
                        "b\xFF\tx", "a a a a a a\ty"});
-  WritePairs("valid", {"a b\tx y", "a b\tx y"});
+  WritePairs("valid", {"a b\tx y", "a b\tx y", "g\tx y z z y"});
   options_.train = {Columns("train", {"en", "de"})};
   options_.valid = {Columns("valid", {"en", "de"})};
   options_.max_tokens = 5;
@@ -56,9 +56,9 @@ TEST_F(CleaningReportTest, FindingsAreCountedAndSkippedOnlyByFilters) {
   EXPECT_EQ(Report(), nlohmann::json::parse(R"({"max_tokens": 5, "length_ratio": 3, "splits": {
       "train": [{"text": "en-de", "pairs": 10, "not_utf8": 1, "empty": 1, "held_out": 1, "duplicates": 1,
                  "repeated_sources": 2, "repeated_targets": 2, "equal_sides": 1, "too_long": 1, "high_ratio": 1,
-                 "kept": 7, "dropped": {"held_out": 0, "duplicates": 0, "high_ratio": 0}}],
-      "valid": [{"text": "en-de", "pairs": 2, "not_utf8": 0, "empty": 0, "duplicates": 1, "repeated_sources": 1,
-                 "repeated_targets": 1, "equal_sides": 0, "too_long": 0, "high_ratio": 0, "kept": 2}]}})"));
+                 "kept": 7}],
+      "valid": [{"text": "en-de", "pairs": 3, "not_utf8": 0, "empty": 0, "duplicates": 1, "repeated_sources": 1,
+                 "repeated_targets": 1, "equal_sides": 0, "too_long": 0, "high_ratio": 1, "kept": 3}]}})"));
   EXPECT_THAT(
       out_.str(),
       HasSubstr(
@@ -66,14 +66,14 @@ TEST_F(CleaningReportTest, FindingsAreCountedAndSkippedOnlyByFilters) {
           "ratio>3  kept\n"
           "train     10          1      1           1           1            2            2              1         1  "
           "      1     7\n"
-          "valid      2          0      0                       1            1            1              0         0  "
-          "      0     2\n"));
+          "valid      3          0      0                       1            1            1              0         0  "
+          "      1     3\n"));
 
   options_.drop_duplicates = options_.drop_test_overlap = true;
   options_.max_length_ratio = 2.5;
   ASSERT_TRUE(Run().ok());
   EXPECT_THAT(Pairs("train"), ElementsAre("c d/z z", "c d/x y", "e/e"));
-  EXPECT_THAT(Pairs("valid"), ElementsAre("a b/x y", "a b/x y"));
+  EXPECT_THAT(Pairs("valid"), ElementsAre("a b/x y", "a b/x y", "g/x y z z y"));
   const nlohmann::json train = Report()["splits"]["train"][0];
   EXPECT_EQ(train["dropped"], nlohmann::json::parse(R"({"held_out": 1, "duplicates": 1, "high_ratio": 2})"));
   EXPECT_EQ(train["kept"], 3);
@@ -103,7 +103,8 @@ TEST_F(CleaningReportTest, OneFileAndAListKeepTheSamePairsOnAnyThreads) {
   EXPECT_THAT(Pairs("train"), ElementsAre("a/x", "b/y", "a/x", "b/y", "c/z"));
   const nlohmann::json texts = Report()["splits"]["train"];
   EXPECT_EQ(texts[0]["duplicates"], 1);
-  EXPECT_EQ(texts[2]["dropped"], nlohmann::json::parse(R"({"held_out": 1, "duplicates": 1, "high_ratio": 0})"));
+  EXPECT_EQ(texts[1]["repeated_sources"], 1);
+  EXPECT_EQ(texts[2]["dropped"], nlohmann::json::parse(R"({"held_out": 1, "duplicates": 1})"));
   EXPECT_THAT(out_.str(), HasSubstr("train total"));
 
   options_.train[2] = Columns("one", {"en", "de"}, "2");
@@ -135,7 +136,7 @@ TEST_F(CleaningReportTest, PlainTextHasNoCountsOfTwoSides) {
   ASSERT_TRUE(Run().ok());
   EXPECT_EQ(Report(), nlohmann::json::parse(R"({"max_tokens": 256, "splits": {
       "train": [{"text": "train", "pairs": 3, "not_utf8": 0, "empty": 0, "held_out": 0, "duplicates": 1, "too_long": 0,
-                 "kept": 3, "dropped": {"held_out": 0, "duplicates": 0}}]}})"));
+                 "kept": 3}]}})"));
 }
 
 TEST_F(CleaningReportTest, FiltersThatCannotApplyAreRefused) {
