@@ -23,8 +23,8 @@
 // report, hashes of a direction's pairs (repeated_text.h) and of the validation and test pairs (31 bytes each at most);
 // with filters, a bit for each training pair.
 //
-// DIR/cleaning.json has what was found in each text (cleaning_report.h). Filters are of training text alone: validation and
-// test sets stay as they are. A pair is skipped for the first of: not UTF-8, an empty side, drop_test_overlap,
+// DIR/cleaning.json has what was found in each text (cleaning_report.h). Filters are of training text alone: validation
+// and test sets stay as they are. A pair is skipped for the first of: not UTF-8, an empty side, drop_test_overlap,
 // drop_duplicates, no tokens, too long, max_length_ratio; the vocabulary is trained on what the first four leave.
 #pragma once
 
