@@ -62,6 +62,10 @@ absl::Status AddText(const config::Text& text, const std::string& folder, TextSp
   TextPair named;
   HADAL_ASSIGN_OR_RETURN(named.direction, ParseDirection(text.direction()));
   named.domain = text.domain();
+  if (text.train().empty() && text.valid().empty() && text.test().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(CorpusName(named), " has no files; give train, valid or test, or leave it out"));
+  }
   HADAL_RETURN_IF_ERROR(AddSplit(text, named, "train", text.train(), folder, splits.train));
   HADAL_RETURN_IF_ERROR(AddSplit(text, named, "valid", text.valid(), folder, splits.valid));
   return AddSplit(text, named, "test", text.test(), folder, splits.test);

@@ -64,14 +64,17 @@ absl::StatusOr<bool> ParallelReader::NextLine(Side& side, int64_t number, std::s
                                                    ": no tab; each line must be a sentence, a "
                                                    "tab, and its translation"));
   }
-  line = side.column == 1 ? line.substr(0, tab) : line.substr(tab + 1, line.find('\t', tab + 1) - tab - 1);
+  const size_t next = line.find('\t', tab + 1);
+  side.more_columns += next == std::string::npos ? 0 : 1;
+  line = side.column == 1 ? line.substr(0, tab) : line.substr(tab + 1, next - tab - 1);
   return true;
 }
 
 void ParallelReader::Validate(const Side& side, int64_t number, const std::string& line, std::string& invalid) {
   const size_t valid = ValidUtf8Prefix(line);
   if (valid == line.size() || !invalid.empty()) return;
-  invalid = absl::StrCat(side.path, ":", number, ": not UTF-8 from byte ", valid + 1, " of the line on");
+  invalid = absl::StrCat(side.path, ":", number, ": not UTF-8 from byte ", valid + 1, " of ",
+                         side.column == 0 ? "the line" : absl::StrCat("column ", side.column), " on");
 }
 
 absl::Status ParallelReader::UnequalCounts(Side& longer, const Side& shorter) {

@@ -37,7 +37,7 @@ struct ParallelLine {
   int64_t number = 0;  // from 1
   std::string source;
   std::string target;
-  std::string invalid;  // empty, or "FILE:LINE: not UTF-8 from byte B of the line on"
+  std::string invalid;  // empty, or "FILE:LINE: not UTF-8 from byte B of the line on", or "of column 2 on"
   bool empty = false;   // a side is blank
 };
 
@@ -54,6 +54,8 @@ class ParallelReader {
   // What has been removed so far.
   bool had_byte_order_mark() const { return (source_ && source_->had_byte_order_mark) || target_.had_byte_order_mark; }
   int64_t carriage_returns() const { return (source_ ? source_->carriage_returns : 0) + target_.carriage_returns; }
+  // Lines of a file of columns with more than two.
+  int64_t more_columns() const { return target_.more_columns; }
 
  private:
   struct Side {
@@ -62,6 +64,7 @@ class ParallelReader {
     int column = 0;  // 1 or 2; 0: the whole line
     bool had_byte_order_mark = false;
     int64_t carriage_returns = 0;
+    int64_t more_columns = 0;
   };
 
   static absl::StatusOr<Side> OpenSide(const std::string& path, int column);

@@ -25,10 +25,26 @@ namespace hadal {
 namespace {
 
 std::vector<Split> SplitsOf(const PrepareOptions& options) {
-  std::vector<Split> splits = {{"train", options.train}};
+  std::vector<Split> splits = {{.name = "train", .pairs = options.train, .training = true}};
   if (!options.valid.empty()) splits.push_back({"valid", options.valid});
   if (!options.test.empty()) splits.push_back({"test", options.test});
   return splits;
+}
+
+absl::Status CheckFilters(const PrepareOptions& options) {
+  if (options.drop_test_overlap && options.valid.empty() && options.test.empty()) {
+    return absl::InvalidArgumentError(
+        "--drop-test-overlap compares training text with validation and test text; give --valid or --test, or omit it");
+  }
+  if (options.monolingual && options.max_length_ratio) {
+    return absl::InvalidArgumentError("plain text has one side; omit --max-length-ratio");
+  }
+  if (options.features && (options.drop_duplicates || options.drop_test_overlap)) {
+    return absl::InvalidArgumentError(
+        "equal transcripts are of different recordings; omit --drop-duplicates and --drop-test-overlap with "
+        "--features");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckOptions(const PrepareOptions& options) {
@@ -50,7 +66,7 @@ absl::Status CheckOptions(const PrepareOptions& options) {
     return absl::InvalidArgumentError(
         "plain text has one side and one vocabulary; omit --separate, --source-vocab and --target-vocab");
   }
-  return absl::OkStatus();
+  return CheckFilters(options);
 }
 
 // Reads all features once: a model needs the same kind everywhere.
@@ -93,9 +109,9 @@ absl::StatusOr<std::optional<CorpusVocabularies>> CheckSurroundings(const std::v
 }
 
 // What in the training text makes results mean less than they seem to.
-void WarnOfTraining(const SplitSurvey& train, size_t held_out, const PrepareOptions& options, std::ostream& out) {
+void WarnOfTraining(const TextFindings& train, size_t held_out, const PrepareOptions& options, std::ostream& out) {
   constexpr double kManyEqual = 0.1, kManyHeldOut = 0.01;
-  const auto usable = static_cast<double>(train.usable);
+  const auto usable = static_cast<double>(train.lines - train.skipped.invalid - train.skipped.empty);
   const char* lines = options.monolingual ? "lines" : "pairs";
   if (static_cast<double>(train.equal_sides) > kManyEqual * usable) {
     out << absl::StrFormat(
@@ -104,29 +120,33 @@ void WarnOfTraining(const SplitSurvey& train, size_t held_out, const PrepareOpti
         100 * static_cast<double>(train.equal_sides) / usable);
   }
   // Two speakers may say the same.
-  if (!options.features && static_cast<double>(train.held_out) > kManyHeldOut * static_cast<double>(held_out)) {
+  if (!options.features && !options.drop_test_overlap &&
+      static_cast<double>(train.held_out) > kManyHeldOut * static_cast<double>(held_out)) {
     out << "warning: " << HumanCount(train.held_out) << " training " << lines << " are also validation or test "
         << lines << "; their loss and BLEU will not show how the model does on new text\n";
   }
 }
 
-// The first pass over all text. Returns the numbers of usable pairs of the training texts, [pairs].
-absl::StatusOr<std::vector<int64_t>> SurveyAll(const std::vector<Split>& splits, const PrepareOptions& options,
-                                               std::ostream& out) {
-  PairHashes held_out;
-  SplitSurvey survey;
-  for (auto split = splits.rbegin(); split != splits.rend(); ++split) {  // training text last
-    const bool train = split == splits.rend() - 1;
-    HADAL_ASSIGN_OR_RETURN(survey,
-                           SurveySplit(*split, options, train ? nullptr : &held_out, train ? &held_out : nullptr));
-    out << "read " << split->name << ": " << HumanCount(survey.lines)
+// The first pass over all text.  [splits]
+absl::StatusOr<std::vector<SplitSurvey>> SurveyAll(const std::vector<Split>& splits, const PrepareOptions& options,
+                                                   std::ostream& out) {
+  TextHashes held_out;
+  std::vector<SplitSurvey> surveys(splits.size());
+  for (size_t i = splits.size(); i-- > 0;) {  // training text last
+    HADAL_ASSIGN_OR_RETURN(surveys[i], SurveySplit(splits[i], options, held_out));
+    const SplitSurvey& survey = surveys[i];
+    out << "read " << splits[i].name << ": " << HumanCount(survey.lines)
         << (options.monolingual ? " lines" : " pairs of lines");
     if (survey.byte_order_marks > 0) out << ", byte order marks removed";
     if (survey.carriage_returns > 0) out << ", CRLF line ends removed";
+    if (survey.more_columns > 0) {
+      out << ", columns after the second ignored in " << HumanCount(survey.more_columns)
+          << (survey.more_columns == 1 ? " line" : " lines");
+    }
     out << std::endl;
   }
-  WarnOfTraining(survey, held_out.size(), options, out);
-  return survey.usable_of;
+  WarnOfTraining(Total(surveys[0].texts), held_out.size(), options, out);
+  return surveys;
 }
 
 std::string UnknownShare(int64_t unknown, int64_t tokens) {
@@ -136,6 +156,7 @@ std::string UnknownShare(int64_t unknown, int64_t tokens) {
 
 void DescribeSplit(const Split& split, const WrittenSplit& written, const PrepareOptions& options, std::ostream& out) {
   const CorpusStatistics& statistics = written.manifest.statistics;
+  const TextFindings total = Total(written.texts);
   out << "wrote " << split.name << ": " << HumanCount(written.manifest.samples);
   if (options.features) {
     out << " utterances; " << HumanCount(statistics.source_tokens) << " frames of " << written.manifest.frame_width
@@ -150,8 +171,8 @@ void DescribeSplit(const Split& split, const WrittenSplit& written, const Prepar
   }
   out << " (longest " << statistics.longest_target << ", "
       << UnknownShare(statistics.target_unknown, statistics.target_tokens) << "); "
-      << DescribeSkipped(written.skipped, written.lines, options) << std::endl;
-  const std::string warning = MostlySkipped(split.name, split.first_file(), written.lines, written.skipped, options);
+      << DescribeSkipped(total.skipped, total.lines, options) << std::endl;
+  const std::string warning = MostlySkipped(split.name, split.first_file(), total.lines, total.skipped, options);
   if (!warning.empty()) out << "warning: " << warning << std::endl;
 }
 
@@ -329,6 +350,15 @@ void AddFilterOptions(Command command, PrepareOptions& options) {
   add("--on-empty", options.on_empty, "A side without text (default: skip)");
   add("--on-long", options.on_long, "A side over --max-tokens (default: skip)");
   add("--on-invalid", options.on_invalid, "A line that is not UTF-8 (default: error)");
+  command.AddFlag("--drop-duplicates", options.drop_duplicates,
+                  "Leave out training pairs that the direction's training text has had before");
+  command.AddFlag("--drop-test-overlap", options.drop_test_overlap,
+                  "Leave out training pairs that the direction's validation or test text has");
+  command
+      .AddOption("--max-length-ratio", options.max_length_ratio,
+                 "Leave out training pairs of which one side has more than R times the other's tokens")
+      .InRange(1.0, 1e9)
+      .ValueName("R");
   command.AddOption("--max-skipped", options.most_skipped, "Limit for the skipped share of a text's lines")
       .InRange(0.0, 1.0)
       .ShowDefault();
@@ -341,26 +371,31 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
   HADAL_RETURN_IF_ERROR(CheckOptions(options));
   const std::vector<Split> splits = SplitsOf(options);
   HADAL_ASSIGN_OR_RETURN(std::optional<CorpusVocabularies> given, CheckSurroundings(splits, options));
-  HADAL_ASSIGN_OR_RETURN(const std::vector<int64_t> usable, SurveyAll(splits, options, out));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<SplitSurvey> surveys, SurveyAll(splits, options, out));
   HADAL_ASSIGN_OR_RETURN(PrepareOutput output, PrepareOutput::Take(options.output, options.overwrite));
   const bool trained = !given;
   if (trained) {
-    HADAL_ASSIGN_OR_RETURN(given, TrainVocabularies(options, splits[0], usable, out));
+    HADAL_ASSIGN_OR_RETURN(given, TrainVocabularies(options, splits[0], surveys[0], out));
     if (options.tags != LanguageTags::kNone) HADAL_RETURN_IF_ERROR(AddTagsOf(splits, *given));
   }
   HADAL_RETURN_IF_ERROR(output.Clear());
   HADAL_ASSIGN_OR_RETURN(const PreparedVocabularies vocabularies, SaveVocabularies(*std::move(given), options.output));
   DescribeVocabularies(vocabularies, options, out);
   std::vector<CorpusManifest> manifests;
-  for (const Split& split : splits) {
-    HADAL_ASSIGN_OR_RETURN(const WrittenSplit written,
-                           WriteSplit(split, options, vocabularies.source, vocabularies.target));
-    DescribeSplit(split, written, options, out);
+  std::vector<SplitFindings> findings;
+  for (size_t i = 0; i < splits.size(); ++i) {
+    HADAL_ASSIGN_OR_RETURN(WrittenSplit written,
+                           WriteSplit(splits[i], options, surveys[i], vocabularies.source, vocabularies.target));
+    DescribeSplit(splits[i], written, options, out);
     if (trained && manifests.empty()) {
       WarnOfRareIds(vocabularies, written.manifest.statistics, options.features, out);
     }
     manifests.push_back(written.manifest);
+    findings.push_back({splits[i].name, splits[i].training, std::move(written.texts)});
   }
+  const std::string report = JoinPath(options.output, kCleaningReport);
+  HADAL_RETURN_IF_ERROR(ReplaceFile(report, CleaningJson(findings, options), "partial"));
+  out << "cleaning report, also in " << report << ":\n" << CleaningTable(findings, options);
   HADAL_RETURN_IF_ERROR(output.RemoveSurplus(manifests));
   out << "done in " << HumanDuration(MonotonicSeconds() - begin) << "; train on it with the prefix "
       << JoinPath(options.output, "train") << std::endl;

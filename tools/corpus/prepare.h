@@ -19,12 +19,18 @@
 // read once before anything is written, so that a bad line in the last file is found early. Deterministic: the same
 // text and options give the same files with any number of threads. Only one process at a time may write into DIR
 // (prepare_output.h).
-// Memory is independent of the size of the text: one shard, a few thousand lines, and --vocab-pairs pairs while the
-// vocabulary is trained.
+// Memory: one shard, a few thousand lines, and --vocab-pairs pairs while the vocabulary is trained. For the cleaning
+// report, hashes of a direction's pairs (repeated_text.h) and of the validation and test pairs (31 bytes each at most);
+// with filters, a bit for each training pair.
+//
+// DIR/cleaning.json has what was found in each text (cleaning_report.h). Filters are of training text alone: validation
+// and test sets stay as they are. A pair is skipped for the first of: not UTF-8, an empty side, drop_test_overlap,
+// drop_duplicates, no tokens, too long, max_length_ratio; the vocabulary is trained on what the first four leave.
 #pragma once
 
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,10 +64,13 @@ struct PrepareOptions {
   int64_t max_tokens = 256;           // a side with more tokens, without </s>, is over-long
   BadLine on_empty = BadLine::kSkip;  // a side is blank, or empty after normalisation
   BadLine on_long = BadLine::kSkip;
-  BadLine on_invalid = BadLine::kError;  // not UTF-8
-  double most_skipped = 0.9;             // limit for the skipped share of a split's lines, [0, 1]
-  bool overwrite = false;                // replace corpora in `output`
-  int threads = 0;                       // for encoding; 0: one per CPU available to this process
+  BadLine on_invalid = BadLine::kError;    // not UTF-8
+  bool drop_duplicates = false;            // a pair that its direction's training text has had before
+  bool drop_test_overlap = false;          // a pair that its direction's validation or test text has
+  std::optional<double> max_length_ratio;  // a pair of which one side has more than this times the other's tokens
+  double most_skipped = 0.9;               // limit for the skipped share of a split's lines, [0, 1]
+  bool overwrite = false;                  // replace corpora in `output`
+  int threads = 0;                         // for encoding; 0: one per CPU available to this process
 };
 
 // Runs the command; writes progress and a summary to `out`.

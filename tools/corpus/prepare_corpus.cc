@@ -58,35 +58,41 @@ absl::Status CheckUtterances(const TextPair& pair, int64_t lines) {
                                                  " utterances; make the features again with speech_features.py"));
 }
 
-// Calls visit(pair index, line) for every kept pair of lines, in order. `doing`: what the progress line says.
+// Calls visit(pair index, line) for every kept pair of lines that is not `dropped`, in order, and counts in `survey`.
+// `doing`: what the progress line says.
 absl::Status ForEachKept(const std::string& doing, const Split& split, const PrepareOptions& options,
-                         SkippedLines& skipped, SplitSurvey& survey,
+                         const std::vector<bool>& dropped, SplitSurvey& survey,
                          const std::function<absl::Status(size_t, const ParallelLine&)>& visit) {
+  survey.texts.resize(split.pairs.size());
   std::vector<std::string> paths;
   for (const TextPair& pair : split.pairs) paths.insert(paths.end(), {pair.source, pair.target});
   WorkProgress progress(absl::StrCat(doing, " ", split.name), "bytes", TextBytes(paths));
   ParallelLine line;
   for (size_t i = 0; i < split.pairs.size(); ++i) {
     HADAL_ASSIGN_OR_RETURN(ParallelReader reader, ParallelReader::Open(split.pairs[i]));
-    const int64_t lines_before = survey.lines;
+    TextFindings& text = survey.texts[i];
+    text.name = CorpusName(split.pairs[i]);
     while (true) {
       HADAL_ASSIGN_OR_RETURN(const bool more, reader.Next(line));
       if (!more) break;
-      ++survey.lines;
+      const auto index = static_cast<size_t>(survey.lines++);
+      ++text.lines;
       progress.Advance(static_cast<int64_t>(line.source.size() + line.target.size()) + (options.monolingual ? 1 : 2));
-      HADAL_ASSIGN_OR_RETURN(const bool keep, KeepText(split.pairs[i], line, options, skipped));
-      if (keep) HADAL_RETURN_IF_ERROR(visit(i, line));
+      HADAL_ASSIGN_OR_RETURN(const bool keep, KeepText(split.pairs[i], line, options, text.skipped));
+      if (keep && (index >= dropped.size() || !dropped[index])) HADAL_RETURN_IF_ERROR(visit(i, line));
     }
-    HADAL_RETURN_IF_ERROR(CheckUtterances(split.pairs[i], survey.lines - lines_before));
+    HADAL_RETURN_IF_ERROR(CheckUtterances(split.pairs[i], text.lines));
     survey.byte_order_marks += reader.had_byte_order_mark() ? 1 : 0;
     survey.carriage_returns += reader.carriage_returns();
+    survey.more_columns += reader.more_columns();
   }
   return absl::OkStatus();
 }
 
-// Checks one pair as tokens.
-absl::StatusOr<bool> KeepTokens(const std::string& place, const Sample& sample, const PrepareOptions& options,
-                                SkippedLines& skipped) {
+// Checks one pair as tokens. `training`: of training text.
+absl::StatusOr<bool> KeepTokens(const std::string& place, const Sample& sample, bool training,
+                                const PrepareOptions& options, TextFindings& text) {
+  SkippedLines& skipped = text.skipped;
   if ((!options.monolingual && sample.source.empty()) || sample.target.empty()) {
     if (options.on_empty == BadLine::kError) {
       return absl::InvalidArgumentError(absl::StrCat(place, ": ", options.monolingual ? "it" : "a side",
@@ -105,7 +111,12 @@ absl::StatusOr<bool> KeepTokens(const std::string& place, const Sample& sample, 
     ++skipped.too_long;
     return false;
   }
-  return true;
+  const auto shortest = static_cast<double>(std::min(sample.source.size(), sample.target.size()));
+  if (options.monolingual || static_cast<double>(longest) <= LengthRatio(options) * shortest) return true;
+  ++text.high_ratio;
+  if (!training || !options.max_length_ratio) return true;
+  ++skipped.high_ratio;
+  return false;
 }
 
 // The features of a split's utterances, in order.
@@ -158,35 +169,55 @@ absl::Status CheckReadable(const Split& split) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<SplitSurvey> SurveySplit(const Split& split, const PrepareOptions& options, PairHashes* collect,
-                                        const PairHashes* held_out) {
-  SplitSurvey survey = {.usable_of = std::vector<int64_t>(split.pairs.size(), 0)};
-  SkippedLines skipped;
+std::vector<int64_t> SplitSurvey::usable() const {
+  std::vector<int64_t> usable;
+  for (const TextFindings& text : texts) usable.push_back(text.kept());
+  return usable;
+}
+
+absl::StatusOr<SplitSurvey> SurveySplit(const Split& split, const PrepareOptions& options, TextHashes& held_out) {
+  SplitSurvey survey;
+  RepeatedText repeated_text(split.pairs);
   const auto visit = [&](size_t pair, const ParallelLine& line) {
-    ++survey.usable;
-    ++survey.usable_of[pair];
-    if (!options.monolingual && line.source == line.target) ++survey.equal_sides;
-    const size_t hash = std::hash<std::string>()(absl::StrCat(line.source, "\n", line.target));
-    if (collect != nullptr && collect->size() < kMostHeldOut) collect->insert(hash);
-    if (held_out != nullptr && held_out->contains(hash)) ++survey.held_out;
+    TextFindings& text = survey.texts[pair];
+    const uint64_t hash = HashOfPair(split.pairs[pair].direction, line);
+    const RepeatedText::Repeated repeated = repeated_text.Add(pair, line, hash);
+    text.duplicates += repeated.pair ? 1 : 0;
+    text.repeated_sources += repeated.source ? 1 : 0;
+    text.repeated_targets += repeated.target ? 1 : 0;
+    text.equal_sides += !options.monolingual && line.source == line.target ? 1 : 0;
+    if (!split.training) {
+      held_out.insert(hash);
+      return absl::OkStatus();
+    }
+    const bool is_held_out = held_out.contains(hash);
+    text.held_out += is_held_out ? 1 : 0;
+    const bool overlaps = is_held_out && options.drop_test_overlap;
+    if (!overlaps && !(repeated.pair && options.drop_duplicates)) return absl::OkStatus();
+    ++(overlaps ? text.skipped.held_out : text.skipped.duplicates);
+    survey.dropped.resize(static_cast<size_t>(survey.lines));
+    survey.dropped.back() = true;
     return absl::OkStatus();
   };
-  HADAL_RETURN_IF_ERROR(ForEachKept("reading", split, options, skipped, survey, visit));
+  HADAL_RETURN_IF_ERROR(ForEachKept("reading", split, options, /*dropped=*/{}, survey, visit));
   for (size_t pair = 0; pair < split.pairs.size(); ++pair) {
-    if (survey.usable_of[pair] > 0 || split.pairs.size() == 1) continue;  // a single one: CheckSkipped says why
-    return absl::InvalidArgumentError(absl::StrCat(split.name, ": ", CorpusName(split.pairs[pair]), " (",
-                                                   split.pairs[pair].target,
-                                                   ") has no usable lines; give it some, or leave it out"));
+    const TextFindings& text = survey.texts[pair];
+    if (text.kept() > 0 || split.pairs.size() == 1) continue;  // a single one: CheckSkipped says why
+    return absl::InvalidArgumentError(
+        absl::StrCat(split.name, ": ", text.name, " (", split.pairs[pair].target, ") has no usable lines",
+                     text.lines > 0 ? absl::StrCat(", ", DescribeSkipped(text.skipped, text.lines, options)) : "",
+                     "; give it some, or leave it out"));
   }
-  HADAL_RETURN_IF_ERROR(CheckSkipped(split.name, split.first_file(), survey.lines, skipped, options));
+  HADAL_RETURN_IF_ERROR(
+      CheckSkipped(split.name, split.first_file(), survey.lines, Total(survey.texts).skipped, options));
   return survey;
 }
 
-absl::StatusOr<SampledText> SampleText(const Split& split, const PrepareOptions& options,
-                                       const std::vector<int64_t>& usable, const std::vector<int64_t>& counts) {
+absl::StatusOr<SampledText> SampleText(const Split& split, const PrepareOptions& options, const SplitSurvey& survey,
+                                       const std::vector<int64_t>& counts) {
   SampledText text;
-  SkippedLines skipped;
-  SplitSurvey survey;
+  SplitSurvey again;
+  const std::vector<int64_t> usable = survey.usable();
   std::vector<int64_t> seen(split.pairs.size(), 0);
   const auto visit = [&](size_t pair, const ParallelLine& line) {
     const auto until = [&](int64_t lines) {  // how many are taken of the first `lines`, rounded up
@@ -200,11 +231,11 @@ absl::StatusOr<SampledText> SampleText(const Split& split, const PrepareOptions&
     }
     return absl::OkStatus();
   };
-  HADAL_RETURN_IF_ERROR(ForEachKept("sampling", split, options, skipped, survey, visit));
+  HADAL_RETURN_IF_ERROR(ForEachKept("sampling", split, options, survey.dropped, again, visit));
   return text;
 }
 
-absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions& options,
+absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions& options, const SplitSurvey& survey,
                                         const SavedVocabulary& source, const SavedVocabulary& target) {
   HADAL_ASSIGN_OR_RETURN(const int32_t frame_width, FrameWidthOf(split, options));
   CorpusWriterOptions writer_options = {
@@ -217,21 +248,22 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
     writer_options.corpora.push_back(CorpusName(pair));
   }
   HADAL_ASSIGN_OR_RETURN(CorpusWriter writer, CorpusWriter::Create(std::move(writer_options)));
-  WrittenSplit written;
-  SplitSurvey survey;
+  WrittenSplit written = {.texts = survey.texts};
+  SplitSurvey again;
   LineEncoder lines(options.monolingual ? nullptr : &source.vocabulary, target.vocabulary, options.threads);
   SplitFrames frames(split);
   const auto write = [&]() -> absl::Status {
     for (EncodedLine& line : lines.Encode()) {
-      const TextPair& pair = split.pairs[line.sample.corpus_id];
-      HADAL_ASSIGN_OR_RETURN(const bool keep,
-                             KeepTokens(PlaceOf(pair, line.number), line.sample, options, written.skipped));
+      const auto text = static_cast<size_t>(line.sample.corpus_id);
+      const TextPair& pair = split.pairs[text];
+      HADAL_ASSIGN_OR_RETURN(const bool keep, KeepTokens(PlaceOf(pair, line.number), line.sample, split.training,
+                                                         options, written.texts[text]));
       if (!keep) continue;
       AddTags(pair.direction, options.tags, source.vocabulary, target.vocabulary, line.sample);
       SampleView sample = line.sample.view();
       sample.frame_width = frame_width;
       if (frame_width > 0) {
-        HADAL_ASSIGN_OR_RETURN(sample.frames, frames.Of(static_cast<size_t>(sample.corpus_id), line.number));
+        HADAL_ASSIGN_OR_RETURN(sample.frames, frames.Of(text, line.number));
       }
       HADAL_RETURN_IF_ERROR(writer.Add(sample));
     }
@@ -241,11 +273,11 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
     lines.Add(static_cast<int32_t>(pair), line);
     return lines.full() ? write() : absl::OkStatus();
   };
-  HADAL_RETURN_IF_ERROR(ForEachKept("encoding", split, options, written.skipped, survey, collect));
+  HADAL_RETURN_IF_ERROR(ForEachKept("encoding", split, options, survey.dropped, again, collect));
   HADAL_RETURN_IF_ERROR(write());
   // If too little is left, no manifest is written.
-  written.lines = survey.lines;
-  HADAL_RETURN_IF_ERROR(CheckSkipped(split.name, split.first_file(), written.lines, written.skipped, options));
+  HADAL_RETURN_IF_ERROR(
+      CheckSkipped(split.name, split.first_file(), survey.lines, Total(written.texts).skipped, options));
   HADAL_ASSIGN_OR_RETURN(written.manifest, writer.Finish());
   return written;
 }

@@ -84,7 +84,7 @@ absl::Status PrepareOutput::Clear() {
     }
     HADAL_RETURN_IF_ERROR(RemoveTree(path));
   }
-  return absl::OkStatus();
+  return RemoveTree(JoinPath(folder_, kCleaningReport));
 }
 
 absl::Status PrepareOutput::RemoveSurplus(const std::vector<CorpusManifest>& manifests) {

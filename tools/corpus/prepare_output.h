@@ -18,6 +18,9 @@
 
 namespace hadal {
 
+// The file of the cleaning report.
+inline constexpr char kCleaningReport[] = "cleaning.json";
+
 class PrepareOutput {
  public:
   // Returns AlreadyExists if `folder` contains a corpus and `overwrite` is false. Writes nothing.
@@ -30,7 +33,7 @@ class PrepareOutput {
   PrepareOutput(PrepareOutput&&) = default;
   ~PrepareOutput();
 
-  // Deletes the manifests of existing corpora. Call it when only writing is left to do.
+  // Deletes the manifests of existing corpora, and their cleaning report. Call it when only writing is left to do.
   absl::Status Clear();
 
   // Deletes shards of earlier corpora, or of an interrupted run, that none of `manifests` names. REQUIRES: `manifests`

@@ -68,15 +68,16 @@ absl::StatusOr<std::optional<CorpusVocabularies>> GivenVocabularies(const Prepar
 }
 
 absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& options, const Split& train,
-                                                     const std::vector<int64_t>& usable, std::ostream& out) {
+                                                     const SplitSurvey& survey, std::ostream& out) {
   // Of as many pairs as there are, or as are wanted, each text's quota.
+  const std::vector<int64_t> usable = survey.usable();
   std::vector<int64_t> counts = SamplingQuotas(usable, options.vocabulary_temperature);
   const bool words = options.training.algorithm == PieceAlgorithm::kWord;  // rare ones count only in the whole text
   const int64_t all = std::accumulate(usable.begin(), usable.end(), int64_t{0});
   if (!words && all > options.vocabulary_pairs) {
     for (int64_t& count : counts) count = std::max<int64_t>(count > 0 ? 1 : 0, count * options.vocabulary_pairs / all);
   }
-  HADAL_ASSIGN_OR_RETURN(SampledText text, SampleText(train, options, usable, counts));
+  HADAL_ASSIGN_OR_RETURN(SampledText text, SampleText(train, options, survey, counts));
   Announce(options, static_cast<int64_t>(text.target.size()), out);
   const WorkProgress progress(options.separate ? "training the vocabularies" : "training the vocabulary", "", 0);
   if (!options.separate) {
@@ -89,11 +90,20 @@ absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& optio
 }
 
 absl::Status CheckLanguages(const std::vector<Split>& splits) {
+  std::set<std::string> trained;
   for (const Split& split : splits) {
     for (const TextPair& pair : split.pairs) {
       if (pair.direction.target.empty()) {
         return absl::InvalidArgumentError(absl::StrCat("--tags needs every text's languages, those of ",
                                                        CorpusName(pair), " are not known; name texts by --list"));
+      }
+      for (const std::string& language : {pair.direction.source, pair.direction.target}) {
+        if (split.training) trained.insert(language);
+        if (trained.contains(language)) continue;
+        return absl::InvalidArgumentError(absl::StrCat(split.name, ": ", CorpusName(pair),
+                                                       ": no training text is in \"", language,
+                                                       "\", so that its tag would be untrained; correct the "
+                                                       "direction, or leave the text out"));
       }
     }
   }

@@ -24,13 +24,14 @@ struct PreparedVocabularies {
 // Errors: those of loading; invalid training options.
 absl::StatusOr<std::optional<CorpusVocabularies>> GivenVocabularies(const PrepareOptions& options);
 
-// Trains vocabularies on `train`, whose texts have `usable` usable pairs, [pairs]. Writes progress to `out`.
+// Trains vocabularies on `train`, of which `survey` is the first pass. Writes progress to `out`.
 // Blocking: takes seconds to minutes.
 // Errors: those of training a vocabulary.
 absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& options, const Split& train,
-                                                     const std::vector<int64_t>& usable, std::ostream& out);
+                                                     const SplitSurvey& survey, std::ostream& out);
 
-// Errors: InvalidArgument if the languages of a text are not known, so that it cannot have tags.
+// Checks the languages of texts that get tags.
+// Errors: InvalidArgument if those of a text are not known, or one is of no training text: its tag would be untrained.
 absl::Status CheckLanguages(const std::vector<Split>& splits);
 
 // Adds the tags of the languages of all splits' texts to vocabularies, sorted by their codes. REQUIRES: CheckLanguages.

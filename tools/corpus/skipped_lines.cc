@@ -24,11 +24,21 @@ std::string Reasons(const SkippedLines& skipped, const PrepareOptions& options) 
     reasons.push_back(absl::StrCat(HumanCount(skipped.too_long), " longer than ", options.max_tokens, " tokens"));
   }
   if (skipped.invalid > 0) reasons.push_back(absl::StrCat(HumanCount(skipped.invalid), " not UTF-8"));
+  if (skipped.held_out > 0)
+    reasons.push_back(absl::StrCat(HumanCount(skipped.held_out), " in validation or test text"));
+  if (skipped.duplicates > 0) reasons.push_back(absl::StrCat(HumanCount(skipped.duplicates), " duplicates"));
+  if (skipped.high_ratio > 0) {
+    reasons.push_back(absl::StrFormat("%s with a length ratio over %g", HumanCount(skipped.high_ratio),
+                                      options.max_length_ratio.value_or(0)));
+  }
   return absl::StrJoin(reasons, ", ");
 }
 
 // The remedy for the most frequent reason.
 std::string Advice(const SkippedLines& skipped, const PrepareOptions& options) {
+  if (skipped.filtered() > std::max({skipped.empty, skipped.invalid, skipped.too_long})) {
+    return "check that it is the right file, or leave out the filter";
+  }
   if (skipped.too_long >= std::max(skipped.empty, skipped.invalid)) {
     return absl::StrCat("raise --max-tokens ", options.max_tokens, ", or use a vocabulary that fits the text");
   }
@@ -38,6 +48,16 @@ std::string Advice(const SkippedLines& skipped, const PrepareOptions& options) {
 }
 
 }  // namespace
+
+SkippedLines& SkippedLines::operator+=(const SkippedLines& other) {
+  invalid += other.invalid;
+  empty += other.empty;
+  too_long += other.too_long;
+  held_out += other.held_out;
+  duplicates += other.duplicates;
+  high_ratio += other.high_ratio;
+  return *this;
+}
 
 std::string DescribeSkipped(const SkippedLines& skipped, int64_t lines, const PrepareOptions& options) {
   if (skipped.total() == 0) return "nothing skipped";
@@ -58,9 +78,9 @@ absl::Status CheckSkipped(const std::string& name, const std::string& file, int6
     return absl::InvalidArgumentError(absl::StrCat("the ", name, " text (", file, ") is empty"));
   }
   if (skipped.total() == lines) {
-    return absl::InvalidArgumentError(absl::StrCat("no line is left of the ", name, " text (", file, "): of ", lines,
-                                                   " lines ", skipped.invalid, " are not UTF-8, ", skipped.empty,
-                                                   " have an empty side, ", skipped.too_long, " are too long"));
+    return absl::InvalidArgumentError(absl::StrCat("no line is left of the ", name, " text (", file,
+                                                   "): ", DescribeSkipped(skipped, lines, options), "; ",
+                                                   Advice(skipped, options)));
   }
   if (ShareOf(skipped, lines) <= options.most_skipped) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrFormat(

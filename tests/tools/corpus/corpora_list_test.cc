@@ -64,6 +64,7 @@ TEST_F(CorporaListTest, EachDirectionIsACorpusOfItsOwn) {
   EXPECT_EQ(SourceText(train, 7), "Close it.");
   EXPECT_EQ(TargetText(train, 7), "Fermez-le.");
   EXPECT_EQ(SourceText(train, 9), "Fermez-le.");
+  EXPECT_THAT(out_.str(), HasSubstr("CRLF line ends removed, columns after the second ignored in 2 lines\n"));
 }
 
 TEST_F(CorporaListTest, DeepnetsTagIsTheTargetsBeforeTheSource) {
@@ -106,6 +107,10 @@ TEST_F(CorporaListTest, WhatIsWrongIsRefusedByName) {
   refused("text { direction: \"en-de\" train: [\"train.en\", \"train.de\", \"x\"] }", "train has 3 files");
   refused("text { direction: \"en-de\" train: \"train.en\" }", "train.en:1: no tab");
   refused("text { directoin: \"en-de\" }", "direction");
+  refused("text { train: [\"train.en\", \"train.de\"] }", "\"\" is no direction");
+  refused("text { direction: \"en-de\" domain: \"news\" }", "list: en-de news has no files; give train, valid or test");
+  Write("bad.tsv", "good\tgut\nbad\tschl\xE4\n");
+  refused("text { direction: \"en-de\" train: \"bad.tsv\" }", "bad.tsv:2: not UTF-8 from byte 5 of column 2 on");
   refused("text { direction: \"en-de\" valid: [\"train.en\", \"train.de\"] }", "no training text");
   const std::string once = "text { direction: \"en-de\" train: [\"train.en\", \"train.de\"] } ";
   refused(once + once, "en-de is given twice");
@@ -118,6 +123,15 @@ TEST_F(CorporaListTest, WhatIsWrongIsRefusedByName) {
 TEST_F(CorporaListTest, TagsNeedLanguages) {
   options_.tags = LanguageTags::kDeepnet;
   ExpectError({"--tags needs every text's languages", "train.en / train.de"});
+}
+
+TEST_F(CorporaListTest, ATagOfALanguageWithoutTrainingTextIsRefused) {
+  options_.tags = LanguageTags::kDeepnet;
+  Write("list", R"(text { direction: "en-de" train: ["train.en", "train.de"] }
+                   text { direction: "en-ed" valid: ["train.en", "train.de"] })");
+  EXPECT_THAT(std::string(RunList().message()), HasSubstr("valid: en-ed: no training text is in \"ed\""));
+  options_.tags = LanguageTags::kNone;
+  EXPECT_TRUE(RunList().ok());
 }
 
 TEST_F(CorporaListTest, OpusTreesAreFound) {

@@ -83,6 +83,13 @@ TEST_F(PrepareTest, EachOptionOfTheCommandLineSetsItsOwn) {
   EXPECT_EQ(run(absl::StrCat("--vocab ", Path("de.txt"), more)), 0) << out_.str();
   EXPECT_EQ(Read("out/vocabulary.txt"), Read("de.txt"));
   EXPECT_EQ(OpenCorpus("test").size(), 4);
+  EXPECT_EQ(run(absl::StrCat("--vocab ", Path("de.txt"), more, " --drop-test-overlap")), 2);
+  EXPECT_THAT(out_.str(), HasSubstr("4 of 4 (100%): 4 in validation or test text"));
+  const std::string twice = absl::StrCat("--train ", Path("train.en"), " ", Path("train.de"), " --vocab-size 60 ");
+  EXPECT_EQ(run(twice + "--drop-duplicates"), 2);
+  EXPECT_THAT(out_.str(), HasSubstr("4 of 4 (100%): 4 duplicates; give it some"));
+  EXPECT_EQ(run("--vocab-size 60 --max-length-ratio 1"), 0) << out_.str();
+  EXPECT_THAT(out_.str(), HasSubstr(" with a length ratio over 1\n"));
   EXPECT_EQ(run("--vocab-size 60 --vocab-pairs 2"), 0) << out_.str();
   EXPECT_THAT(out_.str(), HasSubstr("on 2 pairs"));
   EXPECT_THAT(out_.str(), HasSubstr(" tokens for 60 ids: most ids are too rare to be learnt\n"));

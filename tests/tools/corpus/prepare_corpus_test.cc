@@ -134,14 +134,14 @@ TEST_F(PrepareTest, ALineOfWhichNoTokenIsLeftIsNamedWhereEmptyOnesAreErrors) {
 TEST_F(PrepareTest, NothingLeftIsAnError) {
   Write("train.en", "\n\n");
   Write("train.de", "\n\n");
-  ExpectError({"no line is left of the train text", "2 have an empty side"});
+  ExpectError({"no line is left of the train text", "2 with an empty side"});
   Write("train.en", "");
   Write("train.de", "");
   ExpectError({"text (", "is empty"});
   Write("train.en", kEnglish);
   Write("train.de", kGerman);
   options_.max_tokens = 1;
-  ExpectError({"no line is left", "3 are too long"});
+  ExpectError({"no line is left", "3 longer than 1 tokens"});
 }
 
 // A NUL, spelt special tokens, pieces' own marks, an emoji; the last line is blank only after normalisation.

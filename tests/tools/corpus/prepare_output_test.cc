@@ -145,7 +145,7 @@ TEST_F(SurplusShardsTest, WhatAKilledProcessLeftGoesAsWell) {
   Write("out/.prepare.lock", "");
   ASSERT_TRUE(Run().ok());
   EXPECT_THAT(*ListDirectory(Path("out")),
-              ElementsAre("train.00000.shard", "train.json", "train.mine.shard", "vocabulary.model"));
+              ElementsAre("cleaning.json", "train.00000.shard", "train.json", "train.mine.shard", "vocabulary.model"));
   EXPECT_EQ(OpenCorpus("train").size(), 3);
 }
 
@@ -157,11 +157,13 @@ TEST_F(SurplusShardsTest, AProcessThatFailsWhileItWritesLeavesWordOfIt) {
   options_.overwrite = true;
   EXPECT_FALSE(Run().ok());
   EXPECT_FALSE(std::filesystem::exists(Path("out/train.json")));
+  EXPECT_FALSE(std::filesystem::exists(Path("out/cleaning.json"))) << "that of the corpus of before";
   std::filesystem::remove_all(Path("out/vocabulary.model"));
   options_.overwrite = false;
   const absl::Status status = Run();
   ASSERT_TRUE(status.ok()) << status;
-  EXPECT_THAT(*ListDirectory(Path("out")), ElementsAre("train.00000.shard", "train.json", "vocabulary.model"));
+  EXPECT_THAT(*ListDirectory(Path("out")),
+              ElementsAre("cleaning.json", "train.00000.shard", "train.json", "vocabulary.model"));
 }
 
 TEST_F(SurplusShardsTest, ADamagedManifestNamesNothing) {

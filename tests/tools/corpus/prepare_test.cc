@@ -109,7 +109,7 @@ TEST_F(PrepareTest, OptionsThatLeaveNothingAreRefused) {
   ExpectError({"--max-tokens 0"});
   EXPECT_FALSE(std::filesystem::exists(Path("out")));
   options_.max_tokens = 1;
-  ExpectError({"no line is left of the train text", "of 3 lines", "3 are too long"});
+  ExpectError({"no line is left of the train text", "3 of 3 (100%): 3 longer than 1 tokens; raise --max-tokens 1"});
   options_.max_tokens = 100;
   ASSERT_TRUE(Run().ok()) << "what failed is not in the way";
   options_.output.clear();

@@ -19,6 +19,8 @@ TEST(SkippedLines, CountsShareAndReasonsAreSaid) {
   EXPECT_EQ(DescribeSkipped({}, 5, {}), "nothing skipped");
   EXPECT_EQ(DescribeSkipped({.invalid = 1, .empty = 2, .too_long = 1000}, 40000, {}),
             "skipped 1,003 of 40,000 (2.51%): 2 with an empty side, 1,000 longer than 256 tokens, 1 not UTF-8");
+  EXPECT_EQ(DescribeSkipped({.held_out = 1, .duplicates = 2, .high_ratio = 3}, 12, {.max_length_ratio = 1.5}),
+            "skipped 6 of 12 (50%): 1 in validation or test text, 2 duplicates, 3 with a length ratio over 1.5");
   EXPECT_EQ(DescribeSkipped({.empty = 2}, 4, {.monolingual = true}), "skipped 2 of 4 (50%): 2 empty");
 }
 
@@ -45,6 +47,7 @@ TEST(SkippedLines, WhatToTryFollowsFromTheMostFrequentReason) {
   EXPECT_THAT(Refusal({.invalid = 3, .empty = 94, .too_long = 3}, 101), HasSubstr("translations of each other"));
   EXPECT_THAT(Refusal({.empty = 94}, 101, {.monolingual = true}), HasSubstr("the right file"));
   EXPECT_THAT(Refusal({.invalid = 94, .empty = 3, .too_long = 3}, 101), HasSubstr("iconv"));
+  EXPECT_THAT(Refusal({.empty = 40, .held_out = 20, .duplicates = 36}, 101), HasSubstr("leave out the filter"));
 }
 
 }  // namespace

@@ -1,0 +1,123 @@
+#include "tools/corpus/cleaning_report.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/printable.h"
+#include "tools/metrics/human_units.h"
+
+namespace hadal {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kReportedRatio = 3;
+constexpr size_t kMostRows = 20;
+
+enum class Has { kAll, kTraining, kTwoSides };  // which texts have a count
+
+struct Count {
+  const char* key;    // JSON
+  std::string title;  // table
+  int64_t (*of)(const TextFindings& text);
+  Has has = Has::kAll;
+};
+
+std::vector<Count> CountsOf(const PrepareOptions& options) {
+  const std::string pairs = options.monolingual ? "lines" : "pairs";
+  return {{"pairs", pairs, [](const TextFindings& text) { return text.lines; }},
+          {"not_utf8", "not UTF-8", [](const TextFindings& text) { return text.skipped.invalid; }},
+          {"empty", "empty", [](const TextFindings& text) { return text.skipped.empty; }},
+          {"held_out", "valid/test", [](const TextFindings& text) { return text.held_out; }, Has::kTraining},
+          {"duplicates", "duplicates", [](const TextFindings& text) { return text.duplicates; }},
+          {"repeated_sources", "same source", [](const TextFindings& text) { return text.repeated_sources; },
+           Has::kTwoSides},
+          {"repeated_targets", "same target", [](const TextFindings& text) { return text.repeated_targets; },
+           Has::kTwoSides},
+          {"equal_sides", "source=target", [](const TextFindings& text) { return text.equal_sides; }, Has::kTwoSides},
+          {"too_long", "too long", [](const TextFindings& text) { return text.skipped.too_long; }},
+          {"high_ratio", absl::StrFormat("ratio>%g", LengthRatio(options)),
+           [](const TextFindings& text) { return text.high_ratio; }, Has::kTwoSides},
+          {"kept", "kept", [](const TextFindings& text) { return text.kept(); }}};
+}
+
+bool IsOf(const Count& count, const SplitFindings& split, const PrepareOptions& options) {
+  if (count.has == Has::kTwoSides) return !options.monolingual;
+  return count.has == Has::kAll || split.training;
+}
+
+Json TextJson(const TextFindings& text, const SplitFindings& split, const PrepareOptions& options) {
+  Json json{{"text", text.name}};
+  for (const Count& count : CountsOf(options)) {
+    if (IsOf(count, split, options)) json[count.key] = count.of(text);
+  }
+  if (!split.training) return json;
+  if (options.drop_test_overlap) json["dropped"]["held_out"] = text.skipped.held_out;
+  if (options.drop_duplicates) json["dropped"]["duplicates"] = text.skipped.duplicates;
+  if (options.max_length_ratio) json["dropped"]["high_ratio"] = text.skipped.high_ratio;
+  return json;
+}
+
+}  // namespace
+
+double LengthRatio(const PrepareOptions& options) { return options.max_length_ratio.value_or(kReportedRatio); }
+
+TextFindings Total(const std::vector<TextFindings>& texts) {
+  TextFindings total = {.name = "total"};
+  for (const TextFindings& text : texts) {
+    total.lines += text.lines;
+    total.held_out += text.held_out;
+    total.duplicates += text.duplicates;
+    total.repeated_sources += text.repeated_sources;
+    total.repeated_targets += text.repeated_targets;
+    total.equal_sides += text.equal_sides;
+    total.high_ratio += text.high_ratio;
+    total.skipped += text.skipped;
+  }
+  return total;
+}
+
+std::string CleaningTable(const std::vector<SplitFindings>& splits, const PrepareOptions& options) {
+  using Row = std::vector<std::string>;
+  std::vector<Count> counts = CountsOf(options);
+  std::erase_if(counts, [&](const Count& count) {
+    return std::ranges::all_of(splits, [&](const SplitFindings& split) { return count.of(Total(split.texts)) == 0; });
+  });
+  std::vector<Row> rows = {{""}};
+  for (const Count& count : counts) rows[0].push_back(count.title);
+  for (const SplitFindings& split : splits) {
+    const auto add = [&](const TextFindings& text) {
+      Row& row = rows.emplace_back();
+      row.push_back(split.texts.size() == 1 ? split.split : Printable(absl::StrCat(split.split, " ", text.name)));
+      for (const Count& count : counts) row.push_back(IsOf(count, split, options) ? HumanCount(count.of(text)) : "");
+    };
+    if (split.texts.size() <= kMostRows) std::ranges::for_each(split.texts, add);
+    if (split.texts.size() > 1) add(Total(split.texts));
+  }
+  std::vector<size_t> widths(rows[0].size(), 0);
+  for (const Row& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string table;
+  for (const Row& row : rows) {
+    absl::StrAppendFormat(&table, "%-*s", static_cast<int>(widths[0]), row[0]);
+    for (size_t i = 1; i < row.size(); ++i) absl::StrAppendFormat(&table, "  %*s", static_cast<int>(widths[i]), row[i]);
+    table += "\n";
+  }
+  return table;
+}
+
+std::string CleaningJson(const std::vector<SplitFindings>& splits, const PrepareOptions& options) {
+  Json json{{"max_tokens", options.max_tokens}};
+  if (!options.monolingual) json["length_ratio"] = LengthRatio(options);
+  for (const SplitFindings& split : splits) {
+    Json& texts = json["splits"][split.split] = Json::array();
+    for (const TextFindings& text : split.texts) texts.push_back(TextJson(text, split, options));
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace hadal

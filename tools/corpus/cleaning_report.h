@@ -1,0 +1,54 @@
+// The cleaning report of `hadal prepare`: what was found in each text of each split, skipped or not.
+//
+// Thread safety: plain values, pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tools/corpus/prepare.h"
+#include "tools/corpus/skipped_lines.h"
+
+namespace hadal {
+
+// Counts of one text, in pairs of lines (lines of plain text). A pair may be in several; each is skipped for one
+// reason.
+struct TextFindings {
+  std::string name;  // CorpusName
+  int64_t lines = 0;
+  // Of the pairs that are UTF-8 and have two sides:
+  int64_t held_out = 0;          // training pairs that validation or test text of this direction has
+  int64_t duplicates = 0;        // an earlier pair of the direction is equal
+  int64_t repeated_sources = 0;  // an earlier pair has the source, with any target
+  int64_t repeated_targets = 0;
+  int64_t equal_sides = 0;  // the source is the target
+  // Of the pairs that are encoded and not too long:
+  int64_t high_ratio = 0;  // one side has more than LengthRatio times the other's tokens
+  SkippedLines skipped;
+
+  int64_t kept() const { return lines - skipped.total(); }
+};
+
+struct SplitFindings {
+  std::string split;
+  bool training = false;
+  std::vector<TextFindings> texts;
+};
+
+// The length ratio above which pairs are counted: --max-length-ratio, or 3.
+double LengthRatio(const PrepareOptions& options);
+
+// The sum over the texts.
+TextFindings Total(const std::vector<TextFindings>& texts);
+
+// A table for the terminal: a row for each text and for a split's sum; only the sum of a split of more than 20 texts.
+// Columns without counts are left out.
+std::string CleaningTable(const std::vector<SplitFindings>& splits, const PrepareOptions& options);
+
+// All counts: {"max_tokens", "length_ratio", "splits": {"train": [{"text", "pairs", …, "kept"}, …], …}}. Of training
+// text also {"dropped": {"held_out", "duplicates", "high_ratio"}}, with the filters that are on. `pairs` is the sum of
+// `kept`, `not_utf8`, `empty`, `too_long` and the `dropped` ones.
+std::string CleaningJson(const std::vector<SplitFindings>& splits, const PrepareOptions& options);
+
+}  // namespace hadal
