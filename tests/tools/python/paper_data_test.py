@@ -1,8 +1,13 @@
-"""configs/papers/data/prepare.py on tiny trees laid out as the publishers': splits to the line, the corpus, refusals. The program is $HADAL."""
+"""configs/papers/data/prepare.py on tiny trees of the publishers' layouts: splits to the line, corpora, refusals.
 
+The program is $HADAL.
+"""
+
+import dataclasses
+import importlib.util
 import json
 import os
-import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -12,6 +17,14 @@ from pathlib import Path
 
 CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 SCRIPT = CONFIGS / "papers/data/prepare.py"
+
+
+def load_script():
+    spec = importlib.util.spec_from_file_location("prepare", SCRIPT)
+    script = importlib.util.module_from_spec(spec)
+    sys.modules["prepare"] = script  # dataclasses look it up
+    spec.loader.exec_module(script)
+    return script
 
 
 def write(path, lines):
@@ -47,11 +60,12 @@ def iwslt14(folder):
 
 
 def wmt17(folder):
-    """150 pairs in three files; pair 100, the one for validation, is in the second."""
+    """150 pairs in three files; pair 100, for validation, is in the second; pair 50 is much longer in German."""
     for name, first, last in (("europarl-v7", 1, 81), ("commoncrawl", 81, 121), ("news-commentary-v12", 121, 151)):
         inside = folder if name == "commoncrawl" else folder / "training"
         write(inside / f"{name}.de-en.en", [english(n) for n in range(first, last)])
-        write(inside / f"{name}.de-en.de", [german(n) for n in range(first, last)])
+        write(inside / f"{name}.de-en.de",
+              ["Wort " * 40 if n == 50 else german(n) for n in range(first, last)])
     write(folder / "test-full/newstest2014-deen-src.en.sgm", segments([english(900), english(901)]))
     write(folder / "test-full/newstest2014-deen-ref.de.sgm", segments([german(900), german(901)]))
 
@@ -61,14 +75,16 @@ def opus100(folder):
         for first, (split, size) in zip((0, 100, 200), sizes.items()):
             for side in pair.split("-"):
                 text = english if side == "en" else german
-                write(folder / f"opus-100-corpus/v1.0/supervised/{pair}/opus.{pair}-{split}.{side}", [text(first + n) for n in range(size)])
+                write(folder / f"opus-100-corpus/v1.0/supervised/{pair}/opus.{pair}-{split}.{side}",
+                      [text(first + n) for n in range(size)])
     for side in ("de", "fr"):  # of no use to the recipe
         write(folder / f"opus-100-corpus/v1.0/zero-shot/de-fr/opus.de-fr-test.{side}", [german(1)])
 
 
 def headlines(folder):
     for split, first, last in (("train", 0, 30), ("valid", 30, 34), ("test", 34, 37)):
-        write(folder / f"{split}.tsv", [f"{english(n)} {english(n + 1)} {english(n + 2)}\tPart {n}" for n in range(first, last)])
+        write(folder / f"{split}.tsv",
+              [f"{english(n)} {english(n + 1)} {english(n + 2)}\tPart {n}" for n in range(first, last)])
 
 
 class PaperDataTest(unittest.TestCase):
@@ -79,19 +95,28 @@ class PaperDataTest(unittest.TestCase):
 
     def run_script(self, corpus, *options, code=0):
         """Returns stdout, or stderr where it is to fail."""
-        ran = subprocess.run([sys.executable, SCRIPT, corpus, "--from", self.tree, "--out", self.out, "--hadal", os.environ["HADAL"], *options],
-                             capture_output=True, text=True, cwd=self.tree.parent)
+        command = [sys.executable, SCRIPT, corpus, "--from", self.tree, "--out", self.out, *options[:1],
+                   "--hadal", os.environ["HADAL"], *options[1:]]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
         self.assertEqual(ran.returncode, code, ran.stdout + ran.stderr)
         return ran.stderr if code else ran.stdout
 
     def prepare(self, corpus):
         return self.run_script(corpus, "--any-size", "--", "--vocab-size", "90")
 
+    def refused(self, corpus, *words, options=("--any-size",)):
+        message = self.run_script(corpus, *options, code=1)
+        for word in words:
+            self.assertIn(word, message)
+        self.assertEqual(message.count("\n"), 1, message)
+        self.assertFalse((self.out / "train.json").exists())
+
     def text(self, name):
         return (self.out / "text" / name).read_text(encoding="utf-8").splitlines()
 
-    def pairs(self, corpus):
-        return json.loads((self.out / f"{corpus}.json").read_text())["samples"]
+    def corpora(self):
+        """Pairs of train, valid and test."""
+        return [json.loads((self.out / f"{split}.json").read_text())["samples"] for split in ("train", "valid", "test")]
 
     def test_iwslt14_takes_every_23rd_kept_pair_for_validation_and_five_sets_for_the_test(self):
         iwslt14(self.tree)
@@ -99,32 +124,116 @@ class PaperDataTest(unittest.TestCase):
         kept = [n for n in range(50) if n not in (4, 8)]
         valid = [kept[22], kept[45]]
         self.assertEqual(self.text("valid.en"), [english(n).lower() for n in valid])
-        self.assertEqual(self.text("train.de"), ["ein titel"] + [german(n).lower() for n in kept[1:] if n not in valid])
-        self.assertEqual(self.text("train.en"), ["one title"] + [english(n).lower() for n in kept[1:] if n not in valid])
-        self.assertEqual(self.text("test.en"), [f"it's {name} & more." for name in ("ted.dev2010", "tedx.dev2012", "ted.tst2010", "ted.tst2011",
-                                                                                   "ted.tst2012")])
+        train = [n for n in kept[1:] if n not in valid]
+        self.assertEqual(self.text("train.de"), ["ein titel"] + [german(n).lower() for n in train])
+        self.assertEqual(self.text("train.en"), ["one title"] + [english(n).lower() for n in train])
+        self.assertEqual(self.text("test.en"), [f"it's {name} & more." for name in (
+            "ted.dev2010", "tedx.dev2012", "ted.tst2010", "ted.tst2011", "ted.tst2012")])
         self.assertIn("dropped 2 pairs", output)
-        self.assertEqual([self.pairs(split) for split in ("train", "valid", "test")], [46, 2, 5])
+        self.assertEqual(self.corpora(), [46, 2, 5])
 
     def test_wmt17_takes_every_100th_pair_of_the_three_texts_together(self):
         wmt17(self.tree)
-        self.prepare("wmt17_en_de")
+        output = self.prepare("wmt17_en_de")
         self.assertEqual(self.text("valid.de"), [german(100)])
-        self.assertEqual(self.text("train.en"), [english(n) for n in range(1, 151) if n != 100])
+        self.assertEqual(self.text("train.en"), [english(n) for n in range(1, 151) if n not in (50, 100)])
         self.assertEqual(self.text("test.de"), [german(900), german(901)])
-        self.assertEqual([self.pairs(split) for split in ("train", "valid", "test")], [149, 1, 2])
+        self.assertIn("dropped 1 pairs", output)
+        self.assertEqual(self.corpora(), [148, 1, 2])
 
     def test_opus100_is_prepared_in_both_directions(self):
         opus100(self.tree)
-        self.assertIn("2 language pairs, 70 pairs for training", self.prepare("opus100"))
-        self.assertEqual([self.pairs(split) for split in ("train", "valid", "test")], [140, 10, 8])
+        self.assertIn("train: 2 language pairs, 70 pairs\n", self.prepare("opus100"))
+        self.assertEqual(self.corpora(), [140, 10, 8])
 
     def test_headlines_are_cut_at_the_tab(self):
         headlines(self.tree)
         self.prepare("headlines")
         self.assertEqual(self.text("test.headline"), ["Part 34", "Part 35", "Part 36"])
         self.assertEqual(self.text("valid.text")[0], f"{english(30)} {english(31)} {english(32)}")
-        self.assertEqual([self.pairs(split) for split in ("train", "valid", "test")], [30, 4, 3])
+        self.assertEqual(self.corpora(), [30, 4, 3])
+
+    def test_archives_are_unpacked_once_and_downloaded_only_when_asked(self):
+        iwslt14(self.tree)
+        archive = self.tree.parent / "published" / "de-en.tgz"
+        archive.parent.mkdir()
+        with tarfile.open(archive, "w:gz") as tar:
+            tar.add(self.tree / "de-en", "de-en")
+        empty = self.tree.parent / "empty"
+        script = load_script()
+        corpus = dataclasses.replace(script.CORPORA["iwslt14_de_en"], archives=(archive.as_uri(),))
+        empty.mkdir()
+        script.unpack(corpus, empty, download=False)
+        self.assertEqual(list(empty.iterdir()), [])
+        script.unpack(corpus, empty, download=True)
+        archive.unlink()
+        script.unpack(corpus, empty, download=True)
+        self.assertEqual(sorted(path.name for path in empty.iterdir()), ["de-en.tgz", "de-en.tgz.unpacked"])
+        self.tree = empty
+        self.prepare("iwslt14_de_en")
+        self.assertEqual(self.corpora(), [46, 2, 5])
+
+    def test_published_counts_are_accepted_and_others_refused_with_both_numbers(self):
+        iwslt14(self.tree)
+        self.refused("iwslt14_de_en", "train.tags.de-en.de", "50 pairs", "174,443 are published", options=())
+        script = load_script()
+        corpus = script.CORPORA["iwslt14_de_en"]
+        tiny = dataclasses.replace(corpus, train=tuple(dataclasses.replace(part, pairs=50) for part in corpus.train),
+                                   test=tuple(dataclasses.replace(part, pairs=1) for part in corpus.test))
+        splits = script.write_text(tiny, self.tree, self.out / "text", any_size=False)
+        self.assertEqual([split.count for split in splits], [46, 2, 5])
+
+    def test_a_test_set_of_another_size_is_refused(self):
+        wmt17(self.tree)
+        script = load_script()
+        corpus = script.CORPORA["wmt17_en_de"]
+        tiny = dataclasses.replace(corpus, train=tuple(dataclasses.replace(part, pairs=count)
+                                                       for part, count in zip(corpus.train, (80, 40, 30))))
+        with self.assertRaisesRegex(SystemExit, "newstest2014.*: 2 pairs, 3,003 are published"):
+            script.write_text(tiny, self.tree, self.out / "text", any_size=False)
+
+    def test_files_that_are_missing_double_or_of_different_length_are_refused(self):
+        wmt17(self.tree)
+        with open(self.tree / "commoncrawl.de-en.de", "a", encoding="utf-8") as file:
+            file.write("Noch ein Satz.\n")
+        self.refused("wmt17_en_de", "commoncrawl.de-en.en has 40 lines", "commoncrawl.de-en.de has 41")
+        write(self.tree / "old/commoncrawl.de-en.de", [german(1)])
+        self.refused("wmt17_en_de", "old/commoncrawl.de-en.de", "give a folder with one of them")
+        shutil.rmtree(self.tree / "old")
+        (self.tree / "commoncrawl.de-en.de").unlink()
+        self.refused("wmt17_en_de", "has no file commoncrawl.de-en.de")
+        shutil.rmtree(self.tree)
+        self.refused("wmt17_en_de", "is not a folder")
+
+    def test_an_archive_that_is_cut_is_refused(self):
+        self.tree.mkdir()
+        (self.tree / "de-en.tgz").write_bytes(b"\x1f\x8b\x08 not all of it")
+        self.refused("iwslt14_de_en", "de-en.tgz", "fetch it again")
+        self.assertEqual([path.name for path in self.tree.iterdir()], ["de-en.tgz"])
+
+    def test_opus100_that_is_not_whole_is_refused(self):
+        opus100(self.tree)
+        self.refused("opus100", "2 language pairs", "99 are published", options=())
+        train = self.tree / "opus-100-corpus/v1.0/supervised/de-en/opus.de-en-train.de"
+        write(train, [german(1)])
+        self.refused("opus100", "opus.de-en-train.de has 1 lines", "opus.de-en-train.en has 40")
+        train.unlink()
+        self.refused("opus100", "opus.de-en-train.en has no translation beside it, opus.de-en-train.de")
+        shutil.rmtree(self.tree / "opus-100-corpus")
+        self.refused("opus100", "has no file opus.XX-YY-train.XX")
+
+    def test_lines_of_a_headlines_file_that_are_not_pairs_are_refused_by_number(self):
+        headlines(self.tree)
+        for line in ("no headline", "a\tb\tc", "text\t "):
+            write(self.tree / "valid.tsv", ["text\theadline", line])
+            self.refused("headlines", "valid.tsv:2: has")
+        self.refused("headlines", "no publisher's address", options=("--download",))
+
+    def test_each_corpus_goes_where_its_config_reads_it(self):
+        for corpus in load_script().CORPORA.values():
+            config = (CONFIGS.parent / corpus.config).read_text()
+            self.assertIn(f'train: "{corpus.out}/train" validation: "{corpus.out}/valid"', config)
+            self.assertTrue((CONFIGS / f"method/{corpus.method}.textproto").exists())
 
 
 if __name__ == "__main__":
