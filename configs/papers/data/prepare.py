@@ -317,7 +317,8 @@ def unpack(corpus, folder, download):
                 tar.extractall(inside, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
                 inside.rename(unpacked)
         except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
-            refuse(f"{archive}: {str(error).splitlines()[0]} it is cut, or not the publisher's: fetch it again")
+            reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(":")
+            refuse(f"{archive}: cannot be unpacked ({reason}); it is cut, or not the publisher's: fetch it again")
 
 
 def main():

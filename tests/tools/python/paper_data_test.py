@@ -3,8 +3,10 @@
 The program is $HADAL.
 """
 
+import contextlib
 import dataclasses
 import importlib.util
+import io
 import json
 import os
 import shutil
@@ -165,9 +167,11 @@ class PaperDataTest(unittest.TestCase):
         empty.mkdir()
         script.unpack(corpus, empty, download=False)
         self.assertEqual(list(empty.iterdir()), [])
-        script.unpack(corpus, empty, download=True)
-        archive.unlink()
-        script.unpack(corpus, empty, download=True)
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            script.unpack(corpus, empty, download=True)
+            archive.unlink()
+            script.unpack(corpus, empty, download=True)
+        self.assertRegex(output.getvalue(), "^downloading file:.*untried.*\n$")
         self.assertEqual(sorted(path.name for path in empty.iterdir()), ["de-en.tgz", "de-en.tgz.unpacked"])
         self.tree = empty
         self.prepare("iwslt14_de_en")
@@ -180,7 +184,8 @@ class PaperDataTest(unittest.TestCase):
         corpus = script.CORPORA["iwslt14_de_en"]
         tiny = dataclasses.replace(corpus, train=tuple(dataclasses.replace(part, pairs=50) for part in corpus.train),
                                    test=tuple(dataclasses.replace(part, pairs=1) for part in corpus.test))
-        splits = script.write_text(tiny, self.tree, self.out / "text", any_size=False)
+        with contextlib.redirect_stdout(io.StringIO()):
+            splits = script.write_text(tiny, self.tree, self.out / "text", any_size=False)
         self.assertEqual([split.count for split in splits], [46, 2, 5])
 
     def test_a_test_set_of_another_size_is_refused(self):
@@ -206,10 +211,16 @@ class PaperDataTest(unittest.TestCase):
         self.refused("wmt17_en_de", "is not a folder")
 
     def test_an_archive_that_is_cut_is_refused(self):
-        self.tree.mkdir()
-        (self.tree / "de-en.tgz").write_bytes(b"\x1f\x8b\x08 not all of it")
-        self.refused("iwslt14_de_en", "de-en.tgz", "fetch it again")
-        self.assertEqual([path.name for path in self.tree.iterdir()], ["de-en.tgz"])
+        iwslt14(self.tree)
+        archive = self.tree / "de-en.tgz"
+        with tarfile.open(archive, "w:gz") as tar:
+            tar.add(self.tree / "de-en", "de-en")
+        whole = archive.read_bytes()
+        shutil.rmtree(self.tree / "de-en")
+        for damaged in (whole[: len(whole) // 2], whole[:5], b"", b"<html>moved</html>"):
+            archive.write_bytes(damaged)
+            self.refused("iwslt14_de_en", "de-en.tgz: cannot be unpacked", "fetch it again")
+            self.assertEqual([path.name for path in self.tree.iterdir()], ["de-en.tgz"])
 
     def test_opus100_that_is_not_whole_is_refused(self):
         opus100(self.tree)
