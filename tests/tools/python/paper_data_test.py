@@ -179,11 +179,10 @@ class PaperDataTest(unittest.TestCase):
 
     def test_published_counts_are_accepted_and_others_refused_with_both_numbers(self):
         iwslt14(self.tree)
-        self.refused("iwslt14_de_en", "train.tags.de-en.de", "50 pairs", "174,443 are published", options=())
+        self.refused("iwslt14_de_en", "50 pairs (50 in train.tags.de-en.de), 174,443 are published", options=())
         script = load_script()
         corpus = script.CORPORA["iwslt14_de_en"]
-        tiny = dataclasses.replace(corpus, train=tuple(dataclasses.replace(part, pairs=50) for part in corpus.train),
-                                   test=tuple(dataclasses.replace(part, pairs=1) for part in corpus.test))
+        tiny = dataclasses.replace(corpus, published=(50, 5))
         with contextlib.redirect_stdout(io.StringIO()):
             splits = script.write_text(tiny, self.tree, self.out / "text", any_size=False)
         self.assertEqual([split.count for split in splits], [46, 2, 5])
@@ -192,9 +191,8 @@ class PaperDataTest(unittest.TestCase):
         wmt17(self.tree)
         script = load_script()
         corpus = script.CORPORA["wmt17_en_de"]
-        tiny = dataclasses.replace(corpus, train=tuple(dataclasses.replace(part, pairs=count)
-                                                       for part, count in zip(corpus.train, (80, 40, 30))))
-        with self.assertRaisesRegex(SystemExit, "newstest2014.*: 2 pairs, 3,003 are published"):
+        tiny = dataclasses.replace(corpus, published=(150, 3003))
+        with self.assertRaisesRegex(SystemExit, "2 pairs .*newstest2014-deen-src.en.sgm.*3,003 are published"):
             script.write_text(tiny, self.tree, self.out / "text", any_size=False)
 
     def test_files_that_are_missing_double_or_of_different_length_are_refused(self):
