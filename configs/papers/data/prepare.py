@@ -54,7 +54,7 @@ class Corpus:
     ratio: float = 0  # of the lengths of the sides, in words and marks, at most; 0: nothing is dropped
     longest: int = 0  # in words and marks
     lower: bool = False
-    kept: tuple = ()  # pairs of train and valid that the paper's preprocessing keeps
+    kept: tuple = ()  # pairs of train and valid that fairseq's script keeps
     method: str = "deepnorm"
 
 
@@ -253,7 +253,7 @@ def write_text(corpus, folder, text, any_size):
         print(f"dropped {dropped:,} pairs: a side is empty, has over {corpus.longest} words and marks, or over "
               f"{corpus.ratio:g} times as many as the other")
     for split, kept in itertools.zip_longest(splits, corpus.kept):
-        print(f"{split.name}: {split.count:,} pairs" + (f" (the paper's preprocessing: {kept:,})" if kept else ""))
+        print(f"{split.name}: {split.count:,} pairs" + (f" (fairseq's script: {kept:,})" if kept else ""))
     return splits
 
 
