@@ -1,7 +1,8 @@
 # cmake --install: the program, the configs and the launch scripts. The program does not need the source tree.
 include(GNUInstallDirs)
 install(TARGETS hadal RUNTIME)
-install(DIRECTORY configs/ DESTINATION "${CMAKE_INSTALL_DATADIR}/hadal/configs" FILES_MATCHING PATTERN "*.textproto" PATTERN "README.md")
+install(DIRECTORY configs/ DESTINATION "${CMAKE_INSTALL_DATADIR}/hadal/configs" USE_SOURCE_PERMISSIONS
+  FILES_MATCHING PATTERN "*.textproto" PATTERN "*.py" PATTERN "README.md")
 install(DIRECTORY launch/slurm launch/hosts DESTINATION "${CMAKE_INSTALL_DATADIR}/hadal/launch" USE_SOURCE_PERMISSIONS)
 install(DIRECTORY tools/python/ DESTINATION "${CMAKE_INSTALL_DATADIR}/hadal/python" FILES_MATCHING PATTERN "*.py" PATTERN "pyproject.toml")
 install(FILES launch/completion.bash DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME hadal)
