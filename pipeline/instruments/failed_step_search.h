@@ -8,8 +8,8 @@
 // A weight that is not finite was made so by an earlier update, whose gradient was finite; it is named as well.
 // A loss spike has no such tensor: the largest growth of the residual stream in one sublayer is reported. If the
 // repeated step is finite and no spike, the cause is the machine, not the model; the text says so.
-// Cost: one more step, with three passes over all tensors, and four small exchanges. Threads: one per rank. Collective
-// and blocking.
+// Cost: one more step, a pass over every tensor in it, a few dozen bytes of memory for each, and a pass over the
+// weights; three small exchanges. Threads: one per rank. Collective and blocking.
 #pragma once
 
 #include <span>

@@ -12,7 +12,8 @@ namespace {
 
 constexpr size_t kBlockUpdates = 10;
 constexpr int kBlocksInARow = 3;
-constexpr size_t kWindowBlocks = 5;  // of the loss
+constexpr size_t kWindowBlocks = 5;   // of the loss
+constexpr double kLeastRates = 0.01;  // Σ over the updates
 
 constexpr double kLowEncoderShare = 1e-3, kEncoderShare = 1e-2;
 constexpr double kVanishedShare = 1e-4, kPresentShare = 1e-3;
@@ -51,6 +52,7 @@ std::vector<std::string> RunDiagnosis::AfterStep(const StepMetrics& step, std::s
   if (points_.size() == 2 * kBlockUpdates) points_.erase(points_.begin(), points_.begin() + kBlockUpdates);
   if (points_.size() % kBlockUpdates == 0) std::fill(squares_.begin(), squares_.end(), 0.0);
   points_.push_back(point);
+  learning_rates_ += step.learning_rate;
   for (size_t s = 0; s < squares_.size(); ++s) {
     squares_[s] += double{step.depth_gradient_norms[s]} * step.depth_gradient_norms[s];
   }
@@ -58,6 +60,7 @@ std::vector<std::string> RunDiagnosis::AfterStep(const StepMetrics& step, std::s
   const size_t begin = points_.size() - kBlockUpdates;
   blocks_.push_back(points_[begin]);
   blocks_.back().nll = MeanNll(points_, begin, points_.size());
+  if (!Moved()) blocks_ = {blocks_.back()};
   if (blocks_.size() > 2 * kWindowBlocks) blocks_.pop_front();
   std::vector<std::string> found{LossJump(), EncoderWithoutGradient(), Vanishing(Stack::kEncoder),
                                  Vanishing(Stack::kDecoder), LossOfFrequencies()};
@@ -65,16 +68,19 @@ std::vector<std::string> RunDiagnosis::AfterStep(const StepMetrics& step, std::s
   return found;
 }
 
+bool RunDiagnosis::Moved() const { return learning_rates_ >= kLeastRates; }
+
 bool RunDiagnosis::Advance(bool holds, bool opposite, int blocks, State& state) const {
   if (state.phase == State::Phase::kOver) return false;
-  const bool next = state.phase == State::Phase::kNotYet ? holds : opposite;
-  if (!next) state.blocks = 0;
-  if (!next || ++state.blocks < blocks) {
-    if (state.phase == State::Phase::kNotYet && state.blocks == 1) state.since = blocks_.back().step;
+  const bool begins = state.phase == State::Phase::kNotYet;
+  if (!(begins ? holds : opposite)) {
+    state.blocks = 0;
     return false;
   }
+  if (begins && state.blocks == 0) state.since = blocks_.back().step;
+  if (++state.blocks < blocks || (begins && !Moved())) return false;
   state.blocks = 0;
-  state.phase = state.phase == State::Phase::kNotYet ? State::Phase::kHolds : State::Phase::kOver;
+  state.phase = begins ? State::Phase::kHolds : State::Phase::kOver;
   return true;
 }
 
@@ -93,10 +99,10 @@ std::string RunDiagnosis::EncoderWithoutGradient() {
   }
   return absl::StrFormat(
       "the encoder's gradient has been %.2g of the decoder's since step %d: the output hardly depends on the source. "
-      "What usually helps: a lower learning_rate.peak or a longer warm-up; if it is so from the first steps on, look "
-      "at "
-      "the gains of the cross-attention",
-      ratio, encoder_.since);
+      "What usually helps: %s",
+      ratio, encoder_.since,
+      encoder_.since == 1 ? "other gains of the cross-attention (model.residual.decoder)"
+                          : "a lower learning_rate.peak or a longer warm-up");
 }
 
 int RunDiagnosis::VanishingSublayers(Stack stack, double share) const {
@@ -124,7 +130,8 @@ std::string RunDiagnosis::Vanishing(Stack stack) {
   if (state.phase == State::Phase::kOver) {
     return absl::StrCat("over: the gradients of the ", Name(stack), "'s lower layers no longer vanish");
   }
-  const int32_t above = sublayers_[static_cast<size_t>((of_encoder ? 0 : encoder) + vanished)];
+  const int32_t place = (of_encoder ? 0 : encoder) + vanished;
+  const int32_t above = sublayers_[static_cast<size_t>(place)];
   return absl::StrFormat(
       "gradients vanish below %s layer %d since step %d: each of the %s's %d lowest sublayers (of %d) gets less than "
       "%.0e of the largest one's. What usually helps: a method made for this depth (model.residual.method), or a lower "

@@ -16,9 +16,12 @@
 //
 // H is the entropy of the target tokens of the run's steps so far, −Σ p·ln p + (distinct − 1) / (2·tokens) (Miller
 // 1955): the nll of a model that knows how frequent each token is, and nothing else. 0.05 and 0.3 are the limits of
-// `hadal compare` (tools/compare/comparison_result.h). The other limits: healthy runs of 4 to 500 layers a side
-// (DeepNorm, Pre-LN, NormFormer) have more than 3e-2 in the encoder and 6e-3 in each sublayer; ReZero 3e-4, except in
-// its first ten updates.
+// `hadal compare` (tools/compare/comparison_result.h). The other limits: healthy runs (DeepNorm at 4, 50 and 500 layers
+// a side, Pre-LN at 4 and 50, T-Fixup and R-Fixup at 18, NormFormer and Keel at 4) had at least 1e-2 of the decoder's
+// gradient in the encoder, and 5e-3 of the largest in each sublayer, from the tenth update on.
+// Early in warm-up nothing can be expected of a model: Adam moves a weight by about the learning rate at most. ReZero
+// begins without any gradient below its gains, and is healthy. So nothing but a jump is reported before the learning
+// rates of the updates add up to 0.01, and the windows of the loss begin there.
 // Cost, on the reporting rank alone: an increment for each target token, an addition for each sublayer, and at most a
 // logarithm for each token of the vocabulary every 10 updates. No exchange, no pass over a tensor.
 // Thread safety: one thread.
@@ -61,6 +64,8 @@ class RunDiagnosis {
     double nll = 0, learning_rate = 0;
   };
 
+  // Whether the updates so far can have moved the model.
+  bool Moved() const;
   // Takes a block into account. Returns whether the diagnosis begins or ends with it. `blocks`: that it takes in a row.
   bool Advance(bool holds, bool opposite, int blocks, State& state) const;
   double StackSquares(Stack stack) const;
@@ -79,7 +84,8 @@ class RunDiagnosis {
   std::vector<int64_t> token_counts_;
   std::vector<Point> points_;    // of the block and the one before it
   std::vector<double> squares_;  // [sublayers_] of the block
-  std::deque<Point> blocks_;     // of the last ones, at most 10: the first step, the mean nll
+  std::deque<Point> blocks_;     // the last ones since Moved(), at most 10: the first step, the mean nll
+  double learning_rates_ = 0;    // Σ
   std::optional<Point> lowest_;  // of those of all blocks; at first the first step
   bool jumped_ = false;
   State encoder_, frequencies_, vanishing_[2];  // [Stack]

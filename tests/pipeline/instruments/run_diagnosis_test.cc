@@ -22,7 +22,7 @@ const double kFrequencies = std::log(10.0);   // ten tokens, equally frequent
 // A step's figures, healthy unless a test changes them.
 struct Figures {
   double nll = 2;
-  double learning_rate = 1e-3;
+  double learning_rate = 2e-3;
   std::vector<float> norms = std::vector<float>(kSublayers, 1.0f);
   bool skipped = false;
 };
@@ -56,7 +56,7 @@ class RunDiagnosisTest : public testing::Test {
                                            .source_vocabulary = 20,
                                            .target_vocabulary = 20,
                                            .max_positions = 8});
-  const RateOptions rate_{.peak = 2e-3, .warmup_updates = 40};
+  const RateOptions rate_{.peak = 4e-3, .warmup_updates = 40};
   std::vector<PackedBatch> batches_{{.target = {4, 5, 6, 7, 8, 9, 10, 11, 12, 13}}};
   RunDiagnosis diagnosis_{plan_, rate_};
   int64_t step_ = 0, update_ = 0;
@@ -85,6 +85,19 @@ TEST_F(RunDiagnosisTest, TheEncodersGradientIsNamedOnceAndItsEndOnce) {
   EXPECT_THAT(To(169, strong), IsEmpty());
   EXPECT_THAT(To(170, strong), ElementsAre("over: the encoder's gradient is 0.82 of the decoder's again"));
   EXPECT_THAT(To(300, weak), IsEmpty());
+}
+
+// Adam has moved no weight by more than 0.009 before step 90.
+TEST_F(RunDiagnosisTest, WhatNothingHasMovedYetIsNotJudged) {
+  const auto still = [this](int64_t, Figures& figures) {
+    SetEncoder(0, figures);
+    figures.nll = 6;
+    figures.learning_rate = 1e-4;
+  };
+  EXPECT_THAT(To(90, still), IsEmpty());
+  EXPECT_THAT(To(110, still), ElementsAre(HasSubstr("has been 0 of the decoder's since step 1:")));
+  EXPECT_THAT(To(180, still), IsEmpty()) << "the loss: two windows from there on";
+  EXPECT_THAT(To(210, still), ElementsAre(HasSubstr("the loss has not moved since step ")));
 }
 
 TEST_F(RunDiagnosisTest, SkippedStepsDoNotCount) {
@@ -131,14 +144,14 @@ TEST_F(RunDiagnosisTest, AJumpIsNamedWithItsRateAndItsDistanceFromWarmUp) {
   const auto run = [](int64_t step, Figures& figures) { figures.nll = step < 47 ? 2 : 3; };
   EXPECT_THAT(To(120, run),
               ElementsAre(AllOf(HasSubstr("jumped at step 47, from nll 2.000 (step 1) to 3.000 in the mean"),
-                                HasSubstr("learning rate was 0.001 there (peak 0.002), 7 updates after the end of"))));
+                                HasSubstr("learning rate was 0.002 there (peak 0.004), 7 updates after the end of"))));
 }
 
 TEST_F(RunDiagnosisTest, ARateThatSpoilsTheFirstUpdatesIsAJumpFromTheFirstStep) {
   EXPECT_THAT(
       To(10, [](int64_t step, Figures& figures) { figures.nll = step == 1 ? 3.0 : 50.0; }),
       ElementsAre(HasSubstr("jumped at step 2, from nll 3.000 (step 1) to 45.300 in the mean of 10 updates; the "
-                            "learning rate was 0.001 there (peak 0.002), in warm-up, at update 2 of 40")));
+                            "learning rate was 0.002 there (peak 0.004), in warm-up, at update 2 of 40")));
 }
 
 }  // namespace
