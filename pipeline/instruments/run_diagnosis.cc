@@ -93,7 +93,9 @@ double RunDiagnosis::StackSquares(Stack stack) const {
 std::string RunDiagnosis::EncoderWithoutGradient() {
   if (!plan_.options.has_encoder()) return "";
   const double ratio = std::sqrt(StackSquares(Stack::kEncoder) / StackSquares(Stack::kDecoder));
-  if (!Advance(ratio<kLowEncoderShare, ratio> kEncoderShare, kBlocksInARow, encoder_)) return "";
+  const bool low = ratio < kLowEncoderShare;
+  const bool high = ratio > kEncoderShare;
+  if (!Advance(low, high, kBlocksInARow, encoder_)) return "";
   if (encoder_.phase == State::Phase::kOver) {
     return absl::StrFormat("over: the encoder's gradient is %.2g of the decoder's again", ratio);
   }
