@@ -26,9 +26,9 @@ std::string RunHealth::AfterStep(const StepResult& result, const LossTrend& tren
   }
   ++skipped_steps_;
   ++skipped_in_a_row_;
+  if (!where.empty()) where_ = where;
   return absl::StrCat(WhyLeftOut(result.gradient, trend), "; the update was skipped (", skipped_in_a_row_,
-                      " in a row, ", skipped_steps_, " since the start)",
-                      where.empty() ? "" : "; first number that is not finite: ", where);
+                      " in a row, ", skipped_steps_, " since the start)");
 }
 
 absl::StatusOr<TrainingProgress> RunHealth::GoBack(const TrainingProgress& now,
@@ -38,6 +38,7 @@ absl::StatusOr<TrainingProgress> RunHealth::GoBack(const TrainingProgress& now,
         "step ", now.step, ": ", skipped_in_a_row_, " steps in a row were left out (health.skipped_steps), ",
         loaded ? absl::StrCat("again after going back to the weights of update ", loaded->update)
                : std::string("and there is no checkpoint to go back to"),
+        where_.empty() ? "" : ". ", where_,
         "; try a lower learning_rate.peak, optimizer.clip_norm or a method made for this depth"));
   }
   TrainingProgress progress = *loaded;

@@ -27,7 +27,7 @@ class RunHealth {
   RunHealth(const ModelPlan& plan, const HealthOptions& options) : plan_(plan), options_(options) {}
 
   // Call after each step. Returns a sentence if its update was skipped, else "". `trend`: that of the losses, which a
-  // spike does not change. `where`: the first number that was not finite, if it was searched for.
+  // spike does not change. `where`: where the step failed, if it was searched for; an error of GoBack repeats it.
   std::string AfterStep(const StepResult& result, const LossTrend& trend, const std::string& where);
   int32_t skipped_in_a_row() const { return skipped_in_a_row_; }
   bool must_go_back() const { return skipped_in_a_row_ > 0 && skipped_in_a_row_ >= options_.skipped_steps; }
@@ -43,6 +43,7 @@ class RunHealth {
   HealthOptions options_;
   int64_t skipped_steps_ = 0;  // since the run began
   int32_t skipped_in_a_row_ = 0;
+  std::string where_;          // the last search's result
   int64_t gone_back_to_ = -1;  // update number of the weights of the last rollback
 };
 

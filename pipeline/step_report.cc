@@ -107,6 +107,9 @@ absl::Status StepReport::Send(Engine& engine, const StepResult& result, const Tr
     if (plan_.sublayers[s].layer >= 0) metrics.depth_gradient_norms.push_back(result.gradient.sublayer_norms[s]);
   }
   sink_->OnStep(metrics);
+  for (const std::string& text : diagnosis_->AfterStep(metrics, batches.micro_batches)) {
+    sink_->OnText(progress.step, TextKind::kDiagnosis, text);
+  }
   return absl::OkStatus();
 }
 

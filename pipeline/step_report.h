@@ -1,4 +1,5 @@
-// StepReport sends a run's metrics of each step to its sink: loss, learning rate, speed, remaining time. Every
+// StepReport sends a run's metrics of each step to its sink: loss, learning rate, speed, remaining time; and what they
+// say about its health (instruments/run_diagnosis.h). Every
 // log_every_steps steps it adds the time of each part of the step and the memory of each stage, gathered from all
 // ranks. With many stages this survey is less frequent (IsSurveyedStep), so that the output of a long run does not grow
 // with the number of stages.
@@ -12,6 +13,7 @@
 #include "layers/model_plan.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "pipeline/engine/engine.h"
+#include "pipeline/instruments/run_diagnosis.h"
 #include "pipeline/plan/pipeline_plan.h"
 #include "pipeline/plan/train_options.h"
 #include "runtime/clock.h"
@@ -37,7 +39,9 @@ class StepReport {
   // `sink`: on the rank that reports; null elsewhere. All references must outlive the object.
   StepReport(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline, Collectives& collectives,
              MetricsSink* sink)
-      : options_(options), plan_(plan), pipeline_(pipeline), collectives_(collectives), sink_(sink) {}
+      : options_(options), plan_(plan), pipeline_(pipeline), collectives_(collectives), sink_(sink) {
+    if (sink != nullptr) diagnosis_.emplace(plan, options.rate);
+  }
 
   // Starts or continues a run at the progress `from`; elapsed time counts from this call.
   void Restart(const TrainingProgress& from);
@@ -60,6 +64,7 @@ class StepReport {
   const PipelinePlan& pipeline_;
   Collectives& collectives_;
   MetricsSink* const sink_;
+  std::optional<RunDiagnosis> diagnosis_;  // where the sink is
   int64_t first_step_ = 0;
   double first_epochs_ = 0;
   Stopwatch session_;

@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "layers/purpose.h"
 #include "pipeline/exchange/parameter_broadcast.h"
-#include "pipeline/instruments/non_finite_search.h"
+#include "pipeline/instruments/failed_step_search.h"
 #include "pipeline/learning_rate.h"
 #include "pipeline/loss_spike.h"
 #include "pipeline/run_info.h"
@@ -143,10 +143,11 @@ absl::StatusOr<StepResult> Trainer::Step() {
   if (depth_) depth_->BeforeStep(progress_.step, update);
   HADAL_ASSIGN_OR_RETURN(StepResult result, engine_->TrainingStep(batches_.micro_batches, Scalars(), update));
   if (result.gradient.vote == StepVote::kLost) return LostError();
-  std::string where;
-  if (!result.gradient.finite && health_.skipped_in_a_row() == 0) {
+  std::string where;  // of the first failed step in a row
+  if (!result.applied && health_.skipped_in_a_row() == 0) {
     const TracePause pause(engine_->trace());
-    HADAL_ASSIGN_OR_RETURN(where, LocateNonFinite(*engine_, batches_.micro_batches, Scalars(), update, collectives_));
+    HADAL_ASSIGN_OR_RETURN(where, LocateFailure(*engine_, batches_.micro_batches, Scalars(), update, collectives_));
+    where = absl::StrCat("step ", progress_.step + 1, " failed; ", where);
   }
   ++progress_.step;
   progress_.update += result.applied ? 1 : 0;
@@ -163,6 +164,7 @@ absl::StatusOr<StepResult> Trainer::Step() {
   if (depth_) HADAL_RETURN_IF_ERROR(RecordDepth(result));
   const std::string left_out = health_.AfterStep(result, progress_.loss_trend, where);
   if (!left_out.empty()) Warn(left_out);
+  if (!where.empty() && IsMain()) surroundings_.sink.OnText(progress_.step, TextKind::kDiagnosis, where);
   if (health_.must_go_back()) HADAL_RETURN_IF_ERROR(GoBack());
   return result;
 }

@@ -130,8 +130,13 @@ struct CheckpointMetrics {
 enum class TextKind {
   kNotice,
   kWarning,
-  kSample,  // a sample translation
+  kDiagnosis,  // where a step failed, or what is wrong with the run
+  kSample,     // a sample translation
 };
+constexpr const char* TextKindName(TextKind kind) {
+  constexpr const char* kNames[] = {"notice", "warning", "diagnosis", "sample"};
+  return kNames[static_cast<int>(kind)];
+}
 
 class MetricsSink {
  public:

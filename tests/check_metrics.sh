@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Checks that docs/metrics.md has each name that the program writes to metrics.jsonl and TensorBoard: every name among the
-# string literals of the two sinks, and the series of the instruments.
+# string literals of the two sinks and their interface, and the series of the instruments.
 # Usage: check_metrics.sh SOURCE_DIR
 set -uo pipefail
 cd "${1:?usage: check_metrics.sh SOURCE_DIR}" || exit 2
 
 literals() { sed -E 's,(^| )//.*,,; /#include/d' "$@" | grep -oE '"[a-z0-9_/]*[a-z][a-z0-9_/]*"' | tr -d '"'; }
 names=$({
-  literals tools/metrics/metrics_jsonl.cc tools/metrics/tensorboard.cc
+  literals runtime/metrics_sink.h tools/metrics/metrics_jsonl.cc tools/metrics/tensorboard.cc
   sed -nE 's/^ +\{"([a-z_]+)",.*/\1/p' runtime/depth_metrics.h
 } | sort -u)
 [ "$(wc -w <<< "$names")" -gt 20 ] || { echo "no names found: is this the source tree?"; exit 2; }

@@ -19,7 +19,9 @@
 namespace hadal {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr int32_t kVocabulary = 40;
@@ -30,6 +32,7 @@ class Recorder : public MetricsSink {
   void OnStep(const StepMetrics& metrics) override { steps.push_back(metrics); }
   void OnText(int64_t step, TextKind kind, std::string_view text) override {
     if (kind == TextKind::kWarning) warnings.emplace_back(text);
+    if (kind == TextKind::kDiagnosis) diagnoses.emplace_back(text);
   }
   // From 0, as sampling orders and callers count.
   std::set<int64_t> Skipped() const {
@@ -40,7 +43,7 @@ class Recorder : public MetricsSink {
     return skipped;
   }
   std::vector<StepMetrics> steps;
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings, diagnoses;
 };
 
 // Called on every rank before each of its steps.
@@ -149,7 +152,10 @@ TEST_P(Health, AStepWithOneBadMicroBatchIsSkippedByAllRanks) {
   EXPECT_EQ(outcome.progress.step, 12);
   EXPECT_EQ(outcome.progress.update, 12 - static_cast<int64_t>(expected.size()));
   ASSERT_EQ(outcome.recorder.warnings.size(), expected.size());
-  EXPECT_THAT(outcome.recorder.warnings[0], HasSubstr("forward, source embedding, output (micro-batch "));
+  ASSERT_FALSE(outcome.recorder.diagnoses.empty());
+  EXPECT_THAT(outcome.recorder.diagnoses[0],
+              AllOf(StartsWith(absl::StrCat("step ", *expected.begin() + 1, " failed; ")),
+                    HasSubstr("forward, source embedding, output (micro-batch ")));
 }
 
 TEST_P(Health, TooManyInARowGoBackToTheLastCheckpoint) {
@@ -199,6 +205,8 @@ TEST_P(Health, ALossSpikeIsLeftOutByAllRanks) {
   EXPECT_EQ(outcome.progress.loss_trend.losses, 11);
   ASSERT_EQ(outcome.recorder.warnings.size(), 1u);
   EXPECT_THAT(outcome.recorder.warnings[0], HasSubstr("deviations above the mean"));
+  ASSERT_EQ(outcome.recorder.diagnoses.size(), 1u);
+  EXPECT_THAT(outcome.recorder.diagnoses[0], StartsWith("step 9 failed; all numbers are finite"));
 }
 
 TEST_P(Health, WithoutACheckpointTheRunEnds) {
@@ -207,7 +215,9 @@ TEST_P(Health, WithoutACheckpointTheRunEnds) {
     for (int32_t token = 0; token < kVocabulary; ++token) SetWord(parameters, token, kNaN);
   });
   EXPECT_EQ(outcome.status.code(), absl::StatusCode::kOutOfRange) << outcome.status;
-  EXPECT_THAT(std::string(outcome.status.message()), HasSubstr("no checkpoint to go back to"));
+  EXPECT_THAT(
+      std::string(outcome.status.message()),
+      HasSubstr("no checkpoint to go back to. step 1 failed; first number that is not finite: forward, source "));
   EXPECT_EQ(outcome.recorder.steps.size(), 3u);
 }
 

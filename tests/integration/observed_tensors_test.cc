@@ -1,16 +1,17 @@
 // What observers are shown, against double precision: the residual connection and LayerNorm, forward and backward, from
-// the shown tensors alone; and where the search for the first number that is not finite ends.
+// the shown tensors alone; and where the search in a failed step ends.
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "layers/purpose.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/exchange/parameter_broadcast.h"
-#include "pipeline/instruments/non_finite_search.h"
+#include "pipeline/instruments/failed_step_search.h"
 #include "pipeline/plan/pipeline_plan.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
@@ -21,6 +22,7 @@
 namespace hadal::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr int kVocabulary = 61;
@@ -211,17 +213,18 @@ TEST_P(ObservedTensors, PreNormGradients) {
 INSTANTIATE_TEST_SUITE_P(CheckpointEvery, ObservedTensors, ::testing::Values(0, 3),
                          ::testing::PrintToStringParamName());
 
-class NonFiniteSearch : public ::testing::TestWithParam<int> {  // ranks
+class FailedStepSearch : public ::testing::TestWithParam<int> {  // ranks
  protected:
-  // Where the search ends once `spoil` has been at the weights and scalars; every rank must say the same.
-  static std::string Locate(const std::function<void(const ParameterStore&, StepScalars&)>& spoil) {
+  // Where the search ends once `spoil` has been at the weights and the step; every rank must say the same.
+  static std::string Locate(const std::function<void(const ParameterStore&, OneStep&)>& spoil) {
     std::vector<std::string> places(GetParam());
     OnRanks(ResidualMethod::kDeepNorm, GetParam(), 0, [&](const OneStep& step) -> absl::Status {
-      StepScalars scalars = step.scalars;
-      spoil(step.engine.stage().parameters(), scalars);
+      OneStep failed = step;
+      spoil(step.engine.stage().parameters(), failed);
       Collectives collectives(step.communicator, kTimeout);
-      HADAL_ASSIGN_OR_RETURN(places[step.communicator.rank()], LocateNonFinite(step.engine, step.batches.micro_batches,
-                                                                               scalars, step.update, collectives));
+      HADAL_ASSIGN_OR_RETURN(
+          places[step.communicator.rank()],
+          LocateFailure(step.engine, step.batches.micro_batches, failed.scalars, failed.update, collectives));
       return absl::OkStatus();
     });
     for (const std::string& place : places) EXPECT_EQ(place, places[0]);
@@ -237,36 +240,66 @@ class NonFiniteSearch : public ::testing::TestWithParam<int> {  // ranks
       }
     }
   }
+  static std::string Spoiled(const std::string& name, float value) {
+    return Locate([&](const ParameterStore& p, OneStep&) { Spoil(p, name, value); });
+  }
 };
 
-TEST_P(NonFiniteSearch, NamesTheTensorOfTheForwardPass) {
-  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(Locate([](const ParameterStore& p, StepScalars&) { Spoil(p, "decoder.layers.4.fc1.weight", kNaN); }),
-            "forward, decoder layer 4 feed-forward, hidden layer (micro-batch 0)");
+// On 3 ranks the decoder's last finite tensor may be another rank's: micro-batch, place and size must be the same.
+TEST_P(FailedStepSearch, NamesTheTensorOfTheForwardPassTheOneInFrontOfItAndTheWeight) {
   EXPECT_EQ(
-      Locate([](const ParameterStore& p, StepScalars&) { Spoil(p, "encoder.layers.1.self_attn.out_proj.bias", kNaN); }),
-      "forward, encoder layer 1 self-attention, input of its LayerNorm (micro-batch 0)");
-  EXPECT_EQ(Locate([](const ParameterStore& p, StepScalars&) {
-              Spoil(p, "decoder.layers.3.encoder_attn_layer_norm.weight", INFINITY);
-            }),
-            "forward, decoder layer 3 cross-attention, output (micro-batch 0)");
+      Spoiled("decoder.layers.4.fc1.weight", NAN),
+      "first number that is not finite: forward, decoder layer 4 feed-forward, hidden layer (micro-batch 0); last "
+      "finite tensor: forward, decoder layer 4 cross-attention, output (root mean square 1); the weights of "
+      "decoder.layers.4.fc1.weight (decoder layer 4 feed-forward) were not finite before the step: an update made "
+      "them so");
+  EXPECT_THAT(Spoiled("encoder.layers.1.self_attn.out_proj.bias", NAN),
+              AllOf(HasSubstr("forward, encoder layer 1 self-attention, input of its LayerNorm (micro-batch 0); "),
+                    HasSubstr("tensor: forward, encoder layer 1 self-attention, F(x) (root mean square ")));
+  EXPECT_THAT(Spoiled("decoder.layers.3.encoder_attn_layer_norm.weight", INFINITY),
+              HasSubstr("forward, decoder layer 3 cross-attention, output (micro-batch 0)"));
 }
 
-TEST_P(NonFiniteSearch, TellsTheHeadFromTheLayerInFrontOfIt) {
-  EXPECT_EQ(Locate([](const ParameterStore& p, StepScalars&) { Spoil(p, "decoder.output_projection.weight", NAN); }),
-            "forward, output head, logits or loss");
+// Every sublayer in turn, so that every border of stages has been between the two tensors.
+TEST_P(FailedStepSearch, SaysTheSameForEveryNumberOfRanks) {
+  for (int layer = 0; layer < 7; ++layer) {
+    const std::string at = absl::StrCat("decoder layer ", layer);
+    EXPECT_THAT(Spoiled(absl::StrCat("decoder.layers.", layer, ".self_attn.v_proj.weight"), NAN),
+                AllOf(HasSubstr(absl::StrCat("forward, ", at, " self-attention, F(x) (micro-batch 0); last finite ")),
+                      HasSubstr(layer == 0 ? "tensor: forward, target embedding, output (root mean square "
+                                           : absl::StrCat("tensor: forward, decoder layer ", layer - 1,
+                                                          " feed-forward, output (root mean square 1); "))));
+  }
 }
 
-TEST_P(NonFiniteSearch, NamesTheTensorOfTheBackwardPass) {
-  EXPECT_EQ(Locate([](const ParameterStore&, StepScalars& scalars) { scalars.gradient_scale = INFINITY; }),
-            "backward, decoder layer 6 feed-forward, gradient of its output (micro-batch 0)");
+TEST_P(FailedStepSearch, TellsTheHeadFromTheLayerInFrontOfIt) {
+  EXPECT_THAT(
+      Spoiled("decoder.output_projection.weight", NAN),
+      HasSubstr("forward, output head, logits or loss (micro-batch 0); last finite tensor: forward, output head, "
+                "input (root mean square 1); the weights of decoder.output_projection.weight"));
 }
 
-TEST_P(NonFiniteSearch, AFiniteStepIsTheMachinesFault) {
-  EXPECT_THAT(Locate([](const ParameterStore&, StepScalars&) {}), HasSubstr("suspect the machine"));
+TEST_P(FailedStepSearch, NamesTheTensorOfTheBackwardPass) {
+  EXPECT_EQ(Locate([](const ParameterStore&, OneStep& step) { step.scalars.gradient_scale = INFINITY; }),
+            "first number that is not finite: backward, decoder layer 6 feed-forward, gradient of its output "
+            "(micro-batch 0); last finite tensor: forward, output head, input (root mean square 1)");
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, NonFiniteSearch, ::testing::Values(1, 3), ::testing::PrintToStringParamName());
+TEST_P(FailedStepSearch, OfALossSpikeNamesWhatMultipliesTheResidualStream) {
+  EXPECT_THAT(Locate([](const ParameterStore& p, OneStep& step) {
+                Spoil(p, "encoder.layers.1.self_attn_layer_norm.weight", 1e4);
+                step.update.highest_loss = 0;
+              }),
+              HasSubstr("the residual stream grows most in encoder layer 1 self-attention (micro-batch "));
+  EXPECT_THAT(Locate([](const ParameterStore&, OneStep& step) { step.update.highest_loss = 0; }),
+              HasSubstr("no sublayer multiplies the residual stream by 10 or more"));
+}
+
+TEST_P(FailedStepSearch, AFiniteStepIsTheMachinesFault) {
+  EXPECT_THAT(Locate([](const ParameterStore&, OneStep&) {}), HasSubstr("suspect the machine"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, FailedStepSearch, ::testing::Values(1, 3), ::testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace hadal::testing

@@ -55,6 +55,7 @@ Told Report(const TrainOptions& options, const StepResult& result, const std::ve
   const Corpus corpus =
       CorpusOf({{.source = {4}, .target = {4, 5}}, {.corpus_id = 1, .source = {4}, .target = {4, 5, 6, 7}}}, 20, 20);
   StepBatches batches{.micro_batches = std::vector<PackedBatch>(1)};
+  batches.micro_batches[0].target = {4, 5, 2, 4, 5, 6, 7, 2};
   batches.micro_batches[0].target_offsets = {0, 3, 8};
   batches.micro_batches[0].samples = {0, 1};
   Told told;

@@ -243,8 +243,7 @@ void MetricsJsonl::OnCheckpoint(const CheckpointMetrics& metrics) {
 }
 
 void MetricsJsonl::OnText(int64_t step, TextKind kind, std::string_view text) {
-  const char* event = kind == TextKind::kWarning ? "warning" : kind == TextKind::kSample ? "sample" : "notice";
-  WriteLine(Dump({{"event", event}, {"step", step}, {"text", std::string(text)}}));
+  WriteLine(Dump({{"event", TextKindName(kind)}, {"step", step}, {"text", std::string(text)}}));
 }
 
 void MetricsJsonl::OnFinish(std::string_view reason) {

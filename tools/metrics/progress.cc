@@ -107,9 +107,19 @@ void Progress::OnCheckpoint(const CheckpointMetrics& metrics) {
 
 void Progress::OnText(int64_t step, TextKind kind, std::string_view text) {
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(Printable(text), '\n'))) {
-    PrintLine(kind == TextKind::kWarning  ? absl::StrCat(Paint("warning:", Ink::kBad, options_.style.color), " ", line)
-              : kind == TextKind::kSample ? absl::StrCat("  ", line)
-                                          : Paint(line, Ink::kDim, options_.style.color));
+    switch (kind) {
+      case TextKind::kNotice:
+        PrintLine(Paint(line, Ink::kDim, options_.style.color));
+        break;
+      case TextKind::kWarning:
+      case TextKind::kDiagnosis:
+        PrintLine(
+            absl::StrCat(Paint(absl::StrCat(TextKindName(kind), ":"), Ink::kBad, options_.style.color), " ", line));
+        break;
+      case TextKind::kSample:
+        PrintLine(absl::StrCat("  ", line));
+        break;
+    }
   }
   out_.flush();
 }

@@ -122,6 +122,8 @@ void AddRecord(const Json& json, RunRecord& run) {
     run.validations.push_back({Integer(json, "step"), Number(json, "nll"), OptionalNumber(json, "bleu")});
   } else if (event == "warning") {
     run.warnings.push_back({Integer(json, "step"), String(json, "text")});
+  } else if (event == "diagnosis") {
+    run.diagnoses.push_back({Integer(json, "step"), String(json, "text")});
   } else if (event == "sample") {
     run.samples.push_back({Integer(json, "step"), String(json, "text")});
   } else if (event == "finish") {

@@ -49,6 +49,7 @@ struct RunRecord {
   std::vector<DepthMetrics> depth;
   std::vector<ValidationRecord> validations;
   std::vector<TextRecord> warnings;
+  std::vector<TextRecord> diagnoses;
   std::vector<TextRecord> samples;     // translations at validations
   std::vector<EffectiveValue> config;  // every field; empty: no readable config
   std::optional<LayoutRecord> layout;  // absent: no readable config

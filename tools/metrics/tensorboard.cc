@@ -232,11 +232,7 @@ void TensorBoard::OnCheckpoint(const CheckpointMetrics& metrics) {
 }
 
 void TensorBoard::OnText(int64_t step, TextKind kind, std::string_view text) {
-  AppendText(step,
-             kind == TextKind::kWarning  ? "warning"
-             : kind == TextKind::kSample ? "sample"
-                                         : "notice",
-             kind == TextKind::kSample ? CodeBlock(text) : std::string(text));
+  AppendText(step, TextKindName(kind), kind == TextKind::kSample ? CodeBlock(text) : std::string(text));
 }
 
 void TensorBoard::AppendText(int64_t step, const std::string& tag, std::string text) {

@@ -31,15 +31,15 @@ std::string Mebibytes(int64_t bytes) { return absl::StrFormat("%.1f MiB", static
 void Note(std::string_view text, std::string& page) { page += HtmlNote(text); }
 
 // The first and the last ones, because a run that skips steps for hours warns at each.
-void AppendWarnings(const RunRecord& run, std::string& page) {
+void AppendTexts(const std::string& run, const std::vector<TextRecord>& texts, const char* what, std::string& page) {
   constexpr size_t kEachEnd = 20;
-  const size_t count = run.warnings.size();
+  const size_t count = texts.size();
   for (size_t i = 0; i < count; ++i) {
     if (i == kEachEnd && count > 2 * kEachEnd) {
-      Note(absl::StrCat(run.name, ": ", count - 2 * kEachEnd, " more warnings, in ", kMetricsName), page);
+      Note(absl::StrCat(run, ": ", count - 2 * kEachEnd, " more ", what, ", in ", kMetricsName), page);
       i = count - kEachEnd;
     }
-    Note(absl::StrCat(run.name, ", step ", run.warnings[i].step, ": ", run.warnings[i].text), page);
+    Note(absl::StrCat(run, ", step ", texts[i].step, ": ", texts[i].text), page);
   }
 }
 
@@ -62,7 +62,10 @@ void AppendRuns(const Report& report, std::string& page) {
       "metrics, "
       "validation and checkpoints.",
       page);
-  for (const RunRecord& run : report.runs) AppendWarnings(run, page);
+  for (const RunRecord& run : report.runs) {
+    AppendTexts(run.name, run.diagnoses, "diagnoses", page);
+    AppendTexts(run.name, run.warnings, "warnings", page);
+  }
 }
 
 void AppendSettings(const Report& report, std::string& page) {

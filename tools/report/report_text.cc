@@ -41,6 +41,9 @@ Json ToJson(const RunRecord& run, const RunSummary& summary) {
     json["validation_nll"] = run.validations.back().nll;
     if (run.validations.back().bleu) json["bleu"] = *run.validations.back().bleu;
   }
+  for (const TextRecord& diagnosis : run.diagnoses) {
+    json["diagnoses"].push_back({{"step", diagnosis.step}, {"text", diagnosis.text}});
+  }
   if (summary.parts) json["step_parts_seconds"] = ToJson(*summary.parts);
   if (summary.slowest_stage >= 0) {
     json["slowest_stage"] = summary.slowest_stage;
@@ -113,6 +116,12 @@ void AppendRuns(const Report& report, std::string& text) {
                    : absl::StrFormat("%d (%+.1f%%)", summary.slowest_stage, 100 * summary.slowest_excess)});
   }
   text += std::move(table).Finish();
+  for (const RunRecord& run : report.runs) {
+    for (const TextRecord& diagnosis : run.diagnoses) {
+      absl::StrAppend(&text, "\n- ", EscapeMarkdown(run.name), ", step ", diagnosis.step, ": ",
+                      EscapeMarkdown(diagnosis.text), "\n");
+    }
+  }
 }
 
 void AppendSettings(const Report& report, std::string& text) {

@@ -124,8 +124,9 @@ TEST_F(MetricsJsonlTest, EveryFieldHasItsName) {
       "perplexity": 3.0, "bleu": 4.0, "chrf": 7.0, "wer": 8.0, "cer": 9.0, "best": true, "sentences": 5, "seconds": 6.0,
       "corpora": {"en-de": {"nll": 10.0, "target_tokens": 11}, "de-en": {"nll": 12.0, "target_tokens": 13, "bleu": 0.0,
       "chrf": 0.0, "wer": 0.0, "cer": 0.0}}})"));
-  for (const TextKind kind : {TextKind::kNotice, TextKind::kWarning, TextKind::kSample}) sink->OnText(7, kind, "x");
-  for (const auto& [line, event] : {std::pair(3, "notice"), {4, "warning"}, {5, "sample"}}) {
+  for (const TextKind kind : {TextKind::kNotice, TextKind::kWarning, TextKind::kDiagnosis, TextKind::kSample})
+    sink->OnText(7, kind, "x");
+  for (const auto& [line, event] : {std::pair(3, "notice"), {4, "warning"}, {5, "diagnosis"}, {6, "sample"}}) {
     EXPECT_EQ(json::parse(Lines().at(line)), json({{"event", event}, {"step", 7}, {"text", "x"}}));
   }
 }

@@ -219,12 +219,13 @@ TEST_F(TensorBoardTest, EveryNumberHasItsTag) {
 }
 
 TEST_F(TensorBoardTest, TextsAreTaggedByTheirKind) {
-  for (const TextKind kind : {TextKind::kNotice, TextKind::kWarning, TextKind::kSample}) sink_->OnText(1, kind, "x");
+  for (const TextKind kind : {TextKind::kNotice, TextKind::kWarning, TextKind::kDiagnosis, TextKind::kSample})
+    sink_->OnText(1, kind, "x");
   std::vector<std::string> tags;
   for (const Message& event : Events()) {
     for (const auto& [tag, value] : Values(event)) tags.push_back(tag);
   }
-  EXPECT_EQ(tags, (std::vector<std::string>{"notice", "warning", "sample"}));
+  EXPECT_EQ(tags, (std::vector<std::string>{"notice", "warning", "diagnosis", "sample"}));
 }
 
 TEST_F(TensorBoardTest, WritesTheDepthAsAHistogram) {

@@ -1,0 +1,30 @@
+// Finds where a failed step failed: layer, sublayer, direction, tensor, and the last tensor in front of it that was
+// finite.
+//
+// A step is a function of (seed, step, weights), and a failed one changes no weights. So the step is run again without
+// an update, with an observer that checks every tensor; other steps have no overhead. "First" means first in the lowest
+// micro-batch affected: forward in order of depth, then backward in reverse, however the schedule interleaves
+// micro-batches. Every tensor before the first one is finite, so the last finite one is its predecessor in this order.
+// A weight that is not finite was made so by an earlier update, whose gradient was finite; it is named as well.
+// A loss spike has no such tensor: the largest growth of the residual stream in one sublayer is reported. If the
+// repeated step is finite and no spike, the cause is the machine, not the model; the text says so.
+// Cost: one more step, a pass over every tensor in it, a few dozen bytes of memory for each, and a pass over the
+// weights; three small exchanges. Threads: one per rank. Collective and blocking.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "pipeline/engine/engine.h"
+#include "runtime/comm/collectives.h"
+
+namespace hadal {
+
+// Returns "first number that is not finite: forward, decoder layer 3 cross-attention, F(x) (micro-batch 2); last finite
+// tensor: forward, decoder layer 3 self-attention, output (root mean square 1.1)", say; the same on every rank.
+// `batches`, `scalars`, `update`: those of the failed step. Errors: those of the step.
+absl::StatusOr<std::string> LocateFailure(Engine& engine, std::span<const PackedBatch> batches,
+                                          const StepScalars& scalars, UpdateSettings update, Collectives& collectives);
+
+}  // namespace hadal
