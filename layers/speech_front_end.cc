@@ -99,8 +99,10 @@ SpeechFrontEnd::Both SpeechFrontEnd::Convolutions(const SublayerContext& context
 }
 
 void SpeechFrontEnd::ConvolveForward(const SublayerContext& context, const Convolution& convolution, Matrix y) const {
-  for (int64_t first = 0; first < convolution.rows; first += kRows) {
-    const int64_t rows = std::min(kRows, convolution.rows - first);
+  // A last block of fewer rows than those whose bits depend on their number (kernels/linear.h) begins earlier.
+  const int64_t last = std::max<int64_t>(0, convolution.rows - 16);
+  for (int64_t block = 0; block < convolution.rows; block += kRows) {
+    const int64_t first = std::min(block, last), rows = std::min(kRows, convolution.rows - first);
     const Matrix u(unfolded_, rows, kConvolutionTaps * convolution.x.columns);
     const Matrix z = convolution.z.Rows(training_ ? first : 0, rows);
     Unfold(context.stream, {.x = convolution.x,

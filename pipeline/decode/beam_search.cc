@@ -29,14 +29,56 @@ void BeamSearch::Offer(int32_t hypothesis, int32_t token, float log_probability)
   candidates_.push_back({nodes_[live_nodes_[hypothesis]].sum + log_probability, hypothesis, token, log_probability});
 }
 
+bool BeamSearch::wants_logits() const {
+  // Any list has 2·beam tokens besides <s>, <pad> and </s>; those that repeat something may leave too few.
+  return options_.sampling.has_value() || InPrefix() ||
+         std::any_of(repeating_.begin(), repeating_.end(), [](const auto& tokens) { return !tokens.empty(); });
+}
+
+std::vector<int32_t> BeamSearch::RepeatingTokens(int32_t node) const {
+  std::vector<int32_t> path;
+  for (; node > 0; node = nodes_[node].parent) path.push_back(nodes_[node].token);
+  std::reverse(path.begin(), path.end());
+  std::vector<int32_t> repeating;
+  const int64_t before = options_.no_repeat_ngram - 1;
+  for (int64_t begin = 0; begin + before < std::ssize(path); ++begin) {
+    if (std::equal(path.end() - before, path.end(), path.begin() + begin)) repeating.push_back(path[begin + before]);
+  }
+  return repeating;
+}
+
+bool BeamSearch::MayFollow(int32_t hypothesis, int32_t token) const {
+  if (token == kBosToken || token == kPadToken) return false;
+  if (token == kEosToken) return length_ >= options_.min_length;
+  return repeating_.empty() || std::ranges::find(repeating_[hypothesis], token) == repeating_[hypothesis].end();
+}
+
 void BeamSearch::OfferMostLikely(int32_t hypothesis, const Continuations& next) {
   if (length_ >= longest_) return Offer(hypothesis, kEosToken, next.end_log_probability);
-  for (size_t k = 0; k < next.tokens.size() && next.tokens[k] >= 0; ++k) {
-    const int32_t token = next.tokens[k];
-    if (token == kBosToken || token == kPadToken) continue;
-    if (token == kEosToken && length_ < options_.min_length) continue;
-    Offer(hypothesis, token, next.log_probabilities[k]);
+  const size_t wanted = 2 * static_cast<size_t>(options_.beam), before = candidates_.size();
+  size_t listed = 0;
+  for (; listed < next.tokens.size() && next.tokens[listed] >= 0; ++listed) {
+    const int32_t token = next.tokens[listed];
+    if (MayFollow(hypothesis, token)) Offer(hypothesis, token, next.log_probabilities[listed]);
   }
+  const size_t offered = candidates_.size() - before;
+  if (offered < wanted && !repeating_.empty() && !repeating_[hypothesis].empty()) {
+    OfferBehindList(hypothesis, next, wanted - offered);
+  }
+}
+
+void BeamSearch::OfferBehindList(int32_t hypothesis, const Continuations& next, size_t count) {
+  std::vector<int32_t> tokens;
+  for (int32_t token = 0; token < std::ssize(next.logits); ++token) {
+    if (MayFollow(hypothesis, token) && std::ranges::find(next.tokens, token) == next.tokens.end())
+      tokens.push_back(token);
+  }
+  const size_t kept = std::min(tokens.size(), count);
+  const auto more_likely = [&](int32_t a, int32_t b) {
+    return next.logits[a] != next.logits[b] ? next.logits[a] > next.logits[b] : a < b;
+  };
+  std::partial_sort(tokens.begin(), tokens.begin() + static_cast<int64_t>(kept), tokens.end(), more_likely);
+  for (size_t i = 0; i < kept; ++i) Offer(hypothesis, tokens[i], next.LogProbability(tokens[i]));
 }
 
 void BeamSearch::OfferDrawn(int32_t hypothesis, const Continuations& next) {
@@ -96,6 +138,9 @@ void BeamSearch::Select() {
     }
   }
   live_nodes_ = std::move(next_nodes);
+  repeating_.clear();
+  if (options_.no_repeat_ngram == 0) return;
+  for (const int32_t node : live_nodes_) repeating_.push_back(RepeatingTokens(node));
 }
 
 void BeamSearch::Advance(std::span<const Continuations> continuations) {

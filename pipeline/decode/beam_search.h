@@ -13,6 +13,9 @@
 //
 // Forced beginning: as long as the output is shorter than it, its next token is the only candidate. These tokens count
 // in the sum and in |y| (as fairseq's prefix_tokens do) and towards the shortest and longest length.
+// No repeated n-grams (options.no_repeat_ngram = n): a token that would end a sequence of n tokens which the hypothesis
+// has already is not a candidate. Forced tokens count as part of sequences, but are never excluded; nor is </s>. (As
+// fairseq's and transformers' no_repeat_ngram_size, which may also exclude forced tokens.)
 // Sampling (options.sampling): behind the beginning, `beam` paths draw one token a step each (token_draw.h) until all
 // have drawn </s> or are at the longest length. The draw of path j at position t depends on (seed, number, j, t) alone;
 // j counts the paths that are not finished, so the first n samples are the same whatever `beam` is. Scores are the
@@ -71,7 +74,7 @@ class BeamSearch {
   int64_t length() const { return length_; }
   bool done() const { return done_; }
   // Whether the next Advance reads Continuations::logits.
-  bool wants_logits() const { return options_.sampling.has_value() || InPrefix(); }
+  bool wants_logits() const;
 
   // Takes the model's output for every live hypothesis.  REQUIRES: !done(), one entry for each, in the order of live().
   void Advance(std::span<const Continuations> continuations);
@@ -95,8 +98,13 @@ class BeamSearch {
   };
 
   bool InPrefix() const { return length_ < std::ssize(start_.prefix); }
+  // The tokens that must not follow a live hypothesis, by options.no_repeat_ngram.
+  std::vector<int32_t> RepeatingTokens(int32_t node) const;
+  bool MayFollow(int32_t hypothesis, int32_t token) const;
   void Offer(int32_t hypothesis, int32_t token, float log_probability);
   void OfferMostLikely(int32_t hypothesis, const Continuations& next);
+  // The `count` most likely ones of the tokens that are not in the list and may follow.
+  void OfferBehindList(int32_t hypothesis, const Continuations& next, size_t count);
   void OfferDrawn(int32_t hypothesis, const Continuations& next);
   void Collect(std::span<const Continuations> continuations);
   void KeepBest();
@@ -110,6 +118,7 @@ class BeamSearch {
   std::vector<Node> nodes_;
   std::vector<Live> live_;
   std::vector<int32_t> live_nodes_;
+  std::vector<std::vector<int32_t>> repeating_;  // of each live hypothesis; empty without no_repeat_ngram
   std::vector<Candidate> candidates_;
   std::vector<int32_t> finished_;  // nodes of </s>
   std::vector<double> finished_scores_;

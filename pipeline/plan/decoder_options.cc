@@ -20,6 +20,7 @@ absl::Status ValidateBeamOptions(const BeamOptions& options) {
     return refuse("max length b", options.max_length_b, "0 … 1e6");
   }
   if (options.min_length < 0) return refuse("min length", options.min_length, "0 and up");
+  if (options.no_repeat_ngram < 0) return refuse("no-repeat n-gram", options.no_repeat_ngram, "0 (off) and up");
   if (!options.sampling) return absl::OkStatus();
   const DrawOptions& sampling = *options.sampling;
   if (!(sampling.temperature > 0 && std::isfinite(sampling.temperature))) {

@@ -23,6 +23,7 @@ struct BeamOptions {
   double max_length_a = 0;      // longest translation without </s>: a·(source tokens with </s>) + b
   double max_length_b = 200;
   int32_t min_length = 1;                    // tokens before </s>
+  int32_t no_repeat_ngram = 0;               // n: no sequence of n tokens occurs twice; 0: any may; not when sampling
   std::optional<DrawOptions> sampling = {};  // empty: beam search
 };
 
@@ -59,6 +60,8 @@ inline int32_t CandidatesPerHypothesis(const BeamOptions& options) {
 }
 
 // Whether a search reads the logits of all tokens (BeamSearch::wants_logits).
-inline bool ReadsLogits(const DecoderOptions& options) { return options.prefixes || options.beam.sampling.has_value(); }
+inline bool ReadsLogits(const DecoderOptions& options) {
+  return options.prefixes || options.beam.sampling.has_value() || options.beam.no_repeat_ngram > 0;
+}
 
 }  // namespace hadal

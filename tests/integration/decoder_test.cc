@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -194,6 +195,25 @@ TEST(DecoderTest, ALanguageModelContinuesPrompts) {
     spec.decoder.sentences = 1;
     EXPECT_EQ(FirstDifference(reference.translations, Decode(spec, none).translations), "") << "3 ranks";
   }
+}
+
+// Outputs longer than the lists of candidates, so that most of what a list has is excluded.
+TEST(DecoderTest, NoTokenOccursTwiceIfNoneMayAndNoBitDependsOnTheLayout) {
+  const std::vector<std::vector<int32_t>> sources = RandomSources(13, 20, kVocabulary, 6);
+  DecodeSpec spec = BaseSpec(ResidualMethod::kDeepNorm);
+  spec.moved = true;
+  spec.decoder.beam = {.beam = 2, .max_length_b = 20, .min_length = 20, .no_repeat_ngram = 1};
+  const DecodeOutcome reference = Decode(spec, sources);
+  for (const std::vector<Hypothesis>& hypotheses : reference.translations) {
+    ASSERT_FALSE(hypotheses.empty());
+    for (const Hypothesis& hypothesis : hypotheses) {
+      const std::set<int32_t> distinct(hypothesis.tokens.begin(), hypothesis.tokens.end());
+      EXPECT_EQ(distinct.size(), hypothesis.tokens.size());
+    }
+  }
+  spec.ranks = 3;
+  spec.decoder.sentences = 1;
+  EXPECT_EQ(FirstDifference(reference.translations, Decode(spec, sources).translations), "") << "3 ranks";
 }
 
 // The probabilities of all tokens in decoding, of one band's in an evaluation; prompts have tokens of every band.

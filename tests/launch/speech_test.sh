@@ -71,6 +71,12 @@ expect 2 "$hadal" score one --source test --target short.txt --device cpu
 says "test has 60 utterances, short.txt has 59 lines"
 expect 2 "$hadal" translate one --input digits.txt --device cpu
 says "the model recognises speech; give --input PREFIX"
+for output in test.txt test.json test.00000.features; do
+  expect 2 "$hadal" translate one --input test --device cpu -o $output
+  says "writing $output would empty"
+done
+expect 2 "$hadal" score one --source test --target short.txt --device cpu -o test.00000.features
+says "writing test.00000.features would empty"
 truncate -s -4 test.00000.features
 expect 3 "$hadal" translate one --input test --device cpu
 says "test.00000.features: it has"

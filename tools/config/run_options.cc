@@ -229,7 +229,8 @@ BeamOptions MakeBeamOptions(const config::Decode& decode) {
   return {.beam = decode.beam(),
           .length_penalty = decode.length_penalty(),
           .max_length_a = decode.max_length_a(),
-          .max_length_b = static_cast<double>(decode.max_length_b())};
+          .max_length_b = static_cast<double>(decode.max_length_b()),
+          .no_repeat_ngram = decode.no_repeat_ngram()};
 }
 
 absl::StatusOr<RunOptions> MakeRunOptions(const config::RunConfig& config) {

@@ -91,9 +91,16 @@ absl::StatusOr<FeatureReader> FeatureReader::Open(const std::string& prefix) {
   absl::StatusOr<FeatureManifest> manifest = ParseManifest(*json);
   if (!manifest.ok()) return Damaged(path, manifest.status().message());
   FeatureReader reader;
+  reader.prefix_ = prefix;
   reader.directory_ = DirectoryName(path);
   reader.manifest_ = *std::move(manifest);
   return reader;
+}
+
+std::vector<std::string> FeatureReader::Files() const {
+  std::vector<std::string> files = {prefix_ + ".json", prefix_ + ".txt"};
+  for (const FeatureShard& shard : manifest_.shards) files.push_back(JoinPath(directory_, shard.file));
+  return files;
 }
 
 absl::Status FeatureReader::CheckHeader(const FeatureShard& shard, std::span<const std::byte> bytes) const {

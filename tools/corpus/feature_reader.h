@@ -39,6 +39,8 @@ class FeatureReader {
   static absl::StatusOr<FeatureReader> Open(const std::string& prefix);
 
   const FeatureManifest& manifest() const { return manifest_; }
+  // The paths of the manifest, the transcripts and the shards.
+  std::vector<std::string> Files() const;
   // Returns the next utterance, [frames, frame_width]; valid until the next call.
   // Errors: DataLoss with the file; OutOfRange after the last utterance.
   absl::StatusOr<std::span<const float>> Next();
@@ -47,7 +49,7 @@ class FeatureReader {
   absl::Status OpenShard();
   absl::Status CheckHeader(const FeatureShard& shard, std::span<const std::byte> bytes) const;
 
-  std::string directory_;
+  std::string prefix_, directory_;
   FeatureManifest manifest_;
   size_t next_shard_ = 0;
   std::string path_;  // of the mapped shard

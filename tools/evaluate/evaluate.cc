@@ -143,10 +143,11 @@ class Evaluator {
       weights = Crc32c(&file.crc32c, sizeof(file.crc32c), weights);
     }
     return absl::StrFormat(
-        "model %016x weights %08x beam %d penalty %.17g length %.17g %.17g %d longest %d on-long %d join %d tags %d",
+        "model %016x weights %08x beam %d penalty %.17g length %.17g %.17g %d ngram %d longest %d on-long %d join %d "
+        "tags %d",
         checkpoint.reader().manifest().plan_hash, weights, beam.beam, beam.length_penalty, beam.max_length_a,
-        beam.max_length_b, beam.min_length, options_.decoder.longest_source, static_cast<int>(options_.over_long),
-        static_cast<int>(options_.joining), static_cast<int>(options_.tags));
+        beam.max_length_b, beam.min_length, beam.no_repeat_ngram, options_.decoder.longest_source,
+        static_cast<int>(options_.over_long), static_cast<int>(options_.joining), static_cast<int>(options_.tags));
   }
 
   // Sentence pairs of each direction of the training corpus.

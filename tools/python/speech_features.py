@@ -47,7 +47,7 @@ def read_audio(path):
     """Returns (float32 samples, scaled to 16-bit integers; sampling rate)."""
     try:
         samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
-    except (OSError, RuntimeError) as error:  # soundfile's errors are RuntimeErrors
+    except (OSError, RuntimeError, TypeError, ValueError) as error:  # soundfile's errors; a raw file is a TypeError
         raise Skipped("unreadable audio", str(error)) from None
     if samples.shape[1] != 1:
         raise Skipped("not mono", f"{samples.shape[1]} channels")

@@ -9,14 +9,19 @@ namespace hadal {
 namespace {
 
 absl::Status ChooseSampling(const BeamChoices& choices, int32_t nbest, BeamOptions& beam) {
-  if (choices.beam || choices.length_penalty) {
-    return absl::InvalidArgumentError(absl::StrCat(choices.beam ? "--beam" : "--length-penalty",
+  const char* const search = choices.beam              ? "--beam"
+                             : choices.length_penalty  ? "--length-penalty"
+                             : choices.no_repeat_ngram ? "--no-repeat-ngram"
+                                                       : nullptr;
+  if (search != nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(search,
                                                    " sets beam search, but --temperature, --top-k or --top-p "
                                                    "choose sampling (--nbest: the number of samples); leave one out"));
   }
   const DrawOptions defaults;
   beam.beam = nbest;
   beam.length_penalty = 0;
+  beam.no_repeat_ngram = 0;
   beam.sampling = {.temperature = choices.temperature.value_or(defaults.temperature),
                    .top_k = choices.top_k.value_or(defaults.top_k),
                    .top_p = choices.top_p.value_or(defaults.top_p),
@@ -39,6 +44,7 @@ absl::StatusOr<BeamOptions> ChosenBeam(const BeamChoices& choices, int32_t nbest
   beam.max_length_a = choices.max_length_a.value_or(beam.max_length_a);
   beam.max_length_b = choices.max_length_b.value_or(beam.max_length_b);
   beam.min_length = choices.min_length.value_or(beam.min_length);
+  beam.no_repeat_ngram = choices.no_repeat_ngram.value_or(beam.no_repeat_ngram);
   if (choices.samples()) {
     HADAL_RETURN_IF_ERROR(ChooseSampling(choices, nbest, beam));
   } else if (choices.seed) {
@@ -67,6 +73,10 @@ void AddBeamOptions(Command command, BeamChoices& choices) {
                  "The b of --max-len-a, in tokens (default: its decode.max_length_b)")
       .ValueName("FLOAT");
   command.AddOption("--min-len", choices.min_length, "Fewest tokens of a translation (default: 1)").ValueName("INT");
+  command
+      .AddOption("--no-repeat-ngram", choices.no_repeat_ngram,
+                 "No sequence of N tokens occurs twice; 0: any may (default: its decode.no_repeat_ngram)")
+      .ValueName("N");
 }
 
 void AddSamplingOptions(Command command, BeamChoices& choices) {

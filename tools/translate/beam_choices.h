@@ -16,6 +16,7 @@ struct BeamChoices {
   std::optional<int32_t> beam;
   std::optional<double> length_penalty, max_length_a, max_length_b;
   std::optional<int32_t> min_length;  // empty: BeamOptions' default, because a config has no such field
+  std::optional<int32_t> no_repeat_ngram;
   // Any of these three: outputs are drawn; the others are DrawOptions' defaults.
   std::optional<double> temperature;
   std::optional<int32_t> top_k;

@@ -99,6 +99,7 @@ class Scoring {
     reader_.emplace(std::move(reader));
     if (options_.output.empty()) return absl::OkStatus();
     HADAL_RETURN_IF_ERROR(CheckIsNoneOf(options_.output, {options_.source, options_.target}));
+    if (features_) HADAL_RETURN_IF_ERROR(CheckIsNoneOf(options_.output, features_->Files()));
     output_.open(options_.output, std::ios::binary | std::ios::trunc);
     return output_ ? absl::OkStatus() : CreationError(errno, options_.output);
   }

@@ -165,6 +165,7 @@ class Translator {
     }
     if (!options_.output.empty()) {
       HADAL_RETURN_IF_ERROR(CheckIsNoneOf(options_.output, {options_.input, options_.prefixes}));
+      if (features_) HADAL_RETURN_IF_ERROR(CheckIsNoneOf(options_.output, features_->Files()));
       output_.open(options_.output, std::ios::binary | std::ios::app);
       if (!output_) return CreationError(errno, options_.output);
     }

@@ -80,6 +80,12 @@ std::vector<Hypothesis> Search(const RandomModel& model, const BeamOptions& opti
   return search.Finished();
 }
 
+// Whether the last n tokens occur before, too.
+bool EndsInARepetition(const Tokens& tokens, int64_t n) {
+  if (n == 0 || std::ssize(tokens) <= n) return false;
+  return std::search(tokens.begin(), tokens.end() - 1, tokens.end() - n, tokens.end()) != tokens.end() - 1;
+}
+
 // fairseq's generator in its own order of work: dense scores of every hypothesis and token, flattened, sorted.
 struct Simple {
   struct Item {
@@ -103,9 +109,11 @@ struct Simple {
           if (step < longest && step < options.min_length && v == kEosToken) z[v] = -INFINITY;
           if (step < std::ssize(prefix) && v != prefix[step]) z[v] = -INFINITY;
           if (z[v] == -INFINITY) continue;
-          Item& candidate = candidates.emplace_back(item);
+          Item candidate = item;
           candidate.tokens.push_back(v);
           candidate.sum += z[v];
+          const bool free = v == kEosToken || step < std::ssize(prefix);
+          if (free || !EndsInARepetition(candidate.tokens, options.no_repeat_ngram)) candidates.push_back(candidate);
         }
       }
       std::stable_sort(candidates.begin(), candidates.end(),
@@ -141,14 +149,16 @@ TEST(BeamSearchTest, EqualsTheSimpleSearch) {
       const int64_t longest = 1 + static_cast<int64_t>(seed % 9);
       const BeamOptions options{.beam = beam,
                                 .length_penalty = 0.3 * static_cast<double>(seed % 5),
-                                .min_length = static_cast<int32_t>(seed % 3)};
+                                .min_length = static_cast<int32_t>(seed % 3),
+                                .no_repeat_ngram = static_cast<int32_t>(seed / 3 % 4)};
       const std::vector<Hypothesis> actual = Search(model, options, longest);
       const Simple expected(model, options, longest);
       ASSERT_EQ(actual.size(), expected.finished.size()) << "seed " << seed << ", beam " << beam;
       for (size_t i = 0; i < actual.size(); ++i) {
         EXPECT_EQ(actual[i].tokens, expected.finished[i].tokens) << "seed " << seed << ", beam " << beam;
-        EXPECT_EQ(actual[i].log_probability, expected.finished[i].sum);
-        EXPECT_EQ(actual[i].score, expected.scores[i]);
+        const double rounding = options.no_repeat_ngram > 0 ? 1e-5 : 0;  // of what is read from logits
+        EXPECT_NEAR(actual[i].log_probability, expected.finished[i].sum, rounding);
+        EXPECT_NEAR(actual[i].score, expected.scores[i], rounding);
         (static_cast<int64_t>(actual[i].tokens.size()) == longest ? at_longest : ended_early) += 1;
       }
     }

@@ -40,7 +40,7 @@ class ForcedTagTest(Folder):
         with open(paths[2], encoding="utf-8") as file:
             return [json.loads(line) for line in file]
 
-    def test_a_forced_tag_is_that_of_transformers(self):
+    def test_a_forced_tag_and_no_repeated_bigram_are_those_of_transformers(self):
         kind, model = list(foreign_models())[-1]
         foreign, imported, exported = self.folder(), os.path.join(self.folder(), "imported"), os.path.join(self.folder(), "exported")
         model.save_pretrained(foreign)
@@ -50,14 +50,14 @@ class ForcedTagTest(Folder):
         model = transformers.AutoModelForSeq2SeqLM.from_pretrained(exported).eval()
         tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
         first = {}
-        for tag in ("__de__", "__en__"):
+        for tag, ngram in (("__de__", 0), ("__en__", 0), ("__en__", 2)):
             ids = tokenizer(SOURCES, return_tensors="pt", padding=True)
             forced = tokenizer.convert_tokens_to_ids(tag)
             # As many tokens behind the start as hadal's longest output and its </s>.
             greedy = model.generate(**ids, num_beams=1, early_stopping=False, length_penalty=1.0, forced_bos_token_id=forced, max_length=LENGTH + 2, forced_eos_token_id=EOS,
-                                    min_length=2)
-            found = self.translate(imported, tag, "--beam", "1")
-            first[tag] = []
+                                    min_length=2, no_repeat_ngram_size=ngram)
+            found = self.translate(imported, tag, "--beam", "1", "--no-repeat-ngram", str(ngram))
+            first[tag, ngram] = []
             for number, (line, theirs) in enumerate(zip(found, greedy.tolist())):
                 self.assertEqual((line["line"], line["source"]), (number + 1, SOURCES[number]))
                 hypothesis = line["hypotheses"][0]
@@ -70,8 +70,9 @@ class ForcedTagTest(Folder):
                 self.assertEqual(len(hypothesis["log_probabilities"]), len(ours))
                 for position, (token, found_here) in enumerate(zip(ours, hypothesis["log_probabilities"])):
                     self.assertAlmostEqual(float(row[position, token]), found_here, delta=1e-4)
-                first[tag].append(hypothesis["text"])
-        self.assertNotEqual(first["__de__"], first["__en__"])
+                first[tag, ngram].append(hypothesis["text"])
+        self.assertNotEqual(first["__de__", 0], first["__en__", 0])
+        self.assertNotEqual(first["__en__", 0], first["__en__", 2])
 
     def test_a_tag_of_a_sentencepiece_model_comes_first(self):
         vocabulary = io.BytesIO()

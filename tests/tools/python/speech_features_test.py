@@ -117,15 +117,16 @@ class SpeechFeatures(unittest.TestCase):
         self.write("empty.wav", self.noise[:0])
         self.write("short.wav", self.noise[:300])
         self.write("nan.wav", numpy.full(8000, numpy.nan, numpy.float32), subtype="FLOAT")
-        pathlib.Path(self.path("noise.wav")).write_bytes(bytes(range(256)))
+        for name in "noise.wav", "noise.raw":
+            pathlib.Path(self.path(name)).write_bytes(bytes(range(256)))
         pathlib.Path(self.path("cut.wav")).write_bytes(pathlib.Path(self.path("good.wav")).read_bytes()[:30])
-        lines = ["good.wav\tone\tann", "stereo.wav\tone", "empty.wav\tone", "short.wav\tone", "nan.wav\tone", "noise.wav\tone", "cut.wav\tone",
+        lines = ["good.wav\tone\tann", "stereo.wav\tone", "empty.wav\tone", "short.wav\tone", "nan.wav\tone", "noise.wav\tone", "noise.raw\tone", "cut.wav\tone",
                  "missing.wav\tone", ".\tone", "good.wav\t  ", "good.wav", "", b"good.wav\t\xff", "a\tb\tc\td", "good.wav\t\0"]
         status, printed = self.run_on(lines, "--max-skipped", "1")
         self.assertEqual(status, 0, printed)
-        for line in ("skipped 1: not mono", "skipped 1: empty audio", "skipped 1: shorter than 8 frames", "skipped 5: unreadable audio",
+        for line in ("skipped 1: not mono", "skipped 1: empty audio", "skipped 1: shorter than 8 frames", "skipped 6: unreadable audio",
                      "skipped 1: empty transcript", "skipped 3: list line without two or three columns", "skipped 1: list line not UTF-8",
-                     "skipped 1: list line not text", "14 of 15 lines skipped", "list.tsv:2: "):
+                     "skipped 1: list line not text", "15 of 16 lines skipped", "list.tsv:2: "):
             self.assertIn(line, printed)
         self.assertEqual(len(self.features()), 1)
         self.assertEqual(self.run_on(["good.wav\tone"], "--max-frames", "100", "--max-skipped", "1")[0], 1, "nothing is left")

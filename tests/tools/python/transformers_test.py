@@ -165,7 +165,7 @@ class ImportTest(Folder):
         model.save_pretrained(folder)
         add_vocabulary(folder, kind)
         for settings in ({"num_beams": None, "length_penalty": "1"}, {"num_beams": "4\n}\ndata {", "length_penalty": float("nan")},
-                         {"num_beams": 1000}):
+                         {"num_beams": 1000, "no_repeat_ngram_size": 0}):
             with open(os.path.join(folder, "generation_config.json"), "w", encoding="utf-8") as file:
                 json.dump(settings, file)
             self.assertEqual(read_huggingface(folder).config, "decode {\n}\n", settings)

@@ -196,6 +196,7 @@ TEST_F(TranslateTest, BeamSearchIsTheRunsUnlessAskedForOtherwise) {
   EXPECT_TRUE(differs({.max_length_a = 3}));
   EXPECT_TRUE(differs({.max_length_b = 40}));
   EXPECT_TRUE(differs({.max_length_b = 40, .min_length = 30}));
+  EXPECT_TRUE(differs({.max_length_b = 40, .min_length = 30, .no_repeat_ngram = 1}));
   options.beam = {.beam = 3};
   translate();
   EXPECT_THAT(log_, HasSubstr("beam 3"));

@@ -57,7 +57,8 @@ def _generation(plain: PlainModel) -> dict:
     return {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2,
             "num_beams": int(plain.config_value("decode.beam", "4")), "early_stopping": True,
             "length_penalty": float(plain.config_value("decode.length_penalty", "0.6")), "min_new_tokens": 1,
-            "suppress_tokens": [0, 1], "max_length": plain.model["max_positions"]}
+            "suppress_tokens": [0, 1], "max_length": plain.model["max_positions"],
+            "no_repeat_ngram_size": int(plain.config_value("decode.no_repeat_ngram", "0"))}
 
 
 def model_card(plain: PlainModel) -> str:
@@ -242,4 +243,7 @@ def read_huggingface(folder: str) -> PlainModel:
         decode.append(f"  beam: {int(beam)}\n")
     if isinstance(penalty, (int, float)) and math.isfinite(penalty):
         decode.append(f"  length_penalty: {float(penalty)}\n")
+    ngram = generation.get("no_repeat_ngram_size")
+    if isinstance(ngram, int) and 1 <= ngram <= 1024:
+        decode.append(f"  no_repeat_ngram: {int(ngram)}\n")
     return PlainModel(model, weights, vocabularies, config="".join(["decode {\n", *decode, "}\n"]))
