@@ -33,7 +33,7 @@ void FillUp(bool has_source, int64_t logit_rows, PackedBatch& batch) {
 
 absl::Status PairScorer::Build(int32_t batch_tokens, const Stream& stream) {
   BatchOptions batch{.micro_batches = 1, .source_tokens = batch_tokens, .target_tokens = batch_tokens};
-  pair_rows_ = batch_tokens - kFewestRows;  // room is left for what fills a batch up
+  pair_rows_ = batch_tokens - 2 * kFewestRows;  // room is left for what fills up a batch: its sources, then its targets
   PipelineOptions options;
   if (stream.kind() != DeviceKind::kCpu) {
     const auto block = static_cast<int32_t>(Workspace::LogitRows(stream.kind(), checkpoint_.plan()));

@@ -345,10 +345,15 @@ absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, co
                                                         int64_t max_sentences) {
   ValidationBatches out;
   BatchRows used;
-  int64_t taken = 0;
+  std::vector<int64_t> taken(std::max<size_t>(1, corpus.manifest().corpora.size()));
   int32_t corpus_id = -1;  // of the last batch
-  for (int64_t i = 0; i < corpus.size() && (max_sentences <= 0 || taken < max_sentences); ++i) {
+  for (int64_t i = 0; i < corpus.size(); ++i) {
     const SampleView sample = corpus.sample(i);
+    int64_t& of_corpus = taken[static_cast<size_t>(sample.corpus_id)];
+    if (max_sentences > 0 && of_corpus == max_sentences) {
+      if (taken.size() == 1) break;
+      continue;
+    }
     const BatchRows rows = RowsOf(sample);
     if (!FitsAlone(rows, capacity)) {
       ++out.too_long;
@@ -363,7 +368,7 @@ absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, co
     used += rows;
     AppendSentence(sample, i, out.batches.back());
     out.target_tokens += rows.target;
-    ++taken;
+    ++of_corpus;
   }
   if (out.batches.empty()) return NothingFits(corpus, capacity);
   for (const PackedBatch& batch : out.batches) {

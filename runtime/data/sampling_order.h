@@ -129,9 +129,9 @@ struct ValidationBatches {
   int64_t too_long = 0;              // samples omitted because a side is longer than its capacity
 };
 
-// Returns the first `max_sentences` samples that fit (0: all), in the corpus's order. A batch has samples of one of the
-// manifest's corpora. Errors: InvalidArgument if no
-// sample fits; DataLoss with the corpus's file if somebody changes it meanwhile.
+// Returns the first `max_sentences` samples that fit (0: all) of each of the manifest's corpora, in the corpus's order.
+// A batch has samples of one of them. Errors: InvalidArgument if no sample fits; DataLoss with the corpus's file if
+// somebody changes it meanwhile.
 absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, const BatchCapacity& capacity,
                                                         int64_t max_sentences);
 

@@ -443,6 +443,17 @@ TEST(ValidationBatchesTest, CorpusOrderWithoutTheTooLong) {
   EXPECT_FALSE(MakeValidationBatches(corpus, {1, 1}, 0).ok());
 }
 
+TEST(ValidationBatchesTest, TheFirstSentencesOfEachDirection) {
+  std::vector<Sample> sentences;
+  for (int32_t i = 0; i < 12; ++i) sentences.push_back({.corpus_id = i / 6, .source = {4}, .target = {4}});
+  const ValidationBatches some = *MakeValidationBatches(CorpusOf(sentences, 10, 10), {6, 30}, 2);
+  std::vector<int64_t> samples;
+  for (const PackedBatch& batch : some.batches) {
+    samples.insert(samples.end(), batch.samples.begin(), batch.samples.end());
+  }
+  EXPECT_EQ(samples, (std::vector<int64_t>{0, 1, 6, 7}));
+}
+
 // Utterance i has 4·(1 + i % 5) frames of 3 values, all i + 1.
 Corpus MakeSpeech(int32_t count) {
   std::vector<Sample> samples;
