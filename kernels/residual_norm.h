@@ -1,14 +1,15 @@
 // The residual connection of every method, in one pass over memory.
 //
 //   s = r·ω ⊙ x + b·g·dropout(y + bias) + a·e                           [R, W]
-//   n = scale ⊙ (s − mean(s)) / sqrt(var(s) + 1e-5) + shift             [R, W]
+//   n = k·(scale ⊙ (s − mean(s)) / sqrt(var(s) + 1e-5) + shift)         [R, W]
 //
 // Post-norm: n is the next residual (x' = n). Pre-norm: s is the next residual and n is the next sublayer's input, so
 // one kernel computes the sum and the next sublayer's norm. At the start of a segment or chunk the norm runs alone (no
 // branch, s = x) and gives the same bits.
 // Source: residual_norm.md has the derivation. DeepNorm: DeepNet (arXiv 2203.00555) figure 2, r = alpha. BranchNorm
 // (arXiv 2305.02790) eq. 7, b = alpha_t. ReZero (Bachlechner et al. 2020), g learned. Admin (Liu et al. 2020), ω
-// learned. B2T (arXiv 2206.00330), e the layer's input. LayerNorm: biased variance, eps 1e-5.
+// learned. B2T (arXiv 2206.00330), e the layer's input. LayerNorm Scaling (arXiv 2502.05795), k. LayerNorm: biased
+// variance, eps 1e-5.
 // Shapes: R packed rows, W width (d_model).
 // Storage: x, e, s and their gradients (d_residual, d_sum) share one type. y, n and their gradients, which products
 // read or write, share another. On the CPU both types are fp32; on a device either may be bf16 (cuda/residual_norm.h
@@ -45,21 +46,23 @@ struct ResidualNormForwardArgs {
   ConstVector learned_branch_gain;           // g [1], or empty: 1
   Dropout dropout;
   ConstVector scale, shift;  // [W] both, or both empty: no norm
+  float norm_gain = 1.0f;    // k; 1 changes no bit
   AnyMatrix sum;             // s [R, W] (=); empty if only n is needed; may alias `branch` or `residual`
   AnyMatrix normed;          // n [R, W] (=); empty without norm; must not alias residual, branch or sum
   Vector mean, rstd;         // [R] (=), for backward; empty without norm
 };
 void ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& args);
 
-// With ds = LayerNorm'(d_normed) + d_sum:
+// With ds = LayerNorm'(k·d_normed) + d_sum:
 //   d_residual = r·ω ⊙ ds    d_branch = b·g·mask·ds    d_skip += a·ds    d_bias += Σ_rows d_branch
-//   d_ω += Σ_rows r·ds ⊙ x    d_g += Σ b·mask·ds ⊙ (y + bias)           d_scale, d_shift as LayerNorm's
+//   d_ω += Σ_rows r·ds ⊙ x    d_g += Σ b·mask·ds ⊙ (y + bias)           d_scale, d_shift as LayerNorm's of k·d_normed
 struct ResidualNormBackwardArgs {
   ConstAnyMatrix d_normed;  // [R, W]; empty without norm
   ConstAnyMatrix d_sum;     // [R, W] direct gradient of s (pre-norm's residual stream), or empty
   ConstAnyMatrix sum;       // s of the forward; with mean, rstd, scale: empty without norm
   ConstVector mean, rstd;   // [R]
   ConstVector scale;        // [W]
+  float norm_gain = 1.0f;
   float residual_gain = 1.0f;
   float branch_gain = 1.0f;
   const float* branch_gain_place = nullptr;

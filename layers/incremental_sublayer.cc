@@ -184,10 +184,11 @@ void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstAn
 }
 
 void IncrementalSublayer::Norm(const IncrementalContext& context, int32_t norm_scale, ConstAnyMatrix x,
-                               AnyMatrix normed) const {
+                               AnyMatrix normed, float norm_gain) const {
   ResidualNormForward(context.stream, {.residual = x,
                                        .scale = context.parameters.WeightVector(norm_scale),
                                        .shift = context.parameters.WeightVector(norm_scale + 1),
+                                       .norm_gain = norm_gain,
                                        .normed = normed,
                                        .mean = context.scratch.mean(x.rows),
                                        .rstd = context.scratch.rstd(x.rows)});
@@ -202,7 +203,7 @@ ConstAnyMatrix IncrementalSublayer::BranchInput(const IncrementalContext& contex
   ConstAnyMatrix read = x;
   const AnyMatrix input = context.scratch.normed(x.rows);
   if (record_.norm == NormPlacement::kPre) {
-    Norm(context, norm_scale_, x, input);
+    Norm(context, norm_scale_, x, input, record_.norm_gain);
     read = input;
   } else if (x.storage != storage_) {
     Convert(context.stream, {.from = x, .to = input});

@@ -140,7 +140,8 @@ class IncrementalSublayer {
   // normed = LN(x). `norm_scale`: the parameter with the norm's scale.
   // The last product, and the norm behind the branch if there is one; `free`: a place like product.y for what it reads.
   void Project(const IncrementalContext& context, LinearForwardArgs product, AnyMatrix free) const;
-  void Norm(const IncrementalContext& context, int32_t norm_scale, ConstAnyMatrix x, AnyMatrix normed) const;
+  void Norm(const IncrementalContext& context, int32_t norm_scale, ConstAnyMatrix x, AnyMatrix normed,
+            float norm_gain = 1) const;
   // y = x − the parameter `shift`; does nothing if `shift` is −1.
   void Shift(const IncrementalContext& context, int32_t shift, ConstAnyMatrix x, AnyMatrix y) const;
   // Returns the branch's input: x after the norm of a pre-norm sublayer and after a shift.

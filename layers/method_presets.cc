@@ -31,6 +31,7 @@ constexpr Word<ResidualMethod> kMethodWords[] = {
     {"b2t_no_ln", ResidualMethod::kB2tNoLn},
     {"keel", ResidualMethod::kKeel},
     {"peri_ln", ResidualMethod::kPeriLn},
+    {"ln_scaling", ResidualMethod::kLnScaling},
 };
 
 // `beta` for every matrix that DeepNorm scales: all but query and key.
@@ -218,6 +219,9 @@ void SetMethod(ResidualMethod method, ModelOptions& options) {
     case ResidualMethod::kPeriLn:
       return SetBoth({.norm = NormPlacement::kPre, .branch_output_norm = true}, WeightDistribution::kXavierUniform,
                      options);
+    case ResidualMethod::kLnScaling:
+      return SetBoth({.norm = NormPlacement::kPre, .norm_gain = DepthInit::kInverseSqrt},
+                     WeightDistribution::kXavierUniform, options);
     case ResidualMethod::kTFixup:
       return ApplyTFixup(options);
     case ResidualMethod::kSubLn:

@@ -34,6 +34,8 @@
 //                        of each branch
 //   peri_ln        pre   1; a norm also behind each       as post_ln
 //                        branch
+//   ln_scaling     pre   1; layer l's branches read       as post_ln
+//                        LN(x)/sqrt(l)
 //
 // method_presets.md has the constants without an encoder, the sources, and the choices where a paper and its code
 // differ.
@@ -69,6 +71,7 @@ enum class ResidualMethod : int32_t {
   kB2tNoLn,
   kKeel,
   kPeriLn,
+  kLnScaling,
 };
 
 const std::vector<ResidualMethod>& AllResidualMethods();

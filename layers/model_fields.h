@@ -46,6 +46,7 @@ void ForEachStackField(Visit visit) {
   visit("projection_gain", &StackMethod::projection_gain, kLater);
   visit("branch_input_norm", &StackMethod::branch_input_norm, kLater);
   visit("branch_output_norm", &StackMethod::branch_output_norm, kLater);
+  visit("norm_gain", &StackMethod::norm_gain, kLater, kDepthInitWords);
 }
 
 template <typename Visit>

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "layers/model_words.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/status_macros.h"
 
@@ -15,6 +16,13 @@ absl::Status InRange(const char* field, double value, double low, double high) {
 }
 
 absl::Status ValidateStack(const char* name, const StackMethod& stack) {
+  if (stack.norm_gain != DepthInit::kFlat && stack.norm != NormPlacement::kPre) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model: norm_gain of the ", name, " is \"", ToWord(kDepthInitWords, stack.norm_gain),
+                     "\", but norm is \"", ToWord(kNormWords, stack.norm),
+                     "\": the gain stands behind a norm in front of each branch. Set norm to \"pre\", or norm_gain to "
+                     "\"flat\"."));
+  }
   if (!stack.fixup_scalars) return absl::OkStatus();
   const char* const other = stack.learned_branch_gain ? "learned_branch_gain: a branch has one learned gain"
                             : stack.ffn_inner_norm    ? "ffn_inner_norm: both stand in front of W_2"

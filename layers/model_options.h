@@ -31,11 +31,12 @@ enum class BranchGrowth : int32_t {
   kSigmoid,      // min(1, 2·sigmoid(k·t/T) - 1); ours, for the same reason
 };
 
-// The dependence of the initial weights of layer l = 1 … n of a stack on l.
+// How a factor of layer l = 1 … n of a stack depends on l: of the initial weights (depth_init), or behind the norm in
+// front of a branch (norm_gain).
 enum class DepthInit : int32_t {
   kFlat,         // 1
-  kInverseSqrt,  // 1/sqrt(l): higher layers start smaller (DS-Init, Zhang, Titov and Sennrich 2019)
-  kFromTop,      // 1/(n - l + 1): lower layers start smaller (Post-LN-init, DeepNet section 3)
+  kInverseSqrt,  // 1/sqrt(l): higher layers are smaller (DS-Init, Zhang, Titov and Sennrich 2019; LayerNorm Scaling)
+  kFromTop,      // 1/(n - l + 1): lower layers are smaller (Post-LN-init, DeepNet section 3)
 };
 double DepthInitFactor(DepthInit init, int32_t layer, int32_t layers);  // REQUIRES: 0 ≤ layer < layers
 
@@ -52,6 +53,8 @@ enum class Omega : int32_t {
 struct StackMethod {
   NormPlacement norm = NormPlacement::kPost;
   double residual_gain = 1;  // r; DeepNorm's alpha
+  // k of F(k·LN(x)), a constant by layer; needs NormPlacement::kPre (LayerNorm Scaling, arXiv 2502.05795).
+  DepthInit norm_gain = DepthInit::kFlat;
   Omega omega = Omega::kNone;
   double initial_omega = 1;
   double branch_gain = 1;  // b, before growth

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 
 #include "runtime/bytes.h"
 
@@ -76,9 +77,17 @@ absl::StatusOr<ModelPlan> ModelPlan::Parse(std::string_view bytes) {
 uint64_t ModelPlan::Hash() const {
   // Hash the records, not the options: two option sets that give the same list are the same model.
   std::string body;
-  AppendList(sublayers, body);
+  AppendValue(static_cast<uint64_t>(sublayers.size()), body);
+  std::vector<float> norm_gains;
+  for (const SublayerRecord& sublayer : sublayers) {
+    body.append(reinterpret_cast<const char*>(&sublayer), offsetof(SublayerRecord, norm_gain));
+    norm_gains.push_back(sublayer.norm_gain);
+  }
   AppendList(parameters, body);
   AppendValue(options.heads, body);
+  if (std::any_of(norm_gains.begin(), norm_gains.end(), [](float gain) { return gain != 1; })) {
+    AppendList(norm_gains, body);
+  }
   return HashBytes(body);
 }
 

@@ -52,6 +52,7 @@ struct SublayerRecord {
   int32_t learned_gain =
       -1;                  // the parameter that multiplies b: the sublayer's own, or that of its layer's first sublayer
   int32_t cut_before = 1;  // 1: stages, chunks and segments may begin here; 0: must stay with the previous sublayer
+  float norm_gain = 1;     // k, behind the norm in front of a pre-norm sublayer's branch; the last field (see Hash)
 };
 
 // Returns b of the residual connection at an update, without its learned factor (formulas: BranchGrowth). REQUIRES:
@@ -156,7 +157,8 @@ struct ModelPlan {
   static absl::StatusOr<ModelPlan> Parse(std::string_view bytes);
   // Covers the records and the number of heads: everything that decides the names, shapes and first values of the
   // state, and each sublayer's gains, norm and skip. Excludes what a run may change between two checkpoints of one
-  // model: dropouts, label smoothing, the longest sentence.
+  // model: dropouts, label smoothing, the longest sentence. Gains of norms count only if one is not 1, so that models
+  // without them keep the hash of checkpoints made before the field.
   uint64_t Hash() const;
 
   // Returns fairseq's name, e.g. "decoder.layers.3.encoder_attn.k_proj.weight".

@@ -74,6 +74,8 @@ class PlanBuilder {
     }
     s.first_parameter = static_cast<int32_t>(plan_.parameters.size());
     if (layer < 0) return;
+    const int32_t layers = stack == Stack::kEncoder ? options_.encoder_layers : options_.decoder_layers;
+    s.norm_gain = static_cast<float>(DepthInitFactor(method.norm_gain, layer, layers));
     // Self-attention is a layer's first sublayer.
     s.cut_before = kind == SublayerKind::kSelfAttention || !method.couples_layer() ? 1 : 0;
     const size_t index = plan_.sublayers.size() - 1;

@@ -100,6 +100,7 @@ Segment::Joint Segment::MakeJoint(const ModelPlan& plan, size_t index) {
       return joint;
     case NormPlacement::kPre:
       joint.norm_scale = after < last_ ? plan.ParameterOf(after, ParameterRole::kNormScale) : plan.NormBehind(before);
+      if (after < last_) joint.norm_gain = plan.sublayers[after].norm_gain;
       joint.output_is_normed = after == last_ && joint.norm_scale >= 0;
       return joint;
     case NormPlacement::kNone:
@@ -195,6 +196,7 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstAn
   if (has_norm) {
     args.scale = context.parameters.WeightVector(joint.norm_scale);
     args.shift = context.parameters.WeightVector(joint.norm_scale + 1);
+    args.norm_gain = joint.norm_gain;
     args.normed = is_output && !NormedApart() ? t.y : ProductAt(t.saved, joint.normed, rows);
     args.mean = {FloatsAt(t.saved_input, joint.mean), rows};
     args.rstd = {FloatsAt(t.saved_input, joint.rstd), rows};
@@ -341,6 +343,7 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstA
     args.mean = {FloatsAt(t.saved_input, joint.mean), rows};
     args.rstd = {FloatsAt(t.saved_input, joint.rstd), rows};
     args.scale = context.parameters.WeightVector(joint.norm_scale);
+    args.norm_gain = joint.norm_gain;
     args.d_scale = context.parameters.GradientVector(joint.norm_scale);
     args.d_shift = context.parameters.GradientVector(joint.norm_scale + 1);
   }

@@ -71,6 +71,7 @@ class Segment final : public Piece {
   // sublayers as the residual stream).
   struct Joint {
     int32_t norm_scale = -1;  // parameter; its shift follows. -1: no norm
+    float norm_gain = 1;      // k, of the sublayer that reads the norm; 1 for a norm that ends a sublayer or a stack
     bool output_is_normed = true;
     Place sum;  // without norms products read it
     int64_t normed = 0, mean = 0, rstd = 0;

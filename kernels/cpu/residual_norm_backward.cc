@@ -35,7 +35,7 @@ struct BlockSums {
 };
 
 // The two means of a row that LayerNorm's gradient subtracts (residual_norm.md):
-//   of_gradient = mean(dh), of_product = mean(dh ⊙ h) with dh = dn ⊙ scale, h = (s − mean)·rstd.
+//   of_gradient = mean(dh), of_product = mean(dh ⊙ h) with dh = k·dn ⊙ scale, h = (s − mean)·rstd.
 struct RowMeans {
   float of_gradient = 0, of_product = 0;
 };
@@ -44,11 +44,11 @@ struct RowMeans {
 HWY_INLINE RowMeans NormSums(const ResidualNormBackwardArgs& args, int64_t row, const BlockSums& sums) {
   const int64_t width = args.d_residual.columns;
   const float *dn = args.d_normed.floats().row(row), *s = args.sum.floats().row(row), *scale = args.scale.data;
-  const float mean = args.mean[row], rstd = args.rstd[row];
+  const float mean = args.mean[row], rstd = args.rstd[row], norm_gain = args.norm_gain;
   float *d_scale = sums.scale, *d_shift = sums.shift;
   RowMeans means;
   SumColumnPairs(width, means.of_gradient, means.of_product, [&](auto d, int64_t c, auto& dh, auto& product) HWY_ATTR {
-    const auto gradient = hn::LoadU(d, dn + c);
+    const auto gradient = hn::Mul(hn::Set(d, norm_gain), hn::LoadU(d, dn + c));
     const auto normalised = hn::Mul(hn::Sub(hn::LoadU(d, s + c), hn::Set(d, mean)), hn::Set(d, rstd));
     dh = hn::Mul(gradient, hn::LoadU(d, scale + c));
     product = hn::Mul(dh, normalised);
@@ -69,7 +69,7 @@ HWY_INLINE void GradientRow(const ResidualNormBackwardArgs& args, int64_t row, c
   const float* dn = norm ? args.d_normed.floats().row(row) : nullptr;
   const float* s = norm ? args.sum.floats().row(row) : nullptr;
   const float* scale = args.scale.data;
-  const float mean = norm ? args.mean[row] : 0.0f, rstd = norm ? args.rstd[row] : 0.0f;
+  const float mean = norm ? args.mean[row] : 0.0f, rstd = norm ? args.rstd[row] : 0.0f, norm_gain = args.norm_gain;
   const float* d_sum = args.d_sum.empty() ? nullptr : args.d_sum.floats().row(row);
   float* d_residual = args.d_residual.floats().row(row);
   float* d_branch = args.d_branch.empty() ? nullptr : args.d_branch.floats().row(row);
@@ -91,7 +91,7 @@ HWY_INLINE void GradientRow(const ResidualNormBackwardArgs& args, int64_t row, c
       auto ds = hn::Zero(d);
       if (norm) {
         const auto normalised = hn::Mul(hn::Sub(hn::LoadU(d, s + c), hn::Set(d, mean)), hn::Set(d, rstd));
-        const auto dh = hn::Mul(hn::LoadU(d, dn + c), hn::LoadU(d, scale + c));
+        const auto dh = hn::Mul(hn::Mul(hn::Set(d, norm_gain), hn::LoadU(d, dn + c)), hn::LoadU(d, scale + c));
         const auto centred = hn::Sub(dh, hn::Set(d, means.of_gradient));
         ds = hn::Mul(hn::NegMulAdd(normalised, hn::Set(d, means.of_product), centred), hn::Set(d, rstd));
       }

@@ -1,6 +1,6 @@
 // The residual connection on the device: the rules of kernels/residual_norm.h, with these differences.
 //
-//   s = r·ω ⊙ x + b·g·dropout(y + bias) + a·e,  n = LayerNorm(s)
+//   s = r·ω ⊙ x + b·g·dropout(y + bias) + a·e,  n = k·LayerNorm(s)
 // Types: Residual is the stored type of x, s, e and their gradients, Compute that of y, n and their gradients.
 //   <float, float>        fp32
 //   <BFloat16, BFloat16>  bf16 post-norm
@@ -58,6 +58,7 @@ struct ResidualNormForwardArgs {
   DevicePointer<const float> learned_residual_gain, learned_branch_gain;  // ω [W], g [1], or null: 1
   DeviceDropout dropout;
   DevicePointer<const float> scale, shift;  // [W] both, or both null: no norm
+  float norm_gain = 1.0f;                   // k
   DeviceMatrix<Residual> sum;               // s [R, W] (=), or null; may alias branch or residual
   DeviceMatrix<Compute> normed;             // n [R, W] (=), null without norm
   DevicePointer<float> mean, rstd;          // [R] (=), null without norm
@@ -73,6 +74,7 @@ struct ResidualNormBackwardArgs {
   DeviceMatrix<const Residual> sum;       // s, null without norm
   DevicePointer<const float> mean, rstd;  // [R]
   DevicePointer<const float> scale;       // [W]
+  float norm_gain = 1.0f;                 // k
   float residual_gain = 1.0f, skip_gain = 1.0f;
   DevicePointer<const float> branch_gain;
   DevicePointer<const float> learned_residual_gain, learned_branch_gain;

@@ -21,7 +21,7 @@ struct ColumnSums {
 
 // Values of a row that a thread keeps from the computation of the two means to the gradient.
 struct NormTerms {
-  Eight gradient;    // dh = dn ⊙ scale
+  Eight gradient;    // dh = k·dn ⊙ scale
   Eight normalised;  // h = (s − mean)·rstd
 };
 
@@ -34,10 +34,11 @@ HADAL_DEVICE NormTerms LoadNormTerms(const Args& args, const RowTeam& team, int6
   const Eight scale = LoadEight<kAligned>(args.scale + team.column, team.columns);
   const float mean = Load(args.mean + row);
   HADAL_UNROLL for (int c = 0; c < 8; ++c) {
+    const float gradient = args.norm_gain * dn.v[c];
     terms.normalised.v[c] = (s.v[c] - mean) * rstd;
-    terms.gradient.v[c] = dn.v[c] * scale.v[c];
-    sums.scale.v[c] = MulAdd(dn.v[c], terms.normalised.v[c], sums.scale.v[c]);
-    sums.shift.v[c] += dn.v[c];
+    terms.gradient.v[c] = gradient * scale.v[c];
+    sums.scale.v[c] = MulAdd(gradient, terms.normalised.v[c], sums.scale.v[c]);
+    sums.shift.v[c] += gradient;
   }
   return terms;
 }

@@ -82,7 +82,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
     const Eight scale = LoadEight<kAligned>(args.scale + team.column, team.columns);
     const Eight shift = LoadEight<kAligned>(args.shift + team.column, team.columns);
     HADAL_UNROLL for (int c = 0; c < 8; ++c) {
-      s.v[c] = MulAdd((s.v[c] - of_row.mean) * of_row.rstd, scale.v[c], shift.v[c]);
+      s.v[c] = args.norm_gain * MulAdd((s.v[c] - of_row.mean) * of_row.rstd, scale.v[c], shift.v[c]);
     }
     StoreEight<kAligned>(args.normed.row(row) + team.column, s, team.columns);
     if (team.column == 0) {

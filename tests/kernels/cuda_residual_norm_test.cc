@@ -52,6 +52,7 @@ struct Parameters {
     if (c.fields.learned_residual) args.learned_residual_gain = learned_residual.data();
     if (c.fields.learned_branch) args.learned_branch_gain = learned_branch.data();
     if (c.fields.norm) args.scale = scale.data();
+    if (c.fields.norm_gain) args.norm_gain = Case::kNormGain;
     args.dropout = cuda::MakeDeviceDropout(c.dropout, position.data());
     return args;
   }

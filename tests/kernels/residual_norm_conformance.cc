@@ -21,7 +21,8 @@ constexpr Fields kCombinations[] = {
     {.norm = false, .d_sum = true},                  // no norm
     {.bias = true, .dropout = true},                 // DeepNorm in training
     {.bias = true, .dropout = true, .d_sum = true},  // pre-norm in training
-    {.skip = true},                                  // B2T
+    {.bias = true, .dropout = true, .d_sum = true, .norm_gain = true},  // LayerNorm Scaling
+    {.skip = true},                                                     // B2T
     {.bias = true, .skip = true, .dropout = true, .norm = false, .d_sum = true},
     {.bias = true, .skip = true, .dropout = true, .d_sum = true},
     {.bias = true, .dropout = true, .norm = false, .d_sum = true, .learned_branch = true},  // ReZero
@@ -70,7 +71,7 @@ void ExpectSameBits(const BackwardResult& a, const BackwardResult& b) {
 // The norm alone on the sum that was stored: rounding of the sum is not the norm's fault.
 ResidualNormReference NormOfStored(const Case& c, const ForwardResult& forward) {
   Case alone = c;
-  alone.fields = {.branch = false, .norm = c.fields.norm};
+  alone.fields = {.branch = false, .norm = c.fields.norm, .norm_gain = c.fields.norm_gain};
   alone.residual = forward.sum;
   return ReferenceOf(alone);
 }
@@ -122,6 +123,7 @@ ResidualNormReference ReferenceOf(const Case& c) {
   if (f.learned_residual) reference.learned_residual_gain = Widen(c.learned_residual);
   if (f.learned_branch) reference.learned_branch_gain = Widen(c.learned_branch);
   if (f.norm) reference.scale = Widen(c.scale), reference.shift = Widen(c.shift);
+  if (f.norm_gain) reference.norm_gain = Case::kNormGain;
   return reference;
 }
 
@@ -134,7 +136,7 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
   const Fields& f = c.fields;
   return out << c.rows << " x " << c.width << ", branch " << f.branch << ", bias " << f.bias << ", skip " << f.skip
              << ", dropout " << f.dropout << ", norm " << f.norm << ", d_sum " << f.d_sum << ", learned "
-             << f.learned_residual << f.learned_branch;
+             << f.learned_residual << f.learned_branch << ", norm gain " << f.norm_gain;
 }
 
 void PrintTo(const ResidualNormBackend& backend, std::ostream* out) { *out << backend.name; }

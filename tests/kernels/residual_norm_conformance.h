@@ -18,13 +18,13 @@ namespace hadal::testing {
 // Which optional arguments a case gives.
 struct ResidualNormFields {
   bool branch = true, bias = false, skip = false, dropout = false, norm = true, d_sum = false;
-  bool learned_residual = false, learned_branch = false;
+  bool learned_residual = false, learned_branch = false, norm_gain = false;
 };
 // One of each kind that a method uses.
 std::span<const ResidualNormFields> ResidualNormCombinations();
 
 struct ResidualNormCase {
-  static constexpr float kResidualGain = 1.75f, kBranchGain = 0.625f, kSkipGain = 0.75f;
+  static constexpr float kResidualGain = 1.75f, kBranchGain = 0.625f, kSkipGain = 0.75f, kNormGain = 0.375f;
 
   int64_t rows = 0, width = 0;
   ResidualNormFields fields;

@@ -44,6 +44,7 @@ Args ArgsOf(const Case& c) {
   args.learned_residual_gain = Given(c.fields.learned_residual, c.learned_residual);
   args.learned_branch_gain = Given(c.fields.learned_branch, c.learned_branch);
   args.scale = Given(c.fields.norm, c.scale);
+  if (c.fields.norm_gain) args.norm_gain = Case::kNormGain;
   args.dropout = c.dropout;
   return args;
 }

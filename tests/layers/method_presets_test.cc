@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "gtest/gtest.h"
+#include "layers/model_plan.h"
 
 namespace hadal {
 namespace {
@@ -49,6 +50,20 @@ TEST(ResidualMethodTest, KeelsStreamWeighsAsMuchAsAllBranches) {
   EXPECT_EQ(options.encoder.residual_gain, 1000);
   EXPECT_EQ(options.decoder.residual_gain, 750);
   EXPECT_EQ(WithDepth(ResidualMethod::kKeel, 0, 250).decoder.residual_gain, 500);
+}
+
+TEST(ResidualMethodTest, LnScalingDividesTheNormsByTheRootOfTheLayer) {
+  ModelOptions options = WithDepth(ResidualMethod::kLnScaling, 2, 4);
+  options.source_vocabulary = options.target_vocabulary = 8;
+  const ModelPlan plan = ModelPlan::Make(options);
+  for (const SublayerRecord& sublayer : plan.sublayers) {
+    EXPECT_FLOAT_EQ(sublayer.norm_gain, sublayer.layer < 0 ? 1 : 1 / std::sqrt(sublayer.layer + 1.0f));
+  }
+  ModelOptions pre_ln = WithDepth(ResidualMethod::kPreLn, 2, 4);
+  pre_ln.source_vocabulary = pre_ln.target_vocabulary = 8;
+  EXPECT_NE(plan.Hash(), ModelPlan::Make(pre_ln).Hash());
+  options.encoder.norm_gain = options.decoder.norm_gain = DepthInit::kFlat;
+  EXPECT_EQ(ModelPlan::Make(options).Hash(), ModelPlan::Make(pre_ln).Hash()) << "with equal scales it is Pre-LN";
 }
 
 // What torchscale's code makes of (N^4 M)^-1/16 in the encoder; the rest is the paper's.

@@ -102,6 +102,11 @@ def peri_ln(settings):
     return (Residual(norm="pre", branch_norms=(False, True)),) * 2
 
 
+def ln_scaling(settings):
+    """LayerNorm Scaling (arXiv 2502.05795): x + F(LN(x) / sqrt(l)), l the layer of the stack from 1."""
+    return (Residual(norm="pre", norm_gain=lambda layer, layers: 1 / math.sqrt(layer)),) * 2
+
+
 # The forward pass of each; what only the initial weights know of (post_ln_init, ds_init) is post_ln here.
 METHODS = {
     "post_ln": post_ln,
@@ -124,4 +129,5 @@ METHODS = {
     "b2t_no_ln": b2t_no_ln,
     "keel": keel,
     "peri_ln": peri_ln,
+    "ln_scaling": ln_scaling,
 }

@@ -20,7 +20,9 @@ ResidualNormReference::Output ResidualNormReference::Forward() const {
     for (int64_t c = 0; c < width; ++c) mean += s[c] / width;
     for (int64_t c = 0; c < width; ++c) variance += (s[c] - mean) * (s[c] - mean) / width;
     const double rstd = 1 / std::sqrt(variance + 1e-5);
-    for (int64_t c = 0; c < width; ++c) out.normed[r * width + c] = scale[c] * (s[c] - mean) * rstd + shift[c];
+    for (int64_t c = 0; c < width; ++c) {
+      out.normed[r * width + c] = norm_gain * (scale[c] * (s[c] - mean) * rstd + shift[c]);
+    }
     out.mean.push_back(mean);
     out.rstd.push_back(rstd);
   }
@@ -41,7 +43,7 @@ ResidualNormReference::Gradients ResidualNormReference::Backward(const std::vect
       std::vector<double> h(width);
       for (int64_t c = 0; c < width; ++c) h[c] = (forward.sum[r * width + c] - forward.mean[r]) * q;
       for (int64_t i = 0; i < width; ++i) {
-        const double dn = d_normed[r * width + i];
+        const double dn = norm_gain * d_normed[r * width + i];
         g.d_scale[i] += dn * h[i];
         g.d_shift[i] += dn;
         for (int64_t j = 0; j < width; ++j) {

@@ -18,6 +18,7 @@ struct ResidualNormReference {
   std::vector<double> learned_residual_gain;  // [width], or empty
   std::vector<double> learned_branch_gain;    // [1], or empty
   std::vector<double> scale, shift;           // [width], or empty: no norm
+  double norm_gain = 1;
 
   struct Output {
     std::vector<double> sum, normed, mean, rstd;

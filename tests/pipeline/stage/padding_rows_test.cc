@@ -281,7 +281,7 @@ TEST(PaddingRowsTest, WhatStandsInThemChangesNothing) {
   for (const ResidualMethod method :
        {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kB2t, ResidualMethod::kReZero,
         ResidualMethod::kAdmin, ResidualMethod::kNormFormer, ResidualMethod::kRFixup, ResidualMethod::kDlclPre,
-        ResidualMethod::kDlclPost, ResidualMethod::kKeel, ResidualMethod::kPeriLn}) {
+        ResidualMethod::kDlclPost, ResidualMethod::kKeel, ResidualMethod::kPeriLn, ResidualMethod::kLnScaling}) {
     SCOPED_TRACE(ResidualMethodName(method));
     PaddedModel model(method);
     const Outcome zeros = model.Run(0, 1), poisoned = model.Run(1000, 2);

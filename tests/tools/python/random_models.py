@@ -34,6 +34,7 @@ METHODS = {
     "deepnorm": {"encoder": {"residual_gain": 1.9}, "decoder": {"residual_gain": 2.7}},
     "branchnorm": {"branch_growth": "linear", "branch_growth_updates": 7.0},
     "pre_ln": {"encoder": {"norm": "pre"}, "decoder": {"norm": "pre"}},
+    "ln_scaling": {stack: {"norm": "pre", "norm_gain": "inverse_sqrt"} for stack in ("encoder", "decoder")},
     "admin": {"encoder": {"omega": "profiled"}, "decoder": {"omega": "profiled"}},
 }
 

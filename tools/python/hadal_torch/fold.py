@@ -5,13 +5,14 @@
     Admin                     LN(ω⊙x + F(x)), x a norm's output: ω into that norm's scale and shift, 1/ω into the columns of
                               what reads it (q, k, v, fc1). The stack's first sublayer reads an embedding: ω goes into the
                               embedding and position tables, which only some formats store.
+    LayerNorm Scaling         F(k·LN(x)): k into the norm's scale and shift.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from hadal_torch.plain import PlainModel, branch_growth
+from hadal_torch.plain import DEPTH_RULES, PlainModel, branch_growth
 from hadal_torch.refusal import Refusal
 
 # Settings of a stack that must have this value, and what a user calls them.
@@ -45,15 +46,15 @@ class Folded:
 
 
 def _sublayers(stack: str, layers: int):
-    """(inputs that read the stream, output product, norm, omega) of each sublayer, in order."""
+    """(layer from 1, inputs that read the stream, output product, norm, omega) of each sublayer, in order."""
     for i in range(layers):
         layer = f"{stack}.layers.{i}"
-        yield ([f"{layer}.self_attn.{p}_proj" for p in "qkv"], f"{layer}.self_attn.out_proj", f"{layer}.self_attn_layer_norm",
+        yield (i + 1, [f"{layer}.self_attn.{p}_proj" for p in "qkv"], f"{layer}.self_attn.out_proj", f"{layer}.self_attn_layer_norm",
                f"{layer}.self_attn.omega")
         if stack == "decoder":
-            yield ([f"{layer}.encoder_attn.q_proj"], f"{layer}.encoder_attn.out_proj", f"{layer}.encoder_attn_layer_norm",
+            yield (i + 1, [f"{layer}.encoder_attn.q_proj"], f"{layer}.encoder_attn.out_proj", f"{layer}.encoder_attn_layer_norm",
                    f"{layer}.encoder_attn.omega")
-        yield [f"{layer}.fc1"], f"{layer}.fc2", f"{layer}.final_layer_norm", f"{layer}.ffn.omega"
+        yield i + 1, [f"{layer}.fc1"], f"{layer}.fc2", f"{layer}.final_layer_norm", f"{layer}.ffn.omega"
 
 
 def _check(plain: PlainModel, format_name: str) -> None:
@@ -90,7 +91,11 @@ def fold(plain: PlainModel, format_name: str) -> Folded:
     for stack in plain.stacks():
         settings, previous_norm = plain.model[stack], None
         input_scale[stack] = None
-        for inputs, output, norm, omega_name in _sublayers(stack, plain.model[f"{stack}_layers"]):
+        layers, norm_gain = plain.model[f"{stack}_layers"], DEPTH_RULES[settings.get("norm_gain", "flat")]
+        for layer, inputs, output, norm, omega_name in _sublayers(stack, layers):
+            if norm_gain:
+                weights[norm + ".weight"] *= norm_gain(layer, layers)
+                weights[norm + ".bias"] *= norm_gain(layer, layers)
             gain = settings["branch_gain"] * growth / settings["residual_gain"]
             omega = plain.weights.get(omega_name)
             if omega is not None and np.all(omega == omega[0]) and omega[0] > 0:

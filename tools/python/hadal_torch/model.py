@@ -13,13 +13,14 @@ To add a residual method: one entry in METHODS of tests/parity/methods.py; if it
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from hadal_torch.plain import PlainModel, branch_growth, position_table
+from hadal_torch.plain import DEPTH_RULES, PlainModel, branch_growth, position_table
 
 PAD, EOS = 1, 2
 NORM_EPS = 1e-5
@@ -40,6 +41,7 @@ class Residual:
     layer_gain: float = 1.0  # c
     output_norm: bool = False  # behind self-attention's out_proj
     branch_norms: "tuple[bool, bool]" = (False, False)  # in front of every branch, and behind it
+    norm_gain: "Callable[[int, int], float] | None" = None  # k of F(k·LN(x)), of a layer from 1 and the number of layers
     omega: bool = False  # r has the factor "….omega", a vector
     combines: bool = False  # a layer reads "….dlcl.weight"'s row of all outputs in front of it
     fixup: bool = False  # learned scalars: "….{shift,scale}", "…ffn.{shift1,shift2,shift3,scale}" and behind the stacks
@@ -54,7 +56,8 @@ def residual_of(stack, growth=1.0):
         head_scale=stack["head_scale"], skip_gain=stack["skip_gain"], layer_gain=stack["layer_gain"],
         output_norm=stack["attention_output_norm"], omega=stack.get("omega", "none") != "none",
         combines=stack.get("combine_layers", False), fixup=stack.get("fixup_scalars", False),
-        branch_norms=(stack.get("branch_input_norm", False), stack.get("branch_output_norm", False)))
+        branch_norms=(stack.get("branch_input_norm", False), stack.get("branch_output_norm", False)),
+        norm_gain=DEPTH_RULES[stack.get("norm_gain", "flat")])
 
 
 def pad(sentences):
@@ -163,6 +166,9 @@ class Model(torch.nn.Module):
         norm_name = f"{layer}.{norm}"
         module, (input_norm, output_norm) = self.MODULES[norm], residual.branch_norms
         read = self.norm(x, norm_name) if residual.norm == "pre" else x
+        if residual.norm_gain:
+            stack, _, index = layer.split(".")
+            read = read * residual.norm_gain(int(index) + 1, self.settings[f"{stack}_layers"])
         y = branch(self.norm(read, f"{layer}.{module}_input_ln") if input_norm else read)
         if output_norm:
             y = self.norm(y, f"{layer}.{self.OUTPUT_NORMS[module]}")

@@ -95,6 +95,10 @@ def branch_growth(model: dict, update: int) -> float:
     return min(1.0, 2 / (1 + math.exp(-k * t)) - 1) if kind == "sigmoid" else 1.0
 
 
+# The factor of layer l = 1 … n (layers/model_options.h, DepthInit); None: 1.
+DEPTH_RULES = {"flat": None, "inverse_sqrt": lambda l, n: l**-0.5, "from_top": lambda l, n: 1 / (n - l + 1)}
+
+
 def position_table(count: int, d: int) -> np.ndarray:
     """[count, d] float64, positions 2, 3, …: sin(p·w) | cos(p·w), w_i = 10000^(−i / (d/2 − 1)); a zero column where d is odd."""
     half = d // 2
@@ -111,7 +115,7 @@ _STACK = {
     "attention_output_norm": False, "head_scale": False, "ffn_inner_norm": False, "fixup_scalars": False, "linear_bias": True,
     "query_key_gain": 0.5**0.5, "value_gain": 0.5**0.5, "output_gain": 1.0, "cross_value_gain": 0.5**0.5, "cross_output_gain": 1.0,
     "ffn_gain": 1.0, "ffn_output_factor": 1.0, "depth_init": "flat", "embedding_gain": 1.0, "projection_gain": 1.0,
-    "branch_input_norm": False, "branch_output_norm": False,
+    "branch_input_norm": False, "branch_output_norm": False, "norm_gain": "flat",
 }
 
 
