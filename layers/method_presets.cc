@@ -32,6 +32,7 @@ constexpr Word<ResidualMethod> kMethodWords[] = {
     {"keel", ResidualMethod::kKeel},
     {"peri_ln", ResidualMethod::kPeriLn},
     {"ln_scaling", ResidualMethod::kLnScaling},
+    {"completep", ResidualMethod::kCompleteP},
 };
 
 // `beta` for every matrix that DeepNorm scales: all but query and key.
@@ -86,6 +87,12 @@ StackMethod TFixupStack(double factor, double embedding_gain) {
   stack.query_key_gain = StackMethod().query_key_gain;
   stack.embedding_gain = embedding_gain;
   return stack;
+}
+
+// Of a stack of 2 layers it is Pre-LN.
+StackMethod CompletePStack(int32_t layers) {
+  const double factor = 2.0 / std::max(layers, 1);
+  return {.norm = NormPlacement::kPre, .branch_gain = factor, .adam_epsilon_factor = factor};
 }
 
 StackMethod SubLnStack(double gamma) {
@@ -222,6 +229,11 @@ void SetMethod(ResidualMethod method, ModelOptions& options) {
     case ResidualMethod::kLnScaling:
       return SetBoth({.norm = NormPlacement::kPre, .norm_gain = DepthInit::kInverseSqrt},
                      WeightDistribution::kXavierUniform, options);
+    case ResidualMethod::kCompleteP:
+      options.encoder = CompletePStack(options.encoder_layers);
+      options.decoder = CompletePStack(options.decoder_layers);
+      options.distribution = WeightDistribution::kXavierUniform;
+      return;
     case ResidualMethod::kTFixup:
       return ApplyTFixup(options);
     case ResidualMethod::kSubLn:

@@ -36,6 +36,8 @@
 //                        branch
 //   ln_scaling     pre   1; layer l's branches read       as post_ln
 //                        LN(x)/sqrt(l)
+//   completep      pre   branches times 2/n, Adam's       as post_ln
+//                        epsilon too; n layers
 //
 // method_presets.md has the constants without an encoder, the sources, and the choices where a paper and its code
 // differ.
@@ -72,6 +74,7 @@ enum class ResidualMethod : int32_t {
   kKeel,
   kPeriLn,
   kLnScaling,
+  kCompleteP,
 };
 
 const std::vector<ResidualMethod>& AllResidualMethods();

@@ -93,6 +93,9 @@ struct StackMethod {
   DepthInit depth_init = DepthInit::kFlat;
   double embedding_gain = 1;   // multiplies the standard deviation 1/sqrt(d) of the stack's own embedding
   double projection_gain = 1;  // the same for an untied output projection; decoder only
+  // Factor of Adam's epsilon for the weights of the stack's attention and feed-forward sublayers (CompleteP, arXiv
+  // 2505.01618). Only training reads it.
+  double adam_epsilon_factor = 1;
 
   // Whether a layer's sublayers must stay on one rank and in one segment, because they share a parameter or because a
   // cut between them would carry too many tensors.

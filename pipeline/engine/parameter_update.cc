@@ -12,15 +12,31 @@ namespace {
 constexpr int64_t kBlock = 4096;  // elements measured at a time: they stay in the first cache level
 constexpr int64_t kMostBlocks = (kSliceElements + kBlock - 1) / kBlock;  // of a slice
 
+// What of Adam depends on the parameter.
+struct Group {
+  double epsilon = 0, weight_decay = 0;
+  bool operator==(const Group&) const = default;
+};
+
+Group GroupOf(const ModelPlan& plan, int32_t p, const OptimizerOptions& options) {
+  const ParameterRecord& parameter = plan.parameters[p];
+  const SublayerRecord& sublayer = plan.sublayers[parameter.sublayer];
+  const StackMethod& method = sublayer.stack == Stack::kEncoder ? plan.options.encoder : plan.options.decoder;
+  const bool hidden = sublayer.layer >= 0 && !parameter.is_vector();
+  return {.epsilon = hidden ? options.epsilon * method.adam_epsilon_factor : options.epsilon,
+          .weight_decay = options.decays_vectors || !parameter.is_vector() ? options.weight_decay : 0};
+}
+
 struct Run {
   Vector parameter, gradient, first_moment, second_moment;
   VectorOf<BFloat16> rounded;  // or empty
+  Group group;
 
   // Takes `next` in where it begins just behind this run; false: it does not.
   bool Join(const Run& next) {
     const int64_t n = parameter.size;
-    const bool follows = next.parameter.data == parameter.data + n && next.gradient.data == gradient.data + n &&
-                         next.first_moment.data == first_moment.data + n &&
+    const bool follows = next.group == group && next.parameter.data == parameter.data + n &&
+                         next.gradient.data == gradient.data + n && next.first_moment.data == first_moment.data + n &&
                          next.second_moment.data == second_moment.data + n;
     if (!follows) return false;
     for (Vector* v : {&parameter, &gradient, &first_moment, &second_moment}) v->size += next.parameter.size;
@@ -29,8 +45,9 @@ struct Run {
   }
 };
 
-Run RunOf(const StateSlice& slice) {
-  return {slice.weight, slice.gradient, slice.first_moment, slice.second_moment, slice.rounded};
+Run RunOf(const StageState& state, const StateSlice& slice, const ParameterUpdate& update) {
+  return {slice.weight,        slice.gradient, slice.first_moment,
+          slice.second_moment, slice.rounded,  GroupOf(state.plan(), slice.parameter, update.optimizer)};
 }
 
 void Apply(const Stream& stream, const Run& run, const ParameterUpdate& update) {
@@ -44,8 +61,8 @@ void Apply(const Stream& stream, const Run& run, const ParameterUpdate& update) 
                     .learning_rate = update.learning_rate,
                     .beta1 = options.beta1,
                     .beta2 = options.beta2,
-                    .epsilon = options.epsilon,
-                    .weight_decay = options.weight_decay,
+                    .epsilon = run.group.epsilon,
+                    .weight_decay = run.group.weight_decay,
                     .gradient_scale = clips ? options.clip_norm / update.gradient_norm : 1.0,
                     .update = update.update});
 }
@@ -54,7 +71,9 @@ Run Part(const Run& run, int64_t first, int64_t size) {
   return {{run.parameter.data + first, size},
           {run.gradient.data + first, size},
           {run.first_moment.data + first, size},
-          {run.second_moment.data + first, size}};
+          {run.second_moment.data + first, size},
+          {},
+          run.group};
 }
 
 UpdateSize ApplyAndMeasureBlock(const Run& block, const ParameterUpdate& update) {
@@ -103,7 +122,7 @@ UpdateSize ApplyAndMeasure(const Stream& stream, const Run& slice, const Paramet
 void UpdateAndMeasure(const Stream& stream, const StageState& state, const ParameterUpdate& update) {
   update.sizes->clear();
   for (const StateSlice& slice : state.updated()) {
-    update.sizes->push_back(ApplyAndMeasure(stream, RunOf(slice), update));
+    update.sizes->push_back(ApplyAndMeasure(stream, RunOf(state, slice, update), update));
   }
 }
 
@@ -115,7 +134,7 @@ void UpdateParameters(const Stream& stream, const StageState& state, const Param
     Run run;
     for (const StateSlice& slice : state.updated()) {
       if (slice.is_rounded() != rounded) continue;
-      const Run next = RunOf(slice);
+      const Run next = RunOf(state, slice, update);
       if (!run.parameter.empty() && run.Join(next)) continue;
       if (!run.parameter.empty()) Apply(stream, run, update);
       run = next;

@@ -70,7 +70,8 @@ struct OptimizerOptions {
   double beta2 = 0.98;
   double epsilon = 1e-8;
   double weight_decay = 0;
-  double clip_norm = 0;  // 0: off
+  double clip_norm = 0;        // 0: off
+  bool decays_vectors = true;  // whether norms, biases and learned gains decay, too
 };
 
 enum class RateSchedule : int32_t {

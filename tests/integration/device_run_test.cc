@@ -38,7 +38,8 @@ TEST(DeviceRunTest, LossesAreThoseOfTheCpu) {
        {ResidualMethod::kDeepNorm, ResidualMethod::kBranchNorm, ResidualMethod::kPreLn, ResidualMethod::kPostLn,
         ResidualMethod::kB2t, ResidualMethod::kSubLn, ResidualMethod::kTFixup, ResidualMethod::kReZero,
         ResidualMethod::kAdmin, ResidualMethod::kNormFormer, ResidualMethod::kRFixup, ResidualMethod::kDlclPre,
-        ResidualMethod::kDlclPost, ResidualMethod::kKeel, ResidualMethod::kPeriLn, ResidualMethod::kLnScaling}) {
+        ResidualMethod::kDlclPost, ResidualMethod::kKeel, ResidualMethod::kPeriLn, ResidualMethod::kLnScaling,
+        ResidualMethod::kCompleteP}) {
     RunSpec spec = SmallRun(method);
     spec.validate_every_step = method == ResidualMethod::kDeepNorm;
     const RunOutcome cpu = Train(spec, corpus), device = Train(OnDevice(spec), corpus);

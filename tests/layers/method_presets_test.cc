@@ -66,6 +66,18 @@ TEST(ResidualMethodTest, LnScalingDividesTheNormsByTheRootOfTheLayer) {
   EXPECT_EQ(ModelPlan::Make(options).Hash(), ModelPlan::Make(pre_ln).Hash()) << "with equal scales it is Pre-LN";
 }
 
+TEST(ResidualMethodTest, CompletePOfTwoLayersIsPreLn) {
+  const ModelOptions deep = WithDepth(ResidualMethod::kCompleteP, 8, 4);
+  EXPECT_EQ(deep.encoder.branch_gain, 0.25);
+  EXPECT_EQ(deep.decoder.branch_gain, 0.5);
+  EXPECT_EQ(deep.encoder.adam_epsilon_factor, 0.25);
+  EXPECT_EQ(deep.decoder.adam_epsilon_factor, 0.5);
+  ModelOptions base = WithDepth(ResidualMethod::kCompleteP, 2, 2), pre_ln = WithDepth(ResidualMethod::kPreLn, 2, 2);
+  for (ModelOptions* options : {&base, &pre_ln}) options->source_vocabulary = options->target_vocabulary = 8;
+  EXPECT_EQ(ModelPlan::Make(base).Hash(), ModelPlan::Make(pre_ln).Hash());
+  EXPECT_EQ(base.decoder.adam_epsilon_factor, 1);
+}
+
 // What torchscale's code makes of (N^4 M)^-1/16 in the encoder; the rest is the paper's.
 TEST(ResidualMethodTest, TorchscalesEncoderBeta) {
   for (const auto& [layers, beta] : {std::pair(6, 0.6569), {18, 0.4660}, {50, 0.3387}, {100, 0.2727}, {500, 0.1649}}) {

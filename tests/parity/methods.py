@@ -107,6 +107,13 @@ def ln_scaling(settings):
     return (Residual(norm="pre", norm_gain=lambda layer, layers: 1 / math.sqrt(layer)),) * 2
 
 
+def completep(settings):
+    """CompleteP (arXiv 2505.01618): x + F(LN(x)) / m, m = L / 2 for the L layers of the stack."""
+    model = settings["model"]
+    return tuple(Residual(norm="pre", branch_gain=2 / model[f"{stack}_layers"]) if model[f"{stack}_layers"] else None
+                 for stack in ("encoder", "decoder"))
+
+
 # The forward pass of each; what only the initial weights know of (post_ln_init, ds_init) is post_ln here.
 METHODS = {
     "post_ln": post_ln,
@@ -130,4 +137,5 @@ METHODS = {
     "keel": keel,
     "peri_ln": peri_ln,
     "ln_scaling": ln_scaling,
+    "completep": completep,
 }

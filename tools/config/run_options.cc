@@ -89,6 +89,7 @@ void ReadOptimizer(const config::RunConfig& from, TrainOptions& to) {
   to.optimizer.beta2 = from.optimizer().beta2();
   to.optimizer.epsilon = from.optimizer().epsilon();
   to.optimizer.weight_decay = from.optimizer().weight_decay();
+  to.optimizer.decays_vectors = from.optimizer().decay_of() == "all";
   to.optimizer.clip_norm = from.optimizer().clip_norm();
   const config::LearningRate& rate = from.learning_rate();
   to.rate.schedule = FromWord(kRates, rate.schedule());

@@ -35,6 +35,7 @@ METHODS = {
     "branchnorm": {"branch_growth": "linear", "branch_growth_updates": 7.0},
     "pre_ln": {"encoder": {"norm": "pre"}, "decoder": {"norm": "pre"}},
     "ln_scaling": {stack: {"norm": "pre", "norm_gain": "inverse_sqrt"} for stack in ("encoder", "decoder")},
+    "completep": {stack: {"norm": "pre", "branch_gain": 0.4, "adam_epsilon_factor": 0.4} for stack in ("encoder", "decoder")},
     "admin": {"encoder": {"omega": "profiled"}, "decoder": {"omega": "profiled"}},
 }
 

@@ -115,7 +115,7 @@ _STACK = {
     "attention_output_norm": False, "head_scale": False, "ffn_inner_norm": False, "fixup_scalars": False, "linear_bias": True,
     "query_key_gain": 0.5**0.5, "value_gain": 0.5**0.5, "output_gain": 1.0, "cross_value_gain": 0.5**0.5, "cross_output_gain": 1.0,
     "ffn_gain": 1.0, "ffn_output_factor": 1.0, "depth_init": "flat", "embedding_gain": 1.0, "projection_gain": 1.0,
-    "branch_input_norm": False, "branch_output_norm": False, "norm_gain": "flat",
+    "branch_input_norm": False, "branch_output_norm": False, "norm_gain": "flat", "adam_epsilon_factor": 1.0,
 }
 
 

@@ -1,0 +1,77 @@
+// Adam's settings that depend on the parameter: which weights an update changes otherwise, bit for bit.
+#include <string>
+
+#include "gtest/gtest.h"
+#include "layers/model_plan.h"
+#include "tests/integration/pipeline_run.h"
+
+namespace hadal::testing {
+namespace {
+
+class ParameterGroupsTest : public ::testing::Test {
+ protected:
+  ParameterGroupsTest() {
+    spec_.model = SmallModel(ResidualMethod::kPreLn, {.d_model = 32, .vocabulary = 40});
+    spec_.batch = {.micro_batches = 2, .source_tokens = 96, .target_tokens = 96};
+    spec_.optimizer.epsilon = 1e-3;
+    spec_.learning_rate = 1e-2;
+    spec_.steps = 1;
+  }
+  RunOutcome Run(const RunSpec& spec) const { return Train(spec, RandomCorpusFor(spec.model, 100, 24, 5)); }
+  const ParameterRecord& parameter(size_t p) const { return plan().parameters[p]; }
+  const ModelPlan& plan() const {
+    if (plan_.parameters.empty()) plan_ = ModelPlan::Make(spec_.model);
+    return plan_;
+  }
+
+  RunSpec spec_;
+
+ private:
+  mutable ModelPlan plan_;
+};
+
+TEST_F(ParameterGroupsTest, VectorsDecayOnlyIfAsked) {
+  const RunOutcome none = Run(spec_);
+  spec_.optimizer.weight_decay = 0.5;
+  const RunOutcome all = Run(spec_);
+  spec_.optimizer.decays_vectors = false;
+  const RunOutcome matrices = Run(spec_);
+  int scales = 0;
+  for (size_t p = 0; p < plan().parameters.size(); ++p) {
+    const std::string name = plan().Name(static_cast<int32_t>(p));
+    if (!parameter(p).is_vector()) {
+      EXPECT_EQ(matrices.weights[p], all.weights[p]) << name;
+      EXPECT_NE(matrices.weights[p], none.weights[p]) << name;
+      continue;
+    }
+    EXPECT_EQ(matrices.weights[p], none.weights[p]) << name;
+    if (parameter(p).init == InitKind::kZero) continue;  // 0 decays to 0
+    EXPECT_NE(all.weights[p], none.weights[p]) << name;
+    ++scales;
+  }
+  EXPECT_GT(scales, 10);
+}
+
+TEST_F(ParameterGroupsTest, EpsilonOfAStacksSublayers) {
+  const RunOutcome before = Run(spec_);
+  RunSpec smaller = spec_;
+  smaller.optimizer.epsilon *= 0.25;
+  const RunOutcome everywhere = Run(smaller);
+  spec_.model.encoder.adam_epsilon_factor = 0.25;
+  const RunOutcome encoder = Run(spec_);
+  for (size_t p = 0; p < plan().parameters.size(); ++p) {
+    const SublayerRecord& sublayer = plan().sublayers[parameter(p).sublayer];
+    const bool smaller_here = sublayer.stack == Stack::kEncoder && sublayer.layer >= 0 && !parameter(p).is_vector();
+    EXPECT_EQ(encoder.weights[p], (smaller_here ? everywhere : before).weights[p])
+        << plan().Name(static_cast<int32_t>(p));
+    if (smaller_here) EXPECT_NE(everywhere.weights[p], before.weights[p]);
+  }
+  spec_.ranks = 4;
+  spec_.pipeline.replicas = 2;
+  const RunOutcome sharded = Run(spec_);
+  spec_.pipeline.shard_optimizer_state = false;
+  EXPECT_EQ(FirstDifference(sharded, Run(spec_)), "") << "in other ranges";
+}
+
+}  // namespace
+}  // namespace hadal::testing
