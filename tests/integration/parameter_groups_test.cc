@@ -38,7 +38,7 @@ TEST_F(ParameterGroupsTest, VectorsDecayOnlyIfAsked) {
   const RunOutcome matrices = Run(spec_);
   int scales = 0;
   for (size_t p = 0; p < plan().parameters.size(); ++p) {
-    const std::string name = plan().Name(static_cast<int32_t>(p));
+    const std::string name = plan().ParameterName(static_cast<int32_t>(p));
     if (!parameter(p).is_vector()) {
       EXPECT_EQ(matrices.weights[p], all.weights[p]) << name;
       EXPECT_NE(matrices.weights[p], none.weights[p]) << name;
@@ -63,7 +63,7 @@ TEST_F(ParameterGroupsTest, EpsilonOfAStacksSublayers) {
     const SublayerRecord& sublayer = plan().sublayers[parameter(p).sublayer];
     const bool smaller_here = sublayer.stack == Stack::kEncoder && sublayer.layer >= 0 && !parameter(p).is_vector();
     EXPECT_EQ(encoder.weights[p], (smaller_here ? everywhere : before).weights[p])
-        << plan().Name(static_cast<int32_t>(p));
+        << plan().ParameterName(static_cast<int32_t>(p));
     if (smaller_here) EXPECT_NE(everywhere.weights[p], before.weights[p]);
   }
   spec_.ranks = 4;
