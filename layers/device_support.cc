@@ -35,6 +35,15 @@ absl::Status CheckResidualGain(const ModelPlan& plan, Stack stack, const StackMe
                                                " of it at the least; train it with --set device.precision=fp32"));
 }
 
+// In bf16 a Post-LN layer's stream is stored in bf16, a Pre-LN layer's in fp32; a stack has one type.
+absl::Status CheckOnePlacement(const ModelPlan& plan, const char* name, const StackMethod& method) {
+  if (plan.compute_storage != Storage::kBFloat16 || method.post_norm_share == 0) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("this model's ", name,
+                                               " has Post-LN layers below Pre-LN layers "
+                                               "(post_norm_share), which have no common type of residual stream in "
+                                               "bf16; train it with --set device.precision=fp32"));
+}
+
 }  // namespace
 
 absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kernels) {
@@ -53,6 +62,8 @@ absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kern
   }
   HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kDecoder, model.decoder));
   if (model.has_encoder()) HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kEncoder, model.encoder));
+  HADAL_RETURN_IF_ERROR(CheckOnePlacement(plan, "decoder", model.decoder));
+  if (model.has_encoder()) HADAL_RETURN_IF_ERROR(CheckOnePlacement(plan, "encoder", model.encoder));
   if (model.adaptive()) return Missing("an adaptive softmax (model.adaptive_cutoffs)");
   const bool hidden_norm = model.encoder.ffn_inner_norm || model.decoder.ffn_inner_norm;
   const int64_t row = hidden_norm ? std::max(model.d_model, model.d_ff) : model.d_model;

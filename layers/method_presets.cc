@@ -32,6 +32,7 @@ constexpr Word<ResidualMethod> kMethodWords[] = {
     {"keel", ResidualMethod::kKeel},
     {"peri_ln", ResidualMethod::kPeriLn},
     {"ln_scaling", ResidualMethod::kLnScaling},
+    {"mix_ln", ResidualMethod::kMixLn},
     {"completep", ResidualMethod::kCompleteP},
 };
 
@@ -229,6 +230,9 @@ void SetMethod(ResidualMethod method, ModelOptions& options) {
     case ResidualMethod::kLnScaling:
       return SetBoth({.norm = NormPlacement::kPre, .norm_gain = DepthInit::kInverseSqrt},
                      WeightDistribution::kXavierUniform, options);
+    case ResidualMethod::kMixLn:
+      return SetBoth({.norm = NormPlacement::kPre, .post_norm_share = 0.25}, WeightDistribution::kXavierUniform,
+                     options);
     case ResidualMethod::kCompleteP:
       options.encoder = CompletePStack(options.encoder_layers);
       options.decoder = CompletePStack(options.decoder_layers);

@@ -36,6 +36,8 @@
 //                        branch
 //   ln_scaling     pre   1; layer l's branches read       as post_ln
 //                        LN(x)/sqrt(l)
+//   mix_ln         mixed 1; the lowest quarter of the     as post_ln
+//                        layers post, the others pre
 //   completep      pre   branches times 2/n, Adam's       as post_ln
 //                        epsilon too; n layers
 //
@@ -74,6 +76,7 @@ enum class ResidualMethod : int32_t {
   kKeel,
   kPeriLn,
   kLnScaling,
+  kMixLn,
   kCompleteP,
 };
 

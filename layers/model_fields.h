@@ -47,6 +47,7 @@ void ForEachStackField(Visit visit) {
   visit("branch_input_norm", &StackMethod::branch_input_norm, kLater);
   visit("branch_output_norm", &StackMethod::branch_output_norm, kLater);
   visit("norm_gain", &StackMethod::norm_gain, kLater, kDepthInitWords);
+  visit("post_norm_share", &StackMethod::post_norm_share, kLater);
   visit("adam_epsilon_factor", &StackMethod::adam_epsilon_factor, kLater);
 }
 

@@ -23,6 +23,13 @@ absl::Status ValidateStack(const char* name, const StackMethod& stack) {
                      "\": the gain stands behind a norm in front of each branch. Set norm to \"pre\", or norm_gain to "
                      "\"flat\"."));
   }
+  if (stack.post_norm_share > 0 && (stack.norm != NormPlacement::kPre || stack.combine_layers)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model: post_norm_share of the ", name, " is ", stack.post_norm_share, ", but ",
+        stack.combine_layers ? "combine_layers is set: a combination has norms of one placement"
+                             : "norm is not \"pre\": the layers above that share are Pre-LN",
+        ". Set post_norm_share to 0, or ", stack.combine_layers ? "combine_layers to false." : "norm to \"pre\"."));
+  }
   if (!stack.fixup_scalars) return absl::OkStatus();
   const char* const other = stack.learned_branch_gain ? "learned_branch_gain: a branch has one learned gain"
                             : stack.ffn_inner_norm    ? "ffn_inner_norm: both stand in front of W_2"

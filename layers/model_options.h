@@ -52,6 +52,8 @@ enum class Omega : int32_t {
 // each field.
 struct StackMethod {
   NormPlacement norm = NormPlacement::kPost;
+  // The share a of a stack whose `norm` is kPre that is Post-LN: its first ⌊a·n⌋ layers (Mix-LN, arXiv 2412.13795).
+  double post_norm_share = 0;
   double residual_gain = 1;  // r; DeepNorm's alpha
   // k of F(k·LN(x)), a constant by layer; needs NormPlacement::kPre (LayerNorm Scaling, arXiv 2502.05795).
   DepthInit norm_gain = DepthInit::kFlat;

@@ -179,7 +179,7 @@ struct ModelPlan {
   }
   bool ReadByProductsAlone(int32_t parameter) const;
   // The type of a stack's residual stream and its gradient: compute_storage if a norm ends every sublayer, fp32 if the
-  // residual stream is a sum over the whole depth (pre-norm, no norm).
+  // residual stream is a sum over the whole depth or its upper part (pre-norm, no norm).
   Storage residual_storage(Stack stack) const {
     const bool closed = (stack == Stack::kEncoder ? options.encoder : options.decoder).norm == NormPlacement::kPost;
     return closed ? compute_storage : Storage::kFloat32;

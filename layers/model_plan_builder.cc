@@ -53,13 +53,21 @@ class PlanBuilder {
     }
   }
 
+  // Of an embedding or the head (layer -1): as the stack's last layer.
+  NormPlacement NormOf(Stack stack, int32_t layer) const {
+    const StackMethod& method = Method(stack);
+    const int32_t layers = stack == Stack::kEncoder ? options_.encoder_layers : options_.decoder_layers;
+    const bool below = (layer < 0 ? layers - 1 : layer) < static_cast<int32_t>(method.post_norm_share * layers);
+    return below ? NormPlacement::kPost : method.norm;
+  }
+
   void AddSublayer(SublayerKind kind, Stack stack, int32_t layer) {
     SublayerRecord& s = plan_.sublayers.emplace_back();
     s.kind = kind;
     s.stack = stack;
     s.layer = layer;
     const StackMethod& method = Method(stack);
-    s.norm = method.norm;
+    s.norm = NormOf(stack, layer);
     const bool last_of_layer = kind == SublayerKind::kFeedForward;
     const double layer_gain = last_of_layer ? method.layer_gain : 1;
     s.residual_gain = static_cast<float>(layer_gain * method.residual_gain);

@@ -31,6 +31,7 @@ Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const Activ
       output_storage_(plan.ends_stack(last) && !plan.Combines(plan.sublayers[first].stack) ? compute_storage_
                                                                                            : residual_storage_) {
   HADAL_CHECK_LT(first, last);
+  for (int32_t s = first; s < last; ++s) HADAL_CHECK(plan.sublayers[s].norm == plan.sublayers[first].norm);
   const Stack stack = plan.sublayers[first].stack;
   const int64_t rows = capacity.rows(stack);
   // Every offset is on 16 bytes, because on a device a product's bits depend on the alignment of its rows.

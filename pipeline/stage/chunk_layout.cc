@@ -91,7 +91,10 @@ Chunk::TensorRange Chunk::AddSegments(int32_t first, int32_t last, TensorRange x
   // With a history a segment is a layer: its input is kept in any case.
   const int32_t length = combines ? 1 : spec_.recompute_every > 0 ? spec_.recompute_every : last - first;
   for (int32_t begin = first, end = first; begin < last; begin = end) {
-    end = plan_.NextCut(std::min(begin + length, last));
+    // A segment has one placement of norms.
+    int32_t same = begin + 1;
+    while (same < last && plan_.sublayers[same].norm == plan_.sublayers[begin].norm) ++same;
+    end = plan_.NextCut(std::min({begin + length, same, last}));
     auto segment = std::make_unique<Segment>(plan_, begin, end, capacity);
     const TensorRange y = combines ? TensorRange{.tensor = x.tensor, .first = x.entries}
                                    : AddTensor({.rows = stack, .storage = segment->output_storage()});

@@ -39,9 +39,16 @@ TEST(DeviceSupportTest, ADeviceWithAllKernelsTrainsEverything) {
     for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
       ModelPlan plan = PlanOf(method);
       plan.compute_storage = storage;
+      if (method == ResidualMethod::kMixLn && storage == Storage::kBFloat16) continue;  // the next test
       EXPECT_EQ(CheckDeviceSupport(plan, Everything()), absl::OkStatus()) << ResidualMethodName(method);
     }
   }
+}
+
+TEST(DeviceSupportTest, AStackOfTwoPlacementsHasNoStreamInBf16) {
+  ModelPlan plan = PlanOf(ResidualMethod::kMixLn);
+  plan.compute_storage = Storage::kBFloat16;
+  EXPECT_THAT(std::string(CheckDeviceSupport(plan, Everything()).message()), HasSubstr("post_norm_share"));
 }
 
 TEST(DeviceSupportTest, AStreamInBf16KeepsNoBranchOfAThousandth) {

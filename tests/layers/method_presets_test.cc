@@ -66,6 +66,27 @@ TEST(ResidualMethodTest, LnScalingDividesTheNormsByTheRootOfTheLayer) {
   EXPECT_EQ(ModelPlan::Make(options).Hash(), ModelPlan::Make(pre_ln).Hash()) << "with equal scales it is Pre-LN";
 }
 
+TEST(ResidualMethodTest, MixLnIsPostLnBelowAndPreLnAbove) {
+  const auto plan_of = [](ResidualMethod method, double share) {
+    ModelOptions options = WithDepth(method, 9, 4);
+    options.source_vocabulary = options.target_vocabulary = 8;
+    if (method == ResidualMethod::kMixLn && share >= 0) {
+      options.encoder.post_norm_share = options.decoder.post_norm_share = share;
+    }
+    return ModelPlan::Make(options);
+  };
+  int post = 0;
+  for (const SublayerRecord& sublayer : plan_of(ResidualMethod::kMixLn, -1).sublayers) {
+    const int boundary = sublayer.stack == Stack::kEncoder ? 2 : 1;  // of 9 and of 4 layers
+    const bool below = sublayer.layer >= 0 && sublayer.layer < boundary;
+    EXPECT_EQ(sublayer.norm, below ? NormPlacement::kPost : NormPlacement::kPre);
+    post += below ? 1 : 0;
+  }
+  EXPECT_EQ(post, 2 * 2 + 3);
+  EXPECT_EQ(plan_of(ResidualMethod::kMixLn, 0).Hash(), plan_of(ResidualMethod::kPreLn, 0).Hash());
+  EXPECT_EQ(plan_of(ResidualMethod::kMixLn, 1).Hash(), plan_of(ResidualMethod::kPostLn, 0).Hash());
+}
+
 TEST(ResidualMethodTest, CompletePOfTwoLayersIsPreLn) {
   const ModelOptions deep = WithDepth(ResidualMethod::kCompleteP, 8, 4);
   EXPECT_EQ(deep.encoder.branch_gain, 0.25);

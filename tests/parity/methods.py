@@ -107,6 +107,11 @@ def ln_scaling(settings):
     return (Residual(norm="pre", norm_gain=lambda layer, layers: 1 / math.sqrt(layer)),) * 2
 
 
+def mix_ln(settings):
+    """Mix-LN (arXiv 2412.13795): Post-LN in the first floor(L / 4) layers, Pre-LN above."""
+    return (Residual(norm="pre", post_norm_share=0.25),) * 2
+
+
 def completep(settings):
     """CompleteP (arXiv 2505.01618): x + F(LN(x)) / m, m = L / 2 for the L layers of the stack."""
     model = settings["model"]
@@ -137,5 +142,6 @@ METHODS = {
     "keel": keel,
     "peri_ln": peri_ln,
     "ln_scaling": ln_scaling,
+    "mix_ln": mix_ln,
     "completep": completep,
 }

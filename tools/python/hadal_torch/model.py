@@ -31,6 +31,7 @@ class Residual:
     """How one stack joins a sublayer to the residual stream."""
 
     norm: str = "post"  # "post", "pre" (and one behind the stack) or "none"
+    post_norm_share: float = 0.0  # with "pre": the lowest layers of the stack that are "post", rounded down
     residual_gain: float = 1.0  # r
     branch_gain: float = 1.0  # b
     learned_gain: bool = False  # b has the factor "…layers.I.resweight"
@@ -51,7 +52,7 @@ def residual_of(stack, growth=1.0):
     """The Residual of one stack of a plain model's settings; `growth`: branch_growth at the model's update. Settings of older
     checkpoints lack the fields that came later."""
     return Residual(
-        norm=stack["norm"], residual_gain=stack["residual_gain"], branch_gain=stack["branch_gain"] * growth,
+        norm=stack["norm"], post_norm_share=stack.get("post_norm_share", 0), residual_gain=stack["residual_gain"], branch_gain=stack["branch_gain"] * growth,
         learned_gain=stack["learned_branch_gain"], inner_norm=stack["attention_inner_norm"], hidden_norm=stack["ffn_inner_norm"],
         head_scale=stack["head_scale"], skip_gain=stack["skip_gain"], layer_gain=stack["layer_gain"],
         output_norm=stack["attention_output_norm"], omega=stack.get("omega", "none") != "none",
@@ -165,10 +166,12 @@ class Model(torch.nn.Module):
         """x' = post(r·x + b·F(pre(x))): every method; with `layer_input` the last of a layer."""
         norm_name = f"{layer}.{norm}"
         module, (input_norm, output_norm) = self.MODULES[norm], residual.branch_norms
-        read = self.norm(x, norm_name) if residual.norm == "pre" else x
+        stack, _, index = layer.split(".")
+        layers = self.settings[f"{stack}_layers"]
+        placement = "post" if int(index) < int(residual.post_norm_share * layers) else residual.norm
+        read = self.norm(x, norm_name) if placement == "pre" else x
         if residual.norm_gain:
-            stack, _, index = layer.split(".")
-            read = read * residual.norm_gain(int(index) + 1, self.settings[f"{stack}_layers"])
+            read = read * residual.norm_gain(int(index) + 1, layers)
         y = branch(self.norm(read, f"{layer}.{module}_input_ln") if input_norm else read)
         if output_norm:
             y = self.norm(y, f"{layer}.{self.OUTPUT_NORMS[module]}")
@@ -183,7 +186,7 @@ class Model(torch.nn.Module):
         total = residual_gain * x + branch_gain * y
         if layer_input is not None and residual.skip_gain:
             total = residual.layer_gain * total + residual.skip_gain * layer_input
-        output = self.norm(total, norm_name) if residual.norm == "post" else total
+        output = self.norm(total, norm_name) if placement == "post" else total
         if self.outputs is not None:
             self.outputs[f"{layer}.{module}"] = output
         return output
@@ -302,7 +305,7 @@ class Model(torch.nn.Module):
         x = self.combination(outputs, residual, "encoder")
         if residual.fixup:
             return self.get_parameter("encoder.scale") * (x - self.get_parameter("encoder.shift"))
-        return self.norm(x, "encoder.layer_norm") if residual.norm == "pre" else x
+        return self.norm(x, "encoder.layer_norm") if "encoder.layer_norm.weight" in self.names else x
 
     def decode(self, target_input, encoder_output, source_mask):
         x, residual = self.embed(target_input, self.target_name), self.decoder_residual
@@ -322,7 +325,7 @@ class Model(torch.nn.Module):
                               layer_input)
             outputs.append(x)
         x = self.shifted(self.combination(outputs, residual, "decoder"), residual, "decoder.shift")
-        return self.norm(x, "decoder.layer_norm") if residual.norm == "pre" else x
+        return self.norm(x, "decoder.layer_norm") if "decoder.layer_norm.weight" in self.names else x
 
     def outputs_of(self, source, target_input):
         """The decoder's [B, T, d] of padded tokens [B, S] and [B, T]; `source` None: of the target alone; of speech a list of frames
