@@ -39,7 +39,8 @@ namespace hadal {
 
 class Segment final : public Piece {
  public:
-  // Sublayers [first, last) of the plan.  REQUIRES: first < last; residual sublayers of one stack.
+  // Sublayers [first, last) of the plan.  REQUIRES: first < last; residual sublayers of one stack and one placement of
+  // norms.
   Segment(const ModelPlan& plan, int32_t first, int32_t last, const ActivationCapacity& capacity);
 
   // Returns the stored type of y: the compute type at the end of a stack without layer combination, else the type of
