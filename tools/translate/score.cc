@@ -27,6 +27,7 @@
 #include "tools/metrics/human_units.h"
 #include "tools/metrics/work_progress.h"
 #include "tools/translate/score_stream.h"
+#include "tools/translate/unknown_tokens.h"
 
 namespace hadal {
 namespace {
@@ -144,6 +145,8 @@ class Scoring {
         continue;
       }
       words_ += CountWords(line.target) + 1;  // the end of the line
+      if (has_source_ && !features_) unknown_.Count(checkpoint.source_vocabulary(), source);
+      unknown_.Count(checkpoint.target_vocabulary(), target);
       values += frames.size();
       if (features_) frames_.push_back(std::move(frames));
       lists.push_back(std::move(source));
@@ -225,6 +228,7 @@ class Scoring {
       log_ << "nothing was scored" << (skipped_ == 0 ? absl::StrCat(": ", options_.target, " is empty") : "") << "\n";
     }
     if (skipped_ > 0) log_ << absl::StrFormat("skipped %s %s that are too long\n", HumanCount(skipped_), What());
+    if (const std::string warning = unknown_.Warning("the text"); !warning.empty()) log_ << warning << "\n";
   }
 
   const ScoreOptions& options_;
@@ -240,6 +244,7 @@ class Scoring {
   PairScore total_;
   int64_t pairs_ = 0, skipped_ = 0;
   int64_t words_ = 0;  // of the scored targets, with ends of lines
+  UnknownTokens unknown_;
   bool has_source_ = true;
   int32_t frame_width_ = 0;                // of speech
   std::optional<FeatureReader> features_;  // speech: instead of source sentences

@@ -37,6 +37,7 @@
 #include "tools/metrics/work_progress.h"
 #include "tools/translate/forced_tokens.h"
 #include "tools/translate/output_line.h"
+#include "tools/translate/unknown_tokens.h"
 
 namespace hadal {
 namespace {
@@ -292,20 +293,18 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // Rank 0, once: a dictionary knows pieces, and text that is not cut into them says nothing to the model.
+  // Rank 0, once.
   void WarnOfUnknownTokens(const Buffer& buffer) {
-    if (warned_ || model_->checkpoint().source_vocabulary().kind() != VocabularyKind::kDictionary) return;
-    int64_t tokens = 0, unknown = 0;
+    if (warned_) return;
+    UnknownTokens unknown;
     for (const std::vector<int32_t>& source : buffer.sources) {
-      tokens += std::ssize(source);
-      unknown += std::ranges::count(source, kUnknownToken);
+      unknown.Count(model_->checkpoint().source_vocabulary(), source);
     }
-    if (2 * unknown <= tokens) return;
+    const std::string warning =
+        unknown.Warning(absl::StrCat("lines ", buffer.first_line + 1, " to ", buffer.first_line + buffer.lines));
+    if (warning.empty()) return;
     warned_ = true;
-    streams_.log << "warning: " << HumanCount(unknown) << " of " << HumanCount(tokens) << " tokens of lines "
-                 << buffer.first_line + 1 << " to " << buffer.first_line + buffer.lines
-                 << " are not in the model's dictionary and are read as <unk>. Encode the text first with the model's "
-                 << "own SentencePiece model or BPE codes, and join the output with --join sentencepiece or bpe\n";
+    streams_.log << warning << ", and join the output with --join sentencepiece or bpe\n";
   }
 
   // Every rank: reads up to a buffer of utterances, while they have fewer than kMostValues values.

@@ -3,6 +3,7 @@
 #include "tools/translate/score.h"
 
 #include <cmath>
+#include <filesystem>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -176,6 +177,19 @@ TEST_F(ScoreTest, LinesLongerThanABatchAreToldToRaiseIt) {
               HasSubstr("more than 31; use --on-long skip or a higher --batch-tokens"));
   options.batch_tokens = 128;
   EXPECT_TRUE(Score(options).ok());
+}
+
+TEST_F(ScoreTest, TextThatIsNotEncodedIsNamed) {
+  const Vocabulary dictionary = *Vocabulary::FromTokens({"▁a", "▁do", "g"});
+  std::filesystem::remove_all(directory_ / "run");
+  SavedModel model = LanguageModel();
+  model.model.target_vocabulary = dictionary.size();
+  model.vocabularies = {VocabularyFile("vocabulary", dictionary)};
+  ASSERT_TRUE(SaveModel(model, directory_ / "run").ok());
+  ASSERT_TRUE(Score(Options("▁a ▁do g\na ▁a\n")).ok());
+  EXPECT_THAT(log_, Not(HasSubstr("warning")));
+  ASSERT_TRUE(Score(Options("a dog\n▁a\n")).ok());
+  EXPECT_THAT(log_, HasSubstr("warning: 2 of 3 tokens of the text are not in the model's dictionary"));
 }
 
 TEST_F(ScoreTest, ALanguageModelHasNoSourceAndDoesNotTranslate) {
