@@ -27,9 +27,12 @@ void ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& ar
   HADAL_CHECK(!args.residual.empty());
   HADAL_CHECK_GE(width, 1);
   for (const ConstAnyMatrix& m :
-       {args.residual, args.branch, args.skip, ConstAnyMatrix(args.sum), ConstAnyMatrix(args.normed)}) {
+       {args.residual, args.branch, args.skip, ConstAnyMatrix(args.sum), ConstAnyMatrix(args.normed),
+        ConstAnyMatrix(args.second), ConstAnyMatrix(args.second_sum)}) {
     CheckShape(m, rows, width);
   }
+  HADAL_CHECK(args.second_sum.empty() || !args.branch.empty());
+  HADAL_CHECK(args.second.empty() || !args.second_sum.empty());
   const bool norm = !args.scale.empty();
   HADAL_CHECK_EQ(!args.shift.empty(), norm);
   HADAL_CHECK_EQ(!args.normed.empty(), norm);
@@ -53,10 +56,13 @@ void ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& 
   if (rows == 0) return;
   HADAL_CHECK(!args.d_residual.empty());
   HADAL_CHECK_GE(width, 1);
-  for (const ConstAnyMatrix& m : {args.d_normed, args.d_sum, args.sum, args.residual, args.branch,
-                                  ConstAnyMatrix(args.d_branch), ConstAnyMatrix(args.d_skip)}) {
+  for (const ConstAnyMatrix& m :
+       {args.d_normed, args.d_sum, args.sum, args.residual, args.branch, ConstAnyMatrix(args.d_branch),
+        ConstAnyMatrix(args.d_skip), ConstAnyMatrix(args.d_second)}) {
     CheckShape(m, rows, width);
   }
+  HADAL_CHECK(args.d_second.empty() || !args.d_branch.empty());
+  HADAL_CHECK(!args.second_starts || !args.d_second.empty());
   const bool norm = !args.d_normed.empty();
   HADAL_CHECK(norm || !args.d_sum.empty());
   HADAL_CHECK_EQ(!args.sum.empty(), norm);

@@ -2,18 +2,20 @@
 //
 //   s = r·ω ⊙ x + b·g·dropout(y + bias) + a·e                           [R, W]
 //   n = k·(scale ⊙ (s − mean(s)) / sqrt(var(s) + 1e-5) + shift)         [R, W]
+//   d' = d + c·b·g·dropout(y + bias)                                    [R, W], only with a second stream d
 //
 // Post-norm: n is the next residual (x' = n). Pre-norm: s is the next residual and n is the next sublayer's input, so
 // one kernel computes the sum and the next sublayer's norm. At the start of a segment or chunk the norm runs alone (no
 // branch, s = x) and gives the same bits.
 // Source: residual_norm.md has the derivation. DeepNorm: DeepNet (arXiv 2203.00555) figure 2, r = alpha. BranchNorm
 // (arXiv 2305.02790) eq. 7, b = alpha_t. ReZero (Bachlechner et al. 2020), g learned. Admin (Liu et al. 2020), ω
-// learned. B2T (arXiv 2206.00330), e the layer's input. LayerNorm Scaling (arXiv 2502.05795), k. LayerNorm: biased
-// variance, eps 1e-5.
+// learned. B2T (arXiv 2206.00330), e the layer's input. LayerNorm Scaling (arXiv 2502.05795), k. ResiDual (arXiv
+// 2304.14802), d. LayerNorm: biased variance, eps 1e-5.
 // Shapes: R packed rows, W width (d_model).
 // Storage: x, e, s and their gradients (d_residual, d_sum) share one type. y, n and their gradients, which products
 // read or write, share another. On the CPU both types are fp32; on a device either may be bf16 (cuda/residual_norm.h
-// lists the pairs). Everything else is fp32.
+// lists the pairs). Everything else is fp32, d and its gradient too.
+// Memory traffic of a second stream: the same pass also reads d and writes d' (forward), and reads ∂L/∂d (backward).
 // Numerics: sums and statistics in fp32. Mean and variance of a row take two passes over the row, which stays in cache;
 // the sums of the vector lanes are combined in a fixed order. Column sums (the vectors d_bias, d_scale, d_shift, d_ω)
 // run over blocks of rows (on the CPU kResidualNormRowBlock), and blocks are merged in ascending order, so the number
@@ -50,12 +52,16 @@ struct ResidualNormForwardArgs {
   AnyMatrix sum;             // s [R, W] (=); empty if only n is needed; may alias `branch` or `residual`
   AnyMatrix normed;          // n [R, W] (=); empty without norm; must not alias residual, branch or sum
   Vector mean, rstd;         // [R] (=), for backward; empty without norm
+  float second_gain = 1.0f;  // c
+  ConstMatrix second;        // d [R, W]; empty: c·x, with which a second stream starts
+  Matrix second_sum;         // d' [R, W] (=), with a branch; empty: no second stream; may alias `second`
 };
 void ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& args);
 
-// With ds = LayerNorm'(k·d_normed) + d_sum:
-//   d_residual = r·ω ⊙ ds    d_branch = b·g·mask·ds    d_skip += a·ds    d_bias += Σ_rows d_branch
-//   d_ω += Σ_rows r·ds ⊙ x    d_g += Σ b·mask·ds ⊙ (y + bias)           d_scale, d_shift as LayerNorm's of k·d_normed
+// With ds = LayerNorm'(k·d_normed) + d_sum and df = ds + c·d_second:
+//   d_residual = r·ω ⊙ ds    d_branch = b·g·mask·df    d_skip += a·ds    d_bias += Σ_rows d_branch
+//   d_ω += Σ_rows r·ds ⊙ x    d_g += Σ b·mask·df ⊙ (y + bias)           d_scale, d_shift as LayerNorm's of k·d_normed
+// The gradient of d is d_second itself; where the second stream starts, d_residual also gets c·d_second.
 struct ResidualNormBackwardArgs {
   ConstAnyMatrix d_normed;  // [R, W]; empty without norm
   ConstAnyMatrix d_sum;     // [R, W] direct gradient of s (pre-norm's residual stream), or empty
@@ -71,6 +77,9 @@ struct ResidualNormBackwardArgs {
   ConstAnyMatrix residual;  // x of the forward; read for d_learned_residual_gain
   ConstAnyMatrix branch;    // y and bias of the forward; read for d_learned_branch_gain
   ConstVector bias;         // may be empty
+  float second_gain = 1.0f;
+  ConstMatrix d_second;        // [R, W] gradient of d', with d_branch; empty: no second stream
+  bool second_starts = false;  // d was c·x
   Dropout dropout;
   AnyMatrix d_residual;            // [R, W] (=); may alias d_normed or d_sum
   AnyMatrix d_branch;              // [R, W] (=), or empty: the norm alone (d_residual = ds); may not alias d_residual

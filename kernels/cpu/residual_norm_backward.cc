@@ -76,7 +76,8 @@ HWY_INLINE void GradientRow(const ResidualNormBackwardArgs& args, int64_t row, c
   float* d_skip = args.d_skip.empty() ? nullptr : args.d_skip.row(row);
   const bool dropout = d_branch != nullptr && args.dropout.active();
   const float residual_gain = d_branch != nullptr ? args.residual_gain : 1.0f;  // the norm alone: s = x
-  const float branch_gain = args.branch_gain, skip_gain = args.skip_gain;
+  const float branch_gain = args.branch_gain, skip_gain = args.skip_gain, second_gain = args.second_gain;
+  const float* d_second = args.d_second.empty() ? nullptr : args.d_second.row(row);
   const float* omega = args.learned_residual_gain.data;
   const float* x = omega != nullptr ? args.residual.floats().row(row) : nullptr;
   const bool learned = !args.learned_branch_gain.empty();
@@ -105,8 +106,10 @@ HWY_INLINE void GradientRow(const ResidualNormBackwardArgs& args, int64_t row, c
         hn::StoreU(hn::MulAdd(dx, hn::LoadU(d, x + c), hn::LoadU(d, d_omega)), d, d_omega);
         dx = hn::Mul(dx, hn::LoadU(d, omega + c));
       }
+      if (args.second_starts) dx = hn::MulAdd(hn::Set(d, second_gain), hn::LoadU(d, d_second + c), dx);
       hn::StoreU(dx, d, d_residual + c);
       if (d_branch == nullptr) return;
+      if (d_second != nullptr) ds = hn::MulAdd(hn::Set(d, second_gain), hn::LoadU(d, d_second + c), ds);
       auto db = hn::Mul(hn::Set(d, branch_gain), ds);
       if (factors != nullptr) db = hn::Mul(db, hn::LoadU(d, factors + c));
       if (learned) {

@@ -14,7 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace hadal {
 namespace HWY_NAMESPACE {
 
-// s of one row: fma(b·g, f·(y + bias), fma(a, e, r·x·ω)), f the dropout factor.
+// s of one row: fma(b·g, f·(y + bias), fma(a, e, r·x·ω)), f the dropout factor. With a second stream also d':
+// fma(c, b·g·f·(y + bias), d).
 HWY_INLINE void ResidualRow(const ResidualNormForwardArgs& args, int64_t row, DropoutWindow& window, float* s) {
   const int64_t width = args.residual.columns;
   const float* x = args.residual.floats().row(row);
@@ -22,7 +23,9 @@ HWY_INLINE void ResidualRow(const ResidualNormForwardArgs& args, int64_t row, Dr
   const float* bias = args.bias.data;
   const float* skip = args.skip.empty() ? nullptr : args.skip.floats().row(row);
   const float* omega = args.learned_residual_gain.data;
-  const float residual_gain = args.residual_gain, skip_gain = args.skip_gain;
+  float* second_sum = args.second_sum.empty() ? nullptr : args.second_sum.row(row);
+  const float* second = args.second.empty() ? nullptr : args.second.row(row);
+  const float residual_gain = args.residual_gain, skip_gain = args.skip_gain, second_gain = args.second_gain;
   const float branch_gain = args.branch_gain * (args.learned_branch_gain.empty() ? 1.0f : args.learned_branch_gain[0]);
   for (int64_t first = 0; first < width; first += DropoutWindow::kCapacity) {
     const int64_t last = std::min(width, first + DropoutWindow::kCapacity);
@@ -31,7 +34,14 @@ HWY_INLINE void ResidualRow(const ResidualNormForwardArgs& args, int64_t row, Dr
       auto branch = hn::LoadU(d, y + c);
       if (bias != nullptr) branch = hn::Add(branch, hn::LoadU(d, bias + c));
       if (factors != nullptr) branch = hn::Mul(branch, hn::LoadU(d, factors + c));
-      auto rest = hn::Mul(hn::Set(d, residual_gain), hn::LoadU(d, x + c));
+      const auto residual = hn::LoadU(d, x + c);
+      if (second_sum != nullptr) {
+        const auto gain = hn::Set(d, second_gain);
+        const auto before = second == nullptr ? hn::Mul(gain, residual) : hn::LoadU(d, second + c);
+        const auto added = hn::Mul(hn::Set(d, branch_gain), branch);
+        hn::StoreU(hn::MulAdd(gain, added, before), d, second_sum + c);
+      }
+      auto rest = hn::Mul(hn::Set(d, residual_gain), residual);
       if (omega != nullptr) rest = hn::Mul(rest, hn::LoadU(d, omega + c));
       if (skip != nullptr) rest = hn::MulAdd(hn::Set(d, skip_gain), hn::LoadU(d, skip + c), rest);
       hn::StoreU(hn::MulAdd(hn::Set(d, branch_gain), branch, rest), d, s + c);

@@ -1,6 +1,6 @@
 // The residual connection on the device: the rules of kernels/residual_norm.h, with these differences.
 //
-//   s = r·ω ⊙ x + b·g·dropout(y + bias) + a·e,  n = k·LayerNorm(s)
+//   s = r·ω ⊙ x + b·g·dropout(y + bias) + a·e,  n = k·LayerNorm(s),  d' = d + c·b·g·dropout(y + bias)
 // Types: Residual is the stored type of x, s, e and their gradients, Compute that of y, n and their gradients.
 //   <float, float>        fp32
 //   <BFloat16, BFloat16>  bf16 post-norm
@@ -15,7 +15,8 @@
 // second kernel adds the blocks (column_merge.h). g's gradient is one number: a block adds the eight columns of a
 // thread in ascending order, a warp as a butterfly, warps in ascending order; then the blocks in the same way. All
 // orders depend only on shapes; no atomics: deterministic.
-// Learned gains (ω, g) have their own kernels, so that other methods do not use registers for them.
+// Learned gains (ω, g) and a second stream (d) have their own kernels, so that other methods do not use registers for
+// them.
 // Values that change between steps (dropout's position, the branch gain) are read from device memory, for graphs.
 // REQUIRES: 1 ≤ width ≤ kMaxTeamWidth; arguments present and absent as in kernels/residual_norm.h (aborts otherwise).
 // Asynchronous.
@@ -62,6 +63,9 @@ struct ResidualNormForwardArgs {
   DeviceMatrix<Residual> sum;               // s [R, W] (=), or null; may alias branch or residual
   DeviceMatrix<Compute> normed;             // n [R, W] (=), null without norm
   DevicePointer<float> mean, rstd;          // [R] (=), null without norm
+  float second_gain = 1.0f;                 // c
+  DeviceMatrix<const float> second;         // d [R, W], or null: c·x
+  DeviceMatrix<float> second_sum;           // d' [R, W] (=), with a branch, or null; may alias `second`
 };
 template <typename Residual, typename Compute>
 void ResidualNormForward(StreamHandle stream, const ResidualNormForwardArgs<Residual, Compute>& args);
@@ -81,6 +85,9 @@ struct ResidualNormBackwardArgs {
   DeviceMatrix<const Residual> residual;  // x of the forward, with ω
   DeviceMatrix<const Compute> branch;     // y of the forward, with g
   DevicePointer<const float> bias;        // of the forward, with g, or null
+  float second_gain = 1.0f;
+  DeviceMatrix<const float> d_second;  // [R, W] gradient of d', with d_branch, or null
+  bool second_starts = false;
   DeviceDropout dropout;
   DeviceMatrix<Residual> d_residual;                                    // [R, W] (=); may alias d_normed or d_sum
   DeviceMatrix<Compute> d_branch;                                       // [R, W] (=), or null: the norm alone
@@ -94,10 +101,10 @@ template <typename Residual, typename Compute>
 void ResidualNormBackward(StreamHandle stream, const ResidualNormBackwardArgs<Residual, Compute>& args,
                           std::vector<ColumnMerge>* later = nullptr);
 
-// Floats of scratch for the backward: d_bias, d_scale, d_shift and, with a learned gain, d_ω and d_g (one number), for
-// each block of rows.
-constexpr int64_t ResidualNormPartials(int64_t rows, int64_t width, bool learned = true) {
-  return (rows + DeviceRowBlock(rows) - 1) / DeviceRowBlock(rows) * (learned ? 4 * width + 1 : 3 * width);
+// Floats of scratch for the backward: d_bias, d_scale, d_shift and, with a learned gain or a second stream (`more`), d_ω
+// and d_g (one number), for each block of rows.
+constexpr int64_t ResidualNormPartials(int64_t rows, int64_t width, bool more = true) {
+  return (rows + DeviceRowBlock(rows) - 1) / DeviceRowBlock(rows) * (more ? 4 * width + 1 : 3 * width);
 }
 
 }  // namespace hadal::cuda

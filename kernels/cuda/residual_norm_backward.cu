@@ -9,8 +9,8 @@
 namespace hadal::cuda {
 namespace {
 
-constexpr int kColumnSums = 3;   // d_bias, d_scale, d_shift
-constexpr int kLearnedSums = 4;  // and d_ω
+constexpr int kColumnSums = 3;  // d_bias, d_scale, d_shift
+constexpr int kMoreSums = 4;    // and d_ω
 
 // The sums of one thread over its rows.
 struct ColumnSums {
@@ -69,7 +69,7 @@ HADAL_DEVICE void ApplyResidualGain(const Args& args, const RowTeam& team, int64
 
 // Computes from ds of a row d_residual, d_branch, d_skip, and the thread's part of d_bias and of the learned gains'
 // gradients.
-template <bool kAligned, bool kLearned, typename Residual, typename Compute>
+template <bool kAligned, bool kMore, typename Residual, typename Compute>
 HADAL_DEVICE void StoreGradients(const ResidualNormBackwardArgs<Residual, Compute>& args, const RowTeam& team,
                                  int64_t row, Eight ds, float branch_gain, const RandomPosition& position,
                                  ColumnSums& sums) {
@@ -79,10 +79,16 @@ HADAL_DEVICE void StoreGradients(const ResidualNormBackwardArgs<Residual, Comput
     StoreEight<kAligned>(args.d_skip.row(row) + team.column, d_skip, team.columns);
   }
   if (args.d_branch) {
-    Eight d_branch;
-    HADAL_UNROLL for (int c = 0; c < 8; ++c) d_branch.v[c] = branch_gain * ds.v[c];
+    Eight d_branch = ds;
+    if (kMore && args.d_second) {
+      const Eight d_second = LoadEight<kAligned>(args.d_second.row(row) + team.column, team.columns);
+      HADAL_UNROLL for (int c = 0; c < 8; ++c) {
+        d_branch.v[c] = MulAdd(args.second_gain, d_second.v[c], d_branch.v[c]);
+      }
+    }
+    HADAL_UNROLL for (int c = 0; c < 8; ++c) d_branch.v[c] *= branch_gain;
     if (args.dropout.active()) ApplyDropout<kAligned>(args.dropout, position, row * args.width + team.column, d_branch);
-    if (kLearned && args.learned_branch_gain) {
+    if (kMore && args.learned_branch_gain) {
       AddBranchGain<kAligned>(args, team, row, d_branch, sums);
       const float gain = Load(args.learned_branch_gain);
       HADAL_UNROLL for (int c = 0; c < 8; ++c) d_branch.v[c] *= gain;
@@ -92,7 +98,11 @@ HADAL_DEVICE void StoreGradients(const ResidualNormBackwardArgs<Residual, Comput
       sums.bias.v[c] += d_branch.v[c];  // also for columns that do not exist; never read
       ds.v[c] *= args.residual_gain;
     }
-    if (kLearned && args.learned_residual_gain) ApplyResidualGain<kAligned>(args, team, row, ds, sums);
+    if (kMore && args.learned_residual_gain) ApplyResidualGain<kAligned>(args, team, row, ds, sums);
+    if (kMore && args.second_starts) {
+      const Eight d_second = LoadEight<kAligned>(args.d_second.row(row) + team.column, team.columns);
+      HADAL_UNROLL for (int c = 0; c < 8; ++c) ds.v[c] = MulAdd(args.second_gain, d_second.v[c], ds.v[c]);
+    }
   }
   StoreEight<kAligned>(args.d_residual.row(row) + team.column, ds, team.columns);
 }
@@ -124,12 +134,12 @@ HADAL_DEVICE void StoreBlockSum(float x, Shared<float> exchange, DevicePointer<f
 }
 
 // Floats of one block's sums in `partials`.
-HADAL_HOST_DEVICE int64_t PartOfBlock(bool learned, int64_t width) {
-  return learned ? kLearnedSums * width + 1 : kColumnSums * width;
+HADAL_HOST_DEVICE int64_t PartOfBlock(bool more, int64_t width) {
+  return more ? kMoreSums * width + 1 : kColumnSums * width;
 }
 
-template <typename Residual, typename Compute, bool kAligned, bool kLearned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads, kLearned ? 1 : 2)
+template <typename Residual, typename Compute, bool kAligned, bool kMore>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads, kMore ? 1 : 2)
     ResidualNormBackwardKernel(ResidualNormBackwardArgs<Residual, Compute> args, int team_threads, int64_t row_block) {
   HADAL_SHARED(float, slots, TeamSums<2>::kSlots);
   HADAL_SHARED(float, exchange, 8 * kMaxTeamBlockThreads);
@@ -164,17 +174,17 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads, kLearned ? 1 : 2)
     }
     if (!mine) continue;
     HADAL_UNROLL for (int c = 0; c < 8; ++c) ds.v[c] += d_sum.v[c];
-    StoreGradients<kAligned, kLearned>(args, team, row, ds, branch_gain, position, sums);
+    StoreGradients<kAligned, kMore>(args, team, row, ds, branch_gain, position, sums);
   }
-  const DevicePointer<float> part = args.partials + BlockX() * PartOfBlock(kLearned, args.width);
+  const DevicePointer<float> part = args.partials + BlockX() * PartOfBlock(kMore, args.width);
   if (args.d_bias) StoreColumnSums(sums.bias, team, args.width, exchange, part);
   if (args.d_scale) StoreColumnSums(sums.scale, team, args.width, exchange, part + args.width);
   if (args.d_shift) StoreColumnSums(sums.shift, team, args.width, exchange, part + 2 * args.width);
-  if constexpr (kLearned) {
+  if constexpr (kMore) {
     if (args.learned_residual_gain) {
       StoreColumnSums(sums.residual_gain, team, args.width, exchange, part + 3 * args.width);
     }
-    if (args.learned_branch_gain) StoreBlockSum(sums.branch_gain, exchange, part + kLearnedSums * args.width);
+    if (args.learned_branch_gain) StoreBlockSum(sums.branch_gain, exchange, part + kMoreSums * args.width);
   }
 }
 
@@ -204,7 +214,8 @@ void CheckArguments(const ResidualNormBackwardArgs<Residual, Compute>& args) {
   const bool omega = static_cast<bool>(args.learned_residual_gain), gain = static_cast<bool>(args.learned_branch_gain);
   HADAL_CHECK_EQ(static_cast<bool>(args.d_learned_residual_gain), omega);
   HADAL_CHECK_EQ(static_cast<bool>(args.d_learned_branch_gain), gain);
-  HADAL_CHECK(!(omega || gain) || args.d_branch);
+  HADAL_CHECK(!(omega || gain || args.d_second) || args.d_branch);
+  HADAL_CHECK(!args.second_starts || args.d_second);
   HADAL_CHECK(!omega || args.residual);
   HADAL_CHECK(!gain || args.branch);
   HADAL_CHECK(!(norm || args.d_bias || omega || gain) || args.partials);
@@ -221,21 +232,22 @@ void ResidualNormBackward(StreamHandle stream, const ResidualNormBackwardArgs<Re
   const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.d_normed) && RowsOn16Bytes(args.d_sum) &&
                        RowsOn16Bytes(args.sum) && RowsOn16Bytes(args.d_residual) && RowsOn16Bytes(args.d_branch) &&
                        RowsOn16Bytes(args.d_skip) && On16Bytes(args.scale) && RowsOn16Bytes(args.residual) &&
-                       RowsOn16Bytes(args.branch) && On16Bytes(args.bias) && On16Bytes(args.learned_residual_gain);
-  const bool learned = args.learned_residual_gain || args.learned_branch_gain;
+                       RowsOn16Bytes(args.branch) && RowsOn16Bytes(args.d_second) && On16Bytes(args.bias) &&
+                       On16Bytes(args.learned_residual_gain);
+  const bool more = args.learned_residual_gain || args.learned_branch_gain || args.d_second;
   const RowTeamShape team = RowTeamShapeOf(args.width);
   const int64_t row_block = DeviceRowBlock(args.rows), blocks = (args.rows + row_block - 1) / row_block;
   Launch(stream, {.blocks_x = blocks, .threads = team.block_threads()},
-         learned ? (aligned ? ResidualNormBackwardKernel<Residual, Compute, true, true>
-                            : ResidualNormBackwardKernel<Residual, Compute, false, true>)
-                 : (aligned ? ResidualNormBackwardKernel<Residual, Compute, true, false>
-                            : ResidualNormBackwardKernel<Residual, Compute, false, false>),
+         more ? (aligned ? ResidualNormBackwardKernel<Residual, Compute, true, true>
+                         : ResidualNormBackwardKernel<Residual, Compute, false, true>)
+              : (aligned ? ResidualNormBackwardKernel<Residual, Compute, true, false>
+                         : ResidualNormBackwardKernel<Residual, Compute, false, false>),
          args, team.team_threads, row_block);
-  const int64_t part = PartOfBlock(learned, args.width);
-  ColumnMerge merges[kLearnedSums];
+  const int64_t part = PartOfBlock(more, args.width);
+  ColumnMerge merges[kMoreSums];
   size_t count = 0;
   const DevicePointer<float> sums[] = {args.d_bias, args.d_scale, args.d_shift, args.d_learned_residual_gain};
-  for (int64_t sum = 0; sum < kLearnedSums; ++sum) {
+  for (int64_t sum = 0; sum < kMoreSums; ++sum) {
     if (!sums[sum]) continue;
     merges[count++] = {.parts = args.partials.address + sum * args.width,
                        .count = blocks,

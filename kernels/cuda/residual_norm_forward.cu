@@ -11,8 +11,8 @@ constexpr int64_t kRowsOfBlock = 8;  // so that 4,096 rows fill a device
 static_assert(kWidestRow == kMaxTeamWidth);
 
 // Returns s of a thread's columns in one row, rounded to the residual stream's type: fma(b·g, f·(y + bias), fma(a, e,
-// r·x·ω)).
-template <bool kAligned, bool kLearned, typename Residual, typename Compute>
+// r·x·ω)). With a second stream stores d' = fma(c, b·g·f·(y + bias), d). kMore: learned gains or a second stream.
+template <bool kAligned, bool kMore, typename Residual, typename Compute>
 HADAL_DEVICE Eight ResidualSum(const ResidualNormForwardArgs<Residual, Compute>& args, const RowTeam& team, int64_t row,
                                float branch_gain, const RandomPosition& position) {
   // All loads come before the first use and the first branch, so that they overlap.
@@ -24,8 +24,17 @@ HADAL_DEVICE Eight ResidualSum(const ResidualNormForwardArgs<Residual, Compute>&
   if (!args.branch) return s;
   HADAL_UNROLL for (int i = 0; i < 8; ++i) y.v[i] += bias.v[i];
   if (args.dropout.active()) ApplyDropout<kAligned>(args.dropout, position, row * args.width + team.column, y);
+  if (kMore && args.second_sum) {
+    Eight second;
+    if (args.second) second = LoadEight<kAligned>(args.second.row(row) + team.column, team.columns);
+    HADAL_UNROLL for (int i = 0; i < 8; ++i) {
+      const float before = args.second ? second.v[i] : args.second_gain * s.v[i];
+      second.v[i] = MulAdd(args.second_gain, branch_gain * y.v[i], before);
+    }
+    StoreEight<kAligned>(args.second_sum.row(row) + team.column, second, team.columns);
+  }
   HADAL_UNROLL for (int i = 0; i < 8; ++i) s.v[i] *= args.residual_gain;
-  if (kLearned && args.learned_residual_gain) {
+  if (kMore && args.learned_residual_gain) {
     const Eight omega = LoadEight<kAligned>(args.learned_residual_gain + team.column, team.columns);
     HADAL_UNROLL for (int i = 0; i < 8; ++i) s.v[i] *= omega.v[i];
   }
@@ -57,14 +66,14 @@ HADAL_DEVICE Statistics StatisticsOf(const Eight& s, const RowTeam& team, float 
   return {mean, 1.0f / SquareRoot(MulAdd(squares[0], share, kLayerNormEpsilon))};
 }
 
-template <typename Residual, typename Compute, bool kAligned, bool kLearned>
+template <typename Residual, typename Compute, bool kAligned, bool kMore>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
     ResidualNormForwardKernel(ResidualNormForwardArgs<Residual, Compute> args, int team_threads) {
   HADAL_SHARED(float, slots, TeamSums<1>::kSlots);
   TeamSums<1> sums = {slots};
   const RowTeam team = ThisRowTeam(args.width, team_threads);
   float branch_gain = args.branch_gain ? Load(args.branch_gain) : 1.0f;
-  if (kLearned && args.learned_branch_gain) branch_gain *= Load(args.learned_branch_gain);
+  if (kMore && args.learned_branch_gain) branch_gain *= Load(args.learned_branch_gain);
   RandomPosition position;
   if (args.dropout.active()) position = Load(args.dropout.position);
   const float share = 1.0f / static_cast<float>(args.width);
@@ -74,7 +83,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
     const int64_t row = BlockX() * kRowsOfBlock + i + team.index;
     const bool mine = i + team.index < kRowsOfBlock && row < args.rows && team.columns > 0;
     Eight s;
-    if (mine) s = ResidualSum<kAligned, kLearned>(args, team, row, branch_gain, position);
+    if (mine) s = ResidualSum<kAligned, kMore>(args, team, row, branch_gain, position);
     if (mine && args.sum) StoreEight<kAligned>(args.sum.row(row) + team.column, s, team.columns);
     if (!args.normed) continue;
     const Statistics of_row = StatisticsOf<kAligned>(s, team, share, sums);
@@ -105,20 +114,22 @@ void ResidualNormForward(StreamHandle stream, const ResidualNormForwardArgs<Resi
   HADAL_CHECK_EQ(static_cast<bool>(args.normed), norm);
   HADAL_CHECK_EQ(args.mean && args.rstd, norm);
   HADAL_CHECK(norm || args.sum);
+  HADAL_CHECK(!args.second_sum || args.branch);
+  HADAL_CHECK(!args.second || args.second_sum);
   HADAL_CHECK(!args.dropout.active() || args.dropout.position);
   const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.residual) && RowsOn16Bytes(args.branch) &&
                        RowsOn16Bytes(args.skip) && RowsOn16Bytes(args.sum) && RowsOn16Bytes(args.normed) &&
-                       On16Bytes(args.bias) && On16Bytes(args.learned_residual_gain) && On16Bytes(args.scale) &&
-                       On16Bytes(args.shift);
-  const bool learned = args.learned_residual_gain || args.learned_branch_gain;
+                       RowsOn16Bytes(args.second) && RowsOn16Bytes(args.second_sum) && On16Bytes(args.bias) &&
+                       On16Bytes(args.learned_residual_gain) && On16Bytes(args.scale) && On16Bytes(args.shift);
+  const bool more = args.learned_residual_gain || args.learned_branch_gain || args.second_sum;
   const RowTeamShape team = RowTeamShapeOf(args.width);
   const LaunchShape shape = {.blocks_x = (args.rows + kRowsOfBlock - 1) / kRowsOfBlock,
                              .threads = team.block_threads()};
   Launch(stream, shape,
-         learned ? (aligned ? ResidualNormForwardKernel<Residual, Compute, true, true>
-                            : ResidualNormForwardKernel<Residual, Compute, false, true>)
-                 : (aligned ? ResidualNormForwardKernel<Residual, Compute, true, false>
-                            : ResidualNormForwardKernel<Residual, Compute, false, false>),
+         more ? (aligned ? ResidualNormForwardKernel<Residual, Compute, true, true>
+                         : ResidualNormForwardKernel<Residual, Compute, false, true>)
+              : (aligned ? ResidualNormForwardKernel<Residual, Compute, true, false>
+                         : ResidualNormForwardKernel<Residual, Compute, false, false>),
          args, team.team_threads);
 }
 

@@ -33,7 +33,10 @@ void operation::ResidualNormForward(const Stream& stream, const hadal::ResidualN
                                                   .sum = ViewOf<Residual>(args.sum),
                                                   .normed = ViewOf<Compute>(args.normed),
                                                   .mean = args.mean.data,
-                                                  .rstd = args.rstd.data});
+                                                  .rstd = args.rstd.data,
+                                                  .second_gain = args.second_gain,
+                                                  .second = ViewOf(args.second),
+                                                  .second_sum = ViewOf(args.second_sum)});
   };
   // Without branch and norm there is no tensor of the second type.
   const Storage compute = !args.branch.empty()   ? args.branch.storage
@@ -49,11 +52,11 @@ void operation::ResidualNormBackward(const Stream& stream, const hadal::Residual
   static_assert(hadal::ResidualNormPartials(10000, 1) >= cuda::ResidualNormPartials(10000, 1));
   LaunchDevice& device = DeviceOf(stream);
   const int64_t rows = args.d_residual.rows, width = args.d_residual.columns;
-  const bool learned = !args.learned_residual_gain.empty() || !args.learned_branch_gain.empty();
+  const bool more = !args.learned_residual_gain.empty() || !args.learned_branch_gain.empty() || !args.d_second.empty();
   float* partials = args.partials.data;
   std::vector<ColumnMerge>* later = nullptr;
   if (args.batch != nullptr) {
-    partials = args.batch->Take(stream, cuda::ResidualNormPartials(rows, width, learned), kMostColumnSums);
+    partials = args.batch->Take(stream, cuda::ResidualNormPartials(rows, width, more), kMostColumnSums);
     later = &args.batch->merges();
   }
   const auto launch = [&]<typename Residual, typename Compute>(Residual, Compute) {
@@ -75,6 +78,9 @@ void operation::ResidualNormBackward(const Stream& stream, const hadal::Residual
                                                    .residual = ViewOf<Residual>(args.residual),
                                                    .branch = ViewOf<Compute>(args.branch),
                                                    .bias = args.bias.data,
+                                                   .second_gain = args.second_gain,
+                                                   .d_second = ViewOf(args.d_second),
+                                                   .second_starts = args.second_starts,
                                                    .dropout = ViewOf(args.dropout, device),
                                                    .d_residual = ViewOf<Residual>(args.d_residual),
                                                    .d_branch = ViewOf<Compute>(args.d_branch),

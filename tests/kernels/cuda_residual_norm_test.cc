@@ -54,6 +54,7 @@ struct Parameters {
     if (c.fields.norm) args.scale = scale.data();
     if (c.fields.norm_gain) args.norm_gain = Case::kNormGain;
     args.dropout = cuda::MakeDeviceDropout(c.dropout, position.data());
+    args.second_gain = Case::kSecondGain;
     return args;
   }
 
@@ -74,6 +75,9 @@ ForwardResult Forward(const Case& c, int variation, SumPlace sum_place) {
   const DeviceMatrixOf<Compute> branch(device, c.branch, c.rows, c.width, place);
   const DeviceMatrixOf<Compute> normed(device, blank, c.rows, c.width, place);
   const DeviceVectorOf<float> mean(device, c.rows), rstd(device, c.rows);
+  const DeviceMatrixOf<float> second(device, c.second, c.rows, c.width, place),
+      other(device, blank, c.rows, c.width, place);
+  const DeviceMatrixOf<float>& second_sum = sum_place == SumPlace::kOwn ? other : second;
   const DeviceMatrixOf<Residual>& sum = sum_place == SumPlace::kOverResidual ? residual
                                         : sum_place == SumPlace::kOverBranch ? *As<Residual>(branch)
                                                                              : own;
@@ -82,6 +86,8 @@ ForwardResult Forward(const Case& c, int variation, SumPlace sum_place) {
   if (f.branch) args.branch = branch.view();
   if (f.skip) args.skip = skip.view();
   if (f.bias) args.bias = parameters.bias.data();
+  if (f.second) args.second = second.view();
+  if (f.second || f.second_starts) args.second_sum = second_sum.view();
   if (sum_place != SumPlace::kLeftOut) args.sum = sum.view();
   if (f.norm) {
     args.shift = parameters.shift.data(), args.normed = normed.view();
@@ -91,7 +97,8 @@ ForwardResult Forward(const Case& c, int variation, SumPlace sum_place) {
   ForwardResult result;
   if (sum_place != SumPlace::kLeftOut) result.sum = sum.dense();
   if (f.norm) result.normed = normed.dense(), result.mean = mean.Read(), result.rstd = rstd.Read();
-  EXPECT_TRUE(sum.guards_intact() && normed.guards_intact());
+  if (f.second || f.second_starts) result.second = second_sum.dense();
+  EXPECT_TRUE(sum.guards_intact() && normed.guards_intact() && second_sum.guards_intact());
   return result;
 }
 
@@ -160,7 +167,8 @@ BackwardResult Backward(const Case& c, const ForwardResult& forward, int variati
   const DeviceMatrixOf<Compute> d_branch(device, blank, c.rows, c.width, place);
   const DeviceMatrixOf<Residual> d_sum(device, c.d_sum, c.rows, c.width, place);
   const DeviceMatrixOf<Residual> own(device, blank, c.rows, c.width, place);
-  const DeviceMatrixOf<float> d_skip(device, c.skip, c.rows, c.width, place);
+  const DeviceMatrixOf<float> d_skip(device, c.skip, c.rows, c.width, place),
+      d_second(device, c.d_second, c.rows, c.width, place);
   const DeviceVectorOf<float> partials(device, cuda::ResidualNormPartials(c.rows, c.width));
   const DeviceMatrixOf<Residual>& d_residual = residual_place == ResidualGradientPlace::kOverDNormed
                                                    ? *As<Residual>(d_normed)
@@ -174,6 +182,7 @@ BackwardResult Backward(const Case& c, const ForwardResult& forward, int variati
   if (f.d_sum) args.d_sum = d_sum.view();
   if (f.branch) args.d_branch = d_branch.view();
   if (f.skip) args.d_skip = d_skip.view();
+  if (f.second || f.second_starts) args.d_second = d_second.view(), args.second_starts = f.second_starts;
   cuda::ResidualNormBackward(device.stream(), args);
   BackwardResult result = sums.Read(f);
   result.d_residual = d_residual.dense();

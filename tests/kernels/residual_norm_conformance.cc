@@ -29,6 +29,9 @@ constexpr Fields kCombinations[] = {
     {.bias = true, .dropout = true, .learned_residual = true},                              // Admin
     {.norm = false, .d_sum = true, .learned_residual = true, .learned_branch = true},
     {.skip = true, .dropout = true, .d_sum = true, .learned_residual = true, .learned_branch = true},
+    {.second_starts = true},                          // ResiDual's first sublayer
+    {.bias = true, .dropout = true, .second = true},  // the others, in training
+    {.bias = true, .skip = true, .dropout = true, .d_sum = true, .learned_branch = true, .second = true},
 };
 
 struct Shape {
@@ -55,6 +58,7 @@ void ExpectSameBits(const ForwardResult& a, const ForwardResult& b) {
   EXPECT_TRUE(SameBits(a.normed, b.normed));
   EXPECT_TRUE(SameBits(a.mean, b.mean));
   EXPECT_TRUE(SameBits(a.rstd, b.rstd));
+  EXPECT_TRUE(SameBits(a.second, b.second));
 }
 
 void ExpectSameBits(const BackwardResult& a, const BackwardResult& b) {
@@ -95,7 +99,7 @@ ResidualNormReference::Gradients ExpectedGradients(const Case& c, const ForwardR
   const auto norm = NormOfStored(c, forward).Backward(ReferenceDNormed(c), ReferenceDSum(c));
   Case without_norm = c;
   without_norm.fields.norm = false;
-  auto g = ReferenceOf(without_norm).Backward({}, norm.d_residual);
+  auto g = ReferenceOf(without_norm).Backward({}, norm.d_residual, ReferenceDSecond(c));
   const Fields& f = c.fields;
   g.d_skip = AddedTo(f.skip, c.skip, g.d_skip);
   g.d_bias = AddedTo(f.bias, c.bias, g.d_bias);
@@ -124,6 +128,9 @@ ResidualNormReference ReferenceOf(const Case& c) {
   if (f.learned_branch) reference.learned_branch_gain = Widen(c.learned_branch);
   if (f.norm) reference.scale = Widen(c.scale), reference.shift = Widen(c.shift);
   if (f.norm_gain) reference.norm_gain = Case::kNormGain;
+  reference.has_second = f.second || f.second_starts;
+  if (reference.has_second) reference.second_gain = Case::kSecondGain;
+  if (f.second) reference.second = Widen(c.second);
   return reference;
 }
 
@@ -131,12 +138,16 @@ std::vector<double> ReferenceDNormed(const Case& c) {
   return c.fields.norm ? Widen(c.d_normed) : std::vector<double>();
 }
 std::vector<double> ReferenceDSum(const Case& c) { return c.fields.d_sum ? Widen(c.d_sum) : std::vector<double>(); }
+std::vector<double> ReferenceDSecond(const Case& c) {
+  return c.fields.second || c.fields.second_starts ? Widen(c.d_second) : std::vector<double>();
+}
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   const Fields& f = c.fields;
   return out << c.rows << " x " << c.width << ", branch " << f.branch << ", bias " << f.bias << ", skip " << f.skip
              << ", dropout " << f.dropout << ", norm " << f.norm << ", d_sum " << f.d_sum << ", learned "
-             << f.learned_residual << f.learned_branch << ", norm gain " << f.norm_gain;
+             << f.learned_residual << f.learned_branch << ", norm gain " << f.norm_gain << ", second " << f.second
+             << f.second_starts;
 }
 
 void PrintTo(const ResidualNormBackend& backend, std::ostream* out) { *out << backend.name; }
@@ -165,7 +176,9 @@ Case MakeResidualNormCase(const ResidualNormBackend& backend, int64_t rows, int6
           .scale = NormalValues(width, 5),
           .shift = NormalValues(width, 6),
           .learned_residual = NormalValues(width, 9),
-          .learned_branch = {-0.375f}};
+          .learned_branch = {-0.375f},
+          .second = NormalValues(rows * width, 10),
+          .d_second = NormalValues(rows * width, 11)};
 }
 
 // Every second and third variation also lays an output over an input, where the case and the types let it.
@@ -192,7 +205,9 @@ void ResidualNormConformance::ExpectSameBitsEveryWay(const Case& c) {
 TEST_P(ResidualNormConformance, ForwardMatchesTheReference) {
   ForEachCase(GetParam(), [](const Case& c) {
     const ForwardResult got = Forward(c);
-    EXPECT_TRUE(NearReference(got.sum, ReferenceOf(c).Forward().sum, 4, 8, GetParam().residual_roundoff));
+    const ResidualNormReference::Output streams = ReferenceOf(c).Forward();
+    EXPECT_TRUE(NearReference(got.sum, streams.sum, 4, 8, GetParam().residual_roundoff));
+    EXPECT_TRUE(NearReference(got.second, streams.second, 4, 8));
     const ResidualNormReference::Output expected = NormOfStored(c, got).Forward();
     const double rstd = LargestRstd(got);
     EXPECT_TRUE(NearReference(got.normed, expected.normed, 4 * rstd, 16, GetParam().product_roundoff));

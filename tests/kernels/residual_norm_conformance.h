@@ -19,12 +19,14 @@ namespace hadal::testing {
 struct ResidualNormFields {
   bool branch = true, bias = false, skip = false, dropout = false, norm = true, d_sum = false;
   bool learned_residual = false, learned_branch = false, norm_gain = false;
+  bool second = false, second_starts = false;  // a second stream goes on, or starts here
 };
 // One of each kind that a method uses.
 std::span<const ResidualNormFields> ResidualNormCombinations();
 
 struct ResidualNormCase {
-  static constexpr float kResidualGain = 1.75f, kBranchGain = 0.625f, kSkipGain = 0.75f, kNormGain = 0.375f;
+  static constexpr float kResidualGain = 1.75f, kBranchGain = 0.625f, kSkipGain = 0.75f, kNormGain = 0.375f,
+                         kSecondGain = 0.3125f;
 
   int64_t rows = 0, width = 0;
   ResidualNormFields fields;
@@ -33,6 +35,7 @@ struct ResidualNormCase {
   std::vector<float> residual, branch, skip, d_normed, d_sum;  // [rows, width]
   std::vector<float> bias, scale, shift, learned_residual;     // [width]
   std::vector<float> learned_branch;                           // [1]
+  std::vector<float> second, d_second;                         // [rows, width]
 };
 std::ostream& operator<<(std::ostream& out, const ResidualNormCase& c);
 // The case in doubles, without what its fields leave out.
@@ -40,17 +43,18 @@ ResidualNormReference ReferenceOf(const ResidualNormCase& c);
 // The gradients that arrive, likewise.
 std::vector<double> ReferenceDNormed(const ResidualNormCase& c);
 std::vector<double> ReferenceDSum(const ResidualNormCase& c);
+std::vector<double> ReferenceDSecond(const ResidualNormCase& c);
 
 // Dense; what a case does not give is empty.
 struct ResidualNormForwardResult {
-  std::vector<float> sum, normed, mean, rstd;
+  std::vector<float> sum, normed, mean, rstd, second;
 };
 // What a kernel adds to starts from the forward's input of the same shape.
 struct ResidualNormBackwardResult {
   std::vector<float> d_residual, d_branch, d_skip, d_bias, d_scale, d_shift, d_learned_residual, d_learned_branch;
 };
 
-// Where the forward's sum and the backward's d_residual lie.
+// Where the forward's sum and the backward's d_residual lie. A second stream lies over itself except with kOwn.
 enum class SumPlace { kOwn, kLeftOut, kOverResidual, kOverBranch };
 enum class ResidualGradientPlace { kOwn, kOverDNormed, kOverDSum };
 

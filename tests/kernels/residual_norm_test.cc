@@ -45,7 +45,7 @@ Args ArgsOf(const Case& c) {
   args.learned_branch_gain = Given(c.fields.learned_branch, c.learned_branch);
   args.scale = Given(c.fields.norm, c.scale);
   if (c.fields.norm_gain) args.norm_gain = Case::kNormGain;
-  args.dropout = c.dropout;
+  args.dropout = c.dropout, args.second_gain = Case::kSecondGain;
   return args;
 }
 
@@ -56,8 +56,12 @@ ForwardResult Forward(const Case& c, const Variation& variation, SumPlace place)
   StridedMatrix skip = Strided(c, c.skip, variation.inputs), normed = Strided(c, unset, variation.outputs);
   StridedMatrix own = Strided(c, unset, variation.outputs);
   StridedMatrix& sum = place == SumPlace::kOverResidual ? residual : place == SumPlace::kOverBranch ? branch : own;
+  StridedMatrix second = Strided(c, c.second, variation.inputs), other = Strided(c, unset, variation.outputs);
+  StridedMatrix& second_sum = place == SumPlace::kOwn ? other : second;
   ForwardResult result;
   auto args = ArgsOf<ResidualNormForwardArgs>(c);
+  if (f.second) args.second = second.view();
+  if (f.second || f.second_starts) args.second_sum = second_sum.view();
   args.residual = residual.view();
   if (f.branch) args.branch = branch.view();
   if (f.skip) args.skip = skip.view();
@@ -68,7 +72,8 @@ ForwardResult Forward(const Case& c, const Variation& variation, SumPlace place)
     args.normed = normed.view(), args.mean = Whole(result.mean), args.rstd = Whole(result.rstd);
   }
   ResidualNormForward(Stream::Cpu(variation.threads), args);
-  EXPECT_TRUE(sum.guards_intact() && normed.guards_intact());
+  EXPECT_TRUE(sum.guards_intact() && normed.guards_intact() && second_sum.guards_intact());
+  if (f.second || f.second_starts) result.second = second_sum.dense();
   if (place != SumPlace::kLeftOut) result.sum = sum.dense();
   if (f.norm) result.normed = normed.dense();
   return result;
@@ -107,7 +112,7 @@ BackwardResult Backward(const Case& c, const ForwardResult& forward, const Varia
   StridedMatrix sum = Strided(c, forward.sum, variation.inputs);
   StridedMatrix residual = Strided(c, c.residual, variation.inputs), branch = Strided(c, c.branch, variation.inputs);
   StridedMatrix own = Strided(c, unset, variation.outputs), d_branch = Strided(c, unset, variation.outputs);
-  StridedMatrix d_skip = Strided(c, c.skip, variation.outputs);
+  StridedMatrix d_skip = Strided(c, c.skip, variation.outputs), d_second = Strided(c, c.d_second, variation.inputs);
   StridedMatrix& d_residual = place == ResidualGradientPlace::kOverDNormed ? d_normed
                               : place == ResidualGradientPlace::kOverDSum  ? d_sum
                                                                            : own;
@@ -122,6 +127,7 @@ BackwardResult Backward(const Case& c, const ForwardResult& forward, const Varia
   if (f.skip) args.d_skip = d_skip.view();
   if (f.learned_residual) args.residual = residual.view();
   if (f.learned_branch) args.branch = branch.view();
+  if (f.second || f.second_starts) args.d_second = d_second.view(), args.second_starts = f.second_starts;
   ResidualNormBackward(Stream::Cpu(variation.threads), args);
   EXPECT_TRUE(d_residual.guards_intact() && d_branch.guards_intact() && d_skip.guards_intact());
   result.d_residual = d_residual.dense();
@@ -161,17 +167,17 @@ TEST(ResidualNormReferenceTest, GradientsMatchFiniteDifferences) {
     const Case c = MakeResidualNormCase(Backends().front(), 3, 5, fields);
     SCOPED_TRACE(c);
     ResidualNormReference reference = ReferenceOf(c);
-    const std::vector<double> d_normed = ReferenceDNormed(c), d_sum = ReferenceDSum(c);
+    const std::vector<double> d_normed = ReferenceDNormed(c), d_sum = ReferenceDSum(c), d_second = ReferenceDSecond(c);
     const auto loss = [&] {
       const ResidualNormReference::Output out = reference.Forward();
-      return Dot(d_normed, out.normed) + Dot(d_sum, out.sum);
+      return Dot(d_normed, out.normed) + Dot(d_sum, out.sum) + Dot(d_second, out.second);
     };
     const auto check = [&](bool given, std::vector<double>& variable, const std::vector<double>& gradient) {
       if (given) {
         EXPECT_TRUE(IsGradient(variable, loss, gradient));
       }
     };
-    const ResidualNormReference::Gradients g = reference.Backward(d_normed, d_sum);
+    const ResidualNormReference::Gradients g = reference.Backward(d_normed, d_sum, d_second);
     check(true, reference.residual, g.d_residual);
     check(fields.branch, reference.branch, g.d_branch);
     check(fields.skip, reference.skip, g.d_skip);

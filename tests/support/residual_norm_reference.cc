@@ -5,11 +5,14 @@
 namespace hadal::testing {
 
 ResidualNormReference::Output ResidualNormReference::Forward() const {
-  Output out{residual, {}, {}, {}};
+  Output out{residual, {}, {}, {}, {}};
   if (!branch.empty()) {
     for (int64_t i = 0; i < rows * width; ++i) {
       out.sum[i] = ResidualFactor(i) * residual[i] + BranchFactor(i) * BranchOutput(i) +
                    (skip.empty() ? 0 : skip_gain * skip[i]);
+      if (!has_second) continue;
+      out.second.push_back((second.empty() ? second_gain * residual[i] : second[i]) +
+                           second_gain * BranchFactor(i) * BranchOutput(i));
     }
   }
   if (scale.empty()) return out;
@@ -30,7 +33,8 @@ ResidualNormReference::Output ResidualNormReference::Forward() const {
 }
 
 ResidualNormReference::Gradients ResidualNormReference::Backward(const std::vector<double>& d_normed,
-                                                                 const std::vector<double>& d_sum) const {
+                                                                 const std::vector<double>& d_sum,
+                                                                 const std::vector<double>& d_second) const {
   std::vector<double> ds = d_sum.empty() ? std::vector<double>(rows * width) : d_sum;
   Gradients g;
   if (!d_normed.empty()) {
@@ -61,9 +65,11 @@ ResidualNormReference::Gradients ResidualNormReference::Backward(const std::vect
   for (int64_t i = 0; i < rows * width; ++i) {
     g.d_skip[i] = skip_gain * ds[i];
     g.d_residual[i] = ResidualFactor(i) * ds[i];
+    if (has_second && second.empty()) g.d_residual[i] += second_gain * d_second[i];
     g.d_residual_gain[i % width] += residual_gain * ds[i] * residual[i];
-    g.d_branch_gain[0] += MaskFactor(i) * ds[i] * BranchOutput(i);
-    g.d_branch[i] = BranchFactor(i) * ds[i];
+    const double df = ds[i] + (d_second.empty() ? 0 : second_gain * d_second[i]);
+    g.d_branch_gain[0] += MaskFactor(i) * df * BranchOutput(i);
+    g.d_branch[i] = BranchFactor(i) * df;
     g.d_bias[i % width] += g.d_branch[i];
   }
   return g;

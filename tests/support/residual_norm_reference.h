@@ -19,17 +19,21 @@ struct ResidualNormReference {
   std::vector<double> learned_branch_gain;    // [1], or empty
   std::vector<double> scale, shift;           // [width], or empty: no norm
   double norm_gain = 1;
+  bool has_second = false;  // a second stream
+  double second_gain = 1;
+  std::vector<double> second;  // [rows, width], or empty: starts from second_gain · residual
 
   struct Output {
-    std::vector<double> sum, normed, mean, rstd;
+    std::vector<double> sum, normed, mean, rstd, second;
   };
   Output Forward() const;
 
   struct Gradients {
     std::vector<double> d_residual, d_branch, d_skip, d_bias, d_scale, d_shift, d_residual_gain, d_branch_gain;
   };
-  // The gradients of Σ d_normed ⊙ n + Σ d_sum ⊙ s; an empty argument counts as zero.
-  Gradients Backward(const std::vector<double>& d_normed, const std::vector<double>& d_sum) const;
+  // The gradients of Σ d_normed ⊙ n + Σ d_sum ⊙ s + Σ d_second ⊙ d'; an empty argument counts as zero.
+  Gradients Backward(const std::vector<double>& d_normed, const std::vector<double>& d_sum,
+                     const std::vector<double>& d_second = {}) const;
 
  private:
   double ResidualFactor(int64_t i) const {
