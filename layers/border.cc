@@ -20,11 +20,20 @@ std::vector<Edge> BorderEdges(const ModelPlan& plan, int32_t position) {
     const Storage gradient = history ? Storage::kFloat32 : storage;  // several layers add to a history's gradient
     return Edge{EdgeKind::kResidual, stack, entries, plan.ends_stack(position) ? compute : storage, gradient};
   };
-  if (position < plan.target_embedding()) return {stream(Stack::kEncoder)};
+  std::vector<Edge> edges;
+  const auto add_streams = [&](Stack stack) {
+    edges.push_back(stream(stack));
+    if (next.layer < 0 || plan.begins_stack(position) || !plan.HasSecondStream(stack)) return;
+    edges.push_back({EdgeKind::kSecondStream, stack, 1, Storage::kFloat32, Storage::kFloat32});
+  };
+  if (position < plan.target_embedding()) {
+    add_streams(Stack::kEncoder);
+    return edges;
+  }
   if (position == plan.target_embedding()) {
     return {{EdgeKind::kResidual, Stack::kEncoder, entries, compute, Storage::kFloat32}};
   }
-  std::vector<Edge> edges = {stream(Stack::kDecoder)};
+  add_streams(Stack::kDecoder);
   for (int32_t s = position; s < plan.output_head(); ++s) {
     if (plan.sublayers[s].kind != SublayerKind::kCrossAttention) continue;
     edges.push_back({EdgeKind::kEncoderOutput, Stack::kEncoder, 1, compute, Storage::kFloat32});

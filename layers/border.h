@@ -5,12 +5,13 @@
 //   between the stacks                residual [source rows, d] = the encoder's output
 //   cut inside the decoder            residual [target rows, d], and the encoder's output [source rows, d] while a
 //                                     cross-attention still follows
+// Inside a stack with a second stream (second_stream.h), behind its first sublayer, that stream is the second edge.
 // A model without an encoder has one edge everywhere: residual [target rows, d].
 // If a stack combines its layers' outputs (layer_combination.h), the residual tensor is the stack's history: before
 // layer l (from 0) it consists of l + 1 matrices stacked by rows, [(l + 1)·rows, d].
 // Forward sends the tensors, backward their gradients, each in its stored type: ModelPlan::residual_storage for the
-// residual stream, compute_storage for inputs of matrix products (the encoder's output, the head's input). Every
-// decoder stage forwards the encoder's output to the next. Its gradient is always fp32, because several readers add to
+// residual stream, compute_storage for inputs of matrix products (the encoder's output, the head's input), fp32 for a
+// second stream. Every decoder stage forwards the encoder's output to the next. Its gradient is always fp32, because several readers add to
 // it, in descending sublayer order.
 // Thread safety: pure.
 #pragma once
@@ -23,7 +24,7 @@
 
 namespace hadal {
 
-enum class EdgeKind : int32_t { kResidual, kEncoderOutput };
+enum class EdgeKind : int32_t { kResidual, kEncoderOutput, kSecondStream };
 
 struct Edge {
   EdgeKind kind = EdgeKind::kResidual;
@@ -36,7 +37,8 @@ struct Edge {
 // Bytes of the edge's values, or of its gradient, at full capacity; `storage`: how they are stored.
 int64_t EdgeBytes(const Edge& edge, Storage storage, const ActivationCapacity& capacity, int64_t width);
 
-// The edges of the cut before sublayer `position`.  REQUIRES: 0 < position < sublayers. At most two.
+// The edges of the cut before sublayer `position`.  REQUIRES: 0 < position < sublayers. At most three; the residual is
+// the first.
 std::vector<Edge> BorderEdges(const ModelPlan& plan, int32_t position);
 
 }  // namespace hadal

@@ -60,7 +60,8 @@ IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer
       d_model_(plan.options.d_model),
       d_ff_(plan.options.d_ff),
       heads_(plan.options.heads),
-      keeps_input_(kind_ == SublayerKind::kSelfAttention && plan.options.decoder.skip_gain != 0) {
+      keeps_input_(kind_ == SublayerKind::kSelfAttention && plan.options.decoder.skip_gain != 0),
+      begins_stack_(plan.begins_stack(sublayer)) {
   HADAL_CHECK(record_.stack == Stack::kDecoder);
   const auto find = [&](ParameterRole role) { return plan.ParameterOf(sublayer, role); };
   const bool feed_forward = kind_ == SublayerKind::kFeedForward;
@@ -220,8 +221,8 @@ ConstAnyMatrix IncrementalSublayer::BranchInput(const IncrementalContext& contex
   return input;
 }
 
-void IncrementalSublayer::Residual(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix branch,
-                                   AnyMatrix out) const {
+void IncrementalSublayer::Residual(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix branch, AnyMatrix out,
+                                   Matrix second) const {
   const int32_t norm = record_.norm == NormPlacement::kPost ? norm_scale_ : norm_behind_;
   const bool sum_is_output = norm < 0 && out.storage == residual_storage_;
   ResidualNormForwardArgs args{.residual = x,
@@ -230,6 +231,9 @@ void IncrementalSublayer::Residual(const IncrementalContext& context, ConstAnyMa
                                .branch_gain = BranchGain(record_, context.update),
                                .learned_residual_gain = context.parameters.WeightVector(omega_),
                                .sum = sum_is_output ? out : context.scratch.sum(x.rows)};
+  args.second_gain = record_.second_gain;
+  args.second_sum = second;
+  if (!begins_stack_) args.second = second;
   if (context.branch_gains != nullptr && HasBranchGain(record_)) {
     args.branch_gain_place = context.branch_gains + (sublayer_ - context.first_sublayer);
   }
@@ -263,8 +267,8 @@ void IncrementalSublayer::Close(const IncrementalContext& context, ConstAnyMatri
   }
 }
 
-void IncrementalSublayer::Step(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache,
-                               AnyMatrix out) const {
+void IncrementalSublayer::Step(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix out,
+                               Matrix second) const {
   if (keeps_input_) {
     context.stream.Copy(context.scratch.layer_input(x.rows).data, x.data, x.bytes());
   }
@@ -280,7 +284,7 @@ void IncrementalSublayer::Step(const IncrementalContext& context, ConstAnyMatrix
     default:
       FeedForward(context, input, branch);
   }
-  Residual(context, x, branch, out);
+  Residual(context, x, branch, out, second);
 }
 
 }  // namespace hadal

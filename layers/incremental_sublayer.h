@@ -127,8 +127,9 @@ class IncrementalSublayer {
 
   // Writes to `out` the sublayer's result with its residual connection. x, out [B, d], in the residual stream's type;
   // after the last sublayer of a stack that does not combine its layers, `out` has the type of products
-  // (out_storage()). `out` must not alias x. `cache` [cache rows, 2d]: the layer's.
-  void Step(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix out) const;
+  // (out_storage()). `out` must not alias x. `cache` [cache rows, 2d]: the layer's. `second` [B, d]: the stack's second
+  // stream, updated in place (second_stream.h); empty if it has none.
+  void Step(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix out, Matrix second) const;
   Storage out_storage() const { return out_storage_; }
 
  private:
@@ -146,7 +147,8 @@ class IncrementalSublayer {
   void Shift(const IncrementalContext& context, int32_t shift, ConstAnyMatrix x, AnyMatrix y) const;
   // Returns the branch's input: x after the norm of a pre-norm sublayer and after a shift.
   ConstAnyMatrix BranchInput(const IncrementalContext& context, ConstAnyMatrix x) const;
-  void Residual(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix branch, AnyMatrix out) const;
+  void Residual(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix branch, AnyMatrix out,
+                Matrix second) const;
   // Converts the sum to `out` if no norm does so: by learned scalars, by rounding, or not at all.
   void Close(const IncrementalContext& context, ConstAnyMatrix sum, AnyMatrix out) const;
 
@@ -157,6 +159,7 @@ class IncrementalSublayer {
   int64_t d_model_, d_ff_;
   int32_t heads_;
   bool keeps_input_;  // the first sublayer of a layer whose last sum adds the layer's input
+  bool begins_stack_;
   // Parameters. q, k and v of self-attention are consecutive, and so are k and v of cross-attention, and their biases.
   int32_t input_weight_ = -1, input_bias_ = -1;          // q, or fc1
   int32_t key_value_weight_ = -1, key_value_bias_ = -1;  // cross-attention

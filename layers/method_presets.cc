@@ -34,6 +34,7 @@ constexpr Word<ResidualMethod> kMethodWords[] = {
     {"ln_scaling", ResidualMethod::kLnScaling},
     {"mix_ln", ResidualMethod::kMixLn},
     {"completep", ResidualMethod::kCompleteP},
+    {"residual_dual", ResidualMethod::kResidualDual},
 };
 
 // `beta` for every matrix that DeepNorm scales: all but query and key.
@@ -238,6 +239,8 @@ void SetMethod(ResidualMethod method, ModelOptions& options) {
       options.decoder = CompletePStack(options.decoder_layers);
       options.distribution = WeightDistribution::kXavierUniform;
       return;
+    case ResidualMethod::kResidualDual:
+      return SetBoth({.second_stream_gain = 0.05}, WeightDistribution::kXavierUniform, options);
     case ResidualMethod::kTFixup:
       return ApplyTFixup(options);
     case ResidualMethod::kSubLn:

@@ -40,6 +40,8 @@
 //                        layers post, the others pre
 //   completep      pre   branches times 2/n, Adam's       as post_ln
 //                        epsilon too; n layers
+//   residual_dual  post  1; a second stream adds up       as post_ln
+//                        0.05 F(x) without norms
 //
 // method_presets.md has the constants without an encoder, the sources, and the choices where a paper and its code
 // differ.
@@ -78,6 +80,7 @@ enum class ResidualMethod : int32_t {
   kLnScaling,
   kMixLn,
   kCompleteP,
+  kResidualDual,
 };
 
 const std::vector<ResidualMethod>& AllResidualMethods();

@@ -49,6 +49,7 @@ void ForEachStackField(Visit visit) {
   visit("norm_gain", &StackMethod::norm_gain, kLater, kDepthInitWords);
   visit("post_norm_share", &StackMethod::post_norm_share, kLater);
   visit("adam_epsilon_factor", &StackMethod::adam_epsilon_factor, kLater);
+  visit("second_stream_gain", &StackMethod::second_stream_gain, kLater);
 }
 
 template <typename Visit>

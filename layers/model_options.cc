@@ -30,6 +30,13 @@ absl::Status ValidateStack(const char* name, const StackMethod& stack) {
                              : "norm is not \"pre\": the layers above that share are Pre-LN",
         ". Set post_norm_share to 0, or ", stack.combine_layers ? "combine_layers to false." : "norm to \"pre\"."));
   }
+  if (stack.second_stream_gain > 0 && (stack.norm != NormPlacement::kPost || stack.combine_layers)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model: second_stream_gain of the ", name, " is ", stack.second_stream_gain, ", but ",
+        stack.combine_layers ? "combine_layers is set: a combination, too, stands behind the stack"
+                             : "norm is not \"post\": without norms between sublayers the two streams are one",
+        ". Set second_stream_gain to 0, or ", stack.combine_layers ? "combine_layers to false." : "norm to \"post\"."));
+  }
   if (!stack.fixup_scalars) return absl::OkStatus();
   const char* const other = stack.learned_branch_gain ? "learned_branch_gain: a branch has one learned gain"
                             : stack.ffn_inner_norm    ? "ffn_inner_norm: both stand in front of W_2"

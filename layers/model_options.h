@@ -67,6 +67,10 @@ struct StackMethod {
   double skip_gain = 0;   // a; 0: no such skip
   double layer_gain = 1;  // c
 
+  // s of a second stream d beside the residual stream x: d = s·x before the first sublayer, d' = d + s·b·F(x) behind
+  // each, and the stack ends with x + LN(d) (ResiDual, arXiv 2304.14802; second_stream.h). 0: one stream.
+  double second_stream_gain = 0;
+
   // Layers, and the module after the stack, read a learned combination of the embedding and of the outputs of all
   // layers before them (DLCL, Wang et al. 2019; layer_combination.h).
   bool combine_layers = false;

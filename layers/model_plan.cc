@@ -78,15 +78,19 @@ uint64_t ModelPlan::Hash() const {
   // Hash the records, not the options: two option sets that give the same list are the same model.
   std::string body;
   AppendValue(static_cast<uint64_t>(sublayers.size()), body);
-  std::vector<float> norm_gains;
+  std::vector<float> norm_gains, second_gains;
   for (const SublayerRecord& sublayer : sublayers) {
     body.append(reinterpret_cast<const char*>(&sublayer), offsetof(SublayerRecord, norm_gain));
     norm_gains.push_back(sublayer.norm_gain);
+    second_gains.push_back(sublayer.second_gain);
   }
   AppendList(parameters, body);
   AppendValue(options.heads, body);
   if (std::any_of(norm_gains.begin(), norm_gains.end(), [](float gain) { return gain != 1; })) {
     AppendList(norm_gains, body);
+  }
+  if (std::any_of(second_gains.begin(), second_gains.end(), [](float gain) { return gain != 0; })) {
+    AppendList(second_gains, body);
   }
   return HashBytes(body);
 }

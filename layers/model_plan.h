@@ -38,7 +38,7 @@ struct SublayerRecord {
   Stack stack = Stack::kEncoder;
   int32_t layer = -1;  // 0-based within its stack; -1 for embeddings and head
   NormPlacement norm = NormPlacement::kPost;
-  int32_t closing_norm = 0;  // 1: the stack's final LayerNorm follows this sublayer (pre-norm methods)
+  int32_t closing_norm = 0;  // 1: the stack's final LayerNorm follows this sublayer (pre-norm methods, second streams)
   float residual_gain = 1;   // r; for a layer's last sublayer c·r
   float branch_gain = 1;     // b, before growth; for a layer's last sublayer c·b
   float skip_gain = 0;       // a; not 0 only for a layer's last sublayer
@@ -52,7 +52,8 @@ struct SublayerRecord {
   int32_t learned_gain =
       -1;                  // the parameter that multiplies b: the sublayer's own, or that of its layer's first sublayer
   int32_t cut_before = 1;  // 1: stages, chunks and segments may begin here; 0: must stay with the previous sublayer
-  float norm_gain = 1;     // k, behind the norm in front of a pre-norm sublayer's branch; the last field (see Hash)
+  float norm_gain = 1;     // k, behind the norm in front of a pre-norm sublayer's branch
+  float second_gain = 0;   // s, of the second stream's branch; 0: one stream. The last two fields: see Hash
 };
 
 // Returns b of the residual connection at an update, without its learned factor (formulas: BranchGrowth). REQUIRES:
@@ -172,6 +173,10 @@ struct ModelPlan {
   bool Combines(Stack stack) const {
     return (stack == Stack::kEncoder ? options.encoder : options.decoder).combine_layers;
   }
+  // Whether a stack has a second stream (second_stream.h).
+  bool HasSecondStream(Stack stack) const {
+    return (stack == Stack::kEncoder ? options.encoder : options.decoder).second_stream_gain != 0;
+  }
   // The type in which kernels read a parameter: compute_storage for parameters that only products read (matrices,
   // tables, and biases that a product adds), fp32 for all others.
   Storage read_storage(int32_t parameter) const {
@@ -186,6 +191,10 @@ struct ModelPlan {
   }
   // Whether `position` is the first one after a stack.
   bool ends_stack(int32_t position) const { return position == target_embedding() || position == output_head(); }
+  // Whether `sublayer` is its stack's first one with a residual connection.
+  bool begins_stack(int32_t sublayer) const {
+    return sublayer == source_embedding() + 1 ? options.has_encoder() : sublayer == target_embedding() + 1;
+  }
   // Returns the norm after the sum of a pre-norm layer's last sublayer: the norm of the layer's output if layers are
   // combined, else the norm that ends the stack. −1 if there is none, or if it is the next sublayer's norm.
   int32_t NormBehind(int32_t sublayer) const;

@@ -84,6 +84,7 @@ class PlanBuilder {
     if (layer < 0) return;
     const int32_t layers = stack == Stack::kEncoder ? options_.encoder_layers : options_.decoder_layers;
     s.norm_gain = static_cast<float>(DepthInitFactor(method.norm_gain, layer, layers));
+    s.second_gain = static_cast<float>(method.second_stream_gain);
     // Self-attention is a layer's first sublayer.
     s.cut_before = kind == SublayerKind::kSelfAttention || !method.couples_layer() ? 1 : 0;
     const size_t index = plan_.sublayers.size() - 1;
@@ -195,7 +196,7 @@ class PlanBuilder {
       const double start = method.omega == Omega::kConstant ? method.initial_omega : 1;
       AddParameter(ParameterRole::kOmega, InitKind::kConstant, start, options_.d_model, 1);
     }
-    if (!closing || sublayer.norm != NormPlacement::kPre) return;
+    if (!closing || (sublayer.norm != NormPlacement::kPre && sublayer.second_gain == 0)) return;
     sublayer.closing_norm = 1;
     AddLayerNorm(ParameterRole::kClosingNormScale, options_.d_model);
   }

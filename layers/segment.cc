@@ -193,6 +193,9 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstAn
       args.skip_gain = record.skip_gain;
     }
     args.sum = SumOf(index, t);
+    args.second_gain = record.second_gain;
+    args.second_sum = t.second;
+    if (!context.plan().begins_stack(sublayer)) args.second = t.second;
   }
   if (has_norm) {
     args.scale = context.parameters.WeightVector(joint.norm_scale);
@@ -324,6 +327,9 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstA
     args.branch_gain_place = BranchGainPlace(context, sublayer);
     args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
     args.d_branch = BranchGradient(t);
+    args.second_gain = record.second_gain;
+    args.d_second = t.d_second;
+    args.second_starts = !t.d_second.empty() && context.plan().begins_stack(sublayer);
     if (joint.skip_from >= 0) {
       args.d_skip = context.workspace.layer_input_gradient(rows);
       context.stream.Clear(args.d_skip.data, rows * d_model_ * int64_t{sizeof(float)});
@@ -369,9 +375,11 @@ void Segment::ObserveBackwardBefore(const SublayerContext& context, size_t index
 void Segment::ObserveBackwardAfter(const SublayerContext& context, size_t index, const Layers& t) const {
   const int32_t closed = first_ + static_cast<int32_t>(index) - 1;
   const float gain = context.plan().sublayers[closed].residual_gain;
-  // The kernel writes r·∂L/∂s and keeps ∂L/∂s in registers. Where Admin's vector multiplies r, ∂L/∂s cannot be
-  // recovered.
-  if (gain != 0 && joints_[index].omega < 0 && (pre_norm_ || joints_[index].norm_scale >= 0)) {
+  // The kernel writes r·∂L/∂s and keeps ∂L/∂s in registers. Where Admin's vector multiplies r, or where the gradient of a
+  // second stream's start has been added, ∂L/∂s cannot be recovered.
+  const bool recovered =
+      gain != 0 && joints_[index].omega < 0 && (t.d_second.empty() || !context.plan().begins_stack(closed));
+  if (recovered && (pre_norm_ || joints_[index].norm_scale >= 0)) {
     context.Observe({.tensor = pre_norm_ ? DepthTensor::kOutputGradient : DepthTensor::kNormInputGradient,
                      .sublayer = closed,
                      .values = t.d_y,

@@ -13,6 +13,7 @@
 // If a stack combines the outputs of all earlier layers (layer_combination.h), a segment is one layer. x is then the
 // stack's history [l·R, d], joint 0 follows the combination, and the last joint of a pre-norm layer ends with the norm
 // of the layer's output.
+// With a second stream (second_stream.h) a joint's kernel also updates that one, in the same pass over memory.
 // A joint may also add the layer's input (skip_gain); the whole layer is then in one segment. In R-Fixup, which has no
 // norms, learned scalars follow the last sum of a stack: y = g·(sum − b).
 //

@@ -25,6 +25,9 @@ DecodeBuffers::DecodeBuffers(const ModelPlan& plan, const DecodeCapacity& capaci
     slice = layout.ReserveBytes("decode workspace", std::max(bytes_of(Stack::kEncoder, capacity.source_rows),
                                                              bytes_of(Stack::kDecoder, capacity.rows)));
   }
+  const int64_t second_rows = std::max(plan.HasSecondStream(Stack::kEncoder) ? capacity.source_rows : 0,
+                                       plan.HasSecondStream(Stack::kDecoder) ? capacity.rows : 0);
+  if (second_rows > 0) second_slice_ = layout.Reserve<float>("decode workspace", second_rows * width_);
 }
 
 void DecodeBuffers::Bind(const Arena& arena) {
@@ -32,6 +35,7 @@ void DecodeBuffers::Bind(const Arena& arena) {
   scratch_.Bind(arena);
   saved_ = arena.Get<std::byte>(saved_slice_);
   history_ = arena.Get<std::byte>(history_slice_);
+  if (second_slice_.bytes > 0) second_ = arena.Get<float>(second_slice_);
   for (int i = 0; i < 2; ++i) residuals_[i] = arena.Get<std::byte>(residual_slices_[i]);
 }
 

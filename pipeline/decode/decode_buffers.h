@@ -3,6 +3,7 @@
 //
 //   workspace, scratch, saved   intermediate results of the encoder's and the decoder's sublayers
 //   residual                    two tensors of the residual stream: a sublayer reads one and writes the other
+//   second                      the second stream of a stack that has one (layers/second_stream.h)
 //   history                     the outputs of a stack's earlier layers, for models whose layers read combinations of
 //                               them (layers/layer_combination.h)
 // Use: the constructor, RequireSaved and RequireHistory (called by the chunks) and ReserveRequired plan the sizes; Bind
@@ -46,6 +47,8 @@ class DecodeBuffers {
   AnyMatrix residual(int index, int64_t rows, Storage storage) const {
     return {residuals_[index % 2], rows, width_, storage};
   }
+  // The second stream of the current stack.
+  Matrix second(int64_t rows) const { return {second_, rows, width_}; }
   // The history of the current stack: `entries` of `rows` rows each, stacked (layers/layer_combination.h).
   AnyMatrix history(int64_t entries, int64_t rows, Storage storage) const {
     return {history_, entries * rows, width_, storage};
@@ -55,10 +58,11 @@ class DecodeBuffers {
   int64_t width_, saved_bytes_ = 0, history_bytes_ = 0;
   Workspace workspace_;
   IncrementalScratch scratch_;
-  ArenaSlice saved_slice_, history_slice_, residual_slices_[2];
+  ArenaSlice saved_slice_, history_slice_, second_slice_, residual_slices_[2];
   std::byte* saved_ = nullptr;
   std::byte* history_ = nullptr;
   std::byte* residuals_[2] = {};
+  float* second_ = nullptr;
 };
 
 }  // namespace hadal

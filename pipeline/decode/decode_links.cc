@@ -43,13 +43,15 @@ DecodeLinks::DecodeLinks(const ModelPlan& plan, const PipelinePlan& pipeline, in
       searcher_(pipeline.RankOfSublayer(plan.output_head())),
       // Two commands a lane can be under way: its group's start and its first step. One more for the end.
       command_buffers_(2 * capacity.lanes + 1),
+      residual_buffers_(plan.HasSecondStream(Stack::kEncoder) || plan.HasSecondStream(Stack::kDecoder) ? 2 * kBuffers
+                                                                                                       : kBuffers),
       command_bytes_(
           ArenaLayout::Aligned(DecodeCommand::MostIntegers(capacity) * static_cast<int64_t>(sizeof(int32_t)))),
       residual_bytes_(ArenaLayout::Aligned(MostSent(plan, pipeline, rank) *
                                            std::max(capacity.rows, capacity.source_rows) * plan.options.d_model *
                                            static_cast<int64_t>(sizeof(float)))),
       command_slice_(layout.ReserveHostBytes("decode borders", command_buffers_ * command_bytes_)),
-      residual_slice_(layout.ReserveHostBytes("decode borders", shape_.chunks * kBuffers * residual_bytes_)),
+      residual_slice_(layout.ReserveHostBytes("decode borders", shape_.chunks * residual_buffers_ * residual_bytes_)),
       command_rings_(shape_.stages),
       residual_rings_(shape_.chunks) {
   if (stream.kind() == DeviceKind::kCpu || shape_.stages == 1) return;
@@ -113,11 +115,11 @@ absl::Status DecodeLinks::SendResidual(int chunk, ConstAnyMatrix residual) {
   const std::string_view what = "the decoder's residual stream";
   const Channel channel = ChannelOf(shape_, rank_, {Operation::kSendForward, chunk, 0});
   Ring& ring = residual_rings_[chunk];
-  HADAL_RETURN_IF_ERROR(WaitForRoom(ring, kBuffers, what));
-  std::byte* const buffer = residuals_ + (chunk * kBuffers + ring.sent % kBuffers) * residual_bytes_;
+  HADAL_RETURN_IF_ERROR(WaitForRoom(ring, residual_buffers_, what));
+  std::byte* const buffer = residuals_ + (chunk * residual_buffers_ + ring.sent % residual_buffers_) * residual_bytes_;
   HADAL_CHECK_LE(residual.bytes(), residual_bytes_);
   stream_.ToHost(buffer, residual.data, residual.bytes());
-  return Post(ring, kBuffers, buffer, residual.bytes(), channel.receiver, channel.number, what);
+  return Post(ring, residual_buffers_, buffer, residual.bytes(), channel.receiver, channel.number, what);
 }
 
 absl::Status DecodeLinks::ReceiveResidual(int chunk, AnyMatrix residual) {

@@ -38,7 +38,8 @@ class DecodeLinks {
   absl::Status ReceiveCommand(DecodeCommand& command);
 
   // Send chunk `chunk`'s output residual to the next chunk's rank, and receive its input. For a stack that combines its
-  // layers, the message has all its entries so far (layers/border.h).
+  // layers, the message has all its entries so far (layers/border.h). Where a second stream crosses, it follows as a
+  // message of its own.
   absl::Status SendResidual(int chunk, ConstAnyMatrix residual);
   absl::Status ReceiveResidual(int chunk, AnyMatrix residual);
 
@@ -46,7 +47,7 @@ class DecodeLinks {
   absl::Status Drain();
 
  private:
-  static constexpr int kBuffers = 2;  // per border
+  static constexpr int kBuffers = 2;  // per border and stream
 
   // The outstanding sends to one peer, oldest first.
   struct Ring {
@@ -60,7 +61,7 @@ class DecodeLinks {
   const Stream stream_;
   ScheduleShape shape_;
   int rank_, searcher_;
-  int command_buffers_;
+  int command_buffers_, residual_buffers_;
   int64_t command_bytes_, residual_bytes_, received_bytes_ = 0;
   ArenaSlice command_slice_, residual_slice_, received_slice_;
   std::byte *commands_ = nullptr, *residuals_ = nullptr, *received_ = nullptr;

@@ -157,11 +157,17 @@ absl::Status Decoder::Encode(int32_t lane) {
   if (parts_.blocks) parts_.blocks->FillGroup(stream_, lane, encoder_output);
   for (int c = 0; c < static_cast<int>(parts_.chunks.size()); ++c) {
     DecoderChunk& chunk = *parts_.chunks[c];
-    if (chunk.encode_input())
-      HADAL_RETURN_IF_ERROR(parts_.links.ReceiveResidual(c, chunk.EncodeInput(batch.source_rows())));
+    const int64_t source_rows = batch.source_rows();
+    if (chunk.encode_input()) HADAL_RETURN_IF_ERROR(parts_.links.ReceiveResidual(c, chunk.EncodeInput(source_rows)));
+    if (const Matrix second = chunk.EncodeSecondInput(source_rows); !second.empty()) {
+      HADAL_RETURN_IF_ERROR(parts_.links.ReceiveResidual(c, second));
+    }
     if (!chunk.encodes()) continue;
     const ConstAnyMatrix residual = chunk.Encode(context, encoder_output, lane);
     if (chunk.encode_output()) HADAL_RETURN_IF_ERROR(parts_.links.SendResidual(c, residual));
+    if (const Matrix second = chunk.EncodeSecondOutput(source_rows); !second.empty()) {
+      HADAL_RETURN_IF_ERROR(parts_.links.SendResidual(c, second));
+    }
   }
   return absl::OkStatus();
 }
@@ -177,9 +183,15 @@ absl::Status Decoder::Step(int32_t lane) {
   for (int c = 0; c < static_cast<int>(parts_.chunks.size()); ++c) {
     DecoderChunk& chunk = *parts_.chunks[c];
     if (chunk.step_input()) HADAL_RETURN_IF_ERROR(parts_.links.ReceiveResidual(c, chunk.StepInput(rows.rows())));
+    if (const Matrix second = chunk.StepSecondInput(rows.rows()); !second.empty()) {
+      HADAL_RETURN_IF_ERROR(parts_.links.ReceiveResidual(c, second));
+    }
     if (!chunk.steps()) continue;
     const ConstAnyMatrix residual = chunk.Step(context, lane);
     if (chunk.step_output()) HADAL_RETURN_IF_ERROR(parts_.links.SendResidual(c, residual));
+    if (const Matrix second = chunk.StepSecondOutput(rows.rows()); !second.empty()) {
+      HADAL_RETURN_IF_ERROR(parts_.links.SendResidual(c, second));
+    }
     communicator_.Progress();
   }
   // What the lane's next tables are written over has been read. Where a step was run, its answer has been waited for

@@ -15,6 +15,14 @@ const Edge* EdgeOf(const std::vector<Edge>& edges, Stack rows) {
   return edge == edges.end() ? nullptr : &*edge;
 }
 
+// The stack whose second stream is among the edges.
+std::optional<Stack> SecondStreamOf(const std::vector<Edge>& edges) {
+  for (const Edge& edge : edges) {
+    if (edge.kind == EdgeKind::kSecondStream) return edge.rows;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, const DecodeCapacity& capacity,
@@ -33,6 +41,7 @@ DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, c
     const Edge *const encode = EdgeOf(edges, Stack::kEncoder), *const step = EdgeOf(edges, Stack::kDecoder);
     encode_input_ = encode != nullptr;
     step_input_ = step != nullptr;
+    input_second_ = SecondStreamOf(edges);
     if (encode_input_) encode_storage_ = encode->values;
     if (step_input_) step_storage_ = step->values;
   }
@@ -40,6 +49,7 @@ DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, c
     const std::vector<Edge> edges = BorderEdges(plan, last);
     encode_output_ = EdgeOf(edges, Stack::kEncoder) != nullptr;
     step_output_ = EdgeOf(edges, Stack::kDecoder) != nullptr;
+    output_second_ = SecondStreamOf(edges);
   }
   const int32_t target = plan.target_embedding();
   if (first == plan.source_embedding()) {
@@ -85,6 +95,10 @@ int64_t DecoderChunk::AddHistory(const ModelPlan& plan, int32_t first, int32_t l
 void DecoderChunk::AddEncoderSegments(const ModelPlan& plan, const DecodeCapacity& capacity) {
   const int32_t first = std::max(first_, 1), last = std::min(last_, plan.target_embedding());
   encode_history_ = AddHistory(plan, first, last, capacity.source_rows, encoder_closing_);
+  if (first < last && plan.ends_stack(last) && plan.HasSecondStream(Stack::kEncoder)) {
+    encoder_second_end_.emplace(plan, last - 1, capacity.source_rows);
+    buffers_.RequireSaved(encoder_second_end_->saved_bytes());
+  }
   for (int32_t s = first, end = s; s < last; s = end) {
     end = plan.NextCut(s + 1);
     encoder_.emplace_back(plan, s, end, GroupCapacity(capacity));
@@ -95,6 +109,9 @@ void DecoderChunk::AddEncoderSegments(const ModelPlan& plan, const DecodeCapacit
 void DecoderChunk::AddDecoderSublayers(const ModelPlan& plan, const DecodeCapacity& capacity, ArenaLayout& layout) {
   const int32_t first = std::max(first_, plan.target_embedding() + 1), last = std::min(last_, plan.output_head());
   step_history_ = AddHistory(plan, first, last, capacity.rows, decoder_closing_);
+  if (first < last && plan.ends_stack(last) && plan.HasSecondStream(Stack::kDecoder)) {
+    decoder_second_end_.emplace(plan, last - 1, capacity.rows);
+  }
   int32_t cached_layer = -1;
   for (int32_t s = first; s < last; ++s) {
     const SublayerRecord& record = plan.sublayers[s];
@@ -172,6 +189,7 @@ ConstAnyMatrix DecoderChunk::EncodeSublayers(const SublayerContext& context, con
                                              int32_t lane) const {
   const int64_t rows = context.batch.source_rows();
   const Storage stored = plan_.residual_storage(Stack::kEncoder);
+  const Matrix second = Second(Stack::kEncoder, rows);
   int at = 0;
   ConstAnyMatrix residual = EncodeInput(rows);
   if (front_end_ != nullptr) front_end_->Forward(context, {.y = EncodeInput(rows)});
@@ -179,11 +197,16 @@ ConstAnyMatrix DecoderChunk::EncodeSublayers(const SublayerContext& context, con
     const int64_t entries = segment.history_entries();
     const AnyMatrix out = entries > 0 ? buffers_.history(entries + 1, rows, stored).Rows(entries * rows, rows)
                                       : buffers_.residual(++at, rows, segment.output_storage());
-    segment.Forward(context, {.x = residual, .y = out, .saved = buffers_.saved()});
+    segment.Forward(context, {.x = residual, .y = out, .second = second, .saved = buffers_.saved()});
     residual = entries > 0 ? buffers_.history(entries + 1, rows, stored) : out;
     context.Progress();
   }
   if (encoder_closing_) residual = Close(*encoder_closing_, context.stream, context.parameters, Stack::kEncoder, rows);
+  if (encoder_second_end_) {
+    const AnyMatrix out = buffers_.residual(++at, rows, plan_.compute_storage);
+    encoder_second_end_->Forward(context, {.x = residual, .y = out, .second = second, .saved = buffers_.saved()});
+    residual = out;
+  }
   for (const DecoderSublayer& s : decoder_) {
     if (s.sublayer.kind() != SublayerKind::kCrossAttention) continue;
     s.sublayer.CacheEncoderOutput(context.stream, context.parameters, buffers_.scratch(), residual, encoder_output,
@@ -204,6 +227,7 @@ ConstAnyMatrix DecoderChunk::Close(const LayerCombination& closing, const Stream
 ConstAnyMatrix DecoderChunk::StepSublayers(const IncrementalContext& context, int32_t lane) const {
   const int64_t rows = context.rows.rows();
   const Storage stored = plan_.residual_storage(Stack::kDecoder);
+  const Matrix second = Second(Stack::kDecoder, rows);
   int at = 0;
   ConstAnyMatrix x = StepInput(rows);
   if (embedding_target_) {
@@ -220,11 +244,22 @@ ConstAnyMatrix DecoderChunk::StepSublayers(const IncrementalContext& context, in
     const AnyMatrix out = s.entry >= 0 ? buffers_.history(s.entry + 1, rows, stored).Rows(s.entry * rows, rows)
                                        : buffers_.residual(++at, rows, s.sublayer.out_storage());
     const bool attends = s.sublayer.kind() != SublayerKind::kFeedForward;
-    s.sublayer.Step(context, x, attends ? CacheOf(s, lane) : AnyMatrix(), out);
+    s.sublayer.Step(context, x, attends ? CacheOf(s, lane) : AnyMatrix(), out, second);
     // Behind a layer that others read the residual stream is the history.
     x = s.entry >= 0 ? buffers_.history(s.entry + 1, rows, stored) : out;
   }
   if (decoder_closing_) x = Close(*decoder_closing_, context.stream, context.parameters, Stack::kDecoder, rows);
+  if (decoder_second_end_) {
+    const AnyMatrix out = buffers_.residual(++at, rows, plan_.compute_storage);
+    decoder_second_end_->Close(context.stream, context.parameters,
+                               {.x = x,
+                                .second = second,
+                                .normed = context.scratch.branch(rows),
+                                .mean = context.scratch.mean(rows),
+                                .rstd = context.scratch.rstd(rows),
+                                .y = out});
+    x = out;
+  }
   if (head_) head_->Forward(context.stream, context.parameters, buffers_.workspace(), x);
   return x;
 }

@@ -21,6 +21,7 @@
 #include "layers/candidate_head.h"
 #include "layers/incremental_sublayer.h"
 #include "layers/layer_combination.h"
+#include "layers/second_stream.h"
 #include "layers/segment.h"
 #include "layers/sublayer_context.h"
 #include "layers/token_embedding.h"
@@ -59,6 +60,12 @@ class DecoderChunk {
   // combines its layers, that many for each entry.
   AnyMatrix EncodeInput(int64_t rows) const { return Input(encode_history_, rows, encode_storage_); }
   AnyMatrix StepInput(int64_t rows) const { return Input(step_history_, rows, step_storage_); }
+  // The second stream that crosses the border before the chunk, which must be filled likewise, and after it, which holds
+  // the result. Empty: none crosses.
+  Matrix EncodeSecondInput(int64_t rows) const { return Crossing(input_second_, Stack::kEncoder, rows); }
+  Matrix EncodeSecondOutput(int64_t rows) const { return Crossing(output_second_, Stack::kEncoder, rows); }
+  Matrix StepSecondInput(int64_t rows) const { return Crossing(input_second_, Stack::kDecoder, rows); }
+  Matrix StepSecondOutput(int64_t rows) const { return Crossing(output_second_, Stack::kDecoder, rows); }
 
   // Runs the encoder's part on the sources of context.batch for `lane`, and writes their keys and values to the cache
   // rows `encoder_output`. Returns the chunk's output residual.
@@ -98,6 +105,13 @@ class DecoderChunk {
   AnyMatrix Input(int64_t history_entries, int64_t rows, Storage storage) const {
     return history_entries > 0 ? buffers_.history(history_entries, rows, storage) : buffers_.residual(0, rows, storage);
   }
+  Matrix Crossing(std::optional<Stack> crosses, Stack stack, int64_t rows) const {
+    return crosses == stack ? buffers_.second(rows) : Matrix();
+  }
+  // The stack's second stream, if it has one.
+  Matrix Second(Stack stack, int64_t rows) const {
+    return plan_.HasSecondStream(stack) ? buffers_.second(rows) : Matrix();
+  }
   // Closes a stack that combines its layers, once its history is complete. Returns the stack's output stream.
   ConstAnyMatrix Close(const LayerCombination& closing, const Stream& stream, const ParameterStore& parameters,
                        Stack stack, int64_t rows) const;
@@ -119,6 +133,8 @@ class DecoderChunk {
   Storage encode_storage_, step_storage_;          // of the input streams
   int64_t encode_history_ = 0, step_history_ = 0;  // entries of earlier chunks; 0: that stack does not combine
   std::optional<LayerCombination> encoder_closing_, decoder_closing_;
+  std::optional<SecondStreamEnd> encoder_second_end_, decoder_second_end_;
+  std::optional<Stack> input_second_, output_second_;  // whose second stream crosses the borders
   std::optional<CandidateHead> head_;
   std::vector<ArenaSlice> cache_slices_;
   std::vector<std::byte*> caches_;

@@ -99,6 +99,8 @@ class SharedActivations {
   AnyMatrix discard(int64_t rows, Storage storage) const { return {discard_, rows, width_, storage}; }
   // Returns the gradient of a stack's residual stream.
   const TensorMemory& gradient(Stack stack) const { return gradients_[static_cast<size_t>(stack)]; }
+  // Returns the fp32 gradient of a stack's second stream, if it has one.
+  const TensorMemory& second_gradient(Stack stack) const { return second_gradients_[static_cast<size_t>(stack)]; }
   // Returns the fp32 gradient of the encoder's output. Equal to gradient(kEncoder) if the encoder's residual stream is
   // fp32.
   const TensorMemory& encoder_output_gradient() const { return encoder_output_gradient_; }
@@ -106,7 +108,7 @@ class SharedActivations {
  private:
   Purpose purpose_;
   int64_t width_, saved_bytes_ = 0, saved_input_bytes_ = 0, step_bytes_ = 0, half_bytes_ = 0;
-  TensorMemory gradients_[2], encoder_output_gradient_;  // [stacks]
+  TensorMemory gradients_[2], second_gradients_[2], encoder_output_gradient_;  // [stacks]
   ArenaSlice discard_slice_, saved_slice_, pending_slice_;
   std::byte *discard_ = nullptr, *saved_ = nullptr, *pending_ = nullptr;
 };

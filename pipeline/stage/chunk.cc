@@ -138,6 +138,8 @@ PieceTensors Chunk::TensorsOf(const PlacedPiece& placed, const PackedBatch& batc
                        .saved = placed.recomputed ? shared_.saved() + placed.saved_at : placed.saved.At(batch),
                        .saved_input = SavedInput(placed, batch),
                        .d_x = Gradient(placed.x, batch)};
+  tensors.second = Values(placed.second, batch).floats();
+  tensors.d_second = Gradient(placed.second, batch).floats();
   if (placed.reads_encoder_output) {
     tensors.encoder_output = Values(encoder_output_, batch);
     tensors.d_encoder_output = Gradient(encoder_output_, batch).floats();
@@ -236,6 +238,7 @@ void Chunk::Recompute(const SublayerContext& context, const PlacedPiece& placed,
   unobserved.observer = nullptr;
   PieceTensors again = tensors;
   again.y = shared_.discard(tensors.y.rows, tensors.y.storage);
+  again.second = {};
   placed.piece->Forward(unobserved, again);
   if (hooks.recompute_seconds != nullptr && !on_device) *hooks.recompute_seconds += watch.Seconds();
 }

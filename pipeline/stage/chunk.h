@@ -12,7 +12,9 @@
 //   also read in backward      one slot per live micro-batch
 //   read in forward only       one buffer: the head's input, tensors that only the border after the chunk reads
 //   gradient                   one buffer: shared by all chunks for a stack's residual stream, which pieces update
-//                              in place, and for the encoder's output; one per chunk for a history
+//                              in place, for its second stream, which no piece changes, and for the encoder's
+//                              output; one per chunk for a history
+// A stack's second stream (layers/second_stream.h) is one tensor of a chunk, which its segments update in place.
 // A gradient with several readers of its tensor is fp32. In backward, it starts at zero (at a border: as received); the
 // readers add to it in descending order, and the writer gets it converted to the stack's type.
 // Slots: micro-batch m uses slot m mod slots, from its forward to the end of its backward (schedule_check.h's peak_live
@@ -135,7 +137,7 @@ class Chunk {
 
   struct Tensor {
     TensorType type;
-    bool is_history = false;
+    bool is_history = false, is_second = false;
     // Indices of pieces; -1: the border before the chunk; the number of pieces: the border after it. For a history, the
     // first writer.
     int32_t writer = -1, last_reader = -1;
@@ -150,10 +152,10 @@ class Chunk {
   struct PlacedPiece {
     std::unique_ptr<Piece> piece;
     int32_t first_sublayer = 0;
-    TensorRange x, y;
+    TensorRange x, y, second;
     bool reads_encoder_output = false;
-    bool rereads_x = true;    // whether backward reads x
-    bool recomputed = false;  // `saved` is shared and recomputed before the backward
+    bool rereads_x = true, rereads_second = false;  // whether backward reads them
+    bool recomputed = false;                        // `saved` is shared and recomputed before the backward
     SlotMemory saved, saved_input;
     // Byte offsets: of `saved` in the shared memory, if recomputed; of each step's pending tensors.
     int64_t saved_at = 0;
@@ -164,6 +166,8 @@ class Chunk {
   TensorRange AddStack(Stack stack, const ActivationCapacity& capacity, ArenaLayout& layout);
   TensorRange AddSegments(int32_t first, int32_t last, TensorRange x, const ActivationCapacity& capacity);
   TensorRange AddTensor(const TensorType& type);
+  // Adds the stack's second stream, if it has one and has sublayers here.
+  void AddSecondStream(Stack stack);
   void FindWritersAndReaders();
   void PlaceTensors(const ActivationCapacity& capacity, ArenaLayout& layout);
   void PlacePieces(SharedActivations& shared, ArenaLayout& layout);
@@ -205,6 +209,7 @@ class Chunk {
   std::vector<PlacedPiece> pieces_;
   const OutputHead* head_ = nullptr;           // among the pieces, or null
   TensorRange encoder_output_;                 // tensor −1: not used here
+  TensorRange second_streams_[2];              // [stacks]; tensor −1: none
   std::vector<TensorRange> inputs_, outputs_;  // [edges]
   std::vector<TensorMemory> input_gradients_;  // [input edges]
   std::optional<BatchSlots> batches_;          // on a device

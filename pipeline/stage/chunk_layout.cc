@@ -4,6 +4,7 @@
 
 #include "layers/adaptive_head.h"
 #include "layers/layer_combination.h"
+#include "layers/second_stream.h"
 #include "layers/segment.h"
 #include "layers/speech_front_end.h"
 #include "layers/token_embedding.h"
@@ -23,7 +24,8 @@ Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapac
   const TensorRange encoded = AddStack(Stack::kEncoder, capacity, layout);
   if (spec.last >= target) encoder_output_ = encoded;
   for (size_t i = 0; i < input_edges_.size(); ++i) {
-    if (input_edges_[i].kind != EdgeKind::kEncoderOutput && spec.first != target) continue;
+    const bool is_stream = input_edges_[i].kind != EdgeKind::kEncoderOutput && spec.first != target;
+    if (is_stream) continue;  // AddStack
     encoder_output_ = inputs_[i] = AddTensor({.rows = Stack::kEncoder, .storage = plan.compute_storage});
   }
   const TensorRange decoded = AddStack(Stack::kDecoder, capacity, layout);
@@ -36,7 +38,10 @@ Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapac
   }
   for (const Edge& edge : output_edges_) {
     const bool is_encoder_output = edge.kind == EdgeKind::kEncoderOutput || spec.last == target;
-    TensorRange range = is_encoder_output ? encoder_output_ : spec.last < target ? encoded : decoded;
+    TensorRange range = edge.kind == EdgeKind::kSecondStream ? second_streams_[static_cast<size_t>(edge.rows)]
+                        : is_encoder_output                  ? encoder_output_
+                        : spec.last < target                 ? encoded
+                                                             : decoded;
     HADAL_CHECK_EQ(range.first + range.entries, edge.entries);
     outputs_.push_back(range);
   }
@@ -82,12 +87,24 @@ Chunk::TensorRange Chunk::AddStack(Stack stack, const ActivationCapacity& capaci
     x.entries = input_edges_[0].entries;
     inputs_[0] = x;
   }
-  return first < last ? AddSegments(first, last, x, capacity) : x;
+  if (first >= last) return x;
+  AddSecondStream(stack);
+  return AddSegments(first, last, x, capacity);
+}
+
+void Chunk::AddSecondStream(Stack stack) {
+  if (!plan_.HasSecondStream(stack)) return;
+  const TensorRange second = second_streams_[static_cast<size_t>(stack)] = AddTensor({.rows = stack});
+  tensors_.back().is_second = true;
+  for (size_t i = 0; i < input_edges_.size(); ++i) {
+    if (input_edges_[i].kind == EdgeKind::kSecondStream && input_edges_[i].rows == stack) inputs_[i] = second;
+  }
 }
 
 Chunk::TensorRange Chunk::AddSegments(int32_t first, int32_t last, TensorRange x, const ActivationCapacity& capacity) {
   const Stack stack = plan_.sublayers[first].stack;
   const bool combines = plan_.Combines(stack);
+  const TensorRange second = second_streams_[static_cast<size_t>(stack)];
   // With a history a segment is a layer: its input is kept in any case.
   const int32_t length = combines ? 1 : spec_.recompute_every > 0 ? spec_.recompute_every : last - first;
   for (int32_t begin = first, end = first; begin < last; begin = end) {
@@ -102,16 +119,22 @@ Chunk::TensorRange Chunk::AddSegments(int32_t first, int32_t last, TensorRange x
                        .first_sublayer = begin,
                        .x = x,
                        .y = y,
+                       .second = second,
                        .reads_encoder_output = stack == Stack::kDecoder && encoder_output_.tensor >= 0,
                        .recomputed = spec_.recompute_every > 0});
     x = combines ? TensorRange{.tensor = x.tensor, .entries = x.entries + 1} : y;
   }
-  if (!combines || !plan_.ends_stack(last)) return x;
+  if (!plan_.ends_stack(last) || (!combines && second.tensor < 0)) return x;
+  std::unique_ptr<Piece> end;
+  if (combines) {
+    end = std::make_unique<LayerCombination>(plan_, last - 1, capacity.rows(stack));
+  } else {
+    end = std::make_unique<SecondStreamEnd>(plan_, last - 1, capacity.rows(stack));
+  }
   const TensorRange y = AddTensor({.rows = stack, .storage = plan_.compute_storage});
-  pieces_.push_back({.piece = std::make_unique<LayerCombination>(plan_, last - 1, capacity.rows(stack)),
-                     .first_sublayer = last,
-                     .x = x,
-                     .y = y});
+  pieces_.push_back({.piece = std::move(end), .first_sublayer = last, .x = x, .y = y, .second = second});
+  pieces_.back().rereads_x = combines;
+  pieces_.back().rereads_second = !combines;
   return y;
 }
 
@@ -126,6 +149,7 @@ void Chunk::FindWritersAndReaders() {
   for (size_t i = 0; i < pieces_.size(); ++i) {
     read(pieces_[i].x, i, pieces_[i].rereads_x);
     if (pieces_[i].reads_encoder_output) read(encoder_output_, i, /*in_backward=*/true);
+    read(pieces_[i].second, i, pieces_[i].rereads_second);
     const TensorRange& y = pieces_[i].y;
     if (y.tensor >= 0 && y.first == 0) tensors_[y.tensor].writer = static_cast<int32_t>(i);
   }
@@ -148,6 +172,8 @@ void Chunk::PlaceTensors(const ActivationCapacity& capacity, ArenaLayout& layout
       TensorType gradient = tensor.type;
       gradient.storage = Storage::kFloat32;
       tensor.gradient = place(gradient, 1, "layer history");
+    } else if (tensor.is_second) {
+      tensor.gradient = shared_.second_gradient(tensor.type.rows);
     } else {
       tensor.gradient = static_cast<int32_t>(t) == encoder_output_.tensor ? shared_.encoder_output_gradient()
                                                                           : shared_.gradient(tensor.type.rows);
@@ -212,6 +238,7 @@ SharedActivations::SharedActivations(const ModelPlan& plan, const ActivationCapa
   for (const Stack stack : {Stack::kEncoder, Stack::kDecoder}) {
     const Storage storage = plan.residual_storage(stack);
     gradients_[static_cast<size_t>(stack)] = place(stack, storage);
+    if (plan.HasSecondStream(stack)) second_gradients_[static_cast<size_t>(stack)] = place(stack, Storage::kFloat32);
     if (BytesOf(storage) > BytesOf(widest)) widest = storage;
   }
   encoder_output_gradient_ = plan.residual_storage(Stack::kEncoder) == Storage::kFloat32
@@ -231,6 +258,7 @@ void SharedActivations::ReserveRequired(int32_t pending_slots, ArenaLayout& layo
 
 void SharedActivations::Bind(const Arena& arena) {
   for (TensorMemory& gradient : gradients_) gradient.Bind(arena);
+  for (TensorMemory& gradient : second_gradients_) gradient.Bind(arena);
   encoder_output_gradient_.Bind(arena);
   discard_ = arena.Get<std::byte>(discard_slice_);
   saved_ = arena.Get<std::byte>(saved_slice_);

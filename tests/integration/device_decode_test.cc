@@ -57,7 +57,8 @@ TEST(DeviceDecodeTest, TranslationsAreThoseOfTheCpu) {
   for (const ResidualMethod method :
        {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kB2t, ResidualMethod::kNormFormer,
         ResidualMethod::kSubLn, ResidualMethod::kReZero, ResidualMethod::kRFixup, ResidualMethod::kDlclPre,
-        ResidualMethod::kKeel, ResidualMethod::kPeriLn, ResidualMethod::kLnScaling, ResidualMethod::kMixLn}) {
+        ResidualMethod::kKeel, ResidualMethod::kPeriLn, ResidualMethod::kLnScaling, ResidualMethod::kMixLn,
+        ResidualMethod::kResidualDual}) {
     DecodeSpec spec = SmallSpec(method);
     const DecodeOutcome cpu = Decode(spec, sources);
     spec = OnDevice(spec);

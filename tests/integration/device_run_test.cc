@@ -39,7 +39,7 @@ TEST(DeviceRunTest, LossesAreThoseOfTheCpu) {
         ResidualMethod::kB2t, ResidualMethod::kSubLn, ResidualMethod::kTFixup, ResidualMethod::kReZero,
         ResidualMethod::kAdmin, ResidualMethod::kNormFormer, ResidualMethod::kRFixup, ResidualMethod::kDlclPre,
         ResidualMethod::kDlclPost, ResidualMethod::kKeel, ResidualMethod::kPeriLn, ResidualMethod::kLnScaling,
-        ResidualMethod::kMixLn, ResidualMethod::kCompleteP}) {
+        ResidualMethod::kMixLn, ResidualMethod::kCompleteP, ResidualMethod::kResidualDual}) {
     RunSpec spec = SmallRun(method);
     spec.validate_every_step = method == ResidualMethod::kDeepNorm;
     const RunOutcome cpu = Train(spec, corpus), device = Train(OnDevice(spec), corpus);

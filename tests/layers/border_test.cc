@@ -61,6 +61,24 @@ TEST(BorderEdgesTest, CombinedLayersSendEverythingSoFar) {
 
 // The residual stream as its norms let it be; what products read in bf16; the encoder output's gradient, which several
 // readers add to, in fp32.
+// Behind the first sublayer of a stack until its end; fp32 whatever products read.
+TEST(BorderEdgesTest, ASecondStreamIsOneEdgeMoreInsideItsStack) {
+  ModelOptions options = Plan().options;
+  options.decoder.second_stream_gain = 0.05;
+  ModelPlan plan = ModelPlan::Make(options);
+  plan.compute_storage = Storage::kBFloat16;
+  for (int32_t position = 1; position <= plan.output_head(); ++position) {
+    int seconds = 0;
+    for (const Edge& edge : BorderEdges(plan, position)) {
+      if (edge.kind != EdgeKind::kSecondStream) continue;
+      ++seconds;
+      EXPECT_EQ(edge.rows, Stack::kDecoder);
+      EXPECT_TRUE(edge.values == Storage::kFloat32 && edge.gradient == Storage::kFloat32);
+    }
+    EXPECT_EQ(seconds, position > plan.target_embedding() + 1 && position < plan.output_head() ? 1 : 0) << position;
+  }
+}
+
 TEST(BorderEdgesTest, InBf16EveryEdgeSaysHowItIsStored) {
   constexpr Storage kWide = Storage::kFloat32, kNarrow = Storage::kBFloat16;
   for (const NormPlacement norm : {NormPlacement::kPost, NormPlacement::kPre, NormPlacement::kNone}) {

@@ -273,6 +273,26 @@ TEST(ResidualMethodTest, SubLnGainsGrowWithDepth) {
   }
 }
 
+TEST(ResidualMethodTest, ResiDualIsPostLnWithASecondStreamAndANormBehindIt) {
+  ModelOptions options = WithDepth(ResidualMethod::kResidualDual, 2, 3);
+  options.source_vocabulary = options.target_vocabulary = 8;
+  const ModelPlan plan = ModelPlan::Make(options);
+  int closing = 0;
+  for (const SublayerRecord& sublayer : plan.sublayers) {
+    EXPECT_EQ(sublayer.second_gain, sublayer.layer >= 0 ? 0.05f : 0);
+    closing += sublayer.closing_norm;
+  }
+  EXPECT_EQ(closing, 2);
+  EXPECT_EQ(plan.ParameterName(plan.ParameterOf(4, ParameterRole::kClosingNormScale)), "encoder.layer_norm.weight");
+  ModelOptions post_ln = WithDepth(ResidualMethod::kPostLn, 2, 3);
+  post_ln.source_vocabulary = post_ln.target_vocabulary = 8;
+  EXPECT_NE(plan.Hash(), ModelPlan::Make(post_ln).Hash());
+  options.encoder.second_stream_gain = 0.1;
+  EXPECT_NE(plan.Hash(), ModelPlan::Make(options).Hash());
+  options.encoder.second_stream_gain = options.decoder.second_stream_gain = 0;
+  EXPECT_EQ(ModelPlan::Make(options).Hash(), ModelPlan::Make(post_ln).Hash());
+}
+
 TEST(ResidualMethodTest, B2tAddsTheLayersInput) {
   const ModelOptions b2t = WithDepth(ResidualMethod::kB2t, 60, 12);
   const ModelOptions post = WithDepth(ResidualMethod::kPostLn, 60, 12);

@@ -96,6 +96,20 @@ TEST(ValidateModelOptionsTest, FixupsScalarsBehindAStackExcludeACombinationThere
             "model: fixup_scalars of the encoder is not allowed with combine_layers: both stand behind the stack");
 }
 
+TEST(ValidateModelOptionsTest, ASecondStreamStandsBesideNormsBehindSums) {
+  ModelOptions options = {.source_vocabulary = 100, .target_vocabulary = 100};
+  options.decoder.second_stream_gain = 0.5;
+  EXPECT_TRUE(ValidateModelOptions(options).ok());
+  options.decoder.norm = NormPlacement::kPre;
+  EXPECT_EQ(
+      ValidateModelOptions(options).message(),
+      "model: second_stream_gain of the decoder is 0.5, but norm is not \"post\": without norms between sublayers "
+      "the two streams are one. Set second_stream_gain to 0, or norm to \"post\".");
+  options.decoder.norm = NormPlacement::kPost;
+  options.decoder.combine_layers = true;
+  EXPECT_NE(ValidateModelOptions(options).message().find("combine_layers is set"), absl::string_view::npos);
+}
+
 TEST(ValidateModelOptionsTest, SourceAndEncoderBelongTogether) {
   ModelOptions options = {.encoder_layers = 0, .target_vocabulary = 100};
   EXPECT_TRUE(ValidateModelOptions(options).ok()) << "sharing has nothing to share with";

@@ -30,7 +30,7 @@ std::vector<ResidualMethod> MethodsWithSegmentsOfSeveralLayers() {
 
 // What a forward and a backward through a stack leave.
 struct Outcome {
-  std::vector<float> out, d_x, d_encoder_output, gradients;
+  std::vector<float> out, second, d_x, d_encoder_output, gradients;
 };
 
 class Stacks {
@@ -67,6 +67,8 @@ class Stacks {
     const SublayerContext context = model_.Context();
     model_.ClearGradients();
     std::vector<OwnedMatrix> residuals = {OwnedMatrix(rows, width, 1, 1.0f)};
+    OwnedMatrix second(rows, width), d_second(rows, width, 5, 1.0f);
+    const bool has_second = model_.plan().HasSecondStream(stack);
     std::vector<Segment> segments;
     std::vector<std::vector<std::byte>> saved;
     for (size_t i = 0; i + 1 < borders.size(); ++i) {
@@ -76,6 +78,7 @@ class Stacks {
       segment.Forward(context, {.x = residuals.back().view(),
                                 .encoder_output = encoder_output.view(),
                                 .y = out.view(),
+                                .second = has_second ? second.view() : Matrix(),
                                 .saved = saved.back().data()});
       residuals.push_back(std::move(out));
     }
@@ -89,6 +92,7 @@ class Stacks {
     for (size_t i = segments.size(); i-- > 0;) {
       PieceTensors tensors{.x = residuals[i].view(),
                            .encoder_output = encoder_output.view(),
+                           .d_second = has_second ? d_second.view() : Matrix(),
                            .saved = saved[i].data(),
                            .d_y = d_residual.view(),
                            .d_x = d_residual.view(),
@@ -109,7 +113,7 @@ class Stacks {
       std::fill(saved[i].end() - segments[i].saved_input_bytes(), saved[i].end(), std::byte{0xFF});
       for (int32_t step = 0; step < steps; ++step) weight_half(step);
     }
-    return {residuals.back().values, d_residual.values, d_encoder_output.values, model_.AllGradients()};
+    return {residuals.back().values, second.values, d_residual.values, d_encoder_output.values, model_.AllGradients()};
   }
 
  protected:
@@ -126,6 +130,7 @@ class SegmentTest : public Stacks, public ::testing::TestWithParam<ResidualMetho
     SCOPED_TRACE(absl::StrCat("segments from ", absl::StrJoin(borders, ", ")));
     const Outcome cut = Pass(stack, borders);
     EXPECT_TRUE(SameBits(cut.out, whole.out)) << "output";
+    EXPECT_TRUE(SameBits(cut.second, whole.second)) << "second stream";
     EXPECT_TRUE(SameBits(cut.d_x, whole.d_x)) << "gradient of the input";
     EXPECT_TRUE(SameBits(cut.d_encoder_output, whole.d_encoder_output)) << "gradient of the encoder's output";
     EXPECT_TRUE(SameBits(cut.gradients, whole.gradients)) << "gradients of parameters";

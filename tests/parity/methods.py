@@ -119,6 +119,11 @@ def completep(settings):
                  for stack in ("encoder", "decoder"))
 
 
+def residual_dual(settings):
+    """ResiDual (arXiv 2304.14802): x' = LN(x + F(x)), d' = d + s F(x), the stack ends with x + LN(d); s of its code's opus.yaml."""
+    return (Residual(second_gain=0.05),) * 2
+
+
 # The forward pass of each; what only the initial weights know of (post_ln_init, ds_init) is post_ln here.
 METHODS = {
     "post_ln": post_ln,
@@ -144,4 +149,5 @@ METHODS = {
     "ln_scaling": ln_scaling,
     "mix_ln": mix_ln,
     "completep": completep,
+    "residual_dual": residual_dual,
 }

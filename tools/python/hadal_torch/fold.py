@@ -27,6 +27,7 @@ _PLAIN = {
     "branch_output_norm": (False, "a norm behind each branch (Peri-LN)"),
     "head_scale": (False, "a scale for each head (NormFormer)"),
     "ffn_inner_norm": (False, "a norm before fc2 (Sub-LN, NormFormer)"),
+    "second_stream_gain": (0, "a second residual stream (ResiDual)"),
     "post_norm_share": (0, "Post-LN layers below Pre-LN layers (Mix-LN)"),
     "fixup_scalars": (False, "R-Fixup's scalars"),
     "linear_bias": (True, "products without biases"),

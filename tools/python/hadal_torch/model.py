@@ -40,6 +40,7 @@ class Residual:
     head_scale: bool = False  # self-attention's heads times "…self_attn.head_scale"
     skip_gain: float = 0.0  # a of the layer's last sum c·(r·x + b·F) + a·(the layer's input)
     layer_gain: float = 1.0  # c
+    second_gain: float = 0.0  # s of a second stream d, s·x at first, d + s·b·F(x) behind each sublayer; the stack ends with x + LN(d)
     output_norm: bool = False  # behind self-attention's out_proj
     branch_norms: "tuple[bool, bool]" = (False, False)  # in front of every branch, and behind it
     norm_gain: "Callable[[int, int], float] | None" = None  # k of F(k·LN(x)), of a layer from 1 and the number of layers
@@ -55,6 +56,7 @@ def residual_of(stack, growth=1.0):
         norm=stack["norm"], post_norm_share=stack.get("post_norm_share", 0), residual_gain=stack["residual_gain"], branch_gain=stack["branch_gain"] * growth,
         learned_gain=stack["learned_branch_gain"], inner_norm=stack["attention_inner_norm"], hidden_norm=stack["ffn_inner_norm"],
         head_scale=stack["head_scale"], skip_gain=stack["skip_gain"], layer_gain=stack["layer_gain"],
+        second_gain=stack.get("second_stream_gain", 0),
         output_norm=stack["attention_output_norm"], omega=stack.get("omega", "none") != "none",
         combines=stack.get("combine_layers", False), fixup=stack.get("fixup_scalars", False),
         branch_norms=(stack.get("branch_input_norm", False), stack.get("branch_output_norm", False)),
@@ -184,12 +186,22 @@ class Model(torch.nn.Module):
         if residual.omega:
             residual_gain = residual_gain * self.omega_of(f"{layer}.{module}.omega", x, y)
         total = residual_gain * x + branch_gain * y
+        layer_gain = residual.layer_gain if layer_input is not None and residual.skip_gain else 1.0
+        if residual.second_gain:
+            self.second = self.second + residual.second_gain * layer_gain * branch_gain * y
         if layer_input is not None and residual.skip_gain:
             total = residual.layer_gain * total + residual.skip_gain * layer_input
         output = self.norm(total, norm_name) if placement == "post" else total
         if self.outputs is not None:
             self.outputs[f"{layer}.{module}"] = output
         return output
+
+    def closed(self, x, residual, stack):
+        """The stack's output of its last sublayer's."""
+        name = f"{stack}.layer_norm"
+        if residual.second_gain:
+            return x + self.norm(self.second, name)
+        return self.norm(x, name) if name + ".weight" in self.names else x
 
     def combination(self, outputs, residual, stack):
         """What the next layer reads, or what follows the stack, of the embedding and all layers' outputs so far."""
@@ -293,6 +305,7 @@ class Model(torch.nn.Module):
         """`x` [B, S, d]: the source with positions; `source` [B, S]: PAD where it has ended."""
         residual = self.encoder_residual
         self.real, self.next_omega = source != PAD, 1.0
+        self.second = residual.second_gain * x
         outputs = [x]
         for i in range(self.settings["encoder_layers"]):
             layer, layer_input = f"encoder.layers.{i}", self.combination(outputs, residual, "encoder")
@@ -305,11 +318,12 @@ class Model(torch.nn.Module):
         x = self.combination(outputs, residual, "encoder")
         if residual.fixup:
             return self.get_parameter("encoder.scale") * (x - self.get_parameter("encoder.shift"))
-        return self.norm(x, "encoder.layer_norm") if "encoder.layer_norm.weight" in self.names else x
+        return self.closed(x, residual, "encoder")
 
     def decode(self, target_input, encoder_output, source_mask):
         x, residual = self.embed(target_input, self.target_name), self.decoder_residual
         self.real, self.next_omega = target_input != PAD, 1.0
+        self.second = residual.second_gain * x
         length = target_input.shape[1]
         future = torch.triu(torch.ones(length, length, dtype=torch.bool), 1)[None, None]
         outputs = [x]
@@ -325,7 +339,7 @@ class Model(torch.nn.Module):
                               layer_input)
             outputs.append(x)
         x = self.shifted(self.combination(outputs, residual, "decoder"), residual, "decoder.shift")
-        return self.norm(x, "decoder.layer_norm") if "decoder.layer_norm.weight" in self.names else x
+        return self.closed(x, residual, "decoder")
 
     def outputs_of(self, source, target_input):
         """The decoder's [B, T, d] of padded tokens [B, S] and [B, T]; `source` None: of the target alone; of speech a list of frames

@@ -1,0 +1,57 @@
+// A second stream d beside the residual stream x, without norms between sublayers (ResiDual, arXiv 2304.14802; formulas
+// after the authors' code, microsoft/ResiDual):
+//
+//   before the stack      d_0 = s·x_0
+//   sublayer              x' = LN(r·x + f), d' = d + s·f, f = b·dropout(F(x) + bias)
+//   behind the stack      y = x + LN(d)
+// x is what sublayers read; d only adds up. With r = b = 1 this is ResiDual; s = 0.05 as in the authors' configuration
+// for OPUS-100 (LN(d) is the same for every s but for its epsilon: the authors need s for fp16).
+// Gradients: that of d passes every sublayer unchanged, so one tensor g = ∂L/∂d serves the whole stack: f gets
+// ∂L/∂s_x + s·g (s_x the sum before the sublayer's norm), x_0 gets s·g from d_0.
+// Memory traffic: none of its own within a sublayer. The residual connection's kernel (kernels/residual_norm.h) also
+// reads d and writes d' in its one pass forward, and reads g in its one pass backward; recomputation leaves d alone.
+// Behind the stack two more passes forward (LN(d); x + that) and one backward (g).
+// Storage: d and g fp32, because d is a sum over the whole depth; x as ModelPlan::residual_storage.
+//
+// SecondStreamEnd is the piece behind the stack: x [R, d] the residual stream, `second` d, y their sum [R, d], stored as
+// products read it. Backward writes g to d_second (=) and leaves d_y, which is the gradient of x.
+// Saved: mean and rstd of d's rows. Backward reads d again.
+// Thread safety: const after construction.
+#pragma once
+
+#include <cstdint>
+
+#include "layers/model_plan.h"
+#include "layers/piece.h"
+#include "layers/sublayer_context.h"
+
+namespace hadal {
+
+class SecondStreamEnd final : public Piece {
+ public:
+  // Behind the stack whose last sublayer is `last`. `rows`: the capacity. REQUIRES: plan.HasSecondStream(the stack).
+  SecondStreamEnd(const ModelPlan& plan, int32_t last, int64_t rows);
+
+  int64_t saved_bytes() const override { return 2 * rows_ * static_cast<int64_t>(sizeof(float)); }
+  // y = x + LN(second) (=). `normed`: scratch [R, d], stored as products read it. mean, rstd: [R] (=).
+  struct CloseArgs {
+    ConstAnyMatrix x;
+    ConstMatrix second;
+    AnyMatrix normed;
+    Vector mean, rstd;
+    AnyMatrix y;
+  };
+  void Close(const Stream& stream, const ParameterStore& parameters, const CloseArgs& args) const;
+  void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
+  void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const override;
+
+ private:
+  // Views of `saved`.
+  static Vector Mean(std::byte* saved, int64_t rows) { return {reinterpret_cast<float*>(saved), rows}; }
+  static Vector Rstd(std::byte* saved, int64_t rows) { return {reinterpret_cast<float*>(saved) + rows, rows}; }
+
+  int32_t norm_scale_;  // parameter; its shift follows
+  int64_t rows_;
+};
+
+}  // namespace hadal
