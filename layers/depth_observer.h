@@ -13,6 +13,7 @@
 //              kNormOutputGradient  ∂L/∂ the output of the LayerNorm
 //              kNormInputGradient   ∂L/∂kNormInput, post-norm only (pre-norm: kOutputGradient of the sublayer before)
 //              kBranchGradient      ∂L/∂F(x)
+// A second stream (second_stream.h) is not reported; at the first sublayer of its stack kNormInputGradient is left out.
 // Recomputation reports nothing. Each tensor of each micro-batch is reported once, with the same bits for every
 // pipeline layout. If a tensor exists only multiplied by a gain, `factor` is that gain.
 // Shapes: [R, d], kHidden [R, d_ff]; contiguous; valid during the call only. Thread safety: called by the rank's one

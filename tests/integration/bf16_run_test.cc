@@ -56,7 +56,7 @@ TEST(Bf16RunTest, EveryMethodTrains) {
   for (const ResidualMethod method :
        {ResidualMethod::kBranchNorm, ResidualMethod::kB2t, ResidualMethod::kSubLn, ResidualMethod::kTFixup,
         ResidualMethod::kAdmin, ResidualMethod::kNormFormer, ResidualMethod::kRFixup, ResidualMethod::kDlclPre,
-        ResidualMethod::kDlclPost, ResidualMethod::kKeel}) {
+        ResidualMethod::kDlclPost, ResidualMethod::kKeel, ResidualMethod::kResidualDual}) {
     RunSpec spec = SmallRun(method);
     spec.validate_every_step = true;
     const RunOutcome fp32 = Train(spec, corpus), bf16 = Train(InBf16(spec), corpus);

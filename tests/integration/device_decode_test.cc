@@ -238,9 +238,10 @@ TEST(DeviceDecodeTest, GraphsChangeNoBitAndAreALaunchAStep) {
 TEST(DeviceDecodeTest, Bf16FollowsAnEvaluationInBf16) {
   constexpr double kBand = 0.03;  // of a log-probability near 4
   const std::vector<std::vector<int32_t>> sources = RandomSources(3, 9, kVocabulary, 8);
-  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kB2t, ResidualMethod::kNormFormer,
-                                      ResidualMethod::kReZero, ResidualMethod::kRFixup, ResidualMethod::kDlclPre,
-                                      ResidualMethod::kDlclPost, ResidualMethod::kPeriLn, ResidualMethod::kLnScaling}) {
+  for (const ResidualMethod method :
+       {ResidualMethod::kDeepNorm, ResidualMethod::kB2t, ResidualMethod::kNormFormer, ResidualMethod::kReZero,
+        ResidualMethod::kRFixup, ResidualMethod::kDlclPre, ResidualMethod::kDlclPost, ResidualMethod::kPeriLn,
+        ResidualMethod::kLnScaling, ResidualMethod::kResidualDual}) {
     DecodeSpec spec = OnDevice(SmallSpec(method));
     spec.compute_storage = Storage::kBFloat16;
     spec.decoder.beam.max_length_b = 2;

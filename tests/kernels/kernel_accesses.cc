@@ -87,6 +87,11 @@ void VisitResidualNorm(AccessLab& lab) {
   forward.mean = forward.rstd = of_rows, forward.dropout = lab.Dropout();
   lab.Visit("64 x 512", {Named("ResidualNormForwardKernel", {types})},
             [&](StreamHandle stream) { cuda::ResidualNormForward(stream, forward); });
+  const DeviceMatrix<float> second = lab.Matrix<float>(kRows, kWidth);
+  cuda::ResidualNormForwardArgs<Residual, Compute> streams = forward;
+  streams.second = streams.second_sum = second;
+  lab.Visit(kSecondStreamShape, {Named("ResidualNormForwardKernel", {types})},
+            [&](StreamHandle stream) { cuda::ResidualNormForward(stream, streams); });
 
   cuda::ResidualNormBackwardArgs<Residual, Compute> backward = {.rows = kRows, .width = kWidth};
   backward.d_normed = forward.branch, backward.sum = forward.sum,
@@ -96,6 +101,9 @@ void VisitResidualNorm(AccessLab& lab) {
   backward.d_scale = lab.Zeros<float>(kWidth), backward.d_shift = lab.Zeros<float>(kWidth);
   backward.partials = lab.Zeros<float>(cuda::ResidualNormPartials(kRows, kWidth));
   lab.Visit("64 x 512", {Named("ResidualNormBackwardKernel", {types}), "MergeColumnsKernel"},
+            [&](StreamHandle stream) { cuda::ResidualNormBackward(stream, backward); });
+  backward.d_second = second;
+  lab.Visit(kSecondStreamShape, {Named("ResidualNormBackwardKernel", {types}), "MergeColumnsKernel"},
             [&](StreamHandle stream) { cuda::ResidualNormBackward(stream, backward); });
 }
 

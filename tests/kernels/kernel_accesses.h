@@ -11,6 +11,9 @@
 
 namespace hadal::testing {
 
+// The shape of residual_norm's cases with a second stream; without one it ends at the comma.
+inline constexpr char kSecondStreamShape[] = "64 x 512, second stream";
+
 struct KernelAccesses {
   std::string kernel, shape;
   cuda::LaunchCounts counts;
