@@ -70,10 +70,13 @@ TEST(PlanReport, BytesAreTheArenasOnEveryRank) {
                                      {.schedule = ScheduleKind::kZbH1},
                                      {.schedule = ScheduleKind::k1F1BSplit, .recompute_every = 2},
                                      {.chunks = 2, .schedule = ScheduleKind::kInterleavedZb}};
-  for (const PipelineOptions& layout : layouts) {
-    TrainOptions options = SmallRun();
-    options.pipeline = layout;
-    ExpectPlannedArenas(options, 3);
+  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kResidualDual}) {
+    for (const PipelineOptions& layout : layouts) {
+      TrainOptions options = SmallRun();
+      ApplyResidualMethod(method, options.model);
+      options.pipeline = layout;
+      ExpectPlannedArenas(options, 3);
+    }
   }
 }
 
@@ -92,6 +95,20 @@ TEST(PlanReport, ALargeVocabularyNeedsNoMoreThanABlockOfLogits) {
     return;
   }
   FAIL() << "no workspace";
+}
+
+// Both stages of an encoder alone, so that one stream or two cross the first border.
+TEST(PlanReport, ASecondStreamDoublesABordersBytes) {
+  TrainOptions options = SmallRun();
+  options.pipeline.split = {4};
+  const auto one = MakePlanReport(options, 2, Stream::Cpu(1), kRate);
+  ApplyResidualMethod(ResidualMethod::kResidualDual, options.model);
+  const auto two = MakePlanReport(options, 2, Stream::Cpu(1), kRate);
+  ASSERT_TRUE(one.ok() && two.ok()) << one.status() << two.status();
+  EXPECT_EQ(two->chunks[0].border_bytes, 2 * one->chunks[0].border_bytes);
+  EXPECT_EQ(two->chunks[0].gradient_bytes, 2 * one->chunks[0].gradient_bytes);
+  EXPECT_THAT(PlanToText(*two, {.sublayers = true}), HasSubstr("second stream"));
+  EXPECT_THAT(PlanToText(*one, {.sublayers = true}), Not(HasSubstr("second stream")));
 }
 
 // Replicas differ in their share of micro-batches and of Adam's moments.
