@@ -11,8 +11,8 @@
 // layer l (from 0) it consists of l + 1 matrices stacked by rows, [(l + 1)·rows, d].
 // Forward sends the tensors, backward their gradients, each in its stored type: ModelPlan::residual_storage for the
 // residual stream, compute_storage for inputs of matrix products (the encoder's output, the head's input), fp32 for a
-// second stream. Every decoder stage forwards the encoder's output to the next. Its gradient is always fp32, because several readers add to
-// it, in descending sublayer order.
+// second stream. Every decoder stage forwards the encoder's output to the next. Its gradient is always fp32, because
+// several readers add to it, in descending sublayer order.
 // Thread safety: pure.
 #pragma once
 

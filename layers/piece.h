@@ -27,8 +27,8 @@ struct PieceTensors {
   ConstAnyMatrix x;               // input: [R, d], or the stack's history [entries · R, d]
   ConstAnyMatrix encoder_output;  // [source rows, d]; only for cross-attention
   AnyMatrix y;                    // output [R, d] (=); may not alias x
-  // The stack's second stream, fp32 (second_stream.h): d, which Forward updates in place, and its gradient, which is the
-  // same behind every sublayer. Empty: there is none, or a recomputation leaves it alone.
+  // The stack's second stream, fp32 (second_stream.h): d, which Forward updates in place, and its gradient, which is
+  // the same behind every sublayer. Empty: there is none, or a recomputation leaves it alone.
   Matrix second;    // [R, d]
   Matrix d_second;  // [R, d]; written by SecondStreamEnd, read by segments
   // Written by Forward for backward: saved_bytes(). The last saved_input_bytes() of them, which BackwardWeight does not

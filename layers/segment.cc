@@ -375,8 +375,8 @@ void Segment::ObserveBackwardBefore(const SublayerContext& context, size_t index
 void Segment::ObserveBackwardAfter(const SublayerContext& context, size_t index, const Layers& t) const {
   const int32_t closed = first_ + static_cast<int32_t>(index) - 1;
   const float gain = context.plan().sublayers[closed].residual_gain;
-  // The kernel writes r·∂L/∂s and keeps ∂L/∂s in registers. Where Admin's vector multiplies r, or where the gradient of a
-  // second stream's start has been added, ∂L/∂s cannot be recovered.
+  // The kernel writes r·∂L/∂s and keeps ∂L/∂s in registers. Where Admin's vector multiplies r, or where the gradient of
+  // a second stream's start has been added, ∂L/∂s cannot be recovered.
   const bool recovered =
       gain != 0 && joints_[index].omega < 0 && (t.d_second.empty() || !context.plan().begins_stack(closed));
   if (recovered && (pre_norm_ || joints_[index].norm_scale >= 0)) {

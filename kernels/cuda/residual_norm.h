@@ -101,8 +101,8 @@ template <typename Residual, typename Compute>
 void ResidualNormBackward(StreamHandle stream, const ResidualNormBackwardArgs<Residual, Compute>& args,
                           std::vector<ColumnMerge>* later = nullptr);
 
-// Floats of scratch for the backward: d_bias, d_scale, d_shift and, with a learned gain or a second stream (`more`), d_ω
-// and d_g (one number), for each block of rows.
+// Floats of scratch for the backward: d_bias, d_scale, d_shift and, with a learned gain or a second stream (`more`),
+// d_ω and d_g (one number), for each block of rows.
 constexpr int64_t ResidualNormPartials(int64_t rows, int64_t width, bool more = true) {
   return (rows + DeviceRowBlock(rows) - 1) / DeviceRowBlock(rows) * (more ? 4 * width + 1 : 3 * width);
 }

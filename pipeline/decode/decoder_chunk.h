@@ -60,8 +60,8 @@ class DecoderChunk {
   // combines its layers, that many for each entry.
   AnyMatrix EncodeInput(int64_t rows) const { return Input(encode_history_, rows, encode_storage_); }
   AnyMatrix StepInput(int64_t rows) const { return Input(step_history_, rows, step_storage_); }
-  // The second stream that crosses the border before the chunk, which must be filled likewise, and after it, which holds
-  // the result. Empty: none crosses.
+  // The second stream that crosses the border before the chunk, which must be filled likewise, and after it, which
+  // holds the result. Empty: none crosses.
   Matrix EncodeSecondInput(int64_t rows) const { return Crossing(input_second_, Stack::kEncoder, rows); }
   Matrix EncodeSecondOutput(int64_t rows) const { return Crossing(output_second_, Stack::kEncoder, rows); }
   Matrix StepSecondInput(int64_t rows) const { return Crossing(input_second_, Stack::kDecoder, rows); }
