@@ -22,10 +22,12 @@
 #include "layers/purpose.h"
 #include "pipeline/exchange/parameter_broadcast.h"
 #include "pipeline/exchange/process_grid.h"
+#include "pipeline/plan/row_bucket.h"
 #include "pipeline/schedule/instruction_event.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/sampling_order.h"
+#include "tests/support/emulated_device.h"
 #include "tests/support/random_corpus.h"
 #include "tests/support/small_model.h"
 
@@ -88,12 +90,13 @@ class Counted final : public Communicator {
 class ExecutingRank {
  public:
   // `transfers`: null where it is the world's.
-  ExecutingRank(const Work& work, Communicator& world, absl::Duration timeout, Communicator* transfers = nullptr)
+  ExecutingRank(const Work& work, Communicator& world, absl::Duration timeout, Communicator* transfers = nullptr,
+                const Stream& stream = Stream::Cpu(1))
       : work_(work),
         grid_(world, work.pipeline.grid),
         collectives_(world, timeout),
-        parts_(work.plan, work.pipeline, grid_.stage(), Stream::Cpu(1), Purpose::kTraining),
-        arena_(Arena::Allocate(parts_.layout).value()),
+        parts_(work.plan, work.pipeline, grid_.stage(), stream, Purpose::kTraining),
+        arena_(Arena::Allocate(parts_.layout, stream.device()).value()),
         tail_(work.plan, work.pipeline, parts_, collectives_, timeout),
         executor_({.pipeline = work.pipeline,
                    .stage = grid_.stage(),
@@ -322,6 +325,26 @@ class BlockedBackward final : public DepthObserver {
   const std::string instruction_;
   bool has_blocked_ = false;
 };
+
+// Rank 0 waits for the first gradient, and its device ends nothing.
+TEST_F(TwoRanksTest, ADeviceThatHangsIsNamedAtTheDeadline) {
+  EmulatedDevice device;
+  const auto gate = std::make_shared<HeldWork>();
+  {
+    Work padded = work_;
+    for (PackedBatch& batch : padded.batches) {
+      const PackedBatch whole = batch;
+      PadToBuckets(whole, padded.pipeline.capacity, padded.pipeline.bucket_rows, batch);
+    }
+    ExecutingRank rank(padded, zero_, kSoon, nullptr, Stream::On(device, 1));
+    device.emulated_queues().DelayMain(gate);
+    const absl::Status status = rank.Train(result_);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0: its device has not finished within 20ms: kernels"));
+    EXPECT_THAT(rank.executor().place().Describe(), HasSubstr("receive_backward(chunk 0, micro-batch 0)"));
+    gate->done = true;
+  }
+}
 
 // Two stages of two chunks, two replicas. Rank 0 has computed its upper chunk's gradients and waits for stage 1 before its
 // lower chunk, which receives nothing else. Only then does the other replica (rank 1) send the same gradients, and only
