@@ -331,7 +331,7 @@ TEST_F(TwoRanksTest, ADeviceThatHangsIsNamedAtTheDeadline) {
   EmulatedDevice device;
   const auto gate = std::make_shared<HeldWork>();
   {
-    Work padded = work_;
+    Work padded({}, 2);
     for (PackedBatch& batch : padded.batches) {
       const PackedBatch whole = batch;
       PadToBuckets(whole, padded.pipeline.capacity, padded.pipeline.bucket_rows, batch);
