@@ -349,6 +349,7 @@ absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, co
   int32_t corpus_id = -1;  // of the last batch
   for (int64_t i = 0; i < corpus.size(); ++i) {
     const SampleView sample = corpus.sample(i);
+    if (static_cast<size_t>(sample.corpus_id) >= taken.size()) return CorpusChanged(corpus, i);
     int64_t& of_corpus = taken[static_cast<size_t>(sample.corpus_id)];
     if (max_sentences > 0 && of_corpus == max_sentences) {
       if (taken.size() == 1) break;

@@ -64,7 +64,9 @@ TEST_F(ParameterGroupsTest, EpsilonOfAStacksSublayers) {
     const bool smaller_here = sublayer.stack == Stack::kEncoder && sublayer.layer >= 0 && !parameter(p).is_vector();
     EXPECT_EQ(encoder.weights[p], (smaller_here ? everywhere : before).weights[p])
         << plan().ParameterName(static_cast<int32_t>(p));
-    if (smaller_here) EXPECT_NE(everywhere.weights[p], before.weights[p]);
+    if (smaller_here) {
+      EXPECT_NE(everywhere.weights[p], before.weights[p]);
+    }
   }
   spec_.ranks = 4;
   spec_.pipeline.replicas = 2;

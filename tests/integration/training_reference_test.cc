@@ -271,10 +271,15 @@ class Recipe {
   }
 
   void Apply(double rate, const Values& gradient) {
-    const auto [b1, b2, eps, decay, clip] = options_.optimizer;
+    const auto [b1, b2, epsilon, weight_decay, clip, decays_vectors] = options_.optimizer;
     const auto t = static_cast<double>(++updates_);
     const double step_size = rate * std::sqrt(1 - std::pow(b2, t)) / (1 - std::pow(b1, t));
     for (size_t p = 0; p < gradient.size(); ++p) {
+      const ParameterRecord& parameter = plan_.parameters[p];
+      const SublayerRecord& sublayer = plan_.sublayers[parameter.sublayer];
+      const StackMethod& stack = sublayer.stack == Stack::kEncoder ? plan_.options.encoder : plan_.options.decoder;
+      const double factor = sublayer.layer >= 0 && !parameter.is_vector() ? stack.adam_epsilon_factor : 1;
+      const double eps = epsilon * factor, decay = parameter.is_vector() && !decays_vectors ? 0 : weight_decay;
       for (size_t i = 0; i < gradient[p].size(); ++i) {
         const double g = gradient[p][i];
         double &m = first_[p][i], &v = second_[p][i], &w = weights_[p][i];

@@ -54,6 +54,7 @@ Expectation OfOwner(const std::string& name, Damage damage, Reader reader) {
 
 std::optional<Kind> KindOf(const std::string& path) {  // relative to the workplace
   const std::string name = BaseName(path), folder = BaseName(DirectoryName(path));
+  if (path == "data/cleaning.json") return Kind::kDerived;
   if (absl::StartsWith(path, "data/")) return absl::EndsWith(name, ".json") ? Kind::kCorpusManifest : Kind::kCorpusFile;
   if (ParseCheckpointName(folder)) return Kind::kCheckpointFile;
   if (folder == kCheckpointsName) {

@@ -1,5 +1,5 @@
-// Counts the tokens of a text that a model's dictionary lacks. A dictionary has pieces, and text that is not cut into them
-// says nothing to the model.
+// Counts the tokens of a text that a model's dictionary lacks. A dictionary has pieces, and text that is not cut into
+// them says nothing to the model.
 // Thread safety: one thread.
 #pragma once
 

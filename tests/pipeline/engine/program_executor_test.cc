@@ -308,7 +308,8 @@ TEST_F(TwoRanksTest, DoesNotReturnBeforeItsSendsAreReceived) {
   }
 }
 
-// Blocks its rank's first backward of a sublayer below `end` until another rank is at an instruction, and a little longer.
+// Blocks its rank's first backward of a sublayer below `end` until another rank is at an instruction, and a little
+// longer.
 class BlockedBackward final : public DepthObserver {
  public:
   BlockedBackward(int32_t end, const ProgramPlace& other, std::string instruction)
@@ -331,7 +332,7 @@ TEST_F(TwoRanksTest, ADeviceThatHangsIsNamedAtTheDeadline) {
   EmulatedDevice device;
   const auto gate = std::make_shared<HeldWork>();
   {
-    Work padded = work_;
+    Work padded({}, 2);
     for (PackedBatch& batch : padded.batches) {
       const PackedBatch whole = batch;
       PadToBuckets(whole, padded.pipeline.capacity, padded.pipeline.bucket_rows, batch);
@@ -346,9 +347,9 @@ TEST_F(TwoRanksTest, ADeviceThatHangsIsNamedAtTheDeadline) {
   }
 }
 
-// Two stages of two chunks, two replicas. Rank 0 has computed its upper chunk's gradients and waits for stage 1 before its
-// lower chunk, which receives nothing else. Only then does the other replica (rank 1) send the same gradients, and only
-// after that does stage 1 (rank 2) go on. Rank 0's trace shows which came first: the sum or the end of the wait.
+// Two stages of two chunks, two replicas. Rank 0 has computed its upper chunk's gradients and waits for stage 1 before
+// its lower chunk, which receives nothing else. Only then does the other replica (rank 1) send the same gradients, and
+// only after that does stage 1 (rank 2) go on. Rank 0's trace shows which came first: the sum or the end of the wait.
 TEST(ProgramExecutorTest, AddsGradientsOfReplicasWhileItWaitsForAMessage) {
   const PipelineOptions options{.replicas = 2, .chunks = 2, .schedule = ScheduleKind::kInterleaved1F1B};
   constexpr int kRanks = 4;

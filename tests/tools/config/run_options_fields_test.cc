@@ -64,6 +64,7 @@ TEST(RunOptionsFields, DefaultsAreThoseOfTheOptionStructs) {
   EXPECT_EQ(from_schema.optimizer.epsilon, structs.optimizer.epsilon);
   EXPECT_EQ(from_schema.optimizer.weight_decay, structs.optimizer.weight_decay);
   EXPECT_EQ(from_schema.optimizer.clip_norm, structs.optimizer.clip_norm);
+  EXPECT_EQ(from_schema.optimizer.decays_vectors, structs.optimizer.decays_vectors);
   EXPECT_EQ(from_schema.rate.schedule, structs.rate.schedule);
   EXPECT_EQ(from_schema.rate.peak, structs.rate.peak);
   EXPECT_EQ(from_schema.rate.warmup_updates, structs.rate.warmup_updates);
@@ -112,11 +113,11 @@ constexpr char kEveryField[] = R"(
     pipeline { stages: 2 chunks: 2 schedule: "interleaved_1f1b" split: [2, 5, 8] outstanding_sends: 3 recompute_auto: true
                memory_limit_bytes: 1234567890123 wait_timeout_seconds: 1.5 threads: 6 replicas: 3 optimizer_sharding: "none"
                placement: "stages_together" transport: "host" graphs: "off" }
-    optimizer { beta1: 0.8 beta2: 0.95 epsilon: 1e-6 weight_decay: 0.01 clip_norm: 0.5 }
+    optimizer { beta1: 0.8 beta2: 0.95 epsilon: 1e-6 weight_decay: 0.01 clip_norm: 0.5 decay_of: "matrices" }
     learning_rate { schedule: "polynomial" peak: 0.001 warmup_updates: 11 warmup_initial_rate: 1e-5 end_rate: 1e-6 power: 2 }
     stop { steps: 5000 epochs: 1.5 minutes: 2.5 patience: 4 }
     validation { every_steps: 10 max_sentences: 20 bleu_sentences: 30 bleu_tokenizer: "zh" }
-    decode { beam: 3 length_penalty: 0.7 max_length_a: 1.3 max_length_b: 14 }
+    decode { beam: 3 length_penalty: 0.7 max_length_a: 1.3 max_length_b: 14 no_repeat_ngram: 2 }
     checkpoint { every_steps: 40 every_minutes: 41 keep_last: 5 keep_every: 50 save_at_end: false buffer_mebibytes: 3 }
     health { skipped_steps: 9 loss_spike_deviations: 4.5 loss_spike_window: 33 }
     logging { every_steps: 8 }
@@ -211,6 +212,7 @@ TEST(RunOptionsFields, EveryFieldOfTheOptimizerArrives) {
   EXPECT_EQ(train.optimizer.epsilon, 1e-6);
   EXPECT_EQ(train.optimizer.weight_decay, 0.01);
   EXPECT_EQ(train.optimizer.clip_norm, 0.5);
+  EXPECT_FALSE(train.optimizer.decays_vectors);
   EXPECT_EQ(train.rate.schedule, RateSchedule::kPolynomial);
   EXPECT_EQ(train.rate.peak, 0.001);
   EXPECT_EQ(train.rate.warmup_updates, 11);
@@ -234,6 +236,7 @@ TEST(RunOptionsFields, EveryFieldAroundTheStepsArrives) {
   EXPECT_EQ(train.pipeline.decoder->beam.length_penalty, 0.7);
   EXPECT_EQ(train.pipeline.decoder->beam.max_length_a, 1.3);
   EXPECT_EQ(train.pipeline.decoder->beam.max_length_b, 14);
+  EXPECT_EQ(train.pipeline.decoder->beam.no_repeat_ngram, 2);
   EXPECT_EQ(train.pipeline.decoder->sentences, 30);
   EXPECT_EQ(train.checkpoint.every_steps, 40);
   EXPECT_EQ(train.checkpoint.every_minutes, 41);
