@@ -76,7 +76,7 @@ void Progress::WarnOfBusyCores(const StepMetrics& metrics) {
     core_wait_seconds_ += times.core_wait_seconds;
   }
   if (warned_of_busy_cores_ || run_.threads == 1 || step_seconds_ < kLeastSeconds) return;
-  if (core_wait_seconds_ < kLeastShare * busy_seconds_) return;
+  if (core_wait_seconds_ == 0 || core_wait_seconds_ < kLeastShare * busy_seconds_) return;
   warned_of_busy_cores_ = true;
   OnText(metrics.step, TextKind::kWarning,
          absl::StrFormat("other programs use the cores: %.0f%% of the computing time was spent waiting for one. Fewer "

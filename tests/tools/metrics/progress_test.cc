@@ -150,6 +150,13 @@ TEST_F(ProgressTest, WarnsOnceOfThreadsThatWaitForCores) {
   }
 }
 
+TEST_F(ProgressTest, SaysNothingOfCoresWithoutTimesByStage) {
+  Progress progress = Make({});
+  progress.OnStart({.threads = 2});
+  for (int64_t i = 1; i <= 60; ++i) progress.OnStep(Step(i));
+  EXPECT_THAT(out_.str(), Not(HasSubstr("waiting for one")));
+}
+
 TEST_F(ProgressTest, PlainLinesComeAtIntervalsAndAtTheEnd) {
   Progress progress = Make({});
   progress.OnStep(Step(1));
