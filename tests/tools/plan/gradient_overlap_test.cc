@@ -210,6 +210,46 @@ TEST_F(GradientPiecesTest, ReplicasExchangeTheirRounds) {
   }
 }
 
+// What docs/planning.md says of the model of 2,500 sublayers. A rank sends and receives each message of other replicas
+// twice, as gradients and as weights, and both take a group a round (nccl_run_test counts them in runs).
+TEST(ReplicaMessages, AreFewInTheModelOf2500Sublayers) {
+  ModelOptions options{.encoder_layers = 500,
+                       .decoder_layers = 500,
+                       .d_model = 512,
+                       .d_ff = 2048,
+                       .heads = 8,
+                       .source_vocabulary = 32000,
+                       .target_vocabulary = 32000,
+                       .max_positions = 64};
+  ApplyResidualMethod(ResidualMethod::kDeepNorm, options);
+  ModelPlan model = ModelPlan::Make(options);
+  model.compute_storage = Storage::kBFloat16;
+  const int replicas = 8;
+  const auto plan = MakePipelinePlan(
+      model, {.micro_batches = 64, .source_tokens = 64, .target_tokens = 64},
+      {.stages = 8, .replicas = replicas, .chunks = 6, .schedule = ScheduleKind::kInterleaved1F1B}, 64);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (int stage = 0; stage < 8; ++stage) {
+    RankParts parts(model, *plan, stage, Stream::Cpu(1), Purpose::kTraining);
+    const auto arena = Arena::Allocate(parts.layout);  // nobody touches its pages
+    ASSERT_TRUE(arena.ok()) << arena.status();
+    parts.stage.Bind(*arena);
+    parts.state.Bind(*arena, parts.stage.parameters());
+    const std::vector<ReplicaRound> rounds = MakeReplicaRounds(parts.state);
+    int most = 0;  // calls of one replica for gradients
+    for (int replica = 0; replica < replicas; ++replica) {
+      int calls = 0;
+      for (const ReplicaRound& round : rounds) {
+        for (const ReplicaBucket& bucket : round.buckets) calls += bucket.owner == replica ? replicas - 1 : 1;
+      }
+      most = std::max(most, calls);
+    }
+    EXPECT_LE(2 * most, 1000) << "stage " << stage;
+    EXPECT_LE(2 * rounds.size(), 200u) << "stage " << stage;
+    EXPECT_GE(2 * rounds.size(), 20u) << "stage " << stage << ": so few rounds hardly overlap the backward pass";
+  }
+}
+
 class TiedGradientPiecesTest : public GradientPiecesTest {
  protected:
   TiedGradientPiecesTest() : GradientPiecesTest(EmbeddingSharing::kAll) {}
