@@ -8,6 +8,7 @@ import dataclasses
 import importlib.util
 import io
 import json
+import lzma
 import os
 import shutil
 import subprocess
@@ -154,6 +155,22 @@ class PaperDataTest(unittest.TestCase):
         self.assertEqual(self.text("test.headline"), ["Part 34", "Part 35", "Part 36"])
         self.assertEqual(self.text("valid.text")[0], f"{english(30)} {english(31)} {english(32)}")
         self.assertEqual(self.corpora(), [30, 4, 3])
+
+    def test_debian_synopses_are_headlines_of_first_paragraphs(self):
+        long = "A library that reads and writes files of a format that many programs of this kind understand"
+        entries = [
+            f"Package: a\nDescription-en: reads  files\n {long},\n here for C.\n .\n More.\n",
+            f"Package: b\nDescription-en: reads files\n {long}, again.\n",
+            "Package: c\nDescription-en: short\n Too few words.\n",
+            f"Package: d\nDescription-en: tools\n With tools. {long}.\n",
+        ]
+        source = self.tree / "Translation-en.xz"
+        source.write_bytes(lzma.compress("\n".join(entries).encode()))
+        out = self.tree / "tsv"
+        subprocess.run([sys.executable, CONFIGS.parent / "examples/debian_synopses.py", source, "--out", out], check=True,
+                       capture_output=True)
+        lines = [line for split in ("train", "valid", "test") for line in (out / f"{split}.tsv").read_text().splitlines()]
+        self.assertEqual(sorted(lines), [f"{long}, here for C.\treads files", f"With tools. {long}.\ttools"])
 
     def test_archives_are_unpacked_once_and_downloaded_only_when_asked(self):
         iwslt14(self.tree)
