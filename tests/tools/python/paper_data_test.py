@@ -164,6 +164,7 @@ class PaperDataTest(unittest.TestCase):
             "Package: c\nDescription-en: short\n Too few words.\n",
             f"Package: d\nDescription-en: tools\n With tools. {long}.\n",
         ]
+        self.tree.mkdir()
         source = self.tree / "Translation-en.xz"
         source.write_bytes(lzma.compress("\n".join(entries).encode()))
         out = self.tree / "tsv"
