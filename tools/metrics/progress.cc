@@ -142,11 +142,10 @@ void Progress::OnFinish(std::string_view reason) {
                            HumanValue(shown->perplexity, 4), ") at step ", HumanCount(shown->step)));
   }
   if (last_validation_.has_value() && last_validation_->scores.has_value()) {
-    const bool speech = run_.encoder_sublayers > 0 && run_.source_vocabulary == 0;
     const TranslationScores& scores = *last_validation_->scores;
     PrintLine(absl::StrCat("last ",
-                           speech ? absl::StrFormat("WER %.1f%%", 100 * scores.word_error_rate)
-                                  : absl::StrFormat("BLEU %.1f", scores.bleu),
+                           run_.frame_width > 0 ? absl::StrFormat("WER %.1f%%", 100 * scores.word_error_rate)
+                                                : absl::StrFormat("BLEU %.1f", scores.bleu),
                            " at step ", HumanCount(last_validation_->step)));
   }
   if (!run_.run_directory.empty()) PrintLine(absl::StrCat("run directory ", run_.run_directory));

@@ -348,7 +348,7 @@ TEST_F(ProgressTest, EndsWithASummary) {
 
 TEST_F(ProgressTest, ASpeechRunEndsWithItsWordErrorRate) {
   Progress progress = Make({});
-  progress.OnStart({.model = "S2T", .target_vocabulary = 20, .encoder_sublayers = 4, .decoder_sublayers = 6});
+  progress.OnStart({.model = "S2T", .frame_width = 80});
   progress.OnValidation({.step = 3, .nll = 4, .scores = TranslationScores{.bleu = 11, .word_error_rate = 0.25}});
   progress.OnFinish("stopped");
   EXPECT_THAT(out_.str(), HasSubstr("last WER 25.0% at step 3\n"));
