@@ -257,6 +257,12 @@ void Trainer::Announce() {
   for (const std::string& text : left_out) {
     if (!text.empty()) surroundings_.sink.OnText(progress_.step, TextKind::kWarning, text);
   }
+  if (options_.spec_augment.active() && surroundings_.train.manifest().cmvn == "none") {
+    surroundings_.sink.OnText(progress_.step, TextKind::kWarning,
+                              "data.spec_augment sets masked features to 0, the mean of normalised ones, and those of "
+                              "data.train were made with --cmvn none; make them with --cmvn utterance, or leave the "
+                              "masks out");
+  }
 }
 
 absl::StatusOr<TrainingOutcome> Trainer::Run() {
