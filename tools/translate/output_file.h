@@ -1,5 +1,5 @@
-// The file of --out: whole, or not there. It is written as PATH.partial and renamed when it is finished; until then what
-// PATH had stays. After an error PATH.partial remains with the lines that were written, if there are any.
+// The file of --out: whole, or not there. It is written as PATH.partial and renamed when it is finished; until then
+// PATH stays as it was. After an error PATH.partial remains with the lines that were written, if there are any.
 // Links are followed. A pipe, a device and an open file of the process (/dev/stdout) are written as they are.
 // Threads: one. Blocking: all.
 #pragma once
