@@ -19,6 +19,7 @@ RunInfo DescribeRun(const TrainOptions& options, const ModelPlan& plan, const Pi
                                    model.heads, model.d_ff, model.encoder_sublayers() + model.decoder_sublayers()),
           .parameters = plan.ParameterElements(),
           .source_vocabulary = model.source_vocabulary,
+          .frame_width = model.frame_width,
           .target_vocabulary = model.target_vocabulary,
           .encoder_sublayers = model.encoder_sublayers(),
           .decoder_sublayers = model.decoder_sublayers(),

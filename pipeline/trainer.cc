@@ -257,6 +257,12 @@ void Trainer::Announce() {
   for (const std::string& text : left_out) {
     if (!text.empty()) surroundings_.sink.OnText(progress_.step, TextKind::kWarning, text);
   }
+  if (options_.spec_augment.active() && surroundings_.train.manifest().cmvn == "none") {
+    surroundings_.sink.OnText(progress_.step, TextKind::kWarning,
+                              "data.spec_augment sets masked features to 0, the mean of normalised ones, and those of "
+                              "data.train were made with --cmvn none; make them with --cmvn utterance, or leave the "
+                              "masks out");
+  }
 }
 
 absl::StatusOr<TrainingOutcome> Trainer::Run() {
@@ -279,7 +285,9 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
     if (surroundings_.before_step) surroundings_.before_step(progress_.step);
     HADAL_ASSIGN_OR_RETURN(const StepResult result, Step());
     HADAL_RETURN_IF_ERROR(checkpoints_->Poll(progress_.step));
-    const bool validation_due = validate_every > 0 && progress_.step % validate_every == 0;
+    // Nobody could choose every_steps so that one is due at the end of these limits.
+    const bool unforeseen_end = result.gradient.vote == StepVote::kOutOfTime || ReachedLimit() == StopReason::kEpochs;
+    const bool validation_due = validate_every > 0 && (progress_.step % validate_every == 0 || unforeseen_end);
     HADAL_ASSIGN_OR_RETURN(reason, AfterStep(result.gradient.vote, validation_due));
     HADAL_RETURN_IF_ERROR(tracer_->AfterStep(progress_.step));
   }

@@ -65,7 +65,8 @@ ValidationBleu::ValidationBleu(const Corpus& corpus, CorpusVocabularies vocabula
     }
     const std::vector<int32_t> target(sample.target.begin(), sample.target.end());
     const bool tagged = pipeline.decoder->prefixes;
-    if (!AreIdsOf(corpus.manifest(), source, target) || (tagged && target.empty())) {
+    const bool known = corpora.size() < 2 || static_cast<size_t>(sample.corpus_id) < corpora.size();
+    if (!known || !AreIdsOf(corpus.manifest(), source, target) || (tagged && target.empty())) {
       corpus_status_ = CorpusChanged(corpus, i * corpus.size() / count);
       return;
     }

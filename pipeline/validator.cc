@@ -6,7 +6,6 @@
 
 #include "layers/sublayer_context.h"
 #include "runtime/clock.h"
-#include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
 #include "runtime/trace.h"
 
@@ -29,20 +28,18 @@ bool NoteNll(double nll, TrainingProgress& progress) {
 
 }  // namespace
 
-Validator::Validator(const ValidatorSetup& setup, std::vector<PackedBatch> batches, int64_t too_long)
-    : batches_(std::move(batches)), too_long_(too_long), bleu_(setup.bleu), sink_(setup.sink) {
+Validator::Validator(const ValidatorSetup& setup, ValidationBatches packed)
+    : batches_(std::move(packed.batches)), too_long_(packed.too_long), bleu_(setup.bleu), sink_(setup.sink) {
   for (const PackedBatch& batch : batches_) sentences_ += batch.sentences();
   if (setup.corpus.manifest().corpora.size() < 2) return;
   corpora_ = setup.corpus.manifest().corpora;
-  for (const PackedBatch& batch : batches_) {
-    corpus_of_batch_.push_back(setup.corpus.sample(batch.samples.front()).corpus_id);
-  }
+  corpus_of_batch_ = std::move(packed.corpus_ids);
 }
 
 absl::StatusOr<Validator> Validator::Create(const ValidatorSetup& setup) {
   HADAL_ASSIGN_OR_RETURN(ValidationBatches packed,
                          MakeValidationBatches(setup.corpus, setup.capacity, setup.max_sentences));
-  return Validator(setup, std::move(packed.batches), packed.too_long);
+  return Validator(setup, std::move(packed));
 }
 
 std::vector<CorpusValidation> Validator::OfCorpora(const std::vector<LossSums>& of_batches,

@@ -22,6 +22,7 @@
 #include "runtime/data/corpus.h"
 #include "runtime/data/pack_sentences.h"
 #include "runtime/data/packed_batch.h"
+#include "runtime/data/sampling_order.h"
 #include "runtime/metrics_sink.h"
 
 namespace hadal {
@@ -54,7 +55,7 @@ class Validator {
   int64_t too_long() const { return too_long_; }
 
  private:
-  Validator(const ValidatorSetup& setup, std::vector<PackedBatch> batches, int64_t too_long);
+  Validator(const ValidatorSetup& setup, ValidationBatches packed);
 
   // What the sink gets of each corpus of several.
   std::vector<CorpusValidation> OfCorpora(const std::vector<LossSums>& of_batches,

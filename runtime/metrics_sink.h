@@ -28,7 +28,8 @@ struct RunInfo {
   std::string attempt;  // that owns the run directory (runtime/run_directory.h)
   std::string model;    // shown to users: "DeepNorm 500L-500L d=64 (2,500 sublayers)"
   int64_t parameters = 0;
-  int32_t source_vocabulary = 0;  // tokens; 0: no source
+  int32_t source_vocabulary = 0;  // tokens; 0: no source, or speech
+  int32_t frame_width = 0;        // features of a frame of speech; 0: text
   int32_t target_vocabulary = 0;
   int32_t encoder_sublayers = 0;  // depth_gradient_norms[0, encoder_sublayers)
   int32_t decoder_sublayers = 0;  // depth_gradient_norms[encoder_sublayers, encoder_sublayers + decoder_sublayers)

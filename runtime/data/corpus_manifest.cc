@@ -103,6 +103,7 @@ absl::StatusOr<CorpusManifest> ReadManifest(const Json& json) {
   manifest.statistics = ReadStatistics(fields.Object("statistics"));
   if (fields.Has("target_tags")) fields.Read("target_tags", manifest.target_tags);
   if (fields.Has("frame_width")) fields.Read("frame_width", manifest.frame_width, 1, kWidestFrame);
+  if (fields.Has("cmvn")) fields.Read("cmvn", manifest.cmvn);
   HADAL_RETURN_IF_ERROR(status);
   if (manifest.frame_width > 0 && manifest.source_vocabulary.size > 0) {
     return absl::DataLossError("it has both frame_width and source_vocabulary: a source is either speech or text");
@@ -129,6 +130,7 @@ std::string ManifestToJson(const CorpusManifest& manifest) {
   json["statistics"] = ToJson(manifest.statistics);
   if (manifest.target_tags) json["target_tags"] = true;
   if (manifest.frame_width > 0) json["frame_width"] = manifest.frame_width;
+  if (!manifest.cmvn.empty()) json["cmvn"] = manifest.cmvn;
   json["crc32c"] = ChecksumOf(Json(json));
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }

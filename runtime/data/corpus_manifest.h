@@ -46,6 +46,7 @@ struct CorpusManifest {
   CorpusStatistics statistics;
   bool target_tags = false;  // every target begins with its language's tag (language_tags.h)
   int32_t frame_width = 0;   // speech: the features of a frame, which sources consist of; 0: text
+  std::string cmvn;          // speech: how they are normalised, "utterance" or "none"; empty: not recorded
 
   bool monolingual() const { return source_vocabulary.size == 0 && frame_width == 0; }
   // Whether there is only one vocabulary.

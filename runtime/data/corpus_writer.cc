@@ -60,6 +60,7 @@ CorpusWriter::CorpusWriter(CorpusWriterOptions options) : options_(std::move(opt
   manifest_.corpora = options_.corpora;
   manifest_.target_tags = options_.target_tags;
   manifest_.frame_width = options_.frame_width;
+  manifest_.cmvn = options_.cmvn;
 }
 
 absl::StatusOr<CorpusWriter> CorpusWriter::Create(CorpusWriterOptions options) {

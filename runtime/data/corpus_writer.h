@@ -24,6 +24,7 @@ struct CorpusWriterOptions {
   std::vector<std::string> corpora;          // [corpus id] names, for users
   bool target_tags = false;                  // CorpusManifest's
   int32_t frame_width = 0;                   // CorpusManifest's; every sample's
+  std::string cmvn;                          // CorpusManifest's
   int64_t shard_bytes = int64_t{256} << 20;  // a shard ends when it reaches this size
 };
 

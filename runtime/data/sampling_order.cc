@@ -131,12 +131,12 @@ absl::StatusOr<SamplingOrder> SamplingOrder::Create(const Corpus& corpus, const 
     return absl::InvalidArgumentError("data.spec_augment masks the features of speech, and the corpus is text");
   }
   SamplingOrder order(corpus, options);
-  order.Survey();
+  HADAL_RETURN_IF_ERROR(order.Survey());
   if (order.samples() == 0) return NothingFits(corpus, options.capacity);
   return order;
 }
 
-void SamplingOrder::Survey() {
+absl::Status SamplingOrder::Survey() {
   const BatchCapacity& capacity = options_.capacity;
   const std::array<int64_t, 5> settings = {static_cast<int64_t>(options_.seed), capacity.source_rows,
                                            capacity.target_rows, capacity.sentence_rows, corpus_->size()};
@@ -149,6 +149,7 @@ void SamplingOrder::Survey() {
   }
   for (int64_t i = 0; i < corpus_->size(); ++i) {
     const SampleView sample = corpus_->sample(i);
+    if (static_cast<size_t>(sample.corpus_id) >= fitting_.size()) return CorpusChanged(*corpus_, i);
     const BatchRows rows = RowsOf(sample);
     const std::array<int64_t, 2> lengths = {rows.source, rows.target};
     name_ = Crc32c(lengths.data(), sizeof(lengths), name_);
@@ -159,6 +160,7 @@ void SamplingOrder::Survey() {
       ++too_long_;
     }
   }
+  return absl::OkStatus();
 }
 
 std::vector<uint32_t> SamplingOrder::FromPasses(size_t corpora, int64_t begin, int64_t count) const {
@@ -346,7 +348,6 @@ absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, co
   ValidationBatches out;
   BatchRows used;
   std::vector<int64_t> taken(std::max<size_t>(1, corpus.manifest().corpora.size()));
-  int32_t corpus_id = -1;  // of the last batch
   for (int64_t i = 0; i < corpus.size(); ++i) {
     const SampleView sample = corpus.sample(i);
     if (static_cast<size_t>(sample.corpus_id) >= taken.size()) return CorpusChanged(corpus, i);
@@ -360,11 +361,11 @@ absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, co
       ++out.too_long;
       continue;
     }
-    if (out.batches.empty() || sample.corpus_id != corpus_id || !Fits(used + rows, capacity)) {
+    if (out.batches.empty() || sample.corpus_id != out.corpus_ids.back() || !Fits(used + rows, capacity)) {
       ClearBatch(out.batches.emplace_back());
       out.batches.back().micro_batch = static_cast<int32_t>(out.batches.size()) - 1;
       used = {};
-      corpus_id = sample.corpus_id;
+      out.corpus_ids.push_back(sample.corpus_id);
     }
     used += rows;
     AppendSentence(sample, i, out.batches.back());

@@ -86,8 +86,8 @@ class SamplingOrder {
   };
 
   SamplingOrder(const Corpus& corpus, const SamplingOptions& options) : corpus_(&corpus), options_(options) {}
-  // Reads every sample's length once.
-  void Survey();
+  // Reads every sample's length once.  Errors: DataLoss if a corpus id is no longer one.
+  absl::Status Survey();
   // Makes the epoch of micro-batch `index` of the stream the current one.
   void Seek(int64_t index);
   void EnterEpoch(int64_t epoch, int64_t first_micro_batch);
@@ -125,6 +125,7 @@ std::vector<int64_t> SamplingQuotas(const std::vector<int64_t>& samples, double 
 // A corpus in its own order, for validation and scoring.
 struct ValidationBatches {
   std::vector<PackedBatch> batches;  // micro_batch counts from 0
+  std::vector<int32_t> corpus_ids;   // [batches] index of the manifest's corpora
   int64_t target_tokens = 0;         // rows, including </s>
   int64_t too_long = 0;              // samples omitted because a side is longer than its capacity
 };

@@ -22,6 +22,6 @@ inline constexpr char kUnspacedBleu[] =
     "validation.bleu_tokenizer in a config";
 inline constexpr char kUnspacedWer[] =
     "the references put no spaces between words (Chinese, Japanese, Thai …), so a sentence counts as one word. `hadal "
-    "chrf` needs no words";
+    "wer --characters` and `hadal chrf` need no words";
 
 }  // namespace hadal

@@ -111,6 +111,17 @@ TEST_F(ChangedCorpusTest, AFileThatIsReplacedOrRemovedIsReadToItsEnd) {
   EXPECT_TRUE(order.At(6, step_).ok());
 }
 
+// An index of tables by corpus, in training and in validation.
+TEST_F(ChangedCorpusTest, AnUnknownCorpusIdIsNoIndex) {
+  corpus_.emplace(*Corpus::Open(directory_ / "train"));
+  Overwrite(sizeof(ShardHeader) + offsetof(SampleRecord, corpus_id), std::string(4, '\x7f'));
+  SetTime();
+  EXPECT_EQ(
+      SamplingOrder::Create(*corpus_, {.seed = 3, .capacity = kCapacity, .micro_batches_per_step = 2}).status().code(),
+      absl::StatusCode::kDataLoss);
+  EXPECT_EQ(MakeValidationBatches(*corpus_, kCapacity, 0).status().code(), absl::StatusCode::kDataLoss);
+}
+
 // With the time set back, as if it could not be known: what is returned fits the model all the same.
 TEST_F(ChangedCorpusTest, WhateverIsWrittenBatchesFitTheModel) {
   std::mt19937 random(1);

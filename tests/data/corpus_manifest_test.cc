@@ -185,8 +185,10 @@ TEST(CorpusManifest, SpeechHasAFrameWidthAndNoSourceVocabulary) {
   EXPECT_EQ(RefusalOfText(ManifestToJson(speech)),
             "it has both frame_width and source_vocabulary: a source is either speech or text");
   speech.source_vocabulary = {};
+  speech.cmvn = "none";
   const CorpusManifest back = *ManifestFromJson(ManifestToJson(speech), "a.json");
   EXPECT_EQ(back.frame_width, 40);
+  EXPECT_EQ(back.cmvn, "none");
   EXPECT_FALSE(back.monolingual());
   EXPECT_TRUE(back.shares_vocabulary());
 }

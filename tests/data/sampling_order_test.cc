@@ -452,6 +452,7 @@ TEST(ValidationBatchesTest, TheFirstSentencesOfEachDirection) {
     samples.insert(samples.end(), batch.samples.begin(), batch.samples.end());
   }
   EXPECT_EQ(samples, (std::vector<int64_t>{0, 1, 6, 7}));
+  EXPECT_EQ(some.corpus_ids, (std::vector<int32_t>{0, 1}));
 }
 
 // Utterance i has 4·(1 + i % 5) frames of 3 values, all i + 1.

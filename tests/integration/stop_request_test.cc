@@ -112,22 +112,28 @@ TEST_P(StopRequest, SavesAlsoARunThatIsNotSavedWhenItIsDone) {
   EXPECT_THAT(SavedSteps(), ElementsAre(3)) << "done: as the option says";
 }
 
-TEST_P(StopRequest, TheEpochsEndARun) {
+TEST_P(StopRequest, TheEpochsEndARunWithAValidation) {
+  options_.validation.every_steps = 1000;
   options_.stop = {.steps = 40, .epochs = 1.5};
   const TrainingOutcome outcome = Train();
   EXPECT_EQ(outcome.reason, StopReason::kEpochs);
   EXPECT_GE(outcome.progress.samples_seen, 3 * corpus_.size() / 2);
   EXPECT_GE(asker_.epochs.back(), 1.5);
   EXPECT_LT(asker_.epochs.at(asker_.epochs.size() - 2), 1.5) << "one step too late";
+  EXPECT_EQ(asker_.validations.size(), 1u);
 }
 
-TEST_P(StopRequest, TheMinutesEndARun) {
+TEST_P(StopRequest, TheMinutesEndARunWithAValidation) {
+  options_.validation.every_steps = 1000;
   options_.stop.minutes = 1e-9;
   const TrainingOutcome outcome = Train();
   EXPECT_EQ(outcome.reason, StopReason::kMinutes);
   EXPECT_EQ(outcome.progress.step, 1);
+  EXPECT_EQ(outcome.progress.best_step, 1);
+  EXPECT_EQ(asker_.validations.size(), 1u);
   options_.stop.minutes = 60;
   EXPECT_EQ(Train().reason, StopReason::kSteps);
+  EXPECT_EQ(asker_.validations.size(), 1u) << "whoever sets stop.steps knows the last step";
 }
 
 // At any time before its gradient norms are exchanged.

@@ -20,6 +20,7 @@ struct RecordedRun {
   int micro_batches = 8;
   int replicas = 1;
   int vocabulary = 0;              // of both sides; 0: not recorded
+  int frame_width = 0;             // of speech
   std::vector<StageTimes> stages;  // of every step except the first, which takes twice as long
   double other_seconds = 0;        // per step, besides the first stage's parts
   std::string config;              // more of the config, as text
@@ -59,6 +60,7 @@ inline void WriteRecordedRun(const std::string& directory, const RecordedRun& ru
   (*sink)->OnStart({.model = "a model",
                     .parameters = 12345,
                     .source_vocabulary = run.vocabulary,
+                    .frame_width = run.frame_width,
                     .target_vocabulary = run.vocabulary,
                     .encoder_sublayers = run.depth ? 2 : 0,
                     .decoder_sublayers = run.depth ? 3 : 0,

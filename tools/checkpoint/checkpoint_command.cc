@@ -115,7 +115,7 @@ void AddExportCommand(Command command, int& exit_code) {
   exporting
       .AddOption("--quantization", options->quantization, "Of ctranslate2's weights: int8, int16, float16, bfloat16")
       .Needs(format);
-  exporting.AddFlag("--force", options->force, "Replace existing files").Excludes(format);
+  exporting.AddFlag("--force", options->force, "Replace FILE and its .json").Excludes(format);
   exporting.Runs([=, &exit_code] {
     exit_code =
         Report("export", [&](std::ostream& out) { return AdviseAnotherCheckpoint(ExportCheckpoint(*options, out)); });

@@ -106,17 +106,21 @@ absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostre
   const std::string settings = options.out.substr(0, options.out.size() - (sizeof(kEnding) - 1)) + ".json";
   const std::string unique = absl::StrCat("tmp.", NewCheckpointAttempt());
 
-  std::vector<std::pair<std::string, std::string>> texts = {{settings, SettingsJson(reader)}};
-  for (const AttachedFile& file : reader.manifest().attachments) {
-    HADAL_ASSIGN_OR_RETURN(std::string contents, reader.ReadAttachment(file.name));
-    texts.emplace_back(JoinPath(folder, file.name), std::move(contents));
-  }
-  std::vector<std::string> paths = {options.out};
-  for (const auto& [path, contents] : texts) paths.push_back(path);
-  for (const std::string& path : paths) {
+  for (const std::string& path : {options.out, settings}) {
     if (!options.force && PathExists(path)) {
       return absl::AlreadyExistsError(
           absl::StrCat(path, " already exists; remove it, choose another --out, or use --force"));
+    }
+  }
+  std::vector<std::pair<std::string, std::string>> texts = {{settings, SettingsJson(reader)}};
+  for (const AttachedFile& file : reader.manifest().attachments) {
+    HADAL_ASSIGN_OR_RETURN(std::string contents, reader.ReadAttachment(file.name));
+    const std::string path = JoinPath(folder, file.name);
+    if (!PathExists(path)) {
+      texts.emplace_back(path, std::move(contents));
+    } else if (const auto present = ReadFile(path, std::ssize(contents)); !present.ok() || *present != contents) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          path, " is not this model's vocabulary, and may be another export's; remove it, or choose another folder"));
     }
   }
   HADAL_RETURN_IF_ERROR(MakeDirectories(folder));
@@ -126,7 +130,8 @@ absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostre
   for (const auto& [path, contents] : texts) HADAL_RETURN_IF_ERROR(ReplaceFile(path, contents, unique));
   HADAL_RETURN_IF_ERROR(WithPath(RenamePath(temporary, options.out), temporary, options.out));
   HADAL_RETURN_IF_ERROR(SyncDirectory(folder));
-  for (const std::string& path : paths) out << "wrote " << path << "\n";
+  out << "wrote " << options.out << "\n";
+  for (const auto& [path, contents] : texts) out << "wrote " << path << "\n";
   return absl::OkStatus();
 }
 

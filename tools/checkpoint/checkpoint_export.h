@@ -2,7 +2,8 @@
 //
 // Names and shapes are fairseq's ([out, in]; vectors one-dimensional; a shared matrix once, under its first name). Next
 // to FILE it writes FILE with the extension .json (model settings, config, origin) and the vocabularies in the
-// checkpoint, under their own names. FILE appears whole or not at all.
+// checkpoint, under their own names. FILE appears whole or not at all. A file that has a vocabulary's name stays: with
+// the same contents several exports share it, with others it is an error.
 // With a format, the Python package hadal_torch converts such a file to a folder (docs/interchange.md).
 #pragma once
 
@@ -18,7 +19,7 @@ struct CheckpointExportOptions {
   std::string out;           // FILE.safetensors; with a format, a folder that does not exist yet
   std::string format;        // "": plain; "huggingface", "ctranslate2", "fairseq"
   std::string quantization;  // of ctranslate2's weights: "int8", …; "": float32
-  bool force = false;        // replace existing files
+  bool force = false;        // replace FILE and its .json
 };
 
 // Memory: one slice; with a format, the whole model in Python. Errors: AlreadyExists; InvalidArgument (FILE's

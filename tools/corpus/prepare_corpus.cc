@@ -143,11 +143,11 @@ class SplitFrames {
   int64_t read_ = 0;
 };
 
-// The features of a frame; 0 for text.
-absl::StatusOr<int32_t> FrameWidthOf(const Split& split, const PrepareOptions& options) {
-  if (!options.features) return 0;
+// Of the first features; a frame width of 0 for text.
+absl::StatusOr<FeatureManifest> FeaturesOf(const Split& split, const PrepareOptions& options) {
+  if (!options.features) return FeatureManifest();
   HADAL_ASSIGN_OR_RETURN(const FeatureReader reader, FeatureReader::Open(split.pairs[0].features));
-  return reader.manifest().frame_width;
+  return reader.manifest();
 }
 
 void AddTags(const Direction& direction, LanguageTags tags, const Vocabulary& source, const Vocabulary& target,
@@ -237,13 +237,14 @@ absl::StatusOr<SampledText> SampleText(const Split& split, const PrepareOptions&
 
 absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions& options, const SplitSurvey& survey,
                                         const SavedVocabulary& source, const SavedVocabulary& target) {
-  HADAL_ASSIGN_OR_RETURN(const int32_t frame_width, FrameWidthOf(split, options));
+  HADAL_ASSIGN_OR_RETURN(const FeatureManifest features, FeaturesOf(split, options));
   CorpusWriterOptions writer_options = {
       .prefix = JoinPath(options.output, split.name),
       .source_vocabulary = options.monolingual ? VocabularyReference() : source.reference(),
       .target_vocabulary = target.reference(),
       .target_tags = options.tags == LanguageTags::kM2m100,
-      .frame_width = frame_width};
+      .frame_width = features.frame_width,
+      .cmvn = features.cmvn};
   for (const TextPair& pair : split.pairs) {
     writer_options.corpora.push_back(CorpusName(pair));
   }
@@ -261,8 +262,8 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
       if (!keep) continue;
       AddTags(pair.direction, options.tags, source.vocabulary, target.vocabulary, line.sample);
       SampleView sample = line.sample.view();
-      sample.frame_width = frame_width;
-      if (frame_width > 0) {
+      sample.frame_width = features.frame_width;
+      if (features.frame_width > 0) {
         HADAL_ASSIGN_OR_RETURN(sample.frames, frames.Of(text, line.number));
       }
       HADAL_RETURN_IF_ERROR(writer.Add(sample));

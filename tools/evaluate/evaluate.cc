@@ -87,7 +87,6 @@ class Evaluator {
   absl::StatusOr<std::optional<TranslationJob>> Next() {
     if (translating_) {
       const std::string& stem = evaluation_.sets[next_ - 1].stem;
-      HADAL_RETURN_IF_ERROR(RenamePath(PathOf(stem, ".partial"), PathOf(stem, ".hypothesis")));
       HADAL_RETURN_IF_ERROR(ReplaceFile(PathOf(stem, ".key"), keys_[next_ - 1], "new"));
     }
     for (; next_ < evaluation_.sets.size(); ++next_) {
@@ -103,7 +102,7 @@ class Evaluator {
       ++next_;
       return TranslationJob{.direction = absl::StrCat(set.direction.source, "-", set.direction.target),
                             .input = PathOf(set.stem, ".source"),
-                            .output = PathOf(set.stem, ".partial")};
+                            .output = PathOf(set.stem, ".hypothesis")};
     }
     return std::nullopt;
   }

@@ -159,6 +159,7 @@ void MetricsJsonl::OnStart(const RunInfo& run) {
                   {"model", run.model},
                   {"parameters", run.parameters},
                   {"source_vocabulary", run.source_vocabulary},
+                  {"frame_width", run.frame_width},
                   {"target_vocabulary", run.target_vocabulary},
                   {"encoder_sublayers", run.encoder_sublayers},
                   {"decoder_sublayers", run.decoder_sublayers},

@@ -142,8 +142,11 @@ void Progress::OnFinish(std::string_view reason) {
                            HumanValue(shown->perplexity, 4), ") at step ", HumanCount(shown->step)));
   }
   if (last_validation_.has_value() && last_validation_->scores.has_value()) {
-    PrintLine(absl::StrCat("last BLEU ", absl::StrFormat("%.1f", last_validation_->scores->bleu), " at step ",
-                           HumanCount(last_validation_->step)));
+    const TranslationScores& scores = *last_validation_->scores;
+    PrintLine(absl::StrCat("last ",
+                           run_.frame_width > 0 ? absl::StrFormat("WER %.1f%%", 100 * scores.word_error_rate)
+                                                : absl::StrFormat("BLEU %.1f", scores.bleu),
+                           " at step ", HumanCount(last_validation_->step)));
   }
   if (!run_.run_directory.empty()) PrintLine(absl::StrCat("run directory ", run_.run_directory));
   out_.flush();

@@ -110,6 +110,7 @@ void AddRecord(const Json& json, RunRecord& run) {
     run.model = String(json, "model");
     run.parameters = Integer(json, "parameters");
     run.source_vocabulary = static_cast<int32_t>(Integer(json, "source_vocabulary"));
+    run.frame_width = static_cast<int32_t>(Integer(json, "frame_width"));
     run.target_vocabulary = static_cast<int32_t>(Integer(json, "target_vocabulary"));
     run.encoder_sublayers = static_cast<int32_t>(Integer(json, "encoder_sublayers"));
     run.ranks = static_cast<int>(std::max<int64_t>(1, Integer(json, "ranks")));

@@ -42,6 +42,7 @@ struct RunRecord {
   std::string model;
   int64_t parameters = 0;
   int32_t source_vocabulary = 0, target_vocabulary = 0;  // 0: not recorded
+  int32_t frame_width = 0;                               // of speech
   int ranks = 1;
   int threads = 1;                // per rank
   int32_t encoder_sublayers = 0;  // the first ones of a DepthMetrics series

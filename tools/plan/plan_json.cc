@@ -64,7 +64,8 @@ Json SublayerJson(const PlanReport& report, int32_t sublayer) {
           {"name", report.model.SublayerName(sublayer)},
           {"rank", report.pipeline.RankOfSublayer(sublayer)},
           {"multiply_adds", report.pipeline.costs[sublayer]},
-          {"residual_gain", report.model.sublayers[sublayer].residual_gain}};
+          {"residual_gain", report.model.sublayers[sublayer].residual_gain},
+          {"norm_gain", report.model.sublayers[sublayer].norm_gain}};
 }
 
 }  // namespace

@@ -219,8 +219,8 @@ void AppendTime(const PlanReport& report, std::string& text) {
 }
 
 void AppendSublayers(const PlanReport& report, std::string& text) {
-  absl::StrAppendFormat(&text, "\n%8s %4s %5s  %-36s %12s %8s %9s %9s  %s\n", "sublayer", "rank", "chunk", "name",
-                        "parameters", "cost", "residual", "branch", "edges in");
+  absl::StrAppendFormat(&text, "\n%8s %4s %5s  %-36s %12s %8s %9s %9s %9s  %s\n", "sublayer", "rank", "chunk", "name",
+                        "parameters", "cost", "residual", "branch", "norm", "edges in");
   double total = 0;
   for (const double cost : report.pipeline.costs) total += cost;
   for (const ChunkReport& c : report.chunks) {
@@ -240,10 +240,11 @@ void AppendSublayers(const PlanReport& report, std::string& text) {
       }
       if (record.skip_gain != 0) absl::StrAppendFormat(&edges, " + %.4f layer input", record.skip_gain);
       absl::StrAppendFormat(
-          &text, "%8d %4d %5d  %-36s %12s %7.3f%% %9.4f %9s  %s%s\n", s, c.rank, c.chunk, report.model.SublayerName(s),
-          HumanCount(parameters), 100 * report.pipeline.costs[s] / total, record.residual_gain,
-          record.branch_growth == BranchGrowth::kConstant ? absl::StrFormat("%.4f", record.branch_gain) : "b(t)", edges,
-          s == c.first && s > 0 ? "  <- cut" : "");
+          &text, "%8d %4d %5d  %-36s %12s %7.3f%% %9.4f %9s %9.4f  %s%s\n", s, c.rank, c.chunk,
+          report.model.SublayerName(s), HumanCount(parameters), 100 * report.pipeline.costs[s] / total,
+          record.residual_gain,
+          record.branch_growth == BranchGrowth::kConstant ? absl::StrFormat("%.4f", record.branch_gain) : "b(t)",
+          record.norm_gain, edges, s == c.first && s > 0 ? "  <- cut" : "");
     }
   }
 }

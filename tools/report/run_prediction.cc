@@ -17,8 +17,9 @@
 namespace hadal {
 namespace {
 
-// The vocabulary sizes, from the run's record or from the profile of its model.
-absl::Status SetVocabularies(const RunRecord& run, const LoadedCosts& costs, ModelOptions& model) {
+// What the model takes from its corpus: the run's record, for vocabularies also the profile of its model.
+absl::Status FollowRecord(const RunRecord& run, const LoadedCosts& costs, ModelOptions& model) {
+  if (run.frame_width > 0) model.frame_width = run.frame_width;
   model.source_vocabulary = run.source_vocabulary;
   model.target_vocabulary = run.target_vocabulary;
   if (model.target_vocabulary > 0) return absl::OkStatus();
@@ -51,7 +52,7 @@ absl::StatusOr<RunPrediction> PredictRun(const RunRecord& run, const RunSummary&
   HADAL_ASSIGN_OR_RETURN(const config::RunConfig config,
                          LoadConfig({JoinPath(run.directory, kResolvedConfigName)}, {}));
   HADAL_ASSIGN_OR_RETURN(RunOptions options, MakeRunOptions(config));
-  HADAL_RETURN_IF_ERROR(SetVocabularies(run, loaded, options.train.model));
+  HADAL_RETURN_IF_ERROR(FollowRecord(run, loaded, options.train.model));
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<StepCosts> costs, loaded.For(options.train.model));
   const Stream stream = Stream::ForLayouts(loaded.machine ? loaded.machine->device() : DeviceKind::kCpu, run.threads);
   HADAL_ASSIGN_OR_RETURN(const PlanReport plan, MakePlanReport(options.train, run.ranks, stream, *costs,

@@ -26,7 +26,8 @@ namespace hadal {
 namespace {
 
 constexpr size_t kMostBytes = size_t{512} << 20;  // lines of one text in memory: a pipe may be endless
-// Of a line: WER takes words² time (some 7 s for such a line of one-letter words), chrF 80 bytes of memory a character.
+// Of a line: WER takes words² time (some 7 s for such a line of one-letter words), CER characters², chrF 80 bytes of
+// memory a character.
 constexpr size_t kMostLineBytes = size_t{128} << 10;
 
 // The lines of `in`, without trailing white space; a byte order mark is a part of the first word, as in sacreBLEU.
@@ -95,10 +96,13 @@ MetricResult Score(const MetricOptions& options, const std::vector<std::string>&
       return {ChrfName(options.word_order), ChrfFromCounts(counts), ChrfSignature(count, options.word_order), ""};
     }
     case Metric::kWer: {
-      const auto counts = Sum<WordErrors>(hypotheses, references, [](const auto& hypothesis, const auto& wanted) {
-        return CountWordErrors(hypothesis, wanted.front());
+      const bool characters = options.characters;
+      const auto counts = Sum<WordErrors>(hypotheses, references, [&](const auto& hypothesis, const auto& wanted) {
+        return characters ? CountCharacterErrors(hypothesis, wanted.front())
+                          : CountWordErrors(hypothesis, wanted.front());
       });
-      return {"WER", counts.Rate(), "nrefs:1|case:mixed|tok:space|version:jiwer-4.0.0+hadal",
+      return {characters ? "CER" : "WER", counts.Rate(),
+              absl::StrCat("nrefs:1|case:mixed|tok:", characters ? "char" : "space", "|version:jiwer-4.0.0+hadal"),
               absl::StrFormat("(errors = %d ref_len = %d)", counts.errors, counts.reference_words)};
     }
     case Metric::kBleu:
@@ -176,7 +180,8 @@ absl::Status RunMetric(const MetricOptions& options, std::istream& standard_inpu
                      " hypotheses; both need one line per sentence, including empty lines"));
   }
   const bool bleu = options.metric == Metric::kBleu && options.tokenizer == BleuTokenizer::k13a;
-  if ((bleu || options.metric == Metric::kWer) && std::ranges::any_of(references, IsUnspaced)) {
+  if ((bleu || (options.metric == Metric::kWer && !options.characters)) &&
+      std::ranges::any_of(references, IsUnspaced)) {
     log << "warning: " << (bleu ? kUnspacedBleu : kUnspacedWer) << "\n";
   }
   out << Format(Score(options, hypotheses, references), options.format, options.digits) << "\n";
@@ -205,8 +210,10 @@ void AddChrfCommand(Command app, int& exit_code) {
 
 void AddWerCommand(Command app, int& exit_code) {
   auto options = std::make_shared<MetricOptions>(MetricOptions{.metric = Metric::kWer, .digits = 4});
-  AddMetricCommand(app, "wer", "Score transcripts: word error rate, 0.25 for one of four words, equal to jiwer's",
-                   options, exit_code);
+  Command command =
+      AddMetricCommand(app, "wer", "Score transcripts: word error rate, 0.25 for one of four words, equal to jiwer's",
+                       options, exit_code);
+  command.AddFlag("--characters", options->characters, "Character error rate, spaces between words included");
 }
 
 }  // namespace hadal

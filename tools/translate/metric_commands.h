@@ -3,7 +3,7 @@
 //
 //   hadal bleu [HYPOTHESES] -r REFERENCE … [-i HYPOTHESES] [--text | --score-only] [-w DIGITS] [--tokenize 13a|char|zh]
 //   hadal chrf … [--word-order 0|1|2]
-//   hadal wer -r REFERENCE …
+//   hadal wer -r REFERENCE … [--characters]
 // Without HYPOTHESES they are read from standard input. Prints sacreBLEU's JSON object, or with --text its line. A line
 // ends only at "\n", as in sacreBLEU (not at U+2028 or "\r"); empty lines count as sentences.
 #pragma once
@@ -29,6 +29,7 @@ struct MetricOptions {
   int digits = 1;                                 // decimals of the score
   BleuTokenizer tokenizer = BleuTokenizer::k13a;  // BLEU
   int word_order = 0;                             // chrF
+  bool characters = false;                        // WER: CER instead
 };
 
 // Scores the files and writes the result with a newline to `out`. Warns on `log` about references without spaces

@@ -3,9 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -18,7 +16,6 @@
 #include "pipeline/pair_scorer.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/data/packed_batch.h"
-#include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/feature_reader.h"
 #include "tools/corpus/parallel_text.h"
@@ -26,6 +23,7 @@
 #include "tools/corpus/token_lists.h"
 #include "tools/metrics/human_units.h"
 #include "tools/metrics/work_progress.h"
+#include "tools/translate/output_file.h"
 #include "tools/translate/score_stream.h"
 #include "tools/translate/unknown_tokens.h"
 
@@ -57,12 +55,13 @@ class Scoring {
     bool more = true;
     while (more) HADAL_RETURN_IF_ERROR(ScoreBuffer(*checkpoint, *scorer, more));
     progress_.reset();
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(output_.Finish(), "closing the output"));
     if (is_main_) Summarize();
     return absl::OkStatus();
   }
 
  private:
-  std::ostream& out() { return options_.output.empty() ? standard_output_ : output_; }
+  std::ostream& out() { return options_.output.empty() ? standard_output_ : output_.stream(); }
 
   // Speech: every rank reads the features itself.
   absl::Status OpenFeatures() {
@@ -99,10 +98,9 @@ class Scoring {
                            ParallelReader::Open({features_ ? "" : options_.source, options_.target}));
     reader_.emplace(std::move(reader));
     if (options_.output.empty()) return absl::OkStatus();
-    HADAL_RETURN_IF_ERROR(CheckIsNoneOf(options_.output, {options_.source, options_.target}));
-    if (features_) HADAL_RETURN_IF_ERROR(CheckIsNoneOf(options_.output, features_->Files()));
-    output_.open(options_.output, std::ios::binary | std::ios::trunc);
-    return output_ ? absl::OkStatus() : CreationError(errno, options_.output);
+    std::vector<std::string> inputs = features_ ? features_->Files() : std::vector<std::string>();
+    inputs.insert(inputs.end(), {options_.source, options_.target});
+    return output_.Open(options_.output, inputs);
   }
 
   // Rank 0: the next pairs, source and target alternating; scored_[i]: whether line i is among them.
@@ -236,7 +234,7 @@ class Scoring {
   Collectives collectives_;
   std::ostream& standard_output_;
   std::ostream& log_;
-  std::ofstream output_;
+  OutputFile output_;
   std::optional<ParallelReader> reader_;
   std::vector<bool> scored_;
   std::optional<WorkProgress> progress_;
@@ -277,7 +275,8 @@ void AddScoreOptions(Command command, ScoreOptions& options) {
   command.AddOption("-t,--target", options.target, "Translations, one per line; or plain text")
       .Required()
       .ValueName("FILE");
-  command.AddOption("-o,--out", options.output, "File of scores (default: standard output)");
+  command.AddOption("-o,--out", options.output,
+                    "File of scores, FILE.partial until it is whole (default: standard output)");
   command
       .AddOption("--block", options.block,
                  "Score the text of a language model as one stream, in blocks of so many tokens; 0: line by line")

@@ -1,9 +1,7 @@
 #include "tools/translate/score_stream.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -15,11 +13,11 @@
 #include "absl/strings/str_split.h"
 #include "pipeline/pair_scorer.h"
 #include "runtime/comm/collectives.h"
-#include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/parallel_text.h"
 #include "tools/corpus/token_lists.h"
 #include "tools/metrics/human_units.h"
+#include "tools/translate/output_file.h"
 
 namespace hadal {
 namespace {
@@ -110,19 +108,17 @@ absl::Status RunScoreStream(const ScoreOptions& options, Communicator& communica
                                             absl::Seconds(options.wait_timeout_seconds)));
   absl::Status ready = CheckBlock(options, *checkpoint, scorer->longest_tokens() + 1);
   std::optional<BlockReader> reader;
-  std::ofstream file;
+  OutputFile file;
   if (ready.ok() && is_main) {
     absl::StatusOr<BlockReader> opened = BlockReader::Open(options, checkpoint->target_vocabulary());
     ready = opened.status();
     if (opened.ok()) reader.emplace(*std::move(opened));
   }
   if (ready.ok() && is_main && !options.output.empty()) {
-    ready = CheckIsNoneOf(options.output, {options.target});
-    if (ready.ok()) file.open(options.output, std::ios::binary | std::ios::trunc);
-    if (ready.ok() && !file) ready = CreationError(errno, options.output);
+    ready = file.Open(options.output, {options.target});
   }
   HADAL_RETURN_IF_ERROR(collectives.AllOk(ready, "opening files"));
-  std::ostream& scores_out = options.output.empty() ? out : file;
+  std::ostream& scores_out = options.output.empty() ? out : file.stream();
 
   const int64_t most_blocks = std::max<int64_t>(1, 16 * options.batch_tokens / options.block);
   PairScore total;
@@ -164,6 +160,7 @@ absl::Status RunScoreStream(const ScoreOptions& options, Communicator& communica
     }
     HADAL_RETURN_IF_ERROR(collectives.AllOk(written, "writing scores"));
   }
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(file.Finish(), "closing the output"));
   if (!is_main) return absl::OkStatus();
   if (blocks == 0) {
     log << "nothing was scored: " << options.target << " is empty\n";

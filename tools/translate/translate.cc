@@ -3,15 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <span>
 #include <sstream>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -36,6 +32,7 @@
 #include "tools/metrics/human_units.h"
 #include "tools/metrics/work_progress.h"
 #include "tools/translate/forced_tokens.h"
+#include "tools/translate/output_file.h"
 #include "tools/translate/output_line.h"
 #include "tools/translate/unknown_tokens.h"
 
@@ -120,13 +117,10 @@ class Translator {
     options_.input = job.input;
     options_.output = job.output;
     HADAL_RETURN_IF_ERROR(patient_.AllOk(IsMain() ? OpenFiles() : absl::OkStatus(), "opening files"));
-    HADAL_RETURN_IF_ERROR(TranslateAll());
-    output_.close();
-    return absl::OkStatus();
+    return TranslateAll();
   }
 
   absl::Status TranslateAll() {
-    HADAL_RETURN_IF_ERROR(patient_.AllOk(IsMain() ? EmptyOutput() : absl::OkStatus(), "emptying the output"));
     if (IsMain() && ShowsProgress()) {
       progress_.emplace(Doing(), features_ ? "frames" : "bytes",
                         features_ ? features_->manifest().frames : TextBytes({&options_.input, 1}));
@@ -134,7 +128,7 @@ class Translator {
     bool more = true;
     while (more) HADAL_RETURN_IF_ERROR(TranslateBuffer(more));
     progress_.reset();
-    return absl::OkStatus();
+    return patient_.AllOk(output_.Finish(), "closing the output");
   }
 
   bool IsMain() const { return communicator_.rank() == 0; }
@@ -142,7 +136,7 @@ class Translator {
   bool ReadsStandardInput() const { return options_.input == (options_.language_model ? "-" : ""); }
   // Translations on a terminal are progress enough, and would mix with the line.
   bool ShowsProgress() const { return !Typed() && (!options_.output.empty() || isatty(STDOUT_FILENO) == 0); }
-  std::ostream& out() { return options_.output.empty() ? streams_.out : output_; }
+  std::ostream& out() { return options_.output.empty() ? streams_.out : output_.stream(); }
 
   // Every rank reads the features itself: the input is their prefix, and no file.
   absl::Status OpenFeatures() {
@@ -165,10 +159,9 @@ class Translator {
       prefix_lines_.emplace(*prefix_input_, options_.prefixes);
     }
     if (!options_.output.empty()) {
-      HADAL_RETURN_IF_ERROR(CheckIsNoneOf(options_.output, {options_.input, options_.prefixes}));
-      if (features_) HADAL_RETURN_IF_ERROR(CheckIsNoneOf(options_.output, features_->Files()));
-      output_.open(options_.output, std::ios::binary | std::ios::app);
-      if (!output_) return CreationError(errno, options_.output);
+      std::vector<std::string> inputs = features_ ? features_->Files() : std::vector<std::string>();
+      inputs.insert(inputs.end(), {options_.input, options_.prefixes});
+      HADAL_RETURN_IF_ERROR(output_.Open(options_.output, inputs));
     }
     if (features_) return absl::OkStatus();
     if (ReadsStandardInput()) {
@@ -177,15 +170,6 @@ class Translator {
       lines_.emplace(*input_, options_.input);
     }
     return absl::OkStatus();
-  }
-
-  // Truncates the output only after the model is loaded, so that a failed load keeps earlier translations. Pipes and
-  // devices are not truncated.
-  absl::Status EmptyOutput() const {
-    std::error_code error;
-    if (!std::filesystem::is_regular_file(options_.output, error)) return absl::OkStatus();
-    std::filesystem::resize_file(options_.output, 0, error);
-    return error ? ErrnoStatus(error.value(), "empty", options_.output) : absl::OkStatus();
   }
 
   // Opens the checkpoint and determines the beam search options, some of which are in its config.
@@ -465,7 +449,7 @@ class Translator {
   DecoderOptions decoder_options_;
   Collectives patient_;
   std::unique_ptr<std::istream> input_, prefix_input_;
-  std::ofstream output_;
+  OutputFile output_;
   std::optional<TextLines> lines_, prefix_lines_;
   std::optional<FeatureReader> features_;  // speech: instead of lines
   int64_t utterances_read_ = 0;

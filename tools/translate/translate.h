@@ -15,6 +15,7 @@
 // A sentence's output depends only on the model, the options and, for samples, its line's number; not on other
 // sentences, ranks or threads. (On a GPU the last bits of its score depend on --beam, --batch and --longest-source,
 // which determine the sizes of products: decode_capacity.h.)
+// The file of --out: output_file.h.
 // --buffer lines at a time are read, then translated, then written; one line at a time if they are typed.
 #pragma once
 

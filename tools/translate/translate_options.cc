@@ -57,7 +57,8 @@ void AddTranslateOptions(Command command, TranslateOptions& options) {
   AddCheckpoint(command, "translate", options);
   command.AddOption("-i,--input", options.input,
                     "File of sentences, one per line (default: standard input); of speech: prefix of features");
-  command.AddOption("-o,--out", options.output, "File of translations (default: standard output)");
+  command.AddOption("-o,--out", options.output,
+                    "File of translations, FILE.partial until it is whole (default: standard output)");
   command
       .AddOption("--prefix", options.prefixes,
                  "What each output must begin with, one per line: text or a tag, as __de__")
@@ -92,7 +93,8 @@ void AddSampleOptions(Command command, TranslateOptions& options) {
       .AddOption("-p,--prompts", options.input,
                  "Prompts to continue, one per line; - is standard input (default: one empty prompt)")
       .ValueName("FILE");
-  command.AddOption("-o,--out", options.output, "File of texts (default: standard output)");
+  command.AddOption("-o,--out", options.output,
+                    "File of texts, FILE.partial until it is whole (default: standard output)");
   command.AddOption("--nbest", options.nbest, "Texts drawn per prompt").InRange(1, 64).ShowDefault();
   command
       .AddOption("--max-len", options.beam.max_length_b,

@@ -14,6 +14,7 @@
 #include "layers/layer_combination.h"
 #include "layers/output_head.h"
 #include "layers/purpose.h"
+#include "layers/second_stream.h"
 #include "layers/segment.h"
 #include "pipeline/stage/batch_slots.h"
 #include "runtime/arena.h"
@@ -56,7 +57,8 @@ std::vector<float> Rows(uint64_t seed, int64_t sentence_rows, int64_t rows, floa
 
 constexpr ActivationCapacity kCapacity{.source_rows = kSourceRows, .target_rows = kTargetRows, .max_length = 16};
 
-// A stack as a chunk runs it: one segment, or, where layers are combined, one a layer on a history, and what closes it.
+// A stack as a chunk runs it: one segment, or, where layers are combined, one a layer on a history; and what closes it,
+// also behind a second stream.
 class StackRun {
  public:
   StackRun(const ModelPlan& plan, int32_t first, int32_t last, ArenaLayout& layout)
@@ -72,6 +74,11 @@ class StackRun {
       }
     }
     pending_ = layout.ReserveBytes("pending", pending_bytes);
+    if (plan.HasSecondStream(stack_)) {
+      second_end_.emplace(plan, last - 1, kCapacity.rows(stack_));
+      saved_.push_back(layout.ReserveBytes("saved", second_end_->saved_bytes()));
+      for (ArenaSlice& slice : seconds_) slice = layout.Reserve<float>("second", kCapacity.rows(stack_) * kWidth);
+    }
     if (!combines) return;
     closing_.emplace(plan, last - 1, kCapacity.rows(stack_));
     saved_.push_back(layout.ReserveBytes("saved", closing_->saved_bytes()));
@@ -81,6 +88,13 @@ class StackRun {
 
   void Forward(const SublayerContext& context, const Arena& arena, Matrix encoder_output, Matrix x, Matrix out) const {
     PieceTensors tensors{.x = x, .encoder_output = encoder_output, .y = out, .saved = Saved(arena, 0)};
+    if (second_end_) {
+      tensors.second = Second(arena, 0);
+      tensors.y = Second(arena, 2);
+      segments_[0].Forward(context, tensors);
+      return second_end_->Forward(context,
+                                  {.x = tensors.y, .y = out, .second = tensors.second, .saved = Saved(arena, 1)});
+    }
     if (!closing_) return segments_[0].Forward(context, tensors);
     context.stream.Copy(Entries(arena, 0, 0, 1).data, x.data, AnyMatrix(x).bytes());
     for (size_t k = 0; k < segments_.size(); ++k) {
@@ -104,6 +118,12 @@ class StackRun {
                          .d_x = d_residual,
                          .d_encoder_output = d_encoder_output,
                          .pending = arena.Get<std::byte>(pending_)};
+    if (second_end_) {
+      tensors.second = Second(arena, 0);
+      tensors.d_second = Second(arena, 1);
+      BackwardOf(*second_end_, context,
+                 {.second = tensors.second, .d_second = tensors.d_second, .saved = Saved(arena, 1), .d_y = d_residual});
+    }
     if (!closing_) return BackwardOf(segments_[0], context, tensors);
     const Matrix all = Entries(arena, 1, 0, closing_->entries());
     context.stream.Clear(all.data, AnyMatrix(all).bytes());
@@ -131,6 +151,10 @@ class StackRun {
     }
   }
   std::byte* Saved(const Arena& arena, size_t index) const { return arena.Get<std::byte>(saved_[index]); }
+  // Of the second stream: itself, its gradient, and the residual stream in front of its end.
+  Matrix Second(const Arena& arena, int which) const {
+    return {arena.Get<float>(seconds_[which]), kCapacity.rows(stack_), kWidth};
+  }
   // Of the history, or, `which` = 1, its gradient.
   Matrix Entries(const Arena& arena, int which, int64_t first, int64_t count) const {
     const int64_t rows = kCapacity.rows(stack_);
@@ -140,8 +164,9 @@ class StackRun {
   Stack stack_;
   std::vector<Segment> segments_;
   std::optional<LayerCombination> closing_;
+  std::optional<SecondStreamEnd> second_end_;
   std::vector<ArenaSlice> saved_;
-  ArenaSlice pending_, histories_[2];
+  ArenaSlice pending_, histories_[2], seconds_[3];
 };
 
 // What a forward and a backward through a model leave that may not depend on padding.
@@ -281,7 +306,8 @@ TEST(PaddingRowsTest, WhatStandsInThemChangesNothing) {
   for (const ResidualMethod method :
        {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kB2t, ResidualMethod::kReZero,
         ResidualMethod::kAdmin, ResidualMethod::kNormFormer, ResidualMethod::kRFixup, ResidualMethod::kDlclPre,
-        ResidualMethod::kDlclPost, ResidualMethod::kKeel, ResidualMethod::kPeriLn, ResidualMethod::kLnScaling}) {
+        ResidualMethod::kDlclPost, ResidualMethod::kKeel, ResidualMethod::kPeriLn, ResidualMethod::kLnScaling,
+        ResidualMethod::kResidualDual}) {
     SCOPED_TRACE(ResidualMethodName(method));
     PaddedModel model(method);
     const Outcome zeros = model.Run(0, 1), poisoned = model.Run(1000, 2);

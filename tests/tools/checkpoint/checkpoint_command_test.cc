@@ -236,6 +236,12 @@ TEST_F(CheckpointCommandTest, ExportReplacesNothingUnasked) {
   EXPECT_EQ(Contents(path), "precious");
   EXPECT_EQ(Checkpoint({"export", directory_, "--out", path, "--force"}).exit_code, 0);
   EXPECT_TRUE(SafetensorsReader::Open(path).ok());
+  EXPECT_EQ(Checkpoint({"export", directory_, "--out", run_ / "second.safetensors"}).exit_code, 0);
+  SetContents(run_ / "vocabulary.model", "another export's");
+  const CommandResult outcome = Checkpoint({"export", directory_, "--out", path, "--force"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("vocabulary.model is not this model's vocabulary"));
+  EXPECT_EQ(Contents(run_ / "vocabulary.model"), "another export's");
   EXPECT_EQ(Checkpoint({"export", directory_, "--out", run_ / "model.bin"}).exit_code, 2);
 }
 

@@ -353,5 +353,13 @@ TEST_F(ProgressTest, EndsWithASummary) {
                                "run directory runs/deep"));
 }
 
+TEST_F(ProgressTest, ASpeechRunEndsWithItsWordErrorRate) {
+  Progress progress = Make({});
+  progress.OnStart({.model = "S2T", .frame_width = 80});
+  progress.OnValidation({.step = 3, .nll = 4, .scores = TranslationScores{.bleu = 11, .word_error_rate = 0.25}});
+  progress.OnFinish("stopped");
+  EXPECT_THAT(out_.str(), HasSubstr("last WER 25.0% at step 3\n"));
+}
+
 }  // namespace
 }  // namespace hadal

@@ -52,6 +52,7 @@ class NumberedRunTest : public ::testing::Test {
     sink->OnStart({.model = "a model",
                    .parameters = 31,
                    .source_vocabulary = 32,
+                   .frame_width = 35,
                    .target_vocabulary = 33,
                    .encoder_sublayers = 2,
                    .ranks = 15,
@@ -79,6 +80,7 @@ TEST_F(NumberedRunTest, WhatIsKnownBeforeTheFirstStep) {
   EXPECT_EQ(run_.model, "a model");
   EXPECT_EQ(run_.parameters, 31);
   EXPECT_EQ(run_.source_vocabulary, 32);
+  EXPECT_EQ(run_.frame_width, 35);
   EXPECT_EQ(run_.target_vocabulary, 33);
   EXPECT_EQ(run_.encoder_sublayers, 2);
   EXPECT_EQ(run_.ranks, 15);

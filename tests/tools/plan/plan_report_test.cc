@@ -330,6 +330,17 @@ TEST(PlanReport, JsonNamesMemoryInWordsWithoutSpaces) {
   EXPECT_GT(json["memory"][0]["checkpoint_buffer_bytes"], 0);
 }
 
+TEST(PlanReport, ASublayersNormGainIsShown) {
+  TrainOptions options = SmallRun();
+  ApplyResidualMethod(ResidualMethod::kLnScaling, options.model);
+  const auto report = MakePlanReport(options, 1, Stream::Cpu(1), kRate);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(PlanToText(*report, {.sublayers = true}),
+              ContainsRegex("decoder layer 3 feed-forward .* 1\\.0000 +1\\.0000 +0\\.5000 "));
+  const nlohmann::json json = nlohmann::json::parse(PlanToJson(*report, {.sublayers = true}));
+  EXPECT_EQ(json["list"][json["list"].size() - 2]["norm_gain"], 0.5) << "the last layer of four";
+}
+
 TEST(PlanReport, TextAndJsonHoldTheSame) {
   const auto report = MakePlanReport(SmallRun(), 2, Stream::Cpu(1), kRate);
   ASSERT_TRUE(report.ok()) << report.status();

@@ -87,15 +87,17 @@ class MetricsTest(unittest.TestCase):
                         scores.add(score.score)
         self.assertGreater(len(scores), 90)  # of 100: the segments tell the metrics apart
 
-    def test_word_error_rate(self):
-        for number, (hypotheses, references, _) in enumerate(nasty_files()):
-            with self.subTest(file=number):
-                printed = json.loads(self.printed("wer", hypotheses, references))
-                wanted = jiwer.process_words(references, hypotheses)
-                errors = wanted.substitutions + wanted.deletions + wanted.insertions
-                self.assertEqual(printed["score"], float(f"{wanted.wer:.9f}"))
-                words = sum(map(len, wanted.references))
-                self.assertEqual(printed["verbose_score"], f"(errors = {errors} ref_len = {words})")
+    def test_word_and_character_error_rates(self):
+        of_characters = (["--characters"], jiwer.process_characters, "cer")
+        for options, process, rate in (([], jiwer.process_words, "wer"), of_characters):
+            for number, (hypotheses, references, _) in enumerate(nasty_files()):
+                with self.subTest(rate=rate, file=number):
+                    printed = json.loads(self.printed("wer", hypotheses, references, options=options))
+                    wanted = process(references, hypotheses)
+                    errors = wanted.substitutions + wanted.deletions + wanted.insertions
+                    self.assertEqual(printed["score"], float(f"{getattr(wanted, rate):.9f}"))
+                    length = sum(map(len, wanted.references))
+                    self.assertEqual(printed["verbose_score"], f"(errors = {errors} ref_len = {length})")
 
 
 if __name__ == "__main__":

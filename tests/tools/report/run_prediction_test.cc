@@ -17,12 +17,13 @@ namespace {
 using ::testing::HasSubstr;
 
 // Of the default 6L-6L model: every sublayer 1 ms forward and 2 ms back.
-std::string WriteProfile(const std::string& directory) {
-  std::string text =
+std::string WriteProfile(const std::string& directory, int source_vocabulary = 100) {
+  std::string text = absl::StrCat(
       "processor: \"a processor\" gflops: 100 process_bytes: 50000000\n"
-      "model { d_model: 512 d_ff: 2048 heads: 8 source_vocabulary: 100 target_vocabulary: 100 sublayers: 33 "
-      "parameters: 1 }\n"
-      "capacities { source_tokens: 1024 target_tokens: 1024 source_rows: 1000 target_rows: 1000\n";
+      "model { d_model: 512 d_ff: 2048 heads: 8 source_vocabulary: ",
+      source_vocabulary,
+      " target_vocabulary: 100 sublayers: 33 parameters: 1 }\n"
+      "capacities { source_tokens: 1024 target_tokens: 1024 source_rows: 1000 target_rows: 1000\n");
   for (const char* kind : {"source_embedding", "encoder_self_attention", "encoder_feed_forward", "target_embedding",
                            "decoder_self_attention", "cross_attention", "decoder_feed_forward", "output_head"}) {
     absl::StrAppend(&text, "  sublayers { kind: \"", kind, "\" forward_ms: 1 backward_ms: 2 }\n");
@@ -51,6 +52,22 @@ TEST(RunPrediction, StandsBesideWhatWasMeasured) {
   EXPECT_THAT(ReportToHtml(*report), HasSubstr("Predicted and measured"));
   const auto json = nlohmann::json::parse(ReportToJson(*report));
   EXPECT_NEAR(json["runs"][0]["prediction"]["predicted_step_seconds"].get<double>(), step, 1e-9);
+}
+
+// The corpus's width is not in the config of a run of speech, but in its record.
+TEST(RunPrediction, TheFrontEndOfSpeechIsThere) {
+  const TemporaryDirectory directory;
+  const CostFiles costs{.profile = WriteProfile(directory.path(), /*source_vocabulary=*/0)};
+  RecordedRun run{.frame_width = 80, .stages = {{.forward_seconds = 1}}};
+  WriteRecordedRun(directory / "recorded", run);
+  run.config = "model { frame_width: 80 }";
+  run.frame_width = 0;
+  WriteRecordedRun(directory / "configured", run);
+  const auto report = MakeReport({directory / "recorded", directory / "configured"}, costs);
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(report->predictions.size(), 2u);
+  EXPECT_EQ(report->predictions[0].predicted_bytes, report->predictions[1].predicted_bytes);
+  EXPECT_EQ(report->predictions[0].utilisation, report->predictions[1].utilisation);
 }
 
 TEST(RunPrediction, WithoutAProfileThereIsNone) {

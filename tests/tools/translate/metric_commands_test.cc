@@ -86,6 +86,9 @@ TEST_F(MetricCommandsTest, DoesNotWarnOfSuchTextWhereSpacesDoNotMatter) {
   ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
   options.metric = Metric::kChrf;
   ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
+  options.metric = Metric::kWer;
+  options.characters = true;
+  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
   EXPECT_EQ(log_.str(), "");
 }
 
@@ -102,6 +105,12 @@ TEST_F(MetricCommandsTest, EveryMetricHasItsNameSignatureAndDefaults) {
   options.metric = Metric::kWer;
   ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
   EXPECT_EQ(out_.str(), "WER|nrefs:1|case:mixed|tok:space|version:jiwer-4.0.0+hadal = 1.0 (errors = 1 ref_len = 1)\n");
+  out_.str("");
+  options.characters = true;
+  options.digits = 4;
+  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
+  EXPECT_EQ(out_.str(),
+            "CER|nrefs:1|case:mixed|tok:char|version:jiwer-4.0.0+hadal = 0.3333 (errors = 1 ref_len = 3)\n");
   options.references.push_back(reference);
   EXPECT_THAT(std::string(RunMetric(options, input_, out_, log_).message()),
               HasSubstr("WER takes one reference, and 2"));

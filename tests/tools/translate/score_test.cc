@@ -16,6 +16,7 @@
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/vocabulary_training.h"
+#include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tests/support/saved_model.h"
 #include "tests/support/small_model.h"
@@ -149,10 +150,15 @@ TEST_F(ScoreTest, ALinesScoreDependsOnTheModelAlone) {
 }
 
 TEST_F(ScoreTest, ALineThatIsNotUtf8IsNamedWithWhatToTry) {
-  const ScoreOptions options = Options("a dog\na c\xFFt\n");
-  EXPECT_THAT(
-      std::string(Score(options).status().message()),
-      HasSubstr(options.target + ":2: not UTF-8 from byte 4 of the line on; convert it, for example with iconv"));
+  ScoreOptions options = Options("a dog\na c\xFFt\n");
+  options.output = directory_ / "scores";
+  for (const int64_t block : {0, 8}) {
+    options.block = block;
+    EXPECT_THAT(
+        std::string(Score(options).status().message()),
+        HasSubstr(options.target + ":2: not UTF-8 from byte 4 of the line on; convert it, for example with iconv"));
+    EXPECT_FALSE(PathExists(options.output));
+  }
 }
 
 TEST_F(ScoreTest, LinesLongerThanTheModelAreAnErrorOrCounted) {

@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
+#include "runtime/files.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/tools/translate/translate_fixture.h"
 #include "tools/translate/score.h"
@@ -170,6 +171,10 @@ TEST_F(TranslateTest, OverLongInputIsAnErrorOrACountedSkip) {
   const absl::Status refused = Translate(Options(), input, 2).status();
   EXPECT_THAT(std::string(refused.message()), HasSubstr("line 2 has"));
   TranslateOptions options = Options();
+  options.output = directory_ / "out.txt";
+  EXPECT_FALSE(Translate(options, input).ok());
+  EXPECT_FALSE(PathExists(options.output));
+  options.output.clear();
   options.over_long = OverLong::kSkip;
   const std::vector<std::string> lines = absl::StrSplit(*Translate(options, input), '\n');
   ASSERT_EQ(lines.size(), 4u);
