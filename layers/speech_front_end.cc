@@ -120,7 +120,8 @@ SpeechFrontEnd::Both SpeechFrontEnd::Convolutions(const SublayerContext& context
   return both;
 }
 
-void SpeechFrontEnd::ConvolveForward(const SublayerContext& context, const Convolution& convolution, AnyMatrix y) const {
+void SpeechFrontEnd::ConvolveForward(const SublayerContext& context, const Convolution& convolution,
+                                     AnyMatrix y) const {
   // A last block of fewer rows than those whose bits depend on their number (kernels/linear.h) begins earlier.
   const int64_t last = std::max<int64_t>(0, convolution.rows - 16);
   for (int64_t block = 0; block < convolution.rows; block += block_rows_) {

@@ -17,7 +17,7 @@ int64_t BlocksOfColumns(int64_t width) { return (width + kColumns - 1) / kColumn
 // load neighbouring columns of x and store neighbouring columns of u.
 template <typename X, typename U, bool kAligned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) UnfoldKernel(UnfoldArgs<X, U> args) {
-  HADAL_SHARED(float, tile, kTaps * kColumns);
+  HADAL_SHARED(float, tile, kTaps* kColumns);
   const int64_t row = BlockX(), first = BlockY() * kColumns, left = args.width - first;
   const int columns = static_cast<int>(left < kColumns ? left : kColumns), column = ThreadIndex();
   const RowTaps taps = Load(args.taps + row);
@@ -45,9 +45,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) FoldKernel(FoldArgs<U> args) {
   const int64_t last = args.first + args.rows;
   const bool before = taps.begin == 0 && row - 1 >= args.first, here = row >= args.first && row < last,
              behind = taps.end == kTaps && row + 1 < last;
-  const auto term = [&](int64_t r, int k) {
-    return ToFloat(Load(args.du.row(r - args.first) + (kTaps * column + k)));
-  };
+  const auto term = [&](int64_t r, int k) { return ToFloat(Load(args.du.row(r - args.first) + (kTaps * column + k))); };
   const DevicePointer<float> even = args.dx.row(taps.first + 2) + column;
   float sum = Load(even);
   if (before) sum += term(row - 1, 4);

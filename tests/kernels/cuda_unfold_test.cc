@@ -75,7 +75,8 @@ class CudaUnfoldTest : public ::testing::Test {
                              before = NormalValues(utterances_.x_rows() * c.width, 3);
     const DeviceVectorOf<cuda::RowTaps> taps(device, utterances_.Taps());
     const DeviceMatrixOf<X> in(device, x, utterances_.x_rows(), c.width, c.place);
-    const DeviceMatrixOf<U> out(device, std::vector<float>(du.size(), NAN), utterances_.rows(), kTaps * c.width, c.place),
+    const DeviceMatrixOf<U> out(device, std::vector<float>(du.size(), NAN), utterances_.rows(), kTaps * c.width,
+                                c.place),
         gradient(device, du, utterances_.rows(), kTaps * c.width, c.place);
     const DeviceMatrixOf<float> to(device, before, utterances_.x_rows(), c.width, c.place);
     for (int64_t first = 0; first < utterances_.rows(); first += c.block) {
