@@ -143,8 +143,8 @@ TEST_F(DeviceBatchTest, SpeechHasFramesAndTheTapsOfBothConvolutions) {
   EXPECT_THAT(taps(places.speech.inner),
               ElementsAre(Taps{-2, 2, 5}, Taps{0, 0, 5}, Taps{2, 0, 3}, Taps{3, 2, 5}, Taps{5, 0, 5}, Taps{7, 0, 5},
                           Taps{9, 0, 5}, Taps{11, 0, 3}, none, none, none, none));
-  EXPECT_THAT(taps(places.speech.outer), ElementsAre(Taps{-2, 2, 5}, Taps{0, 0, 3}, Taps{1, 2, 5}, Taps{3, 0, 5},
-                                                     Taps{5, 0, 3}, none));
+  EXPECT_THAT(taps(places.speech.outer),
+              ElementsAre(Taps{-2, 2, 5}, Taps{0, 0, 3}, Taps{1, 2, 5}, Taps{3, 0, 5}, Taps{5, 0, 3}, none));
   EXPECT_THAT(Values(places.source.tokens, 6), ElementsAre(0, 1, 2, 3, 4, -1)) << "rows look themselves up";
 }
 
