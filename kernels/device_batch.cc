@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/unfold.h"
+#include "kernels/unfold.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -43,6 +45,13 @@ TilePlaces TakeTiles(Block& block, int64_t queries, int64_t keys) {
           .key_capacity = keys};
 }
 
+FramePlaces TakeFrames(Block& block, int64_t source_rows, int64_t width) {
+  const auto take = [&](int64_t rows) { return TapPlaces{block.Take<cuda::RowTaps>(rows), rows}; };
+  return {.frames = block.Take<float>(kConvolutionStride * kConvolutionStride * source_rows * width),
+          .inner = take(kConvolutionStride * source_rows),
+          .outer = take(source_rows)};
+}
+
 DeviceBatch TakeAll(const DeviceBatchShape& shape, int32_t first_sublayer, Block& block) {
   DeviceBatch places{.random = block.Take<RandomPosition>(1),
                      .gradient_scale = block.Take<float>(1),
@@ -54,6 +63,7 @@ DeviceBatch TakeAll(const DeviceBatchShape& shape, int32_t first_sublayer, Block
   places.source_self = TakeTiles(block, shape.source_tiles, shape.source_tiles);
   places.target_self = TakeTiles(block, shape.target_tiles, shape.target_tiles);
   places.cross = TakeTiles(block, shape.target_tiles, shape.source_tiles);
+  if (shape.frame_width > 0) places.speech = TakeFrames(block, shape.source_rows, shape.frame_width);
   return places;
 }
 
@@ -74,15 +84,17 @@ DeviceBatchShape ShapeOf(const BatchContent& content) {
           .target_rows = content.target.size,
           .source_tiles = TileCapacity(content.source_offsets, content.source.size),
           .target_tiles = TileCapacity(content.target_offsets, content.target.size),
-          .branch_gains = content.branch_gains.size};
+          .branch_gains = content.branch_gains.size,
+          .frame_width = content.frames.columns};
 }
 
-DeviceBatchShape LargestShape(int64_t source_rows, int64_t target_rows, int64_t branch_gains) {
+DeviceBatchShape LargestShape(int64_t source_rows, int64_t target_rows, int64_t branch_gains, int64_t frame_width) {
   return {.source_rows = source_rows,
           .target_rows = target_rows,
           .source_tiles = source_rows,
           .target_tiles = target_rows,
-          .branch_gains = branch_gains};
+          .branch_gains = branch_gains,
+          .frame_width = frame_width};
 }
 
 int64_t BatchBytes(const DeviceBatchShape& shape) {

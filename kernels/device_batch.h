@@ -1,5 +1,5 @@
-// The values that change between micro-batches, in device memory: tokens, attention's tiles, the position of dropout's
-// random numbers, branch gains, the loss's scale.
+// The values that change between micro-batches, in device memory: tokens, frames of speech, attention's tiles, the
+// position of dropout's random numbers, branch gains, the loss's scale.
 //
 // They form one block of bytes, filled on the host, copied at once, and read by all launches of the micro-batch. Places
 // in the block depend only on DeviceBatchShape, so launches recorded for one micro-batch also serve the next one of
@@ -25,6 +25,7 @@ namespace hadal {
 
 namespace cuda {
 struct AttentionTile;  // kernels/cuda/attention.h
+struct RowTaps;        // kernels/cuda/unfold.h
 }  // namespace cuda
 
 // One side's tokens, and its rows grouped by token (kernels/cuda/embedding.h). Null: not given.
@@ -44,6 +45,18 @@ struct TilePlaces {
   int64_t query_capacity = 0, key_capacity = 0;
 };
 
+// Where a convolution's rows have their taps (unfold.h). Padding rows have none.
+struct TapPlaces {
+  const cuda::RowTaps* taps = nullptr;  // [rows]
+  int64_t rows = 0;                     // including padding rows
+};
+
+// Speech: frames and the taps of both convolutions. The source's tokens are then the numbers of their rows.
+struct FramePlaces {
+  const float* frames = nullptr;  // [4 · source rows, width], of which the sentences' are given
+  TapPlaces inner, outer;         // of 2 · source rows, and of source rows
+};
+
 struct DeviceBatch {
   const RandomPosition* random = nullptr;
   const float* gradient_scale = nullptr;
@@ -52,6 +65,7 @@ struct DeviceBatch {
   TokenPlaces source, target;
   const int32_t* targets = nullptr;  // [target rows]; −1: a padding row
   TilePlaces source_self, target_self, cross;
+  FramePlaces speech;  // null: none
 };
 
 // The shape of a block, which determines the places in it.
@@ -59,8 +73,11 @@ struct DeviceBatchShape {
   int64_t source_rows = 0, target_rows = 0;    // including padding rows
   int64_t source_tiles = 0, target_tiles = 0;  // capacities
   int64_t branch_gains = 0;
+  int64_t frame_width = 0;  // 0: no frames
 
-  auto Fields() const { return std::tie(source_rows, target_rows, source_tiles, target_tiles, branch_gains); }
+  auto Fields() const {
+    return std::tie(source_rows, target_rows, source_tiles, target_tiles, branch_gains, frame_width);
+  }
   bool operator<(const DeviceBatchShape& other) const { return Fields() < other.Fields(); }
 };
 
@@ -71,13 +88,15 @@ struct BatchContent {
   int32_t first_sublayer = 0;
   ConstTokens source, target_input, target;  // [rows]
   ConstTokens source_offsets, target_offsets;
+  ConstMatrix frames;         // of speech, where they are read; else empty
+  ConstTokens frame_offsets;  // [sentences + 1]
 };
 
 // The tile capacity is a quarter of the rows if that suffices (sentences of four tokens and more), else the number of
 // rows, which always suffices. Few blocks of a launch are then idle, and there are few different shapes.
 DeviceBatchShape ShapeOf(const BatchContent& content);
 // The largest shape for at most this many rows.
-DeviceBatchShape LargestShape(int64_t source_rows, int64_t target_rows, int64_t branch_gains);
+DeviceBatchShape LargestShape(int64_t source_rows, int64_t target_rows, int64_t branch_gains, int64_t frame_width = 0);
 
 int64_t BatchBytes(const DeviceBatchShape& shape);
 // REQUIRES: `block` is 16-byte aligned. Uses only its address; reads and writes nothing there.

@@ -20,6 +20,7 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/device_batch.h"
 #include "kernels/embedding.h"
+#include "kernels/glu.h"
 #include "kernels/head_scale.h"
 #include "kernels/linear.h"
 #include "kernels/residual_norm.h"
@@ -27,6 +28,7 @@
 #include "kernels/shift_scale.h"
 #include "kernels/sum_of_squares.h"
 #include "kernels/top_candidates.h"
+#include "kernels/unfold.h"
 #include "kernels/weighted_sum.h"
 
 namespace hadal {
@@ -44,6 +46,9 @@ struct DeviceKernels {
   DeviceKernel<CrossEntropyArgs> cross_entropy = nullptr;
   DeviceKernel<EmbeddingForwardArgs> embedding_forward = nullptr;
   DeviceKernel<EmbeddingBackwardArgs> embedding_backward = nullptr;
+  DeviceKernel<FoldArgs> fold = nullptr;
+  DeviceKernel<GluForwardArgs> glu_forward = nullptr;
+  DeviceKernel<GluBackwardArgs> glu_backward = nullptr;
   DeviceKernel<HeadScaleForwardArgs> head_scale_forward = nullptr;
   DeviceKernel<HeadScaleBackwardArgs> head_scale_backward = nullptr;
   bool (*has_relu_mask)(const Stream& stream, const ReluMaskArgs& args) = nullptr;
@@ -62,6 +67,7 @@ struct DeviceKernels {
   DeviceKernel<ShiftScaleBackwardArgs> shift_scale_backward = nullptr;
   DeviceKernel<SumsOfSquaresArgs> sums_of_squares = nullptr;
   DeviceKernel<TopCandidatesArgs> top_candidates = nullptr;
+  DeviceKernel<UnfoldArgs> unfold = nullptr;
   DeviceKernel<WeightedSumForwardArgs> weighted_sum_forward = nullptr;
   DeviceKernel<WeightedSumBackwardArgs> weighted_sum_backward = nullptr;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/device_kernels.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -23,13 +24,15 @@ void ForTaps(ConstTokens x_offsets, ConstTokens u_offsets, int64_t from, int64_t
   }
 }
 
-void CheckShapes(const ConstMatrix& x, const ConstMatrix& u, ConstTokens x_offsets, ConstTokens u_offsets,
-                 int64_t first) {
+void CheckShapes(const ConstAnyMatrix& x, const ConstAnyMatrix& u, ConstTokens x_offsets, ConstTokens u_offsets,
+                 int64_t first, const TapPlaces& places) {
   HADAL_CHECK_EQ(u.columns, kConvolutionTaps * x.columns);
   HADAL_CHECK_EQ(x_offsets.size, u_offsets.size);
   HADAL_CHECK_GE(x_offsets.size, 1);
-  HADAL_CHECK_EQ(int64_t{x_offsets[x_offsets.size - 1]}, x.rows);
-  HADAL_CHECK_LE(first + u.rows, int64_t{u_offsets[u_offsets.size - 1]});
+  const int64_t x_rows = x_offsets[x_offsets.size - 1], u_rows = u_offsets[u_offsets.size - 1];
+  HADAL_CHECK(x_rows == x.rows || (places.taps != nullptr && x_rows < x.rows));
+  HADAL_CHECK(places.taps == nullptr || u_rows <= places.rows);
+  HADAL_CHECK_LE(first + u.rows, places.taps == nullptr ? u_rows : places.rows);
   for (int64_t n = 0; n + 1 < x_offsets.size; ++n) {
     HADAL_CHECK_EQ(u_offsets[n + 1] - u_offsets[n], UnfoldedRows(x_offsets[n + 1] - x_offsets[n]));
   }
@@ -38,14 +41,16 @@ void CheckShapes(const ConstMatrix& x, const ConstMatrix& u, ConstTokens x_offse
 }  // namespace
 
 void Unfold(const Stream& stream, const UnfoldArgs& args) {
-  HADAL_CHECK(stream.device() == nullptr);
-  CheckShapes(args.x, args.u, args.x_offsets, args.u_offsets, args.first);
+  CheckShapes(args.x, args.u, args.x_offsets, args.u_offsets, args.first, args.places);
+  if (stream.device() != nullptr) return stream.device()->kernels().unfold(stream, args);
+  const ConstMatrix x_rows = args.x.floats();
+  const Matrix u_rows = args.u.floats();
   stream.ForRanges(args.u.rows, 4, [&](int64_t from, int64_t to) {
     ForTaps(args.x_offsets, args.u_offsets, args.first + from, args.first + to,
             [&](int64_t row, int64_t first, int64_t begin, int64_t end) {
-              float* const u = args.u.row(row - args.first);
+              float* const u = u_rows.row(row - args.first);
               for (int64_t k = 0; k < kConvolutionTaps; ++k) {
-                const float* const x = k >= begin && k < end ? args.x.row(first + k) : nullptr;
+                const float* const x = k >= begin && k < end ? x_rows.row(first + k) : nullptr;
                 for (int64_t c = 0; c < args.x.columns; ++c) u[kConvolutionTaps * c + k] = x == nullptr ? 0 : x[c];
               }
             });
@@ -53,12 +58,13 @@ void Unfold(const Stream& stream, const UnfoldArgs& args) {
 }
 
 void Fold(const Stream& stream, const FoldArgs& args) {
-  HADAL_CHECK(stream.device() == nullptr);
-  CheckShapes(args.dx, args.du, args.x_offsets, args.u_offsets, args.first);
+  CheckShapes(args.dx, args.du, args.x_offsets, args.u_offsets, args.first, args.places);
+  if (stream.device() != nullptr) return stream.device()->kernels().fold(stream, args);
+  const ConstMatrix du_rows = args.du.floats();
   stream.ForRanges(args.dx.columns, 16, [&](int64_t from, int64_t to) {
     ForTaps(args.x_offsets, args.u_offsets, args.first, args.first + args.du.rows,
             [&](int64_t row, int64_t first, int64_t begin, int64_t end) {
-              const float* const du = args.du.row(row - args.first);
+              const float* const du = du_rows.row(row - args.first);
               for (int64_t k = begin; k < end; ++k) {
                 float* const dx = args.dx.row(first + k);
                 for (int64_t c = from; c < to; ++c) dx[c] += du[kConvolutionTaps * c + k];

@@ -6,12 +6,14 @@
 // r is row j of a sentence that begins at row b of x.
 // A sentence of n rows of x has (n − 1)/2 + 1 rows of u. u's columns are in the order of a Conv1d's weight [out, C, 5].
 // Shapes: x [sentences' rows, C], u [rows, 5C]: the rows [first, first + rows) of all sentences' rows.
-// Storage: fp32. A CPU alone. Numerics: fold adds rows in ascending order, then k (threads split columns).
+// Storage: dx is fp32; the others are fp32, or on a device bf16, but u and du may be bf16 where x is fp32.
+// Numerics: fold adds rows in ascending order, then k (threads split columns).
 // REQUIRES: offsets that belong to each other (aborts otherwise). Blocking; allocates nothing.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/device_batch.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
@@ -24,17 +26,19 @@ inline constexpr int64_t kConvolutionStride = 2;
 constexpr int64_t UnfoldedRows(int64_t rows) { return (rows - 1) / kConvolutionStride + 1; }
 
 struct UnfoldArgs {
-  ConstMatrix x;
+  ConstAnyMatrix x;
   ConstTokens x_offsets, u_offsets;  // [sentences + 1]
   int64_t first = 0;
-  Matrix u;  // (=)
+  TapPlaces places;  // on a device: of all rows of u; may be empty. With it padding rows may follow, 0 in u
+  AnyMatrix u;       // (=)
 };
 void Unfold(const Stream& stream, const UnfoldArgs& args);
 
 struct FoldArgs {
-  ConstMatrix du;
+  ConstAnyMatrix du;
   ConstTokens x_offsets, u_offsets;  // [sentences + 1]
   int64_t first = 0;
+  TapPlaces places;
   Matrix dx;  // (+=)
 };
 void Fold(const Stream& stream, const FoldArgs& args);

@@ -60,6 +60,7 @@ absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kern
   if (kernels.weighted_sum_forward == nullptr && (plan.Combines(Stack::kEncoder) || plan.Combines(Stack::kDecoder))) {
     return Missing("weighted_sum (DLCL)");
   }
+  if (kernels.unfold == nullptr && model.reads_speech()) return Missing("unfold (speech)");
   HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kDecoder, model.decoder));
   if (model.has_encoder()) HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kEncoder, model.encoder));
   HADAL_RETURN_IF_ERROR(CheckOnePlacement(plan, "decoder", model.decoder));
@@ -67,7 +68,6 @@ absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kern
   if (model.adaptive()) return Missing("an adaptive softmax (model.adaptive_cutoffs)");
   const bool hidden_norm = model.encoder.ffn_inner_norm || model.decoder.ffn_inner_norm;
   const int64_t row = hidden_norm ? std::max(model.d_model, model.d_ff) : model.d_model;
-  if (model.reads_speech()) return Missing("the convolutions of speech's front end");
   if (row > kernels.widest_row) {
     return Missing(absl::StrCat("LayerNorm over ", row, " columns (the widest has ", kernels.widest_row, ")"));
   }

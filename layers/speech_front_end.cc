@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <string>
 
 #include "kernels/embedding.h"
 #include "kernels/glu.h"
 #include "kernels/linear.h"
 #include "kernels/unfold.h"
+#include "layers/saved_tensors.h"
+#include "layers/token_embedding.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -19,10 +22,13 @@ double FrontEndProducts(const ModelOptions& options) {
   return kConvolutionTaps * channels * (inner_rows * options.frame_width + options.d_model);
 }
 
-SpeechFrontEnd::SpeechFrontEnd(const ModelPlan& plan, int64_t rows, Purpose purpose, ArenaLayout& layout)
+SpeechFrontEnd::SpeechFrontEnd(const ModelPlan& plan, int64_t rows, DeviceKind kind, Purpose purpose,
+                               ArenaLayout& layout)
     : sublayer_(plan.source_embedding()),
       first_parameter_(plan.sublayers[plan.source_embedding()].first_parameter),
+      storage_(plan.compute_storage),
       rows_(rows),
+      block_rows_(kind == DeviceKind::kCpu ? kRows : std::min(kDeviceRows, kConvolutionStride * rows)),
       width_(plan.options.d_model),
       frame_width_(plan.options.frame_width),
       channels_(plan.options.front_end_channels),
@@ -31,40 +37,44 @@ SpeechFrontEnd::SpeechFrontEnd(const ModelPlan& plan, int64_t rows, Purpose purp
       training_(purpose == Purpose::kTraining),
       positions_slice_(layout.ReserveLasting<float>("weights", int64_t{plan.options.max_positions} * width_)),
       positions_(nullptr, plan.options.max_positions, width_) {
-  const auto reserve = [&](int64_t elements) { return layout.Reserve<float>("workspace", elements); };
+  const std::string category = "workspace";
+  const auto reserve = [&](int64_t elements) { return layout.ReserveBytes(category, elements * BytesOf(storage_)); };
   const int64_t inner_width = channels_ / 2;
-  row_slice_ = layout.Reserve<int32_t>("workspace", rows);
-  offset_slice_ = layout.Reserve<int32_t>("workspace", rows + 1);
+  row_slice_ = layout.ReserveHostBytes(category, rows * int64_t{sizeof(int32_t)});
+  offset_slice_ = layout.ReserveHostBytes(category, (rows + 1) * int64_t{sizeof(int32_t)});
   inner_slice_ = reserve(kConvolutionStride * rows * inner_width);
-  unfolded_slice_ = reserve(kRows * kConvolutionTaps * std::max(frame_width_, inner_width));
+  unfolded_slice_ = reserve(block_rows_ * kConvolutionTaps * std::max(frame_width_, inner_width));
   if (!training_) {
-    z_slice_ = reserve(kRows * std::max(channels_, 2 * width_));
+    z_slice_ = reserve(block_rows_ * std::max(channels_, 2 * width_));
     return;
   }
-  unfolded_gradient_slice_ = reserve(kRows * kConvolutionTaps * inner_width);
-  inner_gradient_slice_ = reserve(kConvolutionStride * rows * inner_width);
-  gradient_slice_ = reserve(rows * width_);
+  unfolded_gradient_slice_ = reserve(block_rows_ * kConvolutionTaps * inner_width);
+  inner_gradient_slice_ = layout.Reserve<float>(category, kConvolutionStride * rows * inner_width);
+  gradient_slice_ = layout.Reserve<float>(category, rows * width_);
 }
 
 void SpeechFrontEnd::Bind(const Arena& arena) {
-  HADAL_CHECK(arena.device() == nullptr);
   positions_.data = arena.Get<float>(positions_slice_);
-  FillSinusoidalPositions(positions_);
+  PlacePositions(arena, positions_);
   row_numbers_ = arena.Get<int32_t>(row_slice_);
   inner_offsets_ = arena.Get<int32_t>(offset_slice_);
-  inner_ = arena.Get<float>(inner_slice_);
-  unfolded_ = arena.Get<float>(unfolded_slice_);
+  inner_ = arena.Get<std::byte>(inner_slice_);
+  unfolded_ = arena.Get<std::byte>(unfolded_slice_);
   if (!training_) {
-    z_ = arena.Get<float>(z_slice_);
+    z_ = arena.Get<std::byte>(z_slice_);
     return;
   }
-  unfolded_gradient_ = arena.Get<float>(unfolded_gradient_slice_);
+  unfolded_gradient_ = arena.Get<std::byte>(unfolded_gradient_slice_);
   inner_gradient_ = arena.Get<float>(inner_gradient_slice_);
   gradient_ = arena.Get<float>(gradient_slice_);
 }
 
 int64_t SpeechFrontEnd::saved_bytes() const {
-  return training_ ? rows_ * (kConvolutionStride * channels_ + 2 * width_) * int64_t{sizeof(float)} : 0;
+  if (!training_) return 0;
+  SavedTensors<std::byte> saved(nullptr);
+  saved.Take(storage_, kConvolutionStride * rows_, channels_);
+  saved.Take(storage_, rows_, 2 * width_);
+  return saved.bytes();
 }
 
 SpeechFrontEnd::Both SpeechFrontEnd::Convolutions(const SublayerContext& context, const PieceTensors& tensors) const {
@@ -77,38 +87,52 @@ SpeechFrontEnd::Both SpeechFrontEnd::Convolutions(const SublayerContext& context
     const int64_t frames = batch.frame_offsets[n + 1] - batch.frame_offsets[n];
     inner_offsets_[n + 1] = inner_offsets_[n] + static_cast<int32_t>(UnfoldedRows(frames));
   }
-  const int64_t rows = batch.source_rows(), inner_rows = inner_offsets_[sentences];
+  const bool on_device = context.stream.device() != nullptr;
+  HADAL_CHECK(!on_device || context.places != nullptr);
+  const FramePlaces places = on_device ? context.places->speech : FramePlaces();
+  const int64_t rows = batch.source_rows();
+  const int64_t inner_rows = on_device ? kConvolutionStride * rows : inner_offsets_[sentences];
   HADAL_CHECK_LE(rows, rows_);
-  float* const saved = reinterpret_cast<float*>(tensors.saved);
+  SavedTensors<std::byte> saved(tensors.saved);
   const ConstTokens inner_offsets(inner_offsets_, sentences + 1);
-  return {
+  Both both = {
       .first = {.weight = first_parameter_,
-                .x = ConstMatrix(batch.frames.data(), batch.frame_offsets[sentences], frame_width_),
+                .x = ConstMatrix(on_device ? places.frames : batch.frames.data(), batch.frame_offsets[sentences],
+                                 frame_width_),
                 .x_offsets = {batch.frame_offsets.data(), sentences + 1},
                 .y_offsets = inner_offsets,
-                .z = training_ ? Matrix(saved, inner_rows, channels_) : Matrix(z_, kRows, channels_),
+                .places = places.inner,
                 .rows = inner_rows},
       .second = {.weight = first_parameter_ + 2,
-                 .x = ConstMatrix(inner_, inner_rows, channels_ / 2),
+                 .x = Inner(inner_rows),
                  .x_offsets = inner_offsets,
                  .y_offsets = context.offsets(Stack::kEncoder),
-                 .z = training_ ? Matrix(saved + kConvolutionStride * rows_ * channels_, rows, 2 * width_)
-                                : Matrix(z_, kRows, 2 * width_),
+                 .places = places.outer,
                  .rows = rows},
   };
+  if (training_) {
+    both.first.z = saved.Take(storage_, kConvolutionStride * rows_, channels_).Rows(0, inner_rows);
+    both.second.z = saved.Take(storage_, rows_, 2 * width_).Rows(0, rows);
+  } else {
+    both.first.z = AnyMatrix(z_, block_rows_, channels_, storage_);
+    both.second.z = AnyMatrix(z_, block_rows_, 2 * width_, storage_);
+  }
+  return both;
 }
 
-void SpeechFrontEnd::ConvolveForward(const SublayerContext& context, const Convolution& convolution, Matrix y) const {
+void SpeechFrontEnd::ConvolveForward(const SublayerContext& context, const Convolution& convolution,
+                                     AnyMatrix y) const {
   // A last block of fewer rows than those whose bits depend on their number (kernels/linear.h) begins earlier.
   const int64_t last = std::max<int64_t>(0, convolution.rows - 16);
-  for (int64_t block = 0; block < convolution.rows; block += kRows) {
-    const int64_t first = std::min(block, last), rows = std::min(kRows, convolution.rows - first);
-    const Matrix u(unfolded_, rows, kConvolutionTaps * convolution.x.columns);
-    const Matrix z = convolution.z.Rows(training_ ? first : 0, rows);
+  for (int64_t block = 0; block < convolution.rows; block += block_rows_) {
+    const int64_t first = std::min(block, last), rows = std::min(block_rows_, convolution.rows - first);
+    const AnyMatrix u(unfolded_, rows, kConvolutionTaps * convolution.x.columns, storage_);
+    const AnyMatrix z = convolution.z.Rows(training_ ? first : 0, rows);
     Unfold(context.stream, {.x = convolution.x,
                             .x_offsets = convolution.x_offsets,
                             .u_offsets = convolution.y_offsets,
                             .first = first,
+                            .places = convolution.places,
                             .u = u});
     LinearForward(context.stream, {.x = u,
                                    .weight = context.parameters.ProductWeight(convolution.weight),
@@ -121,32 +145,37 @@ void SpeechFrontEnd::ConvolveForward(const SublayerContext& context, const Convo
 void SpeechFrontEnd::ConvolveBackward(const SublayerContext& context, const Convolution& convolution, ConstMatrix dy,
                                       Matrix dx) const {
   GluBackward(context.stream, {.dy = dy, .z = convolution.z});
-  for (int64_t first = 0; first < convolution.rows; first += kRows) {
-    const int64_t rows = std::min(kRows, convolution.rows - first);
-    const Matrix u(unfolded_, rows, kConvolutionTaps * convolution.x.columns);
-    const ConstMatrix dz = convolution.z.Rows(first, rows);
+  for (int64_t first = 0; first < convolution.rows; first += block_rows_) {
+    const int64_t rows = std::min(block_rows_, convolution.rows - first);
+    const AnyMatrix u(unfolded_, rows, kConvolutionTaps * convolution.x.columns, storage_);
+    const ConstAnyMatrix dz = convolution.z.Rows(first, rows);
     Unfold(context.stream, {.x = convolution.x,
                             .x_offsets = convolution.x_offsets,
                             .u_offsets = convolution.y_offsets,
                             .first = first,
+                            .places = convolution.places,
                             .u = u});
     LinearBackwardWeight(context.stream, {.dy = dz,
                                           .x = u,
                                           .d_weight = context.parameters.Gradient(convolution.weight),
                                           .d_bias = context.parameters.GradientVector(convolution.weight + 1)});
     if (dx.empty()) continue;
-    const Matrix du(unfolded_gradient_, rows, u.columns);
+    const AnyMatrix du(unfolded_gradient_, rows, u.columns, storage_);
     LinearBackwardInput(context.stream,
                         {.dy = dz, .weight = context.parameters.ProductWeight(convolution.weight), .dx = du});
-    Fold(context.stream,
-         {.du = du, .x_offsets = convolution.x_offsets, .u_offsets = convolution.y_offsets, .first = first, .dx = dx});
+    Fold(context.stream, {.du = du,
+                          .x_offsets = convolution.x_offsets,
+                          .u_offsets = convolution.y_offsets,
+                          .first = first,
+                          .places = convolution.places,
+                          .dx = dx});
   }
 }
 
 void SpeechFrontEnd::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
   const Both both = Convolutions(context, tensors);
-  const Matrix y = tensors.y.floats();
-  ConvolveForward(context, both.first, {inner_, both.first.rows, channels_ / 2});
+  const AnyMatrix y = tensors.y;
+  ConvolveForward(context, both.first, Inner(both.first.rows));
   ConvolveForward(context, both.second, y);
   std::iota(row_numbers_, row_numbers_ + y.rows, 0);
   EmbeddingForward(context.stream, {.tokens = {row_numbers_, y.rows},  // y is the table of its own rows
@@ -155,6 +184,7 @@ void SpeechFrontEnd::Forward(const SublayerContext& context, const PieceTensors&
                                     .positions = positions_,
                                     .multiplier = multiplier_,
                                     .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
+                                    .places = context.places == nullptr ? TokenPlaces() : context.places->source,
                                     .x = y});
   context.Observe({.tensor = DepthTensor::kOutput, .sublayer = sublayer_, .values = tensors.y});
 }
@@ -162,7 +192,7 @@ void SpeechFrontEnd::Forward(const SublayerContext& context, const PieceTensors&
 void SpeechFrontEnd::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t) const {
   context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = sublayer_, .values = tensors.d_y});
   const Both both = Convolutions(context, tensors);
-  const Matrix inner(inner_, both.first.rows, channels_ / 2);
+  const AnyMatrix inner = Inner(both.first.rows);
   const Matrix d_inner(inner_gradient_, inner.rows, inner.columns), d_y(gradient_, tensors.d_y.rows, width_);
   context.stream.Clear(d_inner.data, d_inner.rows * d_inner.columns * int64_t{sizeof(float)});
   context.stream.Clear(d_y.data, d_y.rows * d_y.columns * int64_t{sizeof(float)});
@@ -171,6 +201,7 @@ void SpeechFrontEnd::BackwardInput(const SublayerContext& context, const PieceTe
                                      .dx = tensors.d_y,
                                      .multiplier = multiplier_,
                                      .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
+                                     .places = context.places == nullptr ? TokenPlaces() : context.places->source,
                                      .d_table = d_y});
   GluForward(context.stream, {.z = both.first.z, .y = inner});
   ConvolveBackward(context, both.second, d_y, d_inner);

@@ -5,11 +5,15 @@
 //   conv_1   C/2 → 2d channels, then GLU → d
 // Utterances are packed; no convolution reads across their borders. n frames become SubsampledRows(n) rows of y.
 // Shapes: frames [F, W], inner rows R_0 ≤ 2R, y [R, d]; weights [out, in·5], which is Conv1d's [out, in, 5].
-// Numerics: kernels/unfold.h, glu.h, linear.h. Both directions work on kRows rows at a time, which is part of the order
-// of accumulation. Saved: the inputs of both GLUs [R_0, C] and [R, 2d]; backward overwrites them with their gradients.
-// All of backward is in BackwardInput, since the gradient of the frames is not needed. A CPU alone.
+// Storage: frames and gradients are fp32, y is stored as the residual stream, all else as products read and write.
+// Numerics: kernels/unfold.h, glu.h, linear.h. Both directions work on kRows rows at a time, on a device on kDeviceRows,
+// which is part of the order of accumulation. Saved: the inputs of both GLUs [R_0, C] and [R, 2d]; backward overwrites
+// them with their gradients. All of backward is in BackwardInput, since the gradient of the frames is not needed.
+// On a device R_0 = 2R whatever the utterances' lengths are, so that launches depend on R alone; the rows behind theirs
+// are padding.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "layers/piece.h"
@@ -23,22 +27,23 @@ double FrontEndProducts(const ModelOptions& options);
 class SpeechFrontEnd final : public Piece {
  public:
   // Reserves the table of positions and scratch for `rows` rows of y in `layout`.
-  SpeechFrontEnd(const ModelPlan& plan, int64_t rows, Purpose purpose, ArenaLayout& layout);
+  SpeechFrontEnd(const ModelPlan& plan, int64_t rows, DeviceKind kind, Purpose purpose, ArenaLayout& layout);
   void Bind(const Arena& arena) override;
 
   int64_t saved_bytes() const override;
   void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
   void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const override;
 
-  static constexpr int64_t kRows = 256;
+  static constexpr int64_t kRows = 256, kDeviceRows = 2048;
 
  private:
   // One of the two convolutions with its GLU, of one micro-batch.
   struct Convolution {
     int32_t weight = 0;  // parameter; its bias follows
-    ConstMatrix x;
+    ConstAnyMatrix x;
     ConstTokens x_offsets, y_offsets;
-    Matrix z;  // the GLU's input; outside training kRows rows
+    TapPlaces places;  // on a device
+    AnyMatrix z;       // the GLU's input; outside training of a block's rows
     int64_t rows = 0;
   };
   struct Both {
@@ -46,13 +51,17 @@ class SpeechFrontEnd final : public Piece {
   };
   // REQUIRES: the batch has frames. Fills the inner offsets.
   Both Convolutions(const SublayerContext& context, const PieceTensors& tensors) const;
-  void ConvolveForward(const SublayerContext& context, const Convolution& convolution, Matrix y) const;
+  void ConvolveForward(const SublayerContext& context, const Convolution& convolution, AnyMatrix y) const;
   // Adds the gradients of weights, and to dx unless it is empty.
   void ConvolveBackward(const SublayerContext& context, const Convolution& convolution, ConstMatrix dy,
                         Matrix dx) const;
 
+  // The input of conv_1.
+  AnyMatrix Inner(int64_t rows) const { return {inner_, rows, channels_ / 2, storage_}; }
+
   int32_t sublayer_, first_parameter_;
-  int64_t rows_, width_, frame_width_, channels_;
+  Storage storage_;
+  int64_t rows_, block_rows_, width_, frame_width_, channels_;
   float multiplier_;
   double dropout_;
   bool training_;
@@ -60,8 +69,8 @@ class SpeechFrontEnd final : public Piece {
       unfolded_gradient_slice_, inner_gradient_slice_, gradient_slice_;
   Matrix positions_;
   int32_t *row_numbers_ = nullptr, *inner_offsets_ = nullptr;
-  float *inner_ = nullptr, *unfolded_ = nullptr, *z_ = nullptr, *unfolded_gradient_ = nullptr,
-        *inner_gradient_ = nullptr, *gradient_ = nullptr;
+  std::byte *inner_ = nullptr, *unfolded_ = nullptr, *z_ = nullptr, *unfolded_gradient_ = nullptr;
+  float *inner_gradient_ = nullptr, *gradient_ = nullptr;
 };
 
 }  // namespace hadal

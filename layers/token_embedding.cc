@@ -7,6 +7,13 @@
 
 namespace hadal {
 
+void PlacePositions(const Arena& arena, Matrix positions) {
+  if (arena.device() == nullptr) return FillSinusoidalPositions(positions);
+  std::vector<float> values(positions.rows * positions.columns);
+  FillSinusoidalPositions({values.data(), positions.rows, positions.columns});
+  arena.device()->CopyIn(positions.data, values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
+}
+
 TokenEmbedding::TokenEmbedding(const ModelPlan& plan, int32_t sublayer, int64_t rows, Purpose purpose,
                                ArenaLayout& layout)
     : sublayer_(sublayer),
@@ -23,10 +30,7 @@ TokenEmbedding::TokenEmbedding(const ModelPlan& plan, int32_t sublayer, int64_t 
 void TokenEmbedding::Bind(const Arena& arena) {
   if (adaptive_) adaptive_->Bind(arena);
   positions_.data = arena.Get<float>(positions_slice_);
-  if (arena.device() == nullptr) return FillSinusoidalPositions(positions_);
-  std::vector<float> values(positions_.rows * positions_.columns);
-  FillSinusoidalPositions({values.data(), positions_.rows, positions_.columns});
-  arena.device()->CopyIn(positions_.data, values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
+  PlacePositions(arena, positions_);
 }
 
 ConstTokens TokenEmbedding::Tokens(const SublayerContext& context) const {

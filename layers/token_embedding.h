@@ -12,6 +12,9 @@
 
 namespace hadal {
 
+// Fills a front end's table of positions, which is in the arena's memory.
+void PlacePositions(const Arena& arena, Matrix positions);
+
 class TokenEmbedding final : public Piece {
  public:
   // `sublayer`: plan.source_embedding() or plan.target_embedding(). Reserves the table of positions in `layout`, and

@@ -10,6 +10,7 @@ set(HADAL_CUDA_SOURCES
   convert.cu
   cross_entropy.cu
   embedding.cu
+  glu.cu
   head_scale.cu
   linear_epilogue.cu
   residual_norm_backward.cu
@@ -21,4 +22,5 @@ set(HADAL_CUDA_SOURCES
   tensor_attention_key_gradients.cu
   tensor_attention_query_gradient.cu
   top_candidates.cu
+  unfold.cu
   weighted_sum.cu)

@@ -6,6 +6,8 @@
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/embedding.h"
+#include "kernels/cuda/unfold.h"
+#include "kernels/unfold.h"
 #include "runtime/check.h"
 
 namespace hadal::cuda {
@@ -24,8 +26,7 @@ void Write(const T* place, const Values& values) {
 
 std::vector<int32_t> List(const ConstTokens& tokens) { return {tokens.data, tokens.data + tokens.size}; }
 
-void WriteTokens(const ConstTokens& tokens, const ConstTokens& offsets, const TokenPlaces& places) {
-  const std::vector<int32_t> list = List(tokens);
+void WriteTokens(const std::vector<int32_t>& list, const ConstTokens& offsets, const TokenPlaces& places) {
   Write(places.tokens, list);
   std::vector<int32_t> positions(list.size(), -1);
   for (int64_t n = 0; n + 1 < offsets.size; ++n) {
@@ -70,6 +71,33 @@ void WriteCrossTiles(const BatchContent& content, const TilePlaces& places) {
   WriteTiles(queries, keys, places);
 }
 
+// The front end of speech looks its rows up in themselves.
+std::vector<int32_t> SourceTokens(const BatchContent& content) {
+  std::vector<int32_t> list = List(content.source);
+  if (content.frames.empty()) return list;
+  for (size_t row = 0; row < list.size(); ++row) {
+    if (list[row] >= 0) list[row] = static_cast<int32_t>(row);
+  }
+  return list;
+}
+
+void WriteFrames(const BatchContent& content, const FramePlaces& places) {
+  const std::vector<int32_t> frames = List(content.frame_offsets), outer = List(content.source_offsets);
+  std::vector<int32_t> inner(1, 0);
+  for (size_t n = 0; n + 1 < frames.size(); ++n) {
+    inner.push_back(inner.back() + static_cast<int32_t>(UnfoldedRows(frames[n + 1] - frames[n])));
+  }
+  const auto write = [](const TapPlaces& to, std::vector<RowTaps> taps) {
+    HADAL_CHECK_LE(static_cast<int64_t>(taps.size()), to.rows);
+    taps.resize(to.rows);
+    Write(to.taps, taps);
+  };
+  write(places.inner, TapsOfRows(frames, inner));
+  write(places.outer, TapsOfRows(inner, outer));
+  HADAL_CHECK_LE(content.frames.rows, kConvolutionStride * places.inner.rows);
+  std::copy_n(content.frames.data, content.frames.rows * content.frames.columns, Writable(places.frames));
+}
+
 }  // namespace
 
 void WriteBatch(const BatchContent& content, const DeviceBatchShape& shape, std::byte* block) {
@@ -77,8 +105,8 @@ void WriteBatch(const BatchContent& content, const DeviceBatchShape& shape, std:
   *Writable(places.random) = content.random;
   *Writable(places.gradient_scale) = content.gradient_scale;
   std::copy_n(content.branch_gains.data, content.branch_gains.size, Writable(places.branch_gains));
-  WriteTokens(content.source, content.source_offsets, places.source);
-  WriteTokens(content.target_input, content.target_offsets, places.target);
+  WriteTokens(SourceTokens(content), content.source_offsets, places.source);
+  WriteTokens(List(content.target_input), content.target_offsets, places.target);
   Write(places.targets, List(content.target));
   const auto self = [&](const ConstTokens& offsets, int64_t rows, const TilePlaces& to) {
     const std::vector<int32_t> sentences = WithPadding(offsets, rows);
@@ -87,6 +115,7 @@ void WriteBatch(const BatchContent& content, const DeviceBatchShape& shape, std:
   self(content.source_offsets, content.source.size, places.source_self);
   self(content.target_offsets, content.target.size, places.target_self);
   if (content.source.size > 0) WriteCrossTiles(content, places.cross);
+  if (!content.frames.empty()) WriteFrames(content, places.speech);
 }
 
 }  // namespace hadal::cuda

@@ -18,6 +18,9 @@ void Convert(const Stream& stream, const hadal::ConvertArgs& args);
 void CrossEntropy(const Stream& stream, const hadal::CrossEntropyArgs& args);
 void EmbeddingForward(const Stream& stream, const hadal::EmbeddingForwardArgs& args);
 void EmbeddingBackward(const Stream& stream, const hadal::EmbeddingBackwardArgs& args);
+void Fold(const Stream& stream, const hadal::FoldArgs& args);
+void GluForward(const Stream& stream, const hadal::GluForwardArgs& args);
+void GluBackward(const Stream& stream, const hadal::GluBackwardArgs& args);
 void HeadScaleForward(const Stream& stream, const hadal::HeadScaleForwardArgs& args);
 void HeadScaleBackward(const Stream& stream, const hadal::HeadScaleBackwardArgs& args);
 bool HasReluMask(const Stream& stream, const hadal::ReluMaskArgs& args);
@@ -34,6 +37,7 @@ void ShiftScaleForward(const Stream& stream, const hadal::ShiftScaleForwardArgs&
 void ShiftScaleBackward(const Stream& stream, const hadal::ShiftScaleBackwardArgs& args);
 void SumsOfSquares(const Stream& stream, const hadal::SumsOfSquaresArgs& args);
 void TopCandidates(const Stream& stream, const hadal::TopCandidatesArgs& args);
+void Unfold(const Stream& stream, const hadal::UnfoldArgs& args);
 void WeightedSumForward(const Stream& stream, const hadal::WeightedSumForwardArgs& args);
 void WeightedSumBackward(const Stream& stream, const hadal::WeightedSumBackwardArgs& args);
 

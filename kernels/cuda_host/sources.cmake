@@ -9,6 +9,7 @@ set(HADAL_OPERATION_SOURCES
   convert_operation.cc
   cross_entropy_operation.cc
   embedding_operation.cc
+  glu_operation.cc
   head_scale_operation.cc
   launch_memory.cc
   linear_operation.cc
@@ -18,6 +19,7 @@ set(HADAL_OPERATION_SOURCES
   shift_scale_operation.cc
   sum_of_squares_operation.cc
   top_candidates_operation.cc
+  unfold_operation.cc
   weight_gradients_operation.cc
   weighted_sum_operation.cc)
 # What opens a GPU and runs the operations on it: over CUDA's runtime, and over the emulated one (tests/support).

@@ -54,7 +54,8 @@ DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, c
   const int32_t target = plan.target_embedding();
   if (first == plan.source_embedding()) {
     if (plan.options.reads_speech()) {
-      front_end_ = std::make_unique<SpeechFrontEnd>(plan, capacity.source_rows, Purpose::kInference, layout);
+      const DeviceKind kind = launching.on_device ? DeviceKind::kCuda : DeviceKind::kCpu;
+      front_end_ = std::make_unique<SpeechFrontEnd>(plan, capacity.source_rows, kind, Purpose::kInference, layout);
     } else {
       front_end_ = std::make_unique<TokenEmbedding>(plan, plan.source_embedding(), capacity.source_rows,
                                                     Purpose::kInference, layout);
@@ -72,7 +73,8 @@ DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, c
     groups_.emplace(BatchSlots::Spec{.first_sublayer = first,
                                      .sublayers = last - first,
                                      .slots = capacity.lanes,
-                                     .capacity = GroupCapacity(capacity)},
+                                     .capacity = GroupCapacity(capacity),
+                                     .frame_width = front_end_ != nullptr ? plan.options.frame_width : 0},
                     layout);
   }
   branch_gains_slice_ = layout.Reserve<float>("decode tables", last - first);

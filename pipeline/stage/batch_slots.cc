@@ -12,8 +12,8 @@ ConstTokens ViewOf(const std::vector<int32_t>& tokens) { return {tokens.data(), 
 
 BatchSlots::BatchSlots(const Spec& spec, ArenaLayout& layout)
     : spec_(spec),
-      block_bytes_(ArenaLayout::Aligned(
-          BatchBytes(LargestShape(spec.capacity.source_rows, spec.capacity.target_rows, spec.sublayers)))),
+      block_bytes_(ArenaLayout::Aligned(BatchBytes(
+          LargestShape(spec.capacity.source_rows, spec.capacity.target_rows, spec.sublayers, spec.frame_width)))),
       device_slice_(layout.ReserveBytes("micro-batches", block_bytes_ * spec.slots)),
       host_slice_(layout.ReserveHostBytes("micro-batches", block_bytes_ * spec.slots)),
       branch_gains_(spec.sublayers),
@@ -30,18 +30,23 @@ const DeviceBatch& BatchSlots::Fill(const SublayerContext& context) {
     branch_gains_[s] = BranchGain(context.plan().sublayers[spec_.first_sublayer + s], context.scalars.update);
   }
   const uint64_t seed = context.scalars.seed;
-  const BatchContent content{.random = {.seed_low = static_cast<uint32_t>(seed),
-                                        .seed_high = static_cast<uint32_t>(seed >> 32),
-                                        .micro_batch = static_cast<uint32_t>(batch.micro_batch),
-                                        .step = static_cast<uint32_t>(context.scalars.step)},
-                             .gradient_scale = context.scalars.gradient_scale,
-                             .branch_gains = {branch_gains_.data(), spec_.sublayers},
-                             .first_sublayer = spec_.first_sublayer,
-                             .source = ViewOf(batch.source),
-                             .target_input = ViewOf(batch.target_input),
-                             .target = ViewOf(batch.target),
-                             .source_offsets = ViewOf(batch.source_offsets),
-                             .target_offsets = ViewOf(batch.target_offsets)};
+  BatchContent content{.random = {.seed_low = static_cast<uint32_t>(seed),
+                                  .seed_high = static_cast<uint32_t>(seed >> 32),
+                                  .micro_batch = static_cast<uint32_t>(batch.micro_batch),
+                                  .step = static_cast<uint32_t>(context.scalars.step)},
+                       .gradient_scale = context.scalars.gradient_scale,
+                       .branch_gains = {branch_gains_.data(), spec_.sublayers},
+                       .first_sublayer = spec_.first_sublayer,
+                       .source = ViewOf(batch.source),
+                       .target_input = ViewOf(batch.target_input),
+                       .target = ViewOf(batch.target),
+                       .source_offsets = ViewOf(batch.source_offsets),
+                       .target_offsets = ViewOf(batch.target_offsets)};
+  if (spec_.frame_width > 0) {
+    HADAL_CHECK_EQ(int64_t{batch.frame_width}, spec_.frame_width);
+    content.frame_offsets = ViewOf(batch.frame_offsets);
+    content.frames = {batch.frames.data(), batch.frame_offsets.back(), spec_.frame_width};
+  }
   const size_t index = SlotOf(batch);
   Slot& slot = slots_[index];
   slot.shape = hadal::ShapeOf(content);

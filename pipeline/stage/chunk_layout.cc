@@ -50,8 +50,11 @@ Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapac
   PlacePieces(shared, layout);
   if (!spec.on_device) return;
   batches_.emplace(
-      BatchSlots::Spec{
-          .first_sublayer = spec.first, .sublayers = spec.last - spec.first, .slots = spec.slots, .capacity = capacity},
+      BatchSlots::Spec{.first_sublayer = spec.first,
+                       .sublayers = spec.last - spec.first,
+                       .slots = spec.slots,
+                       .capacity = capacity,
+                       .frame_width = spec.first == plan.source_embedding() ? plan.options.frame_width : 0},
       layout);
   if (spec.graphs) graphs_ = std::make_unique<GraphCache>(MostGraphs(spec.slots, spec.pending_slots, spec.replicas));
 }
@@ -78,7 +81,8 @@ Chunk::TensorRange Chunk::AddStack(Stack stack, const ActivationCapacity& capaci
   if (embeds) {
     std::unique_ptr<Piece> piece;
     if (encodes && plan_.options.reads_speech()) {
-      piece = std::make_unique<SpeechFrontEnd>(plan_, capacity.source_rows, spec_.purpose, layout);
+      const DeviceKind kind = spec_.on_device ? DeviceKind::kCuda : DeviceKind::kCpu;
+      piece = std::make_unique<SpeechFrontEnd>(plan_, capacity.source_rows, kind, spec_.purpose, layout);
     } else {
       piece = std::make_unique<TokenEmbedding>(plan_, embedding, capacity.rows(stack), spec_.purpose, layout);
     }

@@ -92,6 +92,17 @@ TEST(Bf16RunTest, LanguageModelsTrainToo) {
   }
 }
 
+TEST(Bf16RunTest, SpeechTrainsToo) {
+  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn}) {
+    RunSpec spec = SmallSpeechRun(method);
+    const Corpus corpus = RandomCorpusFor(spec.model, 60, 9, 5);
+    const RunOutcome bf16 = Train(InBf16(spec), corpus);
+    ExpectInBand(bf16.loss, Train(spec, corpus).loss, kBand, std::string(ResidualMethodName(method)));
+    spec.ranks = 2;
+    EXPECT_EQ(FirstDifference(bf16, Train(InBf16(spec), corpus)), "");
+  }
+}
+
 TEST(Bf16RunTest, NoLayoutChangesABit) {
   const Corpus corpus = SmallCorpus();
   struct Layout {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -49,9 +50,10 @@ TrainOptions SmallRun(int replicas, int recompute_every) {
 const Stream kPlanned = Stream::ForLayouts(DeviceKind::kCuda, 1);
 
 TEST(DevicePlanTest, BytesAreWhatEveryRankAllocates) {
-  for (const int replicas : {1, 2}) {
+  for (const auto& [replicas, speech] : {std::pair(1, false), {2, false}, {1, true}}) {
     TrainOptions options = SmallRun(replicas, /*recompute_every=*/2 * (replicas - 1));
     options.pipeline.transport = Transport::kHost;
+    if (speech) options.model.source_vocabulary = 0, options.model.frame_width = options.model.front_end_channels = 40;
     const int ranks = 2 * replicas;
     const auto report = MakePlanReport(options, ranks, kPlanned, MachineRate());
     ASSERT_TRUE(report.ok()) << report.status();

@@ -125,7 +125,8 @@ class RunningRank {
         SamplingOrder order,
         SamplingOrder::Create(shared_.corpus, {.seed = spec_.seed,
                                                .capacity = {spec_.batch.source_tokens, spec_.batch.target_tokens},
-                                               .micro_batches_per_step = spec_.batch.micro_batches}));
+                                               .micro_batches_per_step = spec_.batch.micro_batches,
+                                               .spec_augment = spec_.spec_augment}));
     const StepBatches first = order.At(0);
     HADAL_RETURN_IF_ERROR(engine_->ProfileResidualStream(first.micro_batches[0], {.seed = spec_.seed}).status());
     HADAL_RETURN_IF_ERROR(MakeObservers());

@@ -14,6 +14,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/nccl_communicator.h"
 #include "runtime/data/corpus.h"
+#include "runtime/data/spec_augment.h"
 #include "runtime/depth_metrics.h"
 #include "runtime/device.h"
 #include "runtime/storage.h"
@@ -38,6 +39,7 @@ struct RunSpec {
       connect_devices;
   int steps = 3;
   uint64_t seed = 11;
+  SpecAugment spec_augment;  // of speech
   bool validate_every_step = false;
   int bleu_sentences = 12;  // translated at every step, where the pipeline has a decoder
   // The arena's regions lie apart, and its scratch and the gaps are filled with arena_poison.h's values before training

@@ -22,6 +22,15 @@ RunSpec SmallRun(ResidualMethod method, int d_model) {
   return spec;
 }
 
+RunSpec SmallSpeechRun(ResidualMethod method) {
+  RunSpec spec = SmallRun(method);
+  spec.model.source_vocabulary = 0;
+  spec.model.frame_width = 6;
+  spec.model.front_end_channels = 20;
+  spec.spec_augment = {.frequency_masks = 1, .frequency_width = 2, .time_masks = 1, .time_width = 3};
+  return spec;
+}
+
 SmallTrainerTest::SmallTrainerTest(Storage device_storage) : device_storage_(device_storage), corpus_(SmallCorpus()) {
   const RunSpec spec = SmallRun(ResidualMethod::kDeepNorm);
   options_.model = spec.model;

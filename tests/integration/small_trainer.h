@@ -17,6 +17,8 @@ namespace hadal::testing {
 inline constexpr int kSmallVocabulary = 61;
 Corpus SmallCorpus();
 RunSpec SmallRun(ResidualMethod method, int d_model = 32);
+// Of speech: masked frames, lengths that end inside and at a convolution's stride.
+RunSpec SmallSpeechRun(ResidualMethod method);
 
 // What trainers have told.
 class TrainerRecord final : public MetricsSink {

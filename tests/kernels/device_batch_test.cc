@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/unfold.h"
 #include "kernels/cuda_host/batch_block.h"
 
 namespace hadal::testing {
@@ -116,6 +117,35 @@ TEST_F(DeviceBatchTest, PlainTextHasNoSource) {
   const DeviceBatch places = PlacesIn(shape, 5, reinterpret_cast<std::byte*>(block.data()));
   EXPECT_EQ(Tiles(places.target_self.queries, shape.target_tiles).size(), 4u);
   EXPECT_TRUE(Tiles(places.cross.queries, shape.target_tiles).empty());
+}
+
+// Utterances of 5 and 9 frames, which are 3 and 5 inner rows.
+TEST_F(DeviceBatchTest, SpeechHasFramesAndTheTapsOfBothConvolutions) {
+  std::vector<float> frames(14 * 3);
+  for (size_t i = 0; i < frames.size(); ++i) frames[i] = static_cast<float>(i);
+  const std::vector<int32_t> frame_offsets = {0, 5, 14};
+  content_.frames = {frames.data(), 14, 3};
+  content_.frame_offsets = View(frame_offsets);
+  const DeviceBatchShape shape = ShapeOf(content_);
+  EXPECT_EQ(BatchBytes(shape), BatchBytes(LargestShape(6, shape.target_rows, 2, 3)) -
+                                   (BatchBytes(LargestShape(6, shape.target_rows, 2)) - BatchBytes(shape_)));
+  std::vector<std::max_align_t> block(BatchBytes(shape) / sizeof(std::max_align_t) + 1);
+  cuda::WriteBatch(content_, shape, reinterpret_cast<std::byte*>(block.data()));
+  const DeviceBatch places = PlacesIn(shape, 5, reinterpret_cast<std::byte*>(block.data()));
+  EXPECT_EQ(Values(places.speech.frames, 14 * 3), frames);
+  const auto taps = [](const TapPlaces& of) {
+    std::vector<std::vector<int32_t>> rows;
+    for (const cuda::RowTaps& row : Values(of.taps, of.rows)) rows.push_back({row.first, row.begin, row.end});
+    return rows;
+  };
+  using Taps = std::vector<int32_t>;
+  const Taps none = {0, 0, 0};
+  EXPECT_THAT(taps(places.speech.inner),
+              ElementsAre(Taps{-2, 2, 5}, Taps{0, 0, 5}, Taps{2, 0, 3}, Taps{3, 2, 5}, Taps{5, 0, 5}, Taps{7, 0, 5},
+                          Taps{9, 0, 5}, Taps{11, 0, 3}, none, none, none, none));
+  EXPECT_THAT(taps(places.speech.outer),
+              ElementsAre(Taps{-2, 2, 5}, Taps{0, 0, 3}, Taps{1, 2, 5}, Taps{3, 0, 5}, Taps{5, 0, 3}, none));
+  EXPECT_THAT(Values(places.source.tokens, 6), ElementsAre(0, 1, 2, 3, 4, -1)) << "rows look themselves up";
 }
 
 }  // namespace

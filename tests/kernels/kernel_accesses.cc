@@ -13,6 +13,7 @@
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/embedding.h"
 #include "kernels/cuda/executor.h"
+#include "kernels/cuda/glu.h"
 #include "kernels/cuda/head_scale.h"
 #include "kernels/cuda/linear_epilogue.h"
 #include "kernels/cuda/residual_norm.h"
@@ -20,6 +21,7 @@
 #include "kernels/cuda/shift_scale.h"
 #include "kernels/cuda/sum_of_squares.h"
 #include "kernels/cuda/top_candidates.h"
+#include "kernels/cuda/unfold.h"
 #include "kernels/cuda/weighted_sum.h"
 #include "runtime/check.h"
 
@@ -338,6 +340,33 @@ void VisitRest(AccessLab& lab) {
             [&](StreamHandle stream) { cuda::TopCandidates(stream, top); });
 }
 
+// Both convolutions of speech: of 80 features, and of 512 columns in type T.
+template <typename T>
+void VisitFrontEnd(AccessLab& lab) {
+  constexpr int64_t kFeatures = 80, kRows = 8;
+  constexpr int32_t kFrames = 2 * kRows;
+  const DevicePointer<cuda::RowTaps> taps = lab.Vector(cuda::TapsOfRows({0, kFrames}, {0, kFrames / 2}));
+  const DeviceMatrix<float> frames = lab.Matrix<float>(kFrames, kFeatures), dx = lab.Matrix<float>(kFrames, kWidth);
+  const DeviceMatrix<T> x = lab.Matrix<T>(kFrames, kWidth), u = lab.Matrix<T>(kRows, cuda::kTaps * kWidth),
+                        of_frames = lab.Matrix<T>(kRows, cuda::kTaps * kFeatures), z = lab.Matrix<T>(kRows, 2 * kWidth);
+  const std::string type = kNameOf<T>;
+  lab.Visit("8 x 5 x 80", {Named("UnfoldKernel", {"float", type})}, [&](StreamHandle stream) {
+    cuda::Unfold<float, T>(stream, {.rows = kRows, .width = kFeatures, .taps = taps, .x = frames, .u = of_frames});
+  });
+  lab.Visit("8 x 5 x 512", {Named("UnfoldKernel", {type, type})}, [&](StreamHandle stream) {
+    cuda::Unfold<T, T>(stream, {.rows = kRows, .width = kWidth, .taps = taps, .x = x, .u = u});
+  });
+  lab.Visit("8 x 5 x 512", {Named("FoldKernel", {type})}, [&](StreamHandle stream) {
+    cuda::Fold<T>(stream, {.rows = kRows, .width = kWidth, .all_rows = kRows, .taps = taps, .du = u, .dx = dx});
+  });
+  lab.Visit("8 x 512", {Named("GluForwardKernel", {type, type})}, [&](StreamHandle stream) {
+    cuda::GluForward<T, T>(stream, {.rows = kRows, .width = kWidth, .z = z, .y = x});
+  });
+  lab.Visit("8 x 512", {Named("GluBackwardKernel", {type})}, [&](StreamHandle stream) {
+    cuda::GluBackward<T>(stream, {.rows = kRows, .width = kWidth, .dy = dx, .z = z});
+  });
+}
+
 std::string CountText(const cuda::AccessCount& count) {
   if (count.least == 0) return " - |";
   char text[96];
@@ -361,6 +390,8 @@ void ForEachKernel(cuda::Executor& executor, const std::function<void(const Kern
   VisitRowsBesideProducts<BFloat16>(lab);
   VisitRowsBesideProducts<float>(lab);
   VisitRest(lab);
+  VisitFrontEnd<BFloat16>(lab);
+  VisitFrontEnd<float>(lab);
   for (const int64_t head_width : {64, 128}) VisitCachedAttention<BFloat16>(lab, head_width, /*length=*/40);
   VisitCachedAttention<float>(lab, 64, /*length=*/40);
 }

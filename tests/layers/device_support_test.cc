@@ -27,6 +27,7 @@ DeviceKernels Everything() {
   DeviceKernels kernels;
   kernels.head_scale_forward = [](const Stream&, const HeadScaleForwardArgs&) {};
   kernels.shift_scale_forward = [](const Stream&, const ShiftScaleForwardArgs&) {};
+  kernels.unfold = [](const Stream&, const UnfoldArgs&) {};
   kernels.weighted_sum_forward = [](const Stream&, const WeightedSumForwardArgs&) {};
   kernels.learned_gains = true;
   kernels.widest_row = 1024;
@@ -94,10 +95,13 @@ TEST(DeviceSupportTest, AnAdaptiveSoftmaxNeedsACpu) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("model.adaptive_cutoffs"));
 }
 
-TEST(DeviceSupportTest, SpeechIsRefused) {
+TEST(DeviceSupportTest, SpeechNeedsItsConvolutions) {
   ModelOptions model = PlanOf(ResidualMethod::kDeepNorm).options;
   model.source_vocabulary = 0, model.frame_width = 80;
-  EXPECT_THAT(CheckDeviceSupport(ModelPlan::Make(model), Everything()).message(), HasSubstr("speech's front end"));
+  DeviceKernels kernels = Everything();
+  EXPECT_TRUE(CheckDeviceSupport(ModelPlan::Make(model), kernels).ok());
+  kernels.unfold = nullptr;
+  EXPECT_THAT(CheckDeviceSupport(ModelPlan::Make(model), kernels).message(), HasSubstr("unfold (speech)"));
 }
 
 }  // namespace

@@ -9,13 +9,17 @@
 namespace hadal::testing {
 namespace {
 
-// No source with a `source_vocabulary` of 0.
-Corpus MakeCorpus(int samples, int longest, int source_vocabulary, int vocabulary, uint32_t seed) {
+// Without a `source_vocabulary` frames of `frame_width`, or no source.
+Corpus MakeCorpus(int samples, int longest, int source_vocabulary, int vocabulary, uint32_t seed,
+                  int32_t frame_width = 0) {
   uint64_t next = 0;
   const auto draw = [&](int n) { return static_cast<int32_t>(UniformAt(seed, RandomSite::kSampling, 99, next++) * n); };
   std::vector<Sample> list(samples);
   for (Sample& sample : list) {
     if (source_vocabulary > 0) sample.source.resize(1 + draw(longest));
+    sample.frame_width = frame_width;
+    if (frame_width > 0) sample.frames.resize((1 + draw(4 * longest)) * frame_width);
+    for (float& value : sample.frames) value = static_cast<float>(draw(2001) - 1000) / 1000;
     sample.target.resize(1 + draw(longest));
     for (int32_t& token : sample.source) token = kSpecialTokens + draw(vocabulary - kSpecialTokens);
     for (int32_t& token : sample.target) token = kSpecialTokens + draw(vocabulary - kSpecialTokens);
@@ -30,7 +34,7 @@ Corpus RandomCorpus(int samples, int longest, int vocabulary, uint32_t seed) {
 }
 
 Corpus RandomCorpusFor(const ModelOptions& model, int samples, int longest, uint32_t seed) {
-  return MakeCorpus(samples, longest, model.source_vocabulary, model.target_vocabulary, seed);
+  return MakeCorpus(samples, longest, model.source_vocabulary, model.target_vocabulary, seed, model.frame_width);
 }
 
 }  // namespace hadal::testing
