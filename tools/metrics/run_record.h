@@ -43,6 +43,7 @@ struct RunRecord {
   int64_t parameters = 0;
   int32_t source_vocabulary = 0, target_vocabulary = 0;  // 0: not recorded
   int ranks = 1;
+  bool free_links = false;        // of the schedule
   int threads = 1;                // per rank
   int32_t encoder_sublayers = 0;  // the first ones of a DepthMetrics series
   std::vector<StepMetrics> steps;
