@@ -26,6 +26,7 @@ RunInfo DescribeRun(const TrainOptions& options, const ModelPlan& plan, const Pi
           .ranks = pipeline.grid.stages * pipeline.grid.replicas,
           .stages = pipeline.grid.stages,
           .replicas = pipeline.grid.replicas,
+          .free_links = pipeline.shape.free_links,
           .threads = threads,
           .first_step = first_step,
           .total_steps = options.stop.steps};

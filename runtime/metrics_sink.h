@@ -36,6 +36,7 @@ struct RunInfo {
   int32_t ranks = 1;
   int32_t stages = 1;
   int32_t replicas = 1;     // of the pipeline; ranks = stages x replicas
+  bool free_links = false;  // the schedule's (pipeline/schedule/schedule.h)
   int32_t threads = 1;      // per rank
   int64_t first_step = 1;   // the next step to run
   int64_t total_steps = 0;  // 0: no limit on steps

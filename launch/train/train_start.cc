@@ -175,7 +175,8 @@ absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, const Train
   if (common.compute_storage == Storage::kBFloat16) plan.relu_masks = ranks[0].relu_masks;
   const absl::StatusOr<int64_t> limit = MemoryLimit(plan, options, ranks, common);
   HADAL_RETURN_IF_ERROR(Explained(limit.status(), arguments));
-  const RankResources resources{.device_transfers = common.nccl, .memory_limit_bytes = *limit};
+  const RankResources resources{
+      .device_transfers = common.nccl, .free_links = !common.gpu, .memory_limit_bytes = *limit};
   absl::StatusOr<PipelinePlan> pipeline =
       MakeFittingPlan(plan, options.batch, options.pipeline, static_cast<int>(ranks.size()), rank, resources, stream);
   HADAL_RETURN_IF_ERROR(Explained(pipeline.status(), arguments));

@@ -207,7 +207,10 @@ absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const Batch
   result.replica = result.grid.ReplicaOf(rank);
   result.shard_optimizer_state = options.shard_optimizer_state;
   result.step_micro_batches = batch.micro_batches;
-  result.shape = {.stages = result.grid.stages, .chunks = options.chunks, .micro_batches = result.share().count};
+  result.shape = {.stages = result.grid.stages,
+                  .chunks = options.chunks,
+                  .micro_batches = result.share().count,
+                  .free_links = resources.free_links};
   result.schedule = options.recompute_every > 0 ? WithOnePending(options.schedule) : options.schedule;
   result.outstanding_sends = options.outstanding_sends;
   result.device_transfers = resources.device_transfers;

@@ -43,6 +43,7 @@ inline constexpr double kTypicalSentenceRows = 32;
 // (launch/train/train_start.h); `hadal plan` uses the defaults. The same on every rank.
 struct RankResources {
   bool device_transfers = false;  // messages are in device memory (launch/job/transport_choice.h), not in host memory
+  bool free_links = false;        // ScheduleShape's
   // Limit for a rank's buffers; 0: none. Only MakeFittingPlan (memory_fit.h) reads it.
   int64_t memory_limit_bytes = 0;
 };

@@ -24,24 +24,23 @@ constexpr const char* kOperationNames[kOperations] = {
 struct Schedule {
   ScheduleKind kind;
   const char* name;
-  RankProgram (*make)(const ScheduleShape& shape, int rank, const WeightLag& lag);
+  RankProgram (*make)(const ScheduleShape& shape, int rank, const OptionalHalves& halves);
   int64_t (*peak_live)(const ScheduleShape& shape, int rank);  // without a lag
-  WeightLag (*lag)(const ScheduleShape& shape, int rank);
+  OptionalHalves (*halves)(const ScheduleShape& shape, int rank);
   bool several_chunks;
   ScheduleKind with_one_pending;
 };
-WeightLag Whole(const ScheduleShape&, int) { return std::nullopt; }
-WeightLag AtOnce(const ScheduleShape&, int) { return 0; }
+OptionalHalves Whole(const ScheduleShape&, int) { return std::nullopt; }
 constexpr Schedule kSchedules[] = {
     {ScheduleKind::kGpipe, "gpipe", MakeGpipeSchedule, PeakLiveOfGpipe, Whole, true, ScheduleKind::kGpipe},
     {ScheduleKind::k1F1B, "1f1b", Make1F1BSchedule, PeakLiveOf1F1B, Whole, false, ScheduleKind::k1F1B},
     {ScheduleKind::kInterleaved1F1B, "interleaved_1f1b", MakeInterleavedSchedule, PeakLiveOfInterleaved, Whole, true,
      ScheduleKind::kInterleaved1F1B},
-    {ScheduleKind::k1F1BSplit, "1f1b_split", Make1F1BSchedule, PeakLiveOf1F1B, AtOnce, false, ScheduleKind::k1F1BSplit},
-    {ScheduleKind::kZbH1, "zb_h1", Make1F1BSchedule, PeakLiveOf1F1B, LagOfZbH1, false, ScheduleKind::k1F1BSplit},
-    {ScheduleKind::kInterleavedSplit, "interleaved_split", MakeInterleavedSchedule, PeakLiveOfInterleaved, AtOnce, true,
+    {ScheduleKind::k1F1BSplit, "1f1b_split", Make1F1BSchedule, PeakLiveOf1F1B, HalvesOfSplit, false, ScheduleKind::k1F1BSplit},
+    {ScheduleKind::kZbH1, "zb_h1", Make1F1BSchedule, PeakLiveOf1F1B, HalvesOfZbH1, false, ScheduleKind::k1F1BSplit},
+    {ScheduleKind::kInterleavedSplit, "interleaved_split", MakeInterleavedSchedule, PeakLiveOfInterleaved, HalvesOfSplit, true,
      ScheduleKind::kInterleavedSplit},
-    {ScheduleKind::kInterleavedZb, "interleaved_zb", MakeInterleavedSchedule, PeakLiveOfInterleaved, LagOfInterleavedZb,
+    {ScheduleKind::kInterleavedZb, "interleaved_zb", MakeInterleavedSchedule, PeakLiveOfInterleaved, HalvesOfInterleavedZb,
      true, ScheduleKind::kInterleavedSplit},
 };
 
@@ -115,13 +114,13 @@ absl::StatusOr<ScheduleKind> ParseScheduleKind(const std::string& text) {
 
 bool RunsSeveralChunks(ScheduleKind kind) { return ScheduleOf(kind).several_chunks; }
 
-bool SplitsBackward(ScheduleKind kind) { return ScheduleOf(kind).lag != Whole; }
+bool SplitsBackward(ScheduleKind kind) { return ScheduleOf(kind).halves != Whole; }
 
 ScheduleKind WithOnePending(ScheduleKind kind) { return ScheduleOf(kind).with_one_pending; }
 
 int64_t PeakLive(ScheduleKind kind, const ScheduleShape& shape, int rank) {
   const Schedule& schedule = ScheduleOf(kind);
-  const int64_t lag = schedule.lag(shape, rank).value_or(0);
+  const int64_t lag = schedule.halves(shape, rank).value_or(Halves()).lag;
   return std::min(int64_t{shape.chunks} * shape.micro_batches, schedule.peak_live(shape, rank) + lag);
 }
 
@@ -156,7 +155,7 @@ absl::StatusOr<RankProgram> MakeSchedule(ScheduleKind kind, const ScheduleShape&
     return absl::InvalidArgumentError(absl::StrCat(schedule.name, " runs one chunk a rank, but ", shape.chunks,
                                                    " are asked for; use the schedule interleaved_1f1b, or chunks = 1"));
   }
-  return schedule.make(shape, rank, schedule.lag(shape, rank));
+  return schedule.make(shape, rank, schedule.halves(shape, rank));
 }
 
 absl::StatusOr<std::vector<RankProgram>> MakeSchedules(ScheduleKind kind, const ScheduleShape& shape) {

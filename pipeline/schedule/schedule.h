@@ -13,8 +13,8 @@
 // Rules of every schedule (schedule_check.h checks them):
 //   · a chunk runs forward, and runs backward, in ascending micro-batch order. Weight gradients then add up in the same
 //     order under every schedule, which makes schedules bit-identical;
-//   · a chunk's backward is whole, or in two halves; the weight halves of a rank run in the order of its input halves,
-//     and a whole backward finds none of them pending. The first global chunk's is whole: it sends nothing;
+//   · a backward is whole, or in two halves; the weight halves of a rank run in the order of its input halves, and a
+//     whole backward finds none of them pending. The first global chunk's are whole: it sends nothing;
 //   · an output is sent before its chunk's next compute in the same direction; an input is received before it is used;
 //   · no deadlock when a send completes only once its receive is reached and one send per channel may be outstanding.
 // Every shape with stages, chunks, micro_batches ≥ 1 is legal, also with fewer micro-batches than stages.
@@ -38,7 +38,8 @@ enum class ScheduleKind {
   kInterleaved1F1B,  // "interleaved_1f1b": 1F1B over several chunks a rank (Narayanan et al. 2021, arXiv 2104.04473)
   // Backward in two halves: the gradient of the input is sent before the gradients of the weights are computed. The
   // weight half comes right after the send ("1f1b_split", "interleaved_split"), or some micro-batches later
-  // (schedule_zb.cc): "zb_h1" (Qi et al. 2023, arXiv 2401.10241, section 3), "interleaved_zb".
+  // (schedule_zb.cc): "zb_h1" (Qi et al. 2023, arXiv 2401.10241, section 3), "interleaved_zb". Where links are free the
+  // first two split only a rank's last backwards.
   k1F1BSplit,
   kZbH1,
   kInterleavedSplit,
@@ -52,7 +53,7 @@ std::string ToString(ScheduleKind kind);
 absl::StatusOr<ScheduleKind> ParseScheduleKind(const std::string& text);
 // Whether the schedule can run several chunks a rank.
 bool RunsSeveralChunks(ScheduleKind kind);
-// Whether backwards are in halves, except the first global chunk's.
+// Whether backwards are in halves, except the first global chunk's and those that free links leave whole.
 bool SplitsBackward(ScheduleKind kind);
 // The same order with at most one weight half pending on a rank: what recomputation has memory for. `kind` itself if it
 // keeps no more.
@@ -62,6 +63,7 @@ struct ScheduleShape {
   int stages = 1;         // S: ranks of the pipeline
   int chunks = 1;         // v: chunks per rank
   int micro_batches = 1;  // M
+  bool free_links = false;  // messages between ranks take no time: the ranks are CPUs
 
   int global_chunks() const { return stages * chunks; }
   int GlobalChunk(int rank, int chunk) const { return chunk * stages + rank; }

@@ -20,11 +20,11 @@
 
 namespace hadal {
 
-RankProgram Make1F1BSchedule(const ScheduleShape& shape, int rank, const WeightLag& lag) {
+RankProgram Make1F1BSchedule(const ScheduleShape& shape, int rank, const OptionalHalves& halves) {
   HADAL_CHECK_EQ(shape.chunks, 1);
   const int micro_batches = shape.micro_batches;
   const int warm_up = std::min(micro_batches, shape.stages - 1 - rank);
-  ProgramBuilder builder(shape, rank, lag);
+  ProgramBuilder builder(shape, rank, halves);
   for (int i = 0; i < warm_up; ++i) builder.Forward({.micro_batch = i});
   for (int i = warm_up; i < micro_batches; ++i) {
     builder.Forward({.micro_batch = i});

@@ -34,13 +34,13 @@ void ProgramBuilder::Backward(const ChunkVisit& visit) {
   if (visit.micro_batch >= shape_.micro_batches) return;
   if (!shape_.IsLast(rank_, visit.chunk)) Add(Operation::kReceiveBackward, visit);
   const bool sends = !shape_.IsFirst(rank_, visit.chunk);
-  const bool whole = !lag_ || !sends;
+  const bool whole = backwards_left_-- > halves_.last_visits || !sends;
   HADAL_CHECK(!whole || pending_.empty());
   Add(whole ? Operation::kBackward : Operation::kBackwardInput, visit);
   if (sends) Add(Operation::kSendBackward, visit);
   if (whole) return;
   pending_.push_back(visit);
-  RunWeightHalves(*lag_);
+  RunWeightHalves(halves_.lag);
 }
 
 void ProgramBuilder::RunWeightHalves(int64_t most) {

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -35,16 +36,23 @@ int64_t PaddedOrderSize(const ScheduleShape& shape);
 ChunkVisit ForwardAt(const ScheduleShape& shape, int64_t index);
 ChunkVisit BackwardAt(const ScheduleShape& shape, int64_t index);
 
-// How many of a rank's weight halves stay pending after an input half and its send: the oldest ones beyond that run
-// then, the last ones before the tail. Nothing: backwards are whole. Weight halves change neither the order of the
+// Which of a rank's backwards are in halves, and how many weight halves stay pending after an input half and its send:
+// the oldest ones beyond that run then, the last ones before the tail. Weight halves change neither the order of the
 // other instructions nor what these wait for, so they cause no deadlock.
-using WeightLag = std::optional<int64_t>;
+struct Halves {
+  int64_t lag = 0;
+  int64_t last_visits = std::numeric_limits<int64_t>::max();  // the rank's backwards before them are whole
+};
+using OptionalHalves = std::optional<Halves>;  // nothing: all are whole
 
 class ProgramBuilder {
  public:
   // REQUIRES: no lag above 0 on the first rank, whose first chunk's backward is whole (schedule.h).
-  ProgramBuilder(const ScheduleShape& shape, int rank, const WeightLag& lag = {})
-      : shape_(shape), rank_(rank), lag_(lag) {}
+  ProgramBuilder(const ScheduleShape& shape, int rank, const OptionalHalves& halves = {})
+      : shape_(shape),
+        rank_(rank),
+        halves_(halves.value_or(Halves{.last_visits = 0})),
+        backwards_left_(int64_t{shape.chunks} * shape.micro_batches) {}
 
   // receive (unless the visit is on the first global chunk), forward, send (unless on the last).
   void Forward(const ChunkVisit& visit);
@@ -61,7 +69,8 @@ class ProgramBuilder {
 
   ScheduleShape shape_;
   int rank_;
-  WeightLag lag_;
+  Halves halves_;
+  int64_t backwards_left_;
   std::deque<ChunkVisit> pending_;
   RankProgram program_;
 };

@@ -11,7 +11,8 @@
 namespace hadal {
 namespace {
 
-// How often each operation that has a micro-batch has run on a chunk; since they ascend, also the next micro-batch.
+// How often each operation that has a micro-batch has run on a chunk; since they ascend, also the next micro-batch. An
+// input half counts as a backward, a whole backward as both halves.
 constexpr int kCounted = static_cast<int>(Operation::kReduceTiedGradients);
 
 class RankChecker {
@@ -21,15 +22,9 @@ class RankChecker {
         shape_(shape),
         rank_(rank),
         options_(options),
-        splits_(shape.chunks, false),
         done_(shape.chunks),
         live_(shape.chunks),
-        input_(shape.chunks) {
-    for (const Instruction& instruction : program) {
-      const bool is_half = instruction.operation == Operation::kBackwardInput;
-      if (is_half && instruction.chunk >= 0 && instruction.chunk < shape.chunks) splits_[instruction.chunk] = true;
-    }
-  }
+        input_(shape.chunks) {}
 
   absl::Status Check() {
     for (at_ = 0; at_ < program_.size(); ++at_) {
@@ -67,7 +62,15 @@ class RankChecker {
         absl::StrCat("rank ", rank_, ", instruction ", at_, ", ", ToString(program_[at_]), ": ", text...));
   }
 
-  int Done(Operation operation, int chunk) const { return done_[chunk][static_cast<int>(operation)]; }
+  static bool MakesInputGradient(Operation operation) {
+    return operation == Operation::kBackward || operation == Operation::kBackwardInput;
+  }
+  int& Count(Operation operation, int chunk) {
+    return done_[chunk][static_cast<int>(MakesInputGradient(operation) ? Operation::kBackward : operation)];
+  }
+  int Done(Operation operation, int chunk) const {
+    return done_[chunk][static_cast<int>(MakesInputGradient(operation) ? Operation::kBackward : operation)];
+  }
 
   // Whether a training or forward-only program has this operation on this chunk.
   bool Exists(Operation operation, int chunk) const {
@@ -83,20 +86,15 @@ class RankChecker {
       case Operation::kReceiveBackward:
         return !options_.forward_only && !last;
       case Operation::kBackward:
-        return !options_.forward_only && !splits_[chunk];
       case Operation::kBackwardInput:
       case Operation::kBackwardWeight:
-        return !options_.forward_only && splits_[chunk];
+        return !options_.forward_only;
       case Operation::kSendBackward:
         return !options_.forward_only && !first;
       default:
         return false;
     }
   }
-
-  // The operation that makes the gradient of the chunk's input, and the one that ends its backward.
-  Operation InputHalf(int chunk) const { return splits_[chunk] ? Operation::kBackwardInput : Operation::kBackward; }
-  Operation LastHalf(int chunk) const { return splits_[chunk] ? Operation::kBackwardWeight : Operation::kBackward; }
 
   absl::Status CheckMicroBatch() {
     const auto [operation, chunk, micro_batch] = program_[at_];
@@ -109,17 +107,15 @@ class RankChecker {
       if (options_.forward_only && operation >= Operation::kReceiveBackward) {
         return Malformed("a forward-only program has no backward");
       }
-      if (EndsBackward(operation)) {
-        return Malformed("a chunk's backwards are all whole, or each has an input half and a weight half");
-      }
       return Malformed("global chunk ", shape_.GlobalChunk(rank_, chunk), " of ", shape_.global_chunks(),
                        " has no neighbour on that side");
     }
-    int& done = done_[chunk][static_cast<int>(operation)];
+    const int done = Done(operation, chunk);
     if (micro_batch < done) return Malformed("has run before, or out of order; micro-batch ", done, " is next");
     if (micro_batch > done) return Malformed("out of ascending order; micro-batch ", done, " is next");
     HADAL_RETURN_IF_ERROR(CheckInputs());
-    ++done;
+    ++Count(operation, chunk);
+    if (operation == Operation::kBackward) ++Count(Operation::kBackwardWeight, chunk);
     return absl::OkStatus();
   }
 
@@ -139,7 +135,7 @@ class RankChecker {
       case Operation::kSendForward:
         return check_done(Operation::kForward);
       case Operation::kReceiveBackward:
-        return CheckRing(Operation::kReceiveBackward, InputHalf(chunk));
+        return CheckRing(Operation::kReceiveBackward, Operation::kBackward);
       case Operation::kBackward:
       case Operation::kBackwardInput:
         HADAL_RETURN_IF_ERROR(check_done(Operation::kForward));
@@ -147,7 +143,7 @@ class RankChecker {
         if (operation == Operation::kBackward) HADAL_RETURN_IF_ERROR(CheckOldestPending());
         return CheckOutputFree(operation, Operation::kSendBackward);
       case Operation::kSendBackward:
-        return check_done(InputHalf(chunk));
+        return check_done(Operation::kBackward);
       case Operation::kBackwardWeight:
         HADAL_RETURN_IF_ERROR(check_done(Operation::kBackwardInput));
         return CheckOldestPending();
@@ -219,8 +215,8 @@ class RankChecker {
       input_[chunk].Rise();
       live_of_rank_.Rise();
     }
-    if (operation == (options_.forward_only ? forward_ends : InputHalf(chunk))) --input_[chunk].now;
-    if (operation == (options_.forward_only ? forward_ends : LastHalf(chunk))) {
+    if (options_.forward_only ? operation == forward_ends : MakesInputGradient(operation)) --input_[chunk].now;
+    if (options_.forward_only ? operation == forward_ends : EndsBackward(operation)) {
       --live_[chunk].now;
       --live_of_rank_.now;
     }
@@ -236,7 +232,6 @@ class RankChecker {
   const int rank_;
   const ScheduleCheckOptions& options_;
   size_t at_ = 0;
-  std::vector<bool> splits_;                     // [v] whether the chunk's backwards are in halves
   std::vector<std::array<int, kCounted>> done_;  // [v]
   std::vector<Level> live_, input_;              // [v]
   Level live_of_rank_;

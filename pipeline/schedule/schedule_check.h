@@ -4,9 +4,9 @@
 //   1. each rank's program by itself: every (chunk, micro-batch) receives, computes and sends exactly once in each
 //      direction, in ascending micro-batch order; a receive comes before its use, a send after its compute and before
 //      the chunk's next compute in that direction (a chunk has one output buffer); backward comes after forward; inputs
-//      of a channel that are received but not yet used never exceed the receive ring (`outstanding_sends`); a chunk's
-//      backwards are all whole or all in halves; a rank's weight halves run in the order of its input halves, and none
-//      is pending at a whole backward; the tail is complete, in order and last;
+//      of a channel that are received but not yet used never exceed the receive ring (`outstanding_sends`); a backward
+//      is whole or has both halves; a rank's weight halves run in the order of its input halves, and none is pending at
+//      a whole backward; the tail is complete, in order and last;
 //   2. all programs together: no deadlock, by one greedy run (schedule_run.h explains why one run is a proof).
 // Result: the peak number of live micro-batches of each chunk and of pending weight halves of each rank, from which
 // memory is planned.

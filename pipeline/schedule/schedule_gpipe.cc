@@ -18,8 +18,8 @@
 
 namespace hadal {
 
-RankProgram MakeGpipeSchedule(const ScheduleShape& shape, int rank, const WeightLag& lag) {
-  ProgramBuilder builder(shape, rank, lag);
+RankProgram MakeGpipeSchedule(const ScheduleShape& shape, int rank, const OptionalHalves& halves) {
+  ProgramBuilder builder(shape, rank, halves);
   const int64_t visits = PaddedOrderSize(shape);
   for (int64_t i = 0; i < visits; ++i) builder.Forward(ForwardAt(shape, i));
   for (int64_t i = 0; i < visits; ++i) builder.Backward(BackwardAt(shape, i));

@@ -24,11 +24,11 @@ int64_t WarmUpVisits(const ScheduleShape& shape, int rank) {
   return 2 * (int64_t{shape.stages} - 1 - rank) + (int64_t{shape.chunks} - 1) * shape.stages;
 }
 
-RankProgram MakeInterleavedSchedule(const ScheduleShape& shape, int rank, const WeightLag& lag) {
-  if (shape.chunks == 1) return Make1F1BSchedule(shape, rank, lag);
+RankProgram MakeInterleavedSchedule(const ScheduleShape& shape, int rank, const OptionalHalves& halves) {
+  if (shape.chunks == 1) return Make1F1BSchedule(shape, rank, halves);
   const int64_t visits = PaddedOrderSize(shape);
   const int64_t warm_up = std::min(visits, WarmUpVisits(shape, rank));
-  ProgramBuilder builder(shape, rank, lag);
+  ProgramBuilder builder(shape, rank, halves);
   for (int64_t i = 0; i < warm_up; ++i) builder.Forward(ForwardAt(shape, i));
   for (int64_t i = warm_up; i < visits; ++i) {
     builder.Forward(ForwardAt(shape, i));

@@ -24,13 +24,13 @@
 
 namespace hadal {
 
-WeightLag LagOfZbH1(const ScheduleShape& /*shape*/, int rank) { return rank; }
+OptionalHalves HalvesOfZbH1(const ScheduleShape& /*shape*/, int rank) { return Halves{.lag = rank}; }
 
-WeightLag LagOfInterleavedZb(const ScheduleShape& shape, int rank) {
-  if (shape.chunks == 1) return LagOfZbH1(shape, rank);
+OptionalHalves HalvesOfInterleavedZb(const ScheduleShape& shape, int rank) {
+  if (shape.chunks == 1) return HalvesOfZbH1(shape, rank);
   const int64_t alternating = PaddedOrderSize(shape) - WarmUpVisits(shape, rank);
   const int64_t wanted = std::min(int64_t{2} * rank, std::max(int64_t{rank}, alternating));
-  return std::min(wanted, int64_t{2} * shape.chunks - 1);
+  return Halves{.lag = std::min(wanted, int64_t{2} * shape.chunks - 1)};
 }
 
 }  // namespace hadal

@@ -160,6 +160,7 @@ void Chunk::ForwardPieces(const SublayerContext& context) const {
 }
 
 void Chunk::BackwardPieces(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks) const {
+  const bool whole = phase.phase != GraphPhase::kBackwardInput;
   std::byte* const pending = shared_.pending(phase.pending_slot);
   const auto complete = [&](int32_t first) {
     if (hooks.complete != nullptr) (*hooks.complete)(first);
@@ -169,11 +170,12 @@ void Chunk::BackwardPieces(const SublayerContext& context, const Phase& phase, c
     ClearGradients(context, i);
     PieceTensors tensors = TensorsOf(placed, context.batch);
     if (placed.y.tensor >= 0) tensors.d_y = OutputGradient(context, placed);
+    if (placed.recomputed && whole) tensors.saved = shared_.saved();
     if (placed.recomputed) Recompute(context, placed, tensors, hooks);
     for (int32_t step = placed.piece->steps() - 1; step >= 0; --step) {
-      tensors.pending = pending + placed.pending_at[step];
+      tensors.pending = pending + (whole ? placed.whole_at : placed.pending_at)[step];
       placed.piece->BackwardInput(context, tensors, step);
-      if (phase.phase == GraphPhase::kBackwardInput) continue;
+      if (!whole) continue;
       placed.piece->BackwardWeight(context, tensors, step);
       // The next step overwrites what the products read.
       if (context.gradients != nullptr && step % steps_together_ == 0) {

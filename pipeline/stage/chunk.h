@@ -25,7 +25,7 @@
 // Backward: pieces from last to first, each with its steps in descending order: BackwardInput, then BackwardWeight. A
 // device launches gradients of weights for several steps together (kernels/gradient_batch.h): at the end of the phase,
 // before a sublayer's gradients are reported complete, and, in a whole backward, after kDeviceSteps steps of a piece:
-// there is memory for the pending tensors of that many. A chunk whose backward is in two halves (schedule.h) first runs
+// the pending tensors of that many have a place each. A backward in two halves (schedule.h) first runs
 // BackwardInput of all steps, later BackwardWeight of all steps. In between, a slot of the rank keeps the steps'
 // pending tensors; with recomputation, memory for one weight half keeps also what all segments have recomputed. What
 // only the input half reads has slots of its own: micro-batch m uses m mod input_slots, which divides `slots`, so that
@@ -62,8 +62,8 @@ namespace hadal {
 struct ChunkSpec {
   int32_t first = 0, last = 0;  // sublayers [first, last) of the plan
   int32_t slots = 1;            // live micro-batches
-  // Of a backward in two halves: micro-batches whose input half has not ended, a divisor of `slots`; and weight halves
-  // that are pending on the rank, 0: the backward is whole.
+  // Of backwards in two halves: micro-batches whose input half has not ended, a divisor of `slots`; and weight halves
+  // that are pending on the rank, 0: all backwards are whole.
   int32_t input_slots = 1, pending_slots = 0;
   int32_t recompute_every = 0;  // sublayers per segment, more where a cut is not legal; 0: no recomputation
   Purpose purpose = Purpose::kTraining;
@@ -157,9 +157,10 @@ class Chunk {
     bool rereads_x = true, rereads_second = false;  // whether backward reads them
     bool recomputed = false;                        // `saved` is shared and recomputed before the backward
     SlotMemory saved, saved_input;
-    // Byte offsets: of `saved` in the shared memory, if recomputed; of each step's pending tensors.
+    // Byte offsets: of `saved` in the shared memory, if recomputed and kept for a weight half; of each step's pending
+    // tensors in a whole backward, which reuses memory, and in one of two halves.
     int64_t saved_at = 0;
-    std::vector<int64_t> pending_at;  // [steps]
+    std::vector<int64_t> whole_at, pending_at;  // [steps]
   };
 
   // Layout (chunk_layout.cc). AddStack returns the residual stream after the stack's pieces; AddSegments continues `x`.

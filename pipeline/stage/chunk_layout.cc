@@ -207,11 +207,13 @@ void Chunk::PlacePieces(SharedActivations& shared, ArenaLayout& layout) {
       placed.saved = SlotMemory(kept_bytes, spec_.slots, "activations", layout);
       placed.saved_input = SlotMemory(input_bytes, spec_.input_slots, "activations", layout);
     }
+    int64_t together = 0;
     for (int32_t step = 0; step < placed.piece->steps(); ++step) {
-      if (!splits && step % steps_together_ == 0) pending = 0;
+      if (step % steps_together_ == 0) together = 0;
       const int64_t bytes = ArenaLayout::Aligned(placed.piece->pending_bytes(step));
+      placed.whole_at.push_back(std::exchange(together, together + bytes));
       placed.pending_at.push_back(std::exchange(pending, pending + bytes));
-      if (!splits) shared.RequirePendingSteps(pending);
+      shared.RequirePendingSteps(together);
     }
   }
   if (splits) shared.RequirePendingHalf(pending);

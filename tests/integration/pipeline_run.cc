@@ -42,7 +42,8 @@ struct Shared {
   absl::Status MakePipelines() {
     HADAL_ASSIGN_OR_RETURN(const PipelinePlan first,
                            MakePipelinePlan(plan, spec.batch, spec.pipeline, spec.ranks, /*rank=*/0,
-                                            {.device_transfers = static_cast<bool>(spec.connect_devices)}));
+                                            {.device_transfers = static_cast<bool>(spec.connect_devices),
+                                             .free_links = !spec.make_device}));
     for (int replica = 0; replica < first.grid.replicas; ++replica) {
       HADAL_ASSIGN_OR_RETURN(pipelines.emplace_back(), PlanOfReplica(first, replica));
     }

@@ -166,6 +166,7 @@ void MetricsJsonl::OnStart(const RunInfo& run) {
                   {"ranks", run.ranks},
                   {"stages", run.stages},
                   {"replicas", run.replicas},
+                  {"free_links", run.free_links},
                   {"threads", run.threads},
                   {"first_step", run.first_step},
                   {"total_steps", run.total_steps}}));

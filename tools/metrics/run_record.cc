@@ -114,6 +114,7 @@ void AddRecord(const Json& json, RunRecord& run) {
     run.target_vocabulary = static_cast<int32_t>(Integer(json, "target_vocabulary"));
     run.encoder_sublayers = static_cast<int32_t>(Integer(json, "encoder_sublayers"));
     run.ranks = static_cast<int>(std::max<int64_t>(1, Integer(json, "ranks")));
+    run.free_links = json.value("free_links", Json()) == true;
     run.threads = static_cast<int>(std::max<int64_t>(1, Integer(json, "threads")));
   } else if (event == "step") {
     run.steps.push_back(ReadStep(json));
@@ -145,7 +146,8 @@ void ReadConfig(RunRecord& run) {
   run.layout = LayoutRecord{.schedule = recomputes ? WithOnePending(pipeline.schedule) : pipeline.schedule,
                             .shape = {.stages = pipeline.stages > 0 ? pipeline.stages : run.ranks / pipeline.replicas,
                                       .chunks = pipeline.chunks,
-                                      .micro_batches = options->train.batch.micro_batches},
+                                      .micro_batches = options->train.batch.micro_batches,
+                                      .free_links = run.free_links},
                             .replicas = pipeline.replicas,
                             .outstanding_sends = pipeline.outstanding_sends,
                             .recompute_every = pipeline.recompute_every};

@@ -44,6 +44,7 @@ struct RunRecord {
   int32_t source_vocabulary = 0, target_vocabulary = 0;  // 0: not recorded
   int32_t frame_width = 0;                               // of speech
   int ranks = 1;
+  bool free_links = false;        // of the schedule
   int threads = 1;                // per rank
   int32_t encoder_sublayers = 0;  // the first ones of a DepthMetrics series
   std::vector<StepMetrics> steps;

@@ -33,6 +33,7 @@ Json ChunkJson(const PlanReport& report, const ChunkReport& chunk) {
 void AddReplay(const PlanReport& report, Json& json) {
   json["replica_micro_batches"] = report.pipeline.shape.micro_batches;
   json["outstanding_sends"] = report.pipeline.outstanding_sends;
+  json["free_links"] = report.pipeline.shape.free_links;
   if (!report.prediction) {
     json["tail_seconds"] = Timed(report, report.optimizer_seconds);
     return;

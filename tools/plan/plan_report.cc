@@ -128,6 +128,7 @@ ModelPlan PlannedModel(const TrainOptions& options, DeviceKind device) {
 
 RankResources PlannedResources(const PipelineOptions& options, int ranks, DeviceKind device) {
   return {.device_transfers = device != DeviceKind::kCpu && ranks > 1 && options.transport != Transport::kHost,
+          .free_links = device == DeviceKind::kCpu,
           .memory_limit_bytes = options.memory_limit_bytes};
 }
 

@@ -66,6 +66,7 @@ std::shared_ptr<ScheduleCommandOptions> AddShapeFlags(Command command, std::shar
   command.AddOption("--outstanding-sends", options->outstanding_sends, "Messages that a channel may have in flight")
       .InRange(1, kMost)
       .ShowDefault();
+  command.AddFlag("--free-links", options->shape.free_links, "Messages take no time: the schedule of a run on CPUs");
   command.AddFlag("--forward-only", options->forward_only, "Use the forward-only schedule of a validation");
   command.AddOption("--program", options->program, "A file of instructions instead of --kind");
   return options;

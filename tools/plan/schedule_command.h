@@ -2,6 +2,7 @@
 //
 //   hadal schedule print --kind 1f1b --stages 4 --micro-batches 8 [--chunks V]        draws it over time, with bubble
 //                                                                                     and live micro-batches
+//     --free-links                                                                    as it runs on CPUs
 //   hadal schedule print … --text                                                     prints its instructions, one per
 //                                                                                     line
 //   hadal schedule check … [--program FILE] [--outstanding-sends K]                   checks: no deadlock, nothing

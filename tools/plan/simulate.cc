@@ -218,7 +218,7 @@ absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json,
   SimulateOptions options{.outstanding_sends = plan["outstanding_sends"].get<int>()};
   HADAL_ASSIGN_OR_RETURN(options.kind, ParseScheduleKind(plan["schedule"].get<std::string>()));
   options.shape = {plan["ranks"].get<int>() / std::max(1, plan["replicas"].get<int>()), plan["chunks"].get<int>(),
-                   plan["replica_micro_batches"].get<int>()};
+                   plan["replica_micro_batches"].get<int>(), plan.value("free_links", nlohmann::json()) == true};
   options.tail_seconds = NumberOr0(plan, "tail_seconds");
   options.gap_seconds = NumberOr0(plan, "gap_seconds");
   for (const nlohmann::json& chunk : plan["stages"]) {

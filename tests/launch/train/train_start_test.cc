@@ -193,6 +193,7 @@ TEST_F(TrainLayoutTest, TheWholeModelOnOneRank) {
   EXPECT_EQ(layout->pipeline.borders.back(), static_cast<int32_t>(layout->plan.sublayers.size()));
   EXPECT_EQ(layout->stream.device(), nullptr);
   EXPECT_FALSE(layout->resources.device_transfers);
+  EXPECT_TRUE(layout->pipeline.shape.free_links);
   EXPECT_EQ(layout->resources.memory_limit_bytes, kFreeBytes) << "what the host has free";
 }
 

@@ -38,6 +38,7 @@ TEST(RunRecord, ComesBackAsTheSinkWroteIt) {
   ASSERT_TRUE(run->layout.has_value());
   EXPECT_EQ(run->layout->shape.stages, 2);
   EXPECT_EQ(run->layout->shape.micro_batches, 8);
+  EXPECT_FALSE(run->layout->shape.free_links) << "an older run's record does not have it";
 }
 
 // A run whose numbers are all different, so that none can come back in another's place.
@@ -56,6 +57,7 @@ class NumberedRunTest : public ::testing::Test {
                    .target_vocabulary = 33,
                    .encoder_sublayers = 2,
                    .ranks = 15,
+                   .free_links = true,
                    .threads = 34});
     sink->OnStep(NumberedStep());
     sink->OnDepth(depth_);
@@ -173,6 +175,7 @@ TEST_F(NumberedRunTest, HowItLayOnItsRanks) {
   EXPECT_EQ(run_.layout->shape.stages, 3);
   EXPECT_EQ(run_.layout->shape.chunks, 2);
   EXPECT_EQ(run_.layout->shape.micro_batches, 30);
+  EXPECT_TRUE(run_.layout->shape.free_links);
   EXPECT_EQ(run_.layout->replicas, 5);
   EXPECT_EQ(run_.layout->outstanding_sends, 7);
   EXPECT_EQ(run_.layout->recompute_every, 4);

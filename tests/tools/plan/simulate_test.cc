@@ -181,7 +181,7 @@ TEST(Simulate, WhatAPlanSaysAboutTheTailStays) {
 
 TEST(Simulate, ReadsAPlan) {
   const auto options = SimulateOptionsFromPlan(R"({"schedule": "1f1b", "ranks": 6, "replicas": 3, "chunks": 1,
-      "replica_micro_batches": 4, "outstanding_sends": 1, "tail_seconds": 0.5, "gap_seconds": 0.25,
+      "replica_micro_batches": 4, "outstanding_sends": 1, "free_links": true, "tail_seconds": 0.5, "gap_seconds": 0.25,
       "links": [{"held_seconds": 8, "latency_seconds": 9}], "stages": [
       {"forward_seconds": 1, "backward_seconds": 2, "border_bytes": 100},
       {"forward_seconds": 3, "backward_seconds": 4, "border_bytes": 0}]})",
@@ -189,6 +189,7 @@ TEST(Simulate, ReadsAPlan) {
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->shape.stages, 2);
   EXPECT_EQ(options->shape.micro_batches, 4);
+  EXPECT_TRUE(options->shape.free_links);
   EXPECT_EQ(options->outstanding_sends, 1);
   EXPECT_EQ(options->gap_seconds, 0.25);
   ASSERT_EQ(options->links.size(), 1u);
