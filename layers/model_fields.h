@@ -79,6 +79,7 @@ void ForEachModelField(Visit visit) {
   visit("adaptive_dropout", &ModelOptions::adaptive_dropout, kLater);
   visit("frame_width", &ModelOptions::frame_width, kLater);
   visit("front_end_channels", &ModelOptions::front_end_channels, kLater);
+  visit("base_width", &ModelOptions::base_width, kLater);
 }
 
 }  // namespace hadal

@@ -46,6 +46,25 @@ absl::Status ValidateStack(const char* name, const StackMethod& stack) {
   return absl::InvalidArgumentError(absl::StrCat("model: fixup_scalars of the ", name, " is not allowed with ", other));
 }
 
+// muP's rules are known for Pre-LN between plain tables alone; the decoder's last norm scales the logits.
+absl::Status CheckBaseWidth(const ModelOptions& options) {
+  if (options.base_width == 0) return absl::OkStatus();
+  HADAL_RETURN_IF_ERROR(InRange("base_width", options.base_width, 1, 65536));
+  const auto is_pre_ln = [](const StackMethod& stack) {
+    return stack.norm == NormPlacement::kPre && stack.post_norm_share == 0 && !stack.combine_layers;
+  };
+  const bool pre_ln = is_pre_ln(options.decoder) && (!options.has_encoder() || is_pre_ln(options.encoder));
+  const char* const other = options.adaptive()       ? "an adaptive softmax"
+                            : options.reads_speech() ? "speech"
+                            : !pre_ln                ? "layers that are not Pre-LN, or are combined"
+                                                     : nullptr;
+  if (other == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("model: base_width = ", options.base_width, " is not allowed with ", other,
+                   ", for which no rules are known. Set model.base_width to 0, or model.residual.method to "
+                   "\"completep\" or \"pre_ln\"."));
+}
+
 // Checks that there is an encoder exactly if there are source sentences.
 absl::Status CheckSource(const ModelOptions& options) {
   if (options.reads_speech()) {
@@ -164,6 +183,7 @@ absl::Status ValidateModelOptions(const ModelOptions& options) {
     HADAL_RETURN_IF_ERROR(InRange("branch_growth_steepness", options.branch_growth_steepness, 0.01, 50));
   }
   HADAL_RETURN_IF_ERROR(CheckAdaptive(options));
+  HADAL_RETURN_IF_ERROR(CheckBaseWidth(options));
   HADAL_RETURN_IF_ERROR(ValidateStack("encoder", options.encoder));
   return ValidateStack("decoder", options.decoder);
 }

@@ -143,11 +143,16 @@ struct ModelOptions {
   int32_t adaptive_factor = 4;  // by which each band is narrower than the one before
   double adaptive_dropout = 0;  // on the input of the adaptive softmax and inside its bands
 
+  // The width for which the learning rate was chosen: at another d_model, first values and Adam's settings follow muP
+  // (method_presets.md). 0: d_model.
+  int32_t base_width = 0;
+
   int32_t frame_width = 0;            // features of a frame of speech, which sources consist of; 0: text, or no source
   int32_t front_end_channels = 1024;  // speech: C of the first convolution (speech_front_end.h)
 
   // Without an encoder the model is a language model: no source, and no cross-attention in the decoder layers.
   bool has_encoder() const { return encoder_layers > 0; }
+  double width_multiplier() const { return base_width > 0 ? static_cast<double>(d_model) / base_width : 1; }
   bool adaptive() const { return adaptive_cutoffs.count > 0; }
   // The encoder then reads frames: there is neither a source vocabulary nor a source embedding.
   bool reads_speech() const { return frame_width > 0; }

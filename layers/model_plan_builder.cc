@@ -199,6 +199,10 @@ class PlanBuilder {
     if (!closing || (sublayer.norm != NormPlacement::kPre && sublayer.second_gain == 0)) return;
     sublayer.closing_norm = 1;
     AddLayerNorm(ParameterRole::kClosingNormScale, options_.d_model);
+    if (sublayer.stack == Stack::kEncoder || options_.width_multiplier() == 1) return;
+    ParameterRecord& scale = plan_.parameters[plan_.parameters.size() - 2];  // it scales the logits
+    scale.init = InitKind::kConstant;
+    scale.init_scale = static_cast<float>(1 / std::sqrt(options_.width_multiplier()));
   }
 
   // The norms around a branch.

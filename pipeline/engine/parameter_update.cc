@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "kernels/adam.h"
 #include "kernels/sum_of_squares.h"
@@ -14,17 +15,29 @@ constexpr int64_t kMostBlocks = (kSliceElements + kBlock - 1) / kBlock;  // of a
 
 // What of Adam depends on the parameter.
 struct Group {
-  double epsilon = 0, weight_decay = 0;
+  double rate_factor = 1, epsilon = 0, weight_decay = 0;
   bool operator==(const Group&) const = default;
 };
+
+// By how much the rate falls where a model is wider than its base (muP; derivation: layers/method_presets.md).
+double RateFactor(const ParameterRecord& parameter, const SublayerRecord& sublayer, double multiplier) {
+  if (sublayer.layer >= 0 && !parameter.is_vector()) return 1 / multiplier;
+  const bool closes_decoder =
+      sublayer.stack == Stack::kDecoder &&
+      (parameter.role == ParameterRole::kClosingNormScale || parameter.role == ParameterRole::kClosingNormShift);
+  return closes_decoder || parameter.role == ParameterRole::kEmbedding ? 1 / std::sqrt(multiplier) : 1;
+}
 
 Group GroupOf(const ModelPlan& plan, int32_t p, const OptimizerOptions& options) {
   const ParameterRecord& parameter = plan.parameters[p];
   const SublayerRecord& sublayer = plan.sublayers[parameter.sublayer];
   const StackMethod& method = sublayer.stack == Stack::kEncoder ? plan.options.encoder : plan.options.decoder;
   const bool hidden = sublayer.layer >= 0 && !parameter.is_vector();
-  return {.epsilon = hidden ? options.epsilon * method.adam_epsilon_factor : options.epsilon,
-          .weight_decay = options.decays_vectors || !parameter.is_vector() ? options.weight_decay : 0};
+  const double multiplier = plan.options.width_multiplier(), rate = RateFactor(parameter, sublayer, multiplier);
+  // Decay times rate is the same in every group.
+  return {.rate_factor = rate,
+          .epsilon = hidden ? options.epsilon * method.adam_epsilon_factor / multiplier : options.epsilon,
+          .weight_decay = options.decays_vectors || !parameter.is_vector() ? options.weight_decay / rate : 0};
 }
 
 struct Run {
@@ -58,7 +71,7 @@ void Apply(const Stream& stream, const Run& run, const ParameterUpdate& update) 
                     .first_moment = run.first_moment,
                     .second_moment = run.second_moment,
                     .rounded = run.rounded,
-                    .learning_rate = update.learning_rate,
+                    .learning_rate = update.learning_rate * run.group.rate_factor,
                     .beta1 = options.beta1,
                     .beta2 = options.beta2,
                     .epsilon = run.group.epsilon,

@@ -3,7 +3,7 @@
 //
 // Why: a layer of width 64 has 16 parameters, most too short to split over threads. ParameterStore places a sublayer's
 // parameters back to back, so neighbours are updated as one range; only tied tables interrupt it.
-// Groups: a parameter's epsilon and decay depend on the parameter (StackMethod::adam_epsilon_factor,
+// Groups: rate, epsilon and decay depend on the parameter (ModelOptions::base_width, StackMethod::adam_epsilon_factor,
 // OptimizerOptions::decays_vectors); neighbours that differ are not one range.
 // Numerics: Adam treats each element by itself, so the ranges change no bit. If `sizes` is given, each block's old
 // weights are kept in cache and compared with the new ones: the measure is the actual change, rounding included.

@@ -4,6 +4,8 @@
 //   g = Σ over the step's micro-batches of the gradient of their summed loss / target tokens of the step
 //   g' = g · min(1, clip / |g|);  m = b1·m + (1 − b1)·g';  v = b2·v + (1 − b2)·g'²
 //   w −= rate · decay · w;  w −= rate · sqrt(1 − b2^t) / (1 − b1^t) · m / (sqrt(v) + eps)      (fairseq optim/adam.py)
+// Of a model m times wider than its base the weights of the tables and of the decoder's last norm are here muP's, sqrt(m) times
+// hadal's: w and its rate do not depend on m; sublayers' matrices have rate / m, decay · m and eps / m (CompleteP, table 1).
 // t counts applied updates, this one included; the rate is fairseq's after t − 1 updates.
 // The gradient of a micro-batch comes from a bare engine on one rank, without loss scale and recomputation, at the
 // recipe's weights. That it is the slope of the loss is shown by model_gradient_test and tests/parity.
@@ -43,6 +45,7 @@ struct Case {
   RateSchedule schedule;
   PipelineOptions pipeline;
   int ranks;
+  int base_width = 0;
 };
 
 TrainOptions OptionsOf(const Case& c) {
@@ -50,6 +53,7 @@ TrainOptions OptionsOf(const Case& c) {
   options.seed = 5;
   options.model = SmallModel(
       c.method, {.encoder_layers = 2, .decoder_layers = 2, .d_model = 16, .heads = 2, .vocabulary = kVocabulary});
+  options.model.base_width = c.base_width;
   options.batch = {.micro_batches = kMicroBatches, .source_tokens = kRows, .target_tokens = kRows};
   options.pipeline = c.pipeline;
   options.optimizer = {.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-4, .weight_decay = 0.1, .clip_norm = 1};
@@ -278,15 +282,20 @@ class Recipe {
       const ParameterRecord& parameter = plan_.parameters[p];
       const SublayerRecord& sublayer = plan_.sublayers[parameter.sublayer];
       const StackMethod& stack = sublayer.stack == Stack::kEncoder ? plan_.options.encoder : plan_.options.decoder;
-      const double factor = sublayer.layer >= 0 && !parameter.is_vector() ? stack.adam_epsilon_factor : 1;
-      const double eps = epsilon * factor, decay = parameter.is_vector() && !decays_vectors ? 0 : weight_decay;
+      const bool matrix = sublayer.layer >= 0 && !parameter.is_vector();
+      const bool closes_decoder = plan_.ParameterName(static_cast<int32_t>(p)).starts_with("decoder.layer_norm.");
+      const double width = plan_.options.width_multiplier(), of_matrix = matrix ? width : 1;
+      const double unit = parameter.role == ParameterRole::kEmbedding || closes_decoder ? std::sqrt(width) : 1;
+      const double eps = epsilon * (matrix ? stack.adam_epsilon_factor / width : 1 / unit);
+      const double decay = parameter.is_vector() && !decays_vectors ? 0 : weight_decay * of_matrix;
       for (size_t i = 0; i < gradient[p].size(); ++i) {
-        const double g = gradient[p][i];
-        double &m = first_[p][i], &v = second_[p][i], &w = weights_[p][i];
+        const double g = gradient[p][i] / unit;
+        double &m = first_[p][i], &v = second_[p][i], w = weights_[p][i] * unit;
         m = b1 * m + (1 - b1) * g;
         v = b2 * v + (1 - b2) * g * g;
-        w -= rate * decay * w;
-        w -= step_size * m / (std::sqrt(v) + eps);
+        w -= rate / of_matrix * decay * w;
+        w -= step_size / of_matrix * m / (std::sqrt(v) + eps);
+        weights_[p][i] = w / unit;
       }
     }
   }
@@ -349,7 +358,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"TwoStages", ResidualMethod::kDeepNorm, RateSchedule::kInverseSqrt, {}, 2},
         // Two stages of the decoder give the encoder's output a gradient; branches grow with the updates.
         Case{"FourStagesRecomputed", ResidualMethod::kBranchNorm, RateSchedule::kPolynomial, {.recompute_every = 2}, 4},
-        Case{"TwoReplicas", ResidualMethod::kPreLn, RateSchedule::kPolynomial, {.replicas = 2}, 4}),
+        Case{"TwoReplicas", ResidualMethod::kPreLn, RateSchedule::kPolynomial, {.replicas = 2}, 4},
+        Case{"TwiceTheBaseWidth", ResidualMethod::kCompleteP, RateSchedule::kInverseSqrt, {}, 2, 8}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

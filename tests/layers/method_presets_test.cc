@@ -99,6 +99,35 @@ TEST(ResidualMethodTest, CompletePOfTwoLayersIsPreLn) {
   EXPECT_EQ(base.decoder.adam_epsilon_factor, 1);
 }
 
+// Xavier's bounds fall with the width as muP's do; the norm in front of the output alone starts otherwise.
+TEST(ResidualMethodTest, AWiderModelThanItsBaseStartsWithSmallerLogits) {
+  ModelOptions options = WithDepth(ResidualMethod::kCompleteP, 8, 4);
+  const ModelPlan plain = ModelPlan::Make(options);
+  options.base_width = options.d_model;
+  EXPECT_EQ(ModelPlan::Make(options).Hash(), plain.Hash());
+  options.base_width = options.d_model / 4;
+  const ModelPlan wide = ModelPlan::Make(options);
+  EXPECT_NE(wide.Hash(), plain.Hash());
+  options.d_model /= 4, options.d_ff /= 4;
+  const ModelPlan base = ModelPlan::Make(options);
+  int closing = 0;
+  for (size_t p = 0; p < wide.parameters.size(); ++p) {
+    const ParameterRecord& parameter = wide.parameters[p];
+    const bool closes_decoder = parameter.role == ParameterRole::kClosingNormScale &&
+                                wide.sublayers[parameter.sublayer].stack == Stack::kDecoder;
+    closing += closes_decoder ? 1 : 0;
+    if (closes_decoder) {
+      EXPECT_EQ(parameter.init, InitKind::kConstant);
+      EXPECT_EQ(parameter.init_scale, 0.5f);
+      continue;
+    }
+    EXPECT_EQ(parameter.init, plain.parameters[p].init);
+    EXPECT_EQ(parameter.init_scale, plain.parameters[p].init_scale);
+    EXPECT_FLOAT_EQ(parameter.init_scale, base.parameters[p].init_scale / 2) << "a variance of 1/m";
+  }
+  EXPECT_EQ(closing, 1);
+}
+
 // What torchscale's code makes of (N^4 M)^-1/16 in the encoder; the rest is the paper's.
 TEST(ResidualMethodTest, TorchscalesEncoderBeta) {
   for (const auto& [layers, beta] : {std::pair(6, 0.6569), {18, 0.4660}, {50, 0.3387}, {100, 0.2727}, {500, 0.1649}}) {

@@ -110,6 +110,22 @@ TEST(ValidateModelOptionsTest, ASecondStreamStandsBesideNormsBehindSums) {
   EXPECT_NE(ValidateModelOptions(options).message().find("combine_layers is set"), absl::string_view::npos);
 }
 
+TEST(ValidateModelOptionsTest, ABaseWidthIsForPreLn) {
+  ModelOptions good = {.source_vocabulary = 100, .target_vocabulary = 100, .base_width = 64};
+  good.encoder.norm = good.decoder.norm = NormPlacement::kPre;
+  EXPECT_TRUE(ValidateModelOptions(good).ok());
+  const auto refused = [&](const char* words, auto change) {
+    ModelOptions options = good;
+    change(options);
+    const std::string message(ValidateModelOptions(options).message());
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+  };
+  refused("not Pre-LN", [](ModelOptions& o) { o.encoder.norm = NormPlacement::kPost; });
+  refused("are combined", [](ModelOptions& o) { o.decoder.combine_layers = true; });
+  refused("with speech", [](ModelOptions& o) { o.source_vocabulary = 0, o.frame_width = 80; });
+  refused("base_width = -1, allowed", [](ModelOptions& o) { o.base_width = -1; });
+}
+
 TEST(ValidateModelOptionsTest, SourceAndEncoderBelongTogether) {
   ModelOptions options = {.encoder_layers = 0, .target_vocabulary = 100};
   EXPECT_TRUE(ValidateModelOptions(options).ok()) << "sharing has nothing to share with";

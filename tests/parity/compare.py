@@ -16,7 +16,7 @@ import torch
 
 from hadal_torch.model import Model
 from hadal_torch.tensors import read_safetensors
-from methods import METHODS
+from methods import METHODS, SourceWidth
 
 FLOOR = 1e-5  # relative error that is always allowed
 MULTIPLE = 4  # … and as a multiple of PyTorch's own in float32
@@ -64,7 +64,8 @@ def read_case(directory):
 
 
 def model_of(case, weights, dtype):
-    return Model(case["model"], weights, METHODS[case["method"]](case), dtype)
+    kind = SourceWidth if case["model"]["base_width"] else Model
+    return kind(case["model"], weights, METHODS[case["method"]](case), dtype)
 
 
 def run_model(case, weights, dtype):

@@ -5,7 +5,28 @@ To add a method: one entry in METHODS; if it has parameters of its own, use them
 
 import math
 
-from hadal_torch.model import Residual
+import torch
+import torch.nn.functional as F
+
+from hadal_torch.model import Model, Residual
+from hadal_torch.plain import position_table
+
+
+class SourceWidth(Model):
+    """A model m = d / base times wider than its base in the parameters of CompleteP's code (EleutherAI/nanoGPT-mup, branch completep):
+    tables T whose deviation does not depend on m, embedded with a constant factor; logits (last norm of x) Tᵀ / m. hadal's
+    parameters are T = sqrt(m)·E and a last norm whose scale and shift are the code's divided by sqrt(m)."""
+
+    def table(self, name):
+        return math.sqrt(self.settings["d_model"] / self.settings["base_width"]) * self.get_parameter(name)
+
+    def embed(self, tokens, table):
+        positions = torch.tensor(position_table(tokens.shape[1], self.settings["d_model"]), dtype=self.dtype)
+        return math.sqrt(self.settings["base_width"]) * F.embedding(tokens, self.table(table)) + positions
+
+    def log_softmax(self, x):
+        m = self.settings["d_model"] / self.settings["base_width"]
+        return torch.log_softmax(math.sqrt(m) * x @ self.table(self.output_name).T / m, -1)
 
 
 def post_ln(settings):

@@ -268,6 +268,7 @@ int main(int argc, char** argv) {
   app.AddOption("--encoder-layers", model.encoder_layers, "0: a language model");
   app.AddOption("--decoder-layers", model.decoder_layers, "layers");
   app.AddOption("--width", model.d_model, "d_model");
+  app.AddOption("--base-width", model.base_width, "of muP; 0: d_model");
   app.AddOption("--hidden", model.d_ff, "width of feed-forward layers");
   app.AddOption("--heads", model.heads, "attention heads");
   app.AddOption("--frame-width", model.frame_width, "speech: features of a frame; 0: text");

@@ -58,6 +58,7 @@ absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
   to.sharing = FromWord(kSharingWords, from.sharing());
   to.frame_width = from.frame_width();
   to.front_end_channels = from.front_end_channels();
+  to.base_width = from.base_width();
   to.dropout = from.dropout();
   to.attention_dropout = from.attention_dropout();
   to.activation_dropout = from.activation_dropout();

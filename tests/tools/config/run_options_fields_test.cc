@@ -42,6 +42,7 @@ TEST(RunOptionsFields, DefaultsAreThoseOfTheOptionStructs) {
   EXPECT_EQ(from_schema.model.adaptive_dropout, structs.model.adaptive_dropout);
   EXPECT_EQ(from_schema.model.frame_width, structs.model.frame_width);
   EXPECT_EQ(from_schema.model.front_end_channels, structs.model.front_end_channels);
+  EXPECT_EQ(from_schema.model.base_width, structs.model.base_width);
   EXPECT_EQ(from_schema.model.branch_growth_updates, structs.model.branch_growth_updates);
   EXPECT_EQ(from_schema.batch.micro_batches, structs.batch.micro_batches);
   EXPECT_EQ(from_schema.batch.source_tokens, structs.batch.source_tokens);
@@ -105,7 +106,7 @@ constexpr char kEveryField[] = R"(
     model { encoder_layers: 3 decoder_layers: 2 d_model: 48 d_ff: 96 heads: 4 max_positions: 77 sharing: "decoder"
             dropout: 0.2 attention_dropout: 0.3 activation_dropout: 0.4 label_smoothing: 0.05
             adaptive_cutoffs: [9, 17] adaptive_factor: 3 adaptive_dropout: 0.15
-            frame_width: 40 front_end_channels: 128
+            frame_width: 40 front_end_channels: 128 base_width: 24
             residual { method: "branchnorm" growth_updates: 123 } }
     data { train: "t" validation: "v" max_left_out: 0.25 sampling_temperature: [1, 5]
            spec_augment { frequency_masks: 1 frequency_width: 13 time_masks: 3 time_width: 55 time_share: 0.5 } }
@@ -170,6 +171,7 @@ TEST(RunOptionsFields, EveryFieldOfTheModelArrives) {
   EXPECT_EQ(train.model.label_smoothing, 0.05);
   EXPECT_EQ(train.model.frame_width, 40);
   EXPECT_EQ(train.model.front_end_channels, 128);
+  EXPECT_EQ(train.model.base_width, 24);
   EXPECT_EQ(train.model.branch_growth, BranchGrowth::kLinear);
   EXPECT_EQ(train.model.branch_growth_updates, 123);
 }
