@@ -58,9 +58,9 @@ struct Run {
   }
 };
 
-Run RunOf(const StageState& state, const StateSlice& slice, const ParameterUpdate& update) {
+Run RunOf(const ModelPlan& plan, const StateSlice& slice, const ParameterUpdate& update) {
   return {slice.weight,        slice.gradient, slice.first_moment,
-          slice.second_moment, slice.rounded,  GroupOf(state.plan(), slice.parameter, update.optimizer)};
+          slice.second_moment, slice.rounded,  GroupOf(plan, slice.parameter, update.optimizer)};
 }
 
 void Apply(const Stream& stream, const Run& run, const ParameterUpdate& update) {
@@ -132,22 +132,24 @@ UpdateSize ApplyAndMeasure(const Stream& stream, const Run& slice, const Paramet
   return size;
 }
 
-void UpdateAndMeasure(const Stream& stream, const StageState& state, const ParameterUpdate& update) {
+void UpdateAndMeasure(const Stream& stream, const ModelPlan& plan, std::span<const StateSlice> slices,
+                      const ParameterUpdate& update) {
   update.sizes->clear();
-  for (const StateSlice& slice : state.updated()) {
-    update.sizes->push_back(ApplyAndMeasure(stream, RunOf(state, slice, update), update));
+  for (const StateSlice& slice : slices) {
+    update.sizes->push_back(ApplyAndMeasure(stream, RunOf(plan, slice, update), update));
   }
 }
 
 }  // namespace
 
-void UpdateParameters(const Stream& stream, const StageState& state, const ParameterUpdate& update) {
-  if (update.sizes != nullptr) return UpdateAndMeasure(stream, state, update);
+void UpdateParameters(const Stream& stream, const ModelPlan& plan, std::span<const StateSlice> slices,
+                      const ParameterUpdate& update) {
+  if (update.sizes != nullptr) return UpdateAndMeasure(stream, plan, slices, update);
   for (const bool rounded : {true, false}) {  // as they lie
     Run run;
-    for (const StateSlice& slice : state.updated()) {
+    for (const StateSlice& slice : slices) {
       if (slice.is_rounded() != rounded) continue;
-      const Run next = RunOf(state, slice, update);
+      const Run next = RunOf(plan, slice, update);
       if (!run.parameter.empty() && run.Join(next)) continue;
       if (!run.parameter.empty()) Apply(stream, run, update);
       run = next;

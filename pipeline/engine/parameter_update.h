@@ -1,19 +1,21 @@
-// Applies Adam to every slice whose moments this rank keeps, in a few long ranges of memory instead of one short range
-// per parameter.
+// Applies Adam to slices whose moments this rank keeps, in a few long ranges of memory instead of one short range per
+// parameter.
 //
 // Why: a layer of width 64 has 16 parameters, most too short to split over threads. ParameterStore places a sublayer's
 // parameters back to back, so neighbours are updated as one range; only tied tables interrupt it.
 // Groups: rate, epsilon and decay depend on the parameter (ModelOptions::base_width, StackMethod::adam_epsilon_factor,
 // OptimizerOptions::decays_vectors); neighbours that differ are not one range.
-// Numerics: Adam treats each element by itself, so the ranges change no bit. If `sizes` is given, each block's old
+// Numerics: Adam treats each element by itself, so neither ranges nor order change a bit. If `sizes` is given, each block's old
 // weights are kept in cache and compared with the new ones: the measure is the actual change, rounding included.
 // Measuring changes no bit.
 // Threads: the stream's. Blocking; allocates nothing.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "layers/model_plan.h"
 #include "pipeline/plan/train_options.h"
 #include "pipeline/stage/stage_state.h"
 #include "runtime/stream.h"
@@ -31,10 +33,12 @@ struct ParameterUpdate {
   double learning_rate = 0;
   double gradient_norm = 0;                  // global; decides clipping
   int64_t update = 1;                        // Adam's t
-  std::vector<UpdateSize>* sizes = nullptr;  // receives one entry for each slice of state.updated(); null: not measured
+  std::vector<UpdateSize>* sizes = nullptr;  // receives one entry for each slice; null: not measured
 };
 
-// Updates state.updated() once.  REQUIRES: their gradients are summed over uses and replicas.
-void UpdateParameters(const Stream& stream, const StageState& state, const ParameterUpdate& update);
+// Updates `slices` once.  REQUIRES: they are in ascending order and have moments; their gradients are summed over uses
+// and replicas.
+void UpdateParameters(const Stream& stream, const ModelPlan& plan, std::span<const StateSlice> slices,
+                      const ParameterUpdate& update);
 
 }  // namespace hadal

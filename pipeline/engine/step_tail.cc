@@ -42,23 +42,39 @@ void StepTail::Update(StepResult& result) {
   if (result.applied) {
     if (settings_.before_update) settings_.before_update();
     result.times.checkpoint_seconds = watch.Seconds();
-    UpdateParameters(stream(), parts_.state,
-                     {.optimizer = settings_.optimizer,
-                      .learning_rate = settings_.learning_rate,
-                      .gradient_norm = result.gradient.norm,
-                      .update = update_,
-                      .sizes = settings_.sizes});
-    stream().Synchronize();  // its time is the step's
+    if (!UpdatesByRounds()) {
+      Update(parts_.state.updated(), result);
+      stream().Synchronize();  // its time is the step's
+    }
   }
   result.times.optimizer_seconds += watch.Seconds() - result.times.checkpoint_seconds;
 }
 
+void StepTail::Update(std::span<const StateSlice> slices, const StepResult& result) {
+  UpdateParameters(stream(), parts_.state.plan(), slices,
+                   {.optimizer = settings_.optimizer,
+                    .learning_rate = settings_.learning_rate,
+                    .gradient_norm = result.gradient.norm,
+                    .update = update_,
+                    .sizes = settings_.sizes});
+}
+
 absl::Status StepTail::GatherOverReplicas(StepResult& result) {
   const Stopwatch watch;
+  double updating = 0;
   if (result.applied && parts_.state.sharded()) {
-    HADAL_RETURN_IF_ERROR(parts_.reduction.GatherWeights(stream(), timeout_));
+    ReplicaReduction::RoundUpdate update;
+    if (UpdatesByRounds()) {
+      update = [&](std::span<const StateSlice> slices) {
+        const Stopwatch of_round;
+        Update(slices, result);
+        updating += of_round.Seconds();
+      };
+    }
+    HADAL_RETURN_IF_ERROR(parts_.reduction.GatherWeights(stream(), timeout_, update));
   }
-  result.times.communication_seconds += watch.Seconds();
+  result.times.optimizer_seconds += updating;
+  result.times.communication_seconds += watch.Seconds() - updating;
   return absl::OkStatus();
 }
 

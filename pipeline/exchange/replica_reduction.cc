@@ -63,6 +63,8 @@ absl::Status ReplicaReduction::Bind(const Arena& arena, const StageState& state,
   trace_ = &trace;
   buffers_ = arena.Get<float>(buffer_slice_);
   rounds_ = MakeReplicaRounds(state);
+  owned_.resize(rounds_.size());
+  for (const StateSlice& slice : state.owned()) owned_[slice.round].push_back(slice);
   if (state.device() != nullptr && !on_device_) {
     float* mirror = arena.Get<float>(mirror_slice_);
     for (ReplicaRound& round : rounds_) {
@@ -259,15 +261,17 @@ void ReplicaReduction::ListResult(const ReplicaBucket& bucket, AnyMatrix values,
 }
 
 template <typename Of>
-absl::Status ReplicaReduction::Gather(const Stream& stream, const Of& of, absl::Duration timeout) {
+absl::Status ReplicaReduction::Gather(const Stream& stream, const Of& of, absl::Duration timeout,
+                                      const RoundUpdate& update) {
   if (!active_) return absl::OkStatus();
   constexpr const char* kWhat = "the exchange of the updated weights between the replicas of a stage";
-  if (beside_ != nullptr) beside_->MarkReady(0, exchanges_.size());
   for (std::vector<CommRequest>& requests : requests_) requests.clear();
   std::vector<ExchangePart> parts;
   for (size_t exchange = 0; exchange < exchanges_.size(); ++exchange) {
     std::vector<CommRequest>& requests = requests_[exchange % kBuffers];
     parts.clear();
+    if (update && exchange < rounds_.size()) update(owned_[exchange]);
+    if (beside_ != nullptr) beside_->MarkReady(exchange, exchange + 1);
     if (exchange < rounds_.size()) {
       for (const ReplicaBucket& bucket : rounds_[exchange].buckets) {
         const AnyMatrix values = of(bucket);
@@ -295,12 +299,12 @@ absl::Status ReplicaReduction::Gather(const Stream& stream, const Of& of, absl::
 }
 
 absl::Status ReplicaReduction::GatherGradients(const Stream& stream, absl::Duration timeout) {
-  return Gather(stream, GradientOf, timeout);
+  return Gather(stream, GradientOf, timeout, {});
 }
 
-absl::Status ReplicaReduction::GatherWeights(const Stream& stream, absl::Duration timeout) {
+absl::Status ReplicaReduction::GatherWeights(const Stream& stream, absl::Duration timeout, const RoundUpdate& update) {
   return Gather(
-      stream, [](const ReplicaBucket& bucket) { return bucket.weight; }, timeout);
+      stream, [](const ReplicaBucket& bucket) { return bucket.weight; }, timeout, update);
 }
 
 }  // namespace hadal

@@ -31,7 +31,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -53,7 +55,7 @@ class ReplicaReduction {
  public:
   static constexpr int kBuffers = 2;  // exchanges at once
 
-  // For inference, or with one replica, the object takes no memory and does nothing.
+  // For inference, or with one replica, the object takes no memory and does nothing: it is not active.
   ReplicaReduction(const PipelinePlan& pipeline, const StageState& state, const Stream& stream, Purpose purpose,
                    ArenaLayout& layout);
   // `state`: bound. `replicas`: the stage's (process_grid.h). While `trace` records, it gets one event for each
@@ -61,6 +63,7 @@ class ReplicaReduction {
   // Errors: ResourceExhausted.
   absl::Status Bind(const Arena& arena, const StageState& state, Communicator& replicas, TraceBuffer& trace);
 
+  bool active() const { return active_; }
   // Starts a step: none of its gradients is complete yet.
   absl::Status Begin();
   // Declares that this rank's gradients of all sublayers ≥ `first` are complete.  REQUIRES: `first` does not rise
@@ -71,9 +74,13 @@ class ReplicaReduction {
   // Declares that all gradients are complete, including tied tables. On return the owned slices hold the sums.
   absl::Status Finish(const Stream& stream, absl::Duration timeout);
 
-  // Give every replica the owners' gradients, or the owners' weights as kernels read them.
+  // Computes or launches on the main order the new weights of slices that this replica owns.
+  using RoundUpdate = std::function<void(std::span<const StateSlice>)>;
+  // Give every replica the owners' gradients, or the owners' weights as kernels read them. If there is an `update`, it
+  // is called with the owned slices of each round in turn, just before the round's messages are posted, which on a
+  // device wait for that round only. On return all updates are done.
   absl::Status GatherGradients(const Stream& stream, absl::Duration timeout);
-  absl::Status GatherWeights(const Stream& stream, absl::Duration timeout);
+  absl::Status GatherWeights(const Stream& stream, absl::Duration timeout, const RoundUpdate& update = {});
 
  private:
   // Pieces of a bucket to be added in this order, one of them the bucket's own gradient, where the sum is then.
@@ -115,7 +122,7 @@ class ReplicaReduction {
                   std::vector<ExchangePart>& parts) const;
   // Gives every replica the owners' `of`(bucket), an AnyMatrix [1, elements].
   template <typename Of>
-  absl::Status Gather(const Stream& stream, const Of& of, absl::Duration timeout);
+  absl::Status Gather(const Stream& stream, const Of& of, absl::Duration timeout, const RoundUpdate& update);
 
   int replica_ = 0;
   bool active_ = false;
@@ -127,7 +134,8 @@ class ReplicaReduction {
   int64_t buffer_elements_ = 0;  // of an exchange
   float* buffers_ = nullptr;     // [kBuffers][buffer_elements_]
 
-  std::vector<ReplicaRound> rounds_;  // in the order in which they travel
+  std::vector<ReplicaRound> rounds_;            // in the order in which they travel
+  std::vector<std::vector<StateSlice>> owned_;  // [rounds_] this replica's slices, ascending
   std::vector<Exchanged> exchanges_;  // [rounds_ + lag()] of a step
   // The step in progress: of exchanges_, the first complete_ have complete gradients on this rank, posted_ are posted,
   // begun_ are being added or done, and added_ are done:
