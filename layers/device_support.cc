@@ -60,6 +60,9 @@ absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kern
   if (kernels.weighted_sum_forward == nullptr && (plan.Combines(Stack::kEncoder) || plan.Combines(Stack::kDecoder))) {
     return Missing("weighted_sum (DLCL)");
   }
+  if (plan.Streams(Stack::kDecoder) > 1 || (model.has_encoder() && plan.Streams(Stack::kEncoder) > 1)) {
+    return Missing("hyper_connection (mHC)");
+  }
   HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kDecoder, model.decoder));
   if (model.has_encoder()) HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kEncoder, model.encoder));
   HADAL_RETURN_IF_ERROR(CheckOnePlacement(plan, "decoder", model.decoder));

@@ -111,6 +111,15 @@ TEST(PlanReport, ASecondStreamDoublesABordersBytes) {
   EXPECT_THAT(PlanToText(*one, {.sublayers = true}), Not(HasSubstr("second stream")));
 }
 
+TEST(PlanReport, BytesAreTheArenasWithSeveralStreams) {
+  TrainOptions options = SmallRun();
+  ApplyResidualMethod(ResidualMethod::kMhc, options.model);
+  for (const int32_t every : {0, 3}) {
+    options.pipeline.recompute_every = every;
+    ExpectPlannedArenas(options, 3);
+  }
+}
+
 // Replicas differ in their share of micro-batches and of Adam's moments.
 TEST(PlanReport, BytesAreTheArenasOnEveryRankOfAGrid) {
   for (const bool sharded : {true, false}) {
