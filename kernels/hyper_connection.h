@@ -8,17 +8,17 @@
 //   write  X' = H_res·X + H_postᵀ·f                              f [d] the result of F
 //   rms(x̃) = sqrt(mean(x̃²) + 1e-6)
 //   Sinkhorn: e^h, then 20 times each column divided by its sum, then each row by its sum
-// Source: the paper's equations; constants after Megatron-LM's hyper_connection.py, which keeps H_resᵀ. It also adds 1e-6
-// to H_pre and within Sinkhorn; here nothing is added, so that H_pre = (1, 0, …) and H_res = 1 are exact. A row or column
-// whose sum is below 1e-30 becomes 0, without a gradient.
+// Source: the paper's equations; constants after Megatron-LM's hyper_connection.py, which keeps H_resᵀ. It also adds
+// 1e-6 to H_pre and within Sinkhorn; here nothing is added, so that H_pre = (1, 0, …) and H_res = 1 are exact. A row or
+// column whose sum is below 1e-30 becomes 0, without a gradient.
 // Shapes: R packed rows; X is [R, n·d], the streams of a row side by side; `maps` [R, m] holds H_pre, H_post, H_res.
 // The product x̃·Wᵀ is a linear layer's (linear.h), whose result is the argument `projected`.
 // Storage: fp32. CPU alone (layers/device_support.h).
 // Memory traffic, in rows of d: read n + 1, its product n; write 2n + 1. Backward of write: 3n + 2; of read 3n + 1, its
 // two products 3n. With n = 4 that is 18 forward and 42 backward, where Post-LN has 4 and 6 (residual_norm.h).
-// Numerics: fp32. Sums along a row as cpu/columns-inl.h; sums over streams ascending (SumStreams: pairs first); gradients
-// of α and β over blocks of kHyperRowBlock rows in double, then the blocks in ascending order. The number of threads does
-// not change any bit.
+// Numerics: fp32. Sums along a row as cpu/columns-inl.h; sums over streams ascending (SumStreams: pairs first);
+// gradients of α and β over blocks of kHyperRowBlock rows in double, then the blocks in ascending order. The number of
+// threads does not change any bit.
 // REQUIRES: matching shapes (aborts with both values otherwise); contiguous rows. Blocking; allocates nothing.
 #pragma once
 

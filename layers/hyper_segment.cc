@@ -76,8 +76,8 @@ Matrix HyperSegment::StreamsBehind(size_t index, const Tensors& t) const {
 void HyperSegment::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
   const Tensors t = With(context, tensors);
   if (begins_) {
-    CopyToStreams(context.stream, {.x = t.x.floats(),
-                                   .y = At(t.saved, sublayers_[0].streams, t.rows, streams_ * d_model_)});
+    CopyToStreams(context.stream,
+                  {.x = t.x.floats(), .y = At(t.saved, sublayers_[0].streams, t.rows, streams_ * d_model_)});
   }
   for (size_t i = 0; i < sublayers_.size(); ++i) {
     const ProfilerRange range(context.stream, "sublayer", first_ + static_cast<int32_t>(i));
@@ -92,7 +92,8 @@ void HyperSegment::ForwardSublayer(const SublayerContext& context, size_t index,
   const int32_t sublayer = first_ + static_cast<int32_t>(index);
   const ParameterStore& parameters = context.parameters;
   const ConstMatrix x = StreamsAt(index, t);
-  const Matrix projected = At(t.saved_input, s.projected, t.rows, maps_), maps = At(t.saved_input, s.maps, t.rows, maps_);
+  const Matrix projected = At(t.saved_input, s.projected, t.rows, maps_),
+               maps = At(t.saved_input, s.maps, t.rows, maps_);
   const Matrix read = At(t.saved_input, s.read, t.rows, d_model_);
   LinearForward(context.stream, {.x = x, .weight = parameters.ProductWeight(s.weight), .y = projected});
   HyperReadForward(context.stream, {.x = x,
@@ -118,8 +119,7 @@ void HyperSegment::ForwardSublayer(const SublayerContext& context, size_t index,
   context.Observe({.tensor = DepthTensor::kBranch, .sublayer = sublayer, .values = of_branch.y});
   ForwardResult(context, index, t, of_branch.y);
   const Matrix y = StreamsBehind(index, t);
-  HyperWriteForward(context.stream,
-                    {.x = x, .maps = maps, .f = At(t.saved_input, s.result, t.rows, d_model_), .y = y});
+  HyperWriteForward(context.stream, {.x = x, .maps = maps, .f = At(t.saved_input, s.result, t.rows, d_model_), .y = y});
   context.Observe({.tensor = DepthTensor::kOutput, .sublayer = sublayer, .values = y, .before = x});
 }
 
@@ -207,10 +207,9 @@ void HyperSegment::BackwardInput(const SublayerContext& context, const PieceTens
                                      .d_gates = parameters.GradientVector(s.weight + 1),
                                      .d_bias = parameters.GradientVector(s.weight + 2),
                                      .partials = context.workspace.norm_partials()});
-  LinearBackwardInput(context.stream, {.dy = d_maps,
-                                       .weight = parameters.ProductWeight(s.weight),
-                                       .accumulate = true,
-                                       .dx = d_streams});
+  LinearBackwardInput(
+      context.stream,
+      {.dy = d_maps, .weight = parameters.ProductWeight(s.weight), .accumulate = true, .dx = d_streams});
   if (begins_ && step == 0) SumStreams(context.stream, {.x = d_streams, .y = t.d_x.floats()});
 }
 
@@ -241,8 +240,7 @@ void HyperSegment::BackwardEnd(const SublayerContext& context, const Tensors& t)
                                         .d_scale = context.parameters.GradientVector(closing_norm_scale_),
                                         .d_shift = context.parameters.GradientVector(closing_norm_scale_ + 1),
                                         .partials = context.workspace.norm_partials()});
-  CopyToStreams(context.stream,
-                {.x = d_mean, .gain = 1.0f / static_cast<float>(streams_), .y = StreamsGradient(t)});
+  CopyToStreams(context.stream, {.x = d_mean, .gain = 1.0f / static_cast<float>(streams_), .y = StreamsGradient(t)});
 }
 
 void HyperSegment::BackwardWeight(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const {
@@ -250,9 +248,9 @@ void HyperSegment::BackwardWeight(const SublayerContext& context, const PieceTen
   const Tensors t = With(context, tensors);
   const Sublayer& s = sublayers_[step];
   s.branch->BackwardWeight(context, BranchTensors(context, step, t));
-  LinearBackwardWeight(context.stream, {.dy = MapsGradient(t),
-                                        .x = StreamsAt(step, t),
-                                        .d_weight = context.parameters.Gradient(s.weight)});
+  LinearBackwardWeight(
+      context.stream,
+      {.dy = MapsGradient(t), .x = StreamsAt(step, t), .d_weight = context.parameters.Gradient(s.weight)});
   context.Progress();
 }
 

@@ -5,11 +5,12 @@
 //   before the stack      X = n copies of x_0
 //   sublayer              u = H_pre·X;  f = b·dropout(F(k·LN(u)) + bias);  X' = H_res·X + H_postᵀ·f
 //   behind the stack      y = LN(mean of the streams)
-// The maps H depend on X (kernels/hyper_connection.h has them and the sources). Copies and mean as in Megatron-LM. Ours:
-// each stack of an encoder-decoder has its own streams, and cross-attention is a sublayer with maps like the others; one
-// dropout mask for f, before H_postᵀ.
+// The maps H depend on X (kernels/hyper_connection.h has them and the sources). Copies and mean as in Megatron-LM.
+// Ours: each stack of an encoder-decoder has its own streams, and cross-attention is a sublayer with maps like the
+// others; one dropout mask for f, before H_postᵀ.
 //
-// Tensors: x and y are [n·R, d]: the streams of a row side by side. Where the stack begins, x is [R, d]; where it ends, y.
+// Tensors: x and y are [n·R, d]: the streams of a row side by side. Where the stack begins, x is [R, d]; where it
+// ends, y.
 // Backward is in place: d_y and d_x begin at one address with room for n·R rows. A decoder reads encoder_output.
 // Memory traffic of a sublayer beside its branch, in rows of d, with n = 4: forward 18 for the streams
 // (kernels/hyper_connection.h), 2 for the norm, 3 for f; backward 42, 4 and 3. Each live micro-batch keeps n + 3 rows a
@@ -90,8 +91,8 @@ class HyperSegment final : public Piece {
   Stack stack_;
   int64_t d_model_, streams_, maps_;
   double dropout_;
-  bool begins_, ends_;                // whether the stack does
-  int32_t closing_norm_scale_ = -1;   // parameter; its shift follows
+  bool begins_, ends_;               // whether the stack does
+  int32_t closing_norm_scale_ = -1;  // parameter; its shift follows
   int64_t last_streams_ = 0, mean_of_streams_ = 0, closing_mean_ = 0, closing_rstd_ = 0;  // in saved_input, if ends_
   std::vector<Sublayer> sublayers_;
   SavedTensors<std::byte> kept_{nullptr}, input_{nullptr}, pending_{nullptr};  // compute sizes only

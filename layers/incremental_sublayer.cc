@@ -316,10 +316,9 @@ void IncrementalSublayer::StreamsStep(const IncrementalContext& context, ConstAn
     streams = scratch.streams(rows);
   }
   const Matrix projected = scratch.projected_maps(rows), maps = scratch.maps(rows), read = scratch.read(rows);
-  LinearForward(context.stream, {.x = streams,
-                                 .weight = parameters.ProductWeight(streams_weight_),
-                                 .row_by_row = true,
-                                 .y = projected});
+  LinearForward(
+      context.stream,
+      {.x = streams, .weight = parameters.ProductWeight(streams_weight_), .row_by_row = true, .y = projected});
   HyperReadForward(context.stream, {.x = streams,
                                     .projected = projected,
                                     .gates = parameters.WeightVector(streams_weight_ + 1),

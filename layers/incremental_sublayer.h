@@ -9,8 +9,8 @@
 // them, the caller computes the combination (layers/layer_combination.h) and passes it as x of a layer's first
 // sublayer.
 //
-// With several residual streams (layers/hyper_segment.h) x and `out` are [n·B, d], the streams of a row side by side; one
-// stream in front of the stack and behind it.
+// With several residual streams (layers/hyper_segment.h) x and `out` are [n·B, d], the streams of a row side by side;
+// one stream in front of the stack and behind it.
 //
 // Cache: one matrix per decoder layer, for self- and cross-attention; a row is [k | v], 2d numbers. A row is written
 // once and never moved. An index lists the rows of each hypothesis (kernels/cached_attention.h), so reordering a beam
@@ -89,7 +89,7 @@ class IncrementalScratch {
   // For a sum that is not the sublayer's output, in the residual stream's type. The same memory as branch() if both
   // types are equal.
   AnyMatrix sum(int64_t rows) const { return {sum_ == nullptr ? branch_ : sum_, rows, width_, residual_storage_}; }
-  // Of several streams (layers/hyper_segment.h), fp32: all of them, what the branch reads, and the two tensors of the maps.
+  // Of several streams (layers/hyper_segment.h), fp32: all of them, what the branch reads, and the maps.
   Matrix streams(int64_t rows) const { return {streams_, rows, stream_count_ * width_}; }
   Matrix read(int64_t rows) const { return {read_, rows, width_}; }
   Matrix projected_maps(int64_t rows) const { return {maps_, rows, HyperMaps(stream_count_)}; }

@@ -29,8 +29,8 @@ absl::Status ValidateStreams(const char* name, const StackMethod& stack) {
                             : stack.fixup_scalars             ? "fixup_scalars is set"
                                                               : nullptr;
   if (other == nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("model: residual_streams of the ", name, " is ", stack.residual_streams,
-                                                 ", but ", other,
+  return absl::InvalidArgumentError(absl::StrCat("model: residual_streams of the ", name, " is ",
+                                                 stack.residual_streams, ", but ", other,
                                                  ": learned maps take the place of gains and skips. Set "
                                                  "residual_streams to 1, or the other to its value in \"mhc\"."));
 }

@@ -38,8 +38,8 @@
 
 namespace hadal {
 
-// Creates the piece of sublayers [first, last): a Segment, or a HyperSegment (hyper_segment.h) where the stack has several
-// residual streams.
+// Creates the piece of sublayers [first, last): a Segment, or a HyperSegment (hyper_segment.h) where the stack has
+// several residual streams.
 std::unique_ptr<Piece> MakeSegment(const ModelPlan& plan, int32_t first, int32_t last,
                                    const ActivationCapacity& capacity);
 

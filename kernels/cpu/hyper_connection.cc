@@ -64,7 +64,8 @@ void HyperWriteForwardRows(const HyperWriteForwardArgs& args, int64_t begin, int
       float* y = args.y.row(row) + i * width;
       ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
         auto sum = hn::Mul(hn::Set(d, res[0]), hn::LoadU(d, x + c));
-        for (int64_t j = 1; j < streams; ++j) sum = hn::MulAdd(hn::Set(d, res[j]), hn::LoadU(d, x + j * width + c), sum);
+        for (int64_t j = 1; j < streams; ++j)
+          sum = hn::MulAdd(hn::Set(d, res[j]), hn::LoadU(d, x + j * width + c), sum);
         hn::StoreU(hn::MulAdd(hn::Set(d, post[i]), hn::LoadU(d, f + c), sum), d, y + c);
       });
     }
@@ -72,7 +73,8 @@ void HyperWriteForwardRows(const HyperWriteForwardArgs& args, int64_t begin, int
 }
 
 HWY_INLINE float DotColumns(const float* a, const float* b, int64_t width) {
-  return SumColumns(width, [&](auto d, int64_t c) HWY_ATTR { return hn::Mul(hn::LoadU(d, a + c), hn::LoadU(d, b + c)); });
+  return SumColumns(width,
+                    [&](auto d, int64_t c) HWY_ATTR { return hn::Mul(hn::LoadU(d, a + c), hn::LoadU(d, b + c)); });
 }
 
 void HyperWriteBackwardRows(const HyperWriteBackwardArgs& args, int64_t begin, int64_t end) {

@@ -1,5 +1,5 @@
-// Sinkhorn's normalisation of a small matrix (kernels/hyper_connection.h): e^logits, then kSinkhornRounds times columns,
-// then rows, each divided by its sum. Every row of the result sums to 1, every column almost.
+// Sinkhorn's normalisation of a small matrix (kernels/hyper_connection.h): e^logits, then kSinkhornRounds times
+// columns, then rows, each divided by its sum. Every row of the result sums to 1, every column almost.
 //
 // Backward computes the forward again and keeps the matrix after each of its steps on the stack.
 // Numerics: fp32, sums ascending. Thread safety: pure.

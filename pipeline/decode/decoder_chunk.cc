@@ -245,9 +245,9 @@ ConstAnyMatrix DecoderChunk::StepSublayers(const IncrementalContext& context, in
                              buffers_.history(s.combination->entries(), rows, stored), buffers_.saved(), combined);
       x = combined;
     }
-    const AnyMatrix out = s.entry >= 0 ? buffers_.history(s.entry + 1, rows, stored).Rows(s.entry * rows, rows)
-                                       : buffers_.residual(++at, s.sublayer.out_streams() * rows,
-                                                           s.sublayer.out_storage());
+    const AnyMatrix out = s.entry >= 0
+                              ? buffers_.history(s.entry + 1, rows, stored).Rows(s.entry * rows, rows)
+                              : buffers_.residual(++at, s.sublayer.out_streams() * rows, s.sublayer.out_storage());
     const bool attends = s.sublayer.kind() != SublayerKind::kFeedForward;
     s.sublayer.Step(context, x, attends ? CacheOf(s, lane) : AnyMatrix(), out, second);
     // Behind a layer that others read the residual stream is the history.

@@ -187,11 +187,10 @@ void Chunk::PlaceTensors(const ActivationCapacity& capacity, ArenaLayout& layout
   for (size_t i = 0; i < input_edges_.size(); ++i) {
     const Tensor& tensor = tensors_[inputs_[i].tensor];
     input_gradients_.push_back(
-        tensor.is_history ? tensor.gradient
-                          : place({.rows = tensor.type.rows,
-                                   .entries = inputs_[i].entries,
-                                   .storage = input_edges_[i].gradient},
-                                  1, "borders"));
+        tensor.is_history
+            ? tensor.gradient
+            : place({.rows = tensor.type.rows, .entries = inputs_[i].entries, .storage = input_edges_[i].gradient}, 1,
+                    "borders"));
   }
 }
 
@@ -239,7 +238,8 @@ SharedActivations::SharedActivations(const ModelPlan& plan, const ActivationCapa
     : purpose_(purpose), width_(plan.options.d_model) {
   if (purpose == Purpose::kInference) return;
   const auto place = [&](Stack stack, Storage storage, int64_t entries = 1) {
-    return TensorMemory({.rows = stack, .entries = entries, .storage = storage}, plan, capacity, 1, "workspace", layout);
+    return TensorMemory({.rows = stack, .entries = entries, .storage = storage}, plan, capacity, 1, "workspace",
+                        layout);
   };
   Storage widest = plan.compute_storage;
   int64_t most_rows = 0;

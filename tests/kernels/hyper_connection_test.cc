@@ -20,10 +20,28 @@ namespace {
 // Inputs, and what the kernels make of them. Gradients are added to 1.
 struct Connection {
   Connection(int64_t rows, int64_t width, int64_t n, int64_t m)
-      : rows(rows), width(width), n(n), x(rows, n * width, 1, 1.0f), f(rows, width, 2, 1.0f), weight(m, n * width, 3, 0.3f),
-        gates(1, 3, 4, 0.5f), bias(1, m, 5, 0.7f), du(rows, width, 6, 1.0f), dy(rows, n * width, 7, 1.0f), projected(rows, m),
-        maps(rows, m), rstd(1, rows), u(rows, width), y(rows, n * width), dx(rows, n * width), df(rows, width), d_maps(rows, m),
-        d_weight(m, n * width, 1.0f), d_gates(1, 3, 1.0f), d_bias(1, m, 1.0f), partials(1, HyperPartials(rows, n), NAN) {}
+      : rows(rows),
+        width(width),
+        n(n),
+        x(rows, n * width, 1, 1.0f),
+        f(rows, width, 2, 1.0f),
+        weight(m, n * width, 3, 0.3f),
+        gates(1, 3, 4, 0.5f),
+        bias(1, m, 5, 0.7f),
+        du(rows, width, 6, 1.0f),
+        dy(rows, n * width, 7, 1.0f),
+        projected(rows, m),
+        maps(rows, m),
+        rstd(1, rows),
+        u(rows, width),
+        y(rows, n * width),
+        dx(rows, n * width),
+        df(rows, width),
+        d_maps(rows, m),
+        d_weight(m, n * width, 1.0f),
+        d_gates(1, 3, 1.0f),
+        d_bias(1, m, 1.0f),
+        partials(1, HyperPartials(rows, n), NAN) {}
   Connection(int64_t rows, int64_t width, int64_t n) : Connection(rows, width, n, HyperMaps(n)) {}
 
   static Vector VectorOf(OwnedMatrix& m) { return {m.values.data(), m.columns}; }
@@ -67,9 +85,8 @@ struct Connection {
   }
 
   HyperConnectionReference Reference() const {
-    return {static_cast<size_t>(rows), static_cast<size_t>(width), static_cast<size_t>(n),
-            Widen(x.values),           Widen(f.values),            Widen(weight.values),
-            Widen(gates.values),       Widen(bias.values)};
+    return {static_cast<size_t>(rows), static_cast<size_t>(width), static_cast<size_t>(n), Widen(x.values),
+            Widen(f.values),           Widen(weight.values),       Widen(gates.values),    Widen(bias.values)};
   }
 
   int64_t rows, width, n;

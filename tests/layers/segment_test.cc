@@ -59,6 +59,26 @@ class Stacks {
     }
   }
 
+  // Weights of the plain residual, and maps that make each of four streams one: H_pre (1, 0, 0, 0),
+  // H_post (1, 1, 1, 1), H_res 1.
+  void BecomePlain(const Stacks& plain) {
+    constexpr float kOne = 30, kZero = -110;  // of a sigmoid
+    std::vector<float> biases = {kOne, kZero, kZero, kZero, 0, 0, 0, 0};
+    for (int k = 0; k < 16; ++k) biases.push_back(k % 5 == 0 ? 0.0f : -200.0f);
+    const ModelPlan& plan = model_.plan();
+    for (int32_t p = 0; p < static_cast<int32_t>(plan.parameters.size()); ++p) {
+      const ParameterRecord& record = plan.parameters[p];
+      const std::span<float> to = model_.WeightOf(p);
+      if (record.role == ParameterRole::kStreamsGates) {
+        std::fill(to.begin(), to.end(), 0.0f);
+      } else if (record.role == ParameterRole::kStreamsBias) {
+        std::copy(biases.begin(), biases.end(), to.begin());
+      } else if (const int32_t from = plain.model_.plan().ParameterOf(record.sublayer, record.role); from >= 0) {
+        std::copy_n(plain.model_.WeightOf(from).begin(), to.size(), to.begin());
+      }
+    }
+  }
+
   // The stack as segments that begin at `borders` but the last, where it ends.
   Outcome Pass(Stack stack, const std::vector<int32_t>& borders) {
     const int64_t rows = model_.capacity().rows(stack), width = model_.plan().options.d_model;
@@ -169,6 +189,16 @@ TEST(SegmentIdentity, ANormInFrontOfEachBranchAloneIsPreLn) {
     EXPECT_TRUE(SameBits(outcome.out, expected.out));
     EXPECT_TRUE(SameBits(outcome.d_x, expected.d_x));
     EXPECT_TRUE(SameBits(outcome.d_encoder_output, expected.d_encoder_output));
+  }
+}
+
+TEST(SegmentIdentity, FourStreamsWithFixedMapsArePreLn) {
+  Stacks pre_ln(SmallModel(ResidualMethod::kPreLn, NarrowShape(kLayers)));
+  Stacks streams(SmallModel(ResidualMethod::kMhc, NarrowShape(kLayers)));
+  streams.BecomePlain(pre_ln);
+  for (const Stack stack : {Stack::kEncoder, Stack::kDecoder}) {
+    const auto [first, last] = pre_ln.RangeOf(stack);
+    EXPECT_TRUE(SameBits(streams.Pass(stack, {first, last}).out, pre_ln.Pass(stack, {first, last}).out));
   }
 }
 

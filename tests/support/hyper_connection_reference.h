@@ -1,5 +1,5 @@
-// The reference for kernels/hyper_connection.h: plain loops in double precision, forward alone. Gradients are differences
-// of it.
+// The reference for kernels/hyper_connection.h: plain loops in double precision, forward alone. Gradients are
+// differences of it.
 #pragma once
 
 #include <cmath>

@@ -70,7 +70,7 @@ TEST(PlanReport, BytesAreTheArenasOnEveryRank) {
                                      {.schedule = ScheduleKind::kZbH1},
                                      {.schedule = ScheduleKind::k1F1BSplit, .recompute_every = 2},
                                      {.chunks = 2, .schedule = ScheduleKind::kInterleavedZb}};
-  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kResidualDual}) {
+  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kResidualDual, ResidualMethod::kMhc}) {
     for (const PipelineOptions& layout : layouts) {
       TrainOptions options = SmallRun();
       ApplyResidualMethod(method, options.model);
@@ -109,15 +109,6 @@ TEST(PlanReport, ASecondStreamDoublesABordersBytes) {
   EXPECT_EQ(two->chunks[0].gradient_bytes, 2 * one->chunks[0].gradient_bytes);
   EXPECT_THAT(PlanToText(*two, {.sublayers = true}), HasSubstr("second stream"));
   EXPECT_THAT(PlanToText(*one, {.sublayers = true}), Not(HasSubstr("second stream")));
-}
-
-TEST(PlanReport, BytesAreTheArenasWithSeveralStreams) {
-  TrainOptions options = SmallRun();
-  ApplyResidualMethod(ResidualMethod::kMhc, options.model);
-  for (const int32_t every : {0, 3}) {
-    options.pipeline.recompute_every = every;
-    ExpectPlannedArenas(options, 3);
-  }
 }
 
 // Replicas differ in their share of micro-batches and of Adam's moments.
