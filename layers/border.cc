@@ -13,7 +13,7 @@ std::vector<Edge> BorderEdges(const ModelPlan& plan, int32_t position) {
   HADAL_CHECK_LT(position, static_cast<int32_t>(plan.sublayers.size()));
   const SublayerRecord& next = plan.sublayers[position];
   const bool history = next.layer >= 0 && plan.Combines(next.stack);
-  const int64_t entries = history ? next.layer + 1 : 1;
+  const int64_t entries = history ? next.layer + 1 : plan.StreamsBefore(position);
   const Storage compute = plan.compute_storage;
   const auto stream = [&](Stack stack) {
     const Storage storage = plan.residual_storage(stack);

@@ -14,6 +14,8 @@
 //              kNormInputGradient   ∂L/∂kNormInput, post-norm only (pre-norm: kOutputGradient of the sublayer before)
 //              kBranchGradient      ∂L/∂F(x)
 // A second stream (second_stream.h) is not reported; at the first sublayer of its stack kNormInputGradient is left out.
+// Where a stack has n residual streams (hyper_segment.h), kOutput, `before` and kOutputGradient are all of them,
+// [R, n·d], and kNormInput is what the sublayer reads of them.
 // Recomputation reports nothing. Each tensor of each micro-batch is reported once, with the same bits for every
 // pipeline layout. If a tensor exists only multiplied by a gain, `factor` is that gain.
 // Shapes: [R, d], kHidden [R, d_ff]; contiguous; valid during the call only. Thread safety: called by the rank's one

@@ -61,6 +61,9 @@ absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kern
     return Missing("weighted_sum (DLCL)");
   }
   if (kernels.unfold == nullptr && model.reads_speech()) return Missing("unfold (speech)");
+  if (plan.Streams(Stack::kDecoder) > 1 || (model.has_encoder() && plan.Streams(Stack::kEncoder) > 1)) {
+    return Missing("hyper_connection (mHC)");
+  }
   HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kDecoder, model.decoder));
   if (model.has_encoder()) HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kEncoder, model.encoder));
   HADAL_RETURN_IF_ERROR(CheckOnePlacement(plan, "decoder", model.decoder));

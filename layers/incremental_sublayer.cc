@@ -19,6 +19,7 @@ IncrementalScratch::IncrementalScratch(const ModelPlan& plan, const Capacity& ca
       residual_storage_(plan.residual_storage(Stack::kDecoder)),
       rows_(capacity.rows),
       width_(plan.options.d_model),
+      stream_count_(plan.Streams(Stack::kDecoder)),
       attention_floats_(stream.threads() * capacity.longest) {
   const int64_t rows = capacity.rows;
   const auto reserve = [&](int64_t elements, Storage storage) {
@@ -34,6 +35,11 @@ IncrementalScratch::IncrementalScratch(const ModelPlan& plan, const Capacity& ca
   if (plan.options.decoder.skip_gain != 0) layer_input_slice_ = reserve(rows * width_, residual_storage_);
   if (plan.options.decoder.ffn_inner_norm || plan.options.decoder.fixup_scalars)
     normed_hidden_slice_ = reserve(rows * plan.options.d_ff, storage_);
+  if (stream_count_ > 1) {
+    streams_slice_ = reserve_floats(rows * stream_count_ * width_);
+    read_slice_ = reserve_floats(rows * width_);
+    maps_slice_ = reserve_floats(2 * rows * HyperMaps(stream_count_));
+  }
   statistics_slice_ = reserve_floats(2 * rows);
   attention_slice_ = reserve_floats(attention_floats_);
 }
@@ -46,6 +52,11 @@ void IncrementalScratch::Bind(const Arena& arena) {
   layer_input_ = arena.Get<std::byte>(layer_input_slice_);
   normed_hidden_ = arena.Get<std::byte>(normed_hidden_slice_);
   if (sum_slice_.bytes > 0) sum_ = arena.Get<std::byte>(sum_slice_);
+  if (stream_count_ > 1) {
+    streams_ = arena.Get<float>(streams_slice_);
+    read_ = arena.Get<float>(read_slice_);
+    maps_ = arena.Get<float>(maps_slice_);
+  }
   statistics_ = arena.Get<float>(statistics_slice_);
   attention_ = arena.Get<float>(attention_slice_);
 }
@@ -56,12 +67,14 @@ IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer
       kind_(record_.kind),
       storage_(plan.compute_storage),
       residual_storage_(plan.residual_storage(Stack::kDecoder)),
-      out_storage_(plan.ends_stack(sublayer + 1) && !plan.Combines(Stack::kDecoder) ? storage_ : residual_storage_),
+      out_storage_(plan.segment_storage(Stack::kDecoder, sublayer + 1)),
       d_model_(plan.options.d_model),
       d_ff_(plan.options.d_ff),
       heads_(plan.options.heads),
       keeps_input_(kind_ == SublayerKind::kSelfAttention && plan.options.decoder.skip_gain != 0),
-      begins_stack_(plan.begins_stack(sublayer)) {
+      begins_stack_(plan.begins_stack(sublayer)),
+      ends_stack_(plan.ends_stack(sublayer + 1)),
+      streams_(plan.Streams(Stack::kDecoder)) {
   HADAL_CHECK(record_.stack == Stack::kDecoder);
   const auto find = [&](ParameterRole role) { return plan.ParameterOf(sublayer, role); };
   const bool feed_forward = kind_ == SublayerKind::kFeedForward;
@@ -78,6 +91,7 @@ IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer
   input_norm_scale_ = find(ParameterRole::kInputNormScale);
   output_norm_scale_ = find(ParameterRole::kOutputNormScale);
   omega_ = find(ParameterRole::kOmega);
+  streams_weight_ = find(ParameterRole::kStreamsWeight);
   input_shift_ = find(feed_forward ? ParameterRole::kInputShift : ParameterRole::kQueryShift);
   hidden_shift_ = find(ParameterRole::kHiddenShift);
   contraction_shift_ = find(ParameterRole::kContractionShift);
@@ -269,11 +283,15 @@ void IncrementalSublayer::Close(const IncrementalContext& context, ConstAnyMatri
 
 void IncrementalSublayer::Step(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix out,
                                Matrix second) const {
+  if (streams_weight_ >= 0) return StreamsStep(context, x, cache, out);
   if (keeps_input_) {
     context.stream.Copy(context.scratch.layer_input(x.rows).data, x.data, x.bytes());
   }
-  const ConstAnyMatrix input = BranchInput(context, x);
-  const AnyMatrix branch = context.scratch.branch(x.rows);
+  Residual(context, x, Branch(context, BranchInput(context, x), cache), out, second);
+}
+
+AnyMatrix IncrementalSublayer::Branch(const IncrementalContext& context, ConstAnyMatrix input, AnyMatrix cache) const {
+  const AnyMatrix branch = context.scratch.branch(input.rows);
   switch (kind_) {
     case SublayerKind::kSelfAttention:
       SelfAttention(context, input, cache, branch);
@@ -284,7 +302,41 @@ void IncrementalSublayer::Step(const IncrementalContext& context, ConstAnyMatrix
     default:
       FeedForward(context, input, branch);
   }
-  Residual(context, x, branch, out, second);
+  return branch;
+}
+
+void IncrementalSublayer::StreamsStep(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache,
+                                      AnyMatrix out) const {
+  const int64_t rows = context.rows.rows(), columns = streams_ * d_model_;
+  const ParameterStore& parameters = context.parameters;
+  const IncrementalScratch& scratch = context.scratch;
+  ConstMatrix streams(x.floats().data, rows, columns);
+  if (begins_stack_) {
+    CopyToStreams(context.stream, {.x = x.floats(), .y = scratch.streams(rows)});
+    streams = scratch.streams(rows);
+  }
+  const Matrix projected = scratch.projected_maps(rows), maps = scratch.maps(rows), read = scratch.read(rows);
+  LinearForward(
+      context.stream,
+      {.x = streams, .weight = parameters.ProductWeight(streams_weight_), .row_by_row = true, .y = projected});
+  HyperReadForward(context.stream, {.x = streams,
+                                    .projected = projected,
+                                    .gates = parameters.WeightVector(streams_weight_ + 1),
+                                    .bias = parameters.WeightVector(streams_weight_ + 2),
+                                    .maps = maps,
+                                    .rstd = scratch.rstd(rows),
+                                    .u = read});
+  const AnyMatrix branch = Branch(context, BranchInput(context, read), cache);
+  ResidualNormForwardArgs result{.residual = read, .branch = branch, .residual_gain = 0};
+  if (output_norm_scale_ < 0) result.bias = parameters.WeightVector(output_bias_);
+  result.branch_gain = BranchGain(record_, context.update);
+  result.sum = branch;
+  ResidualNormForward(context.stream, result);
+  const Matrix y = ends_stack_ ? scratch.streams(rows) : Matrix(out.floats().data, rows, columns);
+  HyperWriteForward(context.stream, {.x = streams, .maps = maps, .f = branch.floats(), .y = y});
+  if (!ends_stack_) return;
+  SumStreams(context.stream, {.x = y, .gain = 1.0f / static_cast<float>(streams_), .y = read});
+  Norm(context, norm_behind_, read, out);
 }
 
 }  // namespace hadal

@@ -9,6 +9,9 @@
 // them, the caller computes the combination (layers/layer_combination.h) and passes it as x of a layer's first
 // sublayer.
 //
+// With several residual streams (layers/hyper_segment.h) x and `out` are [n·B, d], the streams of a row side by side;
+// one stream in front of the stack and behind it.
+//
 // Cache: one matrix per decoder layer, for self- and cross-attention; a row is [k | v], 2d numbers. A row is written
 // once and never moved. An index lists the rows of each hypothesis (kernels/cached_attention.h), so reordering a beam
 // moves integers only.
@@ -25,6 +28,7 @@
 #include <cstdint>
 
 #include "kernels/device_batch.h"
+#include "kernels/hyper_connection.h"
 #include "kernels/linear.h"
 #include "layers/model_plan.h"
 #include "layers/parameter_store.h"
@@ -85,6 +89,11 @@ class IncrementalScratch {
   // For a sum that is not the sublayer's output, in the residual stream's type. The same memory as branch() if both
   // types are equal.
   AnyMatrix sum(int64_t rows) const { return {sum_ == nullptr ? branch_ : sum_, rows, width_, residual_storage_}; }
+  // Of several streams (layers/hyper_segment.h), fp32: all of them, what the branch reads, and the maps.
+  Matrix streams(int64_t rows) const { return {streams_, rows, stream_count_ * width_}; }
+  Matrix read(int64_t rows) const { return {read_, rows, width_}; }
+  Matrix projected_maps(int64_t rows) const { return {maps_, rows, HyperMaps(stream_count_)}; }
+  Matrix maps(int64_t rows) const { return {maps_ + rows_ * HyperMaps(stream_count_), rows, HyperMaps(stream_count_)}; }
   // The input of the current layer, in the residual stream's type, if the layer's last sum adds it.
   AnyMatrix layer_input(int64_t rows) const { return {layer_input_, rows, width_, residual_storage_}; }
   Vector mean(int64_t rows) const { return {statistics_, rows}; }
@@ -93,12 +102,12 @@ class IncrementalScratch {
 
  private:
   Storage storage_, residual_storage_;
-  int64_t rows_ = 0, width_ = 0, attention_floats_ = 0;
+  int64_t rows_ = 0, width_ = 0, stream_count_ = 1, attention_floats_ = 0;
   ArenaSlice inner_slice_, attended_slice_, branch_slice_, normed_slice_, normed_hidden_slice_, sum_slice_,
-      layer_input_slice_, statistics_slice_, attention_slice_;
+      layer_input_slice_, statistics_slice_, attention_slice_, streams_slice_, read_slice_, maps_slice_;
   void *inner_ = nullptr, *attended_ = nullptr, *branch_ = nullptr, *normed_ = nullptr, *normed_hidden_ = nullptr,
        *sum_ = nullptr, *layer_input_ = nullptr;
-  float *statistics_ = nullptr, *attention_ = nullptr;
+  float *statistics_ = nullptr, *attention_ = nullptr, *streams_ = nullptr, *read_ = nullptr, *maps_ = nullptr;
 };
 
 // Arguments shared by a step's sublayers.
@@ -131,6 +140,7 @@ class IncrementalSublayer {
   // stream, updated in place (second_stream.h); empty if it has none.
   void Step(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix out, Matrix second) const;
   Storage out_storage() const { return out_storage_; }
+  int64_t out_streams() const { return ends_stack_ ? 1 : streams_; }
 
  private:
   void SelfAttention(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix y) const;
@@ -149,6 +159,10 @@ class IncrementalSublayer {
   ConstAnyMatrix BranchInput(const IncrementalContext& context, ConstAnyMatrix x) const;
   void Residual(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix branch, AnyMatrix out,
                 Matrix second) const;
+  // F of `input`. Returns its place in the scratch.
+  AnyMatrix Branch(const IncrementalContext& context, ConstAnyMatrix input, AnyMatrix cache) const;
+  // Step with several streams.
+  void StreamsStep(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix out) const;
   // Converts the sum to `out` if no norm does so: by learned scalars, by rounding, or not at all.
   void Close(const IncrementalContext& context, ConstAnyMatrix sum, AnyMatrix out) const;
 
@@ -159,7 +173,8 @@ class IncrementalSublayer {
   int64_t d_model_, d_ff_;
   int32_t heads_;
   bool keeps_input_;  // the first sublayer of a layer whose last sum adds the layer's input
-  bool begins_stack_;
+  bool begins_stack_, ends_stack_;
+  int64_t streams_;
   // Parameters. q, k and v of self-attention are consecutive, and so are k and v of cross-attention, and their biases.
   int32_t input_weight_ = -1, input_bias_ = -1;          // q, or fc1
   int32_t key_value_weight_ = -1, key_value_bias_ = -1;  // cross-attention
@@ -168,6 +183,7 @@ class IncrementalSublayer {
   int32_t norm_scale_ = -1, norm_behind_ = -1, head_scale_ = -1, inner_norm_scale_ = -1;
   int32_t input_norm_scale_ = -1, output_norm_scale_ = -1;
   int32_t omega_ = -1;
+  int32_t streams_weight_ = -1;  // the maps' gates and bias follow
   int32_t input_shift_ = -1, hidden_shift_ = -1, contraction_shift_ = -1, closing_shift_ = -1, closing_scale_ = -1;
 };
 

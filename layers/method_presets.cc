@@ -35,6 +35,7 @@ constexpr Word<ResidualMethod> kMethodWords[] = {
     {"mix_ln", ResidualMethod::kMixLn},
     {"completep", ResidualMethod::kCompleteP},
     {"residual_dual", ResidualMethod::kResidualDual},
+    {"mhc", ResidualMethod::kMhc},
 };
 
 // `beta` for every matrix that DeepNorm scales: all but query and key.
@@ -241,6 +242,8 @@ void SetMethod(ResidualMethod method, ModelOptions& options) {
       return;
     case ResidualMethod::kResidualDual:
       return SetBoth({.second_stream_gain = 0.05}, WeightDistribution::kXavierUniform, options);
+    case ResidualMethod::kMhc:
+      return SetBoth({.norm = NormPlacement::kPre, .residual_streams = 4}, WeightDistribution::kXavierUniform, options);
     case ResidualMethod::kTFixup:
       return ApplyTFixup(options);
     case ResidualMethod::kSubLn:

@@ -42,6 +42,8 @@
 //                        epsilon too; n layers
 //   residual_dual  post  1; a second stream adds up       as post_ln
 //                        0.05 F(x) without norms
+//   mhc            pre   four streams, which branches     as post_ln; maps Xavier, gates 0.01, biases 0
+//                        read and write by learned maps
 //
 // method_presets.md has the constants without an encoder, the sources, and the choices where a paper and its code
 // differ.
@@ -81,6 +83,7 @@ enum class ResidualMethod : int32_t {
   kMixLn,
   kCompleteP,
   kResidualDual,
+  kMhc,
 };
 
 const std::vector<ResidualMethod>& AllResidualMethods();

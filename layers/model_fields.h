@@ -50,6 +50,7 @@ void ForEachStackField(Visit visit) {
   visit("post_norm_share", &StackMethod::post_norm_share, kLater);
   visit("adam_epsilon_factor", &StackMethod::adam_epsilon_factor, kLater);
   visit("second_stream_gain", &StackMethod::second_stream_gain, kLater);
+  visit("residual_streams", &StackMethod::residual_streams, kLater);
 }
 
 template <typename Visit>

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/hyper_connection.h"
 #include "layers/model_words.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/status_macros.h"
@@ -13,6 +14,25 @@ namespace {
 absl::Status InRange(const char* field, double value, double low, double high) {
   if (value >= low && value <= high) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("model: ", field, " = ", value, ", allowed: ", low, " to ", high));
+}
+
+// Several residual streams replace what other methods do with one.
+absl::Status ValidateStreams(const char* name, const StackMethod& stack) {
+  const char* const other = stack.norm != NormPlacement::kPre ? "norm is not \"pre\""
+                            : stack.post_norm_share > 0       ? "post_norm_share is not 0"
+                            : stack.residual_gain != 1        ? "residual_gain is not 1"
+                            : stack.omega != Omega::kNone     ? "omega is not \"none\""
+                            : stack.skip_gain != 0            ? "skip_gain is not 0"
+                            : stack.layer_gain != 1           ? "layer_gain is not 1"
+                            : stack.learned_branch_gain       ? "learned_branch_gain is set"
+                            : stack.combine_layers            ? "combine_layers is set"
+                            : stack.fixup_scalars             ? "fixup_scalars is set"
+                                                              : nullptr;
+  if (other == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("model: residual_streams of the ", name, " is ",
+                                                 stack.residual_streams, ", but ", other,
+                                                 ": learned maps take the place of gains and skips. Set "
+                                                 "residual_streams to 1, or the other to its value in \"mhc\"."));
 }
 
 absl::Status ValidateStack(const char* name, const StackMethod& stack) {
@@ -37,6 +57,8 @@ absl::Status ValidateStack(const char* name, const StackMethod& stack) {
                              : "norm is not \"post\": without norms between sublayers the two streams are one",
         ". Set second_stream_gain to 0, or ", stack.combine_layers ? "combine_layers to false." : "norm to \"post\"."));
   }
+  HADAL_RETURN_IF_ERROR(InRange("residual_streams", stack.residual_streams, 1, kMostStreams));
+  if (stack.residual_streams > 1) HADAL_RETURN_IF_ERROR(ValidateStreams(name, stack));
   if (!stack.fixup_scalars) return absl::OkStatus();
   const char* const other = stack.learned_branch_gain ? "learned_branch_gain: a branch has one learned gain"
                             : stack.ffn_inner_norm    ? "ffn_inner_norm: both stand in front of W_2"

@@ -71,6 +71,10 @@ struct StackMethod {
   // each, and the stack ends with x + LN(d) (ResiDual, arXiv 2304.14802; second_stream.h). 0: one stream.
   double second_stream_gain = 0;
 
+  // n residual streams X that every sublayer reads and writes by learned maps of X:
+  // X' = H_res·X + H_postᵀ·F(LN(H_pre·X)) (mHC, arXiv 2512.24880; hyper_segment.h). 1: the plain residual.
+  int32_t residual_streams = 1;
+
   // Layers, and the module after the stack, read a learned combination of the embedding and of the outputs of all
   // layers before them (DLCL, Wang et al. 2019; layer_combination.h).
   bool combine_layers = false;

@@ -46,6 +46,7 @@ bool ParameterRecord::is_vector() const {
     case ParameterRole::kInputProjection:
     case ParameterRole::kClusterWeight:
     case ParameterRole::kConvolutionWeight:
+    case ParameterRole::kStreamsWeight:
       return false;
     default:
       return true;

@@ -109,6 +109,10 @@ enum class ParameterRole : int32_t {
   kClusterWeight,      // the classes' rows, where the first band's table is an embedding's
   kConvolutionWeight,  // of speech's front end (speech_front_end.h)
   kConvolutionBias,
+  // The maps of several residual streams (kernels/hyper_connection.h).
+  kStreamsWeight,
+  kStreamsGates,
+  kStreamsBias,
 };
 
 enum class InitKind : int32_t { kZero, kOne, kUniform, kNormal, kConstant };
@@ -177,6 +181,15 @@ struct ModelPlan {
   bool HasSecondStream(Stack stack) const {
     return (stack == Stack::kEncoder ? options.encoder : options.decoder).second_stream_gain != 0;
   }
+  // The number of a stack's residual streams (hyper_segment.h).
+  int32_t Streams(Stack stack) const {
+    return (stack == Stack::kEncoder ? options.encoder : options.decoder).residual_streams;
+  }
+  // The number of residual streams in front of `position`: one in front of a stack and behind it.
+  int32_t StreamsBefore(int32_t position) const {
+    const SublayerRecord& next = sublayers[position];
+    return next.layer < 0 || begins_stack(position) ? 1 : Streams(next.stack);
+  }
   // The type in which kernels read a parameter: compute_storage for parameters that only products read (matrices,
   // tables, and biases that a product adds), fp32 for all others.
   Storage read_storage(int32_t parameter) const {
@@ -188,6 +201,10 @@ struct ModelPlan {
   Storage residual_storage(Stack stack) const {
     const bool closed = (stack == Stack::kEncoder ? options.encoder : options.decoder).norm == NormPlacement::kPost;
     return closed ? compute_storage : Storage::kFloat32;
+  }
+  // The type of what a segment (segment.h) of `stack` writes that ends before `end`.
+  Storage segment_storage(Stack stack, int32_t end) const {
+    return ends_stack(end) && !Combines(stack) ? compute_storage : residual_storage(stack);
   }
   // Whether `position` is the first one after a stack.
   bool ends_stack(int32_t position) const { return position == target_embedding() || position == output_head(); }

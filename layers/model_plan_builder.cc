@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/hyper_connection.h"
 #include "kernels/unfold.h"
 #include "layers/adaptive_bands.h"
 #include "layers/model_plan.h"
@@ -196,6 +197,7 @@ class PlanBuilder {
       const double start = method.omega == Omega::kConstant ? method.initial_omega : 1;
       AddParameter(ParameterRole::kOmega, InitKind::kConstant, start, options_.d_model, 1);
     }
+    if (method.residual_streams > 1) AddStreamsMaps(method.residual_streams);
     if (!closing || (sublayer.norm != NormPlacement::kPre && sublayer.second_gain == 0)) return;
     sublayer.closing_norm = 1;
     AddLayerNorm(ParameterRole::kClosingNormScale, options_.d_model);
@@ -203,6 +205,13 @@ class PlanBuilder {
     ParameterRecord& scale = plan_.parameters[plan_.parameters.size() - 2];  // it scales the logits
     scale.init = InitKind::kConstant;
     scale.init_scale = static_cast<float>(1 / std::sqrt(options_.width_multiplier()));
+  }
+
+  // Gates of 0.01 and no bias: at first H_pre is near 1/2, H_post near 1, H_res near 1/n everywhere.
+  void AddStreamsMaps(int64_t streams) {
+    AddWeight(ParameterRole::kStreamsWeight, 1, HyperMaps(streams), streams * options_.d_model);
+    AddParameter(ParameterRole::kStreamsGates, InitKind::kConstant, 0.01, kHyperGates, 1);
+    AddParameter(ParameterRole::kStreamsBias, InitKind::kZero, 0, HyperMaps(streams), 1);
   }
 
   // The norms around a branch.

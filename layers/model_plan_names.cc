@@ -81,6 +81,12 @@ const char* RoleSuffix(ParameterRole role) {
       return "weight";
     case ParameterRole::kConvolutionBias:
       return "bias";
+    case ParameterRole::kStreamsWeight:
+      return "streams.weight";
+    case ParameterRole::kStreamsGates:
+      return "streams.gates";
+    case ParameterRole::kStreamsBias:
+      return "streams.bias";
   }
   return "";
 }
@@ -104,7 +110,8 @@ bool IsOfStack(ParameterRole role) {
 
 // Parameters that fairseq has no name for; the feed-forward has them under "ffn.".
 bool IsOfBranch(ParameterRole role) {
-  return role == ParameterRole::kOmega || (role >= ParameterRole::kQueryShift && role <= ParameterRole::kBranchScale);
+  return role == ParameterRole::kOmega || role >= ParameterRole::kStreamsWeight ||
+         (role >= ParameterRole::kQueryShift && role <= ParameterRole::kBranchScale);
 }
 
 bool IsInputNorm(ParameterRole role) {

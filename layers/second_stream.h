@@ -17,17 +17,7 @@
 // as products read it. Backward writes g to d_second (=) and leaves d_y, which is the gradient of x.
 // Saved: mean and rstd of d's rows. Backward reads d again.
 // Thread safety: const after construction.
-//
-// Not there: mHC (arXiv 2512.24880), n = 4 streams X [4, R, d] that a sublayer reads and writes through maps which
-// depend on X: X' = H_res·X + H_postᵀ·F(H_pre·X). What it would need beyond d:
-//   border         the streams are one edge of 4 entries in place of the residual, values and gradient fp32
-//   forward        a pass in front of F: reads X, makes the maps' 24 logits a row (a norm over 4·d and a product), the
-//                  maps, and u = H_pre·X for F; a pass behind F: reads X and F(u), writes X'. So two passes, 14 rows
-//                  of d, where Post-LN has one of 4
-//   backward       two passes likewise; X of every sublayer is read again, so without recomputation a live micro-batch
-//                  keeps 4 rows a sublayer. Gradients of X change in every sublayer: the edge's is no constant as d's
-//   Sinkhorn       20 rounds on a 4 × 4 matrix of each row, kept in registers, recomputed backward
-//   fixed gates    with H_pre = H_post = (1, 0, 0, 0), H_res = 1 the first stream is the plain residual, bit for bit
+// Several streams that every sublayer mixes: hyper_segment.h.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include "kernels/convert.h"
 #include "kernels/residual_norm.h"
 #include "kernels/shift_scale.h"
+#include "layers/hyper_segment.h"
 #include "runtime/profiler.h"
 
 namespace hadal {
@@ -19,6 +20,14 @@ const float* BranchGainPlace(const SublayerContext& context, int32_t sublayer) {
 
 }  // namespace
 
+std::unique_ptr<Piece> MakeSegment(const ModelPlan& plan, int32_t first, int32_t last,
+                                   const ActivationCapacity& capacity) {
+  if (plan.Streams(plan.sublayers[first].stack) > 1) {
+    return std::make_unique<HyperSegment>(plan, first, last, capacity);
+  }
+  return std::make_unique<Segment>(plan, first, last, capacity);
+}
+
 Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const ActivationCapacity& capacity)
     : first_(first),
       last_(last),
@@ -28,8 +37,7 @@ Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const Activ
       dropout_(plan.options.dropout),
       compute_storage_(plan.compute_storage),
       residual_storage_(plan.residual_storage(plan.sublayers[first].stack)),
-      output_storage_(plan.ends_stack(last) && !plan.Combines(plan.sublayers[first].stack) ? compute_storage_
-                                                                                           : residual_storage_) {
+      output_storage_(plan.segment_storage(plan.sublayers[first].stack, last)) {
   HADAL_CHECK_LT(first, last);
   for (int32_t s = first; s < last; ++s) HADAL_CHECK(plan.sublayers[s].norm == plan.sublayers[first].norm);
   const Stack stack = plan.sublayers[first].stack;

@@ -38,15 +38,17 @@
 
 namespace hadal {
 
+// Creates the piece of sublayers [first, last): a Segment, or a HyperSegment (hyper_segment.h) where the stack has
+// several residual streams.
+std::unique_ptr<Piece> MakeSegment(const ModelPlan& plan, int32_t first, int32_t last,
+                                   const ActivationCapacity& capacity);
+
 class Segment final : public Piece {
  public:
   // Sublayers [first, last) of the plan.  REQUIRES: first < last; residual sublayers of one stack and one placement of
   // norms.
   Segment(const ModelPlan& plan, int32_t first, int32_t last, const ActivationCapacity& capacity);
 
-  // Returns the stored type of y: the compute type at the end of a stack without layer combination, else the type of
-  // the residual stream.
-  Storage output_storage() const { return output_storage_; }
   // Returns the number of entries if x is a history, 0 if x is the residual stream.
   int64_t history_entries() const { return combination_ ? combination_->entries() : 0; }
 

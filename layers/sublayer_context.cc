@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/attention.h"
+#include "kernels/hyper_connection.h"
 #include "kernels/residual_norm.h"
 #include "kernels/weighted_sum.h"
 #include "layers/adaptive_bands.h"
@@ -62,6 +63,8 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
     const int64_t entries = std::max(plan.options.encoder_layers, plan.options.decoder_layers) + 1;
     partial_floats_ = std::max(partial_floats_, WeightedSumPartials(rows, entries));
   }
+  partial_floats_ =
+      std::max(partial_floats_, HyperPartials(rows, std::max(encoder.residual_streams, decoder.residual_streams)));
   partial_slice_ = layout.Reserve<float>(category, partial_floats_);
   if (stream.kind() == DeviceKind::kCpu) return;
   gradient_batch_ = std::make_unique<GradientBatch>();

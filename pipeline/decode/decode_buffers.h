@@ -43,7 +43,7 @@ class DecodeBuffers {
   const Workspace& workspace() const { return workspace_; }
   const IncrementalScratch& scratch() const { return scratch_; }
   std::byte* saved() const { return saved_; }
-  // Two residual tensors, which a chunk's sublayers write alternately; the input is in the first.
+  // Two residual tensors, of all streams, which a chunk's sublayers write alternately; the input is in the first.
   AnyMatrix residual(int index, int64_t rows, Storage storage) const {
     return {residuals_[index % 2], rows, width_, storage};
   }

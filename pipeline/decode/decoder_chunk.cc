@@ -44,6 +44,9 @@ DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, c
     input_second_ = SecondStreamOf(edges);
     if (encode_input_) encode_storage_ = encode->values;
     if (step_input_) step_storage_ = step->values;
+    // At a border's first stack; behind the encoder its output crosses, which is one stream.
+    if (encode_input_ && !step_input_) encode_streams_ = plan.StreamsBefore(first);
+    if (step_input_) step_streams_ = plan.StreamsBefore(first);
   }
   if (last < static_cast<int32_t>(plan.sublayers.size())) {
     const std::vector<Edge> edges = BorderEdges(plan, last);
@@ -103,8 +106,8 @@ void DecoderChunk::AddEncoderSegments(const ModelPlan& plan, const DecodeCapacit
   }
   for (int32_t s = first, end = s; s < last; s = end) {
     end = plan.NextCut(s + 1);
-    encoder_.emplace_back(plan, s, end, GroupCapacity(capacity));
-    buffers_.RequireSaved(encoder_.back().saved_bytes());
+    encoder_.push_back({MakeSegment(plan, s, end, GroupCapacity(capacity)), s, end});
+    buffers_.RequireSaved(encoder_.back().piece->saved_bytes());
   }
 }
 
@@ -195,11 +198,12 @@ ConstAnyMatrix DecoderChunk::EncodeSublayers(const SublayerContext& context, con
   int at = 0;
   ConstAnyMatrix residual = EncodeInput(rows);
   if (front_end_ != nullptr) front_end_->Forward(context, {.y = EncodeInput(rows)});
-  for (const Segment& segment : encoder_) {
-    const int64_t entries = segment.history_entries();
+  for (const auto& [segment, first, end] : encoder_) {
+    const int64_t entries = plan_.Combines(Stack::kEncoder) ? plan_.sublayers[first].layer + 1 : 0;
     const AnyMatrix out = entries > 0 ? buffers_.history(entries + 1, rows, stored).Rows(entries * rows, rows)
-                                      : buffers_.residual(++at, rows, segment.output_storage());
-    segment.Forward(context, {.x = residual, .y = out, .second = second, .saved = buffers_.saved()});
+                                      : buffers_.residual(++at, plan_.StreamsBefore(end) * rows,
+                                                          plan_.segment_storage(Stack::kEncoder, end));
+    segment->Forward(context, {.x = residual, .y = out, .second = second, .saved = buffers_.saved()});
     residual = entries > 0 ? buffers_.history(entries + 1, rows, stored) : out;
     context.Progress();
   }
@@ -243,8 +247,9 @@ ConstAnyMatrix DecoderChunk::StepSublayers(const IncrementalContext& context, in
                              buffers_.history(s.combination->entries(), rows, stored), buffers_.saved(), combined);
       x = combined;
     }
-    const AnyMatrix out = s.entry >= 0 ? buffers_.history(s.entry + 1, rows, stored).Rows(s.entry * rows, rows)
-                                       : buffers_.residual(++at, rows, s.sublayer.out_storage());
+    const AnyMatrix out = s.entry >= 0
+                              ? buffers_.history(s.entry + 1, rows, stored).Rows(s.entry * rows, rows)
+                              : buffers_.residual(++at, s.sublayer.out_streams() * rows, s.sublayer.out_storage());
     const bool attends = s.sublayer.kind() != SublayerKind::kFeedForward;
     s.sublayer.Step(context, x, attends ? CacheOf(s, lane) : AnyMatrix(), out, second);
     // Behind a layer that others read the residual stream is the history.

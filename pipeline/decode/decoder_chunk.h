@@ -57,9 +57,9 @@ class DecoderChunk {
   bool steps() const { return step_input_ || embedding_target_.has_value(); }
 
   // The buffer for the border's residual, which must be filled before Encode or Step: `rows` rows, or for a stack that
-  // combines its layers, that many for each entry.
-  AnyMatrix EncodeInput(int64_t rows) const { return Input(encode_history_, rows, encode_storage_); }
-  AnyMatrix StepInput(int64_t rows) const { return Input(step_history_, rows, step_storage_); }
+  // combines its layers or has several streams, that many for each entry or stream.
+  AnyMatrix EncodeInput(int64_t rows) const { return Input(encode_history_, encode_streams_ * rows, encode_storage_); }
+  AnyMatrix StepInput(int64_t rows) const { return Input(step_history_, step_streams_ * rows, step_storage_); }
   // The second stream that crosses the border before the chunk, which must be filled likewise, and after it, which
   // holds the result. Empty: none crosses.
   Matrix EncodeSecondInput(int64_t rows) const { return Crossing(input_second_, Stack::kEncoder, rows); }
@@ -81,6 +81,10 @@ class DecoderChunk {
   const GraphCache* graphs() const { return graphs_.get(); }
 
  private:
+  struct EncoderSegment {
+    std::unique_ptr<Piece> piece;
+    int32_t first = 0, end = 0;  // sublayers
+  };
   struct DecoderSublayer {
     IncrementalSublayer sublayer;
     int32_t cache = 0;  // index in caches_
@@ -128,9 +132,10 @@ class DecoderChunk {
   bool encode_input_ = false, encode_output_ = false, step_input_ = false, step_output_ = false;
   std::unique_ptr<Piece> front_end_;  // of the source
   std::optional<TokenEmbedding> embedding_target_;
-  std::vector<Segment> encoder_;
+  std::vector<EncoderSegment> encoder_;
   std::vector<DecoderSublayer> decoder_;
   Storage encode_storage_, step_storage_;          // of the input streams
+  int64_t encode_streams_ = 1, step_streams_ = 1;  // of the input streams
   int64_t encode_history_ = 0, step_history_ = 0;  // entries of earlier chunks; 0: that stack does not combine
   std::optional<LayerCombination> encoder_closing_, decoder_closing_;
   std::optional<SecondStreamEnd> encoder_second_end_, decoder_second_end_;

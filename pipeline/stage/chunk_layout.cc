@@ -89,6 +89,7 @@ Chunk::TensorRange Chunk::AddStack(Stack stack, const ActivationCapacity& capaci
     pieces_.push_back({.piece = std::move(piece), .first_sublayer = embedding, .y = x});
   } else {
     x.entries = input_edges_[0].entries;
+    if (!combines) tensors_.back().type.entries = x.entries;
     inputs_[0] = x;
   }
   if (first >= last) return x;
@@ -116,10 +117,13 @@ Chunk::TensorRange Chunk::AddSegments(int32_t first, int32_t last, TensorRange x
     int32_t same = begin + 1;
     while (same < last && plan_.sublayers[same].norm == plan_.sublayers[begin].norm) ++same;
     end = plan_.NextCut(std::min({begin + length, same, last}));
-    auto segment = std::make_unique<Segment>(plan_, begin, end, capacity);
-    const TensorRange y = combines ? TensorRange{.tensor = x.tensor, .first = x.entries}
-                                   : AddTensor({.rows = stack, .storage = segment->output_storage()});
-    pieces_.push_back({.piece = std::move(segment),
+    TensorRange y{.tensor = x.tensor, .first = x.entries};
+    if (!combines) {
+      const int64_t streams = plan_.StreamsBefore(end);
+      y = AddTensor({.rows = stack, .entries = streams, .storage = plan_.segment_storage(stack, end)});
+      y.entries = streams;
+    }
+    pieces_.push_back({.piece = MakeSegment(plan_, begin, end, capacity),
                        .first_sublayer = begin,
                        .x = x,
                        .y = y,
@@ -187,8 +191,10 @@ void Chunk::PlaceTensors(const ActivationCapacity& capacity, ArenaLayout& layout
   for (size_t i = 0; i < input_edges_.size(); ++i) {
     const Tensor& tensor = tensors_[inputs_[i].tensor];
     input_gradients_.push_back(
-        tensor.is_history ? tensor.gradient
-                          : place({.rows = tensor.type.rows, .storage = input_edges_[i].gradient}, 1, "borders"));
+        tensor.is_history
+            ? tensor.gradient
+            : place({.rows = tensor.type.rows, .entries = inputs_[i].entries, .storage = input_edges_[i].gradient}, 1,
+                    "borders"));
   }
 }
 
@@ -237,21 +243,23 @@ SharedActivations::SharedActivations(const ModelPlan& plan, const ActivationCapa
                                      ArenaLayout& layout)
     : purpose_(purpose), width_(plan.options.d_model) {
   if (purpose == Purpose::kInference) return;
-  const auto place = [&](Stack stack, Storage storage) {
-    return TensorMemory({.rows = stack, .storage = storage}, plan, capacity, 1, "workspace", layout);
+  const auto place = [&](Stack stack, Storage storage, int64_t entries = 1) {
+    return TensorMemory({.rows = stack, .entries = entries, .storage = storage}, plan, capacity, 1, "workspace",
+                        layout);
   };
   Storage widest = plan.compute_storage;
+  int64_t most_rows = 0;
   for (const Stack stack : {Stack::kEncoder, Stack::kDecoder}) {
     const Storage storage = plan.residual_storage(stack);
-    gradients_[static_cast<size_t>(stack)] = place(stack, storage);
+    gradients_[static_cast<size_t>(stack)] = place(stack, storage, plan.Streams(stack));
+    most_rows = std::max(most_rows, plan.Streams(stack) * capacity.rows(stack));
     if (plan.HasSecondStream(stack)) second_gradients_[static_cast<size_t>(stack)] = place(stack, Storage::kFloat32);
     if (BytesOf(storage) > BytesOf(widest)) widest = storage;
   }
   encoder_output_gradient_ = plan.residual_storage(Stack::kEncoder) == Storage::kFloat32
                                  ? gradient(Stack::kEncoder)
                                  : place(Stack::kEncoder, Storage::kFloat32);
-  discard_slice_ =
-      layout.ReserveBytes("workspace", std::max(capacity.source_rows, capacity.target_rows) * width_ * BytesOf(widest));
+  discard_slice_ = layout.ReserveBytes("workspace", most_rows * width_ * BytesOf(widest));
 }
 
 void SharedActivations::ReserveRequired(int32_t pending_slots, ArenaLayout& layout) {

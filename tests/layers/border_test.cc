@@ -79,6 +79,20 @@ TEST(BorderEdgesTest, ASecondStreamIsOneEdgeMoreInsideItsStack) {
   }
 }
 
+// One entry each inside the stack, behind its first sublayer; in front of it and behind it there is one stream.
+TEST(BorderEdgesTest, SeveralStreamsAreEntriesOfTheResidual) {
+  ModelOptions options = Plan().options;
+  options.decoder.norm = NormPlacement::kPre;
+  options.decoder.residual_streams = 3;
+  const ModelPlan plan = ModelPlan::Make(options);
+  for (int32_t position = 1; position <= plan.output_head(); ++position) {
+    const bool inside = position > plan.target_embedding() + 1 && position < plan.output_head();
+    for (const Edge& edge : BorderEdges(plan, position)) {
+      EXPECT_EQ(edge.entries, inside && edge.kind == EdgeKind::kResidual ? 3 : 1) << position;
+    }
+  }
+}
+
 TEST(BorderEdgesTest, InBf16EveryEdgeSaysHowItIsStored) {
   constexpr Storage kWide = Storage::kFloat32, kNarrow = Storage::kBFloat16;
   for (const NormPlacement norm : {NormPlacement::kPost, NormPlacement::kPre, NormPlacement::kNone}) {

@@ -40,10 +40,15 @@ TEST(DeviceSupportTest, ADeviceWithAllKernelsTrainsEverything) {
     for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
       ModelPlan plan = PlanOf(method);
       plan.compute_storage = storage;
+      if (method == ResidualMethod::kMhc) continue;                                     // a test below
       if (method == ResidualMethod::kMixLn && storage == Storage::kBFloat16) continue;  // the next test
       EXPECT_EQ(CheckDeviceSupport(plan, Everything()), absl::OkStatus()) << ResidualMethodName(method);
     }
   }
+}
+
+TEST(DeviceSupportTest, SeveralStreamsAreOfCpusAlone) {
+  EXPECT_THAT(std::string(CheckDeviceSupport(PlanOf(ResidualMethod::kMhc), Everything()).message()), HasSubstr("mHC"));
 }
 
 TEST(DeviceSupportTest, AStackOfTwoPlacementsHasNoStreamInBf16) {

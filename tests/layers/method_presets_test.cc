@@ -322,6 +322,24 @@ TEST(ResidualMethodTest, ResiDualIsPostLnWithASecondStreamAndANormBehindIt) {
   EXPECT_EQ(ModelPlan::Make(options).Hash(), ModelPlan::Make(post_ln).Hash());
 }
 
+TEST(ResidualMethodTest, MhcIsPreLnWithMapsOfFourStreams) {
+  ModelOptions options = WithDepth(ResidualMethod::kMhc, 2, 3);
+  options.source_vocabulary = options.target_vocabulary = 8;
+  const ModelPlan plan = ModelPlan::Make(options);
+  for (int32_t s = 0; s < static_cast<int32_t>(plan.sublayers.size()); ++s) {
+    const int32_t weight = plan.ParameterOf(s, ParameterRole::kStreamsWeight);
+    EXPECT_EQ(weight >= 0, plan.sublayers[s].layer >= 0);
+    if (weight < 0) continue;
+    EXPECT_EQ(plan.parameters[weight].rows, 24);
+    EXPECT_EQ(plan.parameters[weight].columns, 4 * options.d_model);
+    EXPECT_EQ(plan.parameters[weight + 1].init_scale, 0.01f);
+    EXPECT_EQ(plan.parameters[weight + 2].init, InitKind::kZero);
+  }
+  EXPECT_EQ(plan.ParameterName(plan.ParameterOf(1, ParameterRole::kStreamsGates)),
+            "encoder.layers.0.self_attn.streams.gates");
+  EXPECT_EQ(plan.ParameterName(plan.ParameterOf(2, ParameterRole::kStreamsBias)), "encoder.layers.0.ffn.streams.bias");
+}
+
 TEST(ResidualMethodTest, B2tAddsTheLayersInput) {
   const ModelOptions b2t = WithDepth(ResidualMethod::kB2t, 60, 12);
   const ModelOptions post = WithDepth(ResidualMethod::kPostLn, 60, 12);

@@ -126,6 +126,23 @@ TEST(ValidateModelOptionsTest, ABaseWidthIsForPreLn) {
   refused("base_width = -1, allowed", [](ModelOptions& o) { o.base_width = -1; });
 }
 
+TEST(ValidateModelOptionsTest, SeveralStreamsTakeThePlaceOfGainsAndSkips) {
+  ModelOptions good = {.source_vocabulary = 100, .target_vocabulary = 100};
+  good.encoder = good.decoder = {.norm = NormPlacement::kPre, .residual_streams = 4};
+  EXPECT_TRUE(ValidateModelOptions(good).ok());
+  const auto refused = [&](const char* words, auto change) {
+    ModelOptions options = good;
+    change(options.decoder);
+    const std::string message(ValidateModelOptions(options).message());
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+  };
+  refused("residual_streams = 9, allowed: 1 to 8", [](StackMethod& s) { s.residual_streams = 9; });
+  refused("residual_streams of the decoder is 4, but norm", [](StackMethod& s) { s.norm = NormPlacement::kPost; });
+  refused("residual_gain is not 1", [](StackMethod& s) { s.residual_gain = 2; });
+  refused("learned_branch_gain is set", [](StackMethod& s) { s.learned_branch_gain = true; });
+  refused("combine_layers is set", [](StackMethod& s) { s.combine_layers = true; });
+}
+
 TEST(ValidateModelOptionsTest, SourceAndEncoderBelongTogether) {
   ModelOptions options = {.encoder_layers = 0, .target_vocabulary = 100};
   EXPECT_TRUE(ValidateModelOptions(options).ok()) << "sharing has nothing to share with";

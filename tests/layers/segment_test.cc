@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -58,23 +59,47 @@ class Stacks {
     }
   }
 
+  // Weights of the plain residual, and maps that make each of four streams one: H_pre (1, 0, 0, 0),
+  // H_post (1, 1, 1, 1), H_res 1.
+  void BecomePlain(const Stacks& plain) {
+    constexpr float kOne = 30, kZero = -110;  // of a sigmoid
+    std::vector<float> biases = {kOne, kZero, kZero, kZero, 0, 0, 0, 0};
+    for (int k = 0; k < 16; ++k) biases.push_back(k % 5 == 0 ? 0.0f : -200.0f);
+    const ModelPlan& plan = model_.plan();
+    for (int32_t p = 0; p < static_cast<int32_t>(plan.parameters.size()); ++p) {
+      const ParameterRecord& record = plan.parameters[p];
+      const std::span<float> to = model_.WeightOf(p);
+      if (record.role == ParameterRole::kStreamsGates) {
+        std::fill(to.begin(), to.end(), 0.0f);
+      } else if (record.role == ParameterRole::kStreamsBias) {
+        std::copy(biases.begin(), biases.end(), to.begin());
+      } else if (const int32_t from = plain.model_.plan().ParameterOf(record.sublayer, record.role); from >= 0) {
+        std::copy_n(plain.model_.WeightOf(from).begin(), to.size(), to.begin());
+      }
+    }
+  }
+
   // The stack as segments that begin at `borders` but the last, where it ends.
   Outcome Pass(Stack stack, const std::vector<int32_t>& borders) {
     const int64_t rows = model_.capacity().rows(stack), width = model_.plan().options.d_model;
     OwnedMatrix encoder_output(model_.capacity().source_rows, width, 2, 1.0f),
         d_encoder_output(encoder_output.rows, width);
-    OwnedMatrix d_residual(rows, width, 3, 1.0f);
+    const auto rows_at = [&](int32_t border) { return model_.plan().StreamsBefore(border) * rows; };
+    // With room for all streams.
+    OwnedMatrix d_residual(model_.plan().Streams(stack) * rows, width, 3, 1.0f);
+    const auto gradient_at = [&](int32_t border) { return d_residual.view().Rows(0, rows_at(border)); };
     const SublayerContext context = model_.Context();
     model_.ClearGradients();
-    std::vector<OwnedMatrix> residuals = {OwnedMatrix(rows, width, 1, 1.0f)};
+    std::vector<OwnedMatrix> residuals = {OwnedMatrix(rows_at(borders[0]), width, 1, 1.0f)};
     OwnedMatrix second(rows, width), d_second(rows, width, 5, 1.0f);
     const bool has_second = model_.plan().HasSecondStream(stack);
-    std::vector<Segment> segments;
+    std::vector<std::unique_ptr<Piece>> segments;
     std::vector<std::vector<std::byte>> saved;
     for (size_t i = 0; i + 1 < borders.size(); ++i) {
-      const Segment& segment = segments.emplace_back(model_.plan(), borders[i], borders[i + 1], model_.capacity());
+      segments.push_back(MakeSegment(model_.plan(), borders[i], borders[i + 1], model_.capacity()));
+      const Piece& segment = *segments.back();
       saved.emplace_back(segment.saved_bytes());
-      OwnedMatrix out(rows, width);
+      OwnedMatrix out(rows_at(borders[i + 1]), width);
       segment.Forward(context, {.x = residuals.back().view(),
                                 .encoder_output = encoder_output.view(),
                                 .y = out.view(),
@@ -83,10 +108,10 @@ class Stacks {
       residuals.push_back(std::move(out));
     }
     if (another_between_) {
-      std::vector<std::byte> others(segments[0].saved_bytes());
-      const OwnedMatrix x(rows, width, 4, 1.0f);
-      OwnedMatrix y(rows, width);
-      segments[0].Forward(
+      std::vector<std::byte> others(segments[0]->saved_bytes());
+      const OwnedMatrix x(rows_at(borders[0]), width, 4, 1.0f);
+      OwnedMatrix y(rows_at(borders[1]), width);
+      segments[0]->Forward(
           context, {.x = x.view(), .encoder_output = encoder_output.view(), .y = y.view(), .saved = others.data()});
     }
     for (size_t i = segments.size(); i-- > 0;) {
@@ -94,25 +119,26 @@ class Stacks {
                            .encoder_output = encoder_output.view(),
                            .d_second = has_second ? d_second.view() : Matrix(),
                            .saved = saved[i].data(),
-                           .d_y = d_residual.view(),
-                           .d_x = d_residual.view(),
+                           .d_y = gradient_at(borders[i + 1]),
+                           .d_x = gradient_at(borders[i]),
                            .d_encoder_output = d_encoder_output.view()};
-      const int32_t steps = segments[i].steps();
+      const int32_t steps = segments[i]->steps();
       std::vector<std::vector<std::byte>> pending(steps);
       const auto weight_half = [&](int32_t step) {
         tensors.pending = pending[step].data();
-        segments[i].BackwardWeight(context, tensors, step);
+        segments[i]->BackwardWeight(context, tensors, step);
       };
       for (int32_t step = steps - 1; step >= 0; --step) {
-        pending[step].assign(segments[i].pending_bytes(step), std::byte{0xFF});  // NaN
+        pending[step].assign(segments[i]->pending_bytes(step), std::byte{0xFF});  // NaN
         tensors.pending = pending[step].data();
-        segments[i].BackwardInput(context, tensors, step);
+        segments[i]->BackwardInput(context, tensors, step);
         if (!halves_apart_) weight_half(step);
       }
       if (!halves_apart_) continue;
-      std::fill(saved[i].end() - segments[i].saved_input_bytes(), saved[i].end(), std::byte{0xFF});
+      std::fill(saved[i].end() - segments[i]->saved_input_bytes(), saved[i].end(), std::byte{0xFF});
       for (int32_t step = 0; step < steps; ++step) weight_half(step);
     }
+    d_residual.values.resize(rows_at(borders[0]) * width);
     return {residuals.back().values, second.values, d_residual.values, d_encoder_output.values, model_.AllGradients()};
   }
 
@@ -163,6 +189,16 @@ TEST(SegmentIdentity, ANormInFrontOfEachBranchAloneIsPreLn) {
     EXPECT_TRUE(SameBits(outcome.out, expected.out));
     EXPECT_TRUE(SameBits(outcome.d_x, expected.d_x));
     EXPECT_TRUE(SameBits(outcome.d_encoder_output, expected.d_encoder_output));
+  }
+}
+
+TEST(SegmentIdentity, FourStreamsWithFixedMapsArePreLn) {
+  Stacks pre_ln(SmallModel(ResidualMethod::kPreLn, NarrowShape(kLayers)));
+  Stacks streams(SmallModel(ResidualMethod::kMhc, NarrowShape(kLayers)));
+  streams.BecomePlain(pre_ln);
+  for (const Stack stack : {Stack::kEncoder, Stack::kDecoder}) {
+    const auto [first, last] = pre_ln.RangeOf(stack);
+    EXPECT_TRUE(SameBits(streams.Pass(stack, {first, last}).out, pre_ln.Pass(stack, {first, last}).out));
   }
 }
 

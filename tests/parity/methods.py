@@ -145,6 +145,11 @@ def residual_dual(settings):
     return (Residual(second_gain=0.05),) * 2
 
 
+def mhc(settings):
+    """Manifold-constrained hyper-connections (arXiv 2512.24880): four streams, X' = H_res X + H_post^T F(LN(H_pre X))."""
+    return (Residual(norm="pre", streams=4),) * 2
+
+
 # The forward pass of each; what only the initial weights know of (post_ln_init, ds_init) is post_ln here.
 METHODS = {
     "post_ln": post_ln,
@@ -171,4 +176,5 @@ METHODS = {
     "mix_ln": mix_ln,
     "completep": completep,
     "residual_dual": residual_dual,
+    "mhc": mhc,
 }

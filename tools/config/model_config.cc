@@ -20,6 +20,9 @@ const FieldDescriptor* FieldNamed(const char* name) {
 double Get(const config::StackResidual& from, const FieldDescriptor* field, double) {
   return from.GetReflection()->GetDouble(from, field);
 }
+int32_t Get(const config::StackResidual& from, const FieldDescriptor* field, int32_t) {
+  return from.GetReflection()->GetInt32(from, field);
+}
 bool Get(const config::StackResidual& from, const FieldDescriptor* field, bool) {
   return from.GetReflection()->GetBool(from, field);
 }
@@ -30,6 +33,9 @@ Enum Get(const config::StackResidual& from, const FieldDescriptor* field, Enum, 
 
 void Set(double value, const FieldDescriptor* field, config::StackResidual& to) {
   to.GetReflection()->SetDouble(&to, field, value);
+}
+void Set(int32_t value, const FieldDescriptor* field, config::StackResidual& to) {
+  to.GetReflection()->SetInt32(&to, field, value);
 }
 void Set(bool value, const FieldDescriptor* field, config::StackResidual& to) {
   to.GetReflection()->SetBool(&to, field, value);

@@ -70,7 +70,7 @@ TEST(PlanReport, BytesAreTheArenasOnEveryRank) {
                                      {.schedule = ScheduleKind::kZbH1},
                                      {.schedule = ScheduleKind::k1F1BSplit, .recompute_every = 2},
                                      {.chunks = 2, .schedule = ScheduleKind::kInterleavedZb}};
-  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kResidualDual}) {
+  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kResidualDual, ResidualMethod::kMhc}) {
     for (const PipelineOptions& layout : layouts) {
       TrainOptions options = SmallRun();
       ApplyResidualMethod(method, options.model);

@@ -123,6 +123,7 @@ class ExportTest(Folder):
             "decoder.skip_gain": plain_model(decoder={"skip_gain": 1.0}),
             "encoder.combine_layers": plain_model(encoder={"combine_layers": True}),
             "encoder.second_stream_gain": plain_model(encoder={"second_stream_gain": 0.05}),
+            "encoder.residual_streams": plain_model(encoder={"residual_streams": 4}),
             "encoder.branch_output_norm": plain_model(encoder={"branch_output_norm": True}),
             "model.adaptive_cutoffs": plain_model(adaptive_cutoffs=[5]),
             "model.frame_width": plain_model(frame_width=8),

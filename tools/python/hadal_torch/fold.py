@@ -28,6 +28,7 @@ _PLAIN = {
     "head_scale": (False, "a scale for each head (NormFormer)"),
     "ffn_inner_norm": (False, "a norm before fc2 (Sub-LN, NormFormer)"),
     "second_stream_gain": (0, "a second residual stream (ResiDual)"),
+    "residual_streams": (1, "several residual streams (mHC)"),
     "post_norm_share": (0, "Post-LN layers below Pre-LN layers (Mix-LN)"),
     "fixup_scalars": (False, "R-Fixup's scalars"),
     "linear_bias": (True, "products without biases"),

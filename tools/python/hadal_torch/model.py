@@ -41,6 +41,7 @@ class Residual:
     skip_gain: float = 0.0  # a of the layer's last sum c·(r·x + b·F) + a·(the layer's input)
     layer_gain: float = 1.0  # c
     second_gain: float = 0.0  # s of a second stream d, s·x at first, d + s·b·F(x) behind each sublayer; the stack ends with x + LN(d)
+    streams: int = 1  # n residual streams that sublayers read and write by maps, "….streams.{weight,gates,bias}"
     output_norm: bool = False  # behind self-attention's out_proj
     branch_norms: "tuple[bool, bool]" = (False, False)  # in front of every branch, and behind it
     norm_gain: "Callable[[int, int], float] | None" = None  # k of F(k·LN(x)), of a layer from 1 and the number of layers
@@ -56,7 +57,7 @@ def residual_of(stack, growth=1.0):
         norm=stack["norm"], post_norm_share=stack.get("post_norm_share", 0), residual_gain=stack["residual_gain"], branch_gain=stack["branch_gain"] * growth,
         learned_gain=stack["learned_branch_gain"], inner_norm=stack["attention_inner_norm"], hidden_norm=stack["ffn_inner_norm"],
         head_scale=stack["head_scale"], skip_gain=stack["skip_gain"], layer_gain=stack["layer_gain"],
-        second_gain=stack.get("second_stream_gain", 0),
+        second_gain=stack.get("second_stream_gain", 0), streams=stack.get("residual_streams", 1),
         output_norm=stack["attention_output_norm"], omega=stack.get("omega", "none") != "none",
         combines=stack.get("combine_layers", False), fixup=stack.get("fixup_scalars", False),
         branch_norms=(stack.get("branch_input_norm", False), stack.get("branch_output_norm", False)),
@@ -171,6 +172,10 @@ class Model(torch.nn.Module):
         stack, _, index = layer.split(".")
         layers = self.settings[f"{stack}_layers"]
         placement = "post" if int(index) < int(residual.post_norm_share * layers) else residual.norm
+        if residual.streams > 1:
+            streams = x
+            read_map, write_map, residual_map = self.stream_maps(streams, f"{layer}.{module}.streams")
+            x = (read_map.unsqueeze(-1) * streams).sum(-2)
         read = self.norm(x, norm_name) if placement == "pre" else x
         if residual.norm_gain:
             read = read * residual.norm_gain(int(index) + 1, layers)
@@ -192,13 +197,35 @@ class Model(torch.nn.Module):
         if layer_input is not None and residual.skip_gain:
             total = residual.layer_gain * total + residual.skip_gain * layer_input
         output = self.norm(total, norm_name) if placement == "post" else total
+        if residual.streams > 1:
+            output = residual_map @ streams + write_map.unsqueeze(-1) * (branch_gain * y).unsqueeze(-2)
         if self.outputs is not None:
             self.outputs[f"{layer}.{module}"] = output
         return output
 
+    def stream_maps(self, x, name):
+        """H_pre [..., n], H_post [..., n] and H_res [..., n, n] of streams [..., n, d] (mHC, arXiv 2512.24880)."""
+        n = x.shape[-2]
+        flat = x.flatten(-2)
+        flat = flat * torch.rsqrt(flat.square().mean(-1, keepdim=True) + 1e-6)
+        gates = self.get_parameter(name + ".gates").repeat_interleave(torch.tensor([n, n, n * n]))
+        logits = gates * (flat @ self.get_parameter(name + ".weight").T) + self.get_parameter(name + ".bias")
+        residual_map = logits[..., 2 * n :].unflatten(-1, (n, n)).exp()
+        for _ in range(20):
+            residual_map = residual_map / residual_map.sum(-2, keepdim=True)
+            residual_map = residual_map / residual_map.sum(-1, keepdim=True)
+        return logits[..., :n].sigmoid(), 2 * logits[..., n : 2 * n].sigmoid(), residual_map
+
+    @staticmethod
+    def opened(x, residual):
+        """What the stack's first sublayer reads of [B, T, d]: [B, T, n, d] if there are n > 1 streams."""
+        return x if residual.streams == 1 else x.unsqueeze(-2).expand(-1, -1, residual.streams, -1)
+
     def closed(self, x, residual, stack):
         """The stack's output of its last sublayer's."""
         name = f"{stack}.layer_norm"
+        if residual.streams > 1:
+            x = x.mean(-2)
         if residual.second_gain:
             return x + self.norm(self.second, name)
         return self.norm(x, name) if name + ".weight" in self.names else x
@@ -306,7 +333,7 @@ class Model(torch.nn.Module):
         residual = self.encoder_residual
         self.real, self.next_omega = source != PAD, 1.0
         self.second = residual.second_gain * x
-        outputs = [x]
+        outputs = [self.opened(x, residual)]
         for i in range(self.settings["encoder_layers"]):
             layer, layer_input = f"encoder.layers.{i}", self.combination(outputs, residual, "encoder")
             x = layer_input
@@ -326,7 +353,7 @@ class Model(torch.nn.Module):
         self.second = residual.second_gain * x
         length = target_input.shape[1]
         future = torch.triu(torch.ones(length, length, dtype=torch.bool), 1)[None, None]
-        outputs = [x]
+        outputs = [self.opened(x, residual)]
         for i in range(self.settings["decoder_layers"]):
             layer, layer_input = f"decoder.layers.{i}", self.combination(outputs, residual, "decoder")
             x = layer_input

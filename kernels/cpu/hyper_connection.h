@@ -1,0 +1,16 @@
+// Hyper-connections on the CPU: rows (gradients of gates and bias: blocks of rows; the ends of a stack: columns) are
+// split over threads. kernels/hyper_connection.cc checks the arguments.
+#pragma once
+
+#include "kernels/hyper_connection.h"
+
+namespace hadal::cpu {
+
+void HyperReadForward(const Stream& stream, const HyperReadForwardArgs& args);
+void HyperWriteForward(const Stream& stream, const HyperWriteForwardArgs& args);
+void HyperWriteBackward(const Stream& stream, const HyperWriteBackwardArgs& args);
+void HyperReadBackward(const Stream& stream, const HyperReadBackwardArgs& args);
+void CopyToStreams(const Stream& stream, const CopyToStreamsArgs& args);
+void SumStreams(const Stream& stream, const SumStreamsArgs& args);
+
+}  // namespace hadal::cpu

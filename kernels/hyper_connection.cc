@@ -1,0 +1,78 @@
+#include "kernels/hyper_connection.h"
+
+#include "kernels/cpu/hyper_connection.h"
+#include "runtime/check.h"
+
+namespace hadal {
+namespace {
+
+void CheckShape(const ConstMatrix& m, int64_t rows, int64_t columns) {
+  HADAL_CHECK(!m.empty());
+  HADAL_CHECK_EQ(m.rows, rows);
+  HADAL_CHECK_EQ(m.columns, columns);
+}
+
+// Returns n. `one`: a tensor with the rows and the width of one stream.
+int64_t CheckStreams(const Stream& stream, const ConstMatrix& x, const ConstMatrix& one) {
+  HADAL_CHECK(stream.device() == nullptr);
+  HADAL_CHECK_GE(one.columns, 1);
+  const int64_t streams = x.columns / one.columns;
+  HADAL_CHECK_GE(streams, 1);
+  HADAL_CHECK_LE(streams, kMostStreams);
+  CheckShape(x, one.rows, streams * one.columns);
+  return streams;
+}
+
+}  // namespace
+
+void HyperReadForward(const Stream& stream, const HyperReadForwardArgs& args) {
+  const int64_t maps = HyperMaps(CheckStreams(stream, args.x, args.u));
+  CheckShape(args.projected, args.u.rows, maps);
+  CheckShape(args.maps, args.u.rows, maps);
+  HADAL_CHECK_EQ(args.gates.size, kHyperGates);
+  HADAL_CHECK_EQ(args.bias.size, maps);
+  HADAL_CHECK_EQ(args.rstd.size, args.u.rows);
+  cpu::HyperReadForward(stream, args);
+}
+
+void HyperWriteForward(const Stream& stream, const HyperWriteForwardArgs& args) {
+  CheckShape(args.maps, args.f.rows, HyperMaps(CheckStreams(stream, args.x, args.f)));
+  CheckShape(args.y, args.x.rows, args.x.columns);
+  HADAL_CHECK(args.y.data != args.x.data);
+  cpu::HyperWriteForward(stream, args);
+}
+
+void HyperWriteBackward(const Stream& stream, const HyperWriteBackwardArgs& args) {
+  const int64_t maps = HyperMaps(CheckStreams(stream, args.x, args.f));
+  CheckShape(args.maps, args.f.rows, maps);
+  CheckShape(args.d_maps, args.f.rows, maps);
+  CheckShape(args.dy, args.x.rows, args.x.columns);
+  CheckShape(args.dx, args.x.rows, args.x.columns);
+  CheckShape(args.df, args.f.rows, args.f.columns);
+  cpu::HyperWriteBackward(stream, args);
+}
+
+void HyperReadBackward(const Stream& stream, const HyperReadBackwardArgs& args) {
+  const int64_t streams = CheckStreams(stream, args.x, args.du), maps = HyperMaps(streams);
+  CheckShape(args.projected, args.du.rows, maps);
+  CheckShape(args.maps, args.du.rows, maps);
+  CheckShape(args.d_maps, args.du.rows, maps);
+  CheckShape(args.dx, args.x.rows, args.x.columns);
+  HADAL_CHECK_EQ(args.rstd.size, args.du.rows);
+  HADAL_CHECK_EQ(args.d_gates.size, kHyperGates);
+  HADAL_CHECK_EQ(args.d_bias.size, maps);
+  HADAL_CHECK_GE(args.partials.size, HyperPartials(args.du.rows, streams));
+  cpu::HyperReadBackward(stream, args);
+}
+
+void CopyToStreams(const Stream& stream, const CopyToStreamsArgs& args) {
+  CheckStreams(stream, args.y, args.x);
+  cpu::CopyToStreams(stream, args);
+}
+
+void SumStreams(const Stream& stream, const SumStreamsArgs& args) {
+  CheckStreams(stream, args.x, args.y);
+  cpu::SumStreams(stream, args);
+}
+
+}  // namespace hadal

@@ -1,0 +1,93 @@
+// Several residual streams: what a sublayer reads of them and how it writes to them (manifold-constrained
+// hyper-connections, mHC, arXiv 2512.24880; hyper-connections, arXiv 2409.19606).
+//
+//   X [n, d] the streams of a token, x̃ all of them as one vector [n·d]; m = n² + 2n
+//   h = α ⊙ (x̃·Wᵀ) / rms(x̃) + β                                 [m], W [m, n·d], β [m], α one gate for each map
+//   H_pre = σ(h[0, n))    H_post = 2σ(h[n, 2n))    H_res = Sinkhorn(h[2n, m)), [n, n] by rows
+//   read   u = H_pre·X                                           [d], the input of F
+//   write  X' = H_res·X + H_postᵀ·f                              f [d] the result of F
+//   rms(x̃) = sqrt(mean(x̃²) + 1e-6)
+//   Sinkhorn: e^h, then 20 times each column divided by its sum, then each row by its sum
+// Source: the paper's equations; constants after Megatron-LM's hyper_connection.py, which keeps H_resᵀ. It also adds
+// 1e-6 to H_pre and within Sinkhorn; here nothing is added, so that H_pre = (1, 0, …) and H_res = 1 are exact. A row or
+// column whose sum is below 1e-30 becomes 0, without a gradient.
+// Shapes: R packed rows; X is [R, n·d], the streams of a row side by side; `maps` [R, m] holds H_pre, H_post, H_res.
+// The product x̃·Wᵀ is a linear layer's (linear.h), whose result is the argument `projected`.
+// Storage: fp32. CPU alone (layers/device_support.h).
+// Memory traffic, in rows of d: read n + 1, its product n; write 2n + 1. Backward of write: 3n + 2; of read 3n + 1, its
+// two products 3n. With n = 4 that is 18 forward and 42 backward, where Post-LN has 4 and 6 (residual_norm.h).
+// Numerics: fp32. Sums along a row as cpu/columns-inl.h; sums over streams ascending (SumStreams: pairs first);
+// gradients of α and β over blocks of kHyperRowBlock rows in double, then the blocks in ascending order. The number of
+// threads does not change any bit.
+// REQUIRES: matching shapes (aborts with both values otherwise); contiguous rows. Blocking; allocates nothing.
+#pragma once
+
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+inline constexpr int64_t kMostStreams = 8;
+inline constexpr int64_t kHyperRowBlock = 32;
+inline constexpr int64_t kHyperGates = 3;  // α of H_pre, H_post, H_res
+// m: the elements of a row's three maps.
+constexpr int64_t HyperMaps(int64_t streams) { return streams * (streams + 2); }
+
+struct HyperReadForwardArgs {
+  ConstMatrix x;            // X [R, n·d]
+  ConstMatrix projected;    // x̃·Wᵀ [R, m]
+  ConstVector gates, bias;  // α [3], β [m]
+  Matrix maps;              // [R, m] (=)
+  Vector rstd;              // 1/rms [R] (=)
+  Matrix u;                 // [R, d] (=)
+};
+void HyperReadForward(const Stream& stream, const HyperReadForwardArgs& args);
+
+struct HyperWriteForwardArgs {
+  ConstMatrix x;     // X [R, n·d]
+  ConstMatrix maps;  // [R, m]
+  ConstMatrix f;     // [R, d]
+  Matrix y;          // X' [R, n·d] (=); may not alias x
+};
+void HyperWriteForward(const Stream& stream, const HyperWriteForwardArgs& args);
+
+struct HyperWriteBackwardArgs {
+  ConstMatrix dy;  // [R, n·d]
+  ConstMatrix x, maps, f;
+  Matrix dx;      // [R, n·d] (=) H_resᵀ·dy; may alias dy
+  Matrix df;      // [R, d] (=)
+  Matrix d_maps;  // [R, m] (=) of H_post and H_res; H_pre's columns are not written
+};
+void HyperWriteBackward(const Stream& stream, const HyperWriteBackwardArgs& args);
+
+struct HyperReadBackwardArgs {
+  ConstMatrix du;  // [R, d]
+  ConstMatrix x, projected, maps;
+  ConstVector rstd, gates, bias;
+  Matrix d_maps;           // [R, m]: HyperWriteBackward's; becomes the gradient of `projected`
+  Matrix dx;               // [R, n·d] (+=), all but what comes through `projected`
+  Vector d_gates, d_bias;  // [3], [m] (+=)
+  Vector partials;         // scratch, HyperPartials(R, n) floats
+};
+void HyperReadBackward(const Stream& stream, const HyperReadBackwardArgs& args);
+
+constexpr int64_t HyperPartials(int64_t rows, int64_t streams) {
+  return (rows + kHyperRowBlock - 1) / kHyperRowBlock * (HyperMaps(streams) + kHyperGates);
+}
+
+// The ends of a stack: X = n copies of gain·x, and y = gain·Σ_i X_i. With the same gain each is the other's gradient.
+struct CopyToStreamsArgs {
+  ConstMatrix x;  // [R, d]
+  float gain = 1.0f;
+  Matrix y;  // [R, n·d] (=); may begin at x's address
+};
+void CopyToStreams(const Stream& stream, const CopyToStreamsArgs& args);
+
+struct SumStreamsArgs {
+  ConstMatrix x;  // [R, n·d]
+  float gain = 1.0f;
+  Matrix y;  // [R, d] (=); may begin at x's address
+};
+void SumStreams(const Stream& stream, const SumStreamsArgs& args);
+
+}  // namespace hadal

@@ -1,0 +1,257 @@
+#include "layers/hyper_segment.h"
+
+#include <utility>
+
+#include "kernels/hyper_connection.h"
+#include "kernels/linear.h"
+#include "kernels/residual_norm.h"
+#include "runtime/check.h"
+#include "runtime/profiler.h"
+
+namespace hadal {
+
+HyperSegment::HyperSegment(const ModelPlan& plan, int32_t first, int32_t last, const ActivationCapacity& capacity)
+    : first_(first),
+      capacity_(capacity),
+      stack_(plan.sublayers[first].stack),
+      d_model_(plan.options.d_model),
+      streams_(plan.Streams(stack_)),
+      maps_(HyperMaps(streams_)),
+      dropout_(plan.options.dropout),
+      begins_(plan.begins_stack(first)),
+      ends_(plan.ends_stack(last)) {
+  HADAL_CHECK_LT(first, last);
+  HADAL_CHECK_GT(streams_, 1);
+  HADAL_CHECK(plan.compute_storage == Storage::kFloat32);
+  const int64_t rows = capacity.rows(stack_);
+  const auto reserve_bytes = [](SavedTensors<std::byte>& tensors, int64_t bytes) {
+    const int64_t offset = tensors.bytes();
+    tensors.TakeBytes(bytes);
+    return offset;
+  };
+  const auto reserve = [&](SavedTensors<std::byte>& tensors, int64_t columns) {
+    return reserve_bytes(tensors, rows * columns * BytesOf(Storage::kFloat32));
+  };
+  for (int32_t s = first; s < last; ++s) {
+    Sublayer& sublayer = sublayers_.emplace_back();
+    sublayer.branch = MakeBranch(plan, s);
+    sublayer.weight = plan.ParameterOf(s, ParameterRole::kStreamsWeight);
+    sublayer.norm_scale = plan.ParameterOf(s, ParameterRole::kNormScale);
+    if (s > first || begins_) sublayer.streams = reserve(kept_, streams_ * d_model_);
+    sublayer.normed = reserve(kept_, d_model_);
+    for (int64_t* at : {&sublayer.projected, &sublayer.maps}) *at = reserve(input_, maps_);
+    for (int64_t* at : {&sublayer.inverse_rms, &sublayer.mean, &sublayer.rstd}) *at = reserve(input_, 1);
+    for (int64_t* at : {&sublayer.read, &sublayer.result}) *at = reserve(input_, d_model_);
+    const SavedBytes bytes = sublayer.branch->BytesToSave(capacity);
+    sublayer.branch_saved = {.kept = reserve_bytes(kept_, bytes.kept), .input = reserve_bytes(input_, bytes.input)};
+  }
+  reserve(pending_, d_model_);
+  maps_pending_ = reserve(pending_, maps_);
+  if (!ends_) return;
+  closing_norm_scale_ = plan.ParameterOf(last - 1, ParameterRole::kClosingNormScale);
+  last_streams_ = reserve(input_, streams_ * d_model_);
+  mean_of_streams_ = reserve(input_, d_model_);
+  closing_mean_ = reserve(input_, 1);
+  closing_rstd_ = reserve(input_, 1);
+}
+
+HyperSegment::Tensors HyperSegment::With(const SublayerContext& context, const PieceTensors& tensors) const {
+  Tensors t{tensors, context.rows(stack_)};
+  if (t.saved_input == nullptr) t.saved_input = t.saved + kept_.bytes();
+  return t;
+}
+
+ConstMatrix HyperSegment::StreamsAt(size_t index, const Tensors& t) const {
+  const int64_t columns = streams_ * d_model_;
+  if (sublayers_[index].streams < 0) return {t.x.floats().data, t.rows, columns};
+  return At(t.saved, sublayers_[index].streams, t.rows, columns);
+}
+
+Matrix HyperSegment::StreamsBehind(size_t index, const Tensors& t) const {
+  const int64_t columns = streams_ * d_model_;
+  if (index + 1 < sublayers_.size()) return At(t.saved, sublayers_[index + 1].streams, t.rows, columns);
+  return ends_ ? At(t.saved_input, last_streams_, t.rows, columns) : Matrix(t.y.floats().data, t.rows, columns);
+}
+
+void HyperSegment::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
+  const Tensors t = With(context, tensors);
+  if (begins_) {
+    CopyToStreams(context.stream,
+                  {.x = t.x.floats(), .y = At(t.saved, sublayers_[0].streams, t.rows, streams_ * d_model_)});
+  }
+  for (size_t i = 0; i < sublayers_.size(); ++i) {
+    const ProfilerRange range(context.stream, "sublayer", first_ + static_cast<int32_t>(i));
+    ForwardSublayer(context, i, t);
+    context.Progress();
+  }
+  if (ends_) ForwardEnd(context, t);
+}
+
+void HyperSegment::ForwardSublayer(const SublayerContext& context, size_t index, const Tensors& t) const {
+  const Sublayer& s = sublayers_[index];
+  const int32_t sublayer = first_ + static_cast<int32_t>(index);
+  const ParameterStore& parameters = context.parameters;
+  const ConstMatrix x = StreamsAt(index, t);
+  const Matrix projected = At(t.saved_input, s.projected, t.rows, maps_),
+               maps = At(t.saved_input, s.maps, t.rows, maps_);
+  const Matrix read = At(t.saved_input, s.read, t.rows, d_model_);
+  LinearForward(context.stream, {.x = x, .weight = parameters.ProductWeight(s.weight), .y = projected});
+  HyperReadForward(context.stream, {.x = x,
+                                    .projected = projected,
+                                    .gates = parameters.WeightVector(s.weight + 1),
+                                    .bias = parameters.WeightVector(s.weight + 2),
+                                    .maps = maps,
+                                    .rstd = VectorAt(t.saved_input, s.inverse_rms, t.rows),
+                                    .u = read});
+  context.Observe({.tensor = DepthTensor::kNormInput, .sublayer = sublayer, .values = read});
+  const Matrix normed = At(t.saved, s.normed, t.rows, d_model_);
+  ResidualNormForward(context.stream, {.residual = read,
+                                       .scale = parameters.WeightVector(s.norm_scale),
+                                       .shift = parameters.WeightVector(s.norm_scale + 1),
+                                       .norm_gain = context.plan().sublayers[sublayer].norm_gain,
+                                       .normed = normed,
+                                       .mean = VectorAt(t.saved_input, s.mean, t.rows),
+                                       .rstd = VectorAt(t.saved_input, s.rstd, t.rows)});
+  PieceTensors of_branch{.x = normed, .encoder_output = t.encoder_output, .y = context.workspace.branch(t.rows)};
+  of_branch.saved = t.saved + s.branch_saved.kept;
+  of_branch.saved_input = t.saved_input + s.branch_saved.input;
+  s.branch->Forward(context, of_branch);
+  context.Observe({.tensor = DepthTensor::kBranch, .sublayer = sublayer, .values = of_branch.y});
+  ForwardResult(context, index, t, of_branch.y);
+  const Matrix y = StreamsBehind(index, t);
+  HyperWriteForward(context.stream, {.x = x, .maps = maps, .f = At(t.saved_input, s.result, t.rows, d_model_), .y = y});
+  context.Observe({.tensor = DepthTensor::kOutput, .sublayer = sublayer, .values = y, .before = x});
+}
+
+// The residual connection's kernel without its residual: 0·u + b·dropout(F + bias).
+void HyperSegment::ForwardResult(const SublayerContext& context, size_t index, const Tensors& t,
+                                 ConstAnyMatrix branch) const {
+  const Sublayer& s = sublayers_[index];
+  const int32_t sublayer = first_ + static_cast<int32_t>(index);
+  ResidualNormForwardArgs args{.residual = At(t.saved_input, s.read, t.rows, d_model_), .branch = branch};
+  if (const int32_t bias = s.branch->output_bias(); bias >= 0) args.bias = context.parameters.WeightVector(bias);
+  args.residual_gain = 0;
+  args.branch_gain = BranchGain(context.plan().sublayers[sublayer], context.scalars.update);
+  args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
+  args.sum = At(t.saved_input, s.result, t.rows, d_model_);
+  ResidualNormForward(context.stream, args);
+}
+
+void HyperSegment::ForwardEnd(const SublayerContext& context, const Tensors& t) const {
+  const Matrix mean = At(t.saved_input, mean_of_streams_, t.rows, d_model_);
+  SumStreams(context.stream, {.x = At(t.saved_input, last_streams_, t.rows, streams_ * d_model_),
+                              .gain = 1.0f / static_cast<float>(streams_),
+                              .y = mean});
+  ResidualNormForward(context.stream, {.residual = mean,
+                                       .scale = context.parameters.WeightVector(closing_norm_scale_),
+                                       .shift = context.parameters.WeightVector(closing_norm_scale_ + 1),
+                                       .normed = t.y,
+                                       .mean = VectorAt(t.saved_input, closing_mean_, t.rows),
+                                       .rstd = VectorAt(t.saved_input, closing_rstd_, t.rows)});
+}
+
+PieceTensors HyperSegment::BranchTensors(const SublayerContext& context, size_t index, const Tensors& t) const {
+  const Sublayer& s = sublayers_[index];
+  return {.x = At(t.saved, s.normed, t.rows, d_model_),
+          .encoder_output = t.encoder_output,
+          .saved = t.saved + s.branch_saved.kept,
+          .saved_input = t.saved_input + s.branch_saved.input,
+          .d_y = BranchGradient(t),
+          .d_x = context.workspace.branch_input_gradient(t.rows),
+          .d_encoder_output = t.d_encoder_output,
+          .pending = t.pending + pending_.bytes()};
+}
+
+void HyperSegment::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const {
+  const Tensors t = With(context, tensors);
+  const Sublayer& s = sublayers_[step];
+  const int32_t sublayer = first_ + step;
+  const ProfilerRange range(context.stream, "sublayer", sublayer);
+  const ParameterStore& parameters = context.parameters;
+  if (ends_ && step + 1 == steps()) BackwardEnd(context, t);
+  const Matrix d_streams = StreamsGradient(t), d_maps = MapsGradient(t);
+  context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = sublayer, .values = d_streams});
+  const ConstMatrix x = StreamsAt(step, t), maps = At(t.saved_input, s.maps, t.rows, maps_);
+  const Matrix d_result = context.workspace.branch(t.rows).floats();  // free in backward
+  HyperWriteBackward(context.stream, {.dy = d_streams,
+                                      .x = x,
+                                      .maps = maps,
+                                      .f = At(t.saved_input, s.result, t.rows, d_model_),
+                                      .dx = d_streams,
+                                      .df = d_result,
+                                      .d_maps = d_maps});
+  BackwardResult(context, step, t, d_result);
+  context.Observe({.tensor = DepthTensor::kBranchGradient, .sublayer = sublayer, .values = BranchGradient(t)});
+  s.branch->BackwardInput(context, BranchTensors(context, step, t), /*accumulate=*/false);
+  const Matrix d_read = context.workspace.branch_input_gradient(t.rows).floats();
+  context.Observe({.tensor = DepthTensor::kNormOutputGradient, .sublayer = sublayer, .values = d_read});
+  ResidualNormBackward(context.stream, {.d_normed = d_read,
+                                        .sum = At(t.saved_input, s.read, t.rows, d_model_),
+                                        .mean = VectorAt(t.saved_input, s.mean, t.rows),
+                                        .rstd = VectorAt(t.saved_input, s.rstd, t.rows),
+                                        .scale = parameters.WeightVector(s.norm_scale),
+                                        .norm_gain = context.plan().sublayers[sublayer].norm_gain,
+                                        .d_residual = d_read,
+                                        .d_scale = parameters.GradientVector(s.norm_scale),
+                                        .d_shift = parameters.GradientVector(s.norm_scale + 1),
+                                        .partials = context.workspace.norm_partials()});
+  HyperReadBackward(context.stream, {.du = d_read,
+                                     .x = x,
+                                     .projected = At(t.saved_input, s.projected, t.rows, maps_),
+                                     .maps = maps,
+                                     .rstd = VectorAt(t.saved_input, s.inverse_rms, t.rows),
+                                     .gates = parameters.WeightVector(s.weight + 1),
+                                     .bias = parameters.WeightVector(s.weight + 2),
+                                     .d_maps = d_maps,
+                                     .dx = d_streams,
+                                     .d_gates = parameters.GradientVector(s.weight + 1),
+                                     .d_bias = parameters.GradientVector(s.weight + 2),
+                                     .partials = context.workspace.norm_partials()});
+  LinearBackwardInput(
+      context.stream,
+      {.dy = d_maps, .weight = parameters.ProductWeight(s.weight), .accumulate = true, .dx = d_streams});
+  if (begins_ && step == 0) SumStreams(context.stream, {.x = d_streams, .y = t.d_x.floats()});
+}
+
+void HyperSegment::BackwardResult(const SublayerContext& context, size_t index, const Tensors& t,
+                                  Matrix d_result) const {
+  const int32_t sublayer = first_ + static_cast<int32_t>(index);
+  ResidualNormBackwardArgs args{.d_sum = d_result, .d_residual = d_result};  // the latter becomes 0
+  args.residual_gain = 0;
+  args.branch_gain = BranchGain(context.plan().sublayers[sublayer], context.scalars.update);
+  args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
+  args.d_branch = BranchGradient(t);
+  if (const int32_t bias = sublayers_[index].branch->output_bias(); bias >= 0) {
+    args.bias = context.parameters.WeightVector(bias);
+    args.d_bias = context.parameters.GradientVector(bias);
+  }
+  args.partials = context.workspace.norm_partials();
+  ResidualNormBackward(context.stream, args);
+}
+
+void HyperSegment::BackwardEnd(const SublayerContext& context, const Tensors& t) const {
+  const Matrix d_mean = {t.d_y.floats().data, t.rows, d_model_};
+  ResidualNormBackward(context.stream, {.d_normed = d_mean,
+                                        .sum = At(t.saved_input, mean_of_streams_, t.rows, d_model_),
+                                        .mean = VectorAt(t.saved_input, closing_mean_, t.rows),
+                                        .rstd = VectorAt(t.saved_input, closing_rstd_, t.rows),
+                                        .scale = context.parameters.WeightVector(closing_norm_scale_),
+                                        .d_residual = d_mean,
+                                        .d_scale = context.parameters.GradientVector(closing_norm_scale_),
+                                        .d_shift = context.parameters.GradientVector(closing_norm_scale_ + 1),
+                                        .partials = context.workspace.norm_partials()});
+  CopyToStreams(context.stream, {.x = d_mean, .gain = 1.0f / static_cast<float>(streams_), .y = StreamsGradient(t)});
+}
+
+void HyperSegment::BackwardWeight(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const {
+  const ProfilerRange range(context.stream, "sublayer", first_ + step);
+  const Tensors t = With(context, tensors);
+  const Sublayer& s = sublayers_[step];
+  s.branch->BackwardWeight(context, BranchTensors(context, step, t));
+  LinearBackwardWeight(
+      context.stream,
+      {.dy = MapsGradient(t), .x = StreamsAt(step, t), .d_weight = context.parameters.Gradient(s.weight)});
+  context.Progress();
+}
+
+}  // namespace hadal
