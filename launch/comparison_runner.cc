@@ -225,17 +225,15 @@ class Runner {
     return Translate(index, /*anew=*/true, run.end);
   }
 
-  // The test set, by a cell that is finished and has weights to translate with. A translation appears whole or not at
-  // all.
+  // The test set, by a cell that is finished and has weights to translate with.
   absl::Status Translate(int index, bool anew, CellEnd end) {
     const GridCell& cell = grid_.cells[index];
     const std::string path = JoinPath(CellDirectory(options_.out, cell), kTranslationFile);
     if (options_.test_source.empty() || (end != CellEnd::kDone && end != CellEnd::kCut)) return absl::OkStatus();
     if ((!anew && PathExists(path)) || outcome_.stopped) return absl::OkStatus();
     const Stopwatch watch;
-    const std::string draft = path + ".draft";
     HADAL_ASSIGN_OR_RETURN(ChildProcess child,
-                           ChildProcess::Start(TranslateCommand(cell, options_, draft), LogPath(options_.out, cell)));
+                           ChildProcess::Start(TranslateCommand(cell, options_, path), LogPath(options_.out, cell)));
     std::optional<ChildEnd> end_of_child;
     {
       const WorkProgress progress(absl::StrCat(cell.name, ": translating"), "", 0);
@@ -255,7 +253,7 @@ class Runner {
       return absl::OkStatus();
     }
     log_ << Tag(index) << cell.name << ": translated in " << HumanDuration(watch.Seconds()) << std::endl;
-    return RenamePath(draft, path);
+    return absl::OkStatus();
   }
 
   void Count(CellEnd end) {
