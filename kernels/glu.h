@@ -2,7 +2,7 @@
 //
 //   forward    y[r, c] = z[r, c] · σ(z[r, W + c])                          σ(t) = 1 / (1 + e^−t)
 //   backward   dz[r, c] = dy[r, c] · σ;   dz[r, W + c] = dy[r, c] · z[r, c] · σ·(1 − σ)
-// Shapes: z, dz [R, 2W]; y, dy [R, W]. Storage: dy is fp32; z is fp32, or on a device bf16, where y may be fp32 or bf16.
+// Shapes: z, dz [R, 2W]; y, dy [R, W]. Storage: dy is fp32; z is fp32, or on a device bf16, and y then fp32 or bf16.
 // Each element is computed alone, whatever the threads are. REQUIRES: matching shapes (aborts otherwise). Blocking;
 // allocates nothing.
 #pragma once

@@ -6,7 +6,7 @@
 // Utterances are packed; no convolution reads across their borders. n frames become SubsampledRows(n) rows of y.
 // Shapes: frames [F, W], inner rows R_0 ≤ 2R, y [R, d]; weights [out, in·5], which is Conv1d's [out, in, 5].
 // Storage: frames and gradients are fp32, y is stored as the residual stream, all else as products read and write.
-// Numerics: kernels/unfold.h, glu.h, linear.h. Both directions work on kRows rows at a time, on a device on kDeviceRows,
+// Numerics: kernels/unfold.h, glu.h, linear.h. Both directions work on kRows rows at a time (a device: kDeviceRows),
 // which is part of the order of accumulation. Saved: the inputs of both GLUs [R_0, C] and [R, 2d]; backward overwrites
 // them with their gradients. All of backward is in BackwardInput, since the gradient of the frames is not needed.
 // On a device R_0 = 2R whatever the utterances' lengths are, so that launches depend on R alone; the rows behind theirs

@@ -3,8 +3,8 @@
 //   unfold   u[r, 5c + k] = x[first(r) + k, c] for k in [begin(r), end(r)), else 0
 //   fold     dx[first(r) + k, c] += du[r, 5c + k] for these k
 //
-// Where the taps of a row are (RowTaps) is read from device memory, so a captured graph serves every batch. Rows without
-// taps are padding: zeros in u, nothing added to dx.
+// A row's taps (RowTaps) are read from device memory, so a captured graph serves every batch. Rows without taps are
+// padding: zeros in u, nothing added to dx.
 // X is the type of x, U that of u and du; dx is fp32. Unfold: <float, float>, <float, BFloat16>, <BFloat16, BFloat16>.
 // Numerics: unfold rounds to U; fold adds a row of dx's terms in ascending order of r: the CPU's bits in fp32. No
 // atomics: a block owns the two rows of dx at the centre of a row of du (taps 2 and 3). Asynchronous.

@@ -164,8 +164,9 @@ class RunningRank {
   // What translates and what records the depth, where the run asks for them.
   absl::Status MakeObservers() {
     if (pipeline_.decoder) {
-      bleu_.emplace(shared_.corpus,
-                    CorpusVocabularies{Words(spec_.model.source_vocabulary), Words(spec_.model.target_vocabulary)},
+      const Vocabulary target = Words(spec_.model.target_vocabulary);
+      const bool text = spec_.model.source_vocabulary > 0;
+      bleu_.emplace(shared_.corpus, CorpusVocabularies{text ? Words(spec_.model.source_vocabulary) : target, target},
                     spec_.bleu_sentences, shared_.plan, pipeline_, kTimeout, BleuTokenizer::kChar);
     }
     if (spec_.depth_directory.empty()) return absl::OkStatus();

@@ -27,7 +27,7 @@ RunSpec SmallSpeechRun(ResidualMethod method) {
   spec.model.source_vocabulary = 0;
   spec.model.frame_width = 6;
   spec.model.front_end_channels = 20;
-  spec.spec_augment = {.frequency_masks = 1, .frequency_width = 2, .time_masks = 1, .time_width = 3};
+  spec.spec_augment = {.frequency_masks = 1, .frequency_width = 3, .time_masks = 2, .time_width = 8};
   return spec;
 }
 

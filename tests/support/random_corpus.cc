@@ -19,7 +19,7 @@ Corpus MakeCorpus(int samples, int longest, int source_vocabulary, int vocabular
     if (source_vocabulary > 0) sample.source.resize(1 + draw(longest));
     sample.frame_width = frame_width;
     if (frame_width > 0) sample.frames.resize((1 + draw(4 * longest)) * frame_width);
-    for (float& value : sample.frames) value = static_cast<float>(draw(2001) - 1000) / 1000;
+    for (float& value : sample.frames) value = static_cast<float>(draw(2001) - 1000) / 250;
     sample.target.resize(1 + draw(longest));
     for (int32_t& token : sample.source) token = kSpecialTokens + draw(vocabulary - kSpecialTokens);
     for (int32_t& token : sample.target) token = kSpecialTokens + draw(vocabulary - kSpecialTokens);
