@@ -36,12 +36,13 @@ constexpr Schedule kSchedules[] = {
     {ScheduleKind::k1F1B, "1f1b", Make1F1BSchedule, PeakLiveOf1F1B, Whole, false, ScheduleKind::k1F1B},
     {ScheduleKind::kInterleaved1F1B, "interleaved_1f1b", MakeInterleavedSchedule, PeakLiveOfInterleaved, Whole, true,
      ScheduleKind::kInterleaved1F1B},
-    {ScheduleKind::k1F1BSplit, "1f1b_split", Make1F1BSchedule, PeakLiveOf1F1B, HalvesOfSplit, false, ScheduleKind::k1F1BSplit},
+    {ScheduleKind::k1F1BSplit, "1f1b_split", Make1F1BSchedule, PeakLiveOf1F1B, HalvesOfSplit, false,
+     ScheduleKind::k1F1BSplit},
     {ScheduleKind::kZbH1, "zb_h1", Make1F1BSchedule, PeakLiveOf1F1B, HalvesOfZbH1, false, ScheduleKind::k1F1BSplit},
-    {ScheduleKind::kInterleavedSplit, "interleaved_split", MakeInterleavedSchedule, PeakLiveOfInterleaved, HalvesOfSplit, true,
-     ScheduleKind::kInterleavedSplit},
-    {ScheduleKind::kInterleavedZb, "interleaved_zb", MakeInterleavedSchedule, PeakLiveOfInterleaved, HalvesOfInterleavedZb,
-     true, ScheduleKind::kInterleavedSplit},
+    {ScheduleKind::kInterleavedSplit, "interleaved_split", MakeInterleavedSchedule, PeakLiveOfInterleaved,
+     HalvesOfSplit, true, ScheduleKind::kInterleavedSplit},
+    {ScheduleKind::kInterleavedZb, "interleaved_zb", MakeInterleavedSchedule, PeakLiveOfInterleaved,
+     HalvesOfInterleavedZb, true, ScheduleKind::kInterleavedSplit},
 };
 
 const Schedule& ScheduleOf(ScheduleKind kind) {

@@ -60,9 +60,9 @@ bool SplitsBackward(ScheduleKind kind);
 ScheduleKind WithOnePending(ScheduleKind kind);
 
 struct ScheduleShape {
-  int stages = 1;         // S: ranks of the pipeline
-  int chunks = 1;         // v: chunks per rank
-  int micro_batches = 1;  // M
+  int stages = 1;           // S: ranks of the pipeline
+  int chunks = 1;           // v: chunks per rank
+  int micro_batches = 1;    // M
   bool free_links = false;  // messages between ranks take no time: the ranks are CPUs
 
   int global_chunks() const { return stages * chunks; }

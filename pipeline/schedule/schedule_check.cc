@@ -65,12 +65,10 @@ class RankChecker {
   static bool MakesInputGradient(Operation operation) {
     return operation == Operation::kBackward || operation == Operation::kBackwardInput;
   }
-  int& Count(Operation operation, int chunk) {
-    return done_[chunk][static_cast<int>(MakesInputGradient(operation) ? Operation::kBackward : operation)];
+  static size_t CountOf(Operation operation) {
+    return static_cast<size_t>(MakesInputGradient(operation) ? Operation::kBackward : operation);
   }
-  int Done(Operation operation, int chunk) const {
-    return done_[chunk][static_cast<int>(MakesInputGradient(operation) ? Operation::kBackward : operation)];
-  }
+  int Done(Operation operation, int chunk) const { return done_[chunk][CountOf(operation)]; }
 
   // Whether a training or forward-only program has this operation on this chunk.
   bool Exists(Operation operation, int chunk) const {
@@ -114,8 +112,8 @@ class RankChecker {
     if (micro_batch < done) return Malformed("has run before, or out of order; micro-batch ", done, " is next");
     if (micro_batch > done) return Malformed("out of ascending order; micro-batch ", done, " is next");
     HADAL_RETURN_IF_ERROR(CheckInputs());
-    ++Count(operation, chunk);
-    if (operation == Operation::kBackward) ++Count(Operation::kBackwardWeight, chunk);
+    ++done_[chunk][CountOf(operation)];
+    if (operation == Operation::kBackward) ++done_[chunk][CountOf(Operation::kBackwardWeight)];
     return absl::OkStatus();
   }
 

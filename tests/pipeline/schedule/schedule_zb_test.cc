@@ -106,7 +106,8 @@ TEST(ScheduleZbTest, NeverSlowerThanWholeBackwardsWithinTheStatedMemory) {
           free.free_links = true;
           const auto with_free_links = MakeSchedules(after, free);
           EXPECT_LE(seconds(*with_free_links), seconds(*programs) * (1 + 1e-9));
-          const auto report = CheckSchedule(*programs, shape, {}), free_report = CheckSchedule(*with_free_links, free, {});
+          const auto report = CheckSchedule(*programs, shape, {}),
+                     free_report = CheckSchedule(*with_free_links, free, {});
           for (int rank = 0; rank < stages; ++rank) {
             const int most = WithOnePending(after) == after ? 1 : chunks > 1 ? 2 * chunks : rank + 1;
             EXPECT_LE(report->peak_pending[rank], most) << "rank " << rank;
