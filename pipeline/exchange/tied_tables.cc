@@ -33,9 +33,7 @@ absl::Status ForPieces(const AnyMatrix& values, Post&& post, Finish&& finish) {
 }
 
 // The place in a buffer of kUnderWay pieces that piece i takes.
-float* PlaceOf(Vector buffer, int64_t i) {
-  return buffer.data + i % TiedTables::kUnderWay * kSliceElements;
-}
+float* PlaceOf(Vector buffer, int64_t i) { return buffer.data + i % TiedTables::kUnderWay * kSliceElements; }
 
 }  // namespace
 
@@ -95,8 +93,7 @@ absl::Status TiedTables::ReceivePieces(const Stream& stream, const Passage& pass
     return absl::OkStatus();
   };
   return ForPieces(passage.values, post, [&](int64_t i) -> absl::Status {
-    HADAL_RETURN_IF_ERROR(
-        communicator_->Wait(requests[i % kUnderWay], absl::Now() + timeout, "a shared embedding"));
+    HADAL_RETURN_IF_ERROR(communicator_->Wait(requests[i % kUnderWay], absl::Now() + timeout, "a shared embedding"));
     const VectorOf<std::byte> piece = PieceOf(passage.values, i);
     if (through_host_) stream.FromHost(place(i), PlaceOf(host_buffer_, i), piece.size);
     if (!adds) return absl::OkStatus();
@@ -116,8 +113,7 @@ absl::Status TiedTables::ReduceGradients(const Stream& stream, const ParameterSt
       if (rank_ == owner) {
         const Matrix sum = parameters.TableGradient(table.uses[0].sublayer, table.parameter);
         if (use.rank == owner) {
-          Add(stream,
-              {.sum = FlatOf(sum), .values = FlatOf(parameters.TableGradient(use.sublayer, table.parameter))});
+          Add(stream, {.sum = FlatOf(sum), .values = FlatOf(parameters.TableGradient(use.sublayer, table.parameter))});
         } else {
           HADAL_RETURN_IF_ERROR(ReceivePieces(stream, {sum, use.rank, kTiedGradientTag}, /*adds=*/true, timeout));
         }
@@ -142,9 +138,9 @@ absl::Status TiedTables::DistributeWeights(const Stream& stream, const Parameter
       if (reader == owner) continue;
       if (rank_ != owner && rank_ != reader) continue;
       const AnyMatrix weight = parameters.AsRead(table.parameter);
-      HADAL_RETURN_IF_ERROR(
-          rank_ == owner ? SendPieces(stream, {weight, reader, kTiedWeightTag}, timeout)
-                         : ReceivePieces(stream, {weight, owner, kTiedWeightTag}, /*adds=*/false, timeout));
+      HADAL_RETURN_IF_ERROR(rank_ == owner
+                                ? SendPieces(stream, {weight, reader, kTiedWeightTag}, timeout)
+                                : ReceivePieces(stream, {weight, owner, kTiedWeightTag}, /*adds=*/false, timeout));
     }
   }
   return absl::OkStatus();
