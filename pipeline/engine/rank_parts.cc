@@ -27,8 +27,7 @@ absl::Status RankParts::Bind(const Arena& arena, ProcessGrid& transfers, Process
   channels.Bind(arena, transfers.pipeline());
   tied.Bind(arena, transfers.pipeline());
   HADAL_RETURN_IF_ERROR(reduction.Bind(arena, state, transfers.replicas(), trace));
-  constexpr int64_t kOfTiedTables = 1;  // one piece after the other
-  HADAL_RETURN_IF_ERROR(transfers.world().Reserve(channels.transfers() + kOfTiedTables));
+  HADAL_RETURN_IF_ERROR(transfers.world().Reserve(channels.transfers() + TiedTables::kUnderWay));
   if (decoder) decoder->Bind(arena, host.pipeline(), timeout);
   return absl::OkStatus();
 }

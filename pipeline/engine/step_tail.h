@@ -3,8 +3,8 @@
 //
 //   ReduceTiedGradients → ReduceOverReplicas → ComputeNorm → Update → GatherOverReplicas → DistributeTiedWeights
 // One method per tail instruction of the program (schedule.h); the program executor calls them in this order.
-// On a device with replicas and a sharded optimizer, GatherOverReplicas also launches the update, round by round, so that
-// the first weights travel while the rest is updated. Its launches count as the optimizer's time, the rest as
+// On a device with replicas and a sharded optimizer, GatherOverReplicas also launches the update, round by round, so
+// that the first weights travel while the rest is updated. Its launches count as the optimizer's time, the rest as
 // communication.
 // ComputeNorm also decides whether the update is applied, with the same result on every rank. Each method adds its time
 // to StepResult::times.
@@ -71,7 +71,8 @@ class StepTail {
 
  private:
   const Stream& stream() const { return parts_.stage.stream(); }
-  // Whether rounds of weights are updated while they are gathered. On the CPU, the host that updates also moves messages.
+  // Whether rounds of weights are updated while others are gathered. On the CPU the thread that updates also moves
+  // messages.
   bool UpdatesByRounds() const {
     return stream().device() != nullptr && parts_.state.sharded() && parts_.reduction.active() &&
            settings_.sizes == nullptr;

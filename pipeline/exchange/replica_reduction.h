@@ -136,7 +136,7 @@ class ReplicaReduction {
 
   std::vector<ReplicaRound> rounds_;            // in the order in which they travel
   std::vector<std::vector<StateSlice>> owned_;  // [rounds_] this replica's slices, ascending
-  std::vector<Exchanged> exchanges_;  // [rounds_ + lag()] of a step
+  std::vector<Exchanged> exchanges_;            // [rounds_ + lag()] of a step
   // The step in progress: of exchanges_, the first complete_ have complete gradients on this rank, posted_ are posted,
   // begun_ are being added or done, and added_ are done:
   //   added_ ≤ begun_ ≤ posted_ ≤ min(complete_, added_ + kBuffers)

@@ -1,6 +1,8 @@
 #include "pipeline/exchange/tied_tables.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 
 #include "kernels/add.h"
 #include "runtime/comm/message_tags.h"
@@ -11,21 +13,27 @@ namespace {
 
 Vector FlatOf(Matrix m) { return {m.data, m.rows * m.columns}; }
 
-// Calls body(piece of `values`) for each piece of at most `most` in order.
-template <typename T, typename Body>
-absl::Status ForPieces(VectorOf<T> values, int64_t most, Body&& body) {
-  for (int64_t first = 0; first < values.size; first += most) {
-    HADAL_RETURN_IF_ERROR(body(VectorOf<T>(values.data + first, std::min(most, values.size - first))));
+// A piece has the bytes of a slice of floats, the last one fewer.
+constexpr int64_t kPieceBytes = kSliceElements * int64_t{sizeof(float)};
+
+VectorOf<std::byte> PieceOf(const AnyMatrix& values, int64_t i) {
+  const int64_t first = i * kPieceBytes;
+  return {static_cast<std::byte*>(values.data) + first, std::min(kPieceBytes, values.bytes() - first)};
+}
+
+// Calls post(i) and finish(i) for each piece of `values` in order, each post before the finish of the piece before.
+template <typename Post, typename Finish>
+absl::Status ForPieces(const AnyMatrix& values, Post&& post, Finish&& finish) {
+  const int64_t pieces = (values.bytes() + kPieceBytes - 1) / kPieceBytes;
+  for (int64_t i = 0; i <= pieces; ++i) {
+    if (i < pieces) HADAL_RETURN_IF_ERROR(post(i));
+    if (i > 0) HADAL_RETURN_IF_ERROR(finish(i - 1));
   }
   return absl::OkStatus();
 }
 
-// The same for its bytes, as much at once as a slice of floats takes.
-template <typename Body>
-absl::Status ForBytes(AnyMatrix values, Body&& body) {
-  return ForPieces(VectorOf<std::byte>(static_cast<std::byte*>(values.data), values.bytes()),
-                   kSliceElements * int64_t{sizeof(float)}, body);
-}
+// The place in a buffer of kUnderWay pieces that piece i takes.
+float* PlaceOf(Vector buffer, int64_t i) { return buffer.data + i % TiedTables::kUnderWay * kSliceElements; }
 
 }  // namespace
 
@@ -44,11 +52,11 @@ TiedTables::TiedTables(const ModelPlan& plan, const PipelinePlan& pipeline, int 
     if (std::any_of(table.uses.begin(), table.uses.end(), is_mine)) largest_moved = std::max(largest_moved, elements);
     tables_.push_back(std::move(table));
   }
-  buffer_.size = std::min(largest_owned, kSliceElements);
+  buffer_.size = std::min(largest_owned, kUnderWay * kSliceElements);
   buffer_slice_ = layout.Reserve<float>("workspace", buffer_.size);
   through_host_ = stream.kind() != DeviceKind::kCpu && !pipeline.device_transfers;
   if (!through_host_) return;
-  host_buffer_.size = std::min(largest_moved, kSliceElements);
+  host_buffer_.size = std::min(largest_moved, kUnderWay * kSliceElements);
   host_slice_ = layout.ReserveHostBytes("workspace", host_buffer_.size * int64_t{sizeof(float)});
 }
 
@@ -58,32 +66,40 @@ void TiedTables::Bind(const Arena& arena, Communicator& communicator) {
   communicator_ = &communicator;
 }
 
-absl::Status TiedTables::SendPieces(const Stream& stream, AnyMatrix values, int peer, int tag, absl::Duration timeout) {
-  return ForBytes(values, [&](VectorOf<std::byte> piece) -> absl::Status {
-    void* const at = through_host_ ? static_cast<void*>(host_buffer_.data) : piece.data;
+absl::Status TiedTables::SendPieces(const Stream& stream, const Passage& passage, absl::Duration timeout) {
+  std::array<CommRequest, kUnderWay> requests;
+  const auto post = [&](int64_t i) -> absl::Status {
+    const VectorOf<std::byte> piece = PieceOf(passage.values, i);
+    void* const at = through_host_ ? PlaceOf(host_buffer_, i) : static_cast<void*>(piece.data);
     if (through_host_) stream.ToHost(at, piece.data, piece.size);
-    HADAL_ASSIGN_OR_RETURN(CommRequest request, communicator_->Send(at, piece.size, peer, tag));
-    return communicator_->Wait(request, absl::Now() + timeout, "a shared embedding");
-  });
-}
-
-absl::Status TiedTables::ReceivePieces(const Stream& stream, AnyMatrix values, int peer, int tag,
-                                       absl::Duration timeout) {
-  return ForBytes(values, [&](VectorOf<std::byte> piece) -> absl::Status {
-    void* const at = through_host_ ? static_cast<void*>(host_buffer_.data) : piece.data;
-    HADAL_ASSIGN_OR_RETURN(CommRequest request, communicator_->Receive(at, piece.size, peer, tag));
-    HADAL_RETURN_IF_ERROR(communicator_->Wait(request, absl::Now() + timeout, "a shared embedding"));
-    if (through_host_) stream.FromHost(piece.data, at, piece.size);
+    HADAL_ASSIGN_OR_RETURN(requests[i % kUnderWay], communicator_->Send(at, piece.size, passage.peer, passage.tag));
     return absl::OkStatus();
+  };
+  return ForPieces(passage.values, post, [&](int64_t i) {
+    return communicator_->Wait(requests[i % kUnderWay], absl::Now() + timeout, "a shared embedding");
   });
 }
 
-absl::Status TiedTables::AddReceived(const Stream& stream, Vector sum, const Use& use, absl::Duration timeout) {
-  return ForPieces(sum, kSliceElements, [&](Vector slice) -> absl::Status {
-    const Vector piece(buffer_.data, slice.size);
-    HADAL_RETURN_IF_ERROR(
-        ReceivePieces(stream, Matrix(piece.data, 1, piece.size), use.rank, kTiedGradientTag, timeout));
-    Add(stream, {.sum = slice, .values = piece});
+absl::Status TiedTables::ReceivePieces(const Stream& stream, const Passage& passage, bool adds,
+                                       absl::Duration timeout) {
+  std::array<CommRequest, kUnderWay> requests;
+  const auto place = [&](int64_t i) {  // where kernels read it
+    return adds ? static_cast<void*>(PlaceOf(buffer_, i)) : PieceOf(passage.values, i).data;
+  };
+  const auto post = [&](int64_t i) -> absl::Status {
+    void* const at = through_host_ ? PlaceOf(host_buffer_, i) : place(i);
+    const int64_t bytes = PieceOf(passage.values, i).size;
+    HADAL_ASSIGN_OR_RETURN(requests[i % kUnderWay], communicator_->Receive(at, bytes, passage.peer, passage.tag));
+    return absl::OkStatus();
+  };
+  return ForPieces(passage.values, post, [&](int64_t i) -> absl::Status {
+    HADAL_RETURN_IF_ERROR(communicator_->Wait(requests[i % kUnderWay], absl::Now() + timeout, "a shared embedding"));
+    const VectorOf<std::byte> piece = PieceOf(passage.values, i);
+    if (through_host_) stream.FromHost(place(i), PlaceOf(host_buffer_, i), piece.size);
+    if (!adds) return absl::OkStatus();
+    const int64_t elements = piece.size / int64_t{sizeof(float)};
+    Add(stream, {.sum = {static_cast<float*>(passage.values.data) + i * kSliceElements, elements},
+                 .values = {PlaceOf(buffer_, i), elements}});
     return absl::OkStatus();
   });
 }
@@ -95,15 +111,15 @@ absl::Status TiedTables::ReduceGradients(const Stream& stream, const ParameterSt
     for (size_t i = 1; i < table.uses.size(); ++i) {
       const Use& use = table.uses[i];
       if (rank_ == owner) {
-        const Vector sum = FlatOf(parameters.TableGradient(table.uses[0].sublayer, table.parameter));
+        const Matrix sum = parameters.TableGradient(table.uses[0].sublayer, table.parameter);
         if (use.rank == owner) {
-          Add(stream, {.sum = sum, .values = FlatOf(parameters.TableGradient(use.sublayer, table.parameter))});
+          Add(stream, {.sum = FlatOf(sum), .values = FlatOf(parameters.TableGradient(use.sublayer, table.parameter))});
         } else {
-          HADAL_RETURN_IF_ERROR(AddReceived(stream, sum, use, timeout));
+          HADAL_RETURN_IF_ERROR(ReceivePieces(stream, {sum, use.rank, kTiedGradientTag}, /*adds=*/true, timeout));
         }
       } else if (rank_ == use.rank) {
-        HADAL_RETURN_IF_ERROR(SendPieces(stream, parameters.TableGradient(use.sublayer, table.parameter), owner,
-                                         kTiedGradientTag, timeout));
+        const Matrix gradient = parameters.TableGradient(use.sublayer, table.parameter);
+        HADAL_RETURN_IF_ERROR(SendPieces(stream, {gradient, owner, kTiedGradientTag}, timeout));
       }
     }
   }
@@ -122,8 +138,9 @@ absl::Status TiedTables::DistributeWeights(const Stream& stream, const Parameter
       if (reader == owner) continue;
       if (rank_ != owner && rank_ != reader) continue;
       const AnyMatrix weight = parameters.AsRead(table.parameter);
-      HADAL_RETURN_IF_ERROR(rank_ == owner ? SendPieces(stream, weight, reader, kTiedWeightTag, timeout)
-                                           : ReceivePieces(stream, weight, owner, kTiedWeightTag, timeout));
+      HADAL_RETURN_IF_ERROR(rank_ == owner
+                                ? SendPieces(stream, {weight, reader, kTiedWeightTag}, timeout)
+                                : ReceivePieces(stream, {weight, owner, kTiedWeightTag}, /*adds=*/false, timeout));
     }
   }
   return absl::OkStatus();

@@ -4,8 +4,9 @@
 // Every use has its own gradient buffer in every layout. The stage of the first use owns the parameter's state and adds
 //   g = g(use 1) + g(use 2) + g(use 3)        uses in ascending sublayer order, fp32
 // wherever the uses are, so a split changes no bit. After the update the owner sends the new weights to the other ranks
-// that use the table, as these read them (rounded if products read bf16). Both transfers go piece by piece. If the
-// tables are on a device and the communicator transfers host memory, pieces go through one bounded host buffer.
+// that use the table, as these read them (rounded if products read bf16). Both transfers go in pieces of at most 4 MiB;
+// a rank posts the next one before it waits for one. If the tables are on a device and the communicator transfers host
+// memory, pieces go through bounded host buffers.
 // Threads: one. Blocking: both calls; each wait takes at most the given timeout. Every rank of the pipeline makes both
 // calls, in the same order.
 #pragma once
@@ -24,6 +25,8 @@ namespace hadal {
 
 class TiedTables {
  public:
+  static constexpr int kUnderWay = 2;  // pieces posted at once
+
   TiedTables(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream, ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator);
 
@@ -41,16 +44,21 @@ class TiedTables {
     int32_t parameter = 0;
     std::vector<Use> uses;  // ascending; uses[0] is the owner's
   };
-  absl::Status AddReceived(const Stream& stream, Vector sum, const Use& use, absl::Duration timeout);
-  absl::Status SendPieces(const Stream& stream, AnyMatrix values, int peer, int tag, absl::Duration timeout);
-  absl::Status ReceivePieces(const Stream& stream, AnyMatrix values, int peer, int tag, absl::Duration timeout);
+  // Values of a table that pass between this rank and another.
+  struct Passage {
+    AnyMatrix values;
+    int peer = 0, tag = 0;
+  };
+  absl::Status SendPieces(const Stream& stream, const Passage& passage, absl::Duration timeout);
+  // `adds`: to the values, which are floats.
+  absl::Status ReceivePieces(const Stream& stream, const Passage& passage, bool adds, absl::Duration timeout);
 
   int rank_;
   bool through_host_ = false;  // whether messages are in host memory while the tables are on a device
   std::vector<Table> tables_;
   ArenaSlice buffer_slice_, host_slice_;
-  Vector buffer_;       // a received piece, before it is added
-  Vector host_buffer_;  // a piece on its way, if through_host_
+  Vector buffer_;       // pieces that are received to be added
+  Vector host_buffer_;  // pieces on their way, if through_host_
   Communicator* communicator_ = nullptr;
 };
 

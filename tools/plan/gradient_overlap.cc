@@ -79,6 +79,11 @@ int ReplicaExchanges(const ModelPlan& model, const PipelinePlan& plan, int stage
   return ReplicaRounds(model, plan, stage) + (blocks ? ReplicaReduction::kBuffers : 0);
 }
 
+double GatherBehindUpdate(const UpdateAndGather& tail) {
+  const double last = tail.gather_seconds * (tail.exchanges - tail.rounds + 1) / tail.exchanges;
+  return std::max(tail.update_seconds / tail.rounds + tail.gather_seconds - tail.update_seconds, last);
+}
+
 double SummedSeconds(std::span<const GradientPiece> pieces, const ReplicaLinks& links) {
   struct Owner {
     double near = 0, far = 0, summed = 0;  // busy until: links within and between nodes, adding

@@ -56,6 +56,16 @@ struct ReplicaLinks {
   int rounds_behind = 0;     // exchanges after that of the last round
 };
 
+// The update of a stage's weights and their way to its replicas, round by round (StepTail).
+struct UpdateAndGather {
+  double update_seconds = 0, gather_seconds = 0;  // of all rounds, each by itself
+  int rounds = 1, exchanges = 1;                  // equally long; the last round ends with the last exchange
+};
+
+// What the gather adds to the update, if a round is gathered once it and those before are updated and gathered: the end
+// is that of the first round's update and all exchanges, or of the whole update and the last round's exchanges.
+double GatherBehindUpdate(const UpdateAndGather& tail);
+
 // The time when all pieces are summed; 0 without pieces. `pieces`: in the order of rounds.
 double SummedSeconds(std::span<const GradientPiece> pieces, const ReplicaLinks& links);
 

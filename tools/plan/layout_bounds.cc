@@ -66,7 +66,8 @@ double LayoutBounds::Cut(const LayoutPrediction& layout, const std::vector<int32
   return bound + Tail(layout);
 }
 
-// Lower bound of the time after the last backward: gathering and updating weights, with stages of equal size.
+// Lower bound of the time after the last backward: gathering weights or updating them, whichever is longer, because
+// they may overlap, and the rest of the update, with stages of equal size.
 double LayoutBounds::Tail(const LayoutPrediction& layout) const {
   const double elements = static_cast<double>(model_.ParameterElements()) / layout.pipeline.stages;
   const bool shards = layout.pipeline.shard_optimizer_state;
@@ -75,8 +76,9 @@ double LayoutBounds::Tail(const LayoutPrediction& layout) const {
   const int replicas = layout.pipeline.replicas;
   const int64_t longest_run = BucketElements(static_cast<int64_t>(elements), replicas) + kSliceElements;
   const double rounds = elements / static_cast<double>(replicas * longest_run);
-  return machine_.costs.UpdateSeconds(elements, updated) +
-         ExchangeSeconds(weight_bytes * elements, rounds, GridOf(layout), machine_);
+  return machine_.costs.UpdateSeconds(elements, /*updated=*/0) +
+         std::max(machine_.costs.UpdateSeconds(/*held=*/0, updated),
+                  ExchangeSeconds(weight_bytes * elements, rounds, GridOf(layout), machine_));
 }
 
 // A message has at least one edge of the smaller side.

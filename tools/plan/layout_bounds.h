@@ -4,7 +4,7 @@
 //   Share   the devices' share of the work, M/R · C / S
 //   Cut     max over stages s of   m · c_s + Σ_{t<s} (first chunk of t + 2 messages and the launches after them)
 //           because the first micro-batch passes the earlier stages before s starts, and the last one returns through
-//           their first chunks (unless the backward is split); plus the update and the gathering of weights for
+//           their first chunks (unless the backward is split); plus the update or the gathering of weights for
 //           stages of equal size. c_s is at least the host's time for the launches of its forwards and backwards
 // Threads: one object per thread (it caches).
 #pragma once

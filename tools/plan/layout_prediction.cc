@@ -7,6 +7,7 @@
 
 #include "layers/border.h"
 #include "pipeline/exchange/replica_blocks.h"
+#include "pipeline/exchange/tied_tables.h"
 #include "pipeline/plan/slice_ownership.h"
 #include "runtime/status_macros.h"
 #include "tools/plan/gradient_overlap.h"
@@ -162,9 +163,11 @@ class Prediction {
         if (stage == owner) continue;
         const LinkRate link = machine_.costs.Link(LeavesNode(plan_.grid, owner, stage, machine_));
         for (const double element_bytes : {4.0, WeightBytes()}) {
-          const double bytes = element_bytes * elements;
-          seconds += link.HeldSeconds(bytes) +
-                     std::ceil(bytes / (4.0 * kSliceElements)) * (link.latency_seconds + machine_.costs.CallSeconds());
+          const double held = link.HeldSeconds(element_bytes * elements), call = machine_.costs.CallSeconds();
+          const double pieces = std::ceil(element_bytes * elements / (4.0 * kSliceElements));
+          // Of the link, of the host, and of kUnderWay pieces that each take all their time.
+          const double each = held + pieces * (link.latency_seconds + call);
+          seconds += std::max({held, pieces * call, each / TiedTables::kUnderWay}) + link.latency_seconds + call;
         }
       }
     }
@@ -204,6 +207,19 @@ class Prediction {
                                   .rounds_behind = rounds_[stage] - ReplicaRounds(model_, plan_, stage)});
   }
 
+  // What gathering the results of a stage's `updated` elements adds to their update.
+  double ExposedGatherSeconds(int stage, double updated) const {
+    const bool sharded = plan_.shard_optimizer_state;
+    const double bytes = (sharded ? WeightBytes() : 4.0) * elements_[stage];
+    const double gather = ExchangeSeconds(bytes, rounds_[stage], plan_.grid, machine_);
+    const bool on_gpu = model_.compute_storage == Storage::kBFloat16;
+    if (plan_.grid.replicas == 1 || !sharded || !on_gpu || !machine_.costs.overlap()) return gather;
+    return GatherBehindUpdate({.update_seconds = machine_.costs.UpdateSeconds(/*held=*/0, updated),
+                               .gather_seconds = gather,
+                               .rounds = ReplicaRounds(model_, plan_, stage),
+                               .exchanges = rounds_[stage]});
+  }
+
   // The time after a stage's last backward; the norm waits for the slowest stage.
   void AddTail(const Replay& replay, LayoutPrediction& result) const {
     const std::vector<double> updated = UpdatedByStage(model_, plan_);
@@ -211,8 +227,7 @@ class Prediction {
     for (int stage = 0; stage < plan_.shape.stages; ++stage) {
       end = std::max(end, ReducedSeconds(replay, stage));
       update = std::max(update, machine_.costs.UpdateSeconds(elements_[stage], updated[stage]));
-      const double back = plan_.shard_optimizer_state ? WeightBytes() : 4.0;
-      gather = std::max(gather, ExchangeSeconds(back * elements_[stage], rounds_[stage], plan_.grid, machine_));
+      gather = std::max(gather, ExposedGatherSeconds(stage, updated[stage]));
     }
     result.parts.reduction = end - replay.makespan_seconds + gather + TiedSeconds();
     result.parts.update = update;

@@ -10,7 +10,8 @@
 // backward completes them (gradient_overlap.h); otherwise all are sent after it. Either way they take their links'
 // time or their calls' time, whichever is longer: each of a stage's rounds (slice_ownership.h) needs a group of 2·(R-1)
 // calls of each rank for the gradients, and as many for the weights.
-// A tied table of other stages travels in pieces of 2^20 elements, each waited for before the next (tied_tables.h).
+// With a sharded optimizer on GPUs, weights are gathered while later rounds are updated (gradient_overlap.h).
+// A tied table of other stages travels in pieces of 4 MiB, of which two are under way (tied_tables.h).
 // Not modelled: contention inside a switch, jitter, data loading, checkpoints, validation.
 #pragma once
 

@@ -1,4 +1,5 @@
-// What the engine's one loop makes of a peer that breaks its word, and what runs beside a step's last backward.
+// What the engine's one loop makes of a peer that breaks its word, what runs beside a step's last backward, and what
+// beside its update.
 #include "pipeline/engine/engine.h"
 #include "layers/purpose.h"
 
@@ -10,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/comm/in_process_communicator.h"
+#include "runtime/comm/message_tags.h"
 #include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
@@ -69,11 +71,46 @@ TEST(Engine, AnErrorFoundBesideTheComputationIsTheStepsError) {
   EXPECT_EQ(status.message().find("earlier error"), std::string::npos) << status;
 }
 
+// Notes what a device has been given when its replica's first updated weights leave.
+class WatchedWorld final : public Communicator {
+ public:
+  WatchedWorld(Communicator& world, const Device& device) : world_(world), device_(device) {}
+
+  // −1: nothing has left.
+  int64_t launches_before_weights() const { return launches_before_weights_; }
+  void Restart() { launches_before_weights_ = -1; }
+
+  int rank() const override { return world_.rank(); }
+  int size() const override { return world_.size(); }
+  absl::StatusOr<CommRequest> Send(const void* data, int64_t bytes, int peer, int tag) override {
+    return world_.Send(data, bytes, peer, tag);
+  }
+  absl::StatusOr<CommRequest> Receive(void* data, int64_t capacity_bytes, int peer, int tag) override {
+    return world_.Receive(data, capacity_bytes, peer, tag);
+  }
+  absl::Status Exchange(std::span<const ExchangePart> parts, int tag, DeviceQueues::Event after,
+                        std::vector<CommRequest>& requests) override {
+    if (tag == kReplicaResultTag && launches_before_weights_ < 0) launches_before_weights_ = device_.launches();
+    return world_.Exchange(parts, tag, after, requests);
+  }
+  absl::StatusOr<bool> Test(CommRequest& request, int64_t* received_bytes) override {
+    return world_.Test(request, received_bytes);
+  }
+  void Progress() override { world_.Progress(); }
+  void Abort(int exit_code) override { world_.Abort(exit_code); }
+
+ private:
+  Communicator& world_;
+  const Device& device_;
+  int64_t launches_before_weights_ = -1;
+};
+
 // What one replica's trace says of a step: when its last backward or weight half ended, and which of its own sums
-// could begin before.
+// could begin before; and how many kernels updated weights after the first had left.
 struct Overlap {
   double backward_end = 0;
   int sums = 0, sums_before = 0;
+  int64_t updates_behind = 0;
 };
 
 Overlap OverlapIn(std::span<const TraceEvent> events) {
@@ -111,12 +148,13 @@ void ExpectOverlap(const OverlapCase& overlap_case) {
     HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
                            MakePipelinePlan(plan, batch, overlap_case.pipeline, ranks, rank));
     EmulatedDevice device(rank);
+    WatchedWorld watched(communicator, device);
     const Stream stream = Stream::On(device, 1);
     HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = plan,
                                                               .pipeline = pipeline,
                                                               .stream = stream,
                                                               .purpose = Purpose::kTraining,
-                                                              .world = communicator,
+                                                              .world = watched,
                                                               .timeout = kHang}));
     const Corpus corpus = RandomCorpus(40, 1, 50, 3);
     HADAL_ASSIGN_OR_RETURN(
@@ -126,22 +164,27 @@ void ExpectOverlap(const OverlapCase& overlap_case) {
     for (int step = 0; step < 3; ++step) {
       if (step == 2) engine->trace().Start(step);
       const StepBatches batches = order.At(step);
+      watched.Restart();
       HADAL_ASSIGN_OR_RETURN(
           const StepResult result,
           engine->TrainingStep(batches.micro_batches, {.seed = 1, .step = step, .gradient_scale = 1}, {}));
       if (rank == 0 && step != 1) launches[step / 2] = result.times.launches;
     }
-    if (rank >= ranks - 2) overlaps[ranks - 1 - rank] = OverlapIn(engine->trace().events());
+    if (rank < ranks - 2) return absl::OkStatus();
+    Overlap& overlap = overlaps[ranks - 1 - rank] = OverlapIn(engine->trace().events());
+    EXPECT_GE(watched.launches_before_weights(), 0);
+    overlap.updates_behind = device.launches() - watched.launches_before_weights();
     return absl::OkStatus();
   });
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_LT(launches[1], launches[0] / 2) << "no graphs";
   EXPECT_GT(overlaps[0].sums + overlaps[1].sums, 2);
   EXPECT_GT(overlaps[0].sums_before + overlaps[1].sums_before, 0) << "all gradients left at the end";
+  for (const Overlap& overlap : overlaps) EXPECT_GT(overlap.updates_behind, 0) << "weights waited for the whole update";
 }
 
 // On a device that backward is a few graphs, and the gradients of the depth's end are on their way before those of its
-// beginning are there.
+// beginning are there. So are its weights before those of the beginning are updated.
 TEST(Engine, GradientsLeaveBetweenTheGraphsOfAStepsLastBackward) { ExpectOverlap({.pipeline = {.replicas = 2}}); }
 
 TEST(Engine, GradientsLeaveBetweenTheGraphsOfAStepsLastWeightHalf) {

@@ -16,15 +16,15 @@ namespace {
 
 constexpr absl::Duration kHang = absl::Seconds(30);
 
-// Sublayers: source embedding, 2 of the encoder, target embedding 3, 3 of the decoder, head 7. The table is two slices.
+// Sublayers: source embedding, 2 of the encoder, target embedding 3, 3 of the decoder, head 7. The table is three slices.
 ModelPlan Plan() {
   return ModelPlan::Make({.encoder_layers = 1,
                           .decoder_layers = 1,
                           .d_model = 16,
                           .d_ff = 16,
                           .heads = 1,
-                          .source_vocabulary = 66000,
-                          .target_vocabulary = 66000,
+                          .source_vocabulary = 132000,
+                          .target_vocabulary = 132000,
                           .max_positions = 8});
 }
 

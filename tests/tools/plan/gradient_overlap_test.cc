@@ -93,6 +93,22 @@ TEST(SummedSeconds, IsWhatGoingSecondBySecondFinds) {
   }
 }
 
+TEST(GatherBehindUpdate, IsWhatGoingRoundByRoundFinds) {
+  for (const auto& [update, gather] : {std::pair(1.0, 8.0), {8.0, 1.0}, {3.0, 3.0}, {0.0, 2.0}, {2.0, 0.0}}) {
+    for (const int rounds : {1, 2, 7}) {
+      double updated = 0, gathered = 0;
+      for (int round = 0; round < rounds; ++round) {
+        updated += update / rounds;
+        gathered = std::max(gathered, updated) + gather / rounds;
+      }
+      EXPECT_NEAR(update + GatherBehindUpdate({update, gather, rounds, rounds}), gathered, 1e-12)
+          << update << ", " << gather << ", " << rounds << " rounds";
+    }
+  }
+  // Two exchanges follow that of the last round.
+  EXPECT_DOUBLE_EQ(GatherBehindUpdate({.update_seconds = 9, .gather_seconds = 6, .rounds = 4, .exchanges = 6}), 3);
+}
+
 class GradientPiecesTest : public ::testing::Test {
  protected:
   // 2·2 + 4·3 + 3 = 19 sublayers.
@@ -308,6 +324,37 @@ TEST(LayoutPredictionTest, WhatIsCompleteLastIsExposed) {
   ASSERT_LT(exposed, half / 4);
   EXPECT_NEAR(predict(true), seconds(exposed) + exposed * adding + seconds(half), 1e-12);
   EXPECT_NEAR(predict(false), seconds(half) + half * adding + seconds(half), 1e-12);
+}
+
+// 2^20 elements of 4 bytes a piece: 5 to the owner and back.
+TEST(LayoutPredictionTest, OfATiedTablesPiecesTwoAreUnderWay) {
+  ModelOptions options{.encoder_layers = 1,
+                       .decoder_layers = 1,
+                       .d_model = 64,
+                       .d_ff = 64,
+                       .heads = 1,
+                       .source_vocabulary = 5 << 14,
+                       .target_vocabulary = 5 << 14,
+                       .max_positions = 64};
+  ApplyResidualMethod(ResidualMethod::kDeepNorm, options);
+  const ModelPlan model = ModelPlan::Make(options);
+  const BatchOptions batch{.micro_batches = 1, .source_tokens = 64, .target_tokens = 64};
+  const auto plan = MakePipelinePlan(model, batch, {.stages = 2, .split = {3}}, 2);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto reduction = [&](double latency, double call) {
+    const auto costs = MakeRooflineCosts({.devices_per_node = 2,
+                                          .peak_flops = 1e12,
+                                          .matmul_flops = 5e11,
+                                          .attention_flops = 1e11,
+                                          .memory_bytes_per_second = 1e12,
+                                          .call_seconds = call,
+                                          .intra_node = {.bytes_per_second = 1 << 22, .latency_seconds = latency}});
+    EXPECT_TRUE(costs.ok()) << costs.status();
+    return PredictPlan(model, batch, *plan, {.costs = **costs, .devices_per_node = 2})->parts.reduction;
+  };
+  EXPECT_DOUBLE_EQ(reduction(0.5, 0.25), 2 * (5 + 0.75)) << "the link never waits";
+  EXPECT_DOUBLE_EQ(reduction(2, 1), 2 * (0.5 * 5 * (1 + 2 + 1) + 3)) << "it waits for pieces that are under way";
+  EXPECT_DOUBLE_EQ(reduction(0, 4), 2 * (5 * 4 + 4)) << "the host is slower";
 }
 
 // Two stages x 4 replicas on two nodes of 4.
