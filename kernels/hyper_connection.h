@@ -15,7 +15,7 @@
 // The product x̃·Wᵀ is a linear layer's (linear.h), whose result is the argument `projected`.
 // Storage: fp32. CPU alone (layers/device_support.h).
 // Memory traffic, in rows of d: read n + 1, its product n; write 2n + 1. Backward of write: 3n + 2; of read 3n + 1, its
-// two products 3n. With n = 4 that is 18 forward and 42 backward, where Post-LN has 4 and 6 (residual_norm.h).
+// two products 3n. With n = 4 that is 18 forward and 39 backward, where Post-LN has 4 and 4 (residual_norm.md).
 // Numerics: fp32. Sums along a row as cpu/columns-inl.h; sums over streams ascending (SumStreams: pairs first);
 // gradients of α and β over blocks of kHyperRowBlock rows in double, then the blocks in ascending order. The number of
 // threads does not change any bit.

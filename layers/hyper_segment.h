@@ -13,7 +13,7 @@
 // ends, y.
 // Backward is in place: d_y and d_x begin at one address with room for n·R rows. A decoder reads encoder_output.
 // Memory traffic of a sublayer beside its branch, in rows of d, with n = 4: forward 18 for the streams
-// (kernels/hyper_connection.h), 2 for the norm, 3 for f; backward 42, 4 and 3. Each live micro-batch keeps n + 3 rows a
+// (kernels/hyper_connection.h), 2 for the norm, 3 for f; backward 39, 3 and 3. Each live micro-batch keeps n + 3 rows a
 // sublayer beside the branch's tensors (X, u, LN(u), f), with recomputation n a segment.
 // Storage: fp32. CPU alone (device_support.h).
 // Pending: the gradient of the branch's output [R, d], that of the maps' product, then the branch's own.

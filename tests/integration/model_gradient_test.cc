@@ -102,6 +102,7 @@ DifferenceModel ModelFor(ParameterRole role) {
   DifferenceModel model = kModel;
   if (role == ParameterRole::kKeyBias) model.may_vanish = true;              // softmax(q·(k + b)) does not depend on b
   if (role == ParameterRole::kCombinationWeight) model.largest_step = 2e-2;  // a norm of few terms bends early
+  if (role == ParameterRole::kStreamsWeight) model.longest = 2;              // small gates stand behind it
   return model;
 }
 

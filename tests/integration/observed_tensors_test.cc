@@ -199,6 +199,36 @@ TEST_P(ObservedTensors, SumsBeforeAnyUpdate) {
   }
 }
 
+// Outputs and their gradients are all streams of a row; a stack begins with copies of the embedding's output.
+TEST_P(ObservedTensors, SeveralStreams) {
+  OnRanks(ResidualMethod::kMhc, 1, GetParam(), [](const OneStep& step) -> absl::Status {
+    Copies seen;
+    step.engine.Observe(&seen);
+    HADAL_RETURN_IF_ERROR(step.engine.TrainingStep(step.batches.micro_batches, step.scalars, step.update).status());
+    const ModelPlan& plan = step.engine.stage().plan();
+    for (int32_t s = 0; s < static_cast<int32_t>(plan.sublayers.size()); ++s) {
+      if (plan.sublayers[s].layer < 0) continue;
+      const size_t size = seen.At(s, DepthTensor::kBranch).size();
+      EXPECT_EQ(seen.At(s, DepthTensor::kOutput).size(), 4 * size);
+      EXPECT_EQ(seen.At(s, DepthTensor::kOutputGradient).size(), 4 * size);
+      EXPECT_EQ(seen.At(s, DepthTensor::kNormInput).size(), size);
+      const Values& in_front = seen.At(s - 1, DepthTensor::kOutput);
+      if (!plan.begins_stack(s)) {
+        ExpectNear(seen.Before(s), in_front, "streams in front", s);
+        continue;
+      }
+      Values copies;
+      for (size_t row = 0; row < in_front.size(); row += kWidth) {
+        for (int stream = 0; stream < 4; ++stream) {
+          copies.insert(copies.end(), in_front.begin() + row, in_front.begin() + row + kWidth);
+        }
+      }
+      ExpectNear(seen.Before(s), copies, "copies in front", s);
+    }
+    return absl::OkStatus();
+  });
+}
+
 // ∂L/∂x_k = r·∂L/∂x_{k+1} + the norm's share, so that the observed gradients fix each other.
 TEST_P(ObservedTensors, PreNormGradients) {
   OnRanks(ResidualMethod::kPreLn, 1, GetParam(), [](const OneStep& step) -> absl::Status {
