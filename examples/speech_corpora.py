@@ -2,7 +2,7 @@
 """Makes two small speech corpora: WAV files and lists for tools/python/speech_features.py (docs/speech.md).
 
     speech_corpora.py digits RECORDINGS --out DIR [--strings 3000] [--unseen SPEAKER]
-    speech_corpora.py spoken SENTENCES.txt --out DIR [--sentences 9000]
+    speech_corpora.py spoken SENTENCES.txt --out DIR [--sentences 16000]
 
 digits joins recordings of the Free Spoken Digit Dataset (DIGIT_SPEAKER_INDEX.wav) of one speaker to strings of 3 to 7
 digits with silences of 0.05 to 0.25 s. Indices 0 to 4, the official test split, make DIR/test.tsv; 5 to 9
@@ -118,7 +118,7 @@ def main():
     digits.set_defaults(make=make_digits)
     spoken = commands.add_parser("spoken")
     spoken.add_argument("sentences_file", metavar="SENTENCES.txt")
-    spoken.add_argument("--sentences", type=int, default=9000, help="of all three lists (default: 9000)")
+    spoken.add_argument("--sentences", type=int, default=16000, help="of all three lists (default: 16000)")
     spoken.set_defaults(make=make_spoken)
     for command in digits, spoken:
         command.add_argument("--out", required=True, metavar="DIR")

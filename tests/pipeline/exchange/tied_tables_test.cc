@@ -16,7 +16,7 @@ namespace {
 
 constexpr absl::Duration kHang = absl::Seconds(30);
 
-// Sublayers: source embedding, 2 of the encoder, target embedding 3, 3 of the decoder, head 7. The table is three slices.
+// Sublayers: source embedding, 2 of the encoder, target embedding 3, 3 of the decoder, head 7. The table has 3 slices.
 ModelPlan Plan() {
   return ModelPlan::Make({.encoder_layers = 1,
                           .decoder_layers = 1,
