@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
+#include "runtime/check.h"
 #include "tests/support/recorded_syncs.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"
@@ -59,7 +60,7 @@ TEST_F(BackgroundFileTest, HoldsWhatWasThereWhenItBegan) {
   SmallState state(SmallParameters(), 7), expected(SmallParameters(), 7);
   const int64_t all = AllFloats(state);
   std::vector<float> buffer(static_cast<size_t>(all));
-  for (const int64_t size : {int64_t{0}, int64_t{1000}, 2 * kSliceFloats, all}) {
+  for (const int64_t size : {int64_t{0}, int64_t{1000}, kSliceFloats, all}) {
     for (const int delay_us : {0, 300, 2000, 8000}) {
       SCOPED_TRACE(::testing::Message() << "buffer of " << size << ", update after " << delay_us << " us");
       state = SmallState(SmallParameters(), 7);
@@ -99,7 +100,10 @@ class StateOnDevice {
   }
 
   const std::vector<SliceState>& slices() const { return slices_; }
-  Vector buffer(int64_t floats) const { return {buffer_, floats}; }
+  Vector buffer(int64_t floats) const {
+    HADAL_CHECK_LE(floats, memory_.size);
+    return {buffer_, floats};
+  }
   SliceStaging staging() const { return {device_.get(), queue_.get(), {staging_, kSliceFloats}}; }
   Device& device() { return *device_; }
   const Stream& stream() const { return stream_; }
@@ -119,7 +123,7 @@ TEST_F(BackgroundFileTest, OnADeviceTooItHoldsWhatWasThere) {
   int64_t step = 0;
   SmallState state(SmallParameters(), 7);
   const int64_t all = AllFloats(state);
-  for (const int64_t size : {int64_t{0}, int64_t{1000}, 2 * kSliceFloats, all}) {
+  for (const int64_t size : {int64_t{0}, int64_t{1000}, kSliceFloats, all}) {
     for (const int delay_us : {0, 2000}) {
       SCOPED_TRACE(::testing::Message() << "buffer of " << size << ", update after " << delay_us << " us");
       StateOnDevice on_device(state);
