@@ -77,7 +77,7 @@ TEST_F(ParameterGroupsTest, EpsilonOfAStacksSublayers) {
   EXPECT_EQ(FirstDifference(sharded, Run(spec_)), "") << "in other ranges";
 }
 
-// Adam's first update is the rate in each element with a gradient; with decay the rate times the decay of a weight more.
+// Adam's first update is the rate in each element with a gradient, and rate times decay of the weight beside it.
 TEST_F(ParameterGroupsTest, RateAndDecayOfAModelWiderThanItsBase) {
   spec_.model.base_width = spec_.model.d_model / 4;
   spec_.optimizer.epsilon = 1e-16;

@@ -4,8 +4,9 @@
 //   g = Σ over the step's micro-batches of the gradient of their summed loss / target tokens of the step
 //   g' = g · min(1, clip / |g|);  m = b1·m + (1 − b1)·g';  v = b2·v + (1 − b2)·g'²
 //   w −= rate · decay · w;  w −= rate · sqrt(1 − b2^t) / (1 − b1^t) · m / (sqrt(v) + eps)      (fairseq optim/adam.py)
-// Of a model m times wider than its base the weights of the tables and of the decoder's last norm are here muP's, sqrt(m) times
-// hadal's: w and its rate do not depend on m; sublayers' matrices have rate / m, decay · m and eps / m (CompleteP, table 1).
+// Of a model m times wider than its base the weights of tables and of the decoder's last norm are here muP's, sqrt(m)
+// times hadal's: their rate does not depend on m; matrices of sublayers have rate / m, decay · m and eps / m
+// (CompleteP, table 1).
 // t counts applied updates, this one included; the rate is fairseq's after t − 1 updates.
 // The gradient of a micro-batch comes from a bare engine on one rank, without loss scale and recomputation, at the
 // recipe's weights. That it is the slope of the loss is shown by model_gradient_test and tests/parity.
