@@ -8,10 +8,12 @@ hadal=${1:?usage: gpu_ranks_test.sh HADAL_ON_EMULATED_GPU}
 export OMPI_MCA_mpi_yield_when_idle=1
 probe=(doctor --run-dir run --message-mib 0.01 --file-mib 0.01 --threads 1)
 mpi=(mpirun --bind-to none --oversubscribe)
-# doctor CODES COMMAND…: as expect, with one of several codes: a busy machine may make a rank slow.
+# doctor CODES COMMAND…: as expect, with one of several codes: a busy machine may make a rank slow. What ranks print as errors stands
+# behind the other output in `out`, because mpirun may put it into the middle of a line.
 doctor() {
   local codes=$1 code; shift
-  timeout "$patience" "$@" > out 2>&1; code=$?
+  timeout "$patience" "$@" > out 2> errors; code=$?
+  cat errors >> out
   case " $codes " in *" $code "*) ;; *) fail "exit code $code instead of $codes: $*" ;; esac
 }
 
