@@ -13,6 +13,7 @@ import argparse
 import lzma
 import os
 import re
+import sys
 import zlib
 
 
@@ -31,14 +32,18 @@ def main():
     parser.add_argument("translation", metavar="Translation-en.xz")
     parser.add_argument("--out", required=True, metavar="DIR")
     arguments = parser.parse_args()
-    os.makedirs(arguments.out, exist_ok=True)
     seen, pairs = set(), {"train": [], "valid": [], "test": []}
-    for synopsis, paragraph in descriptions(arguments.translation):
+    try:
+        entries = list(descriptions(arguments.translation))
+    except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
+        sys.exit(f"debian_synopses: {arguments.translation}: {error or 'cannot be read'}; fetch it again")
+    for synopsis, paragraph in entries:
         if len(paragraph.split()) < 15 or seen & {synopsis, paragraph}:
             continue
         seen |= {synopsis, paragraph}
         bucket = zlib.crc32(" ".join(paragraph.lower().split()[:5]).encode()) % 30
         pairs[{0: "test", 1: "valid"}.get(bucket, "train")].append(f"{paragraph}\t{synopsis}\n")
+    os.makedirs(arguments.out, exist_ok=True)
     for split, lines in pairs.items():
         with open(os.path.join(arguments.out, f"{split}.tsv"), "w", encoding="utf-8") as file:
             file.writelines(lines)

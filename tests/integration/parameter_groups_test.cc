@@ -106,7 +106,7 @@ TEST_F(ParameterGroupsTest, RateAndDecayOfAModelWiderThanItsBase) {
   EXPECT_GT(std::min(counts[0], counts[2]), 50);
 }
 
-// The table's rate is its owner's, wherever it lies and whoever keeps its moments.
+// The table's rate depends neither on the stage that holds it nor on the replica that keeps its moments.
 TEST_F(ParameterGroupsTest, ABaseWidthGivesTheSameBitsInEveryLayout) {
   spec_.optimizer.weight_decay = 0.1;
   spec_.steps = 3;

@@ -133,7 +133,7 @@ TEST_P(StopRequest, TheMinutesEndARunWithAValidation) {
   EXPECT_EQ(asker_.validations.size(), 1u);
   options_.stop.minutes = 60;
   EXPECT_EQ(Train().reason, StopReason::kSteps);
-  EXPECT_EQ(asker_.validations.size(), 1u) << "whoever sets stop.steps knows the last step";
+  EXPECT_EQ(asker_.validations.size(), 1u) << "the last step is known where stop.steps is set";
 }
 
 // At any time before its gradient norms are exchanged.

@@ -168,10 +168,15 @@ class PaperDataTest(unittest.TestCase):
         source = self.tree / "Translation-en.xz"
         source.write_bytes(lzma.compress("\n".join(entries).encode()))
         out = self.tree / "tsv"
-        subprocess.run([sys.executable, CONFIGS.parent / "examples/debian_synopses.py", source, "--out", out], check=True,
-                       capture_output=True)
+        command = [CONFIGS.parent / "examples/debian_synopses.py", source, "--out", out]
+        subprocess.run(command, check=True, capture_output=True)
         lines = [line for split in ("train", "valid", "test") for line in (out / f"{split}.tsv").read_text().splitlines()]
         self.assertEqual(sorted(lines), [f"{long}, here for C.\treads files", f"With tools. {long}.\ttools"])
+        for damaged in (source.read_bytes()[:40], b"", b"<html>moved</html>"):
+            source.write_bytes(damaged)
+            refused = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual(refused.returncode, 1)
+            self.assertRegex(refused.stderr, r"\Adebian_synopses: .*Translation-en.xz: .*fetch it again\n\Z")
 
     def test_archives_are_unpacked_once_and_downloaded_only_when_asked(self):
         iwslt14(self.tree)
