@@ -3,7 +3,7 @@
 # of 6, 18 and 100 layers a side, width 64 (configs/languages/ten_directions.textproto), and every direction of the test files scored,
 # also seven pairs without English that no model has seen.
 #
-#   tests/bench/many_languages.sh HADAL DATA OUT [LAYERS…]
+#   [STEPS=N] tests/bench/many_languages.sh HADAL DATA OUT [LAYERS…]
 # DATA: tatoeba-en-{de,fr}/ and python-docs/en-{es,fr,pt,zh}/, each with {train,valid,test}.{en,xx}. OUT: corpus, runs and tables. A run that was
 # stopped goes on. On two idle cores 6 layers take some 15 minutes, 18 half an hour, 100 three hours.
 set -euo pipefail
@@ -40,6 +40,6 @@ fi
 [ $# -gt 0 ] || set -- 6 18 100
 for layers in "$@"; do
   "$hadal" train "$configs/languages/ten_directions.textproto" --set model.encoder_layers="$layers" --set model.decoder_layers="$layers" \
-    --set data.train=data/train --set data.validation=data/valid --run-dir "$layers"
+    ${STEPS:+--set stop.steps="$STEPS"} --set data.train=data/train --set data.validation=data/valid --run-dir "$layers"
   "$hadal" evaluate "$layers" evaluation.textproto --tags deepnet --out "$layers/evaluation"
 done
