@@ -86,7 +86,8 @@ inline void WriteRecordedRun(const std::string& directory, const RecordedRun& ru
                                                         {int64_t{300} << 20, int64_t{320} << 20, int64_t{350} << 20})});
     if (run.depth) (*sink)->OnDepth(RecordedDepth(step));
   }
-  (*sink)->OnValidation({.step = run.steps, .nll = 6.2, .scores = TranslationScores{.bleu = 12.5}});
+  (*sink)->OnValidation(
+      {.step = run.steps, .nll = 6.2, .scores = TranslationScores{.bleu = 12.5, .word_error_rate = 0.107}});
   (*sink)->OnFinish("all steps done");
 }
 

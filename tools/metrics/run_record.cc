@@ -121,7 +121,8 @@ void AddRecord(const Json& json, RunRecord& run) {
   } else if (event == "depth") {
     run.depth.push_back(ReadDepth(json));
   } else if (event == "validation") {
-    run.validations.push_back({Integer(json, "step"), Number(json, "nll"), OptionalNumber(json, "bleu")});
+    run.validations.push_back({Integer(json, "step"), Number(json, "nll"), OptionalNumber(json, "bleu"),
+                               run.frame_width > 0 ? OptionalNumber(json, "wer") : std::nullopt});
   } else if (event == "warning") {
     run.warnings.push_back({Integer(json, "step"), String(json, "text")});
   } else if (event == "diagnosis") {

@@ -20,6 +20,7 @@ struct ValidationRecord {
   int64_t step = 0;
   double nll = 0;
   std::optional<double> bleu;
+  std::optional<double> wer;  // word error rate, a share; of speech runs alone
 };
 
 struct TextRecord {

@@ -78,11 +78,12 @@ std::string BestNllText(const RunRecord& run) {
   return best == nullptr ? "-" : absl::StrCat(HumanValue(best->nll, 4), " (step ", HumanCount(best->step), ")");
 }
 
-std::string LastBleuText(const RunRecord& run) {
+std::string LastScoreText(const RunRecord& run) {
   for (auto validation = run.validations.rbegin(); validation != run.validations.rend(); ++validation) {
-    if (validation->bleu) {
-      return absl::StrFormat("%.1f (step %s)", *validation->bleu, HumanCount(validation->step));
-    }
+    if (!validation->wer && !validation->bleu) continue;
+    return absl::StrCat(validation->wer ? absl::StrFormat("WER %.1f%%", 100 * *validation->wer)
+                                        : absl::StrFormat("BLEU %.1f", *validation->bleu),
+                        " (step ", HumanCount(validation->step), ")");
   }
   return "-";
 }

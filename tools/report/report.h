@@ -43,9 +43,9 @@ inline constexpr const char* kPredictionNote =
     "MFU: operations of the model, without recomputation, over what matrix products alone reach; share of roofline: "
     "what the predicted costs of all sublayers, spread evenly over the ranks, take of the measured step.";
 
-// "4.117 (step 200)", "28.9 (step 200)"; "-" without validations or BLEU.
+// "4.117 (step 200)", "BLEU 28.9 (step 200)", of speech "WER 10.7% (step 200)"; "-" without validations or scores.
 std::string BestNllText(const RunRecord& run);
-std::string LastBleuText(const RunRecord& run);
+std::string LastScoreText(const RunRecord& run);
 
 // Explains "forward", "recompute", "backward" and "compute slower than profiled" as this report uses them.
 std::string DescribeCompute(const Report& report);

@@ -68,6 +68,10 @@ std::string CurvesSection(const Report& report) {
   LineChart bleu{.title = "BLEU of the validation", .x_label = "step", .y_label = "0 to 100", .from_zero = true};
   AddValidations(
       report, "BLEU", [](const ValidationRecord& v) { return v.bleu; }, bleu);
+  LineChart wer{
+      .title = "Word error rate of the validation", .x_label = "step", .y_label = "share of words", .from_zero = true};
+  AddValidations(
+      report, "WER", [](const ValidationRecord& v) { return v.wer; }, wer);
   LineChart smoothed = OverSteps(report, "Loss with label smoothing", "what is minimised, nats per target token",
                                  [](const StepMetrics& s) { return s.loss; });
   LineChart rate =
@@ -80,7 +84,7 @@ std::string CurvesSection(const Report& report) {
   norm.logarithmic = true;
   if (!IsSmoothed(report)) smoothed.series.clear();
   std::string section = "<h2>Curves</h2>\n<div class=\"charts\">\n";
-  for (const LineChart* chart : {&nll, &bleu, &smoothed, &norm, &rate, &speed}) {
+  for (const LineChart* chart : {&nll, &bleu, &wer, &smoothed, &norm, &rate, &speed}) {
     if (!chart->series.empty()) absl::StrAppend(&section, "<div>", DrawLineChart(*chart), "</div>\n");
   }
   absl::StrAppend(&section, "</div>\n");

@@ -45,13 +45,13 @@ void AppendTexts(const std::string& run, const std::vector<TextRecord>& texts, c
 
 void AppendRuns(const Report& report, std::string& page) {
   absl::StrAppend(&page, "<h2>Runs</h2>\n");
-  HtmlTable table({"run", "ranks × threads", "steps", "last nll", "best validation nll", "last BLEU", "step",
+  HtmlTable table({"run", "ranks × threads", "steps", "last nll", "best validation nll", "last score", "step",
                    "target tokens/s", "outside steps", "ended"});
   for (size_t i = 0; i < report.runs.size(); ++i) {
     const RunRecord& run = report.runs[i];
     const RunSummary& summary = report.summaries[i];
     table.Add({run.name, absl::StrCat(run.ranks, " × ", run.threads), HumanCount(run.steps.back().step),
-               HumanValue(run.steps.back().nll, 4), BestNllText(run), LastBleuText(run),
+               HumanValue(run.steps.back().nll, 4), BestNllText(run), LastScoreText(run),
                Milliseconds(summary.step_seconds), HumanRate(summary.tokens_per_second()),
                absl::StrCat(Milliseconds(summary.outside_seconds), " per step"),
                run.finish.empty() ? "not yet" : run.finish});

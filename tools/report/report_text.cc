@@ -40,6 +40,7 @@ Json ToJson(const RunRecord& run, const RunSummary& summary) {
   if (!run.validations.empty()) {
     json["validation_nll"] = run.validations.back().nll;
     if (run.validations.back().bleu) json["bleu"] = *run.validations.back().bleu;
+    if (run.validations.back().wer) json["wer"] = *run.validations.back().wer;
   }
   for (const TextRecord& diagnosis : run.diagnoses) {
     json["diagnoses"].push_back({{"step", diagnosis.step}, {"text", diagnosis.text}});
@@ -103,13 +104,13 @@ Json ToJson(const Report& report, const Scaling& scaling) {
 }
 
 void AppendRuns(const Report& report, std::string& text) {
-  MarkdownTable table({"run", "ranks x threads", "steps", "last nll", "best validation nll", "last BLEU", "step",
+  MarkdownTable table({"run", "ranks x threads", "steps", "last nll", "best validation nll", "last score", "step",
                        "target tokens/s", "slowest stage"});
   for (size_t i = 0; i < report.runs.size(); ++i) {
     const RunRecord& run = report.runs[i];
     const RunSummary& summary = report.summaries[i];
     table.Add({run.name, absl::StrCat(run.ranks, " x ", run.threads), HumanCount(run.steps.back().step),
-               HumanValue(run.steps.back().nll, 4), BestNllText(run), LastBleuText(run),
+               HumanValue(run.steps.back().nll, 4), BestNllText(run), LastScoreText(run),
                absl::StrFormat("%.1f ms", 1e3 * summary.step_seconds), HumanRate(summary.tokens_per_second()),
                summary.slowest_stage < 0 || run.ranks == 1
                    ? "-"

@@ -77,7 +77,7 @@ TEST(Report, ThePagesTablesAndBarsHoldTheRunsNumbers) {
     EXPECT_THAT(html, HasSubstr(absl::StrCat("<title>", bar, "</title>")));
   }
   for (const char* cells :
-       {"<td>one</td><td>2 × 1</td><td>6</td><td>6.000</td><td>6.200 (step 6)</td><td>12.5 (step 6)</td>"
+       {"<td>one</td><td>2 × 1</td><td>6</td><td>6.000</td><td>6.200 (step 6)</td><td>BLEU 12.5 (step 6)</td>"
         "<td>2337.5 ms</td><td>",
         "<td>10.0 ms per step</td><td>all steps done</td></tr>", "<td>0</td><td>300.0 MiB</td><td>320.0 MiB</td><td>",
         "<td>1</td><td>300.0 MiB</td><td>320.0 MiB</td><td>", "</td><td>350.0 MiB</td><td>"}) {
@@ -178,9 +178,11 @@ TEST(Report, TheNumbersOfARunInTheirUnits) {
                          {.predicted_bytes = int64_t{300} << 20, .measured_seconds = 1.85}};
   report->predictions[0].layout.step_seconds = 2.6;
   const std::string text = ReportToMarkdown(*report);
-  EXPECT_THAT(text, HasSubstr("| one | 1 x 1 | 6 | 6.000 | 6.200 (step 6) | 12.5 (step 6) | 3250.0 ms | 308 | - |"));
   EXPECT_THAT(text,
-              HasSubstr("| two | 2 x 1 | 6 | 6.000 | 6.200 (step 6) | 12.5 (step 6) | 1850.0 ms | 541 | 0 (+0.0%) |"));
+              HasSubstr("| one | 1 x 1 | 6 | 6.000 | 6.200 (step 6) | BLEU 12.5 (step 6) | 3250.0 ms | 308 | - |"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("| two | 2 x 1 | 6 | 6.000 | 6.200 (step 6) | BLEU 12.5 (step 6) | 1850.0 ms | 541 | 0 (+0.0%) |"));
   EXPECT_THAT(text, HasSubstr("| one | 2600.0 ms | 3250.0 ms | -20.0% | - | - | 50.0% | 25.0% |"));
   EXPECT_THAT(text, HasSubstr("| 300.0 MiB | - |"));
   const std::string html = ReportToHtml(*report);
@@ -194,6 +196,16 @@ TEST(Report, TheNumbersOfARunInTheirUnits) {
   EXPECT_EQ(json["bleu"], 12.5);
   EXPECT_EQ(json["stages"][1]["held_bytes"], int64_t{320} << 20);
   EXPECT_GT(json["stages"][1]["predicted_bytes"], json["stages"][1]["arena_bytes"]) << "the process has memory too";
+}
+
+TEST(Report, ScoresSpeechByItsWordErrorRate) {
+  const TemporaryDirectory directory;
+  WriteRecordedRun(directory / "one", {.frame_width = 80, .stages = {{.forward_seconds = 1.25}}});
+  auto report = MakeReport({directory / "one"});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(ReportToMarkdown(*report), HasSubstr("| WER 10.7% (step 6) |"));
+  EXPECT_THAT(ReportToHtml(*report), HasSubstr("Word error rate of the validation"));
+  EXPECT_EQ(nlohmann::json::parse(ReportToJson(*report))["runs"][0]["wer"], 0.107);
 }
 
 // A run's directory can have any name.
