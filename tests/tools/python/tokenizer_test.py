@@ -34,6 +34,13 @@ class TokenizerTest(unittest.TestCase):
         reference = sentencepiece.SentencePieceProcessor(model_proto=sentencepiece_model(model_type="bpe", unk_id=0, bos_id=1, eos_id=2, pad_id=-1))
         self.assertEqual(vocabulary.tokens[4:], [reference.id_to_piece(i) for i in range(3, reference.vocab_size())])
 
+    def test_a_language_tag_is_one_token_that_decoding_leaves_out(self):
+        contents = sentencepiece_model(model_type="bpe", control_symbols=["__de__"])
+        tokenizer = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(parse_vocabulary("vocabulary.model", contents))))
+        tag, text = tokenizer.token_to_id("__de__"), tokenizer.encode("one two").ids
+        self.assertEqual(tokenizer.encode("__de__ one two").ids, [tag, *text])
+        self.assertEqual(tokenizer.decode([tag, *text]), tokenizer.decode(text))
+
     def test_a_dictionary_has_a_token_a_line_and_lines_end_at_newlines_alone(self):
         contents = "one\u2028two 5\nthree 4 #fairseq:overwrite\r\n".encode()
         self.assertEqual(parse_vocabulary("vocabulary.txt", contents).tokens[4:], ["one\u2028two", "three"])

@@ -13,7 +13,7 @@ SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 UNKNOWN = 3
 _FIRST_IDS = {"unk": (40, 0), "bos": (41, 1), "eos": (42, 2), "pad": (43, -1)}  # of TrainerSpec: field, default
 _UNIGRAM, _BPE = 1, 2
-_USER_DEFINED, _BYTE = 4, 6  # types of a piece
+_CONTROL, _USER_DEFINED = 3, 4  # types of a piece
 
 
 def _fields(message: bytes):
@@ -52,6 +52,7 @@ class Vocabulary:
     scores: "list[float]" = field(default_factory=list)  # of a SentencePiece model
     kind: str = "dictionary"  # or "unigram", "bpe"
     user_defined: "list[int]" = field(default_factory=list)
+    control: "list[int]" = field(default_factory=list)  # such as language tags; the special tokens are not in it
     charsmap: bytes = b""  # of the normalisation
     dummy_prefix: bool = True
     remove_extra_whitespaces: bool = True
@@ -102,14 +103,16 @@ def _parse_sentencepiece(contents: bytes) -> Vocabulary:
     kind = trainer.get(3, _UNIGRAM)
     if kind not in (_UNIGRAM, _BPE):
         raise Refusal("the SentencePiece model is neither unigram nor BPE, and tokenizer.json has no other kinds")
-    vocabulary = Vocabulary(list(SPECIAL), [0.0] * len(SPECIAL), "bpe" if kind == _BPE else "unigram", [],
-                            normalizer.get(2, b""), bool(normalizer.get(3, 1)), bool(normalizer.get(4, 1)),
-                            bool(trainer.get(35, 0)))
+    vocabulary = Vocabulary(list(SPECIAL), [0.0] * len(SPECIAL), "bpe" if kind == _BPE else "unigram",
+                            charsmap=normalizer.get(2, b""), dummy_prefix=bool(normalizer.get(3, 1)),
+                            remove_extra_whitespaces=bool(normalizer.get(4, 1)), byte_fallback=bool(trainer.get(35, 0)))
     for index, (piece, score, piece_type) in enumerate(pieces):
         if index in special:
             continue
         if piece_type == _USER_DEFINED:
             vocabulary.user_defined.append(len(vocabulary.tokens))
+        if piece_type == _CONTROL:
+            vocabulary.control.append(len(vocabulary.tokens))
         vocabulary.tokens.append(piece)
         vocabulary.scores.append(score)
     return vocabulary
@@ -126,13 +129,17 @@ def _merges(vocabulary: Vocabulary) -> "list[str]":
 
 
 def _added(vocabulary: Vocabulary) -> "list[dict]":
-    shared = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    return ([{"id": i, "content": token, **shared, "special": True} for i, token in enumerate(SPECIAL)] +
-            [{"id": i, "content": vocabulary.tokens[i], **shared, "special": False} for i in vocabulary.user_defined])
+    def token(i: int, special: bool) -> dict:
+        return {"id": i, "content": vocabulary.tokens[i], "single_word": False, "lstrip": False, "rstrip": False,
+                "normalized": False, "special": special}
+
+    special = [*range(len(SPECIAL)), *vocabulary.control]
+    return [token(i, True) for i in special] + [token(i, False) for i in vocabulary.user_defined]
 
 
 def tokenizer_json(vocabulary: Vocabulary) -> dict:
-    """The vocabulary for Hugging Face's tokenizers: the same ids as hadal's, with </s> at the end."""
+    """The vocabulary for Hugging Face's tokenizers: the same ids as hadal's, with </s> at the end. A language tag in the text is the
+    tag's id, as in M2M100's and NLLB's tokenizers, which hadal itself never makes of text."""
     end = {"SpecialToken": {"id": "</s>", "type_id": 0}}
     sequences = [{"Sequence": {"id": name, "type_id": 0}} for name in "AB"]
     tokenizer = {
