@@ -210,9 +210,9 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperWriteBackwardKernel(HyperWr
 }
 
 // One row: the gradient of `projected`, and dx. Adds the gradients of the lane's elements of h to `sums`, and what they
-// are of the gates to `gates`.
+// are of their gates to `gates`: of element 0, and of the others.
 HADAL_DEVICE void ReadBackwardRow(const HyperReadBackwardArgs& args, int64_t row, const MapLanes& lanes,
-                                  float (&sums)[3], float (&gates)[3]) {
+                                  float (&sums)[3], float (&gates)[2]) {
   const int lane = ThreadIndex() % kWarp;
   const DevicePointer<const float> x = args.x.row(row), du = args.du.row(row), maps = args.maps.row(row);
   float dots[kMostStreams] = {};  // of du with each x_i
@@ -244,9 +244,7 @@ HADAL_DEVICE void ReadBackwardRow(const HyperReadBackwardArgs& args, int64_t row
     if (lanes.index[s] < 0) continue;
     const float projected = Load(args.projected.row(row) + lanes.index[s]), gate = Load(args.gates + lanes.gate[s]);
     sums[s] += d[s];
-    HADAL_UNROLL for (int g = 0; g < 3; ++g) {
-      if (g == lanes.gate[s]) gates[g] = MulAdd(d[s], rstd * projected, gates[g]);
-    }
+    gates[s > 0] = MulAdd(d[s], rstd * projected, gates[s > 0]);
     d_rstd = MulAdd(gate * projected, d[s], d_rstd);
     Store(args.d_maps.row(row) + lanes.index[s], gate * rstd * d[s]);
   }
@@ -271,11 +269,11 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperReadBackwardKernel(HyperRea
   const int warp = ThreadIndex() / kWarp, lane = ThreadIndex() % kWarp;
   const MapLanes lanes = ThisLanes(args.streams);
   const int maps = lanes.n * (lanes.n + 2), count = maps + static_cast<int>(kHyperGates);
-  float sums[3] = {}, gates[3] = {};
+  float sums[3] = {}, gates[2] = {};
   for (int64_t row = first + warp; row < end; row += kWarps) ReadBackwardRow(args, row, lanes, sums, gates);
   HADAL_UNROLL for (int s = 0; s < 3; ++s) {
     if (lanes.index[s] >= 0) warps[warp * count + lanes.index[s]] = sums[s];
-    const float gate = SumOfWarp(gates[s]);
+    const float gate = SumOfWarp(s < 2 && s != lanes.gate[0] ? 0.0f : gates[s > 1]);
     if (lane == 0) warps[warp * count + maps + s] = gate;
   }
   Barrier();
@@ -293,22 +291,14 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CopyToStreamsKernel(CopyToStream
   for (int64_t i = 0; i < args.streams; ++i) Store(args.y.row(row) + (i * args.width + c), value);
 }
 
-// Streams i and i + half are added, as on the CPU.
+// Streams i and i + 4 are added, then i and i + 2, then both.
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) SumStreamsKernel(SumStreamsArgs args) {
   const int64_t at = BlockX() * kThreads + ThreadIndex(), row = at / args.width, c = at % args.width;
   if (row >= args.rows) return;
-  const int n = static_cast<int>(args.streams);
   float sums[kMostStreams];
-  LoadStreams(args.x.row(row), args.width, c, n, sums);
-  int left = n;
-  HADAL_UNROLL for (int step = 0; step < 3; ++step) {
-    const int half = (left + 1) / 2;
-    HADAL_UNROLL for (int i = 1; i < kMostStreams; ++i) {
-      HADAL_UNROLL for (int to = 0; to < i; ++to) {
-        if (i < left && to + half == i) sums[to] += sums[i];
-      }
-    }
-    left = half;
+  LoadStreams(args.x.row(row), args.width, c, static_cast<int>(args.streams), sums);
+  HADAL_UNROLL for (int half = kMostStreams / 2; half > 0; half /= 2) {
+    HADAL_UNROLL for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
   }
   Store(args.y.row(row) + c, args.gain * sums[0]);
 }
