@@ -262,7 +262,7 @@ HADAL_DEVICE void ReadBackwardRow(const HyperReadBackwardArgs& args, int64_t row
 }
 
 // Block x: rows [x·kHyperRowBlock, …). partials[x·(m + 3) + k]: the gradients of bias and gates from these rows.
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperReadBackwardKernel(HyperReadBackwardArgs args) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads, 1) HyperReadBackwardKernel(HyperReadBackwardArgs args) {
   HADAL_SHARED(float, warps, kWarps * (kMostMaps + kHyperGates));
   const int64_t first = BlockX() * kHyperRowBlock;
   const int64_t end = first + kHyperRowBlock < args.rows ? first + kHyperRowBlock : args.rows;

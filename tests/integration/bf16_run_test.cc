@@ -56,7 +56,7 @@ TEST(Bf16RunTest, EveryMethodTrains) {
   for (const ResidualMethod method :
        {ResidualMethod::kBranchNorm, ResidualMethod::kB2t, ResidualMethod::kSubLn, ResidualMethod::kTFixup,
         ResidualMethod::kAdmin, ResidualMethod::kNormFormer, ResidualMethod::kRFixup, ResidualMethod::kDlclPre,
-        ResidualMethod::kDlclPost, ResidualMethod::kKeel, ResidualMethod::kResidualDual}) {
+        ResidualMethod::kDlclPost, ResidualMethod::kKeel, ResidualMethod::kResidualDual, ResidualMethod::kMhc}) {
     RunSpec spec = SmallRun(method);
     spec.validate_every_step = true;
     const RunOutcome fp32 = Train(spec, corpus), bf16 = Train(InBf16(spec), corpus);
@@ -113,7 +113,8 @@ TEST(Bf16RunTest, NoLayoutChangesABit) {
   // head.
   const Layout layouts[] = {{1, 3, {}}, {2, 0, {5}}, {2, 2, {6}}, {2, 0, {12}}, {4, 3, {}}};
   for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kReZero,
-                                      ResidualMethod::kRFixup, ResidualMethod::kDlclPre, ResidualMethod::kDlclPost}) {
+                                      ResidualMethod::kRFixup, ResidualMethod::kDlclPre, ResidualMethod::kDlclPost,
+                                      ResidualMethod::kMhc}) {
     RunSpec spec = InBf16(SmallRun(method, 16));
     if (method == ResidualMethod::kDeepNorm) spec.model.activation_dropout = 0;  // the products keep the ReLU's mask
     const RunOutcome whole = Train(spec, corpus);
