@@ -263,9 +263,10 @@ void HyperSegment::BackwardWeight(const SublayerContext& context, const PieceTen
   const Tensors t = With(context, tensors);
   const Sublayer& s = sublayers_[step];
   s.branch->BackwardWeight(context, BranchTensors(context, step, t));
-  LinearBackwardWeight(
-      context.stream,
-      {.dy = MapsGradient(t), .x = StreamsAt(step, t), .d_weight = context.parameters.Gradient(s.weight), .batch = context.gradients});
+  LinearBackwardWeight(context.stream, {.dy = MapsGradient(t),
+                                        .x = StreamsAt(step, t),
+                                        .d_weight = context.parameters.Gradient(s.weight),
+                                        .batch = context.gradients});
   context.Progress();
 }
 

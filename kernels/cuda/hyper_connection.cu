@@ -136,8 +136,8 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperReadForwardKernel(HyperRead
   float h[3], square[2];
   Logits(args, row, rstd, lanes, h);
   SinkhornForward(lanes, h, square);
-  const float sigmoid = 1.0f / (1.0f + Exp(-h[0])), maps[3] = {lane < lanes.n ? sigmoid : 2.0f * sigmoid, square[0],
-                                                               square[1]};
+  const float sigmoid = 1.0f / (1.0f + Exp(-h[0])),
+              maps[3] = {lane < lanes.n ? sigmoid : 2.0f * sigmoid, square[0], square[1]};
   HADAL_UNROLL for (int s = 0; s < 3; ++s) {
     if (lanes.index[s] >= 0) Store(args.maps.row(row) + lanes.index[s], maps[s]);
   }
@@ -263,7 +263,7 @@ HADAL_DEVICE void ReadBackwardRow(const HyperReadBackwardArgs& args, int64_t row
 
 // Block x: rows [x·kHyperRowBlock, …). partials[x·(m + 3) + k]: the gradients of bias and gates from these rows.
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads, 1) HyperReadBackwardKernel(HyperReadBackwardArgs args) {
-  HADAL_SHARED(float, warps, kWarps * (kMostMaps + kHyperGates));
+  HADAL_SHARED(float, warps, kWarps*(kMostMaps + kHyperGates));
   const int64_t first = BlockX() * kHyperRowBlock;
   const int64_t end = first + kHyperRowBlock < args.rows ? first + kHyperRowBlock : args.rows;
   const int warp = ThreadIndex() / kWarp, lane = ThreadIndex() % kWarp;

@@ -49,8 +49,8 @@ struct HyperReadBackwardArgs {
   int64_t rows = 0, width = 1, streams = 1;
   DeviceMatrix<const float> du, x, projected, maps;
   DevicePointer<const float> rstd, gates, bias;
-  DeviceMatrix<float> d_maps;  // [R, m]; becomes the gradient of `projected`
-  DeviceMatrix<float> dx;      // [R, n·d] (+=)
+  DeviceMatrix<float> d_maps;            // [R, m]; becomes the gradient of `projected`
+  DeviceMatrix<float> dx;                // [R, n·d] (+=)
   DevicePointer<float> d_gates, d_bias;  // [3], [m] (+=)
   DevicePointer<float> partials;         // scratch [⌈R / kHyperRowBlock⌉ · (m + 3)]
 };

@@ -112,9 +112,9 @@ TEST(Bf16RunTest, NoLayoutChangesABit) {
   // Cut anywhere; in front of the target embedding, where the encoder's output crosses, and behind it; in front of the
   // head.
   const Layout layouts[] = {{1, 3, {}}, {2, 0, {5}}, {2, 2, {6}}, {2, 0, {12}}, {4, 3, {}}};
-  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kReZero,
-                                      ResidualMethod::kRFixup, ResidualMethod::kDlclPre, ResidualMethod::kDlclPost,
-                                      ResidualMethod::kMhc}) {
+  for (const ResidualMethod method :
+       {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kReZero, ResidualMethod::kRFixup,
+        ResidualMethod::kDlclPre, ResidualMethod::kDlclPost, ResidualMethod::kMhc}) {
     RunSpec spec = InBf16(SmallRun(method, 16));
     if (method == ResidualMethod::kDeepNorm) spec.model.activation_dropout = 0;  // the products keep the ReLU's mask
     const RunOutcome whole = Train(spec, corpus);

@@ -39,8 +39,14 @@ struct Connection {
         dy(NormalValues(c.rows * all, 7)) {}
 
   HyperConnectionReference Reference() const {
-    return {static_cast<size_t>(c.rows), static_cast<size_t>(c.width), static_cast<size_t>(c.streams), Widen(x),
-            Widen(f),                    Widen(weight),                Widen(gates),                   Widen(bias)};
+    return {static_cast<size_t>(c.rows),
+            static_cast<size_t>(c.width),
+            static_cast<size_t>(c.streams),
+            Widen(x),
+            Widen(f),
+            Widen(weight),
+            Widen(gates),
+            Widen(bias)};
   }
 
   // x̃·Wᵀ, the linear layer's.
@@ -111,8 +117,7 @@ struct Connection {
                                               .partials = partials.data()});
     EXPECT_TRUE(maps.guards_intact() && u.guards_intact() && y.guards_intact());
     EXPECT_TRUE(dx.guards_intact() && df.guards_intact() && d_maps.guards_intact());
-    return {maps.dense(), u.dense(),      y.dense(),      dx.dense(),
-            df.dense(),   d_maps.dense(), d_gates.Read(), d_bias.Read()};
+    return {maps.dense(), u.dense(), y.dense(), dx.dense(), df.dense(), d_maps.dense(), d_gates.Read(), d_bias.Read()};
   }
 
   Case c;
@@ -168,18 +173,11 @@ TEST(CudaHyperConnectionTest, EndsOfAStackAreCopiesAndTheirSum) {
     const DeviceMatrixOf<float> x(device, values, kRows, kWidth, {3, 5}),
         copies(device, streams, kRows, n * kWidth, {1, 2}), all(device, streams, kRows, n * kWidth, {1, 2}),
         sum(device, values, kRows, kWidth, {3, 5});
-    cuda::CopyToStreams(device.stream(), {.rows = kRows,
-                                          .width = kWidth,
-                                          .streams = n,
-                                          .gain = 0.5f,
-                                          .x = x.view(),
-                                          .y = copies.view()});
-    cuda::SumStreams(device.stream(), {.rows = kRows,
-                                       .width = kWidth,
-                                       .streams = n,
-                                       .gain = 0.5f,
-                                       .x = all.view(),
-                                       .y = sum.view()});
+    cuda::CopyToStreams(
+        device.stream(),
+        {.rows = kRows, .width = kWidth, .streams = n, .gain = 0.5f, .x = x.view(), .y = copies.view()});
+    cuda::SumStreams(device.stream(),
+                     {.rows = kRows, .width = kWidth, .streams = n, .gain = 0.5f, .x = all.view(), .y = sum.view()});
     std::vector<float> halves;
     std::vector<double> sums(kRows * kWidth);
     for (int64_t i = 0; i < kRows * n * kWidth; ++i) {

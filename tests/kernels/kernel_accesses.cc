@@ -391,19 +391,16 @@ void VisitStreams(AccessLab& lab) {
   });
   auto write = sized(cuda::HyperWriteBackwardArgs{.dy = y, .x = x, .maps = maps, .dx = y, .d_maps = d_maps});
   write.f = u, write.df = u;
-  lab.Visit(shape, {"HyperWriteBackwardKernel"},
-            [&](StreamHandle stream) { cuda::HyperWriteBackward(stream, write); });
+  lab.Visit(shape, {"HyperWriteBackwardKernel"}, [&](StreamHandle stream) { cuda::HyperWriteBackward(stream, write); });
   auto backward = sized(cuda::HyperReadBackwardArgs{.du = u, .x = x, .projected = projected, .maps = maps});
   backward.rstd = rstd, backward.gates = gates, backward.bias = bias, backward.d_maps = d_maps, backward.dx = y;
   backward.d_gates = d_gates, backward.d_bias = d_bias, backward.partials = partials;
   lab.Visit(shape, {"HyperReadBackwardKernel", "MergeColumnsKernel"},
             [&](StreamHandle stream) { cuda::HyperReadBackward(stream, backward); });
-  lab.Visit(shape, {"CopyToStreamsKernel"}, [&](StreamHandle stream) {
-    cuda::CopyToStreams(stream, sized(cuda::CopyToStreamsArgs{.x = u, .y = y}));
-  });
-  lab.Visit(shape, {"SumStreamsKernel"}, [&](StreamHandle stream) {
-    cuda::SumStreams(stream, sized(cuda::SumStreamsArgs{.x = x, .y = u}));
-  });
+  lab.Visit(shape, {"CopyToStreamsKernel"},
+            [&](StreamHandle stream) { cuda::CopyToStreams(stream, sized(cuda::CopyToStreamsArgs{.x = u, .y = y})); });
+  lab.Visit(shape, {"SumStreamsKernel"},
+            [&](StreamHandle stream) { cuda::SumStreams(stream, sized(cuda::SumStreamsArgs{.x = x, .y = u})); });
 }
 
 std::string CountText(const cuda::AccessCount& count) {
