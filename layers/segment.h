@@ -54,7 +54,6 @@ class Segment final : public Piece {
   Segment(const ModelPlan& plan, int32_t first, int32_t last, const ActivationCapacity& capacity);
 
   // Returns the number of entries if x is a history, 0 if x is the residual stream.
-  int64_t history_entries() const { return combination_ ? combination_->entries() : 0; }
 
   int64_t saved_bytes() const override { return kept_.bytes() + input_.bytes(); }
   int64_t saved_input_bytes() const override { return input_.bytes(); }
