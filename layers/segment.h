@@ -53,8 +53,6 @@ class Segment final : public Piece {
   // norms.
   Segment(const ModelPlan& plan, int32_t first, int32_t last, const ActivationCapacity& capacity);
 
-  // Returns the number of entries if x is a history, 0 if x is the residual stream.
-
   int64_t saved_bytes() const override { return kept_.bytes() + input_.bytes(); }
   int64_t saved_input_bytes() const override { return input_.bytes(); }
   int32_t steps() const override { return last_ - first_; }
