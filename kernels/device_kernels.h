@@ -22,6 +22,7 @@
 #include "kernels/embedding.h"
 #include "kernels/glu.h"
 #include "kernels/head_scale.h"
+#include "kernels/hyper_connection.h"
 #include "kernels/linear.h"
 #include "kernels/residual_norm.h"
 #include "kernels/scatter_rows.h"
@@ -43,6 +44,7 @@ struct DeviceKernels {
   DeviceKernel<AttentionBackwardArgs> attention_backward = nullptr;
   DeviceKernel<CachedAttentionArgs> cached_attention = nullptr;
   DeviceKernel<ConvertArgs> convert = nullptr;
+  DeviceKernel<CopyToStreamsArgs> copy_to_streams = nullptr;
   DeviceKernel<CrossEntropyArgs> cross_entropy = nullptr;
   DeviceKernel<EmbeddingForwardArgs> embedding_forward = nullptr;
   DeviceKernel<EmbeddingBackwardArgs> embedding_backward = nullptr;
@@ -52,6 +54,10 @@ struct DeviceKernels {
   DeviceKernel<HeadScaleForwardArgs> head_scale_forward = nullptr;
   DeviceKernel<HeadScaleBackwardArgs> head_scale_backward = nullptr;
   bool (*has_relu_mask)(const Stream& stream, const ReluMaskArgs& args) = nullptr;
+  DeviceKernel<HyperReadForwardArgs> hyper_read_forward = nullptr;
+  DeviceKernel<HyperReadBackwardArgs> hyper_read_backward = nullptr;
+  DeviceKernel<HyperWriteForwardArgs> hyper_write_forward = nullptr;
+  DeviceKernel<HyperWriteBackwardArgs> hyper_write_backward = nullptr;
   DeviceKernel<LinearForwardArgs> linear_forward = nullptr;
   DeviceKernel<LinearBackwardInputArgs> linear_backward_input = nullptr;
   // May reorder `products`, whose destinations differ. With a batch, sums over rows become merges of it.
@@ -65,6 +71,7 @@ struct DeviceKernels {
   DeviceKernel<ScatterRowsArgs> scatter_rows = nullptr;
   DeviceKernel<ShiftScaleForwardArgs> shift_scale_forward = nullptr;
   DeviceKernel<ShiftScaleBackwardArgs> shift_scale_backward = nullptr;
+  DeviceKernel<SumStreamsArgs> sum_streams = nullptr;
   DeviceKernel<SumsOfSquaresArgs> sums_of_squares = nullptr;
   DeviceKernel<TopCandidatesArgs> top_candidates = nullptr;
   DeviceKernel<UnfoldArgs> unfold = nullptr;

@@ -1,6 +1,7 @@
 #include "kernels/hyper_connection.h"
 
 #include "kernels/cpu/hyper_connection.h"
+#include "kernels/device_kernels.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -13,8 +14,7 @@ void CheckShape(const ConstMatrix& m, int64_t rows, int64_t columns) {
 }
 
 // Returns n. `one`: a tensor with the rows and the width of one stream.
-int64_t CheckStreams(const Stream& stream, const ConstMatrix& x, const ConstMatrix& one) {
-  HADAL_CHECK(stream.device() == nullptr);
+int64_t CheckStreams(const ConstMatrix& x, const ConstMatrix& one) {
   HADAL_CHECK_GE(one.columns, 1);
   const int64_t streams = x.columns / one.columns;
   HADAL_CHECK_GE(streams, 1);
@@ -26,34 +26,37 @@ int64_t CheckStreams(const Stream& stream, const ConstMatrix& x, const ConstMatr
 }  // namespace
 
 void HyperReadForward(const Stream& stream, const HyperReadForwardArgs& args) {
-  const int64_t maps = HyperMaps(CheckStreams(stream, args.x, args.u));
+  const int64_t maps = HyperMaps(CheckStreams(args.x, args.u));
   CheckShape(args.projected, args.u.rows, maps);
   CheckShape(args.maps, args.u.rows, maps);
   HADAL_CHECK_EQ(args.gates.size, kHyperGates);
   HADAL_CHECK_EQ(args.bias.size, maps);
   HADAL_CHECK_EQ(args.rstd.size, args.u.rows);
+  if (stream.device() != nullptr) return stream.device()->kernels().hyper_read_forward(stream, args);
   cpu::HyperReadForward(stream, args);
 }
 
 void HyperWriteForward(const Stream& stream, const HyperWriteForwardArgs& args) {
-  CheckShape(args.maps, args.f.rows, HyperMaps(CheckStreams(stream, args.x, args.f)));
+  CheckShape(args.maps, args.f.rows, HyperMaps(CheckStreams(args.x, args.f)));
   CheckShape(args.y, args.x.rows, args.x.columns);
   HADAL_CHECK(args.y.data != args.x.data);
+  if (stream.device() != nullptr) return stream.device()->kernels().hyper_write_forward(stream, args);
   cpu::HyperWriteForward(stream, args);
 }
 
 void HyperWriteBackward(const Stream& stream, const HyperWriteBackwardArgs& args) {
-  const int64_t maps = HyperMaps(CheckStreams(stream, args.x, args.f));
+  const int64_t maps = HyperMaps(CheckStreams(args.x, args.f));
   CheckShape(args.maps, args.f.rows, maps);
   CheckShape(args.d_maps, args.f.rows, maps);
   CheckShape(args.dy, args.x.rows, args.x.columns);
   CheckShape(args.dx, args.x.rows, args.x.columns);
   CheckShape(args.df, args.f.rows, args.f.columns);
+  if (stream.device() != nullptr) return stream.device()->kernels().hyper_write_backward(stream, args);
   cpu::HyperWriteBackward(stream, args);
 }
 
 void HyperReadBackward(const Stream& stream, const HyperReadBackwardArgs& args) {
-  const int64_t streams = CheckStreams(stream, args.x, args.du), maps = HyperMaps(streams);
+  const int64_t streams = CheckStreams(args.x, args.du), maps = HyperMaps(streams);
   CheckShape(args.projected, args.du.rows, maps);
   CheckShape(args.maps, args.du.rows, maps);
   CheckShape(args.d_maps, args.du.rows, maps);
@@ -62,16 +65,21 @@ void HyperReadBackward(const Stream& stream, const HyperReadBackwardArgs& args) 
   HADAL_CHECK_EQ(args.d_gates.size, kHyperGates);
   HADAL_CHECK_EQ(args.d_bias.size, maps);
   HADAL_CHECK_GE(args.partials.size, HyperPartials(args.du.rows, streams));
+  if (stream.device() != nullptr) return stream.device()->kernels().hyper_read_backward(stream, args);
   cpu::HyperReadBackward(stream, args);
 }
 
 void CopyToStreams(const Stream& stream, const CopyToStreamsArgs& args) {
-  CheckStreams(stream, args.y, args.x);
+  CheckStreams(args.y, args.x);
+  HADAL_CHECK(args.y.data != args.x.data);
+  if (stream.device() != nullptr) return stream.device()->kernels().copy_to_streams(stream, args);
   cpu::CopyToStreams(stream, args);
 }
 
 void SumStreams(const Stream& stream, const SumStreamsArgs& args) {
-  CheckStreams(stream, args.x, args.y);
+  CheckStreams(args.x, args.y);
+  HADAL_CHECK(args.y.data != args.x.data);
+  if (stream.device() != nullptr) return stream.device()->kernels().sum_streams(stream, args);
   cpu::SumStreams(stream, args);
 }
 

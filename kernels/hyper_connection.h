@@ -13,12 +13,12 @@
 // column whose sum is below 1e-30 becomes 0, without a gradient.
 // Shapes: R packed rows; X is [R, n·d], the streams of a row side by side; `maps` [R, m] holds H_pre, H_post, H_res.
 // The product x̃·Wᵀ is a linear layer's (linear.h), whose result is the argument `projected`.
-// Storage: fp32. CPU alone (layers/device_support.h).
+// Storage: fp32, also on a device.
 // Memory traffic, in rows of d: read n + 1, its product n; write 2n + 1. Backward of write: 3n + 2; of read 3n + 1, its
 // two products 3n. With n = 4 that is 18 forward and 39 backward, where Post-LN has 4 and 4 (residual_norm.md).
 // Numerics: fp32. Sums along a row as cpu/columns-inl.h; sums over streams ascending (SumStreams: pairs first);
 // gradients of α and β over blocks of kHyperRowBlock rows in double, then the blocks in ascending order. The number of
-// threads does not change any bit.
+// threads does not change any bit. On a device: cuda/hyper_connection.h.
 // REQUIRES: matching shapes (aborts with both values otherwise); contiguous rows. Blocking; allocates nothing.
 #pragma once
 
@@ -79,14 +79,14 @@ constexpr int64_t HyperPartials(int64_t rows, int64_t streams) {
 struct CopyToStreamsArgs {
   ConstMatrix x;  // [R, d]
   float gain = 1.0f;
-  Matrix y;  // [R, n·d] (=); may begin at x's address
+  Matrix y;  // [R, n·d] (=); may not alias x
 };
 void CopyToStreams(const Stream& stream, const CopyToStreamsArgs& args);
 
 struct SumStreamsArgs {
   ConstMatrix x;  // [R, n·d]
   float gain = 1.0f;
-  Matrix y;  // [R, d] (=); may begin at x's address
+  Matrix y;  // [R, d] (=); may not alias x
 };
 void SumStreams(const Stream& stream, const SumStreamsArgs& args);
 

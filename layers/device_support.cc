@@ -46,11 +46,6 @@ absl::Status CheckOnePlacement(const ModelPlan& plan, const char* name, const St
 
 }  // namespace
 
-absl::Status CheckStreamsOnDevice(const ModelOptions& model) {
-  if (model.decoder.residual_streams == 1 && model.encoder.residual_streams == 1) return absl::OkStatus();
-  return Missing("hyper_connection (mHC)");
-}
-
 absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kernels) {
   const ModelOptions& model = plan.options;
   const bool learned_gain = std::any_of(plan.sublayers.begin(), plan.sublayers.end(),
@@ -66,7 +61,9 @@ absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kern
     return Missing("weighted_sum (DLCL)");
   }
   if (kernels.unfold == nullptr && model.reads_speech()) return Missing("unfold (speech)");
-  HADAL_RETURN_IF_ERROR(CheckStreamsOnDevice(model));
+  if (kernels.hyper_read_forward == nullptr && HasRole(plan, {ParameterRole::kStreamsWeight})) {
+    return Missing("hyper_connection (mHC)");
+  }
   HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kDecoder, model.decoder));
   if (model.has_encoder()) HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kEncoder, model.encoder));
   HADAL_RETURN_IF_ERROR(CheckOnePlacement(plan, "decoder", model.decoder));

@@ -11,8 +11,4 @@ namespace hadal {
 // Errors: Unimplemented, naming the feature of the model and the kernel that the device lacks.
 absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kernels);
 
-// What no device has, as far as layouts of the model cannot even be planned for one: several residual streams (mHC).
-// Errors: Unimplemented.
-absl::Status CheckStreamsOnDevice(const ModelOptions& model);
-
 }  // namespace hadal

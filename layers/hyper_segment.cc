@@ -2,9 +2,11 @@
 
 #include <utility>
 
+#include "kernels/convert.h"
 #include "kernels/hyper_connection.h"
 #include "kernels/linear.h"
 #include "kernels/residual_norm.h"
+#include "layers/segment.h"
 #include "runtime/check.h"
 #include "runtime/profiler.h"
 
@@ -14,6 +16,7 @@ HyperSegment::HyperSegment(const ModelPlan& plan, int32_t first, int32_t last, c
     : first_(first),
       capacity_(capacity),
       stack_(plan.sublayers[first].stack),
+      storage_(plan.compute_storage),
       d_model_(plan.options.d_model),
       streams_(plan.Streams(stack_)),
       maps_(HyperMaps(streams_)),
@@ -22,15 +25,14 @@ HyperSegment::HyperSegment(const ModelPlan& plan, int32_t first, int32_t last, c
       ends_(plan.ends_stack(last)) {
   HADAL_CHECK_LT(first, last);
   HADAL_CHECK_GT(streams_, 1);
-  HADAL_CHECK(plan.compute_storage == Storage::kFloat32);
   const int64_t rows = capacity.rows(stack_);
   const auto reserve_bytes = [](SavedTensors<std::byte>& tensors, int64_t bytes) {
     const int64_t offset = tensors.bytes();
     tensors.TakeBytes(bytes);
     return offset;
   };
-  const auto reserve = [&](SavedTensors<std::byte>& tensors, int64_t columns) {
-    return reserve_bytes(tensors, rows * columns * BytesOf(Storage::kFloat32));
+  const auto reserve = [&](SavedTensors<std::byte>& tensors, int64_t columns, Storage storage = Storage::kFloat32) {
+    return reserve_bytes(tensors, rows * columns * BytesOf(storage));
   };
   for (int32_t s = first; s < last; ++s) {
     Sublayer& sublayer = sublayers_.emplace_back();
@@ -38,14 +40,14 @@ HyperSegment::HyperSegment(const ModelPlan& plan, int32_t first, int32_t last, c
     sublayer.weight = plan.ParameterOf(s, ParameterRole::kStreamsWeight);
     sublayer.norm_scale = plan.ParameterOf(s, ParameterRole::kNormScale);
     if (s > first || begins_) sublayer.streams = reserve(kept_, streams_ * d_model_);
-    sublayer.normed = reserve(kept_, d_model_);
+    sublayer.normed = reserve(kept_, d_model_, storage_);
     for (int64_t* at : {&sublayer.projected, &sublayer.maps}) *at = reserve(input_, maps_);
     for (int64_t* at : {&sublayer.inverse_rms, &sublayer.mean, &sublayer.rstd}) *at = reserve(input_, 1);
     for (int64_t* at : {&sublayer.read, &sublayer.result}) *at = reserve(input_, d_model_);
     const SavedBytes bytes = sublayer.branch->BytesToSave(capacity);
     sublayer.branch_saved = {.kept = reserve_bytes(kept_, bytes.kept), .input = reserve_bytes(input_, bytes.input)};
   }
-  reserve(pending_, d_model_);
+  reserve(pending_, d_model_, storage_);
   maps_pending_ = reserve(pending_, maps_);
   if (!ends_) return;
   closing_norm_scale_ = plan.ParameterOf(last - 1, ParameterRole::kClosingNormScale);
@@ -104,7 +106,7 @@ void HyperSegment::ForwardSublayer(const SublayerContext& context, size_t index,
                                     .rstd = VectorAt(t.saved_input, s.inverse_rms, t.rows),
                                     .u = read});
   context.Observe({.tensor = DepthTensor::kNormInput, .sublayer = sublayer, .values = read});
-  const Matrix normed = At(t.saved, s.normed, t.rows, d_model_);
+  const AnyMatrix normed = ProductAt(t.saved, s.normed, t.rows);
   ResidualNormForward(context.stream, {.residual = read,
                                        .scale = parameters.WeightVector(s.norm_scale),
                                        .shift = parameters.WeightVector(s.norm_scale + 1),
@@ -132,6 +134,7 @@ void HyperSegment::ForwardResult(const SublayerContext& context, size_t index, c
   if (const int32_t bias = s.branch->output_bias(); bias >= 0) args.bias = context.parameters.WeightVector(bias);
   args.residual_gain = 0;
   args.branch_gain = BranchGain(context.plan().sublayers[sublayer], context.scalars.update);
+  args.branch_gain_place = BranchGainPlace(context, sublayer);
   args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
   args.sum = At(t.saved_input, s.result, t.rows, d_model_);
   ResidualNormForward(context.stream, args);
@@ -152,7 +155,7 @@ void HyperSegment::ForwardEnd(const SublayerContext& context, const Tensors& t) 
 
 PieceTensors HyperSegment::BranchTensors(const SublayerContext& context, size_t index, const Tensors& t) const {
   const Sublayer& s = sublayers_[index];
-  return {.x = At(t.saved, s.normed, t.rows, d_model_),
+  return {.x = ProductAt(t.saved, s.normed, t.rows),
           .encoder_output = t.encoder_output,
           .saved = t.saved + s.branch_saved.kept,
           .saved_input = t.saved_input + s.branch_saved.input,
@@ -172,7 +175,7 @@ void HyperSegment::BackwardInput(const SublayerContext& context, const PieceTens
   const Matrix d_streams = StreamsGradient(t), d_maps = MapsGradient(t);
   context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = sublayer, .values = d_streams});
   const ConstMatrix x = StreamsAt(step, t), maps = At(t.saved_input, s.maps, t.rows, maps_);
-  const Matrix d_result = context.workspace.branch(t.rows).floats();  // free in backward
+  const Matrix d_result = context.workspace.layer_input_gradient(t.rows), d_read = d_result;  // one after the other
   HyperWriteBackward(context.stream, {.dy = d_streams,
                                       .x = x,
                                       .maps = maps,
@@ -183,9 +186,9 @@ void HyperSegment::BackwardInput(const SublayerContext& context, const PieceTens
   BackwardResult(context, step, t, d_result);
   context.Observe({.tensor = DepthTensor::kBranchGradient, .sublayer = sublayer, .values = BranchGradient(t)});
   s.branch->BackwardInput(context, BranchTensors(context, step, t), /*accumulate=*/false);
-  const Matrix d_read = context.workspace.branch_input_gradient(t.rows).floats();
-  context.Observe({.tensor = DepthTensor::kNormOutputGradient, .sublayer = sublayer, .values = d_read});
-  ResidualNormBackward(context.stream, {.d_normed = d_read,
+  const AnyMatrix d_normed = context.workspace.branch_input_gradient(t.rows);
+  context.Observe({.tensor = DepthTensor::kNormOutputGradient, .sublayer = sublayer, .values = d_normed});
+  ResidualNormBackward(context.stream, {.d_normed = d_normed,
                                         .sum = At(t.saved_input, s.read, t.rows, d_model_),
                                         .mean = VectorAt(t.saved_input, s.mean, t.rows),
                                         .rstd = VectorAt(t.saved_input, s.rstd, t.rows),
@@ -194,7 +197,8 @@ void HyperSegment::BackwardInput(const SublayerContext& context, const PieceTens
                                         .d_residual = d_read,
                                         .d_scale = parameters.GradientVector(s.norm_scale),
                                         .d_shift = parameters.GradientVector(s.norm_scale + 1),
-                                        .partials = context.workspace.norm_partials()});
+                                        .partials = context.workspace.norm_partials(),
+                                        .batch = context.gradients});
   HyperReadBackward(context.stream, {.du = d_read,
                                      .x = x,
                                      .projected = At(t.saved_input, s.projected, t.rows, maps_),
@@ -210,7 +214,9 @@ void HyperSegment::BackwardInput(const SublayerContext& context, const PieceTens
   LinearBackwardInput(
       context.stream,
       {.dy = d_maps, .weight = parameters.ProductWeight(s.weight), .accumulate = true, .dx = d_streams});
-  if (begins_ && step == 0) SumStreams(context.stream, {.x = d_streams, .y = t.d_x.floats()});
+  if (!begins_ || step > 0) return;
+  SumStreams(context.stream, {.x = d_streams, .y = d_read});  // d_x is a part of d_streams
+  CopyToStreams(context.stream, {.x = d_read, .y = t.d_x.floats()});
 }
 
 void HyperSegment::BackwardResult(const SublayerContext& context, size_t index, const Tensors& t,
@@ -219,6 +225,7 @@ void HyperSegment::BackwardResult(const SublayerContext& context, size_t index, 
   ResidualNormBackwardArgs args{.d_sum = d_result, .d_residual = d_result};  // the latter becomes 0
   args.residual_gain = 0;
   args.branch_gain = BranchGain(context.plan().sublayers[sublayer], context.scalars.update);
+  args.branch_gain_place = BranchGainPlace(context, sublayer);
   args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
   args.d_branch = BranchGradient(t);
   if (const int32_t bias = sublayers_[index].branch->output_bias(); bias >= 0) {
@@ -226,12 +233,19 @@ void HyperSegment::BackwardResult(const SublayerContext& context, size_t index, 
     args.d_bias = context.parameters.GradientVector(bias);
   }
   args.partials = context.workspace.norm_partials();
+  args.batch = context.gradients;
   ResidualNormBackward(context.stream, args);
 }
 
 void HyperSegment::BackwardEnd(const SublayerContext& context, const Tensors& t) const {
-  const Matrix d_mean = {t.d_y.floats().data, t.rows, d_model_};
-  ResidualNormBackward(context.stream, {.d_normed = d_mean,
+  const Matrix d_mean = context.workspace.layer_input_gradient(t.rows);
+  AnyMatrix d_normed = Matrix(t.d_y.floats().data, t.rows, d_model_);
+  if (storage_ != d_normed.storage) {
+    const ConvertArgs rounded = {.from = d_normed, .to = context.workspace.branch_input_gradient(t.rows)};
+    Convert(context.stream, rounded);
+    d_normed = rounded.to;
+  }
+  ResidualNormBackward(context.stream, {.d_normed = d_normed,
                                         .sum = At(t.saved_input, mean_of_streams_, t.rows, d_model_),
                                         .mean = VectorAt(t.saved_input, closing_mean_, t.rows),
                                         .rstd = VectorAt(t.saved_input, closing_rstd_, t.rows),
@@ -239,7 +253,8 @@ void HyperSegment::BackwardEnd(const SublayerContext& context, const Tensors& t)
                                         .d_residual = d_mean,
                                         .d_scale = context.parameters.GradientVector(closing_norm_scale_),
                                         .d_shift = context.parameters.GradientVector(closing_norm_scale_ + 1),
-                                        .partials = context.workspace.norm_partials()});
+                                        .partials = context.workspace.norm_partials(),
+                                        .batch = context.gradients});
   CopyToStreams(context.stream, {.x = d_mean, .gain = 1.0f / static_cast<float>(streams_), .y = StreamsGradient(t)});
 }
 
@@ -248,9 +263,10 @@ void HyperSegment::BackwardWeight(const SublayerContext& context, const PieceTen
   const Tensors t = With(context, tensors);
   const Sublayer& s = sublayers_[step];
   s.branch->BackwardWeight(context, BranchTensors(context, step, t));
-  LinearBackwardWeight(
-      context.stream,
-      {.dy = MapsGradient(t), .x = StreamsAt(step, t), .d_weight = context.parameters.Gradient(s.weight)});
+  LinearBackwardWeight(context.stream, {.dy = MapsGradient(t),
+                                        .x = StreamsAt(step, t),
+                                        .d_weight = context.parameters.Gradient(s.weight),
+                                        .batch = context.gradients});
   context.Progress();
 }
 

@@ -15,7 +15,8 @@
 // Memory traffic of a sublayer beside its branch, in rows of d, with n = 4: forward 18 for the streams
 // (kernels/hyper_connection.h), 2 for the norm, 3 for f; backward 39, 3 and 3. Each live micro-batch keeps n + 3 rows a
 // sublayer beside the branch's tensors (X, u, LN(u), f), with recomputation n a segment.
-// Storage: fp32. CPU alone (device_support.h).
+// Storage: streams, u, f, maps and their gradients are fp32, as the maps' weights; LN(u), the branch and y where the
+// stack ends as products (ModelPlan::compute_storage).
 // Pending: the gradient of the branch's output [R, d], that of the maps' product, then the branch's own.
 // Numerics: the division of a model into segments does not change any bit.
 // Thread safety: const after construction; one micro-batch at a time per workspace.
@@ -64,6 +65,10 @@ class HyperSegment final : public Piece {
     int64_t rows = 0;  // R
   };
   Tensors With(const SublayerContext& context, const PieceTensors& tensors) const;
+  // Stored as products are.
+  AnyMatrix ProductAt(std::byte* saved, int64_t offset, int64_t rows) const {
+    return {saved + offset, rows, d_model_, storage_};
+  }
   Matrix At(std::byte* saved, int64_t offset, int64_t rows, int64_t columns) const {
     return {reinterpret_cast<float*>(saved + offset), rows, columns};
   }
@@ -76,7 +81,7 @@ class HyperSegment final : public Piece {
   Matrix StreamsBehind(size_t index, const Tensors& t) const;
   // The gradient of the streams, in d_y's memory.
   Matrix StreamsGradient(const Tensors& t) const { return {t.d_y.floats().data, t.rows, streams_ * d_model_}; }
-  Matrix BranchGradient(const Tensors& t) const { return At(t.pending, 0, t.rows, d_model_); }
+  AnyMatrix BranchGradient(const Tensors& t) const { return ProductAt(t.pending, 0, t.rows); }
   Matrix MapsGradient(const Tensors& t) const { return At(t.pending, maps_pending_, t.rows, maps_); }
   PieceTensors BranchTensors(const SublayerContext& context, size_t index, const Tensors& t) const;
   void ForwardSublayer(const SublayerContext& context, size_t index, const Tensors& t) const;
@@ -89,6 +94,7 @@ class HyperSegment final : public Piece {
   int32_t first_;
   ActivationCapacity capacity_;
   Stack stack_;
+  Storage storage_;
   int64_t d_model_, streams_, maps_;
   double dropout_;
   bool begins_, ends_;               // whether the stack does

@@ -330,10 +330,10 @@ void IncrementalSublayer::StreamsStep(const IncrementalContext& context, ConstAn
   ResidualNormForwardArgs result{.residual = read, .branch = branch, .residual_gain = 0};
   if (output_norm_scale_ < 0) result.bias = parameters.WeightVector(output_bias_);
   result.branch_gain = BranchGain(record_, context.update);
-  result.sum = branch;
+  result.sum = scratch.sum(rows);
   ResidualNormForward(context.stream, result);
   const Matrix y = ends_stack_ ? scratch.streams(rows) : Matrix(out.floats().data, rows, columns);
-  HyperWriteForward(context.stream, {.x = streams, .maps = maps, .f = branch.floats(), .y = y});
+  HyperWriteForward(context.stream, {.x = streams, .maps = maps, .f = result.sum.floats(), .y = y});
   if (!ends_stack_) return;
   SumStreams(context.stream, {.x = y, .gain = 1.0f / static_cast<float>(streams_), .y = read});
   Norm(context, norm_behind_, read, out);

@@ -118,6 +118,8 @@ bool ModelPlan::ReadByProductsAlone(int32_t parameter) const {
     case ParameterRole::kValueBias:
     case ParameterRole::kConvolutionBias:
       return true;
+    case ParameterRole::kStreamsWeight:  // with the streams, which are fp32
+      return false;
     case ParameterRole::kOutputBias:  // added by the residual connection's kernel, unless a norm comes first
     case ParameterRole::kContractionBias:
       return ParameterOf(record.sublayer, ParameterRole::kOutputNormScale) >= 0;

@@ -11,14 +11,13 @@ namespace {
 
 float* FloatsAt(std::byte* saved, int64_t offset) { return reinterpret_cast<float*>(saved + offset); }
 
-// Where a device finds b. Also null where b is always 1, because then no kernel reads it.
+}  // namespace
+
 const float* BranchGainPlace(const SublayerContext& context, int32_t sublayer) {
   const DeviceBatch* const places = context.places;
   if (places == nullptr || !HasBranchGain(context.plan().sublayers[sublayer])) return nullptr;
   return places->branch_gains + (sublayer - places->first_sublayer);
 }
-
-}  // namespace
 
 std::unique_ptr<Piece> MakeSegment(const ModelPlan& plan, int32_t first, int32_t last,
                                    const ActivationCapacity& capacity) {

@@ -38,6 +38,10 @@
 
 namespace hadal {
 
+// Where a device finds b of a sublayer's residual connection. Null: on the host alone, or b is always 1, and then no
+// kernel reads it.
+const float* BranchGainPlace(const SublayerContext& context, int32_t sublayer);
+
 // Creates the piece of sublayers [first, last): a Segment, or a HyperSegment (hyper_segment.h) where the stack has
 // several residual streams.
 std::unique_ptr<Piece> MakeSegment(const ModelPlan& plan, int32_t first, int32_t last,
@@ -48,9 +52,6 @@ class Segment final : public Piece {
   // Sublayers [first, last) of the plan.  REQUIRES: first < last; residual sublayers of one stack and one placement of
   // norms.
   Segment(const ModelPlan& plan, int32_t first, int32_t last, const ActivationCapacity& capacity);
-
-  // Returns the number of entries if x is a history, 0 if x is the residual stream.
-  int64_t history_entries() const { return combination_ ? combination_->entries() : 0; }
 
   int64_t saved_bytes() const override { return kept_.bytes() + input_.bytes(); }
   int64_t saved_input_bytes() const override { return input_.bytes(); }

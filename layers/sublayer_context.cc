@@ -56,15 +56,17 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
   branch_input_slice_ = reserve(rows * d);
   attended_slice_ = reserve(rows * d);
   const StackMethod &encoder = plan.options.encoder, &decoder = plan.options.decoder;
-  if (encoder.skip_gain != 0 || decoder.skip_gain != 0) layer_input_slice_ = layout.Reserve<float>(category, rows * d);
+  const int32_t streams = std::max(encoder.residual_streams, decoder.residual_streams);
+  if (encoder.skip_gain != 0 || decoder.skip_gain != 0 || streams > 1) {
+    layer_input_slice_ = layout.Reserve<float>(category, rows * d);
+  }
   const bool hidden_norm = encoder.ffn_inner_norm || decoder.ffn_inner_norm;
   partial_floats_ = ResidualNormPartials(rows, hidden_norm ? std::max<int64_t>(d, plan.options.d_ff) : d);
   if (encoder.combine_layers || decoder.combine_layers) {
     const int64_t entries = std::max(plan.options.encoder_layers, plan.options.decoder_layers) + 1;
     partial_floats_ = std::max(partial_floats_, WeightedSumPartials(rows, entries));
   }
-  partial_floats_ =
-      std::max(partial_floats_, HyperPartials(rows, std::max(encoder.residual_streams, decoder.residual_streams)));
+  partial_floats_ = std::max(partial_floats_, HyperPartials(rows, streams));
   partial_slice_ = layout.Reserve<float>(category, partial_floats_);
   if (stream.kind() == DeviceKind::kCpu) return;
   gradient_batch_ = std::make_unique<GradientBatch>();

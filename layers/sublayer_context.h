@@ -50,7 +50,8 @@ class Workspace {
   AnyMatrix branch(int64_t rows) const { return {branch_, rows, width_, storage_}; }  // F(x)
   AnyMatrix branch_input_gradient(int64_t rows) const { return {branch_input_, rows, width_, storage_}; }
   AnyMatrix attended_gradient(int64_t rows) const { return {attended_, rows, width_, storage_}; }
-  // The gradient of a layer's input through the skip to the layer's last sum: fp32.
+  // The gradient of a layer's input through the skip to the layer's last sum; with several streams, of what a sublayer
+  // reads of them and of its result: fp32.
   Matrix layer_input_gradient(int64_t rows) const { return {layer_input_, rows, width_}; }
   Vector attention_scratch() const { return {attention_, attention_floats_}; }
   Vector norm_partials() const { return {partials_, partial_floats_}; }

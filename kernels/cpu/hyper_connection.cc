@@ -148,26 +148,24 @@ void HyperReadBackwardBlocks(const HyperReadBackwardArgs& args, int64_t begin_bl
   }
 }
 
-// Rows in descending order: with y at x's address, a row of y lies behind all rows of x before it.
-void CopyToStreamsColumns(const CopyToStreamsArgs& args, int64_t begin, int64_t end) {
+void CopyToStreamsRows(const CopyToStreamsArgs& args, int64_t begin, int64_t end) {
   const int64_t width = args.x.columns;
-  for (int64_t row = args.x.rows; row-- > 0;) {
+  for (int64_t row = begin; row < end; ++row) {
     const float* x = args.x.row(row);
-    ForColumns(begin, end, [&](auto d, int64_t c) HWY_ATTR {
+    ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
       const auto value = hn::Mul(hn::Set(d, args.gain), hn::LoadU(d, x + c));
       for (float* y = args.y.row(row) + c; y < args.y.row(row) + args.y.columns; y += width) hn::StoreU(value, d, y);
     });
   }
 }
 
-// Rows in ascending order, for the same reason. Streams i and i + half are added, so that equal streams have an exact
-// sum if their number is a power of two.
-void SumStreamsColumns(const SumStreamsArgs& args, int64_t begin, int64_t end) {
+// Streams i and i + half are added, so that equal streams have an exact sum if their number is a power of two.
+void SumStreamsRows(const SumStreamsArgs& args, int64_t begin, int64_t end) {
   const int64_t width = args.y.columns, streams = args.x.columns / width;
-  for (int64_t row = 0; row < args.x.rows; ++row) {
+  for (int64_t row = begin; row < end; ++row) {
     const float* x = args.x.row(row);
     float* y = args.y.row(row);
-    ForColumns(begin, end, [&](auto d, int64_t c) HWY_ATTR {
+    ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
       hn::Vec<decltype(d)> sums[kMostStreams];
       for (int64_t i = 0; i < streams; ++i) sums[i] = hn::LoadU(d, x + i * width + c);
       for (int64_t left = streams; left > 1;) {
@@ -192,8 +190,8 @@ HWY_EXPORT(HyperReadForwardRows);
 HWY_EXPORT(HyperWriteForwardRows);
 HWY_EXPORT(HyperWriteBackwardRows);
 HWY_EXPORT(HyperReadBackwardBlocks);
-HWY_EXPORT(CopyToStreamsColumns);
-HWY_EXPORT(SumStreamsColumns);
+HWY_EXPORT(CopyToStreamsRows);
+HWY_EXPORT(SumStreamsRows);
 }  // namespace
 
 void cpu::HyperReadForward(const Stream& stream, const HyperReadForwardArgs& args) {
@@ -228,14 +226,14 @@ void cpu::HyperReadBackward(const Stream& stream, const HyperReadBackwardArgs& a
 }
 
 void cpu::CopyToStreams(const Stream& stream, const CopyToStreamsArgs& args) {
-  stream.ForRanges(args.x.columns, 16, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(CopyToStreamsColumns)(args, begin, end);
+  stream.ForRanges(args.x.rows, 1, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(CopyToStreamsRows)(args, begin, end);
   });
 }
 
 void cpu::SumStreams(const Stream& stream, const SumStreamsArgs& args) {
-  stream.ForRanges(args.y.columns, 16, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(SumStreamsColumns)(args, begin, end);
+  stream.ForRanges(args.y.rows, 1, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(SumStreamsRows)(args, begin, end);
   });
 }
 

@@ -1,5 +1,5 @@
-// Hyper-connections on the CPU: rows (gradients of gates and bias: blocks of rows; the ends of a stack: columns) are
-// split over threads. kernels/hyper_connection.cc checks the arguments.
+// Hyper-connections on the CPU: rows (gradients of gates and bias: blocks of rows) are split over threads.
+// kernels/hyper_connection.cc checks the arguments.
 #pragma once
 
 #include "kernels/hyper_connection.h"

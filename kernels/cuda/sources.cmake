@@ -12,6 +12,7 @@ set(HADAL_CUDA_SOURCES
   embedding.cu
   glu.cu
   head_scale.cu
+  hyper_connection.cu
   linear_epilogue.cu
   residual_norm_backward.cu
   residual_norm_forward.cu

@@ -15,6 +15,7 @@ void AttentionForward(const Stream& stream, const hadal::AttentionForwardArgs& a
 void AttentionBackward(const Stream& stream, const hadal::AttentionBackwardArgs& args);
 void CachedAttention(const Stream& stream, const hadal::CachedAttentionArgs& args);
 void Convert(const Stream& stream, const hadal::ConvertArgs& args);
+void CopyToStreams(const Stream& stream, const hadal::CopyToStreamsArgs& args);
 void CrossEntropy(const Stream& stream, const hadal::CrossEntropyArgs& args);
 void EmbeddingForward(const Stream& stream, const hadal::EmbeddingForwardArgs& args);
 void EmbeddingBackward(const Stream& stream, const hadal::EmbeddingBackwardArgs& args);
@@ -23,6 +24,10 @@ void GluForward(const Stream& stream, const hadal::GluForwardArgs& args);
 void GluBackward(const Stream& stream, const hadal::GluBackwardArgs& args);
 void HeadScaleForward(const Stream& stream, const hadal::HeadScaleForwardArgs& args);
 void HeadScaleBackward(const Stream& stream, const hadal::HeadScaleBackwardArgs& args);
+void HyperReadForward(const Stream& stream, const hadal::HyperReadForwardArgs& args);
+void HyperReadBackward(const Stream& stream, const hadal::HyperReadBackwardArgs& args);
+void HyperWriteForward(const Stream& stream, const hadal::HyperWriteForwardArgs& args);
+void HyperWriteBackward(const Stream& stream, const hadal::HyperWriteBackwardArgs& args);
 bool HasReluMask(const Stream& stream, const hadal::ReluMaskArgs& args);
 void LinearForward(const Stream& stream, const hadal::LinearForwardArgs& args);
 void LinearBackwardInput(const Stream& stream, const hadal::LinearBackwardInputArgs& args);
@@ -35,6 +40,7 @@ void ResidualNormBackward(const Stream& stream, const hadal::ResidualNormBackwar
 void ScatterRows(const Stream& stream, const hadal::ScatterRowsArgs& args);
 void ShiftScaleForward(const Stream& stream, const hadal::ShiftScaleForwardArgs& args);
 void ShiftScaleBackward(const Stream& stream, const hadal::ShiftScaleBackwardArgs& args);
+void SumStreams(const Stream& stream, const hadal::SumStreamsArgs& args);
 void SumsOfSquares(const Stream& stream, const hadal::SumsOfSquaresArgs& args);
 void TopCandidates(const Stream& stream, const hadal::TopCandidatesArgs& args);
 void Unfold(const Stream& stream, const hadal::UnfoldArgs& args);

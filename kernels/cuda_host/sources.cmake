@@ -11,6 +11,7 @@ set(HADAL_OPERATION_SOURCES
   embedding_operation.cc
   glu_operation.cc
   head_scale_operation.cc
+  hyper_connection_operation.cc
   launch_memory.cc
   linear_operation.cc
   operations.cc

@@ -56,7 +56,7 @@ TEST(Bf16RunTest, EveryMethodTrains) {
   for (const ResidualMethod method :
        {ResidualMethod::kBranchNorm, ResidualMethod::kB2t, ResidualMethod::kSubLn, ResidualMethod::kTFixup,
         ResidualMethod::kAdmin, ResidualMethod::kNormFormer, ResidualMethod::kRFixup, ResidualMethod::kDlclPre,
-        ResidualMethod::kDlclPost, ResidualMethod::kKeel, ResidualMethod::kResidualDual}) {
+        ResidualMethod::kDlclPost, ResidualMethod::kKeel, ResidualMethod::kResidualDual, ResidualMethod::kMhc}) {
     RunSpec spec = SmallRun(method);
     spec.validate_every_step = true;
     const RunOutcome fp32 = Train(spec, corpus), bf16 = Train(InBf16(spec), corpus);
@@ -112,12 +112,14 @@ TEST(Bf16RunTest, NoLayoutChangesABit) {
   // Cut anywhere; in front of the target embedding, where the encoder's output crosses, and behind it; in front of the
   // head.
   const Layout layouts[] = {{1, 3, {}}, {2, 0, {5}}, {2, 2, {6}}, {2, 0, {12}}, {4, 3, {}}};
-  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kReZero,
-                                      ResidualMethod::kRFixup, ResidualMethod::kDlclPre, ResidualMethod::kDlclPost}) {
+  for (const ResidualMethod method :
+       {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kReZero, ResidualMethod::kRFixup,
+        ResidualMethod::kDlclPre, ResidualMethod::kDlclPost, ResidualMethod::kMhc}) {
     RunSpec spec = InBf16(SmallRun(method, 16));
     if (method == ResidualMethod::kDeepNorm) spec.model.activation_dropout = 0;  // the products keep the ReLU's mask
     const RunOutcome whole = Train(spec, corpus);
     for (const Layout& layout : layouts) {
+      if (method == ResidualMethod::kMhc && layout.recompute_every != 2) continue;  // slow to emulate
       RunSpec other = spec;
       other.ranks = layout.ranks;
       other.pipeline.recompute_every = layout.recompute_every;

@@ -58,7 +58,7 @@ TEST(DeviceDecodeTest, TranslationsAreThoseOfTheCpu) {
        {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kB2t, ResidualMethod::kNormFormer,
         ResidualMethod::kSubLn, ResidualMethod::kReZero, ResidualMethod::kRFixup, ResidualMethod::kDlclPre,
         ResidualMethod::kKeel, ResidualMethod::kPeriLn, ResidualMethod::kLnScaling, ResidualMethod::kMixLn,
-        ResidualMethod::kResidualDual}) {
+        ResidualMethod::kResidualDual, ResidualMethod::kMhc}) {
     DecodeSpec spec = SmallSpec(method);
     const DecodeOutcome cpu = Decode(spec, sources);
     spec = OnDevice(spec);
@@ -241,7 +241,7 @@ TEST(DeviceDecodeTest, Bf16FollowsAnEvaluationInBf16) {
   for (const ResidualMethod method :
        {ResidualMethod::kDeepNorm, ResidualMethod::kB2t, ResidualMethod::kNormFormer, ResidualMethod::kReZero,
         ResidualMethod::kRFixup, ResidualMethod::kDlclPre, ResidualMethod::kDlclPost, ResidualMethod::kPeriLn,
-        ResidualMethod::kLnScaling, ResidualMethod::kResidualDual}) {
+        ResidualMethod::kLnScaling, ResidualMethod::kResidualDual, ResidualMethod::kMhc}) {
     DecodeSpec spec = OnDevice(SmallSpec(method));
     spec.compute_storage = Storage::kBFloat16;
     spec.decoder.beam.max_length_b = 2;

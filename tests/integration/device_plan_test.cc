@@ -50,8 +50,14 @@ TrainOptions SmallRun(int replicas, int recompute_every) {
 const Stream kPlanned = Stream::ForLayouts(DeviceKind::kCuda, 1);
 
 TEST(DevicePlanTest, BytesAreWhatEveryRankAllocates) {
-  for (const auto& [replicas, speech] : {std::pair(1, false), {2, false}, {1, true}}) {
+  struct Case {
+    int replicas = 1;
+    bool speech = false;
+    ResidualMethod method = ResidualMethod::kDeepNorm;
+  };
+  for (const auto& [replicas, speech, method] : {Case{}, {2}, {1, true}, {1, false, ResidualMethod::kMhc}}) {
     TrainOptions options = SmallRun(replicas, /*recompute_every=*/2 * (replicas - 1));
+    ApplyResidualMethod(method, options.model);
     options.pipeline.transport = Transport::kHost;
     if (speech) options.model.source_vocabulary = 0, options.model.frame_width = options.model.front_end_channels = 40;
     const int ranks = 2 * replicas;

@@ -35,13 +35,15 @@ void ExpectAlike(const std::vector<double>& device, const std::vector<double>& c
 TEST(DeviceRunTest, LossesAreThoseOfTheCpu) {
   const Corpus corpus = SmallCorpus();
   for (const ResidualMethod method :
-       {ResidualMethod::kDeepNorm, ResidualMethod::kBranchNorm, ResidualMethod::kPreLn, ResidualMethod::kPostLn,
-        ResidualMethod::kB2t, ResidualMethod::kSubLn, ResidualMethod::kTFixup, ResidualMethod::kReZero,
-        ResidualMethod::kAdmin, ResidualMethod::kNormFormer, ResidualMethod::kRFixup, ResidualMethod::kDlclPre,
-        ResidualMethod::kDlclPost, ResidualMethod::kKeel, ResidualMethod::kPeriLn, ResidualMethod::kLnScaling,
-        ResidualMethod::kMixLn, ResidualMethod::kCompleteP, ResidualMethod::kResidualDual}) {
+       {ResidualMethod::kDeepNorm,     ResidualMethod::kBranchNorm, ResidualMethod::kPreLn,
+        ResidualMethod::kPostLn,       ResidualMethod::kB2t,        ResidualMethod::kSubLn,
+        ResidualMethod::kTFixup,       ResidualMethod::kReZero,     ResidualMethod::kAdmin,
+        ResidualMethod::kNormFormer,   ResidualMethod::kRFixup,     ResidualMethod::kDlclPre,
+        ResidualMethod::kDlclPost,     ResidualMethod::kKeel,       ResidualMethod::kPeriLn,
+        ResidualMethod::kLnScaling,    ResidualMethod::kMixLn,      ResidualMethod::kCompleteP,
+        ResidualMethod::kResidualDual, ResidualMethod::kMhc}) {
     RunSpec spec = SmallRun(method);
-    spec.validate_every_step = method == ResidualMethod::kDeepNorm;
+    spec.validate_every_step = method == ResidualMethod::kDeepNorm || method == ResidualMethod::kMhc;
     const RunOutcome cpu = Train(spec, corpus), device = Train(OnDevice(spec), corpus);
     const std::string name(ResidualMethodName(method));
     ExpectAlike(device.loss, cpu.loss, name + ", loss");
@@ -54,8 +56,8 @@ TEST(DeviceRunTest, LossesAreThoseOfTheCpu) {
 // and no index, and what it writes there is found.
 TEST(DeviceRunTest, NoLayoutChangesABit) {
   const Corpus corpus = SmallCorpus();
-  for (const ResidualMethod method :
-       {ResidualMethod::kDeepNorm, ResidualMethod::kRFixup, ResidualMethod::kDlclPre, ResidualMethod::kDlclPost}) {
+  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kRFixup, ResidualMethod::kDlclPre,
+                                      ResidualMethod::kDlclPost, ResidualMethod::kMhc}) {
     const RunSpec spec = OnDevice(SmallRun(method));
     const RunOutcome whole = Train(spec, corpus);
     for (const int ranks : {1, 2}) {
@@ -84,8 +86,12 @@ RunSpec ManyMicroBatches(ResidualMethod method) {
 
 TEST(DeviceRunTest, GraphsChangeNoBit) {
   const Corpus corpus = SmallCorpus();
-  for (const ResidualMethod method : {ResidualMethod::kBranchNorm, ResidualMethod::kReZero}) {
+  for (const ResidualMethod method : {ResidualMethod::kBranchNorm, ResidualMethod::kReZero, ResidualMethod::kMhc}) {
     RunSpec spec = OnDevice(ManyMicroBatches(method));
+    if (method == ResidualMethod::kMhc) {
+      spec.model.branch_growth = BranchGrowth::kLinear;
+      spec.model.branch_growth_updates = 4;
+    }
     spec.pipeline.graphs = GraphMode::kOff;
     spec.validate_every_step = method == ResidualMethod::kReZero;
     const RunOutcome eager = Train(spec, corpus);

@@ -15,6 +15,7 @@
 #include "kernels/cuda/executor.h"
 #include "kernels/cuda/glu.h"
 #include "kernels/cuda/head_scale.h"
+#include "kernels/cuda/hyper_connection.h"
 #include "kernels/cuda/linear_epilogue.h"
 #include "kernels/cuda/residual_norm.h"
 #include "kernels/cuda/scatter_rows.h"
@@ -367,6 +368,41 @@ void VisitFrontEnd(AccessLab& lab) {
   });
 }
 
+// Four residual streams, in blocks of rows that are full.
+void VisitStreams(AccessLab& lab) {
+  constexpr int64_t kRows = 64, kStreams = 4, kMaps = 24;
+  const DeviceMatrix<float> x = lab.Matrix<float>(kRows, kStreams * kWidth),
+                            y = lab.Matrix<float>(kRows, kStreams * kWidth), u = lab.Matrix<float>(kRows, kWidth),
+                            maps = lab.Matrix<float>(kRows, kMaps), projected = lab.Matrix<float>(kRows, kMaps),
+                            d_maps = lab.Matrix<float>(kRows, kMaps);
+  const DevicePointer<float> gates = lab.Zeros<float>(3), bias = lab.Zeros<float>(kMaps),
+                             rstd = lab.Zeros<float>(kRows), d_gates = lab.Zeros<float>(3),
+                             d_bias = lab.Zeros<float>(kMaps), partials = lab.Zeros<float>(2 * (kMaps + 3));
+  const std::string shape = "64 x 4 x 512";
+  const auto sized = [](auto args) {
+    args.rows = kRows, args.width = kWidth, args.streams = kStreams;
+    return args;
+  };
+  auto read = sized(cuda::HyperReadForwardArgs{.x = x, .projected = projected, .maps = maps, .rstd = rstd, .u = u});
+  read.gates = gates, read.bias = bias;
+  lab.Visit(shape, {"HyperReadForwardKernel"}, [&](StreamHandle stream) { cuda::HyperReadForward(stream, read); });
+  lab.Visit(shape, {"HyperWriteForwardKernel"}, [&](StreamHandle stream) {
+    cuda::HyperWriteForward(stream, sized(cuda::HyperWriteForwardArgs{.x = x, .maps = maps, .f = u, .y = y}));
+  });
+  auto write = sized(cuda::HyperWriteBackwardArgs{.dy = y, .x = x, .maps = maps, .dx = y, .d_maps = d_maps});
+  write.f = u, write.df = u;
+  lab.Visit(shape, {"HyperWriteBackwardKernel"}, [&](StreamHandle stream) { cuda::HyperWriteBackward(stream, write); });
+  auto backward = sized(cuda::HyperReadBackwardArgs{.du = u, .x = x, .projected = projected, .maps = maps});
+  backward.rstd = rstd, backward.gates = gates, backward.bias = bias, backward.d_maps = d_maps, backward.dx = y;
+  backward.d_gates = d_gates, backward.d_bias = d_bias, backward.partials = partials;
+  lab.Visit(shape, {"HyperReadBackwardKernel", "MergeColumnsKernel"},
+            [&](StreamHandle stream) { cuda::HyperReadBackward(stream, backward); });
+  lab.Visit(shape, {"CopyToStreamsKernel"},
+            [&](StreamHandle stream) { cuda::CopyToStreams(stream, sized(cuda::CopyToStreamsArgs{.x = u, .y = y})); });
+  lab.Visit(shape, {"SumStreamsKernel"},
+            [&](StreamHandle stream) { cuda::SumStreams(stream, sized(cuda::SumStreamsArgs{.x = x, .y = u})); });
+}
+
 std::string CountText(const cuda::AccessCount& count) {
   if (count.least == 0) return " - |";
   char text[96];
@@ -392,6 +428,7 @@ void ForEachKernel(cuda::Executor& executor, const std::function<void(const Kern
   VisitRest(lab);
   VisitFrontEnd<BFloat16>(lab);
   VisitFrontEnd<float>(lab);
+  VisitStreams(lab);
   for (const int64_t head_width : {64, 128}) VisitCachedAttention<BFloat16>(lab, head_width, /*length=*/40);
   VisitCachedAttention<float>(lab, 64, /*length=*/40);
 }

@@ -26,6 +26,7 @@ ModelPlan PlanOf(ResidualMethod method, int32_t d_model = 32) {
 DeviceKernels Everything() {
   DeviceKernels kernels;
   kernels.head_scale_forward = [](const Stream&, const HeadScaleForwardArgs&) {};
+  kernels.hyper_read_forward = [](const Stream&, const HyperReadForwardArgs&) {};
   kernels.shift_scale_forward = [](const Stream&, const ShiftScaleForwardArgs&) {};
   kernels.unfold = [](const Stream&, const UnfoldArgs&) {};
   kernels.weighted_sum_forward = [](const Stream&, const WeightedSumForwardArgs&) {};
@@ -40,15 +41,10 @@ TEST(DeviceSupportTest, ADeviceWithAllKernelsTrainsEverything) {
     for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
       ModelPlan plan = PlanOf(method);
       plan.compute_storage = storage;
-      if (method == ResidualMethod::kMhc) continue;                                     // a test below
       if (method == ResidualMethod::kMixLn && storage == Storage::kBFloat16) continue;  // the next test
       EXPECT_EQ(CheckDeviceSupport(plan, Everything()), absl::OkStatus()) << ResidualMethodName(method);
     }
   }
-}
-
-TEST(DeviceSupportTest, SeveralStreamsAreOfCpusAlone) {
-  EXPECT_THAT(std::string(CheckDeviceSupport(PlanOf(ResidualMethod::kMhc), Everything()).message()), HasSubstr("mHC"));
 }
 
 TEST(DeviceSupportTest, AStackOfTwoPlacementsHasNoStreamInBf16) {
@@ -79,6 +75,9 @@ TEST(DeviceSupportTest, WhatIsMissingIsNamed) {
   kernels = Everything();
   kernels.head_scale_forward = nullptr;
   EXPECT_THAT(message(ResidualMethod::kNormFormer, kernels), HasSubstr("head_scale"));
+  kernels = Everything();
+  kernels.hyper_read_forward = nullptr;
+  EXPECT_THAT(message(ResidualMethod::kMhc, kernels), HasSubstr("hyper_connection (mHC)"));
   kernels = Everything();
   kernels.shift_scale_forward = nullptr;
   EXPECT_THAT(message(ResidualMethod::kRFixup, kernels), HasSubstr("shift_scale"));

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "tests/support/finite_difference.h"
+
 namespace hadal::testing {
 
 struct HyperConnectionReference {
@@ -55,6 +57,26 @@ struct HyperConnectionReference {
       }
     }
     return out;
+  }
+
+  // The slopes of <du, u> + <dy, y> along `variable`, one of the above, plus `before`.
+  std::vector<double> Slopes(std::vector<double>& variable, const std::vector<double>& du,
+                             const std::vector<double>& dy, double before = 0) {
+    const auto loss = [&] {
+      const Outputs out = Forward();
+      return Dot(du, out.u) + Dot(dy, out.y);
+    };
+    constexpr double kStep = 1e-5;
+    std::vector<double> slopes;
+    for (double& value : variable) {
+      const double at = value;
+      value = at + kStep;
+      const double above = loss();
+      value = at - kStep;
+      slopes.push_back((above - loss()) / (2 * kStep) + before);
+      value = at;
+    }
+    return slopes;
   }
 };
 

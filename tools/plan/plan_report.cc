@@ -6,7 +6,6 @@
 #include "kernels/adam.h"
 #include "kernels/linear.h"
 #include "layers/border.h"
-#include "layers/device_support.h"
 #include "layers/purpose.h"
 #include "pipeline/engine/memory_fit.h"
 #include "pipeline/engine/rank_parts.h"
@@ -109,7 +108,6 @@ int64_t ReluMaskBytesOf(const PlanReport& report, const Stream& stream) {
 
 // The parts of the report that need no measurement.
 absl::StatusOr<PlanReport> LayOut(const TrainOptions& options, int ranks, const Stream& stream) {
-  if (stream.kind() != DeviceKind::kCpu) HADAL_RETURN_IF_ERROR(CheckStreamsOnDevice(options.model));
   PlanReport report{
       .model = PlannedModel(options, stream.kind()), .threads = stream.threads(), .device = stream.kind()};
   HADAL_ASSIGN_OR_RETURN(report.pipeline,

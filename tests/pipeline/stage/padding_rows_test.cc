@@ -67,10 +67,10 @@ class StackRun {
     int64_t pending_bytes = 0;
     for (int32_t s = first, end = s; s < last; s = end) {
       end = combines ? plan.NextCut(s + 1) : last;
-      segments_.emplace_back(plan, s, end, kCapacity);
-      saved_.push_back(layout.ReserveBytes("saved", segments_.back().saved_bytes()));
-      for (int32_t step = 0; step < segments_.back().steps(); ++step) {
-        pending_bytes = std::max(pending_bytes, segments_.back().pending_bytes(step));
+      segments_.push_back(MakeSegment(plan, s, end, kCapacity));
+      saved_.push_back(layout.ReserveBytes("saved", segments_.back()->saved_bytes()));
+      for (int32_t step = 0; step < segments_.back()->steps(); ++step) {
+        pending_bytes = std::max(pending_bytes, segments_.back()->pending_bytes(step));
       }
     }
     pending_ = layout.ReserveBytes("pending", pending_bytes);
@@ -91,18 +91,18 @@ class StackRun {
     if (second_end_) {
       tensors.second = Second(arena, 0);
       tensors.y = Second(arena, 2);
-      segments_[0].Forward(context, tensors);
+      segments_[0]->Forward(context, tensors);
       return second_end_->Forward(context,
                                   {.x = tensors.y, .y = out, .second = tensors.second, .saved = Saved(arena, 1)});
     }
-    if (!closing_) return segments_[0].Forward(context, tensors);
+    if (!closing_) return segments_[0]->Forward(context, tensors);
     context.stream.Copy(Entries(arena, 0, 0, 1).data, x.data, AnyMatrix(x).bytes());
     for (size_t k = 0; k < segments_.size(); ++k) {
-      const int64_t entries = segments_[k].history_entries();
+      const int64_t entries = static_cast<int64_t>(k) + 1;
       tensors.x = Entries(arena, 0, 0, entries);
       tensors.y = Entries(arena, 0, entries, 1);
       tensors.saved = Saved(arena, k);
-      segments_[k].Forward(context, tensors);
+      segments_[k]->Forward(context, tensors);
     }
     closing_->Forward(
         context, {.x = Entries(arena, 0, 0, closing_->entries()), .y = out, .saved = Saved(arena, segments_.size())});
@@ -124,7 +124,7 @@ class StackRun {
       BackwardOf(*second_end_, context,
                  {.second = tensors.second, .d_second = tensors.d_second, .saved = Saved(arena, 1), .d_y = d_residual});
     }
-    if (!closing_) return BackwardOf(segments_[0], context, tensors);
+    if (!closing_) return BackwardOf(*segments_[0], context, tensors);
     const Matrix all = Entries(arena, 1, 0, closing_->entries());
     context.stream.Clear(all.data, AnyMatrix(all).bytes());
     BackwardOf(*closing_, context,
@@ -133,12 +133,12 @@ class StackRun {
                 .d_y = d_residual,
                 .d_x = all});
     for (size_t k = segments_.size(); k-- > 0;) {
-      const int64_t entries = segments_[k].history_entries();
+      const int64_t entries = static_cast<int64_t>(k) + 1;
       tensors.x = Entries(arena, 0, 0, entries);
       tensors.saved = Saved(arena, k);
       tensors.d_y = Entries(arena, 1, entries, 1);
       tensors.d_x = Entries(arena, 1, 0, entries);
-      BackwardOf(segments_[k], context, tensors);
+      BackwardOf(*segments_[k], context, tensors);
     }
     context.stream.Copy(d_residual.data, Entries(arena, 1, 0, 1).data, AnyMatrix(d_residual).bytes());
   }
@@ -162,7 +162,7 @@ class StackRun {
   }
 
   Stack stack_;
-  std::vector<Segment> segments_;
+  std::vector<std::unique_ptr<Piece>> segments_;
   std::optional<LayerCombination> closing_;
   std::optional<SecondStreamEnd> second_end_;
   std::vector<ArenaSlice> saved_;
@@ -195,7 +195,8 @@ class PaddedModel {
         decoder_(plan_, plan_.target_embedding() + 1, plan_.output_head(), *layout_),
         head_(plan_, kCapacity, Purpose::kTraining),
         head_saved_(layout_->ReserveBytes("saved", head_.saved_bytes())) {
-    for (ArenaSlice& slice : matrices_) slice = layout_->Reserve<float>("rows", kTargetRows * kWidth);
+    const int64_t rows = kTargetRows * plan_.Streams(Stack::kDecoder);  // a gradient's, of all streams
+    for (ArenaSlice& slice : matrices_) slice = layout_->Reserve<float>("rows", rows * kWidth);
     arena_ = *Arena::Allocate(*layout_, device_.get());
     parameters_.Bind(arena_);
     workspace_.Bind(arena_);
@@ -307,7 +308,7 @@ TEST(PaddingRowsTest, WhatStandsInThemChangesNothing) {
        {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kB2t, ResidualMethod::kReZero,
         ResidualMethod::kAdmin, ResidualMethod::kNormFormer, ResidualMethod::kRFixup, ResidualMethod::kDlclPre,
         ResidualMethod::kDlclPost, ResidualMethod::kKeel, ResidualMethod::kPeriLn, ResidualMethod::kLnScaling,
-        ResidualMethod::kResidualDual}) {
+        ResidualMethod::kResidualDual, ResidualMethod::kMhc}) {
     SCOPED_TRACE(ResidualMethodName(method));
     PaddedModel model(method);
     const Outcome zeros = model.Run(0, 1), poisoned = model.Run(1000, 2);

@@ -111,13 +111,6 @@ TEST(PlanReport, ASecondStreamDoublesABordersBytes) {
   EXPECT_THAT(PlanToText(*one, {.sublayers = true}), Not(HasSubstr("second stream")));
 }
 
-TEST(PlanReport, SeveralStreamsAreNotPlannedForDevices) {
-  TrainOptions options = SmallRun();
-  ApplyResidualMethod(ResidualMethod::kMhc, options.model);
-  const auto report = MakePlanReport(options, 2, Stream::ForLayouts(DeviceKind::kCuda, 1), kRate);
-  EXPECT_THAT(std::string(report.status().message()), HasSubstr("mHC"));
-}
-
 // Replicas differ in their share of micro-batches and of Adam's moments.
 TEST(PlanReport, BytesAreTheArenasOnEveryRankOfAGrid) {
   for (const bool sharded : {true, false}) {

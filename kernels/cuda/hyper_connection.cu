@@ -1,0 +1,371 @@
+#include "kernels/cuda/hyper_connection.h"
+
+#include "kernels/cuda/column_merge.h"
+#include "kernels/cuda/row_team.h"
+#include "kernels/cuda/thread_layer.h"
+
+namespace hadal::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / kWarp;
+constexpr int kMostMaps = kMostStreams * (kMostStreams + 2);
+constexpr int kRounds = 20;  // of Sinkhorn's
+constexpr float kRmsEpsilon = 1e-6f, kLeastSum = 1e-30f;
+
+int64_t Maps(int64_t streams) { return streams * (streams + 2); }
+
+// What a lane has of a row's maps: element `index[0]` of H_pre or H_post, and of H_res the elements (i, j) and
+// (i + 4, j), with i = lane / 8 and j = lane % 8. −1: none.
+struct MapLanes {
+  int n, index[3], gate[3];
+};
+HADAL_DEVICE MapLanes ThisLanes(int64_t streams) {
+  const int n = static_cast<int>(streams), lane = ThreadIndex() % kWarp, i = lane / 8, j = lane % 8;
+  MapLanes lanes = {n, {-1, -1, -1}, {lane < n ? 0 : 1, 2, 2}};
+  if (lane < 2 * n) lanes.index[0] = lane;
+  if (i < n && j < n) lanes.index[1] = 2 * n + i * n + j;
+  if (i + 4 < n && j < n) lanes.index[2] = 2 * n + (i + 4) * n + j;
+  return lanes;
+}
+
+// Column c of each stream of a row; 0 where there is none.
+HADAL_DEVICE void LoadStreams(DevicePointer<const float> row, int64_t width, int64_t c, int n,
+                              float (&x)[kMostStreams]) {
+  HADAL_UNROLL for (int i = 0; i < kMostStreams; ++i) x[i] = i < n ? Load(row + (i * width + c)) : 0.0f;
+}
+
+// h of the lane's elements, where it has them.
+template <typename Args>
+HADAL_DEVICE void Logits(const Args& args, int64_t row, float rstd, const MapLanes& lanes, float (&h)[3]) {
+  HADAL_UNROLL for (int s = 0; s < 3; ++s) {
+    const int k = lanes.index[s];
+    h[s] = 0.0f;
+    if (k >= 0) {
+      h[s] = MulAdd(Load(args.gates + lanes.gate[s]), rstd * Load(args.projected.row(row) + k), Load(args.bias + k));
+    }
+  }
+}
+
+// Sums over each column of the square, or each row; elements that are not there are 0.
+template <bool kColumns>
+HADAL_DEVICE void GroupSums(int n, const float (&v)[2], float (&sums)[2]) {
+  if constexpr (kColumns) {
+    float sum = v[0] + v[1];
+    sum += ShuffleXor(sum, 8);
+    sum += ShuffleXor(sum, 16);
+    sums[0] = sums[1] = sum;
+  } else {
+    HADAL_UNROLL for (int s = 0; s < 2; ++s) {
+      sums[s] = v[s];
+      if (s == 1 && n <= 4) return;
+      HADAL_UNROLL for (int mask = 4; mask > 0; mask /= 2) sums[s] += ShuffleXor(sums[s], mask);
+    }
+  }
+}
+HADAL_DEVICE float FactorOf(float sum) { return sum < kLeastSum ? 0.0f : 1.0f / sum; }
+
+template <bool kColumns>
+HADAL_DEVICE void Divide(int n, const float (&v)[2], float (&result)[2]) {
+  float sums[2];
+  GroupSums<kColumns>(n, v, sums);
+  HADAL_UNROLL for (int s = 0; s < 2; ++s) result[s] = v[s] * FactorOf(sums[s]);
+}
+
+// d becomes the gradient of `before` from that of `after`.
+template <bool kColumns>
+HADAL_DEVICE void DivideBackward(int n, const float (&before)[2], const float (&after)[2], const MapLanes& lanes,
+                                 float (&d)[2]) {
+  float sums[2], dots[2];
+  const float products[2] = {d[0] * after[0], d[1] * after[1]};
+  GroupSums<kColumns>(n, before, sums);
+  GroupSums<kColumns>(n, products, dots);
+  HADAL_UNROLL for (int s = 0; s < 2; ++s) {
+    d[s] = lanes.index[s + 1] < 0 ? 0.0f : (d[s] - dots[s]) * FactorOf(sums[s]);
+  }
+}
+
+// e^(h − the column's largest).
+HADAL_DEVICE void Exponentials(const MapLanes& lanes, const float (&h)[3], float (&e)[2]) {
+  float largest = lanes.index[1] < 0 ? -INFINITY : h[1];
+  if (lanes.index[2] >= 0 && h[2] > largest) largest = h[2];
+  HADAL_UNROLL for (int mask = 16; mask >= 8; mask /= 2) {
+    const float other = ShuffleXor(largest, mask);
+    if (other > largest) largest = other;
+  }
+  HADAL_UNROLL for (int s = 0; s < 2; ++s) e[s] = lanes.index[s + 1] < 0 ? 0.0f : Exp(h[s + 1] - largest);
+}
+
+HADAL_DEVICE void SinkhornForward(const MapLanes& lanes, const float (&h)[3], float (&result)[2]) {
+  Exponentials(lanes, h, result);
+  for (int round = 0; round < kRounds; ++round) {
+    Divide<true>(lanes.n, result, result);
+    Divide<false>(lanes.n, result, result);
+  }
+}
+
+// d: of the result; becomes that of h.
+HADAL_DEVICE void SinkhornBackward(const MapLanes& lanes, const float (&h)[3], float (&d)[2]) {
+  float at[2 * kRounds + 1][2];
+  Exponentials(lanes, h, at[0]);
+  HADAL_UNROLL for (int round = 0; round < kRounds; ++round) {
+    Divide<true>(lanes.n, at[2 * round], at[2 * round + 1]);
+    Divide<false>(lanes.n, at[2 * round + 1], at[2 * round + 2]);
+  }
+  HADAL_UNROLL for (int round = kRounds - 1; round >= 0; --round) {
+    DivideBackward<false>(lanes.n, at[2 * round + 1], at[2 * round + 2], lanes, d);
+    DivideBackward<true>(lanes.n, at[2 * round], at[2 * round + 1], lanes, d);
+  }
+  HADAL_UNROLL for (int s = 0; s < 2; ++s) d[s] *= at[0][s];
+}
+
+// Warp w of block x: row x·kWarps + w.
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperReadForwardKernel(HyperReadForwardArgs args) {
+  const int64_t row = BlockX() * kWarps + ThreadIndex() / kWarp, columns = args.streams * args.width;
+  if (row >= args.rows) return;  // all lanes of the warp
+  const int lane = ThreadIndex() % kWarp;
+  const DevicePointer<const float> x = args.x.row(row);
+  float squares = 0.0f;
+  for (int64_t c = lane; c < columns; c += kWarp) {
+    const float value = Load(x + c);
+    squares = MulAdd(value, value, squares);
+  }
+  const float rstd = 1.0f / SquareRoot(SumOfWarp(squares) / static_cast<float>(columns) + kRmsEpsilon);
+  if (lane == 0) Store(args.rstd + row, rstd);
+  const MapLanes lanes = ThisLanes(args.streams);
+  float h[3], square[2];
+  Logits(args, row, rstd, lanes, h);
+  SinkhornForward(lanes, h, square);
+  const float sigmoid = 1.0f / (1.0f + Exp(-h[0])),
+              maps[3] = {lane < lanes.n ? sigmoid : 2.0f * sigmoid, square[0], square[1]};
+  HADAL_UNROLL for (int s = 0; s < 3; ++s) {
+    if (lanes.index[s] >= 0) Store(args.maps.row(row) + lanes.index[s], maps[s]);
+  }
+  float pre[kMostStreams];
+  HADAL_UNROLL for (int i = 0; i < kMostStreams; ++i) pre[i] = ShuffleFrom(maps[0], i);
+  for (int64_t c = lane; c < args.width; c += kWarp) {
+    float sum = pre[0] * Load(x + c);
+    HADAL_UNROLL for (int i = 1; i < kMostStreams; ++i) {
+      if (i < lanes.n) sum = MulAdd(pre[i], Load(x + (i * args.width + c)), sum);
+    }
+    Store(args.u.row(row) + c, sum);
+  }
+}
+
+// A thread has a column of all streams of a row.
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperWriteForwardKernel(HyperWriteForwardArgs args) {
+  const int64_t at = BlockX() * kThreads + ThreadIndex(), row = at / args.width, c = at % args.width;
+  if (row >= args.rows) return;
+  const int n = static_cast<int>(args.streams);
+  const DevicePointer<const float> post = args.maps.row(row) + n;
+  float x[kMostStreams];
+  LoadStreams(args.x.row(row), args.width, c, n, x);
+  const float f = Load(args.f.row(row) + c);
+  for (int i = 0; i < n; ++i) {
+    const DevicePointer<const float> res = post + (n + i * n);
+    float sum = Load(res) * x[0];
+    HADAL_UNROLL for (int j = 1; j < kMostStreams; ++j) {
+      if (j < n) sum = MulAdd(Load(res + j), x[j], sum);
+    }
+    Store(args.y.row(row) + (i * args.width + c), MulAdd(Load(post + i), f, sum));
+  }
+}
+
+// Warp w of block x: row x·kWarps + w. A lane reads its columns of every stream before it writes them.
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperWriteBackwardKernel(HyperWriteBackwardArgs args) {
+  const int64_t row = BlockX() * kWarps + ThreadIndex() / kWarp;
+  if (row >= args.rows) return;  // all lanes of the warp
+  const int n = static_cast<int>(args.streams), lane = ThreadIndex() % kWarp;
+  const DevicePointer<const float> post = args.maps.row(row) + n, res = post + n;
+  float dots[kMostStreams][kMostStreams + 1] = {};  // of dy_i with each x_j, then with f
+  for (int64_t c = lane; c < args.width; c += kWarp) {
+    float x[kMostStreams], dx[kMostStreams] = {}, df = 0.0f;
+    LoadStreams(args.x.row(row), args.width, c, n, x);
+    const float f = Load(args.f.row(row) + c);
+    HADAL_UNROLL for (int i = 0; i < kMostStreams; ++i) {
+      if (i >= n) continue;
+      const float dy = Load(args.dy.row(row) + (i * args.width + c));
+      HADAL_UNROLL for (int j = 0; j < kMostStreams; ++j) {
+        if (j >= n) continue;
+        dots[i][j] = MulAdd(dy, x[j], dots[i][j]);
+        dx[j] = MulAdd(Load(res + (i * n + j)), dy, dx[j]);
+      }
+      dots[i][kMostStreams] = MulAdd(dy, f, dots[i][kMostStreams]);
+      df = MulAdd(Load(post + i), dy, df);
+    }
+    HADAL_UNROLL for (int j = 0; j < kMostStreams; ++j) {
+      if (j < n) Store(args.dx.row(row) + (j * args.width + c), dx[j]);
+    }
+    Store(args.df.row(row) + c, df);
+  }
+  const DevicePointer<float> d_post = args.d_maps.row(row) + n, d_res = d_post + n;
+  HADAL_UNROLL for (int i = 0; i < kMostStreams; ++i) {
+    if (i >= n) continue;
+    HADAL_UNROLL for (int j = 0; j <= kMostStreams; ++j) {
+      if (j >= n && j < kMostStreams) continue;
+      const float dot = SumOfWarp(dots[i][j]);
+      if (lane == 0) Store(j < n ? d_res + (i * n + j) : d_post + i, dot);
+    }
+  }
+}
+
+// One row: the gradient of `projected`, and dx. Adds the gradients of the lane's elements of h to `sums`, and what they
+// are of their gates to `gates`: of element 0, and of the others.
+HADAL_DEVICE void ReadBackwardRow(const HyperReadBackwardArgs& args, int64_t row, const MapLanes& lanes,
+                                  float (&sums)[3], float (&gates)[2]) {
+  const int lane = ThreadIndex() % kWarp;
+  const DevicePointer<const float> x = args.x.row(row), du = args.du.row(row), maps = args.maps.row(row);
+  float dots[kMostStreams] = {};  // of du with each x_i
+  for (int64_t c = lane; c < args.width; c += kWarp) {
+    const float gradient = Load(du + c);
+    HADAL_UNROLL for (int i = 0; i < kMostStreams; ++i) {
+      if (i < lanes.n) dots[i] = MulAdd(gradient, Load(x + (i * args.width + c)), dots[i]);
+    }
+  }
+  const float rstd = Load(args.rstd + row);
+  float h[3], d[3] = {}, d_rstd = 0.0f;
+  Logits(args, row, rstd, lanes, h);
+  HADAL_UNROLL for (int s = 0; s < 3; ++s) {
+    if (lanes.index[s] >= lanes.n) d[s] = Load(args.d_maps.row(row) + lanes.index[s]);
+  }
+  HADAL_UNROLL for (int i = 0; i < kMostStreams; ++i) {
+    if (i >= lanes.n) continue;
+    const float dot = SumOfWarp(dots[i]);
+    if (lane == i) d[0] = dot;
+  }
+  if (lanes.index[0] >= 0) {
+    const float map = Load(maps + lanes.index[0]);
+    d[0] *= map * (1.0f - (lane < lanes.n ? map : 0.5f * map));
+  }
+  float square[2] = {d[1], d[2]};
+  SinkhornBackward(lanes, h, square);
+  d[1] = square[0], d[2] = square[1];
+  HADAL_UNROLL for (int s = 0; s < 3; ++s) {
+    if (lanes.index[s] < 0) continue;
+    const float projected = Load(args.projected.row(row) + lanes.index[s]), gate = Load(args.gates + lanes.gate[s]);
+    sums[s] += d[s];
+    gates[s > 0] = MulAdd(d[s], rstd * projected, gates[s > 0]);
+    d_rstd = MulAdd(gate * projected, d[s], d_rstd);
+    Store(args.d_maps.row(row) + lanes.index[s], gate * rstd * d[s]);
+  }
+  const float of_norm =
+      -SumOfWarp(d_rstd) * rstd * rstd * rstd / (static_cast<float>(args.streams) * static_cast<float>(args.width));
+  for (int64_t c = lane; c < args.width; c += kWarp) {
+    const float gradient = Load(du + c);
+    HADAL_UNROLL for (int i = 0; i < kMostStreams; ++i) {
+      if (i >= lanes.n) continue;
+      const DevicePointer<float> dx = args.dx.row(row) + (i * args.width + c);
+      const float read = MulAdd(Load(maps + i), gradient, Load(dx));
+      Store(dx, MulAdd(of_norm, Load(x + (i * args.width + c)), read));
+    }
+  }
+}
+
+// Block x: rows [x·kHyperRowBlock, …). partials[x·(m + 3) + k]: the gradients of bias and gates from these rows.
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads, 1) HyperReadBackwardKernel(HyperReadBackwardArgs args) {
+  HADAL_SHARED(float, warps, kWarps*(kMostMaps + kHyperGates));
+  const int64_t first = BlockX() * kHyperRowBlock;
+  const int64_t end = first + kHyperRowBlock < args.rows ? first + kHyperRowBlock : args.rows;
+  const int warp = ThreadIndex() / kWarp, lane = ThreadIndex() % kWarp;
+  const MapLanes lanes = ThisLanes(args.streams);
+  const int maps = lanes.n * (lanes.n + 2), count = maps + static_cast<int>(kHyperGates);
+  float sums[3] = {}, gates[2] = {};
+  for (int64_t row = first + warp; row < end; row += kWarps) ReadBackwardRow(args, row, lanes, sums, gates);
+  HADAL_UNROLL for (int s = 0; s < 3; ++s) {
+    if (lanes.index[s] >= 0) warps[warp * count + lanes.index[s]] = sums[s];
+    const float gate = SumOfWarp(s < 2 && s != lanes.gate[0] ? 0.0f : gates[s > 1]);
+    if (lane == 0) warps[warp * count + maps + s] = gate;
+  }
+  Barrier();
+  const int k = ThreadIndex();
+  if (k >= count) return;
+  float sum = warps[k];
+  for (int w = 1; w < kWarps; ++w) sum += warps[w * count + k];
+  Store(args.partials + (BlockX() * count + k), sum);
+}
+
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CopyToStreamsKernel(CopyToStreamsArgs args) {
+  const int64_t at = BlockX() * kThreads + ThreadIndex(), row = at / args.width, c = at % args.width;
+  if (row >= args.rows) return;
+  const float value = args.gain * Load(args.x.row(row) + c);
+  for (int64_t i = 0; i < args.streams; ++i) Store(args.y.row(row) + (i * args.width + c), value);
+}
+
+// Streams i and i + 4 are added, then i and i + 2, then both.
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) SumStreamsKernel(SumStreamsArgs args) {
+  const int64_t at = BlockX() * kThreads + ThreadIndex(), row = at / args.width, c = at % args.width;
+  if (row >= args.rows) return;
+  float sums[kMostStreams];
+  LoadStreams(args.x.row(row), args.width, c, static_cast<int>(args.streams), sums);
+  HADAL_UNROLL for (int half = kMostStreams / 2; half > 0; half /= 2) {
+    HADAL_UNROLL for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
+  }
+  Store(args.y.row(row) + c, args.gain * sums[0]);
+}
+
+template <typename Args>
+int64_t BlocksOfColumns(const Args& args) {
+  return (args.rows * args.width + kThreads - 1) / kThreads;
+}
+template <typename Args>
+void CheckSizes(const Args& args) {
+  HADAL_CHECK_GE(args.width, 1);
+  HADAL_CHECK(args.streams >= 1 && args.streams <= kMostStreams);
+}
+
+}  // namespace
+
+void HyperReadForward(StreamHandle stream, const HyperReadForwardArgs& args) {
+  if (args.rows == 0) return;
+  CheckSizes(args);
+  HADAL_CHECK(args.x && args.projected && args.gates && args.bias && args.maps && args.rstd && args.u);
+  Launch(stream, {.blocks_x = (args.rows + kWarps - 1) / kWarps, .threads = kThreads}, HyperReadForwardKernel, args);
+}
+
+void HyperWriteForward(StreamHandle stream, const HyperWriteForwardArgs& args) {
+  if (args.rows == 0) return;
+  CheckSizes(args);
+  HADAL_CHECK(args.x && args.maps && args.f && args.y);
+  Launch(stream, {.blocks_x = BlocksOfColumns(args), .threads = kThreads}, HyperWriteForwardKernel, args);
+}
+
+void HyperWriteBackward(StreamHandle stream, const HyperWriteBackwardArgs& args) {
+  if (args.rows == 0) return;
+  CheckSizes(args);
+  HADAL_CHECK(args.dy && args.x && args.maps && args.f && args.dx && args.df && args.d_maps);
+  Launch(stream, {.blocks_x = (args.rows + kWarps - 1) / kWarps, .threads = kThreads}, HyperWriteBackwardKernel, args);
+}
+
+void HyperReadBackward(StreamHandle stream, const HyperReadBackwardArgs& args) {
+  if (args.rows == 0) return;
+  CheckSizes(args);
+  HADAL_CHECK(args.du && args.x && args.projected && args.maps && args.rstd && args.gates && args.bias);
+  HADAL_CHECK(args.d_maps && args.dx && args.d_gates && args.d_bias && args.partials);
+  const int64_t blocks = (args.rows + kHyperRowBlock - 1) / kHyperRowBlock, maps = Maps(args.streams);
+  Launch(stream, {.blocks_x = blocks, .threads = kThreads}, HyperReadBackwardKernel, args);
+  const ColumnMerge bias = {.parts = args.partials.address,
+                            .count = blocks,
+                            .stride = maps + kHyperGates,
+                            .width = maps,
+                            .sums = args.d_bias.address};
+  ColumnMerge gates = bias;
+  gates.parts += maps, gates.width = kHyperGates, gates.sums = args.d_gates.address;
+  const ColumnMerge merges[] = {bias, gates};
+  MergeColumns(stream, merges);
+}
+
+void CopyToStreams(StreamHandle stream, const CopyToStreamsArgs& args) {
+  if (args.rows == 0) return;
+  CheckSizes(args);
+  HADAL_CHECK(args.x && args.y);
+  Launch(stream, {.blocks_x = BlocksOfColumns(args), .threads = kThreads}, CopyToStreamsKernel, args);
+}
+
+void SumStreams(StreamHandle stream, const SumStreamsArgs& args) {
+  if (args.rows == 0) return;
+  CheckSizes(args);
+  HADAL_CHECK(args.x && args.y);
+  Launch(stream, {.blocks_x = BlocksOfColumns(args), .threads = kThreads}, SumStreamsKernel, args);
+}
+
+}  // namespace hadal::cuda
