@@ -41,5 +41,5 @@ fi
 for layers in "$@"; do
   "$hadal" train "$configs/languages/ten_directions.textproto" --set model.encoder_layers="$layers" --set model.decoder_layers="$layers" \
     ${STEPS:+--set stop.steps="$STEPS"} --set data.train=data/train --set data.validation=data/valid --run-dir "$layers"
-  "$hadal" evaluate "$layers" --list evaluation.textproto --tags deepnet --out "$layers/evaluation"
+  "$hadal" evaluate "$layers" --list evaluation.textproto --train-corpus data/train --tags deepnet --out "$layers/evaluation"
 done
