@@ -215,7 +215,8 @@ void HyperSegment::BackwardInput(const SublayerContext& context, const PieceTens
       context.stream,
       {.dy = d_maps, .weight = parameters.ProductWeight(s.weight), .accumulate = true, .dx = d_streams});
   if (!begins_ || step > 0) return;
-  SumStreams(context.stream, {.x = d_streams, .y = d_read});  // d_x is a part of d_streams
+  // d_x is the beginning of d_streams' memory, so the sum is made beside it and then copied (to one stream).
+  SumStreams(context.stream, {.x = d_streams, .y = d_read});
   CopyToStreams(context.stream, {.x = d_read, .y = t.d_x.floats()});
 }
 

@@ -291,7 +291,6 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CopyToStreamsKernel(CopyToStream
   for (int64_t i = 0; i < args.streams; ++i) Store(args.y.row(row) + (i * args.width + c), value);
 }
 
-// Streams i and i + 4 are added, then i and i + 2, then both.
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) SumStreamsKernel(SumStreamsArgs args) {
   const int64_t at = BlockX() * kThreads + ThreadIndex(), row = at / args.width, c = at % args.width;
   if (row >= args.rows) return;

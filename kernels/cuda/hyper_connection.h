@@ -7,7 +7,7 @@
 // Numerics: fp32. A sum over a row: lane l adds columns l, l + 32, …, then the lanes as a butterfly; sums of Sinkhorn's
 // columns: elements i and i + 4, then as a butterfly; rows: a butterfly. Gradients of gates and bias: a warp adds rows
 // w, w + 8, … of a block of kHyperRowBlock, warps are added in ascending order, then blocks (column_merge.h). The order
-// depends only on the shape. Asynchronous.
+// depends only on the shape. SumStreams adds streams i and i + 4, then i and i + 2, then both. Asynchronous.
 #pragma once
 
 #include "kernels/cuda/device_view.h"

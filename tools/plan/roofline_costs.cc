@@ -86,6 +86,17 @@ class RooflineCosts : public StepCosts {
     return {PassSeconds(3 * rows * width * element_bytes_), PassSeconds(4 * rows * width * element_bytes_)};
   }
 
+  // In place of Joint with n streams (layers/hyper_segment.h): the kernels that read and write them, the product that
+  // makes the maps, the norm of what the sublayer reads, and the pass that makes its result. All in fp32.
+  ThereAndBack Streams(double rows, double width, double n) const {
+    const double maps = n * (n + 2);
+    const auto product = [&](double m, double k, double of) { return ProductSeconds(machine_, m, k, of, 4); };
+    const auto pass = [&](double trips) { return PassSeconds(trips * rows * width * 4); };
+    return {pass(n + 1) + pass(2 * n + 1) + pass(2) + pass(3) + product(rows, maps, n * width),
+            pass(3 * n + 2) + pass(3 * n + 1) + pass(3) + pass(3) + product(rows, n * width, maps) +
+                product(maps, n * width, rows)};
+  }
+
   SublayerSeconds Cost(const ModelOptions& model, const SublayerRecord& record,
                        const ActivationCapacity& capacity) const {
     const double d = model.d_model, source = static_cast<double>(capacity.source_rows);
@@ -136,7 +147,8 @@ class RooflineCosts : public StepCosts {
         return {products.forward + products.backward + loss, 0, 0};
       }
     }
-    sum.Add(Joint(rows, d));
+    const int32_t streams = (record.stack == Stack::kEncoder ? model.encoder : model.decoder).residual_streams;
+    sum.Add(streams > 1 ? Streams(rows, d, streams) : Joint(rows, d));
     return {sum.forward, 0, sum.backward};
   }
 

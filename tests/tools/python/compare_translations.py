@@ -1,7 +1,8 @@
 """Compares an exported model in another program with what hadal printed. Exit status 0: equal within the rule.
 
-    compare_translations.py huggingface|ctranslate2 FOLDER SOURCE TARGET SCORES GREEDY BEAM OUT
+    compare_translations.py huggingface|ctranslate2 FOLDER SOURCE TARGET SCORES GREEDY BEAM OUT [TAGGED]
 SCORES: `hadal score` of SOURCE and TARGET; GREEDY, BEAM: `hadal translate --max-len-b 50`, `--beam 1` and `--beam 4`. OUT gets the program's own at beam 4.
+TAGGED: SOURCE with language tags, for the translations of a model that has them (`hadal score` takes none).
 Rule: log-probabilities within 1e-4 a token; greedy translations equal but for ties below 1e-5, which are counted; of the beam's that
 end before the longest length at least 95 % equal (there hadal adds </s>, as fairseq does, and the others add nothing).
 """
@@ -84,7 +85,7 @@ def read_lines(path):
 
 
 def main():
-    program, folder, source, target, scores, greedy, beam, out = sys.argv[1:]
+    program, folder, source, target, scores, greedy, beam, out, *tagged = sys.argv[1:]
     path = glob.glob(os.path.join(folder, "vocabulary.*"))
     path = [name for name in path if not name.endswith(".json")][0]
     with open(path, "rb") as file:
@@ -101,7 +102,7 @@ def main():
         assert int(count) == len(goal) == len(log_p), f"{count} tokens, not {len(goal)}"
         worst = max(worst, abs(float(value) - sum(log_p)) / len(goal))
 
-    sources = [s for s, _ in pairs]
+    sources = [tokenizer.encode(line).ids for line in read_lines(tagged[0] if tagged else source)]
     ties = others = 0
     for ids, line, found in zip(sources, read_lines(greedy), model.translate(sources, 1), strict=True):
         if tokenizer.decode(found) == line:

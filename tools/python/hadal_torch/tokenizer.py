@@ -138,8 +138,8 @@ def _added(vocabulary: Vocabulary) -> "list[dict]":
 
 
 def tokenizer_json(vocabulary: Vocabulary) -> dict:
-    """The vocabulary for Hugging Face's tokenizers: the same ids as hadal's, with </s> at the end. A language tag in the text is the
-    tag's id, as in M2M100's and NLLB's tokenizers, which hadal itself never makes of text."""
+    """The vocabulary for Hugging Face's tokenizers: the same ids as hadal's, with </s> at the end. A language tag that
+    stands in the text becomes the tag's id, as in M2M100's and NLLB's tokenizers. (In hadal only options set tags, never text.)"""
     end = {"SpecialToken": {"id": "</s>", "type_id": 0}}
     sequences = [{"Sequence": {"id": name, "type_id": 0}} for name in "AB"]
     tokenizer = {
