@@ -69,8 +69,8 @@ TEST(RooflineCosts, ForwardIsRepeatedOnlyWithCheckpointingAndOnlyInLayers) {
   }
 }
 
-// Rows of d in fp32: 18 forward and 39 backward for four streams, of which the product of the maps has 4 and 12; norm and
-// result 5 and 6.
+// Rows of d in fp32: 18 forward and 39 backward for four streams, of which the product of the maps has 4 and 12; norm
+// and result 5 and 6.
 TEST(RooflineCosts, SeveralStreamsTakeTheTripsThatTheirKernelsState) {
   const auto costs = MakeRooflineCosts(Device());
   ASSERT_TRUE(costs.ok());
