@@ -229,7 +229,15 @@ absl::StatusOr<std::optional<StopReason>> Trainer::AfterStep(StepVote vote, bool
   }
   progress_.validation_due = validation_due && vote == StepVote::kRequested;
   if (progress_.validation_due) return StopReason::kRequested;
-  if (validation_due) HADAL_RETURN_IF_ERROR(validator_->Run(*engine_, progress_));
+  if (validation_due) {
+    const int32_t without_improvement = progress_.validations_without_improvement;
+    HADAL_RETURN_IF_ERROR(validator_->Run(*engine_, progress_));
+    // A run that is cut into parts is as patient as one of one part.
+    if (progress_.step % options_.validation.every_steps != 0) {
+      progress_.validations_without_improvement =
+          std::min(progress_.validations_without_improvement, without_improvement);
+    }
+  }
   std::optional<StopReason> reason = ReachedLimit();
   if (!reason.has_value() && vote >= StepVote::kOutOfTime) {
     reason = vote == StepVote::kOutOfTime ? StopReason::kMinutes : StopReason::kRequested;

@@ -146,6 +146,21 @@ TEST_F(ValidationRun, PatienceEndsARunThatDoesNotImprove) {
   EXPECT_EQ(outcome.progress.best_step, 2);
 }
 
+TEST_F(ValidationRun, AnEndByTheClockDoesNotCountTowardsPatience) {
+  StandStill();
+  options_.stop.patience = 2;
+  options_.stop.minutes = 1e-9;  // a step of each start
+  std::string checkpoint;
+  for (const int64_t step : {1, 2, 3}) {
+    const TrainingOutcome outcome = Train(std::nullopt, checkpoint);
+    checkpoint = CheckpointsDirectory(directory_.path()) + "/" + CheckpointName(step);
+    EXPECT_EQ(outcome.reason, StopReason::kMinutes);
+    EXPECT_EQ(outcome.progress.step, step);
+    EXPECT_EQ(outcome.progress.validations_without_improvement, step / 2) << "of step 2 alone";
+  }
+  EXPECT_EQ(sink_.validations.size(), 3u);
+}
+
 // Writing the source's embedding takes longer than the next step's way to its update, and the output projection, the
 // last parameter, is written after it.
 TEST_F(ValidationRun, ACheckpointHasTheWeightsOfItsStep) {

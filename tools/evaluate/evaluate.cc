@@ -23,6 +23,7 @@
 #include "tools/corpus/parallel_text.h"
 #include "tools/evaluate/evaluation.h"
 #include "tools/translate/beam_choices.h"
+#include "tools/translate/direction_tags.h"
 
 namespace hadal {
 namespace {
@@ -62,7 +63,7 @@ class Evaluator {
     }
     std::set<std::string> stems;
     for (const TextPair& text : splits.test) {
-      HADAL_RETURN_IF_ERROR(Named(text, CheckTags(checkpoint, options_.tags, text.direction)));
+      HADAL_RETURN_IF_ERROR(Named(text, FindDirectionTags(checkpoint, options_.tags, text.direction).status()));
       TestSetScores& set = evaluation_.sets.emplace_back();
       set.name = CorpusName(text);
       set.stem = StemOf(set.name);

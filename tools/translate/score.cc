@@ -23,12 +23,18 @@
 #include "tools/corpus/token_lists.h"
 #include "tools/metrics/human_units.h"
 #include "tools/metrics/work_progress.h"
+#include "tools/translate/direction_tags.h"
 #include "tools/translate/output_file.h"
 #include "tools/translate/score_stream.h"
 #include "tools/translate/unknown_tokens.h"
 
 namespace hadal {
 namespace {
+
+std::vector<int32_t> Tagged(const std::vector<int32_t>& tag, std::vector<int32_t> tokens) {
+  tokens.insert(tokens.begin(), tag.begin(), tag.end());
+  return tokens;
+}
 
 class Scoring {
  public:
@@ -44,6 +50,7 @@ class Scoring {
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(checkpoint.status(), "opening the checkpoint"));
     has_source_ = checkpoint->plan().options.has_encoder();
     frame_width_ = checkpoint->plan().options.frame_width;
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(FindTags(*checkpoint), "reading the vocabularies"));
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(OpenFeatures(), "opening features"));
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(is_main_ ? OpenFiles() : absl::OkStatus(), "opening files"));
     HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<PairScorer> scorer,
@@ -62,6 +69,14 @@ class Scoring {
 
  private:
   std::ostream& out() { return options_.output.empty() ? standard_output_ : output_.stream(); }
+
+  absl::Status FindTags(const ModelCheckpoint& checkpoint) {
+    if (!options_.direction.empty() && (!has_source_ || frame_width_ > 0)) {
+      return absl::InvalidArgumentError("only a model that translates text has a direction; omit --direction");
+    }
+    HADAL_ASSIGN_OR_RETURN(tags_, FindDirectionTags(checkpoint, options_.tags, options_.direction));
+    return absl::OkStatus();
+  }
 
   // Speech: every rank reads the features itself.
   absl::Status OpenFeatures() {
@@ -126,9 +141,9 @@ class Scoring {
         source.resize(static_cast<size_t>(SubsampledRows(std::ssize(frames) / frame_width_)),
                       static_cast<int32_t>(line.number));  // tells the other ranks which utterance it is
       } else if (has_source_) {
-        source = checkpoint.source_vocabulary().Encode(line.source);
+        source = Tagged(tags_.source, checkpoint.source_vocabulary().Encode(line.source));
       }
-      std::vector<int32_t> target = checkpoint.target_vocabulary().Encode(line.target);
+      std::vector<int32_t> target = Tagged(tags_.target, checkpoint.target_vocabulary().Encode(line.target));
       const auto tokens = static_cast<int64_t>(std::max(source.size(), target.size()));
       scored_.push_back(tokens <= longest);
       if (tokens > longest) {
@@ -243,6 +258,7 @@ class Scoring {
   int64_t pairs_ = 0, skipped_ = 0;
   int64_t words_ = 0;  // of the scored targets, with ends of lines
   UnknownTokens unknown_;
+  DirectionTags tags_;
   bool has_source_ = true;
   int32_t frame_width_ = 0;                // of speech
   std::optional<FeatureReader> features_;  // speech: instead of source sentences
@@ -277,6 +293,7 @@ void AddScoreOptions(Command command, ScoreOptions& options) {
       .ValueName("FILE");
   command.AddOption("-o,--out", options.output,
                     "File of scores, FILE.partial until it is whole (default: standard output)");
+  AddDirectionOptions(command, "Languages of a model with tags, as en-de", options.direction, options.tags);
   command
       .AddOption("--block", options.block,
                  "Score the text of a language model as one stream, in blocks of so many tokens; 0: line by line")

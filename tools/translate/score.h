@@ -1,11 +1,12 @@
 // `hadal score` computes the probability that a model assigns to given translations, on any number of ranks.
 //
-//   hadal score RUN_OR_DIR --source FILE --target FILE [--out FILE]
+//   hadal score RUN_OR_DIR --source FILE --target FILE [--direction en-de --tags PRESET] [--out FILE]
 //   hadal score RUN_OR_DIR --source PREFIX --target FILE [--out FILE]  for speech: the prefix of features
 //   hadal score RUN_OR_DIR --target FILE [--out FILE]                  for a language model
 // Writes one line per pair, in the order of the files: the sum of the natural-log probabilities of the target's tokens
 // and the number of tokens (both with </s>), separated by a tab. A blank side is scored as </s> alone. A pair's score
-// depends on the model alone, not on other pairs.
+// depends on the model alone, not on other pairs. With --direction, sources and targets begin with its language tags; the
+// target's is scored and counted as a token, as in training.
 //   hadal score RUN_OR_DIR --target FILE --block N [--context C]
 // scores a language model's text as one stream instead (score_stream.h).
 // The summary on `log` has the perplexity per token, exp(total nll / target tokens), and per word, exp(total nll /
@@ -19,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/data/language_tags.h"
 #include "runtime/stream.h"
 #include "tools/command_line.h"
 #include "tools/translate/translate.h"
@@ -29,6 +31,8 @@ struct ScoreOptions {
   std::string checkpoint;                 // a checkpoint, or a run directory
   std::string source, target;             // paths; `source` is empty for a model without an encoder
   std::string output;                     // path; empty: standard output
+  std::string direction;                  // "en-de"; empty: none
+  LanguageTags tags = LanguageTags::kNone;  // where the direction's tags stand
   int64_t block = 0;                      // tokens of a block of the stream; 0: line by line
   int64_t context = 0;                    // of a block's tokens, those that repeat the block before unscored
   int32_t batch_tokens = 2048;            // capacity of a batch in rows per side; also limits a sentence

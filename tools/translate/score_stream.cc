@@ -78,8 +78,8 @@ class BlockReader {
 };
 
 absl::Status CheckBlock(const ScoreOptions& options, const ModelCheckpoint& checkpoint, int64_t longest) {
-  if (checkpoint.plan().options.has_encoder() || !options.source.empty()) {
-    return absl::InvalidArgumentError("--block scores the text of a language model, without --source");
+  if (checkpoint.plan().options.has_encoder() || !options.source.empty() || !options.direction.empty()) {
+    return absl::InvalidArgumentError("--block scores the text of a language model, without --source and --direction");
   }
   if (options.block > longest) {
     return absl::InvalidArgumentError(absl::StrCat("--block ", options.block, " is more than ", longest,

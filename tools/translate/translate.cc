@@ -13,14 +13,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
 #include "pipeline/decode/beam_search.h"
 #include "pipeline/decode/decoder.h"
 #include "pipeline/decode/inference_model.h"
 #include "runtime/clock.h"
 #include "runtime/comm/collectives.h"
-#include "runtime/data/language_tags.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
@@ -31,6 +29,7 @@
 #include "tools/corpus/token_lists.h"
 #include "tools/metrics/human_units.h"
 #include "tools/metrics/work_progress.h"
+#include "tools/translate/direction_tags.h"
 #include "tools/translate/forced_tokens.h"
 #include "tools/translate/output_file.h"
 #include "tools/translate/output_line.h"
@@ -52,19 +51,6 @@ struct Buffer {
   std::vector<std::vector<float>> frames;  // speech: instead of sources
   std::vector<int64_t> line_of;            // [sources] their index among the lines
 };
-
-// The id of a language tag. Errors: InvalidArgument with the tags that the vocabulary has.
-absl::StatusOr<int32_t> TagId(const Vocabulary& vocabulary, const std::string& tag) {
-  if (const int32_t id = vocabulary.Id(tag); id != kUnknownToken) return id;
-  constexpr size_t kShown = 20;
-  std::vector<std::string> tags;
-  for (int32_t id = 0; id < vocabulary.size() && tags.size() < kShown; ++id) {
-    if (IsLanguageTag(vocabulary.Token(id))) tags.push_back(vocabulary.Token(id));
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the model's vocabulary has no language tag ", tag, "; ",
-      tags.empty() ? "it has none: translate without --direction" : "it has " + absl::StrJoin(tags, ", ")));
-}
 
 class Translator {
  public:
@@ -202,18 +188,9 @@ class Translator {
   }
 
   absl::Status SetTags(const ModelCheckpoint& checkpoint) {
-    if (options_.direction.empty() && options_.tags == LanguageTags::kNone) return absl::OkStatus();
-    if (options_.direction.empty() || options_.tags == LanguageTags::kNone) {
-      return absl::InvalidArgumentError(
-          "--direction and --tags are given together: which languages, and where the model's training text had tags");
-    }
-    HADAL_ASSIGN_OR_RETURN(const Direction direction, ParseDirection(options_.direction));
-    const std::string encoder = EncoderTag(options_.tags, direction);
-    HADAL_ASSIGN_OR_RETURN(encoder_tag_, TagId(checkpoint.source_vocabulary(), encoder));
-    decoder_tag_ = DecoderTag(options_.tags, direction);
-    if (decoder_tag_.empty()) return absl::OkStatus();
-    form_.hidden_tokens = 1;
-    return TagId(checkpoint.target_vocabulary(), decoder_tag_).status();
+    HADAL_ASSIGN_OR_RETURN(tags_, FindDirectionTags(checkpoint, options_.tags, options_.direction));
+    form_.hidden_tokens = tags_.target.size();
+    return absl::OkStatus();
   }
 
   absl::Status Load(bool several) {
@@ -234,13 +211,14 @@ class Translator {
 
   bool Typed() const { return streams_.typed && ReadsStandardInput(); }
 
-  // Rank 0: the tokens that an output must begin with, from the last line of `lines`, named `name`.
+  // Rank 0: the tokens that an output must begin with: the target's tag, and those of the last line of `lines`, named `name`.
   absl::StatusOr<std::vector<int32_t>> Forced(const std::string& text, const TextLines& lines, const std::string& name,
                                               int64_t source_tokens) const {
     absl::StatusOr<std::vector<int32_t>> tokens = ForcedTokens(model_->checkpoint().target_vocabulary(), text);
     if (!tokens.ok()) {
       return absl::InvalidArgumentError(absl::StrCat(name, ":", lines.lines(), ": ", tokens.status().message()));
     }
+    tokens->insert(tokens->begin(), tags_.target.begin(), tags_.target.end());
     const int64_t longest = decoder_->longest_output_tokens(source_tokens);
     if (std::ssize(*tokens) <= longest) return tokens;
     return absl::InvalidArgumentError(
@@ -263,11 +241,10 @@ class Translator {
   // Rank 0: reads up to a buffer of lines.
   absl::Status Read(Buffer& buffer) {
     buffer.first_line = lines_->lines();
-    std::string line, given, prefix;
+    std::string line, prefix;
     while (buffer.lines < (Typed() ? 1 : options_.buffer_lines)) {
       HADAL_ASSIGN_OR_RETURN(const bool more, lines_->Next(line));
-      HADAL_RETURN_IF_ERROR(ReadPrefix(more, given));
-      prefix = decoder_tag_.empty() ? given : absl::StrCat(decoder_tag_, " ", given);
+      HADAL_RETURN_IF_ERROR(ReadPrefix(more, prefix));
       if (!more) return absl::OkStatus();
       ++buffer.lines;
       buffer.bytes += static_cast<int64_t>(line.size()) + 1;
@@ -334,7 +311,7 @@ class Translator {
   absl::Status TakeSource(const std::string& line, const std::string& prefix, Buffer& buffer) {
     std::vector<int32_t> tokens = model_->checkpoint().source_vocabulary().Encode(line);
     if (tokens.empty()) return absl::OkStatus();
-    if (encoder_tag_) tokens.insert(tokens.begin(), *encoder_tag_);
+    tokens.insert(tokens.begin(), tags_.source.begin(), tags_.source.end());
     const auto length = static_cast<int64_t>(tokens.size());
     if (length > decoder_->longest_source_tokens()) {
       if (options_.over_long == OverLong::kError) {
@@ -348,7 +325,7 @@ class Translator {
       return absl::OkStatus();
     }
     std::vector<int32_t> forced;
-    if (!prefix.empty()) {
+    if (!prefix.empty() || !tags_.target.empty()) {
       const bool from_file = prefix_lines_.has_value();
       HADAL_ASSIGN_OR_RETURN(
           forced, Forced(prefix, from_file ? *prefix_lines_ : *lines_, from_file ? options_.prefixes : "line", length));
@@ -444,8 +421,7 @@ class Translator {
   Stream stream_;
   TranslateStreams streams_;
   OutputForm form_;
-  std::optional<int32_t> encoder_tag_;
-  std::string decoder_tag_;
+  DirectionTags tags_;
   DecoderOptions decoder_options_;
   Collectives patient_;
   std::unique_ptr<std::istream> input_, prefix_input_;
@@ -474,13 +450,6 @@ absl::Status RunTranslate(const TranslateOptions& options, Communicator& communi
 absl::Status RunTranslations(const TranslateOptions& options, const NextTranslation& next, Communicator& communicator,
                              const Stream& stream, const TranslateStreams& streams) {
   return Translator(options, communicator, stream, streams).RunSeveral(next);
-}
-
-absl::Status CheckTags(const ModelCheckpoint& checkpoint, LanguageTags tags, const Direction& direction) {
-  if (tags == LanguageTags::kNone) return absl::OkStatus();
-  HADAL_RETURN_IF_ERROR(TagId(checkpoint.source_vocabulary(), EncoderTag(tags, direction)).status());
-  const std::string decoder = DecoderTag(tags, direction);
-  return decoder.empty() ? absl::OkStatus() : TagId(checkpoint.target_vocabulary(), decoder).status();
 }
 
 }  // namespace hadal

@@ -26,7 +26,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "pipeline/checkpoint/model_checkpoint.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/stream.h"
 #include "tools/translate/translate_options.h"
@@ -61,8 +60,5 @@ using NextTranslation = std::function<absl::StatusOr<std::optional<TranslationJo
 // REQUIRES: options name no input, output or direction.  Errors: those of RunTranslate and of `next`.
 absl::Status RunTranslations(const TranslateOptions& options, const NextTranslation& next, Communicator& communicator,
                              const Stream& stream, const TranslateStreams& streams);
-
-// Errors: InvalidArgument naming a tag of the direction that the model's vocabularies lack, and those they have.
-absl::Status CheckTags(const ModelCheckpoint& checkpoint, LanguageTags tags, const Direction& direction);
 
 }  // namespace hadal

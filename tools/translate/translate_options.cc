@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tools/corpus/corpora_list.h"
+#include "tools/translate/direction_tags.h"
 
 namespace hadal {
 namespace {
@@ -63,11 +64,8 @@ void AddTranslateOptions(Command command, TranslateOptions& options) {
       .AddOption("--prefix", options.prefixes,
                  "What each output must begin with, one per line: text or a tag, as __de__")
       .ValueName("FILE");
-  command
-      .AddOption("--direction", options.direction,
-                 "Languages of a model with tags, as en-de; the output's text is without its tag")
-      .ValueName("SOURCE-TARGET");
-  AddTagsOption(command, options.tags);
+  AddDirectionOptions(command, "Languages of a model with tags, as en-de; the output's text is without its tag",
+                      options.direction, options.tags);
   AddBeamOptions(command, options.beam);
   command.AddOption("--nbest", options.nbest, "Translations printed per sentence, best first; or drawn")
       .InRange(1, 64)

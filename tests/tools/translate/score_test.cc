@@ -128,6 +128,16 @@ TEST_F(ScoreTest, AStreamInBlocks) {
   EXPECT_THAT(std::string(Score(options).status().message()), HasSubstr("max_positions"));
 }
 
+TEST_F(ScoreTest, ALanguageModelHasNoDirection) {
+  ScoreOptions options = Options("a dog");
+  options.direction = "en-de";
+  options.tags = LanguageTags::kDeepnet;
+  for (const int64_t block : {0, 8}) {
+    options.block = block;
+    EXPECT_THAT(std::string(Score(options).status().message()), HasSubstr("--direction"));
+  }
+}
+
 TEST_F(ScoreTest, NothingToScoreIsSaid) {
   ScoreOptions options = Options("");
   for (const int ranks : {1, 2}) {

@@ -1,4 +1,5 @@
 // What a user chooses of an output: its language, its beginning, samples, JSON; the command line; and unknown tokens.
+#include <cmath>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -57,6 +58,13 @@ TEST_F(TranslateTest, ADirectionSetsTheTags) {
   EXPECT_EQ(*Translate(options, Lines({Sentences()[0], Sentences()[1]})), Lines({Sentences()[0], Sentences()[1]}));
   options.json = true;
   EXPECT_THAT(*Translate(options, Lines({Sentences()[0]})), HasSubstr("\"tokens\":[\"__fr__\","));
+  options.json = false;
+  options.print_scores = true;
+  const double printed = std::stod(*Translate(options, Lines({Sentences()[0]})));
+  const auto [log_probability, tokens] =
+      Score(Sentences()[0], Sentences()[0], 2, {.direction = "en-fr", .tags = LanguageTags::kM2m100})[0];
+  EXPECT_NEAR(log_probability / std::pow(tokens, 0.6), printed, 1e-4);
+  EXPECT_EQ(tokens, std::ssize(vocabulary.Encode(Sentences()[0])) + 2) << "the tag and </s>";
   options.direction = "en-es";
   EXPECT_THAT(std::string(Translate(options, "a\n").status().message()),
               HasSubstr("no language tag __es__; it has __de__, __en__, __fr__"));

@@ -4,20 +4,24 @@
 #include <cstdint>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 #include "pipeline/engine/engine.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/pack_sentences.h"
 #include "runtime/data/vocabulary_training.h"
+#include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tests/support/saved_model.h"
 #include "tests/support/small_model.h"
 #include "tests/support/temporary_directory.h"
+#include "tools/translate/score.h"
 #include "tools/translate/translate.h"
 
 namespace hadal {
@@ -102,6 +106,32 @@ class TranslateTest : public ::testing::Test {
     log_ = log.str();
     if (!status.ok()) return status;
     return out.str();
+  }
+
+  // What `hadal score` prints of the run: log-probabilities and tokens. `languages`: direction and tags.
+  std::vector<std::pair<double, int>> Score(const std::string& source, const std::string& target, int ranks = 1,
+                                            const ScoreOptions& languages = {}) {
+    SetContents(directory_ / "source", source);
+    SetContents(directory_ / "target", target);
+    ScoreOptions options = languages;
+    options.checkpoint = directory_ / "run";
+    options.source = directory_ / "source";
+    options.target = directory_ / "target";
+    std::ostringstream out, log;
+    InProcessWorld world(ranks);
+    const absl::Status status = world.Run([&](Communicator& c) {
+      PrepareComputeThread();
+      std::ostringstream nowhere;
+      return RunScore(options, c, Stream::Cpu(1), c.rank() == 0 ? out : nowhere, c.rank() == 0 ? log : nowhere);
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    std::vector<std::pair<double, int>> scores;
+    for (const auto line : absl::StrSplit(out.str(), '\n', absl::SkipEmpty())) {
+      const std::vector<std::string> fields = absl::StrSplit(line, '\t');
+      EXPECT_EQ(fields.size(), 2u);
+      scores.push_back({std::stod(fields[0]), std::stoi(fields[1])});
+    }
+    return scores;
   }
 
   TemporaryDirectory directory_;

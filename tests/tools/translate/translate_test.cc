@@ -19,7 +19,6 @@
 #include "runtime/files.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/tools/translate/translate_fixture.h"
-#include "tools/translate/score.h"
 
 namespace hadal {
 namespace {
@@ -102,32 +101,7 @@ TEST_F(TranslateTest, ReadsAndWritesFilesAndAnyLayoutsCheckpoint) {
   EXPECT_EQ(*Translate(direct, input), reference);
 }
 
-class TranslateAndScoreTest : public TranslateTest {
- protected:
-  std::vector<std::pair<double, int>> Score(const std::string& source, const std::string& target, int ranks = 1) {
-    SetContents(directory_ / "source", source);
-    SetContents(directory_ / "target", target);
-    std::ostringstream out, log;
-    InProcessWorld world(ranks);
-    const absl::Status status = world.Run([&](Communicator& c) {
-      PrepareComputeThread();
-      std::ostringstream nowhere;
-      const ScoreOptions options{
-          .checkpoint = directory_ / "run", .source = directory_ / "source", .target = directory_ / "target"};
-      return RunScore(options, c, Stream::Cpu(1), c.rank() == 0 ? out : nowhere, c.rank() == 0 ? log : nowhere);
-    });
-    EXPECT_TRUE(status.ok()) << status;
-    std::vector<std::pair<double, int>> scores;
-    for (const auto line : absl::StrSplit(out.str(), '\n', absl::SkipEmpty())) {
-      const std::vector<std::string> fields = absl::StrSplit(line, '\t');
-      EXPECT_EQ(fields.size(), 2u);
-      scores.push_back({std::stod(fields[0]), std::stoi(fields[1])});
-    }
-    return scores;
-  }
-};
-
-TEST_F(TranslateAndScoreTest, ScoresAgreeWithScoringTheTranslations) {
+TEST_F(TranslateTest, ScoresAgreeWithScoringTheTranslations) {
   TranslateOptions options = Options();
   options.nbest = 3;
   options.print_scores = true;
@@ -155,7 +129,7 @@ TEST_F(TranslateAndScoreTest, ScoresAgreeWithScoringTheTranslations) {
   EXPECT_EQ(Score(sources, targets, 3), full);
 }
 
-TEST_F(TranslateAndScoreTest, APairsScoreDoesNotDependOnItsNeighbours) {
+TEST_F(TranslateTest, APairsScoreDoesNotDependOnItsNeighbours) {
   const std::string sources = Lines(Sentences());
   const std::string targets = Lines({Sentences()[1], Sentences()[0], "", Sentences()[2], "x"});
   const std::vector<std::pair<double, int>> together = Score(sources, targets);
