@@ -8,12 +8,13 @@
 //              kHidden              a feed-forward's hidden layer, after ReLU and dropout         [R, d_ff]
 //              kBranch              F(x), without its last bias
 //              kOutput              the residual after the sublayer (post-norm: after its norm); an embedding's output
+//              kSecondStream        the second stream after the sublayer, if the stack has one (second_stream.h)
 //              kModelOutput         what the output head reads
 //   backward   kOutputGradient      ∂L/∂kOutput, everything added up
 //              kNormOutputGradient  ∂L/∂ the output of the LayerNorm
 //              kNormInputGradient   ∂L/∂kNormInput, post-norm only (pre-norm: kOutputGradient of the sublayer before)
 //              kBranchGradient      ∂L/∂F(x)
-// A second stream (second_stream.h) is not reported; at the first sublayer of its stack kNormInputGradient is left out.
+// The gradient of a second stream is not reported; at the first sublayer of its stack kNormInputGradient is left out.
 // Where a stack has n residual streams (hyper_segment.h), kOutput, `before` and kOutputGradient are all of them,
 // [R, n·d], and kNormInput is what the sublayer reads of them.
 // Recomputation reports nothing. Each tensor of each micro-batch is reported once, with the same bits for every
@@ -34,13 +35,14 @@ enum class DepthTensor : int32_t {
   kHidden,
   kBranch,
   kOutput,
+  kSecondStream,
   kModelOutput,
   kOutputGradient,
   kNormOutputGradient,
   kNormInputGradient,
   kBranchGradient,
 };
-inline constexpr int kDepthTensors = 9;
+inline constexpr int kDepthTensors = 10;
 
 inline bool IsBackward(DepthTensor tensor) { return tensor >= DepthTensor::kOutputGradient; }
 

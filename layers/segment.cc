@@ -247,6 +247,9 @@ void Segment::ObserveForward(const SublayerContext& context, size_t index, const
                                : is_output     ? ConstAnyMatrix(t.y)
                                                : ResidualAfter(index, t),
                      .before = ResidualAfter(index - 1, t)});
+    if (!t.second.empty()) {
+      context.Observe({.tensor = DepthTensor::kSecondStream, .sublayer = closed, .values = t.second});
+    }
   }
   if (pre_norm_ && !is_output) {
     context.Observe({.tensor = DepthTensor::kNormInput, .sublayer = closed + 1, .values = sum});

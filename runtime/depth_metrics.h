@@ -11,9 +11,10 @@
 //     norm_input             of its LayerNorm's input: the mean norm of a row over sqrt(d)
 //     similarity             mean cosine between the rows of the residual stream after the sublayer and before it
 //     active                 share of a feed-forward's hidden units that are not zero after ReLU
+//     second_stream          root mean square of the second stream after the sublayer (ResiDual)
 //     model_update           ‖ΔF‖ = ‖F(x, θ) − F(x, θ_0)‖, root mean square over the rows; F is the decoder's output
 //                            [rows, d], θ_0 the run's first weights (DeepNet, arXiv 2203.00555, figure 3)
-// NaN: the sublayer has no such tensor (no norm, no ReLU). Empty series: not recorded. Infinity: the tensor was not
+// NaN: the sublayer has no such tensor (no norm, no ReLU). Empty series: not recorded, or no sublayer has such a tensor. Infinity: the tensor was not
 // finite.
 #pragma once
 
@@ -36,6 +37,7 @@ enum class DepthSeries : int32_t {
   kNormInput,
   kSimilarity,
   kActive,
+  kSecondStream,
 };
 
 struct DepthSeriesInfo {
@@ -54,6 +56,7 @@ inline constexpr DepthSeriesInfo kDepthSeries[] = {
     {"norm_input", "Input of the LayerNorm", "root mean square, ‖s‖/√d", true},
     {"similarity", "Similarity to the previous sublayer", "mean cosine of a row", false},
     {"active", "Active hidden units", "share of non-zero numbers after ReLU", false},
+    {"second_stream", "Second stream after the sublayer", "root mean square, ‖d‖/√d_model", true},
 };
 inline constexpr size_t kDepthSeriesCount = std::size(kDepthSeries);
 

@@ -47,7 +47,7 @@ absl::StatusOr<DepthProbe> DepthProbe::Create(const TrainOptions& options, const
   probe.statistics_ = std::make_unique<DepthStatistics>(
       plan, ActivationCapacity{.source_rows = capacity.source_rows, .target_rows = capacity.target_rows},
       std::initializer_list<DepthTensor>{DepthTensor::kNormInput, DepthTensor::kHidden, DepthTensor::kOutput,
-                                         DepthTensor::kModelOutput});
+                                         DepthTensor::kSecondStream, DepthTensor::kModelOutput});
   return probe;
 }
 

@@ -30,7 +30,7 @@ bool IsTransferError(const absl::Status& status) {
 struct DepthRecorder::SublayerSums {
   UpdateSize update;
   TensorSums output_gradient, norm_output_gradient, norm_input_gradient;  // of the step
-  TensorSums output, norm_input, hidden;                                  // of the probe
+  TensorSums output, norm_input, hidden, second_stream;                   // of the probe
 };
 
 DepthRecorder::DepthRecorder(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline,
@@ -107,7 +107,8 @@ std::vector<double> DepthRecorder::Mine() const {
          {DepthTensor::kOutputGradient, DepthTensor::kNormOutputGradient, DepthTensor::kNormInputGradient}) {
       append(gradients_.sums(s, tensor));
     }
-    for (const DepthTensor tensor : {DepthTensor::kOutput, DepthTensor::kNormInput, DepthTensor::kHidden}) {
+    for (const DepthTensor tensor : {DepthTensor::kOutput, DepthTensor::kNormInput, DepthTensor::kHidden,
+                                     DepthTensor::kSecondStream}) {
       append(probe_ ? probe_->statistics().sums(s, tensor) : TensorSums());
     }
   }
@@ -130,7 +131,7 @@ std::vector<DepthRecorder::SublayerSums> DepthRecorder::AddUp(const std::vector<
       sums.update.change_squares += values[next++];
       sums.update.weight_squares += values[next++];
       for (TensorSums* tensor : {&sums.output_gradient, &sums.norm_output_gradient, &sums.norm_input_gradient,
-                                 &sums.output, &sums.norm_input, &sums.hidden}) {
+                                 &sums.output, &sums.norm_input, &sums.hidden, &sums.second_stream}) {
         add(*tensor);
       }
     }
@@ -142,6 +143,7 @@ void DepthRecorder::Fill(const std::vector<SublayerSums>& sums, const StepResult
   const auto norm = [](const TensorSums& t) { return t.elements > 0 ? Finite(std::sqrt(t.squares)) : kNone; };
   const auto mean = [](const TensorSums& t) { return t.elements > 0 ? Finite(RootMeanSquare(t)) : kNone; };
   const auto add = [&metrics](DepthSeries series, float value) { metrics[series].push_back(value); };
+  const bool second_stream = plan_.HasSecondStream(Stack::kEncoder) || plan_.HasSecondStream(Stack::kDecoder);
   for (size_t s = 0; s < plan_.sublayers.size(); ++s) {
     if (plan_.sublayers[s].layer < 0) continue;
     const SublayerSums& at = sums[s];
@@ -158,6 +160,7 @@ void DepthRecorder::Fill(const std::vector<SublayerSums>& sums, const StepResult
     add(DepthSeries::kOutput, mean(at.output));
     add(DepthSeries::kNormInput, mean(at.norm_input));
     add(DepthSeries::kSimilarity, at.output.rows > 0 ? Finite(at.output.cosines / at.output.rows) : kNone);
+    if (second_stream) add(DepthSeries::kSecondStream, mean(at.second_stream));
     add(DepthSeries::kActive, at.hidden.elements > 0 ? Finite(at.hidden.non_zero / at.hidden.elements) : kNone);
   }
 }

@@ -26,6 +26,8 @@ const char* TensorText(DepthTensor tensor) {
       return "F(x)";
     case DepthTensor::kOutput:
       return "output";
+    case DepthTensor::kSecondStream:
+      return "second stream";
     case DepthTensor::kModelOutput:
       return "input";
     case DepthTensor::kOutputGradient:

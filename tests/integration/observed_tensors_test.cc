@@ -177,7 +177,7 @@ TEST_P(ObservedTensors, PostNormBesideASecondStream) {
 }
 
 TEST_P(ObservedTensors, SumsBeforeAnyUpdate) {
-  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn}) {
+  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kResidualDual}) {
     OnRanks(method, 1, GetParam(), [](const OneStep& step) -> absl::Status {
       Copies seen;
       step.engine.Observe(&seen);
@@ -193,6 +193,16 @@ TEST_P(ObservedTensors, SumsBeforeAnyUpdate) {
         ExpectNear(seen.At(s, pre ? DepthTensor::kOutput : DepthTensor::kNormInput), Sum(step, s, seen), "sum", s);
         ExpectNear(seen.Before(s), seen.At(s - 1, DepthTensor::kOutput), "stream in front", s);
         EXPECT_EQ(seen.Has(s, DepthTensor::kHidden), plan.sublayers[s].kind == SublayerKind::kFeedForward);
+        const float second_gain = plan.sublayers[s].second_gain;
+        EXPECT_EQ(seen.Has(s, DepthTensor::kSecondStream), second_gain != 0);
+        if (second_gain == 0) continue;
+        Values second = Sum(step, s, seen);  // x + F(x)
+        for (size_t i = 0; i < second.size(); ++i) {
+          const double in_front = plan.begins_stack(s) ? second_gain * seen.Before(s)[i]
+                                                       : seen.At(s - 1, DepthTensor::kSecondStream)[i];
+          second[i] = in_front + second_gain * (second[i] - seen.Before(s)[i]);
+        }
+        ExpectNear(seen.At(s, DepthTensor::kSecondStream), second, "second stream", s);
       }
       return absl::OkStatus();
     });
