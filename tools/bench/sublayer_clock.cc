@@ -23,7 +23,8 @@ void SublayerClock::AddPiece(int32_t sublayer) {
 }
 
 // A segment calls the hook after each of its sublayers and once at its end; backward_ is built from its end. A stack
-// that combines its layers has one segment a layer, and a piece behind the last for the combination.
+// that combines its layers has one segment a layer, and a piece behind the last for the combination; one with a second
+// stream has a piece behind the last that adds it.
 void SublayerClock::AddSegments(int32_t first, int32_t last, int32_t recompute_every, const ModelPlan& plan) {
   const bool combines = first < last && plan.Combines(plan.sublayers[first].stack);
   const int32_t length = combines ? 1 : recompute_every > 0 ? recompute_every : std::max(last - first, 1);
@@ -39,7 +40,7 @@ void SublayerClock::AddSegments(int32_t first, int32_t last, int32_t recompute_e
       backward_.push_back({s, &SublayerSeconds::recompute});
     }
   }
-  if (combines) AddPiece(last - 1);
+  if (combines || (first < last && plan.HasSecondStream(plan.sublayers[first].stack))) AddPiece(last - 1);
 }
 
 void SublayerClock::Begin(const std::vector<Mark>& marks) {
