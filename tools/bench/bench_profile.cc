@@ -287,6 +287,7 @@ class ProfileBench {
     model.set_d_model(plan_.options.d_model);
     model.set_d_ff(plan_.options.d_ff);
     model.set_heads(plan_.options.heads);
+    model.set_residual_streams(std::max(plan_.Streams(Stack::kEncoder), plan_.Streams(Stack::kDecoder)));
     model.set_source_vocabulary(plan_.options.source_vocabulary);
     model.set_target_vocabulary(plan_.options.target_vocabulary);
     model.set_sublayers(static_cast<int32_t>(plan_.sublayers.size()));

@@ -1,5 +1,6 @@
 #include "tools/plan/profiled_costs.h"
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <utility>
@@ -120,7 +121,9 @@ absl::StatusOr<std::unique_ptr<StepCosts>> MakeProfiledCosts(const config::Profi
                 {"d_ff", measured.d_ff(), model.d_ff},
                 {"heads", measured.heads(), model.heads},
                 {"source vocabulary", measured.source_vocabulary(), model.source_vocabulary},
-                {"target vocabulary", measured.target_vocabulary(), model.target_vocabulary}};
+                {"target vocabulary", measured.target_vocabulary(), model.target_vocabulary},
+                {"residual streams", measured.residual_streams(),
+                 std::max(model.encoder.residual_streams, model.decoder.residual_streams)}};
   for (const auto& field : fields) {
     if (field.measured == field.asked) continue;
     return absl::InvalidArgumentError(absl::StrCat("the profile was measured with ", field.name, " ", field.measured,

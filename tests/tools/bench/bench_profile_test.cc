@@ -136,6 +136,8 @@ TEST(ProfiledCosts, AnotherModelOrMicroBatchIsRefused) {
   const auto wider = MakeProfiledCosts(profile, options.model, std::nullopt).status();
   EXPECT_EQ(wider.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(wider.message()), HasSubstr("d_ff 32, this model has 64"));
+  const auto streams = MakeProfiledCosts(profile, SmallRun(ResidualMethod::kMhc).model, std::nullopt).status();
+  EXPECT_THAT(std::string(streams.message()), HasSubstr("residual streams 1, this model has 4"));
 }
 
 TEST(ShallowModel, IsAsDeepAsItMustBe) {
