@@ -134,7 +134,7 @@ void HyperSegment::ForwardResult(const SublayerContext& context, size_t index, c
   if (const int32_t bias = s.branch->output_bias(); bias >= 0) args.bias = context.parameters.WeightVector(bias);
   args.residual_gain = 0;
   args.branch_gain = BranchGain(context.plan().sublayers[sublayer], context.scalars.update);
-  args.branch_gain_place = BranchGainPlace(context, sublayer);
+  args.branch_gain_place = context.BranchGainPlace(sublayer);
   args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
   args.sum = At(t.saved_input, s.result, t.rows, d_model_);
   ResidualNormForward(context.stream, args);
@@ -226,7 +226,7 @@ void HyperSegment::BackwardResult(const SublayerContext& context, size_t index, 
   ResidualNormBackwardArgs args{.d_sum = d_result, .d_residual = d_result};  // the latter becomes 0
   args.residual_gain = 0;
   args.branch_gain = BranchGain(context.plan().sublayers[sublayer], context.scalars.update);
-  args.branch_gain_place = BranchGainPlace(context, sublayer);
+  args.branch_gain_place = context.BranchGainPlace(sublayer);
   args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
   args.d_branch = BranchGradient(t);
   if (const int32_t bias = sublayers_[index].branch->output_bias(); bias >= 0) {

@@ -13,12 +13,6 @@ float* FloatsAt(std::byte* saved, int64_t offset) { return reinterpret_cast<floa
 
 }  // namespace
 
-const float* BranchGainPlace(const SublayerContext& context, int32_t sublayer) {
-  const DeviceBatch* const places = context.places;
-  if (places == nullptr || !HasBranchGain(context.plan().sublayers[sublayer])) return nullptr;
-  return places->branch_gains + (sublayer - places->first_sublayer);
-}
-
 std::unique_ptr<Piece> MakeSegment(const ModelPlan& plan, int32_t first, int32_t last,
                                    const ActivationCapacity& capacity) {
   if (plan.Streams(plan.sublayers[first].stack) > 1) {
@@ -193,7 +187,7 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstAn
     args.residual_gain = record.residual_gain;
     args.learned_residual_gain = context.parameters.WeightVector(joint.omega);
     args.branch_gain = BranchGain(record, context.scalars.update);
-    args.branch_gain_place = BranchGainPlace(context, sublayer);
+    args.branch_gain_place = context.BranchGainPlace(sublayer);
     args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
     if (joint.skip_from >= 0) {
       args.skip = ResidualAfter(joint.skip_from, t);
@@ -334,7 +328,7 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstA
       args.d_learned_residual_gain = context.parameters.GradientVector(joint.omega);
     }
     args.branch_gain = BranchGain(record, context.scalars.update);
-    args.branch_gain_place = BranchGainPlace(context, sublayer);
+    args.branch_gain_place = context.BranchGainPlace(sublayer);
     args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
     args.d_branch = BranchGradient(t);
     args.second_gain = record.second_gain;

@@ -38,10 +38,6 @@
 
 namespace hadal {
 
-// Where a device finds b of a sublayer's residual connection. Null: on the host alone, or b is always 1, and then no
-// kernel reads it.
-const float* BranchGainPlace(const SublayerContext& context, int32_t sublayer);
-
 // Creates the piece of sublayers [first, last): a Segment, or a HyperSegment (hyper_segment.h) where the stack has
 // several residual streams.
 std::unique_ptr<Piece> MakeSegment(const ModelPlan& plan, int32_t first, int32_t last,

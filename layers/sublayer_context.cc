@@ -98,6 +98,11 @@ void Workspace::Bind(const Arena& arena) {
   host_row_loss_ = arena.Get<float>(host_row_slice_);
 }
 
+const float* SublayerContext::BranchGainPlace(int32_t sublayer) const {
+  if (places == nullptr || !HasBranchGain(plan().sublayers[sublayer])) return nullptr;
+  return places->branch_gains + (sublayer - places->first_sublayer);
+}
+
 void SublayerContext::Observe(const DepthObservation& observation) const {
   if (observer == nullptr) return;
   if (stream.device() == nullptr) return observer->Observe(stream, batch.micro_batch, observation);

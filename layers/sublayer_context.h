@@ -121,6 +121,9 @@ struct SublayerContext {
   void Progress() const {
     if (progress != nullptr) (*progress)();
   }
+  // Where a device finds b of a sublayer's residual connection. Null: on the host alone, or b is always 1, and then no
+  // kernel reads it.
+  const float* BranchGainPlace(int32_t sublayer) const;
   const ModelPlan& plan() const { return parameters.plan(); }
   int64_t rows(Stack stack) const { return stack == Stack::kEncoder ? batch.source_rows() : batch.target_rows(); }
   // Rows without padding rows.

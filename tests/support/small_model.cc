@@ -17,6 +17,7 @@ ModelOptions SmallModel(ResidualMethod method, const SmallShape& shape) {
                      .label_smoothing = 0.1};
   ApplyResidualMethod(method, model);
   model.branch_growth_updates = 10;
+  if (method == ResidualMethod::kCompleteP) model.base_width = shape.d_model / 2;
   return model;
 }
 
