@@ -90,6 +90,105 @@ absl::Status CheckBlock(const ScoreOptions& options, const ModelCheckpoint& chec
       absl::StrCat("--context ", options.context, " leaves no new token in a --block of ", options.block));
 }
 
+class StreamScoring {
+ public:
+  StreamScoring(const ScoreOptions& options, Communicator& communicator, std::ostream& out, std::ostream& log)
+      : options_(options),
+        is_main_(communicator.rank() == 0),
+        collectives_(communicator, absl::Seconds(options.wait_timeout_seconds)),
+        standard_output_(out),
+        log_(log) {}
+
+  absl::Status Run(Communicator& communicator, const Stream& stream) {
+    absl::StatusOr<ModelCheckpoint> checkpoint = ModelCheckpoint::Open(options_.checkpoint);
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(checkpoint.status(), "opening the checkpoint"));
+    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<PairScorer> scorer,
+                           PairScorer::Create(*checkpoint, options_.batch_tokens, stream, communicator,
+                                              absl::Seconds(options_.wait_timeout_seconds)));
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(OpenFiles(*checkpoint, *scorer), "opening files"));
+    for (bool more = true; more;) HADAL_RETURN_IF_ERROR(ScoreBlocks(*scorer, more));
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(file_.Finish(), "closing the output"));
+    if (is_main_) Summarize();
+    return absl::OkStatus();
+  }
+
+ private:
+  std::ostream& out() { return options_.output.empty() ? standard_output_ : file_.stream(); }
+
+  absl::Status OpenFiles(const ModelCheckpoint& checkpoint, const PairScorer& scorer) {
+    HADAL_RETURN_IF_ERROR(CheckBlock(options_, checkpoint, scorer.longest_tokens() + 1));
+    if (!is_main_) return absl::OkStatus();
+    HADAL_ASSIGN_OR_RETURN(BlockReader reader, BlockReader::Open(options_, checkpoint.target_vocabulary()));
+    reader_.emplace(std::move(reader));
+    return options_.output.empty() ? absl::OkStatus() : file_.Open(options_.output, {options_.target});
+  }
+
+  // Rank 0: the next blocks, each with its context behind it.
+  absl::Status Read(TokenLists& lists) {
+    const int64_t most_blocks = std::max<int64_t>(1, 16 * options_.batch_tokens / options_.block);
+    while (std::ssize(lists) < most_blocks) {
+      HADAL_ASSIGN_OR_RETURN(TextBlock block, reader_->Next());
+      if (block.tokens.empty()) break;
+      block.tokens.push_back(static_cast<int32_t>(block.context));
+      lists.push_back(std::move(block.tokens));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ScoreBlocks(PairScorer& scorer, bool& more) {
+    TokenLists lists;
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(is_main_ ? Read(lists) : absl::OkStatus(), "reading text"));
+    HADAL_ASSIGN_OR_RETURN(more, collectives_.AnyRank(!lists.empty(), "reading text"));
+    if (!more) return absl::OkStatus();
+    std::string bytes = is_main_ ? TokenListsToBytes(lists) : "";
+    HADAL_RETURN_IF_ERROR(collectives_.Broadcast(bytes, 0, "tokens"));
+    HADAL_ASSIGN_OR_RETURN(lists, TokenListsFromBytes(bytes));
+    std::vector<TextBlock> blocks;
+    for (std::vector<int32_t>& list : lists) {
+      const int64_t context = list.back();
+      list.pop_back();
+      blocks.push_back({.tokens = std::move(list), .context = context});
+    }
+    HADAL_ASSIGN_OR_RETURN(const std::vector<PairScore> scores, scorer.ScoreBlocks(blocks));
+    return collectives_.AllOk(is_main_ ? Write(scores) : absl::OkStatus(), "writing scores");
+  }
+
+  absl::Status Write(const std::vector<PairScore>& scores) {
+    for (const PairScore& score : scores) {
+      out() << absl::StrFormat("%.6f\t%d\n", score.log_probability, score.tokens);
+      total_.log_probability += score.log_probability;
+      total_.tokens += score.tokens;
+      ++blocks_;
+    }
+    out().flush();
+    return out() ? absl::OkStatus() : absl::ResourceExhaustedError("writing scores failed; is the disk full?");
+  }
+
+  void Summarize() {
+    if (blocks_ == 0) {
+      log_ << "nothing was scored: " << options_.target << " is empty\n";
+      return;
+    }
+    const double nll = -total_.log_probability / static_cast<double>(total_.tokens);
+    const double nll_of_word = -total_.log_probability / static_cast<double>(reader_->words());
+    log_ << absl::StrFormat(
+        "scored %s blocks of %s tokens (%s of context), %s new tokens: nll %.4f, perplexity %s per token; %s words: "
+        "perplexity %s per word\n",
+        HumanCount(blocks_), HumanCount(options_.block), HumanCount(options_.context), HumanCount(total_.tokens), nll,
+        HumanValue(std::exp(nll), 4), HumanCount(reader_->words()), HumanValue(std::exp(nll_of_word), 4));
+  }
+
+  const ScoreOptions& options_;
+  bool is_main_;
+  Collectives collectives_;
+  std::ostream& standard_output_;
+  std::ostream& log_;
+  OutputFile file_;
+  std::optional<BlockReader> reader_;  // rank 0's
+  PairScore total_;
+  int64_t blocks_ = 0;
+};
+
 }  // namespace
 
 int64_t CountWords(absl::string_view line) {
@@ -99,81 +198,7 @@ int64_t CountWords(absl::string_view line) {
 
 absl::Status RunScoreStream(const ScoreOptions& options, Communicator& communicator, const Stream& stream,
                             std::ostream& out, std::ostream& log) {
-  const bool is_main = communicator.rank() == 0;
-  Collectives collectives(communicator, absl::Seconds(options.wait_timeout_seconds));
-  absl::StatusOr<ModelCheckpoint> checkpoint = ModelCheckpoint::Open(options.checkpoint);
-  HADAL_RETURN_IF_ERROR(collectives.AllOk(checkpoint.status(), "opening the checkpoint"));
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<PairScorer> scorer,
-                         PairScorer::Create(*checkpoint, options.batch_tokens, stream, communicator,
-                                            absl::Seconds(options.wait_timeout_seconds)));
-  absl::Status ready = CheckBlock(options, *checkpoint, scorer->longest_tokens() + 1);
-  std::optional<BlockReader> reader;
-  OutputFile file;
-  if (ready.ok() && is_main) {
-    absl::StatusOr<BlockReader> opened = BlockReader::Open(options, checkpoint->target_vocabulary());
-    ready = opened.status();
-    if (opened.ok()) reader.emplace(*std::move(opened));
-  }
-  if (ready.ok() && is_main && !options.output.empty()) {
-    ready = file.Open(options.output, {options.target});
-  }
-  HADAL_RETURN_IF_ERROR(collectives.AllOk(ready, "opening files"));
-  std::ostream& scores_out = options.output.empty() ? out : file.stream();
-
-  const int64_t most_blocks = std::max<int64_t>(1, 16 * options.batch_tokens / options.block);
-  PairScore total;
-  int64_t blocks = 0;
-  for (bool more = true; more;) {
-    // Each block with its context behind it.
-    TokenLists lists;
-    absl::Status read;
-    while (is_main && read.ok() && std::ssize(lists) < most_blocks) {
-      absl::StatusOr<TextBlock> block = reader->Next();
-      read = block.status();
-      if (!read.ok() || block->tokens.empty()) break;
-      block->tokens.push_back(static_cast<int32_t>(block->context));
-      lists.push_back(std::move(block->tokens));
-    }
-    HADAL_RETURN_IF_ERROR(collectives.AllOk(read, "reading text"));
-    HADAL_ASSIGN_OR_RETURN(more, collectives.AnyRank(!lists.empty(), "reading text"));
-    if (!more) break;
-    std::string bytes = is_main ? TokenListsToBytes(lists) : "";
-    HADAL_RETURN_IF_ERROR(collectives.Broadcast(bytes, 0, "tokens"));
-    HADAL_ASSIGN_OR_RETURN(lists, TokenListsFromBytes(bytes));
-    std::vector<TextBlock> received;
-    for (std::vector<int32_t>& list : lists) {
-      const int64_t context = list.back();
-      list.pop_back();
-      received.push_back({.tokens = std::move(list), .context = context});
-    }
-    HADAL_ASSIGN_OR_RETURN(const std::vector<PairScore> scores, scorer->ScoreBlocks(received));
-    absl::Status written;
-    if (is_main) {
-      for (const PairScore& score : scores) {
-        scores_out << absl::StrFormat("%.6f\t%d\n", score.log_probability, score.tokens);
-        total.log_probability += score.log_probability;
-        total.tokens += score.tokens;
-        ++blocks;
-      }
-      scores_out.flush();
-      if (!scores_out) written = absl::ResourceExhaustedError("writing scores failed; is the disk full?");
-    }
-    HADAL_RETURN_IF_ERROR(collectives.AllOk(written, "writing scores"));
-  }
-  HADAL_RETURN_IF_ERROR(collectives.AllOk(file.Finish(), "closing the output"));
-  if (!is_main) return absl::OkStatus();
-  if (blocks == 0) {
-    log << "nothing was scored: " << options.target << " is empty\n";
-    return absl::OkStatus();
-  }
-  const double nll = -total.log_probability / static_cast<double>(total.tokens);
-  const double nll_of_word = -total.log_probability / static_cast<double>(reader->words());
-  log << absl::StrFormat(
-      "scored %s blocks of %s tokens (%s of context), %s new tokens: nll %.4f, perplexity %s per token; %s words: "
-      "perplexity %s per word\n",
-      HumanCount(blocks), HumanCount(options.block), HumanCount(options.context), HumanCount(total.tokens), nll,
-      HumanValue(std::exp(nll), 4), HumanCount(reader->words()), HumanValue(std::exp(nll_of_word), 4));
-  return absl::OkStatus();
+  return StreamScoring(options, communicator, out, log).Run(communicator, stream);
 }
 
 }  // namespace hadal
