@@ -216,7 +216,7 @@ void AddSweepCommand(Command app, int& exit_code) {
                         "\"sbatch --nodes 4 --ntasks 16 launch/slurm/sweep.sbatch\"");
   command.AddFlag("--report-only", arguments->report_only, "Train nothing; write the report of what has run")
       .Excludes(submit);
-  AddCostFlags(command, "what the report holds the runs against", arguments->costs);
+  AddCostFlags(command, "predictions that the report shows beside the runs", arguments->costs);
   command.AddFlag("--accept-changes", arguments->accept_changes, "Continue runs whose config has changed");
   command.Runs([arguments, &exit_code] {
     const absl::StatusOr<int> code = Sweep(*arguments);

@@ -254,8 +254,8 @@ void AddTrainCommand(Command app, int& exit_code) {
   command
       .AddOption(
           "--resume", arguments->resume,
-          "Where to go on: auto (newest good checkpoint of the run), never, or a checkpoint; a job that is started "
-          "again does what is asked for once, and then goes on from the newest")
+          "Where to go on: auto (newest good checkpoint of the run), never, or a checkpoint; later starts of the same "
+          "job resume from the newest")
       .ShowDefault();
   command.AddOption("--init-from", arguments->init_from,
                     "Start a new run from the weights of this checkpoint, or of this run's newest");

@@ -299,7 +299,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
     HADAL_ASSIGN_OR_RETURN(reason, AfterStep(result.gradient.vote, validation_due));
     HADAL_RETURN_IF_ERROR(tracer_->AfterStep(progress_.step));
   }
-  // Who asks a run to stop wants it to go on later.
+  // A requested stop always saves, so that the run can resume.
   const bool save = options_.checkpoint.save_at_end || *reason == StopReason::kRequested;
   HADAL_RETURN_IF_ERROR(save ? checkpoints_->SaveAtEnd(progress_, progress_.best_step == progress_.step)
                              : checkpoints_->Finish(progress_.step));

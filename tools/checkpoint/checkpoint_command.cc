@@ -104,7 +104,10 @@ void AddExportCommand(Command command, int& exit_code) {
   auto options = std::make_shared<CheckpointExportOptions>();
   Command exporting =
       command.AddCommand("export", "Write whole weights as one safetensors file, or for another program");
-  exporting.AddOption("RUN_OR_DIR", options->checkpoint, "Run or checkpoint directory").Required();
+  exporting
+      .AddOption("RUN_OR_DIR", options->checkpoint,
+                 "Checkpoint, or run directory (its best checkpoint, else its newest)")
+      .Required();
   exporting
       .AddOption("-o,--out", options->out,
                  "FILE.safetensors; settings and vocabularies are written next to it. With --format: a new folder")

@@ -101,7 +101,7 @@ absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostre
   if (!absl::EndsWith(options.out, kEnding)) {
     return absl::InvalidArgumentError(absl::StrCat("--out ", options.out, " must end in ", kEnding));
   }
-  HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, OpenCheckpoint(options.checkpoint));
+  HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, OpenBestCheckpoint(options.checkpoint));
   const std::string folder = DirectoryName(options.out);
   const std::string settings = options.out.substr(0, options.out.size() - (sizeof(kEnding) - 1)) + ".json";
   const std::string unique = absl::StrCat("tmp.", NewCheckpointAttempt());

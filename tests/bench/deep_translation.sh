@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# A model of 2,500 sublayers that translates, and its twin of as many parameters and tokens: 500L-500L of width 64
+# (configs/tatoeba/deep.textproto) and 18L-18L of width 336, one epoch of Tatoeba, English to German.
+#
+#   tests/bench/deep_translation.sh HADAL DATA OUT [deep|wide]…     neither: both
+# DATA holds {train,valid,test}.{en,de}. OUT receives the corpus, runs, translations and scores; a run that was stopped goes on. Prints
+# the validations, then the test file's BLEU at the end and where a validation first had 5, 10 or 20.
+set -euo pipefail
+usage="usage: deep_translation.sh HADAL DATA OUT [deep|wide]..."
+hadal=$(realpath "${1:?$usage}") data=$(realpath "${2:?$usage}") out=${3:?$usage}
+shift 3
+[ $# -gt 0 ] || set -- deep wide
+config=$(realpath "$(dirname "$0")/../../configs/tatoeba/deep.textproto")
+mkdir -p "$out" && cd "$out"
+[ -e corpus/valid.json ] ||
+  "$hadal" prepare --train "$data/train.en" "$data/train.de" --valid "$data/valid.en" "$data/valid.de" --out corpus --vocab-size 2000 --overwrite
+
+# score RUN STEP: the test file by the checkpoint of this step.
+score() {
+  local name=$1.$2
+  "$hadal" translate "$1/checkpoints/step_$(printf %08d "$2")" --beam 4 -i "$data/test.en" -o "$name.de"
+  echo "$1, step $2: $("$hadal" bleu -r "$data/test.de" -i "$name.de" --text)"
+  "$hadal" chrf -r "$data/test.de" -i "$name.de" --text
+}
+
+for run in "$@"; do
+  twin=()
+  [ "$run" = deep ] || twin=(--set model.encoder_layers=18 --set model.decoder_layers=18 --set model.d_model=336 --set model.d_ff=1344
+    --set model.heads=6 --set model.base_width=64)
+  mpirun -n 2 --bind-to core "$hadal" train "$config" "${twin[@]}" --set data.train=corpus/train --set data.validation=corpus/valid --run-dir "$run"
+  grep '"event":"validation"' "$run/metrics.jsonl" |
+    sed -E 's/.*"step":([0-9]+),"nll":([0-9.]+).*"bleu":([0-9.]+).*/\1 \2 \3/' > "$run.validations"
+  sed "s/^/$run: step, nll, BLEU of 300 sentences (beam 1): /" "$run.validations"
+  for step in $(awk '{ for (b = 5; b <= 20; b *= 2) if ($3 >= b && !done[b]++) print $1 } END { print $1 }' "$run.validations" | uniq); do
+    score "$run" "$step"
+  done
+done
