@@ -201,6 +201,13 @@ TEST_F(CheckpointCommandTest, ExportWritesWholeTensors) {
   EXPECT_THAT(*ListDirectory(run_ / "out"), ElementsAre("model.json", "model.safetensors", "vocabulary.model"));
 }
 
+TEST_F(CheckpointCommandTest, ExportTakesTheBestOfARunAsTranslateDoes) {
+  SaveStep({.step = 6, .validation_nll = 3.25, .is_best = true});
+  SaveStep({.step = 7});
+  ASSERT_EQ(Checkpoint({"export", run_.path(), "--out", run_ / "out/model.safetensors"}).exit_code, 0);
+  EXPECT_EQ(nlohmann::json::parse(Contents(run_ / "out/model.json"))["step"], 6);
+}
+
 // The rows of DLCL's weights, parameters of their own, as one lower-triangular matrix.
 TEST(CheckpointExportTest, JoinsTheRowsOfACombination) {
   const std::vector<CheckpointParameter> parameters = {
