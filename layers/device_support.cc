@@ -46,6 +46,14 @@ absl::Status CheckOnePlacement(const ModelPlan& plan, const char* name, const St
 
 }  // namespace
 
+absl::Status CheckDeviceStorage(const ModelPlan& plan) {
+  const ModelOptions& model = plan.options;
+  HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kDecoder, model.decoder));
+  if (model.has_encoder()) HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kEncoder, model.encoder));
+  HADAL_RETURN_IF_ERROR(CheckOnePlacement(plan, "decoder", model.decoder));
+  return model.has_encoder() ? CheckOnePlacement(plan, "encoder", model.encoder) : absl::OkStatus();
+}
+
 absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kernels) {
   const ModelOptions& model = plan.options;
   const bool learned_gain = std::any_of(plan.sublayers.begin(), plan.sublayers.end(),
@@ -64,10 +72,7 @@ absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kern
   if (kernels.hyper_read_forward == nullptr && HasRole(plan, {ParameterRole::kStreamsWeight})) {
     return Missing("hyper_connection (mHC)");
   }
-  HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kDecoder, model.decoder));
-  if (model.has_encoder()) HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kEncoder, model.encoder));
-  HADAL_RETURN_IF_ERROR(CheckOnePlacement(plan, "decoder", model.decoder));
-  if (model.has_encoder()) HADAL_RETURN_IF_ERROR(CheckOnePlacement(plan, "encoder", model.encoder));
+  HADAL_RETURN_IF_ERROR(CheckDeviceStorage(plan));
   if (model.adaptive()) return Missing("an adaptive softmax (model.adaptive_cutoffs)");
   const bool hidden_norm = model.encoder.ffn_inner_norm || model.decoder.ffn_inner_norm;
   const int64_t row = hidden_norm ? std::max(model.d_model, model.d_ff) : model.d_model;

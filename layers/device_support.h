@@ -8,7 +8,11 @@
 
 namespace hadal {
 
-// Errors: Unimplemented, naming the feature of the model and the kernel that the device lacks.
+// What no kernel decides: whether the types of the residual streams, of plan.compute_storage, hold them.
+// Errors: Unimplemented, naming the setting.
+absl::Status CheckDeviceStorage(const ModelPlan& plan);
+
+// Also CheckDeviceStorage. Errors: Unimplemented, naming the feature of the model and the kernel that the device lacks.
 absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kernels);
 
 }  // namespace hadal

@@ -199,6 +199,7 @@ void HyperSegment::BackwardInput(const SublayerContext& context, const PieceTens
                                         .d_shift = parameters.GradientVector(s.norm_scale + 1),
                                         .partials = context.workspace.norm_partials(),
                                         .batch = context.gradients});
+  context.Observe({.tensor = DepthTensor::kNormInputGradient, .sublayer = sublayer, .values = d_read});
   HyperReadBackward(context.stream, {.du = d_read,
                                      .x = x,
                                      .projected = At(t.saved_input, s.projected, t.rows, maps_),

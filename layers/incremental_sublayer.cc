@@ -235,6 +235,11 @@ ConstAnyMatrix IncrementalSublayer::BranchInput(const IncrementalContext& contex
   return input;
 }
 
+const float* IncrementalSublayer::BranchGainPlace(const IncrementalContext& context) const {
+  if (context.branch_gains == nullptr || !HasBranchGain(record_)) return nullptr;
+  return context.branch_gains + (sublayer_ - context.first_sublayer);
+}
+
 void IncrementalSublayer::Residual(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix branch, AnyMatrix out,
                                    Matrix second) const {
   const int32_t norm = record_.norm == NormPlacement::kPost ? norm_scale_ : norm_behind_;
@@ -248,9 +253,7 @@ void IncrementalSublayer::Residual(const IncrementalContext& context, ConstAnyMa
   args.second_gain = record_.second_gain;
   args.second_sum = second;
   if (!begins_stack_) args.second = second;
-  if (context.branch_gains != nullptr && HasBranchGain(record_)) {
-    args.branch_gain_place = context.branch_gains + (sublayer_ - context.first_sublayer);
-  }
+  args.branch_gain_place = BranchGainPlace(context);
   if (output_norm_scale_ < 0) args.bias = context.parameters.WeightVector(output_bias_);
   if (record_.skip_gain != 0) {
     args.skip = context.scratch.layer_input(x.rows);
@@ -330,6 +333,7 @@ void IncrementalSublayer::StreamsStep(const IncrementalContext& context, ConstAn
   ResidualNormForwardArgs result{.residual = read, .branch = branch, .residual_gain = 0};
   if (output_norm_scale_ < 0) result.bias = parameters.WeightVector(output_bias_);
   result.branch_gain = BranchGain(record_, context.update);
+  result.branch_gain_place = BranchGainPlace(context);
   result.sum = scratch.sum(rows);
   ResidualNormForward(context.stream, result);
   const Matrix y = ends_stack_ ? scratch.streams(rows) : Matrix(out.floats().data, rows, columns);

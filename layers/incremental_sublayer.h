@@ -157,6 +157,8 @@ class IncrementalSublayer {
   void Shift(const IncrementalContext& context, int32_t shift, ConstAnyMatrix x, AnyMatrix y) const;
   // Returns the branch's input: x after the norm of a pre-norm sublayer and after a shift.
   ConstAnyMatrix BranchInput(const IncrementalContext& context, ConstAnyMatrix x) const;
+  // Where a device finds the gain of the branch; null: on the host alone, or it is always 1.
+  const float* BranchGainPlace(const IncrementalContext& context) const;
   void Residual(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix branch, AnyMatrix out,
                 Matrix second) const;
   // F of `input`. Returns its place in the scratch.

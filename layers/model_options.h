@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
@@ -118,6 +119,7 @@ struct AdaptiveCutoffs {
   static constexpr int32_t kMost = 7;
   std::array<int32_t, kMost> ids = {};
   int32_t count = 0;  // 0: no adaptive softmax
+  std::span<const int32_t> span() const { return std::span(ids).first(count); }
 };
 
 struct ModelOptions {

@@ -141,6 +141,12 @@ int32_t ModelPlan::NextCut(int32_t position) const {
   return position;
 }
 
+int32_t ModelPlan::SegmentEnd(int32_t begin, int32_t length, int32_t last) const {
+  int32_t end = begin + 1;
+  while (end < std::min(begin + length, last) && sublayers[end].norm == sublayers[begin].norm) ++end;
+  return NextCut(end);
+}
+
 int32_t ModelPlan::Tables(int32_t sublayer) const {
   const SublayerRecord& user = sublayers[sublayer];
   if (user.table < 0) return 0;

@@ -28,6 +28,7 @@ RunInfo DescribeRun(const TrainOptions& options, const ModelPlan& plan, const Pi
           .replicas = pipeline.grid.replicas,
           .free_links = pipeline.shape.free_links,
           .threads = threads,
+          .recompute_every = pipeline.recompute_every,
           .first_step = first_step,
           .total_steps = options.stop.steps};
 }

@@ -154,8 +154,9 @@ void DepthRecorder::Fill(const std::vector<SublayerSums>& sums, const StepResult
     }
     add(DepthSeries::kOutputGradient, norm(at.output_gradient));
     add(DepthSeries::kNormOutputGradient, norm(at.norm_output_gradient));
-    const bool pre_norm = plan_.sublayers[s].norm == NormPlacement::kPre;
-    add(DepthSeries::kNormInputGradient, norm(pre_norm ? sums[s - 1].output_gradient : at.norm_input_gradient));
+    const SublayerRecord& record = plan_.sublayers[s];
+    const bool reads_stream = record.norm == NormPlacement::kPre && plan_.Streams(record.stack) == 1;
+    add(DepthSeries::kNormInputGradient, norm(reads_stream ? sums[s - 1].output_gradient : at.norm_input_gradient));
     if (!probe_) continue;
     add(DepthSeries::kOutput, mean(at.output));
     add(DepthSeries::kNormInput, mean(at.norm_input));

@@ -77,6 +77,13 @@ absl::Status CheckShape(const ScheduleShape& shape, int rank) {
 template <typename Make>
 absl::StatusOr<std::vector<RankProgram>> MakeForAllRanks(const ScheduleShape& shape, const Make& make) {
   HADAL_RETURN_IF_ERROR(CheckShape(shape, 0));
+  constexpr int64_t kMostPasses = int64_t{1} << 25;  // of all ranks' programs: some GiB
+  const int64_t passes = int64_t{2} * shape.stages * shape.chunks * shape.micro_batches;
+  if (passes > kMostPasses) {
+    return absl::InvalidArgumentError(absl::StrCat("the programs of all ranks are too large: ", passes,
+                                                   " forwards and backwards; at most ", kMostPasses,
+                                                   ", use fewer stages, chunks or micro-batches"));
+  }
   std::vector<RankProgram> programs;
   programs.reserve(shape.stages);
   for (int rank = 0; rank < shape.stages; ++rank) {

@@ -113,10 +113,7 @@ Chunk::TensorRange Chunk::AddSegments(int32_t first, int32_t last, TensorRange x
   // With a history a segment is a layer: its input is kept in any case.
   const int32_t length = combines ? 1 : spec_.recompute_every > 0 ? spec_.recompute_every : last - first;
   for (int32_t begin = first, end = first; begin < last; begin = end) {
-    // A segment has one placement of norms.
-    int32_t same = begin + 1;
-    while (same < last && plan_.sublayers[same].norm == plan_.sublayers[begin].norm) ++same;
-    end = plan_.NextCut(std::min({begin + length, same, last}));
+    end = plan_.SegmentEnd(begin, length, last);
     TensorRange y{.tensor = x.tensor, .first = x.entries};
     if (!combines) {
       const int64_t streams = plan_.StreamsBefore(end);

@@ -288,6 +288,11 @@ class ProfileBench {
     model.set_d_ff(plan_.options.d_ff);
     model.set_heads(plan_.options.heads);
     model.set_residual_streams(std::max(plan_.Streams(Stack::kEncoder), plan_.Streams(Stack::kDecoder)));
+    for (const int32_t id : plan_.options.adaptive_cutoffs.span()) model.add_adaptive_cutoffs(id);
+    if (plan_.options.reads_speech()) {
+      model.set_frame_width(plan_.options.frame_width);
+      model.set_front_end_channels(plan_.options.front_end_channels);
+    }
     model.set_source_vocabulary(plan_.options.source_vocabulary);
     model.set_target_vocabulary(plan_.options.target_vocabulary);
     model.set_sublayers(static_cast<int32_t>(plan_.sublayers.size()));

@@ -29,7 +29,7 @@ void SublayerClock::AddSegments(int32_t first, int32_t last, int32_t recompute_e
   const bool combines = first < last && plan.Combines(plan.sublayers[first].stack);
   const int32_t length = combines ? 1 : recompute_every > 0 ? recompute_every : std::max(last - first, 1);
   for (int32_t begin = first, end = first; begin < last; begin = end) {
-    end = plan.NextCut(std::min(begin + length, last));
+    end = plan.SegmentEnd(begin, length, last);
     backward_.push_back({begin, &SublayerSeconds::backward});
     for (int32_t s = begin; s < end; ++s) {
       forward_.push_back({s, &SublayerSeconds::forward});

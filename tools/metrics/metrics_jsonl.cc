@@ -168,6 +168,7 @@ void MetricsJsonl::OnStart(const RunInfo& run) {
                   {"replicas", run.replicas},
                   {"free_links", run.free_links},
                   {"threads", run.threads},
+                  {"recompute_every", run.recompute_every},
                   {"first_step", run.first_step},
                   {"total_steps", run.total_steps}}));
 }

@@ -107,15 +107,22 @@ DepthMetrics ReadDepth(const Json& json) {
 void AddRecord(const Json& json, RunRecord& run) {
   const std::string event = String(json, "event");
   if (event == "run") {
+    run.finish.clear();
+    const int ranks = static_cast<int>(std::max<int64_t>(1, Integer(json, "ranks")));
+    const int threads = static_cast<int>(std::max<int64_t>(1, Integer(json, "threads")));
+    const int replicas = static_cast<int>(std::max<int64_t>(1, Integer(json, "replicas")));
+    if (ranks != run.ranks || threads != run.threads || replicas != run.replicas) run.layout_begins = run.steps.size();
+    run.ranks = ranks;
+    run.threads = threads;
+    run.replicas = replicas;
+    if (json.contains("recompute_every")) run.recompute_every = static_cast<int>(Integer(json, "recompute_every"));
     run.model = String(json, "model");
     run.parameters = Integer(json, "parameters");
     run.source_vocabulary = static_cast<int32_t>(Integer(json, "source_vocabulary"));
     run.frame_width = static_cast<int32_t>(Integer(json, "frame_width"));
     run.target_vocabulary = static_cast<int32_t>(Integer(json, "target_vocabulary"));
     run.encoder_sublayers = static_cast<int32_t>(Integer(json, "encoder_sublayers"));
-    run.ranks = static_cast<int>(std::max<int64_t>(1, Integer(json, "ranks")));
     run.free_links = json.value("free_links", Json()) == true;
-    run.threads = static_cast<int>(std::max<int64_t>(1, Integer(json, "threads")));
   } else if (event == "step") {
     run.steps.push_back(ReadStep(json));
   } else if (event == "depth") {
@@ -143,15 +150,16 @@ void ReadConfig(RunRecord& run) {
   if (!options.ok() || !values.ok()) return;
   run.config = *std::move(values);
   const PipelineOptions& pipeline = options->train.pipeline;
-  const bool recomputes = pipeline.recompute_every > 0;
-  run.layout = LayoutRecord{.schedule = recomputes ? WithOnePending(pipeline.schedule) : pipeline.schedule,
+  const int recompute_every = run.recompute_every.value_or(pipeline.recompute_every);  // chosen, with recompute_auto
+  run.layout = LayoutRecord{.schedule = recompute_every > 0 ? WithOnePending(pipeline.schedule) : pipeline.schedule,
                             .shape = {.stages = pipeline.stages > 0 ? pipeline.stages : run.ranks / pipeline.replicas,
                                       .chunks = pipeline.chunks,
                                       .micro_batches = options->train.batch.micro_batches,
                                       .free_links = run.free_links},
                             .replicas = pipeline.replicas,
                             .outstanding_sends = pipeline.outstanding_sends,
-                            .recompute_every = pipeline.recompute_every};
+                            .recompute_every = recompute_every,
+                            .placement = pipeline.placement};
 }
 
 // "steps_90-92.json" → 90; −1 for other names.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "pipeline/plan/grid_shape.h"
 #include "pipeline/schedule/schedule.h"
 #include "runtime/metrics_sink.h"
 #include "tools/config/resolved_config.h"
@@ -35,6 +36,7 @@ struct LayoutRecord {
   int replicas = 1;     // of the pipeline
   int outstanding_sends = 2;
   int recompute_every = 0;
+  Placement placement = Placement::kReplicasTogether;  // of the ranks of stages and replicas
 };
 
 struct RunRecord {
@@ -45,10 +47,13 @@ struct RunRecord {
   int32_t source_vocabulary = 0, target_vocabulary = 0;  // 0: not recorded
   int32_t frame_width = 0;                               // of speech
   int ranks = 1;
+  int replicas = 1;
   bool free_links = false;        // of the schedule
   int threads = 1;                // per rank
   int32_t encoder_sublayers = 0;  // the first ones of a DepthMetrics series
+  std::optional<int> recompute_every;  // of the last start; absent: an older run
   std::vector<StepMetrics> steps;
+  size_t layout_begins = 0;  // the first step after the last change of stages, replicas or threads; may be steps.size()
   std::vector<DepthMetrics> depth;
   std::vector<ValidationRecord> validations;
   std::vector<TextRecord> warnings;

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "layers/device_support.h"
 #include "pipeline/schedule/partition.h"
 #include "runtime/status_macros.h"
 #include "tools/plan/layout_bounds.h"
@@ -321,6 +322,11 @@ double StepOperations(const ModelPlan& model, const BatchOptions& batch) {
 absl::StatusOr<LayoutSearch> SearchLayouts(const TrainOptions& options, const Machine& machine, const StepCosts& costs,
                                            int threads, const SearchOptions& search) {
   HADAL_RETURN_IF_ERROR(CheckPrecision(options, machine));
+  if (machine.precision == Precision::kBf16) {
+    ModelPlan model = ModelPlan::Make(options.model);
+    model.compute_storage = Storage::kBFloat16;
+    HADAL_RETURN_IF_ERROR(CheckDeviceStorage(model));
+  }
   Search searched(options, machine, costs, threads, search);
   HADAL_ASSIGN_OR_RETURN(LayoutSearch result, searched.Run());
   if (result.best.empty()) return searched.Refusal();

@@ -9,6 +9,7 @@
 #include "layers/purpose.h"
 #include "pipeline/engine/memory_fit.h"
 #include "pipeline/engine/rank_parts.h"
+#include "layers/device_support.h"
 #include "pipeline/plan/device_precision.h"
 #include "pipeline/schedule/schedule_replay.h"
 #include "runtime/clock.h"
@@ -110,6 +111,7 @@ int64_t ReluMaskBytesOf(const PlanReport& report, const Stream& stream) {
 absl::StatusOr<PlanReport> LayOut(const TrainOptions& options, int ranks, const Stream& stream) {
   PlanReport report{
       .model = PlannedModel(options, stream.kind()), .threads = stream.threads(), .device = stream.kind()};
+  HADAL_RETURN_IF_ERROR(CheckDeviceStorage(report.model));
   HADAL_ASSIGN_OR_RETURN(report.pipeline,
                          MakeFittingPlan(report.model, options.batch, options.pipeline, ranks, /*rank=*/0,
                                          PlannedResources(options.pipeline, ranks, stream.kind()), stream));

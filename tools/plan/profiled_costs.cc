@@ -123,11 +123,18 @@ absl::StatusOr<std::unique_ptr<StepCosts>> MakeProfiledCosts(const config::Profi
                 {"source vocabulary", measured.source_vocabulary(), model.source_vocabulary},
                 {"target vocabulary", measured.target_vocabulary(), model.target_vocabulary},
                 {"residual streams", measured.residual_streams(),
-                 std::max(model.encoder.residual_streams, model.decoder.residual_streams)}};
+                 std::max(model.encoder.residual_streams, model.decoder.residual_streams)},
+                {"frame_width", measured.frame_width(), model.frame_width},
+                {"front_end_channels", measured.front_end_channels(),
+                 model.reads_speech() ? model.front_end_channels : 0}};
   for (const auto& field : fields) {
     if (field.measured == field.asked) continue;
     return absl::InvalidArgumentError(absl::StrCat("the profile was measured with ", field.name, " ", field.measured,
                                                    ", this model has ", field.asked, "; measure it with this model"));
+  }
+  if (!std::ranges::equal(measured.adaptive_cutoffs(), model.adaptive_cutoffs.span())) {
+    return absl::InvalidArgumentError(
+        "the profile was measured with other model.adaptive_cutoffs; measure it with this model");
   }
   return std::make_unique<ProfiledCosts>(profile, machine);
 }

@@ -103,6 +103,16 @@ absl::StatusOr<SlowRank> ParseSlowRank(const std::string& text) {
   return absl::InvalidArgumentError(absl::StrCat("--slow-rank ", text, ": expected RANK=FACTOR, e.g. 3=1.5"));
 }
 
+absl::Status CheckPasses(const ScheduleShape& shape) {
+  constexpr int64_t kMostPasses = int64_t{1} << 24;  // half a minute and some GiB
+  const int64_t chunks = int64_t{shape.stages} * shape.chunks, passes = chunks * shape.micro_batches;
+  if (passes <= kMostPasses) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(chunks, " chunks x ", shape.micro_batches, " micro-batches are ", passes,
+                   " passes to replay; at most ", kMostPasses,
+                   ": use fewer micro-batches; the bubble is inversely proportional to them"));
+}
+
 absl::StatusOr<SimulateOptions> CostsOf(const Arguments& arguments) {
   constexpr int64_t kMostPlanBytes = int64_t{1} << 28;
   if (!arguments.plan.empty()) {
@@ -113,6 +123,7 @@ absl::StatusOr<SimulateOptions> CostsOf(const Arguments& arguments) {
   SimulateOptions options;
   HADAL_ASSIGN_OR_RETURN(options.kind, ParseScheduleKind(arguments.kind));
   options.shape = {arguments.stages, arguments.chunks, arguments.micro_batches};
+  HADAL_RETURN_IF_ERROR(CheckPasses(options.shape));
   const int chunks = options.shape.global_chunks();
   options.forward_seconds.assign(chunks, 1e-3 * arguments.forward_ms / arguments.chunks);
   options.backward_seconds.assign(chunks, 1e-3 * arguments.backward_ms / arguments.chunks);
@@ -176,14 +187,7 @@ void AddLinkOptions(Command command, Arguments& arguments) {
 }  // namespace
 
 absl::StatusOr<Simulation> Simulate(const SimulateOptions& options) {
-  constexpr int64_t kMostPasses = int64_t{1} << 24;  // half a minute and some GiB
-  const int64_t passes = int64_t{options.shape.global_chunks()} * options.shape.micro_batches;
-  if (passes > kMostPasses) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.shape.global_chunks(), " chunks x ", options.shape.micro_batches, " micro-batches are ",
-                     passes, " passes to replay; at most ", kMostPasses,
-                     ": use fewer micro-batches; the bubble is inversely proportional to them"));
-  }
+  HADAL_RETURN_IF_ERROR(CheckPasses(options.shape));
   ReplayCosts costs{.forward_seconds = options.forward_seconds,
                     .backward_seconds = options.backward_seconds,
                     .weight_seconds = options.weight_seconds,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pipeline/plan/grid_shape.h"
 #include "runtime/status_macros.h"
 #include "tools/metrics/trace_events.h"
 
@@ -33,9 +34,10 @@ void Add(const Json& event, const LayoutRecord& layout, std::map<int64_t, Sums>&
   const bool forward = category == "forward", weights = category == "backward weights";
   if (!forward && !weights && category != "backward") return;
   const int rank = event.at("pid").get<int>();
-  if (rank % layout.replicas != 0) return;
+  const GridShape grid{layout.shape.stages, layout.replicas, layout.placement};
+  if (rank >= grid.ranks() || grid.ReplicaOf(rank) != 0) return;
   const Json& arguments = event.at("args");
-  const int global_chunk = layout.shape.GlobalChunk(rank / layout.replicas, arguments.value("chunk", 0));
+  const int global_chunk = layout.shape.GlobalChunk(grid.StageOf(rank), arguments.value("chunk", 0));
   Sums& sums = steps.try_emplace(arguments.at("step").get<int64_t>(), layout.shape.global_chunks()).first->second;
   if (global_chunk < 0 || global_chunk >= layout.shape.global_chunks()) return;
   const double begin = 1e-6 * event.at("ts").get<double>(), seconds = 1e-6 * event.at("dur").get<double>();

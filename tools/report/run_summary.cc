@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_format.h"
 #include "pipeline/plan/pipeline_plan.h"
-#include "runtime/check.h"
 #include "runtime/status_macros.h"
 #include "tools/plan/step_breakdown.h"
 
@@ -27,11 +26,15 @@ std::vector<const StepMetrics*> EvenlySpaced(std::vector<const StepMetrics*> ste
   return steps;
 }
 
+bool HasStepsOfLayout(const RunRecord& run) { return run.layout_begins < run.steps.size(); }
+
+// Of the run's last layout, if it has any.
 std::vector<const StepMetrics*> SteadySteps(const RunRecord& run) {
   std::vector<const StepMetrics*> with_stages, all;
-  for (size_t i = 0; i < run.steps.size(); ++i) {
+  const size_t begin = HasStepsOfLayout(run) ? run.layout_begins : 0;
+  for (size_t i = begin; i < run.steps.size(); ++i) {
     const StepMetrics& step = run.steps[i];
-    if (step.skipped || (i == 0 && run.steps.size() > 1)) continue;
+    if (step.skipped || (i == begin && i + 1 < run.steps.size())) continue;
     all.push_back(&step);
     if (!step.stages.empty()) with_stages.push_back(&step);
   }
@@ -160,8 +163,7 @@ absl::Status SplitTime(const RunRecord& run, RunSummary& summary) {
 }  // namespace
 
 void CompareWithCosts(const std::vector<ComputeCosts>& costs, RunSummary& summary) {
-  if (!summary.parts) return;
-  HADAL_CHECK_EQ(costs.size(), summary.stages.size());
+  if (!summary.parts || costs.size() != summary.stages.size()) return;
   ComputeCosts mean;
   for (size_t stage = 0; stage < costs.size(); ++stage) {
     const double share = 1.0 / static_cast<double>(costs.size());
@@ -211,6 +213,7 @@ absl::StatusOr<RunSummary> Summarize(const RunRecord& run) {
   for (const StepMetrics* step : steps) {
     summary.step_seconds += share * step->step_seconds;
     summary.tokens += share * static_cast<double>(step->target_tokens);
+    if (!HasStepsOfLayout(run)) continue;  // their stages are not this layout's
     summary.stages.resize(step->stages.size());
     for (size_t stage = 0; stage < step->stages.size(); ++stage) {
       Add(step->stages[stage], share, summary.stages[stage]);
@@ -223,8 +226,8 @@ absl::StatusOr<RunSummary> Summarize(const RunRecord& run) {
     const double outside = last.elapsed_seconds - first.elapsed_seconds - inside;
     summary.outside_seconds = std::max(0.0, outside / static_cast<double>(run.steps.size() - 1));
   }
-  for (const StepMetrics& step : run.steps) {
-    if (!step.memory.empty()) summary.memory = step.memory;
+  for (size_t i = run.layout_begins; i < run.steps.size(); ++i) {
+    if (!run.steps[i].memory.empty()) summary.memory = run.steps[i].memory;
   }
   if (!summary.stages.empty()) HADAL_RETURN_IF_ERROR(SplitTime(run, summary));
   return summary;

@@ -93,6 +93,9 @@ TEST(BenchProfile, MeasuresEveryKindOfMethod) {
                                       ResidualMethod::kResidualDual, ResidualMethod::kMhc}) {
     EXPECT_EQ(Measure({.train = SmallRun(method), .rounds = 1}, 1).capacities_size(), 1);
   }
+  TrainOptions mixed = SmallRun(ResidualMethod::kMixLn);
+  mixed.model.encoder.post_norm_share = mixed.model.decoder.post_norm_share = 0.5;  // a segment of each placement
+  EXPECT_EQ(Measure({.train = mixed, .rounds = 1}, 1).capacities_size(), 1);
 }
 
 // A profile is what a plan reads: the step of one rank is its micro-batches through all sublayers, and the update.

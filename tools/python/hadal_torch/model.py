@@ -177,7 +177,7 @@ class Model(torch.nn.Module):
             read_map, write_map, residual_map = self.stream_maps(streams, f"{layer}.{module}.streams")
             x = (read_map.unsqueeze(-1) * streams).sum(-2)
         read = self.norm(x, norm_name) if placement == "pre" else x
-        if residual.norm_gain:
+        if residual.norm_gain and placement == "pre":
             read = read * residual.norm_gain(int(index) + 1, layers)
         y = branch(self.norm(read, f"{layer}.{module}_input_ln") if input_norm else read)
         if output_norm:
@@ -191,11 +191,12 @@ class Model(torch.nn.Module):
         if residual.omega:
             residual_gain = residual_gain * self.omega_of(f"{layer}.{module}.omega", x, y)
         total = residual_gain * x + branch_gain * y
-        layer_gain = residual.layer_gain if layer_input is not None and residual.skip_gain else 1.0
+        layer_gain = residual.layer_gain if layer_input is not None else 1.0
         if residual.second_gain:
             self.second = self.second + residual.second_gain * layer_gain * branch_gain * y
+        total = layer_gain * total
         if layer_input is not None and residual.skip_gain:
-            total = residual.layer_gain * total + residual.skip_gain * layer_input
+            total = total + residual.skip_gain * layer_input
         output = self.norm(total, norm_name) if placement == "post" else total
         if residual.streams > 1:
             output = residual_map @ streams + write_map.unsqueeze(-1) * (branch_gain * y).unsqueeze(-2)

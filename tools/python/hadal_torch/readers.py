@@ -43,6 +43,7 @@ _RECORD = np.dtype([("first_token", "<i8"), ("prefix_tokens", "<i4"), ("source_t
 
 def read_corpus(prefix: str):
     """Yields (source, target) of every sample of PREFIX.json, int32 ids without </s>; a prefix of tags belongs to the source.
+    Of speech the source is float32 [frames, filters].
 
     A shard: a header of 32 bytes (magic, version, samples, tokens), 32 bytes a sample, the tokens (runtime/data/corpus_shard.h).
     """
@@ -52,6 +53,8 @@ def read_corpus(prefix: str):
         data = np.fromfile(os.path.join(os.path.dirname(prefix), shard["file"]), np.uint8)
         records = data[32 : 32 + 32 * shard["samples"]].view(_RECORD)
         tokens = data[32 + 32 * shard["samples"] :].view("<i4")
+        width = manifest.get("frame_width", 0)
         for record in records:
             middle = record["first_token"] + record["prefix_tokens"] + record["source_tokens"]
-            yield tokens[record["first_token"] : middle], tokens[middle : middle + record["target_tokens"]]
+            source = tokens[record["first_token"] : middle]
+            yield source.view("<f4").reshape(-1, width) if width else source, tokens[middle : middle + record["target_tokens"]]
