@@ -118,7 +118,8 @@ TEST_P(DepthRecorderTest, RecordsWhatThereIs) {
 INSTANTIATE_TEST_SUITE_P(Methods, DepthRecorderTest,
                          ::testing::Values(ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kB2t,
                                            ResidualMethod::kReZero, ResidualMethod::kNormFormer,
-                                           ResidualMethod::kDlclPre, ResidualMethod::kResidualDual),
+                                           ResidualMethod::kDlclPre, ResidualMethod::kResidualDual,
+                                           ResidualMethod::kMhc),
                          [](const auto& info) { return ResidualMethodName(info.param); });
 
 TEST(DepthRecorder, ReplicasRecordTheSameUpToTheOrderOfSums) {

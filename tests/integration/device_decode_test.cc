@@ -234,6 +234,21 @@ TEST(DeviceDecodeTest, GraphsChangeNoBitAndAreALaunchAStep) {
   std::cout << graphs.launches[0] << " launches as graphs, " << apart.launches[0] << " one by one\n";
 }
 
+// A recorded step reads the gain of its own update, with several residual streams, too.
+TEST(DeviceDecodeTest, GraphsOfSeveralStreamsFollowTheGains) {
+  const std::vector<std::vector<int32_t>> sources = RandomSources(3, 9, kVocabulary, 7);
+  DecodeSpec spec = OnDevice(SmallSpec(ResidualMethod::kMhc));
+  spec.model.branch_growth = BranchGrowth::kLinear;
+  spec.decoder.sentences = 1;
+  spec.decoder.beam = {.beam = 2, .max_length_b = 2};
+  spec.times = 2;
+  const DecodeOutcome graphs = Decode(spec, sources);
+  spec.decoder.graphs = false;
+  spec.times = 1;
+  ++spec.update;
+  EXPECT_EQ(FirstDifference(graphs.translations, Decode(spec, sources).translations), "");
+}
+
 // Of post-norm, pre-norm and no-norm streams, skips, inner norms, learned scalars and combinations of layers.
 TEST(DeviceDecodeTest, Bf16FollowsAnEvaluationInBf16) {
   constexpr double kBand = 0.03;  // of a log-probability near 4

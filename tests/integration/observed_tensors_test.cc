@@ -215,6 +215,7 @@ TEST_P(ObservedTensors, SeveralStreams) {
     Copies seen;
     step.engine.Observe(&seen);
     HADAL_RETURN_IF_ERROR(step.engine.TrainingStep(step.batches.micro_batches, step.scalars, step.update).status());
+    const std::vector<float> ones(kWidth, 1.0f), zeros(kWidth, 0.0f);
     const ModelPlan& plan = step.engine.stage().plan();
     for (int32_t s = 0; s < static_cast<int32_t>(plan.sublayers.size()); ++s) {
       if (plan.sublayers[s].layer < 0) continue;
@@ -222,6 +223,10 @@ TEST_P(ObservedTensors, SeveralStreams) {
       EXPECT_EQ(seen.At(s, DepthTensor::kOutput).size(), 4 * size);
       EXPECT_EQ(seen.At(s, DepthTensor::kOutputGradient).size(), 4 * size);
       EXPECT_EQ(seen.At(s, DepthTensor::kNormInput).size(), size);
+      Values normed, gradient;
+      Norm(seen.At(s, DepthTensor::kNormInput), {ones.data(), kWidth}, {zeros.data(), kWidth},
+           seen.At(s, DepthTensor::kNormOutputGradient), normed, gradient);
+      ExpectNear(seen.At(s, DepthTensor::kNormInputGradient), gradient, "gradient of the norm's input", s);
       const Values& in_front = seen.At(s - 1, DepthTensor::kOutput);
       if (!plan.begins_stack(s)) {
         ExpectNear(seen.Before(s), in_front, "streams in front", s);

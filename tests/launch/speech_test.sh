@@ -29,6 +29,15 @@ END
 python3 features.py train 600 1 && python3 features.py test 60 2 || fail "no features"
 printf '%s 1\n' 0 1 2 3 4 5 6 7 8 9 > digits.txt
 expect 0 "$hadal" prepare --features --train train --valid test --vocab digits.txt --out data
+if python3 -c 'import numpy' 2> /dev/null; then
+  PYTHONPATH=$packages python3 - <<'END' || fail "hadal_torch reads other frames than were written"
+import numpy
+from hadal_torch.readers import read_corpus
+source, target = next(read_corpus("data/train"))
+assert source.dtype == numpy.float32 and source.shape[1] == 6 and abs(source).max() < 100, source
+assert target.dtype == numpy.int32, target
+END
+fi
 cat > speech.textproto <<'END'
 data { train: "data/train" validation: "data/valid" spec_augment { frequency_masks: 1 frequency_width: 1 time_masks: 1 time_width: 2 } }
 model { encoder_layers: 2 decoder_layers: 1 d_model: 32 d_ff: 64 heads: 2 max_positions: 32 dropout: 0 label_smoothing: 0

@@ -7,9 +7,10 @@
 import argparse
 import copy
 import json
+import math
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -63,9 +64,17 @@ def read_case(directory):
     return case, weights, hadal
 
 
+def residuals_of(case):
+    """The method's, with what the case sets over it."""
+    fields = {"layer_gain": case["layer_gain"]} if case["layer_gain"] != 1 else {}
+    if case["norm_gain"]:
+        fields["norm_gain"] = lambda layer, layers: 1 / math.sqrt(layer)
+    return tuple(residual and replace(residual, **fields) for residual in METHODS[case["method"]](case))
+
+
 def model_of(case, weights, dtype):
     kind = SourceWidth if case["model"]["base_width"] else Model
-    return kind(case["model"], weights, METHODS[case["method"]](case), dtype)
+    return kind(case["model"], weights, residuals_of(case), dtype)
 
 
 def run_model(case, weights, dtype):
@@ -149,7 +158,7 @@ def print_table(rows, worst=8):
 
 def check_constants(case):
     """The gains hadal states are the papers'."""
-    for stack, residual in zip(("encoder", "decoder"), METHODS[case["method"]](case)):
+    for stack, residual in zip(("encoder", "decoder"), residuals_of(case)):
         if case["model"][f"{stack}_layers"] == 0:
             continue
         stated = case["model"][stack]["residual_gain"]

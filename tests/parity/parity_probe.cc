@@ -45,7 +45,9 @@ struct ProbeOptions {
   std::vector<int32_t> cutoffs;
   ModelOptions model;
   int ranks = 1;
-  int64_t update = 3;  // BranchNorm: alpha = 3/7
+  double layer_gain = 1;   // of both stacks, over the method's
+  bool norm_gain = false;  // 1/sqrt(l) in both stacks, over the method's
+  int64_t update = 3;      // BranchNorm: alpha = 3/7
   uint64_t seed = 20;  // of weights, of what they are moved by (+ 1) and of sentences (+ 2)
 };
 
@@ -180,6 +182,8 @@ absl::Status WriteTensors(const ModelPlan& plan, const std::vector<std::vector<f
 absl::Status WriteCase(const ProbeOptions& options, const std::vector<PackedBatch>& batches, const Outcome& outcome) {
   nlohmann::ordered_json json = {{"method", options.method},
                                  {"update", options.update},
+                                 {"layer_gain", options.layer_gain},
+                                 {"norm_gain", options.norm_gain},
                                  {"model", nlohmann::ordered_json::parse(ModelSettingsJson(options.model))},
                                  {"tokens", outcome.training.tokens},
                                  {"loss_sum", outcome.training.loss},
@@ -213,6 +217,10 @@ absl::Status CompleteModel(ProbeOptions& options) {
   ModelOptions& model = options.model;
   HADAL_ASSIGN_OR_RETURN(const ResidualMethod method, ParseResidualMethod(options.method));
   ApplyResidualMethod(method, model);
+  for (StackMethod* stack : {&model.encoder, &model.decoder}) {
+    if (options.layer_gain != 1) stack->layer_gain = options.layer_gain;
+    if (options.norm_gain) stack->norm_gain = DepthInit::kInverseSqrt;
+  }
   if (options.growth == "exponential") model.branch_growth = BranchGrowth::kExponential;
   if (options.growth == "sigmoid") model.branch_growth = BranchGrowth::kSigmoid;
   for (const int32_t id : options.cutoffs) model.adaptive_cutoffs.ids.at(model.adaptive_cutoffs.count++) = id;
@@ -265,6 +273,8 @@ int main(int argc, char** argv) {
   app.AddOption("--method", options.method, "a residual method");
   app.AddOption("--sharing", options.sharing, "of embeddings").OneOf({"none", "decoder", "all"});
   app.AddOption("--growth", options.growth, "of BranchNorm's gain").OneOf({"exponential", "sigmoid"});
+  app.AddOption("--layer-gain", options.layer_gain, "over the method's");
+  app.AddFlag("--norm-gain", options.norm_gain, "1/sqrt(l), over the method's");
   app.AddOption("--encoder-layers", model.encoder_layers, "0: a language model");
   app.AddOption("--decoder-layers", model.decoder_layers, "layers");
   app.AddOption("--width", model.d_model, "d_model");

@@ -46,8 +46,8 @@ class NumberedRunTest : public ::testing::Test {
  protected:
   NumberedRunTest() {
     SetContents(directory_ / "config.resolved.textproto",
-                "pipeline { schedule: \"interleaved_1f1b\" stages: 3 chunks: 2 replicas: 5 outstanding_sends: 7 "
-                "recompute_every: 4 } batch { micro_batches: 30 }");
+                "pipeline { schedule: \"interleaved_zb\" stages: 3 chunks: 2 replicas: 5 outstanding_sends: 7 "
+                "recompute_auto: true placement: \"stages_together\" } batch { micro_batches: 30 }");
     depth_.seconds = 45;
     auto sink = *MetricsJsonl::Open({.path = directory_ / "metrics.jsonl"});
     sink->OnStart({.model = "a model",
@@ -58,7 +58,8 @@ class NumberedRunTest : public ::testing::Test {
                    .encoder_sublayers = 2,
                    .ranks = 15,
                    .free_links = true,
-                   .threads = 34});
+                   .threads = 34,
+                   .recompute_every = 4});
     sink->OnStep(NumberedStep());
     sink->OnDepth(depth_);
     sink->OnValidation({.step = 41, .nll = 42});
@@ -171,14 +172,32 @@ TEST_F(NumberedRunTest, TheConfigWithItsDefaults) {
 
 TEST_F(NumberedRunTest, HowItLayOnItsRanks) {
   ASSERT_TRUE(run_.layout.has_value());
-  EXPECT_EQ(run_.layout->schedule, ScheduleKind::kInterleaved1F1B);
+  EXPECT_EQ(run_.layout->schedule, ScheduleKind::kInterleavedSplit) << "with recomputation one half waits";
   EXPECT_EQ(run_.layout->shape.stages, 3);
   EXPECT_EQ(run_.layout->shape.chunks, 2);
   EXPECT_EQ(run_.layout->shape.micro_batches, 30);
   EXPECT_TRUE(run_.layout->shape.free_links);
   EXPECT_EQ(run_.layout->replicas, 5);
   EXPECT_EQ(run_.layout->outstanding_sends, 7);
-  EXPECT_EQ(run_.layout->recompute_every, 4);
+  EXPECT_EQ(run_.layout->recompute_every, 4) << "what the run chose";
+  EXPECT_EQ(run_.layout->placement, Placement::kStagesTogether);
+}
+
+TEST(RunRecord, AStartOnOtherRanksBeginsALayoutAndEndsTheEnd) {
+  const TemporaryDirectory directory;
+  const std::string step = "{\"event\":\"step\",\"step\":1}\n";
+  const auto start = [](int ranks) { return absl::StrCat("{\"event\":\"run\",\"ranks\":", ranks, "}\n"); };
+  const auto read = [&](const std::string& lines) {
+    SetContents(directory / "metrics.jsonl", lines);
+    return ReadRun(directory.path()).value();
+  };
+  const std::string ended = absl::StrCat(start(4), step, step, "{\"event\":\"finish\",\"reason\":\"a signal\"}\n");
+  EXPECT_EQ(read(ended).finish, "a signal");
+  EXPECT_EQ(read(ended).layout_begins, 0u);
+  EXPECT_EQ(read(ended + start(4)).finish, "") << "it goes on";
+  EXPECT_EQ(read(ended + start(4) + step).layout_begins, 0u);
+  EXPECT_EQ(read(ended + start(2)).layout_begins, 2u);
+  EXPECT_EQ(read(ended + start(2) + step).layout_begins, 2u);
 }
 
 TEST(RunRecord, TakesALineCutShortAndNumbersThatAreNotFinite) {

@@ -148,6 +148,12 @@ TEST(Plan, WithoutASpeedSaysHowToGiveOne) {
   EXPECT_THAT(std::string(options.status().message()), AllOf(HasSubstr("plan.json"), HasSubstr("--gflops")));
 }
 
+TEST(Plan, RefusesWhatADevicesPrecisionCannotHold) {
+  const CommandResult plan = Plan({Config("base"), Config("method/mix_ln"), "--device", "cuda", "--ranks", "2"});
+  EXPECT_EQ(plan.exit_code, 2);
+  EXPECT_THAT(plan.err, HasSubstr("post_norm_share"));
+}
+
 class PlanForAMachine : public ::testing::Test {
  protected:
   // A machine whose devices have `gib` for buffers.

@@ -42,6 +42,11 @@ TEST(ScheduleCommand, RefusesMoreChunksThanTheScheduleTakes) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST(ScheduleCommand, RefusesProgramsThatNoMemoryHolds) {
+  const auto checked = CheckScheduleCommand({.shape = {.stages = 65536, .chunks = 1, .micro_batches = 65536}});
+  EXPECT_THAT(std::string(checked.status().message()), HasSubstr("too large"));
+}
+
 TEST(ScheduleText, ComesBackAsItWent) {
   const auto programs = MakeSchedules(ScheduleKind::kInterleaved1F1B, {.stages = 3, .chunks = 2, .micro_batches = 4});
   ASSERT_TRUE(programs.ok());

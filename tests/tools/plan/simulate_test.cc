@@ -147,6 +147,12 @@ nlohmann::json SimulateJson(std::vector<std::string> arguments) {
   return nlohmann::json::parse(result.out, nullptr, /*allow_exceptions=*/false);
 }
 
+TEST(Simulate, RefusesMoreChunksThanAnIntCounts) {
+  const CommandResult result = RunCommand(AddSimulateCommand, {"simulate", "--stages", "65536", "--chunks", "65536"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("passes to replay"));
+}
+
 // Two ranks in nodes of their own, one micro-batch: forward, message, and back. Milliseconds, mebibytes, GB/s,
 // microseconds.
 TEST(Simulate, TheCommandLineHasItsUnits) {

@@ -12,14 +12,14 @@ namespace hadal {
 namespace {
 
 // A replayed step, written down as a run of `replicas` would trace it, beginning at second 5.
-RunTrace TraceOf(const ScheduleShape& shape, const Replay& replay, int replicas, int64_t step) {
+RunTrace TraceOf(const ScheduleShape& shape, const Replay& replay, const GridShape& grid, int64_t step) {
   RunTrace trace{.first_step = step, .last_step = step};
-  for (int rank = 0; rank < shape.stages * replicas; ++rank) {
+  for (int rank = 0; rank < grid.ranks(); ++rank) {
     RankTrace events;
-    for (const ComputeSpan& span : replay.spans[rank / replicas]) {
+    for (const ComputeSpan& span : replay.spans[grid.StageOf(rank)]) {
       const Operation operation = span.instruction.operation;
       // Another replica's work takes longer, and must not be read.
-      const double factor = rank % replicas == 0 ? 1 : 3;
+      const double factor = grid.ReplicaOf(rank) == 0 ? 1 : 3;
       events.events.push_back({.kind = operation == Operation::kForward          ? TraceKind::kForward
                                        : operation == Operation::kBackwardWeight ? TraceKind::kBackwardWeight
                                                                                  : TraceKind::kBackward,
@@ -35,7 +35,9 @@ RunTrace TraceOf(const ScheduleShape& shape, const Replay& replay, int replicas,
 }
 
 TEST(TracedCosts, AReplayOfTheTracedCostsTakesTheTracedTime) {
-  for (const int replicas : {1, 2}) {
+  for (const auto& [replicas, placement] : {std::pair(1, Placement::kReplicasTogether),
+                                            std::pair(2, Placement::kReplicasTogether),
+                                            std::pair(2, Placement::kStagesTogether)}) {
     for (const ScheduleKind kind : AllScheduleKinds()) {
       const ScheduleShape shape{3, RunsSeveralChunks(kind) ? 2 : 1, 6};
       ReplayCosts costs;
@@ -47,8 +49,9 @@ TEST(TracedCosts, AReplayOfTheTracedCostsTakesTheTracedTime) {
       ASSERT_TRUE(programs.ok());
       const auto replay = ReplaySchedule(*programs, shape, costs, {.outstanding_sends = 2});
       ASSERT_TRUE(replay.ok());
-      const std::string json = TraceToJson(TraceOf(shape, *replay, replicas, 4));
-      const auto traced = CostsFromTrace(json, {.schedule = kind, .shape = shape, .replicas = replicas});
+      const std::string json = TraceToJson(TraceOf(shape, *replay, {shape.stages, replicas, placement}, 4));
+      const auto traced =
+          CostsFromTrace(json, {.schedule = kind, .shape = shape, .replicas = replicas, .placement = placement});
       ASSERT_TRUE(traced.ok()) << traced.status();
       ASSERT_EQ(traced->size(), 1u);
       const TracedCosts& step = traced->front();

@@ -43,6 +43,25 @@ TEST(RunSummary, AFirstStepOrASkippedOneCountsWhereThereIsNoOther) {
   EXPECT_DOUBLE_EQ(summary.step_seconds, 5);
 }
 
+// Stages of different layouts have no mean; costs of the last one are not compared with another's times.
+TEST(RunSummary, TheLastLayoutAloneIsTakenApart) {
+  const std::vector<StageTimes> four(4, {.forward_seconds = 1}), two(2, {.forward_seconds = 2});
+  RunRecord run = RunOf({Step(9, four), Step(3, four), Step(8, two), Step(5, two)});
+  run.layout_begins = 2;
+  RunSummary summary = Summarize(run).value();
+  EXPECT_DOUBLE_EQ(summary.step_seconds, 5);
+  EXPECT_EQ(summary.stages.size(), 2u);
+  run.layout_begins = 4;  // no step yet
+  summary = Summarize(run).value();
+  EXPECT_TRUE(summary.stages.empty());
+  EXPECT_FALSE(summary.parts.has_value());
+  CompareWithCosts(std::vector<ComputeCosts>(2), summary);
+  run.layout_begins = 0;
+  summary = Summarize(RunOf({Step(9, four), Step(3, four)})).value();
+  CompareWithCosts(std::vector<ComputeCosts>(2), summary);
+  EXPECT_TRUE(summary.beyond_costs.empty());
+}
+
 // Stage times are recorded now and then; where there are some, only their steps can be taken apart.
 TEST(RunSummary, StepsWithStageTimesAreTheOnesAveraged) {
   const std::vector<StageTimes> stages = {{.forward_seconds = 1, .backward_seconds = 2, .wait_seconds = 3},
