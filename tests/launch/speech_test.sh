@@ -3,6 +3,7 @@
 # after a resume; translate and score read features. Usage: speech_test.sh HADAL
 set -u
 hadal=${1:?usage: speech_test.sh HADAL}
+packages=$(realpath "$(dirname "$0")/../../tools/python")
 command -v python3 > /dev/null || { echo "SKIPPED: no python3"; exit 77; }
 . "$(dirname "$0")/../support/command_test.sh"
 

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/support/numbered_step.h"
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"

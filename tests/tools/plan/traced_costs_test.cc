@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "pipeline/schedule/schedule_replay.h"
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"
