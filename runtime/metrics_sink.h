@@ -35,12 +35,12 @@ struct RunInfo {
   int32_t decoder_sublayers = 0;  // depth_gradient_norms[encoder_sublayers, encoder_sublayers + decoder_sublayers)
   int32_t ranks = 1;
   int32_t stages = 1;
-  int32_t replicas = 1;     // of the pipeline; ranks = stages x replicas
-  bool free_links = false;  // the schedule's (pipeline/schedule/schedule.h)
-  int32_t threads = 1;      // per rank
+  int32_t replicas = 1;         // of the pipeline; ranks = stages x replicas
+  bool free_links = false;      // the schedule's (pipeline/schedule/schedule.h)
+  int32_t threads = 1;          // per rank
   int32_t recompute_every = 0;  // as chosen, if the run chooses it
-  int64_t first_step = 1;   // the next step to run
-  int64_t total_steps = 0;  // 0: no limit on steps
+  int64_t first_step = 1;       // the next step to run
+  int64_t total_steps = 0;      // 0: no limit on steps
 };
 
 // The wall time of one stage in one step.

@@ -107,8 +107,8 @@ std::vector<double> DepthRecorder::Mine() const {
          {DepthTensor::kOutputGradient, DepthTensor::kNormOutputGradient, DepthTensor::kNormInputGradient}) {
       append(gradients_.sums(s, tensor));
     }
-    for (const DepthTensor tensor : {DepthTensor::kOutput, DepthTensor::kNormInput, DepthTensor::kHidden,
-                                     DepthTensor::kSecondStream}) {
+    for (const DepthTensor tensor :
+         {DepthTensor::kOutput, DepthTensor::kNormInput, DepthTensor::kHidden, DepthTensor::kSecondStream}) {
       append(probe_ ? probe_->statistics().sums(s, tensor) : TensorSums());
     }
   }

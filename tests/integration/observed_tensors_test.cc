@@ -177,7 +177,8 @@ TEST_P(ObservedTensors, PostNormBesideASecondStream) {
 }
 
 TEST_P(ObservedTensors, SumsBeforeAnyUpdate) {
-  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kResidualDual}) {
+  for (const ResidualMethod method :
+       {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kResidualDual}) {
     OnRanks(method, 1, GetParam(), [](const OneStep& step) -> absl::Status {
       Copies seen;
       step.engine.Observe(&seen);
@@ -198,8 +199,8 @@ TEST_P(ObservedTensors, SumsBeforeAnyUpdate) {
         if (second_gain == 0) continue;
         Values second = Sum(step, s, seen);  // x + F(x)
         for (size_t i = 0; i < second.size(); ++i) {
-          const double in_front = plan.begins_stack(s) ? second_gain * seen.Before(s)[i]
-                                                       : seen.At(s - 1, DepthTensor::kSecondStream)[i];
+          const double in_front =
+              plan.begins_stack(s) ? second_gain * seen.Before(s)[i] : seen.At(s - 1, DepthTensor::kSecondStream)[i];
           second[i] = in_front + second_gain * (second[i] - seen.Before(s)[i]);
         }
         ExpectNear(seen.At(s, DepthTensor::kSecondStream), second, "second stream", s);

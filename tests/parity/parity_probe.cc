@@ -48,7 +48,7 @@ struct ProbeOptions {
   double layer_gain = 1;   // of both stacks, over the method's
   bool norm_gain = false;  // 1/sqrt(l) in both stacks, over the method's
   int64_t update = 3;      // BranchNorm: alpha = 3/7
-  uint64_t seed = 20;  // of weights, of what they are moved by (+ 1) and of sentences (+ 2)
+  uint64_t seed = 20;      // of weights, of what they are moved by (+ 1) and of sentences (+ 2)
 };
 
 // What the ranks, threads of this process, fill in together: each the parameters it owns, the last one the losses.

@@ -48,9 +48,9 @@ struct RunRecord {
   int32_t frame_width = 0;                               // of speech
   int ranks = 1;
   int replicas = 1;
-  bool free_links = false;        // of the schedule
-  int threads = 1;                // per rank
-  int32_t encoder_sublayers = 0;  // the first ones of a DepthMetrics series
+  bool free_links = false;             // of the schedule
+  int threads = 1;                     // per rank
+  int32_t encoder_sublayers = 0;       // the first ones of a DepthMetrics series
   std::optional<int> recompute_every;  // of the last start; absent: an older run
   std::vector<StepMetrics> steps;
   size_t layout_begins = 0;  // the first step after the last change of stages, replicas or threads; may be steps.size()

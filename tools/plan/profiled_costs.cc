@@ -117,16 +117,16 @@ absl::StatusOr<std::unique_ptr<StepCosts>> MakeProfiledCosts(const config::Profi
   const struct {
     const char* name;
     int64_t measured, asked;
-  } fields[] = {{"d_model", measured.d_model(), model.d_model},
-                {"d_ff", measured.d_ff(), model.d_ff},
-                {"heads", measured.heads(), model.heads},
-                {"source vocabulary", measured.source_vocabulary(), model.source_vocabulary},
-                {"target vocabulary", measured.target_vocabulary(), model.target_vocabulary},
-                {"residual streams", measured.residual_streams(),
-                 std::max(model.encoder.residual_streams, model.decoder.residual_streams)},
-                {"frame_width", measured.frame_width(), model.frame_width},
-                {"front_end_channels", measured.front_end_channels(),
-                 model.reads_speech() ? model.front_end_channels : 0}};
+  } fields[] = {
+      {"d_model", measured.d_model(), model.d_model},
+      {"d_ff", measured.d_ff(), model.d_ff},
+      {"heads", measured.heads(), model.heads},
+      {"source vocabulary", measured.source_vocabulary(), model.source_vocabulary},
+      {"target vocabulary", measured.target_vocabulary(), model.target_vocabulary},
+      {"residual streams", measured.residual_streams(),
+       std::max(model.encoder.residual_streams, model.decoder.residual_streams)},
+      {"frame_width", measured.frame_width(), model.frame_width},
+      {"front_end_channels", measured.front_end_channels(), model.reads_speech() ? model.front_end_channels : 0}};
   for (const auto& field : fields) {
     if (field.measured == field.asked) continue;
     return absl::InvalidArgumentError(absl::StrCat("the profile was measured with ", field.name, " ", field.measured,

@@ -107,10 +107,9 @@ absl::Status CheckPasses(const ScheduleShape& shape) {
   constexpr int64_t kMostPasses = int64_t{1} << 24;  // half a minute and some GiB
   const int64_t chunks = int64_t{shape.stages} * shape.chunks, passes = chunks * shape.micro_batches;
   if (passes <= kMostPasses) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(chunks, " chunks x ", shape.micro_batches, " micro-batches are ", passes,
-                   " passes to replay; at most ", kMostPasses,
-                   ": use fewer micro-batches; the bubble is inversely proportional to them"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      chunks, " chunks x ", shape.micro_batches, " micro-batches are ", passes, " passes to replay; at most ",
+      kMostPasses, ": use fewer micro-batches; the bubble is inversely proportional to them"));
 }
 
 absl::StatusOr<SimulateOptions> CostsOf(const Arguments& arguments) {

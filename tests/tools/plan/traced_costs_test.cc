@@ -37,9 +37,9 @@ RunTrace TraceOf(const ScheduleShape& shape, const Replay& replay, const GridSha
 }
 
 TEST(TracedCosts, AReplayOfTheTracedCostsTakesTheTracedTime) {
-  for (const auto& [replicas, placement] : {std::pair(1, Placement::kReplicasTogether),
-                                            std::pair(2, Placement::kReplicasTogether),
-                                            std::pair(2, Placement::kStagesTogether)}) {
+  for (const auto& [replicas, placement] :
+       {std::pair(1, Placement::kReplicasTogether), std::pair(2, Placement::kReplicasTogether),
+        std::pair(2, Placement::kStagesTogether)}) {
     for (const ScheduleKind kind : AllScheduleKinds()) {
       const ScheduleShape shape{3, RunsSeveralChunks(kind) ? 2 : 1, 6};
       ReplayCosts costs;
