@@ -96,8 +96,8 @@ struct ComputeCosts {
   double sum() const { return forward + recompute + backward; }
 };
 
-// Splits the compute of a run's step into what `costs` predict, an entry for each stage, and what exceeds it. Does nothing
-// without stage times, or if they are of another number of stages.
+// Splits the compute of a run's step into what `costs` predict, an entry for each stage, and what exceeds it. Does
+// nothing without stage times, or if they are of another number of stages.
 void CompareWithCosts(const std::vector<ComputeCosts>& costs, RunSummary& summary);
 
 }  // namespace hadal

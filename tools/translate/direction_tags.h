@@ -1,5 +1,5 @@
-// The language tags of a direction (runtime/data/language_tags.h) as a model's token ids: what `hadal translate`, `score`
-// and `evaluate` put before the tokens of a source and of a target.
+// The language tags of a direction (runtime/data/language_tags.h) as a model's token ids: what `hadal translate`,
+// `score` and `evaluate` put before the tokens of a source and of a target.
 #pragma once
 
 #include <cstdint>

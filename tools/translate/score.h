@@ -5,8 +5,8 @@
 //   hadal score RUN_OR_DIR --target FILE [--out FILE]                  for a language model
 // Writes one line per pair, in the order of the files: the sum of the natural-log probabilities of the target's tokens
 // and the number of tokens (both with </s>), separated by a tab. A blank side is scored as </s> alone. A pair's score
-// depends on the model alone, not on other pairs. With --direction, sources and targets begin with its language tags; the
-// target's is scored and counted as a token, as in training.
+// depends on the model alone, not on other pairs. With --direction, sources and targets begin with its language tags;
+// the target's is scored and counted as a token, as in training.
 //   hadal score RUN_OR_DIR --target FILE --block N [--context C]
 // scores a language model's text as one stream instead (score_stream.h).
 // The summary on `log` has the perplexity per token, exp(total nll / target tokens), and per word, exp(total nll /

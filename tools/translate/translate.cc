@@ -211,7 +211,8 @@ class Translator {
 
   bool Typed() const { return streams_.typed && ReadsStandardInput(); }
 
-  // Rank 0: the tokens that an output must begin with: the target's tag, and those of the last line of `lines`, named `name`.
+  // Rank 0: the tokens that an output must begin with: the target's tag, and those of the last line of `lines`, named
+  // `name`.
   absl::StatusOr<std::vector<int32_t>> Forced(const std::string& text, const TextLines& lines, const std::string& name,
                                               int64_t source_tokens) const {
     absl::StatusOr<std::vector<int32_t>> tokens = ForcedTokens(model_->checkpoint().target_vocabulary(), text);
