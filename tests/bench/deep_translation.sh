@@ -31,7 +31,10 @@ for run in "$@"; do
   grep '"event":"validation"' "$run/metrics.jsonl" |
     sed -E 's/.*"step":([0-9]+),"nll":([0-9.]+).*"bleu":([0-9.]+).*/\1 \2 \3/' > "$run.validations"
   sed "s/^/$run: step, nll, BLEU of 300 sentences (beam 1): /" "$run.validations"
+  # Where a validation first had a BLEU of 5, 10, 20, and the end.
   for step in $(awk '{ for (b = 5; b <= 20; b *= 2) if ($3 >= b && !done[b]++) print $1 } END { print $1 }' "$run.validations" | uniq); do
     score "$run" "$step"
   done
+  paste "$data/test.en" "$data/test.de" "$run.$step.de" | awk 'NR % 380 == 190'  # samples: source, reference, translation
 done
+sha256sum corpus/vocabulary.model ./*.de
