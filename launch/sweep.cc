@@ -73,10 +73,11 @@ absl::StatusOr<ComparisonGrid> MakeGrid(const SweepArguments& arguments, const s
   return grid;
 }
 
-// Whether the run has done all the steps that its config wants.
+// Whether the run has ended by a limit of its config, and by the present number of steps if that was the one.
 bool IsFinished(const std::string& out, const GridCell& cell) {
   const absl::StatusOr<RunRecord> run = ReadRun(CellDirectory(out, cell));
-  return run.ok() && !run->finish.empty() && run->steps.back().step >= cell.config.stop().steps();
+  if (!run.ok() || run->finish.empty() || run->finish == kStoppedToResume) return false;
+  return run->finish != kAllStepsDone || run->steps.back().step >= cell.config.stop().steps();
 }
 
 // Of the layouts that have steps to show. Returns whether there are any.

@@ -124,7 +124,7 @@ absl::Status OpenRun(const RankOfRun& rank, const PreparedRun& prepared, const R
 std::string ReasonText(StopReason reason) {
   switch (reason) {
     case StopReason::kSteps:
-      return "all steps done";
+      return std::string(kAllStepsDone);
     case StopReason::kEpochs:
       return "all epochs done";
     case StopReason::kMinutes:
@@ -132,7 +132,7 @@ std::string ReasonText(StopReason reason) {
     case StopReason::kPatience:
       return "no improvement for stop.patience validations";
     case StopReason::kRequested:
-      return "stopped on a signal or a time limit; start the same command again to resume";
+      return std::string(kStoppedToResume);
   }
   return "";
 }

@@ -44,23 +44,26 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
                                                          const PipelinePlan& pipeline,
                                                          const TrainingSurroundings& surroundings,
                                                          TrainingCheckpointsOptions checkpoints) {
-  HADAL_ASSIGN_OR_RETURN(
-      SamplingOrder order,
-      AsCommonError(SamplingOrder::Create(surroundings.train, {.seed = options.seed,
-                                                               .capacity = BatchCapacityOf(options),
-                                                               .micro_batches_per_step = options.batch.micro_batches,
-                                                               .temperatures = options.sampling_temperature,
-                                                               .spec_augment = options.spec_augment})));
-  HADAL_RETURN_IF_ERROR(AsCommonError(CheckLeftOut(order.too_long(), surroundings.train.size(), options)));
-  std::unique_ptr<Trainer> trainer(new Trainer(options, plan, pipeline, surroundings, std::move(order)));
+  // A rank's host may have another corpus by now, or none.
+  Collectives collectives(surroundings.communicator, WaitTimeout(options));
+  absl::StatusOr<SamplingOrder> order =
+      SamplingOrder::Create(surroundings.train, {.seed = options.seed,
+                                                 .capacity = BatchCapacityOf(options),
+                                                 .micro_batches_per_step = options.batch.micro_batches,
+                                                 .temperatures = options.sampling_temperature,
+                                                 .spec_augment = options.spec_augment});
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(order.status(), "reading the training corpus"));
+  HADAL_RETURN_IF_ERROR(AsCommonError(CheckLeftOut(order->too_long(), surroundings.train.size(), options)));
+  std::unique_ptr<Trainer> trainer(new Trainer(options, plan, pipeline, surroundings, *std::move(order)));
   if (surroundings.validation != nullptr && options.validation.every_steps > 0) {
-    HADAL_ASSIGN_OR_RETURN(
-        trainer->validator_,
-        AsCommonError(Validator::Create({.corpus = *surroundings.validation,
-                                         .capacity = BatchCapacityOf(options),
-                                         .max_sentences = options.validation.max_sentences,
-                                         .bleu = surroundings.validation_bleu,
-                                         .sink = trainer->IsMain() ? &surroundings.sink : nullptr})));
+    absl::StatusOr<Validator> validator =
+        Validator::Create({.corpus = *surroundings.validation,
+                           .capacity = BatchCapacityOf(options),
+                           .max_sentences = options.validation.max_sentences,
+                           .bleu = surroundings.validation_bleu,
+                           .sink = trainer->IsMain() ? &surroundings.sink : nullptr});
+    HADAL_RETURN_IF_ERROR(collectives.AllOk(validator.status(), "reading the validation corpus"));
+    trainer->validator_ = *std::move(validator);
   }
   Communicator& communicator = surroundings.communicator;
   absl::StatusOr<std::unique_ptr<Engine>> engine =
@@ -75,9 +78,10 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
   trainer->engine_ = *std::move(engine);
   trainer->tracer_.emplace(surroundings.trace, communicator, trainer->engine_->trace(), WaitTimeout(options));
   if (options.depth.enabled) {
-    HADAL_ASSIGN_OR_RETURN(trainer->depth_,
-                           AsCommonError(DepthRecorder::Create(options, plan, pipeline, surroundings.train,
-                                                               *trainer->engine_, communicator, WaitTimeout(options))));
+    absl::StatusOr<std::unique_ptr<DepthRecorder>> depth = DepthRecorder::Create(
+        options, plan, pipeline, surroundings.train, *trainer->engine_, communicator, WaitTimeout(options));
+    HADAL_RETURN_IF_ERROR(collectives.AllOk(depth.status(), "reading the probe's sentences"));
+    trainer->depth_ = *std::move(depth);
   }
   trainer->checkpoints_ = std::make_unique<TrainingCheckpoints>(
       std::move(checkpoints), trainer->engine_->state(), communicator.rank(), trainer->collectives_,
@@ -88,16 +92,20 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
 absl::StatusOr<bool> Trainer::ResumeLatest(const FindCheckpoint& find) {
   HADAL_ASSIGN_OR_RETURN(const std::optional<TrainingProgress> progress, checkpoints_->LoadLatest(find));
   if (!progress.has_value()) return false;
-  progress_ = *progress;
-  order_.Continue(progress_.epoch_start);
-  weights_loaded_ = true;
-  HADAL_RETURN_IF_ERROR(engine_->DistributeWeights());
+  HADAL_RETURN_IF_ERROR(Continue(*progress));
   return true;
 }
 
 absl::Status Trainer::Resume(absl::StatusOr<FoundCheckpoint> chosen) {
-  HADAL_ASSIGN_OR_RETURN(progress_, checkpoints_->Load(std::move(chosen), /*weights_only=*/false));
+  HADAL_ASSIGN_OR_RETURN(const TrainingProgress progress, checkpoints_->Load(std::move(chosen), /*weights_only=*/false));
+  return Continue(progress);
+}
+
+absl::Status Trainer::Continue(const TrainingProgress& progress) {
+  progress_ = progress;
+  progress_.seed = options_.seed;  // another one, if the change was accepted
   order_.Continue(progress_.epoch_start);
+  health_.Continue(progress_.skipped_in_a_row);
   weights_loaded_ = true;
   return engine_->DistributeWeights();
 }
@@ -163,6 +171,7 @@ absl::StatusOr<StepResult> Trainer::Step() {
   HADAL_RETURN_IF_ERROR(report_.Send(*engine_, result, progress_, learning_rate, surroundings_.train, batches_));
   if (depth_) HADAL_RETURN_IF_ERROR(RecordDepth(result));
   const std::string left_out = health_.AfterStep(result, progress_.loss_trend, where);
+  progress_.skipped_in_a_row = health_.skipped_in_a_row();
   if (!left_out.empty()) Warn(left_out);
   if (!where.empty() && IsMain()) surroundings_.sink.OnText(progress_.step, TextKind::kDiagnosis, where);
   if (health_.must_go_back()) HADAL_RETURN_IF_ERROR(GoBack());
@@ -184,7 +193,17 @@ absl::Status Trainer::GoBack() {
   HADAL_RETURN_IF_ERROR(checkpoints_->Finish(progress_.step));
   const TrainingProgress now = progress_;
   const int32_t skipped = health_.skipped_in_a_row();
-  HADAL_ASSIGN_OR_RETURN(const bool loaded, ResumeLatest());
+  // A run that was stopped among skipped steps has a checkpoint of the weights that may be what makes them fail.
+  const auto find = [this](int64_t before_step) -> absl::StatusOr<FoundCheckpoint> {
+    while (true) {
+      HADAL_ASSIGN_OR_RETURN(
+          FoundCheckpoint found,
+          FindLatest(options_.run_directory, {.before_step = before_step, .need_moments = true}));
+      if (found.manifest.progress.skipped_in_a_row == 0) return found;
+      before_step = found.checkpoint.step;
+    }
+  };
+  HADAL_ASSIGN_OR_RETURN(const bool loaded, ResumeLatest(find));
   const int64_t step = progress_.step;
   absl::StatusOr<TrainingProgress> progress = health_.GoBack(now, loaded ? std::optional(progress_) : std::nullopt);
   if (!progress.ok()) return AsCommonError(progress.status());

@@ -112,6 +112,8 @@ class Trainer {
   StepVote Vote() const;
   absl::Status LostError() const;  // the error of StepVote::kLost
   absl::StatusOr<StepResult> Step();
+  // Takes over the progress of a loaded checkpoint, and gives the other replicas its weights.
+  absl::Status Continue(const TrainingProgress& progress);
   // Does nothing if weights were loaded: drawing and relaying all of them takes time and messages.
   absl::Status MakeNewWeights();
   // Initialises what the method takes from a forward pass (Admin's profile). Called before the first step if no

@@ -110,21 +110,25 @@ absl::Status MovePointerAside(const std::string& path, const std::string& attemp
   return RenamePath(path, absl::StrCat(path, kReplacedInfix, attempt));
 }
 
-// `best` after the checkpoints behind `step` are gone: what was best when `step` was saved, where that is still there.
+// `best` after the checkpoints behind `step` are gone: what was best when `step` was saved, where that is still there. A
+// job that was killed between a checkpoint and its links has left an older one. `step` −1: there is no checkpoint.
 absl::Status TakeBestBack(const std::string& run_directory, int64_t step, const std::string& attempt) {
   const absl::StatusOr<int64_t> best = ReadCheckpointPointer(run_directory, CheckpointPointer::kBest);
   const bool broken = absl::IsDataLoss(best.status()) || absl::IsFailedPrecondition(best.status()) ||
                       absl::IsInvalidArgument(best.status());
   const bool later = best.ok() && *best > step;
-  if (!broken && !later) return absl::OkStatus();
-  const auto reader = CheckpointReader::Open(CheckpointDirectory(run_directory, step));
-  if (!reader.ok() && !IsDamage(reader.status())) return reader.status();
-  if (reader.ok()) {
-    const int64_t former = reader->manifest().progress.best_step;
-    if (former >= 0 && PathExists(CheckpointDirectory(run_directory, former))) {
-      return SetCheckpointPointer(run_directory, CheckpointPointer::kBest, former, attempt);
+  if (step >= 0) {
+    const auto reader = CheckpointReader::Open(CheckpointDirectory(run_directory, step));
+    if (!reader.ok() && !IsDamage(reader.status()) && !absl::IsNotFound(reader.status())) return reader.status();
+    if (reader.ok()) {
+      const int64_t former = reader->manifest().progress.best_step;
+      if (former >= 0 && PathExists(CheckpointDirectory(run_directory, former))) {
+        if (best.ok() && *best == former) return absl::OkStatus();
+        return SetCheckpointPointer(run_directory, CheckpointPointer::kBest, former, attempt);
+      }
     }
   }
+  if (!broken && !later) return absl::OkStatus();
   const std::string path = CheckpointPointerPath(run_directory, CheckpointPointer::kBest);
   return IsDirectory(path) ? MovePointerAside(path, attempt) : RemoveTree(path);
 }

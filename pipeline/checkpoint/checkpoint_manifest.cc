@@ -59,7 +59,8 @@ Json ProgressToJson(const TrainingProgress& progress) {
           {"validation_due", progress.validation_due},
           {"losses", progress.loss_trend.losses},
           {"loss_mean", progress.loss_trend.mean},
-          {"loss_variance", progress.loss_trend.variance}};
+          {"loss_variance", progress.loss_trend.variance},
+          {"skipped_in_a_row", progress.skipped_in_a_row}};
 }
 
 // ["name", rows, columns], vectors ["name", rows].
@@ -126,6 +127,7 @@ TrainingProgress ReadProgress(JsonFields fields) {
   fields.Read("losses", progress.loss_trend.losses);
   fields.ReadOrInfinity("loss_mean", progress.loss_trend.mean);
   fields.ReadOrInfinity("loss_variance", progress.loss_trend.variance);
+  if (fields.Has("skipped_in_a_row")) fields.Read("skipped_in_a_row", progress.skipped_in_a_row, 0);
   return progress;
 }
 

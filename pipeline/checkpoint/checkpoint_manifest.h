@@ -113,6 +113,7 @@ struct TrainingProgress {
   // Whether this step's validation was skipped because the run was stopping. The resumed run does it first.
   bool validation_due = false;
   LossTrend loss_trend;
+  int32_t skipped_in_a_row = 0;  // steps left out up to this one: its weights may be what fails
   bool operator==(const TrainingProgress&) const = default;
 };
 

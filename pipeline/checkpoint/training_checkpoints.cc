@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <span>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -86,7 +88,7 @@ absl::Status TrainingCheckpoints::ClaimHere(int64_t step) {
   }
   HADAL_RETURN_IF_ERROR(committer_->CheckClaim());
   const absl::StatusOr<std::vector<std::string>> moved =
-      SetAsideLaterCheckpoints(options_.run_directory, step, attempt_);
+      SetAsideLaterCheckpoints(options_.run_directory, loaded_elsewhere_ ? -1 : step, attempt_);
   HADAL_RETURN_IF_ERROR(CauseOf(moved.status(), options_.run_directory, attempt_));
   for (const std::string& directory : *moved)
     Warn(absl::StrCat("a checkpoint of a later step was set aside: ", directory));
@@ -110,7 +112,7 @@ absl::Status TrainingCheckpoints::Claim(int64_t step, const absl::Status& before
     if (queue.ok()) queue_ = *std::move(queue);
   }
   HADAL_RETURN_IF_ERROR(collectives_.AllOk(claimed, "claiming the run directory"));
-  last_step_ = step;
+  last_step_ = loaded_elsewhere_ ? -1 : step;
   since_begin_.Restart();
   return absl::OkStatus();
 }
@@ -161,7 +163,7 @@ absl::Status TrainingCheckpoints::Finish(int64_t step) {
 
 absl::Status TrainingCheckpoints::SaveAtEnd(const TrainingProgress& progress, bool is_best) {
   HADAL_RETURN_IF_ERROR(Finish(progress.step));
-  if (last_step_ == progress.step) return absl::OkStatus();
+  if (last_step_ == progress.step && (!last_progress_ || *last_progress_ == progress)) return absl::OkStatus();
   const TraceScope scope(trace_, {.kind = TraceKind::kCheckpoint});
   Start(progress, is_best);
   return Await();
@@ -208,7 +210,10 @@ absl::Status TrainingCheckpoints::BeginCommit() {
     if (const absl::Status claim = committer_->CheckClaim(); absl::IsAborted(claim)) written = claim;
   }
   if (absl::Status all = collectives_.AllOk(written, "writing a checkpoint"); !all.ok()) {
-    if (rank_ == 0) all.Update(committer_->Abandon(progress_.step));
+    if (EndsTheRun(all)) return all;
+    // No rank tries this step again before the files of this try are gone.
+    const absl::Status removed = rank_ == 0 ? committer_->Abandon(progress_.step) : absl::OkStatus();
+    all.Update(collectives_.AllOk(removed, "removing an unfinished checkpoint"));
     return all;
   }
   HADAL_ASSIGN_OR_RETURN(std::vector<std::string> texts,
@@ -236,6 +241,7 @@ absl::Status TrainingCheckpoints::Settle() {
                          collectives_.AllGather(std::span(&stall_seconds_, 1), "a checkpoint's times"));
   last_directory_ = committed->directory;
   last_step_ = progress_.step;
+  last_progress_ = progress_;
   if (sink_ == nullptr) return absl::OkStatus();
   CheckpointMetrics metrics{.step = progress_.step,
                             .directory = committed->directory,
@@ -322,7 +328,15 @@ absl::StatusOr<TrainingProgress> TrainingCheckpoints::LoadShared(const SharedChe
 
 absl::StatusOr<TrainingProgress> TrainingCheckpoints::Load(absl::StatusOr<FoundCheckpoint> chosen, bool weights_only) {
   HADAL_ASSIGN_OR_RETURN(const SharedCheckpoint shared, ShareCheckpoint(std::move(chosen), rank_, collectives_));
-  return LoadShared(shared, weights_only);
+  HADAL_ASSIGN_OR_RETURN(const TrainingProgress progress, LoadShared(shared, weights_only));
+  if (!weights_only) {
+    // Steps of this run are of another history then.
+    std::error_code error;
+    const std::filesystem::path folder = std::filesystem::canonical(shared.directory, error).parent_path();
+    loaded_elsewhere_ = !std::filesystem::equivalent(folder, CheckpointsDirectory(options_.run_directory), error);
+    last_progress_ = progress;
+  }
+  return progress;
 }
 
 absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest(const FindCheckpoint& find) {

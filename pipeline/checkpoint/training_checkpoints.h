@@ -98,7 +98,7 @@ class TrainingCheckpoints {
   // Waits for the save in progress, if any, without a time limit. The ranks vote repeatedly, so that no vote times out
   // while a rank is still writing.
   absl::Status Finish(int64_t step);
-  // Saves this step unless it is already saved, and waits for completion. Errors: also file errors.
+  // Saves this step unless it is already saved with this progress, and waits for completion. Errors: also file errors.
   absl::Status SaveAtEnd(const TrainingProgress& progress, bool is_best);
 
   // Rank 0: returns the last checkpoint written by this run, or "".
@@ -145,6 +145,8 @@ class TrainingCheckpoints {
   std::unique_ptr<SideQueue> queue_;  // on a device: for the thread's copies; from the first Claim on
   std::string last_directory_;
   int64_t last_step_ = -1;
+  std::optional<TrainingProgress> last_progress_;  // as last saved or loaded; absent: a new run's
+  bool loaded_elsewhere_ = false;                  // the run goes on from another run's checkpoint
   std::string attempt_;
 
   // The save in progress: first file_, then, on rank 0, commit_.

@@ -90,6 +90,7 @@ class Health : public ::testing::TestWithParam<int> {
                              Trainer::Create(options_, plan, pipeline, surroundings,
                                              {.run_directory = options_.run_directory, .retention = {}}));
       running = trainer.get();
+      if (resumes_) HADAL_RETURN_IF_ERROR(trainer->ResumeLatest().status());
       HADAL_ASSIGN_OR_RETURN(const TrainingOutcome result, trainer->Run());
       const std::lock_guard lock(mutex);
       if (communicator.rank() == 0) outcome.progress = result.progress;
@@ -135,6 +136,7 @@ class Health : public ::testing::TestWithParam<int> {
   }
 
   TemporaryDirectory directory_;
+  bool resumes_ = false;
   TrainOptions options_;
   Corpus corpus_ = testing::RandomCorpus(60, 8, kVocabulary, 3);
 };
@@ -168,6 +170,25 @@ TEST_P(Health, TooManyInARowGoBackToTheLastCheckpoint) {
   EXPECT_EQ(outcome.recorder.Skipped(), (std::set<int64_t>{7, 8, 9}));
   EXPECT_EQ(outcome.progress.step, 12);
   EXPECT_EQ(outcome.progress.update, 6 + 2);  // the checkpoint of step 6, then steps 10 and 11
+  EXPECT_THAT(outcome.recorder.warnings.back(), HasSubstr("went back to the checkpoint of step 6"));
+  EXPECT_TRUE(Finite(outcome));
+}
+
+// The checkpoint of step 8 has the weights that fail: the resumed run goes back behind it, where an unbroken one does.
+TEST_P(Health, AStopAmongSkippedStepsIsGoneBackBehind) {
+  options_.stop.steps = 8;
+  const Outcome stopped = Train([&](int64_t step, const ParameterStore& parameters) {
+    if (step != 7) return;
+    for (int32_t token = 0; token < kVocabulary; ++token) SetWord(parameters, token, kNaN);
+  });
+  ASSERT_TRUE(stopped.status.ok()) << stopped.status;
+  EXPECT_EQ(stopped.progress.skipped_in_a_row, 1);
+  options_.stop.steps = 12;
+  resumes_ = true;
+  const Outcome outcome = Train([](int64_t, const ParameterStore&) {});
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_EQ(outcome.recorder.Skipped(), (std::set<int64_t>{8, 9}));
+  EXPECT_EQ(outcome.progress.update, 6 + 2);
   EXPECT_THAT(outcome.recorder.warnings.back(), HasSubstr("went back to the checkpoint of step 6"));
   EXPECT_TRUE(Finite(outcome));
 }

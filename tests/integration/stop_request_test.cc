@@ -179,6 +179,19 @@ TEST_P(StopRequest, LeavesTheValidationThatIsDueToWhoGoesOn) {
   EXPECT_EQ(*ReadCheckpointPointer(options_.run_directory, CheckpointPointer::kBest), best);
 }
 
+// The run saves at its end alone: the validation that the last step had left is in the checkpoint, once.
+TEST_P(StopRequest, SavesAValidationThatWasDue) {
+  options_.validation.every_steps = 6;
+  options_.checkpoint.every_steps = 0;
+  asker_.ask_after_steps = 6;
+  EXPECT_EQ(Train().reason, StopReason::kRequested);
+  asker_.asked = false;
+  asker_.ask_after_steps = -1;
+  for (int start = 0; start < 2; ++start) EXPECT_EQ(Train().reason, StopReason::kSteps);
+  EXPECT_EQ(asker_.validations.size(), 1u);
+  EXPECT_EQ(ReadCheckpointPointer(options_.run_directory, CheckpointPointer::kBest).value(), 6);
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, StopRequest, ::testing::Values(1, 2), ::testing::PrintToStringParamName());
 
 }  // namespace

@@ -13,9 +13,13 @@ namespace {
 // The mean training nll of the `part`-th fifth of the steps, counted from 0.
 double MeanNll(const std::vector<StepMetrics>& steps, size_t part) {
   const size_t begin = steps.size() * part / 5, end = steps.size() * (part + 1) / 5;
-  double sum = 0;
-  for (size_t i = begin; i < end; ++i) sum += steps[i].nll;
-  return sum / static_cast<double>(end - begin);
+  double sum = 0, count = 0;
+  for (size_t i = begin; i < end; ++i) {
+    if (!std::isfinite(steps[i].nll)) continue;  // a skipped step
+    sum += steps[i].nll;
+    ++count;
+  }
+  return sum / count;
 }
 
 bool StillFalls(const std::vector<StepMetrics>& steps) {

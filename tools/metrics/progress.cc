@@ -135,7 +135,7 @@ void Progress::OnFinish(std::string_view reason) {
           : ""));
   if (skipped_ > 0)
     PrintLine(absl::StrCat(HumanCount(skipped_), skipped_ == 1 ? " update" : " updates",
-                           " skipped: the gradient was not finite"));
+                           " skipped: a gradient or loss that was not finite, or a loss far above the others"));
   const std::optional<ValidationMetrics>& shown = best_.has_value() ? best_ : last_validation_;
   if (shown.has_value()) {
     PrintLine(absl::StrCat(best_.has_value() ? "best" : "last", " validation nll ", HumanValue(shown->nll, 4), " (ppl ",

@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -111,11 +112,16 @@ void AddRecord(const Json& json, RunRecord& run) {
     const int ranks = static_cast<int>(std::max<int64_t>(1, Integer(json, "ranks")));
     const int threads = static_cast<int>(std::max<int64_t>(1, Integer(json, "threads")));
     const int replicas = static_cast<int>(std::max<int64_t>(1, Integer(json, "replicas")));
-    if (ranks != run.ranks || threads != run.threads || replicas != run.replicas) run.layout_begins = run.steps.size();
+    std::optional<int> recompute_every;
+    if (json.contains("recompute_every")) recompute_every = static_cast<int>(Integer(json, "recompute_every"));
+    if (std::tie(ranks, threads, replicas, recompute_every) !=
+        std::tie(run.ranks, run.threads, run.replicas, run.recompute_every)) {
+      run.layout_begins = run.steps.size();
+    }
     run.ranks = ranks;
     run.threads = threads;
     run.replicas = replicas;
-    if (json.contains("recompute_every")) run.recompute_every = static_cast<int>(Integer(json, "recompute_every"));
+    run.recompute_every = recompute_every;
     run.model = String(json, "model");
     run.parameters = Integer(json, "parameters");
     run.source_vocabulary = static_cast<int32_t>(Integer(json, "source_vocabulary"));

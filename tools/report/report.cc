@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -73,7 +74,7 @@ absl::StatusOr<Report> MakeReport(const std::vector<std::string>& directories, c
 std::string BestNllText(const RunRecord& run) {
   const ValidationRecord* best = nullptr;
   for (const ValidationRecord& validation : run.validations) {
-    if (best == nullptr || validation.nll < best->nll) best = &validation;
+    if (std::isfinite(validation.nll) && (best == nullptr || validation.nll < best->nll)) best = &validation;
   }
   return best == nullptr ? "-" : absl::StrCat(HumanValue(best->nll, 4), " (step ", HumanCount(best->step), ")");
 }

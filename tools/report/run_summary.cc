@@ -219,13 +219,14 @@ absl::StatusOr<RunSummary> Summarize(const RunRecord& run) {
       Add(step->stages[stage], share, summary.stages[stage]);
     }
   }
-  const StepMetrics &first = run.steps.front(), &last = run.steps.back();
-  if (run.steps.size() > 1 && last.elapsed_seconds > first.elapsed_seconds) {
-    double inside = 0;
-    for (size_t i = 1; i < run.steps.size(); ++i) inside += run.steps[i].step_seconds;
-    const double outside = last.elapsed_seconds - first.elapsed_seconds - inside;
-    summary.outside_seconds = std::max(0.0, outside / static_cast<double>(run.steps.size() - 1));
+  double outside = 0, counted = 0;
+  for (size_t i = 1; i < run.steps.size(); ++i) {
+    const double passed = run.steps[i].elapsed_seconds - run.steps[i - 1].elapsed_seconds;
+    if (passed <= 0) continue;  // the first step of another start
+    outside += passed - run.steps[i].step_seconds;
+    ++counted;
   }
+  if (counted > 0) summary.outside_seconds = std::max(0.0, outside / counted);
   for (size_t i = run.layout_begins; i < run.steps.size(); ++i) {
     if (!run.steps[i].memory.empty()) summary.memory = run.steps[i].memory;
   }

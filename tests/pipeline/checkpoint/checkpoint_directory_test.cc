@@ -412,6 +412,23 @@ TEST_F(CheckpointDirectoryTest, GoingBackTakesBestBackToo) {
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 10) << "the best when step 20 was saved";
 }
 
+TEST_F(CheckpointDirectoryTest, ABestThatAKilledCommitDidNotNameIsNamed) {
+  CheckpointCommitter committer = Committer();
+  SaveStep(committer, 10, /*is_best=*/true, 10);
+  SaveStep(committer, 20, /*is_best=*/false, 20);  // killed before the link
+  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 20, "a").ok());
+  EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 20);
+}
+
+TEST_F(CheckpointDirectoryTest, ARunOfAnotherHistorySetsAllAside) {
+  CheckpointCommitter committer = Committer();
+  SaveStep(committer, 10, /*is_best=*/true, 10);
+  SaveStep(committer, 20, false, 10);
+  EXPECT_EQ(SetAsideLaterCheckpoints(run_.path(), -1, "a")->size(), 2u);
+  EXPECT_TRUE(ListCheckpoints(run_.path())->empty());
+  EXPECT_TRUE(absl::IsNotFound(ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest).status()));
+}
+
 TEST_F(CheckpointDirectoryTest, GoingBackLeavesBestWhereItCannotBeToldWhatWasBest) {
   CheckpointCommitter committer = Committer();
   SaveStep(committer, 10, /*is_best=*/true, 10);

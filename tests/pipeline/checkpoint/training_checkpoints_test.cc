@@ -190,6 +190,20 @@ TEST_F(TrainingCheckpointsTest, GoingBackSaysWhatItSetsAside) {
   EXPECT_EQ(launch.checkpoints.LoadLatest().value().value().step, 3);
 }
 
+TEST_F(TrainingCheckpointsTest, AnotherRunsCheckpointSetsOwnStepsAside) {
+  SaveTwo();
+  const TemporaryDirectory other;
+  {
+    Launch launch(other.path());
+    ASSERT_TRUE(launch.checkpoints.Claim(0).ok());
+    ASSERT_TRUE(launch.Save(4, 7).ok());
+  }
+  Launch launch(run_.path());
+  ASSERT_TRUE(launch.checkpoints.Load(FindNamed(other / "checkpoints/latest"), /*weights_only=*/false).ok());
+  ASSERT_TRUE(launch.checkpoints.Claim(4).ok());
+  EXPECT_TRUE(ListCheckpoints(run_.path())->empty());
+}
+
 // A link to nowhere stands where a checkpoint is to go back to.
 TEST_F(TrainingCheckpointsTest, LeftoversThatCannotBeRemovedAreAWarning) {
   SaveTwo();
