@@ -56,12 +56,11 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
   HADAL_RETURN_IF_ERROR(AsCommonError(CheckLeftOut(order->too_long(), surroundings.train.size(), options)));
   std::unique_ptr<Trainer> trainer(new Trainer(options, plan, pipeline, surroundings, *std::move(order)));
   if (surroundings.validation != nullptr && options.validation.every_steps > 0) {
-    absl::StatusOr<Validator> validator =
-        Validator::Create({.corpus = *surroundings.validation,
-                           .capacity = BatchCapacityOf(options),
-                           .max_sentences = options.validation.max_sentences,
-                           .bleu = surroundings.validation_bleu,
-                           .sink = trainer->IsMain() ? &surroundings.sink : nullptr});
+    absl::StatusOr<Validator> validator = Validator::Create({.corpus = *surroundings.validation,
+                                                             .capacity = BatchCapacityOf(options),
+                                                             .max_sentences = options.validation.max_sentences,
+                                                             .bleu = surroundings.validation_bleu,
+                                                             .sink = trainer->IsMain() ? &surroundings.sink : nullptr});
     HADAL_RETURN_IF_ERROR(collectives.AllOk(validator.status(), "reading the validation corpus"));
     trainer->validator_ = *std::move(validator);
   }
@@ -97,7 +96,8 @@ absl::StatusOr<bool> Trainer::ResumeLatest(const FindCheckpoint& find) {
 }
 
 absl::Status Trainer::Resume(absl::StatusOr<FoundCheckpoint> chosen) {
-  HADAL_ASSIGN_OR_RETURN(const TrainingProgress progress, checkpoints_->Load(std::move(chosen), /*weights_only=*/false));
+  HADAL_ASSIGN_OR_RETURN(const TrainingProgress progress,
+                         checkpoints_->Load(std::move(chosen), /*weights_only=*/false));
   return Continue(progress);
 }
 
@@ -196,9 +196,8 @@ absl::Status Trainer::GoBack() {
   // A run that was stopped among skipped steps has a checkpoint of the weights that may be what makes them fail.
   const auto find = [this](int64_t before_step) -> absl::StatusOr<FoundCheckpoint> {
     while (true) {
-      HADAL_ASSIGN_OR_RETURN(
-          FoundCheckpoint found,
-          FindLatest(options_.run_directory, {.before_step = before_step, .need_moments = true}));
+      HADAL_ASSIGN_OR_RETURN(FoundCheckpoint found,
+                             FindLatest(options_.run_directory, {.before_step = before_step, .need_moments = true}));
       if (found.manifest.progress.skipped_in_a_row == 0) return found;
       before_step = found.checkpoint.step;
     }

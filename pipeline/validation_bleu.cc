@@ -53,13 +53,13 @@ ValidationBleu::ValidationBleu(const Corpus& corpus, CorpusVocabularies vocabula
     tokenizers_.push_back(by_language ? BleuTokenizerOf(direction->target) : tokenizer);
   }
   const int64_t count = std::min(sentences, corpus.size());
-  const auto longest = static_cast<size_t>(pipeline.decode_capacity.longest_source - 1);
+  const auto longest = static_cast<size_t>(pipeline.decode_capacity.longest_source);
   for (int64_t i = 0; i < count; ++i) {
     const SampleView sample = corpus.sample(i * corpus.size() / count);
     std::vector<int32_t> source(sample.prefix.begin(), sample.prefix.end());
     source.insert(source.end(), sample.source.begin(), sample.source.end());
-    const auto rows = static_cast<size_t>(RowsOf(sample).source) - (sample.frame_width > 0 ? 0 : 1);
-    if (rows < 1 || rows > longest) {
+    const auto rows = static_cast<size_t>(RowsOf(sample).source);  // of text with </s>
+    if (rows < (sample.frame_width > 0 ? 1 : 2) || rows > longest) {
       ++skipped_;
       continue;
     }

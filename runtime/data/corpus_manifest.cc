@@ -17,7 +17,6 @@ namespace {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;  // keeps the order of fields, for readers
 
-constexpr std::string_view kFormat = "hadal corpus";
 constexpr StrictJsonLimits kLimits = {.max_bytes = int64_t{64} << 20, .max_depth = 4};
 constexpr int32_t kWidestFrame = 1 << 16;
 constexpr int64_t kMostSamples = std::numeric_limits<uint32_t>::max();
@@ -122,7 +121,8 @@ absl::StatusOr<CorpusManifest> ReadManifest(const Json& json) {
 std::string ManifestToJson(const CorpusManifest& manifest) {
   OrderedJson shards = OrderedJson::array();
   for (const ShardReference& shard : manifest.shards) shards.push_back(ToJson(shard));
-  OrderedJson json = {{"format", kFormat}, {"version", CorpusManifest::kFormatVersion}, {"samples", manifest.samples}};
+  OrderedJson json = {
+      {"format", CorpusManifest::kFormat}, {"version", CorpusManifest::kFormatVersion}, {"samples", manifest.samples}};
   if (manifest.source_vocabulary.size > 0) json["source_vocabulary"] = ToJson(manifest.source_vocabulary);
   json["target_vocabulary"] = ToJson(manifest.target_vocabulary);
   json["shards"] = shards;
@@ -143,7 +143,7 @@ absl::StatusOr<CorpusManifest> ManifestFromJson(const std::string& json, const s
   const absl::StatusOr<Json> parsed_or = ParseStrictJson(json, kLimits, "its text");
   if (!parsed_or.ok()) return damaged(parsed_or.status().message());
   const Json& parsed = *parsed_or;
-  if (!parsed.is_object() || !parsed.contains("format") || parsed["format"] != kFormat) {
+  if (!parsed.is_object() || !parsed.contains("format") || parsed["format"] != CorpusManifest::kFormat) {
     return damaged("it is not the manifest of a corpus");
   }
   absl::Status status;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -36,6 +37,7 @@ struct CorpusStatistics {
 };
 
 struct CorpusManifest {
+  static constexpr std::string_view kFormat = "hadal corpus";
   static constexpr int32_t kFormatVersion = 1;
 
   int64_t samples = 0;

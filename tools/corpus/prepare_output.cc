@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "nlohmann/json.hpp"
+#include "runtime/data/corpus_manifest.h"
 #include "runtime/locked_file.h"
 #include "runtime/status_macros.h"
 
@@ -31,6 +33,18 @@ std::vector<std::string> Manifests(const std::string& folder) {
   return paths;
 }
 
+// Features, for example, have manifests of the same names. A damaged manifest may be replaced.
+absl::Status CheckIsCorpus(const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadFile(path, kMaxManifestBytes);
+  const auto json = nlohmann::json::parse(text.ok() ? *text : "", nullptr, /*allow_exceptions=*/false);
+  const std::string format = json.is_object() && json.contains("format") && json["format"].is_string()
+                                 ? json["format"].get<std::string>()
+                                 : std::string(CorpusManifest::kFormat);
+  if (format == CorpusManifest::kFormat) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      absl::StrCat(path, " is the manifest of \"", format, "\", which a corpus would replace; choose another --out"));
+}
+
 // "train.00012.shard", or an unfinished one: "train.00012.shard.partial".
 bool IsShard(absl::string_view name) {
   absl::ConsumeSuffix(&name, ".partial");
@@ -46,6 +60,7 @@ bool IsShard(absl::string_view name) {
 
 absl::Status PrepareOutput::CheckFree(const std::string& folder, bool overwrite) {
   const std::vector<std::string> manifests = Manifests(folder);
+  for (const std::string& path : manifests) HADAL_RETURN_IF_ERROR(CheckIsCorpus(path));
   if (overwrite || manifests.empty()) return absl::OkStatus();
   return absl::AlreadyExistsError(
       absl::StrCat(manifests[0], " already exists; choose another --out, or replace it with --overwrite"));

@@ -175,6 +175,9 @@ class Evaluator {
 
   // Writes the test set's source and reference. `crc`: of the source.
   absl::Status Copy(const TextPair& text, TestSetScores& set, uint32_t& crc) const {
+    for (const char* side : {".source", ".reference"}) {
+      HADAL_RETURN_IF_ERROR(CheckIsNoneOf(PathOf(set.stem, side), {text.source, text.target}));
+    }
     HADAL_ASSIGN_OR_RETURN(ParallelReader reader, ParallelReader::Open(text));
     std::ofstream source(PathOf(set.stem, ".source"), std::ios::binary);
     std::ofstream reference(PathOf(set.stem, ".reference"), std::ios::binary);

@@ -204,6 +204,9 @@ class Conversion:
     def run(self):
         prefix = self.arguments.out
         os.makedirs(os.path.dirname(prefix) or ".", exist_ok=True)
+        for ending in (".txt", ".tsv", ".json"):
+            if os.path.realpath(prefix + ending) == os.path.realpath(self.arguments.list):
+                raise Refused(f"--out {prefix} would write over the list {self.arguments.list}; choose another --out")
         if os.path.exists(prefix + ".json"):
             if not self.arguments.overwrite:
                 raise Refused(f"{prefix}.json exists; choose another --out, or replace it with --overwrite")

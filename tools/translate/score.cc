@@ -144,7 +144,8 @@ class Scoring {
         source = Tagged(tags_.source, checkpoint.source_vocabulary().Encode(line.source));
       }
       std::vector<int32_t> target = Tagged(tags_.target, checkpoint.target_vocabulary().Encode(line.target));
-      const auto tokens = static_cast<int64_t>(std::max(source.size(), target.size()));
+      // An utterance has no </s>, for which `longest` leaves a row.
+      const auto tokens = std::max(std::ssize(source) - (features_ ? 1 : 0), std::ssize(target));
       scored_.push_back(tokens <= longest);
       if (tokens > longest) {
         if (options_.over_long == OverLong::kError) {

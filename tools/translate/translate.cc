@@ -284,11 +284,11 @@ class Translator {
       const int64_t count = std::ssize(*frames) / width, rows = SubsampledRows(count);
       buffer.bytes += count;
       if (options_.json) buffer.texts.push_back(absl::StrCat(options_.input, ":", utterances_read_));
-      if (rows > decoder_->longest_source_tokens()) {
+      if (rows > decoder_->longest_utterance_rows()) {
         if (options_.over_long == OverLong::kError) {
           return absl::InvalidArgumentError(absl::StrCat(
               "utterance ", utterances_read_, " has ", count, " frames, ", rows, " encoder rows, more than ",
-              decoder_->longest_source_tokens(), "; split it, or use --on-long skip or a higher --longest-source"));
+              decoder_->longest_utterance_rows(), "; split it, or use --on-long skip or a higher --longest-source"));
         }
         ++skipped_;
         continue;

@@ -343,7 +343,10 @@ def main():
         texts = [str(word) for split in splits for word in (f"--{split.name}", *split.paths)]
     else:
         texts = ["--opus", str(check_opus(folder, options.any_size))]
-    settings = [str(word) for setting in corpus.options.items() if setting[0] not in passed_on for word in setting]
+    given = {word.split("=")[0] for word in passed_on}
+    own_vocabulary = given & {"--vocab", "--source-vocab", "--target-vocab"}
+    settings = [str(word) for name, value in corpus.options.items() for word in (name, value)
+                if name not in given and not (own_vocabulary and name.startswith("--vocab-"))]
     command = [options.hadal, "prepare", *texts, "--out", str(out), *settings, *passed_on]
     print("$ " + shlex.join(command), flush=True)
     try:

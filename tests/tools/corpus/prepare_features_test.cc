@@ -80,6 +80,16 @@ TEST_F(PrepareFeaturesTest, FramesStayWithTheirTranscripts) {
   EXPECT_THAT(out_.str(), HasSubstr("skipped 1 of 4 (25%): 1 empty"));
 }
 
+TEST_F(PrepareFeaturesTest, FeaturesAreNotWrittenOver) {
+  WriteFeatures("train");
+  const std::string manifest = Read("train.json");
+  options_.train = {{.target = Path("f.txt"), .features = Path("train")}};
+  options_.output = Path("");
+  options_.overwrite = true;
+  ExpectError({"train.json", "hadal features", "choose another --out"});
+  EXPECT_EQ(Read("train.json"), manifest);
+}
+
 TEST_F(PrepareFeaturesTest, DamagedFeaturesAreRefused) {
   const auto refuse = [&](const std::string& part) { ExpectError({part, "make the features again"}); };
   WriteFeatures();

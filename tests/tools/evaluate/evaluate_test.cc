@@ -126,6 +126,15 @@ TEST_F(EvaluateTest, RefusesBadTestSetsByName) {
   EXPECT_THAT(std::string(Evaluate().message()), HasSubstr("missing"));
 }
 
+TEST_F(EvaluateTest, TestSetsAreNotWrittenOver) {
+  ASSERT_TRUE(Evaluate().ok());
+  const std::string source = Read("out/en-de.cats...dogs.source");
+  SetContents(directory_ / "list", R"(text { direction: "en-de" domain: "cats & dogs"
+                                             test: ["out/en-de.cats...dogs.source", "out/en-de.cats...dogs.reference"] })");
+  EXPECT_EQ(Evaluate().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Read("out/en-de.cats...dogs.source"), source);
+}
+
 TEST_F(EvaluateTest, ComparesWithAnotherEvaluationOfTheSameTestSets) {
   ASSERT_TRUE(Evaluate().ok());
   options_.against = directory_ / "out";

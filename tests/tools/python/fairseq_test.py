@@ -11,6 +11,7 @@ import torch
 
 from hadal_torch import Refusal
 from hadal_torch.fairseq import read_fairseq, write_fairseq
+from hadal_torch.tokenizer import SPECIAL, dictionary_of, fill, parse_vocabulary
 from random_models import METHODS, WORDS, plain_model
 
 UNSAFE = {"weights_only": False} if torch.__version__ >= "2" else {}  # for what these tests wrote themselves
@@ -105,6 +106,12 @@ class FairseqTest(unittest.TestCase):
         self.assertTrue(self.read().vocabularies["vocabulary.txt"].endswith(b"word39 1\nmadeupword0000 1\n"
                                                                             b"madeupword0001 1\nmadeupword0002 1\nmadeupword0003 1\n"
                                                                             b"madeupword0004 1\nmadeupword0005 1\n"))
+
+    def test_tokens_that_repeat_say_so_and_fillers_do_not(self):
+        repeated = dictionary_of([*SPECIAL, "a", "<unk>", "a"])
+        self.assertEqual(repeated, b"a 1\n<unk> 1 #fairseq:overwrite\na 1 #fairseq:overwrite\n")
+        self.assertEqual(parse_vocabulary("vocabulary.txt", repeated).tokens[4:], ["a", "<unk>", "a"])
+        self.assertEqual(fill(["a", "madeupword0000"], 4, "it"), ["a", "madeupword0000", "madeupword0001", "madeupword0002"])
 
     def test_half_precision_views_and_the_format_before_1_6(self):
         def change(state):

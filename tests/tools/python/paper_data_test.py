@@ -156,6 +156,14 @@ class PaperDataTest(unittest.TestCase):
         self.assertEqual(self.text("valid.text")[0], f"{english(30)} {english(31)} {english(32)}")
         self.assertEqual(self.corpora(), [30, 4, 3])
 
+    def test_options_that_are_passed_on_replace_the_recipes(self):
+        headlines(self.tree)
+        for passed in (["--vocab", "spm.model"], ["--vocab-size=90"]):
+            command = [sys.executable, SCRIPT, "headlines", "--from", self.tree, "--out", self.out, "--any-size", "--hadal", "echo", "--", *passed]
+            told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[1]
+            self.assertTrue(told.endswith(" ".join(["--max-tokens 511", *passed])), told)
+            self.assertNotIn("--vocab-size 32000", told)
+
     def test_debian_synopses_are_headlines_of_first_paragraphs(self):
         long = "A library that reads and writes files of a format that many programs of this kind understand"
         entries = [

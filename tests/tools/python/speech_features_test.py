@@ -135,6 +135,13 @@ class SpeechFeatures(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("more than --max-skipped 0.1 allows", printed)
 
+    def test_the_list_is_not_written_over(self):
+        self.write("good.wav", self.noise)
+        lists = pathlib.Path(self.path("f.tsv"))
+        lists.write_text("good.wav\tone\n")
+        self.assertEqual(speech_features.main([str(lists), "--out", self.path("f")]), 1)
+        self.assertEqual(lists.read_text(), "good.wav\tone\n")
+
     def test_mixed_rates_and_strange_rates_are_refused(self):
         self.write("low.wav", self.noise, 8000)
         self.write("high.wav", self.noise, 16000)

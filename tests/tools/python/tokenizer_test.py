@@ -10,7 +10,8 @@ from hadal_torch import Refusal
 from hadal_torch.tokenizer import parse_vocabulary, tokenizer_json
 from random_models import random_text, sentencepiece_model
 
-ODD = ["", " ", "  two  spaces ", "tab\tand\u00a0no-break", "ﬁne ½ Å ①", "a🙂b 漢字", "ＷＩＤＥ", "x" * 40, "end."]
+ODD = ["", " ", "  two  spaces ", "tab\tand\u00a0no-break", "ﬁne ½ Å ①", "a🙂b 漢字", "ＷＩＤＥ", "x" * 40, "end.", "\u3000a", "a\t",
+       "\u00a0a\u00a0"]
 
 
 class TokenizerTest(unittest.TestCase):
@@ -34,6 +35,18 @@ class TokenizerTest(unittest.TestCase):
         reference = sentencepiece.SentencePieceProcessor(model_proto=sentencepiece_model(model_type="bpe", unk_id=0, bos_id=1, eos_id=2, pad_id=-1))
         self.assertEqual(vocabulary.tokens[4:], [reference.id_to_piece(i) for i in range(3, reference.vocab_size())])
 
+    def test_special_tokens_are_those_that_the_library_finds(self):
+        contents = sentencepiece_model(model_type="bpe", unk_id=0, bos_id=1, eos_id=2, pad_id=-1, control_symbols=["<pad>"])
+        reference = sentencepiece.SentencePieceProcessor(model_proto=contents)
+        special = {reference.bos_id(), reference.eos_id(), reference.unk_id(), reference.piece_to_id("<pad>")}
+        others = [reference.id_to_piece(i) for i in range(reference.vocab_size()) if i not in special]
+        self.assertEqual(parse_vocabulary("vocabulary.model", contents).tokens[4:], others)
+
+    def test_what_would_be_cut_differently_is_refused(self):
+        for settings in ({"user_defined_symbols": ["@@"]}, {"treat_whitespace_as_suffix": True}, {"split_by_whitespace": False}):
+            with self.subTest(**settings), self.assertRaisesRegex(Refusal, "ctranslate2"):
+                tokenizer_json(parse_vocabulary("vocabulary.model", sentencepiece_model(model_type="bpe", **settings)))
+
     def test_a_language_tag_is_one_token_that_decoding_leaves_out(self):
         contents = sentencepiece_model(model_type="bpe", control_symbols=["__de__"])
         tokenizer = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(parse_vocabulary("vocabulary.model", contents))))
@@ -44,6 +57,8 @@ class TokenizerTest(unittest.TestCase):
     def test_a_dictionary_has_a_token_a_line_and_lines_end_at_newlines_alone(self):
         contents = "one\u2028two 5\nthree 4 #fairseq:overwrite\r\n".encode()
         self.assertEqual(parse_vocabulary("vocabulary.txt", contents).tokens[4:], ["one\u2028two", "three"])
+        tokenizer = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(parse_vocabulary("vocabulary.txt", contents))))
+        self.assertEqual(tokenizer.encode(" one\u2028two \t three").ids, [4, 5, 2])
 
     def test_a_damaged_model_is_refused(self):
         contents = sentencepiece_model(model_type="bpe")

@@ -87,7 +87,7 @@ def main() -> int:
     except (Refusal, OSError, ValueError) as error:
         print(f"hadal_torch: {error}", file=sys.stderr)
         return 2
-    except (KeyError, TypeError, AttributeError, IndexError) as error:  # files of another content than their readers expect
+    except (KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:  # files of another content than their readers expect
         print(f"hadal_torch: {getattr(arguments, 'source', None) or arguments.model} is not what it should be: "
               f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2

@@ -1,7 +1,7 @@
 """Which language a text is in: the share of wrong ones in the folder that `hadal evaluate` writes.
 
 The classifier is lingua (Apache 2.0), whose models are a part of its package. It chooses among the languages of the folder, the
-ones that the translating model knows; a line counts as wrong if it takes it for another one than the direction's target.
+ones that the translating model knows; a line counts as wrong if it takes it for another one than the direction's target, and not if it cannot tell.
 """
 
 import glob
@@ -30,7 +30,7 @@ def _wrong_share(detector, path: str, wanted):
         lines = [line.strip() for line in file if line.strip()]
     if not lines:
         return None
-    return sum(found != wanted for found in detector.detect_languages_in_parallel_of(lines)) / len(lines)
+    return sum(found not in (None, wanted) for found in detector.detect_languages_in_parallel_of(lines)) / len(lines)
 
 
 def write_languages(folder: str) -> str:

@@ -28,7 +28,7 @@ def read_safetensors(path: str) -> "dict[str, np.ndarray]":
             raise ValueError(f"{path} is no safetensors file, or a truncated one")
         try:
             header = json.loads(file.read(length))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}: the header is not JSON ({error})") from None
         start = 8 + length
         header.pop("__metadata__", None)

@@ -4,6 +4,7 @@ Ids are hadal's: <s> 0, <pad> 1, </s> 2, <unk> 3, then the model's other pieces,
 """
 
 import base64
+import itertools
 import struct
 from dataclasses import dataclass, field
 
@@ -11,9 +12,9 @@ from hadal_torch.refusal import Refusal
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 UNKNOWN = 3
-_FIRST_IDS = {"unk": (40, 0), "bos": (41, 1), "eos": (42, 2), "pad": (43, -1)}  # of TrainerSpec: field, default
+_NAMES = {46: b"<s>", 47: b"</s>", 48: b"<pad>"}  # of special pieces, in TrainerSpec: field, default
 _UNIGRAM, _BPE = 1, 2
-_CONTROL, _USER_DEFINED = 3, 4  # types of a piece
+_UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4  # types of a piece
 
 
 def _fields(message: bytes):
@@ -57,6 +58,7 @@ class Vocabulary:
     dummy_prefix: bool = True
     remove_extra_whitespaces: bool = True
     byte_fallback: bool = False
+    words_apart: bool = True  # no piece goes over a space, and a space begins a piece
 
 
 def parse_vocabulary(name: str, contents: bytes) -> Vocabulary:
@@ -73,22 +75,25 @@ def parse_vocabulary(name: str, contents: bytes) -> Vocabulary:
 
 def dictionary_of(tokens: "list[str]") -> bytes:
     """fairseq's dict.txt of all tokens but the special ones. Counts are not known: 1."""
-    return "".join(f"{token} 1\n" for token in tokens[len(SPECIAL) :]).encode()
+    lines, seen = [], set(SPECIAL)
+    for token in tokens[len(SPECIAL) :]:
+        lines.append(f"{token} 1 #fairseq:overwrite\n" if token in seen else f"{token} 1\n")
+        seen.add(token)
+    return "".join(lines).encode()
 
 
 def fill(tokens: "list[str]", rows: int, origin: str) -> "list[str]":
     """`tokens` with names for the rows of the table that stand for no token: fairseq's tasks add such rows."""
     if len(tokens) > rows:
         raise Refusal(f"{origin} has {len(tokens)} ids, {len(SPECIAL)} special ones included; the model has {rows}")
-    return tokens + [f"madeupword{i:04}" for i in range(rows - len(tokens))]
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >= 1 << 63 else value
+    known = set(tokens)
+    unused = (name for name in map("madeupword{:04}".format, itertools.count()) if name not in known)
+    return tokens + list(itertools.islice(unused, rows - len(tokens)))
 
 
 def _parse_sentencepiece(contents: bytes) -> Vocabulary:
-    """ModelProto: 1 pieces {1 piece, 2 score, 3 type}, 2 TrainerSpec {3 type, 35 byte_fallback, 40–43 ids}, 3 NormalizerSpec
+    """ModelProto: 1 pieces {1 piece, 2 score, 3 type}, 2 TrainerSpec {3 type, 22 split_by_whitespace,
+    24 treat_whitespace_as_suffix, 35 byte_fallback, 46–48 names}, 3 NormalizerSpec
     {2 precompiled_charsmap, 3 add_dummy_prefix, 4 remove_extra_whitespaces}."""
     pieces = []
     trainer: dict = {}
@@ -99,15 +104,16 @@ def _parse_sentencepiece(contents: bytes) -> Vocabulary:
             pieces.append((piece[1].decode(), struct.unpack("<f", piece.get(2, b"\0\0\0\0"))[0], piece.get(3, 1)))
         elif number in (2, 3):
             (trainer if number == 2 else normalizer).update(_fields(value))
-    special = {_signed(trainer.get(*ids)) for ids in _FIRST_IDS.values()}
+    special = {trainer.get(*name).decode() for name in _NAMES.items()}
     kind = trainer.get(3, _UNIGRAM)
     if kind not in (_UNIGRAM, _BPE):
         raise Refusal("the SentencePiece model is neither unigram nor BPE, and tokenizer.json has no other kinds")
     vocabulary = Vocabulary(list(SPECIAL), [0.0] * len(SPECIAL), "bpe" if kind == _BPE else "unigram",
                             charsmap=normalizer.get(2, b""), dummy_prefix=bool(normalizer.get(3, 1)),
-                            remove_extra_whitespaces=bool(normalizer.get(4, 1)), byte_fallback=bool(trainer.get(35, 0)))
-    for index, (piece, score, piece_type) in enumerate(pieces):
-        if index in special:
+                            remove_extra_whitespaces=bool(normalizer.get(4, 1)), byte_fallback=bool(trainer.get(35, 0)),
+                            words_apart=bool(trainer.get(22, 1)) and not trainer.get(24, 0))
+    for piece, score, piece_type in pieces:
+        if piece_type == _UNKNOWN or (piece_type == _CONTROL and piece in special):  # as the library finds them
             continue
         if piece_type == _USER_DEFINED:
             vocabulary.user_defined.append(len(vocabulary.tokens))
@@ -129,17 +135,20 @@ def _merges(vocabulary: Vocabulary) -> "list[str]":
 
 
 def _added(vocabulary: Vocabulary) -> "list[dict]":
-    def token(i: int, special: bool) -> dict:
+    def token(i: int) -> dict:
         return {"id": i, "content": vocabulary.tokens[i], "single_word": False, "lstrip": False, "rstrip": False,
-                "normalized": False, "special": special}
+                "normalized": False, "special": True}
 
-    special = [*range(len(SPECIAL)), *vocabulary.control]
-    return [token(i, True) for i in special] + [token(i, False) for i in vocabulary.user_defined]
+    return [token(i) for i in [*range(len(SPECIAL)), *vocabulary.control]]
 
 
 def tokenizer_json(vocabulary: Vocabulary) -> dict:
     """The vocabulary for Hugging Face's tokenizers: the same ids as hadal's, with </s> at the end. A language tag that
     stands in the text becomes the tag's id, as in M2M100's and NLLB's tokenizers. (In hadal only options set tags, never text.)"""
+    if vocabulary.user_defined or not vocabulary.words_apart:
+        what = "user-defined symbols" if vocabulary.user_defined else "pieces with a space inside or at the end"
+        raise Refusal(f"the SentencePiece model has {what}, and a tokenizer.json would cut the text differently; "
+                      "--format ctranslate2 and fairseq take the SentencePiece model itself")
     end = {"SpecialToken": {"id": "</s>", "type_id": 0}}
     sequences = [{"Sequence": {"id": name, "type_id": 0}} for name in "AB"]
     tokenizer = {
@@ -148,14 +157,15 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict:
             "type": "TemplateProcessing", "single": [sequences[0], end], "pair": [sequences[0], end, sequences[1], end],
             "special_tokens": {"</s>": {"id": "</s>", "ids": [2], "tokens": ["</s>"]}}},
     }
-    if vocabulary.kind == "dictionary":
+    if vocabulary.kind == "dictionary":  # hadal splits at ASCII white space alone
+        words = {"type": "Split", "pattern": {"Regex": "[ \\t\\r\\n\\f\\v]+"}, "behavior": "Removed", "invert": False}
         model = {"type": "WordLevel", "vocab": {token: i for i, token in enumerate(vocabulary.tokens)}, "unk_token": "<unk>"}
-        return {**tokenizer, "normalizer": None, "pre_tokenizer": {"type": "WhitespaceSplit"}, "decoder": None, "model": model}
+        return {**tokenizer, "normalizer": None, "pre_tokenizer": words, "decoder": None, "model": model}
     normalizers: "list[dict]" = []
     if vocabulary.charsmap:
         normalizers.append({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(vocabulary.charsmap).decode()})
     if vocabulary.remove_extra_whitespaces:
-        normalizers += [{"type": "Strip", "strip_left": True, "strip_right": True},
+        normalizers += [{"type": "Replace", "pattern": {"Regex": "\\A +| +\\z"}, "content": ""},
                         {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]
     space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always" if vocabulary.dummy_prefix else "never",
              "split": True}
