@@ -14,7 +14,7 @@
 //     second_stream          root mean square of the second stream after the sublayer (ResiDual)
 //     model_update           ‖ΔF‖ = ‖F(x, θ) − F(x, θ_0)‖, root mean square over the rows; F is the decoder's output
 //                            [rows, d], θ_0 the run's first weights (DeepNet, arXiv 2203.00555, figure 3)
-// NaN: the sublayer has no such tensor (no norm, no ReLU). Empty series: not recorded, or no sublayer has such a tensor.
+// NaN: the sublayer has no such tensor (no norm, no ReLU). Empty series: not recorded, or no sublayer has the tensor.
 // Infinity: the tensor was not finite.
 #pragma once
 

@@ -110,8 +110,8 @@ absl::Status MovePointerAside(const std::string& path, const std::string& attemp
   return RenamePath(path, absl::StrCat(path, kReplacedInfix, attempt));
 }
 
-// `best` after the checkpoints behind `step` are gone: what was best when `step` was saved, where that is still there. A
-// job that was killed between a checkpoint and its links has left an older one. `step` −1: there is no checkpoint.
+// `best` after the checkpoints behind `step` are gone: what was best when `step` was saved, where that is still there.
+// A job that was killed between a checkpoint and its links has left an older one. `step` −1: there is no checkpoint.
 absl::Status TakeBestBack(const std::string& run_directory, int64_t step, const std::string& attempt) {
   const absl::StatusOr<int64_t> best = ReadCheckpointPointer(run_directory, CheckpointPointer::kBest);
   const bool broken = absl::IsDataLoss(best.status()) || absl::IsFailedPrecondition(best.status()) ||
