@@ -50,6 +50,9 @@ absl::Status ValidateStack(const char* name, const StackMethod& stack) {
                              : "norm is not \"pre\": the layers above that share are Pre-LN",
         ". Set post_norm_share to 0, or ", stack.combine_layers ? "combine_layers to false." : "norm to \"pre\"."));
   }
+  if (stack.second_stream_gain != 0) {
+    HADAL_RETURN_IF_ERROR(InRange("second_stream_gain", stack.second_stream_gain, 1e-6, 1000));
+  }
   if (stack.second_stream_gain > 0 && (stack.norm != NormPlacement::kPost || stack.combine_layers)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model: second_stream_gain of the ", name, " is ", stack.second_stream_gain, ", but ",
@@ -206,7 +209,7 @@ absl::Status ValidateModelOptions(const ModelOptions& options) {
   }
   HADAL_RETURN_IF_ERROR(CheckAdaptive(options));
   HADAL_RETURN_IF_ERROR(CheckBaseWidth(options));
-  HADAL_RETURN_IF_ERROR(ValidateStack("encoder", options.encoder));
+  if (options.has_encoder()) HADAL_RETURN_IF_ERROR(ValidateStack("encoder", options.encoder));
   return ValidateStack("decoder", options.decoder);
 }
 

@@ -58,7 +58,9 @@ class PlanBuilder {
   NormPlacement NormOf(Stack stack, int32_t layer) const {
     const StackMethod& method = Method(stack);
     const int32_t layers = stack == Stack::kEncoder ? options_.encoder_layers : options_.decoder_layers;
-    const bool below = (layer < 0 ? layers - 1 : layer) < static_cast<int32_t>(method.post_norm_share * layers);
+    // 0.29 of 100 layers are 29, although the product of the doubles is below that.
+    const auto post_layers = static_cast<int32_t>(std::floor(method.post_norm_share * layers + 1e-9));
+    const bool below = (layer < 0 ? layers - 1 : layer) < post_layers;
     return below ? NormPlacement::kPost : method.norm;
   }
 

@@ -162,7 +162,8 @@ absl::StatusOr<std::unique_ptr<Device>> CudaDevice::Open(const CudaDeviceOptions
       error != cudaSuccess) {
     return Unavailable("no CUDA stream", error);
   }
-  device->queues_ = MakeCudaQueues(device->stream_, device->watch_, [opened = device.get()] { opened->Standstill(); });
+  device->queues_ =
+      MakeCudaQueues(index, device->stream_, device->watch_, [opened = device.get()] { opened->Standstill(); });
   HADAL_ASSIGN_OR_RETURN(device->workspace_, device->Allocate(kMatmulWorkspaceBytes));
   HADAL_ASSIGN_OR_RETURN(device->matmul_,
                          MakeCublasMatmul(device->handle(), device->workspace_, properties.major, options.tf32));

@@ -26,8 +26,8 @@ absl::Status Exhausted(cudaError_t error) {
 
 class CudaQueues final : public DeviceQueues {
  public:
-  CudaQueues(cudaStream_t main, DeviceWatch& watch, std::function<void()> standstill)
-      : main_(main), watch_(watch), standstill_(std::move(standstill)) {}
+  CudaQueues(int device, cudaStream_t main, DeviceWatch& watch, std::function<void()> standstill)
+      : device_(device), main_(main), watch_(watch), standstill_(std::move(standstill)) {}
 
   absl::StatusOr<Queue> MakeQueue() override {
     standstill_();
@@ -53,12 +53,12 @@ class CudaQueues final : public DeviceQueues {
   }
 
   void Record(Event event, Queue queue) override {
-    watch_.BeforeCall();
+    Choose();
     cudaStream_t const stream = queue == kMain ? main_ : static_cast<cudaStream_t>(queue);
     Check(cudaEventRecord(static_cast<cudaEvent_t>(event), stream), "recording an event");
   }
   void Await(Queue queue, Event event) override {
-    watch_.BeforeCall();
+    Choose();
     Check(cudaStreamWaitEvent(static_cast<cudaStream_t>(queue), static_cast<cudaEvent_t>(event), 0),
           "awaiting an event");
   }
@@ -91,6 +91,10 @@ class CudaQueues final : public DeviceQueues {
   }
 
  private:
+  void Choose() {
+    watch_.BeforeCall();
+    Check(cudaSetDevice(device_), "choosing it");
+  }
   absl::StatusOr<Event> Make(unsigned int flags) {
     standstill_();
     const DeviceWatch::Wait wait(watch_, "making an event");
@@ -100,6 +104,7 @@ class CudaQueues final : public DeviceQueues {
     return event;
   }
 
+  const int device_;
   cudaStream_t const main_;
   DeviceWatch& watch_;
   const std::function<void()> standstill_;
@@ -107,8 +112,9 @@ class CudaQueues final : public DeviceQueues {
 
 }  // namespace
 
-std::unique_ptr<DeviceQueues> MakeCudaQueues(StreamHandle main, DeviceWatch& watch, std::function<void()> standstill) {
-  return std::make_unique<CudaQueues>(main, watch, std::move(standstill));
+std::unique_ptr<DeviceQueues> MakeCudaQueues(int device, StreamHandle main, DeviceWatch& watch,
+                                             std::function<void()> standstill) {
+  return std::make_unique<CudaQueues>(device, main, watch, std::move(standstill));
 }
 
 }  // namespace hadal::cuda

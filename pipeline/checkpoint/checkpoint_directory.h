@@ -94,8 +94,8 @@ absl::Status RemoveLeftovers(const std::string& run_directory, const std::string
 // Renames the checkpoints after `step` to step_N.abandoned.<attempt>, so that a run that continues from an earlier step
 // never loads them. Points `latest` at `step` if that checkpoint exists. If `best` refers to a later step or to no
 // checkpoint of the run, resets it to the best checkpoint as of `step`, or removes it if that one was deleted;
-// otherwise `best` would later refer to a new checkpoint with the same number. Also where `best` lags behind it. Returns
-// the new directories.
+// otherwise `best` would later refer to a new checkpoint with the same number. Also where `best` lags behind it.
+// Returns the new directories.
 // Step −1 sets all aside: the run continues from another run's checkpoint.
 absl::StatusOr<std::vector<std::string>> SetAsideLaterCheckpoints(const std::string& run_directory, int64_t step,
                                                                   const std::string& attempt);

@@ -34,9 +34,12 @@ Group GroupOf(const ModelPlan& plan, int32_t p, const OptimizerOptions& options)
   const StackMethod& method = sublayer.stack == Stack::kEncoder ? plan.options.encoder : plan.options.decoder;
   const bool hidden = sublayer.layer >= 0 && !parameter.is_vector();
   const double multiplier = plan.options.width_multiplier(), rate = RateFactor(parameter, sublayer, multiplier);
+  // A float below the normal ones counts as 0, and 0 / 0 would follow where a gradient has always been 0.
+  constexpr double kLeastEpsilon = 1e-30;
+  const double epsilon = hidden ? options.epsilon * method.adam_epsilon_factor / multiplier : options.epsilon;
   // Decay times rate is the same in every group.
   return {.rate_factor = rate,
-          .epsilon = hidden ? options.epsilon * method.adam_epsilon_factor / multiplier : options.epsilon,
+          .epsilon = std::max(epsilon, kLeastEpsilon),
           .weight_decay = options.decays_vectors || !parameter.is_vector() ? options.weight_decay / rate : 0};
 }
 

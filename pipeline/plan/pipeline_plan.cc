@@ -220,7 +220,7 @@ absl::StatusOr<PipelinePlan> MakePipelinePlan(const ModelPlan& plan, const Batch
   result.bucket_rows = options.bucket_rows;
   HADAL_ASSIGN_OR_RETURN(result.borders, CutModel(plan, result.costs, result.shape, options.split));
   HADAL_RETURN_IF_ERROR(MakePrograms(result));
-  if (!result.device_transfers) HADAL_RETURN_IF_ERROR(CheckMessages(plan, result));
+  if (resources.trains && !result.device_transfers) HADAL_RETURN_IF_ERROR(CheckMessages(plan, result));
   if (options.decoder && plan.options.has_encoder()) {
     result.decoder = options.decoder;
     result.decoder->graphs = result.graphs;

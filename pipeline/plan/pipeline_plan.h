@@ -44,6 +44,7 @@ inline constexpr double kTypicalSentenceRows = 32;
 struct RankResources {
   bool device_transfers = false;  // messages are in device memory (launch/job/transport_choice.h), not in host memory
   bool free_links = false;        // ScheduleShape's
+  bool trains = true;             // false: the plan only divides the model for decoding, which sends other messages
   // Limit for a rank's buffers; 0: none. Only MakeFittingPlan (memory_fit.h) reads it.
   int64_t memory_limit_bytes = 0;
 };

@@ -79,9 +79,21 @@ TEST_F(CudaDeviceTest, EachRankOfAHostTakesItsOwn) {
   const Stream stream = Stream::On(**second, 1);
   Add(stream, {.sum = values, .values = values});
   auto* const seen = reinterpret_cast<float*>(*(*second)->AllocateHost(40));
-  std::thread([&] { (*second)->EnqueueCopyOut(DeviceQueues::kMain, seen, memory, 40); }).join();
+  DeviceQueues& queues = (*second)->queues();
+  const DeviceQueues::Queue queue = *queues.MakeQueue();
+  const DeviceQueues::Event added = *queues.MakeEvent(), copied = *queues.MakeEvent();
+  queues.Record(added, DeviceQueues::kMain);
+  std::thread([&] {
+    queues.Await(queue, added);
+    (*second)->EnqueueCopyOut(queue, seen, memory, 40);
+    queues.Record(copied, queue);
+    queues.AwaitOnHost(copied, "a copy", nullptr);
+  }).join();
   (*second)->Synchronize();
   EXPECT_EQ(std::vector<float>(seen, seen + 10), std::vector<float>(10, 0.0f)) << "another thread may read from it";
+  queues.DestroyEvent(added);
+  queues.DestroyEvent(copied);
+  queues.DestroyQueue(queue);
   (*second)->FreeHost(reinterpret_cast<std::byte*>(seen));
   EXPECT_DEATH(Add(Stream::On(**first, 1), {.sum = values, .values = values}), "owner->device == CurrentDevice");
   (*second)->Free(memory);

@@ -83,6 +83,12 @@ TEST(ResidualMethodTest, MixLnIsPostLnBelowAndPreLnAbove) {
     post += below ? 1 : 0;
   }
   EXPECT_EQ(post, 2 * 2 + 3);
+  ModelOptions deep = WithDepth(ResidualMethod::kMixLn, 100, 4);
+  deep.source_vocabulary = deep.target_vocabulary = 8;
+  deep.encoder.post_norm_share = 0.29;  // times 100 it is a little less than 29
+  const ModelPlan plan = ModelPlan::Make(deep);
+  EXPECT_EQ(plan.sublayers[2 * 29].norm, NormPlacement::kPost);
+  EXPECT_EQ(plan.sublayers[2 * 29 + 1].norm, NormPlacement::kPre);
   EXPECT_EQ(plan_of(ResidualMethod::kMixLn, 0).Hash(), plan_of(ResidualMethod::kPreLn, 0).Hash());
   EXPECT_EQ(plan_of(ResidualMethod::kMixLn, 1).Hash(), plan_of(ResidualMethod::kPostLn, 0).Hash());
 }

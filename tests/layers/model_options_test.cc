@@ -110,6 +110,18 @@ TEST(ValidateModelOptionsTest, ASecondStreamStandsBesideNormsBehindSums) {
   EXPECT_NE(ValidateModelOptions(options).message().find("combine_layers is set"), absl::string_view::npos);
 }
 
+TEST(ValidateModelOptionsTest, AnEncoderThatIsNotThereIsNotJudged) {
+  ModelOptions options = {.encoder_layers = 0, .target_vocabulary = 100};
+  options.encoder.norm_gain = DepthInit::kInverseSqrt;  // which needs Pre-LN
+  EXPECT_TRUE(ValidateModelOptions(options).ok()) << ValidateModelOptions(options);
+}
+
+TEST(ValidateModelOptionsTest, ASecondStreamIsNoneOrCanBeSeen) {
+  ModelOptions options = {.source_vocabulary = 100, .target_vocabulary = 100};
+  options.decoder.second_stream_gain = 1e-50;  // 0 as a float
+  EXPECT_FALSE(ValidateModelOptions(options).ok());
+}
+
 TEST(ValidateModelOptionsTest, ABaseWidthIsForPreLn) {
   ModelOptions good = {.source_vocabulary = 100, .target_vocabulary = 100, .base_width = 64};
   good.encoder.norm = good.decoder.norm = NormPlacement::kPre;

@@ -226,6 +226,7 @@ cudaError_t EmulatedCuda::DestroyEvent(cudaEvent_t event) {
 cudaError_t EmulatedCuda::RecordEvent(cudaEvent_t event, cudaStream_t stream) {
   const std::lock_guard lock(mutex_);
   StreamState& state = StateOf(stream);
+  HADAL_CHECK_EQ(state.device, CurrentDevice());  // CUDA would open the current one
   if (!events_.contains(event)) return cudaErrorInvalidResourceHandle;
   if (state.recording != nullptr || ThisThreadRecords()) return cudaErrorStreamCaptureUnsupported;
   auto marker = std::make_shared<Marker>(Marker{.stream = &state});
@@ -241,6 +242,7 @@ cudaError_t EmulatedCuda::RecordEvent(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t EmulatedCuda::AwaitEvent(cudaStream_t stream, cudaEvent_t event) {
   const std::lock_guard lock(mutex_);
   StreamState& state = StateOf(stream);
+  HADAL_CHECK_EQ(state.device, CurrentDevice());
   const auto found = events_.find(event);
   if (found == events_.end()) return cudaErrorInvalidResourceHandle;
   if (state.recording != nullptr || ThisThreadRecords()) return cudaErrorStreamCaptureUnsupported;

@@ -79,6 +79,7 @@ TEST(PipelinePlan, RefusesMessagesThatMpiCannotSend) {
   BatchOptions batch{.micro_batches = 2, .source_tokens = 60'000'000, .target_tokens = 60'000'000};
   EXPECT_TRUE(MakePipelinePlan(plan, batch, {}, 1).ok()) << "one stage sends nothing";
   EXPECT_TRUE(MakePipelinePlan(plan, batch, {}, 2, 0, {.device_transfers = true}).ok()) << "NCCL counts in 64 bits";
+  EXPECT_TRUE(MakePipelinePlan(plan, batch, {}, 2, 0, {.trains = false}).ok()) << "decoding sends other messages";
   const absl::Status refused = MakePipelinePlan(plan, batch, {}, 2).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("2147483647 of an MPI message"));

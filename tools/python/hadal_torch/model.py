@@ -171,7 +171,7 @@ class Model(torch.nn.Module):
         module, (input_norm, output_norm) = self.MODULES[norm], residual.branch_norms
         stack, _, index = layer.split(".")
         layers = self.settings[f"{stack}_layers"]
-        placement = "post" if int(index) < int(residual.post_norm_share * layers) else residual.norm
+        placement = "post" if int(index) < int(residual.post_norm_share * layers + 1e-9) else residual.norm
         if residual.streams > 1:
             streams = x
             read_map, write_map, residual_map = self.stream_maps(streams, f"{layer}.{module}.streams")
