@@ -177,8 +177,12 @@ absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, const Train
   HADAL_RETURN_IF_ERROR(Explained(limit.status(), arguments));
   const RankResources resources{
       .device_transfers = common.nccl, .free_links = !common.gpu, .memory_limit_bytes = *limit};
+  // Every rank lays out all ranks, and must come to the same plan as the others: for the same number of threads.
+  int threads = stream.threads();
+  for (const StartFacts& facts : ranks) threads = std::max(threads, facts.rank.threads);
+  const Stream widest = stream.device() != nullptr ? stream : Stream::ForLayouts(DeviceKind::kCpu, threads);
   absl::StatusOr<PipelinePlan> pipeline =
-      MakeFittingPlan(plan, options.batch, options.pipeline, static_cast<int>(ranks.size()), rank, resources, stream);
+      MakeFittingPlan(plan, options.batch, options.pipeline, static_cast<int>(ranks.size()), rank, resources, widest);
   HADAL_RETURN_IF_ERROR(Explained(pipeline.status(), arguments));
   return RunLayout{.plan = std::move(plan), .resources = resources, .pipeline = *std::move(pipeline), .stream = stream};
 }
@@ -207,8 +211,9 @@ absl::StatusOr<RunStart> StartTogether(const TrainArguments& arguments, absl::St
   HADAL_RETURN_IF_ERROR(
       collectives.AllOk(ApplyStart(*common, world.rank(), *prepared), "reading every byte of a corpus"));
   const Stream stream = device.device ? Stream::On(*device.device, world.stream().threads()) : world.stream();
-  HADAL_ASSIGN_OR_RETURN(RunLayout layout,
-                         AsCommonError(LayOutRun(arguments, options, ranks, *common, world.rank(), stream)));
+  absl::StatusOr<RunLayout> laid_out = LayOutRun(arguments, options, ranks, *common, world.rank(), stream);
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(laid_out.status(), "laying out the run"));
+  RunLayout layout = *std::move(laid_out);
 
   for (const std::string& warning : prepared->options.warnings) sinks.Warn(warning);
   if (!world.warning().empty()) sinks.Tell(absl::StrCat("warning: ", world.warning()));
