@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "launch/comparison_corpora.h"
@@ -44,8 +45,11 @@ std::vector<std::string> TrainCommand(const GridCell& cell, const ComparisonOpti
   std::vector<std::string> command;
   const int ranks = cell.ranks > 0 ? cell.ranks : options.ranks;
   if (ranks > 1) {
-    command = {options.program,     "supervise", "--",   "mpirun",         "-n",
-               absl::StrCat(ranks), "--bind-to", "none", "--oversubscribe"};
+    const char* const own = std::getenv("HADAL_MPIRUN_OPTIONS");  // other MPIs have other options than Open MPI
+    const std::vector<std::string> placement =
+        absl::StrSplit(own != nullptr ? own : "--bind-to none --oversubscribe", ' ', absl::SkipEmpty());
+    command = {options.program, "supervise", "--", "mpirun", "-n", absl::StrCat(ranks)};
+    command.insert(command.end(), placement.begin(), placement.end());
   }
   command.insert(command.end(), {options.program, "train"});
   command.insert(command.end(), cell.files.begin(), cell.files.end());
@@ -197,10 +201,11 @@ class Runner {
     const GridCell& cell = grid_.cells[index];
     log_ << Tag(index) << cell.name << (again ? absl::StrCat(": goes on (was ", ToString(run.end), ")") : ": starts")
          << Expected(cell) << std::endl;
-    if (options_.judged && !run.unigram_nll) {
+    if (options_.judged) {  // also of a run that goes on: its corpus may be another by now
       HADAL_ASSIGN_OR_RETURN(run.unigram_nll, corpora_.Unigram(cell.config));
     }
     run.end = CellEnd::kRunning;
+    HADAL_RETURN_IF_ERROR(RemoveTree(JoinPath(directory, kTranslationFile)));  // of weights that will be others
     HADAL_RETURN_IF_ERROR(WriteCellRun(directory, run));
     const Stopwatch watch;
     HADAL_ASSIGN_OR_RETURN(ChildProcess child,

@@ -51,16 +51,14 @@ std::vector<ChartSeries> SeriesOf(const std::vector<Line>& lines, const PointsOf
 }
 
 // "" without series.
-std::string Draw(LineChart chart) {
+std::string Draw(const LineChart& chart) {
   if (chart.series.empty()) return "";
-  const size_t legend_lines = chart.series.size() / 6;
-  chart.height += 15 * static_cast<double>(legend_lines);
   return absl::StrCat("<div>", DrawLineChart(chart), "</div>\n");
 }
 
 std::string Chart(LineChart chart, const std::vector<Line>& lines, const PointsOf& points) {
   chart.series = SeriesOf(lines, points);
-  return Draw(std::move(chart));
+  return Draw(chart);
 }
 
 // A chart of losses. A run whose loss explodes would flatten all others, so its line ends at 1.5 times the median of
@@ -71,7 +69,7 @@ std::string LossChart(LineChart chart, const std::vector<Line>& lines, const Poi
   for (const ChartSeries& series : chart.series) {
     if (std::isfinite(series.points.front().second)) starts.push_back(series.points.front().second);
   }
-  if (starts.empty()) return Draw(std::move(chart));
+  if (starts.empty()) return Draw(chart);
   std::nth_element(starts.begin(), starts.begin() + starts.size() / 2, starts.end());
   const double ceiling = 1.5 * starts[starts.size() / 2];
   for (ChartSeries& series : chart.series) {
@@ -81,12 +79,16 @@ std::string LossChart(LineChart chart, const std::vector<Line>& lines, const Poi
     series.points.erase(leaves, series.points.end());
     series.name += " (leaves the chart)";
   }
-  return Draw(std::move(chart));
+  return Draw(chart);
 }
 
 Points TrainingNll(const RunRecord& run) {
   Points points;
   for (const StepMetrics& step : run.steps) points.emplace_back(static_cast<double>(step.step), step.nll);
+  // Steps that were left out are no part of the curve; a run that ends without a loss shows it.
+  const auto finite = [](const auto& point) { return std::isfinite(point.second); };
+  const auto last = std::find_if(points.rbegin(), points.rend(), finite).base();
+  points.erase(std::remove_if(points.begin(), last, std::not_fn(finite)), last);
   return MeanPoints(points, kMostPoints);
 }
 

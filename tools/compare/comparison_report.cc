@@ -1,27 +1,33 @@
 #include "tools/compare/comparison_report.h"
 
 #include <algorithm>
+#include <istream>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/compare/bleu_significance.h"
+#include "tools/corpus/text_input.h"
+#include "tools/corpus/text_lines.h"
 #include "tools/metrics/human_units.h"
 
 namespace hadal {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{1} << 31;
-
 absl::StatusOr<std::vector<std::string>> ReadLines(const std::string& path) {
-  HADAL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostBytes));
-  std::vector<std::string> lines = absl::StrSplit(text, '\n');
-  if (!lines.empty() && lines.back().empty()) lines.pop_back();
-  return lines;
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<std::istream> in, OpenText(path));
+  TextLines text(*in, path);
+  std::vector<std::string> lines;
+  std::string line;
+  while (true) {
+    HADAL_ASSIGN_OR_RETURN(const bool more, text.Next(line));
+    if (!more) return lines;
+    lines.push_back(line);
+  }
 }
 
 // A cell with its results on disk; its record is empty if it has not run.

@@ -38,7 +38,9 @@ double NumberAt(const ConfigMessage& message, const FieldDescriptor& field, int 
 // One element of a list, or the value if the field is not a list.
 std::string ElementText(const ConfigMessage& message, const FieldDescriptor& field, int index) {
   std::string text;
-  google::protobuf::TextFormat::PrintFieldValueToString(message, &field, field.is_repeated() ? index : -1, &text);
+  google::protobuf::TextFormat::Printer printer;
+  printer.SetUseUtf8StringEscaping(true);
+  printer.PrintFieldValueToString(message, &field, field.is_repeated() ? index : -1, &text);
   return text;
 }
 

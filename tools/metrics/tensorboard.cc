@@ -170,11 +170,10 @@ absl::StatusOr<std::unique_ptr<TensorBoard>> TensorBoard::Open(const Options& op
 
 void TensorBoard::OnStart(const RunInfo& run) {
   run_ = run;
-  if (run.first_step != 1) {
-    Event event = EventAt(run.first_step);
-    event.mutable_session_log()->set_status(tensorboard::SessionLog::START);
-    Append(event.SerializeAsString());
-  }
+  // What an earlier start wrote of these steps is void.
+  Event event = EventAt(run.first_step);
+  event.mutable_session_log()->set_status(tensorboard::SessionLog::START);
+  Append(event.SerializeAsString());
   if (!options_.config.empty()) AppendText(run.first_step, "config", CodeBlock(options_.config));
 }
 

@@ -101,19 +101,22 @@ absl::StatusOr<DepthHeatMap> ReadDepth(const std::string& run, const DepthSeries
 // The maps side by side, above the chart of the curves.
 std::string DrawPicture(const std::vector<Curve>& curves, std::vector<DepthHeatMap> maps, const std::string& metric) {
   constexpr double kWidth = 880, kMapHeight = 300, kChartHeight = 220;
-  const double chart_top = maps.empty() ? 0 : kMapHeight;
-  Svg svg(kWidth, chart_top + kChartHeight);
-  const std::optional<std::pair<double, double>> range = CommonRange(maps);
-  for (size_t i = 0; i < maps.size(); ++i) {
-    maps[i].range = range;
-    maps[i].width = std::floor(kWidth / static_cast<double>(maps.size()));
-    maps[i].height = kMapHeight;
-    svg.Place(static_cast<double>(i) * maps[i].width, 0, DrawDepthHeatMap(maps[i]));
-  }
   LineChart chart{.title = metric, .x_label = "step", .width = kWidth, .height = kChartHeight};
   for (size_t i = 0; i < curves.size(); ++i) {
     chart.series.push_back(
         {.name = curves[i].label, .colour = kSeriesColours[i % std::size(kSeriesColours)], .points = curves[i].points});
+  }
+  constexpr size_t kMapsInARow = 3;
+  const size_t columns = std::clamp<size_t>(maps.size(), 1, kMapsInARow), rows = (maps.size() + columns - 1) / columns;
+  const double chart_top = kMapHeight * static_cast<double>(rows);
+  Svg svg(kWidth, chart_top + LineChartHeight(chart));
+  const std::optional<std::pair<double, double>> range = CommonRange(maps);
+  for (size_t i = 0; i < maps.size(); ++i) {
+    maps[i].range = range;
+    maps[i].width = std::floor(kWidth / static_cast<double>(columns));
+    maps[i].height = kMapHeight;
+    svg.Place(static_cast<double>(i % columns) * maps[i].width, kMapHeight * static_cast<double>(i / columns),
+              DrawDepthHeatMap(maps[i]));
   }
   svg.Place(0, chart_top, DrawLineChart(chart));
   return std::move(svg).Finish();

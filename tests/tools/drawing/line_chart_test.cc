@@ -25,6 +25,26 @@ TEST(ThinPoints, KeepsSpikesAndOrder) {
   EXPECT_EQ(ThinPoints({{0, 1}, {1, 2}}, 100).size(), 2u);
 }
 
+TEST(ThinPoints, KeepsASpikeBesideAGap) {
+  const std::vector<std::pair<double, double>> points = {{0, 2}, {1, 50}, {2, 2.1}, {3, NAN}, {4, 2.2}, {5, 2}};
+  const auto thinned = ThinPoints(points, 1);
+  ASSERT_EQ(thinned.size(), 3u);
+  EXPECT_EQ(thinned[1].second, 50);
+  EXPECT_TRUE(std::isnan(thinned[2].second)) << "the line is interrupted";
+}
+
+TEST(LineChart, ALongLegendMakesThePictureHigher) {
+  LineChart chart;
+  for (int i = 0; i < 30; ++i)
+    chart.series.push_back({"method=deepnorm,depth=18: validation", "#000", {{0, 1}, {1, 2}}});
+  EXPECT_GT(LineChartHeight(chart), 400);
+  const std::string svg = DrawLineChart(chart);
+  const size_t points = svg.find("<polyline points=\"");
+  ASSERT_NE(points, std::string::npos);
+  const size_t first = svg.find(',', points), second = svg.find(',', first + 1);
+  EXPECT_GT(std::stod(svg.substr(first + 1)), std::stod(svg.substr(second + 1)) + 50) << "larger values are higher up";
+}
+
 TEST(LineChart, WhatIsNotFiniteIsCountedAndNotDrawn) {
   const std::string svg = DrawLineChart({.title = "Loss",
                                          .x_label = "step",

@@ -311,9 +311,12 @@ TEST_F(TensorBoardTest, EachStartHasItsConfig) {
   EXPECT_EQ(Decode(text.Bytes(8)).Bytes(8), "    seed: 1\n    model {\n    ");
 }
 
-TEST_F(TensorBoardTest, AFreshRunSaysNothingOfTheSort) {
+// It may have been killed before its first checkpoint, or told to begin anew.
+TEST_F(TensorBoardTest, SoDoesAFreshOne) {
   sink_->OnStart({.first_step = 1});
-  EXPECT_TRUE(Events().empty());
+  const auto events = Events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(Decode(events[0].Bytes(7)).Number<uint64_t>(1), 1u);
 }
 
 }  // namespace
