@@ -203,6 +203,7 @@ absl::Status Trainer::GoBack() {
     }
   };
   HADAL_ASSIGN_OR_RETURN(const bool loaded, ResumeLatest(find));
+  health_.Continue(skipped);  // GoBack's error counts them
   const int64_t step = progress_.step;
   absl::StatusOr<TrainingProgress> progress = health_.GoBack(now, loaded ? std::optional(progress_) : std::nullopt);
   if (!progress.ok()) return AsCommonError(progress.status());

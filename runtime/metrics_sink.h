@@ -22,12 +22,12 @@
 
 namespace hadal {
 
-// Sent once before the first step, also after a resume.
 // Reasons of OnFinish that readers of records tell from others.
 inline constexpr std::string_view kAllStepsDone = "all steps done";
 inline constexpr std::string_view kStoppedToResume =
     "stopped on a signal or a time limit; start the same command again to resume";
 
+// Sent once before the first step, also after a resume.
 struct RunInfo {
   std::string run_directory;
   std::string attempt;  // that owns the run directory (runtime/run_directory.h)

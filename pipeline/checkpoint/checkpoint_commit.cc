@@ -119,7 +119,7 @@ absl::Status TakeBestBack(const std::string& run_directory, int64_t step, const 
   const bool later = best.ok() && *best > step;
   if (step >= 0) {
     const auto reader = CheckpointReader::Open(CheckpointDirectory(run_directory, step));
-    if (!reader.ok() && !IsDamage(reader.status()) && !absl::IsNotFound(reader.status())) return reader.status();
+    if (!reader.ok() && !IsDamage(reader.status())) return reader.status();
     if (reader.ok()) {
       const int64_t former = reader->manifest().progress.best_step;
       if (former >= 0 && PathExists(CheckpointDirectory(run_directory, former))) {

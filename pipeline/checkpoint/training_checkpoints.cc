@@ -360,7 +360,10 @@ absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest(
     HADAL_ASSIGN_OR_RETURN(const SharedCheckpoint shared, ShareCheckpoint(std::move(found), rank_, collectives_));
     if (shared.directory.empty()) return std::nullopt;
     absl::StatusOr<TrainingProgress> progress = LoadShared(shared, /*weights_only=*/false);
-    if (progress.ok()) return *progress;
+    if (progress.ok()) {
+      last_progress_ = *progress;
+      return *progress;
+    }
     if (!absl::IsDataLoss(progress.status())) return progress.status();
     refused = progress.status();
     Warn(absl::StrCat("CHECKPOINT REFUSED: ", shared.directory, ": ", refused.message(), " — trying an older one"));

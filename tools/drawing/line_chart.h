@@ -36,7 +36,7 @@ std::string DrawLineChart(const LineChart& chart);
 // Of the picture: chart.height, and more for each further line of its legend.
 double LineChartHeight(const LineChart& chart);
 
-// Thins to at most two points for each of `columns` equal parts of the x range.
+// Thins to at most two points, and one that is not finite, for each of `columns` equal parts of the x range.
 std::vector<std::pair<double, double>> ThinPoints(const std::vector<std::pair<double, double>>& points, int columns);
 
 }  // namespace hadal

@@ -100,12 +100,13 @@ TEST_F(MetricsJsonlTest, EveryFieldHasItsName) {
                  .replicas = 8,
                  .free_links = true,
                  .threads = 9,
+                 .recompute_every = 13,
                  .first_step = 10,
                  .total_steps = 11});
   EXPECT_EQ(json::parse(Lines().at(0)), json::parse(R"({"event": "run", "attempt": "a", "model": "DeepNorm",
       "parameters": 1, "source_vocabulary": 2, "frame_width": 12, "target_vocabulary": 3, "encoder_sublayers": 4,
-      "decoder_sublayers": 5, "ranks": 6, "stages": 7, "replicas": 8, "free_links": true, "threads": 9, "first_step": 10,
-      "total_steps": 11})"));
+      "decoder_sublayers": 5, "ranks": 6, "stages": 7, "replicas": 8, "free_links": true, "threads": 9,
+      "recompute_every": 13, "first_step": 10, "total_steps": 11})"));
   sink->OnStep(NumberedStep());
   EXPECT_EQ(json::parse(Lines().at(1)), json::parse(R"({"event": "step", "step": 1, "update": 2, "loss": 4.0,
       "nll": 5.0, "perplexity": 6.0, "learning_rate": 7.0, "gradient_norm": 8.0, "target_tokens": 9,

@@ -49,7 +49,8 @@ class NumberedRunTest : public ::testing::Test {
   NumberedRunTest() {
     SetContents(directory_ / "config.resolved.textproto",
                 "pipeline { schedule: \"interleaved_zb\" stages: 3 chunks: 2 replicas: 5 outstanding_sends: 7 "
-                "recompute_auto: true placement: \"stages_together\" } batch { micro_batches: 30 }");
+                "recompute_auto: true memory_limit_bytes: 1000 placement: \"stages_together\" } "
+                "batch { micro_batches: 30 }");
     depth_.seconds = 45;
     auto sink = *MetricsJsonl::Open({.path = directory_ / "metrics.jsonl"});
     sink->OnStart({.model = "a model",

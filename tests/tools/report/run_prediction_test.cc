@@ -21,8 +21,9 @@ std::string WriteProfile(const std::string& directory, int source_vocabulary = 1
   std::string text = absl::StrCat(
       "processor: \"a processor\" gflops: 100 process_bytes: 50000000\n"
       "model { d_model: 512 d_ff: 2048 heads: 8 source_vocabulary: ",
-      source_vocabulary,
-      " target_vocabulary: 100 sublayers: 33 parameters: 1 }\n"
+      source_vocabulary, " target_vocabulary: 100 sublayers: 33 parameters: 1",
+      source_vocabulary == 0 ? " frame_width: 80 front_end_channels: 1024" : "",
+      " }\n"
       "capacities { source_tokens: 1024 target_tokens: 1024 source_rows: 1000 target_rows: 1000\n");
   for (const char* kind : {"source_embedding", "encoder_self_attention", "encoder_feed_forward", "target_embedding",
                            "decoder_self_attention", "cross_attention", "decoder_feed_forward", "output_head"}) {

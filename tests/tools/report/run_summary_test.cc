@@ -95,6 +95,7 @@ TEST(RunSummary, TheBeginningWeighsNoMoreThanTheRest) {
 TEST(RunSummary, WhatPassesBetweenStepsIsOutside) {
   std::vector<StepMetrics> steps = {Step(9), Step(6), Step(8)};
   steps[0].elapsed_seconds = 10;
+  steps[1].elapsed_seconds = 14;
   steps[2].elapsed_seconds = 40;
   EXPECT_DOUBLE_EQ(Summarize(RunOf(steps)).value().outside_seconds, 8);
   steps[2].elapsed_seconds = 20;  // less than its own steps took: clocks are not exact
