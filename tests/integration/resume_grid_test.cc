@@ -89,13 +89,16 @@ class ResumeGridTest : public ::testing::Test {
   }
 
   std::string RunDirectory(const Grid& grid) const { return directory_ / Name(grid); }
-  // Trains to step `steps`, from `checkpoint` where it is not empty; the losses of the steps done here.
+  // Trains to step `steps`, from `checkpoint` where it is not empty, in another directory, because a run that goes on
+  // from another's checkpoint sets its own aside; the losses of the steps done here.
   std::vector<double> Train(const TrainOptions& options, const Grid& grid, int steps, const std::string& checkpoint) {
-    return TrainFrom(options, grid, steps, checkpoint.empty() ? FromNothing() : From(checkpoint));
+    if (checkpoint.empty()) return TrainFrom(options, grid, steps, FromNothing(), RunDirectory(grid));
+    return TrainFrom(options, grid, steps, From(checkpoint), directory_ / ("resumed_" + Name(grid)));
   }
-  std::vector<double> TrainFrom(TrainOptions options, const Grid& grid, int steps, const Start& start) {
+  std::vector<double> TrainFrom(TrainOptions options, const Grid& grid, int steps, const Start& start,
+                                const std::string& run_directory) {
     options.stop.steps = steps;
-    options.run_directory = RunDirectory(grid);
+    options.run_directory = run_directory;
     options.pipeline.stages = grid.stages;
     options.pipeline.replicas = grid.replicas;
     options.pipeline.schedule = grid.schedule;
@@ -213,7 +216,7 @@ TEST_F(ResumeGridTest, OnlyARunWithoutWeightsDrawsNewOnes) {
   const Start loads[] = {From(checkpoint), [](Trainer& trainer) { return trainer.ResumeLatest().status(); },
                          [&](Trainer& trainer) { return trainer.InitializeFrom(FindNamed(checkpoint)); }};
   for (const Start& load : loads) {
-    TrainFrom(options_, grid, 2, load);
+    TrainFrom(options_, grid, 2, load, RunDirectory(grid));
     EXPECT_EQ(initial_bytes_, 0);
   }
 }
