@@ -29,7 +29,7 @@ class RunHealth {
   // Call after each step. Returns a sentence if its update was skipped, else "". `trend`: that of the losses, which a
   // spike does not change. `where`: where the step failed, if it was searched for; an error of GoBack repeats it.
   std::string AfterStep(const StepResult& result, const LossTrend& trend, const std::string& where);
-  // A resumed run goes on with the steps that were left out before it.
+  // Sets the count of skipped steps in a row, as saved in the checkpoint of a resumed run.
   void Continue(int32_t skipped_in_a_row) { skipped_in_a_row_ = skipped_in_a_row; }
   int32_t skipped_in_a_row() const { return skipped_in_a_row_; }
   bool must_go_back() const { return skipped_in_a_row_ > 0 && skipped_in_a_row_ >= options_.skipped_steps; }

@@ -92,7 +92,8 @@ absl::Status TrainingCheckpoints::ClaimHere(int64_t step) {
       SetAsideLaterCheckpoints(options_.run_directory, loaded_elsewhere_ ? -1 : step, attempt_);
   HADAL_RETURN_IF_ERROR(CauseOf(moved.status(), options_.run_directory, attempt_));
   for (const std::string& directory : *moved)
-    Warn(absl::StrCat("a checkpoint of a later step was set aside: ", directory));
+    Warn(absl::StrCat("a checkpoint of ", loaded_elsewhere_ ? "another history" : "a later step",
+                      " was set aside: ", directory));
   return absl::OkStatus();
 }
 
@@ -331,10 +332,11 @@ absl::StatusOr<TrainingProgress> TrainingCheckpoints::Load(absl::StatusOr<FoundC
   HADAL_ASSIGN_OR_RETURN(const SharedCheckpoint shared, ShareCheckpoint(std::move(chosen), rank_, collectives_));
   HADAL_ASSIGN_OR_RETURN(const TrainingProgress progress, LoadShared(shared, weights_only));
   if (!weights_only) {
-    // Steps of this run are of another history then.
+    // If the checkpoint is another run's, the steps in this run's directory are of another history. Rank 0 decides.
     std::error_code error;
     const std::filesystem::path folder = std::filesystem::canonical(shared.directory, error).parent_path();
-    loaded_elsewhere_ = !std::filesystem::equivalent(folder, CheckpointsDirectory(options_.run_directory), error);
+    const bool own = std::filesystem::equivalent(folder, CheckpointsDirectory(options_.run_directory), error);
+    HADAL_ASSIGN_OR_RETURN(loaded_elsewhere_, collectives_.AnyRank(rank_ == 0 && !own, "the run of a checkpoint"));
     last_progress_ = progress;
   }
   return progress;

@@ -146,7 +146,7 @@ class TrainingCheckpoints {
   std::string last_directory_;
   int64_t last_step_ = -1;
   std::optional<TrainingProgress> last_progress_;  // as last saved or loaded; absent: a new run's
-  bool loaded_elsewhere_ = false;                  // the run goes on from another run's checkpoint
+  bool loaded_elsewhere_ = false;                  // the run continues from a checkpoint of another run
   std::string attempt_;
 
   // The save in progress: first file_, then, on rank 0, commit_.

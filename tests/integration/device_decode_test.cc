@@ -206,14 +206,20 @@ TEST(DeviceDecodeTest, SamplesAreThoseOfTheCpu) {
   }
 }
 
-// Three groups of a sentence, twice: encodings and steps are launched one by one, then recorded, then graphs.
-// BranchNorm's gains change between.
-TEST(DeviceDecodeTest, GraphsChangeNoBitAndAreALaunchAStep) {
-  const std::vector<std::vector<int32_t>> sources = RandomSources(3, 9, kVocabulary, 7);
-  DecodeSpec spec = OnDevice(SmallSpec(ResidualMethod::kBranchNorm));
+// Three groups of a sentence, twice: encodings and steps are launched one by one, then recorded, then graphs. The
+// gains of the branches grow between.
+DecodeSpec GrowingTwice(ResidualMethod method) {
+  DecodeSpec spec = OnDevice(SmallSpec(method));
+  spec.model.branch_growth = BranchGrowth::kLinear;
   spec.decoder.sentences = 1;
   spec.decoder.beam = {.beam = 2, .max_length_b = 2};
   spec.times = 2;
+  return spec;
+}
+
+TEST(DeviceDecodeTest, GraphsChangeNoBitAndAreALaunchAStep) {
+  const std::vector<std::vector<int32_t>> sources = RandomSources(3, 9, kVocabulary, 7);
+  DecodeSpec spec = GrowingTwice(ResidualMethod::kBranchNorm);
   const DecodeOutcome graphs = Decode(spec, sources);
   spec.decoder.graphs = false;
   spec.times = 1;
@@ -237,11 +243,7 @@ TEST(DeviceDecodeTest, GraphsChangeNoBitAndAreALaunchAStep) {
 // A recorded step reads the gain of its own update, with several residual streams, too.
 TEST(DeviceDecodeTest, GraphsOfSeveralStreamsFollowTheGains) {
   const std::vector<std::vector<int32_t>> sources = RandomSources(3, 9, kVocabulary, 7);
-  DecodeSpec spec = OnDevice(SmallSpec(ResidualMethod::kMhc));
-  spec.model.branch_growth = BranchGrowth::kLinear;
-  spec.decoder.sentences = 1;
-  spec.decoder.beam = {.beam = 2, .max_length_b = 2};
-  spec.times = 2;
+  DecodeSpec spec = GrowingTwice(ResidualMethod::kMhc);
   const DecodeOutcome graphs = Decode(spec, sources);
   spec.decoder.graphs = false;
   spec.times = 1;

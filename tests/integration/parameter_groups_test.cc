@@ -54,6 +54,14 @@ TEST_F(ParameterGroupsTest, VectorsDecayOnlyIfAsked) {
   EXPECT_GT(scales, 10);
 }
 
+// A word that no sentence has gets a gradient of 0: 0 / (0 + epsilon).
+TEST_F(ParameterGroupsTest, AnEpsilonThatNoFloatHoldsDividesNothingByZero) {
+  spec_.optimizer.epsilon = 1e-40;
+  for (const std::vector<float>& weights : Run(spec_).weights) {
+    for (const float w : weights) ASSERT_TRUE(std::isfinite(w));
+  }
+}
+
 TEST_F(ParameterGroupsTest, EpsilonOfAStacksSublayers) {
   const RunOutcome before = Run(spec_);
   RunSpec smaller = spec_;

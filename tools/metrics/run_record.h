@@ -53,7 +53,8 @@ struct RunRecord {
   int32_t encoder_sublayers = 0;       // the first ones of a DepthMetrics series
   std::optional<int> recompute_every;  // of the last start; absent: an older run
   std::vector<StepMetrics> steps;
-  size_t layout_begins = 0;  // the first step after the last change of stages, replicas or threads; may be steps.size()
+  // Index of the first step after the last change of ranks, replicas, threads or recomputation; may be steps.size().
+  size_t layout_begins = 0;
   std::vector<DepthMetrics> depth;
   std::vector<ValidationRecord> validations;
   std::vector<TextRecord> warnings;
