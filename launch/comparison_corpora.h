@@ -28,7 +28,9 @@ class ComparisonCorpora {
 
  private:
   std::map<std::string, CorpusManifest> manifests_;  // by corpus
-  std::map<std::tuple<std::string, std::string, int32_t, bool>, std::optional<double>> levels_;
+  // By all that decides which samples are validated.
+  std::map<std::tuple<std::string, std::string, int32_t, bool, int32_t, int32_t, int32_t>, std::optional<double>>
+      levels_;
 };
 
 }  // namespace hadal

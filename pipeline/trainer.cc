@@ -323,8 +323,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
   HADAL_RETURN_IF_ERROR(save ? checkpoints_->SaveAtEnd(progress_, progress_.best_step == progress_.step)
                              : checkpoints_->Finish(progress_.step));
   HADAL_RETURN_IF_ERROR(tracer_->Finish());
-  return TrainingOutcome{*reason, progress_, checkpoints_->last_directory(),
-                         checkpoints_->last_step() == progress_.step};
+  return TrainingOutcome{*reason, progress_, checkpoints_->last_directory(), checkpoints_->IsSaved(progress_)};
 }
 
 }  // namespace hadal

@@ -15,12 +15,14 @@ namespace {
 // Whether `nll`, of the weights after progress.step steps, is the run's best.
 bool NoteNll(double nll, TrainingProgress& progress) {
   progress.validation_nll = nll;
-  const bool best = nll < progress.best_nll;
+  const bool lower = nll < progress.best_nll;
+  // Among skipped steps nothing is saved (trainer.cc): the best of a run is one that a checkpoint has.
+  const bool best = lower && progress.skipped_in_a_row == 0;
   if (best) {
     progress.best_nll = nll;
     progress.best_step = progress.step;
     progress.validations_without_improvement = 0;
-  } else {
+  } else if (!lower) {
     ++progress.validations_without_improvement;
   }
   return best;

@@ -44,7 +44,8 @@ class Validator {
   static absl::StatusOr<Validator> Create(const ValidatorSetup& setup);
 
   // Validates the weights of `engine` after `progress`.step steps. Writes the outcome to `progress` (validation_nll;
-  // best_nll and best_step, or one more validation without improvement) and reports it to the sink.
+  // best_nll and best_step, or one more validation without improvement; among skipped steps, which are not saved, no
+  // best) and reports it to the sink.
   // Errors: those of Communicator::Wait and of the translation; then `progress` may be written in part, and nothing is
   // reported.
   absl::Status Run(Engine& engine, TrainingProgress& progress);

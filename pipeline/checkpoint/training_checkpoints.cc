@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <set>
 #include <span>
 #include <system_error>
 #include <tuple>
@@ -27,6 +28,7 @@ namespace {
 constexpr std::future_status kReady = std::future_status::ready;
 // Between two votes whether a save is done: short beside a save, long beside a vote.
 constexpr absl::Duration kPause = absl::Milliseconds(5);
+constexpr int kMostTries = 10;  // to load a checkpoint of a run that removes it at the same time
 
 // On a thread of rank 0's. `files`: every rank's WrittenFile as text.
 absl::StatusOr<CommitResult> Commit(const CheckpointCommitter& committer, CommitRequest request,
@@ -165,7 +167,7 @@ absl::Status TrainingCheckpoints::Finish(int64_t step) {
 
 absl::Status TrainingCheckpoints::SaveAtEnd(const TrainingProgress& progress, bool is_best) {
   HADAL_RETURN_IF_ERROR(Finish(progress.step));
-  if (last_step_ == progress.step && (!last_progress_ || *last_progress_ == progress)) return absl::OkStatus();
+  if (IsSaved(progress)) return absl::OkStatus();
   const TraceScope scope(trace_, {.kind = TraceKind::kCheckpoint});
   Start(progress, is_best);
   return Await();
@@ -345,6 +347,8 @@ absl::StatusOr<TrainingProgress> TrainingCheckpoints::Load(absl::StatusOr<FoundC
 absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest(const FindCheckpoint& find) {
   int64_t before_step = FindOptions().before_step;
   absl::Status refused;
+  int gone = 0;
+  std::set<std::string> told;  // of which the user has been told
   while (true) {
     absl::StatusOr<FoundCheckpoint> found = FoundCheckpoint{};
     if (rank_ == 0) {
@@ -356,6 +360,7 @@ absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest(
       }
       if (found.ok()) {
         for (const RejectedCheckpoint& rejected : found->rejected) {
+          if (!told.insert(rejected.directory).second) continue;
           Warn(absl::StrCat("CHECKPOINT REFUSED: ", rejected.directory, ": ", rejected.reason.message()));
         }
       }
@@ -367,6 +372,8 @@ absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest(
       last_progress_ = *progress;
       return *progress;
     }
+    // Until this launch claims it, another may own the run and remove old checkpoints.
+    if (absl::IsNotFound(progress.status()) && ++gone < kMostTries) continue;
     if (!absl::IsDataLoss(progress.status())) return progress.status();
     refused = progress.status();
     Warn(absl::StrCat("CHECKPOINT REFUSED: ", shared.directory, ": ", refused.message(), " — trying an older one"));

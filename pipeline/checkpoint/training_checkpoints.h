@@ -105,11 +105,14 @@ class TrainingCheckpoints {
   const std::string& last_directory() const { return last_directory_; }
   // Returns the time since the last save began, or since Claim.
   double SecondsSinceSave() const { return since_begin_.Seconds(); }
-  // Returns its step, or the step from which the run continued; on every rank.
-  int64_t last_step() const { return last_step_; }
+  // Whether this state is in a checkpoint: the last one, or that from which the run continued; on every rank.
+  bool IsSaved(const TrainingProgress& progress) const {
+    return last_step_ == progress.step && (!last_progress_ || *last_progress_ == progress);
+  }
 
   // Loads the newest valid checkpoint of the run; returns nullopt if there is none. `find`, called on rank 0, chooses
-  // the checkpoint and may refuse it with an error; the default accepts every checkpoint with moments.
+  // the checkpoint and may refuse it with an error; the default accepts every checkpoint with moments. Chooses again if
+  // the run's owner has removed the checkpoint meanwhile.
   // Errors: DataLoss if all checkpoints are damaged; any other error of `find`, or of the checkpoint being tried.
   absl::StatusOr<std::optional<TrainingProgress>> LoadLatest(const FindCheckpoint& find = {});
   // Loads rank 0's `chosen`. `weights_only`: moments stay zero (for a new run that starts from these weights).

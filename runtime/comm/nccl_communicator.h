@@ -40,7 +40,6 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/comm/message_tags.h"
 #include "runtime/comm/nccl_control_channel.h"
 #include "runtime/comm/nccl_exchanges.h"
 #include "runtime/comm/nccl_groups.h"
@@ -53,8 +52,6 @@ namespace hadal {
 class NcclCommunicator final : public Communicator {
  public:
   static constexpr int kMostUnderWay = NcclTransfers::kMostUnderWay;  // each way
-  // Tags on `control` that other users must not use: above those of channels, below those of collectives.
-  static constexpr int kIdTag = kNcclIdTag, kControlTag = kNcclControlTag;
 
   // Connects `groups` (nccl_groups.h), the same list in the same order on all ranks; each pair has exchanged first
   // messages when Create returns. Only ranks that form a pair can send to each other; every rank can send to itself.

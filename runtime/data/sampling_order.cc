@@ -343,10 +343,9 @@ std::vector<int64_t> SamplingQuotas(const std::vector<int64_t>& samples, double 
   return quotas;
 }
 
-absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, const BatchCapacity& capacity,
-                                                        int64_t max_sentences) {
-  ValidationBatches out;
-  BatchRows used;
+absl::StatusOr<ValidationSamples> ChooseValidationSamples(const Corpus& corpus, const BatchCapacity& capacity,
+                                                          int64_t max_sentences) {
+  ValidationSamples out;
   std::vector<int64_t> taken(std::max<size_t>(1, corpus.manifest().corpora.size()));
   for (int64_t i = 0; i < corpus.size(); ++i) {
     const SampleView sample = corpus.sample(i);
@@ -356,11 +355,27 @@ absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, co
       if (taken.size() == 1) break;
       continue;
     }
-    const BatchRows rows = RowsOf(sample);
-    if (!FitsAlone(rows, capacity)) {
+    if (!FitsAlone(RowsOf(sample), capacity)) {
       ++out.too_long;
       continue;
     }
+    out.samples.push_back(i);
+    ++of_corpus;
+  }
+  if (out.samples.empty()) return NothingFits(corpus, capacity);
+  return out;
+}
+
+absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, const BatchCapacity& capacity,
+                                                        int64_t max_sentences) {
+  HADAL_ASSIGN_OR_RETURN(const ValidationSamples chosen, ChooseValidationSamples(corpus, capacity, max_sentences));
+  ValidationBatches out{.too_long = chosen.too_long};
+  BatchRows used;
+  for (const int64_t i : chosen.samples) {
+    const SampleView sample = corpus.sample(i);
+    const BatchRows rows = RowsOf(sample);
+    // Checked before the copy, so that a changed length cannot exhaust the memory.
+    if (!FitsAlone(rows, capacity)) return CorpusChanged(corpus, i);
     if (out.batches.empty() || sample.corpus_id != out.corpus_ids.back() || !Fits(used + rows, capacity)) {
       ClearBatch(out.batches.emplace_back());
       out.batches.back().micro_batch = static_cast<int32_t>(out.batches.size()) - 1;
@@ -370,9 +385,7 @@ absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, co
     used += rows;
     AppendSentence(sample, i, out.batches.back());
     out.target_tokens += rows.target;
-    ++of_corpus;
   }
-  if (out.batches.empty()) return NothingFits(corpus, capacity);
   for (const PackedBatch& batch : out.batches) {
     if (!AreIdsOf(corpus.manifest(), batch.source, batch.target)) return CorpusChanged(corpus, batch.samples.front());
   }

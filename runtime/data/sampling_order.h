@@ -122,17 +122,27 @@ class SamplingOrder {
 // Returns quota(c, epoch) of `samples`, [corpora] n_c, at temperature `temperature`. REQUIRES: temperature > 0.
 std::vector<int64_t> SamplingQuotas(const std::vector<int64_t>& samples, double temperature);
 
-// A corpus in its own order, for validation and scoring.
+// What is validated of a corpus, in its own order.
+struct ValidationSamples {
+  std::vector<int64_t> samples;
+  int64_t too_long = 0;  // omitted because a side is longer than its capacity
+};
+
+// Returns the first `max_sentences` samples that fit (0: all) of each of the manifest's corpora, in the corpus's order.
+// Errors: InvalidArgument if no sample fits; DataLoss with the corpus's file if somebody has changed it.
+absl::StatusOr<ValidationSamples> ChooseValidationSamples(const Corpus& corpus, const BatchCapacity& capacity,
+                                                          int64_t max_sentences);
+
+// These samples in batches.
 struct ValidationBatches {
   std::vector<PackedBatch> batches;  // micro_batch counts from 0
   std::vector<int32_t> corpus_ids;   // [batches] index of the manifest's corpora
   int64_t target_tokens = 0;         // rows, including </s>
-  int64_t too_long = 0;              // samples omitted because a side is longer than its capacity
+  int64_t too_long = 0;              // as in ValidationSamples
 };
 
-// Returns the first `max_sentences` samples that fit (0: all) of each of the manifest's corpora, in the corpus's order.
-// A batch has samples of one of them. Errors: InvalidArgument if no sample fits; DataLoss with the corpus's file if
-// somebody changes it meanwhile.
+// Packs them in order; a batch has samples of one of the manifest's corpora. Errors: as above, DataLoss also if somebody
+// changes the file meanwhile.
 absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, const BatchCapacity& capacity,
                                                         int64_t max_sentences);
 

@@ -111,6 +111,18 @@ TEST(TokenizeZh, KnowsNoEntitiesAndNothingBeforeTheText) {
   EXPECT_EQ(Tokens(" \u3000 .5 a.b &lt; x<skipped>y\t", BleuTokenizer::kZh), ".5|a|.|b|&|lt|;|x|<|skipped|>|y");
 }
 
+TEST(BleuTokenizerOf, GoesByTheLanguageBeforeItsScriptOrCountry) {
+  for (const char* chinese : {"zh", "zh_CN", "zho_Hans", "cmn", "yue", "yue_Hant", "wuu"}) {
+    EXPECT_EQ(BleuTokenizerOf(chinese), BleuTokenizer::kZh) << chinese;
+  }
+  for (const char* unspaced : {"ja_XX", "jpn_Jpan", "tha", "lao", "km", "khm_Khmr", "my", "mya", "bo", "bod", "dz"}) {
+    EXPECT_EQ(BleuTokenizerOf(unspaced), BleuTokenizer::kChar) << unspaced;
+  }
+  for (const char* other : {"de", "deu_Latn", "en", "ko", "tr", "zu", ""}) {
+    EXPECT_EQ(BleuTokenizerOf(other), BleuTokenizer::k13a) << other;
+  }
+}
+
 TEST(TokenizeChar, EveryCharacterButSpaceIsAToken) {
   EXPECT_EQ(Tokens(" a\u3000é\u0301,\U00020000 ☂\ufeff\u00a0", BleuTokenizer::kChar),
             "a|é|\u0301|,|\U00020000|☂|\ufeff");

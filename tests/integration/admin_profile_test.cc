@@ -98,6 +98,19 @@ TEST(AdminProfileTest, HundredLayersWithin15PercentOfThePublishedProfile) {
   }
 }
 
+// ω of the second sublayer: its square is r²·Var(x_0) + Var(F(x_0)), and F(x_0) does not depend on r.
+TEST(AdminProfileTest, ResidualGainScalesTheStream) {
+  const auto square = [](double residual_gain) {
+    ModelOptions options = Admin(1, 32);
+    options.encoder.residual_gain = residual_gain;
+    const Profile profile = ProfileOf(ModelPlan::Make(options), {}, 1);
+    return profile.size() < 2 ? 0 : profile[1].omega * profile[1].omega;
+  };
+  const double one = square(1), two = square(2), three = square(3);
+  EXPECT_GT(two, one);
+  EXPECT_NEAR((three - one) / (two - one), 8.0 / 3, 1e-4);
+}
+
 TEST(AdminProfileTest, NoLayoutChangesABit) {
   const ModelPlan plan = ModelPlan::Make(Admin(4, 32));
   const Profile reference = ProfileOf(plan, {}, 1);

@@ -21,7 +21,6 @@ namespace hadal::testing {
 namespace {
 
 constexpr absl::Duration kTimeout = absl::Seconds(60);
-constexpr BatchOptions kBatch = {.micro_batches = 1, .source_tokens = 128, .target_tokens = 128};
 
 struct Shared {
   const DecodeSpec& spec;
@@ -41,8 +40,8 @@ absl::Status Evaluate(Shared& shared, Engine& engine, const std::vector<Translat
                        .target = translations[s].front().tokens,
                        .has_source = shared.plan.options.has_encoder()});
   }
-  HADAL_ASSIGN_OR_RETURN(const std::vector<PackedBatch> batches,
-                         PackSentences(samples, {kBatch.source_tokens, kBatch.target_tokens}));
+  const int64_t most_rows = shared.spec.batch_rows;
+  HADAL_ASSIGN_OR_RETURN(const std::vector<PackedBatch> batches, PackSentences(samples, {most_rows, most_rows}));
   std::vector<float> rows;
   HADAL_RETURN_IF_ERROR(engine.Evaluate(batches, {.update = shared.spec.update, .training = false}, &rows).status());
   if (!has_head) return absl::OkStatus();
@@ -110,7 +109,8 @@ std::vector<std::vector<int32_t>> RandomSources(int count, int longest, int voca
 DecodeOutcome Decode(const DecodeSpec& spec, const std::vector<std::vector<int32_t>>& sources, bool evaluate) {
   Shared shared{.spec = spec, .sources = sources, .evaluate = evaluate, .plan = ModelPlan::Make(spec.model)};
   shared.plan.compute_storage = spec.compute_storage;
-  absl::StatusOr<PipelinePlan> pipeline = MakePipelinePlan(shared.plan, kBatch, spec.pipeline, spec.ranks);
+  const BatchOptions batch = {.micro_batches = 1, .source_tokens = spec.batch_rows, .target_tokens = spec.batch_rows};
+  absl::StatusOr<PipelinePlan> pipeline = MakePipelinePlan(shared.plan, batch, spec.pipeline, spec.ranks);
   EXPECT_TRUE(pipeline.ok()) << pipeline.status();
   if (!pipeline.ok()) return {};
   shared.pipeline = *std::move(pipeline);

@@ -19,6 +19,7 @@ struct DecodeSpec {
   Storage compute_storage = Storage::kFloat32;  // what products read and write; bf16 needs a device
   int ranks = 1;
   int threads = 1;
+  int32_t batch_rows = 128;  // of a micro-batch of the evaluation, on each side
   uint64_t seed = 11;
   int64_t update = 3;
   // The decoder translates them so often, the weights' update one higher each time; the last is the outcome.

@@ -10,6 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "layers/adaptive_bands.h"
 #include "layers/model_plan.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "tests/integration/decode_run.h"
@@ -216,27 +217,51 @@ TEST(DecoderTest, NoTokenOccursTwiceIfNoneMayAndNoBitDependsOnTheLayout) {
   EXPECT_EQ(FirstDifference(reference.translations, Decode(spec, sources).translations), "") << "3 ranks";
 }
 
-// The probabilities of all tokens in decoding, of one band's in an evaluation; prompts have tokens of every band.
+// Prompts have tokens of every band.
+DecodeSpec AdaptiveSpec(EmbeddingSharing sharing, int prompts) {
+  DecodeSpec spec = BaseSpec(ResidualMethod::kDeepNorm);
+  spec.model = WithAdaptiveSoftmax(spec.model, sharing, kVocabulary / 4, kVocabulary / 2);
+  spec.moved = true;
+  spec.decoder.beam = {.beam = 2, .length_penalty = 0, .max_length_b = 14, .sampling = DrawOptions{}};
+  spec.decoder.prefixes = true;
+  for (const std::vector<int32_t>& prompt : RandomSources(prompts, 9, kVocabulary, 8)) {
+    spec.starts.push_back({prompt, 1});
+  }
+  return spec;
+}
+
+// Expects the probabilities of all tokens in decoding, of one band's in an evaluation, to agree; returns the number of
+// evaluated rows.
+int64_t ExpectEvaluatedProbabilities(const DecodeOutcome& outcome) {
+  int64_t rows = 0;
+  for (size_t s = 0; s < outcome.evaluated.size(); ++s) {
+    const Hypothesis& best = outcome.translations[s].front();
+    for (size_t t = 0; t < outcome.evaluated[s].size(); ++t, ++rows) {
+      EXPECT_NEAR(-best.token_log_probabilities[t], outcome.evaluated[s][t], 2e-4) << s << ", " << t;
+    }
+  }
+  return rows;
+}
+
 TEST(DecoderTest, AnAdaptiveSoftmax) {
   const std::vector<std::vector<int32_t>> sources = RandomSources(13, 20, kVocabulary, 6);
   for (const EmbeddingSharing sharing : {EmbeddingSharing::kAll, EmbeddingSharing::kNone}) {
-    DecodeSpec spec = BaseSpec(ResidualMethod::kDeepNorm);
-    spec.model = WithAdaptiveSoftmax(spec.model, sharing, kVocabulary / 4, kVocabulary / 2);
-    spec.moved = true;
-    spec.decoder.beam = {.beam = 2, .length_penalty = 0, .max_length_b = 14, .sampling = DrawOptions{}};
-    spec.decoder.prefixes = true;
-    for (const std::vector<int32_t>& prompt : RandomSources(13, 9, kVocabulary, 8)) spec.starts.push_back({prompt, 1});
+    DecodeSpec spec = AdaptiveSpec(sharing, 13);
     const DecodeOutcome reference = Decode(spec, sources, /*evaluate=*/true);
-    for (size_t s = 0; s < sources.size(); ++s) {
-      const Hypothesis& best = reference.translations[s].front();
-      for (size_t t = 0; t < reference.evaluated[s].size(); ++t) {
-        EXPECT_NEAR(-best.token_log_probabilities[t], reference.evaluated[s][t], 2e-4) << s << ", " << t;
-      }
-    }
+    EXPECT_GT(ExpectEvaluatedProbabilities(reference), 13);
     spec.ranks = 3;
     spec.decoder.sentences = 1;
     EXPECT_EQ(FirstDifference(reference.translations, Decode(spec, sources).translations), "") << "3 ranks";
   }
+}
+
+// In one micro-batch.
+TEST(DecoderTest, AnAdaptiveSoftmaxOfMoreRowsThanABlock) {
+  constexpr int kSentences = 60;
+  DecodeSpec spec = AdaptiveSpec(EmbeddingSharing::kNone, kSentences);
+  spec.batch_rows = 1024;
+  const DecodeOutcome outcome = Decode(spec, RandomSources(kSentences, 14, kVocabulary, 6), /*evaluate=*/true);
+  EXPECT_GT(ExpectEvaluatedProbabilities(outcome), kAdaptiveRows);
 }
 
 INSTANTIATE_TEST_SUITE_P(Methods, DecoderMethodTest, ::testing::ValuesIn(AllResidualMethods()),

@@ -147,6 +147,19 @@ TEST(ModelGradientTest, IsTheSlopeOfTheLossWhateverTablesAreShared) {
   }
 }
 
+// What no preset combines.
+TEST(ModelGradientTest, IsTheSlopeOfTheLossOfSettingsOverAPreset) {
+  ModelOptions streams = TwoLayers(ResidualMethod::kMhc, /*encoder_layers=*/2);
+  streams.branch_growth = BranchGrowth::kLinear;
+  streams.encoder.norm_gain = streams.decoder.norm_gain = DepthInit::kInverseSqrt;
+  ModelOptions scaled_heads = TwoLayers(ResidualMethod::kNormFormer, /*encoder_layers=*/2);
+  scaled_heads.encoder.attention_inner_norm = scaled_heads.decoder.attention_inner_norm = true;
+  for (const ModelOptions& model : {streams, scaled_heads}) {
+    SCOPED_TRACE(absl::StrCat(model.encoder.residual_streams, " streams"));
+    ExpectGradientsOfTheLoss(model);
+  }
+}
+
 TEST(ModelGradientTest, IsTheSlopeOfTheLossOfAnAdaptiveSoftmax) {
   for (const int32_t encoder_layers : {0, 2}) {
     for (const EmbeddingSharing sharing :

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "pipeline/plan/pipeline_plan.h"
 #include "pipeline/plan/slice_ownership.h"
+#include "runtime/comm/message_tags.h"
 #include "tests/integration/nccl_run_cases.h"
 #include "tests/support/emulated_nccl.h"
 
@@ -40,7 +41,7 @@ class LateWords final : public Communicator {
     return world_.Receive(data, capacity_bytes, peer, tag);
   }
   absl::StatusOr<bool> Test(CommRequest& request, int64_t* received_bytes) override {
-    if (request.tag == NcclCommunicator::kControlTag && random_() % looks_ != 0) return false;
+    if (request.tag == kNcclControlTag && random_() % looks_ != 0) return false;
     return world_.Test(request, received_bytes);
   }
   void Progress() override { world_.Progress(); }

@@ -30,6 +30,7 @@ class Asker : public MetricsSink {
   void OnStep(const StepMetrics& metrics) override {
     losses.push_back(metrics.loss);
     epochs.push_back(metrics.epoch);
+    elapsed_seconds = metrics.elapsed_seconds;
     if (metrics.step == ask_after_steps) asked = true;
   }
   void OnValidation(const ValidationMetrics& metrics) override {
@@ -38,6 +39,7 @@ class Asker : public MetricsSink {
   int64_t ask_after_steps = -1;
   std::atomic<bool> asked = false;
   std::vector<double> losses, epochs;
+  double elapsed_seconds = 0;
   std::vector<std::tuple<int64_t, double, bool>> validations;
 };
 
@@ -134,6 +136,12 @@ TEST_P(StopRequest, TheMinutesEndARunWithAValidation) {
   options_.stop.minutes = 60;
   EXPECT_EQ(Train().reason, StopReason::kSteps);
   EXPECT_EQ(asker_.validations.size(), 1u) << "the last step is known where stop.steps is set";
+}
+
+TEST_P(StopRequest, AMinuteHasSixtySeconds) {
+  options_.stop = {.steps = 1'000'000, .minutes = 0.005};
+  EXPECT_EQ(Train().reason, StopReason::kMinutes);
+  EXPECT_GE(asker_.elapsed_seconds, 0.3);
 }
 
 // At any time before its gradient norms are exchanged.

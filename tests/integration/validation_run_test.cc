@@ -111,6 +111,22 @@ TEST_F(ValidationRun, ACheckpointHasTheNllOfItsOwnWeightsOrNone) {
   for (const int64_t step : {1, 3, 5}) EXPECT_TRUE(std::isinf(NllOf(step))) << "step " << step << " was not validated";
 }
 
+TEST_F(ValidationRun, IsOfAsManySentencesAsTheOptionsSay) {
+  options_.validation.max_sentences = 7;
+  Train();
+  EXPECT_EQ(sink_.validations.at(0).sentences, 7);
+}
+
+TEST_F(ValidationRun, AnotherSeedIsThatOfTheRunFromThereOn) {
+  options_.stop.steps = 1;
+  options_.seed = 5;
+  const std::string saved = Train().checkpoint;
+  options_.stop.steps = 2;
+  options_.seed = 6;
+  options_.run_directory = directory_ / "reseeded";
+  EXPECT_EQ(Train(std::nullopt, saved).progress.seed, 6u);
+}
+
 TEST_F(ValidationRun, BestIsTheLowest) {
   Train();
   ASSERT_EQ(sink_.validations.size(), 2u);

@@ -61,6 +61,7 @@ expect 0 "$hadal" sweep layouts.txt small.textproto --out q --set seed=3 --submi
 says "Submitted batch job 7"
 grep -q -- "^--array=2,3,4 --nodes 1 .*/sweep.sbatch layouts.txt small.textproto --set seed=3$" sbatch.words || { cat sbatch.words; fail "sbatch got other words"; }
 expect 0 "$hadal" sweep layouts.txt small.textproto --out q --set seed=3 --submit "sbatch sweep.sbatch"; says "every layout has run"
+expect 0 "$hadal" sweep layouts.txt small.textproto --out q --set seed=3 --set stop.steps=20 --report-only; says "3 of 3 layouts have not finished"
 expect 0 "$hadal" sweep layouts.txt small.textproto --out q --set seed=3; says "q/scaling.html"; lacks "have not finished"
 expect 1 "$hadal" sweep layouts.txt small.textproto --out r --submit "false sweep.sbatch"; says "submission ended with code 1"
 [ ! -e r/submitted ] || fail "a submission that failed counts as one"

@@ -164,6 +164,39 @@ TEST_P(BranchTest, GradientsOfWeightsAreAdded) {
   EXPECT_TRUE(NearReference(model_.AllGradients(), Sum(once, once), kMagnitude, kMultiple));
 }
 
+// F's output of a new model.
+std::vector<float> OutputOf(const ModelOptions& options, const Place& place, bool training) {
+  const BoundModel model(options, PairsOf({4, 1, 5}, {3, 6, 2}, 23));
+  const std::unique_ptr<Branch> branch = MakeBranch(model.plan(), SublayerAt(model.plan(), place));
+  const int64_t width = model.plan().options.d_model;
+  const OwnedMatrix x(model.capacity().rows(place.stack), width, 1, 1.0f);
+  const OwnedMatrix encoder_output(model.capacity().source_rows, width, 2, 1.0f);
+  OwnedMatrix y(x.rows, width);
+  std::vector<std::byte> saved(branch->BytesToSave(model.capacity()).all());
+  PieceTensors tensors{.x = x.view(), .y = y.view(), .saved = saved.data()};
+  if (place.kind == SublayerKind::kCrossAttention) tensors.encoder_output = encoder_output.view();
+  SublayerContext context = model.Context();
+  context.scalars.training = training;
+  branch->Forward(context, tensors);
+  return y.values;
+}
+
+TEST(BranchTest, OnlyItsOwnDropoutActsOnIt) {
+  for (const Place& place : kPlaces) {
+    SCOPED_TRACE(place.name);
+    const auto training_changes_output = [&](double own, double others) {
+      ModelOptions options = SmallModel(ResidualMethod::kPostLn, NarrowShape(1));
+      const bool attends = place.kind != SublayerKind::kFeedForward;
+      options.dropout = others;
+      options.attention_dropout = attends ? own : others;
+      options.activation_dropout = attends ? others : own;
+      return !SameBits(OutputOf(options, place, /*training=*/true), OutputOf(options, place, /*training=*/false));
+    };
+    EXPECT_FALSE(training_changes_output(0, 0.5));
+    EXPECT_TRUE(training_changes_output(0.5, 0));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(PlacesAndMethods, BranchTest,
                          ::testing::Combine(::testing::ValuesIn(kPlaces),
                                             ::testing::Values(ResidualMethod::kPostLn, ResidualMethod::kSubLn,

@@ -1,6 +1,7 @@
 #include "layers/method_presets.h"
 
 #include <cmath>
+#include <set>
 
 #include "gtest/gtest.h"
 #include "layers/model_plan.h"
@@ -213,6 +214,15 @@ TEST(ResidualMethodTest, NamesRoundTripAndUnknownOnesListTheRest) {
   EXPECT_NE(ParseResidualMethod("deepnrom").status().message().find("branchnorm"), absl::string_view::npos);
 }
 
+TEST(ResidualMethodTest, FewMethodsStartFromANormalDistribution) {
+  const std::set<ResidualMethod> normal = {ResidualMethod::kDeepNorm, ResidualMethod::kBranchNorm,
+                                           ResidualMethod::kPostLnInit, ResidualMethod::kSubLn};
+  for (const ResidualMethod method : AllResidualMethods()) {
+    EXPECT_EQ(WithDepth(method, 6, 6).distribution == WeightDistribution::kXavierNormal, normal.contains(method))
+        << ResidualMethodName(method);
+  }
+}
+
 TEST(ResidualMethodTest, DepthScaledInitialisationsAreOtherwisePostLn) {
   const ModelOptions init = WithDepth(ResidualMethod::kPostLnInit, 18, 18);
   const ModelOptions ds = WithDepth(ResidualMethod::kDsInit, 18, 18);
@@ -289,6 +299,8 @@ TEST(ResidualMethodTest, RFixupScalesByTheNumberOfBranches) {
     EXPECT_EQ(options.encoder.output_gain, 0);
     EXPECT_EQ(options.decoder.cross_output_gain, 0);
     EXPECT_EQ(options.encoder.ffn_output_factor, 0);
+    EXPECT_EQ(options.decoder.projection_gain, 0);
+    EXPECT_FALSE(options.encoder.linear_bias || options.decoder.linear_bias);
   }
 }
 
@@ -357,6 +369,11 @@ TEST(ResidualMethodTest, B2tAddsTheLayersInput) {
   EXPECT_DOUBLE_EQ(rescaled.encoder.ffn_gain, 0.1);
   EXPECT_DOUBLE_EQ(rescaled.encoder.query_key_gain, 0.1 * post.encoder.query_key_gain);
   EXPECT_DOUBLE_EQ(rescaled.decoder.cross_output_gain, 0.2);
+  for (double StackMethod::*gain :
+       {&StackMethod::value_gain, &StackMethod::output_gain, &StackMethod::cross_value_gain}) {
+    EXPECT_DOUBLE_EQ(rescaled.encoder.*gain, 0.1 * (post.encoder.*gain));
+    EXPECT_DOUBLE_EQ(rescaled.decoder.*gain, 0.2 * (post.decoder.*gain));
+  }
 }
 
 // Equations 6 to 8: a is largest at 9 layers.

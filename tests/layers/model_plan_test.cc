@@ -315,6 +315,9 @@ TEST(ModelPlanTest, AdaptiveBandsAreNamedAsFairseqNamesThemAndSharedByUse) {
   EXPECT_EQ(tied.parameters[3].rows, 207744);
   EXPECT_EQ(tied.parameters[3].columns, 64);
   EXPECT_EQ(tied.parameters[4].rows, 1024);
+  for (const auto& [table, width] : {std::pair(0, 1024), {1, 256}, {3, 64}}) {
+    EXPECT_FLOAT_EQ(tied.parameters[table].init_scale, 1 / std::sqrt(static_cast<float>(width))) << table;
+  }
   options.sharing = EmbeddingSharing::kNone;
   const ModelPlan untied = ModelPlan::Make(options);
   EXPECT_EQ(NamesOf(untied, 0), std::vector<std::string>{"decoder.embed_tokens.weight"});

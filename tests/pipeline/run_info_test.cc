@@ -20,6 +20,35 @@ TrainOptions Options() {
   return options;
 }
 
+TEST(RunInfo, SaysWhatTheRunIs) {
+  TrainOptions options = Options();
+  options.model = {.encoder_layers = 2,
+                   .decoder_layers = 1,
+                   .d_model = 8,
+                   .d_ff = 8,
+                   .heads = 1,
+                   .source_vocabulary = 50,
+                   .target_vocabulary = 60,
+                   .max_positions = 200};
+  options.model.sharing = EmbeddingSharing::kNone;
+  options.pipeline = {.stages = 2, .replicas = 2};
+  options.stop.steps = 30;
+  const ModelPlan plan = ModelPlan::Make(options.model);
+  const PipelinePlan pipeline = MakePipelinePlan(plan, options.batch, options.pipeline, /*ranks=*/4).value();
+  const RunInfo run = DescribeRun(options, plan, pipeline, /*threads=*/3, /*first_step=*/8);
+  EXPECT_EQ(run.parameters, plan.ParameterElements());
+  EXPECT_EQ(run.source_vocabulary, 50);
+  EXPECT_EQ(run.target_vocabulary, 60);
+  EXPECT_EQ(run.encoder_sublayers, 4);
+  EXPECT_EQ(run.decoder_sublayers, 3);
+  EXPECT_EQ(run.ranks, 4);
+  EXPECT_EQ(run.stages, 2);
+  EXPECT_EQ(run.replicas, 2);
+  EXPECT_EQ(run.threads, 3);
+  EXPECT_EQ(run.first_step, 8);
+  EXPECT_EQ(run.total_steps, 30);
+}
+
 TEST(LeftOut, CountShareAndTheLimitsAreSaid) {
   EXPECT_EQ(DescribeLeftOut("training", 0, 345, Options()), "");
   EXPECT_EQ(DescribeLeftOut("training", 12, 345, Options()),

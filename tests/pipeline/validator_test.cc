@@ -138,6 +138,20 @@ TEST_F(ValidatorTest, NotesTheBestAndCountsWhatIsNoBetter) {
   EXPECT_EQ(progress_.validations_without_improvement, 0);
 }
 
+// Nothing is saved among skipped steps, so that no checkpoint would have this best.
+TEST_F(ValidatorTest, NotesNoBestAmongSkippedSteps) {
+  Validator validator = Make();
+  progress_.best_nll = 100;
+  progress_.best_step = 10;
+  progress_.validations_without_improvement = 2;
+  progress_.skipped_in_a_row = 1;
+  ASSERT_TRUE(validator.Run(*engine_, progress_).ok());
+  EXPECT_FALSE(listener_.validations[0].best);
+  EXPECT_EQ(progress_.best_nll, 100);
+  EXPECT_EQ(progress_.best_step, 10);
+  EXPECT_EQ(progress_.validations_without_improvement, 2) << "it was better";
+}
+
 TEST_F(ValidatorTest, SeesTheWeightsAsTheyAre) {
   Validator validator = Make();
   ASSERT_TRUE(validator.Run(*engine_, progress_).ok());

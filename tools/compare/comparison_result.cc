@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "runtime/data/corpus.h"
+#include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/inspect_corpus.h"
 
@@ -74,7 +75,12 @@ absl::StatusOr<std::optional<double>> UnigramLevel(const config::RunConfig& conf
   if (config.validation().every_steps() == 0 || config.data().validation().empty()) return std::nullopt;
   HADAL_ASSIGN_OR_RETURN(const Corpus train, Corpus::Open(config.data().train()));
   HADAL_ASSIGN_OR_RETURN(const Corpus validation, Corpus::Open(config.data().validation()));
-  return UnigramNll(train, validation, config.validation().max_sentences());
+  const BatchCapacity capacity = {.source_rows = config.batch().source_tokens(),
+                                  .target_rows = config.batch().target_tokens(),
+                                  .sentence_rows = config.model().max_positions()};
+  HADAL_ASSIGN_OR_RETURN(const ValidationSamples validated,
+                         ChooseValidationSamples(validation, capacity, config.validation().max_sentences()));
+  return UnigramNll(train, validation, validated.samples);
 }
 
 }  // namespace hadal

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <ostream>
 #include <span>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/data/packed_batch.h"
+#include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
 #include "tools/metrics/human_units.h"
 
@@ -80,7 +82,7 @@ absl::StatusOr<SideStatistics> DescribeTarget(const Corpus& corpus) {
   return Describe(corpus, corpus.manifest().target_vocabulary.size, TargetOf);
 }
 
-absl::StatusOr<double> UnigramNll(const Corpus& counted, const Corpus& text, int64_t max_samples) {
+absl::StatusOr<double> UnigramNll(const Corpus& counted, const Corpus& text, std::span<const int64_t> samples) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<int64_t> counts,
                          CountTokens(counted, counted.manifest().target_vocabulary.size, TargetOf));
   const double total = static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0})) +
@@ -89,10 +91,9 @@ absl::StatusOr<double> UnigramNll(const Corpus& counted, const Corpus& text, int
     const bool is_in = token >= 0 && token < static_cast<int64_t>(counts.size());  // else the file is changing
     return -std::log((is_in ? static_cast<double>(counts[token]) + 0.5 : 0.5) / total);
   };
-  const int64_t samples = max_samples > 0 ? std::min(max_samples, text.size()) : text.size();
   double sum = 0;
   int64_t tokens = 0;
-  for (int64_t i = 0; i < samples; ++i) {
+  for (const int64_t i : samples) {
     const std::span<const int32_t> target = text.sample(i).target;
     for (const int32_t token : target) sum += nll(token);
     sum += nll(kEosToken);
@@ -118,9 +119,11 @@ absl::Status RunInspectCorpus(const InspectCorpusOptions& options, std::ostream&
     return absl::InvalidArgumentError(
         absl::StrCat("\"", options.data, "\" and \"", options.score, "\" were prepared with different vocabularies"));
   }
-  const int64_t samples = options.max_sentences > 0 ? std::min(options.max_sentences, text.size()) : text.size();
-  HADAL_ASSIGN_OR_RETURN(const double nll, UnigramNll(corpus, text, samples));
-  out << "score of " << options.score << ": " << HumanCount(samples) << " targets have nll "
+  constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
+  HADAL_ASSIGN_OR_RETURN(const ValidationSamples chosen,
+                         ChooseValidationSamples(text, {kAny, kAny}, options.max_sentences));
+  HADAL_ASSIGN_OR_RETURN(const double nll, UnigramNll(corpus, text, chosen.samples));
+  out << "score of " << options.score << ": " << HumanCount(std::ssize(chosen.samples)) << " targets have nll "
       << absl::StrFormat("%.4f", nll) << " nats per token under these frequencies\n";
   return absl::OkStatus();
 }

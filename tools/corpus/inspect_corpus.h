@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
@@ -32,11 +33,11 @@ struct SideStatistics {
 absl::StatusOr<SideStatistics> DescribeSource(const Corpus& corpus);
 absl::StatusOr<SideStatistics> DescribeTarget(const Corpus& corpus);
 
-// Returns the mean nll, in nats per target token, of the first `max_samples` samples of `text` (0: all) under the
-// target token frequencies of `counted`. Half an occurrence is added for every token of the vocabulary (Krichevsky and
+// Returns the mean nll, in nats per target token, of these samples of `text` under the target token frequencies of
+// `counted`. Half an occurrence is added for every token of the vocabulary (Krichevsky and
 // Trofimov's estimate), so that unseen tokens have a probability.  REQUIRES: both corpora have the same vocabulary;
 // neither is empty.
-absl::StatusOr<double> UnigramNll(const Corpus& counted, const Corpus& text, int64_t max_samples);
+absl::StatusOr<double> UnigramNll(const Corpus& counted, const Corpus& text, std::span<const int64_t> samples);
 
 struct InspectCorpusOptions {
   std::string data;           // prefix of a prepared corpus

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 
 namespace hadal {
 namespace {
@@ -43,7 +44,7 @@ std::string FormatOutput(const OutputForm& form, const Vocabulary& vocabulary, i
   std::string text;
   for (const Hypothesis& hypothesis : hypotheses) {
     absl::StrAppend(&text, prefix, form.scores ? absl::StrFormat("%.6f\t", hypothesis.score) : "",
-                    TextOf(hypothesis, form, vocabulary), "\n");
+                    absl::StrReplaceAll(TextOf(hypothesis, form, vocabulary), {{"\n", " "}, {"\r", " "}}), "\n");
   }
   return text;
 }

@@ -1,7 +1,7 @@
 // Formats what `hadal translate` and `hadal sample` print of one line of input.
 //
 //   text   up to nbest lines, best score first; the line's number and a tab before each if nbest > 1, its score and a
-//          tab if `scores`. Without a hypothesis: one empty line
+//          tab if `scores`. A line end inside becomes a space. Without a hypothesis: one empty line
 //   JSON   {"line": N, "source": "…", "hypotheses": [{"text": "…", "tokens": ["…", …, "</s>"], "score": S,
 //           "log_probabilities": [P, …]}, …]}   on one line; "prompt" instead of "source" for a language model
 // `tokens` and `log_probabilities` have one entry for each token, forced ones and </s> included; P is the model's

@@ -99,6 +99,17 @@ TEST_F(CheckpointDirectoryTest, LatestAndBestAreRelativeLinks) {
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 10);
 }
 
+// Where no checkpoint says what was best before, what cannot be read goes, or retention would never remove anything.
+TEST_F(CheckpointDirectoryTest, ABestThatCannotBeReadGoes) {
+  CheckpointCommitter committer = Committer();
+  SaveStep(committer, 10);
+  SaveStep(committer, 20);
+  SetContents(run_ / "checkpoints/best", "rubbish");
+  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 20, "a").ok());
+  EXPECT_TRUE(ApplyRetention(run_.path(), {.keep_last = 1}).ok());
+  EXPECT_THAT(Steps(), ElementsAre(20));
+}
+
 TEST_F(CheckpointDirectoryTest, TheFolderOfCheckpointsIsOnTheDeviceBeforeTheFirstOne) {
   const RecordedSyncs syncs;
   Committer();

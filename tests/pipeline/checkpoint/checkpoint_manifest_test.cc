@@ -19,9 +19,19 @@ CheckpointManifest SmallManifest() {
   CheckpointManifest manifest;
   manifest.progress = {.step = 3,
                        .update = 2,
+                       .seed = 11,
+                       .epochs_done = 1.5,
                        .epoch_start = {.order = 4294967295, .epoch = 390, .micro_batch = int64_t{1} << 33},
+                       .samples_seen = 12,
+                       .target_tokens_seen = 13,
+                       .training_seconds = 14.5,
                        .validation_nll = 1.0 / 3,
-                       .loss_trend = {.losses = 2, .mean = 2.0 / 3, .variance = 1.0 / 7}};
+                       .best_nll = 1.0 / 7,
+                       .best_step = 1,
+                       .validations_without_improvement = 16,
+                       .validation_due = true,
+                       .loss_trend = {.losses = 2, .mean = 2.0 / 3, .variance = 1.0 / 7},
+                       .skipped_in_a_row = 17};
   manifest.attempt = "attempt";
   manifest.time = absl::FromUnixSeconds(1'700'000'000);
   manifest.model_settings = R"({"d_model":4})";
@@ -52,7 +62,7 @@ std::string Reason(const std::string& from, const std::string& to) {
 
 TEST(CheckpointManifestTest, ACheckpointOfBeforeKnowsOfNoValidationThatIsDue) {
   EXPECT_TRUE(ParseEdited("\"validation_due\"", "\"of another time\"").ok());
-  EXPECT_THAT(Reason("\"validation_due\":false", "\"validation_due\":7"), HasSubstr("validation_due"));
+  EXPECT_THAT(Reason("\"validation_due\":true", "\"validation_due\":7"), HasSubstr("validation_due"));
 }
 
 TEST(CheckpointManifestTest, ACheckpointOfBeforeKnowsNoEpochsStart) {

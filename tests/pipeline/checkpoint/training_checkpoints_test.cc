@@ -157,6 +157,20 @@ TEST_F(TrainingCheckpointsTest, ADamagedOneIsRefusedAloudAndTheOneBeforeTaken) {
   EXPECT_THAT(launch.warnings, ElementsAre(HasSubstr("CHECKPOINT REFUSED: " + Directory(4))));
 }
 
+TEST_F(TrainingCheckpointsTest, OneThatItsOwnerRemovesMeanwhileIsChosenAgain) {
+  SaveTwo();
+  Launch launch(run_.path());
+  const auto progress = launch.checkpoints.LoadLatest([this](int64_t before_step) {
+    absl::StatusOr<FoundCheckpoint> found = FindLatest(run_.path(), {.before_step = before_step});
+    std::filesystem::remove_all(Directory(4));
+    return found;
+  });
+  ASSERT_TRUE(progress.ok()) << progress.status();
+  EXPECT_EQ(progress->value().step, 3);
+  EXPECT_THAT(launch.Values(), ElementsAre(1, 2, 3));
+  EXPECT_THAT(launch.warnings, IsEmpty());
+}
+
 TEST_F(TrainingCheckpointsTest, ADamagedVocabularyIsDamage) {
   SaveTwo();
   FlipBit(Directory(4) + "/vocabulary.txt", 0);
@@ -199,9 +213,13 @@ TEST_F(TrainingCheckpointsTest, AnotherRunsCheckpointSetsOwnStepsAside) {
     ASSERT_TRUE(launch.Save(4, 7).ok());
   }
   Launch launch(run_.path());
-  ASSERT_TRUE(launch.checkpoints.Load(FindNamed(other / "checkpoints/latest"), /*weights_only=*/false).ok());
+  const auto progress = launch.checkpoints.Load(FindNamed(other / "checkpoints/latest"), /*weights_only=*/false);
+  ASSERT_TRUE(progress.ok()) << progress.status();
   ASSERT_TRUE(launch.checkpoints.Claim(4).ok());
   EXPECT_TRUE(ListCheckpoints(run_.path())->empty());
+  EXPECT_FALSE(launch.checkpoints.IsSaved(*progress)) << "this run has no checkpoint";
+  ASSERT_TRUE(launch.checkpoints.SaveAtEnd(*progress, /*is_best=*/false).ok());
+  EXPECT_EQ(FindLatest(run_.path())->checkpoint.step, 4);
 }
 
 // A link to nowhere stands where a checkpoint is to go back to.

@@ -11,6 +11,7 @@
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/compare/comparison_charts.h"
+#include "tools/compare/comparison_instruments.h"
 
 namespace hadal {
 namespace {
@@ -117,6 +118,9 @@ TEST_F(ComparisonReportTest, TheBestBleuOfAColumnIsComparedWithTheOthers) {
   EXPECT_FALSE(report.cells[1].p_value.has_value());
   EXPECT_THAT(ComparisonToMarkdown(report), HasSubstr("| b | **100.0** |  |"));
   EXPECT_THAT(ComparisonToHtml(report), AllOf(HasSubstr("<td class=\"good\"><b>100.0</b></td>"), HasSubstr("is bold")));
+  EXPECT_THAT(CellText(&report.cells[0]), Not(HasSubstr("≈"))) << "it is worse, and not by chance";
+  Translate(0, reference);
+  EXPECT_EQ(CellText(&Make(directory_ / "reference").cells[1]), "100.0 ≈");
   Translate(0, "one line\n");
   EXPECT_THAT(MakeComparisonReport(grid_, directory_.path(), directory_ / "reference").status().message(),
               AllOf(HasSubstr("has 1 lines"), HasSubstr("has 60")));
@@ -159,6 +163,14 @@ TEST_F(ComparisonReportTest, ALossThatExplodesLeavesTheChartToTheOthers) {
 TEST_F(ComparisonReportTest, NothingHasRunYet) {
   EXPECT_THAT(ComparisonToMarkdown(Make()), HasSubstr("| a | not run | not run |"));
   EXPECT_THAT(ComparisonToHtml(Make()), Not(HasSubstr("<svg")));
+}
+
+TEST(ReadInstruments, ANormsGradientIsThatBeforeItOverThatAfterIt) {
+  RunRecord run;
+  DepthMetrics& record = run.depth.emplace_back();
+  record[DepthSeries::kNormInputGradient] = {1.0f, 2.0f};
+  record[DepthSeries::kNormOutputGradient] = {2.0f, 4.0f};
+  EXPECT_NEAR(*ReadInstruments(run).norm_gradient_ratio, 0.5, 1e-6);
 }
 
 TEST(MeanPoints, AveragesNeighbours) {

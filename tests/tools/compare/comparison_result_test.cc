@@ -94,8 +94,8 @@ class UnigramLevelTest : public ::testing::Test {
     for (const Sample& sample : samples) ASSERT_TRUE(writer->Add(sample.view()).ok());
     ASSERT_TRUE(writer->Finish().ok());
   }
-  double Expected(int64_t max_samples) {
-    return *UnigramNll(*Corpus::Open(directory_ / "train"), *Corpus::Open(directory_ / "valid"), max_samples);
+  double Expected(const std::vector<int64_t>& samples) {
+    return *UnigramNll(*Corpus::Open(directory_ / "train"), *Corpus::Open(config_.data().validation()), samples);
   }
 
   TemporaryDirectory directory_;
@@ -103,11 +103,16 @@ class UnigramLevelTest : public ::testing::Test {
 };
 
 TEST_F(UnigramLevelTest, IsThatOfTheSentencesThatAreValidated) {
-  ASSERT_NE(Expected(0), Expected(1));
+  ASSERT_NE(Expected({0, 1}), Expected({0}));
   config_.mutable_validation()->set_max_sentences(0);
-  EXPECT_EQ(**UnigramLevel(config_), Expected(0));
+  EXPECT_EQ(**UnigramLevel(config_), Expected({0, 1}));
   config_.mutable_validation()->set_max_sentences(1);
-  EXPECT_EQ(**UnigramLevel(config_), Expected(1));
+  EXPECT_EQ(**UnigramLevel(config_), Expected({0}));
+  // What does not fit is not validated: the first sample that does is the second one here.
+  Write("long", {{.source = {4}, .target = {4, 4, 4}}, {.source = {4}, .target = {3, 5}}});
+  config_.mutable_data()->set_validation(directory_ / "long");
+  config_.mutable_batch()->set_target_tokens(3);
+  EXPECT_EQ(**UnigramLevel(config_), Expected({1}));
 }
 
 TEST_F(UnigramLevelTest, ARunThatDoesNotValidateHasNone) {

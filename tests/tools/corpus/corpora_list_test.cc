@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/tools/corpus/prepare_fixture.h"
+#include "tools/command_line.h"
 
 namespace hadal {
 namespace {
@@ -48,6 +49,7 @@ TEST_F(CorporaListTest, EachDirectionIsACorpusOfItsOwn) {
   const Corpus train = OpenCorpus("train");
   EXPECT_THAT(train.manifest().corpora, ElementsAre("en-de", "de-en", "en-fr docs", "fr-en docs"));
   ASSERT_EQ(train.size(), 3 + 3 + 2 + 2);
+  EXPECT_TRUE(train.manifest().target_tags);
   EXPECT_THAT(OpenCorpus("valid").manifest().corpora, ElementsAre("en-de", "de-en"));
   const auto expect = [&](int64_t i, int32_t corpus_id, const std::string& prefix, const std::string& tag) {
     const SampleView sample = train.sample(i);
@@ -71,6 +73,7 @@ TEST_F(CorporaListTest, DeepnetsTagIsTheTargetsBeforeTheSource) {
   options_.tags = LanguageTags::kDeepnet;
   ASSERT_TRUE(RunList().ok());
   const Corpus train = OpenCorpus("train");
+  EXPECT_FALSE(train.manifest().target_tags);
   EXPECT_EQ(Tokens(train, train.sample(3).prefix), "__en__ ");
   EXPECT_EQ(TargetText(train, 3), "The cat sleeps.");
   EXPECT_EQ(train.sample(3).target[0], LoadVocabularies(train)->target.Encode("The cat sleeps.")[0]);
@@ -123,6 +126,20 @@ TEST_F(CorporaListTest, WhatIsWrongIsRefusedByName) {
 TEST_F(CorporaListTest, TagsNeedLanguages) {
   options_.tags = LanguageTags::kDeepnet;
   ExpectError({"--tags needs every text's languages", "train.en / train.de"});
+}
+
+TEST(TagsOption, KnowsFourWords) {
+  LanguageTags tags = LanguageTags::kNone;
+  const auto expect = [&](const std::string& word, LanguageTags expected) {
+    CommandLine line("prepare", "");
+    AddTagsOption(line.program(), tags);
+    EXPECT_EQ(line.Run({"--tags", word}), CommandLine::Outcome::kRan) << word;
+    EXPECT_EQ(tags, expected) << word;
+  };
+  expect("m2m100", LanguageTags::kM2m100);
+  expect("none", LanguageTags::kNone);
+  expect("nllb", LanguageTags::kM2m100);
+  expect("deepnet", LanguageTags::kDeepnet);
 }
 
 TEST_F(CorporaListTest, ATagOfALanguageWithoutTrainingTextIsRefused) {

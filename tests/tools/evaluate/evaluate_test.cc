@@ -13,6 +13,7 @@
 #include "nlohmann/json.hpp"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
+#include "runtime/data/chrf.h"
 #include "runtime/data/language_tags.h"
 #include "runtime/data/vocabulary_training.h"
 #include "runtime/files.h"
@@ -113,6 +114,9 @@ TEST_F(EvaluateTest, TranslatesAgainOnlyWhatHasChanged) {
   ASSERT_TRUE(Evaluate().ok());
   EXPECT_THAT(log_, Not(HasSubstr("translated before")));
   EXPECT_NE(Read("out/de-en.cats...dogs.hypothesis"), "kept\n\n\n");
+  SetContents(directory_ / "a", "a dog\n\nthe mat\n");  // the source of en-de
+  ASSERT_TRUE(Evaluate().ok());
+  EXPECT_THAT(log_, HasSubstr("1 test sets were translated before"));
 }
 
 TEST_F(EvaluateTest, RefusesBadTestSetsByName) {
@@ -146,6 +150,56 @@ TEST_F(EvaluateTest, ComparesWithAnotherEvaluationOfTheSameTestSets) {
   EXPECT_EQ(mean["compared"], 2);
   SetContents(directory_ / "out/de-en.cats...dogs.reference", "another\n");
   EXPECT_THAT(std::string(Evaluate().message()), HasSubstr("compare systems on the same test sets"));
+}
+
+TEST(ScoreFiles, ChineseIsScoredByItsCharacters) {
+  const std::string hypothesis = "我们昨天看到了黑色的猫。", reference = "你们昨天看到了黑色的猫。";
+  const TemporaryDirectory directory;
+  SetContents(directory / "hypotheses", hypothesis + "\n");
+  SetContents(directory / "references", reference + "\n");
+  const ScoredFiles files = {.hypotheses = directory / "hypotheses", .references = directory / "references"};
+  TestSetScores scores = {.tokenizer = BleuTokenizer::kZh};
+  ASSERT_TRUE(ScoreFiles(files, scores).ok());
+  EXPECT_EQ(scores.segments, 1);
+  EXPECT_GT(scores.bleu, 50);
+  EXPECT_EQ(scores.bleu_13a, 0) << "one word, another one";
+  EXPECT_EQ(scores.chrf, ChrfFromCounts(CountChrfMatches(hypothesis, {&reference, 1}, kChrfMostWordOrder)));
+  EXPECT_FALSE(scores.other.has_value());
+}
+
+TEST(ScoreFiles, AnotherSystemIsComparedByItsOwnTranslations) {
+  std::string good, poor;
+  for (int i = 0; i < 60; ++i) {
+    absl::StrAppend(&good, "there are ", i, " words in this line of the text\n");
+    absl::StrAppend(&poor, "there are ", i, " words at this line of a text\n");
+  }
+  const TemporaryDirectory folder;
+  SetContents(folder / "good", good);
+  SetContents(folder / "poor", poor);
+  const ScoredFiles files = {.hypotheses = folder / "good", .references = folder / "good", .other = folder / "poor"};
+  TestSetScores scores;
+  ASSERT_TRUE(ScoreFiles(files, scores).ok());
+  EXPECT_EQ(scores.segments, 60);
+  EXPECT_NEAR(scores.bleu, 100, 1e-9);
+  ASSERT_TRUE(scores.other.has_value());
+  EXPECT_LT(scores.other->bleu, 90);
+  EXPECT_LT(scores.other->p_value, 0.05);
+}
+
+TEST(Evaluation, ReportsNameEachDirectionsNumbers) {
+  TestSetScores there = {.name = "en-de", .direction = {"en", "de"}, .segments = 1234, .bleu = 10, .bleu_13a = 11};
+  there.chrf = 42.5;
+  there.wrong_language = 0.5;
+  there.wrong_language_reference = 0.25;
+  there.training_pairs = 50'000;
+  there.other = {.bleu = 9, .p_value = 0.01};
+  const TestSetScores back = {.name = "de-en", .direction = {"de", "en"}, .bleu = 20};
+  const Evaluation evaluation = {.checkpoint = "run", .other = "base", .sets = {there, back}};
+  const std::string page = EvaluationHtml(evaluation);
+  EXPECT_THAT(page, HasSubstr("<title>en→de 10.0</title>"));
+  EXPECT_THAT(page, HasSubstr("<title>de→en 20.0</title>"));
+  EXPECT_THAT(EvaluationMarkdown(evaluation),
+              HasSubstr("| en-de | 1,234 | 50,000 | 10.0 | 13a | 11.0 | 42.5 | 50.0% | 25.0% | 9.0 | 0.010 |\n"));
 }
 
 TEST(Evaluation, MeansAreOfTheDirectionsThatTheyName) {

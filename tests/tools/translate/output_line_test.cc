@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "runtime/data/vocabulary_training.h"
 
 namespace hadal {
 namespace {
@@ -30,6 +31,22 @@ TEST(OutputLineTest, TextHasNumbersAndScoresAsAsked) {
   EXPECT_EQ(text({.nbest = 3, .scores = true}, two), "7\t-1.500000\ta@@ b\n7\t-2.000000\tc\n");
   EXPECT_EQ(text({}, {}), "\n");
   EXPECT_EQ(text({.nbest = 2, .scores = true}, {}), "7\t\t\n");
+}
+
+// Vocabularies with byte fallback can write a line's end. Here it is a piece, at the end of the model's file.
+TEST(OutputLineTest, TextHasNoLineEndsInside) {
+  const Vocabulary trained = *TrainVocabulary({.size = 40}, {"the old cat sat", "a dog", "the mat"});
+  const std::string pieces("\x0A\x08\x0A\x01\n\x15\0\0\0\0\x0A\x08\x0A\x01\r\x15\0\0\0\0", 20);
+  const Vocabulary vocabulary = *Vocabulary::Parse(trained.contents() + pieces, "x.model");
+  const std::vector<int32_t> words = vocabulary.Encode("a dog");
+  std::vector<int32_t> tokens = words;
+  tokens.insert(tokens.end(), {vocabulary.Id("\n"), vocabulary.Id("\r")});
+  tokens.insert(tokens.end(), words.begin(), words.end());
+  ASSERT_EQ(vocabulary.Decode(tokens), "a dog\n\r a dog");
+  const std::vector<Hypothesis> hypotheses = {Say(tokens, -1)};
+  EXPECT_EQ(FormatOutput({}, vocabulary, 1, "", hypotheses), "a dog   a dog\n");
+  EXPECT_EQ(Json::parse(FormatOutput({.json = true}, vocabulary, 1, "", hypotheses))["hypotheses"][0]["text"],
+            "a dog\n\r a dog");
 }
 
 TEST(OutputLineTest, JsonIsALineThatParsesToWhatWentIn) {

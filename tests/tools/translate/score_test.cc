@@ -128,6 +128,19 @@ TEST_F(ScoreTest, AStreamInBlocks) {
   EXPECT_THAT(std::string(Score(options).status().message()), HasSubstr("max_positions"));
 }
 
+TEST_F(ScoreTest, ATokenOfAStreamSeesItsContext) {
+  ScoreOptions options = Options("the old cat\na dog\n\nthe mat sat on the red door\n");
+  options.block = 60;  // more than the text has
+  const std::vector<Line> whole = *Score(options);
+  ASSERT_EQ(whole.size(), 1u);
+  options.context = 59;
+  const std::vector<Line> by_token = *Score(options);
+  ASSERT_EQ(std::ssize(by_token), whole[0].tokens);
+  double log_probability = 0;
+  for (const Line& token : by_token) log_probability += token.log_probability;
+  EXPECT_NEAR(log_probability, whole[0].log_probability, 1e-3);
+}
+
 TEST_F(ScoreTest, ALanguageModelHasNoDirection) {
   ScoreOptions options = Options("a dog");
   options.direction = "en-de";
@@ -180,7 +193,11 @@ TEST_F(ScoreTest, LinesLongerThanTheModelAreAnErrorOrCounted) {
   EXPECT_THAT(message(), HasSubstr("more than 59; that is the model's limit (max_positions)"));
   EXPECT_THAT(message(), Not(HasSubstr("--batch-tokens")));
   options.over_long = OverLong::kSkip;
-  EXPECT_EQ(Score(options)->size(), 2u);
+  const std::vector<Line> lines = *Score(options);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_LT(lines[0].log_probability, 0);
+  EXPECT_TRUE(std::isnan(lines[1].log_probability)) << lines[1].log_probability;
+  EXPECT_EQ(lines[1].tokens, 0);
   EXPECT_THAT(log_, HasSubstr("3 words"));
   EXPECT_THAT(log_, HasSubstr("skipped 1 lines"));
 }
