@@ -20,6 +20,7 @@
 #include "runtime/compute_thread.h"
 #include "runtime/data/bleu.h"
 #include "runtime/data/sampling_order.h"
+#include "runtime/data/word_errors.h"
 #include "runtime/status_macros.h"
 #include "tests/support/arena_poison.h"
 
