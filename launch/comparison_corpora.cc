@@ -21,10 +21,10 @@ absl::Status ComparisonCorpora::Check(const config::RunConfig& config) {
 }
 
 absl::StatusOr<std::optional<double>> ComparisonCorpora::Unigram(const config::RunConfig& config) {
-  const auto key = std::make_tuple(config.data().train(), config.data().validation(),
-                                   config.validation().max_sentences(), config.validation().every_steps() > 0,
-                                   config.batch().source_tokens(), config.batch().target_tokens(),
-                                   config.model().max_positions());
+  const auto key =
+      std::make_tuple(config.data().train(), config.data().validation(), config.validation().max_sentences(),
+                      config.validation().every_steps() > 0, config.batch().source_tokens(),
+                      config.batch().target_tokens(), config.model().max_positions());
   if (levels_.count(key) == 0) {
     HADAL_ASSIGN_OR_RETURN(levels_[key], UnigramLevel(config));
   }
