@@ -141,8 +141,8 @@ struct ValidationBatches {
   int64_t too_long = 0;              // as in ValidationSamples
 };
 
-// Packs them in order; a batch has samples of one of the manifest's corpora. Errors: as above; DataLoss also if a file is
-// changed meanwhile.
+// Packs them in order; a batch has samples of one of the manifest's corpora. Errors: as above; DataLoss also if a file
+// is changed meanwhile.
 absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, const BatchCapacity& capacity,
                                                         int64_t max_sentences);
 
