@@ -128,7 +128,7 @@ void AddInspectCommand(Command app, int& exit_code) {
   corpus.AddFormer("--data", "hadal inspect corpus CORPUS");
   corpus.AddOption("--score", corpus_options->score, "Score another corpus's targets by this one's token frequencies")
       .ValueName("PREFIX");
-  corpus.AddOption("--max-sentences", corpus_options->max_sentences, "Number of first targets to score; 0: all")
+  corpus.AddOption("--max-sentences", corpus_options->max_sentences, "First targets of each corpus to score; 0: all")
       .ShowDefault();
   corpus.Runs([corpus_options, &exit_code] {
     const absl::Status status = RunInspectCorpus(*corpus_options, std::cout);
