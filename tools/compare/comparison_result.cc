@@ -78,9 +78,11 @@ absl::StatusOr<std::optional<double>> UnigramLevel(const config::RunConfig& conf
   const BatchCapacity capacity = {.source_rows = config.batch().source_tokens(),
                                   .target_rows = config.batch().target_tokens(),
                                   .sentence_rows = config.model().max_positions()};
-  HADAL_ASSIGN_OR_RETURN(const ValidationSamples validated,
-                         ChooseValidationSamples(validation, capacity, config.validation().max_sentences()));
-  return UnigramNll(train, validation, validated.samples);
+  const absl::StatusOr<ValidationSamples> validated =
+      ChooseValidationSamples(validation, capacity, config.validation().max_sentences());
+  if (absl::IsInvalidArgument(validated.status())) return std::nullopt;  // nothing fits
+  HADAL_RETURN_IF_ERROR(validated.status());
+  return UnigramNll(train, validation, validated->samples);
 }
 
 }  // namespace hadal

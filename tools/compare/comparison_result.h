@@ -41,8 +41,9 @@ struct CellResult {
 
 CellResult JudgeCell(const CellRun& run, const RunRecord& record);
 
-// The unigram level of a run's validation; nullopt if it does not validate.
-// Errors: those of opening the corpora.
+// The unigram level of the samples that a run validates; nullopt if there are none: it does not validate, or none fits
+// its micro-batches, which the run itself refuses with a remedy.
+// Errors: those of opening the corpora; DataLoss if a file is changed meanwhile.
 absl::StatusOr<std::optional<double>> UnigramLevel(const config::RunConfig& config);
 
 }  // namespace hadal

@@ -113,6 +113,10 @@ TEST_F(UnigramLevelTest, IsThatOfTheSentencesThatAreValidated) {
   config_.mutable_data()->set_validation(directory_ / "long");
   config_.mutable_batch()->set_target_tokens(3);
   EXPECT_EQ(**UnigramLevel(config_), Expected({1}));
+  config_.mutable_batch()->set_target_tokens(2);
+  const absl::StatusOr<std::optional<double>> none = UnigramLevel(config_);
+  ASSERT_TRUE(none.ok()) << "one run that cannot start would end the whole comparison: " << none.status();
+  EXPECT_FALSE(none->has_value());
 }
 
 TEST_F(UnigramLevelTest, ARunThatDoesNotValidateHasNone) {
