@@ -34,9 +34,9 @@ absl::StatusOr<SideStatistics> DescribeSource(const Corpus& corpus);
 absl::StatusOr<SideStatistics> DescribeTarget(const Corpus& corpus);
 
 // Returns the mean nll, in nats per target token, of these samples of `text` under the target token frequencies of
-// `counted`. Half an occurrence is added for every token of the vocabulary (Krichevsky and Trofimov's estimate), so that
-// unseen tokens have a probability.  REQUIRES: both corpora have the same vocabulary; `counted` and `samples` are not
-// empty.
+// `counted`. Half an occurrence is added for every token of the vocabulary (Krichevsky and Trofimov's estimate), so
+// that unseen tokens have a probability.  REQUIRES: both corpora have the same vocabulary; `counted` and `samples` are
+// not empty.
 absl::StatusOr<double> UnigramNll(const Corpus& counted, const Corpus& text, std::span<const int64_t> samples);
 
 struct InspectCorpusOptions {
