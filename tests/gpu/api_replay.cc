@@ -122,6 +122,13 @@ cudaError_t Replay::CallRuntime(const std::string& function, const Arguments& of
   return CallForStreams(function, of);
 }
 
+// Queries until the event is reached, as the recording host has, which goes on to use or destroy what it waited for.
+cudaError_t AwaitEvent(cudaEvent_t event) {
+  cudaError_t error = cudaEventQuery(event);
+  while (error == cudaErrorNotReady) error = cudaEventQuery(event);
+  return error;
+}
+
 cudaError_t Replay::CallForStreams(const std::string& function, const Arguments& of) {
   if (function == "cudaStreamCreateWithFlags") return cudaStreamCreateWithFlags(&streams_[of[0]], Number(of[1]));
   if (function == "cudaStreamCreateWithPriority") {
@@ -134,10 +141,9 @@ cudaError_t Replay::CallForStreams(const std::string& function, const Arguments&
   if (function == "cudaEventCreateWithFlags") return cudaEventCreateWithFlags(&events_[of[0]], Number(of[1]));
   if (function == "cudaEventDestroy") return cudaEventDestroy(events_.at(of[0]));
   if (function == "cudaEventRecord") return cudaEventRecord(events_.at(of[0]), Stream(of[1]));
-  if (function == "cudaEventQuery") return cudaEventQuery(events_.at(of[0]));
-  if (function == "cudaEventElapsedTime") {  // the recording host has seen both reached
-    cudaError_t error = cudaEventQuery(events_.at(of[1]));
-    while (error == cudaErrorNotReady) error = cudaEventQuery(events_.at(of[1]));
+  if (function == "cudaEventQuery") return AwaitEvent(events_.at(of[0]));
+  if (function == "cudaEventElapsedTime") {
+    const cudaError_t error = AwaitEvent(events_.at(of[1]));
     float milliseconds = 0;
     return error != cudaSuccess ? error : cudaEventElapsedTime(&milliseconds, events_.at(of[0]), events_.at(of[1]));
   }
