@@ -17,8 +17,9 @@
 // Memory traffic, in rows of d: read n + 1, its product n; write 2n + 1. Backward of write: 3n + 2; of read 3n + 1, its
 // two products 3n. With n = 4 that is 18 forward and 39 backward, where Post-LN has 4 and 4 (residual_norm.md).
 // Numerics: fp32. Sums along a row as cpu/columns-inl.h; sums over streams ascending (SumStreams: pairs first);
-// gradients of α and β over blocks of kHyperRowBlock rows in double, then the blocks in ascending order. The number of
-// threads does not change any bit. On a device: cuda/hyper_connection.h.
+// gradients of α and β over blocks of kHyperRowBlock rows in double (of α: as many rows as a vector has lanes, map by
+// map), then the blocks in ascending order. Neither other rows nor the number of threads change a bit. On a device:
+// cuda/hyper_connection.h.
 // REQUIRES: matching shapes (aborts with both values otherwise); contiguous rows. Blocking; allocates nothing.
 #pragma once
 

@@ -3,87 +3,96 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cpu/sinkhorn.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/hyper_connection.cc"
 #include "hwy/foreach_target.h"
 // Must be included after foreach_target.h.
 #include "kernels/cpu/columns-inl.h"
+#include "kernels/cpu/hyper_maps-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hadal {
 namespace HWY_NAMESPACE {
 
 constexpr float kRmsEpsilon = 1e-6f;
-constexpr int64_t kMostMaps = HyperMaps(kMostStreams);
+constexpr int64_t kUsualStreams = 4;  // loops over so many streams are unrolled
 
-// Which gate multiplies element k of the maps.
-HWY_INLINE int64_t GateOf(int64_t k, int64_t streams) { return k < streams ? 0 : k < 2 * streams ? 1 : 2; }
-
-// h of one row.
-template <typename Args>
-HWY_INLINE void Logits(const Args& args, int64_t row, int64_t streams, float rstd, float* h) {
-  const float* projected = args.projected.row(row);
-  for (int64_t k = 0; k < HyperMaps(streams); ++k) {
-    h[k] = args.gates[GateOf(k, streams)] * (rstd * projected[k]) + args.bias[k];
-  }
-}
-
-void HyperReadForwardRows(const HyperReadForwardArgs& args, int64_t begin, int64_t end) {
-  const int64_t width = args.u.columns, streams = args.x.columns / width;
-  float h[kMostMaps];
-  for (int64_t row = begin; row < end; ++row) {
-    const float* x = args.x.row(row);
-    float *maps = args.maps.row(row), *u = args.u.row(row);
-    const float squares = SumColumns(args.x.columns, [&](auto d, int64_t c) HWY_ATTR {
-      const auto v = hn::LoadU(d, x + c);
-      return hn::Mul(v, v);
-    });
-    const float rstd = args.rstd[row] = 1.0f / std::sqrt(squares / static_cast<float>(args.x.columns) + kRmsEpsilon);
-    Logits(args, row, streams, rstd, h);
-    for (int64_t k = 0; k < 2 * streams; ++k) {
-      const float sigmoid = 1.0f / (1.0f + std::exp(-h[k]));
-      maps[k] = k < streams ? sigmoid : 2 * sigmoid;
+template <int kStreams>
+void ReadForwardRows(const HyperReadForwardArgs& args, int64_t begin, int64_t end) {
+  const int64_t width = args.u.columns, streams = StreamsOf<kStreams>(args.x, width);
+  HWY_ALIGN float maps[kMostMaps * kRowLanes], rstd[kRowLanes] = {};
+  for (int64_t first = begin; first < end; first += kRowLanes) {
+    const int64_t last = std::min(first + kRowLanes, end);
+    for (int64_t row = first; row < last; ++row) {
+      const float* x = args.x.row(row);
+      const float squares = SumColumns(args.x.columns, [&](auto d, int64_t c) HWY_ATTR {
+        const auto v = hn::LoadU(d, x + c);
+        return hn::Mul(v, v);
+      });
+      rstd[row - first] = args.rstd[row] = 1.0f / std::sqrt(squares / static_cast<float>(args.x.columns) + kRmsEpsilon);
     }
-    cpu::SinkhornForward(streams, h + 2 * streams, maps + 2 * streams);
-    ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
-      auto sum = hn::Mul(hn::Set(d, maps[0]), hn::LoadU(d, x + c));
-      for (int64_t i = 1; i < streams; ++i) sum = hn::MulAdd(hn::Set(d, maps[i]), hn::LoadU(d, x + i * width + c), sum);
-      hn::StoreU(sum, d, u + c);
-    });
-  }
-}
-
-void HyperWriteForwardRows(const HyperWriteForwardArgs& args, int64_t begin, int64_t end) {
-  const int64_t width = args.f.columns, streams = args.x.columns / width;
-  for (int64_t row = begin; row < end; ++row) {
-    const float *x = args.x.row(row), *f = args.f.row(row), *post = args.maps.row(row) + streams;
-    for (int64_t i = 0; i < streams; ++i) {
-      const float* res = post + streams + i * streams;
-      float* y = args.y.row(row) + i * width;
+    RowsToLanes(args.projected, first, last, maps);
+    Logits(args, /*begin=*/0, streams, hn::Load(FloatTag(), rstd), maps, maps);
+    MapsForward<kStreams>(streams, maps);
+    LanesToRows(maps, first, last, args.maps);
+    for (int64_t row = first; row < last; ++row) {
+      const float *x = args.x.row(row), *pre = maps + row - first;
+      float* u = args.u.row(row);
       ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
-        auto sum = hn::Mul(hn::Set(d, res[0]), hn::LoadU(d, x + c));
-        for (int64_t j = 1; j < streams; ++j)
-          sum = hn::MulAdd(hn::Set(d, res[j]), hn::LoadU(d, x + j * width + c), sum);
-        hn::StoreU(hn::MulAdd(hn::Set(d, post[i]), hn::LoadU(d, f + c), sum), d, y + c);
+        auto sum = hn::Mul(hn::Set(d, pre[0]), hn::LoadU(d, x + c));
+        for (int64_t i = 1; i < streams; ++i) {
+          sum = hn::MulAdd(hn::Set(d, pre[i * kRowLanes]), hn::LoadU(d, x + i * width + c), sum);
+        }
+        hn::StoreU(sum, d, u + c);
       });
     }
   }
 }
 
-HWY_INLINE float DotColumns(const float* a, const float* b, int64_t width) {
-  return SumColumns(width,
-                    [&](auto d, int64_t c) HWY_ATTR { return hn::Mul(hn::LoadU(d, a + c), hn::LoadU(d, b + c)); });
+void HyperReadForwardRows(const HyperReadForwardArgs& args, int64_t begin, int64_t end) {
+  if (args.x.columns == kUsualStreams * args.u.columns) return ReadForwardRows<kUsualStreams>(args, begin, end);
+  ReadForwardRows<0>(args, begin, end);
 }
 
-void HyperWriteBackwardRows(const HyperWriteBackwardArgs& args, int64_t begin, int64_t end) {
-  const int64_t width = args.f.columns, streams = args.x.columns / width;
+template <int kStreams>
+void WriteForwardRows(const HyperWriteForwardArgs& args, int64_t begin, int64_t end) {
+  constexpr int64_t kMost = kStreams == 0 ? kMostStreams : kStreams;
+  const int64_t width = args.f.columns, streams = StreamsOf<kStreams>(args.x, width);
+  float maps[HyperMaps(kMost)];  // a copy, which `y` cannot alias
+  const float *post = maps + streams, *res = post + streams;
+  for (int64_t row = begin; row < end; ++row) {
+    const float *x = args.x.row(row), *f = args.f.row(row);
+    float* y = args.y.row(row);
+    std::copy_n(args.maps.row(row), HyperMaps(streams), maps);
+    ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
+      hn::Vec<decltype(d)> from[kMost];
+      for (int64_t j = 0; j < streams; ++j) from[j] = hn::LoadU(d, x + j * width + c);
+      const auto result = hn::LoadU(d, f + c);
+      for (int64_t i = 0; i < streams; ++i) {
+        auto sum = hn::Mul(hn::Set(d, res[i * streams]), from[0]);
+        for (int64_t j = 1; j < streams; ++j) sum = hn::MulAdd(hn::Set(d, res[i * streams + j]), from[j], sum);
+        hn::StoreU(hn::MulAdd(hn::Set(d, post[i]), result, sum), d, y + i * width + c);
+      }
+    });
+  }
+}
+
+void HyperWriteForwardRows(const HyperWriteForwardArgs& args, int64_t begin, int64_t end) {
+  if (args.x.columns == kUsualStreams * args.f.columns) return WriteForwardRows<kUsualStreams>(args, begin, end);
+  WriteForwardRows<0>(args, begin, end);
+}
+
+template <int kStreams>
+void WriteBackwardRows(const HyperWriteBackwardArgs& args, int64_t begin, int64_t end) {
+  constexpr int64_t kMost = kStreams == 0 ? kMostStreams : kStreams;
+  const int64_t width = args.f.columns, streams = StreamsOf<kStreams>(args.x, width);
+  float maps[HyperMaps(kMost)];  // a copy, which `dx` and `df` cannot alias
+  const float *post = maps + streams, *res = post + streams;
   for (int64_t row = begin; row < end; ++row) {
     const float *dy = args.dy.row(row), *x = args.x.row(row), *f = args.f.row(row);
-    const float *post = args.maps.row(row) + streams, *res = post + streams;
     float *d_post = args.d_maps.row(row) + streams, *d_res = d_post + streams;
     float *dx = args.dx.row(row), *df = args.df.row(row);
+    std::copy_n(args.maps.row(row), HyperMaps(streams), maps);
     for (int64_t i = 0; i < streams; ++i) {
       d_post[i] = DotColumns(dy + i * width, f, width);
       for (int64_t j = 0; j < streams; ++j) {
@@ -91,49 +100,52 @@ void HyperWriteBackwardRows(const HyperWriteBackwardArgs& args, int64_t begin, i
       }
     }
     ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
-      hn::Vec<decltype(d)> sums[kMostStreams + 1];  // dx of each stream, then df
-      for (int64_t i = 0; i < streams; ++i) {
-        const auto gradient = hn::LoadU(d, dy + i * width + c);
-        for (int64_t j = 0; j <= streams; ++j) {
-          const auto factor = hn::Set(d, j < streams ? res[i * streams + j] : post[i]);
-          sums[j] = i == 0 ? hn::Mul(factor, gradient) : hn::MulAdd(factor, gradient, sums[j]);
-        }
+      hn::Vec<decltype(d)> gradients[kMost];
+      for (int64_t i = 0; i < streams; ++i) gradients[i] = hn::LoadU(d, dy + i * width + c);
+      for (int64_t j = 0; j <= streams; ++j) {  // dx of each stream, then df
+        const float* const factors = j < streams ? res + j : post;
+        const int64_t step = j < streams ? streams : 1;
+        auto sum = hn::Mul(hn::Set(d, factors[0]), gradients[0]);
+        for (int64_t i = 1; i < streams; ++i) sum = hn::MulAdd(hn::Set(d, factors[i * step]), gradients[i], sum);
+        hn::StoreU(sum, d, j < streams ? dx + j * width + c : df + c);
       }
-      for (int64_t j = 0; j < streams; ++j) hn::StoreU(sums[j], d, dx + j * width + c);
-      hn::StoreU(sums[streams], d, df + c);
     });
   }
 }
 
-// Adds the gradients of h to `sums` [m + 3]: those of the bias, then of the gates.
-HWY_INLINE void ReadBackwardRow(const HyperReadBackwardArgs& args, int64_t row, double* sums) {
-  const int64_t width = args.du.columns, streams = args.x.columns / width, count = HyperMaps(streams);
-  const float *du = args.du.row(row), *x = args.x.row(row), *maps = args.maps.row(row);
-  const float *projected = args.projected.row(row), rstd = args.rstd[row];
-  float *d_maps = args.d_maps.row(row), *dx = args.dx.row(row);
-  float h[kMostMaps], dh[kMostMaps];
-  Logits(args, row, streams, rstd, h);
-  for (int64_t i = 0; i < streams; ++i) {
-    dh[i] = DotColumns(du, x + i * width, width) * maps[i] * (1 - maps[i]);
-    const float post = maps[streams + i];
-    dh[streams + i] = d_maps[streams + i] * post * (1 - 0.5f * post);
-  }
-  cpu::SinkhornBackward(streams, h + 2 * streams, d_maps + 2 * streams, dh + 2 * streams);
-  float d_rstd = 0;
-  for (int64_t k = 0; k < count; ++k) {
-    const int64_t gate = GateOf(k, streams);
-    sums[k] += dh[k];
-    sums[count + gate] += dh[k] * (rstd * projected[k]);
-    d_rstd += args.gates[gate] * projected[k] * dh[k];
-    d_maps[k] = args.gates[gate] * rstd * dh[k];
-  }
-  const float of_norm = -d_rstd * rstd * rstd * rstd / static_cast<float>(args.x.columns);
-  for (int64_t i = 0; i < streams; ++i) {
-    ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
-      const int64_t at = i * width + c;
-      const auto read = hn::MulAdd(hn::Set(d, maps[i]), hn::LoadU(d, du + c), hn::LoadU(d, dx + at));
-      hn::StoreU(hn::MulAdd(hn::Set(d, of_norm), hn::LoadU(d, x + at), read), d, dx + at);
-    });
+void HyperWriteBackwardRows(const HyperWriteBackwardArgs& args, int64_t begin, int64_t end) {
+  if (args.x.columns == kUsualStreams * args.f.columns) return WriteBackwardRows<kUsualStreams>(args, begin, end);
+  WriteBackwardRows<0>(args, begin, end);
+}
+
+// A block's rows. Adds the gradients of h to `sums` [m + 3]: those of the bias, then of the gates.
+template <int kStreams>
+void ReadBackwardRows(const HyperReadBackwardArgs& args, int64_t begin, int64_t end, double* sums) {
+  const int64_t width = args.du.columns, streams = StreamsOf<kStreams>(args.x, width), count = HyperMaps(streams);
+  LaneGradients lanes;
+  for (int64_t first = begin; first < end; first += kRowLanes) {
+    const int64_t last = std::min(first + kRowLanes, end);
+    MapsBackward<kStreams>(args, first, last, lanes);
+    for (int64_t k = 0; k < count; ++k) {
+      double of_gate = 0;
+      for (int64_t l = 0; l < last - first; ++l) {
+        sums[k] += lanes.h[k * kRowLanes + l];
+        of_gate += lanes.of_gates[k * kRowLanes + l];
+      }
+      sums[count + GateOf(k, streams)] += of_gate;
+    }
+    for (int64_t row = first; row < last; ++row) {
+      const float *du = args.du.row(row), *x = args.x.row(row), of_norm = lanes.of_norm[row - first];
+      float* dx = args.dx.row(row);
+      for (int64_t i = 0; i < streams; ++i) {
+        const float map = args.maps.row(row)[i];
+        ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
+          const int64_t at = i * width + c;
+          const auto read = hn::MulAdd(hn::Set(d, map), hn::LoadU(d, du + c), hn::LoadU(d, dx + at));
+          hn::StoreU(hn::MulAdd(hn::Set(d, of_norm), hn::LoadU(d, x + at), read), d, dx + at);
+        });
+      }
+    }
   }
 }
 
@@ -142,8 +154,12 @@ void HyperReadBackwardBlocks(const HyperReadBackwardArgs& args, int64_t begin_bl
   const int64_t rows = args.du.rows, count = args.d_maps.columns + kHyperGates;
   for (int64_t block = begin_block; block < end_block; ++block) {
     double sums[kMostMaps + kHyperGates] = {};
-    const int64_t end = std::min(rows, (block + 1) * kHyperRowBlock);
-    for (int64_t row = block * kHyperRowBlock; row < end; ++row) ReadBackwardRow(args, row, sums);
+    const int64_t begin = block * kHyperRowBlock, end = std::min(rows, begin + kHyperRowBlock);
+    if (args.x.columns == kUsualStreams * args.du.columns) {
+      ReadBackwardRows<kUsualStreams>(args, begin, end, sums);
+    } else {
+      ReadBackwardRows<0>(args, begin, end, sums);
+    }
     for (int64_t k = 0; k < count; ++k) args.partials[block * count + k] = static_cast<float>(sums[k]);
   }
 }
@@ -195,7 +211,7 @@ HWY_EXPORT(SumStreamsRows);
 }  // namespace
 
 void cpu::HyperReadForward(const Stream& stream, const HyperReadForwardArgs& args) {
-  stream.ForRanges(args.u.rows, 1, [&](int64_t begin, int64_t end) {
+  stream.ForRanges(args.u.rows, /*grain=*/16, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(HyperReadForwardRows)(args, begin, end);
   });
 }

@@ -11,6 +11,8 @@
 #define HADAL_KERNELS_CPU_LANE_SUMS_INL_H_
 #endif
 
+#include <algorithm>
+
 #include "hwy/highway.h"
 #include "kernels/cpu/columns-inl.h"
 
@@ -20,31 +22,51 @@ namespace HWY_NAMESPACE {
 
 inline constexpr int kFloatLanes = hn::MaxLanes(FloatTag());
 
-// Returns the sums of neighbouring lanes: of a in the lower half, of b in the upper half.
+// The sums of pairs of neighbouring groups of kWidth lanes: of a in the even groups, of b in the odd ones; of half a
+// vector: of a in the lower half, of b in the upper half. Only this crosses blocks of 128 bits, which is slow.
+template <int kWidth>
 HWY_INLINE FloatVec PairSums(FloatVec a, FloatVec b) {
+  [[maybe_unused]] const FloatTag d;
 #if HWY_TARGET == HWY_SCALAR
   return a;  // never called
 #else
-  const FloatTag d;
-  return hn::Add(hn::ConcatEven(d, b, a), hn::ConcatOdd(d, b, a));
+  if constexpr (kWidth == kFloatLanes / 2) {
+    return hn::Add(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a));
+  } else if constexpr (kWidth == 1) {
+    return hn::Add(hn::OddEven(b, a), hn::Shuffle2301(hn::OddEven(a, b)));
+  } else if constexpr (kWidth == 2) {
+    const hn::RepartitionToWide<FloatTag> pairs;
+    const auto x = hn::BitCast(pairs, a), y = hn::BitCast(pairs, b);
+    return hn::Add(hn::BitCast(d, hn::OddEven(y, x)), hn::BitCast(d, hn::Shuffle01(hn::OddEven(x, y))));
+  } else {
+    return hn::Add(hn::OddEvenBlocks(b, a), hn::SwapAdjacentBlocks(hn::OddEvenBlocks(a, b)));
+  }
 #endif
 }
 
-// sums[i · lanes + l] = Σ lanes of vectors[i · lanes + l]. REQUIRES: kCount is a multiple of the lanes, at most 16.
+// Levels kWidth, 2 · kWidth, … of `count` vectors.
+template <int kWidth, int kCount>
+HWY_INLINE void SumLevels(FloatVec (&level)[kCount], int count) {
+  if constexpr (kWidth < kFloatLanes) {
+    const int pairs = (count + 1) / 2;
+#pragma GCC unroll 8
+    for (int i = 0; i < pairs; ++i) level[i] = PairSums<kWidth>(level[2 * i], level[std::min(2 * i + 1, count - 1)]);
+    SumLevels<2 * kWidth>(level, pairs);
+  }
+}
+
+// sums[i] = Σ lanes of vectors[i], at most 16. Writes whole vectors: `sums` has room for a multiple of the lanes.
 template <int kCount>
 HWY_INLINE void SumLanes(const FloatVec (&vectors)[kCount], float* HWY_RESTRICT sums) {
-  static_assert(kCount % kFloatLanes == 0 && kCount <= 16);
+  static_assert(kCount <= 16);
   FloatVec level[kCount];
 #pragma GCC unroll 16
   for (int i = 0; i < kCount; ++i) level[i] = vectors[i];
-#pragma GCC unroll 4
-  for (int width = kFloatLanes; width > 1; width /= 2) {
-    const int pairs = kCount * width / kFloatLanes / 2;
-#pragma GCC unroll 8
-    for (int i = 0; i < pairs; ++i) level[i] = PairSums(level[2 * i], level[2 * i + 1]);
-  }
+  SumLevels<1>(level, kCount);
 #pragma GCC unroll 16
-  for (int i = 0; i < kCount / kFloatLanes; ++i) hn::StoreU(level[i], FloatTag(), sums + i * kFloatLanes);
+  for (int i = 0; i < (kCount + kFloatLanes - 1) / kFloatLanes; ++i) {
+    hn::StoreU(level[i], FloatTag(), sums + i * kFloatLanes);
+  }
 }
 
 }  // namespace HWY_NAMESPACE

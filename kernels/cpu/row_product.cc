@@ -19,12 +19,12 @@ namespace {
 
 using Vec = FloatVec;
 
-// A tile of y. With AVX-512's 32 registers its sums fill one vector.
-constexpr int kTileColumns = 4;
-constexpr int kTileRows = kFloatLanes >= 16 ? 4 : 2;
-constexpr int kSums = kTileRows * kTileColumns;
+// A tile of y: as many sums as registers hold beside what they are made of, four rows because beams are often of 4.
+constexpr int kTileRows = 4;
+constexpr int kTileColumns = kFloatLanes >= 16 ? 4 : 3;
 // Most terms that are summed before they are added to y.
 constexpr int64_t kBlockTerms = 512;
+constexpr int64_t kMostGroupColumns = 16 * kTileColumns;
 
 struct Tile {
   const float* x[kTileRows];
@@ -32,11 +32,12 @@ struct Tile {
   const float* next_weight[kTileColumns];  // of the tile that follows
 };
 
-// sums[i · kTileColumns + j] = x[i] · weight[j]. kFetch: loads the next tile's weights into the cache meanwhile; the
-// CPU does not foresee four rows of weights at once, and steps of few rows wait for nothing else.
-template <bool kFetch>
+// sums[i · kTileColumns + j] = x[i] · weight[j], of kRows rows. kFetch: loads the next tile's weights into the cache
+// meanwhile; the CPU does not foresee several rows of weights at once, and steps of few rows wait for nothing else.
+template <int kRows, bool kFetch>
 HWY_INLINE void MultiplyTile(const Tile& tile, int64_t terms, float* HWY_RESTRICT sums) {
   const FloatTag d;
+  constexpr int kSums = kRows * kTileColumns;
   Vec vectors[kSums];
 #pragma GCC unroll 16
   for (int s = 0; s < kSums; ++s) vectors[s] = hn::Zero(d);
@@ -49,7 +50,7 @@ HWY_INLINE void MultiplyTile(const Tile& tile, int64_t terms, float* HWY_RESTRIC
       if constexpr (kFetch) hwy::Prefetch(tile.next_weight[j] + k);
     }
 #pragma GCC unroll 4
-    for (int i = 0; i < kTileRows; ++i) {
+    for (int i = 0; i < kRows; ++i) {
       const Vec x = load(tile.x[i]);
 #pragma GCC unroll 4
       for (int j = 0; j < kTileColumns; ++j) {
@@ -62,43 +63,47 @@ HWY_INLINE void MultiplyTile(const Tile& tile, int64_t terms, float* HWY_RESTRIC
   SumLanes(vectors, sums);
 }
 
-// y of one row and kTileColumns or, at the edge, fewer columns. kAdd: adds to what y has.
+// y[column] = or += sums[column − begin], of columns [begin, end).
 template <bool kAdd>
-HWY_INLINE void StoreSums(const LinearForwardArgs& args, const float* HWY_RESTRICT sums, int64_t column, int64_t count,
+HWY_INLINE void StoreSums(const LinearForwardArgs& args, const float* HWY_RESTRICT sums, int64_t begin, int64_t end,
                           float* HWY_RESTRICT y) {
   const float* const bias = args.bias.floats().data;
-  const auto store = [&](auto d, int64_t j) HWY_ATTR {
-    auto value = hn::LoadU(d, sums + j);
-    if constexpr (kAdd) value = hn::Add(hn::LoadU(d, y + column + j), value);
-    if (bias != nullptr) value = hn::Add(value, hn::LoadU(d, bias + column + j));
+  ForColumns(begin, end, [&](auto d, int64_t column) HWY_ATTR {
+    auto value = hn::LoadU(d, sums + column - begin);
+    if constexpr (kAdd) value = hn::Add(hn::LoadU(d, y + column), value);
+    if (bias != nullptr) value = hn::Add(value, hn::LoadU(d, bias + column));
     if (args.relu) value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);  // keeps a NaN
-    hn::StoreU(value, d, y + column + j);
-  };
-  constexpr hn::CappedTag<float, kTileColumns> d;
-  if (count == kTileColumns && hn::MaxLanes(d) == kTileColumns) return store(d, 0);
-  for (int64_t j = 0; j < count; ++j) store(OneFloatTag(), j);
+    hn::StoreU(value, d, y + column);
+  });
 }
 
-// Columns [begin, end) of kTileRows rows from `row`. Tiles at the edges repeat the last row or column.
-template <bool kAdd, bool kFetch>
-HWY_INLINE void MultiplyRows(const LinearForwardArgs& args, int64_t row, int64_t begin, int64_t end) {
+// Columns [begin, end), at most kMostGroupColumns, of kRows rows from `row`. The last tile repeats its last column.
+template <bool kAdd, int kRows, bool kFetch>
+void MultiplyRows(const LinearForwardArgs& args, int64_t row, int64_t begin, int64_t end) {
   const ConstMatrix x = args.x.floats(), weight = args.weight.floats();
-  const Matrix y = args.y.floats();
-  const int64_t rows = std::min<int64_t>(kTileRows, x.rows - row);
-  HWY_ALIGN float sums[kSums];
+  HWY_ALIGN float tile_sums[kRows * kTileColumns + kFloatLanes];
+  HWY_ALIGN float sums[kRows][kMostGroupColumns + kTileColumns];
   Tile tile;
-  for (int i = 0; i < kTileRows; ++i) tile.x[i] = x.row(row + std::min<int64_t>(i, rows - 1));
+  for (int i = 0; i < kRows; ++i) tile.x[i] = x.row(row + i);
   for (int64_t column = begin; column < end; column += kTileColumns) {
     for (int j = 0; j < kTileColumns; ++j) {
       tile.weight[j] = weight.row(std::min(column + j, end - 1));
       tile.next_weight[j] = weight.row(std::min(column + kTileColumns + j, weight.rows - 1));
     }
-    MultiplyTile<kFetch>(tile, x.columns, sums);
-    const int64_t columns = std::min<int64_t>(kTileColumns, end - column);
-    for (int64_t i = 0; i < rows; ++i) {
-      StoreSums<kAdd>(args, sums + i * kTileColumns, column, columns, y.row(row + i));
+    MultiplyTile<kRows, kFetch>(tile, x.columns, tile_sums);
+    for (int i = 0; i < kRows; ++i) {
+      for (int j = 0; j < kTileColumns; ++j) sums[i][column - begin + j] = tile_sums[i * kTileColumns + j];
     }
   }
+  for (int i = 0; i < kRows; ++i) StoreSums<kAdd>(args, sums[i], begin, end, args.y.floats().row(row + i));
+}
+
+// As MultiplyRows, of `rows` rows, fewer than a tile has.
+template <bool kAdd>
+void MultiplyLastRows(const LinearForwardArgs& args, int64_t row, int64_t rows, int64_t begin, int64_t end) {
+  if (rows == 1) MultiplyRows<kAdd, 1, true>(args, row, begin, end);
+  if (rows == 2) MultiplyRows<kAdd, 2, true>(args, row, begin, end);
+  if (rows == 3) MultiplyRows<kAdd, 3, true>(args, row, begin, end);
 }
 
 // Columns [begin, end) of y. The weights of a group of columns stay in the L1 cache while the rows pass; the rows of a
@@ -108,17 +113,19 @@ void MultiplyColumns(const LinearForwardArgs& args, int64_t begin, int64_t end) 
   const auto whole_tiles = [&](int64_t floats, int64_t width) {
     return std::max<int64_t>(floats / args.x.columns / width, 1) * width;
   };
-  const int64_t group_columns = whole_tiles(int64_t{1} << 12, kTileColumns);
+  const int64_t group_columns = std::min(whole_tiles(int64_t{1} << 12, kTileColumns), kMostGroupColumns);
   const int64_t group_rows = whole_tiles(int64_t{1} << 16, kTileRows);
   const int64_t rows = args.x.rows;
   for (int64_t first = 0; first < rows; first += group_rows) {
     const int64_t last = std::min(first + group_rows, rows);
     for (int64_t column = begin; column < end; column += group_columns) {
       const int64_t next = std::min(column + group_columns, end);
-      MultiplyRows<kAdd, true>(args, first, column, next);
-      for (int64_t row = first + kTileRows; row < last; row += kTileRows) {
-        MultiplyRows<kAdd, false>(args, row, column, next);
+      int64_t row = first;
+      if (row + kTileRows <= last) MultiplyRows<kAdd, kTileRows, true>(args, row, column, next), row += kTileRows;
+      for (; row + kTileRows <= last; row += kTileRows) {
+        MultiplyRows<kAdd, kTileRows, false>(args, row, column, next);
       }
+      MultiplyLastRows<kAdd>(args, row, last - row, column, next);
     }
   }
 }

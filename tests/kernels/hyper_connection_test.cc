@@ -154,6 +154,28 @@ TEST(HyperConnectionTest, ThreadsChangeNoBit) {
   });
 }
 
+TEST(HyperConnectionTest, OtherRowsChangeNoBit) {
+  ForEachInstructionSet([] {
+    ForEachCase([](Connection all) {
+      all.Forward(Stream::Cpu(1));
+      Connection one = all;
+      one.maps.values.assign(one.maps.values.size(), NAN);
+      one.u.values.assign(one.u.values.size(), NAN);
+      for (int64_t row = 0; row < all.rows; ++row) {
+        HyperReadForward(Stream::Cpu(1), {.x = one.x.view().Rows(row, 1),
+                                          .projected = one.projected.view().Rows(row, 1),
+                                          .gates = Connection::VectorOf(one.gates),
+                                          .bias = Connection::VectorOf(one.bias),
+                                          .maps = one.maps.view().Rows(row, 1),
+                                          .rstd = {one.rstd.values.data() + row, 1},
+                                          .u = one.u.view().Rows(row, 1)});
+      }
+      EXPECT_TRUE(SameBits(one.maps.values, all.maps.values));
+      EXPECT_TRUE(SameBits(one.u.values, all.u.values));
+    });
+  });
+}
+
 TEST(HyperConnectionTest, RowsAndColumnsOfTheResidualMapSumToOne) {
   Connection c(40, 8, 4);
   c.Forward(Stream::Cpu(1));
