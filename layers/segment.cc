@@ -265,6 +265,9 @@ void Segment::BackwardInput(const SublayerContext& context, const PieceTensors& 
   if (step > 0) return;
   if (pre_norm_) BackwardJoint(context, 0, NormedGradient(context, 0, t), t);
   if (combination_) {
+    if (pre_norm_) {
+      context.Observe({.tensor = DepthTensor::kNormInputGradient, .sublayer = first_, .values = t.d_y});
+    }
     PieceTensors combination = tensors;
     combination.saved = t.saved_input + combination_saved_;
     combination_->BackwardInput(context, combination, 0);

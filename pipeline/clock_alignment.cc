@@ -53,4 +53,10 @@ absl::StatusOr<ClockOffset> MeasureClockOffset(Communicator& communicator, absl:
   return offset;
 }
 
+double TimeOfRankZero(double t, const ClockOffset& begin, const ClockOffset& end) {
+  const double span = end.at_seconds - begin.at_seconds;
+  if (span <= 0) return t - begin.seconds;
+  return t - (begin.seconds + (end.seconds - begin.seconds) * (t - begin.at_seconds) / span);
+}
+
 }  // namespace hadal

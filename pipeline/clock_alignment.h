@@ -27,4 +27,7 @@ struct ClockOffset {
 absl::StatusOr<ClockOffset> MeasureClockOffset(Communicator& communicator, absl::FunctionRef<double()> clock,
                                                absl::Duration timeout);
 
+// Returns rank 0's time at this rank's time `t`. The offset at `t` is on the line through two measurements.
+double TimeOfRankZero(double t, const ClockOffset& begin, const ClockOffset& end);
+
 }  // namespace hadal

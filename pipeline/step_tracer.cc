@@ -61,13 +61,6 @@ absl::StatusOr<RankTrace> Unpack(std::string_view bytes, int rank) {
   return trace;
 }
 
-// The offset at local time `t`, on the line through two measurements.
-double OffsetAt(const ClockOffset& begin, const ClockOffset& end, double t) {
-  const double span = end.at_seconds - begin.at_seconds;
-  if (span <= 0) return begin.seconds;
-  return begin.seconds + (end.seconds - begin.seconds) * (t - begin.at_seconds) / span;
-}
-
 }  // namespace
 
 StepTracer::StepTracer(TraceRequest request, Communicator& communicator, TraceBuffer& trace, absl::Duration timeout)
@@ -104,8 +97,8 @@ std::string StepTracer::Pack(const ClockOffset& end) const {
   bytes.reserve(sizeof(header) + trace_.events().size_bytes());
   AppendValue(header, bytes);
   for (TraceEvent event : trace_.events()) {
-    event.begin_seconds -= OffsetAt(begin_, end, event.begin_seconds);
-    event.end_seconds -= OffsetAt(begin_, end, event.end_seconds);
+    event.begin_seconds = TimeOfRankZero(event.begin_seconds, begin_, end);
+    event.end_seconds = TimeOfRankZero(event.end_seconds, begin_, end);
     AppendValue(event, bytes);
   }
   return bytes;

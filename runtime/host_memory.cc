@@ -44,9 +44,9 @@ std::optional<int64_t> MemInfoBytes(std::string_view text, std::string_view name
   return std::nullopt;
 }
 
-std::optional<int64_t> AvailableHostMemoryBytes() {
-  std::optional<int64_t> available = MemInfoBytes(ReadSmallFile("/proc/meminfo"), "MemAvailable");
-  const std::optional<int64_t> below = ControlGroupBytes(ReadSmallFile("/proc/self/cgroup"));
+std::optional<int64_t> AvailableHostMemoryBytes(const std::string& proc, const std::string& control_groups) {
+  std::optional<int64_t> available = MemInfoBytes(ReadSmallFile(proc + "/meminfo"), "MemAvailable");
+  const std::optional<int64_t> below = ControlGroupBytes(ReadSmallFile(proc + "/self/cgroup"), control_groups);
   if (below && (!available || *below < *available)) available = below;
   return available;
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace hadal {
@@ -12,8 +13,9 @@ namespace hadal {
 // Returns the bytes of a line like "MemAvailable: 123 kB" of /proc/meminfo; nullopt if there is no such line.
 std::optional<int64_t> MemInfoBytes(std::string_view text, std::string_view name);
 
-// Returns nullopt if the system does not report it. Reads a few small files.
-std::optional<int64_t> AvailableHostMemoryBytes();
+// Returns nullopt if the system does not report it. Reads a few small files. `proc`, `control_groups`: the mount points.
+std::optional<int64_t> AvailableHostMemoryBytes(const std::string& proc = "/proc",
+                                                const std::string& control_groups = "/sys/fs/cgroup");
 
 // Returns the process's peak resident memory so far; 0 if the system does not report it.
 int64_t PeakResidentBytes();

@@ -29,6 +29,7 @@ struct RankFacts {
   int64_t memory_limit_bytes = -1;   // RLIMIT_AS; -1: none
   int64_t available_bytes = -1;      // memory the host can still give (host_memory.h)
   int64_t shared_memory_bytes = -1;  // free in /dev/shm
+  bool operator==(const RankFacts&) const = default;
 };
 
 // REQUIRES: Linux. Blocking: reads files of /proc and the program itself. Never fails: what is not known stays unknown.

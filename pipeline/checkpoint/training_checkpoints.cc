@@ -264,14 +264,22 @@ std::string TrainingCheckpoints::LastGoodText() const {
   return "the run has no checkpoint yet";
 }
 
-absl::Status TrainingCheckpoints::WarnIfFailed(int64_t step, const absl::Status& save) const {
+absl::Status TrainingCheckpoints::WarnIfFailed(int64_t step, const absl::Status& save) {
   if (save.ok() || EndsTheRun(save)) return save;
+  failed_step_ = progress_.step;
   if (sink_ != nullptr) {
     sink_->OnText(step, TextKind::kWarning,
                   absl::StrCat("NO CHECKPOINT of step ", progress_.step, ": ", save.message(), ". Training goes on; ",
                                LastGoodText()));
   }
   return absl::OkStatus();
+}
+
+void TrainingCheckpoints::ForgetUnsavedBest(TrainingProgress& progress) const {
+  if (progress.best_step != failed_step_ || progress.best_step == progress.step) return;
+  const TrainingProgress saved = last_progress_.value_or(TrainingProgress());
+  progress.best_nll = saved.best_nll;
+  progress.best_step = saved.best_step;
 }
 
 // ---- Loading ----

@@ -110,6 +110,10 @@ class TrainingCheckpoints {
     return last_step_ == progress.step && (!last_progress_ || *last_progress_ == progress);
   }
 
+  // If the best of `progress` is of an earlier step whose save has failed, takes the best back to that of the last
+  // checkpoint saved or loaded: the next nll below that is saved as `best`. This step can still be saved at the end.
+  void ForgetUnsavedBest(TrainingProgress& progress) const;
+
   // Loads the newest valid checkpoint of the run; returns nullopt if there is none. `find`, called on rank 0, chooses
   // the checkpoint and may refuse it with an error; the default accepts every checkpoint with moments. Chooses again if
   // the run's owner has removed the checkpoint meanwhile.
@@ -131,8 +135,8 @@ class TrainingCheckpoints {
   absl::Status Settle();
   // Ends the save, successful or not: waits for the threads that are still writing.
   void End();
-  // Returns an error that ends the run; warns of any other.
-  absl::Status WarnIfFailed(int64_t step, const absl::Status& save) const;
+  // Returns an error that ends the run; warns of any other, and notes its step.
+  absl::Status WarnIfFailed(int64_t step, const absl::Status& save);
   std::string LastGoodText() const;  // the checkpoint that a restart would load, for messages
   absl::StatusOr<TrainingProgress> LoadShared(const SharedCheckpoint& from, bool weights_only);
   absl::Status LoadHere(const SharedCheckpoint& from, bool weights_only);
@@ -150,6 +154,7 @@ class TrainingCheckpoints {
   int64_t last_step_ = -1;
   std::optional<TrainingProgress> last_progress_;  // as last saved or loaded; absent: a new run's
   bool loaded_elsewhere_ = false;                  // the run continues from a checkpoint of another run
+  int64_t failed_step_ = 0;                        // of the last save that failed; 0: none has
   std::string attempt_;
 
   // The save in progress: first file_, then, on rank 0, commit_.

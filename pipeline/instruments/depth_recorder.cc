@@ -155,7 +155,8 @@ void DepthRecorder::Fill(const std::vector<SublayerSums>& sums, const StepResult
     add(DepthSeries::kOutputGradient, norm(at.output_gradient));
     add(DepthSeries::kNormOutputGradient, norm(at.norm_output_gradient));
     const SublayerRecord& record = plan_.sublayers[s];
-    const bool reads_stream = record.norm == NormPlacement::kPre && plan_.Streams(record.stack) == 1;
+    const bool reads_layers = plan_.Combines(record.stack) && record.kind == SublayerKind::kSelfAttention;
+    const bool reads_stream = record.norm == NormPlacement::kPre && plan_.Streams(record.stack) == 1 && !reads_layers;
     add(DepthSeries::kNormInputGradient, norm(reads_stream ? sums[s - 1].output_gradient : at.norm_input_gradient));
     if (!probe_) continue;
     add(DepthSeries::kOutput, mean(at.output));

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Translation speed of hadal beside CTranslate2 (fp32) and transformers: the same weights, sentences and beam, in turn, in one run.
 
-    tests/bench/decoding_speed.py HADAL --text DIR [--out FILE] [--rows 3,6] [--threads N] [--rounds N] [--seconds S]
+    tests/bench/decoding_speed.py HADAL --text DIR [--out FILE] [--rows 3,6] [--programs LIST] [--threads N] [--rounds N] [--seconds S]
 
 HADAL: the program. DIR: train.{en,de} and test.en. FILE: the table (default: results/decoding_speed.txt); rows that it has are not
-measured again, so a run that was stopped goes on. --rows: numbers of layers. A row takes some rounds x 3 programs x S seconds.
+measured again, so a run that was stopped goes on. --rows: numbers of layers. --programs hadal,ctranslate2: without transformers, which
+takes most of the time on slow cores. A row takes some rounds x programs x S seconds.
 Needs ctranslate2, transformers, torch and sentencepiece in HADAL_PYTHON (default: this Python).
 
 Models: `hadal train` for two steps, DeepNorm, vocabulary 8,000, exported by `hadal checkpoint export --format`. Such a model hardly
@@ -161,7 +162,8 @@ def measure(programs, sentences, batch, rounds, seconds):
 
 
 def row(layers, batch, medians):
-    rates, cpu = ([medians[name][i] for name in PROGRAMS] for i in (0, 1))
+    not_run = [float("nan")] * 2
+    rates, cpu = ([medians.get(name, not_run)[i] for name in PROGRAMS] for i in (0, 1))
     ratios = [rates[0] / other for other in rates[1:]]
     cells = [f"{layers}L-{layers}L d={MODELS[layers][0]}", str(batch), *(f"{r:.3g}" for r in rates), *(f"{r:.2f}" for r in ratios),
              *(f"{c:.3g}" for c in cpu)]
@@ -190,6 +192,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, default=HERE / "results/decoding_speed.txt")
     parser.add_argument("--models", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "hadal_decoding_speed")
     parser.add_argument("--rows", default=",".join(map(str, MODELS)))
+    parser.add_argument("--programs", default=",".join(PROGRAMS))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=10)
@@ -206,7 +209,7 @@ def main():
             if f"| {layers}L-{layers}L d={MODELS[layers][0]} | {batch} |" in arguments.out.read_text():
                 continue
             programs = {"hadal": Hadal(arguments.hadal, folder / "run", batch, arguments.threads)}
-            for name in PROGRAMS[1:]:
+            for name in arguments.programs.split(",")[1:]:
                 programs[name] = Worker(python, name, folder / name, batch, arguments.threads)
             line = row(layers, batch, measure(programs, sentences, batch, arguments.rounds, arguments.seconds))
             for program in programs.values():

@@ -136,6 +136,9 @@ TEST(CorpusShard, PlacesAndCountsAreHeldToTheHeader) {
             "a.shard: sample 1: it has 8 tokens, the shard has only 7 left");
   EXPECT_EQ(Refusal(Changed<int32_t>(bytes, RecordField(1, offsetof(SampleRecord, target_tokens)), 1)),
             "a.shard: its samples have 9 tokens, its header says 10");
+  constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+  EXPECT_EQ(Refusal(Changed<int32_t>(bytes, RecordField(1, offsetof(SampleRecord, source_tokens)), kMost)),
+            "a.shard: sample 1: it has 2147483651 tokens, the shard has only 7 left");
   EXPECT_EQ(Refusal(bytes.substr(0, 31)), "a.shard: it has 31 bytes, a header alone takes 32");
   EXPECT_EQ(Refusal(Changed<uint64_t>(bytes, 0, 5)), "a.shard: it does not begin with a shard's header");
   EXPECT_EQ(Refusal(Changed<uint32_t>(bytes, 8, 3)),
@@ -143,6 +146,11 @@ TEST(CorpusShard, PlacesAndCountsAreHeldToTheHeader) {
   EXPECT_EQ(Refusal(Changed<int64_t>(bytes, 16, 3)),
             absl::StrCat("a.shard: its header states 3 samples and 10 tokens, which does not match its ", bytes.size(),
                          " bytes"));
+  for (const int64_t value : {int64_t{-1}, int64_t{0}, int64_t{1} << 62, std::numeric_limits<int64_t>::max()}) {
+    EXPECT_THAT(Refusal(Changed(bytes, 16, value)), HasSubstr(absl::StrCat("states ", value, " samples"))) << value;
+    EXPECT_THAT(Refusal(Changed(bytes, 24, value)), HasSubstr(absl::StrCat("and ", value, " tokens"))) << value;
+  }
+  EXPECT_THAT(Refusal(bytes + "four"), HasSubstr("which does not match its 140 bytes"));
 }
 
 constexpr ShardLimits kSpeechLimits = {.target_vocabulary_size = 10, .corpora = 1, .frame_width = 2};

@@ -67,10 +67,12 @@ int Runs() {
   return runs != nullptr ? std::atoi(runs) : 10000;
 }
 
-// Hand-written hostile files and former findings: HADAL_FUZZ_CORPUS/<target>/*.
+// Hand-written hostile files and former findings: HADAL_FUZZ_CORPUS/<target>/*. A checkpoint's directory takes those of
+// its manifest.
 std::vector<std::string> CommittedFiles(const std::string& name) {
   std::vector<std::string> files;
-  const std::filesystem::path directory = std::filesystem::path(HADAL_FUZZ_CORPUS) / name;
+  const std::filesystem::path directory =
+      std::filesystem::path(HADAL_FUZZ_CORPUS) / (name == "checkpoint_directory" ? "checkpoint_manifest" : name);
   if (!std::filesystem::exists(directory)) return files;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     std::ifstream in(entry.path(), std::ios::binary);

@@ -125,7 +125,10 @@ cudaError_t Replay::CallRuntime(const std::string& function, const Arguments& of
 // Queries until the event is reached, as the recording host has, which goes on to use or destroy what it waited for.
 cudaError_t AwaitEvent(cudaEvent_t event) {
   cudaError_t error = cudaEventQuery(event);
-  while (error == cudaErrorNotReady) error = cudaEventQuery(event);
+  while (error == cudaErrorNotReady) {
+    cudaGetLastError();  // clears it for the next launch
+    error = cudaEventQuery(event);
+  }
   return error;
 }
 

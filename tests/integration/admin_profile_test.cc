@@ -143,23 +143,23 @@ TEST(AdminProfileTest, OtherMethodsHaveNone) {
 std::vector<std::vector<float>> OmegaAfter(const TrainOptions& options,
                                            const std::function<absl::Status(Trainer&)>& load) {
   const Corpus corpus = RandomCorpus(100, 24, kVocabulary, 5);
-  const ModelPlan plan = ModelPlan::Make(options.model);
-  const PipelinePlan pipeline = MakePipelinePlan(plan, options.batch, options.pipeline, 1).value();
   InProcessWorld world(1);
-  PrepareComputeThread();
   MetricsSink sink;
   const TrainingSurroundings surroundings{
       .communicator = world.communicator(0), .stream = Stream::Cpu(1), .train = corpus, .sink = sink};
-  const std::unique_ptr<Trainer> trainer =
-      Trainer::Create(options, plan, pipeline, surroundings, {.run_directory = options.run_directory}).value();
-  EXPECT_TRUE(load(*trainer).ok());
-  EXPECT_TRUE(trainer->Run().ok());
   std::vector<std::vector<float>> omega;
-  for (size_t p = 0; p < plan.parameters.size(); ++p) {
-    if (plan.parameters[p].role != ParameterRole::kOmega) continue;
-    const Vector values = trainer->engine().stage().parameters().WeightVector(static_cast<int32_t>(p));
-    omega.emplace_back(values.data, values.data + values.size);
-  }
+  const absl::Status status = WithTrainer(options, surroundings, [&](Trainer& trainer) -> absl::Status {
+    HADAL_RETURN_IF_ERROR(load(trainer));
+    HADAL_RETURN_IF_ERROR(trainer.Run().status());
+    const ParameterStore& parameters = trainer.engine().stage().parameters();
+    for (size_t p = 0; p < parameters.plan().parameters.size(); ++p) {
+      if (parameters.plan().parameters[p].role != ParameterRole::kOmega) continue;
+      const Vector values = parameters.WeightVector(static_cast<int32_t>(p));
+      omega.emplace_back(values.data, values.data + values.size);
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
   return omega;
 }
 

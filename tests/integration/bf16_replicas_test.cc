@@ -11,7 +11,6 @@
 #include "pipeline/plan/slice_ownership.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"
-#include "runtime/compute_thread.h"
 #include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/temporary_directory.h"
@@ -175,22 +174,17 @@ class Bf16ResumeTest : public ::testing::Test {
 
   absl::Status RunRank(const TrainOptions& options, Communicator& communicator, Start start,
                        const std::string& checkpoint, LossSink& sink) {
-    PrepareComputeThread();
-    ModelPlan plan = ModelPlan::Make(options.model);
-    plan.compute_storage = Storage::kBFloat16;
     const std::unique_ptr<Device> device = MakeTestDevice(3 + communicator.rank());
-    HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, options.batch, options.pipeline,
-                                                                         communicator.size(), communicator.rank()));
     const TrainingSurroundings surroundings{
         .communicator = communicator, .stream = Stream::On(*device, 1), .train = corpus_, .sink = sink};
-    HADAL_ASSIGN_OR_RETURN(
-        const std::unique_ptr<Trainer> trainer,
-        Trainer::Create(options, plan, pipeline, surroundings, {.run_directory = options.run_directory}));
-    if (start == Start::kResumed) HADAL_RETURN_IF_ERROR(trainer->Resume(FindNamed(checkpoint)));
-    if (start == Start::kFromWeights) HADAL_RETURN_IF_ERROR(trainer->InitializeFrom(FindNamed(checkpoint)));
-    HADAL_ASSIGN_OR_RETURN(const TrainingOutcome outcome, trainer->Run());
-    if (communicator.rank() == 0 && start == Start::kNew) saved_ = outcome.checkpoint;
-    return absl::OkStatus();
+    const auto use = [&](Trainer& trainer) -> absl::Status {
+      if (start == Start::kResumed) HADAL_RETURN_IF_ERROR(trainer.Resume(FindNamed(checkpoint)));
+      if (start == Start::kFromWeights) HADAL_RETURN_IF_ERROR(trainer.InitializeFrom(FindNamed(checkpoint)));
+      HADAL_ASSIGN_OR_RETURN(const TrainingOutcome outcome, trainer.Run());
+      if (communicator.rank() == 0 && start == Start::kNew) saved_ = outcome.checkpoint;
+      return absl::OkStatus();
+    };
+    return WithTrainer(options, surroundings, use, Storage::kBFloat16);
   }
 
   // Trains to step `steps`; the losses of the steps done here.

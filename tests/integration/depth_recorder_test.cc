@@ -110,6 +110,13 @@ TEST_P(DepthRecorderTest, RecordsWhatThereIs) {
       if (!exists) continue;
       EXPECT_TRUE(std::isfinite(value)) << kDepthSeries[s].name << " of sublayer " << place;
     }
+    const bool combines = GetParam() == ResidualMethod::kDlclPre;
+    if (!starts && (combines || GetParam() == ResidualMethod::kPreLn)) {
+      const bool reads_stream = !combines || sublayer.kind != SublayerKind::kSelfAttention;
+      EXPECT_EQ(depth[DepthSeries::kNormInputGradient][place] == depth[DepthSeries::kOutputGradient][place - 1],
+                reads_stream)
+          << "sublayer " << place;
+    }
     ++place;
   }
   EXPECT_GT(depth.model_update.value(), 0);
@@ -187,23 +194,22 @@ class TrainerRun {
       std::vector<std::string> warnings;
     } recorder;
     options_.stop.steps = steps;
-    const ModelPlan plan = ModelPlan::Make(options_.model);
-    const PipelinePlan pipeline = MakePipelinePlan(plan, options_.batch, options_.pipeline, 2).value();
     InProcessWorld world(2);
-    const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+    const absl::Status status = world.Run([&](Communicator& communicator) {
       const TrainingSurroundings surroundings{
           .communicator = communicator, .stream = Stream::Cpu(1), .train = corpus_, .sink = recorder};
-      HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
-                             Trainer::Create(options_, plan, pipeline, surroundings,
-                                             {.run_directory = options_.run_directory, .retention = {}}));
-      HADAL_RETURN_IF_ERROR(trainer->ResumeLatest().status());
-      return trainer->Run().status();
+      return WithTrainer(options_, surroundings, [](Trainer& trainer) -> absl::Status {
+        HADAL_RETURN_IF_ERROR(trainer.ResumeLatest().status());
+        return trainer.Run().status();
+      });
     });
     EXPECT_TRUE(status.ok()) << status;
     warnings = recorder.warnings;
     return recorder.records;
   }
 
+  // Weights do not change.
+  void StandStill() { options_.rate.peak = options_.rate.warmup_initial_rate = 0; }
   std::string probe_file() const { return JoinPath(directory_.path(), kDepthProbeName); }
   std::vector<std::string> warnings;
 
@@ -221,6 +227,14 @@ TEST(DepthRecorder, GoesOnAfterAResumeAsIfNothingHadHappened) {
   EXPECT_EQ(FirstDifference(all, pieces), "");
   EXPECT_TRUE(resumed.warnings.empty());
   EXPECT_TRUE(pieces.back().model_update.has_value());
+}
+
+TEST(DepthRecorder, WhatStandsStillHasNotChanged) {
+  TrainerRun run;
+  run.StandStill();
+  const DepthMetrics record = run.To(1).back();
+  EXPECT_EQ(record.model_update, 0.0);
+  for (const float ratio : record[DepthSeries::kUpdateRatio]) EXPECT_EQ(ratio, 0.0f);
 }
 
 TEST(DepthRecorder, WithoutTheFirstOutputOnlyTheModelsChangeGoesUnrecorded) {

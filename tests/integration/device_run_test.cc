@@ -137,6 +137,23 @@ TEST(DeviceRunTest, GraphsOfHalvesChangeNoBit) {
   }
 }
 
+void ExpectAlike(const std::vector<DepthMetrics>& device, const std::vector<DepthMetrics>& cpu) {
+  ASSERT_EQ(device.size(), cpu.size());
+  for (size_t step = 0; step < cpu.size(); ++step) {
+    EXPECT_NEAR(device[step].model_update.value(), cpu[step].model_update.value(), 1e-2 * *cpu[step].model_update);
+    for (size_t s = 0; s < kDepthSeriesCount; ++s) {
+      const std::vector<float>&on_device = device[step].series[s], &expected = cpu[step].series[s];
+      ASSERT_EQ(on_device.size(), expected.size()) << kDepthSeries[s].name;
+      for (size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_EQ(std::isnan(on_device[i]), std::isnan(expected[i])) << kDepthSeries[s].name << " " << i;
+        if (std::isnan(expected[i])) continue;
+        EXPECT_NEAR(on_device[i], expected[i], 1e-2 * std::abs(expected[i]) + 1e-4)
+            << kDepthSeries[s].name << " of step " << step << ", sublayer " << i;
+      }
+    }
+  }
+}
+
 TEST(DeviceRunTest, InstrumentsLookAtWhatIsLaunchedOneByOne) {
   const TemporaryDirectory directory;
   const Corpus corpus = SmallCorpus();
@@ -149,6 +166,8 @@ TEST(DeviceRunTest, InstrumentsLookAtWhatIsLaunchedOneByOne) {
   EXPECT_EQ(FirstDifference(graphs, recorded), "");
   EXPECT_EQ(recorded.depth.size(), 3u);
   EXPECT_GT(recorded.launches.back(), 2 * graphs.launches.back());
+  spec.make_device = nullptr;
+  ExpectAlike(recorded.depth, Train(spec, corpus).depth);
 }
 
 TEST(DeviceRunTest, AMicroBatchIsTwoLaunches) {
@@ -221,6 +240,7 @@ TEST(DeviceRunTest, LanguageModelsTrainToo) {
   RunSpec spec = SmallRun(ResidualMethod::kPreLn);
   spec.model.encoder_layers = spec.model.source_vocabulary = 0;
   ApplyResidualMethod(ResidualMethod::kPreLn, spec.model);
+  spec.seed = (uint64_t{1} << 32) + 11;  // of two words on a device
   const Corpus corpus = RandomCorpusFor(spec.model, 60, 9, 5);
   ExpectAlike(Train(OnDevice(spec), corpus).loss, Train(spec, corpus).loss, "loss");
 }

@@ -73,33 +73,30 @@ class Health : public ::testing::TestWithParam<int> {
 
   Outcome Train(const Trouble& trouble) {
     Outcome outcome;
-    const ModelPlan plan = ModelPlan::Make(options_.model);
-    const PipelinePlan pipeline = MakePipelinePlan(plan, options_.batch, options_.pipeline, GetParam()).value();
-    outcome.weights.resize(plan.parameters.size());
+    outcome.weights.resize(ModelPlan::Make(options_.model).parameters.size());
     std::mutex mutex;
     InProcessWorld world(GetParam());
-    outcome.status = world.Run([&](Communicator& communicator) -> absl::Status {
+    outcome.status = world.Run([&](Communicator& communicator) {
       Trainer* running = nullptr;
-      TrainingSurroundings surroundings{
+      const TrainingSurroundings surroundings{
           .communicator = communicator,
           .stream = Stream::Cpu(1),
           .train = corpus_,
           .sink = outcome.recorder,
           .before_step = [&](int64_t step) { trouble(step, running->engine().stage().parameters()); }};
-      HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
-                             Trainer::Create(options_, plan, pipeline, surroundings,
-                                             {.run_directory = options_.run_directory, .retention = {}}));
-      running = trainer.get();
-      if (resumes_) HADAL_RETURN_IF_ERROR(trainer->ResumeLatest().status());
-      HADAL_ASSIGN_OR_RETURN(const TrainingOutcome result, trainer->Run());
-      const std::lock_guard lock(mutex);
-      if (communicator.rank() == 0) outcome.progress = result.progress;
-      const ParameterStore& parameters = trainer->engine().stage().parameters();
-      for (const int32_t p : parameters.owned()) {
-        const Vector weight = parameters.WeightVector(p);
-        outcome.weights[p].assign(weight.data, weight.data + weight.size);
-      }
-      return absl::OkStatus();
+      return testing::WithTrainer(options_, surroundings, [&](Trainer& trainer) -> absl::Status {
+        running = &trainer;
+        if (resumes_) HADAL_RETURN_IF_ERROR(trainer.ResumeLatest().status());
+        HADAL_ASSIGN_OR_RETURN(const TrainingOutcome result, trainer.Run());
+        const std::lock_guard lock(mutex);
+        if (communicator.rank() == 0) outcome.progress = result.progress;
+        const ParameterStore& parameters = trainer.engine().stage().parameters();
+        for (const int32_t p : parameters.owned()) {
+          const Vector weight = parameters.WeightVector(p);
+          outcome.weights[p].assign(weight.data, weight.data + weight.size);
+        }
+        return absl::OkStatus();
+      });
     });
     return outcome;
   }

@@ -328,6 +328,20 @@ RunOutcome TrainRank(const RunSpec& spec, const Corpus& corpus, Communicator& co
   return std::move(shared.outcome);
 }
 
+absl::Status WithTrainer(const TrainOptions& options, const TrainingSurroundings& surroundings,
+                         const std::function<absl::Status(Trainer&)>& use, Storage compute_storage) {
+  PrepareComputeThread();
+  ModelPlan plan = ModelPlan::Make(options.model);
+  plan.compute_storage = compute_storage;
+  const Communicator& world = surroundings.communicator;
+  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
+                         MakePipelinePlan(plan, options.batch, options.pipeline, world.size(), world.rank()));
+  HADAL_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Trainer> trainer,
+      Trainer::Create(options, plan, pipeline, surroundings, {.run_directory = options.run_directory}));
+  return use(*trainer);
+}
+
 std::string FirstDifference(const RunOutcome& a, const RunOutcome& b) {
   if (a.loss.size() != b.loss.size()) return absl::StrCat(a.loss.size(), " vs. ", b.loss.size(), " steps");
   if (a.loss.empty() || a.weights.empty()) return "nothing was trained";

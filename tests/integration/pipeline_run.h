@@ -11,6 +11,7 @@
 
 #include "layers/method_presets.h"
 #include "pipeline/plan/train_options.h"
+#include "pipeline/trainer.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/nccl_communicator.h"
 #include "runtime/data/corpus.h"
@@ -70,6 +71,10 @@ absl::StatusOr<RunOutcome> TryToTrain(const RunSpec& spec, const Corpus& corpus)
 // One rank of such a run, over any transport; every rank of `communicator` calls it. The outcome has this rank's
 // slices, zeros elsewhere.
 RunOutcome TrainRank(const RunSpec& spec, const Corpus& corpus, Communicator& communicator);
+
+// Runs use(trainer), on this thread, for one rank's trainer that saves into the options' run directory.
+absl::Status WithTrainer(const TrainOptions& options, const TrainingSurroundings& surroundings,
+                         const std::function<absl::Status(Trainer&)>& use, Storage compute_storage = Storage::kFloat32);
 
 // "" when both are the same bits, else the first difference. Runs without a step are none to compare.
 std::string FirstDifference(const RunOutcome& a, const RunOutcome& b);

@@ -12,7 +12,6 @@
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/comm/message_tags.h"
-#include "runtime/compute_thread.h"
 #include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/temporary_directory.h"
@@ -103,24 +102,19 @@ class ResumeGridTest : public ::testing::Test {
     options.pipeline.replicas = grid.replicas;
     options.pipeline.schedule = grid.schedule;
     options.pipeline.chunks = grid.chunks;
-    const ModelPlan plan = ModelPlan::Make(options.model);
     LossSink sink;
     InProcessWorld world(grid.stages * grid.replicas);
     initial_bytes_ = 0;
-    const absl::Status status = world.Run([&](Communicator& of_world) -> absl::Status {
+    const absl::Status status = world.Run([&](Communicator& of_world) {
       CountingCommunicator communicator(of_world, initial_bytes_);
-      PrepareComputeThread();
-      HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, options.batch, options.pipeline,
-                                                                           communicator.size(), communicator.rank()));
       const TrainingSurroundings surroundings{
           .communicator = communicator, .stream = Stream::Cpu(1), .train = corpus_, .sink = sink};
-      HADAL_ASSIGN_OR_RETURN(
-          const std::unique_ptr<Trainer> trainer,
-          Trainer::Create(options, plan, pipeline, surroundings, {.run_directory = options.run_directory}));
-      HADAL_RETURN_IF_ERROR(start(*trainer));
-      HADAL_ASSIGN_OR_RETURN(const TrainingOutcome outcome, trainer->Run());
-      if (communicator.rank() == 0) saved_ = outcome.checkpoint;
-      return absl::OkStatus();
+      return WithTrainer(options, surroundings, [&](Trainer& trainer) -> absl::Status {
+        HADAL_RETURN_IF_ERROR(start(trainer));
+        HADAL_ASSIGN_OR_RETURN(const TrainingOutcome outcome, trainer.Run());
+        if (communicator.rank() == 0) saved_ = outcome.checkpoint;
+        return absl::OkStatus();
+      });
     });
     EXPECT_TRUE(status.ok()) << status;
     for (size_t i = 0; i < sink.steps.size(); ++i) {

@@ -1,7 +1,6 @@
 // A run and its directory: saves by the clock, and the end of a run that has lost its directory.
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -11,8 +10,6 @@
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"
-#include "runtime/compute_thread.h"
-#include "runtime/status_macros.h"
 #include "tests/integration/small_trainer.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"
@@ -46,18 +43,11 @@ class RunDirectory : public ::testing::TestWithParam<int> {
 
   // Trains on ranks that are threads. Returns the first error of a rank.
   absl::Status Train() {
-    const ModelPlan plan = ModelPlan::Make(options_.model);
     InProcessWorld world(GetParam());
-    return world.Run([&](Communicator& communicator) -> absl::Status {
-      PrepareComputeThread();
-      HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, options_.batch, options_.pipeline,
-                                                                           communicator.size(), communicator.rank()));
-      const TrainingSurroundings surroundings{
-          .communicator = communicator, .stream = Stream::Cpu(1), .train = corpus_, .sink = listener_};
-      HADAL_ASSIGN_OR_RETURN(
-          const std::unique_ptr<Trainer> trainer,
-          Trainer::Create(options_, plan, pipeline, surroundings, {.run_directory = options_.run_directory}));
-      return trainer->Run().status();
+    return world.Run([&](Communicator& communicator) {
+      return testing::WithTrainer(
+          options_, {.communicator = communicator, .stream = Stream::Cpu(1), .train = corpus_, .sink = listener_},
+          [](Trainer& trainer) { return trainer.Run().status(); });
     });
   }
   std::vector<int64_t> SavedSteps() const {

@@ -1,9 +1,6 @@
 #include "tests/integration/small_trainer.h"
 
-#include <memory>
-
 #include "runtime/comm/in_process_communicator.h"
-#include "runtime/compute_thread.h"
 #include "runtime/status_macros.h"
 
 namespace hadal::testing {
@@ -45,20 +42,21 @@ absl::StatusOr<TrainingOutcome> SmallTrainerTest::Train(Device* device, int step
   TrainOptions options = options_;
   options.stop.steps = steps;
   options.run_directory = directory_ / (checkpoint.empty() ? "first" : "second");
-  ModelPlan plan = ModelPlan::Make(options.model);
-  if (device != nullptr) plan.compute_storage = device_storage_;
   InProcessWorld world(1);
-  PrepareComputeThread();
-  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, options.batch, options.pipeline, 1, 0));
-  const TrainingSurroundings surroundings{.communicator = world.communicator(0),
-                                          .stream = device == nullptr ? Stream::Cpu(1) : Stream::On(*device, 1),
-                                          .train = corpus_,
-                                          .sink = record};
-  HADAL_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Trainer> trainer,
-      Trainer::Create(options, plan, pipeline, surroundings, {.run_directory = options.run_directory}));
-  if (!checkpoint.empty()) HADAL_RETURN_IF_ERROR(trainer->Resume(FindNamed(checkpoint)));
-  return trainer->Run();
+  absl::StatusOr<TrainingOutcome> outcome;
+  HADAL_RETURN_IF_ERROR(WithTrainer(
+      options,
+      {.communicator = world.communicator(0),
+       .stream = device == nullptr ? Stream::Cpu(1) : Stream::On(*device, 1),
+       .train = corpus_,
+       .sink = record},
+      [&](Trainer& trainer) -> absl::Status {
+        if (!checkpoint.empty()) HADAL_RETURN_IF_ERROR(trainer.Resume(FindNamed(checkpoint)));
+        outcome = trainer.Run();
+        return outcome.status();
+      },
+      device == nullptr ? Storage::kFloat32 : device_storage_));
+  return outcome;
 }
 
 TrainerRecord SmallTrainerTest::TrainInTwo(Device* first, Device* second) {

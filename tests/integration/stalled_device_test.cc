@@ -16,7 +16,6 @@
 #include "pipeline/decode/decoder.h"
 #include "pipeline/validation_bleu.h"
 #include "runtime/comm/in_process_communicator.h"
-#include "runtime/compute_thread.h"
 #include "tests/integration/small_trainer.h"
 #include "tests/support/emulated_cuda.h"
 #include "tests/support/temporary_directory.h"
@@ -69,11 +68,8 @@ class StalledDeviceTest : public ::testing::Test {
   // Trains, in the child process of a death test. Exits with 0 if nothing ends it.
   void Train(MetricsSink& sink, const Hooks& hooks) {
     const std::unique_ptr<Device> device = Open();
-    const ModelPlan plan = ModelPlan::Make(options_.model);
     const Corpus corpus = SmallCorpus();
     InProcessWorld world(1);
-    PrepareComputeThread();
-    const absl::StatusOr<PipelinePlan> pipeline = MakePipelinePlan(plan, options_.batch, options_.pipeline, 1, 0);
     const TrainingSurroundings surroundings{.communicator = world.communicator(0),
                                             .stream = Stream::On(*device, 1),
                                             .train = corpus,
@@ -81,12 +77,12 @@ class StalledDeviceTest : public ::testing::Test {
                                             .sink = sink,
                                             .before_step = hooks.before_step,
                                             .validation_bleu = hooks.translate};
-    const auto trainer =
-        Trainer::Create(options_, plan, *pipeline, surroundings, {.run_directory = options_.run_directory});
-    ASSERT_TRUE(trainer.ok()) << trainer.status();
-    const absl::Status status = (*trainer)->Run().status();
-    ASSERT_TRUE(status.ok()) << status;
-    std::exit(0);
+    const absl::Status status = WithTrainer(options_, surroundings, [](Trainer& trainer) {
+      const absl::Status ended = trainer.Run().status();
+      if (ended.ok()) std::exit(0);
+      return ended;
+    });
+    FAIL() << status;
   }
 
   TemporaryDirectory directory_;

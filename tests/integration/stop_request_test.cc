@@ -1,7 +1,6 @@
 // How a run ends. At its limits of epochs and minutes. On a request: all ranks end with the same step, saved, whatever
 // the options say, and the resumed run finds nothing missing.
 #include <atomic>
-#include <memory>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -13,7 +12,6 @@
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"
-#include "runtime/compute_thread.h"
 #include "runtime/status_macros.h"
 #include "tests/integration/small_trainer.h"
 #include "tests/support/temporary_directory.h"
@@ -31,15 +29,18 @@ class Asker : public MetricsSink {
     losses.push_back(metrics.loss);
     epochs.push_back(metrics.epoch);
     elapsed_seconds = metrics.elapsed_seconds;
+    seconds_left = metrics.eta_seconds.value_or(0);
     if (metrics.step == ask_after_steps) asked = true;
   }
   void OnValidation(const ValidationMetrics& metrics) override {
     validations.emplace_back(metrics.step, metrics.nll, metrics.best);
   }
+  void OnCheckpoint(const CheckpointMetrics& metrics) override { save_intervals.push_back(metrics.interval_seconds); }
   int64_t ask_after_steps = -1;
   std::atomic<bool> asked = false;
   std::vector<double> losses, epochs;
-  double elapsed_seconds = 0;
+  double elapsed_seconds = 0, seconds_left = 0;  // at the last step
+  std::vector<double> save_intervals;
   std::vector<std::tuple<int64_t, double, bool>> validations;
 };
 
@@ -56,27 +57,22 @@ class StopRequest : public ::testing::TestWithParam<int> {
   // Goes on from the newest checkpoint, if there is one.
   TrainingOutcome Train() {
     TrainingOutcome outcome;
-    const ModelPlan plan = ModelPlan::Make(options_.model);
     InProcessWorld world(GetParam());
-    const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
-      PrepareComputeThread();
+    const absl::Status status = world.Run([&](Communicator& communicator) {
       Trainer* running = nullptr;
-      HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, options_.batch, options_.pipeline,
-                                                                           communicator.size(), communicator.rank()));
       const TrainingSurroundings surroundings{.communicator = communicator,
                                               .stream = Stream::Cpu(1),
                                               .train = corpus_,
                                               .validation = &corpus_,
                                               .sink = asker_,
                                               .stop_requested = [&] { return asker_.asked || AskedAt(running); }};
-      HADAL_ASSIGN_OR_RETURN(
-          const std::unique_ptr<Trainer> trainer,
-          Trainer::Create(options_, plan, pipeline, surroundings, {.run_directory = options_.run_directory}));
-      running = trainer.get();
-      HADAL_RETURN_IF_ERROR(trainer->ResumeLatest().status());
-      HADAL_ASSIGN_OR_RETURN(const TrainingOutcome result, trainer->Run());
-      if (communicator.rank() == 0) outcome = result;
-      return absl::OkStatus();
+      return testing::WithTrainer(options_, surroundings, [&](Trainer& trainer) -> absl::Status {
+        running = &trainer;
+        HADAL_RETURN_IF_ERROR(trainer.ResumeLatest().status());
+        HADAL_ASSIGN_OR_RETURN(const TrainingOutcome result, trainer.Run());
+        if (communicator.rank() == 0) outcome = result;
+        return absl::OkStatus();
+      });
     });
     EXPECT_TRUE(status.ok()) << status;
     return outcome;
@@ -140,8 +136,21 @@ TEST_P(StopRequest, TheMinutesEndARunWithAValidation) {
 
 TEST_P(StopRequest, AMinuteHasSixtySeconds) {
   options_.stop = {.steps = 1'000'000, .minutes = 0.005};
+  options_.checkpoint.every_minutes = 0.005;
   EXPECT_EQ(Train().reason, StopReason::kMinutes);
   EXPECT_GE(asker_.elapsed_seconds, 0.3);
+  EXPECT_GE(asker_.save_intervals.at(0), 0.3);
+}
+
+// Steps 4 and 5 of 1000.
+TEST_P(StopRequest, WhoGoesOnHasTheTimeLeftFromItsOwnSteps) {
+  options_.stop.steps = 1000;
+  for (const int64_t step : {2, 4}) {
+    asker_.asked = false;
+    asker_.ask_after_steps = step;
+    EXPECT_EQ(Train().progress.step, step + 1);
+  }
+  EXPECT_GE(asker_.seconds_left, asker_.elapsed_seconds / 2 * 995);
 }
 
 // At any time before its gradient norms are exchanged.

@@ -4,15 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "layers/model_plan.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"
-#include "runtime/compute_thread.h"
-#include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/chrome_trace_check.h"
 #include "tests/support/temporary_directory.h"
@@ -31,22 +27,6 @@ struct Outcome {
   double nll = 0;
 };
 
-absl::Status TrainRank(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline,
-                       const Corpus& corpus, const TraceRequest& request, Communicator& communicator,
-                       MetricsSink& sink) {
-  PrepareComputeThread();
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
-                         Trainer::Create(options, plan, pipeline,
-                                         {.communicator = communicator,
-                                          .stream = Stream::Cpu(1),
-                                          .train = corpus,
-                                          .validation = &corpus,
-                                          .sink = sink,
-                                          .trace = request},
-                                         {.run_directory = options.run_directory}));
-  return trainer->Run().status();
-}
-
 // The last step's nll.
 class LastNll : public MetricsSink {
  public:
@@ -64,16 +44,20 @@ Outcome TrainTraced(int ranks, const PipelineOptions& layout, int64_t first, int
                        .stop = {.steps = 6},
                        .validation = {.every_steps = 3},
                        .checkpoint = {.every_steps = 3}};
-  const ModelPlan plan = ModelPlan::Make(options.model);
-  const auto pipeline = MakePipelinePlan(plan, options.batch, options.pipeline, ranks);
-  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
   Outcome outcome;
   const TraceRequest request{
       .first_step = first, .last_step = last, .write = [&](const RunTrace& trace) { outcome.trace = trace; }};
   LastNll sink;
   InProcessWorld world(ranks);
   const absl::Status status = world.Run([&](Communicator& communicator) {
-    return TrainRank(options, plan, *pipeline, corpus, request, communicator, sink);
+    return WithTrainer(options,
+                       {.communicator = communicator,
+                        .stream = Stream::Cpu(1),
+                        .train = corpus,
+                        .validation = &corpus,
+                        .sink = sink,
+                        .trace = request},
+                       [](Trainer& trainer) { return trainer.Run().status(); });
   });
   EXPECT_TRUE(status.ok()) << status;
   outcome.nll = sink.nll;

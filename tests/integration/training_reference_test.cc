@@ -52,6 +52,7 @@ struct Case {
 TrainOptions OptionsOf(const Case& c) {
   TrainOptions options;
   options.seed = 5;
+  options.sampling_temperature = {5};
   options.model = SmallModel(
       c.method, {.encoder_layers = 2, .decoder_layers = 2, .d_model = 16, .heads = 2, .vocabulary = kVocabulary});
   options.model.base_width = c.base_width;
@@ -99,33 +100,31 @@ void SpoilGradient(Trainer& trainer) {
   trainer.engine().state().owned()[0].gradient[0] = std::numeric_limits<float>::quiet_NaN();
 }
 
-Outcome Train(const TrainOptions& options, const ModelPlan& plan, const Corpus& corpus, int ranks) {
+Outcome Train(TrainOptions options, const ModelPlan& plan, const Corpus& corpus, int ranks) {
   Outcome outcome;
   outcome.weights.resize(plan.parameters.size());
   const TemporaryDirectory directory;
+  options.run_directory = directory.path();
   StepSink sink;
   std::mutex mutex;
   InProcessWorld world(ranks);
-  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
-    PrepareComputeThread();
+  const absl::Status status = world.Run([&](Communicator& communicator) {
     Trainer* running = nullptr;
-    HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
-                           MakePipelinePlan(plan, options.batch, options.pipeline, ranks, communicator.rank()));
     const TrainingSurroundings surroundings{
         .communicator = communicator, .stream = Stream::Cpu(1), .train = corpus, .sink = sink, .stop_requested = [&] {
           SpoilGradient(*running);
           return false;
         }};
-    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
-                           Trainer::Create(options, plan, pipeline, surroundings, {.run_directory = directory.path()}));
-    running = trainer.get();
-    HADAL_ASSIGN_OR_RETURN(const TrainingOutcome result, trainer->Run());
-    const std::lock_guard lock(mutex);
-    if (communicator.rank() == 0) outcome.progress = result.progress;
-    for (const StateSlice& slice : trainer->engine().state().owned()) {
-      outcome.weights[slice.parameter].assign(slice.weight.data, slice.weight.data + slice.weight.size);
-    }
-    return absl::OkStatus();
+    return WithTrainer(options, surroundings, [&](Trainer& trainer) -> absl::Status {
+      running = &trainer;
+      HADAL_ASSIGN_OR_RETURN(const TrainingOutcome result, trainer.Run());
+      const std::lock_guard lock(mutex);
+      if (communicator.rank() == 0) outcome.progress = result.progress;
+      for (const StateSlice& slice : trainer.engine().state().owned()) {
+        outcome.weights[slice.parameter].assign(slice.weight.data, slice.weight.data + slice.weight.size);
+      }
+      return absl::OkStatus();
+    });
   });
   EXPECT_TRUE(status.ok()) << status;
   outcome.steps = sink.steps;
@@ -319,10 +318,11 @@ TEST_P(TrainingReference, ARunIsTheRecipe) {
   ASSERT_EQ(std::ssize(run.steps), kSteps);
 
   Recipe recipe(options, plan);
-  SamplingOrder order =
-      SamplingOrder::Create(corpus,
-                            {.seed = options.seed, .capacity = {kRows, kRows}, .micro_batches_per_step = kMicroBatches})
-          .value();
+  SamplingOrder order = SamplingOrder::Create(corpus, {.seed = options.seed,
+                                                       .capacity = {kRows, kRows, options.model.max_positions},
+                                                       .micro_batches_per_step = kMicroBatches,
+                                                       .temperatures = options.sampling_temperature})
+                            .value();
   int64_t ragged = 0, samples = 0;
   for (int64_t step = 0; step < kSteps; ++step) {
     SCOPED_TRACE(::testing::Message() << "step " << step);
@@ -340,6 +340,7 @@ TEST_P(TrainingReference, ARunIsTheRecipe) {
   EXPECT_EQ(run.progress.target_tokens_seen, recipe.target_tokens());
   EXPECT_EQ(run.progress.samples_seen, samples);
   EXPECT_EQ(run.progress.seed, options.seed);
+  EXPECT_EQ(run.progress.epoch_start, order.current_epoch()) << "the order's name has the temperatures in it";
 
   double furthest = 0;
   const Values start = MicroBatchGradients(options, plan).FirstWeights();
@@ -351,6 +352,19 @@ TEST_P(TrainingReference, ARunIsTheRecipe) {
     }
   }
   EXPECT_GT(furthest, 0.02) << "the run has moved the weights";
+}
+
+// Of text, which has no frames to mask.
+TEST(TrainingData, TheSamplerRefusesMasksThatItCannotMake) {
+  TrainOptions options = OptionsOf({});
+  options.spec_augment.time_masks = 1;
+  const Corpus corpus = RandomCorpus(25, 9, kVocabulary, 5);
+  StepSink sink;
+  InProcessWorld world(1);
+  const TrainingSurroundings surroundings{
+      .communicator = world.communicator(0), .stream = Stream::Cpu(1), .train = corpus, .sink = sink};
+  const absl::Status status = WithTrainer(options, surroundings, [](Trainer&) { return absl::OkStatus(); });
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
 }
 
 INSTANTIATE_TEST_SUITE_P(

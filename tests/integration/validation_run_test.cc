@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -13,9 +14,10 @@
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"
-#include "runtime/compute_thread.h"
 #include "runtime/run_directory.h"
+#include "runtime/status_macros.h"
 #include "tests/integration/small_trainer.h"
+#include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {
@@ -26,7 +28,15 @@ using ::testing::ElementsAre;
 class ValidationSink : public MetricsSink {
  public:
   void OnValidation(const ValidationMetrics& metrics) override { validations.push_back(metrics); }
+  void OnCheckpoint(const CheckpointMetrics& metrics) override {
+    if (metrics.step == full_after_step) full_disk = std::make_unique<FileSizeLimit>(100);
+  }
+  void OnText(int64_t /*step*/, TextKind kind, std::string_view /*text*/) override {
+    if (kind == TextKind::kWarning) full_disk.reset();
+  }
   std::vector<ValidationMetrics> validations;
+  int64_t full_after_step = -1;
+  std::unique_ptr<FileSizeLimit> full_disk;  // from that step's checkpoint to the next warning
 };
 
 class ValidationRun : public ::testing::Test {
@@ -43,10 +53,7 @@ class ValidationRun : public ::testing::Test {
 
   // `checkpoint`: where the run resumes; empty: nowhere.
   TrainingOutcome Train(std::optional<double> bleu = std::nullopt, const std::string& checkpoint = "") {
-    const ModelPlan plan = ModelPlan::Make(options_.model);
-    const PipelinePlan pipeline = MakePipelinePlan(plan, options_.batch, options_.pipeline, 1, 0).value();
     InProcessWorld world(1);
-    PrepareComputeThread();
     const ParameterStore* parameters = nullptr;
     const TrainingSurroundings surroundings{
         .communicator = world.communicator(0),
@@ -63,17 +70,16 @@ class ValidationRun : public ::testing::Test {
           if (bleu) translated.scores = TranslationScores{.bleu = *bleu};
           return translated;
         }};
-    const absl::StatusOr<std::unique_ptr<Trainer>> trainer =
-        Trainer::Create(options_, plan, pipeline, surroundings, {.run_directory = options_.run_directory});
-    EXPECT_TRUE(trainer.ok()) << trainer.status();
-    parameters = &(*trainer)->engine().stage().parameters();
-    if (!checkpoint.empty()) {
-      EXPECT_TRUE((*trainer)->Resume(FindNamed(checkpoint)).ok());
-    }
-    const absl::StatusOr<TrainingOutcome> outcome = (*trainer)->Run();
-    EXPECT_TRUE(outcome.ok()) << outcome.status();
-    table_ = Copy(TableOf(*parameters));
-    return *outcome;
+    TrainingOutcome outcome;
+    const absl::Status status = testing::WithTrainer(options_, surroundings, [&](Trainer& trainer) -> absl::Status {
+      parameters = &trainer.engine().stage().parameters();
+      if (!checkpoint.empty()) HADAL_RETURN_IF_ERROR(trainer.Resume(FindNamed(checkpoint)));
+      HADAL_ASSIGN_OR_RETURN(outcome, trainer.Run());
+      table_ = Copy(TableOf(*parameters));
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    return outcome;
   }
 
   // The output projection.
@@ -150,6 +156,21 @@ TEST_F(ValidationRun, TheBestAloneIsSavedBetweenSaves) {
   EXPECT_GT(sink_.validations[2].nll, sink_.validations[0].nll);
   EXPECT_THAT(SavedSteps(), ElementsAre(1));
   EXPECT_EQ(*ReadCheckpointPointer(directory_.path(), CheckpointPointer::kBest), 1);
+}
+
+// The weights of steps 2 to 5 are alike and better than those of step 1; step 2's cannot be saved.
+TEST_F(ValidationRun, ABestThatWasNotSavedIsFollowedByTheNext) {
+  StandStill();
+  options_.validation.every_steps = 1;
+  sink_.full_after_step = 1;
+  before_step_ = [](int64_t step, Vector table) {
+    if (step > 1) return;
+    for (int64_t i = 0; i < table.size; ++i) table[i] *= step == 0 ? 4.0f : 0.25f;
+  };
+  const TrainingOutcome outcome = Train();
+  EXPECT_THAT(SavedSteps(), ElementsAre(1, 3, 4, 5));
+  EXPECT_GT(outcome.progress.best_step, 2);
+  EXPECT_EQ(*ReadCheckpointPointer(directory_.path(), CheckpointPointer::kBest), outcome.progress.best_step);
 }
 
 TEST_F(ValidationRun, PatienceEndsARunThatDoesNotImprove) {

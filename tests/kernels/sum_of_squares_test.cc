@@ -2,11 +2,14 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "runtime/arena.h"
 #include "tests/support/each_instruction_set.h"
 #include "tests/support/random_inputs.h"
+#include "tests/support/test_device.h"
 
 namespace hadal::testing {
 namespace {
@@ -48,6 +51,28 @@ TEST(SumOfSquaresTest, ANonFiniteElementShows) {
       EXPECT_TRUE(std::isinf(SumOfSquares({x.data(), 21})));
     }
   });
+}
+
+// The first launch's slices are empty, which costs the least.
+TEST(SumOfSquaresTest, ADeviceSumsMoreSlicesThanALaunchTakes) {
+  constexpr int64_t kEmpty = 1024;
+  const std::vector<float> x = {1, 2, 3, 4, 5};
+  const std::unique_ptr<Device> device = MakeTestDevice(/*seed=*/1);
+  const Stream stream = Stream::On(*device, 1);
+  ArenaLayout layout;
+  const ArenaSlice place = layout.Reserve<float>("x", std::ssize(x));
+  const Arena arena = *Arena::Allocate(layout, device.get());
+  float* const values = arena.Get<float>(place);
+  stream.FromHost(values, x.data(), place.bytes);
+  std::vector<SquaresSlice> slices(kEmpty, {.x = {values, 0}});
+  std::vector<double> expected(kEmpty, 0.0);
+  for (size_t i = 0; i < x.size(); ++i) {
+    slices.push_back({.x = {values + i, 1}});
+    expected.push_back(double{x[i]} * x[i]);
+  }
+  std::vector<double> sums(slices.size(), -1.0);
+  SumsOfSquares(stream, {.slices = slices, .sums = sums});
+  EXPECT_EQ(sums, expected);
 }
 
 }  // namespace

@@ -5,13 +5,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/glu.h"
+#include "runtime/arena.h"
+#include "runtime/host_values.h"
 #include "tests/support/finite_difference.h"
 #include "tests/support/random_inputs.h"
 #include "tests/support/strided_matrix.h"
+#include "tests/support/test_device.h"
 
 namespace hadal::testing {
 namespace {
@@ -122,6 +126,28 @@ class UnfoldTest : public ::testing::Test {
     return {y, z, dx};
   }
 
+  // u of x and dx of a du, in blocks of `block` rows.
+  std::vector<std::vector<float>> UnfoldAndFold(const Stream& stream, int64_t block) const {
+    const std::vector<float> gradient = NormalValues(Rows() * kIn * 5, 4);
+    ArenaLayout layout;
+    const auto reserve = [&](const std::vector<float>& v) { return layout.Reserve<float>("rows", std::ssize(v)); };
+    const ArenaSlice x_slice = reserve(x_), dx_slice = reserve(x_), u_slice = reserve(gradient),
+                     du_slice = reserve(gradient);
+    const Arena arena = *Arena::Allocate(layout, stream.device());
+    const Matrix x(arena.Get<float>(x_slice), x_offsets_.back(), kIn), dx(arena.Get<float>(dx_slice), x.rows, kIn),
+        u(arena.Get<float>(u_slice), Rows(), kIn * 5), du(arena.Get<float>(du_slice), Rows(), kIn * 5);
+    stream.FromHost(x.data, x_.data(), x_slice.bytes);
+    stream.FromHost(du.data, gradient.data(), du_slice.bytes);
+    for (int64_t first = 0; first < Rows(); first += block) {
+      const int64_t rows = std::min(block, Rows() - first);
+      Unfold(stream,
+             {.x = x, .x_offsets = XOffsets(), .u_offsets = UOffsets(), .first = first, .u = u.Rows(first, rows)});
+      Fold(stream,
+           {.du = du.Rows(first, rows), .x_offsets = XOffsets(), .u_offsets = UOffsets(), .first = first, .dx = dx});
+    }
+    return {HostValues(stream, u), HostValues(stream, dx)};
+  }
+
   std::vector<int32_t> x_offsets_ = {0}, u_offsets_ = {0};
   std::vector<float> x_, w_, dy_;
   Reference reference_;
@@ -150,6 +176,12 @@ TEST_F(UnfoldTest, ThreadsAndBlocksChangeNoBit) {
   const auto expected = Run(1, Rows());
   EXPECT_EQ(Run(3, Rows()), expected);
   EXPECT_EQ(Run(2, 7), expected);
+}
+
+// In blocks: a device finds the taps of all rows in one list.
+TEST_F(UnfoldTest, ADeviceHasTheBitsOfTheCpu) {
+  const std::unique_ptr<Device> device = MakeTestDevice(/*seed=*/1);
+  EXPECT_EQ(UnfoldAndFold(Stream::On(*device, 1), 7), UnfoldAndFold(Stream::Cpu(1), Rows()));
 }
 
 TEST(Glu, GatesThatAreFarFromZeroAreShutOrOpen) {

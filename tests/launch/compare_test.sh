@@ -107,6 +107,8 @@ sed 's/^title.*/total_minutes: 0.01/' grids/small.textproto > grids/total.textpr
 expect 0 "$hadal" compare grids/total.textproto --out total --set stop.steps=100000
 says 'budget of 0.01 minutes is used up'; ended total/runs/method=deepnorm,depth=1 interrupted
 [ ! -e total/runs/method=post_ln,depth=3 ] || fail "a run was started behind the budget"
+expect 0 "$hadal" compare grids/total.textproto --out total --set stop.steps=100000
+says 'budget of 0.01 minutes is used up'; lacks starts; lacks 'goes on'
 
 echo "a failing run does not keep the others from running; a diverging one is a result"
 bad=failing/runs/method=deepnorm,depth=1

@@ -37,6 +37,11 @@ END
 # The layouts of one replica have the same bits.
 expect 0 "$hadal" checkpoint diff s/runs/one/checkpoints/step_00000012 s/runs/two/checkpoints/step_00000012
 expect 0 "$hadal" sweep layouts.txt small.textproto --out s; says "two: done before"
+# A layout alone, beside what a machine's description predicts for it.
+printf 'one 1\n' > alone.txt
+echo 'memory_gib: 8 memory_gb_per_second: 20 fp32 { peak_tflops: 0.1 }' > machine.textproto
+expect 0 "$hadal" sweep alone.txt small.textproto --out s --report-only --machine machine.textproto
+grep -q "^## Predicted and measured" s/scaling.md || fail "no prediction in the report"
 
 # One layout cannot be: the others run, and have their report.
 printf 'good 1\nbad 2 --set pipeline.stages=3\n' > partly.txt

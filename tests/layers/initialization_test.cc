@@ -132,9 +132,13 @@ TEST(InitializationTest, PaddingRowIsZeroAndParametersDiffer) {
                        .source_vocabulary = 20,
                        .target_vocabulary = 20};
   const ModelPlan plan = ModelPlan::Make(options);
-  const std::vector<float> table = WholeParameter(plan, 0);
-  for (int i = 0; i < 8; ++i) EXPECT_EQ(table[kPadToken * 8 + i], 0.0f);
-  EXPECT_NE(table[0], 0.0f);
+  options.sharing = EmbeddingSharing::kNone;  // the output projection has a table of its own
+  const ModelPlan untied = ModelPlan::Make(options);
+  for (const int32_t sublayer : {untied.source_embedding(), untied.target_embedding(), untied.output_head()}) {
+    const std::vector<float> table = WholeParameter(untied, untied.sublayers[sublayer].table);
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(table[kPadToken * 8 + i], 0.0f) << "sublayer " << sublayer;
+    EXPECT_NE(table[0], 0.0f);
+  }
   EXPECT_NE(WholeParameter(plan, 1), WholeParameter(plan, 2));  // q and k weights
 }
 

@@ -2,16 +2,22 @@
 // than it works on at a time.
 #include "layers/output_head.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "layers/adaptive_head.h"
+#include "runtime/arena.h"
+#include "runtime/random.h"
 #include "tests/support/bound_model.h"
 #include "tests/support/cross_entropy_reference.h"
 #include "tests/support/directional_difference.h"
 #include "tests/support/random_inputs.h"
+#include "tests/support/test_device.h"
 
 namespace hadal::testing {
 namespace {
@@ -124,6 +130,115 @@ TEST_F(OutputHeadTest, OutsideTrainingTheLossIsTheSameAndThereIsNoGradient) {
   EXPECT_EQ(double{kGradientScale} * head_.Losses(Context(false), {}).loss, trained);
   const std::vector<float> gradients = model_.AllGradients();
   EXPECT_TRUE(SameBits(gradients, std::vector<float>(gradients.size())));
+}
+
+// A device's first block of rows is padding, which costs the least; every word's logit is its id.
+TEST(OutputHeadOnDeviceTest, ABlockOfRowsHasItsOwnTargets) {
+  const ModelPlan plan = ModelPlan::Make(SmallModel(ResidualMethod::kPostLn, NarrowShape(1)));
+  const int64_t padding = Workspace::LogitRows(DeviceKind::kCuda, plan), width = plan.options.d_model;
+  PackedBatch batch;
+  batch.target.assign(padding, kPaddingRow);
+  batch.target.insert(batch.target.end(), {5, 22, 9});
+  const int64_t rows = batch.target_rows();
+  const std::unique_ptr<Device> device = MakeTestDevice(/*seed=*/1);
+  const Stream stream = Stream::On(*device, 1);
+  const ActivationCapacity capacity{.source_rows = 1, .target_rows = rows, .max_length = 1};
+  ArenaLayout layout;
+  ParameterStore parameters(plan, {plan.output_head()}, Purpose::kInference, layout);
+  Workspace workspace(plan, capacity, stream, Purpose::kInference, layout);
+  const OutputHead head(plan, capacity, Purpose::kInference);
+  const ArenaSlice x_slice = layout.Reserve<float>("x", rows * width),
+                   target_slice = layout.Reserve<int32_t>("targets", rows);
+  const Arena arena = *Arena::Allocate(layout, device.get());
+  parameters.Bind(arena);
+  workspace.Bind(arena);
+  const Matrix table = parameters.Weight(plan.sublayers[plan.output_head()].table);
+  const std::vector<float> x(rows * width, 1.0f);
+  std::vector<float> words(table.rows * width, 0.0f);
+  double sum = 0;
+  for (int64_t v = 0; v < table.rows; ++v) {
+    words[v * width] = static_cast<float>(v);
+    sum += std::exp(static_cast<double>(v));
+  }
+  stream.FromHost(table.data, words.data(), std::ssize(words) * int64_t{sizeof(float)});
+  stream.FromHost(arena.Get<float>(x_slice), x.data(), x_slice.bytes);
+  stream.FromHost(arena.Get<int32_t>(target_slice), batch.target.data(), target_slice.bytes);
+  DeviceBatch places;
+  places.targets = arena.Get<int32_t>(target_slice);
+  const SublayerContext context{.stream = stream,
+                                .parameters = parameters,
+                                .workspace = workspace,
+                                .batch = batch,
+                                .scalars = {.training = false},
+                                .places = &places};
+  head.Forward(context, {.x = ConstMatrix(arena.Get<float>(x_slice), rows, width)});
+  head.FetchLosses(context);
+  stream.Synchronize();
+  std::vector<float> row_nll(rows);
+  head.Losses(context, {row_nll.data(), rows});
+  EXPECT_EQ(row_nll[padding - 1], 0);
+  for (int64_t r = padding; r < rows; ++r) EXPECT_NEAR(row_nll[r], std::log(sum) - batch.target[r], 1e-4) << r;
+}
+
+// M·v in double.
+std::vector<double> Product(ConstMatrix m, const std::vector<double>& v) {
+  std::vector<double> product(m.rows, 0.0);
+  for (int64_t i = 0; i < m.rows; ++i) {
+    for (int64_t j = 0; j < m.columns; ++j) product[i] += m.row(i)[j] * v[j];
+  }
+  return product;
+}
+
+// −log softmax(z)_i.
+double NllOf(const std::vector<double>& z, int64_t i) {
+  double sum = 0;
+  for (const double logit : z) sum += std::exp(logit);
+  return std::log(sum) - z[i];
+}
+
+// Both sites drop with the softmax's own probability, not the model's.
+TEST(AdaptiveHeadTest, LossesAreThoseOfTheDefinition) {
+  const BoundModel model(
+      WithAdaptiveSoftmax(SmallModel(ResidualMethod::kPostLn, NarrowShape(1)), EmbeddingSharing::kNone, 8, 14),
+      PairsOf({2}, {40}, 23));
+  const ModelPlan& plan = model.plan();
+  const ParameterStore& parameters = model.parameters();
+  ArenaLayout layout;
+  AdaptiveHead head(plan, model.capacity(), Purpose::kTraining, layout);
+  const Arena arena = *Arena::Allocate(layout);
+  head.Bind(arena);
+  std::vector<std::byte> saved(head.saved_bytes());
+  const OwnedMatrix x(model.capacity().target_rows, plan.options.d_model, 1, 1.0f);
+  const SublayerContext context = model.Context();
+  head.Forward(context, {.x = x.view(), .saved = saved.data()});
+  head.FetchLosses(context);
+  std::vector<float> row_nll(x.rows);
+  head.Losses(context, {row_nll.data(), x.rows});
+
+  const AdaptiveSoftmax softmax(plan);
+  const auto mask = [&](RandomSite site) {
+    return context.MakeDropout(plan.options.adaptive_dropout, plan.output_head(), site);
+  };
+  const Dropout of_input = mask(RandomSite::kResidual), of_hidden = mask(RandomSite::kActivation);
+  std::vector<double> expected;
+  for (int64_t r = 0; r < x.rows; ++r) {
+    const int32_t target = model.batch().target[r];
+    const AdaptiveBand& band =
+        *std::ranges::find_if(softmax.bands(), [&](const AdaptiveBand& b) { return b.Holds(target); });
+    std::vector<double> u;
+    for (int64_t c = 0; c < x.columns; ++c) {
+      u.push_back(double{x.view().row(r)[c]} * DropoutFactor(of_input, r * x.columns + c));
+    }
+    std::vector<double> z = Product(softmax.Words(parameters), u);
+    const std::vector<double> classes = Product(softmax.Classes(parameters), u);
+    z.insert(z.end(), classes.begin(), classes.end());
+    expected.push_back(NllOf(z, band.index == 0 ? target : softmax.bands()[0].words + band.index - 1));
+    if (band.index == 0) continue;
+    std::vector<double> v = Product(softmax.Projection(parameters, band), u);
+    for (int64_t c = 0; c < band.width; ++c) v[c] *= DropoutFactor(of_hidden, r * x.columns + c);
+    expected.back() += NllOf(Product(softmax.Table(parameters, band), v), target - band.first);
+  }
+  EXPECT_TRUE(NearReference(row_nll, expected, /*magnitude=*/4, /*multiple=*/16));
 }
 
 }  // namespace

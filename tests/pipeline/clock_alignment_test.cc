@@ -59,6 +59,14 @@ TEST(ClockAlignment, GoesByTheShortestPingAndItsMiddle) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
+// A clock that is 2 s ahead of rank 0's at its own 100 s, and 3 s at its 200 s.
+TEST(ClockAlignment, TakesTheOffsetOnTheLineOffTheRanksTime) {
+  const ClockOffset begin{.seconds = 2, .at_seconds = 100}, end{.seconds = 3, .at_seconds = 200};
+  EXPECT_EQ(TimeOfRankZero(100, begin, end), 98);
+  EXPECT_EQ(TimeOfRankZero(150, begin, end), 147.5);
+  EXPECT_EQ(TimeOfRankZero(150, begin, begin), 148) << "measured once";
+}
+
 TEST(ClockAlignment, ARankThatDoesNotAnswerIsAnError) {
   for (const int rank : {0, 1}) {
     InProcessWorld world(2);

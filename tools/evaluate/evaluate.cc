@@ -1,5 +1,7 @@
 #include "tools/evaluate/evaluate.h"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -75,6 +77,7 @@ class Evaluator {
             set.name, ": another test set's files have this name, too: ", set.stem, "; choose another domain"));
       }
     }
+    HADAL_RETURN_IF_ERROR(CheckInputsStay(splits.test));
     HADAL_RETURN_IF_ERROR(MakeDirectories(options_.folder));
     for (size_t i = 0; i < splits.test.size(); ++i) {
       uint32_t crc = 0;
@@ -150,6 +153,28 @@ class Evaluator {
         static_cast<int>(options_.over_long), static_cast<int>(options_.joining), static_cast<int>(options_.tags));
   }
 
+  // Checks that no file that is written is an input, of whichever test set and under any name.
+  absl::Status CheckInputsStay(const std::vector<TextPair>& texts) const {
+    std::map<std::pair<dev_t, ino_t>, std::string> inputs;
+    struct stat info;
+    for (const TextPair& text : texts) {
+      for (const std::string& path : {text.source, text.target}) {
+        if (stat(path.c_str(), &info) == 0) inputs.emplace(std::pair(info.st_dev, info.st_ino), path);
+      }
+    }
+    for (const TestSetScores& set : evaluation_.sets) {
+      for (const char* kind : {".source", ".reference", ".hypothesis", ".key"}) {
+        const std::string path = PathOf(set.stem, kind);
+        if (stat(path.c_str(), &info) != 0) continue;
+        const auto input = inputs.find({info.st_dev, info.st_ino});
+        if (input == inputs.end()) continue;
+        return absl::InvalidArgumentError(absl::StrCat(set.name, ": writing ", path, " would overwrite ", input->second,
+                                                       ", which is an input; choose another --out"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
   // Sentence pairs of each direction of the training corpus.
   absl::StatusOr<std::map<std::pair<std::string, std::string>, int64_t>> TrainingPairs() const {
     HADAL_ASSIGN_OR_RETURN(const Corpus corpus, Corpus::Open(options_.train_corpus));
@@ -175,9 +200,6 @@ class Evaluator {
 
   // Writes the test set's source and reference. `crc`: of the source.
   absl::Status Copy(const TextPair& text, TestSetScores& set, uint32_t& crc) const {
-    for (const char* side : {".source", ".reference"}) {
-      HADAL_RETURN_IF_ERROR(CheckIsNoneOf(PathOf(set.stem, side), {text.source, text.target}));
-    }
     HADAL_ASSIGN_OR_RETURN(ParallelReader reader, ParallelReader::Open(text));
     std::ofstream source(PathOf(set.stem, ".source"), std::ios::binary);
     std::ofstream reference(PathOf(set.stem, ".reference"), std::ios::binary);

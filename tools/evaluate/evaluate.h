@@ -32,7 +32,8 @@ struct EvaluateOptions : TranslateOptions {
 
 // All ranks call it together; rank 0 reads and writes. Blocking.
 // Errors: those of RunTranslations; InvalidArgument for a list without test sets, and naming a test set that is empty,
-// that cannot be read, whose sides have different numbers of lines, or whose languages the model has no tag for.
+// that cannot be read, whose sides have different numbers of lines, whose languages the model has no tag for, or whose
+// files would overwrite an input.
 absl::Status RunEvaluate(const EvaluateOptions& options, Communicator& communicator, const Stream& stream,
                          const TranslateStreams& streams);
 

@@ -327,6 +327,25 @@ TEST_F(CheckpointDirectoryTest, AnOpenCheckpointIsReadToItsEndAfterItIsRemoved) 
   EXPECT_TRUE(absl::IsNotFound(CheckpointReader::Open(Directory(10)).status()));
 }
 
+// 64 that are kept open, 32 others, the directory, and the one that is being read.
+TEST_F(CheckpointDirectoryTest, ACheckpointOfManyFilesIsReadWithAHundredOpen) {
+  constexpr int kFiles = 110;
+  CheckpointCommitter committer = Committer();
+  CommitRequest request{.progress = {.step = 10}};
+  for (int rank = 0; rank < kFiles; ++rank) {
+    const auto file = WriteRankFile(committer, 10, rank, rank + 1 < kFiles ? std::vector<SliceState>() : Slices());
+    ASSERT_TRUE(file.ok()) << file.status();
+    request.files.push_back(*file);
+  }
+  const auto committed = committer.Commit(request);
+  ASSERT_TRUE(committed.ok()) << committed.status();
+  const OpenFilesLimit limit(100);
+  auto reader = CheckpointReader::Open(committed->directory);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  const absl::Status verified = reader->Verify();
+  EXPECT_TRUE(verified.ok()) << verified;
+}
+
 TEST_F(CheckpointDirectoryTest, ZeroKeepsAll) {
   CheckpointCommitter committer = Committer({.keep_last = 0, .keep_every = 20});
   for (int64_t step = 10; step <= 30; step += 10) SaveStep(committer, step);

@@ -139,6 +139,31 @@ TEST_F(TrainingCheckpointsTest, TheNewestComesBackWithItsMoments) {
   EXPECT_THAT(launch.Values(), ElementsAre(2, 4, 6));
 }
 
+// What was best before counts on where a better one could not be saved.
+TEST_F(TrainingCheckpointsTest, AResumedRunGoesBackToTheBestThatWasLoaded) {
+  {
+    Launch launch(run_.path());
+    ASSERT_TRUE(launch.checkpoints.Claim(0).ok());
+    ASSERT_TRUE(launch.checkpoints.SaveAtEnd({.step = 3, .best_nll = 5, .best_step = 3}, /*is_best=*/true).ok());
+  }
+  for (const bool by_name : {false, true}) {
+    Launch launch(run_.path());
+    TrainingProgress now = by_name ? launch.checkpoints.Load(FindNamed(Directory(3)), /*weights_only=*/false).value()
+                                   : launch.checkpoints.LoadLatest().value().value();
+    ASSERT_TRUE(launch.checkpoints.Claim(3).ok());
+    now.step = now.best_step = 4;
+    now.best_nll = 4;
+    RecordedSyncs syncs;
+    syncs.FailNext(ENOSPC);
+    ASSERT_TRUE(launch.checkpoints.Begin(now, /*is_best=*/true).ok());
+    ASSERT_TRUE(launch.checkpoints.Finish(5).ok());
+    now.step = 5;
+    launch.checkpoints.ForgetUnsavedBest(now);
+    EXPECT_EQ(now.best_step, 3) << by_name;
+    EXPECT_EQ(now.best_nll, 5) << by_name;
+  }
+}
+
 TEST_F(TrainingCheckpointsTest, ARunThatStartsFromWeightsHasNoMoments) {
   SaveTwo();
   Launch launch(run_.path());

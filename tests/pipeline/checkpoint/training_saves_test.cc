@@ -160,6 +160,22 @@ TEST_F(TrainingSavesTest, AFailedSaveIsAWarningUntilTheRunWouldEndWithoutIt) {
   EXPECT_THAT(listener_.steps(), ElementsAre(2, 4));
 }
 
+TEST_F(TrainingSavesTest, ABestThatWasNotSavedIsForgottenAfterItsStep) {
+  ASSERT_TRUE(saves_.SaveAtEnd({.step = 2, .best_nll = 5, .best_step = 2}, true).ok());
+  TrainingProgress now = {.step = 3, .best_nll = 4, .best_step = 3};
+  const FileSizeLimit full(100);
+  ASSERT_TRUE(saves_.Begin(now, true).ok());
+  saves_.ForgetUnsavedBest(now);
+  EXPECT_EQ(now.best_step, 3) << "under way";
+  ASSERT_TRUE(saves_.Finish(3).ok());
+  saves_.ForgetUnsavedBest(now);
+  EXPECT_EQ(now.best_step, 3) << "the end of the run tries it again";
+  now.step = 4;
+  saves_.ForgetUnsavedBest(now);
+  EXPECT_EQ(now.best_step, 2);
+  EXPECT_EQ(now.best_nll, 5);
+}
+
 // Of the thread that writes, then of the one that commits.
 TEST_F(TrainingSavesTest, SoIsMemoryThatRunsOutBesideTraining) {
   for (const int syncs_before : {0, 1}) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -16,6 +17,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "layers/depth_observer.h"
@@ -24,6 +26,7 @@
 #include "pipeline/exchange/process_grid.h"
 #include "pipeline/plan/row_bucket.h"
 #include "pipeline/schedule/instruction_event.h"
+#include "runtime/clock.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/sampling_order.h"
@@ -118,8 +121,9 @@ class ExecutingRank {
         InitializeParameters(work_.pipeline, parts_.stage.parameters(), 1, Stream::Cpu(1), grid_.pipeline(), kHang)
             .ok());
   }
-  absl::Status Train(StepResult& result, DepthObserver* observer = nullptr) {
-    tail_.Begin({.learning_rate = 1e-3}, 1);
+  absl::Status Train(StepResult& result, DepthObserver* observer = nullptr,
+                     const std::function<void()>& before_update = {}) {
+    tail_.Begin({.learning_rate = 1e-3, .before_update = before_update}, 1);
     EXPECT_TRUE(parts_.reduction.Begin().ok());
     return executor_.Run(work_.pipeline.programs[grid_.stage()],
                          {.batches = std::span(work_.batches).first(work_.pipeline.shape.micro_batches),
@@ -345,6 +349,26 @@ TEST_F(TwoRanksTest, ADeviceThatHangsIsNamedAtTheDeadline) {
     EXPECT_THAT(rank.executor().place().Describe(), HasSubstr("receive_backward(chunk 0, micro-batch 0)"));
     gate->done = true;
   }
+}
+
+// A second forward is part of a backward's instruction, and the wait for a save part of the optimizer's.
+TEST(ProgramExecutorTest, CountsNoTimeTwice) {
+  constexpr int32_t kWidth = 64;  // the second forwards last longer than what lies between the instructions
+  const Work work({.recompute_every = 2}, 1, 0, kWidth);
+  InProcessWorld world(1);
+  ExecutingRank rank(work, world.communicator(0), kHang);
+  rank.Initialize();
+  StepResult result;
+  const Stopwatch watch;
+  const absl::Status status = rank.Train(result, nullptr, [] { absl::SleepFor(kSoon); });
+  const double seconds = watch.Seconds();
+  ASSERT_TRUE(status.ok()) << status;
+  const StageTimes& times = result.times;
+  EXPECT_GT(times.recompute_seconds, 0);
+  EXPECT_GE(times.checkpoint_seconds, absl::ToDoubleSeconds(kSoon));
+  EXPECT_LE(times.forward_seconds + times.recompute_seconds + times.backward_seconds + times.wait_seconds +
+                times.communication_seconds + times.optimizer_seconds + times.checkpoint_seconds,
+            seconds);
 }
 
 // Two stages of two chunks, two replicas. Rank 0 has computed its upper chunk's gradients and waits for stage 1 before

@@ -125,6 +125,12 @@ TEST_F(RunDiagnosisTest, VanishingNamesTheLayerBelowWhichItBegins) {
   EXPECT_THAT(To(120, vanish(2e-3f)), ElementsAre(HasSubstr("over: the gradients of the decoder's lower layers")));
 }
 
+// Branches whose learned gain is still 0 have no gradient.
+TEST_F(RunDiagnosisTest, WhatVanishesAboveAStacksBottomIsNotATrend) {
+  EXPECT_THAT(To(60, [](int64_t, Figures& figures) { std::fill_n(figures.norms.begin() + kEncoder + 1, 7, 1e-6f); }),
+              IsEmpty());
+}
+
 TEST_F(RunDiagnosisTest, ALossOfTokenFrequenciesIsNamedAfterTwoWindows) {
   const auto flat = [](int64_t, Figures& figures) { figures.nll = kFrequencies - 0.04; };
   EXPECT_THAT(To(99, flat), IsEmpty());
@@ -141,9 +147,9 @@ TEST_F(RunDiagnosisTest, ALossThatFallsOrIsBelowTheFrequenciesIsNot) {
 }
 
 TEST_F(RunDiagnosisTest, AJumpIsNamedWithItsRateAndItsDistanceFromWarmUp) {
-  const auto run = [](int64_t step, Figures& figures) { figures.nll = step < 47 ? 2 : 3; };
+  const auto run = [](int64_t step, Figures& figures) { figures.nll = step == 1 ? 6 : step < 47 ? 2 : 3; };
   EXPECT_THAT(To(120, run),
-              ElementsAre(AllOf(HasSubstr("jumped at step 47, from nll 2.000 (step 1) to 3.000 in the mean"),
+              ElementsAre(AllOf(HasSubstr("jumped at step 47, from nll 2.000 (step 11) to 3.000 in the mean"),
                                 HasSubstr("learning rate was 0.002 there (peak 0.004), 7 updates after the end of"))));
 }
 
@@ -152,6 +158,29 @@ TEST_F(RunDiagnosisTest, ARateThatSpoilsTheFirstUpdatesIsAJumpFromTheFirstStep) 
       To(10, [](int64_t step, Figures& figures) { figures.nll = step == 1 ? 3.0 : 50.0; }),
       ElementsAre(HasSubstr("jumped at step 2, from nll 3.000 (step 1) to 45.300 in the mean of 10 updates; the "
                             "learning rate was 0.002 there (peak 0.004), in warm-up, at update 2 of 40")));
+}
+
+TEST(LanguageModelDiagnosis, ThereIsNoEncoderToBeWithoutGradient) {
+  const ModelPlan plan = ModelPlan::Make({.encoder_layers = 0,
+                                          .decoder_layers = 4,
+                                          .d_model = 8,
+                                          .d_ff = 8,
+                                          .heads = 1,
+                                          .source_vocabulary = 0,
+                                          .target_vocabulary = 20,
+                                          .max_positions = 8});
+  const RateOptions rate;
+  RunDiagnosis diagnosis(plan, rate);
+  for (int64_t step = 1; step <= 60; ++step) {
+    EXPECT_THAT(
+        diagnosis.AfterStep({.step = step,
+                             .update = step,
+                             .nll = 2,
+                             .learning_rate = 2e-3,
+                             .depth_gradient_norms = std::vector<float>(plan.options.decoder_sublayers(), 1.0f)},
+                            {}),
+        IsEmpty());
+  }
 }
 
 }  // namespace

@@ -2,12 +2,14 @@
 #include "pipeline/plan/pipeline_plan.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "layers/method_presets.h"
 
 namespace hadal {
 namespace {
@@ -158,6 +160,34 @@ TEST(PipelinePlan, WithRecomputationNoSecondWeightHalfWaits) {
   }
 }
 
+// Stages of costs a < b. Stage 1 begins when stage 0 has run a forward, and is busy with 2 forwards and 2 backwards of
+// twice that; then stage 0 runs its last backward: a + 6b + 2a, in which both work for 6a + 6b.
+TEST(PipelinePlan, TheExpectedBubbleIsThatOfTheStagesCosts) {
+  const BatchOptions batch{.micro_batches = 2, .source_tokens = 20, .target_tokens = 16};
+  const PipelinePlan made = MakePipelinePlan(Plan(), batch, {.split = {5}}, 2).value();
+  const double a = std::accumulate(made.costs.begin(), made.costs.begin() + 5, 0.0);
+  const double b = std::accumulate(made.costs.begin() + 5, made.costs.end(), 0.0);
+  ASSERT_LT(a, b);
+  EXPECT_NEAR(made.analytic_bubble, 1 - (6 * a + 6 * b) / (2 * (3 * a + 6 * b)), 1e-12);
+}
+
+// Its memory is part of the plan, and its graphs are launched where training's are.
+TEST(PipelinePlan, AValidationsSearchIsForSourcesThatTrainingHasRoomFor) {
+  const ModelPlan plan = Plan();  // of 12 positions
+  const auto decoder = [&plan](int32_t longest_source, int32_t source_tokens, GraphMode graphs) {
+    const BatchOptions batch{.micro_batches = 1, .source_tokens = source_tokens, .target_tokens = 16};
+    const PipelineOptions options{.graphs = graphs, .decoder = DecoderOptions{.longest_source = longest_source}};
+    const PipelinePlan made = MakePipelinePlan(plan, batch, options, 1).value();
+    EXPECT_EQ(made.decode_capacity.longest_source, made.decoder->longest_source);
+    return *made.decoder;
+  };
+  EXPECT_EQ(decoder(5, 20, GraphMode::kAuto).longest_source, 5);
+  EXPECT_EQ(decoder(512, 20, GraphMode::kAuto).longest_source, 12);
+  EXPECT_EQ(decoder(512, 8, GraphMode::kAuto).longest_source, 8) << "fewer rows than a target's, and than positions";
+  EXPECT_TRUE(decoder(5, 20, GraphMode::kAuto).graphs);
+  EXPECT_FALSE(decoder(5, 20, GraphMode::kOff).graphs);
+}
+
 TEST(CapacityOf, ALanguageModelHasNoSourceAndNoSentenceIsLongerThanItsPositions) {
   ModelOptions model = Plan().options;
   const ActivationCapacity pairs = CapacityOf(model, kBatch);
@@ -184,6 +214,34 @@ TEST(SublayerCosts, CountTheMultiplyAddsOfTheProducts) {
   EXPECT_DOUBLE_EQ(costs[7], 16 * (2 * projection + 8 * 10 + 8 * 10) + 20 * 2 * projection) << "k, v of the memory";
   EXPECT_DOUBLE_EQ(costs[8], 16 * (10 * 30 + 30 * 10));
   EXPECT_DOUBLE_EQ(costs[12], 16 * 10 * 50);
+}
+
+// A layer's first sublayer reads the outputs of all layers before it, the stack's last one all: an element each takes
+// the time of 32 multiply-adds.
+TEST(SublayerCosts, CountTheOutputsThatACombinationReads) {
+  const ActivationCapacity capacity{.source_rows = 20, .target_rows = 16, .max_length = 12};
+  ModelOptions options = Plan().options;
+  ApplyResidualMethod(ResidualMethod::kPreLn, options);
+  std::vector<double> expected = SublayerCosts(ModelPlan::Make(options), capacity, /*length=*/8);
+  const std::pair<int, int> combined[] = {{1, 20 * 1}, {3, 20 * 2}, {4, 20 * 3},
+                                          {6, 16 * 1}, {9, 16 * 2}, {11, 16 * 3}};
+  for (const auto& [sublayer, rows] : combined) expected[sublayer] += rows * 10 * 32;
+  ApplyResidualMethod(ResidualMethod::kDlclPre, options);
+  EXPECT_THAT(SublayerCosts(ModelPlan::Make(options), capacity, /*length=*/8),
+              ::testing::Pointwise(::testing::DoubleEq(), expected));
+}
+
+// A row comes from 2 inner ones: 5 taps of 4 features each, to 8 channels. A gate leaves 4; then 5 taps of these, to
+// twice the width.
+TEST(SublayerCosts, CountTheConvolutionsInFrontOfSpeech) {
+  ModelOptions options = Plan().options;
+  options.source_vocabulary = 0;
+  options.frame_width = 4;
+  options.front_end_channels = 8;
+  const std::vector<double> costs =
+      SublayerCosts(ModelPlan::Make(options), {.source_rows = 20, .target_rows = 16, .max_length = 12}, /*length=*/8);
+  EXPECT_DOUBLE_EQ(costs[0], 20 * (10 + 2 * (5 * 4 * 8) + 5 * 4 * 20));
+  EXPECT_DOUBLE_EQ(costs[5], 16 * 10) << "a lookup";
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 // x += 1 as two launches, in graphs of a cache.
 class GraphCacheTest : public ::testing::Test {
  protected:
-  GraphCacheTest() {
+  explicit GraphCacheTest(int64_t device_bytes = int64_t{1} << 34) : device_(/*seed=*/1, device_bytes) {
     ArenaLayout layout;
     const ArenaSlice sum = layout.Reserve<float>("a", 4), half = layout.Reserve<float>("a", 4);
     arena_ = *Arena::Allocate(layout, &device_);
@@ -131,6 +131,19 @@ TEST_F(GraphCacheTest, MoreThanMostRunEagerly) {
   EXPECT_EQ(recorded_, 1);
   EXPECT_EQ(eager_, 4);
   EXPECT_EQ(Sum(), 6.0f);
+}
+
+class FullDeviceTest : public GraphCacheTest {
+ protected:
+  FullDeviceTest() : GraphCacheTest(GraphCache::kKeepFreeBytes) {}
+};
+
+TEST_F(FullDeviceTest, KeepsTheMemoryOfModulesFree) {
+  GraphCache cache(10);
+  for (int i = 0; i < 3; ++i) Run(cache, {});
+  EXPECT_EQ(cache.graphs(), 0);
+  EXPECT_EQ(recorded_, 0);
+  EXPECT_EQ(Sum(), 3.0f);
 }
 
 TEST_F(GraphCacheTest, WithoutMemoryItRunsEagerly) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,7 @@
 #include "tests/support/temporary_directory.h"
 #include "tools/compare/comparison_charts.h"
 #include "tools/compare/comparison_instruments.h"
+#include "tools/drawing/line_chart.h"
 
 namespace hadal {
 namespace {
@@ -127,7 +129,7 @@ TEST_F(ComparisonReportTest, TheBestBleuOfAColumnIsComparedWithTheOthers) {
 }
 
 TEST_F(ComparisonReportTest, TheJsonHasTheNumbers) {
-  Record(0, {.end = CellEnd::kDone, .wall_seconds = 3600, .unigram_nll = 7});
+  Record(0, {.end = CellEnd::kDone, .wall_seconds = 3600, .cpu_seconds = 1800, .unigram_nll = 7});
   const nlohmann::json json = nlohmann::json::parse(ComparisonToJson(Make()));
   EXPECT_EQ(json["rule"]["trains_below_unigram"], 0.3);
   ASSERT_EQ(json["cells"].size(), 3u);
@@ -136,6 +138,16 @@ TEST_F(ComparisonReportTest, TheJsonHasTheNumbers) {
   EXPECT_EQ(cell["verdict"], "trains");
   EXPECT_EQ(cell["validation_nll"], nlohmann::json::parse("[[6, 6.2]]"));
   EXPECT_EQ(cell["instruments"]["model_update"], 2.5);
+  for (const auto& [key, value] : {std::pair("wall_hours", 1.0),
+                                   {"cpu_hours", 0.5},
+                                   {"parameters", 12345},
+                                   {"steps", 6},
+                                   {"best_validation_nll", 6.2},
+                                   {"best_step", 6},
+                                   {"unigram_nll", 7},
+                                   {"below_unigram", 0.8}}) {
+    EXPECT_NEAR(cell.value(key, 0.0), value, 1e-9) << key;
+  }
   EXPECT_EQ(json["cells"][2]["state"], "none");
   EXPECT_FALSE(json["cells"][2].contains("verdict"));
 }
@@ -158,6 +170,23 @@ TEST_F(ComparisonReportTest, ALossThatExplodesLeavesTheChartToTheOthers) {
   const std::string curves = CurvesMarkup(report, Panels(report)[0]);
   EXPECT_THAT(curves, AllOf(HasSubstr(">b (leaves the chart)<"), HasSubstr(">a<"), Not(HasSubstr("1000000")),
                             Not(HasSubstr("1e+06")), Not(HasSubstr("not finite"))));
+}
+
+TEST_F(ComparisonReportTest, ANormsRatioIsDrawnAsThatBeforeItOverThatAfterIt) {
+  Record(0, {.end = CellEnd::kDone});
+  ComparisonReport report = Make();
+  DepthMetrics& first = report.cells[0].record.depth.at(0);
+  first[DepthSeries::kNormInputGradient] = {1.0f, 1.0f};
+  first[DepthSeries::kNormOutputGradient] = {10.0f, 100.0f};
+  ChartSeries expected{.name = "a", .colour = kSeriesColours[0]};
+  for (const float after : {10.0f, 100.0f}) {
+    expected.points.emplace_back(static_cast<double>(expected.points.size()), std::log10(1.0f / after));
+  }
+  EXPECT_THAT(InstrumentsMarkup(report, Panels(report)[0]),
+              HasSubstr(DrawLineChart({.title = "Gradient before / after each norm",
+                                       .x_label = "sublayer, encoder then decoder",
+                                       .y_label = "log10, first step",
+                                       .series = {expected}})));
 }
 
 TEST_F(ComparisonReportTest, NothingHasRunYet) {

@@ -3,9 +3,11 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/data/corpus_writer.h"
@@ -43,6 +45,31 @@ TEST(InspectCorpus, ScoresOtherTextByTheseFrequencies) {
                unseen = -std::log(0.5 / 8);
   EXPECT_NEAR(*UnigramNll(counted, text, std::vector<int64_t>{0, 1}), (four + end + unseen + five + end) / 5, 1e-12);
   EXPECT_NEAR(*UnigramNll(counted, text, std::vector<int64_t>{0}), (four + end) / 2, 1e-12);
+}
+
+void WriteTargets(const std::string& prefix, const std::vector<std::vector<int32_t>>& targets, uint32_t vocabulary) {
+  CorpusWriter writer = *CorpusWriter::Create({.prefix = prefix,
+                                               .source_vocabulary = {"source.model", 8, 17},
+                                               .target_vocabulary = {"target.model", 6, vocabulary},
+                                               .corpora = {"one"}});
+  for (const std::vector<int32_t>& target : targets) {
+    ASSERT_TRUE(writer.Add({.source = std::vector<int32_t>{4}, .target = target}).ok());
+  }
+  ASSERT_TRUE(writer.Finish().ok());
+}
+
+TEST(InspectCorpus, PrintsTheScoreOfAnotherCorpus) {
+  const TemporaryDirectory directory;
+  WriteTargets(directory / "counted", {{4, 4}, {5}}, 18);
+  WriteTargets(directory / "text", {{4}, {3, 5}}, 18);
+  WriteTargets(directory / "other", {{4}}, 19);
+  InspectCorpusOptions options{.data = directory / "counted", .score = directory / "text", .max_sentences = 1};
+  std::ostringstream out;
+  const absl::Status status = RunInspectCorpus(options, out);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_THAT(out.str(), HasSubstr(absl::StrFormat("text: 1 targets have nll %.4f nats", -std::log(2.5 / 8))));
+  options.score = directory / "other";
+  EXPECT_THAT(std::string(RunInspectCorpus(options, out).message()), HasSubstr("different vocabularies"));
 }
 
 TEST(InspectCorpus, PlainTextHasTargetsOnly) {

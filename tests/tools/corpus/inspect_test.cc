@@ -71,6 +71,9 @@ TEST_F(InspectTest, BadUseIsSaid) {
   options_.step = 0;
   EXPECT_THAT(std::string(RunInspectBatch(options_, out_).message()), HasSubstr("steps count from 1"));
   options_.step = 1;
+  options_.temperatures = {0.0};
+  EXPECT_THAT(std::string(RunInspectBatch(options_, out_).message()), HasSubstr("a sampling temperature of 0"));
+  options_.temperatures = {1.0};
   options_.source_tokens = 1;
   EXPECT_THAT(std::string(RunInspectBatch(options_, out_).message()), HasSubstr("none of the corpus's 4 samples"));
   options_.data = directory_ / "none";

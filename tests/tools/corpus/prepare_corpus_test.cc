@@ -131,6 +131,17 @@ TEST_F(PrepareTest, ALineOfWhichNoTokenIsLeftIsNamedWhereEmptyOnesAreErrors) {
   ExpectError({"train.de:3: it has no tokens"});
 }
 
+TEST_F(PrepareTest, ASampleIsSpreadEvenlyOverEachText) {
+  Write("a", "1\n2\n3\n4\n5\n6\n");
+  Write("b", "7\n8\n");
+  const Split split = {.name = "train", .pairs = {{Path("a"), Path("a")}, {Path("b"), Path("b")}}};
+  const SplitSurvey survey = {.texts = {{.lines = 6}, {.lines = 2}}};
+  const absl::StatusOr<SampledText> sample = SampleText(split, options_, survey, {3, 4});
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  EXPECT_THAT(sample->target, ::testing::ElementsAre("1", "3", "5", "7", "7", "8", "8"));
+  EXPECT_EQ(sample->source, sample->target);
+}
+
 TEST_F(PrepareTest, NothingLeftIsAnError) {
   Write("train.en", "\n\n");
   Write("train.de", "\n\n");

@@ -94,6 +94,13 @@ TEST_F(PrepareTest, TheVocabularyIsTrainedOnAtMostSoManyPairsOfTheTrainingText) 
   EXPECT_THAT(out_.str(), HasSubstr("on 50 pairs"));
 }
 
+TEST_F(PrepareTest, WordsAreCountedInAllOfTheTrainingText) {
+  options_.training.algorithm = PieceAlgorithm::kWord;
+  options_.vocabulary_pairs = 1;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(OpenCorpus("train").manifest().statistics.source_unknown, 0);
+}
+
 TEST_F(PrepareTest, ATooLargeVocabularyNamesTheLargest) {
   options_.training.size = 5000;
   ExpectError({"at most", "5000"});

@@ -31,16 +31,7 @@ using ::testing::Not;
 class EvaluateTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const Vocabulary vocabulary =
-        *AddLanguageTags(*TrainVocabulary({.size = 40}, {"the old cat sat", "a dog", "the mat"}), {"en", "de"});
-    const absl::Status saved =
-        SaveModel({.model = testing::SmallModel(
-                       ResidualMethod::kDeepNorm,
-                       {.encoder_layers = 1, .decoder_layers = 1, .d_model = 16, .vocabulary = vocabulary.size()}),
-                   .vocabularies = {VocabularyFile("vocabulary", vocabulary)},
-                   .train = [](Engine&) { return int64_t{1}; }},
-                  directory_ / "run");
-    ASSERT_TRUE(saved.ok()) << saved;
+    Save(/*shift=*/0);
     SetContents(directory_ / "a", "the old cat\n\na dog\n");
     SetContents(directory_ / "b", "the mat\na dog\n\n");
     SetContents(directory_ / "list",
@@ -50,6 +41,25 @@ class EvaluateTest : public ::testing::Test {
     options_.folder = directory_ / "out";
     options_.tags = LanguageTags::kM2m100;
     options_.beam.max_length_b = 10;
+  }
+
+  // Saves a model of which one weight is moved by `shift`, in place of the one before.
+  void Save(float shift) {
+    const Vocabulary vocabulary =
+        *AddLanguageTags(*TrainVocabulary({.size = 40}, {"the old cat sat", "a dog", "the mat"}), {"en", "de"});
+    const auto train = [shift](Engine& engine) {
+      engine.stage().parameters().WeightVector(0)[0] += shift;
+      return int64_t{1};
+    };
+    ASSERT_TRUE(RemoveTree(directory_ / "run").ok());
+    const absl::Status saved =
+        SaveModel({.model = testing::SmallModel(
+                       ResidualMethod::kDeepNorm,
+                       {.encoder_layers = 1, .decoder_layers = 1, .d_model = 16, .vocabulary = vocabulary.size()}),
+                   .vocabularies = {VocabularyFile("vocabulary", vocabulary)},
+                   .train = train},
+                  directory_ / "run");
+    ASSERT_TRUE(saved.ok()) << saved;
   }
 
   absl::Status Evaluate(int ranks = 1) {
@@ -117,6 +127,9 @@ TEST_F(EvaluateTest, TranslatesAgainOnlyWhatHasChanged) {
   SetContents(directory_ / "a", "a dog\n\nthe mat\n");  // the source of en-de
   ASSERT_TRUE(Evaluate().ok());
   EXPECT_THAT(log_, HasSubstr("1 test sets were translated before"));
+  Save(/*shift=*/1);
+  ASSERT_TRUE(Evaluate().ok());
+  EXPECT_THAT(log_, Not(HasSubstr("translated before"))) << "another model in the same place";
 }
 
 TEST_F(EvaluateTest, RefusesBadTestSetsByName) {
@@ -126,17 +139,29 @@ TEST_F(EvaluateTest, RefusesBadTestSetsByName) {
   ExpectRefused(R"(text { direction: "en-de" test: ["a", "short"] })", "en-de: ");
   ExpectRefused(R"(text { direction: "en-de" test: ["empty", "empty"] })", "en-de: the test set is empty");
   ExpectRefused(R"(text { direction: "en-fr" test: ["a", "b"] })", "no language tag __fr__");
+  ExpectRefused(R"(text { direction: "en-de" domain: "a b" test: ["a", "b"] }
+                   text { direction: "en-de" domain: "a.b" test: ["a", "b"] })",
+                "en-de a.b: another test set's files have this name, too: en-de.a.b");
   SetContents(directory_ / "list", R"(text { direction: "en-de" test: ["a", "missing"] })");
   EXPECT_THAT(std::string(Evaluate().message()), HasSubstr("missing"));
 }
 
 TEST_F(EvaluateTest, TestSetsAreNotWrittenOver) {
   ASSERT_TRUE(Evaluate().ok());
-  const std::string source = Read("out/en-de.cats...dogs.source");
-  SetContents(directory_ / "list", R"(text { direction: "en-de" domain: "cats & dogs"
-                                             test: ["out/en-de.cats...dogs.source", "out/en-de.cats...dogs.reference"] })");
-  EXPECT_EQ(Evaluate().code(), absl::StatusCode::kInvalidArgument);
+  const std::string source = Read("out/en-de.cats...dogs.source"),
+                    hypothesis = Read("out/en-de.cats...dogs.hypothesis");
+  const std::string first = R"(text { direction: "en-de" domain: "cats & dogs" test: )";
+  for (const std::string& list :
+       {first + R"(["out/en-de.cats...dogs.source", "b"] })",
+        first + R"(["b", "a"] } text { direction: "de-en" test: ["b", "out/en-de.cats...dogs.source"] })",
+        first + R"(["b", "a"] } text { direction: "de-en" test: ["out/en-de.cats...dogs.hypothesis", "a"] })"}) {
+    SetContents(directory_ / "list", list);
+    const absl::Status status = Evaluate();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << list;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("which is an input"));
+  }
   EXPECT_EQ(Read("out/en-de.cats...dogs.source"), source);
+  EXPECT_EQ(Read("out/en-de.cats...dogs.hypothesis"), hypothesis);
 }
 
 TEST_F(EvaluateTest, ComparesWithAnotherEvaluationOfTheSameTestSets) {
@@ -200,6 +225,71 @@ TEST(Evaluation, ReportsNameEachDirectionsNumbers) {
   EXPECT_THAT(page, HasSubstr("<title>de→en 20.0</title>"));
   EXPECT_THAT(EvaluationMarkdown(evaluation),
               HasSubstr("| en-de | 1,234 | 50,000 | 10.0 | 13a | 11.0 | 42.5 | 50.0% | 25.0% | 9.0 | 0.010 |\n"));
+}
+
+TEST(Evaluation, JsonHasEveryNumberUnderItsName) {
+  const TestSetScores full = {.name = "en-de news",
+                              .stem = "en-de.news",
+                              .direction = {"en", "de"},
+                              .segments = 12,
+                              .empty_segments = 1,
+                              .tokenizer = BleuTokenizer::kZh,
+                              .bleu = 10,
+                              .bleu_13a = 11,
+                              .chrf = 42.5,
+                              .wrong_language = 0.5,
+                              .wrong_language_reference = 0.25,
+                              .training_pairs = 50'000,
+                              .other = OtherSystem{.bleu = 9, .p_value = 0.01}};
+  const TestSetScores bare = {.name = "de-en",
+                              .stem = "de-en",
+                              .direction = {"de", "en"},
+                              .segments = 3,
+                              .bleu = 40,
+                              .bleu_13a = 9,
+                              .chrf = 7.5};
+  TestSetScores better = bare, worse = bare;  // neither significantly
+  better.other = {.bleu = 39, .p_value = 0.2};
+  worse.other = {.bleu = 41, .p_value = 0.2};
+  const nlohmann::json json = nlohmann::json::parse(
+      EvaluationJson({.checkpoint = "run", .other = "base", .sets = {full, better, worse, bare}}));
+  EXPECT_EQ(json["checkpoint"], "run");
+  EXPECT_EQ(json["other"], "base");
+  EXPECT_EQ(json["chrf_signature"], ChrfSignature(1, kChrfMostWordOrder));
+  EXPECT_EQ(json["test_sets"][0], (nlohmann::json{{"name", "en-de news"},
+                                                  {"source", "en"},
+                                                  {"target", "de"},
+                                                  {"files", "en-de.news"},
+                                                  {"segments", 12},
+                                                  {"empty_segments", 1},
+                                                  {"bleu", 10},
+                                                  {"bleu_signature", BleuSignature(1, BleuTokenizer::kZh)},
+                                                  {"bleu_13a", 11},
+                                                  {"chrf", 42.5},
+                                                  {"wrong_language", 0.5},
+                                                  {"wrong_language_reference", 0.25},
+                                                  {"training_pairs", 50'000},
+                                                  {"other", {{"bleu", 9}, {"p_value", 0.01}}}}));
+  EXPECT_EQ(json["test_sets"][3], (nlohmann::json{{"name", "de-en"},
+                                                  {"source", "de"},
+                                                  {"target", "en"},
+                                                  {"files", "de-en"},
+                                                  {"segments", 3},
+                                                  {"empty_segments", 0},
+                                                  {"bleu", 40},
+                                                  {"bleu_signature", BleuSignature(1, BleuTokenizer::k13a)},
+                                                  {"bleu_13a", 9},
+                                                  {"chrf", 7.5}}));
+  EXPECT_EQ(json["means"][0], (nlohmann::json{{"what", "all"},
+                                              {"directions", 4},
+                                              {"bleu", 32.5},
+                                              {"bleu_13a", 9.5},
+                                              {"chrf", 16.25},
+                                              {"wrong_language", 0.5},
+                                              {"compared", 3},
+                                              {"wins", 2},
+                                              {"significant_wins", 1},
+                                              {"significant_losses", 0}}));
 }
 
 TEST(Evaluation, MeansAreOfTheDirectionsThatTheyName) {

@@ -107,13 +107,16 @@ TEST_F(MetricsJsonlTest, EveryFieldHasItsName) {
       "parameters": 1, "source_vocabulary": 2, "frame_width": 12, "target_vocabulary": 3, "encoder_sublayers": 4,
       "decoder_sublayers": 5, "ranks": 6, "stages": 7, "replicas": 8, "free_links": true, "threads": 9,
       "recompute_every": 13, "first_step": 10, "total_steps": 11})"));
-  sink->OnStep(NumberedStep());
+  StepMetrics step = NumberedStep();
+  step.corpus_tokens = {{"en-de", 27}, {"de-en", 28}};
+  sink->OnStep(step);
   EXPECT_EQ(json::parse(Lines().at(1)), json::parse(R"({"event": "step", "step": 1, "update": 2, "loss": 4.0,
       "nll": 5.0, "perplexity": 6.0, "learning_rate": 7.0, "gradient_norm": 8.0, "target_tokens": 9,
       "tokens_per_second": 10.0, "step_seconds": 11.0, "elapsed_seconds": 12.0, "epoch": 13.0, "skipped": false,
       "measured_bubble": 25.0, "analytic_bubble": 26.0, "stages": [{"forward": 14.0, "recompute": 15.0,
       "backward": 16.0, "wait": 17.0, "communication": 18.0, "optimizer": 19.0, "checkpoint": 20.0,
-      "core_wait": 21.0, "arena_bytes": 22, "held_bytes": 23, "peak_resident_bytes": 24}]})"));
+      "core_wait": 21.0, "arena_bytes": 22, "held_bytes": 23, "peak_resident_bytes": 24}],
+      "corpus_tokens": {"en-de": 27, "de-en": 28}})"));
   sink->OnValidation(
       {.step = 1,
        .nll = 2,

@@ -140,6 +140,25 @@ TEST(Plan, OfGivenRanksIsReplayedReplicaByReplica) {
   }
 }
 
+// Every sublayer of the default model takes 1 ms forward and 2 ms back.
+TEST(Plan, TakesItsCostsFromAProfile) {
+  const TemporaryDirectory directory;
+  std::string profile = R"(processor: "a processor" gflops: 100
+      model { d_model: 512 d_ff: 2048 heads: 8 source_vocabulary: 8000 target_vocabulary: 8000 sublayers: 33
+              parameters: 1 }
+      capacities { source_tokens: 1024 target_tokens: 1024 source_rows: 1000 target_rows: 1000
+  )";
+  for (const char* kind : {"source_embedding", "encoder_self_attention", "encoder_feed_forward", "target_embedding",
+                           "decoder_self_attention", "cross_attention", "decoder_feed_forward", "output_head"}) {
+    absl::StrAppend(&profile, "sublayers { kind: \"", kind, "\" forward_ms: 1 backward_ms: 2 }\n");
+  }
+  SetContents(directory / "profile.textproto", profile + "}\n");
+  SetContents(directory / "mine.textproto", "batch { micro_batches: 8 } pipeline { threads: 1 }\n");
+  const Json plan =
+      PlanJson({directory / "mine.textproto", "--profile", directory / "profile.textproto", "--ranks", "1"});
+  EXPECT_NEAR(plan.value("step_seconds", 0.0), 8 * 33 * 0.003, 1e-9);
+}
+
 TEST(Plan, WithoutASpeedSaysHowToGiveOne) {
   const CommandResult plan = Plan({Config("base"), "--device", "cuda", "--ranks", "2", "--json"});
   EXPECT_EQ(plan.exit_code, 0);

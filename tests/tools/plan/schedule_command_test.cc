@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/files.h"
+#include "tests/support/command_runner.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/plan/schedule_text.h"
 
@@ -27,6 +29,15 @@ TEST(ScheduleCommand, ChecksEveryKindWithOneAndWithMoreOutstandingSends) {
         {.kind = kind, .shape = {.stages = 3, .chunks = chunks, .micro_batches = 5}, .outstanding_sends = 4});
     ASSERT_TRUE(text.ok()) << text.status();
     EXPECT_THAT(*text, AllOf(HasSubstr("with 1 outstanding send "), HasSubstr("with 4 outstanding sends ")));
+  }
+}
+
+TEST(ScheduleCommand, BothSubcommandsTakeTheKind) {
+  for (const char* subcommand : {"print", "check"}) {
+    const CommandResult result = RunCommand(
+        AddScheduleCommand, absl::StrCat("schedule ", subcommand, " --kind gpipe --stages 2 --micro-batches 4"));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("gpipe, 2 stage(s)")) << subcommand;
   }
 }
 

@@ -170,6 +170,9 @@ TEST(Simulate, TheCommandLineHasItsUnits) {
   EXPECT_NEAR(step({"--message-mib", "1024", "--link-gb-per-s", "1"}), 1.5 + 2 * 1.073741824, 1e-9);
   EXPECT_NEAR(step({"--message-mib", "1024", "--ranks-per-node", "1", "--node-link-gb-per-s", "2"}), 1.5 + 1.073741824,
               1e-9);
+  EXPECT_NEAR(step({"--message-mib", "1024", "--ranks-per-node", "1", "--node-link-gb-per-s", "2",
+                    "--pipelines-per-node", "3"}),
+              1.5 + 3 * 1.073741824, 1e-9);
   EXPECT_DOUBLE_EQ(step({"--slow-rank", "1=3"}), 0.75 + 3 * 0.75);
   // A rank's time, not a chunk's.
   const nlohmann::json chunks = SimulateJson({"--kind", "interleaved_1f1b", "--stages", "2", "--chunks", "2",
@@ -183,6 +186,17 @@ TEST(Simulate, WhatAPlanSaysAboutTheTailStays) {
       "replica_micro_batches": 2, "outstanding_sends": 2, "tail_seconds": 0.5, "stages": [{"forward_seconds": 1, "backward_seconds": 2, "border_bytes": 0}]})");
   EXPECT_DOUBLE_EQ(SimulateJson({"--plan", directory / "plan.json", "--tail-ms", "250"})["step_seconds"].get<double>(),
                    2 * 3 + 0.5 + 0.25);
+}
+
+TEST(Simulate, LinksThatAreGivenReplaceThePlans) {
+  const TemporaryDirectory directory;
+  SetContents(directory / "plan.json", R"({"schedule": "gpipe", "ranks": 2, "replicas": 1, "chunks": 1,
+      "replica_micro_batches": 1, "outstanding_sends": 2, "links": [{"held_seconds": 0, "latency_seconds": 8}],
+      "stages": [{"forward_seconds": 1, "backward_seconds": 2, "border_bytes": 0},
+                 {"forward_seconds": 1, "backward_seconds": 2, "border_bytes": 0}]})");
+  EXPECT_NEAR(SimulateJson({"--plan", directory / "plan.json"})["step_seconds"].get<double>(), 6 + 2 * 8, 1e-9);
+  EXPECT_NEAR(SimulateJson({"--plan", directory / "plan.json", "--latency-us", "1000"})["step_seconds"].get<double>(),
+              6 + 2 * 1e-3, 1e-9);
 }
 
 TEST(Simulate, ReadsAPlan) {

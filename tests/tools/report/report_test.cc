@@ -198,6 +198,46 @@ TEST(Report, TheNumbersOfARunInTheirUnits) {
   EXPECT_GT(json["stages"][1]["predicted_bytes"], json["stages"][1]["arena_bytes"]) << "the process has memory too";
 }
 
+// Programs of other people read these names. The values are distinct, so that a mix-up shows.
+TEST(Report, EveryNumberOfTheJsonHasItsName) {
+  const TemporaryDirectory directory;
+  WriteRecordedRun(directory / "one", {.stages = {{.forward_seconds = 1.25, .backward_seconds = 2.0}}});
+  auto report = MakeReport({directory / "one"});
+  ASSERT_TRUE(report.ok()) << report.status();
+  RunSummary& summary = report->summaries[0];
+  summary.stages = {{.forward_seconds = 1,
+                     .recompute_seconds = 2,
+                     .backward_seconds = 3,
+                     .wait_seconds = 4,
+                     .communication_seconds = 5,
+                     .optimizer_seconds = 6,
+                     .checkpoint_seconds = 7,
+                     .core_wait_seconds = 8}};
+  summary.beyond_costs = {9};
+  summary.memory = {{.arena_bytes = 10, .held_bytes = 11, .peak_resident_bytes = 12}};
+  report->predictions = {{.costs = "costs",
+                          .predicted_bytes = 13,
+                          .measured_bytes = 14,
+                          .measured_seconds = 4,
+                          .utilisation = 0.25,
+                          .roofline_share = 0.125}};
+  report->predictions[0].layout.step_seconds = 6;
+  auto json = nlohmann::json::parse(ReportToJson(*report))["runs"][0];
+  EXPECT_EQ(json["nll"], 6.0);
+  EXPECT_NEAR(json["target_tokens"].get<double>(), 1000, 1e-9);
+  EXPECT_NEAR(json["step_seconds"].get<double>(), 3.25, 1e-9);
+  EXPECT_NEAR(json["outside_seconds"].get<double>(), 0.01, 1e-9);
+  EXPECT_NEAR(json["target_tokens_per_second"].get<double>(), 1000 / 3.25, 1e-9);
+  json["stages"][0].erase("predicted_bytes");
+  EXPECT_EQ(json["stages"], nlohmann::json::parse(R"([{"stage": 0, "forward_seconds": 1, "recompute_seconds": 2,
+      "backward_seconds": 3, "wait_seconds": 4, "communication_seconds": 5, "optimizer_seconds": 6,
+      "checkpoint_seconds": 7, "core_wait_seconds": 8, "compute_beyond_costs": 9, "arena_bytes": 10,
+      "held_bytes": 11, "peak_resident_bytes": 12}])"));
+  EXPECT_EQ(json["prediction"], nlohmann::json::parse(R"({"costs": "costs", "predicted_step_seconds": 6,
+      "measured_step_seconds": 4, "step_error": 0.5, "predicted_bytes": 13, "measured_bytes": 14,
+      "utilisation": 0.25, "roofline_share": 0.125})"));
+}
+
 TEST(Report, ScoresSpeechByItsWordErrorRate) {
   const TemporaryDirectory directory;
   WriteRecordedRun(directory / "one", {.frame_width = 80, .stages = {{.forward_seconds = 1.25}}});
