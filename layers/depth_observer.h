@@ -12,8 +12,8 @@
 //              kModelOutput         what the output head reads
 //   backward   kOutputGradient      ∂L/∂kOutput, everything added up
 //              kNormOutputGradient  ∂L/∂ the output of the LayerNorm
-//              kNormInputGradient   ∂L/∂kNormInput: post-norm, n streams, a norm of combined layers (else kOutputGradient
-//                                   of the sublayer before)
+//              kNormInputGradient   ∂L/∂kNormInput: post-norm, n streams, a norm of combined layers (else
+//                                   kOutputGradient of the sublayer before)
 //              kBranchGradient      ∂L/∂F(x)
 // The gradient of a second stream is not reported; at the first sublayer of its stack kNormInputGradient is left out.
 // Where a stack has n residual streams (hyper_segment.h), kOutput, `before` and kOutputGradient are all of them,

@@ -13,7 +13,7 @@ namespace hadal {
 // Returns the bytes of a line like "MemAvailable: 123 kB" of /proc/meminfo; nullopt if there is no such line.
 std::optional<int64_t> MemInfoBytes(std::string_view text, std::string_view name);
 
-// Returns nullopt if the system does not report it. Reads a few small files. `proc`, `control_groups`: the mount points.
+// Returns nullopt if the system does not report it. Reads a few small files. `proc`, `control_groups`: mount points.
 std::optional<int64_t> AvailableHostMemoryBytes(const std::string& proc = "/proc",
                                                 const std::string& control_groups = "/sys/fs/cgroup");
 

@@ -2,8 +2,8 @@
 // MapsForward, MapsBackward, and Sinkhorn's normalisation, which is most of their work. One row at a time, a step of
 // Sinkhorn takes 300 scalar instructions.
 //
-// Shapes: a row's square [n, n] by rows; element k of the row in lane l is at [k · kRowLanes + l] of an aligned buffer.
-// Numerics: fp32, sums ascending. A row's bits depend neither on its lane nor on the other rows. A NaN stays in its row.
+// Shapes: a row's square [n, n] by rows; element k of the row in lane l is at [k · kRowLanes + l], aligned.
+// Numerics: fp32, sums ascending. A row's bits depend neither on its lane nor on other rows. A NaN stays in its row.
 // kStreams: n, if it is known when compiling (loops are unrolled); 0: the argument `streams`.
 // Memory: SinkhornBackward computes the forward again and keeps the square after each step on the stack: of n = 4 25 KiB
 // on AVX2, 50 KiB on AVX-512; 180 KiB at most.
