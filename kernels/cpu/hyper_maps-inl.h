@@ -5,7 +5,7 @@
 // Shapes: a row's square [n, n] by rows; element k of the row in lane l is at [k · kRowLanes + l], aligned.
 // Numerics: fp32, sums ascending. A row's bits depend neither on its lane nor on other rows. A NaN stays in its row.
 // kStreams: n, if it is known when compiling (loops are unrolled); 0: the argument `streams`.
-// Memory: SinkhornBackward computes the forward again and keeps the square after each step on the stack: of n = 4 25 KiB
+// Numerics: fp32, sums ascending. A row has the same bits in any lane and beside any rows. A NaN stays in its row.
 // on AVX2, 50 KiB on AVX-512; 180 KiB at most.
 // A Highway "-inl" header: see columns-inl.h. Thread-safe; allocates nothing.
 
