@@ -24,7 +24,9 @@ constexpr int kTileRows = 4;
 constexpr int kTileColumns = kFloatLanes >= 16 ? 4 : 3;
 // Most terms that are summed before they are added to y.
 constexpr int64_t kBlockTerms = 512;
-constexpr int64_t kMostGroupColumns = 16 * kTileColumns;
+// Columns whose weights stay in the L1 cache: as many weights, whole tiles, and few columns that a vector of 4 leaves.
+constexpr int64_t kGroupWeights = kFloatLanes >= 16 ? 1 << 12 : 3 << 11;
+constexpr int64_t kLeastGroupColumns = kFloatLanes >= 16 ? 4 : 12, kMostGroupColumns = 16 * kTileColumns;
 
 struct Tile {
   const float* x[kTileRows];
@@ -68,13 +70,17 @@ template <bool kAdd>
 HWY_INLINE void StoreSums(const LinearForwardArgs& args, const float* HWY_RESTRICT sums, int64_t begin, int64_t end,
                           float* HWY_RESTRICT y) {
   const float* const bias = args.bias.floats().data;
-  ForColumns(begin, end, [&](auto d, int64_t column) HWY_ATTR {
+  const auto store = [&](auto d, int64_t column) HWY_ATTR {
     auto value = hn::LoadU(d, sums + column - begin);
     if constexpr (kAdd) value = hn::Add(hn::LoadU(d, y + column), value);
     if (bias != nullptr) value = hn::Add(value, hn::LoadU(d, bias + column));
     if (args.relu) value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);  // keeps a NaN
     hn::StoreU(value, d, y + column);
-  });
+  };
+  constexpr hn::CappedTag<float, 4> few;  // groups of columns are narrow
+  int64_t column = begin;
+  for (; column + hn::MaxLanes(few) <= end; column += hn::MaxLanes(few)) store(few, column);
+  for (; column < end; ++column) store(OneFloatTag(), column);
 }
 
 // Columns [begin, end), at most kMostGroupColumns, of kRows rows from `row`. The last tile repeats its last column.
@@ -113,7 +119,7 @@ void MultiplyColumns(const LinearForwardArgs& args, int64_t begin, int64_t end) 
   const auto whole_tiles = [&](int64_t floats, int64_t width) {
     return std::max<int64_t>(floats / args.x.columns / width, 1) * width;
   };
-  const int64_t group_columns = std::min(whole_tiles(int64_t{1} << 12, kTileColumns), kMostGroupColumns);
+  const int64_t group_columns = std::min(whole_tiles(kGroupWeights, kLeastGroupColumns), kMostGroupColumns);
   const int64_t group_rows = whole_tiles(int64_t{1} << 16, kTileRows);
   const int64_t rows = args.x.rows;
   for (int64_t first = 0; first < rows; first += group_rows) {
