@@ -78,8 +78,9 @@ HWY_INLINE void StoreSums(const LinearForwardArgs& args, const float* HWY_RESTRI
     hn::StoreU(value, d, y + column);
   };
   constexpr hn::CappedTag<float, 4> few;  // groups of columns are narrow
+  constexpr int64_t step = hn::MaxLanes(few);
   int64_t column = begin;
-  for (; column + hn::MaxLanes(few) <= end; column += hn::MaxLanes(few)) store(few, column);
+  for (; column + step <= end; column += step) store(few, column);
   for (; column < end; ++column) store(OneFloatTag(), column);
 }
 
