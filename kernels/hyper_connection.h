@@ -18,8 +18,8 @@
 // two products 3n. With n = 4 that is 18 forward and 39 backward, where Post-LN has 4 and 4 (residual_norm.md).
 // Numerics: fp32. Sums along a row as cpu/columns-inl.h; sums over streams ascending (SumStreams: pairs first);
 // gradients of α and β over blocks of kHyperRowBlock rows in double (of α: as many rows as a vector has lanes, map by
-// map), then the blocks in ascending order. Neither other rows nor the number of threads change a bit. On a device:
-// cuda/hyper_connection.h.
+// map), then the blocks in ascending order. A row's results depend on no other row; the number of threads changes
+// no bit. On a device: cuda/hyper_connection.h.
 // REQUIRES: matching shapes (aborts with both values otherwise); contiguous rows. Blocking; allocates nothing.
 #pragma once
 

@@ -23,7 +23,8 @@ namespace HWY_NAMESPACE {
 inline constexpr int kFloatLanes = hn::MaxLanes(FloatTag());
 
 // The sums of pairs of neighbouring groups of kWidth lanes: of a in the even groups, of b in the odd ones; of half a
-// vector: of a in the lower half, of b in the upper half. Only this crosses blocks of 128 bits, which is slow.
+// vector: of a in the lower half, of b in the upper half. Groups of one or two lanes stay within blocks of 128 bits;
+// crossing these is slow.
 template <int kWidth>
 HWY_INLINE FloatVec PairSums(FloatVec a, FloatVec b) {
   [[maybe_unused]] const FloatTag d;

@@ -19,12 +19,14 @@ namespace {
 
 using Vec = FloatVec;
 
-// A tile of y: as many sums as registers hold beside what they are made of, four rows because beams are often of 4.
+// A tile of y: as many sums as fit into registers beside a row's x and the columns' weights; four rows because beams are
+// often of 4.
 constexpr int kTileRows = 4;
 constexpr int kTileColumns = kFloatLanes >= 16 ? 4 : 3;
 // Most terms that are summed before they are added to y.
 constexpr int64_t kBlockTerms = 512;
-// Columns whose weights stay in the L1 cache: as many weights, whole tiles, and few columns that a vector of 4 leaves.
+// A group of columns: its weights, about kGroupWeights, stay in the L1 cache. Its width is a multiple of
+// kLeastGroupColumns: of whole tiles and of the 4 columns that are stored at once.
 constexpr int64_t kGroupWeights = kFloatLanes >= 16 ? 1 << 12 : 3 << 11;
 constexpr int64_t kLeastGroupColumns = kFloatLanes >= 16 ? 4 : 12, kMostGroupColumns = 16 * kTileColumns;
 

@@ -197,6 +197,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=10)
     arguments = parser.parse_args()
+    chosen = arguments.programs.split(",")
+    if "hadal" not in chosen or not set(chosen) <= set(PROGRAMS):
+        parser.error(f"--programs: hadal and some of {', '.join(PROGRAMS[1:])}")
     python = os.environ.get("HADAL_PYTHON", sys.executable)
     sentences = (arguments.text / "test.en").read_text().splitlines()
     if not arguments.out.exists():
@@ -209,7 +212,7 @@ def main():
             if f"| {layers}L-{layers}L d={MODELS[layers][0]} | {batch} |" in arguments.out.read_text():
                 continue
             programs = {"hadal": Hadal(arguments.hadal, folder / "run", batch, arguments.threads)}
-            for name in arguments.programs.split(",")[1:]:
+            for name in filter(chosen.__contains__, PROGRAMS[1:]):
                 programs[name] = Worker(python, name, folder / name, batch, arguments.threads)
             line = row(layers, batch, measure(programs, sentences, batch, arguments.rounds, arguments.seconds))
             for program in programs.values():

@@ -122,7 +122,8 @@ cudaError_t Replay::CallRuntime(const std::string& function, const Arguments& of
   return CallForStreams(function, of);
 }
 
-// Queries until the event is reached, as the recording host has, which goes on to use or destroy what it waited for.
+// Queries until the event is reached. The recording host had seen it reached before it used or destroyed what the event
+// guards.
 cudaError_t AwaitEvent(cudaEvent_t event) {
   cudaError_t error = cudaEventQuery(event);
   while (error == cudaErrorNotReady) {

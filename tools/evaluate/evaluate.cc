@@ -153,7 +153,7 @@ class Evaluator {
         static_cast<int>(options_.over_long), static_cast<int>(options_.joining), static_cast<int>(options_.tags));
   }
 
-  // Checks that no file that is written is an input, of whichever test set and under any name.
+  // Checks that no file written for a test set is a text, of whichever test set and under any name.
   absl::Status CheckInputsStay(const std::vector<TextPair>& texts) const {
     std::map<std::pair<dev_t, ino_t>, std::string> inputs;
     struct stat info;
