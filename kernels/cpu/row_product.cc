@@ -19,8 +19,8 @@ namespace {
 
 using Vec = FloatVec;
 
-// A tile of y: as many sums as fit into registers beside a row's x and the columns' weights; four rows because beams are
-// often of 4.
+// A tile of y: as many sums as fit into registers beside a row's x and the columns' weights; four rows because beams
+// are often of 4.
 constexpr int kTileRows = 4;
 constexpr int kTileColumns = kFloatLanes >= 16 ? 4 : 3;
 // Most terms that are summed before they are added to y.
