@@ -257,8 +257,13 @@ void AddTrainCommand(Command app, int& exit_code) {
           "Where to go on: auto (newest good checkpoint of the run), never, or a checkpoint; later starts of the same "
           "job resume from the newest")
       .ShowDefault();
-  command.AddOption("--init-from", arguments->init_from,
-                    "Start a new run from the weights of this checkpoint, or of this run's newest");
+  const CommandOption init_from =
+      command.AddOption("--init-from", arguments->init_from,
+                        "Start a new run from the weights of this checkpoint, or of this run's newest");
+  command
+      .AddFlag("--deepen", arguments->deepen,
+               "With --init-from: of a model with fewer layers, whose layers are repeated")
+      .Needs(init_from);
   command.AddFlag("--accept-changes", arguments->accept_changes, "Resume although settings have changed");
   command.AddFlag("--take-over", arguments->take_over,
                   "Take the run directory from a launch that is still at work in it; that one ends");

@@ -96,8 +96,7 @@ absl::StatusOr<bool> Trainer::ResumeLatest(const FindCheckpoint& find) {
 }
 
 absl::Status Trainer::Resume(absl::StatusOr<FoundCheckpoint> chosen) {
-  HADAL_ASSIGN_OR_RETURN(const TrainingProgress progress,
-                         checkpoints_->Load(std::move(chosen), /*weights_only=*/false));
+  HADAL_ASSIGN_OR_RETURN(const TrainingProgress progress, checkpoints_->Load(std::move(chosen), LoadedState::kAll));
   return Continue(progress);
 }
 
@@ -110,8 +109,9 @@ absl::Status Trainer::Continue(const TrainingProgress& progress) {
   return engine_->DistributeWeights();
 }
 
-absl::Status Trainer::InitializeFrom(absl::StatusOr<FoundCheckpoint> chosen) {
-  HADAL_RETURN_IF_ERROR(checkpoints_->Load(std::move(chosen), /*weights_only=*/true).status());
+absl::Status Trainer::InitializeFrom(absl::StatusOr<FoundCheckpoint> chosen, bool deepen) {
+  const LoadedState loaded = deepen ? LoadedState::kWeightsOfShallower : LoadedState::kWeights;
+  HADAL_RETURN_IF_ERROR(checkpoints_->Load(std::move(chosen), loaded).status());
   weights_loaded_ = true;
   return engine_->DistributeWeights();
 }

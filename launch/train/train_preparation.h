@@ -28,6 +28,7 @@ struct TrainArguments {
   std::string run_directory = "run";
   std::string resume = "auto";  // or "never", or a checkpoint
   std::string init_from;        // a checkpoint or a run directory; empty: none
+  bool deepen = false;          // init_from's model has fewer layers
   bool accept_changes = false;
   bool take_over = false;  // although another launch is at work in the run directory
   std::string trace;       // "steps=100-102"; empty: none

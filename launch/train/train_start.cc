@@ -13,6 +13,7 @@
 #include "launch/job/transport_choice.h"
 #include "launch/train/resume_request.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
+#include "pipeline/checkpoint/deepening.h"
 #include "pipeline/checkpoint/run_owner.h"
 #include "pipeline/engine/memory_fit.h"
 #include "pipeline/exchange/transfer_groups.h"
@@ -33,6 +34,7 @@ constexpr int kMostTries = 10;  // to open a checkpoint of another run that remo
 std::string CommandText(const TrainArguments& arguments) {
   return absl::StrCat("--run-dir ", arguments.run_directory, " --resume ", arguments.resume,
                       arguments.init_from.empty() ? "" : " --init-from ", arguments.init_from,
+                      arguments.deepen ? " --deepen" : "",
                       arguments.accept_changes ? " --accept-changes" : "", arguments.take_over ? " --take-over" : "",
                       " --device ", arguments.device.kind, arguments.trace.empty() ? "" : " --trace ", arguments.trace);
 }
@@ -154,12 +156,14 @@ absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoin
                                                  ", --resume never to start over, or another --run-dir."));
 }
 
-// Returns `found`.  Errors: if its vocabularies differ from the corpus's, or its parameters from the model's.
+// Returns `found`.  Errors: if its vocabularies differ from the corpus's, or its parameters from the model's. `deepen`:
+// the model may have more layers.
 absl::StatusOr<FoundCheckpoint> IfItFits(absl::StatusOr<FoundCheckpoint> found, const PreparedRun& run,
-                                         const std::vector<CheckpointParameter>& model) {
+                                         const std::vector<CheckpointParameter>& model, bool deepen = false) {
   if (!found.ok()) return found;
   HADAL_RETURN_IF_ERROR(CheckVocabularies(*found, run.train->manifest(), *run.vocabularies));
-  const absl::Status fits = CompareParameters(found->manifest.parameters, model);
+  const std::vector<CheckpointParameter>& stored = found->manifest.parameters;
+  const absl::Status fits = deepen ? DeepenedParameters(stored, model).status() : CompareParameters(stored, model);
   if (fits.ok()) return found;
   return absl::InvalidArgumentError(absl::StrCat(found->checkpoint.directory, ": ", fits.message()));
 }
@@ -266,10 +270,14 @@ absl::Status LoadStart(const TrainArguments& arguments, const std::string& resum
   if (arguments.init_from.empty()) return absl::OkStatus();
   const auto given = [&]() -> absl::StatusOr<FoundCheckpoint> {  // a run directory: its newest checkpoint
     HADAL_ASSIGN_OR_RETURN(const CheckpointReader reader, OpenCheckpoint(arguments.init_from));
-    return IfItFits(Found(reader), run, model);
+    absl::StatusOr<FoundCheckpoint> found = IfItFits(Found(reader), run, model, arguments.deepen);
+    const std::vector<CheckpointParameter>& stored = reader.manifest().parameters;
+    const bool shallower = !CompareParameters(stored, model).ok() && DeepenedParameters(stored, model).ok();
+    if (found.ok() || !shallower) return found;
+    return absl::Status(found.status().code(), absl::StrCat(found.status().message(), "; --deepen repeats its layers"));
   };
   for (int tries = 1;; ++tries) {
-    const absl::Status status = trainer.InitializeFrom(rank == 0 ? given() : FoundCheckpoint());
+    const absl::Status status = trainer.InitializeFrom(rank == 0 ? given() : FoundCheckpoint(), arguments.deepen);
     // A run in progress may have removed the checkpoint before every rank has opened it.
     if (!absl::IsNotFound(status) || tries == kMostTries) return AdviseAnotherCheckpoint(status);
   }

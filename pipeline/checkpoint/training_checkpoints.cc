@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "pipeline/checkpoint/deepening.h"
 #include "pipeline/checkpoint/model_settings.h"
 #include "runtime/bytes.h"
 #include "runtime/check.h"
@@ -45,14 +46,14 @@ absl::StatusOr<CommitResult> Commit(const CheckpointCommitter& committer, Commit
 }
 
 // The state of `slices` that is on this rank.
-std::vector<SliceState> Describe(std::span<const StateSlice> slices, bool weights_only) {
+std::vector<SliceState> Describe(std::span<const StateSlice> slices, LoadedState kinds) {
   std::vector<SliceState> result;
   for (const StateSlice& slice : slices) {
     SliceState& state = result.emplace_back();
     state.parameter = slice.parameter;
     state.slice = slice.slice;
     state.weight = slice.weight;  // or empty: another replica keeps it
-    if (weights_only) continue;
+    if (kinds != LoadedState::kAll) continue;
     state.first_moment = slice.first_moment;
     state.second_moment = slice.second_moment;
   }
@@ -142,7 +143,7 @@ void TrainingCheckpoints::Start(const TrainingProgress& progress, bool is_best) 
   progress_ = progress;
   is_best_ = is_best;
   file_ = std::make_unique<BackgroundFile>(committer_->FileOptions(progress.step, rank_),
-                                           Describe(state_.owned(), /*weights_only=*/false), state_.save_buffer(),
+                                           Describe(state_.owned(), LoadedState::kAll), state_.save_buffer(),
                                            SliceStaging{state_.device(), queue_.get(), state_.save_staging()});
 }
 
@@ -315,10 +316,17 @@ absl::Status CompareWithOwn(const SharedCheckpoint& shared, int rank) {
                                                  "); copy it from one host to all, or put it where all hosts see it"));
 }
 
-absl::Status TrainingCheckpoints::LoadHere(const SharedCheckpoint& from, bool weights_only) {
+absl::Status TrainingCheckpoints::LoadHere(const SharedCheckpoint& from, LoadedState loaded) {
   HADAL_ASSIGN_OR_RETURN(CheckpointReader checkpoint, CheckpointReader::Open(from.directory, from.manifest));
-  HADAL_RETURN_IF_ERROR(CompareParameters(from.manifest.parameters, DescribeParameters(state_.plan())));
-  HADAL_RETURN_IF_ERROR(checkpoint.ReadSlices(Describe(state_.slices(), weights_only), state_.device()));
+  const std::vector<CheckpointParameter> model = DescribeParameters(state_.plan());
+  std::vector<SliceState> slices = Describe(state_.slices(), loaded);
+  if (loaded == LoadedState::kWeightsOfShallower) {
+    HADAL_ASSIGN_OR_RETURN(const std::vector<int32_t> sources, DeepenedParameters(from.manifest.parameters, model));
+    for (SliceState& slice : slices) slice.parameter = sources[slice.parameter];
+  } else {
+    HADAL_RETURN_IF_ERROR(CompareParameters(from.manifest.parameters, model));
+  }
+  HADAL_RETURN_IF_ERROR(checkpoint.ReadSlices(slices, state_.device()));
   // A run has its vocabularies from its corpus; a checkpoint whose own are damaged is refused all the same.
   if (rank_ != 0) return absl::OkStatus();
   for (const AttachedFile& file : from.manifest.attachments) {
@@ -327,21 +335,21 @@ absl::Status TrainingCheckpoints::LoadHere(const SharedCheckpoint& from, bool we
   return absl::OkStatus();
 }
 
-absl::StatusOr<TrainingProgress> TrainingCheckpoints::LoadShared(const SharedCheckpoint& from, bool weights_only) {
-  absl::Status loaded = LoadHere(from, weights_only);
-  if (rank_ != 0 && IsDamage(loaded)) {
+absl::StatusOr<TrainingProgress> TrainingCheckpoints::LoadShared(const SharedCheckpoint& from, LoadedState loaded) {
+  absl::Status status = LoadHere(from, loaded);
+  if (rank_ != 0 && IsDamage(status)) {
     // Does this host have another checkpoint there, or none? Damage of its own manifest is no news.
     const absl::Status own = CompareWithOwn(from, rank_);
-    if (!own.ok() && !absl::IsDataLoss(own)) loaded = own;
+    if (!own.ok() && !absl::IsDataLoss(own)) status = own;
   }
-  HADAL_RETURN_IF_ERROR(collectives_.AllOk(loaded, "loading a checkpoint"));
+  HADAL_RETURN_IF_ERROR(collectives_.AllOk(status, "loading a checkpoint"));
   return from.manifest.progress;
 }
 
-absl::StatusOr<TrainingProgress> TrainingCheckpoints::Load(absl::StatusOr<FoundCheckpoint> chosen, bool weights_only) {
+absl::StatusOr<TrainingProgress> TrainingCheckpoints::Load(absl::StatusOr<FoundCheckpoint> chosen, LoadedState loaded) {
   HADAL_ASSIGN_OR_RETURN(const SharedCheckpoint shared, ShareCheckpoint(std::move(chosen), rank_, collectives_));
-  HADAL_ASSIGN_OR_RETURN(const TrainingProgress progress, LoadShared(shared, weights_only));
-  if (!weights_only) {
+  HADAL_ASSIGN_OR_RETURN(const TrainingProgress progress, LoadShared(shared, loaded));
+  if (loaded == LoadedState::kAll) {
     // If the checkpoint is another run's, the steps in this run's directory are of another history. Rank 0 decides.
     std::error_code error;
     const std::filesystem::path folder = std::filesystem::canonical(shared.directory, error).parent_path();
@@ -375,7 +383,7 @@ absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest(
     }
     HADAL_ASSIGN_OR_RETURN(const SharedCheckpoint shared, ShareCheckpoint(std::move(found), rank_, collectives_));
     if (shared.directory.empty()) return std::nullopt;
-    absl::StatusOr<TrainingProgress> progress = LoadShared(shared, /*weights_only=*/false);
+    absl::StatusOr<TrainingProgress> progress = LoadShared(shared, LoadedState::kAll);
     if (progress.ok()) {
       last_progress_ = *progress;
       return *progress;

@@ -66,6 +66,10 @@ absl::StatusOr<SharedCheckpoint> ShareCheckpoint(absl::StatusOr<FoundCheckpoint>
 // CheckpointReader::Open.
 absl::Status CompareWithOwn(const SharedCheckpoint& shared, int rank);
 
+// What to load of a checkpoint: everything, to go on from it; or for a new run its weights, the moments staying zero, of
+// the same model or of one with fewer layers (deepening.h).
+enum class LoadedState { kAll, kWeights, kWeightsOfShallower };
+
 // Returns the newest checkpoint of the run before a step.  Errors: NotFound if there is none.
 using FindCheckpoint = std::function<absl::StatusOr<FoundCheckpoint>(int64_t before_step)>;
 
@@ -119,9 +123,9 @@ class TrainingCheckpoints {
   // the run's owner has removed the checkpoint meanwhile.
   // Errors: DataLoss if all checkpoints are damaged; any other error of `find`, or of the checkpoint being tried.
   absl::StatusOr<std::optional<TrainingProgress>> LoadLatest(const FindCheckpoint& find = {});
-  // Loads rank 0's `chosen`. `weights_only`: moments stay zero (for a new run that starts from these weights).
+  // Loads rank 0's `chosen`.
   // Errors: rank 0's; InvalidArgument if a rank's host has another checkpoint under that name; those of reading.
-  absl::StatusOr<TrainingProgress> Load(absl::StatusOr<FoundCheckpoint> chosen, bool weights_only);
+  absl::StatusOr<TrainingProgress> Load(absl::StatusOr<FoundCheckpoint> chosen, LoadedState loaded);
 
  private:
   absl::Status ClaimHere(int64_t step);
@@ -138,8 +142,8 @@ class TrainingCheckpoints {
   // Returns an error that ends the run; warns of any other, and notes its step.
   absl::Status WarnIfFailed(int64_t step, const absl::Status& save);
   std::string LastGoodText() const;  // the checkpoint that a restart would load, for messages
-  absl::StatusOr<TrainingProgress> LoadShared(const SharedCheckpoint& from, bool weights_only);
-  absl::Status LoadHere(const SharedCheckpoint& from, bool weights_only);
+  absl::StatusOr<TrainingProgress> LoadShared(const SharedCheckpoint& from, LoadedState loaded);
+  absl::Status LoadHere(const SharedCheckpoint& from, LoadedState loaded);
   void Warn(std::string_view text) const;
 
   TrainingCheckpointsOptions options_;

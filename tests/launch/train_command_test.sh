@@ -158,6 +158,12 @@ expect 0 "${mpi[@]}" 2 "${base[@]}" --set stop.steps=2 --init-from unbroken --ru
 identical from_checkpoint/checkpoints/step_00000002 from_run/checkpoints/step_00000002
 expect 0 "${base[@]}" --set stop.steps=2 --run-dir from_nothing
 expect 1 "$hadal" checkpoint diff from_run/checkpoints/step_00000002 from_nothing/checkpoints/step_00000002
+deeper=("${base[@]}" --set model.encoder_layers=11 --set model.decoder_layers=14 --set stop.steps=1)
+expect 2 "${deeper[@]}" --init-from unbroken --run-dir deeper; says "its parameter .*; --deepen repeats its layers"
+expect 0 "${deeper[@]}" --init-from unbroken --deepen --run-dir deeper
+expect 0 "${mpi[@]}" 2 "${deeper[@]}" --init-from unbroken --deepen --run-dir deeper_by_two
+identical deeper/checkpoints/step_00000001 deeper_by_two/checkpoints/step_00000001
+expect 2 "${base[@]}" --init-from deeper --deepen --run-dir shallower; says "encoder has 11 layers, more than the model's"
 expect 2 "${base[@]}" --init-from nowhere --run-dir from_nowhere; says nowhere
 cp -r unbroken/$last torn; truncate -s -8 torn/rank_00000.safetensors
 for option in --init-from --resume; do

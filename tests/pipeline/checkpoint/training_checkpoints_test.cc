@@ -148,7 +148,7 @@ TEST_F(TrainingCheckpointsTest, AResumedRunGoesBackToTheBestThatWasLoaded) {
   }
   for (const bool by_name : {false, true}) {
     Launch launch(run_.path());
-    TrainingProgress now = by_name ? launch.checkpoints.Load(FindNamed(Directory(3)), /*weights_only=*/false).value()
+    TrainingProgress now = by_name ? launch.checkpoints.Load(FindNamed(Directory(3)), LoadedState::kAll).value()
                                    : launch.checkpoints.LoadLatest().value().value();
     ASSERT_TRUE(launch.checkpoints.Claim(3).ok());
     now.step = now.best_step = 4;
@@ -167,7 +167,7 @@ TEST_F(TrainingCheckpointsTest, AResumedRunGoesBackToTheBestThatWasLoaded) {
 TEST_F(TrainingCheckpointsTest, ARunThatStartsFromWeightsHasNoMoments) {
   SaveTwo();
   Launch launch(run_.path());
-  ASSERT_TRUE(launch.checkpoints.Load(FindNamed(Directory(3)), /*weights_only=*/true).ok());
+  ASSERT_TRUE(launch.checkpoints.Load(FindNamed(Directory(3)), LoadedState::kWeights).ok());
   EXPECT_THAT(launch.Values(), ElementsAre(1, 0, 0));
 }
 
@@ -238,7 +238,7 @@ TEST_F(TrainingCheckpointsTest, AnotherRunsCheckpointSetsOwnStepsAside) {
     ASSERT_TRUE(launch.Save(4, 7).ok());
   }
   Launch launch(run_.path());
-  const auto progress = launch.checkpoints.Load(FindNamed(other / "checkpoints/latest"), /*weights_only=*/false);
+  const auto progress = launch.checkpoints.Load(FindNamed(other / "checkpoints/latest"), LoadedState::kAll);
   ASSERT_TRUE(progress.ok()) << progress.status();
   ASSERT_TRUE(launch.checkpoints.Claim(4).ok());
   EXPECT_TRUE(ListCheckpoints(run_.path())->empty());
