@@ -34,15 +34,31 @@ add_library(hadal_test_flags INTERFACE)
 target_link_libraries(hadal_test_flags INTERFACE hadal_build_flags)
 target_compile_options(hadal_test_flags INTERFACE ${HADAL_QUICKLY_COMPILED})
 
-# hadal_library(NAME SOURCES file... [DEPENDS target...] [COMMANDS])
-# COMMANDS: a library of subcommands that read, plan and print, and do not compute.
+# hadal_library(NAME SOURCES file... [ALONE file...] [DEPENDS target...] [COMMANDS])
+# ALONE: sources that cannot be compiled together with others: a header in conflict with others', a class of their own
+# with fields of an anonymous namespace's types, or names that a file of the same form has too. COMMANDS: subcommands
+# that read, plan and print, and do not compute.
 function(hadal_library NAME)
-  cmake_parse_arguments(ARG "COMMANDS" "" "SOURCES;DEPENDS" ${ARGN})
-  add_library(${NAME} STATIC ${ARG_SOURCES})
+  cmake_parse_arguments(ARG "COMMANDS" "" "SOURCES;ALONE;DEPENDS" ${ARGN})
+  add_library(${NAME} STATIC ${ARG_SOURCES} ${ARG_ALONE})
   target_link_libraries(${NAME} PUBLIC hadal_build_flags ${ARG_DEPENDS})
   target_precompile_headers(${NAME} REUSE_FROM hadal_precompiled)
   if(ARG_COMMANDS)
     target_compile_options(${NAME} PRIVATE "$<$<CONFIG:Release>:${HADAL_QUICKLY_COMPILED}>")
+  endif()
+  if(HADAL_UNITY_BUILD)
+    set_target_properties(${NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    foreach(SOURCE IN LISTS ARG_SOURCES)
+      cmake_path(ABSOLUTE_PATH SOURCE OUTPUT_VARIABLE FILE)
+      set(TEXT "")
+      if(EXISTS "${FILE}")  # else generated
+        file(STRINGS "${FILE}" TEXT REGEX "foreach_target\\.h" LIMIT_COUNT 1)
+      endif()
+      if(TEXT)  # Highway compiles it once for each instruction set
+        set_source_files_properties(${SOURCE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+      endif()
+    endforeach()
   endif()
 endfunction()
 

@@ -1,17 +1,12 @@
 #include "kernels/head_scale.h"
 
+#include "kernels/check_shape.h"
 #include "kernels/cpu/head_scale.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
 
 namespace hadal {
 namespace {
-
-void CheckShape(const ConstAnyMatrix& m, int64_t rows, int64_t columns) {
-  HADAL_CHECK(!m.empty());
-  HADAL_CHECK_EQ(m.rows, rows);
-  HADAL_CHECK_EQ(m.columns, columns);
-}
 
 void CheckHeads(const ConstVector& gain, int64_t columns) {
   HADAL_CHECK_GE(gain.size, 1);

@@ -1,17 +1,12 @@
 #include "kernels/hyper_connection.h"
 
+#include "kernels/check_shape.h"
 #include "kernels/cpu/hyper_connection.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
 
 namespace hadal {
 namespace {
-
-void CheckShape(const ConstMatrix& m, int64_t rows, int64_t columns) {
-  HADAL_CHECK(!m.empty());
-  HADAL_CHECK_EQ(m.rows, rows);
-  HADAL_CHECK_EQ(m.columns, columns);
-}
 
 // Returns n. `one`: a tensor with the rows and the width of one stream.
 int64_t CheckStreams(const ConstMatrix& x, const ConstMatrix& one) {

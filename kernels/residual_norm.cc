@@ -8,7 +8,7 @@ namespace hadal {
 namespace {
 
 // Accepts an empty matrix, which means "not given".
-void CheckShape(const ConstAnyMatrix& m, int64_t rows, int64_t width) {
+void CheckGiven(const ConstAnyMatrix& m, int64_t rows, int64_t width) {
   if (m.empty()) return;
   HADAL_CHECK_EQ(m.rows, rows);
   HADAL_CHECK_EQ(m.columns, width);
@@ -29,7 +29,7 @@ void ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& ar
   for (const ConstAnyMatrix& m :
        {args.residual, args.branch, args.skip, ConstAnyMatrix(args.sum), ConstAnyMatrix(args.normed),
         ConstAnyMatrix(args.second), ConstAnyMatrix(args.second_sum)}) {
-    CheckShape(m, rows, width);
+    CheckGiven(m, rows, width);
   }
   HADAL_CHECK(args.second_sum.empty() || !args.branch.empty());
   HADAL_CHECK(args.second.empty() || !args.second_sum.empty());
@@ -59,7 +59,7 @@ void ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& 
   for (const ConstAnyMatrix& m :
        {args.d_normed, args.d_sum, args.sum, args.residual, args.branch, ConstAnyMatrix(args.d_branch),
         ConstAnyMatrix(args.d_skip), ConstAnyMatrix(args.d_second)}) {
-    CheckShape(m, rows, width);
+    CheckGiven(m, rows, width);
   }
   HADAL_CHECK(args.d_second.empty() || !args.d_branch.empty());
   HADAL_CHECK(!args.second_starts || !args.d_second.empty());

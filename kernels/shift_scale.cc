@@ -1,17 +1,12 @@
 #include "kernels/shift_scale.h"
 
+#include "kernels/check_shape.h"
 #include "kernels/cpu/shift_scale.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
 
 namespace hadal {
 namespace {
-
-void CheckShape(const ConstAnyMatrix& m, int64_t rows, int64_t columns) {
-  HADAL_CHECK(!m.empty());
-  HADAL_CHECK_EQ(m.rows, rows);
-  HADAL_CHECK_EQ(m.columns, columns);
-}
 
 void CheckScalars(const ConstVector& shift, const ConstVector& scale) {
   HADAL_CHECK_EQ(shift.size, 1);

@@ -1,20 +1,11 @@
 #include "kernels/weighted_sum.h"
 
+#include "kernels/check_shape.h"
 #include "kernels/cpu/weighted_sum.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
 
 namespace hadal {
-namespace {
-
-void CheckShape(const ConstAnyMatrix& m, int64_t rows, int64_t columns) {
-  HADAL_CHECK(!m.empty());
-  HADAL_CHECK_EQ(m.rows, rows);
-  HADAL_CHECK_EQ(m.columns, columns);
-}
-
-}  // namespace
-
 void WeightedSumForward(const Stream& stream, const WeightedSumForwardArgs& args) {
   if (args.y.rows == 0) return;
   HADAL_CHECK_GE(args.weights.size, 1);

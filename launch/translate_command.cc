@@ -14,6 +14,7 @@
 #include "launch/job/withdrawal.h"
 #include "launch/job/world.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/checkpoint/checkpoint_reader.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
 #include "pipeline/checkpoint/training_checkpoints.h"
 #include "runtime/comm/collectives.h"
@@ -24,8 +25,6 @@
 
 namespace hadal {
 namespace {
-
-constexpr int kMostTries = 10;  // to open a checkpoint of a run that removes it at the same time
 
 // Starts the world, runs body(world) in it and turns its status into an exit code.
 template <typename Body>
@@ -68,7 +67,7 @@ absl::Status WithCheckpoint(const std::string& path, World& world,
   for (int tries = 1;; ++tries) {
     const absl::StatusOr<std::string> checkpoint = CheckpointFor(path, world);
     absl::Status status = checkpoint.ok() ? work(*checkpoint) : checkpoint.status();
-    if (!absl::IsNotFound(status) || world.size() == 1 || tries == kMostTries) return status;
+    if (!absl::IsNotFound(status) || world.size() == 1 || tries == kMostChoices) return status;
   }
 }
 

@@ -30,6 +30,7 @@ const char* SafetensorsTypeName(SafetensorsType type);
 
 inline constexpr int64_t kSafetensorsLengthBytes = 8;
 inline constexpr int64_t kMaxSafetensorsHeaderBytes = 100'000'000;  // the limit of the reference implementation
+inline constexpr char kSafetensorsEnding[] = ".safetensors";        // of file names
 inline constexpr char kSafetensorsMetadataKey[] = "__metadata__";
 
 struct SafetensorsTensor {

@@ -8,8 +8,8 @@
 namespace hadal::cuda {
 namespace {
 
-struct Shape {
-  Shape(const hadal::AttentionShape& of, int64_t columns, LaunchDevice& device)
+struct TiledShape {
+  TiledShape(const hadal::AttentionShape& of, int64_t columns, LaunchDevice& device)
       : shape{.heads = of.heads, .head_width = static_cast<int32_t>(columns / of.heads), .causal = of.causal} {
     if (const TilePlaces& places = of.tile_places; places.queries != nullptr) {
       query_tiles = places.queries, queries = places.query_capacity;
@@ -46,7 +46,7 @@ DeviceMatrix<const float> ByHead(const ConstMatrix& m) {
 
 void operation::AttentionForward(const Stream& stream, const hadal::AttentionForwardArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
-  const Shape of(args.shape, args.q.columns, device);
+  const TiledShape of(args.shape, args.q.columns, device);
   WithElement(args.q.storage, [&]<typename T>(T) {
     cuda::AttentionForward<T>(device.handle(), {.shape = of.shape,
                                                 .query_tiles = of.query_tiles,
@@ -62,7 +62,7 @@ void operation::AttentionForward(const Stream& stream, const hadal::AttentionFor
 
 void operation::AttentionBackward(const Stream& stream, const hadal::AttentionBackwardArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
-  const Shape of(args.shape, args.q.columns, device);
+  const TiledShape of(args.shape, args.q.columns, device);
   WithElement(args.q.storage, [&]<typename T>(T) {
     cuda::AttentionBackward<T>(device.handle(), {.shape = of.shape,
                                                  .query_tiles = of.query_tiles,

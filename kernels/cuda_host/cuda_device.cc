@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "kernels/cuda_host/cublas_library.h"
 #include "kernels/cuda_host/cublas_matmul.h"
+#include "kernels/cuda_host/cuda_check.h"
 #include "kernels/cuda_host/cuda_queues.h"
 #include "kernels/cuda_host/launch_device.h"
 #include "kernels/cuda_host/nvtx_profiler.h"
@@ -25,11 +26,6 @@ namespace hadal::cuda {
 namespace {
 
 constexpr int kOldestMajor = 8;  // sm_80
-
-void Check(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  CheckFailed(__FILE__, __LINE__, absl::StrCat("the GPU failed (", what, "): ", cudaGetErrorString(error)));
-}
 
 absl::Status Unavailable(const char* what, cudaError_t error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", cudaGetErrorString(error)));

@@ -6,18 +6,12 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "runtime/check.h"
+#include "kernels/cuda_host/cuda_check.h"
 
 namespace hadal::cuda {
 namespace {
 
 constexpr std::chrono::microseconds kPause{100};  // between two looks at an event
-
-void Check(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  CheckFailed(__FILE__, __LINE__, absl::StrCat("the GPU failed (", what, "): ", cudaGetErrorString(error)));
-}
 
 absl::Status Exhausted(cudaError_t error) {
   cudaGetLastError();  // clears the error for the next launch

@@ -28,15 +28,13 @@
 namespace hadal {
 namespace {
 
-constexpr int kMostTries = 10;  // to open a checkpoint of another run that removes it at the same time
-
 // Returns the command line options that must be equal on all ranks, as text.
 std::string CommandText(const TrainArguments& arguments) {
   return absl::StrCat("--run-dir ", arguments.run_directory, " --resume ", arguments.resume,
                       arguments.init_from.empty() ? "" : " --init-from ", arguments.init_from,
-                      arguments.deepen ? " --deepen" : "",
-                      arguments.accept_changes ? " --accept-changes" : "", arguments.take_over ? " --take-over" : "",
-                      " --device ", arguments.device.kind, arguments.trace.empty() ? "" : " --trace ", arguments.trace);
+                      arguments.deepen ? " --deepen" : "", arguments.accept_changes ? " --accept-changes" : "",
+                      arguments.take_over ? " --take-over" : "", " --device ", arguments.device.kind,
+                      arguments.trace.empty() ? "" : " --trace ", arguments.trace);
 }
 
 // Rank 0: checks that no other launch is at work in the run directory; fills the model plan, the use of ReLU masks, and
@@ -279,7 +277,7 @@ absl::Status LoadStart(const TrainArguments& arguments, const std::string& resum
   for (int tries = 1;; ++tries) {
     const absl::Status status = trainer.InitializeFrom(rank == 0 ? given() : FoundCheckpoint(), arguments.deepen);
     // A run in progress may have removed the checkpoint before every rank has opened it.
-    if (!absl::IsNotFound(status) || tries == kMostTries) return AdviseAnotherCheckpoint(status);
+    if (!absl::IsNotFound(status) || tries == kMostChoices) return AdviseAnotherCheckpoint(status);
   }
 }
 

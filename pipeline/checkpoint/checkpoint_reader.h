@@ -38,6 +38,9 @@ bool IsDamage(const absl::Status& error);
 // checkpoints; returns other statuses unchanged.
 absl::Status AdviseAnotherCheckpoint(const absl::Status& status);
 
+// How often to choose a checkpoint of a run that removes it before every rank has opened it.
+inline constexpr int kMostChoices = 10;
+
 class CheckpointReader {
  public:
   static constexpr size_t kMostKeptFiles = 64;

@@ -14,21 +14,21 @@
 namespace hadal {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // A field's value as settings show it.
-Json ToJson(double value) { return value; }
-Json ToJson(int32_t value) { return value; }
-Json ToJson(bool value) { return value; }
-Json ToJson(const AdaptiveCutoffs& cutoffs) {
+OrderedJson ToJson(double value) { return value; }
+OrderedJson ToJson(int32_t value) { return value; }
+OrderedJson ToJson(bool value) { return value; }
+OrderedJson ToJson(const AdaptiveCutoffs& cutoffs) {
   return std::vector<int32_t>(cutoffs.ids.begin(), cutoffs.ids.begin() + cutoffs.count);
 }
 template <typename Enum, size_t kWords>
-Json ToJson(Enum value, const Word<Enum> (&words)[kWords]) {
+OrderedJson ToJson(Enum value, const Word<Enum> (&words)[kWords]) {
   return ToWord(words, value);
 }
-Json ToJson(const StackMethod& stack) {
-  Json json;
+OrderedJson ToJson(const StackMethod& stack) {
+  OrderedJson json;
   ForEachStackField([&](const char* name, auto member, FieldAge, const auto&... words) {
     json[name] = ToJson(stack.*member, words...);
   });
@@ -78,7 +78,7 @@ absl::StatusOr<ModelOptions> ParseModelSettings(const std::string& text) {
 }
 
 std::string ModelSettingsJson(const ModelOptions& options) {
-  Json json;
+  OrderedJson json;
   ForEachModelField([&](const char* name, auto member, FieldAge, const auto&... words) {
     json[name] = ToJson(options.*member, words...);
   });

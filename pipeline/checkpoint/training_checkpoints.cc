@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "pipeline/checkpoint/checkpoint_reader.h"
 #include "pipeline/checkpoint/deepening.h"
 #include "pipeline/checkpoint/model_settings.h"
 #include "runtime/bytes.h"
@@ -26,10 +27,8 @@
 namespace hadal {
 namespace {
 
-constexpr std::future_status kReady = std::future_status::ready;
 // Between two votes whether a save is done: short beside a save, long beside a vote.
 constexpr absl::Duration kPause = absl::Milliseconds(5);
-constexpr int kMostTries = 10;  // to load a checkpoint of a run that removes it at the same time
 
 // On a thread of rank 0's. `files`: every rank's WrittenFile as text.
 absl::StatusOr<CommitResult> Commit(const CheckpointCommitter& committer, CommitRequest request,
@@ -177,8 +176,9 @@ absl::Status TrainingCheckpoints::SaveAtEnd(const TrainingProgress& progress, bo
 absl::StatusOr<bool> TrainingCheckpoints::Advance() {
   absl::Cleanup end = [this] { End(); };
   const Stopwatch watch;
-  const bool busy =
-      file_ != nullptr ? !file_->done() : commit_.valid() && commit_.wait_for(std::chrono::seconds(0)) != kReady;
+  const bool busy = file_ != nullptr
+                        ? !file_->done()
+                        : commit_.valid() && commit_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
   HADAL_ASSIGN_OR_RETURN(const bool anyone_busy, collectives_.AnyRank(busy, "a checkpoint's files"));
   if (!anyone_busy && file_ == nullptr) {
     HADAL_RETURN_IF_ERROR(Settle());
@@ -389,7 +389,7 @@ absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest(
       return *progress;
     }
     // Until this launch claims it, another may own the run and remove old checkpoints.
-    if (absl::IsNotFound(progress.status()) && ++gone < kMostTries) continue;
+    if (absl::IsNotFound(progress.status()) && ++gone < kMostChoices) continue;
     if (!absl::IsDataLoss(progress.status())) return progress.status();
     refused = progress.status();
     Warn(absl::StrCat("CHECKPOINT REFUSED: ", shared.directory, ": ", refused.message(), " — trying an older one"));

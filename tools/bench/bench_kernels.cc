@@ -15,17 +15,13 @@
 #include "runtime/status_macros.h"
 #include "tools/bench/memory_bound_cases.h"
 #include "tools/bench/product_cases.h"
+#include "tools/median.h"
 
 namespace hadal {
 namespace {
 
 constexpr int64_t kMostSets = 64;
 constexpr int64_t kMostTurns = 10000;  // per batch
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 // Seconds per call of `turn`: the median over batches.
 double TimeTurns(const BenchKernelsOptions& options, const Stream& stream, const std::function<void()>& turn) {

@@ -21,22 +21,17 @@
 #include "runtime/host_memory.h"
 #include "runtime/status_macros.h"
 #include "tools/bench/sublayer_clock.h"
+#include "tools/median.h"
 #include "tools/plan/plan_report.h"
 #include "tools/plan/profiled_costs.h"
 
 namespace hadal {
 namespace {
 
-constexpr absl::Duration kTimeout = absl::Minutes(30);
+constexpr absl::Duration kProfileTimeout = absl::Minutes(30);
 constexpr int64_t kLeastElements = int64_t{1} << 23;  // of weights: exceeds the caches
 constexpr int32_t kMostMicroBatches = 8;              // per step: enough for a mean
 constexpr int32_t kUsualSegment = 5;                  // sublayers, if the config has no recomputation
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 std::string ProcessorName() {
   std::ifstream file("/proc/cpuinfo");
@@ -108,9 +103,9 @@ absl::Status StageProfile::Prepare() {
                                                   .stream = stream_,
                                                   .purpose = Purpose::kTraining,
                                                   .world = communicator,
-                                                  .timeout = kTimeout}));
-  HADAL_RETURN_IF_ERROR(
-      InitializeParameters(pipeline_, engine_->stage().parameters(), /*seed=*/1, stream_, communicator, kTimeout));
+                                                  .timeout = kProfileTimeout}));
+  HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline_, engine_->stage().parameters(), /*seed=*/1, stream_,
+                                             communicator, kProfileTimeout));
   for (const PackedBatch& packed : batches_) target_tokens_ += static_cast<double>(packed.target_rows());
   return absl::OkStatus();
 }
@@ -194,8 +189,8 @@ absl::StatusOr<double> ExchangeOnce(Communicator& communicator, std::vector<char
   const Stopwatch watch;
   HADAL_ASSIGN_OR_RETURN(CommRequest receive, communicator.Receive(in.data(), bytes, peer, /*tag=*/1));
   HADAL_ASSIGN_OR_RETURN(CommRequest send, communicator.Send(out.data(), bytes, peer, /*tag=*/1));
-  HADAL_RETURN_IF_ERROR(communicator.Wait(receive, absl::Now() + kTimeout, "a measured message"));
-  HADAL_RETURN_IF_ERROR(communicator.Wait(send, absl::Now() + kTimeout, "a measured message"));
+  HADAL_RETURN_IF_ERROR(communicator.Wait(receive, absl::Now() + kProfileTimeout, "a measured message"));
+  HADAL_RETURN_IF_ERROR(communicator.Wait(send, absl::Now() + kProfileTimeout, "a measured message"));
   return watch.Seconds();
 }
 
@@ -246,7 +241,7 @@ class ProfileBench {
       : options_(options),
         corpus_(corpus),
         communicator_(communicator),
-        world_(communicator, kTimeout),
+        world_(communicator, kProfileTimeout),
         stream_(stream),
         plan_(ModelPlan::Make(ShallowModel(options.train.model, kLeastElements))) {}
 

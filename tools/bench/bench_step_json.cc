@@ -3,35 +3,36 @@
 
 #include "absl/strings/str_cat.h"
 #include "tools/bench/bench_step_report.h"
+#include "tools/median.h"
 
 namespace hadal {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-void AddSetting(const BenchStepOptions& options, const BenchStepMeasurement& measured, Json& json) {
+void AddSetting(const BenchStepOptions& options, const BenchStepMeasurement& measured, OrderedJson& json) {
   const ModelOptions& model = measured.model;
-  json.update(Json{{"method", ResidualMethodName(options.method)},
-                   {"encoder_layers", model.encoder_layers},
-                   {"decoder_layers", model.decoder_layers},
-                   {"d_model", model.d_model},
-                   {"d_ff", model.d_ff},
-                   {"heads", model.heads},
-                   {"vocabulary", options.vocabulary},
-                   {"parameters", measured.parameters},
-                   {"ranks", measured.ranks},
-                   {"threads", measured.threads},
-                   {"device", measured.device.empty() ? "CPU" : measured.device},
-                   {"storage", options.compute_storage == Storage::kBFloat16 ? "bf16" : "fp32"},
-                   {"micro_batches", options.micro_batches},
-                   {"target_tokens", measured.target_tokens},
-                   {"length", options.length},
-                   {"mixed_length", options.mixed_length},
-                   {"dropout", options.dropout},
-                   {"recompute_every", options.recompute_every}});
+  json.update(OrderedJson{{"method", ResidualMethodName(options.method)},
+                          {"encoder_layers", model.encoder_layers},
+                          {"decoder_layers", model.decoder_layers},
+                          {"d_model", model.d_model},
+                          {"d_ff", model.d_ff},
+                          {"heads", model.heads},
+                          {"vocabulary", options.vocabulary},
+                          {"parameters", measured.parameters},
+                          {"ranks", measured.ranks},
+                          {"threads", measured.threads},
+                          {"device", measured.device.empty() ? "CPU" : measured.device},
+                          {"storage", options.compute_storage == Storage::kBFloat16 ? "bf16" : "fp32"},
+                          {"micro_batches", options.micro_batches},
+                          {"target_tokens", measured.target_tokens},
+                          {"length", options.length},
+                          {"mixed_length", options.mixed_length},
+                          {"dropout", options.dropout},
+                          {"recompute_every", options.recompute_every}});
 }
 
-void AddStep(const BenchStepMeasurement& measured, Json& json) {
+void AddStep(const BenchStepMeasurement& measured, OrderedJson& json) {
   const double step = Median(measured.step_seconds);
   json["step_seconds"] = measured.step_seconds;
   json["step_seconds_median"] = step;
@@ -41,12 +42,12 @@ void AddStep(const BenchStepMeasurement& measured, Json& json) {
   json["model_tflops_per_second"] = 1e-12 * measured.flops.model() / step;
   json["executed_tflops_per_second"] = 1e-12 * measured.flops.executed() / step;
   for (int p = 0; p < kStepParts; ++p) {
-    Json& of_ranks = json[absl::StrCat(kStepPartNames[p], "_seconds")];
+    OrderedJson& of_ranks = json[absl::StrCat(kStepPartNames[p], "_seconds")];
     for (const std::vector<double>& of_rank : measured.parts[p]) of_ranks.push_back(Median(of_rank));
   }
 }
 
-void AddDevice(const BenchStepMeasurement& measured, Json& json) {
+void AddDevice(const BenchStepMeasurement& measured, OrderedJson& json) {
   json["launches"] = measured.launches;
   json["graph_bytes"] = measured.graph_bytes;
   if (measured.eager_seconds.empty()) return;
@@ -55,7 +56,7 @@ void AddDevice(const BenchStepMeasurement& measured, Json& json) {
   json["eager_launches"] = measured.eager_launches;
 }
 
-void AddLimit(const BenchStepMeasurement& measured, Json& json) {
+void AddLimit(const BenchStepMeasurement& measured, OrderedJson& json) {
   const FastestLimit limit = FastestLimitOf(measured);
   json["gemm_limit_seconds"] = limit.seconds;
   json["gemm_limit_attention_seconds"] = limit.attention_seconds;
@@ -71,7 +72,7 @@ void AddLimit(const BenchStepMeasurement& measured, Json& json) {
 }  // namespace
 
 void PrintBenchStepJson(const BenchStepOptions& options, const BenchStepMeasurement& measured, std::ostream& out) {
-  Json json = Json::object();
+  OrderedJson json = OrderedJson::object();
   AddSetting(options, measured, json);
   AddStep(measured, json);
   if (!measured.device.empty()) AddDevice(measured, json);

@@ -3,15 +3,9 @@
 #include <algorithm>
 
 #include "runtime/check.h"
+#include "tools/median.h"
 
 namespace hadal {
-
-double Median(std::vector<double> values) {
-  HADAL_CHECK(!values.empty());
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 FastestLimit FastestLimitOf(const BenchStepMeasurement& measured) {
   HADAL_CHECK(!measured.ways.empty());

@@ -44,9 +44,6 @@ struct BenchStepMeasurement {
   std::vector<double> peak_rss_bytes, arena_bytes, plan_bytes;  // [ranks]
 };
 
-// REQUIRES: at least one value.
-double Median(std::vector<double> values);
-
 // The fastest way of running the products: the limit.
 struct FastestLimit {
   size_t way = 0;

@@ -4,11 +4,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tools/bench/bench_step_report.h"
+#include "tools/median.h"
+#include "tools/units.h"
 
 namespace hadal {
 namespace {
-
-constexpr double kGib = 1 << 30;
 
 std::string Milliseconds(double seconds) { return absl::StrFormat("%.1f ms", 1e3 * seconds); }
 

@@ -24,8 +24,6 @@
 namespace hadal {
 namespace {
 
-constexpr char kEnding[] = ".safetensors";
-
 std::vector<SafetensorsTensor> Descriptions(const std::vector<ExportedTensor>& exported) {
   std::vector<SafetensorsTensor> tensors;
   tensors.reserve(exported.size());
@@ -86,7 +84,7 @@ absl::Status ExportInFormat(const CheckpointExportOptions& options) {
   const std::string temporary = JoinPath(DirectoryName(options.out),
                                          absl::StrCat(BaseName(options.out), kTemporaryInfix, NewCheckpointAttempt()));
   const absl::Cleanup remove_temporary = [&] { RemoveTree(temporary).IgnoreError(); };
-  const std::string plain = JoinPath(temporary, absl::StrCat("model", kEnding));
+  const std::string plain = JoinPath(temporary, absl::StrCat("model", kSafetensorsEnding));
   std::ostringstream unread;
   HADAL_RETURN_IF_ERROR(ExportCheckpoint({.checkpoint = options.checkpoint, .out = plain}, unread));
   std::vector<std::string> arguments = {"export", plain, "--format", options.format, "--out", options.out};
@@ -98,12 +96,12 @@ absl::Status ExportInFormat(const CheckpointExportOptions& options) {
 
 absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostream& out) {
   if (!options.format.empty()) return ExportInFormat(options);
-  if (!absl::EndsWith(options.out, kEnding)) {
-    return absl::InvalidArgumentError(absl::StrCat("--out ", options.out, " must end in ", kEnding));
+  if (!absl::EndsWith(options.out, kSafetensorsEnding)) {
+    return absl::InvalidArgumentError(absl::StrCat("--out ", options.out, " must end in ", kSafetensorsEnding));
   }
   HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, OpenBestCheckpoint(options.checkpoint));
   const std::string folder = DirectoryName(options.out);
-  const std::string settings = options.out.substr(0, options.out.size() - (sizeof(kEnding) - 1)) + ".json";
+  const std::string settings = options.out.substr(0, options.out.size() - (sizeof(kSafetensorsEnding) - 1)) + ".json";
   const std::string unique = absl::StrCat("tmp.", NewCheckpointAttempt());
 
   for (const std::string& path : {options.out, settings}) {

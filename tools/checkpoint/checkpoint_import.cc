@@ -27,13 +27,12 @@
 namespace hadal {
 namespace {
 
-constexpr char kEnding[] = ".safetensors";
 constexpr int64_t kMostSettingsBytes = 16 << 20;  // the config is part of them
 constexpr int64_t kMostVocabularyBytes = int64_t{1} << 30;
 
 // What FILE.json says, with the vocabularies that it names.
 absl::StatusOr<WeightsCheckpoint> ReadSettings(const std::string& source) {
-  const std::string path = absl::StrCat(source.substr(0, source.size() - (sizeof(kEnding) - 1)), ".json");
+  const std::string path = absl::StrCat(source.substr(0, source.size() - (sizeof(kSafetensorsEnding) - 1)), ".json");
   HADAL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostSettingsBytes));
   HADAL_ASSIGN_OR_RETURN(const nlohmann::json json,
                          ParseStrictJson(text, {.max_bytes = kMostSettingsBytes, .max_depth = 4}, path));
@@ -127,7 +126,7 @@ absl::Status ImportCheckpoint(const CheckpointImportOptions& options, std::ostre
     return absl::AlreadyExistsError(absl::StrCat(options.out, " already exists; remove it or choose another --out"));
   }
   HADAL_RETURN_IF_ERROR(MakeDirectories(DirectoryName(options.out)));
-  if (absl::EndsWith(options.source, kEnding)) {
+  if (absl::EndsWith(options.source, kSafetensorsEnding)) {
     HADAL_RETURN_IF_ERROR(ImportPlain(options.source, options.out));
   } else {
     const std::string temporary = JoinPath(

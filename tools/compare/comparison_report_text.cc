@@ -13,7 +13,7 @@
 namespace hadal {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 void AppendPanel(const ComparisonReport& report, const ComparisonPanel& panel, std::string& text) {
   if (!panel.name.empty()) absl::StrAppend(&text, "\n", EscapeMarkdown(panel.name), "\n");
@@ -22,16 +22,16 @@ void AppendPanel(const ComparisonReport& report, const ComparisonPanel& panel, s
   absl::StrAppend(&text, "\n", std::move(table).Finish());
 }
 
-Json ToJson(const CellInstruments& instruments) {
-  Json json = Json::object();
+OrderedJson ToJson(const CellInstruments& instruments) {
+  OrderedJson json = OrderedJson::object();
   for (const InstrumentColumn& column : kInstrumentColumns) {
     if (const std::optional<double> value = instruments.*column.value) json[column.name] = *value;
   }
   return json;
 }
 
-Json ToJson(const ComparisonReport& report, const ComparedCell& cell) {
-  Json json{{"name", cell.name}};
+OrderedJson ToJson(const ComparisonReport& report, const ComparedCell& cell) {
+  OrderedJson json{{"name", cell.name}};
   for (size_t axis = 0; axis < report.axes.size(); ++axis) {
     json["labels"][report.axes[axis].name] = report.axes[axis].labels[cell.place[axis]];
   }
@@ -79,8 +79,10 @@ std::string ComparisonToMarkdown(const ComparisonReport& report) {
 
 std::string ComparisonToJson(const ComparisonReport& report) {
   // One line per cell: small, and easy to compare. A number that is not finite is null.
-  const auto text = [](const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); };
-  const Json rule = {{"trains_below_unigram", kTrainsBelow}, {"fails_below_unigram", kFailsBelow}};
+  const auto text = [](const OrderedJson& json) {
+    return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+  };
+  const OrderedJson rule = {{"trains_below_unigram", kTrainsBelow}, {"fails_below_unigram", kFailsBelow}};
   std::vector<std::string> cells;
   for (const ComparedCell& cell : report.cells) cells.push_back(text(ToJson(report, cell)));
   return absl::StrCat("{\"title\":", text(report.title), ",\n\"note\":", text(report.note), ",\n\"rule\":", text(rule),

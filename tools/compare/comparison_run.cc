@@ -16,7 +16,7 @@
 namespace hadal {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::array<const char*, 7> kEnds = {"none", "running", "done", "diverged", "cut", "interrupted", "failed"};
 constexpr int64_t kMostBytes = 1 << 20;
@@ -38,7 +38,7 @@ absl::StatusOr<CellRun> ReadCellRun(const std::string& run_directory) {
   const std::string path = CellPath(run_directory);
   if (!PathExists(path)) return CellRun{};
   HADAL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostBytes));
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   const auto bad = [&] {
     return absl::DataLossError(
         absl::StrCat(path, ": not written by hadal compare; remove ", run_directory, " to run this cell again"));
@@ -61,10 +61,10 @@ absl::StatusOr<CellRun> ReadCellRun(const std::string& run_directory) {
 }
 
 absl::Status WriteCellRun(const std::string& run_directory, const CellRun& run) {
-  Json json{{"end", ToString(run.end)},
-            {"exit_code", run.exit_code},
-            {"wall_seconds", run.wall_seconds},
-            {"cpu_seconds", run.cpu_seconds}};
+  OrderedJson json{{"end", ToString(run.end)},
+                   {"exit_code", run.exit_code},
+                   {"wall_seconds", run.wall_seconds},
+                   {"cpu_seconds", run.cpu_seconds}};
   if (run.unigram_nll) json["unigram_nll"] = *run.unigram_nll;
   HADAL_RETURN_IF_ERROR(MakeDirectories(run_directory));
   return ReplaceFile(CellPath(run_directory), json.dump(1) + "\n", "new");

@@ -12,7 +12,7 @@
 namespace hadal {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr double kReportedRatio = 3;
 constexpr size_t kMostRows = 20;
@@ -49,8 +49,8 @@ bool IsOf(const Count& count, const SplitFindings& split, const PrepareOptions& 
   return count.has == Has::kAll || split.training;
 }
 
-Json TextJson(const TextFindings& text, const SplitFindings& split, const PrepareOptions& options) {
-  Json json{{"text", text.name}};
+OrderedJson TextJson(const TextFindings& text, const SplitFindings& split, const PrepareOptions& options) {
+  OrderedJson json{{"text", text.name}};
   for (const Count& count : CountsOf(options)) {
     if (IsOf(count, split, options)) json[count.key] = count.of(text);
   }
@@ -111,13 +111,13 @@ std::string CleaningTable(const std::vector<SplitFindings>& splits, const Prepar
 }
 
 std::string CleaningJson(const std::vector<SplitFindings>& splits, const PrepareOptions& options) {
-  Json json{{"max_tokens", options.max_tokens}};
+  OrderedJson json{{"max_tokens", options.max_tokens}};
   if (!options.monolingual) json["length_ratio"] = LengthRatio(options);
   for (const SplitFindings& split : splits) {
-    Json& texts = json["splits"][split.split] = Json::array();
+    OrderedJson& texts = json["splits"][split.split] = OrderedJson::array();
     for (const TextFindings& text : split.texts) texts.push_back(TextJson(text, split, options));
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace hadal

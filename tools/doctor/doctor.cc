@@ -9,6 +9,7 @@
 #include "kernels/instruction_set.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/status_macros.h"
+#include "tools/units.h"
 
 namespace hadal {
 namespace {
@@ -46,7 +47,6 @@ void AppendGpus(const DoctorReport& report, std::string& text) {
     return;
   absl::StrAppendFormat(&text, "\n%4s  %-26s %-7s %-12s %15s %7s %6s %9s %9s %13s %10s\n", "rank", "GPU", "", "PCI bus",
                         "free, all GiB", "driver", "CUDA", "cuBLASLt", "NCCL", "bf16 TFLOP/s", "copy GB/s");
-  constexpr double kGib = 1 << 30;
   for (const DoctorFacts& facts : report.ranks) {
     const GpuFacts& gpu = facts.gpu;
     if (!gpu.found()) {

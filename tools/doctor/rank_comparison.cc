@@ -7,17 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/check.h"
+#include "tools/median.h"
 
 namespace hadal {
 namespace {
 
 constexpr double kSlow = 0.5, kSuspect = 0.75;
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
-}
 
 }  // namespace
 
@@ -53,7 +48,7 @@ void RankComparison::Slow(const std::string& what, const std::string& unit, doub
     double& best = fastest[ranks_[r].host];
     best = std::max(best, values.back());
   }
-  const double median = Median(values);
+  const double median = values.empty() ? 0 : Median(values);
   for (size_t r = 0; r < ranks_.size() && values.size() > 1; ++r) {
     if (!compared(r) || value(measured_[r]) >= kSuspect * median) continue;
     const double judged = shared ? fastest[ranks_[r].host] : value(measured_[r]);

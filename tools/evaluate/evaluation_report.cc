@@ -16,7 +16,7 @@
 namespace hadal {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using Cells = std::vector<std::string>;
 
 std::string OneDigit(double value) { return absl::StrFormat("%.1f", value); }
@@ -103,17 +103,17 @@ std::vector<std::string> Notes(const Evaluation& evaluation) {
   return notes;
 }
 
-Json ToJson(const TestSetScores& set) {
-  Json json = {{"name", set.name},
-               {"source", set.direction.source},
-               {"target", set.direction.target},
-               {"files", set.stem},
-               {"segments", set.segments},
-               {"empty_segments", set.empty_segments},
-               {"bleu", set.bleu},
-               {"bleu_signature", BleuSignature(1, set.tokenizer)},
-               {"bleu_13a", set.bleu_13a},
-               {"chrf", set.chrf}};
+OrderedJson ToJson(const TestSetScores& set) {
+  OrderedJson json = {{"name", set.name},
+                      {"source", set.direction.source},
+                      {"target", set.direction.target},
+                      {"files", set.stem},
+                      {"segments", set.segments},
+                      {"empty_segments", set.empty_segments},
+                      {"bleu", set.bleu},
+                      {"bleu_signature", BleuSignature(1, set.tokenizer)},
+                      {"bleu_13a", set.bleu_13a},
+                      {"chrf", set.chrf}};
   if (set.wrong_language) json["wrong_language"] = *set.wrong_language;
   if (set.wrong_language_reference) json["wrong_language_reference"] = *set.wrong_language_reference;
   if (set.training_pairs) json["training_pairs"] = *set.training_pairs;
@@ -121,12 +121,12 @@ Json ToJson(const TestSetScores& set) {
   return json;
 }
 
-Json ToJson(const EvaluationMean& mean) {
-  Json json = {{"what", mean.what},
-               {"directions", mean.sets},
-               {"bleu", mean.bleu},
-               {"bleu_13a", mean.bleu_13a},
-               {"chrf", mean.chrf}};
+OrderedJson ToJson(const EvaluationMean& mean) {
+  OrderedJson json = {{"what", mean.what},
+                      {"directions", mean.sets},
+                      {"bleu", mean.bleu},
+                      {"bleu_13a", mean.bleu_13a},
+                      {"chrf", mean.chrf}};
   if (mean.wrong_language) json["wrong_language"] = *mean.wrong_language;
   if (mean.compared > 0) {
     json["compared"] = mean.compared;
@@ -193,12 +193,13 @@ std::string EvaluationMarkdown(const Evaluation& evaluation) {
 }
 
 std::string EvaluationJson(const Evaluation& evaluation) {
-  Json json = {{"checkpoint", evaluation.checkpoint}, {"means", Json::array()}, {"test_sets", Json::array()}};
+  OrderedJson json = {
+      {"checkpoint", evaluation.checkpoint}, {"means", OrderedJson::array()}, {"test_sets", OrderedJson::array()}};
   if (IsCompared(evaluation)) json["other"] = evaluation.other;
   json["chrf_signature"] = ChrfSignature(1, kChrfMostWordOrder);
   for (const EvaluationMean& mean : MeansOf(evaluation.sets, evaluation.pivot)) json["means"].push_back(ToJson(mean));
   for (const TestSetScores& set : evaluation.sets) json["test_sets"].push_back(ToJson(set));
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 std::string EvaluationHtml(const Evaluation& evaluation) {

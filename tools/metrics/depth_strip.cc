@@ -9,11 +9,11 @@
 namespace hadal {
 namespace {
 
-constexpr int kLevels = 8;
+constexpr int kShades = 8;
 constexpr double kLeastDecades = 1;
 constexpr double kNarrowing = 0.05;  // share of the surplus range removed each step
 
-using Glyphs = std::array<const char*, kLevels + 2>;  // the levels, all-zero, not finite
+using Glyphs = std::array<const char*, kShades + 2>;  // the levels, all-zero, not finite
 constexpr Glyphs kUnicode = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█", "·", "×"};
 constexpr Glyphs kAscii = {" ", ".", ":", "-", "=", "+", "*", "#", "0", "x"};
 
@@ -21,14 +21,14 @@ const char* GlyphOf(absl::Span<const float> norms, const DepthScale& scale, cons
   double sum = 0;
   int positive = 0;
   for (const float norm : norms) {
-    if (!std::isfinite(norm)) return glyphs[kLevels + 1];
+    if (!std::isfinite(norm)) return glyphs[kShades + 1];
     if (norm <= 0) continue;
     sum += std::log10(static_cast<double>(norm));
     ++positive;
   }
-  if (positive == 0) return glyphs[kLevels];
+  if (positive == 0) return glyphs[kShades];
   const double height = (sum / positive - scale.low()) / (scale.high() - scale.low());
-  return glyphs[std::clamp(static_cast<int>(height * kLevels), 0, kLevels - 1)];
+  return glyphs[std::clamp(static_cast<int>(height * kShades), 0, kShades - 1)];
 }
 
 std::string RenderSide(absl::Span<const float> norms, int columns, const DepthScale& scale, const Glyphs& glyphs) {

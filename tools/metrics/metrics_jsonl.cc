@@ -20,22 +20,22 @@
 namespace hadal {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr char kLineBegin[] = R"({"event":)";  // of every line, whole or cut short
 
-std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string Dump(const OrderedJson& json) { return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
 
 // Whether a line remains valid for a run that continues at `first_step`. Events without a number hold; a line that is
 // none of hadal's does not.
-bool StillHolds(const Json& line, int64_t first_step) {
+bool StillHolds(const OrderedJson& line, int64_t first_step) {
   if (!line.is_object()) return false;
   const auto step = line.find("step");
   return step == line.end() || (step->is_number_integer() && step->get<int64_t>() < first_step);
 }
 
 // REQUIRES: StillHolds.
-bool IsStep(const Json& line) {
+bool IsStep(const OrderedJson& line) {
   const auto event = line.find("event");
   return event != line.end() && *event == "step" && line.contains("step");
 }
@@ -57,7 +57,7 @@ absl::StatusOr<Earlier> LookAtEarlier(const std::string& path, int64_t first_ste
     HADAL_ASSIGN_OR_RETURN(const bool more, lines.Next(text));
     if (!more) return Earlier{.bytes = bytes, .ours = ours};
     ours = ours || absl::StartsWith(text, kLineBegin);
-    const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const OrderedJson line = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!lines.complete() || !StillHolds(line, first_step)) {
       bytes = lines.begin();
     } else if (IsStep(line)) {
@@ -99,7 +99,7 @@ absl::StatusOr<FileDescriptor> CopyEarlierSteps(const std::string& path, int64_t
   return own;
 }
 
-Json ToJson(const StageTimes& times) {
+OrderedJson ToJson(const StageTimes& times) {
   return {{"forward", times.forward_seconds},
           {"recompute", times.recompute_seconds},
           {"backward", times.backward_seconds},
@@ -114,13 +114,15 @@ Json ToJson(const StageTimes& times) {
 double FourDigits(float value) { return std::strtod(absl::StrFormat("%.3e", value).c_str(), nullptr); }
 
 // NaN means "no such tensor", infinity a value that is not finite.
-Json DepthValue(float value) { return std::isinf(value) ? Json("not finite") : Json(FourDigits(value)); }
+OrderedJson DepthValue(float value) {
+  return std::isinf(value) ? OrderedJson("not finite") : OrderedJson(FourDigits(value));
+}
 
-void AddOptional(Json& json, const char* key, const std::optional<double>& value) {
+void AddOptional(OrderedJson& json, const char* key, const std::optional<double>& value) {
   if (value.has_value()) json[key] = *value;
 }
 
-void AddScores(Json& json, const std::optional<TranslationScores>& scores) {
+void AddScores(OrderedJson& json, const std::optional<TranslationScores>& scores) {
   if (!scores) return;
   json["bleu"] = scores->bleu;
   json["chrf"] = scores->chrf;
@@ -175,20 +177,20 @@ void MetricsJsonl::OnStart(const RunInfo& run) {
 
 void MetricsJsonl::OnStep(const StepMetrics& metrics) {
   step_ = metrics.step;
-  Json json = {{"event", "step"},
-               {"step", metrics.step},
-               {"update", metrics.update},
-               {"loss", metrics.loss},
-               {"nll", metrics.nll},
-               {"perplexity", metrics.perplexity},
-               {"learning_rate", metrics.learning_rate},
-               {"gradient_norm", metrics.gradient_norm},
-               {"target_tokens", metrics.target_tokens},
-               {"tokens_per_second", metrics.tokens_per_second},
-               {"step_seconds", metrics.step_seconds},
-               {"elapsed_seconds", metrics.elapsed_seconds},
-               {"epoch", metrics.epoch},
-               {"skipped", metrics.skipped}};
+  OrderedJson json = {{"event", "step"},
+                      {"step", metrics.step},
+                      {"update", metrics.update},
+                      {"loss", metrics.loss},
+                      {"nll", metrics.nll},
+                      {"perplexity", metrics.perplexity},
+                      {"learning_rate", metrics.learning_rate},
+                      {"gradient_norm", metrics.gradient_norm},
+                      {"target_tokens", metrics.target_tokens},
+                      {"tokens_per_second", metrics.tokens_per_second},
+                      {"step_seconds", metrics.step_seconds},
+                      {"elapsed_seconds", metrics.elapsed_seconds},
+                      {"epoch", metrics.epoch},
+                      {"skipped", metrics.skipped}};
   for (const auto& [corpus, tokens] : metrics.corpus_tokens) json["corpus_tokens"][corpus] = tokens;
   AddOptional(json, "measured_bubble", metrics.measured_bubble);
   AddOptional(json, "analytic_bubble", metrics.analytic_bubble);
@@ -212,7 +214,7 @@ void MetricsJsonl::OnStep(const StepMetrics& metrics) {
 }
 
 void MetricsJsonl::OnDepth(const DepthMetrics& metrics) {
-  Json json = {{"event", "depth"}, {"step", metrics.step}, {"update", metrics.update}};
+  OrderedJson json = {{"event", "depth"}, {"step", metrics.step}, {"update", metrics.update}};
   AddOptional(json, "model_update", metrics.model_update);
   json["seconds"] = metrics.seconds;
   for (size_t s = 0; s < kDepthSeriesCount; ++s) {
@@ -222,14 +224,14 @@ void MetricsJsonl::OnDepth(const DepthMetrics& metrics) {
 }
 
 void MetricsJsonl::OnValidation(const ValidationMetrics& metrics) {
-  Json json = {
+  OrderedJson json = {
       {"event", "validation"}, {"step", metrics.step}, {"nll", metrics.nll}, {"perplexity", metrics.perplexity}};
   AddScores(json, metrics.scores);
   json["best"] = metrics.best;
   json["sentences"] = metrics.sentences;
   json["seconds"] = metrics.seconds;
   for (const CorpusValidation& corpus : metrics.corpora) {
-    Json& of_corpus = json["corpora"][corpus.corpus];
+    OrderedJson& of_corpus = json["corpora"][corpus.corpus];
     of_corpus = {{"nll", corpus.nll}, {"target_tokens", corpus.target_tokens}};
     AddScores(of_corpus, corpus.scores);
   }

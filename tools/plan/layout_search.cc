@@ -16,14 +16,13 @@
 #include "runtime/status_macros.h"
 #include "tools/plan/layout_bounds.h"
 #include "tools/plan/layout_memory.h"
+#include "tools/units.h"
 
 namespace hadal {
 namespace {
 
-constexpr double kGib = 1 << 30;
-
-using Shape = std::tuple<int, int, int, int, bool>;  // the properties in which listed layouts differ
-Shape ShapeOf(const LayoutPrediction& layout) {
+using LayoutShape = std::tuple<int, int, int, int, bool>;  // the properties in which listed layouts differ
+LayoutShape ShapeOf(const LayoutPrediction& layout) {
   return {layout.pipeline.stages, layout.pipeline.chunks, layout.pipeline.replicas, layout.batch.micro_batches,
           layout.pipeline.recompute_every != 0};
 }
@@ -212,11 +211,11 @@ absl::StatusOr<LayoutSearch> Search::Run() {
     if (bound == std::numeric_limits<double>::infinity()) continue;  // no costs for such micro-batches
     queue.push({bound, result_.candidates++, Known::kShare, std::make_shared<LayoutPrediction>(candidate)});
   }
-  std::vector<Shape> listed;
+  std::vector<LayoutShape> listed;
   while (!queue.empty() && std::ssize(result_.best) < search_.top) {
     Entry entry = queue.top();
     queue.pop();
-    const Shape shape = ShapeOf(*entry.layout);
+    const LayoutShape shape = ShapeOf(*entry.layout);
     if (std::find(listed.begin(), listed.end(), shape) != listed.end()) continue;
     if (entry.known != Known::kExact) {
       HADAL_RETURN_IF_ERROR(Refine(entry));

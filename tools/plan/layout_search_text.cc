@@ -8,11 +8,12 @@
 #include "pipeline/engine/memory_fit.h"
 #include "tools/metrics/human_units.h"
 #include "tools/plan/layout_search.h"
+#include "tools/units.h"
 
 namespace hadal {
 namespace {
 
-constexpr double kGib = 1 << 30, kSecondsADay = 86400;
+constexpr double kSecondsADay = 86400;
 
 struct NamedPart {
   const char* name;

@@ -3,11 +3,12 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_loading.h"
+#include "tools/units.h"
 
 namespace hadal {
 namespace {
 
-constexpr double kGiga = 1e9, kTera = 1e12, kMicro = 1e-6, kGib = 1 << 30;
+constexpr double kGiga = 1e9, kTera = 1e12, kMicro = 1e-6;
 
 LinkRate MakeLink(const config::Link& link) {
   return {.bytes_per_second = kGiga * link.gb_per_second() * link.efficiency(),

@@ -9,12 +9,14 @@
 namespace hadal {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // null if times are not known.
-Json Timed(const PlanReport& report, double value) { return report.rate.known() ? Json(value) : Json(nullptr); }
+OrderedJson Timed(const PlanReport& report, double value) {
+  return report.rate.known() ? OrderedJson(value) : OrderedJson(nullptr);
+}
 
-Json ChunkJson(const PlanReport& report, const ChunkReport& chunk) {
+OrderedJson ChunkJson(const PlanReport& report, const ChunkReport& chunk) {
   return {{"rank", chunk.rank},
           {"chunk", chunk.chunk},
           {"first_sublayer", chunk.first},
@@ -30,7 +32,7 @@ Json ChunkJson(const PlanReport& report, const ChunkReport& chunk) {
 }
 
 // What a replay of the plan needs beside its chunks; tools/plan/simulate.cc reads it.
-void AddReplay(const PlanReport& report, Json& json) {
+void AddReplay(const PlanReport& report, OrderedJson& json) {
   json["replica_micro_batches"] = report.pipeline.shape.micro_batches;
   json["outstanding_sends"] = report.pipeline.outstanding_sends;
   json["free_links"] = report.pipeline.shape.free_links;
@@ -46,8 +48,8 @@ void AddReplay(const PlanReport& report, Json& json) {
   }
 }
 
-Json MemoryJson(const PlanReport& report, const ArenaLayout& layout) {
-  Json memory{{"arena_bytes", layout.total_bytes()}};
+OrderedJson MemoryJson(const PlanReport& report, const ArenaLayout& layout) {
+  OrderedJson memory{{"arena_bytes", layout.total_bytes()}};
   if (report.device == DeviceKind::kCuda) {
     memory["device_bytes"] = LimitedBytes(layout, report.device);
     memory["driver_bytes"] = DriverBytes(report.model, report.pipeline);
@@ -60,7 +62,7 @@ Json MemoryJson(const PlanReport& report, const ArenaLayout& layout) {
   return memory;
 }
 
-Json SublayerJson(const PlanReport& report, int32_t sublayer) {
+OrderedJson SublayerJson(const PlanReport& report, int32_t sublayer) {
   return {{"sublayer", sublayer},
           {"name", report.model.SublayerName(sublayer)},
           {"rank", report.pipeline.RankOfSublayer(sublayer)},
@@ -74,27 +76,27 @@ Json SublayerJson(const PlanReport& report, int32_t sublayer) {
 std::string PlanToJson(const PlanReport& report, const PlanText& options) {
   const ModelOptions& model = report.model.options;
   const PipelinePlan& pipeline = report.pipeline;
-  Json json{{"encoder_layers", model.encoder_layers},
-            {"decoder_layers", model.decoder_layers},
-            {"sublayers", model.encoder_sublayers() + model.decoder_sublayers()},
-            {"parameters", report.model.ParameterElements()},
-            {"encoder_residual_gain", model.encoder.residual_gain},
-            {"decoder_residual_gain", model.decoder.residual_gain},
-            {"encoder_value_gain", model.encoder.value_gain},
-            {"decoder_value_gain", model.decoder.value_gain},
-            {"schedule", ToString(pipeline.schedule)},
-            {"ranks", pipeline.grid.ranks()},
-            {"replicas", pipeline.grid.replicas},
-            {"chunks", pipeline.shape.chunks},
-            {"micro_batches", pipeline.step_micro_batches},
-            {"threads", report.threads},
-            {"recompute_every", pipeline.recompute_every},
-            {"gflops_a_rank", report.rate.gflops},
-            {"step_seconds", Timed(report, report.step_seconds)},
-            {"optimizer_seconds", Timed(report, report.optimizer_seconds)},
-            {"target_tokens_per_second", Timed(report, StepTokens(report) / report.step_seconds)},
-            {"bubble", Timed(report, report.bubble)},
-            {"allowance_bytes", MemoryAllowance::Bytes(report.threads)}};
+  OrderedJson json{{"encoder_layers", model.encoder_layers},
+                   {"decoder_layers", model.decoder_layers},
+                   {"sublayers", model.encoder_sublayers() + model.decoder_sublayers()},
+                   {"parameters", report.model.ParameterElements()},
+                   {"encoder_residual_gain", model.encoder.residual_gain},
+                   {"decoder_residual_gain", model.decoder.residual_gain},
+                   {"encoder_value_gain", model.encoder.value_gain},
+                   {"decoder_value_gain", model.decoder.value_gain},
+                   {"schedule", ToString(pipeline.schedule)},
+                   {"ranks", pipeline.grid.ranks()},
+                   {"replicas", pipeline.grid.replicas},
+                   {"chunks", pipeline.shape.chunks},
+                   {"micro_batches", pipeline.step_micro_batches},
+                   {"threads", report.threads},
+                   {"recompute_every", pipeline.recompute_every},
+                   {"gflops_a_rank", report.rate.gflops},
+                   {"step_seconds", Timed(report, report.step_seconds)},
+                   {"optimizer_seconds", Timed(report, report.optimizer_seconds)},
+                   {"target_tokens_per_second", Timed(report, StepTokens(report) / report.step_seconds)},
+                   {"bubble", Timed(report, report.bubble)},
+                   {"allowance_bytes", MemoryAllowance::Bytes(report.threads)}};
   if (!report.rate.known())
     json["note"] = "times are null: the device's speed is not known here; set --gflops or --machine";
   if (report.device == DeviceKind::kCuda) json["relu_mask_bytes"] = report.relu_mask_bytes;

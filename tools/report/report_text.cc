@@ -14,29 +14,29 @@
 namespace hadal {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json ToJson(const TimeParts& parts) {
-  Json json;
+OrderedJson ToJson(const TimeParts& parts) {
+  OrderedJson json;
   for (const TimePart& part : kTimeParts) json[part.name] = parts.*part.seconds;
   return json;
 }
 
-Json ToJson(const RunRecord& run, const RunSummary& summary) {
+OrderedJson ToJson(const RunRecord& run, const RunSummary& summary) {
   const StepMetrics& last = run.steps.back();
-  Json json{{"directory", run.directory},
-            {"model", run.model},
-            {"parameters", run.parameters},
-            {"ranks", run.ranks},
-            {"threads", run.threads},
-            {"steps", last.step},
-            {"loss", last.loss},
-            {"nll", last.nll},
-            {"steady_steps", summary.steps},
-            {"step_seconds", summary.step_seconds},
-            {"outside_seconds", summary.outside_seconds},
-            {"target_tokens", summary.tokens},
-            {"target_tokens_per_second", summary.tokens_per_second()}};
+  OrderedJson json{{"directory", run.directory},
+                   {"model", run.model},
+                   {"parameters", run.parameters},
+                   {"ranks", run.ranks},
+                   {"threads", run.threads},
+                   {"steps", last.step},
+                   {"loss", last.loss},
+                   {"nll", last.nll},
+                   {"steady_steps", summary.steps},
+                   {"step_seconds", summary.step_seconds},
+                   {"outside_seconds", summary.outside_seconds},
+                   {"target_tokens", summary.tokens},
+                   {"target_tokens_per_second", summary.tokens_per_second()}};
   if (!run.validations.empty()) {
     json["validation_nll"] = run.validations.back().nll;
     if (run.validations.back().bleu) json["bleu"] = *run.validations.back().bleu;
@@ -52,15 +52,15 @@ Json ToJson(const RunRecord& run, const RunSummary& summary) {
   }
   for (size_t index = 0; index < summary.stages.size(); ++index) {
     const StageTimes& times = summary.stages[index];
-    Json stage{{"stage", index},
-               {"forward_seconds", times.forward_seconds},
-               {"recompute_seconds", times.recompute_seconds},
-               {"backward_seconds", times.backward_seconds},
-               {"wait_seconds", times.wait_seconds},
-               {"communication_seconds", times.communication_seconds},
-               {"optimizer_seconds", times.optimizer_seconds},
-               {"checkpoint_seconds", times.checkpoint_seconds},
-               {"core_wait_seconds", times.core_wait_seconds}};
+    OrderedJson stage{{"stage", index},
+                      {"forward_seconds", times.forward_seconds},
+                      {"recompute_seconds", times.recompute_seconds},
+                      {"backward_seconds", times.backward_seconds},
+                      {"wait_seconds", times.wait_seconds},
+                      {"communication_seconds", times.communication_seconds},
+                      {"optimizer_seconds", times.optimizer_seconds},
+                      {"checkpoint_seconds", times.checkpoint_seconds},
+                      {"core_wait_seconds", times.core_wait_seconds}};
     if (index < summary.beyond_costs.size()) stage["compute_beyond_costs"] = summary.beyond_costs[index];
     if (index < summary.memory.size()) {
       stage["arena_bytes"] = summary.memory[index].arena_bytes;
@@ -73,7 +73,7 @@ Json ToJson(const RunRecord& run, const RunSummary& summary) {
   return json;
 }
 
-Json ToJson(const RunPrediction& prediction) {
+OrderedJson ToJson(const RunPrediction& prediction) {
   return {{"costs", prediction.costs},
           {"predicted_step_seconds", prediction.layout.step_seconds},
           {"measured_step_seconds", prediction.measured_seconds},
@@ -84,8 +84,8 @@ Json ToJson(const RunPrediction& prediction) {
           {"roofline_share", prediction.roofline_share}};
 }
 
-Json ToJson(const Report& report, const Scaling& scaling) {
-  Json json{{"kind", ToString(scaling.kind)}};
+OrderedJson ToJson(const Report& report, const Scaling& scaling) {
+  OrderedJson json{{"kind", ToString(scaling.kind)}};
   for (const ScalingRow& row : scaling.rows) {
     json["rows"].push_back({{"run", report.runs[row.run].directory},
                             {"cores", row.cores},
@@ -206,7 +206,7 @@ void AppendScaling(const Report& report, const Scaling& scaling, std::string& te
 }  // namespace
 
 std::string ReportToJson(const Report& report) {
-  Json json;
+  OrderedJson json;
   for (size_t i = 0; i < report.runs.size(); ++i) {
     json["runs"].push_back(ToJson(report.runs[i], report.summaries[i]));
     if (!report.predictions.empty()) json["runs"].back()["prediction"] = ToJson(report.predictions[i]);
@@ -214,7 +214,7 @@ std::string ReportToJson(const Report& report) {
   if (report.scaling) json["scaling"] = ToJson(report, *report.scaling);
   if (!report.no_predictions.empty()) json["no_predictions"] = report.no_predictions;
   if (!report.no_scaling.empty()) json["no_scaling"] = report.no_scaling;
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 std::string ReportToMarkdown(const Report& report) {

@@ -11,7 +11,7 @@
 namespace hadal {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 std::string TextOf(const Hypothesis& hypothesis, const OutputForm& form, const Vocabulary& vocabulary) {
   const std::span<const int32_t> tokens = hypothesis.tokens;
@@ -20,9 +20,9 @@ std::string TextOf(const Hypothesis& hypothesis, const OutputForm& form, const V
 
 std::string FormatJson(const OutputForm& form, const Vocabulary& vocabulary, int64_t number, std::string_view input,
                        std::span<const Hypothesis> hypotheses) {
-  Json line{{"line", number}, {form.input_name, input}, {"hypotheses", Json::array()}};
+  OrderedJson line{{"line", number}, {form.input_name, input}, {"hypotheses", OrderedJson::array()}};
   for (const Hypothesis& hypothesis : hypotheses) {
-    Json tokens = Json::array();
+    OrderedJson tokens = OrderedJson::array();
     for (const int32_t token : hypothesis.tokens) tokens.push_back(vocabulary.Token(token));
     tokens.push_back(vocabulary.Token(kEosToken));
     line["hypotheses"].push_back({{"text", TextOf(hypothesis, form, vocabulary)},
@@ -30,7 +30,7 @@ std::string FormatJson(const OutputForm& form, const Vocabulary& vocabulary, int
                                   {"score", hypothesis.score},
                                   {"log_probabilities", hypothesis.token_log_probabilities}});
   }
-  return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace
