@@ -190,7 +190,7 @@ void Trainer::Warn(std::string_view text) {
 }
 
 absl::Status Trainer::GoBack() {
-  HADAL_RETURN_IF_ERROR(checkpoints_->Finish(progress_.step));
+  HADAL_RETURN_IF_ERROR(checkpoints_->Finish(progress_));
   const TrainingProgress now = progress_;
   const int32_t skipped = health_.skipped_in_a_row();
   // A run that was stopped among skipped steps has a checkpoint of the weights that may be what makes them fail.
@@ -266,8 +266,6 @@ absl::StatusOr<std::optional<StopReason>> Trainer::AfterStep(StepVote vote, bool
   const bool save_now = vote == StepVote::kSave || (save_every > 0 && progress_.step % save_every == 0);
   // In the middle of skipped steps the weights may be what makes them fail; the last checkpoint is from before.
   if (health_.skipped_in_a_row() == 0 && (save_now || (is_best && save_every > 0))) {
-    HADAL_RETURN_IF_ERROR(checkpoints_->Finish(progress_.step));  // it may change the progress that is saved now
-    checkpoints_->ForgetUnsavedBest(progress_);
     HADAL_RETURN_IF_ERROR(checkpoints_->Begin(progress_, is_best));
   }
   return reason;
@@ -313,16 +311,14 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
     HADAL_RETURN_IF_ERROR(tracer_->BeforeStep(progress_.step + 1));
     if (surroundings_.before_step) surroundings_.before_step(progress_.step);
     HADAL_ASSIGN_OR_RETURN(const StepResult result, Step());
-    HADAL_RETURN_IF_ERROR(checkpoints_->Poll(progress_.step));
-    checkpoints_->ForgetUnsavedBest(progress_);
+    HADAL_RETURN_IF_ERROR(checkpoints_->Poll(progress_));
     // Nobody could choose every_steps so that one is due at the end of these limits.
     const bool unforeseen_end = result.gradient.vote == StepVote::kOutOfTime || ReachedLimit() == StopReason::kEpochs;
     const bool validation_due = validate_every > 0 && (progress_.step % validate_every == 0 || unforeseen_end);
     HADAL_ASSIGN_OR_RETURN(reason, AfterStep(result.gradient.vote, validation_due));
     HADAL_RETURN_IF_ERROR(tracer_->AfterStep(progress_.step));
   }
-  HADAL_RETURN_IF_ERROR(checkpoints_->Finish(progress_.step));
-  checkpoints_->ForgetUnsavedBest(progress_);
+  HADAL_RETURN_IF_ERROR(checkpoints_->Finish(progress_));
   // A requested stop always saves, so that the run can resume.
   if (options_.checkpoint.save_at_end || *reason == StopReason::kRequested) {
     HADAL_RETURN_IF_ERROR(checkpoints_->SaveAtEnd(progress_, progress_.best_step == progress_.step));

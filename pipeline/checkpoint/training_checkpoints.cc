@@ -127,9 +127,9 @@ absl::Status TrainingCheckpoints::OwnershipLost() const {
   return absl::IsAborted(claim) ? claim : absl::OkStatus();
 }
 
-absl::Status TrainingCheckpoints::Begin(const TrainingProgress& progress, bool is_best) {
-  HADAL_RETURN_IF_ERROR(Finish(progress.step));
-  Start(progress, is_best);
+absl::Status TrainingCheckpoints::Begin(TrainingProgress& now, bool is_best) {
+  HADAL_RETURN_IF_ERROR(Finish(now));
+  Start(now, is_best);
   return absl::OkStatus();
 }
 
@@ -153,23 +153,29 @@ void TrainingCheckpoints::BeforeUpdate(const Stream& stream) {
   stall_seconds_ += watch.Seconds();
 }
 
-absl::Status TrainingCheckpoints::Poll(int64_t step) {
-  if (!saving_) return absl::OkStatus();
-  const TraceScope scope(trace_, {.kind = TraceKind::kCheckpoint});
-  return WarnIfFailed(step, Advance().status());
+absl::Status TrainingCheckpoints::Poll(TrainingProgress& now) {
+  if (saving_) {
+    const TraceScope scope(trace_, {.kind = TraceKind::kCheckpoint});
+    HADAL_RETURN_IF_ERROR(WarnIfFailed(now.step, Advance().status()));
+  }
+  ForgetUnsavedBest(now);
+  return absl::OkStatus();
 }
 
-absl::Status TrainingCheckpoints::Finish(int64_t step) {
-  if (!saving_) return absl::OkStatus();
-  const TraceScope scope(trace_, {.kind = TraceKind::kCheckpoint});
-  return WarnIfFailed(step, Await());
+absl::Status TrainingCheckpoints::Finish(TrainingProgress& now) {
+  if (saving_) {
+    const TraceScope scope(trace_, {.kind = TraceKind::kCheckpoint});
+    HADAL_RETURN_IF_ERROR(WarnIfFailed(now.step, Await()));
+  }
+  ForgetUnsavedBest(now);
+  return absl::OkStatus();
 }
 
-absl::Status TrainingCheckpoints::SaveAtEnd(const TrainingProgress& progress, bool is_best) {
-  HADAL_RETURN_IF_ERROR(Finish(progress.step));
-  if (IsSaved(progress)) return absl::OkStatus();
+absl::Status TrainingCheckpoints::SaveAtEnd(TrainingProgress& now, bool is_best) {
+  HADAL_RETURN_IF_ERROR(Finish(now));
+  if (IsSaved(now)) return absl::OkStatus();
   const TraceScope scope(trace_, {.kind = TraceKind::kCheckpoint});
-  Start(progress, is_best);
+  Start(now, is_best);
   return Await();
 }
 
@@ -276,11 +282,11 @@ absl::Status TrainingCheckpoints::WarnIfFailed(int64_t step, const absl::Status&
   return absl::OkStatus();
 }
 
-void TrainingCheckpoints::ForgetUnsavedBest(TrainingProgress& progress) const {
-  if (progress.best_step != failed_step_ || progress.best_step == progress.step) return;
+void TrainingCheckpoints::ForgetUnsavedBest(TrainingProgress& now) const {
+  if (now.best_step != failed_step_ || now.best_step == now.step) return;
   const TrainingProgress saved = last_progress_.value_or(TrainingProgress());
-  progress.best_nll = saved.best_nll;
-  progress.best_step = saved.best_step;
+  now.best_nll = saved.best_nll;
+  now.best_step = saved.best_step;
 }
 
 // ---- Loading ----

@@ -93,17 +93,19 @@ class TrainingCheckpoints {
   // Starts to save weights, moments and progress as they are now. Errors of Begin, Poll and Finish: Aborted (another
   // job has claimed the run directory); Unavailable and DeadlineExceeded (a rank was lost). After an error the save is
   // over and earlier checkpoints are untouched.
-  absl::Status Begin(const TrainingProgress& progress, bool is_best);
+  // If the best of `now` is of an earlier step whose save has failed, each takes the best back to that of the last
+  // checkpoint saved or loaded: the next nll below that is saved as `best`. This step can still be saved at the end.
+  absl::Status Begin(TrainingProgress& now, bool is_best);
   bool saving() const { return saving_; }
   // Call before every update: see BackgroundFile::BeforeUpdate.
   void BeforeUpdate(const Stream& stream);
-  // Call at the end of a step. `step`: the current step, for warnings.
-  absl::Status Poll(int64_t step);
+  // Call at the end of a step.
+  absl::Status Poll(TrainingProgress& now);
   // Waits for the save in progress, if any, without a time limit. The ranks vote repeatedly, so that no vote times out
   // while a rank is still writing.
-  absl::Status Finish(int64_t step);
+  absl::Status Finish(TrainingProgress& now);
   // Saves this step unless it is already saved with this progress, and waits for completion. Errors: also file errors.
-  absl::Status SaveAtEnd(const TrainingProgress& progress, bool is_best);
+  absl::Status SaveAtEnd(TrainingProgress& now, bool is_best);
 
   // Rank 0: returns the last checkpoint written by this run, or "".
   const std::string& last_directory() const { return last_directory_; }
@@ -113,10 +115,6 @@ class TrainingCheckpoints {
   bool IsSaved(const TrainingProgress& progress) const {
     return last_step_ == progress.step && (!last_progress_ || *last_progress_ == progress);
   }
-
-  // If the best of `progress` is of an earlier step whose save has failed, takes the best back to that of the last
-  // checkpoint saved or loaded: the next nll below that is saved as `best`. This step can still be saved at the end.
-  void ForgetUnsavedBest(TrainingProgress& progress) const;
 
   // Loads the newest valid checkpoint of the run; returns nullopt if there is none. `find`, called on rank 0, chooses
   // the checkpoint and may refuse it with an error; the default accepts every checkpoint with moments. Chooses again if
@@ -141,6 +139,7 @@ class TrainingCheckpoints {
   void End();
   // Returns an error that ends the run; warns of any other, and notes its step.
   absl::Status WarnIfFailed(int64_t step, const absl::Status& save);
+  void ForgetUnsavedBest(TrainingProgress& now) const;
   std::string LastGoodText() const;  // the checkpoint that a restart would load, for messages
   absl::StatusOr<TrainingProgress> LoadShared(const SharedCheckpoint& from, LoadedState loaded);
   absl::Status LoadHere(const SharedCheckpoint& from, LoadedState loaded);

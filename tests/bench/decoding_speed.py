@@ -167,7 +167,7 @@ def row(layers, batch, medians):
     ratios = [rates[0] / other for other in rates[1:]]
     cells = [f"{layers}L-{layers}L d={MODELS[layers][0]}", str(batch), *(f"{r:.3g}" for r in rates), *(f"{r:.2f}" for r in ratios),
              *(f"{c:.3g}" for c in cpu)]
-    return "| " + " | ".join(cells) + " |"
+    return "| " + " | ".join(cell.replace("nan", "-") for cell in cells) + " |"
 
 
 def header(hadal, python, threads):

@@ -38,7 +38,8 @@ absl::Status SaveOnRank(const SavedModel& saved, const std::string& run_director
       {.run_directory = run_directory, .config_text = saved.config, .attachments = saved.vocabularies}, engine->state(),
       communicator.rank(), collectives, /*sink=*/nullptr, /*trace=*/nullptr);
   HADAL_RETURN_IF_ERROR(checkpoints.Claim(0));
-  return checkpoints.SaveAtEnd({.step = steps, .update = steps}, /*is_best=*/false);
+  TrainingProgress now{.step = steps, .update = steps};
+  return checkpoints.SaveAtEnd(now, /*is_best=*/false);
 }
 
 }  // namespace

@@ -153,24 +153,28 @@ class Evaluator {
         static_cast<int>(options_.over_long), static_cast<int>(options_.joining), static_cast<int>(options_.tags));
   }
 
-  // Checks that no file written for a test set is a text, of whichever test set and under any name.
+  // Checks that no file that is written is the list or a text, of whichever test set and under any name.
   absl::Status CheckInputsStay(const std::vector<TextPair>& texts) const {
     std::map<std::pair<dev_t, ino_t>, std::string> inputs;
     struct stat info;
-    for (const TextPair& text : texts) {
-      for (const std::string& path : {text.source, text.target}) {
-        if (stat(path.c_str(), &info) == 0) inputs.emplace(std::pair(info.st_dev, info.st_ino), path);
-      }
-    }
+    const auto add = [&](const std::string& path) {
+      if (stat(path.c_str(), &info) == 0) inputs.emplace(std::pair(info.st_dev, info.st_ino), path);
+    };
+    if (!options_.list.empty()) add(options_.list);
+    for (const TextPair& text : texts) add(text.source), add(text.target);
+    std::vector<std::string> written = {PathOf("report", ".md"), PathOf("report", ".html"),
+                                        PathOf("evaluation", ".json"), PathOf("languages", ".json")};
     for (const TestSetScores& set : evaluation_.sets) {
       for (const char* kind : {".source", ".reference", ".hypothesis", ".key"}) {
-        const std::string path = PathOf(set.stem, kind);
-        if (stat(path.c_str(), &info) != 0) continue;
-        const auto input = inputs.find({info.st_dev, info.st_ino});
-        if (input == inputs.end()) continue;
-        return absl::InvalidArgumentError(absl::StrCat(set.name, ": writing ", path, " would overwrite ", input->second,
-                                                       ", which is an input; choose another --out"));
+        written.push_back(PathOf(set.stem, kind));
       }
+    }
+    for (const std::string& path : written) {
+      if (stat(path.c_str(), &info) != 0) continue;
+      const auto input = inputs.find({info.st_dev, info.st_ino});
+      if (input == inputs.end()) continue;
+      return absl::InvalidArgumentError(absl::StrCat("writing ", path, " would overwrite ", input->second,
+                                                     ", which is an input; choose another --out"));
     }
     return absl::OkStatus();
   }

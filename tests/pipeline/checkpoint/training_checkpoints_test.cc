@@ -87,7 +87,8 @@ struct Launch {
   }
   absl::StatusOr<CheckpointMetrics> Save(int64_t step, float value) {
     Fill(value);
-    HADAL_RETURN_IF_ERROR(checkpoints.SaveAtEnd({.step = step, .update = step}, /*is_best=*/false));
+    TrainingProgress now{.step = step, .update = step};
+    HADAL_RETURN_IF_ERROR(checkpoints.SaveAtEnd(now, /*is_best=*/false));
     return listener.last;
   }
 
@@ -144,7 +145,8 @@ TEST_F(TrainingCheckpointsTest, AResumedRunGoesBackToTheBestThatWasLoaded) {
   {
     Launch launch(run_.path());
     ASSERT_TRUE(launch.checkpoints.Claim(0).ok());
-    ASSERT_TRUE(launch.checkpoints.SaveAtEnd({.step = 3, .best_nll = 5, .best_step = 3}, /*is_best=*/true).ok());
+    TrainingProgress now{.step = 3, .best_nll = 5, .best_step = 3};
+    ASSERT_TRUE(launch.checkpoints.SaveAtEnd(now, /*is_best=*/true).ok());
   }
   for (const bool by_name : {false, true}) {
     Launch launch(run_.path());
@@ -156,9 +158,8 @@ TEST_F(TrainingCheckpointsTest, AResumedRunGoesBackToTheBestThatWasLoaded) {
     RecordedSyncs syncs;
     syncs.FailNext(ENOSPC);
     ASSERT_TRUE(launch.checkpoints.Begin(now, /*is_best=*/true).ok());
-    ASSERT_TRUE(launch.checkpoints.Finish(5).ok());
     now.step = 5;
-    launch.checkpoints.ForgetUnsavedBest(now);
+    ASSERT_TRUE(launch.checkpoints.Finish(now).ok());
     EXPECT_EQ(now.best_step, 3) << by_name;
     EXPECT_EQ(now.best_nll, 5) << by_name;
   }
@@ -238,7 +239,7 @@ TEST_F(TrainingCheckpointsTest, AnotherRunsCheckpointSetsOwnStepsAside) {
     ASSERT_TRUE(launch.Save(4, 7).ok());
   }
   Launch launch(run_.path());
-  const auto progress = launch.checkpoints.Load(FindNamed(other / "checkpoints/latest"), LoadedState::kAll);
+  auto progress = launch.checkpoints.Load(FindNamed(other / "checkpoints/latest"), LoadedState::kAll);
   ASSERT_TRUE(progress.ok()) << progress.status();
   ASSERT_TRUE(launch.checkpoints.Claim(4).ok());
   EXPECT_TRUE(ListCheckpoints(run_.path())->empty());
@@ -332,14 +333,16 @@ TEST_F(TrainingCheckpointsTest, ASaveIsOverWhenTheRanksHaveLostEachOther) {
         communicator.Abort(1);
         return absl::OkStatus();
       }
-      EXPECT_TRUE(checkpoints.Begin({.step = 3}, /*is_best=*/false).ok());
-      const absl::Status lost = polls ? checkpoints.Poll(3) : checkpoints.Finish(3);
+      TrainingProgress now{.step = 3};
+      EXPECT_TRUE(checkpoints.Begin(now, /*is_best=*/false).ok());
+      const absl::Status lost = polls ? checkpoints.Poll(now) : checkpoints.Finish(now);
       // After four, rank 0 may first find that rank 1's file has no name: a failed save, which alone ends no run.
       const bool warned = exchanges == 4 && listener.warning.find("the field name is \"\"") != std::string::npos;
       EXPECT_TRUE(!lost.ok() || warned) << (polls ? "poll" : "finish") << ", after " << exchanges << " exchanges";
       EXPECT_EQ(checkpoints.last_directory(), "");
       EXPECT_FALSE(checkpoints.saving());
-      EXPECT_TRUE(checkpoints.Begin({.step = 4}, /*is_best=*/false).ok());
+      now.step = 4;
+      EXPECT_TRUE(checkpoints.Begin(now, /*is_best=*/false).ok());
       return absl::OkStatus();
     });
     EXPECT_TRUE(status.ok()) << status;
@@ -361,7 +364,8 @@ TEST_F(TrainingCheckpointsTest, ASlowDiskIsNoHang) {
       HADAL_RETURN_IF_ERROR(checkpoints.Claim(0));
       launch.Fill(1);
       collectives.emplace(communicator, absl::Seconds(1));  // less patience from now on
-      HADAL_RETURN_IF_ERROR(checkpoints.SaveAtEnd({.step = 3, .update = 3}, /*is_best=*/false));
+      TrainingProgress now{.step = 3, .update = 3};
+      HADAL_RETURN_IF_ERROR(checkpoints.SaveAtEnd(now, /*is_best=*/false));
       if (communicator.rank() == 0) {
         EXPECT_GE(launch.listener.last.stall_seconds, 1.9) << "training was held up by it";
       }

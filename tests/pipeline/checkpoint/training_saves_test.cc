@@ -68,7 +68,11 @@ class TrainingSavesTest : public ::testing::Test {
     EXPECT_TRUE(saves_.Claim(0).ok());
   }
 
-  static TrainingProgress At(int64_t step) { return {.step = step, .update = step}; }
+  // Until the thread's next call.
+  static TrainingProgress& At(int64_t step) {
+    thread_local TrainingProgress now;
+    return now = {.step = step, .update = step};
+  }
 
   TemporaryDirectory run_;
   const ModelPlan plan_;
@@ -87,11 +91,11 @@ class TrainingSavesTest : public ::testing::Test {
 TEST_F(TrainingSavesTest, ACommittedSaveIsToldOnce) {
   ASSERT_TRUE(saves_.Begin(At(3), /*is_best=*/false).ok());
   for (int i = 0; i < 30000 && listener_.saved.empty(); ++i) {
-    ASSERT_TRUE(saves_.Poll(4).ok());
+    ASSERT_TRUE(saves_.Poll(At(4)).ok());
     absl::SleepFor(absl::Milliseconds(1));
   }
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(saves_.Poll(5).ok());
-  ASSERT_TRUE(saves_.Finish(6).ok());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(saves_.Poll(At(5)).ok());
+  ASSERT_TRUE(saves_.Finish(At(6)).ok());
   EXPECT_THAT(listener_.steps(), ElementsAre(3));
   EXPECT_THAT(saves_.last_directory(), EndsWith("checkpoints/step_00000003"));
   EXPECT_EQ(listener_.saved[0].directory, saves_.last_directory());
@@ -103,7 +107,7 @@ TEST_F(TrainingSavesTest, OneSaveIsFinishedBeforeTheNextBegins) {
   ASSERT_TRUE(saves_.Begin(At(3), false).ok());
   ASSERT_TRUE(saves_.Begin(At(4), false).ok());
   EXPECT_THAT(listener_.steps(), ElementsAre(3));
-  ASSERT_TRUE(saves_.Finish(4).ok());
+  ASSERT_TRUE(saves_.Finish(At(4)).ok());
   EXPECT_THAT(listener_.steps(), ElementsAre(3, 4));
 }
 
@@ -120,7 +124,7 @@ TEST_F(TrainingSavesTest, ASaveIsToldWithTheTimeSinceTheOneBefore) {
   absl::SleepFor(kPause);
   ASSERT_TRUE(saves_.Begin(At(4), false).ok());
   const double most = watch.Seconds();
-  ASSERT_TRUE(saves_.Finish(4).ok());
+  ASSERT_TRUE(saves_.Finish(At(4)).ok());
   ASSERT_THAT(listener_.steps(), ElementsAre(3, 4));
   EXPECT_GE(listener_.saved[0].interval_seconds, absl::ToDoubleSeconds(kPause)) << "since the start";
   EXPECT_LE(listener_.saved[0].interval_seconds, first);
@@ -150,7 +154,7 @@ TEST_F(TrainingSavesTest, AFailedSaveIsAWarningUntilTheRunWouldEndWithoutIt) {
   {
     const FileSizeLimit full(100);
     ASSERT_TRUE(saves_.Begin(At(3), false).ok());
-    EXPECT_TRUE(saves_.Finish(4).ok());
+    EXPECT_TRUE(saves_.Finish(At(4)).ok());
     EXPECT_THAT(listener_.warnings,
                 ElementsAre(AllOf(HasSubstr("NO CHECKPOINT of step 3"), HasSubstr("step_00000002"))));
     EXPECT_FALSE(saves_.SaveAtEnd(At(4), false).ok());
@@ -161,19 +165,23 @@ TEST_F(TrainingSavesTest, AFailedSaveIsAWarningUntilTheRunWouldEndWithoutIt) {
 }
 
 TEST_F(TrainingSavesTest, ABestThatWasNotSavedIsForgottenAfterItsStep) {
-  ASSERT_TRUE(saves_.SaveAtEnd({.step = 2, .best_nll = 5, .best_step = 2}, true).ok());
-  TrainingProgress now = {.step = 3, .best_nll = 4, .best_step = 3};
+  TrainingProgress now = {.step = 2, .best_nll = 5, .best_step = 2};
+  ASSERT_TRUE(saves_.SaveAtEnd(now, true).ok());
   const FileSizeLimit full(100);
-  ASSERT_TRUE(saves_.Begin(now, true).ok());
-  saves_.ForgetUnsavedBest(now);
-  EXPECT_EQ(now.best_step, 3) << "under way";
-  ASSERT_TRUE(saves_.Finish(3).ok());
-  saves_.ForgetUnsavedBest(now);
-  EXPECT_EQ(now.best_step, 3) << "the end of the run tries it again";
-  now.step = 4;
-  saves_.ForgetUnsavedBest(now);
-  EXPECT_EQ(now.best_step, 2);
-  EXPECT_EQ(now.best_nll, 5);
+  for (const std::string call : {"poll", "finish", "begin"}) {
+    now = {.step = 3, .best_nll = 4, .best_step = 3};
+    ASSERT_TRUE(saves_.Begin(now, true).ok());
+    EXPECT_EQ(now.best_step, 3) << "under way";
+    ASSERT_TRUE(saves_.Finish(now).ok());
+    EXPECT_EQ(now.best_step, 3) << "the end of the run tries it again";
+    now.step = 4;
+    ASSERT_TRUE((call == "poll"     ? saves_.Poll(now)
+                 : call == "finish" ? saves_.Finish(now)
+                                    : saves_.Begin(now, false))
+                    .ok());
+    EXPECT_EQ(now.best_step, 2) << call;
+    EXPECT_EQ(now.best_nll, 5);
+  }
 }
 
 // Of the thread that writes, then of the one that commits.
@@ -183,7 +191,7 @@ TEST_F(TrainingSavesTest, SoIsMemoryThatRunsOutBesideTraining) {
     RecordedSyncs syncs;
     syncs.ThrowAfter(syncs_before);
     ASSERT_TRUE(saves_.Begin(At(3), false).ok());
-    EXPECT_TRUE(saves_.Finish(4).ok());
+    EXPECT_TRUE(saves_.Finish(At(4)).ok());
     EXPECT_THAT(listener_.warnings,
                 ElementsAre(AllOf(HasSubstr("NO CHECKPOINT of step 3"), HasSubstr("not enough memory"))));
     syncs.ThrowAfter(syncs_before);
@@ -197,7 +205,7 @@ TEST_F(TrainingSavesTest, AFailureThatAPollFindsIsAWarningToo) {
   const FileSizeLimit full(100);
   ASSERT_TRUE(saves_.Begin(At(3), false).ok());
   for (int i = 0; i < 30000 && listener_.warnings.empty(); ++i) {
-    ASSERT_TRUE(saves_.Poll(4).ok());
+    ASSERT_TRUE(saves_.Poll(At(4)).ok());
     absl::SleepFor(absl::Milliseconds(1));
   }
   EXPECT_THAT(listener_.warnings,
@@ -208,7 +216,7 @@ TEST_F(TrainingSavesTest, AResumedRunStillHasTheCheckpointThatItCameFrom) {
   ASSERT_TRUE(saves_.Claim(2).ok());
   const FileSizeLimit full(100);
   ASSERT_TRUE(saves_.Begin(At(3), false).ok());
-  EXPECT_TRUE(saves_.Finish(4).ok());
+  EXPECT_TRUE(saves_.Finish(At(4)).ok());
   EXPECT_THAT(listener_.warnings, ElementsAre(HasSubstr("the last good checkpoint is that of step 2")));
 }
 
@@ -219,7 +227,7 @@ TEST_F(TrainingSavesTest, WithoutASinkItSavesAndFailsInSilence) {
   {
     const FileSizeLimit full(100);
     ASSERT_TRUE(quiet.Begin(At(3), false).ok());
-    EXPECT_TRUE(quiet.Finish(4).ok());
+    EXPECT_TRUE(quiet.Finish(At(4)).ok());
   }
   EXPECT_TRUE(quiet.SaveAtEnd(At(4), false).ok());
   EXPECT_THAT(quiet.last_directory(), EndsWith("step_00000004"));
@@ -241,7 +249,7 @@ TEST_F(TrainingSavesTest, ARunWhoseRanksHaveLostEachOtherEnds) {
         HADAL_RETURN_IF_ERROR(saves.Begin(At(3), false));
         collectives.emplace(communicator, absl::Milliseconds(10));  // less patient from now on
         if (code == absl::StatusCode::kUnavailable) communicator.Abort(1);
-        EXPECT_EQ((polls ? saves.Poll(4) : saves.Finish(4)).code(), code) << polls;
+        EXPECT_EQ((polls ? saves.Poll(At(4)) : saves.Finish(At(4))).code(), code) << polls;
         return absl::OkStatus();
       });
       EXPECT_TRUE(status.ok()) << status;
@@ -254,7 +262,7 @@ TEST_F(TrainingSavesTest, ARunWhoseRanksHaveLostEachOtherEnds) {
 TEST_F(TrainingSavesTest, AJobWhoseRunDirectoryAnotherOneTookEnds) {
   const CheckpointCommitter other = SmallCommitter(run_.path());
   ASSERT_TRUE(saves_.Begin(At(3), false).ok());
-  EXPECT_EQ(saves_.Finish(4).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(saves_.Finish(At(4)).code(), absl::StatusCode::kAborted);
   ASSERT_TRUE(saves_.Begin(At(5), false).ok());
   EXPECT_EQ(saves_.Begin(At(6), false).code(), absl::StatusCode::kAborted) << "found before the next begins";
   EXPECT_THAT(listener_.saved, IsEmpty());
@@ -265,7 +273,7 @@ TEST_F(TrainingSavesTest, AJobWhoseFilesFailBecauseAnotherOneTookTheDirectoryEnd
   const CheckpointCommitter other = SmallCommitter(run_.path());
   const FileSizeLimit full(100);
   ASSERT_TRUE(saves_.Begin(At(3), false).ok());
-  EXPECT_EQ(saves_.Finish(4).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(saves_.Finish(At(4)).code(), absl::StatusCode::kAborted);
   EXPECT_THAT(listener_.warnings, IsEmpty());
 }
 

@@ -154,7 +154,8 @@ TEST_F(EvaluateTest, TestSetsAreNotWrittenOver) {
   for (const std::string& list :
        {first + R"(["out/en-de.cats...dogs.source", "b"] })",
         first + R"(["b", "a"] } text { direction: "de-en" test: ["b", "out/en-de.cats...dogs.source"] })",
-        first + R"(["b", "a"] } text { direction: "de-en" test: ["out/en-de.cats...dogs.hypothesis", "a"] })"}) {
+        first + R"(["b", "a"] } text { direction: "de-en" test: ["out/en-de.cats...dogs.hypothesis", "a"] })",
+        first + R"(["b", "a"] } text { direction: "de-en" test: ["b", "out/report.md"] })"}) {
     SetContents(directory_ / "list", list);
     const absl::Status status = Evaluate();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << list;
