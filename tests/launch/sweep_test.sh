@@ -42,6 +42,10 @@ printf 'one 1\n' > alone.txt
 echo 'memory_gib: 8 memory_gb_per_second: 20 fp32 { peak_tflops: 0.1 }' > machine.textproto
 expect 0 "$hadal" sweep alone.txt small.textproto --out s --report-only --machine machine.textproto
 grep -q "^## Predicted and measured" s/scaling.md || fail "no prediction in the report"
+# With other settings it goes on only if that is wanted.
+longer=("$hadal" sweep alone.txt small.textproto --out s --set stop.steps=13 --set learning_rate.peak=2e-3)
+expect 1 "${longer[@]}"; says "one: failed"
+expect 0 "${longer[@]}" --accept-changes; says "one: done in .*, 13 steps"
 
 # One layout cannot be: the others run, and have their report.
 printf 'good 1\nbad 2 --set pipeline.stages=3\n' > partly.txt

@@ -59,6 +59,16 @@ TEST_F(InspectTest, PrintsWhatTheStepTrainsOn) {
               AllOf(HasSubstr("step 4, seed 4: "), HasSubstr(absl::StrCat(step.target_tokens, " target rows; "))));
 }
 
+TEST_F(InspectTest, LeavesOutWhatIsLongerThanTheModelsPositions) {
+  for (const int64_t longest : {5, 4}) {  // sample 3 has five tokens
+    options_.max_positions = longest;
+    std::ostringstream out;
+    for (options_.step = 1; options_.step <= 4; ++options_.step) ASSERT_TRUE(RunInspectBatch(options_, out).ok());
+    EXPECT_THAT(out.str(), HasSubstr("sample 2,"));
+    EXPECT_EQ(out.str().find("sample 3,") != std::string::npos, longest == 5);
+  }
+}
+
 TEST_F(InspectTest, IdsAloneNeedNoVocabulary) {
   std::filesystem::remove(directory_ / "out/vocabulary.txt");
   EXPECT_FALSE(RunInspectBatch(options_, out_).ok());

@@ -63,6 +63,23 @@ TEST_F(MetricCommandsTest, PrintsALineOrTheNumberAlone) {
   EXPECT_EQ(out_.str(), "77.88\n");
 }
 
+// Scores and signatures are those of sacreBLEU 2.6.0.
+TEST_F(MetricCommandsTest, SeveralReferences) {
+  MetricOptions options = {.references = {Write("one", "The cat is on the mat.\nYes, 1,000 of them!\n"),
+                                          Write("two", "A cat sat on a mat.\nYes, one thousand of us!\n")},
+                           .hypotheses = Write("hyp", "The cat sat on the mat.\nYes, 1,000 of us!\n"),
+                           .format = MetricFormat::kText,
+                           .digits = 2};
+  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
+  EXPECT_EQ(out_.str(),
+            "BLEU|nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0+hadal = 66.06 100.0/100.0/66.7/28.6 "
+            "(BP = 1.000 ratio = 1.000 hyp_len = 13 ref_len = 13)\n");
+  out_.str("");
+  options.metric = Metric::kChrf;
+  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
+  EXPECT_EQ(out_.str(), "chrF2|nrefs:2|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0+hadal = 66.27\n");
+}
+
 TEST_F(MetricCommandsTest, WarnsOfTextWithoutSpacesBetweenWords) {
   const std::string chinese = Write("zh", "我们昨天在公园里看到了一只黑色的猫。\n你好！\n");
   MetricOptions options = {.references = {Write("en", "We saw a black cat.\nHello!\n"), chinese},

@@ -1,4 +1,5 @@
 // What a user chooses of an output: its language, its beginning, samples, JSON; the command line; and unknown tokens.
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <optional>
@@ -89,6 +90,17 @@ TEST_F(TranslateTest, OutputsBeginAsForced) {
   EXPECT_EQ(*Translate(options, input, 3), reference) << "3 ranks, 2 lines at a time";
 }
 
+TEST_F(TranslateTest, ShortestOutputsAndRepetitions) {
+  TranslateOptions options = Options();
+  options.beam.no_repeat_ngram = 1;
+  EXPECT_NE(*Translate(options, Lines({Sentences()[0]})), Lines({MeaningOf(0)})) << "it has an \"a\" twice";
+  options = Options();
+  options.beam.min_length = 38;
+  options.json = true;
+  const std::string tokens = *Translate(options, Lines({Sentences()[0]}));
+  EXPECT_GE(std::count(tokens.begin(), tokens.end(), ','), 38);
+}
+
 TEST_F(TranslateTest, ForcedBeginningsThatCannotBeAreNamed) {
   const auto message = [&](const std::string& prefixes, TranslateOptions options) {
     options.prefixes = directory_ / "prefixes";
@@ -170,18 +182,38 @@ TEST(TranslateOptionsTest, CommandLine) {
   CommandLine line("translate", "");
   TranslateOptions options;
   AddTranslateOptions(line.program(), options);
-  ASSERT_EQ(line.Run({"run",         "--beam",      "7",       "--length-penalty",
-                      "1.1",         "--max-len-a", "1.5",     "--max-len-b",
-                      "10",          "--nbest",     "2",       "--print-scores",
-                      "--on-long",   "skip",        "--join",  "bpe",
-                      "--cache-mib", "64",          "--batch", "8"}),
+  ASSERT_EQ(line.Run({"run",
+                      "--beam",
+                      "7",
+                      "--length-penalty",
+                      "1.1",
+                      "--max-len-a",
+                      "1.5",
+                      "--max-len-b",
+                      "10",
+                      "--nbest",
+                      "2",
+                      "--print-scores",
+                      "--on-long",
+                      "skip",
+                      "--join",
+                      "bpe",
+                      "--cache-mib",
+                      "64",
+                      "--batch",
+                      "8",
+                      "--min-len",
+                      "3",
+                      "--no-repeat-ngram",
+                      "2"}),
             CommandLine::Outcome::kRan);
   EXPECT_EQ(options.checkpoint, "run");
   EXPECT_EQ(options.beam.beam, 7);
   EXPECT_EQ(options.beam.length_penalty, 1.1);
   EXPECT_EQ(options.beam.max_length_a, 1.5);
   EXPECT_EQ(options.beam.max_length_b, 10);
-  EXPECT_EQ(options.beam.min_length, std::nullopt);
+  EXPECT_EQ(options.beam.min_length, 3);
+  EXPECT_EQ(options.beam.no_repeat_ngram, 2);
   EXPECT_EQ(options.nbest, 2);
   EXPECT_TRUE(options.print_scores);
   EXPECT_EQ(options.over_long, OverLong::kSkip);
