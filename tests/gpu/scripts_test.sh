@@ -134,7 +134,7 @@ printf '#!/bin/sh\necho "========= Error: Device not supported"\nexit 1\n' > "$w
 chmod +x "$work"/bin/*
 code=0
 PATH=$work/bin:$work/gpu:$PATH MEBIBYTES=8192 \
-  "$here/run" --bin "$work/bin" --bench --seconds 26 --results "$work/run.txt" > "$work/out.txt" 2>&1 || code=$?
+  "$here/run" --bin "$work/bin" --bench --seconds 20 --results "$work/run.txt" > "$work/out.txt" 2>&1 || code=$?
 [ $code -eq 1 ] || { cat "$work/out.txt"; fail "run ends with $code where a part failed"; }
 expect '^passed  gpu_adam_test  ' "$work/run.txt"
 expect '^skipped  gpu_device_test  \(not done, the time was over after [0-9]+ s\)' "$work/run.txt"

@@ -33,7 +33,8 @@ std::string Name(const Grid& grid) {
 
 RunSpec SmallRun(ResidualMethod method, const Grid& grid) {
   RunSpec spec;
-  spec.model = SmallModel(method, {.encoder_layers = 2, .decoder_layers = 2, .d_model = 16, .vocabulary = kVocabulary});
+  spec.model = SmallModel(
+      method, {.encoder_layers = 2, .decoder_layers = 2, .d_model = 16, .heads = 2, .vocabulary = kVocabulary});
   spec.batch = {.micro_batches = 3, .source_tokens = 16, .target_tokens = 16};
   spec.optimizer.clip_norm = 0.5;
   spec.optimizer.weight_decay = 0.01;

@@ -26,7 +26,8 @@ constexpr int kVocabulary = 61;
 
 DecodeSpec SmallSpec(ResidualMethod method) {
   DecodeSpec spec;
-  spec.model = SmallModel(method, {.encoder_layers = 1, .decoder_layers = 1, .d_model = 32, .vocabulary = kVocabulary});
+  spec.model = SmallModel(
+      method, {.encoder_layers = 1, .decoder_layers = 1, .d_model = 32, .heads = 2, .vocabulary = kVocabulary});
   spec.model.sharing = EmbeddingSharing::kNone;  // a random model does not just repeat its input
   spec.decoder = {.beam = {.beam = 3, .max_length_b = 4}, .longest_source = 10, .sentences = 6};
   return spec;
@@ -171,9 +172,9 @@ TEST(DeviceDecodeTest, RowsThatOnlyFillUpComputeNoNanOfWhatLayInTheCaches) {
 TEST(DeviceDecodeTest, SamplesAreThoseOfTheCpu) {
   for (const int encoder_layers : {0, 1}) {
     DecodeSpec spec = SmallSpec(ResidualMethod::kDeepNorm);
-    spec.model =
-        SmallModel(ResidualMethod::kDeepNorm,
-                   {.encoder_layers = encoder_layers, .decoder_layers = 2, .d_model = 32, .vocabulary = kVocabulary});
+    spec.model = SmallModel(
+        ResidualMethod::kDeepNorm,
+        {.encoder_layers = encoder_layers, .decoder_layers = 2, .d_model = 32, .heads = 2, .vocabulary = kVocabulary});
     spec.decoder.beam = {
         .beam = 2, .length_penalty = 0, .max_length_b = 5, .sampling = DrawOptions{.top_k = 40, .top_p = 0.9}};
     spec.decoder.prefixes = true;

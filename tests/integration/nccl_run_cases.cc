@@ -58,8 +58,8 @@ RunSpec Bf16(int ranks) {
 
 RunSpec SmallNcclRun(ResidualMethod method) {
   RunSpec spec;
-  spec.model =
-      SmallModel(method, {.encoder_layers = 2, .decoder_layers = 2, .d_model = 16, .vocabulary = kNcclRunVocabulary});
+  spec.model = SmallModel(
+      method, {.encoder_layers = 2, .decoder_layers = 2, .d_model = 16, .heads = 2, .vocabulary = kNcclRunVocabulary});
   spec.batch = {.micro_batches = 4, .source_tokens = 12, .target_tokens = 12};
   spec.optimizer.clip_norm = 0.5;
   spec.steps = 2;

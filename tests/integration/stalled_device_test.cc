@@ -25,7 +25,8 @@ namespace {
 
 using ::testing::ExitedWithCode;
 
-constexpr int kTimeoutSeconds = 5;  // a step that does not hang must end within it, on a busy machine, too
+constexpr int kTimeoutSeconds = 5;       // a step that does not hang must end within it, on a busy machine, too
+constexpr int kShortTimeoutSeconds = 1;  // where there is no step
 
 void Hang() { EmulatedCuda::Instance().HangAfter(0); }
 
@@ -90,19 +91,24 @@ class StalledDeviceTest : public ::testing::Test {
   TrainerRecord quiet_;
 };
 
+class StalledCallTest : public StalledDeviceTest {
+ protected:
+  StalledCallTest() { options_.pipeline.wait_timeout_seconds = kShortTimeoutSeconds; }
+};
+
 // What a wait of `what` prints at its end.
-std::string Says(const std::string& what) {
-  return absl::StrCat("hadal training .*: the device has not finished within ", kTimeoutSeconds, "s: ", what);
+std::string Says(const std::string& what, int seconds = kTimeoutSeconds) {
+  return absl::StrCat("hadal training .*: the device has not finished within ", seconds, "s: ", what);
 }
 
 // What the watch prints of a device that is not waited for, after twice the timeout.
 std::string Ignores(const std::string& what) {
-  return absl::StrCat("has not responded for ", 2 * kTimeoutSeconds, "s: ", what);
+  return absl::StrCat("has not responded for ", 2 * kShortTimeoutSeconds, "s: ", what);
 }
 
-TEST_F(StalledDeviceTest, AtTheStart) {
+TEST_F(StalledCallTest, AtTheStart) {
   Hang();
-  EXPECT_EXIT(Open(), ExitedWithCode(kExitHang), Says("opening the device"));
+  EXPECT_EXIT(Open(), ExitedWithCode(kExitHang), Says("opening the device", kShortTimeoutSeconds));
   EmulatedCuda::Instance().HangAfter(std::numeric_limits<int64_t>::max());
 }
 
@@ -136,7 +142,7 @@ TEST_F(StalledDeviceTest, InASave) {
   EXPECT_EXIT(Train(sink, {}), ExitedWithCode(kExitHang), Says("a copy to the host"));
 }
 
-TEST_F(StalledDeviceTest, InTheCopiesOfAnotherThread) {
+TEST_F(StalledCallTest, InTheCopiesOfAnotherThread) {
   const auto copy = [this] {
     const std::unique_ptr<Device> device = Open();
     std::byte* const memory = *device->Allocate(64);
@@ -146,11 +152,11 @@ TEST_F(StalledDeviceTest, InTheCopiesOfAnotherThread) {
       device->CopyOut(bytes, memory, 64);
     }).join();
   };
-  EXPECT_EXIT(copy(), ExitedWithCode(kExitHang), Says("a copy to the host"));
+  EXPECT_EXIT(copy(), ExitedWithCode(kExitHang), Says("a copy to the host", kShortTimeoutSeconds));
 }
 
 // The driver holds up launches, because its queue is full: after twice the timeout.
-TEST_F(StalledDeviceTest, InALaunch) {
+TEST_F(StalledCallTest, InALaunch) {
   const auto launch = [this] {
     const std::unique_ptr<Device> device = Open();
     std::byte* const memory = *device->Allocate(64);
@@ -161,7 +167,7 @@ TEST_F(StalledDeviceTest, InALaunch) {
 }
 
 // Work whose end is asked for and never waited for, as that of transfers.
-TEST_F(StalledDeviceTest, InAnEventThatIsPolled) {
+TEST_F(StalledCallTest, InAnEventThatIsPolled) {
   const auto poll = [this] {
     const std::unique_ptr<Device> device = Open();
     const DeviceQueues::Event event = *device->queues().MakeEvent();
@@ -172,14 +178,14 @@ TEST_F(StalledDeviceTest, InAnEventThatIsPolled) {
   EXPECT_EXIT(poll(), ExitedWithCode(kExitHang), Ignores(".*launched work"));
 }
 
-TEST_F(StalledDeviceTest, AtTheEnd) {
+TEST_F(StalledCallTest, AtTheEnd) {
   EXPECT_EXIT(
       {
         std::unique_ptr<Device> device = Open();
         Hang();
         device.reset();
       },
-      ExitedWithCode(kExitHang), Says("closing the device"));
+      ExitedWithCode(kExitHang), Says("closing the device", kShortTimeoutSeconds));
 }
 
 }  // namespace

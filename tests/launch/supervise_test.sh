@@ -129,8 +129,8 @@ expect 0 "${supervise[@]}" --stopped-limit 1s -- bash job; starts 2; says "proce
 
 # Stopped and continued together with its guardian, as by a batch system, it is none.
 job 'echo $$ > self; while [ ! -e go ]; do sleep 0.05; done'; rm -f self go
-"$hadal" supervise --stopped-limit 5s -- bash job > out 2>&1 & supervisor=$!
-wait_for test -s self; sleep 1; guardian=$(pgrep -P $supervisor); kill -STOP "$guardian" "$(cat self)"; sleep 5.5
+"$hadal" supervise --stopped-limit 2s -- bash job > out 2>&1 & supervisor=$!
+wait_for test -s self; sleep 1; guardian=$(pgrep -P $supervisor); kill -STOP "$guardian" "$(cat self)"; sleep 2.5
 kill -CONT "$guardian"; sleep 0.3; kill -CONT "$(cat self)"; touch go; wait $supervisor; code=$?
 [ $code -eq 0 ] || fail "exit code $code instead of 0 of a job that was suspended with its guardian"; starts 1
 

@@ -7,7 +7,7 @@ hadal=${1:?usage: export_test.sh HADAL}
 here=$(cd "$(dirname "$0")" && pwd)
 python=${HADAL_PARITY_PYTHON:-}
 for candidate in ${python:-python3 /usr/bin/python3}; do
-  if "$candidate" -c 'import numpy, torch' 2> /dev/null; then python=$candidate; break; fi
+  if "$candidate" -c 'import sys; from importlib.util import find_spec; sys.exit(not all(map(find_spec, sys.argv[1:])))' numpy torch 2> /dev/null; then python=$candidate; break; fi
 done
 [ -n "$python" ] || { echo "SKIPPED: no python3 here can import numpy and torch"; exit 77; }
 . "$here/../support/command_test.sh"

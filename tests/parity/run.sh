@@ -11,14 +11,14 @@ probe=$1
 directory=$2
 group=$3
 
-imports_torch() { "$1" -c 'import numpy, torch' 2>/dev/null; }
+has_torch() { "$1" -c 'import sys; from importlib.util import find_spec; sys.exit(not all(map(find_spec, sys.argv[1:])))' numpy torch 2> /dev/null; }  # not imported: that takes seconds
 
 python=${HADAL_PARITY_PYTHON:-}
 if [ -n "$python" ]; then
-  imports_torch "$python" || { echo "HADAL_PARITY_PYTHON=$python cannot import numpy and torch" >&2; exit 1; }
+  has_torch "$python" || { echo "HADAL_PARITY_PYTHON=$python has not both numpy and torch" >&2; exit 1; }
 else
   for candidate in python3 /usr/bin/python3; do
-    if imports_torch "$candidate"; then python=$candidate; break; fi
+    if has_torch "$candidate"; then python=$candidate; break; fi
   done
 fi
 if [ -z "$python" ]; then
