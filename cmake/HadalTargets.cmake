@@ -36,8 +36,8 @@ target_compile_options(hadal_test_flags INTERFACE ${HADAL_QUICKLY_COMPILED})
 
 # hadal_library(NAME SOURCES file... [ALONE file...] [DEPENDS target...] [COMMANDS])
 # ALONE: sources that cannot be compiled together with others: a header in conflict with others', a class of their own
-# with fields of an anonymous namespace's types, or names that a file of the same form has too. COMMANDS: subcommands
-# that read, plan and print, and do not compute.
+# with fields of an anonymous namespace's types, names that a file of the same form has too, or users that link a part of
+# the library. COMMANDS: subcommands that read, plan and print, and do not compute.
 function(hadal_library NAME)
   cmake_parse_arguments(ARG "COMMANDS" "" "SOURCES;ALONE;DEPENDS" ${ARGN})
   add_library(${NAME} STATIC ${ARG_SOURCES} ${ARG_ALONE})

@@ -83,8 +83,8 @@ class Trainer {
   // Continues from the newest good checkpoint of the run; returns false if there is none. `find`: see
   // TrainingCheckpoints::LoadLatest.
   absl::StatusOr<bool> ResumeLatest(const FindCheckpoint& find = {});
-  // Resume continues from rank 0's `chosen`; InitializeFrom starts a new run from its weights. `deepen`: of a model with
-  // fewer layers (deepening.h).
+  // Resume continues from rank 0's `chosen`; InitializeFrom starts a new run from its weights. `deepen`: they are of a
+  // model with fewer layers (deepening.h).
   absl::Status Resume(absl::StatusOr<FoundCheckpoint> chosen);
   absl::Status InitializeFrom(absl::StatusOr<FoundCheckpoint> chosen, bool deepen = false);
 

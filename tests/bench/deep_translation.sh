@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # A model of 2,500 sublayers that translates, and its twin of as many parameters and tokens: 500L-500L of width 64
-# (configs/tatoeba/deep.textproto) and 18L-18L of width 336, one epoch of Tatoeba, English to German.
+# (configs/tatoeba/deep.textproto) and 18L-18L of width 336, one epoch of Tatoeba, English to German; and one of 500L-500L that was
+# deepened: 2.0 epochs as 20L-20L, 0.4 as 100L-100L, 0.2 as 500L-500L.
 #
-#   tests/bench/deep_translation.sh HADAL DATA OUT [deep|wide]…     neither: both
+#   tests/bench/deep_translation.sh HADAL DATA OUT [deep|wide|deepened]…     none: all
 # DATA holds {train,valid,test}.{en,de}. OUT receives the corpus, runs, translations and scores; a run that was stopped goes on. Prints
 # the validations, then the test file's BLEU at the end and where a validation first had 5, 10 or 20.
 set -euo pipefail
-usage="usage: deep_translation.sh HADAL DATA OUT [deep|wide]..."
+usage="usage: deep_translation.sh HADAL DATA OUT [deep|wide|deepened]..."
 hadal=$(realpath "${1:?$usage}") data=$(realpath "${2:?$usage}") out=${3:?$usage}
 shift 3
-[ $# -gt 0 ] || set -- deep wide
+[ $# -gt 0 ] || set -- deep wide deepened
 config=$(realpath "$(dirname "$0")/../../configs/tatoeba/deep.textproto")
 mkdir -p "$out" && cd "$out"
 [ -e corpus/valid.json ] ||
@@ -23,11 +24,25 @@ score() {
   "$hadal" chrf -r "$data/test.de" -i "$name.de" --text
 }
 
+train() {  # RUN ARGUMENTS…
+  mpirun -n 2 --bind-to core "$hadal" train "$config" --set data.train=corpus/train --set data.validation=corpus/valid --run-dir "$@"
+}
+# as_deep RUN LAYERS STEPS VALIDATION_STEPS WARM-UP PEAK END ARGUMENTS…
+as_deep() {
+  train "$1" --set model.encoder_layers="$2" --set model.decoder_layers="$2" --set stop.steps="$3" --set validation.every_steps="$4" \
+    --set checkpoint.every_steps="$4" --set learning_rate.warmup_updates="$5" --set learning_rate.peak="$6" --set learning_rate.end_rate="$7" "${@:8}"
+}
 for run in "$@"; do
-  twin=()
-  [ "$run" = deep ] || twin=(--set model.encoder_layers=18 --set model.decoder_layers=18 --set model.d_model=336 --set model.d_ff=1344
-    --set model.heads=6 --set model.base_width=64)
-  mpirun -n 2 --bind-to core "$hadal" train "$config" "${twin[@]}" --set data.train=corpus/train --set data.validation=corpus/valid --run-dir "$run"
+  case $run in
+    deep) train deep ;;
+    wide) train wide --set model.encoder_layers=18 --set model.decoder_layers=18 --set model.d_model=336 --set model.d_ff=1344 \
+      --set model.heads=6 --set model.base_width=64 ;;
+    deepened)
+      as_deep deepened_20 20 4900 490 245 1.5e-2 5e-3
+      as_deep deepened_100 100 1000 200 100 5e-3 2.87e-3 --set seed=2 --init-from deepened_20 --deepen
+      as_deep deepened 500 500 100 25 2.87e-3 0 --set seed=3 --init-from deepened_100 --deepen ;;
+    *) echo "$usage" >&2; exit 2 ;;
+  esac
   grep '"event":"validation"' "$run/metrics.jsonl" |
     sed -E 's/.*"step":([0-9]+),"nll":([0-9.]+).*"bleu":([0-9.]+).*/\1 \2 \3/' > "$run.validations"
   sed "s/^/$run: step, nll, BLEU of 300 sentences (beam 1): /" "$run.validations"

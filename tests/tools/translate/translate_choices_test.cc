@@ -93,7 +93,7 @@ TEST_F(TranslateTest, OutputsBeginAsForced) {
 TEST_F(TranslateTest, ShortestOutputsAndRepetitions) {
   TranslateOptions options = Options();
   options.beam.no_repeat_ngram = 1;
-  EXPECT_NE(*Translate(options, Lines({Sentences()[0]})), Lines({MeaningOf(0)})) << "it has an \"a\" twice";
+  EXPECT_NE(*Translate(options, Lines({Sentences()[1]})), Lines({MeaningOf(1)})) << "it has pieces twice";
   options = Options();
   options.beam.min_length = 38;
   options.json = true;
