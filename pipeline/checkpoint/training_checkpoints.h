@@ -66,8 +66,8 @@ absl::StatusOr<SharedCheckpoint> ShareCheckpoint(absl::StatusOr<FoundCheckpoint>
 // CheckpointReader::Open.
 absl::Status CompareWithOwn(const SharedCheckpoint& shared, int rank);
 
-// What to load of a checkpoint: everything, to go on from it; or, for a new run, its weights (the moments stay zero), of
-// the same model or of one with fewer layers (deepening.h).
+// What to load of a checkpoint: everything, to go on from it; or, for a new run, its weights (the moments stay zero),
+// of the same model or of one with fewer layers (deepening.h).
 enum class LoadedState { kAll, kWeights, kWeightsOfShallower };
 
 // Returns the newest checkpoint of the run before a step.  Errors: NotFound if there is none.
