@@ -51,8 +51,8 @@ absl::StatusOr<std::vector<int32_t>> DeepenedParameters(const std::vector<Checkp
   for (const auto& [stack, layers] : before) {
     const auto found = after.find(stack);
     if (found != after.end() && found->second >= layers) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the checkpoint's ", stack, " has ", layers, " layers, more than the model's; layers can only be added"));
+    return absl::FailedPreconditionError(absl::StrCat("the checkpoint's ", stack, " has ", layers,
+                                                      " layers, more than the model's; layers can only be added"));
   }
   std::map<std::string, int32_t> by_name;
   for (size_t p = 0; p < checkpoint.size(); ++p) by_name[checkpoint[p].name] = static_cast<int32_t>(p);
