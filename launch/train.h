@@ -1,5 +1,5 @@
 // `hadal train BASE.textproto [MORE.textproto …] [--set a.b=c]… [--run-dir DIR] [--resume auto|never|PATH] [--init-from
-// CHECKPOINT]`
+// CHECKPOINT [--deepen]]`
 //
 // Trains a model. Each rank: reads config files and corpora (train_preparation.h) → compares them with all ranks, and
 // plans model and pipeline (train_start.h) → creates the trainer (pipeline/trainer.h) → loads a checkpoint, if any

@@ -109,9 +109,8 @@ absl::Status Trainer::Continue(const TrainingProgress& progress) {
   return engine_->DistributeWeights();
 }
 
-absl::Status Trainer::InitializeFrom(absl::StatusOr<FoundCheckpoint> chosen, bool deepen) {
-  const LoadedState loaded = deepen ? LoadedState::kWeightsOfShallower : LoadedState::kWeights;
-  HADAL_RETURN_IF_ERROR(checkpoints_->Load(std::move(chosen), loaded).status());
+absl::Status Trainer::InitializeFrom(absl::StatusOr<FoundCheckpoint> chosen, LoadedState weights) {
+  HADAL_RETURN_IF_ERROR(checkpoints_->Load(std::move(chosen), weights).status());
   weights_loaded_ = true;
   return engine_->DistributeWeights();
 }

@@ -83,10 +83,9 @@ class Trainer {
   // Continues from the newest good checkpoint of the run; returns false if there is none. `find`: see
   // TrainingCheckpoints::LoadLatest.
   absl::StatusOr<bool> ResumeLatest(const FindCheckpoint& find = {});
-  // Resume continues from rank 0's `chosen`; InitializeFrom starts a new run from its weights. `deepen`: they are of a
-  // model with fewer layers (deepening.h).
+  // Resume continues from rank 0's `chosen`; InitializeFrom starts a new run from its weights.
   absl::Status Resume(absl::StatusOr<FoundCheckpoint> chosen);
-  absl::Status InitializeFrom(absl::StatusOr<FoundCheckpoint> chosen, bool deepen = false);
+  absl::Status InitializeFrom(absl::StatusOr<FoundCheckpoint> chosen, LoadedState weights = LoadedState::kWeights);
 
   // Makes this launch the owner of the run directory, after a checkpoint was loaded, if any. `before`: an error of this
   // rank, which all ranks return then. Run() claims, too, unless this has been called.

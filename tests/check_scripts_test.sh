@@ -130,6 +130,12 @@ test_tidy() {
   # Two files that clang-tidy cannot be given as one.
   plant runtime/new.cc "$twice"; echo "$twice" >> tree/runtime/clock.cc; passed; says '2 files are tidy'
   echo "$null" >> tree/runtime/new.cc; found 'new.cc:2:.*modernize-use-nullptr'
+  # Compiled together by the build.
+  mkdir -p build/Unity
+  printf '#include "%s"\n\n' "$work/tree/runtime/clock.cc" "$work/tree/runtime/new.cc" > build/Unity/unity_0_cxx.cxx
+  printf '  "command": "/usr/bin/c++ -I%s -std=gnu++20 -o unity.o -c %s",\n' "$work/tree" "$PWD/build/Unity/unity_0_cxx.cxx" > build/compile_commands.json
+  found 'new.cc:2:.*modernize-use-nullptr'
+  : > build/Unity/unity_0_cxx.cxx; nothing_there 'unity_0_cxx.cxx includes no source'
   compiled runtime/clock.cc
   plant runtime/clock.h 'struct Tick { Tick(int at); };'; found 'clock.h:6:.*google-explicit-constructor'
   plant runtime/clock.cc 'int Broken( { return 2; }'; found 'clock.cc:4:.*clang-diagnostic-error'

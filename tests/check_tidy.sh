@@ -17,8 +17,11 @@ mkdir -p "$work"
 sed -nE 's/ -Winvalid-pch -include [^ ]*cmake_pch\.hxx//; s/\\(.)/\1/g; s/^ *"command": "[^ ]* (.*) -o [^ ]* -c ([^ ]*)",?$/\1\t\2/p' \
   "$build/compile_commands.json" |
   # What the build compiles together, one by one.
-  awk -F'\t' '$2 ~ /\/Unity\/unity_/ { while ((getline line < $2) > 0) if (split(line, part, "\"") == 3) print $1 "\t" part[2]; next } 1' |
-  grep -E "	$source/(${folders// /|})/.*\.cc$" | grep -v "	$source/kernels/cuda/" | sort -u | awk -F'\t' '!seen[$2]++' > "$work/files"
+  awk -F'\t' '$2 !~ /\/Unity\/unity_/ { print; next }
+    { found = 0; while ((getline line < $2) > 0) if (split(line, part, "\"") == 3) { found = 1; print $1 "\t" part[2] }
+      if (!found) { print $2 " includes no source"; exit 2 } }' |
+  tee "$work/found" | grep -E "	$source/(${folders// /|})/.*\.cc$" | grep -v "	$source/kernels/cuda/" | sort -u | awk -F'\t' '!seen[$2]++' > "$work/files"
+grep 'includes no source$' "$work/found" && exit 2
 [ -s "$work/files" ] || { echo "no source files found in $build/compile_commands.json"; exit 2; }
 
 # work/NNN: a batch's flags, then its files, a line each. A file that Highway compiles once for each instruction set is a batch of

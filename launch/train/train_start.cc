@@ -154,16 +154,17 @@ absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoin
                                                  ", --resume never to start over, or another --run-dir."));
 }
 
-// Returns `found`.  Errors: if its vocabularies differ from the corpus's, or its parameters from the model's. `deepen`:
-// the model may have more layers.
+// Returns `found`.  Errors: if its vocabularies differ from the corpus's, or its parameters from the model's.
 absl::StatusOr<FoundCheckpoint> IfItFits(absl::StatusOr<FoundCheckpoint> found, const PreparedRun& run,
-                                         const std::vector<CheckpointParameter>& model, bool deepen = false) {
+                                         const std::vector<CheckpointParameter>& model, LoadedState loaded) {
   if (!found.ok()) return found;
   HADAL_RETURN_IF_ERROR(CheckVocabularies(*found, run.train->manifest(), *run.vocabularies));
   const std::vector<CheckpointParameter>& stored = found->manifest.parameters;
-  const absl::Status fits = deepen ? DeepenedParameters(stored, model).status() : CompareParameters(stored, model);
+  const absl::Status deepened = DeepenedParameters(stored, model).status();
+  const absl::Status fits = loaded == LoadedState::kWeightsOfShallower ? deepened : CompareParameters(stored, model);
   if (fits.ok()) return found;
-  return absl::InvalidArgumentError(absl::StrCat(found->checkpoint.directory, ": ", fits.message()));
+  const char* const hint = loaded == LoadedState::kWeights && deepened.ok() ? "; --deepen repeats its layers" : "";
+  return absl::InvalidArgumentError(absl::StrCat(found->checkpoint.directory, ": ", fits.message(), hint));
 }
 
 }  // namespace
@@ -256,7 +257,8 @@ absl::Status LoadStart(const TrainArguments& arguments, const std::string& resum
                        TrainingSinks& sinks, Trainer& trainer) {
   const std::vector<CheckpointParameter> model = DescribeParameters(trainer.engine().state().plan());
   const auto choose = [&](int64_t before_step) {
-    return IfItFits(ChooseResume(arguments, resume, before_step, run.config, model, sinks), run, model);
+    return IfItFits(ChooseResume(arguments, resume, before_step, run.config, model, sinks), run, model,
+                    LoadedState::kAll);
   };
   if (resume == "auto") {
     HADAL_ASSIGN_OR_RETURN(const bool resumed, trainer.ResumeLatest(choose));
@@ -266,16 +268,13 @@ absl::Status LoadStart(const TrainArguments& arguments, const std::string& resum
         trainer.Resume(rank == 0 ? choose(std::numeric_limits<int64_t>::max()) : FoundCheckpoint()));
   }
   if (arguments.init_from.empty()) return absl::OkStatus();
+  const LoadedState weights = arguments.deepen ? LoadedState::kWeightsOfShallower : LoadedState::kWeights;
   const auto given = [&]() -> absl::StatusOr<FoundCheckpoint> {  // a run directory: its newest checkpoint
     HADAL_ASSIGN_OR_RETURN(const CheckpointReader reader, OpenCheckpoint(arguments.init_from));
-    absl::StatusOr<FoundCheckpoint> found = IfItFits(Found(reader), run, model, arguments.deepen);
-    const std::vector<CheckpointParameter>& stored = reader.manifest().parameters;
-    const bool shallower = !CompareParameters(stored, model).ok() && DeepenedParameters(stored, model).ok();
-    if (found.ok() || !shallower) return found;
-    return absl::Status(found.status().code(), absl::StrCat(found.status().message(), "; --deepen repeats its layers"));
+    return IfItFits(Found(reader), run, model, weights);
   };
   for (int tries = 1;; ++tries) {
-    const absl::Status status = trainer.InitializeFrom(rank == 0 ? given() : FoundCheckpoint(), arguments.deepen);
+    const absl::Status status = trainer.InitializeFrom(rank == 0 ? given() : FoundCheckpoint(), weights);
     // A run in progress may have removed the checkpoint before every rank has opened it.
     if (!absl::IsNotFound(status) || tries == kMostChoices) return AdviseAnotherCheckpoint(status);
   }

@@ -18,7 +18,7 @@ constexpr char kLayers[] = ".layers.";
 // "encoder.layers.7.fc1.bias" in parts.
 struct LayerName {
   std::string stack;  // "encoder"
-  int64_t layer = 0;  // 7
+  int32_t layer = 0;  // 7
   std::string rest;   // ".fc1.bias"
 };
 
@@ -38,7 +38,7 @@ std::map<std::string, int64_t> CountLayers(const std::vector<CheckpointParameter
   std::map<std::string, int64_t> layers;
   for (const CheckpointParameter& parameter : parameters) {
     const std::optional<LayerName> name = ParseLayerName(parameter.name);
-    if (name) layers[name->stack] = std::max(layers[name->stack], name->layer + 1);
+    if (name) layers[name->stack] = std::max(layers[name->stack], int64_t{name->layer} + 1);
   }
   return layers;
 }
@@ -57,6 +57,7 @@ absl::StatusOr<std::vector<int32_t>> DeepenedParameters(const std::vector<Checkp
   std::map<std::string, int32_t> by_name;
   for (size_t p = 0; p < checkpoint.size(); ++p) by_name[checkpoint[p].name] = static_cast<int32_t>(p);
   std::vector<int32_t> sources;
+  std::vector<bool> used(checkpoint.size());
   for (const CheckpointParameter& parameter : model) {
     std::string source = parameter.name;
     const std::optional<LayerName> name = ParseLayerName(parameter.name);
@@ -70,14 +71,19 @@ absl::StatusOr<std::vector<int32_t>> DeepenedParameters(const std::vector<Checkp
           absl::StrCat("the checkpoint has no ", source, ", from which ", parameter.name, " would start"));
     }
     const CheckpointParameter& stored = checkpoint[found->second];
-    if (stored.rows != parameter.rows || stored.columns != parameter.columns) {
+    if (stored.rows != parameter.rows || stored.columns != parameter.columns ||
+        stored.is_vector != parameter.is_vector) {
       return absl::FailedPreconditionError(absl::StrCat("the checkpoint's ", source, " has the shape [", stored.rows,
                                                         ", ", stored.columns, "], the model's ", parameter.name, " [",
                                                         parameter.rows, ", ", parameter.columns, "]"));
     }
     sources.push_back(found->second);
+    used[found->second] = true;
   }
-  return sources;
+  const auto unused = std::find(used.begin(), used.end(), false);
+  if (unused == used.end()) return sources;
+  return absl::FailedPreconditionError(
+      absl::StrCat("the model has no place for the checkpoint's ", checkpoint[unused - used.begin()].name));
 }
 
 }  // namespace hadal

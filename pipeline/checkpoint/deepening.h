@@ -15,8 +15,8 @@
 namespace hadal {
 
 // Returns for every parameter of `model` the index of the checkpoint's parameter that it starts from.
-// Errors: FailedPrecondition, naming the first parameter for which the checkpoint has none or one of another shape
-// (the methods with a table over all layers, dlcl), or the stack of which the checkpoint has more layers.
+// Errors: FailedPrecondition, naming the first parameter of either for which the other has none or one of another shape
+// (so it is for methods with a table over all layers, dlcl), or the stack of which the checkpoint has more layers.
 absl::StatusOr<std::vector<int32_t>> DeepenedParameters(const std::vector<CheckpointParameter>& checkpoint,
                                                         const std::vector<CheckpointParameter>& model);
 

@@ -275,7 +275,9 @@ expect 85 "$hadal" supervise -- "${mpi[@]}" 2 "${train[@]}" --stop-after 2s --se
 ls -d limited/checkpoints/step_* > /dev/null 2>&1 || fail "nothing was saved at the time limit"
 row "--stop-after 2s" "saved, exit code 85" "at the step's end"
 
-job=$unborn; finish 5; until_ nobody_left unborn; cp unborn.out out
+wait $unborn; code=$?; cp unborn.out out
+[ $code -eq 5 ] || fail "exit code $code instead of 5"
+until_ nobody_left unborn
 says "^hadal \[rank [01]\]: gave up after 1m.* waiting for all ranks to start"
 [ ! -e unborn ] || fail "a run directory of a run that never began"
 row "SIGSTOP of a rank before MPI is up" "the others say that not all ranks have started; exit code 5" "a minute"

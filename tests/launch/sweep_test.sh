@@ -44,7 +44,7 @@ expect 0 "$hadal" sweep alone.txt small.textproto --out s --report-only --machin
 grep -q "^## Predicted and measured" s/scaling.md || fail "no prediction in the report"
 # With other settings it goes on only if that is wanted.
 longer=("$hadal" sweep alone.txt small.textproto --out s --set stop.steps=13 --set learning_rate.peak=2e-3)
-expect 1 "${longer[@]}"; says "one: failed"
+expect 1 "${longer[@]}"; says "one: not run; s/runs/one holds a run of another config"
 expect 0 "${longer[@]}" --accept-changes; says "one: done in .*, 13 steps"
 
 # One layout cannot be: the others run, and have their report.

@@ -163,7 +163,7 @@ expect 2 "${deeper[@]}" --init-from unbroken --run-dir deeper; says "its paramet
 expect 0 "${deeper[@]}" --init-from unbroken --deepen --run-dir deeper
 expect 0 "${mpi[@]}" 2 "${deeper[@]}" --init-from unbroken --deepen --run-dir deeper_by_two
 identical deeper/checkpoints/step_00000001 deeper_by_two/checkpoints/step_00000001
-expect 2 "${base[@]}" --init-from deeper --deepen --run-dir shallower; says "encoder has 11 layers, more than the model's"
+expect 2 "${base[@]}" --init-from deeper --deepen --run-dir shallower; says "decoder has 14 layers, more than the model's"
 expect 2 "${base[@]}" --init-from nowhere --run-dir from_nowhere; says nowhere
 cp -r unbroken/$last torn; truncate -s -8 torn/rank_00000.safetensors
 for option in --init-from --resume; do
@@ -173,6 +173,7 @@ done
 echo "a corpus that was prepared anew has another vocabulary, of the same size"
 expect 0 "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out anew --vocab-size 300 --vocab-type unigram
 anew=("${base[@]}" --set data.train=anew/train --set data.validation=anew/valid)
+expect 2 "${anew[@]}" --set model.encoder_layers=6 --init-from unbroken --deepen --run-dir from_other; lacks "repeats its layers"
 expect 2 "${anew[@]}" --init-from unbroken --run-dir from_other; says "trained with a different vocabulary than the corpus has"; says "unbroken/$last/vocabulary.model"
 cp -r unbroken other_corpus
 expect 2 "${mpi[@]}" 2 "${anew[@]}" --set stop.steps=11 --accept-changes --run-dir other_corpus; says "trained with a different vocabulary than the corpus has"

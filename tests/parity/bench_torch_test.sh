@@ -4,10 +4,11 @@
 # Exit status: 0 so it is, 1 not, 77 skipped for want of PyTorch (run.sh says which Python).
 set -eu
 here=$(dirname "$0")
+. "$here/../support/python_modules.sh"
 hadal=$1
 python=${HADAL_PARITY_PYTHON:-}
 for candidate in python3 /usr/bin/python3; do
-  if [ -z "$python" ] && "$candidate" -c 'import sys; from importlib.util import find_spec; sys.exit(not all(map(find_spec, sys.argv[1:])))' numpy torch 2> /dev/null; then python=$candidate; fi
+  if [ -z "$python" ] && has_modules "$candidate" numpy torch; then python=$candidate; fi
 done
 [ -n "$python" ] || { echo "SKIPPED: no python3 here can import numpy and torch"; exit 77; }
 export PYTHONDONTWRITEBYTECODE=1

@@ -5,9 +5,10 @@
 set -u
 hadal=${1:?usage: export_test.sh HADAL}
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../support/python_modules.sh"
 python=${HADAL_PARITY_PYTHON:-}
 for candidate in ${python:-python3 /usr/bin/python3}; do
-  if "$candidate" -c 'import sys; from importlib.util import find_spec; sys.exit(not all(map(find_spec, sys.argv[1:])))' numpy torch 2> /dev/null; then python=$candidate; break; fi
+  if has_modules "$candidate" numpy torch; then python=$candidate; break; fi
 done
 [ -n "$python" ] || { echo "SKIPPED: no python3 here can import numpy and torch"; exit 77; }
 . "$here/../support/command_test.sh"

@@ -6,19 +6,18 @@
 # Exit status: 0 equal, 1 not, 77 skipped for want of PyTorch.
 set -eu
 here=$(dirname "$0")
+. "$here/../support/python_modules.sh"
 export PYTHONPATH="$here/../../tools/python"
 probe=$1
 directory=$2
 group=$3
 
-has_torch() { "$1" -c 'import sys; from importlib.util import find_spec; sys.exit(not all(map(find_spec, sys.argv[1:])))' numpy torch 2> /dev/null; }  # not imported: that takes seconds
-
 python=${HADAL_PARITY_PYTHON:-}
 if [ -n "$python" ]; then
-  has_torch "$python" || { echo "HADAL_PARITY_PYTHON=$python has not both numpy and torch" >&2; exit 1; }
+  has_modules "$python" numpy torch || { echo "HADAL_PARITY_PYTHON=$python has not both numpy and torch" >&2; exit 1; }
 else
   for candidate in python3 /usr/bin/python3; do
-    if has_torch "$candidate"; then python=$candidate; break; fi
+    if has_modules "$candidate" numpy torch; then python=$candidate; break; fi
   done
 fi
 if [ -z "$python" ]; then

@@ -39,6 +39,9 @@ TEST(DeepeningTest, WhatDoesNotFitIsNamed) {
   EXPECT_THAT(Refusal(Model(2, 3), Model(2, 2)), HasSubstr("decoder has 3 layers, more than"));
   EXPECT_THAT(Refusal(Model(2, 3), Model(2, 0)), HasSubstr("decoder has 3 layers, more than"));
   EXPECT_THAT(Refusal(Model(0, 3), Model(2, 3)), HasSubstr("the checkpoint has no encoder.layers.0.fc1.bias"));
+  std::vector<CheckpointParameter> admin = Model(2, 3);
+  admin.push_back({.name = "decoder.layers.2.fc_omega", .rows = 4, .is_vector = true});
+  EXPECT_THAT(Refusal(admin, Model(4, 3)), HasSubstr("no place for the checkpoint's decoder.layers.2.fc_omega"));
   EXPECT_THAT(Refusal(Model(2, 3), Model(4, 3, 8)), HasSubstr("encoder.embed_tokens.weight has the shape [9, 4]"));
 }
 
