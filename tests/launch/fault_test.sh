@@ -280,6 +280,7 @@ wait $unborn; code=$?; cp unborn.out out
 until_ nobody_left unborn
 says "^hadal \[rank [01]\]: gave up after 1m.* waiting for all ranks to start"
 [ ! -e unborn ] || fail "a run directory of a run that never began"
-row "SIGSTOP of a rank before MPI is up" "the others say that not all ranks have started; exit code 5" "a minute"
+row "SIGSTOP of a rank before MPI is up" "the others say that not all ranks have started; exit code 5" \
+  "$(sed -nE 's/.*gave up after ([^ ]+).*/\1/p' out | head -n 1)"
 
 finished

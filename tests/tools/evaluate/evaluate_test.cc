@@ -161,6 +161,9 @@ TEST_F(EvaluateTest, TestSetsAreNotWrittenOver) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << list;
     EXPECT_THAT(std::string(status.message()), HasSubstr("which is an input"));
   }
+  options_.list = directory_ / "out/evaluation.json";
+  SetContents(options_.list, first + R"(["b", "a"] })");
+  EXPECT_THAT(std::string(Evaluate().message()), HasSubstr("evaluation.json, which is an input"));
   EXPECT_EQ(Read("out/en-de.cats...dogs.source"), source);
   EXPECT_EQ(Read("out/en-de.cats...dogs.hypothesis"), hypothesis);
 }
