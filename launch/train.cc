@@ -100,15 +100,16 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const RankOfRun& rank, Prep
                           .predecessor = start.predecessor});
 }
 
-// Creates the run directory and makes this launch its owner. Rank 0 first stores the --resume request, for later starts
+// Creates the run directory and makes this launch its owner. Rank 0 then stores the --resume request, for later starts
 // of this job.
 absl::Status ClaimRun(const RankOfRun& rank, const RunStart& start, Trainer& trainer) {
+  HADAL_RETURN_IF_ERROR(trainer.Claim());
   absl::Status noted;
   if (rank.world.rank() == 0) {
     noted = NoteResume(rank.arguments.run_directory, start.resume, trainer.progress().step,
                        [](const char* name) { return std::getenv(name); });
   }
-  return trainer.Claim(noted);
+  return rank.collectives.AllOk(noted, "noting --resume");
 }
 
 // Opens the files of the run directory. Rank 0 also stores the cost files.
@@ -252,17 +253,17 @@ void AddTrainCommand(Command app, int& exit_code) {
   AddConfigArguments(command, arguments->config);
   command.AddOption("--run-dir", arguments->run_directory, "Where metrics, logs and checkpoints go").ShowDefault();
   command
-      .AddOption(
-          "--resume", arguments->resume,
-          "Where to go on: auto (newest good checkpoint of the run), never, or a checkpoint; later starts of the same "
-          "job resume from the newest")
+      .AddOption("--resume", arguments->resume,
+                 "Checkpoint to resume from: auto (the newest good one of --run-dir), never (a new run), or a path; "
+                 "restarts of "
+                 "the same job take the newest")
       .ShowDefault();
   const CommandOption init_from =
       command.AddOption("--init-from", arguments->init_from,
                         "Start a new run from the weights of this checkpoint, or of this run's newest");
   command
       .AddFlag("--deepen", arguments->deepen,
-               "With --init-from: of a model with fewer layers, whose layers are repeated")
+               "With --init-from: it has fewer layers, which are repeated to this model's depth")
       .Needs(init_from);
   command.AddFlag("--accept-changes", arguments->accept_changes, "Resume although settings have changed");
   command.AddFlag("--take-over", arguments->take_over,

@@ -87,11 +87,9 @@ class Trainer {
   absl::Status Resume(absl::StatusOr<FoundCheckpoint> chosen);
   absl::Status InitializeFrom(absl::StatusOr<FoundCheckpoint> chosen, LoadedState weights = LoadedState::kWeights);
 
-  // Makes this launch the owner of the run directory, after a checkpoint was loaded, if any. `before`: an error of this
-  // rank, which all ranks return then. Run() claims, too, unless this has been called.
-  absl::Status Claim(const absl::Status& before = absl::OkStatus()) {
-    return checkpoints_->Claim(progress_.step, before);
-  }
+  // Makes this launch the owner of the run directory, after a checkpoint was loaded, if any. Run() claims, too, unless
+  // this has been called.
+  absl::Status Claim() { return checkpoints_->Claim(progress_.step); }
   // The attempt that owns the run directory; empty before the claim.
   const std::string& attempt() const { return checkpoints_->attempt(); }
 

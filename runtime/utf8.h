@@ -13,6 +13,4 @@ namespace hadal {
 // first invalid sequence.
 size_t ValidUtf8Prefix(std::string_view text);
 
-inline bool IsValidUtf8(std::string_view text) { return ValidUtf8Prefix(text) == text.size(); }
-
 }  // namespace hadal

@@ -131,13 +131,6 @@ CommandOption Command::AddFlag(const std::string& name, const std::function<void
   return CommandOption(app_->add_flag_callback(name, given, description));
 }
 
-void Command::AddFormer(const std::string& name, const std::string& present) {
-  const auto refuse = [shown = name.substr(name.rfind(',') + 1), present](const std::string&) {
-    throw CLI::ValidationError(shown, absl::StrCat("is now written ", present));
-  };
-  app_->add_option_function<std::string>(name, refuse)->group("");  // not in the help
-}
-
 void Command::AddAnswer(const std::string& name, const std::function<std::string()>& text,
                         const std::string& description) {
   app_->add_flag_callback(
@@ -170,7 +163,6 @@ std::string Suggestion(const CLI::App& command, const std::vector<std::string>& 
   if (unknown.empty()) return "";
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options()) {
-    if (option->get_group().empty()) continue;  // AddFormer
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
   for (const CLI::App* subcommand : command.get_subcommands([](const CLI::App*) { return true; })) {

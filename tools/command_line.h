@@ -85,8 +85,6 @@ class Command {
 
   CommandOption AddFlag(const std::string& name, bool& given, const std::string& description);
   CommandOption AddFlag(const std::string& name, const std::function<void()>& given, const std::string& description);
-  // Makes it an error to give an option as earlier versions spelt it. `present`: its spelling now. Not in the help.
-  void AddFormer(const std::string& name, const std::string& present);
   // Adds a flag that prints a text and ends the program, as --version does.
   void AddAnswer(const std::string& name, const std::function<std::string()>& text, const std::string& description);
 

@@ -39,26 +39,16 @@ struct Job {
 struct Note {
   std::string job_start, slurm_id, asked;
   int64_t step = 0;
-  std::string attempt;  // that owned the run directory before; empty: none
 
   bool IsOf(const Job& job) const {
     return (!job_start.empty() && job_start == job.start) ||
            (job.started_before && !slurm_id.empty() && slurm_id == job.slurm_id);
   }
-  std::string Text() const {
-    return absl::StrCat(job_start, "\n", slurm_id, "\n", asked, "\n", step, "\n", attempt, "\n");
-  }
+  std::string Text() const { return absl::StrCat(job_start, "\n", slurm_id, "\n", asked, "\n", step, "\n"); }
 };
 
 std::string NotePath(const std::string& run_directory) {
   return JoinPath(CheckpointsDirectory(run_directory), kResumeRequestName);
-}
-
-// Returns the attempt that has claimed the run directory, or "".
-std::string Claim(const std::string& run_directory) {
-  const absl::StatusOr<std::string> text =
-      ReadFile(JoinPath(CheckpointsDirectory(run_directory), kAttemptName), kMaxNoteBytes);
-  return text.ok() ? text->substr(0, text->find('\n')) : "";
 }
 
 // Returns nullopt if the note does not exist or is malformed; the request then still applies.
@@ -66,13 +56,12 @@ std::optional<Note> ReadNote(const std::string& run_directory) {
   const absl::StatusOr<std::string> text = ReadFile(NotePath(run_directory), kMaxNoteBytes);
   if (!text.ok()) return std::nullopt;
   const std::vector<std::string> lines = absl::StrSplit(*text, '\n');
-  constexpr size_t kLines = 6;  // the last one is empty
+  constexpr size_t kLines = 5;  // the last one is empty
   Note note;
   if (lines.size() != kLines || !absl::SimpleAtoi(lines[3], &note.step)) return std::nullopt;
   note.job_start = lines[0];
   note.slurm_id = lines[1];
   note.asked = lines[2];
-  note.attempt = lines[4];
   return note;
 }
 
@@ -81,9 +70,7 @@ std::optional<Note> ReadNote(const std::string& run_directory) {
 absl::StatusOr<std::string> ResumeOfThisStart(const std::string& run_directory, const std::string& asked,
                                               const Environment& environment) {
   const std::optional<Note> note = asked == kAuto ? std::nullopt : ReadNote(run_directory);
-  const bool done =
-      note && note->asked == asked && note->IsOf(Job::Of(environment)) && note->attempt != Claim(run_directory);
-  if (!done) return asked;
+  if (!note || note->asked != asked || !note->IsOf(Job::Of(environment))) return asked;
   const absl::StatusOr<FoundCheckpoint> newest = FindLatest(run_directory, {.need_moments = true});
   if (absl::IsNotFound(newest.status())) return asked;
   HADAL_RETURN_IF_ERROR(newest.status());
@@ -95,8 +82,7 @@ absl::Status NoteResume(const std::string& run_directory, const std::string& ask
                         const Environment& environment) {
   const Job job = Job::Of(environment);
   if (asked == kAuto || !job.named()) return absl::OkStatus();
-  const Note note{
-      .job_start = job.start, .slurm_id = job.slurm_id, .asked = asked, .step = step, .attempt = Claim(run_directory)};
+  const Note note{.job_start = job.start, .slurm_id = job.slurm_id, .asked = asked, .step = step};
   HADAL_RETURN_IF_ERROR(MakeDirectories(CheckpointsDirectory(run_directory)));
   return ReplaceFile(NotePath(run_directory), note.Text(), "new");
 }

@@ -2,10 +2,9 @@
 // a requeue by Slurm, resume from the newest checkpoint; applying the option again would discard the progress of
 // earlier starts.
 //
-// Rank 0 stores the request in RUN/checkpoints/resume_request, in five lines: HADAL_JOB_START, SLURM_JOB_ID, the value
-// of --resume, the step at which training continued, and the previous attempt that owned the run directory. The request
-// counts as done once a newer attempt has claimed the directory, because the claim sets later checkpoints aside. If a
-// start ends before its claim, the next start applies the request.
+// Rank 0 stores the request in RUN/checkpoints/resume_request, in four lines: HADAL_JOB_START, SLURM_JOB_ID, the value
+// of --resume, and the step at which training continued. It does so when the claim of the run directory has set later
+// checkpoints aside, so that a newer one is of the request. If a start ends before, the next start applies the request.
 // Two starts belong to the same job if they have the same HADAL_JOB_START (launch/job/time_limit.h; set by the
 // supervisor and launch/hosts/train), or the same SLURM_JOB_ID with SLURM_RESTART_COUNT > 0. Any other start is a new
 // job.
@@ -30,7 +29,7 @@ absl::StatusOr<std::string> ResumeOfThisStart(const std::string& run_directory, 
 
 // Stores the request `asked` of this start, which continues at `step`. Does nothing for "auto", or if neither
 // HADAL_JOB_START nor SLURM_JOB_ID is set.
-// REQUIRES: this start has not claimed the run directory yet.  Errors: file errors.
+// REQUIRES: this start has claimed the run directory.  Errors: file errors.
 absl::Status NoteResume(const std::string& run_directory, const std::string& asked, int64_t step,
                         const Environment& environment);
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -270,8 +272,21 @@ absl::Status LoadStart(const TrainArguments& arguments, const std::string& resum
   if (arguments.init_from.empty()) return absl::OkStatus();
   const LoadedState weights = arguments.deepen ? LoadedState::kWeightsOfShallower : LoadedState::kWeights;
   const auto given = [&]() -> absl::StatusOr<FoundCheckpoint> {  // a run directory: its newest checkpoint
-    HADAL_ASSIGN_OR_RETURN(const CheckpointReader reader, OpenCheckpoint(arguments.init_from));
-    return IfItFits(Found(reader), run, model, weights);
+    HADAL_ASSIGN_OR_RETURN(const std::string of_run, RunOf(arguments.init_from));
+    absl::StatusOr<FoundCheckpoint> found =
+        of_run.empty() ? FindNamed(arguments.init_from) : FindLatest(of_run, FindOptions());
+    HADAL_RETURN_IF_ERROR(found.status());
+    std::error_code error;
+    const auto folder = std::filesystem::canonical(found->checkpoint.directory, error).parent_path();
+    if (std::filesystem::equivalent(folder, CheckpointsDirectory(arguments.run_directory), error)) {
+      return absl::InvalidArgumentError(absl::StrCat("--init-from ", arguments.init_from,
+                                                     " is a checkpoint of --run-dir itself, which a new run sets "
+                                                     "aside; choose another --run-dir"));
+    }
+    for (const RejectedCheckpoint& rejected : found->rejected) {
+      sinks.Warn(absl::StrCat("CHECKPOINT REFUSED: ", rejected.directory, ": ", rejected.reason.message()));
+    }
+    return IfItFits(std::move(found), run, model, weights);
   };
   for (int tries = 1;; ++tries) {
     const absl::Status status = trainer.InitializeFrom(rank == 0 ? given() : FoundCheckpoint(), weights);

@@ -18,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
+#include "pipeline/checkpoint/run_owner.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
 #include "runtime/files.h"
@@ -171,8 +172,13 @@ absl::StatusOr<std::vector<std::string>> SetAsideLaterCheckpoints(const std::str
       HADAL_RETURN_IF_ERROR(SetCheckpointPointer(run_directory, CheckpointPointer::kLatest, step, attempt));
     }
     if (entry.step <= step) continue;
-    moved.push_back(absl::StrCat(entry.directory, kAbandonedInfix, attempt));
-    HADAL_RETURN_IF_ERROR(RenamePath(entry.directory, moved.back()));
+    // A launch that was stopped since its claim must not move what a later owner has written.
+    if (const absl::Status owner = CheckOwner(run_directory, attempt); absl::IsAborted(owner)) return owner;
+    const std::string aside = absl::StrCat(entry.directory, kAbandonedInfix, attempt);
+    const absl::Status renamed = RenamePath(entry.directory, aside);
+    if (absl::IsNotFound(renamed)) continue;  // an earlier owner was faster
+    HADAL_RETURN_IF_ERROR(renamed);
+    moved.push_back(aside);
   }
   HADAL_RETURN_IF_ERROR(TakeBestBack(run_directory, step, attempt));
   if (!moved.empty()) HADAL_RETURN_IF_ERROR(SyncDirectory(CheckpointsDirectory(run_directory)));

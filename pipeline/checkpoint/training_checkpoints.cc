@@ -85,6 +85,10 @@ void TrainingCheckpoints::Warn(std::string_view text) const {
 // ---- Saving ----
 
 absl::Status TrainingCheckpoints::ClaimHere(int64_t step) {
+  if (!loaded_directory_.empty() && !PathExists(loaded_directory_)) {
+    return absl::AbortedError(absl::StrCat(options_.run_directory, " is in use by another launch, which has set ",
+                                           loaded_directory_, " aside since this one read it; start again"));
+  }
   HADAL_RETURN_IF_ERROR(committer_->Claim(options_.predecessor));
   if (const absl::Status removed = RemoveLeftovers(options_.run_directory, attempt_); !removed.ok()) {
     Warn(absl::StrCat("what an earlier launch left half-written could not be removed: ", removed.message()));
@@ -99,7 +103,7 @@ absl::Status TrainingCheckpoints::ClaimHere(int64_t step) {
   return absl::OkStatus();
 }
 
-absl::Status TrainingCheckpoints::Claim(int64_t step, const absl::Status& before) {
+absl::Status TrainingCheckpoints::Claim(int64_t step) {
   attempt_ = rank_ == 0 ? NewCheckpointAttempt() : "";
   HADAL_RETURN_IF_ERROR(collectives_.Broadcast(attempt_, 0, "checkpoint attempt"));
   committer_ =
@@ -108,8 +112,7 @@ absl::Status TrainingCheckpoints::Claim(int64_t step, const absl::Status& before
                                                                        .plan_hash = state_.plan().Hash(),
                                                                        .parameters = DescribeParameters(state_.plan()),
                                                                        .retention = options_.retention});
-  absl::Status claimed = before;
-  if (claimed.ok() && rank_ == 0) claimed = ClaimHere(step);
+  absl::Status claimed = rank_ == 0 ? ClaimHere(step) : absl::OkStatus();
   if (claimed.ok() && state_.device() != nullptr && queue_ == nullptr) {
     absl::StatusOr<std::unique_ptr<SideQueue>> queue = SliceStaging::MakeQueue(*state_.device());
     claimed = queue.status();
@@ -361,6 +364,7 @@ absl::StatusOr<TrainingProgress> TrainingCheckpoints::Load(absl::StatusOr<FoundC
     const std::filesystem::path folder = std::filesystem::canonical(shared.directory, error).parent_path();
     const bool own = std::filesystem::equivalent(folder, CheckpointsDirectory(options_.run_directory), error);
     HADAL_ASSIGN_OR_RETURN(loaded_elsewhere_, collectives_.AnyRank(rank_ == 0 && !own, "the run of a checkpoint"));
+    loaded_directory_ = shared.directory;
     last_progress_ = progress;
   }
   return progress;
@@ -391,6 +395,7 @@ absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest(
     if (shared.directory.empty()) return std::nullopt;
     absl::StatusOr<TrainingProgress> progress = LoadShared(shared, LoadedState::kAll);
     if (progress.ok()) {
+      loaded_directory_ = shared.directory;
       last_progress_ = *progress;
       return *progress;
     }

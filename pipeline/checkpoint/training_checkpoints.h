@@ -82,8 +82,9 @@ class TrainingCheckpoints {
 
   // Claims the run directory for this attempt, which continues from `step`; that step counts as saved. Removes
   // leftovers of earlier launches and sets aside checkpoints of later steps. On a device, makes the queue of the
-  // copies. Call before the first Begin. `before`: an error of this rank, which all ranks return then.
-  absl::Status Claim(int64_t step, const absl::Status& before = absl::OkStatus());
+  // copies. Call before the first Begin.
+  // Errors, on all ranks: Aborted if another launch owns the directory, or has set aside what this one has loaded.
+  absl::Status Claim(int64_t step);
   // The attempt that owns the run directory; empty before Claim.
   const std::string& attempt() const { return attempt_; }
   // Returns Aborted on rank 0 if this attempt no longer owns the run directory, or if that was removed; OK otherwise,
@@ -156,7 +157,8 @@ class TrainingCheckpoints {
   std::string last_directory_;
   int64_t last_step_ = -1;
   std::optional<TrainingProgress> last_progress_;  // as last saved or loaded; absent: a new run's
-  bool loaded_elsewhere_ = false;                  // the run continues from a checkpoint of another run
+  std::string loaded_directory_;                   // the checkpoint from which the run continues; empty: none
+  bool loaded_elsewhere_ = false;                  // it is another run's
   int64_t failed_step_ = 0;                        // of the last save that failed; 0: none has
   std::string attempt_;
 

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/check.h"
@@ -108,25 +108,6 @@ BleuScore BleuFromCounts(const BleuCounts& counts) {
   }
   if (every_order_exists) result.score = result.brevity_penalty * std::exp(log_sum / kBleuOrders);
   return result;
-}
-
-absl::StatusOr<BleuScore> CorpusBleu(absl::Span<const std::string> hypotheses,
-                                     absl::Span<const std::vector<std::string>> references, BleuTokenizer tokenizer) {
-  if (hypotheses.empty()) return absl::InvalidArgumentError("BLEU: no hypotheses given");
-  if (references.empty()) return absl::InvalidArgumentError("BLEU: no reference given");
-  for (size_t r = 0; r < references.size(); ++r) {
-    if (references[r].size() == hypotheses.size()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("BLEU: ", hypotheses.size(), " hypotheses but ",
-                                                   references[r].size(), " lines in reference ", r + 1,
-                                                   "; both need one line per sentence, empty lines included"));
-  }
-  BleuCounts counts;
-  std::vector<std::string> segment_references(references.size());
-  for (size_t i = 0; i < hypotheses.size(); ++i) {
-    for (size_t r = 0; r < references.size(); ++r) segment_references[r] = references[r][i];
-    counts += CountBleuMatches(hypotheses[i], segment_references, tokenizer);
-  }
-  return BleuFromCounts(counts);
 }
 
 std::string BleuSignature(int references, BleuTokenizer tokenizer) {

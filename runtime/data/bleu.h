@@ -16,9 +16,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/data/bleu_tokenizer.h"
 
@@ -51,12 +49,6 @@ BleuCounts CountBleuMatches(const std::string& hypothesis, absl::Span<const std:
                             BleuTokenizer tokenizer = BleuTokenizer::k13a);
 
 BleuScore BleuFromCounts(const BleuCounts& counts);
-
-// Returns the BLEU of a corpus: references[r][i] is the r-th reference of hypothesis i.
-// Errors: InvalidArgument if there is no segment or no reference, or if the numbers of segments differ.
-absl::StatusOr<BleuScore> CorpusBleu(absl::Span<const std::string> hypotheses,
-                                     absl::Span<const std::vector<std::string>> references,
-                                     BleuTokenizer tokenizer = BleuTokenizer::k13a);
 
 // Returns for example "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0+hadal".
 std::string BleuSignature(int references, BleuTokenizer tokenizer);

@@ -5,21 +5,10 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/data/scored_sentences.h"
 
 namespace hadal {
 namespace {
-
-using Lines = std::vector<std::string>;
-
-const Lines kHypotheses = {"Das Haus, das er 1.000,50 Euro kostete, ist alt.", "Sie sagte: „Ich komme morgen“ …", "",
-                           "Der Hund &quot;bellt&quot; laut &amp; lange - 3-4 Stunden!",
-                           "Kein einziges Wort stimmt hier"};
-const Lines kReferences = {"Das Haus, das 1.000,50 Euro gekostet hat, ist alt.", "Sie sagte: „Ich komme heute“ …",
-                           "Nichts.", "Der Hund \"bellt\" laut & lange - 3-4 Stunden!",
-                           "Alles ist ganz anders gekommen."};
-const Lines kMoreReferences = {"Das Haus, das er für 1.000,50 Euro kaufte, ist sehr alt.",
-                               "Sie sagte: „Morgen komme ich.“", "", "Der Hund bellt laut und lange.",
-                               "Hier stimmt kein einziges Wort."};
 
 double Score(const Lines& hypotheses, const std::vector<Lines>& references, int word_order = 0) {
   ChrfCounts counts;

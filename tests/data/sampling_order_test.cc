@@ -12,8 +12,10 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/data/corpus_writer.h"
 #include "runtime/random.h"
 #include "tests/support/corpus_of.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hadal {
 namespace {
@@ -319,6 +321,12 @@ TEST(SamplingQuotasTest, FollowTheTemperature) {
   }
 }
 
+// 4·√2 / (√2 + 2) = 1.66 and 4 / (√2 + 2) = 1.17, twice.
+TEST(SamplingQuotasTest, WhatIsLeftGoesToTheLargestRemainders) {
+  EXPECT_EQ(SamplingQuotas({2, 1, 1}, 2), (std::vector<int64_t>{2, 1, 1}));
+  EXPECT_EQ(SamplingQuotas({1, 1, 2}, 2), (std::vector<int64_t>{1, 1, 2}));
+}
+
 // From epoch to epoch, also where the temperature changes, the passes over each of the corpora go on where they were.
 TEST(SamplingOrderTest, EpochsTakeTheirQuotasFromWholePasses) {
   const std::vector<int32_t> sizes = {60, 20, 3};
@@ -363,10 +371,15 @@ TEST(SamplingOrderTest, MoreCorporaChangeSharesButNoOrder) {
     longer.resize(shorter.size());
     EXPECT_EQ(longer, shorter) << c;
   }
-  std::vector<int32_t> order;  // they are mixed
-  for (size_t row = 0; row < a.micro_batches[0].target.size(); row += 3)
-    order.push_back(a.micro_batches[0].target[row]);
-  EXPECT_FALSE(std::is_sorted(order.begin(), order.end()));
+  const auto corpora_of = [](const StepBatches& epoch) {
+    const std::vector<int32_t>& target = epoch.micro_batches[0].target;
+    std::vector<int32_t> corpora;
+    for (size_t row = 0; row < target.size(); row += 3) corpora.push_back(target[row]);
+    return corpora;
+  };
+  const std::vector<int32_t> mixed = corpora_of(a);
+  EXPECT_FALSE(std::is_sorted(mixed.begin(), mixed.end()));
+  EXPECT_NE(corpora_of(of_two.At(1)), mixed) << "each epoch mixes them anew";
 }
 
 TEST(SamplingOrderTest, SeekingKnowsEveryEpochsTemperature) {
@@ -380,6 +393,15 @@ TEST(SamplingOrderTest, SeekingKnowsEveryEpochsTemperature) {
   EXPECT_EQ(resumed.epochs_entered(), 1);
   const Corpus others = MakeCorpora({60, 3, 20});  // the same samples of other corpora
   EXPECT_FALSE(EpochsOf(others, {1, 3, 5}).Continue(forward.current_epoch()));
+  const TemporaryDirectory directory;  // of the same samples of corpora with other names
+  CorpusWriter writer = *CorpusWriter::Create({.prefix = directory / "corpus",
+                                               .source_vocabulary = corpus.manifest().source_vocabulary,
+                                               .target_vocabulary = corpus.manifest().target_vocabulary,
+                                               .corpora = {"en-de", "en-fr", "en-fi"}});
+  for (int64_t i = 0; i < corpus.size(); ++i) ASSERT_TRUE(writer.Add(corpus.sample(i)).ok());
+  ASSERT_TRUE(writer.Finish().ok());
+  const Corpus renamed = *Corpus::Open(directory / "corpus");
+  EXPECT_FALSE(EpochsOf(renamed, {1, 3, 5}).Continue(forward.current_epoch()));
   SamplingOrder other = EpochsOf(corpus, {1, 3});
   EXPECT_FALSE(other.Continue(forward.current_epoch()));
 }

@@ -30,6 +30,27 @@ DecodeSpec BaseSpec(ResidualMethod method, int d_model = 64) {
   return spec;
 }
 
+struct Layout {
+  int ranks, threads, chunks, sentences;
+};
+
+// The translations of `base`, laid out as each of `layouts` says, are those of `reference`.
+void ExpectSameOn(const std::vector<Layout>& layouts, const DecodeSpec& base,
+                  const std::vector<std::vector<int32_t>>& sources, const DecodeOutcome& reference) {
+  for (const Layout& l : layouts) {
+    DecodeSpec spec = base;
+    spec.ranks = l.ranks;
+    spec.threads = l.threads;
+    spec.decoder.sentences = l.sentences;
+    if (l.chunks > 1) {
+      spec.pipeline.chunks = l.chunks;
+      spec.pipeline.schedule = ScheduleKind::kInterleaved1F1B;
+    }
+    EXPECT_EQ(FirstDifference(reference.translations, Decode(spec, sources).translations), "")
+        << l.ranks << " ranks, " << l.threads << " threads, " << l.chunks << " chunks, " << l.sentences << " sentences";
+  }
+}
+
 class DecoderMethodTest : public ::testing::TestWithParam<ResidualMethod> {};
 
 TEST_P(DecoderMethodTest, LogProbabilitiesAreThoseOfAnEvaluation) {
@@ -57,21 +78,7 @@ TEST_P(DecoderMethodTest, NoBitDependsOnRanksThreadsOrNeighbours) {
   DecodeSpec base = BaseSpec(GetParam());
   base.moved = true;
   const DecodeOutcome reference = Decode(base, sources);
-  struct Layout {
-    int ranks, threads, chunks, sentences;
-  };
-  for (const Layout& l : {Layout{1, 2, 1, 0}, Layout{1, 1, 1, 1}, Layout{3, 1, 1, 3}, Layout{2, 1, 3, 4}}) {
-    DecodeSpec spec = base;
-    spec.ranks = l.ranks;
-    spec.threads = l.threads;
-    spec.decoder.sentences = l.sentences;
-    if (l.chunks > 1) {
-      spec.pipeline.chunks = l.chunks;
-      spec.pipeline.schedule = ScheduleKind::kInterleaved1F1B;
-    }
-    EXPECT_EQ(FirstDifference(reference.translations, Decode(spec, sources).translations), "")
-        << l.ranks << " ranks, " << l.threads << " threads, " << l.chunks << " chunks, " << l.sentences << " sentences";
-  }
+  ExpectSameOn({{1, 2, 1, 0}, {1, 1, 1, 1}, {3, 1, 1, 3}, {2, 1, 3, 4}}, base, sources, reference);
 }
 
 // Draws, with a beginning for every third sentence.
@@ -102,21 +109,7 @@ TEST(DecoderTest, ASampleDependsOnItsSentenceAndNumberAlone) {
       EXPECT_NEAR(-samples[0].token_log_probabilities[t], reference.evaluated[s][t], 2e-4);
     }
   }
-  struct Layout {
-    int ranks, threads, chunks, sentences;
-  };
-  for (const Layout& l : {Layout{3, 1, 1, 64}, Layout{1, 2, 1, 64}, Layout{1, 1, 1, 1}, Layout{2, 1, 3, 4}}) {
-    DecodeSpec spec = base;
-    spec.ranks = l.ranks;
-    spec.threads = l.threads;
-    spec.decoder.sentences = l.sentences;
-    if (l.chunks > 1) {
-      spec.pipeline.chunks = l.chunks;
-      spec.pipeline.schedule = ScheduleKind::kInterleaved1F1B;
-    }
-    EXPECT_EQ(FirstDifference(reference.translations, Decode(spec, sources).translations), "")
-        << l.ranks << " ranks, " << l.threads << " threads, " << l.chunks << " chunks, " << l.sentences << " sentences";
-  }
+  ExpectSameOn({{3, 1, 1, 64}, {1, 2, 1, 64}, {1, 1, 1, 1}, {2, 1, 3, 4}}, base, sources, reference);
   DecodeSpec tight = base;
   tight.decoder.cache_limit_bytes = int64_t{7} * 2 * 64 * 4 * (1 + 32 + 3 * 24);
   EXPECT_EQ(FirstDifference(reference.translations, Decode(tight, sources).translations), "") << "put back";

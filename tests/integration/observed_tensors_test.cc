@@ -2,6 +2,7 @@
 // the shown tensors alone; and where the search in a failed step ends.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <map>
@@ -106,22 +107,22 @@ void ExpectNear(const Values& actual, const Values& expected, const char* what, 
   EXPECT_LE(std::sqrt(error), 2e-5 * std::sqrt(size)) << what << " of sublayer " << sublayer;
 }
 
-// LayerNorm of rows of kWidth, and ∂L/∂x from ∂L/∂y.
-void Norm(const Values& x, ConstVector scale, ConstVector shift, const Values& dy, Values& y, Values& dx) {
+// LayerNorm of rows of kWidth, and ∂L/∂x from ∂L/∂y. Its weights are those before the first update: 1 and 0.
+void Norm(const Values& x, const Values& dy, Values& y, Values& dx) {
   for (size_t first = 0; first < x.size(); first += kWidth) {
     double mean = 0, variance = 0, mean_g = 0, mean_gh = 0;
     for (int64_t i = 0; i < kWidth; ++i) mean += x[first + i] / kWidth;
     for (int64_t i = 0; i < kWidth; ++i) variance += (x[first + i] - mean) * (x[first + i] - mean) / kWidth;
     const double q = 1 / std::sqrt(variance + 1e-5);
     for (int64_t i = 0; i < kWidth; ++i) {
-      const double h = (x[first + i] - mean) * q, g = dy[first + i] * scale[i];
-      y.push_back(h * scale[i] + shift[i]);
+      const double h = (x[first + i] - mean) * q, g = dy[first + i];
+      y.push_back(h);
       mean_g += g / kWidth;
       mean_gh += g * h / kWidth;
     }
     for (int64_t i = 0; i < kWidth; ++i) {
       const double h = (x[first + i] - mean) * q;
-      dx.push_back(q * (dy[first + i] * scale[i] - mean_g - h * mean_gh));
+      dx.push_back(q * (dy[first + i] - mean_g - h * mean_gh));
     }
   }
 }
@@ -145,15 +146,11 @@ void ExpectPostNormTensors(ResidualMethod method, int recompute_every) {
     Copies seen;
     step.engine.Observe(&seen);
     HADAL_RETURN_IF_ERROR(step.engine.TrainingStep(step.batches.micro_batches, step.scalars, step.update).status());
-    // The update has been applied: the norms' weights are read from before it, 1 and 0.
-    const std::vector<float> ones(kWidth, 1.0f), zeros(kWidth, 0.0f);
     const ModelPlan& plan = step.engine.stage().plan();
     for (int32_t s = 0; s < static_cast<int32_t>(plan.sublayers.size()); ++s) {
       if (plan.sublayers[s].layer < 0) continue;
-      const Values& input = seen.At(s, DepthTensor::kNormInput);
       Values output, gradient;
-      Norm(input, {ones.data(), kWidth}, {zeros.data(), kWidth}, seen.At(s, DepthTensor::kNormOutputGradient), output,
-           gradient);
+      Norm(seen.At(s, DepthTensor::kNormInput), seen.At(s, DepthTensor::kNormOutputGradient), output, gradient);
       ExpectNear(seen.At(s, DepthTensor::kOutput), output, "output", s);
       const bool second_stream = plan.sublayers[s].second_gain != 0;
       if (!second_stream || !plan.begins_stack(s)) {
@@ -218,7 +215,6 @@ TEST_P(ObservedTensors, SeveralStreams) {
     Copies seen;
     step.engine.Observe(&seen);
     HADAL_RETURN_IF_ERROR(step.engine.TrainingStep(step.batches.micro_batches, step.scalars, step.update).status());
-    const std::vector<float> ones(kWidth, 1.0f), zeros(kWidth, 0.0f);
     const ModelPlan& plan = step.engine.stage().plan();
     for (int32_t s = 0; s < static_cast<int32_t>(plan.sublayers.size()); ++s) {
       if (plan.sublayers[s].layer < 0) continue;
@@ -227,8 +223,7 @@ TEST_P(ObservedTensors, SeveralStreams) {
       EXPECT_EQ(seen.At(s, DepthTensor::kOutputGradient).size(), 4 * size);
       EXPECT_EQ(seen.At(s, DepthTensor::kNormInput).size(), size);
       Values normed, gradient;
-      Norm(seen.At(s, DepthTensor::kNormInput), {ones.data(), kWidth}, {zeros.data(), kWidth},
-           seen.At(s, DepthTensor::kNormOutputGradient), normed, gradient);
+      Norm(seen.At(s, DepthTensor::kNormInput), seen.At(s, DepthTensor::kNormOutputGradient), normed, gradient);
       ExpectNear(seen.At(s, DepthTensor::kNormInputGradient), gradient, "gradient of the norm's input", s);
       const Values& in_front = seen.At(s - 1, DepthTensor::kOutput);
       if (!plan.begins_stack(s)) {
@@ -254,13 +249,11 @@ void ExpectPreNormGradients(ResidualMethod method, int recompute_every) {
     Copies seen;
     step.engine.Observe(&seen);
     HADAL_RETURN_IF_ERROR(step.engine.TrainingStep(step.batches.micro_batches, step.scalars, step.update).status());
-    const std::vector<float> ones(kWidth, 1.0f), zeros(kWidth, 0.0f);
     const ModelPlan& plan = step.engine.stage().plan();
     for (int32_t s = 0; s < static_cast<int32_t>(plan.sublayers.size()); ++s) {
       if (plan.sublayers[s].layer < 0) continue;
       Values normed, expected;
-      Norm(seen.At(s, DepthTensor::kNormInput), {ones.data(), kWidth}, {zeros.data(), kWidth},
-           seen.At(s, DepthTensor::kNormOutputGradient), normed, expected);
+      Norm(seen.At(s, DepthTensor::kNormInput), seen.At(s, DepthTensor::kNormOutputGradient), normed, expected);
       const Values& behind = seen.At(s, DepthTensor::kOutputGradient);
       for (size_t i = 0; i < expected.size(); ++i) expected[i] += plan.sublayers[s].residual_gain * behind[i];
       const bool of_layers =
@@ -289,14 +282,26 @@ class FailedStepSearch : public ::testing::TestWithParam<int> {  // ranks
     OnRanks(ResidualMethod::kDeepNorm, GetParam(), 0, [&](const OneStep& step) -> absl::Status {
       OneStep failed = step;
       spoil(step.engine.stage().parameters(), failed);
+      const std::vector<float> before = Weights(step.engine.stage().parameters());
       Collectives collectives(step.communicator, kTimeout);
       HADAL_ASSIGN_OR_RETURN(
           places[step.communicator.rank()],
           LocateFailure(step.engine, step.batches.micro_batches, failed.scalars, failed.update, collectives));
+      const std::vector<float> after = Weights(step.engine.stage().parameters());
+      EXPECT_EQ(std::memcmp(after.data(), before.data(), before.size() * sizeof(float)), 0) << "it applies no update";
       return absl::OkStatus();
     });
     for (const std::string& place : places) EXPECT_EQ(place, places[0]);
     return places[0];
+  }
+
+  static std::vector<float> Weights(const ParameterStore& parameters) {
+    std::vector<float> all;
+    for (const int32_t parameter : parameters.owned()) {
+      const Vector weight = parameters.WeightVector(parameter);
+      all.insert(all.end(), weight.data, weight.data + weight.size);
+    }
+    return all;
   }
 
   static void Spoil(const ParameterStore& parameters, const std::string& name, float value) {
@@ -376,7 +381,8 @@ TEST_P(FailedStepSearch, OfALossSpikeNamesWhatMultipliesTheResidualStream) {
                 Spoil(p, "encoder.layers.1.self_attn_layer_norm.weight", 1e4);
                 step.update.highest_loss = 0;
               }),
-              HasSubstr("the residual stream grows most in encoder layer 1 self-attention (micro-batch "));
+              AllOf(HasSubstr("the residual stream grows most in encoder layer 1 self-attention (micro-batch "),
+                    HasSubstr("): root mean square 1 before it, ")));
   EXPECT_THAT(Locate([](const ParameterStore&, OneStep& step) { step.update.highest_loss = 0; }),
               HasSubstr("no sublayer multiplies the residual stream by 10 or more"));
 }

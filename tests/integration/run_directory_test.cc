@@ -11,6 +11,7 @@
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "tests/integration/small_trainer.h"
+#include "tests/support/saved_steps.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"
 
@@ -50,12 +51,6 @@ class RunDirectory : public ::testing::TestWithParam<int> {
           [](Trainer& trainer) { return trainer.Run().status(); });
     });
   }
-  std::vector<int64_t> SavedSteps() const {
-    std::vector<int64_t> steps;
-    const auto entries = ListCheckpoints(options_.run_directory);
-    for (const CheckpointEntry& entry : *entries) steps.push_back(entry.step);
-    return steps;
-  }
 
   TemporaryDirectory directory_;
   TrainOptions options_;
@@ -66,13 +61,13 @@ class RunDirectory : public ::testing::TestWithParam<int> {
 TEST_P(RunDirectory, ByTheClockAllRanksSaveTheSameStepsAndNoBitChanges) {
   options_.checkpoint.save_at_end = false;
   ASSERT_TRUE(Train().ok());
-  EXPECT_THAT(SavedSteps(), SizeIs(0)) << "half an hour is not over";
+  EXPECT_THAT(SavedSteps(options_.run_directory), SizeIs(0)) << "half an hour is not over";
   const std::vector<double> losses = std::exchange(listener_.losses, {});
   options_.run_directory = directory_ / "saved";
   options_.checkpoint.every_minutes = 1e-9;
   const absl::Status trained = Train();
   ASSERT_TRUE(trained.ok()) << trained;
-  EXPECT_THAT(SavedSteps(), ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_THAT(SavedSteps(options_.run_directory), ElementsAre(1, 2, 3, 4, 5));
   EXPECT_EQ(listener_.losses, losses);
 }
 

@@ -14,6 +14,7 @@
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
 #include "tests/integration/small_trainer.h"
+#include "tests/support/saved_steps.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {
@@ -83,13 +84,6 @@ class StopRequest : public ::testing::TestWithParam<int> {
     return absl::StrContains(trainer->engine().place().Describe(), absl::StrCat("step ", ask_within_ + 1, ","));
   }
 
-  std::vector<int64_t> SavedSteps() const {
-    std::vector<int64_t> steps;
-    const auto entries = ListCheckpoints(options_.run_directory);
-    for (const CheckpointEntry& entry : *entries) steps.push_back(entry.step);
-    return steps;
-  }
-
   TemporaryDirectory directory_;
   TrainOptions options_;
   Corpus corpus_ = testing::SmallCorpus();
@@ -103,11 +97,11 @@ TEST_P(StopRequest, SavesAlsoARunThatIsNotSavedWhenItIsDone) {
   const TrainingOutcome outcome = Train();
   EXPECT_EQ(outcome.reason, StopReason::kRequested);
   EXPECT_EQ(outcome.progress.step, 3);
-  EXPECT_THAT(SavedSteps(), ElementsAre(3));
+  EXPECT_THAT(SavedSteps(options_.run_directory), ElementsAre(3));
   asker_.asked = false;
   asker_.ask_after_steps = -1;
   EXPECT_EQ(Train().reason, StopReason::kSteps);
-  EXPECT_THAT(SavedSteps(), ElementsAre(3)) << "done: as the option says";
+  EXPECT_THAT(SavedSteps(options_.run_directory), ElementsAre(3)) << "done: as the option says";
 }
 
 TEST_P(StopRequest, TheEpochsEndARunWithAValidation) {
@@ -166,7 +160,7 @@ TEST_P(StopRequest, IsNotKeptWaitingByAValidation) {
   EXPECT_EQ(outcome.reason, StopReason::kRequested);
   EXPECT_EQ(outcome.progress.step, 3);
   EXPECT_THAT(asker_.validations, IsEmpty());
-  EXPECT_THAT(SavedSteps(), ElementsAre(3));
+  EXPECT_THAT(SavedSteps(options_.run_directory), ElementsAre(3));
 }
 
 // Stopped where a validation is due, at the last step too: whoever goes on has the losses, validations and checkpoints
@@ -177,7 +171,7 @@ TEST_P(StopRequest, LeavesTheValidationThatIsDueToWhoGoesOn) {
   Train();
   const std::vector<double> losses = std::exchange(asker_.losses, {});
   const auto validations = std::exchange(asker_.validations, {});
-  const std::vector<int64_t> saved = SavedSteps();
+  const std::vector<int64_t> saved = SavedSteps(options_.run_directory);
   const int64_t best = ReadCheckpointPointer(options_.run_directory, CheckpointPointer::kBest).value();
   options_.run_directory = directory_ / "stopped";
   for (const int64_t step : {2, 4, 6}) {
@@ -192,7 +186,7 @@ TEST_P(StopRequest, LeavesTheValidationThatIsDueToWhoGoesOn) {
   EXPECT_EQ(Train().reason, StopReason::kSteps);
   EXPECT_EQ(asker_.losses, losses);
   EXPECT_EQ(asker_.validations, validations);
-  EXPECT_EQ(SavedSteps(), saved);
+  EXPECT_EQ(SavedSteps(options_.run_directory), saved);
   EXPECT_EQ(*ReadCheckpointPointer(options_.run_directory, CheckpointPointer::kBest), best);
 }
 

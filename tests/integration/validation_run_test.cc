@@ -18,6 +18,7 @@
 #include "runtime/status_macros.h"
 #include "tests/integration/small_trainer.h"
 #include "tests/support/file_size_limit.h"
+#include "tests/support/saved_steps.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {
@@ -89,12 +90,6 @@ class ValidationRun : public ::testing::Test {
   static std::vector<float> Copy(Vector values) { return {values.data, values.data + values.size}; }
   // Weights do not change.
   void StandStill() { options_.rate.peak = options_.rate.warmup_initial_rate = 0; }
-  std::vector<int64_t> SavedSteps() const {
-    std::vector<int64_t> steps;
-    const std::vector<CheckpointEntry> entries = ListCheckpoints(options_.run_directory).value();
-    for (const CheckpointEntry& entry : entries) steps.push_back(entry.step);
-    return steps;
-  }
 
   double NllOf(int64_t step) {
     const std::string directory = CheckpointsDirectory(directory_.path()) + "/" + CheckpointName(step);
@@ -154,7 +149,7 @@ TEST_F(ValidationRun, TheBestAloneIsSavedBetweenSaves) {
   for (const ValidationMetrics& metrics : sink_.validations) best.push_back(metrics.best);
   EXPECT_THAT(best, ElementsAre(true, false, false, false, false));
   EXPECT_GT(sink_.validations[2].nll, sink_.validations[0].nll);
-  EXPECT_THAT(SavedSteps(), ElementsAre(1));
+  EXPECT_THAT(SavedSteps(options_.run_directory), ElementsAre(1));
   EXPECT_EQ(*ReadCheckpointPointer(directory_.path(), CheckpointPointer::kBest), 1);
 }
 
@@ -168,7 +163,7 @@ TEST_F(ValidationRun, ABestThatWasNotSavedIsFollowedByTheNext) {
     for (int64_t i = 0; i < table.size; ++i) table[i] *= step == 0 ? 4.0f : 0.25f;
   };
   const TrainingOutcome outcome = Train();
-  EXPECT_THAT(SavedSteps(), ElementsAre(1, 3, 4, 5));
+  EXPECT_THAT(SavedSteps(options_.run_directory), ElementsAre(1, 3, 4, 5));
   EXPECT_GT(outcome.progress.best_step, 2);
   EXPECT_EQ(*ReadCheckpointPointer(directory_.path(), CheckpointPointer::kBest), outcome.progress.best_step);
 }

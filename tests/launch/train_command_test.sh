@@ -165,6 +165,13 @@ expect 0 "${mpi[@]}" 2 "${deeper[@]}" --init-from unbroken --deepen --run-dir de
 identical deeper/checkpoints/step_00000001 deeper_by_two/checkpoints/step_00000001
 expect 2 "${base[@]}" --init-from deeper --deepen --run-dir shallower; says "decoder has 14 layers, more than the model's"
 expect 2 "${base[@]}" --init-from nowhere --run-dir from_nowhere; says nowhere
+expect 2 "${base[@]}" --resume never --init-from unbroken --run-dir unbroken; says "a checkpoint of --run-dir itself"
+[ -d unbroken/$last ] || fail "the run's checkpoint was set aside"
+cp -r unbroken cut; truncate -s 9 cut/$last/manifest.json
+expect 0 "${base[@]}" --set stop.steps=2 --init-from cut --run-dir from_cut; says "CHECKPOINT REFUSED: cut/$last"
+cp -r unbroken averaged
+expect 0 "$hadal" checkpoint average averaged --last 2 --out averaged/checkpoints/step_00000099
+expect 0 "${base[@]}" --set stop.steps=11 --run-dir averaged; says "weights only"
 cp -r unbroken/$last torn; truncate -s -8 torn/rank_00000.safetensors
 for option in --init-from --resume; do
   expect 3 "${base[@]}" $option torn --run-dir from_torn; says "cut short"; says "hadal checkpoint verify RUN_DIR"

@@ -123,14 +123,18 @@ TEST_P(InitializationTest, EveryParameterHasItsDistribution) {
 INSTANTIATE_TEST_SUITE_P(Methods, InitializationTest, ::testing::ValuesIn(AllResidualMethods()),
                          [](const auto& info) { return ResidualMethodName(info.param); });
 
+ModelOptions TinyOptions() {
+  return {.encoder_layers = 1,
+          .decoder_layers = 1,
+          .d_model = 8,
+          .d_ff = 16,
+          .heads = 2,
+          .source_vocabulary = 20,
+          .target_vocabulary = 20};
+}
+
 TEST(InitializationTest, PaddingRowIsZeroAndParametersDiffer) {
-  ModelOptions options{.encoder_layers = 1,
-                       .decoder_layers = 1,
-                       .d_model = 8,
-                       .d_ff = 16,
-                       .heads = 2,
-                       .source_vocabulary = 20,
-                       .target_vocabulary = 20};
+  ModelOptions options = TinyOptions();
   const ModelPlan plan = ModelPlan::Make(options);
   options.sharing = EmbeddingSharing::kNone;  // the output projection has a table of its own
   const ModelPlan untied = ModelPlan::Make(options);
@@ -163,13 +167,7 @@ TEST(InitializationTest, ThreadsAndSlicesChangeNothing) {
 
 // The padding's row is a table's; a normal matrix has a row of that number too.
 TEST(InitializationTest, OnlyTablesHaveAPaddingRow) {
-  ModelOptions options{.encoder_layers = 1,
-                       .decoder_layers = 1,
-                       .d_model = 8,
-                       .d_ff = 16,
-                       .heads = 2,
-                       .source_vocabulary = 20,
-                       .target_vocabulary = 20};
+  ModelOptions options = TinyOptions();
   ApplyResidualMethod(ResidualMethod::kDeepNorm, options);
   const ModelPlan plan = ModelPlan::Make(options);
   ASSERT_EQ(plan.parameters[1].init, InitKind::kNormal);

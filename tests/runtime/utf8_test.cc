@@ -10,9 +10,9 @@ namespace {
 TEST(Utf8, AcceptsTheEdgesOfEachLength) {
   for (const std::string text : {"", "abc", "\x7F", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF",
                                  "\xEE\x80\x80", "\xEF\xBF\xBF", "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF"}) {
-    EXPECT_TRUE(IsValidUtf8(text)) << text;
+    EXPECT_EQ(ValidUtf8Prefix(text), text.size()) << text;
   }
-  EXPECT_TRUE(IsValidUtf8(std::string_view("\0", 1)));
+  EXPECT_EQ(ValidUtf8Prefix(std::string_view("\0", 1)), 1u);
 }
 
 TEST(Utf8, RefusesWhatTheTableLeavesOut) {

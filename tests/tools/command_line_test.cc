@@ -32,7 +32,6 @@ class CommandLineTest : public testing::Test {
     command.AddChoice<Fruit>("--fruit", fruit_, "What", {{"apple", Fruit::kApple}, {"pear", Fruit::kPear}});
     command.AddSetter<int64_t>(
         "--kib", [this](const int64_t& kib) { bytes_ = kib << 10; }, "Memory");
-    command.AddFormer("-p,--place", "program work PLACE");
     command.AddOption("--seed", seed_, "Of what is random");
     command.AddFlag("--loud", loud_, "Aloud");
     command.AddFlag(
@@ -134,15 +133,6 @@ TEST_F(CommandLineTest, RefusesWithTheReason) {
   EXPECT_THAT(Refusal({"there"}), HasSubstr("there"));
   EXPECT_EQ(Work({}), CommandLine::Outcome::kRefused);
   EXPECT_THAT(err_, HasSubstr("PLACE is required"));
-}
-
-TEST_F(CommandLineTest, AnEarlierSpellingIsAnsweredWithThePresentOne) {
-  EXPECT_EQ(Work({"--place", "here"}), CommandLine::Outcome::kRefused);
-  EXPECT_THAT(err_, HasSubstr("program work: --place: is now written program work PLACE"));
-  EXPECT_THAT(Refusal({"-p", "here"}), HasSubstr("is now written program work PLACE"));
-  EXPECT_THAT(Refusal({"--plaec", "here"}), testing::Not(HasSubstr("did you mean"))) << "it is not suggested";
-  Work({"--help"});
-  EXPECT_THAT(out_, testing::Not(HasSubstr("--place")));
 }
 
 TEST_F(CommandLineTest, AnswersOnStandardOutputAndRunsNothing) {

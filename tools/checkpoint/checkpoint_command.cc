@@ -163,7 +163,8 @@ void AddAverageCommand(Command command, int& exit_code) {
 }  // namespace
 
 void AddCheckpointCommand(Command app, int& exit_code) {
-  Command command = app.AddCommand("checkpoint", "List, verify, compare, export, import and average checkpoints");
+  Command command =
+      app.AddCommand("checkpoint", "List (ls), verify, compare (diff), export, import and average checkpoints");
   command.RequireCommand();
   AddListCommands(command, exit_code);
   AddDiffCommand(command, exit_code);

@@ -213,9 +213,6 @@ void AddInspectSimilarityCommand(Command app, int& exit_code) {
   auto options = std::make_shared<InspectSimilarityOptions>();
   command.AddOption("RUN_OR_DIR", options->checkpoint, "Checkpoint, or run directory").Required();
   command.AddOption("CORPUS", options->data, "Prefix of a prepared corpus").Required();
-  for (const char* former : {"-c,--checkpoint", "--data"}) {
-    command.AddFormer(former, "hadal inspect similarity RUN_OR_DIR CORPUS");
-  }
   command.AddOption("--tokens", options->tokens, "Tokens used per side").InRange(2, 1 << 20).ShowDefault();
   command.AddOption("-o,--out", options->output, "Stem of the .json and .html written").ShowDefault();
   command.AddOption("--threads", options->threads, "CPU threads").InRange(1, 1024).ShowDefault();

@@ -6,18 +6,6 @@
 #include "absl/strings/match.h"
 
 namespace hadal {
-namespace {
-
-struct FormerName {
-  absl::string_view former, current;
-};
-constexpr FormerName kFormerNames[] = {
-    {"checkpoint_every", "recompute_every"},
-    {"checkpoint_auto", "recompute_auto"},
-    {"generate", "make-corpus"},
-};
-
-}  // namespace
 
 int EditDistance(absl::string_view a, absl::string_view b) {
   // distance[i][j]: between the first i bytes of a and the first j of b.
@@ -38,10 +26,6 @@ int EditDistance(absl::string_view a, absl::string_view b) {
 
 std::string NearestName(absl::string_view name, const std::vector<std::string>& candidates) {
   const std::string lower = absl::AsciiStrToLower(name);
-  for (const FormerName& renamed : kFormerNames) {
-    const bool is_candidate = std::find(candidates.begin(), candidates.end(), renamed.current) != candidates.end();
-    if (is_candidate && renamed.former == lower) return std::string(renamed.current);
-  }
   const int limit = std::max(2, static_cast<int>(name.size() / 3));
   int best = limit + 1;
   std::string nearest;

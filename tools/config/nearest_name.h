@@ -1,4 +1,4 @@
-// Finds the name that a misspelt or old name most likely means, for "did you mean …?".
+// Finds the name that a misspelt name most likely means, for "did you mean …?".
 #pragma once
 
 #include <string>
@@ -12,9 +12,8 @@ namespace hadal {
 // (optimal string alignment distance: no substring is edited twice). Bytes, case included.
 int EditDistance(absl::string_view a, absl::string_view b);
 
-// Returns, ignoring letter case, the candidate whose old name `name` is; else the nearest candidate (the first of
-// equals) within a third of the name's length, or within two edits for short names; else the first that begins with
-// `name` ("warmup" for "warmup_updates"); else "".
+// Returns, ignoring letter case, the nearest candidate (the first of equals) within a third of the name's length, or
+// within two edits for short names; else the first that begins with `name` ("warmup" for "warmup_updates"); else "".
 std::string NearestName(absl::string_view name, const std::vector<std::string>& candidates);
 
 }  // namespace hadal

@@ -106,7 +106,6 @@ void AddInspectCommand(Command app, int& exit_code) {
   Command command = inspect.AddCommand("batch", "Print the token ids of a given step");
   auto options = std::make_shared<InspectBatchOptions>();
   command.AddOption("CORPUS", options->data, "Prefix of a prepared corpus").Required();
-  command.AddFormer("--data", "hadal inspect batch CORPUS");
   command.AddOption("--step", options->step, "The step, from 1").ShowDefault();
   command.AddOption("--seed", options->seed, "The run's seed").ShowDefault();
   command.AddOption("--micro-batches", options->micro_batches, "Micro-batches per step").ShowDefault();
@@ -125,7 +124,6 @@ void AddInspectCommand(Command app, int& exit_code) {
   Command corpus = inspect.AddCommand("corpus", "Print a corpus's size and unigram entropy");
   auto corpus_options = std::make_shared<InspectCorpusOptions>();
   corpus.AddOption("CORPUS", corpus_options->data, "Prefix of a prepared corpus").Required();
-  corpus.AddFormer("--data", "hadal inspect corpus CORPUS");
   corpus.AddOption("--score", corpus_options->score, "Score another corpus's targets by this one's token frequencies")
       .ValueName("PREFIX");
   corpus.AddOption("--max-sentences", corpus_options->max_sentences, "First targets of each corpus to score; 0: all")

@@ -98,6 +98,11 @@ absl::Status CheckAllFeatures(const std::vector<Split>& splits) {
 // Checks that need no text: a folder in use, missing files, an invalid vocabulary.
 absl::StatusOr<std::optional<CorpusVocabularies>> CheckSurroundings(const std::vector<Split>& splits,
                                                                     const PrepareOptions& options) {
+  std::vector<std::string> texts;
+  for (const Split& split : splits) {
+    for (const TextPair& pair : split.pairs) texts.insert(texts.end(), {pair.source, pair.target});
+  }
+  HADAL_RETURN_IF_ERROR(PrepareOutput::CheckInputs(options.output, texts));
   HADAL_RETURN_IF_ERROR(PrepareOutput::CheckFree(options.output, options.overwrite));
   for (const Split& split : splits) HADAL_RETURN_IF_ERROR(CheckReadable(split));
   if (options.features) HADAL_RETURN_IF_ERROR(CheckAllFeatures(splits));

@@ -66,6 +66,15 @@ absl::Status PrepareOutput::CheckFree(const std::string& folder, bool overwrite)
       absl::StrCat(manifests[0], " already exists; choose another --out, or replace it with --overwrite"));
 }
 
+absl::Status PrepareOutput::CheckInputs(const std::string& folder, const std::vector<std::string>& inputs) {
+  std::vector<std::string> names = {"train.json", "valid.json", "test.json", kCleaningReport};
+  for (const char* vocabulary : {"vocabulary", "source", "target"}) {
+    for (const char* extension : {".model", ".txt"}) names.push_back(absl::StrCat(vocabulary, extension));
+  }
+  for (const std::string& name : names) HADAL_RETURN_IF_ERROR(CheckIsNoneOf(JoinPath(folder, name), inputs));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<PrepareOutput> PrepareOutput::Take(const std::string& folder, bool overwrite) {
   HADAL_RETURN_IF_ERROR(MakeDirectories(folder));
   const bool was_left_unfinished = PathExists(LockPath(folder));
@@ -95,7 +104,9 @@ absl::Status PrepareOutput::Clear() {
     const absl::StatusOr<std::string> json = ReadFile(path, kMaxManifestBytes);
     const absl::StatusOr<CorpusManifest> manifest = json.ok() ? ManifestFromJson(*json, path) : json.status();
     if (manifest.ok()) {
-      for (const ShardReference& shard : manifest->shards) old_shards_.insert(shard.file);
+      for (const ShardReference& shard : manifest->shards) {
+        if (IsShard(shard.file)) old_shards_.insert(shard.file);  // else another program's manifest names it
+      }
     }
     HADAL_RETURN_IF_ERROR(RemoveTree(path));
   }

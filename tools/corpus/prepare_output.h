@@ -25,6 +25,8 @@ class PrepareOutput {
  public:
   // Returns AlreadyExists if `folder` contains a corpus and `overwrite` is false. Writes nothing.
   static absl::Status CheckFree(const std::string& folder, bool overwrite);
+  // Returns InvalidArgument if a file that preparing replaces or deletes in `folder` is one of `inputs` under any name.
+  static absl::Status CheckInputs(const std::string& folder, const std::vector<std::string>& inputs);
 
   // Creates the folder if it is missing, and locks it while the object lives. The lock file of a killed process does
   // not block.

@@ -48,6 +48,9 @@ class Evaluator {
  public:
   Evaluator(const EvaluateOptions& options, const TranslateStreams& streams) : options_(options), streams_(streams) {}
 
+  // The checkpoint's directory, after Prepare.
+  const std::string& checkpoint() const { return evaluation_.checkpoint; }
+
   // Checks and copies all test sets.
   absl::Status Prepare() {
     HADAL_ASSIGN_OR_RETURN(const ModelCheckpoint checkpoint, ModelCheckpoint::Open(options_.checkpoint));
@@ -283,8 +286,10 @@ absl::Status RunEvaluate(const EvaluateOptions& options, Communicator& communica
   const bool is_main = communicator.rank() == 0;
   Collectives patient(communicator, absl::Hours(24));
   HADAL_RETURN_IF_ERROR(patient.AllOk(is_main ? evaluator.Prepare() : absl::OkStatus(), "reading the test sets"));
+  EvaluateOptions chosen = options;
+  if (is_main) chosen.checkpoint = evaluator.checkpoint();  // a run in progress may have a new best by now
   HADAL_RETURN_IF_ERROR(RunTranslations(
-      options, [&evaluator] { return evaluator.Next(); }, communicator, stream, streams));
+      chosen, [&evaluator] { return evaluator.Next(); }, communicator, stream, streams));
   return patient.AllOk(is_main ? evaluator.Report() : absl::OkStatus(), "scoring");
 }
 

@@ -141,9 +141,10 @@ void AddPlanCommand(Command app, int& exit_code) {
           .InRange(1, 1 << 16);
   command.AddOption("--threads", arguments->threads, "CPU threads per rank (default: pipeline.threads, or 1)")
       .InRange(1, 1024);
-  CommandOption gflops =
-      command.AddOption("--gflops", arguments->gflops, "Speed of a rank's matrix products (default: measured here)")
-          .InRange(1e-3, 1e9);
+  CommandOption gflops = command
+                             .AddOption("--gflops", arguments->gflops,
+                                        "Speed of a rank's matrix products, Gflop/s (default: measured here)")
+                             .InRange(1e-3, 1e9);
   command.AddOption("--vocabulary", arguments->vocabulary, "Tokens of both sides (default: the prepared corpus's)")
       .InRange(5, 1 << 24);
   CommandOption device =

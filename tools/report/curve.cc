@@ -175,7 +175,10 @@ void AddCurveCommand(Command app, int& exit_code) {
   Command command = app.AddCommand("curve", "Draw a metric of one or more runs, as text or as a picture");
   auto options = std::make_shared<CurveCommandOptions>();
   command.AddOption("runs", options->runs, "Run directories, or metrics.jsonl files").Required();
-  command.AddOption("-m,--metric", options->metric, "A number of the step lines, or valid/NAME").ShowDefault();
+  command
+      .AddOption("-m,--metric", options->metric,
+                 "Field of event step (loss, nll, learning_rate …), or valid/nll, valid/bleu …")
+      .ShowDefault();
   command.AddOption("-l,--label", options->labels, "Name of each run in the legend");
   command.AddOption("--width", options->plot.columns, "Columns").InRange(8, 1000).ShowDefault();
   command.AddOption("--height", options->plot.rows, "Rows").InRange(3, 1000).ShowDefault();

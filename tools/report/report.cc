@@ -71,6 +71,25 @@ absl::StatusOr<Report> MakeReport(const std::vector<std::string>& directories, c
   return report;
 }
 
+std::vector<std::vector<std::string>> PredictionTable(const Report& report) {
+  if (report.predictions.empty()) return {};
+  const auto milliseconds = [](double seconds) { return absl::StrFormat("%.1f ms", 1e3 * seconds); };
+  const auto percent = [](double share) { return absl::StrFormat("%.1f%%", 100 * share); };
+  const auto mebibytes = [](int64_t bytes) {
+    return bytes > 0 ? absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20)) : std::string("-");
+  };
+  std::vector<std::vector<std::string>> rows = {
+      {"run", "step predicted", "measured", "error", "memory predicted", "measured", "MFU", "share of roofline"}};
+  for (size_t i = 0; i < report.runs.size(); ++i) {
+    const RunPrediction& prediction = report.predictions[i];
+    rows.push_back({report.runs[i].name, milliseconds(prediction.layout.step_seconds),
+                    milliseconds(prediction.measured_seconds), absl::StrFormat("%+.1f%%", 100 * prediction.StepError()),
+                    mebibytes(prediction.predicted_bytes), mebibytes(prediction.measured_bytes),
+                    percent(prediction.utilisation), percent(prediction.roofline_share)});
+  }
+  return rows;
+}
+
 std::string BestNllText(const RunRecord& run) {
   const ValidationRecord* best = nullptr;
   for (const ValidationRecord& validation : run.validations) {

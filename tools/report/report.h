@@ -43,6 +43,10 @@ inline constexpr const char* kPredictionNote =
     "MFU: operations of the model, without recomputation, over what matrix products alone reach; share of roofline: "
     "what the predicted costs of all sublayers, spread evenly over the ranks, take of the measured step.";
 
+// The table of predicted and measured times and memory: a row for each run, the first row the columns' names. Empty
+// without predictions.
+std::vector<std::vector<std::string>> PredictionTable(const Report& report);
+
 // "4.117 (step 200)", "BLEU 28.9 (step 200)", of speech "WER 10.7% (step 200)"; "-" without validations or scores.
 std::string BestNllText(const RunRecord& run);
 std::string LastScoreText(const RunRecord& run);

@@ -189,18 +189,11 @@ void AppendScalingTable(const Report& report, const Scaling& scaling, std::strin
 
 void AppendPredictions(const Report& report, std::string& page) {
   if (!report.no_predictions.empty()) Note(absl::StrCat("No prediction: ", report.no_predictions), page);
-  if (report.predictions.empty()) return;
+  const std::vector<std::vector<std::string>> rows = PredictionTable(report);
+  if (rows.empty()) return;
+  HtmlTable table(rows[0]);
+  for (size_t i = 1; i < rows.size(); ++i) table.Add(rows[i]);
   absl::StrAppend(&page, "<h2>Predicted and measured</h2>\n");
-  HtmlTable table(
-      {"run", "step predicted", "measured", "error", "memory predicted", "measured", "MFU", "share of roofline"});
-  for (size_t i = 0; i < report.runs.size(); ++i) {
-    const RunPrediction& prediction = report.predictions[i];
-    table.Add({report.runs[i].name, Milliseconds(prediction.layout.step_seconds),
-               Milliseconds(prediction.measured_seconds), absl::StrFormat("%+.1f%%", 100 * prediction.StepError()),
-               Mebibytes(prediction.predicted_bytes),
-               prediction.measured_bytes > 0 ? Mebibytes(prediction.measured_bytes) : "-",
-               Percent(prediction.utilisation), Percent(prediction.roofline_share)});
-  }
   absl::StrAppend(&page, std::move(table).Finish());
   Note(absl::StrCat(kPredictionNote, " Costs: ", report.predictions.front().costs, "."), page);
 }

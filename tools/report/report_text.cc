@@ -158,21 +158,11 @@ void AppendParts(const Report& report, std::string& text) {
 void AppendPredictions(const Report& report, std::string& text) {
   if (!report.no_predictions.empty())
     absl::StrAppend(&text, "\nNo prediction: ", EscapeMarkdown(report.no_predictions), "\n");
-  if (report.predictions.empty()) return;
+  const std::vector<std::vector<std::string>> rows = PredictionTable(report);
+  if (rows.empty()) return;
+  MarkdownTable table(rows[0]);
+  for (size_t i = 1; i < rows.size(); ++i) table.Add(rows[i]);
   absl::StrAppend(&text, "\n## Predicted and measured\n\n");
-  MarkdownTable table(
-      {"run", "step predicted", "measured", "error", "memory predicted", "measured", "MFU", "share of roofline"});
-  for (size_t i = 0; i < report.runs.size(); ++i) {
-    const RunPrediction& prediction = report.predictions[i];
-    const auto mebibytes = [](int64_t bytes) {
-      return bytes > 0 ? absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20)) : std::string("-");
-    };
-    table.Add({report.runs[i].name, absl::StrFormat("%.1f ms", 1e3 * prediction.layout.step_seconds),
-               absl::StrFormat("%.1f ms", 1e3 * prediction.measured_seconds),
-               absl::StrFormat("%+.1f%%", 100 * prediction.StepError()), mebibytes(prediction.predicted_bytes),
-               mebibytes(prediction.measured_bytes), absl::StrFormat("%.1f%%", 100 * prediction.utilisation),
-               absl::StrFormat("%.1f%%", 100 * prediction.roofline_share)});
-  }
   absl::StrAppend(&text, std::move(table).Finish(), "\n", kPredictionNote, "\n");
 }
 

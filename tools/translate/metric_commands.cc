@@ -145,7 +145,9 @@ Command AddMetricCommand(Command app, const std::string& name, const std::string
                                                   ? "Reference file"
                                                   : "Reference file, detokenised; repeat it for several references");
   reference.OneValueEach().Required();
-  command.AddOption("-i,--input,translations", options->hypotheses, "File of translations (default: standard input)");
+  command.AddOption("-i,--input,translations", options->hypotheses,
+                    options->metric == Metric::kWer ? "File of transcripts (default: standard input)"
+                                                    : "File of translations (default: standard input)");
   command.AddOption("-w,--width", options->digits, "Decimals of the score").InRange(0, 12).ShowDefault();
   const auto set_format = [options](MetricFormat format) { return [options, format] { options->format = format; }; };
   CommandOption json = command.AddFlag("--json", set_format(MetricFormat::kJson), "Print a JSON object (the default)");
@@ -210,9 +212,9 @@ void AddChrfCommand(Command app, int& exit_code) {
 
 void AddWerCommand(Command app, int& exit_code) {
   auto options = std::make_shared<MetricOptions>(MetricOptions{.metric = Metric::kWer, .digits = 4});
-  Command command =
-      AddMetricCommand(app, "wer", "Score transcripts: word error rate, 0.25 for one of four words, equal to jiwer's",
-                       options, exit_code);
+  Command command = AddMetricCommand(
+      app, "wer", "Score transcripts: word error rate (0.25: one word of four is wrong), equal to jiwer's", options,
+      exit_code);
   command.AddFlag("--characters", options->characters, "Character error rate, spaces between words included");
 }
 

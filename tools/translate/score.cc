@@ -284,7 +284,6 @@ void AddScoreOptions(Command command, ScoreOptions& options) {
       .AddOption("RUN_OR_DIR", options.checkpoint,
                  "Checkpoint, or run directory (its best checkpoint, else its newest)")
       .Required();
-  command.AddFormer("-c,--checkpoint", "hadal score RUN_OR_DIR");
   command
       .AddOption("-s,--source", options.source,
                  "Source sentences, one per line; of speech: prefix of features; none for a language model")

@@ -1,18 +1,16 @@
 #include "tools/translate/translate_options.h"
 
-#include "absl/strings/str_cat.h"
 #include "tools/corpus/corpora_list.h"
 #include "tools/translate/direction_tags.h"
 
 namespace hadal {
 namespace {
 
-void AddCheckpoint(Command command, const char* name, TranslateOptions& options) {
+void AddCheckpoint(Command command, TranslateOptions& options) {
   command
       .AddOption("RUN_OR_DIR", options.checkpoint,
                  "Checkpoint, or run directory (its best checkpoint, else its newest)")
       .Required();
-  command.AddFormer("-c,--checkpoint", absl::StrCat("hadal ", name, " RUN_OR_DIR"));
 }
 
 // What all commands have.
@@ -55,7 +53,7 @@ void AddLengthOptions(Command command, TranslateOptions& options) {
 }  // namespace
 
 void AddTranslateOptions(Command command, TranslateOptions& options) {
-  AddCheckpoint(command, "translate", options);
+  AddCheckpoint(command, options);
   command.AddOption("-i,--input", options.input,
                     "File of sentences, one per line (default: standard input); of speech: prefix of features");
   command.AddOption("-o,--out", options.output,
@@ -75,7 +73,7 @@ void AddTranslateOptions(Command command, TranslateOptions& options) {
 }
 
 void AddSetTranslationOptions(Command command, TranslateOptions& options) {
-  AddCheckpoint(command, "evaluate", options);
+  AddCheckpoint(command, options);
   AddTagsOption(command, options.tags);
   AddBeamOptions(command, options.beam);
   AddLengthOptions(command, options);
@@ -86,7 +84,7 @@ void AddSampleOptions(Command command, TranslateOptions& options) {
   options.language_model = true;
   options.beam.temperature = 1;
   options.beam.max_length_b = 200;
-  AddCheckpoint(command, "sample", options);
+  AddCheckpoint(command, options);
   command
       .AddOption("-p,--prompts", options.input,
                  "Prompts to continue, one per line; - is standard input (default: one empty prompt)")

@@ -88,14 +88,6 @@ TEST_F(ResumeRequestTest, AnotherJobAnotherRequestAndAStartByItselfDoAsTheyAreAs
   EXPECT_EQ(Resume("never"), "never");
 }
 
-// Later checkpoints are still those of the run's former future.
-TEST_F(ResumeRequestTest, AStartThatEndsBeforeItsClaimLeavesItToTheNext) {
-  SaveAt(10);
-  environment_["HADAL_JOB_START"] = "1700000000";
-  Note(Checkpoint(5), 5);
-  EXPECT_EQ(Resume(Checkpoint(5)), Checkpoint(5));
-}
-
 // A checkpoint of another run, say: this one has nothing of its own to go on from, or only what it left behind.
 TEST_F(ResumeRequestTest, AStartThatEndsBeforeItsFirstSaveLeavesItToTheNext) {
   environment_["HADAL_JOB_START"] = "1700000000";
@@ -113,7 +105,7 @@ TEST_F(ResumeRequestTest, ADamagedNoteIsNone) {
   Note("never", 0);
   SaveAt(10);
   ASSERT_EQ(Resume("never"), "auto");
-  for (const char* text : {"", "1700000000\n\nnever\n", "1700000000\n\nnever\nx\n\n"}) {
+  for (const char* text : {"", "1700000000\n\nnever\n", "1700000000\n\nnever\nx\n"}) {
     SetContents(CheckpointsDirectory(run()) + "/resume_request", text);
     EXPECT_EQ(Resume("never"), "never") << text;
   }

@@ -16,6 +16,7 @@
 #include "runtime/run_directory.h"
 #include "tests/support/open_files_limit.h"
 #include "tests/support/recorded_syncs.h"
+#include "tests/support/saved_steps.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"
 
@@ -49,12 +50,6 @@ class CheckpointDirectoryTest : public testing::Test {
     const Vector view(values_.data(), 4);
     return {{.parameter = 0, .slice = 0, .weight = view, .first_moment = view, .second_moment = view}};
   }
-  std::vector<int64_t> Steps() {
-    const auto entries = ListCheckpoints(run_.path());
-    std::vector<int64_t> steps;
-    for (const CheckpointEntry& entry : *entries) steps.push_back(entry.step);
-    return steps;
-  }
   std::string Directory(int64_t step) { return run_ / ("checkpoints/" + CheckpointName(step)); }
   // As if another version had written it.
   void SetFormat(int64_t step, int32_t format) {
@@ -84,7 +79,7 @@ TEST_F(CheckpointDirectoryTest, NamesAreExact) {
 }
 
 TEST_F(CheckpointDirectoryTest, ARunWithoutCheckpointsHasNone) {
-  EXPECT_TRUE(Steps().empty());
+  EXPECT_TRUE(SavedSteps(run_.path()).empty());
   EXPECT_EQ(FindLatest(run_.path()).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest).status().code(),
             absl::StatusCode::kNotFound);
@@ -107,7 +102,7 @@ TEST_F(CheckpointDirectoryTest, ABestThatCannotBeReadGoes) {
   SetContents(run_ / "checkpoints/best", "rubbish");
   ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 20, "a").ok());
   EXPECT_TRUE(ApplyRetention(run_.path(), {.keep_last = 1}).ok());
-  EXPECT_THAT(Steps(), ElementsAre(20));
+  EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(20));
 }
 
 TEST_F(CheckpointDirectoryTest, TheFolderOfCheckpointsIsOnTheDeviceBeforeTheFirstOne) {
@@ -164,7 +159,7 @@ TEST_F(CheckpointDirectoryTest, APointerToSomewhereElseIsNotFollowed) {
 TEST_F(CheckpointDirectoryTest, RetentionKeepsTheLastTheMilestonesAndWhatIsPointedTo) {
   CheckpointCommitter committer = Committer({.keep_last = 2, .keep_every = 40});
   for (int64_t step = 10; step <= 100; step += 10) SaveStep(committer, step, step == 30);
-  EXPECT_THAT(Steps(), ElementsAre(30, 40, 80, 90, 100));
+  EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(30, 40, 80, 90, 100));
 }
 
 TEST_F(CheckpointDirectoryTest, RetentionNeverRemovesLatest) {
@@ -172,7 +167,7 @@ TEST_F(CheckpointDirectoryTest, RetentionNeverRemovesLatest) {
   for (int64_t step = 10; step <= 50; step += 10) SaveStep(committer, step);
   ASSERT_TRUE(SetCheckpointPointer(run_.path(), CheckpointPointer::kLatest, 10, "x").ok());
   ASSERT_TRUE(ApplyRetention(run_.path(), {.keep_last = 1}).ok());
-  EXPECT_THAT(Steps(), ElementsAre(10, 50));
+  EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(10, 50));
 }
 
 TEST_F(CheckpointDirectoryTest, RetentionTouchesNothingWhenAPointerCannotBeRead) {
@@ -180,7 +175,7 @@ TEST_F(CheckpointDirectoryTest, RetentionTouchesNothingWhenAPointerCannotBeRead)
   for (int64_t step = 10; step <= 30; step += 10) SaveStep(committer, step);
   SetContents(run_ / "checkpoints/best", "rubbish");
   EXPECT_FALSE(ApplyRetention(run_.path(), {.keep_last = 1}).ok());
-  EXPECT_THAT(Steps(), ElementsAre(10, 20, 30));
+  EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(10, 20, 30));
 }
 
 TEST_F(CheckpointDirectoryTest, ACommitAppliesRetentionAndSaysWhatKeptItFromThat) {
@@ -192,11 +187,11 @@ TEST_F(CheckpointDirectoryTest, ACommitAppliesRetentionAndSaysWhatKeptItFromThat
     return committer.Commit({.progress = {.step = step}, .files = {*file}}).value();
   };
   EXPECT_TRUE(commit(20).retention.ok());
-  EXPECT_THAT(Steps(), ElementsAre(20));
+  EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(20));
   SetContents(run_ / "checkpoints/best", "rubbish");
   const CommitResult troubled = commit(30);
   EXPECT_EQ(troubled.retention.code(), absl::StatusCode::kDataLoss) << troubled.retention;
-  EXPECT_THAT(Steps(), ElementsAre(20, 30));
+  EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(20, 30));
 }
 
 // The earlier launch is at any point of its commit when another one takes the run directory over.
@@ -209,7 +204,7 @@ TEST_F(CheckpointDirectoryTest, ALaunchThatIsOvertakenInTheMiddleMovesNothingMor
   syncs.Before("/checkpoints", [this] { Committer(); });  // it is in its place
   const auto committed = committer.Commit({.progress = {.step = 20}, .files = {*file}, .is_best = true});
   EXPECT_EQ(committed.status().code(), absl::StatusCode::kAborted) << committed.status();
-  EXPECT_THAT(Steps(), ElementsAre(10, 20));
+  EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(10, 20));
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest), 10);
   EXPECT_FALSE(ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest).ok());
 }
@@ -225,7 +220,7 @@ TEST_F(CheckpointDirectoryTest, OneThatIsOvertakenAfterItsCommitRemovesNoOldOnes
   const auto committed = committer.Commit({.progress = {.step = 20}, .files = {*file}});
   ASSERT_TRUE(committed.ok()) << committed.status();
   EXPECT_EQ(committed->retention.code(), absl::StatusCode::kAborted) << committed->retention;
-  EXPECT_THAT(Steps(), ElementsAre(10, 20));
+  EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(10, 20));
 }
 
 // A live launch's directory that changes beneath, say.
@@ -349,7 +344,7 @@ TEST_F(CheckpointDirectoryTest, ACheckpointOfManyFilesIsReadWithAHundredOpen) {
 TEST_F(CheckpointDirectoryTest, ZeroKeepsAll) {
   CheckpointCommitter committer = Committer({.keep_last = 0, .keep_every = 20});
   for (int64_t step = 10; step <= 30; step += 10) SaveStep(committer, step);
-  EXPECT_THAT(Steps(), ElementsAre(10, 20, 30));
+  EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(10, 20, 30));
 }
 
 TEST_F(CheckpointDirectoryTest, FindingFallsBackAndSaysWhy) {
@@ -424,7 +419,7 @@ TEST_F(CheckpointDirectoryTest, GoingBackSetsTheFormerFutureAside) {
   const auto moved = SetAsideLaterCheckpoints(run_.path(), 20, "attempt");
   ASSERT_TRUE(moved.ok()) << moved.status();
   EXPECT_THAT(*moved, ElementsAre(Directory(30) + ".abandoned.attempt", Directory(40) + ".abandoned.attempt"));
-  EXPECT_THAT(Steps(), ElementsAre(10, 20));
+  EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(10, 20));
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest), 20);
   CheckpointCommitter next = Committer();
   EXPECT_TRUE(PathExists((*moved)[0])) << "what was set aside is a person's to delete";

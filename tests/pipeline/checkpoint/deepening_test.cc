@@ -43,6 +43,9 @@ TEST(DeepeningTest, WhatDoesNotFitIsNamed) {
   admin.push_back({.name = "decoder.layers.2.fc_omega", .rows = 4, .is_vector = true});
   EXPECT_THAT(Refusal(admin, Model(4, 3)), HasSubstr("no place for the checkpoint's decoder.layers.2.fc_omega"));
   EXPECT_THAT(Refusal(Model(2, 3), Model(4, 3, 8)), HasSubstr("encoder.embed_tokens.weight has the shape [9, 4]"));
+  std::vector<CheckpointParameter> more_words = Model(4, 3);
+  more_words[0].rows = 10;
+  EXPECT_THAT(Refusal(Model(2, 3), more_words), HasSubstr("[9, 4], the model's encoder.embed_tokens.weight [10, 4]"));
 }
 
 }  // namespace

@@ -8,27 +8,24 @@
 namespace hadal {
 namespace {
 
+ModelOptions SmallOptions() {
+  return {.encoder_layers = 2,
+          .decoder_layers = 3,
+          .d_model = 8,
+          .d_ff = 16,
+          .heads = 2,
+          .source_vocabulary = 20,
+          .target_vocabulary = 20};
+}
+
 std::vector<ExportedTensor> TensorsOf(ResidualMethod method) {
-  ModelOptions options{.encoder_layers = 2,
-                       .decoder_layers = 3,
-                       .d_model = 8,
-                       .d_ff = 16,
-                       .heads = 2,
-                       .source_vocabulary = 20,
-                       .target_vocabulary = 20};
+  ModelOptions options = SmallOptions();
   ApplyResidualMethod(method, options);
   return ExportedTensors(DescribeParameters(ModelPlan::Make(options)));
 }
 
 TEST(ExportedTensorsTest, AParameterIsATensor) {
-  ModelOptions options{.encoder_layers = 1,
-                       .decoder_layers = 1,
-                       .d_model = 8,
-                       .d_ff = 16,
-                       .heads = 2,
-                       .source_vocabulary = 20,
-                       .target_vocabulary = 20};
-  const std::vector<CheckpointParameter> parameters = DescribeParameters(ModelPlan::Make(options));
+  const std::vector<CheckpointParameter> parameters = DescribeParameters(ModelPlan::Make(SmallOptions()));
   const std::vector<ExportedTensor> tensors = ExportedTensors(parameters);
   ASSERT_EQ(tensors.size(), parameters.size());
   for (size_t i = 0; i < tensors.size(); ++i) {

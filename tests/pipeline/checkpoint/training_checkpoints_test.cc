@@ -16,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "layers/purpose.h"
+#include "pipeline/checkpoint/run_owner.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
@@ -269,6 +270,29 @@ TEST_F(TrainingCheckpointsTest, ALaunchThatIsOvertakenWhileItClaimsSetsNothingAs
   EXPECT_EQ(first.checkpoints.Claim(3).code(), absl::StatusCode::kAborted);
   EXPECT_THAT(first.warnings, IsEmpty());
   EXPECT_EQ(FindLatest(run_.path())->checkpoint.step, 4);
+}
+
+// It was stopped between its claim and what follows, as a suspended job is.
+TEST_F(TrainingCheckpointsTest, AnEarlierOwnerMovesNothingOfALaterOne) {
+  SaveTwo();
+  Launch first(run_.path()), second(run_.path());
+  ASSERT_TRUE(first.checkpoints.Claim(4).ok());
+  ASSERT_TRUE(second.checkpoints.Claim(4).ok());
+  const auto moved = SetAsideLaterCheckpoints(run_.path(), 2, first.checkpoints.attempt());
+  EXPECT_EQ(moved.status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(ListCheckpoints(run_.path())->size(), 2u);
+}
+
+TEST_F(TrainingCheckpointsTest, ACheckpointThatWasSetAsideSinceItWasLoadedIsNotContinued) {
+  SaveTwo();
+  Launch launch(run_.path());
+  ASSERT_TRUE(launch.checkpoints.LoadLatest().ok());
+  const std::string owner = ReadOwner(run_.path())->value().attempt;
+  std::filesystem::rename(Directory(4), Directory(4) + ".abandoned.another");
+  const absl::Status claimed = launch.checkpoints.Claim(4);
+  EXPECT_EQ(claimed.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(claimed.message()), HasSubstr("set " + Directory(4) + " aside"));
+  EXPECT_EQ(ReadOwner(run_.path())->value().attempt, owner);
 }
 
 TEST_F(TrainingCheckpointsTest, OldOnesThatCannotBeRemovedAreAWarning) {

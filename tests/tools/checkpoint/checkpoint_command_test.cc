@@ -252,6 +252,19 @@ TEST_F(CheckpointCommandTest, ExportReplacesNothingUnasked) {
   EXPECT_EQ(Checkpoint({"export", directory_, "--out", run_ / "model.bin"}).exit_code, 2);
 }
 
+TEST_F(CheckpointCommandTest, ExportWritesNoFileThatIsNoVocabulary) {
+  for (const std::string name : {".profile", "sitecustomize.py", ".model"}) {
+    CheckpointManifest manifest = CheckpointReader::Open(directory_)->manifest();
+    std::filesystem::rename(directory_ + "/" + manifest.attachments[0].name, directory_ + "/" + name);
+    manifest.attachments[0].name = name;
+    SetContents(directory_ + "/manifest.json", manifest.ToString());
+    const CommandResult outcome = Checkpoint({"export", directory_, "--out", run_ / "out/model.safetensors"});
+    EXPECT_EQ(outcome.exit_code, 3);
+    EXPECT_THAT(outcome.err, HasSubstr("carries " + name + ", which is no vocabulary"));
+    EXPECT_FALSE(PathExists(run_ / "out"));
+  }
+}
+
 TEST_F(CheckpointCommandTest, ARunWithoutAWholeCheckpointSaysWhatIsLeftToDo) {
   std::filesystem::remove(directory_ + "/rank_00001.safetensors");
   const CommandResult outcome = Checkpoint({"export", run_.path(), "--out", run_ / "model.safetensors"});

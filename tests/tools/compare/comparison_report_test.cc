@@ -202,6 +202,21 @@ TEST(ReadInstruments, ANormsGradientIsThatBeforeItOverThatAfterIt) {
   EXPECT_NEAR(*ReadInstruments(run).norm_gradient_ratio, 0.5, 1e-6);
 }
 
+TEST(ReadInstruments, AStacksGradientIsThatOfItsFirstSublayerOverThatOfItsLast) {
+  RunRecord run;
+  run.encoder_sublayers = 2;
+  run.depth.emplace_back()[DepthSeries::kOutputGradient] = {1.0f, 4.0f, 8.0f, 2.0f};
+  EXPECT_EQ(ReadInstruments(run).gradient_ratio_encoder, 0.25);
+  EXPECT_EQ(ReadInstruments(run).gradient_ratio_decoder, 4);
+}
+
+TEST(ReadInstruments, TheEarlyUpdateIsTheLastOfTheFirstTen) {
+  RunRecord run;
+  run.depth = {{.update = 10, .model_update = 0.5}, {.update = 11, .model_update = 1.5}};
+  EXPECT_EQ(ReadInstruments(run).early_model_update, 0.5);
+  EXPECT_EQ(ReadInstruments(run).model_update, 1.5);
+}
+
 TEST(MeanPoints, AveragesNeighbours) {
   EXPECT_THAT(MeanPoints({{0, 1}, {1, 3}, {2, 10}, {3, 20}}, 2),
               ElementsAre(std::pair(0.5, 2.0), std::pair(2.5, 15.0)));

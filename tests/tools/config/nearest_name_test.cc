@@ -21,12 +21,6 @@ TEST(NearestName, FindsTheLikeliestCandidate) {
   EXPECT_EQ(NearestName("DeepNorm", {"post_ln", "deepnorm"}), "deepnorm");
 }
 
-TEST(NearestName, KnowsWhatWasRenamed) {
-  EXPECT_EQ(NearestName("checkpoint_every", {"checkpoint_dir", "recompute_every"}), "recompute_every");
-  EXPECT_EQ(NearestName("generate", {"make-corpus", "translate"}), "make-corpus");
-  EXPECT_EQ(NearestName("generate", {"translates"}), "") << "a name that is no candidate here";
-}
-
 TEST(NearestName, CompletesABeginning) {
   EXPECT_EQ(NearestName("warmup", {"peak", "warmup_updates", "warmup_fraction"}), "warmup_updates");
   EXPECT_EQ(NearestName("wa", {"warmup_updates"}), "") << "two letters are too few";

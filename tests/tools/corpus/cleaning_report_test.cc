@@ -88,7 +88,7 @@ TEST_F(CleaningReportTest, OneFileAndAListKeepTheSamePairsOnAnyThreads) {
   WritePairs("two", two);
   WritePairs("both", {"a\tx", "b\ty", "a\tx", "b\ty", "c\tz", "d\tx"});
   WritePairs("test", {"d\tx"});
-  options_.test = {Columns("test", {"en", "de"})};
+  options_.test = {Columns("test", {"en", "de"}), Columns("one", {"de", "en"})};
   options_.drop_duplicates = options_.drop_test_overlap = true;
   options_.train = {Columns("both", {"en", "de"})};
   options_.threads = 1;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -29,13 +28,8 @@ class PrepareTest : public ::testing::Test {
     options_.training.size = 60;
   }
   std::string Path(const std::string& name) const { return directory_ / name; }
-  void Write(const std::string& name, const std::string& text) const {
-    std::ofstream(Path(name), std::ios::binary | std::ios::trunc) << text;
-  }
-  std::string Read(const std::string& name) const {
-    std::ifstream in(Path(name), std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  void Write(const std::string& name, const std::string& text) const { SetContents(Path(name), text); }
+  std::string Read(const std::string& name) const { return Contents(Path(name)); }
   // More text than the three sentences, for vocabularies that need it.
   void WriteSyntheticText() const {
     std::string english, german;

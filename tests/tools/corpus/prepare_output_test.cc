@@ -77,6 +77,17 @@ TEST_F(PrepareTest, OverwritingLeavesNoSplitOfBefore) {
   }
 }
 
+TEST_F(PrepareTest, ATextThatTheOutputWouldReplaceIsKept) {
+  std::filesystem::create_directories(options_.output);
+  options_.overwrite = true;
+  for (const char* name : {"source.txt", "test.json", "cleaning.json"}) {
+    Write(absl::StrCat("out/", name), kEnglish);
+    options_.train = {{Path(absl::StrCat("out/", name)), Path("train.de")}};
+    ExpectError({absl::StrCat("writing ", Path("out/"), name), "which is an input"});
+    EXPECT_EQ(Read(absl::StrCat("out/", name)), kEnglish);
+  }
+}
+
 class SurplusShardsTest : public PrepareTest {
  protected:
   // A corpus of four samples, each in a shard of its own.
@@ -174,6 +185,18 @@ TEST_F(SurplusShardsTest, ADamagedManifestNamesNothing) {
   ASSERT_TRUE(Run().ok());
   EXPECT_EQ(Shards().size(), 4u);
   EXPECT_EQ(OpenCorpus("train").size(), 3);
+}
+
+TEST_F(SurplusShardsTest, WhatIsNoShardIsKept) {
+  ASSERT_TRUE(Run().ok());
+  std::string manifest = Read("out/train.json");
+  manifest.replace(manifest.find("train.00000.shard"), 17, "notes");
+  Write("out/train.json", manifest);
+  std::filesystem::create_directory(Path("out/notes"));
+  Write("out/notes/mine", "mine");
+  options_.overwrite = true;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(Read("out/notes/mine"), "mine");
 }
 
 }  // namespace

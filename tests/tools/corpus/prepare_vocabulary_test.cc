@@ -94,6 +94,18 @@ TEST_F(PrepareTest, TheVocabularyIsTrainedOnAtMostSoManyPairsOfTheTrainingText) 
   EXPECT_THAT(out_.str(), HasSubstr("on 50 pairs"));
 }
 
+// 10 of 101: the second text's share is less than one pair.
+TEST_F(PrepareTest, TheVocabularySeesEachText) {
+  WriteSyntheticText();
+  Write("one.en", "A man reads.\n");
+  Write("one.de", "Ein Mann liest.\n");
+  options_.train.push_back({Path("one.en"), Path("one.de")});
+  options_.training.size = 90;
+  options_.vocabulary_pairs = 10;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(out_.str(), HasSubstr("on 10 pairs"));
+}
+
 TEST_F(PrepareTest, WordsAreCountedInAllOfTheTrainingText) {
   options_.training.algorithm = PieceAlgorithm::kWord;
   options_.vocabulary_pairs = 1;

@@ -227,8 +227,13 @@ TEST(Evaluation, ReportsNameEachDirectionsNumbers) {
   const std::string page = EvaluationHtml(evaluation);
   EXPECT_THAT(page, HasSubstr("<title>en→de 10.0</title>"));
   EXPECT_THAT(page, HasSubstr("<title>de→en 20.0</title>"));
+  TestSetScores domain = there;
+  domain.bleu = 20;
+  EXPECT_THAT(EvaluationHtml({.checkpoint = "run", .sets = {there, domain}}), HasSubstr("<title>en→de 15.0</title>"));
   EXPECT_THAT(EvaluationMarkdown(evaluation),
               HasSubstr("| en-de | 1,234 | 50,000 | 10.0 | 13a | 11.0 | 42.5 | 50.0% | 25.0% | 9.0 | 0.010 |\n"));
+  EXPECT_THAT(EvaluationMarkdown(evaluation),
+              HasSubstr("\n| en→xx | 1 | 10.0 | 11.0 | 42.5 | 50.0% | 1 of 1 | 1 | 0 |\n"));
 }
 
 TEST(Evaluation, JsonHasEveryNumberUnderItsName) {
@@ -303,6 +308,7 @@ TEST(Evaluation, MeansAreOfTheDirectionsThatTheyName) {
       {.name = "de-fr", .direction = {"de", "fr"}, .bleu = 60, .training_pairs = 0}};
   sets[0].other = {.bleu = 9, .p_value = 0.01};
   sets[1].other = {.bleu = 25, .p_value = 0.2};
+  sets[2].other = {.bleu = 61, .p_value = 0.04};
   std::map<std::string, double> found;
   const std::vector<EvaluationMean> means = MeansOf(sets, "en");
   for (const EvaluationMean& mean : means) found[mean.what] = mean.bleu;
@@ -314,10 +320,15 @@ TEST(Evaluation, MeansAreOfTheDirectionsThatTheyName) {
                                                   {"fewer than 100,000 training pairs", 10},
                                                   {"900,000 training pairs or more", 20}}));
   EXPECT_EQ(means[0].wins, 1);
-  EXPECT_EQ(means[0].compared, 2);
+  EXPECT_EQ(means[0].compared, 3);
   EXPECT_EQ(means[0].significant_wins, 1);
-  EXPECT_EQ(means[0].significant_losses, 0);
+  EXPECT_EQ(means[0].significant_losses, 1);
   EXPECT_EQ(means[0].wrong_language, 0.5);
+  sets[0].training_pairs = 100'000;
+  sets[1].training_pairs = 899'999;
+  const EvaluationMean last = MeansOf(sets, "en").back();
+  EXPECT_EQ(last.what, "100,000 to 900,000 training pairs");
+  EXPECT_EQ(last.bleu, 15);
 }
 
 }  // namespace

@@ -109,21 +109,24 @@ TEST(GatherBehindUpdate, IsWhatGoingRoundByRoundFinds) {
   EXPECT_DOUBLE_EQ(GatherBehindUpdate({.update_seconds = 9, .gather_seconds = 6, .rounds = 4, .exchanges = 6}), 3);
 }
 
+// 2·2 + 4·3 + 3 = 19 sublayers.
+ModelOptions SmallOptions(EmbeddingSharing sharing) {
+  ModelOptions options{.encoder_layers = 2,
+                       .decoder_layers = 4,
+                       .d_model = 64,
+                       .d_ff = 256,
+                       .heads = 4,
+                       .source_vocabulary = 200,
+                       .target_vocabulary = 200,
+                       .max_positions = 64};
+  options.sharing = sharing;
+  ApplyResidualMethod(ResidualMethod::kDeepNorm, options);
+  return options;
+}
+
 class GradientPiecesTest : public ::testing::Test {
  protected:
-  // 2·2 + 4·3 + 3 = 19 sublayers.
-  explicit GradientPiecesTest(EmbeddingSharing sharing = EmbeddingSharing::kNone) {
-    options_ = {.encoder_layers = 2,
-                .decoder_layers = 4,
-                .d_model = 64,
-                .d_ff = 256,
-                .heads = 4,
-                .source_vocabulary = 200,
-                .target_vocabulary = 200,
-                .max_positions = 64};
-    options_.sharing = sharing;
-    ApplyResidualMethod(ResidualMethod::kDeepNorm, options_);
-  }
+  explicit GradientPiecesTest(EmbeddingSharing sharing = EmbeddingSharing::kNone) : options_(SmallOptions(sharing)) {}
 
   // The pieces of a stage when every sublayer takes a second forward and two backward; `last`: the span of its last
   // backward.
@@ -282,17 +285,7 @@ TEST_F(TiedGradientPiecesTest, ATableWaitsForAllStagesThatUseIt) {
 
 // From the other end: what a layout's prediction says when a link is fast enough for all but the last part.
 TEST(LayoutPredictionTest, WhatIsCompleteLastIsExposed) {
-  ModelOptions options{.encoder_layers = 2,
-                       .decoder_layers = 4,
-                       .d_model = 64,
-                       .d_ff = 256,
-                       .heads = 4,
-                       .source_vocabulary = 200,
-                       .target_vocabulary = 200,
-                       .max_positions = 64};
-  options.sharing = EmbeddingSharing::kNone;
-  ApplyResidualMethod(ResidualMethod::kDeepNorm, options);
-  const ModelPlan model = ModelPlan::Make(options);
+  const ModelPlan model = ModelPlan::Make(SmallOptions(EmbeddingSharing::kNone));
   Machine machine{.name = "test",
                   .devices_per_node = 2,
                   .memory_bytes = int64_t{1} << 30,

@@ -9,6 +9,7 @@
 namespace hadal {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -198,6 +199,19 @@ TEST(Scaling, NamesTheSlowRank) {
   EXPECT_NEAR(runs.summaries[1].slowest_excess, 0.4, 1e-9);
   const auto scaling = CompareRuns(runs.records, runs.summaries);
   EXPECT_THAT(DescribeLoss(scaling->rows[1], runs.summaries[1]), HasSubstr("stage 0 computes 40% longer"));
+}
+
+// Computing's own parts, forward and backward, share one.
+TEST(Scaling, EachPartHasItsRemedy) {
+  std::vector<std::string> words;  // the first ones
+  for (const TimePart& part : kTimeParts) {
+    ScalingRow row;
+    row.causes.*part.seconds = 0.1;
+    const std::string text = DescribeLoss(row, RunSummary()), remedy = text.substr(text.find(": ") + 2);
+    words.push_back(remedy.substr(0, remedy.find(' ')));
+  }
+  EXPECT_THAT(words, ElementsAre("compute", "less", "compute", "shared", "sharding", "one",
+                                 "checkpoint.buffer_mebibytes,", "more", "let", "larger", "fewer", "what"));
 }
 
 TEST(Scaling, RefusesWhatCannotBeCompared) {

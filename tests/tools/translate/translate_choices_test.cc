@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -143,6 +144,11 @@ TEST_F(TranslateTest, SamplesDependOnTheLineAndTheSeed) {
   EXPECT_NE(*Translate(other, input), reference);
   options.beam.top_k = 1;
   EXPECT_THAT(*Translate(options, input), HasSubstr("\t" + MeaningOf(0) + "\n")) << "the most likely tokens alone";
+  options.json = true;
+  const nlohmann::json sample = nlohmann::json::parse(*Translate(options, Lines({Sentences()[0]})))["hypotheses"][0];
+  double sum = 0;
+  for (const nlohmann::json& log_probability : sample["log_probabilities"]) sum += log_probability.get<double>();
+  EXPECT_DOUBLE_EQ(sample["score"].get<double>(), sum) << "no length penalty";
   options.beam.length_penalty = 1;
   EXPECT_THAT(std::string(Translate(options, input).status().message()), HasSubstr("--length-penalty"));
   options = Options();
