@@ -1,6 +1,9 @@
 #include "pipeline/run_info.h"
 
+#include <span>
+
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 namespace hadal {
 namespace {
@@ -14,6 +17,8 @@ double ShareOf(int64_t part, int64_t whole) {
 RunInfo DescribeRun(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline, int threads,
                     int64_t first_step) {
   const ModelOptions& model = plan.options;
+  const std::span<const int32_t> cuts(pipeline.borders.begin() + 1, pipeline.borders.end() - 1);
+  const bool together = pipeline.grid.placement == Placement::kReplicasTogether;
   return {.run_directory = options.run_directory,
           .model = absl::StrFormat("%s, d_model %d, %d heads, d_ff %d: %d sublayers", DepthName(model), model.d_model,
                                    model.heads, model.d_ff, model.encoder_sublayers() + model.decoder_sublayers()),
@@ -29,6 +34,9 @@ RunInfo DescribeRun(const TrainOptions& options, const ModelPlan& plan, const Pi
           .free_links = pipeline.shape.free_links,
           .threads = threads,
           .recompute_every = pipeline.recompute_every,
+          .layout = absl::StrFormat("%s, chunks %d, cut before sublayers [%s], outstanding sends %d, %s",
+                                    ToString(pipeline.schedule), pipeline.shape.chunks, absl::StrJoin(cuts, ", "),
+                                    pipeline.outstanding_sends, together ? "replicas together" : "stages together"),
           .first_step = first_step,
           .total_steps = options.stop.steps};
 }

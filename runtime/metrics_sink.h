@@ -44,6 +44,7 @@ struct RunInfo {
   bool free_links = false;      // the schedule's (pipeline/schedule/schedule.h)
   int32_t threads = 1;          // per rank
   int32_t recompute_every = 0;  // as chosen, if the run chooses it
+  std::string layout;           // what else decides a step's time: schedule, chunks, cuts … (pipeline/run_info.h)
   int64_t first_step = 1;       // the next step to run
   int64_t total_steps = 0;      // 0: no limit on steps
 };

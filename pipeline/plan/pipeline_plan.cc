@@ -86,17 +86,17 @@ absl::Status CheckMessages(const ModelPlan& plan, const PipelinePlan& pipeline) 
 absl::StatusOr<GridShape> MakeGrid(const PipelineOptions& options, int ranks) {
   const auto started = absl::StrCat(ranks, ranks == 1 ? " rank was" : " ranks were", " started");
   const int replicas = options.replicas;
+  const int64_t asked_ranks = int64_t{options.stages} * replicas;
   if (replicas < 1 || ranks % replicas != 0) {
     return absl::InvalidArgumentError(absl::StrCat("pipeline.replicas = ", replicas, ", but ", started,
                                                    ". Ranks are stages x replicas: start a multiple of ",
                                                    std::max(replicas, 1), " ranks."));
   }
-  if (options.stages != 0 && options.stages * replicas != ranks) {
+  if (options.stages != 0 && asked_ranks != ranks) {
     const std::string asked =
         replicas == 1 ? absl::StrCat("pipeline.stages = ", options.stages)
                       : absl::StrCat("pipeline.stages = ", options.stages, " x pipeline.replicas = ", replicas);
-    return absl::InvalidArgumentError(absl::StrCat(asked, ", but ", started, ". Start `mpirun -n ",
-                                                   options.stages * replicas,
+    return absl::InvalidArgumentError(absl::StrCat(asked, ", but ", started, ". Start `mpirun -n ", asked_ranks,
                                                    "` (--oversubscribe, where there are fewer cores), or leave stages "
                                                    "unset to use every rank."));
   }

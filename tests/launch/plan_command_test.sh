@@ -27,4 +27,15 @@ pastes 1 "$configs/papers/paper/branchnorm.textproto" "$configs/depth/500.textpr
 pastes 8 "$configs/papers/paper/branchnorm.textproto" "$configs/depth/500.textproto"
 pastes 1 "$configs/language_model/base.textproto"
 
+echo "what cannot be planned, and what a plan leaves out"
+expect 2 "$hadal" plan "$configs/base.textproto" --vocabulary 1000 --set device.precision=bf16; says "device.precision needs a GPU"
+expect 2 "$hadal" plan "$configs/base.textproto" --vocabulary 1000 --set pipeline.stages=65536 --set pipeline.replicas=65536 --set batch.micro_batches=65536
+says "= 4294967296 ranks"
+sed '/_node *{/d' "$configs/machines/a100_80g_8.textproto" > linkless.textproto
+expect 0 "$hadal" plan "$configs/base.textproto" --vocabulary 1000 --machine linkless.textproto --nodes 2
+says "no intra_node.gb_per_second: transfers within a node take no time"; says "no inter_node.gb_per_second"
+# A billion elements a product, which measuring the CPU's speed need not have.
+(ulimit -v 8000000; "$hadal" plan "$configs/base.textproto" --vocabulary 1000 --gflops 50 --set batch.target_tokens=262144 --set model.d_ff=8192 > out 2>&1) ||
+  fail "a large micro-batch is not planned: $(tail -n 1 out)"
+
 finished

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -45,6 +46,8 @@ TEST(RunInfo, SaysWhatTheRunIs) {
   EXPECT_EQ(run.stages, 2);
   EXPECT_EQ(run.replicas, 2);
   EXPECT_EQ(run.threads, 3);
+  EXPECT_EQ(run.layout, absl::StrCat("1f1b, chunks 1, cut before sublayers [", pipeline.borders[1],
+                                     "], outstanding sends 2, replicas together"));
   EXPECT_EQ(run.first_step, 8);
   EXPECT_EQ(run.total_steps, 30);
 }

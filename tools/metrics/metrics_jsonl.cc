@@ -171,6 +171,7 @@ void MetricsJsonl::OnStart(const RunInfo& run) {
                   {"free_links", run.free_links},
                   {"threads", run.threads},
                   {"recompute_every", run.recompute_every},
+                  {"layout", run.layout},
                   {"first_step", run.first_step},
                   {"total_steps", run.total_steps}}));
 }

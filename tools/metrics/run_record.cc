@@ -114,14 +114,16 @@ void AddRecord(const Json& json, RunRecord& run) {
     const int replicas = static_cast<int>(std::max<int64_t>(1, Integer(json, "replicas")));
     std::optional<int> recompute_every;
     if (json.contains("recompute_every")) recompute_every = static_cast<int>(Integer(json, "recompute_every"));
-    if (std::tie(ranks, threads, replicas, recompute_every) !=
-        std::tie(run.ranks, run.threads, run.replicas, run.recompute_every)) {
+    std::string layout = String(json, "layout");
+    if (std::tie(ranks, threads, replicas, recompute_every, layout) !=
+        std::tie(run.ranks, run.threads, run.replicas, run.recompute_every, run.start_layout)) {
       run.layout_begins = run.steps.size();
     }
     run.ranks = ranks;
     run.threads = threads;
     run.replicas = replicas;
     run.recompute_every = recompute_every;
+    run.start_layout = std::move(layout);
     run.model = String(json, "model");
     run.parameters = Integer(json, "parameters");
     run.source_vocabulary = static_cast<int32_t>(Integer(json, "source_vocabulary"));
@@ -177,14 +179,14 @@ int64_t FirstStepOf(const std::string& name) {
   return absl::SimpleAtoi(name.substr(begin, end - begin), &step) ? step : -1;
 }
 
-// The trace of the latest steps; "" if there is none.
-std::string ReadTrace(const std::string& directory) {
+// The trace of the latest steps, from `first_step` on; "" if there is none.
+std::string ReadTrace(const std::string& directory, int64_t first_step) {
   const std::string traces = JoinPath(directory, kTracesName);
   absl::StatusOr<std::vector<std::string>> names = ListDirectory(traces);
   if (!names.ok()) return "";
   std::ranges::stable_sort(*names, {}, FirstStepOf);
   for (auto name = names->rbegin(); name != names->rend(); ++name) {
-    if (!absl::EndsWith(*name, ".json")) continue;
+    if (!absl::EndsWith(*name, ".json") || FirstStepOf(*name) < first_step) continue;
     const absl::StatusOr<std::string> text = ReadFile(JoinPath(traces, *name), kMostTraceBytes);
     if (text.ok()) return *text;
   }
@@ -212,7 +214,11 @@ absl::StatusOr<RunRecord> ReadRun(const std::string& directory) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": has no step; has the run started?"));
   }
   ReadConfig(run);
-  run.trace_json = ReadTrace(directory);
+  int64_t first_step = -1;
+  if (run.layout_begins > 0) {
+    first_step = run.layout_begins < run.steps.size() ? run.steps[run.layout_begins].step : run.steps.back().step + 1;
+  }
+  run.trace_json = ReadTrace(directory, first_step);
   return run;
 }
 

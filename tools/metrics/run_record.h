@@ -52,8 +52,10 @@ struct RunRecord {
   int threads = 1;                     // per rank
   int32_t encoder_sublayers = 0;       // the first ones of a DepthMetrics series
   std::optional<int> recompute_every;  // of the last start; absent: an older run
+  std::string start_layout;            // RunInfo::layout of the last start
   std::vector<StepMetrics> steps;
-  // Index of the first step after the last change of ranks, replicas, threads or recomputation; may be steps.size().
+  // Index of the first step after the last change of ranks, replicas, threads, recomputation or start_layout; may be
+  // steps.size().
   size_t layout_begins = 0;
   std::vector<DepthMetrics> depth;
   std::vector<ValidationRecord> validations;
@@ -62,7 +64,7 @@ struct RunRecord {
   std::vector<TextRecord> samples;     // translations at validations
   std::vector<EffectiveValue> config;  // every field; empty: no readable config
   std::optional<LayoutRecord> layout;  // absent: no readable config
-  std::string trace_json;              // the latest trace; empty: none
+  std::string trace_json;              // the latest trace of the last layout; empty: none
   std::string finish;                  // why it ended; empty: it has not ended
 
   int cores() const { return ranks * threads; }

@@ -4,6 +4,7 @@
 
 #include "pipeline/plan/pipeline_plan.h"
 #include "pipeline/plan/slice_ownership.h"
+#include "pipeline/schedule/schedule_replay.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -32,11 +33,16 @@ absl::StatusOr<double> LayoutBounds::Share(const LayoutPrediction& layout) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<SublayerSeconds>* seconds,
                          Seconds(layout.batch, layout.pipeline.recompute_every != 0));
   if (seconds == nullptr) return std::numeric_limits<double>::infinity();
-  double all = 0;
-  for (const SublayerSeconds& sublayer : *seconds) all += sublayer.sum();
+  // Where the backward is split, weight halves run beside the way of a micro-batch.
+  const double beside = SplitsBackward(layout.pipeline.schedule) ? kWeightShare : 0;
+  double all = 0, way = 0;
+  for (const SublayerSeconds& sublayer : *seconds) {
+    all += sublayer.sum();
+    way += sublayer.sum() - beside * sublayer.backward;
+  }
   const int share = ShareOf(layout.batch.micro_batches, layout.pipeline.replicas, 0).count;
   roofline_seconds_ = std::min(roofline_seconds_, all * layout.batch.micro_batches / layout.ranks());
-  return all * std::max(1.0, static_cast<double>(share) / layout.pipeline.stages);
+  return std::max(way, all * share / layout.pipeline.stages);
 }
 
 double LayoutBounds::Cut(const LayoutPrediction& layout, const std::vector<int32_t>& borders) const {

@@ -1,7 +1,7 @@
 // LayoutBounds gives lower bounds of the time of a layout's step, without its schedule: the search tries layouts in
 // their order (layout_search.h).
 //
-//   Share   the devices' share of the work, M/R · C / S
+//   Share   the devices' share of the work, M/R · C / S, at least the way of one micro-batch through the depth
 //   Cut     max over stages s of   m · c_s + Σ_{t<s} (first chunk of t + 2 messages and the launches after them)
 //           because the first micro-batch passes the earlier stages before s starts, and the last one returns through
 //           their first chunks (unless the backward is split); plus the update or the gathering of weights for

@@ -14,18 +14,22 @@ namespace {
 // The same step in micro-batches of other sizes.
 std::vector<BatchOptions> Batches(const ModelOptions& model, const BatchOptions& batch, bool kept) {
   constexpr int kMostHalvings = 3;
+  constexpr int64_t kMostMicroBatches = 65536, kMostTokens = int64_t{1} << 20;  // as in configs/run.proto
   std::vector<BatchOptions> batches{batch};
   const int32_t source = model.has_encoder() ? batch.source_tokens : batch.target_tokens;
+  const auto scaled = [&](int32_t more, int32_t fewer) {
+    const int32_t source_tokens = model.has_encoder() ? batch.source_tokens * fewer / more : batch.source_tokens;
+    return BatchOptions{batch.micro_batches * more / fewer, source_tokens, batch.target_tokens * fewer / more};
+  };
   const int32_t least = std::min({model.max_positions, source, batch.target_tokens});
   for (int i = 1; !kept && i <= kMostHalvings; ++i) {
     const int32_t factor = 1 << i;
     if (source % factor == 0 && batch.target_tokens % factor == 0 && source / factor >= least &&
-        batch.target_tokens / factor >= least) {
-      batches.push_back({batch.micro_batches * factor, batch.source_tokens / factor, batch.target_tokens / factor});
+        batch.target_tokens / factor >= least && int64_t{batch.micro_batches} * factor <= kMostMicroBatches) {
+      batches.push_back(scaled(factor, 1));
     }
-    if (batch.micro_batches % factor == 0) {
-      batches.push_back({batch.micro_batches / factor, batch.source_tokens * factor, batch.target_tokens * factor});
-    }
+    const int64_t longest = std::max(source, batch.target_tokens);
+    if (batch.micro_batches % factor == 0 && longest * factor <= kMostTokens) batches.push_back(scaled(1, factor));
   }
   return batches;
 }

@@ -196,8 +196,11 @@ absl::Status Search::List(const LayoutPrediction& layout) {
   HADAL_ASSIGN_OR_RETURN(PlanReport report,
                          MakePlanReport(run, layout.ranks(), stream_, costs_, machine_.devices_per_node));
   const int64_t room = memory_.Room(report.pipeline);
-  if (const int64_t bytes = report.FullestBytes(); bytes > room) {
-    NoteTooLarge(layout, {.bytes = bytes}, room);
+  const auto fullest = std::ranges::max_element(
+      report.layouts, {}, [&](const ArenaLayout& arena) { return LimitedBytes(arena, report.device); });
+  if (const int64_t bytes = LimitedBytes(*fullest, report.device); bytes > room) {
+    const int rank = static_cast<int>(fullest - report.layouts.begin());
+    NoteTooLarge(layout, {report.pipeline.grid.StageOf(rank), bytes}, room);
   } else {
     result_.best.push_back(std::move(report));
   }
@@ -254,6 +257,7 @@ bool Search::SparingLayoutFits() {
 
 std::string Search::NodesThatFit() const {
   constexpr int kMostNodes = 4096;
+  if (machine_.nodes > kMostNodes / 2) return "";
   Machine larger = machine_;
   for (larger.nodes *= 2; larger.nodes <= kMostNodes; larger.nodes *= 2) {
     if (!Search(options_, larger, costs_, stream_.threads(), search_).SparingLayoutFits()) continue;

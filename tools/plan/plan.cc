@@ -80,6 +80,15 @@ absl::StatusOr<std::string> PlanForMachine(const PlanArguments& arguments, const
   HADAL_ASSIGN_OR_RETURN(LoadedCosts loaded, LoadCosts(arguments.costs));
   Machine& machine = *loaded.machine;
   if (arguments.nodes > 0) machine.nodes = arguments.nodes;
+  const auto warn = [&machine](const char* field, const char* where) {
+    std::cerr << "warning: " << Printable(machine.name) << " has no " << field << ": transfers " << where
+              << " take no time in this plan\n";
+  };
+  const bool has_link = loaded.profile.has_value() || machine.intra_node.bytes_per_second > 0;
+  if (machine.devices_per_node > 1 && !has_link) warn("intra_node.gb_per_second", "within a node");
+  if (machine.nodes > 1 && machine.inter_node.bytes_per_second == 0) {
+    warn("inter_node.gb_per_second", "between nodes");
+  }
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<StepCosts> costs, loaded.For(options.model));
   const int threads = arguments.threads > 0 ? arguments.threads : std::max(1, options.pipeline.threads);
   const WorkProgress progress("searching for the fastest layout", "", 0);
@@ -90,13 +99,23 @@ absl::StatusOr<std::string> PlanForMachine(const PlanArguments& arguments, const
   return arguments.json ? LayoutSearchToJson(search, about) : LayoutSearchToText(search, about);
 }
 
+constexpr int64_t kMostRanks = 1 << 16;
+
 absl::StatusOr<PlanReport> ReportOfConfig(const PlanArguments& arguments, const TrainOptions& options) {
-  const int asked = std::max(1, options.pipeline.stages) * options.pipeline.replicas;
-  const int ranks = arguments.ranks > 0 ? arguments.ranks : asked;
+  const int64_t asked = int64_t{std::max(1, options.pipeline.stages)} * options.pipeline.replicas;
+  if (arguments.ranks == 0 && asked > kMostRanks) {
+    return absl::InvalidArgumentError(absl::StrCat("pipeline.stages x pipeline.replicas = ", asked,
+                                                   " ranks, more than hadal has (", kMostRanks, ")"));
+  }
+  const int ranks = arguments.ranks > 0 ? arguments.ranks : static_cast<int>(asked);
   const int threads = arguments.threads > 0 ? arguments.threads : std::max(1, options.pipeline.threads);
   if (arguments.device == "cuda") {
     const MachineRate rate{.gflops = arguments.gflops};
     return MakePlanReport(options, ranks, Stream::ForLayouts(DeviceKind::kCuda, threads), rate);
+  }
+  if (options.precision == TrainingPrecision::kBf16 || options.precision == TrainingPrecision::kTf32) {
+    return absl::InvalidArgumentError(
+        "device.precision needs a GPU: plan with --device cuda or --machine, or set it to \"auto\" or \"fp32\"");
   }
   const Stream stream = Stream::Cpu(threads);
   if (!arguments.costs.profile.empty()) {
@@ -138,7 +157,7 @@ void AddPlanCommand(Command app, int& exit_code) {
   AddConfigArguments(command, arguments->config);
   CommandOption ranks =
       command.AddOption("--ranks", arguments->ranks, "Ranks of the run (default: pipeline.stages x pipeline.replicas)")
-          .InRange(1, 1 << 16);
+          .InRange(1, kMostRanks);
   command.AddOption("--threads", arguments->threads, "CPU threads per rank (default: pipeline.threads, or 1)")
       .InRange(1, 1024);
   CommandOption gflops = command

@@ -141,7 +141,9 @@ int64_t PlanReport::FullestBytes() const {
 }
 
 MachineRate MeasureRate(const ModelOptions& model, const ActivationCapacity& capacity, const Stream& stream) {
-  const int64_t rows = std::max<int64_t>(capacity.target_rows, 16), d = model.d_model, f = model.d_ff;
+  constexpr int64_t kMostRows = 4096, kMostWidth = 8192;  // larger products are no faster
+  const int64_t rows = std::clamp<int64_t>(capacity.target_rows, 16, kMostRows);
+  const int64_t d = std::min<int64_t>(model.d_model, kMostWidth), f = std::min<int64_t>(model.d_ff, kMostWidth);
   std::vector<float> x(rows * d, 0.5f), weight(f * d, 0.25f), y(rows * f, 0.5f), dx(rows * d), d_weight(f * d);
   const double products = CallsPerSecond([&] {
     LinearForward(stream, {.x = {x.data(), rows, d}, .weight = {weight.data(), f, d}, .y = {y.data(), rows, f}});

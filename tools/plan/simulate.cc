@@ -214,13 +214,17 @@ absl::StatusOr<Simulation> Simulate(const SimulateOptions& options) {
 absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json, const std::string& name) {
   const nlohmann::json plan = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
   const char* const needed[] = {"ranks", "replicas", "chunks", "replica_micro_batches", "outstanding_sends"};
-  const bool whole = std::ranges::all_of(needed, [&](const char* key) { return IsNumber(plan, key); });
+  constexpr int64_t kMost = int64_t{1} << 24;
+  const bool whole = std::ranges::all_of(needed, [&](const char* key) {
+    return IsNumber(plan, key) && plan[key].is_number_integer() && plan[key].get<int64_t>() >= 1 &&
+           plan[key].get<int64_t>() <= kMost;
+  });
   if (!whole || !plan.contains("schedule") || !plan["schedule"].is_string() || !IsList(plan, "stages")) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": is not output of `hadal plan --json`"));
   }
   SimulateOptions options{.outstanding_sends = plan["outstanding_sends"].get<int>()};
   HADAL_ASSIGN_OR_RETURN(options.kind, ParseScheduleKind(plan["schedule"].get<std::string>()));
-  options.shape = {plan["ranks"].get<int>() / std::max(1, plan["replicas"].get<int>()), plan["chunks"].get<int>(),
+  options.shape = {plan["ranks"].get<int>() / plan["replicas"].get<int>(), plan["chunks"].get<int>(),
                    plan["replica_micro_batches"].get<int>(), plan.value("free_links", nlohmann::json()) == true};
   options.tail_seconds = NumberOr0(plan, "tail_seconds");
   options.gap_seconds = NumberOr0(plan, "gap_seconds");

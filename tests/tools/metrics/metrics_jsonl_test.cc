@@ -101,12 +101,13 @@ TEST_F(MetricsJsonlTest, EveryFieldHasItsName) {
                  .free_links = true,
                  .threads = 9,
                  .recompute_every = 13,
+                 .layout = "gpipe",
                  .first_step = 10,
                  .total_steps = 11});
   EXPECT_EQ(json::parse(Lines().at(0)), json::parse(R"({"event": "run", "attempt": "a", "model": "DeepNorm",
       "parameters": 1, "source_vocabulary": 2, "frame_width": 12, "target_vocabulary": 3, "encoder_sublayers": 4,
       "decoder_sublayers": 5, "ranks": 6, "stages": 7, "replicas": 8, "free_links": true, "threads": 9,
-      "recompute_every": 13, "first_step": 10, "total_steps": 11})"));
+      "recompute_every": 13, "layout": "gpipe", "first_step": 10, "total_steps": 11})"));
   StepMetrics step = NumberedStep();
   step.corpus_tokens = {{"en-de", 27}, {"de-en", 28}};
   sink->OnStep(step);

@@ -189,7 +189,9 @@ TEST_F(NumberedRunTest, HowItLayOnItsRanks) {
 TEST(RunRecord, AStartOnOtherRanksBeginsALayoutAndEndsTheEnd) {
   const TemporaryDirectory directory;
   const std::string step = "{\"event\":\"step\",\"step\":1}\n";
-  const auto start = [](int ranks) { return absl::StrCat("{\"event\":\"run\",\"ranks\":", ranks, "}\n"); };
+  const auto start = [](int ranks, const char* layout = "1f1b") {
+    return absl::StrCat("{\"event\":\"run\",\"ranks\":", ranks, ",\"layout\":\"", layout, "\"}\n");
+  };
   const auto read = [&](const std::string& lines) {
     SetContents(directory / "metrics.jsonl", lines);
     return ReadRun(directory.path()).value();
@@ -201,6 +203,12 @@ TEST(RunRecord, AStartOnOtherRanksBeginsALayoutAndEndsTheEnd) {
   EXPECT_EQ(read(ended + start(4) + step).layout_begins, 0u);
   EXPECT_EQ(read(ended + start(2)).layout_begins, 2u);
   EXPECT_EQ(read(ended + start(2) + step).layout_begins, 2u);
+  EXPECT_EQ(read(ended + start(4, "gpipe")).layout_begins, 2u);
+  std::filesystem::create_directory(directory / "trace");
+  SetContents(directory / "trace/steps_1-1.json", "{}");
+  EXPECT_EQ(read(ended + start(4) + step).trace_json, "{}");
+  EXPECT_EQ(read(ended + start(4, "gpipe") + step).trace_json, "{}") << "its first step is the trace's";
+  EXPECT_EQ(read(ended + start(4, "gpipe")).trace_json, "") << "of another layout";
 }
 
 TEST(RunRecord, TakesALineCutShortAndNumbersThatAreNotFinite) {

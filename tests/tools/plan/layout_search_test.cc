@@ -151,6 +151,20 @@ TEST(LayoutSearch, FindsWhatTryingEveryLayoutFinds) {
   }
 }
 
+// Where the backward is split, a step of fewer micro-batches than stages takes less than one micro-batch's whole work.
+TEST(LayoutSearch, OfOneMicroBatchTheListAscends) {
+  TrainOptions options = SmallRun();
+  options.batch.micro_batches = 1;
+  Machine machine = SmallMachine(1, 8);
+  machine.gap_seconds = machine.call_seconds = 0;
+  const auto costs = CostsOf(machine);
+  const auto search =
+      SearchLayouts(options, machine, *costs, 1, {.top = 20, .kept = {.replicas = true, .recompute_every = true}});
+  ASSERT_TRUE(search.ok()) << search.status();
+  EXPECT_GT(search->best.size(), 3u);
+  EXPECT_TRUE(std::ranges::is_sorted(search->best, {}, &PlanReport::step_seconds));
+}
+
 // What the driver needs and the description does not reserve is not the layout's.
 TEST(LayoutSearch, LeavesRoomForTheDriver) {
   const TrainOptions options = SmallRun();
@@ -228,6 +242,25 @@ TEST(StepOperations, AreSixAMultiplyAddOfTheForwardPass) {
   const double forward = std::accumulate(costs.begin(), costs.end(), 0.0);
   EXPECT_DOUBLE_EQ(StepOperations(model, options.batch), 6 * forward * options.batch.micro_batches);
   EXPECT_GT(StepOperations(model, options.batch), 6.0 * 8 * 256 * 64 * 200);
+}
+
+// Those that `hadal train` accepts (configs/run.proto).
+TEST(LayoutCandidates, HaveBatchesWithinTheFieldsRanges) {
+  TrainOptions options = SmallRun();
+  options.batch = {.micro_batches = 32768, .source_tokens = 524288, .target_tokens = 524288};
+  options.model.encoder_layers = 0;
+  options.batch.source_tokens = 2;  // not read
+  const ModelPlan model = ModelPlan::Make(options.model);
+  int more = 0, fewer = 0;
+  for (const LayoutPrediction& layout : LayoutCandidates(model, options, SmallMachine(1, 1), {})) {
+    EXPECT_LE(layout.batch.micro_batches, 65536);
+    EXPECT_LE(layout.batch.target_tokens, 1 << 20);
+    EXPECT_EQ(layout.batch.source_tokens, 2);
+    more += layout.batch.micro_batches == 65536 ? 1 : 0;
+    fewer += layout.batch.target_tokens == 1 << 20 ? 1 : 0;
+  }
+  EXPECT_GT(more, 0);
+  EXPECT_GT(fewer, 0);
 }
 
 TEST(LayoutCandidates, KeepWhatIsSet) {

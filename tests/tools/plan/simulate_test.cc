@@ -221,6 +221,13 @@ TEST(Simulate, ReadsAPlan) {
   for (const char* wrong : {"", "{}", "[]", R"({"schedule": "1f1b", "ranks": 2, "replicas": 1, "chunks": 1})"}) {
     EXPECT_THAT(std::string(SimulateOptionsFromPlan(wrong, "plan.json").status().message()), HasSubstr("plan.json"));
   }
+  for (const char* ranks : {"4294967297", "1e300", "1.5", "0"}) {
+    const std::string wrong = absl::StrCat(R"({"schedule": "1f1b", "replicas": 1, "chunks": 1, "outstanding_sends": 1,
+        "replica_micro_batches": 1, "stages": [{"forward_seconds": 1, "backward_seconds": 2}], "ranks": )",
+                                           ranks, "}");
+    EXPECT_THAT(std::string(SimulateOptionsFromPlan(wrong, "plan.json").status().message()),
+                HasSubstr("is not output of"));
+  }
 }
 
 }  // namespace
