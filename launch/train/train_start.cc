@@ -22,6 +22,7 @@
 #include "pipeline/plan/device_precision.h"
 #include "pipeline/plan/relu_masks.h"
 #include "runtime/device_watch.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/checkpoint_vocabularies.h"
 #include "tools/config/config_difference.h"

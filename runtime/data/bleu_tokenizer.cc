@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "runtime/data/unicode_text.h"
@@ -137,12 +138,12 @@ std::vector<std::string> TokenizeZh(std::string_view text) {
 }  // namespace
 
 BleuTokenizer BleuTokenizerOf(std::string_view language) {
-  const std::string_view code = language.substr(0, language.find('_'));
-  for (const std::string_view chinese : {"zh", "zho", "cmn", "yue", "wuu"}) {
+  const std::string code = absl::AsciiStrToLower(std::string(language.substr(0, language.find('_'))));
+  for (const std::string_view chinese : {"zh", "zho", "chi", "cmn", "yue", "wuu"}) {
     if (code == chinese) return BleuTokenizer::kZh;
   }
-  for (const std::string_view unspaced :
-       {"ja", "jpn", "th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bo", "bod", "dz", "dzo"}) {
+  for (const std::string_view unspaced : {"ja", "jpn", "th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bur", "bo",
+                                          "bod", "tib", "dz", "dzo", "shn"}) {
     if (code == unspaced) return BleuTokenizer::kChar;
   }
   return BleuTokenizer::k13a;

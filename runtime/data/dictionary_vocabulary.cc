@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/data/unicode_text.h"
 #include "runtime/data/vocabulary_model.h"
 #include "runtime/status_macros.h"
 
@@ -20,13 +21,10 @@ class DictionaryModel : public VocabularyModel {
   VocabularyKind kind() const override { return VocabularyKind::kDictionary; }
 
   std::vector<int32_t> Encode(std::string_view text) const override {
-    constexpr std::string_view kSpaces = " \t\r\n\f\v";
     std::vector<int32_t> ids;
-    for (size_t begin = text.find_first_not_of(kSpaces); begin != text.npos;) {
-      const size_t end = std::min(text.find_first_of(kSpaces, begin), text.size());
-      const int32_t id = table().Id(text.substr(begin, end - begin));
+    for (const std::string_view word : SplitAtSpace(text)) {  // Unicode's, as fairseq does
+      const int32_t id = table().Id(word);
       ids.push_back(TokenTable::IsSpecial(id) ? kUnknownToken : id);
-      begin = text.find_first_not_of(kSpaces, end);
     }
     return ids;
   }

@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "runtime/data/piece_model.h"
+#include "runtime/data/unicode_text.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -81,9 +81,7 @@ absl::Status CheckSizeForText(const VocabularyTraining& options, const std::vect
 absl::StatusOr<Vocabulary> CountWords(const VocabularyTraining& options, const std::vector<std::string>& sentences) {
   std::unordered_map<std::string, int64_t> counts;
   for (const std::string& line : sentences) {
-    for (const auto word : absl::StrSplit(line, absl::ByAnyChar(" \t\r\n\f\v"), absl::SkipEmpty())) {
-      ++counts[std::string(word)];
-    }
+    for (const std::string_view word : SplitAtSpace(line)) ++counts[std::string(word)];
   }
   for (const char* special : {"<s>", "<pad>", "</s>", "<unk>"}) counts.erase(special);
   std::vector<std::pair<std::string, int64_t>> words(counts.begin(), counts.end());
@@ -98,6 +96,8 @@ absl::StatusOr<Vocabulary> CountWords(const VocabularyTraining& options, const s
   }
   std::string contents;
   for (const auto& [word, count] : words) absl::StrAppend(&contents, word, " ", count, "\n");
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // a reader removes the file's, not the word's
+  if (contents.starts_with(kByteOrderMark)) contents.insert(0, kByteOrderMark);
   return Vocabulary::Parse(std::move(contents), "the words of the text");
 }
 

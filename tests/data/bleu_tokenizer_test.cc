@@ -112,10 +112,11 @@ TEST(TokenizeZh, KnowsNoEntitiesAndNothingBeforeTheText) {
 }
 
 TEST(BleuTokenizerOf, GoesByTheLanguageBeforeItsScriptOrCountry) {
-  for (const char* chinese : {"zh", "zh_CN", "zho_Hans", "cmn", "yue", "yue_Hant", "wuu"}) {
+  for (const char* chinese : {"zh", "zh_CN", "zho_Hans", "cmn", "yue", "yue_Hant", "wuu", "ZH", "chi"}) {
     EXPECT_EQ(BleuTokenizerOf(chinese), BleuTokenizer::kZh) << chinese;
   }
-  for (const char* unspaced : {"ja_XX", "jpn_Jpan", "tha", "lao", "km", "khm_Khmr", "my", "mya", "bo", "bod", "dz"}) {
+  for (const char* unspaced :
+       {"ja_XX", "jpn_Jpan", "tha", "lao", "km", "khm_Khmr", "my", "mya", "bo", "bod", "dz", "JPN_Jpan"}) {
     EXPECT_EQ(BleuTokenizerOf(unspaced), BleuTokenizer::kChar) << unspaced;
   }
   for (const char* other : {"de", "deu_Latn", "en", "ko", "tr", "zu", ""}) {

@@ -36,6 +36,8 @@ TEST(VocabularyTest, DictionaryEncodesBetweenSpaces) {
   EXPECT_THAT(vocabulary.Encode("  the\tdog ä  \r\n"), ElementsAre(4, kUnknownToken, 6));
   EXPECT_THAT(vocabulary.Encode(""), IsEmpty());
   EXPECT_THAT(vocabulary.Encode(" \t "), IsEmpty());
+  // No-break, ideographic, line separator: fairseq splits at Unicode's white space.
+  EXPECT_THAT(vocabulary.Encode("the\u00a0cat\u3000ä\u2028the \u3000"), ElementsAre(4, 5, 6, 4));
 }
 
 TEST(VocabularyTest, TextCannotSpellASpecialToken) {

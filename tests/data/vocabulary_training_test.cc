@@ -190,6 +190,10 @@ TEST(WordVocabularyTest, IsSortedByFrequency) {
   EXPECT_EQ(two.Encode("a c b <unk>"), (std::vector<int32_t>{5, kUnknownToken, 4, kUnknownToken}));
   options.least_count = 4;
   EXPECT_EQ(TrainVocabulary(options, text).status().message(), "no word occurs 4 times; lower the least count");
+  // A byte order mark within a word, of files that were joined, is the word's.
+  const Vocabulary marked =
+      *TrainVocabulary({.algorithm = PieceAlgorithm::kWord, .size = 0}, {"\uFEFFthe\u00a0a \uFEFFthe"});
+  EXPECT_EQ(marked.Encode("a \uFEFFthe"), (std::vector<int32_t>{5, 4}));
 }
 
 }  // namespace

@@ -90,6 +90,14 @@ absl::StatusOr<TextSplits> FindOpusTexts(const std::string& folder) {
   std::map<std::string, std::filesystem::path> found;  // xx-yy → its folder, sorted
   for (std::filesystem::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
+    const std::string file = entry->path().filename().string(),
+                      parent = entry->path().parent_path().filename().string();
+    if (absl::StartsWith(file, absl::StrCat("opus.", parent, "-"))) {  // opus.de-en-train.de in de-en
+      const absl::Status direction = ParseDirection(parent).status();
+      if (!direction.ok()) {
+        return absl::InvalidArgumentError(absl::StrCat(entry->path().string(), ": ", direction.message()));
+      }
+    }
     if (entry->is_directory(error) && ParseDirection(entry->path().filename().string()).ok()) {
       const auto [first, is_new] = found.emplace(entry->path().filename().string(), entry->path());
       if (!is_new) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/data/unicode_text.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "runtime/text_line.h"
@@ -14,7 +15,7 @@
 namespace hadal {
 namespace {
 
-bool IsBlank(const std::string& text) { return text.find_first_not_of(" \t\r\n\f\v") == std::string::npos; }
+bool IsBlank(const std::string& text) { return StripTrailingSpace(text).empty(); }
 
 }  // namespace
 

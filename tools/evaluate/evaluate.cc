@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
@@ -36,10 +38,8 @@ constexpr int64_t kMostJsonBytes = int64_t{64} << 20;
 std::string StemOf(const std::string& name) {
   std::string stem = name;
   for (char& c : stem) {
-    if (absl::string_view("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_").find(c) ==
-        absl::string_view::npos) {
-      c = '.';
-    }
+    const bool is_ascii = static_cast<unsigned char>(c) < 0x80;
+    if (is_ascii && !absl::ascii_isalnum(c) && c != '-' && c != '_') c = '.';
   }
   return stem;
 }
@@ -210,6 +210,7 @@ class Evaluator {
     HADAL_ASSIGN_OR_RETURN(ParallelReader reader, ParallelReader::Open(text));
     std::ofstream source(PathOf(set.stem, ".source"), std::ios::binary);
     std::ofstream reference(PathOf(set.stem, ".reference"), std::ios::binary);
+    if (!source || !reference) return CreationError(errno, PathOf(set.stem, !source ? ".source" : ".reference"));
     ParallelLine line;
     while (true) {
       HADAL_ASSIGN_OR_RETURN(const bool more, reader.Next(line));
@@ -245,9 +246,12 @@ class Evaluator {
   // Fills the shares of wrong languages, or the note that says why there are none.
   void ClassifyLanguages() {
     evaluation_.language_note =
-        "No shares of wrong languages: the classifier did not run (its message is on standard error); install it with "
-        "python3 -m pip install lingua-language-detector, for the Python of HADAL_PYTHON if that is set.";
+        "No shares of wrong languages: the classifier did not run, or knows fewer than two of the languages (its "
+        "message "
+        "is on standard error). To install it: pip install lingua-language-detector, for the Python of HADAL_PYTHON if "
+        "that is set.";
     std::vector<std::string> arguments = {"languages", options_.folder};
+    for (const TestSetScores& set : evaluation_.sets) arguments.push_back(set.stem);
     RemoveTree(PathOf("languages", ".json")).IgnoreError();
     if (!RunHadalTorch(arguments).ok()) return;
     const absl::StatusOr<std::string> text = ReadFile(PathOf("languages", ".json"), kMostJsonBytes);

@@ -116,12 +116,16 @@ std::vector<EvaluationMean> MeansOf(const std::vector<TestSetScores>& sets, cons
       return set.training_pairs && *set.training_pairs >= least && *set.training_pairs < below;
     };
   };
+  const bool has_pivot = std::ranges::any_of(
+      sets, [&](const TestSetScores& set) { return set.direction.source == pivot || set.direction.target == pivot; });
   const std::pair<std::string, Choice> groups[] = {
       {"all", [](const TestSetScores&) { return true; }},
       {absl::StrCat(pivot, "→xx"), [&](const TestSetScores& set) { return set.direction.source == pivot; }},
       {absl::StrCat("xx→", pivot), [&](const TestSetScores& set) { return set.direction.target == pivot; }},
       {absl::StrCat("without ", pivot),
-       [&](const TestSetScores& set) { return set.direction.source != pivot && set.direction.target != pivot; }},
+       [&](const TestSetScores& set) {
+         return has_pivot && set.direction.source != pivot && set.direction.target != pivot;
+       }},
       {"zero-shot: no training pairs", pairs(0, 1)},
       {"fewer than 100,000 training pairs", pairs(1, kFewPairs)},
       {"100,000 to 900,000 training pairs", pairs(kFewPairs, kManyPairs)},

@@ -156,26 +156,28 @@ std::string HeatMap(const Evaluation& evaluation) {
   }
   double highest = 1e-9;
   for (const auto& [direction, cell] : cells) highest = std::max(highest, cell.first / cell.second);
-  constexpr double kWidth = 34, kHeight = 20, kLeft = 90, kTop = 30;
-  Svg svg(kLeft + kWidth * static_cast<double>(targets.size()) + 10,
+  constexpr double kHeight = 20, kTop = 30, kCharacter = 6.6;  // of a label
+  double width = 34, left = 90;
+  for (const std::string& target : targets) width = std::max(width, kCharacter * std::ssize(target) + 6);
+  for (const std::string& source : sources) left = std::max(left, kCharacter * std::ssize(source) + 16);
+  Svg svg(left + width * static_cast<double>(targets.size()) + 10,
           kTop + kHeight * static_cast<double>(sources.size()) + 10);
-  double x = kLeft, y = kTop;
+  double x = left, y = kTop;
   for (const std::string& target : targets) {
-    svg.Text(x + kWidth / 2, kTop - 8, target, Svg::Anchor::kMiddle, 11);
-    x += kWidth;
+    svg.Text(x + width / 2, kTop - 8, target, Svg::Anchor::kMiddle, 11);
+    x += width;
   }
   for (const std::string& source : sources) {
-    svg.Text(kLeft - 8, y + 14, source, Svg::Anchor::kEnd, 11);
-    x = kLeft;
+    svg.Text(left - 8, y + 14, source, Svg::Anchor::kEnd, 11);
+    x = left;
     for (const std::string& target : targets) {
       if (const auto cell = cells.find({source, target}); cell != cells.end()) {
         const double bleu = cell->second.first / cell->second.second;
-        svg.Rect(x, y, kWidth - 1, kHeight - 1, Colour(bleu / highest),
+        svg.Rect(x, y, width - 1, kHeight - 1, Colour(bleu / highest),
                  absl::StrCat(source, "→", target, " ", OneDigit(bleu)));
-        svg.Text(x + kWidth / 2, y + 14, OneDigit(bleu), Svg::Anchor::kMiddle, 10,
-                 bleu > highest / 2 ? "#fff" : "#333");
+        svg.Text(x + width / 2, y + 14, OneDigit(bleu), Svg::Anchor::kMiddle, 10, bleu > highest / 2 ? "#fff" : "#333");
       }
-      x += kWidth;
+      x += width;
     }
     y += kHeight;
   }

@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "pipeline/pair_scorer.h"
 #include "runtime/comm/collectives.h"
+#include "runtime/data/unicode_text.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/parallel_text.h"
 #include "tools/corpus/token_lists.h"
@@ -191,10 +191,7 @@ class StreamScoring {
 
 }  // namespace
 
-int64_t CountWords(absl::string_view line) {
-  const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(" \t\r\v\f"), absl::SkipEmpty());
-  return static_cast<int64_t>(words.size());
-}
+int64_t CountWords(absl::string_view line) { return std::ssize(SplitAtSpace({line.data(), line.size()})); }
 
 absl::Status RunScoreStream(const ScoreOptions& options, Communicator& communicator, const Stream& stream,
                             std::ostream& out, std::ostream& log) {

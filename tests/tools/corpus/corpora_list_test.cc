@@ -181,6 +181,9 @@ TEST_F(CorporaListTest, OpusTreesAreFound) {
   std::filesystem::create_directories(Path("opus-100-corpus/older/en-de"));
   EXPECT_THAT(std::string(FindOpusTexts(Path("opus-100-corpus")).status().message()),
               HasSubstr("are of one direction"));
+  std::filesystem::create_directories(Path("opus/en-pt-BR"));
+  Write("opus/en-pt-BR/opus.en-pt-BR-train.en", kEnglish);
+  EXPECT_THAT(std::string(FindOpusTexts(Path("opus")).status().message()), HasSubstr("opus.en-pt-BR-train.en: "));
 }
 
 }  // namespace

@@ -144,6 +144,17 @@ TEST_F(EvaluateTest, RefusesBadTestSetsByName) {
                 "en-de a.b: another test set's files have this name, too: en-de.a.b");
   SetContents(directory_ / "list", R"(text { direction: "en-de" test: ["a", "missing"] })");
   EXPECT_THAT(std::string(Evaluate().message()), HasSubstr("missing"));
+  SetContents(directory_ / "list", absl::StrCat("text { direction: \"en-de\" test: [\"a\", \"b\"] domain: \"",
+                                                std::string(300, 'a'), "\" }"));
+  EXPECT_THAT(std::string(Evaluate().message()), HasSubstr("File name too long"));
+}
+
+TEST_F(EvaluateTest, DomainsInAnyScriptHaveFilesOfTheirOwn) {
+  SetContents(directory_ / "list", R"(text { direction: "en-de" domain: "新闻" test: ["a", "b"] }
+                                      text { direction: "en-de" domain: "維基" test: ["a", "b"] })");
+  const absl::Status status = Evaluate();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(PathExists(directory_ / "out/en-de.維基.hypothesis"));
 }
 
 TEST_F(EvaluateTest, TestSetsAreNotWrittenOver) {
@@ -329,6 +340,7 @@ TEST(Evaluation, MeansAreOfTheDirectionsThatTheyName) {
   const EvaluationMean last = MeansOf(sets, "en").back();
   EXPECT_EQ(last.what, "100,000 to 900,000 training pairs");
   EXPECT_EQ(last.bleu, 15);
+  for (const EvaluationMean& mean : MeansOf(sets, "eng_Latn")) EXPECT_NE(mean.what, "without eng_Latn");
 }
 
 }  // namespace

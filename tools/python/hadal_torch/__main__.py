@@ -61,7 +61,7 @@ def convert_import(arguments) -> None:
 
 
 def languages(arguments) -> None:
-    _load("languages", "write_languages")(arguments.source)
+    _load("languages", "write_languages")(arguments.source, arguments.stems)
 
 
 def main() -> int:
@@ -80,6 +80,7 @@ def main() -> int:
     importing.set_defaults(run=convert_import)
     classifying = commands.add_parser("languages", help="find translations in a wrong language")
     classifying.add_argument("source", metavar="FOLDER", help="written by `hadal evaluate`")
+    classifying.add_argument("stems", metavar="STEM", nargs="+", help="of the files of a test set")
     classifying.set_defaults(run=languages)
     arguments = parser.parse_args()
     try:

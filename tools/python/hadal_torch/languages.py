@@ -4,7 +4,6 @@ The classifier is lingua (Apache 2.0), whose models are a part of its package. I
 ones that the translating model knows; a line counts as wrong if it takes it for another one than the direction's target, and not if it cannot tell.
 """
 
-import glob
 import importlib.metadata
 import json
 import os
@@ -14,10 +13,16 @@ from lingua import IsoCode639_1, IsoCode639_3, Language, LanguageDetectorBuilder
 from hadal_torch.refusal import Refusal
 
 
+# Codes of languages, and of members of macrolanguages (FLORES, NLLB), that lingua has under another code.
+_SAME = {"NO": "NB", "SH": "SR", "PES": "FAS", "PRS": "FAS", "SWH": "SWA", "ZSM": "MSA", "LVS": "LAV", "ALS": "SQI", "AZJ": "AZE",
+         "KHK": "MON", "EKK": "EST", "CMN": "ZHO", "YUE": "ZHO", "FIL": "TGL", "IW": "HE", "IN": "ID",
+         **dict.fromkeys("ARB ACM ACQ AEB AJP APC ARS ARY ARZ".split(), "ARA")}
+
+
 def _language(code: str):
-    """lingua's language of a code as en, zh_cn or deu; None: it knows none."""
+    """lingua's language of a code as en, zh_cn, deu or arb_Arab; None: it knows none."""
     base = code.split("_")[0].upper()
-    base = {"NO": "NB", "SH": "SR"}.get(base, base)
+    base = _SAME.get(base, base)
     if hasattr(IsoCode639_1, base):
         return Language.from_iso_code_639_1(getattr(IsoCode639_1, base))
     if hasattr(IsoCode639_3, base):
@@ -33,11 +38,10 @@ def _wrong_share(detector, path: str, wanted):
     return sum(found not in (None, wanted) for found in detector.detect_languages_in_parallel_of(lines)) / len(lines)
 
 
-def write_languages(folder: str) -> str:
+def write_languages(folder: str, stems: list[str]) -> str:
     """Writes languages.json: for each stem the shares of its .hypothesis and .reference; null where lingua lacks the target."""
     targets = {}
-    for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*.hypothesis"))):
-        stem = os.path.basename(path).removesuffix(".hypothesis")
+    for stem in stems:
         source, _, target = stem.split(".")[0].partition("-")
         targets[stem] = (_language(source), _language(target))
     known = {language for pair in targets.values() for language in pair if language is not None}
