@@ -139,7 +139,11 @@ absl::Status ImportCheckpoint(const CheckpointImportOptions& options, std::ostre
       arguments.insert(arguments.end(), {"--dictionary", dictionary});
     }
     HADAL_RETURN_IF_ERROR(RunHadalTorch(arguments));
-    HADAL_RETURN_IF_ERROR(ImportPlain(plain, options.out));
+    const absl::Status imported = ImportPlain(plain, options.out);
+    if (absl::IsDataLoss(imported)) {  // not damage: settings that hadal has not
+      return absl::InvalidArgumentError(absl::StrCat(options.source, ": ", imported.message()));
+    }
+    HADAL_RETURN_IF_ERROR(imported);
   }
   out << "wrote " << options.out << "\n";
   return absl::OkStatus();

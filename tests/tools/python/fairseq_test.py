@@ -107,10 +107,22 @@ class FairseqTest(unittest.TestCase):
                                                                             b"madeupword0001 1\nmadeupword0002 1\nmadeupword0003 1\n"
                                                                             b"madeupword0004 1\nmadeupword0005 1\n"))
 
+    def test_nested_options_and_those_of_old_names(self):
+        def nest(state):
+            stack = {"attention_heads": 2, "ffn_embed_dim": 24, "normalize_before": False, "learned_pos": False}
+            state["cfg"], state["args"] = {"model": {"encoder": stack, "decoder": argparse.Namespace(**stack), "relu_dropout": 0.3,
+                                                     "max_source_positions": 10**6}}, None
+        self.saved(nest)
+        model = self.read().model
+        self.assertEqual((model["heads"], model["activation_dropout"], model["max_positions"]), (2, 0.3, 65536))
+
     def test_tokens_that_repeat_say_so_and_fillers_do_not(self):
         repeated = dictionary_of([*SPECIAL, "a", "<unk>", "a"])
         self.assertEqual(repeated, b"a 1\n<unk> 1 #fairseq:overwrite\na 1 #fairseq:overwrite\n")
         self.assertEqual(parse_vocabulary("vocabulary.txt", repeated).tokens[4:], ["a", "<unk>", "a"])
+        for token in ("a b", ""):
+            with self.assertRaisesRegex(Refusal, "white space inside"):
+                dictionary_of([*SPECIAL, token])
         self.assertEqual(fill(["a", "madeupword0000"], 4, "it"), ["a", "madeupword0000", "madeupword0001", "madeupword0002"])
 
     def test_half_precision_views_and_the_format_before_1_6(self):
@@ -163,6 +175,7 @@ class FairseqTest(unittest.TestCase):
             "activation_fn is 'gelu'": lambda state: setattr(state["args"], "activation_fn", "gelu"),
             "learned positions": lambda state: state["model"].update({"encoder.embed_positions.weight": torch.zeros(3)}),
             "encoder_normalize_before is True": lambda state: setattr(state["args"], "encoder_normalize_before", True),
+            "number of heads is not known": lambda state: state.update(args=None, cfg={"model": {"dropout": 0.1}}),
             "neither \"args\" nor \"cfg\"": lambda state: state.pop("args"),
             "lacks \"model\"": lambda state: state.pop("model"),
         }

@@ -55,10 +55,11 @@ def random_text(lines):
     return [" ".join(source.choices(words, k=source.randint(1, 12))).capitalize() + source.choice([".", "?", " !"]) for _ in range(lines)]
 
 
-def sentencepiece_model(**settings) -> bytes:
+def sentencepiece_model(text=(), **settings) -> bytes:
+    """`text`: learned from as well, with all of its characters."""
     import sentencepiece  # here, because most tests need none
 
     model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(random_text(400)), model_writer=model, minloglevel=2, **{
-        "vocab_size": 160, "bos_id": 0, "pad_id": 1, "eos_id": 2, "unk_id": 3, "hard_vocab_limit": False, **settings})
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter([*random_text(400), *text]), model_writer=model, minloglevel=2, **{
+        "vocab_size": 160, "bos_id": 0, "pad_id": 1, "eos_id": 2, "unk_id": 3, "hard_vocab_limit": False, "character_coverage": 1.0, **settings})
     return model.getvalue()

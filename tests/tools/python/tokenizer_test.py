@@ -1,6 +1,7 @@
 """tokenizer.json that hadal_torch writes of SentencePiece models, against SentencePiece itself."""
 
 import json
+import unicodedata
 import unittest
 
 import sentencepiece
@@ -11,19 +12,23 @@ from hadal_torch.tokenizer import parse_vocabulary, tokenizer_json
 from random_models import random_text, sentencepiece_model
 
 ODD = ["", " ", "  two  spaces ", "tab\tand\u00a0no-break", "ﬁne ½ Å ①", "a🙂b 漢字", "ＷＩＤＥ", "x" * 40, "end.", "\u3000a", "a\t",
-       "\u00a0a\u00a0"]
+       "\u00a0a\u00a0", "ﾃﾞｰﾀ ﾊﾟ", unicodedata.normalize("NFD", "한국어 문장 Tiếng Việt")]
+RESERVED = "<0x41> ＜/s＞ a ＿＿de＿＿"
 
 
 class TokenizerTest(unittest.TestCase):
     def test_ids_and_text_are_those_of_sentencepiece(self):
         for settings in ({"model_type": "unigram"}, {"model_type": "bpe"}, {"model_type": "bpe", "normalization_rule_name": "identity"},
                          {"model_type": "unigram", "byte_fallback": True, "vocab_size": 420},
-                         {"model_type": "unigram", "add_dummy_prefix": False}):
+                         {"model_type": "unigram", "add_dummy_prefix": False}, {"model_type": "bpe", "remove_extra_whitespaces": False},
+                         {"model_type": "unigram", "normalization_rule_name": "nfkc_cf", "vocab_size": 240, "text": [*ODD, *"<>/_sde0x4"],
+                          "control_symbols": ["__de__"]},
+                         {"model_type": "bpe", "vocab_size": 240, "text": [*ODD, *"<>/_sde0x4"]}):
             with self.subTest(**settings):
                 contents = sentencepiece_model(**settings)
                 reference = sentencepiece.SentencePieceProcessor(model_proto=contents)
                 tokenizer = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(parse_vocabulary("vocabulary.model", contents))))
-                for line in random_text(200)[100:] + ODD:
+                for line in random_text(200)[100:] + ODD + [RESERVED] * ("text" in settings):
                     ids = reference.encode(line)
                     self.assertEqual(tokenizer.encode(line).ids, [*ids, 2], repr(line))
                     if 3 not in ids:
@@ -43,7 +48,8 @@ class TokenizerTest(unittest.TestCase):
         self.assertEqual(parse_vocabulary("vocabulary.model", contents).tokens[4:], others)
 
     def test_what_would_be_cut_differently_is_refused(self):
-        for settings in ({"user_defined_symbols": ["@@"]}, {"treat_whitespace_as_suffix": True}, {"split_by_whitespace": False}):
+        for settings in ({"user_defined_symbols": ["@@"]}, {"treat_whitespace_as_suffix": True}, {"split_by_whitespace": False},
+                         {"allow_whitespace_only_pieces": True, "remove_extra_whitespaces": False}):
             with self.subTest(**settings), self.assertRaisesRegex(Refusal, "ctranslate2"):
                 tokenizer_json(parse_vocabulary("vocabulary.model", sentencepiece_model(model_type="bpe", **settings)))
 
@@ -58,7 +64,7 @@ class TokenizerTest(unittest.TestCase):
         contents = "one\u2028two 5\nthree 4 #fairseq:overwrite\r\n".encode()
         self.assertEqual(parse_vocabulary("vocabulary.txt", contents).tokens[4:], ["one\u2028two", "three"])
         tokenizer = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(parse_vocabulary("vocabulary.txt", contents))))
-        self.assertEqual(tokenizer.encode(" one\u2028two \t three").ids, [4, 5, 2])
+        self.assertEqual(tokenizer.encode(" three\u2028three\u3000three \x1c\t four").ids, [5, 5, 5, 3, 2])
 
     def test_a_damaged_model_is_refused(self):
         contents = sentencepiece_model(model_type="bpe")

@@ -167,7 +167,7 @@ class ImportTest(Folder):
         model.save_pretrained(folder)
         add_vocabulary(folder, kind)
         for settings in ({"num_beams": None, "length_penalty": "1"}, {"num_beams": "4\n}\ndata {", "length_penalty": float("nan")},
-                         {"num_beams": 1000, "no_repeat_ngram_size": 0}):
+                         {"num_beams": 1000, "no_repeat_ngram_size": 0}, {"length_penalty": -1.0}, {"length_penalty": 11}):
             with open(os.path.join(folder, "generation_config.json"), "w", encoding="utf-8") as file:
                 json.dump(settings, file)
             self.assertEqual(read_huggingface(folder).config, "decode {\n}\n", settings)
@@ -220,6 +220,12 @@ class ImportTest(Folder):
             self.assertEqual(lines[:2], ["wor@@ 1", "word1 1"] if kind.startswith("fsmt") else ["word0 1", "word1 1"])
             if kind == "m2m_100":
                 self.assertEqual(lines[30:33], ["__de__ 1", "__en__ 1", "madeupword0000 1"])
+                for name, value in {"added_tokens.json": {"__de__": 34, "__en__": 35, "<foo>": 36},  # as saved after add_special_tokens
+                                    "special_tokens_map.json": {"additional_special_tokens": ["<foo>"]}}.items():
+                    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                        json.dump(value, file)
+                lines = read_huggingface(folder).vocabularies["vocabulary.txt"].decode().splitlines()
+                self.assertEqual(lines[30:33], ["__de__ 1", "__en__ 1", "<foo> 1"])
 
     def refusal(self, change_config=lambda config: None, change_weights=lambda weights: None):
         folder = self.folder()

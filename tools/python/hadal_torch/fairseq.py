@@ -13,7 +13,7 @@ from collections import OrderedDict
 import numpy as np
 
 from hadal_torch.fold import fold, require_plain_input
-from hadal_torch.plain import PlainModel, check_weights, deduplicate_tables, plain_settings
+from hadal_torch.plain import MOST_POSITIONS, PlainModel, check_weights, deduplicate_tables, plain_settings
 from hadal_torch.refusal import Refusal
 from hadal_torch.tokenizer import dictionary_of, fill, parse_vocabulary
 from hadal_torch.torch_file import read_torch_file
@@ -63,11 +63,19 @@ def write_fairseq(plain: PlainModel, folder: str) -> str:
 
 
 def _arguments(path: str, state: dict) -> dict:
-    """fairseq's model options of either kind of checkpoint."""
+    """fairseq's model options of either kind of checkpoint. fairseq 0.12's TransformerConfig nests those of a stack: encoder.layers."""
     found = state.get("args") or (state.get("cfg") or {}).get("model")
     if found is None:
         raise Refusal(f"{path} has neither \"args\" nor \"cfg\", so the number of heads is not known")
-    return dict(found) if isinstance(found, dict) else vars(found)
+    args = dict(found if isinstance(found, dict) else vars(found))
+    for stack in ("encoder", "decoder"):
+        nested = args.get(stack)
+        nested = vars(nested) if isinstance(nested, argparse.Namespace) else nested
+        for name, value in nested.items() if isinstance(nested, dict) else ():
+            args.setdefault(f"{stack}_{name}", value)
+    if args.get("encoder_attention_heads") is None:
+        raise Refusal(f"{path} does not say encoder_attention_heads, so the number of heads is not known")
+    return args
 
 
 def _plain_names(state: dict) -> "dict[str, np.ndarray]":
@@ -125,10 +133,10 @@ def read_fairseq(path: str, dictionaries: "list[str]") -> PlainModel:
     hidden = weights.get("decoder.layers.0.fc1.bias", np.empty(0)).shape[0]
     model = plain_settings(
         bool(args.get("encoder_normalize_before", False)), encoder_layers=layers["encoder"], decoder_layers=layers["decoder"],
-        d_model=source.shape[1], d_ff=hidden, heads=int(args.get("encoder_attention_heads", 8)), source_vocabulary=source.shape[0],
-        target_vocabulary=target.shape[0], max_positions=int(args.get("max_source_positions", 1024)), sharing=sharing,
+        d_model=source.shape[1], d_ff=hidden, heads=int(args["encoder_attention_heads"]), source_vocabulary=source.shape[0],
+        target_vocabulary=target.shape[0], max_positions=min(MOST_POSITIONS, int(args.get("max_source_positions", 1024))), sharing=sharing,
         dropout=float(args.get("dropout", 0.1)), attention_dropout=float(args.get("attention_dropout", 0)),
-        activation_dropout=float(args.get("activation_dropout", 0)), label_smoothing=float(args.get("label_smoothing", 0)))
+        activation_dropout=float(args.get("activation_dropout") or args.get("relu_dropout") or 0), label_smoothing=float(args.get("label_smoothing", 0)))
     check_weights(path, model, weights)
     vocabularies = {}
     for name, file_name, rows in zip(("vocabulary",) if len(dictionaries) == 1 else ("source.vocabulary", "target.vocabulary"),

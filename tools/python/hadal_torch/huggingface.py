@@ -5,13 +5,12 @@ vocabulary as it is. Both architectures share fairseq's names under "model."; FS
 """
 
 import json
-import math
 import os
 
 import numpy as np
 
 from hadal_torch.fold import Folded, fold, require_plain_input
-from hadal_torch.plain import PlainModel, check_weights, deduplicate_tables, plain_settings, position_table
+from hadal_torch.plain import MOST_POSITIONS, PlainModel, check_weights, deduplicate_tables, plain_settings, position_table
 from hadal_torch.refusal import Refusal
 from hadal_torch.tensors import read_safetensors, write_safetensors
 from hadal_torch.tokenizer import SPECIAL, dictionary_of, fill, parse_vocabulary, tokenizer_json
@@ -144,6 +143,7 @@ def _tokens_of(folder: str) -> "list[str]":
         ids = _read_json(folder, "vocab.json")
         if ids is None:
             raise Refusal(f"{folder} has neither tokenizer.json nor vocab.json, so its vocabulary is not known")
+        ids.update(_read_json(folder, "added_tokens.json") or {})  # transformers' own ids, where tokens were added or saved anew
         special = _read_json(folder, "special_tokens_map.json") or {}
         for tag in special.get("additional_special_tokens", []):
             ids.setdefault(tag if isinstance(tag, str) else tag["content"], len(ids))
@@ -234,7 +234,7 @@ def read_huggingface(folder: str) -> PlainModel:
         d_ff=config["encoder_ffn_dim"], heads=config["encoder_attention_heads"],
         source_vocabulary=config["vocab_size" if pre_norm else "src_vocab_size"],
         target_vocabulary=config["vocab_size" if pre_norm else "tgt_vocab_size"],
-        max_positions=config.get("max_position_embeddings", 1024), sharing=sharing, dropout=config.get("dropout", 0.1),
+        max_positions=min(MOST_POSITIONS, config.get("max_position_embeddings", 1024)), sharing=sharing, dropout=config.get("dropout", 0.1),
         attention_dropout=config.get("attention_dropout", 0.0), activation_dropout=config.get("activation_dropout", 0.0))
     check_weights(path, model, weights)
     vocabularies = _vocabulary_of(folder, config["vocab_size"]) if pre_norm else _fsmt_vocabularies(folder, config)
@@ -243,7 +243,7 @@ def read_huggingface(folder: str) -> PlainModel:
     beam, penalty = generation.get("num_beams"), generation.get("length_penalty")
     if isinstance(beam, int) and 1 <= beam <= 64:  # what hadal's config allows; of other values its default holds
         decode.append(f"  beam: {int(beam)}\n")
-    if isinstance(penalty, (int, float)) and math.isfinite(penalty):
+    if isinstance(penalty, (int, float)) and 0 <= penalty <= 10:
         decode.append(f"  length_penalty: {float(penalty)}\n")
     ngram = generation.get("no_repeat_ngram_size")
     if isinstance(ngram, int) and 1 <= ngram <= 1024:

@@ -109,6 +109,7 @@ def position_table(count: int, d: int) -> np.ndarray:
     return table
 
 
+MOST_POSITIONS = 1 << 16  # of model.max_positions; sinusoids are made, so a model with more needs no other weights
 _STACK = {
     "norm": "post", "residual_gain": 1.0, "omega": "none", "initial_omega": 1.0, "branch_gain": 1.0, "skip_gain": 0.0,
     "layer_gain": 1.0, "combine_layers": False, "learned_branch_gain": False, "attention_inner_norm": False,

@@ -5,7 +5,9 @@ Ids are hadal's: <s> 0, <pad> 1, </s> 2, <unk> 3, then the model's other pieces,
 
 import base64
 import itertools
+import re
 import struct
+import unicodedata
 from dataclasses import dataclass, field
 
 from hadal_torch.refusal import Refusal
@@ -14,7 +16,8 @@ SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 UNKNOWN = 3
 _NAMES = {46: b"<s>", 47: b"</s>", 48: b"<pad>"}  # of special pieces, in TrainerSpec: field, default
 _UNIGRAM, _BPE = 1, 2
-_UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4  # types of a piece
+_UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 2, 3, 4, 6  # types of a piece
+_RESERVED_SCORE = -1e5
 
 
 def _fields(message: bytes):
@@ -55,6 +58,7 @@ class Vocabulary:
     user_defined: "list[int]" = field(default_factory=list)
     control: "list[int]" = field(default_factory=list)  # such as language tags; the special tokens are not in it
     charsmap: bytes = b""  # of the normalisation
+    normalization: str = ""  # its name
     dummy_prefix: bool = True
     remove_extra_whitespaces: bool = True
     byte_fallback: bool = False
@@ -77,6 +81,8 @@ def dictionary_of(tokens: "list[str]") -> bytes:
     """fairseq's dict.txt of all tokens but the special ones. Counts are not known: 1."""
     lines, seen = [], set(SPECIAL)
     for token in tokens[len(SPECIAL) :]:
+        if not token or re.search("[ \t\r\n\f\v]", token):
+            raise Refusal(f"the token {token!r} is empty or has white space inside; hadal's dictionary has a token a line")
         lines.append(f"{token} 1 #fairseq:overwrite\n" if token in seen else f"{token} 1\n")
         seen.add(token)
     return "".join(lines).encode()
@@ -93,8 +99,8 @@ def fill(tokens: "list[str]", rows: int, origin: str) -> "list[str]":
 
 def _parse_sentencepiece(contents: bytes) -> Vocabulary:
     """ModelProto: 1 pieces {1 piece, 2 score, 3 type}, 2 TrainerSpec {3 type, 22 split_by_whitespace,
-    24 treat_whitespace_as_suffix, 35 byte_fallback, 46–48 names}, 3 NormalizerSpec
-    {2 precompiled_charsmap, 3 add_dummy_prefix, 4 remove_extra_whitespaces}."""
+    24 treat_whitespace_as_suffix, 26 allow_whitespace_only_pieces, 35 byte_fallback, 46–48 names}, 3 NormalizerSpec
+    {1 name, 2 precompiled_charsmap, 3 add_dummy_prefix, 4 remove_extra_whitespaces}."""
     pieces = []
     trainer: dict = {}
     normalizer: dict = {}
@@ -109,9 +115,13 @@ def _parse_sentencepiece(contents: bytes) -> Vocabulary:
     if kind not in (_UNIGRAM, _BPE):
         raise Refusal("the SentencePiece model is neither unigram nor BPE, and tokenizer.json has no other kinds")
     vocabulary = Vocabulary(list(SPECIAL), [0.0] * len(SPECIAL), "bpe" if kind == _BPE else "unigram",
-                            charsmap=normalizer.get(2, b""), dummy_prefix=bool(normalizer.get(3, 1)),
+                            charsmap=normalizer.get(2, b""), normalization=normalizer.get(1, b"").decode(), dummy_prefix=bool(normalizer.get(3, 1)),
                             remove_extra_whitespaces=bool(normalizer.get(4, 1)), byte_fallback=bool(trainer.get(35, 0)),
-                            words_apart=bool(trainer.get(22, 1)) and not trainer.get(24, 0))
+                            words_apart=bool(trainer.get(22, 1)) and not trainer.get(24, 0) and not trainer.get(26, 0))
+    # Text spells no reserved piece, but tokenizers' Unigram has them among its others. So they cost more than any text of known
+    # characters. (Text like "<unk>" of characters that the model does not know becomes such a piece nevertheless.)
+    if kind == _UNIGRAM:
+        vocabulary.scores = [_RESERVED_SCORE] * len(SPECIAL)
     for piece, score, piece_type in pieces:
         if piece_type == _UNKNOWN or (piece_type == _CONTROL and piece in special):  # as the library finds them
             continue
@@ -120,7 +130,7 @@ def _parse_sentencepiece(contents: bytes) -> Vocabulary:
         if piece_type == _CONTROL:
             vocabulary.control.append(len(vocabulary.tokens))
         vocabulary.tokens.append(piece)
-        vocabulary.scores.append(score)
+        vocabulary.scores.append(_RESERVED_SCORE if kind == _UNIGRAM and piece_type in (_CONTROL, _BYTE) else score)
     return vocabulary
 
 
@@ -157,11 +167,17 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict:
             "type": "TemplateProcessing", "single": [sequences[0], end], "pair": [sequences[0], end, sequences[1], end],
             "special_tokens": {"</s>": {"id": "</s>", "ids": [2], "tokens": ["</s>"]}}},
     }
-    if vocabulary.kind == "dictionary":  # hadal splits at ASCII white space alone
-        words = {"type": "Split", "pattern": {"Regex": "[ \\t\\r\\n\\f\\v]+"}, "behavior": "Removed", "invert": False}
+    if vocabulary.kind == "dictionary":  # white space is Unicode's, and the separators U+001C to U+001F, as in Python
+        words = {"type": "Split", "pattern": {"Regex": "[\\s\\x1c-\\x1f]+"}, "behavior": "Removed", "invert": False}
         model = {"type": "WordLevel", "vocab": {token: i for i, token in enumerate(vocabulary.tokens)}, "unk_token": "<unk>"}
         return {**tokenizer, "normalizer": None, "pre_tokenizer": words, "decoder": None, "model": model}
     normalizers: "list[dict]" = []
+    if vocabulary.normalization.removeprefix("nmt_").removesuffix("_cf") == "nfkc":
+        # SentencePiece composes what tokenizers' Precompiled misses: sequences of six bytes or more, half-width kana with a mark.
+        normalizers.append({"type": "NFC"})
+        for pair in (chr(kana) + mark for kana in range(0xFF66, 0xFF9E) for mark in "\uff9e\uff9f"):
+            if len(whole := unicodedata.normalize("NFKC", pair)) == 1:
+                normalizers.append({"type": "Replace", "pattern": {"String": pair}, "content": whole})
     if vocabulary.charsmap:
         normalizers.append({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(vocabulary.charsmap).decode()})
     if vocabulary.remove_extra_whitespaces:
@@ -169,6 +185,10 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict:
                         {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]
     space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always" if vocabulary.dummy_prefix else "never",
              "split": True}
+    words = space
+    if vocabulary.dummy_prefix and not vocabulary.remove_extra_whitespaces:  # Metaspace adds none in front of a space
+        normalizers += [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]
+        words = {**space, "prepend_scheme": "never"}
     if vocabulary.kind == "unigram":
         model = {"type": "Unigram", "unk_id": UNKNOWN, "vocab": [list(pair) for pair in zip(vocabulary.tokens, vocabulary.scores)],
                  "byte_fallback": vocabulary.byte_fallback}
@@ -179,5 +199,5 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict:
     decoder = space
     if vocabulary.byte_fallback:
         decoder = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, space]}
-    return {**tokenizer, "normalizer": {"type": "Sequence", "normalizers": normalizers}, "pre_tokenizer": space,
+    return {**tokenizer, "normalizer": {"type": "Sequence", "normalizers": normalizers}, "pre_tokenizer": words,
             "decoder": decoder, "model": model}
