@@ -24,6 +24,7 @@ std::string_view FirstTag(const Vocabulary& vocabulary, std::string_view text) {
 
 absl::StatusOr<std::vector<int32_t>> ForcedTokens(const Vocabulary& vocabulary, std::string_view text) {
   std::vector<int32_t> tokens;
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
   for (std::string_view tag; !(tag = FirstTag(vocabulary, text)).empty();) {
     tokens.push_back(vocabulary.Id(tag));
     text.remove_prefix(std::min(text.size(), tag.size() + 1));

@@ -19,7 +19,7 @@
 
 namespace hadal {
 
-// Number of words, split at ASCII white space.
+// Number of words between white space (runtime/data/unicode_text.h).
 int64_t CountWords(absl::string_view line);
 
 // As RunScore. Errors also: InvalidArgument for a model that translates, a block that is longer than the model's
