@@ -255,8 +255,7 @@ void AddTrainCommand(Command app, int& exit_code) {
   command
       .AddOption("--resume", arguments->resume,
                  "Checkpoint to resume from: auto (the newest good one of --run-dir), never (a new run), or a path; "
-                 "restarts of "
-                 "the same job take the newest")
+                 "restarts of the same job take the newest")
       .ShowDefault();
   const CommandOption init_from =
       command.AddOption("--init-from", arguments->init_from,

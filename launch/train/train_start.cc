@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -272,6 +273,7 @@ absl::Status LoadStart(const TrainArguments& arguments, const std::string& resum
   }
   if (arguments.init_from.empty()) return absl::OkStatus();
   const LoadedState weights = arguments.deepen ? LoadedState::kWeightsOfShallower : LoadedState::kWeights;
+  std::set<std::string> told;                                    // of which the user has been told
   const auto given = [&]() -> absl::StatusOr<FoundCheckpoint> {  // a run directory: its newest checkpoint
     HADAL_ASSIGN_OR_RETURN(const std::string of_run, RunOf(arguments.init_from));
     absl::StatusOr<FoundCheckpoint> found =
@@ -281,10 +283,11 @@ absl::Status LoadStart(const TrainArguments& arguments, const std::string& resum
     const auto folder = std::filesystem::canonical(found->checkpoint.directory, error).parent_path();
     if (std::filesystem::equivalent(folder, CheckpointsDirectory(arguments.run_directory), error)) {
       return absl::InvalidArgumentError(absl::StrCat("--init-from ", arguments.init_from,
-                                                     " is a checkpoint of --run-dir itself, which a new run sets "
+                                                     " is in --run-dir itself, whose checkpoints a new run sets "
                                                      "aside; choose another --run-dir"));
     }
     for (const RejectedCheckpoint& rejected : found->rejected) {
+      if (!told.insert(rejected.directory).second) continue;
       sinks.Warn(absl::StrCat("CHECKPOINT REFUSED: ", rejected.directory, ": ", rejected.reason.message()));
     }
     return IfItFits(std::move(found), run, model, weights);

@@ -89,7 +89,7 @@ absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, co
 // Loads the initial state into `trainer`: a checkpoint of this run (--resume) or another run's weights (--init-from);
 // otherwise leaves it at step 0. `resume`: RunStart::resume.
 // Errors: on all ranks those of ChooseResume on rank 0, and InvalidArgument if model or vocabularies differ from the
-// checkpoint's; errors of loading and of Communicator::Wait.
+// checkpoint's, or if --init-from is of --run-dir itself; errors of loading and of Communicator::Wait.
 absl::Status LoadStart(const TrainArguments& arguments, const std::string& resume, const PreparedRun& run, int rank,
                        TrainingSinks& sinks, Trainer& trainer);
 

@@ -167,19 +167,24 @@ absl::StatusOr<std::vector<std::string>> SetAsideLaterCheckpoints(const std::str
                                                                   const std::string& attempt) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(run_directory));
   std::vector<std::string> moved;
+  // A launch that was stopped since its claim must not change what a later owner has written.
+  const auto check_owner = [&] {
+    const absl::Status owner = CheckOwner(run_directory, attempt);
+    return absl::IsAborted(owner) ? owner : absl::OkStatus();
+  };
   for (const CheckpointEntry& entry : entries) {
+    HADAL_RETURN_IF_ERROR(check_owner());
     if (entry.step == step) {
       HADAL_RETURN_IF_ERROR(SetCheckpointPointer(run_directory, CheckpointPointer::kLatest, step, attempt));
     }
     if (entry.step <= step) continue;
-    // A launch that was stopped since its claim must not move what a later owner has written.
-    if (const absl::Status owner = CheckOwner(run_directory, attempt); absl::IsAborted(owner)) return owner;
     const std::string aside = absl::StrCat(entry.directory, kAbandonedInfix, attempt);
     const absl::Status renamed = RenamePath(entry.directory, aside);
-    if (absl::IsNotFound(renamed)) continue;  // an earlier owner was faster
+    if (absl::IsNotFound(renamed)) continue;  // another launch has moved it
     HADAL_RETURN_IF_ERROR(renamed);
     moved.push_back(aside);
   }
+  HADAL_RETURN_IF_ERROR(check_owner());
   HADAL_RETURN_IF_ERROR(TakeBestBack(run_directory, step, attempt));
   if (!moved.empty()) HADAL_RETURN_IF_ERROR(SyncDirectory(CheckpointsDirectory(run_directory)));
   return moved;

@@ -95,8 +95,8 @@ absl::Status RemoveLeftovers(const std::string& run_directory, const std::string
 // never loads them. Points `latest` at `step` if that checkpoint exists. If `best` refers to a later step or to no
 // checkpoint of the run, resets it to the best checkpoint as of `step`, or removes it if that one was deleted;
 // otherwise `best` would later refer to a new checkpoint with the same number. Also where `best` lags behind it.
-// Returns the new directories.
 // Step −1 sets all aside: the run continues from another run's checkpoint.
+// Returns the new directories.  Errors: Aborted if another attempt owns the run directory; those of files.
 absl::StatusOr<std::vector<std::string>> SetAsideLaterCheckpoints(const std::string& run_directory, int64_t step,
                                                                   const std::string& attempt);
 

@@ -85,9 +85,10 @@ void TrainingCheckpoints::Warn(std::string_view text) const {
 // ---- Saving ----
 
 absl::Status TrainingCheckpoints::ClaimHere(int64_t step) {
-  if (!loaded_directory_.empty() && !PathExists(loaded_directory_)) {
-    return absl::AbortedError(absl::StrCat(options_.run_directory, " is in use by another launch, which has set ",
-                                           loaded_directory_, " aside since this one read it; start again"));
+  if (!loaded_elsewhere_ && !loaded_directory_.empty() && !PathExists(loaded_directory_)) {
+    return absl::AbortedError(absl::StrCat(options_.run_directory,
+                                           " is in use by another launch, which has moved or removed ",
+                                           loaded_directory_, " since this one read it; start again"));
   }
   HADAL_RETURN_IF_ERROR(committer_->Claim(options_.predecessor));
   if (const absl::Status removed = RemoveLeftovers(options_.run_directory, attempt_); !removed.ok()) {

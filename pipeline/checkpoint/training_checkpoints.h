@@ -83,7 +83,8 @@ class TrainingCheckpoints {
   // Claims the run directory for this attempt, which continues from `step`; that step counts as saved. Removes
   // leftovers of earlier launches and sets aside checkpoints of later steps. On a device, makes the queue of the
   // copies. Call before the first Begin.
-  // Errors, on all ranks: Aborted if another launch owns the directory, or has set aside what this one has loaded.
+  // Errors, on all ranks: Aborted if another launch owns the directory, or has moved or removed what this one
+  // has loaded of the run.
   absl::Status Claim(int64_t step);
   // The attempt that owns the run directory; empty before Claim.
   const std::string& attempt() const { return attempt_; }

@@ -165,7 +165,7 @@ expect 0 "${mpi[@]}" 2 "${deeper[@]}" --init-from unbroken --deepen --run-dir de
 identical deeper/checkpoints/step_00000001 deeper_by_two/checkpoints/step_00000001
 expect 2 "${base[@]}" --init-from deeper --deepen --run-dir shallower; says "decoder has 14 layers, more than the model's"
 expect 2 "${base[@]}" --init-from nowhere --run-dir from_nowhere; says nowhere
-expect 2 "${base[@]}" --resume never --init-from unbroken --run-dir unbroken; says "a checkpoint of --run-dir itself"
+expect 2 "${base[@]}" --resume never --init-from unbroken --run-dir unbroken; says "is in --run-dir itself"
 [ -d unbroken/$last ] || fail "the run's checkpoint was set aside"
 cp -r unbroken cut; truncate -s 9 cut/$last/manifest.json
 expect 0 "${base[@]}" --set stop.steps=2 --init-from cut --run-dir from_cut; says "CHECKPOINT REFUSED: cut/$last"

@@ -140,7 +140,7 @@ absl::Status ImportCheckpoint(const CheckpointImportOptions& options, std::ostre
     }
     HADAL_RETURN_IF_ERROR(RunHadalTorch(arguments));
     const absl::Status imported = ImportPlain(plain, options.out);
-    if (absl::IsDataLoss(imported)) {  // not damage: settings that hadal has not
+    if (absl::IsDataLoss(imported)) {  // not damage: settings that hadal does not support
       return absl::InvalidArgumentError(absl::StrCat(options.source, ": ", imported.message()));
     }
     HADAL_RETURN_IF_ERROR(imported);

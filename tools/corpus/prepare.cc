@@ -98,15 +98,17 @@ absl::Status CheckAllFeatures(const std::vector<Split>& splits) {
 // Checks that need no text: a folder in use, missing files, an invalid vocabulary.
 absl::StatusOr<std::optional<CorpusVocabularies>> CheckSurroundings(const std::vector<Split>& splits,
                                                                     const PrepareOptions& options) {
-  std::vector<std::string> texts;
-  for (const Split& split : splits) {
-    for (const TextPair& pair : split.pairs) texts.insert(texts.end(), {pair.source, pair.target});
-  }
-  HADAL_RETURN_IF_ERROR(PrepareOutput::CheckInputs(options.output, texts));
   HADAL_RETURN_IF_ERROR(PrepareOutput::CheckFree(options.output, options.overwrite));
   for (const Split& split : splits) HADAL_RETURN_IF_ERROR(CheckReadable(split));
   if (options.features) HADAL_RETURN_IF_ERROR(CheckAllFeatures(splits));
   HADAL_ASSIGN_OR_RETURN(std::optional<CorpusVocabularies> given, GivenVocabularies(options));
+  std::vector<std::string> texts;
+  for (const Split& split : splits) {
+    for (const TextPair& pair : split.pairs) texts.insert(texts.end(), {pair.source, pair.target});
+  }
+  const bool counts_words = options.training.algorithm == PieceAlgorithm::kWord;
+  const std::string_view extension = given ? given->target.extension() : counts_words ? ".txt" : ".model";
+  HADAL_RETURN_IF_ERROR(PrepareOutput::CheckInputs(options.output, extension, texts));
   if (options.tags == LanguageTags::kNone) return given;
   HADAL_RETURN_IF_ERROR(CheckLanguages(splits));
   if (given) HADAL_RETURN_IF_ERROR(AddTagsOf(splits, *given));

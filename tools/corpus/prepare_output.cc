@@ -66,12 +66,19 @@ absl::Status PrepareOutput::CheckFree(const std::string& folder, bool overwrite)
       absl::StrCat(manifests[0], " already exists; choose another --out, or replace it with --overwrite"));
 }
 
-absl::Status PrepareOutput::CheckInputs(const std::string& folder, const std::vector<std::string>& inputs) {
-  std::vector<std::string> names = {"train.json", "valid.json", "test.json", kCleaningReport};
+absl::Status PrepareOutput::CheckInputs(const std::string& folder, std::string_view extension,
+                                        const std::vector<std::string>& inputs) {
+  std::vector<std::string> names = {kCleaningReport};
+  for (const char* split : kSplits) names.push_back(absl::StrCat(split, ".json"));
   for (const char* vocabulary : {"vocabulary", "source", "target"}) {
-    for (const char* extension : {".model", ".txt"}) names.push_back(absl::StrCat(vocabulary, extension));
+    names.push_back(absl::StrCat(vocabulary, std::string(extension)));
   }
-  for (const std::string& name : names) HADAL_RETURN_IF_ERROR(CheckIsNoneOf(JoinPath(folder, name), inputs));
+  for (const std::string& name : names) {
+    const std::string path = JoinPath(folder, name);
+    if (CheckIsNoneOf(path, inputs).ok()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("preparing into ", folder, " may replace ", path, ", which is an input; choose another --out"));
+  }
   return absl::OkStatus();
 }
 

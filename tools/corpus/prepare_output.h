@@ -9,6 +9,7 @@
 
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,8 +26,10 @@ class PrepareOutput {
  public:
   // Returns AlreadyExists if `folder` contains a corpus and `overwrite` is false. Writes nothing.
   static absl::Status CheckFree(const std::string& folder, bool overwrite);
-  // Returns InvalidArgument if a file that preparing replaces or deletes in `folder` is one of `inputs` under any name.
-  static absl::Status CheckInputs(const std::string& folder, const std::vector<std::string>& inputs);
+  // Returns InvalidArgument if a file that preparing may replace or delete in `folder` is one of `inputs` under any
+  // name. `extension`: of the vocabularies.
+  static absl::Status CheckInputs(const std::string& folder, std::string_view extension,
+                                  const std::vector<std::string>& inputs);
 
   // Creates the folder if it is missing, and locks it while the object lives. The lock file of a killed process does
   // not block.

@@ -46,6 +46,7 @@ class CheckpointDirectoryTest : public testing::Test {
     EXPECT_TRUE(committer.Claim().ok());
     return committer;
   }
+  std::string Owner() const { return ReadOwner(run_.path())->value().attempt; }
   std::vector<SliceState> Slices() {
     const Vector view(values_.data(), 4);
     return {{.parameter = 0, .slice = 0, .weight = view, .first_moment = view, .second_moment = view}};
@@ -100,7 +101,7 @@ TEST_F(CheckpointDirectoryTest, ABestThatCannotBeReadGoes) {
   SaveStep(committer, 10);
   SaveStep(committer, 20);
   SetContents(run_ / "checkpoints/best", "rubbish");
-  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 20, "a").ok());
+  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 20, Owner()).ok());
   EXPECT_TRUE(ApplyRetention(run_.path(), {.keep_last = 1}).ok());
   EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(20));
 }
@@ -139,7 +140,7 @@ TEST_F(CheckpointDirectoryTest, WhatIsSetAsideStaysThere) {
   CheckpointCommitter committer = Committer();
   for (int64_t step = 10; step <= 20; step += 10) SaveStep(committer, step);
   const RecordedSyncs syncs;
-  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 15, "attempt").ok());
+  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 15, Owner()).ok());
   EXPECT_THAT(syncs.paths(), ElementsAre(run_ / "checkpoints"));
 }
 
@@ -263,10 +264,10 @@ TEST_F(CheckpointDirectoryTest, ACopyThatFollowedLinksGoesOnWithLinks) {
     std::filesystem::copy(Directory(10), run_ / "checkpoints/" + name, std::filesystem::copy_options::recursive);
   }
   EXPECT_FALSE(ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest).ok());
-  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 20, "a").ok());
+  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 20, Owner()).ok());
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest), 20);
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 10);
-  EXPECT_TRUE(PathExists(run_ / "checkpoints/latest.replaced.a/manifest.json"));
+  EXPECT_TRUE(PathExists(run_ / ("checkpoints/latest.replaced." + Owner() + "/manifest.json")));
   EXPECT_TRUE(ApplyRetention(run_.path(), {.keep_last = 1}).ok());
 }
 
@@ -416,9 +417,10 @@ TEST_F(CheckpointDirectoryTest, ADanglingLatestDoesNotHinder) {
 TEST_F(CheckpointDirectoryTest, GoingBackSetsTheFormerFutureAside) {
   CheckpointCommitter committer = Committer();
   for (int64_t step = 10; step <= 40; step += 10) SaveStep(committer, step);
-  const auto moved = SetAsideLaterCheckpoints(run_.path(), 20, "attempt");
+  const auto moved = SetAsideLaterCheckpoints(run_.path(), 20, Owner());
   ASSERT_TRUE(moved.ok()) << moved.status();
-  EXPECT_THAT(*moved, ElementsAre(Directory(30) + ".abandoned.attempt", Directory(40) + ".abandoned.attempt"));
+  const std::string aside = ".abandoned." + Owner();
+  EXPECT_THAT(*moved, ElementsAre(Directory(30) + aside, Directory(40) + aside));
   EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(10, 20));
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest), 20);
   CheckpointCommitter next = Committer();
@@ -431,9 +433,9 @@ TEST_F(CheckpointDirectoryTest, GoingBackTakesBestBackToo) {
   SaveStep(committer, 20, false, 10);
   SaveStep(committer, 30, /*is_best=*/true, 30);
   SaveStep(committer, 40, /*is_best=*/true, 40);
-  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 40, "a").ok());
+  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 40, Owner()).ok());
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 40) << "nothing later: nothing changes";
-  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 20, "b").ok());
+  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 20, Owner()).ok());
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 10) << "the best when step 20 was saved";
 }
 
@@ -441,7 +443,7 @@ TEST_F(CheckpointDirectoryTest, ABestThatAKilledCommitDidNotNameIsNamed) {
   CheckpointCommitter committer = Committer();
   SaveStep(committer, 10, /*is_best=*/true, 10);
   SaveStep(committer, 20, /*is_best=*/false, 20);  // killed before the link
-  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 20, "a").ok());
+  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 20, Owner()).ok());
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 20);
 }
 
@@ -449,7 +451,7 @@ TEST_F(CheckpointDirectoryTest, ARunOfAnotherHistorySetsAllAside) {
   CheckpointCommitter committer = Committer();
   SaveStep(committer, 10, /*is_best=*/true, 10);
   SaveStep(committer, 20, false, 10);
-  EXPECT_EQ(SetAsideLaterCheckpoints(run_.path(), -1, "a")->size(), 2u);
+  EXPECT_EQ(SetAsideLaterCheckpoints(run_.path(), -1, Owner())->size(), 2u);
   EXPECT_TRUE(ListCheckpoints(run_.path())->empty());
   EXPECT_TRUE(absl::IsNotFound(ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest).status()));
 }
@@ -460,7 +462,7 @@ TEST_F(CheckpointDirectoryTest, GoingBackLeavesBestWhereItCannotBeToldWhatWasBes
   SaveStep(committer, 20, false, 10);
   SaveStep(committer, 30, /*is_best=*/true, 30);
   SetFormat(20, kCheckpointFormat + 1);
-  EXPECT_FALSE(SetAsideLaterCheckpoints(run_.path(), 20, "a").ok());
+  EXPECT_FALSE(SetAsideLaterCheckpoints(run_.path(), 20, Owner()).ok());
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 30);
 }
 
@@ -468,7 +470,7 @@ TEST_F(CheckpointDirectoryTest, ABestThatIsGoneIsNoLongerNamed) {
   CheckpointCommitter committer = Committer();
   SaveStep(committer, 10, false, 5);  // step 5 was best and is not kept
   SaveStep(committer, 20, /*is_best=*/true, 20);
-  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 10, "a").ok());
+  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 10, Owner()).ok());
   EXPECT_TRUE(absl::IsNotFound(ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest).status()));
 }
 

@@ -278,9 +278,10 @@ TEST_F(TrainingCheckpointsTest, AnEarlierOwnerMovesNothingOfALaterOne) {
   Launch first(run_.path()), second(run_.path());
   ASSERT_TRUE(first.checkpoints.Claim(4).ok());
   ASSERT_TRUE(second.checkpoints.Claim(4).ok());
-  const auto moved = SetAsideLaterCheckpoints(run_.path(), 2, first.checkpoints.attempt());
+  const auto moved = SetAsideLaterCheckpoints(run_.path(), 3, first.checkpoints.attempt());
   EXPECT_EQ(moved.status().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(ListCheckpoints(run_.path())->size(), 2u);
+  EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest), 4);
 }
 
 TEST_F(TrainingCheckpointsTest, ACheckpointThatWasSetAsideSinceItWasLoadedIsNotContinued) {
@@ -291,7 +292,7 @@ TEST_F(TrainingCheckpointsTest, ACheckpointThatWasSetAsideSinceItWasLoadedIsNotC
   std::filesystem::rename(Directory(4), Directory(4) + ".abandoned.another");
   const absl::Status claimed = launch.checkpoints.Claim(4);
   EXPECT_EQ(claimed.code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(std::string(claimed.message()), HasSubstr("set " + Directory(4) + " aside"));
+  EXPECT_THAT(std::string(claimed.message()), HasSubstr("moved or removed " + Directory(4)));
   EXPECT_EQ(ReadOwner(run_.path())->value().attempt, owner);
 }
 
