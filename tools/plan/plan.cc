@@ -99,7 +99,7 @@ absl::StatusOr<std::string> PlanForMachine(const PlanArguments& arguments, const
   return arguments.json ? LayoutSearchToJson(search, about) : LayoutSearchToText(search, about);
 }
 
-constexpr int64_t kMostRanks = 1 << 16;
+constexpr int kMostRanks = 1 << 16;
 
 absl::StatusOr<PlanReport> ReportOfConfig(const PlanArguments& arguments, const TrainOptions& options) {
   const int64_t asked = int64_t{std::max(1, options.pipeline.stages)} * options.pipeline.replicas;

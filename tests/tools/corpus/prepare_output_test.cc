@@ -80,7 +80,7 @@ TEST_F(PrepareTest, OverwritingLeavesNoSplitOfBefore) {
 TEST_F(PrepareTest, ATextThatTheOutputWouldReplaceIsKept) {
   std::filesystem::create_directories(options_.output);
   options_.overwrite = true;
-  options_.training = {.size = 0, .algorithm = PieceAlgorithm::kWord};
+  options_.training = {.algorithm = PieceAlgorithm::kWord, .size = 0};
   for (const char* name : {"source.txt", "vocabulary.txt", "test.json", "cleaning.json"}) {
     Write(absl::StrCat("out/", name), kEnglish);
     options_.train = {{Path(absl::StrCat("out/", name)), Path("train.de")}};
