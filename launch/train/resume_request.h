@@ -4,7 +4,8 @@
 //
 // Rank 0 stores the request in RUN/checkpoints/resume_request, in four lines: HADAL_JOB_START, SLURM_JOB_ID, the value
 // of --resume, and the step at which training continued. It does so when the claim of the run directory has set later
-// checkpoints aside, so any newer one was saved after the request was applied. If a start ends before that, the next start applies the request.
+// checkpoints aside, so any newer one was saved after the request was applied. If a start ends before that, the next
+// start applies the request.
 // Two starts belong to the same job if they have the same HADAL_JOB_START (launch/job/time_limit.h; set by the
 // supervisor and launch/hosts/train), or the same SLURM_JOB_ID with SLURM_RESTART_COUNT > 0. Any other start is a new
 // job.

@@ -122,9 +122,9 @@ TEST_F(PrepareTest, OverLongSidesAreACountedSkipOrAnError) {
 // Blank only after normalisation.
 TEST_F(PrepareTest, ALineOfWhichNoTokenIsLeftIsNamedWhereEmptyOnesAreErrors) {
   options_.on_empty = BadLine::kError;
-  Write("train.en", "The cat sleeps.\n \xC2\xA0 \nA man reads.\n");
+  Write("train.en", "The cat sleeps.\n \xE2\x80\x8B \nA man reads.\n");
   ExpectError({"train.en:2 / ", "train.de:2: a side has no tokens", "--on-empty skip"});
-  Write("train.de", "Die Katze schläft.\nDer Hund frisst den Fisch.\n \xC2\xA0 \n");
+  Write("train.de", "Die Katze schläft.\nDer Hund frisst den Fisch.\n \xE2\x80\x8B \n");
   options_.monolingual = true;
   options_.train = {{"", Path("train.de")}};
   options_.training.size = 40;
@@ -158,7 +158,7 @@ TEST_F(PrepareTest, NothingLeftIsAnError) {
 // A NUL, spelt special tokens, pieces' own marks, an emoji; the last line is blank only after normalisation.
 TEST_F(PrepareTest, OddTextIsKept) {
   const std::string nul(1, '\0');
-  Write("train.en", absl::StrCat("a", nul, "b\n<s> </s> <unk>\n▁▁ @@ \xF0\x9F\x98\x80\n \xC2\xA0 \n"));
+  Write("train.en", absl::StrCat("a", nul, "b\n<s> </s> <unk>\n▁▁ @@ \xF0\x9F\x98\x80\n \xE2\x80\x8B \n"));
   Write("train.de", "c\nd\ne\nf\n");
   options_.training.size = 22;
   const absl::Status status = Run();
