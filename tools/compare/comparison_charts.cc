@@ -61,8 +61,8 @@ std::string Chart(LineChart chart, const std::vector<Line>& lines, const PointsO
   return Draw(chart);
 }
 
-// A chart of losses. A run whose loss explodes would flatten all others, so its line ends at 1.5 times the median of
-// the lines' first points, and its name is marked.
+// A chart of losses. A run whose loss explodes would flatten all others, so no line is higher than 1.5 times the median
+// of the lines' first points, and the name of one that would be is marked.
 std::string LossChart(LineChart chart, const std::vector<Line>& lines, const PointsOf& points) {
   chart.series = SeriesOf(lines, points);
   std::vector<double> starts;
@@ -73,11 +73,13 @@ std::string LossChart(LineChart chart, const std::vector<Line>& lines, const Poi
   std::nth_element(starts.begin(), starts.begin() + starts.size() / 2, starts.end());
   const double ceiling = 1.5 * starts[starts.size() / 2];
   for (ChartSeries& series : chart.series) {
-    const auto leaves = std::find_if(series.points.begin(), series.points.end(),
-                                     [ceiling](const auto& point) { return !(point.second <= ceiling); });
-    if (leaves == series.points.end()) continue;
-    series.points.erase(leaves, series.points.end());
-    series.name += " (leaves the chart)";
+    bool leaves = false;
+    for (auto& [x, y] : series.points) {
+      if (y <= ceiling) continue;
+      y = ceiling;  // also for a loss that is not finite
+      leaves = true;
+    }
+    if (leaves) series.name += " (leaves the chart)";
   }
   return Draw(chart);
 }

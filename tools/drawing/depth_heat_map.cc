@@ -59,7 +59,12 @@ class Drawing {
     columns_ = static_cast<int>(std::min<size_t>(map.records.size(), kMostColumns));
     for (int column = 0; column < columns_; ++column) {
       for (int row = 0; row < rows_; ++row) {
-        const double value = CellValue(map.records[RecordOf(column)], FirstOf(row), FirstOf(row + 1), map);
+        double value = CellValue(map.records[RecordOf(column)], FirstOf(row), FirstOf(row + 1), map);
+        // A number that is not finite shows in a record without a column, too.
+        for (size_t r = column == 0 ? 0 : RecordOf(column - 1) + 1; r < RecordOf(column); ++r) {
+          const double skipped = CellValue(map.records[r], FirstOf(row), FirstOf(row + 1), map);
+          if (std::isinf(skipped)) value = skipped;
+        }
         cells_.push_back(value);
         if (!std::isfinite(value)) continue;
         low_ = std::min(low_, value);
@@ -83,7 +88,8 @@ class Drawing {
 
  private:
   size_t FirstOf(int row) const { return sublayers_ * row / rows_; }
-  size_t RecordOf(int column) const { return map_.records.size() * column / columns_; }
+  // The first and the last column are the first and the last record.
+  size_t RecordOf(int column) const { return (map_.records.size() - 1) * column / std::max(1, columns_ - 1); }
   // Whole pixels avoid seams between cells.
   double X(int column) const { return kLeft + std::floor((map_.width - kLeft - kRight) * column / columns_); }
   double Y(double row) const {

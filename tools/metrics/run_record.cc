@@ -109,6 +109,7 @@ void AddRecord(const Json& json, RunRecord& run) {
   const std::string event = String(json, "event");
   if (event == "run") {
     run.finish.clear();
+    run.starts.push_back(run.steps.size());
     const int ranks = static_cast<int>(std::max<int64_t>(1, Integer(json, "ranks")));
     const int threads = static_cast<int>(std::max<int64_t>(1, Integer(json, "threads")));
     const int replicas = static_cast<int>(std::max<int64_t>(1, Integer(json, "replicas")));

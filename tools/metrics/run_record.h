@@ -54,6 +54,7 @@ struct RunRecord {
   std::optional<int> recompute_every;  // of the last start; absent: an older run
   std::string start_layout;            // RunInfo::layout of the last start
   std::vector<StepMetrics> steps;
+  std::vector<size_t> starts;  // ascending: indices of the first step of each start; may be steps.size()
   // Index of the first step after the last change of ranks, replicas, threads, recomputation or start_layout; may be
   // steps.size().
   size_t layout_begins = 0;

@@ -61,7 +61,11 @@ absl::Status ReadLines(const std::string& path, const std::string& run, const st
   for (; ReadLine(in, text) && !in.eof(); ++lines) {
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!line.is_object()) return absl::InvalidArgumentError(absl::StrCat(path, ":", lines + 1, ": not a JSON object"));
-    read(line);
+    try {
+      read(line);
+    } catch (const Json::exception& error) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ":", lines + 1, ": ", error.what()));
+    }
   }
   return in.bad() ? ReadLineError(path, lines, text) : absl::OkStatus();
 }

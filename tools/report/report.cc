@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -55,6 +56,11 @@ absl::StatusOr<Report> MakeReport(const std::vector<std::string>& directories, c
     HADAL_ASSIGN_OR_RETURN(RunSummary summary, Summarize(run));
     report.runs.push_back(std::move(run));
     report.summaries.push_back(std::move(summary));
+  }
+  std::map<std::string, int> uses;
+  for (const RunRecord& run : report.runs) ++uses[run.name];
+  for (RunRecord& run : report.runs) {
+    if (uses[run.name] > 1) run.name = run.directory;
   }
   if (!costs.empty()) {
     HADAL_RETURN_IF_ERROR(Predict(costs, report));

@@ -222,7 +222,7 @@ absl::StatusOr<RunSummary> Summarize(const RunRecord& run) {
   double outside = 0, counted = 0;
   for (size_t i = 1; i < run.steps.size(); ++i) {
     const double passed = run.steps[i].elapsed_seconds - run.steps[i - 1].elapsed_seconds;
-    if (passed <= 0) continue;  // the first step of another start
+    if (passed <= 0 || std::ranges::binary_search(run.starts, i)) continue;  // the first step of another start
     outside += passed - run.steps[i].step_seconds;
     ++counted;
   }

@@ -172,6 +172,22 @@ TEST_F(ComparisonReportTest, ALossThatExplodesLeavesTheChartToTheOthers) {
                             Not(HasSubstr("1e+06")), Not(HasSubstr("not finite"))));
 }
 
+TEST_F(ComparisonReportTest, ALossThatStartsHighAndFallsHasALine) {
+  for (const int cell : {0, 1}) Record(cell, {.end = CellEnd::kDone, .unigram_nll = 7});
+  ComparisonReport report = Make();
+  const auto lines = [&] {
+    const std::string curves = CurvesMarkup(report, Panels(report)[0]);
+    size_t count = 0;
+    for (size_t at = curves.find("<polyline"); at != std::string::npos; at = curves.find("<polyline", at + 1)) ++count;
+    return count;
+  };
+  for (const int cell : {0, 1}) report.cells[cell].record.validations.push_back({.step = 7, .nll = 6});
+  const size_t before = lines();
+  report.cells[1].record.validations.push_back({.step = 8, .nll = 5});
+  report.cells[1].record.validations.front().nll = INFINITY;
+  EXPECT_EQ(lines(), before);
+}
+
 TEST_F(ComparisonReportTest, ANormsRatioIsDrawnAsThatBeforeItOverThatAfterIt) {
   Record(0, {.end = CellEnd::kDone});
   ComparisonReport report = Make();

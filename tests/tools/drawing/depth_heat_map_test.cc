@@ -43,6 +43,19 @@ TEST(DepthHeatMap, ANumberThatIsNotFiniteIsRedAndExplained) {
   EXPECT_THAT(DrawDepthHeatMap(map), HasSubstr(">not finite<"));
 }
 
+TEST(DepthHeatMap, OfManyRecordsTheLastAndThoseThatAreNotFiniteAreDrawn) {
+  DepthHeatMap map;
+  for (int64_t step = 0; step < 161; ++step) {
+    map.columns.push_back(step);
+    map.records.push_back({1, 2});
+  }
+  for (const size_t broken : {100, 160}) {  // no column's record, and the last
+    DepthHeatMap one = map;
+    one.records[broken][0] = INFINITY;
+    EXPECT_EQ(Count(DrawDepthHeatMap(one), "#e6194b"), 2u) << broken;
+  }
+}
+
 TEST(DepthHeatMap, ACommonRangeHoldsAllMapsNumbers) {
   const DepthHeatMap one{.columns = {0}, .records = {{0.5f, 0, kNone}}},
       two{.columns = {0}, .records = {{8, INFINITY}}};

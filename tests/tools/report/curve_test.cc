@@ -65,6 +65,8 @@ TEST_F(CurveTest, BadFilesGetAnErrorWithTheirName) {
   Write("{\"event\":\"run\"}\nnonsense\n");
   EXPECT_THAT(std::string(ReadCurve(run_, "loss", "x").status().message()),
               HasSubstr("metrics.jsonl:2: not a JSON object"));
+  Write("{\"event\":\"step\",\"step\":null,\"loss\":1}\n");
+  EXPECT_THAT(std::string(ReadCurve(run_, "loss", "x").status().message()), HasSubstr("metrics.jsonl:1: "));
   Write("");
   EXPECT_THAT(std::string(ReadCurve(run_, "loss", "x").status().message()), HasSubstr("has no step yet"));
 }

@@ -98,6 +98,9 @@ TEST(RunSummary, WhatPassesBetweenStepsIsOutside) {
   steps[1].elapsed_seconds = 14;
   steps[2].elapsed_seconds = 40;
   EXPECT_DOUBLE_EQ(Summarize(RunOf(steps)).value().outside_seconds, 8);
+  RunRecord resumed = RunOf(steps);
+  resumed.starts = {0, 2};  // the clock of the last step is another start's
+  EXPECT_DOUBLE_EQ(Summarize(resumed).value().outside_seconds, 0);
   steps[2].elapsed_seconds = 20;  // less than its own steps took: clocks are not exact
   EXPECT_DOUBLE_EQ(Summarize(RunOf(steps)).value().outside_seconds, 0);
 }
