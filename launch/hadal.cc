@@ -2,6 +2,7 @@
 // one does the work and stores the exit code.
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -96,6 +97,7 @@ int Refused(bool first) {
 
 int main(int argc, char** argv) {
   hadal::OpenStandardStreams();
+  std::signal(SIGCHLD, SIG_DFL);  // if a parent ignored it, waitpid would report no end of a child
   hadal::IgnoreFileSizeSignal();
   hadal::ExplainLostPages();
   const bool stops_when_asked = argc > 1 && StopsWhenAsked(argv[1]);

@@ -172,6 +172,7 @@ absl::StatusOr<int> Submit(const SweepArguments& arguments, const ComparisonGrid
   command.push_back(arguments.layouts);
   command.insert(command.end(), arguments.config.files.begin(), arguments.config.files.end());
   for (const std::string& text : arguments.config.overrides) command.insert(command.end(), {"--set", text});
+  if (arguments.accept_changes) command.push_back("--accept-changes");
   setenv("HADAL_SWEEP", arguments.out.c_str(), /*overwrite=*/1);  // where sweep.sbatch puts its runs
   HADAL_RETURN_IF_ERROR(MakeDirectories(arguments.out));
   std::cout << absl::StrJoin(command, " ") << std::endl;

@@ -8,10 +8,12 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
 #include <sstream>
+#include <system_error>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
@@ -56,21 +58,26 @@ std::optional<ProcessEntry> ReadEntry(pid_t pid) {
   return entry;
 }
 
-// Whether the process has a handler for the signal: /proc/PID/status has the mask in hexadecimal.
+// Whether the process has a handler for the signal, or has blocked it for a thread that waits for it, as srun does:
+// /proc/PID/status has the masks in hexadecimal.
 bool Handles(pid_t pid, int signal) {
   const std::string status = ReadProc(pid, "status");
   const std::vector<std::string> lines = absl::StrSplit(status, '\n');
   for (const std::string& line : lines) {
+    if (!absl::StartsWith(line, "SigCgt:\t") && !absl::StartsWith(line, "SigBlk:\t")) continue;
     uint64_t mask = 0;
-    if (!absl::StartsWith(line, "SigCgt:\t") || !absl::SimpleHexAtoi(line.substr(8), &mask)) continue;
-    return (mask >> (signal - 1) & 1) != 0;
+    if (absl::SimpleHexAtoi(line.substr(8), &mask) && (mask >> (signal - 1) & 1) != 0) return true;
   }
   return false;
 }
 
+// A script that is executed directly has its own name, not its shell's.
 bool IsShell(const ProcessEntry& process) {
   constexpr std::array<const char*, 5> kShells = {"bash", "sh", "dash", "zsh", "ksh"};
-  return std::ranges::find(kShells, process.name) != kShells.end();
+  std::error_code error;  // no such process, or another user's
+  const std::string program =
+      std::filesystem::read_symlink(absl::StrCat("/proc/", process.pid, "/exe"), error).filename().string();
+  return std::ranges::any_of(kShells, [&](const char* shell) { return process.name == shell || program == shell; });
 }
 
 }  // namespace

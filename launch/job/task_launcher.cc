@@ -22,8 +22,10 @@ bool StartedForMpi(const Environment& environment) {
 }
 
 std::optional<StartedTask> TaskOfStep(const Environment& environment) {
-  // Open MPI's daemons are tasks of a step, too; the ranks that they start are not.
-  if (environment("OMPI_COMM_WORLD_SIZE") != nullptr) return std::nullopt;
+  // Daemons of Open MPI and of Hydra (MPICH, Intel MPI) are tasks of a step, too; the ranks that they start are not.
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS"}) {
+    if (environment(name) != nullptr) return std::nullopt;
+  }
   const std::optional<int> tasks = Integer(environment, "SLURM_STEP_NUM_TASKS");
   const std::optional<int> task = Integer(environment, "SLURM_PROCID");
   if (!tasks || !task) return std::nullopt;

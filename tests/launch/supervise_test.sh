@@ -88,6 +88,23 @@ for signal in INT TERM USR1 HUP; do
   wait_for test -s starts; sleep 0.2; kill -$signal $supervisor; wait $supervisor; code=$?
   [ $code -eq 85 ] || fail "exit code $code instead of 85 after $signal"
 done
+# Executed directly a script has its own name, and with a trap on EXIT bash has a handler that ends it: its child is asked.
+cat > child.py <<'PYTHON'
+import signal, sys
+def save(*_):
+    open("saved", "w").close()
+    sys.exit(85)
+signal.signal(signal.SIGUSR1, save)
+open("up", "w").close()
+while True:
+    signal.pause()
+PYTHON
+printf '%s\n' '#!/bin/bash' 'trap "echo bye" EXIT' 'python3 child.py' 'exit $?' > direct; chmod +x direct; rm -f up saved
+"$hadal" supervise -- ./direct > out 2>&1 & supervisor=$!
+wait_for test -e up; kill -INT $supervisor; wait $supervisor; code=$?
+[ $code -eq 85 ] && [ -e saved ] || fail "exit code $code; a script's child was not asked to save"
+# A parent that ignores the end of its children.
+expect 0 python3 -c 'import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])' "$hadal" supervise -- true
 # A terminal that goes away is told of by its shell and by the kernel: that is one request, with time to save.
 job 'trap "" TERM; trap "echo asked >> asked" USR1; touch up; while [ ! -e go ]; do sleep 0.05; done; exit 85'; rm -f go up asked
 env --default-signal=HUP "$hadal" supervise -- bash job > out 2>&1 & supervisor=$!

@@ -76,6 +76,9 @@ TEST(TaskLauncher, WhatFindsItsPeersOrHasNoneIsRight) {
   std::map<std::string, std::string> under_mpirun = step;
   under_mpirun["OMPI_COMM_WORLD_SIZE"] = "16";
   EXPECT_TRUE(CheckTasks(Of(under_mpirun), 16).ok());
+  std::map<std::string, std::string> under_hydra = step;
+  under_hydra["MPI_LOCALNRANKS"] = "4";
+  EXPECT_TRUE(CheckTasks(Of(under_hydra), 16).ok());
   // The batch script itself: tasks were asked for, but no step was started.
   EXPECT_TRUE(CheckTasks(Of({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}), 1).ok());
 }
