@@ -127,7 +127,9 @@ class Drawing {
       svg_.Text(kLeft - 8, (Y(border) + Y(rows_)) / 2 + 4, "decoder", Svg::Anchor::kEnd, 11, "#555");
     }
     svg_.Line(kLeft, bottom, right, bottom, "#999");
-    const int every = std::max(1, (columns_ + 5) / 6);
+    constexpr double kLabelWidth = 55;  // of a step of six digits, with room
+    const int labels = std::clamp(static_cast<int>((map_.width - kLeft - kRight) / kLabelWidth), 1, 6);
+    const int every = std::max(1, (columns_ + labels - 1) / labels);
     for (int column = 0; column < columns_; column += every) {
       const double x = (X(column) + X(column + 1)) / 2;
       svg_.Line(x, bottom, x, bottom + 4, "#999");

@@ -9,6 +9,7 @@
 #include "tools/drawing/axis_ticks.h"
 #include "tools/drawing/svg.h"
 #include "tools/drawing/timeline_svg.h"
+#include "tools/metrics/progress_line.h"
 
 namespace hadal {
 namespace {
@@ -48,17 +49,17 @@ class Drawing {
         legend_(bars),
         top_(kLegendTop + kLegendHeight * legend_.lines + 5),
         svg_(bars.width, top_ + kRowHeight * rows_.size() + kAxisHeight) {
-    size_t longest = 0;
+    int longest = 0;
     for (const BarRow& row : bars.rows) {
       HADAL_CHECK_EQ(row.values.size(), bars.parts.size());
-      longest = std::max(longest, row.name.size());
+      longest = std::max(longest, DisplayWidth(row.name));
       double gains = 0, losses = 0;
       for (const double value : row.values) (value < 0 ? gains : losses) += value;
       low_ = std::min(low_, gains);
       high_ = std::max(high_, losses);
     }
     if (high_ <= low_) high_ = low_ + 1;
-    left_ = 7.0 * static_cast<double>(std::min<size_t>(longest, 40)) + 20;
+    left_ = 7.0 * std::min(longest, 40) + 20;
     right_ = bars.width - kTotalWidth;
   }
 
@@ -95,7 +96,7 @@ class Drawing {
   }
 
   void Row(const BarRow& row, double y) {
-    const std::string name = row.name.size() > 40 ? absl::StrCat(row.name.substr(0, 38), "…") : row.name;
+    const std::string name = DisplayWidth(row.name) > 40 ? absl::StrCat(CutToWidth(row.name, 38), "…") : row.name;
     svg_.Text(left_ - 8, y + 15, name, Svg::Anchor::kEnd, 12);
     double gains = 0, losses = 0;
     for (size_t i = 0; i < row.values.size(); ++i) {

@@ -88,5 +88,12 @@ TEST(StackedBars, LossesToTheRightGainsToTheLeft) {
   EXPECT_THAT(svg, AllOf(HasSubstr("loss: 30 %"), HasSubstr("gain: -10 %"), HasSubstr(">20% lost<")));
 }
 
+TEST(StackedBars, LongNamesAreCutBetweenCharacters) {
+  std::string name;
+  for (int i = 0; i < 21; ++i) name += "一";  // two columns, three bytes each
+  const std::string svg = DrawStackedBars({.parts = {{"loss", "#f00"}}, .rows = {{name, {1}, ""}}});
+  EXPECT_THAT(svg, AllOf(HasSubstr("一…"), Not(HasSubstr("\\x"))));
+}
+
 }  // namespace
 }  // namespace hadal
