@@ -170,8 +170,8 @@ expect 2 "${base[@]}" --resume never --init-from unbroken --run-dir unbroken; sa
 cp -r unbroken cut; truncate -s 9 cut/$last/manifest.json
 expect 0 "${base[@]}" --set stop.steps=2 --init-from cut --run-dir from_cut; says "CHECKPOINT REFUSED: cut/$last"
 cp -r unbroken averaged
-expect 0 "$hadal" checkpoint average averaged --last 2 --out averaged/checkpoints/step_00000099
-expect 0 "${base[@]}" --set stop.steps=11 --run-dir averaged; says "weights only"
+expect 0 "$hadal" checkpoint average averaged --last 2 --out mean; rm -r averaged/$last; mv mean averaged/$last
+expect 0 "${base[@]}" --set stop.steps=6 --run-dir averaged; says "weights only"; says "resuming after step 5"
 cp -r unbroken/$last torn; truncate -s -8 torn/rank_00000.safetensors
 for option in --init-from --resume; do
   expect 3 "${base[@]}" $option torn --run-dir from_torn; says "cut short"; says "hadal checkpoint verify RUN_DIR"
