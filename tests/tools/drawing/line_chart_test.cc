@@ -90,7 +90,7 @@ TEST(StackedBars, LossesToTheRightGainsToTheLeft) {
 
 TEST(StackedBars, LongNamesAreCutBetweenCharacters) {
   std::string name;
-  for (int i = 0; i < 21; ++i) name += "一";  // two columns, three bytes each
+  for (int i = 0; i < 41; ++i) name += "一";  // three bytes each
   const std::string svg = DrawStackedBars({.parts = {{"loss", "#f00"}}, .rows = {{name, {1}, ""}}});
   EXPECT_THAT(svg, AllOf(HasSubstr("一…"), Not(HasSubstr("\\x"))));
 }
