@@ -188,17 +188,5 @@ TEST_F(SurplusShardsTest, ADamagedManifestNamesNothing) {
   EXPECT_EQ(OpenCorpus("train").size(), 3);
 }
 
-TEST_F(SurplusShardsTest, WhatIsNoShardIsKept) {
-  ASSERT_TRUE(Run().ok());
-  std::string manifest = Read("out/train.json");
-  manifest.replace(manifest.find("train.00000.shard"), 17, "notes");
-  Write("out/train.json", manifest);
-  std::filesystem::create_directory(Path("out/notes"));
-  Write("out/notes/mine", "mine");
-  options_.overwrite = true;
-  ASSERT_TRUE(Run().ok());
-  EXPECT_EQ(Read("out/notes/mine"), "mine");
-}
-
 }  // namespace
 }  // namespace hadal
