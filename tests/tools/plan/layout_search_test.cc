@@ -151,20 +151,6 @@ TEST(LayoutSearch, FindsWhatTryingEveryLayoutFinds) {
   }
 }
 
-// Where the backward is split, a step of fewer micro-batches than stages takes less than one micro-batch's whole work.
-TEST(LayoutSearch, OfOneMicroBatchTheListAscends) {
-  TrainOptions options = SmallRun();
-  options.batch.micro_batches = 1;
-  Machine machine = SmallMachine(1, 8);
-  machine.gap_seconds = machine.call_seconds = 0;
-  const auto costs = CostsOf(machine);
-  const auto search =
-      SearchLayouts(options, machine, *costs, 1, {.top = 20, .kept = {.replicas = true, .recompute_every = true}});
-  ASSERT_TRUE(search.ok()) << search.status();
-  EXPECT_GT(search->best.size(), 3u);
-  EXPECT_TRUE(std::ranges::is_sorted(search->best, {}, &PlanReport::step_seconds));
-}
-
 // What the driver needs and the description does not reserve is not the layout's.
 TEST(LayoutSearch, LeavesRoomForTheDriver) {
   const TrainOptions options = SmallRun();
