@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <limits>
 #include <optional>
 #include <set>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,7 +21,6 @@
 #include "pipeline/plan/device_precision.h"
 #include "pipeline/plan/relu_masks.h"
 #include "runtime/device_watch.h"
-#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/checkpoint_vocabularies.h"
 #include "tools/config/config_difference.h"
@@ -279,9 +276,7 @@ absl::Status LoadStart(const TrainArguments& arguments, const std::string& resum
     absl::StatusOr<FoundCheckpoint> found =
         of_run.empty() ? FindNamed(arguments.init_from) : FindLatest(of_run, FindOptions());
     HADAL_RETURN_IF_ERROR(found.status());
-    std::error_code error;
-    const auto folder = std::filesystem::canonical(found->checkpoint.directory, error).parent_path();
-    if (std::filesystem::equivalent(folder, CheckpointsDirectory(arguments.run_directory), error)) {
+    if (IsOfRun(found->checkpoint.directory, arguments.run_directory)) {
       return absl::InvalidArgumentError(absl::StrCat("--init-from ", arguments.init_from,
                                                      " is in --run-dir itself, whose checkpoints a new run sets "
                                                      "aside; choose another --run-dir"));

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -137,6 +139,12 @@ absl::StatusOr<std::string> RunOf(const std::string& run_or_checkpoint) {
   if (ParseCheckpointName(BaseName(path)) && PathExists(path)) return std::string();
   return absl::NotFoundError(absl::StrCat(path, " is neither a checkpoint (no ", kManifestName,
                                           ") nor a run directory (no ", kCheckpointsName, "/)"));
+}
+
+bool IsOfRun(const std::string& checkpoint, const std::string& run_directory) {
+  std::error_code error;  // a folder that is missing is no other one
+  const std::filesystem::path folder = std::filesystem::canonical(checkpoint, error).parent_path();
+  return std::filesystem::equivalent(folder, CheckpointsDirectory(run_directory), error);
 }
 
 absl::StatusOr<CheckpointReader> OpenCheckpoint(const std::string& run_or_checkpoint) {

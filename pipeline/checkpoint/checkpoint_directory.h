@@ -77,6 +77,8 @@ absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& run_directory, con
 // Returns the run directory for a path that a user gave: the run's own, or its checkpoints folder's; "" if the path is
 // that of a checkpoint (has a manifest, or a checkpoint's name).  Errors: NotFound if it is neither.
 absl::StatusOr<std::string> RunOf(const std::string& run_or_checkpoint);
+// Whether the checkpoint is in the run's own checkpoints folder, links followed.
+bool IsOfRun(const std::string& checkpoint, const std::string& run_directory);
 // Opens what a user named: a checkpoint, or a run's newest.  Errors: those of RunOf, OpenLatest and CheckpointReader.
 absl::StatusOr<CheckpointReader> OpenCheckpoint(const std::string& run_or_checkpoint);
 // As OpenCheckpoint, but of a run its best by validation, if that is there.

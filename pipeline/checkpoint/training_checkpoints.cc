@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <set>
 #include <span>
-#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -361,10 +359,8 @@ absl::StatusOr<TrainingProgress> TrainingCheckpoints::Load(absl::StatusOr<FoundC
   HADAL_ASSIGN_OR_RETURN(const TrainingProgress progress, LoadShared(shared, loaded));
   if (loaded == LoadedState::kAll) {
     // If the checkpoint is another run's, the steps in this run's directory are of another history. Rank 0 decides.
-    std::error_code error;
-    const std::filesystem::path folder = std::filesystem::canonical(shared.directory, error).parent_path();
-    const bool own = std::filesystem::equivalent(folder, CheckpointsDirectory(options_.run_directory), error);
-    HADAL_ASSIGN_OR_RETURN(loaded_elsewhere_, collectives_.AnyRank(rank_ == 0 && !own, "the run of a checkpoint"));
+    const bool elsewhere = rank_ == 0 && !IsOfRun(shared.directory, options_.run_directory);
+    HADAL_ASSIGN_OR_RETURN(loaded_elsewhere_, collectives_.AnyRank(elsewhere, "the run of a checkpoint"));
     loaded_directory_ = shared.directory;
     last_progress_ = progress;
   }

@@ -248,8 +248,7 @@ class Evaluator {
     evaluation_.language_note =
         "No shares of wrong languages: the classifier did not run, or knows fewer than two of the languages (its "
         "message is on standard error). To install it: pip install lingua-language-detector, for the Python of "
-        "HADAL_PYTHON if "
-        "that is set.";
+        "HADAL_PYTHON if that is set.";
     std::vector<std::string> arguments = {"languages", options_.folder};
     for (const TestSetScores& set : evaluation_.sets) arguments.push_back(set.stem);
     RemoveTree(PathOf("languages", ".json")).IgnoreError();
@@ -291,9 +290,8 @@ absl::Status RunEvaluate(const EvaluateOptions& options, Communicator& communica
   Collectives patient(communicator, absl::Hours(24));
   HADAL_RETURN_IF_ERROR(patient.AllOk(is_main ? evaluator.Prepare() : absl::OkStatus(), "reading the test sets"));
   EvaluateOptions chosen = options;
-  if (is_main)
-    chosen.checkpoint =
-        evaluator.checkpoint();  // a run in progress may have a newer best, or removes this one: then NotFound
+  // Not the run's best by now, of a run in progress; NotFound if that has removed it.
+  if (is_main) chosen.checkpoint = evaluator.checkpoint();
   HADAL_RETURN_IF_ERROR(RunTranslations(
       chosen, [&evaluator] { return evaluator.Next(); }, communicator, stream, streams));
   return patient.AllOk(is_main ? evaluator.Report() : absl::OkStatus(), "scoring");

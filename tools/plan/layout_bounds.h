@@ -2,6 +2,7 @@
 // their order (layout_search.h).
 //
 //   Share   the devices' share of the work, M/R · C / S, at least the way of one micro-batch through the depth
+//           (without its weight halves where the backward is split)
 //   Cut     max over stages s of   m · c_s + Σ_{t<s} (first chunk of t + 2 messages and the launches after them)
 //           because the first micro-batch passes the earlier stages before s starts, and the last one returns through
 //           their first chunks (unless the backward is split); plus the update or the gathering of weights for

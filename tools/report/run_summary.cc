@@ -221,9 +221,8 @@ absl::StatusOr<RunSummary> Summarize(const RunRecord& run) {
   }
   double outside = 0, counted = 0;
   for (size_t i = 1; i < run.steps.size(); ++i) {
-    const double passed = run.steps[i].elapsed_seconds - run.steps[i - 1].elapsed_seconds;
-    if (passed <= 0 || std::ranges::binary_search(run.starts, i)) continue;  // the first step of another start
-    outside += passed - run.steps[i].step_seconds;
+    if (std::ranges::binary_search(run.starts, i)) continue;  // its clock is another one
+    outside += run.steps[i].elapsed_seconds - run.steps[i - 1].elapsed_seconds - run.steps[i].step_seconds;
     ++counted;
   }
   if (counted > 0) summary.outside_seconds = std::max(0.0, outside / counted);

@@ -95,6 +95,13 @@ void Handle() {
   ::signal(SIGUSR1, [](int) { _exit(7); });
 }
 
+// Nobody waits for it.
+bool Ended(pid_t pid) {
+  const std::vector<ProcessEntry> now = Descendants();
+  const auto entry = std::ranges::find(now, pid, &ProcessEntry::pid);
+  return entry == now.end() || entry->state == 'Z';
+}
+
 // As bash ── mpirun ── rank. All handle USR1, bash by ending, as it does with a trap on EXIT.
 TEST_F(ProcessTree, ASignalGoesToTheUppermostThatHandlesIt) {
   const pid_t script = StartChild([] {
@@ -108,14 +115,30 @@ TEST_F(ProcessTree, ASignalGoesToTheUppermostThatHandlesIt) {
   const std::vector<ProcessEntry> tree = Descendants();
   ASSERT_EQ(tree.size(), 3u);
   SignalHandlers(tree, SIGUSR1, script);
-  const auto ended = [](pid_t pid) {  // nobody waits for it
-    const std::vector<ProcessEntry> now = Descendants();
-    const auto entry = std::ranges::find(now, pid, &ProcessEntry::pid);
-    return entry == now.end() || entry->state == 'Z';
-  };
-  while (!ended(tree[1].pid)) usleep(1000);
-  EXPECT_FALSE(ended(script)) << "the script waits for mpirun";
-  EXPECT_FALSE(ended(tree[2].pid)) << "mpirun passes it on";
+  while (!Ended(tree[1].pid)) usleep(1000);
+  EXPECT_FALSE(Ended(script)) << "the script waits for mpirun";
+  EXPECT_FALSE(Ended(tree[2].pid)) << "mpirun passes it on";
+}
+
+// As bash ── srun, which blocks USR1 and has a thread that waits for it.
+TEST_F(ProcessTree, ASignalThatIsWaitedForIsHandled) {
+  const pid_t script = StartChild([] {
+    static sigset_t waited;
+    sigemptyset(&waited);
+    sigaddset(&waited, SIGUSR1);
+    StartChild([] { sigprocmask(SIG_BLOCK, &waited, nullptr); },
+               [] {
+                 int signal = 0;
+                 sigwait(&waited, &signal);
+                 _exit(7);
+               });
+    prctl(PR_SET_NAME, "bash");
+    Handle();
+  });
+  const pid_t waiting = Descendants()[1].pid;
+  SignalHandlers(Descendants(), SIGUSR1, script);
+  while (!Ended(waiting) && !Ended(script)) usleep(1000);
+  EXPECT_FALSE(Ended(script)) << "the script waits for srun";
 }
 
 TEST_F(ProcessTree, ASignalThatNoneHandlesGoesToTheJob) {

@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/data/corpus.h"
+#include "runtime/data/corpus_manifest.h"
 #include "runtime/data/corpus_writer.h"
 #include "runtime/files.h"
 #include "runtime/locked_file.h"
@@ -121,6 +122,18 @@ TEST_F(SurplusShardsTest, OverwritingLeavesNoShardThatOnlyTheCorpusOfBeforeNamed
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_THAT(Shards(), ElementsAre("train.00000.shard", "train.00009.shard"));
   EXPECT_EQ(OpenCorpus("train").size(), 3);
+}
+
+TEST_F(SurplusShardsTest, WhatIsNoShardIsKept) {
+  ASSERT_TRUE(Run().ok());
+  CorpusManifest manifest = *ManifestFromJson(Read("out/train.json"), "train.json");
+  manifest.shards[0].file = "notes";
+  Write("out/train.json", ManifestToJson(manifest));
+  std::filesystem::create_directory(Path("out/notes"));
+  Write("out/notes/mine", "mine");
+  options_.overwrite = true;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(Read("out/notes/mine"), "mine");
 }
 
 // Ended at any moment: before the new manifest no corpus, behind it a whole one.

@@ -151,6 +151,24 @@ TEST(LayoutSearch, FindsWhatTryingEveryLayoutFinds) {
   }
 }
 
+// Where the backward is split, a step of fewer micro-batches than stages takes less than one micro-batch's whole work.
+TEST(LayoutSearch, OfOneMicroBatchTheListAscends) {
+  TrainOptions options = SmallRun();
+  options.model.encoder_layers = options.model.decoder_layers = 6;
+  options.batch = {.micro_batches = 1, .source_tokens = 512, .target_tokens = 512};
+  Machine machine = SmallMachine(1, 8);
+  machine.peak_flops = machine.matmul_flops = machine.attention_flops = 1e15;
+  machine.memory_bytes_per_second = 3e12;
+  machine.kernel_seconds = 2e-5;
+  machine.gap_seconds = machine.call_seconds = 0;
+  machine.intra_node = {.bytes_per_second = 4e11, .latency_seconds = 0};
+  const auto costs = CostsOf(machine);
+  const auto search =
+      SearchLayouts(options, machine, *costs, 1, {.top = 3, .kept = {.replicas = true, .recompute_every = true}});
+  ASSERT_TRUE(search.ok()) << search.status();
+  EXPECT_TRUE(std::ranges::is_sorted(search->best, {}, &PlanReport::step_seconds));
+}
+
 // What the driver needs and the description does not reserve is not the layout's.
 TEST(LayoutSearch, LeavesRoomForTheDriver) {
   const TrainOptions options = SmallRun();

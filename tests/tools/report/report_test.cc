@@ -127,6 +127,17 @@ TEST(Report, ALongRunsPageStaysSmall) {
                           Not(HasSubstr("step 20: the update")), Not(HasSubstr("step 19979: the update"))));
 }
 
+TEST(Report, RunsOfOneNameAreNamedByTheirDirectories) {
+  const TemporaryDirectory directory;
+  const std::vector<std::string> runs = {directory / "a/run", directory / "b/run", directory / "other"};
+  for (const std::string& run : runs) WriteRecordedRun(run, TwoRanks());
+  const auto report = MakeReport(runs);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->runs[0].name, runs[0]);
+  EXPECT_EQ(report->runs[1].name, runs[1]);
+  EXPECT_EQ(report->runs[2].name, "other");
+}
+
 TEST(Report, DepthIsDrawnAsHeatMapsAndCurves) {
   const TemporaryDirectory directory;
   RecordedRun run = TwoRanks();
