@@ -80,7 +80,7 @@ printf '#!/bin/sh\necho "Submitted batch job 8"\n' > bin/sbatch
 printf '#!/bin/sh\ncat queue\n[ ! -s error ] || { cat error; exit 1; }\n' > bin/squeue; chmod +x bin/squeue
 rm -r q/runs/grid; : > error; : > queue
 again=("$hadal" sweep layouts.txt small.textproto --out q --set seed=3)
-expect 0 "${again[@]}" --submit "sbatch sweep.sbatch"; says "Submitted batch job 8"
+expect 0 "${again[@]}" --accept-changes --submit "sbatch sweep.sbatch"; says "Submitted batch job 8"; says "seed=3 --accept-changes$"
 echo "8_4 PENDING" > queue
 expect 0 "${again[@]}"; lacks starts; says "q/scaling.html"; says "1 of 3 layouts have not finished: grid"
 [ ! -e q/runs/grid ] || fail "trained beside a pending array"

@@ -128,9 +128,11 @@ TEST_F(ProcessTree, ASignalThatIsWaitedForIsHandled) {
     sigaddset(&waited, SIGUSR1);
     StartChild([] { sigprocmask(SIG_BLOCK, &waited, nullptr); },
                [] {
-                 int signal = 0;
-                 sigwait(&waited, &signal);
-                 _exit(7);
+                 std::thread([] {
+                   int signal = 0;
+                   sigwait(&waited, &signal);
+                   _exit(7);
+                 }).detach();
                });
     prctl(PR_SET_NAME, "bash");
     Handle();
