@@ -58,8 +58,8 @@ std::optional<ProcessEntry> ReadEntry(pid_t pid) {
   return entry;
 }
 
-// Whether the process has a handler for the signal, or has blocked it for another thread that waits for it, as srun does:
-// /proc/PID/status has the masks in hexadecimal.
+// Whether the process has a handler for the signal, or has blocked it for another thread that waits for it, as srun
+// does: /proc/PID/status has the masks in hexadecimal.
 bool Handles(pid_t pid, int signal) {
   const std::string status = ReadProc(pid, "status");
   const std::vector<std::string> lines = absl::StrSplit(status, '\n');
