@@ -2,154 +2,129 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/linear_epilogue.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/row_product.cc"
 #include "hwy/foreach_target.h"
 // Must be included after foreach_target.h.
 #include "hwy/cache_control.h"
-#include "hwy/highway.h"
 #include "kernels/cpu/columns-inl.h"
-#include "kernels/cpu/lane_sums-inl.h"
 #include "kernels/cpu/partial_vector-inl.h"
+#include "kernels/cpu/small_product-inl.h"
+#include "kernels/cpu/tile_copy-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hadal {
 namespace HWY_NAMESPACE {
 namespace {
 
-using Vec = FloatVec;
+constexpr int64_t kLanes = hn::MaxLanes(FloatTag());
+// The weights of a panel, at most 64 KiB, pass from the L2 cache while a tile of y is in registers.
+constexpr int64_t kPanelTerms = 512, kPanelColumns = 2 * kLanes;
+constexpr int64_t kEdgeRows = 64;
 
-// A tile of y: as many sums as fit into registers beside a row's x and the columns' weights; four rows because beams
-// are often of 4.
-constexpr int kTileRows = 4;
-constexpr int kTileColumns = kFloatLanes >= 16 ? 4 : 3;
-// Most terms that are summed before they are added to y.
-constexpr int64_t kBlockTerms = 512;
-// A group of columns: its weights, about kGroupWeights, stay in the L1 cache. Its width is a multiple of
-// kLeastGroupColumns: of whole tiles and of the 4 columns that are stored at once.
-constexpr int64_t kGroupWeights = kFloatLanes >= 16 ? 1 << 12 : 3 << 11;
-constexpr int64_t kLeastGroupColumns = kFloatLanes >= 16 ? 4 : 12, kMostGroupColumns = 16 * kTileColumns;
+// p without the columns after its last whole vector.
+template <bool kAdd>
+void MultiplyWholeVectors(SmallProduct p) {
+  p.columns = p.columns / kLanes * kLanes;
+  if (p.columns > 0) MultiplySmall<SmallProductA::kRowMajor, kAdd>(p);
+}
 
-struct Tile {
-  const float* x[kTileRows];
-  const float* weight[kTileColumns];
-  const float* next_weight[kTileColumns];  // of the tile that follows
-};
-
-// sums[i · kTileColumns + j] = x[i] · weight[j], of kRows rows. kFetch: loads the next tile's weights into the cache
-// meanwhile; the CPU does not foresee several rows of weights at once, and steps of few rows wait for nothing else.
-template <int kRows, bool kFetch>
-HWY_INLINE void MultiplyTile(const Tile& tile, int64_t terms, float* HWY_RESTRICT sums) {
+// The columns of p after its last whole vector, in a copy.
+template <bool kAdd>
+void MultiplyEdge(SmallProduct p) {
   const FloatTag d;
-  constexpr int kSums = kRows * kTileColumns;
-  Vec vectors[kSums];
-#pragma GCC unroll 16
-  for (int s = 0; s < kSums; ++s) vectors[s] = hn::Zero(d);
-  int64_t k = 0;
-  const auto add = [&](auto load) HWY_ATTR {
-    Vec w[kTileColumns];
-#pragma GCC unroll 4
-    for (int j = 0; j < kTileColumns; ++j) {
-      w[j] = load(tile.weight[j]);
-      if constexpr (kFetch) hwy::Prefetch(tile.next_weight[j] + k);
+  const int64_t whole = p.columns / kLanes * kLanes, count = p.columns - whole;
+  if (count == 0) return;
+  HWY_ALIGN float edge[kEdgeRows * kLanes];
+  float* const c = p.c + whole;
+  SmallProduct part = p;
+  part.b += whole, part.c = edge, part.c_stride = part.columns = kLanes;
+  for (int64_t row = 0; row < p.rows; row += kEdgeRows) {
+    part.a = p.a + row * p.a_stride, part.rows = std::min(kEdgeRows, p.rows - row);
+    for (int64_t i = 0; kAdd && i < part.rows; ++i) {
+      hn::Store(LoadPartial(d, c + (row + i) * p.c_stride, count, 0.0f), d, edge + i * kLanes);
     }
-#pragma GCC unroll 4
-    for (int i = 0; i < kRows; ++i) {
-      const Vec x = load(tile.x[i]);
-#pragma GCC unroll 4
-      for (int j = 0; j < kTileColumns; ++j) {
-        vectors[i * kTileColumns + j] = hn::MulAdd(x, w[j], vectors[i * kTileColumns + j]);
-      }
-    }
-  };
-  for (; k + kFloatLanes <= terms; k += kFloatLanes) add([&](const float* p) HWY_ATTR { return hn::LoadU(d, p + k); });
-  if (k < terms) add([&](const float* p) HWY_ATTR { return LoadPartial(d, p + k, terms - k, 0.0f); });
-  SumLanes(vectors, sums);
-}
-
-// y[column] = or += sums[column − begin], of columns [begin, end).
-template <bool kAdd>
-HWY_INLINE void StoreSums(const LinearForwardArgs& args, const float* HWY_RESTRICT sums, int64_t begin, int64_t end,
-                          float* HWY_RESTRICT y) {
-  const float* const bias = args.bias.floats().data;
-  const auto store = [&](auto d, int64_t column) HWY_ATTR {
-    auto value = hn::LoadU(d, sums + column - begin);
-    if constexpr (kAdd) value = hn::Add(hn::LoadU(d, y + column), value);
-    if (bias != nullptr) value = hn::Add(value, hn::LoadU(d, bias + column));
-    if (args.relu) value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);  // keeps a NaN
-    hn::StoreU(value, d, y + column);
-  };
-  constexpr hn::CappedTag<float, 4> few;  // groups of columns are narrow
-  constexpr int64_t step = hn::MaxLanes(few);
-  int64_t column = begin;
-  for (; column + step <= end; column += step) store(few, column);
-  for (; column < end; ++column) store(OneFloatTag(), column);
-}
-
-// Columns [begin, end), at most kMostGroupColumns, of kRows rows from `row`. The last tile repeats its last column.
-template <bool kAdd, int kRows, bool kFetch>
-void MultiplyRows(const LinearForwardArgs& args, int64_t row, int64_t begin, int64_t end) {
-  const ConstMatrix x = args.x.floats(), weight = args.weight.floats();
-  HWY_ALIGN float tile_sums[kRows * kTileColumns + kFloatLanes];
-  HWY_ALIGN float sums[kRows][kMostGroupColumns + kTileColumns];
-  Tile tile;
-  for (int i = 0; i < kRows; ++i) tile.x[i] = x.row(row + i);
-  for (int64_t column = begin; column < end; column += kTileColumns) {
-    for (int j = 0; j < kTileColumns; ++j) {
-      tile.weight[j] = weight.row(std::min(column + j, end - 1));
-      tile.next_weight[j] = weight.row(std::min(column + kTileColumns + j, weight.rows - 1));
-    }
-    MultiplyTile<kRows, kFetch>(tile, x.columns, tile_sums);
-    for (int i = 0; i < kRows; ++i) {
-      for (int j = 0; j < kTileColumns; ++j) sums[i][column - begin + j] = tile_sums[i * kTileColumns + j];
+    MultiplySmall<SmallProductA::kRowMajor, kAdd>(part);
+    for (int64_t i = 0; i < part.rows; ++i) {
+      StorePartial(d, hn::Load(d, edge + i * kLanes), c + (row + i) * p.c_stride, count);
     }
   }
-  for (int i = 0; i < kRows; ++i) StoreSums<kAdd>(args, sums[i], begin, end, args.y.floats().row(row + i));
 }
 
-// As MultiplyRows, of `rows` rows, fewer than a tile has.
+// y = or += x·Wᵀ.
 template <bool kAdd>
-void MultiplyLastRows(const LinearForwardArgs& args, int64_t row, int64_t rows, int64_t begin, int64_t end) {
-  if (rows == 1) MultiplyRows<kAdd, 1, true>(args, row, begin, end);
-  if (rows == 2) MultiplyRows<kAdd, 2, true>(args, row, begin, end);
-  if (rows == 3) MultiplyRows<kAdd, 3, true>(args, row, begin, end);
-}
-
-// Columns [begin, end) of y. The weights of a group of columns stay in the L1 cache while the rows pass; the rows of a
-// group stay in the L2 cache while the weights pass.
-template <bool kAdd>
-void MultiplyColumns(const LinearForwardArgs& args, int64_t begin, int64_t end) {
-  const auto whole_tiles = [&](int64_t floats, int64_t width) {
-    return std::max<int64_t>(floats / args.x.columns / width, 1) * width;
-  };
-  const int64_t group_columns = std::min(whole_tiles(kGroupWeights, kLeastGroupColumns), kMostGroupColumns);
-  const int64_t group_rows = whole_tiles(int64_t{1} << 16, kTileRows);
-  const int64_t rows = args.x.rows;
-  for (int64_t first = 0; first < rows; first += group_rows) {
-    const int64_t last = std::min(first + group_rows, rows);
-    for (int64_t column = begin; column < end; column += group_columns) {
-      const int64_t next = std::min(column + group_columns, end);
-      int64_t row = first;
-      if (row + kTileRows <= last) MultiplyRows<kAdd, kTileRows, true>(args, row, column, next), row += kTileRows;
-      for (; row + kTileRows <= last; row += kTileRows) {
-        MultiplyRows<kAdd, kTileRows, false>(args, row, column, next);
-      }
-      MultiplyLastRows<kAdd>(args, row, last - row, column, next);
-    }
+void Multiply(const ConstMatrix& x, const ConstMatrix& weight, const Matrix& y) {
+  HWY_ALIGN float panel[kPanelTerms * kPanelColumns];
+  for (int64_t column = 0; column < y.columns; column += kPanelColumns) {
+    const int64_t columns = std::min(kPanelColumns, y.columns - column);
+    TransposeTile(weight.Rows(column, columns), 1.0f, panel, kPanelColumns);
+    const SmallProduct p{.a = x.data,
+                         .a_stride = x.stride,
+                         .b = panel,
+                         .b_stride = kPanelColumns,
+                         .c = y.row(0) + column,
+                         .c_stride = y.stride,
+                         .rows = x.rows,
+                         .inner = x.columns,
+                         .columns = columns};
+    MultiplyWholeVectors<kAdd>(p);
+    MultiplyEdge<kAdd>(p);
   }
+}
+
+// As Multiply, of few rows: transposed weights are read from registers, once. REQUIRES: x.columns a multiple of 4.
+template <int kRows>
+void MultiplyFewRows(const ConstMatrix& x, const ConstMatrix& weight, const Matrix& y) {
+#if HWY_TARGET != HWY_SCALAR
+  const FloatTag d;
+  const auto tile = [&]<bool kClamp>(int64_t column) HWY_ATTR {
+    FloatVec sums[kRows];
+    for (int i = 0; i < kRows; ++i) sums[i] = hn::Zero(d);
+    for (int64_t k = 0; k < x.columns; k += 4) {
+      // The CPU does not foresee so many rows of weights: a line of each of the next tile's.
+      for (int64_t i = 0; i < kLanes / 4; ++i) {
+        hwy::Prefetch(weight.row(std::min(column + kLanes + k % 16 / 4 * (kLanes / 4) + i, weight.rows - 1)) + k);
+      }
+      FloatVec terms[4];
+      LoadFourColumns<kClamp>(weight, column, k, terms);
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+#pragma GCC unroll 8
+        for (int i = 0; i < kRows; ++i) sums[i] = hn::MulAdd(hn::Set(d, x.row(i)[k + j]), terms[j], sums[i]);
+      }
+    }
+    for (int i = 0; i < kRows; ++i) {
+      if constexpr (kClamp) StorePartial(d, sums[i], y.row(i) + column, y.columns - column);
+      else hn::StoreU(sums[i], d, y.row(i) + column);
+    }
+  };
+  int64_t column = 0;
+  for (; column + kLanes <= y.columns; column += kLanes) tile.template operator()<false>(column);
+  if (column < y.columns) tile.template operator()<true>(column);
+#endif
+}
+
+// Selects the template for x.rows. Returns false if there is none.
+template <int kRows>
+bool MultipliedFewRows(const ConstMatrix& x, const ConstMatrix& weight, const Matrix& y) {
+  if constexpr (kRows > 0) {
+    if (x.rows != kRows) return MultipliedFewRows<kRows - 1>(x, weight, y);
+    MultiplyFewRows<kRows>(x, weight, y);
+    return true;
+  }
+  return false;
 }
 
 }  // namespace
 
-void RowProductColumns(const LinearForwardArgs& args, int64_t begin, int64_t end) {
-  const int64_t depth = args.x.columns;
-  for (int64_t first = 0; first < depth; first += kBlockTerms) {
-    const int64_t count = std::min(kBlockTerms, depth - first);
-    LinearForwardArgs block = args;
-    block.x = args.x.Columns(first, count);
-    block.weight = args.weight.Columns(first, count);
-    if (first + count < depth) block.bias = {}, block.relu = false;
-    first == 0 ? MultiplyColumns<false>(block, begin, end) : MultiplyColumns<true>(block, begin, end);
+// y = x·Wᵀ.
+void RowProductOf(const ConstMatrix& x, const ConstMatrix& weight, const Matrix& y) {
+  if (HWY_TARGET != HWY_SCALAR && x.columns % 4 == 0 && MultipliedFewRows<8>(x, weight, y)) return;
+  for (int64_t first = 0; first < x.columns; first += kPanelTerms) {
+    const int64_t terms = std::min(kPanelTerms, x.columns - first);
+    (first == 0 ? Multiply<false> : Multiply<true>)(x.Columns(first, terms), weight.Columns(first, terms), y);
   }
 }
 
@@ -161,11 +136,16 @@ HWY_AFTER_NAMESPACE();
 
 namespace hadal {
 
-HWY_EXPORT(RowProductColumns);
+HWY_EXPORT(RowProductOf);
 
 void cpu::RowProduct(const Stream& stream, const LinearForwardArgs& args) {
+  const ConstMatrix x = args.x.floats(), weight = args.weight.floats();
   stream.ForRanges(args.y.columns, /*grain=*/16, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(RowProductColumns)(args, begin, end);
+    LinearForwardArgs part = args;
+    part.y = args.y.floats().Columns(begin, end - begin);
+    if (!args.bias.empty()) part.bias = ConstVector{args.bias.floats().data + begin, end - begin};
+    HWY_DYNAMIC_DISPATCH(RowProductOf)(x, weight.Rows(begin, end - begin), part.y.floats());
+    ApplyLinearEpilogue(part, 0, x.rows);
   });
 }
 

@@ -56,41 +56,49 @@ HWY_INLINE void TransposeTile(const ConstMatrix& from, float scale, float* HWY_R
 
 #else
 
-// Returns a vector of four-lane blocks: block b has columns [column, column + 4) of row first + 4·b, or of the last row
-// if there is no such row.
-template <class D>
+// Returns a vector of four-lane blocks: block b has columns [column, column + 4) of row first + 4·b. kClamp: or of the
+// last row if there is no such row.
+template <bool kClamp, class D>
 HWY_INLINE hn::Vec<D> LoadRowBlocks(D d, const ConstMatrix& from, int64_t first, int64_t column) {
   if constexpr (hn::MaxLanes(d) == 4) {
-    return hn::LoadU(d, from.row(std::min(first, from.rows - 1)) + column);
+    return hn::LoadU(d, from.row(kClamp ? std::min(first, from.rows - 1) : first) + column);
   } else {
     const hn::Half<D> half;
-    return hn::Combine(d, LoadRowBlocks(half, from, first + hn::MaxLanes(half), column),
-                       LoadRowBlocks(half, from, first, column));
+    return hn::Combine(d, LoadRowBlocks<kClamp>(half, from, first + hn::MaxLanes(half), column),
+                       LoadRowBlocks<kClamp>(half, from, first, column));
   }
 }
 
-// Transposes a vector's number of rows by four columns: loads four vectors of row blocks, then transposes each 4x4
-// block.
-HWY_INLINE void TransposeFourColumns(const ConstMatrix& from, int64_t row, int64_t column, float scale,
-                                     float* HWY_RESTRICT to, int64_t to_stride) {
+// to[j] = column column + j of a vector's number of rows from `row`. kClamp as above.
+template <bool kClamp>
+HWY_INLINE void LoadFourColumns(const ConstMatrix& from, int64_t row, int64_t column,
+                                hn::Vec<hn::ScalableTag<float>> (&to)[4]) {
   const hn::ScalableTag<float> d;
   const hn::RepartitionToWide<decltype(d)> wide;
-  const auto factor = hn::Set(d, scale);
-  const auto r0 = LoadRowBlocks(d, from, row, column);
-  const auto r1 = LoadRowBlocks(d, from, row + 1, column);
-  const auto r2 = LoadRowBlocks(d, from, row + 2, column);
-  const auto r3 = LoadRowBlocks(d, from, row + 3, column);
+  const auto r0 = LoadRowBlocks<kClamp>(d, from, row, column);
+  const auto r1 = LoadRowBlocks<kClamp>(d, from, row + 1, column);
+  const auto r2 = LoadRowBlocks<kClamp>(d, from, row + 2, column);
+  const auto r3 = LoadRowBlocks<kClamp>(d, from, row + 3, column);
   const auto low01 = hn::BitCast(wide, hn::InterleaveLower(d, r0, r1));
   const auto low23 = hn::BitCast(wide, hn::InterleaveLower(d, r2, r3));
   const auto high01 = hn::BitCast(wide, hn::InterleaveUpper(d, r0, r1));
   const auto high23 = hn::BitCast(wide, hn::InterleaveUpper(d, r2, r3));
-  const auto store = [&](auto v, int64_t j) HWY_ATTR {
-    hn::StoreU(hn::Mul(hn::BitCast(d, v), factor), d, to + (column + j) * to_stride + row);
-  };
-  store(hn::InterleaveLower(wide, low01, low23), 0);
-  store(hn::InterleaveUpper(wide, low01, low23), 1);
-  store(hn::InterleaveLower(wide, high01, high23), 2);
-  store(hn::InterleaveUpper(wide, high01, high23), 3);
+  to[0] = hn::BitCast(d, hn::InterleaveLower(wide, low01, low23));
+  to[1] = hn::BitCast(d, hn::InterleaveUpper(wide, low01, low23));
+  to[2] = hn::BitCast(d, hn::InterleaveLower(wide, high01, high23));
+  to[3] = hn::BitCast(d, hn::InterleaveUpper(wide, high01, high23));
+}
+
+template <bool kClamp>
+HWY_INLINE void TransposeFourColumns(const ConstMatrix& from, int64_t row, int64_t column, float scale,
+                                     float* HWY_RESTRICT to, int64_t to_stride) {
+  const hn::ScalableTag<float> d;
+  hn::Vec<decltype(d)> columns[4];
+  LoadFourColumns<kClamp>(from, row, column, columns);
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    hn::StoreU(hn::Mul(columns[j], hn::Set(d, scale)), d, to + (column + j) * to_stride + row);
+  }
 }
 
 // Columns [from.rows, RoundUpToLanes(from.rows)) of `to` repeat the last row. REQUIRES: from.rows ≥ 1; `to_stride`
@@ -100,7 +108,10 @@ HWY_INLINE void TransposeTile(const ConstMatrix& from, float scale, float* HWY_R
   const int64_t lanes = RoundUpToLanes(1);
   for (int64_t i = 0; i < padded_rows; i += lanes) {
     int64_t j = 0;
-    for (; j + 4 <= from.columns; j += 4) TransposeFourColumns(from, i, j, scale, to, to_stride);
+    if (i + lanes <= from.rows) {
+      for (; j + 4 <= from.columns; j += 4) TransposeFourColumns<false>(from, i, j, scale, to, to_stride);
+    }
+    for (; j + 4 <= from.columns; j += 4) TransposeFourColumns<true>(from, i, j, scale, to, to_stride);
     for (; j < from.columns; ++j) {
       for (int64_t lane = i; lane < i + lanes; ++lane) {
         to[j * to_stride + lane] = scale * from.row(std::min(lane, from.rows - 1))[j];
