@@ -96,8 +96,10 @@ void MultiplyFewRows(const ConstMatrix& x, const ConstMatrix& weight, const Matr
       }
     }
     for (int i = 0; i < kRows; ++i) {
-      if constexpr (kClamp) StorePartial(d, sums[i], y.row(i) + column, y.columns - column);
-      else hn::StoreU(sums[i], d, y.row(i) + column);
+      if constexpr (kClamp)
+        StorePartial(d, sums[i], y.row(i) + column, y.columns - column);
+      else
+        hn::StoreU(sums[i], d, y.row(i) + column);
     }
   };
   int64_t column = 0;

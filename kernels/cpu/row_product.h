@@ -3,12 +3,11 @@
 //
 // oneDNN adds the terms of products of few rows in another order than those of many, so small products had to be filled
 // up to 16 rows. A step of beam search has as many rows as live hypotheses, four for one sentence.
-// Method: x and W are both contiguous along the terms, so every element is a dot product of vectors; a tile of rows and
-// columns stays in registers. Threads split columns, so each weight is read once. Nothing is packed.
-// Order of sums: blocks of 512 terms, whose sums are added in ascending order. Within a block lane l of an element's
-// vector adds terms l, l + lanes, l + 2·lanes, … in ascending order with fused multiply-adds (without FMA: product,
-// then sum); then lanes are added in pairs of neighbours, then those sums, and so on. The order depends on the number
-// of terms and the instruction set only.
+// Method: columns of y are the lanes of a vector. Weights are transposed: for up to 8 rows in registers, for more into a
+// panel on the stack that all rows of x then pass (small_product-inl.h). Threads split columns, so each weight is read
+// once.
+// Order of sums: every element is one chain of fused multiply-adds (without FMA: product, then sum) in ascending order
+// of the terms, starting from 0.
 #pragma once
 
 #include "kernels/linear.h"

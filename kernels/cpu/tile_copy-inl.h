@@ -72,7 +72,7 @@ HWY_INLINE hn::Vec<D> LoadRowBlocks(D d, const ConstMatrix& from, int64_t first,
 // to[j] = column column + j of a vector's number of rows from `row`. kClamp as above.
 template <bool kClamp>
 HWY_INLINE void LoadFourColumns(const ConstMatrix& from, int64_t row, int64_t column,
-                                hn::Vec<hn::ScalableTag<float>> (&to)[4]) {
+                                hn::Vec<hn::ScalableTag<float> > (&to)[4]) {
   const hn::ScalableTag<float> d;
   const hn::RepartitionToWide<decltype(d)> wide;
   const auto r0 = LoadRowBlocks<kClamp>(d, from, row, column);

@@ -288,7 +288,7 @@ std::vector<float> RowByRow(const Layer& layer, int64_t first, int64_t rows, con
 
 TEST(LinearRowByRowTest, MatchesReference) {
   std::vector<Shape> shapes(std::begin(kRaggedShapes), std::end(kRaggedShapes));
-  shapes.push_back({6, 1061, 11});  // three blocks of terms
+  shapes.push_back({6, 1061, 11});  // three panels of terms
   testing::ForEachInstructionSet([&] {
     for (const Shape& shape : shapes) {
       for (const Epilogue& epilogue : {kEpilogues[0], kEpilogues[1], kEpilogues[2]}) {
@@ -307,7 +307,7 @@ TEST(LinearRowByRowTest, ARowHasTheSameBitsInEveryProduct) {
     for (const auto& [in, out] : {std::pair<int64_t, int64_t>{1, 3}, {37, 61}, {64, 7}, {512, 33}, {2048, 50}}) {
       const Layer layer({70, in, out}, kEpilogues[2]);
       const std::vector<float> all = RowByRow(layer, 0, layer.shape.rows, Stream::Cpu(1));
-      for (const int64_t rows : {1, 2, 3, 4, 5, 15, 16, 17, 31, 32, 33, 70}) {
+      for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 70}) {
         const int64_t first = (layer.shape.rows - rows) / 3;
         const std::vector<float> some = RowByRow(layer, first, rows, Stream::Cpu(1 + static_cast<int>(rows % 3)));
         ASSERT_TRUE(std::equal(some.begin(), some.end(), all.begin() + first * out))
