@@ -21,25 +21,38 @@ struct MemoryFiles {
 constexpr MemoryFiles kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
 constexpr MemoryFiles kVersion2 = {"memory.max", "memory.current", "inactive_file"};
 
-struct MemoryGroup {
-  const MemoryFiles* files = nullptr;
+struct Group {
+  int version = 2;
   std::string root, path;  // the group's directory is root + path; `root` is the topmost group
 };
 
 // Version 2 has one line, "0::/path"; version 1 has one per controller, "7:memory:/path".
-std::optional<MemoryGroup> FindMemoryGroup(std::string_view membership, const std::string& mount) {
-  std::optional<MemoryGroup> group;
+std::optional<Group> FindGroup(std::string_view membership, const std::string& controller, const std::string& mount) {
+  std::optional<Group> group;
   std::istringstream lines{std::string(membership)};
   for (std::string line; std::getline(lines, line);) {
     const std::vector<std::string> fields = absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (fields.size() != 3) continue;
     const std::vector<std::string> controllers = absl::StrSplit(fields[1], ',');
-    if (std::find(controllers.begin(), controllers.end(), "memory") != controllers.end()) {
-      return MemoryGroup{.files = &kVersion1, .root = mount + "/memory", .path = fields[2]};
+    if (std::find(controllers.begin(), controllers.end(), controller) != controllers.end()) {
+      return Group{.version = 1, .root = mount + "/" + controller, .path = fields[2]};
     }
-    if (fields[0] == "0" && fields[1].empty()) group = {.files = &kVersion2, .root = mount, .path = fields[2]};
+    if (fields[0] == "0" && fields[1].empty()) group = {.root = mount, .path = fields[2]};
   }
   return group;
+}
+
+// The least of limit(directory) of the group and of all groups above it; nullopt if none has one.
+template <typename Limit>
+auto Tightest(const Group& group, const Limit& limit) {
+  decltype(limit("")) least;
+  std::string path = group.path;
+  while (true) {
+    if (const auto here = limit(group.root + path)) least = std::min(least.value_or(*here), *here);
+    const size_t slash = path.rfind('/');
+    if (slash == std::string::npos) return least;
+    path.resize(slash);
+  }
 }
 
 std::optional<int64_t> ReadNumber(const std::string& path) {
@@ -67,20 +80,33 @@ std::optional<int64_t> BytesLeftIn(const std::string& folder, const MemoryFiles&
   return std::max<int64_t>(0, *limit - std::max<int64_t>(0, *used - idle));
 }
 
+// Version 2: "max 100000" or quota and period in microseconds; version 1 has a file of each, and -1 for no quota.
+std::optional<double> QuotaOf(const std::string& folder, int version) {
+  std::optional<int64_t> quota, period;
+  if (version == 1) {
+    quota = ReadNumber(folder + "/cpu.cfs_quota_us"), period = ReadNumber(folder + "/cpu.cfs_period_us");
+  } else {
+    int64_t values[2];
+    std::ifstream file(folder + "/cpu.max");
+    if (file >> values[0] >> values[1]) quota = values[0], period = values[1];
+  }
+  if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;
+  return static_cast<double>(*quota) / static_cast<double>(*period);
+}
+
 }  // namespace
 
-std::optional<int64_t> ControlGroupBytes(std::string_view membership, const std::string& mount) {
-  const std::optional<MemoryGroup> group = FindMemoryGroup(membership, mount);
+std::optional<double> ControlGroupCpus(std::string_view membership, const std::string& mount) {
+  const std::optional<Group> group = FindGroup(membership, "cpu", mount);
   if (!group) return std::nullopt;
-  std::optional<int64_t> least;
-  std::string path = group->path;
-  while (true) {
-    if (const auto left = BytesLeftIn(group->root + path, *group->files))
-      least = std::min(least.value_or(*left), *left);
-    const size_t slash = path.rfind('/');
-    if (slash == std::string::npos) return least;
-    path.resize(slash);
-  }
+  return Tightest(*group, [&](const std::string& folder) { return QuotaOf(folder, group->version); });
+}
+
+std::optional<int64_t> ControlGroupBytes(std::string_view membership, const std::string& mount) {
+  const std::optional<Group> group = FindGroup(membership, "memory", mount);
+  if (!group) return std::nullopt;
+  const MemoryFiles& files = group->version == 1 ? kVersion1 : kVersion2;
+  return Tightest(*group, [&](const std::string& folder) { return BytesLeftIn(folder, files); });
 }
 
 }  // namespace hadal

@@ -1,4 +1,5 @@
-// Free memory under the limits of this process's control groups (cgroups): containers, Slurm jobs, systemd slices.
+// Free memory and CPUs under the limits of this process's control groups (cgroups): containers, Slurm jobs, systemd
+// slices.
 //
 // A limit may be set on the process's own group or on any group above it; Slurm sets it two levels above its tasks. A
 // group's usage includes pages of files, such as a mapped corpus. The kernel evicts inactive file pages before it kills
@@ -13,6 +14,10 @@
 #include <string_view>
 
 namespace hadal {
+
+// Returns the CPUs' worth of time that the tightest quota of the groups in `membership` and of all groups above them
+// allows ("docker run --cpus 1.5"); nullopt if there is no quota. `mount` as below.
+std::optional<double> ControlGroupCpus(std::string_view membership, const std::string& mount = "/sys/fs/cgroup");
 
 // Returns the bytes left under the tightest limit of the groups in `membership` (the text of /proc/self/cgroup) and of
 // all groups above them; nullopt if there is no limit. `mount`: the mount point of control groups. Reads three small

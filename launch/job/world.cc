@@ -1,7 +1,6 @@
 #include "launch/job/world.h"
 
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -42,6 +41,7 @@ void AllowMoreOpenFiles() {
 absl::StatusOr<std::unique_ptr<World>> World::Start(int threads, absl::Duration patience) {
   AllowMoreOpenFiles();
   std::unique_ptr<World> world(new World());
+  int share = ProcessCpus();
   const Environment environment = [](const char* name) { return std::getenv(name); };
   if (StartedForMpi(environment)) {
     const StartDeadline deadline(RankByLauncher(environment), patience);
@@ -49,6 +49,7 @@ absl::StatusOr<std::unique_ptr<World>> World::Start(int threads, absl::Duration 
     HADAL_ASSIGN_OR_RETURN(const RankPlacement placement, world->mpi_->FindPlacement());
     world->ranks_on_host_ = placement.ranks_on_host;
     world->local_rank_ = placement.local_rank;
+    share = ProcessCpus(placement.ranks_on_cpus, placement.ranks_on_host);
     HADAL_ASSIGN_OR_RETURN(world->mpi_communicator_, MpiCommunicator::Create(*world->mpi_));
     world->communicator_ = world->mpi_communicator_.get();
   } else {
@@ -56,7 +57,7 @@ absl::StatusOr<std::unique_ptr<World>> World::Start(int threads, absl::Duration 
     world->communicator_ = &world->alone_->communicator(0);
   }
   HADAL_RETURN_IF_ERROR(CheckTasks(environment, world->size()));
-  world->ChooseThreads(threads);
+  world->ChooseThreads(threads, share);
   for (const std::string& text : PlaceDisagreements(environment, world->rank(), world->local_rank_)) {
     absl::StrAppend(&world->warning_, world->warning_.empty() ? "" : "; ", text);
   }
@@ -64,18 +65,15 @@ absl::StatusOr<std::unique_ptr<World>> World::Start(int threads, absl::Duration 
   return world;
 }
 
-void World::ChooseThreads(int requested) {
-  const int allowed = ProcessCpus();
-  // A rank that was not bound sees every CPU of the host and shares them with the host's other ranks.
-  const bool bound = allowed < static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  const int share = bound ? allowed : std::max(1, allowed / ranks_on_host_);
+void World::ChooseThreads(int requested, int share) {
   const int threads = requested > 0 ? requested : share;
   stream_ = Stream::Cpu(threads);
   if (threads > share) {
-    warning_ =
-        absl::StrCat("rank ", rank(), " has ", threads, " threads but only ", share, share == 1 ? " CPU" : " CPUs",
-                     bound ? " (the launcher bound it; try mpirun --bind-to none)" : "",
-                     ": expect it to be slow. Set pipeline.threads to ", share, " or to 0.");
+    warning_ = absl::StrCat(
+        "rank ", rank(), " has ", threads, " threads but only ", share, share == 1 ? " CPU" : " CPUs",
+        ", by its binding (mpirun --bind-to), the host's other ranks and the container's quota: expect it to "
+        "be slow. Set pipeline.threads to ",
+        share, " or to 0.");
   }
 }
 

@@ -36,7 +36,8 @@ class World {
 
  private:
   World() : stream_(Stream::Cpu(1)) {}
-  void ChooseThreads(int requested);
+  // `share`: the CPUs that this rank can use.
+  void ChooseThreads(int requested, int share);
 
   // In order of construction: later members use earlier ones.
   std::unique_ptr<MpiEnvironment> mpi_;

@@ -1,11 +1,14 @@
 #include "runtime/comm/mpi_environment.h"
 
 #include <mpi.h>
+#include <sched.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -76,6 +79,13 @@ absl::StatusOr<RankPlacement> MpiEnvironment::FindPlacement() const {
   }
   MPI_Comm_rank(host, &placement.local_rank);
   MPI_Comm_size(host, &placement.ranks_on_host);
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  sched_getaffinity(0, sizeof(mine), &mine);
+  std::vector<cpu_set_t> all(placement.ranks_on_host);
+  MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, all.data(), sizeof(mine), MPI_BYTE, host);
+  placement.ranks_on_cpus = static_cast<int>(
+      std::count_if(all.begin(), all.end(), [&mine](const cpu_set_t& other) { return CPU_EQUAL(&mine, &other); }));
   MPI_Comm_free(&host);
   return placement;
 }

@@ -18,6 +18,7 @@ namespace hadal {
 struct RankPlacement {
   int local_rank = 0;     // index among the ranks of its host, in rank order
   int ranks_on_host = 1;  // number of ranks on this host
+  int ranks_on_cpus = 1;  // of these, those that may run on exactly the CPUs that this rank may run on
 };
 
 class MpiEnvironment {

@@ -2,6 +2,8 @@
 // test.
 #include "runtime/comm/mpi_communicator.h"
 
+#include <sched.h>
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -91,6 +93,22 @@ TEST(MpiEnvironment, KnowsWhereRanksLive) {
   // The tests run on one host.
   EXPECT_EQ(placement->local_rank, environment.rank());
   EXPECT_EQ(placement->ranks_on_host, environment.size());
+}
+
+// Ranks share the CPUs of a mask if it is exactly theirs. Rank 0 leaves one CPU to the others.
+TEST(MpiEnvironment, KnowsWhichRanksShareCpus) {
+  const MpiEnvironment& environment = testing::TestMpiEnvironment();
+  cpu_set_t all, few;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+  if (CPU_COUNT(&all) == 1) GTEST_SKIP() << "one CPU";
+  few = all;
+  for (int cpu = 0; CPU_EQUAL(&few, &all); ++cpu) CPU_CLR(cpu, &few);
+  const bool first = environment.rank() == 0;
+  ASSERT_EQ(sched_setaffinity(0, sizeof(few), first ? &few : &all), 0);
+  const absl::StatusOr<RankPlacement> placement = environment.FindPlacement();
+  ASSERT_EQ(sched_setaffinity(0, sizeof(all), &all), 0);
+  ASSERT_TRUE(placement.ok()) << placement.status();
+  EXPECT_EQ(placement->ranks_on_cpus, first ? 1 : environment.size() - 1);
 }
 
 TEST(MpiEnvironment, StartsOnce) {

@@ -67,5 +67,21 @@ TEST_F(ControlGroup, VersionOneHasOtherNames) {
   EXPECT_EQ(Bytes("12:cpu,cpuacct:/x\n7:memory:/slurm/job_7\n0::/unused\n"), 650);
 }
 
+TEST_F(ControlGroup, TheTightestQuotaOfCpusCounts) {
+  EXPECT_EQ(ControlGroupCpus("0::/docker/a\n", mount_.path()), std::nullopt);
+  Write("docker/a/cpu.max", "max 100000\n");
+  EXPECT_EQ(ControlGroupCpus("0::/docker/a\n", mount_.path()), std::nullopt);
+  Write("docker/cpu.max", "250000 100000\n");
+  EXPECT_EQ(ControlGroupCpus("0::/docker/a\n", mount_.path()), 2.5);
+  Write("docker/a/cpu.max", "50000 100000\n");
+  EXPECT_EQ(ControlGroupCpus("0::/docker/a\n", mount_.path()), 0.5);
+
+  Write("cpu/x/cpu.cfs_quota_us", "-1\n");
+  Write("cpu/x/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(ControlGroupCpus("4:cpu,cpuacct:/x\n", mount_.path()), std::nullopt);
+  Write("cpu/x/cpu.cfs_quota_us", "400000\n");
+  EXPECT_EQ(ControlGroupCpus("4:cpu,cpuacct:/x\n", mount_.path()), 4);
+}
+
 }  // namespace
 }  // namespace hadal
