@@ -20,7 +20,8 @@ namespace HWY_NAMESPACE {
 namespace {
 
 constexpr int64_t kLanes = hn::MaxLanes(FloatTag());
-// The weights of a panel, at most 64 KiB, pass from the L2 cache while a tile of y is in registers.
+// A panel of weights, at most 64 KiB, stays in the L2 cache; a tile of y stays in registers while the panel's terms are
+// added.
 constexpr int64_t kPanelTerms = 512, kPanelColumns = 2 * kLanes;
 constexpr int64_t kEdgeRows = 64;
 
@@ -31,7 +32,8 @@ void MultiplyWholeVectors(SmallProduct p) {
   if (p.columns > 0) MultiplySmall<SmallProductA::kRowMajor, kAdd>(p);
 }
 
-// The columns of p after its last whole vector, in a copy.
+// The columns of p after its last whole vector, by a buffer of whole vectors. REQUIRES: B is readable up to whole
+// vectors.
 template <bool kAdd>
 void MultiplyEdge(SmallProduct p) {
   const FloatTag d;
@@ -74,56 +76,61 @@ void Multiply(const ConstMatrix& x, const ConstMatrix& weight, const Matrix& y) 
   }
 }
 
-// As Multiply, of few rows: transposed weights are read from registers, once. REQUIRES: x.columns a multiple of 4.
-template <int kRows>
-void MultiplyFewRows(const ConstMatrix& x, const ConstMatrix& weight, const Matrix& y) {
 #if HWY_TARGET != HWY_SCALAR
+
+// Columns [column, column + lanes) of y = x·Wᵀ, of kRows rows. kClamp: only the columns that y has. REQUIRES:
+// x.columns a multiple of 4.
+template <int kRows, bool kClamp>
+HWY_INLINE void MultiplyFewRowsTile(const ConstMatrix& x, const ConstMatrix& weight, const Matrix& y, int64_t column) {
   const FloatTag d;
-  const auto tile = [&]<bool kClamp>(int64_t column) HWY_ATTR {
-    FloatVec sums[kRows];
-    for (int i = 0; i < kRows; ++i) sums[i] = hn::Zero(d);
-    for (int64_t k = 0; k < x.columns; k += 4) {
-      // The CPU does not foresee so many rows of weights: a line of each of the next tile's.
-      for (int64_t i = 0; i < kLanes / 4; ++i) {
-        hwy::Prefetch(weight.row(std::min(column + kLanes + k % 16 / 4 * (kLanes / 4) + i, weight.rows - 1)) + k);
-      }
-      FloatVec terms[4];
-      LoadFourColumns<kClamp>(weight, column, k, terms);
+  FloatVec sums[kRows];
+  for (int i = 0; i < kRows; ++i) sums[i] = hn::Zero(d);
+  for (int64_t k = 0; k < x.columns; k += 4) {
+    // Hardware prefetchers do not follow so many rows. Every 16 terms: one line of each row of the next tile.
+    for (int64_t i = 0; i < kLanes / 4; ++i) {
+      hwy::Prefetch(weight.row(std::min(column + kLanes + k % 16 / 4 * (kLanes / 4) + i, weight.rows - 1)) + k);
+    }
+    FourColumns terms;
+    LoadFourColumns<kClamp>(weight, column, k, terms);
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) {
+    for (int j = 0; j < 4; ++j) {
 #pragma GCC unroll 8
-        for (int i = 0; i < kRows; ++i) sums[i] = hn::MulAdd(hn::Set(d, x.row(i)[k + j]), terms[j], sums[i]);
-      }
+      for (int i = 0; i < kRows; ++i) sums[i] = hn::MulAdd(hn::Set(d, x.row(i)[k + j]), terms[j], sums[i]);
     }
-    for (int i = 0; i < kRows; ++i) {
-      if constexpr (kClamp)
-        StorePartial(d, sums[i], y.row(i) + column, y.columns - column);
-      else
-        hn::StoreU(sums[i], d, y.row(i) + column);
+  }
+  for (int i = 0; i < kRows; ++i) {
+    if constexpr (kClamp) {
+      StorePartial(d, sums[i], y.row(i) + column, y.columns - column);
+    } else {
+      hn::StoreU(sums[i], d, y.row(i) + column);
     }
-  };
-  int64_t column = 0;
-  for (; column + kLanes <= y.columns; column += kLanes) tile.template operator()<false>(column);
-  if (column < y.columns) tile.template operator()<true>(column);
-#endif
+  }
 }
 
-// Selects the template for x.rows. Returns false if there is none.
+// As Multiply<false>, for up to kRows rows; weights are transposed in registers and loaded once. Returns false if x has
+// more rows, or a number of columns that is no multiple of 4.
 template <int kRows>
-bool MultipliedFewRows(const ConstMatrix& x, const ConstMatrix& weight, const Matrix& y) {
+bool TryFewRows(const ConstMatrix& x, const ConstMatrix& weight, const Matrix& y) {
   if constexpr (kRows > 0) {
-    if (x.rows != kRows) return MultipliedFewRows<kRows - 1>(x, weight, y);
-    MultiplyFewRows<kRows>(x, weight, y);
+    if (x.rows != kRows) return TryFewRows<kRows - 1>(x, weight, y);
+    if (x.columns % 4 != 0) return false;
+    int64_t column = 0;
+    for (; column + kLanes <= y.columns; column += kLanes) MultiplyFewRowsTile<kRows, false>(x, weight, y, column);
+    if (column < y.columns) MultiplyFewRowsTile<kRows, true>(x, weight, y, column);
     return true;
   }
   return false;
 }
 
+#endif
+
 }  // namespace
 
 // y = x·Wᵀ.
 void RowProductOf(const ConstMatrix& x, const ConstMatrix& weight, const Matrix& y) {
-  if (HWY_TARGET != HWY_SCALAR && x.columns % 4 == 0 && MultipliedFewRows<8>(x, weight, y)) return;
+#if HWY_TARGET != HWY_SCALAR
+  if (TryFewRows<8>(x, weight, y)) return;
+#endif
   for (int64_t first = 0; first < x.columns; first += kPanelTerms) {
     const int64_t terms = std::min(kPanelTerms, x.columns - first);
     (first == 0 ? Multiply<false> : Multiply<true>)(x.Columns(first, terms), weight.Columns(first, terms), y);

@@ -1,4 +1,5 @@
-// Products of small matrices in the L1 and L2 caches: the six products of attention and its gradient.
+// Products of small matrices in the L1 and L2 caches: the six products of attention and its gradient, and the linear
+// layers of decoding (row_product.h).
 //
 //   MultiplySmall:  C[rows, columns] (=, or += with kAdd)  A[rows, inner] · B[inner, columns]
 //

@@ -2,6 +2,7 @@
 //
 //   CopyTile            to[i, j] = from[i, j], columns padded with zeros to whole vectors
 //   TransposeTile       to[j, i] = scale · from[i, j], rows padded to whole vectors by repeating the last
+//   LoadFourColumns     four columns of a vector's number of rows, transposed in registers
 //   StoreScaledRow      to[j] = scale · from[j]
 //
 // A Highway "-inl" header: see dropout-inl.h. Thread-safe; allocates nothing.
@@ -56,8 +57,8 @@ HWY_INLINE void TransposeTile(const ConstMatrix& from, float scale, float* HWY_R
 
 #else
 
-// Returns a vector of four-lane blocks: block b has columns [column, column + 4) of row first + 4·b. kClamp: or of the
-// last row if there is no such row.
+// Returns a vector of four-lane blocks: block b has columns [column, column + 4) of row first + 4·b. kClamp: rows
+// after the last repeat the last.
 template <bool kClamp, class D>
 HWY_INLINE hn::Vec<D> LoadRowBlocks(D d, const ConstMatrix& from, int64_t first, int64_t column) {
   if constexpr (hn::MaxLanes(d) == 4) {
@@ -69,10 +70,11 @@ HWY_INLINE hn::Vec<D> LoadRowBlocks(D d, const ConstMatrix& from, int64_t first,
   }
 }
 
-// to[j] = column column + j of a vector's number of rows from `row`. kClamp as above.
+using FourColumns = hn::Vec<hn::ScalableTag<float> >[4];
+
+// Sets to[j] to column `column + j` of rows [row, row + lanes). kClamp as above.
 template <bool kClamp>
-HWY_INLINE void LoadFourColumns(const ConstMatrix& from, int64_t row, int64_t column,
-                                hn::Vec<hn::ScalableTag<float> > (&to)[4]) {
+HWY_INLINE void LoadFourColumns(const ConstMatrix& from, int64_t row, int64_t column, FourColumns& to) {
   const hn::ScalableTag<float> d;
   const hn::RepartitionToWide<decltype(d)> wide;
   const auto r0 = LoadRowBlocks<kClamp>(d, from, row, column);
@@ -93,7 +95,7 @@ template <bool kClamp>
 HWY_INLINE void TransposeFourColumns(const ConstMatrix& from, int64_t row, int64_t column, float scale,
                                      float* HWY_RESTRICT to, int64_t to_stride) {
   const hn::ScalableTag<float> d;
-  hn::Vec<decltype(d)> columns[4];
+  FourColumns columns;
   LoadFourColumns<kClamp>(from, row, column, columns);
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {

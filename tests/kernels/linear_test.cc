@@ -288,7 +288,8 @@ std::vector<float> RowByRow(const Layer& layer, int64_t first, int64_t rows, con
 
 TEST(LinearRowByRowTest, MatchesReference) {
   std::vector<Shape> shapes(std::begin(kRaggedShapes), std::end(kRaggedShapes));
-  shapes.push_back({6, 1061, 11});  // three panels of terms
+  shapes.push_back({6, 1061, 11});   // three panels of terms
+  shapes.push_back({70, 1061, 11});  // and two blocks of rows of the last columns
   testing::ForEachInstructionSet([&] {
     for (const Shape& shape : shapes) {
       for (const Epilogue& epilogue : {kEpilogues[0], kEpilogues[1], kEpilogues[2]}) {

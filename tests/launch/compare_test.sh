@@ -63,6 +63,8 @@ rm whole/comparison.*
 expect 0 "$hadal" compare grids/small.textproto --out whole --report-only; lacks starts
 for file in html md json; do [ -s whole/comparison.$file ] || fail "no comparison.$file"; done
 if command -v python3 > /dev/null; then python3 -m json.tool whole/comparison.json > /dev/null || fail "no JSON"; fi
+expect 0 "$hadal" compare grids/small.textproto --out whole --set stop.steps=10 --accept-changes --run 2
+[ ! -e whole/runs/method=post_ln,depth=1/test.translation ] || fail "a translation by weights that are no longer the run's is kept"
 
 echo "a signal: the running child saves, and the same command goes on"
 # start OUT [OPTION…]: a grid in the background, its pid in $grid, until its first run has made steps.

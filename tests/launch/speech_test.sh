@@ -69,11 +69,17 @@ rate=$("$hadal" wer -r test.txt -i one.out --score-only) || fail "no word error 
 echo "word error rate $rate"
 awk -v rate="$rate" 'BEGIN { exit !(rate < 0.2) }' || fail "the model has not learnt ten patterns"
 
+"$hadal" translate one --input test --device cpu --on-long skip --longest-source 4 > some.out 2> some.err || fail "no text with skips"
+grep -q . some.out && grep -qn '^$' some.out || fail "--on-long skip skips none or all"
+paste -d'|' one.out some.out | awk -F'|' '$2 != "" && $2 != $1 { exit 1 }' || fail "a skipped utterance moves the text of others"
+
 echo "scores, the same on 2 ranks"
 "$hadal" score one --source test --target test.txt --device cpu > one.score 2> score.err || fail "no scores"
 "${mpi[@]}" "$hadal" score one --source test --target test.txt --device cpu > two.score 2> score.err || fail "no scores on 2 ranks"
 cmp one.score two.score || fail "2 ranks score otherwise"
 [ "$(wc -l < one.score)" = 60 ] || fail "not one score per utterance"
+"$hadal" score one --source test --target test.txt --device cpu --buffer 7 > few.score 2> score.err || fail "no scores of few at a time"
+cmp one.score few.score || fail "7 utterances at a time score otherwise"
 
 echo "what does not fit is refused by name"
 head -59 test.txt > short.txt

@@ -21,6 +21,12 @@ gone() { [ ! -e "/proc/$1" ] || grep -q '^State:.Z' "/proc/$1/status"; }
 # Looked at below, since it takes ten seconds: the job ignores TERM, its supervisor is killed.
 mkdir -p obstinate/tmp
 printf '%s\n' 'trap "" TERM; (setsid bash -c "echo \$\$ > daemon; exec sleep 600" &)' 'echo $$ > self; while :; do sleep 0.05; done' > obstinate/job
+# So is a job that is stopped three times, each time for a moment.
+mkdir paused; printf '%s\n' 'echo $$ > self; while [ ! -e go ]; do sleep 0.05; done' > paused/job
+(cd paused && exec "$hadal" supervise --stopped-limit 4s -- bash job > out 2>&1) & paused=$!
+(cd paused && wait_for test -s self
+  seen() { [ "$(grep -c "of the job is stopped" out)" -ge "$1" ]; }
+  for times in 1 2 3; do kill -STOP "$(cat self)"; wait_for seen $times; kill -CONT "$(cat self)"; sleep 3.5; done; touch go) & pauses=$!
 (cd obstinate && TMPDIR=$PWD/tmp exec "$hadal" supervise -- bash job > out 2>&1) & obstinate=$!
 wait_for test -s obstinate/self -a -s obstinate/daemon; kill -KILL $obstinate; wait $obstinate 2> /dev/null
 
@@ -49,6 +55,7 @@ expect 6 "${supervise[@]}" -- bash job --run-dir run; starts 4
 job "$reports"'report start 0 /r; report end 85; exit 1'; expect 85 "${supervise[@]}" -- bash job; starts 1
 job "$reports"'report start 0 /r; exit 1'; expect 6 "${supervise[@]}" -- bash job; starts 3
 job "$reports"'report start 0 /r; report end 1; exit 1'; expect 1 "${supervise[@]}" -- bash job; starts 1
+job "$reports"'[ $n -eq 1 ] || exit 1; report start 0 /r; exit 137'; expect 1 "${supervise[@]}" -- bash job; starts 2
 
 echo "the wait before a start doubles without progress; with progress starts are kept apart"
 # waits LEAST…: the least tenths of a second between the starts, of the job's parent: the job's own first command may come late.
@@ -184,6 +191,8 @@ job 'echo $$ > self; while :; do sleep 0.05; done'; rm -f self
 "$hadal" supervise -- bash job > out 2>&1 & supervisor=$!
 wait_for test -s self; kill -KILL $supervisor; wait $supervisor 2> /dev/null
 wait_for gone "$(cat self)" || fail "the job outlives its killed supervisor"
+wait $pauses; wait $paused; code=$?
+[ $code -eq 0 ] && [ "$(grep -c "is stopped" paused/out)" -eq 3 ] || fail "exit code $code: short stops were added up"
 wait_for gone "$(cat obstinate/self)" || fail "a job that ignores TERM outlives its killed supervisor"
 gone "$(cat obstinate/daemon)" || fail "a daemon of the job outlives its killed supervisor"
 wait_for rmdir obstinate/tmp || fail "the killed supervisor's temporary directory is left: $(ls obstinate/tmp)"

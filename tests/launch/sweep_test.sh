@@ -47,6 +47,12 @@ longer=("$hadal" sweep alone.txt small.textproto --out s --set stop.steps=13 --s
 expect 1 "${longer[@]}"; says "one: not run; s/runs/one holds a run of another config"
 expect 0 "${longer[@]}" --accept-changes; says "one: done in .*, 13 steps"
 
+# Interrupted, it asks to be queued again.
+"$hadal" sweep alone.txt small.textproto --out i --set stop.steps=100000 > out 2>&1 & sweep=$!
+for _ in $(seq 400); do grep -q '"event":"step"' i/runs/one/metrics.jsonl 2> /dev/null && break; sleep 0.05; done
+kill -USR1 $sweep; wait $sweep; code=$?
+[ $code -eq 85 ] || fail "exit code $code instead of 85 of a sweep that was interrupted"
+
 # One layout cannot be: the others run, and have their report.
 printf 'good 1\nbad 2 --set pipeline.stages=3\n' > partly.txt
 expect 1 "$hadal" sweep partly.txt small.textproto --out p; says "bad: failed in .*, no steps$"; says "p/scaling.html"

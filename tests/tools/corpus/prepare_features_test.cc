@@ -80,6 +80,16 @@ TEST_F(PrepareFeaturesTest, FramesStayWithTheirTranscripts) {
   EXPECT_THAT(out_.str(), HasSubstr("skipped 1 of 4 (25%): 1 empty"));
 }
 
+TEST_F(PrepareFeaturesTest, FramesStayWithTheTranscriptsOfEachPrefix) {
+  WriteFeatures();
+  WriteFeatures("g");
+  options_.train.push_back({.target = Path("f.txt"), .features = Path("g")});
+  ASSERT_TRUE(Run().ok()) << Run();
+  const Corpus train = OpenCorpus("train");
+  ASSERT_EQ(train.size(), 6);
+  EXPECT_THAT(train.sample(4).frames, ElementsAre(20, 21, 22, 23, 24, 25));
+}
+
 TEST_F(PrepareFeaturesTest, FeaturesAreNotWrittenOver) {
   WriteFeatures("train");
   const std::string manifest = Read("train.json");

@@ -2,6 +2,8 @@
 #include "tools/evaluate/evaluate.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <sstream>
 #include <string>
@@ -14,6 +16,7 @@
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/chrf.h"
+#include "runtime/data/corpus_writer.h"
 #include "runtime/data/language_tags.h"
 #include "runtime/data/vocabulary_training.h"
 #include "runtime/files.h"
@@ -112,6 +115,46 @@ TEST_F(EvaluateTest, WritesFilesAndReportsTheSameOnEveryNumberOfRanks) {
   ASSERT_TRUE(Evaluate(/*ranks=*/2).ok());
   EXPECT_EQ(Read("two/en-de.cats...dogs.hypothesis"), hypotheses);
   EXPECT_EQ(Read("two/de-en.cats...dogs.hypothesis"), other);
+}
+
+TEST_F(EvaluateTest, BleuIsOfTheTargetsLanguage) {
+  options_.tags = LanguageTags::kNone;
+  SetContents(directory_ / "list", R"(text { direction: "en-zh" test: ["a", "b"] })");
+  ASSERT_TRUE(Evaluate().ok());
+  const nlohmann::json set = nlohmann::json::parse(Read("out/evaluation.json"))["test_sets"][0];
+  EXPECT_EQ(set["bleu_signature"], BleuSignature(1, BleuTokenizer::kZh));
+}
+
+TEST_F(EvaluateTest, TrainingPairsAreOfAllDomains) {
+  const VocabularyReference vocabulary{.file = "v.txt", .size = 50};
+  absl::StatusOr<CorpusWriter> writer = CorpusWriter::Create({.prefix = directory_ / "train",
+                                                              .source_vocabulary = vocabulary,
+                                                              .target_vocabulary = vocabulary,
+                                                              .corpora = {"en-de x", "en-de y", "de-en x"}});
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  for (const int32_t corpus : {0, 0, 1}) {
+    const Sample sample{.corpus_id = corpus, .prefix = {}, .source = {5}, .target = {6}};
+    ASSERT_TRUE(writer->Add(sample.view()).ok());
+  }
+  ASSERT_TRUE(writer->Finish().ok());
+  options_.train_corpus = directory_ / "train";
+  ASSERT_TRUE(Evaluate().ok());
+  const nlohmann::json sets = nlohmann::json::parse(Read("out/evaluation.json"))["test_sets"];
+  EXPECT_EQ(sets[0]["training_pairs"], 3);
+  EXPECT_EQ(sets[1]["training_pairs"], 0);
+}
+
+// A program in the place of Python writes the classifier's answer.
+TEST_F(EvaluateTest, SharesOfWrongLanguagesAreTheClassifiers) {
+  SetContents(directory_ / "python", "#!/bin/sh\nprintf %s '{\"classifier\":\"c\",\"en-de.cats...dogs\":"
+                                     "{\"hypothesis\":0.5,\"reference\":0.25}}' > \"$4/languages.json\"\n");
+  std::filesystem::permissions(directory_ / "python", std::filesystem::perms::owner_all);
+  setenv("HADAL_PYTHON", (directory_ / "python").c_str(), 1);
+  ASSERT_TRUE(Evaluate().ok());
+  unsetenv("HADAL_PYTHON");
+  const nlohmann::json set = nlohmann::json::parse(Read("out/evaluation.json"))["test_sets"][0];
+  EXPECT_EQ(set["wrong_language"], 0.5);
+  EXPECT_EQ(set["wrong_language_reference"], 0.25);
 }
 
 TEST_F(EvaluateTest, TranslatesAgainOnlyWhatHasChanged) {
