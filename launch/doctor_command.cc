@@ -102,6 +102,7 @@ absl::StatusOr<int> DoctorInWorld(DoctorArguments arguments, World& world, Docto
 int RunDoctor(const DoctorArguments& arguments) {
   const absl::StatusOr<std::unique_ptr<World>> world = World::Start(arguments.threads);
   if (!world.ok()) return ReportNoWorld("doctor", world.status());
+  if (!(*world)->warning().empty()) std::cerr << "warning: " << (*world)->warning() << "\n";
   DoctorDevice found;
   const absl::StatusOr<int> code =
       WithdrawOnException((*world)->communicator(), [&] { return DoctorInWorld(arguments, **world, found); });
@@ -119,7 +120,7 @@ void AddDoctorCommand(Command app, int& exit_code) {
   constexpr double kLeastMib = 0.001, kMostMib = 1024;
   command.AddOption("--run-dir", arguments->probe.directory, "Directory of the run").ShowDefault();
   AddDeviceFlags(command, arguments->device);
-  command.AddOption("--threads", arguments->threads, "CPU threads per rank; 0: its share of the host")
+  command.AddOption("--threads", arguments->threads, "CPU threads per rank; 0: its share of the CPUs")
       .InRange(0, 1024)
       .ShowDefault();
   command.AddOption("--message-mib", arguments->message_mib, "Size of the messages, MiB")

@@ -1,5 +1,5 @@
-// Free memory and CPUs under the limits of this process's control groups (cgroups): containers, Slurm jobs, systemd
-// slices.
+// What this process's control groups (cgroups) leave it, free memory and a quota of CPUs: containers, Slurm jobs,
+// systemd slices.
 //
 // A limit may be set on the process's own group or on any group above it; Slurm sets it two levels above its tasks. A
 // group's usage includes pages of files, such as a mapped corpus. The kernel evicts inactive file pages before it kills
@@ -15,13 +15,12 @@
 
 namespace hadal {
 
-// Returns the CPUs' worth of time that the tightest quota of the groups in `membership` and of all groups above them
-// allows ("docker run --cpus 1.5"); nullopt if there is no quota. `mount` as below.
+// Returns the tightest quota, in CPUs ("docker run --cpus 1.5": 1.5), of the groups in `membership` (the text of
+// /proc/self/cgroup) and of all groups above them; nullopt if there is none. `mount`: where control groups are mounted.
 std::optional<double> ControlGroupCpus(std::string_view membership, const std::string& mount = "/sys/fs/cgroup");
 
-// Returns the bytes left under the tightest limit of the groups in `membership` (the text of /proc/self/cgroup) and of
-// all groups above them; nullopt if there is no limit. `mount`: the mount point of control groups. Reads three small
-// files per level.
+// Returns the bytes left under the tightest limit of these groups; nullopt if there is none. Reads three small files
+// per level.
 std::optional<int64_t> ControlGroupBytes(std::string_view membership, const std::string& mount = "/sys/fs/cgroup");
 
 }  // namespace hadal

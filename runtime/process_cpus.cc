@@ -11,15 +11,19 @@
 
 namespace hadal {
 
+int CpuShare(int cpus, int of_mask, std::optional<double> quota, int of_group) {
+  double share = cpus / of_mask;
+  if (quota) share = std::min(share, *quota / of_group);
+  return std::max(1, static_cast<int>(share));
+}
+
 int ProcessCpus(int of_mask, int of_group) {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  int cpus = CPU_COUNT(&set) / of_mask;
   std::ifstream membership("/proc/self/cgroup");
   const std::string groups{std::istreambuf_iterator<char>(membership), std::istreambuf_iterator<char>()};
-  if (const auto quota = ControlGroupCpus(groups)) cpus = std::min(cpus, static_cast<int>(*quota / of_group));
-  return std::max(1, cpus);
+  return CpuShare(CPU_COUNT(&set), of_mask, ControlGroupCpus(groups), of_group);
 }
 
 }  // namespace hadal

@@ -41,15 +41,14 @@ void AllowMoreOpenFiles() {
 absl::StatusOr<std::unique_ptr<World>> World::Start(int threads, absl::Duration patience) {
   AllowMoreOpenFiles();
   std::unique_ptr<World> world(new World());
-  int share = ProcessCpus();
+  RankPlacement placement;
   const Environment environment = [](const char* name) { return std::getenv(name); };
   if (StartedForMpi(environment)) {
     const StartDeadline deadline(RankByLauncher(environment), patience);
     HADAL_ASSIGN_OR_RETURN(world->mpi_, MpiEnvironment::Start(nullptr, nullptr));
-    HADAL_ASSIGN_OR_RETURN(const RankPlacement placement, world->mpi_->FindPlacement());
+    HADAL_ASSIGN_OR_RETURN(placement, world->mpi_->FindPlacement());
     world->ranks_on_host_ = placement.ranks_on_host;
     world->local_rank_ = placement.local_rank;
-    share = ProcessCpus(placement.ranks_on_cpus, placement.ranks_on_host);
     HADAL_ASSIGN_OR_RETURN(world->mpi_communicator_, MpiCommunicator::Create(*world->mpi_));
     world->communicator_ = world->mpi_communicator_.get();
   } else {
@@ -57,7 +56,7 @@ absl::StatusOr<std::unique_ptr<World>> World::Start(int threads, absl::Duration 
     world->communicator_ = &world->alone_->communicator(0);
   }
   HADAL_RETURN_IF_ERROR(CheckTasks(environment, world->size()));
-  world->ChooseThreads(threads, share);
+  world->ChooseThreads(threads, ProcessCpus(placement.ranks_on_cpus, placement.ranks_on_host));
   for (const std::string& text : PlaceDisagreements(environment, world->rank(), world->local_rank_)) {
     absl::StrAppend(&world->warning_, world->warning_.empty() ? "" : "; ", text);
   }
@@ -69,11 +68,12 @@ void World::ChooseThreads(int requested, int share) {
   const int threads = requested > 0 ? requested : share;
   stream_ = Stream::Cpu(threads);
   if (threads > share) {
-    warning_ = absl::StrCat(
-        "rank ", rank(), " has ", threads, " threads but only ", share, share == 1 ? " CPU" : " CPUs",
-        ", by its binding (mpirun --bind-to), the host's other ranks and the container's quota: expect it to "
-        "be slow. Set pipeline.threads to ",
-        share, " or to 0.");
+    warning_ = absl::StrCat("rank ", rank(), " has ", threads, " threads, but its share is ", share,
+                            share == 1 ? " CPU" : " CPUs", " (of its CPU mask, with ", ranks_on_host_,
+                            ranks_on_host_ == 1 ? " rank" : " ranks",
+                            " on this host, and of its container's quota): expect it to be slow. Set pipeline.threads "
+                            "to 0 or ",
+                            share, ", or allow it more CPUs (mpirun --bind-to none, srun --cpus-per-task).");
   }
 }
 

@@ -36,7 +36,7 @@ class World {
 
  private:
   World() : stream_(Stream::Cpu(1)) {}
-  // `share`: the CPUs that this rank can use.
+  // `share`: the CPUs for this rank (ProcessCpus).
   void ChooseThreads(int requested, int share);
 
   // In order of construction: later members use earlier ones.

@@ -83,9 +83,17 @@ absl::StatusOr<RankPlacement> MpiEnvironment::FindPlacement() const {
   CPU_ZERO(&mine);
   sched_getaffinity(0, sizeof(mine), &mine);
   std::vector<cpu_set_t> all(placement.ranks_on_host);
-  MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, all.data(), sizeof(mine), MPI_BYTE, host);
-  placement.ranks_on_cpus = static_cast<int>(
-      std::count_if(all.begin(), all.end(), [&mine](const cpu_set_t& other) { return CPU_EQUAL(&mine, &other); }));
+  if (MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, all.data(), sizeof(mine), MPI_BYTE, host) != MPI_SUCCESS) {
+    return absl::InternalError(
+        absl::StrCat("rank ", rank_, ": MPI cannot exchange the CPU masks of this host's ranks"));
+  }
+  const auto shares = [&mine](const cpu_set_t& other) {
+    cpu_set_t both;
+    CPU_AND(&both, &mine, &other);
+    return CPU_COUNT(&both) > 0;
+  };
+  // A mask that could not be read is empty.
+  placement.ranks_on_cpus = std::max(1, static_cast<int>(std::count_if(all.begin(), all.end(), shares)));
   MPI_Comm_free(&host);
   return placement;
 }

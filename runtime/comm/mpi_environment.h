@@ -1,4 +1,5 @@
-// MPI in this process: starts it once, ends it without hanging, and determines which ranks share a host.
+// MPI in this process: starts it once, ends it without hanging, and determines which ranks share a host
+// and its CPUs.
 //
 // MPI_Finalize waits for every rank, forever if one of them is stuck or has already exited. The destructor therefore
 // first enters a barrier with a deadline and ends the job if some rank does not arrive. A rank that has failed must not
@@ -18,7 +19,7 @@ namespace hadal {
 struct RankPlacement {
   int local_rank = 0;     // index among the ranks of its host, in rank order
   int ranks_on_host = 1;  // number of ranks on this host
-  int ranks_on_cpus = 1;  // of these, those that may run on exactly the CPUs that this rank may run on
+  int ranks_on_cpus = 1;  // of these, those that may run on a CPU on which this rank may run
 };
 
 class MpiEnvironment {

@@ -95,20 +95,26 @@ TEST(MpiEnvironment, KnowsWhereRanksLive) {
   EXPECT_EQ(placement->ranks_on_host, environment.size());
 }
 
-// Ranks share the CPUs of a mask if it is exactly theirs. Rank 0 leaves one CPU to the others.
+// Rank 0 has one CPU, first among those of the others, then to itself. REQUIRES: ranks are not bound.
 TEST(MpiEnvironment, KnowsWhichRanksShareCpus) {
   const MpiEnvironment& environment = testing::TestMpiEnvironment();
-  cpu_set_t all, few;
-  ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
-  if (CPU_COUNT(&all) == 1) GTEST_SKIP() << "one CPU";
-  few = all;
-  for (int cpu = 0; CPU_EQUAL(&few, &all); ++cpu) CPU_CLR(cpu, &few);
   const bool first = environment.rank() == 0;
-  ASSERT_EQ(sched_setaffinity(0, sizeof(few), first ? &few : &all), 0);
-  const absl::StatusOr<RankPlacement> placement = environment.FindPlacement();
-  ASSERT_EQ(sched_setaffinity(0, sizeof(all), &all), 0);
-  ASSERT_TRUE(placement.ok()) << placement.status();
-  EXPECT_EQ(placement->ranks_on_cpus, first ? 1 : environment.size() - 1);
+  cpu_set_t all, one, rest;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+  CPU_ZERO(&one);
+  int cpu = 0;
+  while (!CPU_ISSET(cpu, &all)) ++cpu;
+  CPU_SET(cpu, &one);
+  CPU_XOR(&rest, &all, &one);
+  const bool alone = CPU_COUNT(&rest) > 0;  // on a machine of several CPUs
+  if (!alone) rest = all;
+  for (const bool apart : {false, true}) {
+    EXPECT_EQ(sched_setaffinity(0, sizeof(all), first ? &one : apart ? &rest : &all), 0);
+    const absl::StatusOr<RankPlacement> placement = environment.FindPlacement();
+    EXPECT_EQ(sched_setaffinity(0, sizeof(all), &all), 0);
+    ASSERT_TRUE(placement.ok()) << placement.status();
+    EXPECT_EQ(placement->ranks_on_cpus, !apart || !alone ? environment.size() : first ? 1 : environment.size() - 1);
+  }
 }
 
 TEST(MpiEnvironment, StartsOnce) {

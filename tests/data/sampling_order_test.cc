@@ -402,6 +402,7 @@ TEST(SamplingOrderTest, SeekingKnowsEveryEpochsTemperature) {
   ASSERT_TRUE(writer.Finish().ok());
   const Corpus renamed = *Corpus::Open(directory / "corpus");
   EXPECT_FALSE(EpochsOf(renamed, {1, 3, 5}).Continue(forward.current_epoch()));
+  EXPECT_NE(TakenOf(EpochsOf(renamed, {1}).At(0), 0), TakenOf(EpochsOf(corpus, {1}).At(0), 0));
   SamplingOrder other = EpochsOf(corpus, {1, 3});
   EXPECT_FALSE(other.Continue(forward.current_epoch()));
 }

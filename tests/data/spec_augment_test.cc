@@ -57,6 +57,18 @@ TEST(SpecAugmentTest, WidthsAndBeginningsAreUniformWithTheirEnds) {
   EXPECT_EQ(time_widths[10], 0);
 }
 
+// A first mask without width masks nothing.
+TEST(SpecAugmentTest, NeighboursShareNoMask) {
+  const SpecAugment second{.frequency_masks = 1, .time_masks = 1, .time_width = 9},
+      first{.time_masks = 1, .time_width = 9};
+  int equal = 0;
+  for (uint32_t s = 0; s < 40; ++s) {
+    equal +=
+        Masked(second, {.seed = 3, .sentence = s}, 30) == Masked(first, {.seed = 3, .sentence = s + 1}, 30) ? 1 : 0;
+  }
+  EXPECT_LT(equal, 20);
+}
+
 TEST(SpecAugmentTest, AMaskCoversAllFramesOrAllFilters) {
   bool any = false;
   for (uint32_t step = 0; step < 20; ++step) {

@@ -197,10 +197,7 @@ double NllOf(const std::vector<double>& z, int64_t i) {
 }
 
 // Both sites drop with the softmax's own probability, not the model's.
-TEST(AdaptiveHeadTest, LossesAreThoseOfTheDefinition) {
-  const BoundModel model(
-      WithAdaptiveSoftmax(SmallModel(ResidualMethod::kPostLn, NarrowShape(1)), EmbeddingSharing::kNone, 8, 14),
-      PairsOf({2}, {40}, 23));
+void ExpectLossesOfTheDefinition(const BoundModel& model, double magnitude) {
   const ModelPlan& plan = model.plan();
   const ParameterStore& parameters = model.parameters();
   ArenaLayout layout;
@@ -238,7 +235,18 @@ TEST(AdaptiveHeadTest, LossesAreThoseOfTheDefinition) {
     for (int64_t c = 0; c < band.width; ++c) v[c] *= DropoutFactor(of_hidden, r * x.columns + c);
     expected.back() += NllOf(Product(softmax.Table(parameters, band), v), target - band.first);
   }
-  EXPECT_TRUE(NearReference(row_nll, expected, /*magnitude=*/4, /*multiple=*/16));
+  EXPECT_TRUE(NearReference(row_nll, expected, magnitude, /*multiple=*/16));
+}
+
+// The second has a band of so many words that its logits are computed in blocks of 128 rows, and about 200 rows there.
+TEST(AdaptiveHeadTest, LossesAreThoseOfTheDefinition) {
+  SmallShape shape = NarrowShape(1);
+  const auto with_bands = [&] {
+    return WithAdaptiveSoftmax(SmallModel(ResidualMethod::kPostLn, shape), EmbeddingSharing::kNone, 8, 14);
+  };
+  ExpectLossesOfTheDefinition(BoundModel(with_bands(), PairsOf({2}, {40}, 23)), 4);
+  shape.vocabulary = 100000;
+  ExpectLossesOfTheDefinition(BoundModel(with_bands(), PairsOf({2}, {200}, 100000)), 12);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "gtest/gtest.h"
+#include "runtime/process_cpus.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {
@@ -81,6 +82,16 @@ TEST_F(ControlGroup, TheTightestQuotaOfCpusCounts) {
   EXPECT_EQ(ControlGroupCpus("4:cpu,cpuacct:/x\n", mount_.path()), std::nullopt);
   Write("cpu/x/cpu.cfs_quota_us", "400000\n");
   EXPECT_EQ(ControlGroupCpus("4:cpu,cpuacct:/x\n", mount_.path()), 4);
+}
+
+TEST(CpuShare, IsOfTheMaskAndOfTheQuota) {
+  EXPECT_EQ(CpuShare(8, 3, std::nullopt, 3), 2);
+  EXPECT_EQ(CpuShare(2, 3, std::nullopt, 3), 1);
+  EXPECT_EQ(CpuShare(8, 1, 2.5, 1), 2);
+  EXPECT_EQ(CpuShare(8, 1, 0.5, 1), 1);
+  EXPECT_EQ(CpuShare(4, 2, 8.0, 4), 2);
+  EXPECT_EQ(CpuShare(4, 1, 8.0, 4), 2);
+  EXPECT_EQ(CpuShare(4, 1, 1e13, 1), 4);
 }
 
 }  // namespace

@@ -65,6 +65,10 @@ TEST(CheckpointManifestTest, ACheckpointOfBeforeKnowsOfNoValidationThatIsDue) {
   EXPECT_THAT(Reason("\"validation_due\":true", "\"validation_due\":7"), HasSubstr("validation_due"));
 }
 
+TEST(CheckpointManifestTest, ACheckpointOfBeforeKnowsOfNoSkippedSteps) {
+  EXPECT_TRUE(ParseEdited("\"skipped_in_a_row\"", "\"of another time\"").ok());
+}
+
 TEST(CheckpointManifestTest, ACheckpointOfBeforeKnowsNoEpochsStart) {
   EXPECT_TRUE(ParseEdited("\"epoch_start\"", "\"of another time\"").ok());
   for (const char* wrong :

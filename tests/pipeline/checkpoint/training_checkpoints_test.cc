@@ -286,14 +286,28 @@ TEST_F(TrainingCheckpointsTest, AnEarlierOwnerMovesNothingOfALaterOne) {
 
 TEST_F(TrainingCheckpointsTest, ACheckpointThatWasSetAsideSinceItWasLoadedIsNotContinued) {
   SaveTwo();
-  Launch launch(run_.path());
-  ASSERT_TRUE(launch.checkpoints.LoadLatest().ok());
-  const std::string owner = ReadOwner(run_.path())->value().attempt;
-  std::filesystem::rename(Directory(4), Directory(4) + ".abandoned.another");
-  const absl::Status claimed = launch.checkpoints.Claim(4);
-  EXPECT_EQ(claimed.code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(std::string(claimed.message()), HasSubstr("moved or removed " + Directory(4)));
-  EXPECT_EQ(ReadOwner(run_.path())->value().attempt, owner);
+  const std::string aside = Directory(4) + ".abandoned.another";
+  for (const bool by_name : {false, true}) {
+    Launch launch(run_.path());
+    ASSERT_TRUE(by_name ? launch.checkpoints.Load(FindNamed(Directory(4)), LoadedState::kAll).ok()
+                        : launch.checkpoints.LoadLatest().ok());
+    const std::string owner = ReadOwner(run_.path())->value().attempt;
+    std::filesystem::rename(Directory(4), aside);
+    const absl::Status claimed = launch.checkpoints.Claim(4);
+    EXPECT_EQ(claimed.code(), absl::StatusCode::kAborted);
+    EXPECT_THAT(std::string(claimed.message()), HasSubstr("moved or removed " + Directory(4)));
+    EXPECT_EQ(ReadOwner(run_.path())->value().attempt, owner);
+    std::filesystem::rename(aside, Directory(4));
+  }
+}
+
+TEST_F(TrainingCheckpointsTest, ALaunchThatBeganSinceTheSearchKeepsTheDirectory) {
+  Launch first(run_.path());
+  ASSERT_TRUE(first.checkpoints.Claim(0).ok());
+  TrainingCheckpoints second({.run_directory = run_.path(), .predecessor = ""}, first.state, 0, first.collectives,
+                             nullptr, nullptr);
+  EXPECT_EQ(second.Claim(0).code(), absl::StatusCode::kAborted);
+  EXPECT_TRUE(first.checkpoints.OwnershipLost().ok());
 }
 
 TEST_F(TrainingCheckpointsTest, OldOnesThatCannotBeRemovedAreAWarning) {

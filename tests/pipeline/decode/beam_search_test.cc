@@ -240,7 +240,9 @@ TEST(BeamSearchTest, AForcedBeginningCountsInTheScore) {
     const RandomModel model(14, seed);
     const Tokens prefix = {9, 5, static_cast<int32_t>(4 + seed % 10)};
     for (const int32_t beam : {1, 4}) {
-      const BeamOptions options{.beam = beam, .length_penalty = 0.6};
+      // Forced tokens may repeat: {9, 5, 9} is forced where no token occurs twice.
+      const BeamOptions options{
+          .beam = beam, .length_penalty = 0.6, .no_repeat_ngram = static_cast<int32_t>(seed / 5 % 2)};
       const int64_t longest = seed % 4 == 0 ? 3 : 9;
       const std::vector<Hypothesis> actual = Search(model, options, longest, {.prefix = prefix});
       const Simple expected(model, options, longest, prefix);

@@ -185,6 +185,7 @@ TEST(DecodeGroupTest, AFinishedSentenceLeavesAllItsRows) {
   std::vector<int32_t> long_source(14, 6);
   long_source.push_back(kEosToken);
   const int64_t longest = StepsOfOneGroup({long_source}, 200);
+  EXPECT_EQ(longest, std::ssize(long_source) + 1) << "a token for each of the source's, and </s>";
   EXPECT_GT(longest, 2 * std::ssize(short_source) + 2) << "the short one ends early";
   EXPECT_EQ(StepsOfOneGroup({long_source, short_source}, 1 + std::ssize(long_source) + longest), longest);
 }
