@@ -146,8 +146,9 @@ TEST_F(EvaluateTest, TrainingPairsAreOfAllDomains) {
 
 // A program in the place of Python writes the classifier's answer.
 TEST_F(EvaluateTest, SharesOfWrongLanguagesAreTheClassifiers) {
-  SetContents(directory_ / "python", "#!/bin/sh\nprintf %s '{\"classifier\":\"c\",\"en-de.cats...dogs\":"
-                                     "{\"hypothesis\":0.5,\"reference\":0.25}}' > \"$4/languages.json\"\n");
+  SetContents(directory_ / "python",
+              "#!/bin/sh\nprintf %s '{\"classifier\":\"c\",\"en-de.cats...dogs\":"
+              "{\"hypothesis\":0.5,\"reference\":0.25}}' > \"$4/languages.json\"\n");
   std::filesystem::permissions(directory_ / "python", std::filesystem::perms::owner_all);
   setenv("HADAL_PYTHON", (directory_ / "python").c_str(), 1);
   ASSERT_TRUE(Evaluate().ok());
