@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A model of 2,500 sublayers that translates, and its twin of as many parameters and tokens: 500L-500L of width 64
 # (configs/tatoeba/deep.textproto) and 18L-18L of width 336, one epoch of Tatoeba, English to German; and one of 500L-500L that was
-# deepened: 2.4 epochs as 20L-20L, 2.9 as 100L-100L, 0.3 as 500L-500L.
+# deepened: 2.4 epochs as 20L-20L, 6.5 as 100L-100L, 0.2 as 500L-500L.
 #
 #   tests/bench/deep_translation.sh HADAL DATA OUT [deep|wide|deepened]…     none: all
 # DATA holds {train,valid,test}.{en,de}. OUT receives the corpus, runs, translations and scores; a run that was stopped goes on. Prints
@@ -41,7 +41,8 @@ for run in "$@"; do
       as_deep deepened_20 20 6000 600 245 1.5e-2 5e-3
       as_deep deepened_100 100 5000 500 100 5e-3 1.5e-3 --set seed=2 --init-from deepened_20 --deepen
       as_deep deepened_100b 100 2000 250 50 2e-3 8e-4 --set seed=3 --init-from deepened_100
-      as_deep deepened 500 800 100 25 8e-4 0 --set seed=4 --init-from deepened_100b --deepen ;;
+      as_deep deepened_100c 100 9000 1000 100 3.5e-3 2e-4 --set seed=5 --init-from deepened_100b
+      as_deep deepened 500 400 100 20 4e-4 0 --set seed=6 --init-from deepened_100c --deepen ;;
     *) echo "$usage" >&2; exit 2 ;;
   esac
   grep '"event":"validation"' "$run/metrics.jsonl" |
