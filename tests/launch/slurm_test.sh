@@ -39,6 +39,8 @@ stubbed 143 "$listen"; requeued
 echo > site.env
 stubbed 143 "kill -USR1 \$PPID; $listen"; requeued
 stubbed 143 "trap '' USR1; kill -USR1 \$PPID; sleep 1; $listen"; says "ended with code 85"; requeued
+SLURM_RESTART_COUNT=10 stubbed 85 "kill -USR1 \$PPID; $listen"; says "not requeued: start 11"; [ ! -e requeued ] || fail "a job whose limit leaves no time is requeued"
+SLURM_RESTART_COUNT=9 stubbed 143 "kill -USR1 \$PPID; $listen"; requeued
 stubbed 1 'trap "" USR1; kill -USR1 $PPID; sleep 0.5; exit 1'; [ ! -e requeued ] || fail "ranks have failed, and the job was requeued"
 stubbed 138 'kill -USR1 $$'; [ ! -e requeued ] || fail "nobody asked, and the job was requeued"
 rm site.env
