@@ -54,6 +54,12 @@ task 0 mpirun 2; says "^mpirun -n 2 program train x --run-dir sweep/runs/two --s
 task 2 mpirun 3; says "layouts.txt has no line 3"
 task 2 ssh 1; says "HADAL_LAUNCHER=ssh: expected srun or mpirun"
 unset -f mpirun
+srun() { echo "srun $*"; }
+export -f srun
+SLURM_NTASKS=16 SLURM_JOB_NUM_NODES=4 task 0 srun 2; says "^srun -N 1 -n 2 .* program train x --run-dir sweep/runs/two --set a=b$"
+SLURM_NTASKS=3 SLURM_JOB_NUM_NODES=3 task 0 srun 2; says "^srun -N 2 -n 2 "
+task 0 srun 1; says "^srun -n 1 "
+unset -f srun
 [ $failures -eq 0 ] || finished
 missing=$(slurm_lab_missing)
 [ -z "$missing" ] || { echo "SKIPPED: $missing"; exit 77; }
