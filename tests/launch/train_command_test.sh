@@ -61,6 +61,11 @@ steps=$(grep -o '"event":"step","step":[0-9]*' broken/metrics.jsonl | grep -o '[
 expect 0 "${base[@]}" --run-dir broken; says "nothing to train.*raise stop.steps"
 expect 1 "$hadal" checkpoint diff unbroken/$last unbroken/checkpoints/step_00000005  # the comparison can fail
 
+echo "milestones are kept beside the last checkpoints"
+expect 0 "${base[@]}" --set checkpoint.every_steps=1 --set checkpoint.keep_last=1 --set checkpoint.keep_every=4 --run-dir milestones
+for step in 4 8; do [ -d milestones/checkpoints/step_0000000$step ] || fail "the milestone of step $step is gone"; done
+[ ! -e milestones/checkpoints/step_00000005 ] || fail "a checkpoint that is no milestone was kept"
+
 echo "replicas: the same bits for every number of stages, sharded or not, and across a resume on another grid"
 expect 0 "${mpi[@]}" 4 "${base[@]}" --set pipeline.replicas=2 --set validation.every_steps=5 --run-dir grid
 says "4 ranks of 1 thread, 2 pipeline stages x 2 replicas"

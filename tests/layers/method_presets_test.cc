@@ -358,6 +358,28 @@ TEST(ResidualMethodTest, MhcIsPreLnWithMapsOfFourStreams) {
   EXPECT_EQ(plan.ParameterName(plan.ParameterOf(2, ParameterRole::kStreamsBias)), "encoder.layers.0.ffn.streams.bias");
 }
 
+// Of 60 and 12 layers: what depends on the encoder's depth, on the decoder's, or on both.
+TEST(ResidualMethodTest, ConstantsOfStacksOfUnequalDepth) {
+  const ModelOptions t_fixup = WithDepth(ResidualMethod::kTFixup, 60, 12);
+  EXPECT_DOUBLE_EQ(t_fixup.encoder.ffn_gain, 0.67 * std::pow(60.0, -0.25));
+  EXPECT_DOUBLE_EQ(t_fixup.encoder.embedding_gain, std::pow(9 * 60.0, -0.25));
+  EXPECT_DOUBLE_EQ(t_fixup.decoder.ffn_gain, std::pow(9 * 12.0, -0.25));
+  const ModelOptions r_fixup = WithDepth(ResidualMethod::kRFixup, 60, 12);
+  EXPECT_DOUBLE_EQ(r_fixup.encoder.ffn_gain, std::pow(2 * 60.0 + 3 * 12, -0.5));
+  EXPECT_DOUBLE_EQ(WithDepth(ResidualMethod::kRFixup, 0, 12).decoder.ffn_gain, std::pow(2 * 12.0, -0.5));
+  const ModelOptions sub_ln = WithDepth(ResidualMethod::kSubLn, 60, 12);
+  EXPECT_DOUBLE_EQ(sub_ln.encoder.value_gain, std::sqrt(std::log(3 * 12.0) * std::log(2 * 60.0) / 3));
+  EXPECT_DOUBLE_EQ(sub_ln.decoder.value_gain, std::sqrt(std::log(3 * 12.0)));
+  ModelOptions torchscale = WithDepth(ResidualMethod::kDeepNorm, 60, 12);
+  const double residual_gain = torchscale.encoder.residual_gain;
+  ApplyTorchscaleBeta(torchscale);
+  EXPECT_NEAR(torchscale.encoder.ffn_gain, 1.15 * std::pow(std::pow(60.0, 4) * 12, -1.0 / 16), 1e-12);
+  EXPECT_EQ(torchscale.encoder.residual_gain, residual_gain);
+  const ModelOptions admin = WithDepth(ResidualMethod::kAdminClosed, 60, 12);
+  EXPECT_DOUBLE_EQ(admin.encoder.initial_omega, std::sqrt(121 / std::log(121.0) - 1));
+  EXPECT_DOUBLE_EQ(admin.decoder.initial_omega, std::sqrt(37 / std::log(37.0) - 1));
+}
+
 TEST(ResidualMethodTest, B2tAddsTheLayersInput) {
   const ModelOptions b2t = WithDepth(ResidualMethod::kB2t, 60, 12);
   const ModelOptions post = WithDepth(ResidualMethod::kPostLn, 60, 12);

@@ -153,6 +153,11 @@ TEST(ValidateModelOptionsTest, SeveralStreamsTakeThePlaceOfGainsAndSkips) {
   refused("residual_gain is not 1", [](StackMethod& s) { s.residual_gain = 2; });
   refused("learned_branch_gain is set", [](StackMethod& s) { s.learned_branch_gain = true; });
   refused("combine_layers is set", [](StackMethod& s) { s.combine_layers = true; });
+  refused("post_norm_share is not 0", [](StackMethod& s) { s.post_norm_share = 0.25; });
+  refused("omega is not \"none\"", [](StackMethod& s) { s.omega = Omega::kProfiled; });
+  refused("skip_gain is not 0", [](StackMethod& s) { s.skip_gain = 1; });
+  refused("layer_gain is not 1", [](StackMethod& s) { s.layer_gain = 0.5; });
+  refused("fixup_scalars is set", [](StackMethod& s) { s.fixup_scalars = true; });
 }
 
 TEST(ValidateModelOptionsTest, SourceAndEncoderBelongTogether) {

@@ -50,6 +50,12 @@ TEST(RunInfo, SaysWhatTheRunIs) {
                                      "], outstanding sends 2, replicas together"));
   EXPECT_EQ(run.first_step, 8);
   EXPECT_EQ(run.total_steps, 30);
+  PipelinePlan chosen = pipeline;
+  chosen.recompute_every = 4;
+  EXPECT_EQ(DescribeRun(options, plan, chosen, 3, 8).recompute_every, 4) << "what recompute_auto has chosen";
+  ModelPlan speech = plan;
+  speech.options.frame_width = 80;
+  EXPECT_EQ(DescribeRun(options, speech, pipeline, 3, 8).frame_width, 80);
 }
 
 TEST(LeftOut, CountShareAndTheLimitsAreSaid) {

@@ -80,6 +80,51 @@ TEST_F(CheckpointImportTest, AnExportComesBackWithTheSameBits) {
   EXPECT_EQ(model->target_vocabulary().contents(), words_.contents());
 }
 
+TEST_F(CheckpointImportTest, AParameterOfSeveralSlicesComesBackWhole) {
+  ModelOptions model{.encoder_layers = 1,
+                     .decoder_layers = 1,
+                     .d_model = 8,
+                     .d_ff = 131200,  // fc1 and fc2 have more than 2^20 elements
+                     .heads = 1,
+                     .source_vocabulary = words_.size(),
+                     .target_vocabulary = words_.size(),
+                     .max_positions = 8};
+  ApplyResidualMethod(ResidualMethod::kDlclPre, model);
+  ASSERT_TRUE(
+      SaveModel({.model = model, .vocabularies = {VocabularyFile("vocabulary", words_)}}, folder_ / "wide").ok());
+  const std::string wide = FindLatest(folder_ / "wide")->checkpoint.directory, plain = folder_ / "w/model.safetensors";
+  std::ostringstream out;
+  ASSERT_TRUE(ExportCheckpoint({.checkpoint = wide, .out = plain}, out).ok());
+  ASSERT_TRUE(ImportCheckpoint({.source = plain, .out = folder_ / "wide_back"}, out).ok());
+  const absl::StatusOr<bool> same = DiffCheckpoints(wide, folder_ / "wide_back", {.weights_only = true}, out);
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_TRUE(*same) << out.str();
+}
+
+TEST_F(CheckpointImportTest, EachSideHasItsOwnVocabulary) {
+  const Vocabulary more = *Vocabulary::FromTokens({"a", "b", "c", "d", "e"});
+  ModelOptions model{.encoder_layers = 1,
+                     .decoder_layers = 1,
+                     .d_model = 8,
+                     .d_ff = 12,
+                     .heads = 1,
+                     .source_vocabulary = words_.size(),
+                     .target_vocabulary = more.size(),
+                     .max_positions = 8,
+                     .sharing = EmbeddingSharing::kDecoder};
+  ApplyResidualMethod(ResidualMethod::kDeepNorm, model);
+  ASSERT_TRUE(SaveModel({.model = model,
+                         .vocabularies = {VocabularyFile("source.vocabulary", words_),
+                                          VocabularyFile("target.vocabulary", more)}},
+                        folder_ / "two")
+                  .ok());
+  std::ostringstream out;
+  const std::string plain = folder_ / "t/model.safetensors";
+  ASSERT_TRUE(ExportCheckpoint({.checkpoint = folder_ / "two", .out = plain}, out).ok());
+  const absl::Status imported = ImportCheckpoint({.source = plain, .out = folder_ / "two_back"}, out);
+  EXPECT_TRUE(imported.ok()) << imported;
+}
+
 TEST_F(CheckpointImportTest, NothingIsReplaced) {
   ASSERT_TRUE(Import().ok());
   EXPECT_TRUE(absl::IsAlreadyExists(Import()));

@@ -173,6 +173,22 @@ TEST(DoctorFindings, TheFastestOfTwoMeasurements) {
   EXPECT_TRUE(best.lock_excludes);
 }
 
+TEST(DoctorFacts, MeasurementsArriveAsTheyWereSent) {
+  const RankMeasurements sent{.next_bytes_per_second = 1,
+                              .next_latency_seconds = 2,
+                              .ring_bytes_per_second = 3,
+                              .gflops = 4,
+                              .write_bytes_per_second = 5,
+                              .rename_seconds = 6};
+  const RankMeasurements got = MeasurementsFromJson(MeasurementsToJson(sent)).value();
+  EXPECT_EQ(got.next_bytes_per_second, 1);
+  EXPECT_EQ(got.next_latency_seconds, 2);
+  EXPECT_EQ(got.ring_bytes_per_second, 3);
+  EXPECT_EQ(got.gflops, 4);
+  EXPECT_EQ(got.write_bytes_per_second, 5);
+  EXPECT_EQ(got.rename_seconds, 6);
+}
+
 TEST(DoctorFacts, WhatCannotBeReadIsRefused) {
   EXPECT_FALSE(DoctorFactsFromJson("{").ok());
   EXPECT_FALSE(MeasurementsFromJson("{}").ok());
@@ -211,6 +227,22 @@ TEST(Doctor, MeasuresEveryRankAndLeavesNoFile) {
   EXPECT_THAT(*ListDirectory(directory.path()), IsEmpty());
   EXPECT_THAT(DoctorToText(*report), AllOf(HasSubstr("GFLOP/s"), HasSubstr("ready for a run")));
   EXPECT_THAT(DoctorToJson(*report), HasSubstr("\"findings\""));
+}
+
+TEST(Doctor, ADirectoryOfItsOwnOnEachRankIsNotShared) {
+  const TemporaryDirectory directories[2];
+  InProcessWorld world(2);
+  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+    const ProbeOptions options{.directory = directories[communicator.rank()].path(),
+                               .message_bytes = 1 << 12,
+                               .rounds = 1,
+                               .file_bytes = 1 << 12};
+    HADAL_ASSIGN_OR_RETURN(const DoctorReport report, Examine(communicator, Stream::Cpu(1), options, {}));
+    for (const RankMeasurements& measured : report.measured) EXPECT_FALSE(measured.sees_others);
+    EXPECT_FALSE(report.healthy());
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST(Doctor, OneRankHasNoLinks) {

@@ -55,6 +55,19 @@ TEST(RunPrediction, StandsBesideWhatWasMeasured) {
   EXPECT_NEAR(json["runs"][0]["prediction"]["predicted_step_seconds"].get<double>(), step, 1e-9);
 }
 
+// As many tokens in as long a step, on twice the ranks.
+TEST(RunPrediction, EveryRankCountsInTheUtilisation) {
+  const TemporaryDirectory directory;
+  const StageTimes stage{.forward_seconds = 0.3, .backward_seconds = 0.6};
+  WriteRecordedRun(directory / "one", {.tokens = 8 * 1024, .stages = {stage}});
+  WriteRecordedRun(directory / "two", {.tokens = 8 * 1024, .stages = {stage, stage}});
+  const auto report = MakeReport({directory / "one", directory / "two"}, {.profile = WriteProfile(directory.path())});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const RunPrediction &one = report->predictions.at(0), &two = report->predictions.at(1);
+  EXPECT_NEAR(two.utilisation, one.utilisation / 2, 1e-9 * one.utilisation);
+  EXPECT_NEAR(two.roofline_share, one.roofline_share / 2, 1e-9);
+}
+
 // The corpus's width is not in the config of a run of speech, but in its record.
 TEST(RunPrediction, TheFrontEndOfSpeechIsThere) {
   const TemporaryDirectory directory;
