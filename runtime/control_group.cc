@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
 namespace hadal {
@@ -35,7 +36,7 @@ std::optional<Group> FindGroup(std::string_view membership, const std::string& c
     if (fields.size() != 3) continue;
     const std::vector<std::string> controllers = absl::StrSplit(fields[1], ',');
     if (std::find(controllers.begin(), controllers.end(), controller) != controllers.end()) {
-      return Group{.version = 1, .root = mount + "/" + controller, .path = fields[2]};
+      return Group{.version = 1, .root = absl::StrCat(mount, "/", controller), .path = fields[2]};
     }
     if (fields[0] == "0" && fields[1].empty()) group = {.root = mount, .path = fields[2]};
   }

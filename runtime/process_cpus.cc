@@ -12,7 +12,7 @@
 namespace hadal {
 
 int CpuShare(int cpus, int of_mask, std::optional<double> quota, int of_group) {
-  double share = cpus / of_mask;
+  double share = static_cast<double>(cpus) / of_mask;
   if (quota) share = std::min(share, *quota / of_group);
   return std::max(1, static_cast<int>(share));
 }

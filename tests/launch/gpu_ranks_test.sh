@@ -26,9 +26,9 @@ says '^note     rank 0 (host .*no GPU: no GPU is visible'
 doctor 1 env HADAL_EMULATED_GPUS=0 "$hadal" "${probe[@]}" --device cuda; says '^BAD      rank 0 .*--device cuda requires one'
 doctor 0 env HADAL_EMULATED_DRIVER=11040 "$hadal" "${probe[@]}"; says '^warning  .*cannot be used.*CUDA 11.4'
 
-doctor "0 1" env HADAL_EMULATED_GPUS=2 NCCL_DEBUG=WARN "${mpi[@]}" -n 2 "$hadal" "${probe[@]}"
+doctor "0 1" env HADAL_EMULATED_GPUS=2 NCCL_IB_DISABLE=1 "${mpi[@]}" -n 2 "$hadal" "${probe[@]}"
 says '^   0 .*0000:10:00.0'; says '^   1 .*0000:11:00.0'; lacks 'share one GPU'
-says '^note     ranks 0, 1 .*NCCL variables are set: NCCL_DEBUG=WARN'
+says '^note     ranks 0, 1 .*NCCL variables are set: NCCL_IB_DISABLE=1'
 doctor "0 1" "${mpi[@]}" -n 2 "$hadal" "${probe[@]}"; says '^warning  ranks 0, 1 .*share one GPU'
 doctor 1 env HADAL_EMULATED_GPUS=2 "${mpi[@]}" -n 3 "$hadal" "${probe[@]}"; says '^BAD      ranks 0, 2 .*share one GPU'
 lame=("${mpi[@]}" -n 1 "$hadal")
