@@ -23,7 +23,7 @@ mkdir -p obstinate/tmp
 printf '%s\n' 'trap "" TERM; (setsid bash -c "echo \$\$ > daemon; exec sleep 600" &)' 'echo $$ > self; while :; do sleep 0.05; done' > obstinate/job
 # So is a job that is stopped three times, each time for a moment.
 mkdir paused; printf '%s\n' 'echo $$ > self; while [ ! -e go ]; do sleep 0.05; done' > paused/job
-(cd paused && exec "$hadal" supervise --stopped-limit 4s -- bash job > out 2>&1) & paused=$!
+(cd paused && exec "$hadal" supervise --tries 1 --stopped-limit 4s -- bash job > out 2>&1) & paused=$!
 (cd paused && wait_for test -s self
   seen() { [ "$(grep -c "of the job is stopped" out)" -ge "$1" ]; }
   for times in 1 2 3; do kill -STOP "$(cat self)"; wait_for seen $times; kill -CONT "$(cat self)"; sleep 3.5; done; touch go) & pauses=$!
