@@ -21,14 +21,14 @@ gone() { [ ! -e "/proc/$1" ] || grep -q '^State:.Z' "/proc/$1/status"; }
 # Looked at below, since it takes ten seconds: the job ignores TERM, its supervisor is killed.
 mkdir -p obstinate/tmp
 printf '%s\n' 'trap "" TERM; (setsid bash -c "echo \$\$ > daemon; exec sleep 600" &)' 'echo $$ > self; while :; do sleep 0.05; done' > obstinate/job
-# So is a job that is stopped three times, each time for a moment.
+(cd obstinate && TMPDIR=$PWD/tmp exec "$hadal" supervise -- bash job > out 2>&1) & obstinate=$!
+wait_for test -s obstinate/self -a -s obstinate/daemon; kill -KILL $obstinate; wait $obstinate 2> /dev/null
+# Looked at below, too: a job that is stopped three times, each time for a moment.
 mkdir paused; printf '%s\n' 'echo $$ > self; while [ ! -e go ]; do sleep 0.05; done' > paused/job
 (cd paused && exec "$hadal" supervise --tries 1 --stopped-limit 4s -- bash job > out 2>&1) & paused=$!
 (cd paused && wait_for test -s self
   seen() { [ "$(grep -c "of the job is stopped" out)" -ge "$1" ]; }
   for times in 1 2 3; do kill -STOP "$(cat self)"; wait_for seen $times; kill -CONT "$(cat self)"; sleep 3.5; done; touch go) & pauses=$!
-(cd obstinate && TMPDIR=$PWD/tmp exec "$hadal" supervise -- bash job > out 2>&1) & obstinate=$!
-wait_for test -s obstinate/self -a -s obstinate/daemon; kill -KILL $obstinate; wait $obstinate 2> /dev/null
 
 echo "codes that a restart would not change are passed on"
 for code in 0 1 2 3 4 85; do job "exit $code"; expect $code "$hadal" supervise -- bash job; starts 1; done
