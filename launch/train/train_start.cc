@@ -15,6 +15,7 @@
 #include "launch/train/resume_request.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "pipeline/checkpoint/deepening.h"
+#include "pipeline/checkpoint/model_settings.h"
 #include "pipeline/checkpoint/run_owner.h"
 #include "pipeline/engine/memory_fit.h"
 #include "pipeline/exchange/transfer_groups.h"
@@ -131,8 +132,7 @@ absl::StatusOr<std::string> Connect(const RunLayout& layout, World& world, absl:
 
 // Refuses to continue a run whose settings have changed, unless the user accepts the difference.
 absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoint& found,
-                           const config::RunConfig& config, const std::vector<CheckpointParameter>& model,
-                           TrainingSinks& sinks) {
+                           const config::RunConfig& config, const ModelPlan& model, TrainingSinks& sinks) {
   const std::string& directory = found.checkpoint.directory;
   config::RunConfig before;
   if (const absl::Status read = MergeConfigText(found.manifest.config_text, directory, before); !read.ok()) {
@@ -147,7 +147,7 @@ absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoin
     sinks.Tell(absl::StrCat("resuming ", directory, " with changed settings:\n", absl::StripSuffix(difference, "\n")));
     return absl::OkStatus();
   }
-  const absl::Status fits = CompareParameters(found.manifest.parameters, model);
+  const absl::Status fits = CompareParameters(found.manifest.parameters, DescribeParameters(model));
   const std::string way_on = fits.ok() ? "Give --accept-changes to resume all the same"
                                        : absl::StrCat("It cannot: ", fits.message(), ". Give the settings of before");
   return absl::InvalidArgumentError(absl::StrCat("this run would resume from ", directory, " with other settings:\n",
@@ -157,12 +157,14 @@ absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoin
 
 // Returns `found`.  Errors: if its vocabularies differ from the corpus's, or its parameters from the model's.
 absl::StatusOr<FoundCheckpoint> IfItFits(absl::StatusOr<FoundCheckpoint> found, const PreparedRun& run,
-                                         const std::vector<CheckpointParameter>& model, LoadedState loaded) {
+                                         const ModelPlan& model, LoadedState loaded) {
   if (!found.ok()) return found;
   HADAL_RETURN_IF_ERROR(CheckVocabularies(*found, run.train->manifest(), *run.vocabularies));
-  const std::vector<CheckpointParameter>& stored = found->manifest.parameters;
-  const absl::Status deepened = DeepenedParameters(stored, model).status();
-  const absl::Status fits = loaded == LoadedState::kWeightsOfShallower ? deepened : CompareParameters(stored, model);
+  const absl::StatusOr<ModelPlan> shallow = PlanOfCheckpoint(found->manifest, found->checkpoint.directory);
+  const absl::Status deepened = shallow.ok() ? DeepenedParameters(*shallow, model).status() : shallow.status();
+  const absl::Status fits = loaded == LoadedState::kWeightsOfShallower
+                                ? deepened
+                                : CompareParameters(found->manifest.parameters, DescribeParameters(model));
   if (fits.ok()) return found;
   const char* const hint = loaded == LoadedState::kWeights && deepened.ok() ? "; --deepen repeats its layers" : "";
   return absl::InvalidArgumentError(absl::StrCat(found->checkpoint.directory, ": ", fits.message(), hint));
@@ -240,7 +242,7 @@ absl::StatusOr<RunStart> StartTogether(const TrainArguments& arguments, absl::St
 
 absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, const std::string& resume,
                                              int64_t before_step, const config::RunConfig& config,
-                                             const std::vector<CheckpointParameter>& model, TrainingSinks& sinks) {
+                                             const ModelPlan& model, TrainingSinks& sinks) {
   if (resume != "auto" && !arguments.init_from.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--resume ", resume, " and --init-from ", arguments.init_from,
@@ -256,7 +258,7 @@ absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, co
 
 absl::Status LoadStart(const TrainArguments& arguments, const std::string& resume, const PreparedRun& run, int rank,
                        TrainingSinks& sinks, Trainer& trainer) {
-  const std::vector<CheckpointParameter> model = DescribeParameters(trainer.engine().state().plan());
+  const ModelPlan& model = trainer.engine().state().plan();
   const auto choose = [&](int64_t before_step) {
     return IfItFits(ChooseResume(arguments, resume, before_step, run.config, model, sinks), run, model,
                     LoadedState::kAll);

@@ -41,18 +41,6 @@ absl::StatusOr<Vocabulary> ReadVocabulary(CheckpointReader& reader, const std::s
   return vocabulary;
 }
 
-absl::StatusOr<std::unique_ptr<const ModelPlan>> RebuildPlan(const CheckpointReader& reader) {
-  HADAL_ASSIGN_OR_RETURN(const ModelOptions options, ParseModelSettings(reader.manifest().model_settings));
-  auto plan = std::make_unique<const ModelPlan>(ModelPlan::Make(options));
-  HADAL_RETURN_IF_ERROR(CompareParameters(reader.manifest().parameters, DescribeParameters(*plan)));
-  if (plan->Hash() != reader.manifest().plan_hash) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        reader.directory(), " was written for a model plan of hash ", reader.manifest().plan_hash,
-        "; this version makes one of hash ", plan->Hash(), " from its settings. Use the version that wrote it."));
-  }
-  return plan;
-}
-
 }  // namespace
 
 ModelCheckpoint::ModelCheckpoint(CheckpointReader reader, std::unique_ptr<const ModelPlan> plan, Vocabulary source,
@@ -68,7 +56,8 @@ absl::StatusOr<ModelCheckpoint> ModelCheckpoint::Open(const std::string& path) {
 }
 
 absl::StatusOr<ModelCheckpoint> ModelCheckpoint::Read(CheckpointReader reader) {
-  HADAL_ASSIGN_OR_RETURN(std::unique_ptr<const ModelPlan> plan, RebuildPlan(reader));
+  HADAL_ASSIGN_OR_RETURN(ModelPlan rebuilt, PlanOfCheckpoint(reader.manifest(), reader.directory()));
+  auto plan = std::make_unique<const ModelPlan>(std::move(rebuilt));
   HADAL_ASSIGN_OR_RETURN(Vocabulary target, ReadVocabulary(reader, kTargetVocabulary, plan->options.target_vocabulary));
   Vocabulary source = target;
   if (plan->options.source_vocabulary > 0) {

@@ -85,4 +85,16 @@ std::string ModelSettingsJson(const ModelOptions& options) {
   return json.dump();
 }
 
+absl::StatusOr<ModelPlan> PlanOfCheckpoint(const CheckpointManifest& manifest, const std::string& directory) {
+  HADAL_ASSIGN_OR_RETURN(const ModelOptions options, ParseModelSettings(manifest.model_settings));
+  ModelPlan plan = ModelPlan::Make(options);
+  HADAL_RETURN_IF_ERROR(CompareParameters(manifest.parameters, DescribeParameters(plan)));
+  if (plan.Hash() != manifest.plan_hash) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        directory, " was written for a model plan of hash ", manifest.plan_hash, "; this version makes one of hash ",
+        plan.Hash(), " from its settings. Use the version that wrote it."));
+  }
+  return plan;
+}
+
 }  // namespace hadal

@@ -6,6 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "layers/model_options.h"
+#include "layers/model_plan.h"
+#include "pipeline/checkpoint/checkpoint_manifest.h"
 
 namespace hadal {
 
@@ -15,5 +17,9 @@ std::string ModelSettingsJson(const ModelOptions& options);
 // Inverse of ModelSettingsJson. The result is valid (ValidateModelOptions).
 // Errors: DataLoss, naming the field that is missing, unknown, of the wrong type or out of range.
 absl::StatusOr<ModelOptions> ParseModelSettings(const std::string& text);
+
+// Returns the model of the checkpoint in `directory`.
+// Errors: those of ParseModelSettings; FailedPrecondition if this version makes another model of these settings.
+absl::StatusOr<ModelPlan> PlanOfCheckpoint(const CheckpointManifest& manifest, const std::string& directory);
 
 }  // namespace hadal

@@ -57,6 +57,16 @@ std::vector<SliceState> Describe(std::span<const StateSlice> slices, LoadedState
   return result;
 }
 
+// Sets weights, on a device if it is not null, to where they start.
+void Apply(const DeepenedParameter& start, Vector weights, Device* device) {
+  if (device == nullptr) return start.Apply(weights);
+  std::vector<float> on_host(weights.size);
+  const int64_t bytes = weights.size * static_cast<int64_t>(sizeof(float));
+  device->CopyOut(on_host.data(), weights.data, bytes);
+  start.Apply({on_host.data(), weights.size});
+  device->CopyIn(weights.data, on_host.data(), bytes);
+}
+
 // Whether the run cannot continue after a failed save: another job owns the directory, or the ranks have lost each
 // other.
 bool EndsTheRun(const absl::Status& save) {
@@ -326,15 +336,18 @@ absl::Status CompareWithOwn(const SharedCheckpoint& shared, int rank) {
 
 absl::Status TrainingCheckpoints::LoadHere(const SharedCheckpoint& from, LoadedState loaded) {
   HADAL_ASSIGN_OR_RETURN(CheckpointReader checkpoint, CheckpointReader::Open(from.directory, from.manifest));
-  const std::vector<CheckpointParameter> model = DescribeParameters(state_.plan());
-  std::vector<SliceState> slices = Describe(state_.slices(), loaded);
+  const std::vector<SliceState> slices = Describe(state_.slices(), loaded);
   if (loaded == LoadedState::kWeightsOfShallower) {
-    HADAL_ASSIGN_OR_RETURN(const std::vector<int32_t> sources, DeepenedParameters(from.manifest.parameters, model));
-    for (SliceState& slice : slices) slice.parameter = sources[slice.parameter];
+    HADAL_ASSIGN_OR_RETURN(const ModelPlan shallow, PlanOfCheckpoint(from.manifest, from.directory));
+    HADAL_ASSIGN_OR_RETURN(const std::vector<DeepenedParameter> starts, DeepenedParameters(shallow, state_.plan()));
+    std::vector<SliceState> sources = slices;
+    for (SliceState& slice : sources) slice.parameter = starts[slice.parameter].source;
+    HADAL_RETURN_IF_ERROR(checkpoint.ReadSlices(sources, state_.device()));
+    for (const SliceState& slice : slices) Apply(starts[slice.parameter], slice.weight, state_.device());
   } else {
-    HADAL_RETURN_IF_ERROR(CompareParameters(from.manifest.parameters, model));
+    HADAL_RETURN_IF_ERROR(CompareParameters(from.manifest.parameters, DescribeParameters(state_.plan())));
+    HADAL_RETURN_IF_ERROR(checkpoint.ReadSlices(slices, state_.device()));
   }
-  HADAL_RETURN_IF_ERROR(checkpoint.ReadSlices(slices, state_.device()));
   // A run has its vocabularies from its corpus; a checkpoint whose own are damaged is refused all the same.
   if (rank_ != 0) return absl::OkStatus();
   for (const AttachedFile& file : from.manifest.attachments) {

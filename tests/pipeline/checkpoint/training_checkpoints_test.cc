@@ -5,12 +5,14 @@
 #include <cerrno>
 #include <filesystem>
 #include <latch>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
@@ -31,15 +33,21 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-ModelPlan Plan(int32_t d_ff) {
+ModelPlan Plan(int32_t d_ff, int32_t decoder_layers) {
   return ModelPlan::Make({.encoder_layers = 1,
-                          .decoder_layers = 1,
+                          .decoder_layers = decoder_layers,
                           .d_model = 8,
                           .d_ff = d_ff,
                           .heads = 1,
                           .source_vocabulary = 20,
                           .target_vocabulary = 20,
                           .max_positions = 8});
+}
+
+std::vector<int32_t> All(const ModelPlan& plan) {
+  std::vector<int32_t> sublayers(plan.sublayers.size());
+  std::iota(sublayers.begin(), sublayers.end(), 0);
+  return sublayers;
 }
 
 class Listener : public MetricsSink {
@@ -55,12 +63,12 @@ class Listener : public MetricsSink {
 struct Launch {
   // `rank`: the one whose state this is, of so many `replicas`.
   explicit Launch(const std::string& run_directory, int32_t d_ff = 8, RetentionPolicy retention = {.keep_last = 0},
-                  int replicas = 1, int rank = 0)
-      : plan(Plan(d_ff)),
+                  int replicas = 1, int rank = 0, int32_t decoder_layers = 1)
+      : plan(Plan(d_ff, decoder_layers)),
         pipeline(MakePipelinePlan(plan, {.micro_batches = 2, .source_tokens = 8, .target_tokens = 8},
                                   {.replicas = replicas}, replicas, rank)
                      .value()),
-        parameters(plan, {0, 1, 2, 3, 4, 5, 6, 7}, Purpose::kTraining, layout),
+        parameters(plan, All(plan), Purpose::kTraining, layout),
         state(plan, pipeline, /*stage=*/0, Purpose::kTraining, layout),
         arena(Arena::Allocate(layout).value()),
         checkpoints({.run_directory = run_directory,
@@ -171,6 +179,20 @@ TEST_F(TrainingCheckpointsTest, ARunThatStartsFromWeightsHasNoMoments) {
   Launch launch(run_.path());
   ASSERT_TRUE(launch.checkpoints.Load(FindNamed(Directory(3)), LoadedState::kWeights).ok());
   EXPECT_THAT(launch.Values(), ElementsAre(1, 0, 0));
+}
+
+TEST_F(TrainingCheckpointsTest, ADeeperModelStartsFromCopiesOfPartOfAStep) {
+  SaveTwo();
+  Launch launch(run_.path(), 8, {.keep_last = 0}, 1, 0, /*decoder_layers=*/2);
+  ASSERT_TRUE(launch.checkpoints.Load(FindNamed(Directory(3)), LoadedState::kWeightsOfShallower).ok());
+  for (const StateSlice& slice : launch.state.slices()) {
+    const std::string name = launch.plan.ParameterName(slice.parameter);
+    const bool part = absl::StartsWith(name, "decoder.layers.") &&
+                      (absl::StrContains(name, "out_proj.") || absl::StrContains(name, "fc2.") ||
+                       absl::EndsWith(name, "_layer_norm.bias"));
+    EXPECT_EQ(slice.weight[0], part ? 0.5f : 1.0f) << name;
+    EXPECT_EQ(slice.first_moment[0], 0) << name;
+  }
 }
 
 TEST_F(TrainingCheckpointsTest, ADamagedOneIsRefusedAloudAndTheOneBeforeTaken) {
