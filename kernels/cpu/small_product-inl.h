@@ -45,7 +45,7 @@ struct SmallProduct {
 };
 
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SSSE3  // 16 vector registers
-inline constexpr int kBlockRows = 4;
+inline constexpr int kBlockRows = 6;
 #else
 inline constexpr int kBlockRows = 8;
 #endif
