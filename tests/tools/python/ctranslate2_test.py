@@ -30,6 +30,12 @@ class CTranslate2Test(unittest.TestCase):
                         wanted = -Model.of(plain, torch.float64).loss(pairs)[1].numpy()
                     self.assertLess(np.abs(found - wanted).max(), 1e-4)
 
+    def test_a_hypothesis_longer_than_the_model_s_positions(self):
+        with tempfile.TemporaryDirectory() as folder:
+            write_ctranslate2(plain_model(), folder)
+            results = ctranslate2.Translator(folder, intra_threads=1).translate_batch([["word1"]], min_decoding_length=256)
+        self.assertEqual(len(results[0].hypotheses[0]), 256)  # translate_batch's longest, if nothing else is asked for
+
 
 if __name__ == "__main__":
     unittest.main()

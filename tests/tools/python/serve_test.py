@@ -25,12 +25,15 @@ class ServeTest(unittest.TestCase):
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
         self.folder = directory.name
-        contents = sentencepiece_model()
+        contents = sentencepiece_model(user_defined_symbols=["__de__", "__en__"])
         size = len(parse_vocabulary("vocabulary.model", contents).tokens)
         plain = plain_model(source_vocabulary=size, target_vocabulary=size, max_positions=512)
         plain.vocabularies = {"vocabulary.model": contents}
         write_ctranslate2(plain, self.folder)
-        server = subprocess.Popen([sys.executable, SERVE, self.folder, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.serve()
+
+    def serve(self, *options):
+        server = subprocess.Popen([sys.executable, SERVE, self.folder, "--port", "0", *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.addCleanup(lambda: (server.kill(), server.wait(), server.stdout.close()))
         self.url = server.stdout.readline().decode().strip()  # it listens before it prints
 
@@ -52,6 +55,17 @@ class ServeTest(unittest.TestCase):
         self.assertIn(f'<pre id="translation">{html.escape(wanted)}</pre>', page)
         self.assertIn(html.escape(lines[-1]), page)
         self.assertNotIn("<script>", page)
+
+    def test_language_tags(self):
+        self.serve("--source-tag", "__en__", "--target-tag", "__de__")
+        pieces = sentencepiece.SentencePieceProcessor(model_file=os.path.join(self.folder, "vocabulary.model"))
+        line = random_text(1)[0]
+        source = [["__en__", *pieces.encode(line, out_type=str)]]
+        result = ctranslate2.Translator(self.folder).translate_batch(source, target_prefix=[["__de__"]], beam_size=4, length_penalty=0.6)[0]
+        wanted = pieces.decode(result.hypotheses[0]).removeprefix("__de__").strip()
+        self.assertIn(f'<pre id="translation">{html.escape(wanted)}</pre>', self.page(text=line))
+        self.serve("--source-tag", "__xx__")
+        self.assertEqual(self.url, "")  # it ended
 
     def test_requests_that_cannot_be_translated_are_answered(self):
         too_long = urllib.request.Request(self.url, b"", {"Content-Length": "100001"})

@@ -49,16 +49,20 @@ class TokenizerTest(unittest.TestCase):
 
     def test_what_would_be_cut_differently_is_refused(self):
         for settings in ({"user_defined_symbols": ["@@"]}, {"treat_whitespace_as_suffix": True}, {"split_by_whitespace": False},
-                         {"allow_whitespace_only_pieces": True, "remove_extra_whitespaces": False}):
+                         {"allow_whitespace_only_pieces": True, "remove_extra_whitespaces": False}, {"model_type": "char"}, {"model_type": "word"}):
+            vocabulary = parse_vocabulary("vocabulary.model", sentencepiece_model(**{"model_type": "bpe", **settings}))
             with self.subTest(**settings), self.assertRaisesRegex(Refusal, "ctranslate2"):
-                tokenizer_json(parse_vocabulary("vocabulary.model", sentencepiece_model(model_type="bpe", **settings)))
+                tokenizer_json(vocabulary)
 
     def test_a_language_tag_is_one_token_that_decoding_leaves_out(self):
-        contents = sentencepiece_model(model_type="bpe", control_symbols=["__de__"])
-        tokenizer = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(parse_vocabulary("vocabulary.model", contents))))
-        tag, text = tokenizer.token_to_id("__de__"), tokenizer.encode("one two").ids
-        self.assertEqual(tokenizer.encode("__de__ one two").ids, [tag, *text])
-        self.assertEqual(tokenizer.decode([tag, *text]), tokenizer.decode(text))
+        for name, contents in (("vocabulary.model", sentencepiece_model(model_type="bpe", control_symbols=["__de__"])),
+                               ("vocabulary.txt", b"one 3\n__de__ 1\ntwo 2\n______ 1\n")):
+            vocabulary = parse_vocabulary(name, contents)
+            tokenizer = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(vocabulary)))
+            tag, text = tokenizer.token_to_id("__de__"), tokenizer.encode("one two").ids
+            self.assertEqual(vocabulary.control, [tag])
+            self.assertEqual(tokenizer.encode("__de__ one two").ids, [tag, *text])
+            self.assertEqual(tokenizer.decode([tag, *text]), tokenizer.decode(text))
 
     def test_a_dictionary_has_a_token_a_line_and_lines_end_at_newlines_alone(self):
         contents = "one\u2028two 5\nthree 4 #fairseq:overwrite\r\n".encode()

@@ -1,5 +1,7 @@
 """hadal_torch's Hugging Face folders against transformers. Values to compare with are hadal_torch.Model's, on random weights."""
 
+import contextlib
+import io
 import json
 import os
 import tempfile
@@ -96,6 +98,9 @@ class ExportTest(Folder):
         model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
         ids = tokenizer(["word3  word7 strange", "word1"], return_tensors="pt", padding=True)
         self.assertEqual(ids["input_ids"].tolist(), [[7, 11, 3, 2], [5, 2, 1, 1]])
+        self.assertEqual(tokenizer("</s> word1 <s>word1</s>")["input_ids"], [3, 5, 3, 2])  # spelled, as in hadal
+        with open(os.path.join(folder, "README.md"), encoding="utf-8") as file:
+            self.assertIn("encode the text", file.read())
         greedy = model.generate(**ids, num_beams=1, max_length=9)
         reference, sequence = Model.of(plain), [EOS]
         for _ in range(8):
@@ -155,6 +160,10 @@ class ImportTest(Folder):
                 plain = read_huggingface(folder)
                 self.assertLess(np.abs(log_probabilities(model, pairs) - expected(plain, pairs)).max(), 1e-5)
                 write_huggingface(plain, back)
+                if kind == "m2m_100":
+                    tokenizer = transformers.AutoTokenizer.from_pretrained(back)
+                    self.assertEqual(tokenizer("__de__word1")["input_ids"], [34, 5, 2])
+                    self.assertEqual(tokenizer.decode([34, 5, 2], skip_special_tokens=True), "word1")
                 self.assertEqual(read_huggingface(back).config_value("decode.beam"), "5" if kind.startswith("fsmt") else "4")
                 again = transformers.AutoModelForSeq2SeqLM.from_pretrained(back).state_dict()
                 for name, tensor in model.state_dict().items():
@@ -210,16 +219,34 @@ class ImportTest(Folder):
         os.remove(os.path.join(folder, shard))
         self.assertIn(shard, refusal(index["weight_map"]))
 
+    def test_a_tied_table_has_any_of_its_names(self):
+        kind, model = list(foreign_models())[-1]
+        folder = self.folder()
+        model.save_pretrained(folder)
+        add_vocabulary(folder, kind)
+        path = os.path.join(folder, "model.safetensors")
+        weights = read_safetensors(path)
+        table = weights.pop("model.shared.weight")
+        for name in ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"):
+            write_safetensors(path, {**weights, name: table})
+            np.testing.assert_array_equal(read_huggingface(folder).weights["encoder.embed_tokens.weight"], table, name)
+
     def test_vocabularies(self):
         for kind, model in foreign_models():
             folder = self.folder()
             model.save_pretrained(folder)
             add_vocabulary(folder, kind)
-            lines = read_huggingface(folder).vocabularies["vocabulary.txt"].decode().splitlines()
+            with contextlib.redirect_stderr(io.StringIO()) as printed:
+                lines = read_huggingface(folder).vocabularies["vocabulary.txt"].decode().splitlines()
             self.assertEqual(len(lines), 46)
             self.assertEqual(lines[:2], ["wor@@ 1", "word1 1"] if kind.startswith("fsmt") else ["word0 1", "word1 1"])
             if kind == "m2m_100":
                 self.assertEqual(lines[30:33], ["__de__ 1", "__en__ 1", "madeupword0000 1"])
+                self.assertIn("14 of the model's 50 rows have no token and are named madeupword0000 to madeupword0013", printed.getvalue())
+                os.remove(os.path.join(folder, "special_tokens_map.json"))
+                with open(os.path.join(folder, "tokenizer_config.json"), "w", encoding="utf-8") as file:
+                    json.dump({"added_tokens_decoder": {"35": {"content": "__en__"}, "34": {"content": "__de__"}, "2": {"content": "</s>"}}}, file)
+                self.assertIn(b"__de__ 1\n__en__ 1\nmadeupword0000 1\n", read_huggingface(folder).vocabularies["vocabulary.txt"])
                 for name, value in {"added_tokens.json": {"__de__": 34, "__en__": 35, "<foo>": 36},  # as saved after add_special_tokens
                                     "special_tokens_map.json": {"additional_special_tokens": ["<foo>"]}}.items():
                     with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
@@ -257,4 +284,4 @@ class ImportTest(Folder):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(buffer=True)

@@ -17,6 +17,7 @@ from hadal_torch.plain import PlainModel, position_table
 from hadal_torch.tokenizer import SPECIAL, parse_vocabulary
 
 FORMAT = "ctranslate2"
+_FEWEST_ROWS = 512  # of a position table: translate_batch decodes up to 256 tokens by default, and an error there ends the whole batch
 
 
 def _linear(spec: LinearSpec, folded: Folded, name: str) -> LinearSpec:
@@ -42,7 +43,7 @@ def _stack(spec, embeddings, table: np.ndarray, folded: Folded, plain: PlainMode
     scale = np.ones(d) if scale is None else scale
     embeddings.weight = (table * scale).astype(np.float32)
     spec.scale_embeddings = math.sqrt(d)
-    spec.position_encodings.encodings = (position_table(plain.model["max_positions"], d) * scale).astype(np.float32)
+    spec.position_encodings.encodings = (position_table(max(plain.model["max_positions"], _FEWEST_ROWS), d) * scale).astype(np.float32)
     for i, layer_spec in enumerate(spec.layer):
         layer = f"{stack}.layers.{i}"
         _attention(layer_spec.self_attention, folded, f"{layer}.self_attn", ["qkv"])

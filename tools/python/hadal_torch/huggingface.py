@@ -80,6 +80,9 @@ def model_card(plain: PlainModel) -> str:
     ]
     if "validation_nll" in plain.facts:
         lines.append(f"| validation nll | {plain.facts['validation_nll']:.4f} a token |")
+    if plain.vocabulary("source")[0].endswith(".txt"):
+        lines += ["", "Its tokenizer splits text at white space. If the model learned from BPE or SentencePiece pieces, encode the text "
+                  "with the same codes first, and join the pieces of the output."]
     return "\n".join(lines) + "\n"
 
 
@@ -97,12 +100,13 @@ def write_huggingface(plain: PlainModel, folder: str) -> str:
     if plain.model["sharing"] == "none":
         raise Refusal(f"{FORMAT}: FSMT has one table for target and output (transformers 4 ties them whatever the file says); "
                       "model.sharing is \"none\"; --format ctranslate2 and --format fairseq store three")
-    config = _architecture(plain, folded)
+    config, vocabulary = _architecture(plain, folded), parse_vocabulary(name, contents)
+    # Tags are written in the text, and transformers finds all special tokens there or none: without tags none, as hadal.
     tokenizer = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>",
                  "unk_token": "<unk>", "model_max_length": plain.model["max_positions"], "clean_up_tokenization_spaces": False,
-                 "model_input_names": ["input_ids", "attention_mask"]}
+                 "model_input_names": ["input_ids", "attention_mask"], "split_special_tokens": not vocabulary.control}
     for file_name, value in (("config.json", config), ("generation_config.json", _generation(plain)),
-                             ("tokenizer.json", tokenizer_json(parse_vocabulary(name, contents))),
+                             ("tokenizer.json", tokenizer_json(vocabulary)),
                              ("tokenizer_config.json", tokenizer)):
         with open(os.path.join(folder, file_name), "w", encoding="utf-8") as file:
             json.dump(value, file, indent=2, ensure_ascii=False)
@@ -133,7 +137,8 @@ def _read_json(folder: str, name: str) -> "dict | None":
 
 
 def _tokens_of(folder: str) -> "list[str]":
-    """Tokens by id: of tokenizer.json, or of vocab.json and the language tags, which follow it (M2M100)."""
+    """Tokens by id: of tokenizer.json, or of vocab.json and the language tags, which follow it (M2M100): with their ids in
+    added_tokens.json or tokenizer_config.json, or in order in special_tokens_map.json."""
     whole = _read_json(folder, "tokenizer.json")
     if whole is not None:
         listed = whole["model"]["vocab"]
@@ -144,6 +149,8 @@ def _tokens_of(folder: str) -> "list[str]":
         if ids is None:
             raise Refusal(f"{folder} has neither tokenizer.json nor vocab.json, so its vocabulary is not known")
         ids.update(_read_json(folder, "added_tokens.json") or {})  # transformers' own ids, where tokens were added or saved anew
+        decoder = (_read_json(folder, "tokenizer_config.json") or {}).get("added_tokens_decoder", {})
+        ids.update({token["content"]: int(i) for i, token in decoder.items()})
         special = _read_json(folder, "special_tokens_map.json") or {}
         for tag in special.get("additional_special_tokens", []):
             ids.setdefault(tag if isinstance(tag, str) else tag["content"], len(ids))
@@ -226,8 +233,9 @@ def read_huggingface(folder: str) -> PlainModel:
     if not pre_norm:  # transformers 4 ties FSMT's target and output tables always, and stores one of their names
         if "decoder.embed_tokens.weight" not in weights and "decoder.output_projection.weight" in weights:
             weights["decoder.embed_tokens.weight"] = weights.pop("decoder.output_projection.weight")
-        if config.get("tie_word_embeddings") and "decoder.embed_tokens.weight" in weights:
-            weights.setdefault("encoder.embed_tokens.weight", weights["decoder.embed_tokens.weight"])
+    for name in ("decoder.embed_tokens.weight", "decoder.output_projection.weight"):
+        if config.get("tie_word_embeddings", pre_norm) and name in weights:  # one table, stored under any of its names
+            weights.setdefault("encoder.embed_tokens.weight", weights[name])
     sharing = deduplicate_tables(path, weights)
     model = plain_settings(
         pre_norm, encoder_layers=config["encoder_layers"], decoder_layers=config["decoder_layers"], d_model=config["d_model"],

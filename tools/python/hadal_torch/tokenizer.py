@@ -7,6 +7,7 @@ import base64
 import itertools
 import re
 import struct
+import sys
 import unicodedata
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ from hadal_torch.refusal import Refusal
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 UNKNOWN = 3
 _NAMES = {46: b"<s>", 47: b"</s>", 48: b"<pad>"}  # of special pieces, in TrainerSpec: field, default
-_UNIGRAM, _BPE = 1, 2
+_KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 2, 3, 4, 6  # types of a piece
 _RESERVED_SCORE = -1e5
 
@@ -54,7 +55,7 @@ def _fields(message: bytes):
 class Vocabulary:
     tokens: "list[str]"  # by id
     scores: "list[float]" = field(default_factory=list)  # of a SentencePiece model
-    kind: str = "dictionary"  # or "unigram", "bpe"
+    kind: str = "dictionary"  # or "unigram", "bpe", "word", "char"
     user_defined: "list[int]" = field(default_factory=list)
     control: "list[int]" = field(default_factory=list)  # such as language tags; the special tokens are not in it
     charsmap: bytes = b""  # of the normalisation
@@ -70,7 +71,8 @@ def parse_vocabulary(name: str, contents: bytes) -> Vocabulary:
     if name.endswith(".txt"):
         # A line ends only at "\n". It may end in "#fairseq:overwrite": then its token may repeat an earlier one.
         lines = [line.rstrip(" \t\r\f\v") for line in contents.decode("utf-8-sig").split("\n")]
-        return Vocabulary(SPECIAL + [line.replace(" #fairseq:overwrite", "").rsplit(" ", 1)[0] for line in lines if line])
+        tokens = SPECIAL + [line.replace(" #fairseq:overwrite", "").rsplit(" ", 1)[0] for line in lines if line]
+        return Vocabulary(tokens, control=[i for i, token in enumerate(tokens) if re.fullmatch("__[^_].*__", token)])
     try:
         return _parse_sentencepiece(contents)
     except (IndexError, struct.error, UnicodeDecodeError) as error:
@@ -89,12 +91,17 @@ def dictionary_of(tokens: "list[str]") -> bytes:
 
 
 def fill(tokens: "list[str]", rows: int, origin: str) -> "list[str]":
-    """`tokens` with names for the rows of the table that stand for no token: fairseq's tasks add such rows."""
+    """`tokens` with names for the rows of the table that stand for no token: fairseq's tasks add such rows. Prints their number."""
     if len(tokens) > rows:
         raise Refusal(f"{origin} has {len(tokens)} ids, {len(SPECIAL)} special ones included; the model has {rows}")
     known = set(tokens)
     unused = (name for name in map("madeupword{:04}".format, itertools.count()) if name not in known)
-    return tokens + list(itertools.islice(unused, rows - len(tokens)))
+    added = list(itertools.islice(unused, rows - len(tokens)))
+    if added:
+        print(f"{origin}: {len(added)} of the model's {rows} rows have no token and are named {added[0]} to {added[-1]}; if language tags "
+              "are among them, append the tags to dict.txt in the order of fairseq's task, or list them with their ids in added_tokens.json",
+              file=sys.stderr)
+    return tokens + added
 
 
 def _parse_sentencepiece(contents: bytes) -> Vocabulary:
@@ -111,16 +118,14 @@ def _parse_sentencepiece(contents: bytes) -> Vocabulary:
         elif number in (2, 3):
             (trainer if number == 2 else normalizer).update(_fields(value))
     special = {trainer.get(*name).decode() for name in _NAMES.items()}
-    kind = trainer.get(3, _UNIGRAM)
-    if kind not in (_UNIGRAM, _BPE):
-        raise Refusal("the SentencePiece model is neither unigram nor BPE, and tokenizer.json has no other kinds")
-    vocabulary = Vocabulary(list(SPECIAL), [0.0] * len(SPECIAL), "bpe" if kind == _BPE else "unigram",
+    kind = _KINDS.get(trainer.get(3, 1), "unknown")
+    vocabulary = Vocabulary(list(SPECIAL), [0.0] * len(SPECIAL), kind,
                             charsmap=normalizer.get(2, b""), normalization=normalizer.get(1, b"").decode(), dummy_prefix=bool(normalizer.get(3, 1)),
                             remove_extra_whitespaces=bool(normalizer.get(4, 1)), byte_fallback=bool(trainer.get(35, 0)),
                             words_apart=bool(trainer.get(22, 1)) and not trainer.get(24, 0) and not trainer.get(26, 0))
     # Text spells no reserved piece, but tokenizers' Unigram has them among its others. So they cost more than any text of known
     # characters. (Text like "<unk>" of characters that the model does not know becomes such a piece nevertheless.)
-    if kind == _UNIGRAM:
+    if kind == "unigram":
         vocabulary.scores = [_RESERVED_SCORE] * len(SPECIAL)
     for piece, score, piece_type in pieces:
         if piece_type == _UNKNOWN or (piece_type == _CONTROL and piece in special):  # as the library finds them
@@ -130,7 +135,7 @@ def _parse_sentencepiece(contents: bytes) -> Vocabulary:
         if piece_type == _CONTROL:
             vocabulary.control.append(len(vocabulary.tokens))
         vocabulary.tokens.append(piece)
-        vocabulary.scores.append(_RESERVED_SCORE if kind == _UNIGRAM and piece_type in (_CONTROL, _BYTE) else score)
+        vocabulary.scores.append(_RESERVED_SCORE if kind == "unigram" and piece_type in (_CONTROL, _BYTE) else score)
     return vocabulary
 
 
@@ -155,9 +160,11 @@ def _added(vocabulary: Vocabulary) -> "list[dict]":
 def tokenizer_json(vocabulary: Vocabulary) -> dict:
     """The vocabulary for Hugging Face's tokenizers: the same ids as hadal's, with </s> at the end. A language tag that
     stands in the text becomes the tag's id, as in M2M100's and NLLB's tokenizers. (In hadal only options set tags, never text.)"""
-    if vocabulary.user_defined or not vocabulary.words_apart:
-        what = "user-defined symbols" if vocabulary.user_defined else "pieces with a space inside or at the end"
-        raise Refusal(f"the SentencePiece model has {what}, and a tokenizer.json would cut the text differently; "
+    kinds = ("dictionary", "unigram", "bpe")
+    odd = [what for what, found in (("user-defined symbols", vocabulary.user_defined), (f"the type {vocabulary.kind}", vocabulary.kind not in kinds),
+                                    ("pieces with a space inside or at the end", not vocabulary.words_apart)) if found]
+    if odd:
+        raise Refusal(f"the SentencePiece model has {' and '.join(odd)}, and a tokenizer.json would cut the text differently; "
                       "--format ctranslate2 and fairseq take the SentencePiece model itself")
     end = {"SpecialToken": {"id": "</s>", "type_id": 0}}
     sequences = [{"Sequence": {"id": name, "type_id": 0}} for name in "AB"]
@@ -170,7 +177,8 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict:
     if vocabulary.kind == "dictionary":  # white space is Unicode's, and the separators U+001C to U+001F, as in Python
         words = {"type": "Split", "pattern": {"Regex": "[\\s\\x1c-\\x1f]+"}, "behavior": "Removed", "invert": False}
         model = {"type": "WordLevel", "vocab": {token: i for i, token in enumerate(vocabulary.tokens)}, "unk_token": "<unk>"}
-        return {**tokenizer, "normalizer": None, "pre_tokenizer": words, "decoder": None, "model": model}
+        reserved = {"type": "Replace", "pattern": {"Regex": "(?<!\\S)<(/?s|pad)>(?!\\S)"}, "content": "<unk>"}  # as hadal reads them
+        return {**tokenizer, "normalizer": reserved, "pre_tokenizer": words, "decoder": None, "model": model}
     normalizers: "list[dict]" = []
     if vocabulary.normalization.removeprefix("nmt_").removesuffix("_cf") == "nfkc":
         # SentencePiece composes what tokenizers' Precompiled misses: sequences of six bytes or more, half-width kana with a mark.
