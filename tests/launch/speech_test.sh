@@ -62,6 +62,7 @@ expect 0 "$hadal" checkpoint diff one/checkpoints/step_00000040 two/checkpoints/
 says identical
 
 echo "recognises, the same on 2 ranks"
+mkdir test  # beside the features, no text
 "$hadal" translate one --input test --device cpu > one.out 2> one.err || fail "no text"
 "${mpi[@]}" "$hadal" translate one --input test --device cpu > two.out 2> two.err || fail "no text on 2 ranks"
 cmp one.out two.out || fail "2 ranks recognise something else"

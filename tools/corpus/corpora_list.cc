@@ -90,20 +90,24 @@ absl::StatusOr<TextSplits> FindOpusTexts(const std::string& folder) {
   std::map<std::string, std::filesystem::path> found;  // xx-yy → its folder, sorted
   for (std::filesystem::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
-    const std::string file = entry->path().filename().string(),
-                      parent = entry->path().parent_path().filename().string();
-    if (absl::StartsWith(file, absl::StrCat("opus.", parent, "-"))) {  // opus.de-en-train.de in de-en
-      const absl::Status direction = ParseDirection(parent).status();
-      if (!direction.ok()) {
-        return absl::InvalidArgumentError(absl::StrCat(entry->path().string(), ": ", direction.message()));
-      }
+    const std::filesystem::path place = entry->path().parent_path();
+    const std::string file = entry->path().filename().string(), parent = place.filename().string();
+    if (!absl::StartsWith(file, "opus.")) continue;
+    const bool is_named = absl::StartsWith(file, absl::StrCat("opus.", parent, "-"));  // opus.de-en-train.de in de-en
+    const absl::Status direction = ParseDirection(parent).status();
+    if (!is_named && !direction.ok()) continue;
+    if (!direction.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(entry->path().string(), ": ", direction.message()));
     }
-    if (entry->is_directory(error) && ParseDirection(entry->path().filename().string()).ok()) {
-      const auto [first, is_new] = found.emplace(entry->path().filename().string(), entry->path());
-      if (!is_new) {
-        return absl::InvalidArgumentError(absl::StrCat(first->second.string(), " and ", entry->path().string(),
-                                                       " are of one direction; give a folder with one of them"));
-      }
+    if (!is_named) {
+      return absl::InvalidArgumentError(absl::StrCat(entry->path().string(), " is not named after its folder, as opus.",
+                                                     parent, "-train.", parent.substr(0, parent.find('-')),
+                                                     " is; rename the folder or its files"));
+    }
+    const auto [first, is_new] = found.emplace(parent, place);
+    if (!is_new && first->second != place) {
+      return absl::InvalidArgumentError(absl::StrCat(first->second.string(), " and ", place.string(),
+                                                     " are of one direction; give a folder with one of them"));
     }
   }
   if (error) return absl::InvalidArgumentError(absl::StrCat(folder, ": ", error.message()));
@@ -111,19 +115,28 @@ absl::StatusOr<TextSplits> FindOpusTexts(const std::string& folder) {
   for (const auto& [name, place] : found) {
     TextPair pair;
     HADAL_ASSIGN_OR_RETURN(pair.direction, ParseDirection(name));
+    bool used = false;
     for (const auto& [suffix, split] :
          {std::pair("train", &splits.train), std::pair("dev", &splits.valid), std::pair("test", &splits.test)}) {
-      const std::string stem = JoinPath(place.string(), absl::StrCat("opus.", name, "-", suffix, "."));
-      pair.source = stem + pair.direction.source;
-      pair.target = stem + pair.direction.target;
-      const bool has_source = std::filesystem::exists(pair.source, error);
-      const bool has_target = std::filesystem::exists(pair.target, error);
+      const auto file = [&](const std::string& language) {
+        const std::string plain = JoinPath(place.string(), absl::StrCat("opus.", name, "-", suffix, ".", language));
+        return !PathExists(plain) && PathExists(plain + ".gz") ? plain + ".gz" : plain;
+      };
+      pair.source = file(pair.direction.source);
+      pair.target = file(pair.direction.target);
+      const bool has_source = PathExists(pair.source), has_target = PathExists(pair.target);
       if (!has_source && !has_target) continue;
       if (has_source != has_target) {
         return absl::NotFoundError(absl::StrCat(has_source ? pair.target : pair.source, " is missing beside ",
                                                 has_source ? pair.source : pair.target));
       }
       Add(pair, /*both=*/true, *split);
+      used = true;
+    }
+    if (!used) {
+      return absl::InvalidArgumentError(absl::StrCat(place.string(), " has files opus.", name,
+                                                     "-*, but none for train, dev or test, as opus.", name, "-train.",
+                                                     pair.direction.source, " (or .gz)"));
     }
   }
   if (splits.train.empty() && splits.test.empty()) {

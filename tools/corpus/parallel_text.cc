@@ -59,6 +59,7 @@ absl::StatusOr<bool> ParallelReader::NextLine(Side& side, int64_t number, std::s
     ++side.carriage_returns;
   }
   if (side.column == 0) return true;
+  if (IsBlank(line)) return true;  // both sides are empty
   const size_t tab = line.find('\t');
   if (tab == std::string::npos) {
     return absl::InvalidArgumentError(absl::StrCat(side.path, ":", number,

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <cstdint>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "runtime/clock.h"
 #include "runtime/data/corpus_vocabulary.h"
 #include "runtime/files.h"
@@ -156,6 +160,18 @@ absl::StatusOr<std::vector<SplitSurvey>> SurveyAll(const std::vector<Split>& spl
   return surveys;
 }
 
+// Texts of several target languages without tags: nothing says which is wanted.
+void WarnOfDirections(const Split& train, std::ostream& out) {
+  std::map<std::string, std::set<std::string>> targets;  // of each source language
+  for (const TextPair& pair : train.pairs) targets[pair.direction.source].insert(pair.direction.target);
+  for (const auto& [source, languages] : targets) {
+    if (languages.size() < 2) continue;
+    out << "warning: text in " << source << " is translated to " << absl::StrJoin(languages, ", ")
+        << ", and without --tags a model cannot know which is meant\n";
+    return;
+  }
+}
+
 std::string UnknownShare(int64_t unknown, int64_t tokens) {
   if (unknown == 0) return "none unknown";
   return HumanValue(100.0 * static_cast<double>(unknown) / static_cast<double>(tokens), 2) + "% unknown";
@@ -253,7 +269,8 @@ absl::Status FindTexts(PrepareArguments& arguments) {
     options.train = std::move(splits.train);
     options.valid = std::move(splits.valid);
     options.test = std::move(splits.test);
-    return absl::OkStatus();
+    if (!options.train.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(arguments.list, arguments.opus, " has no training text"));
   }
   HADAL_ASSIGN_OR_RETURN(options.train, PairUp("--train", arguments.train, options));
   HADAL_ASSIGN_OR_RETURN(options.valid, PairUp("--valid", arguments.valid, options));
@@ -380,6 +397,7 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
   HADAL_ASSIGN_OR_RETURN(std::optional<CorpusVocabularies> given, CheckSurroundings(splits, options));
   HADAL_ASSIGN_OR_RETURN(const std::vector<SplitSurvey> surveys, SurveyAll(splits, options, out));
   HADAL_ASSIGN_OR_RETURN(PrepareOutput output, PrepareOutput::Take(options.output, options.overwrite));
+  if (options.tags == LanguageTags::kNone) WarnOfDirections(splits[0], out);
   const bool trained = !given;
   if (trained) {
     HADAL_ASSIGN_OR_RETURN(given, TrainVocabularies(options, splits[0], surveys[0], out));
@@ -388,6 +406,7 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
   HADAL_RETURN_IF_ERROR(output.Clear());
   HADAL_ASSIGN_OR_RETURN(const PreparedVocabularies vocabularies, SaveVocabularies(*std::move(given), options.output));
   DescribeVocabularies(vocabularies, options, out);
+  if (trained) HADAL_RETURN_IF_ERROR(WarnOfRewriting(splits[0], vocabularies.target.vocabulary, out));
   std::vector<CorpusManifest> manifests;
   std::vector<SplitFindings> findings;
   for (size_t i = 0; i < splits.size(); ++i) {

@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "runtime/data/sampling_order.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/corpus/parallel_text.h"
 #include "tools/metrics/human_units.h"
 #include "tools/metrics/work_progress.h"
 
@@ -51,7 +53,49 @@ void Announce(const PrepareOptions& options, int64_t pairs, std::ostream& out) {
       << (options.monolingual ? " lines ..." : " pairs ...") << std::endl;
 }
 
+std::string WithoutSpaces(std::string text) {
+  std::erase(text, ' ');
+  return text;
+}
+
+// The share of the pair's first targets, of those without unknown tokens, that decode to other characters.
+absl::StatusOr<double> RewrittenShare(const TextPair& pair, const Vocabulary& vocabulary) {
+  constexpr int64_t kLines = 500;
+  HADAL_ASSIGN_OR_RETURN(ParallelReader reader, ParallelReader::Open(pair));
+  ParallelLine line;
+  int64_t lines = 0, rewritten = 0;
+  while (lines < kLines) {
+    HADAL_ASSIGN_OR_RETURN(const bool more, reader.Next(line));
+    if (!more) break;
+    if (line.empty || !line.invalid.empty()) continue;
+    const std::vector<int32_t> ids = vocabulary.Encode(line.target);
+    if (std::ranges::find(ids, kUnknownToken) != ids.end()) continue;
+    ++lines;
+    rewritten += WithoutSpaces(vocabulary.Decode(ids)) != WithoutSpaces(line.target);
+  }
+  return lines == 0 ? 0 : static_cast<double>(rewritten) / static_cast<double>(lines);
+}
+
 }  // namespace
+
+absl::Status WarnOfRewriting(const Split& train, const Vocabulary& target, std::ostream& out) {
+  constexpr double kMany = 0.05;
+  const TextPair* worst = nullptr;
+  double most = kMany;
+  for (const TextPair& pair : train.pairs) {
+    if (pair.source.empty() && pair.features.empty()) continue;  // plain text: nothing is compared with a translation
+    HADAL_ASSIGN_OR_RETURN(const double share, RewrittenShare(pair, target));
+    if (share <= most) continue;
+    most = share;
+    worst = &pair;
+  }
+  if (worst == nullptr) return absl::OkStatus();
+  out << absl::StrFormat(
+      "warning: the vocabulary's normalization changes characters in %.0f%% of the targets of %s (first lines): no "
+      "translation can equal them, which costs BLEU; --normalization identity keeps them\n",
+      100 * most, CorpusName(*worst));
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::optional<CorpusVocabularies>> GivenVocabularies(const PrepareOptions& options) {
   const bool has_source = !options.source_vocabulary.empty();

@@ -38,6 +38,10 @@ absl::Status CheckLanguages(const std::vector<Split>& splits);
 // Errors: AddLanguageTags'.
 absl::Status AddTagsOf(const std::vector<Split>& splits, CorpusVocabularies& vocabularies);
 
+// Writes a warning to `out` if a training text has many targets that a vocabulary trained on it cannot spell: its
+// normalization (NFKC by default) changes their characters. Errors: those of reading.
+absl::Status WarnOfRewriting(const Split& train, const Vocabulary& target, std::ostream& out);
+
 // Saves them in `directory`; identical vocabularies are saved as one file.
 absl::StatusOr<PreparedVocabularies> SaveVocabularies(CorpusVocabularies vocabularies, const std::string& directory);
 

@@ -91,7 +91,10 @@ def filterbank_options(rate, filters):
 
 def features_of(samples, rate, filters, cmvn):
     """Returns [frames, filters] float32."""
-    bank = kaldi_native_fbank.OnlineFbank(filterbank_options(rate, filters))
+    try:
+        bank = kaldi_native_fbank.OnlineFbank(filterbank_options(rate, filters))
+    except ValueError as error:
+        raise Refused(f"--filters {filters} at {rate} Hz: {error}") from None
     bank.accept_waveform(rate, samples.tolist())
     bank.input_finished()
     if bank.num_frames_ready == 0:
@@ -144,7 +147,7 @@ def utterances_of(list_path):
     with open(list_path, "rb") as lines:
         for number, line in enumerate(lines, 1):
             try:
-                fields = line.decode("utf-8").rstrip("\r\n").split("\t")
+                fields = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n").split("\t")
             except UnicodeDecodeError as error:
                 yield number, None, "list line not UTF-8", str(error)
                 continue

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -126,7 +127,8 @@ class Translator {
 
   // Every rank reads the features itself: the input is their prefix, and no file.
   absl::Status OpenFeatures() {
-    if (options_.input.empty() || PathExists(options_.input) || !PathExists(options_.input + ".json")) {
+    const bool is_text = PathExists(options_.input) && !std::filesystem::is_directory(options_.input);
+    if (options_.input.empty() || is_text || !PathExists(options_.input + ".json")) {
       return absl::OkStatus();
     }
     HADAL_ASSIGN_OR_RETURN(features_, FeatureReader::Open(options_.input));

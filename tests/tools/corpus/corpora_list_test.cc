@@ -1,5 +1,6 @@
 #include "tools/corpus/corpora_list.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -179,8 +180,24 @@ TEST_F(CorporaListTest, OpusTreesAreFound) {
   Write("opus-100-corpus/en-de/opus.en-de-train.de", kGerman);
   EXPECT_THAT(std::string(FindOpusTexts(Path("opus-100-corpus")).status().message()), HasSubstr("is given twice"));
   std::filesystem::create_directories(Path("opus-100-corpus/older/en-de"));
+  Write("opus-100-corpus/older/en-de/opus.en-de-dev.en", kEnglish);
   EXPECT_THAT(std::string(FindOpusTexts(Path("opus-100-corpus")).status().message()),
               HasSubstr("are of one direction"));
+  // Folders that only look like directions do not matter; files that nothing would read do.
+  std::filesystem::create_directories(Path("packed/en-fr"));
+  std::filesystem::create_directories(Path("packed/raw-data"));
+  std::filesystem::create_directories(Path("packed/more/raw-data"));
+  const std::string packed = "packed/en-fr/opus.en-fr-train.";
+  Write(packed + "fr.xz", kGerman);
+  EXPECT_THAT(std::string(FindOpusTexts(Path("packed")).status().message()),
+              HasSubstr("packed/en-fr has files opus.en-fr-*, but none for train, dev or test"));
+  Write(packed + "en", kEnglish);
+  Write(packed + "fr", kGerman);
+  ASSERT_EQ(std::system(("gzip " + Path(packed + "fr")).c_str()), 0);
+  EXPECT_THAT(FindOpusTexts(Path("packed")).value().train[0].target, ::testing::EndsWith("opus.en-fr-train.fr.gz"));
+  Write("packed/en-fr/opus.fr-en-test.fr", kGerman);
+  EXPECT_THAT(std::string(FindOpusTexts(Path("packed")).status().message()),
+              HasSubstr("opus.fr-en-test.fr is not named after its folder"));
   std::filesystem::create_directories(Path("opus/en-pt-BR"));
   Write("opus/en-pt-BR/opus.en-pt-BR-train.en", kEnglish);
   EXPECT_THAT(std::string(FindOpusTexts(Path("opus")).status().message()), HasSubstr("opus.en-pt-BR-train.en: "));

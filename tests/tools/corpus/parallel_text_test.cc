@@ -94,6 +94,21 @@ TEST_F(ParallelTextTest, BlankSidesAndInvalidBytesAreMarkedAndReadingGoesOn) {
                                    AllOf(HasSubstr("target:5: "), EndsWith("byte 5 of the line on"))));
 }
 
+TEST_F(ParallelTextTest, ABlankLineOfColumnsIsBlankOnBothSides) {
+  SetContents(directory_ / "columns", "one\teins\n\n \r\n");
+  ParallelReader reader =
+      *ParallelReader::Open({.source = directory_ / "columns", .target = directory_ / "columns", .columns = true});
+  ParallelLine line;
+  EXPECT_TRUE(reader.Next(line).value());
+  EXPECT_EQ(line.target, "eins");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(reader.Next(line).value());
+    EXPECT_TRUE(line.empty);
+    EXPECT_EQ(line.invalid, "");
+  }
+  EXPECT_FALSE(reader.Next(line).value());
+}
+
 TEST_F(ParallelTextTest, PlainTextIsTheTargetAlone) {
   SetContents(directory_ / "text", "a\n\nb");
   ParallelReader reader = ParallelReader::Open({.target = directory_ / "text"}).value();

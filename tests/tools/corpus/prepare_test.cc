@@ -104,6 +104,31 @@ TEST_F(PrepareTest, ASourceThatIsItsTargetIsWarnedOf) {
   EXPECT_THAT(out_.str(), HasSubstr("warning: the source equals the target in 100% of the training pairs;"));
 }
 
+TEST_F(PrepareTest, TargetsThatNormalizationChangesAreWarnedOf) {
+  Write("wide.de", "Eine Katze！\nEin Hund？\nEine Katze.\n");
+  options_.train.push_back({Path("train.en"), Path("wide.de")});
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(out_.str(), HasSubstr("warning: the vocabulary's normalization changes characters in 67% of the targets "
+                                    "of train.en / wide.de"));
+  options_.training.normalization = "identity";
+  options_.overwrite = true;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(out_.str(), Not(HasSubstr("normalization")));
+}
+
+TEST_F(PrepareTest, SeveralTargetLanguagesWithoutTagsAreWarnedOf) {
+  const auto pair = [&](const char* target) {
+    return TextPair{.source = Path("train.en"), .target = Path("train.de"), .direction = {"en", target}};
+  };
+  options_.train = {pair("de"), pair("nl")};
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(out_.str(), HasSubstr("warning: text in en is translated to de, nl, and without --tags"));
+  options_.train = {pair("de"), {.source = Path("train.en"), .target = Path("train.de"), .direction = {"fr", "de"}}};
+  options_.overwrite = true;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(out_.str(), Not(HasSubstr("--tags")));
+}
+
 TEST_F(PrepareTest, OptionsThatLeaveNothingAreRefused) {
   options_.max_tokens = 0;
   ExpectError({"--max-tokens 0"});

@@ -146,13 +146,16 @@ class SpeechFeatures(unittest.TestCase):
         self.write("low.wav", self.noise, 8000)
         self.write("high.wav", self.noise, 16000)
         self.write("strange.wav", self.noise, 11025)
-        status, printed = self.run_on(["low.wav\tone", "high.wav\ttwo"])
+        status, printed = self.run_on(["\ufefflow.wav\tone", "high.wav\ttwo"])  # a byte order mark
         self.assertEqual(status, 1)
         self.assertIn("high.wav: a sampling rate of 16000 Hz, the audio before it has 8000", printed)
         self.assertFalse(os.path.exists(self.path("f.json")))
         status, printed = self.run_on(["strange.wav\tone"])
         self.assertEqual(status, 1)
         self.assertIn("for another rate give --filters", printed)
+        status, printed = self.run_on(["low.wav\tone"], "--filters", "256")
+        self.assertEqual(status, 1)
+        self.assertIn("--filters 256 at 8000 Hz: ", printed)
 
     def test_shards_end_at_their_size(self):
         self.write("a.wav", self.noise)

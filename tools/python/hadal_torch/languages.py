@@ -14,20 +14,22 @@ from hadal_torch.refusal import Refusal
 
 
 # Codes of languages, and of members of macrolanguages (FLORES, NLLB), that lingua has under another code.
-_SAME = {"NO": "NB", "SH": "SR", "PES": "FAS", "PRS": "FAS", "SWH": "SWA", "ZSM": "MSA", "LVS": "LAV", "ALS": "SQI", "AZJ": "AZE",
+_SAME = {"NO": "NB", "SRP": "SR", "PES": "FAS", "PRS": "FAS", "SWH": "SWA", "ZSM": "MSA", "LVS": "LAV", "ALS": "SQI", "AZJ": "AZE",
          "KHK": "MON", "EKK": "EST", "CMN": "ZHO", "YUE": "ZHO", "FIL": "TGL", "IW": "HE", "IN": "ID",
          **dict.fromkeys("ARB ACM ACQ AEB AJP APC ARS ARY ARZ".split(), "ARA")}
 
 
-def _language(code: str):
-    """lingua's language of a code as en, zh_cn, deu or arb_Arab; None: it knows none."""
+def _languages(code: str) -> tuple:
+    """lingua's languages of a code as en, zh_cn, deu or arb_Arab; empty: it knows none."""
     base = code.split("_")[0].upper()
     base = _SAME.get(base, base)
+    if base in ("SH", "SR"):  # lingua's Serbian is Cyrillic; in Latin letters it is told from its neighbours by chance
+        return Language.SERBIAN, Language.CROATIAN, Language.BOSNIAN
     if hasattr(IsoCode639_1, base):
-        return Language.from_iso_code_639_1(getattr(IsoCode639_1, base))
+        return (Language.from_iso_code_639_1(getattr(IsoCode639_1, base)),)
     if hasattr(IsoCode639_3, base):
-        return Language.from_iso_code_639_3(getattr(IsoCode639_3, base))
-    return None
+        return (Language.from_iso_code_639_3(getattr(IsoCode639_3, base)),)
+    return ()
 
 
 def _wrong_share(detector, path: str, wanted):
@@ -35,7 +37,7 @@ def _wrong_share(detector, path: str, wanted):
         lines = [line.strip() for line in file if line.strip()]
     if not lines:
         return None
-    return sum(found not in (None, wanted) for found in detector.detect_languages_in_parallel_of(lines)) / len(lines)
+    return sum(found not in (None, *wanted) for found in detector.detect_languages_in_parallel_of(lines)) / len(lines)
 
 
 def write_languages(folder: str, stems: list[str]) -> str:
@@ -43,14 +45,14 @@ def write_languages(folder: str, stems: list[str]) -> str:
     targets = {}
     for stem in stems:
         source, _, target = stem.split(".")[0].partition("-")
-        targets[stem] = (_language(source), _language(target))
-    known = {language for pair in targets.values() for language in pair if language is not None}
+        targets[stem] = (_languages(source), _languages(target))
+    known = {language for pair in targets.values() for languages in pair for language in languages}
     if len(known) < 2:
         raise Refusal(f"{folder} has texts of fewer than two languages that lingua knows")
     detector = LanguageDetectorBuilder.from_languages(*known).build()
     shares = {"classifier": f"lingua {importlib.metadata.version('lingua-language-detector')}"}
     for stem, (_, target) in targets.items():
-        shares[stem] = {side: target and _wrong_share(detector, os.path.join(folder, f"{stem}.{side}"), target)
+        shares[stem] = {side: _wrong_share(detector, os.path.join(folder, f"{stem}.{side}"), target) if target else None
                         for side in ("hypothesis", "reference")}
     out = os.path.join(folder, "languages.json")
     with open(out, "w", encoding="utf-8") as file:
