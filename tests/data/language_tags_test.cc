@@ -69,5 +69,13 @@ TEST(LanguageTagsTest, ADirectionIsTwoCodes) {
   }
 }
 
+TEST(LanguageTagsTest, APieceThatTextCanSpellIsNoTag) {
+  // A serialised piece as AddLanguageTags writes it, but of the type that text is searched for: USER_DEFINED (4).
+  const std::string piece("\x0A\x06__de__\x15\0\0\0\0\x18\x04", 15);
+  const Vocabulary spelled = *Vocabulary::Parse(Trained().contents() + "\x0A\x0F" + piece, "v.model");
+  ASSERT_NE(spelled.Id("__de__"), kUnknownToken);
+  EXPECT_THAT(std::string(AddLanguageTags(spelled, {"de"}).status().message()), HasSubstr("is a piece of text"));
+}
+
 }  // namespace
 }  // namespace hadal

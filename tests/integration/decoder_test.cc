@@ -257,6 +257,15 @@ TEST(DecoderTest, AnAdaptiveSoftmaxOfMoreRowsThanABlock) {
   EXPECT_GT(ExpectEvaluatedProbabilities(outcome), kAdaptiveRows);
 }
 
+// In front of each branch stand the method's norm and one more.
+TEST(DecoderTest, ANormOfANorm) {
+  DecodeSpec spec = BaseSpec(ResidualMethod::kPreLn);
+  spec.model.encoder.branch_input_norm = spec.model.decoder.branch_input_norm = true;
+  spec.moved = true;
+  const DecodeOutcome outcome = Decode(spec, RandomSources(13, 20, kVocabulary, 6), /*evaluate=*/true);
+  EXPECT_GE(ExpectEvaluatedProbabilities(outcome), 13);
+}
+
 INSTANTIATE_TEST_SUITE_P(Methods, DecoderMethodTest, ::testing::ValuesIn(AllResidualMethods()),
                          [](const auto& info) { return ResidualMethodName(info.param); });
 

@@ -9,6 +9,8 @@
 #include "gtest/gtest.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"
+#include "runtime/crc32c.h"
+#include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
@@ -153,6 +155,7 @@ TEST(DepthRecorder, ReplicasRecordTheSameUpToTheOrderOfSums) {
 // ‖ΔW‖/‖W‖ of the third update, from the weights of runs of two and of three steps.
 TEST(DepthRecorder, UpdateRatioIsThatOfTheWeights) {
   RunSpec spec = BaseSpec(ResidualMethod::kDeepNorm);
+  spec.model.d_ff = 160;  // a feed-forward's weights are more than the 4,096 elements that are measured at a time
   const RunOutcome after = TrainRecording(spec);
   spec.steps = 2;
   const RunOutcome before = Train(spec, SmallCorpus());
@@ -190,8 +193,10 @@ class TrainerRun {
       void OnText(int64_t step, TextKind kind, std::string_view text) override {
         if (kind == TextKind::kWarning) warnings.emplace_back(text);
       }
+      void OnStep(const StepMetrics& metrics) override { gradients = metrics.depth_gradient_norms; }
       std::vector<DepthMetrics> records;
       std::vector<std::string> warnings;
+      std::vector<float> gradients;
     } recorder;
     options_.stop.steps = steps;
     InProcessWorld world(2);
@@ -205,6 +210,7 @@ class TrainerRun {
     });
     EXPECT_TRUE(status.ok()) << status;
     warnings = recorder.warnings;
+    gradients = recorder.gradients;
     return recorder.records;
   }
 
@@ -212,12 +218,33 @@ class TrainerRun {
   void StandStill() { options_.rate.peak = options_.rate.warmup_initial_rate = 0; }
   std::string probe_file() const { return JoinPath(directory_.path(), kDepthProbeName); }
   std::vector<std::string> warnings;
+  std::vector<float> gradients;  // of the last step
 
  private:
   TemporaryDirectory directory_;
   TrainOptions options_;
   Corpus corpus_ = SmallCorpus();
 };
+
+// Replaces the first output by zeros, rightly signed, and, unless it is empty, the metadata called `key`.
+void RewriteProbe(const std::string& path, const std::string& key) {
+  std::vector<SafetensorsTensor> tensors;
+  SafetensorsMetadata metadata;
+  {
+    const auto reader = SafetensorsReader::Open(path);
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    tensors = reader->tensors();
+    metadata = reader->metadata();
+  }
+  const std::string zeros(static_cast<size_t>(tensors[0].bytes()), '\0');
+  metadata["crc32c"] = absl::StrCat(absl::Hex(Crc32c(zeros.data(), zeros.size()), absl::kZeroPad8));
+  if (!key.empty()) metadata[key] = "0";
+  ASSERT_TRUE(RemoveTree(path).ok());
+  auto writer = SafetensorsWriter::Create(path, tensors, metadata);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE(writer->Append(zeros).ok());
+  ASSERT_TRUE(writer->Finish().ok());
+}
 
 TEST(DepthRecorder, GoesOnAfterAResumeAsIfNothingHadHappened) {
   TrainerRun whole, resumed;
@@ -235,6 +262,51 @@ TEST(DepthRecorder, WhatStandsStillHasNotChanged) {
   const DepthMetrics record = run.To(1).back();
   EXPECT_EQ(record.model_update, 0.0);
   for (const float ratio : record[DepthSeries::kUpdateRatio]) EXPECT_EQ(ratio, 0.0f);
+  EXPECT_EQ(record[DepthSeries::kParameterGradient], run.gradients);
+  // Outputs of LayerNorms whose weights are still 1 and 0, of branches that are small beside the stream.
+  for (const float output : record[DepthSeries::kOutput]) EXPECT_NEAR(output, 1, 1e-3);
+  for (const float cosine : record[DepthSeries::kSimilarity]) {
+    EXPECT_GT(cosine, 0);
+    EXPECT_LE(cosine, 1 + 1e-5);
+  }
+  for (const float share : record[DepthSeries::kActive]) {
+    EXPECT_FALSE(share > 1);
+  }
+}
+
+// From an output of 0 it is the output's own: rows of a LayerNorm, of norm √16.
+TEST(DepthRecorder, TheModelsChangeIsTheRootMeanSquareOverTheRows) {
+  TrainerRun run;
+  run.StandStill();
+  run.To(1);
+  RewriteProbe(run.probe_file(), "");
+  const std::vector<DepthMetrics> records = run.To(2);
+  EXPECT_TRUE(run.warnings.empty());
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_NEAR(records[0].model_update.value(), 4, 1e-3);
+}
+
+TEST(DepthRecorder, TheFirstOutputOfAnotherModelOrProbeIsNotComparedWith) {
+  for (const char* key : {"model", "probe"}) {
+    TrainerRun run;
+    run.To(1);
+    RewriteProbe(run.probe_file(), key);
+    const std::vector<DepthMetrics> records = run.To(2);
+    ASSERT_EQ(run.warnings.size(), 1u) << key;
+    EXPECT_NE(run.warnings[0].find("is of another model or another probe"), std::string::npos) << run.warnings[0];
+    EXPECT_FALSE(records.back().model_update.has_value()) << key;
+  }
+}
+
+// A directory has its name.
+TEST(DepthRecorder, AFirstOutputThatCannotBeKeptIsMissedOnlyAfterAResume) {
+  TrainerRun run;
+  ASSERT_TRUE(MakeDirectories(run.probe_file()).ok());
+  const std::vector<DepthMetrics> records = run.To(2);
+  ASSERT_EQ(run.warnings.size(), 1u);
+  EXPECT_NE(run.warnings[0].find("will not be recorded after a resume: "), std::string::npos) << run.warnings[0];
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_TRUE(records.back().model_update.has_value());
 }
 
 TEST(DepthRecorder, WithoutTheFirstOutputOnlyTheModelsChangeGoesUnrecorded) {

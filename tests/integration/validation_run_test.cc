@@ -8,12 +8,14 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"
+#include "runtime/data/sampling_order.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tests/integration/small_trainer.h"
@@ -32,9 +34,12 @@ class ValidationSink : public MetricsSink {
   void OnCheckpoint(const CheckpointMetrics& metrics) override {
     if (metrics.step == full_after_step) full_disk = std::make_unique<FileSizeLimit>(100);
   }
-  void OnText(int64_t /*step*/, TextKind kind, std::string_view /*text*/) override {
-    if (kind == TextKind::kWarning) full_disk.reset();
+  void OnText(int64_t /*step*/, TextKind kind, std::string_view text) override {
+    if (kind != TextKind::kWarning) return;
+    full_disk.reset();
+    warnings.emplace_back(text);
   }
+  std::vector<std::string> warnings;
   std::vector<ValidationMetrics> validations;
   int64_t full_after_step = -1;
   std::unique_ptr<FileSizeLimit> full_disk;  // from that step's checkpoint to the next warning
@@ -60,7 +65,7 @@ class ValidationRun : public ::testing::Test {
         .communicator = world.communicator(0),
         .stream = Stream::Cpu(1),
         .train = corpus_,
-        .validation = &corpus_,
+        .validation = &validation_,
         .sink = sink_,
         .before_step =
             [&](int64_t step) {
@@ -98,7 +103,7 @@ class ValidationRun : public ::testing::Test {
 
   TemporaryDirectory directory_;
   TrainOptions options_;
-  Corpus corpus_ = testing::SmallCorpus();
+  Corpus corpus_ = testing::SmallCorpus(), validation_ = testing::SmallCorpus();
   ValidationSink sink_;
   std::function<void(int64_t step, Vector table)> before_step_;  // may be empty
   std::vector<float> table_;                                     // when the last run ended
@@ -224,6 +229,19 @@ TEST_F(ValidationRun, BleuOfNothingIsNone) {
   Train(12.5);
   EXPECT_EQ(sink_.validations.size(), 2u);
   for (const ValidationMetrics& metrics : sink_.validations) EXPECT_EQ(metrics.scores->bleu, 12.5);
+}
+
+// All of training's fit.
+TEST_F(ValidationRun, SaysHowManyOfItsSentencesAreLeftOut) {
+  validation_ = testing::RandomCorpus(50, 30, testing::kSmallVocabulary, 5);
+  options_.stop.steps = 1;
+  Train();
+  const BatchCapacity capacity{.source_rows = 20, .target_rows = 20, .sentence_rows = options_.model.max_positions};
+  const int64_t too_long = ChooseValidationSamples(validation_, capacity, 0)->too_long;
+  ASSERT_GT(too_long, 0);
+  ASSERT_EQ(sink_.warnings.size(), 1u);
+  EXPECT_NE(sink_.warnings[0].find(absl::StrCat(too_long, " of 50 validation samples")), std::string::npos)
+      << sink_.warnings[0];
 }
 
 }  // namespace

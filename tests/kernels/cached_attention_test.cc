@@ -131,6 +131,12 @@ TEST(CachedAttentionDeathTest, RejectsARowOutsideTheCache) {
   Problem problem({3}, 1, 4);
   problem.index[1] = 101;
   EXPECT_DEATH(Attend(Stream::Cpu(1), problem), "101 vs. 101");
+  problem.index[1] = -1;
+  EXPECT_DEATH(Attend(Stream::Cpu(1), problem), "-1 vs. 0");
+  problem.lengths = {6};
+  EXPECT_DEATH(Attend(Stream::Cpu(1), problem), "6 vs. 5");
+  problem.lengths = {0};
+  EXPECT_DEATH(Attend(Stream::Cpu(1), problem), "0 vs. 1");
 }
 
 }  // namespace

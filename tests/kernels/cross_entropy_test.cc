@@ -72,6 +72,7 @@ TEST(CrossEntropyReferenceTest, GradientAgreesWithFiniteDifferences) {
 
 TEST(CrossEntropyDeathTest, RejectsATargetOutsideTheVocabulary) {
   EXPECT_DEATH(RunCrossEntropy({std::vector<float>(10), {10}}, kVariations[0]), "10 vs. 10");
+  EXPECT_DEATH(RunCrossEntropy({std::vector<float>(10), {-1}}, kVariations[0]), "-1 vs. 0");
 }
 
 }  // namespace

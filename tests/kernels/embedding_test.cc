@@ -124,6 +124,9 @@ TEST(EmbeddingDeathTest, NamesBadTokensAndLongSentences) {
   EXPECT_DEATH(EmbeddingForward(Stream::Cpu(1), args), "7 vs. 7");
   args.positions.rows = 1;
   EXPECT_DEATH(EmbeddingForward(Stream::Cpu(1), args), "2 vs. 1");
+  const std::vector<int32_t> row_positions = {0, 1};
+  args.row_positions = {row_positions.data(), 2};
+  EXPECT_DEATH(EmbeddingForward(Stream::Cpu(1), args), "1 vs. 1");
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "layers/device_support.h"
 
+#include <utility>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "layers/method_presets.h"
@@ -51,6 +53,12 @@ TEST(DeviceSupportTest, AStackOfTwoPlacementsHasNoStreamInBf16) {
   ModelPlan plan = PlanOf(ResidualMethod::kMixLn);
   plan.compute_storage = Storage::kBFloat16;
   EXPECT_THAT(std::string(CheckDeviceSupport(plan, Everything()).message()), HasSubstr("post_norm_share"));
+  plan.options.encoder.post_norm_share = 0;
+  EXPECT_THAT(std::string(CheckDeviceSupport(plan, Everything()).message()),
+              HasSubstr("this model's decoder has Post-LN"));
+  std::swap(plan.options.encoder.post_norm_share, plan.options.decoder.post_norm_share);
+  EXPECT_THAT(std::string(CheckDeviceSupport(plan, Everything()).message()),
+              HasSubstr("this model's encoder has Post-LN"));
 }
 
 TEST(DeviceSupportTest, AStreamInBf16KeepsNoBranchOfAThousandth) {
@@ -59,6 +67,11 @@ TEST(DeviceSupportTest, AStreamInBf16KeepsNoBranchOfAThousandth) {
   EXPECT_TRUE(CheckDeviceSupport(plan, Everything()).ok());
   plan.compute_storage = Storage::kBFloat16;
   EXPECT_THAT(std::string(CheckDeviceSupport(plan, Everything()).message()), HasSubstr("residual_gain is 1000"));
+  plan.options.decoder.residual_gain = 64;
+  plan.options.encoder.residual_gain = 65;
+  EXPECT_THAT(std::string(CheckDeviceSupport(plan, Everything()).message()), HasSubstr("residual_gain is 65"));
+  plan.options.encoder.residual_gain = 64;
+  EXPECT_TRUE(CheckDeviceSupport(plan, Everything()).ok());
 }
 
 TEST(DeviceSupportTest, WhatIsMissingIsNamed) {
@@ -87,6 +100,13 @@ TEST(DeviceSupportTest, WhatIsMissingIsNamed) {
   kernels = Everything();
   EXPECT_THAT(message(ResidualMethod::kPreLn, kernels, 1032), HasSubstr("1032 columns (the widest has 1024)"));
   EXPECT_THAT(message(ResidualMethod::kSubLn, kernels, 264), HasSubstr("1056 columns"));  // its norm of d_ff
+  ModelPlan of_encoder = PlanOf(ResidualMethod::kPreLn, 264);
+  of_encoder.options.encoder.ffn_inner_norm = true;
+  EXPECT_THAT(std::string(CheckDeviceSupport(of_encoder, kernels).message()), HasSubstr("1056 columns"));
+  of_encoder.options.encoder.combine_layers = true;
+  kernels.weighted_sum_forward = nullptr;
+  EXPECT_THAT(std::string(CheckDeviceSupport(of_encoder, kernels).message()), HasSubstr("weighted_sum (DLCL)"));
+  kernels = Everything();
   kernels.widest_head = 15;
   EXPECT_THAT(message(ResidualMethod::kPostLn, kernels), HasSubstr("heads of 16 columns"));
 }

@@ -122,6 +122,30 @@ TEST(ValidateModelOptionsTest, ASecondStreamIsNoneOrCanBeSeen) {
   EXPECT_FALSE(ValidateModelOptions(options).ok());
 }
 
+TEST(ValidateModelOptionsTest, GainsOfNormsNeedNormsInFrontOfBranches) {
+  ModelOptions options = {.source_vocabulary = 100, .target_vocabulary = 100};
+  options.decoder.norm_gain = DepthInit::kInverseSqrt;
+  EXPECT_EQ(ValidateModelOptions(options).message(),
+            "model: norm_gain of the decoder is \"inverse_sqrt\", but norm is \"post\": the gain stands behind a norm "
+            "in front of each branch. Set norm to \"pre\", or norm_gain to \"flat\".");
+  options.decoder.norm = NormPlacement::kPre;
+  EXPECT_TRUE(ValidateModelOptions(options).ok());
+}
+
+TEST(ValidateModelOptionsTest, PostLnBelowIsForPreLnAbove) {
+  ModelOptions options = {.source_vocabulary = 100, .target_vocabulary = 100};
+  options.encoder.post_norm_share = 0.25;
+  EXPECT_EQ(ValidateModelOptions(options).message(),
+            "model: post_norm_share of the encoder is 0.25, but norm is not \"pre\": the layers above that share are "
+            "Pre-LN. Set post_norm_share to 0, or norm to \"pre\".");
+  options.encoder.norm = NormPlacement::kPre;
+  EXPECT_TRUE(ValidateModelOptions(options).ok());
+  options.encoder.combine_layers = true;
+  EXPECT_EQ(ValidateModelOptions(options).message(),
+            "model: post_norm_share of the encoder is 0.25, but combine_layers is set: a combination has norms of one "
+            "placement. Set post_norm_share to 0, or combine_layers to false.");
+}
+
 TEST(ValidateModelOptionsTest, ABaseWidthIsForPreLn) {
   ModelOptions good = {.source_vocabulary = 100, .target_vocabulary = 100, .base_width = 64};
   good.encoder.norm = good.decoder.norm = NormPlacement::kPre;
@@ -135,6 +159,11 @@ TEST(ValidateModelOptionsTest, ABaseWidthIsForPreLn) {
   refused("not Pre-LN", [](ModelOptions& o) { o.encoder.norm = NormPlacement::kPost; });
   refused("are combined", [](ModelOptions& o) { o.decoder.combine_layers = true; });
   refused("with speech", [](ModelOptions& o) { o.source_vocabulary = 0, o.frame_width = 80; });
+  refused("not Pre-LN", [](ModelOptions& o) { o.decoder.post_norm_share = 0.25; });
+  refused("with an adaptive softmax", [](ModelOptions& o) {
+    o.label_smoothing = 0;
+    o.adaptive_cutoffs = {.ids = {20}, .count = 1};
+  });
   refused("base_width = -1, allowed", [](ModelOptions& o) { o.base_width = -1; });
 }
 

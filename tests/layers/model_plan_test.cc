@@ -4,6 +4,7 @@
 #include <set>
 
 #include "gtest/gtest.h"
+#include "layers/adaptive_bands.h"
 #include "layers/method_presets.h"
 
 namespace hadal {
@@ -327,6 +328,17 @@ TEST(ModelPlanTest, AdaptiveBandsAreNamedAsFairseqNamesThemAndSharedByUse) {
                                 "decoder.adaptive_softmax.tail.0.0.weight", "decoder.adaptive_softmax.tail.1.2.weight",
                                 "decoder.adaptive_softmax.tail.1.0.weight"}));
   EXPECT_NE(untied.Hash(), tied.Hash());
+}
+
+// Bands of widths 16, 4 and 1, in which 1/2, 1/4 and 1/4 of the tokens are.
+TEST(ModelPlanTest, AdaptiveBandsCostTheirShareOfTheTokens) {
+  ModelOptions options = Options(0, 1, 16, 32, 10000);
+  options.adaptive_cutoffs = {.ids = {100, 1000}, .count = 2};
+  EXPECT_NEAR(HeadProducts(options), 16 * (100 + 2) + 0.25 * 4 * (16 + 900) + 0.25 * 1 * (16 + 9000), 1e-6);
+  EXPECT_NEAR(InputProducts(options, /*tables=*/6), 16 * (0.5 * 16 + 0.25 * 4 + 0.25 * 1), 1e-6);
+  EXPECT_EQ(InputProducts(options, /*tables=*/1), 0);
+  options.adaptive_cutoffs.count = 0;
+  EXPECT_EQ(HeadProducts(options), 16 * 10000);
 }
 
 TEST(ModelPlanTest, TravelsAsBytesAndRefusesDamage) {

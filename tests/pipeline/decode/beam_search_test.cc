@@ -338,6 +338,8 @@ TEST(BeamOptionsTest, NamesTheBadField) {
   EXPECT_FALSE(ValidateBeamOptions({.min_length = -1}).ok());
   EXPECT_FALSE(ValidateBeamOptions({.max_length_a = -1}).ok());
   EXPECT_FALSE(ValidateBeamOptions({.max_length_b = INFINITY}).ok());
+  EXPECT_FALSE(ValidateBeamOptions({.max_length_b = -1}).ok());
+  EXPECT_FALSE(ValidateBeamOptions({.no_repeat_ngram = -1}).ok());
   const auto fault = [](const DrawOptions& draw) {
     return std::string(ValidateBeamOptions({.sampling = draw}).message());
   };

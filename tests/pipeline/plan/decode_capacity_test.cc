@@ -63,6 +63,8 @@ TEST(DecodeCapacity, CachesKeepTheLimitOnTheRankWithTheMostLayers) {
     EXPECT_EQ(made->lanes, lanes) << limit;
     EXPECT_EQ(made->cache_rows, cache_rows) << limit;
   }
+  EXPECT_TRUE(absl::IsInvalidArgument(PlanDecodeCapacity(plan, pipeline, {.longest_source = 1}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(PlanDecodeCapacity(plan, pipeline, {.sentences = -1}).status()));
 }
 
 // 2.7 GB, where nobody has set a limit.
