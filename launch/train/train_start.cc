@@ -132,7 +132,8 @@ absl::StatusOr<std::string> Connect(const RunLayout& layout, World& world, absl:
 
 // Refuses to continue a run whose settings have changed, unless the user accepts the difference.
 absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoint& found,
-                           const config::RunConfig& config, const ModelPlan& model, TrainingSinks& sinks) {
+                           const config::RunConfig& config, const std::vector<CheckpointParameter>& model,
+                           TrainingSinks& sinks) {
   const std::string& directory = found.checkpoint.directory;
   config::RunConfig before;
   if (const absl::Status read = MergeConfigText(found.manifest.config_text, directory, before); !read.ok()) {
@@ -147,7 +148,7 @@ absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoin
     sinks.Tell(absl::StrCat("resuming ", directory, " with changed settings:\n", absl::StripSuffix(difference, "\n")));
     return absl::OkStatus();
   }
-  const absl::Status fits = CompareParameters(found.manifest.parameters, DescribeParameters(model));
+  const absl::Status fits = CompareParameters(found.manifest.parameters, model);
   const std::string way_on = fits.ok() ? "Give --accept-changes to resume all the same"
                                        : absl::StrCat("It cannot: ", fits.message(), ". Give the settings of before");
   return absl::InvalidArgumentError(absl::StrCat("this run would resume from ", directory, " with other settings:\n",
@@ -242,7 +243,7 @@ absl::StatusOr<RunStart> StartTogether(const TrainArguments& arguments, absl::St
 
 absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, const std::string& resume,
                                              int64_t before_step, const config::RunConfig& config,
-                                             const ModelPlan& model, TrainingSinks& sinks) {
+                                             const std::vector<CheckpointParameter>& model, TrainingSinks& sinks) {
   if (resume != "auto" && !arguments.init_from.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--resume ", resume, " and --init-from ", arguments.init_from,
@@ -260,8 +261,8 @@ absl::Status LoadStart(const TrainArguments& arguments, const std::string& resum
                        TrainingSinks& sinks, Trainer& trainer) {
   const ModelPlan& model = trainer.engine().state().plan();
   const auto choose = [&](int64_t before_step) {
-    return IfItFits(ChooseResume(arguments, resume, before_step, run.config, model, sinks), run, model,
-                    LoadedState::kAll);
+    return IfItFits(ChooseResume(arguments, resume, before_step, run.config, DescribeParameters(model), sinks), run,
+                    model, LoadedState::kAll);
   };
   if (resume == "auto") {
     HADAL_ASSIGN_OR_RETURN(const bool resumed, trainer.ResumeLatest(choose));

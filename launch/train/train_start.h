@@ -84,7 +84,7 @@ absl::Status ApplyStart(const CommonStart& common, int rank, PreparedRun& prepar
 // both --resume CHECKPOINT and --init-from are given; those of FindLatest and of reading a named checkpoint.
 absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, const std::string& resume,
                                              int64_t before_step, const config::RunConfig& config,
-                                             const ModelPlan& model, TrainingSinks& sinks);
+                                             const std::vector<CheckpointParameter>& model, TrainingSinks& sinks);
 
 // Loads the initial state into `trainer`: a checkpoint of this run (--resume) or another run's weights (--init-from);
 // otherwise leaves it at step 0. `resume`: RunStart::resume.
