@@ -80,6 +80,7 @@ absl::StatusOr<double> RewrittenShare(const TextPair& pair, const Vocabulary& vo
 
 absl::Status WarnOfRewriting(const Split& train, const Vocabulary& target, std::ostream& out) {
   constexpr double kMany = 0.05;
+  if (target.kind() != VocabularyKind::kSentencePiece) return absl::OkStatus();  // words are not normalized
   const TextPair* worst = nullptr;
   double most = kMany;
   for (const TextPair& pair : train.pairs) {

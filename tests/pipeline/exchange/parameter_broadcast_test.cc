@@ -1,4 +1,4 @@
-// New weights are those of each slice, whichever stage owns it and whoever passes it on.
+// InitializeParameters gives every slice its own values, for any number of stages.
 #include "pipeline/exchange/parameter_broadcast.h"
 
 #include <algorithm>
