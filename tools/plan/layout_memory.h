@@ -32,7 +32,7 @@ class LayoutMemory {
   int64_t Room(const PipelineLayout& pipeline) const;
   // The stage of the plan's own replica that takes the most, or the first that takes more than `enough`.
   FullestStage Fullest(const PipelineLayout& pipeline, int64_t enough = std::numeric_limits<int64_t>::max()) const;
-  // Sets plan.recompute_every to the segment length with which the fullest stage of the plan's own replica takes the
+  // Sets pipeline.recompute_every to the segment length with which the fullest stage of the plan's own replica takes the
   // fewest bytes, and returns that stage. If with every length a stage takes more than `enough`, returns such a stage.
   FullestStage RecomputeBest(PipelineLayout& pipeline, int64_t enough) const;
 
