@@ -30,10 +30,10 @@ class LayoutMemory {
 
   // The most that a rank of this plan may take.
   int64_t Room(const PipelineLayout& pipeline) const;
-  // The stage of the plan's own replica that takes the most, or the first that takes more than `enough`.
+  // The stage of the layout's own replica that takes the most, or the first that takes more than `enough`.
   FullestStage Fullest(const PipelineLayout& pipeline, int64_t enough = std::numeric_limits<int64_t>::max()) const;
-  // Sets pipeline.recompute_every to the segment length with which the fullest stage of the plan's own replica takes the
-  // fewest bytes, and returns that stage. If with every length a stage takes more than `enough`, returns such a stage.
+  // Sets pipeline.recompute_every to the segment length with which the fullest stage of its replica takes the fewest
+  // bytes, and returns that stage. If with every length a stage takes more than `enough`, returns such a stage.
   FullestStage RecomputeBest(PipelineLayout& pipeline, int64_t enough) const;
 
  private:
