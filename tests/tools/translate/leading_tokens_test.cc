@@ -1,4 +1,4 @@
-#include "tools/translate/forced_tokens.h"
+#include "tools/translate/leading_tokens.h"
 
 #include <string>
 

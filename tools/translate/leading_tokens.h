@@ -1,5 +1,5 @@
-// The language tags of a direction (runtime/data/language_tags.h) as a model's token ids: what `hadal translate`,
-// `score` and `evaluate` put before the tokens of a source and of a target.
+// The tokens that stand before a source, and those that an output must begin with: the language tags of a direction
+// (runtime/data/language_tags.h), and a line of text that --prefix gives. Thread safety: pure.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
 #include "runtime/data/language_tags.h"
+#include "runtime/data/vocabulary.h"
 #include "tools/command_line.h"
 
 namespace hadal {
@@ -28,5 +29,11 @@ absl::StatusOr<DirectionTags> FindDirectionTags(const ModelCheckpoint& checkpoin
 
 // Adds --direction and --tags to a subcommand. `help`: what --direction says.
 void AddDirectionOptions(Command command, const char* help, std::string& direction, LanguageTags& tags);
+
+// Returns the tokens that an output must begin with. The text is encoded as text of that vocabulary is: pieces of a
+// SentencePiece model, or the tokens of a dictionary. Words `__…__` at its start that are tokens, such as the tag
+// `__de__`, are these tokens: SentencePiece alone would put a "▁" before them.
+// Errors: InvalidArgument naming the first word with a token that the vocabulary lacks.
+absl::StatusOr<std::vector<int32_t>> ForcedTokens(const Vocabulary& vocabulary, std::string_view text);
 
 }  // namespace hadal

@@ -1,7 +1,12 @@
-#include "tools/translate/direction_tags.h"
+#include "tools/translate/leading_tokens.h"
+
+#include <algorithm>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "runtime/data/language_tags.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/corpora_list.h"
 
@@ -20,6 +25,16 @@ absl::StatusOr<std::vector<int32_t>> TagIds(const Vocabulary& vocabulary, const 
   return absl::InvalidArgumentError(
       absl::StrCat("the model's vocabulary has no language tag ", tag, "; ",
                    tags.empty() ? "it has none: omit --direction and --tags" : "it has " + absl::StrJoin(tags, ", ")));
+}
+
+bool HasUnknown(const std::vector<int32_t>& tokens) {
+  return std::find(tokens.begin(), tokens.end(), kUnknownToken) != tokens.end();
+}
+
+// The tag that the text begins with; empty: none.
+std::string_view FirstTag(const Vocabulary& vocabulary, std::string_view text) {
+  const std::string_view word = text.substr(0, text.find(' '));
+  return IsLanguageTag(word) && vocabulary.Id(word) != kUnknownToken ? word : std::string_view();
 }
 
 }  // namespace
@@ -46,6 +61,26 @@ absl::StatusOr<DirectionTags> FindDirectionTags(const ModelCheckpoint& checkpoin
 void AddDirectionOptions(Command command, const char* help, std::string& direction, LanguageTags& tags) {
   command.AddOption("--direction", direction, help).ValueName("SOURCE-TARGET");
   AddTagsOption(command, tags);
+}
+
+absl::StatusOr<std::vector<int32_t>> ForcedTokens(const Vocabulary& vocabulary, std::string_view text) {
+  std::vector<int32_t> tokens;
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  for (std::string_view tag; !(tag = FirstTag(vocabulary, text)).empty();) {
+    tokens.push_back(vocabulary.Id(tag));
+    text.remove_prefix(std::min(text.size(), tag.size() + 1));
+  }
+  const std::vector<int32_t> encoded = vocabulary.Encode(text);
+  if (HasUnknown(encoded)) {
+    const std::vector<std::string> words = absl::StrSplit(std::string(text), ' ');
+    const auto word = std::find_if(words.begin(), words.end(),
+                                   [&](const std::string& one) { return HasUnknown(vocabulary.Encode(one)); });
+    return absl::InvalidArgumentError(absl::StrCat("the vocabulary lacks a token of \"",
+                                                   word == words.end() ? std::string(text) : *word,
+                                                   "\", so no output can begin with it"));
+  }
+  tokens.insert(tokens.end(), encoded.begin(), encoded.end());
+  return tokens;
 }
 
 }  // namespace hadal
