@@ -1,4 +1,4 @@
-// What only a GPU can answer. Each test prints lines "fact: …", which tests/gpu/run copies to its results.
+// What only a GPU can answer. Each test prints lines "fact: …", which tests/gpu/first_minutes copies to its results.
 #include <sys/resource.h>
 
 #include <cstdio>
