@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
@@ -18,6 +18,7 @@ namespace hadal::cuda {
 namespace {
 
 constexpr double kPatienceSeconds = 0.02;
+constexpr int kLeastLooks = 100;  // also if this thread got no core meanwhile
 
 absl::Status StatusOf(cudaError_t error) {
   if (error == cudaSuccess) return absl::OkStatus();
@@ -102,22 +103,17 @@ absl::StatusOr<int> Streams::HeldBehind(int blocked) {
     waiting.push_back(i);
   }
   const Stopwatch watch;
-  while (!waiting.empty()) {
-    HADAL_ASSIGN_OR_RETURN(const bool done, Done(waiting.back()));
-    if (done) {
-      waiting.pop_back();
-    } else if (watch.Seconds() > kPatienceSeconds) {
-      break;
+  for (int look = 0; !waiting.empty() && (look < kLeastLooks || watch.Seconds() < kPatienceSeconds); ++look) {
+    std::vector<int> still;
+    for (int i : waiting) {
+      HADAL_ASSIGN_OR_RETURN(const bool done, Done(i));
+      if (!done) still.push_back(i);
     }
-  }
-  int held = 0;
-  for (int i : waiting) {
-    HADAL_ASSIGN_OR_RETURN(const bool done, Done(i));
-    held += done ? 0 : 1;
+    waiting = std::move(still);
   }
   Open();
   HADAL_RETURN_IF_ERROR(Await());
-  return held;
+  return static_cast<int>(waiting.size());
 }
 
 }  // namespace
