@@ -1,16 +1,20 @@
 #include "launch/transport_choice.h"
 
+#include <cstdlib>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hadal {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 // Three ranks, each with a GPU of its own and the same NCCL.
@@ -77,7 +81,7 @@ TEST(TransportChoice, NcclWantsABusForEachRank) {
 TEST(TransportChoice, VariablesThatNcclCouldHangWithAreRefusedByName) {
   const auto refusal = [](std::vector<const char*> environment) {
     environment.push_back(nullptr);
-    return NcclRefusal(environment.data());
+    return NcclRefusal(NcclSettings(environment.data(), {}));
   };
   const char* const good = "CUDA_DEVICE_MAX_CONNECTIONS=32";
   EXPECT_EQ(refusal({"PATH=/bin", good, "NCCL_MAX_CTAS=4", "NCCL_LAUNCH_ORDER_IMPLICIT=0"}), "");
@@ -101,8 +105,29 @@ TEST(TransportChoice, VariablesThatNcclCouldHangWithAreRefusedByName) {
 
 TEST(TransportChoice, ListsTheUsersVariables) {
   const char* environment[] = {"PATH=/bin", "NCCL_TOKEN=secret", "NCCL_SOCKET_IFNAME=ib0", "NCCL_DEBUG=INFO", nullptr};
-  EXPECT_EQ(NcclVariables(environment), "NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=ib0");
-  EXPECT_EQ(NcclVariables(environment + 4), "");
+  EXPECT_EQ(NcclVariables(NcclSettings(environment, {})), "NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=ib0");
+  EXPECT_EQ(NcclVariables({}), "");
+}
+
+TEST(TransportChoice, WhatNcclsFilesSetCountsBehindTheEnvironment) {
+  const TemporaryDirectory directory;
+  const std::vector<std::string> files = {directory / "user", directory / "missing", directory / "system"};
+  SetContents(files[0], "# NCCL_MIN_CTAS=9\nNCCL_DEBUG=WARN\nNCCL_IB_HCA=mlx5\nno setting\n");
+  SetContents(files[2], "NCCL_IB_HCA=mlx4\nNCCL_MAX_CTAS=16");
+  const char* environment[] = {"CUDA_DEVICE_MAX_CONNECTIONS=32", "NCCL_DEBUG=INFO", nullptr, nullptr};
+  const std::vector<NcclSetting> settings = NcclSettings(environment, files);
+  EXPECT_EQ(NcclVariables(settings), "NCCL_DEBUG=INFO NCCL_IB_HCA=mlx5 NCCL_MAX_CTAS=16");
+  EXPECT_THAT(NcclRefusal(settings),
+              AllOf(HasSubstr("NCCL_MAX_CTAS=16 in " + files[2]), HasSubstr("set NCCL_MAX_CTAS=4 for the run")));
+  environment[2] = "NCCL_MAX_CTAS=4";
+  EXPECT_EQ(NcclRefusal(NcclSettings(environment, files)), "");
+}
+
+TEST(TransportChoice, NcclsOwnFileReplacesTheHomes) {
+  ASSERT_EQ(setenv("NCCL_CONF_FILE", "/there/nccl.conf", 1), 0);
+  EXPECT_THAT(NcclFiles(), ElementsAre("/there/nccl.conf", "/etc/nccl.conf"));
+  unsetenv("NCCL_CONF_FILE");
+  EXPECT_THAT(NcclFiles(), ElementsAre(EndsWith("/.nccl.conf"), "/etc/nccl.conf"));
 }
 
 }  // namespace
