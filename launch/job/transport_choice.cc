@@ -32,8 +32,8 @@ std::string WhyNoNccl(std::span<const DeviceFacts> ranks) {
       return absl::StrCat("rank 0 has NCCL ", NcclVersionText(ranks[0].nccl), ", rank ", rank, " has ",
                           NcclVersionText(facts.nccl));
     }
-    const auto [other, is_new] = rank_of_device.emplace(facts.place, rank);
-    if (!is_new) return absl::StrCat("ranks ", other->second, " and ", rank, " share ", facts.place);
+    const auto [other, is_new] = rank_of_device.emplace(facts.gpu, rank);
+    if (!is_new) return absl::StrCat("ranks ", other->second, " and ", rank, " share ", facts.gpu);
   }
   return "";
 }

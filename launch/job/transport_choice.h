@@ -14,7 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "launch/job/device_choice.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/options/train_options.h"
 #include "runtime/comm/nccl_library.h"
 
 namespace hadal {

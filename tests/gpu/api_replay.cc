@@ -56,7 +56,7 @@ class Replay {
   };
 
   cudaError_t CallRuntime(const std::string& function, const Arguments& of);
-  cudaError_t CallForStreams(const std::string& function, const Arguments& of);
+  cudaError_t CallForResiduals(const std::string& function, const Arguments& of);
   cudaError_t CallForGraphs(const std::string& function, const Arguments& of);
   cublasStatus_t Search(const Arguments& of);
   cublasStatus_t Multiply(const Arguments& of);
@@ -123,7 +123,7 @@ cudaError_t Replay::CallRuntime(const std::string& function, const Arguments& of
   if (function == "launch") {
     return LaunchEmptyKernel(Stream(of[3]), Number(of[0]), Number(of[1]), static_cast<int>(Number(of[2])));
   }
-  return CallForStreams(function, of);
+  return CallForResiduals(function, of);
 }
 
 // Queries until the event is reached. The recording host had seen it reached before it used or destroyed what the event
@@ -137,7 +137,7 @@ cudaError_t AwaitEvent(cudaEvent_t event) {
   return error;
 }
 
-cudaError_t Replay::CallForStreams(const std::string& function, const Arguments& of) {
+cudaError_t Replay::CallForResiduals(const std::string& function, const Arguments& of) {
   if (function == "cudaStreamCreateWithFlags") return cudaStreamCreateWithFlags(&streams_[of[0]], Number(of[1]));
   if (function == "cudaStreamCreateWithPriority") {
     return cudaStreamCreateWithPriority(&streams_[of[0]], Number(of[1]), static_cast<int>(Number(of[2])));

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 // Three ranks, each with a GPU of its own and the same NCCL.
 std::vector<DeviceFacts> GoodRanks() {
   std::vector<DeviceFacts> ranks;
-  for (const char* place : {"GPU-a", "GPU-b", "GPU-c"}) ranks.push_back({.place = place, .nccl = 22809});
+  for (const char* gpu : {"GPU-a", "GPU-b", "GPU-c"}) ranks.push_back({.gpu = gpu, .nccl = 22809});
   return ranks;
 }
 
@@ -42,12 +42,12 @@ TEST(TransportChoice, NcclWantsAGpuForEachRankAndOneVersion) {
   ASSERT_TRUE(good.ok()) << good.status();
   EXPECT_TRUE(good->nccl);
   EXPECT_THAT(good->notice, AllOf(HasSubstr("by NCCL 2.28.9"), HasSubstr("; set for it: NCCL_DEBUG=INFO")));
-  ranks[2].place = "GPU-a";
+  ranks[2].gpu = "GPU-a";
   ExpectNoNccl(ranks, "ranks 0 and 2 share GPU-a");
   ranks = GoodRanks();
   ranks[1].nccl = 22304;
   ExpectNoNccl(ranks, "rank 0 has NCCL 2.28.9, rank 1 has 2.23.4");
-  ranks[1] = {.place = "GPU-b", .why_no_nccl = "NCCL is not found"};
+  ranks[1] = {.gpu = "GPU-b", .why_no_nccl = "NCCL is not found"};
   ExpectNoNccl(ranks, "rank 1 has no NCCL: NCCL is not found");
 }
 
@@ -74,7 +74,7 @@ TEST(TransportChoice, NcclWantsABusForEachRank) {
   std::vector<DeviceFacts> ranks = GoodRanks();
   ranks[1].identity = "MIG-1";
   ranks[2].identity = "MIG-2";
-  ranks[1].place = ranks[2].place = "GPU 0000:10:00.0 of node7";
+  ranks[1].gpu = ranks[2].gpu = "GPU 0000:10:00.0 of node7";
   ExpectNoNccl(ranks, "ranks 1 and 2 share GPU 0000:10:00.0 of node7");
 }
 
@@ -99,7 +99,7 @@ TEST(TransportChoice, VariablesThatNcclCouldHangWithAreRefusedByName) {
     EXPECT_EQ(status.message(), "rank 1: X is 1, or set pipeline.transport = \"host\".");
   }
   EXPECT_TRUE(DecideTransport(Transport::kHost, /*gpu=*/true, ranks).ok());
-  ranks[2].place = ranks[0].place;
+  ranks[2].gpu = ranks[0].gpu;
   EXPECT_TRUE(DecideTransport(Transport::kAuto, /*gpu=*/true, ranks).ok()) << "without NCCL anyway";
 }
 
