@@ -1,6 +1,6 @@
 // Views of device memory for kernels: a matrix, and a pointer that only the thread layer may dereference.
 //
-// Kernels access memory through Load and Store of thread_layer.h, where the executor checks bounds and alignment;
+// Kernels access memory through Load and Store of thread_layer.h, where the emulator checks bounds and alignment;
 // DevicePointer therefore has no operator*. A default-constructed view is null: "not given".
 // Layout: row-major; element (i, j) of a matrix is data + i · stride + j. Rows and columns are in the kernel's argument
 // struct. BFloat16 is that of runtime/storage.h; kernels convert with eight.h.
@@ -18,7 +18,7 @@ namespace hadal::cuda {
 
 class FirstLaunches;  // first_launches.h
 
-// A stream to launch on: cudaStream_t or, in a build for the executor, the address of the Executor that runs the
+// A stream to launch on: cudaStream_t or, in a build for the emulator, the address of the KernelEmulator that runs the
 // kernel. Also counts launches and records which kernels have been launched.
 struct StreamHandle {
   // Without `count` launches are not counted.

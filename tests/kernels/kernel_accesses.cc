@@ -12,7 +12,6 @@
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/embedding.h"
-#include "kernels/cuda/executor.h"
 #include "kernels/cuda/glu.h"
 #include "kernels/cuda/head_scale.h"
 #include "kernels/cuda/hyper_connection.h"
@@ -25,6 +24,7 @@
 #include "kernels/cuda/unfold.h"
 #include "kernels/cuda/weighted_sum.h"
 #include "runtime/check.h"
+#include "tests/support/kernel_emulator.h"
 
 namespace hadal::testing {
 namespace {
@@ -41,12 +41,12 @@ constexpr const char* kNameOf = std::is_same_v<T, float> ? "float" : "BFloat16";
 // Device memory for arguments, and what to do with each case.
 class AccessLab {
  public:
-  AccessLab(cuda::Executor& executor, const std::function<void(const KernelCase&)>& visit)
-      : executor_(executor), visit_(visit) {}
+  AccessLab(cuda::KernelEmulator& emulator, const std::function<void(const KernelCase&)>& visit)
+      : emulator_(emulator), visit_(visit) {}
 
   template <typename T>
   DevicePointer<T> Vector(const std::vector<T>& values) {
-    T* data = static_cast<T*>(executor_.Allocate(values.size() * sizeof(T)));
+    T* data = static_cast<T*>(emulator_.Allocate(values.size() * sizeof(T)));
     std::copy(values.begin(), values.end(), data);
     return data;
   }
@@ -68,7 +68,7 @@ class AccessLab {
   }
 
  private:
-  cuda::Executor& executor_;
+  cuda::KernelEmulator& emulator_;
   const std::function<void(const KernelCase&)>& visit_;
 };
 
@@ -413,8 +413,8 @@ std::string CountText(const cuda::AccessCount& count) {
 
 }  // namespace
 
-void ForEachKernel(cuda::Executor& executor, const std::function<void(const KernelCase&)>& visit) {
-  AccessLab lab(executor, visit);
+void ForEachKernel(cuda::KernelEmulator& emulator, const std::function<void(const KernelCase&)>& visit) {
+  AccessLab lab(emulator, visit);
   VisitResidualNorm<BFloat16, BFloat16>(lab);
   VisitResidualNorm<float, BFloat16>(lab);
   VisitResidualNorm<float, float>(lab);
@@ -433,8 +433,8 @@ void ForEachKernel(cuda::Executor& executor, const std::function<void(const Kern
   VisitCachedAttention<float>(lab, 64, /*length=*/40);
 }
 
-void ForEachFurtherCase(cuda::Executor& executor, const std::function<void(const KernelCase&)>& visit) {
-  AccessLab lab(executor, visit);
+void ForEachFurtherCase(cuda::KernelEmulator& emulator, const std::function<void(const KernelCase&)>& visit) {
+  AccessLab lab(emulator, visit);
   VisitLearnedGains(lab);
   VisitAttention<BFloat16>(lab, {.head_width = 64, .most_blocks = 1});
   VisitAttention<BFloat16>(lab, {.head_width = 64, .key_offsets = {0, 0, 33}});
@@ -442,13 +442,13 @@ void ForEachFurtherCase(cuda::Executor& executor, const std::function<void(const
 }
 
 std::vector<KernelAccesses> CountKernelAccesses() {
-  cuda::Executor executor(/*seed=*/1);
+  cuda::KernelEmulator emulator(/*seed=*/1);
   cuda::AccessCounter counter;
-  executor.CountAccesses(&counter);
+  emulator.CountAccesses(&counter);
   std::vector<KernelAccesses> counted;
-  ForEachKernel(executor, [&](const KernelCase& each) {
+  ForEachKernel(emulator, [&](const KernelCase& each) {
     const size_t before = counter.launches().size();
-    each.launch(executor.stream());
+    each.launch(emulator.stream());
     HADAL_CHECK_EQ(counter.launches().size(), before + each.kernels.size());
     for (size_t i = 0; i < each.kernels.size(); ++i) {
       counted.push_back({each.kernels[i], each.shape, counter.launches()[before + i]});
@@ -460,7 +460,8 @@ std::vector<KernelAccesses> CountKernelAccesses() {
 std::string AccessTable(const std::vector<KernelAccesses>& kernels) {
   std::string table =
       "# What each CUDA kernel asks of memory, over the least possible\n\n"
-      "Counted on the executor ([access_counter.h](access_counter.h) says how, and what is not counted): "
+      "Counted on the emulator ([access_counter.h](../../tests/support/access_counter.h) says how, and what is not "
+      "counted): "
       "`kernel_accesses`, a program of\n"
       "tests/kernels. Loads and stores: sectors of 32 bytes that warps touch in device memory / the least for the "
       "bytes asked. Shared:\n"

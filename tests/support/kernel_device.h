@@ -1,5 +1,5 @@
-// The device that runs CUDA kernels in a test: the executor on the CPU or a GPU, depending on what the program links
-// (kernel_device_executor.cc, tests/gpu/kernel_device_gpu.cc), so that the same tests serve both.
+// The device that runs CUDA kernels in a test: the emulator on the CPU or a GPU, depending on what the program links
+// (kernel_device_emulated.cc, tests/gpu/kernel_device_gpu.cc), so that the same tests serve both.
 //
 //   KernelDevice         device memory and a stream
 //   DeviceVectorOf<T>    an array there, from host values or uninitialised (NaN)
@@ -19,7 +19,7 @@ namespace hadal::testing {
 
 class KernelDevice {
  public:
-  // `seed` determines the executor's order of blocks and threads; a GPU ignores it.
+  // `seed` determines the emulator's order of blocks and threads; a GPU ignores it.
   explicit KernelDevice(uint64_t seed);
   ~KernelDevice();
   KernelDevice(const KernelDevice&) = delete;
