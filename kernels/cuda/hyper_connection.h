@@ -11,65 +11,15 @@
 #pragma once
 
 #include "kernels/cuda/device_view.h"
+#include "kernels/hyper_connection.h"
 
 namespace hadal::cuda {
 
-inline constexpr int kMostStreams = 8;
-inline constexpr int64_t kHyperRowBlock = 32;
-inline constexpr int64_t kHyperGates = 3;
-
-struct HyperReadForwardArgs {
-  int64_t rows = 0, width = 1, streams = 1;  // R, d, n
-  DeviceMatrix<const float> x;               // [R, n·d]
-  DeviceMatrix<const float> projected;       // [R, m]
-  DevicePointer<const float> gates, bias;    // [3], [m]
-  DeviceMatrix<float> maps;                  // [R, m] (=)
-  DevicePointer<float> rstd;                 // [R] (=)
-  DeviceMatrix<float> u;                     // [R, d] (=)
-};
 void HyperReadForward(StreamHandle stream, const HyperReadForwardArgs& args);
-
-struct HyperWriteForwardArgs {
-  int64_t rows = 0, width = 1, streams = 1;
-  DeviceMatrix<const float> x, maps, f;  // [R, n·d], [R, m], [R, d]
-  DeviceMatrix<float> y;                 // [R, n·d] (=)
-};
 void HyperWriteForward(StreamHandle stream, const HyperWriteForwardArgs& args);
-
-struct HyperWriteBackwardArgs {
-  int64_t rows = 0, width = 1, streams = 1;
-  DeviceMatrix<const float> dy, x, maps, f;
-  DeviceMatrix<float> dx;      // [R, n·d] (=); may alias dy
-  DeviceMatrix<float> df;      // [R, d] (=)
-  DeviceMatrix<float> d_maps;  // [R, m] (=) of H_post and H_res
-};
 void HyperWriteBackward(StreamHandle stream, const HyperWriteBackwardArgs& args);
-
-struct HyperReadBackwardArgs {
-  int64_t rows = 0, width = 1, streams = 1;
-  DeviceMatrix<const float> du, x, projected, maps;
-  DevicePointer<const float> rstd, gates, bias;
-  DeviceMatrix<float> d_maps;            // [R, m]; becomes the gradient of `projected`
-  DeviceMatrix<float> dx;                // [R, n·d] (+=)
-  DevicePointer<float> d_gates, d_bias;  // [3], [m] (+=)
-  DevicePointer<float> partials;         // scratch [⌈R / kHyperRowBlock⌉ · (m + 3)]
-};
 void HyperReadBackward(StreamHandle stream, const HyperReadBackwardArgs& args);
-
-struct CopyToStreamsArgs {
-  int64_t rows = 0, width = 1, streams = 1;
-  float gain = 1.0f;
-  DeviceMatrix<const float> x;  // [R, d]
-  DeviceMatrix<float> y;        // [R, n·d] (=)
-};
 void CopyToStreams(StreamHandle stream, const CopyToStreamsArgs& args);
-
-struct SumStreamsArgs {
-  int64_t rows = 0, width = 1, streams = 1;
-  float gain = 1.0f;
-  DeviceMatrix<const float> x;  // [R, n·d]
-  DeviceMatrix<float> y;        // [R, d] (=)
-};
 void SumStreams(StreamHandle stream, const SumStreamsArgs& args);
 
 }  // namespace hadal::cuda

@@ -18,10 +18,10 @@ std::vector<int32_t> RowPositions(const ConstTokens& offsets) {
 
 }  // namespace
 
-void operation::EmbeddingForward(const Stream& stream, const hadal::EmbeddingForwardArgs& args) {
+void operation::EmbeddingForward(const Stream& stream, const EmbeddingForwardArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
-  TokenPlaces places = args.places;
-  if (places.tokens == nullptr) {
+  EmbeddingForwardArgs placed = args;
+  if (args.places.tokens == nullptr) {
     LaunchMemory& memory = device.launch_memory();
     std::vector<int32_t> counted;
     ConstTokens positions = args.row_positions;
@@ -29,48 +29,27 @@ void operation::EmbeddingForward(const Stream& stream, const hadal::EmbeddingFor
       counted = RowPositions(args.offsets);
       positions = {counted.data(), static_cast<int64_t>(counted.size())};
     }
-    places.tokens = memory.Put(args.tokens.data, args.tokens.size).address;
-    places.positions = memory.Put(positions.data, positions.size).address;
+    placed.places.tokens = memory.Put(args.tokens.data, args.tokens.size).address;
+    placed.places.positions = memory.Put(positions.data, positions.size).address;
   }
-  const auto launch = [&]<typename Table, typename Stream>(Table, Stream) {
-    cuda::EmbeddingForward<Table, Stream>(device.handle(), {.rows = args.tokens.size,
-                                                            .width = args.x.columns,
-                                                            .tokens = places.tokens,
-                                                            .row_positions = places.positions,
-                                                            .table = ViewOf<Table>(args.table),
-                                                            .positions = ViewOf(args.positions),
-                                                            .multiplier = args.multiplier,
-                                                            .dropout = ViewOf(args.dropout, device),
-                                                            .x = ViewOf<Stream>(args.x)});
-  };
-  if (args.table.storage == Storage::kFloat32) return launch(float(), float());
-  WithElement(args.x.storage, [&]<typename Stream>(Stream) { launch(BFloat16(), Stream()); });
+  placed.dropout = OnDevice(args.dropout, device);
+  cuda::EmbeddingForward(device.handle(), placed);
 }
 
-void operation::EmbeddingBackward(const Stream& stream, const hadal::EmbeddingBackwardArgs& args) {
+void operation::EmbeddingBackward(const Stream& stream, const EmbeddingBackwardArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
-  TokenPlaces places = args.places;
-  if (places.tokens == nullptr) {
+  EmbeddingBackwardArgs placed = args;
+  if (args.places.tokens == nullptr) {
     LaunchMemory& memory = device.launch_memory();
     const TokenGroups groups = GroupRowsByToken({args.tokens.data, args.tokens.data + args.tokens.size});
     const int32_t count = static_cast<int32_t>(groups.tokens.size());
-    places.group_count = memory.Put(count).address;
-    places.group_starts = memory.Put(groups.starts.data(), count + 1).address;
-    places.group_tokens = memory.Put(groups.tokens.data(), count).address;
-    places.sorted_rows = memory.Put(groups.sorted_rows.data(), groups.sorted_rows.size()).address;
+    placed.places.group_count = memory.Put(count).address;
+    placed.places.group_starts = memory.Put(groups.starts.data(), count + 1).address;
+    placed.places.group_tokens = memory.Put(groups.tokens.data(), count).address;
+    placed.places.sorted_rows = memory.Put(groups.sorted_rows.data(), groups.sorted_rows.size()).address;
   }
-  WithElement(args.dx.storage, [&]<typename Stream>(Stream) {
-    cuda::EmbeddingBackward<Stream>(device.handle(), {.max_groups = args.tokens.size,
-                                                      .width = args.dx.columns,
-                                                      .group_count = places.group_count,
-                                                      .group_starts = places.group_starts,
-                                                      .group_tokens = places.group_tokens,
-                                                      .sorted_rows = places.sorted_rows,
-                                                      .dx = ViewOf<Stream>(args.dx),
-                                                      .multiplier = args.multiplier,
-                                                      .dropout = ViewOf(args.dropout, device),
-                                                      .d_table = ViewOf(args.d_table)});
-  });
+  placed.dropout = OnDevice(args.dropout, device);
+  cuda::EmbeddingBackward(device.handle(), placed);
 }
 
 }  // namespace hadal::cuda

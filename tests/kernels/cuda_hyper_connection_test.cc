@@ -72,49 +72,35 @@ struct Connection {
                d_maps = empty(m), d_read = matrix(du, c.width);
     const DeviceVectorOf<float> alpha(device, gates), beta(device, bias), rstd(device, c.rows),
         d_gates(device, std::vector<float>(3, 1.0f)), d_bias(device, std::vector<float>(m, 1.0f)),
-        partials(device, (c.rows + cuda::kHyperRowBlock - 1) / cuda::kHyperRowBlock * (m + 3));
-    cuda::HyperReadForward(device.stream(), {.rows = c.rows,
-                                             .width = c.width,
-                                             .streams = c.streams,
-                                             .x = streams.view(),
+        partials(device, HyperPartials(c.rows, c.streams));
+    cuda::HyperReadForward(device.stream(), {.x = streams.view(),
                                              .projected = projected.view(),
-                                             .gates = alpha.data(),
-                                             .bias = beta.data(),
+                                             .gates = alpha.view(),
+                                             .bias = beta.view(),
                                              .maps = maps.view(),
-                                             .rstd = rstd.data(),
+                                             .rstd = rstd.view(),
                                              .u = u.view()});
-    cuda::HyperWriteForward(device.stream(), {.rows = c.rows,
-                                              .width = c.width,
-                                              .streams = c.streams,
-                                              .x = streams.view(),
-                                              .maps = maps.view(),
-                                              .f = result.view(),
-                                              .y = y.view()});
-    cuda::HyperWriteBackward(device.stream(), {.rows = c.rows,
-                                               .width = c.width,
-                                               .streams = c.streams,
-                                               .dy = dx.view(),
+    cuda::HyperWriteForward(device.stream(),
+                            {.x = streams.view(), .maps = maps.view(), .f = result.view(), .y = y.view()});
+    cuda::HyperWriteBackward(device.stream(), {.dy = dx.view(),
                                                .x = streams.view(),
                                                .maps = maps.view(),
                                                .f = result.view(),
                                                .dx = dx.view(),
                                                .df = df.view(),
                                                .d_maps = d_maps.view()});
-    cuda::HyperReadBackward(device.stream(), {.rows = c.rows,
-                                              .width = c.width,
-                                              .streams = c.streams,
-                                              .du = d_read.view(),
+    cuda::HyperReadBackward(device.stream(), {.du = d_read.view(),
                                               .x = streams.view(),
                                               .projected = projected.view(),
                                               .maps = maps.view(),
-                                              .rstd = rstd.data(),
-                                              .gates = alpha.data(),
-                                              .bias = beta.data(),
+                                              .rstd = rstd.view(),
+                                              .gates = alpha.view(),
+                                              .bias = beta.view(),
                                               .d_maps = d_maps.view(),
                                               .dx = dx.view(),
-                                              .d_gates = d_gates.data(),
-                                              .d_bias = d_bias.data(),
-                                              .partials = partials.data()});
+                                              .d_gates = d_gates.view(),
+                                              .d_bias = d_bias.view(),
+                                              .partials = partials.view()});
     EXPECT_TRUE(maps.guards_intact() && u.guards_intact() && y.guards_intact());
     EXPECT_TRUE(dx.guards_intact() && df.guards_intact() && d_maps.guards_intact());
     return {maps.dense(), u.dense(), y.dense(), dx.dense(), df.dense(), d_maps.dense(), d_gates.Read(), d_bias.Read()};
@@ -173,11 +159,8 @@ TEST(CudaHyperConnectionTest, EndsOfAStackAreCopiesAndTheirSum) {
     const DeviceMatrixOf<float> x(device, values, kRows, kWidth, {3, 5}),
         copies(device, streams, kRows, n * kWidth, {1, 2}), all(device, streams, kRows, n * kWidth, {1, 2}),
         sum(device, values, kRows, kWidth, {3, 5});
-    cuda::CopyToStreams(
-        device.stream(),
-        {.rows = kRows, .width = kWidth, .streams = n, .gain = 0.5f, .x = x.view(), .y = copies.view()});
-    cuda::SumStreams(device.stream(),
-                     {.rows = kRows, .width = kWidth, .streams = n, .gain = 0.5f, .x = all.view(), .y = sum.view()});
+    cuda::CopyToStreams(device.stream(), {.x = x.view(), .gain = 0.5f, .y = copies.view()});
+    cuda::SumStreams(device.stream(), {.x = all.view(), .gain = 0.5f, .y = sum.view()});
     std::vector<float> halves;
     std::vector<double> sums(kRows * kWidth);
     for (int64_t i = 0; i < kRows * n * kWidth; ++i) {

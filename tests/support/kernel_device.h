@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/cuda/device_view.h"
+#include "runtime/tensor.h"
 
 namespace hadal::testing {
 
@@ -74,6 +75,7 @@ class DeviceVectorOf {
   }
 
   T* data() const { return data_; }
+  VectorOf<T> view() const { return {data_, size_}; }
   std::vector<T> Read() const {
     std::vector<T> values(size_);
     device_.Read(values.data(), data_, size_ * sizeof(T));
@@ -98,7 +100,7 @@ class DeviceMatrixOf {
   DeviceMatrixOf(KernelDevice& device, const std::vector<float>& dense, int64_t rows, int64_t columns, Placement place)
       : rows_(rows), columns_(columns), place_(place), storage_(device, Spread(dense, rows, columns, place)) {}
 
-  cuda::DeviceMatrix<T> view() const { return {storage_.data() + place_.offset, columns_ + place_.padding}; }
+  MatrixOf<T> view() const { return {storage_.data() + place_.offset, rows_, columns_, columns_ + place_.padding}; }
   std::vector<float> dense() const {
     const std::vector<T> stored = storage_.Read();
     std::vector<float> values;
