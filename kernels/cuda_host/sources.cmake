@@ -14,8 +14,7 @@ set(HADAL_OPERATION_SOURCES
   scatter_rows_operation.cc
   sum_of_squares_operation.cc
   unfold_operation.cc
-  weight_gradients_operation.cc
-  weighted_sum_operation.cc)
+  weight_gradients_operation.cc)
 # What opens a GPU and runs the operations on it: over CUDA's runtime, and over the emulated one (tests/support).
 set(HADAL_CUDA_DEVICE_SOURCES
   cublas_library.cc
