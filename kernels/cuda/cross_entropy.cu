@@ -108,7 +108,7 @@ HADAL_DEVICE int CountAt(int64_t column, int64_t vocabulary) {
 template <typename T, bool kAligned>
 HADAL_DEVICE void WriteGradient(const CrossEntropyArgs& args, DevicePointer<T> row, int64_t target, const RowSums& sums,
                                 float share, float target_weight) {
-  const float scale = Load(ViewOf(args.gradient_scale_place));
+  const float scale = Load(ViewOf(args.device_gradient_scale));
   const float factor = scale / sums.exponentials;
   for (int64_t column = 8 * ThreadIndex(); column < args.logits.columns; column += 8 * ThreadsInBlock()) {
     const int count = CountAt<kAligned>(column, args.logits.columns);
@@ -133,9 +133,9 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMostThreads, 2) CrossEntropyKernel(CrossE
   HADAL_SHARED(float, exchange, kExchangeFloats);
   const int64_t row = BlockX();
   const DevicePointer<T> logits = ViewOf<T>(args.logits).row(row);
-  const int64_t target = Load(ViewOf(args.targets_place) + row);
+  const int64_t target = Load(ViewOf(args.device_targets) + row);
   if (target < 0) {
-    if (args.gradient_scale_place != nullptr) WriteZeros<T, kAligned>(args, logits);
+    if (args.device_gradient_scale != nullptr) WriteZeros<T, kAligned>(args, logits);
     if (ThreadIndex() == 0) Store(ViewOf(args.loss) + row, 0.0f), Store(ViewOf(args.nll) + row, 0.0f);
     return;
   }
@@ -157,7 +157,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMostThreads, 2) CrossEntropyKernel(CrossE
     Store(ViewOf(args.nll) + row, nll);
     Store(ViewOf(args.loss) + row, MulAdd(target_weight, nll, smooth));
   }
-  if (args.gradient_scale_place != nullptr)
+  if (args.device_gradient_scale != nullptr)
     WriteGradient<T, kAligned>(args, logits, target, sums, share, target_weight);
 }
 
@@ -165,7 +165,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMostThreads, 2) CrossEntropyKernel(CrossE
 
 void CrossEntropy(StreamHandle stream, const CrossEntropyArgs& args) {
   if (args.logits.rows == 0) return;
-  HADAL_CHECK(args.targets_place != nullptr);
+  HADAL_CHECK(args.device_targets != nullptr);
   const int64_t vocabulary = args.logits.columns;
   const bool aligned = InAlignedEights(vocabulary, {args.logits});
   WithElement(args.logits.storage, [&]<typename T>(T) {

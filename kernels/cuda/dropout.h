@@ -32,8 +32,8 @@ inline RandomPosition PositionOf(const Dropout& dropout) {
 // Returns what kernels read. REQUIRES: `dropout` has a place if it is active.
 inline DeviceDropout DeviceDropoutOf(const Dropout& dropout) {
   if (!dropout.active()) return {};
-  HADAL_CHECK(dropout.place != nullptr);
-  return {dropout.place, dropout.counter.At(0)[1], dropout.threshold, dropout.scale()};
+  HADAL_CHECK(dropout.device_position != nullptr);
+  return {dropout.device_position, dropout.counter.At(0)[1], dropout.threshold, dropout.scale()};
 }
 
 }  // namespace hadal::cuda

@@ -25,7 +25,8 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
   for (int64_t i = team.index; i < kRowsOfBlock; i += team.teams) {
     const int64_t row = BlockX() * kRowsOfBlock + i;
     if (row >= args.x.rows) return;
-    const int64_t token = Load(ViewOf(args.places.tokens) + row), place = Load(ViewOf(args.places.positions) + row);
+    const int64_t token = Load(ViewOf(args.device_tokens.tokens) + row),
+                  place = Load(ViewOf(args.device_tokens.positions) + row);
     Eight x;
     if (token >= 0 && place >= 0) {
       const Eight e = LoadEight<kAligned>(ViewOf<Table>(args.table).row(token) + team.column, team.columns);
@@ -43,19 +44,19 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
     EmbeddingBackwardKernel(EmbeddingBackwardArgs args, DeviceDropout dropout, int team_threads) {
   HADAL_SHARED(float, exchange, 8 * kMaxTeamBlockThreads);
   const int64_t group = BlockX();
-  if (group >= Load(ViewOf(args.places.group_count))) return;
+  if (group >= Load(ViewOf(args.device_tokens.group_count))) return;
   const RowTeam team = ThisRowTeam(args.dx.columns, team_threads);
   RandomPosition position;
   if (dropout.active()) position = Load(dropout.position);
-  const int64_t end = Load(ViewOf(args.places.group_starts) + group + 1);
+  const int64_t end = Load(ViewOf(args.device_tokens.group_starts) + group + 1);
   Eight sum;
-  for (int64_t i = Load(ViewOf(args.places.group_starts) + group) + team.index; i < end && team.columns > 0;
+  for (int64_t i = Load(ViewOf(args.device_tokens.group_starts) + group) + team.index; i < end && team.columns > 0;
        i += kRowsAhead * team.teams) {
     int32_t rows[kRowsAhead];
     Eight dx[kRowsAhead];
     HADAL_UNROLL for (int u = 0; u < kRowsAhead; ++u) {
       const int64_t at = i + u * team.teams;
-      rows[u] = at < end ? Load(ViewOf(args.places.sorted_rows) + at) : -1;
+      rows[u] = at < end ? Load(ViewOf(args.device_tokens.sorted_rows) + at) : -1;
     }
     HADAL_UNROLL for (int u = 0; u < kRowsAhead; ++u) {
       if (rows[u] >= 0) dx[u] = LoadEight<kAligned>(ViewOf<Stream>(args.dx).row(rows[u]) + team.column, team.columns);
@@ -76,7 +77,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
     HADAL_UNROLL for (int c = 0; c < 8; ++c) sum.v[c] += of_team.v[c];
   }
   const DevicePointer<float> to =
-      ViewOf(args.d_table).row(Load(ViewOf(args.places.group_tokens) + group)) + team.column;
+      ViewOf(args.d_table).row(Load(ViewOf(args.device_tokens.group_tokens) + group)) + team.column;
   Eight total = LoadEight<kAligned>(to, team.columns);
   HADAL_UNROLL for (int c = 0; c < 8; ++c) total.v[c] = MulAdd(args.multiplier, sum.v[c], total.v[c]);
   StoreEight<kAligned>(to, total, team.columns);
@@ -87,7 +88,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
 void EmbeddingForward(StreamHandle stream, const EmbeddingForwardArgs& args) {
   if (args.x.rows == 0) return;
   HADAL_CHECK_LE(args.x.columns, kMaxTeamWidth);
-  HADAL_CHECK(args.places.tokens != nullptr && args.places.positions != nullptr);
+  HADAL_CHECK(args.device_tokens.tokens != nullptr && args.device_tokens.positions != nullptr);
   const bool aligned = InAlignedEights(args.x.columns, {args.table, args.positions, args.x});
   const RowTeamShape team = RowTeamShapeOf(args.x.columns);
   const auto launch = [&]<typename Table, typename Stream>(Table, Stream) {
@@ -119,7 +120,7 @@ TokenGroups GroupRowsByToken(const std::vector<int32_t>& tokens) {
 void EmbeddingBackward(StreamHandle stream, const EmbeddingBackwardArgs& args) {
   if (args.tokens.size == 0) return;
   HADAL_CHECK_LE(args.dx.columns, kMaxTeamWidth);
-  HADAL_CHECK(args.places.group_count != nullptr);
+  HADAL_CHECK(args.device_tokens.group_count != nullptr);
   const bool aligned = InAlignedEights(args.dx.columns, {args.dx, args.d_table});
   const RowTeamShape team = RowTeamShapeOf(args.dx.columns);
   WithElement(args.dx.storage, [&]<typename Stream>(Stream) {

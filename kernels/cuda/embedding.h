@@ -7,7 +7,7 @@
 // are added in ascending order. The order depends only on the batch and the width.
 // The number of groups is read from device memory, and the grid has a block for each row of the batch's capacity, so a
 // captured graph serves every batch. Tokens and positions below 0 mark padding rows: x = 0, no gradient.
-// Numerics: fp32; x = f · fma(multiplier, E, PE). Asynchronous. REQUIRES: args.places; W ≤ kMaxTeamWidth
+// Numerics: fp32; x = f · fma(multiplier, E, PE). Asynchronous. REQUIRES: args.device_tokens; W ≤ kMaxTeamWidth
 // (row_team.h).
 #pragma once
 

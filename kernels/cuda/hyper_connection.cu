@@ -9,8 +9,8 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kMost = static_cast<int>(kMostStreams);
-constexpr int kMostMaps = static_cast<int>(HyperMaps(kMostStreams));
+constexpr int kMost = static_cast<int>(kMostResiduals);
+constexpr int kMostMaps = static_cast<int>(HyperMaps(kMostResiduals));
 constexpr int kRounds = 20;  // of Sinkhorn's
 constexpr float kRmsEpsilon = 1e-6f, kLeastSum = 1e-30f;
 
@@ -29,7 +29,7 @@ HADAL_DEVICE MapLanes ThisLanes(int n) {
 }
 
 // Column c of each stream of a row; 0 where there is none.
-HADAL_DEVICE void LoadStreams(DevicePointer<const float> row, int64_t width, int64_t c, int n, float (&x)[kMost]) {
+HADAL_DEVICE void LoadResiduals(DevicePointer<const float> row, int64_t width, int64_t c, int n, float (&x)[kMost]) {
   HADAL_UNROLL for (int i = 0; i < kMost; ++i) x[i] = i < n ? Load(row + (i * width + c)) : 0.0f;
 }
 
@@ -119,7 +119,7 @@ HADAL_DEVICE void SinkhornBackward(const MapLanes& lanes, const float (&h)[3], f
 }
 
 // Warp w of block x: row x·kWarps + w.
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperReadForwardKernel(HyperReadForwardArgs args, int streams) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperReadForwardKernel(HyperReadForwardArgs args, int residuals) {
   const int64_t row = BlockX() * kWarps + ThreadIndex() / kWarp, columns = args.x.columns;
   if (row >= args.u.rows) return;  // all lanes of the warp
   const int lane = ThreadIndex() % kWarp;
@@ -131,7 +131,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperReadForwardKernel(HyperRead
   }
   const float rstd = 1.0f / SquareRoot(SumOfWarp(squares) / static_cast<float>(columns) + kRmsEpsilon);
   if (lane == 0) Store(ViewOf(args.rstd) + row, rstd);
-  const MapLanes lanes = ThisLanes(streams);
+  const MapLanes lanes = ThisLanes(residuals);
   float h[3], square[2];
   Logits(args, row, rstd, lanes, h);
   SinkhornForward(lanes, h, square);
@@ -151,14 +151,14 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperReadForwardKernel(HyperRead
   }
 }
 
-// A thread has a column of all streams of a row.
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperWriteForwardKernel(HyperWriteForwardArgs args, int streams) {
+// A thread has a column of all residuals of a row.
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperWriteForwardKernel(HyperWriteForwardArgs args, int residuals) {
   const int64_t at = BlockX() * kThreads + ThreadIndex(), row = at / args.f.columns, c = at % args.f.columns;
   if (row >= args.f.rows) return;
-  const int n = streams;
+  const int n = residuals;
   const DevicePointer<const float> post = ViewOf(args.maps).row(row) + n;
   float x[kMost];
-  LoadStreams(ViewOf(args.x).row(row), args.f.columns, c, n, x);
+  LoadResiduals(ViewOf(args.x).row(row), args.f.columns, c, n, x);
   const float f = Load(ViewOf(args.f).row(row) + c);
   for (int i = 0; i < n; ++i) {
     const DevicePointer<const float> res = post + (n + i * n);
@@ -171,15 +171,15 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperWriteForwardKernel(HyperWri
 }
 
 // Warp w of block x: row x·kWarps + w. A lane reads its columns of every stream before it writes them.
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperWriteBackwardKernel(HyperWriteBackwardArgs args, int streams) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperWriteBackwardKernel(HyperWriteBackwardArgs args, int residuals) {
   const int64_t row = BlockX() * kWarps + ThreadIndex() / kWarp;
   if (row >= args.f.rows) return;  // all lanes of the warp
-  const int n = streams, lane = ThreadIndex() % kWarp;
+  const int n = residuals, lane = ThreadIndex() % kWarp;
   const DevicePointer<const float> post = ViewOf(args.maps).row(row) + n, res = post + n;
   float dots[kMost][kMost + 1] = {};  // of dy_i with each x_j, then with f
   for (int64_t c = lane; c < args.f.columns; c += kWarp) {
     float x[kMost], dx[kMost] = {}, df = 0.0f;
-    LoadStreams(ViewOf(args.x).row(row), args.f.columns, c, n, x);
+    LoadResiduals(ViewOf(args.x).row(row), args.f.columns, c, n, x);
     const float f = Load(ViewOf(args.f).row(row) + c);
     HADAL_UNROLL for (int i = 0; i < kMost; ++i) {
       if (i >= n) continue;
@@ -263,12 +263,12 @@ HADAL_DEVICE void ReadBackwardRow(const HyperReadBackwardArgs& args, int64_t row
 }
 
 // Block x: rows [x·kHyperRowBlock, …). partials[x·(m + 3) + k]: the gradients of bias and gates from these rows.
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads, 1) HyperReadBackwardKernel(HyperReadBackwardArgs args, int streams) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads, 1) HyperReadBackwardKernel(HyperReadBackwardArgs args, int residuals) {
   HADAL_SHARED(float, warps, kWarps*(kMostMaps + kHyperGates));
   const int64_t first = BlockX() * kHyperRowBlock;
   const int64_t end = first + kHyperRowBlock < args.du.rows ? first + kHyperRowBlock : args.du.rows;
   const int warp = ThreadIndex() / kWarp, lane = ThreadIndex() % kWarp;
-  const MapLanes lanes = ThisLanes(streams);
+  const MapLanes lanes = ThisLanes(residuals);
   const int maps = lanes.n * (lanes.n + 2), count = maps + static_cast<int>(kHyperGates);
   float sums[3] = {}, gates[2] = {};
   for (int64_t row = first + warp; row < end; row += kWarps) ReadBackwardRow(args, row, lanes, sums, gates);
@@ -285,25 +285,25 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads, 1) HyperReadBackwardKernel(Hyper
   Store(ViewOf(args.partials) + (BlockX() * count + k), sum);
 }
 
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CopyToStreamsKernel(CopyToStreamsArgs args, int streams) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CopyToResidualsKernel(CopyToResidualsArgs args, int residuals) {
   const int64_t at = BlockX() * kThreads + ThreadIndex(), row = at / args.x.columns, c = at % args.x.columns;
   if (row >= args.x.rows) return;
   const float value = args.gain * Load(ViewOf(args.x).row(row) + c);
-  for (int i = 0; i < streams; ++i) Store(ViewOf(args.y).row(row) + (i * args.x.columns + c), value);
+  for (int i = 0; i < residuals; ++i) Store(ViewOf(args.y).row(row) + (i * args.x.columns + c), value);
 }
 
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) SumStreamsKernel(SumStreamsArgs args, int streams) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) SumResidualsKernel(SumResidualsArgs args, int residuals) {
   const int64_t at = BlockX() * kThreads + ThreadIndex(), row = at / args.y.columns, c = at % args.y.columns;
   if (row >= args.y.rows) return;
   float sums[kMost];
-  LoadStreams(ViewOf(args.x).row(row), args.y.columns, c, streams, sums);
+  LoadResiduals(ViewOf(args.x).row(row), args.y.columns, c, residuals, sums);
   HADAL_UNROLL for (int half = kMost / 2; half > 0; half /= 2) {
     HADAL_UNROLL for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
   }
   Store(ViewOf(args.y).row(row) + c, args.gain * sums[0]);
 }
 
-// Launches a kernel whose blocks have `rows_of_block` rows. `all`, `one`: tensors of all streams and of one.
+// Launches a kernel whose blocks have `rows_of_block` rows. `all`, `one`: tensors of all residuals and of one.
 template <typename Args>
 void LaunchOnRows(StreamHandle stream, void (*kernel)(Args, int), const Args& args, const ConstMatrix& all,
                   const ConstMatrix& one, int64_t rows_of_block) {
@@ -347,12 +347,12 @@ void HyperReadBackward(StreamHandle stream, const HyperReadBackwardArgs& args) {
   MergeColumns(stream, merges);
 }
 
-void CopyToStreams(StreamHandle stream, const CopyToStreamsArgs& args) {
-  LaunchOnElements(stream, CopyToStreamsKernel, args, args.y, args.x);
+void CopyToResiduals(StreamHandle stream, const CopyToResidualsArgs& args) {
+  LaunchOnElements(stream, CopyToResidualsKernel, args, args.y, args.x);
 }
 
-void SumStreams(StreamHandle stream, const SumStreamsArgs& args) {
-  LaunchOnElements(stream, SumStreamsKernel, args, args.x, args.y);
+void SumResiduals(StreamHandle stream, const SumResidualsArgs& args) {
+  LaunchOnElements(stream, SumResidualsKernel, args, args.x, args.y);
 }
 
 }  // namespace hadal::cuda

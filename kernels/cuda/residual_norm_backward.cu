@@ -149,7 +149,8 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads, kMore ? 1 : 2)
   TeamSums<2> row_sums = {slots};
   const RowTeam team = ThisRowTeam(args.d_residual.columns, team_threads);
   const bool norm = Given(args.d_normed);
-  const float branch_gain = args.branch_gain_place == nullptr ? args.branch_gain : Load(ViewOf(args.branch_gain_place));
+  const float branch_gain =
+      args.device_branch_gain == nullptr ? args.branch_gain : Load(ViewOf(args.device_branch_gain));
   RandomPosition position;
   if (dropout.active()) position = Load(dropout.position);
   const float share = 1.0f / static_cast<float>(args.d_residual.columns);

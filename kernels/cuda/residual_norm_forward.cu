@@ -72,7 +72,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
   HADAL_SHARED(float, slots, TeamSums<1>::kSlots);
   TeamSums<1> sums = {slots};
   const RowTeam team = ThisRowTeam(args.residual.columns, team_threads);
-  float branch_gain = args.branch_gain_place == nullptr ? args.branch_gain : Load(ViewOf(args.branch_gain_place));
+  float branch_gain = args.device_branch_gain == nullptr ? args.branch_gain : Load(ViewOf(args.device_branch_gain));
   if (kMore && Given(args.learned_branch_gain)) branch_gain *= Load(ViewOf(args.learned_branch_gain));
   RandomPosition position;
   if (dropout.active()) position = Load(dropout.position);

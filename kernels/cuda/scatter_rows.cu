@@ -11,7 +11,7 @@ template <typename T>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ScatterRowsKernel(ScatterRowsArgs args) {
   const int64_t i = BlockX() * kThreads + ThreadIndex(), row = i / args.x.columns, column = i % args.x.columns;
   if (row >= args.x.rows) return;
-  Store(ViewOf<T>(args.y).row(Load(ViewOf(args.index_place) + row)) + column,
+  Store(ViewOf<T>(args.y).row(Load(ViewOf(args.device_index) + row)) + column,
         Load(ViewOf<T>(args.x).row(row) + column));
 }
 
@@ -20,7 +20,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ScatterRowsKernel(ScatterRowsArg
 void ScatterRows(StreamHandle stream, const ScatterRowsArgs& args) {
   const int64_t elements = args.x.rows * args.x.columns;
   if (elements == 0) return;
-  HADAL_CHECK(args.index_place != nullptr);
+  HADAL_CHECK(args.device_index != nullptr);
   WithElement(args.x.storage, [&]<typename T>(T) {
     Launch(stream, {.blocks_x = (elements + kThreads - 1) / kThreads, .threads = kThreads}, ScatterRowsKernel<T>, args);
   });

@@ -21,7 +21,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) UnfoldKernel(UnfoldArgs args) {
   HADAL_SHARED(float, tile, kTaps* kColumns);
   const int64_t row = BlockX(), first = BlockY() * kColumns, left = args.x.columns - first;
   const int columns = static_cast<int>(left < kColumns ? left : kColumns), column = ThreadIndex();
-  const RowTaps taps = Load(ViewOf(args.places.taps) + (args.first + row));
+  const RowTaps taps = Load(ViewOf(args.device_taps.taps) + (args.first + row));
   HADAL_UNROLL for (int k = 0; k < kTaps; ++k) {
     float value = 0.0f;
     if (column < columns && k >= taps.begin && k < taps.end) {
@@ -41,8 +41,8 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) UnfoldKernel(UnfoldArgs args) {
 template <typename U>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) FoldKernel(FoldArgs args) {
   const int64_t row = args.first - 1 + BlockX(), column = BlockY() * kColumns + ThreadIndex();
-  if (row < 0 || row >= args.places.rows || column >= args.dx.columns) return;
-  const RowTaps taps = Load(ViewOf(args.places.taps) + row);
+  if (row < 0 || row >= args.device_taps.rows || column >= args.dx.columns) return;
+  const RowTaps taps = Load(ViewOf(args.device_taps.taps) + row);
   if (taps.end == 0) return;  // a padding row
   const int64_t last = args.first + args.du.rows;
   const bool before = taps.begin == 0 && row - 1 >= args.first, here = row >= args.first && row < last,
@@ -92,7 +92,7 @@ void Unfold(StreamHandle stream, const UnfoldArgs& args) {
 
 void Fold(StreamHandle stream, const FoldArgs& args) {
   if (args.du.rows == 0) return;
-  HADAL_CHECK_LE(args.first + args.du.rows, args.places.rows);
+  HADAL_CHECK_LE(args.first + args.du.rows, args.device_taps.rows);
   HADAL_CHECK_LE(BlocksOfColumns(args.dx.columns), 65535);
   WithElement(args.du.storage, [&]<typename U>(U) {
     Launch(stream, {.blocks_x = args.du.rows + 2, .blocks_y = BlocksOfColumns(args.dx.columns), .threads = kThreads},

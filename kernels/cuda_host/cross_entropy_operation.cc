@@ -8,13 +8,13 @@ namespace hadal::cuda {
 void operation::CrossEntropy(const Stream& stream, const CrossEntropyArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
   CrossEntropyArgs placed = args;
-  if (args.targets_place == nullptr) {
-    placed.targets_place = device.launch_memory().Put(args.targets.data, args.targets.size).address;
+  if (args.device_targets == nullptr) {
+    placed.device_targets = device.launch_memory().Put(args.targets.data, args.targets.size).address;
   }
   if (args.gradient_scale == 0.0f) {
-    placed.gradient_scale_place = nullptr;
-  } else if (args.gradient_scale_place == nullptr) {
-    placed.gradient_scale_place = device.launch_memory().Put(args.gradient_scale).address;
+    placed.device_gradient_scale = nullptr;
+  } else if (args.device_gradient_scale == nullptr) {
+    placed.device_gradient_scale = device.launch_memory().Put(args.gradient_scale).address;
   }
   cuda::CrossEntropy(device.handle(), placed);
 }

@@ -21,7 +21,7 @@ std::vector<int32_t> RowPositions(const ConstTokens& offsets) {
 void operation::EmbeddingForward(const Stream& stream, const EmbeddingForwardArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
   EmbeddingForwardArgs placed = args;
-  if (args.places.tokens == nullptr) {
+  if (args.device_tokens.tokens == nullptr) {
     LaunchMemory& memory = device.launch_memory();
     std::vector<int32_t> counted;
     ConstTokens positions = args.row_positions;
@@ -29,8 +29,8 @@ void operation::EmbeddingForward(const Stream& stream, const EmbeddingForwardArg
       counted = RowPositions(args.offsets);
       positions = {counted.data(), static_cast<int64_t>(counted.size())};
     }
-    placed.places.tokens = memory.Put(args.tokens.data, args.tokens.size).address;
-    placed.places.positions = memory.Put(positions.data, positions.size).address;
+    placed.device_tokens.tokens = memory.Put(args.tokens.data, args.tokens.size).address;
+    placed.device_tokens.positions = memory.Put(positions.data, positions.size).address;
   }
   placed.dropout = OnDevice(args.dropout, device);
   cuda::EmbeddingForward(device.handle(), placed);
@@ -39,14 +39,14 @@ void operation::EmbeddingForward(const Stream& stream, const EmbeddingForwardArg
 void operation::EmbeddingBackward(const Stream& stream, const EmbeddingBackwardArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
   EmbeddingBackwardArgs placed = args;
-  if (args.places.tokens == nullptr) {
+  if (args.device_tokens.tokens == nullptr) {
     LaunchMemory& memory = device.launch_memory();
     const TokenGroups groups = GroupRowsByToken({args.tokens.data, args.tokens.data + args.tokens.size});
     const int32_t count = static_cast<int32_t>(groups.tokens.size());
-    placed.places.group_count = memory.Put(count).address;
-    placed.places.group_starts = memory.Put(groups.starts.data(), count + 1).address;
-    placed.places.group_tokens = memory.Put(groups.tokens.data(), count).address;
-    placed.places.sorted_rows = memory.Put(groups.sorted_rows.data(), groups.sorted_rows.size()).address;
+    placed.device_tokens.group_count = memory.Put(count).address;
+    placed.device_tokens.group_starts = memory.Put(groups.starts.data(), count + 1).address;
+    placed.device_tokens.group_tokens = memory.Put(groups.tokens.data(), count).address;
+    placed.device_tokens.sorted_rows = memory.Put(groups.sorted_rows.data(), groups.sorted_rows.size()).address;
   }
   placed.dropout = OnDevice(args.dropout, device);
   cuda::EmbeddingBackward(device.handle(), placed);

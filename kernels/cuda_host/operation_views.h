@@ -10,8 +10,8 @@ namespace hadal::cuda {
 
 // Returns `dropout` with its position in device memory: in launch memory unless it has a place.
 inline Dropout OnDevice(Dropout dropout, LaunchDevice& device) {
-  if (dropout.active() && dropout.place == nullptr) {
-    dropout.place = device.launch_memory().Put(PositionOf(dropout)).address;
+  if (dropout.active() && dropout.device_position == nullptr) {
+    dropout.device_position = device.launch_memory().Put(PositionOf(dropout)).address;
   }
   return dropout;
 }

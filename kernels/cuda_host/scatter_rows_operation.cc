@@ -8,8 +8,8 @@ namespace hadal::cuda {
 void operation::ScatterRows(const Stream& stream, const ScatterRowsArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
   ScatterRowsArgs placed = args;
-  if (args.index_place == nullptr) {
-    placed.index_place = device.launch_memory().Put(args.index.data, args.index.size).address;
+  if (args.device_index == nullptr) {
+    placed.device_index = device.launch_memory().Put(args.index.data, args.index.size).address;
   }
   cuda::ScatterRows(device.handle(), placed);
 }

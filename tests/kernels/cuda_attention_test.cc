@@ -47,7 +47,7 @@ void RunKernels(const AttentionProblem& problem, AttentionTensors& t, Placement 
   const cuda::AttentionShape shape = {problem.heads, static_cast<int32_t>(problem.head_width), problem.causal,
                                       most_blocks};
   Dropout placed = problem.dropout();
-  placed.place = position.data();
+  placed.device_position = position.data();
   const cuda::DeviceDropout dropout = cuda::DeviceDropoutOf(placed);
 
   cuda::AttentionForwardArgs<T> forward = {.shape = shape, .dropout = dropout};

@@ -28,8 +28,8 @@ CrossEntropyOutcome RunCrossEntropy(const CrossEntropyProblem& problem, int vari
   DeviceVectorOf<float> scale(device, std::vector<float>{problem.gradient_scale}), loss(device, rows),
       nll(device, rows);
   CrossEntropyArgs args = {.logits = logits.view(), .label_smoothing = problem.label_smoothing};
-  args.targets_place = targets.data();
-  if (problem.gradient_scale != 0) args.gradient_scale_place = scale.data();
+  args.device_targets = targets.data();
+  if (problem.gradient_scale != 0) args.device_gradient_scale = scale.data();
   args.loss = loss.view(), args.nll = nll.view();
   cuda::CrossEntropy(device.stream(), args);
   EXPECT_TRUE(logits.guards_intact());

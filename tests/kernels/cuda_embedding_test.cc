@@ -31,8 +31,8 @@ std::vector<float> Forward(const Case& c, int variation) {
   DeviceMatrixOf<Stream> x(device, std::vector<float>(c.rows * c.width, NAN), c.rows, c.width, place);
   DeviceVectorOf<cuda::RandomPosition> position(device, {cuda::PositionOf(c.dropout)});
   EmbeddingForwardArgs args = {.table = table.view(), .positions = positions.view(), .multiplier = Case::kMultiplier};
-  args.places = {.tokens = tokens.data(), .positions = row_positions.data()};
-  args.dropout = c.dropout, args.dropout.place = position.data();
+  args.device_tokens = {.tokens = tokens.data(), .positions = row_positions.data()};
+  args.dropout = c.dropout, args.dropout.device_position = position.data();
   args.x = x.view();
   cuda::EmbeddingForward(device.stream(), args);
   EXPECT_TRUE(x.guards_intact());
@@ -50,12 +50,12 @@ std::vector<float> Backward(const Case& c, int variation) {
   DeviceMatrixOf<float> d_table(device, c.d_table, Case::kVocabulary, c.width, place);
   DeviceVectorOf<cuda::RandomPosition> position(device, {cuda::PositionOf(c.dropout)});
   EmbeddingBackwardArgs args = {.tokens = {c.tokens.data(), c.rows}, .dx = dx.view(), .multiplier = Case::kMultiplier};
-  args.places = {.group_count = count.data(),
-                 .group_starts = starts.data(),
-                 .group_tokens = group_tokens.data(),
-                 .sorted_rows = sorted_rows.data()};
+  args.device_tokens = {.group_count = count.data(),
+                        .group_starts = starts.data(),
+                        .group_tokens = group_tokens.data(),
+                        .sorted_rows = sorted_rows.data()};
   args.d_table = d_table.view();
-  args.dropout = c.dropout, args.dropout.place = position.data();
+  args.dropout = c.dropout, args.dropout.device_position = position.data();
   cuda::EmbeddingBackward(device.stream(), args);
   EXPECT_TRUE(d_table.guards_intact());
   return d_table.dense();

@@ -41,7 +41,7 @@ TYPED_TEST(CudaLinearEpilogueTest, DropoutIsTheCountedOne) {
     const std::vector<float> y = Rounded<T>(NormalValues(c.rows * c.width, 1));
     DeviceMatrixOf<T> on_device(device, y, c.rows, c.width, c.place);
     DeviceVectorOf<cuda::RandomPosition> position(device, {cuda::PositionOf(dropout)});
-    dropout.place = position.data();
+    dropout.device_position = position.data();
     cuda::DropoutRows<T>(
         device.stream(),
         {.rows = c.rows, .width = c.width, .dropout = cuda::DeviceDropoutOf(dropout), .y = on_device.view()});

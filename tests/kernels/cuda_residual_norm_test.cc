@@ -48,13 +48,13 @@ struct Parameters {
   template <typename Args>
   Args ArgsOf(const Case& c) const {
     Args args;
-    args.residual_gain = Case::kResidualGain, args.branch_gain_place = branch_gain.data();
+    args.residual_gain = Case::kResidualGain, args.device_branch_gain = branch_gain.data();
     if (c.fields.skip) args.skip_gain = Case::kSkipGain;
     if (c.fields.learned_residual) args.learned_residual_gain = learned_residual.view();
     if (c.fields.learned_branch) args.learned_branch_gain = learned_branch.view();
     if (c.fields.norm) args.scale = scale.view();
     if (c.fields.norm_gain) args.norm_gain = Case::kNormGain;
-    args.dropout = c.dropout, args.dropout.place = position.data();
+    args.dropout = c.dropout, args.dropout.device_position = position.data();
     args.second_gain = Case::kSecondGain;
     return args;
   }

@@ -80,7 +80,7 @@ TYPED_TEST(CudaScatterRowsTest, RowsGoWhereTheyAreSent) {
     const std::vector<float> before = Rounded<T>(NormalValues(8 * width, 2));
     DeviceMatrixOf<T> from(device, x, 3, width, {1, 3}), to(device, before, 8, width, {2, 1});
     DeviceVectorOf<int32_t> places(device, index);
-    cuda::ScatterRows(device.stream(), {.x = from.view(), .index_place = places.data(), .y = to.view()});
+    cuda::ScatterRows(device.stream(), {.x = from.view(), .device_index = places.data(), .y = to.view()});
     std::vector<float> expected = before;
     for (int64_t i = 0; i < 3; ++i) std::copy_n(&x[i * width], width, &expected[index[i] * width]);
     EXPECT_EQ(to.dense(), expected);

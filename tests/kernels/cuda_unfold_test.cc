@@ -81,11 +81,12 @@ class CudaUnfoldTest : public ::testing::Test {
     const DeviceMatrixOf<float> to(device, before, utterances_.x_rows(), c.width, c.place);
     for (int64_t first = 0; first < utterances_.rows(); first += c.block) {
       const int64_t rows = std::min(c.block, utterances_.rows() - first);
-      const TapPlaces places = {taps.data(), utterances_.rows()};
+      const DeviceTaps device_taps = {taps.data(), utterances_.rows()};
       cuda::Unfold(device.stream(),
-                   {.x = in.view(), .first = first, .places = places, .u = out.view().Rows(first, rows)});
-      cuda::Fold(device.stream(),
-                 {.du = gradient.view().Rows(first, rows), .first = first, .places = places, .dx = to.view()});
+                   {.x = in.view(), .first = first, .device_taps = device_taps, .u = out.view().Rows(first, rows)});
+      cuda::Fold(
+          device.stream(),
+          {.du = gradient.view().Rows(first, rows), .first = first, .device_taps = device_taps, .dx = to.view()});
     }
     EXPECT_TRUE(out.guards_intact() && to.guards_intact());
     return {out.dense(), to.dense()};

@@ -58,7 +58,9 @@ class AccessLab {
   MatrixOf<T> Matrix(int64_t rows, int64_t width) {
     return {Zeros<T>(rows * width).data, rows, width};
   }
-  hadal::Dropout Dropout() { return {.threshold = 6554, .place = Vector<RandomPosition>({{1, 2, 3, 4}}).data}; }
+  hadal::Dropout Dropout() {
+    return {.threshold = 6554, .device_position = Vector<RandomPosition>({{1, 2, 3, 4}}).data};
+  }
 
   void Visit(const std::string& shape, const std::vector<std::string>& kernels,
              const std::function<void(StreamHandle)>& launch) {
@@ -233,7 +235,7 @@ void VisitEnds(AccessLab& lab) {
   const std::string type = kNameOf<T>;
   constexpr int64_t kRows = 16;
   CrossEntropyArgs loss = {.logits = lab.Matrix<T>(2, kWords), .label_smoothing = 0.1f};
-  loss.targets_place = lab.Zeros<int32_t>(2).data, loss.gradient_scale_place = lab.Zeros<float>(1).data;
+  loss.device_targets = lab.Zeros<int32_t>(2).data, loss.device_gradient_scale = lab.Zeros<float>(1).data;
   loss.loss = loss.nll = lab.Zeros<float>(2);
   lab.Visit("2 x 32000", {Named("CrossEntropyKernel", {type})},
             [&](StreamHandle stream) { cuda::CrossEntropy(stream, loss); });
@@ -241,7 +243,7 @@ void VisitEnds(AccessLab& lab) {
   std::vector<int32_t> tokens(kRows), places(kRows);
   for (int32_t i = 0; i < kRows; ++i) tokens[i] = i % 5, places[i] = i;
   EmbeddingForwardArgs forward;
-  forward.places = {.tokens = lab.Vector(tokens).data, .positions = lab.Vector(places).data};
+  forward.device_tokens = {.tokens = lab.Vector(tokens).data, .positions = lab.Vector(places).data};
   forward.dropout = lab.Dropout();
   forward.table = lab.Matrix<T>(5, kWidth), forward.positions = lab.Matrix<float>(kRows, kWidth);
   forward.x = lab.Matrix<T>(kRows, kWidth);
@@ -249,10 +251,10 @@ void VisitEnds(AccessLab& lab) {
             [&](StreamHandle stream) { cuda::EmbeddingForward(stream, forward); });
   const cuda::TokenGroups groups = cuda::GroupRowsByToken(tokens);
   EmbeddingBackwardArgs backward = {.tokens = {tokens.data(), kRows}, .dx = forward.x, .dropout = forward.dropout};
-  backward.places = {.group_count = lab.Vector<int32_t>({static_cast<int32_t>(groups.tokens.size())}).data,
-                     .group_starts = lab.Vector(groups.starts).data,
-                     .group_tokens = lab.Vector(groups.tokens).data,
-                     .sorted_rows = lab.Vector(groups.sorted_rows).data};
+  backward.device_tokens = {.group_count = lab.Vector<int32_t>({static_cast<int32_t>(groups.tokens.size())}).data,
+                            .group_starts = lab.Vector(groups.starts).data,
+                            .group_tokens = lab.Vector(groups.tokens).data,
+                            .sorted_rows = lab.Vector(groups.sorted_rows).data};
   backward.d_table = lab.Matrix<float>(5, kWidth);
   lab.Visit("16 x 512, 5 words", {Named("EmbeddingBackwardKernel", {type})},
             [&](StreamHandle stream) { cuda::EmbeddingBackward(stream, backward); });
@@ -317,7 +319,7 @@ void VisitRest(AccessLab& lab) {
   });
   const VectorOf<int32_t> places = lab.Vector<int32_t>({3, 1, 0, 2});
   lab.Visit("4 x 512", {"ScatterRowsKernel<BFloat16>"}, [&](StreamHandle stream) {
-    cuda::ScatterRows(stream, {.x = narrow.Rows(0, 4), .index_place = places.data, .y = other});
+    cuda::ScatterRows(stream, {.x = narrow.Rows(0, 4), .device_index = places.data, .y = other});
   });
   TopCandidatesArgs top = {.logits = lab.Matrix<float>(1, kWords), .tokens = lab.Matrix<int32_t>(1, 4)};
   top.values = lab.Matrix<float>(1, 4), top.also_values = numbers, top.best = places;
@@ -330,18 +332,18 @@ template <typename T>
 void VisitFrontEnd(AccessLab& lab) {
   constexpr int64_t kFeatures = 80, kRows = 8;
   constexpr int32_t kFrames = 2 * kRows;
-  const TapPlaces taps = {lab.Vector(cuda::TapsOfRows({0, kFrames}, {0, kFrames / 2})).data, kRows};
+  const DeviceTaps taps = {lab.Vector(cuda::TapsOfRows({0, kFrames}, {0, kFrames / 2})).data, kRows};
   const MatrixOf<float> frames = lab.Matrix<float>(kFrames, kFeatures), dx = lab.Matrix<float>(kFrames, kWidth);
   const MatrixOf<T> x = lab.Matrix<T>(kFrames, kWidth), u = lab.Matrix<T>(kRows, kConvolutionTaps * kWidth),
                     of_frames = lab.Matrix<T>(kRows, kConvolutionTaps * kFeatures),
                     z = lab.Matrix<T>(kRows, 2 * kWidth);
   const std::string type = kNameOf<T>;
   lab.Visit("8 x 5 x 80", {Named("UnfoldKernel", {"float", type})},
-            [&](StreamHandle stream) { cuda::Unfold(stream, {.x = frames, .places = taps, .u = of_frames}); });
+            [&](StreamHandle stream) { cuda::Unfold(stream, {.x = frames, .device_taps = taps, .u = of_frames}); });
   lab.Visit("8 x 5 x 512", {Named("UnfoldKernel", {type, type})},
-            [&](StreamHandle stream) { cuda::Unfold(stream, {.x = x, .places = taps, .u = u}); });
+            [&](StreamHandle stream) { cuda::Unfold(stream, {.x = x, .device_taps = taps, .u = u}); });
   lab.Visit("8 x 5 x 512", {Named("FoldKernel", {type})},
-            [&](StreamHandle stream) { cuda::Fold(stream, {.du = u, .places = taps, .dx = dx}); });
+            [&](StreamHandle stream) { cuda::Fold(stream, {.du = u, .device_taps = taps, .dx = dx}); });
   lab.Visit("8 x 512", {Named("GluForwardKernel", {type, type})},
             [&](StreamHandle stream) { cuda::GluForward(stream, {.z = z, .y = x.Rows(0, kRows)}); });
   lab.Visit("8 x 512", {Named("GluBackwardKernel", {type})},
@@ -349,10 +351,10 @@ void VisitFrontEnd(AccessLab& lab) {
 }
 
 // Four residual streams, in blocks of rows that are full.
-void VisitStreams(AccessLab& lab) {
-  constexpr int64_t kRows = 64, kStreams = 4, kMaps = 24;
-  const MatrixOf<float> x = lab.Matrix<float>(kRows, kStreams * kWidth),
-                        y = lab.Matrix<float>(kRows, kStreams * kWidth), u = lab.Matrix<float>(kRows, kWidth),
+void VisitResiduals(AccessLab& lab) {
+  constexpr int64_t kRows = 64, kResiduals = 4, kMaps = 24;
+  const MatrixOf<float> x = lab.Matrix<float>(kRows, kResiduals * kWidth),
+                        y = lab.Matrix<float>(kRows, kResiduals * kWidth), u = lab.Matrix<float>(kRows, kWidth),
                         maps = lab.Matrix<float>(kRows, kMaps), projected = lab.Matrix<float>(kRows, kMaps),
                         d_maps = lab.Matrix<float>(kRows, kMaps);
   const VectorOf<float> gates = lab.Zeros<float>(3), bias = lab.Zeros<float>(kMaps), rstd = lab.Zeros<float>(kRows),
@@ -372,9 +374,9 @@ void VisitStreams(AccessLab& lab) {
   backward.d_gates = d_gates, backward.d_bias = d_bias, backward.partials = partials;
   lab.Visit(shape, {"HyperReadBackwardKernel", "MergeColumnsKernel"},
             [&](StreamHandle stream) { cuda::HyperReadBackward(stream, backward); });
-  lab.Visit(shape, {"CopyToStreamsKernel"},
-            [&](StreamHandle stream) { cuda::CopyToStreams(stream, {.x = u, .y = y}); });
-  lab.Visit(shape, {"SumStreamsKernel"}, [&](StreamHandle stream) { cuda::SumStreams(stream, {.x = x, .y = u}); });
+  lab.Visit(shape, {"CopyToResidualsKernel"},
+            [&](StreamHandle stream) { cuda::CopyToResiduals(stream, {.x = u, .y = y}); });
+  lab.Visit(shape, {"SumResidualsKernel"}, [&](StreamHandle stream) { cuda::SumResiduals(stream, {.x = x, .y = u}); });
 }
 
 std::string CountText(const cuda::AccessCount& count) {
@@ -402,7 +404,7 @@ void ForEachKernel(cuda::KernelEmulator& emulator, const std::function<void(cons
   VisitRest(lab);
   VisitFrontEnd<BFloat16>(lab);
   VisitFrontEnd<float>(lab);
-  VisitStreams(lab);
+  VisitResiduals(lab);
   for (const int64_t head_width : {64, 128}) VisitCachedAttention<BFloat16>(lab, head_width, /*length=*/40);
   VisitCachedAttention<float>(lab, 64, /*length=*/40);
 }
