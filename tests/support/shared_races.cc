@@ -1,4 +1,4 @@
-#include "kernels/cuda/shared_races.h"
+#include "tests/support/shared_races.h"
 
 namespace hadal::cuda {
 

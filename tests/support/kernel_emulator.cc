@@ -1,4 +1,4 @@
-#include "kernels/cuda/executor.h"
+#include "tests/support/kernel_emulator.h"
 
 #include <algorithm>
 #include <cstdarg>
@@ -17,8 +17,8 @@ constexpr size_t kStackBytes = 64 << 10;
 constexpr int kLanes = 32;
 constexpr int kPoison = 0xFF;
 
-// The executor whose kernel runs in this OS thread. Global, because a kernel's functions have no argument for it.
-thread_local Executor* current_executor = nullptr;
+// The emulator whose kernel runs in this OS thread. Global, because a kernel's functions have no argument for it.
+thread_local KernelEmulator* current_emulator = nullptr;
 
 bool SamePlace(const std::source_location& a, const std::source_location& b) {
   return a.line() == b.line() && a.column() == b.column() && std::strcmp(a.file_name(), b.file_name()) == 0;
@@ -26,18 +26,18 @@ bool SamePlace(const std::source_location& a, const std::source_location& b) {
 
 }  // namespace
 
-Executor::Executor(uint64_t seed) : random_(seed) {}
+KernelEmulator::KernelEmulator(uint64_t seed) : random_(seed) {}
 
-Executor::~Executor() {
+KernelEmulator::~KernelEmulator() {
   for (void* start : own_) std::free(start);
 }
 
-Executor& Executor::Current() {
-  HADAL_CHECK(current_executor != nullptr);
-  return *current_executor;
+KernelEmulator& KernelEmulator::Current() {
+  HADAL_CHECK(current_emulator != nullptr);
+  return *current_emulator;
 }
 
-void* Executor::Allocate(int64_t bytes) {
+void* KernelEmulator::Allocate(int64_t bytes) {
   constexpr int64_t kBoundary = 256;  // as cudaMalloc's
   void* start = std::aligned_alloc(kBoundary, (bytes + kBoundary) / kBoundary * kBoundary);
   HADAL_CHECK(start != nullptr);
@@ -47,21 +47,21 @@ void* Executor::Allocate(int64_t bytes) {
   return start;
 }
 
-void Executor::Register(const void* memory, int64_t bytes) {
+void KernelEmulator::Register(const void* memory, int64_t bytes) {
   allocations_[static_cast<const std::byte*>(memory)] = bytes;
 }
 
-void Executor::Unregister(const void* memory) {
+void KernelEmulator::Unregister(const void* memory) {
   allocations_.erase(static_cast<const std::byte*>(memory));
   last_allocation_ = {nullptr, 0};
 }
 
-void Executor::AroundLaunches(std::function<void()> before, std::function<void()> after) {
+void KernelEmulator::AroundLaunches(std::function<void()> before, std::function<void()> after) {
   before_ = std::move(before);
   after_ = std::move(after);
 }
 
-void Executor::Run(const LaunchShape& shape, const std::function<void()>& body) {
+void KernelEmulator::Run(const LaunchShape& shape, const std::function<void()>& body) {
   HADAL_CHECK_GE(shape.threads, kLanes);
   HADAL_CHECK_LE(shape.threads, 1024);
   HADAL_CHECK_EQ(shape.threads % kLanes, 0);
@@ -75,12 +75,12 @@ void Executor::Run(const LaunchShape& shape, const std::function<void()>& body) 
   }
 }
 
-void Executor::RunNow(const LaunchShape& shape, const std::function<void()>& body) {
-  HADAL_CHECK(current_executor == nullptr);
+void KernelEmulator::RunNow(const LaunchShape& shape, const std::function<void()>& body) {
+  HADAL_CHECK(current_emulator == nullptr);
   if (before_) before_();
   shape_ = shape;
   body_ = &body;
-  current_executor = this;
+  current_emulator = this;
   if (counter_ != nullptr) counter_->Begin();
   std::vector<int64_t> order(shape.blocks_x * shape.blocks_y);
   std::iota(order.begin(), order.end(), 0);
@@ -90,11 +90,11 @@ void Executor::RunNow(const LaunchShape& shape, const std::function<void()>& bod
     StartBlock();
     RunBlock();
   }
-  current_executor = nullptr;
+  current_emulator = nullptr;
   if (after_) after_();
 }
 
-void Executor::StartBlock() {
+void KernelEmulator::StartBlock() {
   shared_.clear();
   shared_bytes_ = 0;
   races_.Meet();
@@ -108,15 +108,15 @@ void Executor::StartBlock() {
 }
 
 // A fiber runs one thread of block after block. Between blocks it holds nothing that must be destroyed.
-void Executor::FiberMain() {
-  Executor& executor = Current();
+void KernelEmulator::FiberMain() {
+  KernelEmulator& emulator = Current();
   while (true) {
-    (*executor.body_)();
-    executor.Wait(State::kReturned, std::source_location());
+    (*emulator.body_)();
+    emulator.Wait(State::kReturned, std::source_location());
   }
 }
 
-void Executor::RunBlock() {
+void KernelEmulator::RunBlock() {
   while (!runnable_.empty()) {
     const size_t choice = (random_() >> 32) * runnable_.size() >> 32;
     const int thread = runnable_[choice];
@@ -141,7 +141,7 @@ void Executor::RunBlock() {
 }
 
 // Returns when the fiber waits or has ended.
-void Executor::Resume(int thread) {
+void KernelEmulator::Resume(int thread) {
   Fiber& fiber = fibers_[thread];
   running_ = thread;
   if (_setjmp(scheduler_) == 0) {
@@ -152,13 +152,13 @@ void Executor::Resume(int thread) {
     getcontext(&fiber.entry);
     fiber.entry.uc_stack = {.ss_sp = fiber.stack.get(), .ss_flags = 0, .ss_size = kStackBytes - offset};
     fiber.entry.uc_link = nullptr;
-    makecontext(&fiber.entry, &Executor::FiberMain, 0);
+    makecontext(&fiber.entry, &KernelEmulator::FiberMain, 0);
     setcontext(&fiber.entry);
   }
   running_ = -1;
 }
 
-void Executor::Wait(State state, const std::source_location& where) {
+void KernelEmulator::Wait(State state, const std::source_location& where) {
   Fiber& fiber = fibers_[running_];
   fiber.state = state;
   fiber.where = where;
@@ -166,7 +166,7 @@ void Executor::Wait(State state, const std::source_location& where) {
 }
 
 // Resumes threads [first, first + count) when all of them wait at the same place.
-void Executor::ReleaseIfComplete(int first, int count, State state) {
+void KernelEmulator::ReleaseIfComplete(int first, int count, State state) {
   const auto begin = fibers_.begin() + first, end = begin + count;
   if (!std::all_of(begin, end, [&](const Fiber& fiber) { return fiber.state == state; })) return;
   if (!std::all_of(begin, end, [&](const Fiber& fiber) { return SamePlace(fiber.where, begin->where); })) Diverged();
@@ -185,12 +185,12 @@ void Executor::ReleaseIfComplete(int first, int count, State state) {
   }
 }
 
-void Executor::Barrier(const std::source_location& where) {
+void KernelEmulator::Barrier(const std::source_location& where) {
   if (study_ != nullptr && study_->without != nullptr && SamePlace(where, *study_->without)) return;
   Wait(State::kAtBarrier, where);
 }
 
-uint64_t Executor::Shuffle(uint64_t value, int source_lane, const std::source_location& where) {
+uint64_t KernelEmulator::Shuffle(uint64_t value, int source_lane, const std::source_location& where) {
   struct Trade {
     uint64_t given, received;
     int source_lane;
@@ -207,15 +207,15 @@ uint64_t Executor::Shuffle(uint64_t value, int source_lane, const std::source_lo
   return trade.received;
 }
 
-void Executor::Together(void* brought, WarpWork work, const std::source_location& where) {
+void KernelEmulator::Together(void* brought, WarpWork work, const std::source_location& where) {
   Fiber& fiber = fibers_[running_];
   fiber.brought = brought;
   fiber.work = work;
   Wait(State::kInWarpWork, where);
 }
 
-void Executor::CheckAccess(AccessKind kind, const void* address, size_t bytes, size_t alignment,
-                           const std::source_location& where) {
+void KernelEmulator::CheckAccess(AccessKind kind, const void* address, size_t bytes, size_t alignment,
+                                 const std::source_location& where) {
   const char* verb = kind == AccessKind::kLoad ? "reads" : "writes";
   const auto* start = static_cast<const std::byte*>(address);
   const auto inside = [&](const std::pair<const std::byte*, int64_t>& allocation) {
@@ -237,7 +237,7 @@ void Executor::CheckAccess(AccessKind kind, const void* address, size_t bytes, s
   if (counter_ != nullptr) counter_->Note(running_, kind, address, bytes, where);
 }
 
-void* Executor::SharedStorage(const void* identity, size_t bytes) {
+void* KernelEmulator::SharedStorage(const void* identity, size_t bytes) {
   constexpr size_t kBoundary = alignof(std::max_align_t);
   const auto [array, added] = shared_.try_emplace(identity, shared_bytes_);
   std::byte* const start = shared_memory_.get() + array->second;
@@ -250,7 +250,8 @@ void* Executor::SharedStorage(const void* identity, size_t bytes) {
   return start;
 }
 
-void Executor::Race(AccessKind kind, const SharedRaces::Other& other, size_t bytes, const std::source_location& where) {
+void KernelEmulator::Race(AccessKind kind, const SharedRaces::Other& other, size_t bytes,
+                          const std::source_location& where) {
   if (study_ != nullptr && !study_->race.empty()) return;
   const auto line = [](const std::source_location& place) {
     return std::string(place.file_name()) + ":" + std::to_string(place.line());
@@ -262,8 +263,8 @@ void Executor::Race(AccessKind kind, const SharedRaces::Other& other, size_t byt
   study_->race = text;
 }
 
-void Executor::Fail(const char* format, ...) const {
-  std::fprintf(stderr, "CUDA executor: thread %d of block (%ld, %ld) ", running_, static_cast<long>(block_x()),
+void KernelEmulator::Fail(const char* format, ...) const {
+  std::fprintf(stderr, "CUDA emulator: thread %d of block (%ld, %ld) ", running_, static_cast<long>(block_x()),
                static_cast<long>(block_y()));
   va_list arguments;
   va_start(arguments, format);
@@ -274,8 +275,8 @@ void Executor::Fail(const char* format, ...) const {
 }
 
 // Prints every place where threads wait, with the first of these threads and their number.
-void Executor::Diverged() const {
-  std::fprintf(stderr, "CUDA executor: the threads of block (%ld, %ld) do not reach the same place:\n",
+void KernelEmulator::Diverged() const {
+  std::fprintf(stderr, "CUDA emulator: the threads of block (%ld, %ld) do not reach the same place:\n",
                static_cast<long>(block_x()), static_cast<long>(block_y()));
   const auto same = [](const Fiber& a, const Fiber& b) {
     return a.state == b.state && (a.state == State::kReturned || SamePlace(a.where, b.where));

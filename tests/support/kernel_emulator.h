@@ -14,7 +14,7 @@
 // Limitations: warps have 32 lanes, and all take part in a shuffle. Nothing runs concurrently, so a data race in device
 // memory is found only if it changes a result with some seed. Timing is meaningless. There are no atomics and no
 // asynchronous copies. A tensor core is plain arithmetic (fragment.h).
-// Thread safety: an Executor belongs to one OS thread; different ones may run at the same time. Kernels must not throw.
+// Thread safety: an KernelEmulator belongs to one OS thread; different ones may run at the same time. Kernels must not throw.
 #pragma once
 
 #include <setjmp.h>
@@ -33,9 +33,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/access_counter.h"
 #include "kernels/cuda/device_view.h"
-#include "kernels/cuda/shared_races.h"
+#include "tests/support/access_counter.h"
+#include "tests/support/shared_races.h"
 
 namespace hadal::cuda {
 
@@ -44,21 +44,21 @@ struct LaunchShape {
   int threads = 32;  // per block; REQUIRES: a multiple of 32, at most 1024
 };
 
-class Executor {
+class KernelEmulator {
  public:
-  explicit Executor(uint64_t seed);
-  Executor(const Executor&) = delete;
-  Executor& operator=(const Executor&) = delete;
-  ~Executor();
+  explicit KernelEmulator(uint64_t seed);
+  KernelEmulator(const KernelEmulator&) = delete;
+  KernelEmulator& operator=(const KernelEmulator&) = delete;
+  ~KernelEmulator();
 
-  // Conversions between the executor and the handle in launch code.
+  // Conversions between the emulator and the handle in launch code.
   StreamHandle stream() { return {reinterpret_cast<CUstream_st*>(this), &launches_}; }
-  static Executor& Of(StreamHandle stream) { return *reinterpret_cast<Executor*>(stream.stream); }
-  // Returns the executor that runs the calling kernel.
-  static Executor& Current();
+  static KernelEmulator& Of(StreamHandle stream) { return *reinterpret_cast<KernelEmulator*>(stream.stream); }
+  // Returns the emulator that runs the calling kernel.
+  static KernelEmulator& Current();
 
   // Returns `bytes` of device memory on a 256-byte boundary, every byte 0xFF: NaN in each float type. Freed with the
-  // executor.
+  // emulator.
   void* Allocate(int64_t bytes);
 
   // Allows kernels to access memory that was allocated elsewhere, or ends that.
@@ -172,35 +172,35 @@ class SharedArray {
   // An element, which knows whether it is loaded or stored.
   class Element {
    public:
-    Element(Executor& executor, T* data, const std::source_location& where)
-        : executor_(executor), data_(data), where_(where) {}
+    Element(KernelEmulator& emulator, T* data, const std::source_location& where)
+        : emulator_(emulator), data_(data), where_(where) {}
     operator T() const {  // NOLINT(google-explicit-constructor)
-      executor_.NoteSharedAccess(AccessKind::kSharedLoad, data_, sizeof(T), where_);
+      emulator_.NoteSharedAccess(AccessKind::kSharedLoad, data_, sizeof(T), where_);
       return *data_;
     }
     void operator=(const T& value) const {
-      executor_.NoteSharedAccess(AccessKind::kSharedStore, data_, sizeof(T), where_);
+      emulator_.NoteSharedAccess(AccessKind::kSharedStore, data_, sizeof(T), where_);
       *data_ = value;
     }
 
    private:
-    Executor& executor_;
+    KernelEmulator& emulator_;
     T* data_;
     std::source_location where_;
   };
 
   SharedArray(const void* identity, int64_t size)
-      : executor_(&Executor::Current()),
-        data_(static_cast<T*>(executor_->SharedStorage(identity, size * sizeof(T)))),
+      : emulator_(&KernelEmulator::Current()),
+        data_(static_cast<T*>(emulator_->SharedStorage(identity, size * sizeof(T)))),
         size_(size) {}
 
   Element operator[](const Place& place) const {
     Check(place.index, 1);
-    return {*executor_, data_ + place.index, place.where};
+    return {*emulator_, data_ + place.index, place.where};
   }
   SharedArray operator+(int64_t i) const {
     Check(i, 0);
-    return SharedArray(executor_, data_ + i, size_ - i);
+    return SharedArray(emulator_, data_ + i, size_ - i);
   }
   // Access the first four elements at once.
   std::array<T, 4> LoadFour(const std::source_location& where) const { return *Four(AccessKind::kSharedLoad, where); }
@@ -210,28 +210,28 @@ class SharedArray {
   // Stores word `word` (four bytes) of the first element.
   void StoreWord(int word, uint32_t value, const std::source_location& where) const {
     Check(0, 1);
-    executor_->NoteSharedAccess(AccessKind::kSharedStore, &data_->word[word], sizeof(uint32_t), where);
+    emulator_->NoteSharedAccess(AccessKind::kSharedStore, &data_->word[word], sizeof(uint32_t), where);
     data_->word[word] = value;
   }
 
  private:
   static_assert(sizeof(T) % 4 == 0);  // races are found by words
 
-  SharedArray(Executor* executor, T* data, int64_t size) : executor_(executor), data_(data), size_(size) {}
+  SharedArray(KernelEmulator* emulator, T* data, int64_t size) : emulator_(emulator), data_(data), size_(size) {}
   void Check(int64_t i, int64_t count) const {
     if (i < 0 || i + count > size_) {
-      executor_->Fail("accesses element %ld of a shared array of %ld", static_cast<long>(i), static_cast<long>(size_));
+      emulator_->Fail("accesses element %ld of a shared array of %ld", static_cast<long>(i), static_cast<long>(size_));
     }
   }
   std::array<T, 4>* Four(AccessKind kind, const std::source_location& where) const {
     Check(0, 4);
     if (reinterpret_cast<uintptr_t>(data_) % 16 != 0)
-      executor_->Fail("accesses 16 shared bytes that are not 16-byte aligned");
-    executor_->NoteSharedAccess(kind, data_, 4 * sizeof(T), where);
+      emulator_->Fail("accesses 16 shared bytes that are not 16-byte aligned");
+    emulator_->NoteSharedAccess(kind, data_, 4 * sizeof(T), where);
     return reinterpret_cast<std::array<T, 4>*>(data_);
   }
 
-  Executor* executor_;
+  KernelEmulator* emulator_;
   T* data_;
   int64_t size_;
 };

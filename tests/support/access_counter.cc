@@ -1,4 +1,4 @@
-#include "kernels/cuda/access_counter.h"
+#include "tests/support/access_counter.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Counts the cost of a kernel's memory accesses on a GPU, from the addresses that its threads use on the executor
-// (executor.h), without a GPU. access_counter.md describes how accesses of lanes are grouped, and the method's limits.
+// Counts the cost of a kernel's memory accesses on a GPU, from the addresses that its threads use on the emulator
+// (kernel_emulator.h), without a GPU. access_counter.md describes how accesses of lanes are grouped, and the method's limits.
 //
 //   shared memory    wavefronts: 32 banks of 4 bytes, one word of each bank at a time
 //   device memory    sectors of 32 bytes that a warp's access touches
@@ -7,7 +7,7 @@
 // Not counted: accesses that the compiler merges, repeats or keeps in registers; spills; arguments (constant memory).
 // Sectors in a cache count again (an access that fills half a sector now and half in the next instruction counts it
 // twice).
-// Thread safety: that of the Executor.
+// Thread safety: that of the KernelEmulator.
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@ class AccessCounter {
   // One entry per launch, in order.
   const std::vector<LaunchCounts>& launches() const { return launches_; }
 
-  // Called by the executor: Begin when a launch begins; Note when a thread accesses memory; Meet when threads [first,
+  // Called by the emulator: Begin when a launch begins; Note when a thread accesses memory; Meet when threads [first,
   // first + count) of a block, whole warps, have synchronised.
   void Begin() { launches_.emplace_back(); }
   void Note(int thread, AccessKind kind, const void* address, size_t bytes, const std::source_location& where);

@@ -1,5 +1,5 @@
-// The executor catches what it promises to catch: each kernel here is one that CUDA might run without a word.
-#include "kernels/cuda/executor.h"
+// The emulator catches what it promises to catch: each kernel here is one that CUDA might run without a word.
+#include "tests/support/kernel_emulator.h"
 
 #include <cmath>
 #include <functional>
@@ -52,37 +52,37 @@ HADAL_KERNEL void SumKernel(DevicePointer<const float> in, DevicePointer<float> 
 }
 
 std::vector<float> RunMirror(uint64_t seed, Fault fault, int64_t blocks = 3) {
-  Executor executor(seed);
+  KernelEmulator emulator(seed);
   const int64_t count = blocks * kThreads;
-  auto* in = static_cast<float*>(executor.Allocate(count * sizeof(float)));
-  auto* out = static_cast<float*>(executor.Allocate(count * sizeof(float)));
+  auto* in = static_cast<float*>(emulator.Allocate(count * sizeof(float)));
+  auto* out = static_cast<float*>(emulator.Allocate(count * sizeof(float)));
   for (int64_t i = 0; i < count; ++i) in[i] = static_cast<float>(i);
-  Launch(executor.stream(), {.blocks_x = blocks, .threads = kThreads}, MirrorKernel, in, out, fault);
+  Launch(emulator.stream(), {.blocks_x = blocks, .threads = kThreads}, MirrorKernel, in, out, fault);
   return {out, out + count};
 }
 
 void RunSum(Fault fault) {
-  Executor executor(1);
-  auto* in = static_cast<float*>(executor.Allocate(32 * sizeof(float)));
-  auto* out = static_cast<float*>(executor.Allocate(32 * sizeof(float)));
+  KernelEmulator emulator(1);
+  auto* in = static_cast<float*>(emulator.Allocate(32 * sizeof(float)));
+  auto* out = static_cast<float*>(emulator.Allocate(32 * sizeof(float)));
   for (int i = 0; i < 32; ++i) in[i] = static_cast<float>(i);
-  Launch(executor.stream(), {.threads = 32}, SumKernel, in, out, fault);
+  Launch(emulator.stream(), {.threads = 32}, SumKernel, in, out, fault);
   for (int i = 0; i < 32; ++i) EXPECT_EQ(out[i], 31 * 16);
 }
 
-TEST(CudaExecutorTest, RunsEveryThreadOfEveryBlock) {
+TEST(KernelEmulatorTest, RunsEveryThreadOfEveryBlock) {
   const std::vector<float> out = RunMirror(1, Fault::kNone);
   for (int64_t i = 0; i < static_cast<int64_t>(out.size()); ++i) {
     EXPECT_EQ(out[i], i / kThreads * kThreads + kThreads - 1 - i % kThreads);
   }
 }
 
-TEST(CudaExecutorTest, ShufflesWithinTheWarp) { RunSum(Fault::kNone); }
+TEST(KernelEmulatorTest, ShufflesWithinTheWarp) { RunSum(Fault::kNone); }
 
-TEST(CudaExecutorTest, TwoDimensionsOfBlocks) {
-  Executor executor(3);
+TEST(KernelEmulatorTest, TwoDimensionsOfBlocks) {
+  KernelEmulator emulator(3);
   std::set<std::pair<int64_t, int64_t>> seen;
-  executor.Run({.blocks_x = 3, .blocks_y = 2, .threads = 32}, [&] {
+  emulator.Run({.blocks_x = 3, .blocks_y = 2, .threads = 32}, [&] {
     seen.insert({BlockX(), BlockY()});
     EXPECT_EQ(BlocksX(), 3);
     EXPECT_EQ(ThreadsInBlock(), 32);
@@ -91,11 +91,11 @@ TEST(CudaExecutorTest, TwoDimensionsOfBlocks) {
   EXPECT_EQ(*seen.rbegin(), std::pair(int64_t{2}, int64_t{1}));
 }
 
-TEST(CudaExecutorTest, BlocksAndThreadsComeInRandomOrder) {
+TEST(KernelEmulatorTest, BlocksAndThreadsComeInRandomOrder) {
   const auto order = [](uint64_t seed) {
-    Executor executor(seed);
+    KernelEmulator emulator(seed);
     std::vector<int64_t> seen;
-    executor.Run({.blocks_x = 4, .threads = 32}, [&] { seen.push_back(BlockX() * 32 + ThreadIndex()); });
+    emulator.Run({.blocks_x = 4, .threads = 32}, [&] { seen.push_back(BlockX() * 32 + ThreadIndex()); });
     return seen;
   };
   EXPECT_EQ(order(1), order(1));
@@ -104,21 +104,21 @@ TEST(CudaExecutorTest, BlocksAndThreadsComeInRandomOrder) {
 
 // Runs `body` as the threads of a block of two warps, with an array in shared memory.
 void RunShared(const std::function<void(Shared<float>)>& body) {
-  Executor executor(1);
-  executor.Run({.threads = kThreads}, [&] {
+  KernelEmulator emulator(1);
+  emulator.Run({.threads = kThreads}, [&] {
     HADAL_SHARED(float, values, kThreads);
     body(values);
   });
 }
 
-TEST(CudaExecutorDeathTest, AMissingBarrierIsARace) {
+TEST(KernelEmulatorDeathTest, AMissingBarrierIsARace) {
   EXPECT_DEATH(
       RunMirror(1, Fault::kNoBarrier),
-      "thread [0-9]+ of block \\([0-2], 0\\) (reads|writes) 4 shared bytes at .*cuda_executor_test.cc:[0-9]+ in a "
-      "race with thread [0-9]+ at .*cuda_executor_test.cc:[0-9]+");
+      "thread [0-9]+ of block \\([0-2], 0\\) (reads|writes) 4 shared bytes at .*kernel_emulator_test.cc:[0-9]+ in a "
+      "race with thread [0-9]+ at .*kernel_emulator_test.cc:[0-9]+");
 }
 
-TEST(CudaExecutorDeathTest, AStoreAfterAnothersLoadIsARace) {
+TEST(KernelEmulatorDeathTest, AStoreAfterAnothersLoadIsARace) {
   const auto turned = [](bool barrier) {
     RunShared([barrier](Shared<float> values) {
       values[ThreadIndex()] = 0.0f;
@@ -132,7 +132,7 @@ TEST(CudaExecutorDeathTest, AStoreAfterAnothersLoadIsARace) {
   EXPECT_DEATH(turned(false), "shared bytes at .* in a race with");
 }
 
-TEST(CudaExecutorDeathTest, TwoStoresOfOneValueAreARace) {
+TEST(KernelEmulatorDeathTest, TwoStoresOfOneValueAreARace) {
   const auto store = [](bool by_one) {
     RunShared([by_one](Shared<float> values) {
       if (!by_one || ThreadIndex() == 0) values[0] = 1.0f;
@@ -143,7 +143,7 @@ TEST(CudaExecutorDeathTest, TwoStoresOfOneValueAreARace) {
 }
 
 // Every access of a warp may be delayed beyond a shuffle.
-TEST(CudaExecutorDeathTest, AShuffleOrdersNoAccesses) {
+TEST(KernelEmulatorDeathTest, AShuffleOrdersNoAccesses) {
   const auto exchange = [](bool barrier) {
     RunShared([barrier](Shared<float> values) {
       const int lane = ThreadIndex() % kWarp, other = ThreadIndex() ^ 1;
@@ -158,10 +158,10 @@ TEST(CudaExecutorDeathTest, AShuffleOrdersNoAccesses) {
 }
 
 // Parts of sixteen bytes, and the rows of matrices.
-TEST(CudaExecutorDeathTest, RacesAreFoundByWords) {
+TEST(KernelEmulatorDeathTest, RacesAreFoundByWords) {
   const auto words = [](int moved) {
-    Executor executor(1);
-    executor.Run({.threads = kWarp}, [moved] {
+    KernelEmulator emulator(1);
+    emulator.Run({.threads = kWarp}, [moved] {
       HADAL_SHARED(Vector16, rows, kWarp + 1);
       rows[ThreadIndex()] = Vector16{};
       Barrier();
@@ -173,35 +173,35 @@ TEST(CudaExecutorDeathTest, RacesAreFoundByWords) {
   EXPECT_DEATH(words(1), "(reads 16|writes 4) shared bytes at .* in a race with");
 }
 
-TEST(CudaExecutorTest, MemoryStartsAsNotANumber) {
-  Executor executor(1);
-  const auto* values = static_cast<const float*>(executor.Allocate(5 * sizeof(float)));
+TEST(KernelEmulatorTest, MemoryStartsAsNotANumber) {
+  KernelEmulator emulator(1);
+  const auto* values = static_cast<const float*>(emulator.Allocate(5 * sizeof(float)));
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(std::isnan(values[i]));
 }
 
-TEST(CudaExecutorDeathTest, DivergentBarrier) {
+TEST(KernelEmulatorDeathTest, DivergentBarrier) {
   EXPECT_DEATH(RunMirror(1, Fault::kDivergentBarrier),
                "do not reach the same place:(.|\n)*thread 0 waits at a barrier, .*\\(32 like it");
 }
 
-TEST(CudaExecutorDeathTest, ReturnBeforeABarrier) {
+TEST(KernelEmulatorDeathTest, ReturnBeforeABarrier) {
   EXPECT_DEATH(RunMirror(1, Fault::kEarlyReturn), "waits at a barrier.*63 like it(.|\n)*thread 5 has returned");
 }
 
-TEST(CudaExecutorDeathTest, DivergentShuffle) {
+TEST(KernelEmulatorDeathTest, DivergentShuffle) {
   EXPECT_DEATH(RunSum(Fault::kDivergentShuffle), "do not reach the same place:(.|\n)*thread 7 waits at a shuffle");
 }
 
-TEST(CudaExecutorDeathTest, BarrierAgainstShuffle) {
+TEST(KernelEmulatorDeathTest, BarrierAgainstShuffle) {
   EXPECT_DEATH(RunSum(Fault::kBarrierAgainstShuffle), "thread 0 waits at a barrier(.|\n)*thread 1 waits at a shuffle");
 }
 
 // Reads or writes `bytes` wide at `offset` of an allocation of 100 bytes.
 void Access(int64_t offset, bool vector, bool write) {
-  Executor executor(1);
-  auto* start = static_cast<char*>(executor.Allocate(100));
-  executor.Allocate(100);  // a neighbour is no excuse
-  executor.Run({.threads = 32}, [&] {
+  KernelEmulator emulator(1);
+  auto* start = static_cast<char*>(emulator.Allocate(100));
+  emulator.Allocate(100);  // a neighbour is no excuse
+  emulator.Run({.threads = 32}, [&] {
     const DevicePointer<float> at = reinterpret_cast<float*>(start + offset);
     if (vector && write) StoreVector(at, {});
     if (vector && !write) LoadVector(at);
@@ -210,7 +210,7 @@ void Access(int64_t offset, bool vector, bool write) {
   });
 }
 
-TEST(CudaExecutorTest, AccessWithinBounds) {
+TEST(KernelEmulatorTest, AccessWithinBounds) {
   for (const bool write : {false, true}) {
     Access(0, false, write);
     Access(96, false, write);
@@ -218,7 +218,7 @@ TEST(CudaExecutorTest, AccessWithinBounds) {
   }
 }
 
-TEST(CudaExecutorDeathTest, AccessOutOfBounds) {
+TEST(KernelEmulatorDeathTest, AccessOutOfBounds) {
   EXPECT_DEATH(Access(100, false, false),
                "thread [0-9]+ of block \\(0, 0\\) reads 4 bytes at offset 100 of an allocation of 100");
   EXPECT_DEATH(Access(100, false, true), "writes 4 bytes at offset 100");
@@ -226,15 +226,15 @@ TEST(CudaExecutorDeathTest, AccessOutOfBounds) {
   EXPECT_DEATH(Access(-4, false, true), "writes 4 bytes");
 }
 
-TEST(CudaExecutorDeathTest, MisalignedAccess) {
+TEST(KernelEmulatorDeathTest, MisalignedAccess) {
   EXPECT_DEATH(Access(8, true, false), "reads 16 bytes at offset 8, which is not aligned to 16");
   EXPECT_DEATH(Access(2, false, true), "writes 4 bytes at offset 2, which is not aligned to 4");
 }
 
-TEST(CudaExecutorDeathTest, SharedArrayOutOfBounds) {
-  Executor executor(1);
+TEST(KernelEmulatorDeathTest, SharedArrayOutOfBounds) {
+  KernelEmulator emulator(1);
   const auto touch = [&](int64_t index) {
-    executor.Run({.threads = 32}, [&] {
+    emulator.Run({.threads = 32}, [&] {
       HADAL_SHARED(float, values, 10);
       static_cast<float>(values[index]);
     });
@@ -244,9 +244,9 @@ TEST(CudaExecutorDeathTest, SharedArrayOutOfBounds) {
   EXPECT_DEATH(touch(-1), "accesses element -1 of a shared array of 10");
 }
 
-TEST(CudaExecutorDeathTest, BlocksAreWholeWarps) {
-  Executor executor(1);
-  EXPECT_DEATH(executor.Run({.threads = 48}, [] {}), "16 vs. 0");
+TEST(KernelEmulatorDeathTest, BlocksAreWholeWarps) {
+  KernelEmulator emulator(1);
+  EXPECT_DEATH(emulator.Run({.threads = 48}, [] {}), "16 vs. 0");
 }
 
 }  // namespace

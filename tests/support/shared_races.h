@@ -1,10 +1,10 @@
-// Finds data races in a block's shared memory while a kernel runs on the executor (executor.h).
+// Finds data races in a block's shared memory while a kernel runs on the emulator (kernel_emulator.h).
 //
 // Two accesses of the same word race if different threads make them, at least one is a store, and no barrier of the
 // block lies between them. Threads of one warp are no exception: a shuffle or a tensor-core operation orders no
 // accesses (CUDA C++ Programming Guide, "Warp Shuffle Functions"). What is found does not depend on the order in which
 // threads ran, so one run of a kernel shows every race of the paths that it takes.
-// A word is four bytes. Thread safety: that of the Executor.
+// A word is four bytes. Thread safety: that of the KernelEmulator.
 #pragma once
 
 #include <cstddef>
