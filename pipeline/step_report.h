@@ -8,13 +8,16 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "layers/model_plan.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/instruments/run_diagnosis.h"
 #include "pipeline/layout/pipeline_layout.h"
+#include "pipeline/options/grid_shape.h"
 #include "pipeline/options/train_options.h"
 #include "runtime/clock.h"
 #include "runtime/comm/collectives.h"
@@ -23,6 +26,18 @@
 #include "runtime/metrics_sink.h"
 
 namespace hadal {
+
+// All-gathers the time of each part of a step and the memory of each stage over all ranks.
+
+struct StageSurvey {
+  std::vector<StageTimes> times;    // [stages] the mean over the stage's replicas
+  std::vector<StageMemory> memory;  // [stages] the maximum over the stage's replicas
+};
+
+// `times`, `memory`: this rank's. The result is the same on every rank.
+// Blocking: every rank of `collectives` must call it.  Errors: those of Communicator::Wait.
+absl::StatusOr<StageSurvey> SurveyStages(const GridShape& grid, const StageTimes& times, const StageMemory& memory,
+                                         Collectives& collectives);
 
 // Whether the stages are surveyed after `step` steps: every `every` steps. After kDenseSurveys surveys, with more than
 // kSurveyedStages stages, only every ⌈stages / kSurveyedStages⌉-th of them.  REQUIRES: step ≥ 1, every ≥ 1, stages ≥ 1.

@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "pipeline/exchange/parameter_broadcast.h"
 #include "pipeline/instruments/failed_step_search.h"
 #include "pipeline/learning_rate.h"
-#include "pipeline/loss_spike.h"
+#include "pipeline/run_health.h"
 #include "pipeline/run_info.h"
 #include "runtime/status_macros.h"
 

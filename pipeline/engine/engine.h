@@ -16,7 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "pipeline/engine/current_instruction.h"
 #include "pipeline/engine/program_executor.h"
 #include "pipeline/engine/rank_parts.h"
@@ -38,7 +38,7 @@ struct EngineSetup {
   Purpose purpose = Purpose::kTraining;
   Communicator& world;
   absl::Duration timeout;  // of each wait for a peer
-  // The communicator of the same ranks for device memory, connected as TransferGroups says (transfer_groups.h). Null if
+  // The communicator of the same ranks for device memory, connected as TransferGroups says (process_grid.h). Null if
   // messages are in host memory (no pipeline.device_transfers).
   Communicator* device_communicator = nullptr;
   int64_t arena_gap_bytes = 0;  // for tests: see ArenaLayout

@@ -27,9 +27,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "layers/chunk_part.h"
 #include "layers/depth_observer.h"
 #include "layers/output_head.h"
-#include "layers/sublayer_context.h"
 #include "pipeline/engine/current_instruction.h"
 #include "pipeline/engine/program_clock.h"
 #include "pipeline/engine/rank_parts.h"
@@ -40,10 +40,15 @@
 #include "pipeline/stage/chunk.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/packed_batch.h"
-#include "runtime/run_queue_clock.h"
 #include "runtime/trace.h"
 
 namespace hadal {
+
+// The trace event (runtime/trace.h) of an instruction of a rank's program.
+
+// `batches`: the program's micro-batches. `rank`: within its pipeline of `shape`.
+TraceEvent EventOf(const Instruction& instruction, const ScheduleShape& shape, int rank,
+                   std::span<const PackedBatch> batches);
 
 // What programs run on. Everything referenced must outlive the executor.
 struct ExecutorSetup {

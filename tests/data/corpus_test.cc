@@ -11,7 +11,6 @@
 #include "gtest/gtest.h"
 #include "runtime/crc32c.h"
 #include "runtime/data/corpus_shard.h"
-#include "runtime/data/corpus_writer.h"
 #include "runtime/files.h"
 #include "tests/support/temporary_directory.h"
 

@@ -1,10 +1,9 @@
-#include "runtime/data/corpus_vocabulary.h"
+#include "runtime/data/corpus.h"
 
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/data/corpus_writer.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {

@@ -1,4 +1,5 @@
-#include "runtime/data/pack_sentences.h"
+#include "runtime/data/corpus.h"
+#include "runtime/data/packed_batch.h"
 
 #include <string>
 #include <vector>

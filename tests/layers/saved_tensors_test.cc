@@ -1,4 +1,4 @@
-#include "layers/saved_tensors.h"
+#include "layers/chunk_part.h"
 
 #include <cstring>
 #include <utility>

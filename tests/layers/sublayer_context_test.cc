@@ -1,5 +1,5 @@
-#include "layers/sublayer_context.h"
-#include "layers/purpose.h"
+#include "layers/chunk_part.h"
+#include "layers/parameter_store.h"
 
 #include <set>
 #include <utility>

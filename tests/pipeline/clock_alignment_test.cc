@@ -1,4 +1,4 @@
-#include "pipeline/clock_alignment.h"
+#include "pipeline/step_tracer.h"
 
 #include <gtest/gtest.h>
 

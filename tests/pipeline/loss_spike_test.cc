@@ -1,4 +1,4 @@
-#include "pipeline/loss_spike.h"
+#include "pipeline/run_health.h"
 
 #include <cmath>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "pipeline/stage_survey.h"
+#include "pipeline/step_report.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // What rank 0's sink hears of made-up steps. The engine is there to be measured; it runs nothing.
 #include "pipeline/step_report.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "runtime/deadline.h"
+#include "runtime/clock.h"
 
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-#include "runtime/mapped_ranges.h"
+#include "runtime/mapped_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/mapped_file.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {

@@ -1,4 +1,4 @@
-#include "runtime/run_queue_clock.h"
+#include "pipeline/engine/program_clock.h"
 
 #include <sched.h>
 

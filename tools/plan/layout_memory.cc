@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "pipeline/engine/memory_fit.h"
 #include "pipeline/engine/rank_parts.h"
 

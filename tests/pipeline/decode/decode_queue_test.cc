@@ -1,4 +1,4 @@
-#include "pipeline/decode/decode_queue.h"
+#include "pipeline/decode/decode_driver.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

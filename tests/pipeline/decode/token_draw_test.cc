@@ -1,4 +1,4 @@
-#include "pipeline/decode/token_draw.h"
+#include "pipeline/decode/beam_search.h"
 
 #include <algorithm>
 #include <cmath>

@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
 #include "layers/method_presets.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "pipeline/engine/rank_parts.h"
 
 namespace hadal {

@@ -1,4 +1,4 @@
-#include "pipeline/exchange/replica_blocks.h"
+#include "pipeline/exchange/replica_buckets.h"
 
 #include "gtest/gtest.h"
 

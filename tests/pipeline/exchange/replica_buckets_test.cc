@@ -1,5 +1,5 @@
 #include "pipeline/exchange/replica_buckets.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "pipeline/exchange/transfer_groups.h"
+#include "pipeline/exchange/process_grid.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "pipeline/schedule/instruction_event.h"
+#include "pipeline/engine/program_executor.h"
 
 #include <vector>
 

@@ -82,7 +82,7 @@ TEST(ScheduleZbTest, IdleSharesAreTheSimulated) {
   }
 }
 
-// Splitting only helps, and no more is kept than schedule_zb.cc says.
+// Splitting only helps, and no more is kept than schedule_orders.cc says.
 // Also with free links, where they are as fast with fewer backwards in halves.
 TEST(ScheduleZbTest, NeverSlowerThanWholeBackwardsWithinTheStatedMemory) {
   using enum ScheduleKind;

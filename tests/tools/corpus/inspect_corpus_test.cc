@@ -1,4 +1,4 @@
-#include "tools/corpus/inspect_corpus.h"
+#include "tools/corpus/inspect.h"
 
 #include <cmath>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/data/corpus_writer.h"
+#include "runtime/data/corpus.h"
 #include "tests/support/corpus_of.h"
 #include "tests/support/temporary_directory.h"
 

@@ -1,5 +1,5 @@
 // Lines into ids by several threads: the same bytes, and bounded memory.
-#include "tools/corpus/prepare_encoding.h"
+#include "tools/corpus/prepare_corpus.h"
 
 #include <string>
 

@@ -1,5 +1,5 @@
 // What `hadal prepare` says of the lines it leaves out.
-#include "tools/corpus/skipped_lines.h"
+#include "tools/corpus/cleaning_report.h"
 
 #include <string>
 

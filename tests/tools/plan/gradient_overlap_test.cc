@@ -9,7 +9,7 @@
 #include <random>
 
 #include "layers/method_presets.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "pipeline/engine/rank_parts.h"
 #include "pipeline/exchange/replica_buckets.h"
 #include "pipeline/layout/slice_ownership.h"

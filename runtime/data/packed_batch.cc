@@ -1,8 +1,9 @@
-#include "runtime/data/pack_sentences.h"
+#include "runtime/data/packed_batch.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/data/corpus.h"
 
 namespace hadal {
 namespace {

@@ -1,4 +1,4 @@
-#include "layers/sublayer_context.h"
+#include "layers/chunk_part.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 #include "kernels/residual_norm.h"
 #include "kernels/weighted_sum.h"
 #include "layers/adaptive_bands.h"
-#include "runtime/host_values.h"
+#include "runtime/stream.h"
 
 namespace hadal {
 namespace {

@@ -1,4 +1,4 @@
-#include "pipeline/exchange/side_queue.h"
+#include "runtime/side_queue.h"
 
 #include <memory>
 #include <thread>
