@@ -1,5 +1,6 @@
-// ChunkPart: the interface of a chunk's parts (pipeline/stage/chunk.h): front ends, segments, layer combinations and
-// the loss head.
+// Two interfaces and what their operations get. A ChunkPart is a part of a chunk (pipeline/stage/chunk.h): a front end,
+// a segment, a layer combination or the loss head. A Branch is the function of a residual sublayer, inside a segment.
+// SublayerContext says where to run, which micro-batch, the step's scalars and scratch.
 //
 // A part owns no tensors: the chunk allocates them and passes views of one micro-batch's tensors.
 // Backward consists of steps() steps, called from steps() − 1 down to 0; a segment has one for each sublayer. Each step
@@ -30,10 +31,6 @@
 #include "runtime/tensor.h"
 
 namespace hadal {
-
-// What the verbs of a sublayer get besides their own tensors: where to run, which micro-batch, the step's scalars,
-// scratch.
-// Thread safety: views and plain values; a workspace serves one micro-batch at a time.
 
 // Fixed by the config; all buffers are sized for it.
 struct ActivationCapacity {
@@ -161,14 +158,9 @@ struct SublayerContext {
   }
 };
 
-// The tensors that a sublayer saves of a micro-batch for its backward: a block of memory, divided into tensors from its
-// front.
-//
-// The same code computes the size (without memory) and finds the tensors again. Each tensor is 16-byte aligned, for the
-// kernels of a device.
-// Thread safety: a plain value.
-
-// Byte: std::byte, or const std::byte for read-only tensors.
+// SavedTensors: what a sublayer saves of a micro-batch for its backward, a block of memory divided into tensors from
+// its front. The same code computes the size (without memory) and finds the tensors again. Each tensor is 16-byte
+// aligned, for the kernels of a device. Byte: std::byte, or const std::byte for read-only tensors.
 template <typename Byte>
 using SavedMatrix = AnyMatrixOf<std::conditional_t<std::is_const_v<Byte>, const void, void>>;
 template <typename Byte>
@@ -253,13 +245,12 @@ class ChunkPart {
 // Branch: the function F of the residual connection s = r·x + b·dropout(F(x)) + e: attention or feed-forward, without
 // the sublayer's norm.
 //
-// Three methods, with the tensors and rules of a part's step (chunk_part.h): Forward stores in `saved` what backward
+// Three methods, with the tensors and rules of a part's step: Forward stores in `saved` what backward
 // needs; BackwardInput reads the gradient of its output and stores inner gradients in `pending`; BackwardWeight reads
 // `pending` and d_y. The bias of the last product (out_proj.bias, fc2.bias) is not part of F: the residual connection's
 // kernel adds it and sums its gradient, because that kernel reads the product anyway.
 // Shapes: x, y and their gradients [R, d]; R = source rows in the encoder, target rows in the decoder.
 // Storage: ModelPlan::compute_storage; d_x may also be stored as the residual stream.
-// Thread safety: const; one micro-batch at a time per workspace. On a device, calls only launch kernels. No allocation.
 class Branch {
  public:
   virtual ~Branch() = default;

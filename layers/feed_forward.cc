@@ -9,8 +9,8 @@
 // `inner`. Pending: the gradient of the hidden layer [R, d_ff].
 // The bit mask (kernels/linear.h, ReluMaskArgs) exists if products are bf16, only the ReLU is between the two products
 // (no activation dropout, norm or shift), and ModelPlan::relu_masks says that the device's library can write it for
-// some size of micro-batch; UsesMask asks for the current size. In fp32 there is none: there the product takes so long
-// that saving trips over memory would not matter. CPUs have none.
+// some size of micro-batch; UsesMask asks for the current size. fp32 has no mask: the product dominates, so less
+// memory traffic would not help. CPUs have none.
 #include "kernels/linear.h"
 #include "kernels/shift_scale.h"
 #include "layers/branch_parts.h"

@@ -9,8 +9,8 @@
 // them, the caller computes the combination (layers/layer_combination.h) and passes it as x of a layer's first
 // sublayer.
 //
-// With several residual streams (layers/hyper_segment.cc) x and `out` are [n·B, d], the residuals of a row side by side;
-// one stream in front of the stack and behind it.
+// With several residual streams (layers/hyper_segment.cc) x and `out` are [n·B, d], the residuals of a row side by
+// side; one stream in front of the stack and behind it.
 //
 // Cache: one matrix per decoder layer, for self- and cross-attention; a row is [k | v], 2d numbers. A row is written
 // once and never moved. An index lists the rows of each hypothesis (kernels/cached_attention.h), so reordering a beam

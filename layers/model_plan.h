@@ -218,8 +218,8 @@ struct ModelPlan {
   // Returns the first position ≥ `position` where the list may be cut. REQUIRES: 0 ≤ position ≤ sublayers.
   int32_t NextCut(int32_t position) const;
 
-  // Returns the end of the segment (segment.cc) that begins at `begin`: at most `length` sublayers, at the latest `last`
-  // or the next cut behind it. A segment has one placement of norms.
+  // Returns the end of the segment (segment.cc) that begins at `begin`: at most `length` sublayers, at the latest
+  // `last` or the next cut behind it. A segment has one placement of norms.
   int32_t SegmentEnd(int32_t begin, int32_t length, int32_t last) const;
 
   // Returns how many parameters from its table on a sublayer uses: 1, or all of adaptive bands; 0 without a table.

@@ -6,9 +6,9 @@
 //     inner  LayerNorm over d                   Sub-LN (Magneto, arXiv 2210.06423 section 2)
 // The residual connection's kernel adds b_o; where a norm follows (branch_parts.cc), the product does.
 // Source: Vaswani et al. 2017 section 3.2.
-// Shapes: x, y [R, d]; H heads of D = d / H. Numerics, order of accumulation, threads: chunk_part.h, kernels/attention.h.
-// Saved: c [R, d]. Then, each only where it exists: the shifted input [R, d]; g ⊙ c [R, d]; output [R, d] of `inner`.
-// Only for the input half: q|k|v [R, 3d], log-sum-exp [R, H]; statistics [2R] of `inner`.
+// Shapes: x, y [R, d]; H heads of D = d / H. Numerics, order of accumulation, threads: chunk_part.h,
+// kernels/attention.h. Saved: c [R, d]. Then, each only where it exists: the shifted input [R, d]; g ⊙ c [R, d]; output
+// [R, d] of `inner`. Only for the input half: q|k|v [R, 3d], log-sum-exp [R, H]; statistics [2R] of `inner`.
 // Pending: the gradients of q|k|v [R, 3d].
 #include "kernels/attention.h"
 #include "kernels/head_scale.h"

@@ -1,6 +1,6 @@
 // StepReport sends a run's metrics of each step to its sink: loss, learning rate, speed, remaining time; and what they
-// say about its health (instruments/run_diagnosis.h). Every
-// log_every_steps steps it adds the time of each part of the step and the memory of each stage, gathered from all
+// say about its health (instruments/run_diagnosis.h). Every log_every_steps
+// steps it adds the time of each part of the step and the memory of each stage, gathered from all
 // ranks. With many stages this survey is less frequent (IsSurveyedStep), so that the output of a long run does not grow
 // with the number of stages.
 // Threads: one. Blocking: at steps that survey the stages.
@@ -27,13 +27,12 @@
 
 namespace hadal {
 
-// All-gathers the time of each part of a step and the memory of each stage over all ranks.
-
 struct StageSurvey {
   std::vector<StageTimes> times;    // [stages] the mean over the stage's replicas
   std::vector<StageMemory> memory;  // [stages] the maximum over the stage's replicas
 };
 
+// All-gathers the time of each part of a step and the memory of each stage over all ranks.
 // `times`, `memory`: this rank's. The result is the same on every rank.
 // Blocking: every rank of `collectives` must call it.  Errors: those of Communicator::Wait.
 absl::StatusOr<StageSurvey> SurveyStages(const GridShape& grid, const StageTimes& times, const StageMemory& memory,

@@ -2,7 +2,7 @@
 //
 // A program that writes into the file changes the bytes; its modification time, compared now and then, shows that.
 // Limitation: if the file is truncated while it is mapped, touching a lost page ends the process (SIGBUS);
-// mapped_file.h finds the file's path for the message.
+// MappedPathAt finds the file's path for the message.
 // Thread safety: read-only after Open.
 #pragma once
 

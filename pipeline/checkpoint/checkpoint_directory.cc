@@ -245,7 +245,8 @@ absl::Status Settle(const std::string& parent, const std::string& name, const st
 
 // ---- Pointers and retention ----
 
-// OK and the steps that the pointers protect; a pointer that cannot be read is an error, for it may protect anything.
+// Returns the steps that the pointers protect. An unreadable pointer is an error: we cannot know which checkpoint it
+// protects.
 absl::StatusOr<std::set<int64_t>> ProtectedSteps(const std::string& run_directory) {
   std::set<int64_t> steps;
   for (const CheckpointPointer pointer : {CheckpointPointer::kLatest, CheckpointPointer::kBest}) {

@@ -1,6 +1,8 @@
-// Finds a run's checkpoints on disk. File names: runtime/run_directory.h; checkpoint_directory.h adds new ones.
+// Finds a run's checkpoints on disk, and adds new ones. File names: runtime/run_directory.h.
 //
-// Thread safety: any thread may call the functions. No call communicates. Blocking: all do file input and output.
+// Thread safety: any thread may call the functions; a CheckpointCommitter is used by one thread at a time. Only rank 0
+// of one attempt, the owner (run_owner.h), may write to a run directory. No call communicates. Blocking: all do file
+// input and output.
 #pragma once
 
 #include <cstdint>
@@ -81,10 +83,6 @@ absl::StatusOr<CheckpointReader> OpenBestCheckpoint(const std::string& run_or_ch
 // The rename is atomic: readers see either no checkpoint or the complete one. A crash at any time leaves earlier
 // checkpoints untouched; the next Claim removes other leftovers. Files with names that hadal does not use belong to the
 // user and are never touched.
-//
-// Thread safety: any thread may call the functions; a CheckpointCommitter is used by one thread at a time. Only rank 0
-// of one attempt, the owner (run_owner.h), may write to a run directory. No call communicates. Blocking: all do file
-// input and output.
 
 // Removes leftovers of earlier attempts: from RUN/checkpoints incomplete or partly removed checkpoints, temporary links
 // and files; from RUN temporary files of metrics and configuration. Moves back a checkpoint that was moved aside for a

@@ -1,5 +1,5 @@
-// Writes one rank's file of a checkpoint: streams slices into a safetensors file. During training a background thread
-// does so (checkpoint_file.h).
+// Writes one rank's file of a checkpoint: CheckpointFileWriter streams slices into a safetensors file; during training
+// BackgroundFile does so on its own thread.
 #pragma once
 
 #include <condition_variable>
@@ -74,6 +74,9 @@ class CheckpointFileWriter {
 //   queue               └─► slice 0, slice 1, …                               └─► the thread reads the buffer
 //
 // Source of the idea: CheckFreq (Mohan, Phanishayee and Chidambaram, FAST 2021), which always copies first.
+// Threads: one thread (on a device, the device's) makes all calls; the internal thread copies and writes. Blocking: as
+// stated.
+class BackgroundFile;
 
 // How the thread reads slices on a device.
 struct SliceStaging {
@@ -85,8 +88,6 @@ struct SliceStaging {
   Vector memory;               // pinned; holds the largest slice's weights and moments
 };
 
-// Threads: one thread (on a device, the device's) makes all calls; the internal thread copies and writes. Blocking: as
-// stated.
 class BackgroundFile {
  public:
   // Starts writing. `buffer` and the memory that `slices` view must outlive the object, and the staging. The caller

@@ -16,7 +16,7 @@
 // No repeated n-grams (options.no_repeat_ngram = n): a token that would end a sequence of n tokens which the hypothesis
 // has already is not a candidate. Forced tokens count as part of sequences, but are never excluded; nor is </s>. (As
 // fairseq's and transformers' no_repeat_ngram_size, which may also exclude forced tokens.)
-// Sampling (options.sampling): behind the beginning, `beam` paths draw one token a step each (beam_search.h) until all
+// Sampling (options.sampling): behind the beginning, `beam` paths draw one token a step each (KeptTokens) until all
 // have drawn </s> or are at the longest length. The draw of path j at position t depends on (seed, number, j, t) alone;
 // j counts the paths that are not finished, so the first n samples are the same whatever `beam` is. Scores are the
 // model's: log p without temperature, top-k and top-p.

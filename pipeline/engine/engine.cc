@@ -79,7 +79,7 @@ absl::StatusOr<StepResult> Engine::TrainingStep(std::span<const PackedBatch> bat
   const int64_t launches = device == nullptr ? 0 : device->launches();
   const Vector gradients = stage().parameters().AllGradients();
   stage().stream().Clear(gradients.data, gradients.size * int64_t{sizeof(float)});
-  stage().stream().Synchronize();  // its time is not the first forward's
+  stage().stream().Synchronize();  // so that clearing is not timed as forward
   result.times.optimizer_seconds += watch.Seconds();
   const TraceScope scope(&trace_, {.kind = TraceKind::kStep});
   HADAL_RETURN_IF_ERROR(parts_.reduction.Begin());

@@ -93,9 +93,8 @@ class Engine {
   absl::StatusOr<std::vector<ResidualProfile::Entry>> ProfileResidualStream(const PackedBatch& batch,
                                                                             const StepScalars& scalars);
 
-  // To be called after initialisation and after a load, which fill a rank's fp32 weights. Rounds the weights that
-  // products read in bf16, sends them to the replicas that keep other masters, and sends tied tables to the other
-  // stages that use them.
+  // Call after initialising or loading the fp32 weights. Rounds the weights that products read in bf16, sends them to
+  // the replicas that keep other masters, and sends tied tables to the other stages that use them.
   absl::Status DistributeWeights();
 
  private:

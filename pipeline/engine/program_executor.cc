@@ -193,7 +193,7 @@ absl::Status ProgramExecutor::Forward(int chunk, const PackedBatch& batch) {
   loaded = clock_.Mark(&StageTimes::forward_seconds);
   computing.Forward(context, inputs);
   if (computing.head() != nullptr) {
-    TakeLoss();  // its place on the host is the next one's
+    TakeLoss();  // the next loss overwrites this host buffer
     computing.head()->FetchLosses(context);
     untaken_ = &batch;
     untaken_mark_ = clock_.Mark(&StageTimes::forward_seconds);

@@ -44,8 +44,7 @@
 
 namespace hadal {
 
-// The trace event (runtime/trace.h) of an instruction of a rank's program.
-
+// Returns the trace event (runtime/trace.h) of an instruction of a rank's program.
 // `batches`: the program's micro-batches. `rank`: within its pipeline of `shape`.
 TraceEvent EventOf(const Instruction& instruction, const ScheduleShape& shape, int rank,
                    std::span<const PackedBatch> batches);

@@ -31,11 +31,7 @@
 namespace hadal {
 
 // Stage owns the memory with which one rank computes its part of the model: parameters, gradients, the activations of
-// its chunks, and scratch. It does not communicate. Adam's moments are in stage_state.h; rank_parts.h combines both.
-//
-// The constructor reserves memory in an ArenaLayout, which suffices for `hadal plan`; Bind later attaches the memory.
-// Thread safety: one thread.
-
+// its chunks, and scratch. It does not communicate. Adam's moments are in stage_state.h.
 class Stage {
  public:
   // `plan` and `pipeline` must outlive the stage. A stage for inference has no gradients and keeps no activations.

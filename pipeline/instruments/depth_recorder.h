@@ -1,4 +1,4 @@
-// DepthRecorder runs the depth instruments on one rank: when to record (depth_recorder.h), what to measure
+// DepthRecorder runs the depth instruments on one rank: when to record (IsRecordingStep), what to measure
 // (depth_statistics.h, depth_probe.h, pipeline/engine/parameter_update.h), and one all-gather of the results
 // (runtime/depth_metrics.h defines each number).
 //

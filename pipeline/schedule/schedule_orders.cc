@@ -30,12 +30,6 @@ struct ChunkVisit {
   int micro_batch = 0;  // may be ≥ M; the builder leaves out such visits
 };
 
-// v · (M rounded up to a multiple of S).
-int64_t PaddedOrderSize(const ScheduleShape& shape);
-// Visit number `index` of the forward and of the backward order.  REQUIRES: 0 ≤ index < PaddedOrderSize(shape).
-ChunkVisit ForwardAt(const ScheduleShape& shape, int64_t index);
-ChunkVisit BackwardAt(const ScheduleShape& shape, int64_t index);
-
 class ProgramBuilder {
  public:
   // REQUIRES: no lag above 0 on the first rank, whose first chunk's backward is whole (schedule.h).
@@ -66,11 +60,14 @@ class ProgramBuilder {
   RankProgram program_;
 };
 
+// v · (M rounded up to a multiple of S).
 int64_t PaddedOrderSize(const ScheduleShape& shape) {
   const int64_t groups = (int64_t{shape.micro_batches} + shape.stages - 1) / shape.stages;
   return groups * shape.stages * shape.chunks;
 }
 
+// Visit number `index` of the forward order, and below of the backward order.  REQUIRES: 0 ≤ index <
+// PaddedOrderSize(shape).
 ChunkVisit ForwardAt(const ScheduleShape& shape, int64_t index) {
   const int64_t group_size = shape.global_chunks();  // S micro-batches on v chunks
   const int64_t group = index / group_size;
@@ -134,7 +131,7 @@ RankProgram MakeForwardOrder(const ScheduleShape& shape, int rank) {
 
 // 1F1B with a flush (Narayanan et al. 2021, "Memory-efficient pipeline-parallel DNN training", section 2.2): a rank
 // runs just enough forwards to keep the ranks below it busy, then alternates. Here the computations are listed; the
-// builder puts each between its receive and its send (schedule_orders.h). S = 2, M = 3, backward twice as long:
+// builder puts each between its receive and its send. S = 2, M = 3, backward twice as long:
 //
 //   rank 0  F0 F1 .  .  B0 -- F2 B1 -- .  B2 --
 //   rank 1  .  F0 B0 -- F1 B1 -- F2 B2 -- .  .
@@ -193,7 +190,7 @@ int64_t PeakLiveOfGpipe(const ScheduleShape& shape, int /*rank*/) {
 }
 
 // Interleaved 1F1B (Narayanan et al. 2021, arXiv 2104.04473, section 2.2): each rank holds v chunks of the depth, so
-// that the pipeline fills after one chunk's time instead of one stage's. Visits run in the order of schedule_orders.h.
+// that the pipeline fills after one chunk's time instead of one stage's. Visits run in the order described above.
 // A rank runs
 //   warm_up = 2·(S-1-rank) + (v-1)·S
 // forward visits, then alternates one forward and one backward visit. (v-1)·S takes the first group to the last chunk;
@@ -203,8 +200,8 @@ int64_t PeakLiveOfGpipe(const ScheduleShape& shape, int /*rank*/) {
 //   rank 1  .   F0a F1a F0b B0b --  F1b B1b --  B0a --  B1a --  .   .
 //
 // Idle share of the step with equal chunks, S | M: (S-1)/(v·M + S-1). Memory: at most warm_up + 1 live (chunk,
-// micro-batch) pairs on a rank, all chunks together; for M not a multiple of S never more than for M rounded up
-// (schedule_orders.h). With one chunk this is 1F1B: nothing returns to rank 0, so the longer warm-up would cost memory
+// micro-batch) pairs on a rank, all chunks together; for M not a multiple of S never more than for M rounded up.
+// With one chunk this is 1F1B: nothing returns to rank 0, so the longer warm-up would cost memory
 // and gain no time.
 
 int64_t WarmUpVisits(const ScheduleShape& shape, int rank) {

@@ -1,6 +1,6 @@
-// The parts of the pipeline schedules, for the table in schedule.cc. Make… returns the program of one rank, PeakLiveOf… the
-// most live micro-batches (schedule.h) if a backward ends with its weight half. HalvesOf… says which backwards are split
-// and how much later weight halves run.
+// The parts of the pipeline schedules, for the table in schedule.cc. Make… returns the program of one rank, PeakLiveOf…
+// the most live micro-batches (schedule.h) if a backward ends with its weight half. HalvesOf… says which backwards are
+// split and how much later weight halves run.
 // REQUIRES (of all): stages, chunks, micro_batches ≥ 1, 0 ≤ rank < stages; checked by MakeSchedule (schedule.h).
 #pragma once
 
