@@ -237,8 +237,8 @@ int64_t PeakLiveOfInterleaved(const ScheduleShape& shape, int rank) {
 //                        no one then (of one chunk its backwards are whole anyway)
 //   + (v-1)·(M mod S)    else: the last group is not full, and its visits are part of the way back
 // Replays with these and with all backwards split take the same time if ranks take equal time and a weight half takes
-// no longer than a forward (schedule_zb_test); with unequal ranks they lie between whole and split backwards. What it
-// saves: a whole backward's gradients stay in a cache, those of a weight half are written to memory and read again.
+// no longer than a forward (schedule_orders_test); with unequal ranks they lie between whole and split backwards. What
+// it saves: a whole backward's gradients stay in a cache, those of a weight half are written to memory and read again.
 
 OptionalHalves HalvesOfSplit(const ScheduleShape& shape, int rank) {
   if (!shape.free_links) return Halves();

@@ -1,5 +1,5 @@
-#include "runtime/data/corpus.h"
 #include "runtime/data/packed_batch.h"
+#include "runtime/data/corpus.h"
 
 #include <string>
 #include <vector>
