@@ -11,7 +11,7 @@
 #include "kernels/cuda_host/driver_memory.h"
 #include "kernels/cuda_host/own_memory.h"
 #include "layers/parameter_store.h"
-#include "pipeline/engine/rank_parts.h"
+#include "pipeline/engine/engine.h"
 #include "pipeline/exchange/process_grid.h"
 #include "runtime/status_macros.h"
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "pipeline/engine/engine.h"
 #include "runtime/check.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
@@ -30,6 +31,10 @@ ProgramExecutor::ProgramExecutor(const ExecutorSetup& setup)
       progress_([this] { Progress(); }),
       complete_([this](int32_t first) { Complete(first); }),
       reduce_([this] { return setup_.parts.reduction.Progress(stage().stream()); }) {}
+
+Stage& ProgramExecutor::stage() { return setup_.parts.stage; }
+
+Channels::OfChunk& ProgramExecutor::channels(int chunk) { return setup_.parts.channels.chunk(chunk); }
 
 absl::Status ProgramExecutor::Prepare() {
   for (int c = 0; c < stage().chunks(); ++c) loaded_.emplace_back(stage().chunk(c).spec().slots);

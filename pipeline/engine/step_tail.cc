@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "pipeline/engine/engine.h"
 #include "pipeline/layout/slice_ownership.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
@@ -72,6 +73,13 @@ absl::StatusOr<GlobalGradient> GradientNorm::Compute(const Stream& stream, const
   result.finite = result.first_bad_parameter < 0 && std::isfinite(result.loss.loss);
   for (const double square : squares) result.sublayer_norms.push_back(static_cast<float>(std::sqrt(square)));
   return result;
+}
+
+const Stream& StepTail::stream() const { return parts_.stage.stream(); }
+
+bool StepTail::UpdatesByRounds() const {
+  return stream().device() != nullptr && parts_.state.sharded() && parts_.reduction.active() &&
+         settings_.sizes == nullptr;
 }
 
 void StepTail::Begin(const UpdateSettings& settings, int64_t update) {

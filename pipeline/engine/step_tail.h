@@ -25,7 +25,6 @@
 #include "kernels/sum_of_squares.h"
 #include "layers/output_head.h"
 #include "pipeline/engine/parameter_update.h"
-#include "pipeline/engine/rank_parts.h"
 #include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/options/train_options.h"
 #include "pipeline/stage/stage_state.h"
@@ -34,6 +33,8 @@
 #include "runtime/stream.h"
 
 namespace hadal {
+
+struct RankParts;  // engine.h
 
 // The global gradient norm: Σ over (parameter, slice) in plan order, in double, whichever rank owns a slice.
 //
@@ -120,13 +121,10 @@ class StepTail {
   absl::Status DistributeTiedWeights(StepResult& result);
 
  private:
-  const Stream& stream() const { return parts_.stage.stream(); }
+  const Stream& stream() const;
   // Whether rounds of weights are updated while others are gathered. On the CPU the thread that updates also moves
   // messages.
-  bool UpdatesByRounds() const {
-    return stream().device() != nullptr && parts_.state.sharded() && parts_.reduction.active() &&
-           settings_.sizes == nullptr;
-  }
+  bool UpdatesByRounds() const;
   void Update(std::span<const StateSlice> slices, const StepResult& result);
 
   RankParts& parts_;

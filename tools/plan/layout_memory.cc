@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "layers/parameter_store.h"
+#include "pipeline/engine/engine.h"
 #include "pipeline/engine/memory_fit.h"
-#include "pipeline/engine/rank_parts.h"
 
 namespace hadal {
 namespace {

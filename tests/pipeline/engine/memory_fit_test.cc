@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "layers/method_presets.h"
 #include "layers/parameter_store.h"
-#include "pipeline/engine/rank_parts.h"
+#include "pipeline/engine/engine.h"
 
 namespace hadal {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "layers/method_presets.h"
 #include "layers/parameter_store.h"
-#include "pipeline/engine/rank_parts.h"
+#include "pipeline/engine/engine.h"
 #include "pipeline/exchange/replica_buckets.h"
 #include "pipeline/layout/slice_ownership.h"
 #include "tools/plan/layout_prediction.h"
