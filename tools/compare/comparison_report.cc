@@ -11,7 +11,6 @@
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/compare/bleu_significance.h"
-#include "tools/corpus/text_input.h"
 #include "tools/corpus/text_lines.h"
 #include "tools/output/human_units.h"
 

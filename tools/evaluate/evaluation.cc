@@ -11,7 +11,6 @@
 #include "runtime/data/unicode_text.h"
 #include "runtime/status_macros.h"
 #include "tools/compare/bleu_significance.h"
-#include "tools/corpus/text_input.h"
 #include "tools/corpus/text_lines.h"
 
 namespace hadal {
