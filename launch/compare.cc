@@ -1,5 +1,6 @@
 #include "launch/compare.h"
 
+#include <cstdint>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -12,8 +13,9 @@
 #include "launch/job/exit_code.h"
 #include "launch/job/signals.h"
 #include "runtime/status_macros.h"
+#include "tools/checkpoint/python_package.h"
 #include "tools/compare/comparison_grid.h"
-#include "tools/compare/comparison_report.h"
+#include "tools/compare/comparison_record.h"
 #include "tools/corpus/parallel_text.h"
 #include "tools/tool_exit_code.h"
 
@@ -23,6 +25,7 @@ namespace {
 struct CompareArguments {
   std::string grid;
   std::vector<std::string> overrides;
+  std::vector<uint64_t> seeds;
   ComparisonOptions options{.out = "comparison", .ranks = 0};  // 0 ranks: the grid's
   std::string test_reference;
   bool list = false, report_only = false;
@@ -43,16 +46,22 @@ absl::Status CheckTestText(const std::string& source, const std::string& referen
   }
 }
 
+// Records what the runs have come to, and has the pages written.
 absl::Status Report(const ComparisonGrid& grid, const CompareArguments& arguments) {
   const std::string& out = arguments.options.out;
-  HADAL_ASSIGN_OR_RETURN(const ComparisonReport report, MakeComparisonReport(grid, out, arguments.test_reference));
-  HADAL_RETURN_IF_ERROR(WriteComparison(report, out));
-  std::cout << "report: " << out << "/comparison.html, .md, .json" << std::endl;
-  return absl::OkStatus();
+  HADAL_RETURN_IF_ERROR(WriteComparisonRecord(grid, out));
+  std::vector<std::string> words = {"compare", out};
+  if (!arguments.test_reference.empty()) words.insert(words.end(), {"--test-reference", arguments.test_reference});
+  std::cout << std::flush;
+  const absl::Status status = RunPyhadal(words);
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(status.message(), ". The runs are in ", out, "/runs: `hadal summary ", out,
+                                                  "/runs/*` prints their numbers, the same command with --report-only "
+                                                  "writes the report"));
 }
 
 absl::StatusOr<int> Compare(CompareArguments arguments) {
-  HADAL_ASSIGN_OR_RETURN(const ComparisonGrid grid, LoadGrid(arguments.grid, arguments.overrides));
+  HADAL_ASSIGN_OR_RETURN(const ComparisonGrid grid, LoadGrid(arguments.grid, arguments.overrides, arguments.seeds));
   ComparisonOptions& options = arguments.options;
   if (options.ranks == 0) options.ranks = grid.settings.ranks();
   if (arguments.list) {
@@ -92,6 +101,7 @@ void AddCompareCommand(Command app, int& exit_code) {
                  "Override one field in every run: --set data.train=data/train (repeatable)")
       .ValueName("FIELD=VALUE")
       .OneValueEach();
+  command.AddOption("--seeds", arguments->seeds, "Repeat every run with each of these seeds: one more axis, \"seed\"");
   command.AddOption("--ranks", arguments->options.ranks, "Ranks of each run (default: the grid's)").InRange(1, 65536);
   command.AddFlag("--accept-changes", arguments->options.accept_changes, "Continue runs whose config has changed");
   command.AddOption("--test-source", arguments->options.test_source,

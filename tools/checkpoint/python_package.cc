@@ -50,12 +50,10 @@ std::vector<char*> Pointers(std::vector<std::string>& words) {
   return pointers;
 }
 
-}  // namespace
-
-absl::Status RunHadalTorch(const std::vector<std::string>& arguments) {
+absl::Status RunPackage(const std::string& package, const std::vector<std::string>& arguments) {
   const char* const named = std::getenv("HADAL_PYTHON");
   const std::string python = named == nullptr ? "python3" : named;
-  std::vector<std::string> words = {python, "-m", "hadal_torch"};
+  std::vector<std::string> words = {python, "-m", package};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<std::string> variables = Environment();
   pid_t pid = -1;
@@ -71,11 +69,17 @@ absl::Status RunHadalTorch(const std::vector<std::string>& arguments) {
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
   const std::string message = absl::StrCat(
-      python, " -m hadal_torch ended with ",
+      python, " -m ", package, " ended with ",
       WIFEXITED(status) ? absl::StrCat("exit status ", WEXITSTATUS(status)) : absl::StrCat("signal ", WTERMSIG(status)),
       "; its message is above");
   if (WIFEXITED(status) && WEXITSTATUS(status) == kToolUsage) return absl::InvalidArgumentError(message);
   return absl::InternalError(message);
 }
+
+}  // namespace
+
+absl::Status RunHadalTorch(const std::vector<std::string>& arguments) { return RunPackage("hadal_torch", arguments); }
+
+absl::Status RunPyhadal(const std::vector<std::string>& arguments) { return RunPackage("pyhadal", arguments); }
 
 }  // namespace hadal

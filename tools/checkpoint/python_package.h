@@ -14,5 +14,7 @@ namespace hadal {
 // Errors: NotFound if the interpreter cannot be started; InvalidArgument if the package refuses the arguments (exit
 // status 2; it has printed why); Internal if it fails otherwise.
 absl::Status RunHadalTorch(const std::vector<std::string>& arguments);
+// As above, of the package pyhadal, which reads what runs have written.
+absl::Status RunPyhadal(const std::vector<std::string>& arguments);
 
 }  // namespace hadal

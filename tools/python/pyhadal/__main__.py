@@ -2,6 +2,8 @@
 
     python3 -m pyhadal report RUN…
     python3 -m pyhadal curve RUN… --svg FILE
+    python3 -m pyhadal compare DIR
+    python3 -m pyhadal evaluate DIR
 
 Exit status: 0 done, 1 error, 2 bad usage or what the user named is missing, 3 damaged.
 """
@@ -20,6 +22,8 @@ from pyhadal.refusal import Refusal
 COMMANDS = {
     "report": ("pandas", "matplotlib", "jinja2"),
     "curve": ("pandas", "matplotlib"),
+    "compare": ("pandas", "matplotlib", "jinja2", "sacrebleu"),
+    "evaluate": ("matplotlib", "jinja2", "sacrebleu"),
 }
 
 

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from sacrebleu.metrics import BLEU
 
 from pyhadal import page
+from pyhadal.files import write_whole
 from pyhadal.instruments import INSTRUMENTS, read_instruments
 from pyhadal.refusal import Refusal
 from pyhadal.run import Run
@@ -71,7 +72,8 @@ class ComparedRun:
     def diagnoses(self) -> "list[str]":
         """What hadal found wrong with the run and has not found to be over, as "step 60: …"."""
         found = {}
-        for step, text in [] if self.run is None else self.run.diagnoses.get(["step", "text"], []).values:
+        for record in [] if self.run is None else self.run.diagnoses.to_dict("records"):
+            step, text = record["step"], record["text"]
             kind = _diagnosis_kind(text)
             if text.startswith("over: "):
                 found.pop(kind, None)
@@ -88,7 +90,7 @@ class ComparedRun:
         if verdict in ("trains", "not known"):
             return ""
         if verdict != "diverged" and self.diagnoses:
-            return _diagnosis_name(self.diagnoses[-1])
+            return _diagnosis_name(self.diagnoses[0])
         return verdict
 
     def trouble(self) -> "list[str]":
@@ -229,7 +231,7 @@ def _score(comparison: Comparison, reference: str) -> None:
         if lines:
             run.translation = score_text(metric, lines, references)
     if any(run.translation for run in comparison.runs):
-        comparison.signature = f"nrefs:1|{metric.get_signature()}".replace("nrefs:1|nrefs:1", "nrefs:1")
+        comparison.signature = str(metric.get_signature())
     for panel in comparison.panels:
         for label in panel.columns:
             _rank(panel, label, metric)
@@ -282,8 +284,8 @@ def _nll_cell(entry: "Entry | None") -> Cell:
     if entry is None:
         return Cell("")
     values = entry.values("best_validation_nll")
-    shown = _spread(values, "#.4g") if values else ""
-    if not values and entry.values("steps"):
+    shown = _spread(values, ".3f") if values else ""
+    if not values and entry.values("steps") and not _words(entry):
         shown = f"{max(entry.values('steps')):,} steps"
     return Cell(" ".join(filter(None, [shown, _words(entry)])), statistics.mean(values) if values else None, mark=_mark(entry))
 
@@ -339,8 +341,8 @@ def _unlike_note(panel: Panel, counts) -> str:
 def _rate(value: float) -> str:
     for unit, size in (("M", 1e6), ("k", 1e3)):
         if value >= size:
-            return f"{value / size:#.3g}{unit}"
-    return f"{value:#.3g}"
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.3g}"
 
 
 def _number(value: "float | None", digits: str) -> Cell:
@@ -410,7 +412,7 @@ def to_json(comparison: Comparison) -> dict:
         if run.translation:
             record["bleu"] = run.translation.score
         if run.run is not None:
-            record["validation_nll"] = run.run.validations.get(["step", "nll"], []).values.tolist() if len(run.run.validations) else []
+            record["validation_nll"] = [[record["step"], record["nll"]] for record in run.run.validations.to_dict("records")]
         cells.append(record)
     results = []
     for entry in (entry for panel in comparison.panels for entry in panel.entries.values()):
@@ -440,10 +442,10 @@ def run(arguments: argparse.Namespace) -> None:
     found, notes = tables(comparison), troubles(comparison)
     html = page.render("compare.html", title=comparison.title, note=comparison.note, troubles=notes, tables=found,
                        pictures=compare_pictures.draw(comparison))
-    page.write_whole(os.path.join(out, "comparison.html"), html)
-    page.write_whole(os.path.join(out, "comparison.md"),
+    write_whole(os.path.join(out, "comparison.html"), html)
+    write_whole(os.path.join(out, "comparison.md"),
                      page.markdown_page(comparison.title, list(found.values()), [*filter(None, [comparison.note]), *notes]))
-    page.write_whole(os.path.join(out, "comparison.json"), json.dumps(to_json(comparison), ensure_ascii=False, indent=1) + "\n")
+    write_whole(os.path.join(out, "comparison.json"), json.dumps(to_json(comparison), ensure_ascii=False, indent=1) + "\n")
     write_tables(found, os.path.join(out, "tables"))
     print(f"report: {out}/comparison.html, .md, .json, tables/*.csv, .tex")
 
@@ -452,5 +454,5 @@ def write_tables(found: "dict[str, Table]", folder: str) -> None:
     """Each table as NAME.csv and NAME.tex."""
     os.makedirs(folder, exist_ok=True)
     for name, table in found.items():
-        page.write_whole(os.path.join(folder, name + ".csv"), table.to_csv())
-        page.write_whole(os.path.join(folder, name + ".tex"), table.to_latex())
+        write_whole(os.path.join(folder, name + ".csv"), table.to_csv())
+        write_whole(os.path.join(folder, name + ".tex"), table.to_latex())

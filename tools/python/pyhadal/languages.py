@@ -1,16 +1,19 @@
-"""Which language a text is in: the share of wrong ones in the folder that `hadal evaluate` writes.
+"""Which language a text is in: the shares of wrong ones in the folder that `hadal evaluate` writes.
 
-The classifier is lingua (Apache 2.0), whose models are a part of its package. It chooses among the languages of the folder, the
-ones that the translating model knows; a line counts as wrong if it takes it for another one than the direction's target, and not if it cannot tell.
+The classifier is lingua (Apache 2.0), whose models are a part of its package. It chooses among the languages of the folder, the ones
+that the translating model knows; a line counts as wrong if it is taken for another one than the direction's target, and not if lingua
+cannot tell.
 """
 
+from __future__ import annotations
+
 import importlib.metadata
-import json
 import os
+from collections.abc import Mapping
 
 from lingua import IsoCode639_1, IsoCode639_3, Language, LanguageDetectorBuilder
 
-from hadal_torch.refusal import Refusal
+from pyhadal.refusal import Refusal
 
 
 # Codes of languages, and of members of macrolanguages (FLORES, NLLB), that lingua has under another code.
@@ -40,21 +43,20 @@ def _wrong_share(detector, path: str, wanted):
     return sum(found not in (None, *wanted) for found in detector.detect_languages_in_parallel_of(lines)) / len(lines)
 
 
-def write_languages(folder: str, stems: list[str]) -> str:
-    """Writes languages.json: for each stem the shares of its .hypothesis and .reference; null where lingua lacks the target."""
-    targets = {}
-    for stem in stems:
-        source, _, target = stem.split(".")[0].partition("-")
-        targets[stem] = (_languages(source), _languages(target))
+def wrong_languages(folder: str, directions: "Mapping[str, tuple[str, str]]") -> "dict[str, dict[str, float | None]]":
+    """stem → the wrong shares of its .hypothesis and .reference; None where lingua lacks the target or all lines are blank.
+
+    `directions`: stem → languages of source and target. Raises Refusal if lingua knows fewer than two of the languages.
+    """
+    targets = {stem: (_languages(source), _languages(target)) for stem, (source, target) in directions.items()}
     known = {language for pair in targets.values() for languages in pair for language in languages}
     if len(known) < 2:
-        raise Refusal(f"{folder} has texts of fewer than two languages that lingua knows")
+        raise Refusal("lingua knows fewer than two of the languages")
     detector = LanguageDetectorBuilder.from_languages(*known).build()
-    shares = {"classifier": f"lingua {importlib.metadata.version('lingua-language-detector')}"}
-    for stem, (_, target) in targets.items():
-        shares[stem] = {side: _wrong_share(detector, os.path.join(folder, f"{stem}.{side}"), target) if target else None
-                        for side in ("hypothesis", "reference")}
-    out = os.path.join(folder, "languages.json")
-    with open(out, "w", encoding="utf-8") as file:
-        json.dump(shares, file, indent=1)
-    return out
+    return {stem: {side: _wrong_share(detector, os.path.join(folder, f"{stem}.{side}"), target) if target else None
+                   for side in ("hypothesis", "reference")} for stem, (_, target) in targets.items()}
+
+
+def classifier() -> str:
+    """The classifier's name and version."""
+    return f"lingua {importlib.metadata.version('lingua-language-detector')}"
