@@ -174,7 +174,7 @@ class Run:
         recorded = [event for event in self._events.get("depth", []) if event.get(series)]
         recorded = [event for event in recorded if len(event[series]) == len(recorded[0][series])]
         values = [[_number(value) for value in event[series]] for event in recorded]
-        return [event["step"] for event in recorded], np.array(values, float).reshape(len(values), -1)
+        return [event["step"] for event in recorded], np.array(values, float) if values else np.empty((0, 0))
 
     @functools.cached_property
     def summary(self) -> dict:

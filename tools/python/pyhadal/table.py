@@ -44,7 +44,7 @@ class Table:
 
     def to_text(self) -> str:
         """Columns of equal width."""
-        rows = [self.columns, *([cell.text for cell in row] for row in self.rows)]
+        rows = [self.columns, *([one_line(cell.text) for cell in row] for row in self.rows)]
         widths = [max(_width(row[i]) for row in rows) for i in range(len(self.columns))]
         lines = []
         for row in rows:
