@@ -46,18 +46,19 @@ absl::Status CheckTestText(const std::string& source, const std::string& referen
   }
 }
 
-// Records what the runs have come to, and has the pages written.
-absl::Status Report(const ComparisonGrid& grid, const CompareArguments& arguments) {
+// Records what the runs have come to, and has the pages written. Returns the exit code.
+absl::StatusOr<int> Report(const ComparisonGrid& grid, const CompareArguments& arguments) {
   const std::string& out = arguments.options.out;
   HADAL_RETURN_IF_ERROR(WriteComparisonRecord(grid, out));
-  std::vector<std::string> words = {"compare", out};
+  std::vector<std::string> words = {out};
   if (!arguments.test_reference.empty()) words.insert(words.end(), {"--test-reference", arguments.test_reference});
   std::cout << std::flush;
-  const absl::Status status = RunPyhadal(words);
-  if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(status.message(), ". The runs are in ", out, "/runs: `hadal summary ", out,
-                                                  "/runs/*` prints their numbers, the same command with --report-only "
-                                                  "writes the report"));
+  const int code = RunPyhadal("compare", words);
+  if (code != kExitDone) {
+    std::cerr << "The runs are there: `hadal summary " << out << "/runs/*` prints their numbers; the same command with "
+              << "--report-only writes the report." << std::endl;
+  }
+  return code;
 }
 
 absl::StatusOr<int> Compare(CompareArguments arguments) {
@@ -68,10 +69,7 @@ absl::StatusOr<int> Compare(CompareArguments arguments) {
     HADAL_RETURN_IF_ERROR(ListComparison(grid, options, std::cout));
     return kExitDone;
   }
-  if (arguments.report_only) {
-    HADAL_RETURN_IF_ERROR(Report(grid, arguments));
-    return kExitDone;
-  }
+  if (arguments.report_only) return Report(grid, arguments);
   HADAL_RETURN_IF_ERROR(CheckTestText(options.test_source, arguments.test_reference));
   std::error_code error;
   options.program = std::filesystem::read_symlink("/proc/self/exe", error).string();
@@ -83,9 +81,9 @@ absl::StatusOr<int> Compare(CompareArguments arguments) {
   if (outcome.changed > 0) std::cout << ", " << outcome.changed << " with another config left alone";
   if (outcome.waiting > 0) std::cout << ", " << outcome.waiting << " to go on with: start the same command again";
   std::cout << std::endl;
-  HADAL_RETURN_IF_ERROR(Report(grid, arguments));
+  HADAL_ASSIGN_OR_RETURN(const int report, Report(grid, arguments));
   if (outcome.stopped) return kExitRequeue;
-  return outcome.failed > 0 || outcome.changed > 0 ? kExitError : kExitDone;
+  return outcome.failed > 0 || outcome.changed > 0 ? kExitError : report;
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 // OUT/comparison.{html,md,json}. SIGINT, SIGTERM and SIGUSR1 are passed on to the running cell, which saves; the command
 // then exits with 85.
 // Exit codes: 0 every cell has run or the budget is used up, 1 a cell failed or has another config, 2 bad grid or
-// usage, 85 stopped.
+// usage, or a Python package is missing, 85 stopped.
 #pragma once
 
 #include "tools/command_line.h"

@@ -80,6 +80,9 @@ absl::Status RunPackage(const std::string& package, const std::vector<std::strin
 
 absl::Status RunHadalTorch(const std::vector<std::string>& arguments) { return RunPackage("hadal_torch", arguments); }
 
-absl::Status RunPyhadal(const std::vector<std::string>& arguments) { return RunPackage("pyhadal", arguments); }
+int RunPyhadal(const std::string& command, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), command);
+  return EndTool(command, RunPackage("pyhadal", arguments));
+}
 
 }  // namespace hadal

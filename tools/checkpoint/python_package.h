@@ -14,7 +14,7 @@ namespace hadal {
 // Errors: NotFound if the interpreter cannot be started; InvalidArgument if the package refuses the arguments (exit
 // status 2; it has printed why); Internal if it fails otherwise.
 absl::Status RunHadalTorch(const std::vector<std::string>& arguments);
-// As above, of the package pyhadal, which reads what runs have written.
-absl::Status RunPyhadal(const std::vector<std::string>& arguments);
+// Runs a command of pyhadal for `hadal COMMAND`. Returns the exit code for hadal; prints an error of starting it.
+int RunPyhadal(const std::string& command, std::vector<std::string> arguments);
 
 }  // namespace hadal

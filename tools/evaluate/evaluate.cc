@@ -28,6 +28,7 @@
 #include "tools/checkpoint/python_package.h"
 #include "tools/corpus/corpora_list.h"
 #include "tools/corpus/parallel_text.h"
+#include "tools/tool_exit_code.h"
 #include "tools/translate/beam_choices.h"
 #include "tools/translate/direction_tags.h"
 
@@ -149,12 +150,13 @@ class Evaluator {
   absl::Status Report() {
     if (kept_ > 0) streams_.log << kept_ << " test sets were translated before, by the same model and options\n";
     streams_.log << std::flush;
-    std::vector<std::string> arguments = {"evaluate", options_.folder, "--pivot", options_.pivot};
+    std::vector<std::string> arguments = {options_.folder, "--pivot", options_.pivot};
     if (!options_.against.empty()) arguments.insert(arguments.end(), {"--against", options_.against});
-    const absl::Status status = RunPyhadal(arguments);
-    if (status.ok()) return status;
-    return absl::Status(status.code(), absl::StrCat(status.message(), ". The translations are in ", options_.folder,
-                                                    "; the same command scores them"));
+    const int code = RunPyhadal("evaluate", arguments);
+    if (code == 0) return absl::OkStatus();
+    const std::string message = absl::StrCat("the translations in ", options_.folder, " were not scored (pyhadal: exit status ",
+                                             code, ", its message is above); the same command goes on with the scores");
+    return code == kToolUsage ? absl::InvalidArgumentError(message) : absl::InternalError(message);
   }
 
  private:
