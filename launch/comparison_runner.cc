@@ -245,8 +245,8 @@ class Runner {
     if (options_.test_source.empty() || (end != CellEnd::kDone && end != CellEnd::kCut)) return absl::OkStatus();
     if ((!anew && PathExists(path)) || outcome_.stopped) return absl::OkStatus();
     const Stopwatch watch;
-    HADAL_ASSIGN_OR_RETURN(ChildProcess child,
-                           ChildProcess::Start(TranslateCommand(cell, options_, path), CellLogPath(options_.out, cell)));
+    HADAL_ASSIGN_OR_RETURN(ChildProcess child, ChildProcess::Start(TranslateCommand(cell, options_, path),
+                                                                   CellLogPath(options_.out, cell)));
     std::optional<ChildEnd> end_of_child;
     {
       const WorkProgress progress(absl::StrCat(cell.name, ": translating"), "", 0);

@@ -48,7 +48,8 @@ absl::StatusOr<std::vector<GridAxis>> NameAxes(const config::Comparison& setting
     if (axis.values().empty()) {
       return absl::InvalidArgumentError(absl::StrCat("axis \"", axis.name(), "\" has no values"));
     }
-    axes.push_back({.name = axis.name(), .is_seeds = std::all_of(axis.values().begin(), axis.values().end(), SetsSeed)});
+    axes.push_back(
+        {.name = axis.name(), .is_seeds = std::all_of(axis.values().begin(), axis.values().end(), SetsSeed)});
     std::set<std::string> labels;
     for (const config::AxisValue& value : axis.values()) {
       HADAL_RETURN_IF_ERROR(CheckName(value.label(), absl::StrCat("axis \"", axis.name(), "\": label"), labels));

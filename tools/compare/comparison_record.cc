@@ -83,12 +83,11 @@ absl::Status WriteComparisonRecord(const ComparisonGrid& grid, const std::string
   const std::string& title = grid.settings.title();
   const OrderedJson rule = {{"trains_below_unigram", kTrainsBelow}, {"fails_below_unigram", kFailsBelow}};
   HADAL_RETURN_IF_ERROR(MakeDirectories(out));
-  return ReplaceFile(
-      JoinPath(out, kComparisonRecordName),
-      absl::StrCat("{\"title\":", Text(title.empty() ? "Comparison" : title), ",\n\"note\":",
-                   Text(grid.settings.note()), ",\n\"rule\":", Text(rule), ",\n\"axes\":", Text(axes),
-                   ",\n\"cells\":[\n", absl::StrJoin(cells, ",\n"), "\n]}\n"),
-      "new");
+  return ReplaceFile(JoinPath(out, kComparisonRecordName),
+                     absl::StrCat("{\"title\":", Text(title.empty() ? "Comparison" : title), ",\n\"note\":",
+                                  Text(grid.settings.note()), ",\n\"rule\":", Text(rule), ",\n\"axes\":", Text(axes),
+                                  ",\n\"cells\":[\n", absl::StrJoin(cells, ",\n"), "\n]}\n"),
+                     "new");
 }
 
 }  // namespace hadal

@@ -49,12 +49,9 @@ struct TestSet {
 };
 
 nlohmann::ordered_json ToJson(const TestSet& set) {
-  nlohmann::ordered_json json = {{"name", set.name},
-                                 {"source", set.direction.source},
-                                 {"target", set.direction.target},
-                                 {"files", set.stem},
-                                 {"segments", set.segments},
-                                 {"empty_segments", set.empty_segments}};
+  nlohmann::ordered_json json = {
+      {"name", set.name},  {"source", set.direction.source}, {"target", set.direction.target},
+      {"files", set.stem}, {"segments", set.segments},       {"empty_segments", set.empty_segments}};
   for (const auto& entry : kBleuTokenizers) {
     if (entry.value == BleuTokenizerOf(set.direction.target)) json["tokenizer"] = entry.word;
   }
@@ -111,8 +108,9 @@ class Evaluator {
       return PathExists(JoinPath(options_.against, absl::StrCat(set.stem, ".hypothesis")));
     };
     if (!options_.against.empty() && std::ranges::none_of(sets_, is_there)) {
-      return absl::InvalidArgumentError(absl::StrCat("--against ", options_.against, " has no translation of these test sets (",
-                                                     sets_[0].stem, ".hypothesis); give the --out of another hadal evaluate"));
+      return absl::InvalidArgumentError(absl::StrCat("--against ", options_.against,
+                                                     " has no translation of these test sets (", sets_[0].stem,
+                                                     ".hypothesis); give the --out of another hadal evaluate"));
     }
     HADAL_RETURN_IF_ERROR(CheckInputsStay(splits.test));
     HADAL_RETURN_IF_ERROR(OwnFolder());
@@ -154,8 +152,9 @@ class Evaluator {
     if (!options_.against.empty()) arguments.insert(arguments.end(), {"--against", options_.against});
     const int code = RunPyhadal("evaluate", arguments);
     if (code == 0) return absl::OkStatus();
-    const std::string message = absl::StrCat("the translations in ", options_.folder, " were not scored (pyhadal: exit status ",
-                                             code, ", its message is above); the same command goes on with the scores");
+    const std::string message =
+        absl::StrCat("the translations in ", options_.folder, " were not scored (pyhadal: exit status ", code,
+                     ", its message is above); the same command goes on with the scores");
     return code == kToolUsage ? absl::InvalidArgumentError(message) : absl::InternalError(message);
   }
 
@@ -311,8 +310,8 @@ class Evaluator {
   std::vector<TestSet> sets_;
   FileDescriptor lock_;          // of the folder
   std::set<std::string> owned_;  // names of the folder's files that this command or an earlier one has written
-  size_t next_ = 0;                // test set
-  bool translating_ = false;       // the test set before next_
+  size_t next_ = 0;              // test set
+  bool translating_ = false;     // the test set before next_
   int64_t kept_ = 0;
 };
 

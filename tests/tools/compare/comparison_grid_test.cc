@@ -84,10 +84,12 @@ TEST_F(ComparisonGridTest, SeedsAreOneMoreAxis) {
   EXPECT_EQ(grid->cells[1].config.seed(), 8u);
   EXPECT_TRUE(grid->axes[2].is_seeds);
   EXPECT_FALSE(grid->axes[1].is_seeds);
-  const auto written = Load("axes { name: \"s\" values { label: \"a\" set: \"seed=1\" } values { label: \"b\" set: \"seed=2\" } }");
+  const auto written =
+      Load("axes { name: \"s\" values { label: \"a\" set: \"seed=1\" } values { label: \"b\" set: \"seed=2\" } }");
   ASSERT_TRUE(written.ok()) << written.status();
   EXPECT_TRUE(written->axes[0].is_seeds);
-  EXPECT_THAT(std::string(LoadGrid(directory_ / "grid.textproto", {}, {3, 3}).status().message()), HasSubstr("given twice"));
+  EXPECT_THAT(std::string(LoadGrid(directory_ / "grid.textproto", {}, {3, 3}).status().message()),
+              HasSubstr("given twice"));
 }
 
 TEST_F(ComparisonGridTest, LeavesOutWhatAllPartsOfAnExclusionName) {
