@@ -142,12 +142,11 @@ def _losses(comparison: Comparison, panel: Panel) -> "list[Group]":
         pictures.add("Training, means over blocks of steps", "step", _NLL, training_nll, loss=True)
         groups.append(Group(_heading(comparison, panel, column), pictures.drawn))
     if len(panel.columns) > 1:
-        drawn = []
+        drawn, names = [], [axis["name"] for axis in comparison.axes]
         for row in panel.rows:
-            pictures = _Pictures([(column, panel.entries.get((row, column))) for column in panel.columns])
+            pictures = _Pictures([(f"{names[1]} {column}", panel.entries.get((row, column))) for column in panel.columns])
             pictures.add(f"Validation: {row}", "step", _NLL, validation_nll, loss=True)
             drawn += pictures.drawn
-        names = [axis["name"] for axis in comparison.axes]
         groups.append(Group(", ".join(filter(None, [f"each {names[0]} over {names[1]}", panel.name])), drawn))
     return groups
 
