@@ -10,7 +10,7 @@
 #include "runtime/status_macros.h"
 #include "tools/compare/comparison_result.h"
 #include "tools/compare/comparison_run.h"
-#include "tools/metrics/run_record.h"
+#include "tools/output/run_record.h"
 
 namespace hadal {
 namespace {
