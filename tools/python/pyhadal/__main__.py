@@ -18,12 +18,14 @@ from typing import Sequence
 from pyhadal.packages import require
 from pyhadal.refusal import Refusal
 
-# command → the packages that it needs. Its module pyhadal/COMMAND.py has add_arguments(parser) and run(arguments).
+# command → the packages that it needs. The module pyhadal/LAST_WORD.py has add_arguments(parser) and run(arguments).
 COMMANDS = {
     "report": ("pandas", "matplotlib", "jinja2"),
     "curve": ("pandas", "matplotlib"),
     "compare": ("pandas", "matplotlib", "jinja2", "sacrebleu"),
     "evaluate": ("matplotlib", "jinja2", "sacrebleu"),
+    "simulate": ("pandas", "matplotlib", "jinja2"),
+    "inspect similarity": ("matplotlib", "jinja2"),
 }
 
 
@@ -34,7 +36,7 @@ def main(words: Sequence[str]) -> int:
     command = words[0]
     try:
         require(*COMMANDS[command])
-        module = importlib.import_module(f"pyhadal.{command}")
+        module = importlib.import_module(f"pyhadal.{command.split()[-1]}")
         parser = argparse.ArgumentParser(prog=f"hadal {command}", description=module.__doc__,
                                          formatter_class=argparse.RawDescriptionHelpFormatter)
         module.add_arguments(parser)
