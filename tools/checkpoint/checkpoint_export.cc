@@ -18,7 +18,7 @@
 #include "runtime/run_directory.h"
 #include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
-#include "tools/metrics/work_progress.h"
+#include "tools/output/work_progress.h"
 #include "tools/python_child.h"
 
 namespace hadal {

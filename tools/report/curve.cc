@@ -26,7 +26,7 @@
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "runtime/text_line.h"
-#include "tools/metrics/terminal.h"
+#include "tools/output/terminal.h"
 #include "tools/python_child.h"
 #include "tools/tool_exit_code.h"
 

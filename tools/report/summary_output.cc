@@ -9,7 +9,7 @@
 #include "runtime/printable.h"
 #include "runtime/run_directory.h"
 #include "tools/choose_rows.h"
-#include "tools/metrics/human_units.h"
+#include "tools/output/human_units.h"
 #include "tools/plan/plan_report.h"
 #include "tools/report/summary.h"
 #include "tools/report/trace_timeline.h"

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/run_directory.h"
-#include "tools/metrics/human_units.h"
+#include "tools/output/human_units.h"
 #include "tools/plan/plan_report.h"
 #include "tools/report/run_settings.h"
 #include "tools/report/summary.h"
