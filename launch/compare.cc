@@ -13,10 +13,10 @@
 #include "launch/job/exit_code.h"
 #include "launch/job/signals.h"
 #include "runtime/status_macros.h"
-#include "tools/checkpoint/python_package.h"
 #include "tools/compare/comparison_grid.h"
 #include "tools/compare/comparison_record.h"
 #include "tools/corpus/parallel_text.h"
+#include "tools/python_child.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {
