@@ -16,6 +16,8 @@
 
 namespace hadal {
 
+inline constexpr const char* kTranslationFile = "test.translation";  // of a test set, in the run directory
+
 // How the last run of a cell ended.
 enum class CellEnd {
   kNone,         // it has never run
