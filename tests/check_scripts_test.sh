@@ -10,7 +10,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 # In tree/: a file a room, which passes every check.
 fresh_tree() {
   rm -rf tree
-  mkdir -p tree/{configs,docs,kernels/cuda,launch/{train,job},layers,pipeline/{plan,schedule,stage,exchange,checkpoint,decode,engine,instruments},runtime/{comm,data},tests,tools/{config,metrics,drawing,corpus,synthetic,plan,bench,checkpoint,translate,report,compare,doctor}}
+  mkdir -p tree/{configs,docs,kernels/cuda,launch/{train,job},layers,pipeline/{plan,schedule,stage,exchange,checkpoint,decode,engine,instruments},runtime/{comm,data},tests,tools/{config,metrics,drawing,corpus,plan,bench,checkpoint,translate,report,compare,doctor}}
   cp "$here/../.clang-format" "$here/../.clang-tidy" tree
   local file
   for file in kernels/cuda/add.cu launch/hadal.cc layers/layer.h pipeline/{trainer,stage/stage,checkpoint/file,instruments/probe}.h runtime/comm/world.h tools/plan.h; do
