@@ -32,13 +32,13 @@
 #include "tools/config/config.h"
 #include "tools/config/nearest_name.h"
 #include "tools/corpus/inspect.h"
+#include "tools/corpus/make_corpus.h"
 #include "tools/corpus/prepare.h"
 #include "tools/plan/plan.h"
 #include "tools/plan/schedule_command.h"
 #include "tools/plan/simulate.h"
 #include "tools/report/curve.h"
 #include "tools/report/report.h"
-#include "tools/synthetic/synthetic_corpus.h"
 #include "tools/translate/metric_commands.h"
 
 namespace {
@@ -47,7 +47,7 @@ using AddCommand = void (*)(hadal::Command app, int& exit_code);
 
 // In the order a newcomer needs them.
 constexpr AddCommand kCommands[] = {
-    hadal::AddMakeCorpusCommand,  // a synthetic corpus
+    hadal::AddMakeCorpusCommand,  // number words, for a first run
     hadal::AddPrepareCommand,     // raw text → vocabulary and token shards
     hadal::AddPlanCommand,        // stages, memory and bubble before a run
     hadal::AddTrainCommand,       // the main job

@@ -41,10 +41,11 @@ class Splits(unittest.TestCase):
         self.assertEqual(list(corpus.draw("train", 50, 3)), list(corpus.draw("train", 80, 3))[:50])
         self.assertNotEqual(list(corpus.draw("train", 50, 3)), list(corpus.draw("train", 50, 4)))
 
-    def test_numbers_have_one_to_six_digits(self):
+    def test_longer_numbers_are_more_frequent(self):
         lengths = [len(str(number)) for number in corpus.draw("train", 3000, 1)]
-        for digits in range(1, 7):
-            self.assertGreater(lengths.count(digits), 300)
+        counts = [lengths.count(digits) for digits in range(1, 7)]
+        self.assertEqual(counts, sorted(counts))
+        self.assertGreater(counts[0], 50)
 
 
 class Files(unittest.TestCase):

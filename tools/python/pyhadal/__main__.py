@@ -16,8 +16,9 @@ from typing import Sequence
 from pyhadal.packages import require
 from pyhadal.refusal import Refusal
 
-# command → the packages that it needs. Its module pyhadal/COMMAND.py has add_arguments(parser) and run(arguments).
+# command → the packages that it needs. Its module (make_corpus.py of make-corpus) has add_arguments(parser) and run(arguments).
 COMMANDS = {
+    "make-corpus": (),
     "report": ("pandas", "matplotlib", "jinja2"),
     "curve": ("pandas", "matplotlib"),
 }
@@ -30,7 +31,7 @@ def main(words: Sequence[str]) -> int:
     command = words[0]
     try:
         require(*COMMANDS[command])
-        module = importlib.import_module(f"pyhadal.{command}")
+        module = importlib.import_module(f"pyhadal.{command.replace('-', '_')}")
         parser = argparse.ArgumentParser(prog=f"hadal {command}", description=module.__doc__,
                                          formatter_class=argparse.RawDescriptionHelpFormatter)
         module.add_arguments(parser)
