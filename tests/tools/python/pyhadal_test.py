@@ -163,7 +163,7 @@ class PlotTest(unittest.TestCase):
     def test_bars_and_timelines_name_what_they_draw(self):
         svg = plot.stacked_bars(["s0", "s1"], ["forward", "gain"], ["#123456", "#654321"], [[2, -1], [3, 0]], "Where", "ms", ["1 ms"])
         self.assertLessEqual({"Where", "ms", "s0", "s1", "forward", "gain", "1 ms"}, set(texts(svg)))
-        rows = [(f"rank {i}", [(0, 1e-3, 0), (1e-3, 2e-3, 1)]) for i in range(100)]
+        rows = [(f"rank {i}", [(0, 1e-3, 0, "F0"), (1e-3, 2e-3, 1, "")]) for i in range(100)]
         shown = texts(plot.timeline([("forward", "#123456"), ("wait", "#654321"), ("unused", "#000000")], rows, "A step"))
         self.assertLessEqual({"A step (64 of 100 ranks)", "rank 0", "rank 99", "forward", "wait"}, set(shown))
         self.assertNotIn("unused", shown)

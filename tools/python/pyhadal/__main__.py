@@ -16,11 +16,14 @@ from typing import Sequence
 from pyhadal.packages import require
 from pyhadal.refusal import Refusal
 
-# command → the packages that it needs. Its module (make_corpus.py of make-corpus) has add_arguments(parser) and run(arguments).
+# command → the packages that it needs. Its module (similarity.py of "inspect similarity", make_corpus.py of make-corpus) has
+# add_arguments(parser) and run(arguments).
 COMMANDS = {
     "make-corpus": (),
     "report": ("pandas", "matplotlib", "jinja2"),
     "curve": ("pandas", "matplotlib"),
+    "simulate": ("pandas", "matplotlib", "jinja2"),
+    "inspect similarity": ("matplotlib", "jinja2"),
 }
 
 
@@ -31,7 +34,7 @@ def main(words: Sequence[str]) -> int:
     command = words[0]
     try:
         require(*COMMANDS[command])
-        module = importlib.import_module(f"pyhadal.{command.replace('-', '_')}")
+        module = importlib.import_module(f"pyhadal.{command.split()[-1].replace('-', '_')}")
         parser = argparse.ArgumentParser(prog=f"hadal {command}", description=module.__doc__,
                                          formatter_class=argparse.RawDescriptionHelpFormatter)
         module.add_arguments(parser)

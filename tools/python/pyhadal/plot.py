@@ -261,6 +261,17 @@ def _draw_map(axes, one: DepthMap, norm: Normalize) -> None:
         axes.axhline(one.encoder_sublayers - 0.5, color="white", linewidth=1)
 
 
+def matrix(values: "Sequence[Sequence[float]]", title: str, unit: str, axis: str) -> str:
+    """A square of numbers, the same order to the right and upwards."""
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(5.4, 4.6), layout="constrained")
+        axes = figure.add_subplot(title=title, xlabel=axis, ylabel=axis)
+        axes.grid(False)
+        image = axes.imshow(np.asarray(values, float), origin="lower", interpolation="none")
+        figure.colorbar(image, label=unit)
+        return to_svg(figure)
+
+
 def choose(count: int, most: int) -> "list[int]":
     """The indices of the rows to draw of `count`: all, or `most` of them, evenly spread, with both ends."""
     return sorted({int(i) for i in np.linspace(0, count - 1, min(count, most)).round()})
@@ -291,9 +302,12 @@ def stacked_bars(names: "Sequence[str]", parts: "Sequence[str]", colours: "Seque
         return to_svg(figure)
 
 
-def timeline(kinds: "Sequence[tuple[str, str]]", rows: "Sequence[tuple[str, Sequence[tuple[float, float, int]]]]",
+def timeline(kinds: "Sequence[tuple[str, str]]", rows: "Sequence[tuple[str, Sequence[tuple[float, float, int, str]]]]",
              title: str, width: float = 11.4, most: int = 64) -> str:
-    """A step of each rank in time. kinds: (name, colour); rows: (name, [(begin, end, kind)…]) in seconds."""
+    """A step of each rank in time. kinds: (name, colour); rows: (name, [(begin, end, kind, label)…]) in seconds.
+
+    Labels are drawn where there are few spans.
+    """
     drawn = choose(len(rows), most)
     if len(drawn) < len(rows):
         title += f" ({len(drawn)} of {len(rows)} ranks)"
@@ -304,14 +318,23 @@ def timeline(kinds: "Sequence[tuple[str, str]]", rows: "Sequence[tuple[str, Sequ
         used = {}
         for place, row in enumerate(drawn):
             for kind, (name, colour) in enumerate(kinds):
-                bars = [(1e3 * begin, 1e3 * (end - begin)) for begin, end, which in rows[row][1] if which == kind]
+                bars = [(1e3 * begin, 1e3 * (end - begin)) for begin, end, which, _ in rows[row][1] if which == kind]
                 if bars:
                     used[name] = axes.broken_barh(bars, (place - 0.4, 0.8), facecolors=colour, rasterized=spans > 2000)
+            if spans <= 200:
+                _label_spans(axes, rows[row][1], place)
         axes.set_yticks(range(len(drawn)), [rows[row][0] for row in drawn])
         axes.invert_yaxis()
         axes.grid(axis="y", visible=False)
         axes.legend(used.values(), used.keys(), loc="upper left", bbox_to_anchor=(1.02, 1), borderaxespad=0)
         return to_svg(figure)
+
+
+def _label_spans(axes, spans: "Sequence[tuple[float, float, int, str]]", place: int) -> None:
+    longest = max((end for _, end, _, _ in spans), default=0)
+    for begin, end, _, label in spans:
+        if label and end - begin > 0.02 * longest:
+            axes.text(500 * (begin + end), place, label, ha="center", va="center", fontsize=8, color="white", clip_on=True)
 
 
 def to_svg(figure: Figure) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Iterator
 
 from pyhadal import program
 from pyhadal.refusal import Refusal
+from pyhadal.table import Table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -160,8 +161,16 @@ class Run:
     @property
     def encoder_sublayers(self) -> int:
         """How many of the sublayers of a depth series are the encoder's: the first ones."""
+        return self._of_last_start("encoder_sublayers")
+
+    @property
+    def frame_width(self) -> int:
+        """Features of a frame of speech; 0: text."""
+        return self._of_last_start("frame_width")
+
+    def _of_last_start(self, field: str) -> int:
         starts = self._events.get("run", [])
-        return int(starts[-1].get("encoder_sublayers", 0)) if starts else 0
+        return int(starts[-1].get(field, 0)) if starts else 0
 
     def depth(self, series: str) -> "tuple[list[int], np.ndarray]":
         """A number of every sublayer at the recorded steps: (steps, float64 [records, sublayers]).
@@ -177,9 +186,18 @@ class Run:
         return [event["step"] for event in recorded], np.array(values, float) if values else np.empty((0, 0))
 
     @functools.cached_property
+    def _summarized(self) -> dict:
+        return program.summarize([self.path])
+
+    @property
     def summary(self) -> dict:
-        """What `hadal summary --format json` says of the run: where its time went, its tables. Needs the program."""
-        return program.summarize([self.path])["runs"][0]
+        """What `hadal summary --format json` says of the run: where its time went, its diagnoses. Needs the program."""
+        return self._summarized["runs"][0]
+
+    @property
+    def tables(self) -> "list[Table]":
+        """The tables of `hadal summary`, which print as text, Markdown, HTML, LaTeX and CSV. Needs the program."""
+        return [Table.from_json(table) for table in self._summarized["tables"]]
 
 
 def _number(value: object) -> float:

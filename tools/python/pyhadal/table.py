@@ -29,6 +29,7 @@ class Table:
     rows: "list[list[Cell]]" = dataclasses.field(default_factory=list)
     title: str = ""
     note: str = ""
+    run: str = ""  # of a table of one run: its name
 
     def add(self, *cells: "Union[Cell, str, int]") -> None:
         """Adds a row. A cell that is a plain text or number has no mark."""
@@ -40,7 +41,7 @@ class Table:
         """A table of `hadal summary --format json`."""
         rows = [[Cell(text, value) for text, value in zip(texts, values)]
                 for texts, values in zip(table["rows"], table["values"])]
-        return cls(table["columns"], rows, table.get("title", ""), table.get("note", ""))
+        return cls(table["columns"], rows, table.get("title", ""), table.get("note", ""), table.get("run", ""))
 
     def to_text(self) -> str:
         """Columns of equal width."""
