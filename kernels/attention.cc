@@ -8,21 +8,21 @@
 namespace hadal {
 namespace {
 
-// Checks that offsets divide rows [0, rows) into ascending ranges; with places, padding rows may follow.
-void CheckOffsets(const ConstTokens& offsets, int64_t rows, const TilePlaces& places) {
+// Checks that offsets divide rows [0, rows) into ascending ranges; with tiles on the device, padding rows may follow.
+void CheckOffsets(const ConstTokens& offsets, int64_t rows, const DeviceTiles& device_tiles) {
   HADAL_CHECK_GE(offsets.size, 1);
   HADAL_CHECK_EQ(offsets[0], 0);
   for (int64_t n = 0; n + 1 < offsets.size; ++n) HADAL_CHECK_LE(offsets[n], offsets[n + 1]);
   const int64_t last = offsets[offsets.size - 1];
-  HADAL_CHECK(last == rows || (places.queries != nullptr && last < rows));
+  HADAL_CHECK(last == rows || (device_tiles.queries != nullptr && last < rows));
 }
 
 void CheckShape(const AttentionShape& shape, int64_t query_rows, int64_t key_rows, int64_t columns) {
   HADAL_CHECK_GE(shape.heads, 1);
   HADAL_CHECK_EQ(columns % shape.heads, 0);
   HADAL_CHECK_GE(columns, shape.heads);
-  CheckOffsets(shape.query_offsets, query_rows, shape.tile_places);
-  CheckOffsets(shape.key_offsets, key_rows, shape.tile_places);
+  CheckOffsets(shape.query_offsets, query_rows, shape.device_tiles);
+  CheckOffsets(shape.key_offsets, key_rows, shape.device_tiles);
   HADAL_CHECK_EQ(shape.query_offsets.size, shape.key_offsets.size);
   if (!shape.causal) return;
   for (int64_t n = 0; n < shape.query_offsets.size; ++n) HADAL_CHECK_EQ(shape.query_offsets[n], shape.key_offsets[n]);

@@ -31,7 +31,7 @@ struct AttentionShape {
   ConstTokens key_offsets;    // [sentences + 1], first 0
   int32_t heads = 1;          // H
   bool causal = false;        // REQUIRES: equal query and key offsets
-  TilePlaces tile_places;     // on a device: the sentences' tiles in device memory; may be empty
+  DeviceTiles device_tiles;   // on a device: the sentences' tiles in device memory; may be empty
 };
 
 struct AttentionForwardArgs {

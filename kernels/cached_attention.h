@@ -23,9 +23,9 @@ struct CachedAttentionArgs {
   ConstAnyMatrix cache;  // [cache rows, 2·H·D]
   ConstTokens index;     // [B · index_stride]
   int64_t index_stride = 0;
-  ConstTokens lengths;                   // [B], each ≥ 1
-  const int32_t* index_place = nullptr;  // on a device: index and lengths in device memory; null: kernel arguments
-  const int32_t* lengths_place = nullptr;
+  ConstTokens lengths;                    // [B], each ≥ 1
+  const int32_t* device_index = nullptr;  // on a device: index and lengths in device memory; null: kernel arguments
+  const int32_t* device_lengths = nullptr;
   int32_t heads = 1;
   AnyMatrix output;  // [B, H·D] (=)
   Vector scratch;    // threads · index_stride floats; empty on a device

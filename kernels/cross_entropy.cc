@@ -7,7 +7,7 @@
 namespace hadal {
 
 void CrossEntropy(const Stream& stream, const CrossEntropyArgs& args) {
-  const bool known = !args.targets.empty() || stream.device() == nullptr || args.targets_place == nullptr;
+  const bool known = !args.targets.empty() || stream.device() == nullptr || args.device_targets == nullptr;
   if (known) HADAL_CHECK_EQ(args.targets.size, args.logits.rows);
   HADAL_CHECK_EQ(args.loss.size, args.logits.rows);
   HADAL_CHECK_EQ(args.nll.size, args.logits.rows);
@@ -15,7 +15,7 @@ void CrossEntropy(const Stream& stream, const CrossEntropyArgs& args) {
   HADAL_CHECK(args.label_smoothing >= 0 && args.label_smoothing < 1);
   HADAL_CHECK(args.label_smoothing == 0 || args.logits.columns > 1);
   for (int64_t i = 0; i < args.targets.size; ++i) {
-    HADAL_CHECK_GE(args.targets[i], args.targets_place != nullptr ? -1 : 0);  // −1: a padding row
+    HADAL_CHECK_GE(args.targets[i], args.device_targets != nullptr ? -1 : 0);  // −1: a padding row
     HADAL_CHECK_LT(args.targets[i], args.logits.columns);
   }
   if (stream.device() != nullptr) return stream.device()->kernels().cross_entropy(stream, args);

@@ -21,13 +21,13 @@
 namespace hadal {
 
 struct CrossEntropyArgs {
-  AnyMatrix logits;                             // z [R, V]; overwritten by dz when gradient_scale ≠ 0, else unchanged
-  ConstTokens targets;                          // t [R]; empty if only the device has them, at targets_place
-  float label_smoothing = 0;                    // eps
-  float gradient_scale = 0;                     // 1 / (target tokens of the step); 0: loss only
-  const int32_t* targets_place = nullptr;       // on a device: targets in device memory; null: kernel arguments
-  const float* gradient_scale_place = nullptr;  // the same for gradient_scale
-  Vector loss, nll;                             // [R] (=) natural logarithms
+  AnyMatrix logits;                         // z [R, V]; overwritten by dz when gradient_scale ≠ 0, else unchanged
+  ConstTokens targets;                      // t [R]; empty if only the device has them, at device_targets
+  float label_smoothing = 0;                // eps
+  float gradient_scale = 0;                 // 1 / (target tokens of the step); 0: loss only
+  const int32_t* device_targets = nullptr;  // on a device: targets in device memory; null: kernel arguments
+  const float* device_gradient_scale = nullptr;  // the same for gradient_scale
+  Vector loss, nll;                              // [R] (=) natural logarithms
 };
 void CrossEntropy(const Stream& stream, const CrossEntropyArgs& args);
 

@@ -29,7 +29,7 @@ class Block {
   int64_t bytes_ = 0;
 };
 
-TokenPlaces TakeTokens(Block& block, int64_t rows) {
+DeviceTokens TakeTokens(Block& block, int64_t rows) {
   return {.tokens = block.Take<int32_t>(rows),
           .positions = block.Take<int32_t>(rows),
           .group_count = block.Take<int32_t>(1),
@@ -38,33 +38,33 @@ TokenPlaces TakeTokens(Block& block, int64_t rows) {
           .sorted_rows = block.Take<int32_t>(rows)};
 }
 
-TilePlaces TakeTiles(Block& block, int64_t queries, int64_t keys) {
+DeviceTiles TakeTiles(Block& block, int64_t queries, int64_t keys) {
   return {.queries = block.Take<cuda::AttentionTile>(queries),
           .keys = block.Take<cuda::AttentionTile>(keys),
           .query_capacity = queries,
           .key_capacity = keys};
 }
 
-FramePlaces TakeFrames(Block& block, int64_t source_rows, int64_t width) {
-  const auto take = [&](int64_t rows) { return TapPlaces{block.Take<cuda::RowTaps>(rows), rows}; };
+DeviceFrames TakeFrames(Block& block, int64_t source_rows, int64_t width) {
+  const auto take = [&](int64_t rows) { return DeviceTaps{block.Take<cuda::RowTaps>(rows), rows}; };
   return {.frames = block.Take<float>(kConvolutionStride * kConvolutionStride * source_rows * width),
           .inner = take(kConvolutionStride * source_rows),
           .outer = take(source_rows)};
 }
 
 DeviceBatch TakeAll(const DeviceBatchShape& shape, int32_t first_sublayer, Block& block) {
-  DeviceBatch places{.random = block.Take<RandomPosition>(1),
-                     .gradient_scale = block.Take<float>(1),
-                     .branch_gains = block.Take<float>(shape.branch_gains),
-                     .first_sublayer = first_sublayer};
-  places.source = TakeTokens(block, shape.source_rows);
-  places.target = TakeTokens(block, shape.target_rows);
-  places.targets = block.Take<int32_t>(shape.target_rows);
-  places.source_self = TakeTiles(block, shape.source_tiles, shape.source_tiles);
-  places.target_self = TakeTiles(block, shape.target_tiles, shape.target_tiles);
-  places.cross = TakeTiles(block, shape.target_tiles, shape.source_tiles);
-  if (shape.frame_width > 0) places.speech = TakeFrames(block, shape.source_rows, shape.frame_width);
-  return places;
+  DeviceBatch batch{.random = block.Take<RandomPosition>(1),
+                    .gradient_scale = block.Take<float>(1),
+                    .branch_gains = block.Take<float>(shape.branch_gains),
+                    .first_sublayer = first_sublayer};
+  batch.source = TakeTokens(block, shape.source_rows);
+  batch.target = TakeTokens(block, shape.target_rows);
+  batch.targets = block.Take<int32_t>(shape.target_rows);
+  batch.source_self = TakeTiles(block, shape.source_tiles, shape.source_tiles);
+  batch.target_self = TakeTiles(block, shape.target_tiles, shape.target_tiles);
+  batch.cross = TakeTiles(block, shape.target_tiles, shape.source_tiles);
+  if (shape.frame_width > 0) batch.speech = TakeFrames(block, shape.source_rows, shape.frame_width);
+  return batch;
 }
 
 int64_t TileCapacity(const ConstTokens& offsets, int64_t rows) {
@@ -103,7 +103,7 @@ int64_t BatchBytes(const DeviceBatchShape& shape) {
   return block.bytes();
 }
 
-DeviceBatch PlacesIn(const DeviceBatchShape& shape, int32_t first_sublayer, const std::byte* block) {
+DeviceBatch DeviceBatchIn(const DeviceBatchShape& shape, int32_t first_sublayer, const std::byte* block) {
   HADAL_CHECK_EQ(reinterpret_cast<uintptr_t>(block) % 16, 0u);
   Block parts(block);
   return TakeAll(shape, first_sublayer, parts);

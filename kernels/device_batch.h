@@ -1,14 +1,14 @@
 // The values that change between micro-batches, in device memory: tokens, frames of speech, attention's tiles, the
 // position of dropout's random numbers, branch gains, the loss's scale.
 //
-// They form one block of bytes, filled on the host, copied at once, and read by all launches of the micro-batch. Places
-// in the block depend only on DeviceBatchShape, so launches recorded for one micro-batch also serve the next one of
+// They form one block of bytes, filled on the host, copied at once, and read by all launches of the micro-batch. The
+// offsets in it depend only on DeviceBatchShape, so launches recorded for one micro-batch also serve the next one of
 // that shape in the same block.
 //
-//   content ─ DeviceKernels::write_batch → host block ─ copy → device block ─ PlacesIn → arguments of kernels/<op>.h
+//   content ─ DeviceKernels::write_batch → host block ─ copy → block ─ DeviceBatchIn → arguments of kernels/<op>.h
 //
-// An operation without a place copies the values itself (cuda_host/launch_memory.h), as in tools and in tests of one
-// kernel. Decoding has its own places (pipeline/decode/decode_blocks.h).
+// An operation without device addresses copies the values itself (cuda_host/launch_memory.h), as in tools and in tests
+// of one kernel. Decoding has its own tables (pipeline/decode/decode_blocks.h).
 // Padding rows follow the sentences' rows (runtime/data/packed_batch.h). Their token is −1, and for attention they are
 // sentences of their own. Their activations are finite whatever the memory contained, and their gradients are 0.
 // Thread safety: plain values.
@@ -29,7 +29,7 @@ struct RowTaps;        // kernels/cuda/unfold.h
 }  // namespace cuda
 
 // One side's tokens, and its rows grouped by token (kernels/cuda/embedding.h). Null: not given.
-struct TokenPlaces {
+struct DeviceTokens {
   const int32_t* tokens = nullptr;        // [rows]
   const int32_t* positions = nullptr;     // [rows] in the sentence, from 0; −1: a padding row
   const int32_t* group_count = nullptr;   // one
@@ -39,22 +39,22 @@ struct TokenPlaces {
 };
 
 // The tiles of one attention, followed by tiles of 0 rows up to the capacity.
-struct TilePlaces {
+struct DeviceTiles {
   const cuda::AttentionTile* queries = nullptr;  // [query_capacity]
   const cuda::AttentionTile* keys = nullptr;     // [key_capacity]
   int64_t query_capacity = 0, key_capacity = 0;
 };
 
 // Where a convolution's rows have their taps (unfold.h). Padding rows have none.
-struct TapPlaces {
+struct DeviceTaps {
   const cuda::RowTaps* taps = nullptr;  // [rows]
   int64_t rows = 0;                     // including padding rows
 };
 
 // Speech: frames and the taps of both convolutions. The source's tokens are then the numbers of their rows.
-struct FramePlaces {
+struct DeviceFrames {
   const float* frames = nullptr;  // [4 · source rows, width], of which the sentences' are given
-  TapPlaces inner, outer;         // of 2 · source rows, and of source rows
+  DeviceTaps inner, outer;        // of 2 · source rows, and of source rows
 };
 
 struct DeviceBatch {
@@ -62,13 +62,13 @@ struct DeviceBatch {
   const float* gradient_scale = nullptr;
   const float* branch_gains = nullptr;  // of sublayers [first_sublayer, …)
   int32_t first_sublayer = 0;
-  TokenPlaces source, target;
+  DeviceTokens source, target;
   const int32_t* targets = nullptr;  // [target rows]; −1: a padding row
-  TilePlaces source_self, target_self, cross;
-  FramePlaces speech;  // null: none
+  DeviceTiles source_self, target_self, cross;
+  DeviceFrames speech;  // null: none
 };
 
-// The shape of a block, which determines the places in it.
+// The shape of a block, which determines the addresses in it.
 struct DeviceBatchShape {
   int64_t source_rows = 0, target_rows = 0;    // including padding rows
   int64_t source_tiles = 0, target_tiles = 0;  // capacities
@@ -100,6 +100,6 @@ DeviceBatchShape LargestShape(int64_t source_rows, int64_t target_rows, int64_t 
 
 int64_t BatchBytes(const DeviceBatchShape& shape);
 // REQUIRES: `block` is 16-byte aligned. Uses only its address; reads and writes nothing there.
-DeviceBatch PlacesIn(const DeviceBatchShape& shape, int32_t first_sublayer, const std::byte* block);
+DeviceBatch DeviceBatchIn(const DeviceBatchShape& shape, int32_t first_sublayer, const std::byte* block);
 
 }  // namespace hadal

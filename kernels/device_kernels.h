@@ -44,7 +44,7 @@ struct DeviceKernels {
   DeviceKernel<AttentionBackwardArgs> attention_backward = nullptr;
   DeviceKernel<CachedAttentionArgs> cached_attention = nullptr;
   DeviceKernel<ConvertArgs> convert = nullptr;
-  DeviceKernel<CopyToStreamsArgs> copy_to_streams = nullptr;
+  DeviceKernel<CopyToResidualsArgs> copy_to_residuals = nullptr;
   DeviceKernel<CrossEntropyArgs> cross_entropy = nullptr;
   DeviceKernel<EmbeddingForwardArgs> embedding_forward = nullptr;
   DeviceKernel<EmbeddingBackwardArgs> embedding_backward = nullptr;
@@ -71,7 +71,7 @@ struct DeviceKernels {
   DeviceKernel<ScatterRowsArgs> scatter_rows = nullptr;
   DeviceKernel<ShiftScaleForwardArgs> shift_scale_forward = nullptr;
   DeviceKernel<ShiftScaleBackwardArgs> shift_scale_backward = nullptr;
-  DeviceKernel<SumStreamsArgs> sum_streams = nullptr;
+  DeviceKernel<SumResidualsArgs> sum_residuals = nullptr;
   DeviceKernel<SumsOfSquaresArgs> sums_of_squares = nullptr;
   DeviceKernel<TopCandidatesArgs> top_candidates = nullptr;
   DeviceKernel<UnfoldArgs> unfold = nullptr;

@@ -9,19 +9,19 @@
 namespace hadal {
 namespace {
 
-// Checks that every entry is a row of a table of `rows` or, with places, −1: a padding row.
-void CheckTokens(const ConstTokens& tokens, int64_t rows, const TokenPlaces& places = {}) {
+// Checks that every entry is a row of a table of `rows` or, with device tokens, −1: a padding row.
+void CheckTokens(const ConstTokens& tokens, int64_t rows, const DeviceTokens& device_tokens = {}) {
   for (int64_t row = 0; row < tokens.size; ++row) {
-    HADAL_CHECK_GE(tokens[row], places.tokens != nullptr ? -1 : 0);
+    HADAL_CHECK_GE(tokens[row], device_tokens.tokens != nullptr ? -1 : 0);
     HADAL_CHECK_LT(tokens[row], rows);
   }
 }
 
-void CheckOffsets(const ConstTokens& offsets, int64_t rows, int64_t positions, const TokenPlaces& places) {
+void CheckOffsets(const ConstTokens& offsets, int64_t rows, int64_t positions, const DeviceTokens& device_tokens) {
   HADAL_CHECK_GE(offsets.size, 2);
   HADAL_CHECK_EQ(offsets[0], 0);
   const int64_t last = offsets[offsets.size - 1];
-  HADAL_CHECK(last == rows || (places.tokens != nullptr && last < rows));
+  HADAL_CHECK(last == rows || (device_tokens.tokens != nullptr && last < rows));
   for (int64_t n = 0; n + 1 < offsets.size; ++n) {
     HADAL_CHECK_LE(offsets[n], offsets[n + 1]);
     HADAL_CHECK_LE(offsets[n + 1] - offsets[n], positions);
@@ -51,12 +51,12 @@ void EmbeddingForward(const Stream& stream, const EmbeddingForwardArgs& args) {
   HADAL_CHECK_EQ(args.table.columns, args.x.columns);
   HADAL_CHECK_EQ(args.positions.columns, args.x.columns);
   if (args.row_positions.empty()) {
-    CheckOffsets(args.offsets, args.tokens.size, args.positions.rows, args.places);
+    CheckOffsets(args.offsets, args.tokens.size, args.positions.rows, args.device_tokens);
   } else {
     HADAL_CHECK_EQ(args.row_positions.size, args.tokens.size);
     CheckTokens(args.row_positions, args.positions.rows);
   }
-  CheckTokens(args.tokens, args.table.rows, args.places);
+  CheckTokens(args.tokens, args.table.rows, args.device_tokens);
   if (stream.device() != nullptr) return stream.device()->kernels().embedding_forward(stream, args);
   cpu::EmbeddingForward(stream, args);
 }
@@ -65,7 +65,7 @@ void EmbeddingBackward(const Stream& stream, const EmbeddingBackwardArgs& args) 
   if (args.tokens.size == 0) return;
   HADAL_CHECK_EQ(args.dx.rows, args.tokens.size);
   HADAL_CHECK_EQ(args.d_table.columns, args.dx.columns);
-  CheckTokens(args.tokens, args.d_table.rows, args.places);
+  CheckTokens(args.tokens, args.d_table.rows, args.device_tokens);
   if (stream.device() != nullptr) return stream.device()->kernels().embedding_backward(stream, args);
   cpu::EmbeddingBackward(stream, args);
 }

@@ -25,9 +25,9 @@ struct EmbeddingForwardArgs {
   ConstAnyMatrix table;       // E [V, W]
   ConstMatrix positions;      // PE [P, W]
   float multiplier = 1.0f;
-  Dropout dropout;     // element = row·W + column
-  TokenPlaces places;  // on a device: tokens and positions in device memory; may be empty
-  AnyMatrix x;         // [R, W] (=)
+  Dropout dropout;             // element = row·W + column
+  DeviceTokens device_tokens;  // on a device: tokens and positions in device memory; may be empty
+  AnyMatrix x;                 // [R, W] (=)
 };
 void EmbeddingForward(const Stream& stream, const EmbeddingForwardArgs& args);
 
@@ -36,8 +36,8 @@ struct EmbeddingBackwardArgs {
   ConstAnyMatrix dx;   // [R, W]
   float multiplier = 1.0f;
   Dropout dropout;
-  TokenPlaces places;  // on a device: the rows grouped by token; may be empty
-  Matrix d_table;      // [V, W] (+=)
+  DeviceTokens device_tokens;  // on a device: the rows grouped by token; may be empty
+  Matrix d_table;              // [V, W] (+=)
 };
 void EmbeddingBackward(const Stream& stream, const EmbeddingBackwardArgs& args);
 

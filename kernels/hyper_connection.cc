@@ -9,19 +9,19 @@ namespace hadal {
 namespace {
 
 // Returns n. `one`: a tensor with the rows and the width of one stream.
-int64_t CheckStreams(const ConstMatrix& x, const ConstMatrix& one) {
+int64_t CheckResiduals(const ConstMatrix& x, const ConstMatrix& one) {
   HADAL_CHECK_GE(one.columns, 1);
-  const int64_t streams = x.columns / one.columns;
-  HADAL_CHECK_GE(streams, 1);
-  HADAL_CHECK_LE(streams, kMostStreams);
-  CheckShape(x, one.rows, streams * one.columns);
-  return streams;
+  const int64_t residuals = x.columns / one.columns;
+  HADAL_CHECK_GE(residuals, 1);
+  HADAL_CHECK_LE(residuals, kMostResiduals);
+  CheckShape(x, one.rows, residuals * one.columns);
+  return residuals;
 }
 
 }  // namespace
 
 void HyperReadForward(const Stream& stream, const HyperReadForwardArgs& args) {
-  const int64_t maps = HyperMaps(CheckStreams(args.x, args.u));
+  const int64_t maps = HyperMaps(CheckResiduals(args.x, args.u));
   CheckShape(args.projected, args.u.rows, maps);
   CheckShape(args.maps, args.u.rows, maps);
   HADAL_CHECK_EQ(args.gates.size, kHyperGates);
@@ -32,7 +32,7 @@ void HyperReadForward(const Stream& stream, const HyperReadForwardArgs& args) {
 }
 
 void HyperWriteForward(const Stream& stream, const HyperWriteForwardArgs& args) {
-  CheckShape(args.maps, args.f.rows, HyperMaps(CheckStreams(args.x, args.f)));
+  CheckShape(args.maps, args.f.rows, HyperMaps(CheckResiduals(args.x, args.f)));
   CheckShape(args.y, args.x.rows, args.x.columns);
   HADAL_CHECK(args.y.data != args.x.data);
   if (stream.device() != nullptr) return stream.device()->kernels().hyper_write_forward(stream, args);
@@ -40,7 +40,7 @@ void HyperWriteForward(const Stream& stream, const HyperWriteForwardArgs& args) 
 }
 
 void HyperWriteBackward(const Stream& stream, const HyperWriteBackwardArgs& args) {
-  const int64_t maps = HyperMaps(CheckStreams(args.x, args.f));
+  const int64_t maps = HyperMaps(CheckResiduals(args.x, args.f));
   CheckShape(args.maps, args.f.rows, maps);
   CheckShape(args.d_maps, args.f.rows, maps);
   CheckShape(args.dy, args.x.rows, args.x.columns);
@@ -51,7 +51,7 @@ void HyperWriteBackward(const Stream& stream, const HyperWriteBackwardArgs& args
 }
 
 void HyperReadBackward(const Stream& stream, const HyperReadBackwardArgs& args) {
-  const int64_t streams = CheckStreams(args.x, args.du), maps = HyperMaps(streams);
+  const int64_t residuals = CheckResiduals(args.x, args.du), maps = HyperMaps(residuals);
   CheckShape(args.projected, args.du.rows, maps);
   CheckShape(args.maps, args.du.rows, maps);
   CheckShape(args.d_maps, args.du.rows, maps);
@@ -59,23 +59,23 @@ void HyperReadBackward(const Stream& stream, const HyperReadBackwardArgs& args) 
   HADAL_CHECK_EQ(args.rstd.size, args.du.rows);
   HADAL_CHECK_EQ(args.d_gates.size, kHyperGates);
   HADAL_CHECK_EQ(args.d_bias.size, maps);
-  HADAL_CHECK_GE(args.partials.size, HyperPartials(args.du.rows, streams));
+  HADAL_CHECK_GE(args.partials.size, HyperPartials(args.du.rows, residuals));
   if (stream.device() != nullptr) return stream.device()->kernels().hyper_read_backward(stream, args);
   cpu::HyperReadBackward(stream, args);
 }
 
-void CopyToStreams(const Stream& stream, const CopyToStreamsArgs& args) {
-  CheckStreams(args.y, args.x);
+void CopyToResiduals(const Stream& stream, const CopyToResidualsArgs& args) {
+  CheckResiduals(args.y, args.x);
   HADAL_CHECK(args.y.data != args.x.data);
-  if (stream.device() != nullptr) return stream.device()->kernels().copy_to_streams(stream, args);
-  cpu::CopyToStreams(stream, args);
+  if (stream.device() != nullptr) return stream.device()->kernels().copy_to_residuals(stream, args);
+  cpu::CopyToResiduals(stream, args);
 }
 
-void SumStreams(const Stream& stream, const SumStreamsArgs& args) {
-  CheckStreams(args.x, args.y);
+void SumResiduals(const Stream& stream, const SumResidualsArgs& args) {
+  CheckResiduals(args.x, args.y);
   HADAL_CHECK(args.y.data != args.x.data);
-  if (stream.device() != nullptr) return stream.device()->kernels().sum_streams(stream, args);
-  cpu::SumStreams(stream, args);
+  if (stream.device() != nullptr) return stream.device()->kernels().sum_residuals(stream, args);
+  cpu::SumResiduals(stream, args);
 }
 
 }  // namespace hadal

@@ -1,7 +1,7 @@
 // Several residual streams: what a sublayer reads of them and how it writes to them (manifold-constrained
 // hyper-connections, mHC, arXiv 2512.24880; hyper-connections, arXiv 2409.19606).
 //
-//   X [n, d] the streams of a token, x̃ all of them as one vector [n·d]; m = n² + 2n
+//   X [n, d] the residuals of a token, x̃ all of them as one vector [n·d]; m = n² + 2n
 //   h = α ⊙ (x̃·Wᵀ) / rms(x̃) + β                                 [m], W [m, n·d], β [m], α one gate for each map
 //   H_pre = σ(h[0, n))    H_post = 2σ(h[n, 2n))    H_res = Sinkhorn(h[2n, m)), [n, n] by rows
 //   read   u = H_pre·X                                           [d], the input of F
@@ -11,12 +11,12 @@
 // Source: the paper's equations; constants after Megatron-LM's hyper_connection.py, which keeps H_resᵀ. It also adds
 // 1e-6 to H_pre and within Sinkhorn; here nothing is added, so that H_pre = (1, 0, …) and H_res = 1 are exact. A row or
 // column whose sum is below 1e-30 becomes 0, without a gradient.
-// Shapes: R packed rows; X is [R, n·d], the streams of a row side by side; `maps` [R, m] holds H_pre, H_post, H_res.
+// Shapes: R packed rows; X is [R, n·d], the residuals of a row side by side; `maps` [R, m] holds H_pre, H_post, H_res.
 // The product x̃·Wᵀ is a linear layer's (linear.h), whose result is the argument `projected`.
 // Storage: fp32, also on a device.
 // Memory traffic, in rows of d: read n + 1, its product n; write 2n + 1. Backward of write: 3n + 2; of read 3n + 1, its
 // two products 3n. With n = 4 that is 18 forward and 39 backward, where Post-LN has 4 and 4 (residual_norm.md).
-// Numerics: fp32. Sums along a row as cpu/columns-inl.h; sums over streams ascending (SumStreams: pairs first);
+// Numerics: fp32. Sums along a row as cpu/columns-inl.h; sums over residuals ascending (SumResiduals: pairs first);
 // gradients of α and β over blocks of kHyperRowBlock rows in double (of α: as many rows as a vector has lanes, map by
 // map), then the blocks in ascending order. A row's results depend on no other row; the number of threads changes
 // no bit. On a device: cuda/hyper_connection.h.
@@ -28,11 +28,11 @@
 
 namespace hadal {
 
-inline constexpr int64_t kMostStreams = 8;
+inline constexpr int64_t kMostResiduals = 8;
 inline constexpr int64_t kHyperRowBlock = 32;
 inline constexpr int64_t kHyperGates = 3;  // α of H_pre, H_post, H_res
 // m: the elements of a row's three maps.
-constexpr int64_t HyperMaps(int64_t streams) { return streams * (streams + 2); }
+constexpr int64_t HyperMaps(int64_t residuals) { return residuals * (residuals + 2); }
 
 struct HyperReadForwardArgs {
   ConstMatrix x;            // X [R, n·d]
@@ -72,23 +72,23 @@ struct HyperReadBackwardArgs {
 };
 void HyperReadBackward(const Stream& stream, const HyperReadBackwardArgs& args);
 
-constexpr int64_t HyperPartials(int64_t rows, int64_t streams) {
-  return (rows + kHyperRowBlock - 1) / kHyperRowBlock * (HyperMaps(streams) + kHyperGates);
+constexpr int64_t HyperPartials(int64_t rows, int64_t residuals) {
+  return (rows + kHyperRowBlock - 1) / kHyperRowBlock * (HyperMaps(residuals) + kHyperGates);
 }
 
 // The ends of a stack: X = n copies of gain·x, and y = gain·Σ_i X_i. With the same gain each is the other's gradient.
-struct CopyToStreamsArgs {
+struct CopyToResidualsArgs {
   ConstMatrix x;  // [R, d]
   float gain = 1.0f;
   Matrix y;  // [R, n·d] (=); may not alias x
 };
-void CopyToStreams(const Stream& stream, const CopyToStreamsArgs& args);
+void CopyToResiduals(const Stream& stream, const CopyToResidualsArgs& args);
 
-struct SumStreamsArgs {
+struct SumResidualsArgs {
   ConstMatrix x;  // [R, n·d]
   float gain = 1.0f;
   Matrix y;  // [R, d] (=); may not alias x
 };
-void SumStreams(const Stream& stream, const SumStreamsArgs& args);
+void SumResiduals(const Stream& stream, const SumResidualsArgs& args);
 
 }  // namespace hadal

@@ -17,7 +17,8 @@ namespace hadal {
 // One bit per set, numbered as in Highway (hwy/detect_targets.h).
 using InstructionSets = int64_t;
 
-// Returns the sets that this CPU has, the kernels are compiled for and ONEDNN_MAX_CPU_ISA allows. Never empty.
+// Returns the sets that this CPU has, the kernels are compiled for and ONEDNN_MAX_CPU_ISA allows. Empty only on a
+// CPU without SSE4.2, AES and PCLMUL, which hadal does not support.
 InstructionSets AvailableInstructionSets();
 
 // Returns Highway's name of the widest of `sets`: "AVX3", "AVX2", …; "unknown" for none.

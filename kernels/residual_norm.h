@@ -42,10 +42,10 @@ struct ResidualNormForwardArgs {
   ConstAnyMatrix skip;         // e [R, W], or empty
   float residual_gain = 1.0f;  // r
   float branch_gain = 1.0f;    // b
-  const float* branch_gain_place = nullptr;  // address of b on a device, for graphs; null: branch_gain
-  float skip_gain = 1.0f;                    // a
-  ConstVector learned_residual_gain;         // ω [W], or empty: 1
-  ConstVector learned_branch_gain;           // g [1], or empty: 1
+  const float* device_branch_gain = nullptr;  // address of b on a device, for graphs; null: branch_gain
+  float skip_gain = 1.0f;                     // a
+  ConstVector learned_residual_gain;          // ω [W], or empty: 1
+  ConstVector learned_branch_gain;            // g [1], or empty: 1
   Dropout dropout;
   ConstVector scale, shift;  // [W] both, or both empty: no norm
   float norm_gain = 1.0f;    // k; 1 changes no bit
@@ -71,7 +71,7 @@ struct ResidualNormBackwardArgs {
   float norm_gain = 1.0f;
   float residual_gain = 1.0f;
   float branch_gain = 1.0f;
-  const float* branch_gain_place = nullptr;
+  const float* device_branch_gain = nullptr;
   float skip_gain = 1.0f;
   ConstVector learned_residual_gain, learned_branch_gain;
   ConstAnyMatrix residual;  // x of the forward; read for d_learned_residual_gain

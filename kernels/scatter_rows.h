@@ -12,10 +12,10 @@
 namespace hadal {
 
 struct ScatterRowsArgs {
-  ConstAnyMatrix x;                      // [B, W]
-  ConstTokens index;                     // [B]
-  const int32_t* index_place = nullptr;  // on a device: index in device memory; null: a kernel argument
-  AnyMatrix y;                           // [R, W] (=) in the rows of index
+  ConstAnyMatrix x;                       // [B, W]
+  ConstTokens index;                      // [B]
+  const int32_t* device_index = nullptr;  // on a device: index in device memory; null: a kernel argument
+  AnyMatrix y;                            // [R, W] (=) in the rows of index
 };
 void ScatterRows(const Stream& stream, const ScatterRowsArgs& args);
 

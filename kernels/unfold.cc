@@ -25,14 +25,14 @@ void ForTaps(ConstTokens x_offsets, ConstTokens u_offsets, int64_t from, int64_t
 }
 
 void CheckShapes(const ConstAnyMatrix& x, const ConstAnyMatrix& u, ConstTokens x_offsets, ConstTokens u_offsets,
-                 int64_t first, const TapPlaces& places) {
+                 int64_t first, const DeviceTaps& device_taps) {
   HADAL_CHECK_EQ(u.columns, kConvolutionTaps * x.columns);
   HADAL_CHECK_EQ(x_offsets.size, u_offsets.size);
   HADAL_CHECK_GE(x_offsets.size, 1);
   const int64_t x_rows = x_offsets[x_offsets.size - 1], u_rows = u_offsets[u_offsets.size - 1];
-  HADAL_CHECK(x_rows == x.rows || (places.taps != nullptr && x_rows < x.rows));
-  HADAL_CHECK(places.taps == nullptr || u_rows <= places.rows);
-  HADAL_CHECK_LE(first + u.rows, places.taps == nullptr ? u_rows : places.rows);
+  HADAL_CHECK(x_rows == x.rows || (device_taps.taps != nullptr && x_rows < x.rows));
+  HADAL_CHECK(device_taps.taps == nullptr || u_rows <= device_taps.rows);
+  HADAL_CHECK_LE(first + u.rows, device_taps.taps == nullptr ? u_rows : device_taps.rows);
   for (int64_t n = 0; n + 1 < x_offsets.size; ++n) {
     HADAL_CHECK_EQ(u_offsets[n + 1] - u_offsets[n], UnfoldedRows(x_offsets[n + 1] - x_offsets[n]));
   }
@@ -41,7 +41,7 @@ void CheckShapes(const ConstAnyMatrix& x, const ConstAnyMatrix& u, ConstTokens x
 }  // namespace
 
 void Unfold(const Stream& stream, const UnfoldArgs& args) {
-  CheckShapes(args.x, args.u, args.x_offsets, args.u_offsets, args.first, args.places);
+  CheckShapes(args.x, args.u, args.x_offsets, args.u_offsets, args.first, args.device_taps);
   if (stream.device() != nullptr) return stream.device()->kernels().unfold(stream, args);
   const ConstMatrix x_rows = args.x.floats();
   const Matrix u_rows = args.u.floats();
@@ -58,7 +58,7 @@ void Unfold(const Stream& stream, const UnfoldArgs& args) {
 }
 
 void Fold(const Stream& stream, const FoldArgs& args) {
-  CheckShapes(args.dx, args.du, args.x_offsets, args.u_offsets, args.first, args.places);
+  CheckShapes(args.dx, args.du, args.x_offsets, args.u_offsets, args.first, args.device_taps);
   if (stream.device() != nullptr) return stream.device()->kernels().fold(stream, args);
   const ConstMatrix du_rows = args.du.floats();
   stream.ForRanges(args.dx.columns, 16, [&](int64_t from, int64_t to) {

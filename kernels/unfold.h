@@ -29,8 +29,8 @@ struct UnfoldArgs {
   ConstAnyMatrix x;
   ConstTokens x_offsets, u_offsets;  // [sentences + 1]
   int64_t first = 0;
-  TapPlaces places;  // on a device: of all rows of u; may be empty. With it padding rows may follow, 0 in u
-  AnyMatrix u;       // (=)
+  DeviceTaps device_taps;  // on a device: of all rows of u; may be empty. With it padding rows may follow, 0 in u
+  AnyMatrix u;             // (=)
 };
 void Unfold(const Stream& stream, const UnfoldArgs& args);
 
@@ -38,7 +38,7 @@ struct FoldArgs {
   ConstAnyMatrix du;
   ConstTokens x_offsets, u_offsets;  // [sentences + 1]
   int64_t first = 0;
-  TapPlaces places;
+  DeviceTaps device_taps;
   Matrix dx;  // (+=)
 };
 void Fold(const Stream& stream, const FoldArgs& args);

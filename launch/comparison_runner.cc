@@ -23,9 +23,9 @@
 #include "tools/compare/comparison_result.h"
 #include "tools/compare/comparison_run.h"
 #include "tools/config/config_origin.h"
-#include "tools/metrics/human_units.h"
-#include "tools/metrics/reverse_lines.h"
-#include "tools/metrics/work_progress.h"
+#include "tools/output/human_units.h"
+#include "tools/output/reverse_lines.h"
+#include "tools/output/work_progress.h"
 #include "tools/report/run_summary.h"
 
 namespace hadal {

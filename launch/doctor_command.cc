@@ -1,10 +1,9 @@
 #include "launch/doctor_command.h"
 
-#include <unistd.h>
-
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda_host/cuda_device.h"
@@ -65,8 +64,9 @@ GpuFacts LookForGpu(const std::string& kind, const World& world, DoctorDevice& f
   if (nccl.ok()) facts.nccl = (*nccl)->Version();
   if (!nccl.ok()) facts.why_no_nccl = std::string(nccl.status().message());
   if (nccl.ok()) found.nccl = *std::move(nccl);
-  facts.nccl_variables = NcclVariables(environ);
-  facts.nccl_refusal = NcclRefusal(environ);
+  NcclConditions conditions = ExamineNcclConditions();
+  facts.nccl_variables = std::move(conditions.variables);
+  facts.nccl_refusal = std::move(conditions.refusal);
   return facts;
 }
 

@@ -26,7 +26,7 @@
 #include "runtime/status_macros.h"
 #include "tools/config/config_arguments.h"
 #include "tools/config/config_loading.h"
-#include "tools/metrics/run_record.h"
+#include "tools/output/run_record.h"
 #include "tools/plan/cost_files.h"
 #include "tools/plan/layout_list.h"
 #include "tools/report/report.h"

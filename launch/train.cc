@@ -77,8 +77,8 @@ std::unique_ptr<ValidationBleu> MakeValidationBleu(const PreparedRun& prepared, 
 // Creates this rank's trainer, whose weights are not set yet. Moves the attachments out of `prepared`; the other
 // arguments must outlive the trainer. `bleu`: null for no BLEU.
 absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const RankOfRun& rank, PreparedRun& prepared,
-                                                     const RunStart& start, ValidationBleu* bleu) {
-  const RunLayout& layout = start.layout;
+                                                     const AgreedRun& agreed, ValidationBleu* bleu) {
+  const RunLayout& layout = agreed.layout;
   const TrainOptions& options = prepared.options.train;
   TrainingSinks& sinks = rank.sinks;
   TrainingSurroundings surroundings{
@@ -97,27 +97,27 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const RankOfRun& rank, Prep
                           .config_text = prepared.config_text,
                           .attachments = std::move(prepared.attachments),
                           .warn = [&sinks](std::string_view text) { sinks.Warn(std::string(text)); },
-                          .predecessor = start.predecessor});
+                          .predecessor = agreed.predecessor});
 }
 
-// Creates the run directory and makes this launch its owner. Rank 0 then stores the --resume request, for later starts
-// of this job.
-absl::Status ClaimRun(const RankOfRun& rank, const RunStart& start, Trainer& trainer) {
+// Creates the run directory and makes this attempt its owner. Rank 0 then stores the --resume request, for later
+// attempts of this job.
+absl::Status ClaimRun(const RankOfRun& rank, const AgreedRun& agreed, Trainer& trainer) {
   HADAL_RETURN_IF_ERROR(trainer.Claim());
   absl::Status noted;
   if (rank.world.rank() == 0) {
-    noted = NoteResume(rank.arguments.run_directory, start.resume, trainer.progress().step,
+    noted = NoteResume(rank.arguments.run_directory, agreed.resume, trainer.progress().step,
                        [](const char* name) { return std::getenv(name); });
   }
   return rank.collectives.AllOk(noted, "noting --resume");
 }
 
 // Opens the files of the run directory. Rank 0 also stores the cost files.
-absl::Status OpenRun(const RankOfRun& rank, const PreparedRun& prepared, const RunStart& start,
+absl::Status OpenRun(const RankOfRun& rank, const PreparedRun& prepared, const AgreedRun& agreed,
                      const Trainer& trainer) {
   const TrainArguments& arguments = rank.arguments;
-  const absl::Status opened =
-      rank.sinks.Open(start.layout.pipeline.grid, prepared.config_text, trainer.progress().step + 1, trainer.attempt());
+  const absl::Status opened = rank.sinks.Open(agreed.layout.pipeline.grid, prepared.config_text,
+                                              trainer.progress().step + 1, trainer.attempt());
   HADAL_RETURN_IF_ERROR(CauseOf(opened, arguments.run_directory, trainer.attempt()));
   return rank.world.rank() == 0 ? StoreCosts(arguments.costs, arguments.run_directory) : absl::OkStatus();
 }
@@ -151,11 +151,11 @@ std::string DoneBefore(StopReason reason, int64_t step, const std::string& run_d
 
 // Trains until a stop condition, with a watchdog for ranks that are stuck. Returns the exit code.
 absl::StatusOr<int> Train(const RankOfRun& rank, absl::Duration wait_timeout, Trainer& trainer) {
-  const Watchdog watchdog(rank.world.communicator(), trainer.engine().place(), wait_timeout,
+  const Watchdog watchdog(rank.world.communicator(), trainer.engine().current_instruction(), wait_timeout,
                           [&sinks = rank.sinks](const std::string& line) { sinks.Tell(line); });
   const int64_t steps_before = trainer.progress().step;
-  rank.device.place = &trainer.engine().place();
-  const absl::Cleanup leave = [&] { rank.device.place = nullptr; };
+  rank.device.current = &trainer.engine().current_instruction();
+  const absl::Cleanup leave = [&] { rank.device.current = nullptr; };
   const absl::StatusOr<TrainingOutcome> run = trainer.Run();
   // Freeing what a timed-out transfer uses may wait for the device.
   if (absl::IsDeadlineExceeded(run.status()) && rank.device.nccl != nullptr) {
@@ -186,24 +186,24 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, absl::StatusOr
   Collectives collectives(world.communicator(), wait_timeout);
   const RankOfRun rank{
       .arguments = arguments, .world = world, .collectives = collectives, .device = device, .sinks = sinks};
-  HADAL_ASSIGN_OR_RETURN(const RunStart start, StartTogether(arguments, prepared, world, collectives, device, sinks));
-  const std::unique_ptr<ValidationBleu> bleu = MakeValidationBleu(*prepared, start.layout, sinks);
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer, MakeTrainer(rank, *prepared, start, bleu.get()));
-  if (std::ranges::any_of(start.hosts, [&](const std::string& host) { return host != start.hosts[0]; })) {
+  HADAL_ASSIGN_OR_RETURN(const AgreedRun agreed, AgreeOnRun(arguments, prepared, world, collectives, device, sinks));
+  const std::unique_ptr<ValidationBleu> bleu = MakeValidationBleu(*prepared, agreed.layout, sinks);
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer, MakeTrainer(rank, *prepared, agreed, bleu.get()));
+  if (std::ranges::any_of(agreed.hosts, [&](const std::string& host) { return host != agreed.hosts[0]; })) {
     if (world.rank() == 0) {
-      sinks.Tell(std::string(absl::StripSuffix(PlacementMap(start.layout.pipeline.grid, start.hosts), "\n")));
+      sinks.Tell(std::string(absl::StripSuffix(PlacementMap(agreed.layout.pipeline.grid, agreed.hosts), "\n")));
     }
   }
-  HADAL_RETURN_IF_ERROR(LoadStart(arguments, start.resume, *prepared, world.rank(), sinks, *trainer));
-  HADAL_RETURN_IF_ERROR(ClaimRun(rank, start, *trainer));
-  HADAL_RETURN_IF_ERROR(collectives.AllOk(OpenRun(rank, *prepared, start, *trainer), "run directory"));
+  HADAL_RETURN_IF_ERROR(LoadInitialState(arguments, agreed.resume, *prepared, world.rank(), sinks, *trainer));
+  HADAL_RETURN_IF_ERROR(ClaimRun(rank, agreed, *trainer));
+  HADAL_RETURN_IF_ERROR(collectives.AllOk(OpenRun(rank, *prepared, agreed, *trainer), "run directory"));
   return Train(rank, wait_timeout, *trainer);
 }
 
 // Ends this process, whose device does not finish `what`. `place`: null before the first step and after the last.
-void EndHungRun(int rank, const ProgramPlace* place, const std::string& what, TrainingSinks& sinks) {
+void EndHungRun(int rank, const CurrentInstruction* current, const std::string& what, TrainingSinks& sinks) {
   const std::string text =
-      absl::StrCat(what, "; at ", place == nullptr ? "the start or end of the run" : place->Describe());
+      absl::StrCat(what, "; at ", current == nullptr ? "the start or end of the run" : current->Describe());
   EndHung(absl::StrCat("train [rank ", rank, "]"), text,
           [&] { sinks.LogEnd(kExitHang, absl::DeadlineExceededError(text)); });
 }
@@ -222,7 +222,7 @@ int RunTrain(const TrainArguments& arguments) {
                        .threads = (*world)->stream().threads()},
                       arguments.run_directory);
   RunDevice device;
-  device.hung = [&](const std::string& what) { EndHungRun((*world)->rank(), device.place, what, sinks); };
+  device.hung = [&](const std::string& what) { EndHungRun((*world)->rank(), device.current, what, sinks); };
   absl::StatusOr<int> code = WithdrawOnException(
       (*world)->communicator(), [&] { return TrainInWorld(arguments, std::move(config), **world, device, sinks); });
   const auto part = [&device] {
@@ -266,7 +266,7 @@ void AddTrainCommand(Command app, int& exit_code) {
       .Needs(init_from);
   command.AddFlag("--accept-changes", arguments->accept_changes, "Resume although settings have changed");
   command.AddFlag("--take-over", arguments->take_over,
-                  "Take the run directory from a launch that is still at work in it; that one ends");
+                  "Take the run directory from an attempt that is still at work in it; that one ends");
   AddDeviceFlags(command, arguments->device);
   AddCostFlags(command, "kept with the run, for its report", arguments->costs);
   command.AddOption(

@@ -43,7 +43,7 @@ void AdaptiveHead::Bind(const Arena& arena) {
   tokens_ = arena.Get<int32_t>(token_slice_);
 }
 
-void AdaptiveHead::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
+void AdaptiveHead::Forward(const SublayerContext& context, const PartTensors& tensors) const {
   HADAL_CHECK(context.stream.device() == nullptr);
   context.Observe({.tensor = DepthTensor::kModelOutput, .sublayer = sublayer_, .values = tensors.x});
   const ConstMatrix x = tensors.x.floats();

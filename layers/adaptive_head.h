@@ -24,7 +24,7 @@ class AdaptiveHead final : public OutputHead {
  public:
   AdaptiveHead(const ModelPlan& plan, const ActivationCapacity& capacity, Purpose purpose, ArenaLayout& layout);
   void Bind(const Arena& arena) override;
-  void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
+  void Forward(const SublayerContext& context, const PartTensors& tensors) const override;
 
  private:
   // One block of rows: adds to gradients and row losses.

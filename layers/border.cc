@@ -13,7 +13,7 @@ std::vector<Edge> BorderEdges(const ModelPlan& plan, int32_t position) {
   HADAL_CHECK_LT(position, static_cast<int32_t>(plan.sublayers.size()));
   const SublayerRecord& next = plan.sublayers[position];
   const bool history = next.layer >= 0 && plan.Combines(next.stack);
-  const int64_t entries = history ? next.layer + 1 : plan.StreamsBefore(position);
+  const int64_t entries = history ? next.layer + 1 : plan.ResidualsBefore(position);
   const Storage compute = plan.compute_storage;
   const auto stream = [&](Stack stack) {
     const Storage storage = plan.residual_storage(stack);
@@ -21,19 +21,19 @@ std::vector<Edge> BorderEdges(const ModelPlan& plan, int32_t position) {
     return Edge{EdgeKind::kResidual, stack, entries, plan.ends_stack(position) ? compute : storage, gradient};
   };
   std::vector<Edge> edges;
-  const auto add_streams = [&](Stack stack) {
+  const auto add_residuals = [&](Stack stack) {
     edges.push_back(stream(stack));
     if (next.layer < 0 || plan.begins_stack(position) || !plan.HasSecondStream(stack)) return;
     edges.push_back({EdgeKind::kSecondStream, stack, 1, Storage::kFloat32, Storage::kFloat32});
   };
   if (position < plan.target_embedding()) {
-    add_streams(Stack::kEncoder);
+    add_residuals(Stack::kEncoder);
     return edges;
   }
   if (position == plan.target_embedding()) {
     return {{EdgeKind::kResidual, Stack::kEncoder, entries, compute, Storage::kFloat32}};
   }
-  add_streams(Stack::kDecoder);
+  add_residuals(Stack::kDecoder);
   for (int32_t s = position; s < plan.output_head(); ++s) {
     if (plan.sublayers[s].kind != SublayerKind::kCrossAttention) continue;
     edges.push_back({EdgeKind::kEncoderOutput, Stack::kEncoder, 1, compute, Storage::kFloat32});

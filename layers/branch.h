@@ -1,8 +1,8 @@
 // Branch: the function F of the residual connection s = r·x + b·dropout(F(x)) + e: attention or feed-forward, without
 // the sublayer's norm.
 //
-// Three methods, with the tensors and rules of a piece's step (piece.h): Forward stores in `saved` what backward needs;
-// BackwardInput reads the gradient of the branch's output and stores inner gradients in `pending`; BackwardWeight reads
+// Three methods, with the tensors and rules of a part's step (chunk_part.h): Forward stores in `saved` what backward
+// needs; BackwardInput reads the gradient of its output and stores inner gradients in `pending`; BackwardWeight reads
 // `pending` and d_y. The bias of the last product (out_proj.bias, fc2.bias) is not part of F: the residual connection's
 // kernel adds it and sums its gradient, because that kernel reads the product anyway.
 // Shapes: x, y and their gradients [R, d]; R = source rows in the encoder, target rows in the decoder.
@@ -14,8 +14,8 @@
 #include <memory>
 
 #include "kernels/linear.h"
+#include "layers/chunk_part.h"
 #include "layers/model_plan.h"
-#include "layers/piece.h"
 #include "layers/saved_tensors.h"
 #include "layers/sublayer_context.h"
 #include "runtime/tensor.h"
@@ -30,11 +30,11 @@ class Branch {
   virtual SavedBytes BytesToSave(const ActivationCapacity& capacity) const = 0;
   virtual int64_t PendingBytes(const ActivationCapacity& capacity) const = 0;
   // y = F(x) without the last bias (=).
-  virtual void Forward(const SublayerContext& context, const PieceTensors& tensors) const = 0;
+  virtual void Forward(const SublayerContext& context, const PartTensors& tensors) const = 0;
   // d_x (=, or += if `accumulate`) F'ᵀ·d_y; cross-attention also adds to d_encoder_output.
-  virtual void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const = 0;
+  virtual void BackwardInput(const SublayerContext& context, const PartTensors& tensors, bool accumulate) const = 0;
   // Adds to the gradients of the branch's weights and inner biases.
-  virtual void BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const = 0;
+  virtual void BackwardWeight(const SublayerContext& context, const PartTensors& tensors) const = 0;
   // Returns the parameter of the last bias; -1 if the branch itself adds it, before its output norm.
   virtual int32_t output_bias() const = 0;
 };

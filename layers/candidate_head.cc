@@ -78,7 +78,7 @@ void CandidateHead::Forward(const Stream& stream, const ParameterStore& paramete
   const bool on_device = stream.device() != nullptr;
   CrossEntropy(stream, {.logits = logits,
                         .targets = on_device ? ConstTokens() : ConstTokens(best),
-                        .targets_place = on_device ? best_ : nullptr,
+                        .device_targets = on_device ? best_ : nullptr,
                         .loss = workspace.row_loss(rows),
                         .nll = answer.nll});
 }

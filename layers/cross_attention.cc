@@ -26,9 +26,9 @@ class CrossAttention final : public Branch {
   int64_t PendingBytes(const ActivationCapacity& capacity) const override {
     return PendingViews(nullptr, capacity.target_rows, capacity.source_rows).bytes;
   }
-  void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
-  void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const override;
-  void BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const override;
+  void Forward(const SublayerContext& context, const PartTensors& tensors) const override;
+  void BackwardInput(const SublayerContext& context, const PartTensors& tensors, bool accumulate) const override;
+  void BackwardWeight(const SublayerContext& context, const PartTensors& tensors) const override;
   int32_t output_bias() const override { return adds_output_bias_ ? -1 : output_bias_; }
 
  private:
@@ -103,10 +103,10 @@ AttentionShape CrossAttention::ShapeOf(const SublayerContext& context) const {
           .key_offsets = context.offsets(Stack::kEncoder),
           .heads = heads_,
           .causal = false,
-          .tile_places = context.places == nullptr ? TilePlaces() : context.places->cross};
+          .device_tiles = context.device_batch == nullptr ? DeviceTiles() : context.device_batch->cross};
 }
 
-void CrossAttention::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
+void CrossAttention::Forward(const SublayerContext& context, const PartTensors& tensors) const {
   const ParameterStore& parameters = context.parameters;
   const Saved<std::byte> s = Views(tensors.saved, tensors.saved_input, tensors.x.rows, tensors.encoder_output.rows);
   LinearForward(context.stream, {.x = shift_.Forward(context, tensors.x, s.shifted),
@@ -130,7 +130,7 @@ void CrossAttention::Forward(const SublayerContext& context, const PieceTensors&
   LinearForward(context.stream, output);
 }
 
-void CrossAttention::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const {
+void CrossAttention::BackwardInput(const SublayerContext& context, const PartTensors& tensors, bool accumulate) const {
   const ParameterStore& parameters = context.parameters;
   const int64_t target_rows = tensors.d_y.rows, source_rows = tensors.encoder_output.rows;
   const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, target_rows, source_rows);
@@ -159,7 +159,7 @@ void CrossAttention::BackwardInput(const SublayerContext& context, const PieceTe
                                        .dx = tensors.d_encoder_output});
 }
 
-void CrossAttention::BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const {
+void CrossAttention::BackwardWeight(const SublayerContext& context, const PartTensors& tensors) const {
   const ParameterStore& parameters = context.parameters;
   const int64_t target_rows = tensors.d_y.rows, source_rows = tensors.encoder_output.rows;
   const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, target_rows, source_rows);

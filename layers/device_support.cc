@@ -69,7 +69,7 @@ absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kern
     return Missing("weighted_sum (DLCL)");
   }
   if (kernels.unfold == nullptr && model.reads_speech()) return Missing("unfold (speech)");
-  if (kernels.hyper_read_forward == nullptr && HasRole(plan, {ParameterRole::kStreamsWeight})) {
+  if (kernels.hyper_read_forward == nullptr && HasRole(plan, {ParameterRole::kHyperMapWeight})) {
     return Missing("hyper_connection (mHC)");
   }
   HADAL_RETURN_IF_ERROR(CheckDeviceStorage(plan));

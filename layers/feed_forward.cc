@@ -29,9 +29,9 @@ class FeedForward final : public Branch {
   int64_t PendingBytes(const ActivationCapacity& capacity) const override {
     return PendingHidden(nullptr, capacity.rows(stack_)).bytes();
   }
-  void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
-  void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const override;
-  void BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const override;
+  void Forward(const SublayerContext& context, const PartTensors& tensors) const override;
+  void BackwardInput(const SublayerContext& context, const PartTensors& tensors, bool accumulate) const override;
+  void BackwardWeight(const SublayerContext& context, const PartTensors& tensors) const override;
   int32_t output_bias() const override { return adds_output_bias_ ? -1 : contraction_bias_; }
 
  private:
@@ -121,7 +121,7 @@ bool FeedForward::AddsBiasWithRelu(const SublayerContext& context, int64_t rows)
          !UsesMask(context, rows);
 }
 
-void FeedForward::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
+void FeedForward::Forward(const SublayerContext& context, const PartTensors& tensors) const {
   const ParameterStore& parameters = context.parameters;
   const Saved<std::byte> s = Views(tensors.saved, tensors.saved_input, tensors.x.rows);
   LinearForwardArgs expansion{.x = input_shift_.Forward(context, tensors.x, s.shifted),
@@ -158,7 +158,7 @@ void FeedForward::BackwardHidden(const SublayerContext& context, const Saved<con
                                       .partials = context.workspace.norm_partials()});
 }
 
-void FeedForward::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const {
+void FeedForward::BackwardInput(const SublayerContext& context, const PartTensors& tensors, bool accumulate) const {
   const ParameterStore& parameters = context.parameters;
   const int64_t rows = tensors.d_y.rows;
   const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, rows);
@@ -187,7 +187,7 @@ void FeedForward::BackwardInput(const SublayerContext& context, const PieceTenso
                                        .dx = tensors.d_x});
 }
 
-void FeedForward::BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const {
+void FeedForward::BackwardWeight(const SublayerContext& context, const PartTensors& tensors) const {
   const ParameterStore& parameters = context.parameters;
   const int64_t rows = tensors.d_y.rows;
   const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, rows);

@@ -18,13 +18,13 @@ HyperSegment::HyperSegment(const ModelPlan& plan, int32_t first, int32_t last, c
       stack_(plan.sublayers[first].stack),
       storage_(plan.compute_storage),
       d_model_(plan.options.d_model),
-      streams_(plan.Streams(stack_)),
-      maps_(HyperMaps(streams_)),
+      residuals_(plan.Residuals(stack_)),
+      maps_(HyperMaps(residuals_)),
       dropout_(plan.options.dropout),
       begins_(plan.begins_stack(first)),
       ends_(plan.ends_stack(last)) {
   HADAL_CHECK_LT(first, last);
-  HADAL_CHECK_GT(streams_, 1);
+  HADAL_CHECK_GT(residuals_, 1);
   const int64_t rows = capacity.rows(stack_);
   const auto reserve_bytes = [](SavedTensors<std::byte>& tensors, int64_t bytes) {
     const int64_t offset = tensors.bytes();
@@ -37,9 +37,9 @@ HyperSegment::HyperSegment(const ModelPlan& plan, int32_t first, int32_t last, c
   for (int32_t s = first; s < last; ++s) {
     Sublayer& sublayer = sublayers_.emplace_back();
     sublayer.branch = MakeBranch(plan, s);
-    sublayer.weight = plan.ParameterOf(s, ParameterRole::kStreamsWeight);
+    sublayer.weight = plan.ParameterOf(s, ParameterRole::kHyperMapWeight);
     sublayer.norm_scale = plan.ParameterOf(s, ParameterRole::kNormScale);
-    if (s > first || begins_) sublayer.streams = reserve(kept_, streams_ * d_model_);
+    if (s > first || begins_) sublayer.residuals = reserve(kept_, residuals_ * d_model_);
     sublayer.normed = reserve(kept_, d_model_, storage_);
     for (int64_t* at : {&sublayer.projected, &sublayer.maps}) *at = reserve(input_, maps_);
     for (int64_t* at : {&sublayer.inverse_rms, &sublayer.mean, &sublayer.rstd}) *at = reserve(input_, 1);
@@ -51,35 +51,35 @@ HyperSegment::HyperSegment(const ModelPlan& plan, int32_t first, int32_t last, c
   maps_pending_ = reserve(pending_, maps_);
   if (!ends_) return;
   closing_norm_scale_ = plan.ParameterOf(last - 1, ParameterRole::kClosingNormScale);
-  last_streams_ = reserve(input_, streams_ * d_model_);
-  mean_of_streams_ = reserve(input_, d_model_);
+  last_residuals_ = reserve(input_, residuals_ * d_model_);
+  mean_of_residuals_ = reserve(input_, d_model_);
   closing_mean_ = reserve(input_, 1);
   closing_rstd_ = reserve(input_, 1);
 }
 
-HyperSegment::Tensors HyperSegment::With(const SublayerContext& context, const PieceTensors& tensors) const {
+HyperSegment::Tensors HyperSegment::With(const SublayerContext& context, const PartTensors& tensors) const {
   Tensors t{tensors, context.rows(stack_)};
   if (t.saved_input == nullptr) t.saved_input = t.saved + kept_.bytes();
   return t;
 }
 
-ConstMatrix HyperSegment::StreamsAt(size_t index, const Tensors& t) const {
-  const int64_t columns = streams_ * d_model_;
-  if (sublayers_[index].streams < 0) return {t.x.floats().data, t.rows, columns};
-  return At(t.saved, sublayers_[index].streams, t.rows, columns);
+ConstMatrix HyperSegment::ResidualsAt(size_t index, const Tensors& t) const {
+  const int64_t columns = residuals_ * d_model_;
+  if (sublayers_[index].residuals < 0) return {t.x.floats().data, t.rows, columns};
+  return At(t.saved, sublayers_[index].residuals, t.rows, columns);
 }
 
-Matrix HyperSegment::StreamsBehind(size_t index, const Tensors& t) const {
-  const int64_t columns = streams_ * d_model_;
-  if (index + 1 < sublayers_.size()) return At(t.saved, sublayers_[index + 1].streams, t.rows, columns);
-  return ends_ ? At(t.saved_input, last_streams_, t.rows, columns) : Matrix(t.y.floats().data, t.rows, columns);
+Matrix HyperSegment::ResidualsBehind(size_t index, const Tensors& t) const {
+  const int64_t columns = residuals_ * d_model_;
+  if (index + 1 < sublayers_.size()) return At(t.saved, sublayers_[index + 1].residuals, t.rows, columns);
+  return ends_ ? At(t.saved_input, last_residuals_, t.rows, columns) : Matrix(t.y.floats().data, t.rows, columns);
 }
 
-void HyperSegment::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
+void HyperSegment::Forward(const SublayerContext& context, const PartTensors& tensors) const {
   const Tensors t = With(context, tensors);
   if (begins_) {
-    CopyToStreams(context.stream,
-                  {.x = t.x.floats(), .y = At(t.saved, sublayers_[0].streams, t.rows, streams_ * d_model_)});
+    CopyToResiduals(context.stream,
+                    {.x = t.x.floats(), .y = At(t.saved, sublayers_[0].residuals, t.rows, residuals_ * d_model_)});
   }
   for (size_t i = 0; i < sublayers_.size(); ++i) {
     const ProfilerRange range(context.stream, "sublayer", first_ + static_cast<int32_t>(i));
@@ -93,7 +93,7 @@ void HyperSegment::ForwardSublayer(const SublayerContext& context, size_t index,
   const Sublayer& s = sublayers_[index];
   const int32_t sublayer = first_ + static_cast<int32_t>(index);
   const ParameterStore& parameters = context.parameters;
-  const ConstMatrix x = StreamsAt(index, t);
+  const ConstMatrix x = ResidualsAt(index, t);
   const Matrix projected = At(t.saved_input, s.projected, t.rows, maps_),
                maps = At(t.saved_input, s.maps, t.rows, maps_);
   const Matrix read = At(t.saved_input, s.read, t.rows, d_model_);
@@ -114,13 +114,13 @@ void HyperSegment::ForwardSublayer(const SublayerContext& context, size_t index,
                                        .normed = normed,
                                        .mean = VectorAt(t.saved_input, s.mean, t.rows),
                                        .rstd = VectorAt(t.saved_input, s.rstd, t.rows)});
-  PieceTensors of_branch{.x = normed, .encoder_output = t.encoder_output, .y = context.workspace.branch(t.rows)};
+  PartTensors of_branch{.x = normed, .encoder_output = t.encoder_output, .y = context.workspace.branch(t.rows)};
   of_branch.saved = t.saved + s.branch_saved.kept;
   of_branch.saved_input = t.saved_input + s.branch_saved.input;
   s.branch->Forward(context, of_branch);
   context.Observe({.tensor = DepthTensor::kBranch, .sublayer = sublayer, .values = of_branch.y});
   ForwardResult(context, index, t, of_branch.y);
-  const Matrix y = StreamsBehind(index, t);
+  const Matrix y = ResidualsBehind(index, t);
   HyperWriteForward(context.stream, {.x = x, .maps = maps, .f = At(t.saved_input, s.result, t.rows, d_model_), .y = y});
   context.Observe({.tensor = DepthTensor::kOutput, .sublayer = sublayer, .values = y, .before = x});
 }
@@ -134,17 +134,17 @@ void HyperSegment::ForwardResult(const SublayerContext& context, size_t index, c
   if (const int32_t bias = s.branch->output_bias(); bias >= 0) args.bias = context.parameters.WeightVector(bias);
   args.residual_gain = 0;
   args.branch_gain = BranchGain(context.plan().sublayers[sublayer], context.scalars.update);
-  args.branch_gain_place = context.BranchGainPlace(sublayer);
+  args.device_branch_gain = context.DeviceBranchGain(sublayer);
   args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
   args.sum = At(t.saved_input, s.result, t.rows, d_model_);
   ResidualNormForward(context.stream, args);
 }
 
 void HyperSegment::ForwardEnd(const SublayerContext& context, const Tensors& t) const {
-  const Matrix mean = At(t.saved_input, mean_of_streams_, t.rows, d_model_);
-  SumStreams(context.stream, {.x = At(t.saved_input, last_streams_, t.rows, streams_ * d_model_),
-                              .gain = 1.0f / static_cast<float>(streams_),
-                              .y = mean});
+  const Matrix mean = At(t.saved_input, mean_of_residuals_, t.rows, d_model_);
+  SumResiduals(context.stream, {.x = At(t.saved_input, last_residuals_, t.rows, residuals_ * d_model_),
+                                .gain = 1.0f / static_cast<float>(residuals_),
+                                .y = mean});
   ResidualNormForward(context.stream, {.residual = mean,
                                        .scale = context.parameters.WeightVector(closing_norm_scale_),
                                        .shift = context.parameters.WeightVector(closing_norm_scale_ + 1),
@@ -153,7 +153,7 @@ void HyperSegment::ForwardEnd(const SublayerContext& context, const Tensors& t) 
                                        .rstd = VectorAt(t.saved_input, closing_rstd_, t.rows)});
 }
 
-PieceTensors HyperSegment::BranchTensors(const SublayerContext& context, size_t index, const Tensors& t) const {
+PartTensors HyperSegment::BranchTensors(const SublayerContext& context, size_t index, const Tensors& t) const {
   const Sublayer& s = sublayers_[index];
   return {.x = ProductAt(t.saved, s.normed, t.rows),
           .encoder_output = t.encoder_output,
@@ -165,22 +165,22 @@ PieceTensors HyperSegment::BranchTensors(const SublayerContext& context, size_t 
           .pending = t.pending + pending_.bytes()};
 }
 
-void HyperSegment::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const {
+void HyperSegment::BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t step) const {
   const Tensors t = With(context, tensors);
   const Sublayer& s = sublayers_[step];
   const int32_t sublayer = first_ + step;
   const ProfilerRange range(context.stream, "sublayer", sublayer);
   const ParameterStore& parameters = context.parameters;
   if (ends_ && step + 1 == steps()) BackwardEnd(context, t);
-  const Matrix d_streams = StreamsGradient(t), d_maps = MapsGradient(t);
-  context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = sublayer, .values = d_streams});
-  const ConstMatrix x = StreamsAt(step, t), maps = At(t.saved_input, s.maps, t.rows, maps_);
+  const Matrix d_residuals = ResidualsGradient(t), d_maps = MapsGradient(t);
+  context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = sublayer, .values = d_residuals});
+  const ConstMatrix x = ResidualsAt(step, t), maps = At(t.saved_input, s.maps, t.rows, maps_);
   const Matrix d_result = context.workspace.layer_input_gradient(t.rows), d_read = d_result;  // one after the other
-  HyperWriteBackward(context.stream, {.dy = d_streams,
+  HyperWriteBackward(context.stream, {.dy = d_residuals,
                                       .x = x,
                                       .maps = maps,
                                       .f = At(t.saved_input, s.result, t.rows, d_model_),
-                                      .dx = d_streams,
+                                      .dx = d_residuals,
                                       .df = d_result,
                                       .d_maps = d_maps});
   BackwardResult(context, step, t, d_result);
@@ -208,17 +208,17 @@ void HyperSegment::BackwardInput(const SublayerContext& context, const PieceTens
                                      .gates = parameters.WeightVector(s.weight + 1),
                                      .bias = parameters.WeightVector(s.weight + 2),
                                      .d_maps = d_maps,
-                                     .dx = d_streams,
+                                     .dx = d_residuals,
                                      .d_gates = parameters.GradientVector(s.weight + 1),
                                      .d_bias = parameters.GradientVector(s.weight + 2),
                                      .partials = context.workspace.norm_partials()});
   LinearBackwardInput(
       context.stream,
-      {.dy = d_maps, .weight = parameters.ProductWeight(s.weight), .accumulate = true, .dx = d_streams});
+      {.dy = d_maps, .weight = parameters.ProductWeight(s.weight), .accumulate = true, .dx = d_residuals});
   if (!begins_ || step > 0) return;
-  // d_x is the beginning of d_streams' memory, so the sum is made beside it and then copied (to one stream).
-  SumStreams(context.stream, {.x = d_streams, .y = d_read});
-  CopyToStreams(context.stream, {.x = d_read, .y = t.d_x.floats()});
+  // d_x is the beginning of d_residuals' memory, so the sum is made beside it and then copied (to one stream).
+  SumResiduals(context.stream, {.x = d_residuals, .y = d_read});
+  CopyToResiduals(context.stream, {.x = d_read, .y = t.d_x.floats()});
 }
 
 void HyperSegment::BackwardResult(const SublayerContext& context, size_t index, const Tensors& t,
@@ -227,7 +227,7 @@ void HyperSegment::BackwardResult(const SublayerContext& context, size_t index, 
   ResidualNormBackwardArgs args{.d_sum = d_result, .d_residual = d_result};  // the latter becomes 0
   args.residual_gain = 0;
   args.branch_gain = BranchGain(context.plan().sublayers[sublayer], context.scalars.update);
-  args.branch_gain_place = context.BranchGainPlace(sublayer);
+  args.device_branch_gain = context.DeviceBranchGain(sublayer);
   args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
   args.d_branch = BranchGradient(t);
   if (const int32_t bias = sublayers_[index].branch->output_bias(); bias >= 0) {
@@ -248,7 +248,7 @@ void HyperSegment::BackwardEnd(const SublayerContext& context, const Tensors& t)
     d_normed = rounded.to;
   }
   ResidualNormBackward(context.stream, {.d_normed = d_normed,
-                                        .sum = At(t.saved_input, mean_of_streams_, t.rows, d_model_),
+                                        .sum = At(t.saved_input, mean_of_residuals_, t.rows, d_model_),
                                         .mean = VectorAt(t.saved_input, closing_mean_, t.rows),
                                         .rstd = VectorAt(t.saved_input, closing_rstd_, t.rows),
                                         .scale = context.parameters.WeightVector(closing_norm_scale_),
@@ -257,16 +257,17 @@ void HyperSegment::BackwardEnd(const SublayerContext& context, const Tensors& t)
                                         .d_shift = context.parameters.GradientVector(closing_norm_scale_ + 1),
                                         .partials = context.workspace.norm_partials(),
                                         .batch = context.gradients});
-  CopyToStreams(context.stream, {.x = d_mean, .gain = 1.0f / static_cast<float>(streams_), .y = StreamsGradient(t)});
+  CopyToResiduals(context.stream,
+                  {.x = d_mean, .gain = 1.0f / static_cast<float>(residuals_), .y = ResidualsGradient(t)});
 }
 
-void HyperSegment::BackwardWeight(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const {
+void HyperSegment::BackwardWeight(const SublayerContext& context, const PartTensors& tensors, int32_t step) const {
   const ProfilerRange range(context.stream, "sublayer", first_ + step);
   const Tensors t = With(context, tensors);
   const Sublayer& s = sublayers_[step];
   s.branch->BackwardWeight(context, BranchTensors(context, step, t));
   LinearBackwardWeight(context.stream, {.dy = MapsGradient(t),
-                                        .x = StreamsAt(step, t),
+                                        .x = ResidualsAt(step, t),
                                         .d_weight = context.parameters.Gradient(s.weight),
                                         .batch = context.gradients});
   context.Progress();

@@ -19,7 +19,7 @@ IncrementalScratch::IncrementalScratch(const ModelPlan& plan, const Capacity& ca
       residual_storage_(plan.residual_storage(Stack::kDecoder)),
       rows_(capacity.rows),
       width_(plan.options.d_model),
-      stream_count_(plan.Streams(Stack::kDecoder)),
+      residual_count_(plan.Residuals(Stack::kDecoder)),
       attention_floats_(stream.threads() * capacity.longest) {
   const int64_t rows = capacity.rows;
   const auto reserve = [&](int64_t elements, Storage storage) {
@@ -35,10 +35,10 @@ IncrementalScratch::IncrementalScratch(const ModelPlan& plan, const Capacity& ca
   if (plan.options.decoder.skip_gain != 0) layer_input_slice_ = reserve(rows * width_, residual_storage_);
   if (plan.options.decoder.ffn_inner_norm || plan.options.decoder.fixup_scalars)
     normed_hidden_slice_ = reserve(rows * plan.options.d_ff, storage_);
-  if (stream_count_ > 1) {
-    streams_slice_ = reserve_floats(rows * stream_count_ * width_);
+  if (residual_count_ > 1) {
+    residuals_slice_ = reserve_floats(rows * residual_count_ * width_);
     read_slice_ = reserve_floats(rows * width_);
-    maps_slice_ = reserve_floats(2 * rows * HyperMaps(stream_count_));
+    maps_slice_ = reserve_floats(2 * rows * HyperMaps(residual_count_));
   }
   statistics_slice_ = reserve_floats(2 * rows);
   attention_slice_ = reserve_floats(attention_floats_);
@@ -52,8 +52,8 @@ void IncrementalScratch::Bind(const Arena& arena) {
   layer_input_ = arena.Get<std::byte>(layer_input_slice_);
   normed_hidden_ = arena.Get<std::byte>(normed_hidden_slice_);
   if (sum_slice_.bytes > 0) sum_ = arena.Get<std::byte>(sum_slice_);
-  if (stream_count_ > 1) {
-    streams_ = arena.Get<float>(streams_slice_);
+  if (residual_count_ > 1) {
+    residuals_ = arena.Get<float>(residuals_slice_);
     read_ = arena.Get<float>(read_slice_);
     maps_ = arena.Get<float>(maps_slice_);
   }
@@ -74,7 +74,7 @@ IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer
       keeps_input_(kind_ == SublayerKind::kSelfAttention && plan.options.decoder.skip_gain != 0),
       begins_stack_(plan.begins_stack(sublayer)),
       ends_stack_(plan.ends_stack(sublayer + 1)),
-      streams_(plan.Streams(Stack::kDecoder)) {
+      residuals_(plan.Residuals(Stack::kDecoder)) {
   HADAL_CHECK(record_.stack == Stack::kDecoder);
   const auto find = [&](ParameterRole role) { return plan.ParameterOf(sublayer, role); };
   const bool feed_forward = kind_ == SublayerKind::kFeedForward;
@@ -91,7 +91,7 @@ IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer
   input_norm_scale_ = find(ParameterRole::kInputNormScale);
   output_norm_scale_ = find(ParameterRole::kOutputNormScale);
   omega_ = find(ParameterRole::kOmega);
-  streams_weight_ = find(ParameterRole::kStreamsWeight);
+  hyper_weight_ = find(ParameterRole::kHyperMapWeight);
   input_shift_ = find(feed_forward ? ParameterRole::kInputShift : ParameterRole::kQueryShift);
   hidden_shift_ = find(ParameterRole::kHiddenShift);
   contraction_shift_ = find(ParameterRole::kContractionShift);
@@ -110,7 +110,7 @@ void IncrementalSublayer::CacheEncoderOutput(const Stream& stream, const Paramet
                          .weight = parameters.ProductWeight(key_value_weight_, 2),
                          .bias = parameters.ProductBias(key_value_bias_, 2),
                          .y = key_value});
-  ScatterRows(stream, {.x = key_value, .index = rows.rows, .index_place = rows.place, .y = cache});
+  ScatterRows(stream, {.x = key_value, .index = rows.rows, .device_index = rows.device_rows, .y = cache});
 }
 
 void IncrementalSublayer::Attend(const IncrementalContext& context, ConstAnyMatrix q, ConstAnyMatrix cache,
@@ -121,8 +121,8 @@ void IncrementalSublayer::Attend(const IncrementalContext& context, ConstAnyMatr
                                    .index = index.indices,
                                    .index_stride = index.stride,
                                    .lengths = index.lengths,
-                                   .index_place = index.indices_place,
-                                   .lengths_place = index.lengths_place,
+                                   .device_index = index.device_indices,
+                                   .device_lengths = index.device_lengths,
                                    .heads = heads_,
                                    .output = attended,
                                    .scratch = context.scratch.attention()});
@@ -159,7 +159,7 @@ void IncrementalSublayer::SelfAttention(const IncrementalContext& context, Const
                                  .y = qkv});
   const CacheRows& to = context.rows.cache_rows;
   ScatterRows(context.stream,
-              {.x = qkv.Columns(d_model_, 2 * d_model_), .index = to.rows, .index_place = to.place, .y = cache});
+              {.x = qkv.Columns(d_model_, 2 * d_model_), .index = to.rows, .device_index = to.device_rows, .y = cache});
   Attend(context, qkv.Columns(0, d_model_), cache, context.rows.self, y);
 }
 
@@ -235,7 +235,7 @@ ConstAnyMatrix IncrementalSublayer::BranchInput(const IncrementalContext& contex
   return input;
 }
 
-const float* IncrementalSublayer::BranchGainPlace(const IncrementalContext& context) const {
+const float* IncrementalSublayer::DeviceBranchGain(const IncrementalContext& context) const {
   if (context.branch_gains == nullptr || !HasBranchGain(record_)) return nullptr;
   return context.branch_gains + (sublayer_ - context.first_sublayer);
 }
@@ -253,7 +253,7 @@ void IncrementalSublayer::Residual(const IncrementalContext& context, ConstAnyMa
   args.second_gain = record_.second_gain;
   args.second_sum = second;
   if (!begins_stack_) args.second = second;
-  args.branch_gain_place = BranchGainPlace(context);
+  args.device_branch_gain = DeviceBranchGain(context);
   if (output_norm_scale_ < 0) args.bias = context.parameters.WeightVector(output_bias_);
   if (record_.skip_gain != 0) {
     args.skip = context.scratch.layer_input(x.rows);
@@ -286,7 +286,7 @@ void IncrementalSublayer::Close(const IncrementalContext& context, ConstAnyMatri
 
 void IncrementalSublayer::Step(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix out,
                                Matrix second) const {
-  if (streams_weight_ >= 0) return StreamsStep(context, x, cache, out);
+  if (hyper_weight_ >= 0) return HyperStep(context, x, cache, out);
   if (keeps_input_) {
     context.stream.Copy(context.scratch.layer_input(x.rows).data, x.data, x.bytes());
   }
@@ -308,24 +308,24 @@ AnyMatrix IncrementalSublayer::Branch(const IncrementalContext& context, ConstAn
   return branch;
 }
 
-void IncrementalSublayer::StreamsStep(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache,
-                                      AnyMatrix out) const {
-  const int64_t rows = context.rows.rows(), columns = streams_ * d_model_;
+void IncrementalSublayer::HyperStep(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache,
+                                    AnyMatrix out) const {
+  const int64_t rows = context.rows.rows(), columns = residuals_ * d_model_;
   const ParameterStore& parameters = context.parameters;
   const IncrementalScratch& scratch = context.scratch;
-  ConstMatrix streams(x.floats().data, rows, columns);
+  ConstMatrix residuals(x.floats().data, rows, columns);
   if (begins_stack_) {
-    CopyToStreams(context.stream, {.x = x.floats(), .y = scratch.streams(rows)});
-    streams = scratch.streams(rows);
+    CopyToResiduals(context.stream, {.x = x.floats(), .y = scratch.residuals(rows)});
+    residuals = scratch.residuals(rows);
   }
   const Matrix projected = scratch.projected_maps(rows), maps = scratch.maps(rows), read = scratch.read(rows);
   LinearForward(
       context.stream,
-      {.x = streams, .weight = parameters.ProductWeight(streams_weight_), .row_by_row = true, .y = projected});
-  HyperReadForward(context.stream, {.x = streams,
+      {.x = residuals, .weight = parameters.ProductWeight(hyper_weight_), .row_by_row = true, .y = projected});
+  HyperReadForward(context.stream, {.x = residuals,
                                     .projected = projected,
-                                    .gates = parameters.WeightVector(streams_weight_ + 1),
-                                    .bias = parameters.WeightVector(streams_weight_ + 2),
+                                    .gates = parameters.WeightVector(hyper_weight_ + 1),
+                                    .bias = parameters.WeightVector(hyper_weight_ + 2),
                                     .maps = maps,
                                     .rstd = scratch.rstd(rows),
                                     .u = read});
@@ -333,13 +333,13 @@ void IncrementalSublayer::StreamsStep(const IncrementalContext& context, ConstAn
   ResidualNormForwardArgs result{.residual = read, .branch = branch, .residual_gain = 0};
   if (output_norm_scale_ < 0) result.bias = parameters.WeightVector(output_bias_);
   result.branch_gain = BranchGain(record_, context.update);
-  result.branch_gain_place = BranchGainPlace(context);
+  result.device_branch_gain = DeviceBranchGain(context);
   result.sum = scratch.sum(rows);
   ResidualNormForward(context.stream, result);
-  const Matrix y = ends_stack_ ? scratch.streams(rows) : Matrix(out.floats().data, rows, columns);
-  HyperWriteForward(context.stream, {.x = streams, .maps = maps, .f = result.sum.floats(), .y = y});
+  const Matrix y = ends_stack_ ? scratch.residuals(rows) : Matrix(out.floats().data, rows, columns);
+  HyperWriteForward(context.stream, {.x = residuals, .maps = maps, .f = result.sum.floats(), .y = y});
   if (!ends_stack_) return;
-  SumStreams(context.stream, {.x = y, .gain = 1.0f / static_cast<float>(streams_), .y = read});
+  SumResiduals(context.stream, {.x = y, .gain = 1.0f / static_cast<float>(residuals_), .y = read});
   Norm(context, norm_behind_, read, out);
 }
 

@@ -9,7 +9,7 @@
 // them, the caller computes the combination (layers/layer_combination.h) and passes it as x of a layer's first
 // sublayer.
 //
-// With several residual streams (layers/hyper_segment.h) x and `out` are [n·B, d], the streams of a row side by side;
+// With several residual streams (layers/hyper_segment.h) x and `out` are [n·B, d], the residuals of a row side by side;
 // one stream in front of the stack and behind it.
 //
 // Cache: one matrix per decoder layer, for self- and cross-attention; a row is [k | v], 2d numbers. A row is written
@@ -48,24 +48,24 @@ struct CacheIndex {
   int64_t stride = 0;
   ConstTokens lengths;  // [B], each ≥ 1
   // On a device: indices and lengths in device memory; null: kernel arguments.
-  const int32_t* indices_place = nullptr;
-  const int32_t* lengths_place = nullptr;
+  const int32_t* device_indices = nullptr;
+  const int32_t* device_lengths = nullptr;
 };
 
 // The cache row that each row of a matrix is written to.
 struct CacheRows {
   ConstTokens rows;
-  const int32_t* place = nullptr;  // on a device: in device memory; null: a kernel argument
+  const int32_t* device_rows = nullptr;  // on a device: in device memory; null: a kernel argument
 };
 
 // The rows of one step.
 struct IncrementalRows {
-  ConstTokens tokens;         // [B] the decoder's input
-  ConstTokens positions;      // [B] positions of the tokens in their hypotheses, from 0
-  CacheRows cache_rows;       // [B] destination of this step's k|v
-  CacheIndex self;            // the path of each hypothesis, including this step
-  CacheIndex encoder_output;  // the rows of the encoder output of each hypothesis's sentence
-  TokenPlaces places;         // tokens and positions in device memory; empty: kernel arguments
+  ConstTokens tokens;          // [B] the decoder's input
+  ConstTokens positions;       // [B] positions of the tokens in their hypotheses, from 0
+  CacheRows cache_rows;        // [B] destination of this step's k|v
+  CacheIndex self;             // the path of each hypothesis, including this step
+  CacheIndex encoder_output;   // the rows of the encoder output of each hypothesis's sentence
+  DeviceTokens device_tokens;  // tokens and positions in device memory; empty: kernel arguments
 
   int64_t rows() const { return tokens.size; }
 };
@@ -89,11 +89,13 @@ class IncrementalScratch {
   // For a sum that is not the sublayer's output, in the residual stream's type. The same memory as branch() if both
   // types are equal.
   AnyMatrix sum(int64_t rows) const { return {sum_ == nullptr ? branch_ : sum_, rows, width_, residual_storage_}; }
-  // Of several streams (layers/hyper_segment.h), fp32: all of them, what the branch reads, and the maps.
-  Matrix streams(int64_t rows) const { return {streams_, rows, stream_count_ * width_}; }
+  // Of several residuals (layers/hyper_segment.h), fp32: all of them, what the branch reads, and the maps.
+  Matrix residuals(int64_t rows) const { return {residuals_, rows, residual_count_ * width_}; }
   Matrix read(int64_t rows) const { return {read_, rows, width_}; }
-  Matrix projected_maps(int64_t rows) const { return {maps_, rows, HyperMaps(stream_count_)}; }
-  Matrix maps(int64_t rows) const { return {maps_ + rows_ * HyperMaps(stream_count_), rows, HyperMaps(stream_count_)}; }
+  Matrix projected_maps(int64_t rows) const { return {maps_, rows, HyperMaps(residual_count_)}; }
+  Matrix maps(int64_t rows) const {
+    return {maps_ + rows_ * HyperMaps(residual_count_), rows, HyperMaps(residual_count_)};
+  }
   // The input of the current layer, in the residual stream's type, if the layer's last sum adds it.
   AnyMatrix layer_input(int64_t rows) const { return {layer_input_, rows, width_, residual_storage_}; }
   Vector mean(int64_t rows) const { return {statistics_, rows}; }
@@ -102,12 +104,12 @@ class IncrementalScratch {
 
  private:
   Storage storage_, residual_storage_;
-  int64_t rows_ = 0, width_ = 0, stream_count_ = 1, attention_floats_ = 0;
+  int64_t rows_ = 0, width_ = 0, residual_count_ = 1, attention_floats_ = 0;
   ArenaSlice inner_slice_, attended_slice_, branch_slice_, normed_slice_, normed_hidden_slice_, sum_slice_,
-      layer_input_slice_, statistics_slice_, attention_slice_, streams_slice_, read_slice_, maps_slice_;
+      layer_input_slice_, statistics_slice_, attention_slice_, residuals_slice_, read_slice_, maps_slice_;
   void *inner_ = nullptr, *attended_ = nullptr, *branch_ = nullptr, *normed_ = nullptr, *normed_hidden_ = nullptr,
        *sum_ = nullptr, *layer_input_ = nullptr;
-  float *statistics_ = nullptr, *attention_ = nullptr, *streams_ = nullptr, *read_ = nullptr, *maps_ = nullptr;
+  float *statistics_ = nullptr, *attention_ = nullptr, *residuals_ = nullptr, *read_ = nullptr, *maps_ = nullptr;
 };
 
 // Arguments shared by a step's sublayers.
@@ -140,7 +142,7 @@ class IncrementalSublayer {
   // stream, updated in place (second_stream.h); empty if it has none.
   void Step(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix out, Matrix second) const;
   Storage out_storage() const { return out_storage_; }
-  int64_t out_streams() const { return ends_stack_ ? 1 : streams_; }
+  int64_t out_residuals() const { return ends_stack_ ? 1 : residuals_; }
 
  private:
   void SelfAttention(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix y) const;
@@ -158,13 +160,13 @@ class IncrementalSublayer {
   // Returns the branch's input: x after the norm of a pre-norm sublayer and after a shift.
   ConstAnyMatrix BranchInput(const IncrementalContext& context, ConstAnyMatrix x) const;
   // Where a device finds the gain of the branch; null: on the host alone, or it is always 1.
-  const float* BranchGainPlace(const IncrementalContext& context) const;
+  const float* DeviceBranchGain(const IncrementalContext& context) const;
   void Residual(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix branch, AnyMatrix out,
                 Matrix second) const;
   // F of `input`. Returns its place in the scratch.
   AnyMatrix Branch(const IncrementalContext& context, ConstAnyMatrix input, AnyMatrix cache) const;
   // Step with several streams.
-  void StreamsStep(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix out) const;
+  void HyperStep(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix out) const;
   // Converts the sum to `out` if no norm does so: by learned scalars, by rounding, or not at all.
   void Close(const IncrementalContext& context, ConstAnyMatrix sum, AnyMatrix out) const;
 
@@ -176,7 +178,7 @@ class IncrementalSublayer {
   int32_t heads_;
   bool keeps_input_;  // the first sublayer of a layer whose last sum adds the layer's input
   bool begins_stack_, ends_stack_;
-  int64_t streams_;
+  int64_t residuals_;
   // Parameters. q, k and v of self-attention are consecutive, and so are k and v of cross-attention, and their biases.
   int32_t input_weight_ = -1, input_bias_ = -1;          // q, or fc1
   int32_t key_value_weight_ = -1, key_value_bias_ = -1;  // cross-attention
@@ -185,7 +187,7 @@ class IncrementalSublayer {
   int32_t norm_scale_ = -1, norm_behind_ = -1, head_scale_ = -1, inner_norm_scale_ = -1;
   int32_t input_norm_scale_ = -1, output_norm_scale_ = -1;
   int32_t omega_ = -1;
-  int32_t streams_weight_ = -1;  // the maps' gates and bias follow
+  int32_t hyper_weight_ = -1;  // the maps' gates and bias follow
   int32_t input_shift_ = -1, hidden_shift_ = -1, contraction_shift_ = -1, closing_shift_ = -1, closing_scale_ = -1;
 };
 

@@ -50,7 +50,7 @@ void LayerCombination::Combine(const Stream& stream, const ParameterStore& param
                                .rstd = s.rstd});
 }
 
-void LayerCombination::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t) const {
+void LayerCombination::BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t) const {
   const AnyMatrix d_y = tensors.d_y;
   if (norm_scale_ >= 0) {
     const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, d_y.rows);

@@ -15,20 +15,20 @@
 // layers read the history; they add to its gradient in descending order.
 // Shapes: history [(l + 1)·R, d], sum [R, d]; R the rows of the stack. Storage: the history as the stack's residual
 // stream, its gradient in fp32, because several layers add to it.
-// The combination after the stack is a piece (piece.h): x the history, y the sum. The others are parts of segments.
+// The combination after the stack is a part (chunk_part.h): x the history, y the sum. The others are parts of segments.
 // Thread safety: const after construction.
 #pragma once
 
 #include <cstdint>
 
+#include "layers/chunk_part.h"
 #include "layers/model_plan.h"
-#include "layers/piece.h"
 #include "layers/saved_tensors.h"
 #include "layers/sublayer_context.h"
 
 namespace hadal {
 
-class LayerCombination final : public Piece {
+class LayerCombination final : public ChunkPart {
  public:
   // The combination before the layer that starts with `sublayer`; if `sublayer` is its stack's last, the combination
   // after the stack. `rows`: the capacity. REQUIRES: plan.Combines(the stack).
@@ -41,11 +41,11 @@ class LayerCombination final : public Piece {
   // alias the history.
   void Combine(const Stream& stream, const ParameterStore& parameters, ConstAnyMatrix history, std::byte* saved,
                AnyMatrix y) const;
-  void Forward(const SublayerContext& context, const PieceTensors& tensors) const override {
+  void Forward(const SublayerContext& context, const PartTensors& tensors) const override {
     Combine(context.stream, context.parameters, tensors.x, tensors.saved, tensors.y);
   }
   // d_y is overwritten. Adds to d_x, the history's gradient, and to parameter gradients.
-  void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const override;
+  void BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t step) const override;
 
  private:
   // What Forward keeps, where there is a norm.

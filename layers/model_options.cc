@@ -17,7 +17,7 @@ absl::Status InRange(const char* field, double value, double low, double high) {
 }
 
 // Several residual streams replace what other methods do with one.
-absl::Status ValidateStreams(const char* name, const StackMethod& stack) {
+absl::Status ValidateResiduals(const char* name, const StackMethod& stack) {
   const char* const other = stack.norm != NormPlacement::kPre ? "norm is not \"pre\""
                             : stack.post_norm_share > 0       ? "post_norm_share is not 0"
                             : stack.residual_gain != 1        ? "residual_gain is not 1"
@@ -60,8 +60,8 @@ absl::Status ValidateStack(const char* name, const StackMethod& stack) {
                              : "norm is not \"post\": without norms between sublayers the two streams are one",
         ". Set second_stream_gain to 0, or ", stack.combine_layers ? "combine_layers to false." : "norm to \"post\"."));
   }
-  HADAL_RETURN_IF_ERROR(InRange("residual_streams", stack.residual_streams, 1, kMostStreams));
-  if (stack.residual_streams > 1) HADAL_RETURN_IF_ERROR(ValidateStreams(name, stack));
+  HADAL_RETURN_IF_ERROR(InRange("residual_streams", stack.residual_streams, 1, kMostResiduals));
+  if (stack.residual_streams > 1) HADAL_RETURN_IF_ERROR(ValidateResiduals(name, stack));
   if (!stack.fixup_scalars) return absl::OkStatus();
   const char* const other = stack.learned_branch_gain ? "learned_branch_gain: a branch has one learned gain"
                             : stack.ffn_inner_norm    ? "ffn_inner_norm: both stand in front of W_2"

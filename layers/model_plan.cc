@@ -46,7 +46,7 @@ bool ParameterRecord::is_vector() const {
     case ParameterRole::kInputProjection:
     case ParameterRole::kClusterWeight:
     case ParameterRole::kConvolutionWeight:
-    case ParameterRole::kStreamsWeight:
+    case ParameterRole::kHyperMapWeight:
       return false;
     default:
       return true;
@@ -118,7 +118,7 @@ bool ModelPlan::ReadByProductsAlone(int32_t parameter) const {
     case ParameterRole::kValueBias:
     case ParameterRole::kConvolutionBias:
       return true;
-    case ParameterRole::kStreamsWeight:  // with the streams, which are fp32
+    case ParameterRole::kHyperMapWeight:  // with the streams, which are fp32
       return false;
     case ParameterRole::kOutputBias:  // added by the residual connection's kernel, unless a norm comes first
     case ParameterRole::kContractionBias:

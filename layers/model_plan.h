@@ -110,9 +110,9 @@ enum class ParameterRole : int32_t {
   kConvolutionWeight,  // of speech's front end (speech_front_end.h)
   kConvolutionBias,
   // The maps of several residual streams (kernels/hyper_connection.h).
-  kStreamsWeight,
-  kStreamsGates,
-  kStreamsBias,
+  kHyperMapWeight,
+  kHyperMapGates,
+  kHyperMapBias,
 };
 
 enum class InitKind : int32_t { kZero, kOne, kUniform, kNormal, kConstant };
@@ -149,8 +149,8 @@ struct ModelPlan {
   // model, so neither hashed nor broadcast.
   Storage compute_storage = Storage::kFloat32;
   // Whether feed-forward layers keep masks of their ReLUs if the model allows it (feed_forward.cc). Chosen together
-  // with the run's device, whose library decides (pipeline/plan/relu_masks.h). The default, true, is for `hadal plan`,
-  // which has no device. A run in fp32 keeps no masks in either case.
+  // with the run's device, whose library decides (pipeline/layout/relu_masks.h). The default, true, is for `hadal
+  // plan`, which has no device. A run in fp32 keeps no masks in either case.
   bool relu_masks = true;
 
   // REQUIRES: ValidateModelOptions(options) is OK.
@@ -182,13 +182,13 @@ struct ModelPlan {
     return (stack == Stack::kEncoder ? options.encoder : options.decoder).second_stream_gain != 0;
   }
   // The number of a stack's residual streams (hyper_segment.h).
-  int32_t Streams(Stack stack) const {
+  int32_t Residuals(Stack stack) const {
     return (stack == Stack::kEncoder ? options.encoder : options.decoder).residual_streams;
   }
   // The number of residual streams in front of `position`: one in front of a stack and behind it.
-  int32_t StreamsBefore(int32_t position) const {
+  int32_t ResidualsBefore(int32_t position) const {
     const SublayerRecord& next = sublayers[position];
-    return next.layer < 0 || begins_stack(position) ? 1 : Streams(next.stack);
+    return next.layer < 0 || begins_stack(position) ? 1 : Residuals(next.stack);
   }
   // The type in which kernels read a parameter: compute_storage for parameters that only products read (matrices,
   // tables, and biases that a product adds), fp32 for all others.

@@ -199,7 +199,7 @@ class PlanBuilder {
       const double start = method.omega == Omega::kConstant ? method.initial_omega : 1;
       AddParameter(ParameterRole::kOmega, InitKind::kConstant, start, options_.d_model, 1);
     }
-    if (method.residual_streams > 1) AddStreamsMaps(method.residual_streams);
+    if (method.residual_streams > 1) AddHyperMaps(method.residual_streams);
     if (!closing || (sublayer.norm != NormPlacement::kPre && sublayer.second_gain == 0)) return;
     sublayer.closing_norm = 1;
     AddLayerNorm(ParameterRole::kClosingNormScale, options_.d_model);
@@ -210,10 +210,10 @@ class PlanBuilder {
   }
 
   // Gates of 0.01 and no bias: at first H_pre is near 1/2, H_post near 1, H_res near 1/n everywhere.
-  void AddStreamsMaps(int64_t streams) {
-    AddWeight(ParameterRole::kStreamsWeight, 1, HyperMaps(streams), streams * options_.d_model);
-    AddParameter(ParameterRole::kStreamsGates, InitKind::kConstant, 0.01, kHyperGates, 1);
-    AddParameter(ParameterRole::kStreamsBias, InitKind::kZero, 0, HyperMaps(streams), 1);
+  void AddHyperMaps(int64_t residuals) {
+    AddWeight(ParameterRole::kHyperMapWeight, 1, HyperMaps(residuals), residuals * options_.d_model);
+    AddParameter(ParameterRole::kHyperMapGates, InitKind::kConstant, 0.01, kHyperGates, 1);
+    AddParameter(ParameterRole::kHyperMapBias, InitKind::kZero, 0, HyperMaps(residuals), 1);
   }
 
   // The norms around a branch.

@@ -81,11 +81,11 @@ const char* RoleSuffix(ParameterRole role) {
       return "weight";
     case ParameterRole::kConvolutionBias:
       return "bias";
-    case ParameterRole::kStreamsWeight:
+    case ParameterRole::kHyperMapWeight:
       return "streams.weight";
-    case ParameterRole::kStreamsGates:
+    case ParameterRole::kHyperMapGates:
       return "streams.gates";
-    case ParameterRole::kStreamsBias:
+    case ParameterRole::kHyperMapBias:
       return "streams.bias";
   }
   return "";
@@ -110,7 +110,7 @@ bool IsOfStack(ParameterRole role) {
 
 // Parameters that fairseq has no name for; the feed-forward has them under "ffn.".
 bool IsOfBranch(ParameterRole role) {
-  return role == ParameterRole::kOmega || role >= ParameterRole::kStreamsWeight ||
+  return role == ParameterRole::kOmega || role >= ParameterRole::kHyperMapWeight ||
          (role >= ParameterRole::kQueryShift && role <= ParameterRole::kBranchScale);
 }
 

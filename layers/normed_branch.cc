@@ -34,9 +34,9 @@ class NormedBranch final : public Branch {
   int64_t PendingBytes(const ActivationCapacity& capacity) const override {
     return PendingViews(nullptr, capacity.rows(stack_)).bytes + inner_->PendingBytes(capacity);
   }
-  void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
-  void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const override;
-  void BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const override;
+  void Forward(const SublayerContext& context, const PartTensors& tensors) const override;
+  void BackwardInput(const SublayerContext& context, const PartTensors& tensors, bool accumulate) const override;
+  void BackwardWeight(const SublayerContext& context, const PartTensors& tensors) const override;
   int32_t output_bias() const override { return post_.present() ? -1 : inner_->output_bias(); }
 
  private:
@@ -54,7 +54,7 @@ class NormedBranch final : public Branch {
   Saved<Byte> Views(Byte* saved, Byte* saved_input, int64_t rows) const;
   Pending PendingViews(std::byte* pending, int64_t rows) const;
   // The tensors of F: memory behind this branch's, and what its norms give.
-  PieceTensors Inner(const PieceTensors& tensors, int64_t rows) const;
+  PartTensors Inner(const PartTensors& tensors, int64_t rows) const;
 
   std::unique_ptr<Branch> inner_;
   Stack stack_;
@@ -86,10 +86,10 @@ NormedBranch::Pending NormedBranch::PendingViews(std::byte* pending, int64_t row
   return p;
 }
 
-PieceTensors NormedBranch::Inner(const PieceTensors& tensors, int64_t rows) const {
+PartTensors NormedBranch::Inner(const PartTensors& tensors, int64_t rows) const {
   const Saved<std::byte> s = Views(tensors.saved, tensors.saved_input, rows);
   const Pending p = PendingViews(tensors.pending, rows);
-  PieceTensors inner = tensors;
+  PartTensors inner = tensors;
   if (pre_.present()) inner.x = s.normed;
   if (post_.present()) inner.d_y = p.d_projected;
   inner.saved += s.bytes.kept;
@@ -102,19 +102,19 @@ PieceTensors NormedBranch::Inner(const PieceTensors& tensors, int64_t rows) cons
   return inner;
 }
 
-void NormedBranch::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
+void NormedBranch::Forward(const SublayerContext& context, const PartTensors& tensors) const {
   const Saved<std::byte> s = Views(tensors.saved, tensors.saved_input, tensors.x.rows);
-  PieceTensors inner = Inner(tensors, tensors.x.rows);
+  PartTensors inner = Inner(tensors, tensors.x.rows);
   if (pre_.present()) pre_.Forward(context, tensors.x, s.normed, s.normed_statistics);
   if (post_.present()) inner.y = s.projected;
   inner_->Forward(context, inner);
   if (post_.present()) post_.Forward(context, s.projected, tensors.y, s.projected_statistics);
 }
 
-void NormedBranch::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const {
+void NormedBranch::BackwardInput(const SublayerContext& context, const PartTensors& tensors, bool accumulate) const {
   const int64_t rows = tensors.d_y.rows;
   const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, rows);
-  PieceTensors inner = Inner(tensors, rows);
+  PartTensors inner = Inner(tensors, rows);
   if (post_.present()) post_.Backward(context, s.projected, s.projected_statistics, tensors.d_y, inner.d_y);
   if (!pre_.present()) return inner_->BackwardInput(context, inner, accumulate);
   inner.d_x = context.workspace.branch_input_gradient(rows);
@@ -122,7 +122,7 @@ void NormedBranch::BackwardInput(const SublayerContext& context, const PieceTens
   pre_.Backward(context, tensors.x, s.normed_statistics, inner.d_x, tensors.d_x, accumulate);
 }
 
-void NormedBranch::BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const {
+void NormedBranch::BackwardWeight(const SublayerContext& context, const PartTensors& tensors) const {
   inner_->BackwardWeight(context, Inner(tensors, tensors.d_y.rows));
 }
 

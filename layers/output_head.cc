@@ -17,11 +17,11 @@ OutputHead::OutputHead(const ModelPlan& plan, const ActivationCapacity& capacity
                        ? capacity.target_rows * plan.options.d_model * BytesOf(gradient_storage_)
                        : 0) {}
 
-void OutputHead::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
+void OutputHead::Forward(const SublayerContext& context, const PartTensors& tensors) const {
   const ConstAnyMatrix x = tensors.x;
   context.Observe({.tensor = DepthTensor::kModelOutput, .sublayer = sublayer_, .values = x});
   const AnyMatrix d_x(tensors.saved, x.rows, x.columns, gradient_storage_);
-  const DeviceBatch* const places = context.places;
+  const DeviceBatch* const device_batch = context.device_batch;
   const ConstAnyMatrix table = context.parameters.ProductWeight(table_);
   const int64_t most_rows = context.workspace.logit_rows();
   for (int64_t first = 0; first < x.rows; first += most_rows) {
@@ -33,14 +33,15 @@ void OutputHead::Forward(const SublayerContext& context, const PieceTensors& ten
     // oneDNN packs the table for every block, which few rows do not repay.
     LinearForward(context.stream,
                   {.x = block, .weight = table, .row_by_row = most_rows < Workspace::kLogitRows, .y = logits});
-    CrossEntropy(context.stream, {.logits = logits,
-                                  .targets = {context.batch.target.data() + first, rows},
-                                  .label_smoothing = static_cast<float>(label_smoothing_),
-                                  .gradient_scale = context.scalars.training ? context.scalars.gradient_scale : 0,
-                                  .targets_place = places == nullptr ? nullptr : places->targets + first,
-                                  .gradient_scale_place = places == nullptr ? nullptr : places->gradient_scale,
-                                  .loss = loss,
-                                  .nll = nll});
+    CrossEntropy(context.stream,
+                 {.logits = logits,
+                  .targets = {context.batch.target.data() + first, rows},
+                  .label_smoothing = static_cast<float>(label_smoothing_),
+                  .gradient_scale = context.scalars.training ? context.scalars.gradient_scale : 0,
+                  .device_targets = device_batch == nullptr ? nullptr : device_batch->targets + first,
+                  .device_gradient_scale = device_batch == nullptr ? nullptr : device_batch->gradient_scale,
+                  .loss = loss,
+                  .nll = nll});
     if (!context.scalars.training) continue;
     LinearBackwardInput(context.stream, {.dy = logits, .weight = table, .dx = d_x.Rows(first, rows)});
     LinearBackwardWeight(context.stream,
@@ -48,7 +49,7 @@ void OutputHead::Forward(const SublayerContext& context, const PieceTensors& ten
   }
 }
 
-void OutputHead::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t) const {
+void OutputHead::BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t) const {
   HADAL_CHECK(tensors.d_x.storage == gradient_storage_);
   context.stream.Copy(tensors.d_x.data, tensors.saved, tensors.d_x.bytes());
 }

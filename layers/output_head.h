@@ -1,5 +1,5 @@
 // OutputHead computes the loss of text: logits = x·Eᵀ (no bias), cross-entropy with label smoothing, and in training
-// its gradients. A piece (piece.h) that reads x.
+// its gradients. A part (chunk_part.h) that reads x.
 //
 // The loss's scale (1 / target tokens of the step) is known beforehand, so Forward also computes the gradients: it adds
 // to dE, and stores dx in `saved`, from where backward copies it to d_x. Forwards run in ascending micro-batch order in
@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include "layers/piece.h"
+#include "layers/chunk_part.h"
 #include "layers/purpose.h"
 
 namespace hadal {
@@ -34,14 +34,14 @@ struct LossSums {
 };
 
 // adaptive_head.h computes another softmax's loss.
-class OutputHead : public Piece {
+class OutputHead : public ChunkPart {
  public:
   OutputHead(const ModelPlan& plan, const ActivationCapacity& capacity, Purpose purpose);
 
   int64_t saved_bytes() const override { return saved_bytes_; }
   // Leaves each row's loss in the workspace. Outside training there is no gradient, and `saved` may be null.
-  void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
-  void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const override;
+  void Forward(const SublayerContext& context, const PartTensors& tensors) const override;
+  void BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t step) const override;
   // Copies the losses that Forward has left for the same batch to the workspace's host memory; only enqueues on a
   // device.  REQUIRES: Losses has been called for the batch before.
   void FetchLosses(const SublayerContext& context) const;

@@ -60,12 +60,12 @@ void ParameterStore::AddMasters(int64_t begin, int64_t end) {
   // Runs that are separated only by the gap between two sublayers are one run.
   const bool extends = !master_runs_.empty() && begin <= AlignedSublayer(master_runs_.back().end);
   if (!extends) {
-    const int64_t place = AlignedSublayer(master_floats_) + begin % AlignedSublayer(1);
-    master_runs_.push_back({.begin = begin, .place = place});
+    const int64_t offset = AlignedSublayer(master_floats_) + begin % AlignedSublayer(1);
+    master_runs_.push_back({.begin = begin, .offset = offset});
   }
   MasterRun& run = master_runs_.back();
   run.end = end;
-  master_floats_ = run.place + (run.end - run.begin);
+  master_floats_ = run.offset + (run.end - run.begin);
 }
 
 void ParameterStore::PlaceMasters(const std::vector<SliceRange>& updated) {
@@ -98,7 +98,7 @@ float* ParameterStore::Floats(int32_t parameter, int64_t first, int64_t elements
                                        [](int64_t value, const MasterRun& run) { return value < run.begin; });
   if (behind == master_runs_.begin()) return nullptr;
   const MasterRun& run = *std::prev(behind);
-  return offset + elements <= run.end ? masters_ + run.place + (offset - run.begin) : nullptr;
+  return offset + elements <= run.end ? masters_ + run.offset + (offset - run.begin) : nullptr;
 }
 
 Matrix ParameterStore::FusedWeight(int32_t first, int32_t count) const {
@@ -148,7 +148,7 @@ AnyMatrix ParameterStore::AsRead(int32_t parameter) const {
 void ParameterStore::RoundMasters(const Stream& stream) const {
   for (const MasterRun& run : master_runs_) {
     const int64_t elements = run.end - run.begin;
-    Convert(stream, {.from = ConstMatrix(masters_ + run.place, 1, elements),
+    Convert(stream, {.from = ConstMatrix(masters_ + run.offset, 1, elements),
                      .to = MatrixOf<BFloat16>(rounded_ + run.begin, 1, elements)});
   }
 }

@@ -49,15 +49,15 @@ VectorOf<T> SliceOf(VectorOf<T> values, int64_t slice) {
 
 // Consecutive slices in the order of (parameter, slice): [begin, end).
 struct SliceRange {
-  using Place = std::pair<int32_t, int64_t>;
-  Place begin = {0, 0};
-  Place end = {std::numeric_limits<int32_t>::max(), 0};
+  using SliceId = std::pair<int32_t, int64_t>;
+  SliceId begin = {0, 0};
+  SliceId end = {std::numeric_limits<int32_t>::max(), 0};
 
   bool Holds(int32_t parameter, int64_t slice) const {
-    const Place place(parameter, slice);
-    return begin <= place && place < end;
+    const SliceId slice_id(parameter, slice);
+    return begin <= slice_id && slice_id < end;
   }
-  bool EndsBefore(int32_t parameter, int64_t slice) const { return end <= Place(parameter, slice); }
+  bool EndsBefore(int32_t parameter, int64_t slice) const { return end <= SliceId(parameter, slice); }
 };
 
 class ParameterStore {
@@ -140,7 +140,7 @@ class ParameterStore {
   int64_t rounded_elements_ = 0, weight_floats_ = 0, gradient_floats_ = 0;
   // The masters of the rounded elements [begin, end) start at `place`; 16-byte aligned if the rounded elements are.
   struct MasterRun {
-    int64_t begin = 0, end = 0, place = 0;
+    int64_t begin = 0, end = 0, offset = 0;
   };
   std::vector<MasterRun> master_runs_;  // ascending
   int64_t master_floats_ = 0;

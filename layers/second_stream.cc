@@ -21,7 +21,7 @@ void SecondStreamEnd::Close(const Stream& stream, const ParameterStore& paramete
   ResidualNormForward(stream, {.residual = args.x, .branch = args.normed, .sum = args.y});
 }
 
-void SecondStreamEnd::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
+void SecondStreamEnd::Forward(const SublayerContext& context, const PartTensors& tensors) const {
   const int64_t rows = tensors.y.rows;
   Close(context.stream, context.parameters,
         {.x = tensors.x,
@@ -32,7 +32,7 @@ void SecondStreamEnd::Forward(const SublayerContext& context, const PieceTensors
          .y = tensors.y});
 }
 
-void SecondStreamEnd::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t) const {
+void SecondStreamEnd::BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t) const {
   const int64_t rows = tensors.d_y.rows;
   ResidualNormBackward(context.stream, {.d_normed = tensors.d_y,
                                         .sum = tensors.second,

@@ -13,7 +13,7 @@
 // Behind the stack two more passes forward (LN(d); x + that) and one backward (g).
 // Storage: d and g fp32, because d is a sum over the whole depth; x as ModelPlan::residual_storage.
 //
-// SecondStreamEnd is the piece behind the stack: x [R, d] the residual stream, `second` d, y their sum [R, d], stored
+// SecondStreamEnd is the part behind the stack: x [R, d] the residual stream, `second` d, y their sum [R, d], stored
 // as products read it. Backward writes g to d_second (=) and leaves d_y, which is the gradient of x.
 // Saved: mean and rstd of d's rows. Backward reads d again.
 // Thread safety: const after construction.
@@ -22,13 +22,13 @@
 
 #include <cstdint>
 
+#include "layers/chunk_part.h"
 #include "layers/model_plan.h"
-#include "layers/piece.h"
 #include "layers/sublayer_context.h"
 
 namespace hadal {
 
-class SecondStreamEnd final : public Piece {
+class SecondStreamEnd final : public ChunkPart {
  public:
   // Behind the stack whose last sublayer is `last`. `rows`: the capacity. REQUIRES: plan.HasSecondStream(the stack).
   SecondStreamEnd(const ModelPlan& plan, int32_t last, int64_t rows);
@@ -43,8 +43,8 @@ class SecondStreamEnd final : public Piece {
     AnyMatrix y;
   };
   void Close(const Stream& stream, const ParameterStore& parameters, const CloseArgs& args) const;
-  void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
-  void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const override;
+  void Forward(const SublayerContext& context, const PartTensors& tensors) const override;
+  void BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t step) const override;
 
  private:
   // Views of `saved`.

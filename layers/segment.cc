@@ -13,9 +13,9 @@ float* FloatsAt(std::byte* saved, int64_t offset) { return reinterpret_cast<floa
 
 }  // namespace
 
-std::unique_ptr<Piece> MakeSegment(const ModelPlan& plan, int32_t first, int32_t last,
-                                   const ActivationCapacity& capacity) {
-  if (plan.Streams(plan.sublayers[first].stack) > 1) {
+std::unique_ptr<ChunkPart> MakeSegment(const ModelPlan& plan, int32_t first, int32_t last,
+                                       const ActivationCapacity& capacity) {
+  if (plan.Residuals(plan.sublayers[first].stack) > 1) {
     return std::make_unique<HyperSegment>(plan, first, last, capacity);
   }
   return std::make_unique<Segment>(plan, first, last, capacity);
@@ -115,7 +115,7 @@ Segment::Joint Segment::MakeJoint(const ModelPlan& plan, size_t index) {
   return joint;
 }
 
-Segment::Layers Segment::BehindCombination(const PieceTensors& tensors, int64_t rows) const {
+Segment::Layers Segment::BehindCombination(const PartTensors& tensors, int64_t rows) const {
   Layers t{tensors};
   if (t.saved_input == nullptr) t.saved_input = t.saved + kept_.bytes();
   if (combination_) t.x = ResidualAt(tensors.saved, combined_, rows);
@@ -129,7 +129,7 @@ ConstAnyMatrix Segment::ResidualAfter(size_t index, const Layers& t) const {
 }
 
 AnyMatrix Segment::KeptSum(size_t index, const Layers& t) const {
-  const Place& sum = joints_[index].sum;
+  const SavedOffset& sum = joints_[index].sum;
   return ResidualAt(sum.in_input ? t.saved_input : t.saved, sum.offset, t.x.rows);
 }
 
@@ -146,7 +146,7 @@ AnyMatrix Segment::SumOf(size_t index, const Layers& t) const {
   return is_output ? t.y : KeptSum(index, t);
 }
 
-void Segment::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
+void Segment::Forward(const SublayerContext& context, const PartTensors& tensors) const {
   const Layers t = BehindCombination(tensors, tensors.y.rows);
   if (combination_) {
     combination_->Combine(context.stream, context.parameters, tensors.x, t.saved_input + combination_saved_,
@@ -187,7 +187,7 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstAn
     args.residual_gain = record.residual_gain;
     args.learned_residual_gain = context.parameters.WeightVector(joint.omega);
     args.branch_gain = BranchGain(record, context.scalars.update);
-    args.branch_gain_place = context.BranchGainPlace(sublayer);
+    args.device_branch_gain = context.DeviceBranchGain(sublayer);
     args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
     if (joint.skip_from >= 0) {
       args.skip = ResidualAfter(joint.skip_from, t);
@@ -250,7 +250,7 @@ void Segment::ObserveForward(const SublayerContext& context, size_t index, const
   }
 }
 
-void Segment::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const {
+void Segment::BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t step) const {
   const Layers t = BehindCombination(tensors, tensors.d_y.rows);
   const size_t index = static_cast<size_t>(step) + 1;  // the joint that ends the sublayer
   const ProfilerRange range(context.stream, "sublayer", first_ + step);
@@ -268,20 +268,20 @@ void Segment::BackwardInput(const SublayerContext& context, const PieceTensors& 
     if (pre_norm_) {
       context.Observe({.tensor = DepthTensor::kNormInputGradient, .sublayer = first_, .values = t.d_y});
     }
-    PieceTensors combination = tensors;
+    PartTensors combination = tensors;
     combination.saved = t.saved_input + combination_saved_;
     combination_->BackwardInput(context, combination, 0);
   }
 }
 
-void Segment::BackwardWeight(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const {
+void Segment::BackwardWeight(const SublayerContext& context, const PartTensors& tensors, int32_t step) const {
   const ProfilerRange range(context.stream, "sublayer", first_ + step);
   const Layers t = BehindCombination(tensors, tensors.d_y.rows);
   branches_[step]->BackwardWeight(context, BranchTensors(context, step, t));
   context.Progress();
 }
 
-PieceTensors Segment::BranchTensors(const SublayerContext& context, size_t index, const Layers& t) const {
+PartTensors Segment::BranchTensors(const SublayerContext& context, size_t index, const Layers& t) const {
   return {.x = BranchInput(index, t),
           .encoder_output = t.encoder_output,
           .saved = t.saved + branch_saved_[index].kept,
@@ -331,7 +331,7 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstA
       args.d_learned_residual_gain = context.parameters.GradientVector(joint.omega);
     }
     args.branch_gain = BranchGain(record, context.scalars.update);
-    args.branch_gain_place = context.BranchGainPlace(sublayer);
+    args.device_branch_gain = context.DeviceBranchGain(sublayer);
     args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
     args.d_branch = BranchGradient(t);
     args.second_gain = record.second_gain;

@@ -1,5 +1,5 @@
 // Segment: consecutive residual sublayers of one stack. Activation recomputation drops and recomputes whole segments. A
-// segment is a piece (piece.h) with one backward step per sublayer.
+// segment is a part (chunk_part.h) with one backward step per sublayer.
 //
 // Between sublayers are *joints*. Joint j (j ≥ 1) ends sublayer j−1: one kernel (kernels/residual_norm.h) computes
 //   s = r·x + b·dropout(F(x) + bias)
@@ -30,20 +30,20 @@
 #include <vector>
 
 #include "layers/branch.h"
+#include "layers/chunk_part.h"
 #include "layers/layer_combination.h"
 #include "layers/model_plan.h"
-#include "layers/piece.h"
 #include "layers/saved_tensors.h"
 #include "layers/sublayer_context.h"
 
 namespace hadal {
 
-// Creates the piece of sublayers [first, last): a Segment, or a HyperSegment (hyper_segment.h) where the stack has
+// Creates the part of sublayers [first, last): a Segment, or a HyperSegment (hyper_segment.h) where the stack has
 // several residual streams.
-std::unique_ptr<Piece> MakeSegment(const ModelPlan& plan, int32_t first, int32_t last,
-                                   const ActivationCapacity& capacity);
+std::unique_ptr<ChunkPart> MakeSegment(const ModelPlan& plan, int32_t first, int32_t last,
+                                       const ActivationCapacity& capacity);
 
-class Segment final : public Piece {
+class Segment final : public ChunkPart {
  public:
   // Sublayers [first, last) of the plan.  REQUIRES: first < last; residual sublayers of one stack and one placement of
   // norms.
@@ -56,14 +56,14 @@ class Segment final : public Piece {
     return branch_pending_ + branches_[step]->PendingBytes(capacity_);
   }
   // Calls the context's progress callback after each sublayer.
-  void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
-  void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const override;
+  void Forward(const SublayerContext& context, const PartTensors& tensors) const override;
+  void BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t step) const override;
   // Calls the context's progress callback at its end.
-  void BackwardWeight(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const override;
+  void BackwardWeight(const SublayerContext& context, const PartTensors& tensors, int32_t step) const override;
 
  private:
   // A tensor's place in `saved`, or in saved_input.
-  struct Place {
+  struct SavedOffset {
     int64_t offset = 0;
     bool in_input = false;
   };
@@ -74,7 +74,7 @@ class Segment final : public Piece {
     int32_t norm_scale = -1;  // parameter; its shift follows. -1: no norm
     float norm_gain = 1;      // k, of the sublayer that reads the norm; 1 for a norm that ends a sublayer or a stack
     bool output_is_normed = true;
-    Place sum;  // without norms products read it
+    SavedOffset sum;  // without norms products read it
     int64_t normed = 0, mean = 0, rstd = 0;
     // The residual stream in the compute type; only without a following norm and if the two types differ.
     int64_t rounded = -1;
@@ -85,14 +85,14 @@ class Segment final : public Piece {
   };
   // The tensors as seen by the sublayers: x is the input of the first one, after the combination if any.  [R, d].
   // saved_input is not null.
-  struct Layers : PieceTensors {};
+  struct Layers : PartTensors {};
 
   Joint MakeJoint(const ModelPlan& plan, size_t index);
   // Returns whether the norm at the end of the segment writes a type other than y's. This is so for the norm of a
   // pre-norm layer's output, which is stored in a history.
   bool NormedApart() const { return output_storage_ != compute_storage_; }
   // `rows`: R.
-  Layers BehindCombination(const PieceTensors& tensors, int64_t rows) const;
+  Layers BehindCombination(const PartTensors& tensors, int64_t rows) const;
   void ForwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix branch, const Layers& t) const;
   void BackwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix d_normed, const Layers& t) const;
   // Returns the sum of joint `index`.
@@ -113,7 +113,7 @@ class Segment final : public Piece {
   // Returns the input of sublayer `index` of this segment.
   ConstAnyMatrix BranchInput(size_t index, const Layers& t) const;
   // Returns the tensors for the backward of branch `index`.
-  PieceTensors BranchTensors(const SublayerContext& context, size_t index, const Layers& t) const;
+  PartTensors BranchTensors(const SublayerContext& context, size_t index, const Layers& t) const;
   // Returns the gradient of the current branch's output, at the start of `pending`.
   AnyMatrix BranchGradient(const Layers& t) const { return {t.pending, t.d_y.rows, d_model_, compute_storage_}; }
   // Return `rows` rows at an offset into `saved`: in the residual stream's type, and in the compute type.

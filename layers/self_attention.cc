@@ -29,9 +29,9 @@ class SelfAttention final : public Branch {
   int64_t PendingBytes(const ActivationCapacity& capacity) const override {
     return PendingGradient(nullptr, capacity.rows(stack_)).bytes();
   }
-  void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
-  void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const override;
-  void BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const override;
+  void Forward(const SublayerContext& context, const PartTensors& tensors) const override;
+  void BackwardInput(const SublayerContext& context, const PartTensors& tensors, bool accumulate) const override;
+  void BackwardWeight(const SublayerContext& context, const PartTensors& tensors) const override;
   int32_t output_bias() const override { return adds_output_bias_ ? -1 : output_bias_; }
 
  private:
@@ -107,13 +107,14 @@ AttentionShape SelfAttention::ShapeOf(const SublayerContext& context) const {
                        .key_offsets = context.offsets(stack_),
                        .heads = heads_,
                        .causal = stack_ == Stack::kDecoder};
-  if (context.places != nullptr) {
-    shape.tile_places = stack_ == Stack::kEncoder ? context.places->source_self : context.places->target_self;
+  if (context.device_batch != nullptr) {
+    shape.device_tiles =
+        stack_ == Stack::kEncoder ? context.device_batch->source_self : context.device_batch->target_self;
   }
   return shape;
 }
 
-void SelfAttention::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
+void SelfAttention::Forward(const SublayerContext& context, const PartTensors& tensors) const {
   const ParameterStore& parameters = context.parameters;
   const Saved<std::byte> s = Views(tensors.saved, tensors.saved_input, tensors.x.rows);
   LinearForward(context.stream, {.x = shift_.Forward(context, tensors.x, s.shifted),
@@ -142,7 +143,7 @@ void SelfAttention::ForwardOutput(const SublayerContext& context, const Saved<st
   LinearForward(context.stream, product);
 }
 
-void SelfAttention::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, bool accumulate) const {
+void SelfAttention::BackwardInput(const SublayerContext& context, const PartTensors& tensors, bool accumulate) const {
   const int64_t rows = tensors.d_y.rows;
   const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, rows);
   const AnyMatrix d_qkv = PendingGradient(tensors.pending, rows);
@@ -180,7 +181,7 @@ void SelfAttention::BackwardOutput(const SublayerContext& context, const Saved<c
                                      .partials = context.workspace.norm_partials()});
 }
 
-void SelfAttention::BackwardWeight(const SublayerContext& context, const PieceTensors& tensors) const {
+void SelfAttention::BackwardWeight(const SublayerContext& context, const PartTensors& tensors) const {
   const ParameterStore& parameters = context.parameters;
   const int64_t rows = tensors.d_y.rows;
   const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, rows);

@@ -77,7 +77,7 @@ int64_t SpeechFrontEnd::saved_bytes() const {
   return saved.bytes();
 }
 
-SpeechFrontEnd::Both SpeechFrontEnd::Convolutions(const SublayerContext& context, const PieceTensors& tensors) const {
+SpeechFrontEnd::Both SpeechFrontEnd::Convolutions(const SublayerContext& context, const PartTensors& tensors) const {
   const PackedBatch& batch = context.batch;
   HADAL_CHECK_EQ(int64_t{batch.frame_width}, frame_width_);
   const int64_t sentences = std::ssize(batch.frame_offsets) - 1;
@@ -88,8 +88,8 @@ SpeechFrontEnd::Both SpeechFrontEnd::Convolutions(const SublayerContext& context
     inner_offsets_[n + 1] = inner_offsets_[n] + static_cast<int32_t>(UnfoldedRows(frames));
   }
   const bool on_device = context.stream.device() != nullptr;
-  HADAL_CHECK(!on_device || context.places != nullptr);
-  const FramePlaces places = on_device ? context.places->speech : FramePlaces();
+  HADAL_CHECK(!on_device || context.device_batch != nullptr);
+  const DeviceFrames device_frames = on_device ? context.device_batch->speech : DeviceFrames();
   const int64_t rows = batch.source_rows();
   const int64_t inner_rows = on_device ? kConvolutionStride * rows : inner_offsets_[sentences];
   HADAL_CHECK_LE(rows, rows_);
@@ -97,17 +97,17 @@ SpeechFrontEnd::Both SpeechFrontEnd::Convolutions(const SublayerContext& context
   const ConstTokens inner_offsets(inner_offsets_, sentences + 1);
   Both both = {
       .first = {.weight = first_parameter_,
-                .x = ConstMatrix(on_device ? places.frames : batch.frames.data(), batch.frame_offsets[sentences],
+                .x = ConstMatrix(on_device ? device_frames.frames : batch.frames.data(), batch.frame_offsets[sentences],
                                  frame_width_),
                 .x_offsets = {batch.frame_offsets.data(), sentences + 1},
                 .y_offsets = inner_offsets,
-                .places = places.inner,
+                .device_taps = device_frames.inner,
                 .rows = inner_rows},
       .second = {.weight = first_parameter_ + 2,
                  .x = Inner(inner_rows),
                  .x_offsets = inner_offsets,
                  .y_offsets = context.offsets(Stack::kEncoder),
-                 .places = places.outer,
+                 .device_taps = device_frames.outer,
                  .rows = rows},
   };
   if (training_) {
@@ -132,7 +132,7 @@ void SpeechFrontEnd::ConvolveForward(const SublayerContext& context, const Convo
                             .x_offsets = convolution.x_offsets,
                             .u_offsets = convolution.y_offsets,
                             .first = first,
-                            .places = convolution.places,
+                            .device_taps = convolution.device_taps,
                             .u = u});
     LinearForward(context.stream, {.x = u,
                                    .weight = context.parameters.ProductWeight(convolution.weight),
@@ -153,7 +153,7 @@ void SpeechFrontEnd::ConvolveBackward(const SublayerContext& context, const Conv
                             .x_offsets = convolution.x_offsets,
                             .u_offsets = convolution.y_offsets,
                             .first = first,
-                            .places = convolution.places,
+                            .device_taps = convolution.device_taps,
                             .u = u});
     LinearBackwardWeight(context.stream, {.dy = dz,
                                           .x = u,
@@ -167,29 +167,30 @@ void SpeechFrontEnd::ConvolveBackward(const SublayerContext& context, const Conv
                           .x_offsets = convolution.x_offsets,
                           .u_offsets = convolution.y_offsets,
                           .first = first,
-                          .places = convolution.places,
+                          .device_taps = convolution.device_taps,
                           .dx = dx});
   }
 }
 
-void SpeechFrontEnd::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
+void SpeechFrontEnd::Forward(const SublayerContext& context, const PartTensors& tensors) const {
   const Both both = Convolutions(context, tensors);
   const AnyMatrix y = tensors.y;
   ConvolveForward(context, both.first, Inner(both.first.rows));
   ConvolveForward(context, both.second, y);
   std::iota(row_numbers_, row_numbers_ + y.rows, 0);
-  EmbeddingForward(context.stream, {.tokens = {row_numbers_, y.rows},  // y is the table of its own rows
-                                    .offsets = context.offsets(Stack::kEncoder),
-                                    .table = y,
-                                    .positions = positions_,
-                                    .multiplier = multiplier_,
-                                    .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
-                                    .places = context.places == nullptr ? TokenPlaces() : context.places->source,
-                                    .x = y});
+  EmbeddingForward(context.stream,
+                   {.tokens = {row_numbers_, y.rows},  // y is the table of its own rows
+                    .offsets = context.offsets(Stack::kEncoder),
+                    .table = y,
+                    .positions = positions_,
+                    .multiplier = multiplier_,
+                    .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
+                    .device_tokens = context.device_batch == nullptr ? DeviceTokens() : context.device_batch->source,
+                    .x = y});
   context.Observe({.tensor = DepthTensor::kOutput, .sublayer = sublayer_, .values = tensors.y});
 }
 
-void SpeechFrontEnd::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t) const {
+void SpeechFrontEnd::BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t) const {
   context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = sublayer_, .values = tensors.d_y});
   const Both both = Convolutions(context, tensors);
   const AnyMatrix inner = Inner(both.first.rows);
@@ -197,12 +198,13 @@ void SpeechFrontEnd::BackwardInput(const SublayerContext& context, const PieceTe
   context.stream.Clear(d_inner.data, d_inner.rows * d_inner.columns * int64_t{sizeof(float)});
   context.stream.Clear(d_y.data, d_y.rows * d_y.columns * int64_t{sizeof(float)});
   std::iota(row_numbers_, row_numbers_ + d_y.rows, 0);
-  EmbeddingBackward(context.stream, {.tokens = {row_numbers_, d_y.rows},
-                                     .dx = tensors.d_y,
-                                     .multiplier = multiplier_,
-                                     .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
-                                     .places = context.places == nullptr ? TokenPlaces() : context.places->source,
-                                     .d_table = d_y});
+  EmbeddingBackward(context.stream,
+                    {.tokens = {row_numbers_, d_y.rows},
+                     .dx = tensors.d_y,
+                     .multiplier = multiplier_,
+                     .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
+                     .device_tokens = context.device_batch == nullptr ? DeviceTokens() : context.device_batch->source,
+                     .d_table = d_y});
   GluForward(context.stream, {.z = both.first.z, .y = inner});
   ConvolveBackward(context, both.second, d_y, d_inner);
   ConvolveBackward(context, both.first, d_inner, {});

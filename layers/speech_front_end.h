@@ -1,5 +1,5 @@
 // The front end of speech: y = dropout(sqrt(d)·glu(conv_1(glu(conv_0(frames)))) + PE[position]), the subsampler and the
-// positions of fairseq's S2T Transformer (arXiv 2010.05171). A piece (piece.h) that writes y and reads d_y.
+// positions of fairseq's S2T Transformer (arXiv 2010.05171). A part (chunk_part.h) that writes y and reads d_y.
 //
 //   conv_0   W features → C channels, then GLU → C/2        both with kernel 5, stride 2, two zeros around an utterance
 //   conv_1   C/2 → 2d channels, then GLU → d
@@ -16,7 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "layers/piece.h"
+#include "layers/chunk_part.h"
 #include "layers/purpose.h"
 
 namespace hadal {
@@ -24,15 +24,15 @@ namespace hadal {
 // Multiply-adds of both convolutions, forward, for each row of y. 0 for text.
 double FrontEndProducts(const ModelOptions& options);
 
-class SpeechFrontEnd final : public Piece {
+class SpeechFrontEnd final : public ChunkPart {
  public:
   // Reserves the table of positions and scratch for `rows` rows of y in `layout`.
   SpeechFrontEnd(const ModelPlan& plan, int64_t rows, DeviceKind kind, Purpose purpose, ArenaLayout& layout);
   void Bind(const Arena& arena) override;
 
   int64_t saved_bytes() const override;
-  void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
-  void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const override;
+  void Forward(const SublayerContext& context, const PartTensors& tensors) const override;
+  void BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t step) const override;
 
   static constexpr int64_t kRows = 256, kDeviceRows = 2048;
 
@@ -42,15 +42,15 @@ class SpeechFrontEnd final : public Piece {
     int32_t weight = 0;  // parameter; its bias follows
     ConstAnyMatrix x;
     ConstTokens x_offsets, y_offsets;
-    TapPlaces places;  // on a device
-    AnyMatrix z;       // the GLU's input; outside training of a block's rows
+    DeviceTaps device_taps;  // on a device
+    AnyMatrix z;             // the GLU's input; outside training of a block's rows
     int64_t rows = 0;
   };
   struct Both {
     Convolution first, second;
   };
   // REQUIRES: the batch has frames. Fills the inner offsets.
-  Both Convolutions(const SublayerContext& context, const PieceTensors& tensors) const;
+  Both Convolutions(const SublayerContext& context, const PartTensors& tensors) const;
   void ConvolveForward(const SublayerContext& context, const Convolution& convolution, AnyMatrix y) const;
   // Adds the gradients of weights, and to dx unless it is empty.
   void ConvolveBackward(const SublayerContext& context, const Convolution& convolution, ConstMatrix dy,

@@ -56,8 +56,8 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
   branch_input_slice_ = reserve(rows * d);
   attended_slice_ = reserve(rows * d);
   const StackMethod &encoder = plan.options.encoder, &decoder = plan.options.decoder;
-  const int32_t streams = std::max(encoder.residual_streams, decoder.residual_streams);
-  if (encoder.skip_gain != 0 || decoder.skip_gain != 0 || streams > 1) {
+  const int32_t residuals = std::max(encoder.residual_streams, decoder.residual_streams);
+  if (encoder.skip_gain != 0 || decoder.skip_gain != 0 || residuals > 1) {
     layer_input_slice_ = layout.Reserve<float>(category, rows * d);
   }
   const bool hidden_norm = encoder.ffn_inner_norm || decoder.ffn_inner_norm;
@@ -66,7 +66,7 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
     const int64_t entries = std::max(plan.options.encoder_layers, plan.options.decoder_layers) + 1;
     partial_floats_ = std::max(partial_floats_, WeightedSumPartials(rows, entries));
   }
-  partial_floats_ = std::max(partial_floats_, HyperPartials(rows, streams));
+  partial_floats_ = std::max(partial_floats_, HyperPartials(rows, residuals));
   partial_slice_ = layout.Reserve<float>(category, partial_floats_);
   if (stream.kind() == DeviceKind::kCpu) return;
   gradient_batch_ = std::make_unique<GradientBatch>();
@@ -98,9 +98,9 @@ void Workspace::Bind(const Arena& arena) {
   host_row_loss_ = arena.Get<float>(host_row_slice_);
 }
 
-const float* SublayerContext::BranchGainPlace(int32_t sublayer) const {
-  if (places == nullptr || !HasBranchGain(plan().sublayers[sublayer])) return nullptr;
-  return places->branch_gains + (sublayer - places->first_sublayer);
+const float* SublayerContext::DeviceBranchGain(int32_t sublayer) const {
+  if (device_batch == nullptr || !HasBranchGain(plan().sublayers[sublayer])) return nullptr;
+  return device_batch->branch_gains + (sublayer - device_batch->first_sublayer);
 }
 
 void SublayerContext::Observe(const DepthObservation& observation) const {

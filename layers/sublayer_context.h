@@ -111,7 +111,7 @@ struct SublayerContext {
   const Workspace& workspace;
   const PackedBatch& batch;
   StepScalars scalars;
-  const DeviceBatch* places = nullptr;  // where a device finds the batch and the scalars; null: launches bring them
+  const DeviceBatch* device_batch = nullptr;        // the batch and the scalars on a device; null: launches bring them
   const std::function<void()>* progress = nullptr;  // called between sublayers; moves transfers along
   GradientBatch* gradients = nullptr;  // where a device may leave gradients of weights for later; null: nowhere
   DepthObserver* observer = nullptr;   // observes tensors; may be null
@@ -123,7 +123,7 @@ struct SublayerContext {
   }
   // Where a device finds b of a sublayer's residual connection. Null: on the host alone, or b is always 1, and then no
   // kernel reads it.
-  const float* BranchGainPlace(int32_t sublayer) const;
+  const float* DeviceBranchGain(int32_t sublayer) const;
   const ModelPlan& plan() const { return parameters.plan(); }
   int64_t rows(Stack stack) const { return stack == Stack::kEncoder ? batch.source_rows() : batch.target_rows(); }
   // Rows without padding rows.
@@ -142,7 +142,7 @@ struct SublayerContext {
              .sublayer = static_cast<uint32_t>(sublayer),
              .site = site},
             scalars.training ? Dropout::Threshold(p) : 0,
-            places == nullptr ? nullptr : places->random};
+            device_batch == nullptr ? nullptr : device_batch->random};
   }
 };
 

@@ -38,12 +38,12 @@ ConstTokens TokenEmbedding::Tokens(const SublayerContext& context) const {
   return {tokens.data(), static_cast<int64_t>(tokens.size())};
 }
 
-TokenPlaces TokenEmbedding::Places(const SublayerContext& context) const {
-  if (context.places == nullptr) return {};
-  return stack_ == Stack::kEncoder ? context.places->source : context.places->target;
+DeviceTokens TokenEmbedding::DeviceTokensOf(const SublayerContext& context) const {
+  if (context.device_batch == nullptr) return {};
+  return stack_ == Stack::kEncoder ? context.device_batch->source : context.device_batch->target;
 }
 
-void TokenEmbedding::Forward(const SublayerContext& context, const PieceTensors& tensors) const {
+void TokenEmbedding::Forward(const SublayerContext& context, const PartTensors& tensors) const {
   ConstTokens tokens = Tokens(context);
   ConstAnyMatrix table = context.parameters.ProductWeight(table_);
   if (adaptive_) {  // y is the table of its own rows
@@ -58,13 +58,13 @@ void TokenEmbedding::Forward(const SublayerContext& context, const PieceTensors&
                                     .positions = positions_,
                                     .multiplier = multiplier_,
                                     .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
-                                    .places = Places(context),
+                                    .device_tokens = DeviceTokensOf(context),
                                     .x = tensors.y});
   context.Observe({.tensor = DepthTensor::kOutput, .sublayer = sublayer_, .values = tensors.y});
 }
 
 void TokenEmbedding::ForwardAt(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens,
-                               ConstTokens positions, const TokenPlaces& places, AnyMatrix x) const {
+                               ConstTokens positions, const DeviceTokens& device_tokens, AnyMatrix x) const {
   ConstAnyMatrix table = parameters.ProductWeight(table_);
   if (adaptive_) {
     adaptive_->Lookup(stream, parameters, tokens, /*row_by_row=*/true, x.floats());
@@ -76,11 +76,11 @@ void TokenEmbedding::ForwardAt(const Stream& stream, const ParameterStore& param
                             .table = table,
                             .positions = positions_,
                             .multiplier = multiplier_,
-                            .places = places,
+                            .device_tokens = device_tokens,
                             .x = x});
 }
 
-void TokenEmbedding::BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t) const {
+void TokenEmbedding::BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t) const {
   context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = sublayer_, .values = tensors.d_y});
   const ConstTokens tokens = Tokens(context);
   const Matrix looked_up = adaptive_ ? adaptive_->ClearedGradient(tokens.size) : Matrix();
@@ -88,7 +88,7 @@ void TokenEmbedding::BackwardInput(const SublayerContext& context, const PieceTe
                                      .dx = tensors.d_y,
                                      .multiplier = multiplier_,
                                      .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
-                                     .places = Places(context),
+                                     .device_tokens = DeviceTokensOf(context),
                                      .d_table = adaptive_ ? looked_up : context.parameters.TableGradient(sublayer_)});
   if (adaptive_) adaptive_->AddGradients(context.stream, context.parameters, tokens, looked_up);
 }

@@ -1,5 +1,5 @@
 // The front ends of text: y = dropout(sqrt(d)·E[token] + PE[position]), of the source and of the decoder's input.
-// A piece (piece.h) that writes y and reads d_y. With adaptive input E[token] is adaptive_input.h's.
+// A part (chunk_part.h) that writes y and reads d_y. With adaptive input E[token] is adaptive_input.h's.
 // Shapes: y [R, d], E [V, d], PE [max_positions, d]. Numerics, order of accumulation and fairseq's conventions:
 // kernels/embedding.h.
 #pragma once
@@ -8,32 +8,32 @@
 #include <optional>
 
 #include "layers/adaptive_input.h"
-#include "layers/piece.h"
+#include "layers/chunk_part.h"
 
 namespace hadal {
 
 // Fills a front end's table of positions, which is in the arena's memory.
 void PlacePositions(const Arena& arena, Matrix positions);
 
-class TokenEmbedding final : public Piece {
+class TokenEmbedding final : public ChunkPart {
  public:
   // `sublayer`: plan.source_embedding() or plan.target_embedding(). Reserves the table of positions in `layout`, and
   // for adaptive input scratch for `rows` rows.
   TokenEmbedding(const ModelPlan& plan, int32_t sublayer, int64_t rows, Purpose purpose, ArenaLayout& layout);
   void Bind(const Arena& arena) override;
 
-  void Forward(const SublayerContext& context, const PieceTensors& tensors) const override;
+  void Forward(const SublayerContext& context, const PartTensors& tensors) const override;
   // Adds to the gradient of this use of the table: d_y is not kept for a weight half.
-  void BackwardInput(const SublayerContext& context, const PieceTensors& tensors, int32_t step) const override;
+  void BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t step) const override;
   // One step of decoding, without dropout: x [R, d] (=) of `tokens` [R], each at its own position, counted from 0.
-  // `places`: where a device finds tokens and positions; may be empty.
+  // `device_tokens`: where a device finds tokens and positions; may be empty.
   void ForwardAt(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens, ConstTokens positions,
-                 const TokenPlaces& places, AnyMatrix x) const;
+                 const DeviceTokens& device_tokens, AnyMatrix x) const;
 
  private:
   ConstTokens Tokens(const SublayerContext& context) const;
   // Where a device finds them.
-  TokenPlaces Places(const SublayerContext& context) const;
+  DeviceTokens DeviceTokensOf(const SublayerContext& context) const;
 
   int32_t sublayer_;
   Stack stack_;

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "pipeline/plan/train_options.h"
+#include "pipeline/options/train_options.h"
 
 namespace hadal {
 

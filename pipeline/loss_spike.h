@@ -13,7 +13,7 @@
 #pragma once
 
 #include "pipeline/checkpoint/checkpoint_manifest.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/options/train_options.h"
 
 namespace hadal {
 

@@ -40,7 +40,7 @@ absl::Status PairScorer::Build(int32_t batch_tokens, const Stream& stream) {
     if (batch_tokens > block) batch.target_tokens = (batch_tokens + block - 1) / block * block;
     options.bucket_rows = batch.target_tokens;  // no smaller size than the capacity's
   }
-  HADAL_ASSIGN_OR_RETURN(pipeline_, MakePipelinePlan(checkpoint_.plan(), batch, options, communicator_.size()));
+  HADAL_ASSIGN_OR_RETURN(pipeline_, MakePipelineLayout(checkpoint_.plan(), batch, options, communicator_.size()));
   HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create({.plan = checkpoint_.plan(),
                                                   .pipeline = pipeline_,
                                                   .stream = stream,

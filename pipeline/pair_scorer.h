@@ -17,7 +17,7 @@
 #include "absl/time/time.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
 #include "pipeline/engine/engine.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "runtime/data/corpus.h"
 
 namespace hadal {
@@ -65,7 +65,7 @@ class PairScorer {
   Communicator& communicator_;
   absl::Duration timeout_;
   int64_t pair_rows_ = 0;  // rows of a batch, per side, that pairs may take
-  PipelinePlan pipeline_;
+  PipelineLayout pipeline_;
   std::unique_ptr<Engine> engine_;
 };
 

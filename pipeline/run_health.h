@@ -17,7 +17,7 @@
 #include "layers/model_plan.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "pipeline/engine/step_tail.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/options/train_options.h"
 
 namespace hadal {
 

@@ -14,7 +14,7 @@ double ShareOf(int64_t part, int64_t whole) {
 
 }  // namespace
 
-RunInfo DescribeRun(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline, int threads,
+RunInfo DescribeRun(const TrainOptions& options, const ModelPlan& plan, const PipelineLayout& pipeline, int threads,
                     int64_t first_step) {
   const ModelOptions& model = plan.options;
   const std::span<const int32_t> cuts(pipeline.borders.begin() + 1, pipeline.borders.end() - 1);

@@ -7,14 +7,14 @@
 
 #include "absl/status/status.h"
 #include "layers/model_plan.h"
-#include "pipeline/plan/pipeline_plan.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/layout/pipeline_layout.h"
+#include "pipeline/options/train_options.h"
 #include "runtime/metrics_sink.h"
 
 namespace hadal {
 
 // `threads`: of one rank.
-RunInfo DescribeRun(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline, int threads,
+RunInfo DescribeRun(const TrainOptions& options, const ModelPlan& plan, const PipelineLayout& pipeline, int threads,
                     int64_t first_step);
 
 // Describes the samples left out: "12 of 345 training samples (3.48%) are left out: …", with the settings that decide

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pipeline/plan/grid_shape.h"
+#include "pipeline/options/grid_shape.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/metrics_sink.h"
 

@@ -14,8 +14,8 @@
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/instruments/run_diagnosis.h"
-#include "pipeline/plan/pipeline_plan.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/layout/pipeline_layout.h"
+#include "pipeline/options/train_options.h"
 #include "runtime/clock.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/data/corpus.h"
@@ -37,8 +37,8 @@ constexpr bool IsSurveyedStep(int64_t step, int64_t every, int64_t stages) {
 class StepReport {
  public:
   // `sink`: on the rank that reports; null elsewhere. All references must outlive the object.
-  StepReport(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline, Collectives& collectives,
-             MetricsSink* sink)
+  StepReport(const TrainOptions& options, const ModelPlan& plan, const PipelineLayout& pipeline,
+             Collectives& collectives, MetricsSink* sink)
       : options_(options), plan_(plan), pipeline_(pipeline), collectives_(collectives), sink_(sink) {
     if (sink != nullptr) diagnosis_.emplace(plan, options.rate);
   }
@@ -61,7 +61,7 @@ class StepReport {
 
   const TrainOptions& options_;
   const ModelPlan& plan_;
-  const PipelinePlan& pipeline_;
+  const PipelineLayout& pipeline_;
   Collectives& collectives_;
   MetricsSink* const sink_;
   std::optional<RunDiagnosis> diagnosis_;  // where the sink is

@@ -27,7 +27,7 @@ BatchCapacity BatchCapacityOf(const TrainOptions& options) {
 
 }  // namespace
 
-Trainer::Trainer(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline,
+Trainer::Trainer(const TrainOptions& options, const ModelPlan& plan, const PipelineLayout& pipeline,
                  const TrainingSurroundings& surroundings, SamplingOrder order)
     : options_(options),
       plan_(plan),
@@ -41,7 +41,7 @@ Trainer::Trainer(const TrainOptions& options, const ModelPlan& plan, const Pipel
 }
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& options, const ModelPlan& plan,
-                                                         const PipelinePlan& pipeline,
+                                                         const PipelineLayout& pipeline,
                                                          const TrainingSurroundings& surroundings,
                                                          TrainingCheckpointsOptions checkpoints) {
   // A rank's host may have another corpus by now, or none.
@@ -103,7 +103,7 @@ absl::Status Trainer::Resume(absl::StatusOr<FoundCheckpoint> chosen) {
 absl::Status Trainer::Continue(const TrainingProgress& progress) {
   progress_ = progress;
   progress_.seed = options_.seed;  // another one, if the change was accepted
-  order_.Continue(progress_.epoch_start);
+  order_.Continue(progress_.epoch_position);
   health_.Continue(progress_.skipped_in_a_row);
   weights_loaded_ = true;
   return engine_->DistributeWeights();
@@ -163,7 +163,7 @@ absl::StatusOr<StepResult> Trainer::Step() {
     progress_.loss_trend = WithLoss(progress_.loss_trend, result.gradient.loss.MeanLoss(), options_.health.loss_spike);
   }
   progress_.epochs_done = batches_.epochs_done;
-  progress_.epoch_start = order_.current_epoch();
+  progress_.epoch_position = order_.current_epoch();
   progress_.target_tokens_seen += result.gradient.loss.tokens;
   for (const PackedBatch& batch : batches_.micro_batches) progress_.samples_seen += batch.sentences();
   progress_.training_seconds += result.seconds;

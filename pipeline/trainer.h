@@ -32,8 +32,8 @@
 #include "pipeline/checkpoint/training_checkpoints.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/instruments/depth_recorder.h"
-#include "pipeline/plan/pipeline_plan.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/layout/pipeline_layout.h"
+#include "pipeline/options/train_options.h"
 #include "pipeline/run_health.h"
 #include "pipeline/step_report.h"
 #include "pipeline/step_tracer.h"
@@ -76,7 +76,7 @@ class Trainer {
   // Lays out and allocates this rank's memory. Weights are undefined until they are loaded or Run begins.  `plan` and
   // `pipeline` must outlive it.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainOptions& options, const ModelPlan& plan,
-                                                         const PipelinePlan& pipeline,
+                                                         const PipelineLayout& pipeline,
                                                          const TrainingSurroundings& surroundings,
                                                          TrainingCheckpointsOptions checkpoints);
 
@@ -103,7 +103,7 @@ class Trainer {
   const TrainingProgress& progress() const { return progress_; }
 
  private:
-  Trainer(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline,
+  Trainer(const TrainOptions& options, const ModelPlan& plan, const PipelineLayout& pipeline,
           const TrainingSurroundings& surroundings, SamplingOrder order);
 
   bool StopRequested() const { return surroundings_.stop_requested && surroundings_.stop_requested(); }
@@ -130,7 +130,7 @@ class Trainer {
 
   const TrainOptions options_;
   const ModelPlan& plan_;
-  const PipelinePlan& pipeline_;
+  const PipelineLayout& pipeline_;
   TrainingSurroundings surroundings_;
   SamplingOrder order_;
   StepBatches batches_;

@@ -41,7 +41,7 @@ struct ScoreCounts {
 }  // namespace
 
 ValidationBleu::ValidationBleu(const Corpus& corpus, CorpusVocabularies vocabularies, int64_t sentences,
-                               const ModelPlan& plan, const PipelinePlan& pipeline, absl::Duration timeout,
+                               const ModelPlan& plan, const PipelineLayout& pipeline, absl::Duration timeout,
                                BleuTokenizer tokenizer)
     : plan_(plan), timeout_(timeout), tokenizer_(tokenizer), vocabularies_(std::move(vocabularies)) {
   HADAL_CHECK(pipeline.decoder.has_value());

@@ -45,7 +45,7 @@ class ValidationBleu {
   // Empty sources and those longer than pipeline.decoder's longest are left out; skipped() counts them.
   // `plan` and `pipeline` are the engine's and must outlive the object.  REQUIRES: sentences ≥ 1, pipeline.decoder.
   ValidationBleu(const Corpus& corpus, CorpusVocabularies vocabularies, int64_t sentences, const ModelPlan& plan,
-                 const PipelinePlan& pipeline, absl::Duration timeout, BleuTokenizer tokenizer = BleuTokenizer::k13a);
+                 const PipelineLayout& pipeline, absl::Duration timeout, BleuTokenizer tokenizer = BleuTokenizer::k13a);
 
   // Errors: those of the decoder; DataLoss if the corpus changed before the constructor had copied it.
   // Returns the same on every rank. `update` as in Decoder::Translate. Pass the same engine in every call. Each call's

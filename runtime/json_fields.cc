@@ -33,10 +33,10 @@ std::optional<absl::int128> JsonInteger(const Json& value) {
   return std::nullopt;
 }
 
-JsonFields::JsonFields(const Json& object, std::string place, absl::Status& status)
-    : object_(object), place_(std::move(place)), status_(status) {
+JsonFields::JsonFields(const Json& object, std::string path, absl::Status& status)
+    : object_(object), path_(std::move(path)), status_(status) {
   if (object.is_object() || !status_.ok()) return;
-  status_ = absl::DataLossError(absl::StrCat(place_.empty() ? "it" : place_, " is ", Shown(object), ", not an object"));
+  status_ = absl::DataLossError(absl::StrCat(path_.empty() ? "it" : path_, " is ", Shown(object), ", not an object"));
 }
 
 void JsonFields::Read(const std::string& name, bool& value) {
@@ -88,7 +88,7 @@ const Json& JsonFields::List(const std::string& name) {
 JsonFields JsonFields::Object(const std::string& name) {
   static const Json* const kEmpty = new Json(Json::object());
   const Json* const field = Find(name);
-  return {field == nullptr ? *kEmpty : *field, place_.empty() ? name : absl::StrCat(place_, ".", name), status_};
+  return {field == nullptr ? *kEmpty : *field, path_.empty() ? name : absl::StrCat(path_, ".", name), status_};
 }
 
 bool JsonFields::Has(const std::string& name) const { return object_.contains(name); }
@@ -96,12 +96,12 @@ bool JsonFields::Has(const std::string& name) const { return object_.contains(na
 void JsonFields::NoOthers() {
   if (!status_.ok() || object_.size() == asked_) return;
   status_ =
-      absl::DataLossError(absl::StrCat(place_.empty() ? "it" : place_, " has fields that this version does not know"));
+      absl::DataLossError(absl::StrCat(path_.empty() ? "it" : path_, " has fields that this version does not know"));
 }
 
 void JsonFields::Fail(const std::string& name, const std::string& what) {
   if (!status_.ok()) return;
-  status_ = absl::DataLossError(absl::StrCat("the field ", place_, place_.empty() ? "" : ".", name, " ", what));
+  status_ = absl::DataLossError(absl::StrCat("the field ", path_, path_.empty() ? "" : ".", name, " ", what));
 }
 
 const Json* JsonFields::Find(const std::string& name) {

@@ -41,7 +41,7 @@ class JsonFields {
  public:
   // `place`: the object's name in errors, for example "files[2]"; empty at the top. Fails if `object` is not a JSON
   // object. `object` and `status` must outlive the reader.
-  JsonFields(const nlohmann::json& object, std::string place, absl::Status& status);
+  JsonFields(const nlohmann::json& object, std::string path, absl::Status& status);
 
   void Read(const std::string& name, bool& value);
   void Read(const std::string& name, double& value);            // any number
@@ -79,7 +79,7 @@ class JsonFields {
   std::optional<absl::int128> Integer(const std::string& name, absl::int128 least, absl::int128 most);
 
   const nlohmann::json& object_;
-  std::string place_;
+  std::string path_;
   absl::Status& status_;
   size_t asked_ = 0;
 };

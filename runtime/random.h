@@ -61,7 +61,7 @@ struct Dropout {
   RandomCounter counter;
   uint32_t threshold = 0;
   // On a device: the address of the counter's changing words; null: they are kernel arguments.
-  const RandomPosition* place = nullptr;
+  const RandomPosition* device_position = nullptr;
 
   static uint32_t Threshold(double p) { return static_cast<uint32_t>(p * 65536.0 + 0.5); }
   bool active() const { return threshold != 0; }

@@ -2,8 +2,8 @@
 //
 // Reserve() allocates all memory, so that tracing allocates nothing inside a step. When the buffer is full, further
 // events are dropped and counted. While not recording, a call tests one flag.
-// Events hold numbers only; tools/metrics/trace_json.h turns them into text. Times are MonotonicSeconds() of this rank;
-// pipeline/step_tracer.h brings all ranks' times onto one clock.
+// Events hold numbers only; tools/output/trace_writer.h turns them into text. Times are MonotonicSeconds() of this
+// rank; pipeline/step_tracer.h brings all ranks' times onto one clock.
 // Threads: one. Non-blocking.
 #pragma once
 

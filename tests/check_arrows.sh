@@ -5,8 +5,8 @@ set -u
 cd "${1:?usage: check_arrows.sh SOURCE_DIR}" || exit 2
 
 failures=0
-for folder in runtime/comm kernels/cuda pipeline/{plan,schedule,stage,exchange,checkpoint,decode,engine,instruments} layers \
-              tools/{config,metrics,drawing,corpus,plan,bench,checkpoint,translate,report,compare,doctor} launch/train launch/job; do
+for folder in runtime/comm kernels/cuda pipeline/{schedule,options,layout,stage,exchange,checkpoint,decode,engine,instruments} layers \
+              tools/{config,output,drawing,corpus,plan,bench,checkpoint,translate,report,compare,doctor} launch/train launch/job; do
   [ -d $folder ] || { echo "there is no folder $folder: its includes are not checked"; failures=1; }
 done
 # forbid FOLDER PATTERN: no file below FOLDER includes a path that starts with PATTERN.
@@ -32,9 +32,9 @@ in_order() {
     before="$before $folder"
   done
 }
-in_order pipeline schedule plan stage exchange checkpoint decode engine instruments
-for folder in schedule plan stage exchange checkpoint decode engine instruments; do forbid pipeline/$folder 'pipeline/[a-z_0-9]+\.h'; done
-in_order tools config metrics drawing corpus plan bench checkpoint translate report compare doctor
+in_order pipeline schedule options layout stage exchange checkpoint decode engine instruments
+for folder in schedule options layout stage exchange checkpoint decode engine instruments; do forbid pipeline/$folder 'pipeline/[a-z_0-9]+\.h'; done
+in_order tools config output drawing corpus plan bench checkpoint translate report compare doctor
 # Within launch: commands → train → job.
 forbid launch/job 'launch/(train/|[a-z_]+\.h)'
 forbid launch/train 'launch/[a-z_]+\.h'

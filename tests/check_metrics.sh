@@ -7,7 +7,7 @@ cd "${1:?usage: check_metrics.sh SOURCE_DIR}" || exit 2
 
 literals() { sed -E 's,(^| )//.*,,; /#include/d' "$@" | grep -oE '"[a-z0-9_/]*[a-z][a-z0-9_/]*"' | tr -d '"'; }
 names=$({
-  literals runtime/metrics_sink.h tools/metrics/metrics_jsonl.cc tools/metrics/tensorboard.cc
+  literals runtime/metrics_sink.h tools/output/metrics_jsonl.cc tools/output/tensorboard.cc
   sed -nE 's/^ +\{"([a-z_]+)",.*/\1/p' runtime/depth_metrics.h
 } | sort -u)
 [ "$(wc -w <<< "$names")" -gt 20 ] || { echo "no names found: is this the source tree?"; exit 2; }

@@ -10,7 +10,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 # In tree/: a file a room, which passes every check.
 fresh_tree() {
   rm -rf tree
-  mkdir -p tree/{configs,docs,kernels/cuda,launch/{train,job},layers,pipeline/{plan,schedule,stage,exchange,checkpoint,decode,engine,instruments},runtime/{comm,data},tests,tools/{config,metrics,drawing,corpus,plan,bench,checkpoint,translate,report,compare,doctor}}
+  mkdir -p tree/{configs,docs,kernels/cuda,launch/{train,job},layers,pipeline/{schedule,options,layout,stage,exchange,checkpoint,decode,engine,instruments},runtime/{comm,data},tests,tools/{config,output,drawing,corpus,plan,bench,checkpoint,translate,report,compare,doctor}}
   cp "$here/../.clang-format" "$here/../.clang-tidy" tree
   local file
   for file in kernels/cuda/add.cu launch/hadal.cc layers/layer.h pipeline/{trainer,stage/stage,checkpoint/file,instruments/probe}.h runtime/comm/world.h tools/plan.h; do
@@ -41,8 +41,8 @@ test_arrows() {
   passed
   for rule in runtime:kernels/add.h runtime:tests/any.h kernels:layers/layer.h kernels:runtime/comm/world.h layers:pipeline/stage/stage.h \
               layers:runtime/comm/world.h pipeline:tools/plan.h pipeline/checkpoint:pipeline/decode/any.h \
-              pipeline/engine:pipeline/instruments/probe.h pipeline/plan:pipeline/stage/stage.h pipeline/stage:pipeline/trainer.h \
-              tools:launch/any.h tools/plan:tools/report/report.h tools/metrics:tools/drawing/svg.h launch:tests/any.h launch/job:launch/train/any.h launch/train:launch/any.h; do
+              pipeline/engine:pipeline/instruments/probe.h pipeline/layout:pipeline/stage/stage.h pipeline/stage:pipeline/trainer.h \
+              tools:launch/any.h tools/plan:tools/report/report.h tools/output:tools/drawing/svg.h launch:tests/any.h launch/job:launch/train/any.h launch/train:launch/any.h; do
     plant "${rule%%:*}/new.h" "#include \"${rule#*:}\""; found 'includes against the arrows' "^${rule%%:*}/new.h:1:.*${rule#*:}"
   done
   plant runtime/new.cc '#include "runtime/data/corpus.h"'; found 'runtime includes its own subfolders' '^runtime/new.cc:1:'
@@ -84,17 +84,17 @@ test_links() {
 
 test_metrics() {
   fresh_tree
-  mkdir -p tree/tools/metrics
-  cp "$here"/../tools/metrics/{metrics_jsonl,tensorboard}.cc tree/tools/metrics
+  mkdir -p tree/tools/output
+  cp "$here"/../tools/output/{metrics_jsonl,tensorboard}.cc tree/tools/output
   cp "$here/../runtime/depth_metrics.h" tree/runtime
   cp "$here/../docs/metrics.md" tree/docs
   passed
-  echo '// "a_comment"' >> tree/tools/metrics/metrics_jsonl.cc; passed
-  echo 'Json Two() { return {{"loss", 1}, {"new_field", 2}}; }' >> tree/tools/metrics/metrics_jsonl.cc
-  echo 'AddScalar(summary, "train/new_tag", 2);' >> tree/tools/metrics/tensorboard.cc
+  echo '// "a_comment"' >> tree/tools/output/metrics_jsonl.cc; passed
+  echo 'Json Two() { return {{"loss", 1}, {"new_field", 2}}; }' >> tree/tools/output/metrics_jsonl.cc
+  echo 'AddScalar(summary, "train/new_tag", 2);' >> tree/tools/output/tensorboard.cc
   echo '    {"new_series", "A title", "a unit", true},' >> tree/runtime/depth_metrics.h
   found 'does not have new_field' 'does not have train/new_tag' 'does not have new_series'
-  rm tree/tools/metrics/*; nothing_there 'no names found'
+  rm tree/tools/output/*; nothing_there 'no names found'
 }
 
 test_format() {

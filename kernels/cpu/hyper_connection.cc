@@ -15,11 +15,11 @@ namespace hadal {
 namespace HWY_NAMESPACE {
 
 constexpr float kRmsEpsilon = 1e-6f;
-constexpr int64_t kUsualStreams = 4;  // loops over so many streams are unrolled
+constexpr int64_t kUsualResiduals = 4;  // loops over so many residuals are unrolled
 
-template <int kStreams>
+template <int kResiduals>
 void ReadForwardRows(const HyperReadForwardArgs& args, int64_t begin, int64_t end) {
-  const int64_t width = args.u.columns, streams = StreamsOf<kStreams>(args.x, width);
+  const int64_t width = args.u.columns, residuals = ResidualsOf<kResiduals>(args.x, width);
   HWY_ALIGN float maps[kMostMaps * kRowLanes], rstd[kRowLanes] = {};
   for (int64_t first = begin; first < end; first += kRowLanes) {
     const int64_t last = std::min(first + kRowLanes, end);
@@ -32,15 +32,15 @@ void ReadForwardRows(const HyperReadForwardArgs& args, int64_t begin, int64_t en
       rstd[row - first] = args.rstd[row] = 1.0f / std::sqrt(squares / static_cast<float>(args.x.columns) + kRmsEpsilon);
     }
     RowsToLanes(args.projected, first, last, maps);
-    Logits(args, /*begin=*/0, streams, hn::Load(FloatTag(), rstd), maps, maps);
-    MapsForward<kStreams>(streams, maps);
+    Logits(args, /*begin=*/0, residuals, hn::Load(FloatTag(), rstd), maps, maps);
+    MapsForward<kResiduals>(residuals, maps);
     LanesToRows(maps, first, last, args.maps);
     for (int64_t row = first; row < last; ++row) {
       const float *x = args.x.row(row), *pre = maps + row - first;
       float* u = args.u.row(row);
       ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
         auto sum = hn::Mul(hn::Set(d, pre[0]), hn::LoadU(d, x + c));
-        for (int64_t i = 1; i < streams; ++i) {
+        for (int64_t i = 1; i < residuals; ++i) {
           sum = hn::MulAdd(hn::Set(d, pre[i * kRowLanes]), hn::LoadU(d, x + i * width + c), sum);
         }
         hn::StoreU(sum, d, u + c);
@@ -50,27 +50,27 @@ void ReadForwardRows(const HyperReadForwardArgs& args, int64_t begin, int64_t en
 }
 
 void HyperReadForwardRows(const HyperReadForwardArgs& args, int64_t begin, int64_t end) {
-  if (args.x.columns == kUsualStreams * args.u.columns) return ReadForwardRows<kUsualStreams>(args, begin, end);
+  if (args.x.columns == kUsualResiduals * args.u.columns) return ReadForwardRows<kUsualResiduals>(args, begin, end);
   ReadForwardRows<0>(args, begin, end);
 }
 
-template <int kStreams>
+template <int kResiduals>
 void WriteForwardRows(const HyperWriteForwardArgs& args, int64_t begin, int64_t end) {
-  constexpr int64_t kMost = kStreams == 0 ? kMostStreams : kStreams;
-  const int64_t width = args.f.columns, streams = StreamsOf<kStreams>(args.x, width);
+  constexpr int64_t kMost = kResiduals == 0 ? kMostResiduals : kResiduals;
+  const int64_t width = args.f.columns, residuals = ResidualsOf<kResiduals>(args.x, width);
   float maps[HyperMaps(kMost)];  // a copy, which `y` cannot alias
-  const float *post = maps + streams, *res = post + streams;
+  const float *post = maps + residuals, *res = post + residuals;
   for (int64_t row = begin; row < end; ++row) {
     const float *x = args.x.row(row), *f = args.f.row(row);
     float* y = args.y.row(row);
-    std::copy_n(args.maps.row(row), HyperMaps(streams), maps);
+    std::copy_n(args.maps.row(row), HyperMaps(residuals), maps);
     ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
       hn::Vec<decltype(d)> from[kMost];
-      for (int64_t j = 0; j < streams; ++j) from[j] = hn::LoadU(d, x + j * width + c);
+      for (int64_t j = 0; j < residuals; ++j) from[j] = hn::LoadU(d, x + j * width + c);
       const auto result = hn::LoadU(d, f + c);
-      for (int64_t i = 0; i < streams; ++i) {
-        auto sum = hn::Mul(hn::Set(d, res[i * streams]), from[0]);
-        for (int64_t j = 1; j < streams; ++j) sum = hn::MulAdd(hn::Set(d, res[i * streams + j]), from[j], sum);
+      for (int64_t i = 0; i < residuals; ++i) {
+        auto sum = hn::Mul(hn::Set(d, res[i * residuals]), from[0]);
+        for (int64_t j = 1; j < residuals; ++j) sum = hn::MulAdd(hn::Set(d, res[i * residuals + j]), from[j], sum);
         hn::StoreU(hn::MulAdd(hn::Set(d, post[i]), result, sum), d, y + i * width + c);
       }
     });
@@ -78,66 +78,67 @@ void WriteForwardRows(const HyperWriteForwardArgs& args, int64_t begin, int64_t 
 }
 
 void HyperWriteForwardRows(const HyperWriteForwardArgs& args, int64_t begin, int64_t end) {
-  if (args.x.columns == kUsualStreams * args.f.columns) return WriteForwardRows<kUsualStreams>(args, begin, end);
+  if (args.x.columns == kUsualResiduals * args.f.columns) return WriteForwardRows<kUsualResiduals>(args, begin, end);
   WriteForwardRows<0>(args, begin, end);
 }
 
-template <int kStreams>
+template <int kResiduals>
 void WriteBackwardRows(const HyperWriteBackwardArgs& args, int64_t begin, int64_t end) {
-  constexpr int64_t kMost = kStreams == 0 ? kMostStreams : kStreams;
-  const int64_t width = args.f.columns, streams = StreamsOf<kStreams>(args.x, width);
+  constexpr int64_t kMost = kResiduals == 0 ? kMostResiduals : kResiduals;
+  const int64_t width = args.f.columns, residuals = ResidualsOf<kResiduals>(args.x, width);
   float maps[HyperMaps(kMost)];  // a copy, which `dx` and `df` cannot alias
-  const float *post = maps + streams, *res = post + streams;
+  const float *post = maps + residuals, *res = post + residuals;
   for (int64_t row = begin; row < end; ++row) {
     const float *dy = args.dy.row(row), *x = args.x.row(row), *f = args.f.row(row);
-    float *d_post = args.d_maps.row(row) + streams, *d_res = d_post + streams;
+    float *d_post = args.d_maps.row(row) + residuals, *d_res = d_post + residuals;
     float *dx = args.dx.row(row), *df = args.df.row(row);
-    std::copy_n(args.maps.row(row), HyperMaps(streams), maps);
-    for (int64_t i = 0; i < streams; ++i) {
+    std::copy_n(args.maps.row(row), HyperMaps(residuals), maps);
+    for (int64_t i = 0; i < residuals; ++i) {
       d_post[i] = DotColumns(dy + i * width, f, width);
-      for (int64_t j = 0; j < streams; ++j) {
-        d_res[i * streams + j] = DotColumns(dy + i * width, x + j * width, width);
+      for (int64_t j = 0; j < residuals; ++j) {
+        d_res[i * residuals + j] = DotColumns(dy + i * width, x + j * width, width);
       }
     }
     ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
       hn::Vec<decltype(d)> gradients[kMost];
-      for (int64_t i = 0; i < streams; ++i) gradients[i] = hn::LoadU(d, dy + i * width + c);
-      for (int64_t j = 0; j <= streams; ++j) {  // dx of each stream, then df
-        const float* const factors = j < streams ? res + j : post;
-        const int64_t step = j < streams ? streams : 1;
+      for (int64_t i = 0; i < residuals; ++i) gradients[i] = hn::LoadU(d, dy + i * width + c);
+      for (int64_t j = 0; j <= residuals; ++j) {  // dx of each residual, then df
+        const float* const factors = j < residuals ? res + j : post;
+        const int64_t step = j < residuals ? residuals : 1;
         auto sum = hn::Mul(hn::Set(d, factors[0]), gradients[0]);
-        for (int64_t i = 1; i < streams; ++i) sum = hn::MulAdd(hn::Set(d, factors[i * step]), gradients[i], sum);
-        hn::StoreU(sum, d, j < streams ? dx + j * width + c : df + c);
+        for (int64_t i = 1; i < residuals; ++i) sum = hn::MulAdd(hn::Set(d, factors[i * step]), gradients[i], sum);
+        hn::StoreU(sum, d, j < residuals ? dx + j * width + c : df + c);
       }
     });
   }
 }
 
 void HyperWriteBackwardRows(const HyperWriteBackwardArgs& args, int64_t begin, int64_t end) {
-  if (args.x.columns == kUsualStreams * args.f.columns) return WriteBackwardRows<kUsualStreams>(args, begin, end);
+  if (args.x.columns == kUsualResiduals * args.f.columns) return WriteBackwardRows<kUsualResiduals>(args, begin, end);
   WriteBackwardRows<0>(args, begin, end);
 }
 
 // A block's rows. Adds the gradients of h to `sums` [m + 3]: those of the bias, then of the gates.
-template <int kStreams>
+template <int kResiduals>
 void ReadBackwardRows(const HyperReadBackwardArgs& args, int64_t begin, int64_t end, double* sums) {
-  const int64_t width = args.du.columns, streams = StreamsOf<kStreams>(args.x, width), count = HyperMaps(streams);
+  const int64_t width = args.du.columns, residuals = ResidualsOf<kResiduals>(args.x, width),
+                count = HyperMaps(residuals);
   LaneGradients lanes;
   for (int64_t first = begin; first < end; first += kRowLanes) {
     const int64_t last = std::min(first + kRowLanes, end);
-    MapsBackward<kStreams>(args, first, last, lanes);
+    MapsBackward<kResiduals>(args, first, last, lanes);
     for (int64_t k = 0; k < count; ++k) {
       double of_gate = 0;
       for (int64_t l = 0; l < last - first; ++l) {
         sums[k] += lanes.h[k * kRowLanes + l];
         of_gate += lanes.of_gates[k * kRowLanes + l];
       }
-      sums[count + GateOf(k, streams)] += of_gate;
+      sums[count + GateOf(k, residuals)] += of_gate;
     }
     for (int64_t row = first; row < last; ++row) {
       const float *du = args.du.row(row), *x = args.x.row(row), of_norm = lanes.of_norm[row - first];
       float* dx = args.dx.row(row);
-      for (int64_t i = 0; i < streams; ++i) {
+      for (int64_t i = 0; i < residuals; ++i) {
         const float map = args.maps.row(row)[i];
         ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
           const int64_t at = i * width + c;
@@ -155,8 +156,8 @@ void HyperReadBackwardBlocks(const HyperReadBackwardArgs& args, int64_t begin_bl
   for (int64_t block = begin_block; block < end_block; ++block) {
     double sums[kMostMaps + kHyperGates] = {};
     const int64_t begin = block * kHyperRowBlock, end = std::min(rows, begin + kHyperRowBlock);
-    if (args.x.columns == kUsualStreams * args.du.columns) {
-      ReadBackwardRows<kUsualStreams>(args, begin, end, sums);
+    if (args.x.columns == kUsualResiduals * args.du.columns) {
+      ReadBackwardRows<kUsualResiduals>(args, begin, end, sums);
     } else {
       ReadBackwardRows<0>(args, begin, end, sums);
     }
@@ -164,7 +165,7 @@ void HyperReadBackwardBlocks(const HyperReadBackwardArgs& args, int64_t begin_bl
   }
 }
 
-void CopyToStreamsRows(const CopyToStreamsArgs& args, int64_t begin, int64_t end) {
+void CopyToResidualsRows(const CopyToResidualsArgs& args, int64_t begin, int64_t end) {
   const int64_t width = args.x.columns;
   for (int64_t row = begin; row < end; ++row) {
     const float* x = args.x.row(row);
@@ -175,16 +176,16 @@ void CopyToStreamsRows(const CopyToStreamsArgs& args, int64_t begin, int64_t end
   }
 }
 
-// Streams i and i + half are added, so that equal streams have an exact sum if their number is a power of two.
-void SumStreamsRows(const SumStreamsArgs& args, int64_t begin, int64_t end) {
-  const int64_t width = args.y.columns, streams = args.x.columns / width;
+// Residuals i and i + half are added, so that equal residuals have an exact sum if their number is a power of two.
+void SumResidualsRows(const SumResidualsArgs& args, int64_t begin, int64_t end) {
+  const int64_t width = args.y.columns, residuals = args.x.columns / width;
   for (int64_t row = begin; row < end; ++row) {
     const float* x = args.x.row(row);
     float* y = args.y.row(row);
     ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
-      hn::Vec<decltype(d)> sums[kMostStreams];
-      for (int64_t i = 0; i < streams; ++i) sums[i] = hn::LoadU(d, x + i * width + c);
-      for (int64_t left = streams; left > 1;) {
+      hn::Vec<decltype(d)> sums[kMostResiduals];
+      for (int64_t i = 0; i < residuals; ++i) sums[i] = hn::LoadU(d, x + i * width + c);
+      for (int64_t left = residuals; left > 1;) {
         const int64_t half = (left + 1) / 2;
         for (int64_t i = half; i < left; ++i) sums[i - half] = hn::Add(sums[i - half], sums[i]);
         left = half;
@@ -206,8 +207,8 @@ HWY_EXPORT(HyperReadForwardRows);
 HWY_EXPORT(HyperWriteForwardRows);
 HWY_EXPORT(HyperWriteBackwardRows);
 HWY_EXPORT(HyperReadBackwardBlocks);
-HWY_EXPORT(CopyToStreamsRows);
-HWY_EXPORT(SumStreamsRows);
+HWY_EXPORT(CopyToResidualsRows);
+HWY_EXPORT(SumResidualsRows);
 }  // namespace
 
 void cpu::HyperReadForward(const Stream& stream, const HyperReadForwardArgs& args) {
@@ -241,15 +242,15 @@ void cpu::HyperReadBackward(const Stream& stream, const HyperReadBackwardArgs& a
   }
 }
 
-void cpu::CopyToStreams(const Stream& stream, const CopyToStreamsArgs& args) {
+void cpu::CopyToResiduals(const Stream& stream, const CopyToResidualsArgs& args) {
   stream.ForRanges(args.x.rows, 1, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(CopyToStreamsRows)(args, begin, end);
+    HWY_DYNAMIC_DISPATCH(CopyToResidualsRows)(args, begin, end);
   });
 }
 
-void cpu::SumStreams(const Stream& stream, const SumStreamsArgs& args) {
+void cpu::SumResiduals(const Stream& stream, const SumResidualsArgs& args) {
   stream.ForRanges(args.y.rows, 1, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(SumStreamsRows)(args, begin, end);
+    HWY_DYNAMIC_DISPATCH(SumResidualsRows)(args, begin, end);
   });
 }
 

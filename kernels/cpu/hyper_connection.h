@@ -10,7 +10,7 @@ void HyperReadForward(const Stream& stream, const HyperReadForwardArgs& args);
 void HyperWriteForward(const Stream& stream, const HyperWriteForwardArgs& args);
 void HyperWriteBackward(const Stream& stream, const HyperWriteBackwardArgs& args);
 void HyperReadBackward(const Stream& stream, const HyperReadBackwardArgs& args);
-void CopyToStreams(const Stream& stream, const CopyToStreamsArgs& args);
-void SumStreams(const Stream& stream, const SumStreamsArgs& args);
+void CopyToResiduals(const Stream& stream, const CopyToResidualsArgs& args);
+void SumResiduals(const Stream& stream, const SumResidualsArgs& args);
 
 }  // namespace hadal::cpu

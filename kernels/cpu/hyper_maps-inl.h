@@ -4,7 +4,7 @@
 //
 // Shapes: a row's square [n, n] by rows; element k of the row in lane l is at [k · kRowLanes + l], aligned.
 // Numerics: fp32, sums ascending. A row's bits depend neither on its lane nor on other rows. A NaN stays in its row.
-// kStreams: n, if it is known when compiling (loops are unrolled); 0: the argument `streams`.
+// kResiduals: n, if it is known when compiling (loops are unrolled); 0: the argument `residuals`.
 // Memory: SinkhornBackward computes the forward again and keeps the square after each step on the stack: for n = 4
 // 26 KiB on AVX2, 52 KiB on AVX-512; for any other n the arrays of n = 8: 94 and 188 KiB.
 // A Highway "-inl" header: see columns-inl.h. Thread-safe; allocates nothing.
@@ -27,7 +27,7 @@ HWY_BEFORE_NAMESPACE();
 namespace hadal {
 namespace HWY_NAMESPACE {
 
-inline constexpr int64_t kMostMaps = HyperMaps(kMostStreams);
+inline constexpr int64_t kMostMaps = HyperMaps(kMostResiduals);
 inline constexpr int64_t kRowLanes = hn::MaxLanes(FloatTag());
 static_assert(kHyperRowBlock % kRowLanes == 0);
 inline constexpr int64_t kSinkhornRounds = 20;
@@ -98,10 +98,10 @@ HWY_INLINE void StoreSquare(int64_t n, const FloatVec* m, float* HWY_RESTRICT la
 }
 
 // square: logits, which become the result. kStreams: n; 0: the run-time value.
-template <int kStreams>
-HWY_NOINLINE void SinkhornForward(int64_t streams, float* HWY_RESTRICT square) {
-  constexpr int64_t kMost = kStreams == 0 ? kMostStreams : kStreams;
-  const int64_t n = kStreams == 0 ? streams : kStreams;
+template <int kResiduals>
+HWY_NOINLINE void SinkhornForward(int64_t residuals, float* HWY_RESTRICT square) {
+  constexpr int64_t kMost = kResiduals == 0 ? kMostResiduals : kResiduals;
+  const int64_t n = kResiduals == 0 ? residuals : kResiduals;
   FloatVec m[kMost * kMost], factors[kMost];
   LoadSquare(n, square, m);
   Exponentials(n, m);
@@ -113,10 +113,10 @@ HWY_NOINLINE void SinkhornForward(int64_t streams, float* HWY_RESTRICT square) {
 }
 
 // gradient: of the result; becomes that of `logits`.
-template <int kStreams>
-HWY_NOINLINE void SinkhornBackward(int64_t streams, const float* HWY_RESTRICT logits, float* HWY_RESTRICT gradient) {
-  constexpr int64_t kMost = kStreams == 0 ? kMostStreams : kStreams;
-  const int64_t n = kStreams == 0 ? streams : kStreams;
+template <int kResiduals>
+HWY_NOINLINE void SinkhornBackward(int64_t residuals, const float* HWY_RESTRICT logits, float* HWY_RESTRICT gradient) {
+  constexpr int64_t kMost = kResiduals == 0 ? kMostResiduals : kResiduals;
+  const int64_t n = kResiduals == 0 ? residuals : kResiduals;
   FloatVec after[2 * kSinkhornRounds][kMost * kMost], factors[2 * kSinkhornRounds][kMost];
   FloatVec exponentials[kMost * kMost], m[kMost * kMost];
   LoadSquare(n, logits, m);
@@ -156,16 +156,16 @@ HWY_INLINE void LanesToRows(const float* HWY_RESTRICT lanes, int64_t first, int6
 }
 
 // Which gate multiplies element k of the maps.
-HWY_INLINE int64_t GateOf(int64_t k, int64_t streams) { return k < streams ? 0 : k < 2 * streams ? 1 : 2; }
+HWY_INLINE int64_t GateOf(int64_t k, int64_t residuals) { return k < residuals ? 0 : k < 2 * residuals ? 1 : 2; }
 
 // h [m, kRowLanes], elements [begin, m). May be `projected`.
 template <typename Args>
-HWY_INLINE void Logits(const Args& args, int64_t begin, int64_t streams, FloatVec rstd, const float* projected,
+HWY_INLINE void Logits(const Args& args, int64_t begin, int64_t residuals, FloatVec rstd, const float* projected,
                        float* h) {
   const FloatTag d;
-  for (int64_t k = begin; k < HyperMaps(streams); ++k) {
+  for (int64_t k = begin; k < HyperMaps(residuals); ++k) {
     const auto normed = hn::Mul(rstd, hn::Load(d, projected + k * kRowLanes));
-    const auto gated = hn::Mul(hn::Set(d, args.gates[GateOf(k, streams)]), normed);
+    const auto gated = hn::Mul(hn::Set(d, args.gates[GateOf(k, residuals)]), normed);
     hn::Store(hn::Add(gated, hn::Set(d, args.bias[k])), d, h + k * kRowLanes);
   }
 }
@@ -178,14 +178,14 @@ HWY_INLINE FloatVec Sigmoid(FloatVec h) {
 }
 
 // h [m, kRowLanes] becomes the maps.
-template <int kStreams>
-HWY_INLINE void MapsForward(int64_t streams, float* h) {
+template <int kResiduals>
+HWY_INLINE void MapsForward(int64_t residuals, float* h) {
   const FloatTag d;
-  for (int64_t k = 0; k < 2 * streams; ++k) {
+  for (int64_t k = 0; k < 2 * residuals; ++k) {
     const auto sigmoid = Sigmoid(hn::Load(d, h + k * kRowLanes));
-    hn::Store(hn::Mul(hn::Set(d, k < streams ? 1.0f : 2.0f), sigmoid), d, h + k * kRowLanes);
+    hn::Store(hn::Mul(hn::Set(d, k < residuals ? 1.0f : 2.0f), sigmoid), d, h + k * kRowLanes);
   }
-  SinkhornForward<kStreams>(streams, h + 2 * streams * kRowLanes);
+  SinkhornForward<kResiduals>(residuals, h + 2 * residuals * kRowLanes);
 }
 
 HWY_INLINE float DotColumns(const float* a, const float* b, int64_t width) {
@@ -194,9 +194,9 @@ HWY_INLINE float DotColumns(const float* a, const float* b, int64_t width) {
 }
 
 // n: kStreams, or the run-time value if that is 0.
-template <int kStreams>
-HWY_INLINE int64_t StreamsOf(const ConstMatrix& x, int64_t width) {
-  return kStreams == 0 ? x.columns / width : kStreams;
+template <int kResiduals>
+HWY_INLINE int64_t ResidualsOf(const ConstMatrix& x, int64_t width) {
+  return kResiduals == 0 ? x.columns / width : kResiduals;
 }
 
 // What kRowLanes rows' gradients are made of, in lanes.
@@ -207,31 +207,32 @@ struct LaneGradients {
 };
 
 // Rows [first, last), at most kRowLanes: sets `lanes`; d_maps becomes the gradient of `projected`.
-template <int kStreams>
+template <int kResiduals>
 HWY_INLINE void MapsBackward(const HyperReadBackwardArgs& args, int64_t first, int64_t last, LaneGradients& lanes) {
   const FloatTag d;
-  const int64_t width = args.du.columns, streams = StreamsOf<kStreams>(args.x, width), count = HyperMaps(streams);
+  const int64_t width = args.du.columns, residuals = ResidualsOf<kResiduals>(args.x, width),
+                count = HyperMaps(residuals);
   HWY_ALIGN float projected[kMostMaps * kRowLanes], maps[kMostMaps * kRowLanes], rstds[kRowLanes] = {};
   RowsToLanes(args.projected, first, last, projected);
-  RowsToLanes(args.maps.Columns(0, 2 * streams), first, last, maps);
+  RowsToLanes(args.maps.Columns(0, 2 * residuals), first, last, maps);
   RowsToLanes(args.d_maps, first, last, lanes.h);
   for (int64_t row = first; row < last; ++row) {
     rstds[row - first] = args.rstd[row];
-    for (int64_t i = 0; i < streams; ++i) {
+    for (int64_t i = 0; i < residuals; ++i) {
       lanes.h[i * kRowLanes + row - first] = DotColumns(args.du.row(row), args.x.row(row) + i * width, width);
     }
   }
   const auto one = hn::Set(d, 1.0f), rstd = hn::Load(d, rstds);
-  for (int64_t k = 0; k < 2 * streams; ++k) {
+  for (int64_t k = 0; k < 2 * residuals; ++k) {
     const auto map = hn::Load(d, maps + k * kRowLanes);
-    const auto rest = hn::Sub(one, hn::Mul(hn::Set(d, k < streams ? 1.0f : 0.5f), map));
+    const auto rest = hn::Sub(one, hn::Mul(hn::Set(d, k < residuals ? 1.0f : 0.5f), map));
     hn::Store(hn::Mul(hn::Mul(hn::Load(d, lanes.h + k * kRowLanes), map), rest), d, lanes.h + k * kRowLanes);
   }
-  Logits(args, /*begin=*/2 * streams, streams, rstd, projected, maps);
-  SinkhornBackward<kStreams>(streams, maps + 2 * streams * kRowLanes, lanes.h + 2 * streams * kRowLanes);
+  Logits(args, /*begin=*/2 * residuals, residuals, rstd, projected, maps);
+  SinkhornBackward<kResiduals>(residuals, maps + 2 * residuals * kRowLanes, lanes.h + 2 * residuals * kRowLanes);
   auto d_rstd = hn::Zero(d);
   for (int64_t k = 0; k < count; ++k) {
-    const auto gate = hn::Set(d, args.gates[GateOf(k, streams)]), product = hn::Load(d, projected + k * kRowLanes),
+    const auto gate = hn::Set(d, args.gates[GateOf(k, residuals)]), product = hn::Load(d, projected + k * kRowLanes),
                dh = hn::Load(d, lanes.h + k * kRowLanes);
     hn::Store(hn::Mul(dh, hn::Mul(rstd, product)), d, lanes.of_gates + k * kRowLanes);
     d_rstd = hn::Add(d_rstd, hn::Mul(hn::Mul(gate, product), dh));

@@ -9,19 +9,19 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kMostMaps = kMostStreams * (kMostStreams + 2);
+constexpr int kMostMaps = kMostResiduals * (kMostResiduals + 2);
 constexpr int kRounds = 20;  // of Sinkhorn's
 constexpr float kRmsEpsilon = 1e-6f, kLeastSum = 1e-30f;
 
-int64_t Maps(int64_t streams) { return streams * (streams + 2); }
+int64_t Maps(int64_t residuals) { return residuals * (residuals + 2); }
 
 // What a lane has of a row's maps: element `index[0]` of H_pre or H_post, and of H_res the elements (i, j) and
 // (i + 4, j), with i = lane / 8 and j = lane % 8. −1: none.
 struct MapLanes {
   int n, index[3], gate[3];
 };
-HADAL_DEVICE MapLanes ThisLanes(int64_t streams) {
-  const int n = static_cast<int>(streams), lane = ThreadIndex() % kWarp, i = lane / 8, j = lane % 8;
+HADAL_DEVICE MapLanes ThisLanes(int64_t residuals) {
+  const int n = static_cast<int>(residuals), lane = ThreadIndex() % kWarp, i = lane / 8, j = lane % 8;
   MapLanes lanes = {n, {-1, -1, -1}, {lane < n ? 0 : 1, 2, 2}};
   if (lane < 2 * n) lanes.index[0] = lane;
   if (i < n && j < n) lanes.index[1] = 2 * n + i * n + j;
@@ -30,9 +30,9 @@ HADAL_DEVICE MapLanes ThisLanes(int64_t streams) {
 }
 
 // Column c of each stream of a row; 0 where there is none.
-HADAL_DEVICE void LoadStreams(DevicePointer<const float> row, int64_t width, int64_t c, int n,
-                              float (&x)[kMostStreams]) {
-  HADAL_UNROLL for (int i = 0; i < kMostStreams; ++i) x[i] = i < n ? Load(row + (i * width + c)) : 0.0f;
+HADAL_DEVICE void LoadResiduals(DevicePointer<const float> row, int64_t width, int64_t c, int n,
+                                float (&x)[kMostResiduals]) {
+  HADAL_UNROLL for (int i = 0; i < kMostResiduals; ++i) x[i] = i < n ? Load(row + (i * width + c)) : 0.0f;
 }
 
 // h of the lane's elements, where it has them.
@@ -121,7 +121,7 @@ HADAL_DEVICE void SinkhornBackward(const MapLanes& lanes, const float (&h)[3], f
 
 // Warp w of block x: row x·kWarps + w.
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperReadForwardKernel(HyperReadForwardArgs args) {
-  const int64_t row = BlockX() * kWarps + ThreadIndex() / kWarp, columns = args.streams * args.width;
+  const int64_t row = BlockX() * kWarps + ThreadIndex() / kWarp, columns = args.residuals * args.width;
   if (row >= args.rows) return;  // all lanes of the warp
   const int lane = ThreadIndex() % kWarp;
   const DevicePointer<const float> x = args.x.row(row);
@@ -132,7 +132,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperReadForwardKernel(HyperRead
   }
   const float rstd = 1.0f / SquareRoot(SumOfWarp(squares) / static_cast<float>(columns) + kRmsEpsilon);
   if (lane == 0) Store(args.rstd + row, rstd);
-  const MapLanes lanes = ThisLanes(args.streams);
+  const MapLanes lanes = ThisLanes(args.residuals);
   float h[3], square[2];
   Logits(args, row, rstd, lanes, h);
   SinkhornForward(lanes, h, square);
@@ -141,30 +141,30 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperReadForwardKernel(HyperRead
   HADAL_UNROLL for (int s = 0; s < 3; ++s) {
     if (lanes.index[s] >= 0) Store(args.maps.row(row) + lanes.index[s], maps[s]);
   }
-  float pre[kMostStreams];
-  HADAL_UNROLL for (int i = 0; i < kMostStreams; ++i) pre[i] = ShuffleFrom(maps[0], i);
+  float pre[kMostResiduals];
+  HADAL_UNROLL for (int i = 0; i < kMostResiduals; ++i) pre[i] = ShuffleFrom(maps[0], i);
   for (int64_t c = lane; c < args.width; c += kWarp) {
     float sum = pre[0] * Load(x + c);
-    HADAL_UNROLL for (int i = 1; i < kMostStreams; ++i) {
+    HADAL_UNROLL for (int i = 1; i < kMostResiduals; ++i) {
       if (i < lanes.n) sum = MulAdd(pre[i], Load(x + (i * args.width + c)), sum);
     }
     Store(args.u.row(row) + c, sum);
   }
 }
 
-// A thread has a column of all streams of a row.
+// A thread has a column of all residuals of a row.
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperWriteForwardKernel(HyperWriteForwardArgs args) {
   const int64_t at = BlockX() * kThreads + ThreadIndex(), row = at / args.width, c = at % args.width;
   if (row >= args.rows) return;
-  const int n = static_cast<int>(args.streams);
+  const int n = static_cast<int>(args.residuals);
   const DevicePointer<const float> post = args.maps.row(row) + n;
-  float x[kMostStreams];
-  LoadStreams(args.x.row(row), args.width, c, n, x);
+  float x[kMostResiduals];
+  LoadResiduals(args.x.row(row), args.width, c, n, x);
   const float f = Load(args.f.row(row) + c);
   for (int i = 0; i < n; ++i) {
     const DevicePointer<const float> res = post + (n + i * n);
     float sum = Load(res) * x[0];
-    HADAL_UNROLL for (int j = 1; j < kMostStreams; ++j) {
+    HADAL_UNROLL for (int j = 1; j < kMostResiduals; ++j) {
       if (j < n) sum = MulAdd(Load(res + j), x[j], sum);
     }
     Store(args.y.row(row) + (i * args.width + c), MulAdd(Load(post + i), f, sum));
@@ -175,34 +175,34 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperWriteForwardKernel(HyperWri
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperWriteBackwardKernel(HyperWriteBackwardArgs args) {
   const int64_t row = BlockX() * kWarps + ThreadIndex() / kWarp;
   if (row >= args.rows) return;  // all lanes of the warp
-  const int n = static_cast<int>(args.streams), lane = ThreadIndex() % kWarp;
+  const int n = static_cast<int>(args.residuals), lane = ThreadIndex() % kWarp;
   const DevicePointer<const float> post = args.maps.row(row) + n, res = post + n;
-  float dots[kMostStreams][kMostStreams + 1] = {};  // of dy_i with each x_j, then with f
+  float dots[kMostResiduals][kMostResiduals + 1] = {};  // of dy_i with each x_j, then with f
   for (int64_t c = lane; c < args.width; c += kWarp) {
-    float x[kMostStreams], dx[kMostStreams] = {}, df = 0.0f;
-    LoadStreams(args.x.row(row), args.width, c, n, x);
+    float x[kMostResiduals], dx[kMostResiduals] = {}, df = 0.0f;
+    LoadResiduals(args.x.row(row), args.width, c, n, x);
     const float f = Load(args.f.row(row) + c);
-    HADAL_UNROLL for (int i = 0; i < kMostStreams; ++i) {
+    HADAL_UNROLL for (int i = 0; i < kMostResiduals; ++i) {
       if (i >= n) continue;
       const float dy = Load(args.dy.row(row) + (i * args.width + c));
-      HADAL_UNROLL for (int j = 0; j < kMostStreams; ++j) {
+      HADAL_UNROLL for (int j = 0; j < kMostResiduals; ++j) {
         if (j >= n) continue;
         dots[i][j] = MulAdd(dy, x[j], dots[i][j]);
         dx[j] = MulAdd(Load(res + (i * n + j)), dy, dx[j]);
       }
-      dots[i][kMostStreams] = MulAdd(dy, f, dots[i][kMostStreams]);
+      dots[i][kMostResiduals] = MulAdd(dy, f, dots[i][kMostResiduals]);
       df = MulAdd(Load(post + i), dy, df);
     }
-    HADAL_UNROLL for (int j = 0; j < kMostStreams; ++j) {
+    HADAL_UNROLL for (int j = 0; j < kMostResiduals; ++j) {
       if (j < n) Store(args.dx.row(row) + (j * args.width + c), dx[j]);
     }
     Store(args.df.row(row) + c, df);
   }
   const DevicePointer<float> d_post = args.d_maps.row(row) + n, d_res = d_post + n;
-  HADAL_UNROLL for (int i = 0; i < kMostStreams; ++i) {
+  HADAL_UNROLL for (int i = 0; i < kMostResiduals; ++i) {
     if (i >= n) continue;
-    HADAL_UNROLL for (int j = 0; j <= kMostStreams; ++j) {
-      if (j >= n && j < kMostStreams) continue;
+    HADAL_UNROLL for (int j = 0; j <= kMostResiduals; ++j) {
+      if (j >= n && j < kMostResiduals) continue;
       const float dot = SumOfWarp(dots[i][j]);
       if (lane == 0) Store(j < n ? d_res + (i * n + j) : d_post + i, dot);
     }
@@ -215,10 +215,10 @@ HADAL_DEVICE void ReadBackwardRow(const HyperReadBackwardArgs& args, int64_t row
                                   float (&sums)[3], float (&gates)[2]) {
   const int lane = ThreadIndex() % kWarp;
   const DevicePointer<const float> x = args.x.row(row), du = args.du.row(row), maps = args.maps.row(row);
-  float dots[kMostStreams] = {};  // of du with each x_i
+  float dots[kMostResiduals] = {};  // of du with each x_i
   for (int64_t c = lane; c < args.width; c += kWarp) {
     const float gradient = Load(du + c);
-    HADAL_UNROLL for (int i = 0; i < kMostStreams; ++i) {
+    HADAL_UNROLL for (int i = 0; i < kMostResiduals; ++i) {
       if (i < lanes.n) dots[i] = MulAdd(gradient, Load(x + (i * args.width + c)), dots[i]);
     }
   }
@@ -228,7 +228,7 @@ HADAL_DEVICE void ReadBackwardRow(const HyperReadBackwardArgs& args, int64_t row
   HADAL_UNROLL for (int s = 0; s < 3; ++s) {
     if (lanes.index[s] >= lanes.n) d[s] = Load(args.d_maps.row(row) + lanes.index[s]);
   }
-  HADAL_UNROLL for (int i = 0; i < kMostStreams; ++i) {
+  HADAL_UNROLL for (int i = 0; i < kMostResiduals; ++i) {
     if (i >= lanes.n) continue;
     const float dot = SumOfWarp(dots[i]);
     if (lane == i) d[0] = dot;
@@ -249,10 +249,10 @@ HADAL_DEVICE void ReadBackwardRow(const HyperReadBackwardArgs& args, int64_t row
     Store(args.d_maps.row(row) + lanes.index[s], gate * rstd * d[s]);
   }
   const float of_norm =
-      -SumOfWarp(d_rstd) * rstd * rstd * rstd / (static_cast<float>(args.streams) * static_cast<float>(args.width));
+      -SumOfWarp(d_rstd) * rstd * rstd * rstd / (static_cast<float>(args.residuals) * static_cast<float>(args.width));
   for (int64_t c = lane; c < args.width; c += kWarp) {
     const float gradient = Load(du + c);
-    HADAL_UNROLL for (int i = 0; i < kMostStreams; ++i) {
+    HADAL_UNROLL for (int i = 0; i < kMostResiduals; ++i) {
       if (i >= lanes.n) continue;
       const DevicePointer<float> dx = args.dx.row(row) + (i * args.width + c);
       const float read = MulAdd(Load(maps + i), gradient, Load(dx));
@@ -267,7 +267,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads, 1) HyperReadBackwardKernel(Hyper
   const int64_t first = BlockX() * kHyperRowBlock;
   const int64_t end = first + kHyperRowBlock < args.rows ? first + kHyperRowBlock : args.rows;
   const int warp = ThreadIndex() / kWarp, lane = ThreadIndex() % kWarp;
-  const MapLanes lanes = ThisLanes(args.streams);
+  const MapLanes lanes = ThisLanes(args.residuals);
   const int maps = lanes.n * (lanes.n + 2), count = maps + static_cast<int>(kHyperGates);
   float sums[3] = {}, gates[2] = {};
   for (int64_t row = first + warp; row < end; row += kWarps) ReadBackwardRow(args, row, lanes, sums, gates);
@@ -284,19 +284,19 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads, 1) HyperReadBackwardKernel(Hyper
   Store(args.partials + (BlockX() * count + k), sum);
 }
 
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CopyToStreamsKernel(CopyToStreamsArgs args) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CopyToResidualsKernel(CopyToResidualsArgs args) {
   const int64_t at = BlockX() * kThreads + ThreadIndex(), row = at / args.width, c = at % args.width;
   if (row >= args.rows) return;
   const float value = args.gain * Load(args.x.row(row) + c);
-  for (int64_t i = 0; i < args.streams; ++i) Store(args.y.row(row) + (i * args.width + c), value);
+  for (int64_t i = 0; i < args.residuals; ++i) Store(args.y.row(row) + (i * args.width + c), value);
 }
 
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) SumStreamsKernel(SumStreamsArgs args) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) SumResidualsKernel(SumResidualsArgs args) {
   const int64_t at = BlockX() * kThreads + ThreadIndex(), row = at / args.width, c = at % args.width;
   if (row >= args.rows) return;
-  float sums[kMostStreams];
-  LoadStreams(args.x.row(row), args.width, c, static_cast<int>(args.streams), sums);
-  HADAL_UNROLL for (int half = kMostStreams / 2; half > 0; half /= 2) {
+  float sums[kMostResiduals];
+  LoadResiduals(args.x.row(row), args.width, c, static_cast<int>(args.residuals), sums);
+  HADAL_UNROLL for (int half = kMostResiduals / 2; half > 0; half /= 2) {
     HADAL_UNROLL for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
   }
   Store(args.y.row(row) + c, args.gain * sums[0]);
@@ -309,7 +309,7 @@ int64_t BlocksOfColumns(const Args& args) {
 template <typename Args>
 void CheckSizes(const Args& args) {
   HADAL_CHECK_GE(args.width, 1);
-  HADAL_CHECK(args.streams >= 1 && args.streams <= kMostStreams);
+  HADAL_CHECK(args.residuals >= 1 && args.residuals <= kMostResiduals);
 }
 
 }  // namespace
@@ -340,7 +340,7 @@ void HyperReadBackward(StreamHandle stream, const HyperReadBackwardArgs& args) {
   CheckSizes(args);
   HADAL_CHECK(args.du && args.x && args.projected && args.maps && args.rstd && args.gates && args.bias);
   HADAL_CHECK(args.d_maps && args.dx && args.d_gates && args.d_bias && args.partials);
-  const int64_t blocks = (args.rows + kHyperRowBlock - 1) / kHyperRowBlock, maps = Maps(args.streams);
+  const int64_t blocks = (args.rows + kHyperRowBlock - 1) / kHyperRowBlock, maps = Maps(args.residuals);
   Launch(stream, {.blocks_x = blocks, .threads = kThreads}, HyperReadBackwardKernel, args);
   const ColumnMerge bias = {.parts = args.partials.address,
                             .count = blocks,
@@ -353,18 +353,18 @@ void HyperReadBackward(StreamHandle stream, const HyperReadBackwardArgs& args) {
   MergeColumns(stream, merges);
 }
 
-void CopyToStreams(StreamHandle stream, const CopyToStreamsArgs& args) {
+void CopyToResiduals(StreamHandle stream, const CopyToResidualsArgs& args) {
   if (args.rows == 0) return;
   CheckSizes(args);
   HADAL_CHECK(args.x && args.y);
-  Launch(stream, {.blocks_x = BlocksOfColumns(args), .threads = kThreads}, CopyToStreamsKernel, args);
+  Launch(stream, {.blocks_x = BlocksOfColumns(args), .threads = kThreads}, CopyToResidualsKernel, args);
 }
 
-void SumStreams(StreamHandle stream, const SumStreamsArgs& args) {
+void SumResiduals(StreamHandle stream, const SumResidualsArgs& args) {
   if (args.rows == 0) return;
   CheckSizes(args);
   HADAL_CHECK(args.x && args.y);
-  Launch(stream, {.blocks_x = BlocksOfColumns(args), .threads = kThreads}, SumStreamsKernel, args);
+  Launch(stream, {.blocks_x = BlocksOfColumns(args), .threads = kThreads}, SumResidualsKernel, args);
 }
 
 }  // namespace hadal::cuda

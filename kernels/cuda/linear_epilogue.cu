@@ -11,55 +11,55 @@ namespace {
 constexpr int kThreads = 256;
 
 // A thread's eight columns of one row.
-struct EightPlace {
+struct EightColumns {
   int64_t row, column;
   int count;  // existing columns
 };
-HADAL_DEVICE EightPlace ThisEight(int64_t rows, int64_t width) {
+HADAL_DEVICE EightColumns ThisEight(int64_t rows, int64_t width) {
   const int64_t eights = (width + 7) / 8, i = BlockX() * kThreads + ThreadIndex();
-  EightPlace place = {i / eights, 8 * (i % eights), 0};
-  const int64_t left = width - place.column;
-  if (place.row < rows) place.count = left < 8 ? static_cast<int>(left) : 8;
-  return place;
+  EightColumns eight = {i / eights, 8 * (i % eights), 0};
+  const int64_t left = width - eight.column;
+  if (eight.row < rows) eight.count = left < 8 ? static_cast<int>(left) : 8;
+  return eight;
 }
 int64_t BlocksOfEights(int64_t rows, int64_t width) { return (rows * ((width + 7) / 8) + kThreads - 1) / kThreads; }
 
 template <typename T, bool kAligned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) BiasRowsKernel(BiasRowsArgs<T> args) {
-  const EightPlace place = ThisEight(args.rows, args.width);
-  if (place.count == 0) return;
-  const DevicePointer<T> y = args.y.row(place.row) + place.column;
-  Eight values = LoadEight<kAligned>(y, place.count);
+  const EightColumns eight = ThisEight(args.rows, args.width);
+  if (eight.count == 0) return;
+  const DevicePointer<T> y = args.y.row(eight.row) + eight.column;
+  Eight values = LoadEight<kAligned>(y, eight.count);
   if (args.bias) {
-    const Eight bias = LoadEight<kAligned>(args.bias + place.column, place.count);
+    const Eight bias = LoadEight<kAligned>(args.bias + eight.column, eight.count);
     HADAL_UNROLL for (int i = 0; i < 8; ++i) values.v[i] += bias.v[i];
   }
   if (args.relu) {
     HADAL_UNROLL for (int i = 0; i < 8; ++i) values.v[i] = values.v[i] < 0.0f ? 0.0f : values.v[i];
   }
-  StoreEight<kAligned>(y, values, place.count);
+  StoreEight<kAligned>(y, values, eight.count);
 }
 
 template <typename T, bool kAligned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) DropoutRowsKernel(DropoutRowsArgs<T> args) {
-  const EightPlace place = ThisEight(args.rows, args.width);
-  if (place.count == 0) return;
+  const EightColumns eight = ThisEight(args.rows, args.width);
+  if (eight.count == 0) return;
   const RandomPosition position = Load(args.dropout.position);
-  const DevicePointer<T> y = args.y.row(place.row) + place.column;
-  Eight values = LoadEight<kAligned>(y, place.count);
-  ApplyDropout<kAligned>(args.dropout, position, place.row * args.width + place.column, values);
-  StoreEight<kAligned>(y, values, place.count);
+  const DevicePointer<T> y = args.y.row(eight.row) + eight.column;
+  Eight values = LoadEight<kAligned>(y, eight.count);
+  ApplyDropout<kAligned>(args.dropout, position, eight.row * args.width + eight.column, values);
+  StoreEight<kAligned>(y, values, eight.count);
 }
 
 template <typename T, bool kAligned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ReluMaskKernel(ReluMaskArgs<T> args) {
-  const EightPlace place = ThisEight(args.rows, args.width);
-  if (place.count == 0) return;
-  const Eight y = LoadEight<kAligned>(args.relu_output.row(place.row) + place.column, place.count);
-  const DevicePointer<T> dx = args.dx.row(place.row) + place.column;
-  Eight values = LoadEight<kAligned>(dx, place.count);
+  const EightColumns eight = ThisEight(args.rows, args.width);
+  if (eight.count == 0) return;
+  const Eight y = LoadEight<kAligned>(args.relu_output.row(eight.row) + eight.column, eight.count);
+  const DevicePointer<T> dx = args.dx.row(eight.row) + eight.column;
+  Eight values = LoadEight<kAligned>(dx, eight.count);
   HADAL_UNROLL for (int i = 0; i < 8; ++i) values.v[i] = y.v[i] > 0.0f ? values.v[i] * args.mask_scale : 0.0f;
-  StoreEight<kAligned>(dx, values, place.count);
+  StoreEight<kAligned>(dx, values, eight.count);
 }
 
 constexpr int kColumnWarps = kThreads / kWarp;

@@ -11,9 +11,9 @@ namespace {
 struct TiledShape {
   TiledShape(const hadal::AttentionShape& of, int64_t columns, LaunchDevice& device)
       : shape{.heads = of.heads, .head_width = static_cast<int32_t>(columns / of.heads), .causal = of.causal} {
-    if (const TilePlaces& places = of.tile_places; places.queries != nullptr) {
-      query_tiles = places.queries, queries = places.query_capacity;
-      key_tiles = places.keys, keys = places.key_capacity;
+    if (const DeviceTiles& tiles = of.device_tiles; tiles.queries != nullptr) {
+      query_tiles = tiles.queries, queries = tiles.query_capacity;
+      key_tiles = tiles.keys, keys = tiles.key_capacity;
       return;
     }
     const auto list = [](const ConstTokens& tokens) {

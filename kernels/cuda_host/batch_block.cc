@@ -13,7 +13,7 @@
 namespace hadal::cuda {
 namespace {
 
-// PlacesIn returns pointers to const; the caller owns the block and may write to it.
+// DeviceBatchIn returns pointers to const; the caller owns the block and may write to it.
 template <typename T>
 T* Writable(const T* place) {
   return const_cast<T*>(place);
@@ -26,29 +26,29 @@ void Write(const T* place, const Values& values) {
 
 std::vector<int32_t> List(const ConstTokens& tokens) { return {tokens.data, tokens.data + tokens.size}; }
 
-void WriteTokens(const std::vector<int32_t>& list, const ConstTokens& offsets, const TokenPlaces& places) {
-  Write(places.tokens, list);
+void WriteTokens(const std::vector<int32_t>& list, const ConstTokens& offsets, const DeviceTokens& to) {
+  Write(to.tokens, list);
   std::vector<int32_t> positions(list.size(), -1);
   for (int64_t n = 0; n + 1 < offsets.size; ++n) {
     for (int32_t row = offsets[n]; row < offsets[n + 1]; ++row) positions[row] = row - offsets[n];
   }
-  Write(places.positions, positions);
+  Write(to.positions, positions);
   const TokenGroups groups = GroupRowsByToken(list);
-  *Writable(places.group_count) = static_cast<int32_t>(groups.tokens.size());
-  Write(places.group_starts, groups.starts);
-  Write(places.group_tokens, groups.tokens);
-  Write(places.sorted_rows, groups.sorted_rows);
+  *Writable(to.group_count) = static_cast<int32_t>(groups.tokens.size());
+  Write(to.group_starts, groups.starts);
+  Write(to.group_tokens, groups.tokens);
+  Write(to.sorted_rows, groups.sorted_rows);
 }
 
-void WriteTiles(const std::vector<int32_t>& queries, const std::vector<int32_t>& keys, const TilePlaces& places) {
+void WriteTiles(const std::vector<int32_t>& queries, const std::vector<int32_t>& keys, const DeviceTiles& to) {
   const auto write = [](const AttentionTile* place, int64_t capacity, std::vector<AttentionTile> tiles) {
     HADAL_CHECK_LE(static_cast<int64_t>(tiles.size()), capacity);
     tiles.resize(capacity);
     Write(place, tiles);
   };
   AttentionTiles tiles = CutIntoTiles(queries, keys);
-  write(places.queries, places.query_capacity, std::move(tiles.of_queries));
-  write(places.keys, places.key_capacity, std::move(tiles.of_keys));
+  write(to.queries, to.query_capacity, std::move(tiles.of_queries));
+  write(to.keys, to.key_capacity, std::move(tiles.of_keys));
 }
 
 // Returns the sentences of one side, followed by its padding rows as sentences of one tile each.
@@ -62,13 +62,13 @@ std::vector<int32_t> WithPadding(const ConstTokens& offsets, int64_t rows) {
 }
 
 // Padding queries see no key, padding keys no query.
-void WriteCrossTiles(const BatchContent& content, const TilePlaces& places) {
+void WriteCrossTiles(const BatchContent& content, const DeviceTiles& to) {
   std::vector<int32_t> queries = List(content.target_offsets), keys = List(content.source_offsets);
   const int32_t last_query = static_cast<int32_t>(content.target.size),
                 last_key = static_cast<int32_t>(content.source.size);
   queries.insert(queries.end(), {last_query, last_query});
   keys.insert(keys.end(), {keys.back(), last_key});
-  WriteTiles(queries, keys, places);
+  WriteTiles(queries, keys, to);
 }
 
 // The front end of speech looks its rows up in themselves.
@@ -81,41 +81,41 @@ std::vector<int32_t> SourceTokens(const BatchContent& content) {
   return list;
 }
 
-void WriteFrames(const BatchContent& content, const FramePlaces& places) {
+void WriteFrames(const BatchContent& content, const DeviceFrames& to) {
   const std::vector<int32_t> frames = List(content.frame_offsets), outer = List(content.source_offsets);
   std::vector<int32_t> inner(1, 0);
   for (size_t n = 0; n + 1 < frames.size(); ++n) {
     inner.push_back(inner.back() + static_cast<int32_t>(UnfoldedRows(frames[n + 1] - frames[n])));
   }
-  const auto write = [](const TapPlaces& to, std::vector<RowTaps> taps) {
+  const auto write = [](const DeviceTaps& to, std::vector<RowTaps> taps) {
     HADAL_CHECK_LE(static_cast<int64_t>(taps.size()), to.rows);
     taps.resize(to.rows);
     Write(to.taps, taps);
   };
-  write(places.inner, TapsOfRows(frames, inner));
-  write(places.outer, TapsOfRows(inner, outer));
-  HADAL_CHECK_LE(content.frames.rows, kConvolutionStride * places.inner.rows);
-  std::copy_n(content.frames.data, content.frames.rows * content.frames.columns, Writable(places.frames));
+  write(to.inner, TapsOfRows(frames, inner));
+  write(to.outer, TapsOfRows(inner, outer));
+  HADAL_CHECK_LE(content.frames.rows, kConvolutionStride * to.inner.rows);
+  std::copy_n(content.frames.data, content.frames.rows * content.frames.columns, Writable(to.frames));
 }
 
 }  // namespace
 
 void WriteBatch(const BatchContent& content, const DeviceBatchShape& shape, std::byte* block) {
-  const DeviceBatch places = PlacesIn(shape, content.first_sublayer, block);
-  *Writable(places.random) = content.random;
-  *Writable(places.gradient_scale) = content.gradient_scale;
-  std::copy_n(content.branch_gains.data, content.branch_gains.size, Writable(places.branch_gains));
-  WriteTokens(SourceTokens(content), content.source_offsets, places.source);
-  WriteTokens(List(content.target_input), content.target_offsets, places.target);
-  Write(places.targets, List(content.target));
-  const auto self = [&](const ConstTokens& offsets, int64_t rows, const TilePlaces& to) {
+  const DeviceBatch device_batch = DeviceBatchIn(shape, content.first_sublayer, block);
+  *Writable(device_batch.random) = content.random;
+  *Writable(device_batch.gradient_scale) = content.gradient_scale;
+  std::copy_n(content.branch_gains.data, content.branch_gains.size, Writable(device_batch.branch_gains));
+  WriteTokens(SourceTokens(content), content.source_offsets, device_batch.source);
+  WriteTokens(List(content.target_input), content.target_offsets, device_batch.target);
+  Write(device_batch.targets, List(content.target));
+  const auto self = [&](const ConstTokens& offsets, int64_t rows, const DeviceTiles& to) {
     const std::vector<int32_t> sentences = WithPadding(offsets, rows);
     WriteTiles(sentences, sentences, to);
   };
-  self(content.source_offsets, content.source.size, places.source_self);
-  self(content.target_offsets, content.target.size, places.target_self);
-  if (content.source.size > 0) WriteCrossTiles(content, places.cross);
-  if (!content.frames.empty()) WriteFrames(content, places.speech);
+  self(content.source_offsets, content.source.size, device_batch.source_self);
+  self(content.target_offsets, content.target.size, device_batch.target_self);
+  if (content.source.size > 0) WriteCrossTiles(content, device_batch.cross);
+  if (!content.frames.empty()) WriteFrames(content, device_batch.speech);
 }
 
 }  // namespace hadal::cuda

@@ -11,35 +11,36 @@ namespace hadal::cuda {
 namespace {
 
 // Device addresses of the index and lengths of rows [first, first + count).
-struct IndexPlaces {
+struct DeviceIndices {
   DevicePointer<const int32_t> index, lengths;
   int64_t stride = 0;
 };
 
 void Attend(LaunchDevice& device, const hadal::CachedAttentionArgs& args, int64_t first, int64_t count,
-            const IndexPlaces& places) {
+            const DeviceIndices& device) {
   WithElement(args.q.storage, [&]<typename T>(T) {
     cuda::CachedAttention<T>(device.handle(), {.rows = count,
                                                .heads = args.heads,
                                                .head_width = args.q.columns / args.heads,
                                                .q = ViewOf<T>(args.q.Rows(first, count)),
                                                .cache = ViewOf<T>(args.cache),
-                                               .index = places.index,
-                                               .index_stride = places.stride,
-                                               .lengths = places.lengths,
+                                               .index = device.index,
+                                               .index_stride = device.stride,
+                                               .lengths = device.lengths,
                                                .output = ViewOf<T>(args.output.Rows(first, count))});
   });
 }
 
 }  // namespace
 
-// Without places, copies only the part of the index that is read, for as many rows at a time as fit into launch memory.
+// Without device addresses, copies only the part of the index that is read, for as many rows at a time as fit into
+// launch memory.
 void operation::CachedAttention(const Stream& stream, const hadal::CachedAttentionArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
   const int64_t rows = args.q.rows;
-  if (args.index_place != nullptr) {
-    HADAL_CHECK(args.lengths_place != nullptr);
-    return Attend(device, args, 0, rows, {args.index_place, args.lengths_place, args.index_stride});
+  if (args.device_index != nullptr) {
+    HADAL_CHECK(args.device_lengths != nullptr);
+    return Attend(device, args, 0, rows, {args.device_index, args.device_lengths, args.index_stride});
   }
   LaunchMemory& memory = device.launch_memory();
   const int64_t longest = *std::max_element(args.lengths.data, args.lengths.data + rows);
@@ -51,8 +52,8 @@ void operation::CachedAttention(const Stream& stream, const hadal::CachedAttenti
     for (int64_t i = 0; i < count; ++i) {
       std::copy_n(args.index.data + (first + i) * args.index_stride, args.lengths[first + i], &index[i * longest]);
     }
-    const DevicePointer<const int32_t> index_place = memory.Put(index.data(), std::ssize(index));
-    Attend(device, args, first, count, {index_place, memory.Put(args.lengths.data + first, count), longest});
+    const DevicePointer<const int32_t> device_index = memory.Put(index.data(), std::ssize(index));
+    Attend(device, args, first, count, {device_index, memory.Put(args.lengths.data + first, count), longest});
   }
 }
 

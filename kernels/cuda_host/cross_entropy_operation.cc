@@ -11,13 +11,13 @@ void operation::CrossEntropy(const Stream& stream, const hadal::CrossEntropyArgs
     CrossEntropyArgs<T> launch = {.rows = args.logits.rows,
                                   .vocabulary = args.logits.columns,
                                   .logits = ViewOf<T>(args.logits),
-                                  .targets = args.targets_place,
+                                  .targets = args.device_targets,
                                   .label_smoothing = args.label_smoothing,
                                   .loss = args.loss.data,
                                   .nll = args.nll.data};
     if (!launch.targets) launch.targets = device.launch_memory().Put(args.targets.data, args.targets.size);
-    if (args.gradient_scale != 0.0f && args.gradient_scale_place != nullptr) {
-      launch.gradient_scale = args.gradient_scale_place;
+    if (args.gradient_scale != 0.0f && args.device_gradient_scale != nullptr) {
+      launch.gradient_scale = args.device_gradient_scale;
     } else if (args.gradient_scale != 0.0f) {
       launch.gradient_scale = device.launch_memory().Put(args.gradient_scale);
     }

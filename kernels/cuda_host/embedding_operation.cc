@@ -20,8 +20,8 @@ std::vector<int32_t> RowPositions(const ConstTokens& offsets) {
 
 void operation::EmbeddingForward(const Stream& stream, const hadal::EmbeddingForwardArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
-  TokenPlaces places = args.places;
-  if (places.tokens == nullptr) {
+  DeviceTokens device_tokens = args.device_tokens;
+  if (device_tokens.tokens == nullptr) {
     LaunchMemory& memory = device.launch_memory();
     std::vector<int32_t> counted;
     ConstTokens positions = args.row_positions;
@@ -29,14 +29,14 @@ void operation::EmbeddingForward(const Stream& stream, const hadal::EmbeddingFor
       counted = RowPositions(args.offsets);
       positions = {counted.data(), static_cast<int64_t>(counted.size())};
     }
-    places.tokens = memory.Put(args.tokens.data, args.tokens.size).address;
-    places.positions = memory.Put(positions.data, positions.size).address;
+    device_tokens.tokens = memory.Put(args.tokens.data, args.tokens.size).address;
+    device_tokens.positions = memory.Put(positions.data, positions.size).address;
   }
   const auto launch = [&]<typename Table, typename Stream>(Table, Stream) {
     cuda::EmbeddingForward<Table, Stream>(device.handle(), {.rows = args.tokens.size,
                                                             .width = args.x.columns,
-                                                            .tokens = places.tokens,
-                                                            .row_positions = places.positions,
+                                                            .tokens = device_tokens.tokens,
+                                                            .row_positions = device_tokens.positions,
                                                             .table = ViewOf<Table>(args.table),
                                                             .positions = ViewOf(args.positions),
                                                             .multiplier = args.multiplier,
@@ -49,23 +49,23 @@ void operation::EmbeddingForward(const Stream& stream, const hadal::EmbeddingFor
 
 void operation::EmbeddingBackward(const Stream& stream, const hadal::EmbeddingBackwardArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
-  TokenPlaces places = args.places;
-  if (places.tokens == nullptr) {
+  DeviceTokens device_tokens = args.device_tokens;
+  if (device_tokens.tokens == nullptr) {
     LaunchMemory& memory = device.launch_memory();
     const TokenGroups groups = GroupRowsByToken({args.tokens.data, args.tokens.data + args.tokens.size});
     const int32_t count = static_cast<int32_t>(groups.tokens.size());
-    places.group_count = memory.Put(count).address;
-    places.group_starts = memory.Put(groups.starts.data(), count + 1).address;
-    places.group_tokens = memory.Put(groups.tokens.data(), count).address;
-    places.sorted_rows = memory.Put(groups.sorted_rows.data(), groups.sorted_rows.size()).address;
+    device_tokens.group_count = memory.Put(count).address;
+    device_tokens.group_starts = memory.Put(groups.starts.data(), count + 1).address;
+    device_tokens.group_tokens = memory.Put(groups.tokens.data(), count).address;
+    device_tokens.sorted_rows = memory.Put(groups.sorted_rows.data(), groups.sorted_rows.size()).address;
   }
   WithElement(args.dx.storage, [&]<typename Stream>(Stream) {
     cuda::EmbeddingBackward<Stream>(device.handle(), {.max_groups = args.tokens.size,
                                                       .width = args.dx.columns,
-                                                      .group_count = places.group_count,
-                                                      .group_starts = places.group_starts,
-                                                      .group_tokens = places.group_tokens,
-                                                      .sorted_rows = places.sorted_rows,
+                                                      .group_count = device_tokens.group_count,
+                                                      .group_starts = device_tokens.group_starts,
+                                                      .group_tokens = device_tokens.group_tokens,
+                                                      .sorted_rows = device_tokens.sorted_rows,
                                                       .dx = ViewOf<Stream>(args.dx),
                                                       .multiplier = args.multiplier,
                                                       .dropout = ViewOf(args.dropout, device),

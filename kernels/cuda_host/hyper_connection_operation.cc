@@ -5,13 +5,13 @@
 
 namespace hadal::cuda {
 
-static_assert(cuda::kMostStreams == hadal::kMostStreams && cuda::kHyperGates == hadal::kHyperGates);
+static_assert(cuda::kMostResiduals == hadal::kMostResiduals && cuda::kHyperGates == hadal::kHyperGates);
 static_assert(cuda::kHyperRowBlock == hadal::kHyperRowBlock, "HyperPartials counts its blocks");
 
 void operation::HyperReadForward(const Stream& stream, const hadal::HyperReadForwardArgs& args) {
   cuda::HyperReadForward(DeviceOf(stream).handle(), {.rows = args.u.rows,
                                                      .width = args.u.columns,
-                                                     .streams = args.x.columns / args.u.columns,
+                                                     .residuals = args.x.columns / args.u.columns,
                                                      .x = ViewOf(args.x),
                                                      .projected = ViewOf(args.projected),
                                                      .gates = args.gates.data,
@@ -24,7 +24,7 @@ void operation::HyperReadForward(const Stream& stream, const hadal::HyperReadFor
 void operation::HyperWriteForward(const Stream& stream, const hadal::HyperWriteForwardArgs& args) {
   cuda::HyperWriteForward(DeviceOf(stream).handle(), {.rows = args.f.rows,
                                                       .width = args.f.columns,
-                                                      .streams = args.x.columns / args.f.columns,
+                                                      .residuals = args.x.columns / args.f.columns,
                                                       .x = ViewOf(args.x),
                                                       .maps = ViewOf(args.maps),
                                                       .f = ViewOf(args.f),
@@ -34,7 +34,7 @@ void operation::HyperWriteForward(const Stream& stream, const hadal::HyperWriteF
 void operation::HyperWriteBackward(const Stream& stream, const hadal::HyperWriteBackwardArgs& args) {
   cuda::HyperWriteBackward(DeviceOf(stream).handle(), {.rows = args.f.rows,
                                                        .width = args.f.columns,
-                                                       .streams = args.x.columns / args.f.columns,
+                                                       .residuals = args.x.columns / args.f.columns,
                                                        .dy = ViewOf(args.dy),
                                                        .x = ViewOf(args.x),
                                                        .maps = ViewOf(args.maps),
@@ -47,7 +47,7 @@ void operation::HyperWriteBackward(const Stream& stream, const hadal::HyperWrite
 void operation::HyperReadBackward(const Stream& stream, const hadal::HyperReadBackwardArgs& args) {
   cuda::HyperReadBackward(DeviceOf(stream).handle(), {.rows = args.du.rows,
                                                       .width = args.du.columns,
-                                                      .streams = args.x.columns / args.du.columns,
+                                                      .residuals = args.x.columns / args.du.columns,
                                                       .du = ViewOf(args.du),
                                                       .x = ViewOf(args.x),
                                                       .projected = ViewOf(args.projected),
@@ -62,22 +62,22 @@ void operation::HyperReadBackward(const Stream& stream, const hadal::HyperReadBa
                                                       .partials = args.partials.data});
 }
 
-void operation::CopyToStreams(const Stream& stream, const hadal::CopyToStreamsArgs& args) {
-  cuda::CopyToStreams(DeviceOf(stream).handle(), {.rows = args.x.rows,
-                                                  .width = args.x.columns,
-                                                  .streams = args.y.columns / args.x.columns,
-                                                  .gain = args.gain,
-                                                  .x = ViewOf(args.x),
-                                                  .y = ViewOf(args.y)});
+void operation::CopyToResiduals(const Stream& stream, const hadal::CopyToResidualsArgs& args) {
+  cuda::CopyToResiduals(DeviceOf(stream).handle(), {.rows = args.x.rows,
+                                                    .width = args.x.columns,
+                                                    .residuals = args.y.columns / args.x.columns,
+                                                    .gain = args.gain,
+                                                    .x = ViewOf(args.x),
+                                                    .y = ViewOf(args.y)});
 }
 
-void operation::SumStreams(const Stream& stream, const hadal::SumStreamsArgs& args) {
-  cuda::SumStreams(DeviceOf(stream).handle(), {.rows = args.y.rows,
-                                               .width = args.y.columns,
-                                               .streams = args.x.columns / args.y.columns,
-                                               .gain = args.gain,
-                                               .x = ViewOf(args.x),
-                                               .y = ViewOf(args.y)});
+void operation::SumResiduals(const Stream& stream, const hadal::SumResidualsArgs& args) {
+  cuda::SumResiduals(DeviceOf(stream).handle(), {.rows = args.y.rows,
+                                                 .width = args.y.columns,
+                                                 .residuals = args.x.columns / args.y.columns,
+                                                 .gain = args.gain,
+                                                 .x = ViewOf(args.x),
+                                                 .y = ViewOf(args.y)});
 }
 
 }  // namespace hadal::cuda

@@ -15,7 +15,7 @@ void AttentionForward(const Stream& stream, const hadal::AttentionForwardArgs& a
 void AttentionBackward(const Stream& stream, const hadal::AttentionBackwardArgs& args);
 void CachedAttention(const Stream& stream, const hadal::CachedAttentionArgs& args);
 void Convert(const Stream& stream, const hadal::ConvertArgs& args);
-void CopyToStreams(const Stream& stream, const hadal::CopyToStreamsArgs& args);
+void CopyToResiduals(const Stream& stream, const hadal::CopyToResidualsArgs& args);
 void CrossEntropy(const Stream& stream, const hadal::CrossEntropyArgs& args);
 void EmbeddingForward(const Stream& stream, const hadal::EmbeddingForwardArgs& args);
 void EmbeddingBackward(const Stream& stream, const hadal::EmbeddingBackwardArgs& args);
@@ -40,7 +40,7 @@ void ResidualNormBackward(const Stream& stream, const hadal::ResidualNormBackwar
 void ScatterRows(const Stream& stream, const hadal::ScatterRowsArgs& args);
 void ShiftScaleForward(const Stream& stream, const hadal::ShiftScaleForwardArgs& args);
 void ShiftScaleBackward(const Stream& stream, const hadal::ShiftScaleBackwardArgs& args);
-void SumStreams(const Stream& stream, const hadal::SumStreamsArgs& args);
+void SumResiduals(const Stream& stream, const hadal::SumResidualsArgs& args);
 void SumsOfSquares(const Stream& stream, const hadal::SumsOfSquaresArgs& args);
 void TopCandidates(const Stream& stream, const hadal::TopCandidatesArgs& args);
 void Unfold(const Stream& stream, const hadal::UnfoldArgs& args);

@@ -29,14 +29,14 @@ void WithElement(Storage storage, Body&& body) {
 
 inline DeviceDropout ViewOf(const Dropout& dropout, LaunchDevice& device) {
   if (!dropout.active()) return {};
-  if (dropout.place != nullptr) return MakeDeviceDropout(dropout, dropout.place);
+  if (dropout.device_position != nullptr) return MakeDeviceDropout(dropout, dropout.device_position);
   return MakeDeviceDropout(dropout, device.launch_memory().Put(PositionOf(dropout)));
 }
 
 // Returns residual_norm's branch gain as its kernels read it: its place if it has one, else launch memory. Null: 1.
 template <typename Args>
 DevicePointer<const float> BranchGainOf(const Args& args, LaunchDevice& device) {
-  if (args.branch_gain_place != nullptr) return args.branch_gain_place;
+  if (args.device_branch_gain != nullptr) return args.device_branch_gain;
   if (args.branch_gain == 1.0f) return {};
   return device.launch_memory().Put(args.branch_gain);
 }

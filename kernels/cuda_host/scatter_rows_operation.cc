@@ -7,7 +7,7 @@ namespace hadal::cuda {
 
 void operation::ScatterRows(const Stream& stream, const hadal::ScatterRowsArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
-  DevicePointer<const int32_t> index = args.index_place;
+  DevicePointer<const int32_t> index = args.device_index;
   if (!index) index = device.launch_memory().Put(args.index.data, args.index.size);
   WithElement(args.x.storage, [&]<typename T>(T) {
     cuda::ScatterRows<T>(

@@ -29,4 +29,5 @@ set(HADAL_CUDA_DEVICE_SOURCES
   cublas_matmul.cc
   cuda_device.cc
   cuda_queues.cc
+  held_streams.cc
   nvtx_profiler.cc)

@@ -11,8 +11,9 @@ namespace {
 
 static_assert(kTaps == kConvolutionTaps);
 
-TapPlaces PlacesOf(LaunchDevice& device, ConstTokens x_offsets, ConstTokens u_offsets, const TapPlaces& places) {
-  if (places.taps != nullptr) return places;
+DeviceTaps DeviceTapsOf(LaunchDevice& device, ConstTokens x_offsets, ConstTokens u_offsets,
+                        const DeviceTaps& device_taps) {
+  if (device_taps.taps != nullptr) return device_taps;
   const std::vector<RowTaps> taps = TapsOfRows(std::vector<int32_t>(x_offsets.data, x_offsets.data + x_offsets.size),
                                                std::vector<int32_t>(u_offsets.data, u_offsets.data + u_offsets.size));
   const auto rows = static_cast<int64_t>(taps.size());
@@ -23,11 +24,11 @@ TapPlaces PlacesOf(LaunchDevice& device, ConstTokens x_offsets, ConstTokens u_of
 
 void operation::Unfold(const Stream& stream, const hadal::UnfoldArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
-  const TapPlaces places = PlacesOf(device, args.x_offsets, args.u_offsets, args.places);
+  const DeviceTaps device_taps = DeviceTapsOf(device, args.x_offsets, args.u_offsets, args.device_taps);
   const auto launch = [&]<typename X, typename U>(X, U) {
     cuda::Unfold<X, U>(device.handle(), {.rows = args.u.rows,
                                          .width = args.x.columns,
-                                         .taps = places.taps + args.first,
+                                         .taps = device_taps.taps + args.first,
                                          .x = ViewOf<X>(args.x),
                                          .u = ViewOf<U>(args.u)});
   };
@@ -37,13 +38,13 @@ void operation::Unfold(const Stream& stream, const hadal::UnfoldArgs& args) {
 
 void operation::Fold(const Stream& stream, const hadal::FoldArgs& args) {
   LaunchDevice& device = DeviceOf(stream);
-  const TapPlaces places = PlacesOf(device, args.x_offsets, args.u_offsets, args.places);
+  const DeviceTaps device_taps = DeviceTapsOf(device, args.x_offsets, args.u_offsets, args.device_taps);
   WithElement(args.du.storage, [&]<typename U>(U) {
     cuda::Fold<U>(device.handle(), {.first = args.first,
                                     .rows = args.du.rows,
                                     .width = args.dx.columns,
-                                    .all_rows = places.rows,
-                                    .taps = places.taps,
+                                    .all_rows = device_taps.rows,
+                                    .taps = device_taps.taps,
                                     .du = ViewOf<U>(args.du),
                                     .dx = ViewOf(args.dx)});
   });

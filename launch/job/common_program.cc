@@ -32,7 +32,8 @@ absl::StatusOr<CommonProgram> CompareRanks(std::span<const RankFacts> ranks) {
                                                    first.host, "; start every rank with the same file"));
   }
   if (common.instruction_sets == 0) {
-    return absl::InternalError("the ranks' CPUs have no instruction set in common");
+    return absl::InternalError(
+        "the ranks' CPUs have none of the kernels' instruction sets in common (x86-64: SSE4, of 2010, and later ones)");
   }
   for (const RankFacts& facts : ranks) {
     if (facts.instruction_sets == common.instruction_sets) narrow.push_back(facts.rank);

@@ -9,7 +9,7 @@
 #include "kernels/cuda_host/cuda_device.h"
 #include "launch/job/device_hang.h"
 #include "layers/device_support.h"
-#include "pipeline/plan/device_precision.h"
+#include "pipeline/layout/device_precision.h"
 #include "runtime/bytes.h"
 #include "runtime/check.h"
 #include "runtime/device_watch.h"
@@ -89,9 +89,9 @@ FoundDevice FindDevice(const DeviceRequest& request, const ModelPlan& plan, cons
   // NCCL takes two slices of one GPU (MIG) for one: it compares hosts and buses.
   const absl::StatusOr<cuda::CudaFacts> seen = cuda::LookAtCudaDevice({.local_rank = local_rank});
   const char* const nccl_host = std::getenv("NCCL_HOSTID");
-  found.facts.place = seen.ok() && !seen->bus.empty()
-                          ? absl::StrCat("GPU ", seen->bus, " of ", nccl_host == nullptr ? found.facts.host : nccl_host)
-                          : found.facts.identity;
+  found.facts.gpu = seen.ok() && !seen->bus.empty()
+                        ? absl::StrCat("GPU ", seen->bus, " of ", nccl_host == nullptr ? found.facts.host : nccl_host)
+                        : found.facts.identity;
   found.facts.free_bytes = found.device->FreeBytes();
   return found;
 }

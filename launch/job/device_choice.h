@@ -21,7 +21,7 @@
 #include "absl/status/statusor.h"
 #include "launch/job/world.h"
 #include "layers/model_plan.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/options/train_options.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/device.h"
 #include "runtime/storage.h"
@@ -45,7 +45,7 @@ struct DeviceFacts {
   std::string why_none;        // empty: it can compute on one
   bool absent = false;         // because there is no GPU, no driver, or no CUDA in this build
   std::string name, identity;  // Device's
-  std::string place;           // what two ranks may not share for NCCL: "GPU 0000:10:00.0 of node7"
+  std::string gpu;             // what two ranks may not share for NCCL: "GPU 0000:10:00.0 of node7"
   int64_t free_bytes = 0;      // once it is open; of ranks that share it, the last to open it sees the others' use
   int nccl = 0;                // its version (transport_choice.h); 0: none, or not looked for
   std::string why_no_nccl;
@@ -55,7 +55,7 @@ struct DeviceFacts {
   template <typename Self>
   static auto Fields(Self& f) {
     return std::tie(f.host, f.why_none, f.absent, f.name, f.identity, f.free_bytes, f.nccl, f.why_no_nccl,
-                    f.nccl_variables, f.nccl_refusal, f.place);
+                    f.nccl_variables, f.nccl_refusal, f.gpu);
   }
 };
 

@@ -42,8 +42,8 @@ class FurthestStep {
   // `run_directory`: for jobs that report nothing; its checkpoints/latest counts.
   explicit FurthestStep(std::string run_directory);
 
-  // Takes note of the end of a start. Returns whether it has saved a step beyond all earlier starts. Steps count from
-  // where the first start that reports has resumed, so steps that --resume CHECKPOINT has set aside do not.
+  // Takes note of the end of an attempt. Returns whether it has saved a step beyond all earlier ones. Steps count from
+  // where the first attempt that reports has resumed, so steps that --resume CHECKPOINT has set aside do not.
   bool Advance(const JobReport& report);
   // Returns "step 60 of runs/first" or "the beginning".
   std::string Describe() const;

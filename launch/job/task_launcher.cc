@@ -67,7 +67,7 @@ absl::Status CheckTasks(const Environment& environment, int ranks) {
                                                  "PMI-2), or with mpirun inside sbatch or salloc."));
 }
 
-std::vector<std::string> PlaceDisagreements(const Environment& environment, int rank, int local_rank) {
+std::vector<std::string> RankDisagreements(const Environment& environment, int rank, int local_rank) {
   struct Variable {
     const char* name;
     bool local;

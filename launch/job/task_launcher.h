@@ -40,6 +40,6 @@ absl::Status CheckTasks(const Environment& environment, int ranks);
 // Compares the launcher's variables for this process's place with MPI's. Returns one line per difference, such as
 // "SLURM_PROCID says rank 3, MPI says 2"; MPI's value is used. Ignores variables that are not set or that describe
 // mpirun's daemon instead of the rank.
-std::vector<std::string> PlaceDisagreements(const Environment& environment, int rank, int local_rank);
+std::vector<std::string> RankDisagreements(const Environment& environment, int rank, int local_rank);
 
 }  // namespace hadal

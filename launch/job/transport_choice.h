@@ -10,10 +10,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "launch/job/device_choice.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/options/train_options.h"
 #include "runtime/comm/nccl_library.h"
 
 namespace hadal {
@@ -30,15 +31,33 @@ struct TransportDecision {
 // Errors: InvalidArgument if NCCL is asked for but impossible, or if a rank's environment forbids it (NcclRefusal).
 absl::StatusOr<TransportDecision> DecideTransport(Transport asked, bool gpu, std::span<const DeviceFacts> ranks);
 
+// One of the variables that NCCL acts on.
+struct NcclSetting {
+  std::string variable;  // "NCCL_DEBUG=INFO"
+  std::string file;      // that sets it; empty: the environment
+};
+// Returns the settings that NCCL would find: those of `environment`, then those of each file (lines NAME=VALUE) whose
+// names are not set yet. A file that cannot be read has none, as for NCCL.
+std::vector<NcclSetting> NcclSettings(const char* const* environment, std::span<const std::string> files);
+// NCCL's files in its order: $NCCL_CONF_FILE or else ~/.nccl.conf, and /etc/nccl.conf.
+std::vector<std::string> NcclFiles();
+
 // Returns the user's variables that NCCL itself reads, of those in runtime/logged_environment.h, such as
 // "NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=ib0", in order of name; "" if there are none.
-std::string NcclVariables(const char* const* environment);
+std::string NcclVariables(std::span<const NcclSetting> settings);
 
-// Returns why a run over NCCL is refused with these variables: what, value, limit, remedy; "" if it is not. Ranks could
+// Returns why a run over NCCL is refused with these settings: what, value, limit, remedy; "" if it is not. Ranks could
 // wait for each other for ever (runtime/comm/nccl_communicator.md):
 //   CUDA_DEVICE_MAX_CONNECTIONS other than 32     streams share hardware queues
 //   NCCL_MAX_CTAS, NCCL_MIN_CTAS, NCCL_MIN_NCHANNELS, NCCL_MIN_P2P_NCHANNELS beyond 4    not all kernels fit on the GPU
 //   NCCL_LAUNCH_ORDER_IMPLICIT     NCCL makes its communicators wait for each other
-std::string NcclRefusal(const char* const* environment);
+std::string NcclRefusal(std::span<const NcclSetting> settings);
+
+// The two above for this process, and whether its GPU, the current device, really has a hardware queue for each of a
+// rank's streams: the driver may give fewer than CUDA_DEVICE_MAX_CONNECTIONS. Blocking: see CountHeldStreams.
+struct NcclConditions {
+  std::string variables, refusal;
+};
+NcclConditions ExamineNcclConditions();
 
 }  // namespace hadal

@@ -22,8 +22,8 @@ std::string Text(absl::Duration duration) {
 
 }  // namespace
 
-Watchdog::Watchdog(const Communicator& communicator, const ProgramPlace& place, absl::Duration timeout, Say say)
-    : communicator_(communicator), place_(place), patience_(timeout / 2), say_(std::move(say)), thread_([this] {
+Watchdog::Watchdog(const Communicator& communicator, const CurrentInstruction& current, absl::Duration timeout, Say say)
+    : communicator_(communicator), current_(current), patience_(timeout / 2), say_(std::move(say)), thread_([this] {
         Watch();
       }) {}
 
@@ -59,7 +59,7 @@ std::string Watchdog::Look() {
   if (wait.has_value()) {
     since = wait->since_seconds;
     waited_until_ = MonotonicSeconds();
-  } else if (since = place_.since_seconds(); since.has_value()) {
+  } else if (since = current_.since_seconds(); since.has_value()) {
     since = std::max(*since, waited_until_);  // an instruction's wait is no work
   }
   if (!since.has_value() || since == reported_) return "";
@@ -68,7 +68,7 @@ std::string Watchdog::Look() {
   reported_ = since;
   const std::string doing = wait.has_value() ? absl::StrCat("waiting for ", Text(lasted), ": ", wait->description)
                                              : absl::StrCat("busy for ", Text(lasted));
-  return absl::StrCat("watchdog [rank ", communicator_.rank(), "]: ", doing, "; at ", place_.Describe());
+  return absl::StrCat("watchdog [rank ", communicator_.rank(), "]: ", doing, "; at ", current_.Describe());
 }
 
 }  // namespace hadal

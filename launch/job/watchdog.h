@@ -19,7 +19,7 @@
 #include <thread>
 
 #include "absl/time/time.h"
-#include "pipeline/engine/program_place.h"
+#include "pipeline/engine/current_instruction.h"
 #include "runtime/comm/communicator.h"
 
 namespace hadal {
@@ -29,7 +29,7 @@ class Watchdog {
   // Receives one line, on the watchdog's thread. May throw.
   using Say = std::function<void(const std::string& line)>;
   // Watches until destroyed. All arguments must outlive it.
-  Watchdog(const Communicator& communicator, const ProgramPlace& place, absl::Duration timeout, Say say);
+  Watchdog(const Communicator& communicator, const CurrentInstruction& current, absl::Duration timeout, Say say);
   ~Watchdog();
 
  private:
@@ -39,7 +39,7 @@ class Watchdog {
   std::string Look();
 
   const Communicator& communicator_;
-  const ProgramPlace& place_;
+  const CurrentInstruction& current_;
   const absl::Duration patience_;
   const Say say_;
   std::optional<double> reported_;  // start of the wait last reported, in MonotonicSeconds()

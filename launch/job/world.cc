@@ -57,7 +57,7 @@ absl::StatusOr<std::unique_ptr<World>> World::Start(int threads, absl::Duration 
   }
   HADAL_RETURN_IF_ERROR(CheckTasks(environment, world->size()));
   world->ChooseThreads(threads, ProcessCpus(placement.ranks_on_cpus, placement.ranks_on_host));
-  for (const std::string& text : PlaceDisagreements(environment, world->rank(), world->local_rank_)) {
+  for (const std::string& text : RankDisagreements(environment, world->rank(), world->local_rank_)) {
     absl::StrAppend(&world->warning_, world->warning_.empty() ? "" : "; ", text);
   }
   PrepareComputeThread();

@@ -67,8 +67,8 @@ std::optional<Note> ReadNote(const std::string& run_directory) {
 
 }  // namespace
 
-absl::StatusOr<std::string> ResumeOfThisStart(const std::string& run_directory, const std::string& asked,
-                                              const Environment& environment) {
+absl::StatusOr<std::string> ResumeOfThisAttempt(const std::string& run_directory, const std::string& asked,
+                                                const Environment& environment) {
   const std::optional<Note> note = asked == kAuto ? std::nullopt : ReadNote(run_directory);
   if (!note || note->asked != asked || !note->IsOf(Job::Of(environment))) return asked;
   const absl::StatusOr<FoundCheckpoint> newest = FindLatest(run_directory, {.need_moments = true});

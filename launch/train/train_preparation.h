@@ -1,7 +1,7 @@
 // Prepares `hadal train` on one rank: reads command line and config files, converts them to TrainOptions, and opens the
 // corpora and their vocabularies.
 //
-// Does not communicate: a rank reports its error in its StartFacts (start_facts.h). Blocking: reads files. Threads: one
+// Does not communicate: a rank reports its error in its RankSetup (rank_setup.h). Blocking: reads files. Threads: one
 // per rank.
 #pragma once
 
@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "launch/job/device_choice.h"
 #include "launch/job/time_limit.h"
-#include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/checkpoint/checkpoint_commit.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/corpus_vocabulary.h"
 #include "tools/config/config_arguments.h"
@@ -30,7 +30,7 @@ struct TrainArguments {
   std::string init_from;        // a checkpoint or a run directory; empty: none
   bool deepen = false;          // init_from's model has fewer layers
   bool accept_changes = false;
-  bool take_over = false;  // although another launch is at work in the run directory
+  bool take_over = false;  // although another attempt is at work in the run directory
   std::string trace;       // "steps=100-102"; empty: none
   std::string stop_after;  // "3h55m"; empty: none
   DeviceRequest device;

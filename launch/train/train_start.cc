@@ -19,8 +19,8 @@
 #include "pipeline/checkpoint/run_owner.h"
 #include "pipeline/engine/memory_fit.h"
 #include "pipeline/exchange/transfer_groups.h"
-#include "pipeline/plan/device_precision.h"
-#include "pipeline/plan/relu_masks.h"
+#include "pipeline/layout/device_precision.h"
+#include "pipeline/layout/relu_masks.h"
 #include "runtime/device_watch.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/checkpoint_vocabularies.h"
@@ -39,10 +39,10 @@ std::string CommandText(const TrainArguments& arguments) {
                       arguments.trace.empty() ? "" : " --trace ", arguments.trace);
 }
 
-// Rank 0: checks that no other launch is at work in the run directory; fills the model plan, the use of ReLU masks, and
-// the effective --resume for all ranks.
+// Rank 0: checks that no other attempt is at work in the run directory; fills the model plan, the use of ReLU masks,
+// and the effective --resume for all ranks.
 absl::Status DecideAlone(const TrainArguments& arguments, const TrainOptions& options, ModelPlan plan,
-                         const Device* device, const Stream& stream, TrainingSinks& sinks, StartFacts& facts) {
+                         const Device* device, const Stream& stream, TrainingSinks& sinks, RankSetup& facts) {
   if (!arguments.take_over) {
     // The other ranks wait meanwhile.
     const absl::Duration silence = std::min(kOwnerSilence, absl::Seconds(options.pipeline.wait_timeout_seconds) / 2);
@@ -55,15 +55,15 @@ absl::Status DecideAlone(const TrainArguments& arguments, const TrainOptions& op
     facts.relu_masks =
         HasReluMasks(plan, CapacityOf(plan.options, options.batch), options.pipeline.bucket_rows, stream);
   }
-  HADAL_ASSIGN_OR_RETURN(facts.resume, ResumeOfThisStart(arguments.run_directory, arguments.resume,
-                                                         [](const char* name) { return std::getenv(name); }));
+  HADAL_ASSIGN_OR_RETURN(facts.resume, ResumeOfThisAttempt(arguments.run_directory, arguments.resume,
+                                                           [](const char* name) { return std::getenv(name); }));
   return absl::OkStatus();
 }
 
-// Opens this rank's device and returns its StartFacts.
-StartFacts FactsHere(const TrainArguments& arguments, const absl::StatusOr<PreparedRun>& prepared, const World& world,
-                     RunDevice& device, TrainingSinks& sinks) {
-  StartFacts facts{.rank = FactsOf(world), .error = prepared.status(), .command = CommandText(arguments)};
+// Opens this rank's device and returns its RankSetup.
+RankSetup FactsHere(const TrainArguments& arguments, const absl::StatusOr<PreparedRun>& prepared, const World& world,
+                    RunDevice& device, TrainingSinks& sinks) {
+  RankSetup facts{.rank = FactsOf(world), .error = prepared.status(), .command = CommandText(arguments)};
   if (!prepared.ok()) return facts;
   const TrainOptions& options = prepared->options.train;
   facts.config_text = prepared->config_text;
@@ -83,10 +83,10 @@ StartFacts FactsHere(const TrainArguments& arguments, const absl::StatusOr<Prepa
   return facts;
 }
 
-absl::StatusOr<std::vector<StartFacts>> Gather(const StartFacts& mine, Collectives& collectives) {
+absl::StatusOr<std::vector<RankSetup>> Gather(const RankSetup& mine, Collectives& collectives) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> gathered,
                          collectives.AllGather(Pack(mine), "what the ranks start with"));
-  std::vector<StartFacts> ranks;
+  std::vector<RankSetup> ranks;
   for (const std::string& bytes : gathered) {
     HADAL_ASSIGN_OR_RETURN(ranks.emplace_back(), Unpack(bytes));
   }
@@ -95,17 +95,17 @@ absl::StatusOr<std::vector<StartFacts>> Gather(const StartFacts& mine, Collectiv
 
 // Returns RankResources::memory_limit_bytes: the config's value, or that of memory_limit.h if the config sets none.
 absl::StatusOr<int64_t> MemoryLimit(const ModelPlan& plan, const TrainOptions& options,
-                                    std::span<const StartFacts> ranks, const CommonStart& common) {
+                                    std::span<const RankSetup> ranks, const CommonSettings& common) {
   if (options.pipeline.memory_limit_bytes != 0) return options.pipeline.memory_limit_bytes;
   int64_t driver_bytes = 0;
   if (common.gpu) {
-    HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
-                           MakePipelinePlan(plan, options.batch, options.pipeline, static_cast<int>(ranks.size()),
-                                            /*rank=*/0, {.device_transfers = common.nccl}));
+    HADAL_ASSIGN_OR_RETURN(const PipelineLayout pipeline,
+                           MakePipelineLayout(plan, options.batch, options.pipeline, static_cast<int>(ranks.size()),
+                                              /*rank=*/0, {.device_transfers = common.nccl}));
     driver_bytes = DriverBytes(plan, pipeline);
   }
   std::vector<MemoryFacts> memory;
-  for (const StartFacts& facts : ranks) {
+  for (const RankSetup& facts : ranks) {
     const int64_t of_host = facts.rank.available_bytes >= 0 ? facts.rank.available_bytes : MemoryFacts::kUnknown;
     memory.push_back({.device = common.gpu ? facts.device.identity : "",
                       .free_bytes = common.gpu ? facts.device.free_bytes : of_host,
@@ -174,7 +174,7 @@ absl::StatusOr<FoundCheckpoint> IfItFits(absl::StatusOr<FoundCheckpoint> found, 
 }  // namespace
 
 absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, const TrainOptions& options,
-                                    std::span<const StartFacts> ranks, const CommonStart& common, int rank,
+                                    std::span<const RankSetup> ranks, const CommonSettings& common, int rank,
                                     const Stream& stream) {
   HADAL_ASSIGN_OR_RETURN(ModelPlan plan, ModelPlan::Parse(ranks[0].plan));
   plan.compute_storage = common.compute_storage;
@@ -186,15 +186,15 @@ absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, const Train
       .device_transfers = common.nccl, .free_links = !common.gpu, .memory_limit_bytes = *limit};
   // Every rank lays out all ranks, and must come to the same plan as the others: for the same number of threads.
   int threads = stream.threads();
-  for (const StartFacts& facts : ranks) threads = std::max(threads, facts.rank.threads);
+  for (const RankSetup& facts : ranks) threads = std::max(threads, facts.rank.threads);
   const Stream widest = stream.device() != nullptr ? stream : Stream::ForLayouts(DeviceKind::kCpu, threads);
-  absl::StatusOr<PipelinePlan> pipeline =
-      MakeFittingPlan(plan, options.batch, options.pipeline, static_cast<int>(ranks.size()), rank, resources, widest);
+  absl::StatusOr<PipelineLayout> pipeline =
+      MakeFittingLayout(plan, options.batch, options.pipeline, static_cast<int>(ranks.size()), rank, resources, widest);
   HADAL_RETURN_IF_ERROR(Explained(pipeline.status(), arguments));
   return RunLayout{.plan = std::move(plan), .resources = resources, .pipeline = *std::move(pipeline), .stream = stream};
 }
 
-absl::Status ApplyStart(const CommonStart& common, int rank, PreparedRun& prepared) {
+absl::Status ApplySettings(const CommonSettings& common, int rank, PreparedRun& prepared) {
   HADAL_RETURN_IF_ERROR(UseInstructionSets(common.instruction_sets));
   if (!common.reads_all[rank]) return absl::OkStatus();
   HADAL_ASSIGN_OR_RETURN(prepared.train, Corpus::Open(prepared.options.train.train_data));
@@ -204,19 +204,18 @@ absl::Status ApplyStart(const CommonStart& common, int rank, PreparedRun& prepar
   return absl::OkStatus();
 }
 
-absl::StatusOr<RunStart> StartTogether(const TrainArguments& arguments, absl::StatusOr<PreparedRun>& prepared,
-                                       World& world, Collectives& collectives, RunDevice& device,
-                                       TrainingSinks& sinks) {
-  HADAL_ASSIGN_OR_RETURN(const std::vector<StartFacts> ranks,
+absl::StatusOr<AgreedRun> AgreeOnRun(const TrainArguments& arguments, absl::StatusOr<PreparedRun>& prepared,
+                                     World& world, Collectives& collectives, RunDevice& device, TrainingSinks& sinks) {
+  HADAL_ASSIGN_OR_RETURN(const std::vector<RankSetup> ranks,
                          Gather(FactsHere(arguments, prepared, world, device, sinks), collectives));
   const TrainOptions options = prepared.ok() ? prepared->options.train : TrainOptions();
-  const absl::StatusOr<CommonStart> common = CompareStarts(
+  const absl::StatusOr<CommonSettings> common = AgreeOnSettings(
       ranks, {.device = arguments.device, .precision = options.precision, .transport = options.pipeline.transport});
   if (!common.ok()) return AsCommonError(common.status());
   if (!common->gpu) device.device = nullptr;
   if (!common->nccl) device.nccl = nullptr;
   HADAL_RETURN_IF_ERROR(
-      collectives.AllOk(ApplyStart(*common, world.rank(), *prepared), "reading every byte of a corpus"));
+      collectives.AllOk(ApplySettings(*common, world.rank(), *prepared), "reading every byte of a corpus"));
   const Stream stream = device.device ? Stream::On(*device.device, world.stream().threads()) : world.stream();
   absl::StatusOr<RunLayout> laid_out = LayOutRun(arguments, options, ranks, *common, world.rank(), stream);
   HADAL_RETURN_IF_ERROR(collectives.AllOk(laid_out.status(), "laying out the run"));
@@ -226,7 +225,7 @@ absl::StatusOr<RunStart> StartTogether(const TrainArguments& arguments, absl::St
   if (!world.warning().empty()) sinks.Tell(absl::StrCat("warning: ", world.warning()));
   std::vector<std::string> notices = common->notices;
   if (ranks[0].resume != arguments.resume) {
-    notices.push_back(absl::StrCat("an earlier start of this job has done --resume ", arguments.resume,
+    notices.push_back(absl::StrCat("an earlier attempt of this job has done --resume ", arguments.resume,
                                    ": going on from the newest checkpoint"));
   }
   for (const std::string& notice : notices) {
@@ -235,10 +234,10 @@ absl::StatusOr<RunStart> StartTogether(const TrainArguments& arguments, absl::St
   HADAL_ASSIGN_OR_RETURN(const std::string warning,
                          Connect(layout, world, absl::Seconds(options.pipeline.wait_timeout_seconds), device));
   if (!warning.empty()) sinks.Tell(absl::StrCat("warning: ", warning));
-  RunStart start{.layout = std::move(layout), .resume = ranks[0].resume};
-  if (!arguments.take_over) start.predecessor = ranks[0].predecessor;
-  for (const StartFacts& facts : ranks) start.hosts.push_back(facts.rank.host);
-  return start;
+  AgreedRun agreed{.layout = std::move(layout), .resume = ranks[0].resume};
+  if (!arguments.take_over) agreed.predecessor = ranks[0].predecessor;
+  for (const RankSetup& facts : ranks) agreed.hosts.push_back(facts.rank.host);
+  return agreed;
 }
 
 absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, const std::string& resume,
@@ -257,8 +256,8 @@ absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, co
   return found;
 }
 
-absl::Status LoadStart(const TrainArguments& arguments, const std::string& resume, const PreparedRun& run, int rank,
-                       TrainingSinks& sinks, Trainer& trainer) {
+absl::Status LoadInitialState(const TrainArguments& arguments, const std::string& resume, const PreparedRun& run,
+                              int rank, TrainingSinks& sinks, Trainer& trainer) {
   const ModelPlan& model = trainer.engine().state().plan();
   const auto choose = [&](int64_t before_step) {
     return IfItFits(ChooseResume(arguments, resume, before_step, run.config, DescribeParameters(model), sinks), run,

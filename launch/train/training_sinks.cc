@@ -12,30 +12,30 @@
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
-#include "tools/metrics/metrics_jsonl.h"
-#include "tools/metrics/progress.h"
-#include "tools/metrics/tensorboard.h"
-#include "tools/metrics/terminal.h"
-#include "tools/metrics/trace_json.h"
+#include "tools/output/metrics_jsonl.h"
+#include "tools/output/progress.h"
+#include "tools/output/tensorboard.h"
+#include "tools/output/terminal.h"
+#include "tools/output/trace_writer.h"
 
 namespace hadal {
 
 absl::Status TrainingSinks::OpenLog() {
-  HADAL_ASSIGN_OR_RETURN(log_, RankLog::Open(JoinPath(run_directory_, kLogsName), place_.rank));
-  log_->Say(StartLines(place_, environ));
+  HADAL_ASSIGN_OR_RETURN(log_, RankLog::Open(JoinPath(run_directory_, kLogsName), identity_.rank));
+  log_->Say(StartLines(identity_, environ));
   log_->Say(std::exchange(told_, ""));
   return absl::OkStatus();
 }
 
 absl::Status TrainingSinks::Open(const GridShape& grid, const std::string& config_text, int64_t first_step,
                                  const std::string& attempt) {
-  place_.stage = grid.StageOf(place_.rank);
-  place_.stages = grid.stages;
-  place_.replica = grid.ReplicaOf(place_.rank);
-  place_.replicas = grid.replicas;
-  place_.attempt = attempt;
+  identity_.stage = grid.StageOf(identity_.rank);
+  identity_.stages = grid.stages;
+  identity_.replica = grid.ReplicaOf(identity_.rank);
+  identity_.replicas = grid.replicas;
+  identity_.attempt = attempt;
   HADAL_RETURN_IF_ERROR(OpenLog());
-  if (place_.rank != 0) return absl::OkStatus();
+  if (identity_.rank != 0) return absl::OkStatus();
   HADAL_RETURN_IF_ERROR(ReplaceFile(JoinPath(run_directory_, kResolvedConfigName), config_text, attempt));
   HADAL_ASSIGN_OR_RETURN(std::unique_ptr<MetricsJsonl> jsonl,
                          MetricsJsonl::Open({.path = JoinPath(run_directory_, kMetricsName),
@@ -63,7 +63,7 @@ void TrainingSinks::Tell(const std::string& text) {
 }
 
 void TrainingSinks::Warn(const std::string& text) {
-  if (place_.rank == 0) Tell(absl::StrCat("warning: ", text));
+  if (identity_.rank == 0) Tell(absl::StrCat("warning: ", text));
 }
 
 absl::StatusOr<TraceRequest> TrainingSinks::MakeTraceRequest(const std::string& steps, const StopOptions& stop) {

@@ -8,22 +8,22 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "pipeline/plan/grid_shape.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/options/grid_shape.h"
+#include "pipeline/options/train_options.h"
 #include "pipeline/step_tracer.h"
 #include "runtime/metrics_sink.h"
-#include "tools/metrics/rank_log.h"
+#include "tools/output/rank_log.h"
 
 namespace hadal {
 
 class TrainingSinks {
  public:
   // `place`: may lack the pipeline position, which is known only after the model is partitioned.
-  TrainingSinks(RankPlace place, std::string run_directory)
-      : place_(std::move(place)), run_directory_(std::move(run_directory)) {}
+  TrainingSinks(RankIdentity identity, std::string run_directory)
+      : identity_(std::move(identity)), run_directory_(std::move(run_directory)) {}
 
   MetricsSink& sink() { return fan_out_; }
-  // Opens the files; rank 0 writes config.resolved.textproto. Call before training starts, after the launch `attempt`
+  // Opens the files; rank 0 writes config.resolved.textproto. Call before training starts, after the attempt `attempt`
   // has claimed the run directory.  Errors: Aborted if it owns it no longer; those of files.
   absl::Status Open(const GridShape& grid, const std::string& config_text, int64_t first_step,
                     const std::string& attempt);
@@ -44,7 +44,7 @@ class TrainingSinks {
  private:
   absl::Status OpenLog();
 
-  RankPlace place_;
+  RankIdentity identity_;
   std::string run_directory_;
   std::string told_;              // messages before the log was open
   std::unique_ptr<RankLog> log_;  // null: not open

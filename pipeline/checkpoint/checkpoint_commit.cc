@@ -1,3 +1,5 @@
+#include "pipeline/checkpoint/checkpoint_commit.h"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,7 +18,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "pipeline/checkpoint/run_owner.h"
 #include "runtime/check.h"
@@ -28,7 +29,7 @@
 namespace hadal {
 namespace {
 
-// ---- Leftovers of killed launches, by their names ----
+// ---- Leftovers of killed attempts, by their names ----
 
 bool HasOnly(std::string_view characters, std::string_view text) {
   return !text.empty() && text.find_first_not_of(characters) == std::string_view::npos;
@@ -167,7 +168,7 @@ absl::StatusOr<std::vector<std::string>> SetAsideLaterCheckpoints(const std::str
                                                                   const std::string& attempt) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(run_directory));
   std::vector<std::string> moved;
-  // A launch that was stopped since its claim must not change what a later owner has written.
+  // An attempt that was stopped since its claim must not change what a later owner has written.
   const auto check_owner = [&] {
     const absl::Status owner = CheckOwner(run_directory, attempt);
     return absl::IsAborted(owner) ? owner : absl::OkStatus();
@@ -180,7 +181,7 @@ absl::StatusOr<std::vector<std::string>> SetAsideLaterCheckpoints(const std::str
     if (entry.step <= step) continue;
     const std::string aside = absl::StrCat(entry.directory, kAbandonedInfix, attempt);
     const absl::Status renamed = RenamePath(entry.directory, aside);
-    if (absl::IsNotFound(renamed)) continue;  // another launch has moved it
+    if (absl::IsNotFound(renamed)) continue;  // another attempt has moved it
     HADAL_RETURN_IF_ERROR(renamed);
     moved.push_back(aside);
   }

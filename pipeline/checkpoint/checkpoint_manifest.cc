@@ -48,7 +48,8 @@ Json ProgressToJson(const TrainingProgress& progress) {
           {"update", progress.update},
           {"seed", progress.seed},
           {"epochs_done", progress.epochs_done},
-          {"epoch_start", {progress.epoch_start.order, progress.epoch_start.epoch, progress.epoch_start.micro_batch}},
+          {"epoch_start",
+           {progress.epoch_position.order, progress.epoch_position.epoch, progress.epoch_position.micro_batch}},
           {"samples_seen", progress.samples_seen},
           {"target_tokens_seen", progress.target_tokens_seen},
           {"training_seconds", progress.training_seconds},
@@ -94,7 +95,7 @@ constexpr StrictJsonLimits kLimits = {.max_bytes = kMaxManifestBytes, .max_depth
 constexpr int64_t kMaxParameterElements = int64_t{1} << 50;
 
 // [order, epoch, first micro-batch]; checkpoints of before have none.
-EpochStart ReadEpochStart(JsonFields& progress) {
+EpochPosition ReadEpochPosition(JsonFields& progress) {
   if (!progress.Has("epoch_start")) return {};
   const Json& list = progress.List("epoch_start");
   if (list.size() == 3) {
@@ -115,7 +116,7 @@ TrainingProgress ReadProgress(JsonFields fields) {
   fields.Read("update", progress.update, 0, progress.step);
   fields.Read("seed", progress.seed);
   fields.ReadOrInfinity("epochs_done", progress.epochs_done);
-  progress.epoch_start = ReadEpochStart(fields);
+  progress.epoch_position = ReadEpochPosition(fields);
   fields.Read("samples_seen", progress.samples_seen);
   fields.Read("target_tokens_seen", progress.target_tokens_seen);
   fields.ReadOrInfinity("training_seconds", progress.training_seconds);

@@ -39,7 +39,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "layers/model_plan.h"
-#include "runtime/data/epoch_start.h"
+#include "runtime/data/epoch_position.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
@@ -102,7 +102,7 @@ struct TrainingProgress {
   uint64_t seed = 0;       // the key of every Philox stream
   double epochs_done = 0;  // whole epochs + share of the current one's samples
   // Start of the current epoch. Redundant (the data's order depends only on the step), but it makes the seek faster.
-  EpochStart epoch_start;
+  EpochPosition epoch_position;
   int64_t samples_seen = 0;
   int64_t target_tokens_seen = 0;
   double training_seconds = 0;                                      // time spent in steps, over all attempts

@@ -134,7 +134,7 @@ absl::Status CheckpointReader::OpenFiles() {
   }
   for (const WrittenFile& file : manifest_.files) HADAL_RETURN_IF_ERROR(OpenAndKeep(file.name, file.bytes));
   for (const AttachedFile& file : manifest_.attachments) HADAL_RETURN_IF_ERROR(OpenAndKeep(file.name, file.bytes));
-  IndexPlaces();
+  IndexLocations();
   return absl::OkStatus();
 }
 
@@ -170,29 +170,29 @@ absl::Status CheckpointReader::UnlessRemoved(const absl::Status& status) const {
                                           "(checkpoint.keep_last): give the run directory for its newest one"));
 }
 
-void CheckpointReader::IndexPlaces() {
+void CheckpointReader::IndexLocations() {
   first_slice_.assign(1, 0);
   for (const CheckpointParameter& parameter : manifest_.parameters) {
     first_slice_.push_back(first_slice_.back() + parameter.slices());
   }
-  places_.resize(static_cast<size_t>(first_slice_.back()) * kStateKinds.size());
+  locations_.resize(static_cast<size_t>(first_slice_.back()) * kStateKinds.size());
   for (int32_t f = 0; f < static_cast<int32_t>(manifest_.files.size()); ++f) {
     int32_t tensor = 0;
     for (const WrittenSlice& slice : manifest_.files[f].slices) {
-      Place* places = &places_[(first_slice_[slice.parameter] + slice.slice) * kStateKinds.size()];
+      Location* locations = &locations_[(first_slice_[slice.parameter] + slice.slice) * kStateKinds.size()];
       for (size_t kind = 0; kind < kStateKinds.size(); ++kind) {
-        if (slice.crc32c[kind]) places[kind] = {.file = f, .tensor = tensor++, .crc32c = *slice.crc32c[kind]};
+        if (slice.crc32c[kind]) locations[kind] = {.file = f, .tensor = tensor++, .crc32c = *slice.crc32c[kind]};
       }
     }
   }
 }
 
-const CheckpointReader::Place& CheckpointReader::PlaceOf(StateKind kind, int32_t parameter, int64_t slice) const {
+const CheckpointReader::Location& CheckpointReader::LocationOf(StateKind kind, int32_t parameter, int64_t slice) const {
   HADAL_CHECK_GE(parameter, 0);
   HADAL_CHECK_LT(parameter, static_cast<int32_t>(manifest_.parameters.size()));
   HADAL_CHECK_GE(slice, 0);
   HADAL_CHECK_LT(slice, manifest_.parameters[parameter].slices());
-  return places_[(first_slice_[parameter] + slice) * kStateKinds.size() + static_cast<size_t>(kind)];
+  return locations_[(first_slice_[parameter] + slice) * kStateKinds.size() + static_cast<size_t>(kind)];
 }
 
 absl::StatusOr<SafetensorsReader*> CheckpointReader::OpenFile(int32_t file) {
@@ -285,7 +285,7 @@ absl::Status CheckpointReader::ReadSlices(std::span<const SliceState> wanted, De
 
 absl::Status CheckpointReader::ReadSlicesHere(std::span<const SliceState> wanted, Device* device) {
   struct Read {
-    const Place* place;
+    const Location* location;
     const Vector* destination;
   };
   std::vector<Read> reads;
@@ -293,29 +293,29 @@ absl::Status CheckpointReader::ReadSlicesHere(std::span<const SliceState> wanted
     for (const StateKind kind : kStateKinds) {
       const Vector& destination = slice.view(kind);
       if (destination.empty()) continue;
-      const Place& place = PlaceOf(kind, slice.parameter, slice.slice);
+      const Location& location = LocationOf(kind, slice.parameter, slice.slice);
       HADAL_CHECK_EQ(destination.size, manifest_.parameters[slice.parameter].slice_elements(slice.slice));
-      if (place.file < 0) {
+      if (location.file < 0) {
         return absl::FailedPreconditionError(
             absl::StrCat(directory_,
                          " holds weights only, without Adam's moments (an average?): training cannot go on from "
                          "it; start a new run with --init-from, or choose another checkpoint"));
       }
-      reads.push_back({.place = &place, .destination = &destination});
+      reads.push_back({.location = &location, .destination = &destination});
     }
   }
   std::sort(reads.begin(), reads.end(), [](const Read& a, const Read& b) {
-    return std::pair(a.place->file, a.place->tensor) < std::pair(b.place->file, b.place->tensor);
+    return std::pair(a.location->file, a.location->tensor) < std::pair(b.location->file, b.location->tensor);
   });
   std::vector<float> passing;  // a slice on its way to the device
   for (const Read& read : reads) {
-    HADAL_ASSIGN_OR_RETURN(const SafetensorsReader* reader, OpenFile(read.place->file));
-    const SafetensorsTensor& tensor = reader->tensors()[read.place->tensor];
+    HADAL_ASSIGN_OR_RETURN(const SafetensorsReader* reader, OpenFile(read.location->file));
+    const SafetensorsTensor& tensor = reader->tensors()[read.location->tensor];
     if (device != nullptr) passing.resize(read.destination->size);
     float* const to = device != nullptr ? passing.data() : read.destination->data;
-    HADAL_RETURN_IF_ERROR(reader->Read(read.place->tensor, 0, tensor.bytes(), to));
+    HADAL_RETURN_IF_ERROR(reader->Read(read.location->tensor, 0, tensor.bytes(), to));
     const uint32_t crc = Crc32c(to, static_cast<size_t>(tensor.bytes()));
-    if (crc != read.place->crc32c) return CrcError(tensor.name, reader->path(), crc, read.place->crc32c);
+    if (crc != read.location->crc32c) return CrcError(tensor.name, reader->path(), crc, read.location->crc32c);
     if (device != nullptr) device->CopyIn(read.destination->data, to, tensor.bytes());
   }
   return absl::OkStatus();

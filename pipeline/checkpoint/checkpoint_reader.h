@@ -74,7 +74,7 @@ class CheckpointReader {
 
  private:
   // The position of one state kind of one slice.
-  struct Place {
+  struct Location {
     int32_t file = -1;
     int32_t tensor = -1;  // index in the file, in file order
     uint32_t crc32c = 0;
@@ -93,8 +93,8 @@ class CheckpointReader {
   absl::Status VerifyAll(absl::FunctionRef<void(int64_t bytes)> verified);
   absl::Status ReadSlicesHere(std::span<const SliceState> wanted, Device* device);
   absl::StatusOr<std::string> ReadAttachmentHere(const AttachedFile& file) const;
-  void IndexPlaces();
-  const Place& PlaceOf(StateKind kind, int32_t parameter, int64_t slice) const;
+  void IndexLocations();
+  const Location& LocationOf(StateKind kind, int32_t parameter, int64_t slice) const;
   // Opens file `file` and checks its header against the manifest. Keeps the most recently used files open.
   absl::StatusOr<SafetensorsReader*> OpenFile(int32_t file);
   absl::Status CheckHeader(const SafetensorsReader& reader, const WrittenFile& file) const;
@@ -110,7 +110,7 @@ class CheckpointReader {
   std::map<std::string, std::shared_ptr<const FileDescriptor>> kept_;  // by name
   CheckpointManifest manifest_;
   std::vector<int64_t> first_slice_;  // [parameters + 1] running count of slices
-  std::vector<Place> places_;         // [total slices · 3]
+  std::vector<Location> locations_;   // [total slices · 3]
   std::vector<OpenedFile> opened_;    // most recently used last
 };
 

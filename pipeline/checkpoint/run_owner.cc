@@ -42,7 +42,7 @@ std::string ProcFile(const std::string& name) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-std::string Place() {
+std::string PidNamespace() {
   std::error_code error;
   const std::string name_space = std::filesystem::read_symlink("/proc/self/ns/pid", error).string();
   const std::string boot = ProcFile("sys/kernel/random/boot_id");
@@ -76,10 +76,10 @@ std::string HeartbeatText(std::string_view heartbeats) {
   return absl::StrFormat("%-*s\n", kHeartbeatDigits, std::string(heartbeats));
 }
 
-RunOwner ThisLaunch(const std::string& attempt) {
+RunOwner ThisAttempt(const std::string& attempt) {
   return {.attempt = attempt,
           .host = HostName(),
-          .place = Place(),
+          .pid_namespace = PidNamespace(),
           .pid = getpid(),
           .start_ticks = LifeOf(getpid()).start_ticks,
           .since = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone()),
@@ -87,15 +87,15 @@ RunOwner ThisLaunch(const std::string& attempt) {
 }
 
 std::string RecordText(const RunOwner& owner) {
-  return absl::StrCat(owner.attempt, "\n", owner.host, "\n", owner.place, "\n", owner.pid, " ", owner.start_ticks, "\n",
-                      owner.since, "\n", HeartbeatText(owner.heartbeats));
+  return absl::StrCat(owner.attempt, "\n", owner.host, "\n", owner.pid_namespace, "\n", owner.pid, " ",
+                      owner.start_ticks, "\n", owner.since, "\n", HeartbeatText(owner.heartbeats));
 }
 
 // A record that ends early belongs to an owner of which nothing but the attempt is known.
 RunOwner ParseRecord(const std::string& text) {
   std::vector<std::string> lines = absl::StrSplit(text, '\n');
   lines.resize(6);
-  RunOwner owner{.attempt = lines[0], .host = lines[1], .place = lines[2], .since = lines[4]};
+  RunOwner owner{.attempt = lines[0], .host = lines[1], .pid_namespace = lines[2], .since = lines[4]};
   const std::vector<std::string> process = absl::StrSplit(lines[3], ' ');
   if (process.size() == 2 && absl::SimpleAtoi(process[0], &owner.pid)) {
     (void)absl::SimpleAtoi(process[1], &owner.start_ticks);
@@ -108,7 +108,7 @@ enum class Activity { kNone, kHere, kStoppedHere, kElsewhere };  // kElsewhere: 
 
 Activity ActivityOf(const RunOwner& owner) {
   if (owner.heartbeats == kEnded || owner.pid == 0) return Activity::kNone;
-  if (owner.place != Place()) return Activity::kElsewhere;
+  if (owner.pid_namespace != PidNamespace()) return Activity::kElsewhere;
   const ProcessLife life = LifeOf(owner.pid);
   if (life.ended || life.start_ticks != owner.start_ticks) return Activity::kNone;
   return life.stopped ? Activity::kStoppedHere : Activity::kHere;
@@ -116,7 +116,7 @@ Activity ActivityOf(const RunOwner& owner) {
 
 absl::Status InUse(const std::string& run_directory, const RunOwner& owner, bool stopped) {
   return absl::AbortedError(absl::StrCat(
-      run_directory, " is in use by another launch: ", owner.Describe(), stopped ? " (stopped by a signal)" : "",
+      run_directory, " is in use by another attempt: ", owner.Describe(), stopped ? " (stopped by a signal)" : "",
       ". Wait until it has ended, stop it, or choose another --run-dir. To take the directory from it, give "
       "--take-over: it then ends before it writes again"));
 }
@@ -141,7 +141,7 @@ absl::Status Compare(const std::optional<RunOwner>& owner, const std::string& ru
     return absl::InternalError(absl::StrCat(RecordPath(run_directory), ": is no longer there"));
   }
   if (owner->attempt == attempt) return absl::OkStatus();
-  return absl::AbortedError(absl::StrCat("this launch (", attempt, ") may no longer write into ", run_directory,
+  return absl::AbortedError(absl::StrCat("this attempt (", attempt, ") may no longer write into ", run_directory,
                                          ": a later one (", owner->Describe(), ") has taken it over"));
 }
 
@@ -181,7 +181,7 @@ absl::StatusOr<std::string> FindPredecessor(const std::string& run_directory, ab
     return InUse(run_directory, *owner, activity == Activity::kStoppedHere);
   }
   if (activity == Activity::kElsewhere) {
-    tell(absl::StrCat("the last launch in ", run_directory, " did not report its end (", owner->Describe(),
+    tell(absl::StrCat("the last attempt in ", run_directory, " did not report its end (", owner->Describe(),
                       "); waiting ", absl::FormatDuration(silence), " for a sign of it"));
     HADAL_RETURN_IF_ERROR(AwaitSilence(run_directory, *owner, silence));
   }
@@ -209,14 +209,14 @@ absl::StatusOr<std::unique_ptr<RunOwnership>> RunOwnership::Claim(const Options&
   }
   HADAL_RETURN_IF_ERROR(MakeDirectories(directory));
   HADAL_RETURN_IF_ERROR(SyncDirectory(options.run_directory));  // where `directory` may be new
-  const std::string text = RecordText(ThisLaunch(options.attempt));
+  const std::string text = RecordText(ThisAttempt(options.attempt));
   const absl::Status replaced = ReplaceFile(path, text, options.attempt);
-  // A launch that claims meanwhile removes the file that was to be renamed.
+  // An attempt that claims meanwhile removes the file that was to be renamed.
   if (absl::IsNotFound(replaced)) return CauseOf(replaced, options.run_directory, options.attempt);
   HADAL_RETURN_IF_ERROR(replaced);
   FileDescriptor record(open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!record.valid()) return ErrnoStatus(errno, "open", path);
-  HADAL_RETURN_IF_ERROR(CheckOwner(options.run_directory, options.attempt));  // so `record` is this launch's
+  HADAL_RETURN_IF_ERROR(CheckOwner(options.run_directory, options.attempt));  // so `record` is this attempt's
   const auto heartbeats_at = static_cast<off_t>(text.size()) - (kHeartbeatDigits + 1);
   return std::unique_ptr<RunOwnership>(new RunOwnership(options, std::move(record), heartbeats_at));
 }
@@ -257,7 +257,7 @@ absl::Status RunOwnership::Check() const {
     return Compare(owner, options_.run_directory, options_.attempt);
   }
   return absl::AbortedError(absl::StrCat(options_.run_directory,
-                                         " was removed while this launch wrote into it; nothing more can be saved. "
+                                         " was removed while this attempt wrote into it; nothing more can be saved. "
                                          "Start again, in this or another --run-dir"));
 }
 

@@ -1,15 +1,15 @@
-// The owner of a run directory: the one launch that may write to it. Works on shared file systems, without locks.
+// The owner of a run directory: the one attempt that may write to it. Works on shared file systems, without locks.
 //
 // RUN/checkpoints/attempt is the owner's record, in six lines:
-//   6925c0a1-1267-8f3e11d0                      attempt, the name of the launch
+//   6925c0a1-1267-8f3e11d0                      attempt, the name of the attempt
 //   n2                                          host
 //   3f0c…-9d1e pid:[4026531836]                 place: boot id and process namespace; a pid means one process there
 //   4711 8812345                                pid of rank 0, and its start in clock ticks since boot
 //   2026-11-25T09:42:21Z                        since when
-//   0000000017                                  heartbeats, one in 5 seconds; "ended" when the launch has ended
-// A launch claims the directory by replacing the file, so the last claim counts.
+//   0000000017                                  heartbeats, one in 5 seconds; "ended" when the attempt has ended
+// An attempt claims the directory by replacing the file, so the last claim counts.
 //
-//   the last owner                              another launch
+//   the last owner                              another attempt
 //   none, or it has ended                       starts
 //   its process is gone from this place         starts
 //   its process is in this place, even stopped  is refused at once
@@ -17,13 +17,13 @@
 //   another place, no heartbeat for 20 seconds  starts: the owner is dead, stopped or cut off
 // --take-over starts in every case. Heartbeats are compared with one another, never with a clock of another host.
 //
-// A launch that has lost its directory may wake up at any moment. It checks its claim before the results of each step
+// An attempt that has lost its directory may wake up at any moment. It checks its claim before the results of each step
 // are written and before each commit, and ends. What it had checked before goes nowhere: its metrics file is no longer
-// the run's (tools/metrics/metrics_jsonl.h), and whatever takes a place in the run directory is first written under
+// the run's (tools/output/metrics_jsonl.h), and whatever takes a place in the run directory is first written under
 // a name that ends in its attempt, checked, and then renamed. A new owner removes all such names after its claim
 // (RemoveLeftovers), so that the rename fails if the claim came between the check and the rename.
-// Limitation: two launches that start within the same moment may both claim. The later claim counts, and the earlier
-// launch ends at its next check.
+// Limitation: two attempts that start within the same moment may both claim. The later claim counts, and the earlier
+// attempt ends at its next check.
 // Thread safety: any thread may call the functions. Blocking: file input and output.
 #pragma once
 
@@ -46,16 +46,16 @@
 
 namespace hadal {
 
-// Returns a unique name for one launch of a run, from time, process and random bits. Rank 0 calls it and broadcasts it.
+// Returns a unique name for an attempt at a run, from time, process and random bits. Rank 0 calls it and broadcasts it.
 std::string NewCheckpointAttempt();
 // Whether NewCheckpointAttempt makes such names.
 bool IsAttempt(std::string_view text);
 
 struct RunOwner {
-  std::string attempt, host, place;
+  std::string attempt, host, pid_namespace;
   int64_t pid = 0, start_ticks = 0;  // of rank 0
   std::string since;
-  std::string heartbeats;  // "ended": the launch has ended
+  std::string heartbeats;  // "ended": the attempt has ended
 
   // "attempt 6925c0a1-1267-8f3e11d0, process 4711 on n2, since 2026-11-25T09:42:21Z".
   std::string Describe() const;
@@ -65,7 +65,7 @@ absl::StatusOr<std::optional<RunOwner>> ReadOwner(const std::string& run_directo
 
 // How long an owner in another place is waited for.
 inline constexpr absl::Duration kOwnerSilence = absl::Seconds(20);
-// Rank 0, at the start of a launch: checks that no other one is at work. Returns the attempt of the last owner; "":
+// Rank 0, at the start of an attempt: checks that no other one is at work. Returns the attempt of the last owner; "":
 // none. `silence`: how long to wait for a heartbeat of an owner in another place; `tell` is called before such a wait.
 // Errors: Aborted, naming the owner and the remedies; those of ReadOwner.
 absl::StatusOr<std::string> FindPredecessor(const std::string& run_directory, absl::Duration silence,
@@ -86,13 +86,13 @@ class RunOwnership {
   struct Options {
     std::string run_directory;
     std::string attempt;
-    // The owner whom the launch may replace: FindPredecessor's. Another one that is at work is an error. Not set: any.
+    // The owner whom the attempt may replace: FindPredecessor's. Another one that is at work is an error. Not set: any.
     std::optional<std::string> predecessor;
     absl::Duration heartbeat = absl::Seconds(5);
   };
   // Creates RUN/checkpoints, writes the record, and starts the heartbeats.  Errors: Aborted; those of files.
   static absl::StatusOr<std::unique_ptr<RunOwnership>> Claim(const Options& options);
-  // Marks the record as ended, unless it is another launch's by now.
+  // Marks the record as ended, unless it is another attempt's by now.
   ~RunOwnership();
 
   // As CheckOwner; Aborted also if the run directory, or the record, was removed.
@@ -101,7 +101,7 @@ class RunOwnership {
  private:
   RunOwnership(const Options& options, FileDescriptor record, off_t heartbeats_at);
   void Beat();
-  // Writes to the record that this launch has made, which is no longer the directory's after another claim.
+  // Writes to the record that this attempt has made, which is no longer the directory's after another claim.
   void Write(std::string_view heartbeats);
 
   const Options options_;

@@ -95,12 +95,12 @@ void TrainingCheckpoints::Warn(std::string_view text) const {
 absl::Status TrainingCheckpoints::ClaimHere(int64_t step) {
   if (!loaded_elsewhere_ && !loaded_directory_.empty() && !PathExists(loaded_directory_)) {
     return absl::AbortedError(absl::StrCat(options_.run_directory,
-                                           " is in use by another launch, which has moved or removed ",
+                                           " is in use by another attempt, which has moved or removed ",
                                            loaded_directory_, " since this one read it; start again"));
   }
   HADAL_RETURN_IF_ERROR(committer_->Claim(options_.predecessor));
   if (const absl::Status removed = RemoveLeftovers(options_.run_directory, attempt_); !removed.ok()) {
-    Warn(absl::StrCat("what an earlier launch left half-written could not be removed: ", removed.message()));
+    Warn(absl::StrCat("what an earlier attempt left half-written could not be removed: ", removed.message()));
   }
   HADAL_RETURN_IF_ERROR(committer_->CheckClaim());
   const absl::StatusOr<std::vector<std::string>> moved =
@@ -229,7 +229,7 @@ absl::Status TrainingCheckpoints::BeginCommit() {
   file_.reset();
   absl::Status written = file.status();
   if (!written.ok()) {
-    // A launch that takes a run directory over removes what others are writing there.
+    // An attempt that takes a run directory over removes what others are writing there.
     if (const absl::Status claim = committer_->CheckClaim(); absl::IsAborted(claim)) written = claim;
   }
   if (absl::Status all = collectives_.AllOk(written, "writing a checkpoint"); !all.ok()) {
@@ -409,7 +409,7 @@ absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest(
       last_progress_ = *progress;
       return *progress;
     }
-    // Until this launch claims it, another may own the run and remove old checkpoints.
+    // Until this attempt claims it, another may own the run and remove old checkpoints.
     if (absl::IsNotFound(progress.status()) && ++gone < kMostChoices) continue;
     if (!absl::IsDataLoss(progress.status())) return progress.status();
     refused = progress.status();

@@ -32,6 +32,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pipeline/checkpoint/background_file.h"
+#include "pipeline/checkpoint/checkpoint_commit.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
@@ -81,9 +82,9 @@ class TrainingCheckpoints {
                       MetricsSink* sink, TraceBuffer* trace);
 
   // Claims the run directory for this attempt, which continues from `step`; that step counts as saved. Removes
-  // leftovers of earlier launches and sets aside checkpoints of later steps. On a device, makes the queue of the
+  // leftovers of earlier attempts and sets aside checkpoints of later steps. On a device, makes the queue of the
   // copies. Call before the first Begin.
-  // Errors, on all ranks: Aborted if another launch owns the directory, or has moved or removed what this one
+  // Errors, on all ranks: Aborted if another attempt owns the directory, or has moved or removed what this one
   // has loaded of the run.
   absl::Status Claim(int64_t step);
   // The attempt that owns the run directory; empty before Claim.

@@ -29,7 +29,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "pipeline/plan/decoder_options.h"
+#include "pipeline/options/decoder_options.h"
 
 namespace hadal {
 

@@ -14,9 +14,9 @@ class Tables {
 
   const int32_t* Add(const ConstTokens& table) {
     std::copy_n(table.data, table.size, on_host_ + words_);
-    const int32_t* const place = on_device_ + words_;
+    const int32_t* const address = on_device_ + words_;
     words_ += table.size;
-    return place;
+    return address;
   }
   int64_t words() const { return words_; }
 
@@ -49,12 +49,12 @@ void DecodeBlocks::FillStep(const Stream& stream, int32_t lane, IncrementalRows&
   HADAL_CHECK_EQ(rows.rows(), rows_);
   const int64_t offset = lane * (step_words_ + group_words_);
   Tables tables(on_host_ + offset, on_device_ + offset);
-  rows.places.tokens = tables.Add(rows.tokens);
-  rows.places.positions = tables.Add(rows.positions);
-  rows.cache_rows.place = tables.Add(rows.cache_rows.rows);
+  rows.device_tokens.tokens = tables.Add(rows.tokens);
+  rows.device_tokens.positions = tables.Add(rows.positions);
+  rows.cache_rows.device_rows = tables.Add(rows.cache_rows.rows);
   for (CacheIndex* index : {&rows.self, &rows.encoder_output}) {
-    index->lengths_place = tables.Add(index->lengths);
-    index->indices_place = tables.Add(index->indices);
+    index->device_lengths = tables.Add(index->lengths);
+    index->device_indices = tables.Add(index->indices);
   }
   HADAL_CHECK_EQ(tables.words(), step_words_);
   stream.device()->EnqueueCopyIn(on_device_ + offset, on_host_ + offset, step_words_ * kWordBytes);
@@ -64,7 +64,7 @@ void DecodeBlocks::FillGroup(const Stream& stream, int32_t lane, CacheRows& enco
   HADAL_CHECK_EQ(encoder_output.rows.size, source_rows_);
   const int64_t offset = lane * (step_words_ + group_words_) + step_words_;
   Tables tables(on_host_ + offset, on_device_ + offset);
-  encoder_output.place = tables.Add(encoder_output.rows);
+  encoder_output.device_rows = tables.Add(encoder_output.rows);
   stream.device()->EnqueueCopyIn(on_device_ + offset, on_host_ + offset, group_words_ * kWordBytes);
 }
 

@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "layers/incremental_sublayer.h"
-#include "pipeline/plan/decode_capacity.h"
+#include "pipeline/layout/decode_capacity.h"
 #include "runtime/arena.h"
 #include "runtime/stream.h"
 

@@ -20,7 +20,7 @@ DecodeBuffers::DecodeBuffers(const ModelPlan& plan, const DecodeCapacity& capaci
                stream, layout) {
   for (ArenaSlice& slice : residual_slices_) {
     const auto bytes_of = [&](Stack stack, int64_t rows) {
-      return plan.Streams(stack) * rows * width_ *
+      return plan.Residuals(stack) * rows * width_ *
              std::max(BytesOf(plan.compute_storage), BytesOf(plan.residual_storage(stack)));
     };
     slice = layout.ReserveBytes("decode workspace", std::max(bytes_of(Stack::kEncoder, capacity.source_rows),

@@ -17,7 +17,7 @@
 
 #include "layers/incremental_sublayer.h"
 #include "layers/sublayer_context.h"
-#include "pipeline/plan/decode_capacity.h"
+#include "pipeline/layout/decode_capacity.h"
 #include "runtime/arena.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"

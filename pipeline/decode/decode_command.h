@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "pipeline/plan/decode_capacity.h"
+#include "pipeline/layout/decode_capacity.h"
 
 namespace hadal {
 

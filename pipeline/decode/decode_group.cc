@@ -26,7 +26,7 @@ DecodeCommand DecodeGroup::Start(std::span<const int32_t> sentences, std::span<c
     const auto rows = static_cast<int64_t>(source.size());
     members_.push_back(
         {.sentence = s,
-         .place = static_cast<int32_t>(members_.size()),
+         .index = static_cast<int32_t>(members_.size()),
          .first_source_row = 1 + command.source_offsets.back(),
          .source_rows = static_cast<int32_t>(rows),
          .search = BeamSearch(options_, LongestTranslation(options_, rows, max_positions_),
@@ -86,7 +86,7 @@ DecodeCommand DecodeGroup::Step(std::vector<Left>& left) {
                               .position = static_cast<int32_t>(member.search.length()),
                               .parent = parents + live[h].parent,
                               .cache_row = cache_row,
-                              .sentence = member.place});
+                              .sentence = member.index});
     }
   }
   return command;

@@ -15,7 +15,7 @@
 #include "layers/candidate_head.h"
 #include "pipeline/decode/beam_search.h"
 #include "pipeline/decode/decode_command.h"
-#include "pipeline/plan/decode_capacity.h"
+#include "pipeline/layout/decode_capacity.h"
 
 namespace hadal {
 
@@ -47,7 +47,7 @@ class DecodeGroup {
  private:
   struct Member {
     int32_t sentence = 0;  // the number given to Start
-    int32_t place = 0;     // index in the group
+    int32_t index = 0;     // index in the group
     int32_t first_source_row = 0, source_rows = 0;
     BeamSearch search;
     std::vector<std::vector<int32_t>> paths;  // cache rows of each live hypothesis

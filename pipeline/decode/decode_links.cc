@@ -18,14 +18,14 @@ int64_t EntriesAt(const ModelPlan& plan, int32_t cut) {
 }
 
 // Entries of the longest residual that a rank sends, and receives.
-int64_t MostSent(const ModelPlan& plan, const PipelinePlan& pipeline, int rank) {
+int64_t MostSent(const ModelPlan& plan, const PipelineLayout& pipeline, int rank) {
   int64_t most = 1;
   for (int c = 0; c < pipeline.shape.chunks; ++c) {
     if (!pipeline.shape.IsLast(rank, c)) most = std::max(most, EntriesAt(plan, pipeline.last_sublayer(rank, c)));
   }
   return most;
 }
-int64_t MostReceived(const ModelPlan& plan, const PipelinePlan& pipeline, int rank) {
+int64_t MostReceived(const ModelPlan& plan, const PipelineLayout& pipeline, int rank) {
   int64_t most = 1;
   for (int c = 0; c < pipeline.shape.chunks; ++c) {
     if (rank > 0 || c > 0) most = std::max(most, EntriesAt(plan, pipeline.first_sublayer(rank, c)));
@@ -35,8 +35,8 @@ int64_t MostReceived(const ModelPlan& plan, const PipelinePlan& pipeline, int ra
 
 }  // namespace
 
-DecodeLinks::DecodeLinks(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const DecodeCapacity& capacity,
-                         const Stream& stream, ArenaLayout& layout)
+DecodeLinks::DecodeLinks(const ModelPlan& plan, const PipelineLayout& pipeline, int rank,
+                         const DecodeCapacity& capacity, const Stream& stream, ArenaLayout& layout)
     : stream_(stream),
       shape_(pipeline.shape),
       rank_(rank),

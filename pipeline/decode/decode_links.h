@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "pipeline/decode/decode_command.h"
-#include "pipeline/plan/decode_capacity.h"
+#include "pipeline/layout/decode_capacity.h"
 #include "runtime/arena.h"
 #include "runtime/comm/communicator.h"
 
@@ -25,7 +25,7 @@ namespace hadal {
 class DecodeLinks {
  public:
   // `stream`: where the decoder's activations are; on a device they cross borders through host memory.
-  DecodeLinks(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const DecodeCapacity& capacity,
+  DecodeLinks(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, const DecodeCapacity& capacity,
               const Stream& stream, ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator, absl::Duration timeout);
 

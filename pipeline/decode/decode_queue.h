@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "pipeline/plan/decode_capacity.h"
+#include "pipeline/layout/decode_capacity.h"
 
 namespace hadal {
 

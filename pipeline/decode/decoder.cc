@@ -22,11 +22,11 @@ Decoder::Decoder(const ModelPlan& plan, const ParameterStore& parameters, const 
       lanes_(parts.capacity.lanes, DecodeLane(parts.capacity, stream.kind() != DeviceKind::kCpu)),
       progress_([this] { communicator_.Progress(); }) {}
 
-absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const ModelPlan& plan, const PipelinePlan& pipeline,
+absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const ModelPlan& plan, const PipelineLayout& pipeline,
                                                          const ParameterStore& parameters, const Stream& stream,
                                                          Communicator& communicator, const DecoderOptions& options,
                                                          absl::Duration timeout) {
-  HADAL_ASSIGN_OR_RETURN(const DecodeCapacity capacity, PlanDecodeCapacity(plan, pipeline, options));
+  HADAL_ASSIGN_OR_RETURN(const DecodeCapacity capacity, MakeDecodeCapacity(plan, pipeline, options));
   ArenaLayout layout;
   auto parts = std::make_unique<DecoderParts>(plan, pipeline, communicator.rank(), options, capacity, stream, layout);
   std::unique_ptr<Decoder> decoder = Over(plan, parameters, stream, communicator, *parts, timeout);

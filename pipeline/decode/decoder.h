@@ -35,7 +35,7 @@
 #include "pipeline/decode/beam_search.h"
 #include "pipeline/decode/decode_lane.h"
 #include "pipeline/decode/decoder_parts.h"
-#include "pipeline/plan/decode_capacity.h"
+#include "pipeline/layout/decode_capacity.h"
 #include "runtime/arena.h"
 #include "runtime/comm/collectives.h"
 
@@ -48,8 +48,8 @@ class Decoder {
  public:
   // Plans and allocates this rank's memory. All references must outlive the decoder; `parameters` hold the weights of
   // this rank's sublayers of `pipeline`. All ranks call it together.
-  // Errors: those of PlanDecodeCapacity; ResourceExhausted if any rank lacks the memory.
-  static absl::StatusOr<std::unique_ptr<Decoder>> Create(const ModelPlan& plan, const PipelinePlan& pipeline,
+  // Errors: those of MakeDecodeCapacity; ResourceExhausted if any rank lacks the memory.
+  static absl::StatusOr<std::unique_ptr<Decoder>> Create(const ModelPlan& plan, const PipelineLayout& pipeline,
                                                          const ParameterStore& parameters, const Stream& stream,
                                                          Communicator& communicator, const DecoderOptions& options,
                                                          absl::Duration timeout);

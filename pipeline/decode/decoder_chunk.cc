@@ -45,8 +45,8 @@ DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, c
     if (encode_input_) encode_storage_ = encode->values;
     if (step_input_) step_storage_ = step->values;
     // At a border's first stack; behind the encoder its output crosses, which is one stream.
-    if (encode_input_ && !step_input_) encode_streams_ = plan.StreamsBefore(first);
-    if (step_input_) step_streams_ = plan.StreamsBefore(first);
+    if (encode_input_ && !step_input_) encode_residuals_ = plan.ResidualsBefore(first);
+    if (step_input_) step_residuals_ = plan.ResidualsBefore(first);
   }
   if (last < static_cast<int32_t>(plan.sublayers.size())) {
     const std::vector<Edge> edges = BorderEdges(plan, last);
@@ -107,7 +107,7 @@ void DecoderChunk::AddEncoderSegments(const ModelPlan& plan, const DecodeCapacit
   for (int32_t s = first, end = s; s < last; s = end) {
     end = plan.NextCut(s + 1);
     encoder_.push_back({MakeSegment(plan, s, end, GroupCapacity(capacity)), s, end});
-    buffers_.RequireSaved(encoder_.back().piece->saved_bytes());
+    buffers_.RequireSaved(encoder_.back().part->saved_bytes());
   }
 }
 
@@ -173,7 +173,7 @@ ConstAnyMatrix DecoderChunk::Encode(const SublayerContext& context, const CacheR
   if (graphs_ != nullptr) placed.progress = nullptr;  // of the host, which no graph holds
   GraphKey key{.phase = GraphPhase::kDecodeEncode, .slot = lane};
   if (groups_) {
-    placed.places = &groups_->Fill(context);
+    placed.device_batch = &groups_->Fill(context);
     key.shape = groups_->ShapeOf(context.batch);
   }
   Run(context.stream, key, [&] { encoded_ = EncodeSublayers(placed, encoder_output, lane); });
@@ -201,7 +201,7 @@ ConstAnyMatrix DecoderChunk::EncodeSublayers(const SublayerContext& context, con
   for (const auto& [segment, first, end] : encoder_) {
     const int64_t entries = plan_.Combines(Stack::kEncoder) ? plan_.sublayers[first].layer + 1 : 0;
     const AnyMatrix out = entries > 0 ? buffers_.history(entries + 1, rows, stored).Rows(entries * rows, rows)
-                                      : buffers_.residual(++at, plan_.StreamsBefore(end) * rows,
+                                      : buffers_.residual(++at, plan_.ResidualsBefore(end) * rows,
                                                           plan_.segment_storage(Stack::kEncoder, end));
     segment->Forward(context, {.x = residual, .y = out, .second = second, .saved = buffers_.saved()});
     residual = entries > 0 ? buffers_.history(entries + 1, rows, stored) : out;
@@ -238,7 +238,7 @@ ConstAnyMatrix DecoderChunk::StepSublayers(const IncrementalContext& context, in
   ConstAnyMatrix x = StepInput(rows);
   if (embedding_target_) {
     embedding_target_->ForwardAt(context.stream, context.parameters, context.rows.tokens, context.rows.positions,
-                                 context.rows.places, StepInput(rows));
+                                 context.rows.device_tokens, StepInput(rows));
   }
   for (const DecoderSublayer& s : decoder_) {
     if (s.combination) {
@@ -249,7 +249,7 @@ ConstAnyMatrix DecoderChunk::StepSublayers(const IncrementalContext& context, in
     }
     const AnyMatrix out = s.entry >= 0
                               ? buffers_.history(s.entry + 1, rows, stored).Rows(s.entry * rows, rows)
-                              : buffers_.residual(++at, s.sublayer.out_streams() * rows, s.sublayer.out_storage());
+                              : buffers_.residual(++at, s.sublayer.out_residuals() * rows, s.sublayer.out_storage());
     const bool attends = s.sublayer.kind() != SublayerKind::kFeedForward;
     s.sublayer.Step(context, x, attends ? CacheOf(s, lane) : AnyMatrix(), out, second);
     // Behind a layer that others read the residual stream is the history.

@@ -26,7 +26,7 @@
 #include "layers/sublayer_context.h"
 #include "layers/token_embedding.h"
 #include "pipeline/decode/decode_buffers.h"
-#include "pipeline/plan/decode_capacity.h"
+#include "pipeline/layout/decode_capacity.h"
 #include "pipeline/stage/batch_slots.h"
 #include "pipeline/stage/graph_cache.h"
 #include "runtime/arena.h"
@@ -58,8 +58,10 @@ class DecoderChunk {
 
   // The buffer for the border's residual, which must be filled before Encode or Step: `rows` rows, or for a stack that
   // combines its layers or has several streams, that many for each entry or stream.
-  AnyMatrix EncodeInput(int64_t rows) const { return Input(encode_history_, encode_streams_ * rows, encode_storage_); }
-  AnyMatrix StepInput(int64_t rows) const { return Input(step_history_, step_streams_ * rows, step_storage_); }
+  AnyMatrix EncodeInput(int64_t rows) const {
+    return Input(encode_history_, encode_residuals_ * rows, encode_storage_);
+  }
+  AnyMatrix StepInput(int64_t rows) const { return Input(step_history_, step_residuals_ * rows, step_storage_); }
   // The second stream that crosses the border before the chunk, which must be filled likewise, and after it, which
   // holds the result. Empty: none crosses.
   Matrix EncodeSecondInput(int64_t rows) const { return Crossing(input_second_, Stack::kEncoder, rows); }
@@ -82,7 +84,7 @@ class DecoderChunk {
 
  private:
   struct EncoderSegment {
-    std::unique_ptr<Piece> piece;
+    std::unique_ptr<ChunkPart> part;
     int32_t first = 0, end = 0;  // sublayers
   };
   struct DecoderSublayer {
@@ -130,13 +132,13 @@ class DecoderChunk {
   int32_t lanes_;
   DecodeBuffers& buffers_;
   bool encode_input_ = false, encode_output_ = false, step_input_ = false, step_output_ = false;
-  std::unique_ptr<Piece> front_end_;  // of the source
+  std::unique_ptr<ChunkPart> front_end_;  // of the source
   std::optional<TokenEmbedding> embedding_target_;
   std::vector<EncoderSegment> encoder_;
   std::vector<DecoderSublayer> decoder_;
-  Storage encode_storage_, step_storage_;          // of the input streams
-  int64_t encode_streams_ = 1, step_streams_ = 1;  // of the input streams
-  int64_t encode_history_ = 0, step_history_ = 0;  // entries of earlier chunks; 0: that stack does not combine
+  Storage encode_storage_, step_storage_;              // of the input streams
+  int64_t encode_residuals_ = 1, step_residuals_ = 1;  // of the input streams
+  int64_t encode_history_ = 0, step_history_ = 0;      // entries of earlier chunks; 0: that stack does not combine
   std::optional<LayerCombination> encoder_closing_, decoder_closing_;
   std::optional<SecondStreamEnd> encoder_second_end_, decoder_second_end_;
   std::optional<Stack> input_second_, output_second_;  // whose second stream crosses the borders

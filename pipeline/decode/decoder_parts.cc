@@ -2,7 +2,7 @@
 
 namespace hadal {
 
-DecoderParts::DecoderParts(const ModelPlan& plan, const PipelinePlan& pipeline, int stage,
+DecoderParts::DecoderParts(const ModelPlan& plan, const PipelineLayout& pipeline, int stage,
                            const DecoderOptions& options, const DecodeCapacity& capacity, const Stream& stream,
                            ArenaLayout& layout)
     : options(options),

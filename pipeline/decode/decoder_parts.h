@@ -17,14 +17,14 @@
 #include "pipeline/decode/decode_blocks.h"
 #include "pipeline/decode/decode_links.h"
 #include "pipeline/decode/decoder_chunk.h"
-#include "pipeline/plan/decode_capacity.h"
+#include "pipeline/layout/decode_capacity.h"
 #include "runtime/arena.h"
 
 namespace hadal {
 
 struct DecoderParts {
   // `stage`: in `pipeline`. `plan` must outlive the object.
-  DecoderParts(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, const DecoderOptions& options,
+  DecoderParts(const ModelPlan& plan, const PipelineLayout& pipeline, int stage, const DecoderOptions& options,
                const DecodeCapacity& capacity, const Stream& stream, ArenaLayout& layout);
   // `communicator`: the pipeline's stages.
   void Bind(const Arena& arena, Communicator& communicator, absl::Duration timeout);

@@ -18,8 +18,8 @@ BatchOptions DecodingBatch(int beam) {
 }  // namespace
 
 absl::Status InferenceModel::LoadHere(int beam, const Communicator& communicator, const Stream& stream) {
-  HADAL_ASSIGN_OR_RETURN(
-      pipeline_, MakePipelinePlan(plan(), DecodingBatch(beam), {}, communicator.size(), /*rank=*/0, {.trains = false}));
+  HADAL_ASSIGN_OR_RETURN(pipeline_, MakePipelineLayout(plan(), DecodingBatch(beam), {}, communicator.size(), /*rank=*/0,
+                                                       {.trains = false}));
   std::vector<int32_t> sublayers;
   for (int32_t s = pipeline_.first_sublayer(communicator.rank(), 0);
        s < pipeline_.last_sublayer(communicator.rank(), 0); ++s) {

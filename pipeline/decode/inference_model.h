@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "layers/parameter_store.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "runtime/arena.h"
 #include "runtime/comm/communicator.h"
 
@@ -22,14 +22,14 @@ class InferenceModel {
  public:
   // Loads the model. `beam`: hypotheses per sentence, for the cost estimate. `stream`: the weights are stored in its
   // device's memory.
-  // Errors: those of reading weights and of MakePipelinePlan; ResourceExhausted. All ranks return an error of any rank.
+  // Errors: those of reading weights and of MakePipelineLayout; ResourceExhausted. All ranks return any rank's error.
   static absl::StatusOr<std::unique_ptr<InferenceModel>> Load(ModelCheckpoint checkpoint, int beam,
                                                               Communicator& communicator, const Stream& stream,
                                                               absl::Duration timeout);
 
   const ModelCheckpoint& checkpoint() const { return checkpoint_; }
   const ModelPlan& plan() const { return checkpoint_.plan(); }
-  const PipelinePlan& pipeline() const { return pipeline_; }
+  const PipelineLayout& pipeline() const { return pipeline_; }
   const ParameterStore& parameters() const { return *parameters_; }
   int64_t bytes() const { return arena_.bytes(); }
 
@@ -38,7 +38,7 @@ class InferenceModel {
   absl::Status LoadHere(int beam, const Communicator& communicator, const Stream& stream);
 
   ModelCheckpoint checkpoint_;
-  PipelinePlan pipeline_;
+  PipelineLayout pipeline_;
   std::unique_ptr<ParameterStore> parameters_;
   Arena arena_;
 };

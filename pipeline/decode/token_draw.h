@@ -16,7 +16,7 @@
 #include <span>
 #include <vector>
 
-#include "pipeline/plan/decoder_options.h"
+#include "pipeline/options/decoder_options.h"
 
 namespace hadal {
 

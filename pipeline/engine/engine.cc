@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "layers/device_support.h"
 #include "pipeline/exchange/profile_relay.h"
-#include "pipeline/plan/row_bucket.h"
+#include "pipeline/layout/row_bucket.h"
 #include "runtime/check.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"

@@ -17,12 +17,12 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "layers/purpose.h"
+#include "pipeline/engine/current_instruction.h"
 #include "pipeline/engine/program_executor.h"
-#include "pipeline/engine/program_place.h"
 #include "pipeline/engine/rank_parts.h"
 #include "pipeline/engine/step_tail.h"
 #include "pipeline/exchange/process_grid.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "runtime/arena.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/communicator.h"
@@ -33,8 +33,8 @@ namespace hadal {
 // What an engine needs. Everything referenced must outlive it.
 struct EngineSetup {
   const ModelPlan& plan;
-  const PipelinePlan& pipeline;  // of `world`'s rank, for world.size() ranks
-  Stream stream;                 // whose device has the arena
+  const PipelineLayout& pipeline;  // of `world`'s rank, for world.size() ranks
+  Stream stream;                   // whose device has the arena
   Purpose purpose = Purpose::kTraining;
   Communicator& world;
   absl::Duration timeout;  // of each wait for a peer
@@ -55,7 +55,7 @@ class Engine {
   Stage& stage() { return parts_.stage; }
   const StageState& state() const { return parts_.state; }
   // The instruction that this rank is executing; any thread may read it.
-  const ProgramPlace& place() const { return executor_.place(); }
+  const CurrentInstruction& current_instruction() const { return executor_.current_instruction(); }
   int64_t arena_bytes() const { return arena_.bytes(); }
   const Arena& arena() const { return arena_; }
   const ArenaLayout& layout() const { return parts_.layout; }
@@ -108,7 +108,7 @@ class Engine {
   // call.
   std::span<const PackedBatch> ForKernels(std::span<const PackedBatch> batches);
 
-  const PipelinePlan& pipeline_;
+  const PipelineLayout& pipeline_;
   ProcessGrid grid_;
   std::optional<ProcessGrid> device_grid_;
   Collectives collectives_;  // the world's

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "pipeline/plan/slice_ownership.h"
+#include "pipeline/layout/slice_ownership.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -13,7 +13,7 @@ constexpr size_t kHeadValues = 4;  // loss, nll, tokens, vote: in front of every
 
 }  // namespace
 
-GradientNorm::GradientNorm(const ModelPlan& plan, const PipelinePlan& pipeline) : plan_(plan) {
+GradientNorm::GradientNorm(const ModelPlan& plan, const PipelineLayout& pipeline) : plan_(plan) {
   std::vector<size_t> first_slice;  // of each parameter
   size_t slices = 0;
   for (const ParameterRecord& parameter : plan.parameters) {

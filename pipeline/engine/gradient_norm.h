@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/sum_of_squares.h"
 #include "layers/output_head.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/stage/stage_state.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/stream.h"
@@ -28,7 +28,7 @@ enum class StepVote : int32_t {
   kSave,       // rank 0: a checkpoint is due by the clock
   kOutOfTime,  // rank 0: stop.minutes
   kRequested,  // the run is to stop
-  kLost,       // rank 0: the run directory belongs to another launch by now
+  kLost,       // rank 0: the run directory belongs to another attempt by now
 };
 
 struct GlobalGradient {
@@ -42,7 +42,7 @@ struct GlobalGradient {
 
 class GradientNorm {
  public:
-  GradientNorm(const ModelPlan& plan, const PipelinePlan& pipeline);
+  GradientNorm(const ModelPlan& plan, const PipelineLayout& pipeline);
 
   // `loss`: this rank's sums (zeros except on the head's ranks). `vote` travels in the same all-gather, so that a step
   // ends with one exchange. `state`: the same in every call, bound. `collectives`: the world's.

@@ -35,8 +35,8 @@ struct Fullest {
 };
 
 absl::StatusOr<Fullest> FullestRank(const Fit& fit, const PipelineOptions& options) {
-  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
-                         MakePipelinePlan(fit.plan, fit.batch, options, fit.ranks, /*rank=*/0, fit.resources));
+  HADAL_ASSIGN_OR_RETURN(const PipelineLayout pipeline,
+                         MakePipelineLayout(fit.plan, fit.batch, options, fit.ranks, /*rank=*/0, fit.resources));
   HADAL_ASSIGN_OR_RETURN(const std::vector<ArenaLayout> layouts, TrainingLayouts(fit.plan, pipeline, fit.stream));
   Fullest fullest;
   for (int r = 0; r < fit.ranks; ++r) {
@@ -149,20 +149,20 @@ std::vector<int32_t> SegmentLengths(int32_t sublayers) {
   return lengths;
 }
 
-int NcclConnections(const ModelPlan& plan, const PipelinePlan& pipeline) {
+int NcclConnections(const ModelPlan& plan, const PipelineLayout& pipeline) {
   return pipeline.device_transfers ? MostConnections(TransferGroups(plan, pipeline)) : 0;
 }
 
-int64_t DriverBytes(const ModelPlan& plan, const PipelinePlan& pipeline) {
+int64_t DriverBytes(const ModelPlan& plan, const PipelineLayout& pipeline) {
   return cuda::DriverMemory::Bytes(pipeline.graphs, NcclConnections(plan, pipeline));
 }
 
-absl::StatusOr<std::vector<ArenaLayout>> TrainingLayouts(const ModelPlan& plan, const PipelinePlan& pipeline,
+absl::StatusOr<std::vector<ArenaLayout>> TrainingLayouts(const ModelPlan& plan, const PipelineLayout& pipeline,
                                                          const Stream& stream) {
   const GridShape& grid = pipeline.grid;
   std::vector<ArenaLayout> layouts(grid.ranks());
   for (int replica = 0; replica < grid.replicas; ++replica) {
-    HADAL_ASSIGN_OR_RETURN(const PipelinePlan own, PlanOfReplica(pipeline, replica));
+    HADAL_ASSIGN_OR_RETURN(const PipelineLayout own, LayoutOfReplica(pipeline, replica));
     for (int stage = 0; stage < grid.stages; ++stage) {
       layouts[grid.RankOf(stage, replica)] = RankParts(plan, own, stage, stream, Purpose::kTraining).layout;
     }
@@ -170,12 +170,12 @@ absl::StatusOr<std::vector<ArenaLayout>> TrainingLayouts(const ModelPlan& plan, 
   return layouts;
 }
 
-absl::StatusOr<PipelinePlan> MakeFittingPlan(const ModelPlan& plan, const BatchOptions& batch,
-                                             const PipelineOptions& options, int ranks, int rank,
-                                             const RankResources& resources, const Stream& stream) {
+absl::StatusOr<PipelineLayout> MakeFittingLayout(const ModelPlan& plan, const BatchOptions& batch,
+                                                 const PipelineOptions& options, int ranks, int rank,
+                                                 const RankResources& resources, const Stream& stream) {
   PipelineOptions fitting = options;
   HADAL_ASSIGN_OR_RETURN(fitting.recompute_every, FitCheckpointing({plan, batch, ranks, resources, stream}, options));
-  return MakePipelinePlan(plan, batch, fitting, ranks, rank, resources);
+  return MakePipelineLayout(plan, batch, fitting, ranks, rank, resources);
 }
 
 }  // namespace hadal

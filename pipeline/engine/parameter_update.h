@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "layers/model_plan.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/options/train_options.h"
 #include "pipeline/stage/stage_state.h"
 #include "runtime/stream.h"
 

@@ -52,7 +52,7 @@ absl::Status ProgramExecutor::ExecuteAll(const RankProgram& program) {
   clock_.Begin(result_->times, setup_.trace, progress_);
   HADAL_RETURN_IF_ERROR(setup_.parts.channels.Begin(program));
   for (size_t i = 0; i < program.size(); ++i) {
-    place_.Set(inputs_.scalars.step, i, program.size(), program[i]);
+    current_.Set(inputs_.scalars.step, i, program.size(), program[i]);
     const bool computes = IsCompute(program[i].operation);
     const double waited = computes ? run_queue_.Seconds() : 0;
     const absl::Status status = ExecuteTimed(program, i);

@@ -11,9 +11,10 @@
 // work behind which more is enqueued. It waits for all that is enqueued once, before the tail, where losses, headers of
 // messages and times are read; the tail has waits of its own. (Messages through host memory also wait: a kernel must
 // have written what is sent from there.) So the number of these waits depends neither on micro-batches nor on chunks.
-// Threads: one thread per rank makes all calls except place(). Blocking: Run; when it returns, no transfer is under way
-// and the device is idle. After an error the job can only end. If the error is this rank's own (say, a message of
-// another step), the executor has closed its communicators, so that no receive can write into an arena that is freed.
+// Threads: one thread per rank makes all calls except current_instruction(). Blocking: Run; when it returns, no
+// transfer is under way and the device is idle. After an error the job can only end. If the error is this rank's own
+// (say, a message of another step), the executor has closed its communicators, so that no receive can write into an
+// arena that is freed.
 #pragma once
 
 #include <cstddef>
@@ -29,12 +30,12 @@
 #include "layers/depth_observer.h"
 #include "layers/output_head.h"
 #include "layers/sublayer_context.h"
+#include "pipeline/engine/current_instruction.h"
 #include "pipeline/engine/program_clock.h"
-#include "pipeline/engine/program_place.h"
 #include "pipeline/engine/rank_parts.h"
 #include "pipeline/engine/step_tail.h"
 #include "pipeline/exchange/profile_relay.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/schedule/schedule.h"
 #include "pipeline/stage/chunk.h"
 #include "runtime/comm/communicator.h"
@@ -46,7 +47,7 @@ namespace hadal {
 
 // What programs run on. Everything referenced must outlive the executor.
 struct ExecutorSetup {
-  const PipelinePlan& pipeline;
+  const PipelineLayout& pipeline;
   int stage = 0;            // of this rank
   RankParts& parts;         // bound before the first program
   StepTail& tail;           // told of each step before its program
@@ -81,7 +82,7 @@ class ProgramExecutor {
   // The loss of each micro-batch of the last program, on the head's rank; elsewhere empty.
   std::span<const LossSums> losses() const { return losses_; }
   // The instruction that this rank is executing; any thread may read it.
-  const ProgramPlace& place() const { return place_; }
+  const CurrentInstruction& current_instruction() const { return current_; }
 
  private:
   Stage& stage() { return setup_.parts.stage; }
@@ -132,7 +133,7 @@ class ProgramExecutor {
   const std::function<absl::Status()> reduce_;   // ReplicaReduction::Progress
   RunQueueClock run_queue_;
   ProgramClock clock_;
-  ProgramPlace place_;
+  CurrentInstruction current_;
 
   // The program in progress.
   ProgramInputs inputs_;

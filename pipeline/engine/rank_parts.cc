@@ -6,7 +6,7 @@
 
 namespace hadal {
 
-RankParts::RankParts(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, const Stream& stream,
+RankParts::RankParts(const ModelPlan& plan, const PipelineLayout& pipeline, int stage, const Stream& stream,
                      Purpose purpose, int64_t gap_bytes)
     : layout(stream.kind(), gap_bytes),
       stage(plan, pipeline, stage, stream, purpose, layout),

@@ -18,7 +18,7 @@
 #include "pipeline/exchange/process_grid.h"
 #include "pipeline/exchange/replica_reduction.h"
 #include "pipeline/exchange/tied_tables.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/stage/stage.h"
 #include "pipeline/stage/stage_state.h"
 #include "runtime/arena.h"
@@ -30,7 +30,7 @@ namespace hadal {
 struct RankParts {
   // Reserves everything in `layout`; `hadal plan` needs no more. `plan` and `pipeline` (that of this rank's replica)
   // must outlive the object. `gap_bytes`: ArenaLayout's.
-  RankParts(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, const Stream& stream, Purpose purpose,
+  RankParts(const ModelPlan& plan, const PipelineLayout& pipeline, int stage, const Stream& stream, Purpose purpose,
             int64_t gap_bytes = 0);
   // `transfers`: communicators for the memory that kernels use; `host`: for host memory. Both and `trace` must outlive
   // the object.

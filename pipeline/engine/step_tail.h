@@ -24,7 +24,7 @@
 #include "pipeline/engine/gradient_norm.h"
 #include "pipeline/engine/parameter_update.h"
 #include "pipeline/engine/rank_parts.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/options/train_options.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/metrics_sink.h"
 
@@ -54,7 +54,7 @@ struct StepResult {
 class StepTail {
  public:
   // `parts`: bound before the first step. All must outlive the object.
-  StepTail(const ModelPlan& plan, const PipelinePlan& pipeline, RankParts& parts, Collectives& collectives,
+  StepTail(const ModelPlan& plan, const PipelineLayout& pipeline, RankParts& parts, Collectives& collectives,
            absl::Duration timeout)
       : parts_(parts), collectives_(collectives), timeout_(timeout), norm_(plan, pipeline) {}
 

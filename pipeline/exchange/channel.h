@@ -32,7 +32,7 @@
 #include "absl/time/time.h"
 #include "layers/border.h"
 #include "layers/sublayer_context.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "runtime/arena.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/packed_batch.h"

@@ -5,7 +5,8 @@
 
 namespace hadal {
 
-Channels::Channels(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, Purpose purpose, ArenaLayout& layout)
+Channels::Channels(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, Purpose purpose,
+                   ArenaLayout& layout)
     : chunks_(pipeline.shape.chunks) {
   const ScheduleShape& shape = pipeline.shape;
   for (int c = 0; c < shape.chunks; ++c) {

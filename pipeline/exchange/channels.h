@@ -11,14 +11,14 @@
 
 #include "layers/purpose.h"
 #include "pipeline/exchange/channel.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 
 namespace hadal {
 
 class Channels {
  public:
   // Reserves the buffers of the forward channels and, for training, of the backward channels.
-  Channels(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, Purpose purpose, ArenaLayout& layout);
+  Channels(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, Purpose purpose, ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator);
 
   // Maximum number of transfers in flight.

@@ -24,7 +24,7 @@ absl::Status SendTo(Communicator& communicator, int peer, ConstVector slice, abs
 
 }  // namespace
 
-absl::Status InitializeParameters(const PipelinePlan& pipeline, const ParameterStore& parameters, uint64_t seed,
+absl::Status InitializeParameters(const PipelineLayout& pipeline, const ParameterStore& parameters, uint64_t seed,
                                   const Stream& stream, Communicator& communicator, absl::Duration timeout) {
   const ModelPlan& plan = parameters.plan();
   const int rank = communicator.rank();

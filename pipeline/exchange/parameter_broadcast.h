@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "layers/parameter_store.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/stream.h"
 
@@ -19,7 +19,7 @@ namespace hadal {
 
 // Initialises the fp32 weights that this rank owns. Call Engine::DistributeWeights to send them to the ranks that use
 // them.
-absl::Status InitializeParameters(const PipelinePlan& pipeline, const ParameterStore& parameters, uint64_t seed,
+absl::Status InitializeParameters(const PipelineLayout& pipeline, const ParameterStore& parameters, uint64_t seed,
                                   const Stream& stream, Communicator& communicator, absl::Duration timeout);
 
 }  // namespace hadal

@@ -7,7 +7,7 @@
 
 #include <optional>
 
-#include "pipeline/plan/grid_shape.h"
+#include "pipeline/options/grid_shape.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/group_communicator.h"
 

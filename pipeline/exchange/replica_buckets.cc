@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "pipeline/plan/slice_ownership.h"
+#include "pipeline/layout/slice_ownership.h"
 
 namespace hadal {
 namespace {

@@ -3,7 +3,7 @@
 // and all messages of a round are one exchange (runtime/comm/communicator.h).
 //
 // A parameter consists of slices (contiguous parts). Each slice has one owner among the replicas, to which the others
-// send their gradients, and a round in which they do so (pipeline/plan/slice_ownership.h). The owner sends back their
+// send their gradients, and a round in which they do so (pipeline/layout/slice_ownership.h). The owner sends back their
 // sum or, with a sharded optimizer, the updated weights. Slices of one owner and round that are neighbours in memory
 // are one bucket. An owner usually has one bucket in a round, more where alignment or learned scalars part the weights.
 // Order: of rounds, that in which the backward pass completes gradients, by descending depth. Tables that are used in

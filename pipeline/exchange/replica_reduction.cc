@@ -40,7 +40,7 @@ void AddOnHost(const Stream& stream, const std::vector<float*>& pieces, const fl
 
 }  // namespace
 
-ReplicaReduction::ReplicaReduction(const PipelinePlan& pipeline, const StageState& state, const Stream& stream,
+ReplicaReduction::ReplicaReduction(const PipelineLayout& pipeline, const StageState& state, const Stream& stream,
                                    Purpose purpose, ArenaLayout& layout)
     : replica_(pipeline.replica),
       active_(purpose == Purpose::kTraining && pipeline.grid.replicas > 1),

@@ -42,7 +42,7 @@
 #include "pipeline/exchange/replica_blocks.h"
 #include "pipeline/exchange/replica_buckets.h"
 #include "pipeline/exchange/side_queue.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/stage/stage_state.h"
 #include "runtime/arena.h"
 #include "runtime/comm/communicator.h"
@@ -56,7 +56,7 @@ class ReplicaReduction {
   static constexpr int kBuffers = 2;  // exchanges at once
 
   // For inference, or with one replica, the object takes no memory and does nothing: it is not active.
-  ReplicaReduction(const PipelinePlan& pipeline, const StageState& state, const Stream& stream, Purpose purpose,
+  ReplicaReduction(const PipelineLayout& pipeline, const StageState& state, const Stream& stream, Purpose purpose,
                    ArenaLayout& layout);
   // `state`: bound. `replicas`: the stage's (process_grid.h). While `trace` records, it gets one event for each
   // exchange of which this replica adds pieces.

@@ -37,7 +37,7 @@ float* PlaceOf(Vector buffer, int64_t i) { return buffer.data + i % TiedTables::
 
 }  // namespace
 
-TiedTables::TiedTables(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream,
+TiedTables::TiedTables(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, const Stream& stream,
                        ArenaLayout& layout)
     : rank_(rank) {
   int64_t largest_owned = 0, largest_moved = 0;

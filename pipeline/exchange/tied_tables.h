@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "layers/parameter_store.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "runtime/arena.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/stream.h"
@@ -27,7 +27,8 @@ class TiedTables {
  public:
   static constexpr int kUnderWay = 2;  // pieces posted at once
 
-  TiedTables(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream, ArenaLayout& layout);
+  TiedTables(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, const Stream& stream,
+             ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator);
 
   // Sums each table's gradients into its first use's, on the owner.

@@ -17,7 +17,7 @@ void AddPair(int a, int b, Pairs& pairs) {
 }
 
 // Pairs of stages.
-Pairs StagePairs(const ModelPlan& plan, const PipelinePlan& pipeline) {
+Pairs StagePairs(const ModelPlan& plan, const PipelineLayout& pipeline) {
   Pairs pairs;
   const ScheduleShape& shape = pipeline.shape;
   for (int g = 0; g + 1 < shape.global_chunks(); ++g) AddPair(shape.RankOf(g), shape.RankOf(g + 1), pairs);
@@ -32,7 +32,7 @@ Pairs StagePairs(const ModelPlan& plan, const PipelinePlan& pipeline) {
 
 }  // namespace
 
-std::vector<TransferGroup> TransferGroups(const ModelPlan& plan, const PipelinePlan& pipeline) {
+std::vector<TransferGroup> TransferGroups(const ModelPlan& plan, const PipelineLayout& pipeline) {
   const GridShape& grid = pipeline.grid;
   const ReplicaBlocks blocks{.replicas = grid.replicas};
   std::vector<TransferGroup> groups;

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "runtime/comm/nccl_communicator.h"
 
 namespace hadal {
 
 // World ranks; groups without pairs are left out.
-std::vector<TransferGroup> TransferGroups(const ModelPlan& plan, const PipelinePlan& pipeline);
+std::vector<TransferGroup> TransferGroups(const ModelPlan& plan, const PipelineLayout& pipeline);
 
 // The most connections of any rank: two for each of its pairs, one per direction.
 int MostConnections(std::span<const TransferGroup> groups);

@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/instruments/depth_statistics.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/options/train_options.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/data/corpus.h"
 #include "runtime/safetensors.h"
@@ -34,7 +34,7 @@ class DepthProbe {
   // Stores the last Run's output as F(x, θ_0). Errors: those of the file, the same on every rank (measuring can
   // continue without it).
   absl::Status KeepFirstOutput(Collectives& collectives);
-  // Loads the F(x, θ_0) that an earlier start of this run stored. Errors, the same on every rank: the file is missing,
+  // Loads the F(x, θ_0) that an earlier attempt of this run stored. Errors, alike on all ranks: the file is missing,
   // damaged, or of another probe.
   absl::Status LoadFirstOutput(Engine& engine, Collectives& collectives);
 

@@ -33,7 +33,7 @@ struct DepthRecorder::SublayerSums {
   TensorSums output, norm_input, hidden, second_stream;                   // of the probe
 };
 
-DepthRecorder::DepthRecorder(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline,
+DepthRecorder::DepthRecorder(const TrainOptions& options, const ModelPlan& plan, const PipelineLayout& pipeline,
                              Engine& engine, Communicator& world, absl::Duration timeout)
     : options_(options.depth),
       plan_(plan),
@@ -51,9 +51,9 @@ DepthRecorder::DepthRecorder(const TrainOptions& options, const ModelPlan& plan,
 }
 
 absl::StatusOr<std::unique_ptr<DepthRecorder>> DepthRecorder::Create(const TrainOptions& options, const ModelPlan& plan,
-                                                                     const PipelinePlan& pipeline, const Corpus& corpus,
-                                                                     Engine& engine, Communicator& world,
-                                                                     absl::Duration timeout) {
+                                                                     const PipelineLayout& pipeline,
+                                                                     const Corpus& corpus, Engine& engine,
+                                                                     Communicator& world, absl::Duration timeout) {
   std::unique_ptr<DepthRecorder> recorder(new DepthRecorder(options, plan, pipeline, engine, world, timeout));
   if (options.depth.probe_tokens > 0) {
     HADAL_ASSIGN_OR_RETURN(recorder->probe_, DepthProbe::Create(options, plan, corpus));
@@ -156,7 +156,7 @@ void DepthRecorder::Fill(const std::vector<SublayerSums>& sums, const StepResult
     add(DepthSeries::kNormOutputGradient, norm(at.norm_output_gradient));
     const SublayerRecord& record = plan_.sublayers[s];
     const bool reads_layers = plan_.Combines(record.stack) && record.kind == SublayerKind::kSelfAttention;
-    const bool reads_stream = record.norm == NormPlacement::kPre && plan_.Streams(record.stack) == 1 && !reads_layers;
+    const bool reads_stream = record.norm == NormPlacement::kPre && plan_.Residuals(record.stack) == 1 && !reads_layers;
     add(DepthSeries::kNormInputGradient, norm(reads_stream ? sums[s - 1].output_gradient : at.norm_input_gradient));
     if (!probe_) continue;
     add(DepthSeries::kOutput, mean(at.output));

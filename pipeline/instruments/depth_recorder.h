@@ -19,7 +19,7 @@
 #include "pipeline/engine/engine.h"
 #include "pipeline/instruments/depth_probe.h"
 #include "pipeline/instruments/depth_statistics.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/options/train_options.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/data/corpus.h"
 #include "runtime/depth_metrics.h"
@@ -30,7 +30,7 @@ class DepthRecorder {
  public:
   // `engine`, `plan` and `pipeline` must outlive the object. Errors: those of the probe.
   static absl::StatusOr<std::unique_ptr<DepthRecorder>> Create(const TrainOptions& options, const ModelPlan& plan,
-                                                               const PipelinePlan& pipeline, const Corpus& corpus,
+                                                               const PipelineLayout& pipeline, const Corpus& corpus,
                                                                Engine& engine, Communicator& world,
                                                                absl::Duration timeout);
 
@@ -44,7 +44,7 @@ class DepthRecorder {
   absl::StatusOr<std::optional<DepthMetrics>> AfterStep(int64_t step, int64_t update, const StepResult& result);
 
  private:
-  DepthRecorder(const TrainOptions& options, const ModelPlan& plan, const PipelinePlan& pipeline, Engine& engine,
+  DepthRecorder(const TrainOptions& options, const ModelPlan& plan, const PipelineLayout& pipeline, Engine& engine,
                 Communicator& world, absl::Duration timeout);
 
   // Sums of a sublayer that add up over ranks: within a pipeline one rank has them all, and replicas have seen

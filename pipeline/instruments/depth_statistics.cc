@@ -42,7 +42,7 @@ DepthStatistics::DepthStatistics(const ModelPlan& plan, const ActivationCapacity
     : sums_(plan.sublayers.size() * kDepthTensors) {
   for (const DepthTensor tensor : tensors) wanted_[static_cast<size_t>(tensor)] = true;
   const int64_t rows = std::max(capacity.source_rows, capacity.target_rows);
-  const int32_t streams = std::max(plan.Streams(Stack::kEncoder), plan.Streams(Stack::kDecoder));
+  const int32_t streams = std::max(plan.Residuals(Stack::kEncoder), plan.Residuals(Stack::kDecoder));
   const int64_t width = std::max(streams * plan.options.d_model, plan.options.d_ff);
   block_squares_.resize((rows * width + kBlock - 1) / kBlock);
   row_cosines_.resize(rows);

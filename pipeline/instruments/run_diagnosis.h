@@ -35,7 +35,7 @@
 #include <vector>
 
 #include "layers/model_plan.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/options/train_options.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/metrics_sink.h"
 

@@ -55,8 +55,8 @@ const DeviceBatch& BatchSlots::Fill(const SublayerContext& context) {
   Device& device = *context.stream.device();
   device.kernels().write_batch(content, slot.shape, on_host_ + offset);
   device.EnqueueCopyIn(on_device_ + offset, on_host_ + offset, bytes);
-  slot.places = PlacesIn(slot.shape, spec_.first_sublayer, on_device_ + offset);
-  return slot.places;
+  slot.device_batch = DeviceBatchIn(slot.shape, spec_.first_sublayer, on_device_ + offset);
+  return slot.device_batch;
 }
 
 }  // namespace hadal

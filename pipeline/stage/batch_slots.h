@@ -32,12 +32,12 @@ class BatchSlots {
   // REQUIRES: the host has seen the slot's previous copy done (DeviceQueues).
   const DeviceBatch& Fill(const SublayerContext& context);
   // Returns addresses and shape of a batch that Fill has copied.
-  const DeviceBatch& Of(const PackedBatch& batch) const { return slots_[SlotOf(batch)].places; }
+  const DeviceBatch& Of(const PackedBatch& batch) const { return slots_[SlotOf(batch)].device_batch; }
   const DeviceBatchShape& ShapeOf(const PackedBatch& batch) const { return slots_[SlotOf(batch)].shape; }
 
  private:
   struct Slot {
-    DeviceBatch places;
+    DeviceBatch device_batch;
     DeviceBatchShape shape;
   };
   size_t SlotOf(const PackedBatch& batch) const { return static_cast<size_t>(batch.micro_batch % spec_.slots); }

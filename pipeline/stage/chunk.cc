@@ -47,12 +47,12 @@ void Chunk::Load(const SublayerContext& context) {
 
 void Chunk::Forward(SublayerContext& context, std::span<const ConstAnyMatrix> inputs) {
   HADAL_CHECK_EQ(inputs.size(), inputs_.size());
-  if (batches_) context.places = &batches_->Of(context.batch);
+  if (batches_) context.device_batch = &batches_->Of(context.batch);
   for (size_t i = 0; i < inputs.size(); ++i) {
     CopyInput(context.stream, spec_.inputs_on_device, inputs[i], Values(inputs_[i], context.batch));
   }
   RunPhase(context, {context.scalars.training ? GraphPhase::kForward : GraphPhase::kEvaluation}, {},
-           [this](const SublayerContext& c, const BackwardHooks&) { ForwardPieces(c); });
+           [this](const SublayerContext& c, const BackwardHooks&) { ForwardParts(c); });
 }
 
 void Chunk::Backward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients,
@@ -70,19 +70,19 @@ void Chunk::BackwardInput(SublayerContext& context, std::span<const ConstAnyMatr
 
 void Chunk::BackwardWeight(std::span<PendingHalf> halves, const BackwardHooks& hooks) {
   for (PendingHalf& half : halves) {
-    if (batches_) half.context.places = &batches_->Of(half.context.batch);
+    if (batches_) half.context.device_batch = &batches_->Of(half.context.batch);
     half.context.gradients = half.context.workspace.gradient_batch();
   }
   if (hooks.complete != nullptr && halves.size() > 1) {
     const std::function<void(int32_t)> complete = LaunchedFirst(halves.back().context, hooks);
-    WeightPieces(halves, {.complete = &complete});  // a graph is of one micro-batch
+    WeightParts(halves, {.complete = &complete});  // a graph is of one micro-batch
   } else {
     for (const PendingHalf& half : halves) {
       const GraphPhase phase =
           hooks.complete == nullptr ? GraphPhase::kBackwardWeight : GraphPhase::kLastBackwardWeight;
       RunPhase(half.context, {phase, half.slot}, hooks, [&](const SublayerContext& c, const BackwardHooks& h) {
         const PendingHalf one{c, half.slot};
-        WeightPieces({&one, 1}, h);
+        WeightParts({&one, 1}, h);
       });
     }
   }
@@ -91,13 +91,13 @@ void Chunk::BackwardWeight(std::span<PendingHalf> halves, const BackwardHooks& h
 void Chunk::RunBackward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, const Phase& phase,
                         const BackwardHooks& hooks) {
   HADAL_CHECK_EQ(output_gradients.size(), outputs_.size());
-  if (batches_) context.places = &batches_->Of(context.batch);
+  if (batches_) context.device_batch = &batches_->Of(context.batch);
   context.gradients = context.workspace.gradient_batch();
   for (size_t i = 0; i < output_gradients.size(); ++i) {
     CopyInput(context.stream, spec_.inputs_on_device, output_gradients[i], Gradient(outputs_[i], context.batch));
   }
   RunPhase(context, phase, hooks,
-           [&](const SublayerContext& c, const BackwardHooks& h) { BackwardPieces(c, phase, h); });
+           [&](const SublayerContext& c, const BackwardHooks& h) { BackwardParts(c, phase, h); });
 }
 
 void Chunk::RunPhase(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks, Work work) {
@@ -132,12 +132,12 @@ void Chunk::RunPhase(const SublayerContext& context, const Phase& phase, const B
   });
 }
 
-PieceTensors Chunk::TensorsOf(const PlacedPiece& placed, const PackedBatch& batch) const {
-  PieceTensors tensors{.x = Values(placed.x, batch),
-                       .y = Values(placed.y, batch),
-                       .saved = placed.recomputed ? shared_.saved() + placed.saved_at : placed.saved.At(batch),
-                       .saved_input = SavedInput(placed, batch),
-                       .d_x = Gradient(placed.x, batch)};
+PartTensors Chunk::TensorsOf(const PlacedPart& placed, const PackedBatch& batch) const {
+  PartTensors tensors{.x = Values(placed.x, batch),
+                      .y = Values(placed.y, batch),
+                      .saved = placed.recomputed ? shared_.saved() + placed.saved_at : placed.saved.At(batch),
+                      .saved_input = SavedInput(placed, batch),
+                      .d_x = Gradient(placed.x, batch)};
   tensors.second = Values(placed.second, batch).floats();
   tensors.d_second = Gradient(placed.second, batch).floats();
   if (placed.reads_encoder_output) {
@@ -147,36 +147,36 @@ PieceTensors Chunk::TensorsOf(const PlacedPiece& placed, const PackedBatch& batc
   return tensors;
 }
 
-std::byte* Chunk::SavedInput(const PlacedPiece& placed, const PackedBatch& batch) const {
+std::byte* Chunk::SavedInput(const PlacedPart& placed, const PackedBatch& batch) const {
   if (spec_.pending_slots == 0) return nullptr;
   return placed.recomputed ? shared_.saved_input() : placed.saved_input.At(batch);
 }
 
-void Chunk::ForwardPieces(const SublayerContext& context) const {
-  for (const PlacedPiece& placed : pieces_) {
-    placed.piece->Forward(context, TensorsOf(placed, context.batch));
+void Chunk::ForwardParts(const SublayerContext& context) const {
+  for (const PlacedPart& placed : parts_) {
+    placed.part->Forward(context, TensorsOf(placed, context.batch));
     context.Progress();
   }
 }
 
-void Chunk::BackwardPieces(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks) const {
+void Chunk::BackwardParts(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks) const {
   const bool whole = phase.phase != GraphPhase::kBackwardInput;
   std::byte* const pending = shared_.pending(phase.pending_slot);
   const auto complete = [&](int32_t first) {
     if (hooks.complete != nullptr) (*hooks.complete)(first);
   };
-  for (size_t i = pieces_.size(); i-- > 0;) {
-    const PlacedPiece& placed = pieces_[i];
+  for (size_t i = parts_.size(); i-- > 0;) {
+    const PlacedPart& placed = parts_[i];
     ClearGradients(context, i);
-    PieceTensors tensors = TensorsOf(placed, context.batch);
+    PartTensors tensors = TensorsOf(placed, context.batch);
     if (placed.y.tensor >= 0) tensors.d_y = OutputGradient(context, placed);
     if (placed.recomputed && whole) tensors.saved = shared_.saved();
     if (placed.recomputed) Recompute(context, placed, tensors, hooks);
-    for (int32_t step = placed.piece->steps() - 1; step >= 0; --step) {
+    for (int32_t step = placed.part->steps() - 1; step >= 0; --step) {
       tensors.pending = pending + (whole ? placed.whole_at : placed.pending_at)[step];
-      placed.piece->BackwardInput(context, tensors, step);
+      placed.part->BackwardInput(context, tensors, step);
       if (!whole) continue;
-      placed.piece->BackwardWeight(context, tensors, step);
+      placed.part->BackwardWeight(context, tensors, step);
       // The next step overwrites what the products read.
       if (context.gradients != nullptr && step % steps_together_ == 0) {
         context.gradients->LaunchProducts(context.stream);
@@ -194,15 +194,15 @@ void Chunk::BackwardPieces(const SublayerContext& context, const Phase& phase, c
   }
 }
 
-void Chunk::WeightPieces(std::span<const PendingHalf> halves, const BackwardHooks& hooks) const {
-  for (size_t i = pieces_.size(); i-- > 0;) {
-    const PlacedPiece& placed = pieces_[i];
-    for (int32_t step = placed.piece->steps() - 1; step >= 0; --step) {
+void Chunk::WeightParts(std::span<const PendingHalf> halves, const BackwardHooks& hooks) const {
+  for (size_t i = parts_.size(); i-- > 0;) {
+    const PlacedPart& placed = parts_[i];
+    for (int32_t step = placed.part->steps() - 1; step >= 0; --step) {
       for (const PendingHalf& half : halves) {
-        PieceTensors tensors = TensorsOf(placed, half.context.batch);
+        PartTensors tensors = TensorsOf(placed, half.context.batch);
         tensors.d_y = Gradient(placed.y, half.context.batch);  // only its shape is read
         tensors.pending = shared_.pending(half.slot) + placed.pending_at[step];
-        placed.piece->BackwardWeight(half.context, tensors, step);
+        placed.part->BackwardWeight(half.context, tensors, step);
       }
       if (hooks.complete != nullptr) (*hooks.complete)(placed.first_sublayer + step);
     }
@@ -216,12 +216,12 @@ void Chunk::ClearGradients(const SublayerContext& context, size_t reader) const 
     const AnyMatrix gradient = Gradient(range, context.batch);
     context.stream.Clear(gradient.data, gradient.bytes());
   };
-  const PlacedPiece& placed = pieces_[reader];
+  const PlacedPart& placed = parts_[reader];
   clear(placed.x, placed.x.tensor >= 0 && tensors_[placed.x.tensor].is_history);
   clear(encoder_output_, placed.reads_encoder_output);
 }
 
-AnyMatrix Chunk::OutputGradient(const SublayerContext& context, const PlacedPiece& placed) const {
+AnyMatrix Chunk::OutputGradient(const SublayerContext& context, const PlacedPart& placed) const {
   const AnyMatrix gradient = Gradient(placed.y, context.batch);
   const AnyMatrix residual = shared_.gradient(tensors_[placed.y.tensor].type.rows).View(context.batch, 0, 1);
   if (gradient.storage == residual.storage) return gradient;
@@ -229,7 +229,7 @@ AnyMatrix Chunk::OutputGradient(const SublayerContext& context, const PlacedPiec
   return residual;
 }
 
-void Chunk::Recompute(const SublayerContext& context, const PlacedPiece& placed, const PieceTensors& tensors,
+void Chunk::Recompute(const SublayerContext& context, const PlacedPart& placed, const PartTensors& tensors,
                       const BackwardHooks& hooks) const {
   const Stopwatch watch;
   const TraceEvent event{.kind = TraceKind::kRecompute, .micro_batch = context.batch.micro_batch};
@@ -238,10 +238,10 @@ void Chunk::Recompute(const SublayerContext& context, const PlacedPiece& placed,
   const TraceScope scope(on_device ? nullptr : hooks.trace, event);
   SublayerContext unobserved = context;
   unobserved.observer = nullptr;
-  PieceTensors again = tensors;
+  PartTensors again = tensors;
   again.y = shared_.discard(tensors.y.rows, tensors.y.storage);
   again.second = {};
-  placed.piece->Forward(unobserved, again);
+  placed.part->Forward(unobserved, again);
   if (hooks.recompute_seconds != nullptr && !on_device) *hooks.recompute_seconds += watch.Seconds();
 }
 

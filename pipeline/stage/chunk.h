@@ -1,18 +1,18 @@
 // A Chunk computes one contiguous range of sublayers on one rank, and stores the activations of its live micro-batches.
 //
-// A chunk is a list of pieces (layers/piece.h): front ends, segments, the layer combination at the end of a stack (if
-// it has one), and the loss head. Forward runs through them in order, backward in reverse:
+// A chunk is a list of parts (layers/chunk_part.h): front ends, segments, the layer combination at the end of a stack
+// (if it has one), and the loss head. Forward runs through them in order, backward in reverse:
 //
-//   inputs (border edges) → piece → piece → … → outputs (border edges) or the loss
+//   inputs (border edges) → part → part → … → outputs (border edges) or the loss
 //
-// Tensors: each is written by one piece or received over the border, and has a last reader, a piece or the border. A
+// Tensors: each is written by one part or received over the border, and has a last reader, a part or the border. A
 // tensor with several entries (the history of a stack that combines its layers) is written one entry at a time. The
 // readers determine the memory of a tensor:
 //
 //   also read in backward      one slot per live micro-batch
 //   read in forward only       one buffer: the head's input, tensors that only the border after the chunk reads
-//   gradient                   one buffer: shared by all chunks for a stack's residual stream, which pieces update
-//                              in place, for its second stream, which no piece changes, and for the encoder's
+//   gradient                   one buffer: shared by all chunks for a stack's residual stream, which parts update
+//                              in place, for its second stream, which no part changes, and for the encoder's
 //                              output; one per chunk for a history
 // A stack's second stream (layers/second_stream.h) is one tensor of a chunk, which its segments update in place.
 // A gradient with several readers of its tensor is fp32. In backward, it starts at zero (at a border: as received); the
@@ -22,9 +22,9 @@
 // segment's saved tensors are recomputed from its input, bit for bit, in memory that all segments of the rank share.
 // Borders: an edge carries a tensor or the first entries of one. The engine sends (copies) a border's tensors before
 // the chunk's next compute in that direction.
-// Backward: pieces from last to first, each with its steps in descending order: BackwardInput, then BackwardWeight. A
+// Backward: parts from last to first, each with its steps in descending order: BackwardInput, then BackwardWeight. A
 // device launches gradients of weights for several steps together (kernels/gradient_batch.h): at the end of the phase,
-// before a sublayer's gradients are reported complete, and, in a whole backward, after kDeviceSteps steps of a piece:
+// before a sublayer's gradients are reported complete, and, in a whole backward, after kDeviceSteps steps of a part:
 // the pending tensors of that many have a place each. A backward in two halves (schedule.h) first runs
 // BackwardInput of all steps, later BackwardWeight of all steps. In between, a slot of the rank keeps the steps'
 // pending tensors; with recomputation, memory for one weight half keeps also what all segments have recomputed. What
@@ -47,8 +47,8 @@
 
 #include "absl/functional/function_ref.h"
 #include "layers/border.h"
+#include "layers/chunk_part.h"
 #include "layers/output_head.h"
-#include "layers/piece.h"
 #include "layers/purpose.h"
 #include "layers/sublayer_context.h"
 #include "pipeline/stage/activation_memory.h"
@@ -138,7 +138,7 @@ class Chunk {
   struct Tensor {
     TensorType type;
     bool is_history = false, is_second = false;
-    // Indices of pieces; -1: the border before the chunk; the number of pieces: the border after it. For a history, the
+    // Indices of parts; -1: the border before the chunk; the number of parts: the border after it. For a history, the
     // first writer.
     int32_t writer = -1, last_reader = -1;
     bool read_in_backward = false;  // by any reader
@@ -149,8 +149,8 @@ class Chunk {
     int32_t tensor = -1;
     int64_t first = 0, entries = 1;
   };
-  struct PlacedPiece {
-    std::unique_ptr<Piece> piece;
+  struct PlacedPart {
+    std::unique_ptr<ChunkPart> part;
     int32_t first_sublayer = 0;
     TensorRange x, y, second;
     bool reads_encoder_output = false;
@@ -163,7 +163,7 @@ class Chunk {
     std::vector<int64_t> whole_at, pending_at;  // [steps]
   };
 
-  // Layout (chunk_layout.cc). AddStack returns the residual stream after the stack's pieces; AddSegments continues `x`.
+  // Layout (chunk_layout.cc). AddStack returns the residual stream after the stack's parts; AddSegments continues `x`.
   TensorRange AddStack(Stack stack, const ActivationCapacity& capacity, ArenaLayout& layout);
   TensorRange AddSegments(int32_t first, int32_t last, TensorRange x, const ActivationCapacity& capacity);
   TensorRange AddTensor(const TensorType& type);
@@ -171,7 +171,7 @@ class Chunk {
   void AddSecondStream(Stack stack);
   void FindWritersAndReaders();
   void PlaceTensors(const ActivationCapacity& capacity, ArenaLayout& layout);
-  void PlacePieces(SharedActivations& shared, ArenaLayout& layout);
+  void PlaceParts(SharedActivations& shared, ArenaLayout& layout);
 
   AnyMatrix Values(const TensorRange& range, const PackedBatch& batch) const {
     return range.tensor < 0 ? AnyMatrix() : tensors_[range.tensor].values.View(batch, range.first, range.entries);
@@ -179,8 +179,8 @@ class Chunk {
   AnyMatrix Gradient(const TensorRange& range, const PackedBatch& batch) const {
     return range.tensor < 0 ? AnyMatrix() : tensors_[range.tensor].gradient.View(batch, range.first, range.entries);
   }
-  std::byte* SavedInput(const PlacedPiece& placed, const PackedBatch& batch) const;
-  PieceTensors TensorsOf(const PlacedPiece& placed, const PackedBatch& batch) const;
+  std::byte* SavedInput(const PlacedPart& placed, const PackedBatch& batch) const;
+  PartTensors TensorsOf(const PlacedPart& placed, const PackedBatch& batch) const;
   // Runs `work`; on a device, as a graph if possible.
   using Work = absl::FunctionRef<void(const SublayerContext&, const BackwardHooks&)>;
   struct Phase {
@@ -190,15 +190,15 @@ class Chunk {
   void RunPhase(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks, Work work);
   void RunBackward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, const Phase& phase,
                    const BackwardHooks& hooks);
-  void ForwardPieces(const SublayerContext& context) const;
+  void ForwardParts(const SublayerContext& context) const;
   // Runs both halves, or the input half in `phase`.
-  void BackwardPieces(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks) const;
-  void WeightPieces(std::span<const PendingHalf> halves, const BackwardHooks& hooks) const;
-  // Clears the gradients to which piece `reader` is the first to add.
+  void BackwardParts(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks) const;
+  void WeightParts(std::span<const PendingHalf> halves, const BackwardHooks& hooks) const;
+  // Clears the gradients to which part `reader` is the first to add.
   void ClearGradients(const SublayerContext& context, size_t reader) const;
-  // Returns the gradient of the piece's y in its stack's type: in place, or rounded into the stack's residual gradient.
-  AnyMatrix OutputGradient(const SublayerContext& context, const PlacedPiece& placed) const;
-  void Recompute(const SublayerContext& context, const PlacedPiece& placed, const PieceTensors& tensors,
+  // Returns the gradient of the part's y in its stack's type: in place, or rounded into the stack's residual gradient.
+  AnyMatrix OutputGradient(const SublayerContext& context, const PlacedPart& placed) const;
+  void Recompute(const SublayerContext& context, const PlacedPart& placed, const PartTensors& tensors,
                  const BackwardHooks& hooks) const;
 
   const ModelPlan& plan_;
@@ -207,8 +207,8 @@ class Chunk {
   const int32_t steps_together_;  // of a whole backward: steps whose pending tensors have a place each
   std::vector<Edge> input_edges_, output_edges_;
   std::vector<Tensor> tensors_;
-  std::vector<PlacedPiece> pieces_;
-  const OutputHead* head_ = nullptr;           // among the pieces, or null
+  std::vector<PlacedPart> parts_;
+  const OutputHead* head_ = nullptr;           // among the parts, or null
   TensorRange encoder_output_;                 // tensor −1: not used here
   TensorRange second_streams_[2];              // [stacks]; tensor −1: none
   std::vector<TensorRange> inputs_, outputs_;  // [edges]

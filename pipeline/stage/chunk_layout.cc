@@ -1,4 +1,4 @@
-// A chunk's pieces, their tensors and where these lie; chunk.cc runs them.
+// A chunk's parts, their tensors and where these lie; chunk.cc runs them.
 #include <algorithm>
 #include <utility>
 
@@ -33,8 +33,8 @@ Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapac
     auto head = plan.options.adaptive() ? std::make_unique<AdaptiveHead>(plan, capacity, spec.purpose, layout)
                                         : std::make_unique<OutputHead>(plan, capacity, spec.purpose);
     head_ = head.get();
-    pieces_.push_back({.piece = std::move(head), .first_sublayer = plan.output_head(), .x = decoded});
-    pieces_.back().rereads_x = false;  // its forward makes the gradients
+    parts_.push_back({.part = std::move(head), .first_sublayer = plan.output_head(), .x = decoded});
+    parts_.back().rereads_x = false;  // its forward makes the gradients
   }
   for (const Edge& edge : output_edges_) {
     const bool is_encoder_output = edge.kind == EdgeKind::kEncoderOutput || spec.last == target;
@@ -47,7 +47,7 @@ Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapac
   }
   FindWritersAndReaders();
   PlaceTensors(capacity, layout);
-  PlacePieces(shared, layout);
+  PlaceParts(shared, layout);
   if (!spec.on_device) return;
   batches_.emplace(
       BatchSlots::Spec{.first_sublayer = spec.first,
@@ -79,14 +79,14 @@ Chunk::TensorRange Chunk::AddStack(Stack stack, const ActivationCapacity& capaci
   TensorRange x = AddTensor(type);
   tensors_.back().is_history = combines;
   if (embeds) {
-    std::unique_ptr<Piece> piece;
+    std::unique_ptr<ChunkPart> part;
     if (encodes && plan_.options.reads_speech()) {
       const DeviceKind kind = spec_.on_device ? DeviceKind::kCuda : DeviceKind::kCpu;
-      piece = std::make_unique<SpeechFrontEnd>(plan_, capacity.source_rows, kind, spec_.purpose, layout);
+      part = std::make_unique<SpeechFrontEnd>(plan_, capacity.source_rows, kind, spec_.purpose, layout);
     } else {
-      piece = std::make_unique<TokenEmbedding>(plan_, embedding, capacity.rows(stack), spec_.purpose, layout);
+      part = std::make_unique<TokenEmbedding>(plan_, embedding, capacity.rows(stack), spec_.purpose, layout);
     }
-    pieces_.push_back({.piece = std::move(piece), .first_sublayer = embedding, .y = x});
+    parts_.push_back({.part = std::move(part), .first_sublayer = embedding, .y = x});
   } else {
     x.entries = input_edges_[0].entries;
     if (!combines) tensors_.back().type.entries = x.entries;
@@ -116,30 +116,30 @@ Chunk::TensorRange Chunk::AddSegments(int32_t first, int32_t last, TensorRange x
     end = plan_.SegmentEnd(begin, length, last);
     TensorRange y{.tensor = x.tensor, .first = x.entries};
     if (!combines) {
-      const int64_t streams = plan_.StreamsBefore(end);
+      const int64_t streams = plan_.ResidualsBefore(end);
       y = AddTensor({.rows = stack, .entries = streams, .storage = plan_.segment_storage(stack, end)});
       y.entries = streams;
     }
-    pieces_.push_back({.piece = MakeSegment(plan_, begin, end, capacity),
-                       .first_sublayer = begin,
-                       .x = x,
-                       .y = y,
-                       .second = second,
-                       .reads_encoder_output = stack == Stack::kDecoder && encoder_output_.tensor >= 0,
-                       .recomputed = spec_.recompute_every > 0});
+    parts_.push_back({.part = MakeSegment(plan_, begin, end, capacity),
+                      .first_sublayer = begin,
+                      .x = x,
+                      .y = y,
+                      .second = second,
+                      .reads_encoder_output = stack == Stack::kDecoder && encoder_output_.tensor >= 0,
+                      .recomputed = spec_.recompute_every > 0});
     x = combines ? TensorRange{.tensor = x.tensor, .entries = x.entries + 1} : y;
   }
   if (!plan_.ends_stack(last) || (!combines && second.tensor < 0)) return x;
-  std::unique_ptr<Piece> end;
+  std::unique_ptr<ChunkPart> end;
   if (combines) {
     end = std::make_unique<LayerCombination>(plan_, last - 1, capacity.rows(stack));
   } else {
     end = std::make_unique<SecondStreamEnd>(plan_, last - 1, capacity.rows(stack));
   }
   const TensorRange y = AddTensor({.rows = stack, .storage = plan_.compute_storage});
-  pieces_.push_back({.piece = std::move(end), .first_sublayer = last, .x = x, .y = y, .second = second});
-  pieces_.back().rereads_x = combines;
-  pieces_.back().rereads_second = !combines;
+  parts_.push_back({.part = std::move(end), .first_sublayer = last, .x = x, .y = y, .second = second});
+  parts_.back().rereads_x = combines;
+  parts_.back().rereads_second = !combines;
   return y;
 }
 
@@ -151,14 +151,14 @@ void Chunk::FindWritersAndReaders() {
     HADAL_CHECK_LT(tensor.writer, tensor.last_reader);
     tensor.read_in_backward = tensor.read_in_backward || in_backward;
   };
-  for (size_t i = 0; i < pieces_.size(); ++i) {
-    read(pieces_[i].x, i, pieces_[i].rereads_x);
-    if (pieces_[i].reads_encoder_output) read(encoder_output_, i, /*in_backward=*/true);
-    read(pieces_[i].second, i, pieces_[i].rereads_second);
-    const TensorRange& y = pieces_[i].y;
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    read(parts_[i].x, i, parts_[i].rereads_x);
+    if (parts_[i].reads_encoder_output) read(encoder_output_, i, /*in_backward=*/true);
+    read(parts_[i].second, i, parts_[i].rereads_second);
+    const TensorRange& y = parts_[i].y;
     if (y.tensor >= 0 && y.first == 0) tensors_[y.tensor].writer = static_cast<int32_t>(i);
   }
-  for (const TensorRange& output : outputs_) read(output, pieces_.size(), /*in_backward=*/false);
+  for (const TensorRange& output : outputs_) read(output, parts_.size(), /*in_backward=*/false);
 }
 
 void Chunk::PlaceTensors(const ActivationCapacity& capacity, ArenaLayout& layout) {
@@ -168,7 +168,7 @@ void Chunk::PlaceTensors(const ActivationCapacity& capacity, ArenaLayout& layout
   for (size_t t = 0; t < tensors_.size(); ++t) {
     Tensor& tensor = tensors_[t];
     HADAL_CHECK_GE(tensor.last_reader, 0);
-    const bool crosses = tensor.last_reader == std::ssize(pieces_);
+    const bool crosses = tensor.last_reader == std::ssize(parts_);
     tensor.values = tensor.is_history         ? place(tensor.type, spec_.slots, "layer history")
                     : tensor.read_in_backward ? place(tensor.type, spec_.slots, "activations")
                                               : place(tensor.type, 1, crosses ? "borders" : "workspace");
@@ -195,14 +195,14 @@ void Chunk::PlaceTensors(const ActivationCapacity& capacity, ArenaLayout& layout
   }
 }
 
-void Chunk::PlacePieces(SharedActivations& shared, ArenaLayout& layout) {
+void Chunk::PlaceParts(SharedActivations& shared, ArenaLayout& layout) {
   const bool splits = spec_.pending_slots > 0;
-  int64_t saved = 0, pending = 0;  // of the pieces so far
-  for (PlacedPiece& placed : pieces_) {
-    const int64_t input_bytes = splits ? placed.piece->saved_input_bytes() : 0;
-    const int64_t kept_bytes = placed.piece->saved_bytes() - input_bytes;
+  int64_t saved = 0, pending = 0;  // of the parts so far
+  for (PlacedPart& placed : parts_) {
+    const int64_t input_bytes = splits ? placed.part->saved_input_bytes() : 0;
+    const int64_t kept_bytes = placed.part->saved_bytes() - input_bytes;
     if (placed.recomputed) {
-      // A weight half reads what all pieces have recomputed.
+      // A weight half reads what all parts have recomputed.
       if (splits) placed.saved_at = std::exchange(saved, saved + ArenaLayout::Aligned(kept_bytes));
       shared.RequireSaved(placed.saved_at + kept_bytes);
       shared.RequireSavedInput(input_bytes);
@@ -211,9 +211,9 @@ void Chunk::PlacePieces(SharedActivations& shared, ArenaLayout& layout) {
       placed.saved_input = SlotMemory(input_bytes, spec_.input_slots, "activations", layout);
     }
     int64_t together = 0;
-    for (int32_t step = 0; step < placed.piece->steps(); ++step) {
+    for (int32_t step = 0; step < placed.part->steps(); ++step) {
       if (step % steps_together_ == 0) together = 0;
-      const int64_t bytes = ArenaLayout::Aligned(placed.piece->pending_bytes(step));
+      const int64_t bytes = ArenaLayout::Aligned(placed.part->pending_bytes(step));
       placed.whole_at.push_back(std::exchange(together, together + bytes));
       placed.pending_at.push_back(std::exchange(pending, pending + bytes));
       shared.RequirePendingSteps(together);
@@ -228,10 +228,10 @@ void Chunk::Bind(const Arena& arena) {
     tensor.gradient.Bind(arena);
   }
   for (TensorMemory& gradient : input_gradients_) gradient.Bind(arena);
-  for (PlacedPiece& placed : pieces_) {
+  for (PlacedPart& placed : parts_) {
     placed.saved.Bind(arena);
     placed.saved_input.Bind(arena);
-    placed.piece->Bind(arena);
+    placed.part->Bind(arena);
   }
   if (batches_) batches_->Bind(arena);
 }
@@ -248,8 +248,8 @@ SharedActivations::SharedActivations(const ModelPlan& plan, const ActivationCapa
   int64_t most_rows = 0;
   for (const Stack stack : {Stack::kEncoder, Stack::kDecoder}) {
     const Storage storage = plan.residual_storage(stack);
-    gradients_[static_cast<size_t>(stack)] = place(stack, storage, plan.Streams(stack));
-    most_rows = std::max(most_rows, plan.Streams(stack) * capacity.rows(stack));
+    gradients_[static_cast<size_t>(stack)] = place(stack, storage, plan.Residuals(stack));
+    most_rows = std::max(most_rows, plan.Residuals(stack) * capacity.rows(stack));
     if (plan.HasSecondStream(stack)) second_gradients_[static_cast<size_t>(stack)] = place(stack, Storage::kFloat32);
     if (BytesOf(storage) > BytesOf(widest)) widest = storage;
   }

@@ -1,6 +1,6 @@
 #include "pipeline/stage/stage.h"
 
-#include "pipeline/plan/slice_ownership.h"
+#include "pipeline/layout/slice_ownership.h"
 
 namespace hadal {
 namespace {
@@ -13,7 +13,7 @@ int32_t DivisorFrom(int32_t needed, int32_t slots) {
 
 }  // namespace
 
-Stage::Stage(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream, Purpose purpose,
+Stage::Stage(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, const Stream& stream, Purpose purpose,
              ArenaLayout& layout)
     : plan_(plan),
       stream_(stream),
@@ -39,7 +39,7 @@ Stage::Stage(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, cons
   shared_.ReserveRequired(trains ? pipeline.peak_pending[rank] : 0, layout);
 }
 
-std::vector<int32_t> Stage::Sublayers(const PipelinePlan& pipeline, int rank) {
+std::vector<int32_t> Stage::Sublayers(const PipelineLayout& pipeline, int rank) {
   std::vector<int32_t> sublayers;
   for (int c = 0; c < pipeline.shape.chunks; ++c) {
     for (int32_t s = pipeline.first_sublayer(rank, c); s < pipeline.last_sublayer(rank, c); ++s) sublayers.push_back(s);

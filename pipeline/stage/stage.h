@@ -11,7 +11,7 @@
 #include "layers/parameter_store.h"
 #include "layers/purpose.h"
 #include "layers/sublayer_context.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/stage/chunk.h"
 #include "runtime/arena.h"
 #include "runtime/stream.h"
@@ -21,7 +21,7 @@ namespace hadal {
 class Stage {
  public:
   // `plan` and `pipeline` must outlive the stage. A stage for inference has no gradients and keeps no activations.
-  Stage(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, const Stream& stream, Purpose purpose,
+  Stage(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, const Stream& stream, Purpose purpose,
         ArenaLayout& layout);
   void Bind(const Arena& arena);
 
@@ -46,7 +46,7 @@ class Stage {
   }
 
  private:
-  static std::vector<int32_t> Sublayers(const PipelinePlan& pipeline, int rank);
+  static std::vector<int32_t> Sublayers(const PipelineLayout& pipeline, int rank);
 
   const ModelPlan& plan_;
   Stream stream_;

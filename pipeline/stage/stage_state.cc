@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "pipeline/plan/slice_ownership.h"
+#include "pipeline/layout/slice_ownership.h"
 
 namespace hadal {
 namespace {
@@ -19,14 +19,14 @@ Vector OwnedGradient(const ParameterStore& parameters, int32_t parameter) {
 // Where the moments of those `slices` lie that `kept` says, one behind the other as the weights do: those that products
 // read rounded, then the others, with the weights' gaps between sublayers; behind a slice that is left out aligned as
 // the weights are.
-struct MomentPlaces {
-  std::vector<int64_t> places;  // [slices], −1: not kept
+struct MomentOffsets {
+  std::vector<int64_t> offsets;  // [slices], −1: not kept
   int64_t end = 0;
 };
 template <typename Kept>
-MomentPlaces PlaceMoments(const ModelPlan& plan, std::span<const StateSlice> slices, const Kept& kept) {
+MomentOffsets PlaceMoments(const ModelPlan& plan, std::span<const StateSlice> slices, const Kept& kept) {
   constexpr int64_t kAligned = AlignedSublayer(1);
-  MomentPlaces moments{.places = std::vector<int64_t>(slices.size(), -1)};
+  MomentOffsets moments{.offsets = std::vector<int64_t>(slices.size(), -1)};
   for (const Storage storage : {Storage::kBFloat16, Storage::kFloat32}) {
     int32_t sublayer = -1;
     int64_t offset = 0;    // of a weight in its sublayer
@@ -37,7 +37,7 @@ MomentPlaces PlaceMoments(const ModelPlan& plan, std::span<const StateSlice> sli
       if (std::exchange(sublayer, next) != next) offset = 0;
       if (kept(slices[i])) {
         if (!follows || offset == 0) moments.end = AlignedSublayer(moments.end) + offset % kAligned;
-        moments.places[i] = std::exchange(moments.end, moments.end + slices[i].elements);
+        moments.offsets[i] = std::exchange(moments.end, moments.end + slices[i].elements);
       }
       follows = kept(slices[i]);
       offset += slices[i].elements;
@@ -48,7 +48,7 @@ MomentPlaces PlaceMoments(const ModelPlan& plan, std::span<const StateSlice> sli
 
 }  // namespace
 
-StageState::StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, Purpose purpose,
+StageState::StageState(const ModelPlan& plan, const PipelineLayout& pipeline, int stage, Purpose purpose,
                        ArenaLayout& layout)
     : plan_(plan), purpose_(purpose), sharded_(pipeline.shard_optimizer_state), replica_(pipeline.replica) {
   for (const OwnedSlice& slice : SlicesOfStage(plan, pipeline, stage)) {
@@ -60,9 +60,9 @@ StageState::StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int 
   }
   ListOwned();
   if (purpose == Purpose::kInference) return;
-  MomentPlaces moments =
+  MomentOffsets moments =
       PlaceMoments(plan, slices_, [&](const StateSlice& slice) { return !sharded_ || slice.owner == replica_; });
-  moment_places_ = std::move(moments.places);
+  moment_offsets_ = std::move(moments.offsets);
   moment_floats_ = moments.end;
   first_moment_slice_ = layout.ReserveLasting<float>("optimizer", moment_floats_);
   second_moment_slice_ = layout.ReserveLasting<float>("optimizer", moment_floats_);
@@ -96,10 +96,10 @@ void StageState::Bind(const Arena& arena, const ParameterStore& parameters) {
     slice.rounded = parameters.RoundedSlice(slice.parameter, slice.slice);
     if (!trains) continue;
     slice.gradient = SliceOf(OwnedGradient(parameters, slice.parameter), slice.slice);
-    const int64_t place = moment_places_[i];
-    if (place < 0) continue;
-    slice.first_moment = {first + place, slice.elements};
-    slice.second_moment = {second + place, slice.elements};
+    const int64_t offset = moment_offsets_[i];
+    if (offset < 0) continue;
+    slice.first_moment = {first + offset, slice.elements};
+    slice.second_moment = {second + offset, slice.elements};
   }
   ListOwned();
 }

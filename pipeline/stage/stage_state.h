@@ -20,7 +20,7 @@
 
 #include "layers/parameter_store.h"
 #include "layers/purpose.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "runtime/arena.h"
 #include "runtime/tensor.h"
 
@@ -47,7 +47,7 @@ struct StateSlice {
 class StageState {
  public:
   // Reserves the moments, the save buffer and the staging memory. For inference there are no gradients and no moments.
-  StageState(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, Purpose purpose, ArenaLayout& layout);
+  StageState(const ModelPlan& plan, const PipelineLayout& pipeline, int stage, Purpose purpose, ArenaLayout& layout);
   // `parameters`: the stage's, bound.
   void Bind(const Arena& arena, const ParameterStore& parameters);
 
@@ -63,7 +63,7 @@ class StageState {
   // gathered from all replicas.
   bool masters_are_spread() const { return sharded_ && plan_.compute_storage == Storage::kBFloat16; }
   // Host memory that holds owned slices' weights and moments while a checkpoint is written
-  // (checkpoint/background_file.h): their total size, limited to PipelinePlan::save_buffer_bytes.  [floats]
+  // (checkpoint/background_file.h): their total size, limited to PipelineLayout::save_buffer_bytes.  [floats]
   Vector save_buffer() const { return save_buffer_; }
   // On a device: pinned host memory for the largest owned slice's weights and moments, through which a checkpoint is
   // written (checkpoint/background_file.h). On the CPU: empty.  [floats]
@@ -81,9 +81,9 @@ class StageState {
   bool sharded_;
   int replica_;
   std::vector<StateSlice> slices_;
-  std::vector<StateSlice> owned_;       // the owned ones of slices_
-  std::vector<int64_t> moment_places_;  // [slices_] offset in floats; −1: another replica keeps them
-  int64_t moment_floats_ = 0;           // of each of the two moments
+  std::vector<StateSlice> owned_;        // the owned ones of slices_
+  std::vector<int64_t> moment_offsets_;  // [slices_] offset in floats; −1: another replica keeps them
+  int64_t moment_floats_ = 0;            // of each of the two moments
   int64_t buffer_floats_ = 0, staging_floats_ = 0;
   ArenaSlice first_moment_slice_, second_moment_slice_, buffer_slice_, staging_slice_;
   Vector save_buffer_, save_staging_;

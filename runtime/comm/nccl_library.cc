@@ -87,14 +87,14 @@ class OpenedLibrary final : public NcclLibrary {
     return result;
   }
 
-  NcclResult CommInit(NcclComm& comm, const NcclUniqueId& id, NcclGroupPlace place, int most_blocks) override {
+  NcclResult CommInit(NcclComm& comm, const NcclUniqueId& id, NcclGroupRank member, int most_blocks) override {
     ncclUniqueId of_all;
     std::memcpy(&of_all, id.data(), sizeof(of_all));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     config.maxCTAs = most_blocks;
     // The library may write to `comm` after this call, until the initialisation is done.
-    return functions_.init(reinterpret_cast<ncclComm_t*>(&comm), place.ranks, of_all, place.rank, &config);
+    return functions_.init(reinterpret_cast<ncclComm_t*>(&comm), member.ranks, of_all, member.rank, &config);
   }
 
   NcclResult AsyncError(NcclComm comm, NcclResult& error) override {

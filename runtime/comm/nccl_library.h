@@ -29,7 +29,7 @@ using NcclComm = void*;                      // ncclComm_t
 using NcclUniqueId = std::array<char, 128>;  // ncclUniqueId
 
 // A rank's place in a communicator.
-struct NcclGroupPlace {
+struct NcclGroupRank {
   int rank = 0;
   int ranks = 0;
 };
@@ -44,7 +44,7 @@ class NcclLibrary {
   // Joins the communicator `id`, on the current device. `comm` must not move in memory until AsyncError no longer
   // returns kNcclInProgress.
   // `most_blocks`: the most thread blocks of a transfer.
-  virtual NcclResult CommInit(NcclComm& comm, const NcclUniqueId& id, NcclGroupPlace place, int most_blocks) = 0;
+  virtual NcclResult CommInit(NcclComm& comm, const NcclUniqueId& id, NcclGroupRank member, int most_blocks) = 0;
   virtual NcclResult AsyncError(NcclComm comm, NcclResult& error) = 0;
   // Messages of two ranks match in the order of the calls on either side. A rank's messages run in the order of its
   // calls, whatever the queue. REQUIRES: bytes ≥ 1, in device memory.

@@ -110,8 +110,9 @@ absl::Status NcclLink::Open(const NcclUniqueId& id, const Deadline& deadline,
                             const std::function<absl::Status()>& alive) {
   HADAL_CHECK(comm_ == nullptr);
   HADAL_ASSIGN_OR_RETURN(queue_, device_.queues().MakeQueue());
-  const NcclGroupPlace place{.rank = PositionOf(self_), .ranks = static_cast<int>(ranks_.size())};
-  return Settle(library_.CommInit(comm_, id, place, kMostBlocks), "connecting", deadline, alive);
+  const NcclGroupRank member{.rank = PositionOf(self_), .ranks = static_cast<int>(ranks_.size())};
+  const int most_blocks = direction_ == Direction::kBoth && member.ranks > 2 ? kMostExchangeBlocks : kMostBlocks;
+  return Settle(library_.CommInit(comm_, id, member, most_blocks), "connecting", deadline, alive);
 }
 
 absl::Status NcclLink::MoveFirst(std::span<const Message> messages, const Deadline& deadline,

@@ -4,7 +4,7 @@
 // source and T target tokens takes S + 1 source rows and T + 1 target rows. Monolingual text (language models) has
 // target rows only.
 // The config fixes capacities; the number of rows varies between batches. For a device padding rows may follow the
-// sentences (pipeline/plan/row_bucket.h): tokens kPaddingRow outside of all offsets.
+// sentences (pipeline/layout/row_bucket.h): tokens kPaddingRow outside of all offsets.
 #pragma once
 
 #include <cstdint>

@@ -240,11 +240,11 @@ void SamplingOrder::Seek(int64_t index) {
   }
 }
 
-EpochStart SamplingOrder::current_epoch() const {
+EpochPosition SamplingOrder::current_epoch() const {
   return {.order = name_, .epoch = std::max<int64_t>(epoch_, 0), .micro_batch = epoch_begin_};
 }
 
-bool SamplingOrder::Continue(const EpochStart& start) {
+bool SamplingOrder::Continue(const EpochPosition& start) {
   if (start.order != name_ || start.epoch < 0 || start.micro_batch < start.epoch) return false;
   known_starts_.emplace(start.micro_batch, start.epoch);
   return true;

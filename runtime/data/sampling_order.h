@@ -31,7 +31,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/data/corpus.h"
-#include "runtime/data/epoch_start.h"
+#include "runtime/data/epoch_position.h"
 #include "runtime/data/pack_sentences.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/data/spec_augment.h"
@@ -67,10 +67,10 @@ class SamplingOrder {
   StepBatches At(int64_t step);
 
   // The epoch of the last micro-batch returned; epoch 0 at first.
-  EpochStart current_epoch() const;
+  EpochPosition current_epoch() const;
   // Lets later seeks begin at `start`, a result of current_epoch() of an equal order. Ignores `start` and returns false
   // if it is from another order (another corpus, seed or capacity).
-  bool Continue(const EpochStart& start);
+  bool Continue(const EpochPosition& start);
   // The number of epochs shuffled and packed so far: the cost of seeks.
   int64_t epochs_entered() const { return epochs_entered_; }
 
@@ -106,7 +106,7 @@ class SamplingOrder {
 
   const Corpus* corpus_;
   SamplingOptions options_;
-  uint32_t name_ = 0;  // EpochStart::order
+  uint32_t name_ = 0;  // EpochPosition::order
   int64_t too_long_ = 0;
   std::vector<std::vector<uint32_t>> fitting_;          // [corpora] samples that fit, ascending
   std::map<int64_t, int64_t> known_starts_ = {{0, 0}};  // first micro-batch of an epoch → the epoch

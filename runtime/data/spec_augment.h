@@ -31,7 +31,7 @@ struct SpecAugment {
 };
 
 // A sentence's place in training.
-struct AugmentedPlace {
+struct AugmentedSentence {
   uint64_t seed = 0;
   uint32_t step = 0;
   uint32_t micro_batch = 0;  // index in the step's global list
@@ -39,6 +39,6 @@ struct AugmentedPlace {
 };
 
 // `frames`: [n, width], masked in place.  REQUIRES: masks ≤ kMostMasks; width ≥ 1.
-void ApplySpecAugment(const SpecAugment& policy, const AugmentedPlace& place, int32_t width, std::span<float> frames);
+void ApplySpecAugment(const SpecAugment& policy, const AugmentedSentence& at, int32_t width, std::span<float> frames);
 
 }  // namespace hadal

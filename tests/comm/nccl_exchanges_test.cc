@@ -77,6 +77,13 @@ TEST_F(NcclExchangesTest, IsOneGroupOnEachRankThatHasMessages) {
 }
 
 // As a replica's that is alone in its block: it must not hold up the others' next exchanges.
+// One peer is served as by a message; several share more blocks.
+TEST_F(NcclExchangesTest, HasMoreBlocksForSeveralPeers) {
+  ExpectRuns(2, [](NcclRank&) { return absl::OkStatus(); });
+  ExpectRuns(3, [](NcclRank&) { return absl::OkStatus(); });
+  EXPECT_THAT(nccl_.blocks(), ElementsAre(4, 4, 4, 4, 4, 16));
+}
+
 TEST_F(NcclExchangesTest, WithoutMessagesItEndsBeforeTheDevicesLaterWork) {
   ExpectRuns(2, [&](NcclRank& rank) -> absl::Status {
     const MainEvent written(rank);

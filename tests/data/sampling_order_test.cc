@@ -96,7 +96,7 @@ TEST(SamplingOrderTest, AnOrderThatIsToldItsEpochEntersNoneBefore) {
   int64_t step = 0;
   while (forward.At(step).epochs_done < 300) ++step;
   EXPECT_GE(forward.epochs_entered(), 300);
-  const EpochStart start = forward.current_epoch();
+  const EpochPosition start = forward.current_epoch();
   SamplingOrder resumed = MakeOrder(corpus, 3, 3);
   ASSERT_TRUE(resumed.Continue(start));
   ExpectEqual(resumed.At(step + 1), forward.At(step + 1));
@@ -113,7 +113,7 @@ TEST(SamplingOrderTest, AnEpochOfAnotherOrderIsPassedOver) {
   const Corpus corpus = MakeCorpus(40), longer = MakeCorpus(41);
   SamplingOrder order = MakeOrder(corpus, 3, 3);
   order.At(100);
-  const EpochStart start = order.current_epoch();
+  const EpochPosition start = order.current_epoch();
   ASSERT_GT(start.epoch, 5);
   std::vector<Sample> of_other_lengths;
   for (int64_t i = 0; i < 40; ++i) {
@@ -131,14 +131,14 @@ TEST(SamplingOrderTest, AnEpochOfAnotherOrderIsPassedOver) {
                             MakeOrder(of_equal_size, 3, 3)};
   for (SamplingOrder& other : others) EXPECT_FALSE(other.Continue(start));
   SamplingOrder same = MakeOrder(corpus, 3, 3);
-  for (const EpochStart& impossible : {EpochStart{start.order, -1, 0}, {start.order, 3, 2}}) {
+  for (const EpochPosition& impossible : {EpochPosition{start.order, -1, 0}, {start.order, 3, 2}}) {
     EXPECT_FALSE(same.Continue(impossible)) << "an epoch is a micro-batch at least";
   }
   EXPECT_TRUE(same.Continue(start));
   SamplingOrder fresh = MakeOrder(corpus, 4, 3);
   ExpectEqual(others[1].At(50), fresh.At(50));
   SamplingOrder unknowing = MakeOrder(corpus, 3, 3);
-  EXPECT_FALSE(unknowing.Continue(EpochStart()));
+  EXPECT_FALSE(unknowing.Continue(EpochPosition()));
 }
 
 // Longer than what is asked for ahead of its use, and not a multiple of it.

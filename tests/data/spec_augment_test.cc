@@ -16,9 +16,9 @@ using ::testing::Each;
 
 constexpr int32_t kWidth = 20;
 
-std::vector<float> Masked(const SpecAugment& policy, const AugmentedPlace& place, size_t frames) {
+std::vector<float> Masked(const SpecAugment& policy, const AugmentedSentence& at, size_t frames) {
   std::vector<float> values(frames * kWidth, 1.0f);
-  ApplySpecAugment(policy, place, kWidth, values);
+  ApplySpecAugment(policy, at, kWidth, values);
   return values;
 }
 
@@ -93,10 +93,10 @@ TEST(SpecAugmentTest, AShareOfShortUtterancesStays) {
 
 TEST(SpecAugmentTest, EveryPartOfThePlaceAndEveryMaskDrawsAnew) {
   const SpecAugment policy = {.frequency_masks = 2, .frequency_width = 8, .time_masks = 2, .time_width = 30};
-  const AugmentedPlace place = {.seed = 1, .step = 2, .micro_batch = 3, .sentence = 4};
-  const std::vector<float> masked = Masked(policy, place, 60);
-  EXPECT_EQ(Masked(policy, place, 60), masked);
-  for (const AugmentedPlace& other : {AugmentedPlace{9, 2, 3, 4}, {1, 9, 3, 4}, {1, 2, 9, 4}, {1, 2, 3, 9}}) {
+  const AugmentedSentence at = {.seed = 1, .step = 2, .micro_batch = 3, .sentence = 4};
+  const std::vector<float> masked = Masked(policy, at, 60);
+  EXPECT_EQ(Masked(policy, at, 60), masked);
+  for (const AugmentedSentence& other : {AugmentedSentence{9, 2, 3, 4}, {1, 9, 3, 4}, {1, 2, 9, 4}, {1, 2, 3, 9}}) {
     EXPECT_NE(Masked(policy, other, 60), masked);
   }
   SpecAugment single = policy;

@@ -10,7 +10,7 @@
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/exchange/parameter_broadcast.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
@@ -44,8 +44,8 @@ Profile ProfileOf(const ModelPlan& plan, const PipelineOptions& options, int ran
   const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
     PrepareComputeThread();
     const Stream stream = Stream::Cpu(1);
-    HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
-                           MakePipelinePlan(plan, kBatch, options, ranks, communicator.rank()));
+    HADAL_ASSIGN_OR_RETURN(const PipelineLayout pipeline,
+                           MakePipelineLayout(plan, kBatch, options, ranks, communicator.rank()));
     HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = plan,
                                                                                  .pipeline = pipeline,
                                                                                  .stream = stream,

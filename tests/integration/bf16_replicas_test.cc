@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "pipeline/engine/memory_fit.h"
-#include "pipeline/plan/slice_ownership.h"
+#include "pipeline/layout/slice_ownership.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
@@ -98,7 +98,7 @@ TEST(Bf16ReplicasTest, TheDepthIsRecordedAlike) {
 //   read by products    2 of the rounded weight, 4 of the gradient, 4 + 8 of master and moments where they are updated
 //   read in fp32        4 + 4, and 8 of moments
 //   another stage's     2 + 4 of a table that it uses too
-double StateBytes(const ModelPlan& plan, const PipelinePlan& pipeline, int stage, int replica) {
+double StateBytes(const ModelPlan& plan, const PipelineLayout& pipeline, int stage, int replica) {
   double bytes = 0;
   for (const OwnedSlice& slice : SlicesOfStage(plan, pipeline, stage)) {
     const bool updated = !pipeline.shard_optimizer_state || slice.replica == replica;
@@ -126,7 +126,7 @@ TEST(Bf16ReplicasTest, StateBytesAreTheFormula) {
     spec.steps = 0;
     ModelPlan plan = ModelPlan::Make(spec.model);
     plan.compute_storage = Storage::kBFloat16;
-    const PipelinePlan pipeline = MakePipelinePlan(plan, spec.batch, spec.pipeline, spec.ranks).value();
+    const PipelineLayout pipeline = MakePipelineLayout(plan, spec.batch, spec.pipeline, spec.ranks).value();
     const std::unique_ptr<Device> device = MakeTestDevice(1);
     const std::vector<ArenaLayout> layouts = TrainingLayouts(plan, pipeline, Stream::On(*device, 1)).value();
     const RunOutcome outcome = Train(spec, corpus);

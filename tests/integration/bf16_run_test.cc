@@ -139,7 +139,7 @@ TEST(Bf16RunTest, AParameterTakes18Bytes) {
   spec.model.sharing = EmbeddingSharing::kNone;
   ModelPlan plan = ModelPlan::Make(spec.model);
   plan.compute_storage = Storage::kBFloat16;
-  const absl::StatusOr<PipelinePlan> pipeline = MakePipelinePlan(plan, spec.batch, spec.pipeline, 1);
+  const absl::StatusOr<PipelineLayout> pipeline = MakePipelineLayout(plan, spec.batch, spec.pipeline, 1);
   ASSERT_TRUE(pipeline.ok()) << pipeline.status();
   const std::unique_ptr<Device> device = MakeTestDevice(1);
   const Stream stream = Stream::On(*device, 1);
@@ -204,7 +204,7 @@ TEST(Bf16RunTest, ACpuRefusesIt) {
   RunSpec spec = SmallRun(ResidualMethod::kDeepNorm);
   ModelPlan plan = ModelPlan::Make(spec.model);
   plan.compute_storage = Storage::kBFloat16;
-  const absl::StatusOr<PipelinePlan> pipeline = MakePipelinePlan(plan, spec.batch, spec.pipeline, 1);
+  const absl::StatusOr<PipelineLayout> pipeline = MakePipelineLayout(plan, spec.batch, spec.pipeline, 1);
   ASSERT_TRUE(pipeline.ok()) << pipeline.status();
   InProcessWorld world(1);
   const absl::Status status = Engine::Create({.plan = plan,

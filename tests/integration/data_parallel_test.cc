@@ -7,8 +7,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pipeline/plan/pipeline_plan.h"
-#include "pipeline/plan/slice_ownership.h"
+#include "pipeline/layout/pipeline_layout.h"
+#include "pipeline/layout/slice_ownership.h"
 #include "tests/integration/pipeline_run.h"
 
 namespace hadal::testing {
@@ -164,7 +164,7 @@ TEST(DataParallelTest, StateBytesAreTheFormulas) {
   RunSpec spec = On(BaseSpec(), {2, 3});
   spec.steps = 1;
   const ModelPlan plan = ModelPlan::Make(spec.model);
-  const PipelinePlan pipeline = MakePipelinePlan(plan, spec.batch, spec.pipeline, spec.ranks).value();
+  const PipelineLayout pipeline = MakePipelineLayout(plan, spec.batch, spec.pipeline, spec.ranks).value();
   for (const bool sharded : {true, false}) {
     spec.pipeline.shard_optimizer_state = sharded;
     std::vector<int64_t> expected(spec.ranks, 0);
@@ -192,7 +192,7 @@ TEST(DataParallelTest, MoreReplicasThanMicroBatchesAreRefused) {
   spec.batch.micro_batches = 3;
   spec.pipeline.replicas = 4;
   const ModelPlan plan = ModelPlan::Make(spec.model);
-  const absl::Status status = MakePipelinePlan(plan, spec.batch, spec.pipeline, 4).status();
+  const absl::Status status = MakePipelineLayout(plan, spec.batch, spec.pipeline, 4).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("pipeline.replicas = 4"));
 }
@@ -201,10 +201,10 @@ TEST(DataParallelTest, RanksThatAreNoGridAreRefused) {
   RunSpec spec = BaseSpec();
   spec.pipeline.replicas = 2;
   const ModelPlan plan = ModelPlan::Make(spec.model);
-  EXPECT_FALSE(MakePipelinePlan(plan, spec.batch, spec.pipeline, 3).ok());
-  EXPECT_TRUE(MakePipelinePlan(plan, spec.batch, spec.pipeline, 4).ok());
+  EXPECT_FALSE(MakePipelineLayout(plan, spec.batch, spec.pipeline, 3).ok());
+  EXPECT_TRUE(MakePipelineLayout(plan, spec.batch, spec.pipeline, 4).ok());
   spec.pipeline.stages = 3;
-  const absl::Status status = MakePipelinePlan(plan, spec.batch, spec.pipeline, 4).status();
+  const absl::Status status = MakePipelineLayout(plan, spec.batch, spec.pipeline, 4).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("mpirun -n 6"));
 }

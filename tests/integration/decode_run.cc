@@ -9,7 +9,7 @@
 #include "layers/purpose.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/exchange/parameter_broadcast.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/pack_sentences.h"
@@ -27,7 +27,7 @@ struct Shared {
   const std::vector<std::vector<int32_t>>& sources;
   bool evaluate;
   ModelPlan plan;
-  PipelinePlan pipeline;
+  PipelineLayout pipeline;
   std::mutex mutex;
   DecodeOutcome outcome;
 };
@@ -110,7 +110,7 @@ DecodeOutcome Decode(const DecodeSpec& spec, const std::vector<std::vector<int32
   Shared shared{.spec = spec, .sources = sources, .evaluate = evaluate, .plan = ModelPlan::Make(spec.model)};
   shared.plan.compute_storage = spec.compute_storage;
   const BatchOptions batch = {.micro_batches = 1, .source_tokens = spec.batch_rows, .target_tokens = spec.batch_rows};
-  absl::StatusOr<PipelinePlan> pipeline = MakePipelinePlan(shared.plan, batch, spec.pipeline, spec.ranks);
+  absl::StatusOr<PipelineLayout> pipeline = MakePipelineLayout(shared.plan, batch, spec.pipeline, spec.ranks);
   EXPECT_TRUE(pipeline.ok()) << pipeline.status();
   if (!pipeline.ok()) return {};
   shared.pipeline = *std::move(pipeline);

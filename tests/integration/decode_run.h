@@ -8,7 +8,7 @@
 
 #include "layers/model_options.h"
 #include "pipeline/decode/decoder.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/options/train_options.h"
 
 namespace hadal::testing {
 

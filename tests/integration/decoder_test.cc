@@ -324,10 +324,10 @@ TEST(DecoderTest, LargeVocabulariesHaveFewerRows) {
   DecodeSpec spec = BaseSpec(ResidualMethod::kDeepNorm);
   spec.model.source_vocabulary = spec.model.target_vocabulary = 250000;
   const ModelPlan plan = ModelPlan::Make(spec.model);
-  const PipelinePlan pipeline = MakePipelinePlan(plan, {}, {}, 1).value();
+  const PipelineLayout pipeline = MakePipelineLayout(plan, {}, {}, 1).value();
   for (const int32_t beam : {1, 4, 5, 64}) {
     spec.decoder.beam.beam = beam;
-    const absl::StatusOr<DecodeCapacity> capacity = PlanDecodeCapacity(plan, pipeline, spec.decoder);
+    const absl::StatusOr<DecodeCapacity> capacity = MakeDecodeCapacity(plan, pipeline, spec.decoder);
     ASSERT_TRUE(capacity.ok()) << capacity.status();
     EXPECT_EQ(capacity->rows, 64 / beam * beam);
   }
@@ -336,11 +336,11 @@ TEST(DecoderTest, LargeVocabulariesHaveFewerRows) {
 TEST(DecoderTest, RefusesWhatDoesNotFit) {
   const DecodeSpec spec = BaseSpec(ResidualMethod::kDeepNorm);
   const ModelPlan plan = ModelPlan::Make(spec.model);
-  const absl::StatusOr<PipelinePlan> pipeline = MakePipelinePlan(plan, {}, {}, 1);
+  const absl::StatusOr<PipelineLayout> pipeline = MakePipelineLayout(plan, {}, {}, 1);
   ASSERT_TRUE(pipeline.ok());
   DecoderOptions options = spec.decoder;
   options.cache_limit_bytes = 100000;
-  const absl::Status status = PlanDecodeCapacity(plan, *pipeline, options).status();
+  const absl::Status status = MakeDecodeCapacity(plan, *pipeline, options).status();
   EXPECT_TRUE(absl::IsResourceExhausted(status));
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("100000"));
 }

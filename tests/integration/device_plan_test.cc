@@ -17,7 +17,7 @@
 #include "pipeline/decode/decoder.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/engine/memory_fit.h"
-#include "pipeline/plan/relu_masks.h"
+#include "pipeline/layout/relu_masks.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
 #include "tests/support/emulated_device.h"
@@ -68,8 +68,8 @@ TEST(DevicePlanTest, BytesAreWhatEveryRankAllocates) {
     const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
       EmulatedDevice device;
       HADAL_ASSIGN_OR_RETURN(
-          const PipelinePlan pipeline,
-          MakePipelinePlan(report->model, options.batch, options.pipeline, ranks, communicator.rank()));
+          const PipelineLayout pipeline,
+          MakePipelineLayout(report->model, options.batch, options.pipeline, ranks, communicator.rank()));
       HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = report->model,
                                                                 .pipeline = pipeline,
                                                                 .stream = Stream::On(device, 1),
@@ -99,8 +99,8 @@ TEST(DevicePlanTest, BytesOfARunThatTranslatesAreWhatEveryRankAllocates) {
     EXPECT_GE(report->layouts[rank].device_bytes(), without->layouts[rank].device_bytes());
     EXPECT_GT(report->layouts[rank].overlaid_bytes(), 0);
     EmulatedDevice device;
-    HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
-                           MakePipelinePlan(report->model, options.batch, options.pipeline, 2, rank));
+    HADAL_ASSIGN_OR_RETURN(const PipelineLayout pipeline,
+                           MakePipelineLayout(report->model, options.batch, options.pipeline, 2, rank));
     HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = report->model,
                                                               .pipeline = pipeline,
                                                               .stream = Stream::On(device, 1),
@@ -234,7 +234,7 @@ TEST(DevicePlanTest, AGpuWithWhatThePlanWantsHoldsTheRunAndNoSmallerOne) {
       const RankResources resources{
           .device_transfers = report->pipeline.device_transfers,
           .memory_limit_bytes = MemoryLimitBytes(ranks, DriverBytes(report->model, report->pipeline))};
-      return MakeFittingPlan(report->model, options.batch, options.pipeline, 2, /*rank=*/0, resources, kPlanned).ok();
+      return MakeFittingLayout(report->model, options.batch, options.pipeline, 2, /*rank=*/0, resources, kPlanned).ok();
     };
     EXPECT_TRUE(fits(wanted));
     EXPECT_FALSE(fits(wanted - 1));

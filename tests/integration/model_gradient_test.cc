@@ -35,9 +35,9 @@ class LossOfModel {
   explicit LossOfModel(const ModelOptions& options)
       : plan_(ModelPlan::Make(options)),
         batches_(StepOf(options)),
-        pipeline_(MakePipelinePlan(plan_,
-                                   {.micro_batches = kMicroBatches, .source_tokens = kRows, .target_tokens = kRows}, {},
-                                   /*ranks=*/1)
+        pipeline_(MakePipelineLayout(
+                      plan_, {.micro_batches = kMicroBatches, .source_tokens = kRows, .target_tokens = kRows}, {},
+                      /*ranks=*/1)
                       .value()) {
     PrepareComputeThread();
     const Stream stream = Stream::Cpu(1);
@@ -93,7 +93,7 @@ class LossOfModel {
 
   const ModelPlan plan_;
   const StepBatches batches_;
-  const PipelinePlan pipeline_;
+  const PipelineLayout pipeline_;
   InProcessWorld world_{1};
   std::unique_ptr<Engine> engine_;
 };
@@ -102,7 +102,7 @@ DifferenceModel ModelFor(ParameterRole role) {
   DifferenceModel model = kModel;
   if (role == ParameterRole::kKeyBias) model.may_vanish = true;              // softmax(q·(k + b)) does not depend on b
   if (role == ParameterRole::kCombinationWeight) model.largest_step = 2e-2;  // a norm of few terms bends early
-  if (role == ParameterRole::kStreamsWeight) model.longest = 2;              // small gates stand behind it
+  if (role == ParameterRole::kHyperMapWeight) model.longest = 2;             // small gates stand behind it
   return model;
 }
 

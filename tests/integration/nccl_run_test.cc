@@ -10,8 +10,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pipeline/plan/pipeline_plan.h"
-#include "pipeline/plan/slice_ownership.h"
+#include "pipeline/layout/pipeline_layout.h"
+#include "pipeline/layout/slice_ownership.h"
 #include "runtime/comm/message_tags.h"
 #include "tests/integration/nccl_run_cases.h"
 #include "tests/support/emulated_nccl.h"
@@ -223,7 +223,7 @@ TEST(NcclCallsTest, ATiedTableIsThreeMessagesAStep) {
 // a round is one group on each rank.
 NcclUse OfReplicas(const RunSpec& spec) {
   const ModelPlan plan = ModelPlan::Make(spec.model);
-  const PipelinePlan pipeline = MakePipelinePlan(plan, spec.batch, spec.pipeline, spec.ranks).value();
+  const PipelineLayout pipeline = MakePipelineLayout(plan, spec.batch, spec.pipeline, spec.ranks).value();
   const int replicas = spec.pipeline.replicas;
   NcclUse use;
   for (const std::vector<OwnedSlice>& slices : SlicesByStage(plan, pipeline)) {

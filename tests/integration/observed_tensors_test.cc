@@ -14,7 +14,7 @@
 #include "pipeline/engine/engine.h"
 #include "pipeline/exchange/parameter_broadcast.h"
 #include "pipeline/instruments/failed_step_search.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/sampling_order.h"
@@ -70,7 +70,7 @@ void OnRanks(ResidualMethod method, int ranks, int recompute_every,
   model.sharing = EmbeddingSharing::kNone;
   const ModelPlan plan = ModelPlan::Make(model);
   const BatchOptions batch{.micro_batches = 2, .source_tokens = 48, .target_tokens = 48};
-  const PipelinePlan pipeline = MakePipelinePlan(plan, batch, {.recompute_every = recompute_every}, ranks).value();
+  const PipelineLayout pipeline = MakePipelineLayout(plan, batch, {.recompute_every = recompute_every}, ranks).value();
   const Corpus corpus = RandomCorpus(100, 12, kVocabulary, 3);
   SamplingOrder order =
       SamplingOrder::Create(corpus, {.seed = 1, .capacity = {48, 48}, .micro_batches_per_step = 2}).value();
@@ -210,7 +210,7 @@ TEST_P(ObservedTensors, SumsBeforeAnyUpdate) {
 }
 
 // Outputs and their gradients are all streams of a row; a stack begins with copies of the embedding's output.
-TEST_P(ObservedTensors, SeveralStreams) {
+TEST_P(ObservedTensors, SeveralResiduals) {
   OnRanks(ResidualMethod::kMhc, 1, GetParam(), [](const OneStep& step) -> absl::Status {
     Copies seen;
     step.engine.Observe(&seen);

@@ -32,8 +32,8 @@ constexpr int kDecodeCommandTag = 30003;
 // Two stages: the second is what is tested, the first is played by hand.
 struct Pipeline {
   explicit Pipeline(bool device_transfers = false) {
-    absl::StatusOr<PipelinePlan> made =
-        MakePipelinePlan(plan, batch, {}, 2, /*rank=*/0, {.device_transfers = device_transfers});
+    absl::StatusOr<PipelineLayout> made =
+        MakePipelineLayout(plan, batch, {}, 2, /*rank=*/0, {.device_transfers = device_transfers});
     HADAL_CHECK(made.ok());
     pipeline = *std::move(made);
     tag = ChannelOf(pipeline.shape, 1, {Operation::kReceiveForward, 0, 0}).number;
@@ -42,7 +42,7 @@ struct Pipeline {
   const ModelPlan plan =
       ModelPlan::Make(SmallModel(ResidualMethod::kDeepNorm, {.d_model = 16, .vocabulary = kVocabulary}));
   const BatchOptions batch{.micro_batches = 2, .source_tokens = 32, .target_tokens = 32};
-  PipelinePlan pipeline;
+  PipelineLayout pipeline;
   int tag = 0;  // of what the second stage receives
 };
 

@@ -13,7 +13,7 @@
 #include "pipeline/exchange/parameter_broadcast.h"
 #include "pipeline/exchange/transfer_groups.h"
 #include "pipeline/instruments/depth_recorder.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/validation_bleu.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/in_process_communicator.h"
@@ -41,12 +41,12 @@ struct Shared {
 
   // Every replica's plan. The schedule of hundreds of ranks is checked once, not on every rank.
   absl::Status MakePipelines() {
-    HADAL_ASSIGN_OR_RETURN(const PipelinePlan first,
-                           MakePipelinePlan(plan, spec.batch, spec.pipeline, spec.ranks, /*rank=*/0,
-                                            {.device_transfers = static_cast<bool>(spec.connect_devices),
-                                             .free_links = !spec.make_device}));
+    HADAL_ASSIGN_OR_RETURN(const PipelineLayout first,
+                           MakePipelineLayout(plan, spec.batch, spec.pipeline, spec.ranks, /*rank=*/0,
+                                              {.device_transfers = static_cast<bool>(spec.connect_devices),
+                                               .free_links = !spec.make_device}));
     for (int replica = 0; replica < first.grid.replicas; ++replica) {
-      HADAL_ASSIGN_OR_RETURN(pipelines.emplace_back(), PlanOfReplica(first, replica));
+      HADAL_ASSIGN_OR_RETURN(pipelines.emplace_back(), LayoutOfReplica(first, replica));
     }
     return absl::OkStatus();
   }
@@ -54,8 +54,8 @@ struct Shared {
   const RunSpec& spec;
   const Corpus& corpus;
   ModelPlan plan;
-  std::vector<PipelinePlan> pipelines;  // [replicas]
-  bool all_ranks_share = false;         // ranks are threads, with one outcome
+  std::vector<PipelineLayout> pipelines;  // [replicas]
+  bool all_ranks_share = false;           // ranks are threads, with one outcome
   std::mutex mutex;
   RunOutcome outcome;
 };
@@ -111,7 +111,7 @@ void ExpectCollectedWeights(Shared& shared, Engine& engine) {
 class RunningRank {
  public:
   // `device`, `devices`: null on the CPU, or where what ranks exchange goes through the host.
-  RunningRank(Shared& shared, const PipelinePlan& pipeline, Communicator& communicator, Device* device,
+  RunningRank(Shared& shared, const PipelineLayout& pipeline, Communicator& communicator, Device* device,
               NcclCommunicator* devices)
       : shared_(shared),
         spec_(shared.spec),
@@ -260,7 +260,7 @@ class RunningRank {
 
   Shared& shared_;
   const RunSpec& spec_;
-  const PipelinePlan& pipeline_;
+  const PipelineLayout& pipeline_;
   Communicator& communicator_;
   Device* const device_;
   NcclCommunicator* const device_communicator_;
@@ -274,7 +274,7 @@ class RunningRank {
 absl::Status RunRank(Shared& shared, Communicator& communicator) {
   PrepareComputeThread();
   const RunSpec& spec = shared.spec;
-  const PipelinePlan& pipeline = shared.pipelines[shared.pipelines[0].grid.ReplicaOf(communicator.rank())];
+  const PipelineLayout& pipeline = shared.pipelines[shared.pipelines[0].grid.ReplicaOf(communicator.rank())];
   const std::unique_ptr<Device> device = spec.make_device ? spec.make_device(communicator.rank()) : nullptr;
   std::unique_ptr<NcclCommunicator> device_communicator;
   absl::Status status;
@@ -335,8 +335,8 @@ absl::Status WithTrainer(const TrainOptions& options, const TrainingSurroundings
   ModelPlan plan = ModelPlan::Make(options.model);
   plan.compute_storage = compute_storage;
   const Communicator& world = surroundings.communicator;
-  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
-                         MakePipelinePlan(plan, options.batch, options.pipeline, world.size(), world.rank()));
+  HADAL_ASSIGN_OR_RETURN(const PipelineLayout pipeline,
+                         MakePipelineLayout(plan, options.batch, options.pipeline, world.size(), world.rank()));
   HADAL_ASSIGN_OR_RETURN(
       const std::unique_ptr<Trainer> trainer,
       Trainer::Create(options, plan, pipeline, surroundings, {.run_directory = options.run_directory}));

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "layers/method_presets.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/options/train_options.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/nccl_communicator.h"

@@ -120,7 +120,7 @@ class OverlaidTrainerTest : public SmallTrainerTest {
     options.run_directory = directory_ / name;
     if (translates) options.pipeline.decoder = {.beam = {.beam = 2, .max_length_b = 4}, .sentences = 3};
     const ModelPlan plan = ModelPlan::Make(options.model);
-    const PipelinePlan pipeline = MakePipelinePlan(plan, options.batch, options.pipeline, 1).value();
+    const PipelineLayout pipeline = MakePipelineLayout(plan, options.batch, options.pipeline, 1).value();
     InProcessWorld world(1);
     PrepareComputeThread();
     TrainerRecord record;

@@ -125,7 +125,7 @@ TEST_F(StalledDeviceTest, InAValidation) {
 TEST_F(StalledDeviceTest, InATranslation) {
   const auto translate = [this](Engine& engine, int64_t update) -> absl::StatusOr<TranslatedValidation> {
     const ModelPlan plan = ModelPlan::Make(options_.model);
-    const PipelinePlan pipeline = *MakePipelinePlan(plan, options_.batch, options_.pipeline, 1, 0);
+    const PipelineLayout pipeline = *MakePipelineLayout(plan, options_.batch, options_.pipeline, 1, 0);
     InProcessWorld world(1);
     const auto decoder = Decoder::Create(plan, pipeline, engine.stage().parameters(), engine.stage().stream(),
                                          world.communicator(0), {}, absl::Minutes(10));

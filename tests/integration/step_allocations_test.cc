@@ -7,7 +7,7 @@
 #include "layers/purpose.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/exchange/parameter_broadcast.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/sampling_order.h"
@@ -42,7 +42,7 @@ int64_t AllocationsOfAStep(int layers, int micro_batches, int32_t tokens,
   const ModelPlan plan =
       ModelPlan::Make(SmallModel(method, {.encoder_layers = layers, .decoder_layers = layers, .d_model = 32}));
   const BatchOptions batch{.micro_batches = micro_batches, .source_tokens = tokens, .target_tokens = tokens};
-  const PipelinePlan pipeline = *MakePipelinePlan(plan, batch, {}, 1);
+  const PipelineLayout pipeline = *MakePipelineLayout(plan, batch, {}, 1);
   const Corpus corpus = RandomCorpus(100, 10, 50, 3);
   SamplingOrder order = *SamplingOrder::Create(
       corpus, {.seed = 1, .capacity = {tokens, tokens}, .micro_batches_per_step = micro_batches});

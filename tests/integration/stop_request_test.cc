@@ -81,7 +81,8 @@ class StopRequest : public ::testing::TestWithParam<int> {
 
   // Whether the program's place is in the step `ask_within_`.
   bool AskedAt(Trainer* trainer) const {
-    return absl::StrContains(trainer->engine().place().Describe(), absl::StrCat("step ", ask_within_ + 1, ","));
+    return absl::StrContains(trainer->engine().current_instruction().Describe(),
+                             absl::StrCat("step ", ask_within_ + 1, ","));
   }
 
   TemporaryDirectory directory_;

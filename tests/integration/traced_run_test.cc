@@ -12,7 +12,7 @@
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/chrome_trace_check.h"
 #include "tests/support/temporary_directory.h"
-#include "tools/metrics/trace_json.h"
+#include "tools/output/trace_writer.h"
 
 namespace hadal::testing {
 namespace {

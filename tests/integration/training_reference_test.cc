@@ -136,8 +136,8 @@ class MicroBatchGradients {
  public:
   MicroBatchGradients(const TrainOptions& options, const ModelPlan& plan)
       : plan_(plan),
-        pipeline_(MakePipelinePlan(plan, {.micro_batches = 1, .source_tokens = kRows, .target_tokens = kRows}, {},
-                                   /*ranks=*/1)
+        pipeline_(MakePipelineLayout(plan, {.micro_batches = 1, .source_tokens = kRows, .target_tokens = kRows}, {},
+                                     /*ranks=*/1)
                       .value()) {
     PrepareComputeThread();
     const Stream stream = Stream::Cpu(1);
@@ -180,7 +180,7 @@ class MicroBatchGradients {
   const ParameterStore& parameters() const { return engine_->stage().parameters(); }
 
   const ModelPlan& plan_;
-  const PipelinePlan pipeline_;
+  const PipelineLayout pipeline_;
   InProcessWorld world_{1};
   std::unique_ptr<Engine> engine_;
 };
@@ -340,7 +340,7 @@ TEST_P(TrainingReference, ARunIsTheRecipe) {
   EXPECT_EQ(run.progress.target_tokens_seen, recipe.target_tokens());
   EXPECT_EQ(run.progress.samples_seen, samples);
   EXPECT_EQ(run.progress.seed, options.seed);
-  EXPECT_EQ(run.progress.epoch_start, order.current_epoch()) << "the order's name has the temperatures in it";
+  EXPECT_EQ(run.progress.epoch_position, order.current_epoch()) << "the order's name has the temperatures in it";
 
   double furthest = 0;
   const Values start = MicroBatchGradients(options, plan).FirstWeights();

@@ -14,7 +14,7 @@ namespace hadal::testing {
 namespace {
 
 struct Case {
-  int64_t rows, width, streams;
+  int64_t rows, width, residuals;
   Placement place;
 };
 // Up to and beyond a block of rows, a warp's columns, and half of a square.
@@ -28,8 +28,8 @@ struct Results {
 struct Connection {
   explicit Connection(const Case& c)
       : c(c),
-        m(c.streams * (c.streams + 2)),
-        all(c.streams * c.width),
+        m(c.residuals * (c.residuals + 2)),
+        all(c.residuals * c.width),
         x(NormalValues(c.rows * all, 1)),
         f(NormalValues(c.rows * c.width, 2)),
         weight(NormalValues(m * all, 3, 0.3f)),
@@ -41,7 +41,7 @@ struct Connection {
   HyperConnectionReference Reference() const {
     return {static_cast<size_t>(c.rows),
             static_cast<size_t>(c.width),
-            static_cast<size_t>(c.streams),
+            static_cast<size_t>(c.residuals),
             Widen(x),
             Widen(f),
             Widen(weight),
@@ -67,7 +67,7 @@ struct Connection {
       return DeviceMatrixOf<float>(device, values, c.rows, columns, c.place);
     };
     const auto empty = [&](int64_t columns) { return matrix(std::vector<float>(c.rows * columns, NAN), columns); };
-    const auto streams = matrix(x, all), result = matrix(f, c.width), projected = matrix(Projected(), m),
+    const auto residuals = matrix(x, all), result = matrix(f, c.width), projected = matrix(Projected(), m),
                maps = empty(m), u = empty(c.width), y = empty(all), dx = matrix(dy, all), df = empty(c.width),
                d_maps = empty(m), d_read = matrix(du, c.width);
     const DeviceVectorOf<float> alpha(device, gates), beta(device, bias), rstd(device, c.rows),
@@ -75,8 +75,8 @@ struct Connection {
         partials(device, (c.rows + cuda::kHyperRowBlock - 1) / cuda::kHyperRowBlock * (m + 3));
     cuda::HyperReadForward(device.stream(), {.rows = c.rows,
                                              .width = c.width,
-                                             .streams = c.streams,
-                                             .x = streams.view(),
+                                             .residuals = c.residuals,
+                                             .x = residuals.view(),
                                              .projected = projected.view(),
                                              .gates = alpha.data(),
                                              .bias = beta.data(),
@@ -85,16 +85,16 @@ struct Connection {
                                              .u = u.view()});
     cuda::HyperWriteForward(device.stream(), {.rows = c.rows,
                                               .width = c.width,
-                                              .streams = c.streams,
-                                              .x = streams.view(),
+                                              .residuals = c.residuals,
+                                              .x = residuals.view(),
                                               .maps = maps.view(),
                                               .f = result.view(),
                                               .y = y.view()});
     cuda::HyperWriteBackward(device.stream(), {.rows = c.rows,
                                                .width = c.width,
-                                               .streams = c.streams,
+                                               .residuals = c.residuals,
                                                .dy = dx.view(),
-                                               .x = streams.view(),
+                                               .x = residuals.view(),
                                                .maps = maps.view(),
                                                .f = result.view(),
                                                .dx = dx.view(),
@@ -102,9 +102,9 @@ struct Connection {
                                                .d_maps = d_maps.view()});
     cuda::HyperReadBackward(device.stream(), {.rows = c.rows,
                                               .width = c.width,
-                                              .streams = c.streams,
+                                              .residuals = c.residuals,
                                               .du = d_read.view(),
-                                              .x = streams.view(),
+                                              .x = residuals.view(),
                                               .projected = projected.view(),
                                               .maps = maps.view(),
                                               .rstd = rstd.data(),
@@ -127,7 +127,7 @@ struct Connection {
 
 TEST(CudaHyperConnectionTest, MatchesTheReference) {
   for (const Case& c : kCases) {
-    SCOPED_TRACE(::testing::Message() << c.streams << " streams of " << c.rows << " rows of " << c.width);
+    SCOPED_TRACE(::testing::Message() << c.residuals << " residuals of " << c.rows << " rows of " << c.width);
     const Connection connection(c);
     HyperConnectionReference reference = connection.Reference();
     const HyperConnectionReference::Outputs expected = reference.Forward();
@@ -169,21 +169,22 @@ TEST(CudaHyperConnectionTest, EndsOfAStackAreCopiesAndTheirSum) {
   for (const int64_t n : {1, 2, 3, 4, 5, 6, 7, 8}) {
     constexpr int64_t kRows = 5, kWidth = 70;
     KernelDevice device(/*seed=*/n);
-    const std::vector<float> values = NormalValues(kRows * kWidth, 1), streams = NormalValues(kRows * n * kWidth, 2);
+    const std::vector<float> values = NormalValues(kRows * kWidth, 1), residuals = NormalValues(kRows * n * kWidth, 2);
     const DeviceMatrixOf<float> x(device, values, kRows, kWidth, {3, 5}),
-        copies(device, streams, kRows, n * kWidth, {1, 2}), all(device, streams, kRows, n * kWidth, {1, 2}),
+        copies(device, residuals, kRows, n * kWidth, {1, 2}), all(device, residuals, kRows, n * kWidth, {1, 2}),
         sum(device, values, kRows, kWidth, {3, 5});
-    cuda::CopyToStreams(
+    cuda::CopyToResiduals(
         device.stream(),
-        {.rows = kRows, .width = kWidth, .streams = n, .gain = 0.5f, .x = x.view(), .y = copies.view()});
-    cuda::SumStreams(device.stream(),
-                     {.rows = kRows, .width = kWidth, .streams = n, .gain = 0.5f, .x = all.view(), .y = sum.view()});
+        {.rows = kRows, .width = kWidth, .residuals = n, .gain = 0.5f, .x = x.view(), .y = copies.view()});
+    cuda::SumResiduals(
+        device.stream(),
+        {.rows = kRows, .width = kWidth, .residuals = n, .gain = 0.5f, .x = all.view(), .y = sum.view()});
     std::vector<float> halves;
     std::vector<double> sums(kRows * kWidth);
     for (int64_t i = 0; i < kRows * n * kWidth; ++i) {
       const int64_t at = i / (n * kWidth) * kWidth + i % kWidth;
       halves.push_back(0.5f * values[at]);
-      sums[at] += 0.5 * streams[i];
+      sums[at] += 0.5 * residuals[i];
     }
     EXPECT_TRUE(SameBits(copies.dense(), halves));
     EXPECT_TRUE(NearReference(sum.dense(), sums, 4, 4));

@@ -39,7 +39,7 @@ class DeviceBatchTest : public ::testing::Test {
     block_.resize(BatchBytes(shape_) / sizeof(std::max_align_t) + 1);
     const auto bytes = reinterpret_cast<std::byte*>(block_.data());
     cuda::WriteBatch(content_, shape_, bytes);
-    places_ = PlacesIn(shape_, 5, bytes);
+    device_batch_ = DeviceBatchIn(shape_, 5, bytes);
   }
 
   // (first, rows, query begin and end, key begin and end) of the tiles that are not empty; those behind them must be.
@@ -61,42 +61,42 @@ class DeviceBatchTest : public ::testing::Test {
   BatchContent content_;
   DeviceBatchShape shape_;
   std::vector<std::max_align_t> block_;
-  DeviceBatch places_;
+  DeviceBatch device_batch_;
 };
 
 TEST_F(DeviceBatchTest, ScalarsAndTokensLieAtTheirPlaces) {
-  EXPECT_EQ(places_.random->seed_high, 2u);
-  EXPECT_EQ(places_.random->step, 4u);
-  EXPECT_EQ(*places_.gradient_scale, 0.25f);
-  EXPECT_THAT(Values(places_.branch_gains, 2), ElementsAre(0.5f, 2.0f));
-  EXPECT_EQ(places_.first_sublayer, 5);
-  EXPECT_EQ(Values(places_.source.tokens, 6), source_);
-  EXPECT_THAT(Values(places_.source.positions, 6), ElementsAre(0, 1, 0, 1, 2, -1));
-  EXPECT_EQ(Values(places_.target.tokens, 45), target_input_);
-  EXPECT_EQ(Values(places_.targets, 45), target_);
+  EXPECT_EQ(device_batch_.random->seed_high, 2u);
+  EXPECT_EQ(device_batch_.random->step, 4u);
+  EXPECT_EQ(*device_batch_.gradient_scale, 0.25f);
+  EXPECT_THAT(Values(device_batch_.branch_gains, 2), ElementsAre(0.5f, 2.0f));
+  EXPECT_EQ(device_batch_.first_sublayer, 5);
+  EXPECT_EQ(Values(device_batch_.source.tokens, 6), source_);
+  EXPECT_THAT(Values(device_batch_.source.positions, 6), ElementsAre(0, 1, 0, 1, 2, -1));
+  EXPECT_EQ(Values(device_batch_.target.tokens, 45), target_input_);
+  EXPECT_EQ(Values(device_batch_.targets, 45), target_);
 }
 
 TEST_F(DeviceBatchTest, RowsAreGroupedByToken) {
-  ASSERT_EQ(*places_.source.group_count, 3);
-  EXPECT_THAT(Values(places_.source.group_tokens, 3), ElementsAre(4, 5, 9));
-  EXPECT_THAT(Values(places_.source.group_starts, 4), ElementsAre(0, 1, 2, 5));
-  EXPECT_THAT(Values(places_.source.sorted_rows, 5), ElementsAre(4, 1, 0, 2, 3));
-  EXPECT_EQ(*places_.target.group_count, 1) << "padding rows are in no group";
+  ASSERT_EQ(*device_batch_.source.group_count, 3);
+  EXPECT_THAT(Values(device_batch_.source.group_tokens, 3), ElementsAre(4, 5, 9));
+  EXPECT_THAT(Values(device_batch_.source.group_starts, 4), ElementsAre(0, 1, 2, 5));
+  EXPECT_THAT(Values(device_batch_.source.sorted_rows, 5), ElementsAre(4, 1, 0, 2, 3));
+  EXPECT_EQ(*device_batch_.target.group_count, 1) << "padding rows are in no group";
 }
 
 TEST_F(DeviceBatchTest, SentencesAreCutIntoTilesAndPaddingSeesOnlyItself) {
   using Tile = std::vector<int32_t>;
-  for (const cuda::AttentionTile* self : {places_.source_self.queries, places_.source_self.keys}) {
+  for (const cuda::AttentionTile* self : {device_batch_.source_self.queries, device_batch_.source_self.keys}) {
     EXPECT_THAT(Tiles(self, shape_.source_tiles),
                 ElementsAre(Tile{0, 2, 0, 2, 0, 2}, Tile{2, 3, 2, 5, 2, 5}, Tile{5, 1, 5, 6, 5, 6}));
   }
-  EXPECT_THAT(Tiles(places_.target_self.queries, shape_.target_tiles),
+  EXPECT_THAT(Tiles(device_batch_.target_self.queries, shape_.target_tiles),
               ElementsAre(Tile{0, 32, 0, 40, 0, 40}, Tile{32, 8, 0, 40, 0, 40}, Tile{40, 1, 40, 41, 40, 41},
                           Tile{41, 4, 41, 45, 41, 45}));
-  EXPECT_THAT(Tiles(places_.cross.queries, shape_.target_tiles),
+  EXPECT_THAT(Tiles(device_batch_.cross.queries, shape_.target_tiles),
               ElementsAre(Tile{0, 32, 0, 40, 0, 2}, Tile{32, 8, 0, 40, 0, 2}, Tile{40, 1, 40, 41, 2, 5},
                           Tile{41, 4, 41, 45, 5, 5}));
-  EXPECT_THAT(Tiles(places_.cross.keys, shape_.source_tiles),
+  EXPECT_THAT(Tiles(device_batch_.cross.keys, shape_.source_tiles),
               ElementsAre(Tile{0, 2, 0, 40, 0, 2}, Tile{2, 3, 40, 41, 2, 5}, Tile{5, 1, 45, 45, 5, 6}));
 }
 
@@ -114,9 +114,9 @@ TEST_F(DeviceBatchTest, PlainTextHasNoSource) {
   EXPECT_EQ(shape.source_rows, 0);
   std::vector<std::max_align_t> block(BatchBytes(shape) / sizeof(std::max_align_t) + 1);
   cuda::WriteBatch(content_, shape, reinterpret_cast<std::byte*>(block.data()));
-  const DeviceBatch places = PlacesIn(shape, 5, reinterpret_cast<std::byte*>(block.data()));
-  EXPECT_EQ(Tiles(places.target_self.queries, shape.target_tiles).size(), 4u);
-  EXPECT_TRUE(Tiles(places.cross.queries, shape.target_tiles).empty());
+  const DeviceBatch device_batch = DeviceBatchIn(shape, 5, reinterpret_cast<std::byte*>(block.data()));
+  EXPECT_EQ(Tiles(device_batch.target_self.queries, shape.target_tiles).size(), 4u);
+  EXPECT_TRUE(Tiles(device_batch.cross.queries, shape.target_tiles).empty());
 }
 
 // Utterances of 5 and 9 frames, which are 3 and 5 inner rows.
@@ -131,21 +131,21 @@ TEST_F(DeviceBatchTest, SpeechHasFramesAndTheTapsOfBothConvolutions) {
                                    (BatchBytes(LargestShape(6, shape.target_rows, 2)) - BatchBytes(shape_)));
   std::vector<std::max_align_t> block(BatchBytes(shape) / sizeof(std::max_align_t) + 1);
   cuda::WriteBatch(content_, shape, reinterpret_cast<std::byte*>(block.data()));
-  const DeviceBatch places = PlacesIn(shape, 5, reinterpret_cast<std::byte*>(block.data()));
-  EXPECT_EQ(Values(places.speech.frames, 14 * 3), frames);
-  const auto taps = [](const TapPlaces& of) {
+  const DeviceBatch device_batch = DeviceBatchIn(shape, 5, reinterpret_cast<std::byte*>(block.data()));
+  EXPECT_EQ(Values(device_batch.speech.frames, 14 * 3), frames);
+  const auto taps = [](const DeviceTaps& of) {
     std::vector<std::vector<int32_t>> rows;
     for (const cuda::RowTaps& row : Values(of.taps, of.rows)) rows.push_back({row.first, row.begin, row.end});
     return rows;
   };
   using Taps = std::vector<int32_t>;
   const Taps none = {0, 0, 0};
-  EXPECT_THAT(taps(places.speech.inner),
+  EXPECT_THAT(taps(device_batch.speech.inner),
               ElementsAre(Taps{-2, 2, 5}, Taps{0, 0, 5}, Taps{2, 0, 3}, Taps{3, 2, 5}, Taps{5, 0, 5}, Taps{7, 0, 5},
                           Taps{9, 0, 5}, Taps{11, 0, 3}, none, none, none, none));
-  EXPECT_THAT(taps(places.speech.outer),
+  EXPECT_THAT(taps(device_batch.speech.outer),
               ElementsAre(Taps{-2, 2, 5}, Taps{0, 0, 3}, Taps{1, 2, 5}, Taps{3, 0, 5}, Taps{5, 0, 3}, none));
-  EXPECT_THAT(Values(places.source.tokens, 6), ElementsAre(0, 1, 2, 3, 4, -1)) << "rows look themselves up";
+  EXPECT_THAT(Values(device_batch.source.tokens, 6), ElementsAre(0, 1, 2, 3, 4, -1)) << "rows look themselves up";
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ template <typename Check>
 void ForEachCase(const Check& check) {
   for (const int64_t n : {1, 2, 3, 4, 8}) {
     for (const auto& [rows, width] : {std::pair(1, 1), {5, 21}, {33, 8}, {70, 16}}) {
-      SCOPED_TRACE(::testing::Message() << n << " streams of " << rows << " rows of " << width);
+      SCOPED_TRACE(::testing::Message() << n << " residuals of " << rows << " rows of " << width);
       check(Connection(rows, width, n));
     }
   }
@@ -212,22 +212,22 @@ TEST(HyperConnectionTest, EndsOfAStackAreCopiesAndTheirMean) {
   for (const int threads : {1, 3}) {
     const int64_t rows = 7, width = 53;
     const OwnedMatrix x(rows, width, 1, 1.0f);
-    OwnedMatrix streams(rows, 4 * width), mean(rows, width);
-    CopyToStreams(Stream::Cpu(threads), {.x = x.view(), .y = streams.view()});
+    OwnedMatrix residuals(rows, 4 * width), mean(rows, width);
+    CopyToResiduals(Stream::Cpu(threads), {.x = x.view(), .y = residuals.view()});
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t k = 0; k < 4 * width; ++k) {
-        ASSERT_EQ(streams.view().row(row)[k], x.view().row(row)[k % width]) << "row " << row << ", column " << k;
+        ASSERT_EQ(residuals.view().row(row)[k], x.view().row(row)[k % width]) << "row " << row << ", column " << k;
       }
     }
-    SumStreams(Stream::Cpu(threads), {.x = streams.view(), .gain = 0.25f, .y = mean.view()});
-    EXPECT_TRUE(SameBits(mean.values, x.values)) << "the mean of equal streams";
+    SumResiduals(Stream::Cpu(threads), {.x = residuals.view(), .gain = 0.25f, .y = mean.view()});
+    EXPECT_TRUE(SameBits(mean.values, x.values)) << "the mean of equal residuals";
   }
 }
 
 TEST(HyperConnectionTest, SumOfStreamsAddsAll) {
   const OwnedMatrix x(1, 3, 1, 1.0f);
   OwnedMatrix y(1, 1);
-  SumStreams(Stream::Cpu(1), {.x = x.view(), .y = y.view()});
+  SumResiduals(Stream::Cpu(1), {.x = x.view(), .y = y.view()});
   EXPECT_FLOAT_EQ(y.values[0], x.values[0] + x.values[1] + x.values[2]);
 }
 

@@ -369,10 +369,10 @@ void VisitFrontEnd(AccessLab& lab) {
 }
 
 // Four residual streams, in blocks of rows that are full.
-void VisitStreams(AccessLab& lab) {
-  constexpr int64_t kRows = 64, kStreams = 4, kMaps = 24;
-  const DeviceMatrix<float> x = lab.Matrix<float>(kRows, kStreams * kWidth),
-                            y = lab.Matrix<float>(kRows, kStreams * kWidth), u = lab.Matrix<float>(kRows, kWidth),
+void VisitResiduals(AccessLab& lab) {
+  constexpr int64_t kRows = 64, kResiduals = 4, kMaps = 24;
+  const DeviceMatrix<float> x = lab.Matrix<float>(kRows, kResiduals * kWidth),
+                            y = lab.Matrix<float>(kRows, kResiduals * kWidth), u = lab.Matrix<float>(kRows, kWidth),
                             maps = lab.Matrix<float>(kRows, kMaps), projected = lab.Matrix<float>(kRows, kMaps),
                             d_maps = lab.Matrix<float>(kRows, kMaps);
   const DevicePointer<float> gates = lab.Zeros<float>(3), bias = lab.Zeros<float>(kMaps),
@@ -380,7 +380,7 @@ void VisitStreams(AccessLab& lab) {
                              d_bias = lab.Zeros<float>(kMaps), partials = lab.Zeros<float>(2 * (kMaps + 3));
   const std::string shape = "64 x 4 x 512";
   const auto sized = [](auto args) {
-    args.rows = kRows, args.width = kWidth, args.streams = kStreams;
+    args.rows = kRows, args.width = kWidth, args.residuals = kResiduals;
     return args;
   };
   auto read = sized(cuda::HyperReadForwardArgs{.x = x, .projected = projected, .maps = maps, .rstd = rstd, .u = u});
@@ -397,10 +397,11 @@ void VisitStreams(AccessLab& lab) {
   backward.d_gates = d_gates, backward.d_bias = d_bias, backward.partials = partials;
   lab.Visit(shape, {"HyperReadBackwardKernel", "MergeColumnsKernel"},
             [&](StreamHandle stream) { cuda::HyperReadBackward(stream, backward); });
-  lab.Visit(shape, {"CopyToStreamsKernel"},
-            [&](StreamHandle stream) { cuda::CopyToStreams(stream, sized(cuda::CopyToStreamsArgs{.x = u, .y = y})); });
-  lab.Visit(shape, {"SumStreamsKernel"},
-            [&](StreamHandle stream) { cuda::SumStreams(stream, sized(cuda::SumStreamsArgs{.x = x, .y = u})); });
+  lab.Visit(shape, {"CopyToResidualsKernel"}, [&](StreamHandle stream) {
+    cuda::CopyToResiduals(stream, sized(cuda::CopyToResidualsArgs{.x = u, .y = y}));
+  });
+  lab.Visit(shape, {"SumResidualsKernel"},
+            [&](StreamHandle stream) { cuda::SumResiduals(stream, sized(cuda::SumResidualsArgs{.x = x, .y = u})); });
 }
 
 std::string CountText(const cuda::AccessCount& count) {
@@ -428,7 +429,7 @@ void ForEachKernel(cuda::Executor& executor, const std::function<void(const Kern
   VisitRest(lab);
   VisitFrontEnd<BFloat16>(lab);
   VisitFrontEnd<float>(lab);
-  VisitStreams(lab);
+  VisitResiduals(lab);
   for (const int64_t head_width : {64, 128}) VisitCachedAttention<BFloat16>(lab, head_width, /*length=*/40);
   VisitCachedAttention<float>(lab, 64, /*length=*/40);
 }

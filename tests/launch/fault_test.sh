@@ -243,7 +243,7 @@ row "checkpoints directory vanishes" "a warning a save, training goes on, exit c
 refused() {
   "${train[@]}" --run-dir "$1" > second 2>&1
   [ $? -eq 1 ] || fail "the exit code of the second job is not 1"
-  grep -q "^hadal train: $1 is in use by another launch: attempt .*, process $2 on $(hostname), since .*$3.*--take-over" second ||
+  grep -q "^hadal train: $1 is in use by another attempt: attempt .*, process $2 on $(hostname), since .*$3.*--take-over" second ||
     { cat second; fail "the second job does not name the first"; }
 }
 job "${train[@]}" --set stop.steps=100000000 --run-dir removed

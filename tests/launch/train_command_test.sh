@@ -153,7 +153,7 @@ echo "a job that Slurm starts again goes on, and does not start over once more"
 abandoned() { find again/checkpoints -name '*.abandoned.*' | wc -l; }
 expect 0 env SLURM_JOB_ID=7 "${base[@]}" --set stop.steps=5 --resume never --run-dir again; before=$(abandoned)
 expect 0 env SLURM_JOB_ID=7 SLURM_RESTART_COUNT=1 "${base[@]}" --resume never --run-dir again
-says "an earlier start of this job has done --resume never: going on from the newest checkpoint"
+says "an earlier attempt of this job has done --resume never: going on from the newest checkpoint"
 identical unbroken/$last again/$last
 [ "$(abandoned)" -eq "$before" ] || fail "the later start set checkpoints aside"
 

@@ -58,8 +58,8 @@ class BranchTest : public ::testing::TestWithParam<std::tuple<Place, ResidualMet
   int64_t width() const { return model_.plan().options.d_model; }
   bool reads_encoder_output() const { return std::get<Place>(GetParam()).kind == SublayerKind::kCrossAttention; }
 
-  PieceTensors Tensors() {
-    PieceTensors tensors{
+  PartTensors Tensors() {
+    PartTensors tensors{
         .x = x_.view(), .y = y_.view(), .saved = saved_.data(), .d_y = w_.view(), .pending = pending_.data()};
     if (reads_encoder_output()) tensors.encoder_output = encoder_output_.view();
     return tensors;
@@ -75,7 +75,7 @@ class BranchTest : public ::testing::TestWithParam<std::tuple<Place, ResidualMet
   // Both halves of a backward behind a forward; what they add to is left as it comes.
   void Backward(bool accumulate, OwnedMatrix& d_x, OwnedMatrix& d_encoder_output) {
     const SublayerContext context = model_.Context();
-    PieceTensors tensors = Tensors();
+    PartTensors tensors = Tensors();
     tensors.d_x = d_x.view();
     if (reads_encoder_output()) tensors.d_encoder_output = d_encoder_output.view();
     branch_->Forward(context, tensors);
@@ -173,7 +173,7 @@ std::vector<float> OutputOf(const ModelOptions& options, const Place& place, boo
   const OwnedMatrix encoder_output(model.capacity().source_rows, width, 2, 1.0f);
   OwnedMatrix y(x.rows, width);
   std::vector<std::byte> saved(branch->BytesToSave(model.capacity()).all());
-  PieceTensors tensors{.x = x.view(), .y = y.view(), .saved = saved.data()};
+  PartTensors tensors{.x = x.view(), .y = y.view(), .saved = saved.data()};
   if (place.kind == SublayerKind::kCrossAttention) tensors.encoder_output = encoder_output.view();
   SublayerContext context = model.Context();
   context.scalars.training = training;

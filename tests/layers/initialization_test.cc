@@ -49,7 +49,7 @@ double ExpectedDeviation(const ModelPlan& plan, const ParameterRecord& record) {
       return method.ffn_gain * xavier;
     case ParameterRole::kContractionWeight:
       return method.ffn_gain * method.ffn_output_factor * xavier;
-    case ParameterRole::kStreamsWeight:
+    case ParameterRole::kHyperMapWeight:
       return xavier;
     default:
       return 0;
@@ -67,7 +67,7 @@ bool StartsFromOne(ParameterRole role) {
 // Closed-form Admin's vectors, the rows of DLCL's weights and the gates of streams' maps start elsewhere.
 double StartOf(const ModelPlan& plan, const ParameterRecord& record) {
   if (record.role == ParameterRole::kCombinationWeight) return 1.0f / static_cast<float>(record.elements());
-  if (record.role == ParameterRole::kStreamsGates) return 0.01f;
+  if (record.role == ParameterRole::kHyperMapGates) return 0.01f;
   if (record.role != ParameterRole::kOmega) return StartsFromOne(record.role) ? 1 : 0;
   const bool encoder = plan.sublayers[record.sublayer].stack == Stack::kEncoder;
   return static_cast<float>((encoder ? plan.options.encoder : plan.options.decoder).initial_omega);

@@ -345,7 +345,7 @@ TEST(ResidualMethodTest, MhcIsPreLnWithMapsOfFourStreams) {
   options.source_vocabulary = options.target_vocabulary = 8;
   const ModelPlan plan = ModelPlan::Make(options);
   for (int32_t s = 0; s < static_cast<int32_t>(plan.sublayers.size()); ++s) {
-    const int32_t weight = plan.ParameterOf(s, ParameterRole::kStreamsWeight);
+    const int32_t weight = plan.ParameterOf(s, ParameterRole::kHyperMapWeight);
     EXPECT_EQ(weight >= 0, plan.sublayers[s].layer >= 0);
     if (weight < 0) continue;
     EXPECT_EQ(plan.parameters[weight].rows, 24);
@@ -353,9 +353,9 @@ TEST(ResidualMethodTest, MhcIsPreLnWithMapsOfFourStreams) {
     EXPECT_EQ(plan.parameters[weight + 1].init_scale, 0.01f);
     EXPECT_EQ(plan.parameters[weight + 2].init, InitKind::kZero);
   }
-  EXPECT_EQ(plan.ParameterName(plan.ParameterOf(1, ParameterRole::kStreamsGates)),
+  EXPECT_EQ(plan.ParameterName(plan.ParameterOf(1, ParameterRole::kHyperMapGates)),
             "encoder.layers.0.self_attn.streams.gates");
-  EXPECT_EQ(plan.ParameterName(plan.ParameterOf(2, ParameterRole::kStreamsBias)), "encoder.layers.0.ffn.streams.bias");
+  EXPECT_EQ(plan.ParameterName(plan.ParameterOf(2, ParameterRole::kHyperMapBias)), "encoder.layers.0.ffn.streams.bias");
 }
 
 // Of 60 and 12 layers: what depends on the encoder's depth, on the decoder's, or on both.

@@ -163,14 +163,14 @@ TEST(OutputHeadOnDeviceTest, ABlockOfRowsHasItsOwnTargets) {
   stream.FromHost(table.data, words.data(), std::ssize(words) * int64_t{sizeof(float)});
   stream.FromHost(arena.Get<float>(x_slice), x.data(), x_slice.bytes);
   stream.FromHost(arena.Get<int32_t>(target_slice), batch.target.data(), target_slice.bytes);
-  DeviceBatch places;
-  places.targets = arena.Get<int32_t>(target_slice);
+  DeviceBatch device_batch;
+  device_batch.targets = arena.Get<int32_t>(target_slice);
   const SublayerContext context{.stream = stream,
                                 .parameters = parameters,
                                 .workspace = workspace,
                                 .batch = batch,
                                 .scalars = {.training = false},
-                                .places = &places};
+                                .device_batch = &device_batch};
   head.Forward(context, {.x = ConstMatrix(arena.Get<float>(x_slice), rows, width)});
   head.FetchLosses(context);
   stream.Synchronize();

@@ -69,9 +69,9 @@ class Stacks {
     for (int32_t p = 0; p < static_cast<int32_t>(plan.parameters.size()); ++p) {
       const ParameterRecord& record = plan.parameters[p];
       const std::span<float> to = model_.WeightOf(p);
-      if (record.role == ParameterRole::kStreamsGates) {
+      if (record.role == ParameterRole::kHyperMapGates) {
         std::fill(to.begin(), to.end(), 0.0f);
-      } else if (record.role == ParameterRole::kStreamsBias) {
+      } else if (record.role == ParameterRole::kHyperMapBias) {
         std::copy(biases.begin(), biases.end(), to.begin());
       } else if (const int32_t from = plain.model_.plan().ParameterOf(record.sublayer, record.role); from >= 0) {
         std::copy_n(plain.model_.WeightOf(from).begin(), to.size(), to.begin());
@@ -84,20 +84,20 @@ class Stacks {
     const int64_t rows = model_.capacity().rows(stack), width = model_.plan().options.d_model;
     OwnedMatrix encoder_output(model_.capacity().source_rows, width, 2, 1.0f),
         d_encoder_output(encoder_output.rows, width);
-    const auto rows_at = [&](int32_t border) { return model_.plan().StreamsBefore(border) * rows; };
+    const auto rows_at = [&](int32_t border) { return model_.plan().ResidualsBefore(border) * rows; };
     // With room for all streams.
-    OwnedMatrix d_residual(model_.plan().Streams(stack) * rows, width, 3, 1.0f);
+    OwnedMatrix d_residual(model_.plan().Residuals(stack) * rows, width, 3, 1.0f);
     const auto gradient_at = [&](int32_t border) { return d_residual.view().Rows(0, rows_at(border)); };
     const SublayerContext context = model_.Context();
     model_.ClearGradients();
     std::vector<OwnedMatrix> residuals = {OwnedMatrix(rows_at(borders[0]), width, 1, 1.0f)};
     OwnedMatrix second(rows, width), d_second(rows, width, 5, 1.0f);
     const bool has_second = model_.plan().HasSecondStream(stack);
-    std::vector<std::unique_ptr<Piece>> segments;
+    std::vector<std::unique_ptr<ChunkPart>> segments;
     std::vector<std::vector<std::byte>> saved;
     for (size_t i = 0; i + 1 < borders.size(); ++i) {
       segments.push_back(MakeSegment(model_.plan(), borders[i], borders[i + 1], model_.capacity()));
-      const Piece& segment = *segments.back();
+      const ChunkPart& segment = *segments.back();
       saved.emplace_back(segment.saved_bytes());
       OwnedMatrix out(rows_at(borders[i + 1]), width);
       segment.Forward(context, {.x = residuals.back().view(),
@@ -115,13 +115,13 @@ class Stacks {
           context, {.x = x.view(), .encoder_output = encoder_output.view(), .y = y.view(), .saved = others.data()});
     }
     for (size_t i = segments.size(); i-- > 0;) {
-      PieceTensors tensors{.x = residuals[i].view(),
-                           .encoder_output = encoder_output.view(),
-                           .d_second = has_second ? d_second.view() : Matrix(),
-                           .saved = saved[i].data(),
-                           .d_y = gradient_at(borders[i + 1]),
-                           .d_x = gradient_at(borders[i]),
-                           .d_encoder_output = d_encoder_output.view()};
+      PartTensors tensors{.x = residuals[i].view(),
+                          .encoder_output = encoder_output.view(),
+                          .d_second = has_second ? d_second.view() : Matrix(),
+                          .saved = saved[i].data(),
+                          .d_y = gradient_at(borders[i + 1]),
+                          .d_x = gradient_at(borders[i]),
+                          .d_encoder_output = d_encoder_output.view()};
       const int32_t steps = segments[i]->steps();
       std::vector<std::vector<std::byte>> pending(steps);
       const auto weight_half = [&](int32_t step) {

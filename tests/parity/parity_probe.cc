@@ -20,7 +20,7 @@
 #include "pipeline/engine/engine.h"
 #include "pipeline/engine/gradient_norm.h"
 #include "pipeline/exchange/parameter_broadcast.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/random.h"
@@ -121,7 +121,7 @@ std::vector<PackedBatch> RandomBatches(const ModelOptions& model, uint64_t seed)
   return batches;
 }
 
-absl::Status RunRank(const ModelPlan& plan, const PipelinePlan& pipeline, const std::vector<PackedBatch>& batches,
+absl::Status RunRank(const ModelPlan& plan, const PipelineLayout& pipeline, const std::vector<PackedBatch>& batches,
                      const ProbeOptions& options, Communicator& communicator, Outcome& outcome) {
   const Stream stream = Stream::Cpu(1);
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = plan,
@@ -244,9 +244,9 @@ absl::Status Probe(ProbeOptions& options) {
   const std::vector<PackedBatch> batches = RandomBatches(options.model, options.seed + 2);
   constexpr int kCapacity = kSentencesPerBatch * kLongestSide;
   HADAL_ASSIGN_OR_RETURN(
-      const PipelinePlan pipeline,
-      MakePipelinePlan(plan, {.micro_batches = kMicroBatches, .source_tokens = kCapacity, .target_tokens = kCapacity},
-                       {}, options.ranks));
+      const PipelineLayout pipeline,
+      MakePipelineLayout(plan, {.micro_batches = kMicroBatches, .source_tokens = kCapacity, .target_tokens = kCapacity},
+                         {}, options.ranks));
   Outcome outcome;
   outcome.weights.resize(plan.parameters.size());
   outcome.gradients.resize(plan.parameters.size());

@@ -35,7 +35,7 @@ TEST(RunInfo, SaysWhatTheRunIs) {
   options.pipeline = {.stages = 2, .replicas = 2};
   options.stop.steps = 30;
   const ModelPlan plan = ModelPlan::Make(options.model);
-  const PipelinePlan pipeline = MakePipelinePlan(plan, options.batch, options.pipeline, /*ranks=*/4).value();
+  const PipelineLayout pipeline = MakePipelineLayout(plan, options.batch, options.pipeline, /*ranks=*/4).value();
   const RunInfo run = DescribeRun(options, plan, pipeline, /*threads=*/3, /*first_step=*/8);
   EXPECT_EQ(run.parameters, plan.ParameterElements());
   EXPECT_EQ(run.source_vocabulary, 50);
@@ -50,7 +50,7 @@ TEST(RunInfo, SaysWhatTheRunIs) {
                                      "], outstanding sends 2, replicas together"));
   EXPECT_EQ(run.first_step, 8);
   EXPECT_EQ(run.total_steps, 30);
-  PipelinePlan chosen = pipeline;
+  PipelineLayout chosen = pipeline;
   chosen.recompute_every = 4;
   EXPECT_EQ(DescribeRun(options, plan, chosen, 3, 8).recompute_every, 4) << "what recompute_auto has chosen";
   ModelPlan speech = plan;

@@ -63,8 +63,8 @@ Told Report(const TrainOptions& options, const StepResult& result, const std::ve
   const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
     const int rank = communicator.rank();
     HADAL_ASSIGN_OR_RETURN(
-        const PipelinePlan pipeline,
-        MakePipelinePlan(plan, {.micro_batches = 2, .source_tokens = 8, .target_tokens = 8}, {}, world.size(), rank));
+        const PipelineLayout pipeline,
+        MakePipelineLayout(plan, {.micro_batches = 2, .source_tokens = 8, .target_tokens = 8}, {}, world.size(), rank));
     HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = plan,
                                                                                  .pipeline = pipeline,
                                                                                  .stream = Stream::Cpu(1),

@@ -71,9 +71,9 @@ class ValidationBleuTest : public ::testing::Test {
                                            .source_vocabulary = kVocabulary,
                                            .target_vocabulary = kVocabulary,
                                            .max_positions = 8});
-  const PipelinePlan pipeline_ =
-      MakePipelinePlan(plan_, {.micro_batches = 1, .source_tokens = 8, .target_tokens = 8},
-                       {.decoder = DecoderOptions{.beam = {.beam = 2, .max_length_b = 2}}}, 1)
+  const PipelineLayout pipeline_ =
+      MakePipelineLayout(plan_, {.micro_batches = 1, .source_tokens = 8, .target_tokens = 8},
+                         {.decoder = DecoderOptions{.beam = {.beam = 2, .max_length_b = 2}}}, 1)
           .value();
   InProcessWorld world_{1};
   std::unique_ptr<Engine> engine_;

@@ -60,7 +60,7 @@ class ValidatorTest : public ::testing::Test {
                                .target_vocabulary = kVocabulary,
                                .max_positions = 8})),
         pipeline_(
-            MakePipelinePlan(plan_, {.micro_batches = 2, .source_tokens = 8, .target_tokens = 8}, {}, 1).value()) {
+            MakePipelineLayout(plan_, {.micro_batches = 2, .source_tokens = 8, .target_tokens = 8}, {}, 1).value()) {
     PrepareComputeThread();
     Communicator& communicator = world_.communicator(0);
     engine_ = *Engine::Create({.plan = plan_,
@@ -86,7 +86,7 @@ class ValidatorTest : public ::testing::Test {
   }
 
   const ModelPlan plan_;
-  const PipelinePlan pipeline_;
+  const PipelineLayout pipeline_;
   const Corpus corpus_ = Sentences();
   InProcessWorld world_{1};
   std::unique_ptr<Engine> engine_;

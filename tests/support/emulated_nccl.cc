@@ -104,19 +104,20 @@ class EmulatedNccl::Library final : public NcclLibrary {
     return kNcclSuccess;
   }
 
-  NcclResult CommInit(NcclComm& comm, const NcclUniqueId& id, NcclGroupPlace place, int most_blocks) override {
-    HADAL_CHECK(0 <= place.rank && place.rank < place.ranks);
+  NcclResult CommInit(NcclComm& comm, const NcclUniqueId& id, NcclGroupRank member, int most_blocks) override {
+    HADAL_CHECK(0 <= member.rank && member.rank < member.ranks);
     HADAL_CHECK_GE(most_blocks, 1);
     const std::lock_guard lock(nccl_.mutex_);
     ++nccl_.calls_;
     uint64_t number = 0;
     std::memcpy(&number, id.data(), sizeof(number));
     std::unique_ptr<Group>& group = nccl_.groups_[number];
-    if (group == nullptr) group = std::make_unique<Group>(Group{number, std::vector<Side>(place.ranks)});
-    HADAL_CHECK_EQ(group->sides.size(), static_cast<size_t>(place.ranks));
-    if (std::exchange(group->sides[place.rank].joined, true)) nccl_.Misuse(*group, "one rank joins twice");
+    if (group == nullptr) group = std::make_unique<Group>(Group{number, std::vector<Side>(member.ranks)});
+    HADAL_CHECK_EQ(group->sides.size(), static_cast<size_t>(member.ranks));
+    if (std::exchange(group->sides[member.rank].joined, true)) nccl_.Misuse(*group, "one rank joins twice");
+    if (member.rank == 0) nccl_.blocks_.push_back(most_blocks);
     const int streams = device_.emulated_queues().TakeStreams(2);
-    members_.push_back(std::make_unique<Member>(Member{group.get(), place.rank, streams}));
+    members_.push_back(std::make_unique<Member>(Member{group.get(), member.rank, streams}));
     comm = members_.back().get();
     return Begun(*members_.back());
   }
@@ -298,6 +299,11 @@ int EmulatedNccl::messages() const {
 int EmulatedNccl::calls() const {
   const std::lock_guard lock(mutex_);
   return calls_;
+}
+
+std::vector<int> EmulatedNccl::blocks() const {
+  const std::lock_guard lock(mutex_);
+  return blocks_;
 }
 
 int EmulatedNccl::groups() const {

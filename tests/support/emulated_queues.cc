@@ -46,7 +46,7 @@ EmulatedQueues::EventState& EmulatedQueues::StateOf(Event event, bool recorded) 
 }
 
 int EmulatedQueues::TakeStreams(int count) {
-  HADAL_CHECK_LE(streams_ + count, kMostStreams);
+  HADAL_CHECK_LE(streams_ + count, kMostResiduals);
   return std::exchange(streams_, streams_ + count);
 }
 

@@ -74,9 +74,9 @@ class EmulatedQueues final : public DeviceQueues {
   }
 
   // A rank's streams, so that with 32 hardware queues no two share one (runtime/comm/nccl_communicator.md).
-  static constexpr int kMostStreams = 24;
+  static constexpr int kMostResiduals = 24;
   // Takes the numbers of `count` streams, also those that NCCL makes for itself, and returns the first. Aborts beyond
-  // kMostStreams.
+  // kMostResiduals.
   int TakeStreams(int count);
   // Adds work to the queue, and work that waits for it to stream `beside`, as NCCL does. Returns the work that must
   // finish before it.

@@ -11,12 +11,12 @@
 namespace hadal::testing {
 
 struct HyperConnectionReference {
-  size_t rows = 0, width = 0, streams = 0;
-  std::vector<double> x, f;                 // [rows, streams · width], [rows, width]
-  std::vector<double> weight, gates, bias;  // [m, streams · width], [3], [m]
+  size_t rows = 0, width = 0, residuals = 0;
+  std::vector<double> x, f;                 // [rows, residuals · width], [rows, width]
+  std::vector<double> weight, gates, bias;  // [m, residuals · width], [3], [m]
 
   struct Outputs {
-    std::vector<double> maps, u, y;  // [rows, m], [rows, width], [rows, streams · width]
+    std::vector<double> maps, u, y;  // [rows, m], [rows, width], [rows, residuals · width]
   };
 
   // e^logits with columns, then rows, divided by their sums, 20 times.
@@ -33,7 +33,7 @@ struct HyperConnectionReference {
   }
 
   Outputs Forward() const {
-    const size_t n = streams, all = n * width, count = n * (n + 2);
+    const size_t n = residuals, all = n * width, count = n * (n + 2);
     Outputs out{std::vector<double>(rows * count), std::vector<double>(rows * width), std::vector<double>(rows * all)};
     for (size_t r = 0; r < rows; ++r) {
       double squares = 0;

@@ -9,7 +9,7 @@
 #include "runtime/check.h"
 #include "runtime/files.h"
 #include "runtime/metrics_sink.h"
-#include "tools/metrics/metrics_jsonl.h"
+#include "tools/output/metrics_jsonl.h"
 
 namespace hadal {
 

@@ -19,7 +19,8 @@ absl::Status SaveOnRank(const SavedModel& saved, const std::string& run_director
   PrepareComputeThread();
   const ModelPlan plan = ModelPlan::Make(saved.model);
   const Stream stream = Stream::Cpu(1);
-  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, {.micro_batches = 1}, {}, saved.ranks));
+  HADAL_ASSIGN_OR_RETURN(const PipelineLayout pipeline,
+                         MakePipelineLayout(plan, {.micro_batches = 1}, {}, saved.ranks));
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = plan,
                                                                                .pipeline = pipeline,
                                                                                .stream = stream,

@@ -136,7 +136,7 @@ class History {
     for (Job& job : jobs_) {
       const int code = job.run->Poll().value_or(-1);
       const std::string log = Contents(job.log);
-      const bool refused = absl::StrContains(log, "is in use by another launch");
+      const bool refused = absl::StrContains(log, "is in use by another attempt");
       const bool lost = absl::StrContains(log, "has taken it over");
       counts_.refused += refused ? 1 : 0;
       counts_.lost += lost ? 1 : 0;

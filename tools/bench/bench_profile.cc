@@ -13,7 +13,7 @@
 #include "layers/purpose.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/exchange/parameter_broadcast.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "runtime/clock.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/in_process_communicator.h"
@@ -84,7 +84,7 @@ class StageProfile {
   const int32_t recompute_every_;
   const Stream stream_;
   InProcessWorld alone_{1};
-  PipelinePlan pipeline_;
+  PipelineLayout pipeline_;
   std::unique_ptr<Engine> engine_;
   SublayerClock clock_;
   int64_t steps_ = 0;
@@ -96,7 +96,8 @@ class StageProfile {
 absl::Status StageProfile::Prepare() {
   BatchOptions batch = batch_;
   batch.micro_batches = static_cast<int32_t>(batches_.size());
-  HADAL_ASSIGN_OR_RETURN(pipeline_, MakePipelinePlan(plan_, batch, {.recompute_every = recompute_every_}, /*ranks=*/1));
+  HADAL_ASSIGN_OR_RETURN(pipeline_,
+                         MakePipelineLayout(plan_, batch, {.recompute_every = recompute_every_}, /*ranks=*/1));
   Communicator& communicator = alone_.communicator(0);
   HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create({.plan = plan_,
                                                   .pipeline = pipeline_,
@@ -282,7 +283,7 @@ class ProfileBench {
     model.set_d_model(plan_.options.d_model);
     model.set_d_ff(plan_.options.d_ff);
     model.set_heads(plan_.options.heads);
-    model.set_residual_streams(std::max(plan_.Streams(Stack::kEncoder), plan_.Streams(Stack::kDecoder)));
+    model.set_residual_streams(std::max(plan_.Residuals(Stack::kEncoder), plan_.Residuals(Stack::kDecoder)));
     for (const int32_t id : plan_.options.adaptive_cutoffs.span()) model.add_adaptive_cutoffs(id);
     if (plan_.options.reads_speech()) {
       model.set_frame_width(plan_.options.frame_width);

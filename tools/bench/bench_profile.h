@@ -15,7 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "configs/machine.pb.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/options/train_options.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/corpus.h"
 #include "runtime/stream.h"

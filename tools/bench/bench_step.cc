@@ -13,8 +13,8 @@
 #include "pipeline/engine/engine.h"
 #include "pipeline/engine/memory_fit.h"
 #include "pipeline/exchange/parameter_broadcast.h"
-#include "pipeline/plan/pipeline_plan.h"
-#include "pipeline/plan/relu_masks.h"
+#include "pipeline/layout/pipeline_layout.h"
+#include "pipeline/layout/relu_masks.h"
 #include "runtime/host_memory.h"
 #include "runtime/status_macros.h"
 #include "tools/bench/bench_batch.h"
@@ -78,7 +78,7 @@ class StepBench {
   Collectives collectives_;
   Stream stream_;
   ModelPlan plan_;
-  PipelinePlan pipeline_;
+  PipelineLayout pipeline_;
   std::unique_ptr<Engine> engine_;
   std::vector<PackedBatch> batches_;
   std::vector<cuda::MatmulArgs> products_;  // of one step, on a device
@@ -90,12 +90,12 @@ absl::Status StepBench::Prepare() {
   const BatchOptions size{
       .micro_batches = options_.micro_batches, .source_tokens = options_.tokens, .target_tokens = options_.tokens};
   plan_.relu_masks = HasReluMasks(plan_, CapacityOf(plan_.options, size), PipelineOptions().bucket_rows, stream_);
-  HADAL_ASSIGN_OR_RETURN(pipeline_, MakePipelinePlan(plan_, size,
-                                                     {.chunks = options_.chunks,
-                                                      .schedule = options_.schedule,
-                                                      .recompute_every = options_.recompute_every,
-                                                      .graphs = options_.graphs},
-                                                     communicator_.size()));
+  HADAL_ASSIGN_OR_RETURN(pipeline_, MakePipelineLayout(plan_, size,
+                                                       {.chunks = options_.chunks,
+                                                        .schedule = options_.schedule,
+                                                        .recompute_every = options_.recompute_every,
+                                                        .graphs = options_.graphs},
+                                                       communicator_.size()));
   HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create({.plan = plan_,
                                                   .pipeline = pipeline_,
                                                   .stream = stream_,

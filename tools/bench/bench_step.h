@@ -16,7 +16,7 @@
 
 #include "absl/status/status.h"
 #include "layers/method_presets.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/options/train_options.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/storage.h"
 #include "runtime/stream.h"

@@ -38,7 +38,7 @@ struct HostGemmLimit::Attentions {
   AttentionProducts encoder, decoder, cross;
 };
 
-HostGemmLimit::HostGemmLimit(const ModelPlan& plan, const PipelinePlan& pipeline, int rank,
+HostGemmLimit::HostGemmLimit(const ModelPlan& plan, const PipelineLayout& pipeline, int rank,
                              std::span<const PackedBatch> batches, const Stream& stream)
     : plan_(plan), pipeline_(pipeline), rank_(rank), batches_(batches), stream_(stream) {
   for (const PackedBatch& batch : batches) {
@@ -52,7 +52,7 @@ HostGemmLimit::HostGemmLimit(const ModelPlan& plan, const PipelinePlan& pipeline
 HostGemmLimit::~HostGemmLimit() = default;
 
 absl::StatusOr<std::unique_ptr<HostGemmLimit>> HostGemmLimit::Create(const ModelPlan& plan,
-                                                                     const PipelinePlan& pipeline, int rank,
+                                                                     const PipelineLayout& pipeline, int rank,
                                                                      std::span<const PackedBatch> batches,
                                                                      const Stream& stream) {
   std::unique_ptr<HostGemmLimit> limit(new HostGemmLimit(plan, pipeline, rank, batches, stream));

@@ -18,7 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "layers/model_plan.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "runtime/arena.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/stream.h"
@@ -32,7 +32,7 @@ class HostGemmLimit : public GemmLimit {
   // Prepares the products of `rank`'s sublayers for `batches`. `plan`, `pipeline` and `batches` must outlive the
   // object.
   // Errors: ResourceExhausted if the weights do not fit into memory.
-  static absl::StatusOr<std::unique_ptr<HostGemmLimit>> Create(const ModelPlan& plan, const PipelinePlan& pipeline,
+  static absl::StatusOr<std::unique_ptr<HostGemmLimit>> Create(const ModelPlan& plan, const PipelineLayout& pipeline,
                                                                int rank, std::span<const PackedBatch> batches,
                                                                const Stream& stream);
 
@@ -46,7 +46,7 @@ class HostGemmLimit : public GemmLimit {
   enum class Half { kForward, kBackward };
   struct Attentions;  // of one micro-batch: encoder, decoder, cross
 
-  HostGemmLimit(const ModelPlan& plan, const PipelinePlan& pipeline, int rank, std::span<const PackedBatch> batches,
+  HostGemmLimit(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, std::span<const PackedBatch> batches,
                 const Stream& stream);
   void LayOut(ArenaLayout& layout);
   void RunChunk(int chunk, size_t batch, Half half);
@@ -62,7 +62,7 @@ class HostGemmLimit : public GemmLimit {
 
   const std::vector<std::string> ways_ = {"each thread its own rows", "the library's threads"};
   const ModelPlan& plan_;
-  const PipelinePlan& pipeline_;
+  const PipelineLayout& pipeline_;
   int rank_;
   std::span<const PackedBatch> batches_;
   Stream stream_;

@@ -37,12 +37,13 @@ absl::Status KernelBatch::Place(const Stream& stream) {
   HADAL_ASSIGN_OR_RETURN(arena_, Arena::Allocate(layout, stream.device()));
   stream.device()->kernels().write_batch(content, shape, arena_.Get<std::byte>(on_host));
   stream.FromHost(arena_.Get<std::byte>(block), arena_.Get<std::byte>(on_host), block.bytes);
-  places_ = PlacesIn(shape, 0, arena_.Get<std::byte>(block));
+  device_batch_ = DeviceBatchIn(shape, 0, arena_.Get<std::byte>(block));
   return absl::OkStatus();
 }
 
 Dropout KernelBatch::DropoutAt(RandomSite site, bool on) const {
-  Dropout dropout = {.counter = kCounter, .threshold = on ? Dropout::Threshold(0.1) : 0, .place = places_.random};
+  Dropout dropout = {
+      .counter = kCounter, .threshold = on ? Dropout::Threshold(0.1) : 0, .device_position = device_batch_.random};
   dropout.counter.site = site;
   return dropout;
 }

@@ -27,7 +27,7 @@ class KernelBatch {
 
   ConstTokens tokens() const { return {tokens_.data(), static_cast<int64_t>(tokens_.size())}; }
   ConstTokens offsets() const { return {offsets_.data(), static_cast<int64_t>(offsets_.size())}; }
-  const DeviceBatch& places() const { return places_; }
+  const DeviceBatch& device_batch() const { return device_batch_; }
   float gradient_scale() const { return 1.0f / static_cast<float>(tokens_.size()); }
   // Dropout of probability 0.1, or none if not `on`.
   Dropout DropoutAt(RandomSite site, bool on) const;
@@ -39,7 +39,7 @@ class KernelBatch {
 
   std::vector<int32_t> tokens_, offsets_;
   Arena arena_;
-  DeviceBatch places_;
+  DeviceBatch device_batch_;
 };
 
 }  // namespace hadal

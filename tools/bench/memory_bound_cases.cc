@@ -113,8 +113,8 @@ KernelCase CrossEntropyCase(int64_t rows, int64_t vocabulary, Storage storage, b
                                    .targets = batch->tokens(),
                                    .label_smoothing = 0.1f,
                                    .gradient_scale = batch->gradient_scale(),
-                                   .targets_place = batch->places().targets,
-                                   .gradient_scale_place = batch->places().gradient_scale,
+                                   .device_targets = batch->device_batch().targets,
+                                   .device_gradient_scale = batch->device_batch().gradient_scale,
                                    .loss = t.Floats(kWritten, rows),
                                    .nll = t.Floats(kWritten, rows)};
     return OrStatus(t, [stream, args, batch] { CrossEntropy(stream, args); });
@@ -139,7 +139,7 @@ KernelCase EmbeddingForwardCase(const Shape& shape, int64_t vocabulary, Storage 
         .positions = t.Matrix(kRead, std::min(rows, kSentence), width, Storage::kFloat32).floats(),
         .multiplier = 2,
         .dropout = batch->DropoutAt(RandomSite::kResidual, true),
-        .places = batch->places().target,
+        .device_tokens = batch->device_batch().target,
         .x = t.Matrix(kWritten, rows, width, storage)};
     return OrStatus(t, [stream, args, batch] { EmbeddingForward(stream, args); });
   };
@@ -159,7 +159,7 @@ KernelCase EmbeddingBackwardCase(const Shape& shape, int64_t vocabulary, Storage
                                         .dx = t.Matrix(kRead, rows, width, storage),
                                         .multiplier = 2,
                                         .dropout = batch->DropoutAt(RandomSite::kResidual, true),
-                                        .places = batch->places().target,
+                                        .device_tokens = batch->device_batch().target,
                                         .d_table = t.Matrix(kScratch, vocabulary, width, Storage::kFloat32).floats()};
     return OrStatus(t, [stream, args, batch] { EmbeddingBackward(stream, args); });
   };

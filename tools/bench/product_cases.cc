@@ -46,7 +46,7 @@ AttentionInputs InputsOf(const AttentionCase& of, const KernelBatch& batch, Kern
                     .key_offsets = batch.offsets(),
                     .heads = of.heads(),
                     .causal = of.causal,
-                    .tile_places = batch.places().target_self},
+                    .device_tiles = batch.device_batch().target_self},
           .q = qkv.Columns(0, of.width),
           .k = qkv.Columns(of.width, of.width),
           .v = qkv.Columns(2 * of.width, of.width),

@@ -9,22 +9,22 @@ namespace hadal {
 
 SublayerClock::SublayerClock(const ModelPlan& plan, int32_t recompute_every)
     : read_([this] { times_.push_back(MonotonicSeconds()); }), seconds_(plan.sublayers.size()) {
-  if (plan.source_embedding() >= 0) AddPiece(plan.source_embedding());
+  if (plan.source_embedding() >= 0) AddPart(plan.source_embedding());
   AddSegments(1, plan.target_embedding(), recompute_every, plan);
-  AddPiece(plan.target_embedding());
+  AddPart(plan.target_embedding());
   AddSegments(plan.target_embedding() + 1, plan.output_head(), recompute_every, plan);
-  AddPiece(plan.output_head());
+  AddPart(plan.output_head());
   std::reverse(backward_.begin(), backward_.end());
 }
 
-void SublayerClock::AddPiece(int32_t sublayer) {
+void SublayerClock::AddPart(int32_t sublayer) {
   forward_.push_back({sublayer, &SublayerSeconds::forward});
   backward_.push_back({sublayer, &SublayerSeconds::backward});
 }
 
 // A segment calls the hook after each of its sublayers and once at its end; backward_ is built from its end. A stack
-// that combines its layers has one segment a layer, and a piece behind the last for the combination; one with a second
-// stream has a piece behind the last that adds it.
+// that combines its layers has one segment a layer, and a part behind the last for the combination; one with a second
+// stream has a part behind the last that adds it.
 void SublayerClock::AddSegments(int32_t first, int32_t last, int32_t recompute_every, const ModelPlan& plan) {
   const bool combines = first < last && plan.Combines(plan.sublayers[first].stack);
   const int32_t length = combines ? 1 : recompute_every > 0 ? recompute_every : std::max(last - first, 1);
@@ -40,7 +40,7 @@ void SublayerClock::AddSegments(int32_t first, int32_t last, int32_t recompute_e
       backward_.push_back({s, &SublayerSeconds::recompute});
     }
   }
-  if (combines || (first < last && plan.HasSecondStream(plan.sublayers[first].stack))) AddPiece(last - 1);
+  if (combines || (first < last && plan.HasSecondStream(plan.sublayers[first].stack))) AddPart(last - 1);
 }
 
 void SublayerClock::Begin(const std::vector<Mark>& marks) {

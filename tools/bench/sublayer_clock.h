@@ -1,5 +1,5 @@
 // Measures the time of each sublayer inside a chunk that runs unchanged. A chunk calls its progress hook after every
-// sublayer and every piece (pipeline/stage/chunk.h), in an order that follows from the plan alone; the clock is read in
+// sublayer and every part (pipeline/stage/chunk.h), in an order that follows from the plan alone; the clock is read in
 // that hook.
 //
 // Threads: one.
@@ -43,7 +43,7 @@ class SublayerClock {
 
   void Begin(const std::vector<Mark>& marks);
   void AddSegments(int32_t first, int32_t last, int32_t recompute_every, const ModelPlan& plan);
-  void AddPiece(int32_t sublayer);
+  void AddPart(int32_t sublayer);
 
   std::vector<Mark> forward_, backward_;  // in the order of the calls
   std::function<void()> read_;

@@ -14,7 +14,7 @@
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/status_macros.h"
-#include "tools/metrics/work_progress.h"
+#include "tools/output/work_progress.h"
 
 namespace hadal {
 namespace {

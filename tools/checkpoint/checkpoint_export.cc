@@ -19,7 +19,7 @@
 #include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/python_package.h"
-#include "tools/metrics/work_progress.h"
+#include "tools/output/work_progress.h"
 
 namespace hadal {
 namespace {

@@ -71,15 +71,15 @@ absl::StatusOr<WeightsCheckpoint> ReadSettings(const std::string& source) {
 }
 
 // Where a parameter's elements are.
-struct Place {
+struct FirstElement {
   int32_t tensor = -1;        // of the file
   int64_t first_element = 0;  // of the tensor
 };
 
 // Finds every parameter in the file. The file has no other tensors.
-absl::StatusOr<std::vector<Place>> FindParameters(const SafetensorsReader& file,
-                                                  const std::vector<CheckpointParameter>& parameters) {
-  std::vector<Place> places(parameters.size());
+absl::StatusOr<std::vector<FirstElement>> FindParameters(const SafetensorsReader& file,
+                                                         const std::vector<CheckpointParameter>& parameters) {
+  std::vector<FirstElement> first_elements(parameters.size());
   std::set<std::string> names;
   for (const ExportedTensor& tensor : ExportedTensors(parameters)) {
     const int32_t found = file.Find(tensor.name);
@@ -91,8 +91,8 @@ absl::StatusOr<std::vector<Place>> FindParameters(const SafetensorsReader& file,
                                               absl::StrJoin(tensor.shape, ", "), "]"));
     }
     for (size_t row = 0; row < tensor.parameters.size(); ++row) {
-      places[tensor.parameters[row]] = {.tensor = found,
-                                        .first_element = static_cast<int64_t>(row) * stored.shape.back()};
+      first_elements[tensor.parameters[row]] = {.tensor = found,
+                                                .first_element = static_cast<int64_t>(row) * stored.shape.back()};
     }
     names.insert(tensor.name);
   }
@@ -101,18 +101,19 @@ absl::StatusOr<std::vector<Place>> FindParameters(const SafetensorsReader& file,
     return absl::DataLossError(
         absl::StrCat(file.path(), " has the tensor ", stored.name, ", which the model of its settings lacks"));
   }
-  return places;
+  return first_elements;
 }
 
 absl::Status ImportPlain(const std::string& source, const std::string& directory) {
   HADAL_ASSIGN_OR_RETURN(WeightsCheckpoint checkpoint, ReadSettings(source));
   HADAL_ASSIGN_OR_RETURN(const SafetensorsReader file, SafetensorsReader::Open(source));
-  HADAL_ASSIGN_OR_RETURN(const std::vector<Place> places, FindParameters(file, checkpoint.manifest.parameters));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<FirstElement> first_elements,
+                         FindParameters(file, checkpoint.manifest.parameters));
   checkpoint.what = "importing";
   checkpoint.read = [&](const SliceState& state) {
-    const Place& place = places[state.parameter];
+    const FirstElement& first = first_elements[state.parameter];
     constexpr auto kBytes = static_cast<int64_t>(sizeof(float));
-    return file.Read(place.tensor, (place.first_element + state.slice * kSliceElements) * kBytes,
+    return file.Read(first.tensor, (first.first_element + state.slice * kSliceElements) * kBytes,
                      state.weight.size * kBytes, state.weight.data);
   };
   return WriteWeightsCheckpoint(std::move(checkpoint), directory);

@@ -12,7 +12,7 @@
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
-#include "tools/metrics/work_progress.h"
+#include "tools/output/work_progress.h"
 
 namespace hadal {
 namespace {

@@ -106,7 +106,7 @@ absl::StatusOr<LayerSimilarity> MeasureCheckpoint(const InspectSimilarityOptions
       const ValidationBatches batches,
       MakeValidationBatches(corpus, {options.tokens, options.tokens, plan.options.max_positions}, options.tokens));
   const BatchOptions batch{.micro_batches = 1, .source_tokens = options.tokens, .target_tokens = options.tokens};
-  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, batch, {}, 1));
+  HADAL_ASSIGN_OR_RETURN(const PipelineLayout pipeline, MakePipelineLayout(plan, batch, {}, 1));
   const Stream stream = Stream::Cpu(options.threads);
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = plan,
                                                                                .pipeline = pipeline,

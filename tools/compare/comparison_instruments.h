@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "tools/metrics/run_record.h"
+#include "tools/output/run_record.h"
 
 namespace hadal {
 

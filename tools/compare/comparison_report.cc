@@ -13,7 +13,7 @@
 #include "tools/compare/bleu_significance.h"
 #include "tools/corpus/text_input.h"
 #include "tools/corpus/text_lines.h"
-#include "tools/metrics/human_units.h"
+#include "tools/output/human_units.h"
 
 namespace hadal {
 namespace {

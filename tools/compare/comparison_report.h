@@ -23,7 +23,7 @@
 #include "tools/compare/comparison_instruments.h"
 #include "tools/compare/comparison_result.h"
 #include "tools/compare/comparison_run.h"
-#include "tools/metrics/run_record.h"
+#include "tools/output/run_record.h"
 
 namespace hadal {
 

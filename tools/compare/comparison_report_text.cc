@@ -8,7 +8,7 @@
 #include "tools/compare/comparison_report.h"
 #include "tools/compare/comparison_text.h"
 #include "tools/drawing/markdown.h"
-#include "tools/metrics/human_units.h"
+#include "tools/output/human_units.h"
 
 namespace hadal {
 namespace {

@@ -20,7 +20,7 @@
 
 #include "absl/status/statusor.h"
 #include "tools/compare/comparison_run.h"
-#include "tools/metrics/run_record.h"
+#include "tools/output/run_record.h"
 
 namespace hadal {
 

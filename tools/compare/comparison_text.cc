@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tools/metrics/human_units.h"
+#include "tools/output/human_units.h"
 
 namespace hadal {
 namespace {

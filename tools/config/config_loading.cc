@@ -33,7 +33,7 @@ std::string PlaceName(absl::string_view file, TextPosition position) {
   return absl::StrCat(file, ":", position.line + 1, ":", position.column + 1);
 }
 
-std::string PlaceText(absl::string_view file, TextPosition position) {
+std::string PositionText(absl::string_view file, TextPosition position) {
   return absl::StrCat(PlaceName(file, position), ": ");
 }
 
@@ -53,15 +53,15 @@ class FirstError : public google::protobuf::io::ErrorCollector {
 };
 
 // A value of the wrong type, or none.
-std::string WrongTypeText(const FieldDescriptor& field, const FieldAtPosition& place, const std::string& message) {
-  std::string got = place.value_text;
+std::string WrongTypeText(const FieldDescriptor& field, const FieldAtPosition& at, const std::string& message) {
+  std::string got = at.value_text;
   if (got.empty())
     got = message.substr(std::min(message.size(), message.rfind(' ') + 1));  // "Expected integer, got: ["
   if (got.empty() || got == "}") got = "nothing";
-  const bool wants_quotes = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING && !place.value_text.empty() &&
-                            !absl::StartsWith(place.value_text, "\"");
+  const bool wants_quotes = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING && !at.value_text.empty() &&
+                            !absl::StartsWith(at.value_text, "\"");
   return absl::StrCat("expected ", AllowedText(field), ", got ", got,
-                      wants_quotes ? absl::StrCat("; put it in quotes: \"", place.value_text, "\"") : "");
+                      wants_quotes ? absl::StrCat("; put it in quotes: \"", at.value_text, "\"") : "");
 }
 
 // An error of the file's structure in or after `field` (null before the first field).
@@ -87,27 +87,27 @@ std::string StructureText(const FieldDescriptor* field, const std::string& path,
 // Rewrites the parser's error in terms of fields and values.
 absl::Status ExplainParseError(const std::string& text, const std::string& name, const FirstError& error,
                                const MessageDescriptor& root) {
-  const FieldAtPosition place = FieldAt(text, error.position());
+  const FieldAtPosition at = FieldAt(text, error.position());
   const MessageDescriptor* message = &root;
   const FieldDescriptor* field = nullptr;
   std::string path;
-  for (const std::string& part : place.path) {
+  for (const std::string& part : at.path) {
     field = message == nullptr ? nullptr : message->FindFieldByName(part);
     if (field == nullptr) {
       const std::string what = message == nullptr ? absl::StrCat(path, " is no group and has no field \"", part, "\"")
                                                   : UnknownFieldText(*message, path, part);
-      return absl::InvalidArgumentError(absl::StrCat(PlaceText(name, place.name), what));
+      return absl::InvalidArgumentError(absl::StrCat(PositionText(name, at.name), what));
     }
     path = FieldPath(path, part);
     message = field->message_type();
   }
-  const bool wrong_type = place.in_value || absl::StartsWith(error.message(), "Invalid value for boolean");
+  const bool wrong_type = at.in_value || absl::StartsWith(error.message(), "Invalid value for boolean");
   if (field != nullptr && !IsMessage(*field) && wrong_type) {
     return absl::InvalidArgumentError(
-        absl::StrCat(PlaceText(name, place.value), path, ": ", WrongTypeText(*field, place, error.message())));
+        absl::StrCat(PositionText(name, at.value), path, ": ", WrongTypeText(*field, at, error.message())));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat(PlaceText(name, error.position()), StructureText(field, path, error.message())));
+      absl::StrCat(PositionText(name, error.position()), StructureText(field, path, error.message())));
 }
 
 // Appends an error for each value in `message` that the schema does not allow.
@@ -127,7 +127,7 @@ void CheckValues(const ConfigMessage& message, const Locations& locations, const
                   file, errors);
     } else if (const absl::Status status = CheckValue(path, message, *field); !status.ok()) {
       const TextFormat::ParseLocation at = locations.GetLocation(field, field->is_repeated() ? 0 : -1);
-      errors.push_back(absl::StrCat(PlaceText(file, {at.line, at.column}), status.message()));
+      errors.push_back(absl::StrCat(PositionText(file, {at.line, at.column}), status.message()));
     }
   }
 }
@@ -240,7 +240,7 @@ absl::StatusOr<config::RunConfig> LoadConfig(const std::vector<std::string>& fil
   return config;
 }
 
-std::string FieldPlace(const std::string& file, absl::string_view path) {
+std::string FieldPosition(const std::string& file, absl::string_view path) {
   const std::string name = ConfigFile(file);
   const auto fields = FindField(path);
   const absl::StatusOr<std::string> text = ReadText(name);

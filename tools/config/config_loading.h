@@ -33,7 +33,7 @@ absl::Status ApplyOverride(absl::string_view override_text, config::RunConfig& c
 
 // Returns where `file` sets the field at `path` (for a list, its first entry): "FILE:LINE:COLUMN"; "" if it does not,
 // or cannot be read.
-std::string FieldPlace(const std::string& file, absl::string_view path);
+std::string FieldPosition(const std::string& file, absl::string_view path);
 
 // Reads one file of another schema (configs/compare.proto, configs/machine.proto), with the same checks and the same
 // errors.

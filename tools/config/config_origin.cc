@@ -54,7 +54,7 @@ std::string Origin(const std::string& path, const std::string& setting, const st
     if (absl::StripAsciiWhitespace(name) == path) return absl::StrCat("--set ", *text);
   }
   for (auto file = files.rbegin(); file != files.rend(); ++file) {
-    if (const std::string place = FieldPlace(*file, path); !place.empty()) return absl::StrCat(place, ": ", setting);
+    if (const std::string at = FieldPosition(*file, path); !at.empty()) return absl::StrCat(at, ": ", setting);
   }
   return setting;  // a file has changed since it was loaded
 }

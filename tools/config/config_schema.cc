@@ -30,9 +30,9 @@ bool IsInteger(const FieldDescriptor& field) {
 }
 
 // A file and a path in its source locations: 4 = message_type of FileDescriptorProto.
-using SchemaPlace = std::pair<std::string, std::vector<int>>;
+using SchemaPath = std::pair<std::string, std::vector<int>>;
 
-SchemaPlace FieldLocation(const FieldDescriptor& field) {
+SchemaPath FieldLocation(const FieldDescriptor& field) {
   constexpr int kMessageType = 4, kField = 2;
   HADAL_CHECK(field.containing_type()->containing_type() == nullptr);  // messages in the schemas are not nested
   return {field.file()->name(), {kMessageType, field.containing_type()->index(), kField, field.index()}};
@@ -47,11 +47,11 @@ std::string CleanComment(absl::string_view comment) {
   return absl::StrJoin(lines, "\n");
 }
 
-std::map<SchemaPlace, std::string> ReadComments() {
+std::map<SchemaPath, std::string> ReadComments() {
   google::protobuf::FileDescriptorSet files;
   const auto bytes = RunSchemaBytes();
   HADAL_CHECK(files.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())));
-  std::map<SchemaPlace, std::string> comments;
+  std::map<SchemaPath, std::string> comments;
   for (const auto& file : files.file()) {
     for (const auto& location : file.source_code_info().location()) {
       comments[{file.name(), {location.path().begin(), location.path().end()}}] =
@@ -145,7 +145,7 @@ std::string DefaultText(const FieldDescriptor& field) {
 }
 
 std::string CommentText(const FieldDescriptor& field) {
-  static const auto* const comments = new std::map<SchemaPlace, std::string>(ReadComments());
+  static const auto* const comments = new std::map<SchemaPath, std::string>(ReadComments());
   const auto found = comments->find(FieldLocation(field));
   return found == comments->end() ? "" : found->second;
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/options/train_options.h"
 #include "runtime/data/corpus_manifest.h"
 
 namespace hadal {

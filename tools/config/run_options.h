@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "configs/run.pb.h"
 #include "pipeline/decode/beam_search.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/options/train_options.h"
 
 namespace hadal {
 

@@ -16,7 +16,7 @@
 #include "runtime/printable.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/inspect_corpus.h"
-#include "tools/metrics/human_units.h"
+#include "tools/output/human_units.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {

@@ -13,7 +13,7 @@
 #include "runtime/data/packed_batch.h"
 #include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
-#include "tools/metrics/human_units.h"
+#include "tools/output/human_units.h"
 
 namespace hadal {
 namespace {

@@ -22,7 +22,7 @@
 #include "tools/corpus/prepare_corpus.h"
 #include "tools/corpus/prepare_output.h"
 #include "tools/corpus/prepare_vocabulary.h"
-#include "tools/metrics/human_units.h"
+#include "tools/output/human_units.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {

@@ -14,7 +14,7 @@
 #include "tools/corpus/feature_reader.h"
 #include "tools/corpus/plain_text.h"
 #include "tools/corpus/prepare_encoding.h"
-#include "tools/metrics/work_progress.h"
+#include "tools/output/work_progress.h"
 
 namespace hadal {
 namespace {

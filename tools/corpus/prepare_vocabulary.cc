@@ -12,8 +12,8 @@
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/parallel_text.h"
-#include "tools/metrics/human_units.h"
-#include "tools/metrics/work_progress.h"
+#include "tools/output/human_units.h"
+#include "tools/output/work_progress.h"
 
 namespace hadal {
 namespace {

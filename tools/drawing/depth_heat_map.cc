@@ -10,7 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "runtime/check.h"
 #include "tools/drawing/svg.h"
-#include "tools/metrics/human_units.h"
+#include "tools/output/human_units.h"
 
 namespace hadal {
 namespace {

@@ -9,7 +9,7 @@
 #include "tools/drawing/axis_ticks.h"
 #include "tools/drawing/svg.h"
 #include "tools/drawing/timeline_svg.h"
-#include "tools/metrics/progress_line.h"
+#include "tools/output/progress_line.h"
 
 namespace hadal {
 namespace {

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/check.h"
-#include "tools/metrics/human_units.h"
-#include "tools/metrics/progress_line.h"
+#include "tools/output/human_units.h"
+#include "tools/output/progress_line.h"
 
 namespace hadal {
 namespace {

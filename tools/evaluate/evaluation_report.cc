@@ -11,7 +11,7 @@
 #include "tools/drawing/markdown.h"
 #include "tools/drawing/svg.h"
 #include "tools/evaluate/evaluation.h"
-#include "tools/metrics/human_units.h"
+#include "tools/output/human_units.h"
 
 namespace hadal {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "pipeline/exchange/replica_blocks.h"
 #include "pipeline/exchange/replica_reduction.h"
-#include "pipeline/plan/slice_ownership.h"
+#include "pipeline/layout/slice_ownership.h"
 
 namespace hadal {
 namespace {
@@ -15,13 +15,14 @@ constexpr double kGradientBytes = 4;
 
 // The time when the gradients of each sublayer's own parameters are sent.  [sublayers of the model], 0 for other
 // stages'
-std::vector<double> LetGoSeconds(const PipelinePlan& plan, int stage, const std::vector<SublayerSeconds>& sublayers,
-                                 const Replay& replay, int32_t most_parts) {
+std::vector<double> LetGoSeconds(const PipelineLayout& pipeline, int stage,
+                                 const std::vector<SublayerSeconds>& sublayers, const Replay& replay,
+                                 int32_t most_parts) {
   std::vector<double> seconds(sublayers.size(), 0);
   for (const ComputeSpan& span : replay.spans[stage]) {
     const auto& [operation, chunk, micro_batch] = span.instruction;
-    if (!EndsBackward(operation) || micro_batch != plan.shape.micro_batches - 1) continue;
-    const int32_t first = plan.first_sublayer(stage, chunk), last = plan.last_sublayer(stage, chunk);
+    if (!EndsBackward(operation) || micro_batch != pipeline.shape.micro_batches - 1) continue;
+    const int32_t first = pipeline.first_sublayer(stage, chunk), last = pipeline.last_sublayer(stage, chunk);
     const int32_t parts = std::min(most_parts, last - first);
     const int32_t of_a_part = (last - first + parts - 1) / parts;
     double all = 0;
@@ -40,24 +41,24 @@ std::vector<double> LetGoSeconds(const PipelinePlan& plan, int stage, const std:
 }
 
 // The time when all stages that use a table have finished.
-double UsesEnd(const ModelPlan& model, const PipelinePlan& plan, int32_t parameter, const Replay& replay) {
+double UsesEnd(const ModelPlan& model, const PipelineLayout& pipeline, int32_t parameter, const Replay& replay) {
   double end = 0;
   for (const int32_t use : model.Uses(parameter)) {
-    end = std::max(end, replay.spans[plan.RankOfSublayer(use)].back().end_seconds);
+    end = std::max(end, replay.spans[pipeline.RankOfSublayer(use)].back().end_seconds);
   }
   return end;
 }
 
 }  // namespace
 
-std::vector<GradientPiece> GradientPieces(const ModelPlan& model, const PipelinePlan& plan, int stage,
+std::vector<GradientPiece> GradientPieces(const ModelPlan& model, const PipelineLayout& pipeline, int stage,
                                           const std::vector<SublayerSeconds>& sublayers, const Replay& replay,
                                           int32_t most_parts) {
-  const std::vector<double> let_go = LetGoSeconds(plan, stage, sublayers, replay, most_parts);
+  const std::vector<double> let_go = LetGoSeconds(pipeline, stage, sublayers, replay, most_parts);
   std::map<int, double> complete;                  // by round
   std::map<std::pair<int, int>, double> elements;  // by round and owner
-  for (const OwnedSlice& slice : SlicesOfStage(model, plan, stage)) {
-    const double seconds = IsTiedTable(model, slice.parameter) ? UsesEnd(model, plan, slice.parameter, replay)
+  for (const OwnedSlice& slice : SlicesOfStage(model, pipeline, stage)) {
+    const double seconds = IsTiedTable(model, slice.parameter) ? UsesEnd(model, pipeline, slice.parameter, replay)
                                                                : let_go[model.parameters[slice.parameter].sublayer];
     complete[slice.round] = std::max(complete[slice.round], seconds);
     elements[{slice.round, slice.replica}] += static_cast<double>(slice.elements);
@@ -68,15 +69,15 @@ std::vector<GradientPiece> GradientPieces(const ModelPlan& model, const Pipeline
   return pieces;
 }
 
-int ReplicaRounds(const ModelPlan& model, const PipelinePlan& plan, int stage) {
+int ReplicaRounds(const ModelPlan& model, const PipelineLayout& pipeline, int stage) {
   int rounds = 0;
-  for (const OwnedSlice& slice : SlicesOfStage(model, plan, stage)) rounds = std::max(rounds, slice.round + 1);
+  for (const OwnedSlice& slice : SlicesOfStage(model, pipeline, stage)) rounds = std::max(rounds, slice.round + 1);
   return rounds;
 }
 
-int ReplicaExchanges(const ModelPlan& model, const PipelinePlan& plan, int stage) {
-  const bool blocks = ReplicaBlocks{.replicas = plan.grid.replicas}.count() > 1;
-  return ReplicaRounds(model, plan, stage) + (blocks ? ReplicaReduction::kBuffers : 0);
+int ReplicaExchanges(const ModelPlan& model, const PipelineLayout& pipeline, int stage) {
+  const bool blocks = ReplicaBlocks{.replicas = pipeline.grid.replicas}.count() > 1;
+  return ReplicaRounds(model, pipeline, stage) + (blocks ? ReplicaReduction::kBuffers : 0);
 }
 
 double GatherBehindUpdate(const UpdateAndGather& tail) {

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "layers/model_plan.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/schedule/schedule_replay.h"
 #include "tools/plan/step_costs.h"
 
@@ -39,13 +39,13 @@ struct GradientPiece {
 
 // The pieces of a stage, in the order of rounds and owners.
 // `replay`: of the plan, with the costs `sublayers`. `most_parts`: StepCosts::backward_parts().
-std::vector<GradientPiece> GradientPieces(const ModelPlan& model, const PipelinePlan& plan, int stage,
+std::vector<GradientPiece> GradientPieces(const ModelPlan& model, const PipelineLayout& pipeline, int stage,
                                           const std::vector<SublayerSeconds>& sublayers, const Replay& replay,
                                           int32_t most_parts);
 
 // The rounds of a stage's gradients, and the exchanges in which its replicas send them: more, if there are blocks.
-int ReplicaRounds(const ModelPlan& model, const PipelinePlan& plan, int stage);
-int ReplicaExchanges(const ModelPlan& model, const PipelinePlan& plan, int stage);
+int ReplicaRounds(const ModelPlan& model, const PipelineLayout& pipeline, int stage);
+int ReplicaExchanges(const ModelPlan& model, const PipelineLayout& pipeline, int stage);
 
 // The links over which a rank receives the pieces of a round, of each of its buckets.
 struct ReplicaLinks {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "pipeline/plan/pipeline_plan.h"
-#include "pipeline/plan/slice_ownership.h"
+#include "pipeline/layout/pipeline_layout.h"
+#include "pipeline/layout/slice_ownership.h"
 #include "pipeline/schedule/schedule_replay.h"
 #include "runtime/status_macros.h"
 

@@ -19,7 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "layers/model_plan.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/options/train_options.h"
 #include "tools/plan/layout_prediction.h"
 #include "tools/plan/step_costs.h"
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "layers/model_plan.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/options/train_options.h"
 #include "tools/plan/layout_prediction.h"
 #include "tools/plan/machine.h"
 

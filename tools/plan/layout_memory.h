@@ -11,7 +11,7 @@
 #include <limits>
 
 #include "layers/model_plan.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "runtime/stream.h"
 #include "tools/plan/machine.h"
 
@@ -29,15 +29,15 @@ class LayoutMemory {
   LayoutMemory(const ModelPlan& model, const Machine& machine, const Stream& stream, int64_t limit_bytes);
 
   // The most that a rank of this plan may take.
-  int64_t Room(const PipelinePlan& plan) const;
-  // The stage of the plan's own replica that takes the most, or the first that takes more than `enough`.
-  FullestStage Fullest(const PipelinePlan& plan, int64_t enough = std::numeric_limits<int64_t>::max()) const;
-  // Sets plan.recompute_every to the segment length with which the fullest stage of the plan's own replica takes the
-  // fewest bytes, and returns that stage. If with every length a stage takes more than `enough`, returns such a stage.
-  FullestStage RecomputeBest(PipelinePlan& plan, int64_t enough) const;
+  int64_t Room(const PipelineLayout& pipeline) const;
+  // The stage of the layout's own replica that takes the most, or the first that takes more than `enough`.
+  FullestStage Fullest(const PipelineLayout& pipeline, int64_t enough = std::numeric_limits<int64_t>::max()) const;
+  // Sets pipeline.recompute_every to the segment length with which the fullest stage of its replica takes the fewest
+  // bytes, and returns that stage. If with every length a stage takes more than `enough`, returns such a stage.
+  FullestStage RecomputeBest(PipelineLayout& pipeline, int64_t enough) const;
 
  private:
-  int64_t Bytes(const PipelinePlan& plan, int stage) const;
+  int64_t Bytes(const PipelineLayout& pipeline, int stage) const;
 
   const ModelPlan& model_;
   const Machine& machine_;

@@ -8,7 +8,7 @@
 #include "layers/border.h"
 #include "pipeline/exchange/replica_blocks.h"
 #include "pipeline/exchange/tied_tables.h"
-#include "pipeline/plan/slice_ownership.h"
+#include "pipeline/layout/slice_ownership.h"
 #include "runtime/status_macros.h"
 #include "tools/plan/gradient_overlap.h"
 
@@ -16,21 +16,21 @@ namespace hadal {
 namespace {
 
 // Elements of each stage's parameters.  [S]
-std::vector<double> ElementsByStage(const ModelPlan& model, const PipelinePlan& plan) {
-  std::vector<double> elements(plan.shape.stages, 0);
+std::vector<double> ElementsByStage(const ModelPlan& model, const PipelineLayout& pipeline) {
+  std::vector<double> elements(pipeline.shape.stages, 0);
   for (const ParameterRecord& parameter : model.parameters) {
-    elements[plan.RankOfSublayer(parameter.sublayer)] += static_cast<double>(parameter.elements());
+    elements[pipeline.RankOfSublayer(parameter.sublayer)] += static_cast<double>(parameter.elements());
   }
   return elements;
 }
 
 // Elements whose moments the replica that updates most keeps.  [S]
-std::vector<double> UpdatedByStage(const ModelPlan& model, const PipelinePlan& plan) {
+std::vector<double> UpdatedByStage(const ModelPlan& model, const PipelineLayout& pipeline) {
   std::vector<double> stages;
-  for (const std::vector<OwnedSlice>& slices : SlicesByStage(model, plan)) {
-    std::vector<double> replicas(plan.grid.replicas, 0);
+  for (const std::vector<OwnedSlice>& slices : SlicesByStage(model, pipeline)) {
+    std::vector<double> replicas(pipeline.grid.replicas, 0);
     for (const OwnedSlice& slice : slices) {
-      replicas[plan.shard_optimizer_state ? slice.replica : 0] += static_cast<double>(slice.elements);
+      replicas[pipeline.shard_optimizer_state ? slice.replica : 0] += static_cast<double>(slice.elements);
     }
     stages.push_back(*std::max_element(replicas.begin(), replicas.end()));
   }
@@ -66,19 +66,20 @@ double RoundSeconds(const StepCosts& costs, const RoundPieces& pieces) {
 
 class Prediction {
  public:
-  Prediction(const ModelPlan& model, const PipelinePlan& plan, const LayoutMachine& machine)
+  Prediction(const ModelPlan& model, const PipelineLayout& pipeline, const LayoutMachine& machine)
       : model_(model),
-        plan_(plan),
+        pipeline_(pipeline),
         machine_(machine),
-        elements_(ElementsByStage(model, plan)),
-        pieces_(PiecesOfARound(plan.grid, machine.devices_per_node)) {
-    for (int stage = 0; stage < plan.shape.stages; ++stage) {
-      rounds_.push_back(plan.grid.replicas > 1 ? ReplicaExchanges(model, plan, stage) : 0);
+        elements_(ElementsByStage(model, pipeline)),
+        pieces_(PiecesOfARound(pipeline.grid, machine.devices_per_node)) {
+    for (int stage = 0; stage < pipeline.shape.stages; ++stage) {
+      rounds_.push_back(pipeline.grid.replicas > 1 ? ReplicaExchanges(model, pipeline, stage) : 0);
     }
   }
 
   absl::Status Time(PredictionDetail detail, LayoutPrediction& result) {
-    HADAL_ASSIGN_OR_RETURN(seconds_, machine_.costs.Sublayers(model_, plan_.capacity, plan_.recompute_every > 0));
+    HADAL_ASSIGN_OR_RETURN(seconds_,
+                           machine_.costs.Sublayers(model_, pipeline_.capacity, pipeline_.recompute_every > 0));
     result.costs = Costs();
     HADAL_ASSIGN_OR_RETURN(const Replay replay, RunReplay(detail, result.costs, result.parts));
     result.busy_seconds = replay.busy_seconds;
@@ -88,29 +89,29 @@ class Prediction {
     AddTail(replay, result);
     result.step_seconds = result.parts.sum();
     result.calls = MostCalls();
-    for (int stage = 0; stage < plan_.shape.stages; ++stage) {
+    for (int stage = 0; stage < pipeline_.shape.stages; ++stage) {
       double forward = 0, recompute = 0;
-      for (int chunk = 0; chunk < plan_.shape.chunks; ++chunk) {
-        forward += Sum(plan_.shape.GlobalChunk(stage, chunk), &SublayerSeconds::forward);
-        recompute += Sum(plan_.shape.GlobalChunk(stage, chunk), &SublayerSeconds::recompute);
+      for (int chunk = 0; chunk < pipeline_.shape.chunks; ++chunk) {
+        forward += Sum(pipeline_.shape.GlobalChunk(stage, chunk), &SublayerSeconds::forward);
+        recompute += Sum(pipeline_.shape.GlobalChunk(stage, chunk), &SublayerSeconds::recompute);
       }
-      result.forward_seconds.push_back(forward * plan_.shape.micro_batches);
-      result.recompute_seconds.push_back(recompute * plan_.shape.micro_batches);
+      result.forward_seconds.push_back(forward * pipeline_.shape.micro_batches);
+      result.recompute_seconds.push_back(recompute * pipeline_.shape.micro_batches);
     }
     return absl::OkStatus();
   }
 
  private:
   absl::StatusOr<Replay> RunReplay(PredictionDetail detail, const ReplayCosts& costs, PredictedParts& parts) const {
-    const ReplayOptions options{.outstanding_sends = plan_.outstanding_sends};
+    const ReplayOptions options{.outstanding_sends = pipeline_.outstanding_sends};
     if (detail == PredictionDetail::kStep) {
-      HADAL_ASSIGN_OR_RETURN(Replay replay, ReplaySchedule(plan_.programs, plan_.shape, costs, options));
+      HADAL_ASSIGN_OR_RETURN(Replay replay, ReplaySchedule(pipeline_.programs, pipeline_.shape, costs, options));
       const double busy = std::accumulate(replay.busy_seconds.begin(), replay.busy_seconds.end(), 0.0);
-      parts.compute = busy / plan_.shape.stages;
+      parts.compute = busy / pipeline_.shape.stages;
       parts.bubble = replay.makespan_seconds - parts.compute;
       return replay;
     }
-    HADAL_ASSIGN_OR_RETURN(BrokenDownReplay replay, BreakDownStep(plan_.programs, plan_.shape, costs, options));
+    HADAL_ASSIGN_OR_RETURN(BrokenDownReplay replay, BreakDownStep(pipeline_.programs, pipeline_.shape, costs, options));
     parts.compute = replay.breakdown.compute_seconds;
     parts.host = replay.breakdown.host_seconds;
     parts.bubble = replay.breakdown.bubble_seconds;
@@ -121,12 +122,13 @@ class Prediction {
 
   double Sum(int global_chunk, double SublayerSeconds::*part) const {
     double sum = 0;
-    for (int32_t s = plan_.borders[global_chunk]; s < plan_.borders[global_chunk + 1]; ++s) sum += seconds_[s].*part;
+    for (int32_t s = pipeline_.borders[global_chunk]; s < pipeline_.borders[global_chunk + 1]; ++s)
+      sum += seconds_[s].*part;
     return sum;
   }
 
   ReplayCosts Costs() const {
-    const int chunks = plan_.shape.global_chunks();
+    const int chunks = pipeline_.shape.global_chunks();
     ReplayCosts costs{.gap_seconds = PhaseGapSeconds(machine_.costs, chunks)};
     for (int g = 0; g < chunks; ++g) {
       costs.forward_seconds.push_back(Sum(g, &SublayerSeconds::forward));
@@ -134,14 +136,14 @@ class Prediction {
       costs.weight_seconds.push_back(kWeightShare * Sum(g, &SublayerSeconds::backward));
       if (g + 1 == chunks) continue;
       double bytes = 0;
-      for (const Edge& edge : BorderEdges(model_, plan_.borders[g + 1])) {
+      for (const Edge& edge : BorderEdges(model_, pipeline_.borders[g + 1])) {
         // A replay has one cost for both directions: their mean.
         for (const Storage storage : {edge.values, edge.gradient}) {
-          bytes += 0.5 * static_cast<double>(EdgeBytes(edge, storage, plan_.capacity, model_.options.d_model));
+          bytes += 0.5 * static_cast<double>(EdgeBytes(edge, storage, pipeline_.capacity, model_.options.d_model));
         }
       }
-      const LinkRate link =
-          machine_.costs.Link(LeavesNode(plan_.grid, plan_.shape.RankOf(g), plan_.shape.RankOf(g + 1), machine_));
+      const LinkRate link = machine_.costs.Link(
+          LeavesNode(pipeline_.grid, pipeline_.shape.RankOf(g), pipeline_.shape.RankOf(g + 1), machine_));
       costs.links.push_back({.held_seconds = link.HeldSeconds(bytes), .latency_seconds = link.latency_seconds});
     }
     return costs;
@@ -156,12 +158,12 @@ class Prediction {
     for (size_t p = 0; p < model_.parameters.size(); ++p) {
       if (!model_.parameters[p].is_table()) continue;
       std::set<int> stages;
-      for (const int32_t use : model_.Uses(static_cast<int32_t>(p))) stages.insert(plan_.RankOfSublayer(use));
-      const int owner = plan_.RankOfSublayer(model_.parameters[p].sublayer);
+      for (const int32_t use : model_.Uses(static_cast<int32_t>(p))) stages.insert(pipeline_.RankOfSublayer(use));
+      const int owner = pipeline_.RankOfSublayer(model_.parameters[p].sublayer);
       const double elements = static_cast<double>(model_.parameters[p].elements());
       for (const int stage : stages) {
         if (stage == owner) continue;
-        const LinkRate link = machine_.costs.Link(LeavesNode(plan_.grid, owner, stage, machine_));
+        const LinkRate link = machine_.costs.Link(LeavesNode(pipeline_.grid, owner, stage, machine_));
         for (const double element_bytes : {4.0, WeightBytes()}) {
           const double held = link.HeldSeconds(element_bytes * elements), call = machine_.costs.CallSeconds();
           const double pieces = std::ceil(element_bytes * elements / (4.0 * kSliceElements));
@@ -177,9 +179,9 @@ class Prediction {
   // Sends and receives in a step of the rank that makes the most, without those of tied tables.
   double MostCalls() const {
     double most = 0;
-    for (int stage = 0; stage < plan_.shape.stages; ++stage) {
-      const double messages = static_cast<double>(
-          std::count_if(plan_.programs[stage].begin(), plan_.programs[stage].end(), [](const Instruction& instruction) {
+    for (int stage = 0; stage < pipeline_.shape.stages; ++stage) {
+      const double messages = static_cast<double>(std::count_if(
+          pipeline_.programs[stage].begin(), pipeline_.programs[stage].end(), [](const Instruction& instruction) {
             return IsSend(instruction.operation) || IsReceive(instruction.operation);
           }));
       most = std::max(most, messages + 4 * rounds_[stage] * pieces_.sum());
@@ -189,42 +191,42 @@ class Prediction {
 
   // The time when a stage's gradients are summed over the replicas.
   double ReducedSeconds(const Replay& replay, int stage) const {
-    const int replicas = plan_.grid.replicas;
+    const int replicas = pipeline_.grid.replicas;
     const double end = replay.spans[stage].back().end_seconds;
     if (replicas == 1) return end;
     const StepCosts& costs = machine_.costs;
     if (!costs.overlap()) {
-      return end + ExchangeSeconds(4 * elements_[stage], rounds_[stage], plan_.grid, machine_) +
+      return end + ExchangeSeconds(4 * elements_[stage], rounds_[stage], pipeline_.grid, machine_) +
              (replicas - 1.0) / replicas * elements_[stage] * costs.SumSeconds();
     }
-    const auto pieces = GradientPieces(model_, plan_, stage, seconds_, replay, costs.backward_parts());
+    const auto pieces = GradientPieces(model_, pipeline_, stage, seconds_, replay, costs.backward_parts());
     return SummedSeconds(pieces, {.near = costs.Link(false),
                                   .far = costs.Link(true),
                                   .near_pieces = pieces_.near,
                                   .far_pieces = pieces_.far,
                                   .sum_seconds = costs.SumSeconds(),
                                   .round_seconds = RoundSeconds(costs, pieces_),
-                                  .rounds_behind = rounds_[stage] - ReplicaRounds(model_, plan_, stage)});
+                                  .rounds_behind = rounds_[stage] - ReplicaRounds(model_, pipeline_, stage)});
   }
 
   // What gathering the results of a stage's `updated` elements adds to their update.
   double ExposedGatherSeconds(int stage, double updated) const {
-    const bool sharded = plan_.shard_optimizer_state;
+    const bool sharded = pipeline_.shard_optimizer_state;
     const double bytes = (sharded ? WeightBytes() : 4.0) * elements_[stage];
-    const double gather = ExchangeSeconds(bytes, rounds_[stage], plan_.grid, machine_);
+    const double gather = ExchangeSeconds(bytes, rounds_[stage], pipeline_.grid, machine_);
     const bool on_gpu = model_.compute_storage == Storage::kBFloat16;
-    if (plan_.grid.replicas == 1 || !sharded || !on_gpu || !machine_.costs.overlap()) return gather;
+    if (pipeline_.grid.replicas == 1 || !sharded || !on_gpu || !machine_.costs.overlap()) return gather;
     return GatherBehindUpdate({.update_seconds = machine_.costs.UpdateSeconds(/*held=*/0, updated),
                                .gather_seconds = gather,
-                               .rounds = ReplicaRounds(model_, plan_, stage),
+                               .rounds = ReplicaRounds(model_, pipeline_, stage),
                                .exchanges = rounds_[stage]});
   }
 
   // The time after a stage's last backward; the norm waits for the slowest stage.
   void AddTail(const Replay& replay, LayoutPrediction& result) const {
-    const std::vector<double> updated = UpdatedByStage(model_, plan_);
+    const std::vector<double> updated = UpdatedByStage(model_, pipeline_);
     double end = replay.makespan_seconds, update = 0, gather = 0;
-    for (int stage = 0; stage < plan_.shape.stages; ++stage) {
+    for (int stage = 0; stage < pipeline_.shape.stages; ++stage) {
       end = std::max(end, ReducedSeconds(replay, stage));
       update = std::max(update, machine_.costs.UpdateSeconds(elements_[stage], updated[stage]));
       gather = std::max(gather, ExposedGatherSeconds(stage, updated[stage]));
@@ -234,7 +236,7 @@ class Prediction {
   }
 
   const ModelPlan& model_;
-  const PipelinePlan& plan_;
+  const PipelineLayout& pipeline_;
   const LayoutMachine& machine_;
   const std::vector<double> elements_;  // [S] of parameters
   const RoundPieces pieces_;
@@ -264,20 +266,20 @@ bool LeavesNode(const GridShape& grid, int stage, int next, const LayoutMachine&
   return grid.RankOf(stage, 0) / node != grid.RankOf(next, 0) / node;
 }
 
-absl::StatusOr<LayoutPrediction> PredictPlan(const ModelPlan& model, const BatchOptions& batch,
-                                             const PipelinePlan& plan, const LayoutMachine& machine,
-                                             PredictionDetail detail) {
+absl::StatusOr<LayoutPrediction> PredictLayout(const ModelPlan& model, const BatchOptions& batch,
+                                               const PipelineLayout& pipeline, const LayoutMachine& machine,
+                                               PredictionDetail detail) {
   LayoutPrediction result{.batch = batch};
-  result.pipeline.stages = plan.grid.stages;
-  result.pipeline.replicas = plan.grid.replicas;
-  result.pipeline.chunks = plan.shape.chunks;
-  result.pipeline.schedule = plan.schedule;
-  result.pipeline.outstanding_sends = plan.outstanding_sends;
-  result.pipeline.shard_optimizer_state = plan.shard_optimizer_state;
-  result.pipeline.recompute_every = plan.recompute_every;
-  result.pipeline.save_buffer_bytes = plan.save_buffer_bytes;
-  result.pipeline.placement = plan.grid.placement;
-  HADAL_RETURN_IF_ERROR(Prediction(model, plan, machine).Time(detail, result));
+  result.pipeline.stages = pipeline.grid.stages;
+  result.pipeline.replicas = pipeline.grid.replicas;
+  result.pipeline.chunks = pipeline.shape.chunks;
+  result.pipeline.schedule = pipeline.schedule;
+  result.pipeline.outstanding_sends = pipeline.outstanding_sends;
+  result.pipeline.shard_optimizer_state = pipeline.shard_optimizer_state;
+  result.pipeline.recompute_every = pipeline.recompute_every;
+  result.pipeline.save_buffer_bytes = pipeline.save_buffer_bytes;
+  result.pipeline.placement = pipeline.grid.placement;
+  HADAL_RETURN_IF_ERROR(Prediction(model, pipeline, machine).Time(detail, result));
   return result;
 }
 

@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pipeline/plan/pipeline_plan.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/layout/pipeline_layout.h"
+#include "pipeline/options/train_options.h"
 #include "tools/plan/step_breakdown.h"
 #include "tools/plan/step_costs.h"
 
@@ -73,9 +73,9 @@ enum class PredictionDetail {
 // Predicts the time of a plan's step. `plan`: replica 0's. `model`: with the types in which the device stores numbers
 // (ModelPlan::compute_storage). Of the result's `pipeline`, what the plan has is set.
 // Errors: those of the costs.
-absl::StatusOr<LayoutPrediction> PredictPlan(const ModelPlan& model, const BatchOptions& batch,
-                                             const PipelinePlan& plan, const LayoutMachine& machine,
-                                             PredictionDetail detail = PredictionDetail::kParts);
+absl::StatusOr<LayoutPrediction> PredictLayout(const ModelPlan& model, const BatchOptions& batch,
+                                               const PipelineLayout& pipeline, const LayoutMachine& machine,
+                                               PredictionDetail detail = PredictionDetail::kParts);
 
 // The host's time for each forward and backward of a pipeline of so many chunks, all stages together: it launches, and
 // makes two calls if messages come and go.

@@ -75,9 +75,9 @@ class Search {
 
   // The borders for this many pieces; nullptr if the model cannot be cut so.
   const std::vector<int32_t>* Borders(const PipelineOptions& pipeline);
-  absl::StatusOr<PipelinePlan> PlanOf(const LayoutPrediction& layout, const std::vector<int32_t>& borders) const;
+  absl::StatusOr<PipelineLayout> LayoutOf(const LayoutPrediction& layout, const std::vector<int32_t>& borders) const;
   // Whether the stages of one replica fit, recomputing with the best segment length if that is the search's to choose.
-  bool Fits(LayoutPrediction& layout, PipelinePlan& plan);
+  bool Fits(LayoutPrediction& layout, PipelineLayout& pipeline);
   // Refines one entry by one level; a null layout drops it.
   absl::Status Refine(Entry& entry);
   // Lists a layout if all its ranks fit.
@@ -126,13 +126,14 @@ const std::vector<int32_t>* Search::Borders(const PipelineOptions& pipeline) {
   return found->second ? &*found->second : nullptr;
 }
 
-absl::StatusOr<PipelinePlan> Search::PlanOf(const LayoutPrediction& layout, const std::vector<int32_t>& borders) const {
+absl::StatusOr<PipelineLayout> Search::LayoutOf(const LayoutPrediction& layout,
+                                                const std::vector<int32_t>& borders) const {
   PipelineOptions pipeline = layout.pipeline;
   pipeline.split.assign(borders.begin() + 1, borders.end() - 1);
   // With any length, a schedule keeps as few weight halves as with the one that is found.
   if (pipeline.recompute_every == kAnyLength) pipeline.recompute_every = 1;
-  return MakePipelinePlan(model_, layout.batch, pipeline, layout.ranks(), /*rank=*/0,
-                          PlannedResources(pipeline, layout.ranks(), machine_.device()));
+  return MakePipelineLayout(model_, layout.batch, pipeline, layout.ranks(), /*rank=*/0,
+                            PlannedResources(pipeline, layout.ranks(), machine_.device()));
 }
 
 void Search::NoteTooLarge(const LayoutPrediction& layout, const FullestStage& fullest, int64_t room) {
@@ -146,14 +147,14 @@ void Search::NoteTooLarge(const LayoutPrediction& layout, const FullestStage& fu
   if (std::ssize(nearest_) > kNearest) nearest_.pop_back();
 }
 
-bool Search::Fits(LayoutPrediction& layout, PipelinePlan& plan) {
-  const int64_t room = memory_.Room(plan);
+bool Search::Fits(LayoutPrediction& layout, PipelineLayout& pipeline) {
+  const int64_t room = memory_.Room(pipeline);
   // What does not fit is laid out as far as needed to see that others are nearer.
   const bool all_near = std::ssize(nearest_) < kNearest;
   const int64_t enough = all_near ? std::numeric_limits<int64_t>::max() : std::max(room, nearest_.back().fullest.bytes);
   const bool chooses = layout.pipeline.recompute_every == kAnyLength;
-  const FullestStage fullest = chooses ? memory_.RecomputeBest(plan, enough) : memory_.Fullest(plan, enough);
-  layout.pipeline.recompute_every = plan.recompute_every;
+  const FullestStage fullest = chooses ? memory_.RecomputeBest(pipeline, enough) : memory_.Fullest(pipeline, enough);
+  layout.pipeline.recompute_every = pipeline.recompute_every;
   if (fullest.bytes > room) NoteTooLarge(layout, fullest, room);
   return fullest.bytes <= room;
 }
@@ -170,19 +171,19 @@ absl::Status Search::Refine(Entry& entry) {
     entry.seconds = std::max(entry.seconds, bounds_.Cut(layout, *borders));
     return absl::OkStatus();
   }
-  absl::StatusOr<PipelinePlan> plan = PlanOf(layout, *borders);
-  if (!plan.ok()) {
-    refused_ = plan.status();
+  absl::StatusOr<PipelineLayout> pipeline = LayoutOf(layout, *borders);
+  if (!pipeline.ok()) {
+    refused_ = pipeline.status();
     entry.layout = nullptr;
     return absl::OkStatus();
   }
-  if (!Fits(layout, *plan)) {
+  if (!Fits(layout, *pipeline)) {
     entry.layout = nullptr;
     return absl::OkStatus();
   }
   ++result_.replayed;
   HADAL_ASSIGN_OR_RETURN(const LayoutPrediction exact,
-                         PredictPlan(model_, layout.batch, *plan, layout_machine_, PredictionDetail::kStep));
+                         PredictLayout(model_, layout.batch, *pipeline, layout_machine_, PredictionDetail::kStep));
   entry.known = Known::kExact;
   entry.seconds = exact.step_seconds;
   return absl::OkStatus();
@@ -250,8 +251,8 @@ bool Search::SparingLayoutFits() {
     LayoutPrediction layout = entry.second;
     const std::vector<int32_t>* borders = Borders(layout.pipeline);
     if (borders == nullptr) return false;
-    absl::StatusOr<PipelinePlan> plan = PlanOf(layout, *borders);
-    return plan.ok() && Fits(layout, *plan);
+    absl::StatusOr<PipelineLayout> pipeline = LayoutOf(layout, *borders);
+    return pipeline.ok() && Fits(layout, *pipeline);
   });
 }
 
@@ -309,7 +310,7 @@ absl::Status CheckPrecision(const TrainOptions& options, const Machine& machine)
   return absl::InvalidArgumentError(
       absl::StrCat("the run sets another precision than the machine \"", machine.name,
                    "\", whose description has precision: \"", half ? "bf16" : "fp32",
-                   "\". Leave the run's precision at \"auto\", or plan one layout of it with --device cuda."));
+                   "\". Leave the run's precision at \"auto\", or pipeline one layout of it with --device cuda."));
 }
 
 }  // namespace

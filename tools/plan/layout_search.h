@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/options/train_options.h"
 #include "tools/plan/layout_candidates.h"
 #include "tools/plan/layout_prediction.h"
 #include "tools/plan/machine.h"

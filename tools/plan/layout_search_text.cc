@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "pipeline/engine/memory_fit.h"
-#include "tools/metrics/human_units.h"
+#include "tools/output/human_units.h"
 #include "tools/plan/layout_search.h"
 #include "tools/units.h"
 

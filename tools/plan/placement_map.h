@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/plan/grid_shape.h"
+#include "pipeline/options/grid_shape.h"
 
 namespace hadal {
 

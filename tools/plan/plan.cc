@@ -18,7 +18,7 @@
 #include "tools/config/config_origin.h"
 #include "tools/config/model_vocabularies.h"
 #include "tools/config/run_options.h"
-#include "tools/metrics/work_progress.h"
+#include "tools/output/work_progress.h"
 #include "tools/plan/cost_files.h"
 #include "tools/plan/layout_candidates.h"
 #include "tools/plan/layout_search.h"

@@ -75,7 +75,7 @@ OrderedJson SublayerJson(const PlanReport& report, int32_t sublayer) {
 
 std::string PlanToJson(const PlanReport& report, const PlanText& options) {
   const ModelOptions& model = report.model.options;
-  const PipelinePlan& pipeline = report.pipeline;
+  const PipelineLayout& pipeline = report.pipeline;
   OrderedJson json{{"encoder_layers", model.encoder_layers},
                    {"decoder_layers", model.decoder_layers},
                    {"sublayers", model.encoder_sublayers() + model.decoder_sublayers()},

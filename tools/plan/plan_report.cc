@@ -10,7 +10,7 @@
 #include "layers/purpose.h"
 #include "pipeline/engine/memory_fit.h"
 #include "pipeline/engine/rank_parts.h"
-#include "pipeline/plan/device_precision.h"
+#include "pipeline/layout/device_precision.h"
 #include "pipeline/schedule/schedule_replay.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
@@ -43,7 +43,8 @@ int64_t ParametersOf(const ModelPlan& plan, int32_t first, int32_t last) {
   return elements;
 }
 
-std::vector<ChunkReport> DescribeChunks(const ModelPlan& plan, const PipelinePlan& pipeline, const MachineRate& rate) {
+std::vector<ChunkReport> DescribeChunks(const ModelPlan& plan, const PipelineLayout& pipeline,
+                                        const MachineRate& rate) {
   double total = 0;
   for (const double cost : pipeline.costs) total += cost;
   std::vector<ChunkReport> chunks;
@@ -113,8 +114,8 @@ absl::StatusOr<PlanReport> LayOut(const TrainOptions& options, int ranks, const 
       .model = PlannedModel(options, stream.kind()), .threads = stream.threads(), .device = stream.kind()};
   HADAL_RETURN_IF_ERROR(CheckDeviceStorage(report.model));
   HADAL_ASSIGN_OR_RETURN(report.pipeline,
-                         MakeFittingPlan(report.model, options.batch, options.pipeline, ranks, /*rank=*/0,
-                                         PlannedResources(options.pipeline, ranks, stream.kind()), stream));
+                         MakeFittingLayout(report.model, options.batch, options.pipeline, ranks, /*rank=*/0,
+                                           PlannedResources(options.pipeline, ranks, stream.kind()), stream));
   HADAL_ASSIGN_OR_RETURN(report.layouts, TrainingLayouts(report.model, report.pipeline, stream));
   report.relu_mask_bytes = ReluMaskBytesOf(report, stream);
   return report;
@@ -180,8 +181,8 @@ absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks
   report.rate = {.gflops = 1e-9 * costs.peak_flops(), .measured = true};
   HADAL_ASSIGN_OR_RETURN(
       report.prediction,
-      PredictPlan(report.model, options.batch, report.pipeline,
-                  {.costs = costs, .devices_per_node = devices_per_node > 0 ? devices_per_node : ranks}));
+      PredictLayout(report.model, options.batch, report.pipeline,
+                    {.costs = costs, .devices_per_node = devices_per_node > 0 ? devices_per_node : ranks}));
   report.chunks = DescribeChunks(report.model, report.pipeline, report.rate);
   for (size_t g = 0; g < report.chunks.size(); ++g) {
     report.chunks[g].forward_seconds = report.prediction->costs.forward_seconds[g];

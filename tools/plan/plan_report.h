@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "layers/model_plan.h"
-#include "pipeline/plan/pipeline_plan.h"
-#include "pipeline/plan/train_options.h"
+#include "pipeline/layout/pipeline_layout.h"
+#include "pipeline/options/train_options.h"
 #include "runtime/arena.h"
 #include "runtime/stream.h"
 #include "tools/plan/layout_prediction.h"
@@ -53,7 +53,7 @@ struct ChunkReport {
 
 struct PlanReport {
   ModelPlan model;
-  PipelinePlan pipeline;
+  PipelineLayout pipeline;
   MachineRate rate;
   int threads = 1;
   DeviceKind device = DeviceKind::kCpu;
@@ -73,8 +73,8 @@ struct PlanReport {
 ModelPlan PlannedModel(const TrainOptions& options, DeviceKind device);
 RankResources PlannedResources(const PipelineOptions& options, int ranks, DeviceKind device);
 
-// `stream` may be one for layouts only. Errors: those of MakeFittingPlan (ResourceExhausted, with the nearest settings
-// that fit).
+// `stream` may be one for layouts only. Errors: those of MakeFittingLayout (ResourceExhausted, with the nearest
+// settings that fit).
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
                                           const MachineRate& rate);
 // As above, with costs instead of a rate; `rate` is then taken from them. `devices_per_node`: ranks fill nodes of so

@@ -10,7 +10,7 @@
 #include "layers/border.h"
 #include "pipeline/engine/memory_fit.h"
 #include "pipeline/stage/graph_cache.h"
-#include "tools/metrics/human_units.h"
+#include "tools/output/human_units.h"
 #include "tools/plan/plan_report.h"
 
 namespace hadal {
@@ -56,7 +56,7 @@ void AppendGains(const ModelOptions& model, std::string& text) {
 
 void AppendHeader(const PlanReport& report, std::string& text) {
   const ModelOptions& model = report.model.options;
-  const PipelinePlan& pipeline = report.pipeline;
+  const PipelineLayout& pipeline = report.pipeline;
   absl::StrAppendFormat(
       &text, "model     %s, d_model %d, d_ff %d, heads %d, vocabulary %s%d: %d sublayers, %s parameters\n",
       DepthName(model), model.d_model, model.d_ff, model.heads,

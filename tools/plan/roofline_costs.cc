@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "layers/adaptive_bands.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/stage/graph_cache.h"
 
 namespace hadal {
@@ -88,7 +88,7 @@ class RooflineCosts : public StepCosts {
 
   // In place of Joint with n streams (layers/hyper_segment.h): the kernels that read and write them, the product that
   // makes the maps, the norm of what the sublayer reads, and the pass that makes its result. All in fp32.
-  ThereAndBack Streams(double rows, double width, double n) const {
+  ThereAndBack Residuals(double rows, double width, double n) const {
     const double maps = n * (n + 2);
     const auto product = [&](double m, double k, double of) { return ProductSeconds(machine_, m, k, of, 4); };
     const auto pass = [&](double trips) { return PassSeconds(trips * rows * width * 4); };
@@ -147,8 +147,8 @@ class RooflineCosts : public StepCosts {
         return {products.forward + products.backward + loss, 0, 0};
       }
     }
-    const int32_t streams = (record.stack == Stack::kEncoder ? model.encoder : model.decoder).residual_streams;
-    sum.Add(streams > 1 ? Streams(rows, d, streams) : Joint(rows, d));
+    const int32_t residuals = (record.stack == Stack::kEncoder ? model.encoder : model.decoder).residual_streams;
+    sum.Add(residuals > 1 ? Residuals(rows, d, residuals) : Joint(rows, d));
     return {sum.forward, 0, sum.backward};
   }
 

@@ -8,7 +8,7 @@
 //   several streams     in place of joint: the passes of layers/hyper_segment.h, and the product that makes the maps
 // Kernels run one after the other. The kernels are those of the GPU path (fused joint, attention without stored scores,
 // ReLU and bias inside products); for a CPU use a profile.
-// Assumes sentences of a typical length (pipeline_plan.h's) and full micro-batches.
+// Assumes sentences of a typical length (pipeline_layout.h's) and full micro-batches.
 #pragma once
 
 #include <memory>

@@ -12,7 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "tools/metrics/run_record.h"
+#include "tools/output/run_record.h"
 #include "tools/plan/traced_costs.h"
 #include "tools/tool_exit_code.h"
 

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "pipeline/plan/grid_shape.h"
+#include "pipeline/options/grid_shape.h"
 #include "runtime/status_macros.h"
-#include "tools/metrics/trace_events.h"
+#include "tools/output/trace_reader.h"
 
 namespace hadal {
 namespace {
@@ -27,7 +27,7 @@ struct Sums {
   explicit Sums(size_t chunks) : forward(chunks), backward(chunks), forwards(chunks), backwards(chunks) {}
 };
 
-// Throws Json::exception if a field does not have the type that trace_json.h writes.
+// Throws Json::exception if a field does not have the type that trace_writer.h writes.
 void Add(const Json& event, const LayoutRecord& layout, std::map<int64_t, Sums>& steps) {
   if (event.value("ph", "") != "X") return;
   const std::string category = event.value("cat", "");

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tools/metrics/run_record.h"
+#include "tools/output/run_record.h"
 
 namespace hadal {
 

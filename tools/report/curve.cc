@@ -29,7 +29,7 @@
 #include "tools/drawing/depth_heat_map.h"
 #include "tools/drawing/line_chart.h"
 #include "tools/drawing/svg.h"
-#include "tools/metrics/terminal.h"
+#include "tools/output/terminal.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {

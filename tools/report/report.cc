@@ -14,7 +14,7 @@
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
-#include "tools/metrics/human_units.h"
+#include "tools/output/human_units.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {

@@ -16,7 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "tools/command_line.h"
-#include "tools/metrics/run_record.h"
+#include "tools/output/run_record.h"
 #include "tools/plan/cost_files.h"
 #include "tools/report/run_prediction.h"
 #include "tools/report/run_summary.h"

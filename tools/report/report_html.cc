@@ -13,7 +13,7 @@
 #include "tools/drawing/stacked_bars.h"
 #include "tools/drawing/svg.h"
 #include "tools/drawing/timeline_svg.h"
-#include "tools/metrics/human_units.h"
+#include "tools/output/human_units.h"
 #include "tools/plan/plan_report.h"
 #include "tools/report/report.h"
 #include "tools/report/report_curves.h"

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tools/drawing/markdown.h"
-#include "tools/metrics/human_units.h"
+#include "tools/output/human_units.h"
 #include "tools/plan/plan_report.h"
 #include "tools/report/report.h"
 #include "tools/report/run_settings.h"

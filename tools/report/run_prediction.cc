@@ -33,7 +33,7 @@ absl::Status FollowRecord(const RunRecord& run, const LoadedCosts& costs, ModelO
 }
 
 // Replicas with uneven shares of the micro-batches count with their mean.
-std::vector<ComputeCosts> ComputeOf(const RunRecord& run, const LoadedCosts& costs, const PipelinePlan& plan,
+std::vector<ComputeCosts> ComputeOf(const RunRecord& run, const LoadedCosts& costs, const PipelineLayout& plan,
                                     const LayoutPrediction& layout) {
   const double share = static_cast<double>(plan.step_micro_batches) / plan.grid.replicas / plan.shape.micro_batches;
   const double scale = costs.profile ? share * costs.profile->threads() / run.threads : share;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tools/metrics/run_record.h"
+#include "tools/output/run_record.h"
 #include "tools/plan/cost_files.h"
 #include "tools/plan/layout_prediction.h"
 #include "tools/report/run_summary.h"

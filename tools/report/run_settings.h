@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/metrics/run_record.h"
+#include "tools/output/run_record.h"
 
 namespace hadal {
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tools/metrics/run_record.h"
+#include "tools/output/run_record.h"
 #include "tools/report/run_summary.h"
 
 namespace hadal {

@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/status_macros.h"
-#include "tools/metrics/trace_events.h"
+#include "tools/output/trace_reader.h"
 
 namespace hadal {
 namespace {
@@ -77,7 +77,7 @@ std::vector<TimelineSpan> CutOut(std::vector<TimelineSpan> spans) {
   return flat;
 }
 
-// Throws Json::exception if a field does not have the type that trace_json.h writes.
+// Throws Json::exception if a field does not have the type that trace_writer.h writes.
 absl::StatusOr<TracedStep> ReadTimeline(const std::string& json) {
   std::set<int64_t> steps;
   HADAL_ASSIGN_OR_RETURN(const Json rest, VisitTraceEvents(json, [&](const Json& event) {

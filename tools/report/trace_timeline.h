@@ -1,4 +1,4 @@
-// Converts one step of a traced run (tools/metrics/trace_json.h) to a timeline of each rank's work.
+// Converts one step of a traced run (tools/output/trace_writer.h) to a timeline of each rank's work.
 #pragma once
 
 #include <cstdint>

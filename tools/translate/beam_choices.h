@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
-#include "pipeline/plan/decoder_options.h"
+#include "pipeline/options/decoder_options.h"
 #include "tools/command_line.h"
 
 namespace hadal {

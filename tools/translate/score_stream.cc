@@ -16,7 +16,7 @@
 #include "runtime/status_macros.h"
 #include "tools/corpus/parallel_text.h"
 #include "tools/corpus/token_lists.h"
-#include "tools/metrics/human_units.h"
+#include "tools/output/human_units.h"
 #include "tools/translate/output_file.h"
 
 namespace hadal {

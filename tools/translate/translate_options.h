@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "pipeline/plan/decoder_options.h"
+#include "pipeline/options/decoder_options.h"
 #include "runtime/data/language_tags.h"
 #include "runtime/data/vocabulary.h"
 #include "tools/command_line.h"

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/data/vocabulary.h"
-#include "tools/metrics/human_units.h"
+#include "tools/output/human_units.h"
 
 namespace hadal {
 

@@ -52,8 +52,8 @@ TEST(TaskLauncher, PlacesThatDisagreeAreNamed) {
   using ::testing::IsEmpty;
   const std::map<std::string, std::string> step = {
       {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "1"}, {"SLURM_LOCALID", "1"}, {"PMIX_RANK", "1"}};
-  EXPECT_THAT(PlaceDisagreements(Of(step), 1, 1), IsEmpty());
-  EXPECT_THAT(PlaceDisagreements(Of(step), 2, 0),
+  EXPECT_THAT(RankDisagreements(Of(step), 1, 1), IsEmpty());
+  EXPECT_THAT(RankDisagreements(Of(step), 2, 0),
               ElementsAre("PMIX_RANK says rank 1, MPI says 2", "SLURM_PROCID says rank 1, MPI says 2",
                           "SLURM_LOCALID says local rank 1, MPI says 0"));
   // Under mpirun Slurm's variables are its daemon's.
@@ -62,10 +62,10 @@ TEST(TaskLauncher, PlacesThatDisagreeAreNamed) {
                                                {"OMPI_COMM_WORLD_SIZE", "4"},
                                                {"OMPI_COMM_WORLD_RANK", "3"},
                                                {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}};
-  EXPECT_THAT(PlaceDisagreements(Of(mpirun), 3, 1), IsEmpty());
-  EXPECT_THAT(PlaceDisagreements(Of(mpirun), 3, 0),
+  EXPECT_THAT(RankDisagreements(Of(mpirun), 3, 1), IsEmpty());
+  EXPECT_THAT(RankDisagreements(Of(mpirun), 3, 0),
               ElementsAre("OMPI_COMM_WORLD_LOCAL_RANK says local rank 1, MPI says 0"));
-  EXPECT_THAT(PlaceDisagreements(Of({}), 0, 0), IsEmpty());
+  EXPECT_THAT(RankDisagreements(Of({}), 0, 0), IsEmpty());
 }
 
 TEST(TaskLauncher, WhatFindsItsPeersOrHasNoneIsRight) {

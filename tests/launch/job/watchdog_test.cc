@@ -60,9 +60,9 @@ std::string Watch(absl::Duration timeout, const std::function<void(const Said&)>
       HADAL_ASSIGN_OR_RETURN(CommRequest send, communicator.Send(&byte, 1, 0, 7));
       return communicator.Wait(send, absl::Now() + kHang, "a test");
     }
-    ProgramPlace place;
-    place.Set(12, 4, 9, {.operation = Operation::kReceiveForward, .chunk = 1, .micro_batch = 3});
-    const Watchdog watchdog(communicator, place, timeout, said.Listener());
+    CurrentInstruction current;
+    current.Set(12, 4, 9, {.operation = Operation::kReceiveForward, .chunk = 1, .micro_batch = 3});
+    const Watchdog watchdog(communicator, current, timeout, said.Listener());
     HADAL_ASSIGN_OR_RETURN(CommRequest receive, communicator.Receive(&byte, 1, 1, 7));
     return communicator.Wait(receive, absl::Now() + kHang, "the morning post");
   });
@@ -95,9 +95,9 @@ TEST(WatchdogTest, AWaitIsNotCountedAsWork) {
       HADAL_ASSIGN_OR_RETURN(CommRequest send, communicator.Send(&byte, 1, 0, 7));
       return communicator.Wait(send, absl::Now() + kHang, "a test");
     }
-    ProgramPlace place;
-    place.Set(0, 0, 4, {});
-    const Watchdog watchdog(communicator, place, absl::Milliseconds(200), said.Listener());
+    CurrentInstruction current;
+    current.Set(0, 0, 4, {});
+    const Watchdog watchdog(communicator, current, absl::Milliseconds(200), said.Listener());
     HADAL_ASSIGN_OR_RETURN(CommRequest receive, communicator.Receive(&byte, 1, 1, 7));
     HADAL_RETURN_IF_ERROR(communicator.Wait(receive, absl::Now() + kHang, "a message"));
     const Stopwatch working;
@@ -122,8 +122,8 @@ TEST(WatchdogTest, SpeaksBeforeTheWaitReachesItsTimeout) {
   const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
     if (communicator.rank() == 1) return absl::OkStatus();  // and sends nothing
     char byte = 0;
-    ProgramPlace place;
-    const Watchdog watchdog(communicator, place, kTimeout, said.Listener());
+    CurrentInstruction current;
+    const Watchdog watchdog(communicator, current, kTimeout, said.Listener());
     HADAL_ASSIGN_OR_RETURN(CommRequest receive, communicator.Receive(&byte, 1, 1, 7));
     const absl::Status waited = communicator.Wait(receive, absl::Now() + kTimeout, "a message that nobody sends");
     EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded);
@@ -137,16 +137,16 @@ TEST(WatchdogTest, SpeaksBeforeTheWaitReachesItsTimeout) {
 TEST(WatchdogTest, IsSilentWhileARankGetsOn) {
   Said said;
   InProcessWorld world(1);
-  ProgramPlace place;
+  CurrentInstruction current;
   double longest = 0;
   {
-    const Watchdog watchdog(world.communicator(0), place, absl::Milliseconds(200), said.Listener());
-    place.Set(0, 0, 4, {});
+    const Watchdog watchdog(world.communicator(0), current, absl::Milliseconds(200), said.Listener());
+    current.Set(0, 0, 4, {});
     for (const Stopwatch watch; watch.Seconds() < 0.5;) {
-      const double since = place.since_seconds().value();
+      const double since = current.since_seconds().value();
       absl::SleepFor(absl::Milliseconds(5));
-      place.Set(0, 1, 4, {});
-      longest = std::max(longest, place.since_seconds().value() - since);
+      current.Set(0, 1, 4, {});
+      longest = std::max(longest, current.since_seconds().value() - since);
     }
   }
   EXPECT_TRUE(said.text().empty() || longest >= 0.1) << said.text();
@@ -155,11 +155,11 @@ TEST(WatchdogTest, IsSilentWhileARankGetsOn) {
 TEST(WatchdogTest, SaysThatARankIsBusy) {
   Said said;
   InProcessWorld world(1);
-  ProgramPlace place;
+  CurrentInstruction current;
   EXPECT_EQ(place.Describe(), "before the first step");
   {
-    const Watchdog watchdog(world.communicator(0), place, absl::Milliseconds(100), said.Listener());
-    place.Set(0, 0, 4, {});
+    const Watchdog watchdog(world.communicator(0), current, absl::Milliseconds(100), said.Listener());
+    current.Set(0, 0, 4, {});
     said.AwaitWord();
   }
   EXPECT_THAT(said.text(), HasSubstr("busy for"));
@@ -168,7 +168,7 @@ TEST(WatchdogTest, SaysThatARankIsBusy) {
 // No memory for a line, say: neither the run nor the watchdog ends by it.
 TEST(WatchdogTest, WhatItCannotSayDoesNotEndTheRun) {
   InProcessWorld world(1);
-  ProgramPlace place;
+  CurrentInstruction current;
   std::atomic<int> tries = 0;
   const auto await = [&tries](int count) {
     for (const absl::Time start = absl::Now(); tries < count && absl::Now() - start < kHang;) {
@@ -177,13 +177,13 @@ TEST(WatchdogTest, WhatItCannotSayDoesNotEndTheRun) {
   };
   ::testing::internal::CaptureStderr();
   {
-    const Watchdog watchdog(world.communicator(0), place, absl::Milliseconds(100), [&](const std::string& /*line*/) {
+    const Watchdog watchdog(world.communicator(0), current, absl::Milliseconds(100), [&](const std::string& /*line*/) {
       if (++tries == 1) throw std::bad_alloc();
       throw 7;
     });
-    place.Set(0, 0, 4, {});
+    current.Set(0, 0, 4, {});
     await(1);
-    place.Set(0, 1, 4, {});  // it has got on, and stands again
+    current.Set(0, 1, 4, {});  // it has got on, and stands again
     await(2);
   }
   EXPECT_EQ(tries, 2);

@@ -32,7 +32,7 @@ class ResumeRequestTest : public ::testing::Test {
       return found == environment_.end() ? nullptr : found->second.c_str();
     };
   }
-  std::string Resume(const std::string& asked) const { return *ResumeOfThisStart(run(), asked, ThisStart()); }
+  std::string Resume(const std::string& asked) const { return *ResumeOfThisAttempt(run(), asked, ThisStart()); }
   void Note(const std::string& asked, int64_t step) const {
     ASSERT_TRUE(NoteResume(run(), asked, step, ThisStart()).ok());
   }
@@ -114,7 +114,7 @@ TEST_F(ResumeRequestTest, ADamagedNoteIsNone) {
 TEST_F(ResumeRequestTest, ANewRunDirectoryIsMadeForTheNote) {
   environment_["HADAL_JOB_START"] = "1700000000";
   ASSERT_TRUE(NoteResume(directory_ / "new", "never", 0, ThisStart()).ok());
-  EXPECT_EQ(*ResumeOfThisStart(directory_ / "new", "never", ThisStart()), "never");
+  EXPECT_EQ(*ResumeOfThisAttempt(directory_ / "new", "never", ThisStart()), "never");
 }
 
 }  // namespace

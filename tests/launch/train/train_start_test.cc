@@ -151,9 +151,9 @@ TEST_F(TrainStartTest, WhereItMustARankReadsItsCorpusInFull) {
   PreparedRun run;
   run.options.train.train_data = prefix;
   run.train = *Corpus::Open(prefix, {.process = 1, .processes = 2});
-  CommonStart common{.instruction_sets = AvailableInstructionSets(), .reads_all = {false, true}};
-  EXPECT_EQ(ApplyStart(common, /*rank=*/0, run), absl::OkStatus());
-  const absl::Status status = ApplyStart(common, /*rank=*/1, run);
+  CommonSettings common{.instruction_sets = AvailableInstructionSets(), .reads_all = {false, true}};
+  EXPECT_EQ(ApplySettings(common, /*rank=*/0, run), absl::OkStatus());
+  const absl::Status status = ApplySettings(common, /*rank=*/1, run);
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(shard));
 }
@@ -181,8 +181,8 @@ class TrainLayoutTest : public ::testing::Test {
 
   TrainArguments arguments_;
   TrainOptions options_;
-  std::vector<StartFacts> ranks_{1};
-  CommonStart common_;
+  std::vector<RankSetup> ranks_{1};
+  CommonSettings common_;
 };
 
 TEST_F(TrainLayoutTest, TheWholeModelOnOneRank) {

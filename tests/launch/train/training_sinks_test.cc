@@ -50,25 +50,25 @@ TEST_F(TrainingSinksTest, WhereNothingCanBeWrittenNothingIs) {
   EXPECT_EQ(Contents(run()), "a file");
 }
 
-TEST_F(TrainingSinksTest, ALaunchThatIsKeptOutWritesNothing) {
+TEST_F(TrainingSinksTest, AnAttemptThatIsKeptOutWritesNothing) {
   std::filesystem::create_directory(run());
-  sinks_.LogEnd(kExitError, absl::AbortedError("run is in use by another launch"));
+  sinks_.LogEnd(kExitError, absl::AbortedError("run is in use by another attempt"));
   EXPECT_TRUE(std::filesystem::is_empty(run()));
 }
 
-TEST_F(TrainingSinksTest, AnOpenLogSaysWhichPartTheRankHasAndWhichLaunch) {
+TEST_F(TrainingSinksTest, AnOpenLogSaysWhichPartTheRankHasAndWhichAttempt) {
   ASSERT_TRUE(sinks_.Open({.stages = 4, .replicas = 2}, "", 0, "6921b5aa-1f3c-09abcdef").ok());
   EXPECT_THAT(Log(), AllOf(HasSubstr("rank 3 of 8 (stage 1 of 4, replica 1 of 2) on "),
                            HasSubstr(", attempt 6921b5aa-1f3c-09abcdef, ")));
 }
 
-// Stopped between its claim and the opening of its files, while another launch claims.
-TEST_F(TrainingSinksTest, ALaunchThatHasLostTheDirectoryReplacesNoMetrics) {
+// Stopped between its claim and the opening of its files, while another attempt claims.
+TEST_F(TrainingSinksTest, AnAttemptThatHasLostTheDirectoryReplacesNoMetrics) {
   TrainingSinks late({.rank = 0}, run());
   CheckpointCommitter next = SmallCommitter(run());
-  SetContents(run() + "/metrics.jsonl", "the next launch's\n");
+  SetContents(run() + "/metrics.jsonl", "the next attempt's\n");
   EXPECT_TRUE(absl::IsAborted(late.Open({}, "", 1, "6921b5aa-1f3c-09abcdef")));
-  EXPECT_EQ(Contents(run() + "/metrics.jsonl"), "the next launch's\n");
+  EXPECT_EQ(Contents(run() + "/metrics.jsonl"), "the next attempt's\n");
   EXPECT_FALSE(std::filesystem::exists(run() + "/metrics.jsonl.6921b5aa-1f3c-09abcdef"));
 }
 

@@ -1,4 +1,5 @@
 #include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/checkpoint/checkpoint_commit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -195,8 +196,8 @@ TEST_F(CheckpointDirectoryTest, ACommitAppliesRetentionAndSaysWhatKeptItFromThat
   EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(20, 30));
 }
 
-// The earlier launch is at any point of its commit when another one takes the run directory over.
-TEST_F(CheckpointDirectoryTest, ALaunchThatIsOvertakenInTheMiddleMovesNothingMore) {
+// The earlier attempt is at any point of its commit when another one takes the run directory over.
+TEST_F(CheckpointDirectoryTest, AnAttemptThatIsOvertakenInTheMiddleMovesNothingMore) {
   CheckpointCommitter committer = Committer({.keep_last = 1});
   SaveStep(committer, 10);
   const auto file = WriteRankFile(committer, 20, 0, Slices());
@@ -224,7 +225,7 @@ TEST_F(CheckpointDirectoryTest, OneThatIsOvertakenAfterItsCommitRemovesNoOldOnes
   EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(10, 20));
 }
 
-// A live launch's directory that changes beneath, say.
+// A live attempt's directory that changes beneath, say.
 TEST_F(CheckpointDirectoryTest, WhatCannotBeRemovedHoldsUpNothingElse) {
   const std::string attempt = NewCheckpointAttempt(), mine = NewCheckpointAttempt();
   const std::string checkpoints = run_ / "checkpoints/";
@@ -239,7 +240,7 @@ TEST_F(CheckpointDirectoryTest, WhatCannotBeRemovedHoldsUpNothingElse) {
   EXPECT_THAT(*ListDirectory(checkpoints), ElementsAre("attempt"));
 }
 
-TEST_F(CheckpointDirectoryTest, APointerIsSetOverWhatAKilledLaunchLeftAndLeavesNothingItself) {
+TEST_F(CheckpointDirectoryTest, APointerIsSetOverWhatAKilledAttemptLeftAndLeavesNothingItself) {
   CheckpointCommitter committer = Committer();
   SaveStep(committer, 10);
   SetContents(run_ / "checkpoints/best.x", "left");

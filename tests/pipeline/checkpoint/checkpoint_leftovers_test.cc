@@ -1,6 +1,6 @@
-// Which names in RUN/checkpoints are a killed launch's, and what becomes of them. Claims that do the same:
+// Which names in RUN/checkpoints are a killed attempt's, and what becomes of them. Claims that do the same:
 // checkpoint_test.cc, checkpoint_directory_test.cc.
-#include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/checkpoint/checkpoint_commit.h"
 
 #include <filesystem>
 #include <string>
@@ -38,7 +38,7 @@ class CheckpointLeftoversTest : public ::testing::Test {
   const std::string checkpoints_ = run_ / "checkpoints";
 };
 
-TEST_F(CheckpointLeftoversTest, WhatKilledLaunchesLeftIsRemoved) {
+TEST_F(CheckpointLeftoversTest, WhatKilledAttemptsLeftIsRemoved) {
   for (const std::string name : {"step_00000006.tmp.", "step_00000007.tmp.removed."}) MakeDirectory(name + kKilled);
   MakeDirectory("step_00000007.tmp.removed");
   MakeDirectory("step_123456789.tmp.removed");

@@ -21,7 +21,7 @@ CheckpointManifest SmallManifest() {
                        .update = 2,
                        .seed = 11,
                        .epochs_done = 1.5,
-                       .epoch_start = {.order = 4294967295, .epoch = 390, .micro_batch = int64_t{1} << 33},
+                       .epoch_position = {.order = 4294967295, .epoch = 390, .micro_batch = int64_t{1} << 33},
                        .samples_seen = 12,
                        .target_tokens_seen = 13,
                        .training_seconds = 14.5,

@@ -1,4 +1,5 @@
 // Whole checkpoints: written by one layout and read by another, and damaged in every way a disk or a person can.
+#include "pipeline/checkpoint/checkpoint_commit.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 
 #include <gmock/gmock.h>
@@ -294,7 +295,7 @@ TEST_F(CheckpointTest, ARankFileThatIsNotThereIsNeverCommitted) {
   EXPECT_THAT(Text(result.status()), HasSubstr("all ranks share"));
 }
 
-TEST_F(CheckpointTest, ASupersededLaunchCannotCommit) {
+TEST_F(CheckpointTest, ASupersededAttemptCannotCommit) {
   CheckpointCommitter later = SmallCommitter(run_.path());
   EXPECT_EQ(Save(committer_, state_, {.step = 6}).status().code(), absl::StatusCode::kAborted);
   EXPECT_FALSE(PathExists(run_ / "checkpoints/step_00000006"));
@@ -359,7 +360,7 @@ TEST_F(CheckpointTest, AnUnclearedAttemptsFilesAreRemovedByTheNextClaim) {
   EXPECT_TRUE(Check().ok());
 }
 
-TEST_F(CheckpointTest, AClaimRemovesWhatLaunchesLeftHalfWrittenAndNothingElse) {
+TEST_F(CheckpointTest, AClaimRemovesWhatAttemptsLeftHalfWrittenAndNothingElse) {
   const std::string checkpoints = run_ / "checkpoints/";
   const std::string attempt = NewCheckpointAttempt();
   for (const char* name : {"best.", "attempt."}) SetContents(checkpoints + name + attempt, "x");

@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "kernels/add.h"
 #include "pipeline/checkpoint/background_file.h"
-#include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/checkpoint/checkpoint_commit.h"
 #include "runtime/arena.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/small_checkpoint.h"

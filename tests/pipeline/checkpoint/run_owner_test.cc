@@ -57,7 +57,7 @@ TEST_F(RunOwnerTest, ADirectoryThatNobodyHasClaimedIsFree) {
   EXPECT_FALSE(Find().ok()) << "not known";
 }
 
-TEST_F(RunOwnerTest, ALaunchHereKeepsOthersOutByName) {
+TEST_F(RunOwnerTest, AnAttemptHereKeepsOthersOutByName) {
   const auto owner = Claim(kFirst);
   const absl::Status refused = Find().status();
   EXPECT_TRUE(absl::IsAborted(refused)) << refused;
@@ -68,7 +68,7 @@ TEST_F(RunOwnerTest, ALaunchHereKeepsOthersOutByName) {
   EXPECT_THAT(told_, IsEmpty()) << "at once";
 }
 
-TEST_F(RunOwnerTest, ALaunchThatHasEndedKeepsNobodyOut) {
+TEST_F(RunOwnerTest, AnAttemptThatHasEndedKeepsNobodyOut) {
   Claim(kFirst).reset();
   EXPECT_EQ(*Find(), kFirst);
   MoveElsewhere(kFirst);
@@ -126,7 +126,7 @@ TEST_F(RunOwnerTest, TheWaitForASignIsOverWhenTheLaunchEnds) {
   EXPECT_EQ(*Find(absl::Seconds(1)), kFirst);
 }
 
-TEST_F(RunOwnerTest, ALaunchThatClaimsDuringTheWaitKeepsOthersOut) {
+TEST_F(RunOwnerTest, AnAttemptThatClaimsDuringTheWaitKeepsOthersOut) {
   const auto owner = Claim(kFirst);
   MoveElsewhere(kFirst);
   std::unique_ptr<RunOwnership> next;

@@ -59,14 +59,14 @@ class Listener : public MetricsSink {
   std::string warning;
 };
 
-// One launch of a run.
-struct Launch {
+// One attempt of a run.
+struct Attempt {
   // `rank`: the one whose state this is, of so many `replicas`.
-  explicit Launch(const std::string& run_directory, int32_t d_ff = 8, RetentionPolicy retention = {.keep_last = 0},
-                  int replicas = 1, int rank = 0, int32_t decoder_layers = 1)
+  explicit Attempt(const std::string& run_directory, int32_t d_ff = 8, RetentionPolicy retention = {.keep_last = 0},
+                   int replicas = 1, int rank = 0, int32_t decoder_layers = 1)
       : plan(Plan(d_ff, decoder_layers)),
-        pipeline(MakePipelinePlan(plan, {.micro_batches = 2, .source_tokens = 8, .target_tokens = 8},
-                                  {.replicas = replicas}, replicas, rank)
+        pipeline(MakePipelineLayout(plan, {.micro_batches = 2, .source_tokens = 8, .target_tokens = 8},
+                                    {.replicas = replicas}, replicas, rank)
                      .value()),
         parameters(plan, All(plan), Purpose::kTraining, layout),
         state(plan, pipeline, /*stage=*/0, Purpose::kTraining, layout),
@@ -102,7 +102,7 @@ struct Launch {
   }
 
   const ModelPlan plan;
-  const PipelinePlan pipeline;
+  const PipelineLayout pipeline;
   ArenaLayout layout;
   ParameterStore parameters;
   StageState state;
@@ -123,52 +123,52 @@ class TrainingCheckpointsTest : public ::testing::Test {
   }
   // Steps 3 and 4 with weights of 1 and 2.
   void SaveTwo() {
-    Launch launch(run_.path());
-    ASSERT_TRUE(launch.checkpoints.Claim(0).ok());
-    ASSERT_TRUE(launch.Save(3, 1).ok());
-    ASSERT_TRUE(launch.Save(4, 2).ok());
-    EXPECT_THAT(launch.warnings, IsEmpty());
+    Attempt attempt(run_.path());
+    ASSERT_TRUE(attempt.checkpoints.Claim(0).ok());
+    ASSERT_TRUE(attempt.Save(3, 1).ok());
+    ASSERT_TRUE(attempt.Save(4, 2).ok());
+    EXPECT_THAT(attempt.warnings, IsEmpty());
   }
 
   TemporaryDirectory run_;
 };
 
 TEST_F(TrainingCheckpointsTest, ARunWithoutCheckpointsStartsAnew) {
-  Launch launch(run_.path());
-  const auto progress = launch.checkpoints.LoadLatest();
+  Attempt attempt(run_.path());
+  const auto progress = attempt.checkpoints.LoadLatest();
   ASSERT_TRUE(progress.ok()) << progress.status();
   EXPECT_FALSE(progress->has_value());
 }
 
 TEST_F(TrainingCheckpointsTest, TheNewestComesBackWithItsMoments) {
   SaveTwo();
-  Launch launch(run_.path());
-  const auto progress = launch.checkpoints.LoadLatest();
+  Attempt attempt(run_.path());
+  const auto progress = attempt.checkpoints.LoadLatest();
   ASSERT_TRUE(progress.ok()) << progress.status();
   EXPECT_EQ(progress->value().step, 4);
-  EXPECT_THAT(launch.Values(), ElementsAre(2, 4, 6));
+  EXPECT_THAT(attempt.Values(), ElementsAre(2, 4, 6));
 }
 
 // What was best before counts on where a better one could not be saved.
 TEST_F(TrainingCheckpointsTest, AResumedRunGoesBackToTheBestThatWasLoaded) {
   {
-    Launch launch(run_.path());
-    ASSERT_TRUE(launch.checkpoints.Claim(0).ok());
+    Attempt attempt(run_.path());
+    ASSERT_TRUE(attempt.checkpoints.Claim(0).ok());
     TrainingProgress now{.step = 3, .best_nll = 5, .best_step = 3};
-    ASSERT_TRUE(launch.checkpoints.SaveAtEnd(now, /*is_best=*/true).ok());
+    ASSERT_TRUE(attempt.checkpoints.SaveAtEnd(now, /*is_best=*/true).ok());
   }
   for (const bool by_name : {false, true}) {
-    Launch launch(run_.path());
-    TrainingProgress now = by_name ? launch.checkpoints.Load(FindNamed(Directory(3)), LoadedState::kAll).value()
-                                   : launch.checkpoints.LoadLatest().value().value();
-    ASSERT_TRUE(launch.checkpoints.Claim(3).ok());
+    Attempt attempt(run_.path());
+    TrainingProgress now = by_name ? attempt.checkpoints.Load(FindNamed(Directory(3)), LoadedState::kAll).value()
+                                   : attempt.checkpoints.LoadLatest().value().value();
+    ASSERT_TRUE(attempt.checkpoints.Claim(3).ok());
     now.step = now.best_step = 4;
     now.best_nll = 4;
     RecordedSyncs syncs;
     syncs.FailNext(ENOSPC);
-    ASSERT_TRUE(launch.checkpoints.Begin(now, /*is_best=*/true).ok());
+    ASSERT_TRUE(attempt.checkpoints.Begin(now, /*is_best=*/true).ok());
     now.step = 5;
-    ASSERT_TRUE(launch.checkpoints.Finish(now).ok());
+    ASSERT_TRUE(attempt.checkpoints.Finish(now).ok());
     EXPECT_EQ(now.best_step, 3) << by_name;
     EXPECT_EQ(now.best_nll, 5) << by_name;
   }
@@ -176,17 +176,17 @@ TEST_F(TrainingCheckpointsTest, AResumedRunGoesBackToTheBestThatWasLoaded) {
 
 TEST_F(TrainingCheckpointsTest, ARunThatStartsFromWeightsHasNoMoments) {
   SaveTwo();
-  Launch launch(run_.path());
-  ASSERT_TRUE(launch.checkpoints.Load(FindNamed(Directory(3)), LoadedState::kWeights).ok());
-  EXPECT_THAT(launch.Values(), ElementsAre(1, 0, 0));
+  Attempt attempt(run_.path());
+  ASSERT_TRUE(attempt.checkpoints.Load(FindNamed(Directory(3)), LoadedState::kWeights).ok());
+  EXPECT_THAT(attempt.Values(), ElementsAre(1, 0, 0));
 }
 
 TEST_F(TrainingCheckpointsTest, ADeeperModelStartsFromCopiesOfPartOfAStep) {
   SaveTwo();
-  Launch launch(run_.path(), 8, {.keep_last = 0}, 1, 0, /*decoder_layers=*/2);
-  ASSERT_TRUE(launch.checkpoints.Load(FindNamed(Directory(3)), LoadedState::kWeightsOfShallower).ok());
-  for (const StateSlice& slice : launch.state.slices()) {
-    const std::string name = launch.plan.ParameterName(slice.parameter);
+  Attempt attempt(run_.path(), 8, {.keep_last = 0}, 1, 0, /*decoder_layers=*/2);
+  ASSERT_TRUE(attempt.checkpoints.Load(FindNamed(Directory(3)), LoadedState::kWeightsOfShallower).ok());
+  for (const StateSlice& slice : attempt.state.slices()) {
+    const std::string name = attempt.plan.ParameterName(slice.parameter);
     const bool part = absl::StartsWith(name, "decoder.layers.") &&
                       (absl::StrContains(name, "out_proj.") || absl::StrContains(name, "fc2.") ||
                        absl::EndsWith(name, "_layer_norm.bias"));
@@ -198,76 +198,76 @@ TEST_F(TrainingCheckpointsTest, ADeeperModelStartsFromCopiesOfPartOfAStep) {
 TEST_F(TrainingCheckpointsTest, ADamagedOneIsRefusedAloudAndTheOneBeforeTaken) {
   SaveTwo();
   DamageWeights(4);
-  Launch launch(run_.path());
-  const auto progress = launch.checkpoints.LoadLatest();
+  Attempt attempt(run_.path());
+  const auto progress = attempt.checkpoints.LoadLatest();
   ASSERT_TRUE(progress.ok()) << progress.status();
   EXPECT_EQ(progress->value().step, 3);
-  EXPECT_THAT(launch.Values(), ElementsAre(1, 2, 3));
-  EXPECT_THAT(launch.warnings, ElementsAre(HasSubstr("CHECKPOINT REFUSED: " + Directory(4))));
+  EXPECT_THAT(attempt.Values(), ElementsAre(1, 2, 3));
+  EXPECT_THAT(attempt.warnings, ElementsAre(HasSubstr("CHECKPOINT REFUSED: " + Directory(4))));
 }
 
 TEST_F(TrainingCheckpointsTest, OneThatItsOwnerRemovesMeanwhileIsChosenAgain) {
   SaveTwo();
-  Launch launch(run_.path());
-  const auto progress = launch.checkpoints.LoadLatest([this](int64_t before_step) {
+  Attempt attempt(run_.path());
+  const auto progress = attempt.checkpoints.LoadLatest([this](int64_t before_step) {
     absl::StatusOr<FoundCheckpoint> found = FindLatest(run_.path(), {.before_step = before_step});
     std::filesystem::remove_all(Directory(4));
     return found;
   });
   ASSERT_TRUE(progress.ok()) << progress.status();
   EXPECT_EQ(progress->value().step, 3);
-  EXPECT_THAT(launch.Values(), ElementsAre(1, 2, 3));
-  EXPECT_THAT(launch.warnings, IsEmpty());
+  EXPECT_THAT(attempt.Values(), ElementsAre(1, 2, 3));
+  EXPECT_THAT(attempt.warnings, IsEmpty());
 }
 
 TEST_F(TrainingCheckpointsTest, ADamagedVocabularyIsDamage) {
   SaveTwo();
   FlipBit(Directory(4) + "/vocabulary.txt", 0);
-  Launch launch(run_.path());
-  EXPECT_EQ(launch.checkpoints.LoadLatest().value().value().step, 3);
-  EXPECT_THAT(launch.warnings, ElementsAre(HasSubstr("vocabulary.txt")));
+  Attempt attempt(run_.path());
+  EXPECT_EQ(attempt.checkpoints.LoadLatest().value().value().step, 3);
+  EXPECT_THAT(attempt.warnings, ElementsAre(HasSubstr("vocabulary.txt")));
 }
 
 TEST_F(TrainingCheckpointsTest, WhereAllAreDamagedTheRunDoesNotStartAnew) {
   SaveTwo();
   DamageWeights(3);
   DamageWeights(4);
-  Launch launch(run_.path());
-  EXPECT_EQ(launch.checkpoints.LoadLatest().status().code(), absl::StatusCode::kDataLoss);
+  Attempt attempt(run_.path());
+  EXPECT_EQ(attempt.checkpoints.LoadLatest().status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST_F(TrainingCheckpointsTest, AnotherModelIsAnErrorAndNoReasonToLookFurther) {
   SaveTwo();
-  Launch launch(run_.path(), /*d_ff=*/16);
-  const absl::Status status = launch.checkpoints.LoadLatest().status();
+  Attempt attempt(run_.path(), /*d_ff=*/16);
+  const absl::Status status = attempt.checkpoints.LoadLatest().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("of another model"));
-  EXPECT_THAT(launch.warnings, IsEmpty());
+  EXPECT_THAT(attempt.warnings, IsEmpty());
 }
 
 TEST_F(TrainingCheckpointsTest, GoingBackSaysWhatItSetsAside) {
   SaveTwo();
-  Launch launch(run_.path());
-  ASSERT_TRUE(launch.checkpoints.Claim(3).ok());
-  EXPECT_THAT(launch.warnings, ElementsAre(HasSubstr(Directory(4))));
-  EXPECT_EQ(launch.checkpoints.LoadLatest().value().value().step, 3);
+  Attempt attempt(run_.path());
+  ASSERT_TRUE(attempt.checkpoints.Claim(3).ok());
+  EXPECT_THAT(attempt.warnings, ElementsAre(HasSubstr(Directory(4))));
+  EXPECT_EQ(attempt.checkpoints.LoadLatest().value().value().step, 3);
 }
 
 TEST_F(TrainingCheckpointsTest, AnotherRunsCheckpointSetsOwnStepsAside) {
   SaveTwo();
   const TemporaryDirectory other;
   {
-    Launch launch(other.path());
-    ASSERT_TRUE(launch.checkpoints.Claim(0).ok());
-    ASSERT_TRUE(launch.Save(4, 7).ok());
+    Attempt attempt(other.path());
+    ASSERT_TRUE(attempt.checkpoints.Claim(0).ok());
+    ASSERT_TRUE(attempt.Save(4, 7).ok());
   }
-  Launch launch(run_.path());
-  auto progress = launch.checkpoints.Load(FindNamed(other / "checkpoints/latest"), LoadedState::kAll);
+  Attempt attempt(run_.path());
+  auto progress = attempt.checkpoints.Load(FindNamed(other / "checkpoints/latest"), LoadedState::kAll);
   ASSERT_TRUE(progress.ok()) << progress.status();
-  ASSERT_TRUE(launch.checkpoints.Claim(4).ok());
+  ASSERT_TRUE(attempt.checkpoints.Claim(4).ok());
   EXPECT_TRUE(ListCheckpoints(run_.path())->empty());
-  EXPECT_FALSE(launch.checkpoints.IsSaved(*progress)) << "this run has no checkpoint";
-  ASSERT_TRUE(launch.checkpoints.SaveAtEnd(*progress, /*is_best=*/false).ok());
+  EXPECT_FALSE(attempt.checkpoints.IsSaved(*progress)) << "this run has no checkpoint";
+  ASSERT_TRUE(attempt.checkpoints.SaveAtEnd(*progress, /*is_best=*/false).ok());
   EXPECT_EQ(FindLatest(run_.path())->checkpoint.step, 4);
 }
 
@@ -277,16 +277,16 @@ TEST_F(TrainingCheckpointsTest, LeftoversThatCannotBeRemovedAreAWarning) {
   const std::string aside = Directory(2) + ".replaced." + NewCheckpointAttempt();
   ASSERT_TRUE(MakeDirectories(aside).ok());
   std::filesystem::create_symlink("nowhere", Directory(2));
-  Launch launch(run_.path());
-  const absl::Status claimed = launch.checkpoints.Claim(4);
+  Attempt attempt(run_.path());
+  const absl::Status claimed = attempt.checkpoints.Claim(4);
   EXPECT_TRUE(claimed.ok()) << claimed;
-  EXPECT_THAT(launch.warnings, ElementsAre(HasSubstr("left half-written could not be removed")));
-  EXPECT_TRUE(launch.Save(5, 3).ok());
+  EXPECT_THAT(attempt.warnings, ElementsAre(HasSubstr("left half-written could not be removed")));
+  EXPECT_TRUE(attempt.Save(5, 3).ok());
 }
 
-TEST_F(TrainingCheckpointsTest, ALaunchThatIsOvertakenWhileItClaimsSetsNothingAside) {
+TEST_F(TrainingCheckpointsTest, AnAttemptThatIsOvertakenWhileItClaimsSetsNothingAside) {
   SaveTwo();
-  Launch first(run_.path()), second(run_.path());
+  Attempt first(run_.path()), second(run_.path());
   RecordedSyncs syncs;
   syncs.Before("/checkpoints", [&] { EXPECT_TRUE(second.checkpoints.Claim(4).ok()); });
   EXPECT_EQ(first.checkpoints.Claim(3).code(), absl::StatusCode::kAborted);
@@ -297,7 +297,7 @@ TEST_F(TrainingCheckpointsTest, ALaunchThatIsOvertakenWhileItClaimsSetsNothingAs
 // It was stopped between its claim and what follows, as a suspended job is.
 TEST_F(TrainingCheckpointsTest, AnEarlierOwnerMovesNothingOfALaterOne) {
   SaveTwo();
-  Launch first(run_.path()), second(run_.path());
+  Attempt first(run_.path()), second(run_.path());
   ASSERT_TRUE(first.checkpoints.Claim(4).ok());
   ASSERT_TRUE(second.checkpoints.Claim(4).ok());
   const auto moved = SetAsideLaterCheckpoints(run_.path(), 3, first.checkpoints.attempt());
@@ -310,12 +310,12 @@ TEST_F(TrainingCheckpointsTest, ACheckpointThatWasSetAsideSinceItWasLoadedIsNotC
   SaveTwo();
   const std::string aside = Directory(4) + ".abandoned.another";
   for (const bool by_name : {false, true}) {
-    Launch launch(run_.path());
-    ASSERT_TRUE(by_name ? launch.checkpoints.Load(FindNamed(Directory(4)), LoadedState::kAll).ok()
-                        : launch.checkpoints.LoadLatest().ok());
+    Attempt attempt(run_.path());
+    ASSERT_TRUE(by_name ? attempt.checkpoints.Load(FindNamed(Directory(4)), LoadedState::kAll).ok()
+                        : attempt.checkpoints.LoadLatest().ok());
     const std::string owner = ReadOwner(run_.path())->value().attempt;
     std::filesystem::rename(Directory(4), aside);
-    const absl::Status claimed = launch.checkpoints.Claim(4);
+    const absl::Status claimed = attempt.checkpoints.Claim(4);
     EXPECT_EQ(claimed.code(), absl::StatusCode::kAborted);
     EXPECT_THAT(std::string(claimed.message()), HasSubstr("moved or removed " + Directory(4)));
     EXPECT_EQ(ReadOwner(run_.path())->value().attempt, owner);
@@ -323,8 +323,8 @@ TEST_F(TrainingCheckpointsTest, ACheckpointThatWasSetAsideSinceItWasLoadedIsNotC
   }
 }
 
-TEST_F(TrainingCheckpointsTest, ALaunchThatBeganSinceTheSearchKeepsTheDirectory) {
-  Launch first(run_.path());
+TEST_F(TrainingCheckpointsTest, AnAttemptThatBeganSinceTheSearchKeepsTheDirectory) {
+  Attempt first(run_.path());
   ASSERT_TRUE(first.checkpoints.Claim(0).ok());
   TrainingCheckpoints second({.run_directory = run_.path(), .predecessor = ""}, first.state, 0, first.collectives,
                              nullptr, nullptr);
@@ -333,25 +333,25 @@ TEST_F(TrainingCheckpointsTest, ALaunchThatBeganSinceTheSearchKeepsTheDirectory)
 }
 
 TEST_F(TrainingCheckpointsTest, OldOnesThatCannotBeRemovedAreAWarning) {
-  Launch launch(run_.path(), 8, {.keep_last = 1});
-  ASSERT_TRUE(launch.checkpoints.Claim(0).ok());
+  Attempt attempt(run_.path(), 8, {.keep_last = 1});
+  ASSERT_TRUE(attempt.checkpoints.Claim(0).ok());
   SetContents(run_ / "checkpoints/best", "rubbish");
-  ASSERT_TRUE(launch.Save(3, 1).ok());
-  EXPECT_THAT(launch.warnings, ElementsAre(HasSubstr("old checkpoints could not be removed")));
+  ASSERT_TRUE(attempt.Save(3, 1).ok());
+  EXPECT_THAT(attempt.warnings, ElementsAre(HasSubstr("old checkpoints could not be removed")));
 }
 
 TEST_F(TrainingCheckpointsTest, AFailedSaveLeavesNothingHalfWritten) {
   SaveTwo();
-  Launch launch(run_.path());
-  ASSERT_TRUE(launch.checkpoints.Claim(4).ok());
+  Attempt attempt(run_.path());
+  ASSERT_TRUE(attempt.checkpoints.Claim(4).ok());
   {
     RecordedSyncs syncs;
     syncs.FailNext(ENOSPC);
-    EXPECT_EQ(launch.Save(5, 3).status().code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(attempt.Save(5, 3).status().code(), absl::StatusCode::kResourceExhausted);
   }
-  EXPECT_FALSE(launch.checkpoints.saving());
+  EXPECT_FALSE(attempt.checkpoints.saving());
   EXPECT_THAT(*ListDirectory(run_ / "checkpoints"), ElementsAre("attempt", "latest", "step_00000003", "step_00000004"));
-  const auto saved = launch.Save(6, 3);
+  const auto saved = attempt.Save(6, 3);
   ASSERT_TRUE(saved.ok()) << saved.status();
   EXPECT_EQ(saved->step, 6);
   EXPECT_EQ(saved->directory, Directory(6));
@@ -378,13 +378,13 @@ TEST_F(TrainingCheckpointsTest, ASaveIsOverWhenTheRanksHaveLostEachOther) {
   for (const auto& [polls, exchanges] :
        std::vector<std::pair<bool, int>>{{true, 0}, {false, 0}, {false, 1}, {false, 2}, {false, 3}, {false, 4}}) {
     const TemporaryDirectory run;
-    const Launch launch(run.path());
+    const Attempt attempt(run.path());
     InProcessWorld world(2);
     std::latch claimed(2);  // nobody is lost before both have begun
     const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
       Collectives collectives(communicator, absl::Seconds(30));
       Listener listener;
-      TrainingCheckpoints checkpoints({.run_directory = run.path()}, launch.state, communicator.rank(), collectives,
+      TrainingCheckpoints checkpoints({.run_directory = run.path()}, attempt.state, communicator.rank(), collectives,
                                       &listener, /*trace=*/nullptr);
       const absl::Status claim = checkpoints.Claim(0);
       claimed.arrive_and_wait();
@@ -418,17 +418,17 @@ TEST_F(TrainingCheckpointsTest, ASlowDiskIsNoHang) {
     syncs.Before(slow, [] { absl::SleepFor(absl::Seconds(2)); });
     InProcessWorld world(2);
     const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
-      Launch launch(run.path(), 8, {.keep_last = 0}, /*replicas=*/2, communicator.rank());
+      Attempt attempt(run.path(), 8, {.keep_last = 0}, /*replicas=*/2, communicator.rank());
       std::optional<Collectives> collectives(std::in_place, communicator, absl::Seconds(30));
-      TrainingCheckpoints checkpoints({.run_directory = run.path()}, launch.state, communicator.rank(), *collectives,
-                                      communicator.rank() == 0 ? &launch.listener : nullptr, /*trace=*/nullptr);
+      TrainingCheckpoints checkpoints({.run_directory = run.path()}, attempt.state, communicator.rank(), *collectives,
+                                      communicator.rank() == 0 ? &attempt.listener : nullptr, /*trace=*/nullptr);
       HADAL_RETURN_IF_ERROR(checkpoints.Claim(0));
-      launch.Fill(1);
+      attempt.Fill(1);
       collectives.emplace(communicator, absl::Seconds(1));  // less patience from now on
       TrainingProgress now{.step = 3, .update = 3};
       HADAL_RETURN_IF_ERROR(checkpoints.SaveAtEnd(now, /*is_best=*/false));
       if (communicator.rank() == 0) {
-        EXPECT_GE(launch.listener.last.stall_seconds, 1.9) << "training was held up by it";
+        EXPECT_GE(attempt.listener.last.stall_seconds, 1.9) << "training was held up by it";
       }
       return absl::OkStatus();
     });
@@ -439,10 +439,10 @@ TEST_F(TrainingCheckpointsTest, ASlowDiskIsNoHang) {
 
 // Of this save alone.
 TEST_F(TrainingCheckpointsTest, ASaveTakesAtLeastAsLongAsItHeldTrainingUp) {
-  Launch launch(run_.path());
-  ASSERT_TRUE(launch.checkpoints.Claim(0).ok());
+  Attempt attempt(run_.path());
+  ASSERT_TRUE(attempt.checkpoints.Claim(0).ok());
   for (int64_t step = 1; step <= 4; ++step) {
-    const auto saved = launch.Save(step, 1);
+    const auto saved = attempt.Save(step, 1);
     ASSERT_TRUE(saved.ok()) << saved.status();
     EXPECT_GT(saved->stall_seconds, 0);
     EXPECT_LE(saved->stall_seconds, saved->seconds);

@@ -56,7 +56,8 @@ class TrainingSavesTest : public ::testing::Test {
                                .source_vocabulary = 20,
                                .target_vocabulary = 20,
                                .max_positions = 8})),
-        pipeline_(MakePipelinePlan(plan_, {.micro_batches = 1, .source_tokens = 8, .target_tokens = 8}, {}, 1).value()),
+        pipeline_(
+            MakePipelineLayout(plan_, {.micro_batches = 1, .source_tokens = 8, .target_tokens = 8}, {}, 1).value()),
         parameters_(plan_, {0, 1, 2, 3, 4, 5, 6, 7}, Purpose::kTraining, layout_),
         state_(plan_, pipeline_, /*stage=*/0, Purpose::kTraining, layout_),
         arena_(Arena::Allocate(layout_).value()),
@@ -76,7 +77,7 @@ class TrainingSavesTest : public ::testing::Test {
 
   TemporaryDirectory run_;
   const ModelPlan plan_;
-  const PipelinePlan pipeline_;
+  const PipelineLayout pipeline_;
   ArenaLayout layout_;
   ParameterStore parameters_;
   StageState state_;

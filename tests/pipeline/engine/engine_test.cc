@@ -30,7 +30,7 @@ constexpr int kReadyTag = 30000;
 absl::Status TracedStepBesideABadPeer() {
   const ModelPlan plan = ModelPlan::Make(SmallModel(ResidualMethod::kDeepNorm, {.d_model = 16, .vocabulary = 50}));
   const BatchOptions batch{.micro_batches = 2, .source_tokens = 32, .target_tokens = 32};
-  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, batch, {}, 2));
+  HADAL_ASSIGN_OR_RETURN(const PipelineLayout pipeline, MakePipelineLayout(plan, batch, {}, 2));
   const int tag = ChannelOf(pipeline.shape, 0, {Operation::kReceiveBackward, 0, 0}).number;
   const Corpus corpus = RandomCorpus(40, 10, 50, 3);
   HADAL_ASSIGN_OR_RETURN(SamplingOrder order,
@@ -145,8 +145,8 @@ void ExpectOverlap(const OverlapCase& overlap_case) {
   InProcessWorld world(ranks);
   const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
     const int rank = communicator.rank();
-    HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
-                           MakePipelinePlan(plan, batch, overlap_case.pipeline, ranks, rank));
+    HADAL_ASSIGN_OR_RETURN(const PipelineLayout pipeline,
+                           MakePipelineLayout(plan, batch, overlap_case.pipeline, ranks, rank));
     EmulatedDevice device(rank);
     WatchedWorld watched(communicator, device);
     const Stream stream = Stream::On(device, 1);

@@ -55,9 +55,9 @@ void FillGradients(const StageState& state, const std::vector<int32_t>& bad_para
 }
 
 absl::StatusOr<GlobalGradient> ComputeOnRank(const ModelPlan& plan, const Run& run, Communicator& world) {
-  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
-                         MakePipelinePlan(plan, {.micro_batches = 4, .source_tokens = 16, .target_tokens = 16},
-                                          {.replicas = run.replicas}, world.size(), world.rank()));
+  HADAL_ASSIGN_OR_RETURN(const PipelineLayout pipeline,
+                         MakePipelineLayout(plan, {.micro_batches = 4, .source_tokens = 16, .target_tokens = 16},
+                                            {.replicas = run.replicas}, world.size(), world.rank()));
   const int stage = pipeline.grid.StageOf(world.rank());
   std::vector<int32_t> sublayers;
   for (int32_t s = pipeline.first_sublayer(stage, 0); s < pipeline.last_sublayer(stage, 0); ++s) sublayers.push_back(s);

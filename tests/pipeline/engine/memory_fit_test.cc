@@ -34,12 +34,12 @@ class MemoryFitTest : public ::testing::Test {
     ApplyResidualMethod(ResidualMethod::kDeepNorm, model);
     return model;
   }
-  absl::StatusOr<PipelinePlan> Fit(const PipelineOptions& options, int64_t limit_bytes, int rank = 0) const {
-    return MakeFittingPlan(plan_, kBatch, options, kRanks, rank, {.memory_limit_bytes = limit_bytes}, stream_);
+  absl::StatusOr<PipelineLayout> Fit(const PipelineOptions& options, int64_t limit_bytes, int rank = 0) const {
+    return MakeFittingLayout(plan_, kBatch, options, kRanks, rank, {.memory_limit_bytes = limit_bytes}, stream_);
   }
   // Of the fullest rank, with recomputation every `k` sublayers.
   int64_t Bytes(int32_t k) const {
-    const PipelinePlan pipeline = MakePipelinePlan(plan_, kBatch, {.recompute_every = k}, kRanks).value();
+    const PipelineLayout pipeline = MakePipelineLayout(plan_, kBatch, {.recompute_every = k}, kRanks).value();
     const std::vector<ArenaLayout> layouts = TrainingLayouts(plan_, pipeline, stream_).value();
     int64_t most = 0;
     for (const ArenaLayout& layout : layouts) {
@@ -54,7 +54,7 @@ class MemoryFitTest : public ::testing::Test {
 
 TEST_F(MemoryFitTest, WithoutALimitThePlanIsAsAskedFor) {
   for (const int32_t k : {0, 3}) {
-    const absl::StatusOr<PipelinePlan> pipeline = Fit({.recompute_every = k}, 0);
+    const absl::StatusOr<PipelineLayout> pipeline = Fit({.recompute_every = k}, 0);
     ASSERT_TRUE(pipeline.ok()) << pipeline.status();
     EXPECT_EQ(pipeline->recompute_every, k);
   }
@@ -83,7 +83,7 @@ TEST_F(MemoryFitTest, CheckpointingIsChosenOnlyWhereItIsNeeded) {
   const PipelineOptions automatic{.recompute_auto = true};
   const int64_t without = Bytes(0);
   EXPECT_EQ(Fit(automatic, without)->recompute_every, 0);
-  const absl::StatusOr<PipelinePlan> tighter = Fit(automatic, without - 1);
+  const absl::StatusOr<PipelineLayout> tighter = Fit(automatic, without - 1);
   ASSERT_TRUE(tighter.ok()) << tighter.status();
   EXPECT_GT(tighter->recompute_every, 0);
   EXPECT_LT(Bytes(tighter->recompute_every), without);
@@ -97,7 +97,7 @@ TEST_F(MemoryFitTest, CheckpointingIsChosenOnlyWhereItIsNeeded) {
 TEST_F(MemoryFitTest, EveryRankHasItsOwnReplicasPlan) {
   const PipelineOptions options{.replicas = kRanks, .recompute_auto = true};
   for (int rank = 0; rank < kRanks; ++rank) {
-    const absl::StatusOr<PipelinePlan> pipeline = Fit(options, int64_t{1} << 40, rank);
+    const absl::StatusOr<PipelineLayout> pipeline = Fit(options, int64_t{1} << 40, rank);
     ASSERT_TRUE(pipeline.ok()) << pipeline.status();
     EXPECT_EQ(pipeline->replica, rank);
   }
@@ -106,13 +106,13 @@ TEST_F(MemoryFitTest, EveryRankHasItsOwnReplicasPlan) {
 // In the order of the world's ranks, however stages and replicas are placed on them.
 TEST_F(MemoryFitTest, LayoutsAreThoseOfTheWorldsRanks) {
   for (const Placement placement : {Placement::kReplicasTogether, Placement::kStagesTogether}) {
-    const PipelinePlan first =
-        MakePipelinePlan(plan_, kBatch, {.stages = 2, .replicas = 2, .placement = placement}, 4).value();
+    const PipelineLayout first =
+        MakePipelineLayout(plan_, kBatch, {.stages = 2, .replicas = 2, .placement = placement}, 4).value();
     const std::vector<ArenaLayout> layouts = TrainingLayouts(plan_, first, stream_).value();
     ASSERT_EQ(layouts.size(), 4u);
     ASSERT_NE(layouts[0].total_bytes(), layouts[3].total_bytes());
     for (int rank = 0; rank < 4; ++rank) {
-      const PipelinePlan own = PlanOfReplica(first, first.grid.ReplicaOf(rank)).value();
+      const PipelineLayout own = LayoutOfReplica(first, first.grid.ReplicaOf(rank)).value();
       const RankParts parts(plan_, own, first.grid.StageOf(rank), stream_, Purpose::kTraining);
       EXPECT_EQ(layouts[rank].total_bytes(), parts.layout.total_bytes()) << rank;
     }

@@ -24,7 +24,7 @@
 #include "layers/purpose.h"
 #include "pipeline/exchange/parameter_broadcast.h"
 #include "pipeline/exchange/process_grid.h"
-#include "pipeline/plan/row_bucket.h"
+#include "pipeline/layout/row_bucket.h"
 #include "pipeline/schedule/instruction_event.h"
 #include "runtime/clock.h"
 #include "runtime/comm/in_process_communicator.h"
@@ -54,7 +54,7 @@ struct Work {
   Work(const PipelineOptions& options, int ranks, int rank = 0, int32_t width = 16)
       : plan(ModelPlan::Make(
             SmallModel(ResidualMethod::kDeepNorm, {.encoder_layers = 0, .decoder_layers = 4, .d_model = width}))),
-        pipeline(MakePipelinePlan(plan, {.micro_batches = kMicroBatches, .target_tokens = 32}, options, ranks, rank)
+        pipeline(MakePipelineLayout(plan, {.micro_batches = kMicroBatches, .target_tokens = 32}, options, ranks, rank)
                      .value()),
         corpus(RandomCorpusFor(plan.options, 40, 10, 3)) {
     batches = SamplingOrder::Create(corpus, {.capacity = {0, 32}, .micro_batches_per_step = kMicroBatches})
@@ -64,7 +64,7 @@ struct Work {
   }
 
   const ModelPlan plan;
-  const PipelinePlan pipeline;
+  const PipelineLayout pipeline;
   const Corpus corpus;
   std::vector<PackedBatch> batches;
 };
@@ -190,7 +190,7 @@ TEST_F(OneRankTest, ExecutesTheInstructionsInTheirOrder) {
   EXPECT_THAT(seen, ElementsAreArray(expected));
   EXPECT_TRUE(result.applied);
   EXPECT_THAT(rank_.executor().losses(), SizeIs(kMicroBatches));
-  EXPECT_EQ(rank_.executor().place().Describe(),
+  EXPECT_EQ(rank_.executor().current_instruction().Describe(),
             absl::StrCat("step 8, instruction ", program.size(), " of ", program.size(), ": distribute_tied_weights"));
   ASSERT_TRUE(rank_.Evaluate(1, result).ok());
   EXPECT_NE(rank_.executor().losses()[0].nll, nll) << "of new weights";
@@ -265,12 +265,12 @@ class TwoRanksTest : public ::testing::Test {
 
 TEST_F(TwoRanksTest, AWaitEndsAtItsDeadlineAndNamesWhatItWaitedFor) {
   ExecutingRank rank(work_, one_, kSoon);
-  EXPECT_EQ(rank.executor().place().Describe(), "before the first step");
+  EXPECT_EQ(rank.executor().current_instruction().Describe(), "before the first step");
   const absl::Status status = rank.Train(result_);
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("receive from rank 0"), HasSubstr("activations of chunk 0, micro-batch 0")));
-  EXPECT_THAT(rank.executor().place().Describe(),
+  EXPECT_THAT(rank.executor().current_instruction().Describe(),
               AllOf(HasSubstr("step 8, instruction 1 of "), HasSubstr("receive_forward(chunk 0, micro-batch 0)")));
   EXPECT_THAT(rank.executor().losses(), IsEmpty());
   EXPECT_TRUE(IsClosed(one_));
@@ -316,7 +316,7 @@ TEST_F(TwoRanksTest, DoesNotReturnBeforeItsSendsAreReceived) {
 // longer.
 class BlockedBackward final : public DepthObserver {
  public:
-  BlockedBackward(int32_t end, const ProgramPlace& other, std::string instruction)
+  BlockedBackward(int32_t end, const CurrentInstruction& other, std::string instruction)
       : end_(end), other_(other), instruction_(std::move(instruction)) {}
   void Observe(const Stream& /*stream*/, int32_t /*micro_batch*/, const DepthObservation& seen) override {
     if (!IsBackward(seen.tensor) || seen.sublayer >= end_ || std::exchange(has_blocked_, true)) return;
@@ -326,7 +326,7 @@ class BlockedBackward final : public DepthObserver {
 
  private:
   const int32_t end_;
-  const ProgramPlace& other_;
+  const CurrentInstruction& other_;
   const std::string instruction_;
   bool has_blocked_ = false;
 };
@@ -346,7 +346,8 @@ TEST_F(TwoRanksTest, ADeviceThatHangsIsNamedAtTheDeadline) {
     const absl::Status status = rank.Train(result_);
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0: its device has not finished within 20ms: kernels"));
-    EXPECT_THAT(rank.executor().place().Describe(), HasSubstr("receive_backward(chunk 0, micro-batch 0)"));
+    EXPECT_THAT(rank.executor().current_instruction().Describe(),
+                HasSubstr("receive_backward(chunk 0, micro-batch 0)"));
     gate->done = true;
   }
 }
@@ -391,9 +392,9 @@ TEST(ProgramExecutorTest, AddsGradientsOfReplicasWhileItWaitsForAMessage) {
     const GridShape& grid = work[0]->pipeline.grid;
     ASSERT_EQ(grid.StageOf(1), 0);
     ASSERT_EQ(grid.ReplicaOf(2), 0);
-    BlockedBackward replica(std::numeric_limits<int32_t>::max(), ranks[0]->executor().place(),
+    BlockedBackward replica(std::numeric_limits<int32_t>::max(), ranks[0]->executor().current_instruction(),
                             "receive_backward(chunk 0");
-    BlockedBackward next_stage(work[2]->pipeline.last_sublayer(1, 0), ranks[1]->executor().place(),
+    BlockedBackward next_stage(work[2]->pipeline.last_sublayer(1, 0), ranks[1]->executor().current_instruction(),
                                "reduce_over_replicas");
     DepthObserver* const observers[kRanks] = {nullptr, &replica, &next_stage, nullptr};
     std::vector<std::thread> threads;

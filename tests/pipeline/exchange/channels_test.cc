@@ -29,7 +29,7 @@ ModelPlan Plan() {
 // A rank that computes nothing but the number of the global chunks passed: base 10, each chunk one digit.
 class Rank {
  public:
-  Rank(const PipelinePlan& pipeline, int rank, Channels& channels)
+  Rank(const PipelineLayout& pipeline, int rank, Channels& channels)
       : shape_(pipeline.shape), rank_(rank), channels_(channels) {
     for (int32_t m = 0; m < shape_.micro_batches; ++m) {
       batches_.emplace_back().micro_batch = m;
@@ -95,7 +95,7 @@ void RunPrograms(const PipelineOptions& options, int ranks) {
   if (::testing::Test::HasFailure()) return;  // each more would wait for its deadline
   const ModelPlan plan = Plan();
   const BatchOptions batch{.micro_batches = kMicroBatches, .source_tokens = 8, .target_tokens = 8};
-  const absl::StatusOr<PipelinePlan> pipeline = MakePipelinePlan(plan, batch, options, ranks);
+  const absl::StatusOr<PipelineLayout> pipeline = MakePipelineLayout(plan, batch, options, ranks);
   ASSERT_TRUE(pipeline.ok()) << pipeline.status();
   float down = 0, up = 0;
   for (int g = 0; g < pipeline->shape.global_chunks(); ++g) {
@@ -135,8 +135,8 @@ TEST(Channels, AMessagePassesTheChunksInTheOrderOfDepthAndItsGradientBack) {
 
 TEST(Channels, OnlyTrainingHasTheWayBack) {
   const ModelPlan plan = Plan();
-  const PipelinePlan pipeline =
-      MakePipelinePlan(plan, {.micro_batches = 1, .source_tokens = 8, .target_tokens = 8}, {}, 3).value();
+  const PipelineLayout pipeline =
+      MakePipelineLayout(plan, {.micro_batches = 1, .source_tokens = 8, .target_tokens = 8}, {}, 3).value();
   int64_t bytes[2];
   for (const Purpose purpose : {Purpose::kInference, Purpose::kTraining}) {
     const bool trains = purpose == Purpose::kTraining;

@@ -29,8 +29,8 @@ ModelPlan Plan() {
 absl::Status Initialize(const ModelPlan& plan, Communicator& world) {
   constexpr uint64_t kSeed = 17;
   HADAL_ASSIGN_OR_RETURN(
-      const PipelinePlan pipeline,
-      MakePipelinePlan(plan, {.micro_batches = 1, .source_tokens = 16, .target_tokens = 16}, {}, world.size()));
+      const PipelineLayout pipeline,
+      MakePipelineLayout(plan, {.micro_batches = 1, .source_tokens = 16, .target_tokens = 16}, {}, world.size()));
   const int rank = world.rank();
   std::vector<int32_t> sublayers;
   for (int32_t s = pipeline.first_sublayer(rank, 0); s < pipeline.last_sublayer(rank, 0); ++s) sublayers.push_back(s);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "pipeline/plan/slice_ownership.h"
+#include "pipeline/layout/slice_ownership.h"
 
 namespace hadal {
 namespace {
@@ -31,8 +31,8 @@ ModelPlan PlanOf(Storage storage) {
 // What one rank holds of stage 0 of 1.
 struct Held {
   Held(const ModelPlan& plan, int replicas, int replica)
-      : pipeline(MakePipelinePlan(plan, {.micro_batches = 4, .source_tokens = 16, .target_tokens = 16},
-                                  {.replicas = replicas}, replicas, replica)
+      : pipeline(MakePipelineLayout(plan, {.micro_batches = 4, .source_tokens = 16, .target_tokens = 16},
+                                    {.replicas = replicas}, replicas, replica)
                      .value()),
         parameters(plan, Sublayers(plan), Purpose::kTraining, layout, UpdatedSlices(plan, pipeline, 0)),
         state(plan, pipeline, 0, Purpose::kTraining, layout),
@@ -46,7 +46,7 @@ struct Held {
     return sublayers;
   }
 
-  PipelinePlan pipeline;
+  PipelineLayout pipeline;
   ArenaLayout layout;
   ParameterStore parameters;
   StageState state;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "pipeline/plan/slice_ownership.h"
+#include "pipeline/layout/slice_ownership.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/random.h"
@@ -28,8 +28,8 @@ constexpr absl::Duration kSoon = absl::Milliseconds(50);
 class Replica {
  public:
   Replica(const ModelPlan& plan, int replicas, Communicator& communicator)
-      : pipeline_(MakePipelinePlan(plan, {.micro_batches = replicas, .source_tokens = 16, .target_tokens = 16},
-                                   {.replicas = replicas}, replicas, communicator.rank())
+      : pipeline_(MakePipelineLayout(plan, {.micro_batches = replicas, .source_tokens = 16, .target_tokens = 16},
+                                     {.replicas = replicas}, replicas, communicator.rank())
                       .value()),
         parameters_(plan, Sublayers(plan), Purpose::kTraining, layout_, UpdatedSlices(plan, pipeline_, 0)),
         state_(plan, pipeline_, 0, Purpose::kTraining, layout_),
@@ -54,7 +54,7 @@ class Replica {
 
   const Stream stream_ = Stream::Cpu(1);
   TraceBuffer trace_;
-  PipelinePlan pipeline_;
+  PipelineLayout pipeline_;
   ArenaLayout layout_;
   ParameterStore parameters_;
   StageState state_;

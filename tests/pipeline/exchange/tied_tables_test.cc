@@ -37,9 +37,9 @@ float GradientOfUse(size_t use, int64_t element) {
 float WeightOf(int64_t element) { return static_cast<float>(element % 1001); }
 
 absl::Status ReduceAndDistribute(const ModelPlan& plan, const std::vector<int32_t>& split, Communicator& world) {
-  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline,
-                         MakePipelinePlan(plan, {.micro_batches = 1, .source_tokens = 16, .target_tokens = 16},
-                                          {.split = split}, world.size()));
+  HADAL_ASSIGN_OR_RETURN(const PipelineLayout pipeline,
+                         MakePipelineLayout(plan, {.micro_batches = 1, .source_tokens = 16, .target_tokens = 16},
+                                            {.split = split}, world.size()));
   const int rank = world.rank();
   std::vector<int32_t> sublayers;
   for (int32_t s = pipeline.first_sublayer(rank, 0); s < pipeline.last_sublayer(rank, 0); ++s) sublayers.push_back(s);
@@ -94,8 +94,9 @@ TEST(TiedTables, UsesAreAddedInTheirOrderAndShareTheOwnersWeightsWhereverTheyLie
 // Rank 0 receives the gradient, rank 1 sends it.
 TEST(TiedTables, AStageThatIsAwayEndsTheWait) {
   const ModelPlan plan = Plan();
-  const PipelinePlan pipeline =
-      MakePipelinePlan(plan, {.micro_batches = 1, .source_tokens = 16, .target_tokens = 16}, {.split = {4}}, 2).value();
+  const PipelineLayout pipeline =
+      MakePipelineLayout(plan, {.micro_batches = 1, .source_tokens = 16, .target_tokens = 16}, {.split = {4}}, 2)
+          .value();
   for (const int rank : {0, 1}) {
     ArenaLayout layout;
     ParameterStore parameters(plan, rank == 0 ? std::vector<int32_t>{0, 1, 2, 3} : std::vector<int32_t>{4, 5, 6, 7},

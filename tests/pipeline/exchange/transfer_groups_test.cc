@@ -18,7 +18,8 @@ std::vector<TransferGroup> GroupsOf(PipelineOptions options, int ranks, Embeddin
   ModelOptions model = testing::SmallModel(ResidualMethod::kPreLn, {.encoder_layers = 4, .decoder_layers = 4});
   model.sharing = sharing;
   const ModelPlan plan = ModelPlan::Make(model);
-  const PipelinePlan pipeline = MakePipelinePlan(plan, {.micro_batches = std::max(8, ranks)}, options, ranks).value();
+  const PipelineLayout pipeline =
+      MakePipelineLayout(plan, {.micro_batches = std::max(8, ranks)}, options, ranks).value();
   return TransferGroups(plan, pipeline);
 }
 
@@ -103,7 +104,8 @@ TEST(TransferGroups, NoRankHasMoreThanTwentyOneStreams) {
         options.replicas = replicas;
         options.chunks = chunks;
         if (chunks > 1) options.schedule = ScheduleKind::kInterleaved1F1B;
-        const auto pipeline = MakePipelinePlan(plan, {.micro_batches = stages * replicas}, options, stages * replicas);
+        const auto pipeline =
+            MakePipelineLayout(plan, {.micro_batches = stages * replicas}, options, stages * replicas);
         ASSERT_TRUE(pipeline.ok()) << pipeline.status();
         std::map<int, int> streams;
         for (const TransferGroup& group : TransferGroups(plan, *pipeline)) {

@@ -87,7 +87,7 @@ class StackRun {
   }
 
   void Forward(const SublayerContext& context, const Arena& arena, Matrix encoder_output, Matrix x, Matrix out) const {
-    PieceTensors tensors{.x = x, .encoder_output = encoder_output, .y = out, .saved = Saved(arena, 0)};
+    PartTensors tensors{.x = x, .encoder_output = encoder_output, .y = out, .saved = Saved(arena, 0)};
     if (second_end_) {
       tensors.second = Second(arena, 0);
       tensors.y = Second(arena, 2);
@@ -111,13 +111,13 @@ class StackRun {
   // In d_residual, as a segment's.
   void Backward(const SublayerContext& context, const Arena& arena, Matrix encoder_output, Matrix d_encoder_output,
                 Matrix x, Matrix d_residual) const {
-    PieceTensors tensors{.x = x,
-                         .encoder_output = encoder_output,
-                         .saved = Saved(arena, 0),
-                         .d_y = d_residual,
-                         .d_x = d_residual,
-                         .d_encoder_output = d_encoder_output,
-                         .pending = arena.Get<std::byte>(pending_)};
+    PartTensors tensors{.x = x,
+                        .encoder_output = encoder_output,
+                        .saved = Saved(arena, 0),
+                        .d_y = d_residual,
+                        .d_x = d_residual,
+                        .d_encoder_output = d_encoder_output,
+                        .pending = arena.Get<std::byte>(pending_)};
     if (second_end_) {
       tensors.second = Second(arena, 0);
       tensors.d_second = Second(arena, 1);
@@ -144,10 +144,10 @@ class StackRun {
   }
 
  private:
-  static void BackwardOf(const Piece& piece, const SublayerContext& context, const PieceTensors& tensors) {
-    for (int32_t step = piece.steps() - 1; step >= 0; --step) {
-      piece.BackwardInput(context, tensors, step);
-      piece.BackwardWeight(context, tensors, step);
+  static void BackwardOf(const ChunkPart& part, const SublayerContext& context, const PartTensors& tensors) {
+    for (int32_t step = part.steps() - 1; step >= 0; --step) {
+      part.BackwardInput(context, tensors, step);
+      part.BackwardWeight(context, tensors, step);
     }
   }
   std::byte* Saved(const Arena& arena, size_t index) const { return arena.Get<std::byte>(saved_[index]); }
@@ -162,7 +162,7 @@ class StackRun {
   }
 
   Stack stack_;
-  std::vector<std::unique_ptr<Piece>> segments_;
+  std::vector<std::unique_ptr<ChunkPart>> segments_;
   std::optional<LayerCombination> closing_;
   std::optional<SecondStreamEnd> second_end_;
   std::vector<ArenaSlice> saved_;
@@ -195,7 +195,7 @@ class PaddedModel {
         decoder_(plan_, plan_.target_embedding() + 1, plan_.output_head(), *layout_),
         head_(plan_, kCapacity, Purpose::kTraining),
         head_saved_(layout_->ReserveBytes("saved", head_.saved_bytes())) {
-    const int64_t rows = kTargetRows * plan_.Streams(Stack::kDecoder);  // a gradient's, of all streams
+    const int64_t rows = kTargetRows * plan_.Residuals(Stack::kDecoder);  // a gradient's, of all streams
     for (ArenaSlice& slice : matrices_) slice = layout_->Reserve<float>("rows", rows * kWidth);
     arena_ = *Arena::Allocate(*layout_, device_.get());
     parameters_.Bind(arena_);
@@ -216,7 +216,7 @@ class PaddedModel {
                             .workspace = workspace_,
                             .batch = batch,
                             .scalars = {.seed = 3, .step = 2, .update = 4, .gradient_scale = 0.125f}};
-    context.places = &slots_.Fill(context);
+    context.device_batch = &slots_.Fill(context);
     const Matrix x = Place(0, kSourceRows), out = Place(1, kSourceRows), d_encoder_output = Place(2, kSourceRows);
     const Matrix y = Place(3, kTargetRows), y_out = Place(4, kTargetRows), d_residual = Place(5, kTargetRows);
     Outcome outcome;
@@ -230,7 +230,7 @@ class PaddedModel {
     stream_.Clear(d_encoder_output.data, kSourceRows * kWidth * int64_t{sizeof(float)});
     Upload(y, Rows(3, 17, kTargetRows, poison, stream));
     decoder_.Forward(context, arena_, out, y, y_out);
-    const PieceTensors of_head{.x = y_out, .saved = arena_.Get<std::byte>(head_saved_), .d_x = d_residual};
+    const PartTensors of_head{.x = y_out, .saved = arena_.Get<std::byte>(head_saved_), .d_x = d_residual};
     head_.Forward(context, of_head);
     head_.BackwardInput(context, of_head, 0);
     head_.FetchLosses(context);

@@ -39,8 +39,8 @@ class Training {
 
   absl::Status Prepare(Communicator& communicator) {
     HADAL_ASSIGN_OR_RETURN(pipeline_,
-                           MakePipelinePlan(plan_, {.micro_batches = 2, .source_tokens = 8, .target_tokens = 8},
-                                            {.recompute_every = recompute_every_}, 1));
+                           MakePipelineLayout(plan_, {.micro_batches = 2, .source_tokens = 8, .target_tokens = 8},
+                                              {.recompute_every = recompute_every_}, 1));
     HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create({.plan = plan_,
                                                     .pipeline = pipeline_,
                                                     .stream = stream_,
@@ -86,7 +86,7 @@ class Training {
   Stream stream_ = Stream::On(device_, 1);
   ModelPlan plan_;
   int recompute_every_;
-  PipelinePlan pipeline_;
+  PipelineLayout pipeline_;
   std::vector<PackedBatch> batches_;
   std::unique_ptr<Engine> engine_;
   int64_t steps_ = 0;

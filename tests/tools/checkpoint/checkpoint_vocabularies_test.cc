@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "layers/method_presets.h"
+#include "pipeline/checkpoint/checkpoint_commit.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "runtime/data/corpus_writer.h"
 #include "tests/support/saved_model.h"

@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "pipeline/exchange/parameter_broadcast.h"
-#include "pipeline/plan/pipeline_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/pack_sentences.h"
@@ -52,7 +52,7 @@ absl::Status Compare(Communicator& communicator) {
   const ModelPlan plan = ModelPlan::Make(testing::SmallModel(
       ResidualMethod::kDeepNorm, {.encoder_layers = kLayers, .decoder_layers = kLayers, .d_model = kWidth}));
   const Stream stream = Stream::Cpu(1);
-  HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(plan, {.micro_batches = 1}, {}, 1));
+  HADAL_ASSIGN_OR_RETURN(const PipelineLayout pipeline, MakePipelineLayout(plan, {.micro_batches = 1}, {}, 1));
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = plan,
                                                                                .pipeline = pipeline,
                                                                                .stream = stream,

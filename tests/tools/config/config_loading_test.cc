@@ -273,14 +273,14 @@ TEST_F(ConfigFiles, MergeInOrderThenOverrides) {
 TEST_F(ConfigFiles, AFieldsPlaceIsWhereTheFileSetsIt) {
   const std::string file =
       Write("run.textproto", "seed: 1\nmodel {\n  residual { method: \"pre_ln\" }\n}\n pipeline { split: [3] }\n");
-  EXPECT_EQ(FieldPlace(file, "seed"), file + ":1:1");
-  EXPECT_EQ(FieldPlace(file, "model.residual.method"), file + ":3:14");
-  EXPECT_EQ(FieldPlace(file, "pipeline.split"), file + ":5:13");
-  EXPECT_EQ(FieldPlace(file, "model.heads"), "") << "set elsewhere";
-  EXPECT_EQ(FieldPlace(file, "optimizer.epsilon"), "") << "in a group that the file has not";
-  EXPECT_EQ(FieldPlace(file, "model.haeds"), "");
-  EXPECT_EQ(FieldPlace(file + "x", "seed"), "");
-  EXPECT_EQ(FieldPlace(Write("broken.textproto", "seed: x"), "seed"), "");
+  EXPECT_EQ(FieldPosition(file, "seed"), file + ":1:1");
+  EXPECT_EQ(FieldPosition(file, "model.residual.method"), file + ":3:14");
+  EXPECT_EQ(FieldPosition(file, "pipeline.split"), file + ":5:13");
+  EXPECT_EQ(FieldPosition(file, "model.heads"), "") << "set elsewhere";
+  EXPECT_EQ(FieldPosition(file, "optimizer.epsilon"), "") << "in a group that the file has not";
+  EXPECT_EQ(FieldPosition(file, "model.haeds"), "");
+  EXPECT_EQ(FieldPosition(file + "x", "seed"), "");
+  EXPECT_EQ(FieldPosition(Write("broken.textproto", "seed: x"), "seed"), "");
 }
 
 TEST_F(ConfigFiles, ErrorNamesTheFileAtFault) {

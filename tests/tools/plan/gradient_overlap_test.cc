@@ -12,7 +12,7 @@
 #include "layers/purpose.h"
 #include "pipeline/engine/rank_parts.h"
 #include "pipeline/exchange/replica_buckets.h"
-#include "pipeline/plan/slice_ownership.h"
+#include "pipeline/layout/slice_ownership.h"
 #include "tools/plan/layout_prediction.h"
 #include "tools/plan/roofline_costs.h"
 
@@ -132,8 +132,8 @@ class GradientPiecesTest : public ::testing::Test {
   // backward.
   std::vector<GradientPiece> Pieces(PipelineOptions pipeline, int stage, int32_t most_parts) {
     model_ = ModelPlan::Make(options_);
-    const auto plan = MakePipelinePlan(model_, {.micro_batches = 8, .source_tokens = 64, .target_tokens = 64}, pipeline,
-                                       pipeline.stages * pipeline.replicas);
+    const auto plan = MakePipelineLayout(model_, {.micro_batches = 8, .source_tokens = 64, .target_tokens = 64},
+                                         pipeline, pipeline.stages * pipeline.replicas);
     EXPECT_TRUE(plan.ok()) << plan.status();
     plan_ = *plan;
     const std::vector<SublayerSeconds> sublayers(model_.sublayers.size(), {1, 0, 2});
@@ -154,7 +154,7 @@ class GradientPiecesTest : public ::testing::Test {
 
   ModelOptions options_;
   ModelPlan model_;
-  PipelinePlan plan_;
+  PipelineLayout plan_;
   Replay replay_;
 };
 
@@ -244,7 +244,7 @@ TEST(ReplicaMessages, AreFewInTheModelOf2500Sublayers) {
   ModelPlan model = ModelPlan::Make(options);
   model.compute_storage = Storage::kBFloat16;
   const int replicas = 8;
-  const auto plan = MakePipelinePlan(
+  const auto plan = MakePipelineLayout(
       model, {.micro_batches = 64, .source_tokens = 64, .target_tokens = 64},
       {.stages = 8, .replicas = replicas, .chunks = 6, .schedule = ScheduleKind::kInterleaved1F1B}, 64);
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -300,15 +300,15 @@ TEST(LayoutPredictionTest, WhatIsCompleteLastIsExposed) {
     const auto costs = MakeRooflineCosts(machine);
     EXPECT_TRUE(costs.ok()) << costs.status();
     const BatchOptions batch{.micro_batches = 4, .source_tokens = 64, .target_tokens = 64};
-    const auto plan = MakePipelinePlan(model, batch, {.stages = 1, .replicas = 2}, 2);
+    const auto plan = MakePipelineLayout(model, batch, {.stages = 1, .replicas = 2}, 2);
     EXPECT_TRUE(plan.ok()) << plan.status();
-    const auto layout = PredictPlan(model, batch, *plan, {.costs = **costs, .devices_per_node = 2});
+    const auto layout = PredictLayout(model, batch, *plan, {.costs = **costs, .devices_per_node = 2});
     EXPECT_TRUE(layout.ok()) << layout.status();
     return layout->parts.reduction;
   };
   const auto seconds = [](double elements) { return elements * 4 / 1e11 + 3e-6; };
   const double adding = 3 * 4 / 1e12, half = 0.5 * static_cast<double>(model.ParameterElements());
-  const auto plan = MakePipelinePlan(model, {.micro_batches = 4}, {.stages = 1, .replicas = 2}, 2);
+  const auto plan = MakePipelineLayout(model, {.micro_batches = 4}, {.stages = 1, .replicas = 2}, 2);
   double last[2] = {0, 0};  // of the last round, each owner's
   for (const OwnedSlice& slice : SlicesOfStage(model, *plan, 0)) {
     if (slice.round + 1 == ReplicaRounds(model, *plan, 0)) last[slice.replica] += static_cast<double>(slice.elements);
@@ -332,7 +332,7 @@ TEST(LayoutPredictionTest, OfATiedTablesPiecesTwoAreUnderWay) {
   ApplyResidualMethod(ResidualMethod::kDeepNorm, options);
   const ModelPlan model = ModelPlan::Make(options);
   const BatchOptions batch{.micro_batches = 1, .source_tokens = 64, .target_tokens = 64};
-  const auto plan = MakePipelinePlan(model, batch, {.stages = 2, .split = {3}}, 2);
+  const auto plan = MakePipelineLayout(model, batch, {.stages = 2, .split = {3}}, 2);
   ASSERT_TRUE(plan.ok()) << plan.status();
   const auto reduction = [&](double latency, double call) {
     const auto costs = MakeRooflineCosts({.devices_per_node = 2,
@@ -343,7 +343,7 @@ TEST(LayoutPredictionTest, OfATiedTablesPiecesTwoAreUnderWay) {
                                           .call_seconds = call,
                                           .intra_node = {.bytes_per_second = 1 << 22, .latency_seconds = latency}});
     EXPECT_TRUE(costs.ok()) << costs.status();
-    return PredictPlan(model, batch, *plan, {.costs = **costs, .devices_per_node = 2})->parts.reduction;
+    return PredictLayout(model, batch, *plan, {.costs = **costs, .devices_per_node = 2})->parts.reduction;
   };
   EXPECT_DOUBLE_EQ(reduction(0.5, 0.25), 2 * (5 + 0.75)) << "the link never waits";
   EXPECT_DOUBLE_EQ(reduction(2, 1), 2 * (0.5 * 5 * (1 + 2 + 1) + 3)) << "it waits for pieces that are under way";

@@ -84,8 +84,8 @@ std::vector<Tried> TryAll(const ModelPlan& model, const TrainOptions& options, c
   for (LayoutPrediction& candidate : LayoutCandidates(model, options, machine, {})) {
     const bool any_length = candidate.pipeline.recompute_every == kAnyLength;
     candidate.pipeline.recompute_every = any_length ? 1 : 0;
-    auto plan = MakePipelinePlan(model, candidate.batch, candidate.pipeline, candidate.ranks(), 0,
-                                 PlannedResources(candidate.pipeline, candidate.ranks(), machine.device()));
+    auto plan = MakePipelineLayout(model, candidate.batch, candidate.pipeline, candidate.ranks(), 0,
+                                   PlannedResources(candidate.pipeline, candidate.ranks(), machine.device()));
     EXPECT_TRUE(plan.ok()) << plan.status();
     std::vector<int32_t> lengths = {0};
     if (any_length) lengths = SegmentLengths(static_cast<int32_t>(model.sublayers.size()));
@@ -110,9 +110,9 @@ double BestOf(const std::vector<Tried>& all, const ModelPlan& model, const Machi
   double best = std::numeric_limits<double>::infinity();
   for (const auto& [layout, bytes] : all) {
     if (bytes > machine.memory_bytes) continue;
-    const auto plan = MakePipelinePlan(model, layout.batch, layout.pipeline, layout.ranks());
+    const auto plan = MakePipelineLayout(model, layout.batch, layout.pipeline, layout.ranks());
     EXPECT_TRUE(plan.ok()) << plan.status();
-    const auto exact = PredictPlan(model, layout.batch, *plan, {costs, machine.devices_per_node});
+    const auto exact = PredictLayout(model, layout.batch, *plan, {costs, machine.devices_per_node});
     EXPECT_TRUE(exact.ok()) << exact.status();
     best = std::min(best, exact->step_seconds);
   }

@@ -52,8 +52,9 @@ PlanReport ExpectPlannedArenas(const TrainOptions& options, int ranks) {
   EXPECT_EQ(std::ssize(report->layouts), ranks);
   InProcessWorld world(ranks);
   const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
-    HADAL_ASSIGN_OR_RETURN(const PipelinePlan pipeline, MakePipelinePlan(report->model, options.batch, options.pipeline,
-                                                                         communicator.size(), communicator.rank()));
+    HADAL_ASSIGN_OR_RETURN(
+        const PipelineLayout pipeline,
+        MakePipelineLayout(report->model, options.batch, options.pipeline, communicator.size(), communicator.rank()));
     HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = report->model,
                                                               .pipeline = pipeline,
                                                               .stream = stream,

@@ -7,7 +7,7 @@
 #include "pipeline/schedule/schedule_replay.h"
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"
-#include "tools/metrics/trace_json.h"
+#include "tools/output/trace_writer.h"
 #include "tools/plan/simulate.h"
 
 namespace hadal {

@@ -12,7 +12,7 @@
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/drawing/line_chart.h"
-#include "tools/metrics/trace_json.h"
+#include "tools/output/trace_writer.h"
 #include "tools/plan/plan_report.h"
 #include "tools/report/report.h"
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"
-#include "tools/metrics/trace_json.h"
+#include "tools/output/trace_writer.h"
 
 namespace hadal {
 namespace {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tools/metrics/trace_json.h"
+#include "tools/output/trace_writer.h"
 
 namespace hadal {
 namespace {

@@ -21,7 +21,7 @@
 #include "tests/support/saved_model.h"
 #include "tests/support/small_model.h"
 #include "tests/support/temporary_directory.h"
-#include "tools/metrics/human_units.h"
+#include "tools/output/human_units.h"
 
 namespace hadal {
 namespace {

@@ -1,0 +1,107 @@
+// How one model is divided over the S ranks of a pipeline: where it is cut, which instructions each rank runs, how many
+// micro-batches each chunk holds; and which replica of the pipeline this is, with its share of the step.
+//
+// A pure function of (model plan, batch, pipeline options, ranks, rank, resources): every rank of a replica computes
+// the same layout, `hadal plan` prints it, and the checker has proved its schedule before the first step.
+// PipelineOptions keep the values that the user set; code that builds or runs the pipeline reads the resolved values in
+// the layout.
+// Replicas differ in nothing but their share: replica r of R takes the micro-batches [share(r), share(r + 1)) of the
+// step's list of M, share(r) = ⌈r·M / R⌉. The range is consecutive, so that micro-batch m uses slot m modulo peak_live
+// on every rank.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "layers/border.h"
+#include "layers/model_plan.h"
+#include "layers/sublayer_context.h"
+#include "pipeline/options/decoder_options.h"
+#include "pipeline/options/grid_shape.h"
+#include "pipeline/options/train_options.h"
+#include "pipeline/schedule/schedule.h"
+
+namespace hadal {
+
+// Consecutive members of a list.
+struct Share {
+  int first = 0;
+  int count = 0;
+};
+// Returns the share of replica `replica` of `replicas` in a list of `count` members.
+Share ShareOf(int count, int replicas, int replica);
+
+// The largest micro-batch that the buffers must hold.
+ActivationCapacity CapacityOf(const ModelOptions& model, const BatchOptions& batch);
+// The sentence length, in rows, that cost estimates assume.
+inline constexpr double kTypicalSentenceRows = 32;
+
+// The resources of the ranks, as opposed to what the user sets (PipelineOptions). A run detects them
+// (launch/train/train_start.h); `hadal plan` uses the defaults. The same on every rank.
+struct RankResources {
+  bool device_transfers = false;  // messages are in device memory (launch/job/transport_choice.h), not in host memory
+  bool free_links = false;        // ScheduleShape's
+  bool trains = true;             // false: the layout only divides the model for decoding, which sends other messages
+  // Limit for a rank's buffers; 0: none. Only MakeFittingLayout (memory_fit.h) reads it.
+  int64_t memory_limit_bytes = 0;
+};
+
+struct PipelineLayout {
+  GridShape grid;
+  int replica = 0;                    // the replica whose layout this is
+  bool shard_optimizer_state = true;  // each slice's moments on one replica only (ZeRO-1)
+  int step_micro_batches = 1;         // M of the step, all replicas together
+  ScheduleShape shape;                // of this replica: shape.micro_batches = share().count
+  // With recomputation one of which no rank has two weight halves pending.
+  ScheduleKind schedule = ScheduleKind::k1F1B;
+  int outstanding_sends = 2;      // k, messages that a channel may have in flight
+  bool device_transfers = false;  // RankResources'
+  int64_t save_buffer_bytes = 0;  // limit for state that a save copies aside before an update overwrites it
+  ActivationCapacity capacity;
+  int32_t recompute_every = 0;            // recomputation every k sublayers; 0: off
+  bool graphs = true;                     // work is launched as graphs on a device
+  int64_t bucket_rows = 128;              // least size to which a device's micro-batches are rounded up, in rows
+  std::optional<DecoderOptions> decoder;  // beam search at validations, its sources no longer than training's
+  DecodeCapacity decode_capacity;         // its sizes, if `decoder` is set
+  std::vector<int32_t> borders;           // [G + 1]: global chunk g holds sublayers [borders[g], borders[g + 1])
+  std::vector<double> costs;              // [sublayers] multiply-adds of a forward at full capacity
+  std::vector<RankProgram> programs;      // [S]
+  // Micro-batches live at once, and those whose input half has not ended.
+  std::vector<std::vector<int>> peak_live, peak_input;  // [S][v]
+  std::vector<int> peak_pending;                        // [S] weight halves pending at once; 0: backwards are whole
+  double analytic_bubble = 0;                           // share of a step that ranks idle, by replay with `costs`
+
+  int32_t first_sublayer(int rank, int chunk) const { return borders[shape.GlobalChunk(rank, chunk)]; }
+  int32_t last_sublayer(int rank, int chunk) const { return borders[shape.GlobalChunk(rank, chunk) + 1]; }
+  // Slots for the pending weight halves of a rank, 0 for a chunk whose backward is whole.
+  int pending_slots(int rank, int chunk) const { return shape.IsFirst(rank, chunk) ? 0 : peak_pending[rank]; }
+  // This replica's part of the step's list of micro-batches.
+  Share share() const { return ShareOf(step_micro_batches, grid.replicas, replica); }
+  // The rank, within the pipeline, that holds a sublayer.
+  int RankOfSublayer(int32_t sublayer) const;
+  // The rank that owns a parameter's state: its first use's.
+  int OwnerOf(const ModelPlan& plan, int32_t parameter) const;
+};
+
+// Returns the layout of the replica that world rank `rank` of `ranks` belongs to.
+// Errors: InvalidArgument with a remedy (more chunks than sublayers, bad split, 1f1b with chunks, ranks that are not
+// stages × replicas, fewer micro-batches than replicas, …); the checker's.
+absl::StatusOr<PipelineLayout> MakePipelineLayout(const ModelPlan& plan, const BatchOptions& batch,
+                                                  const PipelineOptions& options, int ranks, int rank = 0,
+                                                  const RankResources& resources = {});
+// Returns the layout of another replica of the same pipeline.
+absl::StatusOr<PipelineLayout> LayoutOfReplica(PipelineLayout pipeline, int replica);
+
+// Bytes of a message with the edges of a border, or their gradients, at full capacity: a header and the edges.
+inline constexpr int64_t kMessageHeaderBytes = 64;  // keeps the edges aligned
+int64_t MessageBytes(std::span<const Edge> edges, bool gradients, const ActivationCapacity& capacity, int64_t width);
+
+// Multiply-adds of each sublayer's forward for one micro-batch at full capacity, attention at `length` keys a query; a
+// combination of layers counts as many as take the time of its memory traffic.
+std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacity& capacity, double length);
+
+}  // namespace hadal

@@ -1,0 +1,57 @@
+// Assigns every slice of a stage's parameters to an owner among the stage's R replicas, balanced by elements. With
+// sharding the owner stores the slice's optimizer state; it also sums its gradients and saves it.
+//
+// It also assigns the slices to rounds: in each round, the replicas exchange the gradients of about one bucket for each
+// owner (exchange/replica_reduction.h).
+//
+// Method: the E elements of a stage are dealt in rounds, starting with the last slice, because the last backward
+// completes the gradients of the last slices first. A round cuts at most R runs of consecutive slices. With `left`
+// elements not yet dealt, a run ends at the first slice with which it has
+//   min(B, max(left / 2R, min(B/8, left / R)))   elements,   B = BucketElements(E, R)
+// The longest run of a round goes to the replica with the fewest elements so far, and so on (ties: the first).
+// Then two replicas differ by no more than two runs of one round do, which is usually less than a slice.
+// What is dealt one after the other, each by itself: the parameters that products read in bf16, because they are
+// neighbours in memory; the others; tables that are used in several places, whose gradients are complete last.
+// Rounds are numbered in the order in which their gradients become complete.
+//
+// Why runs: neighbours with one owner are sent as one message and updated as one range. Why many rounds: every replica
+// then receives gradients throughout the last backward. With one long range per replica, the owner of the first
+// sublayers would receive its whole share at the end, when no compute is left to overlap with. Why the last rounds are
+// shorter (guided self-scheduling, Polychronopoulos and Kuck 1987): nothing is left to overlap with the last one.
+// Threads: pure; a function of model, partition and R. Ownership changes no bit of the result.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "layers/model_plan.h"
+#include "layers/parameter_store.h"
+#include "pipeline/layout/pipeline_layout.h"
+
+namespace hadal {
+
+// The elements of a bucket, which is what an owner receives of each other replica in a round: a 16th of its share of
+// the stage's `elements`, but from 1 to 8 MiB of gradients. Long enough that latency is negligible, short enough that a
+// stage has many rounds. Rounds at the end are shorter, down to an 8th.
+int64_t BucketElements(int64_t elements, int replicas);
+
+struct OwnedSlice {
+  int32_t parameter = 0;
+  int64_t slice = 0;     // of the parameter
+  int64_t elements = 0;  // kSliceElements, or the rest in the last one
+  int replica = 0;       // its owner
+  int round = 0;         // in which the replicas exchange it
+};
+
+// Whether the gradient of a parameter is complete only when those of its uses are summed (exchange/tied_tables.h).
+bool IsTiedTable(const ModelPlan& plan, int32_t parameter);
+
+// Returns the slices of the parameters whose first use is on `stage`, ascending by (parameter, slice).
+std::vector<OwnedSlice> SlicesOfStage(const ModelPlan& plan, const PipelineLayout& pipeline, int stage);
+// Returns the slices that the replica of `pipeline` updates: those it owns if the optimizer state is sharded, else all
+// of the stage. Ascending.
+std::vector<SliceRange> UpdatedSlices(const ModelPlan& plan, const PipelineLayout& pipeline, int stage);
+// Returns SlicesOfStage of each stage.  [S]
+std::vector<std::vector<OwnedSlice>> SlicesByStage(const ModelPlan& plan, const PipelineLayout& pipeline);
+
+}  // namespace hadal

@@ -1,0 +1,160 @@
+// The options of a training run as plain values. Only tools/ and launch/ know the config schema.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "layers/model_options.h"
+#include "pipeline/options/decoder_options.h"
+#include "pipeline/options/grid_shape.h"
+#include "pipeline/schedule/schedule.h"
+#include "runtime/data/bleu_tokenizer.h"
+#include "runtime/data/spec_augment.h"
+
+namespace hadal {
+
+// The arithmetic of a run. kAuto: bf16 on a GPU, else fp32; kTf32 and kBf16 need a GPU.
+enum class TrainingPrecision { kAuto, kFp32, kTf32, kBf16 };
+
+struct BatchOptions {
+  int32_t micro_batches = 4;     // M, micro-batches a step (gradient accumulation)
+  int32_t source_tokens = 1024;  // capacity of one micro-batch, with </s>; not read without an encoder
+  int32_t target_tokens = 1024;
+};
+
+// Whether work on a device is launched as graphs (graph_cache.h).
+enum class GraphMode : int32_t {
+  kAuto,  // on a device
+  kOff,
+};
+
+// How messages travel between the devices of two ranks.
+enum class Transport : int32_t {
+  kAuto,  // NCCL if possible, else through the host
+  kNccl,
+  kHost,  // through pinned memory and the host's communicator
+};
+
+struct PipelineOptions {
+  int32_t stages = 0;    // S; 0: ranks / replicas
+  int32_t replicas = 1;  // R, pipelines that train in parallel, each on its share of a step's micro-batches
+  Placement placement = Placement::kReplicasTogether;
+  bool shard_optimizer_state = true;  // each slice's moments on one replica only (ZeRO-1)
+  int32_t chunks = 1;                 // v, chunks a rank (interleaved schedule)
+  ScheduleKind schedule = ScheduleKind::k1F1B;
+  // First sublayer of each chunk but the first, in order of depth; empty: balanced by cost.
+  std::vector<int32_t> split;
+  int32_t outstanding_sends = 2;  // k, messages that a channel may have in flight
+  int32_t recompute_every = 0;    // recomputation every k sublayers; 0: off
+  // Limit for a rank's arena; a run that exceeds it does not start. 0: not set; a run then uses a rank's share of the
+  // free memory (launch/job/memory_limit.h).
+  int64_t memory_limit_bytes = 0;
+  bool recompute_auto = false;        // chooses recompute_every to fit memory_limit_bytes (memory_fit.h)
+  double wait_timeout_seconds = 600;  // deadline of every wait for a peer or a device
+  // Limit for state of a rank that is copied aside just before an update, so that the update does not wait for a
+  // checkpoint that is being written; 0: it waits.
+  int64_t save_buffer_bytes = 0;
+  int32_t threads = 0;  // CPU threads per rank; 0: the rank's share (runtime/process_cpus.h)
+  GraphMode graphs = GraphMode::kAuto;
+  int64_t bucket_rows = 128;  // least size to which a device's micro-batches are rounded up (row_bucket.h)
+  Transport transport = Transport::kAuto;
+  // Beam search for BLEU at validations (validation_bleu.h); its memory is part of every rank's arena. Not set: no
+  // BLEU.
+  std::optional<DecoderOptions> decoder;
+};
+
+struct OptimizerOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.98;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  double clip_norm = 0;        // 0: off
+  bool decays_vectors = true;  // whether norms, biases and learned gains decay, too
+};
+
+enum class RateSchedule : int32_t {
+  kInverseSqrt,  // warm-up, then lr·sqrt(W/t)
+  kPolynomial,   // warm-up, then lr·(1 − progress)^power + end
+  kTFixup,       // lr·sqrt(4000 / (4000 + t)), no warm-up
+};
+
+// fairseq's conventions: update k (1-based) uses rate(k − 1).
+struct RateOptions {
+  RateSchedule schedule = RateSchedule::kInverseSqrt;
+  double peak = 5e-4;
+  // May be 0. A fraction in the config was converted to updates (tools/config/run_options.h).
+  double warmup_updates = 4000;
+  double warmup_initial_rate = 1e-7;
+  double end_rate = 0;  // polynomial
+  double power = 1;     // polynomial
+};
+
+struct StopOptions {
+  int64_t steps = 0;  // 0: no limit (one of the limits must be set)
+  double epochs = 0;
+  double minutes = 0;
+  int32_t patience = 0;  // validations without improvement of the best nll; 0: off
+};
+
+struct ValidationOptions {
+  int64_t every_steps = 0;    // 0: off
+  int32_t max_sentences = 0;  // 0: all
+  // Sentences, spread evenly over the validation corpus, that are translated for BLEU; 0: none.
+  int32_t bleu_sentences = 0;
+  BleuTokenizer bleu_tokenizer = BleuTokenizer::k13a;
+};
+
+struct CheckpointOptions {
+  int64_t every_steps = 0;    // 0: not by steps
+  double every_minutes = 30;  // longest time between the beginnings of two saves; 0: not by time
+  int32_t keep_last = 3;      // 0: all
+  int64_t keep_every = 0;     // also keeps steps that are multiples of this; 0: none
+  bool save_at_end = true;
+};
+
+// A step whose loss is far above those before it is skipped (loss_spike.h).
+struct LossSpikeOptions {
+  double deviations = 0;  // z; 0: off
+  int64_t window = 100;   // updates
+};
+
+struct HealthOptions {
+  LossSpikeOptions loss_spike;
+  // After this many skipped steps in a row (not finite, or spikes) the run rolls back to the last checkpoint; the
+  // second time from the same weights it ends.
+  int32_t skipped_steps = 10;
+};
+
+// The depth instruments (instruments/depth_recorder.h).
+struct DepthOptions {
+  bool enabled = true;
+  int64_t dense_steps = 100;   // records each of the first steps
+  int32_t per_decade = 20;     // later records per tenfold increase of the step; 0: none
+  int32_t probe_tokens = 128;  // capacity of each side of the probe batch; 0: no probe
+};
+
+struct TrainOptions {
+  uint64_t seed = 1;
+  std::string run_directory;
+  std::string train_data;  // prefix of a prepared corpus
+  std::string validation_data;
+  ModelOptions model;
+  TrainingPrecision precision = TrainingPrecision::kAuto;
+  BatchOptions batch;
+  PipelineOptions pipeline;
+  OptimizerOptions optimizer;
+  RateOptions rate;
+  StopOptions stop;
+  ValidationOptions validation;
+  CheckpointOptions checkpoint;
+  HealthOptions health;
+  DepthOptions depth;
+  int32_t log_every_steps = 1;               // steps between records of the stages' times (one small exchange)
+  std::vector<double> sampling_temperature;  // of each epoch, the last one from there on; none: 1
+  SpecAugment spec_augment;                  // of speech, in training
+  double max_left_out = 0.9;                 // a run with a larger share of too long training samples does not start
+};
+
+}  // namespace hadal

@@ -1,0 +1,81 @@
+// The planned sizes of decoding's buffers; what they translate: tests/integration/decoder_test.cc.
+#include "pipeline/layout/decode_capacity.h"
+
+#include <cstdint>
+
+#include "gtest/gtest.h"
+
+namespace hadal {
+namespace {
+
+// Sublayers: source embedding, 2 × 2 of the encoder, target embedding 5, 4 × 3 of the decoder, head 18.
+ModelPlan Plan() {
+  return ModelPlan::Make({.encoder_layers = 2,
+                          .decoder_layers = 4,
+                          .d_model = 16,
+                          .d_ff = 32,
+                          .heads = 2,
+                          .source_vocabulary = 50,
+                          .target_vocabulary = 50,
+                          .max_positions = 64});
+}
+
+// In two stages, the second from sublayer `second` on.
+PipelineLayout TwoStages(const ModelPlan& plan, int32_t second) {
+  return MakePipelineLayout(plan, {}, {.split = {second}}, 2).value();
+}
+
+// Keys and values of 16 floats.
+TEST(CacheRowBytes, AreThoseOfEachDecoderLayerThatAttendsOnTheRank) {
+  ModelPlan plan = Plan();
+  constexpr int64_t kLayer = 2 * 16 * 4;
+  EXPECT_EQ(CacheRowBytes(plan, TwoStages(plan, 9), 0), kLayer);
+  EXPECT_EQ(CacheRowBytes(plan, TwoStages(plan, 9), 1), 3 * kLayer);
+  EXPECT_EQ(CacheRowBytes(plan, TwoStages(plan, 7), 0), kLayer) << "self-attention alone";
+  EXPECT_EQ(CacheRowBytes(plan, TwoStages(plan, 7), 1), 4 * kLayer) << "its cross-attention";
+  plan.compute_storage = Storage::kBFloat16;
+  EXPECT_EQ(CacheRowBytes(plan, TwoStages(plan, 9), 1), 3 * kLayer / 2);
+}
+
+// A sentence: row 0, 16 of its source, 2 paths of 20 tokens and </s>; all 8: row 0, 128 of sources, 16 paths.
+TEST(DecodeCapacity, CachesKeepTheLimitOnTheRankWithTheMostLayers) {
+  constexpr int64_t kSentence = 1 + 16 + 2 * 21, kAll = 1 + 128 + 16 * 21, kRow = 3 * 2 * 16 * 4;
+  const ModelPlan plan = Plan();
+  const PipelineLayout pipeline = TwoStages(plan, 9);
+  const auto capacity = [&](int64_t limit) {
+    return MakeDecodeCapacity(
+        plan, pipeline,
+        {.beam = {.beam = 2, .max_length_b = 20}, .cache_limit_bytes = limit, .longest_source = 16, .sentences = 8});
+  };
+  EXPECT_TRUE(absl::IsResourceExhausted(capacity(kSentence * kRow - 1).status()));
+  struct Case {
+    int64_t limit;
+    int32_t lanes;
+    int64_t cache_rows;
+  };
+  for (const auto& [limit, lanes, cache_rows] : {Case{kSentence * kRow, 1, kSentence},
+                                                 {2 * kSentence * kRow - 1, 1, 2 * kSentence - 1},
+                                                 {2 * kSentence * kRow, 2, kSentence},
+                                                 {5 * kSentence * kRow, 2, 5 * kSentence / 2},
+                                                 {int64_t{1} << 30, 2, kAll}}) {
+    const absl::StatusOr<DecodeCapacity> made = capacity(limit);
+    ASSERT_TRUE(made.ok()) << made.status();
+    EXPECT_EQ(made->lanes, lanes) << limit;
+    EXPECT_EQ(made->cache_rows, cache_rows) << limit;
+  }
+  EXPECT_TRUE(absl::IsInvalidArgument(MakeDecodeCapacity(plan, pipeline, {.longest_source = 1}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(MakeDecodeCapacity(plan, pipeline, {.sentences = -1}).status()));
+}
+
+// 2.7 GB, where nobody has set a limit.
+TEST(DecodeCapacity, WithoutALimitASentenceOfTheDeepestModelFitsOneRank) {
+  const ModelPlan plan =
+      ModelPlan::Make({.encoder_layers = 500, .decoder_layers = 500, .source_vocabulary = 50, .target_vocabulary = 50});
+  const PipelineLayout pipeline = MakePipelineLayout(plan, {}, {}, 1).value();
+  const absl::StatusOr<DecodeCapacity> made = MakeDecodeCapacity(plan, pipeline, {});
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ(made->cache_rows, 1 + 512 + 4 * 201);
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,323 @@
+// Reads event files with a decoder of its own: framing, checksums (bit by bit) and protobuf wire format by hand, with
+// the field numbers of TensorFlow's event.proto. TensorBoard 2.21's EventAccumulator was seen to read the same files.
+#include "tools/output/tensorboard.h"
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::StartsWith;
+
+uint32_t MaskedCrc(const std::string& data) {
+  uint32_t crc = 0xFFFFFFFF;
+  for (const char c : data) {
+    crc ^= static_cast<uint8_t>(c);
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0x82F63B78 : 0);
+  }
+  crc = ~crc;
+  return (crc >> 15 | crc << 17) + 0xA282EAD8;
+}
+
+template <typename T>
+T Read(const std::string& bytes, size_t at) {
+  T value{};
+  EXPECT_LE(at + sizeof(T), bytes.size());
+  if (at + sizeof(T) <= bytes.size()) std::memcpy(&value, bytes.data() + at, sizeof(T));
+  return value;
+}
+
+std::vector<std::string> Records(const std::string& path) {
+  const std::string bytes = Contents(path);
+  std::vector<std::string> records;
+  for (size_t at = 0; at < bytes.size();) {
+    const auto length = Read<uint64_t>(bytes, at);
+    EXPECT_EQ(Read<uint32_t>(bytes, at + 8), MaskedCrc(bytes.substr(at, 8)));
+    records.push_back(bytes.substr(at + 12, length));
+    EXPECT_EQ(Read<uint32_t>(bytes, at + 12 + length), MaskedCrc(records.back()));
+    at += 16 + length;
+  }
+  return records;
+}
+
+// One message: field number → the raw values in order (a varint as its 8 bytes).
+struct Message {
+  std::map<int, std::vector<std::string>> fields;
+
+  bool Has(int field) const { return fields.count(field) > 0; }
+  std::string Bytes(int field) const { return Has(field) ? fields.at(field).front() : std::string(); }
+  template <typename T>
+  T Number(int field) const {
+    return Has(field) ? Read<T>(Bytes(field), 0) : T{};
+  }
+};
+
+uint64_t ReadVarint(const std::string& bytes, size_t& at) {
+  uint64_t value = 0;
+  for (int shift = 0; at < bytes.size(); shift += 7) {
+    const auto byte = static_cast<uint8_t>(bytes[at++]);
+    value |= static_cast<uint64_t>(byte & 0x7F) << shift;
+    if (byte < 0x80) break;
+  }
+  return value;
+}
+
+Message Decode(const std::string& bytes) {
+  Message message;
+  for (size_t at = 0; at < bytes.size();) {
+    const uint64_t key = ReadVarint(bytes, at);
+    std::string value;
+    if ((key & 7) == 0) {
+      const uint64_t number = ReadVarint(bytes, at);
+      value.assign(reinterpret_cast<const char*>(&number), sizeof(number));
+    } else {
+      const size_t length = (key & 7) == 2 ? ReadVarint(bytes, at) : (key & 7) == 1 ? 8 : 4;
+      value = bytes.substr(at, length);
+      at += length;
+    }
+    message.fields[static_cast<int>(key >> 3)].push_back(value);
+  }
+  return message;
+}
+
+// Tag → value message of a summary event.
+std::map<std::string, Message> Values(const Message& event) {
+  std::map<std::string, Message> values;
+  const Message summary = Decode(event.Bytes(5));
+  if (!summary.Has(1)) return values;
+  for (const std::string& bytes : summary.fields.at(1)) {
+    const Message value = Decode(bytes);
+    values[value.Bytes(1)] = value;
+  }
+  return values;
+}
+
+std::vector<double> Doubles(const std::string& packed) {
+  std::vector<double> values(packed.size() / sizeof(double));
+  std::memcpy(values.data(), packed.data(), values.size() * sizeof(double));
+  return values;
+}
+
+class TensorBoardTest : public ::testing::Test {
+ protected:
+  TensorBoardTest() {
+    auto sink = TensorBoard::Open({.directory = directory_ / "run/tb", .depth_every_steps = 5});
+    EXPECT_TRUE(sink.ok()) << sink.status();
+    sink_ = std::move(*sink);
+  }
+  // The events after the version, decoded.
+  std::vector<Message> Events() {
+    EXPECT_TRUE(sink_->Flush().ok());
+    std::vector<Message> events;
+    for (const std::string& record : Records(sink_->path())) events.push_back(Decode(record));
+    EXPECT_EQ(events.at(0).Bytes(3), "brain.Event:2");
+    events.erase(events.begin());
+    return events;
+  }
+  const TemporaryDirectory directory_;
+  std::unique_ptr<TensorBoard> sink_;
+};
+
+TEST_F(TensorBoardTest, NamesItsFileAsTensorBoardExpects) {
+  EXPECT_THAT(std::filesystem::path(sink_->path()).filename().string(), StartsWith("events.out.tfevents."));
+}
+
+TEST_F(TensorBoardTest, WritesAStepsScalars) {
+  sink_->OnStep({.step = 300,
+                 .loss = 4.25,
+                 .perplexity = 64,
+                 .learning_rate = 0.5,
+                 .gradient_norm = INFINITY,
+                 .tokens_per_second = 2048,
+                 .skipped = true,
+                 .stages = {{}, {.wait_seconds = 0.125}},
+                 .measured_bubble = 0.0625});
+  const auto events = Events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].Number<uint64_t>(2), 300u);
+  EXPECT_GT(events[0].Number<double>(1), 1.6e9);
+  auto values = Values(events[0]);
+  EXPECT_EQ(values["train/loss"].Number<float>(2), 4.25f);
+  EXPECT_EQ(values["train/ppl"].Number<float>(2), 64.0f);
+  EXPECT_EQ(values["train/lr"].Number<float>(2), 0.5f);
+  EXPECT_EQ(values["train/gradient_norm"].Number<float>(2), INFINITY);
+  EXPECT_EQ(values["train/skipped"].Number<float>(2), 1.0f);
+  EXPECT_EQ(values["perf/tokens_per_second"].Number<float>(2), 2048.0f);
+  EXPECT_EQ(values["pipe/bubble/measured"].Number<float>(2), 0.0625f);
+  EXPECT_EQ(values.count("pipe/bubble/analytic"), 0u);
+  EXPECT_EQ(values["pipe/stage_1/wait"].Number<float>(2), 0.125f);
+  EXPECT_EQ(values.count("depth/log10_gradient_norm"), 0u);
+}
+
+TEST_F(TensorBoardTest, EveryNumberHasItsTag) {
+  sink_->OnStep({.step = 1,
+                 .loss = 2,
+                 .nll = 3,
+                 .perplexity = 4,
+                 .learning_rate = 5,
+                 .gradient_norm = 6,
+                 .tokens_per_second = 7,
+                 .step_seconds = 8,
+                 .epoch = 9,
+                 .stages = {{.forward_seconds = 10,
+                             .recompute_seconds = 11,
+                             .backward_seconds = 12,
+                             .wait_seconds = 13,
+                             .communication_seconds = 14,
+                             .optimizer_seconds = 15,
+                             .checkpoint_seconds = 16,
+                             .core_wait_seconds = 17}},
+                 .measured_bubble = 18,
+                 .analytic_bubble = 19});
+  sink_->OnValidation({.step = 2,
+                       .nll = 20,
+                       .perplexity = 21,
+                       .scores = TranslationScores{22, 25, 26, 27},
+                       .corpora = {{.corpus = "en-de", .nll = 28}}});
+  sink_->OnCheckpoint({.step = 3, .seconds = 23, .stall_seconds = 24});
+  std::map<std::string, float> found;
+  for (const Message& event : Events()) {
+    for (const auto& [tag, value] : Values(event)) found[tag] = value.Number<float>(2);
+  }
+  const std::map<std::string, float> expected = {{"train/loss", 2},
+                                                 {"train/nll", 3},
+                                                 {"train/ppl", 4},
+                                                 {"train/lr", 5},
+                                                 {"train/gradient_norm", 6},
+                                                 {"perf/tokens_per_second", 7},
+                                                 {"perf/step_seconds", 8},
+                                                 {"train/epoch", 9},
+                                                 {"pipe/stage_0/forward", 10},
+                                                 {"pipe/stage_0/recompute", 11},
+                                                 {"pipe/stage_0/backward", 12},
+                                                 {"pipe/stage_0/wait", 13},
+                                                 {"pipe/stage_0/communication", 14},
+                                                 {"pipe/stage_0/optimizer", 15},
+                                                 {"pipe/stage_0/checkpoint", 16},
+                                                 {"pipe/stage_0/core_wait", 17},
+                                                 {"pipe/bubble/measured", 18},
+                                                 {"pipe/bubble/analytic", 19},
+                                                 {"valid/nll", 20},
+                                                 {"valid/ppl", 21},
+                                                 {"valid/bleu", 22},
+                                                 {"valid/chrf", 25},
+                                                 {"valid/wer", 26},
+                                                 {"valid/cer", 27},
+                                                 {"corpora/en-de/nll", 28},
+                                                 {"checkpoint/seconds", 23},
+                                                 {"checkpoint/stall_seconds", 24}};
+  EXPECT_EQ(found, expected);
+}
+
+TEST_F(TensorBoardTest, TextsAreTaggedByTheirKind) {
+  for (const TextKind kind : {TextKind::kNotice, TextKind::kWarning, TextKind::kDiagnosis, TextKind::kSample})
+    sink_->OnText(1, kind, "x");
+  std::vector<std::string> tags;
+  for (const Message& event : Events()) {
+    for (const auto& [tag, value] : Values(event)) tags.push_back(tag);
+  }
+  EXPECT_EQ(tags, (std::vector<std::string>{"notice", "warning", "diagnosis", "sample"}));
+}
+
+TEST_F(TensorBoardTest, WritesTheDepthAsAHistogram) {
+  sink_->OnStart({.encoder_sublayers = 2, .decoder_sublayers = 4});
+  sink_->OnStep({.step = 5, .depth_gradient_norms = {0.1f, 10.0f, 1.0f, 0.0f, NAN, 4.0f}});
+  sink_->OnStep({.step = 6, .depth_gradient_norms = {1.0f}});
+  const auto events = Events();
+  ASSERT_EQ(events.size(), 3u) << "the start comes first";
+  auto values = Values(events[1]);
+  const Message histogram = Decode(values["depth/log10_gradient_norm"].Bytes(5));
+  EXPECT_EQ(histogram.Number<double>(3), 4);
+  EXPECT_NEAR(histogram.Number<double>(1), -1, 1e-6);
+  EXPECT_NEAR(histogram.Number<double>(2), 1, 1e-6);
+  const double log4 = std::log10(4.0);
+  EXPECT_NEAR(histogram.Number<double>(4), -1 + 1 + 0 + log4, 1e-6) << "the sum";
+  EXPECT_NEAR(histogram.Number<double>(5), 1 + 1 + 0 + log4 * log4, 1e-6) << "of squares";
+  const std::vector<double> limits = Doubles(histogram.Bytes(6));
+  EXPECT_NEAR(limits.front(), -0.9, 1e-9) << "ten buckets a decade";
+  EXPECT_NEAR(limits.back(), 1.1, 1e-9);
+  const std::vector<double> counts = Doubles(histogram.Bytes(7));
+  ASSERT_EQ(limits.size(), counts.size());
+  double total = 0;
+  for (const double count : counts) total += count;
+  EXPECT_EQ(total, 4);
+  EXPECT_GT(limits.back(), 1 - 1e-6);
+  EXPECT_NEAR(values["depth/gradient_norm/encoder_bottom"].Number<float>(2), 0.1, 1e-6);
+  EXPECT_NEAR(values["depth/gradient_norm/encoder_top"].Number<float>(2), 10, 1e-4);
+  EXPECT_NEAR(values["depth/gradient_norm/decoder_bottom"].Number<float>(2), 1, 1e-6);
+  EXPECT_NEAR(values["depth/gradient_norm/decoder_top"].Number<float>(2), 4, 1e-5);
+  EXPECT_EQ(Values(events[2]).count("depth/log10_gradient_norm"), 0u);
+}
+
+TEST_F(TensorBoardTest, WritesWhatTheInstrumentsSaw) {
+  sink_->OnStart({.encoder_sublayers = 4, .decoder_sublayers = 3});
+  DepthMetrics depth{.step = 7, .model_update = 0.75};
+  depth[DepthSeries::kUpdateRatio] = {0.01f, 1.0f, 0.1f, 50.0f, 4.0f, 4.0f, INFINITY};
+  depth[DepthSeries::kActive] = {NAN, 0.5f, NAN, 0.25f, NAN, NAN, 0.125f};
+  sink_->OnDepth(depth);
+  auto values = Values(Events().at(1));
+  EXPECT_EQ(values["depth/model_update"].Number<float>(2), 0.75f);
+  EXPECT_NEAR(values["depth/update_ratio/encoder_bottom"].Number<float>(2), 0.1, 1e-6);  // geometric
+  EXPECT_NEAR(values["depth/update_ratio/decoder_top"].Number<float>(2), 4, 1e-5);
+  EXPECT_EQ(values["depth/active/encoder_top"].Number<float>(2), 0.375f);  // of those that have it
+  EXPECT_EQ(values["depth/active/decoder_bottom"].Number<float>(2), 0.125f);
+  EXPECT_EQ(values.count("depth/similarity/encoder_top"), 0u);
+}
+
+TEST_F(TensorBoardTest, WritesValidationAndText) {
+  sink_->OnValidation({.step = 8, .nll = 2.5, .perplexity = 12, .scores = TranslationScores{.bleu = 31.25}});
+  sink_->OnValidation({.step = 9, .nll = 2.5});
+  sink_->OnText(9, TextKind::kSample, "source: das Haus\nhypothesis: <unk>");
+  sink_->OnCheckpoint({.step = 8, .seconds = 2, .stall_seconds = 0.25});
+  const auto events = Events();
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_EQ(Values(events[3])["checkpoint/stall_seconds"].Number<float>(2), 0.25f);
+  EXPECT_EQ(Values(events[0])["valid/nll"].Number<float>(2), 2.5f);
+  EXPECT_EQ(Values(events[0])["valid/bleu"].Number<float>(2), 31.25f);
+  EXPECT_EQ(Values(events[1]).count("valid/bleu"), 0u);
+  const Message text = Values(events[2])["sample"];
+  EXPECT_EQ(Decode(Decode(text.Bytes(9)).Bytes(1)).Bytes(1), "text");
+  EXPECT_EQ(Decode(text.Bytes(8)).Number<uint64_t>(1), 7u);
+  EXPECT_EQ(Decode(text.Bytes(8)).Bytes(8), "    source: das Haus\n    hypothesis: <unk>");
+}
+
+TEST_F(TensorBoardTest, AResumedRunSaysWhereItStarts) {
+  sink_->OnStart({.first_step = 120});
+  const auto events = Events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].Number<uint64_t>(2), 120u);
+  EXPECT_EQ(Decode(events[0].Bytes(7)).Number<uint64_t>(1), 1u);
+}
+
+// As a block of code, whose lines and signs stay.
+TEST_F(TensorBoardTest, EachStartHasItsConfig) {
+  sink_ = *TensorBoard::Open({.directory = directory_ / "other", .config = "seed: 1\nmodel {\n"});
+  sink_->OnStart({.first_step = 120});
+  const auto events = Events();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(Decode(events[0].Bytes(7)).Number<uint64_t>(1), 1u) << "where it starts comes first";
+  EXPECT_EQ(events[1].Number<uint64_t>(2), 120u);
+  const Message text = Values(events[1])["config"];
+  EXPECT_EQ(Decode(Decode(text.Bytes(9)).Bytes(1)).Bytes(1), "text");
+  EXPECT_EQ(Decode(text.Bytes(8)).Bytes(8), "    seed: 1\n    model {\n    ");
+}
+
+// It may have been killed before its first checkpoint, or told to begin anew.
+TEST_F(TensorBoardTest, SoDoesAFreshOne) {
+  sink_->OnStart({.first_step = 1});
+  const auto events = Events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(Decode(events[0].Bytes(7)).Number<uint64_t>(1), 1u);
+}
+
+}  // namespace
+}  // namespace hadal

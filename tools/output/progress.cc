@@ -1,0 +1,187 @@
+#include "tools/output/progress.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "runtime/printable.h"
+#include "tools/output/human_units.h"
+#include "tools/output/progress_line.h"
+
+namespace hadal {
+namespace {
+
+constexpr int kLongestStrip = 80;
+constexpr int kShortestStrip = 8;
+constexpr int kPlainColumns = 1000;  // lines of a log are not truncated
+
+// "gnorm by depth 2e-05 ▂▂▃▃│▆▆██ 3e-02", or "" if there is no room or nothing to show.
+std::string DepthLine(const std::vector<float>& norms, const RunInfo& run, const DepthScale& scale, int columns,
+                      const TerminalStyle& style) {
+  if (norms.empty() || !scale.known()) return "";
+  std::string label = "gnorm by depth ";
+  const std::string low = absl::StrFormat("%.0e ", std::pow(10.0, scale.low()));
+  const std::string high = absl::StrFormat(" %.0e", std::pow(10.0, scale.high()));
+  const auto room_beside = [&] { return columns - static_cast<int>(label.size() + low.size() + high.size()); };
+  if (room_beside() < kLongestStrip / 2) label.clear();
+  const int room = std::min(room_beside(), kLongestStrip);
+  if (room < kShortestStrip) return "";
+  const DepthStripText strip = RenderDepthStrip(
+      {.norms = norms, .encoder_sublayers = run.encoder_sublayers, .columns = room, .unicode = style.unicode}, scale);
+  return absl::StrCat(Paint(absl::StrCat(label, low), Ink::kDim, style.color),
+                      Paint(strip.encoder, Ink::kEncoder, style.color), strip.border,
+                      Paint(strip.decoder, Ink::kDecoder, style.color), Paint(high, Ink::kDim, style.color));
+}
+
+std::string Counted(int32_t count, const char* noun) { return absl::StrCat(count, " ", noun, count == 1 ? "" : "s"); }
+
+}  // namespace
+
+void Progress::OnStart(const RunInfo& run) {
+  run_ = run;
+  PrintLine(absl::StrCat(run.model, ", ", HumanCount(run.parameters), " parameters, ", Counted(run.ranks, "rank"),
+                         " of ", Counted(run.threads, "thread"), ", ", Counted(run.stages, "pipeline stage"),
+                         run.replicas > 1 ? absl::StrCat(" x ", Counted(run.replicas, "replica")) : ""));
+  if (run.first_step > 1) PrintLine(absl::StrCat("resuming after step ", HumanCount(run.first_step - 1)));
+  out_.flush();
+}
+
+void Progress::OnStep(const StepMetrics& metrics) {
+  last_ = metrics;
+  shown_ = false;
+  ++steps_;
+  target_tokens_ += metrics.target_tokens;
+  step_seconds_ += metrics.step_seconds;
+  skipped_ += metrics.skipped ? 1 : 0;
+  if (!metrics.depth_gradient_norms.empty()) {
+    norms_ = metrics.depth_gradient_norms;
+    scale_.Follow(norms_);
+  }
+  WarnOfBusyCores(metrics);
+  const double now = options_.clock();
+  const double interval = options_.style.live ? options_.redraw_seconds : options_.plain_interval_seconds;
+  const bool at_end = metrics.total_steps > 0 && metrics.step >= metrics.total_steps;
+  if (steps_ > 1 && !at_end && now - shown_at_ < interval) return;
+  shown_at_ = now;
+  Redraw(metrics);
+}
+
+void Progress::WarnOfBusyCores(const StepMetrics& metrics) {
+  constexpr double kLeastSeconds = 10, kLeastShare = 0.25;
+  for (const StageTimes& times : metrics.stages) {
+    busy_seconds_ += times.forward_seconds + times.recompute_seconds + times.backward_seconds + times.optimizer_seconds;
+    core_wait_seconds_ += times.core_wait_seconds;
+  }
+  if (warned_of_busy_cores_ || run_.threads == 1 || step_seconds_ < kLeastSeconds) return;
+  if (core_wait_seconds_ == 0 || core_wait_seconds_ < kLeastShare * busy_seconds_) return;
+  warned_of_busy_cores_ = true;
+  OnText(metrics.step, TextKind::kWarning,
+         absl::StrFormat("other programs use the cores: %.0f%% of the computing time was spent waiting for one. Fewer "
+                         "threads than %d a rank (--set pipeline.threads=N) would be as fast, or faster",
+                         100 * core_wait_seconds_ / busy_seconds_, run_.threads));
+}
+
+void Progress::OnValidation(const ValidationMetrics& metrics) {
+  last_validation_ = metrics;
+  if (metrics.best) best_ = metrics;
+  const int columns = options_.style.live ? Columns() : kPlainColumns;
+  PrintLine(LayOutLine(ValidationSegments(metrics), columns, options_.style.color));
+  for (const std::string& line : CorpusLines(metrics)) PrintLine(Printable(line));
+  if (!options_.style.live) {
+    const std::string depth = DepthLine(norms_, run_, scale_, kPlainColumns, options_.style);
+    if (!depth.empty()) PrintLine(depth);
+  }
+  out_.flush();
+}
+
+void Progress::OnCheckpoint(const CheckpointMetrics& metrics) {
+  const double share = metrics.stall_seconds / std::max(metrics.interval_seconds, metrics.stall_seconds);
+  OnText(metrics.step, TextKind::kNotice,
+         absl::StrFormat("checkpoint of step %d saved in %.1f s: %s (training waited %.3f s, %.1f%% of the interval)",
+                         metrics.step, metrics.seconds, metrics.directory, metrics.stall_seconds,
+                         metrics.stall_seconds > 0 ? 100 * share : 0.0));
+}
+
+void Progress::OnText(int64_t step, TextKind kind, std::string_view text) {
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(Printable(text), '\n'))) {
+    switch (kind) {
+      case TextKind::kNotice:
+        PrintLine(Paint(line, Ink::kDim, options_.style.color));
+        break;
+      case TextKind::kWarning:
+      case TextKind::kDiagnosis:
+        PrintLine(
+            absl::StrCat(Paint(absl::StrCat(TextKindName(kind), ":"), Ink::kBad, options_.style.color), " ", line));
+        break;
+      case TextKind::kSample:
+        PrintLine(absl::StrCat("  ", line));
+        break;
+    }
+  }
+  out_.flush();
+}
+
+void Progress::OnFinish(std::string_view reason) {
+  if (last_.has_value() && !shown_) Redraw(*last_);
+  live_.clear();  // the last lines remain on the screen
+  PrintLine(absl::StrCat(
+      absl::string_view(reason.data(), reason.size()), ": ", HumanCount(steps_), steps_ == 1 ? " step, " : " steps, ",
+      HumanCount(target_tokens_), " target tokens in ", HumanDuration(last_.has_value() ? last_->elapsed_seconds : 0.0),
+      step_seconds_ > 0
+          ? absl::StrCat(" (", HumanRate(static_cast<double>(target_tokens_) / step_seconds_), " tok/s while training)")
+          : ""));
+  if (skipped_ > 0)
+    PrintLine(absl::StrCat(HumanCount(skipped_), skipped_ == 1 ? " update" : " updates",
+                           " skipped: a gradient or loss that was not finite, or a loss far above the others"));
+  const std::optional<ValidationMetrics>& shown = best_.has_value() ? best_ : last_validation_;
+  if (shown.has_value()) {
+    PrintLine(absl::StrCat(best_.has_value() ? "best" : "last", " validation nll ", HumanValue(shown->nll, 4), " (ppl ",
+                           HumanValue(shown->perplexity, 4), ") at step ", HumanCount(shown->step)));
+  }
+  if (last_validation_.has_value() && last_validation_->scores.has_value()) {
+    const TranslationScores& scores = *last_validation_->scores;
+    PrintLine(absl::StrCat("last ",
+                           run_.frame_width > 0 ? absl::StrFormat("WER %.1f%%", 100 * scores.word_error_rate)
+                                                : absl::StrFormat("BLEU %.1f", scores.bleu),
+                           " at step ", HumanCount(last_validation_->step)));
+  }
+  if (!run_.run_directory.empty()) PrintLine(absl::StrCat("run directory ", run_.run_directory));
+  out_.flush();
+}
+
+absl::Status Progress::Flush() {
+  out_.flush();
+  return absl::OkStatus();
+}
+
+int Progress::Columns() const {
+  const int present = options_.columns ? options_.columns() : 0;
+  return (present > 0 ? present : options_.style.columns) - 1;  // some terminals wrap at the last column
+}
+
+void Progress::Redraw(const StepMetrics& metrics) {
+  shown_ = true;
+  const int columns = options_.style.live ? Columns() : kPlainColumns;
+  const std::string line = LayOutLine(StepSegments(metrics, options_.style), columns, options_.style.color);
+  if (!options_.style.live) {
+    PrintLine(line);
+  } else {
+    const std::string erase = EraseLive();
+    const std::string depth = DepthLine(norms_, run_, scale_, columns, options_.style);
+    live_ = depth.empty() ? absl::StrCat(line, "\n") : absl::StrCat(line, "\n", depth, "\n");
+    out_ << absl::StrCat(erase, live_);
+  }
+  out_.flush();
+}
+
+std::string Progress::EraseLive() const {
+  const auto lines = std::count(live_.begin(), live_.end(), '\n');
+  return lines == 0 ? "" : absl::StrCat("\033[", lines, "A\r\033[J");  // up, first column, clear below
+}
+
+void Progress::PrintLine(const std::string& line) { out_ << absl::StrCat(EraseLive(), line, "\n", live_); }
+
+}  // namespace hadal

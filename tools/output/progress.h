@@ -1,0 +1,78 @@
+// The sink that prints progress. On a terminal: one line that updates itself, and below it the strip over the depth.
+// Otherwise: plain lines at the first step, every `plain_interval_seconds`, and at the last step, with the strip at
+// each validation. Both: a line for the run, each validation and each event, and a summary at the end.
+//
+//   step 1,234/10,000  12%  loss 4.321  ppl 75.2  lr 4.9e-04  gnorm 1.23  12.3k tok/s  ETA 3m20s
+//   gnorm by depth 2e-05 ▂▂▃▃▃▃▄▄▄▄▅│▆▆▇▇▇▇█████ 3e-02
+// Warns once if other programs hold the cores of several threads: in ten seconds of training, the first threads waited
+// for a core in a quarter of their computing time.
+// In a narrow window the line drops its least important parts first (the bar, the learning rate, …); it never wraps. A
+// loss that is not finite is shown as a word.
+// Threads: as MetricsSink. Blocking: only while the terminal accepts the bytes.
+#pragma once
+
+#include <functional>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "runtime/clock.h"
+#include "runtime/metrics_sink.h"
+#include "tools/output/depth_strip.h"
+#include "tools/output/terminal.h"
+
+namespace hadal {
+
+class Progress : public MetricsSink {
+ public:
+  struct Options {
+    TerminalStyle style;
+    std::function<int()> columns;  // the window's current width; empty: style.columns
+    std::function<double()> clock = &MonotonicSeconds;
+    double plain_interval_seconds = 10;
+    double redraw_seconds = 0.1;  // at most ten redraws a second
+  };
+
+  // `out` must outlive the sink.
+  Progress(std::ostream& out, Options options) : out_(out), options_(std::move(options)) {}
+
+  void OnStart(const RunInfo& run) override;
+  void OnStep(const StepMetrics& metrics) override;
+  void OnValidation(const ValidationMetrics& metrics) override;
+  void OnCheckpoint(const CheckpointMetrics& metrics) override;
+  void OnText(int64_t step, TextKind kind, std::string_view text) override;
+  void OnFinish(std::string_view reason) override;
+  absl::Status Flush() override;
+
+ private:
+  int Columns() const;
+  void Redraw(const StepMetrics& metrics);  // shows a step
+  void WarnOfBusyCores(const StepMetrics& metrics);
+  std::string EraseLive() const;            // the escapes that remove the self-updating lines
+  void PrintLine(const std::string& line);  // a line that stays, above the self-updating ones
+
+  std::ostream& out_;
+  Options options_;
+  RunInfo run_;
+  DepthScale scale_;
+  std::vector<float> norms_;  // the latest ones received
+  std::optional<StepMetrics> last_;
+  std::optional<ValidationMetrics> best_;
+  std::optional<ValidationMetrics> last_validation_;
+  int64_t steps_ = 0;
+  int64_t skipped_ = 0;
+  double busy_seconds_ = 0;       // computing and waiting for a core, over all stages
+  double core_wait_seconds_ = 0;  // of busy_seconds_, without a core
+  bool warned_of_busy_cores_ = false;
+  int64_t target_tokens_ = 0;
+  double step_seconds_ = 0;
+  double shown_at_ = 0;  // when a step was last shown
+  bool shown_ = false;   // whether `last_` is on the screen
+  std::string live_;     // the self-updating lines as currently shown
+};
+
+}  // namespace hadal

@@ -1,0 +1,226 @@
+#include "tools/output/run_record.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/files.h"
+#include "runtime/run_directory.h"
+#include "runtime/status_macros.h"
+#include "runtime/text_line.h"
+#include "tools/config/config_loading.h"
+#include "tools/config/run_options.h"
+
+namespace hadal {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kMostTraceBytes = int64_t{1} << 31;
+
+// null means a number that was not finite.
+double Number(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end()) return 0;
+  return found->is_number() ? found->get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::optional<double> OptionalNumber(const Json& json, const char* key) {
+  return json.contains(key) ? std::optional<double>(Number(json, key)) : std::nullopt;
+}
+
+int64_t Integer(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_number() ? found->get<int64_t>() : 0;
+}
+
+std::string String(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+void ReadStages(const Json& json, StepMetrics& step) {
+  if (!json.contains("stages")) return;
+  for (const Json& stage : json["stages"]) {
+    step.stages.push_back({.forward_seconds = Number(stage, "forward"),
+                           .recompute_seconds = Number(stage, "recompute"),
+                           .backward_seconds = Number(stage, "backward"),
+                           .wait_seconds = Number(stage, "wait"),
+                           .communication_seconds = Number(stage, "communication"),
+                           .optimizer_seconds = Number(stage, "optimizer"),
+                           .checkpoint_seconds = Number(stage, "checkpoint"),
+                           .core_wait_seconds = Number(stage, "core_wait")});
+    if (!stage.contains("arena_bytes")) continue;
+    step.memory.push_back({.arena_bytes = Integer(stage, "arena_bytes"),
+                           .held_bytes = Integer(stage, "held_bytes"),
+                           .peak_resident_bytes = Integer(stage, "peak_resident_bytes")});
+  }
+}
+
+StepMetrics ReadStep(const Json& json) {
+  StepMetrics step{.step = Integer(json, "step"),
+                   .update = Integer(json, "update"),
+                   .loss = Number(json, "loss"),
+                   .nll = Number(json, "nll"),
+                   .perplexity = Number(json, "perplexity"),
+                   .learning_rate = Number(json, "learning_rate"),
+                   .gradient_norm = Number(json, "gradient_norm"),
+                   .target_tokens = Integer(json, "target_tokens"),
+                   .tokens_per_second = Number(json, "tokens_per_second"),
+                   .step_seconds = Number(json, "step_seconds"),
+                   .elapsed_seconds = Number(json, "elapsed_seconds"),
+                   .epoch = Number(json, "epoch"),
+                   .skipped = json.contains("skipped") && json["skipped"] == true,
+                   .measured_bubble = OptionalNumber(json, "measured_bubble"),
+                   .analytic_bubble = OptionalNumber(json, "analytic_bubble")};
+  ReadStages(json, step);
+  if (json.contains("depth_gradient_norms")) {
+    for (const Json& norm : json["depth_gradient_norms"]) {
+      step.depth_gradient_norms.push_back(norm.is_number() ? norm.get<float>() : NAN);
+    }
+  }
+  return step;
+}
+
+DepthMetrics ReadDepth(const Json& json) {
+  DepthMetrics depth{.step = Integer(json, "step"),
+                     .update = Integer(json, "update"),
+                     .model_update = OptionalNumber(json, "model_update"),
+                     .seconds = Number(json, "seconds")};
+  for (size_t s = 0; s < kDepthSeriesCount; ++s) {
+    const auto found = json.find(kDepthSeries[s].name);
+    if (found == json.end() || !found->is_array()) continue;
+    for (const Json& value : *found) {
+      depth.series[s].push_back(value.is_number() ? value.get<float>() : value.is_string() ? INFINITY : NAN);
+    }
+  }
+  return depth;
+}
+
+void AddRecord(const Json& json, RunRecord& run) {
+  const std::string event = String(json, "event");
+  if (event == "run") {
+    run.finish.clear();
+    run.starts.push_back(run.steps.size());
+    const int ranks = static_cast<int>(std::max<int64_t>(1, Integer(json, "ranks")));
+    const int threads = static_cast<int>(std::max<int64_t>(1, Integer(json, "threads")));
+    const int replicas = static_cast<int>(std::max<int64_t>(1, Integer(json, "replicas")));
+    std::optional<int> recompute_every;
+    if (json.contains("recompute_every")) recompute_every = static_cast<int>(Integer(json, "recompute_every"));
+    std::string layout = String(json, "layout");
+    if (std::tie(ranks, threads, replicas, recompute_every, layout) !=
+        std::tie(run.ranks, run.threads, run.replicas, run.recompute_every, run.start_layout)) {
+      run.layout_begins = run.steps.size();
+    }
+    run.ranks = ranks;
+    run.threads = threads;
+    run.replicas = replicas;
+    run.recompute_every = recompute_every;
+    run.start_layout = std::move(layout);
+    run.model = String(json, "model");
+    run.parameters = Integer(json, "parameters");
+    run.source_vocabulary = static_cast<int32_t>(Integer(json, "source_vocabulary"));
+    run.frame_width = static_cast<int32_t>(Integer(json, "frame_width"));
+    run.target_vocabulary = static_cast<int32_t>(Integer(json, "target_vocabulary"));
+    run.encoder_sublayers = static_cast<int32_t>(Integer(json, "encoder_sublayers"));
+    run.free_links = json.value("free_links", Json()) == true;
+  } else if (event == "step") {
+    run.steps.push_back(ReadStep(json));
+  } else if (event == "depth") {
+    run.depth.push_back(ReadDepth(json));
+  } else if (event == "validation") {
+    run.validations.push_back({Integer(json, "step"), Number(json, "nll"), OptionalNumber(json, "bleu"),
+                               run.frame_width > 0 ? OptionalNumber(json, "wer") : std::nullopt});
+  } else if (event == "warning") {
+    run.warnings.push_back({Integer(json, "step"), String(json, "text")});
+  } else if (event == "diagnosis") {
+    run.diagnoses.push_back({Integer(json, "step"), String(json, "text")});
+  } else if (event == "sample") {
+    run.samples.push_back({Integer(json, "step"), String(json, "text")});
+  } else if (event == "finish") {
+    run.finish = String(json, "reason");
+  }
+}
+
+// Leaves both fields as they are if the config cannot be read.
+void ReadConfig(RunRecord& run) {
+  const absl::StatusOr<config::RunConfig> config = LoadConfig({JoinPath(run.directory, kResolvedConfigName)}, {});
+  if (!config.ok()) return;
+  const absl::StatusOr<RunOptions> options = MakeRunOptions(*config);
+  absl::StatusOr<std::vector<EffectiveValue>> values = EffectiveValues(*config);
+  if (!options.ok() || !values.ok()) return;
+  run.config = *std::move(values);
+  const PipelineOptions& pipeline = options->train.pipeline;
+  const int recompute_every = run.recompute_every.value_or(pipeline.recompute_every);  // chosen, with recompute_auto
+  run.layout = LayoutRecord{.schedule = recompute_every > 0 ? WithOnePending(pipeline.schedule) : pipeline.schedule,
+                            .shape = {.stages = pipeline.stages > 0 ? pipeline.stages : run.ranks / pipeline.replicas,
+                                      .chunks = pipeline.chunks,
+                                      .micro_batches = options->train.batch.micro_batches,
+                                      .free_links = run.free_links},
+                            .replicas = pipeline.replicas,
+                            .outstanding_sends = pipeline.outstanding_sends,
+                            .recompute_every = recompute_every,
+                            .placement = pipeline.placement};
+}
+
+// "steps_90-92.json" → 90; −1 for other names.
+int64_t FirstStepOf(const std::string& name) {
+  if (!name.starts_with(kTracePrefix)) return -1;
+  const size_t begin = std::string_view(kTracePrefix).size();
+  const size_t end = std::min(name.find_first_not_of("0123456789", begin), name.size());
+  int64_t step = -1;
+  return absl::SimpleAtoi(name.substr(begin, end - begin), &step) ? step : -1;
+}
+
+// The trace of the latest steps, from `first_step` on; "" if there is none.
+std::string ReadTrace(const std::string& directory, int64_t first_step) {
+  const std::string traces = JoinPath(directory, kTracesName);
+  absl::StatusOr<std::vector<std::string>> names = ListDirectory(traces);
+  if (!names.ok()) return "";
+  std::ranges::stable_sort(*names, {}, FirstStepOf);
+  for (auto name = names->rbegin(); name != names->rend(); ++name) {
+    if (!absl::EndsWith(*name, ".json") || FirstStepOf(*name) < first_step) continue;
+    const absl::StatusOr<std::string> text = ReadFile(JoinPath(traces, *name), kMostTraceBytes);
+    if (text.ok()) return *text;
+  }
+  return "";
+}
+
+}  // namespace
+
+absl::StatusOr<RunRecord> ReadRun(const std::string& directory) {
+  const std::string path = JoinPath(directory, kMetricsName);
+  HADAL_RETURN_IF_ERROR(OpenFile(path).status());  // rejects everything except files
+  std::ifstream in(path, std::ios::binary);
+  RunRecord run{.directory = directory};
+  const std::string trimmed = directory.substr(0, directory.find_last_not_of('/') + 1);
+  run.name = BaseName(trimmed);
+  std::string line;
+  int64_t lines = 0;
+  for (; ReadLine(in, line); ++lines) {  // line by line, because long runs with many stages write gigabytes
+    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (json.is_object()) AddRecord(json, run);
+  }
+  if (line.size() > kMostLineBytes) return ReadLineError(path, lines, line);
+  if (in.bad()) return absl::DataLossError(absl::StrCat(path, ": reading failed; check the disk"));
+  if (run.steps.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": has no step; has the run started?"));
+  }
+  ReadConfig(run);
+  int64_t first_step = -1;
+  if (run.layout_begins > 0) {
+    first_step = run.layout_begins < run.steps.size() ? run.steps[run.layout_begins].step : run.steps.back().step + 1;
+  }
+  run.trace_json = ReadTrace(directory, first_step);
+  return run;
+}
+
+}  // namespace hadal

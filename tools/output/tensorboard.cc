@@ -1,0 +1,251 @@
+#include "tools/output/tensorboard.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <iterator>
+#include <optional>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/types/span.h"
+#include "runtime/files.h"
+#include "runtime/host_name.h"
+#include "runtime/run_directory.h"
+#include "runtime/status_macros.h"
+#include "tools/output/tensorboard_event.pb.h"
+
+namespace hadal {
+namespace {
+
+using tensorboard::Event;
+using tensorboard::Histogram;
+using tensorboard::Summary;
+
+constexpr int kTensorFlowString = 7;
+
+double WallSeconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+Event EventAt(int64_t step) {
+  Event event;
+  event.set_wall_time(WallSeconds());
+  event.set_step(step);
+  return event;
+}
+
+void AddScalar(Summary& summary, const std::string& tag, double value) {
+  Summary::Value* entry = summary.add_value();
+  entry->set_tag(tag);
+  entry->set_simple_value(static_cast<float>(value));
+}
+
+void AddOptional(Summary& summary, const std::string& tag, const std::optional<double>& value) {
+  if (value.has_value()) AddScalar(summary, tag, *value);
+}
+
+// Under `tag`/.
+void AddScores(Summary& summary, const std::string& tag, const std::optional<TranslationScores>& scores) {
+  if (!scores) return;
+  AddScalar(summary, absl::StrCat(tag, "/bleu"), scores->bleu);
+  AddScalar(summary, absl::StrCat(tag, "/chrf"), scores->chrf);
+  AddScalar(summary, absl::StrCat(tag, "/wer"), scores->word_error_rate);
+  AddScalar(summary, absl::StrCat(tag, "/cer"), scores->character_error_rate);
+}
+
+void AddStages(Summary& summary, const std::vector<StageTimes>& stages) {
+  for (size_t k = 0; k < stages.size(); ++k) {
+    const std::string prefix = absl::StrCat("pipe/stage_", k, "/");
+    AddScalar(summary, prefix + "forward", stages[k].forward_seconds);
+    AddScalar(summary, prefix + "recompute", stages[k].recompute_seconds);
+    AddScalar(summary, prefix + "backward", stages[k].backward_seconds);
+    AddScalar(summary, prefix + "wait", stages[k].wait_seconds);
+    AddScalar(summary, prefix + "communication", stages[k].communication_seconds);
+    AddScalar(summary, prefix + "optimizer", stages[k].optimizer_seconds);
+    AddScalar(summary, prefix + "checkpoint", stages[k].checkpoint_seconds);
+    AddScalar(summary, prefix + "core_wait", stages[k].core_wait_seconds);
+  }
+}
+
+// log10 of the positive finite norms.
+std::vector<double> Log10Norms(absl::Span<const float> norms) {
+  std::vector<double> logs;
+  for (const float norm : norms) {
+    if (std::isfinite(norm) && norm > 0) logs.push_back(std::log10(static_cast<double>(norm)));
+  }
+  return logs;
+}
+
+// Ten buckets per decade.
+void AddHistogram(Summary& summary, const std::string& tag, const std::vector<double>& values) {
+  constexpr double kBucketsPerUnit = 10;
+  if (values.empty()) return;
+  Summary::Value* entry = summary.add_value();
+  entry->set_tag(tag);
+  Histogram* histogram = entry->mutable_histogram();
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  histogram->set_min(*low);
+  histogram->set_max(*high);
+  histogram->set_num(static_cast<double>(values.size()));
+  const auto bucket_of = [](double value) { return static_cast<int>(std::floor(value * kBucketsPerUnit)); };
+  const int first = bucket_of(*low);
+  std::vector<double> counts(bucket_of(*high) - first + 1);
+  double sum = 0;
+  double sum_squares = 0;
+  for (const double value : values) {
+    counts[bucket_of(value) - first] += 1;
+    sum += value;
+    sum_squares += value * value;
+  }
+  histogram->set_sum(sum);
+  histogram->set_sum_squares(sum_squares);
+  for (size_t i = 0; i < counts.size(); ++i) {
+    histogram->add_bucket_limit((first + static_cast<double>(i) + 1) / kBucketsPerUnit);
+    histogram->add_bucket(counts[i]);
+  }
+}
+
+double Mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+void AddMean(Summary& summary, const std::string& tag, absl::Span<const float> values, bool geometric) {
+  std::vector<double> numbers = Log10Norms(values);
+  if (!geometric) {
+    numbers.clear();
+    std::copy_if(values.begin(), values.end(), std::back_inserter(numbers), [](float v) { return std::isfinite(v); });
+  }
+  if (numbers.empty()) return;
+  AddScalar(summary, tag, geometric ? std::pow(10.0, Mean(numbers)) : Mean(numbers));
+}
+
+// `least`: the fewest lowest and highest sublayers to average; 3 include one of each kind.
+void AddSide(Summary& summary, const std::string& tag, absl::Span<const float> values, bool geometric, size_t least) {
+  if (values.empty()) return;
+  const size_t tenth = std::min(values.size(), std::max(least, values.size() / 10));
+  AddMean(summary, absl::StrCat(tag, "_bottom"), values.first(tenth), geometric);
+  AddMean(summary, absl::StrCat(tag, "_top"), values.last(tenth), geometric);
+}
+
+void AddSides(Summary& summary, const std::string& series, const std::vector<float>& values, int32_t encoder_sublayers,
+              bool geometric, size_t least) {
+  const size_t border = std::min(values.size(), static_cast<size_t>(encoder_sublayers));
+  const absl::Span<const float> all(values);
+  AddSide(summary, absl::StrCat("depth/", series, "/encoder"), all.first(border), geometric, least);
+  AddSide(summary, absl::StrCat("depth/", series, "/decoder"), all.subspan(border), geometric, least);
+}
+
+// TensorBoard renders Markdown; a code block keeps the lines of a translation or a config, and "<unk>".
+std::string CodeBlock(std::string_view text) {
+  return absl::StrCat("    ", absl::StrReplaceAll(absl::string_view(text.data(), text.size()), {{"\n", "\n    "}}));
+}
+
+void AddDepth(Summary& summary, const std::vector<float>& norms, int32_t encoder_sublayers) {
+  AddHistogram(summary, "depth/log10_gradient_norm", Log10Norms(norms));
+  AddSides(summary, "gradient_norm", norms, encoder_sublayers, /*geometric=*/true, /*least=*/1);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TensorBoard>> TensorBoard::Open(const Options& options) {
+  std::error_code error;
+  std::filesystem::create_directories(options.directory, error);
+  if (error)
+    return absl::PermissionDeniedError(absl::StrCat(options.directory, ": cannot be created: ", error.message()));
+  const std::string name = EventsName(static_cast<int64_t>(WallSeconds()), HostName(), options.attempt);
+  HADAL_ASSIGN_OR_RETURN(RecordFile file, RecordFile::Create(JoinPath(options.directory, name)));
+  auto sink = std::unique_ptr<TensorBoard>(new TensorBoard(options, std::move(file)));
+  Event version = EventAt(0);
+  version.set_file_version("brain.Event:2");
+  sink->Append(version.SerializeAsString());
+  HADAL_RETURN_IF_ERROR(sink->Flush());
+  return sink;
+}
+
+void TensorBoard::OnStart(const RunInfo& run) {
+  run_ = run;
+  // What an earlier attempt wrote of these steps is void.
+  Event event = EventAt(run.first_step);
+  event.mutable_session_log()->set_status(tensorboard::SessionLog::START);
+  Append(event.SerializeAsString());
+  if (!options_.config.empty()) AppendText(run.first_step, "config", CodeBlock(options_.config));
+}
+
+void TensorBoard::OnStep(const StepMetrics& metrics) {
+  Event event = EventAt(metrics.step);
+  Summary& summary = *event.mutable_summary();
+  AddScalar(summary, "train/loss", metrics.loss);
+  AddScalar(summary, "train/nll", metrics.nll);
+  AddScalar(summary, "train/ppl", metrics.perplexity);
+  AddScalar(summary, "train/lr", metrics.learning_rate);
+  AddScalar(summary, "train/gradient_norm", metrics.gradient_norm);
+  AddScalar(summary, "train/epoch", metrics.epoch);
+  if (metrics.skipped) AddScalar(summary, "train/skipped", 1);
+  AddScalar(summary, "perf/tokens_per_second", metrics.tokens_per_second);
+  AddScalar(summary, "perf/step_seconds", metrics.step_seconds);
+  AddOptional(summary, "pipe/bubble/measured", metrics.measured_bubble);
+  AddOptional(summary, "pipe/bubble/analytic", metrics.analytic_bubble);
+  AddStages(summary, metrics.stages);
+  if (options_.depth_every_steps > 0 && (metrics.step == 1 || metrics.step % options_.depth_every_steps == 0)) {
+    AddDepth(summary, metrics.depth_gradient_norms, run_.encoder_sublayers);
+  }
+  Append(event.SerializeAsString());
+}
+
+void TensorBoard::OnDepth(const DepthMetrics& metrics) {
+  Event event = EventAt(metrics.step);
+  Summary& summary = *event.mutable_summary();
+  AddOptional(summary, "depth/model_update", metrics.model_update);
+  for (size_t s = 0; s < kDepthSeriesCount; ++s) {
+    AddSides(summary, kDepthSeries[s].name, metrics.series[s], run_.encoder_sublayers, kDepthSeries[s].logarithmic, 3);
+  }
+  Append(event.SerializeAsString());
+}
+
+void TensorBoard::OnValidation(const ValidationMetrics& metrics) {
+  Event event = EventAt(metrics.step);
+  Summary& summary = *event.mutable_summary();
+  AddScalar(summary, "valid/nll", metrics.nll);
+  AddScalar(summary, "valid/ppl", metrics.perplexity);
+  AddScores(summary, "valid", metrics.scores);
+  for (const CorpusValidation& corpus : metrics.corpora) {
+    const std::string tag = absl::StrCat("corpora/", corpus.corpus);
+    AddScalar(summary, absl::StrCat(tag, "/nll"), corpus.nll);
+    AddScores(summary, tag, corpus.scores);
+  }
+  Append(event.SerializeAsString());
+}
+
+void TensorBoard::OnCheckpoint(const CheckpointMetrics& metrics) {
+  Event event = EventAt(metrics.step);
+  Summary& summary = *event.mutable_summary();
+  AddScalar(summary, "checkpoint/seconds", metrics.seconds);
+  AddScalar(summary, "checkpoint/stall_seconds", metrics.stall_seconds);
+  Append(event.SerializeAsString());
+}
+
+void TensorBoard::OnText(int64_t step, TextKind kind, std::string_view text) {
+  AppendText(step, TextKindName(kind), kind == TextKind::kSample ? CodeBlock(text) : std::string(text));
+}
+
+void TensorBoard::AppendText(int64_t step, const std::string& tag, std::string text) {
+  Event event = EventAt(step);
+  Summary::Value* entry = event.mutable_summary()->add_value();
+  entry->set_tag(tag);
+  entry->mutable_metadata()->mutable_plugin_data()->set_plugin_name("text");
+  entry->mutable_tensor()->set_dtype(kTensorFlowString);
+  entry->mutable_tensor()->add_string_val(std::move(text));
+  Append(event.SerializeAsString());
+}
+
+absl::Status TensorBoard::Flush() { return file_.WriteHeld(); }
+
+void TensorBoard::Append(const std::string& event) { file_.Append(event).IgnoreError(); }  // Flush reports it
+
+}  // namespace hadal

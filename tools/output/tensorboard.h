@@ -1,0 +1,68 @@
+// The sink that writes TensorBoard event files; `tensorboard --logdir RUN/tb` shows them. hadal needs no TensorFlow.
+//
+//   train/{loss,nll,ppl,lr,gradient_norm,epoch}   train/skipped (1 at a step whose update was not applied)
+//   perf/{tokens_per_second,step_seconds}
+//   pipe/bubble/{measured,analytic}   pipe/stage_K/{forward,recompute,backward,wait,communication,optimizer}  seconds
+//   valid/{nll,ppl,bleu}
+//   depth/log10_gradient_norm   histogram over the sublayers, every `depth_every_steps` steps
+//   depth/gradient_norm/{encoder,decoder}_{bottom,top}   geometric mean over that side's lowest or highest tenth
+//   depth/model_update                         at the instruments' recorded steps, for each series of
+//                                              runtime/depth_metrics.h:
+//   depth/SERIES/{encoder,decoder}_{bottom,top}   mean, or geometric mean, over that side's lowest or highest tenth
+//   notice, warning, sample, config   text; config at each start
+// A value that is not finite is written unchanged (TensorBoard marks it); histograms and means leave out zeros and
+// values that are not finite.
+//
+// Each start of a run writes its own file. A resumed run's file contains its first step, and TensorBoard discards what
+// earlier files say about that step and later ones.
+// Source of the format: TensorFlow's event.proto and record_writer.cc; tools/output/tensorboard_event.proto,
+// tools/output/record_file.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/metrics_sink.h"
+#include "tools/output/record_file.h"
+
+namespace hadal {
+
+class TensorBoard : public MetricsSink {
+ public:
+  struct Options {
+    std::string directory;  // RUN/tb; created if missing
+    int64_t depth_every_steps = 10;
+    std::string attempt = "new";  // of this attempt, part of the file's name
+    std::string config;           // the run's, as text; empty: not written
+  };
+
+  // Errors: the directory or the file cannot be created.
+  static absl::StatusOr<std::unique_ptr<TensorBoard>> Open(const Options& options);
+
+  void OnStart(const RunInfo& run) override;
+  void OnStep(const StepMetrics& metrics) override;
+  void OnDepth(const DepthMetrics& metrics) override;
+  void OnValidation(const ValidationMetrics& metrics) override;
+  void OnCheckpoint(const CheckpointMetrics& metrics) override;
+  void OnText(int64_t step, TextKind kind, std::string_view text) override;
+  absl::Status Flush() override;
+
+  const std::string& path() const { return file_.path(); }
+
+ private:
+  TensorBoard(Options options, RecordFile file) : options_(std::move(options)), file_(std::move(file)) {}
+  void AppendText(int64_t step, const std::string& tag, std::string text);
+  // `event` is a serialised hadal.tensorboard.Event.
+  void Append(const std::string& event);
+
+  Options options_;
+  RecordFile file_;
+  RunInfo run_;
+};
+
+}  // namespace hadal
