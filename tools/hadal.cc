@@ -27,6 +27,7 @@
 #include "tools/config/config.h"
 #include "tools/config/nearest_name.h"
 #include "tools/corpus/inspect.h"
+#include "tools/corpus/make_corpus.h"
 #include "tools/corpus/prepare.h"
 #include "tools/doctor/doctor_command.h"
 #include "tools/plan/plan.h"
@@ -37,7 +38,6 @@
 #include "tools/report/summary.h"
 #include "tools/supervise.h"
 #include "tools/sweep.h"
-#include "tools/synthetic/synthetic_corpus.h"
 #include "tools/train/train.h"
 #include "tools/translate/metric_commands.h"
 #include "tools/translate/translate_command.h"
@@ -48,7 +48,7 @@ using AddCommand = void (*)(hadal::Command app, int& exit_code);
 
 // In the order a newcomer needs them.
 constexpr AddCommand kCommands[] = {
-    hadal::AddMakeCorpusCommand,  // a synthetic corpus
+    hadal::AddMakeCorpusCommand,  // number words, for a first run
     hadal::AddPrepareCommand,     // raw text → vocabulary and token shards
     hadal::AddPlanCommand,        // stages, memory and bubble before a run
     hadal::AddTrainCommand,       // the main job

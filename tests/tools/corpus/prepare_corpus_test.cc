@@ -64,12 +64,12 @@ TEST_F(PrepareTest, ACompressedFileIsAnErrorAlsoWhereBadLinesAreSkipped) {
 }
 
 TEST_F(PrepareTest, TextCompressedWithGzipIsReadAndATruncatedFileNoticed) {
-  WriteSyntheticText();
+  WriteLongText();
   options_.training.size = 200;
   ASSERT_EQ(std::system(("gzip " + Path("train.de")).c_str()), 0);
   options_.train = {{Path("train.en"), Path("train.de.gz")}};
   ASSERT_TRUE(Run().ok()) << out_.str();
-  EXPECT_EQ(TargetText(OpenCorpus("train"), 0), MakeSyntheticPair(1, 0).german);
+  EXPECT_EQ(TargetText(OpenCorpus("train"), 0), GermanLine(0));
   std::filesystem::resize_file(Path("train.de.gz"), std::filesystem::file_size(Path("train.de.gz")) - 20);
   options_.output = Path("other");
   EXPECT_THAT(std::string(Run().message()), HasSubstr("cannot be read; is it whole"));
