@@ -27,8 +27,7 @@ struct Level {
 constexpr Level kLevels[] = {{HWY_AVX3_DL, "AVX512_CORE_VNNI", dnnl_cpu_isa_all},
                              {HWY_AVX3, "AVX512_CORE", dnnl_cpu_isa_avx512_core},
                              {HWY_AVX2, "AVX2", dnnl_cpu_isa_avx2},
-                             {HWY_SSE4, "SSE41", dnnl_cpu_isa_sse41},
-                             {HWY_SSSE3, "SSE41", dnnl_cpu_isa_sse41}};
+                             {HWY_SSE4, "SSE41", dnnl_cpu_isa_sse41}};
 
 // Returns the sets that the variable allows; all if it sets no limit.
 InstructionSets Allowed() {

@@ -27,17 +27,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr int64_t kKeysPerBlock = 8;
 
-#if HWY_TARGET == HWY_SCALAR
-
-HWY_INLINE void FillQueryDropoutFactors(const Dropout& dropout, uint64_t first_row, uint32_t heads, uint32_t head,
-                                        uint32_t key_block, float* HWY_RESTRICT out) {
-  for (uint32_t j = 0; j < kKeysPerBlock; ++j) {
-    out[j] = AttentionDropoutFactor(dropout, first_row, heads, head, key_block * kKeysPerBlock + j);
-  }
-}
-
-#else
-
 // `out` holds 8 vectors.  REQUIRES: dropout.active().
 HWY_INLINE void FillQueryDropoutFactors(const Dropout& dropout, uint64_t first_row, uint32_t heads, uint32_t head,
                                         uint32_t key_block, float* HWY_RESTRICT out) {
@@ -74,8 +63,6 @@ HWY_INLINE void FillQueryDropoutFactors(const Dropout& dropout, uint64_t first_r
   store(low.word2, high.word2, 2);
   store(low.word3, high.word3, 3);
 }
-
-#endif  // HWY_TARGET == HWY_SCALAR
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hadal

@@ -32,15 +32,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Floats that a buffer needs in addition to the requested factors, because whole groups of vectors are written.
 inline constexpr int64_t kDropoutSlack = 72;
 
-#if HWY_TARGET == HWY_SCALAR  // one lane has no halves to interleave: use the scalar definitions
-
-HWY_INLINE const float* FillDropoutFactors(const Dropout& dropout, uint64_t first, int64_t count, float* buffer) {
-  for (int64_t i = 0; i < count; ++i) buffer[i] = DropoutFactor(dropout, first + i);
-  return buffer;
-}
-
-#else
-
 // Philox runs in 64-bit lanes, because a round is two 32 x 32 -> 64 bit products. Only the low half of a lane is the
 // word; the high half is a remainder of the products that no later product reads.
 using PhiloxTag = hn::CappedTag<uint64_t, 8>;
@@ -130,8 +121,6 @@ HWY_INLINE const float* FillDropoutFactors(const Dropout& dropout, uint64_t firs
   }
   return buffer + first % 8;
 }
-
-#endif  // HWY_TARGET == HWY_SCALAR
 
 // The factors for a loop over ascending elements of a packed tensor; short rows share one draw of the generator. On a
 // kernel's stack, one per thread.

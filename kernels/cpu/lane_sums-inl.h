@@ -28,9 +28,6 @@ inline constexpr int kFloatLanes = hn::MaxLanes(FloatTag());
 template <int kWidth>
 HWY_INLINE FloatVec PairSums(FloatVec a, FloatVec b) {
   [[maybe_unused]] const FloatTag d;
-#if HWY_TARGET == HWY_SCALAR
-  return a;  // never called
-#else
   if constexpr (kWidth == kFloatLanes / 2) {
     return hn::Add(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a));
   } else if constexpr (kWidth == 1) {
@@ -42,7 +39,6 @@ HWY_INLINE FloatVec PairSums(FloatVec a, FloatVec b) {
   } else {
     return hn::Add(hn::OddEvenBlocks(b, a), hn::SwapAdjacentBlocks(hn::OddEvenBlocks(a, b)));
   }
-#endif
 }
 
 // Levels kWidth, 2 · kWidth, … of `count` vectors.

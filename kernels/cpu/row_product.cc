@@ -76,8 +76,6 @@ void Multiply(const ConstMatrix& x, const ConstMatrix& weight, const Matrix& y) 
   }
 }
 
-#if HWY_TARGET != HWY_SCALAR
-
 // Columns [column, column + lanes) of y = x·Wᵀ, of kRows rows. kClamp: only the columns that y has. REQUIRES:
 // x.columns a multiple of 4.
 template <int kRows, bool kClamp>
@@ -122,15 +120,11 @@ bool TryFewRows(const ConstMatrix& x, const ConstMatrix& weight, const Matrix& y
   return false;
 }
 
-#endif
-
 }  // namespace
 
 // y = x·Wᵀ.
 void RowProductOf(const ConstMatrix& x, const ConstMatrix& weight, const Matrix& y) {
-#if HWY_TARGET != HWY_SCALAR
   if (TryFewRows<8>(x, weight, y)) return;
-#endif
   for (int64_t first = 0; first < x.columns; first += kPanelTerms) {
     const int64_t terms = std::min(kPanelTerms, x.columns - first);
     (first == 0 ? Multiply<false> : Multiply<true>)(x.Columns(first, terms), weight.Columns(first, terms), y);

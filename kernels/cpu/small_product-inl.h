@@ -44,7 +44,7 @@ struct SmallProduct {
   int64_t columns;  // REQUIRES: a multiple of the vector's lanes
 };
 
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SSSE3  // 16 vector registers
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4  // 16 vector registers
 inline constexpr int kBlockRows = 6;
 #else
 inline constexpr int kBlockRows = 8;

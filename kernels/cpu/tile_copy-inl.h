@@ -47,16 +47,6 @@ HWY_INLINE void CopyTile(const ConstMatrix& from, float* HWY_RESTRICT to) {
   }
 }
 
-#if HWY_TARGET == HWY_SCALAR
-
-HWY_INLINE void TransposeTile(const ConstMatrix& from, float scale, float* HWY_RESTRICT to, int64_t to_stride) {
-  for (int64_t i = 0; i < from.rows; ++i) {
-    for (int64_t j = 0; j < from.columns; ++j) to[j * to_stride + i] = scale * from.row(i)[j];
-  }
-}
-
-#else
-
 // Returns a vector of four-lane blocks: block b has columns [column, column + 4) of row first + 4·b. kClamp: rows
 // after the last repeat the last.
 template <bool kClamp, class D>
@@ -121,8 +111,6 @@ HWY_INLINE void TransposeTile(const ConstMatrix& from, float scale, float* HWY_R
     }
   }
 }
-
-#endif  // HWY_TARGET == HWY_SCALAR
 
 HWY_INLINE void StoreScaledRow(const float* HWY_RESTRICT from, float scale, float* HWY_RESTRICT to, int64_t columns) {
   const hn::ScalableTag<float> d;

@@ -1,4 +1,5 @@
 #include "kernels/cuda_host/cuda_device.h"
+#include "kernels/cuda_host/held_streams.h"
 
 namespace hadal::cuda {
 namespace {
@@ -12,5 +13,7 @@ absl::Status NoCuda() {
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(const CudaDeviceOptions& /*options*/) { return NoCuda(); }
 
 absl::StatusOr<CudaFacts> LookAtCudaDevice(const CudaDeviceOptions& /*options*/) { return NoCuda(); }
+
+absl::StatusOr<HeldStreams> CountHeldStreams(int /*streams*/) { return NoCuda(); }
 
 }  // namespace hadal::cuda

@@ -56,7 +56,7 @@ struct PipelineOptions {
   int32_t outstanding_sends = 2;  // k, messages that a channel may have in flight
   int32_t recompute_every = 0;    // recomputation every k sublayers; 0: off
   // Limit for a rank's arena; a run that exceeds it does not start. 0: not set; a run then uses a rank's share of the
-  // free memory (launch/job/memory_limit.h).
+  // free memory (launch/memory_limit.h).
   int64_t memory_limit_bytes = 0;
   bool recompute_auto = false;        // chooses recompute_every to fit memory_limit_bytes (memory_fit.h)
   double wait_timeout_seconds = 600;  // deadline of every wait for a peer or a device

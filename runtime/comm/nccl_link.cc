@@ -111,7 +111,8 @@ absl::Status NcclLink::Open(const NcclUniqueId& id, const Deadline& deadline,
   HADAL_CHECK(comm_ == nullptr);
   HADAL_ASSIGN_OR_RETURN(queue_, device_.queues().MakeQueue());
   const NcclGroupRank member{.rank = PositionOf(self_), .ranks = static_cast<int>(ranks_.size())};
-  return Settle(library_.CommInit(comm_, id, member, kMostBlocks), "connecting", deadline, alive);
+  const int most_blocks = direction_ == Direction::kBoth && member.ranks > 2 ? kMostExchangeBlocks : kMostBlocks;
+  return Settle(library_.CommInit(comm_, id, member, most_blocks), "connecting", deadline, alive);
 }
 
 absl::Status NcclLink::MoveFirst(std::span<const Message> messages, const Deadline& deadline,

@@ -31,6 +31,8 @@ class NcclLink {
   static constexpr int kStreams = 3;
   // The most thread blocks of a message: as many as NCCL's own point-to-point transfers use between two GPUs of a host.
   static constexpr int kMostBlocks = 4;
+  // Of an exchange, whose messages with several peers share them. By NCCL's documentation, not measured.
+  static constexpr int kMostExchangeBlocks = 16;
 
   struct Message {
     bool is_send = false;

@@ -15,7 +15,7 @@
 // by the file's size and modification time. Not found: a change through a mapping of another program that had written
 // to the same page before Open(), within the kernel's clock tick of Open(), on a renamed file, or with the time set
 // back. SamplingOrder::At therefore checks every id that it returns. Truncating the file ends the process with a
-// message (launch/job/signals.h). A file that is replaced by another (rename) is read to the end.
+// message (launch/signals.h). A file that is replaced by another (rename) is read to the end.
 // Thread safety: any thread may call what is const.
 #pragma once
 

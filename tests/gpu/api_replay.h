@@ -8,8 +8,9 @@
 
 namespace hadal::testing {
 
-// Errors: Internal, with the number and text of the first line whose call fails. A product whose search finds no
-// algorithm is left out, unless its epilogue is the default.
+// Errors: Internal, with number and text of each line whose call fails, one for each function (of products: each shape)
+// and error; calls that use what a refused one would have made are left out. So is a product whose search finds no
+// algorithm, unless its epilogue is the default.
 absl::Status ReplayApiCalls(absl::string_view recording);
 
 }  // namespace hadal::testing

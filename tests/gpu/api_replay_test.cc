@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
@@ -15,7 +16,10 @@
 namespace hadal::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 TEST(ApiReplayTest, MakesTheRecordedCalls) {
   for (const char* const function :
@@ -39,12 +43,21 @@ std::string LineWith(const std::string& call) {
   return text.substr(at, text.find('\n', at) - at);
 }
 
-TEST(ApiReplayTest, NamesTheLineOfAnIllegalCall) {
+TEST(ApiReplayTest, NamesEachDifferentIllegalCallOnceAndGoesOn) {
   const std::string begin = LineWith("cudaStreamBeginCapture");
-  const std::string waits = "cudaStreamSynchronize " + std::vector<std::string>(absl::StrSplit(begin, ' '))[1];
-  const std::string calls = absl::StrReplaceAll(kRecordedApiCalls, {{begin, begin + "\n" + waits}});
-  EXPECT_THAT(ReplayApiCalls(calls).message(),
-              HasSubstr(", " + waits + ": operation not permitted when stream is capturing"));
+  const std::string stream = std::vector<std::string>(absl::StrSplit(begin, ' '))[1];
+  const std::string waits = "cudaStreamSynchronize " + stream, asks = "cudaStreamQuery " + stream;
+  // Memory that is refused, and a copy to it, which is left out.
+  const std::string calls = absl::StrReplaceAll(
+      kRecordedApiCalls,
+      {{begin, absl::StrCat("cudaMalloc d9999 ", int64_t{1} << 60, "\ncudaMemsetAsync d9999+0 0 8 ", stream, "\n", begin,
+                            "\n", waits, "\n", waits, "\n", asks)}});
+  const std::string message(ReplayApiCalls(calls).message());
+  const std::string refused = ": operation not permitted when stream is capturing";
+  EXPECT_THAT(message, AllOf(StartsWith("3 different calls are refused:\nline "), HasSubstr(", " + waits + refused),
+                             HasSubstr(", " + asks + refused), HasSubstr("cudaMalloc d9999"), Not(HasSubstr("Memset"))));
+  EXPECT_EQ(message.find(waits), message.rfind(waits));
+  EXPECT_EQ(EmulatedCuda::Instance().used_bytes(), 0) << "the calls behind them were made";
 }
 
 }  // namespace

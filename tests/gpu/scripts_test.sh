@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts_test.sh HADAL: what step_bench prints and how it keeps to its budget, paper_depth from text to verdicts, and how run counts parts and
-# shares its seconds out, on the CPU.
+# scripts_test.sh HADAL: what step_bench prints and how it keeps to its budget, paper_depth from text to verdicts, and how first_minutes counts
+# parts and what one that fails leaves of the others, on the CPU.
 set -euo pipefail
 hadal=$1 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
@@ -13,10 +13,10 @@ expect() { grep -qE -- "$1" "$2" || { cat "$2"; fail "no line like: $1"; }; }
 
 bench() { "$here/step_bench" "$hadal" --device cpu --rows tiny --results "$work/results.txt" "$@" > "$work/out.txt"; }
 bench --shapes a,d
-expect '^\(d\) 64 tokens, hadal: [0-9,]+ target tokens/s' "$work/out.txt"
+expect '^\(d\) 64 tokens, hadal: [0-9,]+ target tokens/s, [0-9.]+ model TFLOP/s, [0-9]+% of the GEMM limit, ' "$work/out.txt"
 expect '^\| d \| 64 \| [0-9,]+ \|.*[0-9]+% \|' "$work/out.txt"
 expect '^\| a \| 128 \| [0-9,]+¹ \|' "$work/out.txt"
-expect '^goal: \(d\) at least 60% of the GEMM limit: (NOT )?reached \(64: [0-9]+%, 128¹: ' "$work/out.txt"
+expect '^goal: \(d\) at least 60% of the GEMM limit: (NOT )?reached \(64, [0-9.]+ model TFLOP/s: [0-9]+%, 128¹, ' "$work/out.txt"
 expect '^goal: \(c\) at least 75% of the GEMM limit: not measured' "$work/out.txt"
 expect '^goal: ahead of PyTorch everywhere: not measured' "$work/out.txt"
 expect '^\{"shape": "a", "micro_batch_tokens": 128, "who": "hadal".*"share_of_gemm_limit"' "$work/results.txt"
@@ -54,7 +54,7 @@ if "$here/step_bench" "$work/flaky" --device cpu --rows tiny --shapes d --result
   fail "a row without figures was not counted"
 fi
 expect '^\(d\) 128 tokens, hadal: failed: prints no JSON: \{"step_seconds": \[' "$work/out.txt"
-expect '^goal: \(d\) at least 60% of the GEMM limit: (NOT reached|reached where measured), 1 of 2 \(64: ' "$work/out.txt"
+expect '^goal: \(d\) at least 60% of the GEMM limit: (NOT reached|reached where measured), 1 of 2 \(64, ' "$work/out.txt"
 [ ! -e "$work/late" ] || fail "the results are not written row by row"
 # As on a GPU, with one that is made up: its memory decides on recomputation, and whether a model is tried at all.
 mkdir "$work/gpu"
@@ -116,44 +116,104 @@ expect '^# deepnorm: trained on the CPU' "$work/depth/paper_depth.txt"
 if PATH=$work/gpu:$PATH MEBIBYTES=8192 depth "$hadal" refused --methods deepnorm; then fail "a CPU trained under a GPU's name"; fi
 expect '^# deepnorm: .*"bf16" needs a GPU' "$work/refused/paper_depth.txt"
 
-# run, of programs that are made up: gpu_nccl_test fails, gpu_runs_test waits for ever.
-mkdir "$work/bin"
-printf '#!/bin/sh\nexit 0\n' > "$work/bin/gpu_kernels_test"
-printf '#!/bin/sh\ncase $* in *ApiCalls*) exit 0 ;; esac\nexec sleep 99\n' > "$work/bin/gpu_runs_test"
-printf '#!/bin/sh\necho "a Failure"\nexit 1\n' > "$work/bin/gpu_nccl_test"
+# first_minutes, of programs that are made up: of the kernels one fails and one hangs, a library of gpu_nccl_test is missing.
+mkdir "$work/bin" "$work/tools"
+cat > "$work/bin/gpu_kernels_test" << 'END'
+#!/bin/sh
+case $* in *CudaAdam*) echo "adam_test.cc:7: Failure"; exit 1 ;; *CudaConvert*) exec sleep 999 ;; esac
+END
+printf '#!/bin/sh\necho "fact: made up"\n' > "$work/bin/gpu_runs_test"
+cp "$work/bin/gpu_runs_test" "$work/bin/gpu_nccl_test"
 cat > "$work/bin/hadal" << 'END'
 #!/bin/sh
 case $* in
   --build-info) echo "GPU            none: made up" ;;
-  doctor*) echo "rank  GPU  made up" ;;
+  doctor*) printf 'rank  GPU        memory\n   0  made-up    8.0\n' ;;
   "bench kernels"*) printf 'made-up GPU\ncopy: 9.0 GB/s, read and written\na kernel\ngoal, 85%% of the copy: reached\n' ;;
   *) echo "hadal bench: made up" >&2; exit 1 ;;
 esac
 END
-printf '#!/bin/sh\necho "========= Error: Device not supported"\nexit 1\n' > "$work/bin/compute-sanitizer"
-chmod +x "$work"/bin/*
-code=0
-PATH=$work/bin:$work/gpu:$PATH MEBIBYTES=8192 \
-  "$here/run" --bin "$work/bin" --bench --seconds 20 --results "$work/run.txt" > "$work/out.txt" 2>&1 || code=$?
-[ $code -eq 1 ] || { cat "$work/out.txt"; fail "run ends with $code where a part failed"; }
-expect '^passed  gpu_adam_test  ' "$work/run.txt"
-expect '^skipped  gpu_device_test  \(not done, the time was over after [0-9]+ s\)' "$work/run.txt"
-expect '^skipped  gpu_nccl_communicator_test  \(the time is over\)' "$work/run.txt"  # the benches' seconds are theirs
-expect '^passed  bench_kernels  ' "$work/run.txt"
-expect '^goal, 85% of the copy: reached' "$work/run.txt"
-if grep -q '^a kernel' "$work/out.txt"; then fail "run prints the whole table of kernels"; fi
-expect '^a kernel' "$work/run.txt.kernels.txt"
-expect '^FAILED  step_bench  ' "$work/run.txt"
-[ "$(tail -n 2 "$work/out.txt" | head -n 1)" = 'FAILED  step_bench' ] || { cat "$work/out.txt"; fail "run's end does not name what failed"; }
-tar -tzf "$work/run.txt.logs.tar.gz" > "$work/logs.txt"
-expect 'step_bench.log' "$work/logs.txt"
-printf '#!/bin/sh\necho "fact: made up"\n' > "$work/bin/gpu_runs_test"
-code=0
-PATH=$work/bin:$PATH "$here/run" --bin "$work/bin" --results "$work/run.txt" > "$work/out.txt" 2>&1 || code=$?
-[ $code -eq 1 ] || { cat "$work/out.txt"; fail "run ends with $code where parts failed"; }
-expect '^FAILED  gpu_nccl_communicator_test  ' "$work/run.txt"
-expect '^fact: made up' "$work/run.txt"
-expect '^skipped  racecheck.gpu_kernels_test  \(compute-sanitizer does not know this device\)' "$work/run.txt"
-tail -n 1 "$work/run.txt" > "$work/last.txt"
-expect '^passed 28, failed [25], skipped [58]$' "$work/last.txt"  # 2 and 8 where there is no mpirun
-echo "run, step_bench and paper_depth hold"
+cat > "$work/tools/ldd" << 'END'
+#!/bin/sh
+case $1 in *gpu_nccl_test) echo "	libmissing.so.1 => not found" ;; esac
+END
+# Two steps; a launch has a row for each metric.
+cat > "$work/tools/ncu" << 'END'
+#!/bin/sh
+echo '==PROF== Connected to process 1 (hadal)'
+echo '"ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
+id=0
+for kernel in 'Attention<1>' AdamKernel 'Attention<2>' 'Attention<2>' AdamKernel; do
+  echo "\"$id\",\"1\",\"void hadal::cuda::(anonymous namespace)::$kernel(hadal::cuda::Args)\",\"dram__bytes.sum\",\"byte\",\"3,000,000\""
+  echo "\"$id\",\"1\",\"void hadal::cuda::(anonymous namespace)::$kernel(hadal::cuda::Args)\",\"gpu__time_duration.sum\",\"nsecond\",\"2,000\""
+  id=$((id + 1))
+done
+END
+cat > "$work/tools/nvidia-smi" << 'END'
+#!/bin/sh
+case $* in
+  dmon*) printf '# gpu   pwr gtemp    sm   mclk   pclk\n# Idx     W     C     %%    MHz    MHz\n    0   600    50    99   2619   1980\n    0    90    40     0    300    345\n'; exec sleep 999 ;;
+  *name*) echo "made-up GPU, 1.2, 8192 MiB" ;;
+  *) echo 8192 ;;
+esac
+END
+printf '#!/bin/sh\necho "========= Error: Device not supported"\nexit 1\n' > "$work/tools/compute-sanitizer"
+chmod +x "$work"/bin/* "$work"/tools/*
+minutes() {  # CODE OPTION…
+  local wanted=$1 code=0; shift
+  PATH=$work/tools:$PATH "$here/first_minutes" --bin "$work/bin" --results "$work/results" "$@" > "$work/out.txt" 2>&1 || code=$?
+  [ $code -eq "$wanted" ] || { cat "$work/out.txt"; fail "first_minutes ends with $code instead of $wanted: $*"; }
+}
+minutes 1 --part-seconds 10
+for line in 'FAILED  libraries  ' 'FAILED  gpu_adam_test  ' 'FAILED \(hangs\)  gpu_convert_test  ' 'passed  gpu_unfold_test  ' \
+            'passed  gpu_device_test  ' 'fact: made up' 'passed  bench_kernels  ' 'goal, 85% of the copy: reached' 'FAILED  step_bench  ' \
+            'kernels of a step: 3 launches, 6 us' ' +2 +4\.0 +67% +1,500  Attention<2>' \
+            'clocks of 1 busy seconds: SM MHz 1980 \(1980 to 1980\), memory MHz 2619 .*, W 600 ' \
+            'FAILED  gpu_adam_test: adam_test.cc:7: Failure' 'FAILED  libraries: gpu_nccl_test: libmissing.so.1 => not found' \
+            'skipped: train_beside_cpu: GPU            none: made up'; do
+  expect "^$line" "$work/results/results.txt"
+done
+diff <(sed -n '/== summary/,$p' "$work/out.txt") <(sed -n '/== summary/,$p' "$work/results/results.txt") || fail "the last screen is not the results' end"
+expect '--only gpu_adam_test,gpu_convert_test,cublaslt_choices,step_bench$' "$work/out.txt"
+expect '^passed [0-9]+, failed 5, skipped 1$' <(tail -n 1 "$work/out.txt")
+if grep -q '^a kernel' "$work/out.txt"; then fail "the whole table of kernels is printed"; fi
+expect '^a kernel' "$work/results/kernels.txt"
+expect 'Failure' "$work/results/logs/gpu_adam_test.log"
+# A refused call, or a GPU that the doctor cannot open: what does not rest on it follows, and time is left.
+printf '#!/bin/sh\necho "2 different calls are refused: …"\nexit 1\n' > "$work/bin/gpu_runs_test"
+minutes 1 --part-seconds 10 --only gpu_unfold_test
+expect '^FAILED  gpu_api_calls_test: 2 different calls are refused' "$work/out.txt"
+expect '^passed  gpu_unfold_test' "$work/out.txt"
+printf '#!/bin/sh\nexit 0\n' > "$work/bin/gpu_kernels_test"
+minutes 1
+expect '^passed  gpu_adam_test' "$work/out.txt"
+expect '^skipped: gpu_device_test, .*step_bench: the gate failed$' "$work/out.txt"
+expect '^passed [0-9]+, failed 2, skipped ' <(tail -n 1 "$work/out.txt")
+# Plan b: parts whose program does not load, and a device that compute-sanitizer does not know.
+printf '#!/bin/sh\nexit 0\n' > "$work/bin/gpu_runs_test"
+minutes 1 --plan b
+expect '^skipped: gpu_nccl_communicator_test, .*: gpu_nccl_test does not load: libmissing.so.1' "$work/out.txt"
+expect '^skipped: memcheck.gpu_kernels_test: Device not supported' "$work/out.txt"
+# Without time nothing runs, and what is no part is refused.
+minutes 1 --seconds 0
+expect '^skipped: gpu_api_calls_test, doctor, train_beside_cpu, .*: the time is over$' "$work/out.txt"
+minutes 2 --only gpu_adam_test,nonsense
+expect 'no part nonsense' "$work/out.txt"
+# No device, or one that the programs cannot use.
+printf '#!/bin/sh\necho "SKIPPED: no CUDA device (made up)"\nexit 77\n' > "$work/bin/gpu_runs_test"
+minutes 1
+expect '^FAILED  devices: there is a GPU, and the programs cannot use it: SKIPPED: no CUDA device' "$work/out.txt"
+rm "$work/tools/nvidia-smi" "$work/tools/ldd"
+if [ ! -e /dev/nvidia0 ]; then
+  minutes 77
+  expect '^clocks: not recorded, no nvidia-smi' "$work/out.txt"
+fi
+
+# mpirun where there is no remote shell.
+if command -v mpirun > /dev/null; then
+  mkdir "$work/few"
+  ln -s "$(command -v mpirun)" "$(command -v orted)" "$work/few"
+  PATH=$work/few "$(python3 -c 'import sys; print(sys.executable)')" "$here/machine.py" mpirun --oversubscribe -np 2 /bin/true > "$work/out.txt" 2>&1 ||
+    { cat "$work/out.txt"; fail "mpirun without ssh"; }
+fi
+echo "first_minutes, step_bench and paper_depth hold"

@@ -16,8 +16,8 @@
 #include "runtime/comm/nccl_communicator.h"
 #include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
-#include "tests/comm/transfer_buffer.h"
 #include "tests/integration/pipeline_run.h"
+#include "tests/runtime/comm/transfer_buffer.h"
 #include "tests/support/emulated_nccl.h"
 
 namespace hadal::testing {

@@ -3,11 +3,13 @@
 
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/add.h"
+#include "kernels/cuda_host/held_streams.h"
 #include "kernels/cuda_host/own_memory.h"
 #include "runtime/arena.h"
 #include "tests/support/emulated_cuda.h"
@@ -62,6 +64,17 @@ TEST_F(CudaDeviceTest, IsLookedAtWithoutBeingTaken) {
   EXPECT_EQ(cuda::LookAtCudaDevice({})->architecture, "sm_70") << "what is refused is known all the same";
   Cuda().machine = {.devices = 0};
   EXPECT_EQ(cuda::LookAtCudaDevice({}).status().code(), absl::StatusCode::kNotFound);
+}
+
+// With 8 queues for 24 streams two others are in the queue of the blocked stream, and two in that of the one behind it.
+TEST_F(CudaDeviceTest, StreamsInOneHardwareQueueHoldEachOther) {
+  for (const auto& [queues, held] : {std::pair(32, 0), std::pair(8, 4)}) {
+    Cuda().machine.hardware_queues = queues;
+    const absl::StatusOr<cuda::HeldStreams> counted = cuda::CountHeldStreams(24);
+    ASSERT_TRUE(counted.ok()) << counted.status();
+    EXPECT_EQ(counted->most, held);
+    EXPECT_EQ(counted->average, held);
+  }
 }
 
 TEST_F(CudaDeviceTest, MemoryThatIsTakenElsewhereIsAnErrorAndLeavesNothing) {

@@ -31,6 +31,11 @@ says '^   0 .*0000:10:00.0'; says '^   1 .*0000:11:00.0'; lacks 'share one GPU'
 says '^note     ranks 0, 1 .*NCCL variables are set: NCCL_IB_DISABLE=1'
 doctor "0 1" "${mpi[@]}" -n 2 "$hadal" "${probe[@]}"; says '^warning  ranks 0, 1 .*share one GPU'
 doctor 1 env HADAL_EMULATED_GPUS=2 "${mpi[@]}" -n 3 "$hadal" "${probe[@]}"; says '^BAD      ranks 0, 2 .*share one GPU'
+doctor 1 env HADAL_EMULATED_GPUS=2 HADAL_EMULATED_QUEUES=8 "${mpi[@]}" -n 2 "$hadal" "${probe[@]}"
+says '^BAD      ranks 0, 1 .*runs over NCCL are refused: behind one of 24 streams up to 4 others wait'
+printf 'NCCL_MIN_CTAS=16\n' > nccl.conf
+doctor 1 env HADAL_EMULATED_GPUS=2 NCCL_CONF_FILE="$PWD/nccl.conf" "${mpi[@]}" -n 2 "$hadal" "${probe[@]}"
+says '^BAD      ranks 0, 1 .*runs over NCCL are refused: NCCL_MIN_CTAS=16 in .*nccl.conf'
 lame=("${mpi[@]}" -n 1 "$hadal")
 doctor 1 "${lame[@]}" "${probe[@]}" : -n 1 env HADAL_EMULATED_GPUS=0 "$hadal" "${probe[@]}"
 says '^   1  none: no GPU is visible'; says '^BAD      rank 1 .*no GPU, although other ranks have one'

@@ -59,6 +59,7 @@ EmulatedCuda::EmulatedCuda() {
   };
   from_environment("HADAL_EMULATED_GPUS", machine.devices);
   from_environment("HADAL_EMULATED_DRIVER", machine.driver);
+  from_environment("HADAL_EMULATED_QUEUES", machine.hardware_queues);
   if (const char* const work = std::getenv("HADAL_EMULATED_HANG")) HangAfter(std::atoll(work));
 }
 
@@ -119,6 +120,7 @@ void EmulatedCuda::Put(StreamState& stream, Work work) {
     stream.recording->push_back(std::move(work));
   } else {
     if (work_left_ <= 0 && stream.pending.size() >= kLaunchQueue) Hang();
+    work.order = next_order_++;
     stream.pending.push_back(std::move(work));
   }
 }
@@ -130,29 +132,52 @@ void EmulatedCuda::Enqueue(cudaStream_t stream, std::function<void()> run) {
   Put(state, {.run = std::move(run)});
 }
 
-void EmulatedCuda::RunNext(StreamState& stream) {
+// Runs what must run before the stream's next work item. Returns false if that waits for a host function.
+bool EmulatedCuda::RunBefore(const StreamState& stream) {
+  const Work& next = stream.pending.front();
+  for (const auto& [handle, other] : streams_) {
+    if (other->number % machine.hardware_queues != stream.number % machine.hardware_queues) continue;
+    while (other.get() != &stream && !other->pending.empty() && other->pending.front().order < next.order) {
+      if (!RunNext(*other)) return false;
+    }
+  }
+  while (next.awaits != nullptr && !next.awaits->reached) {
+    if (!RunNext(*next.awaits->stream)) return false;
+  }
+  if (next.host == nullptr) return true;
+  if (!std::exchange(next.host->begun, true)) {
+    std::thread([call = next.host] {
+      call->function();
+      call->ended = true;
+    }).detach();
+  }
+  return next.host->ended;
+}
+
+bool EmulatedCuda::RunNext(StreamState& stream) {
   HADAL_CHECK(!stream.pending.empty());
-  Work work = std::move(stream.pending.front());
+  if (!RunBefore(stream)) return false;
+  const Work work = std::move(stream.pending.front());
   stream.pending.pop_front();
   --work_left_;
-  if (work.awaits != nullptr) {
-    while (!work.awaits->reached) RunNext(*work.awaits->stream);
-    return;
-  }
+  if (work.run == nullptr) return true;
   if (std::exchange(break_next_, false)) fault_ = cudaErrorIllegalAddress;
   if (fault_ == cudaSuccess) work.run();
+  return true;
 }
 
 void EmulatedCuda::Run(StreamState& stream, size_t most) {
   if (stream.pending.empty() || work_left_ <= 0) return;
   Protect(PROT_READ | PROT_WRITE);
-  for (; most > 0 && !stream.pending.empty(); --most) RunNext(stream);
+  while (most > 0 && !stream.pending.empty() && RunNext(stream)) --most;
   Protect(PROT_NONE);
 }
 
 void EmulatedCuda::Drain(StreamState& stream) {
-  Run(stream, stream.pending.size());
-  if (work_left_ <= 0) Hang();
+  do {
+    Run(stream, stream.pending.size());
+    if (work_left_ <= 0) Hang();
+  } while (!stream.pending.empty());  // a host function has not ended
 }
 
 void EmulatedCuda::Advance() {
@@ -166,15 +191,16 @@ cudaError_t EmulatedCuda::MakeStream(cudaStream_t* stream) {
   const std::lock_guard lock(mutex_);
   auto state = std::make_unique<StreamState>(random_());
   state->device = CurrentDevice();
-  *stream = state->executor.stream();
+  state->number = next_stream_++;
+  *stream = state->emulator.stream();
   for (const auto& [memory, pages] : pages_) {
-    if (pages.device == state->device) state->executor.Register(memory, pages.bytes);
+    if (pages.device == state->device) state->emulator.Register(memory, pages.bytes);
   }
-  state->executor.Divert([this, owner = state.get()](const cuda::LaunchShape& shape, std::function<void()> launch) {
+  state->emulator.Divert([this, owner = state.get()](const cuda::LaunchShape& shape, std::function<void()> launch) {
     HADAL_CHECK_EQ(LastError(), cudaSuccess);  // what kernels/cuda/thread_layer.h checks behind each launch
     HADAL_CHECK_EQ(owner->device, CurrentDevice());
     if (ApiRecording* const calls = ApiRecording::OfThisThread(); calls != nullptr) {
-      const cudaStream_t here = owner->executor.stream();
+      const cudaStream_t here = owner->emulator.stream();
       calls->Note("launch", {shape.blocks_x, shape.blocks_y, shape.threads, here});
     }
     const std::lock_guard divert_lock(mutex_);
@@ -208,6 +234,16 @@ cudaError_t EmulatedCuda::Query(cudaStream_t stream) {
   if (fault_ != cudaSuccess || state.pending.empty()) return fault_;
   Run(state, 1 + random_() % 64);
   return cudaErrorNotReady;
+}
+
+cudaError_t EmulatedCuda::CallHost(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  const std::lock_guard lock(mutex_);
+  StreamState& state = StateOf(stream);
+  if (state.recording != nullptr || ThisThreadRecords()) return cudaErrorStreamCaptureUnsupported;
+  Put(state, {.host = std::make_shared<HostCall>()});
+  state.pending.back().host->function = [=] { function(data); };
+  Advance();
+  return fault_;
 }
 
 cudaError_t EmulatedCuda::MakeEvent(cudaEvent_t* event, bool timed) {

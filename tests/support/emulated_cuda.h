@@ -1,11 +1,14 @@
 // An emulation of the CUDA runtime in host memory, to run kernels/cuda_host/cuda_*.cc without a GPU. It follows the
 // functions and rules of NVIDIA's reference of the runtime (streams, events, capture, memory, errors). A test links
 // emulated_cuda_runtime.cc, which defines the functions (cudaMalloc …), instead of cudart, and kernels that were built
-// for the executor.
+// for the emulator.
 //
 // It runs work as late as the rules allow, and chooses at random where they leave a choice:
 //   - work on a stream runs when the host waits for it, or during a later call; streams overtake each other unless
 //     events order them;
+//   - a host function runs in a thread of its own, and what follows on its stream after it;
+//   - streams share hardware queues: stream n is in queue n modulo their number, and work in a queue runs in the order
+//     of submission;
 //   - a copy from pinned memory reads it when the copy runs; a copy from other host memory has read it when the call
 //     returns; a copy to other host memory waits;
 //   - device memory initially has 0xFF bytes, is aligned to exactly 256 bytes, and the host cannot access it (a fault);
@@ -38,7 +41,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/executor.h"
+#include "tests/support/kernel_emulator.h"
 
 namespace hadal::testing {
 
@@ -48,11 +51,12 @@ class EmulatedCuda {
   static EmulatedCuda& Instance();
 
   // Properties of the emulated machine, set by a test before the calls. For a whole program: HADAL_EMULATED_GPUS
-  // (devices), HADAL_EMULATED_DRIVER (driver).
+  // (devices), HADAL_EMULATED_DRIVER (driver), HADAL_EMULATED_QUEUES (hardware_queues).
   struct Machine {
     int driver = CUDART_VERSION;  // the CUDA version it supports; 0: no driver
     int devices = 1;              // visible devices; all are equal
     int major = 9;                // of the compute capability
+    int hardware_queues = 32;
     int64_t bytes = int64_t{1} << 34;
     bool memory_for_graphs = true;
     // Epilogues of cuBLASLt: without an algorithm; with one of a different kind; with one that does not split the sum
@@ -79,6 +83,7 @@ class EmulatedCuda {
   cudaError_t DestroyStream(cudaStream_t stream);
   cudaError_t Synchronize(cudaStream_t stream);
   cudaError_t Query(cudaStream_t stream);
+  cudaError_t CallHost(cudaStream_t stream, cudaHostFn_t function, void* data);
   cudaError_t MakeEvent(cudaEvent_t* event, bool timed);
   cudaError_t DestroyEvent(cudaEvent_t event);
   cudaError_t RecordEvent(cudaEvent_t event, cudaStream_t stream);
@@ -117,20 +122,28 @@ class EmulatedCuda {
     bool reached = false;
     double reached_seconds = 0;
   };
+  struct HostCall {
+    std::function<void()> function;
+    bool begun = false;
+    std::atomic<bool> ended = false;
+  };
   struct Work {
     std::function<void()> run;
+    std::shared_ptr<HostCall> host;                      // calls this instead; there is nothing to run
     std::shared_ptr<Marker> awaits;                      // waits for the marker; there is nothing to run
     std::vector<std::pair<const void*, int64_t>> names;  // memory that it reads or writes when it runs
     cudaGraphExec_t graph = nullptr;
+    int64_t order = 0;  // of submission
   };
   using Recording = std::vector<Work>;
   struct StreamState {
-    explicit StreamState(uint64_t seed) : executor(seed) {}
-    cuda::Executor executor;  // its address identifies the stream in kernel launches
+    explicit StreamState(uint64_t seed) : emulator(seed) {}
+    cuda::KernelEmulator emulator;  // its address identifies the stream in kernel launches
     std::deque<Work> pending;
     std::unique_ptr<Recording> recording;
     std::thread::id recorder;
-    int device = 0;  // its maker's
+    int device = 0;    // its maker's
+    int64_t number = 0;  // in the order of making
   };
   struct Pages {
     std::byte* mapped = nullptr;
@@ -142,7 +155,9 @@ class EmulatedCuda {
   StreamState& StateOf(cudaStream_t stream);
   void Put(StreamState& stream, Work work);
   // Run the stream's next work item, its next few, or all. RunNext REQUIRES: an item is queued, and the memory is open.
-  void RunNext(StreamState& stream);
+  // Returns false if it waits for a host function.
+  bool RunNext(StreamState& stream);
+  bool RunBefore(const StreamState& stream);
   void Run(StreamState& stream, size_t most);
   void Drain(StreamState& stream);
   // Runs some of the queued work, or none, at random.
@@ -167,6 +182,7 @@ class EmulatedCuda {
   std::map<cudaGraph_t, std::unique_ptr<Recording>> recordings_;
   std::map<cudaGraphExec_t, std::unique_ptr<Recording>> graphs_;
   uint64_t next_name_ = 1;  // of events and graphs
+  int64_t next_order_ = 0, next_stream_ = 0;
 };
 
 }  // namespace hadal::testing

@@ -155,6 +155,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   HADAL_CHECK_EQ(flags, 0u);
   return Return(Cuda().AwaitEvent(stream, event), "cudaStreamWaitEvent", stream, event, flags);
 }
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  return Return(Cuda().CallHost(stream, function, data));
+}
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
   const bool timed = (flags & cudaEventDisableTiming) == 0;

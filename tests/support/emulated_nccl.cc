@@ -115,6 +115,7 @@ class EmulatedNccl::Library final : public NcclLibrary {
     if (group == nullptr) group = std::make_unique<Group>(Group{number, std::vector<Side>(member.ranks)});
     HADAL_CHECK_EQ(group->sides.size(), static_cast<size_t>(member.ranks));
     if (std::exchange(group->sides[member.rank].joined, true)) nccl_.Misuse(*group, "one rank joins twice");
+    if (member.rank == 0) nccl_.blocks_.push_back(most_blocks);
     const int streams = device_.emulated_queues().TakeStreams(2);
     members_.push_back(std::make_unique<Member>(Member{group.get(), member.rank, streams}));
     comm = members_.back().get();
@@ -298,6 +299,11 @@ int EmulatedNccl::messages() const {
 int EmulatedNccl::calls() const {
   const std::lock_guard lock(mutex_);
   return calls_;
+}
+
+std::vector<int> EmulatedNccl::blocks() const {
+  const std::lock_guard lock(mutex_);
+  return blocks_;
 }
 
 int EmulatedNccl::groups() const {

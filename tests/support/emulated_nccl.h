@@ -53,6 +53,8 @@ class EmulatedNccl {
   int calls() const;
   // Groups of messages that ranks have started; a message outside of a group is one.
   int groups() const;
+  // The most thread blocks of a transfer, of each communicator of its rank 0, in the order of joining.
+  std::vector<int> blocks() const;
   // Returns and clears the recorded misuses.
   std::vector<std::string> TakeMisuses();
 
@@ -80,6 +82,7 @@ class EmulatedNccl {
   std::mt19937_64 random_;
   bool advancing_ = false;
   int messages_ = 0, calls_ = 0, operations_ = 0;
+  std::vector<int> blocks_;
   std::optional<int> fail_after_, stall_after_;
   NcclResult failure_ = kNcclRemoteError;  // of fail_after_
   uint64_t next_id_ = 1;

@@ -26,8 +26,8 @@
 #include "tools/corpus/corpora_list.h"
 #include "tools/corpus/parallel_text.h"
 #include "tools/evaluate/evaluation.h"
-#include "tools/translate/beam_choices.h"
-#include "tools/translate/direction_tags.h"
+#include "tools/translate/leading_tokens.h"
+#include "tools/translate/translate_options.h"
 
 namespace hadal {
 namespace {

@@ -24,9 +24,9 @@
 #include "tools/corpus/token_lists.h"
 #include "tools/output/human_units.h"
 #include "tools/output/work_progress.h"
-#include "tools/translate/direction_tags.h"
-#include "tools/translate/output_file.h"
+#include "tools/translate/leading_tokens.h"
 #include "tools/translate/score_stream.h"
+#include "tools/translate/translation_output.h"
 #include "tools/translate/unknown_tokens.h"
 
 namespace hadal {
