@@ -19,7 +19,7 @@ namespace hadal {
 namespace {
 
 constexpr int kRounds = 16;
-constexpr const char* kWhat = "clock alignment";
+constexpr const char* kWhat = "trace";
 
 absl::Status Exchange(absl::StatusOr<CommRequest> posted, Communicator& communicator, absl::Duration timeout) {
   HADAL_RETURN_IF_ERROR(posted.status());
@@ -73,7 +73,6 @@ namespace {
 
 // 9 MiB a rank. A step of 500 micro-batches of 60 recomputed segments fits; what does not is counted.
 constexpr int64_t kMostEvents = int64_t{1} << 17;
-constexpr const char* kWhat = "trace";
 
 // What travels in front of a rank's events.
 struct Header {
@@ -83,22 +82,17 @@ struct Header {
   int64_t events = 0;
 };
 
-absl::Status Transfer(absl::StatusOr<CommRequest> posted, Communicator& communicator, absl::Duration timeout) {
-  HADAL_RETURN_IF_ERROR(posted.status());
-  return communicator.Wait(*posted, absl::Now() + timeout, kWhat);
-}
-
 absl::Status SendBytes(Communicator& communicator, const std::string& bytes, absl::Duration timeout) {
   const int64_t size = static_cast<int64_t>(bytes.size());
-  HADAL_RETURN_IF_ERROR(Transfer(communicator.Send(&size, sizeof(size), 0, kTraceTag), communicator, timeout));
-  return Transfer(communicator.Send(bytes.data(), size, 0, kTraceTag), communicator, timeout);
+  HADAL_RETURN_IF_ERROR(Exchange(communicator.Send(&size, sizeof(size), 0, kTraceTag), communicator, timeout));
+  return Exchange(communicator.Send(bytes.data(), size, 0, kTraceTag), communicator, timeout);
 }
 
 absl::StatusOr<std::string> ReceiveBytes(Communicator& communicator, int peer, absl::Duration timeout) {
   int64_t size = 0;
-  HADAL_RETURN_IF_ERROR(Transfer(communicator.Receive(&size, sizeof(size), peer, kTraceTag), communicator, timeout));
+  HADAL_RETURN_IF_ERROR(Exchange(communicator.Receive(&size, sizeof(size), peer, kTraceTag), communicator, timeout));
   std::string bytes(static_cast<size_t>(size), '\0');
-  HADAL_RETURN_IF_ERROR(Transfer(communicator.Receive(bytes.data(), size, peer, kTraceTag), communicator, timeout));
+  HADAL_RETURN_IF_ERROR(Exchange(communicator.Receive(bytes.data(), size, peer, kTraceTag), communicator, timeout));
   return bytes;
 }
 
