@@ -1,5 +1,5 @@
-// The tensor core of the emulator (kernels/cuda/fragment.h includes this file under a C++ compiler): the lanes of a warp
-// bring their registers, and one call computes from all of them.
+// The emulator's tensor core, which kernels/cuda/fragment.h includes under a C++ compiler: the lanes of a warp bring
+// their registers, and one call computes from all of them.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // The thread layer on the CPU (kernels/cuda/thread_layer.h includes this file under a C++ compiler): indices, barriers,
-// shared memory, loads and stores call the KernelEmulator that runs the kernel; arithmetic is the C++ library's, with the
-// errors that NVIDIA documents.
+// shared memory, loads and stores call the KernelEmulator that runs the kernel; arithmetic is the C++ library's, with
+// the errors that NVIDIA documents.
 #pragma once
 
 #include <array>

@@ -14,7 +14,7 @@
 // Limitations: warps have 32 lanes, and all take part in a shuffle. Nothing runs concurrently, so a data race in device
 // memory is found only if it changes a result with some seed. Timing is meaningless. There are no atomics and no
 // asynchronous copies. A tensor core is plain arithmetic (fragment.h).
-// Thread safety: an KernelEmulator belongs to one OS thread; different ones may run at the same time. Kernels must not throw.
+// Thread safety: an emulator belongs to one OS thread; different ones may run at the same time. Kernels must not throw.
 #pragma once
 
 #include <setjmp.h>
