@@ -39,6 +39,7 @@
 #include "tools/plan/simulate.h"
 #include "tools/report/curve.h"
 #include "tools/report/report.h"
+#include "tools/report/summary.h"
 #include "tools/translate/metric_commands.h"
 
 namespace {
@@ -66,7 +67,8 @@ constexpr AddCommand kCommands[] = {
     hadal::AddInspectCommand,            // what a step trains on
     hadal::AddInspectSimilarityCommand,  // how alike a checkpoint's layers are
     hadal::AddCurveCommand,              // loss curves of runs
-    hadal::AddReportCommand,             // runs, their time and their scaling as one HTML file
+    hadal::AddSummaryCommand,            // runs, their time and their scaling, as text
+    hadal::AddReportCommand,             // the same as one HTML file
     hadal::AddScheduleCommand,           // the instructions of a schedule, drawn or checked
     hadal::AddSimulateCommand,           // a schedule on ranks, costs and links given as options
     hadal::AddDoctorCommand,             // the ranks, links and files of a job, before it runs

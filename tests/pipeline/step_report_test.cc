@@ -146,10 +146,11 @@ TEST(StepReport, AStepThatWasNotAppliedIsSkipped) {
   EXPECT_TRUE(steps[0].skipped);
 }
 
-// Ranks wait 0.5 s and 1.5 s of a step of 2 s: half of all time.
+// Three ranks wait 0.5 s, 1.5 s and 1 s of a step of 2 s: half of all time.
 TEST(StepReport, EveryFewStepsTheStagesTimesAndWhatShareOfThemIsWaiting) {
   const std::vector<StepMetrics> steps =
-      Report({.log_every_steps = 2}, Result(), {{.step = 1}, {.step = 2}, {.step = 3}, {.step = 4}}, {0.5, 1.5}).steps;
+      Report({.log_every_steps = 2}, Result(), {{.step = 1}, {.step = 2}, {.step = 3}, {.step = 4}}, {0.5, 1.5, 1})
+          .steps;
   ASSERT_THAT(steps, SizeIs(4));
   for (const int i : {0, 2}) {
     EXPECT_THAT(steps[i].stages, IsEmpty());
@@ -157,15 +158,15 @@ TEST(StepReport, EveryFewStepsTheStagesTimesAndWhatShareOfThemIsWaiting) {
     EXPECT_FALSE(steps[i].measured_bubble.has_value());
   }
   for (const int i : {1, 3}) {
-    ASSERT_THAT(steps[i].stages, SizeIs(2));
+    ASSERT_THAT(steps[i].stages, SizeIs(3));
     EXPECT_EQ(steps[i].stages[0].wait_seconds, 0.5);
     EXPECT_EQ(steps[i].stages[1].wait_seconds, 1.5);
     EXPECT_EQ(steps[i].measured_bubble, 0.5);
-    ASSERT_THAT(steps[i].memory, SizeIs(2));
+    ASSERT_THAT(steps[i].memory, SizeIs(3));
     EXPECT_GT(steps[i].memory[1].arena_bytes, 0);
     EXPECT_GT(steps[i].memory[1].held_bytes, 0);
     EXPECT_GE(steps[i].memory[1].peak_resident_bytes, steps[i].memory[1].held_bytes);
-    EXPECT_GT(steps[i].analytic_bubble, 0) << "of two stages";
+    EXPECT_GT(steps[i].analytic_bubble, 0) << "of three stages";
   }
 }
 

@@ -22,10 +22,10 @@
 #include "runtime/data/corpus.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "tools/checkpoint/python_package.h"
 #include "tools/corpus/corpora_list.h"
 #include "tools/corpus/parallel_text.h"
 #include "tools/evaluate/evaluation.h"
+#include "tools/python_child.h"
 #include "tools/translate/beam_choices.h"
 #include "tools/translate/direction_tags.h"
 
