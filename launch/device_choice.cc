@@ -9,7 +9,7 @@
 #include "kernels/cuda_host/cuda_device.h"
 #include "launch/device_hang.h"
 #include "layers/device_support.h"
-#include "pipeline/layout/device_precision.h"
+#include "pipeline/options/train_options.h"
 #include "runtime/bytes.h"
 #include "runtime/check.h"
 #include "runtime/device_watch.h"

@@ -10,7 +10,7 @@
 #include <iterator>
 
 #include "launch/exit_code.h"
-#include "runtime/mapped_ranges.h"
+#include "runtime/mapped_file.h"
 
 namespace hadal {
 namespace {

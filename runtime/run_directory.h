@@ -8,7 +8,7 @@
 //   RUN/metrics.jsonl.replaced.<attempt>         what was in its place, without a line of hadal's
 //   RUN/trace/steps_90-92.json
 //   RUN/depth_probe.safetensors                  initial outputs that the depth instruments compare with
-//   RUN/report.{html,json,md}                    written by `hadal report`
+//   RUN/report.txt, report.{html,json,md}        the summary of a run that ended; written by `hadal report`
 //   RUN/cell.json                                written by `hadal compare`
 //   RUN/checkpoints/step_00001000/               a checkpoint: manifest.json, rank_00000.safetensors …, and the
 //                                                vocabularies: vocabulary.<ext>, or source.vocabulary.<ext> and

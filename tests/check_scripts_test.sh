@@ -10,7 +10,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 # In tree/: a file a room, which passes every check.
 fresh_tree() {
   rm -rf tree
-  mkdir -p tree/{configs,docs,kernels/cuda,launch,layers,pipeline/{schedule,options,layout,stage,exchange,checkpoint,decode,engine,instruments},runtime/{comm,data},tests,tools/{config,output,drawing,corpus,synthetic,plan,bench,checkpoint,translate,report,compare,doctor,train}}
+  mkdir -p tree/{configs,docs,kernels/cuda,launch,layers,pipeline/{schedule,options,layout,stage,exchange,checkpoint,decode,engine,instruments},runtime/{comm,data},tests,tools/{config,output,drawing,corpus,plan,bench,checkpoint,translate,report,compare,doctor,train}}
   cp "$here/../.clang-format" "$here/../.clang-tidy" tree
   local file
   for file in kernels/cuda/add.cu tools/hadal.cc layers/layer.h pipeline/{trainer,stage/stage,checkpoint/file,instruments/probe}.h runtime/comm/world.h tools/plan.h; do

@@ -27,6 +27,7 @@
 #include "tools/config/config.h"
 #include "tools/config/nearest_name.h"
 #include "tools/corpus/inspect.h"
+#include "tools/corpus/make_corpus.h"
 #include "tools/corpus/prepare.h"
 #include "tools/doctor/doctor_command.h"
 #include "tools/plan/plan.h"
@@ -34,9 +35,9 @@
 #include "tools/plan/simulate.h"
 #include "tools/report/curve.h"
 #include "tools/report/report.h"
+#include "tools/report/summary.h"
 #include "tools/supervise.h"
 #include "tools/sweep.h"
-#include "tools/synthetic/synthetic_corpus.h"
 #include "tools/train/train.h"
 #include "tools/translate/metric_commands.h"
 #include "tools/translate/translate_command.h"
@@ -47,7 +48,7 @@ using AddCommand = void (*)(hadal::Command app, int& exit_code);
 
 // In the order a newcomer needs them.
 constexpr AddCommand kCommands[] = {
-    hadal::AddMakeCorpusCommand,  // a synthetic corpus
+    hadal::AddMakeCorpusCommand,  // number words, for a first run
     hadal::AddPrepareCommand,     // raw text → vocabulary and token shards
     hadal::AddPlanCommand,        // stages, memory and bubble before a run
     hadal::AddTrainCommand,       // the main job
@@ -66,7 +67,8 @@ constexpr AddCommand kCommands[] = {
     hadal::AddInspectCommand,            // what a step trains on
     hadal::AddInspectSimilarityCommand,  // how alike a checkpoint's layers are
     hadal::AddCurveCommand,              // loss curves of runs
-    hadal::AddReportCommand,             // runs, their time and their scaling as one HTML file
+    hadal::AddSummaryCommand,            // runs, their time and their scaling, as text
+    hadal::AddReportCommand,             // the same as one HTML file
     hadal::AddScheduleCommand,           // the instructions of a schedule, drawn or checked
     hadal::AddSimulateCommand,           // a schedule on ranks, costs and links given as options
     hadal::AddDoctorCommand,             // the ranks, links and files of a job, before it runs

@@ -3,9 +3,9 @@
 // Trains one config on each layout of a list (tools/plan/layout_list.h) and writes the scaling report: how efficient
 // more ranks are, and where the rest of the time goes.
 //
-//   OUT/runs/NAME                the run directory of a layout, OUT/logs/NAME.log what it printed
-//   OUT/scaling.{html,json,md}   the report of all layouts that have run
-//   OUT/submitted                what the command of the last --submit printed
+//   OUT/runs/NAME                    the run directory of a layout, OUT/logs/NAME.log what it printed
+//   OUT/scaling.{txt,html,json,md}   the report of all layouts that have run; without Python the text alone
+//   OUT/submitted                    what the command of the last --submit printed
 // Layouts run one after the other, under mpirun if they have several ranks. A later call continues: it skips finished
 // layouts and resumes interrupted ones. With --submit nothing runs here: unfinished layouts are submitted as a job
 // array, unless squeue shows, or cannot rule out, that the last one has not ended. From then on, and with

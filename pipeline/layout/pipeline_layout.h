@@ -18,8 +18,8 @@
 
 #include "absl/status/statusor.h"
 #include "layers/border.h"
+#include "layers/chunk_part.h"
 #include "layers/model_plan.h"
-#include "layers/sublayer_context.h"
 #include "pipeline/options/decoder_options.h"
 #include "pipeline/options/grid_shape.h"
 #include "pipeline/options/train_options.h"

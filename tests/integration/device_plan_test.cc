@@ -12,7 +12,7 @@
 #include "kernels/cuda_host/own_memory.h"
 #include "launch/memory_limit.h"
 #include "layers/method_presets.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "nlohmann/json.hpp"
 #include "pipeline/decode/decoder.h"
 #include "pipeline/engine/engine.h"

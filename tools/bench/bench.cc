@@ -23,7 +23,6 @@
 #include "layers/model_plan.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/data/corpus.h"
-#include "runtime/data/corpus_vocabulary.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/bench/bench_kernels.h"

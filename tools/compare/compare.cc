@@ -1,5 +1,6 @@
 #include "tools/compare/compare.h"
 
+#include <cstdint>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -12,9 +13,10 @@
 #include "launch/signals.h"
 #include "runtime/status_macros.h"
 #include "tools/compare/comparison_grid.h"
-#include "tools/compare/comparison_report.h"
+#include "tools/compare/comparison_record.h"
 #include "tools/compare/comparison_runner.h"
 #include "tools/corpus/parallel_text.h"
+#include "tools/python_child.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {
@@ -23,6 +25,7 @@ namespace {
 struct CompareArguments {
   std::string grid;
   std::vector<std::string> overrides;
+  std::vector<uint64_t> seeds;
   ComparisonOptions options{.out = "comparison", .ranks = 0};  // 0 ranks: the grid's
   std::string test_reference;
   bool list = false, report_only = false;
@@ -43,26 +46,30 @@ absl::Status CheckTestText(const std::string& source, const std::string& referen
   }
 }
 
-absl::Status Report(const ComparisonGrid& grid, const CompareArguments& arguments) {
+// Records what the runs have come to, and has the pages written. Returns the exit code.
+absl::StatusOr<int> Report(const ComparisonGrid& grid, const CompareArguments& arguments) {
   const std::string& out = arguments.options.out;
-  HADAL_ASSIGN_OR_RETURN(const ComparisonReport report, MakeComparisonReport(grid, out, arguments.test_reference));
-  HADAL_RETURN_IF_ERROR(WriteComparison(report, out));
-  std::cout << "report: " << out << "/comparison.html, .md, .json" << std::endl;
-  return absl::OkStatus();
+  HADAL_RETURN_IF_ERROR(WriteComparisonRecord(grid, out));
+  std::vector<std::string> words = {out};
+  if (!arguments.test_reference.empty()) words.insert(words.end(), {"--test-reference", arguments.test_reference});
+  std::cout << std::flush;
+  const int code = RunPyhadal("compare", words);
+  if (code != kExitDone) {
+    std::cerr << "The runs are there: `hadal summary " << out << "/runs/*` prints their numbers; the same command with "
+              << "--report-only writes the report." << std::endl;
+  }
+  return code;
 }
 
 absl::StatusOr<int> Compare(CompareArguments arguments) {
-  HADAL_ASSIGN_OR_RETURN(const ComparisonGrid grid, LoadGrid(arguments.grid, arguments.overrides));
+  HADAL_ASSIGN_OR_RETURN(const ComparisonGrid grid, LoadGrid(arguments.grid, arguments.overrides, arguments.seeds));
   ComparisonOptions& options = arguments.options;
   if (options.ranks == 0) options.ranks = grid.settings.ranks();
   if (arguments.list) {
     HADAL_RETURN_IF_ERROR(ListComparison(grid, options, std::cout));
     return kExitDone;
   }
-  if (arguments.report_only) {
-    HADAL_RETURN_IF_ERROR(Report(grid, arguments));
-    return kExitDone;
-  }
+  if (arguments.report_only) return Report(grid, arguments);
   HADAL_RETURN_IF_ERROR(CheckTestText(options.test_source, arguments.test_reference));
   std::error_code error;
   options.program = std::filesystem::read_symlink("/proc/self/exe", error).string();
@@ -74,9 +81,9 @@ absl::StatusOr<int> Compare(CompareArguments arguments) {
   if (outcome.changed > 0) std::cout << ", " << outcome.changed << " with another config left alone";
   if (outcome.waiting > 0) std::cout << ", " << outcome.waiting << " to go on with: start the same command again";
   std::cout << std::endl;
-  HADAL_RETURN_IF_ERROR(Report(grid, arguments));
+  HADAL_ASSIGN_OR_RETURN(const int report, Report(grid, arguments));
   if (outcome.stopped) return kExitRequeue;
-  return outcome.failed > 0 || outcome.changed > 0 ? kExitError : kExitDone;
+  return outcome.failed > 0 || outcome.changed > 0 ? kExitError : report;
 }
 
 }  // namespace
@@ -92,6 +99,7 @@ void AddCompareCommand(Command app, int& exit_code) {
                  "Override one field in every run: --set data.train=data/train (repeatable)")
       .ValueName("FIELD=VALUE")
       .OneValueEach();
+  command.AddOption("--seeds", arguments->seeds, "Repeat every run with each of these seeds: one more axis, \"seed\"");
   command.AddOption("--ranks", arguments->options.ranks, "Ranks of each run (default: the grid's)").InRange(1, 65536);
   command.AddFlag("--accept-changes", arguments->options.accept_changes, "Continue runs whose config has changed");
   command.AddOption("--test-source", arguments->options.test_source,

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -16,10 +17,11 @@
 #include "launch/exit_code.h"
 #include "runtime/clock.h"
 #include "runtime/files.h"
+#include "runtime/locked_file.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/compare/comparison_corpora.h"
-#include "tools/compare/comparison_report.h"
+#include "tools/compare/comparison_record.h"
 #include "tools/compare/comparison_result.h"
 #include "tools/compare/comparison_run.h"
 #include "tools/config/config_origin.h"
@@ -36,10 +38,6 @@ constexpr absl::Duration kPause = absl::Milliseconds(20);  // between two looks 
 
 // Why a child was asked to stop.
 enum class StopCause { kNone, kRunBudget, kTotalBudget, kSignal };
-
-std::string LogPath(const std::string& out, const GridCell& cell) {
-  return JoinPath(JoinPath(out, "logs"), cell.name + ".log");
-}
 
 std::vector<std::string> TrainCommand(const GridCell& cell, const ComparisonOptions& options) {
   std::vector<std::string> command;
@@ -107,7 +105,10 @@ std::string ResultText(const std::string& directory, const CellRun& run, bool ju
                           *result.below_unigram < 0 ? "above" : "below");
   }
   if (result.verdict != Verdict::kUnknown) absl::StrAppend(&text, ": ", ToString(result.verdict));
-  return text;
+  if (result.verdict == Verdict::kTrains || record->diagnoses.empty()) return text;
+  const TextRecord& diagnosis = record->diagnoses.back();
+  if (absl::StartsWith(diagnosis.text, "over: ")) return text;
+  return absl::StrCat(text, "\n  diagnosis at step ", diagnosis.step, ": ", diagnosis.text);
 }
 
 class Runner {
@@ -118,6 +119,13 @@ class Runner {
   absl::StatusOr<ComparisonOutcome> Run() {
     HADAL_RETURN_IF_ERROR(Prepare());
     HADAL_RETURN_IF_ERROR(MakeDirectories(JoinPath(options_.out, "logs")));
+    const std::string lock_path = JoinPath(options_.out, "lock");
+    const absl::StatusOr<FileDescriptor> lock = OpenLocked(lock_path);  // until the last cell has ended
+    if (absl::IsAborted(lock.status())) {
+      return absl::AbortedError(absl::StrCat(lock_path, " is locked: another hadal compare or sweep is running in ",
+                                             options_.out, "; wait for its end, or choose another --out"));
+    }
+    HADAL_RETURN_IF_ERROR(lock.status());
     HADAL_RETURN_IF_ERROR(SumSpent());
     for (const int index : chosen_) {
       outcome_.stopped = outcome_.stopped || options_.stopped();
@@ -200,7 +208,7 @@ class Runner {
   absl::Status Train(int index, bool again, const std::string& directory, CellRun run) {
     const GridCell& cell = grid_.cells[index];
     log_ << Tag(index) << cell.name << (again ? absl::StrCat(": goes on (was ", ToString(run.end), ")") : ": starts")
-         << Expected(cell) << std::endl;
+         << Expected(cell, run.wall_seconds) << std::endl;
     if (options_.judged) {  // also of a run that goes on: its corpus may be another by now
       HADAL_ASSIGN_OR_RETURN(run.unigram_nll, corpora_.Unigram(cell.config));
     }
@@ -209,7 +217,7 @@ class Runner {
     HADAL_RETURN_IF_ERROR(WriteCellRun(directory, run));
     const Stopwatch watch;
     HADAL_ASSIGN_OR_RETURN(ChildProcess child,
-                           ChildProcess::Start(TrainCommand(cell, options_), LogPath(options_.out, cell)));
+                           ChildProcess::Start(TrainCommand(cell, options_), CellLogPath(options_.out, cell)));
     const auto [end, cause] = Wait(child, watch, run.wall_seconds, cell);
     const double seconds = watch.Seconds();
     run.wall_seconds += seconds;
@@ -224,7 +232,7 @@ class Runner {
     log_ << Tag(index) << cell.name << ": " << ToString(run.end) << " in " << HumanDuration(seconds) << ", "
          << ResultText(directory, run, options_.judged);
     if (run.end == CellEnd::kFailed) {
-      log_ << "\n  exit code " << run.exit_code << "; its output is in " << LogPath(options_.out, cell);
+      log_ << "\n  exit code " << run.exit_code << "; its output is in " << CellLogPath(options_.out, cell);
     }
     log_ << std::endl;
     return Translate(index, /*anew=*/true, run.end);
@@ -237,8 +245,8 @@ class Runner {
     if (options_.test_source.empty() || (end != CellEnd::kDone && end != CellEnd::kCut)) return absl::OkStatus();
     if ((!anew && PathExists(path)) || outcome_.stopped) return absl::OkStatus();
     const Stopwatch watch;
-    HADAL_ASSIGN_OR_RETURN(ChildProcess child,
-                           ChildProcess::Start(TranslateCommand(cell, options_, path), LogPath(options_.out, cell)));
+    HADAL_ASSIGN_OR_RETURN(ChildProcess child, ChildProcess::Start(TranslateCommand(cell, options_, path),
+                                                                   CellLogPath(options_.out, cell)));
     std::optional<ChildEnd> end_of_child;
     {
       const WorkProgress progress(absl::StrCat(cell.name, ": translating"), "", 0);
@@ -254,7 +262,7 @@ class Runner {
     if (end_of_child->exit_code != kExitDone) {
       ++outcome_.failed;
       log_ << Tag(index) << cell.name << ": not translated, exit code " << end_of_child->exit_code
-           << "; its output is in " << LogPath(options_.out, cell) << std::endl;
+           << "; its output is in " << CellLogPath(options_.out, cell) << std::endl;
       return absl::OkStatus();
     }
     log_ << Tag(index) << cell.name << ": translated in " << HumanDuration(watch.Seconds()) << std::endl;
@@ -308,10 +316,13 @@ class Runner {
     }
   }
 
-  // ", about 40s" once runs of this call have been measured.
-  std::string Expected(const GridCell& cell) const {
-    if (measured_cost_ == 0) return "";
-    return absl::StrCat(", about ", HumanDuration(measured_seconds_ / measured_cost_ * cell.cost));
+  // ", about 40s", from the runs that this call has measured; at most what run_minutes leave.
+  std::string Expected(const GridCell& cell, double before_seconds) const {
+    const double run_cap = 60 * grid_.settings.run_minutes();
+    const double measured = measured_cost_ == 0 ? INFINITY : measured_seconds_ / measured_cost_ * cell.cost;
+    const double seconds = std::min(measured, run_cap > 0 ? std::max(0.0, run_cap - before_seconds) : INFINITY);
+    if (std::isinf(seconds)) return "";
+    return absl::StrCat(seconds < measured ? ", at most " : ", about ", HumanDuration(seconds));
   }
 
   const ComparisonGrid& grid_;
@@ -326,10 +337,6 @@ class Runner {
 };
 
 }  // namespace
-
-std::string CellDirectory(const std::string& out, const GridCell& cell) {
-  return JoinPath(JoinPath(out, "runs"), cell.name);
-}
 
 absl::StatusOr<ComparisonOutcome> RunComparison(const ComparisonGrid& grid, const ComparisonOptions& options,
                                                 std::ostream& log) {

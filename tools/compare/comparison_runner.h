@@ -38,8 +38,6 @@ struct ComparisonOutcome {
   bool stopped = false;
 };
 
-std::string CellDirectory(const std::string& out, const GridCell& cell);
-
 // Errors: InvalidArgument for a number that no cell has, or a corpus that does not fit; file errors. A failed cell is
 // not an error: it is counted, and the next one runs.
 absl::StatusOr<ComparisonOutcome> RunComparison(const ComparisonGrid& grid, const ComparisonOptions& options,

@@ -30,6 +30,7 @@
 #include "tools/device_flags.h"
 #include "tools/plan/cost_files.h"
 #include "tools/plan/placement_map.h"
+#include "tools/report/summary.h"
 #include "tools/train/resume_request.h"
 #include "tools/train/train_preparation.h"
 #include "tools/train/train_start.h"
@@ -150,6 +151,13 @@ std::string DoneBefore(StopReason reason, int64_t step, const std::string& run_d
                       " ends the run; raise ", field, ", or start a new run with another --run-dir or --resume never");
 }
 
+// Writes the run's report.txt, on rank 0.
+void ReportRun(const RankOfRun& rank) {
+  if (rank.world.rank() != 0) return;
+  const absl::Status written = WriteRunReport(rank.arguments.run_directory);
+  if (!written.ok()) rank.sinks.Tell(absl::StrCat("warning: no report.txt: ", written.message()));
+}
+
 // Trains until a stop condition, with a watchdog for ranks that are stuck. Returns the exit code.
 absl::StatusOr<int> Train(const RankOfRun& rank, absl::Duration wait_timeout, Trainer& trainer) {
   const Watchdog watchdog(rank.world.communicator(), trainer.engine().current_instruction(), wait_timeout,
@@ -172,6 +180,7 @@ absl::StatusOr<int> Train(const RankOfRun& rank, absl::Duration wait_timeout, Tr
   // A saved run succeeds even if some metrics could not be written: an error would keep launchers from resuming it.
   if (!written.ok() && !outcome.saved) return written;
   if (!written.ok()) rank.sinks.Warn(absl::StrCat("the run is saved, but not all that it wrote: ", written.message()));
+  if (outcome.reason != StopReason::kRequested) ReportRun(rank);
   return outcome.reason == StopReason::kRequested ? kExitRequeue : kExitDone;
 }
 
@@ -241,6 +250,7 @@ int RunTrain(const TrainArguments& arguments) {
   }
   const int exit_code = ExitCodeOf(code.status());
   sinks.LogEnd(exit_code, code.status());
+  if (exit_code == kExitDiverged && (*world)->rank() == 0) WriteRunReport(arguments.run_directory).IgnoreError();
   const bool together = ReportError("train", code.status(), (*world)->communicator(), std::cerr);
   if ((!together || !part().ok()) && (*world)->size() > 1) (*world)->communicator().Abort(exit_code);
   return exit_code;

@@ -24,8 +24,6 @@
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/feature_reader.h"
-#include "tools/corpus/plain_text.h"
-#include "tools/corpus/text_input.h"
 #include "tools/corpus/text_lines.h"
 #include "tools/corpus/token_lists.h"
 #include "tools/output/human_units.h"

@@ -6,7 +6,7 @@
 //   hadal sample    RUN_OR_DIR [--prompts FILE] [--out FILE] [--nbest 1] [--print-scores | --json] [--max-len N] …
 // Beam search uses the `decode` group of the run's config, which the checkpoint contains, as the run's validation BLEU
 // does; options override it. With --temperature, --top-k or --top-p, and in `hadal sample`, --nbest outputs are drawn
-// instead (pipeline/decode/token_draw.h). Writes one line per sentence, in the order of the input; an empty line gives
+// instead (pipeline/decode/beam_search.h). Writes one line per sentence, in the order of the input; an empty line gives
 // an empty line. translation_output.h has the forms of --nbest, --print-scores and --json. The score is Σ log p /
 // length^length_penalty, natural logarithm, with </s>; of a sample Σ log p.
 // --prefix: line n of FILE is text that output n must begin with (leading_tokens.h); an empty line forces nothing. A

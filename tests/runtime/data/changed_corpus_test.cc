@@ -14,8 +14,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/data/corpus.h"
 #include "runtime/data/corpus_shard.h"
-#include "runtime/data/corpus_writer.h"
 #include "runtime/data/sampling_order.h"
 #include "tests/support/temporary_directory.h"
 

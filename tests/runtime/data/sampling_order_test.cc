@@ -12,7 +12,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/data/corpus_writer.h"
+#include "runtime/data/corpus.h"
 #include "runtime/random.h"
 #include "tests/support/corpus_of.h"
 #include "tests/support/temporary_directory.h"

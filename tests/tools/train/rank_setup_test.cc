@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "hwy/detect_targets.h"
-#include "runtime/data/corpus_writer.h"
+#include "runtime/data/corpus.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {

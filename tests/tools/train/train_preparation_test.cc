@@ -5,7 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/data/corpus_writer.h"
+#include "runtime/data/corpus.h"
 #include "runtime/data/vocabulary.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/config/config_loading.h"

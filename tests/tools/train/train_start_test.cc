@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "launch/exit_code.h"
-#include "runtime/data/corpus_writer.h"
+#include "runtime/data/corpus.h"
 #include "runtime/run_directory.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"
