@@ -12,7 +12,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/data/corpus.h"
-#include "runtime/data/corpus_vocabulary.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/corpus/prepare.h"
 

@@ -8,7 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/data/corpus_vocabulary.h"
+#include "runtime/data/corpus.h"
 #include "tests/tools/corpus/prepare_fixture.h"
 
 namespace hadal {

@@ -2,6 +2,8 @@
 
     python3 -m pyhadal report RUN…
     python3 -m pyhadal curve RUN… --svg FILE
+    python3 -m pyhadal compare DIR
+    python3 -m pyhadal evaluate DIR
 
 Exit status: 0 done, 1 error, 2 bad usage or what the user named is missing, 3 damaged.
 """
@@ -22,6 +24,8 @@ COMMANDS = {
     "make-corpus": (),
     "report": ("pandas", "matplotlib", "jinja2"),
     "curve": ("pandas", "matplotlib"),
+    "compare": ("pandas", "matplotlib", "jinja2", "sacrebleu"),
+    "evaluate": ("matplotlib", "jinja2", "sacrebleu"),
     "simulate": ("pandas", "matplotlib", "jinja2"),
     "inspect similarity": ("matplotlib", "jinja2"),
 }
