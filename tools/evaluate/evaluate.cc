@@ -29,8 +29,8 @@
 #include "tools/corpus/parallel_text.h"
 #include "tools/python_child.h"
 #include "tools/tool_exit_code.h"
-#include "tools/translate/beam_choices.h"
-#include "tools/translate/direction_tags.h"
+#include "tools/translate/leading_tokens.h"
+#include "tools/translate/translate_options.h"
 
 namespace hadal {
 namespace {

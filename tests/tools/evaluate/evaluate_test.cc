@@ -15,7 +15,7 @@
 #include "nlohmann/json.hpp"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
-#include "runtime/data/corpus_writer.h"
+#include "runtime/data/corpus.h"
 #include "runtime/data/language_tags.h"
 #include "runtime/data/vocabulary_training.h"
 #include "runtime/files.h"

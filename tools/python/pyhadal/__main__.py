@@ -18,8 +18,10 @@ from typing import Sequence
 from pyhadal.packages import require
 from pyhadal.refusal import Refusal
 
-# command → the packages that it needs. The module pyhadal/LAST_WORD.py has add_arguments(parser) and run(arguments).
+# command → the packages that it needs. Its module (similarity.py of "inspect similarity", make_corpus.py of make-corpus) has
+# add_arguments(parser) and run(arguments).
 COMMANDS = {
+    "make-corpus": (),
     "report": ("pandas", "matplotlib", "jinja2"),
     "curve": ("pandas", "matplotlib"),
     "compare": ("pandas", "matplotlib", "jinja2", "sacrebleu"),
@@ -36,7 +38,7 @@ def main(words: Sequence[str]) -> int:
     command = words[0]
     try:
         require(*COMMANDS[command])
-        module = importlib.import_module(f"pyhadal.{command.split()[-1]}")
+        module = importlib.import_module(f"pyhadal.{command.split()[-1].replace('-', '_')}")
         parser = argparse.ArgumentParser(prog=f"hadal {command}", description=module.__doc__,
                                          formatter_class=argparse.RawDescriptionHelpFormatter)
         module.add_arguments(parser)
