@@ -1,5 +1,5 @@
-// `hadal compare GRID.textproto [--out DIR] [--run N…] [--seeds N…] [--set a.b=c]… [--ranks R] [--accept-changes]
-//                [--list] [--test-source FILE --test-reference FILE] [--report-only]`
+// `hadal compare GRID.textproto [--out DIR] [--run N…] [--seeds N…] [--set a.b=c]… [--ranks R]
+//                [--accept-changes] [--list] [--test-source FILE --test-reference FILE] [--report-only]`
 //
 // Runs every cell of a grid (configs/compare.proto) as `hadal train … --run-dir OUT/runs/CELL`, one after the other,
 // cheapest first, and prints how each ended. A later call continues: it skips finished cells, resumes interrupted ones,
