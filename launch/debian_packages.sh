@@ -2,15 +2,18 @@
 hadal_build_packages=(
   g++ cmake ninja-build pkg-config
   libopenmpi-dev openmpi-bin libprotobuf-dev protobuf-compiler libabsl-dev libdnnl-dev libhwy-dev
-  libsentencepiece-dev nlohmann-json3-dev libcli11-dev zlib1g-dev
+  libsentencepiece-dev nlohmann-json3-dev libcli11-dev zlib1g-dev python3
 )
 hadal_test_packages=(libgtest-dev libgmock-dev clang-format clang-tidy)
 # What the parity tests compare with. Large (140 MB); without it they are skipped and counted.
 hadal_parity_packages=(python3-torch python3-numpy)
+# pyhadal: `hadal report`, `hadal curve --svg`, examples/look_at_a_run.ipynb. Without them their tests are skipped and counted.
+hadal_python_packages=(python3-pandas python3-matplotlib python3-jinja2)
+hadal_notebook_packages=(python3-nbclient python3-ipykernel)
 # For a venv with what hadal_torch is compared with beside PyTorch (tests/tools/python/requirements.txt: 80 MB from PyPI). The same.
 hadal_interchange_packages=(python3-venv)
-# A Slurm of one's own, several hosts on one machine, a browser that opens the reports. Without one of them its test is skipped and counted.
-hadal_site_packages=(slurm-wlm munge iproute2 chromium)
+# A Slurm of one's own, several hosts on one machine. Without one of them its test is skipped and counted.
+hadal_site_packages=(slurm-wlm munge iproute2)
 
 # missing_packages PACKAGE...: prints those that are not installed.
 missing_packages() {

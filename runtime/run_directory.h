@@ -8,7 +8,7 @@
 //   RUN/metrics.jsonl.replaced.<attempt>         what was in its place, without a line of hadal's
 //   RUN/trace/steps_90-92.json
 //   RUN/depth_probe.safetensors                  initial outputs that the depth instruments compare with
-//   RUN/report.{html,json,md}                    written by `hadal report`
+//   RUN/report.txt, report.{html,json,md}        the summary of a run that ended; written by `hadal report`
 //   RUN/cell.json                                written by `hadal compare`
 //   RUN/checkpoints/step_00001000/               a checkpoint: manifest.json, rank_00000.safetensors …, and the
 //                                                vocabularies: vocabulary.<ext>, or source.vocabulary.<ext> and
@@ -21,7 +21,7 @@
 //                                                system has no links)
 //   RUN/checkpoints/latest.replaced.<attempt>/   a directory that was in the link's place: a copy that followed links
 //   RUN/checkpoints/attempt                      the launch that owns the run directory (checkpoint/run_owner.h)
-//   RUN/checkpoints/resume_request               the --resume request of this job (launch/train/resume_request.h)
+//   RUN/checkpoints/resume_request               the --resume request of this job (tools/train/resume.h)
 // An <attempt> identifies one launch: three hexadecimal numbers separated by '-', the last with 8 digits.
 #pragma once
 

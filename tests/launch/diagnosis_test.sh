@@ -29,8 +29,8 @@ expect 0 "${base[@]}" --set model.residual.decoder.cross_value_gain=0 --set mode
   --set stop.steps=60 --run-dir cut_off
 says "diagnosis: the encoder's gradient has been 0 of the decoder's since step 1: the output hardly depends on the source"
 [ "$(events cut_off | wc -l)" -eq 1 ] || fail "not said once"
-expect 0 "$hadal" report cut_off -o report.html
-for kind in html json md; do grep -q "gradient has been 0 of the decoder" report.$kind || fail "report.$kind lacks it"; done
+for format in text json; do expect 0 "$hadal" summary cut_off --format $format; says "gradient has been 0 of the decoder"; done
+grep -q "gradient has been 0 of the decoder" cut_off/report.txt || fail "report.txt lacks it"
 
 echo "vanishing gradients"
 expect 0 "${base[@]}" --set model.encoder_layers=40 --set model.decoder_layers=40 --set model.d_model=16 --set model.d_ff=32 \
@@ -44,6 +44,7 @@ says "diagnosis: the loss stays at that of token frequencies alone since step"
 echo "a jump of the loss, and where numbers cease to be finite"
 expect 4 "${base[@]}" --set learning_rate.peak=10 --run-dir explodes
 says "diagnosis: the loss jumped at step [0-9]*, from nll .*, in warm-up, at update [0-9]* of 40"
+grep -q "^  failed: .*step [0-9]* failed; first number that is not finite" explodes/report.txt || fail "report.txt does not say why it failed"
 says "no checkpoint to go back to. step [0-9]* failed; first number that is not finite: .*; last finite tensor: .*; try a lower"
 expect 4 mpirun --bind-to none --oversubscribe -n 3 "${base[@]}" --set learning_rate.peak=10 --run-dir explodes3
 diff <(events explodes) <(events explodes3) > out || fail "3 stages say other words"

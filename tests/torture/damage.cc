@@ -62,7 +62,7 @@ class DamageTest {
     setenv("HADAL_JOB_START", "1", 1);  // as a supervisor does: a note of the request is kept
     const bool resumed = made && Succeeds(resume);
     unsetenv("HADAL_JOB_START");
-    if (!resumed || !Succeeds({"report", run})) return false;
+    if (!resumed || !Succeeds({"summary", run})) return false;
     fs::copy(place_, work_ + "/good", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
     return absl::SimpleAtoi(fs::read_symlink(run + "/checkpoints/best").string().substr(5), &best_);
   }
@@ -100,7 +100,7 @@ class DamageTest {
           {"checkpoint", "average", run, "--last", "2", "--out", out + ".mean"},
           {"checkpoint", "diff", run, run, "--weights-only"},
           {"translate", run, "--device", "cpu", "-i", work_ + "/sentence"},
-          {"report", run, "--out", out}};
+          {"summary", run}};
       for (const std::vector<std::string>& command : commands) {
         const int code = Hadal(command);
         // Two openings of a run may be two checkpoints.
@@ -173,7 +173,7 @@ class DamageTest {
       case Reader::kTranslate:
         return {"translate", run, "--device", "cpu", "-i", work_ + "/sentence"};
       case Reader::kReport:
-        return {"report", run};
+        return {"summary", run};
     }
     return {};
   }

@@ -18,8 +18,8 @@
 #include "runtime/run_directory.h"
 #include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
-#include "tools/checkpoint/python_package.h"
 #include "tools/output/work_progress.h"
+#include "tools/python_child.h"
 
 namespace hadal {
 namespace {

@@ -21,8 +21,8 @@
 #include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
 #include "runtime/strict_json.h"
-#include "tools/checkpoint/python_package.h"
 #include "tools/checkpoint/weights_checkpoint.h"
+#include "tools/python_child.h"
 
 namespace hadal {
 namespace {

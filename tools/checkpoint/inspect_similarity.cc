@@ -13,18 +13,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "kernels/linear.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
-#include "runtime/data/corpus_vocabulary.h"
+#include "runtime/data/corpus.h"
 #include "runtime/data/sampling_order.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/checkpoint_vocabularies.h"
-#include "tools/drawing/depth_heat_map.h"
-#include "tools/drawing/svg.h"
+#include "tools/python_child.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {
@@ -131,29 +130,6 @@ std::string ToJson(const InspectSimilarityOptions& options, const LayerSimilarit
   return json.dump() + "\n";
 }
 
-std::string ToHtml(const InspectSimilarityOptions& options, const LayerSimilarity& similarity) {
-  std::string page = absl::StrCat(
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>hadal: similarity of "
-      "layers</title></head>"
-      "<body style=\"font: 14px sans-serif\">\n<h1>Similarity of layers</h1>\n<p>",
-      EscapeMarkup(options.checkpoint), ": mean cosine between the outputs of two layers over ", similarity.source_rows,
-      " source and ", similarity.target_rows, " target tokens</p>\n");
-  const auto draw = [&page](const char* stack, const SimilarityMatrix& matrix) {
-    if (matrix.empty()) return;
-    DepthHeatMap map{.title = stack,
-                     .unit = "mean cosine of a token",
-                     .logarithmic = false,
-                     .x_label = "layer; same order upwards",
-                     .records = matrix,
-                     .height = 480};
-    for (size_t layer = 0; layer < matrix.size(); ++layer) map.columns.push_back(static_cast<int64_t>(layer));
-    absl::StrAppend(&page, DrawDepthHeatMap(map));
-  };
-  draw("Encoder", similarity.encoder);
-  draw("Decoder", similarity.decoder);
-  return page + "</body></html>\n";
-}
-
 }  // namespace
 
 SimilarityMeans MeansOf(const std::vector<std::vector<float>>& similarity) {
@@ -194,7 +170,6 @@ absl::Status RunInspectSimilarity(const InspectSimilarityOptions& options, std::
   }));
   const std::string unique = absl::StrCat(getpid());
   HADAL_RETURN_IF_ERROR(ReplaceFile(options.output + ".json", ToJson(options, similarity), unique));
-  HADAL_RETURN_IF_ERROR(ReplaceFile(options.output + ".html", ToHtml(options, similarity), unique));
   const auto print = [&out](const char* stack, const SimilarityMatrix& matrix) {
     if (matrix.size() < 2) return;
     const SimilarityMeans means = MeansOf(matrix);
@@ -203,7 +178,7 @@ absl::Status RunInspectSimilarity(const InspectSimilarityOptions& options, std::
   };
   print("encoder", similarity.encoder);
   print("decoder", similarity.decoder);
-  out << "written: " << options.output << ".json, " << options.output << ".html\n";
+  out << "written: " << options.output << ".json\n" << std::flush;
   return absl::OkStatus();
 }
 
@@ -218,7 +193,8 @@ void AddInspectSimilarityCommand(Command app, int& exit_code) {
   command.AddOption("--threads", options->threads, "CPU threads").InRange(1, 1024).ShowDefault();
   command.Runs([options, &exit_code] {
     const absl::Status status = RunInspectSimilarity(*options, std::cout);
-    exit_code = EndTool("inspect similarity", status);
+    exit_code = status.ok() ? RunPyhadal("inspect similarity", {options->output + ".json", options->output + ".html"})
+                            : EndTool("inspect similarity", status);
   });
 }
 

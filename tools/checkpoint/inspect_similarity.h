@@ -3,7 +3,7 @@
 //   hadal inspect similarity RUN_OR_DIR CORPUS [--tokens N] [--out STEM] [--threads N]
 // Runs the first sentences of a prepared corpus that fit N tokens per side through the model, without dropout. The
 // similarity of two layers of a stack is the mean, over the rows (tokens), of the cosine between their outputs. Writes
-// the matrices to STEM.json and plots them in STEM.html.
+// the matrices to STEM.json; pyhadal draws them as STEM.html.
 // Source: BranchNorm (arXiv 2305.02790), section 5: high similarity means that the depth is not used.
 // Numerics: fp32 sums over all rows of normalised rows. One process; memory: layers × N × d_model floats per stack.
 #pragma once

@@ -18,6 +18,7 @@
 #include "runtime/text_line.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/run_options.h"
+#include "tools/output/reverse_lines.h"
 
 namespace hadal {
 namespace {
@@ -194,6 +195,23 @@ std::string ReadTrace(const std::string& directory, int64_t first_step) {
   return "";
 }
 
+// The message of the last "end: exit code N: …" in rank 0's log, if that start failed; "" otherwise.
+std::string ReadFailure(const std::string& directory) {
+  constexpr int kMostLines = 100;  // an error's message has few
+  constexpr std::string_view kEnd = "end: exit code ", kStart = "start: ";
+  absl::StatusOr<ReverseLines> lines = ReverseLines::Open(JoinPath(JoinPath(directory, kLogsName), RankLogName(0)));
+  std::string line;
+  for (int i = 0; lines.ok() && i < kMostLines && lines->Next(line).value_or(false); ++i) {
+    const size_t space = line.find(' ');  // after the time
+    const std::string_view text = space == std::string::npos ? "" : std::string_view(line).substr(space + 1);
+    if (text.starts_with(kStart)) return "";  // has not ended
+    if (!text.starts_with(kEnd)) continue;
+    const size_t colon = text.find(": ", kEnd.size());
+    return colon == std::string_view::npos ? "" : std::string(text.substr(colon + 2));  // without an error: no message
+  }
+  return "";
+}
+
 }  // namespace
 
 absl::StatusOr<RunRecord> ReadRun(const std::string& directory) {
@@ -215,6 +233,7 @@ absl::StatusOr<RunRecord> ReadRun(const std::string& directory) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": has no step; has the run started?"));
   }
   ReadConfig(run);
+  if (run.finish.empty()) run.failure = ReadFailure(directory);
   int64_t first_step = -1;
   if (run.layout_begins > 0) {
     first_step = run.layout_begins < run.steps.size() ? run.steps[run.layout_begins].step : run.steps.back().step + 1;

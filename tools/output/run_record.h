@@ -66,7 +66,8 @@ struct RunRecord {
   std::vector<EffectiveValue> config;  // every field; empty: no readable config
   std::optional<LayoutRecord> layout;  // absent: no readable config
   std::string trace_json;              // the latest trace of the last layout; empty: none
-  std::string finish;                  // why it ended; empty: it has not ended
+  std::string finish;                  // why it ended; empty: it has not ended by itself
+  std::string failure;                 // the error that ended its last start, by rank 0's log; empty: none
 
   int cores() const { return ranks * threads; }
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "runtime/status_macros.h"
 #include "tools/output/run_record.h"
 #include "tools/plan/traced_costs.h"
+#include "tools/python_child.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {
@@ -146,13 +148,16 @@ absl::StatusOr<SimulateOptions> OptionsOf(const Arguments& arguments) {
   return options;
 }
 
-absl::StatusOr<std::string> RunSimulate(const Arguments& arguments) {
+absl::StatusOr<Simulation> RunSimulate(const Arguments& arguments) {
   HADAL_ASSIGN_OR_RETURN(const SimulateOptions options, OptionsOf(arguments));
-  HADAL_ASSIGN_OR_RETURN(const Simulation simulation, Simulate(options));
-  if (!arguments.svg.empty()) {
-    HADAL_RETURN_IF_ERROR(ReplaceFile(arguments.svg, SimulationToSvg(simulation), "new"));
-  }
-  return arguments.json ? SimulationToJson(simulation) : SimulationToText(simulation);
+  return Simulate(options);
+}
+
+// Prints the simulation, then draws it. Returns the exit code.
+int ShowSimulation(const Arguments& arguments, const Simulation& simulation) {
+  std::cout << (arguments.json ? SimulationToJson(simulation) : SimulationToText(simulation)) << std::flush;
+  if (arguments.svg.empty()) return kToolDone;
+  return RunPyhadal("simulate", {"--svg", arguments.svg}, TimelineToJson(TimelineOf(simulation)).dump());
 }
 
 void AddLinkOptions(Command command, Arguments& arguments) {
@@ -316,7 +321,10 @@ void AddSimulateCommand(Command app, int& exit_code) {
       .ShowDefault();
   command.AddOption("--svg", arguments->svg, "Draw the timeline into this file");
   command.AddFlag("--json", arguments->json, "Print everything as JSON");
-  command.Runs([arguments, &exit_code] { exit_code = EndTool("simulate", RunSimulate(*arguments)); });
+  command.Runs([arguments, &exit_code] {
+    const absl::StatusOr<Simulation> simulation = RunSimulate(*arguments);
+    exit_code = simulation.ok() ? ShowSimulation(*arguments, *simulation) : EndTool("simulate", simulation.status());
+  });
 }
 
 }  // namespace hadal

@@ -11,7 +11,7 @@
 //     --node-link-gb-per-s, --node-latency-us
 //     --pipelines-per-node R                 R pipelines share the links between nodes
 //     --tail-ms                              the end of a step: optimizer and the rest
-//     --svg FILE, --json
+//     --svg FILE (drawn by pyhadal), --json
 //
 // Model: pipeline/schedule/schedule_replay.h. A rank's forward is its whole share of one micro-batch; with V chunks
 // each takes 1/V of it. A message holds its link for message / bandwidth. Ranks r and r + 1 are on one node unless
@@ -26,6 +26,7 @@
 #include "pipeline/schedule/schedule.h"
 #include "tools/command_line.h"
 #include "tools/plan/step_breakdown.h"
+#include "tools/timeline.h"
 
 namespace hadal {
 
@@ -71,10 +72,10 @@ struct Simulation {
 // Errors: InvalidArgument (a slow rank that does not exist, an impossible factor or cost; the schedule's own errors).
 absl::StatusOr<Simulation> Simulate(const SimulateOptions& options);
 
-// The simulation as text (a drawing if it fits, and the breakdown), as JSON, and as an SVG picture.
+// The simulation as text (a drawing if it fits, and the breakdown), as JSON, and each rank's forwards and backwards.
 std::string SimulationToText(const Simulation& simulation);
 std::string SimulationToJson(const Simulation& simulation);
-std::string SimulationToSvg(const Simulation& simulation);
+Timeline TimelineOf(const Simulation& simulation);
 
 // Takes shape and costs of one replica from the output of `hadal plan --json`.  Errors: InvalidArgument with `name` and
 // what is missing.

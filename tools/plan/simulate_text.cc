@@ -1,4 +1,4 @@
-// The output of `hadal simulate`: text, JSON and SVG.
+// The output of `hadal simulate`: text, JSON and a timeline.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tools/drawing/timeline_svg.h"
+#include "tools/choose_rows.h"
 #include "tools/plan/simulate.h"
 
 namespace hadal {
@@ -123,10 +123,10 @@ std::string SimulationToJson(const Simulation& simulation) {
   return json.dump(2) + "\n";
 }
 
-std::string SimulationToSvg(const Simulation& simulation) {
+Timeline TimelineOf(const Simulation& simulation) {
   const ScheduleShape& shape = simulation.options.shape;
   const Replay& replay = simulation.result.replay;
-  Timeline timeline{.kinds = {{"forward", "#3b7dd8"}, {"backward", "#d9822b"}},
+  Timeline timeline{.kinds = {"forward", "backward"},
                     .spans = std::vector<std::vector<TimelineSpan>>(shape.stages),
                     .end_seconds = replay.makespan_seconds};
   for (int rank = 0; rank < shape.stages; ++rank) {
@@ -138,7 +138,7 @@ std::string SimulationToSvg(const Simulation& simulation) {
       timeline.spans[rank].push_back({span.begin_seconds, span.end_seconds, forward ? 0 : 1, std::move(label)});
     }
   }
-  return DrawTimeline(timeline, {});
+  return timeline;
 }
 
 }  // namespace hadal

@@ -26,10 +26,8 @@
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "runtime/text_line.h"
-#include "tools/drawing/depth_heat_map.h"
-#include "tools/drawing/line_chart.h"
-#include "tools/drawing/svg.h"
 #include "tools/output/terminal.h"
+#include "tools/python_child.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {
@@ -76,54 +74,15 @@ void CollectNames(const Json& line, const std::string& prefix, std::set<std::str
   }
 }
 
-// A run's records of one number of every sublayer, as a map on a scale of its own.
-absl::StatusOr<DepthHeatMap> ReadDepth(const std::string& run, const DepthSeriesInfo& series,
-                                       const std::string& label) {
-  const std::string path = MetricsPath(run);
-  DepthHeatMap map{
-      .title = label, .unit = absl::StrCat(series.title, ", ", series.unit), .logarithmic = series.logarithmic};
-  HADAL_RETURN_IF_ERROR(ReadLines(path, run, [&](const Json& line) {
-    const std::string event = line.value("event", "");
-    if (event == "run") map.encoder_sublayers = line.value("encoder_sublayers", 0);
-    if (event != "depth" || !line.contains(series.name)) return;
-    const Json& values = line.at(series.name);
-    if (values.empty() || (!map.records.empty() && values.size() != map.records.front().size())) return;
-    map.columns.push_back(line.value("step", int64_t{0}));
-    std::vector<float>& record = map.records.emplace_back();
-    for (const Json& value : values) {
-      record.push_back(value.is_number() ? value.get<float>() : value.is_string() ? INFINITY : NAN);
-    }
-  }));
-  if (map.records.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": no record of the depth holds '", series.name, "'; were instruments.enabled?"));
-  }
-  map.x_label = absl::StrCat("recorded step; ", map.records.front().size(), " sublayers upwards");
-  return map;
-}
-
-// The maps side by side, above the chart of the curves.
-std::string DrawPicture(const std::vector<Curve>& curves, std::vector<DepthHeatMap> maps, const std::string& metric) {
-  constexpr double kWidth = 880, kMapHeight = 300, kChartHeight = 220;
-  LineChart chart{.title = metric, .x_label = "step", .width = kWidth, .height = kChartHeight};
-  for (size_t i = 0; i < curves.size(); ++i) {
-    chart.series.push_back(
-        {.name = curves[i].label, .colour = kSeriesColours[i % std::size(kSeriesColours)], .points = curves[i].points});
-  }
-  constexpr size_t kMapsInARow = 3;
-  const size_t columns = std::clamp<size_t>(maps.size(), 1, kMapsInARow), rows = (maps.size() + columns - 1) / columns;
-  const double chart_top = kMapHeight * static_cast<double>(rows);
-  Svg svg(kWidth, chart_top + LineChartHeight(chart));
-  const std::optional<std::pair<double, double>> range = CommonRange(maps);
-  for (size_t i = 0; i < maps.size(); ++i) {
-    maps[i].range = range;
-    maps[i].width = std::floor(kWidth / static_cast<double>(columns));
-    maps[i].height = kMapHeight;
-    svg.Place(static_cast<double>(i % columns) * maps[i].width, kMapHeight * static_cast<double>(i / columns),
-              DrawDepthHeatMap(maps[i]));
-  }
-  svg.Place(0, chart_top, DrawLineChart(chart));
-  return std::move(svg).Finish();
+// The picture of --svg, by pyhadal. Returns the exit code.
+int DrawCurves(const CurveCommandOptions& options) {
+  std::vector<std::string> words = {absl::StrCat("--metric=", options.metric), absl::StrCat("--svg=", options.svg)};
+  for (const std::string& label : options.labels) words.push_back(absl::StrCat("--label=", label));
+  if (!options.depth.empty()) words.push_back(absl::StrCat("--depth=", options.depth));
+  if (options.dark) words.emplace_back("--dark");
+  words.emplace_back("--");
+  words.insert(words.end(), options.runs.begin(), options.runs.end());
+  return RunPyhadal("curve", std::move(words));
 }
 
 }  // namespace
@@ -155,18 +114,9 @@ absl::Status RunCurve(const CurveCommandOptions& options, std::ostream& out) {
         absl::StrCat(options.labels.size(), " labels for ", options.runs.size(), " runs; give one per run, or none"));
   }
   std::vector<Curve> curves;
-  std::vector<DepthHeatMap> maps;
   for (size_t i = 0; i < options.runs.size(); ++i) {
     const std::string label = Printable(options.labels.empty() ? LabelOf(options.runs[i]) : options.labels[i]);
     HADAL_ASSIGN_OR_RETURN(curves.emplace_back(), ReadCurve(options.runs[i], options.metric, label));
-    for (const DepthSeriesInfo& series : kDepthSeries) {
-      if (options.depth != series.name) continue;
-      HADAL_ASSIGN_OR_RETURN(maps.emplace_back(), ReadDepth(options.runs[i], series, label));
-    }
-  }
-  if (!options.svg.empty()) {
-    const std::string picture = DrawPicture(curves, std::move(maps), options.metric);
-    return ReplaceFile(options.svg, options.dark ? DarkSvg(picture) : picture, absl::StrCat(getpid()));
   }
   TextPlotOptions plot = options.plot;
   plot.title = options.metric;
@@ -194,6 +144,10 @@ void AddCurveCommand(Command app, int& exit_code) {
       .Needs(svg);
   command.AddFlag("--dark", options->dark, "Colours for a dark page").Needs(svg);
   command.Runs([options, &exit_code] {
+    if (!options->svg.empty()) {
+      exit_code = DrawCurves(*options);
+      return;
+    }
     const TerminalStyle style = DetectTerminal(STDOUT_FILENO);
     options->plot.unicode = style.unicode;
     options->plot.color = style.color;

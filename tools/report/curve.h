@@ -1,4 +1,4 @@
-// `hadal curve RUN…` plots a metric of one or several runs, as text or, with --svg, as a picture.
+// `hadal curve RUN…` plots a metric of one or several runs, as text or, with --svg, as a picture (drawn by pyhadal).
 //
 //   hadal curve RUN [RUN …] [--metric nll] [--label NAME …] [--width 60] [--height 12]
 //   hadal curve RUN [RUN …] [--metric nll] [--label NAME …] --svg FILE [--depth SERIES] [--dark]
@@ -28,13 +28,14 @@ struct CurveCommandOptions {
   std::vector<std::string> runs;
   std::vector<std::string> labels;  // one per run; empty: the directories' names
   std::string metric = "loss";
-  std::string svg;    // the picture's file; empty: a plot as text
+  // Of the picture, which RunCurve does not draw.
+  std::string svg;    // its file; empty: a plot as text
   std::string depth;  // DepthSeriesInfo::name; empty: no heat maps
   bool dark = false;
   TextPlotOptions plot;
 };
 
-// Reads the curves and prints the plot, or writes the picture.
+// Reads the curves and prints the plot.
 absl::Status RunCurve(const CurveCommandOptions& options, std::ostream& out);
 
 // Registers the subcommand; its callback stores 0, 1 (error) or 2 (bad usage) in `exit_code`.

@@ -45,21 +45,20 @@ struct TimeParts {
 struct TimePart {
   const char* name;
   double TimeParts::*seconds;
-  const char* colour;
 };
 inline constexpr TimePart kTimeParts[] = {
-    {"forward", &TimeParts::forward, "#3b7dd8"},
-    {"recompute", &TimeParts::recompute, "#7fb3f0"},
-    {"backward", &TimeParts::backward, "#d9822b"},
-    {"compute slower than profiled", &TimeParts::slower, "#8c3b3b"},
-    {"optimizer", &TimeParts::optimizer, "#6b4fa0"},
-    {"waiting for a core", &TimeParts::core_wait, "#b59a00"},
-    {"checkpoint", &TimeParts::checkpoint, "#c2559d"},
-    {"bubble", &TimeParts::bubble, "#c9c9c9"},
-    {"imbalance", &TimeParts::imbalance, "#e05a5a"},
-    {"exposed transfers", &TimeParts::exposed_transfers, "#3aa675"},
-    {"communication", &TimeParts::communication, "#14746f"},
-    {"unexplained", &TimeParts::unexplained, "#8d6e63"},
+    {"forward", &TimeParts::forward},
+    {"recompute", &TimeParts::recompute},
+    {"backward", &TimeParts::backward},
+    {"compute slower than profiled", &TimeParts::slower},
+    {"optimizer", &TimeParts::optimizer},
+    {"waiting for a core", &TimeParts::core_wait},
+    {"checkpoint", &TimeParts::checkpoint},
+    {"bubble", &TimeParts::bubble},
+    {"imbalance", &TimeParts::imbalance},
+    {"exposed transfers", &TimeParts::exposed_transfers},
+    {"communication", &TimeParts::communication},
+    {"unexplained", &TimeParts::unexplained},
 };
 
 struct RunSummary {

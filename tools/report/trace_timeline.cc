@@ -1,6 +1,7 @@
 #include "tools/report/trace_timeline.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -20,12 +21,8 @@ namespace {
 using Json = nlohmann::json;
 
 enum Kind : int { kForward, kRecompute, kBackward, kBackwardWeight, kWait, kUpdate };
-const std::vector<TimelineKind>& Kinds() {
-  static const auto& kinds = *new std::vector<TimelineKind>{
-      {"forward", "#3b7dd8"},          {"recompute", "#7fb3f0"}, {"backward", "#d9822b"},
-      {"backward weights", "#e8b276"}, {"wait", "#e05a5a"},      {"sums, norm, optimizer", "#6b4fa0"}};
-  return kinds;
-}
+constexpr const char* kKindNames[] = {"forward",          "recompute", "backward",
+                                      "backward weights", "wait",      "sums, norm, optimizer"};
 
 // The kind of a slice in the timeline; nullopt: not drawn.
 std::optional<Kind> KindOf(const Json& event) {
@@ -86,7 +83,7 @@ absl::StatusOr<TracedStep> ReadTimeline(const std::string& json) {
                          }));
   if (steps.empty()) return absl::NotFoundError("the trace has no complete step; train with --trace steps=A-B");
   const int64_t step = *std::next(steps.begin(), static_cast<int64_t>(steps.size() / 2));  // the middle one
-  TracedStep traced{.step = step, .timeline = {.kinds = Kinds()}};
+  TracedStep traced{.step = step, .timeline = {.kinds = {std::begin(kKindNames), std::end(kKindNames)}}};
   if (rest.contains("otherData")) {
     traced.clock_error_seconds = 1e-6 * rest["otherData"].value("clock_error_us", 0.0);
   }

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "tools/drawing/timeline_svg.h"
+#include "tools/timeline.h"
 
 namespace hadal {
 

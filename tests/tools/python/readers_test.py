@@ -8,9 +8,10 @@ import numpy as np
 import pandas
 
 from hadal_torch import read_plain
-from hadal_torch.readers import read_checkpoint, read_corpus, read_metrics
+from hadal_torch.readers import read_checkpoint, read_corpus
 from hadal_torch.tensors import write_safetensors
 from hadal_torch.tokenizer import parse_vocabulary
+from pyhadal import read_metrics
 
 run, corpus, export, text = sys.argv[1:]
 plain = read_plain(export)

@@ -203,16 +203,19 @@ TEST(CompareWithCosts, AStageThatOnlyWaitedHadNoCore) {
   EXPECT_DOUBLE_EQ(summary.beyond_costs.at(0), -1);
 }
 
-// Costs say 1 + 2 s a stage; the first stage took 4 s, the second 5 s of which 2 without a core.
+// Costs say 3 s a stage; the first stage took 4 s, the second 5 s of which 2 without a core.
 TEST(CompareWithCosts, WhatGoesBeyondTheCostsIsAPartAndTheSumStays) {
   const std::vector<StageTimes> stages = {{.forward_seconds = 2, .backward_seconds = 2},
                                           {.forward_seconds = 2, .backward_seconds = 3, .core_wait_seconds = 2}};
   RunSummary summary = Summarize(RunOf({Step(9), Step(6, stages)})).value();
   EXPECT_DOUBLE_EQ(summary.parts->core_wait, 1);
   EXPECT_DOUBLE_EQ(summary.parts->sum(), 6);
-  CompareWithCosts({{.forward = 1, .backward = 2}, {.forward = 1, .backward = 2}}, summary);
+  CompareWithCosts(
+      {{.forward = 1, .recompute = 0.25, .backward = 1.75}, {.forward = 1, .recompute = 0.75, .backward = 1.25}},
+      summary);
   EXPECT_DOUBLE_EQ(summary.parts->forward, 1);
-  EXPECT_DOUBLE_EQ(summary.parts->backward, 2);
+  EXPECT_DOUBLE_EQ(summary.parts->recompute, 0.5);
+  EXPECT_DOUBLE_EQ(summary.parts->backward, 1.5);
   EXPECT_DOUBLE_EQ(summary.parts->slower, 0.5) << "3.5 s a stage with a core, 3 by the costs";
   EXPECT_DOUBLE_EQ(summary.parts->sum(), 6);
   ASSERT_EQ(summary.beyond_costs.size(), 2u);

@@ -35,7 +35,7 @@ class TraceTimelineTest : public ::testing::Test {
     const TracedStep traced = Read();
     std::vector<std::string> words;
     for (const TimelineSpan& span : traced.timeline.spans.back()) {
-      words.push_back(absl::StrCat(span.label, " ", traced.timeline.kinds[span.kind].name, " ",
+      words.push_back(absl::StrCat(span.label, " ", traced.timeline.kinds[span.kind], " ",
                                    static_cast<int>(1e3 * span.begin_seconds + 0.5), "-",
                                    static_cast<int>(1e3 * span.end_seconds + 0.5)));
     }

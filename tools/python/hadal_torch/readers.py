@@ -1,4 +1,5 @@
-"""Reads what runs and `hadal prepare` leave on disk. A run's depth_probe.safetensors is read by tensors.read_safetensors.
+"""Reads checkpoints and what `hadal prepare` wrote. pyhadal reads the other records of runs; depth_probe.safetensors is read by
+tensors.read_safetensors.
 
 Checksums are not verified: `hadal checkpoint verify` and `hadal train` do that.
 """
@@ -9,15 +10,6 @@ import os
 import numpy as np
 
 from hadal_torch.tensors import read_safetensors
-
-
-def read_metrics(run: str, event: str = "step"):
-    """The events of one kind in RUN/metrics.jsonl (docs/metrics.md), a row each, as a pandas.DataFrame."""
-    import pandas
-
-    with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
-    return pandas.DataFrame([row for row in rows if row["event"] == event])
 
 
 def read_checkpoint(directory: str, kind: str = "weight") -> "dict[str, np.ndarray]":

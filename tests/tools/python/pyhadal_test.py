@@ -1,0 +1,217 @@
+"""pyhadal's parts on small records: reading, tables, pictures, pages, and how the command line ends."""
+
+import contextlib
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+
+import numpy as np
+
+import pyhadal
+from pyhadal import plot
+from pyhadal.__main__ import main as pyhadal_main
+from pyhadal.page import markdown_page, render
+from pyhadal.run import parse_config
+from pyhadal.table import Cell, Table, escape_latex, escape_markdown
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def make_run(folder, events, unfinished="", config=""):
+    """A run directory with these events, and an unfinished line."""
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "metrics.jsonl"), "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(event) + "\n" for event in events)
+        file.write(unfinished)
+    with open(os.path.join(folder, "config.resolved.textproto"), "w", encoding="utf-8") as file:
+        file.write(config)
+    return folder
+
+
+def texts(svg):
+    """The texts of a picture, which must be well-formed XML."""
+    return ["".join(element.itertext()).strip() for element in xml.fromstring(svg).iter(SVG + "text")]
+
+
+STEPS = [{"event": "step", "step": s, "loss": 1.0 / 3 / s, "nll": None if s == 2 else 0.1 * s} for s in (1, 2, 3)]
+DEPTH = [{"event": "depth", "step": s, "output": [1.0, None, "not finite", 4.0 * s]} for s in (1, 3)]
+
+
+class RunTest(unittest.TestCase):
+    def setUp(self):
+        self.scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(self.scratch.cleanup)
+        self.path = os.path.join(self.scratch.name, "first")
+
+    def test_frames(self):
+        events = [{"event": "run", "encoder_sublayers": 2}, *STEPS, {"event": "validation", "step": 3, "nll": 2.5, "bleu": 7.0},
+                  {"event": "sample", "step": 3, "text": "a"}, {"event": "diagnosis", "step": 2, "text": "d"}, *DEPTH]
+        run = pyhadal.Run(make_run(self.path, events))
+        self.assertEqual(list(run.metrics["step"]), [1, 2, 3])
+        self.assertEqual(list(run.metrics["loss"]), [event["loss"] for event in STEPS])  # the same bits
+        self.assertEqual(list(run.metrics["nll"].isna()), [False, True, False])
+        self.assertEqual(run.validations.to_dict("records"), [{"step": 3, "nll": 2.5, "bleu": 7.0}])
+        self.assertEqual((list(run.samples["text"]), list(run.diagnoses["text"]), len(run.warnings)), (["a"], ["d"], 0))
+        steps, values = run.depth("output")
+        self.assertEqual((steps, run.encoder_sublayers), ([1, 3], 2))
+        np.testing.assert_array_equal(values, [[1, np.nan, np.inf, 4], [1, np.nan, np.inf, 12]])
+        self.assertEqual(run.depth("active")[1].size, 0)
+
+    def test_an_unfinished_last_line_is_skipped_and_damage_inside_is_named(self):
+        make_run(self.path, STEPS, unfinished='{"event":"step","st')
+        self.assertEqual(len(pyhadal.read_metrics(self.path)), 3)
+        self.assertEqual(len(pyhadal.Run(os.path.join(self.path, "metrics.jsonl")).metrics), 3)
+        make_run(self.path, STEPS, unfinished='{"event":"st\n{"event":"step","step":4}\n')
+        with self.assertRaisesRegex(pyhadal.Refusal, "metrics.jsonl:4: not a JSON object"):
+            pyhadal.read_metrics(self.path)
+        with self.assertRaisesRegex(pyhadal.Refusal, "is .*gone a run directory"):
+            pyhadal.Run(os.path.join(self.scratch.name, "gone"))
+
+    def test_config(self):
+        text = '''# a comment { "
+            model { method: deepnorm encoder_layers: 6 residual { encoder { gain: 0.5 } } tied: true }
+            data { train: "a \\"b\\" # {" train: "c" } stop { steps: 10 }'''
+        wanted = {"model.method": "deepnorm", "model.encoder_layers": 6, "model.residual.encoder.gain": 0.5, "model.tied": True,
+                  "data.train": ['a "b" # {', "c"], "stop.steps": 10}
+        self.assertEqual(parse_config(text), wanted)
+        self.assertEqual(pyhadal.Run(make_run(self.path, STEPS, config=text)).config, wanted)
+
+    def test_checkpoints(self):
+        run = pyhadal.Run(make_run(self.path, STEPS))
+        self.assertEqual(len(run.checkpoints), 0)
+        for name in ("step_00000002", "step_00000010", "step_00000003.tmp.1-2-3"):
+            os.makedirs(os.path.join(self.path, "checkpoints", name))
+        os.symlink("step_00000010", os.path.join(self.path, "checkpoints", "latest"))
+        with open(os.path.join(self.path, "checkpoints", "best"), "w", encoding="utf-8") as file:
+            file.write("step_00000002")
+        rows = pyhadal.Run(self.path).checkpoints[["step", "latest", "best"]].values.tolist()
+        self.assertEqual(rows, [[2, False, True], [10, True, False]])
+
+
+class TableTest(unittest.TestCase):
+    def setUp(self):
+        self.table = Table(["run", "nll"], title="T", note="a_note")
+        self.table.add("a|b <i>_x", Cell("0.33", 1 / 3, best=True, mark="good"))
+        self.table.add("二\n行", "-")
+
+    def test_text(self):
+        self.assertEqual(self.table.to_text(), "run         nll\na|b <i>_x  0.33\n二 行         -\n")
+
+    def test_markdown_shows_the_text_as_it_is(self):
+        self.assertEqual(self.table.to_markdown(),
+                         "| run | nll |\n|---|---:|\n| a\\|b &lt;i&gt;\\_x | **0.33** |\n| 二 行 | - |\n")
+        self.assertEqual(escape_markdown("[a](b) `c`\x1b"), "\\[a\\](b) \\`c\\` ")
+
+    def test_html_is_escaped_and_marked(self):
+        rows = list(xml.fromstring(self.table.to_html()).iter("tr"))
+        self.assertEqual(["".join(row.itertext()) for row in rows], ["runnll", "a|b <i>_x0.33", "二\n行-"])
+        self.assertEqual(rows[1][1].get("class"), "good")
+        self.assertEqual(rows[1][1][0].tag, "b")
+
+    def test_latex(self):
+        self.assertIn("a\\textbar{}b \\textless{}i\\textgreater{}\\_x & \\textbf{0.33} \\\\\n", self.table.to_latex())
+        self.assertEqual(escape_latex("50% of $x_1$ {~} \\"), "50\\% of \\$x\\_1\\$ \\{\\textasciitilde{}\\} \\textbackslash{}")
+
+    def test_csv_has_all_digits(self):
+        rows = list(csv.reader(io.StringIO(self.table.to_csv())))
+        self.assertEqual(rows, [["run", "nll"], ["a|b <i>_x", repr(1 / 3)], ["二\n行", "-"]])
+        self.assertEqual(float(rows[1][1]), 1 / 3)
+
+
+class PlotTest(unittest.TestCase):
+    def test_axes_have_titles_and_names_are_escaped(self):
+        svg = plot.lines([plot.Series("a<b", [1, 2], [3, 4]), plot.Series("c", [1, 2], [3, np.nan], 1)], "Loss", "step", "nats")
+        self.assertLessEqual({"Loss", "step", "nats", "a<b", "c (1 not finite)"}, set(texts(svg)))
+        self.assertIn("var(--ink", svg)
+        self.assertNotIn("var(", plot.standalone(svg, dark=True))
+
+    def test_every_metric_and_series_has_a_unit(self):
+        for title, unit in [*plot.METRICS.values(), *(series[:2] for series in plot.DEPTH_SERIES.values())]:
+            self.assertTrue(title and unit)
+        self.assertEqual(plot.metric_titles("valid/nll"), ("Loss without label smoothing, validation", "nats per target token"))
+        self.assertEqual(plot.metric_titles("other"), ("other", "other"))
+
+    def test_a_number_from_zero_has_a_fitting_axis(self):  # one BLEU point: not an axis from -1 to 1
+        shown = texts(plot.lines([plot.Series("a", [10], [28.9], dots=True)], "BLEU", "step", "BLEU", from_zero=True))
+        ticks = [float(text) for text in shown if re.fullmatch(r"[−-]?[\d.]+", text.replace("−", "-"))]
+        self.assertIn(0, ticks)
+        self.assertGreaterEqual(max(ticks), 25)
+        self.assertFalse(any("−" in text for text in shown))
+
+    def test_thinned_lines_keep_spikes_and_gaps(self):
+        x, y = np.arange(100000.0), np.zeros(100000)
+        y[31234], y[50001], y[70000] = 9, -9, np.nan
+        thin_x, thin_y = plot.thin(x, y)
+        self.assertLess(len(thin_x), 1600)
+        self.assertEqual((np.nanmax(thin_y), np.nanmin(thin_y), int(np.isnan(thin_y).sum())), (9, -9, 1))
+        self.assertEqual(thin_x[np.isnan(thin_y)][0], 70000)
+        self.assertTrue((np.diff(thin_x) > 0).all())
+
+    def test_depth_maps_share_a_scale(self):
+        maps = [plot.DepthMap("a", [1, 2], np.array([[1e-3, 1.0], [np.nan, np.inf]]), 1), plot.DepthMap("b", [1], np.ones((1, 2)))]
+        svg = plot.depth_maps(maps, "Output", "‖x‖")
+        self.assertLessEqual({"Output", "‖x‖", "a", "b", "recorded step", "sublayer, encoder then decoder"}, set(texts(svg)))
+        self.assertEqual(len(list(xml.fromstring(svg).iter(SVG + "image"))), 3)  # both maps and the scale
+
+    def test_bars_and_timelines_name_what_they_draw(self):
+        svg = plot.stacked_bars(["s0", "s1"], ["forward", "gain"], ["#123456", "#654321"], [[2, -1], [3, 0]], "Where", "ms", ["1 ms"])
+        self.assertLessEqual({"Where", "ms", "s0", "s1", "forward", "gain", "1 ms"}, set(texts(svg)))
+        rows = [(f"rank {i}", [(0, 1e-3, 0, "F0"), (1e-3, 2e-3, 1, "")]) for i in range(100)]
+        shown = texts(plot.timeline([("forward", "#123456"), ("wait", "#654321"), ("unused", "#000000")], rows, "A step"))
+        self.assertLessEqual({"A step (64 of 100 ranks)", "rank 0", "rank 99", "forward", "wait"}, set(shown))
+        self.assertNotIn("unused", shown)
+
+    def test_the_same_numbers_give_the_same_bytes(self):
+        draw = lambda: plot.lines([plot.Series("a", [1, 2], [3, 4])], "t", "x", "y")
+        self.assertEqual(draw(), draw())
+
+
+class PageTest(unittest.TestCase):
+    def test_a_page_follows_the_colour_scheme_and_wraps(self):
+        page = render("page.html", title="a <b>")
+        self.assertIn("<h1>a &lt;b&gt;</h1>", page)
+        self.assertIn("prefers-color-scheme: dark", page)
+        self.assertIn("overflow-wrap: anywhere", page)
+        self.assertNotIn("<script", page)
+
+    def test_markdown(self):
+        self.assertEqual(markdown_page("r_1", [Table(["a"], title="T")], ["x*"]), "# r\\_1\n\n- x\\*\n\n## T\n\n| a |\n|---|\n")
+
+
+class CommandTest(unittest.TestCase):
+    def start(self, *words):
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            code = pyhadal_main(words)
+        return code, said.getvalue()
+
+    def test_errors_are_one_line(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            run = make_run(os.path.join(scratch, "run"), STEPS)
+            svg = os.path.join(scratch, "x.svg")
+            self.assertEqual(self.start("curve", run, "--svg", svg), (0, ""))
+            self.assertTrue(os.path.getsize(svg))
+            code, said = self.start("curve", run, "--svg", svg, "--metric", "losss")
+            self.assertEqual((code, said), (2, f"hadal curve: {run}/metrics.jsonl: no line has 'losss'; available: loss, nll\n"))
+            code, said = self.start("curve", run, "--svg", os.path.join(scratch, "none", "x.svg"))
+            self.assertEqual((code, said.count("\n")), (1, 1))
+            self.assertIn("none", said)
+            self.assertEqual(self.start("nonsense")[0], 2)
+
+    def test_a_missing_package_is_named_before_any_work(self):
+        # -S: without site-packages, so without pandas and matplotlib.
+        done = subprocess.run([sys.executable, "-S", "-m", "pyhadal", "curve", "gone", "--svg", "x"], capture_output=True, text=True,
+                              check=False)
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1))
+        self.assertRegex(done.stderr, "^hadal curve: Python packages are missing for .*: .*matplotlib; install with: .*pip install .*matplotlib")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,18 @@
+"""hadal's run directories in Python: what a run recorded, as pandas frames, and its pages and pictures.
+
+    import pyhadal
+    run = pyhadal.Run("runs/first")
+    run.metrics.plot(x="step", y="nll")
+
+Run, read_metrics    what is on disk
+Table                rows that print as text, Markdown, HTML, LaTeX and CSV
+Refusal              the error for what the user named
+`python3 -m pyhadal --help` is the command line that `hadal report` and others start. pandas, matplotlib and jinja2 are
+imported when they are used.
+"""
+
+from pyhadal.refusal import Refusal
+from pyhadal.run import Run, read_metrics
+from pyhadal.table import Cell, Table
+
+__all__ = ["Cell", "Refusal", "Run", "Table", "read_metrics"]

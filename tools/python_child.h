@@ -1,0 +1,31 @@
+// Starts the project's Python packages (tools/python): pyhadal draws what runs recorded, hadal_torch converts models.
+//
+// The interpreter is $HADAL_PYTHON, else python3. The packages are those of the source tree that hadal was built from,
+// else those installed with hadal (share/hadal/python), else Python's own. The working folder is never on Python's path
+// (a json.py there would be executed); the user's site-packages and PYTHONPATH are. HADAL names this program there.
+// Blocking: until the child ends. It has this process's standard streams.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace hadal {
+
+// Runs `python3 -m PACKAGE ARGUMENTS` and returns its exit status; it has printed its own errors. `input`: the child's
+// standard input, if not empty.
+// Errors: NotFound if the interpreter cannot be started; Internal if a signal ended it.
+absl::StatusOr<int> RunPythonPackage(const std::string& package, const std::vector<std::string>& arguments,
+                                     const std::string& input = "");
+
+// Runs `python3 -m hadal_torch ARGUMENTS`.
+// Errors: as above; InvalidArgument if the package refuses the arguments (exit status 2; it has printed why); Internal
+// if it fails otherwise.
+absl::Status RunHadalTorch(const std::vector<std::string>& arguments);
+
+// Runs a command of pyhadal for `hadal COMMAND`. Returns the exit code for hadal; prints an error of starting it.
+int RunPyhadal(const std::string& command, std::vector<std::string> arguments, const std::string& input = "");
+
+}  // namespace hadal

@@ -1,0 +1,100 @@
+#include "tools/report/summary.h"
+
+#include <unistd.h>
+
+#include <iostream>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/files.h"
+#include "runtime/run_directory.h"
+#include "runtime/status_macros.h"
+#include "tools/tool_exit_code.h"
+
+namespace hadal {
+namespace {
+
+struct SummaryArguments {
+  std::vector<std::string> runs;
+  std::string format = "text";
+  CostFiles costs;
+};
+
+// The stored costs of the first run that has any.
+CostFiles KeptCosts(const std::vector<std::string>& directories) {
+  for (const std::string& directory : directories) {
+    CostFiles kept = StoredCosts(directory);
+    if (!kept.empty()) return kept;
+  }
+  return {};
+}
+
+// One prediction per run, which splits the run's compute.
+absl::Status Predict(const CostFiles& costs, Summary& summary) {
+  std::vector<RunPrediction> predictions;
+  for (size_t i = 0; i < summary.runs.size(); ++i) {
+    HADAL_ASSIGN_OR_RETURN(RunPrediction prediction, PredictRun(summary.runs[i], summary.summaries[i], costs));
+    predictions.push_back(std::move(prediction));
+  }
+  for (size_t i = 0; i < predictions.size(); ++i) CompareWithCosts(predictions[i].compute, summary.summaries[i]);
+  summary.predictions = std::move(predictions);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> FormatSummary(const SummaryArguments& arguments) {
+  HADAL_ASSIGN_OR_RETURN(const Summary summary, MakeSummary(arguments.runs, arguments.costs));
+  if (arguments.format == "json") return SummaryToJson(summary);
+  return arguments.format == "csv" ? SummaryToCsv(summary) : SummaryToText(summary);
+}
+
+}  // namespace
+
+absl::StatusOr<Summary> MakeSummary(const std::vector<std::string>& directories, const CostFiles& costs) {
+  Summary summary;
+  for (const std::string& directory : directories) {
+    HADAL_ASSIGN_OR_RETURN(RunRecord run, ReadRun(directory));
+    HADAL_ASSIGN_OR_RETURN(RunSummary times, Summarize(run));
+    summary.runs.push_back(std::move(run));
+    summary.summaries.push_back(std::move(times));
+  }
+  std::map<std::string, int> uses;
+  for (const RunRecord& run : summary.runs) ++uses[run.name];
+  for (RunRecord& run : summary.runs) {
+    if (uses[run.name] > 1) run.name = run.directory;
+  }
+  if (!costs.empty()) {
+    HADAL_RETURN_IF_ERROR(Predict(costs, summary));
+  } else if (const CostFiles kept = KeptCosts(directories); !kept.empty()) {
+    summary.no_predictions = std::string(Predict(kept, summary).message());
+  }
+  if (summary.runs.size() < 2) return summary;
+  absl::StatusOr<Scaling> scaling = CompareRuns(summary.runs, summary.summaries);
+  if (scaling.ok()) {
+    summary.scaling = *std::move(scaling);
+  } else {
+    summary.no_scaling = std::string(scaling.status().message());
+  }
+  return summary;
+}
+
+absl::Status WriteRunReport(const std::string& run_directory) {
+  HADAL_ASSIGN_OR_RETURN(const Summary summary, MakeSummary({run_directory}));
+  const std::string path = JoinPath(run_directory, absl::StrCat(kReportStem, ".txt"));
+  return ReplaceFile(path, SummaryToText(summary), absl::StrCat(getpid()));
+}
+
+void AddSummaryCommand(Command app, int& exit_code) {
+  Command command =
+      app.AddCommand("summary", "Print where the time of runs went, their diagnoses, memory and scaling efficiency");
+  auto arguments = std::make_shared<SummaryArguments>();
+  command.AddOption("runs", arguments->runs, "Run directories").Required();
+  command.AddOption("--format", arguments->format, "text, json (every number) or csv (a line for each cell of a table)")
+      .OneOf({"text", "json", "csv"})
+      .ShowDefault();
+  AddCostFlags(command, "its predictions are shown next to the measurements", arguments->costs);
+  command.Runs([arguments, &exit_code] { exit_code = EndTool("summary", FormatSummary(*arguments)); });
+}
+
+}  // namespace hadal
