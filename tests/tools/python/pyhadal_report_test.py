@@ -99,7 +99,7 @@ class ReportTest(unittest.TestCase):
                 ("Learning rate", "step", "factor of the update"), ("Throughput", "step", "target tokens per second"),
                 ("Change of the model since its first weights", "update", "‖ΔF‖, root mean square"),
                 ("Size of the update", "recorded step", "‖ΔW‖ / ‖W‖ of one update"),
-                ("Size of the update: one", "sublayer, encoder then decoder", "‖ΔW‖ / ‖W‖ of one update"),
+                ("Size of the update, over the depth", "sublayer, encoder then decoder", "‖ΔW‖ / ‖W‖ of one update"),
                 ("Where each stage's step goes: one", "milliseconds of a step", "stage 1")]
         self.assertEqual(len(shown), len(axes))
         for picture, words in zip(shown, axes):
