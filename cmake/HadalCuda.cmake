@@ -61,6 +61,8 @@ if(HADAL_CUDA_FOUND)
   # and profilers print source lines; it changes no instruction.
   add_library(hadal_cuda_flags INTERFACE)
   target_include_directories(hadal_cuda_flags INTERFACE "${PROJECT_SOURCE_DIR}")
+  # Abseil's headers, which those of the kernels' arguments include (kernels/<op>.h, runtime/device.h).
+  target_include_directories(hadal_cuda_flags SYSTEM INTERFACE $<TARGET_PROPERTY:absl::statusor,INTERFACE_INCLUDE_DIRECTORIES>)
   target_compile_options(hadal_cuda_flags INTERFACE -fmad=false -lineinfo
     "SHELL:-Xcompiler=-Wall,-Wextra,-Wno-unused-parameter,-Wno-missing-field-initializers,-ffp-contract=off,-fvisibility=hidden")
   if(HADAL_WARNINGS_AS_ERRORS)

@@ -29,10 +29,11 @@ endif()
 # For sources whose compile time matters more than their run time: compiles in two thirds of -O3's time.
 # (At -O1, two warnings of g++ 12 report false buffer overruns when a short std::string is moved.)
 set(HADAL_QUICKLY_COMPILED -O1 -Wno-array-bounds -Wno-stringop-overflow)
-# A test's own source is one of them; the code under test and references are libraries.
+# A test's own source is compiled without optimisation, in half of -O1's time; the code under test and references are libraries.
+# The parameter: g++ collects its garbage rarely, which saves 2 to 17%.
 add_library(hadal_test_flags INTERFACE)
 target_link_libraries(hadal_test_flags INTERFACE hadal_build_flags)
-target_compile_options(hadal_test_flags INTERFACE ${HADAL_QUICKLY_COMPILED})
+target_compile_options(hadal_test_flags INTERFACE -O0 $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=1000000>)
 
 # hadal_library(NAME SOURCES file... [ALONE file...] [DEPENDS target...] [COMMANDS])
 # ALONE: sources that cannot be compiled together with others: a header in conflict with others', a class of their own

@@ -8,7 +8,7 @@
 //   content ─ DeviceKernels::write_batch → host block ─ copy → block ─ DeviceBatchIn → arguments of kernels/<op>.h
 //
 // An operation without device addresses copies the values itself (cuda_host/launch_memory.h), as in tools and in tests
-// of one kernel. Decoding has its own tables (pipeline/decode/decode_blocks.h).
+// of one kernel. Decoding has its own tables (pipeline/decode/decode_buffers.h).
 // Padding rows follow the sentences' rows (runtime/data/packed_batch.h). Their token is −1, and for attention they are
 // sentences of their own. Their activations are finite whatever the memory contained, and their gradients are 0.
 // Thread safety: plain values.

@@ -7,7 +7,7 @@
 //                                     cross-attention still follows
 // Inside a stack with a second stream (second_stream.h), behind its first sublayer, that stream is the second edge.
 // A model without an encoder has one edge everywhere: residual [target rows, d].
-// Inside a stack with n residual streams (hyper_segment.h), behind its first sublayer, the residual tensor is all of
+// Inside a stack with n residual streams (hyper_segment.cc), behind its first sublayer, the residual tensor is all of
 // them, [n·rows, d].
 // If a stack combines its layers' outputs (layer_combination.h), the residual tensor is the stack's history: before
 // layer l (from 0) it consists of l + 1 matrices stacked by rows, [(l + 1)·rows, d].
@@ -21,8 +21,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "layers/chunk_part.h"
 #include "layers/model_plan.h"
-#include "layers/sublayer_context.h"
 
 namespace hadal {
 

@@ -18,7 +18,7 @@
 #include <optional>
 
 #include "layers/adaptive_softmax.h"
-#include "layers/sublayer_context.h"
+#include "layers/chunk_part.h"
 #include "runtime/arena.h"
 
 namespace hadal {

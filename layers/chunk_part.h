@@ -1,5 +1,6 @@
-// ChunkPart: the interface of a chunk's parts (pipeline/stage/chunk.h): front ends, segments, layer combinations and
-// the loss head.
+// Two interfaces and what their operations get. A ChunkPart is a part of a chunk (pipeline/stage/chunk.h): a front end,
+// a segment, a layer combination or the loss head. A Branch is the function of a residual sublayer, inside a segment.
+// SublayerContext says where to run, which micro-batch, the step's scalars and scratch.
 //
 // A part owns no tensors: the chunk allocates them and passes views of one micro-batch's tensors.
 // Backward consists of steps() steps, called from steps() − 1 down to 0; a segment has one for each sublayer. Each step
@@ -14,12 +15,193 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <type_traits>
 
-#include "layers/sublayer_context.h"
+#include "kernels/device_batch.h"
+#include "kernels/gradient_batch.h"
+#include "layers/depth_observer.h"
+#include "layers/model_plan.h"
+#include "layers/parameter_store.h"
 #include "runtime/arena.h"
+#include "runtime/data/packed_batch.h"
+#include "runtime/random.h"
+#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
+
+// Fixed by the config; all buffers are sized for it.
+struct ActivationCapacity {
+  int64_t source_rows = 0;  // of one micro-batch, </s> counted
+  int64_t target_rows = 0;
+  int64_t max_length = 0;  // longest sentence on either side, </s> counted
+
+  int64_t rows(Stack stack) const { return stack == Stack::kEncoder ? source_rows : target_rows; }
+};
+
+// The scalars that change from step to step.
+struct StepScalars {
+  uint64_t seed = 0;
+  int64_t step = 0;          // for data and randomness
+  int64_t update = 1;        // 1-based; for learning rate, Adam, branch growth
+  bool training = true;      // dropout on, gradients wanted
+  float gradient_scale = 0;  // 1 / (target tokens of the step)
+};
+
+// Scratch that no micro-batch keeps; one set a rank, sized for its widest chunk. Stored as products read and write,
+// unless said otherwise.
+class Workspace {
+ public:
+  // Reserves the scratch; for training also what backward needs.
+  Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, Purpose purpose,
+            ArenaLayout& layout);
+  void Bind(const Arena& arena);
+
+  AnyMatrix branch(int64_t rows) const { return {branch_, rows, width_, storage_}; }  // F(x)
+  AnyMatrix branch_input_gradient(int64_t rows) const { return {branch_input_, rows, width_, storage_}; }
+  AnyMatrix attended_gradient(int64_t rows) const { return {attended_, rows, width_, storage_}; }
+  // The gradient of a layer's input through the skip to the layer's last sum; with several streams, of what a sublayer
+  // reads of them and of its result: fp32.
+  Matrix layer_input_gradient(int64_t rows) const { return {layer_input_, rows, width_}; }
+  Vector attention_scratch() const { return {attention_, attention_floats_}; }
+  Vector norm_partials() const { return {partials_, partial_floats_}; }
+  // Collects the gradients of weights that a device computes together; null on a CPU and without a backward.
+  GradientBatch* gradient_batch() const { return gradient_batch_.get(); }
+  // For rows of logits of the output head: [rows, V], or with an adaptive softmax of its widest band.
+  // REQUIRES: rows ≤ logit_rows().
+  AnyMatrix logits(int64_t rows) const {
+    AnyMatrix logits(logits_, rows, logit_columns_, storage_);
+    logits.stride = logit_stride_;
+    return logits;
+  }
+  // One number for each target row, with room for at least kLogitRows: the loss, and after it the nll.
+  Vector row_loss(int64_t rows) const { return {row_loss_, rows}; }
+  Vector row_nll(int64_t rows) const { return {row_loss_ + rows, rows}; }
+  // Loss and nll in host memory. [2 · rows]
+  Vector host_rows(int64_t rows) const { return {host_row_loss_, 2 * rows}; }
+
+  // The output head works on this many rows at a time. The number is part of the order of accumulation, so it depends
+  // only on the kind of device and the model. On the CPU it is small, so that logits stay in a cache. On a GPU it is
+  // large: the table's gradient is read and written once a block, and a product of few rows and d_model columns leaves
+  // most of a GPU idle. Beyond kSmallVocabulary it is a multiple of kFewestLogitRows whose logits take at most
+  // kLogitBytes, or kFewestLogitRows:
+  //   vocabulary    8,000   32,768   64,000   128,112   250,000   256,206
+  //   CPU, fp32       256      256      256       128        64        64
+  //   GPU, bf16     2,048    2,048      512       256       128       128
+  static int64_t LogitRows(DeviceKind kind, const ModelPlan& plan);
+  static constexpr int64_t kSmallVocabulary = 32768;
+  static constexpr int64_t kFewestLogitRows = 64;
+  static constexpr int64_t kLogitBytes = int64_t{64} << 20;
+  int64_t logit_rows() const { return logit_rows_; }
+  // From one row of logits to the next, in elements. On a GPU rows begin on 16 bytes whatever the vocabulary is,
+  // because products of others are slower.
+  static constexpr int64_t LogitStride(DeviceKind kind, int64_t vocabulary) {
+    return kind == DeviceKind::kCpu ? vocabulary : (vocabulary + 7) / 8 * 8;
+  }
+  // Most rows of a decoding step, for which every device has room: as LogitRows on the CPU.
+  static int64_t DecodeRows(const ModelPlan& plan);
+  static constexpr int64_t kLogitRows = 256;  // of a small vocabulary, on the CPU
+
+ private:
+  Storage storage_ = Storage::kFloat32;
+  int64_t width_ = 0, logit_columns_ = 0, logit_rows_ = 0, logit_stride_ = 0, attention_floats_ = 0,
+          partial_floats_ = 0, batch_floats_ = 0, loss_rows_ = 0;
+  ArenaSlice branch_slice_, branch_input_slice_, attended_slice_, attention_slice_, layer_input_slice_, partial_slice_,
+      batch_slice_, logits_slice_, row_slice_, host_row_slice_;
+  void *branch_ = nullptr, *branch_input_ = nullptr, *attended_ = nullptr, *logits_ = nullptr;
+  float *layer_input_ = nullptr, *attention_ = nullptr, *partials_ = nullptr, *row_loss_ = nullptr,
+        *host_row_loss_ = nullptr;
+  std::unique_ptr<GradientBatch> gradient_batch_;
+};
+
+// One micro-batch on its way through a chunk.
+struct SublayerContext {
+  const Stream& stream;
+  const ParameterStore& parameters;
+  const Workspace& workspace;
+  const PackedBatch& batch;
+  StepScalars scalars;
+  const DeviceBatch* device_batch = nullptr;        // the batch and the scalars on a device; null: launches bring them
+  const std::function<void()>* progress = nullptr;  // called between sublayers; moves transfers along
+  GradientBatch* gradients = nullptr;  // where a device may leave gradients of weights for later; null: nowhere
+  DepthObserver* observer = nullptr;   // observes tensors; may be null
+
+  // On a device the observer gets a copy on the host, without padding rows, and a stream of the CPU.
+  void Observe(const DepthObservation& observation) const;
+  void Progress() const {
+    if (progress != nullptr) (*progress)();
+  }
+  // Where a device finds b of a sublayer's residual connection. Null: on the host alone, or b is always 1, and then no
+  // kernel reads it.
+  const float* DeviceBranchGain(int32_t sublayer) const;
+  const ModelPlan& plan() const { return parameters.plan(); }
+  int64_t rows(Stack stack) const { return stack == Stack::kEncoder ? batch.source_rows() : batch.target_rows(); }
+  // Rows without padding rows.
+  int64_t sentence_rows(Stack stack) const {
+    return stack == Stack::kEncoder ? batch.sentence_source_rows() : batch.sentence_target_rows();
+  }
+  ConstTokens offsets(Stack stack) const {
+    const std::vector<int32_t>& v = stack == Stack::kEncoder ? batch.source_offsets : batch.target_offsets;
+    return {v.data(), static_cast<int64_t>(v.size())};
+  }
+  // The mask at `site` of `sublayer` with probability p; inactive outside training.
+  Dropout MakeDropout(double p, int32_t sublayer, RandomSite site) const {
+    return {{.seed = scalars.seed,
+             .step = static_cast<uint32_t>(scalars.step),
+             .micro_batch = static_cast<uint32_t>(batch.micro_batch),
+             .sublayer = static_cast<uint32_t>(sublayer),
+             .site = site},
+            scalars.training ? Dropout::Threshold(p) : 0,
+            device_batch == nullptr ? nullptr : device_batch->random};
+  }
+};
+
+// SavedTensors: what a sublayer saves of a micro-batch for its backward, a block of memory divided into tensors from
+// its front. The same code computes the size (without memory) and finds the tensors again. Each tensor is 16-byte
+// aligned, for the kernels of a device. Byte: std::byte, or const std::byte for read-only tensors.
+template <typename Byte>
+using SavedMatrix = AnyMatrixOf<std::conditional_t<std::is_const_v<Byte>, const void, void>>;
+template <typename Byte>
+using SavedFloat = std::conditional_t<std::is_const_v<Byte>, const float, float>;
+
+// Bytes of saved tensors: those that the weight half of the backward reads, and those that only the input half reads.
+struct SavedBytes {
+  int64_t kept = 0, input = 0;
+  int64_t all() const { return kept + input; }
+};
+
+template <typename Byte>
+class SavedTensors {
+ public:
+  static constexpr int64_t kAlignmentBytes = 16;
+
+  // REQUIRES: `memory` is 16-byte aligned. Null: only computes the size.
+  explicit SavedTensors(Byte* memory) : memory_(memory) {}
+
+  SavedMatrix<Byte> Take(Storage storage, int64_t rows, int64_t columns) {
+    return {TakeBytes(rows * columns * BytesOf(storage)), rows, columns, storage};
+  }
+  MatrixOf<SavedFloat<Byte>> TakeFloats(int64_t rows, int64_t columns) {
+    return Take(Storage::kFloat32, rows, columns).floats();
+  }
+  // Takes memory for a component that divides it into tensors itself.
+  Byte* TakeBytes(int64_t bytes) {
+    Byte* const at = memory_ == nullptr ? nullptr : memory_ + bytes_;
+    bytes_ += (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+    return at;
+  }
+  // Returns memory for further tensors: `apart`, or if that is null, behind what has been taken.
+  SavedTensors Behind(Byte* apart) const {
+    return SavedTensors(apart != nullptr || memory_ == nullptr ? apart : memory_ + bytes_);
+  }
+  int64_t bytes() const { return bytes_; }  // taken so far
+
+ private:
+  Byte* memory_;
+  int64_t bytes_ = 0;
+};
 
 // Views of one micro-batch's tensors. Each part documents which of them it uses; the others may be empty.
 // R: rows of the part's stack.
@@ -59,5 +241,47 @@ class ChunkPart {
   virtual void BackwardWeight(const SublayerContext& /*context*/, const PartTensors& /*tensors*/,
                               int32_t /*step*/) const {}
 };
+
+// Branch: the function F of the residual connection s = r·x + b·dropout(F(x)) + e: attention or feed-forward, without
+// the sublayer's norm.
+//
+// Three methods, with the tensors and rules of a part's step: Forward stores in `saved` what backward
+// needs; BackwardInput reads the gradient of its output and stores inner gradients in `pending`; BackwardWeight reads
+// `pending` and d_y. The bias of the last product (out_proj.bias, fc2.bias) is not part of F: the residual connection's
+// kernel adds it and sums its gradient, because that kernel reads the product anyway.
+// Shapes: x, y and their gradients [R, d]; R = source rows in the encoder, target rows in the decoder.
+// Storage: ModelPlan::compute_storage; d_x may also be stored as the residual stream.
+class Branch {
+ public:
+  virtual ~Branch() = default;
+
+  // Bytes of `saved` and of `pending` for one micro-batch at full capacity.
+  virtual SavedBytes BytesToSave(const ActivationCapacity& capacity) const = 0;
+  virtual int64_t PendingBytes(const ActivationCapacity& capacity) const = 0;
+  // y = F(x) without the last bias (=).
+  virtual void Forward(const SublayerContext& context, const PartTensors& tensors) const = 0;
+  // d_x (=, or += if `accumulate`) F'ᵀ·d_y; cross-attention also adds to d_encoder_output.
+  virtual void BackwardInput(const SublayerContext& context, const PartTensors& tensors, bool accumulate) const = 0;
+  // Adds to the gradients of the branch's weights and inner biases.
+  virtual void BackwardWeight(const SublayerContext& context, const PartTensors& tensors) const = 0;
+  // Returns the parameter of the last bias; -1 if the branch itself adds it, before its output norm.
+  virtual int32_t output_bias() const = 0;
+};
+
+// Creates the branch of plan.sublayers[sublayer].  REQUIRES: an attention or feed-forward sublayer. The other functions
+// create one kind each (self_attention.cc, cross_attention.cc, feed_forward.cc), and put a branch between the norms in
+// front of it and behind it that some methods have (branch_parts.cc).
+std::unique_ptr<Branch> MakeBranch(const ModelPlan& plan, int32_t sublayer);
+std::unique_ptr<Branch> MakeSelfAttention(const ModelPlan& plan, int32_t sublayer);
+std::unique_ptr<Branch> MakeCrossAttention(const ModelPlan& plan, int32_t sublayer);
+std::unique_ptr<Branch> MakeFeedForward(const ModelPlan& plan, int32_t sublayer);
+std::unique_ptr<Branch> MakeNormedBranch(const ModelPlan& plan, int32_t sublayer, std::unique_ptr<Branch> inner);
+
+// Creates the part of residual sublayers [first, last) of one stack and one placement of norms: segment.cc, or
+// hyper_segment.cc where the stack has several residual streams.  REQUIRES: first < last.
+std::unique_ptr<ChunkPart> MakeSegment(const ModelPlan& plan, int32_t first, int32_t last,
+                                       const ActivationCapacity& capacity);
+std::unique_ptr<ChunkPart> MakeHyperSegment(const ModelPlan& plan, int32_t first, int32_t last,
+                                            const ActivationCapacity& capacity);
 
 }  // namespace hadal

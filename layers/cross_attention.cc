@@ -3,15 +3,15 @@
 //   y = Concat_h(softmax(q_h·k_hᵀ/sqrt(D))·v_h)·W_oᵀ,  q = x·W_qᵀ + b_q,  k|v = m·W_kvᵀ + b_kv (one product)
 // Shapes: x, y [Rt, d], m [Rs, d], Rt target and Rs source rows; H heads of D = d / H.
 // Source: Vaswani et al. 2017 section 3.2.
-// R-Fixup subtracts a scalar from the queries' input (branch.h).
+// R-Fixup subtracts a scalar from the queries' input (chunk_part.h).
 // Saved: attended [Rt, d] (the heads' outputs), the shifted input [Rt, d]; only for the input half: q [Rt, d], k|v
 // [Rs, 2d], log-sum-exp [Rt, H]. Pending: the gradients of q [Rt, d] and k|v [Rs, 2d].
 // The encoder output's gradient is added up in fp32, by the cross-attentions in descending sublayer order. Everything
-// else: branch.h, kernels/attention.h.
+// else: chunk_part.h, kernels/attention.h.
 #include "kernels/attention.h"
 #include "kernels/linear.h"
-#include "layers/branch.h"
-#include "layers/saved_tensors.h"
+#include "layers/branch_parts.h"
+#include "layers/chunk_part.h"
 
 namespace hadal {
 namespace {
@@ -50,7 +50,7 @@ class CrossAttention final : public Branch {
 
   int32_t sublayer_;
   int32_t query_weight_, query_bias_, key_value_weight_, key_value_bias_, output_weight_, output_bias_;  // parameters
-  bool adds_output_bias_;  // a norm follows (normed_branch.cc)
+  bool adds_output_bias_;  // a norm follows (branch_parts.cc)
   InputShift shift_;
   Storage storage_;
   int64_t d_model_;

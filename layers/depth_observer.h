@@ -16,7 +16,7 @@
 //                                   kOutputGradient of the sublayer before)
 //              kBranchGradient      ∂L/∂F(x)
 // The gradient of a second stream is not reported; at the first sublayer of its stack kNormInputGradient is left out.
-// Where a stack has n residual streams (hyper_segment.h), kOutput, `before` and kOutputGradient are all of them,
+// Where a stack has n residual streams (hyper_segment.cc), kOutput, `before` and kOutputGradient are all of them,
 // [R, n·d], and kNormInput is what the sublayer reads of them.
 // Recomputation reports nothing. Each tensor of each micro-batch is reported once, with the same bits for every
 // pipeline layout. If a tensor exists only multiplied by a gain, `factor` is that gain.

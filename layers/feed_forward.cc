@@ -1,20 +1,20 @@
 // Feed-forward: y = inner(dropout(relu((x − s_1)·W_1ᵀ + b_1 − s_2)))·W_2ᵀ. The residual connection adds b_2;
-// where a norm follows (normed_branch.cc), the product does.
+// where a norm follows (branch_parts.cc), the product does.
 //   inner           a LayerNorm over d_ff (Sub-LN, NormFormer), a shift by s_3 (R-Fixup), or nothing
 //   s_1, s_2, s_3   R-Fixup's scalars (Zhang, Dauphin and Ma 2019; R-Fixup has no biases)
-// Source: Vaswani et al. 2017 eq. 2. Numerics, order of accumulation, threads: branch.h, kernels/linear.h.
+// Source: Vaswani et al. 2017 eq. 2. Numerics, order of accumulation, threads: chunk_part.h, kernels/linear.h.
 // Saved: the hidden layer after ReLU and dropout [R, d_ff]; its zeros are the backward's mask. Then, each only where it
 // exists: the output of `inner` [R, d_ff], the shifted input [R, d]. Only for the input half, where they exist: the
 // statistics of the inner norm [2R], the bias b_1 − s_2 [d_ff], a bit mask of the ReLU, and the hidden layer before an
 // `inner`. Pending: the gradient of the hidden layer [R, d_ff].
 // The bit mask (kernels/linear.h, ReluMaskArgs) exists if products are bf16, only the ReLU is between the two products
 // (no activation dropout, norm or shift), and ModelPlan::relu_masks says that the device's library can write it for
-// some size of micro-batch; UsesMask asks for the current size. In fp32 there is none: there the product takes so long
-// that saving trips over memory would not matter. CPUs have none.
+// some size of micro-batch; UsesMask asks for the current size. fp32 has no mask: the product dominates, so less
+// memory traffic would not help. CPUs have none.
 #include "kernels/linear.h"
 #include "kernels/shift_scale.h"
-#include "layers/branch.h"
-#include "layers/saved_tensors.h"
+#include "layers/branch_parts.h"
+#include "layers/chunk_part.h"
 
 namespace hadal {
 namespace {

@@ -9,7 +9,7 @@
 #include "kernels/residual_norm.h"
 #include "kernels/scatter_rows.h"
 #include "kernels/shift_scale.h"
-#include "layers/branch.h"
+#include "layers/branch_parts.h"
 
 namespace hadal {
 

@@ -4,21 +4,21 @@
 //   self-attention    q|k|v = x·W_qkvᵀ + b; appends k|v to the cache; attends over the hypothesis's own path
 //   cross-attention   q = x·W_qᵀ + b; attends over k|v of the encoder's output, which CacheEncoderOutput caches once
 //   feed-forward      as in training
-// Then the residual connection and norm of layers/segment.h, one sublayer at a time: a pre-norm sublayer's norm runs
+// Then the residual connection and norm of layers/segment.cc, one sublayer at a time: a pre-norm sublayer's norm runs
 // alone before the branch, with the same bits as the fused norm. If layers combine the outputs of all layers before
 // them, the caller computes the combination (layers/layer_combination.h) and passes it as x of a layer's first
 // sublayer.
 //
-// With several residual streams (layers/hyper_segment.h) x and `out` are [n·B, d], the residuals of a row side by side;
-// one stream in front of the stack and behind it.
+// With several residual streams (layers/hyper_segment.cc) x and `out` are [n·B, d], the residuals of a row side by
+// side; one stream in front of the stack and behind it.
 //
 // Cache: one matrix per decoder layer, for self- and cross-attention; a row is [k | v], 2d numbers. A row is written
 // once and never moved. An index lists the rows of each hypothesis (kernels/cached_attention.h), so reordering a beam
 // moves integers only.
 // Storage: weights, caches and the products' operands and results as ModelPlan::compute_storage, the residual stream as
-// residual_storage, as in training (layers/segment.h). With bf16 the fp32 masters are not read; norms, learned scalars
+// residual_storage, as in training (layers/segment.cc). With bf16 the fp32 masters are not read; norms, learned scalars
 // and the biases of residual_norm are fp32.
-// Values that change between steps may be in device memory (pipeline/decode/decode_blocks.h). Every step then launches
+// Values that change between steps may be in device memory (pipeline/decode/decode_buffers.h). Every step then launches
 // the same kernels.
 // Numerics: a row's result does not depend on the other rows; on a device if B is always the same. It equals the
 // training forward up to rounding, because the kernels of attention and, on a CPU, of products differ.
@@ -89,7 +89,7 @@ class IncrementalScratch {
   // For a sum that is not the sublayer's output, in the residual stream's type. The same memory as branch() if both
   // types are equal.
   AnyMatrix sum(int64_t rows) const { return {sum_ == nullptr ? branch_ : sum_, rows, width_, residual_storage_}; }
-  // Of several residuals (layers/hyper_segment.h), fp32: all of them, what the branch reads, and the maps.
+  // Of several residuals (layers/hyper_segment.cc), fp32: all of them, what the branch reads, and the maps.
   Matrix residuals(int64_t rows) const { return {residuals_, rows, residual_count_ * width_}; }
   Matrix read(int64_t rows) const { return {read_, rows, width_}; }
   Matrix projected_maps(int64_t rows) const { return {maps_, rows, HyperMaps(residual_count_)}; }

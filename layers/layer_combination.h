@@ -9,7 +9,7 @@
 //   no norm     as post-norm, without LN_l
 // W[l,k] starts from 1/(l + 1). Row l belongs to the layer that reads it, row n to the stack's last sublayer. A norm
 // after a sum belongs to the same sublayer as the sum's row. LN_k of a pre-norm stack belongs to layer k and is part of
-// its last joint (segment.h).
+// its last joint (segment.cc).
 //
 // z_0 … z_l are the stack's *history* as layer l + 1 sees it: one matrix of l + 1 entries on top of each other. Several
 // layers read the history; they add to its gradient in descending order.
@@ -23,8 +23,6 @@
 
 #include "layers/chunk_part.h"
 #include "layers/model_plan.h"
-#include "layers/saved_tensors.h"
-#include "layers/sublayer_context.h"
 
 namespace hadal {
 

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/hyper_connection.h"
-#include "layers/model_words.h"
+#include "layers/model_fields.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/status_macros.h"
 

@@ -73,14 +73,14 @@ struct StackMethod {
   double second_stream_gain = 0;
 
   // n residual streams X that every sublayer reads and writes by learned maps of X:
-  // X' = H_res·X + H_postᵀ·F(LN(H_pre·X)) (mHC, arXiv 2512.24880; hyper_segment.h). 1: the plain residual.
+  // X' = H_res·X + H_postᵀ·F(LN(H_pre·X)) (mHC, arXiv 2512.24880; hyper_segment.cc). 1: the plain residual.
   int32_t residual_streams = 1;
 
   // Layers, and the module after the stack, read a learned combination of the embedding and of the outputs of all
   // layers before them (DLCL, Wang et al. 2019; layer_combination.h).
   bool combine_layers = false;
 
-  // Learned parts of branches beside their products; each starts as the identity (branch.h).
+  // Learned parts of branches beside their products; each starts as the identity (chunk_part.h).
   bool branch_input_norm = false;      // all: F(LN(x)), beside the norm of `norm` (Keel, arXiv 2601.19895)
   bool branch_output_norm = false;     // all: LN(F(x)) (Peri-LN, arXiv 2502.02732)
   bool attention_inner_norm = false;   // self-attention: LayerNorm before W_o (Sub-LN, arXiv 2210.06423)

@@ -181,7 +181,7 @@ struct ModelPlan {
   bool HasSecondStream(Stack stack) const {
     return (stack == Stack::kEncoder ? options.encoder : options.decoder).second_stream_gain != 0;
   }
-  // The number of a stack's residual streams (hyper_segment.h).
+  // The number of a stack's residual streams (hyper_segment.cc).
   int32_t Residuals(Stack stack) const {
     return (stack == Stack::kEncoder ? options.encoder : options.decoder).residual_streams;
   }
@@ -202,7 +202,7 @@ struct ModelPlan {
     const bool closed = (stack == Stack::kEncoder ? options.encoder : options.decoder).norm == NormPlacement::kPost;
     return closed ? compute_storage : Storage::kFloat32;
   }
-  // The type of what a segment (segment.h) of `stack` writes that ends before `end`.
+  // The type of what a segment (segment.cc) of `stack` writes that ends before `end`.
   Storage segment_storage(Stack stack, int32_t end) const {
     return ends_stack(end) && !Combines(stack) ? compute_storage : residual_storage(stack);
   }
@@ -218,8 +218,8 @@ struct ModelPlan {
   // Returns the first position ≥ `position` where the list may be cut. REQUIRES: 0 ≤ position ≤ sublayers.
   int32_t NextCut(int32_t position) const;
 
-  // Returns the end of the segment (segment.h) that begins at `begin`: at most `length` sublayers, at the latest `last`
-  // or the next cut behind it. A segment has one placement of norms.
+  // Returns the end of the segment (segment.cc) that begins at `begin`: at most `length` sublayers, at the latest
+  // `last` or the next cut behind it. A segment has one placement of norms.
   int32_t SegmentEnd(int32_t begin, int32_t length, int32_t last) const;
 
   // Returns how many parameters from its table on a sublayer uses: 1, or all of adaptive bands; 0 without a table.

@@ -14,7 +14,7 @@
 #include <cstdint>
 
 #include "layers/chunk_part.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 
 namespace hadal {
 

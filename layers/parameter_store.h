@@ -28,12 +28,19 @@
 #include <vector>
 
 #include "layers/model_plan.h"
-#include "layers/purpose.h"
 #include "runtime/arena.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
+
+// Purpose: whether a rank allocates for training or only for inference. Constructors use it to choose what memory they
+// reserve.
+
+enum class Purpose {
+  kTraining,   // also gradients, moments and kept activations
+  kInference,  // weights and the buffers of a forward pass
+};
 
 // The offset of a sublayer's weights after `elements` elements: 16-byte aligned in fp32 and in bf16, wherever a stage
 // begins. Products and kernels depend on the alignment, and bits must not depend on the cut; otherwise the learned

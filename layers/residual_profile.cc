@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/host_values.h"
+#include "runtime/stream.h"
 
 namespace hadal {
 namespace {

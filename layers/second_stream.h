@@ -17,14 +17,13 @@
 // as products read it. Backward writes g to d_second (=) and leaves d_y, which is the gradient of x.
 // Saved: mean and rstd of d's rows. Backward reads d again.
 // Thread safety: const after construction.
-// Several streams that every sublayer mixes: hyper_segment.h.
+// Several streams that every sublayer mixes: hyper_segment.cc.
 #pragma once
 
 #include <cstdint>
 
 #include "layers/chunk_part.h"
 #include "layers/model_plan.h"
-#include "layers/sublayer_context.h"
 
 namespace hadal {
 

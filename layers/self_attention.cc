@@ -1,20 +1,20 @@
 // Self-attention: y = Concat_h(softmax(q_h·k_hᵀ/sqrt(D))·v_h)·W_oᵀ with q|k|v = x·W_qkvᵀ + b (one product). Causal in
-// the decoder. R-Fixup subtracts a scalar before W_qkv (branch.h). What some methods put around W_o:
+// the decoder. R-Fixup subtracts a scalar before W_qkv (chunk_part.h). What some methods put around W_o:
 //
 //   y = inner( g ⊙ c )·W_oᵀ                     c [R, d], the heads side by side
 //     g      one learned scalar a head          NormFormer (Shleifer et al. 2021; before W_o, as in the paper)
 //     inner  LayerNorm over d                   Sub-LN (Magneto, arXiv 2210.06423 section 2)
-// The residual connection's kernel adds b_o; where a norm follows (normed_branch.cc), the product does.
+// The residual connection's kernel adds b_o; where a norm follows (branch_parts.cc), the product does.
 // Source: Vaswani et al. 2017 section 3.2.
-// Shapes: x, y [R, d]; H heads of D = d / H. Numerics, order of accumulation, threads: branch.h, kernels/attention.h.
-// Saved: c [R, d]. Then, each only where it exists: the shifted input [R, d]; g ⊙ c [R, d]; output [R, d] of `inner`.
-// Only for the input half: q|k|v [R, 3d], log-sum-exp [R, H]; statistics [2R] of `inner`.
+// Shapes: x, y [R, d]; H heads of D = d / H. Numerics, order of accumulation, threads: chunk_part.h,
+// kernels/attention.h. Saved: c [R, d]. Then, each only where it exists: the shifted input [R, d]; g ⊙ c [R, d]; output
+// [R, d] of `inner`. Only for the input half: q|k|v [R, 3d], log-sum-exp [R, H]; statistics [2R] of `inner`.
 // Pending: the gradients of q|k|v [R, 3d].
 #include "kernels/attention.h"
 #include "kernels/head_scale.h"
 #include "kernels/linear.h"
-#include "layers/branch.h"
-#include "layers/saved_tensors.h"
+#include "layers/branch_parts.h"
+#include "layers/chunk_part.h"
 
 namespace hadal {
 namespace {

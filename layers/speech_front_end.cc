@@ -9,7 +9,7 @@
 #include "kernels/glu.h"
 #include "kernels/linear.h"
 #include "kernels/unfold.h"
-#include "layers/saved_tensors.h"
+#include "layers/chunk_part.h"
 #include "layers/token_embedding.h"
 #include "runtime/check.h"
 

@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "runtime/bytes.h"
 #include "runtime/check.h"
 #include "runtime/comm/collectives.h"
-#include "runtime/data/pack_sentences.h"
+#include "runtime/data/corpus.h"
+#include "runtime/data/packed_batch.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {

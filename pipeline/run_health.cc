@@ -1,11 +1,27 @@
 #include "pipeline/run_health.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace hadal {
+
+LossTrend WithLoss(const LossTrend& trend, double loss, const LossSpikeOptions& options) {
+  const double weight =
+      std::max(1.0 / static_cast<double>(options.window), 1.0 / static_cast<double>(trend.losses + 1));
+  const double difference = loss - trend.mean;
+  return {.losses = trend.losses + 1,
+          .mean = trend.mean + weight * difference,
+          .variance = (1 - weight) * (trend.variance + weight * difference * difference)};
+}
+
+double HighestLoss(const LossTrend& trend, const LossSpikeOptions& options) {
+  if (options.deviations <= 0 || trend.losses < options.window) return std::numeric_limits<double>::infinity();
+  return trend.mean + options.deviations * std::sqrt(trend.variance);
+}
 
 std::string RunHealth::WhyLeftOut(const GlobalGradient& gradient, const LossTrend& trend) const {
   const int32_t parameter = gradient.first_bad_parameter;

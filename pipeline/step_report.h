@@ -1,6 +1,6 @@
 // StepReport sends a run's metrics of each step to its sink: loss, learning rate, speed, remaining time; and what they
-// say about its health (instruments/run_diagnosis.h). Every
-// log_every_steps steps it adds the time of each part of the step and the memory of each stage, gathered from all
+// say about its health (instruments/run_diagnosis.h). Every log_every_steps
+// steps it adds the time of each part of the step and the memory of each stage, gathered from all
 // ranks. With many stages this survey is less frequent (IsSurveyedStep), so that the output of a long run does not grow
 // with the number of stages.
 // Threads: one. Blocking: at steps that survey the stages.
@@ -8,13 +8,16 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "layers/model_plan.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/instruments/run_diagnosis.h"
 #include "pipeline/layout/pipeline_layout.h"
+#include "pipeline/options/grid_shape.h"
 #include "pipeline/options/train_options.h"
 #include "runtime/clock.h"
 #include "runtime/comm/collectives.h"
@@ -23,6 +26,17 @@
 #include "runtime/metrics_sink.h"
 
 namespace hadal {
+
+struct StageSurvey {
+  std::vector<StageTimes> times;    // [stages] the mean over the stage's replicas
+  std::vector<StageMemory> memory;  // [stages] the maximum over the stage's replicas
+};
+
+// All-gathers the time of each part of a step and the memory of each stage over all ranks.
+// `times`, `memory`: this rank's. The result is the same on every rank.
+// Blocking: every rank of `collectives` must call it.  Errors: those of Communicator::Wait.
+absl::StatusOr<StageSurvey> SurveyStages(const GridShape& grid, const StageTimes& times, const StageMemory& memory,
+                                         Collectives& collectives);
 
 // Whether the stages are surveyed after `step` steps: every `every` steps. After kDenseSurveys surveys, with more than
 // kSurveyedStages stages, only every ⌈stages / kSurveyedStages⌉-th of them.  REQUIRES: step ≥ 1, every ≥ 1, stages ≥ 1.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -17,9 +18,61 @@
 namespace hadal {
 namespace {
 
+constexpr int kRounds = 16;
+constexpr const char* kWhat = "trace";
+
+absl::Status Exchange(absl::StatusOr<CommRequest> posted, Communicator& communicator, absl::Duration timeout) {
+  HADAL_RETURN_IF_ERROR(posted.status());
+  return communicator.Wait(*posted, absl::Now() + timeout, kWhat);
+}
+
+// Answers each of `peer`'s pings with the time.
+absl::Status Serve(Communicator& communicator, int peer, absl::FunctionRef<double()> clock, absl::Duration timeout) {
+  for (int round = 0; round < kRounds; ++round) {
+    double now = 0;
+    HADAL_RETURN_IF_ERROR(Exchange(communicator.Receive(&now, sizeof(now), peer, kClockTag), communicator, timeout));
+    now = clock();
+    HADAL_RETURN_IF_ERROR(Exchange(communicator.Send(&now, sizeof(now), peer, kClockTag), communicator, timeout));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ClockOffset> MeasureClockOffset(Communicator& communicator, absl::FunctionRef<double()> clock,
+                                               absl::Duration timeout) {
+  if (communicator.rank() == 0) {
+    for (int peer = 1; peer < communicator.size(); ++peer) {
+      HADAL_RETURN_IF_ERROR(Serve(communicator, peer, clock, timeout));
+    }
+    return ClockOffset{.at_seconds = clock()};
+  }
+  double shortest = std::numeric_limits<double>::infinity();
+  ClockOffset offset;
+  for (int round = 0; round < kRounds; ++round) {
+    const double begin = clock();
+    double answer = 0;
+    HADAL_RETURN_IF_ERROR(Exchange(communicator.Send(&begin, sizeof(begin), 0, kClockTag), communicator, timeout));
+    HADAL_RETURN_IF_ERROR(Exchange(communicator.Receive(&answer, sizeof(answer), 0, kClockTag), communicator, timeout));
+    const double end = clock();
+    if (end - begin >= shortest) continue;
+    shortest = end - begin;
+    const double middle = begin + (end - begin) / 2;
+    offset = {.seconds = middle - answer, .error_seconds = (end - begin) / 2, .at_seconds = middle};
+  }
+  return offset;
+}
+
+double TimeOfRankZero(double t, const ClockOffset& begin, const ClockOffset& end) {
+  const double span = end.at_seconds - begin.at_seconds;
+  if (span <= 0) return t - begin.seconds;
+  return t - (begin.seconds + (end.seconds - begin.seconds) * (t - begin.at_seconds) / span);
+}
+
+namespace {
+
 // 9 MiB a rank. A step of 500 micro-batches of 60 recomputed segments fits; what does not is counted.
 constexpr int64_t kMostEvents = int64_t{1} << 17;
-constexpr const char* kWhat = "trace";
 
 // What travels in front of a rank's events.
 struct Header {
@@ -29,22 +82,17 @@ struct Header {
   int64_t events = 0;
 };
 
-absl::Status Transfer(absl::StatusOr<CommRequest> posted, Communicator& communicator, absl::Duration timeout) {
-  HADAL_RETURN_IF_ERROR(posted.status());
-  return communicator.Wait(*posted, absl::Now() + timeout, kWhat);
-}
-
 absl::Status SendBytes(Communicator& communicator, const std::string& bytes, absl::Duration timeout) {
   const int64_t size = static_cast<int64_t>(bytes.size());
-  HADAL_RETURN_IF_ERROR(Transfer(communicator.Send(&size, sizeof(size), 0, kTraceTag), communicator, timeout));
-  return Transfer(communicator.Send(bytes.data(), size, 0, kTraceTag), communicator, timeout);
+  HADAL_RETURN_IF_ERROR(Exchange(communicator.Send(&size, sizeof(size), 0, kTraceTag), communicator, timeout));
+  return Exchange(communicator.Send(bytes.data(), size, 0, kTraceTag), communicator, timeout);
 }
 
 absl::StatusOr<std::string> ReceiveBytes(Communicator& communicator, int peer, absl::Duration timeout) {
   int64_t size = 0;
-  HADAL_RETURN_IF_ERROR(Transfer(communicator.Receive(&size, sizeof(size), peer, kTraceTag), communicator, timeout));
+  HADAL_RETURN_IF_ERROR(Exchange(communicator.Receive(&size, sizeof(size), peer, kTraceTag), communicator, timeout));
   std::string bytes(static_cast<size_t>(size), '\0');
-  HADAL_RETURN_IF_ERROR(Transfer(communicator.Receive(bytes.data(), size, peer, kTraceTag), communicator, timeout));
+  HADAL_RETURN_IF_ERROR(Exchange(communicator.Receive(bytes.data(), size, peer, kTraceTag), communicator, timeout));
   return bytes;
 }
 

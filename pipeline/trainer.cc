@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "pipeline/exchange/parameter_broadcast.h"
 #include "pipeline/instruments/failed_step_search.h"
 #include "pipeline/learning_rate.h"
-#include "pipeline/loss_spike.h"
+#include "pipeline/run_health.h"
 #include "pipeline/run_info.h"
 #include "runtime/status_macros.h"
 
@@ -250,7 +250,7 @@ absl::StatusOr<std::optional<StopReason>> Trainer::AfterStep(StepVote vote, bool
   if (validation_due) {
     const int32_t without_improvement = progress_.validations_without_improvement;
     HADAL_RETURN_IF_ERROR(validator_->Run(*engine_, progress_));
-    // A run that is cut into parts is as patient as one of one part.
+    // Stopping and resuming must not use up patience.
     if (progress_.step % options_.validation.every_steps != 0) {
       progress_.validations_without_improvement =
           std::min(progress_.validations_without_improvement, without_improvement);
@@ -311,7 +311,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
     if (surroundings_.before_step) surroundings_.before_step(progress_.step);
     HADAL_ASSIGN_OR_RETURN(const StepResult result, Step());
     HADAL_RETURN_IF_ERROR(checkpoints_->Poll(progress_));
-    // Nobody could choose every_steps so that one is due at the end of these limits.
+    // These limits end a run at an unpredictable step, so a validation is due there too.
     const bool unforeseen_end = result.gradient.vote == StepVote::kOutOfTime || ReachedLimit() == StopReason::kEpochs;
     const bool validation_due = validate_every > 0 && (progress_.step % validate_every == 0 || unforeseen_end);
     HADAL_ASSIGN_OR_RETURN(reason, AfterStep(result.gradient.vote, validation_due));

@@ -4,9 +4,9 @@
 // runs its replica's share of it. `step` always advances. `update` advances only if the update was applied: a gradient
 // that is not finite, or a loss spike, skips it on all ranks alike. After many skipped steps in a row the run goes back
 // to its newest good checkpoint (run_health.h).
-// Validations (validator.h) change no bit of training. They are due every so many steps, and at an end by epochs or
-// minutes. Checkpoints are written while training goes on (checkpoint/training_checkpoints.h). Metrics leave through a
-// sink on rank 0.
+// Validations (validator.h) change no bit of training. They are due every `every_steps` steps and when an epoch or time
+// limit ends the run. Checkpoints are written while training goes on (checkpoint/training_checkpoints.h). Metrics leave
+// through a sink on rank 0.
 //
 // Checkpoints by the clock: rank 0 decides when one is due, in the exchange of a step's gradient norms, so that all
 // ranks save after the same step. In the same exchange rank 0 reports that it has lost the run directory to another

@@ -26,7 +26,6 @@
 #include "pipeline/engine/engine.h"
 #include "runtime/data/bleu.h"
 #include "runtime/data/corpus.h"
-#include "runtime/data/corpus_vocabulary.h"
 #include "runtime/metrics_sink.h"
 
 namespace hadal {

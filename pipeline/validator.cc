@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "layers/sublayer_context.h"
+#include "layers/chunk_part.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
 #include "runtime/trace.h"

@@ -20,7 +20,6 @@
 #include "pipeline/engine/engine.h"
 #include "pipeline/validation_bleu.h"
 #include "runtime/data/corpus.h"
-#include "runtime/data/pack_sentences.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/data/sampling_order.h"
 #include "runtime/metrics_sink.h"

@@ -5,6 +5,8 @@
 
 #include <chrono>
 
+#include "absl/time/time.h"
+
 namespace hadal {
 
 inline double MonotonicSeconds() {
@@ -19,6 +21,22 @@ class Stopwatch {
 
  private:
   double start_ = MonotonicSeconds();
+};
+
+// The end of a wait, on the monotonic clock: setting the system's clock does not change it.
+//
+// Thread safety: any thread. Non-blocking.
+
+class Deadline {
+ public:
+  explicit Deadline(absl::Duration from_now) : end_seconds_(MonotonicSeconds() + absl::ToDoubleSeconds(from_now)) {}
+
+  // The time left; negative after the deadline.
+  absl::Duration Left() const { return absl::Seconds(end_seconds_ - MonotonicSeconds()); }
+  bool Passed() const { return Left() <= absl::ZeroDuration(); }
+
+ private:
+  double end_seconds_;
 };
 
 }  // namespace hadal

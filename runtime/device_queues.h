@@ -1,6 +1,6 @@
 // A device's further queues (CUDA streams) and the events that connect them. Transfers run beside kernels and wait for
 // them, and kernels wait for transfers, without blocking the host. Some kernels run on these queues, too
-// (pipeline/exchange/side_queue.h).
+// (runtime/side_queue.h).
 //
 //   kernels … Record(ready, main)            the host continues
 //   Await(queue, ready); transfer on queue   starts when those kernels are done

@@ -2,7 +2,7 @@
 //
 // A program that writes into the file changes the bytes; its modification time, compared now and then, shows that.
 // Limitation: if the file is truncated while it is mapped, touching a lost page ends the process (SIGBUS);
-// mapped_ranges.h finds the file's path for the message.
+// MappedPathAt finds the file's path for the message.
 // Thread safety: read-only after Open.
 #pragma once
 
@@ -10,10 +10,25 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 
 namespace hadal {
+
+// Finds the mapped file that contains an address, for the message of a SIGBUS handler: if a mapped file is truncated or
+// its disk fails while it is read, the process gets a signal with the address and no error.
+// Limits: keeps up to kMostMappedRanges ranges, ignores further ones; keeps only the end of a long path.
+// Thread safety: any thread. MappedPathAt may be called in a signal handler: it neither blocks nor allocates.
+
+inline constexpr int kMostMappedRanges = 1024;
+
+// Records that `bytes` are mapped from the file `path`.
+void RememberMappedRange(std::span<const std::byte> bytes, std::string_view path);
+// Removes the record of `bytes`.
+void ForgetMappedRange(std::span<const std::byte> bytes);
+// Returns the path of the file that contains `address`, valid until its range is forgotten; null if there is none.
+const char* MappedPathAt(const void* address);
 
 // What of a file's attributes changes with its contents, in steps of the kernel's clock (some milliseconds).
 struct FileStamp {

@@ -58,7 +58,7 @@ struct StageTimes {
   double communication_seconds = 0;  // posting, copying and reducing
   double optimizer_seconds = 0;      // clearing gradients and applying the update
   double checkpoint_seconds = 0;     // waiting to apply the update until a checkpoint has been written
-  // Time in which the rank's first thread was ready but had no core (run_queue_clock.h). Included in the forward,
+  // Time in which the rank's first thread was ready but had no core (engine/program_clock.h). Included in the forward,
   // recompute, backward and optimizer times.
   double core_wait_seconds = 0;
   double launches = 0;  // kernels, products, copies, graphs on the stage's device; 0 on the CPU

@@ -1,6 +1,6 @@
 // What a rank knows about itself at the start of a job: where it runs, with what, and what it may use.
 //
-// Ranks gather these and compare them: a training run at its start (launch/train/rank_setup.h), `hadal doctor` before
+// Ranks gather these and compare them: a training run at its start (tools/train/rank_setup.h), `hadal doctor` before
 // a job.
 #pragma once
 

@@ -1,5 +1,6 @@
 #include "runtime/stream.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace hadal {
@@ -38,6 +39,18 @@ void Stream::FromHost(void* to, const void* from, int64_t bytes) const {
   if (bytes == 0) return;
   if (device_ != nullptr) return device_->CopyIn(to, from, bytes);
   std::memcpy(to, from, bytes);
+}
+
+std::vector<float> HostValues(const Stream& stream, const ConstAnyMatrix& matrix) {
+  std::vector<float> values(matrix.rows * matrix.columns);
+  if (matrix.storage == Storage::kFloat32) {
+    stream.ToHost(values.data(), matrix.data, matrix.bytes());
+    return values;
+  }
+  std::vector<BFloat16> stored(values.size());
+  stream.ToHost(stored.data(), matrix.data, matrix.bytes());
+  std::transform(stored.begin(), stored.end(), values.begin(), Widened);
+  return values;
 }
 
 }  // namespace hadal

@@ -10,9 +10,11 @@
 
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "runtime/check.h"
 #include "runtime/device.h"
+#include "runtime/tensor.h"
 #include "runtime/thread_team.h"
 
 namespace hadal {
@@ -100,5 +102,10 @@ class Stream {
   DeviceKind kind_;
   DeviceQueues::Queue queue_ = DeviceQueues::kMain;
 };
+
+// Returns a tensor's values as floats in host memory: for code that inspects a run, not for kernels.
+
+// Waits for the stream. REQUIRES: contiguous.
+std::vector<float> HostValues(const Stream& stream, const ConstAnyMatrix& matrix);
 
 }  // namespace hadal

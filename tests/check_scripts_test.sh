@@ -10,10 +10,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 # In tree/: a file a room, which passes every check.
 fresh_tree() {
   rm -rf tree
-  mkdir -p tree/{configs,docs,kernels/cuda,launch/{train,job},layers,pipeline/{schedule,options,layout,stage,exchange,checkpoint,decode,engine,instruments},runtime/{comm,data},tests,tools/{config,output,drawing,corpus,synthetic,plan,bench,checkpoint,translate,report,compare,doctor}}
+  mkdir -p tree/{configs,docs,kernels/cuda,launch,layers,pipeline/{schedule,options,layout,stage,exchange,checkpoint,decode,engine,instruments},runtime/{comm,data},tests,tools/{config,output,drawing,corpus,plan,bench,checkpoint,translate,report,compare,doctor,train}}
   cp "$here/../.clang-format" "$here/../.clang-tidy" tree
   local file
-  for file in kernels/cuda/add.cu launch/hadal.cc layers/layer.h pipeline/{trainer,stage/stage,checkpoint/file,instruments/probe}.h runtime/comm/world.h tools/plan.h; do
+  for file in kernels/cuda/add.cu tools/hadal.cc layers/layer.h pipeline/{trainer,stage/stage,checkpoint/file,instruments/probe}.h runtime/comm/world.h tools/plan.h; do
     echo '#include "runtime/clock.h"' > "tree/$file"
   done
   printf '#pragma once\n\n#include <cstdint>\n\ninline int64_t Ticks() { return 1; }\n' > tree/runtime/clock.h
@@ -42,14 +42,14 @@ test_arrows() {
   for rule in runtime:kernels/add.h runtime:tests/any.h kernels:layers/layer.h kernels:runtime/comm/world.h layers:pipeline/stage/stage.h \
               layers:runtime/comm/world.h pipeline:tools/plan.h pipeline/checkpoint:pipeline/decode/any.h \
               pipeline/engine:pipeline/instruments/probe.h pipeline/layout:pipeline/stage/stage.h pipeline/stage:pipeline/trainer.h \
-              tools:launch/any.h tools/plan:tools/report/report.h tools/output:tools/drawing/svg.h launch:tests/any.h launch/job:launch/train/any.h launch/train:launch/any.h; do
+              launch:tools/any.h launch:configs/any.h tools/plan:tools/report/report.h tools/output:tools/drawing/svg.h tools:tests/any.h launch:tests/any.h; do
     plant "${rule%%:*}/new.h" "#include \"${rule#*:}\""; found 'includes against the arrows' "^${rule%%:*}/new.h:1:.*${rule#*:}"
   done
   plant runtime/new.cc '#include "runtime/data/corpus.h"'; found 'runtime includes its own subfolders' '^runtime/new.cc:1:'
   plant pipeline/new.h '#include "CLI/CLI.hpp"'; found 'Protobuf or CLI below tools' '^pipeline/new.h:1:'
   plant runtime/new.cc '#include <google/protobuf/message.h>'; found 'Protobuf or CLI below tools' '^runtime/new.cc:1:'
   plant tools/new.h '#include "CLI/CLI.hpp"'; found 'CLI11 beside tools/command_line.cc' '^tools/new.h:1:'
-  plant launch/new.cc '#include "CLI/Version.hpp"'; found 'CLI11 beside tools/command_line.cc' '^launch/new.cc:1:'
+  plant tools/new.cc '#include "CLI/Version.hpp"'; found 'CLI11 beside tools/command_line.cc' '^tools/new.cc:1:'
   plant kernels/cuda/new.cu '#include "absl/status/status.h"'; found 'Abseil or Protobuf in kernels/cuda' '^kernels/cuda/new.cu:1:'
   plant pipeline/new.cc 'const absl::Time end = absl::Now() + absl::Seconds(1);'; found 'waits by the time of day' '^pipeline/new.cc:1:'
   plant launch/new.cc 'while (absl::Now() < end) Progress();'; found 'waits by the time of day' '^launch/new.cc:1:'

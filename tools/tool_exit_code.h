@@ -1,5 +1,5 @@
 // How subcommands that only read or write files end. For `hadal train` and other subcommands that start ranks see
-// launch/job/exit_code.h and error_report.h.
+// launch/exit_code.h and error_report.h.
 #pragma once
 
 #include <iostream>

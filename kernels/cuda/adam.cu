@@ -24,41 +24,43 @@ HADAL_DEVICE void UpdateElement(const AdamScalars& s, float gradient, float& par
 HADAL_DEVICE bool IsFinite(float x) { return (BitsOf(x) & 0x7F800000u) != 0x7F800000u; }
 
 template <bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) AdamKernel(AdamArgs args) {
-  const AdamScalars scalars = Load(args.scalars);
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads)
+    AdamKernel(AdamArgs args, DevicePointer<const AdamScalars> of_step, DevicePointer<int32_t> non_finite) {
+  const AdamScalars scalars = Load(of_step);
   if (scalars.apply == 0) return;
-  const WarpSpan span = ThisWarpSpan(args.size);
+  const WarpSpan span = ThisWarpSpan(args.parameter.size);
   bool finite = true;
   if (kAligned && span.whole()) {
-    const Eight gradient = LoadRuns(args.gradient, span);
-    Eight parameter = LoadRuns(args.parameter, span);
-    Eight m = LoadRuns(args.first_moment, span);
-    Eight v = LoadRuns(args.second_moment, span);
+    const Eight gradient = LoadRuns(ViewOf(args.gradient), span);
+    Eight parameter = LoadRuns(ViewOf(args.parameter), span);
+    Eight m = LoadRuns(ViewOf(args.first_moment), span);
+    Eight v = LoadRuns(ViewOf(args.second_moment), span);
     HADAL_UNROLL for (int i = 0; i < 8; ++i) {
       UpdateElement(scalars, gradient.v[i], parameter.v[i], m.v[i], v.v[i]);
       finite = finite && IsFinite(parameter.v[i]);
     }
-    StoreRuns(args.parameter, span, parameter);
-    StoreRuns(args.first_moment, span, m);
-    StoreRuns(args.second_moment, span, v);
-    if (args.rounded) StoreRuns(args.rounded, span, parameter);
+    StoreRuns(ViewOf(args.parameter), span, parameter);
+    StoreRuns(ViewOf(args.first_moment), span, m);
+    StoreRuns(ViewOf(args.second_moment), span, v);
+    if (Given(args.rounded)) StoreRuns(ViewOf(args.rounded), span, parameter);
   } else {
     span.ForSingles([&](int64_t i) {
-      float parameter = Load(args.parameter + i), m = Load(args.first_moment + i), v = Load(args.second_moment + i);
-      UpdateElement(scalars, Load(args.gradient + i), parameter, m, v);
+      float parameter = Load(ViewOf(args.parameter) + i), m = Load(ViewOf(args.first_moment) + i),
+            v = Load(ViewOf(args.second_moment) + i);
+      UpdateElement(scalars, Load(ViewOf(args.gradient) + i), parameter, m, v);
       finite = finite && IsFinite(parameter);
-      Store(args.parameter + i, parameter);
-      Store(args.first_moment + i, m);
-      Store(args.second_moment + i, v);
-      if (args.rounded) Store(args.rounded + i, FromFloat<BFloat16>(parameter));
+      Store(ViewOf(args.parameter) + i, parameter);
+      Store(ViewOf(args.first_moment) + i, m);
+      Store(ViewOf(args.second_moment) + i, v);
+      if (Given(args.rounded)) Store(ViewOf(args.rounded) + i, FromFloat<BFloat16>(parameter));
     });
   }
-  if (!finite && args.non_finite) Store(args.non_finite, 1);
+  if (!finite && non_finite) Store(non_finite, 1);
 }
 
 }  // namespace
 
-AdamScalars AdamScalarsOf(const hadal::AdamArgs& args) {
+AdamScalars AdamScalarsOf(const AdamArgs& args) {
   const double t = static_cast<double>(args.update);
   const double correction1 = 1 - std::pow(args.beta1, t), correction2 = 1 - std::pow(args.beta2, t);
   return {.gradient_scale = static_cast<float>(args.gradient_scale),
@@ -71,13 +73,15 @@ AdamScalars AdamScalarsOf(const hadal::AdamArgs& args) {
           .epsilon = static_cast<float>(args.epsilon)};
 }
 
-void AdamStep(StreamHandle stream, const AdamArgs& args) {
-  if (args.size == 0) return;
-  HADAL_CHECK(args.parameter && args.gradient && args.first_moment && args.second_moment && args.scalars);
-  const bool aligned = On16Bytes(args.parameter) && On16Bytes(args.gradient) && On16Bytes(args.first_moment) &&
-                       On16Bytes(args.second_moment) && On16Bytes(args.rounded);
-  const int64_t blocks = (args.size + 8 * kThreads - 1) / (8 * kThreads);
-  Launch(stream, {.blocks_x = blocks, .threads = kThreads}, aligned ? AdamKernel<true> : AdamKernel<false>, args);
+void AdamStep(StreamHandle stream, const AdamArgs& args, DevicePointer<const AdamScalars> scalars,
+              DevicePointer<int32_t> non_finite) {
+  if (args.parameter.size == 0) return;
+  HADAL_CHECK(static_cast<bool>(scalars));
+  const bool aligned = On16Bytes(args.parameter, args.first_moment, args.second_moment) &&
+                       On16Bytes(ViewOf(args.gradient)) && On16Bytes(ViewOf(args.rounded));
+  const int64_t blocks = (args.parameter.size + 8 * kThreads - 1) / (8 * kThreads);
+  Launch(stream, {.blocks_x = blocks, .threads = kThreads}, aligned ? AdamKernel<true> : AdamKernel<false>, args,
+         scalars, non_finite);
 }
 
 }  // namespace hadal::cuda

@@ -24,17 +24,10 @@ struct AdamScalars {
 };
 
 // Returns the scalars of a step, computed in double from `args` and rounded once.
-AdamScalars AdamScalarsOf(const hadal::AdamArgs& args);
+AdamScalars AdamScalarsOf(const AdamArgs& args);
 
-struct AdamArgs {
-  int64_t size = 0;
-  DevicePointer<float> parameter;                    // [n] (in place)
-  DevicePointer<const float> gradient;               // [n]
-  DevicePointer<float> first_moment, second_moment;  // [n] (in place)
-  DevicePointer<BFloat16> rounded;                   // [n] (=), or null
-  DevicePointer<const AdamScalars> scalars;          // one
-  DevicePointer<int32_t> non_finite;                 // one, or null
-};
-void AdamStep(StreamHandle stream, const AdamArgs& args);
+// `scalars`: one; those of `args` are not used. `non_finite`: one, or null.
+void AdamStep(StreamHandle stream, const AdamArgs& args, DevicePointer<const AdamScalars> scalars,
+              DevicePointer<int32_t> non_finite = {});
 
 }  // namespace hadal::cuda

@@ -106,12 +106,12 @@ HADAL_DEVICE int CountAt(int64_t column, int64_t vocabulary) {
 
 // dz = scale · (softmax(z) − q), in place. q is `share` everywhere, plus target_weight at the target.
 template <typename T, bool kAligned>
-HADAL_DEVICE void WriteGradient(const CrossEntropyArgs<T>& args, DevicePointer<T> row, int64_t target,
-                                const RowSums& sums, float share, float target_weight) {
-  const float scale = Load(args.gradient_scale);
+HADAL_DEVICE void WriteGradient(const CrossEntropyArgs& args, DevicePointer<T> row, int64_t target, const RowSums& sums,
+                                float share, float target_weight) {
+  const float scale = Load(ViewOf(args.device_gradient_scale));
   const float factor = scale / sums.exponentials;
-  for (int64_t column = 8 * ThreadIndex(); column < args.vocabulary; column += 8 * ThreadsInBlock()) {
-    const int count = CountAt<kAligned>(column, args.vocabulary);
+  for (int64_t column = 8 * ThreadIndex(); column < args.logits.columns; column += 8 * ThreadsInBlock()) {
+    const int count = CountAt<kAligned>(column, args.logits.columns);
     Eight z = LoadEight<kAligned>(row + column, count);
     HADAL_UNROLL for (int i = 0; i < 8; ++i) {
       z.v[i] = MulAdd(ExpOf<T>(z.v[i] - sums.maximum), factor, -scale * share);
@@ -122,60 +122,56 @@ HADAL_DEVICE void WriteGradient(const CrossEntropyArgs<T>& args, DevicePointer<T
 }
 
 template <typename T, bool kAligned>
-HADAL_DEVICE void WriteZeros(const CrossEntropyArgs<T>& args, DevicePointer<T> row) {
-  for (int64_t column = 8 * ThreadIndex(); column < args.vocabulary; column += 8 * ThreadsInBlock()) {
-    StoreEight<kAligned>(row + column, Eight(), CountAt<kAligned>(column, args.vocabulary));
+HADAL_DEVICE void WriteZeros(const CrossEntropyArgs& args, DevicePointer<T> row) {
+  for (int64_t column = 8 * ThreadIndex(); column < args.logits.columns; column += 8 * ThreadsInBlock()) {
+    StoreEight<kAligned>(row + column, Eight(), CountAt<kAligned>(column, args.logits.columns));
   }
 }
 
 template <typename T, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMostThreads, 2) CrossEntropyKernel(CrossEntropyArgs<T> args) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMostThreads, 2) CrossEntropyKernel(CrossEntropyArgs args) {
   HADAL_SHARED(float, exchange, kExchangeFloats);
   const int64_t row = BlockX();
-  const DevicePointer<T> logits = args.logits.row(row);
-  const int64_t target = Load(args.targets + row);
+  const DevicePointer<T> logits = ViewOf<T>(args.logits).row(row);
+  const int64_t target = Load(ViewOf(args.device_targets) + row);
   if (target < 0) {
-    if (args.gradient_scale) WriteZeros<T, kAligned>(args, logits);
-    if (ThreadIndex() == 0) Store(args.loss + row, 0.0f), Store(args.nll + row, 0.0f);
+    if (args.device_gradient_scale != nullptr) WriteZeros<T, kAligned>(args, logits);
+    if (ThreadIndex() == 0) Store(ViewOf(args.loss) + row, 0.0f), Store(ViewOf(args.nll) + row, 0.0f);
     return;
   }
   RowSums sums;
-  for (int64_t column = 8 * ThreadIndex(); column < args.vocabulary; column += 8 * ThreadsInBlock()) {
-    const int count = CountAt<kAligned>(column, args.vocabulary);
+  for (int64_t column = 8 * ThreadIndex(); column < args.logits.columns; column += 8 * ThreadsInBlock()) {
+    const int count = CountAt<kAligned>(column, args.logits.columns);
     AddEight<T>(LoadEight<kAligned>(logits + column, count), count, sums);
   }
   const float target_logit = ToFloat(Load(logits + target));  // read by all before any write: a barrier follows
   sums = MergeBlock<T>(sums, exchange);
   const float share =
-      args.label_smoothing == 0.0f ? 0.0f : args.label_smoothing / static_cast<float>(args.vocabulary - 1);
+      args.label_smoothing == 0.0f ? 0.0f : args.label_smoothing / static_cast<float>(args.logits.columns - 1);
   const float target_weight = 1.0f - args.label_smoothing - share;
   if (ThreadIndex() == 0) {
     const float log_sum_exp = sums.maximum + Log(sums.exponentials);
     const float nll = log_sum_exp - target_logit;
     const float smooth =
-        share == 0.0f ? 0.0f : share * (static_cast<float>(args.vocabulary) * log_sum_exp - sums.logits);
-    Store(args.nll + row, nll);
-    Store(args.loss + row, MulAdd(target_weight, nll, smooth));
+        share == 0.0f ? 0.0f : share * (static_cast<float>(args.logits.columns) * log_sum_exp - sums.logits);
+    Store(ViewOf(args.nll) + row, nll);
+    Store(ViewOf(args.loss) + row, MulAdd(target_weight, nll, smooth));
   }
-  if (args.gradient_scale) WriteGradient<T, kAligned>(args, logits, target, sums, share, target_weight);
+  if (args.device_gradient_scale != nullptr)
+    WriteGradient<T, kAligned>(args, logits, target, sums, share, target_weight);
 }
 
 }  // namespace
 
-template <typename T>
-void CrossEntropy(StreamHandle stream, const CrossEntropyArgs<T>& args) {
-  if (args.rows == 0) return;
-  HADAL_CHECK_GE(args.vocabulary, 1);
-  HADAL_CHECK(args.logits && args.targets && args.loss && args.nll);
-  HADAL_CHECK_GE(args.label_smoothing, 0.0f);
-  HADAL_CHECK_LT(args.label_smoothing, 1.0f);
-  HADAL_CHECK(args.vocabulary > 1 || args.label_smoothing == 0.0f);
-  const bool aligned = args.vocabulary % 8 == 0 && RowsOn16Bytes(args.logits);
-  Launch(stream, {.blocks_x = args.rows, .threads = ThreadsOf(args.vocabulary)},
-         aligned ? CrossEntropyKernel<T, true> : CrossEntropyKernel<T, false>, args);
+void CrossEntropy(StreamHandle stream, const CrossEntropyArgs& args) {
+  if (args.logits.rows == 0) return;
+  HADAL_CHECK(args.device_targets != nullptr);
+  const int64_t vocabulary = args.logits.columns;
+  const bool aligned = InAlignedEights(vocabulary, {args.logits});
+  WithElement(args.logits.storage, [&]<typename T>(T) {
+    Launch(stream, {.blocks_x = args.logits.rows, .threads = ThreadsOf(vocabulary)},
+           aligned ? CrossEntropyKernel<T, true> : CrossEntropyKernel<T, false>, args);
+  });
 }
-
-template void CrossEntropy(StreamHandle, const CrossEntropyArgs<float>&);
-template void CrossEntropy(StreamHandle, const CrossEntropyArgs<BFloat16>&);
 
 }  // namespace hadal::cuda

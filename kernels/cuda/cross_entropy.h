@@ -8,24 +8,15 @@
 // butterfly, then the warps. Exponentials have an error of one or two ulp for float logits; for BFloat16 they are
 // ex2.approx, whose error is far below the logits' rounding. A NaN in a row makes its loss, nll and gradient NaN.
 // Deterministic; rows are independent.
-// gradient_scale is read from device memory (1 / target tokens of the step). REQUIRES: 0 ≤ target < V, or −1 for a
-// padding row, whose loss, nll and gradient are 0. Asynchronous.
+// The gradient's scale is read from device_gradient_scale; null: loss only. REQUIRES: device_targets; there 0 ≤ target < V,
+// or −1 for a padding row, whose loss, nll and gradient are 0. Asynchronous.
 #pragma once
 
+#include "kernels/cross_entropy.h"
 #include "kernels/cuda/device_view.h"
 
 namespace hadal::cuda {
 
-template <typename T>
-struct CrossEntropyArgs {
-  int64_t rows = 0, vocabulary = 0;           // R, V
-  DeviceMatrix<T> logits;                     // [R, V]; overwritten by the gradient if gradient_scale is given
-  DevicePointer<const int32_t> targets;       // [R]
-  float label_smoothing = 0.0f;               // eps
-  DevicePointer<const float> gradient_scale;  // one, or null: loss only
-  DevicePointer<float> loss, nll;             // [R] (=)
-};
-template <typename T>
-void CrossEntropy(StreamHandle stream, const CrossEntropyArgs<T>& args);
+void CrossEntropy(StreamHandle stream, const CrossEntropyArgs& args);
 
 }  // namespace hadal::cuda

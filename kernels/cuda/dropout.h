@@ -29,9 +29,11 @@ inline RandomPosition PositionOf(const Dropout& dropout) {
   return {static_cast<uint32_t>(c.seed), static_cast<uint32_t>(c.seed >> 32), c.micro_batch, c.step};
 }
 
-// Returns the rest of `dropout`. REQUIRES: `position` is not null if dropout is active.
-inline DeviceDropout MakeDeviceDropout(const Dropout& dropout, DevicePointer<const RandomPosition> position) {
-  return {position, dropout.counter.At(0)[1], dropout.threshold, dropout.scale()};
+// Returns what kernels read. REQUIRES: `dropout` has a place if it is active.
+inline DeviceDropout DeviceDropoutOf(const Dropout& dropout) {
+  if (!dropout.active()) return {};
+  HADAL_CHECK(dropout.device_position != nullptr);
+  return {dropout.device_position, dropout.counter.At(0)[1], dropout.threshold, dropout.scale()};
 }
 
 }  // namespace hadal::cuda

@@ -17,53 +17,54 @@ constexpr int kRowsAhead = 4;
 
 template <typename Table, typename Stream, bool kAligned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
-    EmbeddingForwardKernel(EmbeddingForwardArgs<Table, Stream> args, int team_threads) {
-  const RowTeam team = ThisRowTeam(args.width, team_threads);
+    EmbeddingForwardKernel(EmbeddingForwardArgs args, DeviceDropout dropout, int team_threads) {
+  const RowTeam team = ThisRowTeam(args.x.columns, team_threads);
   if (team.columns == 0) return;
   RandomPosition position;
-  if (args.dropout.active()) position = Load(args.dropout.position);
+  if (dropout.active()) position = Load(dropout.position);
   for (int64_t i = team.index; i < kRowsOfBlock; i += team.teams) {
     const int64_t row = BlockX() * kRowsOfBlock + i;
-    if (row >= args.rows) return;
-    const int64_t token = Load(args.tokens + row), place = Load(args.row_positions + row);
+    if (row >= args.x.rows) return;
+    const int64_t token = Load(ViewOf(args.device_tokens.tokens) + row),
+                  place = Load(ViewOf(args.device_tokens.positions) + row);
     Eight x;
     if (token >= 0 && place >= 0) {
-      const Eight e = LoadEight<kAligned>(args.table.row(token) + team.column, team.columns);
-      const Eight p = LoadEight<kAligned>(args.positions.row(place) + team.column, team.columns);
+      const Eight e = LoadEight<kAligned>(ViewOf<Table>(args.table).row(token) + team.column, team.columns);
+      const Eight p = LoadEight<kAligned>(ViewOf(args.positions).row(place) + team.column, team.columns);
       HADAL_UNROLL for (int c = 0; c < 8; ++c) x.v[c] = MulAdd(args.multiplier, e.v[c], p.v[c]);
-      if (args.dropout.active()) ApplyDropout<kAligned>(args.dropout, position, row * args.width + team.column, x);
+      if (dropout.active()) ApplyDropout<kAligned>(dropout, position, row * args.x.columns + team.column, x);
     }
-    StoreEight<kAligned>(args.x.row(row) + team.column, x, team.columns);
+    StoreEight<kAligned>(ViewOf<Stream>(args.x).row(row) + team.column, x, team.columns);
   }
 }
 
 // Block x: the rows of group x. `exchange` passes the teams' sums to the first team.
 template <typename Stream, bool kAligned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
-    EmbeddingBackwardKernel(EmbeddingBackwardArgs<Stream> args, int team_threads) {
+    EmbeddingBackwardKernel(EmbeddingBackwardArgs args, DeviceDropout dropout, int team_threads) {
   HADAL_SHARED(float, exchange, 8 * kMaxTeamBlockThreads);
   const int64_t group = BlockX();
-  if (group >= Load(args.group_count)) return;
-  const RowTeam team = ThisRowTeam(args.width, team_threads);
+  if (group >= Load(ViewOf(args.device_tokens.group_count))) return;
+  const RowTeam team = ThisRowTeam(args.dx.columns, team_threads);
   RandomPosition position;
-  if (args.dropout.active()) position = Load(args.dropout.position);
-  const int64_t end = Load(args.group_starts + group + 1);
+  if (dropout.active()) position = Load(dropout.position);
+  const int64_t end = Load(ViewOf(args.device_tokens.group_starts) + group + 1);
   Eight sum;
-  for (int64_t i = Load(args.group_starts + group) + team.index; i < end && team.columns > 0;
+  for (int64_t i = Load(ViewOf(args.device_tokens.group_starts) + group) + team.index; i < end && team.columns > 0;
        i += kRowsAhead * team.teams) {
     int32_t rows[kRowsAhead];
     Eight dx[kRowsAhead];
     HADAL_UNROLL for (int u = 0; u < kRowsAhead; ++u) {
       const int64_t at = i + u * team.teams;
-      rows[u] = at < end ? Load(args.sorted_rows + at) : -1;
+      rows[u] = at < end ? Load(ViewOf(args.device_tokens.sorted_rows) + at) : -1;
     }
     HADAL_UNROLL for (int u = 0; u < kRowsAhead; ++u) {
-      if (rows[u] >= 0) dx[u] = LoadEight<kAligned>(args.dx.row(rows[u]) + team.column, team.columns);
+      if (rows[u] >= 0) dx[u] = LoadEight<kAligned>(ViewOf<Stream>(args.dx).row(rows[u]) + team.column, team.columns);
     }
     HADAL_UNROLL for (int u = 0; u < kRowsAhead; ++u) {
       if (rows[u] < 0) break;
-      if (args.dropout.active()) {
-        ApplyDropout<kAligned>(args.dropout, position, rows[u] * args.width + team.column, dx[u]);
+      if (dropout.active()) {
+        ApplyDropout<kAligned>(dropout, position, rows[u] * args.dx.columns + team.column, dx[u]);
       }
       HADAL_UNROLL for (int c = 0; c < 8; ++c) sum.v[c] += dx[u].v[c];
     }
@@ -75,7 +76,8 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
     const Eight of_team = LoadEightShared(exchange + 8 * (t * team_threads + ThreadIndex()));
     HADAL_UNROLL for (int c = 0; c < 8; ++c) sum.v[c] += of_team.v[c];
   }
-  const DevicePointer<float> to = args.d_table.row(Load(args.group_tokens + group)) + team.column;
+  const DevicePointer<float> to =
+      ViewOf(args.d_table).row(Load(ViewOf(args.device_tokens.group_tokens) + group)) + team.column;
   Eight total = LoadEight<kAligned>(to, team.columns);
   HADAL_UNROLL for (int c = 0; c < 8; ++c) total.v[c] = MulAdd(args.multiplier, sum.v[c], total.v[c]);
   StoreEight<kAligned>(to, total, team.columns);
@@ -83,19 +85,19 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
 
 }  // namespace
 
-template <typename Table, typename Stream>
-void EmbeddingForward(StreamHandle stream, const EmbeddingForwardArgs<Table, Stream>& args) {
-  if (args.rows == 0) return;
-  HADAL_CHECK_GE(args.width, 1);
-  HADAL_CHECK_LE(args.width, kMaxTeamWidth);
-  HADAL_CHECK(args.tokens && args.row_positions && args.table && args.positions && args.x);
-  HADAL_CHECK(!args.dropout.active() || args.dropout.position);
-  const bool aligned =
-      args.width % 8 == 0 && RowsOn16Bytes(args.table) && RowsOn16Bytes(args.positions) && RowsOn16Bytes(args.x);
-  const RowTeamShape team = RowTeamShapeOf(args.width);
-  Launch(stream, {.blocks_x = (args.rows + kRowsOfBlock - 1) / kRowsOfBlock, .threads = team.block_threads()},
-         aligned ? EmbeddingForwardKernel<Table, Stream, true> : EmbeddingForwardKernel<Table, Stream, false>, args,
-         team.team_threads);
+void EmbeddingForward(StreamHandle stream, const EmbeddingForwardArgs& args) {
+  if (args.x.rows == 0) return;
+  HADAL_CHECK_LE(args.x.columns, kMaxTeamWidth);
+  HADAL_CHECK(args.device_tokens.tokens != nullptr && args.device_tokens.positions != nullptr);
+  const bool aligned = InAlignedEights(args.x.columns, {args.table, args.positions, args.x});
+  const RowTeamShape team = RowTeamShapeOf(args.x.columns);
+  const auto launch = [&]<typename Table, typename Stream>(Table, Stream) {
+    Launch(stream, {.blocks_x = (args.x.rows + kRowsOfBlock - 1) / kRowsOfBlock, .threads = team.block_threads()},
+           aligned ? EmbeddingForwardKernel<Table, Stream, true> : EmbeddingForwardKernel<Table, Stream, false>, args,
+           DeviceDropoutOf(args.dropout), team.team_threads);
+  };
+  if (args.table.storage == Storage::kFloat32) return launch(float(), float());
+  WithElement(args.x.storage, [&]<typename Stream>(Stream) { launch(BFloat16(), Stream()); });
 }
 
 TokenGroups GroupRowsByToken(const std::vector<int32_t>& tokens) {
@@ -115,25 +117,17 @@ TokenGroups GroupRowsByToken(const std::vector<int32_t>& tokens) {
   return groups;
 }
 
-template <typename Stream>
-void EmbeddingBackward(StreamHandle stream, const EmbeddingBackwardArgs<Stream>& args) {
-  if (args.max_groups == 0) return;
-  HADAL_CHECK_GE(args.width, 1);
-  HADAL_CHECK_LE(args.width, kMaxTeamWidth);
-  HADAL_CHECK(args.group_count && args.group_starts && args.group_tokens && args.sorted_rows && args.dx &&
-              args.d_table);
-  HADAL_CHECK(!args.dropout.active() || args.dropout.position);
-  const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.dx) && RowsOn16Bytes(args.d_table);
-  const RowTeamShape team = RowTeamShapeOf(args.width);
-  Launch(stream, {.blocks_x = args.max_groups, .threads = team.block_threads()},
-         aligned ? EmbeddingBackwardKernel<Stream, true> : EmbeddingBackwardKernel<Stream, false>, args,
-         team.team_threads);
+void EmbeddingBackward(StreamHandle stream, const EmbeddingBackwardArgs& args) {
+  if (args.tokens.size == 0) return;
+  HADAL_CHECK_LE(args.dx.columns, kMaxTeamWidth);
+  HADAL_CHECK(args.device_tokens.group_count != nullptr);
+  const bool aligned = InAlignedEights(args.dx.columns, {args.dx, args.d_table});
+  const RowTeamShape team = RowTeamShapeOf(args.dx.columns);
+  WithElement(args.dx.storage, [&]<typename Stream>(Stream) {
+    Launch(stream, {.blocks_x = args.tokens.size, .threads = team.block_threads()},
+           aligned ? EmbeddingBackwardKernel<Stream, true> : EmbeddingBackwardKernel<Stream, false>, args,
+           DeviceDropoutOf(args.dropout), team.team_threads);
+  });
 }
-
-template void EmbeddingForward(StreamHandle, const EmbeddingForwardArgs<float, float>&);
-template void EmbeddingForward(StreamHandle, const EmbeddingForwardArgs<BFloat16, BFloat16>&);
-template void EmbeddingForward(StreamHandle, const EmbeddingForwardArgs<BFloat16, float>&);
-template void EmbeddingBackward(StreamHandle, const EmbeddingBackwardArgs<float>&);
-template void EmbeddingBackward(StreamHandle, const EmbeddingBackwardArgs<BFloat16>&);
 
 }  // namespace hadal::cuda

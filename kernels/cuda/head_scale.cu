@@ -18,87 +18,81 @@ HADAL_DEVICE int CountAt(int64_t column, int64_t head_width) {
 
 // One thread has eight columns of a head.
 template <typename T, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HeadScaleKernel(HeadScaleForwardArgs<T> args) {
-  const int64_t eights = EightsOf(args.head_width), i = BlockX() * kThreads + ThreadIndex();
-  const int64_t head_of_row = i / eights, row = head_of_row / args.heads, head = head_of_row % args.heads;
-  if (row >= args.rows) return;
-  const int64_t column = 8 * (i % eights), at = head * args.head_width + column;
-  const int count = CountAt(column, args.head_width);
-  const float gain = Load(args.gain + head);
-  Eight value = LoadEight<kAligned>(args.x.row(row) + at, count);
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HeadScaleKernel(HeadScaleForwardArgs args, int64_t head_width) {
+  const int64_t eights = EightsOf(head_width), i = BlockX() * kThreads + ThreadIndex();
+  const int64_t head_of_row = i / eights, row = head_of_row / args.gain.size, head = head_of_row % args.gain.size;
+  if (row >= args.x.rows) return;
+  const int64_t column = 8 * (i % eights), at = head * head_width + column;
+  const int count = CountAt(column, head_width);
+  const float gain = Load(ViewOf(args.gain) + head);
+  Eight value = LoadEight<kAligned>(ViewOf<T>(args.x).row(row) + at, count);
   HADAL_UNROLL for (int c = 0; c < 8; ++c) value.v[c] *= gain;
-  StoreEight<kAligned>(args.y.row(row) + at, value, count);
+  StoreEight<kAligned>(ViewOf<T>(args.y).row(row) + at, value, count);
 }
 
 // Block (x, h): rows [x · kHeadScaleRowBlock, …) of head h. partials[x·H + h] = Σ dy·x of these rows.
 template <typename T, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HeadScaleGradientKernel(HeadScaleBackwardArgs<T> args) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads)
+    HeadScaleGradientKernel(HeadScaleBackwardArgs args, int64_t head_width) {
   HADAL_SHARED(float, warps, kWarps);
-  const int64_t head = BlockY(), first = BlockX() * kHeadScaleRowBlock, left = args.rows - first;
-  const int64_t rows = left < kHeadScaleRowBlock ? left : kHeadScaleRowBlock, eights = EightsOf(args.head_width);
-  const float gain = Load(args.gain + head);
+  const int64_t head = BlockY(), first = BlockX() * kHeadScaleRowBlock, left = args.dy.rows - first;
+  const int64_t rows = left < kHeadScaleRowBlock ? left : kHeadScaleRowBlock, eights = EightsOf(head_width);
+  const float gain = Load(ViewOf(args.gain) + head);
   float sum = 0.0f;
   for (int64_t i = ThreadIndex(); i < rows * eights; i += kThreads) {
-    const int64_t row = first + i / eights, column = 8 * (i % eights), at = head * args.head_width + column;
-    const int count = CountAt(column, args.head_width);
-    Eight dy = LoadEight<kAligned>(args.dy.row(row) + at, count);
-    const Eight x = LoadEight<kAligned>(args.x.row(row) + at, count);
+    const int64_t row = first + i / eights, column = 8 * (i % eights), at = head * head_width + column;
+    const int count = CountAt(column, head_width);
+    Eight dy = LoadEight<kAligned>(ViewOf<T>(args.dy).row(row) + at, count);
+    const Eight x = LoadEight<kAligned>(ViewOf<T>(args.x).row(row) + at, count);
     HADAL_UNROLL for (int c = 0; c < 8; ++c) {
       sum = MulAdd(dy.v[c], x.v[c], sum);
       dy.v[c] *= gain;
     }
-    StoreEight<kAligned>(args.dx.row(row) + at, dy, count);
+    StoreEight<kAligned>(ViewOf<T>(args.dx).row(row) + at, dy, count);
   }
   sum = SumOfWarp(sum);
   if (ThreadIndex() % kWarp == 0) warps[ThreadIndex() / kWarp] = sum;
   Barrier();
   if (ThreadIndex() != 0) return;
   for (int w = 1; w < kWarps; ++w) sum += warps[w];
-  Store(args.partials + BlockX() * args.heads + head, sum);
+  Store(ViewOf(args.partials) + BlockX() * args.gain.size + head, sum);
 }
 
 // Block x: head x, one warp.
-template <typename T>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kWarp) HeadScaleGainKernel(HeadScaleBackwardArgs<T> args, int64_t blocks) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kWarp) HeadScaleGainKernel(HeadScaleBackwardArgs args, int64_t blocks) {
   const int64_t head = BlockX();
   float sum = 0.0f;
   for (int64_t block = ThreadIndex(); block < blocks; block += kWarp) {
-    sum += Load(args.partials + block * args.heads + head);
+    sum += Load(ViewOf(args.partials) + block * args.gain.size + head);
   }
   sum = SumOfWarp(sum);
-  if (ThreadIndex() == 0) Store(args.d_gain + head, Load(args.d_gain + head) + sum);
+  if (ThreadIndex() == 0) Store(ViewOf(args.d_gain) + head, Load(ViewOf(args.d_gain) + head) + sum);
 }
 
 }  // namespace
 
-template <typename T>
-void HeadScaleForward(StreamHandle stream, const HeadScaleForwardArgs<T>& args) {
-  if (args.rows == 0) return;
-  HADAL_CHECK(args.x && args.gain && args.y);
-  HADAL_CHECK(args.heads >= 1 && args.head_width >= 1);
-  const bool aligned = args.head_width % 8 == 0 && RowsOn16Bytes(args.x) && RowsOn16Bytes(args.y);
-  const int64_t eights = args.rows * args.heads * ((args.head_width + 7) / 8);
-  Launch(stream, {.blocks_x = (eights + kThreads - 1) / kThreads, .threads = kThreads},
-         aligned ? HeadScaleKernel<T, true> : HeadScaleKernel<T, false>, args);
+void HeadScaleForward(StreamHandle stream, const HeadScaleForwardArgs& args) {
+  if (args.x.rows == 0) return;
+  const int64_t heads = args.gain.size, head_width = args.x.columns / heads;
+  const bool aligned = InAlignedEights(head_width, {args.x, args.y});
+  const int64_t eights = args.x.rows * heads * ((head_width + 7) / 8);
+  WithElement(args.x.storage, [&]<typename T>(T) {
+    Launch(stream, {.blocks_x = (eights + kThreads - 1) / kThreads, .threads = kThreads},
+           aligned ? HeadScaleKernel<T, true> : HeadScaleKernel<T, false>, args, head_width);
+  });
 }
 
-template <typename T>
-void HeadScaleBackward(StreamHandle stream, const HeadScaleBackwardArgs<T>& args) {
-  if (args.rows == 0) return;
-  HADAL_CHECK(args.dy && args.x && args.gain && args.dx && args.d_gain && args.partials);
-  HADAL_CHECK(args.heads >= 1 && args.head_width >= 1);
-  HADAL_CHECK_LE(args.heads, 65535);  // the grid's second dimension
-  const bool aligned =
-      args.head_width % 8 == 0 && RowsOn16Bytes(args.dy) && RowsOn16Bytes(args.x) && RowsOn16Bytes(args.dx);
-  const int64_t blocks = (args.rows + kHeadScaleRowBlock - 1) / kHeadScaleRowBlock;
-  Launch(stream, {.blocks_x = blocks, .blocks_y = args.heads, .threads = kThreads},
-         aligned ? HeadScaleGradientKernel<T, true> : HeadScaleGradientKernel<T, false>, args);
-  Launch(stream, {.blocks_x = args.heads, .threads = kWarp}, HeadScaleGainKernel<T>, args, blocks);
+void HeadScaleBackward(StreamHandle stream, const HeadScaleBackwardArgs& args) {
+  if (args.dy.rows == 0) return;
+  const int64_t heads = args.gain.size, head_width = args.dy.columns / heads;
+  HADAL_CHECK_LE(heads, 65535);  // the grid's second dimension
+  const bool aligned = InAlignedEights(head_width, {args.dy, args.x, args.dx});
+  const int64_t blocks = (args.dy.rows + kHeadScaleRowBlock - 1) / kHeadScaleRowBlock;
+  WithElement(args.dy.storage, [&]<typename T>(T) {
+    Launch(stream, {.blocks_x = blocks, .blocks_y = heads, .threads = kThreads},
+           aligned ? HeadScaleGradientKernel<T, true> : HeadScaleGradientKernel<T, false>, args, head_width);
+  });
+  Launch(stream, {.blocks_x = heads, .threads = kWarp}, HeadScaleGainKernel, args, blocks);
 }
-
-template void HeadScaleForward(StreamHandle, const HeadScaleForwardArgs<float>&);
-template void HeadScaleForward(StreamHandle, const HeadScaleForwardArgs<BFloat16>&);
-template void HeadScaleBackward(StreamHandle, const HeadScaleBackwardArgs<float>&);
-template void HeadScaleBackward(StreamHandle, const HeadScaleBackwardArgs<BFloat16>&);
 
 }  // namespace hadal::cuda

@@ -9,19 +9,18 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kMostMaps = kMostResiduals * (kMostResiduals + 2);
+constexpr int kMost = static_cast<int>(kMostResiduals);
+constexpr int kMostMaps = static_cast<int>(HyperMaps(kMostResiduals));
 constexpr int kRounds = 20;  // of Sinkhorn's
 constexpr float kRmsEpsilon = 1e-6f, kLeastSum = 1e-30f;
-
-int64_t Maps(int64_t residuals) { return residuals * (residuals + 2); }
 
 // What a lane has of a row's maps: element `index[0]` of H_pre or H_post, and of H_res the elements (i, j) and
 // (i + 4, j), with i = lane / 8 and j = lane % 8. −1: none.
 struct MapLanes {
   int n, index[3], gate[3];
 };
-HADAL_DEVICE MapLanes ThisLanes(int64_t residuals) {
-  const int n = static_cast<int>(residuals), lane = ThreadIndex() % kWarp, i = lane / 8, j = lane % 8;
+HADAL_DEVICE MapLanes ThisLanes(int n) {
+  const int lane = ThreadIndex() % kWarp, i = lane / 8, j = lane % 8;
   MapLanes lanes = {n, {-1, -1, -1}, {lane < n ? 0 : 1, 2, 2}};
   if (lane < 2 * n) lanes.index[0] = lane;
   if (i < n && j < n) lanes.index[1] = 2 * n + i * n + j;
@@ -30,9 +29,8 @@ HADAL_DEVICE MapLanes ThisLanes(int64_t residuals) {
 }
 
 // Column c of each stream of a row; 0 where there is none.
-HADAL_DEVICE void LoadResiduals(DevicePointer<const float> row, int64_t width, int64_t c, int n,
-                                float (&x)[kMostResiduals]) {
-  HADAL_UNROLL for (int i = 0; i < kMostResiduals; ++i) x[i] = i < n ? Load(row + (i * width + c)) : 0.0f;
+HADAL_DEVICE void LoadResiduals(DevicePointer<const float> row, int64_t width, int64_t c, int n, float (&x)[kMost]) {
+  HADAL_UNROLL for (int i = 0; i < kMost; ++i) x[i] = i < n ? Load(row + (i * width + c)) : 0.0f;
 }
 
 // h of the lane's elements, where it has them.
@@ -42,7 +40,8 @@ HADAL_DEVICE void Logits(const Args& args, int64_t row, float rstd, const MapLan
     const int k = lanes.index[s];
     h[s] = 0.0f;
     if (k >= 0) {
-      h[s] = MulAdd(Load(args.gates + lanes.gate[s]), rstd * Load(args.projected.row(row) + k), Load(args.bias + k));
+      h[s] = MulAdd(Load(ViewOf(args.gates) + lanes.gate[s]), rstd * Load(ViewOf(args.projected).row(row) + k),
+                    Load(ViewOf(args.bias) + k));
     }
   }
 }
@@ -120,89 +119,89 @@ HADAL_DEVICE void SinkhornBackward(const MapLanes& lanes, const float (&h)[3], f
 }
 
 // Warp w of block x: row x·kWarps + w.
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperReadForwardKernel(HyperReadForwardArgs args) {
-  const int64_t row = BlockX() * kWarps + ThreadIndex() / kWarp, columns = args.residuals * args.width;
-  if (row >= args.rows) return;  // all lanes of the warp
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperReadForwardKernel(HyperReadForwardArgs args, int residuals) {
+  const int64_t row = BlockX() * kWarps + ThreadIndex() / kWarp, columns = args.x.columns;
+  if (row >= args.u.rows) return;  // all lanes of the warp
   const int lane = ThreadIndex() % kWarp;
-  const DevicePointer<const float> x = args.x.row(row);
+  const DevicePointer<const float> x = ViewOf(args.x).row(row);
   float squares = 0.0f;
   for (int64_t c = lane; c < columns; c += kWarp) {
     const float value = Load(x + c);
     squares = MulAdd(value, value, squares);
   }
   const float rstd = 1.0f / SquareRoot(SumOfWarp(squares) / static_cast<float>(columns) + kRmsEpsilon);
-  if (lane == 0) Store(args.rstd + row, rstd);
-  const MapLanes lanes = ThisLanes(args.residuals);
+  if (lane == 0) Store(ViewOf(args.rstd) + row, rstd);
+  const MapLanes lanes = ThisLanes(residuals);
   float h[3], square[2];
   Logits(args, row, rstd, lanes, h);
   SinkhornForward(lanes, h, square);
   const float sigmoid = 1.0f / (1.0f + Exp(-h[0])),
               maps[3] = {lane < lanes.n ? sigmoid : 2.0f * sigmoid, square[0], square[1]};
   HADAL_UNROLL for (int s = 0; s < 3; ++s) {
-    if (lanes.index[s] >= 0) Store(args.maps.row(row) + lanes.index[s], maps[s]);
+    if (lanes.index[s] >= 0) Store(ViewOf(args.maps).row(row) + lanes.index[s], maps[s]);
   }
-  float pre[kMostResiduals];
-  HADAL_UNROLL for (int i = 0; i < kMostResiduals; ++i) pre[i] = ShuffleFrom(maps[0], i);
-  for (int64_t c = lane; c < args.width; c += kWarp) {
+  float pre[kMost];
+  HADAL_UNROLL for (int i = 0; i < kMost; ++i) pre[i] = ShuffleFrom(maps[0], i);
+  for (int64_t c = lane; c < args.u.columns; c += kWarp) {
     float sum = pre[0] * Load(x + c);
-    HADAL_UNROLL for (int i = 1; i < kMostResiduals; ++i) {
-      if (i < lanes.n) sum = MulAdd(pre[i], Load(x + (i * args.width + c)), sum);
+    HADAL_UNROLL for (int i = 1; i < kMost; ++i) {
+      if (i < lanes.n) sum = MulAdd(pre[i], Load(x + (i * args.u.columns + c)), sum);
     }
-    Store(args.u.row(row) + c, sum);
+    Store(ViewOf(args.u).row(row) + c, sum);
   }
 }
 
 // A thread has a column of all residuals of a row.
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperWriteForwardKernel(HyperWriteForwardArgs args) {
-  const int64_t at = BlockX() * kThreads + ThreadIndex(), row = at / args.width, c = at % args.width;
-  if (row >= args.rows) return;
-  const int n = static_cast<int>(args.residuals);
-  const DevicePointer<const float> post = args.maps.row(row) + n;
-  float x[kMostResiduals];
-  LoadResiduals(args.x.row(row), args.width, c, n, x);
-  const float f = Load(args.f.row(row) + c);
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperWriteForwardKernel(HyperWriteForwardArgs args, int residuals) {
+  const int64_t at = BlockX() * kThreads + ThreadIndex(), row = at / args.f.columns, c = at % args.f.columns;
+  if (row >= args.f.rows) return;
+  const int n = residuals;
+  const DevicePointer<const float> post = ViewOf(args.maps).row(row) + n;
+  float x[kMost];
+  LoadResiduals(ViewOf(args.x).row(row), args.f.columns, c, n, x);
+  const float f = Load(ViewOf(args.f).row(row) + c);
   for (int i = 0; i < n; ++i) {
     const DevicePointer<const float> res = post + (n + i * n);
     float sum = Load(res) * x[0];
-    HADAL_UNROLL for (int j = 1; j < kMostResiduals; ++j) {
+    HADAL_UNROLL for (int j = 1; j < kMost; ++j) {
       if (j < n) sum = MulAdd(Load(res + j), x[j], sum);
     }
-    Store(args.y.row(row) + (i * args.width + c), MulAdd(Load(post + i), f, sum));
+    Store(ViewOf(args.y).row(row) + (i * args.f.columns + c), MulAdd(Load(post + i), f, sum));
   }
 }
 
 // Warp w of block x: row x·kWarps + w. A lane reads its columns of every stream before it writes them.
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperWriteBackwardKernel(HyperWriteBackwardArgs args) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperWriteBackwardKernel(HyperWriteBackwardArgs args, int residuals) {
   const int64_t row = BlockX() * kWarps + ThreadIndex() / kWarp;
-  if (row >= args.rows) return;  // all lanes of the warp
-  const int n = static_cast<int>(args.residuals), lane = ThreadIndex() % kWarp;
-  const DevicePointer<const float> post = args.maps.row(row) + n, res = post + n;
-  float dots[kMostResiduals][kMostResiduals + 1] = {};  // of dy_i with each x_j, then with f
-  for (int64_t c = lane; c < args.width; c += kWarp) {
-    float x[kMostResiduals], dx[kMostResiduals] = {}, df = 0.0f;
-    LoadResiduals(args.x.row(row), args.width, c, n, x);
-    const float f = Load(args.f.row(row) + c);
-    HADAL_UNROLL for (int i = 0; i < kMostResiduals; ++i) {
+  if (row >= args.f.rows) return;  // all lanes of the warp
+  const int n = residuals, lane = ThreadIndex() % kWarp;
+  const DevicePointer<const float> post = ViewOf(args.maps).row(row) + n, res = post + n;
+  float dots[kMost][kMost + 1] = {};  // of dy_i with each x_j, then with f
+  for (int64_t c = lane; c < args.f.columns; c += kWarp) {
+    float x[kMost], dx[kMost] = {}, df = 0.0f;
+    LoadResiduals(ViewOf(args.x).row(row), args.f.columns, c, n, x);
+    const float f = Load(ViewOf(args.f).row(row) + c);
+    HADAL_UNROLL for (int i = 0; i < kMost; ++i) {
       if (i >= n) continue;
-      const float dy = Load(args.dy.row(row) + (i * args.width + c));
-      HADAL_UNROLL for (int j = 0; j < kMostResiduals; ++j) {
+      const float dy = Load(ViewOf(args.dy).row(row) + (i * args.f.columns + c));
+      HADAL_UNROLL for (int j = 0; j < kMost; ++j) {
         if (j >= n) continue;
         dots[i][j] = MulAdd(dy, x[j], dots[i][j]);
         dx[j] = MulAdd(Load(res + (i * n + j)), dy, dx[j]);
       }
-      dots[i][kMostResiduals] = MulAdd(dy, f, dots[i][kMostResiduals]);
+      dots[i][kMost] = MulAdd(dy, f, dots[i][kMost]);
       df = MulAdd(Load(post + i), dy, df);
     }
-    HADAL_UNROLL for (int j = 0; j < kMostResiduals; ++j) {
-      if (j < n) Store(args.dx.row(row) + (j * args.width + c), dx[j]);
+    HADAL_UNROLL for (int j = 0; j < kMost; ++j) {
+      if (j < n) Store(ViewOf(args.dx).row(row) + (j * args.f.columns + c), dx[j]);
     }
-    Store(args.df.row(row) + c, df);
+    Store(ViewOf(args.df).row(row) + c, df);
   }
-  const DevicePointer<float> d_post = args.d_maps.row(row) + n, d_res = d_post + n;
-  HADAL_UNROLL for (int i = 0; i < kMostResiduals; ++i) {
+  const DevicePointer<float> d_post = ViewOf(args.d_maps).row(row) + n, d_res = d_post + n;
+  HADAL_UNROLL for (int i = 0; i < kMost; ++i) {
     if (i >= n) continue;
-    HADAL_UNROLL for (int j = 0; j <= kMostResiduals; ++j) {
-      if (j >= n && j < kMostResiduals) continue;
+    HADAL_UNROLL for (int j = 0; j <= kMost; ++j) {
+      if (j >= n && j < kMost) continue;
       const float dot = SumOfWarp(dots[i][j]);
       if (lane == 0) Store(j < n ? d_res + (i * n + j) : d_post + i, dot);
     }
@@ -214,21 +213,22 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperWriteBackwardKernel(HyperWr
 HADAL_DEVICE void ReadBackwardRow(const HyperReadBackwardArgs& args, int64_t row, const MapLanes& lanes,
                                   float (&sums)[3], float (&gates)[2]) {
   const int lane = ThreadIndex() % kWarp;
-  const DevicePointer<const float> x = args.x.row(row), du = args.du.row(row), maps = args.maps.row(row);
-  float dots[kMostResiduals] = {};  // of du with each x_i
-  for (int64_t c = lane; c < args.width; c += kWarp) {
+  const DevicePointer<const float> x = ViewOf(args.x).row(row), du = ViewOf(args.du).row(row),
+                                   maps = ViewOf(args.maps).row(row);
+  float dots[kMost] = {};  // of du with each x_i
+  for (int64_t c = lane; c < args.du.columns; c += kWarp) {
     const float gradient = Load(du + c);
-    HADAL_UNROLL for (int i = 0; i < kMostResiduals; ++i) {
-      if (i < lanes.n) dots[i] = MulAdd(gradient, Load(x + (i * args.width + c)), dots[i]);
+    HADAL_UNROLL for (int i = 0; i < kMost; ++i) {
+      if (i < lanes.n) dots[i] = MulAdd(gradient, Load(x + (i * args.du.columns + c)), dots[i]);
     }
   }
-  const float rstd = Load(args.rstd + row);
+  const float rstd = Load(ViewOf(args.rstd) + row);
   float h[3], d[3] = {}, d_rstd = 0.0f;
   Logits(args, row, rstd, lanes, h);
   HADAL_UNROLL for (int s = 0; s < 3; ++s) {
-    if (lanes.index[s] >= lanes.n) d[s] = Load(args.d_maps.row(row) + lanes.index[s]);
+    if (lanes.index[s] >= lanes.n) d[s] = Load(ViewOf(args.d_maps).row(row) + lanes.index[s]);
   }
-  HADAL_UNROLL for (int i = 0; i < kMostResiduals; ++i) {
+  HADAL_UNROLL for (int i = 0; i < kMost; ++i) {
     if (i >= lanes.n) continue;
     const float dot = SumOfWarp(dots[i]);
     if (lane == i) d[0] = dot;
@@ -242,32 +242,33 @@ HADAL_DEVICE void ReadBackwardRow(const HyperReadBackwardArgs& args, int64_t row
   d[1] = square[0], d[2] = square[1];
   HADAL_UNROLL for (int s = 0; s < 3; ++s) {
     if (lanes.index[s] < 0) continue;
-    const float projected = Load(args.projected.row(row) + lanes.index[s]), gate = Load(args.gates + lanes.gate[s]);
+    const float projected = Load(ViewOf(args.projected).row(row) + lanes.index[s]),
+                gate = Load(ViewOf(args.gates) + lanes.gate[s]);
     sums[s] += d[s];
     gates[s > 0] = MulAdd(d[s], rstd * projected, gates[s > 0]);
     d_rstd = MulAdd(gate * projected, d[s], d_rstd);
-    Store(args.d_maps.row(row) + lanes.index[s], gate * rstd * d[s]);
+    Store(ViewOf(args.d_maps).row(row) + lanes.index[s], gate * rstd * d[s]);
   }
   const float of_norm =
-      -SumOfWarp(d_rstd) * rstd * rstd * rstd / (static_cast<float>(args.residuals) * static_cast<float>(args.width));
-  for (int64_t c = lane; c < args.width; c += kWarp) {
+      -SumOfWarp(d_rstd) * rstd * rstd * rstd / (static_cast<float>(lanes.n) * static_cast<float>(args.du.columns));
+  for (int64_t c = lane; c < args.du.columns; c += kWarp) {
     const float gradient = Load(du + c);
-    HADAL_UNROLL for (int i = 0; i < kMostResiduals; ++i) {
+    HADAL_UNROLL for (int i = 0; i < kMost; ++i) {
       if (i >= lanes.n) continue;
-      const DevicePointer<float> dx = args.dx.row(row) + (i * args.width + c);
+      const DevicePointer<float> dx = ViewOf(args.dx).row(row) + (i * args.du.columns + c);
       const float read = MulAdd(Load(maps + i), gradient, Load(dx));
-      Store(dx, MulAdd(of_norm, Load(x + (i * args.width + c)), read));
+      Store(dx, MulAdd(of_norm, Load(x + (i * args.du.columns + c)), read));
     }
   }
 }
 
 // Block x: rows [x·kHyperRowBlock, …). partials[x·(m + 3) + k]: the gradients of bias and gates from these rows.
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads, 1) HyperReadBackwardKernel(HyperReadBackwardArgs args) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads, 1) HyperReadBackwardKernel(HyperReadBackwardArgs args, int residuals) {
   HADAL_SHARED(float, warps, kWarps*(kMostMaps + kHyperGates));
   const int64_t first = BlockX() * kHyperRowBlock;
-  const int64_t end = first + kHyperRowBlock < args.rows ? first + kHyperRowBlock : args.rows;
+  const int64_t end = first + kHyperRowBlock < args.du.rows ? first + kHyperRowBlock : args.du.rows;
   const int warp = ThreadIndex() / kWarp, lane = ThreadIndex() % kWarp;
-  const MapLanes lanes = ThisLanes(args.residuals);
+  const MapLanes lanes = ThisLanes(residuals);
   const int maps = lanes.n * (lanes.n + 2), count = maps + static_cast<int>(kHyperGates);
   float sums[3] = {}, gates[2] = {};
   for (int64_t row = first + warp; row < end; row += kWarps) ReadBackwardRow(args, row, lanes, sums, gates);
@@ -281,90 +282,77 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads, 1) HyperReadBackwardKernel(Hyper
   if (k >= count) return;
   float sum = warps[k];
   for (int w = 1; w < kWarps; ++w) sum += warps[w * count + k];
-  Store(args.partials + (BlockX() * count + k), sum);
+  Store(ViewOf(args.partials) + (BlockX() * count + k), sum);
 }
 
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CopyToResidualsKernel(CopyToResidualsArgs args) {
-  const int64_t at = BlockX() * kThreads + ThreadIndex(), row = at / args.width, c = at % args.width;
-  if (row >= args.rows) return;
-  const float value = args.gain * Load(args.x.row(row) + c);
-  for (int64_t i = 0; i < args.residuals; ++i) Store(args.y.row(row) + (i * args.width + c), value);
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CopyToResidualsKernel(CopyToResidualsArgs args, int residuals) {
+  const int64_t at = BlockX() * kThreads + ThreadIndex(), row = at / args.x.columns, c = at % args.x.columns;
+  if (row >= args.x.rows) return;
+  const float value = args.gain * Load(ViewOf(args.x).row(row) + c);
+  for (int i = 0; i < residuals; ++i) Store(ViewOf(args.y).row(row) + (i * args.x.columns + c), value);
 }
 
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) SumResidualsKernel(SumResidualsArgs args) {
-  const int64_t at = BlockX() * kThreads + ThreadIndex(), row = at / args.width, c = at % args.width;
-  if (row >= args.rows) return;
-  float sums[kMostResiduals];
-  LoadResiduals(args.x.row(row), args.width, c, static_cast<int>(args.residuals), sums);
-  HADAL_UNROLL for (int half = kMostResiduals / 2; half > 0; half /= 2) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) SumResidualsKernel(SumResidualsArgs args, int residuals) {
+  const int64_t at = BlockX() * kThreads + ThreadIndex(), row = at / args.y.columns, c = at % args.y.columns;
+  if (row >= args.y.rows) return;
+  float sums[kMost];
+  LoadResiduals(ViewOf(args.x).row(row), args.y.columns, c, residuals, sums);
+  HADAL_UNROLL for (int half = kMost / 2; half > 0; half /= 2) {
     HADAL_UNROLL for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
   }
-  Store(args.y.row(row) + c, args.gain * sums[0]);
+  Store(ViewOf(args.y).row(row) + c, args.gain * sums[0]);
 }
 
+// Launches a kernel whose blocks have `rows_of_block` rows. `all`, `one`: tensors of all residuals and of one.
 template <typename Args>
-int64_t BlocksOfColumns(const Args& args) {
-  return (args.rows * args.width + kThreads - 1) / kThreads;
+void LaunchOnRows(StreamHandle stream, void (*kernel)(Args, int), const Args& args, const ConstMatrix& all,
+                  const ConstMatrix& one, int64_t rows_of_block) {
+  const LaunchShape shape = {.blocks_x = (one.rows + rows_of_block - 1) / rows_of_block, .threads = kThreads};
+  if (one.rows > 0) Launch(stream, shape, kernel, args, static_cast<int>(all.columns / one.columns));
 }
+// The same with a thread for each element of `one`.
 template <typename Args>
-void CheckSizes(const Args& args) {
-  HADAL_CHECK_GE(args.width, 1);
-  HADAL_CHECK(args.residuals >= 1 && args.residuals <= kMostResiduals);
+void LaunchOnElements(StreamHandle stream, void (*kernel)(Args, int), const Args& args, const ConstMatrix& all,
+                      const ConstMatrix& one) {
+  const LaunchShape shape = {.blocks_x = (one.rows * one.columns + kThreads - 1) / kThreads, .threads = kThreads};
+  if (one.rows > 0) Launch(stream, shape, kernel, args, static_cast<int>(all.columns / one.columns));
 }
 
 }  // namespace
 
 void HyperReadForward(StreamHandle stream, const HyperReadForwardArgs& args) {
-  if (args.rows == 0) return;
-  CheckSizes(args);
-  HADAL_CHECK(args.x && args.projected && args.gates && args.bias && args.maps && args.rstd && args.u);
-  Launch(stream, {.blocks_x = (args.rows + kWarps - 1) / kWarps, .threads = kThreads}, HyperReadForwardKernel, args);
+  LaunchOnRows(stream, HyperReadForwardKernel, args, args.x, args.u, kWarps);
 }
 
 void HyperWriteForward(StreamHandle stream, const HyperWriteForwardArgs& args) {
-  if (args.rows == 0) return;
-  CheckSizes(args);
-  HADAL_CHECK(args.x && args.maps && args.f && args.y);
-  Launch(stream, {.blocks_x = BlocksOfColumns(args), .threads = kThreads}, HyperWriteForwardKernel, args);
+  LaunchOnElements(stream, HyperWriteForwardKernel, args, args.x, args.f);
 }
 
 void HyperWriteBackward(StreamHandle stream, const HyperWriteBackwardArgs& args) {
-  if (args.rows == 0) return;
-  CheckSizes(args);
-  HADAL_CHECK(args.dy && args.x && args.maps && args.f && args.dx && args.df && args.d_maps);
-  Launch(stream, {.blocks_x = (args.rows + kWarps - 1) / kWarps, .threads = kThreads}, HyperWriteBackwardKernel, args);
+  LaunchOnRows(stream, HyperWriteBackwardKernel, args, args.x, args.f, kWarps);
 }
 
 void HyperReadBackward(StreamHandle stream, const HyperReadBackwardArgs& args) {
-  if (args.rows == 0) return;
-  CheckSizes(args);
-  HADAL_CHECK(args.du && args.x && args.projected && args.maps && args.rstd && args.gates && args.bias);
-  HADAL_CHECK(args.d_maps && args.dx && args.d_gates && args.d_bias && args.partials);
-  const int64_t blocks = (args.rows + kHyperRowBlock - 1) / kHyperRowBlock, maps = Maps(args.residuals);
-  Launch(stream, {.blocks_x = blocks, .threads = kThreads}, HyperReadBackwardKernel, args);
-  const ColumnMerge bias = {.parts = args.partials.address,
-                            .count = blocks,
+  if (args.du.rows == 0) return;
+  LaunchOnRows(stream, HyperReadBackwardKernel, args, args.x, args.du, kHyperRowBlock);
+  const int64_t maps = args.maps.columns;
+  const ColumnMerge bias = {.parts = args.partials.data,
+                            .count = (args.du.rows + kHyperRowBlock - 1) / kHyperRowBlock,
                             .stride = maps + kHyperGates,
                             .width = maps,
-                            .sums = args.d_bias.address};
+                            .sums = args.d_bias.data};
   ColumnMerge gates = bias;
-  gates.parts += maps, gates.width = kHyperGates, gates.sums = args.d_gates.address;
+  gates.parts += maps, gates.width = kHyperGates, gates.sums = args.d_gates.data;
   const ColumnMerge merges[] = {bias, gates};
   MergeColumns(stream, merges);
 }
 
 void CopyToResiduals(StreamHandle stream, const CopyToResidualsArgs& args) {
-  if (args.rows == 0) return;
-  CheckSizes(args);
-  HADAL_CHECK(args.x && args.y);
-  Launch(stream, {.blocks_x = BlocksOfColumns(args), .threads = kThreads}, CopyToResidualsKernel, args);
+  LaunchOnElements(stream, CopyToResidualsKernel, args, args.y, args.x);
 }
 
 void SumResiduals(StreamHandle stream, const SumResidualsArgs& args) {
-  if (args.rows == 0) return;
-  CheckSizes(args);
-  HADAL_CHECK(args.x && args.y);
-  Launch(stream, {.blocks_x = BlocksOfColumns(args), .threads = kThreads}, SumResidualsKernel, args);
+  LaunchOnElements(stream, SumResidualsKernel, args, args.x, args.y);
 }
 
 }  // namespace hadal::cuda

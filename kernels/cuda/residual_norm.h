@@ -18,7 +18,7 @@
 // Learned gains (ω, g) and a second stream (d) have their own kernels, so that other methods do not use registers for
 // them.
 // Values that change between steps (dropout's position, the branch gain) are read from device memory, for graphs.
-// REQUIRES: 1 ≤ width ≤ kMaxTeamWidth; arguments present and absent as in kernels/residual_norm.h (aborts otherwise).
+// REQUIRES: width ≤ kWidestRow (aborts otherwise); arguments that kernels/residual_norm.cc has checked.
 // Asynchronous.
 #pragma once
 
@@ -26,7 +26,6 @@
 
 #include "kernels/column_merge.h"
 #include "kernels/cuda/device_view.h"
-#include "kernels/cuda/dropout.h"
 #include "kernels/residual_norm.h"
 
 namespace hadal::cuda {
@@ -46,59 +45,11 @@ constexpr int64_t DeviceRowBlock(int64_t rows) {
 }
 inline constexpr int64_t kWidestRow = 3072;  // kMaxTeamWidth of row_team.h
 
-template <typename Residual, typename Compute>
-struct ResidualNormForwardArgs {
-  int64_t rows = 0, width = 0;                                            // R, W
-  DeviceMatrix<const Residual> residual;                                  // x [R, W]
-  DeviceMatrix<const Compute> branch;                                     // y [R, W], or null: the norm alone
-  DevicePointer<const float> bias;                                        // [W], or null
-  DeviceMatrix<const Residual> skip;                                      // e [R, W], or null
-  float residual_gain = 1.0f;                                             // r
-  float skip_gain = 1.0f;                                                 // a
-  DevicePointer<const float> branch_gain;                                 // b, one number; null: 1
-  DevicePointer<const float> learned_residual_gain, learned_branch_gain;  // ω [W], g [1], or null: 1
-  DeviceDropout dropout;
-  DevicePointer<const float> scale, shift;  // [W] both, or both null: no norm
-  float norm_gain = 1.0f;                   // k
-  DeviceMatrix<Residual> sum;               // s [R, W] (=), or null; may alias branch or residual
-  DeviceMatrix<Compute> normed;             // n [R, W] (=), null without norm
-  DevicePointer<float> mean, rstd;          // [R] (=), null without norm
-  float second_gain = 1.0f;                 // c
-  DeviceMatrix<const float> second;         // d [R, W], or null: c·x
-  DeviceMatrix<float> second_sum;           // d' [R, W] (=), with a branch, or null; may alias `second`
-};
-template <typename Residual, typename Compute>
-void ResidualNormForward(StreamHandle stream, const ResidualNormForwardArgs<Residual, Compute>& args);
-
-template <typename Residual, typename Compute>
-struct ResidualNormBackwardArgs {
-  int64_t rows = 0, width = 0;
-  DeviceMatrix<const Compute> d_normed;   // [R, W], null without norm
-  DeviceMatrix<const Residual> d_sum;     // [R, W], or null
-  DeviceMatrix<const Residual> sum;       // s, null without norm
-  DevicePointer<const float> mean, rstd;  // [R]
-  DevicePointer<const float> scale;       // [W]
-  float norm_gain = 1.0f;                 // k
-  float residual_gain = 1.0f, skip_gain = 1.0f;
-  DevicePointer<const float> branch_gain;
-  DevicePointer<const float> learned_residual_gain, learned_branch_gain;
-  DeviceMatrix<const Residual> residual;  // x of the forward, with ω
-  DeviceMatrix<const Compute> branch;     // y of the forward, with g
-  DevicePointer<const float> bias;        // of the forward, with g, or null
-  float second_gain = 1.0f;
-  DeviceMatrix<const float> d_second;  // [R, W] gradient of d', with d_branch, or null
-  bool second_starts = false;
-  DeviceDropout dropout;
-  DeviceMatrix<Residual> d_residual;                                    // [R, W] (=); may alias d_normed or d_sum
-  DeviceMatrix<Compute> d_branch;                                       // [R, W] (=), or null: the norm alone
-  DeviceMatrix<float> d_skip;                                           // [R, W] (+=) a·ds, or null
-  DevicePointer<float> d_bias, d_scale, d_shift;                        // [W] (+=), or null
-  DevicePointer<float> d_learned_residual_gain, d_learned_branch_gain;  // [W], [1] (+=), with the gains
-  DevicePointer<float> partials;                                        // scratch, ResidualNormPartials(R, W) floats
-};
+// REQUIRES (both): if dropout is active, its place. Without a place for the branch gain its value is an argument.
+void ResidualNormForward(StreamHandle stream, const ResidualNormForwardArgs& args);
 // `later`: receives the second stage of d_bias, d_scale, d_shift and d_ω instead of a launch (column_merge.h); or null.
-template <typename Residual, typename Compute>
-void ResidualNormBackward(StreamHandle stream, const ResidualNormBackwardArgs<Residual, Compute>& args,
+// args.batch is not used.
+void ResidualNormBackward(StreamHandle stream, const ResidualNormBackwardArgs& args,
                           std::vector<ColumnMerge>* later = nullptr);
 
 // Floats of scratch for the backward: d_bias, d_scale, d_shift and, with a learned gain or a second stream (`more`),

@@ -1,5 +1,5 @@
 # The kernels, one .cu an op (more where forward and backward are long). nvcc compiles them for devices (kernels/cuda), a C++ compiler for
-# the executor (tests/support).
+# the emulator (tests/support).
 set(HADAL_CUDA_SOURCES
   adam.cu
   add.cu

@@ -27,11 +27,11 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) TopCandidatesKernel(TopCandidate
   HADAL_SHARED(float, values, kWarps);
   HADAL_SHARED(int32_t, columns, kWarps);
   const int64_t row = BlockX();
-  const DevicePointer<const float> logits = args.logits.row(row);
+  const DevicePointer<const float> logits = ViewOf(args.logits).row(row);
   Candidate last = None();  // found in the previous pass
-  for (int32_t k = 0; k < args.count; ++k) {
+  for (int32_t k = 0; k < args.tokens.columns; ++k) {
     Candidate best = None();
-    for (int64_t column = ThreadIndex(); column < args.columns; column += kThreads) {
+    for (int64_t column = ThreadIndex(); column < args.logits.columns; column += kThreads) {
       const Candidate here = {Load(logits + column), static_cast<int32_t>(column)};
       const bool open = here.value == here.value && (k == 0 || Before(last, here));
       if (open && Before(here, best)) best = here;
@@ -51,23 +51,22 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) TopCandidatesKernel(TopCandidate
     }
     Barrier();  // the candidates have been read
     if (ThreadIndex() == 0) {
-      Store(args.tokens.row(row) + k, best.column);
-      Store(args.values.row(row) + k, best.value);
-      if (k == 0) Store(args.best + row, best.column >= 0 ? best.column : 0);
+      Store(ViewOf(args.tokens).row(row) + k, best.column);
+      Store(ViewOf(args.values).row(row) + k, best.value);
+      if (k == 0) Store(ViewOf(args.best) + row, best.column >= 0 ? best.column : 0);
     }
     // After the last one there are no further candidates.
     last = best.column >= 0 ? best : Candidate{FloatOf(0xFF800000u), 0x7FFFFFFF};
   }
-  if (ThreadIndex() == 0) Store(args.also_values + row, Load(logits + args.also));
+  if (ThreadIndex() == 0) Store(ViewOf(args.also_values) + row, Load(logits + args.also));
 }
 
 }  // namespace
 
 void TopCandidates(StreamHandle stream, const TopCandidatesArgs& args) {
-  if (args.rows == 0) return;
-  HADAL_CHECK(args.logits && args.tokens && args.values && args.also_values && args.best);
-  HADAL_CHECK(args.count >= 1 && args.also >= 0 && args.also < args.columns && args.columns < 0x7FFFFFFF);
-  Launch(stream, {.blocks_x = args.rows, .threads = kThreads}, TopCandidatesKernel, args);
+  if (args.logits.rows == 0) return;
+  HADAL_CHECK_LT(args.logits.columns, 0x7FFFFFFF);
+  Launch(stream, {.blocks_x = args.logits.rows, .threads = kThreads}, TopCandidatesKernel, args);
 }
 
 }  // namespace hadal::cuda

@@ -12,34 +12,34 @@ constexpr int kWarps = kThreads / kWarp;
 
 // Eight columns of the sum per thread.
 template <typename X, typename Y, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) WeightedSumKernel(WeightedSumForwardArgs<X, Y> args) {
-  const int64_t eights = (args.width + 7) / 8, i = BlockX() * kThreads + ThreadIndex();
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) WeightedSumKernel(WeightedSumForwardArgs args) {
+  const int64_t eights = (args.y.columns + 7) / 8, i = BlockX() * kThreads + ThreadIndex();
   const int64_t row = i / eights, column = 8 * (i % eights);
-  if (row >= args.rows) return;
-  const int count = static_cast<int>(args.width - column < 8 ? args.width - column : 8);
+  if (row >= args.y.rows) return;
+  const int count = static_cast<int>(args.y.columns - column < 8 ? args.y.columns - column : 8);
   Eight sum;
-  for (int64_t k = 0; k < args.terms; ++k) {
-    const float weight = Load(args.weights + k);
-    const Eight x = LoadEight<kAligned>(args.x.row(k * args.rows + row) + column, count);
+  for (int64_t k = 0; k < args.weights.size; ++k) {
+    const float weight = Load(ViewOf(args.weights) + k);
+    const Eight x = LoadEight<kAligned>(ViewOf<X>(args.x).row(k * args.y.rows + row) + column, count);
     HADAL_UNROLL for (int c = 0; c < 8; ++c) sum.v[c] = MulAdd(weight, x.v[c], sum.v[c]);
   }
-  StoreEight<kAligned>(args.y.row(row) + column, sum, count);
+  StoreEight<kAligned>(ViewOf<Y>(args.y).row(row) + column, sum, count);
 }
 
 // Block (x, k): rows [x · kWeightedSumRowBlock, …) of term k. partials[x·K + k] = Σ dy·x_k of these rows.
 template <typename T, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) TermGradientKernel(WeightedSumBackwardArgs<T> args) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) TermGradientKernel(WeightedSumBackwardArgs args) {
   HADAL_SHARED(float, warps, kWarps);
-  const int64_t k = BlockY(), first = BlockX() * kWeightedSumRowBlock, left = args.rows - first;
-  const int64_t rows = left < kWeightedSumRowBlock ? left : kWeightedSumRowBlock, eights = (args.width + 7) / 8;
-  const float weight = Load(args.weights + k);
+  const int64_t k = BlockY(), first = BlockX() * kWeightedSumRowBlock, left = args.dy.rows - first;
+  const int64_t rows = left < kWeightedSumRowBlock ? left : kWeightedSumRowBlock, eights = (args.dy.columns + 7) / 8;
+  const float weight = Load(ViewOf(args.weights) + k);
   float sum = 0.0f;
   for (int64_t i = ThreadIndex(); i < rows * eights; i += kThreads) {
-    const int64_t row = first + i / eights, row_of_term = k * args.rows + row, column = 8 * (i % eights);
-    const int count = static_cast<int>(args.width - column < 8 ? args.width - column : 8);
-    const Eight dy = LoadEight<kAligned>(args.dy.row(row) + column, count);
-    const Eight x = LoadEight<kAligned>(args.x.row(row_of_term) + column, count);
-    const DevicePointer<float> to = args.dx.row(row_of_term) + column;
+    const int64_t row = first + i / eights, row_of_term = k * args.dy.rows + row, column = 8 * (i % eights);
+    const int count = static_cast<int>(args.dy.columns - column < 8 ? args.dy.columns - column : 8);
+    const Eight dy = LoadEight<kAligned>(ViewOf<T>(args.dy).row(row) + column, count);
+    const Eight x = LoadEight<kAligned>(ViewOf<T>(args.x).row(row_of_term) + column, count);
+    const DevicePointer<float> to = ViewOf(args.dx).row(row_of_term) + column;
     Eight dx = LoadEight<kAligned>(to, count);
     HADAL_UNROLL for (int c = 0; c < 8; ++c) {
       dx.v[c] = MulAdd(weight, dy.v[c], dx.v[c]);
@@ -52,52 +52,49 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) TermGradientKernel(WeightedSumBa
   Barrier();
   if (ThreadIndex() != 0) return;
   for (int w = 1; w < kWarps; ++w) sum += warps[w];
-  Store(args.partials + BlockX() * args.terms + k, sum);
+  Store(ViewOf(args.partials) + BlockX() * args.weights.size + k, sum);
 }
 
 // One thread per term.
-template <typename T>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) WeightGradientKernel(WeightedSumBackwardArgs<T> args, int64_t blocks) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) WeightGradientKernel(WeightedSumBackwardArgs args, int64_t blocks) {
   const int64_t k = BlockX() * kThreads + ThreadIndex();
-  if (k >= args.terms) return;
+  if (k >= args.weights.size) return;
   double sum = 0.0;
   for (int64_t block = 0; block < blocks; ++block) {
-    sum += static_cast<double>(Load(args.partials + block * args.terms + k));
+    sum += static_cast<double>(Load(ViewOf(args.partials) + block * args.weights.size + k));
   }
-  Store(args.d_weights + k, Load(args.d_weights + k) + static_cast<float>(sum));
+  Store(ViewOf(args.d_weights) + k, Load(ViewOf(args.d_weights) + k) + static_cast<float>(sum));
 }
 
 }  // namespace
 
-template <typename X, typename Y>
-void WeightedSumForward(StreamHandle stream, const WeightedSumForwardArgs<X, Y>& args) {
-  if (args.rows == 0) return;
-  HADAL_CHECK(args.width >= 1 && args.terms >= 1);
-  HADAL_CHECK(args.x && args.weights && args.y);
-  const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.x) && RowsOn16Bytes(args.y);
-  const int64_t eights = args.rows * ((args.width + 7) / 8);
-  Launch(stream, {.blocks_x = (eights + kThreads - 1) / kThreads, .threads = kThreads},
-         aligned ? WeightedSumKernel<X, Y, true> : WeightedSumKernel<X, Y, false>, args);
+void WeightedSumForward(StreamHandle stream, const WeightedSumForwardArgs& args) {
+  const int64_t rows = args.y.rows, width = args.y.columns;
+  if (rows == 0) return;
+  const bool aligned = InAlignedEights(width, {args.x, args.y});
+  const LaunchShape shape = {.blocks_x = (rows * ((width + 7) / 8) + kThreads - 1) / kThreads, .threads = kThreads};
+  const auto launch = [&]<typename X, typename Y>(X, Y) {
+    Launch(stream, shape, aligned ? WeightedSumKernel<X, Y, true> : WeightedSumKernel<X, Y, false>, args);
+  };
+  if (args.x.storage == Storage::kFloat32) {
+    return WithElement(args.y.storage, [&]<typename Y>(Y) { launch(float(), Y()); });
+  }
+  HADAL_CHECK(args.y.storage == Storage::kBFloat16);
+  launch(BFloat16(), BFloat16());
 }
 
-template <typename T>
-void WeightedSumBackward(StreamHandle stream, const WeightedSumBackwardArgs<T>& args) {
-  if (args.rows == 0) return;
-  HADAL_CHECK(args.width >= 1 && args.terms >= 1);
-  HADAL_CHECK_LE(args.terms, 65535);  // the grid's second dimension
-  HADAL_CHECK(args.dy && args.x && args.weights && args.dx && args.d_weights && args.partials);
-  const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.dy) && RowsOn16Bytes(args.x) && RowsOn16Bytes(args.dx);
-  const int64_t blocks = (args.rows + kWeightedSumRowBlock - 1) / kWeightedSumRowBlock;
-  Launch(stream, {.blocks_x = blocks, .blocks_y = args.terms, .threads = kThreads},
-         aligned ? TermGradientKernel<T, true> : TermGradientKernel<T, false>, args);
-  Launch(stream, {.blocks_x = (args.terms + kThreads - 1) / kThreads, .threads = kThreads}, WeightGradientKernel<T>,
-         args, blocks);
+void WeightedSumBackward(StreamHandle stream, const WeightedSumBackwardArgs& args) {
+  if (args.dy.rows == 0) return;
+  const int64_t terms = args.weights.size;
+  HADAL_CHECK_LE(terms, 65535);  // the grid's second dimension
+  const bool aligned = InAlignedEights(args.dy.columns, {args.dy, args.x, args.dx});
+  const int64_t blocks = (args.dy.rows + kWeightedSumRowBlock - 1) / kWeightedSumRowBlock;
+  WithElement(args.x.storage, [&]<typename T>(T) {
+    Launch(stream, {.blocks_x = blocks, .blocks_y = terms, .threads = kThreads},
+           aligned ? TermGradientKernel<T, true> : TermGradientKernel<T, false>, args);
+  });
+  Launch(stream, {.blocks_x = (terms + kThreads - 1) / kThreads, .threads = kThreads}, WeightGradientKernel, args,
+         blocks);
 }
-
-template void WeightedSumForward(StreamHandle, const WeightedSumForwardArgs<float, float>&);
-template void WeightedSumForward(StreamHandle, const WeightedSumForwardArgs<float, BFloat16>&);
-template void WeightedSumForward(StreamHandle, const WeightedSumForwardArgs<BFloat16, BFloat16>&);
-template void WeightedSumBackward(StreamHandle, const WeightedSumBackwardArgs<float>&);
-template void WeightedSumBackward(StreamHandle, const WeightedSumBackwardArgs<BFloat16>&);
 
 }  // namespace hadal::cuda

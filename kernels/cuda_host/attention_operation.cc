@@ -54,7 +54,7 @@ void operation::AttentionForward(const Stream& stream, const hadal::AttentionFor
                                                 .q = ViewOf<T>(args.q),
                                                 .k = ViewOf<T>(args.k),
                                                 .v = ViewOf<T>(args.v),
-                                                .dropout = ViewOf(args.dropout, device),
+                                                .dropout = DeviceDropoutOf(OnDevice(args.dropout, device)),
                                                 .output = ViewOf<T>(args.output),
                                                 .log_sum_exp = ByHead(args.log_sum_exp)});
   });
@@ -74,7 +74,7 @@ void operation::AttentionBackward(const Stream& stream, const hadal::AttentionBa
                                                  .v = ViewOf<T>(args.v),
                                                  .log_sum_exp = ByHead(args.log_sum_exp),
                                                  .d_output = ViewOf<T>(args.d_output),
-                                                 .dropout = ViewOf(args.dropout, device),
+                                                 .dropout = DeviceDropoutOf(OnDevice(args.dropout, device)),
                                                  .d_q = ViewOf<T>(args.d_q),
                                                  .d_k = ViewOf<T>(args.d_k),
                                                  .d_v = ViewOf<T>(args.d_v),

@@ -17,16 +17,16 @@ struct DeviceIndices {
 };
 
 void Attend(LaunchDevice& device, const hadal::CachedAttentionArgs& args, int64_t first, int64_t count,
-            const DeviceIndices& device) {
+            const DeviceIndices& indices) {
   WithElement(args.q.storage, [&]<typename T>(T) {
     cuda::CachedAttention<T>(device.handle(), {.rows = count,
                                                .heads = args.heads,
                                                .head_width = args.q.columns / args.heads,
                                                .q = ViewOf<T>(args.q.Rows(first, count)),
                                                .cache = ViewOf<T>(args.cache),
-                                               .index = device.index,
-                                               .index_stride = device.stride,
-                                               .lengths = device.lengths,
+                                               .index = indices.index,
+                                               .index_stride = indices.stride,
+                                               .lengths = indices.lengths,
                                                .output = ViewOf<T>(args.output.Rows(first, count))});
   });
 }

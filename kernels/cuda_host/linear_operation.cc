@@ -81,7 +81,7 @@ void operation::LinearForward(const Stream& stream, const hadal::LinearForwardAr
   WithElement(args.y.storage, [&]<typename T>(T) {
     DropoutRows<T>(device.handle(), {.rows = args.y.rows,
                                      .width = args.y.columns,
-                                     .dropout = ViewOf(args.dropout, device),
+                                     .dropout = DeviceDropoutOf(OnDevice(args.dropout, device)),
                                      .y = ViewOf<T>(args.y)});
   });
 }

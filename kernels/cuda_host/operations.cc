@@ -1,53 +1,75 @@
 #include "kernels/cuda_host/operations.h"
 
+#include "kernels/cuda/add.h"
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/convert.h"
+#include "kernels/cuda/glu.h"
+#include "kernels/cuda/head_scale.h"
+#include "kernels/cuda/hyper_connection.h"
 #include "kernels/cuda/residual_norm.h"
+#include "kernels/cuda/shift_scale.h"
+#include "kernels/cuda/top_candidates.h"
+#include "kernels/cuda/weighted_sum.h"
 #include "kernels/cuda_host/batch_block.h"
+#include "kernels/cuda_host/launch_device.h"
 #include "kernels/cuda_host/operation_functions.h"
 
 namespace hadal::cuda {
+namespace {
+
+// An operation that is the launch of a kernel.
+template <typename Args, void (*kKernel)(StreamHandle stream, const Args& args)>
+void Launched(const Stream& stream, const Args& args) {
+  kKernel(DeviceOf(stream).handle(), args);
+}
+
+// It may be launched on another queue than the main one.
+void AddOnItsQueue(const Stream& stream, const AddArgs& args) { Add(HandleOf(stream), args); }
+
+}  // namespace
 
 const DeviceKernels& Operations() {
-  static constexpr DeviceKernels kOperations = {.adam_step = operation::AdamStep,
-                                                .add = operation::Add,
-                                                .attention_forward = operation::AttentionForward,
-                                                .attention_backward = operation::AttentionBackward,
-                                                .cached_attention = operation::CachedAttention,
-                                                .convert = operation::Convert,
-                                                .copy_to_residuals = operation::CopyToResiduals,
-                                                .cross_entropy = operation::CrossEntropy,
-                                                .embedding_forward = operation::EmbeddingForward,
-                                                .embedding_backward = operation::EmbeddingBackward,
-                                                .fold = operation::Fold,
-                                                .glu_forward = operation::GluForward,
-                                                .glu_backward = operation::GluBackward,
-                                                .head_scale_forward = operation::HeadScaleForward,
-                                                .head_scale_backward = operation::HeadScaleBackward,
-                                                .has_relu_mask = operation::HasReluMask,
-                                                .hyper_read_forward = operation::HyperReadForward,
-                                                .hyper_read_backward = operation::HyperReadBackward,
-                                                .hyper_write_forward = operation::HyperWriteForward,
-                                                .hyper_write_backward = operation::HyperWriteBackward,
-                                                .linear_forward = operation::LinearForward,
-                                                .linear_backward_input = operation::LinearBackwardInput,
-                                                .linear_backward_weights = operation::LinearBackwardWeights,
-                                                .merge_columns = operation::MergeColumns,
-                                                .relu_backward = operation::ReluBackward,
-                                                .residual_norm_forward = operation::ResidualNormForward,
-                                                .residual_norm_backward = operation::ResidualNormBackward,
-                                                .scatter_rows = operation::ScatterRows,
-                                                .shift_scale_forward = operation::ShiftScaleForward,
-                                                .shift_scale_backward = operation::ShiftScaleBackward,
-                                                .sum_residuals = operation::SumResiduals,
-                                                .sums_of_squares = operation::SumsOfSquares,
-                                                .top_candidates = operation::TopCandidates,
-                                                .unfold = operation::Unfold,
-                                                .weighted_sum_forward = operation::WeightedSumForward,
-                                                .weighted_sum_backward = operation::WeightedSumBackward,
-                                                .write_batch = WriteBatch,
-                                                .learned_gains = true,
-                                                .widest_row = kWidestRow,
-                                                .widest_head = kWidestHead};
+  static constexpr DeviceKernels kOperations = {
+      .adam_step = operation::AdamStep,
+      .add = AddOnItsQueue,
+      .attention_forward = operation::AttentionForward,
+      .attention_backward = operation::AttentionBackward,
+      .cached_attention = operation::CachedAttention,
+      .convert = Launched<ConvertArgs, cuda::Convert>,
+      .copy_to_residuals = Launched<CopyToResidualsArgs, cuda::CopyToResiduals>,
+      .cross_entropy = operation::CrossEntropy,
+      .embedding_forward = operation::EmbeddingForward,
+      .embedding_backward = operation::EmbeddingBackward,
+      .fold = operation::Fold,
+      .glu_forward = Launched<GluForwardArgs, cuda::GluForward>,
+      .glu_backward = Launched<GluBackwardArgs, cuda::GluBackward>,
+      .head_scale_forward = Launched<HeadScaleForwardArgs, cuda::HeadScaleForward>,
+      .head_scale_backward = Launched<HeadScaleBackwardArgs, cuda::HeadScaleBackward>,
+      .has_relu_mask = operation::HasReluMask,
+      .hyper_read_forward = Launched<HyperReadForwardArgs, cuda::HyperReadForward>,
+      .hyper_read_backward = Launched<HyperReadBackwardArgs, cuda::HyperReadBackward>,
+      .hyper_write_forward = Launched<HyperWriteForwardArgs, cuda::HyperWriteForward>,
+      .hyper_write_backward = Launched<HyperWriteBackwardArgs, cuda::HyperWriteBackward>,
+      .linear_forward = operation::LinearForward,
+      .linear_backward_input = operation::LinearBackwardInput,
+      .linear_backward_weights = operation::LinearBackwardWeights,
+      .merge_columns = operation::MergeColumns,
+      .relu_backward = operation::ReluBackward,
+      .residual_norm_forward = operation::ResidualNormForward,
+      .residual_norm_backward = operation::ResidualNormBackward,
+      .scatter_rows = operation::ScatterRows,
+      .shift_scale_forward = Launched<ShiftScaleForwardArgs, cuda::ShiftScaleForward>,
+      .shift_scale_backward = Launched<ShiftScaleBackwardArgs, cuda::ShiftScaleBackward>,
+      .sum_residuals = Launched<SumResidualsArgs, cuda::SumResiduals>,
+      .sums_of_squares = operation::SumsOfSquares,
+      .top_candidates = Launched<TopCandidatesArgs, cuda::TopCandidates>,
+      .unfold = operation::Unfold,
+      .weighted_sum_forward = Launched<WeightedSumForwardArgs, cuda::WeightedSumForward>,
+      .weighted_sum_backward = Launched<WeightedSumBackwardArgs, cuda::WeightedSumBackward>,
+      .write_batch = WriteBatch,
+      .learned_gains = true,
+      .widest_row = kWidestRow,
+      .widest_head = kWidestHead};
   return kOperations;
 }
 

@@ -1,28 +1,20 @@
 # The operations: for GPUs (CMakeLists.txt) and for the emulated device (tests/support).
 set(HADAL_OPERATION_SOURCES
   adam_operation.cc
-  add_operation.cc
   attention_operation.cc
   batch_block.cc
   cached_attention_operation.cc
   column_merge_operation.cc
-  convert_operation.cc
   cross_entropy_operation.cc
   embedding_operation.cc
-  glu_operation.cc
-  head_scale_operation.cc
-  hyper_connection_operation.cc
   launch_memory.cc
   linear_operation.cc
   operations.cc
   residual_norm_operation.cc
   scatter_rows_operation.cc
-  shift_scale_operation.cc
   sum_of_squares_operation.cc
-  top_candidates_operation.cc
   unfold_operation.cc
-  weight_gradients_operation.cc
-  weighted_sum_operation.cc)
+  weight_gradients_operation.cc)
 # What opens a GPU and runs the operations on it: over CUDA's runtime, and over the emulated one (tests/support).
 set(HADAL_CUDA_DEVICE_SOURCES
   cublas_library.cc

@@ -1,16 +1,30 @@
 #include "pipeline/checkpoint/checkpoint_directory.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
+#include <initializer_list>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "pipeline/checkpoint/checkpoint_reader.h"
+#include "pipeline/checkpoint/run_owner.h"
+#include "runtime/check.h"
+#include "runtime/crc32c.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
@@ -165,5 +179,303 @@ absl::StatusOr<CheckpointReader> OpenBestCheckpoint(const std::string& run_or_ch
   }
   return OpenCheckpoint(run_or_checkpoint);
 }
+
+namespace {
+
+// ---- Leftovers of killed attempts, by their names ----
+
+bool HasOnly(std::string_view characters, std::string_view text) {
+  return !text.empty() && text.find_first_not_of(characters) == std::string_view::npos;
+}
+
+// Whether `name` is a checkpoint's name, `infix` and an attempt.
+bool NamesAttempt(const std::string& name, std::string_view infix) {
+  const size_t at = name.find(infix);
+  return at != std::string::npos && ParseCheckpointName(name.substr(0, at)) &&
+         IsAttempt(name.substr(at + infix.size()));
+}
+
+bool IsTemporaryDirectory(const std::string& name) {
+  return NamesAttempt(name, kTemporaryInfix) || NamesAttempt(name, absl::StrCat(kRemovedSuffix, ".")) ||
+         (absl::EndsWith(name, kRemovedSuffix) &&
+          ParseCheckpointName(std::string(absl::StripSuffix(name, kRemovedSuffix))));
+}
+
+// Whether `name` is one of `finals` and an attempt. ReplaceFile puts a number behind the attempt where that name is
+// taken.
+bool IsTemporaryFile(const std::string& name, std::initializer_list<std::string> finals) {
+  return std::ranges::any_of(finals, [&name](const std::string& final) {
+    if (!absl::StartsWith(name, absl::StrCat(final, "."))) return false;
+    const std::vector<std::string> parts = absl::StrSplit(name.substr(final.size() + 1), '.');
+    return IsAttempt(parts[0]) && (parts.size() == 1 || (parts.size() == 2 && HasOnly("0123456789", parts[1])));
+  });
+}
+
+bool IsDirectory(const std::string& path) {
+  struct stat info;
+  return lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+// What somebody else has removed meanwhile is gone all the same.
+absl::Status UnlessGone(const absl::Status& status) { return absl::IsNotFound(status) ? absl::OkStatus() : status; }
+
+absl::Status RemoveDirectory(const std::string& parent, const std::string& name, const std::string& attempt) {
+  const std::string doomed =
+      JoinPath(parent, absl::StrCat(name.substr(0, name.find('.')), kRemovedSuffix, ".", attempt));
+  if (const absl::Status renamed = RenamePath(JoinPath(parent, name), doomed); !renamed.ok()) {
+    return UnlessGone(renamed);
+  }
+  return RemoveTree(doomed);
+}
+
+absl::Status SettleReplaced(const std::string& parent, const std::string& name, const std::string& attempt) {
+  const std::string original = JoinPath(parent, name.substr(0, name.find(kReplacedInfix)));
+  if (PathExists(original)) return RemoveDirectory(parent, name, attempt);
+  return UnlessGone(RenamePath(JoinPath(parent, name), original));
+}
+
+absl::Status Settle(const std::string& parent, const std::string& name, const std::string& attempt) {
+  const std::string path = JoinPath(parent, name);
+  if (!IsDirectory(path)) {
+    return IsTemporaryFile(name, {kLatestName, kBestName, kAttemptName}) ? RemoveTree(path) : absl::OkStatus();
+  }
+  if (IsTemporaryDirectory(name)) return RemoveDirectory(parent, name, attempt);
+  return NamesAttempt(name, kReplacedInfix) ? SettleReplaced(parent, name, attempt) : absl::OkStatus();
+}
+
+// ---- Pointers and retention ----
+
+// Returns the steps that the pointers protect. An unreadable pointer is an error: we cannot know which checkpoint it
+// protects.
+absl::StatusOr<std::set<int64_t>> ProtectedSteps(const std::string& run_directory) {
+  std::set<int64_t> steps;
+  for (const CheckpointPointer pointer : {CheckpointPointer::kLatest, CheckpointPointer::kBest}) {
+    const absl::StatusOr<int64_t> step = ReadCheckpointPointer(run_directory, pointer);
+    if (step.ok()) {
+      steps.insert(*step);
+    } else if (!absl::IsNotFound(step.status())) {
+      return step.status();
+    }
+  }
+  return steps;
+}
+
+// A directory in a pointer's place is a copy of a checkpoint, made by a program that follows links: kept, under another
+// name.
+absl::Status MovePointerAside(const std::string& path, const std::string& attempt) {
+  return RenamePath(path, absl::StrCat(path, kReplacedInfix, attempt));
+}
+
+// `best` after the checkpoints behind `step` are gone: what was best when `step` was saved, where that is still there.
+// A job that was killed between a checkpoint and its links has left an older one. `step` −1: there is no checkpoint.
+absl::Status TakeBestBack(const std::string& run_directory, int64_t step, const std::string& attempt) {
+  const absl::StatusOr<int64_t> best = ReadCheckpointPointer(run_directory, CheckpointPointer::kBest);
+  const bool broken = absl::IsDataLoss(best.status()) || absl::IsFailedPrecondition(best.status()) ||
+                      absl::IsInvalidArgument(best.status());
+  const bool later = best.ok() && *best > step;
+  if (step >= 0) {
+    const auto reader = CheckpointReader::Open(CheckpointDirectory(run_directory, step));
+    if (!reader.ok() && !IsDamage(reader.status())) return reader.status();
+    if (reader.ok()) {
+      const int64_t former = reader->manifest().progress.best_step;
+      if (former >= 0 && PathExists(CheckpointDirectory(run_directory, former))) {
+        if (best.ok() && *best == former) return absl::OkStatus();
+        return SetCheckpointPointer(run_directory, CheckpointPointer::kBest, former, attempt);
+      }
+    }
+  }
+  if (!broken && !later) return absl::OkStatus();
+  const std::string path = CheckpointPointerPath(run_directory, CheckpointPointer::kBest);
+  return IsDirectory(path) ? MovePointerAside(path, attempt) : RemoveTree(path);
+}
+
+// ---- Commit ----
+
+// Puts `from` in the place of `to`, a directory that may exist. Where the file system can exchange the two there is no
+// moment without a checkpoint of that name; where it cannot, the old one steps aside first.
+absl::Status ReplaceDirectory(const std::string& from, const std::string& to, const std::string& aside) {
+  if (!PathExists(to)) return RenamePath(from, to);
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+    return RenamePath(from, aside);
+  }
+  HADAL_RETURN_IF_ERROR(RenamePath(to, aside));
+  return RenamePath(from, to);
+}
+
+}  // namespace
+
+absl::Status RemoveLeftovers(const std::string& run_directory, const std::string& attempt) {
+  const std::string parent = CheckpointsDirectory(run_directory);
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(parent));
+  absl::Status first_error;
+  for (const std::string& name : names) first_error.Update(Settle(parent, name, attempt));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListDirectory(run_directory));
+  for (const std::string& name : files) {
+    const std::string path = JoinPath(run_directory, name);
+    if (!IsTemporaryFile(name, {kMetricsName, kResolvedConfigName}) || IsDirectory(path)) continue;
+    first_error.Update(RemoveTree(path));
+  }
+  return first_error;
+}
+
+absl::StatusOr<std::vector<std::string>> SetAsideLaterCheckpoints(const std::string& run_directory, int64_t step,
+                                                                  const std::string& attempt) {
+  HADAL_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(run_directory));
+  std::vector<std::string> moved;
+  // An attempt that was stopped since its claim must not change what a later owner has written.
+  const auto check_owner = [&] {
+    const absl::Status owner = CheckOwner(run_directory, attempt);
+    return absl::IsAborted(owner) ? owner : absl::OkStatus();
+  };
+  for (const CheckpointEntry& entry : entries) {
+    HADAL_RETURN_IF_ERROR(check_owner());
+    if (entry.step == step) {
+      HADAL_RETURN_IF_ERROR(SetCheckpointPointer(run_directory, CheckpointPointer::kLatest, step, attempt));
+    }
+    if (entry.step <= step) continue;
+    const std::string aside = absl::StrCat(entry.directory, kAbandonedInfix, attempt);
+    const absl::Status renamed = RenamePath(entry.directory, aside);
+    if (absl::IsNotFound(renamed)) continue;  // another attempt has moved it
+    HADAL_RETURN_IF_ERROR(renamed);
+    moved.push_back(aside);
+  }
+  HADAL_RETURN_IF_ERROR(check_owner());
+  HADAL_RETURN_IF_ERROR(TakeBestBack(run_directory, step, attempt));
+  if (!moved.empty()) HADAL_RETURN_IF_ERROR(SyncDirectory(CheckpointsDirectory(run_directory)));
+  return moved;
+}
+
+absl::Status SetCheckpointPointer(const std::string& run_directory, CheckpointPointer pointer, int64_t step,
+                                  const std::string& attempt) {
+  const std::string path = CheckpointPointerPath(run_directory, pointer);
+  const std::string temporary = absl::StrCat(path, ".", attempt);
+  const std::string target = CheckpointName(step);
+  HADAL_RETURN_IF_ERROR(RemoveTree(temporary));
+  if (IsDirectory(path)) HADAL_RETURN_IF_ERROR(MovePointerAside(path, attempt));
+  if (symlink(target.c_str(), temporary.c_str()) != 0) {
+    // File systems without symbolic links (FAT, some object stores) say EPERM or ENOTSUP.
+    if (errno != EPERM && errno != ENOTSUP) return ErrnoStatus(errno, "make the link", temporary);
+    return ReplaceFile(path, target + "\n", attempt);
+  }
+  if (absl::Status status = RenamePath(temporary, path); !status.ok()) {
+    unlink(temporary.c_str());
+    return status;
+  }
+  return SyncDirectory(CheckpointsDirectory(run_directory));
+}
+
+absl::Status ApplyRetention(const std::string& run_directory, const RetentionPolicy& policy) {
+  if (policy.keep_last == 0) return absl::OkStatus();
+  HADAL_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(run_directory));
+  HADAL_ASSIGN_OR_RETURN(const std::set<int64_t> protected_steps, ProtectedSteps(run_directory));
+  absl::Status first_error;
+  for (size_t i = 0; i + static_cast<size_t>(policy.keep_last) < entries.size(); ++i) {
+    const CheckpointEntry& entry = entries[i];
+    const bool milestone = policy.keep_every > 0 && entry.step % policy.keep_every == 0;
+    if (milestone || protected_steps.contains(entry.step)) continue;
+    // Renamed first: a crash halfway leaves nothing that looks like a checkpoint.
+    const std::string doomed = entry.directory + kRemovedSuffix;
+    absl::Status status = RemoveTree(doomed);
+    if (status.ok()) status = RenamePath(entry.directory, doomed);
+    if (status.ok()) status = RemoveTree(doomed);
+    first_error.Update(status);
+  }
+  return first_error;
+}
+
+absl::Status CompleteCheckpointDirectory(const std::string& directory, CheckpointManifest manifest,
+                                         const std::vector<Attachment>& attachments) {
+  for (const Attachment& attachment : attachments) {
+    HADAL_CHECK(IsPlainFileName(attachment.name));
+    HADAL_RETURN_IF_ERROR(WriteNewFile(JoinPath(directory, attachment.name), attachment.contents));
+    manifest.attachments.push_back({.name = attachment.name,
+                                    .bytes = static_cast<int64_t>(attachment.contents.size()),
+                                    .crc32c = Crc32c(attachment.contents.data(), attachment.contents.size())});
+  }
+  HADAL_RETURN_IF_ERROR(WriteNewFile(JoinPath(directory, kManifestName), manifest.ToString()));
+  // Opened as a reader would: what cannot be loaded is never committed.
+  if (absl::Status status = CheckpointReader::Open(directory).status(); !status.ok()) {
+    return absl::InternalError(absl::StrCat("what was written makes no checkpoint: ", status.message(),
+                                            "; is the run directory on a file system that all ranks share?"));
+  }
+  return SyncDirectory(directory);
+}
+
+CheckpointCommitter::CheckpointCommitter(CheckpointCommitterOptions options) : options_(std::move(options)) {
+  HADAL_CHECK(IsPlainFileName(options_.attempt));
+}
+
+std::string CheckpointCommitter::TemporaryDirectory(int64_t step) const {
+  return JoinPath(CheckpointsDirectory(options_.run_directory),
+                  absl::StrCat(CheckpointName(step), kTemporaryInfix, options_.attempt));
+}
+
+absl::Status CheckpointCommitter::Claim(const std::optional<std::string>& predecessor) {
+  HADAL_ASSIGN_OR_RETURN(ownership_, RunOwnership::Claim({.run_directory = options_.run_directory,
+                                                          .attempt = options_.attempt,
+                                                          .predecessor = predecessor}));
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointCommitter::CheckClaim() const {
+  return ownership_ != nullptr ? ownership_->Check() : CheckOwner(options_.run_directory, options_.attempt);
+}
+
+CheckpointFileOptions CheckpointCommitter::FileOptions(int64_t step, int rank) const {
+  return {.directory = TemporaryDirectory(step),
+          .rank = rank,
+          .step = step,
+          .plan_hash = options_.plan_hash,
+          .parameters = &options_.parameters};
+}
+
+absl::Status CheckpointCommitter::Complete(const CommitRequest& request) const {
+  const std::string directory = TemporaryDirectory(request.progress.step);
+  HADAL_RETURN_IF_ERROR(MakeDirectories(directory));
+  return CompleteCheckpointDirectory(directory,
+                                     {.progress = request.progress,
+                                      .plan_hash = options_.plan_hash,
+                                      .attempt = options_.attempt,
+                                      .time = absl::Now(),
+                                      .config_text = request.config_text,
+                                      .model_settings = request.model_settings,
+                                      .parameters = options_.parameters,
+                                      .files = request.files,
+                                      .attachments = {}},
+                                     request.attachments);
+}
+
+absl::StatusOr<CommitResult> CheckpointCommitter::Commit(const CommitRequest& request) const {
+  const int64_t step = request.progress.step;
+  const std::string parent = CheckpointsDirectory(options_.run_directory);
+  const std::string temporary = TemporaryDirectory(step);
+  const std::string aside = JoinPath(parent, absl::StrCat(CheckpointName(step), kReplacedInfix, options_.attempt));
+  absl::Cleanup remove_temporary = [&] { Abandon(step).IgnoreError(); };
+
+  HADAL_RETURN_IF_ERROR(Complete(request));
+  HADAL_RETURN_IF_ERROR(CheckClaim());
+  CommitResult result = {.directory = CheckpointDirectory(options_.run_directory, step), .retention = {}};
+  HADAL_RETURN_IF_ERROR(ReplaceDirectory(temporary, result.directory, aside));
+  std::move(remove_temporary).Cancel();
+  HADAL_RETURN_IF_ERROR(SyncDirectory(parent));
+  HADAL_RETURN_IF_ERROR(CheckClaim());
+  HADAL_RETURN_IF_ERROR(
+      SetCheckpointPointer(options_.run_directory, CheckpointPointer::kLatest, step, options_.attempt));
+  if (request.is_best) {
+    HADAL_RETURN_IF_ERROR(
+        SetCheckpointPointer(options_.run_directory, CheckpointPointer::kBest, step, options_.attempt));
+  }
+  result.retention = RemoveOld(aside);
+  return result;
+}
+
+absl::Status CheckpointCommitter::RemoveOld(const std::string& replaced) const {
+  absl::Status status = RemoveTree(replaced);
+  HADAL_RETURN_IF_ERROR(CheckClaim());
+  status.Update(ApplyRetention(options_.run_directory, options_.retention));
+  return status;
+}
+
+absl::Status CheckpointCommitter::Abandon(int64_t step) const { return RemoveTree(TemporaryDirectory(step)); }
 
 }  // namespace hadal

@@ -1,17 +1,23 @@
-// Finds a run's checkpoints on disk. File names: runtime/run_directory.h; checkpoint_commit.h adds new ones.
+// Finds a run's checkpoints on disk, and adds new ones. File names: runtime/run_directory.h.
 //
-// Thread safety: any thread may call the functions. No call communicates. Blocking: all do file input and output.
+// Thread safety: any thread may call the functions; a CheckpointCommitter is used by one thread at a time. Only rank 0
+// of one attempt, the owner (run_owner.h), may write to a run directory. No call communicates. Blocking: all do file
+// input and output.
 #pragma once
 
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "pipeline/checkpoint/checkpoint_file.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
+#include "pipeline/checkpoint/run_owner.h"
 
 namespace hadal {
 
@@ -65,5 +71,120 @@ bool IsOfRun(const std::string& checkpoint, const std::string& run_directory);
 absl::StatusOr<CheckpointReader> OpenCheckpoint(const std::string& run_or_checkpoint);
 // As OpenCheckpoint, but of a run its best by validation, if that is there.
 absl::StatusOr<CheckpointReader> OpenBestCheckpoint(const std::string& run_or_checkpoint);
+
+// CheckpointCommitter adds checkpoints to a run by a two-phase commit.
+//
+//   every rank   BackgroundFile   its slices → step_N.tmp.<attempt>/rank_R.safetensors, CRC32C while writing, fsync
+//   the trainer  gathers every rank's WrittenFile on rank 0 and votes
+//   rank 0       Commit           vocabularies · manifest last · opened as a reader would · fsync files and directories
+//                                 · rename step_N.tmp.<attempt> → step_N · latest (and best) · retention
+//   rank 0       Abandon          instead, when a rank failed: removes the temporary directory
+//
+// The rename is atomic: readers see either no checkpoint or the complete one. A crash at any time leaves earlier
+// checkpoints untouched; the next Claim removes other leftovers. Files with names that hadal does not use belong to the
+// user and are never touched.
+
+// Removes leftovers of earlier attempts: from RUN/checkpoints incomplete or partly removed checkpoints, temporary links
+// and files; from RUN temporary files of metrics and configuration. Moves back a checkpoint that was moved aside for a
+// newer one that never took its place. Renames directories first, so that an attempt that is still running no longer
+// writes to the old path.
+// `attempt`: the caller's. Errors: the first one; it still removes the rest.
+absl::Status RemoveLeftovers(const std::string& run_directory, const std::string& attempt);
+
+// Renames the checkpoints after `step` to step_N.abandoned.<attempt>, so that a run that continues from an earlier step
+// never loads them. Points `latest` at `step` if that checkpoint exists. If `best` refers to a later step or to no
+// checkpoint of the run, resets it to the best checkpoint as of `step`, or removes it if that one was deleted;
+// otherwise `best` would later refer to a new checkpoint with the same number. Also advances a `best` that is older
+// than that checkpoint.
+// Step −1 sets all aside: the run continues from another run's checkpoint.
+// Returns the new directories.  Errors: Aborted if another attempt owns the run directory; those of files.
+absl::StatusOr<std::vector<std::string>> SetAsideLaterCheckpoints(const std::string& run_directory, int64_t step,
+                                                                  const std::string& attempt);
+
+// Replaces the link atomically. `attempt` is part of the temporary name. Moves a directory in the link's place (a copy
+// that followed links) to latest.replaced.<attempt>.
+absl::Status SetCheckpointPointer(const std::string& run_directory, CheckpointPointer pointer, int64_t step,
+                                  const std::string& attempt);
+
+struct RetentionPolicy {
+  int64_t keep_last = 0;   // newest checkpoints to keep; 0: all
+  int64_t keep_every = 0;  // additionally keep steps that are multiples of this; 0: none
+};
+// Removes the checkpoints that the policy does not keep, except those that `latest` and `best` refer to.
+// Errors: the first removal that failed; it still tries the others.
+absl::Status ApplyRetention(const std::string& run_directory, const RetentionPolicy& policy);
+
+// A small file stored with a checkpoint: a vocabulary's contents() under a plain file name.
+struct Attachment {
+  std::string name;
+  std::string contents;
+};
+
+// Writes the attachments and, last, the manifest (filling in its `attachments`); then opens the result with
+// CheckpointReader and fsyncs.
+// Errors: Internal if the files do not form a checkpoint (missing, wrong size, slices missing); file errors.
+absl::Status CompleteCheckpointDirectory(const std::string& directory, CheckpointManifest manifest,
+                                         const std::vector<Attachment>& attachments);
+
+struct CheckpointCommitterOptions {
+  std::string run_directory;
+  std::string attempt;  // from NewCheckpointAttempt, the same on all ranks
+  uint64_t plan_hash = 0;
+  std::vector<CheckpointParameter> parameters;
+  RetentionPolicy retention;
+};
+
+// Rank 0's contents of a checkpoint, besides the ranks' files.
+struct CommitRequest {
+  TrainingProgress progress;
+  std::string config_text;
+  std::string model_settings;           // ModelSettingsJson, or empty
+  std::vector<WrittenFile> files;       // every rank's
+  std::vector<Attachment> attachments;  // with distinct names
+  bool is_best = false;                 // also point `best` at it
+};
+
+struct CommitResult {
+  std::string directory;   // RUN/checkpoints/step_N
+  absl::Status retention;  // error of removing old checkpoints; does not fail the commit
+};
+
+// Saves checkpoints on behalf of one attempt. Each rank has an object; only rank 0's writes links and manifests.
+class CheckpointCommitter {
+ public:
+  explicit CheckpointCommitter(CheckpointCommitterOptions options);
+
+  // Rank 0, once before training: makes this attempt the owner of the run directory until the object is destroyed.
+  // `predecessor` and errors: those of RunOwnership::Claim.
+  absl::Status Claim(const std::optional<std::string>& predecessor = std::nullopt);
+  // Any rank: checks that this attempt is still the owner.  Errors: those of RunOwnership::Check; on other ranks than 0
+  // those of CheckOwner.
+  absl::Status CheckClaim() const;
+
+  // Returns the options of the writer of `rank`'s file of `step`.  REQUIRES: the object outlives the writer.
+  CheckpointFileOptions FileOptions(int64_t step, int rank) const;
+
+  // Rank 0, after every rank's file of progress.step is complete. Replaces a checkpoint of the same step.
+  // Errors: Aborted if another attempt has claimed the run directory since; Internal if the files do not cover the
+  // model exactly once; file errors. After an error the temporary directory is gone and earlier checkpoints are
+  // untouched. The claim is checked before the rename and again before the links change. If another attempt claims the
+  // directory in between, the new checkpoint may be in place, but the links are unchanged and nothing old is removed.
+  absl::StatusOr<CommitResult> Commit(const CommitRequest& request) const;
+
+  // Rank 0: removes the temporary directory of `step`.
+  absl::Status Abandon(int64_t step) const;
+
+  // RUN/checkpoints/step_N.tmp.<attempt>.
+  std::string TemporaryDirectory(int64_t step) const;
+
+ private:
+  absl::Status Complete(const CommitRequest& request) const;
+  // Removes `replaced` (the previous checkpoint of the same step, moved aside; may be empty) and applies the retention
+  // policy.
+  absl::Status RemoveOld(const std::string& replaced) const;
+
+  CheckpointCommitterOptions options_;
+  std::unique_ptr<RunOwnership> ownership_;  // rank 0's, from Claim on
+};
 
 }  // namespace hadal

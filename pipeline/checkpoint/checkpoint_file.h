@@ -1,16 +1,24 @@
-// Writes one rank's file of a checkpoint: streams slices into a safetensors file. During training a background thread
-// does so (background_file.h).
+// Writes one rank's file of a checkpoint: CheckpointFileWriter streams slices into a safetensors file; during training
+// BackgroundFile does so on its own thread.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
+#include "runtime/device.h"
 #include "runtime/safetensors.h"
+#include "runtime/side_queue.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
 
 namespace hadal {
 
@@ -47,6 +55,86 @@ class CheckpointFileWriter {
   const std::vector<CheckpointParameter>* parameters_;
   WrittenFile file_;  // kinds without their checksums yet; the first appended_ slices are written
   size_t appended_ = 0;
+};
+
+// BackgroundFile writes one rank's file of a checkpoint on its own thread while training continues.
+//
+// Weights and moments do not change between two updates, so the thread reads them in place. Before an update,
+// BeforeUpdate copies slices that are not yet read to the buffer, as many as fit, and waits until the others are. After
+// that the thread reads only the buffer.
+//
+//   slices   0 1 2 3 4 | 5 6 7 … n−1     BeforeUpdate waits until the unread slices fit the buffer, copies them, and
+//            read        unread          waits for the slice being read
+//
+// On the CPU a slice is read when it is written. On a device the thread copies it to pinned staging memory, on a queue
+// of its own beside the kernels, and writes it from there: only that copy keeps an update waiting, not the file. The
+// copies to the buffer are enqueued in the main order in front of the update, and the host does not wait for them.
+//
+//   main order   step N │ready   forward, backward …   │ copies to the buffer │buffered   the update …
+//   queue               └─► slice 0, slice 1, …                               └─► the thread reads the buffer
+//
+// Source of the idea: CheckFreq (Mohan, Phanishayee and Chidambaram, FAST 2021), which always copies first.
+// Threads: one thread (on a device, the device's) makes all calls; the internal thread copies and writes. Blocking: as
+// stated.
+class BackgroundFile;
+
+// How the thread reads slices on a device.
+struct SliceStaging {
+  // Makes the queue. Errors: ResourceExhausted.
+  static absl::StatusOr<std::unique_ptr<SideQueue>> MakeQueue(Device& device);
+
+  Device* device = nullptr;    // null: the slices are in host memory, and nothing is staged
+  SideQueue* queue = nullptr;  // from MakeQueue; used by one file at a time
+  Vector memory;               // pinned; holds the largest slice's weights and moments
+};
+
+class BackgroundFile {
+ public:
+  // Starts writing. `buffer` and the memory that `slices` view must outlive the object, and the staging. The caller
+  // must not change any of them until done(); after BeforeUpdate it may change the slices' memory, on a device by work
+  // in the main order. `buffer`: host memory; pinned if the slices are on a device.
+  BackgroundFile(CheckpointFileOptions options, std::vector<SliceState> slices, Vector buffer,
+                 const SliceStaging& staging = {});
+  // Stops after the slice being written and joins the thread.
+  ~BackgroundFile();
+
+  // Call before the memory of any slice changes. `stream` executes the copies. Returns at once after the first call.
+  // Blocking: see above.
+  void BeforeUpdate(const Stream& stream);
+  // Returns whether the file is complete or has failed. Does not block.
+  bool done() const;
+  // Waits until done() and returns the result; call once. Errors: those of CheckpointFileWriter; ResourceExhausted if
+  // the thread ran out of memory.
+  absl::StatusOr<WrittenFile> Finish();
+
+ private:
+  // Called on the internal thread.
+  absl::StatusOr<WrittenFile> Write(const CheckpointFileOptions& options);
+  absl::StatusOr<SliceState> Take(size_t index);  // starts reading a slice
+  void HasRead();                                 // the slice that was taken
+  void End(absl::StatusOr<WrittenFile> result);
+  // Device: copies `slice` to the staging memory, or waits until the buffer has it. Sets its views accordingly.
+  void Stage(SliceState& slice) const;
+
+  bool InBuffer(const SliceState& slice) const;
+  // Number of floats in slices [first, n).
+  int64_t FloatsFrom(size_t first) const { return first < floats_from_.size() ? floats_from_[first] : 0; }
+  void CopyFrom(size_t first, const Stream& stream);
+
+  const Vector buffer_;
+  const SliceStaging staging_;
+  std::vector<int64_t> floats_from_;  // [slices]
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<SliceState> slices_;  // views of the model; from some slice on, of the buffer
+  size_t next_ = 0;                 // the first slice that the thread has not begun to read
+  bool reading_ = false;            // whether the thread is reading the model's memory, slice next_ − 1
+  bool safe_ = false;               // whether the thread no longer reads the model's memory
+  bool cancelled_ = false;
+  bool done_ = false;
+  absl::StatusOr<WrittenFile> result_ = absl::UnknownError("not written yet");
+  std::thread thread_;  // last member: starts after all others are initialised
 };
 
 }  // namespace hadal

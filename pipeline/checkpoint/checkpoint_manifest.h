@@ -39,7 +39,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "layers/model_plan.h"
-#include "runtime/data/epoch_position.h"
+#include "runtime/data/sampling_order.h"
 #include "runtime/tensor.h"
 
 namespace hadal {

@@ -359,7 +359,7 @@ absl::Status TrainingCheckpoints::LoadHere(const SharedCheckpoint& from, LoadedS
 absl::StatusOr<TrainingProgress> TrainingCheckpoints::LoadShared(const SharedCheckpoint& from, LoadedState loaded) {
   absl::Status status = LoadHere(from, loaded);
   if (rank_ != 0 && IsDamage(status)) {
-    // Does this host have another checkpoint there, or none? Damage of its own manifest is no news.
+    // Does this host have another checkpoint there, or none? If its manifest is damaged too, keep the first error.
     const absl::Status own = CompareWithOwn(from, rank_);
     if (!own.ok() && !absl::IsDataLoss(own)) status = own;
   }

@@ -1,6 +1,6 @@
 // TrainingCheckpoints saves and loads a run's checkpoints on all ranks of the grid together.
 //
-//   step N ends   Begin         a thread on each rank starts to write its slices (background_file.h), while training
+//   step N ends   Begin         a thread on each rank starts to write its slices (checkpoint_file.h), while training
 //                               continues with steps N + 1 …
 //   an update     BeforeUpdate  copies slices that are not yet written to the save buffer
 //   step ends     Poll          the ranks vote on whether all files are complete; then a thread on rank 0 commits
@@ -31,9 +31,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "pipeline/checkpoint/background_file.h"
-#include "pipeline/checkpoint/checkpoint_commit.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/checkpoint/checkpoint_file.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "pipeline/stage/stage_state.h"

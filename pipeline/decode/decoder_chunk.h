@@ -8,7 +8,7 @@
 // and row 0, which padding rows share (decode_lane.h); row 0 starts as zeros, so that they do not compute NaN from old
 // memory contents. The encoder uses training's segments, cut wherever the plan allows, so a source's output has the
 // bits of an evaluation. On a device every group and step has the same number of rows, and what changes is at fixed
-// addresses (decode_blocks.h, batch_slots.h), so both are launched as graphs (graph_cache.h). A chunk never
+// addresses (decode_buffers.h, batch_slots.h), so both are launched as graphs (graph_cache.h). A chunk never
 // communicates. Thread safety: one thread.
 #pragma once
 
@@ -19,11 +19,10 @@
 #include <vector>
 
 #include "layers/candidate_head.h"
+#include "layers/chunk_part.h"
 #include "layers/incremental_sublayer.h"
 #include "layers/layer_combination.h"
 #include "layers/second_stream.h"
-#include "layers/segment.h"
-#include "layers/sublayer_context.h"
 #include "layers/token_embedding.h"
 #include "pipeline/decode/decode_buffers.h"
 #include "pipeline/layout/decode_capacity.h"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "pipeline/decode/decode_blocks.h"
+#include "pipeline/decode/decode_buffers.h"
 #include "pipeline/decode/decode_links.h"
 #include "pipeline/decode/decoder_chunk.h"
 #include "pipeline/layout/decode_capacity.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/status_macros.h"
 

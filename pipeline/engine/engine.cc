@@ -1,14 +1,100 @@
 #include "pipeline/engine/engine.h"
 
+#include <cstdint>
+
 #include "absl/strings/str_cat.h"
 #include "layers/device_support.h"
 #include "pipeline/exchange/profile_relay.h"
 #include "pipeline/layout/row_bucket.h"
+#include "pipeline/layout/slice_ownership.h"
 #include "runtime/check.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
+namespace {
+
+// The least divisor of `slots` that is not below `needed`.
+int32_t DivisorFrom(int32_t needed, int32_t slots) {
+  while (slots % needed != 0) ++needed;
+  return needed;
+}
+
+}  // namespace
+
+Stage::Stage(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, const Stream& stream, Purpose purpose,
+             ArenaLayout& layout)
+    : plan_(plan),
+      stream_(stream),
+      parameters_(plan, Sublayers(pipeline, rank), purpose, layout, UpdatedSlices(plan, pipeline, rank)),
+      workspace_(plan, pipeline.capacity, stream, purpose, layout),
+      shared_(plan, pipeline.capacity, purpose, layout) {
+  const bool trains = purpose == Purpose::kTraining;
+  for (int c = 0; c < pipeline.shape.chunks; ++c) {
+    const ChunkSpec spec{
+        .first = pipeline.first_sublayer(rank, c),
+        .last = pipeline.last_sublayer(rank, c),
+        .slots = trains ? pipeline.peak_live[rank][c] : 1,
+        .input_slots = trains ? DivisorFrom(pipeline.peak_input[rank][c], pipeline.peak_live[rank][c]) : 1,
+        .pending_slots = trains ? pipeline.pending_slots(rank, c) : 0,
+        .recompute_every = trains ? pipeline.recompute_every : 1,
+        .purpose = purpose,
+        .on_device = stream.kind() != DeviceKind::kCpu,
+        .graphs = pipeline.graphs,
+        .replicas = pipeline.grid.replicas,
+        .inputs_on_device = pipeline.device_transfers};
+    chunks_.push_back(std::make_unique<Chunk>(plan, spec, pipeline.capacity, shared_, layout));
+  }
+  shared_.ReserveRequired(trains ? pipeline.peak_pending[rank] : 0, layout);
+}
+
+std::vector<int32_t> Stage::Sublayers(const PipelineLayout& pipeline, int rank) {
+  std::vector<int32_t> sublayers;
+  for (int c = 0; c < pipeline.shape.chunks; ++c) {
+    for (int32_t s = pipeline.first_sublayer(rank, c); s < pipeline.last_sublayer(rank, c); ++s) sublayers.push_back(s);
+  }
+  return sublayers;
+}
+
+int64_t Stage::graph_bytes() const {
+  int64_t bytes = 0;
+  for (const std::unique_ptr<Chunk>& chunk : chunks_)
+    bytes += chunk->graphs() == nullptr ? 0 : chunk->graphs()->bytes();
+  return bytes;
+}
+
+void Stage::Bind(const Arena& arena) {
+  parameters_.Bind(arena);
+  workspace_.Bind(arena);
+  shared_.Bind(arena);
+  for (std::unique_ptr<Chunk>& chunk : chunks_) chunk->Bind(arena);
+}
+
+RankParts::RankParts(const ModelPlan& plan, const PipelineLayout& pipeline, int stage, const Stream& stream,
+                     Purpose purpose, int64_t gap_bytes)
+    : layout(stream.kind(), gap_bytes),
+      stage(plan, pipeline, stage, stream, purpose, layout),
+      state(plan, pipeline, stage, purpose, layout),
+      channels(plan, pipeline, stage, purpose, layout),
+      tied(plan, pipeline, stage, stream, layout),
+      reduction(pipeline, state, stream, purpose, layout) {
+  if (purpose == Purpose::kTraining && pipeline.decoder) {
+    layout.BeginProgram();
+    decoder.emplace(plan, pipeline, stage, *pipeline.decoder, pipeline.decode_capacity, stream, layout);
+  }
+}
+
+absl::Status RankParts::Bind(const Arena& arena, ProcessGrid& transfers, ProcessGrid& host, absl::Duration timeout,
+                             TraceBuffer& trace) {
+  stage.Bind(arena);
+  state.Bind(arena, stage.parameters());
+  channels.Bind(arena, transfers.pipeline());
+  tied.Bind(arena, transfers.pipeline());
+  HADAL_RETURN_IF_ERROR(reduction.Bind(arena, state, transfers.replicas(), trace));
+  HADAL_RETURN_IF_ERROR(transfers.world().Reserve(channels.transfers() + TiedTables::kUnderWay));
+  if (decoder) decoder->Bind(arena, host.pipeline(), timeout);
+  return absl::OkStatus();
+}
 
 Engine::Engine(const EngineSetup& setup)
     : pipeline_(setup.pipeline),
@@ -79,7 +165,7 @@ absl::StatusOr<StepResult> Engine::TrainingStep(std::span<const PackedBatch> bat
   const int64_t launches = device == nullptr ? 0 : device->launches();
   const Vector gradients = stage().parameters().AllGradients();
   stage().stream().Clear(gradients.data, gradients.size * int64_t{sizeof(float)});
-  stage().stream().Synchronize();  // its time is not the first forward's
+  stage().stream().Synchronize();  // so that clearing is not timed as forward
   result.times.optimizer_seconds += watch.Seconds();
   const TraceScope scope(&trace_, {.kind = TraceKind::kStep});
   HADAL_RETURN_IF_ERROR(parts_.reduction.Begin());

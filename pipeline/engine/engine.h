@@ -1,8 +1,7 @@
 // The engine runs a rank's part of the model: training steps, evaluations, the profile of new weights.
 //
-// It owns the rank's memory. For each call it takes the rank's program (schedule.h) and lets program_executor.h execute
-// it.
-// Memory: one arena per rank (rank_parts.h).
+// It owns the rank's memory, one arena (RankParts). For each call it takes the rank's program (schedule.h) and lets
+// program_executor.h execute it.
 // Threads: one thread per rank makes all calls. Blocking: all calls; when one returns, no transfer is under way.
 // After an error the job can only end. If the error is this rank's own (say, a message of another step), the engine
 // also closes its communicators, so that no receive can write into an arena that is freed.
@@ -14,21 +13,95 @@
 #include <span>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "layers/purpose.h"
+#include "layers/chunk_part.h"
+#include "layers/parameter_store.h"
+#include "pipeline/decode/decoder_parts.h"
 #include "pipeline/engine/current_instruction.h"
 #include "pipeline/engine/program_executor.h"
-#include "pipeline/engine/rank_parts.h"
 #include "pipeline/engine/step_tail.h"
+#include "pipeline/exchange/channel.h"
 #include "pipeline/exchange/process_grid.h"
+#include "pipeline/exchange/replica_reduction.h"
+#include "pipeline/exchange/tied_tables.h"
 #include "pipeline/layout/pipeline_layout.h"
+#include "pipeline/stage/chunk.h"
+#include "pipeline/stage/stage_state.h"
 #include "runtime/arena.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/stream.h"
 #include "runtime/trace.h"
 
 namespace hadal {
+
+// Stage owns the memory with which one rank computes its part of the model: parameters, gradients, the activations of
+// its chunks, and scratch. It does not communicate. Adam's moments are in stage_state.h.
+class Stage {
+ public:
+  // `plan` and `pipeline` must outlive the stage. A stage for inference has no gradients and keeps no activations.
+  Stage(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, const Stream& stream, Purpose purpose,
+        ArenaLayout& layout);
+  void Bind(const Arena& arena);
+
+  const ModelPlan& plan() const { return plan_; }
+  const Stream& stream() const { return stream_; }
+  const ParameterStore& parameters() const { return parameters_; }
+  Chunk& chunk(int index) { return *chunks_[index]; }
+  int chunks() const { return static_cast<int>(chunks_.size()); }
+
+  // Approximate device memory of the chunks' CUDA graphs.
+  int64_t graph_bytes() const;
+
+  // Returns the context with which a chunk of this stage computes `batch`.
+  SublayerContext Context(const PackedBatch& batch, const StepScalars& scalars,
+                          const std::function<void()>* progress) const {
+    return {.stream = stream_,
+            .parameters = parameters_,
+            .workspace = workspace_,
+            .batch = batch,
+            .scalars = scalars,
+            .progress = progress};
+  }
+
+ private:
+  static std::vector<int32_t> Sublayers(const PipelineLayout& pipeline, int rank);
+
+  const ModelPlan& plan_;
+  Stream stream_;
+  ParameterStore parameters_;
+  Workspace workspace_;
+  SharedActivations shared_;
+  std::vector<std::unique_ptr<Chunk>> chunks_;
+};
+
+// RankParts is everything one rank holds: its stage, the stage's state, its channels, tied tables and replica
+// reduction, and a decoder where validations translate. All are reserved in one layout and bound to memory later.
+//
+// Two programs share the arena (runtime/arena.h). What steps, evaluations and the profile use, including gradients and
+// the channels' buffers, is scratch; translating validation sentences overwrites it. Weights and moments are lasting,
+// and so is the checkpoint buffer, which a file-writing thread reads during either program.
+struct RankParts {
+  // Reserves everything in `layout`; `hadal plan` needs no more. `plan` and `pipeline` (that of this rank's replica)
+  // must outlive the object. `gap_bytes`: ArenaLayout's.
+  RankParts(const ModelPlan& plan, const PipelineLayout& pipeline, int stage, const Stream& stream, Purpose purpose,
+            int64_t gap_bytes = 0);
+  // `transfers`: communicators for the memory that kernels use; `host`: for host memory. Both and `trace` must outlive
+  // the object.
+  // Errors: ResourceExhausted; those of Communicator::Reserve.
+  absl::Status Bind(const Arena& arena, ProcessGrid& transfers, ProcessGrid& host, absl::Duration timeout,
+                    TraceBuffer& trace);
+
+  ArenaLayout layout;
+  Stage stage;
+  StageState state;
+  Channels channels;
+  TiedTables tied;
+  ReplicaReduction reduction;
+  std::optional<DecoderParts> decoder;  // for validations, if the plan has one
+};
 
 // What an engine needs. Everything referenced must outlive it.
 struct EngineSetup {
@@ -38,7 +111,7 @@ struct EngineSetup {
   Purpose purpose = Purpose::kTraining;
   Communicator& world;
   absl::Duration timeout;  // of each wait for a peer
-  // The communicator of the same ranks for device memory, connected as TransferGroups says (transfer_groups.h). Null if
+  // The communicator of the same ranks for device memory, connected as TransferGroups says (process_grid.h). Null if
   // messages are in host memory (no pipeline.device_transfers).
   Communicator* device_communicator = nullptr;
   int64_t arena_gap_bytes = 0;  // for tests: see ArenaLayout
@@ -93,9 +166,8 @@ class Engine {
   absl::StatusOr<std::vector<ResidualProfile::Entry>> ProfileResidualStream(const PackedBatch& batch,
                                                                             const StepScalars& scalars);
 
-  // To be called after initialisation and after a load, which fill a rank's fp32 weights. Rounds the weights that
-  // products read in bf16, sends them to the replicas that keep other masters, and sends tied tables to the other
-  // stages that use them.
+  // Call after initialising or loading the fp32 weights. Rounds the weights that products read in bf16, sends them to
+  // the replicas that keep other masters, and sends tied tables to the other stages that use them.
   absl::Status DistributeWeights();
 
  private:

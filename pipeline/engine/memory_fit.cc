@@ -10,9 +10,9 @@
 #include "absl/strings/str_format.h"
 #include "kernels/cuda_host/driver_memory.h"
 #include "kernels/cuda_host/own_memory.h"
-#include "layers/purpose.h"
-#include "pipeline/engine/rank_parts.h"
-#include "pipeline/exchange/transfer_groups.h"
+#include "layers/parameter_store.h"
+#include "pipeline/engine/engine.h"
+#include "pipeline/exchange/process_grid.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {

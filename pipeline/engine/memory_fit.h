@@ -26,7 +26,7 @@ int64_t LimitedBytes(const ArenaLayout& layout, DeviceKind kind);
 // their halves between.
 std::vector<int32_t> SegmentLengths(int32_t sublayers);
 
-// The most connections by NCCL that a rank has (exchange/transfer_groups.h); 0 where ranks exchange through the host.
+// The most connections by NCCL that a rank has (exchange/process_grid.h); 0 where ranks exchange through the host.
 int NcclConnections(const ModelPlan& plan, const PipelineLayout& pipeline);
 
 // What a rank leaves free of its device for the driver and its libraries, NCCL's connections included where ranks

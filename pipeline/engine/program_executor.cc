@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "pipeline/schedule/instruction_event.h"
+#include "pipeline/engine/engine.h"
 #include "runtime/check.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
@@ -31,6 +31,10 @@ ProgramExecutor::ProgramExecutor(const ExecutorSetup& setup)
       progress_([this] { Progress(); }),
       complete_([this](int32_t first) { Complete(first); }),
       reduce_([this] { return setup_.parts.reduction.Progress(stage().stream()); }) {}
+
+Stage& ProgramExecutor::stage() { return setup_.parts.stage; }
+
+Channels::OfChunk& ProgramExecutor::channels(int chunk) { return setup_.parts.channels.chunk(chunk); }
 
 absl::Status ProgramExecutor::Prepare() {
   for (int c = 0; c < stage().chunks(); ++c) loaded_.emplace_back(stage().chunk(c).spec().slots);
@@ -194,7 +198,7 @@ absl::Status ProgramExecutor::Forward(int chunk, const PackedBatch& batch) {
   loaded = clock_.Mark(&StageTimes::forward_seconds);
   computing.Forward(context, inputs);
   if (computing.head() != nullptr) {
-    TakeLoss();  // its place on the host is the next one's
+    TakeLoss();  // the next loss overwrites this host buffer
     computing.head()->FetchLosses(context);
     untaken_ = &batch;
     untaken_mark_ = clock_.Mark(&StageTimes::forward_seconds);
@@ -293,6 +297,54 @@ Vector ProgramExecutor::RowNll(const PackedBatch& batch) {
 int ProgramExecutor::RankBehind(int chunk, int chunks) const {
   const int stages = setup_.pipeline.shape.stages;
   return (chunk * stages + setup_.stage + chunks) % stages;
+}
+
+namespace {
+
+TraceKind KindOf(Operation operation) {
+  switch (operation) {
+    case Operation::kReceiveForward:
+    case Operation::kReceiveBackward:
+      return TraceKind::kReceive;
+    case Operation::kForward:
+      return TraceKind::kForward;
+    case Operation::kSendForward:
+    case Operation::kSendBackward:
+      return TraceKind::kSend;
+    case Operation::kBackward:
+    case Operation::kBackwardInput:
+      return TraceKind::kBackward;
+    case Operation::kBackwardWeight:
+      return TraceKind::kBackwardWeight;
+    case Operation::kReduceTiedGradients:
+      return TraceKind::kTiedGradients;
+    case Operation::kReduceOverReplicas:
+      return TraceKind::kReduceOverReplicas;
+    case Operation::kGlobalNorm:
+      return TraceKind::kGlobalNorm;
+    case Operation::kOptimizerStep:
+      return TraceKind::kOptimizer;
+    case Operation::kGatherOverReplicas:
+      return TraceKind::kGatherOverReplicas;
+    case Operation::kDistributeTiedWeights:
+      return TraceKind::kTiedWeights;
+  }
+  return TraceKind::kStep;
+}
+
+}  // namespace
+
+TraceEvent EventOf(const Instruction& instruction, const ScheduleShape& shape, int rank,
+                   std::span<const PackedBatch> batches) {
+  TraceEvent event{.kind = KindOf(instruction.operation)};
+  if (!IsTail(instruction.operation)) {
+    event.chunk = instruction.chunk;
+    event.micro_batch = batches[instruction.micro_batch].micro_batch;
+  }
+  if (IsSend(instruction.operation) || IsReceive(instruction.operation)) {
+    event.channel = ChannelOf(shape, rank, instruction).number;
+  }
+  return event;
 }
 
 }  // namespace hadal

@@ -27,23 +27,30 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "layers/chunk_part.h"
 #include "layers/depth_observer.h"
 #include "layers/output_head.h"
-#include "layers/sublayer_context.h"
 #include "pipeline/engine/current_instruction.h"
 #include "pipeline/engine/program_clock.h"
-#include "pipeline/engine/rank_parts.h"
 #include "pipeline/engine/step_tail.h"
+#include "pipeline/exchange/channel.h"
 #include "pipeline/exchange/profile_relay.h"
 #include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/schedule/schedule.h"
 #include "pipeline/stage/chunk.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/packed_batch.h"
-#include "runtime/run_queue_clock.h"
 #include "runtime/trace.h"
 
 namespace hadal {
+
+struct RankParts;  // engine.h
+class Stage;
+
+// Returns the trace event (runtime/trace.h) of an instruction of a rank's program.
+// `batches`: the program's micro-batches. `rank`: within its pipeline of `shape`.
+TraceEvent EventOf(const Instruction& instruction, const ScheduleShape& shape, int rank,
+                   std::span<const PackedBatch> batches);
 
 // What programs run on. Everything referenced must outlive the executor.
 struct ExecutorSetup {
@@ -85,8 +92,8 @@ class ProgramExecutor {
   const CurrentInstruction& current_instruction() const { return current_; }
 
  private:
-  Stage& stage() { return setup_.parts.stage; }
-  Channels::OfChunk& channels(int chunk) { return setup_.parts.channels.chunk(chunk); }
+  Stage& stage();
+  Channels::OfChunk& channels(int chunk);
 
   absl::Status ExecuteAll(const RankProgram& program);
   absl::Status ExecuteTimed(const RankProgram& program, size_t index);

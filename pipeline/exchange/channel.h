@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,7 +32,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "layers/border.h"
-#include "layers/sublayer_context.h"
+#include "layers/chunk_part.h"
+#include "layers/parameter_store.h"
 #include "pipeline/layout/pipeline_layout.h"
 #include "runtime/arena.h"
 #include "runtime/comm/communicator.h"
@@ -142,6 +144,39 @@ class ReceiveChannel {
   int64_t released_ = 0;
   int64_t received_ = 0;                  // messages of this program
   std::optional<int64_t> arrived_bytes_;  // of the next message, if Poll has seen it arrive
+};
+
+// Channels owns the point-to-point channels of one rank: for each of its chunks, up to four channels that send and
+// receive activations (forward) and their gradients (backward).
+//
+// Threads: one. Blocking: Drain. Errors: those of the Communicator.
+
+class Channels {
+ public:
+  // Reserves the buffers of the forward channels and, for training, of the backward channels.
+  Channels(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, Purpose purpose, ArenaLayout& layout);
+  void Bind(const Arena& arena, Communicator& communicator);
+
+  // Maximum number of transfers in flight.
+  int64_t transfers() const;
+
+  // Posts the first receives of `program`.
+  absl::Status Begin(const RankProgram& program);
+  // For traces: records messages that arrived before their receive. `batches`: the program's.
+  absl::Status Poll(std::span<const PackedBatch> batches, TraceBuffer& trace);
+  // Waits until every message sent has been received.
+  absl::Status Drain(absl::Duration timeout);
+  // ReceiveChannel's, of all channels.
+  absl::Status CheckHeaders();
+
+  struct OfChunk {
+    std::optional<ReceiveChannel> receive_forward, receive_backward;
+    std::optional<SendChannel> send_forward, send_backward;
+  };
+  OfChunk& chunk(int index) { return chunks_[index]; }
+
+ private:
+  std::vector<OfChunk> chunks_;
 };
 
 }  // namespace hadal

@@ -6,10 +6,15 @@
 #pragma once
 
 #include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
+#include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/options/grid_shape.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/group_communicator.h"
+#include "runtime/comm/nccl_communicator.h"
 
 namespace hadal {
 
@@ -35,5 +40,16 @@ class ProcessGrid {
   std::optional<GroupCommunicator> pipeline_;  // none with one replica, whose pipeline is the world
   GroupCommunicator replicas_;
 };
+
+// Lists which ranks exchange device memory, in groups for NcclCommunicator::Create: the stages of each replica
+// (neighbours in the pipeline, and the owner of a tied table with the ranks that use it), for messages, and the
+// replicas of each stage, for exchanges. So a rank is in at most two groups and has at most three links, for every
+// number of stages, replicas and chunks. A pure function of the plan, the same on every rank.
+
+// World ranks; groups without pairs are left out.
+std::vector<TransferGroup> TransferGroups(const ModelPlan& plan, const PipelineLayout& pipeline);
+
+// The most connections of any rank: two for each of its pairs, one per direction.
+int MostConnections(std::span<const TransferGroup> groups);
 
 }  // namespace hadal

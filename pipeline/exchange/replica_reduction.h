@@ -6,7 +6,7 @@
 //
 // Every replica sends its piece to the owner's relay in its block, the relay adds the block's in this order, and the
 // owner adds the blocks' sums; the order of arrival does not matter. With one block the owner is the only relay
-// (replica_blocks.h). With more, each bucket leaves a block once instead of 8 times.
+// (replica_buckets.h). With more, each bucket leaves a block once instead of 8 times.
 // With sharding, the owner then updates its slices and sends the new weights to all replicas, as their kernels read
 // them (in bf16 the weights of products take half the bytes). Without sharding, it sends the sum to all, and every
 // replica updates. In both cases Adam gets the same sums, so sharding changes no bit, and a rank sends and receives
@@ -38,14 +38,13 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "layers/purpose.h"
-#include "pipeline/exchange/replica_blocks.h"
+#include "layers/parameter_store.h"
 #include "pipeline/exchange/replica_buckets.h"
-#include "pipeline/exchange/side_queue.h"
 #include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/stage/stage_state.h"
 #include "runtime/arena.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/side_queue.h"
 #include "runtime/stream.h"
 #include "runtime/trace.h"
 

@@ -1,4 +1,4 @@
-// DepthRecorder runs the depth instruments on one rank: when to record (recording_schedule.h), what to measure
+// DepthRecorder runs the depth instruments on one rank: when to record (IsRecordingStep), what to measure
 // (depth_statistics.h, depth_probe.h, pipeline/engine/parameter_update.h), and one all-gather of the results
 // (runtime/depth_metrics.h defines each number).
 //
@@ -25,6 +25,15 @@
 #include "runtime/depth_metrics.h"
 
 namespace hadal {
+
+// Decides at which steps the instruments record: at all of the first steps, where deep models fail, then evenly spaced
+// on a logarithmic axis.
+//
+// A pure function of the step, so a resumed run records at the same steps as an uninterrupted one.
+
+// True for steps s < dense_steps, and then for s = ⌈dense_steps·10^(k / per_decade)⌉ for whole k ≥ 0.  REQUIRES: step ≥
+// 0.
+bool IsRecordingStep(const DepthOptions& options, int64_t step);
 
 class DepthRecorder {
  public:

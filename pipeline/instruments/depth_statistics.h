@@ -14,9 +14,9 @@
 #include <initializer_list>
 #include <vector>
 
+#include "layers/chunk_part.h"
 #include "layers/depth_observer.h"
 #include "layers/model_plan.h"
-#include "layers/sublayer_context.h"
 
 namespace hadal {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "layers/chunk_part.h"
 #include "layers/incremental_sublayer.h"
-#include "layers/sublayer_context.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {

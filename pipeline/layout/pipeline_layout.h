@@ -18,8 +18,8 @@
 
 #include "absl/status/statusor.h"
 #include "layers/border.h"
+#include "layers/chunk_part.h"
 #include "layers/model_plan.h"
-#include "layers/sublayer_context.h"
 #include "pipeline/options/decoder_options.h"
 #include "pipeline/options/grid_shape.h"
 #include "pipeline/options/train_options.h"
@@ -41,9 +41,9 @@ ActivationCapacity CapacityOf(const ModelOptions& model, const BatchOptions& bat
 inline constexpr double kTypicalSentenceRows = 32;
 
 // The resources of the ranks, as opposed to what the user sets (PipelineOptions). A run detects them
-// (launch/train/train_start.h); `hadal plan` uses the defaults. The same on every rank.
+// (tools/train/train_start.h); `hadal plan` uses the defaults. The same on every rank.
 struct RankResources {
-  bool device_transfers = false;  // messages are in device memory (launch/job/transport_choice.h), not in host memory
+  bool device_transfers = false;  // messages are in device memory (launch/transport_choice.h), not in host memory
   bool free_links = false;        // ScheduleShape's
   bool trains = true;             // false: the layout only divides the model for decoding, which sends other messages
   // Limit for a rank's buffers; 0: none. Only MakeFittingLayout (memory_fit.h) reads it.

@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
+#include "layers/chunk_part.h"
 #include "layers/model_plan.h"
-#include "layers/sublayer_context.h"
 #include "runtime/stream.h"
 
 namespace hadal {

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "layers/sublayer_context.h"
+#include "layers/chunk_part.h"
 #include "runtime/data/packed_batch.h"
 
 namespace hadal {

@@ -8,7 +8,7 @@
 
 namespace hadal {
 
-// How a token is drawn from the model's distribution (decode/token_draw.h).
+// How a token is drawn from the model's distribution (decode/beam_search.h).
 struct DrawOptions {
   double temperature = 1;  // > 0
   int32_t top_k = 0;       // the k most likely tokens; 0: all

@@ -12,11 +12,18 @@
 #include "pipeline/schedule/schedule.h"
 #include "runtime/data/bleu_tokenizer.h"
 #include "runtime/data/spec_augment.h"
+#include "runtime/storage.h"
 
 namespace hadal {
 
 // The arithmetic of a run. kAuto: bf16 on a GPU, else fp32; kTf32 and kBf16 need a GPU.
 enum class TrainingPrecision { kAuto, kFp32, kTf32, kBf16 };
+
+// How a device stores the operands and results of matrix products.
+constexpr Storage DeviceStorage(TrainingPrecision precision) {
+  const bool bf16 = precision == TrainingPrecision::kAuto || precision == TrainingPrecision::kBf16;
+  return bf16 ? Storage::kBFloat16 : Storage::kFloat32;
+}
 
 struct BatchOptions {
   int32_t micro_batches = 4;     // M, micro-batches a step (gradient accumulation)
@@ -49,7 +56,7 @@ struct PipelineOptions {
   int32_t outstanding_sends = 2;  // k, messages that a channel may have in flight
   int32_t recompute_every = 0;    // recomputation every k sublayers; 0: off
   // Limit for a rank's arena; a run that exceeds it does not start. 0: not set; a run then uses a rank's share of the
-  // free memory (launch/job/memory_limit.h).
+  // free memory (launch/memory_limit.h).
   int64_t memory_limit_bytes = 0;
   bool recompute_auto = false;        // chooses recompute_every to fit memory_limit_bytes (memory_fit.h)
   double wait_timeout_seconds = 600;  // deadline of every wait for a peer or a device
@@ -114,7 +121,7 @@ struct CheckpointOptions {
   bool save_at_end = true;
 };
 
-// A step whose loss is far above those before it is skipped (loss_spike.h).
+// A step whose loss is far above those before it is skipped (run_health.h).
 struct LossSpikeOptions {
   double deviations = 0;  // z; 0: off
   int64_t window = 100;   // updates

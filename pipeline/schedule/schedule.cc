@@ -8,8 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "pipeline/schedule/schedule_builder.h"
-#include "pipeline/schedule/schedule_kinds.h"
+#include "pipeline/schedule/schedule_orders.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
 
@@ -172,9 +171,7 @@ absl::StatusOr<std::vector<RankProgram>> MakeSchedules(ScheduleKind kind, const 
 
 absl::StatusOr<RankProgram> MakeForwardSchedule(const ScheduleShape& shape, int rank) {
   HADAL_RETURN_IF_ERROR(CheckShape(shape, rank));
-  ProgramBuilder builder(shape, rank);
-  for (int64_t i = 0; i < PaddedOrderSize(shape); ++i) builder.Forward(ForwardAt(shape, i));
-  return std::move(builder).Finish();
+  return MakeForwardOrder(shape, rank);
 }
 
 absl::StatusOr<std::vector<RankProgram>> MakeForwardSchedules(const ScheduleShape& shape) {

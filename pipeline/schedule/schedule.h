@@ -38,8 +38,8 @@ enum class ScheduleKind {
   kInterleaved1F1B,  // "interleaved_1f1b": 1F1B over several chunks a rank (Narayanan et al. 2021, arXiv 2104.04473)
   // Backward in two halves: the gradient of the input is sent before the gradients of the weights are computed. The
   // weight half comes right after the send ("1f1b_split", "interleaved_split"), or some micro-batches later
-  // (schedule_zb.cc): "zb_h1" (Qi et al. 2023, arXiv 2401.10241, section 3), "interleaved_zb". Where links are free the
-  // first two split only a rank's last backwards.
+  // (schedule_orders.cc): "zb_h1" (Qi et al. 2023, arXiv 2401.10241, section 3), "interleaved_zb". Where links are free
+  // the first two split only a rank's last backwards.
   k1F1BSplit,
   kZbH1,
   kInterleavedSplit,

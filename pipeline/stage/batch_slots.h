@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kernels/device_batch.h"
-#include "layers/sublayer_context.h"
+#include "layers/chunk_part.h"
 #include "runtime/arena.h"
 
 namespace hadal {

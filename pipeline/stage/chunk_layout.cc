@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "layers/adaptive_head.h"
+#include "layers/chunk_part.h"
 #include "layers/layer_combination.h"
 #include "layers/second_stream.h"
-#include "layers/segment.h"
 #include "layers/speech_front_end.h"
 #include "layers/token_embedding.h"
 #include "pipeline/stage/chunk.h"

@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "layers/parameter_store.h"
-#include "layers/purpose.h"
 #include "pipeline/layout/pipeline_layout.h"
 #include "runtime/arena.h"
 #include "runtime/tensor.h"
@@ -63,10 +62,10 @@ class StageState {
   // gathered from all replicas.
   bool masters_are_spread() const { return sharded_ && plan_.compute_storage == Storage::kBFloat16; }
   // Host memory that holds owned slices' weights and moments while a checkpoint is written
-  // (checkpoint/background_file.h): their total size, limited to PipelineLayout::save_buffer_bytes.  [floats]
+  // (checkpoint/checkpoint_file.h): their total size, limited to PipelineLayout::save_buffer_bytes.  [floats]
   Vector save_buffer() const { return save_buffer_; }
   // On a device: pinned host memory for the largest owned slice's weights and moments, through which a checkpoint is
-  // written (checkpoint/background_file.h). On the CPU: empty.  [floats]
+  // written (checkpoint/checkpoint_file.h). On the CPU: empty.  [floats]
   Vector save_staging() const { return save_staging_; }
   // The device that holds the slices; null: host memory.
   Device* device() const { return device_; }

@@ -19,7 +19,7 @@ enum MessageTag : int {
   kProfileTag,         // pipeline/exchange/profile_relay: the running sum of Admin's profile
   kDecodeCommandTag,   // pipeline/decode/decode_links: commands of the searching rank
   kTraceTag,           // pipeline/step_tracer: a rank's events to rank 0
-  kClockTag,           // pipeline/clock_alignment: clock readings
+  kClockTag,           // pipeline/step_tracer: clock readings
   kDoctorTag,          // tools/doctor/doctor_probe: measured messages
   kNcclIdTag = 31000,  // runtime/comm/nccl_communicator: NCCL's id of a link
   kNcclControlTag,     // runtime/comm/nccl_communicator: offers and grants

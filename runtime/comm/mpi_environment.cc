@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<MpiEnvironment>> MpiEnvironment::Start(int* argc,
   // A rank with a GPU starts NCCL's receives before their senders know of them. These kernels wait on the GPU; with too
   // few hardware queues another stream that shares a queue with them would wait, too: a deadlock. CUDA reads the
   // setting when it starts, and a CUDA-aware MPI starts CUDA here. A run over NCCL is refused with another value
-  // (launch/job/transport_choice.h).
+  // (launch/transport_choice.h).
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   int provided = MPI_THREAD_SINGLE;
   const int error = MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided);

@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "runtime/check.h"
+#include "runtime/clock.h"
 #include "runtime/comm/message_tags.h"
-#include "runtime/deadline.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {

@@ -16,8 +16,8 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "runtime/clock.h"
 #include "runtime/comm/nccl_library.h"
-#include "runtime/deadline.h"
 #include "runtime/device.h"
 
 namespace hadal {

@@ -3,7 +3,7 @@
 //   PREFIX.json           the manifest: counts, vocabularies, statistics, one checksum per shard (corpus_manifest.h)
 //   PREFIX.00000.shard …  the samples (format: README.md)
 // A sample is a sentence pair with a corpus id, a weight, and prefix tokens before the source (such as language tags).
-// In a monolingual corpus a sample has a target only. Sides are stored without </s>; batches add it (pack_sentences.h).
+// In a monolingual corpus a sample has a target only. Sides are stored without </s>; batches add it (packed_batch.h).
 // In a corpus of speech the source side is frames of features, and there is no source vocabulary.
 //
 // Open() verifies sizes, the CRC-32C of every region, that every offset is inside its file, every token id inside its
@@ -15,7 +15,7 @@
 // by the file's size and modification time. Not found: a change through a mapping of another program that had written
 // to the same page before Open(), within the kernel's clock tick of Open(), on a renamed file, or with the time set
 // back. SamplingOrder::At therefore checks every id that it returns. Truncating the file ends the process with a
-// message (launch/job/signals.h). A file that is replaced by another (rename) is read to the end.
+// message (launch/signals.h). A file that is replaced by another (rename) is read to the end.
 // Thread safety: any thread may call what is const.
 #pragma once
 
@@ -25,8 +25,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/data/corpus_manifest.h"
+#include "runtime/data/vocabulary.h"
 
 namespace hadal {
 
@@ -63,6 +65,7 @@ struct CorpusShare {
 };
 
 class CorpusShard;
+class ShardBuilder;
 
 class Corpus {
  public:
@@ -106,5 +109,54 @@ class Corpus {
 // Returns the error `of_file` as damage of the corpus whose manifest names the file: DataLoss also where the file is
 // missing or a wrong one.
 absl::Status DamagedCorpus(const absl::Status& of_file, const std::string& manifest_path);
+
+// Writes a corpus (corpus.h): shards as samples arrive, and the manifest last, so that an incomplete corpus cannot be
+// opened.
+//
+// Memory: one shard. Every file is written under another name and then renamed.
+// Thread safety: one thread.
+
+struct CorpusWriterOptions {
+  std::string prefix;                     // the files are PREFIX.json, PREFIX.00000.shard, …
+  VocabularyReference source_vocabulary;  // files beside the manifest; empty without a source, and of speech
+  VocabularyReference target_vocabulary;
+  std::vector<std::string> corpora;          // [corpus id] names, for users
+  bool target_tags = false;                  // CorpusManifest's
+  int32_t frame_width = 0;                   // CorpusManifest's; every sample's
+  std::string cmvn;                          // CorpusManifest's
+  int64_t shard_bytes = int64_t{256} << 20;  // a shard ends when it reaches this size
+};
+
+class CorpusWriter {
+ public:
+  // Removes an existing manifest: until Finish() there is no corpus of this name.
+  static absl::StatusOr<CorpusWriter> Create(CorpusWriterOptions options);
+  CorpusWriter(CorpusWriter&&) noexcept;
+  CorpusWriter& operator=(CorpusWriter&&) noexcept;
+  ~CorpusWriter();
+
+  // Errors: those of writing a file; InvalidArgument for a token id outside its vocabulary or a frame that is not
+  // finite or of another width.
+  absl::Status Add(const SampleView& sample);
+  // Writes the last shard and the manifest, and returns the manifest. Must be called once, after all Add().
+  absl::StatusOr<CorpusManifest> Finish();
+
+ private:
+  explicit CorpusWriter(CorpusWriterOptions options);
+  absl::Status WriteShard();
+
+  CorpusWriterOptions options_;
+  CorpusManifest manifest_;
+  std::unique_ptr<ShardBuilder> shard_;
+};
+
+struct CorpusVocabularies {
+  Vocabulary source;  // a copy of target if both sides share one, or if the corpus is monolingual
+  Vocabulary target;
+};
+
+// Loads the vocabularies of a corpus from the files beside it, and compares their checksums with the corpus's.
+// Errors: DataLoss if a file is missing, damaged, or not the one that the corpus was made with.
+absl::StatusOr<CorpusVocabularies> LoadVocabularies(const Corpus& corpus);
 
 }  // namespace hadal

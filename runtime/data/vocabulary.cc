@@ -1,17 +1,91 @@
 #include "runtime/data/vocabulary.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
-#include "runtime/data/vocabulary_model.h"
+#include "runtime/data/piece_model.h"
+#include "runtime/data/unicode_text.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
+
+// The implementation behind Vocabulary (vocabulary.h). Internal to runtime/data; other code includes vocabulary.h.
+//
+// TokenTable maps token ids to strings and back. VocabularyModel is the base class of the two kinds of vocabulary,
+// SentencePiece models and fairseq dictionaries; each has a derived class with its own segmentation of text
+// (ParseSentencePiece, ParseDictionary).
+// Thread safety: const methods may be called by any thread.
+
+// Ids ↔ strings, beginning with the four special tokens.
+class TokenTable {
+ public:
+  TokenTable();
+
+  // Assigns the next id to `token`. If the string already has an id, Id() keeps returning that one, unless `replace`.
+  // Returns whether the string was new.
+  bool Add(std::string token, bool replace = false);
+
+  int32_t size() const { return static_cast<int32_t>(tokens_.size()); }
+  const std::string& Token(int32_t id) const;
+  int32_t Id(std::string_view token) const;
+  static bool IsSpecial(int32_t id) { return id < kSpecialTokens; }
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+
+  std::vector<std::string> tokens_;
+  std::unordered_map<std::string, int32_t, Hash, std::equal_to<>> ids_;
+};
+
+// REQUIRES of derived classes: const methods are thread-safe.
+class VocabularyModel {
+ public:
+  VocabularyModel(TokenTable table, std::string contents);
+  virtual ~VocabularyModel() = default;
+  VocabularyModel(const VocabularyModel&) = delete;
+  VocabularyModel& operator=(const VocabularyModel&) = delete;
+
+  virtual VocabularyKind kind() const = 0;
+  virtual std::vector<int32_t> Encode(std::string_view text) const = 0;
+  // PieceJoining::kDefault. `ids` may hold special tokens.
+  virtual std::string Decode(std::span<const int32_t> ids) const = 0;
+
+  const TokenTable& table() const { return table_; }
+  const std::string& contents() const { return contents_; }
+  uint32_t crc32c() const { return crc32c_; }
+
+ private:
+  TokenTable table_;
+  std::string contents_;
+  uint32_t crc32c_;
+};
+
+// Joins the tokens with spaces, without `<s>`, `<pad>` and `</s>`.
+std::string JoinWithSpaces(const TokenTable& table, std::span<const int32_t> ids);
+
+absl::StatusOr<std::unique_ptr<const VocabularyModel>> ParseDictionary(std::string contents, const std::string& name);
+absl::StatusOr<std::unique_ptr<const VocabularyModel>> ParseSentencePiece(std::string contents,
+                                                                          const std::string& name);
+
 namespace {
 
 constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
@@ -126,5 +200,142 @@ std::string Vocabulary::Decode(std::span<const int32_t> ids, PieceJoining joinin
 std::string_view Vocabulary::extension() const { return kind() == VocabularyKind::kSentencePiece ? ".model" : ".txt"; }
 
 absl::Status Vocabulary::Save(const std::string& path) const { return ReplaceFile(path, contents(), "partial"); }
+
+// fairseq's dict.txt: one "token count" per line, most frequent first, without the four special tokens. A line may end
+// in "#fairseq:overwrite": its token may then repeat an earlier one and takes over the name; both keep their ids.
+// Source of the format: fairseq, fairseq/data/dictionary.py, add_from_file.
+
+namespace {
+
+class DictionaryModel : public VocabularyModel {
+ public:
+  using VocabularyModel::VocabularyModel;
+
+  VocabularyKind kind() const override { return VocabularyKind::kDictionary; }
+
+  std::vector<int32_t> Encode(std::string_view text) const override {
+    std::vector<int32_t> ids;
+    for (const std::string_view word : SplitAtSpace(text)) {  // Unicode's, as fairseq does
+      const int32_t id = table().Id(word);
+      ids.push_back(TokenTable::IsSpecial(id) ? kUnknownToken : id);
+    }
+    return ids;
+  }
+
+  std::string Decode(std::span<const int32_t> ids) const override { return JoinWithSpaces(table(), ids); }
+};
+
+// Adds one line to the table. The error describes the fault in the line.
+absl::Status AddLine(std::string line, TokenTable& table) {
+  constexpr std::string_view kOverwrite = " #fairseq:overwrite";
+  const bool overwrite = line.ends_with(kOverwrite);
+  if (overwrite) line.resize(line.size() - kOverwrite.size());
+  const size_t space = line.rfind(' ');
+  if (space == std::string::npos || space == 0) {
+    return absl::InvalidArgumentError("expected 'token count' with one space between them");
+  }
+  const std::string token = line.substr(0, space);
+  const std::string count = line.substr(space + 1);
+  int64_t number = 0;
+  if (!absl::SimpleAtoi(count, &number)) {
+    return absl::InvalidArgumentError(absl::StrCat("the count '", count, "' is not a number"));
+  }
+  if (std::ranges::any_of(token, absl::ascii_isspace)) {
+    return absl::InvalidArgumentError(absl::StrCat("the token '", token, "' has a space inside"));
+  }
+  if (!table.Add(token, overwrite) && !overwrite) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the token '", token, "' already has the id ", table.Id(token), "; remove one of the two"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<const VocabularyModel>> ParseDictionary(std::string contents, const std::string& name) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  TokenTable table;
+  size_t begin = contents.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+  for (int64_t number = 1; begin < contents.size(); ++number) {
+    const size_t end = std::min(contents.find('\n', begin), contents.size());
+    std::string line = contents.substr(begin, end - begin);
+    begin = end + 1;
+    absl::StripTrailingAsciiWhitespace(&line);
+    if (const absl::Status status = AddLine(std::move(line), table); !status.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ", line ", number, ": ", status.message(),
+                       " (this is neither a SentencePiece model nor a fairseq dictionary, or a damaged one)"));
+    }
+  }
+  return std::make_unique<const DictionaryModel>(std::move(table), std::move(contents));
+}
+
+// A SentencePiece model, renumbered to hadal's ids: the four special tokens, then every other piece in the model's
+// order.
+
+namespace {
+
+// Piece id → id, and back. piece_of_id of `<s>`, `<pad>` and `</s>` is -1: they are never decoded.
+struct Numbering {
+  std::vector<int32_t> id_of_piece;
+  std::vector<int> piece_of_id;
+};
+
+class SentencePieceModel : public VocabularyModel {
+ public:
+  SentencePieceModel(TokenTable table, std::string contents, std::unique_ptr<const PieceModel> pieces,
+                     Numbering numbering)
+      : VocabularyModel(std::move(table), std::move(contents)),
+        pieces_(std::move(pieces)),
+        numbering_(std::move(numbering)) {}
+
+  VocabularyKind kind() const override { return VocabularyKind::kSentencePiece; }
+
+  std::vector<int32_t> Encode(std::string_view text) const override {
+    std::vector<int> ids = pieces_->Encode(text);
+    for (int& id : ids) id = numbering_.id_of_piece[static_cast<size_t>(id)];
+    return ids;
+  }
+
+  std::string Decode(std::span<const int32_t> ids) const override {
+    std::vector<int> piece_ids;
+    piece_ids.reserve(ids.size());
+    for (const int32_t id : ids) {
+      table().Token(id);  // checks the range
+      const int piece = numbering_.piece_of_id[static_cast<size_t>(id)];
+      if (piece >= 0) piece_ids.push_back(piece);
+    }
+    return pieces_->Decode(piece_ids);
+  }
+
+ private:
+  std::unique_ptr<const PieceModel> pieces_;
+  Numbering numbering_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<const VocabularyModel>> ParseSentencePiece(std::string contents,
+                                                                          const std::string& name) {
+  std::string error;
+  std::unique_ptr<const PieceModel> pieces = PieceModel::Parse(contents, error);
+  if (pieces == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " is not a SentencePiece model, or a damaged one (", error, "); copy or train it again"));
+  }
+  TokenTable table;
+  Numbering numbering = {.id_of_piece = std::vector<int32_t>(static_cast<size_t>(pieces->size()), kUnknownToken),
+                         .piece_of_id = {-1, -1, -1, pieces->unknown_id()}};
+  for (int piece = 0; piece < pieces->size(); ++piece) {
+    const bool special = piece == pieces->unknown_id() || piece == pieces->bos_id() || piece == pieces->eos_id() ||
+                         piece == pieces->pad_id();
+    if (special) continue;
+    numbering.id_of_piece[static_cast<size_t>(piece)] = table.size();
+    numbering.piece_of_id.push_back(piece);
+    table.Add(pieces->Piece(piece));
+  }
+  return std::make_unique<const SentencePieceModel>(std::move(table), std::move(contents), std::move(pieces),
+                                                    std::move(numbering));
+}
 
 }  // namespace hadal

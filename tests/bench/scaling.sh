@@ -13,7 +13,7 @@ trap 'rm -rf "$work"; [ -z "${loops:-}" ] || kill $loops 2> /dev/null' EXIT
 cd "$work"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 "$hadal" make-corpus --out text --pairs 4000 --valid 20 --test 20 --seed 3 > /dev/null
-"$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 2000 > /dev/null
+"$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 1000 > /dev/null
 cat > model.textproto <<'END'
 data { train: "data/train" }
 model { encoder_layers: 18 decoder_layers: 18 d_model: 128 d_ff: 512 heads: 4 max_positions: 256 dropout: 0.1 }

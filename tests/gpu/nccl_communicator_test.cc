@@ -7,8 +7,8 @@
 #include "gtest/gtest.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/nccl_communicator.h"
-#include "tests/comm/communicator_conformance.h"
 #include "tests/gpu/nccl_test_main.h"
+#include "tests/runtime/comm/communicator_conformance.h"
 
 namespace hadal {
 namespace {

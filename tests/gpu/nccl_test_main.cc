@@ -10,7 +10,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/cuda_host/cuda_device.h"
-#include "launch/job/task_launcher.h"
+#include "launch/task_launcher.h"
 
 namespace hadal::testing {
 namespace {

@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "kernels/add.h"
-#include "pipeline/exchange/side_queue.h"
 #include "runtime/arena.h"
+#include "runtime/side_queue.h"
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/api_recording.h"
 #include "tests/support/test_device.h"

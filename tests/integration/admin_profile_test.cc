@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/exchange/parameter_broadcast.h"

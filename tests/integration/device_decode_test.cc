@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "kernels/cuda_host/launch_device.h"
 #include "layers/model_plan.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "runtime/random.h"
 #include "tests/integration/decode_run.h"
 #include "tests/integration/pipeline_run.h"

@@ -10,9 +10,9 @@
 #include "gtest/gtest.h"
 #include "kernels/cuda_host/driver_memory.h"
 #include "kernels/cuda_host/own_memory.h"
-#include "launch/job/memory_limit.h"
+#include "launch/memory_limit.h"
 #include "layers/method_presets.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "nlohmann/json.hpp"
 #include "pipeline/decode/decoder.h"
 #include "pipeline/engine/engine.h"
@@ -176,7 +176,7 @@ TEST(DevicePlanTest, MasksThatTheDeviceDoesNotHaveTakeNoMemory) {
   EXPECT_THAT(PlanToText(*fp32, {}), Not(HasSubstr("ReLU masks")));
 }
 
-// What rank 0 asks its device, for all ranks (launch/train/train_start.h).
+// What rank 0 asks its device, for all ranks (tools/train/train_start.h).
 TEST(DevicePlanTest, ADeviceHasMasksOrNot) {
   const TrainOptions options = SmallRun(1, 0);
   ModelPlan plan = ModelPlan::Make(options.model);

@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "layers/initialization.h"
 #include "layers/layer_combination.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/random_inputs.h"
 

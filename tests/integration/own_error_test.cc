@@ -9,15 +9,15 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "pipeline/decode/decoder.h"
 #include "pipeline/engine/engine.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/comm/nccl_communicator.h"
 #include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
-#include "tests/comm/transfer_buffer.h"
 #include "tests/integration/pipeline_run.h"
+#include "tests/runtime/comm/transfer_buffer.h"
 #include "tests/support/emulated_nccl.h"
 
 namespace hadal::testing {

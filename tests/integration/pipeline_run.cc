@@ -8,10 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/exchange/parameter_broadcast.h"
-#include "pipeline/exchange/transfer_groups.h"
+#include "pipeline/exchange/process_grid.h"
 #include "pipeline/instruments/depth_recorder.h"
 #include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/validation_bleu.h"

@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "launch/job/device_choice.h"
-#include "launch/job/exit_code.h"
+#include "launch/device_choice.h"
+#include "launch/exit_code.h"
 #include "pipeline/decode/decoder.h"
 #include "pipeline/validation_bleu.h"
 #include "runtime/comm/in_process_communicator.h"

@@ -1,4 +1,4 @@
-#include "kernels/cuda/access_counter.h"
+#include "tests/support/access_counter.h"
 
 #include <cstdint>
 #include <functional>
@@ -11,11 +11,11 @@ namespace hadal::cuda {
 namespace {
 
 LaunchCounts CountWarps(int warps, const std::function<void(DevicePointer<float>)>& body) {
-  Executor executor(/*seed=*/1);
-  const DevicePointer<float> memory = static_cast<float*>(executor.Allocate(64 << 10));
+  KernelEmulator emulator(/*seed=*/1);
+  const DevicePointer<float> memory = static_cast<float*>(emulator.Allocate(64 << 10));
   AccessCounter counter;
-  executor.CountAccesses(&counter);
-  executor.Run({.threads = warps * kWarp}, [&] { body(memory); });
+  emulator.CountAccesses(&counter);
+  emulator.Run({.threads = warps * kWarp}, [&] { body(memory); });
   EXPECT_EQ(counter.launches().size(), 1);
   return counter.launches().back();
 }
@@ -142,12 +142,12 @@ TEST(AccessCounterTest, AMeetingOrdersAccesses) {
 }
 
 TEST(AccessCounterTest, NobodyCountsUnlessAsked) {
-  Executor executor(/*seed=*/1);
-  const DevicePointer<float> memory = static_cast<float*>(executor.Allocate(256));
+  KernelEmulator emulator(/*seed=*/1);
+  const DevicePointer<float> memory = static_cast<float*>(emulator.Allocate(256));
   AccessCounter counter;
-  executor.CountAccesses(&counter);
-  executor.CountAccesses(nullptr);
-  executor.Run({.threads = kWarp}, [&] { Store(memory + ThreadIndex(), 0.0f); });
+  emulator.CountAccesses(&counter);
+  emulator.CountAccesses(nullptr);
+  emulator.Run({.threads = kWarp}, [&] { Store(memory + ThreadIndex(), 0.0f); });
   EXPECT_TRUE(counter.launches().empty());
 }
 

@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 #include "runtime/arena.h"
-#include "runtime/host_values.h"
+#include "runtime/stream.h"
 #include "tests/support/random_inputs.h"
 #include "tests/support/test_device.h"
 

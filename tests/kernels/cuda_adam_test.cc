@@ -55,14 +55,11 @@ Outcome Step(const AdamArgs& args, const AdamState& before, const std::vector<fl
   cuda::AdamScalars scalars = cuda::AdamScalarsOf(args);
   scalars.apply = apply;
   DeviceVectorOf<cuda::AdamScalars> device_scalars(device, {scalars});
-  cuda::AdamStep(device.stream(), {.size = size,
-                                   .parameter = parameter.data() + offset,
-                                   .gradient = g.data() + offset,
-                                   .first_moment = first.data() + offset,
-                                   .second_moment = second.data() + offset,
-                                   .rounded = rounded.data(),
-                                   .scalars = device_scalars.data(),
-                                   .non_finite = non_finite.data()});
+  AdamArgs step = args;
+  step.parameter = {parameter.data() + offset, size}, step.gradient = {g.data() + offset, size};
+  step.first_moment = {first.data() + offset, size}, step.second_moment = {second.data() + offset, size};
+  step.rounded = rounded.view();
+  cuda::AdamStep(device.stream(), step, device_scalars.view(), non_finite.view());
   Outcome outcome = {{BetweenGuards(parameter, offset), BetweenGuards(first, offset), BetweenGuards(second, offset)}};
   for (const BFloat16 value : rounded.Read()) outcome.rounded.push_back(Value(value));
   outcome.non_finite = non_finite.Read()[0];

@@ -46,7 +46,9 @@ void RunKernels(const AttentionProblem& problem, AttentionTensors& t, Placement 
   DeviceVectorOf<cuda::AttentionTile> query_tiles(device, tiles.of_queries), key_tiles(device, tiles.of_keys);
   const cuda::AttentionShape shape = {problem.heads, static_cast<int32_t>(problem.head_width), problem.causal,
                                       most_blocks};
-  const cuda::DeviceDropout dropout = cuda::MakeDeviceDropout(problem.dropout(), position.data());
+  Dropout placed = problem.dropout();
+  placed.device_position = position.data();
+  const cuda::DeviceDropout dropout = cuda::DeviceDropoutOf(placed);
 
   cuda::AttentionForwardArgs<T> forward = {.shape = shape, .dropout = dropout};
   forward.query_tiles = query_tiles.data(), forward.query_tile_capacity = tiles.of_queries.size();

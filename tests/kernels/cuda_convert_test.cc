@@ -24,12 +24,10 @@ TEST(CudaConvertTest, RoundsToTheNearestAndWidensExactly) {
     const std::vector<float> values = NormalValues(c.rows * c.width, 1);
     DeviceMatrixOf<float> wide(device, values, c.rows, c.width, c.from);
     DeviceMatrixOf<BFloat16> narrow(device, std::vector<float>(values.size()), c.rows, c.width, c.to);
-    cuda::Convert<float, BFloat16>(device.stream(),
-                                   {.rows = c.rows, .width = c.width, .from = wide.view(), .to = narrow.view()});
+    cuda::Convert(device.stream(), {.from = wide.view(), .to = narrow.view()});
     EXPECT_EQ(narrow.dense(), Rounded<BFloat16>(values));
     EXPECT_TRUE(narrow.guards_intact());
-    cuda::Convert<BFloat16, float>(device.stream(),
-                                   {.rows = c.rows, .width = c.width, .from = narrow.view(), .to = wide.view()});
+    cuda::Convert(device.stream(), {.from = narrow.view(), .to = wide.view()});
     EXPECT_EQ(wide.dense(), Rounded<BFloat16>(values));
     EXPECT_TRUE(wide.guards_intact());
   }
@@ -44,7 +42,7 @@ TEST(CudaConvertTest, EdgesAreTheHosts) {
   KernelDevice device(/*seed=*/1);
   DeviceMatrixOf<float> wide(device, values, 1, 8, {});
   DeviceMatrixOf<BFloat16> narrow(device, std::vector<float>(8), 1, 8, {});
-  cuda::Convert<float, BFloat16>(device.stream(), {.rows = 1, .width = 8, .from = wide.view(), .to = narrow.view()});
+  cuda::Convert(device.stream(), {.from = wide.view(), .to = narrow.view()});
   const std::vector<float> found = narrow.dense();
   for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(found[i], Widened(RoundedToBFloat16(values[i]))) << i;
   EXPECT_EQ(found[0], of(0x3F800000));

@@ -27,10 +27,10 @@ CrossEntropyOutcome RunCrossEntropy(const CrossEntropyProblem& problem, int vari
   DeviceVectorOf<int32_t> targets(device, problem.targets);
   DeviceVectorOf<float> scale(device, std::vector<float>{problem.gradient_scale}), loss(device, rows),
       nll(device, rows);
-  cuda::CrossEntropyArgs<T> args = {.rows = rows, .vocabulary = vocabulary, .label_smoothing = problem.label_smoothing};
-  args.logits = logits.view(), args.targets = targets.data();
-  if (problem.gradient_scale != 0) args.gradient_scale = scale.data();
-  args.loss = loss.data(), args.nll = nll.data();
+  CrossEntropyArgs args = {.logits = logits.view(), .label_smoothing = problem.label_smoothing};
+  args.device_targets = targets.data();
+  if (problem.gradient_scale != 0) args.device_gradient_scale = scale.data();
+  args.loss = loss.view(), args.nll = nll.view();
   cuda::CrossEntropy(device.stream(), args);
   EXPECT_TRUE(logits.guards_intact());
   return {logits.dense(), loss.Read(), nll.Read()};

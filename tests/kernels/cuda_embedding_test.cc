@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/cuda/dropout.h"
 #include "tests/kernels/embedding_conformance.h"
 #include "tests/support/kernel_device.h"
 #include "tests/support/random_inputs.h"
@@ -29,10 +30,9 @@ std::vector<float> Forward(const Case& c, int variation) {
   DeviceMatrixOf<float> positions(device, c.positions, c.rows, c.width, place);
   DeviceMatrixOf<Stream> x(device, std::vector<float>(c.rows * c.width, NAN), c.rows, c.width, place);
   DeviceVectorOf<cuda::RandomPosition> position(device, {cuda::PositionOf(c.dropout)});
-  cuda::EmbeddingForwardArgs<Table, Stream> args = {.rows = c.rows, .width = c.width, .multiplier = Case::kMultiplier};
-  args.tokens = tokens.data(), args.row_positions = row_positions.data();
-  args.table = table.view(), args.positions = positions.view();
-  args.dropout = cuda::MakeDeviceDropout(c.dropout, position.data());
+  EmbeddingForwardArgs args = {.table = table.view(), .positions = positions.view(), .multiplier = Case::kMultiplier};
+  args.device_tokens = {.tokens = tokens.data(), .positions = row_positions.data()};
+  args.dropout = c.dropout, args.dropout.device_position = position.data();
   args.x = x.view();
   cuda::EmbeddingForward(device.stream(), args);
   EXPECT_TRUE(x.guards_intact());
@@ -49,11 +49,13 @@ std::vector<float> Backward(const Case& c, int variation) {
   DeviceMatrixOf<Stream> dx(device, c.dx, c.rows, c.width, place);
   DeviceMatrixOf<float> d_table(device, c.d_table, Case::kVocabulary, c.width, place);
   DeviceVectorOf<cuda::RandomPosition> position(device, {cuda::PositionOf(c.dropout)});
-  cuda::EmbeddingBackwardArgs<Stream> args = {.max_groups = c.rows, .width = c.width, .multiplier = Case::kMultiplier};
-  args.group_count = count.data(), args.group_starts = starts.data();
-  args.group_tokens = group_tokens.data(), args.sorted_rows = sorted_rows.data();
-  args.dx = dx.view(), args.d_table = d_table.view();
-  args.dropout = cuda::MakeDeviceDropout(c.dropout, position.data());
+  EmbeddingBackwardArgs args = {.tokens = {c.tokens.data(), c.rows}, .dx = dx.view(), .multiplier = Case::kMultiplier};
+  args.device_tokens = {.group_count = count.data(),
+                        .group_starts = starts.data(),
+                        .group_tokens = group_tokens.data(),
+                        .sorted_rows = sorted_rows.data()};
+  args.d_table = d_table.view();
+  args.dropout = c.dropout, args.dropout.device_position = position.data();
   cuda::EmbeddingBackward(device.stream(), args);
   EXPECT_TRUE(d_table.guards_intact());
   return d_table.dense();

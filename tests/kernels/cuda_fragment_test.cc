@@ -1,12 +1,12 @@
-// The executor's tensor core and matrix loads against the plain definition, through the registers that PTX documents.
+// The emulator's tensor core and matrix loads against the plain definition, through the registers that PTX documents.
 #include "kernels/cuda/fragment.h"
 
 #include <cstdint>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/cuda/executor.h"
 #include "tests/support/kernel_device.h"
+#include "tests/support/kernel_emulator.h"
 #include "tests/support/random_inputs.h"
 
 namespace hadal::cuda {
@@ -51,8 +51,8 @@ TEST(CudaFragmentTest, MultiplyAddIsTheProduct) {
       expected[i] += static_cast<double>(a[i / kColumns * kDepth + k]) * b[k * kColumns + i % kColumns];
     }
   }
-  Executor executor(1);
-  Launch(executor.stream(), {.threads = kWarp}, ProductKernel, a.data(), b.data(), c.data());
+  KernelEmulator emulator(1);
+  Launch(emulator.stream(), {.threads = kWarp}, ProductKernel, a.data(), b.data(), c.data());
   EXPECT_TRUE(hadal::testing::NearReference(c, expected, 16, 4));
 }
 
@@ -71,8 +71,8 @@ HADAL_KERNEL void MatricesKernel(uint32_t* loaded, bool transposed) {
 TEST(CudaFragmentTest, MatricesComeAsDocumented) {
   for (const bool transposed : {false, true}) {
     std::vector<uint32_t> loaded(kWarp * 4);
-    Executor executor(1);
-    Launch(executor.stream(), {.threads = kWarp}, MatricesKernel, loaded.data(), transposed);
+    KernelEmulator emulator(1);
+    Launch(emulator.stream(), {.threads = kWarp}, MatricesKernel, loaded.data(), transposed);
     for (uint32_t lane = 0; lane < kWarp; ++lane) {
       const uint32_t g = lane / 4, t = lane % 4;
       for (uint32_t i = 0; i < 4; ++i) {
@@ -91,8 +91,8 @@ HADAL_KERNEL void DivergentKernel() {
 }
 
 TEST(CudaFragmentDeathTest, TheWholeWarpMultiplies) {
-  Executor executor(1);
-  EXPECT_DEATH(Launch(executor.stream(), {.threads = kWarp}, DivergentKernel),
+  KernelEmulator emulator(1);
+  EXPECT_DEATH(Launch(emulator.stream(), {.threads = kWarp}, DivergentKernel),
                "waits at a shuffle or fragment.*31 like it(.|\n)*thread 3 has returned");
 }
 

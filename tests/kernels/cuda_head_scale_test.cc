@@ -32,12 +32,7 @@ TYPED_TEST(CudaHeadScaleTest, ScalesEachHead) {
     const std::vector<float> x = Rounded<T>(NormalValues(c.rows * width, 1)), gain = NormalValues(c.heads, 2);
     DeviceMatrixOf<T> matrix(device, x, c.rows, width, c.place);
     DeviceVectorOf<float> gains(device, gain);
-    cuda::HeadScaleForward<T>(device.stream(), {.rows = c.rows,
-                                                .heads = c.heads,
-                                                .head_width = c.head_width,
-                                                .x = matrix.view(),
-                                                .gain = gains.data(),
-                                                .y = matrix.view()});
+    cuda::HeadScaleForward(device.stream(), {.x = matrix.view(), .gain = gains.view(), .y = matrix.view()});
     const std::vector<float> y = matrix.dense();
     for (int64_t i = 0; i < c.rows * width; ++i)
       ASSERT_EQ(y[i], Rounded<T>(gain[i % width / c.head_width] * x[i])) << i;
@@ -48,8 +43,7 @@ TYPED_TEST(CudaHeadScaleTest, ScalesEachHead) {
 TYPED_TEST(CudaHeadScaleTest, GainGradientsAddToWhatIsThere) {
   using T = TypeParam;
   for (const Case& c : kCases) {
-    const int64_t width = c.heads * c.head_width,
-                  blocks = (c.rows + cuda::kHeadScaleRowBlock - 1) / cuda::kHeadScaleRowBlock;
+    const int64_t width = c.heads * c.head_width;
     const std::vector<float> dy = Rounded<T>(NormalValues(c.rows * width, 1));
     const std::vector<float> x = Rounded<T>(NormalValues(c.rows * width, 2));
     const std::vector<float> before = NormalValues(c.heads, 3), gain = NormalValues(c.heads, 4);
@@ -61,16 +55,13 @@ TYPED_TEST(CudaHeadScaleTest, GainGradientsAddToWhatIsThere) {
       KernelDevice device(seed);
       DeviceMatrixOf<T> gradient(device, dy, c.rows, width, c.place), input(device, x, c.rows, width, c.place);
       DeviceVectorOf<float> sums(device, before), gains(device, gain);
-      DeviceVectorOf<float> partials(device, std::vector<float>(blocks * c.heads, NAN));
-      cuda::HeadScaleBackward<T>(device.stream(), {.rows = c.rows,
-                                                   .heads = c.heads,
-                                                   .head_width = c.head_width,
-                                                   .dy = gradient.view(),
-                                                   .x = input.view(),
-                                                   .gain = gains.data(),
-                                                   .dx = gradient.view(),
-                                                   .d_gain = sums.data(),
-                                                   .partials = partials.data()});
+      DeviceVectorOf<float> partials(device, std::vector<float>(HeadScalePartials(c.rows, c.heads), NAN));
+      cuda::HeadScaleBackward(device.stream(), {.dy = gradient.view(),
+                                                .x = input.view(),
+                                                .gain = gains.view(),
+                                                .dx = gradient.view(),
+                                                .d_gain = sums.view(),
+                                                .partials = partials.view()});
       const std::vector<float> result = sums.Read();
       EXPECT_TRUE(NearReference(result, gradients, 4 * std::sqrt(c.rows * c.head_width), 8));
       const std::vector<float> dx = gradient.dense();

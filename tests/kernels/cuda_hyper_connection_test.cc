@@ -72,49 +72,35 @@ struct Connection {
                d_maps = empty(m), d_read = matrix(du, c.width);
     const DeviceVectorOf<float> alpha(device, gates), beta(device, bias), rstd(device, c.rows),
         d_gates(device, std::vector<float>(3, 1.0f)), d_bias(device, std::vector<float>(m, 1.0f)),
-        partials(device, (c.rows + cuda::kHyperRowBlock - 1) / cuda::kHyperRowBlock * (m + 3));
-    cuda::HyperReadForward(device.stream(), {.rows = c.rows,
-                                             .width = c.width,
-                                             .residuals = c.residuals,
-                                             .x = residuals.view(),
+        partials(device, HyperPartials(c.rows, c.residuals));
+    cuda::HyperReadForward(device.stream(), {.x = residuals.view(),
                                              .projected = projected.view(),
-                                             .gates = alpha.data(),
-                                             .bias = beta.data(),
+                                             .gates = alpha.view(),
+                                             .bias = beta.view(),
                                              .maps = maps.view(),
-                                             .rstd = rstd.data(),
+                                             .rstd = rstd.view(),
                                              .u = u.view()});
-    cuda::HyperWriteForward(device.stream(), {.rows = c.rows,
-                                              .width = c.width,
-                                              .residuals = c.residuals,
-                                              .x = residuals.view(),
-                                              .maps = maps.view(),
-                                              .f = result.view(),
-                                              .y = y.view()});
-    cuda::HyperWriteBackward(device.stream(), {.rows = c.rows,
-                                               .width = c.width,
-                                               .residuals = c.residuals,
-                                               .dy = dx.view(),
+    cuda::HyperWriteForward(device.stream(),
+                            {.x = residuals.view(), .maps = maps.view(), .f = result.view(), .y = y.view()});
+    cuda::HyperWriteBackward(device.stream(), {.dy = dx.view(),
                                                .x = residuals.view(),
                                                .maps = maps.view(),
                                                .f = result.view(),
                                                .dx = dx.view(),
                                                .df = df.view(),
                                                .d_maps = d_maps.view()});
-    cuda::HyperReadBackward(device.stream(), {.rows = c.rows,
-                                              .width = c.width,
-                                              .residuals = c.residuals,
-                                              .du = d_read.view(),
+    cuda::HyperReadBackward(device.stream(), {.du = d_read.view(),
                                               .x = residuals.view(),
                                               .projected = projected.view(),
                                               .maps = maps.view(),
-                                              .rstd = rstd.data(),
-                                              .gates = alpha.data(),
-                                              .bias = beta.data(),
+                                              .rstd = rstd.view(),
+                                              .gates = alpha.view(),
+                                              .bias = beta.view(),
                                               .d_maps = d_maps.view(),
                                               .dx = dx.view(),
-                                              .d_gates = d_gates.data(),
-                                              .d_bias = d_bias.data(),
-                                              .partials = partials.data()});
+                                              .d_gates = d_gates.view(),
+                                              .d_bias = d_bias.view(),
+                                              .partials = partials.view()});
     EXPECT_TRUE(maps.guards_intact() && u.guards_intact() && y.guards_intact());
     EXPECT_TRUE(dx.guards_intact() && df.guards_intact() && d_maps.guards_intact());
     return {maps.dense(), u.dense(), y.dense(), dx.dense(), df.dense(), d_maps.dense(), d_gates.Read(), d_bias.Read()};
@@ -173,12 +159,8 @@ TEST(CudaHyperConnectionTest, EndsOfAStackAreCopiesAndTheirSum) {
     const DeviceMatrixOf<float> x(device, values, kRows, kWidth, {3, 5}),
         copies(device, residuals, kRows, n * kWidth, {1, 2}), all(device, residuals, kRows, n * kWidth, {1, 2}),
         sum(device, values, kRows, kWidth, {3, 5});
-    cuda::CopyToResiduals(
-        device.stream(),
-        {.rows = kRows, .width = kWidth, .residuals = n, .gain = 0.5f, .x = x.view(), .y = copies.view()});
-    cuda::SumResiduals(
-        device.stream(),
-        {.rows = kRows, .width = kWidth, .residuals = n, .gain = 0.5f, .x = all.view(), .y = sum.view()});
+    cuda::CopyToResiduals(device.stream(), {.x = x.view(), .gain = 0.5f, .y = copies.view()});
+    cuda::SumResiduals(device.stream(), {.x = all.view(), .gain = 0.5f, .y = sum.view()});
     std::vector<float> halves;
     std::vector<double> sums(kRows * kWidth);
     for (int64_t i = 0; i < kRows * n * kWidth; ++i) {

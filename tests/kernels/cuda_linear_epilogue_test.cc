@@ -41,10 +41,10 @@ TYPED_TEST(CudaLinearEpilogueTest, DropoutIsTheCountedOne) {
     const std::vector<float> y = Rounded<T>(NormalValues(c.rows * c.width, 1));
     DeviceMatrixOf<T> on_device(device, y, c.rows, c.width, c.place);
     DeviceVectorOf<cuda::RandomPosition> position(device, {cuda::PositionOf(dropout)});
-    cuda::DropoutRows<T>(device.stream(), {.rows = c.rows,
-                                           .width = c.width,
-                                           .dropout = cuda::MakeDeviceDropout(dropout, position.data()),
-                                           .y = on_device.view()});
+    dropout.device_position = position.data();
+    cuda::DropoutRows<T>(
+        device.stream(),
+        {.rows = c.rows, .width = c.width, .dropout = cuda::DeviceDropoutOf(dropout), .y = on_device.view()});
     const std::vector<float> result = on_device.dense();
     for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(result[i], Rounded<T>(y[i] * DropoutFactor(dropout, i))) << i;
     EXPECT_TRUE(on_device.guards_intact());
@@ -62,7 +62,7 @@ TYPED_TEST(CudaLinearEpilogueTest, ABiasIsAddedToEveryRow) {
       DeviceMatrixOf<T> on_device(device, y, c.rows, c.width, c.place), added(device, bias, 1, c.width, c.place);
       cuda::BiasRows<T>(device.stream(), {.rows = c.rows,
                                           .width = c.width,
-                                          .bias = what == 2 ? nullptr : added.view().data.address,
+                                          .bias = what == 2 ? nullptr : added.view().data,
                                           .relu = what > 1,
                                           .y = on_device.view()});
       const std::vector<float> result = on_device.dense();
@@ -163,7 +163,7 @@ TEST(CudaAddTest, AddsEveryElementOnce) {
       KernelDevice device(/*seed=*/3);
       const std::vector<float> values = NormalValues(count, 1), before = NormalValues(count, 2);
       DeviceMatrixOf<float> sum(device, before, 1, count, {offset, 5}), added(device, values, 1, count, {offset, 5});
-      cuda::Add(device.stream(), {.size = count, .sum = sum.view().data, .values = added.view().data});
+      cuda::Add(device.stream(), {.sum = {sum.view().data, count}, .values = {added.view().data, count}});
       const std::vector<float> result = sum.dense();
       for (int64_t i = 0; i < count; ++i) ASSERT_EQ(result[i], before[i] + values[i]) << i;
       EXPECT_TRUE(sum.guards_intact());

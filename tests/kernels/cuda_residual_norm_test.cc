@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/cuda/dropout.h"
 #include "tests/kernels/residual_norm_conformance.h"
 #include "tests/support/kernel_device.h"
 #include "tests/support/random_inputs.h"
@@ -46,14 +47,14 @@ struct Parameters {
   // What forward and backward take alike.
   template <typename Args>
   Args ArgsOf(const Case& c) const {
-    Args args = {.rows = c.rows, .width = c.width};
-    args.residual_gain = Case::kResidualGain, args.branch_gain = branch_gain.data();
+    Args args;
+    args.residual_gain = Case::kResidualGain, args.device_branch_gain = branch_gain.data();
     if (c.fields.skip) args.skip_gain = Case::kSkipGain;
-    if (c.fields.learned_residual) args.learned_residual_gain = learned_residual.data();
-    if (c.fields.learned_branch) args.learned_branch_gain = learned_branch.data();
-    if (c.fields.norm) args.scale = scale.data();
+    if (c.fields.learned_residual) args.learned_residual_gain = learned_residual.view();
+    if (c.fields.learned_branch) args.learned_branch_gain = learned_branch.view();
+    if (c.fields.norm) args.scale = scale.view();
     if (c.fields.norm_gain) args.norm_gain = Case::kNormGain;
-    args.dropout = cuda::MakeDeviceDropout(c.dropout, position.data());
+    args.dropout = c.dropout, args.dropout.device_position = position.data();
     args.second_gain = Case::kSecondGain;
     return args;
   }
@@ -81,17 +82,17 @@ ForwardResult Forward(const Case& c, int variation, SumPlace sum_place) {
   const DeviceMatrixOf<Residual>& sum = sum_place == SumPlace::kOverResidual ? residual
                                         : sum_place == SumPlace::kOverBranch ? *As<Residual>(branch)
                                                                              : own;
-  auto args = parameters.ArgsOf<cuda::ResidualNormForwardArgs<Residual, Compute>>(c);
+  auto args = parameters.ArgsOf<ResidualNormForwardArgs>(c);
   args.residual = residual.view();
   if (f.branch) args.branch = branch.view();
   if (f.skip) args.skip = skip.view();
-  if (f.bias) args.bias = parameters.bias.data();
+  if (f.bias) args.bias = parameters.bias.view();
   if (f.second) args.second = second.view();
   if (f.second || f.second_starts) args.second_sum = second_sum.view();
   if (sum_place != SumPlace::kLeftOut) args.sum = sum.view();
   if (f.norm) {
-    args.shift = parameters.shift.data(), args.normed = normed.view();
-    args.mean = mean.data(), args.rstd = rstd.data();
+    args.shift = parameters.shift.view(), args.normed = normed.view();
+    args.mean = mean.view(), args.rstd = rstd.view();
   }
   cuda::ResidualNormForward(device.stream(), args);
   ForwardResult result;
@@ -113,10 +114,10 @@ struct Sums {
 
   template <typename Args>
   void Give(const ResidualNormFields& f, Args& args) const {
-    if (f.bias) args.d_bias = d_bias.data();
-    if (f.norm) args.d_scale = d_scale.data(), args.d_shift = d_shift.data();
-    if (f.learned_residual) args.d_learned_residual_gain = d_learned_residual.data();
-    if (f.learned_branch) args.d_learned_branch_gain = d_learned_branch.data();
+    if (f.bias) args.d_bias = d_bias.view();
+    if (f.norm) args.d_scale = d_scale.view(), args.d_shift = d_shift.view();
+    if (f.learned_residual) args.d_learned_residual_gain = d_learned_residual.view();
+    if (f.learned_branch) args.d_learned_branch_gain = d_learned_branch.view();
   }
   BackwardResult Read(const ResidualNormFields& f) const {
     BackwardResult result;
@@ -140,12 +141,11 @@ struct Kept {
         mean(device, forward.mean),
         rstd(device, forward.rstd) {}
 
-  void Give(const Case& c, const Parameters& parameters,
-            cuda::ResidualNormBackwardArgs<Residual, Compute>& args) const {
-    if (c.fields.norm) args.sum = sum.view(), args.mean = mean.data(), args.rstd = rstd.data();
+  void Give(const Case& c, const Parameters& parameters, ResidualNormBackwardArgs& args) const {
+    if (c.fields.norm) args.sum = sum.view(), args.mean = mean.view(), args.rstd = rstd.view();
     if (c.fields.learned_residual) args.residual = residual.view();
     if (c.fields.learned_branch) args.branch = branch.view();
-    if (c.fields.learned_branch && c.fields.bias) args.bias = parameters.bias.data();
+    if (c.fields.learned_branch && c.fields.bias) args.bias = parameters.bias.view();
   }
 
   DeviceMatrixOf<Residual> residual, sum;
@@ -174,10 +174,10 @@ BackwardResult Backward(const Case& c, const ForwardResult& forward, int variati
                                                    ? *As<Residual>(d_normed)
                                                : residual_place == ResidualGradientPlace::kOverDSum ? d_sum
                                                                                                     : own;
-  auto args = parameters.ArgsOf<cuda::ResidualNormBackwardArgs<Residual, Compute>>(c);
+  auto args = parameters.ArgsOf<ResidualNormBackwardArgs>(c);
   kept.Give(c, parameters, args);
   sums.Give(f, args);
-  args.d_residual = d_residual.view(), args.partials = partials.data();
+  args.d_residual = d_residual.view(), args.partials = partials.view();
   if (f.norm) args.d_normed = d_normed.view();
   if (f.d_sum) args.d_sum = d_sum.view();
   if (f.branch) args.d_branch = d_branch.view();
@@ -224,9 +224,9 @@ TEST(CudaResidualNormBlocksTest, EveryRowOfManyBlocksIsInTheSums) {
       d_branch(device, d_sum, kRows, kWidth, {});
   DeviceVectorOf<float> d_bias(device, std::vector<float>{1, 2});
   DeviceVectorOf<float> partials(device, cuda::ResidualNormPartials(kRows, kWidth));
-  cuda::ResidualNormBackwardArgs<float, float> args = {.rows = kRows, .width = kWidth};
+  ResidualNormBackwardArgs args;
   args.d_sum = gradient.view(), args.d_residual = d_residual.view(), args.d_branch = d_branch.view();
-  args.d_bias = d_bias.data(), args.partials = partials.data();
+  args.d_bias = d_bias.view(), args.partials = partials.view();
   cuda::ResidualNormBackward(device.stream(), args);
   std::vector<double> expected = {1, 2};
   for (int64_t i = 0; i < kRows * kWidth; ++i) expected[i % kWidth] += d_sum[i];
@@ -244,9 +244,8 @@ TEST(CudaResidualNormTypesTest, AnFp32BranchJoinsABf16Stream) {
       const DeviceMatrixOf<BFloat16> residual(device, stream, kRows, width, {}), sum(device, stream, kRows, width, {});
       const DeviceMatrixOf<float> added(device, branch, kRows, width, {});
       const DeviceVectorOf<float> gains(device, gain);
-      cuda::ResidualNormForwardArgs<BFloat16, float> args = {
-          .rows = kRows, .width = width, .residual = residual.view(), .branch = added.view(), .sum = sum.view()};
-      if (learned) args.learned_residual_gain = gains.data();
+      ResidualNormForwardArgs args = {.residual = residual.view(), .branch = added.view(), .sum = sum.view()};
+      if (learned) args.learned_residual_gain = gains.view();
       cuda::ResidualNormForward(device.stream(), args);
       std::vector<float> expected;
       for (int64_t i = 0; i < kRows * width; ++i) {

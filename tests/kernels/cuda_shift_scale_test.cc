@@ -57,13 +57,12 @@ struct Tensors {
     const auto to = DeviceMatrixOf<X>(device, before, c.rows, c.width, c.place);
     const DeviceVectorOf<float> shift(device, One{kShift}), scale(device, One{kScale});
     const DeviceVectorOf<float> d_shift(device, One{5.0f}), d_scale(device, One{7.0f}), partials(device, 2 * c.rows);
-    cuda::ShiftScaleForwardArgs<X, Y> forward{.rows = c.rows, .width = c.width};
-    forward.x = read.view(), forward.y = out.view(), forward.shift = shift.data();
-    if (c.scaled) forward.scale = scale.data();
-    cuda::ShiftScaleBackwardArgs<X, Y> backward{.rows = c.rows, .width = c.width, .accumulate = c.accumulate};
-    backward.dy = gradient.view(), backward.shift = forward.shift, backward.scale = forward.scale;
-    backward.dx = to.view(), backward.d_shift = d_shift.data(), backward.partials = partials.data();
-    if (c.scaled) backward.x = read.view(), backward.d_scale = d_scale.data();
+    ShiftScaleForwardArgs forward{.x = read.view(), .shift = shift.view(), .y = out.view()};
+    if (c.scaled) forward.scale = scale.view();
+    ShiftScaleBackwardArgs backward{.dy = gradient.view(), .shift = forward.shift, .scale = forward.scale};
+    backward.accumulate = c.accumulate, backward.dx = to.view();
+    backward.d_shift = d_shift.view(), backward.partials = partials.view();
+    if (c.scaled) backward.x = read.view(), backward.d_scale = d_scale.view();
     const DeviceMatrixOf<X>* written = &to;
     if constexpr (std::is_same_v<X, Y>) {
       if (in_place) backward.dx = gradient.view(), written = &gradient;

@@ -30,15 +30,12 @@ void ExpectReference(const std::vector<float>& logits, int64_t rows, int64_t col
       values(device, std::vector<float>(rows * count), rows, count, {});
   DeviceVectorOf<int32_t> tokens(device, rows * count), best(device, rows);
   DeviceVectorOf<float> also_values(device, rows);
-  cuda::TopCandidates(device.stream(), {.rows = rows,
-                                        .columns = columns,
-                                        .count = count,
+  cuda::TopCandidates(device.stream(), {.logits = z.view(),
                                         .also = also,
-                                        .logits = z.view(),
-                                        .tokens = {tokens.data(), count},
+                                        .tokens = {tokens.data(), rows, count},
                                         .values = values.view(),
-                                        .also_values = also_values.data(),
-                                        .best = best.data()});
+                                        .also_values = also_values.view(),
+                                        .best = best.view()});
   const std::vector<int32_t> found = tokens.Read(), of_best = best.Read();
   const std::vector<float> of_found = values.dense(), of_also = also_values.Read();
   for (int64_t i = 0; i < rows; ++i) {
@@ -83,8 +80,7 @@ TYPED_TEST(CudaScatterRowsTest, RowsGoWhereTheyAreSent) {
     const std::vector<float> before = Rounded<T>(NormalValues(8 * width, 2));
     DeviceMatrixOf<T> from(device, x, 3, width, {1, 3}), to(device, before, 8, width, {2, 1});
     DeviceVectorOf<int32_t> places(device, index);
-    cuda::ScatterRows<T>(device.stream(),
-                         {.rows = 3, .width = width, .x = from.view(), .index = places.data(), .y = to.view()});
+    cuda::ScatterRows(device.stream(), {.x = from.view(), .device_index = places.data(), .y = to.view()});
     std::vector<float> expected = before;
     for (int64_t i = 0; i < 3; ++i) std::copy_n(&x[i * width], width, &expected[index[i] * width]);
     EXPECT_EQ(to.dense(), expected);

@@ -19,7 +19,7 @@ namespace {
 
 using cuda::BFloat16;
 
-constexpr int64_t kTaps = cuda::kTaps, kPaddingRows = 3;
+constexpr int64_t kTaps = kConvolutionTaps, kPaddingRows = 3;
 
 // 37 and 300 columns: not of eights, and more than a block's.
 struct Case {
@@ -81,18 +81,12 @@ class CudaUnfoldTest : public ::testing::Test {
     const DeviceMatrixOf<float> to(device, before, utterances_.x_rows(), c.width, c.place);
     for (int64_t first = 0; first < utterances_.rows(); first += c.block) {
       const int64_t rows = std::min(c.block, utterances_.rows() - first);
-      cuda::Unfold<X, U>(device.stream(), {.rows = rows,
-                                           .width = c.width,
-                                           .taps = taps.data() + first,
-                                           .x = in.view(),
-                                           .u = {out.view().row(first), out.view().stride}});
-      cuda::Fold<U>(device.stream(), {.first = first,
-                                      .rows = rows,
-                                      .width = c.width,
-                                      .all_rows = utterances_.rows(),
-                                      .taps = taps.data(),
-                                      .du = {gradient.view().row(first), gradient.view().stride},
-                                      .dx = to.view()});
+      const DeviceTaps device_taps = {taps.data(), utterances_.rows()};
+      cuda::Unfold(device.stream(),
+                   {.x = in.view(), .first = first, .device_taps = device_taps, .u = out.view().Rows(first, rows)});
+      cuda::Fold(
+          device.stream(),
+          {.du = gradient.view().Rows(first, rows), .first = first, .device_taps = device_taps, .dx = to.view()});
     }
     EXPECT_TRUE(out.guards_intact() && to.guards_intact());
     return {out.dense(), to.dense()};
@@ -148,8 +142,8 @@ TYPED_TEST(CudaGluTest, MatchesTheDefinition) {
     const DeviceMatrixOf<Z> in(device, z, rows, 2 * width, place);
     const DeviceMatrixOf<Y> out(device, std::vector<float>(rows * width, NAN), rows, width, place);
     const DeviceMatrixOf<float> gradient(device, dy, rows, width, place);
-    cuda::GluForward<Z, Y>(device.stream(), {.rows = rows, .width = width, .z = in.view(), .y = out.view()});
-    cuda::GluBackward<Z>(device.stream(), {.rows = rows, .width = width, .dy = gradient.view(), .z = in.view()});
+    cuda::GluForward(device.stream(), {.z = in.view(), .y = out.view()});
+    cuda::GluBackward(device.stream(), {.dy = gradient.view(), .z = in.view()});
     std::vector<double> y, dz(z.size());
     for (int64_t i = 0; i < rows * width; ++i) {
       const int64_t at = i / width * 2 * width + i % width;

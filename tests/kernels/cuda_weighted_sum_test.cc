@@ -56,13 +56,13 @@ struct Tensors {
     const auto dx = DeviceMatrixOf<float>(device, before, c.terms * c.rows, c.width, c.place);
     const DeviceVectorOf<float> w(device, weights), d_weights(device, std::vector<float>(c.terms, 5.0f));
     const DeviceVectorOf<float> partials(device, c.terms * c.rows);
-    cuda::WeightedSumForwardArgs<X, Y> forward{.rows = c.rows, .width = c.width, .terms = c.terms};
-    forward.x = history.view(), forward.weights = w.data(), forward.y = y.view();
-    cuda::WeightedSumForward(device.stream(), forward);
-    cuda::WeightedSumBackwardArgs<X> backward{.rows = c.rows, .width = c.width, .terms = c.terms};
-    backward.dy = gradient.view(), backward.x = history.view(), backward.weights = w.data();
-    backward.dx = dx.view(), backward.d_weights = d_weights.data(), backward.partials = partials.data();
-    cuda::WeightedSumBackward(device.stream(), backward);
+    cuda::WeightedSumForward(device.stream(), {.x = history.view(), .weights = w.view(), .y = y.view()});
+    cuda::WeightedSumBackward(device.stream(), {.dy = gradient.view(),
+                                                .x = history.view(),
+                                                .weights = w.view(),
+                                                .dx = dx.view(),
+                                                .d_weights = d_weights.view(),
+                                                .partials = partials.view()});
     EXPECT_TRUE(y.guards_intact() && dx.guards_intact());
     return {y.dense(), dx.dense(), d_weights.Read()};
   }

@@ -12,7 +12,6 @@
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/embedding.h"
-#include "kernels/cuda/executor.h"
 #include "kernels/cuda/glu.h"
 #include "kernels/cuda/head_scale.h"
 #include "kernels/cuda/hyper_connection.h"
@@ -25,6 +24,7 @@
 #include "kernels/cuda/unfold.h"
 #include "kernels/cuda/weighted_sum.h"
 #include "runtime/check.h"
+#include "tests/support/kernel_emulator.h"
 
 namespace hadal::testing {
 namespace {
@@ -41,25 +41,25 @@ constexpr const char* kNameOf = std::is_same_v<T, float> ? "float" : "BFloat16";
 // Device memory for arguments, and what to do with each case.
 class AccessLab {
  public:
-  AccessLab(cuda::Executor& executor, const std::function<void(const KernelCase&)>& visit)
-      : executor_(executor), visit_(visit) {}
+  AccessLab(cuda::KernelEmulator& emulator, const std::function<void(const KernelCase&)>& visit)
+      : emulator_(emulator), visit_(visit) {}
 
   template <typename T>
-  DevicePointer<T> Vector(const std::vector<T>& values) {
-    T* data = static_cast<T*>(executor_.Allocate(values.size() * sizeof(T)));
+  VectorOf<T> Vector(const std::vector<T>& values) {
+    T* data = static_cast<T*>(emulator_.Allocate(values.size() * sizeof(T)));
     std::copy(values.begin(), values.end(), data);
-    return data;
+    return {data, std::ssize(values)};
   }
   template <typename T>
-  DevicePointer<T> Zeros(int64_t size) {
+  VectorOf<T> Zeros(int64_t size) {
     return Vector(std::vector<T>(size));
   }
   template <typename T>
-  DeviceMatrix<T> Matrix(int64_t rows, int64_t width) {
-    return {Zeros<T>(rows * width), width};
+  MatrixOf<T> Matrix(int64_t rows, int64_t width) {
+    return {Zeros<T>(rows * width).data, rows, width};
   }
-  cuda::DeviceDropout Dropout() {
-    return {Vector<cuda::RandomPosition>({{1, 2, 3, 4}}), 0, 6554, 65536.0f / (65536 - 6554)};
+  hadal::Dropout Dropout() {
+    return {.threshold = 6554, .device_position = Vector<RandomPosition>({{1, 2, 3, 4}}).data};
   }
 
   void Visit(const std::string& shape, const std::vector<std::string>& kernels,
@@ -68,7 +68,7 @@ class AccessLab {
   }
 
  private:
-  cuda::Executor& executor_;
+  cuda::KernelEmulator& emulator_;
   const std::function<void(const KernelCase&)>& visit_;
 };
 
@@ -81,22 +81,22 @@ std::string Named(const char* kernel, std::initializer_list<std::string> argumen
 template <typename Residual, typename Compute>
 void VisitResidualNorm(AccessLab& lab) {
   constexpr int64_t kRows = 64;
-  const DevicePointer<float> numbers = lab.Zeros<float>(kWidth), of_rows = lab.Zeros<float>(kRows);
+  const VectorOf<float> numbers = lab.Zeros<float>(kWidth), of_rows = lab.Zeros<float>(kRows);
   const std::string types = std::string(kNameOf<Residual>) + ", " + kNameOf<Compute>;
-  cuda::ResidualNormForwardArgs<Residual, Compute> forward = {.rows = kRows, .width = kWidth};
+  ResidualNormForwardArgs forward;
   forward.residual = forward.sum = lab.Matrix<Residual>(kRows, kWidth);
   forward.branch = lab.Matrix<Compute>(kRows, kWidth), forward.normed = lab.Matrix<Compute>(kRows, kWidth);
   forward.bias = forward.scale = forward.shift = numbers;
   forward.mean = forward.rstd = of_rows, forward.dropout = lab.Dropout();
   lab.Visit("64 x 512", {Named("ResidualNormForwardKernel", {types})},
             [&](StreamHandle stream) { cuda::ResidualNormForward(stream, forward); });
-  const DeviceMatrix<float> second = lab.Matrix<float>(kRows, kWidth);
-  cuda::ResidualNormForwardArgs<Residual, Compute> streams = forward;
+  const MatrixOf<float> second = lab.Matrix<float>(kRows, kWidth);
+  ResidualNormForwardArgs streams = forward;
   streams.second = streams.second_sum = second;
   lab.Visit(kSecondStreamShape, {Named("ResidualNormForwardKernel", {types})},
             [&](StreamHandle stream) { cuda::ResidualNormForward(stream, streams); });
 
-  cuda::ResidualNormBackwardArgs<Residual, Compute> backward = {.rows = kRows, .width = kWidth};
+  ResidualNormBackwardArgs backward;
   backward.d_normed = forward.branch, backward.sum = forward.sum,
   backward.d_sum = backward.d_residual = lab.Matrix<Residual>(kRows, kWidth);
   backward.d_branch = forward.normed, backward.mean = backward.rstd = of_rows, backward.dropout = forward.dropout;
@@ -113,8 +113,8 @@ void VisitResidualNorm(AccessLab& lab) {
 // With learned gains, and more blocks of rows than a run of MergeColumn has parts.
 void VisitLearnedGains(AccessLab& lab) {
   constexpr int64_t kRows = 144;
-  const DevicePointer<float> numbers = lab.Zeros<float>(kWidth);
-  cuda::ResidualNormBackwardArgs<float, float> args = {.rows = kRows, .width = kWidth};
+  const VectorOf<float> numbers = lab.Zeros<float>(kWidth);
+  ResidualNormBackwardArgs args;
   args.d_sum = args.residual = args.branch = args.d_residual = args.d_branch = lab.Matrix<float>(kRows, kWidth);
   args.learned_residual_gain = args.d_learned_residual_gain = numbers;
   args.learned_branch_gain = args.d_learned_branch_gain = numbers;
@@ -146,7 +146,7 @@ void VisitAttention(AccessLab& lab, const AttentionCase& of) {
                                            key_tiles = lab.Vector(tiles.of_keys);
   const auto query_tile_count = static_cast<int64_t>(tiles.of_queries.size());
   const cuda::AttentionShape shape = {heads, head_width, /*causal=*/false, of.most_blocks};
-  const cuda::DeviceDropout dropout = lab.Dropout();
+  const cuda::DeviceDropout dropout = cuda::DeviceDropoutOf(lab.Dropout());
   const DeviceMatrix<T> output = lab.Matrix<T>(rows, kWidth);
   const DeviceMatrix<float> log_sum_exp = lab.Matrix<float>(heads, rows),
                             row_terms = lab.Matrix<float>(2 * heads, rows);
@@ -214,7 +214,7 @@ void VisitRowsBesideProducts(AccessLab& lab) {
   lab.Visit(shape, {Named("BiasRowsKernel", {type})}, [&](StreamHandle stream) {
     cuda::BiasRows<T>(stream, {.rows = kRows, .width = kInnerWidth, .bias = bias, .relu = true, .y = y});
   });
-  const cuda::DeviceDropout dropout = lab.Dropout();
+  const cuda::DeviceDropout dropout = cuda::DeviceDropoutOf(lab.Dropout());
   lab.Visit(shape, {Named("DropoutRowsKernel", {type})}, [&](StreamHandle stream) {
     cuda::DropoutRows<T>(stream, {.rows = kRows, .width = kInnerWidth, .dropout = dropout, .y = y});
   });
@@ -234,25 +234,27 @@ template <typename T>
 void VisitEnds(AccessLab& lab) {
   const std::string type = kNameOf<T>;
   constexpr int64_t kRows = 16;
-  cuda::CrossEntropyArgs<T> loss = {.rows = 2, .vocabulary = kWords, .label_smoothing = 0.1f};
-  loss.logits = lab.Matrix<T>(2, kWords), loss.targets = lab.Zeros<int32_t>(2);
-  loss.gradient_scale = lab.Zeros<float>(1), loss.loss = loss.nll = lab.Zeros<float>(2);
+  CrossEntropyArgs loss = {.logits = lab.Matrix<T>(2, kWords), .label_smoothing = 0.1f};
+  loss.device_targets = lab.Zeros<int32_t>(2).data, loss.device_gradient_scale = lab.Zeros<float>(1).data;
+  loss.loss = loss.nll = lab.Zeros<float>(2);
   lab.Visit("2 x 32000", {Named("CrossEntropyKernel", {type})},
-            [&](StreamHandle stream) { cuda::CrossEntropy<T>(stream, loss); });
+            [&](StreamHandle stream) { cuda::CrossEntropy(stream, loss); });
 
   std::vector<int32_t> tokens(kRows), places(kRows);
   for (int32_t i = 0; i < kRows; ++i) tokens[i] = i % 5, places[i] = i;
-  cuda::EmbeddingForwardArgs<T, T> forward = {.rows = kRows, .width = kWidth};
-  forward.tokens = lab.Vector(tokens), forward.row_positions = lab.Vector(places), forward.dropout = lab.Dropout();
+  EmbeddingForwardArgs forward;
+  forward.device_tokens = {.tokens = lab.Vector(tokens).data, .positions = lab.Vector(places).data};
+  forward.dropout = lab.Dropout();
   forward.table = lab.Matrix<T>(5, kWidth), forward.positions = lab.Matrix<float>(kRows, kWidth);
   forward.x = lab.Matrix<T>(kRows, kWidth);
   lab.Visit("16 x 512", {Named("EmbeddingForwardKernel", {type})},
             [&](StreamHandle stream) { cuda::EmbeddingForward(stream, forward); });
   const cuda::TokenGroups groups = cuda::GroupRowsByToken(tokens);
-  cuda::EmbeddingBackwardArgs<T> backward = {.max_groups = kRows, .width = kWidth};
-  backward.group_count = lab.Vector<int32_t>({static_cast<int32_t>(groups.tokens.size())});
-  backward.group_starts = lab.Vector(groups.starts), backward.group_tokens = lab.Vector(groups.tokens);
-  backward.sorted_rows = lab.Vector(groups.sorted_rows), backward.dx = forward.x, backward.dropout = forward.dropout;
+  EmbeddingBackwardArgs backward = {.tokens = {tokens.data(), kRows}, .dx = forward.x, .dropout = forward.dropout};
+  backward.device_tokens = {.group_count = lab.Vector<int32_t>({static_cast<int32_t>(groups.tokens.size())}).data,
+                            .group_starts = lab.Vector(groups.starts).data,
+                            .group_tokens = lab.Vector(groups.tokens).data,
+                            .sorted_rows = lab.Vector(groups.sorted_rows).data};
   backward.d_table = lab.Matrix<float>(5, kWidth);
   lab.Visit("16 x 512, 5 words", {Named("EmbeddingBackwardKernel", {type})},
             [&](StreamHandle stream) { cuda::EmbeddingBackward(stream, backward); });
@@ -260,22 +262,13 @@ void VisitEnds(AccessLab& lab) {
 
 void VisitOptimizer(AccessLab& lab) {
   constexpr int64_t kSize = 8192;
-  const DevicePointer<float> a = lab.Zeros<float>(kSize), b = lab.Zeros<float>(kSize);
-  const DevicePointer<BFloat16> rounded = lab.Zeros<BFloat16>(kSize);
+  const VectorOf<float> a = lab.Zeros<float>(kSize), b = lab.Zeros<float>(kSize);
+  AdamArgs step = {.parameter = a, .gradient = b, .rounded = lab.Zeros<BFloat16>(kSize)};
+  step.first_moment = lab.Zeros<float>(kSize), step.second_moment = lab.Zeros<float>(kSize);
   const DevicePointer<cuda::AdamScalars> scalars = lab.Vector<cuda::AdamScalars>({{}});
   const DevicePointer<int32_t> non_finite = lab.Zeros<int32_t>(1);
-  lab.Visit("8192", {"AdamKernel"}, [&](StreamHandle stream) {
-    cuda::AdamStep(stream, {.size = kSize,
-                            .parameter = a,
-                            .gradient = b,
-                            .first_moment = lab.Zeros<float>(kSize),
-                            .second_moment = lab.Zeros<float>(kSize),
-                            .rounded = rounded,
-                            .scalars = scalars,
-                            .non_finite = non_finite});
-  });
-  lab.Visit("8192", {"AddKernel"},
-            [&](StreamHandle stream) { cuda::Add(stream, {.size = kSize, .sum = a, .values = b}); });
+  lab.Visit("8192", {"AdamKernel"}, [&](StreamHandle stream) { cuda::AdamStep(stream, step, scalars, non_finite); });
+  lab.Visit("8192", {"AddKernel"}, [&](StreamHandle stream) { cuda::Add(stream, {.sum = a, .values = b}); });
   const DevicePointer<cuda::SquaresRange> ranges = lab.Vector<cuda::SquaresRange>({{0, kSize}});
   lab.Visit("8192", {"SquaresOfChunksKernel", "SumChunksKernel"}, [&](StreamHandle stream) {
     cuda::SumOfSquares(stream, {.x = a,
@@ -289,54 +282,47 @@ void VisitOptimizer(AccessLab& lab) {
 
 void VisitRest(AccessLab& lab) {
   constexpr int64_t kRows = 64, kTerms = 3;
-  const DeviceMatrix<float> wide = lab.Matrix<float>(kTerms * kRows, kWidth);
-  const DeviceMatrix<BFloat16> narrow = lab.Matrix<BFloat16>(kTerms * kRows, kWidth),
-                               other = lab.Matrix<BFloat16>(kRows, kWidth);
-  const DevicePointer<float> numbers = lab.Zeros<float>(64), partials = lab.Zeros<float>(64);
+  const MatrixOf<float> terms_gradient = lab.Matrix<float>(kTerms * kRows, kWidth),
+                        wide = terms_gradient.Rows(0, kRows);
+  const MatrixOf<BFloat16> terms = lab.Matrix<BFloat16>(kTerms * kRows, kWidth), narrow = terms.Rows(0, kRows),
+                           other = lab.Matrix<BFloat16>(kRows, kWidth);
+  const VectorOf<float> numbers = lab.Zeros<float>(64), partials = lab.Zeros<float>(64), gains = {numbers.data, 8},
+                        weights = {numbers.data, kTerms};
   const std::string shape = "64 x 512";
-  lab.Visit(shape, {"ConvertKernel<float, BFloat16>"}, [&](StreamHandle stream) {
-    cuda::Convert<float, BFloat16>(stream, {.rows = kRows, .width = kWidth, .from = wide, .to = narrow});
-  });
-  lab.Visit(shape, {"ConvertKernel<BFloat16, float>"}, [&](StreamHandle stream) {
-    cuda::Convert<BFloat16, float>(stream, {.rows = kRows, .width = kWidth, .from = narrow, .to = wide});
-  });
-  lab.Visit(shape, {"HeadScaleKernel<BFloat16>"}, [&](StreamHandle stream) {
-    cuda::HeadScaleForward<BFloat16>(
-        stream, {.rows = kRows, .heads = 8, .head_width = 64, .x = narrow, .gain = numbers, .y = other});
-  });
-  lab.Visit(shape, {"HeadScaleGradientKernel<BFloat16>", "HeadScaleGainKernel<BFloat16>"}, [&](StreamHandle stream) {
-    cuda::HeadScaleBackwardArgs<BFloat16> args = {.rows = kRows, .heads = 8, .head_width = 64};
-    args.dy = narrow, args.x = args.dx = other, args.gain = args.d_gain = numbers, args.partials = partials;
-    cuda::HeadScaleBackward<BFloat16>(stream, args);
+  lab.Visit(shape, {"ConvertKernel<float, BFloat16>"},
+            [&](StreamHandle stream) { cuda::Convert(stream, {.from = wide, .to = narrow}); });
+  lab.Visit(shape, {"ConvertKernel<BFloat16, float>"},
+            [&](StreamHandle stream) { cuda::Convert(stream, {.from = narrow, .to = wide}); });
+  lab.Visit(shape, {"HeadScaleKernel<BFloat16>"},
+            [&](StreamHandle stream) { cuda::HeadScaleForward(stream, {.x = narrow, .gain = gains, .y = other}); });
+  lab.Visit(shape, {"HeadScaleGradientKernel<BFloat16>", "HeadScaleGainKernel"}, [&](StreamHandle stream) {
+    HeadScaleBackwardArgs args = {.dy = narrow, .x = other, .gain = gains, .dx = other};
+    args.d_gain = gains, args.partials = partials;
+    cuda::HeadScaleBackward(stream, args);
   });
   lab.Visit(shape, {"ShiftScale ForwardKernel<BFloat16, BFloat16>"}, [&](StreamHandle stream) {
-    cuda::ShiftScaleForward<BFloat16, BFloat16>(
-        stream, {.rows = kRows, .width = kWidth, .x = narrow, .shift = numbers, .scale = numbers, .y = other});
+    cuda::ShiftScaleForward(stream, {.x = narrow, .shift = numbers, .scale = numbers, .y = other});
   });
   lab.Visit(shape, {"ShiftScale BackwardKernel<BFloat16, BFloat16>", "ShiftScale ScalarsKernel"},
             [&](StreamHandle stream) {
-              cuda::ShiftScaleBackwardArgs<BFloat16, BFloat16> args = {.rows = kRows, .width = kWidth};
-              args.dy = narrow, args.x = args.dx = other,
-              args.shift = args.scale = args.d_shift = args.d_scale = numbers, args.partials = partials;
-              cuda::ShiftScaleBackward<BFloat16, BFloat16>(stream, args);
+              ShiftScaleBackwardArgs args = {.dy = narrow, .x = other, .shift = numbers, .scale = numbers};
+              args.dx = other, args.d_shift = args.d_scale = numbers, args.partials = partials;
+              cuda::ShiftScaleBackward(stream, args);
             });
   lab.Visit("3 terms, 64 x 512", {"WeightedSumKernel<BFloat16, BFloat16>"}, [&](StreamHandle stream) {
-    cuda::WeightedSumForward<BFloat16, BFloat16>(
-        stream, {.rows = kRows, .width = kWidth, .terms = kTerms, .x = narrow, .weights = numbers, .y = other});
+    cuda::WeightedSumForward(stream, {.x = terms, .weights = weights, .y = other});
   });
   lab.Visit("3 terms, 64 x 512", {"TermGradientKernel<BFloat16>", "WeightGradientKernel"}, [&](StreamHandle stream) {
-    cuda::WeightedSumBackwardArgs<BFloat16> args = {.rows = kRows, .width = kWidth, .terms = kTerms};
-    args.dy = other, args.x = narrow, args.dx = wide, args.weights = args.d_weights = numbers, args.partials = partials;
-    cuda::WeightedSumBackward<BFloat16>(stream, args);
+    WeightedSumBackwardArgs args = {.dy = other, .x = terms, .weights = weights, .dx = terms_gradient};
+    args.d_weights = weights, args.partials = partials;
+    cuda::WeightedSumBackward(stream, args);
   });
-  const DevicePointer<int32_t> places = lab.Vector<int32_t>({3, 1, 0, 2});
+  const VectorOf<int32_t> places = lab.Vector<int32_t>({3, 1, 0, 2});
   lab.Visit("4 x 512", {"ScatterRowsKernel<BFloat16>"}, [&](StreamHandle stream) {
-    cuda::ScatterRows<BFloat16>(stream, {.rows = 4, .width = kWidth, .x = narrow, .index = places, .y = other});
+    cuda::ScatterRows(stream, {.x = narrow.Rows(0, 4), .device_index = places.data, .y = other});
   });
-  cuda::TopCandidatesArgs top = {.rows = 1, .columns = kWords, .count = 4};
-  top.logits = lab.Matrix<float>(1, kWords), top.tokens = lab.Matrix<int32_t>(1, 4),
-  top.values = lab.Matrix<float>(1, 4);
-  top.also_values = numbers, top.best = places;
+  TopCandidatesArgs top = {.logits = lab.Matrix<float>(1, kWords), .tokens = lab.Matrix<int32_t>(1, 4)};
+  top.values = lab.Matrix<float>(1, 4), top.also_values = numbers, top.best = places;
   lab.Visit("1 x 32000, 4 of them", {"TopCandidatesKernel"},
             [&](StreamHandle stream) { cuda::TopCandidates(stream, top); });
 }
@@ -346,62 +332,51 @@ template <typename T>
 void VisitFrontEnd(AccessLab& lab) {
   constexpr int64_t kFeatures = 80, kRows = 8;
   constexpr int32_t kFrames = 2 * kRows;
-  const DevicePointer<cuda::RowTaps> taps = lab.Vector(cuda::TapsOfRows({0, kFrames}, {0, kFrames / 2}));
-  const DeviceMatrix<float> frames = lab.Matrix<float>(kFrames, kFeatures), dx = lab.Matrix<float>(kFrames, kWidth);
-  const DeviceMatrix<T> x = lab.Matrix<T>(kFrames, kWidth), u = lab.Matrix<T>(kRows, cuda::kTaps * kWidth),
-                        of_frames = lab.Matrix<T>(kRows, cuda::kTaps * kFeatures), z = lab.Matrix<T>(kRows, 2 * kWidth);
+  const DeviceTaps taps = {lab.Vector(cuda::TapsOfRows({0, kFrames}, {0, kFrames / 2})).data, kRows};
+  const MatrixOf<float> frames = lab.Matrix<float>(kFrames, kFeatures), dx = lab.Matrix<float>(kFrames, kWidth);
+  const MatrixOf<T> x = lab.Matrix<T>(kFrames, kWidth), u = lab.Matrix<T>(kRows, kConvolutionTaps * kWidth),
+                    of_frames = lab.Matrix<T>(kRows, kConvolutionTaps * kFeatures),
+                    z = lab.Matrix<T>(kRows, 2 * kWidth);
   const std::string type = kNameOf<T>;
-  lab.Visit("8 x 5 x 80", {Named("UnfoldKernel", {"float", type})}, [&](StreamHandle stream) {
-    cuda::Unfold<float, T>(stream, {.rows = kRows, .width = kFeatures, .taps = taps, .x = frames, .u = of_frames});
-  });
-  lab.Visit("8 x 5 x 512", {Named("UnfoldKernel", {type, type})}, [&](StreamHandle stream) {
-    cuda::Unfold<T, T>(stream, {.rows = kRows, .width = kWidth, .taps = taps, .x = x, .u = u});
-  });
-  lab.Visit("8 x 5 x 512", {Named("FoldKernel", {type})}, [&](StreamHandle stream) {
-    cuda::Fold<T>(stream, {.rows = kRows, .width = kWidth, .all_rows = kRows, .taps = taps, .du = u, .dx = dx});
-  });
-  lab.Visit("8 x 512", {Named("GluForwardKernel", {type, type})}, [&](StreamHandle stream) {
-    cuda::GluForward<T, T>(stream, {.rows = kRows, .width = kWidth, .z = z, .y = x});
-  });
-  lab.Visit("8 x 512", {Named("GluBackwardKernel", {type})}, [&](StreamHandle stream) {
-    cuda::GluBackward<T>(stream, {.rows = kRows, .width = kWidth, .dy = dx, .z = z});
-  });
+  lab.Visit("8 x 5 x 80", {Named("UnfoldKernel", {"float", type})},
+            [&](StreamHandle stream) { cuda::Unfold(stream, {.x = frames, .device_taps = taps, .u = of_frames}); });
+  lab.Visit("8 x 5 x 512", {Named("UnfoldKernel", {type, type})},
+            [&](StreamHandle stream) { cuda::Unfold(stream, {.x = x, .device_taps = taps, .u = u}); });
+  lab.Visit("8 x 5 x 512", {Named("FoldKernel", {type})},
+            [&](StreamHandle stream) { cuda::Fold(stream, {.du = u, .device_taps = taps, .dx = dx}); });
+  lab.Visit("8 x 512", {Named("GluForwardKernel", {type, type})},
+            [&](StreamHandle stream) { cuda::GluForward(stream, {.z = z, .y = x.Rows(0, kRows)}); });
+  lab.Visit("8 x 512", {Named("GluBackwardKernel", {type})},
+            [&](StreamHandle stream) { cuda::GluBackward(stream, {.dy = dx.Rows(0, kRows), .z = z}); });
 }
 
 // Four residual streams, in blocks of rows that are full.
 void VisitResiduals(AccessLab& lab) {
   constexpr int64_t kRows = 64, kResiduals = 4, kMaps = 24;
-  const DeviceMatrix<float> x = lab.Matrix<float>(kRows, kResiduals * kWidth),
-                            y = lab.Matrix<float>(kRows, kResiduals * kWidth), u = lab.Matrix<float>(kRows, kWidth),
-                            maps = lab.Matrix<float>(kRows, kMaps), projected = lab.Matrix<float>(kRows, kMaps),
-                            d_maps = lab.Matrix<float>(kRows, kMaps);
-  const DevicePointer<float> gates = lab.Zeros<float>(3), bias = lab.Zeros<float>(kMaps),
-                             rstd = lab.Zeros<float>(kRows), d_gates = lab.Zeros<float>(3),
-                             d_bias = lab.Zeros<float>(kMaps), partials = lab.Zeros<float>(2 * (kMaps + 3));
+  const MatrixOf<float> x = lab.Matrix<float>(kRows, kResiduals * kWidth),
+                        y = lab.Matrix<float>(kRows, kResiduals * kWidth), u = lab.Matrix<float>(kRows, kWidth),
+                        maps = lab.Matrix<float>(kRows, kMaps), projected = lab.Matrix<float>(kRows, kMaps),
+                        d_maps = lab.Matrix<float>(kRows, kMaps);
+  const VectorOf<float> gates = lab.Zeros<float>(3), bias = lab.Zeros<float>(kMaps), rstd = lab.Zeros<float>(kRows),
+                        d_gates = lab.Zeros<float>(3), d_bias = lab.Zeros<float>(kMaps),
+                        partials = lab.Zeros<float>(2 * (kMaps + 3));
   const std::string shape = "64 x 4 x 512";
-  const auto sized = [](auto args) {
-    args.rows = kRows, args.width = kWidth, args.residuals = kResiduals;
-    return args;
-  };
-  auto read = sized(cuda::HyperReadForwardArgs{.x = x, .projected = projected, .maps = maps, .rstd = rstd, .u = u});
-  read.gates = gates, read.bias = bias;
+  HyperReadForwardArgs read = {.x = x, .projected = projected, .gates = gates, .bias = bias};
+  read.maps = maps, read.rstd = rstd, read.u = u;
   lab.Visit(shape, {"HyperReadForwardKernel"}, [&](StreamHandle stream) { cuda::HyperReadForward(stream, read); });
-  lab.Visit(shape, {"HyperWriteForwardKernel"}, [&](StreamHandle stream) {
-    cuda::HyperWriteForward(stream, sized(cuda::HyperWriteForwardArgs{.x = x, .maps = maps, .f = u, .y = y}));
+  lab.Visit(shape, {"HyperWriteForwardKernel"},
+            [&](StreamHandle stream) { cuda::HyperWriteForward(stream, {.x = x, .maps = maps, .f = u, .y = y}); });
+  lab.Visit(shape, {"HyperWriteBackwardKernel"}, [&](StreamHandle stream) {
+    cuda::HyperWriteBackward(stream, {.dy = y, .x = x, .maps = maps, .f = u, .dx = y, .df = u, .d_maps = d_maps});
   });
-  auto write = sized(cuda::HyperWriteBackwardArgs{.dy = y, .x = x, .maps = maps, .dx = y, .d_maps = d_maps});
-  write.f = u, write.df = u;
-  lab.Visit(shape, {"HyperWriteBackwardKernel"}, [&](StreamHandle stream) { cuda::HyperWriteBackward(stream, write); });
-  auto backward = sized(cuda::HyperReadBackwardArgs{.du = u, .x = x, .projected = projected, .maps = maps});
-  backward.rstd = rstd, backward.gates = gates, backward.bias = bias, backward.d_maps = d_maps, backward.dx = y;
+  HyperReadBackwardArgs backward = {.du = u, .x = x, .projected = projected, .maps = maps, .rstd = rstd};
+  backward.gates = gates, backward.bias = bias, backward.d_maps = d_maps, backward.dx = y;
   backward.d_gates = d_gates, backward.d_bias = d_bias, backward.partials = partials;
   lab.Visit(shape, {"HyperReadBackwardKernel", "MergeColumnsKernel"},
             [&](StreamHandle stream) { cuda::HyperReadBackward(stream, backward); });
-  lab.Visit(shape, {"CopyToResidualsKernel"}, [&](StreamHandle stream) {
-    cuda::CopyToResiduals(stream, sized(cuda::CopyToResidualsArgs{.x = u, .y = y}));
-  });
-  lab.Visit(shape, {"SumResidualsKernel"},
-            [&](StreamHandle stream) { cuda::SumResiduals(stream, sized(cuda::SumResidualsArgs{.x = x, .y = u})); });
+  lab.Visit(shape, {"CopyToResidualsKernel"},
+            [&](StreamHandle stream) { cuda::CopyToResiduals(stream, {.x = u, .y = y}); });
+  lab.Visit(shape, {"SumResidualsKernel"}, [&](StreamHandle stream) { cuda::SumResiduals(stream, {.x = x, .y = u}); });
 }
 
 std::string CountText(const cuda::AccessCount& count) {
@@ -414,8 +389,8 @@ std::string CountText(const cuda::AccessCount& count) {
 
 }  // namespace
 
-void ForEachKernel(cuda::Executor& executor, const std::function<void(const KernelCase&)>& visit) {
-  AccessLab lab(executor, visit);
+void ForEachKernel(cuda::KernelEmulator& emulator, const std::function<void(const KernelCase&)>& visit) {
+  AccessLab lab(emulator, visit);
   VisitResidualNorm<BFloat16, BFloat16>(lab);
   VisitResidualNorm<float, BFloat16>(lab);
   VisitResidualNorm<float, float>(lab);
@@ -434,8 +409,8 @@ void ForEachKernel(cuda::Executor& executor, const std::function<void(const Kern
   VisitCachedAttention<float>(lab, 64, /*length=*/40);
 }
 
-void ForEachFurtherCase(cuda::Executor& executor, const std::function<void(const KernelCase&)>& visit) {
-  AccessLab lab(executor, visit);
+void ForEachFurtherCase(cuda::KernelEmulator& emulator, const std::function<void(const KernelCase&)>& visit) {
+  AccessLab lab(emulator, visit);
   VisitLearnedGains(lab);
   VisitAttention<BFloat16>(lab, {.head_width = 64, .most_blocks = 1});
   VisitAttention<BFloat16>(lab, {.head_width = 64, .key_offsets = {0, 0, 33}});
@@ -443,13 +418,13 @@ void ForEachFurtherCase(cuda::Executor& executor, const std::function<void(const
 }
 
 std::vector<KernelAccesses> CountKernelAccesses() {
-  cuda::Executor executor(/*seed=*/1);
+  cuda::KernelEmulator emulator(/*seed=*/1);
   cuda::AccessCounter counter;
-  executor.CountAccesses(&counter);
+  emulator.CountAccesses(&counter);
   std::vector<KernelAccesses> counted;
-  ForEachKernel(executor, [&](const KernelCase& each) {
+  ForEachKernel(emulator, [&](const KernelCase& each) {
     const size_t before = counter.launches().size();
-    each.launch(executor.stream());
+    each.launch(emulator.stream());
     HADAL_CHECK_EQ(counter.launches().size(), before + each.kernels.size());
     for (size_t i = 0; i < each.kernels.size(); ++i) {
       counted.push_back({each.kernels[i], each.shape, counter.launches()[before + i]});
@@ -461,7 +436,8 @@ std::vector<KernelAccesses> CountKernelAccesses() {
 std::string AccessTable(const std::vector<KernelAccesses>& kernels) {
   std::string table =
       "# What each CUDA kernel asks of memory, over the least possible\n\n"
-      "Counted on the executor ([access_counter.h](access_counter.h) says how, and what is not counted): "
+      "Counted on the emulator ([access_counter.h](../../tests/support/access_counter.h) says how, and what is not "
+      "counted): "
       "`kernel_accesses`, a program of\n"
       "tests/kernels. Loads and stores: sectors of 32 bytes that warps touch in device memory / the least for the "
       "bytes asked. Shared:\n"

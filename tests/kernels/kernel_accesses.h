@@ -1,4 +1,4 @@
-// What each CUDA kernel's accesses ask of a GPU's memory, counted on the executor over the shapes of real models
+// What each CUDA kernel's accesses ask of a GPU's memory, counted on the emulator over the shapes of real models
 // (d_model 512, d_ff 2,048, heads of 64 and 128 columns, 32,000 words): the rows of kernels/cuda/accesses.md.
 #pragma once
 
@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/access_counter.h"
-#include "kernels/cuda/executor.h"
+#include "tests/support/access_counter.h"
+#include "tests/support/kernel_emulator.h"
 
 namespace hadal::testing {
 
@@ -26,11 +26,11 @@ struct KernelCase {
   std::function<void(cuda::StreamHandle)> launch;
 };
 
-// Calls visit for every kernel, for some in several types and widths. Arguments are in the executor's memory.
-void ForEachKernel(cuda::Executor& executor, const std::function<void(const KernelCase&)>& visit);
+// Calls visit for every kernel, for some in several types and widths. Arguments are in the emulator's memory.
+void ForEachKernel(cuda::KernelEmulator& emulator, const std::function<void(const KernelCase&)>& visit);
 
 // The same for cases with longer loops and absent arguments, which reach what the others leave out.
-void ForEachFurtherCase(cuda::Executor& executor, const std::function<void(const KernelCase&)>& visit);
+void ForEachFurtherCase(cuda::KernelEmulator& emulator, const std::function<void(const KernelCase&)>& visit);
 
 // Runs each kernel once.
 std::vector<KernelAccesses> CountKernelAccesses();

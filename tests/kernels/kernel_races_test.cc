@@ -1,4 +1,4 @@
-// No kernel has a race in shared memory, and each of their barriers is needed: without it the executor finds one.
+// No kernel has a race in shared memory, and each of their barriers is needed: without it the emulator finds one.
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -6,8 +6,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/cuda/executor.h"
 #include "tests/kernels/kernel_accesses.h"
+#include "tests/support/kernel_emulator.h"
 
 namespace hadal::testing {
 namespace {
@@ -42,16 +42,16 @@ std::set<std::string> BarriersInSources() {
 TEST(KernelRacesTest, EachBarrierPreventsARace) {
   std::set<std::string> left = BarriersInSources();
   ASSERT_GE(left.size(), 40);
-  cuda::Executor executor(/*seed=*/1);
+  cuda::KernelEmulator emulator(/*seed=*/1);
   const auto visit = [&](const KernelCase& each) {
     const auto study = [&](const std::source_location* without) {
-      cuda::Executor::RaceStudy result{.without = without};
-      executor.StudyRaces(&result);
-      each.launch(executor.stream());
-      executor.StudyRaces(nullptr);
+      cuda::KernelEmulator::RaceStudy result{.without = without};
+      emulator.StudyRaces(&result);
+      each.launch(emulator.stream());
+      emulator.StudyRaces(nullptr);
       return result;
     };
-    const cuda::Executor::RaceStudy whole = study(nullptr);
+    const cuda::KernelEmulator::RaceStudy whole = study(nullptr);
     EXPECT_EQ(whole.race, "") << each.kernels[0];
     std::set<std::string> tried;
     for (const std::source_location& barrier : whole.barriers) {
@@ -60,8 +60,8 @@ TEST(KernelRacesTest, EachBarrierPreventsARace) {
       if (!study(&barrier).race.empty()) left.erase(place);
     }
   };
-  ForEachKernel(executor, visit);
-  ForEachFurtherCase(executor, visit);
+  ForEachKernel(emulator, visit);
+  ForEachFurtherCase(emulator, visit);
   EXPECT_THAT(left, ::testing::IsEmpty()) << "no kernel was found to need these barriers";
 }
 

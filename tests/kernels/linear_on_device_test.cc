@@ -12,7 +12,7 @@
 #include "kernels/gradient_batch.h"
 #include "runtime/arena.h"
 #include "runtime/compute_thread.h"
-#include "runtime/host_values.h"
+#include "runtime/stream.h"
 #include "tests/support/random_inputs.h"
 #include "tests/support/test_device.h"
 

@@ -14,7 +14,7 @@
 #include "kernels/gradient_batch.h"
 #include "kernels/linear.h"
 #include "runtime/arena.h"
-#include "runtime/host_values.h"
+#include "runtime/stream.h"
 #include "tests/support/emulated_cuda.h"
 #include "tests/support/random_inputs.h"
 

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "kernels/glu.h"
 #include "runtime/arena.h"
-#include "runtime/host_values.h"
+#include "runtime/stream.h"
 #include "tests/support/finite_difference.h"
 #include "tests/support/random_inputs.h"
 #include "tests/support/strided_matrix.h"

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # `hadal compare` as people start it: a grid run to its end, interrupted and resumed, cut by a budget, with cells that fail, diverge or
-# have changed. Usage: compare_test.sh HADAL
+# have changed. A stand-in for Python is called for the pages, but once. Usage: compare_test.sh HADAL
 set -u
 hadal=${1:?usage: compare_test.sh HADAL}
-. "$(dirname "$0")/../support/command_test.sh"
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../support/command_test.sh"
+printf '#!/bin/sh\necho "$@" > "$0.words"\n' > python; chmod +x python
+export HADAL_PYTHON=$work/python
 ended() { grep -q "\"end\": \"$2\"" "$1/cell.json" || { fail "$1 is not $2"; cat "$1/cell.json"; }; }
 steps() { [ "$(grep -c '"event":"step"' "$1/metrics.jsonl")" -eq "$2" ] || fail "$1 has not $2 steps"; }
 
@@ -53,16 +56,22 @@ steps whole/runs/method=deepnorm,depth=1 9
 expect 0 "$hadal" compare grids/small.textproto --out whole --list
 says '4  method=post_ln,depth=3 .* done'
 
-echo "every finished run translates a test set; the report compares them"
+echo "every finished run translates a test set; the pages are made of the grid and the reference"
 expect 0 "$hadal" compare grids/small.textproto --out whole --run 2 3 --test-source text/test.en --test-reference text/test.de
-says 'method=post_ln,depth=1: translated'; says 'report: whole/comparison.html'
+says 'method=post_ln,depth=1: translated'
+[ "$(cat python.words)" = "-m pyhadal compare whole --test-reference text/test.de" ] || fail "Python was started with $(cat python.words)"
 [ "$(wc -l < whole/runs/method=post_ln,depth=1/test.translation)" -eq 20 ] || fail "not 20 lines translated"
-grep -q '^| method .* | 3 | 1 |$' whole/comparison.md || fail "no table of methods and depths"
-grep -q '"bleu"' whole/comparison.json || fail "no BLEU"
-rm whole/comparison.*
-expect 0 "$hadal" compare grids/small.textproto --out whole --report-only; lacks starts
-for file in html md json; do [ -s whole/comparison.$file ] || fail "no comparison.$file"; done
-if command -v python3 > /dev/null; then python3 -m json.tool whole/comparison.json > /dev/null || fail "no JSON"; fi
+real=$(. "$here/../tools/python/find_python.sh"; find_python pandas matplotlib jinja2 sacrebleu > /dev/null; echo "$python")
+if [ -n "$real" ]; then
+  HADAL_PYTHON=$real expect 0 "$hadal" compare grids/small.textproto --out whole --report-only --test-reference text/test.de; lacks starts
+  says 'report: whole/comparison.html'
+  grep -q '^| method .* | 3 | 1 |$' whole/comparison.md || fail "no table of methods and depths"
+  grep -q '"bleu"' whole/comparison.json || fail "no BLEU"
+  grep -q '<svg' whole/comparison.html || fail "no pictures"
+else
+  echo "no Python with pandas, matplotlib, jinja2 and sacrebleu: the pages are not tried"
+fi
+HADAL_PYTHON=false expect 1 "$hadal" compare grids/small.textproto --out whole --report-only; says 'hadal summary whole/runs'
 expect 0 "$hadal" compare grids/small.textproto --out whole --set stop.steps=10 --accept-changes --run 2
 [ ! -e whole/runs/method=post_ln,depth=1/test.translation ] || fail "a translation by weights that are no longer the run's is kept"
 
@@ -76,6 +85,8 @@ start() {
 }
 for signal in INT USR1; do
   start stopped-$signal
+  timeout 60 "$hadal" compare grids/small.textproto --out stopped-$signal > second 2>&1
+  code=$?; { [ $code -eq 1 ] && grep -q 'another hadal compare or sweep is running in stopped-' second; } || { fail "code $code of a second compare beside the first"; cat second; }
   kill -$signal $grid; wait $grid; code=$?
   [ $code -eq 85 ] || { fail "exit code $code instead of 85 after $signal"; cat out; }
   says 'to go on with'; ended $first interrupted
@@ -104,7 +115,7 @@ says 'goes on (was running)'; ended $first done; steps $first $((saved + 2))
 echo "budgets: a run's cap cuts it, the grid's total stops before the dear runs"
 sed 's/^title.*/run_minutes: 0.01/' grids/small.textproto > grids/cap.textproto
 expect 0 "$hadal" compare grids/cap.textproto --out cap --set stop.steps=100000 --run 1
-ended cap/runs/method=deepnorm,depth=1 cut
+ended cap/runs/method=deepnorm,depth=1 cut; says 'starts, at most 0.6s'
 sed 's/^title.*/total_minutes: 0.01/' grids/small.textproto > grids/total.textproto
 expect 0 "$hadal" compare grids/total.textproto --out total --set stop.steps=100000
 says 'budget of 0.01 minutes is used up'; ended total/runs/method=deepnorm,depth=1 interrupted
@@ -124,6 +135,12 @@ expect 0 "$hadal" compare grids/small.textproto --out diverging --set learning_r
   --set model.residual.encoder.ffn_gain=1000 --set health.skipped_steps=1 --set stop.steps=20 --run 3
 ended diverging/runs/method=deepnorm,depth=3 diverged
 says ': diverged'
+
+echo "a run that fails has its own diagnosis; seeds are one more axis"
+expect 0 "$hadal" compare grids/small.textproto --out vanishing --set model.encoder_layers=18 --set model.decoder_layers=18 \
+  --set learning_rate.peak=2e-2 --set stop.steps=60 --set validation.every_steps=60 --run 4
+says 'diagnosis at step [0-9]*: gradients vanish'
+expect 0 "$hadal" compare grids/small.textproto --out none --seeds 5 6 --list; says '8  method=post_ln,depth=3,seed=6 .* not yet run'
 
 echo "two ranks"
 expect 0 "$hadal" compare grids/small.textproto --out ranks --ranks 2 --run 1

@@ -5,6 +5,7 @@ set -u
 hadal=${1:?usage: sweep_test.sh HADAL SOURCE_DIR}
 source=${2:?usage: sweep_test.sh HADAL SOURCE_DIR}
 . "$(dirname "$0")/../support/command_test.sh"
+export HADAL_PYTHON=true  # the page has tests of its own
 
 make_corpus 300 300
 cat > small.textproto <<'END'
@@ -23,14 +24,14 @@ grid 4  --set pipeline.replicas=2
 END
 
 expect 0 "$hadal" sweep layouts.txt small.textproto --out s
-says "1/3.*one: starts"; says "s/scaling.html"; says "one: done in .*, 12 steps, .* target tokens/s"; lacks fails
+says "1/3.*one: starts"; says "s/scaling.txt"; says "one: done in .*, 12 steps, .* target tokens/s"; lacks fails
 for run in one two grid; do
   [ "$(grep -c '"event":"step"' s/runs/$run/metrics.jsonl)" -eq 12 ] || fail "$run has not 12 steps"
 done
-python3 - <<'END' || fail "scaling.json is not what it should be"
+"$hadal" summary --format json s/runs/one s/runs/two s/runs/grid > scaling.json || fail "no summary of the runs"
+python3 - <<'END' || fail "the scaling is not what it should be"
 import json
-report = json.load(open("s/scaling.json"))
-rows = report["scaling"]["rows"]
+rows = json.load(open("scaling.json"))["scaling"]["rows"]
 assert [row["cores"] for row in rows] == [1, 2, 4], rows
 assert abs(rows[0]["efficiency"] - 1) < 1e-9 and all(row["efficiency"] > 0 for row in rows)
 END
@@ -41,7 +42,7 @@ expect 0 "$hadal" sweep layouts.txt small.textproto --out s; says "two: done bef
 printf 'one 1\n' > alone.txt
 echo 'memory_gib: 8 memory_gb_per_second: 20 fp32 { peak_tflops: 0.1 }' > machine.textproto
 expect 0 "$hadal" sweep alone.txt small.textproto --out s --report-only --machine machine.textproto
-grep -q "^## Predicted and measured" s/scaling.md || fail "no prediction in the report"
+grep -q "^Predicted and measured" s/scaling.txt || fail "no prediction in the report"
 # With other settings it goes on only if that is wanted.
 longer=("$hadal" sweep alone.txt small.textproto --out s --set stop.steps=13 --set learning_rate.peak=2e-3)
 expect 1 "${longer[@]}"; says "one: not run; s/runs/one holds a run of another config"
@@ -55,7 +56,7 @@ kill -USR1 $sweep; wait $sweep; code=$?
 
 # One layout cannot be: the others run, and have their report.
 printf 'good 1\nbad 2 --set pipeline.stages=3\n' > partly.txt
-expect 1 "$hadal" sweep partly.txt small.textproto --out p; says "bad: failed in .*, no steps$"; says "p/scaling.html"
+expect 1 "$hadal" sweep partly.txt small.textproto --out p; says "bad: failed in .*, no steps$"; says "p/scaling.txt"
 expect 2 "$hadal" sweep layouts.txt small.textproto --out s2 --set model.widht=3; says "layout \"one\".*widht"
 printf 'a 1\na 2\n' > twice.txt
 expect 2 "$hadal" sweep twice.txt small.textproto; says "twice.txt:2: the layout"
@@ -77,7 +78,7 @@ says "Submitted batch job 7"
 grep -q -- "^--array=2,3,4 --nodes 1 .*/sweep.sbatch layouts.txt small.textproto --set seed=3$" sbatch.words || { cat sbatch.words; fail "sbatch got other words"; }
 expect 0 "$hadal" sweep layouts.txt small.textproto --out q --set seed=3 --submit "sbatch sweep.sbatch"; says "every layout has run"
 expect 0 "$hadal" sweep layouts.txt small.textproto --out q --set seed=3 --set stop.steps=20 --report-only; says "3 of 3 layouts have not finished"
-expect 0 "$hadal" sweep layouts.txt small.textproto --out q --set seed=3; says "q/scaling.html"; lacks "have not finished"
+expect 0 "$hadal" sweep layouts.txt small.textproto --out q --set seed=3; says "q/scaling.txt"; lacks "have not finished"
 expect 1 "$hadal" sweep layouts.txt small.textproto --out r --submit "false sweep.sbatch"; says "submission ended with code 1"
 [ ! -e r/submitted ] || fail "a submission that failed counts as one"
 
@@ -88,7 +89,7 @@ rm -r q/runs/grid; : > error; : > queue
 again=("$hadal" sweep layouts.txt small.textproto --out q --set seed=3)
 expect 0 "${again[@]}" --accept-changes --submit "sbatch sweep.sbatch"; says "Submitted batch job 8"; says "seed=3 --accept-changes$"
 echo "8_4 PENDING" > queue
-expect 0 "${again[@]}"; lacks starts; says "q/scaling.html"; says "1 of 3 layouts have not finished: grid"
+expect 0 "${again[@]}"; lacks starts; says "q/scaling.txt"; says "1 of 3 layouts have not finished: grid"
 [ ! -e q/runs/grid ] || fail "trained beside a pending array"
 expect 1 "${again[@]}" --submit "sbatch sweep.sbatch"; says "job 8 of the last submission has not ended"
 echo "slurm_load_jobs error: Unable to contact slurm controller" > error; : > queue
@@ -100,7 +101,7 @@ expect 0 "${again[@]}"; says "grid: starts"
 
 # --report-only trains nothing, submitted or not.
 rm -r q/runs/grid
-expect 0 "${again[@]}" --report-only; lacks starts; says "q/scaling.html"; says "have not finished: grid"
+expect 0 "${again[@]}" --report-only; lacks starts; says "q/scaling.txt"; says "have not finished: grid"
 expect 2 "$hadal" sweep layouts.txt small.textproto --out nothing --report-only; says "no layout has a step"
 expect 2 "${again[@]}" --report-only --submit x
 

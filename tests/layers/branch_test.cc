@@ -1,6 +1,6 @@
-// What every branch F promises (branch.h), without a reference: its gradients are the slopes of <w, F(x)>, and each
+// What every branch F promises (chunk_part.h), without a reference: its gradients are the slopes of <w, F(x)>, and each
 // verb replaces or adds as its header says. Dropout is on: its randomness is counted, so that F is a function.
-#include "layers/branch.h"
+#include "layers/branch_parts.h"
 
 #include <cmath>
 #include <cstddef>

@@ -9,7 +9,6 @@
 
 #include "gtest/gtest.h"
 #include "layers/method_presets.h"
-#include "layers/purpose.h"
 
 namespace hadal {
 namespace {

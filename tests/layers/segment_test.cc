@@ -1,6 +1,6 @@
 // Where a stack is cut into segments changes no bit, of what it makes and of any gradient: recomputation and
 // the borders of chunks rest on it. Whether the gradients are right: tests/integration/model_gradient_test.cc.
-#include "layers/segment.h"
+#include "layers/chunk_part.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,7 +1,7 @@
 // Against the formula x = dropout(sqrt(d)·E[token] + PE[position]), positions counted from 2, spelled out a number at a
 // time.
 #include "layers/token_embedding.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 
 #include <cmath>
 #include <vector>

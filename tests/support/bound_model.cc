@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "layers/initialization.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "runtime/compute_thread.h"
 #include "tests/support/moved_parameters.h"
 

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
+#include "layers/chunk_part.h"
 #include "layers/model_plan.h"
 #include "layers/parameter_store.h"
-#include "layers/sublayer_context.h"
 #include "runtime/arena.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/stream.h"

@@ -9,7 +9,7 @@
 namespace hadal {
 
 struct CommandResult {
-  int exit_code = -1;  // as the command stored it; 2 for bad usage, as in launch/hadal.cc
+  int exit_code = -1;  // as the command stored it; 2 for bad usage, as in tools/hadal.cc
   std::string out, err;
 };
 

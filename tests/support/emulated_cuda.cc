@@ -192,15 +192,15 @@ cudaError_t EmulatedCuda::MakeStream(cudaStream_t* stream) {
   auto state = std::make_unique<StreamState>(random_());
   state->device = CurrentDevice();
   state->number = next_stream_++;
-  *stream = state->executor.stream();
+  *stream = state->emulator.stream();
   for (const auto& [memory, pages] : pages_) {
-    if (pages.device == state->device) state->executor.Register(memory, pages.bytes);
+    if (pages.device == state->device) state->emulator.Register(memory, pages.bytes);
   }
-  state->executor.Divert([this, owner = state.get()](const cuda::LaunchShape& shape, std::function<void()> launch) {
+  state->emulator.Divert([this, owner = state.get()](const cuda::LaunchShape& shape, std::function<void()> launch) {
     HADAL_CHECK_EQ(LastError(), cudaSuccess);  // what kernels/cuda/thread_layer.h checks behind each launch
     HADAL_CHECK_EQ(owner->device, CurrentDevice());
     if (ApiRecording* const calls = ApiRecording::OfThisThread(); calls != nullptr) {
-      const cudaStream_t here = owner->executor.stream();
+      const cudaStream_t here = owner->emulator.stream();
       calls->Note("launch", {shape.blocks_x, shape.blocks_y, shape.threads, here});
     }
     const std::lock_guard divert_lock(mutex_);

@@ -1,7 +1,7 @@
 // An emulation of the CUDA runtime in host memory, to run kernels/cuda_host/cuda_*.cc without a GPU. It follows the
 // functions and rules of NVIDIA's reference of the runtime (streams, events, capture, memory, errors). A test links
 // emulated_cuda_runtime.cc, which defines the functions (cudaMalloc …), instead of cudart, and kernels that were built
-// for the executor.
+// for the emulator.
 //
 // It runs work as late as the rules allow, and chooses at random where they leave a choice:
 //   - work on a stream runs when the host waits for it, or during a later call; streams overtake each other unless
@@ -41,7 +41,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/executor.h"
+#include "tests/support/kernel_emulator.h"
 
 namespace hadal::testing {
 
@@ -137,12 +137,12 @@ class EmulatedCuda {
   };
   using Recording = std::vector<Work>;
   struct StreamState {
-    explicit StreamState(uint64_t seed) : executor(seed) {}
-    cuda::Executor executor;  // its address identifies the stream in kernel launches
+    explicit StreamState(uint64_t seed) : emulator(seed) {}
+    cuda::KernelEmulator emulator;  // its address identifies the stream in kernel launches
     std::deque<Work> pending;
     std::unique_ptr<Recording> recording;
     std::thread::id recorder;
-    int device = 0;    // its maker's
+    int device = 0;      // its maker's
     int64_t number = 0;  // in the order of making
   };
   struct Pages {

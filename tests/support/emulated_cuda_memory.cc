@@ -66,7 +66,7 @@ cudaError_t EmulatedCuda::Allocate(void** memory, size_t bytes) {
   device_[start] = size;
   used_bytes_ += size;
   for (const auto& [handle, stream] : streams_) {
-    if (stream->device == CurrentDevice()) stream->executor.Register(start, size);
+    if (stream->device == CurrentDevice()) stream->emulator.Register(start, size);
   }
   *memory = start;
   return cudaSuccess;
@@ -79,7 +79,7 @@ cudaError_t EmulatedCuda::Free(void* memory) {
   if (found == pages_.end()) return cudaErrorInvalidValue;
   for (const auto& [handle, stream] : streams_) Drain(*stream);  // as cudaFree does
   for (const auto& [handle, stream] : streams_) {
-    if (stream->device == found->second.device) stream->executor.Unregister(memory);
+    if (stream->device == found->second.device) stream->emulator.Unregister(memory);
   }
   munmap(found->second.mapped, found->second.mapped_bytes);
   used_bytes_ -= found->second.bytes;

@@ -176,8 +176,8 @@ class EmulatedDevice::Loops : public cuda::Matmul {
 };
 
 EmulatedDevice::EmulatedDevice(uint64_t seed, int64_t most_bytes)
-    : executor_(seed), random_(seed), most_bytes_(most_bytes), matmul_(std::make_unique<Loops>(*this)) {
-  executor_.AroundLaunches([this] { Open(); }, [this] { Close(); });
+    : emulator_(seed), random_(seed), most_bytes_(most_bytes), matmul_(std::make_unique<Loops>(*this)) {
+  emulator_.AroundLaunches([this] { Open(); }, [this] { Close(); });
   absl::StatusOr<cuda::LaunchMemory> memory = cuda::LaunchMemory::Create(*this);
   HADAL_CHECK(memory.ok());
   launch_memory_.emplace(*std::move(memory));
@@ -202,12 +202,12 @@ const DeviceKernels& EmulatedDevice::kernels() const { return cuda::Operations()
 cuda::Matmul& EmulatedDevice::matmul() { return *matmul_; }
 
 cuda::StreamHandle EmulatedDevice::HandleOf(DeviceQueues::Queue queue) {
-  if (queue == DeviceQueues::kMain) return {executor_.stream(), &executor_.launches(), &first_launches()};
+  if (queue == DeviceQueues::kMain) return {emulator_.stream(), &emulator_.launches(), &first_launches()};
   HADAL_CHECK(!capturing());
-  std::unique_ptr<cuda::Executor>& beside = beside_[queue];
+  std::unique_ptr<cuda::KernelEmulator>& beside = beside_[queue];
   if (beside == nullptr) {
     const std::lock_guard lock(mutex_);
-    beside = std::make_unique<cuda::Executor>(random_());
+    beside = std::make_unique<cuda::KernelEmulator>(random_());
     beside->AroundLaunches([this] { Open(); }, [this] { Close(); });
     for (const auto& [memory, bytes] : allocations_) beside->Register(memory, bytes);
     beside->Divert([this, queue](const cuda::LaunchShape&, std::function<void()> launch) {
@@ -215,7 +215,7 @@ cuda::StreamHandle EmulatedDevice::HandleOf(DeviceQueues::Queue queue) {
                       true);
     });
   }
-  return {beside->stream(), &executor_.launches(), &first_launches()};
+  return {beside->stream(), &emulator_.launches(), &first_launches()};
 }
 
 void EmulatedDevice::Standstill() const {
@@ -243,8 +243,8 @@ absl::StatusOr<std::byte*> EmulatedDevice::Allocate(int64_t bytes) {
   HADAL_CHECK(memory != MAP_FAILED);
   allocations_[static_cast<std::byte*>(memory)] = bytes;
   used_bytes_ += bytes;
-  executor_.Register(memory, bytes);
-  for (const auto& [queue, executor] : beside_) executor->Register(memory, bytes);
+  emulator_.Register(memory, bytes);
+  for (const auto& [queue, emulator] : beside_) emulator->Register(memory, bytes);
   return static_cast<std::byte*>(memory);
 }
 
@@ -253,8 +253,8 @@ void EmulatedDevice::Free(std::byte* memory) {
   const std::lock_guard lock(mutex_);
   const auto found = allocations_.find(memory);
   HADAL_CHECK(found != allocations_.end());
-  executor_.Unregister(memory);
-  for (const auto& [queue, executor] : beside_) executor->Unregister(memory);
+  emulator_.Unregister(memory);
+  for (const auto& [queue, emulator] : beside_) emulator->Unregister(memory);
   munmap(memory, found->second);
   used_bytes_ -= found->second;
   allocations_.erase(found);
@@ -393,7 +393,7 @@ void EmulatedDevice::Clear(void* memory, int64_t bytes) {
 }
 
 void EmulatedDevice::Enqueue(std::function<void()> work) {
-  ++executor_.launches();
+  ++emulator_.launches();
   if (capturing()) {
     recording_.push_back(std::move(work));
   } else {
@@ -409,15 +409,15 @@ bool EmulatedDevice::Idle() {
 void EmulatedDevice::BeginCapture() {
   Standstill();
   HADAL_CHECK(!std::exchange(capturing_, true));
-  launches_before_capture_ = executor_.launches();
-  executor_.Divert(
+  launches_before_capture_ = emulator_.launches();
+  emulator_.Divert(
       [this](const cuda::LaunchShape&, std::function<void()> launch) { recording_.push_back(std::move(launch)); });
 }
 
 absl::StatusOr<std::unique_ptr<DeviceGraph>> EmulatedDevice::EndCapture() {
   HADAL_CHECK(std::exchange(capturing_, false));
-  executor_.Divert(nullptr);
-  executor_.launches() = launches_before_capture_;
+  emulator_.Divert(nullptr);
+  emulator_.launches() = launches_before_capture_;
   std::vector<std::function<void()>> work = std::exchange(recording_, {});
   if (refuses_graphs_) return absl::ResourceExhaustedError("no memory for graphs");
   return std::make_unique<Graph>(*this, std::move(work));
@@ -428,9 +428,9 @@ void EmulatedDevice::Launch(DeviceGraph& graph) {
   auto& recorded = static_cast<Graph&>(graph);
   HADAL_CHECK_EQ(recorded.device, this);
   if (!std::exchange(recorded.launched, true)) Standstill();
-  const int64_t launches = executor_.launches();
+  const int64_t launches = emulator_.launches();
   for (const std::function<void()>& work : recorded.work) work();
-  executor_.launches() = launches + 1;
+  emulator_.launches() = launches + 1;
 }
 
 void EmulatedDevice::Synchronize() {

@@ -1,8 +1,8 @@
-// An emulated device for tests: the CUDA kernels run as C++ on the executor, products are plain loops, and device
+// An emulated device for tests: the CUDA kernels run as C++ on the emulator, products are plain loops, and device
 // memory is separate from host memory.
 //
 // Outside of launches and copies its memory cannot be accessed (mprotect): host code that uses a device pointer faults,
-// and a kernel that uses a host pointer makes the executor abort. Copies check which side their pointers are on. Memory
+// and a kernel that uses a host pointer makes the emulator abort. Copies check which side their pointers are on. Memory
 // that is being copied asynchronously (EnqueueCopyIn) must not change until the host has seen the copy done, and what
 // EnqueueCopyOut copies is not there before.
 // A capture keeps launches as closures; calls that are not allowed during a capture abort. So a run that finishes has
@@ -27,9 +27,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cuda/executor.h"
 #include "kernels/cuda_host/launch_device.h"
 #include "tests/support/emulated_queues.h"
+#include "tests/support/kernel_emulator.h"
 
 namespace hadal::testing {
 
@@ -62,7 +62,7 @@ class EmulatedDevice : public cuda::LaunchDevice {
   bool capturing() const override { return capturing_; }
   absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() override;
   void Launch(DeviceGraph& graph) override;
-  int64_t launches() const override { return executor_.launches(); }
+  int64_t launches() const override { return emulator_.launches(); }
   // How often the host has waited for all that it had enqueued on the main order.
   int64_t drains() const { return drains_; }
 
@@ -94,7 +94,7 @@ class EmulatedDevice : public cuda::LaunchDevice {
   // Runs or records a launch.
   void Enqueue(std::function<void()> work);
   // Kernels, copies and graphs enqueued on the main order so far; and beside it, which does no harm.
-  int64_t Position() { return executor_.launches() + main_copies_; }
+  int64_t Position() { return emulator_.launches() + main_copies_; }
   // The host has seen all done that was enqueued up to a position, or waited for it.
   void SeenDone(int64_t position);
   void WaitedUntil(int64_t position);
@@ -107,9 +107,9 @@ class EmulatedDevice : public cuda::LaunchDevice {
                          {.enqueued = [this] { return Position(); },
                           .seen_done = [this](int64_t position) { SeenDone(position); },
                           .waited_until = [this](int64_t position) { WaitedUntil(position); }}};
-  cuda::Executor executor_;
+  cuda::KernelEmulator emulator_;
   std::mt19937_64 random_;
-  std::map<DeviceQueues::Queue, std::unique_ptr<cuda::Executor>> beside_;  // the queues' executors
+  std::map<DeviceQueues::Queue, std::unique_ptr<cuda::KernelEmulator>> beside_;  // the queues' emulators
   int64_t most_bytes_, used_bytes_ = 0;
   mutable std::mutex mutex_;  // for EnqueueCopyOut and transfers, which other threads call
   int opened_ = 0;

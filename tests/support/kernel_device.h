@@ -1,5 +1,5 @@
-// The device that runs CUDA kernels in a test: the executor on the CPU or a GPU, depending on what the program links
-// (kernel_device_executor.cc, tests/gpu/kernel_device_gpu.cc), so that the same tests serve both.
+// The device that runs CUDA kernels in a test: the emulator on the CPU or a GPU, depending on what the program links
+// (kernel_device_emulated.cc, tests/gpu/kernel_device_gpu.cc), so that the same tests serve both.
 //
 //   KernelDevice         device memory and a stream
 //   DeviceVectorOf<T>    an array there, from host values or uninitialised (NaN)
@@ -14,12 +14,13 @@
 #include <vector>
 
 #include "kernels/cuda/device_view.h"
+#include "runtime/tensor.h"
 
 namespace hadal::testing {
 
 class KernelDevice {
  public:
-  // `seed` determines the executor's order of blocks and threads; a GPU ignores it.
+  // `seed` determines the emulator's order of blocks and threads; a GPU ignores it.
   explicit KernelDevice(uint64_t seed);
   ~KernelDevice();
   KernelDevice(const KernelDevice&) = delete;
@@ -74,6 +75,7 @@ class DeviceVectorOf {
   }
 
   T* data() const { return data_; }
+  VectorOf<T> view() const { return {data_, size_}; }
   std::vector<T> Read() const {
     std::vector<T> values(size_);
     device_.Read(values.data(), data_, size_ * sizeof(T));
@@ -98,7 +100,7 @@ class DeviceMatrixOf {
   DeviceMatrixOf(KernelDevice& device, const std::vector<float>& dense, int64_t rows, int64_t columns, Placement place)
       : rows_(rows), columns_(columns), place_(place), storage_(device, Spread(dense, rows, columns, place)) {}
 
-  cuda::DeviceMatrix<T> view() const { return {storage_.data() + place_.offset, columns_ + place_.padding}; }
+  MatrixOf<T> view() const { return {storage_.data() + place_.offset, rows_, columns_, columns_ + place_.padding}; }
   std::vector<float> dense() const {
     const std::vector<T> stored = storage_.Read();
     std::vector<float> values;

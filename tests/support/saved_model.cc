@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "pipeline/checkpoint/training_checkpoints.h"
 #include "pipeline/exchange/parameter_broadcast.h"
 #include "runtime/comm/in_process_communicator.h"

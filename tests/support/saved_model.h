@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pipeline/checkpoint/checkpoint_commit.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/engine/engine.h"
 #include "runtime/data/vocabulary.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/checkpoint/checkpoint_commit.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 
 namespace hadal {

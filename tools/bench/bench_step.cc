@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/engine/memory_fit.h"
 #include "pipeline/exchange/parameter_broadcast.h"

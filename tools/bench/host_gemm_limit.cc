@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "layers/adaptive_bands.h"
-#include "layers/sublayer_context.h"
+#include "layers/chunk_part.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
 

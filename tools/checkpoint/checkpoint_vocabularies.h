@@ -4,8 +4,8 @@
 
 #include "absl/status/status.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
+#include "runtime/data/corpus.h"
 #include "runtime/data/corpus_manifest.h"
-#include "runtime/data/corpus_vocabulary.h"
 
 namespace hadal {
 

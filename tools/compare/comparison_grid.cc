@@ -35,6 +35,11 @@ absl::Status CheckName(absl::string_view name, absl::string_view what, std::set<
   return absl::OkStatus();
 }
 
+// Whether a value sets the seed and nothing else.
+bool SetsSeed(const config::AxisValue& value) {
+  return value.files().empty() && value.set_size() == 1 && absl::StartsWith(value.set(0), "seed=");
+}
+
 absl::StatusOr<std::vector<GridAxis>> NameAxes(const config::Comparison& settings) {
   std::vector<GridAxis> axes;
   std::set<std::string> names;
@@ -43,7 +48,8 @@ absl::StatusOr<std::vector<GridAxis>> NameAxes(const config::Comparison& setting
     if (axis.values().empty()) {
       return absl::InvalidArgumentError(absl::StrCat("axis \"", axis.name(), "\" has no values"));
     }
-    axes.push_back({.name = axis.name()});
+    axes.push_back(
+        {.name = axis.name(), .is_seeds = std::all_of(axis.values().begin(), axis.values().end(), SetsSeed)});
     std::set<std::string> labels;
     for (const config::AxisValue& value : axis.values()) {
       HADAL_RETURN_IF_ERROR(CheckName(value.label(), absl::StrCat("axis \"", axis.name(), "\": label"), labels));
@@ -172,9 +178,19 @@ double CellCost(const config::RunConfig& config) {
   return 3 * weights * tokens * static_cast<double>(std::max<int64_t>(1, config.stop().steps()));
 }
 
-absl::StatusOr<ComparisonGrid> LoadGrid(const std::string& file, const std::vector<std::string>& overrides) {
+absl::StatusOr<ComparisonGrid> LoadGrid(const std::string& file, const std::vector<std::string>& overrides,
+                                        const std::vector<uint64_t>& seeds) {
   config::Comparison settings;
   HADAL_RETURN_IF_ERROR(LoadMessage(file, settings));
+  if (!seeds.empty()) {
+    config::Axis& axis = *settings.add_axes();
+    axis.set_name("seed");
+    for (const uint64_t seed : seeds) {
+      config::AxisValue& value = *axis.add_values();
+      value.set_label(absl::StrCat(seed));
+      value.add_set(absl::StrCat("seed=", seed));
+    }
+  }
   absl::StatusOr<ComparisonGrid> grid = Unroll(settings, DirectoryName(file), overrides);
   if (!grid.ok()) return absl::Status(grid.status().code(), absl::StrCat(file, ": ", grid.status().message()));
   return grid;

@@ -7,6 +7,7 @@
 // Thread safety: pure, except for reading files.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ namespace hadal {
 struct GridAxis {
   std::string name;
   std::vector<std::string> labels;
+  bool is_seeds = false;  // its values set `seed` and nothing else
 };
 
 struct GridCell {
@@ -42,10 +44,11 @@ struct ComparisonGrid {
 // tokens per step × steps. For a run without a limit in steps: those of one step. Only for comparing cells.
 double CellCost(const config::RunConfig& config);
 
-// Applies `overrides` ("a.b=c") to every cell.
+// Applies `overrides` ("a.b=c") to every cell. `seeds`: the values of one more axis, "seed"; empty: no such axis.
 // Errors: those of loading files; InvalidArgument for names of axes or values that are missing, duplicate or not usable
 // as a directory name, for an exclusion with an unknown axis or label, for a grid without cells, and for a cell with an
 // invalid config (names the cell).
-absl::StatusOr<ComparisonGrid> LoadGrid(const std::string& file, const std::vector<std::string>& overrides);
+absl::StatusOr<ComparisonGrid> LoadGrid(const std::string& file, const std::vector<std::string>& overrides,
+                                        const std::vector<uint64_t>& seeds = {});
 
 }  // namespace hadal

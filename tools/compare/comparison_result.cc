@@ -6,7 +6,7 @@
 #include "runtime/data/corpus.h"
 #include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
-#include "tools/corpus/inspect_corpus.h"
+#include "tools/corpus/inspect.h"
 
 namespace hadal {
 namespace {

@@ -16,6 +16,8 @@
 
 namespace hadal {
 
+inline constexpr const char* kTranslationFile = "test.translation";  // of a test set, in the run directory
+
 // How the last run of a cell ended.
 enum class CellEnd {
   kNone,         // it has never run
@@ -34,7 +36,7 @@ struct CellRun {
   int exit_code = 0;
   double wall_seconds = 0;  // of all its runs
   double cpu_seconds = 0;   // user and system time of its processes, on this host
-  // nll of the validated sentences under the training text's token frequencies (inspect_corpus.h).
+  // nll of the validated sentences under the training text's token frequencies (inspect.h).
   std::optional<double> unigram_nll;
 };
 

@@ -8,8 +8,6 @@
 #include "runtime/status_macros.h"
 #include "runtime/text_line.h"
 #include "runtime/utf8.h"
-#include "tools/corpus/plain_text.h"
-#include "tools/corpus/text_input.h"
 #include "tools/corpus/text_lines.h"
 
 namespace hadal {

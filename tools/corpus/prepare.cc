@@ -14,7 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "runtime/clock.h"
-#include "runtime/data/corpus_vocabulary.h"
+#include "runtime/data/corpus.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/corpora_list.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/data/corpus_vocabulary.h"
+#include "runtime/data/corpus.h"
 #include "tools/corpus/prepare_corpus.h"
 
 namespace hadal {

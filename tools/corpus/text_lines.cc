@@ -1,12 +1,112 @@
 #include "tools/corpus/text_lines.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <ios>
+#include <streambuf>
+#include <system_error>
+
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "runtime/text_line.h"
 #include "runtime/utf8.h"
-#include "tools/corpus/plain_text.h"
 
 namespace hadal {
+namespace {
+
+// zlib passes a file that is not compressed on as it is.
+class GzipBuffer : public std::streambuf {
+ public:
+  explicit GzipBuffer(int file) : file_(gzdopen(file, "rb")) {}
+  ~GzipBuffer() override { gzclose(file_); }
+
+ protected:
+  int underflow() override {
+    const int bytes = gzread(file_, buffer_.data(), static_cast<unsigned>(buffer_.size()));
+    int error = Z_OK;
+    const char* message = gzerror(file_, &error);
+    if (bytes < 0 || (bytes == 0 && error != Z_OK)) throw std::ios_base::failure(message);  // the stream becomes bad()
+    if (bytes == 0) return traits_type::eof();
+    setg(buffer_.data(), buffer_.data(), buffer_.data() + bytes);
+    return traits_type::to_int_type(buffer_[0]);
+  }
+
+ private:
+  gzFile file_;
+  std::array<char, size_t{1} << 16> buffer_;
+};
+
+class GzipStream : public std::istream {
+ public:
+  explicit GzipStream(int file) : std::istream(nullptr), buffer_(file) { rdbuf(&buffer_); }
+
+ private:
+  GzipBuffer buffer_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<std::istream>> OpenText(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat facts = {};
+  if (file < 0 || fstat(file, &facts) != 0) return ErrnoStatus(errno, "open", path);
+  if (!S_ISREG(facts.st_mode) && !S_ISFIFO(facts.st_mode) && isatty(file) == 0) {
+    close(file);
+    return absl::InvalidArgumentError(absl::StrCat(path, " is a folder or a device; give a file or a pipe of text"));
+  }
+  return std::make_unique<GzipStream>(file);
+}
+
+namespace {
+
+// A kind of file, its first bytes, and the command that converts it to text.
+struct FileKind {
+  absl::string_view name, first_bytes, to_text;
+};
+
+constexpr FileKind kNotText[] = {
+    {"compressed with gzip", "\x1F\x8B\x08", "gzip -dc"},
+    {"compressed with bzip2", "BZh91AY&SY", "bzip2 -dc"},
+    {"compressed with xz",
+     "\xFD"
+     "7zXZ",
+     "xz -dc"},
+    {"compressed with zstd", "\x28\xB5\x2F\xFD", "zstd -dc"},
+    {"UTF-16", "\xFF\xFE", "iconv -f UTF-16 -t UTF-8"},
+    {"UTF-16", "\xFE\xFF", "iconv -f UTF-16 -t UTF-8"},
+};
+
+}  // namespace
+
+absl::Status CheckIsPlainText(absl::string_view name, absl::string_view first_line) {
+  for (const FileKind& kind : kNotText) {
+    if (!absl::StartsWith(first_line, kind.first_bytes)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(name, " is ", kind.name, "; UTF-8 text is needed: convert it with `",
+                                                   kind.to_text, " FILE > TEXT`"));
+  }
+  return absl::OkStatus();
+}
+
+int64_t TextBytes(std::span<const std::string> paths) {
+  int64_t bytes = 0;
+  for (const std::string& path : paths) {
+    if (path.empty()) continue;
+    std::error_code error;
+    if (absl::EndsWith(path, ".gz") || !std::filesystem::is_regular_file(path, error)) return 0;
+    const uintmax_t size = std::filesystem::file_size(path, error);
+    if (error) return 0;
+    bytes += static_cast<int64_t>(size);
+  }
+  return bytes;
+}
 
 absl::StatusOr<bool> TextLines::Next(std::string& line) {
   if (!ReadLine(in_, line)) {

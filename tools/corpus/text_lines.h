@@ -4,12 +4,35 @@
 
 #include <cstdint>
 #include <istream>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace hadal {
+
+// Opens text files, compressed with gzip or not.
+//
+// Thread safety: as std::istream. Memory: 64 KiB for a file.
+
+// Returns the text of a file, a pipe or a terminal; gzip's is decompressed as it is read. If reading fails, or the
+// compressed data are damaged or end early, the stream becomes bad(). Blocking: opening a pipe waits for its writer.
+// Errors: those of opening; InvalidArgument for a folder or another device.
+absl::StatusOr<std::unique_ptr<std::istream>> OpenText(const std::string& path);
+
+// Detects files that are not UTF-8 text by their first bytes: compressed files and UTF-16.
+
+// `name`: the file's name in errors. `first_line`: its content before the first "\n".
+// Errors: InvalidArgument, with a remedy, for gzip, bzip2, xz, zstd, and a byte order mark of UTF-16.
+absl::Status CheckIsPlainText(absl::string_view name, absl::string_view first_line);
+
+// The bytes of text in the files, for showing progress; "" counts as an empty one. 0: unknown, because a file is
+// compressed or not regular.
+int64_t TextBytes(std::span<const std::string> paths);
 
 inline constexpr char kByteOrderMark[] = "\xEF\xBB\xBF";  // of UTF-8
 

@@ -2,13 +2,13 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <filesystem>
-#include <fstream>
 #include <map>
+#include <optional>
 #include <ostream>
 #include <set>
-#include <system_error>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,20 +19,45 @@
 #include "pipeline/checkpoint/model_checkpoint.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/crc32c.h"
+#include "runtime/data/bleu_tokenizer.h"
 #include "runtime/data/corpus.h"
+#include "runtime/data/language_tags.h"
 #include "runtime/files.h"
+#include "runtime/locked_file.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/corpora_list.h"
 #include "tools/corpus/parallel_text.h"
-#include "tools/evaluate/evaluation.h"
 #include "tools/python_child.h"
-#include "tools/translate/beam_choices.h"
-#include "tools/translate/direction_tags.h"
+#include "tools/tool_exit_code.h"
+#include "tools/translate/leading_tokens.h"
+#include "tools/translate/translate_options.h"
 
 namespace hadal {
 namespace {
 
-constexpr int64_t kMostJsonBytes = int64_t{64} << 20;
+constexpr int64_t kMostBytes = int64_t{1} << 30;  // of a file that is read whole
+constexpr const char* kListName = "test_sets.json";
+
+struct TestSet {
+  std::string name;  // "en-de", "en-de domain"
+  std::string stem;  // of its files
+  Direction direction;
+  int64_t segments = 0;
+  int64_t empty_segments = 0;             // with a blank side
+  std::optional<int64_t> training_pairs;  // of the direction, all domains; empty: the corpus is not known
+  std::string key;                        // what a translation depends on
+};
+
+nlohmann::ordered_json ToJson(const TestSet& set) {
+  nlohmann::ordered_json json = {
+      {"name", set.name},  {"source", set.direction.source}, {"target", set.direction.target},
+      {"files", set.stem}, {"segments", set.segments},       {"empty_segments", set.empty_segments}};
+  for (const auto& entry : kBleuTokenizers) {
+    if (entry.value == BleuTokenizerOf(set.direction.target)) json["tokenizer"] = entry.word;
+  }
+  if (set.training_pairs) json["training_pairs"] = *set.training_pairs;
+  return json;
+}
 
 // "en-de domain" as a file name.
 std::string StemOf(const std::string& name) {
@@ -49,12 +74,12 @@ class Evaluator {
   Evaluator(const EvaluateOptions& options, const TranslateStreams& streams) : options_(options), streams_(streams) {}
 
   // The checkpoint's directory, after Prepare.
-  const std::string& checkpoint() const { return evaluation_.checkpoint; }
+  const std::string& checkpoint() const { return checkpoint_; }
 
   // Checks and copies all test sets.
   absl::Status Prepare() {
     HADAL_ASSIGN_OR_RETURN(const ModelCheckpoint checkpoint, ModelCheckpoint::Open(options_.checkpoint));
-    evaluation_ = {.checkpoint = checkpoint.directory(), .other = options_.against, .pivot = options_.pivot};
+    checkpoint_ = checkpoint.directory();
     HADAL_ASSIGN_OR_RETURN(const std::string how, Fingerprint(checkpoint));
     HADAL_ASSIGN_OR_RETURN(const TextSplits splits,
                            options_.opus.empty() ? ReadCorporaList(options_.list) : FindOpusTexts(options_.opus));
@@ -69,37 +94,43 @@ class Evaluator {
     std::set<std::string> stems;
     for (const TextPair& text : splits.test) {
       HADAL_RETURN_IF_ERROR(Named(text, FindDirectionTags(checkpoint, options_.tags, text.direction).status()));
-      TestSetScores& set = evaluation_.sets.emplace_back();
+      TestSet& set = sets_.emplace_back();
       set.name = CorpusName(text);
       set.stem = StemOf(set.name);
       set.direction = text.direction;
-      set.tokenizer = BleuTokenizerOf(text.direction.target);
       if (!options_.train_corpus.empty()) set.training_pairs = pairs[{text.direction.source, text.direction.target}];
       if (!stems.insert(set.stem).second) {
         return absl::InvalidArgumentError(absl::StrCat(
             set.name, ": another test set's files have this name, too: ", set.stem, "; choose another domain"));
       }
     }
-    HADAL_RETURN_IF_ERROR(CheckInputsStay(splits.test));
-    HADAL_RETURN_IF_ERROR(MakeDirectories(options_.folder));
-    for (size_t i = 0; i < splits.test.size(); ++i) {
-      uint32_t crc = 0;
-      HADAL_RETURN_IF_ERROR(Named(splits.test[i], Copy(splits.test[i], evaluation_.sets[i], crc)));
-      keys_.push_back(absl::StrFormat("%s source %08x\n", how, crc));
+    const auto is_there = [&](const TestSet& set) {
+      return PathExists(JoinPath(options_.against, absl::StrCat(set.stem, ".hypothesis")));
+    };
+    if (!options_.against.empty() && std::ranges::none_of(sets_, is_there)) {
+      return absl::InvalidArgumentError(absl::StrCat("--against ", options_.against,
+                                                     " has no translation of these test sets (", sets_[0].stem,
+                                                     ".hypothesis); give the --out of another hadal evaluate"));
     }
-    return absl::OkStatus();
+    HADAL_RETURN_IF_ERROR(CheckInputsStay(splits.test));
+    HADAL_RETURN_IF_ERROR(OwnFolder());
+    for (size_t i = 0; i < splits.test.size(); ++i) {
+      HADAL_RETURN_IF_ERROR(Named(splits.test[i], Copy(splits.test[i], how, sets_[i])));
+    }
+    return WriteList();
   }
 
   // The next test set that is not translated yet; files the previous one's translation.
   absl::StatusOr<std::optional<TranslationJob>> Next() {
     if (translating_) {
-      const std::string& stem = evaluation_.sets[next_ - 1].stem;
-      HADAL_RETURN_IF_ERROR(ReplaceFile(PathOf(stem, ".key"), keys_[next_ - 1], "new"));
+      const TestSet& set = sets_[next_ - 1];
+      HADAL_ASSIGN_OR_RETURN(const std::string key, KeyOf(set));
+      HADAL_RETURN_IF_ERROR(ReplaceFile(PathOf(set.stem, ".key"), key, "new"));
     }
-    for (; next_ < evaluation_.sets.size(); ++next_) {
-      const TestSetScores& set = evaluation_.sets[next_];
-      const absl::StatusOr<std::string> key = ReadFile(PathOf(set.stem, ".key"), 4096);
-      if (key.ok() && *key == keys_[next_] && PathExists(PathOf(set.stem, ".hypothesis"))) {
+    for (; next_ < sets_.size(); ++next_) {
+      const TestSet& set = sets_[next_];
+      const absl::StatusOr<std::string> key = ReadFile(PathOf(set.stem, ".key"), 4096), wanted = KeyOf(set);
+      if (key.ok() && wanted.ok() && *key == *wanted) {
         ++kept_;
         continue;
       }
@@ -116,20 +147,15 @@ class Evaluator {
 
   absl::Status Report() {
     if (kept_ > 0) streams_.log << kept_ << " test sets were translated before, by the same model and options\n";
-    for (TestSetScores& set : evaluation_.sets) {
-      ScoredFiles files{.hypotheses = PathOf(set.stem, ".hypothesis"), .references = PathOf(set.stem, ".reference")};
-      if (!options_.against.empty()) {
-        HADAL_ASSIGN_OR_RETURN(files.other, OtherTranslation(set));
-      }
-      HADAL_RETURN_IF_ERROR(ScoreFiles(files, set));
-    }
-    ClassifyLanguages();
-    const std::string text = EvaluationMarkdown(evaluation_);
-    HADAL_RETURN_IF_ERROR(ReplaceFile(PathOf("report", ".md"), text, "new"));
-    HADAL_RETURN_IF_ERROR(ReplaceFile(PathOf("report", ".html"), EvaluationHtml(evaluation_), "new"));
-    HADAL_RETURN_IF_ERROR(ReplaceFile(PathOf("evaluation", ".json"), EvaluationJson(evaluation_), "new"));
-    streams_.out << text << std::flush;
-    return absl::OkStatus();
+    streams_.log << std::flush;
+    std::vector<std::string> arguments = {options_.folder, "--pivot", options_.pivot};
+    if (!options_.against.empty()) arguments.insert(arguments.end(), {"--against", options_.against});
+    const int code = RunPyhadal("evaluate", arguments);
+    if (code == 0) return absl::OkStatus();
+    const std::string message =
+        absl::StrCat("the translations in ", options_.folder, " were not scored (pyhadal: exit status ", code,
+                     ", its message is above); the same command goes on with the scores");
+    return code == kToolUsage ? absl::InvalidArgumentError(message) : absl::InternalError(message);
   }
 
  private:
@@ -156,6 +182,65 @@ class Evaluator {
         static_cast<int>(options_.over_long), static_cast<int>(options_.joining), static_cast<int>(options_.tags));
   }
 
+  // The names of the files that this evaluation writes into the folder.
+  std::vector<std::string> Written() const {
+    std::vector<std::string> names = {kListName, "report.md", "report.html", "evaluation.json"};
+    for (const char* table : {"means", "test_sets"}) {
+      for (const char* kind : {".csv", ".tex"}) names.push_back(absl::StrCat(table, kind));
+    }
+    for (const TestSet& set : sets_) {
+      for (const char* kind : {".source", ".reference", ".hypothesis", ".key"}) names.push_back(set.stem + kind);
+    }
+    return names;
+  }
+
+  // Makes the folder, locks it, and checks that what it replaces there is an earlier evaluation's.
+  absl::Status OwnFolder() {
+    HADAL_RETURN_IF_ERROR(MakeDirectories(options_.folder));
+    absl::StatusOr<FileDescriptor> lock = OpenLocked(JoinPath(options_.folder, "lock"));
+    if (absl::IsAborted(lock.status())) {
+      return absl::AbortedError(absl::StrCat("another hadal evaluate writes into ", options_.folder,
+                                             "; wait for its end, or choose another --out"));
+    }
+    HADAL_RETURN_IF_ERROR(lock.status());
+    lock_ = *std::move(lock);
+    const std::string list = JoinPath(options_.folder, kListName);
+    if (PathExists(list)) {
+      HADAL_ASSIGN_OR_RETURN(const std::string text, ReadFile(list, kMostBytes));
+      const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+      if (!json.is_object() || !json.contains("written") || !json["written"].is_array()) {
+        return absl::InvalidArgumentError(absl::StrCat(list, " is not hadal evaluate's; choose another --out"));
+      }
+      for (const nlohmann::json& name : json["written"]) {
+        if (name.is_string()) owned_.insert(name.get<std::string>());
+      }
+    }
+    for (const std::string& name : Written()) {
+      const std::string path = JoinPath(options_.folder, name);
+      struct stat info;
+      if (lstat(path.c_str(), &info) != 0) continue;
+      if (owned_.contains(name) && S_ISREG(info.st_mode)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, " was not written by hadal evaluate; remove it, or choose another --out"));
+    }
+    return WriteList();  // what is written from here on is this command's, also if it is interrupted
+  }
+
+  absl::Status WriteList() {
+    nlohmann::ordered_json json = {{"checkpoint", checkpoint_}, {"test_sets", nlohmann::json::array()}};
+    for (const TestSet& set : sets_) json["test_sets"].push_back(ToJson(set));
+    for (const std::string& name : Written()) owned_.insert(name);
+    json["written"] = owned_;
+    return ReplaceFile(JoinPath(options_.folder, kListName),
+                       json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", "new");
+  }
+
+  // The key of the translation that is there.
+  absl::StatusOr<std::string> KeyOf(const TestSet& set) const {
+    HADAL_ASSIGN_OR_RETURN(const std::string text, ReadFile(PathOf(set.stem, ".hypothesis"), kMostBytes));
+    return absl::StrFormat("%s hypothesis %08x\n", set.key, Crc32c(text.data(), text.size(), 0));
+  }
+
   // Checks that no file that is written is the list or a text, of whichever test set and under any name.
   absl::Status CheckInputsStay(const std::vector<TextPair>& texts) const {
     std::map<std::pair<dev_t, ino_t>, std::string> inputs;
@@ -165,14 +250,8 @@ class Evaluator {
     };
     if (!options_.list.empty()) add(options_.list);
     for (const TextPair& text : texts) add(text.source), add(text.target);
-    std::vector<std::string> written = {PathOf("report", ".md"), PathOf("report", ".html"),
-                                        PathOf("evaluation", ".json"), PathOf("languages", ".json")};
-    for (const TestSetScores& set : evaluation_.sets) {
-      for (const char* kind : {".source", ".reference", ".hypothesis", ".key"}) {
-        written.push_back(PathOf(set.stem, kind));
-      }
-    }
-    for (const std::string& path : written) {
+    for (const std::string& name : Written()) {
+      const std::string path = JoinPath(options_.folder, name);
       if (stat(path.c_str(), &info) != 0) continue;
       const auto input = inputs.find({info.st_dev, info.st_ino});
       if (input == inputs.end()) continue;
@@ -205,12 +284,10 @@ class Evaluator {
     return pairs;
   }
 
-  // Writes the test set's source and reference. `crc`: of the source.
-  absl::Status Copy(const TextPair& text, TestSetScores& set, uint32_t& crc) const {
+  // Writes the test set's source and reference. `how`: what its translation depends on besides its source.
+  absl::Status Copy(const TextPair& text, const std::string& how, TestSet& set) const {
     HADAL_ASSIGN_OR_RETURN(ParallelReader reader, ParallelReader::Open(text));
-    std::ofstream source(PathOf(set.stem, ".source"), std::ios::binary);
-    std::ofstream reference(PathOf(set.stem, ".reference"), std::ios::binary);
-    if (!source || !reference) return CreationError(errno, PathOf(set.stem, !source ? ".source" : ".reference"));
+    std::string source, reference;
     ParallelLine line;
     while (true) {
       HADAL_ASSIGN_OR_RETURN(const bool more, reader.Next(line));
@@ -218,66 +295,23 @@ class Evaluator {
       if (!line.invalid.empty()) return absl::InvalidArgumentError(line.invalid);
       ++set.segments;
       set.empty_segments += line.empty ? 1 : 0;
-      source << line.source << "\n";
-      reference << line.target << "\n";
-      crc = Crc32c(line.source.data(), line.source.size(), crc);
-      crc = Crc32c("\n", 1, crc);
+      absl::StrAppend(&source, line.source, "\n");
+      absl::StrAppend(&reference, line.target, "\n");
     }
     if (set.segments == 0) return absl::InvalidArgumentError("the test set is empty; remove it from the list");
-    if (source.flush() && reference.flush()) return absl::OkStatus();
-    return absl::ResourceExhaustedError(
-        absl::StrCat(PathOf(set.stem, ".source"), ": writing failed; is the disk full?"));
-  }
-
-  // The file of the other system's translation of a test set, or "" if it has none.
-  // Errors: InvalidArgument if the references differ.
-  absl::StatusOr<std::string> OtherTranslation(const TestSetScores& set) const {
-    const std::string stem = JoinPath(options_.against, set.stem);
-    if (!PathExists(stem + ".hypothesis")) return std::string();
-    constexpr int64_t kMostBytes = int64_t{1} << 30;
-    HADAL_ASSIGN_OR_RETURN(const std::string theirs, ReadFile(stem + ".reference", kMostBytes));
-    HADAL_ASSIGN_OR_RETURN(const std::string ours, ReadFile(PathOf(set.stem, ".reference"), kMostBytes));
-    if (theirs == ours) return stem + ".hypothesis";
-    return absl::InvalidArgumentError(absl::StrCat("--against ", options_.against, ": ", set.stem,
-                                                   ".reference differs from this evaluation's; compare systems on the "
-                                                   "same test sets"));
-  }
-
-  // Fills the shares of wrong languages, or the note that says why there are none.
-  void ClassifyLanguages() {
-    evaluation_.language_note =
-        "No shares of wrong languages: the classifier did not run, or knows fewer than two of the languages (its "
-        "message is on standard error). To install it: pip install lingua-language-detector, for the Python of "
-        "HADAL_PYTHON if that is set.";
-    std::vector<std::string> arguments = {"languages", options_.folder};
-    for (const TestSetScores& set : evaluation_.sets) arguments.push_back(set.stem);
-    RemoveTree(PathOf("languages", ".json")).IgnoreError();
-    if (!RunHadalTorch(arguments).ok()) return;
-    const absl::StatusOr<std::string> text = ReadFile(PathOf("languages", ".json"), kMostJsonBytes);
-    const nlohmann::json found =
-        text.ok() ? nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false) : nlohmann::json();
-    if (!found.is_object() || !found.contains("classifier") || !found["classifier"].is_string()) return;
-    for (TestSetScores& set : evaluation_.sets) {
-      const auto shares = found.find(set.stem);
-      if (shares == found.end() || !shares->is_object()) continue;
-      const auto share = [&](const char* side) -> std::optional<double> {
-        const auto value = shares->find(side);
-        return value != shares->end() && value->is_number() ? std::optional(value->get<double>()) : std::nullopt;
-      };
-      set.wrong_language = share("hypothesis");
-      set.wrong_language_reference = share("reference");
-    }
-    evaluation_.language_note = absl::StrCat(
-        "Wrong language: share of the lines that are not blank, by ", found["classifier"].get<std::string>(),
-        ", which chooses among the languages of these test sets; of the references it is its own error.");
+    set.key = absl::StrFormat("%s source %08x", how, Crc32c(source.data(), source.size(), 0));
+    HADAL_RETURN_IF_ERROR(ReplaceFile(PathOf(set.stem, ".source"), source, "new"));
+    return ReplaceFile(PathOf(set.stem, ".reference"), reference, "new");
   }
 
   const EvaluateOptions& options_;
   TranslateStreams streams_;
-  Evaluation evaluation_;
-  std::vector<std::string> keys_;  // [test sets] what a translation depends on
-  size_t next_ = 0;                // test set
-  bool translating_ = false;       // the test set before next_
+  std::string checkpoint_;  // its directory
+  std::vector<TestSet> sets_;
+  FileDescriptor lock_;          // of the folder
+  std::set<std::string> owned_;  // names of the folder's files that this command or an earlier one has written
+  size_t next_ = 0;              // test set
+  bool translating_ = false;     // the test set before next_
   int64_t kept_ = 0;
 };
 

@@ -1,15 +1,14 @@
-// `hadal evaluate` translates a list of test sets with one model, on any number of ranks, and scores each.
+// `hadal evaluate` translates a list of test sets with one model, on any number of ranks, and has them scored.
 //
 //   hadal evaluate RUN_OR_DIR --list LIST | --opus FOLDER [--tags PRESET] --out FOLDER
 //                  [--against FOLDER] [--train-corpus PREFIX] [--pivot en] [beam options of `hadal translate`]
 // The test splits of the list (configs/corpora.proto) are checked and copied before the first is translated. FOLDER
-// gets NAME.source, NAME.reference and NAME.hypothesis of each, lines as sacreBLEU reads them, and report.md,
-// report.html and evaluation.json; the report is printed, too. Scores: evaluation.h.
-// Interrupted, the command goes on where it was: NAME.key names the checkpoint's contents, the options and the source
-// that NAME.hypothesis is of, and a translation whose key is the same is not made again.
-// Shares of wrong languages are computed from the files by `hadal_torch languages` (the Python package lingua); without
-// it the report says how to install it.
-// Memory: the model, a buffer of lines; with --against 160 bytes for each line of a test set.
+// gets NAME.source, NAME.reference and NAME.hypothesis of each, lines as sacreBLEU reads them, and test_sets.json,
+// which names them; then `pyhadal evaluate FOLDER` (tools/python) scores them and writes the reports.
+// Interrupted, the command goes on where it was: NAME.key names the checkpoint's contents, the options, the source and
+// the translation, and a translation is kept if all of them are the same.
+// Only files that test_sets.json names are replaced; one process at a time writes into FOLDER.
+// Memory: the model, a buffer of lines, the text of the largest test set.
 #pragma once
 
 #include <string>

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "pipeline/exchange/replica_blocks.h"
+#include "pipeline/exchange/replica_buckets.h"
 #include "pipeline/exchange/replica_reduction.h"
 #include "pipeline/layout/slice_ownership.h"
 

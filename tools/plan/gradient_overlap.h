@@ -8,7 +8,7 @@
 // this piece's round and for those before. A piece is what an owner has of a round, and complete when all of the round
 // is. Each slice has one owner among the replicas and one round (slice_ownership.h); the owner receives R−1
 // pieces of it or, with blocks of replicas, a rank about as many as a relay and as an owner
-// (exchange/replica_blocks.h), each over one link within or between nodes.
+// (exchange/replica_buckets.h), each over one link within or between nodes.
 // The slices of every owner are spread over the depth of the stage, so each owner receives during the whole backward;
 // only the transfer of the last piece cannot overlap it.
 // Completion: during the last micro-batch of a chunk, backward runs from the last sublayer to the first and sends

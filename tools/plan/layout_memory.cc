@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
+#include "pipeline/engine/engine.h"
 #include "pipeline/engine/memory_fit.h"
-#include "pipeline/engine/rank_parts.h"
 
 namespace hadal {
 namespace {

@@ -1,5 +1,5 @@
 // LayoutMemory computes what the ranks of a planned pipeline take on a machine's devices: the bytes of the arenas, laid
-// out as training lays them out (rank_parts.h), stage by stage, so that a search can stop at the first rank that does
+// out as training lays them out (engine.h), stage by stage, so that a search can stop at the first rank that does
 // not fit.
 //
 // A device holds a rank if LimitedBytes (memory_fit.h) are at most

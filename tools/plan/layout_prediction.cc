@@ -6,7 +6,7 @@
 #include <set>
 
 #include "layers/border.h"
-#include "pipeline/exchange/replica_blocks.h"
+#include "pipeline/exchange/replica_buckets.h"
 #include "pipeline/exchange/tied_tables.h"
 #include "pipeline/layout/slice_ownership.h"
 #include "runtime/status_macros.h"

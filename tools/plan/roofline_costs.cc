@@ -86,7 +86,7 @@ class RooflineCosts : public StepCosts {
     return {PassSeconds(3 * rows * width * element_bytes_), PassSeconds(4 * rows * width * element_bytes_)};
   }
 
-  // In place of Joint with n streams (layers/hyper_segment.h): the kernels that read and write them, the product that
+  // In place of Joint with n streams (layers/hyper_segment.cc): the kernels that read and write them, the product that
   // makes the maps, the norm of what the sublayer reads, and the pass that makes its result. All in fp32.
   ThereAndBack Residuals(double rows, double width, double n) const {
     const double maps = n * (n + 2);

@@ -5,7 +5,7 @@
 //                       (waves · units). k is split (into parts of at least 4 T) if that shortens the product
 //   attention           max(operations / attention_flops, bytes / bandwidth, one kernel); scores stay on the chip
 //   joint               bias, dropout, gains, sum and LayerNorm in one pass: bytes / bandwidth, at least one kernel
-//   several streams     in place of joint: the passes of layers/hyper_segment.h, and the product that makes the maps
+//   several streams     in place of joint: the passes of layers/hyper_segment.cc, and the product that makes the maps
 // Kernels run one after the other. The kernels are those of the GPU path (fused joint, attention without stored scores,
 // ReLU and bias inside products); for a CPU use a profile.
 // Assumes sentences of a typical length (pipeline_layout.h's) and full micro-batches.

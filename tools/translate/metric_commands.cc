@@ -18,7 +18,6 @@
 #include "runtime/data/word_errors.h"
 #include "runtime/printable.h"
 #include "runtime/status_macros.h"
-#include "tools/corpus/text_input.h"
 #include "tools/corpus/text_lines.h"
 #include "tools/tool_exit_code.h"
 

@@ -17,7 +17,7 @@
 #include "tools/corpus/parallel_text.h"
 #include "tools/corpus/token_lists.h"
 #include "tools/output/human_units.h"
-#include "tools/translate/output_file.h"
+#include "tools/translate/translation_output.h"
 
 namespace hadal {
 namespace {

@@ -24,16 +24,12 @@
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/feature_reader.h"
-#include "tools/corpus/plain_text.h"
-#include "tools/corpus/text_input.h"
 #include "tools/corpus/text_lines.h"
 #include "tools/corpus/token_lists.h"
 #include "tools/output/human_units.h"
 #include "tools/output/work_progress.h"
-#include "tools/translate/direction_tags.h"
-#include "tools/translate/forced_tokens.h"
-#include "tools/translate/output_file.h"
-#include "tools/translate/output_line.h"
+#include "tools/translate/leading_tokens.h"
+#include "tools/translate/translation_output.h"
 #include "tools/translate/unknown_tokens.h"
 
 namespace hadal {

@@ -6,16 +6,16 @@
 //   hadal sample    RUN_OR_DIR [--prompts FILE] [--out FILE] [--nbest 1] [--print-scores | --json] [--max-len N] …
 // Beam search uses the `decode` group of the run's config, which the checkpoint contains, as the run's validation BLEU
 // does; options override it. With --temperature, --top-k or --top-p, and in `hadal sample`, --nbest outputs are drawn
-// instead (pipeline/decode/token_draw.h). Writes one line per sentence, in the order of the input; an empty line gives
-// an empty line. output_line.h has the forms of --nbest, --print-scores and --json. The score is Σ log p /
+// instead (pipeline/decode/beam_search.h). Writes one line per sentence, in the order of the input; an empty line gives
+// an empty line. translation_output.h has the forms of --nbest, --print-scores and --json. The score is Σ log p /
 // length^length_penalty, natural logarithm, with </s>; of a sample Σ log p.
-// --prefix: line n of FILE is text that output n must begin with (forced_tokens.h); an empty line forces nothing. A
+// --prefix: line n of FILE is text that output n must begin with (leading_tokens.h); an empty line forces nothing. A
 // prompt of `hadal sample` is the same for a language model: a line each, "-" for standard input, without --prompts one
 // empty prompt. Forced tokens are part of the output and of its score.
 // A sentence's output depends only on the model, the options and, for samples, its line's number; not on other
 // sentences, ranks or threads. (On a GPU the last bits of its score depend on --beam, --batch and --longest-source,
 // which determine the sizes of products: decode_capacity.h.)
-// The file of --out: output_file.h.
+// The file of --out: translation_output.h.
 // --buffer lines at a time are read, then translated, then written; one line at a time if they are typed.
 #pragma once
 

@@ -1,5 +1,5 @@
 // A file that is written beside training, of slices in host memory and on a device.
-#include "pipeline/checkpoint/background_file.h"
+#include "pipeline/checkpoint/checkpoint_file.h"
 
 #include <algorithm>
 #include <chrono>
@@ -11,7 +11,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pipeline/checkpoint/checkpoint_commit.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/check.h"

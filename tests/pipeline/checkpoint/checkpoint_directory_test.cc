@@ -1,5 +1,4 @@
 #include "pipeline/checkpoint/checkpoint_directory.h"
-#include "pipeline/checkpoint/checkpoint_commit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Which names in RUN/checkpoints are a killed attempt's, and what becomes of them. Claims that do the same:
 // checkpoint_test.cc, checkpoint_directory_test.cc.
-#include "pipeline/checkpoint/checkpoint_commit.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
 
 #include <filesystem>
 #include <string>

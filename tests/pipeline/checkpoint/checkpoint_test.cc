@@ -1,5 +1,4 @@
 // Whole checkpoints: written by one layout and read by another, and damaged in every way a disk or a person can.
-#include "pipeline/checkpoint/checkpoint_commit.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 
 #include <gmock/gmock.h>

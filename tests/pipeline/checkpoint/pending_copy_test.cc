@@ -5,8 +5,8 @@
 
 #include "gtest/gtest.h"
 #include "kernels/add.h"
-#include "pipeline/checkpoint/background_file.h"
-#include "pipeline/checkpoint/checkpoint_commit.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/checkpoint/checkpoint_file.h"
 #include "runtime/arena.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/small_checkpoint.h"

@@ -17,7 +17,7 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "pipeline/checkpoint/run_owner.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/files.h"

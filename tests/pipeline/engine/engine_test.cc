@@ -1,7 +1,7 @@
 // What the engine's one loop makes of a peer that breaks its word, what runs beside a step's last backward, and what
 // beside its update.
 #include "pipeline/engine/engine.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 
 #include <cstddef>
 #include <span>

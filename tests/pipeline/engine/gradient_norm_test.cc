@@ -1,7 +1,7 @@
 // The norm of made-up gradients, which are a function of (parameter, element) alone, over every cut and number of
 // replicas.
-#include "pipeline/engine/gradient_norm.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
+#include "pipeline/engine/step_tail.h"
 
 #include <algorithm>
 #include <cmath>

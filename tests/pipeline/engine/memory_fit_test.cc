@@ -9,8 +9,8 @@
 #include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
 #include "layers/method_presets.h"
-#include "layers/purpose.h"
-#include "pipeline/engine/rank_parts.h"
+#include "layers/parameter_store.h"
+#include "pipeline/engine/engine.h"
 
 namespace hadal {
 namespace {

@@ -1,6 +1,6 @@
 // All channels of all ranks: a message that is passed on by every global chunk must meet them in the order of depth.
-#include "pipeline/exchange/channels.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
+#include "pipeline/exchange/channel.h"
 
 #include <vector>
 

@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "layers/initialization.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
 

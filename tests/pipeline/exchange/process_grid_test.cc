@@ -1,13 +1,16 @@
-#include "pipeline/exchange/process_grid.h"
-
+#include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pipeline/exchange/process_grid.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
+#include "tests/support/small_model.h"
 
 namespace hadal {
 namespace {
@@ -106,5 +109,113 @@ TEST(ProcessGrid, APipelineAndTheReplicasOfAStageTalkWithOneTagAndDoNotMeet) {
   }
 }
 
+using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
+
+std::vector<TransferGroup> GroupsOf(PipelineOptions options, int ranks, EmbeddingSharing sharing) {
+  ModelOptions model = testing::SmallModel(ResidualMethod::kPreLn, {.encoder_layers = 4, .decoder_layers = 4});
+  model.sharing = sharing;
+  const ModelPlan plan = ModelPlan::Make(model);
+  const PipelineLayout pipeline =
+      MakePipelineLayout(plan, {.micro_batches = std::max(8, ranks)}, options, ranks).value();
+  return TransferGroups(plan, pipeline);
+}
+
+// Of one replica: all are in one group.
+std::vector<RankPair> PairsOf(PipelineOptions options, int ranks, EmbeddingSharing sharing) {
+  const std::vector<TransferGroup> groups = GroupsOf(options, ranks, sharing);
+  EXPECT_EQ(groups.size(), 1u);
+  return groups[0].pairs;
+}
+
+TEST(TransferGroups, NeighboursOfAPipeline) {
+  EXPECT_THAT(PairsOf({}, 4, EmbeddingSharing::kNone),
+              UnorderedElementsAre(RankPair{0, 1}, RankPair{1, 2}, RankPair{2, 3}));
+}
+
+TEST(TransferGroups, InterleavedChunksCloseTheRing) {
+  EXPECT_THAT(PairsOf({.chunks = 2, .schedule = ScheduleKind::kInterleaved1F1B}, 4, EmbeddingSharing::kNone),
+              UnorderedElementsAre(RankPair{0, 1}, RankPair{1, 2}, RankPair{2, 3}, RankPair{0, 3}));
+}
+
+// Source embedding on stage 0, target embedding and head behind it.
+TEST(TransferGroups, TheOwnerOfATiedTableKnowsItsUsers) {
+  EXPECT_THAT(PairsOf({.split = {4, 12, 16}}, 4, EmbeddingSharing::kAll),
+              UnorderedElementsAre(RankPair{0, 1}, RankPair{1, 2}, RankPair{2, 3}, RankPair{0, 3}));
+}
+
+TEST(TransferGroups, ReplicasOfAStageAndStagesOfAReplica) {
+  for (const Placement placement : {Placement::kReplicasTogether, Placement::kStagesTogether}) {
+    const GridShape grid{.stages = 2, .replicas = 3, .placement = placement};
+    const auto groups = GroupsOf({.replicas = 3, .placement = placement}, 6, EmbeddingSharing::kNone);
+    ASSERT_EQ(groups.size(), 5u);
+    for (int replica = 0; replica < 3; ++replica) {
+      const int a = grid.RankOf(0, replica), b = grid.RankOf(1, replica);
+      EXPECT_THAT(groups[replica].ranks, ElementsAre(a, b));
+      EXPECT_THAT(groups[replica].pairs, ElementsAre(RankPair{a, b}));
+      EXPECT_EQ(groups[replica].kind, TransferGroup::Kind::kMessages);
+    }
+    for (int stage = 0; stage < 2; ++stage) {
+      const int a = grid.RankOf(stage, 0), b = grid.RankOf(stage, 1), c = grid.RankOf(stage, 2);
+      EXPECT_THAT(groups[3 + stage].ranks, ElementsAre(a, b, c));
+      EXPECT_THAT(groups[3 + stage].pairs, ElementsAre(RankPair{a, b}, RankPair{a, c}, RankPair{b, c}));
+      EXPECT_EQ(groups[3 + stage].kind, TransferGroup::Kind::kExchanges);
+    }
+  }
+}
+
+// A rank meets its block of 8, and one replica of each other block.
+TEST(TransferGroups, ReplicasMeetTheirBlockAndARelayOfEachOther) {
+  const auto connections = [](int replicas) {
+    return MostConnections(GroupsOf({.replicas = replicas}, replicas, EmbeddingSharing::kNone));
+  };
+  EXPECT_EQ(connections(8), 2 * 7);
+  EXPECT_EQ(connections(9), 2 * 8) << "the last is alone in its block, the relay of all others";
+  EXPECT_EQ(connections(16), 2 * (7 + 1));
+  EXPECT_EQ(connections(32), 2 * (7 + 3));
+}
+
+TEST(TransferGroups, OneRankHasNobody) { EXPECT_TRUE(GroupsOf({}, 1, EmbeddingSharing::kAll).empty()); }
+
+TEST(TransferGroups, ConnectionsAreTwoAPairOfTheRankThatHasTheMost) {
+  const auto connections = [](const PipelineOptions& options, int ranks) {
+    return MostConnections(GroupsOf(options, ranks, EmbeddingSharing::kNone));
+  };
+  EXPECT_EQ(connections({}, 1), 0);
+  EXPECT_EQ(connections({}, 2), 2);
+  EXPECT_EQ(connections({}, 4), 4) << "a stage between two";
+  EXPECT_EQ(connections({.replicas = 3}, 6), 6) << "one neighbour, two replicas";
+}
+
+// The proof that ranks never wait for each other in a circle (runtime/comm/nccl_communicator.md) needs a hardware queue
+// of 32 for each stream.
+TEST(TransferGroups, NoRankHasMoreThanTwentyOneStreams) {
+  constexpr int kOwnStreams = 12;  // a bound on the main order, sums of replicas and copies, of which there are fewer
+  ModelOptions model = testing::SmallModel(ResidualMethod::kPreLn, {.encoder_layers = 8, .decoder_layers = 8});
+  model.sharing = EmbeddingSharing::kAll;
+  const ModelPlan plan = ModelPlan::Make(model);
+  for (int stages = 1; stages <= 8; ++stages) {
+    for (int replicas = 1; replicas <= 8; ++replicas) {
+      for (int chunks = 1; chunks <= (stages > 1 ? 4 : 1); ++chunks) {
+        SCOPED_TRACE(::testing::Message() << stages << " stages, " << replicas << " replicas, " << chunks << " chunks");
+        PipelineOptions options;
+        options.replicas = replicas;
+        options.chunks = chunks;
+        if (chunks > 1) options.schedule = ScheduleKind::kInterleaved1F1B;
+        const auto pipeline =
+            MakePipelineLayout(plan, {.micro_batches = stages * replicas}, options, stages * replicas);
+        ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+        std::map<int, int> streams;
+        for (const TransferGroup& group : TransferGroups(plan, *pipeline)) {
+          const int links = group.kind == TransferGroup::Kind::kExchanges ? 1 : 2;
+          for (const int rank : group.ranks) streams[rank] += links * NcclLink::kStreams;
+        }
+        for (const auto& [rank, of_links] : streams) EXPECT_LE(of_links + kOwnStreams, 21) << "rank " << rank;
+      }
+    }
+  }
+}
+
 }  // namespace
+
 }  // namespace hadal

@@ -1,6 +1,3 @@
-#include "pipeline/exchange/replica_buckets.h"
-#include "layers/purpose.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -9,6 +6,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "layers/parameter_store.h"
+#include "pipeline/exchange/replica_buckets.h"
 #include "pipeline/layout/slice_ownership.h"
 
 namespace hadal {
@@ -148,5 +147,33 @@ TEST_P(ReplicaBuckets, AreTheSameListOnEveryReplica) {
 INSTANTIATE_TEST_SUITE_P(Storages, ReplicaBuckets, testing::Values(Storage::kFloat32, Storage::kBFloat16),
                          [](const auto& info) { return info.param == Storage::kFloat32 ? "fp32" : "bf16"; });
 
+TEST(ReplicaBlocks, EachBlockHasARelayOfEachOwner) {
+  for (int replicas = 1; replicas <= 40; ++replicas) {
+    const ReplicaBlocks blocks{.replicas = replicas};
+    for (int owner = 0; owner < replicas; ++owner) {
+      EXPECT_EQ(blocks.RelayOf(ReplicaBlocks::BlockOf(owner), owner), owner) << "in its own block itself";
+      for (int block = 0; block < blocks.count(); ++block) {
+        const int relay = blocks.RelayOf(block, owner);
+        EXPECT_EQ(ReplicaBlocks::BlockOf(relay), block);
+        EXPECT_LT(relay, replicas);
+        EXPECT_TRUE(blocks.Meet(relay, owner));
+      }
+    }
+  }
+}
+
+// As many as without blocks, where all blocks are whole; all but one for each other block come from its own.
+TEST(ReplicaBlocks, AReplicaReceivesOnePieceOfEachOther) {
+  for (const int replicas : {2, 3, 7, 8, 16, 24, 64}) {
+    const ReplicaBlocks blocks{.replicas = replicas};
+    for (int replica = 0; replica < replicas; ++replica) EXPECT_EQ(blocks.PiecesOf(replica), replicas - 1);
+    EXPECT_EQ(blocks.MostPieces(), replicas - 1);
+  }
+  const ReplicaBlocks ragged{.replicas = 27};  // the last block has 3, one of them the relay of 10
+  EXPECT_EQ(ragged.PiecesOf(24), 10 * 2 + 3);
+  EXPECT_EQ(ragged.MostPieces(), 4 * 7 + 3);
+}
+
 }  // namespace
+
 }  // namespace hadal

@@ -1,6 +1,6 @@
 // One matrix used by both embeddings and the head, with the uses on one stage, on two and on three.
 #include "pipeline/exchange/tied_tables.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 
 #include <set>
 #include <string>

@@ -1,4 +1,4 @@
-#include "pipeline/instruments/recording_schedule.h"
+#include "pipeline/instruments/depth_recorder.h"
 
 #include <vector>
 

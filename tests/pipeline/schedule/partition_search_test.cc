@@ -1,6 +1,6 @@
 // Against every split there is, down to the borders that ties must take (partition_test.cc: the same problem through
 // MakePartition).
-#include "pipeline/schedule/partition_search.h"
+#include "pipeline/schedule/partition.h"
 
 #include <algorithm>
 #include <limits>

@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "layers/chunk_part.h"
 #include "layers/initialization.h"
 #include "layers/layer_combination.h"
 #include "layers/output_head.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 #include "layers/second_stream.h"
-#include "layers/segment.h"
 #include "pipeline/stage/batch_slots.h"
 #include "runtime/arena.h"
 #include "runtime/random.h"

@@ -1,6 +1,6 @@
 // The limit of a device runs what a training step has launched, all of it, and leaves training as it was.
 #include "tools/bench/device_gemm_limit.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 
 #include <functional>
 #include <memory>

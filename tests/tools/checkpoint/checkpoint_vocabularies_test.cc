@@ -7,9 +7,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "layers/method_presets.h"
-#include "pipeline/checkpoint/checkpoint_commit.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
-#include "runtime/data/corpus_writer.h"
+#include "runtime/data/corpus.h"
 #include "tests/support/saved_model.h"
 #include "tests/support/temporary_directory.h"
 

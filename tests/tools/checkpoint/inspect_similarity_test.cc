@@ -1,5 +1,5 @@
 #include "tools/checkpoint/inspect_similarity.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 
 #include <cmath>
 #include <map>
@@ -10,7 +10,7 @@
 #include "pipeline/layout/pipeline_layout.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
-#include "runtime/data/pack_sentences.h"
+#include "runtime/data/packed_batch.h"
 #include "runtime/status_macros.h"
 #include "tests/support/small_model.h"
 

@@ -76,6 +76,22 @@ TEST_F(ComparisonGridTest, LaysSettingsOverFilesAndTheCommandLineOverAll) {
                                                     "model.decoder_layers=2", "model.decoder_layers=3"));
 }
 
+TEST_F(ComparisonGridTest, SeedsAreOneMoreAxis) {
+  const auto grid = LoadGrid(Write("grid.textproto", std::string("base: \"base.textproto\"\n") + kAxes), {}, {7, 8});
+  ASSERT_TRUE(grid.ok()) << grid.status();
+  ASSERT_EQ(grid->cells.size(), 8u);
+  EXPECT_EQ(grid->cells[1].name, "method=deepnorm,depth=2,seed=8");
+  EXPECT_EQ(grid->cells[1].config.seed(), 8u);
+  EXPECT_TRUE(grid->axes[2].is_seeds);
+  EXPECT_FALSE(grid->axes[1].is_seeds);
+  const auto written =
+      Load("axes { name: \"s\" values { label: \"a\" set: \"seed=1\" } values { label: \"b\" set: \"seed=2\" } }");
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_TRUE(written->axes[0].is_seeds);
+  EXPECT_THAT(std::string(LoadGrid(directory_ / "grid.textproto", {}, {3, 3}).status().message()),
+              HasSubstr("given twice"));
+}
+
 TEST_F(ComparisonGridTest, LeavesOutWhatAllPartsOfAnExclusionName) {
   const auto grid = Load(std::string(kAxes) + "exclude: \"depth=12,method=post_ln\"");
   ASSERT_TRUE(grid.ok()) << grid.status();

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "runtime/data/corpus_writer.h"
+#include "runtime/data/corpus.h"
 #include "tests/support/temporary_directory.h"
-#include "tools/corpus/inspect_corpus.h"
+#include "tools/corpus/inspect.h"
 
 namespace hadal {
 namespace {

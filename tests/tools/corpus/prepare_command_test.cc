@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST_F(PrepareTest, TheCommandLineSetsTheOptions) {
-  WriteSyntheticText();
+  WriteLongText();
   const std::string arguments =
       absl::StrCat("prepare --train ", Path("train.en"), " ", Path("train.de"), " --train ", Path("train.en"), " ",
                    Path("train.de"), " --out ", Path("out"), " --vocab-size 90 --vocab-type unigram --separate");
@@ -28,7 +28,7 @@ TEST_F(PrepareTest, TheCommandLineSetsTheOptions) {
 }
 
 TEST_F(PrepareTest, TheCommandLinePairsFilesUnlessTheyArePlainText) {
-  WriteSyntheticText();
+  WriteLongText();
   const auto run = [&](const std::string& arguments) {
     const CommandResult result =
         RunCommand(AddPrepareCommand, absl::StrCat("prepare --out ", Path("out"), " --vocab-size 90 ", arguments));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -11,10 +12,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/data/corpus.h"
-#include "runtime/data/corpus_vocabulary.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/corpus/prepare.h"
-#include "tools/synthetic/synthetic_corpus.h"
 
 namespace hadal {
 
@@ -30,17 +29,18 @@ class PrepareTest : public ::testing::Test {
   std::string Path(const std::string& name) const { return directory_ / name; }
   void Write(const std::string& name, const std::string& text) const { SetContents(Path(name), text); }
   std::string Read(const std::string& name) const { return Contents(Path(name)); }
-  // More text than the three sentences, for vocabularies that need it.
-  void WriteSyntheticText() const {
+  // 100 pairs, for vocabularies that need more text than the three sentences.
+  void WriteLongText() const {
     std::string english, german;
-    for (uint64_t i = 0; i < 100; ++i) {
-      const SyntheticPair pair = MakeSyntheticPair(1, i);
-      english += pair.english + "\n";
-      german += pair.german + "\n";
+    for (int i = 0; i < 100; ++i) {
+      english += EnglishLine(i) + "\n";
+      german += GermanLine(i) + "\n";
     }
     Write("train.en", english);
     Write("train.de", german);
   }
+  static std::string EnglishLine(int i) { return Words(i, {"bar", "der", "fin", "go", "lus", "mo", "ni", "sta"}); }
+  static std::string GermanLine(int i) { return Words(i, {"bäu", "chen", "dru", "ge", "löf", "mur", "schi", "zu"}); }
   absl::Status Run() {
     out_.str("");
     return RunPrepare(options_, out_);
@@ -58,6 +58,18 @@ class PrepareTest : public ::testing::Test {
   }
   std::string TargetText(const Corpus& corpus, int64_t i) const {
     return LoadVocabularies(corpus)->target.Decode(corpus.sample(i).target);
+  }
+
+  // Six made-up words of two or three syllables, drawn by a generator that i seeds.
+  static std::string Words(int i, const std::vector<std::string>& syllables) {
+    std::minstd_rand draw(i + 1);
+    draw.discard(10);
+    std::string words;
+    for (int word = 0; word < 6; ++word) {
+      if (word > 0) words += ' ';
+      for (unsigned rest = 2 + draw() % 2; rest > 0; --rest) words += syllables[draw() % syllables.size()];
+    }
+    return words;
   }
 
   static constexpr char kEnglish[] = "The cat sleeps.\nThe dog eats the fish.\nA man reads.\n";

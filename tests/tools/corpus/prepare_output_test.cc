@@ -12,7 +12,6 @@
 #include "gtest/gtest.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/corpus_manifest.h"
-#include "runtime/data/corpus_writer.h"
 #include "runtime/files.h"
 #include "runtime/locked_file.h"
 #include "tests/tools/corpus/prepare_fixture.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/data/corpus_vocabulary.h"
+#include "runtime/data/corpus.h"
 #include "tests/tools/corpus/prepare_fixture.h"
 
 namespace hadal {

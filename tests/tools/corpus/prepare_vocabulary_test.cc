@@ -8,9 +8,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/data/corpus_vocabulary.h"
+#include "runtime/data/corpus.h"
 #include "tests/tools/corpus/prepare_fixture.h"
-#include "tools/synthetic/synthetic_corpus.h"
 
 namespace hadal {
 namespace {
@@ -19,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST_F(PrepareTest, SeparateUnigramVocabularies) {
-  WriteSyntheticText();
+  WriteLongText();
   options_.separate = true;
   options_.training.algorithm = PieceAlgorithm::kUnigram;
   options_.training.size = 90;
@@ -28,8 +27,8 @@ TEST_F(PrepareTest, SeparateUnigramVocabularies) {
   const Corpus train = OpenCorpus("train");
   EXPECT_EQ(train.manifest().source_vocabulary.file, "source.model");
   EXPECT_EQ(train.manifest().target_vocabulary.file, "target.model");
-  EXPECT_EQ(SourceText(train, 0), MakeSyntheticPair(1, 0).english);
-  EXPECT_EQ(TargetText(train, 0), MakeSyntheticPair(1, 0).german);
+  EXPECT_EQ(SourceText(train, 0), EnglishLine(0));
+  EXPECT_EQ(TargetText(train, 0), GermanLine(0));
 }
 
 TEST_F(PrepareTest, AnExistingModelIsUsed) {
@@ -79,7 +78,7 @@ TEST_F(PrepareTest, DictionariesTakeTokenisedText) {
 
 // 30 of 100, which is no whole fraction.
 TEST_F(PrepareTest, TheVocabularyIsTrainedOnAtMostSoManyPairsOfTheTrainingText) {
-  WriteSyntheticText();
+  WriteLongText();
   Write("valid.en", kEnglish);
   Write("valid.de", kGerman);
   options_.valid = {{Path("valid.en"), Path("valid.de")}};
@@ -96,7 +95,7 @@ TEST_F(PrepareTest, TheVocabularyIsTrainedOnAtMostSoManyPairsOfTheTrainingText) 
 
 // 10 of 101: the second text's share is less than one pair.
 TEST_F(PrepareTest, TheVocabularySeesEachText) {
-  WriteSyntheticText();
+  WriteLongText();
   Write("one.en", "A man reads.\n");
   Write("one.de", "Ein Mann liest.\n");
   options_.train.push_back({Path("one.en"), Path("one.de")});

@@ -9,8 +9,8 @@
 #include <random>
 
 #include "layers/method_presets.h"
-#include "layers/purpose.h"
-#include "pipeline/engine/rank_parts.h"
+#include "layers/parameter_store.h"
+#include "pipeline/engine/engine.h"
 #include "pipeline/exchange/replica_buckets.h"
 #include "pipeline/layout/slice_ownership.h"
 #include "tools/plan/layout_prediction.h"

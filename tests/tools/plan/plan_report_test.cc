@@ -1,5 +1,5 @@
 #include "tools/plan/plan_report.h"
-#include "layers/purpose.h"
+#include "layers/parameter_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

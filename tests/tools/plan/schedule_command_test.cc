@@ -71,6 +71,7 @@ TEST(ScheduleText, NamesTheLineThatItCannotRead) {
     return std::string(ScheduleFromText(text, "file", 2).status().message());
   };
   EXPECT_THAT(message("0 forward 0 0\n2 forward 0 0\n"), HasSubstr("file:2: rank \"2\""));
+  EXPECT_THAT(message("# one\n" + std::string(5000, '0')), HasSubstr("file:2: 5000 bytes"));
   EXPECT_THAT(message("0 fly 0 0\n"), HasSubstr("file:1: no operation \"fly\""));
   EXPECT_THAT(message("\n0 forward 0\n"), HasSubstr("file:2: forward needs"));
 }

@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "pipeline/engine/engine.h"
 #include "runtime/data/language_tags.h"
-#include "runtime/data/pack_sentences.h"
+#include "runtime/data/packed_batch.h"
 #include "tests/support/saved_model.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/tools/translate/translate_fixture.h"

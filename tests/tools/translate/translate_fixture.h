@@ -14,7 +14,7 @@
 #include "pipeline/engine/engine.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
-#include "runtime/data/pack_sentences.h"
+#include "runtime/data/packed_batch.h"
 #include "runtime/data/vocabulary_training.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"

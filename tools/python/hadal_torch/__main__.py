@@ -1,8 +1,7 @@
-"""The command line behind `hadal checkpoint export --format`, `hadal checkpoint import` and `hadal evaluate`.
+"""The command line behind `hadal checkpoint export --format` and `hadal checkpoint import`.
 
     python3 -m hadal_torch export MODEL.safetensors --format huggingface --out FOLDER
     python3 -m hadal_torch import FOLDER|checkpoint.pt --out MODEL.safetensors [--dictionary dict.txt]…
-    python3 -m hadal_torch languages FOLDER
 
 Exit status: 0 done, 1 error, 2 what the user named is missing or cannot be converted.
 """
@@ -23,9 +22,8 @@ def _load(module: str, function: str):
     try:
         return getattr(importlib.import_module(f"hadal_torch.{module}"), function)
     except ImportError as error:
-        package = {"lingua": "lingua-language-detector"}.get(error.name, error.name)
-        raise Refusal(f"the Python package {package} is missing for {sys.executable}; install it ({sys.executable} -m pip "
-                      f"install {package}), or name another Python in HADAL_PYTHON") from None
+        raise Refusal(f"the Python package {error.name} is missing for {sys.executable}; install it ({sys.executable} -m pip "
+                      f"install {error.name}), or name another Python in HADAL_PYTHON") from None
 
 
 def export(arguments) -> None:
@@ -60,10 +58,6 @@ def convert_import(arguments) -> None:
     write_plain(arguments.out, plain)
 
 
-def languages(arguments) -> None:
-    _load("languages", "write_languages")(arguments.source, arguments.stems)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="hadal_torch", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
@@ -78,10 +72,6 @@ def main() -> int:
     importing.add_argument("--dictionary", action="append", default=[], metavar="dict.txt")
     importing.add_argument("--out", required=True, metavar="MODEL.safetensors")
     importing.set_defaults(run=convert_import)
-    classifying = commands.add_parser("languages", help="find translations in a wrong language")
-    classifying.add_argument("source", metavar="FOLDER", help="written by `hadal evaluate`")
-    classifying.add_argument("stems", metavar="STEM", nargs="+", help="of the files of a test set")
-    classifying.set_defaults(run=languages)
     arguments = parser.parse_args()
     try:
         arguments.run(arguments)

@@ -2,6 +2,8 @@
 
     python3 -m pyhadal report RUN…
     python3 -m pyhadal curve RUN… --svg FILE
+    python3 -m pyhadal compare DIR
+    python3 -m pyhadal evaluate DIR
 
 Exit status: 0 done, 1 error, 2 bad usage or what the user named is missing, 3 damaged.
 """
@@ -16,10 +18,14 @@ from typing import Sequence
 from pyhadal.packages import require
 from pyhadal.refusal import Refusal
 
-# command → the packages that it needs. The module pyhadal/LAST_WORD.py has add_arguments(parser) and run(arguments).
+# command → the packages that it needs. Its module (similarity.py of "inspect similarity", make_corpus.py of make-corpus) has
+# add_arguments(parser) and run(arguments).
 COMMANDS = {
+    "make-corpus": (),
     "report": ("pandas", "matplotlib", "jinja2"),
     "curve": ("pandas", "matplotlib"),
+    "compare": ("pandas", "matplotlib", "jinja2", "sacrebleu"),
+    "evaluate": ("matplotlib", "jinja2", "sacrebleu"),
     "simulate": ("pandas", "matplotlib", "jinja2"),
     "inspect similarity": ("matplotlib", "jinja2"),
 }
@@ -32,7 +38,7 @@ def main(words: Sequence[str]) -> int:
     command = words[0]
     try:
         require(*COMMANDS[command])
-        module = importlib.import_module(f"pyhadal.{command.split()[-1]}")
+        module = importlib.import_module(f"pyhadal.{command.split()[-1].replace('-', '_')}")
         parser = argparse.ArgumentParser(prog=f"hadal {command}", description=module.__doc__,
                                          formatter_class=argparse.RawDescriptionHelpFormatter)
         module.add_arguments(parser)

@@ -19,9 +19,13 @@ def render(template: str, **values: object) -> str:
 
 def markdown_page(title: str, tables: "list[Table]", notes: "list[str]" = ()) -> str:
     """Tables below their titles, as GitHub's Markdown. `notes`: after the title, a list."""
-    text = f"# {escape_markdown(title)}\n\n" + "".join(f"- {escape_markdown(note)}\n" for note in notes)
+    text = f"# {escape_markdown(title)}\n\n" + markdown_list(notes)
     for table in tables:
         text += f"\n## {escape_markdown(table.title)}\n\n{table.to_markdown()}"
         if table.note:
             text += f"\n{escape_markdown(table.note)}\n"
     return text
+
+
+def markdown_list(texts: "list[str]") -> str:
+    return "".join(f"- {escape_markdown(text)}\n" for text in texts)

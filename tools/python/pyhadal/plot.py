@@ -356,3 +356,22 @@ def standalone(svg: str, dark: bool = False) -> str:
     ink, grid = ("#dddddd", "#444444") if dark else (_INK, _GRID)
     svg = svg.replace(f"var(--ink, {_INK})", ink).replace(f"var(--grid, {_GRID})", grid)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + svg
+
+
+def matrix(rows: "Sequence[str]", columns: "Sequence[str]", values: np.ndarray, *, title: str, x_label: str, y_label: str,
+           unit: str) -> str:
+    """A number for each row and column, written into its field and shown as a colour; NaN: an empty field."""
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(2.5 + 0.5 * len(columns), 1.8 + 0.34 * len(rows)))
+        axes = figure.add_subplot(title=title, xlabel=x_label, ylabel=y_label)
+        highest = np.nanmax(values, initial=1e-9)
+        image = axes.imshow(values, cmap="viridis", vmin=0, vmax=highest, aspect="auto")
+        for (row, column), value in np.ndenumerate(values):
+            if np.isfinite(value):
+                axes.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=9,
+                          color="black" if value > 0.6 * highest else "white")
+        axes.set_xticks(range(len(columns)), columns)
+        axes.set_yticks(range(len(rows)), rows)
+        axes.grid(False)
+        figure.colorbar(image, label=unit)
+        return to_svg(figure)

@@ -121,7 +121,7 @@ def escape_markdown(text: str) -> str:
 
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
           ">": r"\textgreater{}", "|": r"\textbar{}", "×": r"$\times$", "−": r"$-$", "‖": r"$\Vert$",
-          "Δ": r"$\Delta$", "√": r"$\surd$", "∂": r"$\partial$", "≥": r"$\ge$", "≤": r"$\le$",
+          "Δ": r"$\Delta$", "√": r"$\surd$", "∂": r"$\partial$", "≥": r"$\ge$", "≤": r"$\le$", "≈": r"$\approx$", "→": r"$\to$",
           **{c: "\\" + c for c in "&%$#_{}"}}
 
 

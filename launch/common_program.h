@@ -1,0 +1,38 @@
+// Checks and selects the settings that all ranks of a job must share, so that results have the same bits in every
+// layout.
+//
+//   program           must be the same file on all ranks, else an error: different programs exchange different messages
+//   instruction set   all ranks use the widest that every rank has; a message if that is narrower than some rank's own
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/instruction_set.h"
+#include "launch/world.h"
+#include "runtime/comm/collectives.h"
+#include "runtime/rank_facts.h"
+
+namespace hadal {
+
+// This rank's.
+RankFacts FactsOf(const World& world);
+
+struct CommonProgram {
+  InstructionSets instruction_sets = 0;  // those that all ranks have
+  std::string notice;                    // for the user; empty if all ranks have the same
+};
+
+// Compares all ranks' facts, given in rank order. Pure.  REQUIRES: not empty.
+// Errors: InvalidArgument, naming the ranks that run another program than rank 0; Internal if no instruction
+// set is common.
+absl::StatusOr<CommonProgram> CompareRanks(std::span<const RankFacts> ranks);
+
+// Gathers and compares the ranks' facts and makes this rank's kernels use the common instruction set, for commands
+// whose ranks compare nothing else. Returns the notice on rank 0.
+// Blocking: all ranks call it, before any kernel runs.  Errors: CompareRanks', the same on all ranks;
+// UseInstructionSets'; those of Communicator::Wait.
+absl::StatusOr<std::string> UseCommonProgram(const World& world, Collectives& collectives);
+
+}  // namespace hadal

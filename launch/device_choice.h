@@ -1,0 +1,93 @@
+// Chooses the device and the precision of a rank: --device auto|cpu|cuda, and device.precision of the config.
+//
+//   auto   a GPU if every rank has one and it supports the model. The CPU if no rank can use one (with a notice, unless
+//          no rank has a GPU and its driver). An error if only some can: one bad GPU must not idle all the others
+//   cpu    the CPU; no CUDA library is loaded
+//   cuda   a GPU, or an error that says what is missing
+// On a GPU the precision "auto" is bf16. The CPU computes in fp32 and refuses anything else.
+// All ranks use the same kind of device. On a host with several GPUs a rank takes the one of its local rank among those
+// that it sees: CUDA_VISIBLE_DEVICES and `srun --gpus-per-task` apply (kernels/cuda_host/visible_device.h).
+// Each rank looks for its GPU by itself (FindDevice); what all of them use is a function of what they found
+// (DecideDevice).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <tuple>
+
+#include "absl/status/statusor.h"
+#include "launch/world.h"
+#include "layers/model_plan.h"
+#include "pipeline/options/train_options.h"
+#include "runtime/comm/collectives.h"
+#include "runtime/device.h"
+#include "runtime/storage.h"
+#include "runtime/stream.h"
+
+namespace hadal {
+
+struct DeviceRequest {
+  std::string kind = "auto";
+  std::string doing = "training";  // purpose, for messages
+  // Ends the process if the GPU hangs (DeviceWatch::Options). Default: EndHung (device_hang.h).
+  std::function<void(const std::string& what)> hung;
+};
+
+// What a rank tells the others about its GPU.
+struct DeviceFacts {
+  std::string host;
+  std::string why_none;        // empty: it can compute on one
+  bool absent = false;         // because there is no GPU, no driver, or no CUDA in this build
+  std::string name, identity;  // Device's
+  std::string gpu;             // what two ranks may not share for NCCL: "GPU 0000:10:00.0 of node7"
+  int64_t free_bytes = 0;      // once it is open; of ranks that share it, the last to open it sees the others' use
+  int nccl = 0;                // its version (transport_choice.h); 0: none, or not looked for
+  std::string why_no_nccl;
+  std::string nccl_variables;  // set by the user for it
+  std::string nccl_refusal;    // NcclRefusal's
+
+  template <typename Self>
+  static auto Fields(Self& f) {
+    return std::tie(f.host, f.why_none, f.absent, f.name, f.identity, f.free_bytes, f.nccl, f.why_no_nccl,
+                    f.nccl_variables, f.nccl_refusal, f.gpu);
+  }
+};
+
+struct FoundDevice {
+  std::unique_ptr<Device> device;  // null: none that this run can use
+  DeviceFacts facts;
+};
+// Opens this rank's GPU, if `request` asks for one and `plan` trains on it. Its waits end after
+// pipeline.wait_timeout_seconds (runtime/device_watch.h). Blocking: a second or two.
+FoundDevice FindDevice(const DeviceRequest& request, const ModelPlan& plan, const TrainOptions& options,
+                       int local_rank);
+
+struct DeviceDecision {
+  bool gpu = false;
+  Storage compute_storage = Storage::kFloat32;  // for the run's ModelPlan
+  std::string notice;                           // for the user; empty: nothing to say
+};
+// What all ranks compute on. Pure.
+// Errors: InvalidArgument if cuda, or a precision that only a GPU has, is asked for but impossible: no GPU or driver, a
+// build without CUDA, or something the run needs has no GPU version; Internal, with rank and host, if only
+// some ranks can use one.
+absl::StatusOr<DeviceDecision> DecideDevice(const DeviceRequest& request, TrainingPrecision precision,
+                                            std::span<const DeviceFacts> ranks);
+
+struct ChosenDevice {
+  std::unique_ptr<Device> device;  // null: the CPU
+  Storage compute_storage = Storage::kFloat32;
+  std::string notice;  // for the user; empty on all ranks but the first
+
+  // `cpu`: the rank's CPU stream, returned if there is no device.
+  Stream StreamFor(const Stream& cpu) const { return device ? Stream::On(*device, cpu.threads()) : cpu; }
+};
+// FindDevice and DecideDevice, for commands whose ranks exchange nothing else first. Blocking: all ranks call it.
+// Errors: DecideDevice's; those of Communicator::Wait.
+absl::StatusOr<ChosenDevice> ChooseDevice(const DeviceRequest& request, const ModelPlan& plan,
+                                          const TrainOptions& options, World& world, Collectives& collectives);
+
+}  // namespace hadal

@@ -1,0 +1,94 @@
+#include "launch/job_report.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "launch/exit_code.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
+#include "runtime/files.h"
+
+namespace hadal {
+namespace {
+
+// Appends a line to the report. Without a supervisor, or if the file cannot be written, does nothing: training does not
+// depend on it.
+void Report(const std::string& line) {
+  const char* const path = std::getenv(kReportVariable);
+  if (path == nullptr) return;
+  const FileDescriptor file(open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW));
+  if (file.valid()) WriteAll(file, absl::StrCat(line, "\n"), path).IgnoreError();
+}
+
+class Reporter : public MetricsSink {
+ public:
+  void OnStart(const RunInfo& run) override {
+    std::error_code error;
+    const std::string path = std::filesystem::absolute(run.run_directory, error).string();
+    Report(absl::StrCat("start ", run.first_step - 1, " ", path));
+  }
+  void OnCheckpoint(const CheckpointMetrics& metrics) override { Report(absl::StrCat("saved ", metrics.step)); }
+};
+
+int64_t LatestStep(const std::string& run_directory) {
+  return ReadCheckpointPointer(run_directory, CheckpointPointer::kLatest).value_or(-1);
+}
+
+void ParseLine(const std::string& line, JobReport& report) {
+  const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 2));
+  int64_t number = 0;
+  if (words.size() < 2 || !absl::SimpleAtoi(words[1], &number)) return;
+  if (words[0] == "saved") report.saved = std::max(report.saved, number);
+  if (words[0] == "start" && words.size() == 3) {
+    if (report.start < 0) report.start = number;
+    report.run_directory = words[2];
+    report.saved = std::max(report.saved, number);
+    report.ended = report.saved_at_end = false;
+  }
+  if (words[0] == "end") {
+    report.ended = true;
+    report.saved_at_end = report.saved_at_end || number == kExitRequeue;
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<MetricsSink> MakeJobReport() { return std::make_unique<Reporter>(); }
+
+void ReportEnd(int exit_code) { Report(absl::StrCat("end ", exit_code)); }
+
+JobReport ParseJobReport(const std::string& text) {
+  JobReport report;
+  std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  lines.pop_back();  // "", or a line that is not whole
+  for (const std::string& line : lines) ParseLine(line, report);
+  return report;
+}
+
+FurthestStep::FurthestStep(std::string run_directory)
+    : run_directory_(std::move(run_directory)), step_(LatestStep(run_directory_)) {}
+
+bool FurthestStep::Advance(const JobReport& report) {
+  const bool reports = report.start >= 0;
+  if (reports && !reported_) step_ = report.start;
+  reported_ = reported_ || reports;
+  if (reports) run_directory_ = report.run_directory;
+  const int64_t saved = reported_ ? report.saved : LatestStep(run_directory_);
+  const bool advanced = saved > step_;
+  step_ = std::max(step_, saved);
+  return advanced;
+}
+
+std::string FurthestStep::Describe() const {
+  return step_ <= 0 ? "the beginning" : absl::StrCat("step ", step_, " of ", run_directory_);
+}
+
+}  // namespace hadal

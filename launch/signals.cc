@@ -1,0 +1,80 @@
+#include "launch/signals.h"
+
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstring>
+#include <initializer_list>
+#include <iterator>
+
+#include "launch/exit_code.h"
+#include "runtime/mapped_file.h"
+
+namespace hadal {
+namespace {
+
+// Globals, because a signal handler can access nothing else. Any thread may run the handler.
+std::atomic<bool> stop_signalled = false;
+std::atomic<bool> stop_ordered = false;                 // by INT or TERM; the second one ends the process
+static_assert(std::atomic<bool>::is_always_lock_free);  // required in a signal handler
+
+// Printed before and after the file's name.
+constexpr const char* kLostPage[] = {"hadal: ",
+                                     ": a part of the file is gone while it is in use: it was truncated, "
+                                     "or its disk fails; restore it from a copy, or run hadal prepare again\n"};
+
+void OnSignal(int signal) {
+  const bool orders = signal == SIGINT || signal == SIGTERM;
+  if (orders && stop_ordered.exchange(true)) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+  stop_signalled = true;
+}
+
+void OnLostPage(int signal, siginfo_t* info, void* /*context*/) {
+  const char* const path = MappedPathAt(info->si_addr);
+  if (path == nullptr) {  // not a mapped file: as without a handler
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+    return;
+  }
+  iovec words[] = {{const_cast<char*>(kLostPage[0]), std::strlen(kLostPage[0])},
+                   {const_cast<char*>(path), std::strlen(path)},
+                   {const_cast<char*>(kLostPage[1]), std::strlen(kLostPage[1])}};
+  [[maybe_unused]] const ssize_t written = writev(STDERR_FILENO, words, std::size(words));
+  _exit(kExitCheckpoint);
+}
+
+}  // namespace
+
+void InstallStopSignals() {
+  struct sigaction action = {};
+  action.sa_handler = OnSignal;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;  // see runtime/compute_thread.h
+  sigemptyset(&action.sa_mask);
+  for (const int signal : {SIGUSR1, SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before = {};
+    sigaction(signal, nullptr, &before);
+    const bool nohup = signal == SIGHUP && before.sa_handler == SIG_IGN;
+    if (!nohup) sigaction(signal, &action, nullptr);
+  }
+}
+
+void ExplainLostPages() {
+  struct sigaction action = {};
+  action.sa_sigaction = OnLostPage;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGBUS, &action, nullptr);
+}
+
+void IgnoreFileSizeSignal() { std::signal(SIGXFSZ, SIG_IGN); }
+
+void IgnoreClosedPipes() { std::signal(SIGPIPE, SIG_IGN); }
+
+bool StopSignalled() { return stop_signalled; }
+
+}  // namespace hadal

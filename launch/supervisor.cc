@@ -1,0 +1,238 @@
+#include "launch/supervisor.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "launch/exit_code.h"
+#include "launch/guardian.h"
+#include "launch/job_report.h"
+#include "launch/output_relay.h"
+#include "launch/signals.h"
+#include "launch/supervisor_state.h"
+#include "launch/time_limit.h"
+#include "runtime/clock.h"
+#include "runtime/files.h"
+#include "runtime/run_directory.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr int64_t kMaxReportBytes = int64_t{1} << 26;
+
+// Returns the value of `option` among the words of a command, in either spelling.
+std::optional<std::string> OptionValue(const std::vector<std::string>& command, const std::string& option) {
+  std::optional<std::string> value;
+  for (size_t i = 0; i < command.size(); ++i) {
+    if (command[i] == option && i + 1 < command.size()) value = command[i + 1];
+    if (absl::StartsWith(command[i], option + "=")) value = command[i].substr(option.size() + 1);
+  }
+  return value;
+}
+
+std::string RunDirectoryOf(const std::vector<std::string>& command) {
+  return OptionValue(command, "--run-dir").value_or("run");
+}
+
+// A host is lost after 5 seconds of silence and 3 unanswered probes, 2 seconds apart: 11 seconds. Open MPI's defaults:
+// eight minutes.
+void SetKeepalive() {
+  setenv("OMPI_MCA_oob_tcp_keepalive_time", "5", /*overwrite=*/0);
+  setenv("OMPI_MCA_oob_tcp_keepalive_intvl", "2", /*overwrite=*/0);
+  setenv("OMPI_MCA_oob_tcp_keepalive_probes", "3", /*overwrite=*/0);
+}
+
+// The file of the job's reports, in a temporary directory. If it cannot be made, the job reports nothing.
+class ReportFile {
+ public:
+  ReportFile() {
+    unsetenv(kReportVariable);
+    std::error_code error;
+    std::string name = (std::filesystem::temp_directory_path(error) / "hadal-supervise-XXXXXX").string();
+    if (error || mkdtemp(name.data()) == nullptr) return;
+    directory_ = name;
+    setenv(kReportVariable, path().c_str(), /*overwrite=*/1);
+  }
+  ~ReportFile() {
+    std::error_code error;
+    if (!directory_.empty()) std::filesystem::remove_all(directory_, error);
+  }
+  ReportFile(const ReportFile&) = delete;
+  ReportFile& operator=(const ReportFile&) = delete;
+
+  const std::string& directory() const { return directory_; }  // "": none
+  // Empties it, for the next start.
+  void Clear() const {
+    if (!directory_.empty()) std::ofstream(path(), std::ios::trunc).flush();
+  }
+  JobReport Read() const { return ParseJobReport(ReadFile(path(), kMaxReportBytes).value_or("")); }
+
+ private:
+  std::string path() const { return JoinPath(directory_, "report"); }
+  std::string directory_;  // empty: none
+};
+
+// Blocks the signals that are waited for, and ignores SIGPIPE: the reader of `log` may have ended.
+class Signals {
+ public:
+  Signals() {
+    sigemptyset(&waited_);
+    for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD}) sigaddset(&waited_, signal);
+    struct sigaction hangup = {};
+    sigaction(SIGHUP, nullptr, &hangup);
+    if (hangup.sa_handler != SIG_IGN) sigaddset(&waited_, SIGHUP);  // else nohup: the job outlives its terminal
+    sigprocmask(SIG_BLOCK, &waited_, nullptr);
+    IgnoreClosedPipes();
+  }
+
+  // Waits at most `patience`. Returns the signal; -1: none.
+  int Wait(absl::Duration patience) const {
+    const timespec time = absl::ToTimespec(std::max(patience, absl::ZeroDuration()));
+    return sigtimedwait(&waited_, nullptr, &time);
+  }
+
+ private:
+  sigset_t waited_;
+};
+
+// One supervised command.
+class Supervisor {
+ public:
+  Supervisor(const SupervisorOptions& options, std::ostream& log)
+      : options_(options), log_(log), furthest_(RunDirectoryOf(options.command)) {
+    // The descendants of a guardian that was killed become children of this process.
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+  }
+
+  absl::StatusOr<int> Run() {
+    HADAL_RETURN_IF_ERROR(Start());
+    while (true) {
+      const SupervisorStep step = Next(state_, NextEvent());
+      state_ = step.state;
+      if (state_ == SupervisorState::kEnded) return ReturnCode(step.action);
+      HADAL_RETURN_IF_ERROR(Act(step.action));
+    }
+  }
+
+ private:
+  bool waiting() const { return state_ == SupervisorState::kBackingOff; }
+
+  absl::Status Start() {
+    report_.Clear();
+    since_start_.Restart();
+    HADAL_ASSIGN_OR_RETURN(Guardian started, Guardian::Start({.command = options_.command,
+                                                              .stopped_limit = options_.stopped_limit,
+                                                              .temporary = report_.directory()},
+                                                             log_));
+    guardian_.emplace(std::move(started));
+    return absl::OkStatus();
+  }
+
+  // Waits for a signal, the end of the job, or time.
+  SupervisorEvent NextEvent() {
+    while (true) {
+      const int signal = signals_.Wait(
+          waiting() ? std::min(back_off_ - absl::Seconds(since_end_.Seconds()), absl::Seconds(1)) : absl::Seconds(1));
+      if (signal == SIGINT || signal == SIGTERM) return SupervisorEvent::kOrder;
+      if (signal == SIGUSR1 || signal == SIGHUP) return SupervisorEvent::kRequest;
+      if (waiting() && absl::Seconds(since_end_.Seconds()) >= back_off_) return SupervisorEvent::kWaitOver;
+      const std::optional<int> code = waiting() ? std::nullopt : guardian_->Poll();
+      if (code.has_value()) return OnEnd(*code);
+      if (signal != SIGCHLD) return SupervisorEvent::kSecond;
+    }
+  }
+
+  SupervisorEvent OnEnd(int code) {
+    guardian_.reset();
+    code_ = FromLauncher(code);
+    const JobReport report = report_.Read();
+    fruitless_ = furthest_.Advance(report) ? 0 : fruitless_ + 1;
+    back_off_ = BackOff(fruitless_, options_.back_off, absl::Seconds(since_start_.Seconds()));
+    since_end_.Restart();
+    return EventOf({.code = code_, .begun = report.start >= 0, .ended = report.ended, .saved = report.saved_at_end},
+                   fruitless_ >= options_.tries);
+  }
+
+  absl::Status Act(SupervisorAction action) {
+    switch (action) {
+      case SupervisorAction::kAsk:
+        guardian_->Send(GuardianOrder::kAsk);
+        break;
+      case SupervisorAction::kTerminate:
+        guardian_->Send(GuardianOrder::kTerminate);
+        break;
+      case SupervisorAction::kKill:
+        guardian_->Send(GuardianOrder::kKill);
+        break;
+      case SupervisorAction::kWait:
+        log_ << "hadal supervise: the job crashed (exit code " << code_ << "); starting it again from "
+             << furthest_.Describe()
+             << (back_off_ > absl::ZeroDuration() ? absl::StrCat(" in ", absl::FormatDuration(Rounded(back_off_))) : "")
+             << std::endl;
+        break;
+      case SupervisorAction::kStart:
+        return Start();
+      default:
+        break;
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Duration Rounded(absl::Duration wait) { return absl::Ceil(wait, absl::Milliseconds(100)); }
+
+  int ReturnCode(SupervisorAction action) {
+    if (action == SupervisorAction::kReturnSaved) return kExitRequeue;
+    if (action == SupervisorAction::kReturnCode) return code_;
+    log_ << "hadal supervise: the job ended with exit code " << code_
+         << (fruitless_ >= options_.tries
+                 ? absl::StrCat(", ", fruitless_, " time(s) in a row without a newer checkpoint")
+                 : "")
+         << std::endl;
+    return code_ == kExitHang ? kExitHang : kExitPeerLost;
+  }
+
+  const SupervisorOptions& options_;
+  std::ostream& log_;
+  const Signals signals_;
+  const ReportFile report_;
+  FurthestStep furthest_;
+  SupervisorState state_ = SupervisorState::kRunning;
+  std::optional<Guardian> guardian_;   // while a job runs
+  int code_ = 0;                       // of the last start
+  int fruitless_ = 0;                  // starts in a row without a newer checkpoint
+  absl::Duration back_off_;            // the current wait
+  Stopwatch since_start_, since_end_;  // of the last start
+};
+
+}  // namespace
+
+absl::StatusOr<int> Supervise(const SupervisorOptions& options, std::ostream& log) {
+  if (options.command.empty()) {
+    return absl::InvalidArgumentError(
+        "no command; for example: hadal supervise -- mpirun -n 2 hadal train run.textproto");
+  }
+  if (OptionValue(options.command, "--resume") == "never") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--resume never would start over after a crash wherever rank 0 does not see HADAL_JOB_START; leave it out and "
+        "give a fresh --run-dir, or move ",
+        CheckpointsDirectory(RunDirectoryOf(options.command)), " away"));
+  }
+  SetKeepalive();
+  MarkJobStart();
+  RelayOutput();
+  return Supervisor(options, log).Run();
+}
+
+}  // namespace hadal

@@ -1,0 +1,42 @@
+// Runs a job (mpirun … hadal train …, or a script that does) and restarts it after a crash.
+//
+//   INT, TERM, HUP or USR1            the job saves and exits 85; a second INT or TERM: TERM to it; a third: KILL
+//   the job exits 0 1 2 3 4 85        returns that code
+//   a crash (5, 6, ≥ 128)             restarts the job: at once if it has saved a newer checkpoint, else after a wait
+//                                     that doubles from crash to crash; after `tries` of them in a row returns 5 or 6
+//
+// launch/supervisor_state.h has the whole table of states and events.
+// Progress is a saved step beyond the furthest of this supervision. Rank 0 reports its run directory and its
+// checkpoints (job_report.h), also from within a job script. If rank 0 is on another host, which sees no report:
+// checkpoints/latest of the command's own --run-dir.
+// mpirun alone turns Ctrl-C into a TERM that gives ranks two seconds, returns 137 for a killed rank, and may leave
+// ranks behind when it is killed. A guardian (guardian.h) runs each start in a session of its own and leaves no process
+// of it, even if the supervisor is killed. Limitation: on this host only; on others Open MPI's daemons do so, which
+// detect a lost host by TCP keepalive (set to 11 seconds here unless the environment sets it).
+// A closed terminal (HUP) ends the run, saved, because a user who logs out without nohup expects it to end; under nohup
+// it goes on. A reader of the output that ends (`… | head`) changes nothing for the supervisor.
+// Threads: one, and no other may run in the process. Blocking until the job has ended.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace hadal {
+
+struct SupervisorOptions {
+  std::vector<std::string> command;                  // the job; PATH is searched for its first word
+  int tries = 3;                                     // most crashes in a row without a newer checkpoint
+  absl::Duration back_off = absl::Seconds(1);        // wait after the first of them; ≥ 0
+  absl::Duration stopped_limit = absl::Minutes(10);  // a process stopped that long (SIGSTOP) counts as a hang; > 0
+};
+
+// Runs the job to its end and returns the exit code as above. Writes a line to `log` for each restart.
+// Errors: InvalidArgument (no command, or --resume never, with which a restart would begin from step 0); Internal (no
+// process).
+absl::StatusOr<int> Supervise(const SupervisorOptions& options, std::ostream& log);
+
+}  // namespace hadal

@@ -1,0 +1,59 @@
+// Optional parts of a branch that only some residual methods use. Shapes: x, results and gradients are [R, W], W =
+// d_model or d_ff, in the branch's type.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/linear.h"
+#include "layers/chunk_part.h"
+#include "layers/model_plan.h"
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+// LayerNorm inside a branch, for Sub-LN (Magneto, arXiv 2210.06423 section 2), NormFormer (Shleifer et al. 2021) and
+// NormedBranch.
+// Statistics [2·R]: mean, then rstd. Numerics: kernels/residual_norm.h, norm only.
+class InnerNorm {
+ public:
+  // `scale`: the role of the norm's scale, which precedes its shift. present() is false if the sublayer lacks it.
+  InnerNorm(const ModelPlan& plan, int32_t sublayer, ParameterRole scale) : scale_(plan.ParameterOf(sublayer, scale)) {}
+
+  bool present() const { return scale_ >= 0; }
+  // normed = LN(x) (=); writes the statistics. REQUIRES (also of Backward): present().
+  void Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix normed, float* statistics) const;
+  // d_x = LN'(x)ᵀ·d_normed (=, or += if `accumulate`); may alias d_normed if it does not accumulate. Adds to the
+  // gradients of scale and shift.
+  void Backward(const SublayerContext& context, ConstAnyMatrix x, const float* statistics, ConstAnyMatrix d_normed,
+                AnyMatrix d_x, bool accumulate = false) const;
+
+ private:
+  int32_t scale_;
+};
+
+// Subtracts a learned scalar b [1] from the input of a product, x − b, for R-Fixup (Zhang, Dauphin and Ma 2019). Does
+// nothing for other methods. Numerics: kernels/shift_scale.h. dx may have the residual stream's type.
+class InputShift {
+ public:
+  // present() is false if the sublayer has no parameter of this role.
+  InputShift(const ModelPlan& plan, int32_t sublayer, ParameterRole role) : shift_(plan.ParameterOf(sublayer, role)) {}
+
+  bool present() const { return shift_ >= 0; }
+  // Writes x − b to `shifted` (=) and returns it. Without the scalar, returns x; `shifted` may then be empty.
+  ConstAnyMatrix Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix shifted) const;
+  // Returns the tensor that Forward returned.
+  ConstAnyMatrix Read(ConstAnyMatrix x, ConstAnyMatrix shifted) const { return present() ? shifted : x; }
+  // Computes the backward of `product`, which read the shifted input: dx (+)= dy·W, and adds to b's gradient. If
+  // product.accumulate, uses branch_input_gradient of the workspace.
+  void BackwardInput(const SublayerContext& context, const LinearBackwardInputArgs& product) const;
+
+ private:
+  int32_t shift_;
+};
+
+// Computes the bias of the first feed-forward product, b_1 − b, in the product's type; writes it to `row` [1, d_ff] (=)
+// and returns it. `bias`: the parameter b_1; −1: b_1 = 0.
+ConstAnyVector MakeHiddenBias(const Stream& stream, const ParameterStore& parameters, int32_t bias, int32_t shift,
+                              AnyMatrix row);
+
+}  // namespace hadal

@@ -1,0 +1,123 @@
+#include "layers/chunk_part.h"
+
+#include <algorithm>
+
+#include "kernels/attention.h"
+#include "kernels/hyper_connection.h"
+#include "kernels/residual_norm.h"
+#include "kernels/weighted_sum.h"
+#include "layers/adaptive_bands.h"
+#include "runtime/stream.h"
+
+namespace hadal {
+namespace {
+
+int64_t RowsWithin(int64_t vocabulary, Storage storage, int64_t most) {
+  if (vocabulary <= Workspace::kSmallVocabulary) return most;
+  constexpr int64_t kFewest = Workspace::kFewestLogitRows;
+  const int64_t rows = Workspace::kLogitBytes / (vocabulary * BytesOf(storage));
+  return std::clamp(rows / kFewest * kFewest, kFewest, most);
+}
+
+// Of the output head's widest product.
+int64_t LogitColumns(const ModelOptions& options) {
+  if (!options.adaptive()) return options.target_vocabulary;
+  int64_t columns = 0;
+  for (const AdaptiveBand& band : AdaptiveBands(options)) {
+    columns = std::max<int64_t>(columns, band.words + (band.index == 0 ? options.adaptive_cutoffs.count : 0));
+  }
+  return columns;
+}
+
+}  // namespace
+
+Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, Purpose purpose,
+                     ArenaLayout& layout)
+    : storage_(plan.compute_storage),
+      width_(plan.options.d_model),
+      logit_columns_(LogitColumns(plan.options)),
+      logit_rows_(LogitRows(stream.kind(), plan)),
+      logit_stride_(LogitStride(stream.kind(), logit_columns_)) {
+  const std::string category = "workspace";
+  const auto reserve = [&](int64_t elements) { return layout.ReserveBytes(category, elements * BytesOf(storage_)); };
+  const int64_t rows = std::max(capacity.source_rows, capacity.target_rows);
+  const int64_t d = plan.options.d_model;
+  branch_slice_ = reserve(rows * d);
+  attention_floats_ = AttentionScratch(stream, {.query_rows = rows,
+                                                .max_length = capacity.max_length,
+                                                .heads = plan.options.heads,
+                                                .head_width = d / plan.options.heads});
+  attention_slice_ = layout.Reserve<float>(category, attention_floats_);
+  loss_rows_ = std::max(capacity.target_rows, kLogitRows);
+  logits_slice_ = reserve(std::min(logit_rows_, loss_rows_) * logit_stride_);
+  row_slice_ = layout.Reserve<float>(category, 2 * loss_rows_);
+  host_row_slice_ = layout.ReserveHostBytes(category, 2 * loss_rows_ * int64_t{sizeof(float)});
+  if (purpose == Purpose::kInference) return;
+  branch_input_slice_ = reserve(rows * d);
+  attended_slice_ = reserve(rows * d);
+  const StackMethod &encoder = plan.options.encoder, &decoder = plan.options.decoder;
+  const int32_t residuals = std::max(encoder.residual_streams, decoder.residual_streams);
+  if (encoder.skip_gain != 0 || decoder.skip_gain != 0 || residuals > 1) {
+    layer_input_slice_ = layout.Reserve<float>(category, rows * d);
+  }
+  const bool hidden_norm = encoder.ffn_inner_norm || decoder.ffn_inner_norm;
+  partial_floats_ = ResidualNormPartials(rows, hidden_norm ? std::max<int64_t>(d, plan.options.d_ff) : d);
+  if (encoder.combine_layers || decoder.combine_layers) {
+    const int64_t entries = std::max(plan.options.encoder_layers, plan.options.decoder_layers) + 1;
+    partial_floats_ = std::max(partial_floats_, WeightedSumPartials(rows, entries));
+  }
+  partial_floats_ = std::max(partial_floats_, HyperPartials(rows, residuals));
+  partial_slice_ = layout.Reserve<float>(category, partial_floats_);
+  if (stream.kind() == DeviceKind::kCpu) return;
+  gradient_batch_ = std::make_unique<GradientBatch>();
+  batch_floats_ = GradientBatch::Floats(rows, hidden_norm ? std::max<int64_t>(d, plan.options.d_ff) : d,
+                                        std::max<int64_t>(3 * d, plan.options.d_ff));
+  batch_slice_ = layout.Reserve<float>(category, batch_floats_);
+}
+
+int64_t Workspace::LogitRows(DeviceKind kind, const ModelPlan& plan) {
+  const int64_t columns = LogitStride(kind, LogitColumns(plan.options));
+  return kind == DeviceKind::kCpu ? RowsWithin(columns, Storage::kFloat32, kLogitRows)
+                                  : RowsWithin(columns, plan.compute_storage, 2048);
+}
+
+int64_t Workspace::DecodeRows(const ModelPlan& plan) {
+  return RowsWithin(plan.options.target_vocabulary, Storage::kFloat32, kLogitRows);
+}
+
+void Workspace::Bind(const Arena& arena) {
+  branch_ = arena.Get<std::byte>(branch_slice_);
+  branch_input_ = arena.Get<std::byte>(branch_input_slice_);
+  attended_ = arena.Get<std::byte>(attended_slice_);
+  layer_input_ = arena.Get<float>(layer_input_slice_);
+  attention_ = arena.Get<float>(attention_slice_);
+  partials_ = arena.Get<float>(partial_slice_);
+  if (gradient_batch_ != nullptr) gradient_batch_->Bind({arena.Get<float>(batch_slice_), batch_floats_});
+  logits_ = arena.Get<std::byte>(logits_slice_);
+  row_loss_ = arena.Get<float>(row_slice_);
+  host_row_loss_ = arena.Get<float>(host_row_slice_);
+}
+
+const float* SublayerContext::DeviceBranchGain(int32_t sublayer) const {
+  if (device_batch == nullptr || !HasBranchGain(plan().sublayers[sublayer])) return nullptr;
+  return device_batch->branch_gains + (sublayer - device_batch->first_sublayer);
+}
+
+void SublayerContext::Observe(const DepthObservation& observation) const {
+  if (observer == nullptr) return;
+  if (stream.device() == nullptr) return observer->Observe(stream, batch.micro_batch, observation);
+  const int64_t rows = sentence_rows(plan().sublayers[observation.sublayer].stack);
+  DepthObservation copy = observation;
+  std::vector<float> values, before;
+  const auto copy_to_host = [&](ConstAnyMatrix& matrix, std::vector<float>& on_host) {
+    if (matrix.empty()) return;
+    matrix = matrix.Rows(0, rows);
+    on_host = HostValues(stream, matrix);
+    matrix = ConstMatrix(on_host.data(), matrix.rows, matrix.columns);
+  };
+  copy_to_host(copy.values, values);
+  copy_to_host(copy.before, before);
+  observer->Observe(Stream::Cpu(stream.threads()), batch.micro_batch, copy);
+}
+
+}  // namespace hadal

@@ -1,0 +1,42 @@
+// The parts of the pipeline schedules, for the table in schedule.cc. Make… returns the program of one rank, PeakLiveOf…
+// the most live micro-batches (schedule.h) if a backward ends with its weight half. HalvesOf… says which backwards are
+// split and how much later weight halves run.
+// REQUIRES (of all): stages, chunks, micro_batches ≥ 1, 0 ≤ rank < stages; checked by MakeSchedule (schedule.h).
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include "pipeline/schedule/schedule.h"
+
+namespace hadal {
+
+// Which of a rank's backwards are in halves, and how many weight halves stay pending after an input half and its send:
+// the oldest ones beyond that run then, the last ones before the tail. Weight halves change neither the order of the
+// other instructions nor what these wait for, so they cause no deadlock.
+struct Halves {
+  int64_t lag = 0;
+  int64_t last_visits = std::numeric_limits<int64_t>::max();  // the rank's backwards before them are whole
+};
+using OptionalHalves = std::optional<Halves>;  // nothing: all are whole
+
+// All forwards, then all backwards; any number of chunks.
+RankProgram MakeGpipeSchedule(const ScheduleShape& shape, int rank, const OptionalHalves& halves);
+int64_t PeakLiveOfGpipe(const ScheduleShape& shape, int rank);
+// One forward, one backward.  REQUIRES: shape.chunks = 1.
+RankProgram Make1F1BSchedule(const ScheduleShape& shape, int rank, const OptionalHalves& halves);
+int64_t PeakLiveOf1F1B(const ScheduleShape& shape, int rank);
+// 1F1B over v chunks per rank; with one chunk it is 1F1B.
+RankProgram MakeInterleavedSchedule(const ScheduleShape& shape, int rank, const OptionalHalves& halves);
+int64_t PeakLiveOfInterleaved(const ScheduleShape& shape, int rank);
+int64_t WarmUpVisits(const ScheduleShape& shape, int rank);  // with several chunks
+// Weight halves that follow their sends.
+OptionalHalves HalvesOfSplit(const ScheduleShape& shape, int rank);
+// Weight halves that wait for idle time.
+OptionalHalves HalvesOfZbH1(const ScheduleShape& shape, int rank);
+OptionalHalves HalvesOfInterleavedZb(const ScheduleShape& shape, int rank);
+// Forwards alone, of every chunk.
+RankProgram MakeForwardOrder(const ScheduleShape& shape, int rank);
+
+}  // namespace hadal

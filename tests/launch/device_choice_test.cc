@@ -1,0 +1,74 @@
+// Which device a run takes, and what people are told: over an emulated CUDA runtime.
+#include "launch/device_choice.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/emulated_cuda.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class DeviceChoiceTest : public ::testing::Test {
+ protected:
+  ~DeviceChoiceTest() override { machine() = {}; }
+
+  static testing::EmulatedCuda::Machine& machine() { return testing::EmulatedCuda::Instance().machine; }
+
+  absl::StatusOr<ChosenDevice> Choose(const char* kind, int heads = 2,
+                                      TrainingPrecision precision = TrainingPrecision::kAuto) {
+    const ModelPlan plan = ModelPlan::Make({.encoder_layers = 1,
+                                            .decoder_layers = 1,
+                                            .d_model = 256,
+                                            .d_ff = 16,
+                                            .heads = heads,
+                                            .source_vocabulary = 20,
+                                            .target_vocabulary = 20});
+    Collectives collectives(world_->communicator(), absl::Seconds(30));
+    return ChooseDevice({.kind = kind}, plan, {.precision = precision}, *world_, collectives);
+  }
+
+ private:
+  const std::unique_ptr<World> world_ = *World::Start(1);
+};
+
+TEST_F(DeviceChoiceTest, TakesAGpuWhereThereIsOne) {
+  const auto chosen = Choose("auto");
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  EXPECT_NE(chosen->device, nullptr);
+  EXPECT_THAT(chosen->notice, StartsWith("training on Emulated GPU"));
+}
+
+TEST_F(DeviceChoiceTest, AMachineWithoutAGpuTrainsOnTheCpuInSilence) {
+  for (const testing::EmulatedCuda::Machine& none :
+       {testing::EmulatedCuda::Machine{.driver = 0}, testing::EmulatedCuda::Machine{.devices = 0}}) {
+    machine() = none;
+    const auto chosen = Choose("auto");
+    ASSERT_TRUE(chosen.ok()) << chosen.status();
+    EXPECT_EQ(chosen->device, nullptr);
+    EXPECT_EQ(chosen->notice, "");
+    EXPECT_EQ(Choose("cuda").status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+// A GPU that stands idle beside a run on the CPU is the dearest of misunderstandings.
+TEST_F(DeviceChoiceTest, AGpuThatCannotBeUsedIsNamedWithTheReason) {
+  machine() = {.driver = 11040};
+  EXPECT_THAT(Choose("auto")->notice, HasSubstr("the driver is for CUDA 11.4"));
+  machine() = {.major = 7};
+  EXPECT_THAT(Choose("auto")->notice, HasSubstr("is too old"));
+  machine() = {.bytes = 1000};
+  EXPECT_THAT(Choose("auto")->notice, HasSubstr("out of memory"));
+  machine() = {};
+  EXPECT_EQ(Choose("auto", /*heads=*/1)->device, nullptr);
+  EXPECT_THAT(Choose("auto", /*heads=*/1)->notice, HasSubstr("heads of 256 columns"));
+  machine() = {.driver = 0};
+  EXPECT_THAT(Choose("auto", 2, TrainingPrecision::kBf16).status().message(), HasSubstr("no NVIDIA driver"));
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,102 @@
+#include "launch/job_report.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "gtest/gtest.h"
+#include "runtime/run_directory.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hadal {
+namespace {
+
+JobReport StartAt(int64_t start, int64_t saved) { return {.run_directory = "/r", .start = start, .saved = saved}; }
+
+TEST(JobReport, IsWhatRankZeroWrites) {
+  const TemporaryDirectory directory;
+  SetContents(directory / "report", "");
+  setenv(kReportVariable, (directory / "report").c_str(), 1);
+  const std::unique_ptr<MetricsSink> sink = MakeJobReport();
+  sink->OnStart({.run_directory = "a run", .first_step = 41});
+  sink->OnCheckpoint({.step = 60});
+  ReportEnd(85);
+  unsetenv(kReportVariable);
+  ReportEnd(1);
+  const JobReport report = ParseJobReport(Contents(directory / "report"));
+  EXPECT_EQ(report.run_directory, (std::filesystem::current_path() / "a run").string());
+  EXPECT_EQ(report.start, 40);
+  EXPECT_EQ(report.saved, 60);
+  EXPECT_TRUE(report.ended && report.saved_at_end);
+}
+
+TEST(JobReport, WithoutASupervisorsFileNothingIsWritten) {
+  const TemporaryDirectory directory;
+  setenv(kReportVariable, (directory / "none").c_str(), 1);  // as on another host
+  ReportEnd(0);
+  unsetenv(kReportVariable);
+  EXPECT_FALSE(std::filesystem::exists(directory / "none"));
+}
+
+TEST(JobReport, OfAScriptWithSeveralRunsTheEndIsTheLastRuns) {
+  const JobReport report = ParseJobReport("start 0 /a\nsaved 20\nend 85\nstart 5 /b\nsaved 10\n");
+  EXPECT_EQ(report.run_directory, "/b");
+  EXPECT_EQ(report.start, 0);
+  EXPECT_EQ(report.saved, 20);
+  EXPECT_FALSE(report.ended || report.saved_at_end);
+}
+
+TEST(JobReport, IgnoresWhatItCannotRead) {
+  for (const char* text :
+       {"", "\n", "start\n", "start x /a\n", "start 3\n", "start 3 /a", "saved\n", "saved 9", "\xff 1\n"}) {
+    const JobReport report = ParseJobReport(text);
+    EXPECT_EQ(report.start, -1) << text;
+    EXPECT_EQ(report.saved, -1) << text;
+    EXPECT_FALSE(report.ended) << text;
+  }
+}
+
+TEST(FurthestStep, OnlyAStepBeyondAllEarlierStartsIsProgress) {
+  FurthestStep furthest("none");
+  EXPECT_EQ(furthest.Describe(), "the beginning");
+  EXPECT_FALSE(furthest.Advance(StartAt(40, 40))) << "where the first start resumed";
+  EXPECT_TRUE(furthest.Advance(StartAt(40, 60)));
+  EXPECT_FALSE(furthest.Advance(StartAt(40, 60))) << "it went back and came as far";
+  EXPECT_FALSE(furthest.Advance(StartAt(0, 20)));
+  EXPECT_FALSE(furthest.Advance({})) << "it ended before rank 0 reported";
+  EXPECT_TRUE(furthest.Advance(StartAt(60, 80)));
+  EXPECT_EQ(furthest.Describe(), "step 80 of /r");
+}
+
+class RunWithoutReports : public ::testing::Test {
+ protected:
+  RunWithoutReports() { std::filesystem::create_directories(directory_ / "checkpoints"); }
+  void PointLatestAt(int64_t step) {
+    std::filesystem::remove(directory_ / "checkpoints/latest");
+    std::filesystem::create_directory_symlink(CheckpointName(step), directory_ / "checkpoints/latest");
+  }
+  const TemporaryDirectory directory_;
+};
+
+TEST_F(RunWithoutReports, LatestCountsWhereNothingIsReported) {
+  PointLatestAt(80);
+  FurthestStep furthest(directory_.path());
+  EXPECT_FALSE(furthest.Advance({})) << "the step before this supervision";
+  PointLatestAt(40);
+  EXPECT_FALSE(furthest.Advance({}));
+  PointLatestAt(80);
+  EXPECT_FALSE(furthest.Advance({})) << "back and forth";
+  PointLatestAt(100);
+  EXPECT_TRUE(furthest.Advance({}));
+}
+
+// --resume step_00000040 sets aside 60 and 80, which are no progress of this job, nor its measure.
+TEST_F(RunWithoutReports, AReportReplacesLatest) {
+  PointLatestAt(80);
+  FurthestStep furthest(directory_.path());
+  EXPECT_FALSE(furthest.Advance({})) << "a first start that crashed early";
+  EXPECT_TRUE(furthest.Advance(StartAt(40, 60)));
+  EXPECT_FALSE(furthest.Advance({})) << "latest is not read any more";
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,114 @@
+#include "launch/supervisor_state.h"
+
+#include <signal.h>
+
+#include <array>
+#include <ostream>
+
+#include "gtest/gtest.h"
+
+namespace hadal {
+
+std::ostream& operator<<(std::ostream& out, const SupervisorStep& step) {
+  return out << "state " << static_cast<int>(step.state) << ", action " << static_cast<int>(step.action);
+}
+
+namespace {
+
+using enum SupervisorState;
+using enum SupervisorAction;
+using Event = SupervisorEvent;
+
+// The table of the header, cell by cell: columns are the events in their order.
+struct Row {
+  SupervisorState state;
+  std::array<SupervisorStep, 8> cells;
+};
+constexpr SupervisorStep kSaved = {kEnded, kReturnSaved}, kCode = {kEnded, kReturnCode},
+                         kCrash = {kEnded, kReturnCrash};
+constexpr SupervisorStep kGone = {kEnded, kNone}, kStill = {kBackingOff, kNone};
+constexpr Row kTable[] = {
+    {kRunning,
+     {{{kOrdered, kAsk},
+       {kAsked, kAsk},
+       {kRunning, kNone},
+       kSaved,
+       kCode,
+       {kBackingOff, kWait},
+       kCrash,
+       {kRunning, kNone}}}},
+    {kAsked, {{{kOrdered, kAsk}, {kAsked, kAsk}, {kAsked, kAsk}, kSaved, kCode, kCrash, kCrash, {kAsked, kNone}}}},
+    {kOrdered,
+     {{{kTerminating, kTerminate},
+       {kOrdered, kAsk},
+       {kOrdered, kAsk},
+       kSaved,
+       kCode,
+       kCrash,
+       kCrash,
+       {kOrdered, kNone}}}},
+    {kTerminating,
+     {{{kKilling, kKill},
+       {kTerminating, kTerminate},
+       {kTerminating, kTerminate},
+       kSaved,
+       kCode,
+       kCrash,
+       kCrash,
+       {kTerminating, kNone}}}},
+    {kKilling,
+     {{{kKilling, kKill}, {kKilling, kKill}, {kKilling, kKill}, kSaved, kCode, kCrash, kCrash, {kKilling, kNone}}}},
+    {kBackingOff, {{kSaved, kSaved, kStill, kStill, kStill, kStill, kStill, {kRunning, kStart}}}},
+    {kEnded, {{kGone, kGone, kGone, kGone, kGone, kGone, kGone, kGone}}},
+};
+
+TEST(SupervisorState, EveryCellIsThatOfTheTable) {
+  ASSERT_EQ(std::size(kTable), static_cast<size_t>(kEnded) + 1) << "a state without a row";
+  static_assert(std::tuple_size_v<decltype(Row::cells)> == static_cast<size_t>(Event::kWaitOver) + 1, "a column each");
+  for (const Row& row : kTable) {
+    for (size_t event = 0; event < row.cells.size(); ++event) {
+      EXPECT_EQ(Next(row.state, static_cast<Event>(event)), row.cells[event])
+          << "state " << static_cast<int>(row.state) << ", event " << event;
+    }
+  }
+}
+
+TEST(SupervisorState, ClassifiesTheEndOfAJob) {
+  for (const int code : {0, 1, 2, 3, 4, 64}) EXPECT_EQ(EventOf({.code = code}, false), Event::kFinal) << code;
+  for (const int code : {5, 6, 128 + SIGKILL, 205, 255}) {
+    EXPECT_EQ(EventOf({.code = code}, false), Event::kCrash) << code;
+    EXPECT_EQ(EventOf({.code = code, .begun = true, .ended = true}, true), Event::kLastCrash) << code;
+  }
+  EXPECT_EQ(EventOf({.code = 85}, true), Event::kSaved);
+  EXPECT_EQ(FromLauncher(SIGKILL), 128 + SIGKILL) << "MPICH's mpirun";
+  for (const int code : {0, 5, 6, 85, 137, 205}) EXPECT_EQ(FromLauncher(code), code);
+}
+
+// TERM to mpirun itself: it returns 1, whether the ranks have saved or not.
+TEST(SupervisorState, ALauncherThatReturnsOneMayHaveSavedOrLostTheJob) {
+  EXPECT_EQ(EventOf({.code = 1, .begun = true, .ended = true, .saved = true}, false), Event::kSaved);
+  EXPECT_EQ(EventOf({.code = 1, .begun = true}, false), Event::kCrash);
+  EXPECT_EQ(EventOf({.code = 1, .begun = true, .ended = true}, false), Event::kFinal) << "an error of a rank's own";
+}
+
+TEST(SupervisorState, UsrOneBeforeTheJobListensLosesNothing) {
+  EXPECT_EQ(EventOf({.code = 128 + SIGUSR1}, true), Event::kSaved);
+  EXPECT_EQ(EventOf({.code = 128 + SIGUSR1, .begun = true}, false), Event::kCrash);
+}
+
+TEST(SupervisorState, TheWaitDoublesUpToALimit) {
+  const absl::Duration first = absl::Seconds(1);
+  for (const auto& [fruitless, seconds] : {std::pair(1, 1), {2, 2}, {3, 4}, {9, 256}, {10, 300}, {1000000, 300}}) {
+    EXPECT_EQ(BackOff(fruitless, first, absl::Hours(1)), absl::Seconds(seconds)) << fruitless;
+  }
+  EXPECT_EQ(BackOff(3, absl::Hours(1), absl::ZeroDuration()), absl::Hours(1));
+  EXPECT_EQ(BackOff(5, absl::ZeroDuration(), absl::ZeroDuration()), absl::ZeroDuration());
+}
+
+TEST(SupervisorState, AfterProgressStartsAreOnlyKeptApart) {
+  EXPECT_EQ(BackOff(0, absl::Seconds(1), absl::Milliseconds(100)), absl::Milliseconds(900));
+  EXPECT_EQ(BackOff(0, absl::Seconds(1), absl::Hours(1)), absl::ZeroDuration());
+}
+
+}  // namespace
+}  // namespace hadal

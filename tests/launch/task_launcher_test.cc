@@ -1,0 +1,87 @@
+#include "launch/task_launcher.h"
+
+#include <map>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::HasSubstr;
+
+Environment Of(const std::map<std::string, std::string>& variables) {
+  return [variables](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+}
+
+TEST(TaskLauncher, MpiIsStartedForMpirunAndForSrunWithPmix) {
+  EXPECT_TRUE(StartedForMpi(Of({{"OMPI_COMM_WORLD_SIZE", "2"}})));
+  EXPECT_TRUE(StartedForMpi(Of({{"PMIX_RANK", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}})));
+  EXPECT_FALSE(StartedForMpi(Of({{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "0"}})));
+  EXPECT_FALSE(StartedForMpi(Of({})));
+}
+
+TEST(TaskLauncher, TasksThatDoNotFindEachOtherAreAnErrorSaidOnce) {
+  const auto task = [](const char* id) { return Of({{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", id}}); };
+  const absl::Status first = CheckTasks(task("0"), 1), other = CheckTasks(task("3"), 1);
+  EXPECT_TRUE(absl::IsInvalidArgument(first));
+  EXPECT_THAT(std::string(first.message()), HasSubstr("srun started 4 tasks, but 1 rank found each other"));
+  EXPECT_THAT(std::string(first.message()), HasSubstr("--mpi=pmix"));
+  EXPECT_TRUE(absl::IsInvalidArgument(other));
+  EXPECT_TRUE(other.message().empty());
+}
+
+TEST(TaskLauncher, ProcessesOfTorchrunAreToldToUseMpi) {
+  const auto task = [](const char* rank) {
+    return Of({{"TORCHELASTIC_RUN_ID", "none"}, {"WORLD_SIZE", "2"}, {"RANK", rank}});
+  };
+  const absl::Status first = CheckTasks(task("0"), 1), other = CheckTasks(task("1"), 1);
+  EXPECT_THAT(std::string(first.message()), HasSubstr("torchrun started 2 tasks, but 1 rank found each other"));
+  EXPECT_THAT(std::string(first.message()), HasSubstr("mpirun -n 2"));
+  EXPECT_TRUE(absl::IsInvalidArgument(other));
+  EXPECT_TRUE(other.message().empty());
+  EXPECT_TRUE(CheckTasks(task("1"), 2).ok());
+  EXPECT_TRUE(CheckTasks(Of({{"WORLD_SIZE", "2"}, {"RANK", "1"}}), 1).ok());  // left over in a shell
+}
+
+TEST(TaskLauncher, PlacesThatDisagreeAreNamed) {
+  using ::testing::ElementsAre;
+  using ::testing::IsEmpty;
+  const std::map<std::string, std::string> step = {
+      {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "1"}, {"SLURM_LOCALID", "1"}, {"PMIX_RANK", "1"}};
+  EXPECT_THAT(RankDisagreements(Of(step), 1, 1), IsEmpty());
+  EXPECT_THAT(RankDisagreements(Of(step), 2, 0),
+              ElementsAre("PMIX_RANK says rank 1, MPI says 2", "SLURM_PROCID says rank 1, MPI says 2",
+                          "SLURM_LOCALID says local rank 1, MPI says 0"));
+  // Under mpirun Slurm's variables are its daemon's.
+  std::map<std::string, std::string> mpirun = {{"SLURM_STEP_NUM_TASKS", "2"},
+                                               {"SLURM_PROCID", "0"},
+                                               {"OMPI_COMM_WORLD_SIZE", "4"},
+                                               {"OMPI_COMM_WORLD_RANK", "3"},
+                                               {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}};
+  EXPECT_THAT(RankDisagreements(Of(mpirun), 3, 1), IsEmpty());
+  EXPECT_THAT(RankDisagreements(Of(mpirun), 3, 0),
+              ElementsAre("OMPI_COMM_WORLD_LOCAL_RANK says local rank 1, MPI says 0"));
+  EXPECT_THAT(RankDisagreements(Of({}), 0, 0), IsEmpty());
+}
+
+TEST(TaskLauncher, WhatFindsItsPeersOrHasNoneIsRight) {
+  const std::map<std::string, std::string> step = {{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "1"}};
+  EXPECT_TRUE(CheckTasks(Of(step), 4).ok());
+  EXPECT_TRUE(CheckTasks(Of({}), 1).ok());
+  // mpirun under Slurm: its daemons are one task a node, whatever the ranks.
+  std::map<std::string, std::string> under_mpirun = step;
+  under_mpirun["OMPI_COMM_WORLD_SIZE"] = "16";
+  EXPECT_TRUE(CheckTasks(Of(under_mpirun), 16).ok());
+  std::map<std::string, std::string> under_hydra = step;
+  under_hydra["MPI_LOCALNRANKS"] = "4";
+  EXPECT_TRUE(CheckTasks(Of(under_hydra), 16).ok());
+  // The batch script itself: tasks were asked for, but no step was started.
+  EXPECT_TRUE(CheckTasks(Of({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}), 1).ok());
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,63 @@
+#include "pipeline/engine/program_executor.h"
+
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace hadal {
+namespace {
+
+constexpr ScheduleShape kShape{.stages = 3, .chunks = 2, .micro_batches = 2};
+
+// The second one's of a replica whose share begins at micro-batch 5.
+TraceEvent EventIn(Operation operation) {
+  const std::vector<PackedBatch> batches = {{.micro_batch = 5}, {.micro_batch = 6}};
+  return EventOf({.operation = operation, .chunk = 1, .micro_batch = 1}, kShape, /*rank=*/1, batches);
+}
+
+// Chunk 1 of rank 1 is global chunk 4, between the borders 3 and 4.
+TEST(InstructionEvent, ComputesAndMessagesHaveTheirChunkAndMicroBatch) {
+  const struct {
+    Operation operation;
+    TraceKind kind;
+    int channel;
+  } rows[] = {{Operation::kReceiveForward, TraceKind::kReceive, 6},
+              {Operation::kForward, TraceKind::kForward, -1},
+              {Operation::kSendForward, TraceKind::kSend, 8},
+              {Operation::kReceiveBackward, TraceKind::kReceive, 9},
+              {Operation::kBackward, TraceKind::kBackward, -1},
+              {Operation::kSendBackward, TraceKind::kSend, 7},
+              {Operation::kBackwardInput, TraceKind::kBackward, -1},
+              {Operation::kBackwardWeight, TraceKind::kBackwardWeight, -1}};
+  for (const auto& row : rows) {
+    SCOPED_TRACE(ToString(Instruction{.operation = row.operation}));
+    const TraceEvent event = EventIn(row.operation);
+    EXPECT_EQ(event.kind, row.kind);
+    EXPECT_EQ(event.chunk, 1);
+    EXPECT_EQ(event.micro_batch, 6) << "of the whole step";
+    EXPECT_EQ(event.channel, row.channel);
+  }
+}
+
+TEST(InstructionEvent, TheTailHasKindsAlone) {
+  const struct {
+    Operation operation;
+    TraceKind kind;
+  } rows[] = {{Operation::kReduceTiedGradients, TraceKind::kTiedGradients},
+              {Operation::kReduceOverReplicas, TraceKind::kReduceOverReplicas},
+              {Operation::kGlobalNorm, TraceKind::kGlobalNorm},
+              {Operation::kOptimizerStep, TraceKind::kOptimizer},
+              {Operation::kGatherOverReplicas, TraceKind::kGatherOverReplicas},
+              {Operation::kDistributeTiedWeights, TraceKind::kTiedWeights}};
+  for (const auto& row : rows) {
+    SCOPED_TRACE(ToString(Instruction{.operation = row.operation}));
+    const TraceEvent event = EventIn(row.operation);
+    EXPECT_EQ(event.kind, row.kind);
+    EXPECT_EQ(event.chunk, -1);
+    EXPECT_EQ(event.micro_batch, -1);
+    EXPECT_EQ(event.channel, -1);
+  }
+}
+
+}  // namespace
+}  // namespace hadal

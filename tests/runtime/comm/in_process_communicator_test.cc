@@ -1,0 +1,234 @@
+#include "runtime/comm/in_process_communicator.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/comm/collectives.h"
+#include "runtime/status_macros.h"
+#include "tests/runtime/comm/communicator_conformance.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kHang = absl::Seconds(30);
+
+class InProcessConformance : public ::testing::TestWithParam<testing::ConformanceCase> {};
+
+TEST_P(InProcessConformance, Holds) {
+  for (const int size : {1, 2, 3, 4, 7}) {
+    SCOPED_TRACE(size);
+    InProcessWorld world(size);
+    const absl::Status status = world.Run([&](Communicator& communicator) {
+      GetParam().run(communicator, Stream::Cpu(1));
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    ASSERT_FALSE(HasFailure()) << "with " << size << " ranks";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(PointToPoint, InProcessConformance, ::testing::ValuesIn(testing::PointToPointCases()),
+                         testing::ConformanceCaseName);
+INSTANTIATE_TEST_SUITE_P(Collectives, InProcessConformance, ::testing::ValuesIn(testing::CollectivesCases()),
+                         testing::ConformanceCaseName);
+
+// What MPI's buffering hides: a send is not done before its receive is posted, however small it is.
+TEST(InProcessCommunicator, ASendWaitsForItsReceive) {
+  InProcessWorld world(2);
+  Communicator& sender = world.communicator(0);
+  Communicator& receiver = world.communicator(1);
+  const char sent = 'x';
+  char received = 0;
+  CommRequest send = sender.Send(&sent, 1, 1, 0).value();
+  EXPECT_FALSE(sender.Test(send).value());
+  CommRequest other_tag = receiver.Receive(&received, 1, 0, 1).value();
+  EXPECT_FALSE(sender.Test(send).value());
+  EXPECT_FALSE(receiver.Test(other_tag).value());
+  CommRequest receive = receiver.Receive(&received, 1, 0, 0).value();
+  EXPECT_TRUE(sender.Test(send).value());
+  EXPECT_TRUE(receiver.Test(receive).value());
+  EXPECT_EQ(received, 'x');
+}
+
+TEST(InProcessCommunicator, WritesNothingOfAMessageThatIsTooLong) {
+  InProcessWorld world(1);
+  Communicator& c = world.communicator(0);
+  const int64_t sent[] = {1, 2, 3};
+  int64_t received[] = {-1, -1, -1};
+  CommRequest requests[] = {c.Send(sent, sizeof(sent), 0, 0).value(), c.Receive(received, 8, 0, 0).value()};
+  EXPECT_TRUE(c.Test(requests[0]).value());
+  const absl::Status status = c.Test(requests[1]).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_THAT(received, ::testing::Each(-1));
+}
+
+TEST(InProcessCommunicator, AWaitIsToldOfWhileItLastsAndNoLonger) {
+  InProcessWorld world(2);
+  const absl::Status status = world.Run([&](Communicator& c) -> absl::Status {
+    char byte = 'x';
+    if (c.rank() == 1) {
+      HADAL_ASSIGN_OR_RETURN(CommRequest receive, c.Receive(&byte, 1, 0, 0));
+      HADAL_RETURN_IF_ERROR(c.Wait(receive, absl::Now() + kHang, "a late message"));
+      EXPECT_FALSE(c.CurrentWait().has_value());
+      return absl::OkStatus();
+    }
+    while (!world.communicator(1).CurrentWait().has_value()) absl::SleepFor(absl::Milliseconds(1));
+    EXPECT_THAT(world.communicator(1).CurrentWait()->description, HasSubstr("receive from rank 0, tag 0"));
+    HADAL_ASSIGN_OR_RETURN(CommRequest send, c.Send(&byte, 1, 1, 0));
+    return c.Wait(send, absl::Now() + kHang, "its receive");
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// Whoever waits hears of it at once, and of the first of several.
+TEST(InProcessCommunicator, AnAbortEndsWaitsAndTheFirstOneIsTheReason) {
+  InProcessWorld world(3);
+  char byte = 0;
+  absl::Status ended;
+  absl::Duration took;
+  std::thread waiting([&] {
+    Communicator& c = world.communicator(2);
+    const absl::Time start = absl::Now();
+    CommRequest receive = c.Receive(&byte, 1, 0, 0).value();
+    ended = c.Wait(receive, absl::Now() + 4 * kHang, "a message that never comes");
+    took = absl::Now() - start;
+  });
+  while (!world.communicator(2).CurrentWait().has_value()) absl::SleepFor(absl::Milliseconds(1));
+  absl::SleepFor(absl::Milliseconds(20));  // asleep until it is told
+  world.communicator(1).Abort(5);
+  world.communicator(0).Abort(7);
+  waiting.join();
+  EXPECT_EQ(ended.code(), absl::StatusCode::kUnavailable) << ended;
+  EXPECT_THAT(std::string(ended.message()), HasSubstr("aborted by rank 1 with exit code 5"));
+  EXPECT_LT(took, kHang);
+  EXPECT_THAT(std::string(world.communicator(0).Send(&byte, 1, 1, 0).status().message()), HasSubstr("by rank 1"));
+}
+
+// Rank 1 calls other collectives than rank 0: what arrives is no list of two entries.
+TEST(InProcessCommunicator, CollectivesThatDoNotMeetAreAnError) {
+  InProcessWorld world(2);
+  const absl::Status status = world.Run([](Communicator& c) -> absl::Status {
+    Collectives collectives(c, kHang);
+    if (c.rank() == 0) {
+      const absl::Status gathered = collectives.AllGather("mine", "a test").status();
+      EXPECT_EQ(gathered.code(), absl::StatusCode::kInternal) << gathered;
+      EXPECT_THAT(std::string(gathered.message()), HasSubstr("1 of 2 ranks' entries arrived"));
+      return absl::OkStatus();
+    }
+    std::string nothing, text;
+    HADAL_RETURN_IF_ERROR(collectives.Broadcast(nothing, /*root=*/1, "a test"));
+    return collectives.Broadcast(text, /*root=*/0, "a test");
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// Two ranks that both send before they receive stand still; the first to lose patience ends the job for both.
+TEST(InProcessCommunicator, ShowsADeadlockOfBlockingSends) {
+  InProcessWorld world(2);
+  const absl::Status status = world.Run([](Communicator& c) {
+    const int peer = 1 - c.rank();
+    int mine = c.rank();
+    HADAL_ASSIGN_OR_RETURN(CommRequest sent, c.Send(&mine, sizeof(mine), peer, 0));
+    return c.Wait(sent, absl::Now() + absl::Milliseconds(100), "a blocking send");
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+}
+
+// A rank that gave up has its buffers back: what arrives later must not write into them.
+TEST(InProcessCommunicator, TakesBackBuffersAfterADeadline) {
+  InProcessWorld world(2);
+  Communicator& impatient = world.communicator(0);
+  Communicator& late = world.communicator(1);
+  auto buffer = std::make_unique<int>(5);
+  auto source = std::make_unique<int>(6);
+  CommRequest receive = impatient.Receive(buffer.get(), sizeof(int), 1, 0).value();
+  ASSERT_TRUE(impatient.Send(source.get(), sizeof(int), 1, 0).ok());
+  EXPECT_FALSE(impatient.Wait(receive, absl::InfinitePast(), "nothing").ok());
+  EXPECT_EQ(*buffer, 5);
+  buffer.reset();
+  source.reset();
+  int value = 7;
+  CommRequest late_send = late.Send(&value, sizeof(value), 0, 0).value();
+  CommRequest late_receive = late.Receive(&value, sizeof(value), 0, 0).value();
+  EXPECT_FALSE(late.Test(late_send).value());
+  EXPECT_FALSE(late.Test(late_receive).value());
+}
+
+TEST(InProcessCommunicator, AbortEndsEveryRanksWait) {
+  constexpr int kSize = 8;
+  InProcessWorld world(kSize);
+  std::atomic<int> unavailable = 0;
+  const absl::Status status = world.Run([&](Communicator& c) {
+    if (c.rank() == 3) {
+      c.Abort(5);
+      return absl::OkStatus();
+    }
+    int value = 0;
+    absl::StatusOr<CommRequest> receive = c.Receive(&value, sizeof(value), 3, 0);  // may already see the abort
+    const absl::Status waited = receive.ok() ? c.Wait(*receive, absl::Now() + kHang, "rank 3") : receive.status();
+    if (absl::IsUnavailable(waited)) ++unavailable;
+    EXPECT_THAT(std::string(waited.message()), HasSubstr("aborted by rank 3 with exit code 5"));
+    EXPECT_EQ(c.Send(&value, sizeof(value), 3, 0).status().code(), absl::StatusCode::kUnavailable);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(unavailable, kSize - 1);
+}
+
+// Run's error is the cause, not one of its consequences on other ranks.
+TEST(InProcessWorld, ReturnsTheFirstError) {
+  InProcessWorld world(5);
+  const absl::Status status = world.Run([](Communicator& c) {
+    if (c.rank() == 4) return absl::DataLossError("the cause");
+    return Collectives(c, kHang).Barrier("the end");
+  });
+  EXPECT_EQ(status, absl::DataLossError("the cause"));
+}
+
+TEST(InProcessWorld, Has512Ranks) {
+  constexpr int kSize = 512;
+  InProcessWorld world(kSize);
+  const absl::Status status = world.Run([](Communicator& c) {
+    Collectives collectives(c, kHang);
+    HADAL_RETURN_IF_ERROR(collectives.Barrier("the start"));
+    const double mine[] = {static_cast<double>(c.rank()), 0.5 * c.rank()};
+    HADAL_ASSIGN_OR_RETURN(const auto all, collectives.AllGather(std::span<const double>(mine), "norms"));
+    for (int rank = 0; rank < kSize; ++rank) {
+      if (all[rank] != std::vector<double>{1.0 * rank, 0.5 * rank}) return absl::InternalError("wrong values");
+    }
+    // A token handed along all ranks: 511 wait while one works.
+    int token = 0;
+    if (c.rank() > 0) {
+      HADAL_ASSIGN_OR_RETURN(CommRequest receive, c.Receive(&token, sizeof(token), c.rank() - 1, 0));
+      HADAL_RETURN_IF_ERROR(c.Wait(receive, absl::Now() + kHang, "the token"));
+    }
+    if (token != c.rank()) return absl::InternalError("the token went astray");
+    ++token;
+    if (c.rank() < kSize - 1) {
+      HADAL_ASSIGN_OR_RETURN(CommRequest send, c.Send(&token, sizeof(token), c.rank() + 1, 0));
+      HADAL_RETURN_IF_ERROR(c.Wait(send, absl::Now() + kHang, "the token"));
+    }
+    return collectives.Barrier("the end");
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(InProcessCommunicatorDeathTest, RefusesBrokenArguments) {
+  InProcessWorld world(2);
+  char byte = 0;
+  EXPECT_DEATH((void)world.communicator(0).Send(&byte, 1, 2, 0), "peer");
+  EXPECT_DEATH((void)world.communicator(0).Send(&byte, -1, 1, 0), "bytes");
+  EXPECT_DEATH((void)world.communicator(0).Receive(&byte, 1, 1, Communicator::kTagLimit), "tag");
+}
+
+}  // namespace
+}  // namespace hadal

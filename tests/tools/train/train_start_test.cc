@@ -1,0 +1,247 @@
+#include "tools/train/train_start.h"
+
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "launch/exit_code.h"
+#include "runtime/data/corpus.h"
+#include "runtime/run_directory.h"
+#include "tests/support/small_checkpoint.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/tools/config/parsed_config.h"
+#include "tools/train/resume.h"
+
+namespace hadal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kSettings[] = "learning_rate { peak: 1e-3 } stop { steps: 20 }";
+
+// What a run of a directory with checkpoints of steps 5 and 10 begins at.
+class TrainStartTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    CheckpointCommitter committer = SmallCommitter(run());
+    SmallState state(SmallParameters(), 1);
+    for (const int64_t step : {5, 10}) {
+      const auto saved = Save(committer, state, {.step = step, .ranks = 1, .config_text = kSettings});
+      ASSERT_TRUE(saved.ok()) << saved.status();
+    }
+    arguments_.run_directory = run();
+  }
+
+  std::string run() const { return directory_ / "run"; }
+  std::string Checkpoint(int64_t step) const { return CheckpointsDirectory(run()) + "/" + CheckpointName(step); }
+  void Damage(int64_t step) const { std::filesystem::remove(Checkpoint(step) + "/rank_00000.safetensors"); }
+  // The checkpoint that is chosen; "" for none.
+  absl::StatusOr<std::string> Find(const std::string& settings = kSettings) {
+    const absl::StatusOr<FoundCheckpoint> found =
+        ChooseResume(arguments_, arguments_.resume, before_step_, Parsed(settings), model_, sinks_);
+    if (absl::IsNotFound(found.status())) return std::string();
+    if (!found.ok()) return found.status();
+    EXPECT_EQ(found->checkpoint.step, found->manifest.progress.step);
+    return found->checkpoint.directory;
+  }
+  // What was printed for the user.
+  std::string Told() {
+    sinks_.LogEnd(kExitDone, absl::OkStatus());
+    return Contents(run() + "/logs/rank_00000.log");
+  }
+
+  const TemporaryDirectory directory_;
+  TrainArguments arguments_;
+  int64_t before_step_ = std::numeric_limits<int64_t>::max();
+  std::vector<CheckpointParameter> model_ = SmallParameters();
+  TrainingSinks sinks_{{.rank = 0, .ranks = 1}, directory_ / "run"};
+};
+
+TEST_F(TrainStartTest, TheNewestCheckpointOfTheRun) { EXPECT_EQ(*Find(), Checkpoint(10)); }
+
+TEST_F(TrainStartTest, TheOneThatIsNamed) {
+  arguments_.resume = Checkpoint(5);
+  EXPECT_EQ(*Find(), Checkpoint(5));
+}
+
+TEST_F(TrainStartTest, AnOlderOneOnceRanksHaveRefusedTheNewest) {
+  before_step_ = 10;
+  EXPECT_EQ(*Find(), Checkpoint(5));
+  before_step_ = 5;
+  EXPECT_EQ(*Find(), "");
+}
+
+TEST_F(TrainStartTest, NoneWhereNoneIsThere) {
+  arguments_.run_directory = directory_ / "another";
+  EXPECT_EQ(*Find(), "");
+}
+
+TEST_F(TrainStartTest, ADamagedOneIsPassedOverUntilNoneIsLeft) {
+  Damage(10);
+  EXPECT_EQ(*Find(), Checkpoint(5));
+  Damage(5);
+  EXPECT_EQ(Find().status().code(), absl::StatusCode::kDataLoss) << "never a silent new start";
+}
+
+TEST_F(TrainStartTest, ChangedSettingsAreAskedAbout) {
+  constexpr char kChanged[] = "learning_rate { peak: 2e-3 } stop { steps: 20 }";
+  const absl::Status status = Find(kChanged).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr(Checkpoint(10)), HasSubstr("learning_rate.peak: 0.001 -> "), HasSubstr("Give --accept-changes")));
+  arguments_.accept_changes = true;
+  EXPECT_EQ(*Find(kChanged), Checkpoint(10));
+  EXPECT_THAT(Told(), AllOf(HasSubstr("with changed settings"), HasSubstr("learning_rate.peak: 0.001 -> ")));
+}
+
+TEST_F(TrainStartTest, ARunOfAnotherVersionIsNotResumed) {
+  std::filesystem::remove_all(run());
+  CheckpointCommitter committer = SmallCommitter(run());
+  SmallState state(SmallParameters(), 1);
+  ASSERT_TRUE(Save(committer, state, {.step = 5, .ranks = 1, .config_text = "pipeline { checkpoint_every: 2 }"}).ok());
+  const absl::Status status = Find().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(Checkpoint(5)), HasSubstr("recompute_every"),
+                                                   HasSubstr("another version of hadal"), HasSubstr("--resume never")));
+}
+
+TEST_F(TrainStartTest, OneCheckpointIsNamedToBeginFrom) {
+  arguments_.init_from = "elsewhere";
+  EXPECT_EQ(*Find(), Checkpoint(10)) << "a run that has begun goes on";
+  arguments_.resume = Checkpoint(5);
+  const absl::Status status = Find().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(Checkpoint(5)), HasSubstr("--init-from elsewhere")));
+}
+
+TEST_F(TrainStartTest, NothingIsOfferedForAnotherModel) {
+  model_.pop_back();
+  const absl::Status status = Find("learning_rate { peak: 2e-3 } stop { steps: 20 }").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("learning_rate.peak: 0.001 -> "), HasSubstr("It cannot: the checkpoint is of another model"),
+            HasSubstr("Give the settings of before, --resume never"), Not(HasSubstr("--accept-changes"))));
+}
+
+TEST_F(TrainStartTest, WhatAResumedRunMayChangeIsNot) {
+  EXPECT_EQ(*Find("learning_rate { peak: 1e-3 } stop { steps: 30 }"), Checkpoint(10));
+  EXPECT_THAT(Told(), Not(HasSubstr("settings")));
+}
+
+// The first rank of a host has not read the shards with odd numbers, nor the second the others.
+TEST_F(TrainStartTest, WhereItMustARankReadsItsCorpusInFull) {
+  const std::string prefix = directory_ / "train";
+  CorpusWriter writer = *CorpusWriter::Create({.prefix = prefix,
+                                               .source_vocabulary = {"vocabulary.model", 100, 17},
+                                               .target_vocabulary = {"vocabulary.model", 100, 17},
+                                               .corpora = {"text"},
+                                               .shard_bytes = 400});
+  for (int32_t i = 0; i < 60; ++i) {
+    ASSERT_TRUE(writer.Add(Sample{.source = {5, 5 + i, 6}, .target = {7, 8}}.view()).ok());
+  }
+  ASSERT_TRUE(writer.Finish().ok());
+  const std::string shard = prefix + ".00000.shard";
+  FlipBit(shard, std::filesystem::file_size(shard) - 4);  // of a token, in what the first rank reads
+  PreparedRun run;
+  run.options.train.train_data = prefix;
+  run.train = *Corpus::Open(prefix, {.process = 1, .processes = 2});
+  CommonSettings common{.instruction_sets = AvailableInstructionSets(), .reads_all = {false, true}};
+  EXPECT_EQ(ApplySettings(common, /*rank=*/0, run), absl::OkStatus());
+  const absl::Status status = ApplySettings(common, /*rank=*/1, run);
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(shard));
+}
+
+// How a run lies on its ranks; whole grids and devices: train_command_test.sh, gpu_ranks_test.sh.
+constexpr int64_t kFreeBytes = int64_t{1} << 30;
+
+class TrainLayoutTest : public ::testing::Test {
+ protected:
+  TrainLayoutTest() {
+    ranks_[0].rank.available_bytes = kFreeBytes;
+    options_.model = {.encoder_layers = 2,
+                      .decoder_layers = 2,
+                      .d_model = 16,
+                      .d_ff = 32,
+                      .heads = 2,
+                      .source_vocabulary = 20,
+                      .target_vocabulary = 20};
+    options_.batch = {.micro_batches = 2, .source_tokens = 32, .target_tokens = 32};
+  }
+  absl::StatusOr<RunLayout> LayOut() {
+    ranks_[0].plan = ModelPlan::Make(options_.model).Serialize();
+    return LayOutRun(arguments_, options_, ranks_, common_, /*rank=*/0, Stream::Cpu(1));
+  }
+
+  TrainArguments arguments_;
+  TrainOptions options_;
+  std::vector<RankSetup> ranks_{1};
+  CommonSettings common_;
+};
+
+TEST_F(TrainLayoutTest, TheWholeModelOnOneRank) {
+  const absl::StatusOr<RunLayout> layout = LayOut();
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_EQ(layout->plan.Hash(), ModelPlan::Make(options_.model).Hash());
+  EXPECT_EQ(layout->pipeline.grid.stages, 1);
+  EXPECT_EQ(layout->pipeline.borders.back(), static_cast<int32_t>(layout->plan.sublayers.size()));
+  EXPECT_EQ(layout->stream.device(), nullptr);
+  EXPECT_FALSE(layout->resources.device_transfers);
+  EXPECT_TRUE(layout->pipeline.shape.free_links);
+  EXPECT_EQ(layout->resources.memory_limit_bytes, kFreeBytes) << "what the host has free";
+}
+
+TEST_F(TrainLayoutTest, TheLimitIsTheLeastShareOfAHostOrADevice) {
+  ranks_.resize(2);
+  ranks_[0].rank = {.rank = 0, .ranks_on_host = 2, .available_bytes = kFreeBytes};
+  ranks_[1].rank = {.rank = 1, .ranks_on_host = 2, .available_bytes = kFreeBytes - 1000};
+  EXPECT_EQ(LayOut()->resources.memory_limit_bytes, kFreeBytes / 2 - 500);
+  common_.gpu = common_.nccl = true;
+  ranks_[0].device = {.identity = "GPU-0", .free_bytes = 8 * kFreeBytes};
+  ranks_[1].device = {.identity = "GPU-1", .free_bytes = 1000};
+  const absl::Status status = LayOut().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("GPU-1 has 0 MiB free for 1 rank(s)"));
+}
+
+// Ranks with unlike GPUs lay out the same.
+TEST_F(TrainLayoutTest, TheFirstRanksDeviceDecidesOnMasks) {
+  ranks_.resize(2);
+  common_.compute_storage = Storage::kBFloat16;
+  for (const bool first_has : {true, false}) {
+    ranks_[0].relu_masks = first_has;
+    ranks_[1].relu_masks = !first_has;
+    EXPECT_EQ(LayOut()->plan.relu_masks, first_has);
+  }
+}
+
+TEST_F(TrainLayoutTest, TheLimitThatTheConfigSetsHolds) {
+  options_.pipeline.memory_limit_bytes = int64_t{1} << 40;
+  ASSERT_TRUE(LayOut().ok());
+  EXPECT_EQ(LayOut()->resources.memory_limit_bytes, int64_t{1} << 40);
+  options_.pipeline.memory_limit_bytes = 1 << 10;
+  const absl::Status status = LayOut().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the limit is 1024 bytes"));
+}
+
+TEST_F(TrainLayoutTest, APipelineThatCannotBeCutSoIsToldWithWhoWantsIt) {
+  const TemporaryDirectory directory;
+  SetContents(directory / "run.textproto", "pipeline { stages: 3 }");
+  arguments_.config.files = {directory / "run.textproto"};
+  options_.pipeline.stages = 3;
+  const absl::Status status = LayOut().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("1 rank was started"), HasSubstr("run.textproto:1:12: pipeline.stages = 3")));
+}
+
+}  // namespace
+}  // namespace hadal

@@ -1,0 +1,142 @@
+// hadal: one binary, one table of subcommands. Each registers itself with the command line; the callback of the chosen
+// one does the work and stores the exit code.
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "launch/exit_code.h"
+#include "launch/signals.h"
+#include "launch/standard_streams.h"
+#include "launch/task_launcher.h"
+#include "runtime/thrown_error.h"
+#include "tools/bench/bench.h"
+#include "tools/build_info.h"
+#include "tools/checkpoint/checkpoint_command.h"
+#include "tools/checkpoint/inspect_similarity.h"
+#include "tools/command_line.h"
+#include "tools/commit.h"  // generated
+#include "tools/compare/compare.h"
+#include "tools/config/config.h"
+#include "tools/config/nearest_name.h"
+#include "tools/corpus/inspect.h"
+#include "tools/corpus/make_corpus.h"
+#include "tools/corpus/prepare.h"
+#include "tools/doctor/doctor_command.h"
+#include "tools/plan/plan.h"
+#include "tools/plan/schedule_command.h"
+#include "tools/plan/simulate.h"
+#include "tools/report/curve.h"
+#include "tools/report/report.h"
+#include "tools/report/summary.h"
+#include "tools/supervise.h"
+#include "tools/sweep.h"
+#include "tools/train/train.h"
+#include "tools/translate/metric_commands.h"
+#include "tools/translate/translate_command.h"
+
+namespace {
+
+using AddCommand = void (*)(hadal::Command app, int& exit_code);
+
+// In the order a newcomer needs them.
+constexpr AddCommand kCommands[] = {
+    hadal::AddMakeCorpusCommand,  // number words, for a first run
+    hadal::AddPrepareCommand,     // raw text → vocabulary and token shards
+    hadal::AddPlanCommand,        // stages, memory and bubble before a run
+    hadal::AddTrainCommand,       // the main job
+    hadal::AddCompareCommand,     // a grid of runs and one report
+    hadal::AddSuperviseCommand,   // Ctrl-C saves, a crash restarts
+    hadal::AddSweepCommand,       // a list of layouts and how they scale
+    hadal::AddTranslateCommand,   // beam search, or samples
+    hadal::AddSampleCommand,      // text of a language model
+    hadal::AddEvaluateCommand,    // many test sets
+    hadal::AddScoreCommand,       // log-probabilities of given pairs
+    hadal::AddBleuCommand,        // sacreBLEU's numbers, and jiwer's
+    hadal::AddChrfCommand,
+    hadal::AddWerCommand,
+    hadal::AddConfigCommand,             // show, diff, explain
+    hadal::AddCheckpointCommand,         // ls, verify, diff, export, average
+    hadal::AddInspectCommand,            // what a step trains on
+    hadal::AddInspectSimilarityCommand,  // how alike a checkpoint's layers are
+    hadal::AddCurveCommand,              // loss curves of runs
+    hadal::AddSummaryCommand,            // runs, their time and their scaling, as text
+    hadal::AddReportCommand,             // the same as one HTML file
+    hadal::AddScheduleCommand,           // the instructions of a schedule, drawn or checked
+    hadal::AddSimulateCommand,           // a schedule on ranks, costs and links given as options
+    hadal::AddDoctorCommand,             // the ranks, links and files of a job, before it runs
+    hadal::AddBenchCommand,              // how fast a step and each kernel are
+};
+
+// What saves and stops when a signal asks for it. Everything else ends at once, as programs do.
+bool StopsWhenAsked(std::string_view command) {
+  return command == "train" || command == "compare" || command == "sweep";
+}
+
+// The end of a command line whose first word is no command: what to say.
+std::string UnknownCommand(const std::vector<std::string>& names, const std::string& word) {
+  if (word.starts_with('-') || std::find(names.begin(), names.end(), word) != names.end()) return "";
+  const std::string nearest = hadal::NearestName(word, names);
+  return absl::StrCat("hadal: there is no command \"", word, "\"",
+                      nearest.empty() ? "" : absl::StrCat("; did you mean \"", nearest, "\"?"),
+                      "\n`hadal --help` lists them all.\n");
+}
+
+// Bad usage is the same on every rank: the first one prints it. The others end later: mpirun then ends the rest.
+int Refused(bool first) {
+  if (!first) std::this_thread::sleep_for(std::chrono::seconds(1));
+  return hadal::kExitUsage;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  hadal::OpenStandardStreams();
+  std::signal(SIGCHLD, SIG_DFL);  // if a parent ignored it, waitpid would report no end of a child
+  hadal::IgnoreFileSizeSignal();
+  hadal::ExplainLostPages();
+  const bool stops_when_asked = argc > 1 && StopsWhenAsked(argv[1]);
+  if (stops_when_asked) hadal::InstallStopSignals();
+  hadal::CommandLine line("hadal", "hadal trains Transformers of extreme depth through a pipeline of ranks.");
+  hadal::Command app = line.program();
+  app.RequireCommand();
+  app.AddAnswer(
+      "--version", [] { return absl::StrCat("hadal ", hadal::Version(), "\n"); },
+      "Display program version information and exit");
+  app.AddAnswer(
+      "--build-info", [] { return hadal::BuildInfo(HADAL_COMMIT); },
+      "What is in this binary: versions, commit, compiler, CUDA");
+  const bool first = hadal::IsFirstTask(std::getenv);
+  std::ostream nowhere(nullptr);
+  int exit_code = hadal::kExitDone;
+  for (const AddCommand add : kCommands) add(app, exit_code);
+  if (argc == 1) {
+    std::fputs(line.Help().c_str(), stderr);
+    return hadal::kExitUsage;
+  }
+  if (const std::string unknown = UnknownCommand(line.CommandNames(), argv[1]); !unknown.empty()) {
+    (first ? std::cerr : nowhere) << unknown;
+    return Refused(first);
+  }
+  try {
+    const hadal::CommandLine::Outcome outcome = line.Run(argc, argv, first ? std::cerr : nowhere);
+    if (outcome == hadal::CommandLine::Outcome::kAnswered) return hadal::kExitDone;
+    if (outcome == hadal::CommandLine::Outcome::kRefused) return Refused(first);
+  } catch (...) {
+    std::fputs(absl::StrCat("hadal: ", hadal::ErrorOfException().message(), "\n").c_str(), stderr);
+    return hadal::kExitError;
+  }
+  // What a run prints is only its progress; of other commands it is what they are for.
+  if (exit_code == hadal::kExitDone && !stops_when_asked && !hadal::StandardOutputIsWhole()) {
+    std::fputs("hadal: writing to standard output failed; is the disk full?\n", stderr);
+    return hadal::kExitError;
+  }
+  return exit_code;
+}

@@ -1,0 +1,75 @@
+// Agrees on a training run with all ranks: compares their preparations and lays out the pipeline.
+//
+// AgreeOnRun: each rank fills its RankSetup; all gather them; AgreeOnSettings computes the common settings; each rank
+// applies them; the ranks vote and lay out the pipeline. One gather suffices: each rank opens its GPU for the model of
+// its own config, and the results are used only if all configs are equal. What the run starts from: resume.h.
+// Blocking: collective calls, by all ranks together. Threads: one per rank.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "launch/world.h"
+#include "layers/model_plan.h"
+#include "pipeline/engine/current_instruction.h"
+#include "pipeline/layout/pipeline_layout.h"
+#include "runtime/comm/collectives.h"
+#include "runtime/comm/nccl_communicator.h"
+#include "runtime/stream.h"
+#include "tools/train/rank_setup.h"
+#include "tools/train/train_preparation.h"
+#include "tools/train/training_sinks.h"
+
+namespace hadal {
+
+// The devices and communicators of a rank. Separate from AgreedRun, because they must live until a failed job has been
+// aborted.
+struct RunDevice {
+  std::function<void(const std::string& what)> hung;         // see DeviceRequest; outlives the others
+  std::unique_ptr<Device> device;                            // null: the CPU
+  std::unique_ptr<NcclLibrary> nccl;                         // null: ranks exchange through host memory
+  std::unique_ptr<NcclCommunicator> communicator;            // null if nccl is null
+  std::atomic<const CurrentInstruction*> current = nullptr;  // the trainer's while it runs, for `hung`
+};
+
+struct RunLayout {
+  ModelPlan plan;           // rank 0's, used by all ranks
+  RankResources resources;  // memory and cores of the ranks
+  PipelineLayout pipeline;  // of this rank's replica, with recomputation chosen so that it fits in memory
+  Stream stream;            // on the rank's device, or on the CPU
+};
+
+struct AgreedRun {
+  RunLayout layout;
+  std::string resume;                      // effective --resume of this attempt
+  std::optional<std::string> predecessor;  // TrainingCheckpointsOptions::predecessor
+  std::vector<std::string> hosts;          // [ranks]
+};
+
+// Compares all ranks, applies the common settings and plans the pipeline. Prints notices for the user. `device` and
+// `prepared` must outlive the result.
+// Errors: those of `prepared` on any rank, of AgreeOnSettings, LayOutRun, NCCL and Communicator::Wait.
+absl::StatusOr<AgreedRun> AgreeOnRun(const TrainArguments& arguments, absl::StatusOr<PreparedRun>& prepared,
+                                     World& world, Collectives& collectives, RunDevice& device, TrainingSinks& sinks);
+
+// Plans the pipeline for rank `rank`: the memory limit of a rank, and a partition of the model in which every rank's
+// part fits. `ranks`: of all ranks; `common`: the result of AgreeOnSettings. Pure.
+// Errors: ResourceExhausted if a rank would have no memory; those of MakeFittingLayout; InvalidArgument if the model
+// cannot be partitioned as configured. Both name the file or argument that set a field.
+absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, const TrainOptions& options,
+                                    std::span<const RankSetup> ranks, const CommonSettings& common, int rank,
+                                    const Stream& stream);
+
+// Applies the common settings on this rank: selects the instruction set, and verifies all of its corpora if it must.
+// Errors: those of UseInstructionSets and Corpus::Open.
+absl::Status ApplySettings(const CommonSettings& common, int rank, PreparedRun& prepared);
+
+}  // namespace hadal

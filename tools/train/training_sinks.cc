@@ -1,0 +1,98 @@
+#include "tools/train/training_sinks.h"
+
+#include <unistd.h>
+
+#include <iostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "launch/exit_code.h"
+#include "launch/job_report.h"
+#include "pipeline/checkpoint/run_owner.h"
+#include "runtime/files.h"
+#include "runtime/run_directory.h"
+#include "runtime/status_macros.h"
+#include "tools/output/metrics_jsonl.h"
+#include "tools/output/progress.h"
+#include "tools/output/tensorboard.h"
+#include "tools/output/terminal.h"
+#include "tools/output/trace_writer.h"
+
+namespace hadal {
+
+absl::Status TrainingSinks::OpenLog() {
+  HADAL_ASSIGN_OR_RETURN(log_, RankLog::Open(JoinPath(run_directory_, kLogsName), identity_.rank));
+  log_->Say(StartLines(identity_, environ));
+  log_->Say(std::exchange(told_, ""));
+  return absl::OkStatus();
+}
+
+absl::Status TrainingSinks::Open(const GridShape& grid, const std::string& config_text, int64_t first_step,
+                                 const std::string& attempt) {
+  identity_.stage = grid.StageOf(identity_.rank);
+  identity_.stages = grid.stages;
+  identity_.replica = grid.ReplicaOf(identity_.rank);
+  identity_.replicas = grid.replicas;
+  identity_.attempt = attempt;
+  HADAL_RETURN_IF_ERROR(OpenLog());
+  if (identity_.rank != 0) return absl::OkStatus();
+  HADAL_RETURN_IF_ERROR(ReplaceFile(JoinPath(run_directory_, kResolvedConfigName), config_text, attempt));
+  HADAL_ASSIGN_OR_RETURN(std::unique_ptr<MetricsJsonl> jsonl,
+                         MetricsJsonl::Open({.path = JoinPath(run_directory_, kMetricsName),
+                                             .first_step = first_step,
+                                             .attempt = attempt,
+                                             .may_write = [&] { return CheckOwner(run_directory_, attempt); },
+                                             .warn = [this](const std::string& text) { Warn(text); }}));
+  HADAL_ASSIGN_OR_RETURN(
+      std::unique_ptr<TensorBoard> board,
+      TensorBoard::Open(
+          {.directory = JoinPath(run_directory_, kTensorBoardName), .attempt = attempt, .config = config_text}));
+  progress_log_ = std::make_unique<RankLogStream>(*log_);
+  fan_out_.Add(MakeJobReport());
+  fan_out_.Add(std::move(jsonl));
+  fan_out_.Add(std::move(board));
+  fan_out_.Add(std::make_unique<Progress>(std::cout, Progress::Options{.style = DetectTerminal(STDOUT_FILENO)}));
+  fan_out_.Add(std::make_unique<Progress>(*progress_log_, Progress::Options{}));
+  return absl::OkStatus();
+}
+
+void TrainingSinks::Tell(const std::string& text) {
+  std::cerr << absl::StrCat(text, "\n") << std::flush;
+  if (log_ == nullptr) return absl::StrAppend(&told_, text, "\n");
+  log_->Say(text);
+}
+
+void TrainingSinks::Warn(const std::string& text) {
+  if (identity_.rank == 0) Tell(absl::StrCat("warning: ", text));
+}
+
+absl::StatusOr<TraceRequest> TrainingSinks::MakeTraceRequest(const std::string& steps, const StopOptions& stop) {
+  if (steps.empty()) return TraceRequest();
+  HADAL_ASSIGN_OR_RETURN(const TraceSteps range, ParseTraceSteps(steps));
+  if (stop.steps > 0 && range.last > stop.steps) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--trace ", steps, " goes beyond the run: its last step is ", stop.steps, " (stop.steps)"));
+  }
+  return TraceRequest{.first_step = range.first, .last_step = range.last, .write = [this](const RunTrace& trace) {
+                        const absl::StatusOr<std::string> path = WriteTraceJson(trace, run_directory_);
+                        sink().OnText(trace.last_step, path.ok() ? TextKind::kNotice : TextKind::kWarning,
+                                      path.ok() ? absl::StrCat("trace written: ", *path)
+                                                : absl::StrCat("no trace: ", path.status().message()));
+                      }};
+}
+
+absl::Status TrainingSinks::Finish(std::string_view reason) {
+  fan_out_.OnFinish(reason);
+  absl::Status status = fan_out_.Flush();
+  status.Update(log_->Flush());
+  return status;
+}
+
+void TrainingSinks::LogEnd(int exit_code, const absl::Status& end) {
+  const bool may_open = !absl::IsAborted(end) && (exit_code != kExitUsage || PathExists(run_directory_));
+  if (log_ == nullptr && may_open) OpenLog().IgnoreError();  // the log is optional: the user sees the message
+  ReportEnd(exit_code);
+  if (log_ != nullptr) log_->Say(absl::StrCat("end: exit code ", exit_code, end.ok() ? "" : ": ", end.message()));
+}
+
+}  // namespace hadal

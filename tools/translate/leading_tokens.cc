@@ -1,0 +1,86 @@
+#include "tools/translate/leading_tokens.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "runtime/data/language_tags.h"
+#include "runtime/status_macros.h"
+#include "tools/corpus/corpora_list.h"
+
+namespace hadal {
+namespace {
+
+// The id of a tag, or none of "".
+absl::StatusOr<std::vector<int32_t>> TagIds(const Vocabulary& vocabulary, const std::string& tag) {
+  if (tag.empty()) return std::vector<int32_t>();
+  if (const int32_t id = vocabulary.Id(tag); id != kUnknownToken) return std::vector<int32_t>{id};
+  constexpr size_t kShown = 20;
+  std::vector<std::string> tags;
+  for (int32_t id = 0; id < vocabulary.size() && tags.size() < kShown; ++id) {
+    if (IsLanguageTag(vocabulary.Token(id))) tags.push_back(vocabulary.Token(id));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("the model's vocabulary has no language tag ", tag, "; ",
+                   tags.empty() ? "it has none: omit --direction and --tags" : "it has " + absl::StrJoin(tags, ", ")));
+}
+
+bool HasUnknown(const std::vector<int32_t>& tokens) {
+  return std::find(tokens.begin(), tokens.end(), kUnknownToken) != tokens.end();
+}
+
+// The tag that the text begins with; empty: none.
+std::string_view FirstTag(const Vocabulary& vocabulary, std::string_view text) {
+  const std::string_view word = text.substr(0, text.find(' '));
+  return IsLanguageTag(word) && vocabulary.Id(word) != kUnknownToken ? word : std::string_view();
+}
+
+}  // namespace
+
+absl::StatusOr<DirectionTags> FindDirectionTags(const ModelCheckpoint& checkpoint, LanguageTags tags,
+                                                const Direction& direction) {
+  DirectionTags found;
+  HADAL_ASSIGN_OR_RETURN(found.source, TagIds(checkpoint.source_vocabulary(), EncoderTag(tags, direction)));
+  HADAL_ASSIGN_OR_RETURN(found.target, TagIds(checkpoint.target_vocabulary(), DecoderTag(tags, direction)));
+  return found;
+}
+
+absl::StatusOr<DirectionTags> FindDirectionTags(const ModelCheckpoint& checkpoint, LanguageTags tags,
+                                                std::string_view direction) {
+  if (direction.empty() && tags == LanguageTags::kNone) return DirectionTags();
+  if (direction.empty() || tags == LanguageTags::kNone) {
+    return absl::InvalidArgumentError(
+        "--direction and --tags are given together: which languages, and where the model's training text had tags");
+  }
+  HADAL_ASSIGN_OR_RETURN(const Direction languages, ParseDirection(direction));
+  return FindDirectionTags(checkpoint, tags, languages);
+}
+
+void AddDirectionOptions(Command command, const char* help, std::string& direction, LanguageTags& tags) {
+  command.AddOption("--direction", direction, help).ValueName("SOURCE-TARGET");
+  AddTagsOption(command, tags);
+}
+
+absl::StatusOr<std::vector<int32_t>> ForcedTokens(const Vocabulary& vocabulary, std::string_view text) {
+  std::vector<int32_t> tokens;
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  for (std::string_view tag; !(tag = FirstTag(vocabulary, text)).empty();) {
+    tokens.push_back(vocabulary.Id(tag));
+    text.remove_prefix(std::min(text.size(), tag.size() + 1));
+  }
+  const std::vector<int32_t> encoded = vocabulary.Encode(text);
+  if (HasUnknown(encoded)) {
+    const std::vector<std::string> words = absl::StrSplit(std::string(text), ' ');
+    const auto word = std::find_if(words.begin(), words.end(),
+                                   [&](const std::string& one) { return HasUnknown(vocabulary.Encode(one)); });
+    return absl::InvalidArgumentError(absl::StrCat("the vocabulary lacks a token of \"",
+                                                   word == words.end() ? std::string(text) : *word,
+                                                   "\", so no output can begin with it"));
+  }
+  tokens.insert(tokens.end(), encoded.begin(), encoded.end());
+  return tokens;
+}
+
+}  // namespace hadal

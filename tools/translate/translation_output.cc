@@ -1,0 +1,100 @@
+#include "tools/translate/translation_output.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+std::string TextOf(const Hypothesis& hypothesis, const OutputForm& form, const Vocabulary& vocabulary) {
+  const std::span<const int32_t> tokens = hypothesis.tokens;
+  return vocabulary.Decode(tokens.subspan(std::min(form.hidden_tokens, tokens.size())), form.joining);
+}
+
+std::string FormatJson(const OutputForm& form, const Vocabulary& vocabulary, int64_t number, std::string_view input,
+                       std::span<const Hypothesis> hypotheses) {
+  OrderedJson line{{"line", number}, {form.input_name, input}, {"hypotheses", OrderedJson::array()}};
+  for (const Hypothesis& hypothesis : hypotheses) {
+    OrderedJson tokens = OrderedJson::array();
+    for (const int32_t token : hypothesis.tokens) tokens.push_back(vocabulary.Token(token));
+    tokens.push_back(vocabulary.Token(kEosToken));
+    line["hypotheses"].push_back({{"text", TextOf(hypothesis, form, vocabulary)},
+                                  {"tokens", std::move(tokens)},
+                                  {"score", hypothesis.score},
+                                  {"log_probabilities", hypothesis.token_log_probabilities}});
+  }
+  return line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+}
+
+// The file that `path` leads to; empty if that is written as it is.
+std::string FileOf(const std::string& path) {
+  constexpr int kMostLinks = 40;
+  std::error_code error;
+  std::filesystem::path at = path;
+  for (int links = 0; links < kMostLinks; ++links) {
+    const std::filesystem::path directory = std::filesystem::canonical(DirectoryName(at.native()), error);
+    if (absl::StartsWith(directory.native(), "/proc/")) return "";
+    if (!std::filesystem::is_symlink(at, error)) break;
+    at = directory / std::filesystem::read_symlink(at, error);
+  }
+  const std::filesystem::file_status status = std::filesystem::status(at, error);
+  const bool is_file = !std::filesystem::exists(status) || std::filesystem::is_regular_file(status) ||
+                       std::filesystem::is_directory(status);
+  return is_file ? at.native() : "";
+}
+
+}  // namespace
+
+std::string FormatOutput(const OutputForm& form, const Vocabulary& vocabulary, int64_t number, std::string_view input,
+                         std::span<const Hypothesis> hypotheses) {
+  hypotheses = hypotheses.first(std::min<size_t>(hypotheses.size(), form.nbest));
+  if (form.json) return FormatJson(form, vocabulary, number, input, hypotheses);
+  const std::string prefix = form.nbest > 1 ? absl::StrCat(number, "\t") : "";
+  if (hypotheses.empty()) return absl::StrCat(prefix, form.scores ? "\t" : "", "\n");  // an empty line has no score
+  std::string text;
+  for (const Hypothesis& hypothesis : hypotheses) {
+    absl::StrAppend(&text, prefix, form.scores ? absl::StrFormat("%.6f\t", hypothesis.score) : "",
+                    absl::StrReplaceAll(TextOf(hypothesis, form, vocabulary), {{"\n", " "}, {"\r", " "}}), "\n");
+  }
+  return text;
+}
+
+OutputFile::~OutputFile() {
+  if (!stream_.is_open() || file_.empty()) return;
+  stream_.close();
+  std::error_code error;
+  if (std::filesystem::is_empty(written_, error)) std::filesystem::remove(written_, error);
+}
+
+absl::Status OutputFile::Open(const std::string& path, const std::vector<std::string>& inputs) {
+  path_ = path;
+  file_ = FileOf(path);
+  written_ = file_.empty() ? path : absl::StrCat(file_, ".partial");
+  HADAL_RETURN_IF_ERROR(CheckIsNoneOf(path, inputs));
+  HADAL_RETURN_IF_ERROR(CheckIsNoneOf(written_, inputs));
+  if (!file_.empty()) HADAL_RETURN_IF_ERROR(CheckCreatable(file_));
+  stream_.open(written_, std::ios::binary | (file_.empty() ? std::ios::app : std::ios::trunc));
+  return stream_ ? absl::OkStatus() : CreationError(errno, written_);
+}
+
+absl::Status OutputFile::Finish() {
+  if (!stream_.is_open()) return absl::OkStatus();
+  stream_.close();
+  if (!stream_) return absl::ResourceExhaustedError(absl::StrCat(path_, ": writing failed; is the disk full?"));
+  return file_.empty() ? absl::OkStatus() : RenamePath(written_, file_);
+}
+
+}  // namespace hadal

@@ -1,0 +1,65 @@
+// What `hadal translate`, `sample` and `score` write: the form of a line, and the file of --out. Threads: one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "pipeline/decode/beam_search.h"
+#include "runtime/data/vocabulary.h"
+
+namespace hadal {
+
+// What `hadal translate` and `hadal sample` print of one line of input:
+//
+//   text   up to nbest lines, best score first; the line's number and a tab before each if nbest > 1, its score and a
+//          tab if `scores`. A line end inside becomes a space. Without a hypothesis: one empty line
+//   JSON   {"line": N, "source": "…", "hypotheses": [{"text": "…", "tokens": ["…", …, "</s>"], "score": S,
+//           "log_probabilities": [P, …]}, …]}   on one line; "prompt" instead of "source" for a language model
+// `tokens` and `log_probabilities` have one entry for each token, forced ones and </s> included; P is the model's
+// log p, natural. What is not UTF-8 (a text that ends within a character) is replaced by U+FFFD in JSON.
+struct OutputForm {
+  int32_t nbest = 1;
+  bool scores = false;  // before each text
+  bool json = false;
+  PieceJoining joining = PieceJoining::kDefault;
+  size_t hidden_tokens = 0;           // at the beginning, which the text does not show: a forced language tag
+  const char* input_name = "source";  // JSON's key of the input's text
+};
+
+// The result ends in a newline. `number`: of the input's line, from 1; `input`: its text, read only for JSON.
+std::string FormatOutput(const OutputForm& form, const Vocabulary& vocabulary, int64_t number, std::string_view input,
+                         std::span<const Hypothesis> hypotheses);
+
+// The file of --out: whole, or not there. It is written as PATH.partial and renamed when it is finished; until then
+// PATH stays as it was. After an error PATH.partial remains with the lines that were written, if there are any.
+// Links are followed. A pipe, a device and an open file of the process (/dev/stdout) are written as they are.
+// Blocking: all.
+class OutputFile {
+ public:
+  OutputFile() = default;
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  ~OutputFile();
+
+  // Errors: InvalidArgument if it would empty one of `inputs`; those of creating a file.
+  absl::Status Open(const std::string& path, const std::vector<std::string>& inputs);
+  // REQUIRES: Open returned OK, and Finish has not been called.
+  std::ofstream& stream() { return stream_; }
+  // Closes the file and gives it its name; without effect if none is open.
+  // Errors: ResourceExhausted if something was not written; those of renaming.
+  absl::Status Finish();
+
+ private:
+  std::string path_;     // as it was given
+  std::string file_;     // where its links lead; empty: written as it is
+  std::string written_;  // the path that is open
+  std::ofstream stream_;
+};
+
+}  // namespace hadal
