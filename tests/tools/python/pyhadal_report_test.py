@@ -217,6 +217,11 @@ class ProgramTest(unittest.TestCase):
             self.assertLessEqual({"-a", "b", "step", "nats per target token"}, set(texts(file.read().partition("?>")[2])))
         self.assertEqual(self.hadal("curve", "one", "--metric", "losss", "--svg", "x.svg").returncode, 2)
 
+    def test_the_importer_of_models(self):
+        done = self.hadal("checkpoint", "import", "one", "--out", "model")
+        self.assertEqual(done.returncode, 2, done)
+        self.assertIn("hadal_torch: ", done.stderr)
+
     def test_simulate(self):
         done = self.hadal("simulate", "--stages", "3", "--micro-batches", "4", "--svg", "x.svg")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
