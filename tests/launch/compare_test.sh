@@ -5,12 +5,12 @@ set -u
 hadal=${1:?usage: compare_test.sh HADAL}
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../support/command_test.sh"
-printf '#!/bin/sh\necho "$@" > "$0.words"\n' > python; chmod +x python
-export HADAL_PYTHON=$work/python
 ended() { grep -q "\"end\": \"$2\"" "$1/cell.json" || { fail "$1 is not $2"; cat "$1/cell.json"; }; }
 steps() { [ "$(grep -c '"event":"step"' "$1/metrics.jsonl")" -eq "$2" ] || fail "$1 has not $2 steps"; }
 
 make_corpus 300 300
+printf '#!/bin/sh\necho "$@" > "$0.words"\n' > python; chmod +x python
+export HADAL_PYTHON=$work/python
 mkdir grids
 cat > grids/base.textproto <<'END'
 data { train: "data/train" validation: "data/valid" }

@@ -6,10 +6,10 @@ hadal=${1:?usage: laptop_grids_test.sh HADAL CONFIGS} configs=${2:?}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
-export HADAL_PYTHON=true  # the pages have tests of their own
 
 "$hadal" make-corpus --out text --pairs 300 --valid 10 --test 10 --seed 3 > /dev/null || exit 1
 "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size 300 > /dev/null || exit 1
+export HADAL_PYTHON=true  # the pages have tests of their own
 tiny=(--set data.train=data/train --set data.validation=data/valid --set model.encoder_layers=2 --set model.decoder_layers=2
   --set model.d_model=16 --set model.d_ff=32 --set model.heads=2 --set model.max_positions=128 --set batch.source_tokens=96
   --set batch.target_tokens=96 --set stop.steps=3 --set validation.every_steps=3)

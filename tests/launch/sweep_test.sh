@@ -5,9 +5,9 @@ set -u
 hadal=${1:?usage: sweep_test.sh HADAL SOURCE_DIR}
 source=${2:?usage: sweep_test.sh HADAL SOURCE_DIR}
 . "$(dirname "$0")/../support/command_test.sh"
-export HADAL_PYTHON=true  # the page has tests of its own
 
 make_corpus 300 300
+export HADAL_PYTHON=true  # the page has tests of its own
 cat > small.textproto <<'END'
 data { train: "data/train" }
 model { encoder_layers: 2 decoder_layers: 2 d_model: 16 d_ff: 32 heads: 2 max_positions: 128 dropout: 0.1 }

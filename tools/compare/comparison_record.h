@@ -2,8 +2,8 @@
 //
 //   OUT/grid.json   title, note, the verdicts' limits, axes with their labels, and for each cell: its labels, run
 //                   directory and log (relative to OUT), state, exit code, times, result and verdict
-// A result that does not exist has no key; a number that is not finite is null. Times in seconds, nll in nats per target
-// token. Thread safety: pure, except for reading and writing files.
+// A result that does not exist has no key; a number that is not finite is null. Times in seconds, nll in nats per
+// target token. Thread safety: pure, except for reading and writing files.
 #pragma once
 
 #include <string>
