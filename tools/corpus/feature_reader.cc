@@ -17,8 +17,8 @@
 namespace hadal {
 namespace {
 
-constexpr int64_t kMaxManifestBytes = int64_t{64} << 20;
-constexpr StrictJsonLimits kLimits = {.max_bytes = kMaxManifestBytes, .max_depth = 4};
+constexpr int64_t kMaxFeatureManifestBytes = int64_t{64} << 20;
+constexpr StrictJsonLimits kLimits = {.max_bytes = kMaxFeatureManifestBytes, .max_depth = 4};
 constexpr int32_t kWidestFrame = 1 << 16;
 constexpr char kFormat[] = "hadal features";
 constexpr int32_t kVersion = 1;
@@ -81,7 +81,7 @@ uint32_t ChecksumOf(std::span<const std::byte> bytes) {
 
 absl::StatusOr<FeatureReader> FeatureReader::Open(const std::string& prefix) {
   const std::string path = prefix + ".json";
-  const absl::StatusOr<std::string> json = ReadFile(path, kMaxManifestBytes);
+  const absl::StatusOr<std::string> json = ReadFile(path, kMaxFeatureManifestBytes);
   if (absl::IsNotFound(json.status())) {
     return absl::NotFoundError(absl::StrCat(path,
                                             " is missing; --features takes the prefix that speech_features.py "

@@ -13,11 +13,11 @@
 namespace hadal {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{1} << 24;
+constexpr int64_t kMostCostBytes = int64_t{1} << 24;
 
 absl::Status Copy(const std::string& from, const std::string& to) {
   if (from.empty()) return absl::OkStatus();
-  HADAL_ASSIGN_OR_RETURN(const std::string text, ReadFile(from, kMostBytes));
+  HADAL_ASSIGN_OR_RETURN(const std::string text, ReadFile(from, kMostCostBytes));
   return ReplaceFile(to, text, absl::StrCat(getpid()));
 }
 

@@ -24,7 +24,7 @@
 namespace hadal {
 namespace {
 
-constexpr size_t kMostBytes = size_t{512} << 20;  // lines of one text in memory: a pipe may be endless
+constexpr size_t kMostScoredBytes = size_t{512} << 20;  // lines of one text in memory: a pipe may be endless
 // Of a line: WER takes words² time (some 7 s for such a line of one-letter words), CER characters², chrF 80 bytes of
 // memory a character.
 constexpr size_t kMostLineBytes = size_t{128} << 10;
@@ -46,9 +46,9 @@ absl::StatusOr<std::vector<std::string>> ReadLines(std::istream& in, const std::
     }
     lines.emplace_back(StripTrailingSpace(line));
     bytes += sizeof(std::string) + line.size();
-    if (bytes <= kMostBytes) continue;
+    if (bytes <= kMostScoredBytes) continue;
     return absl::InvalidArgumentError(absl::StrCat(name, ": more than ", text.lines(), " lines, which take more than ",
-                                                   kMostBytes, " bytes; score a smaller text"));
+                                                   kMostScoredBytes, " bytes; score a smaller text"));
   }
   if (lines.empty()) return absl::InvalidArgumentError(absl::StrCat(name, ": is empty"));
   if (lines.front().starts_with(kByteOrderMark)) {

@@ -55,7 +55,7 @@ class BackgroundFileTest : public ::testing::Test {
 };
 
 // Buffers of nothing, less than a slice, two slices, everything; the update at different moments of the writing.
-TEST_F(BackgroundFileTest, HoldsWhatWasThereWhenItBegan) {
+TEST_F(BackgroundFileTest, WritesTheValuesOfItsStart) {
   int64_t step = 0;
   SmallState state(SmallParameters(), 7), expected(SmallParameters(), 7);
   const int64_t all = AllFloats(state);
@@ -119,7 +119,7 @@ class StateOnDevice {
 };
 
 // The update is enqueued as soon as it may be, in front of no wait of the host.
-TEST_F(BackgroundFileTest, OnADeviceTooItHoldsWhatWasThere) {
+TEST_F(BackgroundFileTest, WritesTheValuesOfItsStartOnADevice) {
   int64_t step = 0;
   SmallState state(SmallParameters(), 7);
   const int64_t all = AllFloats(state);
@@ -139,13 +139,13 @@ TEST_F(BackgroundFileTest, OnADeviceTooItHoldsWhatWasThere) {
   }
 }
 
-TEST_F(BackgroundFileTest, WithoutAnUpdateNothingIsCopied) {
+TEST_F(BackgroundFileTest, CopiesNothingWithoutAnUpdate) {
   SmallState state(SmallParameters(), 7), expected(SmallParameters(), 7);
   BackgroundFile file(committer_.FileOptions(1, 0), state.Slices(), {});
   ExpectCommitted(1, file.Finish(), expected);
 }
 
-TEST_F(BackgroundFileTest, HandsOutErrorsAndDoesNotHoldUpTheUpdate) {
+TEST_F(BackgroundFileTest, ReturnsErrorsWithoutDelayingTheUpdate) {
   std::filesystem::remove_all(directory_.path());
   SetContents(directory_.path(), "a file where the run directory was");
   SmallState state(SmallParameters(), 7);
@@ -155,7 +155,7 @@ TEST_F(BackgroundFileTest, HandsOutErrorsAndDoesNotHoldUpTheUpdate) {
 }
 
 // On a thread that nobody can catch anything from.
-TEST_F(BackgroundFileTest, MemoryThatRunsOutIsAnError) {
+TEST_F(BackgroundFileTest, ReturnsAnErrorWhenOutOfMemory) {
   RecordedSyncs syncs;
   syncs.ThrowAfter(0);
   SmallState state(SmallParameters(), 7);
@@ -166,7 +166,7 @@ TEST_F(BackgroundFileTest, MemoryThatRunsOutIsAnError) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("not enough memory"));
 }
 
-TEST_F(BackgroundFileTest, MayBeGivenUp) {
+TEST_F(BackgroundFileTest, CanBeDestroyedWhileWriting) {
   SmallState state(SmallParameters(), 7);
   { const BackgroundFile file(committer_.FileOptions(1, 0), state.Slices(), {}); }
   ASSERT_TRUE(committer_.Abandon(1).ok());

@@ -79,7 +79,7 @@ TEST_F(CheckpointDirectoryTest, NamesAreExact) {
   }
 }
 
-TEST_F(CheckpointDirectoryTest, ARunWithoutCheckpointsHasNone) {
+TEST_F(CheckpointDirectoryTest, FindsNoneInARunWithoutCheckpoints) {
   EXPECT_TRUE(SavedSteps(run_.path()).empty());
   EXPECT_EQ(FindLatest(run_.path()).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest).status().code(),
@@ -96,7 +96,7 @@ TEST_F(CheckpointDirectoryTest, LatestAndBestAreRelativeLinks) {
 }
 
 // Where no checkpoint says what was best before, what cannot be read goes, or retention would never remove anything.
-TEST_F(CheckpointDirectoryTest, ABestThatCannotBeReadGoes) {
+TEST_F(CheckpointDirectoryTest, RemovesAnUnreadableBest) {
   CheckpointCommitter committer = Committer();
   SaveStep(committer, 10);
   SaveStep(committer, 20);
@@ -106,7 +106,7 @@ TEST_F(CheckpointDirectoryTest, ABestThatCannotBeReadGoes) {
   EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(20));
 }
 
-TEST_F(CheckpointDirectoryTest, TheFolderOfCheckpointsIsOnTheDeviceBeforeTheFirstOne) {
+TEST_F(CheckpointDirectoryTest, SyncsTheFolderBeforeTheFirstCheckpoint) {
   const RecordedSyncs syncs;
   Committer();
   ASSERT_GE(syncs.paths().size(), 3u);
@@ -116,7 +116,7 @@ TEST_F(CheckpointDirectoryTest, TheFolderOfCheckpointsIsOnTheDeviceBeforeTheFirs
 
 // Whatever is lost after it, a checkpoint that was committed is there: its files, then their directory, then its name,
 // then the pointers.
-TEST_F(CheckpointDirectoryTest, ACommittedCheckpointIsOnTheDevice) {
+TEST_F(CheckpointDirectoryTest, CommitSyncsFilesAndDirectories) {
   CheckpointCommitter committer = Committer();
   const std::string parent = run_ / "checkpoints";
   const RecordedSyncs syncs;
@@ -136,7 +136,7 @@ TEST_F(CheckpointDirectoryTest, ACommittedCheckpointIsOnTheDevice) {
                                  temporary + "/manifest.json", temporary, parent, parent, parent));
 }
 
-TEST_F(CheckpointDirectoryTest, WhatIsSetAsideStaysThere) {
+TEST_F(CheckpointDirectoryTest, KeepsCheckpointsSetAside) {
   CheckpointCommitter committer = Committer();
   for (int64_t step = 10; step <= 20; step += 10) SaveStep(committer, step);
   const RecordedSyncs syncs;
@@ -144,20 +144,20 @@ TEST_F(CheckpointDirectoryTest, WhatIsSetAsideStaysThere) {
   EXPECT_THAT(syncs.paths(), ElementsAre(run_ / "checkpoints"));
 }
 
-TEST_F(CheckpointDirectoryTest, ATextFileServesWhereLinksDoNot) {
+TEST_F(CheckpointDirectoryTest, ReadsAPointerFromATextFile) {
   ASSERT_TRUE(MakeDirectories(run_ / "checkpoints").ok());
   SetContents(run_ / "checkpoints/latest", "step_00000020\n");
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest), 20);
 }
 
-TEST_F(CheckpointDirectoryTest, APointerToSomewhereElseIsNotFollowed) {
+TEST_F(CheckpointDirectoryTest, RefusesPointersOutOfTheFolder) {
   ASSERT_TRUE(MakeDirectories(run_ / "checkpoints").ok());
   ASSERT_EQ(symlink("../../etc", (run_ / "checkpoints/latest").c_str()), 0);
   EXPECT_EQ(ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest).status().code(),
             absl::StatusCode::kDataLoss);
 }
 
-TEST_F(CheckpointDirectoryTest, RetentionKeepsTheLastTheMilestonesAndWhatIsPointedTo) {
+TEST_F(CheckpointDirectoryTest, RetentionKeepsLastMilestonesAndPointers) {
   CheckpointCommitter committer = Committer({.keep_last = 2, .keep_every = 40});
   for (int64_t step = 10; step <= 100; step += 10) SaveStep(committer, step, step == 30);
   EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(30, 40, 80, 90, 100));
@@ -171,7 +171,7 @@ TEST_F(CheckpointDirectoryTest, RetentionNeverRemovesLatest) {
   EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(10, 50));
 }
 
-TEST_F(CheckpointDirectoryTest, RetentionTouchesNothingWhenAPointerCannotBeRead) {
+TEST_F(CheckpointDirectoryTest, RetentionRemovesNothingWithAnUnreadablePointer) {
   CheckpointCommitter committer = Committer();
   for (int64_t step = 10; step <= 30; step += 10) SaveStep(committer, step);
   SetContents(run_ / "checkpoints/best", "rubbish");
@@ -179,7 +179,7 @@ TEST_F(CheckpointDirectoryTest, RetentionTouchesNothingWhenAPointerCannotBeRead)
   EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(10, 20, 30));
 }
 
-TEST_F(CheckpointDirectoryTest, ACommitAppliesRetentionAndSaysWhatKeptItFromThat) {
+TEST_F(CheckpointDirectoryTest, CommitAppliesRetentionAndReportsItsError) {
   CheckpointCommitter committer = Committer({.keep_last = 1});
   SaveStep(committer, 10);
   const auto commit = [&](int64_t step) {
@@ -196,7 +196,7 @@ TEST_F(CheckpointDirectoryTest, ACommitAppliesRetentionAndSaysWhatKeptItFromThat
 }
 
 // The earlier attempt is at any point of its commit when another one takes the run directory over.
-TEST_F(CheckpointDirectoryTest, AnAttemptThatIsOvertakenInTheMiddleMovesNothingMore) {
+TEST_F(CheckpointDirectoryTest, AnOvertakenAttemptMovesNothingMore) {
   CheckpointCommitter committer = Committer({.keep_last = 1});
   SaveStep(committer, 10);
   const auto file = WriteRankFile(committer, 20, 0, Slices());
@@ -210,7 +210,7 @@ TEST_F(CheckpointDirectoryTest, AnAttemptThatIsOvertakenInTheMiddleMovesNothingM
   EXPECT_FALSE(ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest).ok());
 }
 
-TEST_F(CheckpointDirectoryTest, OneThatIsOvertakenAfterItsCommitRemovesNoOldOnes) {
+TEST_F(CheckpointDirectoryTest, AnAttemptOvertakenAfterItsCommitRemovesNothing) {
   CheckpointCommitter committer = Committer({.keep_last = 1});
   SaveStep(committer, 10);
   const auto file = WriteRankFile(committer, 20, 0, Slices());
@@ -225,7 +225,7 @@ TEST_F(CheckpointDirectoryTest, OneThatIsOvertakenAfterItsCommitRemovesNoOldOnes
 }
 
 // A live attempt's directory that changes beneath, say.
-TEST_F(CheckpointDirectoryTest, WhatCannotBeRemovedHoldsUpNothingElse) {
+TEST_F(CheckpointDirectoryTest, RetentionContinuesAfterAFailedRemoval) {
   const std::string attempt = NewCheckpointAttempt(), mine = NewCheckpointAttempt();
   const std::string checkpoints = run_ / "checkpoints/";
   ASSERT_TRUE(MakeDirectories(checkpoints + "step_00000001.tmp." + attempt).ok());
@@ -239,7 +239,7 @@ TEST_F(CheckpointDirectoryTest, WhatCannotBeRemovedHoldsUpNothingElse) {
   EXPECT_THAT(*ListDirectory(checkpoints), ElementsAre("attempt"));
 }
 
-TEST_F(CheckpointDirectoryTest, APointerIsSetOverWhatAKilledAttemptLeftAndLeavesNothingItself) {
+TEST_F(CheckpointDirectoryTest, SetsAPointerOverLeftoversAndLeavesNone) {
   CheckpointCommitter committer = Committer();
   SaveStep(committer, 10);
   SetContents(run_ / "checkpoints/best.x", "left");
@@ -255,7 +255,7 @@ TEST_F(CheckpointDirectoryTest, APointerIsSetOverWhatAKilledAttemptLeftAndLeaves
 }
 
 // As `cp -rL` and `rsync -L` copy a run: `latest` and `best` are directories.
-TEST_F(CheckpointDirectoryTest, ACopyThatFollowedLinksGoesOnWithLinks) {
+TEST_F(CheckpointDirectoryTest, ReplacesACopiedDirectoryByALink) {
   CheckpointCommitter committer = Committer({.keep_last = 1});
   SaveStep(committer, 10, /*is_best=*/true, 10);
   SaveStep(committer, 20, false, 10);
@@ -272,7 +272,7 @@ TEST_F(CheckpointDirectoryTest, ACopyThatFollowedLinksGoesOnWithLinks) {
 }
 
 // A checkpoint's directory, or its manifest, as something else: damage, as in the place of any other file.
-TEST_F(CheckpointDirectoryTest, WhatIsNoFileOrDirectoryIsPassedOver) {
+TEST_F(CheckpointDirectoryTest, SkipsSpecialFiles) {
   CheckpointCommitter committer = Committer();
   SaveStep(committer, 10);
   SaveStep(committer, 20);
@@ -311,7 +311,7 @@ TEST_F(CheckpointDirectoryTest, WhatIsNoFileOrDirectoryIsPassedOver) {
 }
 
 // A run in progress removes and replaces checkpoints while others read them.
-TEST_F(CheckpointDirectoryTest, AnOpenCheckpointIsReadToItsEndAfterItIsRemoved) {
+TEST_F(CheckpointDirectoryTest, ReadsAnOpenCheckpointAfterItsRemoval) {
   CheckpointCommitter committer = Committer();
   SaveStep(committer, 10);
   auto reader = CheckpointReader::Open(Directory(10));
@@ -324,7 +324,7 @@ TEST_F(CheckpointDirectoryTest, AnOpenCheckpointIsReadToItsEndAfterItIsRemoved) 
 }
 
 // 64 that are kept open, 32 others, the directory, and the one that is being read.
-TEST_F(CheckpointDirectoryTest, ACheckpointOfManyFilesIsReadWithAHundredOpen) {
+TEST_F(CheckpointDirectoryTest, ReadsManyFilesWithAtMostAHundredOpen) {
   constexpr int kFiles = 110;
   CheckpointCommitter committer = Committer();
   CommitRequest request{.progress = {.step = 10}};
@@ -348,7 +348,7 @@ TEST_F(CheckpointDirectoryTest, ZeroKeepsAll) {
   EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(10, 20, 30));
 }
 
-TEST_F(CheckpointDirectoryTest, FindingFallsBackAndSaysWhy) {
+TEST_F(CheckpointDirectoryTest, FindSkipsDamagedCheckpointsWithReasons) {
   CheckpointCommitter committer = Committer();
   for (int64_t step = 10; step <= 40; step += 10) SaveStep(committer, step);
   const std::string file = Directory(40) + "/rank_00000.safetensors";
@@ -369,7 +369,7 @@ TEST_F(CheckpointDirectoryTest, FindingFallsBackAndSaysWhy) {
   EXPECT_EQ(FindLatest(run_.path(), {.before_step = 20})->checkpoint.step, 10);
 }
 
-TEST_F(CheckpointDirectoryTest, FindingFailsLoudlyWhenAllAreBad) {
+TEST_F(CheckpointDirectoryTest, FindFailsWhenAllAreDamaged) {
   CheckpointCommitter committer = Committer();
   SaveStep(committer, 10);
   SetContents(Directory(10) + "/manifest.json", "{}");
@@ -379,7 +379,7 @@ TEST_F(CheckpointDirectoryTest, FindingFailsLoudlyWhenAllAreBad) {
 }
 
 // Of a process that may open no more files, say: it starts again with a higher limit, and goes on from where it was.
-TEST_F(CheckpointDirectoryTest, FindingDoesNotGiveUpWhatItCannotLookAt) {
+TEST_F(CheckpointDirectoryTest, FindReturnsErrorsThatAreNotDamage) {
   CheckpointCommitter committer = Committer();
   SaveStep(committer, 10);
   SaveStep(committer, 20);
@@ -394,7 +394,7 @@ TEST_F(CheckpointDirectoryTest, FindingDoesNotGiveUpWhatItCannotLookAt) {
   EXPECT_EQ(FindLatest(run_.path())->checkpoint.step, 20);
 }
 
-TEST_F(CheckpointDirectoryTest, NorWhatAnotherVersionWrote) {
+TEST_F(CheckpointDirectoryTest, FindReturnsErrorsOfOtherVersions) {
   CheckpointCommitter committer = Committer();
   SaveStep(committer, 10);
   SaveStep(committer, 20);
@@ -404,7 +404,7 @@ TEST_F(CheckpointDirectoryTest, NorWhatAnotherVersionWrote) {
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(Directory(20)), HasSubstr("use the hadal that wrote it")));
 }
 
-TEST_F(CheckpointDirectoryTest, ADanglingLatestDoesNotHinder) {
+TEST_F(CheckpointDirectoryTest, FindsTheNewestDespiteADanglingLatest) {
   CheckpointCommitter committer = Committer();
   SaveStep(committer, 10);
   SaveStep(committer, 20);
@@ -414,7 +414,7 @@ TEST_F(CheckpointDirectoryTest, ADanglingLatestDoesNotHinder) {
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kLatest), 30);
 }
 
-TEST_F(CheckpointDirectoryTest, GoingBackSetsTheFormerFutureAside) {
+TEST_F(CheckpointDirectoryTest, SetsLaterCheckpointsAside) {
   CheckpointCommitter committer = Committer();
   for (int64_t step = 10; step <= 40; step += 10) SaveStep(committer, step);
   const auto moved = SetAsideLaterCheckpoints(run_.path(), 20, Owner());
@@ -427,7 +427,7 @@ TEST_F(CheckpointDirectoryTest, GoingBackSetsTheFormerFutureAside) {
   EXPECT_TRUE(PathExists((*moved)[0])) << "what was set aside is a person's to delete";
 }
 
-TEST_F(CheckpointDirectoryTest, GoingBackTakesBestBackToo) {
+TEST_F(CheckpointDirectoryTest, SettingAsideResetsBest) {
   CheckpointCommitter committer = Committer();
   SaveStep(committer, 10, /*is_best=*/true, 10);
   SaveStep(committer, 20, false, 10);
@@ -439,7 +439,7 @@ TEST_F(CheckpointDirectoryTest, GoingBackTakesBestBackToo) {
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 10) << "the best when step 20 was saved";
 }
 
-TEST_F(CheckpointDirectoryTest, ABestThatAKilledCommitDidNotNameIsNamed) {
+TEST_F(CheckpointDirectoryTest, AdvancesABestThatAKilledCommitLeftBehind) {
   CheckpointCommitter committer = Committer();
   SaveStep(committer, 10, /*is_best=*/true, 10);
   SaveStep(committer, 20, /*is_best=*/false, 20);  // killed before the link
@@ -447,7 +447,7 @@ TEST_F(CheckpointDirectoryTest, ABestThatAKilledCommitDidNotNameIsNamed) {
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 20);
 }
 
-TEST_F(CheckpointDirectoryTest, ARunOfAnotherHistorySetsAllAside) {
+TEST_F(CheckpointDirectoryTest, StepMinusOneSetsAllAside) {
   CheckpointCommitter committer = Committer();
   SaveStep(committer, 10, /*is_best=*/true, 10);
   SaveStep(committer, 20, false, 10);
@@ -456,7 +456,7 @@ TEST_F(CheckpointDirectoryTest, ARunOfAnotherHistorySetsAllAside) {
   EXPECT_TRUE(absl::IsNotFound(ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest).status()));
 }
 
-TEST_F(CheckpointDirectoryTest, GoingBackLeavesBestWhereItCannotBeToldWhatWasBest) {
+TEST_F(CheckpointDirectoryTest, SettingAsideKeepsBestWhenTheFormerBestIsUnknown) {
   CheckpointCommitter committer = Committer();
   SaveStep(committer, 10, /*is_best=*/true, 10);
   SaveStep(committer, 20, false, 10);
@@ -466,7 +466,7 @@ TEST_F(CheckpointDirectoryTest, GoingBackLeavesBestWhereItCannotBeToldWhatWasBes
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 30);
 }
 
-TEST_F(CheckpointDirectoryTest, ABestThatIsGoneIsNoLongerNamed) {
+TEST_F(CheckpointDirectoryTest, RemovesABestWhoseCheckpointIsGone) {
   CheckpointCommitter committer = Committer();
   SaveStep(committer, 10, false, 5);  // step 5 was best and is not kept
   SaveStep(committer, 20, /*is_best=*/true, 20);

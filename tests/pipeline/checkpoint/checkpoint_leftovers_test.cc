@@ -38,7 +38,7 @@ class CheckpointLeftoversTest : public ::testing::Test {
   const std::string checkpoints_ = run_ / "checkpoints";
 };
 
-TEST_F(CheckpointLeftoversTest, WhatKilledAttemptsLeftIsRemoved) {
+TEST_F(CheckpointLeftoversTest, RemovesFilesOfKilledAttempts) {
   for (const std::string name : {"step_00000006.tmp.", "step_00000007.tmp.removed."}) MakeDirectory(name + kKilled);
   MakeDirectory("step_00000007.tmp.removed");
   MakeDirectory("step_123456789.tmp.removed");
@@ -51,7 +51,7 @@ TEST_F(CheckpointLeftoversTest, WhatKilledAttemptsLeftIsRemoved) {
   EXPECT_THAT(Names(), IsEmpty());
 }
 
-TEST_F(CheckpointLeftoversTest, WhatTheyHadNotYetRenamedInTheRunDirectoryIsRemoved) {
+TEST_F(CheckpointLeftoversTest, RemovesPartlyRenamedFilesOfTheRunDirectory) {
   for (const std::string name : {"metrics.jsonl.", "config.resolved.textproto."}) {
     SetContents(run_ / (name + kKilled), "x");
     SetContents(run_ / (name + "mine"), "x");
@@ -63,7 +63,7 @@ TEST_F(CheckpointLeftoversTest, WhatTheyHadNotYetRenamedInTheRunDirectoryIsRemov
 }
 
 // … also a link to a directory, which stays.
-TEST_F(CheckpointLeftoversTest, ALinkGoesAndNotWhatItNames) {
+TEST_F(CheckpointLeftoversTest, RemovesALinkAndNotItsTarget) {
   MakeDirectory("step_00000005");
   std::filesystem::create_directory_symlink("step_00000005", JoinPath(checkpoints_, std::string("latest.") + kKilled));
   std::filesystem::create_directory_symlink("step_00000005", JoinPath(checkpoints_, "latest"));
@@ -73,7 +73,7 @@ TEST_F(CheckpointLeftoversTest, ALinkGoesAndNotWhatItNames) {
 }
 
 // Each but a letter from a leftover's name.
-TEST_F(CheckpointLeftoversTest, AllOtherNamesAreTheUsers) {
+TEST_F(CheckpointLeftoversTest, KeepsFilesWithOtherNames) {
   const std::string killed = kKilled;
   const std::vector<std::string> no_attempts = {"mine",
                                                 "6921b5aa-1f3c",
@@ -114,7 +114,7 @@ TEST_F(CheckpointLeftoversTest, AllOtherNamesAreTheUsers) {
   for (const std::string& name : names) EXPECT_EQ(Contents(checkpoints_ + "/" + name + "/manifest.json"), name);
 }
 
-TEST_F(CheckpointLeftoversTest, OneThatWasMovedAsideComesBackUnlessItsPlaceIsTaken) {
+TEST_F(CheckpointLeftoversTest, MovesReplacedCheckpointsBackUnlessANewOneExists) {
   const std::string first = std::string("step_00000005.replaced.") + kKilled;
   const std::string second = std::string("step_00000006.replaced.") + kKilled;
   MakeDirectory(first);
@@ -126,7 +126,7 @@ TEST_F(CheckpointLeftoversTest, OneThatWasMovedAsideComesBackUnlessItsPlaceIsTak
   EXPECT_EQ(Contents(checkpoints_ + "/step_00000006/manifest.json"), "step_00000006") << "the newer one stays";
 }
 
-TEST_F(CheckpointLeftoversTest, ARunWithoutCheckpointsIsAnError) {
+TEST_F(CheckpointLeftoversTest, ReturnsAnErrorWithoutCheckpoints) {
   EXPECT_EQ(RemoveLeftovers(run_ / "nowhere", kMine).code(), absl::StatusCode::kNotFound);
 }
 

@@ -89,7 +89,7 @@ class TrainingSavesTest : public ::testing::Test {
   TrainingCheckpoints saves_;
 };
 
-TEST_F(TrainingSavesTest, ACommittedSaveIsToldOnce) {
+TEST_F(TrainingSavesTest, ReportsACommittedSaveOnce) {
   ASSERT_TRUE(saves_.Begin(At(3), /*is_best=*/false).ok());
   for (int i = 0; i < 30000 && listener_.saved.empty(); ++i) {
     ASSERT_TRUE(saves_.Poll(At(4)).ok());
@@ -113,7 +113,7 @@ TEST_F(TrainingSavesTest, OneSaveIsFinishedBeforeTheNextBegins) {
 }
 
 // From one save's beginning to the next one's.
-TEST_F(TrainingSavesTest, ASaveIsToldWithTheTimeSinceTheOneBefore) {
+TEST_F(TrainingSavesTest, ReportsTheIntervalBetweenSaves) {
   constexpr absl::Duration kPause = absl::Milliseconds(100);
   absl::SleepFor(kPause);
   const Stopwatch since_restart;
@@ -165,7 +165,7 @@ TEST_F(TrainingSavesTest, AFailedSaveIsAWarningUntilTheRunWouldEndWithoutIt) {
   EXPECT_THAT(listener_.steps(), ElementsAre(2, 4));
 }
 
-TEST_F(TrainingSavesTest, ABestThatWasNotSavedIsForgottenAfterItsStep) {
+TEST_F(TrainingSavesTest, ForgetsABestWhoseSaveFailed) {
   TrainingProgress now = {.step = 2, .best_nll = 5, .best_step = 2};
   ASSERT_TRUE(saves_.SaveAtEnd(now, true).ok());
   const FileSizeLimit full(100);
@@ -186,7 +186,7 @@ TEST_F(TrainingSavesTest, ABestThatWasNotSavedIsForgottenAfterItsStep) {
 }
 
 // Of the thread that writes, then of the one that commits.
-TEST_F(TrainingSavesTest, SoIsMemoryThatRunsOutBesideTraining) {
+TEST_F(TrainingSavesTest, WarnsWhenTheWriterRunsOutOfMemory) {
   for (const int syncs_before : {0, 1}) {
     listener_.warnings.clear();
     RecordedSyncs syncs;
@@ -202,7 +202,7 @@ TEST_F(TrainingSavesTest, SoIsMemoryThatRunsOutBesideTraining) {
   EXPECT_TRUE(saves_.SaveAtEnd(At(4), false).ok()) << "there is memory again";
 }
 
-TEST_F(TrainingSavesTest, AFailureThatAPollFindsIsAWarningToo) {
+TEST_F(TrainingSavesTest, WarnsOfAFailureThatPollFinds) {
   const FileSizeLimit full(100);
   ASSERT_TRUE(saves_.Begin(At(3), false).ok());
   for (int i = 0; i < 30000 && listener_.warnings.empty(); ++i) {
@@ -222,7 +222,7 @@ TEST_F(TrainingSavesTest, AResumedRunStillHasTheCheckpointThatItCameFrom) {
 }
 
 // As on every rank but 0.
-TEST_F(TrainingSavesTest, WithoutASinkItSavesAndFailsInSilence) {
+TEST_F(TrainingSavesTest, SavesAndFailsWithoutASink) {
   TrainingCheckpoints quiet({.run_directory = run_.path()}, state_, /*rank=*/0, collectives_, nullptr, nullptr);
   ASSERT_TRUE(quiet.Claim(0).ok());
   {
@@ -260,7 +260,7 @@ TEST_F(TrainingSavesTest, ARunWhoseRanksHaveLostEachOtherEnds) {
   EXPECT_THAT(listener_.saved, IsEmpty());
 }
 
-TEST_F(TrainingSavesTest, AJobWhoseRunDirectoryAnotherOneTookEnds) {
+TEST_F(TrainingSavesTest, EndsAfterATakeover) {
   const CheckpointCommitter other = SmallCommitter(run_.path());
   ASSERT_TRUE(saves_.Begin(At(3), false).ok());
   EXPECT_EQ(saves_.Finish(At(4)).code(), absl::StatusCode::kAborted);
@@ -270,7 +270,7 @@ TEST_F(TrainingSavesTest, AJobWhoseRunDirectoryAnotherOneTookEnds) {
 }
 
 // The other one removes what this job is writing: the files' errors are not the reason then.
-TEST_F(TrainingSavesTest, AJobWhoseFilesFailBecauseAnotherOneTookTheDirectoryEndsToo) {
+TEST_F(TrainingSavesTest, EndsIfFilesFailAfterATakeover) {
   const CheckpointCommitter other = SmallCommitter(run_.path());
   const FileSizeLimit full(100);
   ASSERT_TRUE(saves_.Begin(At(3), false).ok());

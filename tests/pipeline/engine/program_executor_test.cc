@@ -22,6 +22,7 @@
 #include "gtest/gtest.h"
 #include "layers/depth_observer.h"
 #include "layers/parameter_store.h"
+#include "pipeline/engine/engine.h"
 #include "pipeline/exchange/parameter_broadcast.h"
 #include "pipeline/exchange/process_grid.h"
 #include "pipeline/layout/row_bucket.h"
