@@ -41,7 +41,7 @@ class Streams {
   // Whether the stream has run what was enqueued before `done_` was recorded.
   absl::StatusOr<bool> Done(int stream);
   absl::Status Await();
-  void Touch(int stream) { Add(streams_[stream], {.size = 1, .sum = number_, .values = number_}); }
+  void Touch(int stream) { Add(streams_[stream], {.sum = {number_, 1}, .values = {number_, 1}}); }
 
   std::vector<cudaStream_t> streams_;
   std::vector<cudaEvent_t> done_;  // one for each stream, and one for the blocked stream
