@@ -45,10 +45,11 @@ std::string HeldStreamsRefusal() {
   const absl::StatusOr<cuda::HeldStreams> held = cuda::CountHeldStreams(kStreams);
   if (!held.ok()) return absl::StrCat("this rank's GPU does not answer: ", held.status().message());
   if (held->most == 0) return "";
-  return absl::StrCat("behind one of ", kStreams, " streams up to ", held->most,
-                      " others wait that do not depend on it, although CUDA_DEVICE_MAX_CONNECTIONS is 32: the driver "
-                      "gives fewer hardware queues, and ranks could wait for each other for ever. Run without MPS, with "
-                      "the variable set before the program starts");
+  return absl::StrCat(
+      "behind one of ", kStreams, " streams up to ", held->most,
+      " others wait that do not depend on it, although CUDA_DEVICE_MAX_CONNECTIONS is 32: the driver "
+      "gives fewer hardware queues, and ranks could wait for each other for ever. Run without MPS, with "
+      "the variable set before the program starts");
 }
 
 }  // namespace
@@ -100,7 +101,8 @@ std::string NcclRefusal(std::span<const NcclSetting> settings) {
       }
       const std::string place = file.empty() ? "" : absl::StrCat(" in ", file);
       return absl::StrCat(variable, place, " is refused, because ranks could wait for each other for ever: at most ",
-                          most, "; unset it", file.empty() ? "" : absl::StrCat(", or set ", name, most, " for the run"));
+                          most, "; unset it",
+                          file.empty() ? "" : absl::StrCat(", or set ", name, most, " for the run"));
     }
   }
   if (connections == "32") return "";

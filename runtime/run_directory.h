@@ -21,7 +21,7 @@
 //                                                system has no links)
 //   RUN/checkpoints/latest.replaced.<attempt>/   a directory that was in the link's place: a copy that followed links
 //   RUN/checkpoints/attempt                      the launch that owns the run directory (checkpoint/run_owner.h)
-//   RUN/checkpoints/resume_request               the --resume request of this job (tools/train/resume_request.h)
+//   RUN/checkpoints/resume_request               the --resume request of this job (tools/train/resume.h)
 // An <attempt> identifies one launch: three hexadecimal numbers separated by '-', the last with 8 digits.
 #pragma once
 

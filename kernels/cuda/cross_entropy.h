@@ -8,8 +8,8 @@
 // butterfly, then the warps. Exponentials have an error of one or two ulp for float logits; for BFloat16 they are
 // ex2.approx, whose error is far below the logits' rounding. A NaN in a row makes its loss, nll and gradient NaN.
 // Deterministic; rows are independent.
-// The gradient's scale is read from device_gradient_scale; null: loss only. REQUIRES: device_targets; there 0 ≤ target < V,
-// or −1 for a padding row, whose loss, nll and gradient are 0. Asynchronous.
+// The gradient's scale is read from device_gradient_scale; null: loss only. REQUIRES: device_targets; there 0 ≤
+// target < V, or −1 for a padding row, whose loss, nll and gradient are 0. Asynchronous.
 #pragma once
 
 #include "kernels/cross_entropy.h"

@@ -3,8 +3,8 @@
 // Kernels access memory through Load and Store of thread_layer.h, where the emulator checks bounds and alignment;
 // DevicePointer therefore has no operator*. A default-constructed view is null: "not given".
 // Kernels take the argument structs of kernels/<op>.h, and access their fields through ViewOf.
-// Layout: row-major; element (i, j) of a matrix is data + i · stride + j. BFloat16 is that of runtime/storage.h; kernels
-// convert with eight.h.
+// Layout: row-major; element (i, j) of a matrix is data + i · stride + j. BFloat16 is that of runtime/storage.h;
+// kernels convert with eight.h.
 #pragma once
 
 #include <cstdint>
@@ -132,7 +132,8 @@ template <typename... T>
 bool On16Bytes(const VectorOf<T>&... vectors) {
   return (On16Bytes(ViewOf(vectors)) && ...);
 }
-// Whether rows of `width` elements are whole eights (eight.h) on 16-byte boundaries in each of the matrices that are given.
+// Whether rows of `width` elements are whole eights (eight.h) on 16-byte boundaries in each of the matrices that are
+// given.
 inline bool InAlignedEights(int64_t width, std::initializer_list<ConstAnyMatrix> matrices) {
   bool aligned = width % 8 == 0;
   for (const ConstAnyMatrix& m : matrices) {

@@ -289,7 +289,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CopyToResidualsKernel(CopyToResi
   const int64_t at = BlockX() * kThreads + ThreadIndex(), row = at / args.x.columns, c = at % args.x.columns;
   if (row >= args.x.rows) return;
   const float value = args.gain * Load(ViewOf(args.x).row(row) + c);
-  for (int i = 0; i < residuals; ++i) Store(ViewOf(args.y).row(row) + (i * args.x.columns + c), value);
+  for (int64_t i = 0; i < residuals; ++i) Store(ViewOf(args.y).row(row) + (i * args.x.columns + c), value);
 }
 
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) SumResidualsKernel(SumResidualsArgs args, int residuals) {

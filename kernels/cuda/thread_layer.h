@@ -8,10 +8,10 @@
 //   arithmetic    MulAdd, SquareRoot, Exp, FastExp, Log, MulWide
 //   Launch        starts a kernel on a stream
 //
-// Under nvcc the thread layer is CUDA. Under a C++ compiler it is the tests' emulator (tests/support), which runs the same
-// source on the CPU, one fiber per thread, and checks what CUDA leaves undefined. The .cu files are therefore also C++.
-// Rules for kernels: every thread of a block reaches the same Barrier, every lane of a warp the same shuffle. No thread
-// returns before a barrier at which others wait. There are deliberately no floating-point atomics.
+// Under nvcc the thread layer is CUDA. Under a C++ compiler it is the tests' emulator (tests/support), which runs the
+// same source on the CPU, one fiber per thread, and checks what CUDA leaves undefined. The .cu files are therefore also
+// C++. Rules for kernels: every thread of a block reaches the same Barrier, every lane of a warp the same shuffle. No
+// thread returns before a barrier at which others wait. There are deliberately no floating-point atomics.
 // Numerics: contraction is off in both builds (-fmad=false); a fused multiply-add is written MulAdd. Division and
 // square root are correctly rounded in both. Exp and Log are those of each library, so only code without them has equal
 // bits in both builds.

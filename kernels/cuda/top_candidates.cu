@@ -29,7 +29,8 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) TopCandidatesKernel(TopCandidate
   const int64_t row = BlockX();
   const DevicePointer<const float> logits = ViewOf(args.logits).row(row);
   Candidate last = None();  // found in the previous pass
-  for (int32_t k = 0; k < args.tokens.columns; ++k) {
+  const auto count = static_cast<int32_t>(args.tokens.columns);
+  for (int32_t k = 0; k < count; ++k) {
     Candidate best = None();
     for (int64_t column = ThreadIndex(); column < args.logits.columns; column += kThreads) {
       const Candidate here = {Load(logits + column), static_cast<int32_t>(column)};

@@ -1,6 +1,6 @@
 // Declares the host functions of operations that need more than a launch: products, scratch, or host values copied to
-// launch memory. One .cc file per operation (<op>_operation.cc). The DeviceKernels table in operations.cc refers to them,
-// and for other operations to the kernels' own launch functions (kernels/cuda/<op>.h). Arguments are those of
+// launch memory. One .cc file per operation (<op>_operation.cc). The DeviceKernels table in operations.cc refers to
+// them, and for other operations to the kernels' own launch functions (kernels/cuda/<op>.h). Arguments are those of
 // kernels/<op>.h, already checked by its dispatcher. Asynchronous, except SumsOfSquares.
 #pragma once
 

@@ -49,13 +49,13 @@ TEST(ApiReplayTest, NamesEachDifferentIllegalCallOnceAndGoesOn) {
   const std::string waits = "cudaStreamSynchronize " + stream, asks = "cudaStreamQuery " + stream;
   // Memory that is refused, and a copy to it, which is left out.
   const std::string calls = absl::StrReplaceAll(
-      kRecordedApiCalls,
-      {{begin, absl::StrCat("cudaMalloc d9999 ", int64_t{1} << 60, "\ncudaMemsetAsync d9999+0 0 8 ", stream, "\n", begin,
-                            "\n", waits, "\n", waits, "\n", asks)}});
+      kRecordedApiCalls, {{begin, absl::StrCat("cudaMalloc d9999 ", int64_t{1} << 60, "\ncudaMemsetAsync d9999+0 0 8 ",
+                                               stream, "\n", begin, "\n", waits, "\n", waits, "\n", asks)}});
   const std::string message(ReplayApiCalls(calls).message());
   const std::string refused = ": operation not permitted when stream is capturing";
-  EXPECT_THAT(message, AllOf(StartsWith("3 different calls are refused:\nline "), HasSubstr(", " + waits + refused),
-                             HasSubstr(", " + asks + refused), HasSubstr("cudaMalloc d9999"), Not(HasSubstr("Memset"))));
+  EXPECT_THAT(message,
+              AllOf(StartsWith("3 different calls are refused:\nline "), HasSubstr(", " + waits + refused),
+                    HasSubstr(", " + asks + refused), HasSubstr("cudaMalloc d9999"), Not(HasSubstr("Memset"))));
   EXPECT_EQ(message.find(waits), message.rfind(waits));
   EXPECT_EQ(EmulatedCuda::Instance().used_bytes(), 0) << "the calls behind them were made";
 }

@@ -1,5 +1,6 @@
 // Counts the cost of a kernel's memory accesses on a GPU, from the addresses that its threads use on the emulator
-// (kernel_emulator.h), without a GPU. access_counter.md describes how accesses of lanes are grouped, and the method's limits.
+// (kernel_emulator.h), without a GPU. access_counter.md describes how accesses of lanes are grouped, and the method's
+// limits.
 //
 //   shared memory    wavefronts: 32 banks of 4 bytes, one word of each bank at a time
 //   device memory    sectors of 32 bytes that a warp's access touches

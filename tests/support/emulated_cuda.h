@@ -142,7 +142,7 @@ class EmulatedCuda {
     std::deque<Work> pending;
     std::unique_ptr<Recording> recording;
     std::thread::id recorder;
-    int device = 0;    // its maker's
+    int device = 0;      // its maker's
     int64_t number = 0;  // in the order of making
   };
   struct Pages {

@@ -42,7 +42,7 @@ struct RankSetup {
   // Rank 0's decisions for all ranks; empty on the others.
   std::string plan;         // ModelPlan::Serialize
   bool relu_masks = true;   // ModelPlan::relu_masks, for bf16
-  std::string resume;       // effective --resume of this attempt (resume_request.h)
+  std::string resume;       // effective --resume of this attempt (resume.h)
   std::string predecessor;  // the attempt that last owned the run directory; empty: none
 };
 

@@ -31,7 +31,7 @@
 #include "tools/plan/cost_files.h"
 #include "tools/plan/placement_map.h"
 #include "tools/report/summary.h"
-#include "tools/train/resume_request.h"
+#include "tools/train/resume.h"
 #include "tools/train/train_preparation.h"
 #include "tools/train/train_start.h"
 #include "tools/train/training_sinks.h"

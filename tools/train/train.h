@@ -3,7 +3,7 @@
 //
 // Trains a model. Each rank: reads config files and corpora (train_preparation.h) → compares them with all ranks, and
 // plans model and pipeline (train_start.h) → creates the trainer (pipeline/trainer.h) → loads a checkpoint, if any
-// (train_start.h) → trains. Rank 0 writes metrics, TensorBoard events and the progress line (training_sinks.h).
+// (resume.h) → trains. Rank 0 writes metrics, TensorBoard events and the progress line (training_sinks.h).
 #pragma once
 
 #include "tools/command_line.h"

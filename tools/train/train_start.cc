@@ -2,19 +2,13 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "launch/common_program.h"
 #include "launch/memory_limit.h"
 #include "launch/transport_choice.h"
-#include "pipeline/checkpoint/checkpoint_reader.h"
-#include "pipeline/checkpoint/deepening.h"
-#include "pipeline/checkpoint/model_settings.h"
 #include "pipeline/checkpoint/run_owner.h"
 #include "pipeline/engine/memory_fit.h"
 #include "pipeline/exchange/process_grid.h"
@@ -22,10 +16,8 @@
 #include "pipeline/options/train_options.h"
 #include "runtime/device_watch.h"
 #include "runtime/status_macros.h"
-#include "tools/checkpoint/checkpoint_vocabularies.h"
-#include "tools/config/config_difference.h"
 #include "tools/config/config_loading.h"
-#include "tools/train/resume_request.h"
+#include "tools/train/resume.h"
 
 namespace hadal {
 namespace {
@@ -130,47 +122,6 @@ absl::StatusOr<std::string> Connect(const RunLayout& layout, World& world, absl:
   return NcclTookMore(free_before - device.device->FreeBytes(), MostConnections(groups), world.rank());
 }
 
-// Refuses to continue a run whose settings have changed, unless the user accepts the difference.
-absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoint& found,
-                           const config::RunConfig& config, const std::vector<CheckpointParameter>& model,
-                           TrainingSinks& sinks) {
-  const std::string& directory = found.checkpoint.directory;
-  config::RunConfig before;
-  if (const absl::Status read = MergeConfigText(found.manifest.config_text, directory, before); !read.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        read.message(),
-        " This run was started by another version of hadal, whose config this one does not read. It cannot "
-        "be resumed: start over with --resume never, or in another --run-dir."));
-  }
-  HADAL_ASSIGN_OR_RETURN(const std::string difference, DiffConfigs(before, config));
-  if (difference.empty()) return absl::OkStatus();
-  if (arguments.accept_changes) {
-    sinks.Tell(absl::StrCat("resuming ", directory, " with changed settings:\n", absl::StripSuffix(difference, "\n")));
-    return absl::OkStatus();
-  }
-  const absl::Status fits = CompareParameters(found.manifest.parameters, model);
-  const std::string way_on = fits.ok() ? "Give --accept-changes to resume all the same"
-                                       : absl::StrCat("It cannot: ", fits.message(), ". Give the settings of before");
-  return absl::InvalidArgumentError(absl::StrCat("this run would resume from ", directory, " with other settings:\n",
-                                                 difference, way_on,
-                                                 ", --resume never to start over, or another --run-dir."));
-}
-
-// Returns `found`.  Errors: if its vocabularies differ from the corpus's, or its parameters from the model's.
-absl::StatusOr<FoundCheckpoint> IfItFits(absl::StatusOr<FoundCheckpoint> found, const PreparedRun& run,
-                                         const ModelPlan& model, LoadedState loaded) {
-  if (!found.ok()) return found;
-  HADAL_RETURN_IF_ERROR(CheckVocabularies(*found, run.train->manifest(), *run.vocabularies));
-  const absl::StatusOr<ModelPlan> shallow = PlanOfCheckpoint(found->manifest, found->checkpoint.directory);
-  const absl::Status deepened = shallow.ok() ? DeepenedParameters(*shallow, model).status() : shallow.status();
-  const absl::Status fits = loaded == LoadedState::kWeightsOfShallower
-                                ? deepened
-                                : CompareParameters(found->manifest.parameters, DescribeParameters(model));
-  if (fits.ok()) return found;
-  const char* const hint = loaded == LoadedState::kWeights && deepened.ok() ? "; --deepen repeats its layers" : "";
-  return absl::InvalidArgumentError(absl::StrCat(found->checkpoint.directory, ": ", fits.message(), hint));
-}
-
 }  // namespace
 
 absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, const TrainOptions& options,
@@ -238,62 +189,6 @@ absl::StatusOr<AgreedRun> AgreeOnRun(const TrainArguments& arguments, absl::Stat
   if (!arguments.take_over) agreed.predecessor = ranks[0].predecessor;
   for (const RankSetup& facts : ranks) agreed.hosts.push_back(facts.rank.host);
   return agreed;
-}
-
-absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, const std::string& resume,
-                                             int64_t before_step, const config::RunConfig& config,
-                                             const std::vector<CheckpointParameter>& model, TrainingSinks& sinks) {
-  if (resume != "auto" && !arguments.init_from.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--resume ", resume, " and --init-from ", arguments.init_from,
-                     " both name a checkpoint to begin from; give --resume to go on with its moments and its place in "
-                     "the corpus, or --init-from to take its weights alone"));
-  }
-  absl::StatusOr<FoundCheckpoint> found =
-      resume == "auto" ? FindLatest(arguments.run_directory, {.before_step = before_step, .need_moments = true})
-                       : FindNamed(resume);
-  if (found.ok()) HADAL_RETURN_IF_ERROR(CheckSettings(arguments, *found, config, model, sinks));
-  return found;
-}
-
-absl::Status LoadInitialState(const TrainArguments& arguments, const std::string& resume, const PreparedRun& run,
-                              int rank, TrainingSinks& sinks, Trainer& trainer) {
-  const ModelPlan& model = trainer.engine().state().plan();
-  const auto choose = [&](int64_t before_step) {
-    return IfItFits(ChooseResume(arguments, resume, before_step, run.config, DescribeParameters(model), sinks), run,
-                    model, LoadedState::kAll);
-  };
-  if (resume == "auto") {
-    HADAL_ASSIGN_OR_RETURN(const bool resumed, trainer.ResumeLatest(choose));
-    if (resumed) return absl::OkStatus();
-  } else if (resume != "never") {
-    return AdviseAnotherCheckpoint(
-        trainer.Resume(rank == 0 ? choose(std::numeric_limits<int64_t>::max()) : FoundCheckpoint()));
-  }
-  if (arguments.init_from.empty()) return absl::OkStatus();
-  const LoadedState weights = arguments.deepen ? LoadedState::kWeightsOfShallower : LoadedState::kWeights;
-  std::set<std::string> told;                                    // of which the user has been told
-  const auto given = [&]() -> absl::StatusOr<FoundCheckpoint> {  // a run directory: its newest checkpoint
-    HADAL_ASSIGN_OR_RETURN(const std::string of_run, RunOf(arguments.init_from));
-    absl::StatusOr<FoundCheckpoint> found =
-        of_run.empty() ? FindNamed(arguments.init_from) : FindLatest(of_run, FindOptions());
-    HADAL_RETURN_IF_ERROR(found.status());
-    if (IsOfRun(found->checkpoint.directory, arguments.run_directory)) {
-      return absl::InvalidArgumentError(absl::StrCat("--init-from ", arguments.init_from,
-                                                     " is in --run-dir itself, whose checkpoints a new run sets "
-                                                     "aside; choose another --run-dir"));
-    }
-    for (const RejectedCheckpoint& rejected : found->rejected) {
-      if (!told.insert(rejected.directory).second) continue;
-      sinks.Warn(absl::StrCat("CHECKPOINT REFUSED: ", rejected.directory, ": ", rejected.reason.message()));
-    }
-    return IfItFits(std::move(found), run, model, weights);
-  };
-  for (int tries = 1;; ++tries) {
-    const absl::Status status = trainer.InitializeFrom(rank == 0 ? given() : FoundCheckpoint(), weights);
-    // A run in progress may have removed the checkpoint before every rank has opened it.
-    if (!absl::IsNotFound(status) || tries == kMostChoices) return AdviseAnotherCheckpoint(status);
-  }
 }
 
 }  // namespace hadal

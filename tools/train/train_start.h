@@ -1,11 +1,8 @@
-// Starts a training run on all ranks: compares their preparations, plans the pipeline, and loads the initial state.
+// Agrees on a training run with all ranks: compares their preparations and lays out the pipeline.
 //
-//   AgreeOnRun         each rank fills its RankSetup; all gather them; AgreeOnSettings computes the common settings;
-//                      each rank applies them; the ranks vote and lay out the pipeline
-//   LoadInitialState   rank 0 chooses a checkpoint and broadcasts its manifest; each rank loads and verifies its part
-// One gather suffices for AgreeOnRun: each rank opens its GPU for the model of its own config, and the results are
-// used only if all configs are equal. Choosing the checkpoint needs a second exchange: damage may be found only while
-// loading, and all ranks then try the next older checkpoint.
+// AgreeOnRun: each rank fills its RankSetup; all gather them; AgreeOnSettings computes the common settings; each rank
+// applies them; the ranks vote and lay out the pipeline. One gather suffices: each rank opens its GPU for the model of
+// its own config, and the results are used only if all configs are equal. What the run starts from: resume.h.
 // Blocking: collective calls, by all ranks together. Threads: one per rank.
 #pragma once
 
@@ -22,10 +19,8 @@
 #include "absl/status/statusor.h"
 #include "launch/world.h"
 #include "layers/model_plan.h"
-#include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/engine/current_instruction.h"
 #include "pipeline/layout/pipeline_layout.h"
-#include "pipeline/trainer.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/nccl_communicator.h"
 #include "runtime/stream.h"
@@ -76,21 +71,5 @@ absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, const Train
 // Applies the common settings on this rank: selects the instruction set, and verifies all of its corpora if it must.
 // Errors: those of UseInstructionSets and Corpus::Open.
 absl::Status ApplySettings(const CommonSettings& common, int rank, PreparedRun& prepared);
-
-// Rank 0: returns the checkpoint to resume from: the newest before `before_step`, or the one that `resume` names. If
-// settings have changed since, refuses it unless --accept-changes is given, and then prints the differences. The
-// message suggests that option only if `model`, the run's plan, still has the checkpoint's parameters.
-// Errors: NotFound if "auto" finds no checkpoint; InvalidArgument, with the fields, if settings have changed, or if
-// both --resume CHECKPOINT and --init-from are given; those of FindLatest and of reading a named checkpoint.
-absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, const std::string& resume,
-                                             int64_t before_step, const config::RunConfig& config,
-                                             const std::vector<CheckpointParameter>& model, TrainingSinks& sinks);
-
-// Loads the initial state into `trainer`: a checkpoint of this run (--resume) or another run's weights (--init-from);
-// otherwise leaves it at step 0. `resume`: AgreedRun::resume.
-// Errors: on all ranks those of ChooseResume on rank 0, and InvalidArgument if model or vocabularies differ from the
-// checkpoint's, or if --init-from is of --run-dir itself; errors of loading and of Communicator::Wait.
-absl::Status LoadInitialState(const TrainArguments& arguments, const std::string& resume, const PreparedRun& run,
-                              int rank, TrainingSinks& sinks, Trainer& trainer);
 
 }  // namespace hadal

@@ -13,6 +13,7 @@
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/tools/config/parsed_config.h"
+#include "tools/train/resume.h"
 
 namespace hadal {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/train/resume_request.h"
+#include "tools/train/resume.h"
 
 #include <filesystem>
 #include <map>

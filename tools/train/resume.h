@@ -1,3 +1,8 @@
+// Chooses and loads what a run starts from: a checkpoint of its own (--resume), the weights of another run
+// (--init-from), or nothing. LoadInitialState does that on all ranks: rank 0 chooses a checkpoint and broadcasts its
+// manifest; each rank loads and verifies its part. Damage may be found only while loading; all ranks then try the next
+// older checkpoint.
+//
 // Applies `--resume CHECKPOINT` and `--resume never` only once per job. Later attempts of the same job, after a crash
 // or a requeue by Slurm, resume from the newest checkpoint; applying the option again would discard the progress of
 // earlier attempts.
@@ -15,10 +20,15 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "launch/task_launcher.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/trainer.h"
+#include "tools/train/train_preparation.h"
+#include "tools/train/training_sinks.h"
 
 namespace hadal {
 
@@ -33,5 +43,21 @@ absl::StatusOr<std::string> ResumeOfThisAttempt(const std::string& run_directory
 // REQUIRES: this attempt has claimed the run directory.  Errors: file errors.
 absl::Status NoteResume(const std::string& run_directory, const std::string& asked, int64_t step,
                         const Environment& environment);
+
+// Rank 0: returns the checkpoint to resume from: the newest before `before_step`, or the one that `resume` names. If
+// settings have changed since, refuses it unless --accept-changes is given, and then prints the differences. The
+// message suggests that option only if `model`, the run's plan, still has the checkpoint's parameters.
+// Errors: NotFound if "auto" finds no checkpoint; InvalidArgument, with the fields, if settings have changed, or if
+// both --resume CHECKPOINT and --init-from are given; those of FindLatest and of reading a named checkpoint.
+absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, const std::string& resume,
+                                             int64_t before_step, const config::RunConfig& config,
+                                             const std::vector<CheckpointParameter>& model, TrainingSinks& sinks);
+
+// Loads the initial state into `trainer`: a checkpoint of this run (--resume) or another run's weights (--init-from);
+// otherwise leaves it at step 0. `resume`: the effective --resume.
+// Errors: on all ranks those of ChooseResume on rank 0, and InvalidArgument if model or vocabularies differ from the
+// checkpoint's, or if --init-from is of --run-dir itself; errors of loading and of Communicator::Wait.
+absl::Status LoadInitialState(const TrainArguments& arguments, const std::string& resume, const PreparedRun& run,
+                              int rank, TrainingSinks& sinks, Trainer& trainer);
 
 }  // namespace hadal

@@ -1,0 +1,196 @@
+#include "tools/train/resume.h"
+
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "pipeline/checkpoint/checkpoint_reader.h"
+#include "pipeline/checkpoint/deepening.h"
+#include "pipeline/checkpoint/model_settings.h"
+#include "runtime/files.h"
+#include "runtime/run_directory.h"
+#include "runtime/status_macros.h"
+#include "tools/checkpoint/checkpoint_vocabularies.h"
+#include "tools/config/config_difference.h"
+#include "tools/config/config_loading.h"
+
+namespace hadal {
+namespace {
+
+constexpr char kAuto[] = "auto";
+constexpr int64_t kMaxNoteBytes = 65536;
+
+// Identifies the job that started this process.
+struct Job {
+  std::string start, slurm_id;  // empty: none
+  bool started_before = false;  // Slurm has restarted the job slurm_id
+
+  static Job Of(const Environment& environment) {
+    const auto value = [&](const char* name) -> std::string {
+      const char* const text = environment(name);
+      return text == nullptr ? "" : text;
+    };
+    int restarts = 0;
+    return {.start = value("HADAL_JOB_START"),
+            .slurm_id = value("SLURM_JOB_ID"),
+            .started_before = absl::SimpleAtoi(value("SLURM_RESTART_COUNT"), &restarts) && restarts > 0};
+  }
+  bool named() const { return !start.empty() || !slurm_id.empty(); }
+};
+
+struct Note {
+  std::string job_start, slurm_id, asked;
+  int64_t step = 0;
+
+  bool IsOf(const Job& job) const {
+    return (!job_start.empty() && job_start == job.start) ||
+           (job.started_before && !slurm_id.empty() && slurm_id == job.slurm_id);
+  }
+  std::string Text() const { return absl::StrCat(job_start, "\n", slurm_id, "\n", asked, "\n", step, "\n"); }
+};
+
+std::string NotePath(const std::string& run_directory) {
+  return JoinPath(CheckpointsDirectory(run_directory), kResumeRequestName);
+}
+
+// Returns nullopt if the note does not exist or is malformed; the request then still applies.
+std::optional<Note> ReadNote(const std::string& run_directory) {
+  const absl::StatusOr<std::string> text = ReadFile(NotePath(run_directory), kMaxNoteBytes);
+  if (!text.ok()) return std::nullopt;
+  const std::vector<std::string> lines = absl::StrSplit(*text, '\n');
+  constexpr size_t kLines = 5;  // the last one is empty
+  Note note;
+  if (lines.size() != kLines || !absl::SimpleAtoi(lines[3], &note.step)) return std::nullopt;
+  note.job_start = lines[0];
+  note.slurm_id = lines[1];
+  note.asked = lines[2];
+  return note;
+}
+
+// Refuses to continue a run whose settings have changed, unless the user accepts the difference.
+absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoint& found,
+                           const config::RunConfig& config, const std::vector<CheckpointParameter>& model,
+                           TrainingSinks& sinks) {
+  const std::string& directory = found.checkpoint.directory;
+  config::RunConfig before;
+  if (const absl::Status read = MergeConfigText(found.manifest.config_text, directory, before); !read.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        read.message(),
+        " This run was started by another version of hadal, whose config this one does not read. It cannot "
+        "be resumed: start over with --resume never, or in another --run-dir."));
+  }
+  HADAL_ASSIGN_OR_RETURN(const std::string difference, DiffConfigs(before, config));
+  if (difference.empty()) return absl::OkStatus();
+  if (arguments.accept_changes) {
+    sinks.Tell(absl::StrCat("resuming ", directory, " with changed settings:\n", absl::StripSuffix(difference, "\n")));
+    return absl::OkStatus();
+  }
+  const absl::Status fits = CompareParameters(found.manifest.parameters, model);
+  const std::string way_on = fits.ok() ? "Give --accept-changes to resume all the same"
+                                       : absl::StrCat("It cannot: ", fits.message(), ". Give the settings of before");
+  return absl::InvalidArgumentError(absl::StrCat("this run would resume from ", directory, " with other settings:\n",
+                                                 difference, way_on,
+                                                 ", --resume never to start over, or another --run-dir."));
+}
+
+// Returns `found`.  Errors: if its vocabularies differ from the corpus's, or its parameters from the model's.
+absl::StatusOr<FoundCheckpoint> IfItFits(absl::StatusOr<FoundCheckpoint> found, const PreparedRun& run,
+                                         const ModelPlan& model, LoadedState loaded) {
+  if (!found.ok()) return found;
+  HADAL_RETURN_IF_ERROR(CheckVocabularies(*found, run.train->manifest(), *run.vocabularies));
+  const absl::StatusOr<ModelPlan> shallow = PlanOfCheckpoint(found->manifest, found->checkpoint.directory);
+  const absl::Status deepened = shallow.ok() ? DeepenedParameters(*shallow, model).status() : shallow.status();
+  const absl::Status fits = loaded == LoadedState::kWeightsOfShallower
+                                ? deepened
+                                : CompareParameters(found->manifest.parameters, DescribeParameters(model));
+  if (fits.ok()) return found;
+  const char* const hint = loaded == LoadedState::kWeights && deepened.ok() ? "; --deepen repeats its layers" : "";
+  return absl::InvalidArgumentError(absl::StrCat(found->checkpoint.directory, ": ", fits.message(), hint));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ResumeOfThisAttempt(const std::string& run_directory, const std::string& asked,
+                                                const Environment& environment) {
+  const std::optional<Note> note = asked == kAuto ? std::nullopt : ReadNote(run_directory);
+  if (!note || note->asked != asked || !note->IsOf(Job::Of(environment))) return asked;
+  const absl::StatusOr<FoundCheckpoint> newest = FindLatest(run_directory, {.need_moments = true});
+  if (absl::IsNotFound(newest.status())) return asked;
+  HADAL_RETURN_IF_ERROR(newest.status());
+  // Without a newer checkpoint of this run, the request still names where to continue.
+  return newest->checkpoint.step > note->step ? kAuto : asked;
+}
+
+absl::Status NoteResume(const std::string& run_directory, const std::string& asked, int64_t step,
+                        const Environment& environment) {
+  const Job job = Job::Of(environment);
+  if (asked == kAuto || !job.named()) return absl::OkStatus();
+  const Note note{.job_start = job.start, .slurm_id = job.slurm_id, .asked = asked, .step = step};
+  HADAL_RETURN_IF_ERROR(MakeDirectories(CheckpointsDirectory(run_directory)));
+  return ReplaceFile(NotePath(run_directory), note.Text(), "new");
+}
+
+absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, const std::string& resume,
+                                             int64_t before_step, const config::RunConfig& config,
+                                             const std::vector<CheckpointParameter>& model, TrainingSinks& sinks) {
+  if (resume != "auto" && !arguments.init_from.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--resume ", resume, " and --init-from ", arguments.init_from,
+                     " both name a checkpoint to begin from; give --resume to go on with its moments and its place in "
+                     "the corpus, or --init-from to take its weights alone"));
+  }
+  absl::StatusOr<FoundCheckpoint> found =
+      resume == "auto" ? FindLatest(arguments.run_directory, {.before_step = before_step, .need_moments = true})
+                       : FindNamed(resume);
+  if (found.ok()) HADAL_RETURN_IF_ERROR(CheckSettings(arguments, *found, config, model, sinks));
+  return found;
+}
+
+absl::Status LoadInitialState(const TrainArguments& arguments, const std::string& resume, const PreparedRun& run,
+                              int rank, TrainingSinks& sinks, Trainer& trainer) {
+  const ModelPlan& model = trainer.engine().state().plan();
+  const auto choose = [&](int64_t before_step) {
+    return IfItFits(ChooseResume(arguments, resume, before_step, run.config, DescribeParameters(model), sinks), run,
+                    model, LoadedState::kAll);
+  };
+  if (resume == "auto") {
+    HADAL_ASSIGN_OR_RETURN(const bool resumed, trainer.ResumeLatest(choose));
+    if (resumed) return absl::OkStatus();
+  } else if (resume != "never") {
+    return AdviseAnotherCheckpoint(
+        trainer.Resume(rank == 0 ? choose(std::numeric_limits<int64_t>::max()) : FoundCheckpoint()));
+  }
+  if (arguments.init_from.empty()) return absl::OkStatus();
+  const LoadedState weights = arguments.deepen ? LoadedState::kWeightsOfShallower : LoadedState::kWeights;
+  std::set<std::string> told;                                    // of which the user has been told
+  const auto given = [&]() -> absl::StatusOr<FoundCheckpoint> {  // a run directory: its newest checkpoint
+    HADAL_ASSIGN_OR_RETURN(const std::string of_run, RunOf(arguments.init_from));
+    absl::StatusOr<FoundCheckpoint> found =
+        of_run.empty() ? FindNamed(arguments.init_from) : FindLatest(of_run, FindOptions());
+    HADAL_RETURN_IF_ERROR(found.status());
+    if (IsOfRun(found->checkpoint.directory, arguments.run_directory)) {
+      return absl::InvalidArgumentError(absl::StrCat("--init-from ", arguments.init_from,
+                                                     " is in --run-dir itself, whose checkpoints a new run sets "
+                                                     "aside; choose another --run-dir"));
+    }
+    for (const RejectedCheckpoint& rejected : found->rejected) {
+      if (!told.insert(rejected.directory).second) continue;
+      sinks.Warn(absl::StrCat("CHECKPOINT REFUSED: ", rejected.directory, ": ", rejected.reason.message()));
+    }
+    return IfItFits(std::move(found), run, model, weights);
+  };
+  for (int tries = 1;; ++tries) {
+    const absl::Status status = trainer.InitializeFrom(rank == 0 ? given() : FoundCheckpoint(), weights);
+    // A run in progress may have removed the checkpoint before every rank has opened it.
+    if (!absl::IsNotFound(status) || tries == kMostChoices) return AdviseAnotherCheckpoint(status);
+  }
+}
+
+}  // namespace hadal
