@@ -23,6 +23,7 @@
 #include "launch/signals.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/compare/comparison_record.h"
 #include "tools/compare/comparison_runner.h"
 #include "tools/config/config_arguments.h"
 #include "tools/config/config_loading.h"

@@ -37,9 +37,10 @@ for _ in 1 2 3; do taskset -c 1 sh -c 'while :; do :; done' & loops="${loops:-} 
 train=("$hadal" train model.textproto --run-dir sweep/runs/slowed_stage)
 mpirun -n 1 --bind-to none taskset -c 0 "${train[@]}" : -n 1 --bind-to none taskset -c 1 "${train[@]}" > slowed.log 2>&1
 kill $loops; loops=''
-"$hadal" report sweep/runs/{one_rank,two_stages,two_replicas,four_stages,slowed_stage} --profile profile --out scaling > /dev/null
+runs=(sweep/runs/{one_rank,two_stages,two_replicas,four_stages,slowed_stage} --profile profile)
+"$hadal" summary "${runs[@]}" --format json > scaling.json
 echo "# $(uname -m), $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), hadal $repository, load before $(cut -d' ' -f1 /proc/loadavg)"
-cat scaling.md
+"$hadal" summary "${runs[@]}"
 python3 - <<'END'
 import json, sys
 report = json.load(open("scaling.json"))

@@ -120,9 +120,11 @@ expect '^# deepnorm: .*"bf16" needs a GPU' "$work/refused/paper_depth.txt"
 mkdir "$work/bin" "$work/tools"
 cat > "$work/bin/gpu_kernels_test" << 'END'
 #!/bin/sh
-case $* in *CudaAdam*) echo "adam_test.cc:7: Failure"; exit 1 ;; *CudaConvert*) exec sleep 999 ;; esac
+case $* in *CudaAdam*) echo "adam_test.cc:7: Failure"; exit 1 ;; *CudaConvert*) exec sleep 999 ;; *CudaGlu*) echo "[  PASSED  ] 0 tests."; exit 0 ;; esac
+echo "[  PASSED  ] 3 tests."
 END
-printf '#!/bin/sh\necho "fact: made up"\n' > "$work/bin/gpu_runs_test"
+passes='#!/bin/sh\necho "fact: made up\n[  PASSED  ] 1 test."\n'
+printf "$passes" > "$work/bin/gpu_runs_test"
 cp "$work/bin/gpu_runs_test" "$work/bin/gpu_nccl_test"
 cat > "$work/bin/hadal" << 'END'
 #!/bin/sh
@@ -165,7 +167,7 @@ minutes() {  # CODE OPTION…
   [ $code -eq "$wanted" ] || { cat "$work/out.txt"; fail "first_minutes ends with $code instead of $wanted: $*"; }
 }
 minutes 1 --part-seconds 10
-for line in 'FAILED  libraries  ' 'FAILED  gpu_adam_test  ' 'FAILED \(hangs\)  gpu_convert_test  ' 'passed  gpu_unfold_test  ' \
+for line in 'FAILED  libraries  ' 'FAILED  gpu_adam_test  ' 'FAILED \(hangs\)  gpu_convert_test  ' 'passed  gpu_weighted_sum_test  ' 'FAILED  gpu_unfold_test: \[  PASSED  \] 0 tests' \
             'passed  gpu_device_test  ' 'fact: made up' 'passed  bench_kernels  ' 'goal, 85% of the copy: reached' 'FAILED  step_bench  ' \
             'kernels of a step: 3 launches, 6 us' ' +2 +4\.0 +67% +1,500  Attention<2>' \
             'clocks of 1 busy seconds: SM MHz 1980 \(1980 to 1980\), memory MHz 2619 .*, W 600 ' \
@@ -174,23 +176,23 @@ for line in 'FAILED  libraries  ' 'FAILED  gpu_adam_test  ' 'FAILED \(hangs\)  g
   expect "^$line" "$work/results/results.txt"
 done
 diff <(sed -n '/== summary/,$p' "$work/out.txt") <(sed -n '/== summary/,$p' "$work/results/results.txt") || fail "the last screen is not the results' end"
-expect '--only gpu_adam_test,gpu_convert_test,cublaslt_choices,step_bench$' "$work/out.txt"
-expect '^passed [0-9]+, failed 5, skipped 1$' <(tail -n 1 "$work/out.txt")
+expect '--only gpu_adam_test,gpu_unfold_test,gpu_convert_test,cublaslt_choices,step_bench$' "$work/out.txt"
+expect '^passed [0-9]+, failed 6, skipped 1$' <(tail -n 1 "$work/out.txt")
 if grep -q '^a kernel' "$work/out.txt"; then fail "the whole table of kernels is printed"; fi
 expect '^a kernel' "$work/results/kernels.txt"
 expect 'Failure' "$work/results/logs/gpu_adam_test.log"
 # A refused call, or a GPU that the doctor cannot open: what does not rest on it follows, and time is left.
 printf '#!/bin/sh\necho "2 different calls are refused: …"\nexit 1\n' > "$work/bin/gpu_runs_test"
-minutes 1 --part-seconds 10 --only gpu_unfold_test
+minutes 1 --part-seconds 10 --only gpu_weighted_sum_test
 expect '^FAILED  gpu_api_calls_test: 2 different calls are refused' "$work/out.txt"
-expect '^passed  gpu_unfold_test' "$work/out.txt"
-printf '#!/bin/sh\nexit 0\n' > "$work/bin/gpu_kernels_test"
+expect '^passed  gpu_weighted_sum_test' "$work/out.txt"
+printf "$passes" > "$work/bin/gpu_kernels_test"
 minutes 1
 expect '^passed  gpu_adam_test' "$work/out.txt"
 expect '^skipped: gpu_device_test, .*step_bench: the gate failed$' "$work/out.txt"
 expect '^passed [0-9]+, failed 2, skipped ' <(tail -n 1 "$work/out.txt")
 # Plan b: parts whose program does not load, and a device that compute-sanitizer does not know.
-printf '#!/bin/sh\nexit 0\n' > "$work/bin/gpu_runs_test"
+printf "$passes" > "$work/bin/gpu_runs_test"
 minutes 1 --plan b
 expect '^skipped: gpu_nccl_communicator_test, .*: gpu_nccl_test does not load: libmissing.so.1' "$work/out.txt"
 expect '^skipped: memcheck.gpu_kernels_test: Device not supported' "$work/out.txt"

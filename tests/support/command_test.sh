@@ -23,9 +23,9 @@ expect() {
 # says PATTERN, lacks PATTERN: about the last command's output.
 says() { grep -q -- "$1" out || fail "the output lacks \"$1\""; }
 lacks() { ! grep -q -- "$1" out || fail "the output has \"$1\""; }
-# make_corpus PAIRS VOCABULARY: synthetic text in text/, prepared into data/; the test ends where that fails.
+# make_corpus PAIRS VOCABULARY: number words in text/, prepared into data/; the test ends where that fails. Not by a test's own HADAL_PYTHON.
 make_corpus() {
-  "$hadal" make-corpus --out text --pairs "$1" --valid 40 --test 20 --seed 3 > out 2>&1 &&
+  env -u HADAL_PYTHON "$hadal" make-corpus --out text --pairs "$1" --valid 40 --test 20 --seed 3 > out 2>&1 &&
     "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out data --vocab-size "$2" >> out 2>&1 ||
     { fail "no corpus"; exit 1; }
 }

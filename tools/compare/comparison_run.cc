@@ -19,7 +19,7 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::array<const char*, 7> kEnds = {"none", "running", "done", "diverged", "cut", "interrupted", "failed"};
-constexpr int64_t kMostRecordBytes = 1 << 20;
+constexpr int64_t kMostResultBytes = 1 << 20;
 
 std::string CellPath(const std::string& run_directory) { return JoinPath(run_directory, kComparedCellName); }
 
@@ -37,7 +37,7 @@ std::string ToString(CellEnd end) { return kEnds[static_cast<size_t>(end)]; }
 absl::StatusOr<CellRun> ReadCellRun(const std::string& run_directory) {
   const std::string path = CellPath(run_directory);
   if (!PathExists(path)) return CellRun{};
-  HADAL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostRecordBytes));
+  HADAL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostResultBytes));
   const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   const auto bad = [&] {
     return absl::DataLossError(

@@ -1,5 +1,6 @@
 // `hadal make-corpus` writes German number words and their English translations: a corpus for a first run without other
-// data. The Python package pyhadal (tools/python/pyhadal/make_corpus.py) does the work, with the standard library alone.
+// data. The Python package pyhadal (tools/python/pyhadal/make_corpus.py) does the work, with the standard library
+// alone.
 #pragma once
 
 #include "tools/command_line.h"

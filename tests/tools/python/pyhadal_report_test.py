@@ -99,14 +99,14 @@ class ReportTest(unittest.TestCase):
                 ("Learning rate", "step", "factor of the update"), ("Throughput", "step", "target tokens per second"),
                 ("Change of the model since its first weights", "update", "‖ΔF‖, root mean square"),
                 ("Size of the update", "recorded step", "‖ΔW‖ / ‖W‖ of one update"),
-                ("Size of the update: one", "sublayer, encoder then decoder", "‖ΔW‖ / ‖W‖ of one update"),
+                ("Size of the update, over the depth", "sublayer, encoder then decoder", "‖ΔW‖ / ‖W‖ of one update"),
                 ("Where each stage's step goes: one", "milliseconds of a step", "stage 1")]
         self.assertEqual(len(shown), len(axes))
         for picture, words in zip(shown, axes):
             self.assertLessEqual(set(words), picture)
         for svg in pictures(page):
             for element in xml.fromstring(svg).iter("{http://www.w3.org/2000/svg}text"):
-                self.assertRegex(element.get("style"), "sans-serif")
+                self.assertIn("DejaVu Sans", xml.tostring(element, encoding="unicode"))
 
     def test_smoothed_and_plain_loss_have_axes_of_their_own(self):
         recorded_run(self.path("one"), smoothing=0.5)
@@ -216,6 +216,11 @@ class ProgramTest(unittest.TestCase):
         with open(os.path.join(self.folder, "x.svg"), encoding="utf-8") as file:
             self.assertLessEqual({"-a", "b", "step", "nats per target token"}, set(texts(file.read().partition("?>")[2])))
         self.assertEqual(self.hadal("curve", "one", "--metric", "losss", "--svg", "x.svg").returncode, 2)
+
+    def test_the_importer_of_models(self):
+        done = self.hadal("checkpoint", "import", "one", "--out", "model")
+        self.assertEqual(done.returncode, 2, done)
+        self.assertIn("hadal_torch: ", done.stderr)
 
     def test_simulate(self):
         done = self.hadal("simulate", "--stages", "3", "--micro-batches", "4", "--svg", "x.svg")

@@ -62,7 +62,11 @@ class ComparedRun:
 
     @functools.cached_property
     def run(self) -> "Run | None":
-        return None if self.steps is None else Run(self.directory)
+        if self.steps is None:
+            return None
+        run = Run(self.directory)
+        run.narrow("step", "nll", "step_seconds", "target_tokens")
+        return run
 
     @functools.cached_property
     def instruments(self) -> "dict[str, float]":

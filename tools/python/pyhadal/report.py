@@ -149,7 +149,7 @@ def _samples(runs: "Sequence[Run]", names: "Sequence[str]") -> "list[dict]":
 
 
 def _depth(runs: "Sequence[Run]", names: "Sequence[str]") -> "Iterator[str]":
-    """Each series as maps of the runs on one scale, and as curves over the depth at four steps of each run."""
+    """Each series as maps of the runs on one scale, and as curves over the depth."""
     updates = []
     for index, (run, name) in enumerate(zip(runs, names)):
         records = run.events("depth")
@@ -165,16 +165,20 @@ def _depth(runs: "Sequence[Run]", names: "Sequence[str]") -> "Iterator[str]":
         if not maps:
             continue
         yield plot.depth_maps(maps, title, unit, logarithmic=logarithmic)
-        for one in maps:
-            yield _profiles(one, title, unit, logarithmic)
+        yield plot.lines(_profiles(maps), f"{title}, over the depth", "sublayer, encoder then decoder", unit,
+                         logarithmic=logarithmic)
 
 
-def _profiles(one: plot.DepthMap, title: str, unit: str, logarithmic: bool) -> str:
+def _profiles(maps: "Sequence[plot.DepthMap]") -> "list[plot.Series]":
+    """Over the depth: of one run at four steps, of several runs their last records."""
+    chosen = [(maps[0], record) for record in plot.choose(len(maps[0].steps), 4)] if len(maps) == 1 else \
+             [(one, len(one.steps) - 1) for one in maps]
     lines = []
-    for index, record in enumerate(plot.choose(len(one.steps), 4)):
+    for index, (one, record) in enumerate(chosen):
         places = np.flatnonzero(~np.isnan(one.values[record]))
-        lines.append(plot.Series(f"step {one.steps[record]:,}", places, one.values[record][places], index))
-    return plot.lines(lines, f"{title}: {one.name}", "sublayer, encoder then decoder", unit, logarithmic=logarithmic)
+        step = f"step {one.steps[record]:,}"
+        lines.append(plot.Series(step if len(maps) == 1 else f"{one.name}, {step}", places, one.values[record][places], index))
+    return lines
 
 
 def _scaling(summary: dict) -> "Iterator[str]":

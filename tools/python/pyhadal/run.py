@@ -124,6 +124,11 @@ class Run:
         """A row a step: loss, nll, gradient_norm, step_seconds, … (docs/metrics.md has the units)."""
         return self.events("step")
 
+    def narrow(self, *columns: str) -> None:
+        """Keeps these columns of `metrics` alone: so that many long runs fit into memory."""
+        self.metrics = self.metrics[[column for column in columns if column in self.metrics]].copy()
+        self._events["step"] = []
+
     @functools.cached_property
     def validations(self) -> "pandas.DataFrame":
         """A row a validation: step, nll, and bleu, chrf, wer, cer where sentences were translated."""
