@@ -108,6 +108,7 @@ template CommandOption Command::AddOption(const std::string&, std::optional<uint
 template CommandOption Command::AddOption(const std::string&, std::optional<double>&, const std::string&);
 template CommandOption Command::AddOption(const std::string&, std::vector<int>&, const std::string&);
 template CommandOption Command::AddOption(const std::string&, std::vector<int64_t>&, const std::string&);
+template CommandOption Command::AddOption(const std::string&, std::vector<uint64_t>&, const std::string&);
 template CommandOption Command::AddOption(const std::string&, std::vector<double>&, const std::string&);
 template CommandOption Command::AddOption(const std::string&, std::vector<std::string>&, const std::string&);
 

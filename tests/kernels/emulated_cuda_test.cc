@@ -76,7 +76,7 @@ TEST_F(EmulatedCudaTest, AQueryThatFindsWorkIsTheNextLaunchesError) {
     if (cudaStreamQuery(stream_) == cudaErrorNotReady) break;
   }
   int64_t launches = 0;
-  const auto launch = [&] { cuda::Add({stream_, &launches}, {.size = 10, .sum = device_, .values = device_}); };
+  const auto launch = [&] { cuda::Add({stream_, &launches}, {.sum = {device_, 10}, .values = {device_, 10}}); };
   EXPECT_DEATH(launch(), "LastError");
   EXPECT_EQ(cudaGetLastError(), cudaErrorNotReady);
   launch();
