@@ -54,6 +54,13 @@ class SignificanceTest(unittest.TestCase):
         # One sentence that differs is missing from a share of (1 - 1/n)^n, about 1/e, of resamples drawn with replacement.
         self.assertTrue(0.3 < p_value(1, 0, resamples=4000) < 0.75)
 
+    def test_every_system_has_the_same_resamples(self):
+        references, good, bad = systems(12, 0)
+        for system in (good, bad):  # sentences that are hard for both
+            system[100:] = ["nothing of it is right here at all"] * 100
+        texts_of = [[significance.score_text(BLEU(), system, references)] for system in (good, bad)]
+        self.assertLess(significance.p_values(BLEU(), texts_of, against=0)[1], 0.01)
+
     def test_is_symmetric_and_depends_on_the_seed_alone(self):
         references, good, bad = systems(12, 4)
         a, b = (significance.score_text(BLEU(), system, references) for system in (good, bad))
