@@ -10,6 +10,7 @@
 #include "pipeline/layout/pipeline_layout.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
+#include "runtime/data/corpus.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/status_macros.h"
 #include "tests/support/small_model.h"
