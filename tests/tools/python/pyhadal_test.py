@@ -11,6 +11,7 @@ import sys
 import tempfile
 import unittest
 import xml.etree.ElementTree as xml
+from pathlib import Path
 
 import numpy as np
 
@@ -30,8 +31,7 @@ def make_run(folder, events, unfinished="", config=""):
     with open(os.path.join(folder, "metrics.jsonl"), "w", encoding="utf-8") as file:
         file.writelines(json.dumps(event) + "\n" for event in events)
         file.write(unfinished)
-    with open(os.path.join(folder, "config.resolved.textproto"), "w", encoding="utf-8") as file:
-        file.write(config)
+    Path(folder, "config.resolved.textproto").write_text(config, "utf-8")
     return folder
 
 
@@ -89,8 +89,7 @@ class RunTest(unittest.TestCase):
         for name in ("step_00000002", "step_00000010", "step_00000003.tmp.1-2-3"):
             os.makedirs(os.path.join(self.path, "checkpoints", name))
         os.symlink("step_00000010", os.path.join(self.path, "checkpoints", "latest"))
-        with open(os.path.join(self.path, "checkpoints", "best"), "w", encoding="utf-8") as file:
-            file.write("step_00000002")
+        Path(self.path, "checkpoints", "best").write_text("step_00000002", "utf-8")
         rows = pyhadal.Run(self.path).checkpoints[["step", "latest", "best"]].values.tolist()
         self.assertEqual(rows, [[2, False, True], [10, True, False]])
 
