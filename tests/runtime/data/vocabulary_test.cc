@@ -65,7 +65,7 @@ TEST(VocabularyTest, DictionaryFileRoundTrips) {
 }
 
 TEST(VocabularyTest, DictionaryTakesByteOrderMarkCrLfAndOverwrite) {
-  const Vocabulary vocabulary = *Vocabulary::Parse("\xEF\xBB\xBFa 3\r\n<unk> 2 #fairseq:overwrite\r\nb 1\r\n", "d.txt");
+  const Vocabulary vocabulary = *Vocabulary::Parse("\uFEFFa 3\r\n<unk> 2 #fairseq:overwrite\r\nb 1\r\n", "d.txt");
   EXPECT_EQ(vocabulary.size(), 7);
   EXPECT_EQ(vocabulary.Id("a"), 4);
   EXPECT_EQ(vocabulary.Id("<unk>"), 5);
