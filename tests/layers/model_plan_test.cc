@@ -94,11 +94,20 @@ TEST(ModelPlanTest, WithoutAnEncoderThereIsNeitherSourceNorCrossAttention) {
   EXPECT_EQ(plan.ParameterName(plan.sublayers[plan.output_head()].table), "decoder.output_projection.weight");
 }
 
-TEST(ModelPlanTest, NamesAreFairseqsAndUnique) {
-  const ModelPlan plan = ModelPlan::Make(Options(2, 2, 8, 16, 100));
+// Of a 2L-3L model; each name once.
+std::set<std::string> NamesOf(ResidualMethod method) {
+  ModelOptions options = Options(2, 3, 8, 16, 100);
+  options.heads = 4;
+  ApplyResidualMethod(method, options);
+  const ModelPlan plan = ModelPlan::Make(options);
   std::set<std::string> names;
-  for (size_t p = 0; p < plan.parameters.size(); ++p) names.insert(plan.ParameterName(p));
+  for (size_t p = 0; p < plan.parameters.size(); ++p) names.insert(plan.ParameterName(static_cast<int32_t>(p)));
   EXPECT_EQ(names.size(), plan.parameters.size());
+  return names;
+}
+
+TEST(ModelPlanTest, NamesAreFairseqsAndUnique) {
+  const std::set<std::string> names = NamesOf(ResidualMethod::kDeepNorm);
   for (const char* name :
        {"encoder.embed_tokens.weight", "encoder.layers.1.self_attn.q_proj.weight",
         "encoder.layers.0.self_attn.out_proj.bias", "encoder.layers.0.self_attn_layer_norm.weight",
@@ -132,17 +141,6 @@ TEST(ModelPlanTest, SpeechHasConvolutionsInPlaceOfASourceEmbedding) {
   const int32_t table = plan.sublayers[plan.target_embedding()].table;
   EXPECT_EQ(plan.ParameterName(table), "decoder.embed_tokens.weight");
   EXPECT_EQ(plan.Uses(table), (std::vector<int32_t>{plan.target_embedding(), plan.output_head()}));
-}
-
-std::set<std::string> NamesOf(ResidualMethod method) {
-  ModelOptions options = Options(2, 3, 8, 16, 100);
-  options.heads = 4;
-  ApplyResidualMethod(method, options);
-  const ModelPlan plan = ModelPlan::Make(options);
-  std::set<std::string> names;
-  for (size_t p = 0; p < plan.parameters.size(); ++p) names.insert(plan.ParameterName(static_cast<int32_t>(p)));
-  EXPECT_EQ(names.size(), plan.parameters.size());
-  return names;
 }
 
 // Parameters beyond those of `base`, elements of a 2L-3L model with d_model 8, d_ff 16, 4 heads.

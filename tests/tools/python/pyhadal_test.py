@@ -223,5 +223,6 @@ class CommandTest(unittest.TestCase):
             for text in ("Encoder", "Decoder", "mean cosine of a token"):
                 self.assertIn(text, Path(page).read_text("utf-8"))
 
+
 if __name__ == "__main__":
     unittest.main()
