@@ -1,9 +1,5 @@
 // Admin's profile: the published one at 100 layers, the same bits for every layout, and never of weights that were
 // loaded.
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "layers/parameter_store.h"

@@ -1,9 +1,6 @@
 // Whole training runs in bf16 on a device: losses follow fp32's within a stated band, every layout gives the same bits,
 // resuming changes none, and checkpoints go to and from a CPU that trains in fp32.
 #include <cmath>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

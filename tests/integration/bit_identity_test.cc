@@ -1,7 +1,5 @@
 // The same bits, whatever the layout: stages, threads, schedules, chunks, recomputation, validation.
 #include <cmath>
-#include <string>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "layers/model_plan.h"

@@ -1,9 +1,5 @@
 // Replicas of the pipeline: the same bits for every cut and with the optimizer's state sharded or not; the same loss,
 // up to the order of sums, for every number of replicas.
-#include <algorithm>
-#include <map>
-#include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

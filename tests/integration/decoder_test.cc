@@ -1,12 +1,8 @@
 // Translation over the pipeline: it agrees with the training forward, and nothing around a sentence changes its bits.
 #include "pipeline/decode/decoder.h"
 
-#include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,10 +1,4 @@
 // What `hadal plan --device cuda` states of a rank's memory is what the rank allocates on its device, to the byte.
-#include <algorithm>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,6 +1,4 @@
 // Methods that are another method at a special setting: a run of one has the bits of a run of the other.
-#include <numeric>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "layers/initialization.h"

@@ -1,13 +1,7 @@
 // Whole models on one rank: the gradient of every parameter that a training step leaves is the slope of the loss that
 // the same step reports, for every method. Dropout is on: its randomness is counted, so that the loss is a function of
 // the parameters alone.
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "layers/parameter_store.h"
 #include "pipeline/engine/engine.h"

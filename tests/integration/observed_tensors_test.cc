@@ -1,13 +1,8 @@
 // What observers are shown, against double precision: the residual connection and LayerNorm, forward and backward, from
 // the shown tensors alone; and where the search in a failed step ends.
-#include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
-#include <limits>
-#include <map>
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "layers/parameter_store.h"

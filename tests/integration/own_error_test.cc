@@ -1,11 +1,6 @@
 // A rank that ends with an error of its own in the middle of a program, while its peers know of nothing: what it has
 // posted is taken back before its buffers go, so that what a peer sends or takes later meets nothing.
-#include <atomic>
 #include <barrier>
-#include <cstddef>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,7 +1,5 @@
 // Adam's settings that depend on the parameter: which weights an update changes otherwise, bit for bit.
-#include <algorithm>
 #include <cmath>
-#include <string>
 
 #include "gtest/gtest.h"
 #include "layers/model_plan.h"

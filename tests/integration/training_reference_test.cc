@@ -10,13 +10,7 @@
 // t counts applied updates, this one included; the rate is fairseq's after t − 1 updates.
 // The gradient of a micro-batch comes from a bare engine on one rank, without loss scale and recomputation, at the
 // recipe's weights. That it is the slope of the loss is shown by model_gradient_test and tests/parity.
-#include <algorithm>
 #include <cmath>
-#include <limits>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "layers/parameter_store.h"

@@ -1,14 +1,7 @@
 // What validations and saves leave behind: checkpoints with the weights of their step and the nll of these weights,
 // `best` where it is lowest; the end of a run that does not improve; no BLEU of nothing.
 #include <cmath>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"

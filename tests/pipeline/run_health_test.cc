@@ -1,7 +1,4 @@
 #include <cmath>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,10 +1,7 @@
 // What rank 0's sink hears of made-up steps. The engine is there to be measured; it runs nothing.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <memory>
-#include <vector>
 
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"

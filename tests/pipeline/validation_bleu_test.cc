@@ -2,12 +2,6 @@
 // translations and scores are: tests/integration/decoder_test.cc.
 #include "pipeline/validation_bleu.h"
 
-#include <algorithm>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "layers/parameter_store.h"

@@ -3,12 +3,6 @@
 #include "pipeline/validator.h"
 
 #include <cmath>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -5,10 +5,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <utility>
-
-#include "absl/strings/str_cat.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"

@@ -1,20 +1,12 @@
 // Saving and loading of one rank's state over a real run directory; more ranks: tests/integration/resume_grid_test.cc.
 #include "pipeline/checkpoint/training_checkpoints.h"
 
-#include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <latch>
 #include <numeric>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "layers/parameter_store.h"

@@ -1,12 +1,6 @@
 // When a run of one rank saves, and what it reports, over a real run directory.
 #include "pipeline/checkpoint/training_checkpoints.h"
 
-#include <filesystem>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

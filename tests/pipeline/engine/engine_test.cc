@@ -3,11 +3,6 @@
 #include "pipeline/engine/engine.h"
 #include "layers/parameter_store.h"
 
-#include <cstddef>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/comm/in_process_communicator.h"

@@ -3,11 +3,7 @@
 #include "layers/parameter_store.h"
 #include "pipeline/engine/step_tail.h"
 
-#include <algorithm>
 #include <cmath>
-#include <functional>
-#include <limits>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "runtime/comm/in_process_communicator.h"

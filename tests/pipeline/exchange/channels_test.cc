@@ -2,8 +2,6 @@
 #include "layers/parameter_store.h"
 #include "pipeline/exchange/channel.h"
 
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"

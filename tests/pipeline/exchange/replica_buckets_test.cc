@@ -1,9 +1,4 @@
-#include <algorithm>
-#include <cstdint>
-#include <limits>
 #include <map>
-#include <utility>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "layers/parameter_store.h"

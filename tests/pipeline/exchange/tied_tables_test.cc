@@ -3,8 +3,6 @@
 #include "layers/parameter_store.h"
 
 #include <set>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"

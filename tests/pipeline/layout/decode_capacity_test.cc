@@ -1,8 +1,6 @@
 // The planned sizes of decoding's buffers; what they translate: tests/integration/decoder_test.cc.
 #include "pipeline/layout/decode_capacity.h"
 
-#include <cstdint>
-
 #include "gtest/gtest.h"
 
 namespace hadal {

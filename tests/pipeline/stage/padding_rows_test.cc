@@ -1,13 +1,9 @@
 // Padding rows on a device: whatever stands in them, and in memory that nobody has written yet, every gradient of
 // theirs is 0, and no gradient of a weight and no row of a sentence has another bit.
-#include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
-#include <memory>
 #include <numeric>
 #include <optional>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "layers/chunk_part.h"
