@@ -125,21 +125,6 @@ TEST_P(BitIdentityTest, NightlyEveryLayoutOfALanguageModel) {
   ExpectSameBits(LanguageModelSpec(GetParam(), 32), SomeLayouts());
 }
 
-TEST(BitIdentityTest, NightlyLanguageModelsWithTheAxesCrossed) {
-  std::vector<Layout> layouts;
-  for (const int ranks : {1, 2, 3, 4}) {
-    for (const int recompute_every : {0, 3}) {
-      layouts.push_back({ranks, 2, ScheduleKind::k1F1B, 1, recompute_every, true});
-      layouts.push_back({ranks, 1, ScheduleKind::kGpipe, 1, recompute_every, false});
-      layouts.push_back({ranks, 2, ScheduleKind::kInterleaved1F1B, 3, recompute_every, true});
-    }
-  }
-  RunSpec spec = LanguageModelSpec(ResidualMethod::kDeepNorm, 32);
-  ExpectSameBits(spec, layouts);
-  spec.model.sharing = EmbeddingSharing::kNone;
-  ExpectSameBits(spec, SomeLayouts());
-}
-
 TEST(BitIdentityTest, SeparateAndHalfTiedEmbeddings) {
   for (const EmbeddingSharing sharing : {EmbeddingSharing::kNone, EmbeddingSharing::kDecoder}) {
     RunSpec spec = BaseSpec(ResidualMethod::kBranchNorm, 32);

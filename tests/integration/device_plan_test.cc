@@ -170,20 +170,6 @@ TEST(DevicePlanTest, MasksThatTheDeviceDoesNotHaveTakeNoMemory) {
   EXPECT_THAT(PlanToText(*fp32, {}), Not(HasSubstr("ReLU masks")));
 }
 
-// What rank 0 asks its device, for all ranks (tools/train/train_start.h).
-TEST(DevicePlanTest, ADeviceHasMasksOrNot) {
-  const TrainOptions options = SmallRun(1, 0);
-  ModelPlan plan = ModelPlan::Make(options.model);
-  plan.compute_storage = Storage::kBFloat16;
-  for (const bool has : {true, false}) {
-    EmulatedDevice device;
-    if (!has) device.RefuseEpilogues();
-    EXPECT_EQ(HasReluMasks(plan, CapacityOf(plan.options, options.batch), options.pipeline.bucket_rows,
-                           Stream::On(device, 1)),
-              has);
-  }
-}
-
 TEST(DevicePlanTest, WhatRanksExchangeLiesOnTheDeviceUnlessItGoesThroughTheHost) {
   TrainOptions options = SmallRun(2, 0);
   const auto nccl = MakePlanReport(options, 4, kPlanned, MachineRate());
