@@ -126,13 +126,6 @@ TEST_F(ValidationRun, AnotherSeedIsThatOfTheRunFromThereOn) {
   EXPECT_EQ(Train(std::nullopt, saved).progress.seed, 6u);
 }
 
-TEST_F(ValidationRun, BestIsTheLowest) {
-  Train();
-  ASSERT_EQ(sink_.validations.size(), 2u);
-  const int64_t lowest = sink_.validations[1].nll < sink_.validations[0].nll ? 4 : 2;
-  EXPECT_EQ(*ReadCheckpointPointer(directory_.path(), CheckpointPointer::kBest), lowest);
-}
-
 // Saved when it is validated, and no worse one after it.
 TEST_F(ValidationRun, TheBestAloneIsSavedBetweenSaves) {
   StandStill();

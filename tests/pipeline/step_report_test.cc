@@ -168,14 +168,6 @@ TEST(StepReport, EveryFewStepsTheStagesTimesAndWhatShareOfThemIsWaiting) {
   }
 }
 
-TEST(StepReport, ItIsTheOptionThatSaysHowOftenStagesAreTold) {
-  const std::vector<StepMetrics> steps =
-      Report({.log_every_steps = 3}, Result(), {{.step = 2}, {.step = 3}}, {0.5, 1.5}).steps;
-  ASSERT_THAT(steps, SizeIs(2));
-  EXPECT_THAT(steps[0].stages, IsEmpty());
-  EXPECT_THAT(steps[1].stages, SizeIs(2));
-}
-
 // From the steps of this session alone: 20 were done before it.
 TEST(StepReport, TheTimeLeftGoesByTheSessionsSpeedToTheLastStep) {
   const TrainOptions options{.stop = {.steps = 100}, .log_every_steps = 1000};
