@@ -80,6 +80,7 @@ TEST(DataParallelTest, LossesAndBitsOnEveryGrid) { ExpectGridsAgree(BaseSpec());
 TEST(DataParallelTest, NoScheduleChangesABit) {
   RunSpec spec = On(BaseSpec(), {.stages = 2, .replicas = 2});
   spec.batch.micro_batches = 6;
+  spec.steps = 3;
   const Corpus corpus = RandomCorpusFor(spec.model, 400, 24, 5);
   const RunOutcome whole = Train(On(spec, {1, 2}), corpus);
   for (const ScheduleKind schedule : AllScheduleKinds()) {

@@ -52,11 +52,11 @@ void ExpectSameOn(const std::vector<Layout>& layouts, const DecodeSpec& base,
 int64_t ExpectEvaluatedProbabilities(const DecodeOutcome& outcome) {
   int64_t rows = 0;
   EXPECT_EQ(outcome.evaluated.size(), outcome.translations.size());
-  for (size_t s = 0; s < outcome.evaluated.size(); ++s) {
+  for (size_t s = 0; s < outcome.translations.size(); ++s) {
     const std::vector<float>& found = outcome.translations[s].front().token_log_probabilities;
-    EXPECT_EQ(found.size(), outcome.evaluated[s].size());
-    for (size_t t = 0; t < outcome.evaluated[s].size(); ++t, ++rows) {
-      EXPECT_NEAR(-found[t], outcome.evaluated[s][t], 2e-4) << "sentence " << s << ", token " << t;
+    EXPECT_EQ(found.size(), outcome.evaluated.at(s).size());
+    for (size_t t = 0; t < found.size(); ++t, ++rows) {
+      EXPECT_NEAR(-found[t], outcome.evaluated[s].at(t), 2e-4) << "sentence " << s << ", token " << t;
     }
   }
   return rows;
