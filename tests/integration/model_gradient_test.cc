@@ -12,6 +12,7 @@
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/directional_difference.h"
 #include "tests/support/moved_parameters.h"
+#include "tests/support/training_engine.h"
 
 namespace hadal::testing {
 namespace {
@@ -36,13 +37,7 @@ class LossOfModel {
     PrepareComputeThread();
     const Stream stream = Stream::Cpu(1);
     Communicator& rank = world_.communicator(0);
-    engine_ = Engine::Create({.plan = plan_,
-                              .pipeline = pipeline_,
-                              .stream = stream,
-                              .purpose = Purpose::kTraining,
-                              .world = rank,
-                              .timeout = kTimeout})
-                  .value();
+    engine_ = TrainingEngine(plan_, pipeline_, rank, stream).value();
     EXPECT_TRUE(InitializeParameters(pipeline_, parameters(), kSeed, stream, rank, kTimeout).ok());
     MoveParametersOffTheirStart(parameters(), kSeed + 1);
     MoveHiddenUnitsOffTheBend(parameters());

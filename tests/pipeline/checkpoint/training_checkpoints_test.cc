@@ -17,6 +17,7 @@
 #include "runtime/status_macros.h"
 #include "tests/support/recorded_syncs.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
@@ -26,14 +27,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 ModelPlan Plan(int32_t d_ff, int32_t decoder_layers) {
-  return ModelPlan::Make({.encoder_layers = 1,
-                          .decoder_layers = decoder_layers,
-                          .d_model = 8,
-                          .d_ff = d_ff,
-                          .heads = 1,
-                          .source_vocabulary = 20,
-                          .target_vocabulary = 20,
-                          .max_positions = 8});
+  return TinyPlan({.decoder_layers = decoder_layers, .d_ff = d_ff});
 }
 
 std::vector<int32_t> All(const ModelPlan& plan) {

@@ -12,6 +12,7 @@
 #include "tests/support/recorded_syncs.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
@@ -42,14 +43,7 @@ class Listener : public MetricsSink {
 class TrainingSavesTest : public ::testing::Test {
  protected:
   TrainingSavesTest()
-      : plan_(ModelPlan::Make({.encoder_layers = 1,
-                               .decoder_layers = 1,
-                               .d_model = 8,
-                               .d_ff = 8,
-                               .heads = 1,
-                               .source_vocabulary = 20,
-                               .target_vocabulary = 20,
-                               .max_positions = 8})),
+      : plan_(TinyPlan()),
         pipeline_(
             MakePipelineLayout(plan_, {.micro_batches = 1, .source_tokens = 8, .target_tokens = 8}, {}, 1).value()),
         parameters_(plan_, {0, 1, 2, 3, 4, 5, 6, 7}, Purpose::kTraining, layout_),
