@@ -23,6 +23,7 @@
 #include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/training_engine.h"
 
 namespace hadal::testing {
 namespace {
@@ -136,13 +137,7 @@ class MicroBatchGradients {
     PrepareComputeThread();
     const Stream stream = Stream::Cpu(1);
     Communicator& rank = world_.communicator(0);
-    engine_ = Engine::Create({.plan = plan,
-                              .pipeline = pipeline_,
-                              .stream = stream,
-                              .purpose = Purpose::kTraining,
-                              .world = rank,
-                              .timeout = kTimeout})
-                  .value();
+    engine_ = TrainingEngine(plan, pipeline_, rank, stream).value();
     EXPECT_TRUE(InitializeParameters(pipeline_, parameters(), options.seed, stream, rank, kTimeout).ok());
   }
 
