@@ -50,7 +50,8 @@ TEST(RunPrediction, StandsBesideWhatWasMeasured) {
   EXPECT_NEAR(prediction.roofline_share, step / 0.9, 1e-9);
   EXPECT_GT(prediction.utilisation, 0);
   EXPECT_GT(prediction.predicted_bytes, 50000000);
-  EXPECT_THAT(SummaryToText(*report), AllOf(HasSubstr("predicted (ms)     792.0"), HasSubstr("measured (ms)           900.0"), HasSubstr("-12.0%")));
+  EXPECT_THAT(SummaryToText(*report), AllOf(HasSubstr("predicted (ms)     792.0"),
+                                            HasSubstr("measured (ms)           900.0"), HasSubstr("-12.0%")));
   const auto json = nlohmann::json::parse(SummaryToJson(*report));
   EXPECT_NEAR(json["runs"][0]["prediction"]["predicted_step_seconds"].get<double>(), step, 1e-9);
 }
