@@ -40,10 +40,6 @@ AdamArgs TypicalAdamArgs() {
   return args;
 }
 
-void PrintTo(const AdamBackend& backend, std::ostream* out) { *out << backend.name; }
-
-std::string AdamBackendName(const ::testing::TestParamInfo<AdamBackend>& info) { return info.param.name; }
-
 void AdamConformance::ExpectReference(const AdamArgs& scalars, int64_t count) {
   SCOPED_TRACE(::testing::Message() << count << " elements, update " << scalars.update);
   const AdamState before = MakeAdamState(count);

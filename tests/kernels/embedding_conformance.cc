@@ -40,10 +40,6 @@ EmbeddingReference ReferenceOf(const EmbeddingCase& c) {
   return reference;
 }
 
-void PrintTo(const EmbeddingBackend& backend, std::ostream* out) { *out << backend.name; }
-
-std::string EmbeddingBackendName(const ::testing::TestParamInfo<EmbeddingBackend>& info) { return info.param.name; }
-
 EmbeddingCase MakeEmbeddingCase(const EmbeddingBackend& backend, const std::vector<int32_t>& offsets, int64_t width,
                                 bool with_dropout) {
   const int64_t rows = offsets.back(), vocabulary = EmbeddingCase::kVocabulary;

@@ -4,12 +4,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <ostream>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "runtime/random.h"
+#include "tests/support/backend.h"
 #include "tests/support/embedding_reference.h"
 
 namespace hadal::testing {
@@ -39,15 +39,11 @@ struct EmbeddingBackend {
   double residual_roundoff =
       0;  // the most that storing x costs, in units of 2^-24 of the value; 0: nothing beyond fp32
 };
-void PrintTo(const EmbeddingBackend& backend, std::ostream* out);
 
 // A case of values that the backend holds exactly, so that the reference starts from the same numbers.
 EmbeddingCase MakeEmbeddingCase(const EmbeddingBackend& backend, const std::vector<int32_t>& offsets, int64_t width,
                                 bool with_dropout);
 
 class EmbeddingConformance : public ::testing::TestWithParam<EmbeddingBackend> {};
-
-// Names an instance after its backend.
-std::string EmbeddingBackendName(const ::testing::TestParamInfo<EmbeddingBackend>& info);
 
 }  // namespace hadal::testing

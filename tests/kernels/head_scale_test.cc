@@ -99,11 +99,5 @@ TEST(HeadScaleTest, ThreadsAndPlaceChangeNoBit) {
   });
 }
 
-TEST(HeadScaleDeathTest, HeadsMustDivideTheWidth) {
-  std::vector<float> v(12);
-  EXPECT_DEATH(HeadScaleForward(Stream::Cpu(1), {.x = {v.data(), 2, 6}, .gain = {v.data(), 4}, .y = {v.data(), 2, 6}}),
-               "2 vs. 0");
-}
-
 }  // namespace
 }  // namespace hadal::testing
