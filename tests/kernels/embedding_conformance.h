@@ -10,7 +10,6 @@
 #include "gtest/gtest.h"
 #include "runtime/random.h"
 #include "tests/support/backend.h"
-#include "tests/support/embedding_reference.h"
 
 namespace hadal::testing {
 
@@ -25,6 +24,21 @@ struct EmbeddingCase {
   std::vector<float> positions, dx;   // [rows, width]
 
   std::vector<int32_t> RowPositions() const;  // [rows] in their sentences
+};
+
+// Token embedding by plain loops in double precision. Matrices are dense.
+struct EmbeddingReference {
+  int64_t width = 0;
+  std::vector<int32_t> tokens;    // [rows]
+  std::vector<int32_t> offsets;   // [sentences + 1]
+  std::vector<double> table;      // [vocabulary, width]
+  std::vector<double> positions;  // [longest sentence, width]
+  std::vector<double> factors;    // dropout factors [rows, width], or empty
+  double multiplier = 1;
+
+  std::vector<double> Forward() const;
+  // d (Σ dx ⊙ x) / d table
+  std::vector<double> Backward(const std::vector<double>& dx) const;
 };
 EmbeddingReference ReferenceOf(const EmbeddingCase& c);
 

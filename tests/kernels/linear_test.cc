@@ -8,7 +8,6 @@
 #include "gtest/gtest.h"
 #include "tests/support/each_instruction_set.h"
 #include "tests/support/finite_difference.h"
-#include "tests/support/linear_reference.h"
 #include "tests/support/random_inputs.h"
 #include "tests/support/strided_matrix.h"
 
@@ -17,12 +16,77 @@ namespace {
 
 using testing::Dot;
 using testing::IsGradient;
-using testing::LinearReference;
 using testing::NearReference;
 using testing::NormalValues;
 using testing::SameBits;
 using testing::StridedMatrix;
 using testing::Widen;
+
+// Linear layers by plain loops in double precision.
+struct LinearReference {
+  int64_t rows = 0, in = 0, out = 0;
+  std::vector<double> x;       // [rows, in]
+  std::vector<double> weight;  // [out, in]
+  std::vector<double> bias;    // [out], or empty
+  bool relu = false;
+  std::vector<double> factors;  // [rows, out], or empty
+
+  // y = factors ⊙ relu(x·Wᵀ + b)  [rows, out]
+  std::vector<double> Forward() const;
+
+  struct Gradients {
+    std::vector<double> d_product;  // [rows, out] at the product's output, after the backward of dropout and ReLU
+    std::vector<double> dx;         // [rows, in]
+    std::vector<double> d_weight;   // [out, in]
+    std::vector<double> d_bias;     // [out]
+  };
+  // The gradients of Σ dy ⊙ y.
+  Gradients Backward(const std::vector<double>& dy) const;
+
+ private:
+  std::vector<double> Product() const;
+};
+
+std::vector<double> LinearReference::Product() const {
+  std::vector<double> z(rows * out);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t o = 0; o < out; ++o) {
+      double sum = bias.empty() ? 0 : bias[o];
+      for (int64_t i = 0; i < in; ++i) sum += x[r * in + i] * weight[o * in + i];
+      z[r * out + o] = sum;
+    }
+  }
+  return z;
+}
+
+std::vector<double> LinearReference::Forward() const {
+  std::vector<double> y = Product();
+  for (int64_t i = 0; i < rows * out; ++i) {
+    if (relu && y[i] < 0) y[i] = 0;
+    if (!factors.empty()) y[i] *= factors[i];
+  }
+  return y;
+}
+
+LinearReference::Gradients LinearReference::Backward(const std::vector<double>& dy) const {
+  Gradients g{dy, std::vector<double>(rows * in), std::vector<double>(out * in), std::vector<double>(out)};
+  const std::vector<double> z = Product();
+  for (int64_t i = 0; i < rows * out; ++i) {
+    if (!factors.empty()) g.d_product[i] *= factors[i];
+    if (relu && z[i] <= 0) g.d_product[i] = 0;
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t o = 0; o < out; ++o) {
+      const double dz = g.d_product[r * out + o];
+      g.d_bias[o] += dz;
+      for (int64_t i = 0; i < in; ++i) {
+        g.dx[r * in + i] += dz * weight[o * in + i];
+        g.d_weight[o * in + i] += dz * x[r * in + i];
+      }
+    }
+  }
+  return g;
+}
 
 struct Shape {
   int64_t rows, in, out;

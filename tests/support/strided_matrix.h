@@ -10,8 +10,8 @@
 
 namespace hadal::testing {
 
-// The layout of a matrix: it starts `offset` elements after a boundary (a device's: of 256 bytes), and its row stride is
-// its width plus `padding`.
+// The layout of a matrix: it starts `offset` elements after a boundary, of 256 bytes on a device. Its row stride is its
+// width plus `padding`.
 struct Placement {
   int64_t offset = 0, padding = 0;
 };
