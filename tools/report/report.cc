@@ -10,6 +10,7 @@
 #include "runtime/status_macros.h"
 #include "tools/python_child.h"
 #include "tools/report/summary.h"
+#include "tools/tool_exit_code.h"
 
 namespace hadal {
 namespace {
@@ -48,6 +49,13 @@ void AddReportCommand(Command app, int& exit_code) {
                     "Path of the .html, .json and .md (default: report in the first run)");
   AddCostFlags(command, "its predictions are shown next to the measurements", arguments->costs);
   command.Runs([arguments, &exit_code] {
+    for (const std::string& run : arguments->runs) {  // before Python and its packages are asked for
+      const absl::Status opened = OpenFile(JoinPath(run, kMetricsName)).status();
+      if (!opened.ok()) {
+        exit_code = EndTool("report", opened);
+        return;
+      }
+    }
     const std::string stem =
         arguments->output.empty() ? JoinPath(arguments->runs.front(), kReportStem) : arguments->output;
     exit_code = DrawReport(arguments->runs, stem, arguments->costs);

@@ -90,7 +90,7 @@ void AddSummaryCommand(Command app, int& exit_code) {
       app.AddCommand("summary", "Print where the time of runs went, their diagnoses, memory and scaling efficiency");
   auto arguments = std::make_shared<SummaryArguments>();
   command.AddOption("runs", arguments->runs, "Run directories").Required();
-  command.AddOption("--format", arguments->format, "text, json (every number) or csv (a line for each cell of a table)")
+  command.AddOption("--format", arguments->format, "Text, json (every number) or csv (a line for each cell of a table)")
       .OneOf({"text", "json", "csv"})
       .ShowDefault();
   AddCostFlags(command, "its predictions are shown next to the measurements", arguments->costs);
