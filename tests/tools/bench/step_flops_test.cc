@@ -1,4 +1,4 @@
-#include "tools/bench/step_flops.h"
+#include "tools/bench/bench_step_report.h"
 
 #include "gtest/gtest.h"
 

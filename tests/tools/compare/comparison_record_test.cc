@@ -1,4 +1,4 @@
-#include "tools/compare/comparison_record.h"
+#include "tools/compare/comparison_result.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,6 @@
 #include "runtime/files.h"
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"
-#include "tools/compare/comparison_run.h"
 
 namespace hadal {
 namespace {

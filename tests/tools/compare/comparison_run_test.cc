@@ -1,4 +1,4 @@
-#include "tools/compare/comparison_run.h"
+#include "tools/compare/comparison_result.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

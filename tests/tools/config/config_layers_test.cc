@@ -1,4 +1,4 @@
-#include "tools/config/config_layers.h"
+#include "tools/config/config_origin.h"
 
 #include <fstream>
 

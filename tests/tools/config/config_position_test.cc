@@ -1,4 +1,4 @@
-#include "tools/config/config_position.h"
+#include "tools/config/config_origin.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,6 @@
 
 #include "tests/support/command_runner.h"
 #include "tests/support/temporary_directory.h"
-#include "tools/config/config_explanation.h"
 
 namespace hadal {
 namespace {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "tests/tools/config/parsed_config.h"
-#include "tools/config/config_difference.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/run_options.h"
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "tests/tools/config/parsed_config.h"
-#include "tools/config/model_vocabularies.h"
 
 namespace hadal {
 namespace {

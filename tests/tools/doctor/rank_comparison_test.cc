@@ -1,4 +1,4 @@
-#include "tools/doctor/rank_comparison.h"
+#include "tools/doctor/doctor_findings.h"
 
 #include <string>
 #include <vector>

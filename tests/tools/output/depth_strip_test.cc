@@ -1,4 +1,4 @@
-#include "tools/output/depth_strip.h"
+#include "tools/output/progress.h"
 
 #include <cmath>
 #include <string>

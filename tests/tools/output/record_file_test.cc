@@ -1,4 +1,4 @@
-#include "tools/output/record_file.h"
+#include "tools/output/tensorboard.h"
 
 #include <string>
 

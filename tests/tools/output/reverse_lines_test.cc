@@ -1,4 +1,4 @@
-#include "tools/output/reverse_lines.h"
+#include "tools/output/append_whole.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

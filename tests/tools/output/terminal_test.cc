@@ -1,4 +1,4 @@
-#include "tools/output/terminal.h"
+#include "tools/output/work_progress.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

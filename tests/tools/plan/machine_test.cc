@@ -1,4 +1,4 @@
-#include "tools/plan/machine.h"
+#include "tools/plan/step_costs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

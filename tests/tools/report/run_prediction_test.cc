@@ -1,4 +1,4 @@
-#include "tools/report/run_prediction.h"
+#include "tools/report/run_summary.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"
-#include "tools/report/report.h"
+#include "tools/report/summary.h"
 
 namespace hadal {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/report/run_settings.h"
+#include "tools/report/scaling.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
