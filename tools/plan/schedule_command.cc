@@ -21,7 +21,8 @@
 namespace hadal {
 namespace {
 
-constexpr size_t kMostLineBytes = 4096;  // comments included; another kind of file is refused before it is searched
+constexpr size_t kMostProgramLineBytes =
+    4096;  // comments included; another kind of file is refused before it is searched
 
 // ToString(Instruction) starts with the operation's name.
 std::string OperationName(Operation operation) {
@@ -130,9 +131,9 @@ absl::StatusOr<std::vector<RankProgram>> ScheduleFromText(absl::string_view text
   int number = 0;
   for (absl::string_view raw : absl::StrSplit(text, '\n')) {
     ++number;
-    if (raw.size() > kMostLineBytes) {
+    if (raw.size() > kMostProgramLineBytes) {
       return absl::InvalidArgumentError(
-          absl::StrCat(name, ":", number, ": ", raw.size(), " bytes; a line may have ", kMostLineBytes));
+          absl::StrCat(name, ":", number, ": ", raw.size(), " bytes; a line may have ", kMostProgramLineBytes));
     }
     const std::vector<absl::string_view> words =
         absl::StrSplit(raw.substr(0, raw.find('#')), absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
