@@ -120,10 +120,11 @@ HADAL_DEVICE void SinkhornBackward(const MapLanes& lanes, const float (&h)[3], f
 
 // Warp w of block x: row x·kWarps + w.
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperReadForwardKernel(HyperReadForwardArgs args, int residuals) {
-  const int64_t row = BlockX() * kWarps + ThreadIndex() / kWarp, columns = args.x.columns;
+  const int64_t row = BlockX() * kWarps + ThreadIndex() / kWarp, columns = args.x.columns, width = args.u.columns;
   if (row >= args.u.rows) return;  // all lanes of the warp
   const int lane = ThreadIndex() % kWarp;
   const DevicePointer<const float> x = ViewOf(args.x).row(row);
+  const DevicePointer<float> u = ViewOf(args.u).row(row), map_row = ViewOf(args.maps).row(row);
   float squares = 0.0f;
   for (int64_t c = lane; c < columns; c += kWarp) {
     const float value = Load(x + c);
@@ -138,16 +139,16 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperReadForwardKernel(HyperRead
   const float sigmoid = 1.0f / (1.0f + Exp(-h[0])),
               maps[3] = {lane < lanes.n ? sigmoid : 2.0f * sigmoid, square[0], square[1]};
   HADAL_UNROLL for (int s = 0; s < 3; ++s) {
-    if (lanes.index[s] >= 0) Store(ViewOf(args.maps).row(row) + lanes.index[s], maps[s]);
+    if (lanes.index[s] >= 0) Store(map_row + lanes.index[s], maps[s]);
   }
   float pre[kMost];
   HADAL_UNROLL for (int i = 0; i < kMost; ++i) pre[i] = ShuffleFrom(maps[0], i);
-  for (int64_t c = lane; c < args.u.columns; c += kWarp) {
+  for (int64_t c = lane; c < width; c += kWarp) {
     float sum = pre[0] * Load(x + c);
     HADAL_UNROLL for (int i = 1; i < kMost; ++i) {
-      if (i < lanes.n) sum = MulAdd(pre[i], Load(x + (i * args.u.columns + c)), sum);
+      if (i < lanes.n) sum = MulAdd(pre[i], Load(x + (i * width + c)), sum);
     }
-    Store(ViewOf(args.u).row(row) + c, sum);
+    Store(u + c, sum);
   }
 }
 
@@ -197,13 +198,13 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperWriteBackwardKernel(HyperWr
     }
     Store(ViewOf(args.df).row(row) + c, df);
   }
-  const DevicePointer<float> d_post = ViewOf(args.d_maps).row(row) + n, d_res = d_post + n;
+  const DevicePointer<float> d_post = ViewOf(args.d_maps).row(row) + n;  // and d_res behind it
   HADAL_UNROLL for (int i = 0; i < kMost; ++i) {
     if (i >= n) continue;
     HADAL_UNROLL for (int j = 0; j <= kMost; ++j) {
       if (j >= n && j < kMost) continue;
       const float dot = SumOfWarp(dots[i][j]);
-      if (lane == 0) Store(j < n ? d_res + (i * n + j) : d_post + i, dot);
+      if (lane == 0) Store(d_post + (j < n ? n + i * n + j : i), dot);
     }
   }
 }

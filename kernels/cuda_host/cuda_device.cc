@@ -129,6 +129,7 @@ absl::StatusOr<int> ChooseDevice(const CudaDeviceOptions& options) {
   }
   if (driver == 0) return absl::NotFoundError("no NVIDIA driver");
   const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error != cudaSuccess) cudaGetLastError();  // clears the error for the next launch
   if (error == cudaErrorNoDevice || (error == cudaSuccess && devices == 0)) {
     return absl::NotFoundError("no GPU is visible (CUDA_VISIBLE_DEVICES?)");
   }

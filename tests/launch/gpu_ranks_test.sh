@@ -61,12 +61,13 @@ expect 2 env HADAL_EMULATED_GPUS=2 CUDA_DEVICE_MAX_CONNECTIONS=1 "${mpi[@]}" -n 
 says 'rank 0: CUDA_DEVICE_MAX_CONNECTIONS is 1, and NCCL needs 32\|rank 0 has no NCCL: '
 [ ! -e queues/checkpoints ] || fail "it trained all the same"
 
+# 5,000 operations: beyond those that count hardware queues at the start.
 # A GPU that hangs ends its rank, and thereby the job, without MPI_Finalize; whether rank 1 or rank 0, which waits for it, is first, is open.
 train=(train tiny.textproto --run-dir hung --set stop.steps=1000 --set pipeline.wait_timeout_seconds=2)
 expect 5 env HADAL_EMULATED_HANG=1000 "$hadal" "${train[@]}"
 says 'hadal train \[rank 0\]: the device has not finished within 2s: .*; at step [0-9]*, instruction'
 grep -q 'end: exit code 5: the device has not finished' hung/logs/rank_00000.log || fail "the log lacks the end"
-expect 5 "${lame[@]}" "${train[@]}" : -n 1 env HADAL_EMULATED_HANG=500 "$hadal" "${train[@]}"
+expect 5 "${lame[@]}" "${train[@]}" : -n 1 env HADAL_EMULATED_HANG=5000 "$hadal" "${train[@]}"
 says 'hadal train \[rank [01]\]: .*\(the device has not finished within 2s\|gave up after 2.* rank 1\)'
 
 finished

@@ -33,10 +33,6 @@ expect 2 "$hadal" schedule print --chunks 2; says "use the schedule interleaved_
 expect 2 "$hadal" simulate --slow-rank x; says "RANK=FACTOR"
 expect 2 "$hadal" checkpoint average run --out mean; says "--last N"
 
-echo "a device or a pipe is not replaced"
-mkfifo pipe
-expect 2 "$hadal" simulate --svg pipe; says "cannot replace pipe"; [ -p pipe ] || fail "the pipe is gone"
-
 echo "not there"
 expect 2 "${prepare[@]}" gone.txt two.txt; says gone.txt
 expect 2 "$hadal" inspect corpus gone; says gone.json

@@ -156,7 +156,7 @@ TEST(WatchdogTest, SaysThatARankIsBusy) {
   Said said;
   InProcessWorld world(1);
   CurrentInstruction current;
-  EXPECT_EQ(place.Describe(), "before the first step");
+  EXPECT_EQ(current.Describe(), "before the first step");
   {
     const Watchdog watchdog(world.communicator(0), current, absl::Milliseconds(100), said.Listener());
     current.Set(0, 0, 4, {});

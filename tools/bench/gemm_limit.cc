@@ -2,6 +2,7 @@
 
 #include <dnnl.h>
 #include <omp.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>

@@ -1,6 +1,7 @@
 #include "tools/output/tensorboard.h"
 
 #include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>

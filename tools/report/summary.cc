@@ -1,6 +1,7 @@
 #include "tools/report/summary.h"
 
 #include <unistd.h>
+
 #include <map>
 #include <memory>
 #include <utility>
@@ -104,7 +105,7 @@ void AddSummaryCommand(Command app, int& exit_code) {
       app.AddCommand("summary", "Print where the time of runs went, their diagnoses, memory and scaling efficiency");
   auto arguments = std::make_shared<SummaryArguments>();
   command.AddOption("runs", arguments->runs, "Run directories").Required();
-  command.AddOption("--format", arguments->format, "text, json (every number) or csv (a line for each cell of a table)")
+  command.AddOption("--format", arguments->format, "Text, json (every number) or csv (a line for each cell of a table)")
       .OneOf({"text", "json", "csv"})
       .ShowDefault();
   AddCostFlags(command, "its predictions are shown next to the measurements", arguments->costs);
@@ -128,6 +129,13 @@ void AddReportCommand(Command app, int& exit_code) {
                     "Path of the .html, .json and .md (default: report in the first run)");
   AddCostFlags(command, "its predictions are shown next to the measurements", arguments->costs);
   command.Runs([arguments, &exit_code] {
+    for (const std::string& run : arguments->runs) {  // before Python and its packages are asked for
+      const absl::Status opened = OpenFile(JoinPath(run, kMetricsName)).status();
+      if (!opened.ok()) {
+        exit_code = EndTool("report", opened);
+        return;
+      }
+    }
     const std::string stem =
         arguments->output.empty() ? JoinPath(arguments->runs.front(), kReportStem) : arguments->output;
     exit_code = DrawReport(arguments->runs, stem, arguments->costs);

@@ -1,6 +1,7 @@
 #include "tools/train/training_sinks.h"
 
 #include <unistd.h>
+
 #include <iostream>
 #include <utility>
 

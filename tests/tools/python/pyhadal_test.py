@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
 import tempfile
@@ -204,6 +205,29 @@ class CommandTest(unittest.TestCase):
             self.assertEqual((code, said.count("\n")), (1, 1))
             self.assertIn("none", said)
             self.assertEqual(self.start("nonsense")[0], 2)
+
+    def test_a_pipe_is_not_replaced(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            run, pipe = make_run(os.path.join(scratch, "run"), STEPS), os.path.join(scratch, "pipe")
+            os.mkfifo(pipe)
+            code, said = self.start("curve", run, "--svg", pipe)
+            self.assertEqual(code, 2)
+            self.assertIn(f"cannot replace {pipe}", said)
+            self.assertTrue(stat.S_ISFIFO(os.stat(pipe).st_mode))
+
+    def test_similarity_is_drawn(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            measured, page = os.path.join(scratch, "alike.json"), os.path.join(scratch, "alike.html")
+            with open(measured, "w", encoding="utf-8") as file:
+                json.dump({"checkpoint": "run", "data": "valid", "source_rows": 3, "target_rows": 4, "encoder": [[1, 0.5], [0.5, 1]],
+                           "decoder": [[1, 0.25], [0.25, 1]]}, file)
+            with contextlib.redirect_stdout(io.StringIO()):
+                self.assertEqual(self.start("inspect similarity", measured, page), (0, ""))
+            with open(page, encoding="utf-8") as file:
+                text = file.read()
+            self.assertIn("Encoder", text)
+            self.assertIn("Decoder", text)
+            self.assertIn("mean cosine of a token", text)
 
     def test_a_missing_package_is_named_before_any_work(self):
         # -S: without site-packages, so without pandas and matplotlib.

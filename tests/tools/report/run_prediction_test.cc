@@ -14,6 +14,7 @@
 namespace hadal {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // Of the default 6L-6L model: every sublayer 1 ms forward and 2 ms back.
@@ -38,7 +39,7 @@ TEST(RunPrediction, StandsBesideWhatWasMeasured) {
   const TemporaryDirectory directory;
   const std::string run = JoinPath(directory.path(), "run");
   WriteRecordedRun(run, {.tokens = 8 * 1024, .stages = {{.forward_seconds = 0.3, .backward_seconds = 0.6}}});
-  const auto report = MakeReport({run}, {.profile = WriteProfile(directory.path())});
+  const auto report = MakeSummary({run}, {.profile = WriteProfile(directory.path())});
   ASSERT_TRUE(report.ok()) << report.status();
   ASSERT_EQ(report->predictions.size(), 1u);
   const RunPrediction& prediction = report->predictions.front();
@@ -49,9 +50,9 @@ TEST(RunPrediction, StandsBesideWhatWasMeasured) {
   EXPECT_NEAR(prediction.roofline_share, step / 0.9, 1e-9);
   EXPECT_GT(prediction.utilisation, 0);
   EXPECT_GT(prediction.predicted_bytes, 50000000);
-  EXPECT_THAT(ReportToMarkdown(*report), HasSubstr("| 792.0 ms | 900.0 ms | -12.0% |"));
-  EXPECT_THAT(ReportToHtml(*report), HasSubstr("Predicted and measured"));
-  const auto json = nlohmann::json::parse(ReportToJson(*report));
+  EXPECT_THAT(SummaryToText(*report), AllOf(HasSubstr("predicted (ms)     792.0"),
+                                            HasSubstr("measured (ms)           900.0"), HasSubstr("-12.0%")));
+  const auto json = nlohmann::json::parse(SummaryToJson(*report));
   EXPECT_NEAR(json["runs"][0]["prediction"]["predicted_step_seconds"].get<double>(), step, 1e-9);
 }
 
@@ -61,7 +62,7 @@ TEST(RunPrediction, EveryRankCountsInTheUtilisation) {
   const StageTimes stage{.forward_seconds = 0.3, .backward_seconds = 0.6};
   WriteRecordedRun(directory / "one", {.tokens = 8 * 1024, .stages = {stage}});
   WriteRecordedRun(directory / "two", {.tokens = 8 * 1024, .stages = {stage, stage}});
-  const auto report = MakeReport({directory / "one", directory / "two"}, {.profile = WriteProfile(directory.path())});
+  const auto report = MakeSummary({directory / "one", directory / "two"}, {.profile = WriteProfile(directory.path())});
   ASSERT_TRUE(report.ok()) << report.status();
   const RunPrediction &one = report->predictions.at(0), &two = report->predictions.at(1);
   EXPECT_NEAR(two.utilisation, one.utilisation / 2, 1e-9 * one.utilisation);
@@ -77,7 +78,7 @@ TEST(RunPrediction, TheFrontEndOfSpeechIsThere) {
   run.config = "model { frame_width: 80 }";
   run.frame_width = 0;
   WriteRecordedRun(directory / "configured", run);
-  const auto report = MakeReport({directory / "recorded", directory / "configured"}, costs);
+  const auto report = MakeSummary({directory / "recorded", directory / "configured"}, costs);
   ASSERT_TRUE(report.ok()) << report.status();
   ASSERT_EQ(report->predictions.size(), 2u);
   EXPECT_EQ(report->predictions[0].predicted_bytes, report->predictions[1].predicted_bytes);
@@ -87,12 +88,11 @@ TEST(RunPrediction, TheFrontEndOfSpeechIsThere) {
 TEST(RunPrediction, WithoutAProfileThereIsNone) {
   const TemporaryDirectory directory;
   WriteRecordedRun(directory.path(), {.stages = {{.forward_seconds = 1}}});
-  const auto report = MakeReport({directory.path()});
+  const auto report = MakeSummary({directory.path()});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_TRUE(report->predictions.empty());
-  EXPECT_EQ(ReportToHtml(*report).find("Predicted and measured"), std::string::npos);
-  EXPECT_THAT(ReportToMarkdown(*report), HasSubstr("No profile was given"));
-  EXPECT_FALSE(MakeReport({directory.path()}, {.profile = "no such file"}).ok());
+  EXPECT_THAT(SummaryToText(*report), HasSubstr("No profile was given"));
+  EXPECT_FALSE(MakeSummary({directory.path()}, {.profile = "no such file"}).ok());
 }
 
 // Each of two stages has 8 micro-batches of the same number of sublayers; the second takes half as long again.
@@ -102,7 +102,7 @@ TEST(RunPrediction, ComputeBeyondTheProfileIsACauseOfItsOwn) {
   const std::string one = JoinPath(directory.path(), "one"), two = JoinPath(directory.path(), "two");
   const double full = 8 * 33 * 0.001;  // forward of the whole model at full speed; backward takes twice that
   WriteRecordedRun(one, {.stages = {{.forward_seconds = full, .backward_seconds = 2 * full}}});
-  const auto alone = MakeReport({one}, costs);
+  const auto alone = MakeSummary({one}, costs);
   ASSERT_TRUE(alone.ok()) << alone.status();
   EXPECT_NEAR(alone->summaries[0].parts->slower, 0, 1e-9);
   const std::vector<ComputeCosts>& whole = alone->predictions[0].compute;
@@ -113,7 +113,7 @@ TEST(RunPrediction, ComputeBeyondTheProfileIsACauseOfItsOwn) {
   // The planner's cut, then the second stage slowed; a tenth of the first one's compute had no core, and is not slow
   // compute.
   WriteRecordedRun(two, {.stages = {{.forward_seconds = 1}, {.forward_seconds = 1}}});
-  const auto cut = MakeReport({two}, costs);
+  const auto cut = MakeSummary({two}, costs);
   ASSERT_TRUE(cut.ok()) << cut.status();
   const std::vector<ComputeCosts> stages = cut->predictions[0].compute;
   ASSERT_EQ(stages.size(), 2u);
@@ -125,7 +125,7 @@ TEST(RunPrediction, ComputeBeyondTheProfileIsACauseOfItsOwn) {
                         .wait_seconds = stages[1].sum() + slowed - stages[0].sum() - no_core,
                         .core_wait_seconds = no_core},
                        {.forward_seconds = 1.5 * stages[1].forward, .backward_seconds = 1.5 * stages[1].backward}}});
-  const auto report = MakeReport({one, two}, costs);
+  const auto report = MakeSummary({one, two}, costs);
   ASSERT_TRUE(report.ok()) << report.status();
   const TimeParts& parts = *report->summaries[1].parts;
   EXPECT_NEAR(parts.slower, slowed / 2, 1e-9);
@@ -140,7 +140,7 @@ TEST(RunPrediction, ComputeBeyondTheProfileIsACauseOfItsOwn) {
   EXPECT_NEAR(row.causes.slower, slowed / 2 / row.step_seconds, 1e-9);
   EXPECT_NEAR(row.causes.forward, 0, 1e-9);
   EXPECT_THAT(DescribeLoss(row, report->summaries[1]), HasSubstr("stage 1 computes 50% longer than predicted"));
-  EXPECT_THAT(ReportToMarkdown(*report), HasSubstr("compute slower than profiled"));
+  EXPECT_THAT(SummaryToText(*report), HasSubstr("compute slower than profiled"));
 }
 
 // One thread's profile at full speed on two threads takes half the time.
@@ -149,7 +149,7 @@ TEST(RunPrediction, ThreadsBeyondTheProfilesCountAsThatMuchFaster) {
   const std::string run = JoinPath(directory.path(), "run");
   const double full = 8 * 33 * 0.003;
   WriteRecordedRun(run, {.threads = 2, .stages = {{.forward_seconds = 0.2 * full, .backward_seconds = 0.4 * full}}});
-  const auto report = MakeReport({run}, {.profile = WriteProfile(directory.path())});
+  const auto report = MakeSummary({run}, {.profile = WriteProfile(directory.path())});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_NEAR(report->summaries[0].parts->slower, 0.1 * full, 1e-9);
 }
@@ -159,13 +159,13 @@ TEST(RunPrediction, ARunThatKeptItsCostsNeedsNoFile) {
   const std::string run = JoinPath(directory.path(), "run");
   WriteRecordedRun(run, {.stages = {{.forward_seconds = 0.3, .backward_seconds = 0.6}}});
   ASSERT_TRUE(StoreCosts({.profile = WriteProfile(directory.path())}, run).ok());
-  const auto report = MakeReport({run});
+  const auto report = MakeSummary({run});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->predictions.size(), 1u);
   EXPECT_EQ(report->no_predictions, "");
   // What it kept may not fit what it did: said, not fatal.
   ASSERT_TRUE(ReplaceFile(JoinPath(run, "profile.textproto"), "nonsense", "test").ok());
-  const auto without = MakeReport({run});
+  const auto without = MakeSummary({run});
   ASSERT_TRUE(without.ok()) << without.status();
   EXPECT_TRUE(without->predictions.empty());
   EXPECT_THAT(without->no_predictions, HasSubstr("profile.textproto"));
@@ -176,14 +176,14 @@ TEST(RunPrediction, AMachinesDescriptionIsEnough) {
   const std::string run = JoinPath(directory.path(), "run"), machine = JoinPath(directory.path(), "machine");
   WriteRecordedRun(run, {.vocabulary = 100, .stages = {{.forward_seconds = 0.3, .backward_seconds = 0.6}}});
   std::ofstream(machine) << "memory_gib: 8 memory_gb_per_second: 20 fp32 { peak_tflops: 0.1 }";
-  const auto report = MakeReport({run}, {.machine = machine});
+  const auto report = MakeSummary({run}, {.machine = machine});
   ASSERT_TRUE(report.ok()) << report.status();
   const RunPrediction& prediction = report->predictions.front();
   EXPECT_GT(prediction.layout.step_seconds, 0);
   EXPECT_NEAR(report->summaries[0].parts->slower, 0.9 - prediction.compute[0].sum(), 1e-9);
   // Without the vocabularies' sizes nothing can be planned.
   WriteRecordedRun(run, {.stages = {{.forward_seconds = 0.3}}});
-  EXPECT_THAT(std::string(MakeReport({run}, {.machine = machine}).status().message()), HasSubstr("vocabularies"));
+  EXPECT_THAT(std::string(MakeSummary({run}, {.machine = machine}).status().message()), HasSubstr("vocabularies"));
 }
 
 }  // namespace

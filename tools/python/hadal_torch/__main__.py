@@ -9,7 +9,6 @@ Exit status: 0 done, 1 error, 2 what the user named is missing or cannot be conv
 import argparse
 import importlib
 import os
-import shutil
 import sys
 import tempfile
 

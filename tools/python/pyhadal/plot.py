@@ -261,7 +261,7 @@ def _draw_map(axes, one: DepthMap, norm: Normalize) -> None:
         axes.axhline(one.encoder_sublayers - 0.5, color="white", linewidth=1)
 
 
-def matrix(values: "Sequence[Sequence[float]]", title: str, unit: str, axis: str) -> str:
+def square(values: "Sequence[Sequence[float]]", title: str, unit: str, axis: str) -> str:
     """A square of numbers, the same order to the right and upwards."""
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(5.4, 4.6), layout="constrained")

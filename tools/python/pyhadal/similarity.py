@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     with open(arguments.measured, encoding="utf-8") as file:
         measured = json.load(file)
-    pictures = [plot.matrix(measured[stack], stack.capitalize(), "mean cosine of a token", "layer") for stack in ("encoder", "decoder")
+    pictures = [plot.square(measured[stack], stack.capitalize(), "mean cosine of a token", "layer") for stack in ("encoder", "decoder")
                 if stack in measured]
     write_whole(arguments.page, render("similarity.html", title="Similarity of layers", measured=measured, pictures=pictures))
     print(arguments.page)
