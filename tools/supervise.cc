@@ -1,4 +1,6 @@
-#include "tools/supervise.h"
+// `hadal supervise [options] -- COMMAND…`: runs `mpirun … hadal train …` so that Ctrl-C saves, crashes restart and
+// nothing is left behind (launch/supervisor.h).
+#include "tools/commands.h"
 
 #include <iostream>
 #include <memory>

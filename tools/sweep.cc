@@ -1,4 +1,19 @@
-#include "tools/sweep.h"
+// `hadal sweep LAYOUTS CONFIG… [--set a.b=c]… [--out DIR] [--submit "sbatch … sweep.sbatch" | --report-only]`
+//
+// Trains one config on each layout of a list (tools/plan/layout_list.h) and writes the scaling report: how efficient
+// more ranks are, and where the rest of the time goes.
+//
+//   OUT/runs/NAME                    the run directory of a layout, OUT/logs/NAME.log what it printed
+//   OUT/scaling.{txt,html,json,md}   the report of all layouts that have run; without Python the text alone
+//   OUT/submitted                    what the command of the last --submit printed
+// Layouts run one after the other, under mpirun if they have several ranks. A later call continues: it skips finished
+// layouts and resumes interrupted ones. With --submit nothing runs here: unfinished layouts are submitted as a job
+// array, unless squeue shows, or cannot rule out, that the last one has not ended. From then on, and with
+// --report-only, a call without --submit trains nothing either: it writes the report and names the layouts that have
+// not finished.
+// Exit codes: 0 all layouts have run (or were submitted, or are reported), 1 one failed or has another config, or an
+// array is pending, 2 bad list or config, or nothing to report, 85 stopped.
+#include "tools/commands.h"
 
 #include <stdlib.h>
 
@@ -23,14 +38,13 @@
 #include "launch/signals.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "tools/compare/comparison_record.h"
+#include "tools/compare/comparison_result.h"
 #include "tools/compare/comparison_runner.h"
-#include "tools/config/config_arguments.h"
 #include "tools/config/config_loading.h"
 #include "tools/output/run_record.h"
 #include "tools/plan/cost_files.h"
 #include "tools/plan/layout_list.h"
-#include "tools/report/report.h"
+#include "tools/report/summary.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {

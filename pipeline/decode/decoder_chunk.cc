@@ -4,7 +4,6 @@
 
 #include "layers/border.h"
 #include "layers/speech_front_end.h"
-#include "runtime/check.h"
 
 namespace hadal {
 namespace {

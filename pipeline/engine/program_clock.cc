@@ -3,8 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cstdio>
-
 #include "runtime/check.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"

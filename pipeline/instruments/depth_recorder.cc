@@ -1,10 +1,8 @@
 #include "pipeline/instruments/depth_recorder.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/clock.h"

@@ -1,6 +1,5 @@
 #include "pipeline/schedule/schedule_run.h"
 
-#include <algorithm>
 #include <deque>
 
 #include "absl/strings/str_cat.h"

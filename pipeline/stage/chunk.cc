@@ -1,7 +1,5 @@
 #include "pipeline/stage/chunk.h"
 
-#include <algorithm>
-
 #include "kernels/convert.h"
 #include "runtime/check.h"
 #include "runtime/clock.h"

@@ -1,7 +1,6 @@
 #include "runtime/comm/collectives.h"
 
 #include <algorithm>
-#include <array>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "runtime/check.h"
 #include "runtime/comm/nccl_link.h"
 #include "runtime/status_macros.h"

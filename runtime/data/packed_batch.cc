@@ -1,7 +1,5 @@
 #include "runtime/data/packed_batch.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "runtime/data/corpus.h"
 

@@ -140,7 +140,7 @@ class Translator(nn.Module):
 
 
 def step_flops(args):
-    """(the model's, executed) floating-point operations of a micro-batch: the count of tools/bench/step_flops.h."""
+    """(the model's, executed) floating-point operations of a micro-batch: the count of tools/bench/bench_step_report.h."""
     d, batch, length = args.width, args.tokens // args.length, args.length
     rows = batch * length
     self_attention, feed_forward = 4 * d * d, 2 * d * args.hidden

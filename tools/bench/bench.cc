@@ -1,4 +1,7 @@
-#include "tools/bench/bench.h"
+// `hadal bench step [--d-model D --encoder-layers N …] [--threads T] [--repeats R] [--json]` measures a training step
+// against the GEMM limit (tools/bench/bench_step.h). `hadal bench profile FILES… [--set a.b=c]… [--out FILE]` measures
+// the costs that the planner needs (tools/bench/bench_profile.h). Both run alone or under mpirun.
+#include "tools/commands.h"
 
 #include <unistd.h>
 
@@ -28,10 +31,8 @@
 #include "tools/bench/bench_kernels.h"
 #include "tools/bench/bench_profile.h"
 #include "tools/bench/bench_step.h"
-#include "tools/config/config_arguments.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/config_origin.h"
-#include "tools/config/model_vocabularies.h"
 #include "tools/config/run_options.h"
 #include "tools/device_flags.h"
 #include "tools/plan/plan_report.h"

@@ -13,8 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
-#include "tools/bench/memory_bound_cases.h"
-#include "tools/bench/product_cases.h"
+#include "tools/bench/kernel_case.h"
 #include "tools/median.h"
 
 namespace hadal {

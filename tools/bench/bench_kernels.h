@@ -1,7 +1,7 @@
 // `hadal bench kernels` measures each kernel's speed and compares it with the bandwidth of a memory copy.
 //
 // What: first a copy's bandwidth (bytes read plus written; the fastest of copies of 1, 2 and 4 times large_bytes), then
-// each case of memory_bound_cases.h (GB/s and share of the copy's bandwidth) and product_cases.h (TFLOP/s).
+// each case of memory_bound_cases.cc (GB/s and share of the copy's bandwidth) and product_cases.cc (TFLOP/s).
 // How: every case rotates through enough sets of tensors (rotation_bytes) that no cache holds them. On a device one
 // rotation is recorded as a graph where possible, as in training, to hide launch overhead. A batch is as many rotations
 // as take batch_seconds, timed between two synchronisations; the result is the median of `repeats` batches.

@@ -4,7 +4,6 @@
 #include <memory>
 #include <numeric>
 #include <ostream>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,10 +16,9 @@
 #include "pipeline/layout/relu_masks.h"
 #include "runtime/host_memory.h"
 #include "runtime/status_macros.h"
-#include "tools/bench/bench_batch.h"
 #include "tools/bench/bench_step_report.h"
-#include "tools/bench/device_gemm_limit.h"
-#include "tools/bench/host_gemm_limit.h"
+#include "tools/bench/gemm_limit.h"
+#include "tools/bench/kernel_batch.h"
 
 namespace hadal {
 

@@ -3,7 +3,7 @@
 //
 // What: runs random packed batches through a real Engine (weights initialised, gradients, norm, Adam). Steps and the
 // GEMM limit of the same products (tools/bench/gemm_limit.h) are measured in alternation, so that a busy machine slows
-// both. Prints medians, the median over the pairs of limit / step, and TFLOP/s by tools/bench/step_flops.h.
+// both. Prints medians, the median over the pairs of limit / step, and TFLOP/s by tools/bench/bench_step_report.h.
 // On a device the first few steps launch kernel by kernel, without graphs: their products are recorded for the limit,
 // and the comparison shows what graphs save.
 // Under mpirun every rank runs its stage of the pipeline. The limit is then the mean over the ranks of the time each

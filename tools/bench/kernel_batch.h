@@ -10,13 +10,29 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/device_batch.h"
 #include "runtime/arena.h"
+#include "runtime/data/packed_batch.h"
 #include "runtime/random.h"
 #include "runtime/stream.h"
+#include "runtime/tensor.h"
 
 namespace hadal {
+
+// Random packed micro-batches for benchmarks, with sentences of one length or of lengths spread evenly around it.
+//
+// A pure function of the options and the micro-batch's number.
+
+struct BenchBatchOptions {
+  int32_t vocabulary = 8000;
+  int32_t tokens = 1024;      // target tokens of a micro-batch, and as many source tokens
+  int32_t length = 32;        // of every sentence, with </s>
+  bool mixed_length = false;  // lengths spread evenly from 4 to 2·length − 4
+};
+
+PackedBatch RandomBatch(const BenchBatchOptions& options, int32_t micro_batch);
 
 class KernelBatch {
  public:
@@ -40,6 +56,40 @@ class KernelBatch {
   std::vector<int32_t> tokens_, offsets_;
   Arena arena_;
   DeviceBatch device_batch_;
+};
+
+// The tensors of one measured kernel: memory on a stream's device, filled with non-zero numbers, and the number of
+// bytes that the kernel must move if it reads each input once and writes each output once.
+//
+// Why not zeros: hardware may be faster on them. Values are uniform in [-1, 1), or for kPositive in [0.5, 1.5); a block
+// of 4,096 is repeated.
+// Errors: status() keeps the first allocation error; tensors requested after it are empty.
+
+// How a kernel uses a tensor. Its bytes count once if it is read or written, twice if it is updated, and not at all if
+// it is scratch.
+enum class Traffic { kScratch, kRead, kWritten, kUpdated };
+enum class TensorValues { kSigned, kPositive };
+
+class KernelTensors {
+ public:
+  explicit KernelTensors(const Stream& stream) : stream_(stream) {}
+
+  AnyMatrix Matrix(Traffic traffic, int64_t rows, int64_t columns, Storage storage,
+                   TensorValues values = TensorValues::kSigned);
+  Vector Floats(Traffic traffic, int64_t size, TensorValues values = TensorValues::kSigned);
+  // Adds `bytes` for a tensor of which the kernel touches only some rows.
+  void Count(double bytes) { bytes_ += bytes; }
+
+  double bytes() const { return bytes_; }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  std::byte* Allocate(int64_t bytes);
+
+  Stream stream_;
+  std::vector<Arena> arenas_;
+  double bytes_ = 0;
+  absl::Status status_;
 };
 
 }  // namespace hadal

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/storage.h"
 #include "runtime/stream.h"
-#include "tools/bench/kernel_tensors.h"
+#include "tools/bench/kernel_batch.h"
 
 namespace hadal {
 
@@ -43,5 +43,37 @@ struct KernelCase {
   // Allocates one more set of tensors and returns its launch. Errors: those of allocation.
   std::function<absl::StatusOr<KernelLaunch>(const Stream& stream, KernelTensors& tensors)> prepare;
 };
+
+// The memory-bound kernels at each shape, for `hadal bench kernels`.
+//
+// Bytes that each kernel must move: each input read once, each output written once. b: 2 in bf16, 4 in fp32; R rows, W
+// columns.
+//   residual_norm forward    4·b·R·W + 8·R + 12·W        x, y, s, n; mean, rstd; bias, scale, shift
+//   residual_norm backward   4·b·R·W + 8·R + 28·W        dn, s, dx, dy; mean, rstd; scale, and three sums of columns
+//                                                        that are added to
+//   adam                     28·n, with a bf16 copy 30·n     p, m, v read and written, g read (fp32); the copy written
+//   cross_entropy            2·b·R·V + 12·R              logits read, gradients written over them; target, loss, nll
+//   embedding forward        b·R·W + 8·R + b·T·W + 4·P·W     x; token, position; rows of the T tokens and the P
+//                                                            positions that occur
+//   embedding backward       b·R·W + 4·R + 8·T·W         dx; rows grouped by token; the table's gradient, read and
+//                                                        written
+//   relu_backward            3·b·R·W                     y; dx read and written
+//   convert                  6·R·W                       one side fp32, the other bf16
+//   add                      12·n                        sum read and written, values
+//   sum_of_squares           4·n                         x
+
+// Returns the cases that `stream` can run: bf16 activations only on a device.
+std::vector<KernelCase> MemoryBoundCases(const KernelShapes& shapes, const Stream& stream);
+
+// The compute-bound kernels at each shape, for `hadal bench kernels`.
+//
+// Operations of each; a multiply-add is two. P: pairs of a query and a key of one sentence (causal: the key not later
+// than the query); H heads of width D. Softmax, dropout and other epilogues are not counted: a kernel should hide them.
+//   attention forward    4·P·H·D      Q·Kᵀ, P·V
+//   attention backward   10·P·H·D     Q·Kᵀ again, dO·Vᵀ, and the gradients of q, k and v
+//   linear               2·R·in·out   each of its three products
+
+// Returns the cases that `stream` can run: bf16 only on a device.
+std::vector<KernelCase> ProductCases(const KernelShapes& shapes, const Stream& stream);
 
 }  // namespace hadal

@@ -1,4 +1,4 @@
-#include "tools/bench/memory_bound_cases.h"
+#include "tools/bench/kernel_case.h"
 
 #include <algorithm>
 #include <memory>

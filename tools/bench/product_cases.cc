@@ -1,7 +1,6 @@
-#include "tools/bench/product_cases.h"
+#include "tools/bench/kernel_case.h"
 
 #include <algorithm>
-#include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"

@@ -1,7 +1,6 @@
-#include "tools/checkpoint/checkpoint_average.h"
+#include "tools/checkpoint/checkpoint_command.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <utility>

@@ -13,12 +13,6 @@
 #include "runtime/files.h"
 #include "runtime/printable.h"
 #include "runtime/run_directory.h"
-#include "runtime/status_macros.h"
-#include "tools/checkpoint/checkpoint_average.h"
-#include "tools/checkpoint/checkpoint_diff.h"
-#include "tools/checkpoint/checkpoint_export.h"
-#include "tools/checkpoint/checkpoint_import.h"
-#include "tools/checkpoint/checkpoint_list.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {

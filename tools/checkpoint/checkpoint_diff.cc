@@ -1,4 +1,4 @@
-#include "tools/checkpoint/checkpoint_diff.h"
+#include "tools/checkpoint/checkpoint_command.h"
 
 #include <algorithm>
 #include <bit>
@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"

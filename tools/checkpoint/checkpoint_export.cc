@@ -1,4 +1,4 @@
-#include "tools/checkpoint/checkpoint_export.h"
+#include "tools/checkpoint/checkpoint_command.h"
 
 #include <cmath>
 #include <cstdint>

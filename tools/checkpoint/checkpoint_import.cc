@@ -1,4 +1,4 @@
-#include "tools/checkpoint/checkpoint_import.h"
+#include "tools/checkpoint/checkpoint_command.h"
 
 #include <cstdint>
 #include <nlohmann/json.hpp>

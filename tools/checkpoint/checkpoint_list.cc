@@ -1,7 +1,6 @@
-#include "tools/checkpoint/checkpoint_list.h"
+#include "tools/checkpoint/checkpoint_command.h"
 
 #include <cmath>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

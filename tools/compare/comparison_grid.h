@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "configs/compare.pb.h"
 #include "configs/run.pb.h"
 

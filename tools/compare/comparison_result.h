@@ -15,14 +15,71 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "tools/compare/comparison_run.h"
+#include "configs/run.pb.h"
+#include "runtime/data/corpus_manifest.h"
+#include "tools/compare/comparison_grid.h"
 #include "tools/output/run_record.h"
 
 namespace hadal {
+
+// Keeps the state of one run of `hadal compare` between calls of that command, in RUN_DIR/cell.json, and decides
+// whether the run is to be started, continued, or left as it is. The run trains one cell (combination of settings) of a
+// grid (comparison_grid.h).
+//
+// cell.json says how the run ended and how long it took. It is written when a run starts and when it ends, however it
+// ends; after a kill it still says "running". The training results are other files of the run directory.
+// Thread safety: any thread may call the functions; one process runs a cell at a time. Blocking: file input and output.
+
+inline constexpr const char* kTranslationFile = "test.translation";  // of a test set, in the run directory
+
+// How the last run of a cell ended.
+enum class CellEnd {
+  kNone,         // it has never run
+  kRunning,      // it is running, or was killed together with its `hadal compare`
+  kDone,         // exit code 0
+  kDiverged,     // exit code 4: not finite
+  kCut,          // it reached its run_minutes
+  kInterrupted,  // stopped with the grid
+  kFailed,       // any other exit code
+};
+// "done", "diverged", …: the words in cell.json.
+std::string ToString(CellEnd end);
+
+struct CellRun {
+  CellEnd end = CellEnd::kNone;
+  int exit_code = 0;
+  double wall_seconds = 0;  // of all its runs
+  double cpu_seconds = 0;   // user and system time of its processes, on this host
+  // nll of the validated sentences under the training text's token frequencies (inspect.h).
+  std::optional<double> unigram_nll;
+};
+
+// Returns kNone for a cell without the file.  Errors: DataLoss if the file cannot be parsed; ReadFile's.
+absl::StatusOr<CellRun> ReadCellRun(const std::string& run_directory);
+absl::Status WriteCellRun(const std::string& run_directory, const CellRun& run);
+
+// The next action for a cell.
+enum class CellTask {
+  kStart,    // it has never run
+  kGoOn,     // it was interrupted, cut (and may run longer), or failed
+  kNothing,  // it is finished
+  kChanged,  // its directory holds a run of another config
+};
+struct CellPlan {
+  CellTask task = CellTask::kStart;
+  std::string difference;  // kChanged: "  FIELD: BEFORE -> AFTER\n" …
+};
+// A finished cell continues if its limits (stop.*) were moved. `run_seconds`: the limit of a run's time; 0: none.
+// Errors: those of reading the run's config.
+absl::StatusOr<CellPlan> PlanCell(const std::string& run_directory, const CellRun& run, const config::RunConfig& config,
+                                  double run_seconds);
 
 inline constexpr double kTrainsBelow = 0.3, kFailsBelow = 0.05;  // nats per target token
 
@@ -45,5 +102,40 @@ CellResult JudgeCell(const CellRun& run, const RunRecord& record);
 // its micro-batches, which the run itself refuses with a remedy.
 // Errors: those of opening the corpora; DataLoss if a file is changed meanwhile.
 absl::StatusOr<std::optional<double>> UnigramLevel(const config::RunConfig& config);
+
+// ComparisonCorpora checks and measures the corpora of a grid's runs before they start. It opens each corpus once,
+// however many cells use it.
+
+class ComparisonCorpora {
+ public:
+  // OK if a training run of this config could start.
+  // Errors: those of the config and of opening the training corpus; InvalidArgument if the model does not fit the
+  // corpus's vocabulary.
+  absl::Status Check(const config::RunConfig& config);
+  // UnigramLevel (tools/compare/comparison_result.h) of the config's corpora.
+  absl::StatusOr<std::optional<double>> Unigram(const config::RunConfig& config);
+
+ private:
+  std::map<std::string, CorpusManifest> manifests_;  // by corpus
+  // By all that decides which samples are validated.
+  std::map<std::tuple<std::string, std::string, int32_t, bool, int32_t, int32_t, int32_t>, std::optional<double>>
+      levels_;
+};
+
+// Writes what a comparison's runs have come to, for programs that report it (tools/python/pyhadal/compare.py).
+//
+//   OUT/grid.json   title, note, the verdicts' limits, axes with their labels, and for each cell: its labels, run
+//                   directory and log (relative to OUT), state, exit code, times, result and verdict
+// A result that does not exist has no key; a number that is not finite is null. Times in seconds, nll in nats per
+// target token. Thread safety: pure, except for reading and writing files.
+
+inline constexpr const char* kComparisonRecordName = "grid.json";
+
+// The paths of a cell's run and of what its processes printed.
+std::string CellDirectory(const std::string& out, const GridCell& cell);
+std::string CellLogPath(const std::string& out, const GridCell& cell);
+
+// Errors: those of reading existing files and of writing.
+absl::Status WriteComparisonRecord(const ComparisonGrid& grid, const std::string& out);
 
 }  // namespace hadal

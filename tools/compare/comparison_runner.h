@@ -1,6 +1,6 @@
 // Runs the cells of a grid as child processes, one after the other, within the grid's budget.
 //
-//   OUT/runs/CELL/           the run directory, as of `hadal train`, and cell.json (tools/compare/comparison_run.h)
+//   OUT/runs/CELL/           the run directory, as of `hadal train`, and cell.json (tools/compare/comparison_result.h)
 //   OUT/logs/CELL.log        what the child printed
 // A finished cell may then translate a test set; that time counts neither for its hours nor for the budget.
 // A run that exceeds its time is asked to save, and so is the current one when a signal arrives. A child that does not

@@ -6,11 +6,23 @@
 // Exit codes: 0 done (with or without differences), 2 bad config or usage.
 #pragma once
 
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "tools/command_line.h"
 
 namespace hadal {
 
 // Registers the subcommand; its callback stores the exit code.  `exit_code` must outlive the parsing of `app`.
 void AddConfigCommand(Command app, int& exit_code);
+
+// The text of `hadal config explain FIELD`: comment, type, default, allowed values, and the fields of a group.
+
+enum class ConfigSchema { kRun, kGrid };
+
+// An empty path explains the whole config of a run, or the whole grid of runs.
+// Errors: InvalidArgument with a suggestion for an unknown field.
+absl::StatusOr<std::string> ExplainField(absl::string_view path, ConfigSchema schema = ConfigSchema::kRun);
 
 }  // namespace hadal

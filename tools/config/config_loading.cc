@@ -5,7 +5,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <optional>
 
 #include "absl/strings/match.h"
@@ -18,7 +17,7 @@
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
-#include "tools/config/config_position.h"
+#include "tools/config/config_origin.h"
 #include "tools/config/config_schema.h"
 #include "tools/config/config_value.h"
 
@@ -262,6 +261,14 @@ absl::Status LoadMessage(const std::string& file, google::protobuf::Message& mes
   Locations locations;
   message.Clear();
   return ParseLayer(text, file, message, locations);
+}
+
+void AddConfigArguments(Command command, ConfigArguments& arguments) {
+  command.AddOption("FILES", arguments.files, "Config files, base first; later ones override; or a run directory")
+      .Required();
+  command.AddOption("--set", arguments.overrides, "Override one field: --set model.heads=8 (repeatable)")
+      .ValueName("FIELD=VALUE")
+      .OneValueEach();
 }
 
 }  // namespace hadal

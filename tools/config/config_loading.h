@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "configs/run.pb.h"
+#include "tools/command_line.h"
 
 namespace hadal {
 
@@ -38,5 +39,15 @@ std::string FieldPosition(const std::string& file, absl::string_view path);
 // Reads one file of another schema (configs/compare.proto, configs/machine.proto), with the same checks and the same
 // errors.
 absl::Status LoadMessage(const std::string& file, google::protobuf::Message& message);
+
+// The config arguments that several subcommands share: FILES… and repeated --set FIELD=VALUE.
+
+struct ConfigArguments {
+  std::vector<std::string> files;      // base first, later ones override
+  std::vector<std::string> overrides;  // "a.b=c"
+};
+
+// Adds both to `command`; `arguments` is filled when the command line is parsed and must outlive that.
+void AddConfigArguments(Command command, ConfigArguments& arguments);
 
 }  // namespace hadal

@@ -14,8 +14,32 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace hadal {
+
+// Finds the field at a position in a text-format file.
+//
+// Protobuf's parser reports errors only by line and column, often one token late; error messages name the field.
+// Positions are those of Protobuf's tokenizer: counted from 0, with a tab stop every 8 columns.
+
+struct TextPosition {
+  int line = 0;
+  int column = 0;
+  auto operator<=>(const TextPosition&) const = default;  // NOLINT(modernize-use-nullptr): of a 0 in what it expands to
+};
+
+// The last field named at or before a position.
+struct FieldAtPosition {
+  std::vector<std::string> path;  // names from the root down; empty when no field is named before the position
+  TextPosition name;              // where its name starts
+  TextPosition value;             // where its value starts, if in_value
+  std::string value_text;         // the value as written, up to the next blank, comma, semicolon or bracket
+  bool in_value = false;          // the position is in the field's value, or the value is missing there
+};
+
+FieldAtPosition FieldAt(absl::string_view text, TextPosition position);
 
 // Returns `error` with one line for each field that its message names, in that order: where it was last set
 // (FILE:LINE:COLUMN or --set), or that it was not set. Returns OK, and errors that name no field, unchanged. Reads the
@@ -23,5 +47,13 @@ namespace hadal {
 // REQUIRES: LoadConfig(files, overrides) was OK. Thread safety: pure, except for reading files.
 absl::Status WithOrigins(const absl::Status& error, const std::vector<std::string>& files,
                          const std::vector<std::string>& overrides);
+
+// Detects config files without effect. Files in the wrong order (a size before its base) are not an error, but the
+// first one then has no effect, because a later file sets all its fields.
+
+// Returns a sentence for each file whose fields are all set by later files, at least one to another value. Empty lists
+// count as not set.
+// Errors: LoadConfig's.
+absl::StatusOr<std::vector<std::string>> LayersWithoutEffect(const std::vector<std::string>& files);
 
 }  // namespace hadal

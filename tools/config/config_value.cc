@@ -11,7 +11,6 @@
 #include "absl/strings/strip.h"
 #include "google/protobuf/text_format.h"
 #include "runtime/check.h"
-#include "runtime/status_macros.h"
 #include "tools/config/nearest_name.h"
 
 namespace hadal {

@@ -9,7 +9,6 @@
 #include <optional>
 #include <ostream>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

@@ -1,4 +1,7 @@
-#include "tools/corpus/make_corpus.h"
+// `hadal make-corpus` writes German number words and their English translations: a corpus for a first run without other
+// data. The Python package pyhadal (tools/python/pyhadal/make_corpus.py) does the work, with the standard library
+// alone.
+#include "tools/commands.h"
 
 #include <cstdint>
 #include <memory>

@@ -20,8 +20,6 @@
 #include "tools/corpus/corpora_list.h"
 #include "tools/corpus/feature_reader.h"
 #include "tools/corpus/prepare_corpus.h"
-#include "tools/corpus/prepare_output.h"
-#include "tools/corpus/prepare_vocabulary.h"
 #include "tools/output/human_units.h"
 #include "tools/tool_exit_code.h"
 

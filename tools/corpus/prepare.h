@@ -18,9 +18,9 @@
 // of a text is an error. Errors that do not depend on the text are reported before any text is read, and all text is
 // read once before anything is written, so that a bad line in the last file is found early. Deterministic: the same
 // text and options give the same files with any number of threads. Only one process at a time may write into DIR
-// (prepare_output.h).
+// (prepare_corpus.h).
 // Memory: one shard, a few thousand lines, and --vocab-pairs pairs while the vocabulary is trained. For the cleaning
-// report, hashes of a direction's pairs (repeated_text.h) and of the validation and test pairs (31 bytes each at most);
+// report, hashes of a direction's pairs (parallel_text.h) and of the validation and test pairs (31 bytes each at most);
 // with filters, a bit for each training pair.
 //
 // DIR/cleaning.json has what was found in each text (cleaning_report.h). Filters are of training text alone: validation

@@ -5,18 +5,23 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/corpus_manifest.h"
 #include "runtime/data/vocabulary.h"
+#include "runtime/files.h"
 #include "tools/corpus/cleaning_report.h"
 #include "tools/corpus/parallel_text.h"
 #include "tools/corpus/prepare.h"
-#include "tools/corpus/repeated_text.h"
 
 namespace hadal {
 
@@ -118,5 +123,83 @@ class LineEncoder {
   std::vector<EncodedLine> lines_;
   size_t size_ = 0, bytes_ = 0;
 };
+
+// Manages the output folder of `hadal prepare`: allows one writer at a time, replaces corpora only if requested, and
+// leaves no files of earlier corpora behind.
+//
+// Order of writing, so that an interruption never leaves a mixture of two corpora: the old manifests are deleted, files
+// are overwritten, the new manifests are written, then files that only the old manifests named are deleted. A process
+// that is interrupted leaves its lock file, which tells the next one that shards without a manifest may exist.
+
+// The file of the cleaning report.
+inline constexpr char kCleaningReport[] = "cleaning.json";
+
+class PrepareOutput {
+ public:
+  // Returns AlreadyExists if `folder` contains a corpus and `overwrite` is false. Writes nothing.
+  static absl::Status CheckFree(const std::string& folder, bool overwrite);
+  // Returns InvalidArgument if a file that preparing may replace or delete in `folder` is one of `inputs` under any
+  // name. `extension`: of the vocabularies.
+  static absl::Status CheckInputs(const std::string& folder, std::string_view extension,
+                                  const std::vector<std::string>& inputs);
+
+  // Creates the folder if it is missing, and locks it while the object lives. The lock file of a killed process does
+  // not block.
+  // Errors: CheckFree's; FailedPrecondition if another process holds the lock; those of creating files.
+  static absl::StatusOr<PrepareOutput> Take(const std::string& folder, bool overwrite);
+  PrepareOutput(PrepareOutput&&) = default;
+  ~PrepareOutput();
+
+  // Deletes the manifests of existing corpora, and their cleaning report. Call it when only writing is left to do.
+  absl::Status Clear();
+
+  // Deletes shards of earlier corpora, or of an interrupted run, that none of `manifests` names. REQUIRES: `manifests`
+  // are written.
+  absl::Status RemoveSurplus(const std::vector<CorpusManifest>& manifests);
+
+ private:
+  PrepareOutput(std::string folder, FileDescriptor lock, bool was_left_unfinished)
+      : folder_(std::move(folder)), lock_(std::move(lock)), was_left_unfinished_(was_left_unfinished) {}
+
+  std::string folder_;
+  FileDescriptor lock_;
+  bool was_left_unfinished_;          // an earlier process was interrupted
+  bool is_unfinished_ = false;        // between Clear and RemoveSurplus
+  std::set<std::string> old_shards_;  // file names
+};
+
+// The vocabularies of `hadal prepare`: loads or trains them, and saves them in the output folder.
+
+struct PreparedVocabularies {
+  SavedVocabulary source;
+  SavedVocabulary target;  // the source's file if they share one
+
+  bool shared() const { return source.file == target.file; }
+};
+
+// Loads the existing vocabularies that `options` names; returns nullopt if they are to be trained.
+// Errors: those of loading; invalid training options.
+absl::StatusOr<std::optional<CorpusVocabularies>> GivenVocabularies(const PrepareOptions& options);
+
+// Trains vocabularies on `train`, of which `survey` is the first pass. Writes progress to `out`.
+// Blocking: takes seconds to minutes.
+// Errors: those of training a vocabulary.
+absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& options, const Split& train,
+                                                     const SplitSurvey& survey, std::ostream& out);
+
+// Checks the languages of texts that get tags.
+// Errors: InvalidArgument if those of a text are not known, or one is of no training text: its tag would be untrained.
+absl::Status CheckLanguages(const std::vector<Split>& splits);
+
+// Adds the tags of the languages of all splits' texts to vocabularies, sorted by their codes. REQUIRES: CheckLanguages.
+// Errors: AddLanguageTags'.
+absl::Status AddTagsOf(const std::vector<Split>& splits, CorpusVocabularies& vocabularies);
+
+// Writes a warning to `out` if a training text has many targets that a vocabulary trained on it cannot spell: its
+// normalization (NFKC by default) changes their characters. Errors: those of reading.
+absl::Status WarnOfRewriting(const Split& train, const Vocabulary& target, std::ostream& out);
+
+// Saves them in `directory`; identical vocabularies are saved as one file.
+absl::StatusOr<PreparedVocabularies> SaveVocabularies(CorpusVocabularies vocabularies, const std::string& directory);
 
 }  // namespace hadal

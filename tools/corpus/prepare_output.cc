@@ -1,4 +1,4 @@
-#include "tools/corpus/prepare_output.h"
+#include "tools/corpus/prepare_corpus.h"
 
 #include <algorithm>
 #include <array>

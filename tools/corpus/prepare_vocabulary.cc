@@ -1,4 +1,4 @@
-#include "tools/corpus/prepare_vocabulary.h"
+#include "tools/corpus/prepare_corpus.h"
 
 #include <algorithm>
 #include <numeric>

@@ -12,8 +12,10 @@
 #include <streambuf>
 #include <system_error>
 
+#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/bytes.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "runtime/text_line.h"
@@ -51,6 +53,16 @@ class GzipStream : public std::istream {
  private:
   GzipBuffer buffer_;
 };
+
+bool TakeLists(std::string_view bytes, TokenLists& lists) {
+  size_t count = 0;
+  if (!TakeCount(bytes, sizeof(uint64_t), count)) return false;
+  lists.resize(count);
+  for (std::vector<int32_t>& list : lists) {
+    if (!TakeList(bytes, list)) return false;
+  }
+  return bytes.empty();
+}
 
 }  // namespace
 
@@ -122,6 +134,19 @@ absl::StatusOr<bool> TextLines::Next(std::string& line) {
   if (valid == line.size()) return true;
   return absl::InvalidArgumentError(absl::StrCat(name_, ":", lines_, ": not UTF-8 from byte ", valid + 1,
                                                  " of the line on; convert it, for example with iconv"));
+}
+
+std::string TokenListsToBytes(const TokenLists& lists) {
+  std::string bytes;
+  AppendValue(uint64_t{lists.size()}, bytes);
+  for (const std::vector<int32_t>& list : lists) AppendList(list, bytes);
+  return bytes;
+}
+
+absl::StatusOr<TokenLists> TokenListsFromBytes(std::string_view bytes) {
+  TokenLists lists;
+  if (TakeLists(bytes, lists)) return lists;
+  return absl::InternalError("token lists are damaged; start every rank with the same binary");
 }
 
 }  // namespace hadal

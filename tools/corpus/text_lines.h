@@ -7,7 +7,9 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -57,5 +59,14 @@ class TextLines {
   ByteOrderMark mark_;
   int64_t lines_ = 0;
 };
+
+// Serialises lists of token ids, so that rank 0 can tokenise a text and broadcast the ids. All ranks must run the same
+// binary.
+
+using TokenLists = std::vector<std::vector<int32_t>>;
+
+std::string TokenListsToBytes(const TokenLists& lists);
+// Errors: Internal if `bytes` are truncated.
+absl::StatusOr<TokenLists> TokenListsFromBytes(std::string_view bytes);
 
 }  // namespace hadal

@@ -9,7 +9,7 @@
 #include "kernels/instruction_set.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/status_macros.h"
-#include "tools/units.h"
+#include "tools/output/human_units.h"
 
 namespace hadal {
 namespace {

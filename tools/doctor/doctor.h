@@ -5,7 +5,7 @@
 //   [--json]
 // Prints the rank map (host, CPUs, threads, instruction set); each rank's measurements (link to the next rank alone and
 // with all links busy, matrix products, the run directory's file system); GPUs if any rank has one (bus address,
-// memory, versions, product and copy speed); NCCL between them if training would use it (doctor_links.h); and findings
+// memory, versions, product and copy speed); NCCL between them if training would use it (doctor_gpu.h); and findings
 // with the rank and its host. GPUs: tested on an emulated one, not run on a GPU yet.
 // Exit codes: 0 nothing bad (warnings are possible), 1 something is bad, 5 and 6 as for training.
 #pragma once
@@ -17,7 +17,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/stream.h"
 #include "tools/doctor/doctor_findings.h"
-#include "tools/doctor/doctor_links.h"
+#include "tools/doctor/doctor_gpu.h"
 
 namespace hadal {
 

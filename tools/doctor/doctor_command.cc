@@ -1,4 +1,5 @@
-#include "tools/doctor/doctor_command.h"
+// The subcommand `doctor` (tools/doctor/doctor.h). It starts MPI as training does.
+#include "tools/commands.h"
 
 #include <iostream>
 #include <memory>

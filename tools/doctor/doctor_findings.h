@@ -6,13 +6,67 @@
 // Threads: pure.
 #pragma once
 
+#include <functional>
+#include <string>
+#include <utility>
 #include <vector>
 
-#include "tools/doctor/rank_comparison.h"
+#include "tools/doctor/doctor_gpu.h"
+#include "tools/doctor/doctor_probe.h"
 
 namespace hadal {
 
+// Compares ranks with the majority and with the median, and collects the findings of `hadal doctor`.
+//
+// A rank is slow below half of the median, and suspect below three quarters. The median of two is their mean.
+
+enum class Severity { kNote, kWarning, kBad };
+
+struct Finding {
+  Severity severity = Severity::kWarning;
+  std::vector<int> ranks;  // the ranks concerned, ascending
+  std::string text;        // the problem and its remedy
+  bool speed = false;      // a rank is slower than others: it may only have been so for a moment
+};
+
+class RankComparison {
+ public:
+  using OfKind = std::function<bool(int rank)>;  // selects the ranks to compare; null: all
+
+  // REQUIRES: one measurement per rank, in rank order. Both must outlive the object.
+  RankComparison(const std::vector<DoctorFacts>& ranks, const std::vector<RankMeasurements>& measured);
+
+  const std::vector<DoctorFacts>& ranks() const { return ranks_; }
+  const std::vector<RankMeasurements>& measured() const { return measured_; }
+
+  void Add(Severity severity, std::vector<int> ranks, std::string text) {
+    findings_.push_back({.severity = severity, .ranks = std::move(ranks), .text = std::move(text)});
+  }
+  // Adds a finding for ranks whose value is not the most frequent one.
+  void Majority(Severity severity, const std::string& what, const std::function<std::string(const DoctorFacts&)>& value,
+                const OfKind& of_kind, const std::string& remedy);
+  // Adds a finding for ranks that are slow or suspect. `shared`: the ranks of a host share what is measured, and which
+  // of them is faster changes on a busy host; a slow rank is only bad then if all compared ranks of its host are slow.
+  void Slow(const std::string& what, const std::string& unit, double scale,
+            const std::function<double(const RankMeasurements&)>& value, const OfKind& of_kind,
+            const std::string& remedy, bool shared = false);
+
+  // Returns and clears the findings: bad ones first, otherwise in the order added.
+  std::vector<Finding> Take();
+
+ private:
+  const std::vector<DoctorFacts>& ranks_;
+  const std::vector<RankMeasurements>& measured_;
+  std::vector<Finding> findings_;
+};
+
 // Returns the findings, bad ones first. REQUIRES: one measurement per rank, in rank order; PlaceOnHosts was called.
 std::vector<Finding> FindFaults(const std::vector<DoctorFacts>& ranks, const std::vector<RankMeasurements>& measured);
+
+// Finds problems with the GPUs of a set of ranks: missing on some ranks, shared, of different models, slow; an old
+// driver; NCCL missing or with unusual settings.
+
+// Adds its findings to `comparison`; none if no rank requested a GPU.
+void CompareGpus(RankComparison& comparison);
 
 }  // namespace hadal

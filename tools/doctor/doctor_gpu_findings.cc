@@ -1,4 +1,4 @@
-#include "tools/doctor/doctor_gpu_findings.h"
+#include "tools/doctor/doctor_findings.h"
 
 #include <algorithm>
 #include <map>
@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 
 namespace hadal {
 namespace {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -19,7 +18,7 @@
 #include "runtime/comm/message_tags.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "tools/doctor/doctor_gpu_probe.h"
+#include "tools/doctor/doctor_gpu.h"
 
 namespace hadal {
 namespace {

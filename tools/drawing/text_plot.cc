@@ -6,10 +6,9 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "runtime/check.h"
 #include "tools/output/human_units.h"
-#include "tools/output/progress_line.h"
+#include "tools/output/work_progress.h"
 
 namespace hadal {
 namespace {

@@ -8,6 +8,8 @@
 
 namespace hadal {
 
+inline constexpr double kGib = 1 << 30;  // bytes
+
 // "0.4s" below ten seconds, then "42s", "3m20s", "2h05m", "3d04h". Not finite or negative: "?".
 std::string HumanDuration(double seconds);
 

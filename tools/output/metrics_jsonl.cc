@@ -15,7 +15,6 @@
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/output/append_whole.h"
-#include "tools/output/reverse_lines.h"
 
 namespace hadal {
 namespace {

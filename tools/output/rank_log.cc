@@ -25,7 +25,7 @@ namespace hadal {
 namespace {
 
 // This process's command line, approximately as typed.
-std::string CommandLine() {
+std::string ProcessCommandLine() {
   std::ifstream in("/proc/self/cmdline", std::ios::binary);
   std::string text(std::istreambuf_iterator<char>(in), {});
   if (!text.empty() && text.back() == '\0') text.pop_back();
@@ -93,11 +93,11 @@ std::string StartLines(const RankIdentity& identity, const char* const* environm
                                ? ""
                                : absl::StrCat(" (stage ", identity.stage, " of ", identity.stages, ", replica ",
                                               identity.replica, " of ", identity.replicas, ")");
-  std::string lines = absl::StrCat("start: hadal ", identity.version, ", rank ", identity.rank, " of ", identity.ranks,
-                                   part, " on ", HostName(), ", process ", getpid(),
-                                   identity.attempt.empty() ? "" : absl::StrCat(", attempt ", identity.attempt), ", ",
-                                   identity.threads, identity.threads == 1 ? " thread" : " threads", " on CPUs ",
-                                   CpuList(AllowedCpus()), "\nstarted in ", directory, " as: ", CommandLine(), "\n");
+  std::string lines = absl::StrCat(
+      "start: hadal ", identity.version, ", rank ", identity.rank, " of ", identity.ranks, part, " on ", HostName(),
+      ", process ", getpid(), identity.attempt.empty() ? "" : absl::StrCat(", attempt ", identity.attempt), ", ",
+      identity.threads, identity.threads == 1 ? " thread" : " threads", " on CPUs ", CpuList(AllowedCpus()),
+      "\nstarted in ", directory, " as: ", ProcessCommandLine(), "\n");
   const std::string variables = absl::StrJoin(LoggedEnvironment(environment), " ");
   if (!variables.empty()) absl::StrAppend(&lines, "environment: ", variables, "\n");
   return lines;

@@ -18,7 +18,7 @@
 #include "runtime/text_line.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/run_options.h"
-#include "tools/output/reverse_lines.h"
+#include "tools/output/append_whole.h"
 
 namespace hadal {
 namespace {

@@ -1,8 +1,12 @@
 #include "tools/output/tensorboard.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <iterator>
 #include <optional>
@@ -12,6 +16,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
+#include "runtime/bytes.h"
+#include "runtime/crc32c.h"
 #include "runtime/files.h"
 #include "runtime/host_name.h"
 #include "runtime/run_directory.h"
@@ -152,6 +158,23 @@ void AddDepth(Summary& summary, const std::vector<float>& norms, int32_t encoder
 }
 
 }  // namespace
+
+std::string FrameRecord(std::string_view data) {
+  std::string frame;
+  frame.reserve(data.size() + 16);
+  AppendValue(uint64_t{data.size()}, frame);
+  AppendValue(MaskCrc32c(Crc32c(frame.data(), frame.size())), frame);
+  frame += data;
+  AppendValue(MaskCrc32c(Crc32c(data.data(), data.size())), frame);
+  return frame;
+}
+
+absl::StatusOr<RecordFile> RecordFile::Create(std::string path) {
+  HADAL_ASSIGN_OR_RETURN(FileDescriptor file, OpenForAppending(path));
+  // A device cannot be truncated.
+  if (ftruncate(file.get(), 0) != 0 && errno != EINVAL) return ErrnoStatus(errno, "empty", path);
+  return RecordFile(WholeAppender(std::move(file), std::move(path)));
+}
 
 absl::StatusOr<std::unique_ptr<TensorBoard>> TensorBoard::Open(const Options& options) {
   std::error_code error;

@@ -13,12 +13,65 @@
 #include <iosfwd>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "runtime/clock.h"
-#include "tools/output/terminal.h"
+#include "runtime/metrics_sink.h"
 
 namespace hadal {
+
+// Detects what the terminal can show: a self-updating line, colours, block characters, and its width.
+//
+// Under mpirun each rank's standard output is a pseudo-terminal even if mpirun itself writes to a file. Its window then
+// has no size (measured with Open MPI 4.1), and the output counts as plain, unless HADAL_COLUMNS gives the width of the
+// terminal that mpirun writes to (launch/quickstart sets it). Open MPI does not forward later changes of the size.
+
+struct TerminalStyle {
+  bool live = false;    // a terminal that understands cursor movement
+  bool color = false;   // live, and NO_COLOR (no-color.org) is not set
+  bool unicode = true;  // false if the locale names another character set, or HADAL_ASCII is set
+  int columns = 80;
+};
+
+// Uses the file descriptor and TERM, NO_COLOR, HADAL_ASCII, LC_ALL, LC_CTYPE and LANG. A locale that is unset, C or
+// POSIX says nothing about the terminal and counts as Unicode.
+TerminalStyle DetectTerminal(int file_descriptor);
+
+// The window's current width, or 0 if there is no window.
+int TerminalColumns(int file_descriptor);
+
+// Lays out the progress line: labelled values, of which the least important are dropped in a narrow window.
+
+enum class Ink { kPlain, kDim, kBold, kGood, kBad, kEncoder, kDecoder };
+
+// `text` in the ink's colour if `color`, else unchanged.
+std::string Paint(std::string_view text, Ink ink, bool color);
+
+// Width in columns of UTF-8 text without escapes, assuming that each character is one column wide.
+int DisplayWidth(std::string_view text);
+
+// The first `columns` columns of such text.
+std::string CutToWidth(std::string_view text, int columns);
+
+struct LineSegment {
+  std::string label;  // may be empty
+  std::string value;
+  Ink ink = Ink::kPlain;  // of the value; labels are dim
+  int rank = 0;           // importance; 0 is kept longest
+};
+
+// Joins the segments, two spaces apart, in at most `columns` columns. Drops segments of the highest rank first (of
+// equals, the right-most); truncates the last one if it is still too wide.
+std::string LayOutLine(std::vector<LineSegment> segments, int columns, bool color);
+
+// The segments of a step. A live style adds the bar and omits what only logs need (elapsed time).
+std::vector<LineSegment> StepSegments(const StepMetrics& metrics, const TerminalStyle& style);
+
+std::vector<LineSegment> ValidationSegments(const ValidationMetrics& metrics);
+// A line for each of the validation's corpora; with more than twelve one line with their means.
+std::vector<std::string> CorpusLines(const ValidationMetrics& metrics);
 
 class WorkProgress {
  public:

@@ -14,7 +14,6 @@
 #include "absl/status/statusor.h"
 #include "configs/machine.pb.h"
 #include "tools/command_line.h"
-#include "tools/plan/machine.h"
 #include "tools/plan/step_costs.h"
 
 namespace hadal {

@@ -19,7 +19,7 @@
 #include "layers/model_plan.h"
 #include "pipeline/options/train_options.h"
 #include "tools/plan/layout_prediction.h"
-#include "tools/plan/machine.h"
+#include "tools/plan/step_costs.h"
 
 namespace hadal {
 

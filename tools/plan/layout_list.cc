@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {

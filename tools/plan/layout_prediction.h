@@ -15,8 +15,6 @@
 // Not modelled: contention inside a switch, jitter, data loading, checkpoints, validation.
 #pragma once
 
-#include <cstdint>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"

@@ -14,9 +14,8 @@
 #include "layers/device_support.h"
 #include "pipeline/schedule/partition.h"
 #include "runtime/status_macros.h"
+#include "tools/output/human_units.h"
 #include "tools/plan/layout_bounds.h"
-#include "tools/plan/layout_memory.h"
-#include "tools/units.h"
 
 namespace hadal {
 namespace {

@@ -4,7 +4,7 @@
 //
 // How: best-first search. A candidate's first lower bound is its share of the work; when it reaches the head of the
 // queue, it gets the bound of its stages as they would be cut (layout_bounds.h). When it reaches the head again, the
-// stages of one replica are laid out (layout_memory.h), and if all fit it is replayed (layout_prediction.h). At the
+// stages of one replica are laid out (layout_bounds.h), and if all fit it is replayed (layout_prediction.h). At the
 // head once more, with the smallest time of all, it gets the report that `hadal plan` prints of it (plan_report.h), in
 // which all ranks are laid out; if these fit, it is listed. So most candidates are never laid out, yet the answer is
 // that of trying them all (the tests do), and its bytes are those of `hadal plan`.
@@ -19,8 +19,8 @@
 #include "pipeline/options/train_options.h"
 #include "tools/plan/layout_candidates.h"
 #include "tools/plan/layout_prediction.h"
-#include "tools/plan/machine.h"
 #include "tools/plan/plan_report.h"
+#include "tools/plan/step_costs.h"
 
 namespace hadal {
 

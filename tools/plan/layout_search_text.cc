@@ -8,7 +8,6 @@
 #include "pipeline/engine/memory_fit.h"
 #include "tools/output/human_units.h"
 #include "tools/plan/layout_search.h"
-#include "tools/units.h"
 
 namespace hadal {
 namespace {

@@ -1,9 +1,16 @@
-#include "tools/plan/plan.h"
+// `hadal plan FILES… [--set a.b=c]… [--ranks N] [--threads T] [--device cpu|cuda] [--gflops X] [--vocabulary V]
+// [--sublayers] [--json]`
+//
+// Reports what a training run of this config would look like: stages, parameters, shares of the cost, memory by
+// category and rank (the arena's bytes), predicted time, bubble, live micro-batches, borders, residual gains. It trains
+// and allocates nothing. For a GPU (--device cuda; none is needed) memory is the device's, to the byte of what a run
+// allocates; times are given only with --gflops. A config that does not fit pipeline.memory_limit_bytes is refused,
+// with the nearest one that does. Exit codes: 0 done, 1 it does not fit, 2 bad config or usage.
+#include "tools/commands.h"
 
 #include <algorithm>
 #include <iostream>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -12,11 +19,8 @@
 #include "runtime/files.h"
 #include "runtime/printable.h"
 #include "runtime/status_macros.h"
-#include "tools/config/config_arguments.h"
-#include "tools/config/config_layers.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/config_origin.h"
-#include "tools/config/model_vocabularies.h"
 #include "tools/config/run_options.h"
 #include "tools/output/work_progress.h"
 #include "tools/plan/cost_files.h"

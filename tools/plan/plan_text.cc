@@ -1,6 +1,5 @@
 // The report of `hadal plan` as text.
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

@@ -8,11 +8,9 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "configs/machine.pb.h"
-#include "tools/plan/machine.h"
 #include "tools/plan/step_costs.h"
 
 namespace hadal {

@@ -13,7 +13,6 @@
 
 #include <memory>
 
-#include "tools/plan/machine.h"
 #include "tools/plan/step_costs.h"
 
 namespace hadal {

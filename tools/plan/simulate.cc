@@ -5,7 +5,6 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -279,35 +278,15 @@ void AddSimulateCommand(Command app, int& exit_code) {
   constexpr double kMostMilliseconds = 1e9;
   CommandOption plan = command.AddOption("--plan", arguments->plan, "Shape and costs from `hadal plan --json`");
   CommandOption run = command.AddOption("--run", arguments->run, "Shape and costs from a run's trace").Excludes(plan);
-  command.AddOption("--kind", arguments->kind, "The schedule: " + absl::StrJoin(AllScheduleNames(), ", "))
-      .ShowDefault()
-      .Excludes(plan)
-      .Excludes(run);
-  command.AddOption("--stages", arguments->stages, "Ranks")
-      .InRange(1, kMost)
-      .ShowDefault()
-      .Excludes(plan)
-      .Excludes(run);
-  command.AddOption("--chunks", arguments->chunks, "Chunks per rank")
-      .InRange(1, kMost)
-      .ShowDefault()
-      .Excludes(plan)
-      .Excludes(run);
-  command.AddOption("--micro-batches", arguments->micro_batches, "Micro-batches per step")
-      .InRange(1, kMost)
-      .ShowDefault()
-      .Excludes(plan)
-      .Excludes(run);
-  command.AddOption("--forward-ms", arguments->forward_ms, "A rank's forward of one micro-batch, ms")
-      .InRange(0.0, kMostMilliseconds)
-      .ShowDefault()
-      .Excludes(plan)
-      .Excludes(run);
-  command.AddOption("--backward-ms", arguments->backward_ms, "A rank's backward of one micro-batch, ms")
-      .InRange(0.0, kMostMilliseconds)
-      .ShowDefault()
-      .Excludes(plan)
-      .Excludes(run);
+  const auto own = [&plan, &run](CommandOption option) { option.ShowDefault().Excludes(plan).Excludes(run); };
+  own(command.AddOption("--kind", arguments->kind, "The schedule: " + absl::StrJoin(AllScheduleNames(), ", ")));
+  own(command.AddOption("--stages", arguments->stages, "Ranks").InRange(1, kMost));
+  own(command.AddOption("--chunks", arguments->chunks, "Chunks per rank").InRange(1, kMost));
+  own(command.AddOption("--micro-batches", arguments->micro_batches, "Micro-batches per step").InRange(1, kMost));
+  own(command.AddOption("--forward-ms", arguments->forward_ms, "A rank's forward of one micro-batch, ms")
+          .InRange(0.0, kMostMilliseconds));
+  own(command.AddOption("--backward-ms", arguments->backward_ms, "A rank's backward of one micro-batch, ms")
+          .InRange(0.0, kMostMilliseconds));
   command
       .AddOption("--outstanding-sends", arguments->outstanding_sends,
                  "Messages that a channel may have in flight (default: the plan's or the run's, else 2)")

@@ -1,7 +1,6 @@
 #include "tools/plan/step_breakdown.h"
 
 #include <numeric>
-#include <utility>
 
 #include "runtime/status_macros.h"
 

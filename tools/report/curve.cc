@@ -2,16 +2,13 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
-#include <iterator>
 #include <memory>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -26,7 +23,7 @@
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "runtime/text_line.h"
-#include "tools/output/terminal.h"
+#include "tools/output/work_progress.h"
 #include "tools/python_child.h"
 #include "tools/tool_exit_code.h"
 

@@ -7,7 +7,7 @@
 #include "runtime/run_directory.h"
 #include "tools/output/human_units.h"
 #include "tools/plan/plan_report.h"
-#include "tools/report/run_settings.h"
+#include "tools/report/scaling.h"
 #include "tools/report/summary.h"
 
 namespace hadal {

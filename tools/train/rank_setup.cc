@@ -15,8 +15,8 @@
 #include "runtime/bytes.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "tools/config/config_difference.h"
 #include "tools/config/config_loading.h"
+#include "tools/config/resolved_config.h"
 
 namespace hadal {
 namespace {

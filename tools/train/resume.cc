@@ -18,8 +18,8 @@
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/checkpoint_vocabularies.h"
-#include "tools/config/config_difference.h"
 #include "tools/config/config_loading.h"
+#include "tools/config/resolved_config.h"
 
 namespace hadal {
 namespace {

@@ -27,7 +27,6 @@
 #include "launch/task_launcher.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/trainer.h"
-#include "tools/train/train_preparation.h"
 #include "tools/train/training_sinks.h"
 
 namespace hadal {

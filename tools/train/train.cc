@@ -1,4 +1,10 @@
-#include "tools/train/train.h"
+// `hadal train BASE.textproto [MORE.textproto …] [--set a.b=c]… [--run-dir DIR] [--resume auto|never|PATH] [--init-from
+// CHECKPOINT [--deepen]]`
+//
+// Trains a model. Each rank: reads config files and corpora (training_sinks.h) → compares them with all ranks, and
+// plans model and pipeline (train_start.h) → creates the trainer (pipeline/trainer.h) → loads a checkpoint, if any
+// (resume.h) → trains. Rank 0 writes metrics, TensorBoard events and the progress line (training_sinks.h).
+#include "tools/commands.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -7,7 +13,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -32,7 +37,6 @@
 #include "tools/plan/placement_map.h"
 #include "tools/report/summary.h"
 #include "tools/train/resume.h"
-#include "tools/train/train_preparation.h"
 #include "tools/train/train_start.h"
 #include "tools/train/training_sinks.h"
 

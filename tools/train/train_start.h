@@ -7,7 +7,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -25,7 +24,6 @@
 #include "runtime/comm/nccl_communicator.h"
 #include "runtime/stream.h"
 #include "tools/train/rank_setup.h"
-#include "tools/train/train_preparation.h"
 #include "tools/train/training_sinks.h"
 
 namespace hadal {

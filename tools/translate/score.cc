@@ -21,13 +21,10 @@
 #include "tools/corpus/feature_reader.h"
 #include "tools/corpus/parallel_text.h"
 #include "tools/corpus/text_lines.h"
-#include "tools/corpus/token_lists.h"
 #include "tools/output/human_units.h"
 #include "tools/output/work_progress.h"
 #include "tools/translate/leading_tokens.h"
-#include "tools/translate/score_stream.h"
 #include "tools/translate/translation_output.h"
-#include "tools/translate/unknown_tokens.h"
 
 namespace hadal {
 namespace {

@@ -8,7 +8,7 @@
 // depends on the model alone, not on other pairs. With --direction, sources and targets begin with its language tags;
 // the target's is scored and counted as a token, as in training.
 //   hadal score RUN_OR_DIR --target FILE --block N [--context C]
-// scores a language model's text as one stream instead (score_stream.h).
+// scores a language model's text as one stream instead (RunScoreStream).
 // The summary on `log` has the perplexity per token, exp(total nll / target tokens), and per word, exp(total nll /
 // words). Words are those of the target text, split at white space, plus one per line for its end (as fairseq and KenLM
 // count), independent of the vocabulary. Only the second can be compared between models with different vocabularies.
@@ -19,6 +19,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/language_tags.h"
 #include "runtime/stream.h"
@@ -50,5 +51,23 @@ absl::Status RunScore(const ScoreOptions& options, Communicator& communicator, c
 
 // Adds the options to a subcommand.
 void AddScoreOptions(Command command, ScoreOptions& options);
+
+// `hadal score --block N [--context C]`: the probability of a text as one stream under a language model.
+//
+// The stream is the tokens of all lines, each line followed by </s>. It is cut into blocks of N tokens, of which the
+// first C repeat the end of the block before and are context only. So each block has N − C new tokens, and each token
+// of the stream is scored once. A block's first token is predicted from the token before the block (</s> at the
+// stream's beginning). This is fairseq's eval_lm with --sample-break-mode none, --tokens-per-sample N and
+// --context-window C; as there, </s> counts as a token.
+// Writes one line per block: the sum of the natural-log probabilities of its new tokens, and their number, separated by
+// a tab. The summary has the perplexity per token, and per word, as above.
+
+// Number of words between white space (runtime/data/unicode_text.h).
+int64_t CountWords(absl::string_view line);
+
+// As RunScore. Errors also: InvalidArgument for a model that translates, a block that is longer than the model's
+// positions or a batch, and a context that leaves no new token.
+absl::Status RunScoreStream(const ScoreOptions& options, Communicator& communicator, const Stream& stream,
+                            std::ostream& out, std::ostream& log);
 
 }  // namespace hadal

@@ -1,4 +1,4 @@
-#include "tools/translate/score_stream.h"
+#include "tools/translate/score.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@
 #include "runtime/data/unicode_text.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/parallel_text.h"
-#include "tools/corpus/token_lists.h"
+#include "tools/corpus/text_lines.h"
 #include "tools/output/human_units.h"
 #include "tools/translate/translation_output.h"
 

@@ -2,9 +2,7 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <span>
@@ -25,12 +23,10 @@
 #include "runtime/status_macros.h"
 #include "tools/corpus/feature_reader.h"
 #include "tools/corpus/text_lines.h"
-#include "tools/corpus/token_lists.h"
 #include "tools/output/human_units.h"
 #include "tools/output/work_progress.h"
 #include "tools/translate/leading_tokens.h"
 #include "tools/translate/translation_output.h"
-#include "tools/translate/unknown_tokens.h"
 
 namespace hadal {
 namespace {

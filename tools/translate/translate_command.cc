@@ -1,4 +1,6 @@
-#include "tools/translate/translate_command.h"
+// `hadal translate`, `hadal sample` (tools/translate/translate.h), `hadal evaluate` (tools/evaluate/evaluate.h) and
+// `hadal score` (tools/translate/score.h), run in this process's world.
+#include "tools/commands.h"
 
 #include <unistd.h>
 

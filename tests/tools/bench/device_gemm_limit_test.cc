@@ -1,6 +1,6 @@
 // The limit of a device runs what a training step has launched, all of it, and leaves training as it was.
-#include "tools/bench/device_gemm_limit.h"
 #include "layers/parameter_store.h"
+#include "tools/bench/gemm_limit.h"
 
 #include <functional>
 #include <memory>
@@ -15,8 +15,8 @@
 #include "runtime/status_macros.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/small_model.h"
-#include "tools/bench/bench_batch.h"
-#include "tools/bench/step_flops.h"
+#include "tools/bench/bench_step_report.h"
+#include "tools/bench/kernel_batch.h"
 
 namespace hadal::testing {
 namespace {

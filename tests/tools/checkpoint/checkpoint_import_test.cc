@@ -1,6 +1,5 @@
 // `hadal checkpoint import` of plain files: an export comes back with the same bits; broken files are refused.
-// Whether a checkpoint may go on with a corpus, by the vocabularies of both.
-#include "tools/checkpoint/checkpoint_import.h"
+#include "tools/checkpoint/checkpoint_command.h"
 
 #include <fstream>
 #include <functional>
@@ -18,8 +17,6 @@
 #include "runtime/files.h"
 #include "tests/support/saved_model.h"
 #include "tests/support/temporary_directory.h"
-#include "tools/checkpoint/checkpoint_diff.h"
-#include "tools/checkpoint/checkpoint_export.h"
 #include "tools/checkpoint/checkpoint_vocabularies.h"
 
 namespace hadal {

@@ -10,7 +10,6 @@
 #include "layers/model_fields.h"
 #include "tests/tools/config/parsed_config.h"
 #include "tools/config/model_config.h"
-#include "tools/config/model_vocabularies.h"
 
 namespace hadal {
 namespace {

@@ -1,5 +1,5 @@
 // The output folder: one process at a time, nothing replaced unasked, nothing of before left behind.
-#include "tools/corpus/prepare_output.h"
+#include "tools/corpus/prepare_corpus.h"
 
 #include <algorithm>
 #include <filesystem>

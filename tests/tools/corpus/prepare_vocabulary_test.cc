@@ -1,5 +1,5 @@
 // The vocabularies of `hadal prepare`: trained or given, shared or one a side.
-#include "tools/corpus/prepare_vocabulary.h"
+#include "tools/corpus/prepare_corpus.h"
 
 #include <algorithm>
 #include <filesystem>

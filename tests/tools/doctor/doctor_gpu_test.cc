@@ -12,7 +12,7 @@
 #include "tests/support/healthy_cluster.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/doctor/doctor.h"
-#include "tools/doctor/doctor_gpu_probe.h"
+#include "tools/doctor/doctor_gpu.h"
 
 namespace hadal {
 namespace {

@@ -12,7 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tools/output/progress_line.h"
+#include "tools/output/work_progress.h"
 
 namespace hadal {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/output/terminal.h"
+#include "tools/output/work_progress.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -20,9 +20,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/clock.h"
-#include "tools/output/depth_strip.h"
+#include "tools/output/progress.h"
 #include "tools/output/human_units.h"
-#include "tools/output/work_progress.h"
 
 namespace hadal {
 namespace {

@@ -1,6 +1,6 @@
 // `hadal plan` as its users steer it: what they set is kept, what is listed is what a run takes, and `hadal simulate`
 // replays what is printed.
-#include "tools/plan/plan.h"
+#include "tools/commands.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

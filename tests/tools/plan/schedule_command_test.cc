@@ -7,7 +7,6 @@
 #include "runtime/files.h"
 #include "tests/support/command_runner.h"
 #include "tests/support/temporary_directory.h"
-#include "tools/plan/schedule_text.h"
 
 namespace hadal {
 namespace {

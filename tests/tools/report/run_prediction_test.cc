@@ -1,4 +1,4 @@
-#include "tools/report/run_prediction.h"
+#include "tools/report/run_summary.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "tools/train/train_preparation.h"
+#include "tools/train/training_sinks.h"
 
 #include <string>
 #include <vector>

@@ -2,7 +2,7 @@
 
     python3 -m pyhadal compare DIR [--test-reference FILE]
 
-Reads DIR/grid.json, which `hadal compare` writes (tools/compare/comparison_record.h), and the runs. Writes
+Reads DIR/grid.json, which `hadal compare` writes (tools/compare/comparison_result.h), and the runs. Writes
 DIR/comparison.html, .md and .json, and every table as DIR/tables/NAME.csv and .tex. A table has the first axis in its rows
 and the second in its columns; each combination of further axes has tables of its own. Runs that differ in their seed alone
 are one cell: their mean ± standard deviation.

@@ -1,13 +1,15 @@
-#include "tools/bench/host_gemm_limit.h"
+#include "tools/bench/gemm_limit.h"
 
 #include <dnnl.h>
 #include <omp.h>
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "layers/adaptive_bands.h"
 #include "layers/chunk_part.h"
+#include "pipeline/stage/graph_cache.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
 
@@ -25,6 +27,41 @@ ConstTokens Offsets(const std::vector<int32_t>& offsets) {
 }
 
 }  // namespace
+
+DeviceGemmLimit::DeviceGemmLimit(cuda::LaunchDevice& device, std::vector<cuda::MatmulArgs> products)
+    : device_(device), products_(std::move(products)) {
+  HADAL_CHECK(!products_.empty());
+  for (const cuda::MatmulArgs& product : products_)
+    flops_ += 2.0 * static_cast<double>(product.count * product.m * product.n * product.k);
+  Record();
+}
+
+void DeviceGemmLimit::LaunchAll() {
+  for (const cuda::MatmulArgs& product : products_) device_.Multiply(product);
+}
+
+void DeviceGemmLimit::Record() {
+  if (device_.FreeBytes() < GraphCache::kKeepFreeBytes) return;
+  device_.BeginCapture();
+  LaunchAll();
+  absl::StatusOr<std::unique_ptr<DeviceGraph>> graph = device_.EndCapture();
+  if (!graph.ok()) return;
+  graph_ = *std::move(graph);
+  ways_.emplace_back("one graph");
+}
+
+GemmLimitTimes DeviceGemmLimit::Run(size_t way) {
+  HADAL_CHECK_LT(way, ways_.size());
+  device_.Synchronize();
+  const Stopwatch watch;
+  if (way == 0) {
+    LaunchAll();
+  } else {
+    device_.Launch(*graph_);
+  }
+  device_.Synchronize();
+  return {.seconds = watch.Seconds()};
+}
 
 struct HostGemmLimit::Attentions {
   Attentions(const ModelOptions& options, const PackedBatch& batch, const Stream& stream)

@@ -1,9 +1,9 @@
-#include "tools/plan/machine.h"
+#include "tools/plan/step_costs.h"
 
 #include "absl/strings/str_cat.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_loading.h"
-#include "tools/units.h"
+#include "tools/output/human_units.h"
 
 namespace hadal {
 namespace {
