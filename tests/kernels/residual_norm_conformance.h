@@ -97,6 +97,7 @@ class ResidualNormConformance : public ::testing::TestWithParam<ResidualNormBack
                                              ResidualGradientPlace place = ResidualGradientPlace::kOwn) {
     return GetParam().run_backward(c, forward, variation, place);
   }
+  static void ExpectSameBitsEveryWay(const ResidualNormCase& c);
 };
 
 }  // namespace hadal::testing
