@@ -52,6 +52,5 @@ for run in "$@"; do
   for step in $(awk '{ for (b = 5; b <= 20; b *= 2) if ($3 >= b && !done[b]++) print $1 } END { print $1 }' "$run.validations" | uniq); do
     score "$run" "$step"
   done
-  paste "$data/test.en" "$data/test.de" "$run.$step.de" | awk 'NR % 380 == 190'  # samples: source, reference, translation
 done
 sha256sum corpus/vocabulary.model ./*.de

@@ -4,38 +4,17 @@
 #include <cctype>
 #include <cstring>
 
+#include "absl/strings/str_split.h"
+
 namespace hadal::fuzz {
 namespace {
 
-constexpr const char* kNumbers[] = {"0",
-                                    "-1",
-                                    "1",
-                                    "4294967295",
-                                    "4294967296",
-                                    "9223372036854775807",
-                                    "-9223372036854775808",
-                                    "18446744073709551615",
-                                    "18446744073709551616",
-                                    "1e999",
-                                    "1.5",
-                                    "00",
-                                    "null",
-                                    "[]",
-                                    "\"7\"",
-                                    "1048576",
-                                    "99999999999999999999999999"};
-constexpr const char* kTexts[] = {"",
-                                  ".",
-                                  "..",
-                                  "../outside",
-                                  "../../outside",
-                                  "/etc/passwd",
-                                  "a/b",
-                                  "outside\\u0000",
-                                  "\\ud800",
-                                  "manifest.json",
-                                  "rank_00000.safetensors",
-                                  "__metadata__"};
+constexpr char kNumbers[] =
+    "0 -1 1 4294967295 4294967296 9223372036854775807 -9223372036854775808 18446744073709551615 18446744073709551616 "
+    "1e999 1.5 00 null [] \"7\" 1048576 99999999999999999999999999";
+constexpr char kTexts[] =  // the first one is empty
+    " . .. ../outside ../../outside /etc/passwd a/b outside\\u0000 \\ud800 manifest.json rank_00000.safetensors "
+    "__metadata__";
 constexpr uint64_t kIntegers[] = {0,
                                   1,
                                   0x7f,
@@ -105,14 +84,16 @@ void Mutator::ReplaceNumber(std::string& text) {
   const auto begin =
       std::find_if(text.begin() + static_cast<std::ptrdiff_t>(Draw(text.size() + 1)), text.end(), is_digit);
   const auto end = std::find_if_not(begin, text.end(), is_digit);
-  if (begin != text.end()) text.replace(begin, end, kNumbers[Draw(std::size(kNumbers))]);
+  const std::vector<std::string> numbers = absl::StrSplit(kNumbers, ' ');
+  if (begin != text.end()) text.replace(begin, end, numbers[Draw(numbers.size())]);
 }
 
 void Mutator::ReplaceQuoted(std::string& text) {
   const size_t begin = text.find('"', Draw(text.size() + 1));
   const size_t end = begin == std::string::npos ? begin : text.find('"', begin + 1);
   if (end == std::string::npos) return;
-  const std::string name = Draw(16) == 0 ? std::string(5000, 'x') : kTexts[Draw(std::size(kTexts))];
+  const std::vector<std::string> texts = absl::StrSplit(kTexts, ' ');
+  const std::string name = Draw(16) == 0 ? std::string(5000, 'x') : texts[Draw(texts.size())];
   text.replace(begin + 1, end - begin - 1, name);
 }
 

@@ -1,9 +1,5 @@
 // Admin's profile: the published one at 100 layers, the same bits for every layout, and never of weights that were
 // loaded.
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "layers/parameter_store.h"
@@ -18,6 +14,7 @@
 #include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/training_engine.h"
 
 namespace hadal::testing {
 namespace {
@@ -46,12 +43,7 @@ Profile ProfileOf(const ModelPlan& plan, const PipelineOptions& options, int ran
     const Stream stream = Stream::Cpu(1);
     HADAL_ASSIGN_OR_RETURN(const PipelineLayout pipeline,
                            MakePipelineLayout(plan, kBatch, options, ranks, communicator.rank()));
-    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = plan,
-                                                                                 .pipeline = pipeline,
-                                                                                 .stream = stream,
-                                                                                 .purpose = Purpose::kTraining,
-                                                                                 .world = communicator,
-                                                                                 .timeout = kTimeout}));
+    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, TrainingEngine(plan, pipeline, communicator, stream));
     const ParameterStore& parameters = engine->stage().parameters();
     HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline, parameters, 1, stream, engine->grid().pipeline(), kTimeout));
     HADAL_RETURN_IF_ERROR(engine->DistributeWeights());

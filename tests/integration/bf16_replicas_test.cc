@@ -2,9 +2,6 @@
 // over the replicas, and all others read what owners spread rounded. The same bits with and without, on every cut,
 // across saving and resuming on other grids; and the bytes of every rank are the formula's.
 #include <cmath>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "pipeline/engine/memory_fit.h"

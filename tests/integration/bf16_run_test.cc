@@ -1,9 +1,6 @@
 // Whole training runs in bf16 on a device: losses follow fp32's within a stated band, every layout gives the same bits,
 // resuming changes none, and checkpoints go to and from a CPU that trains in fp32.
 #include <cmath>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -13,6 +10,7 @@
 #include "tests/integration/pipeline_run.h"
 #include "tests/integration/small_trainer.h"
 #include "tests/support/test_device.h"
+#include "tests/support/training_engine.h"
 
 namespace hadal::testing {
 namespace {
@@ -159,14 +157,7 @@ TEST(Bf16RunTest, AParameterTakes18Bytes) {
   EXPECT_NEAR(static_cast<double>(state - position_tables), expected, kRegions * ArenaLayout::kAlignmentBytes);
 
   InProcessWorld world(1);
-  const auto create = [&] {
-    return Engine::Create({.plan = plan,
-                           .pipeline = *pipeline,
-                           .stream = stream,
-                           .purpose = Purpose::kTraining,
-                           .world = world.communicator(0),
-                           .timeout = absl::Seconds(60)});
-  };
+  const auto create = [&] { return TrainingEngine(plan, *pipeline, world.communicator(0), stream); };
   ASSERT_TRUE(create().ok()) << "what a first use takes for good, a kernel's code, is not the engine's";
   const int64_t free = device->FreeBytes();
   const absl::StatusOr<std::unique_ptr<Engine>> engine = create();
@@ -207,13 +198,7 @@ TEST(Bf16RunTest, ACpuRefusesIt) {
   const absl::StatusOr<PipelineLayout> pipeline = MakePipelineLayout(plan, spec.batch, spec.pipeline, 1);
   ASSERT_TRUE(pipeline.ok()) << pipeline.status();
   InProcessWorld world(1);
-  const absl::Status status = Engine::Create({.plan = plan,
-                                              .pipeline = *pipeline,
-                                              .stream = Stream::Cpu(1),
-                                              .purpose = Purpose::kTraining,
-                                              .world = world.communicator(0),
-                                              .timeout = absl::Seconds(60)})
-                                  .status();
+  const absl::Status status = TrainingEngine(plan, *pipeline, world.communicator(0)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("bf16 needs a GPU"));
 }

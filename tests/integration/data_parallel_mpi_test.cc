@@ -1,5 +1,4 @@
 // Run by mpirun: a grid of processes ends with the very bits of the same grid as threads of one process.
-#include <string>
 
 #include "gtest/gtest.h"
 #include "runtime/comm/mpi_communicator.h"

@@ -1,9 +1,5 @@
 // Replicas of the pipeline: the same bits for every cut and with the optimizer's state sharded or not; the same loss,
 // up to the order of sums, for every number of replicas.
-#include <algorithm>
-#include <map>
-#include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -79,15 +75,19 @@ void ExpectGridsAgree(const RunSpec& base) {
 
 TEST(DataParallelTest, LossesAndBitsOnEveryGrid) { ExpectGridsAgree(BaseSpec()); }
 
-// Weight halves of several micro-batches run sublayer by sublayer, while complete gradients leave.
-TEST(DataParallelTest, WeightHalvesThatWaitChangeNoBit) {
+// Weight halves of several micro-batches run sublayer by sublayer, while complete gradients leave. Where there are none,
+// with threads and recomputation.
+TEST(DataParallelTest, NoScheduleChangesABit) {
   RunSpec spec = On(BaseSpec(), {.stages = 2, .replicas = 2});
   spec.batch.micro_batches = 6;
+  spec.steps = 3;
   const Corpus corpus = RandomCorpusFor(spec.model, 400, 24, 5);
-  const RunOutcome whole = Train(spec, corpus);
-  for (const ScheduleKind schedule : {ScheduleKind::k1F1BSplit, ScheduleKind::kZbH1, ScheduleKind::kInterleavedZb}) {
+  const RunOutcome whole = Train(On(spec, {1, 2}), corpus);
+  for (const ScheduleKind schedule : AllScheduleKinds()) {
     spec.pipeline.schedule = schedule;
-    spec.pipeline.chunks = RunsSeveralChunks(schedule) ? 3 : 1;
+    spec.pipeline.chunks = RunsSeveralChunks(schedule) && schedule != ScheduleKind::kGpipe ? 3 : 1;
+    spec.threads = SplitsBackward(schedule) ? 1 : 2;
+    spec.pipeline.recompute_every = SplitsBackward(schedule) ? 0 : 3;
     EXPECT_EQ(FirstDifference(whole, Train(spec, corpus)), "") << ToString(schedule);
   }
 }
@@ -111,22 +111,6 @@ TEST(DataParallelTest, LanguageModels) {
   spec.model = SmallModel(ResidualMethod::kDeepNorm, {.encoder_layers = 0, .d_model = 32, .vocabulary = kVocabulary});
   spec.steps = 3;
   ExpectGridsAgree(spec);
-}
-
-TEST(DataParallelTest, EveryScheduleThreadsAndRecomputation) {
-  const Corpus corpus = RandomCorpus(400, 24, kVocabulary, 5);
-  RunSpec spec = On(BaseSpec(), {1, 2});
-  spec.steps = 2;
-  const RunOutcome reference = Train(spec, corpus);
-  spec = On(spec, {2, 2});
-  spec.threads = 2;
-  spec.pipeline.recompute_every = 3;
-  EXPECT_EQ(FirstDifference(reference, Train(spec, corpus)), "");
-  spec.pipeline.schedule = ScheduleKind::kGpipe;
-  EXPECT_EQ(FirstDifference(reference, Train(spec, corpus)), "");
-  spec.pipeline.schedule = ScheduleKind::kInterleaved1F1B;
-  spec.pipeline.chunks = 3;
-  EXPECT_EQ(FirstDifference(reference, Train(spec, corpus)), "");
 }
 
 // A table of two slices and many buckets, so that replicas share one parameter.
@@ -187,26 +171,22 @@ TEST(DataParallelTest, StateBytesAreTheFormulas) {
   }
 }
 
-TEST(DataParallelTest, MoreReplicasThanMicroBatchesAreRefused) {
-  RunSpec spec = BaseSpec();
-  spec.batch.micro_batches = 3;
-  spec.pipeline.replicas = 4;
-  const ModelPlan plan = ModelPlan::Make(spec.model);
-  const absl::Status status = MakePipelineLayout(plan, spec.batch, spec.pipeline, 4).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("pipeline.replicas = 4"));
-}
-
 TEST(DataParallelTest, RanksThatAreNoGridAreRefused) {
-  RunSpec spec = BaseSpec();
-  spec.pipeline.replicas = 2;
+  struct Case {
+    PipelineOptions pipeline;
+    int ranks;
+    std::string refusal;
+  };
+  const RunSpec spec = BaseSpec();
   const ModelPlan plan = ModelPlan::Make(spec.model);
-  EXPECT_FALSE(MakePipelineLayout(plan, spec.batch, spec.pipeline, 3).ok());
-  EXPECT_TRUE(MakePipelineLayout(plan, spec.batch, spec.pipeline, 4).ok());
-  spec.pipeline.stages = 3;
-  const absl::Status status = MakePipelineLayout(plan, spec.batch, spec.pipeline, 4).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("mpirun -n 6"));
+  EXPECT_TRUE(MakePipelineLayout(plan, spec.batch, {.replicas = 2}, 4).ok());
+  for (const auto& [pipeline, ranks, refusal] : {Case{{.replicas = 6}, 6, "pipeline.replicas = 6"},
+                                                 {{.replicas = 2}, 3, "replicas"},
+                                                 {{.stages = 3, .replicas = 2}, 4, "mpirun -n 6"}}) {
+    const absl::Status status = MakePipelineLayout(plan, spec.batch, pipeline, ranks).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(refusal));
+  }
 }
 
 }  // namespace

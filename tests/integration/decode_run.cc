@@ -1,10 +1,7 @@
 #include "tests/integration/decode_run.h"
 
 #include <cstring>
-#include <mutex>
-#include <string>
 
-#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "layers/parameter_store.h"
 #include "pipeline/engine/engine.h"

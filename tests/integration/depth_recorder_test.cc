@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"

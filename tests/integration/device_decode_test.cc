@@ -1,14 +1,8 @@
 // Beam search on a device beside the CPU's: the same translations, scores alike to fp32; the same bits for every number
 // of stages, beside any neighbours, and as graphs; in bf16 log-probabilities within a band of an evaluation's.
-#include <algorithm>
 #include <cmath>
 #include <iostream>
-#include <limits>
-#include <memory>
 #include <set>
-#include <string>
-#include <tuple>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/cuda_host/launch_device.h"

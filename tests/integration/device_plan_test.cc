@@ -1,10 +1,4 @@
 // What `hadal plan --device cuda` states of a rank's memory is what the rank allocates on its device, to the byte.
-#include <algorithm>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -21,6 +15,7 @@
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
 #include "tests/support/emulated_device.h"
+#include "tests/support/training_engine.h"
 #include "tools/plan/plan_report.h"
 
 namespace hadal::testing {
@@ -70,12 +65,8 @@ TEST(DevicePlanTest, BytesAreWhatEveryRankAllocates) {
       HADAL_ASSIGN_OR_RETURN(
           const PipelineLayout pipeline,
           MakePipelineLayout(report->model, options.batch, options.pipeline, ranks, communicator.rank()));
-      HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = report->model,
-                                                                .pipeline = pipeline,
-                                                                .stream = Stream::On(device, 1),
-                                                                .purpose = Purpose::kTraining,
-                                                                .world = communicator,
-                                                                .timeout = absl::Seconds(20)}));
+      HADAL_ASSIGN_OR_RETURN(const auto engine,
+                             TrainingEngine(report->model, pipeline, communicator, Stream::On(device, 1)));
       EXPECT_EQ(json["memory"][communicator.rank()]["device_bytes"], device.used_bytes());
       EXPECT_EQ(json["memory"][communicator.rank()]["pinned_host_bytes"], device.used_host_bytes());
       return absl::OkStatus();
@@ -101,12 +92,8 @@ TEST(DevicePlanTest, BytesOfARunThatTranslatesAreWhatEveryRankAllocates) {
     EmulatedDevice device;
     HADAL_ASSIGN_OR_RETURN(const PipelineLayout pipeline,
                            MakePipelineLayout(report->model, options.batch, options.pipeline, 2, rank));
-    HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = report->model,
-                                                              .pipeline = pipeline,
-                                                              .stream = Stream::On(device, 1),
-                                                              .purpose = Purpose::kTraining,
-                                                              .world = communicator,
-                                                              .timeout = absl::Seconds(20)}));
+    HADAL_ASSIGN_OR_RETURN(const auto engine,
+                           TrainingEngine(report->model, pipeline, communicator, Stream::On(device, 1)));
     HADAL_RETURN_IF_ERROR(engine->DistributeWeights());
     const std::unique_ptr<Decoder> decoder =
         Decoder::Over(report->model, engine->stage().parameters(), engine->stage().stream(), communicator,
@@ -158,12 +145,7 @@ TEST(DevicePlanTest, MasksThatTheDeviceDoesNotHaveTakeNoMemory) {
       const ActivationCapacity& capacity = report->pipeline.capacity;
       plan.relu_masks = HasReluMasks(plan, capacity, report->pipeline.bucket_rows, stream);
       EXPECT_EQ(plan.relu_masks, has_masks);
-      HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = plan,
-                                                                .pipeline = report->pipeline,
-                                                                .stream = stream,
-                                                                .purpose = Purpose::kTraining,
-                                                                .world = communicator,
-                                                                .timeout = absl::Seconds(20)}));
+      HADAL_ASSIGN_OR_RETURN(const auto engine, TrainingEngine(plan, report->pipeline, communicator, stream));
       const int64_t planned = json["memory"][0]["device_bytes"];
       EXPECT_EQ(device.used_bytes(), has_masks ? planned : planned - report->relu_mask_bytes);
     }
@@ -174,20 +156,6 @@ TEST(DevicePlanTest, MasksThatTheDeviceDoesNotHaveTakeNoMemory) {
   const auto fp32 = MakePlanReport(options, 1, kPlanned, MachineRate());
   EXPECT_EQ(fp32->relu_mask_bytes, 0);
   EXPECT_THAT(PlanToText(*fp32, {}), Not(HasSubstr("ReLU masks")));
-}
-
-// What rank 0 asks its device, for all ranks (tools/train/train_start.h).
-TEST(DevicePlanTest, ADeviceHasMasksOrNot) {
-  const TrainOptions options = SmallRun(1, 0);
-  ModelPlan plan = ModelPlan::Make(options.model);
-  plan.compute_storage = Storage::kBFloat16;
-  for (const bool has : {true, false}) {
-    EmulatedDevice device;
-    if (!has) device.RefuseEpilogues();
-    EXPECT_EQ(HasReluMasks(plan, CapacityOf(plan.options, options.batch), options.pipeline.bucket_rows,
-                           Stream::On(device, 1)),
-              has);
-  }
 }
 
 TEST(DevicePlanTest, WhatRanksExchangeLiesOnTheDeviceUnlessItGoesThroughTheHost) {

@@ -1,12 +1,7 @@
 // Whole training runs on a device beside the same on the CPU: losses alike to fp32, the same bits for every layout on
 // the device, and checkpoints that go from one kind of device to the other.
 #include <cmath>
-#include <filesystem>
-#include <memory>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/integration/pipeline_run.h"

@@ -1,12 +1,6 @@
 // Scores of given pairs on a device: the CPU's to fp32, and the same bits beside any neighbours.
-#include <cstdint>
-#include <memory>
 #include <set>
-#include <string>
-#include <tuple>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda_host/launch_device.h"
 #include "pipeline/pair_scorer.h"

@@ -1,7 +1,6 @@
 // Training where a feed-forward layer's ReLU and the gradients of biases ride on the products, and where nothing does:
 // losses are the same but for a bias's rounding, and in either case no layout, graph or recomputation changes a bit. On
 // the emulated device, whose products can do both.
-#include <memory>
 
 #include "gtest/gtest.h"
 #include "tests/integration/pipeline_run.h"

@@ -1,12 +1,9 @@
 // What a run does when steps are not finite: skips them on all ranks alike, goes back to a checkpoint, ends.
 // The trouble is made from outside, in the weights, before a step.
 #include <cmath>
-#include <limits>
-#include <mutex>
 #include <set>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pipeline/trainer.h"

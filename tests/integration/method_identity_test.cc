@@ -1,13 +1,7 @@
 // Methods that are another method at a special setting: a run of one has the bits of a run of the other.
-#include <numeric>
-#include <vector>
 
 #include "gtest/gtest.h"
-#include "layers/initialization.h"
-#include "layers/layer_combination.h"
-#include "layers/parameter_store.h"
 #include "tests/integration/pipeline_run.h"
-#include "tests/support/random_inputs.h"
 
 namespace hadal::testing {
 namespace {
@@ -95,29 +89,6 @@ TEST(MethodIdentityTest, CombinationsOfIdentitiesAreTheIdentity) {
     const double combined = RunOf(spec).loss[0];
     EXPECT_NEAR(combined, plain, layers == 1 ? 0 : 1e-6 * plain);
   }
-}
-
-// The first row is the number 1: the first layer reads the embedding bit for bit, and what stands behind it alone tells
-// one layer of DLCL from one of Pre-LN.
-TEST(MethodIdentityTest, OneLayerOfDlclReadsTheEmbedding) {
-  ModelOptions options = SmallModel(ResidualMethod::kDlclPre, {.d_model = 32, .vocabulary = kVocabulary});
-  options.encoder_layers = options.decoder_layers = 1;
-  const ModelPlan plan = ModelPlan::Make(options);
-  ArenaLayout layout;
-  std::vector<int32_t> sublayers(plan.sublayers.size());
-  std::iota(sublayers.begin(), sublayers.end(), 0);
-  ParameterStore parameters(plan, sublayers, Purpose::kInference, layout);
-  absl::StatusOr<Arena> arena = Arena::Allocate(layout);
-  ASSERT_TRUE(arena.ok());
-  parameters.Bind(*arena);
-  const Stream stream = Stream::Cpu(1);
-  for (const int32_t p : parameters.owned()) InitializeSlice(stream, plan, 1, p, 0, parameters.WeightVector(p));
-  const std::vector<float> embedding = NormalValues(7 * 32, 5);
-  std::vector<float> input(embedding.size());
-  const LayerCombination combination(plan, 1, 7);
-  EXPECT_EQ(combination.saved_bytes(), 0);
-  combination.Combine(stream, parameters, {embedding.data(), 7, 32}, nullptr, {input.data(), 7, 32});
-  EXPECT_TRUE(SameBits(input, embedding));
 }
 
 TEST(MethodIdentityTest, B2tWithoutItsSkipIsPostLn) {

@@ -1,13 +1,7 @@
 // Whole models on one rank: the gradient of every parameter that a training step leaves is the slope of the loss that
 // the same step reports, for every method. Dropout is on: its randomness is counted, so that the loss is a function of
 // the parameters alone.
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "layers/parameter_store.h"
 #include "pipeline/engine/engine.h"
@@ -18,6 +12,7 @@
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/directional_difference.h"
 #include "tests/support/moved_parameters.h"
+#include "tests/support/training_engine.h"
 
 namespace hadal::testing {
 namespace {
@@ -42,13 +37,7 @@ class LossOfModel {
     PrepareComputeThread();
     const Stream stream = Stream::Cpu(1);
     Communicator& rank = world_.communicator(0);
-    engine_ = Engine::Create({.plan = plan_,
-                              .pipeline = pipeline_,
-                              .stream = stream,
-                              .purpose = Purpose::kTraining,
-                              .world = rank,
-                              .timeout = kTimeout})
-                  .value();
+    engine_ = TrainingEngine(plan_, pipeline_, rank, stream).value();
     EXPECT_TRUE(InitializeParameters(pipeline_, parameters(), kSeed, stream, rank, kTimeout).ok());
     MoveParametersOffTheirStart(parameters(), kSeed + 1);
     MoveHiddenUnitsOffTheBend(parameters());

@@ -1,7 +1,5 @@
 #include "tests/integration/nccl_run_cases.h"
 
-#include <algorithm>
-
 #include "runtime/check.h"
 
 namespace hadal::testing {

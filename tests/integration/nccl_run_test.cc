@@ -1,12 +1,6 @@
 // Whole training runs whose ranks exchange what their devices work on by NCCL, emulated, beside the same through the
 // host: the same bits for every layout and schedule; and how a run ends when NCCL fails.
-#include <memory>
-#include <mutex>
-#include <random>
 #include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,13 +1,8 @@
 // What observers are shown, against double precision: the residual connection and LayerNorm, forward and backward, from
 // the shown tensors alone; and where the search in a failed step ends.
-#include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
-#include <limits>
-#include <map>
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "layers/parameter_store.h"
@@ -20,6 +15,7 @@
 #include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
+#include "tests/support/training_engine.h"
 
 namespace hadal::testing {
 namespace {
@@ -79,12 +75,7 @@ void OnRanks(ResidualMethod method, int ranks, int recompute_every,
   const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
     PrepareComputeThread();
     const Stream stream = Stream::Cpu(1);
-    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = plan,
-                                                                                 .pipeline = pipeline,
-                                                                                 .stream = stream,
-                                                                                 .purpose = Purpose::kTraining,
-                                                                                 .world = communicator,
-                                                                                 .timeout = kTimeout}));
+    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, TrainingEngine(plan, pipeline, communicator, stream));
     HADAL_RETURN_IF_ERROR(
         InitializeParameters(pipeline, engine->stage().parameters(), 1, stream, engine->grid().pipeline(), kTimeout));
     return body({*engine,

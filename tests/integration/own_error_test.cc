@@ -1,11 +1,6 @@
 // A rank that ends with an error of its own in the middle of a program, while its peers know of nothing: what it has
 // posted is taken back before its buffers go, so that what a peer sends or takes later meets nothing.
-#include <atomic>
 #include <barrier>
-#include <cstddef>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -79,28 +74,7 @@ bool MeetsNothing(Communicator& communicator, CommRequest request) {
   return true;
 }
 
-TEST(OwnErrorTest, AStepsReceivesMeetNothingMore) {
-  const Pipeline p;
-  std::barrier gone(2);
-  InProcessWorld world(2);
-  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
-    if (communicator.rank() == 1) {
-      ExpectOwnError(StepBesideABadPeer(p, Stream::Cpu(1), communicator, nullptr), "expected step 6");
-      gone.arrive_and_wait();
-      return absl::OkStatus();
-    }
-    const std::vector<std::byte> wrong(64);
-    HADAL_ASSIGN_OR_RETURN(CommRequest first, communicator.Send(wrong.data(), 64, 1, p.tag));
-    HADAL_RETURN_IF_ERROR(communicator.Wait(first, absl::Now() + kHang, "the first message"));
-    gone.arrive_and_wait();
-    HADAL_ASSIGN_OR_RETURN(const CommRequest second, communicator.Send(wrong.data(), 64, 1, p.tag));
-    EXPECT_TRUE(MeetsNothing(communicator, second));
-    return absl::OkStatus();
-  });
-  EXPECT_TRUE(status.ok()) << status;
-}
-
-// The same between devices: the second message is offered to a receive whose arena is gone.
+// The second message is offered to a receive whose arena is gone. Within the host: program_executor_test.
 TEST(OwnErrorTest, NcclStartsNothingMore) {
   const Pipeline p(/*device_transfers=*/true);
   EmulatedNccl nccl(5);

@@ -1,12 +1,7 @@
 #include "tests/integration/pipeline_run.h"
 
-#include <algorithm>
 #include <cstring>
-#include <mutex>
-#include <optional>
-#include <span>
 
-#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "layers/parameter_store.h"
 #include "pipeline/engine/engine.h"

@@ -1,7 +1,4 @@
 // What a profiler is shown of a training step on a device: stages, micro-batches and sublayers, properly nested.
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,12 +1,6 @@
 // A rank's programs share memory (runtime/arena.h): between them whatever is scratch is filled with NaN here, and
 // neither training, nor evaluations, nor translations, nor checkpoints that are written meanwhile change a bit.
-#include <algorithm>
-#include <cstddef>
-#include <optional>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/trainer.h"

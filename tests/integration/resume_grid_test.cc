@@ -1,12 +1,6 @@
 // A checkpoint knows no layout: saved on any grid of stages × replicas by any schedule, it goes on on any other as if
 // nothing had happened.
-#include <algorithm>
 #include <atomic>
-#include <filesystem>
-#include <functional>
-#include <map>
-#include <string>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "pipeline/trainer.h"

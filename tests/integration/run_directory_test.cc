@@ -1,9 +1,4 @@
 // A run and its directory: saves by the clock, and the end of a run that has lost its directory.
-#include <filesystem>
-#include <functional>
-#include <optional>
-#include <utility>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

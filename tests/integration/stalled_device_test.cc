@@ -2,14 +2,7 @@
 // start, in a step, a validation, a translation, a save, in launches that the driver blocks, and at the end. Over an
 // emulated CUDA runtime whose calls are all stuck once one waits for the device.
 #include <cstdlib>
-#include <functional>
-#include <limits>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "launch/device_choice.h"
 #include "launch/exit_code.h"

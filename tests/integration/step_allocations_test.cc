@@ -12,6 +12,7 @@
 #include "runtime/compute_thread.h"
 #include "runtime/data/sampling_order.h"
 #include "tests/integration/pipeline_run.h"
+#include "tests/support/training_engine.h"
 
 namespace {
 
@@ -51,12 +52,7 @@ int64_t AllocationsOfAStep(int layers, int micro_batches, int32_t tokens,
                   .Run([&](Communicator& communicator) -> absl::Status {
                     PrepareComputeThread();
                     const Stream stream = Stream::Cpu(2);
-                    auto engine = *Engine::Create({.plan = plan,
-                                                   .pipeline = pipeline,
-                                                   .stream = stream,
-                                                   .purpose = Purpose::kTraining,
-                                                   .world = communicator,
-                                                   .timeout = absl::Seconds(30)});
+                    auto engine = *TrainingEngine(plan, pipeline, communicator, stream);
                     (void)InitializeParameters(pipeline, engine->stage().parameters(), 1, stream, communicator,
                                                absl::Seconds(30));
                     for (int step = 0; step < 3; ++step) {

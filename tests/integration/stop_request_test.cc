@@ -1,12 +1,8 @@
 // How a run ends. At its limits of epochs and minutes. On a request: all ranks end with the same step, saved, whatever
 // the options say, and the resumed run finds nothing missing.
 #include <atomic>
-#include <tuple>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"

@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"

@@ -10,13 +10,7 @@
 // t counts applied updates, this one included; the rate is fairseq's after t − 1 updates.
 // The gradient of a micro-batch comes from a bare engine on one rank, without loss scale and recomputation, at the
 // recipe's weights. That it is the slope of the loss is shown by model_gradient_test and tests/parity.
-#include <algorithm>
 #include <cmath>
-#include <limits>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "layers/parameter_store.h"
@@ -29,6 +23,7 @@
 #include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/training_engine.h"
 
 namespace hadal::testing {
 namespace {
@@ -142,13 +137,7 @@ class MicroBatchGradients {
     PrepareComputeThread();
     const Stream stream = Stream::Cpu(1);
     Communicator& rank = world_.communicator(0);
-    engine_ = Engine::Create({.plan = plan,
-                              .pipeline = pipeline_,
-                              .stream = stream,
-                              .purpose = Purpose::kTraining,
-                              .world = rank,
-                              .timeout = kTimeout})
-                  .value();
+    engine_ = TrainingEngine(plan, pipeline_, rank, stream).value();
     EXPECT_TRUE(InitializeParameters(pipeline_, parameters(), options.seed, stream, rank, kTimeout).ok());
   }
 

@@ -30,44 +30,34 @@ void ExpectCount(const AccessCount& count, int64_t instructions, int64_t units, 
   EXPECT_EQ(count.least, least);
 }
 
-AccessCount OfFloats(int stride) {
+// A warp's stores of Ts that lie `stride` apart.
+template <typename T>
+AccessCount Strided(int stride) {
   return SharedOf([stride] {
-    HADAL_SHARED(float, values, 33 * kWarp);
-    static_cast<float>(values[stride * ThreadIndex()]);
+    HADAL_SHARED(T, values, 33 * kWarp);
+    values[stride * ThreadIndex()] = T{};
   });
 }
 
 TEST(AccessCounterTest, WordsOfOneBankTakeTurns) {
-  ExpectCount(OfFloats(1), 1, 1, 1);
-  ExpectCount(OfFloats(2), 1, 2, 1);
-  ExpectCount(OfFloats(8), 1, 8, 1);
-  ExpectCount(OfFloats(32), 1, 32, 1);
-  ExpectCount(OfFloats(33), 1, 1, 1);
+  for (const int stride : {1, 2, 8, 32}) ExpectCount(Strided<float>(stride), 1, stride, 1);
+  ExpectCount(Strided<float>(33), 1, 1, 1);
 }
 
-TEST(AccessCounterTest, OneWordForAllIsOneWavefront) { ExpectCount(OfFloats(0), 1, 1, 1); }
-
-TEST(AccessCounterTest, EightBytesGoByHalfWarps) {
-  const auto of = [](int stride) {
-    return SharedOf([stride] {
-      HADAL_SHARED(double, values, 2 * kWarp);
-      values[stride * ThreadIndex()] = 1.0;
-    });
-  };
-  ExpectCount(of(1), 1, 2, 2);
-  ExpectCount(of(2), 1, 4, 2);
+TEST(AccessCounterTest, OneWordForAllIsOneWavefront) {
+  ExpectCount(SharedOf([] {
+                HADAL_SHARED(float, values, 1);
+                static_cast<float>(values[0]);
+              }),
+              1, 1, 1);
 }
 
-TEST(AccessCounterTest, SixteenBytesGoByQuarterWarps) {
-  const auto of = [](int stride) {
-    return SharedOf([stride] {
-      HADAL_SHARED(float, values, 12 * kWarp);
-      StoreVector(values + stride * ThreadIndex(), Vector16{});
-    });
-  };
-  ExpectCount(of(4), 1, 4, 4);
-  ExpectCount(of(8), 1, 8, 4);
-  ExpectCount(of(12), 1, 4, 4);
+TEST(AccessCounterTest, EightBytesGoByHalfWarpsAndSixteenByQuarters) {
+  ExpectCount(Strided<double>(1), 1, 2, 2);
+  ExpectCount(Strided<double>(2), 1, 4, 2);
+  ExpectCount(Strided<Vector16>(1), 1, 4, 4);
+  ExpectCount(Strided<Vector16>(2), 1, 8, 4);
+  ExpectCount(Strided<Vector16>(3), 1, 4, 4);
 }
 
 // Eight rows 128 bytes apart lie in the same banks; where each is turned by its number they do not.

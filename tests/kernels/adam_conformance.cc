@@ -1,13 +1,35 @@
 #include "tests/kernels/adam_conformance.h"
 
+#include <cmath>
 #include <cstdint>
 
-#include "tests/support/adam_reference.h"
 #include "tests/support/random_inputs.h"
 #include "tests/support/strided_matrix.h"
 
 namespace hadal::testing {
 namespace {
+
+// One Adam step in double precision: the textbook form with bias-corrected moments (Kingma & Ba 2015, algorithm 1),
+// with the epsilon of the efficient form (added before the correction of the second moment).
+struct AdamReferenceState {
+  std::vector<double> parameter, first_moment, second_moment;
+};
+// Reads only the scalars of `args`.
+void AdamReference(const AdamArgs& args, const std::vector<float>& gradient, AdamReferenceState& state) {
+  const double root2 = std::sqrt(1 - std::pow(args.beta2, args.update));
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    const double g = args.gradient_scale * gradient[i];
+    double& p = state.parameter[i];
+    double& m = state.first_moment[i];
+    double& v = state.second_moment[i];
+    m = args.beta1 * m + (1 - args.beta1) * g;
+    v = args.beta2 * v + (1 - args.beta2) * g * g;
+    const double corrected_m = m / (1 - std::pow(args.beta1, args.update));
+    const double corrected_root_v = std::sqrt(v) / root2;
+    p *= 1 - args.learning_rate * args.weight_decay;
+    p -= args.learning_rate * corrected_m / (corrected_root_v + args.epsilon / root2);
+  }
+}
 
 void ExpectSameBits(const AdamState& a, const AdamState& b) {
   EXPECT_TRUE(SameBits(a.parameter, b.parameter));
@@ -39,10 +61,6 @@ AdamArgs TypicalAdamArgs() {
   args.update = 3;
   return args;
 }
-
-void PrintTo(const AdamBackend& backend, std::ostream* out) { *out << backend.name; }
-
-std::string AdamBackendName(const ::testing::TestParamInfo<AdamBackend>& info) { return info.param.name; }
 
 void AdamConformance::ExpectReference(const AdamArgs& scalars, int64_t count) {
   SCOPED_TRACE(::testing::Message() << count << " elements, update " << scalars.update);

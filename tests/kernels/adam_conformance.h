@@ -3,12 +3,12 @@
 #pragma once
 
 #include <functional>
-#include <ostream>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/adam.h"
+#include "tests/support/backend.h"
 
 namespace hadal::testing {
 
@@ -30,7 +30,6 @@ struct AdamBackend {
   std::function<Step> step;
   int variations;
 };
-void PrintTo(const AdamBackend& backend, std::ostream* out);
 
 class AdamConformance : public ::testing::TestWithParam<AdamBackend> {
  protected:
@@ -40,8 +39,5 @@ class AdamConformance : public ::testing::TestWithParam<AdamBackend> {
   }
   static void ExpectReference(const AdamArgs& scalars, int64_t count);
 };
-
-// Names an instance after its backend.
-std::string AdamBackendName(const ::testing::TestParamInfo<AdamBackend>& info);
 
 }  // namespace hadal::testing

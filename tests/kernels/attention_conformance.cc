@@ -75,10 +75,6 @@ Dropout AttentionProblem::dropout() const {
           Dropout::Threshold(dropout_rate)};
 }
 
-void PrintTo(const AttentionBackend& backend, std::ostream* out) { *out << backend.name; }
-
-std::string AttentionBackendName(const ::testing::TestParamInfo<AttentionBackend>& info) { return info.param.name; }
-
 AttentionTensors MakeTensors(const AttentionBackend& backend, const AttentionProblem& problem) {
   const auto values = [&](const std::vector<int32_t>& offsets, uint32_t seed) {
     std::vector<float> drawn = NormalValues(offsets.back() * problem.columns(), seed);

@@ -4,13 +4,13 @@
 
 #include <cstdint>
 #include <functional>
-#include <ostream>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "runtime/random.h"
 #include "tests/support/attention_reference.h"
+#include "tests/support/backend.h"
 
 namespace hadal::testing {
 
@@ -47,7 +47,6 @@ struct AttentionBackend {
   std::vector<int64_t> head_widths;  // one of each kind of kernel
   bool long_sentences = false;       // has kernels whose tiles want them
 };
-void PrintTo(const AttentionBackend& backend, std::ostream* out);
 
 // Inputs as the backend stores them.
 AttentionTensors MakeTensors(const AttentionBackend& backend, const AttentionProblem& problem);
@@ -60,8 +59,5 @@ class AttentionConformance : public ::testing::TestWithParam<AttentionBackend> {
     GetParam().run(problem, tensors, variation);
   }
 };
-
-// Names an instance after its backend.
-std::string AttentionBackendName(const ::testing::TestParamInfo<AttentionBackend>& info);
 
 }  // namespace hadal::testing

@@ -15,8 +15,16 @@ namespace {
 
 constexpr float kUnwritten = -777.0f;
 
+struct Variation {
+  int threads;
+  int64_t misalignment;
+};
+constexpr Variation kVariations[] = {{1, 1}, {1, 0}, {1, 3}, {2, 0}, {2, 3}, {3, 0}, {3, 3}};
+
 // Runs forward and backward on strided, misaligned matrices, as a layer with fused projections would.
-void RunKernels(const Stream& stream, const AttentionProblem& problem, AttentionTensors& t, int64_t misalignment) {
+void RunKernels(const AttentionProblem& problem, AttentionTensors& t, int variation) {
+  const Stream stream = Stream::Cpu(kVariations[variation].threads);
+  const int64_t misalignment = kVariations[variation].misalignment;
   const std::vector<int32_t> query_offsets = problem.QueryOffsets();
   const std::vector<int32_t> key_offsets = problem.KeyOffsets();
   const int64_t query_rows = query_offsets.back(), key_rows = key_offsets.back(), columns = problem.columns();
@@ -72,30 +80,15 @@ void RunKernels(const Stream& stream, const AttentionProblem& problem, Attention
   t.d_v = d_v.dense();
 }
 
-struct Variation {
-  int threads;
-  int64_t misalignment;
-};
-constexpr Variation kVariations[] = {{1, 1}, {1, 0}, {1, 3}, {2, 0}, {2, 3}, {3, 0}, {3, 3}};
-
-// One for each instruction set.
 std::vector<AttentionBackend> Backends() {
-  std::vector<AttentionBackend> backends;
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    const auto run = [target](const AttentionProblem& problem, AttentionTensors& tensors, int variation) {
-      const OnInstructionSet only(target);
-      const auto [threads, misalignment] = kVariations[variation];
-      RunKernels(Stream::Cpu(threads), problem, tensors, misalignment);
-    };
-    backends.push_back({.name = hwy::TargetName(target),
-                        .run = run,
-                        .variations = std::size(kVariations),
-                        .stored = [](float x) { return x; },
-                        .head_widths = {16}});
-  }
-  return backends;
+  return BackendsOfInstructionSets([](int64_t target) -> AttentionBackend {
+    return {.run = Only(target, RunKernels),
+            .variations = std::size(kVariations),
+            .stored = [](float x) { return x; },
+            .head_widths = {16}};
+  });
 }
-INSTANTIATE_TEST_SUITE_P(Cpu, AttentionConformance, ::testing::ValuesIn(Backends()), AttentionBackendName);
+INSTANTIATE_TEST_SUITE_P(Cpu, AttentionConformance, ::testing::ValuesIn(Backends()), BackendName());
 
 TEST(AttentionReferenceTest, GradientsAgreeWithFiniteDifferences) {
   for (const bool causal : {false, true}) {
@@ -115,7 +108,7 @@ TEST(AttentionReferenceTest, GradientsAgreeWithFiniteDifferences) {
 TEST(AttentionDeathTest, CausalNeedsEqualOffsets) {
   const AttentionProblem problem = {"", {3, 4}, {4, 3}, 1, 4, true};
   AttentionTensors t = MakeTensors(Backends().front(), problem);
-  EXPECT_DEATH(RunKernels(Stream::Cpu(1), problem, t, 1), "3 vs. 4");
+  EXPECT_DEATH(RunKernels(problem, t, 0), "3 vs. 4");
 }
 
 }  // namespace

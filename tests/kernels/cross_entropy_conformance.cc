@@ -24,12 +24,6 @@ constexpr int64_t kVocabularies[] = {2, 5, 8, 16, 17, 129, 136, 1000, 2049, 8003
 
 }  // namespace
 
-void PrintTo(const CrossEntropyBackend& backend, std::ostream* out) { *out << backend.name; }
-
-std::string CrossEntropyBackendName(const ::testing::TestParamInfo<CrossEntropyBackend>& info) {
-  return info.param.name;
-}
-
 Problem CrossEntropyConformance::MakeProblem(int64_t rows, int64_t vocabulary, float size, float label_smoothing,
                                              float gradient_scale) {
   std::vector<float> logits = NormalValues(rows * vocabulary, 2, size);
@@ -37,13 +31,6 @@ Problem CrossEntropyConformance::MakeProblem(int64_t rows, int64_t vocabulary, f
   std::vector<int32_t> targets;
   for (int64_t i = 0; i < rows; ++i) targets.push_back(static_cast<int32_t>((i * 7919 + vocabulary - 1) % vocabulary));
   return {logits, targets, label_smoothing, gradient_scale};
-}
-
-void CrossEntropyConformance::ExpectNoVariationChangesABit(const Problem& problem, const Outcome& expected) {
-  for (int variation = 1; variation < GetParam().variations; ++variation) {
-    SCOPED_TRACE(variation);
-    ExpectSameBits(Run(problem, variation), expected);
-  }
 }
 
 TEST_P(CrossEntropyConformance, MatchesTheReferenceEveryWay) {
@@ -58,16 +45,11 @@ TEST_P(CrossEntropyConformance, MatchesTheReferenceEveryWay) {
       EXPECT_TRUE(NearReference(actual.nll, expected.nll, 8, 4));
       EXPECT_TRUE(NearReference(actual.loss, expected.loss, 8, 4));
       EXPECT_TRUE(NearReference(actual.logits, expected.d_logits, kScale / 8, 16, GetParam().roundoff));
-      ExpectNoVariationChangesABit(problem, actual);
+      for (int variation = 1; variation < GetParam().variations; ++variation) {
+        SCOPED_TRACE(variation);
+        ExpectSameBits(Run(problem, variation), actual);
+      }
     }
-  }
-}
-
-TEST_P(CrossEntropyConformance, NoVariationChangesABit) {
-  // Many rows; on a device, blocks of 256 and of 1,024 threads.
-  for (const Problem& problem : {MakeProblem(13, 517, 3.0f, 0.1f, 0.5f), MakeProblem(2, 4104, 3.0f, 0.1f, 0.5f),
-                                 MakeProblem(2, 8200, 3.0f, 0.1f, 0.5f)}) {
-    ExpectNoVariationChangesABit(problem, Run(problem));
   }
 }
 

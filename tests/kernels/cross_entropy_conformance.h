@@ -4,11 +4,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <ostream>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/backend.h"
 
 namespace hadal::testing {
 
@@ -35,7 +35,6 @@ struct CrossEntropyBackend {
   float (*stored)(float x);  // what it holds of a logit
   double roundoff = 0;       // the most that storing costs, in units of 2^-24 of the value; 0: nothing beyond fp32
 };
-void PrintTo(const CrossEntropyBackend& backend, std::ostream* out);
 
 class CrossEntropyConformance : public ::testing::TestWithParam<CrossEntropyBackend> {
  protected:
@@ -45,10 +44,6 @@ class CrossEntropyConformance : public ::testing::TestWithParam<CrossEntropyBack
   // Normal logits as the backend stores them, targets all over the vocabulary.
   static CrossEntropyProblem MakeProblem(int64_t rows, int64_t vocabulary, float size, float label_smoothing,
                                          float gradient_scale);
-  static void ExpectNoVariationChangesABit(const CrossEntropyProblem& problem, const CrossEntropyOutcome& expected);
 };
-
-// Names an instance after its backend.
-std::string CrossEntropyBackendName(const ::testing::TestParamInfo<CrossEntropyBackend>& info);
 
 }  // namespace hadal::testing

@@ -76,7 +76,7 @@ AdamState AppliedStep(const AdamArgs& scalars, const AdamState& before, const st
 }
 
 const AdamBackend kBackend = {.name = "Float", .step = AppliedStep, .variations = std::size(kVariations)};
-INSTANTIATE_TEST_SUITE_P(Cuda, AdamConformance, ::testing::Values(kBackend), AdamBackendName);
+INSTANTIATE_TEST_SUITE_P(Cuda, AdamConformance, ::testing::Values(kBackend), BackendName());
 
 TEST(CudaAdamTest, AStepThatIsNotAppliedChangesNothing) {
   const AdamState before = MakeAdamState(100);

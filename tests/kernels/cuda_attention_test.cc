@@ -92,7 +92,7 @@ const AttentionBackend kBackends[] = {
      .signed_error = 1e-4,
      .head_widths = {16, 32},
      .long_sentences = true}};
-INSTANTIATE_TEST_SUITE_P(Cuda, AttentionConformance, ::testing::ValuesIn(kBackends), AttentionBackendName);
+INSTANTIATE_TEST_SUITE_P(Cuda, AttentionConformance, ::testing::ValuesIn(kBackends), BackendName());
 
 TEST(CudaAttentionDispatchTest, TensorCoresAreForBFloat16AndHeadsThatFitTheirTiles) {
   for (const int64_t width : {32, 64, 128}) {

@@ -43,7 +43,7 @@ const CrossEntropyBackend kBackends[] = {
      .variations = std::size(kVariations),
      .stored = Rounded<BFloat16>,
      .roundoff = kBFloat16Roundoff}};
-INSTANTIATE_TEST_SUITE_P(Cuda, CrossEntropyConformance, ::testing::ValuesIn(kBackends), CrossEntropyBackendName);
+INSTANTIATE_TEST_SUITE_P(Cuda, CrossEntropyConformance, ::testing::ValuesIn(kBackends), BackendName());
 
 // Only a device's batches have rows that are padding.
 TEST(CudaCrossEntropyTest, PaddingRowsAreExactZeros) {

@@ -73,7 +73,7 @@ EmbeddingBackend Backend(const char* name) {
 }
 const EmbeddingBackend kBackends[] = {Backend<float, float>("Float"), Backend<BFloat16, BFloat16>("BFloat16"),
                                       Backend<BFloat16, float>("BFloat16TableOfAFloatStream")};
-INSTANTIATE_TEST_SUITE_P(Cuda, EmbeddingConformance, ::testing::ValuesIn(kBackends), EmbeddingBackendName);
+INSTANTIATE_TEST_SUITE_P(Cuda, EmbeddingConformance, ::testing::ValuesIn(kBackends), BackendName());
 
 // Only a device's batches have rows that are padding.
 TEST(CudaEmbeddingTest, PaddingRowsAreZeroAndHaveNoGradient) {

@@ -32,6 +32,30 @@ std::vector<int32_t> EmbeddingCase::RowPositions() const {
   return in_sentence;
 }
 
+std::vector<double> EmbeddingReference::Forward() const {
+  std::vector<double> x;
+  for (std::size_t n = 0; n + 1 < offsets.size(); ++n) {
+    for (int32_t row = offsets[n]; row < offsets[n + 1]; ++row) {
+      for (int64_t c = 0; c < width; ++c) {
+        const double sum = multiplier * table[tokens[row] * width + c] + positions[(row - offsets[n]) * width + c];
+        x.push_back(sum * (factors.empty() ? 1 : factors[row * width + c]));
+      }
+    }
+  }
+  return x;
+}
+
+std::vector<double> EmbeddingReference::Backward(const std::vector<double>& dx) const {
+  std::vector<double> d_table(table.size());
+  for (std::size_t row = 0; row < tokens.size(); ++row) {
+    for (int64_t c = 0; c < width; ++c) {
+      const double factor = factors.empty() ? 1 : factors[row * width + c];
+      d_table[tokens[row] * width + c] += multiplier * factor * dx[row * width + c];
+    }
+  }
+  return d_table;
+}
+
 EmbeddingReference ReferenceOf(const EmbeddingCase& c) {
   EmbeddingReference reference = {c.width, c.tokens, c.offsets, Widen(c.table), Widen(c.positions), {}, c.kMultiplier};
   for (int64_t i = 0; c.dropout.active() && i < c.rows * c.width; ++i) {
@@ -39,10 +63,6 @@ EmbeddingReference ReferenceOf(const EmbeddingCase& c) {
   }
   return reference;
 }
-
-void PrintTo(const EmbeddingBackend& backend, std::ostream* out) { *out << backend.name; }
-
-std::string EmbeddingBackendName(const ::testing::TestParamInfo<EmbeddingBackend>& info) { return info.param.name; }
 
 EmbeddingCase MakeEmbeddingCase(const EmbeddingBackend& backend, const std::vector<int32_t>& offsets, int64_t width,
                                 bool with_dropout) {

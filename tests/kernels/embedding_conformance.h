@@ -4,13 +4,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <ostream>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "runtime/random.h"
-#include "tests/support/embedding_reference.h"
+#include "tests/support/backend.h"
 
 namespace hadal::testing {
 
@@ -26,6 +25,21 @@ struct EmbeddingCase {
 
   std::vector<int32_t> RowPositions() const;  // [rows] in their sentences
 };
+
+// Token embedding by plain loops in double precision. Matrices are dense.
+struct EmbeddingReference {
+  int64_t width = 0;
+  std::vector<int32_t> tokens;    // [rows]
+  std::vector<int32_t> offsets;   // [sentences + 1]
+  std::vector<double> table;      // [vocabulary, width]
+  std::vector<double> positions;  // [longest sentence, width]
+  std::vector<double> factors;    // dropout factors [rows, width], or empty
+  double multiplier = 1;
+
+  std::vector<double> Forward() const;
+  // d (Σ dx ⊙ x) / d table
+  std::vector<double> Backward(const std::vector<double>& dx) const;
+};
 EmbeddingReference ReferenceOf(const EmbeddingCase& c);
 
 struct EmbeddingBackend {
@@ -39,15 +53,11 @@ struct EmbeddingBackend {
   double residual_roundoff =
       0;  // the most that storing x costs, in units of 2^-24 of the value; 0: nothing beyond fp32
 };
-void PrintTo(const EmbeddingBackend& backend, std::ostream* out);
 
 // A case of values that the backend holds exactly, so that the reference starts from the same numbers.
 EmbeddingCase MakeEmbeddingCase(const EmbeddingBackend& backend, const std::vector<int32_t>& offsets, int64_t width,
                                 bool with_dropout);
 
 class EmbeddingConformance : public ::testing::TestWithParam<EmbeddingBackend> {};
-
-// Names an instance after its backend.
-std::string EmbeddingBackendName(const ::testing::TestParamInfo<EmbeddingBackend>& info);
 
 }  // namespace hadal::testing

@@ -8,12 +8,16 @@
 #include "kernels/adam.h"
 #include "kernels/add.h"
 #include "kernels/attention.h"
+#include "kernels/convert.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
+#include "kernels/head_scale.h"
 #include "kernels/linear.h"
 #include "kernels/residual_norm.h"
+#include "kernels/shift_scale.h"
 #include "kernels/sum_of_squares.h"
 #include "kernels/top_candidates.h"
+#include "kernels/weighted_sum.h"
 
 namespace hadal {
 namespace {
@@ -52,7 +56,8 @@ TEST(RefusedShapesDeathTest, OfLinear) {
   Memory m;
   const LinearForwardArgs forward{.x = m.Of(2, 3), .weight = m.Of(5, 3), .bias = m.Of(5), .y = m.Of(2, 5)};
   ExpectRefused<LinearForwardArgs>(LinearForward, forward,
-                                   {{"args.y.columns == args.weight.rows", [](auto& a) { a.y.columns = 4; }},
+                                   {{"3 vs. 4", [](auto& a) { a.weight.columns = a.weight.stride = 4; }},
+                                    {"args.y.columns == args.weight.rows", [](auto& a) { a.y.columns = 4; }},
                                     {"args.y.rows == args.x.rows", [](auto& a) { a.y.rows = 1; }},
                                     {"args.bias.size == args.weight.rows", [](auto& a) { a.bias.size = 4; }},
                                     {"m.stride >= m.columns", [](auto& a) { a.x.stride = 2; }}});
@@ -165,7 +170,8 @@ TEST(RefusedShapesDeathTest, OfAttention) {
 
 TEST(RefusedShapesDeathTest, OfTheEmbedding) {
   Memory m;
-  const std::vector<int32_t> tokens = {1, 4, 0}, offsets = {0, 2, 3}, below = {1, -1, 0}, from_one = {1, 2, 3};
+  const std::vector<int32_t> tokens = {1, 4, 0}, offsets = {0, 2, 3}, below = {1, -1, 0}, from_one = {1, 2, 3},
+                             row_positions = {0, 1, 0};
   const EmbeddingForwardArgs forward{.tokens = {tokens.data(), 3},
                                      .offsets = {offsets.data(), 3},
                                      .table = m.Of(5, 4),
@@ -173,7 +179,13 @@ TEST(RefusedShapesDeathTest, OfTheEmbedding) {
                                      .x = m.Of(3, 4)};
   ExpectRefused<EmbeddingForwardArgs>(
       EmbeddingForward, forward,
-      {{"args.x.rows == args.tokens.size", [](auto& a) { a.x.rows = 2; }},
+      {{"4 vs. 4", [](auto& a) { a.table.rows = 4; }},
+       {"2 vs. 1", [](auto& a) { a.positions.rows = 1; }},
+       {"1 vs. 1",
+        [&](auto& a) {
+          a.row_positions = {row_positions.data(), 3}, a.positions.rows = 1;
+        }},
+       {"args.x.rows == args.tokens.size", [](auto& a) { a.x.rows = 2; }},
        {"args.table.columns == args.x.columns", [](auto& a) { a.table.columns = 3; }},
        {"args.positions.columns == args.x.columns", [](auto& a) { a.positions.columns = 3; }},
        {"offsets.0. == 0", [&](auto& a) { a.offsets.data = from_one.data(); }},
@@ -189,11 +201,13 @@ TEST(RefusedShapesDeathTest, OfTheEmbedding) {
 
 TEST(RefusedShapesDeathTest, OfTheLossAndTheCandidates) {
   Memory m;
-  const std::vector<int32_t> targets = {1, 4};
+  const std::vector<int32_t> targets = {1, 4}, above = {1, 5}, below = {-1, 4};
   const CrossEntropyArgs loss{
       .logits = m.Of(2, 5), .targets = {targets.data(), 2}, .gradient_scale = 1, .loss = m.Of(2), .nll = m.Of(2)};
   ExpectRefused<CrossEntropyArgs>(CrossEntropy, loss,
-                                  {{"args.targets.size == args.logits.rows", [](auto& a) { a.targets.size = 1; }},
+                                  {{"5 vs. 5", [&](auto& a) { a.targets.data = above.data(); }},
+                                   {"-1 vs. 0", [&](auto& a) { a.targets.data = below.data(); }},
+                                   {"args.targets.size == args.logits.rows", [](auto& a) { a.targets.size = 1; }},
                                    {"args.loss.size == args.logits.rows", [](auto& a) { a.loss.size = 1; }},
                                    {"args.nll.size == args.logits.rows", [](auto& a) { a.nll.size = 1; }},
                                    {"args.label_smoothing < 1", [](auto& a) { a.label_smoothing = 1; }}});
@@ -215,6 +229,19 @@ TEST(RefusedShapesDeathTest, OfTheLossAndTheCandidates) {
        {"args.also >= 0", [](auto& a) { a.also = -1; }}});
 }
 
+TEST(RefusedShapesDeathTest, OfScalesAndSums) {
+  Memory m;
+  const ShiftScaleForwardArgs shift{.x = m.Of(2, 6), .shift = m.Of(1), .y = m.Of(2, 6)};
+  ExpectRefused<ShiftScaleForwardArgs>(ShiftScaleForward, shift, {{"2 vs. 1", [](auto& a) { a.shift.size = 2; }}});
+  const HeadScaleForwardArgs heads{.x = m.Of(2, 6), .gain = m.Of(3), .y = m.Of(2, 6)};
+  ExpectRefused<HeadScaleForwardArgs>(HeadScaleForward, heads, {{"2 vs. 0", [](auto& a) { a.gain.size = 4; }}});
+  const WeightedSumForwardArgs sum{.x = m.Of(6, 2), .weights = m.Of(3), .y = m.Of(2, 2)};
+  ExpectRefused<WeightedSumForwardArgs>(WeightedSumForward, sum, {{"5 vs. 6", [](auto& a) { a.x.rows = 5; }}});
+  const ConvertArgs convert{.from = m.Of(1, 4), .to = m.Of(1, 4)};
+  ExpectRefused<ConvertArgs>(
+      Convert, convert, {{"rows", [](auto& a) { a.to.rows = 2; }}, {"data", [](auto& a) { a.from.data = a.to.data; }}});
+}
+
 TEST(RefusedShapesDeathTest, OfTheUpdateAndItsSums) {
   Memory m;
   const AdamArgs adam{.parameter = m.Of(3), .gradient = m.Of(3), .first_moment = m.Of(3), .second_moment = m.Of(3)};
@@ -224,6 +251,7 @@ TEST(RefusedShapesDeathTest, OfTheUpdateAndItsSums) {
       {{"args.gradient.size == args.parameter.size", [](auto& a) { a.gradient.size = 2; }},
        {"args.first_moment.size == args.parameter.size", [](auto& a) { a.first_moment.size = 2; }},
        {"args.second_moment.size == args.parameter.size", [](auto& a) { a.second_moment.size = 2; }},
+       {"args.update >= 1", [](auto& a) { a.update = 0; }},
        {"args.beta1 < 1", [](auto& a) { a.beta1 = 1; }},
        {"args.beta2 < 1", [](auto& a) { a.beta2 = 1; }},
        {"args.epsilon >= 0", [](auto& a) { a.epsilon = -1e-8; }},

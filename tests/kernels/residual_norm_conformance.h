@@ -11,6 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "runtime/random.h"
+#include "tests/support/backend.h"
 #include "tests/support/residual_norm_reference.h"
 
 namespace hadal::testing {
@@ -77,7 +78,6 @@ struct ResidualNormBackend {
   // Only then can a matrix of one kind lie over one of the other.
   bool one_stored_type() const { return stored_residual == stored_product; }
 };
-void PrintTo(const ResidualNormBackend& backend, std::ostream* out);
 
 // A case of values that the backend holds exactly, so that the reference starts from the same numbers.
 ResidualNormCase MakeResidualNormCase(const ResidualNormBackend& backend, int64_t rows, int64_t width,
@@ -97,10 +97,6 @@ class ResidualNormConformance : public ::testing::TestWithParam<ResidualNormBack
                                              ResidualGradientPlace place = ResidualGradientPlace::kOwn) {
     return GetParam().run_backward(c, forward, variation, place);
   }
-  static void ExpectSameBitsEveryWay(const ResidualNormCase& c);
 };
-
-// Names an instance after its backend.
-std::string ResidualNormBackendName(const ::testing::TestParamInfo<ResidualNormBackend>& info);
 
 }  // namespace hadal::testing

@@ -110,12 +110,5 @@ TEST(ShiftScaleTest, ThreadsAndPlaceChangeNoBit) {
   });
 }
 
-TEST(ShiftScaleDeathTest, TheShiftIsOneNumber) {
-  std::vector<float> v(12);
-  EXPECT_DEATH(
-      ShiftScaleForward(Stream::Cpu(1), {.x = {v.data(), 2, 6}, .shift = {v.data(), 2}, .y = {v.data(), 2, 6}}),
-      "2 vs. 1");
-}
-
 }  // namespace
 }  // namespace hadal::testing

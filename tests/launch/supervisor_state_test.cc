@@ -96,18 +96,15 @@ TEST(SupervisorState, UsrOneBeforeTheJobListensLosesNothing) {
   EXPECT_EQ(EventOf({.code = 128 + SIGUSR1, .begun = true}, false), Event::kCrash);
 }
 
-TEST(SupervisorState, TheWaitDoublesUpToALimit) {
+TEST(SupervisorState, TheWaitDoublesUpToALimitAndWithProgressStartsAreOnlyKeptApart) {
+  EXPECT_EQ(BackOff(0, absl::Seconds(1), absl::Milliseconds(100)), absl::Milliseconds(900));
+  EXPECT_EQ(BackOff(0, absl::Seconds(1), absl::Hours(1)), absl::ZeroDuration());
   const absl::Duration first = absl::Seconds(1);
   for (const auto& [fruitless, seconds] : {std::pair(1, 1), {2, 2}, {3, 4}, {9, 256}, {10, 300}, {1000000, 300}}) {
     EXPECT_EQ(BackOff(fruitless, first, absl::Hours(1)), absl::Seconds(seconds)) << fruitless;
   }
   EXPECT_EQ(BackOff(3, absl::Hours(1), absl::ZeroDuration()), absl::Hours(1));
   EXPECT_EQ(BackOff(5, absl::ZeroDuration(), absl::ZeroDuration()), absl::ZeroDuration());
-}
-
-TEST(SupervisorState, AfterProgressStartsAreOnlyKeptApart) {
-  EXPECT_EQ(BackOff(0, absl::Seconds(1), absl::Milliseconds(100)), absl::Milliseconds(900));
-  EXPECT_EQ(BackOff(0, absl::Seconds(1), absl::Hours(1)), absl::ZeroDuration());
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 namespace hadal {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 Environment Of(const std::map<std::string, std::string>& variables) {
@@ -25,25 +26,19 @@ TEST(TaskLauncher, MpiIsStartedForMpirunAndForSrunWithPmix) {
 }
 
 TEST(TaskLauncher, TasksThatDoNotFindEachOtherAreAnErrorSaidOnce) {
-  const auto task = [](const char* id) { return Of({{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", id}}); };
-  const absl::Status first = CheckTasks(task("0"), 1), other = CheckTasks(task("3"), 1);
-  EXPECT_TRUE(absl::IsInvalidArgument(first));
-  EXPECT_THAT(std::string(first.message()), HasSubstr("srun started 4 tasks, but 1 rank found each other"));
-  EXPECT_THAT(std::string(first.message()), HasSubstr("--mpi=pmix"));
-  EXPECT_TRUE(absl::IsInvalidArgument(other));
-  EXPECT_TRUE(other.message().empty());
-}
-
-TEST(TaskLauncher, ProcessesOfTorchrunAreToldToUseMpi) {
-  const auto task = [](const char* rank) {
+  const auto srun = [](const char* id) { return Of({{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", id}}); };
+  const auto torchrun = [](const char* rank) {
     return Of({{"TORCHELASTIC_RUN_ID", "none"}, {"WORLD_SIZE", "2"}, {"RANK", rank}});
   };
-  const absl::Status first = CheckTasks(task("0"), 1), other = CheckTasks(task("1"), 1);
-  EXPECT_THAT(std::string(first.message()), HasSubstr("torchrun started 2 tasks, but 1 rank found each other"));
-  EXPECT_THAT(std::string(first.message()), HasSubstr("mpirun -n 2"));
-  EXPECT_TRUE(absl::IsInvalidArgument(other));
-  EXPECT_TRUE(other.message().empty());
-  EXPECT_TRUE(CheckTasks(task("1"), 2).ok());
+  const auto expect = [](const Environment& first, const Environment& other, const char* what, const char* remedy) {
+    const absl::Status said = CheckTasks(first, 1), silent = CheckTasks(other, 1);
+    EXPECT_TRUE(absl::IsInvalidArgument(said) && absl::IsInvalidArgument(silent));
+    EXPECT_THAT(std::string(said.message()), AllOf(HasSubstr(what), HasSubstr(remedy)));
+    EXPECT_TRUE(silent.message().empty());
+  };
+  expect(srun("0"), srun("3"), "srun started 4 tasks, but 1 rank found each other", "--mpi=pmix");
+  expect(torchrun("0"), torchrun("1"), "torchrun started 2 tasks, but 1 rank found each other", "mpirun -n 2");
+  EXPECT_TRUE(CheckTasks(torchrun("1"), 2).ok());
   EXPECT_TRUE(CheckTasks(Of({{"WORLD_SIZE", "2"}, {"RANK", "1"}}), 1).ok());  // left over in a shell
 }
 

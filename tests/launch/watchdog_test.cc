@@ -96,6 +96,7 @@ TEST(WatchdogTest, AWaitIsNotCountedAsWork) {
       return communicator.Wait(send, absl::Now() + kHang, "a test");
     }
     CurrentInstruction current;
+    EXPECT_EQ(current.Describe(), "before the first step");
     current.Set(0, 0, 4, {});
     const Watchdog watchdog(communicator, current, absl::Milliseconds(200), said.Listener());
     HADAL_ASSIGN_OR_RETURN(CommRequest receive, communicator.Receive(&byte, 1, 1, 7));
@@ -150,19 +151,6 @@ TEST(WatchdogTest, IsSilentWhileARankGetsOn) {
     }
   }
   EXPECT_TRUE(said.text().empty() || longest >= 0.1) << said.text();
-}
-
-TEST(WatchdogTest, SaysThatARankIsBusy) {
-  Said said;
-  InProcessWorld world(1);
-  CurrentInstruction current;
-  EXPECT_EQ(current.Describe(), "before the first step");
-  {
-    const Watchdog watchdog(world.communicator(0), current, absl::Milliseconds(100), said.Listener());
-    current.Set(0, 0, 4, {});
-    said.AwaitWord();
-  }
-  EXPECT_THAT(said.text(), HasSubstr("busy for"));
 }
 
 // No memory for a line, say: neither the run nor the watchdog ends by it.

@@ -16,14 +16,20 @@ ModelPlan Plan() {
   return ModelPlan::Make(options);
 }
 
-TEST(BorderEdgesTest, EncoderAndBetweenTheStacksCarryTheStream) {
+TEST(BorderEdgesTest, TheStreamIsAloneUpToTheDecoderAndWithoutAnEncoder) {
   const ModelPlan plan = Plan();
-  for (int32_t position = 1; position <= plan.target_embedding(); ++position) {
-    const std::vector<Edge> edges = BorderEdges(plan, position);
-    ASSERT_EQ(edges.size(), 1u);
-    EXPECT_EQ(edges[0].kind, EdgeKind::kResidual);
-    EXPECT_EQ(edges[0].rows, Stack::kEncoder);
-  }
+  const ModelPlan decoder = ModelPlan::Make(
+      {.encoder_layers = 0, .decoder_layers = 2, .d_model = 8, .d_ff = 16, .heads = 2, .target_vocabulary = 20});
+  const auto expect_alone = [](const ModelPlan& of, int32_t last, Stack rows) {
+    for (int32_t position = 1; position <= last; ++position) {
+      const std::vector<Edge> edges = BorderEdges(of, position);
+      ASSERT_EQ(edges.size(), 1u);
+      EXPECT_EQ(edges[0].kind, EdgeKind::kResidual);
+      EXPECT_EQ(edges[0].rows, rows);
+    }
+  };
+  expect_alone(plan, plan.target_embedding(), Stack::kEncoder);
+  expect_alone(decoder, decoder.output_head(), Stack::kDecoder);
 }
 
 TEST(BorderEdgesTest, DecoderCarriesTheMemoryWhileItIsRead) {
@@ -59,8 +65,6 @@ TEST(BorderEdgesTest, CombinedLayersSendEverythingSoFar) {
   EXPECT_EQ(entries, (std::vector<int64_t>{1, 2, 3, 1, 1, 2, 1}));
 }
 
-// The residual stream as its norms let it be; what products read in bf16; the encoder output's gradient, which several
-// readers add to, in fp32.
 // Behind the first sublayer of a stack until its end; fp32 whatever products read.
 TEST(BorderEdgesTest, ASecondStreamIsOneEdgeMoreInsideItsStack) {
   ModelOptions options = Plan().options;
@@ -114,17 +118,6 @@ TEST(BorderEdgesTest, InBf16EveryEdgeSaysHowItIsStored) {
   const ActivationCapacity capacity{.source_rows = 10, .target_rows = 7, .max_length = 10};
   EXPECT_EQ(EdgeBytes({}, kNarrow, capacity, 8), 10 * 8 * 2);
   EXPECT_EQ(EdgeBytes({}, kWide, capacity, 8), 10 * 8 * 4);
-}
-
-TEST(BorderEdgesTest, WithoutAnEncoderThereIsTheStreamAlone) {
-  const ModelPlan plan = ModelPlan::Make(
-      {.encoder_layers = 0, .decoder_layers = 2, .d_model = 8, .d_ff = 16, .heads = 2, .target_vocabulary = 20});
-  for (int32_t position = 1; position <= plan.output_head(); ++position) {
-    const std::vector<Edge> edges = BorderEdges(plan, position);
-    ASSERT_EQ(edges.size(), 1u);
-    EXPECT_EQ(edges[0].kind, EdgeKind::kResidual);
-    EXPECT_EQ(edges[0].rows, Stack::kDecoder);
-  }
 }
 
 }  // namespace

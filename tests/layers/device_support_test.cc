@@ -75,40 +75,37 @@ TEST(DeviceSupportTest, AStreamInBf16KeepsNoBranchOfAThousandth) {
 }
 
 TEST(DeviceSupportTest, WhatIsMissingIsNamed) {
-  const auto message = [](ResidualMethod method, const DeviceKernels& kernels, int32_t d_model = 32) {
-    const absl::Status status = CheckDeviceSupport(PlanOf(method, d_model), kernels);
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << ResidualMethodName(method);
-    return std::string(status.message());
+  using Kernels = DeviceKernels;
+  struct Case {
+    ResidualMethod method;
+    const char* words;
+    void (*change)(Kernels&);
+    int32_t d_model = 32;
   };
-  DeviceKernels kernels = Everything();
-  kernels.learned_gains = false;
-  for (const ResidualMethod method : {ResidualMethod::kReZero, ResidualMethod::kAdmin, ResidualMethod::kRFixup}) {
-    EXPECT_THAT(message(method, kernels), HasSubstr("residual_norm with learned gains"));
+  for (const Case& c :
+       {Case{ResidualMethod::kReZero, "residual_norm with learned gains", [](Kernels& k) { k.learned_gains = false; }},
+        {ResidualMethod::kAdmin, "residual_norm with learned gains", [](Kernels& k) { k.learned_gains = false; }},
+        {ResidualMethod::kRFixup, "residual_norm with learned gains", [](Kernels& k) { k.learned_gains = false; }},
+        {ResidualMethod::kNormFormer, "head_scale", [](Kernels& k) { k.head_scale_forward = nullptr; }},
+        {ResidualMethod::kMhc, "hyper_connection (mHC)", [](Kernels& k) { k.hyper_read_forward = nullptr; }},
+        {ResidualMethod::kRFixup, "shift_scale", [](Kernels& k) { k.shift_scale_forward = nullptr; }},
+        {ResidualMethod::kDlclPre, "weighted_sum (DLCL)", [](Kernels& k) { k.weighted_sum_forward = nullptr; }},
+        {ResidualMethod::kPreLn, "1032 columns (the widest has 1024)", [](Kernels&) {}, 1032},
+        {ResidualMethod::kSubLn, "1056 columns", [](Kernels&) {}, 264},  // its norm of d_ff
+        {ResidualMethod::kPostLn, "heads of 16 columns", [](Kernels& k) { k.widest_head = 15; }}}) {
+    DeviceKernels kernels = Everything();
+    c.change(kernels);
+    const absl::Status status = CheckDeviceSupport(PlanOf(c.method, c.d_model), kernels);
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << ResidualMethodName(c.method);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(c.words));
   }
-  kernels = Everything();
-  kernels.head_scale_forward = nullptr;
-  EXPECT_THAT(message(ResidualMethod::kNormFormer, kernels), HasSubstr("head_scale"));
-  kernels = Everything();
-  kernels.hyper_read_forward = nullptr;
-  EXPECT_THAT(message(ResidualMethod::kMhc, kernels), HasSubstr("hyper_connection (mHC)"));
-  kernels = Everything();
-  kernels.shift_scale_forward = nullptr;
-  EXPECT_THAT(message(ResidualMethod::kRFixup, kernels), HasSubstr("shift_scale"));
-  kernels = Everything();
-  kernels.weighted_sum_forward = nullptr;
-  EXPECT_THAT(message(ResidualMethod::kDlclPre, kernels), HasSubstr("weighted_sum (DLCL)"));
-  kernels = Everything();
-  EXPECT_THAT(message(ResidualMethod::kPreLn, kernels, 1032), HasSubstr("1032 columns (the widest has 1024)"));
-  EXPECT_THAT(message(ResidualMethod::kSubLn, kernels, 264), HasSubstr("1056 columns"));  // its norm of d_ff
+  DeviceKernels kernels = Everything();
   ModelPlan of_encoder = PlanOf(ResidualMethod::kPreLn, 264);
   of_encoder.options.encoder.ffn_inner_norm = true;
   EXPECT_THAT(std::string(CheckDeviceSupport(of_encoder, kernels).message()), HasSubstr("1056 columns"));
   of_encoder.options.encoder.combine_layers = true;
   kernels.weighted_sum_forward = nullptr;
   EXPECT_THAT(std::string(CheckDeviceSupport(of_encoder, kernels).message()), HasSubstr("weighted_sum (DLCL)"));
-  kernels = Everything();
-  kernels.widest_head = 15;
-  EXPECT_THAT(message(ResidualMethod::kPostLn, kernels), HasSubstr("heads of 16 columns"));
 }
 
 TEST(DeviceSupportTest, AnAdaptiveSoftmaxNeedsACpu) {

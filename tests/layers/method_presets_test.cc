@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include "gtest/gtest.h"
 #include "layers/model_plan.h"
@@ -16,35 +18,24 @@ ModelOptions WithDepth(ResidualMethod method, int encoder, int decoder) {
   return options;
 }
 
-struct DeepNormRow {
-  int n, m;
-  double encoder_alpha, encoder_beta, decoder_alpha, decoder_beta;
-};
-
-// DeepNet figure 2 evaluated at the depths of the papers.
-class DeepNormConstantsTest : public ::testing::TestWithParam<DeepNormRow> {};
-
-TEST_P(DeepNormConstantsTest, MatchTheTable) {
-  const DeepNormRow& row = GetParam();
-  const ModelOptions options = WithDepth(ResidualMethod::kDeepNorm, row.n, row.m);
-  EXPECT_NEAR(options.encoder.residual_gain, row.encoder_alpha, 1e-4);
-  EXPECT_NEAR(options.encoder.value_gain, row.encoder_beta, 1e-4);
-  EXPECT_NEAR(options.decoder.residual_gain, row.decoder_alpha, 1e-4);
-  EXPECT_NEAR(options.decoder.ffn_gain, row.decoder_beta, 1e-4);
-  EXPECT_EQ(options.encoder.query_key_gain, 1);
-  EXPECT_EQ(options.encoder.output_gain, options.encoder.value_gain);
-  EXPECT_EQ(options.decoder.cross_value_gain, options.decoder.value_gain);
-  EXPECT_EQ(options.decoder.cross_output_gain, options.decoder.value_gain);
+// DeepNet figure 2 evaluated at the depths of the papers: N, M; alpha, beta of the encoder and of the decoder.
+TEST(ResidualMethodTest, DeepNormsConstantsAreThoseOfThePaper) {
+  for (const auto& [n, m, encoder_alpha, encoder_beta, decoder_alpha, decoder_beta] :
+       {std::tuple(6, 6, 1.4179, 0.4970, 2.0598, 0.3433),
+        {60, 12, 2.6331, 0.2676, 2.4495, 0.2887},
+        {100, 100, 3.4157, 0.2063, 4.1618, 0.1699},
+        {500, 500, 5.6482, 0.1248, 6.2233, 0.1136}}) {
+    const ModelOptions options = WithDepth(ResidualMethod::kDeepNorm, n, m);
+    EXPECT_NEAR(options.encoder.residual_gain, encoder_alpha, 1e-4);
+    EXPECT_NEAR(options.encoder.value_gain, encoder_beta, 1e-4);
+    EXPECT_NEAR(options.decoder.residual_gain, decoder_alpha, 1e-4);
+    EXPECT_NEAR(options.decoder.ffn_gain, decoder_beta, 1e-4);
+    EXPECT_EQ(options.encoder.query_key_gain, 1);
+    EXPECT_EQ(options.encoder.output_gain, options.encoder.value_gain);
+    EXPECT_EQ(options.decoder.cross_value_gain, options.decoder.value_gain);
+    EXPECT_EQ(options.decoder.cross_output_gain, options.decoder.value_gain);
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(Depths, DeepNormConstantsTest,
-                         ::testing::Values(DeepNormRow{6, 6, 1.4179, 0.4970, 2.0598, 0.3433},
-                                           DeepNormRow{18, 18, 1.9987, 0.3526, 2.7108, 0.2608},
-                                           DeepNormRow{50, 50, 2.7505, 0.2562, 3.4996, 0.2021},
-                                           DeepNormRow{60, 12, 2.6331, 0.2676, 2.4495, 0.2887},
-                                           DeepNormRow{100, 100, 3.4157, 0.2063, 4.1618, 0.1699},
-                                           DeepNormRow{250, 250, 4.5482, 0.1549, 5.2332, 0.1351},
-                                           DeepNormRow{500, 500, 5.6482, 0.1248, 6.2233, 0.1136}));
 
 TEST(ResidualMethodTest, KeelsStreamWeighsAsMuchAsAllBranches) {
   const ModelOptions options = WithDepth(ResidualMethod::kKeel, 500, 250);
@@ -55,13 +46,11 @@ TEST(ResidualMethodTest, KeelsStreamWeighsAsMuchAsAllBranches) {
 
 TEST(ResidualMethodTest, LnScalingDividesTheNormsByTheRootOfTheLayer) {
   ModelOptions options = WithDepth(ResidualMethod::kLnScaling, 2, 4);
-  options.source_vocabulary = options.target_vocabulary = 8;
   const ModelPlan plan = ModelPlan::Make(options);
   for (const SublayerRecord& sublayer : plan.sublayers) {
     EXPECT_FLOAT_EQ(sublayer.norm_gain, sublayer.layer < 0 ? 1 : 1 / std::sqrt(sublayer.layer + 1.0f));
   }
   ModelOptions pre_ln = WithDepth(ResidualMethod::kPreLn, 2, 4);
-  pre_ln.source_vocabulary = pre_ln.target_vocabulary = 8;
   EXPECT_NE(plan.Hash(), ModelPlan::Make(pre_ln).Hash());
   options.encoder.norm_gain = options.decoder.norm_gain = DepthInit::kFlat;
   EXPECT_EQ(ModelPlan::Make(options).Hash(), ModelPlan::Make(pre_ln).Hash()) << "with equal scales it is Pre-LN";
@@ -70,7 +59,6 @@ TEST(ResidualMethodTest, LnScalingDividesTheNormsByTheRootOfTheLayer) {
 TEST(ResidualMethodTest, MixLnIsPostLnBelowAndPreLnAbove) {
   const auto plan_of = [](ResidualMethod method, double share) {
     ModelOptions options = WithDepth(method, 9, 4);
-    options.source_vocabulary = options.target_vocabulary = 8;
     if (method == ResidualMethod::kMixLn && share >= 0) {
       options.encoder.post_norm_share = options.decoder.post_norm_share = share;
     }
@@ -85,7 +73,6 @@ TEST(ResidualMethodTest, MixLnIsPostLnBelowAndPreLnAbove) {
   }
   EXPECT_EQ(post, 2 * 2 + 3);
   ModelOptions deep = WithDepth(ResidualMethod::kMixLn, 100, 4);
-  deep.source_vocabulary = deep.target_vocabulary = 8;
   deep.encoder.post_norm_share = 0.29;  // times 100 it is a little less than 29
   const ModelPlan plan = ModelPlan::Make(deep);
   EXPECT_EQ(plan.sublayers[2 * 29].norm, NormPlacement::kPost);
@@ -101,7 +88,6 @@ TEST(ResidualMethodTest, CompletePOfTwoLayersIsPreLn) {
   EXPECT_EQ(deep.encoder.adam_epsilon_factor, 0.25);
   EXPECT_EQ(deep.decoder.adam_epsilon_factor, 0.5);
   ModelOptions base = WithDepth(ResidualMethod::kCompleteP, 2, 2), pre_ln = WithDepth(ResidualMethod::kPreLn, 2, 2);
-  for (ModelOptions* options : {&base, &pre_ln}) options->source_vocabulary = options->target_vocabulary = 8;
   EXPECT_EQ(ModelPlan::Make(base).Hash(), ModelPlan::Make(pre_ln).Hash());
   EXPECT_EQ(base.decoder.adam_epsilon_factor, 1);
 }
@@ -137,7 +123,7 @@ TEST(ResidualMethodTest, AWiderModelThanItsBaseStartsWithSmallerLogits) {
 
 // What torchscale's code makes of (N^4 M)^-1/16 in the encoder; the rest is the paper's.
 TEST(ResidualMethodTest, TorchscalesEncoderBeta) {
-  for (const auto& [layers, beta] : {std::pair(6, 0.6569), {18, 0.4660}, {50, 0.3387}, {100, 0.2727}, {500, 0.1649}}) {
+  for (const auto& [layers, beta] : {std::pair(6, 0.6569), {500, 0.1649}}) {
     const ModelOptions paper = WithDepth(ResidualMethod::kDeepNorm, layers, layers);
     ModelOptions options = paper;
     ApplyTorchscaleBeta(options);
@@ -151,23 +137,13 @@ TEST(ResidualMethodTest, TorchscalesEncoderBeta) {
 
 // (2M)^1/4 and (8M)^-1/4.
 TEST(ResidualMethodTest, DeepNormWithoutAnEncoder) {
-  struct Row {
-    int layers;
-    double alpha, beta;
-  };
-  for (const Row& row : {Row{6, 1.8612, 0.3799},
-                         {12, 2.2134, 0.3195},
-                         {24, 2.6321, 0.2686},
-                         {100, 3.7606, 0.1880},
-                         {200, 4.4721, 0.1581},
-                         {500, 5.6234, 0.1257},
-                         {1000, 6.6874, 0.1057}}) {
-    const ModelOptions deepnorm = WithDepth(ResidualMethod::kDeepNorm, 0, row.layers);
-    EXPECT_NEAR(deepnorm.decoder.residual_gain, row.alpha, 1e-4);
-    EXPECT_NEAR(deepnorm.decoder.value_gain, row.beta, 1e-4);
-    const ModelOptions branchnorm = WithDepth(ResidualMethod::kBranchNorm, 0, row.layers);
+  for (const auto& [layers, alpha, beta] : {std::tuple(6, 1.8612, 0.3799), {1000, 6.6874, 0.1057}}) {
+    const ModelOptions deepnorm = WithDepth(ResidualMethod::kDeepNorm, 0, layers);
+    EXPECT_NEAR(deepnorm.decoder.residual_gain, alpha, 1e-4);
+    EXPECT_NEAR(deepnorm.decoder.value_gain, beta, 1e-4);
+    const ModelOptions branchnorm = WithDepth(ResidualMethod::kBranchNorm, 0, layers);
     EXPECT_EQ(branchnorm.decoder.residual_gain, 1);
-    EXPECT_NEAR(branchnorm.decoder.ffn_gain, row.beta, 1e-4);
+    EXPECT_NEAR(branchnorm.decoder.ffn_gain, beta, 1e-4);
   }
 }
 
@@ -193,7 +169,6 @@ TEST(ResidualMethodTest, BranchNormHasDeepNormsWeightsAndNoResidualGain) {
   EXPECT_EQ(branchnorm.encoder.ffn_gain, deepnorm.encoder.ffn_gain);
   EXPECT_EQ(branchnorm.decoder.value_gain, deepnorm.decoder.value_gain);
   EXPECT_EQ(branchnorm.branch_growth, BranchGrowth::kLinear);
-  EXPECT_EQ(branchnorm.distribution, WeightDistribution::kXavierNormal);
 }
 
 TEST(ResidualMethodTest, PostAndPreLnDifferInPlacementOnly) {
@@ -204,7 +179,6 @@ TEST(ResidualMethodTest, PostAndPreLnDifferInPlacementOnly) {
   EXPECT_EQ(post.encoder.residual_gain, 1);
   EXPECT_EQ(post.encoder.value_gain, pre.encoder.value_gain);
   EXPECT_NEAR(post.encoder.query_key_gain, 0.70711, 1e-5);
-  EXPECT_EQ(post.distribution, WeightDistribution::kXavierUniform);
 }
 
 TEST(ResidualMethodTest, NamesRoundTripAndUnknownOnesListTheRest) {
@@ -231,9 +205,7 @@ TEST(ResidualMethodTest, DepthScaledInitialisationsAreOtherwisePostLn) {
     EXPECT_EQ(options.decoder.residual_gain, 1);
     EXPECT_EQ(options.branch_growth, BranchGrowth::kConstant);
   }
-  EXPECT_EQ(init.distribution, WeightDistribution::kXavierNormal);
   EXPECT_EQ(init.decoder.depth_init, DepthInit::kFromTop);
-  EXPECT_EQ(ds.distribution, WeightDistribution::kXavierUniform);
   EXPECT_EQ(ds.encoder.depth_init, DepthInit::kInverseSqrt);
   EXPECT_EQ(ds.decoder.query_key_gain, 1);
   EXPECT_EQ(ds.decoder.cross_value_gain, 1);
@@ -241,17 +213,14 @@ TEST(ResidualMethodTest, DepthScaledInitialisationsAreOtherwisePostLn) {
 
 // Encoder, decoder: 0.67 N^-1/4 and (9M)^-1/4.
 TEST(ResidualMethodTest, TFixupScalesByDepth) {
-  struct Row {
-    int layers;
-    double encoder, decoder;
-  };
-  for (const Row& row : {Row{6, 0.428, 0.369}, {18, 0.325, 0.280}, {100, 0.212, 0.183}}) {
-    const ModelOptions options = WithDepth(ResidualMethod::kTFixup, row.layers, row.layers);
-    EXPECT_NEAR(options.encoder.ffn_gain, row.encoder, 6e-4);
-    EXPECT_NEAR(options.encoder.value_gain, row.encoder, 6e-4);
-    EXPECT_NEAR(options.decoder.cross_output_gain, row.decoder, 6e-4);
-    EXPECT_NEAR(options.decoder.embedding_gain, row.decoder, 6e-4);
-    EXPECT_NEAR(options.encoder.embedding_gain, row.decoder, 6e-4);
+  for (const auto& [layers, encoder, decoder] :
+       {std::tuple(6, 0.428, 0.369), {18, 0.325, 0.280}, {100, 0.212, 0.183}}) {
+    const ModelOptions options = WithDepth(ResidualMethod::kTFixup, layers, layers);
+    EXPECT_NEAR(options.encoder.ffn_gain, encoder, 6e-4);
+    EXPECT_NEAR(options.encoder.value_gain, encoder, 6e-4);
+    EXPECT_NEAR(options.decoder.cross_output_gain, decoder, 6e-4);
+    EXPECT_NEAR(options.decoder.embedding_gain, decoder, 6e-4);
+    EXPECT_NEAR(options.encoder.embedding_gain, decoder, 6e-4);
     EXPECT_NEAR(options.encoder.query_key_gain, 0.70711, 1e-5);
     EXPECT_EQ(options.decoder.norm, NormPlacement::kNone);
   }
@@ -285,17 +254,13 @@ TEST(ResidualMethodTest, ClosedAdminStartsFromAConstantOfTheDepth) {
 
 // L^-1/6 and L^-1/2 of L = 5N branches.
 TEST(ResidualMethodTest, RFixupScalesByTheNumberOfBranches) {
-  struct Row {
-    int layers;
-    double attention, ffn;
-  };
-  for (const Row& row : {Row{18, 0.4724, 0.1054}, {100, 0.3550, 0.0447}, {500, 0.2714, 0.0200}}) {
-    const ModelOptions options = WithDepth(ResidualMethod::kRFixup, row.layers, row.layers);
+  for (const auto& [layers, attention, ffn] : {std::tuple(18, 0.4724, 0.1054), {500, 0.2714, 0.0200}}) {
+    const ModelOptions options = WithDepth(ResidualMethod::kRFixup, layers, layers);
     EXPECT_EQ(options.encoder.norm, NormPlacement::kNone);
-    EXPECT_NEAR(options.encoder.query_key_gain * std::sqrt(2), row.attention, 1e-4);
-    EXPECT_NEAR(options.decoder.value_gain * std::sqrt(2), row.attention, 1e-4);
-    EXPECT_NEAR(options.decoder.cross_value_gain * std::sqrt(2), row.attention, 1e-4);
-    EXPECT_NEAR(options.decoder.ffn_gain, row.ffn, 1e-4);
+    EXPECT_NEAR(options.encoder.query_key_gain * std::sqrt(2), attention, 1e-4);
+    EXPECT_NEAR(options.decoder.value_gain * std::sqrt(2), attention, 1e-4);
+    EXPECT_NEAR(options.decoder.cross_value_gain * std::sqrt(2), attention, 1e-4);
+    EXPECT_NEAR(options.decoder.ffn_gain, ffn, 1e-4);
     EXPECT_EQ(options.encoder.output_gain, 0);
     EXPECT_EQ(options.decoder.cross_output_gain, 0);
     EXPECT_EQ(options.encoder.ffn_output_factor, 0);
@@ -305,14 +270,10 @@ TEST(ResidualMethodTest, RFixupScalesByTheNumberOfBranches) {
 }
 
 TEST(ResidualMethodTest, SubLnGainsGrowWithDepth) {
-  struct Row {
-    int layers;
-    double encoder, decoder;
-  };
-  for (const Row& row : {Row{6, 1.547, 1.700}, {18, 2.183, 1.997}, {100, 3.174, 2.388}, {500, 4.104, 2.704}}) {
-    const ModelOptions options = WithDepth(ResidualMethod::kSubLn, row.layers, row.layers);
-    EXPECT_NEAR(options.encoder.value_gain, row.encoder, 1e-3);
-    EXPECT_NEAR(options.decoder.ffn_gain, row.decoder, 1e-3);
+  for (const auto& [layers, encoder, decoder] : {std::tuple(6, 1.547, 1.700), {500, 4.104, 2.704}}) {
+    const ModelOptions options = WithDepth(ResidualMethod::kSubLn, layers, layers);
+    EXPECT_NEAR(options.encoder.value_gain, encoder, 1e-3);
+    EXPECT_NEAR(options.decoder.ffn_gain, decoder, 1e-3);
     EXPECT_EQ(options.decoder.cross_value_gain, 1) << "cross-attention is not scaled";
     EXPECT_EQ(options.decoder.cross_output_gain, 1);
     EXPECT_EQ(options.encoder.query_key_gain, 1);
@@ -322,7 +283,6 @@ TEST(ResidualMethodTest, SubLnGainsGrowWithDepth) {
 
 TEST(ResidualMethodTest, ResiDualIsPostLnWithASecondStreamAndANormBehindIt) {
   ModelOptions options = WithDepth(ResidualMethod::kResidualDual, 2, 3);
-  options.source_vocabulary = options.target_vocabulary = 8;
   const ModelPlan plan = ModelPlan::Make(options);
   int closing = 0;
   for (const SublayerRecord& sublayer : plan.sublayers) {
@@ -332,7 +292,6 @@ TEST(ResidualMethodTest, ResiDualIsPostLnWithASecondStreamAndANormBehindIt) {
   EXPECT_EQ(closing, 2);
   EXPECT_EQ(plan.ParameterName(plan.ParameterOf(4, ParameterRole::kClosingNormScale)), "encoder.layer_norm.weight");
   ModelOptions post_ln = WithDepth(ResidualMethod::kPostLn, 2, 3);
-  post_ln.source_vocabulary = post_ln.target_vocabulary = 8;
   EXPECT_NE(plan.Hash(), ModelPlan::Make(post_ln).Hash());
   options.encoder.second_stream_gain = 0.1;
   EXPECT_NE(plan.Hash(), ModelPlan::Make(options).Hash());
@@ -342,7 +301,6 @@ TEST(ResidualMethodTest, ResiDualIsPostLnWithASecondStreamAndANormBehindIt) {
 
 TEST(ResidualMethodTest, MhcIsPreLnWithMapsOfFourStreams) {
   ModelOptions options = WithDepth(ResidualMethod::kMhc, 2, 3);
-  options.source_vocabulary = options.target_vocabulary = 8;
   const ModelPlan plan = ModelPlan::Make(options);
   for (int32_t s = 0; s < static_cast<int32_t>(plan.sublayers.size()); ++s) {
     const int32_t weight = plan.ParameterOf(s, ParameterRole::kHyperMapWeight);

@@ -1,6 +1,7 @@
 #include "layers/model_options.h"
 
 #include <cmath>
+#include <initializer_list>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -8,212 +9,153 @@
 namespace hadal {
 namespace {
 
-TEST(ValidateModelOptionsTest, NamesFieldValueAndRange) {
-  ModelOptions options = {.source_vocabulary = 100, .target_vocabulary = 100};
-  EXPECT_TRUE(ValidateModelOptions(options).ok());
-  options.heads = 7;
-  EXPECT_EQ(ValidateModelOptions(options).message(), "model: heads = 7 must divide d_model = 512");
-  options.heads = 8;
-  options.dropout = 1.5;
-  EXPECT_EQ(ValidateModelOptions(options).message(), "model: dropout = 1.5, allowed: 0 to 0.99");
-  options.dropout = 0;
-  options.target_vocabulary = 99;
-  EXPECT_FALSE(ValidateModelOptions(options).ok());
-  options.sharing = EmbeddingSharing::kDecoder;
-  EXPECT_TRUE(ValidateModelOptions(options).ok());
-  options.branch_growth = BranchGrowth::kSigmoid;
-  EXPECT_EQ(ValidateModelOptions(options).message(), "model: branch_growth_steepness = 0, allowed: 0.01 to 50");
+using O = ModelOptions;
+using Change = void (*)(ModelOptions&);
+
+struct Case {
+  const char* words;  // of the message; "": the options are allowed
+  Change change;
+};
+
+// Each change of `good` is refused with its words.
+void ExpectMessages(const ModelOptions& good, std::initializer_list<Case> cases) {
+  EXPECT_TRUE(ValidateModelOptions(good).ok()) << ValidateModelOptions(good);
+  for (const Case& c : cases) {
+    ModelOptions options = good;
+    c.change(options);
+    const std::string message(ValidateModelOptions(options).message());
+    EXPECT_NE(message.find(c.words), std::string::npos) << c.words << ", but: " << message;
+    EXPECT_EQ(message.empty(), *c.words == '\0') << message;
+  }
 }
 
-TEST(ValidateModelOptionsTest, EveryFieldHasARange) {
-  const ModelOptions good = {.source_vocabulary = 100, .target_vocabulary = 100, .sharing = EmbeddingSharing::kDecoder};
-  ASSERT_TRUE(ValidateModelOptions(good).ok());
-  const auto refused = [&](const char* field, auto change) {
-    ModelOptions options = good;
-    change(options);
-    const std::string message(ValidateModelOptions(options).message());
-    EXPECT_NE(message.find(std::string("model: ") + field + " = "), std::string::npos) << field << ": " << message;
-  };
-  refused("encoder_layers", [](ModelOptions& o) { o.encoder_layers = 10001; });
-  refused("decoder_layers", [](ModelOptions& o) { o.decoder_layers = 0; });
-  refused("decoder_layers", [](ModelOptions& o) { o.decoder_layers = 10001; });
-  refused("d_model", [](ModelOptions& o) { o.d_model = 0; });
-  refused("d_ff", [](ModelOptions& o) { o.d_ff = 0; });
-  refused("heads", [](ModelOptions& o) { o.heads = 0; });
-  refused("source_vocabulary", [](ModelOptions& o) { o.source_vocabulary = 4; });
-  refused("target_vocabulary", [](ModelOptions& o) { o.target_vocabulary = 4; });
-  refused("max_positions", [](ModelOptions& o) { o.max_positions = 1; });
-  refused("max_positions", [](ModelOptions& o) { o.max_positions = 65537; });
-  refused("dropout", [](ModelOptions& o) { o.dropout = -0.1; });
-  refused("attention_dropout", [](ModelOptions& o) { o.attention_dropout = 1; });
-  refused("activation_dropout", [](ModelOptions& o) { o.activation_dropout = 1; });
-  refused("label_smoothing", [](ModelOptions& o) { o.label_smoothing = 1; });
-  refused("branch_growth_updates", [](ModelOptions& o) {
-    o.branch_growth = BranchGrowth::kLinear;
-    o.branch_growth_updates = 0;
-  });
+const ModelOptions kGood = {.source_vocabulary = 100, .target_vocabulary = 100};
+
+TEST(ValidateModelOptionsTest, NamesFieldValueAndRange) {
+  ExpectMessages(kGood, {{"model: heads = 7 must divide d_model = 512", [](O& o) { o.heads = 7; }},
+                         {"model: dropout = 1.5, allowed: 0 to 0.99", [](O& o) { o.dropout = 1.5; }},
+                         {"one embedding for all needs one vocabulary", [](O& o) { o.target_vocabulary = 99; }},
+                         {"", [](O& o) { o.target_vocabulary = 99, o.sharing = EmbeddingSharing::kDecoder; }},
+                         {"model: branch_growth_steepness = 0, allowed: 0.01 to 50",
+                          [](O& o) { o.branch_growth = BranchGrowth::kSigmoid; }},
+                         {"model: encoder_layers = ", [](O& o) { o.encoder_layers = 10001; }},
+                         {"model: decoder_layers = ", [](O& o) { o.decoder_layers = 0; }},
+                         {"model: decoder_layers = ", [](O& o) { o.decoder_layers = 10001; }},
+                         {"model: d_model = ", [](O& o) { o.d_model = 0; }},
+                         {"model: d_ff = ", [](O& o) { o.d_ff = 0; }},
+                         {"model: heads = ", [](O& o) { o.heads = 0; }},
+                         {"model: source_vocabulary = ", [](O& o) { o.source_vocabulary = 4; }},
+                         {"model: target_vocabulary = ", [](O& o) { o.target_vocabulary = 4; }},
+                         {"model: max_positions = ", [](O& o) { o.max_positions = 1; }},
+                         {"model: max_positions = ", [](O& o) { o.max_positions = 65537; }},
+                         {"model: dropout = ", [](O& o) { o.dropout = -0.1; }},
+                         {"model: attention_dropout = ", [](O& o) { o.attention_dropout = 1; }},
+                         {"model: activation_dropout = ", [](O& o) { o.activation_dropout = 1; }},
+                         {"model: label_smoothing = ", [](O& o) { o.label_smoothing = 1; }},
+                         {"model: branch_growth_updates = ",
+                          [](O& o) { o.branch_growth = BranchGrowth::kLinear, o.branch_growth_updates = 0; }}});
 }
 
 TEST(ValidateModelOptionsTest, AdaptiveCutoffsAscendAndLeaveWidthAndSmoothingAlone) {
-  ModelOptions options = {.source_vocabulary = 100, .target_vocabulary = 100, .label_smoothing = 0};
-  options.adaptive_cutoffs = {.ids = {20, 60}, .count = 2};
-  EXPECT_TRUE(ValidateModelOptions(options).ok());
-  options.adaptive_factor = 23;
-  EXPECT_EQ(ValidateModelOptions(options).message(),
-            "model: d_model = 512 leaves no column for band 2 of adaptive_cutoffs with adaptive_factor = 23; use fewer "
-            "cutoffs or a smaller factor");
-  options.adaptive_factor = 4;
-  options.adaptive_cutoffs.ids[1] = 20;
-  EXPECT_EQ(ValidateModelOptions(options).message(), "model: adaptive_cutoffs = 20, allowed: 21 to 99");
-  options.adaptive_cutoffs.ids[1] = 100;
-  EXPECT_FALSE(ValidateModelOptions(options).ok());
-  options.adaptive_cutoffs.ids[1] = 60;
-  options.label_smoothing = 0.1;
-  EXPECT_EQ(ValidateModelOptions(options).message(),
-            "model: label_smoothing = 0.1 is not allowed with adaptive_cutoffs: the adaptive softmax does not compute "
-            "the other words' probabilities. Set model.label_smoothing to 0.");
+  ModelOptions good = kGood;
+  good.label_smoothing = 0;
+  good.adaptive_cutoffs = {.ids = {20, 60}, .count = 2};
+  ExpectMessages(good,
+                 {{"model: d_model = 512 leaves no column for band 2 of adaptive_cutoffs with adaptive_factor = "
+                   "23; use fewer cutoffs or a smaller factor",
+                   [](O& o) { o.adaptive_factor = 23; }},
+                  {"model: adaptive_cutoffs = 20, allowed: 21 to 99", [](O& o) { o.adaptive_cutoffs.ids[1] = 20; }},
+                  {"model: adaptive_cutoffs = 100", [](O& o) { o.adaptive_cutoffs.ids[1] = 100; }},
+                  {"model: label_smoothing = 0.1 is not allowed with adaptive_cutoffs: the adaptive softmax does "
+                   "not compute the other words' probabilities. Set model.label_smoothing to 0.",
+                   [](O& o) { o.label_smoothing = 0.1; }}});
 }
 
 TEST(ValidateModelOptionsTest, FixupsScalarsTakeThePlaceOfOthers) {
-  ModelOptions options = {.source_vocabulary = 100, .target_vocabulary = 100};
-  options.decoder.fixup_scalars = true;
-  EXPECT_TRUE(ValidateModelOptions(options).ok());
-  options.decoder.ffn_inner_norm = true;
-  EXPECT_EQ(ValidateModelOptions(options).message(),
-            "model: fixup_scalars of the decoder is not allowed with ffn_inner_norm: both stand in front of W_2");
-  options.decoder.learned_branch_gain = true;
-  EXPECT_EQ(
-      ValidateModelOptions(options).message(),
-      "model: fixup_scalars of the decoder is not allowed with learned_branch_gain: a branch has one learned gain");
-}
-
-TEST(ValidateModelOptionsTest, FixupsScalarsBehindAStackExcludeACombinationThere) {
-  ModelOptions options = {.source_vocabulary = 100, .target_vocabulary = 100};
-  options.encoder.combine_layers = options.decoder.fixup_scalars = true;
-  EXPECT_TRUE(ValidateModelOptions(options).ok());
-  options.encoder.fixup_scalars = true;
-  EXPECT_EQ(ValidateModelOptions(options).message(),
-            "model: fixup_scalars of the encoder is not allowed with combine_layers: both stand behind the stack");
+  ModelOptions good = kGood;
+  good.decoder.fixup_scalars = good.encoder.combine_layers = true;
+  ExpectMessages(good,
+                 {{"model: fixup_scalars of the decoder is not allowed with ffn_inner_norm: both stand in front "
+                   "of W_2",
+                   [](O& o) { o.decoder.ffn_inner_norm = true; }},
+                  {"model: fixup_scalars of the decoder is not allowed with learned_branch_gain: a branch has one "
+                   "learned gain",
+                   [](O& o) { o.decoder.learned_branch_gain = true; }},
+                  {"model: fixup_scalars of the encoder is not allowed with combine_layers: both stand behind the "
+                   "stack",
+                   [](O& o) { o.encoder.fixup_scalars = true; }}});
 }
 
 TEST(ValidateModelOptionsTest, ASecondStreamStandsBesideNormsBehindSums) {
-  ModelOptions options = {.source_vocabulary = 100, .target_vocabulary = 100};
-  options.decoder.second_stream_gain = 0.5;
-  EXPECT_TRUE(ValidateModelOptions(options).ok());
-  options.decoder.norm = NormPlacement::kPre;
-  EXPECT_EQ(
-      ValidateModelOptions(options).message(),
-      "model: second_stream_gain of the decoder is 0.5, but norm is not \"post\": without norms between sublayers "
-      "the two streams are one. Set second_stream_gain to 0, or norm to \"post\".");
-  options.decoder.norm = NormPlacement::kPost;
-  options.decoder.combine_layers = true;
-  EXPECT_NE(ValidateModelOptions(options).message().find("combine_layers is set"), absl::string_view::npos);
+  ModelOptions good = kGood;
+  good.decoder.second_stream_gain = 0.5;
+  ExpectMessages(good, {{"model: second_stream_gain of the decoder is 0.5, but norm is not \"post\": without norms "
+                         "between sublayers the two streams are one. Set second_stream_gain to 0, or norm to \"post\".",
+                         [](O& o) { o.decoder.norm = NormPlacement::kPre; }},
+                        {"combine_layers is set", [](O& o) { o.decoder.combine_layers = true; }},
+                        {"second_stream_gain", [](O& o) { o.decoder.second_stream_gain = 1e-50; }}});  // 0 as a float
 }
 
-TEST(ValidateModelOptionsTest, AnEncoderThatIsNotThereIsNotJudged) {
-  ModelOptions options = {.encoder_layers = 0, .target_vocabulary = 100};
-  options.encoder.norm_gain = DepthInit::kInverseSqrt;  // which needs Pre-LN
-  EXPECT_TRUE(ValidateModelOptions(options).ok()) << ValidateModelOptions(options);
-}
-
-TEST(ValidateModelOptionsTest, ASecondStreamIsNoneOrCanBeSeen) {
-  ModelOptions options = {.source_vocabulary = 100, .target_vocabulary = 100};
-  options.decoder.second_stream_gain = 1e-50;  // 0 as a float
-  EXPECT_FALSE(ValidateModelOptions(options).ok());
-}
-
-TEST(ValidateModelOptionsTest, GainsOfNormsNeedNormsInFrontOfBranches) {
-  ModelOptions options = {.source_vocabulary = 100, .target_vocabulary = 100};
-  options.decoder.norm_gain = DepthInit::kInverseSqrt;
-  EXPECT_EQ(ValidateModelOptions(options).message(),
-            "model: norm_gain of the decoder is \"inverse_sqrt\", but norm is \"post\": the gain stands behind a norm "
-            "in front of each branch. Set norm to \"pre\", or norm_gain to \"flat\".");
-  options.decoder.norm = NormPlacement::kPre;
-  EXPECT_TRUE(ValidateModelOptions(options).ok());
-}
-
-TEST(ValidateModelOptionsTest, PostLnBelowIsForPreLnAbove) {
-  ModelOptions options = {.source_vocabulary = 100, .target_vocabulary = 100};
-  options.encoder.post_norm_share = 0.25;
-  EXPECT_EQ(ValidateModelOptions(options).message(),
-            "model: post_norm_share of the encoder is 0.25, but norm is not \"pre\": the layers above that share are "
-            "Pre-LN. Set post_norm_share to 0, or norm to \"pre\".");
-  options.encoder.norm = NormPlacement::kPre;
-  EXPECT_TRUE(ValidateModelOptions(options).ok());
-  options.encoder.combine_layers = true;
-  EXPECT_EQ(ValidateModelOptions(options).message(),
-            "model: post_norm_share of the encoder is 0.25, but combine_layers is set: a combination has norms of one "
-            "placement. Set post_norm_share to 0, or combine_layers to false.");
+TEST(ValidateModelOptionsTest, NormsOfPreLnNeedPreLn) {
+  ExpectMessages(kGood,
+                 {{"model: norm_gain of the decoder is \"inverse_sqrt\", but norm is \"post\": the gain stands "
+                   "behind a norm in front of each branch. Set norm to \"pre\", or norm_gain to \"flat\".",
+                   [](O& o) { o.decoder.norm_gain = DepthInit::kInverseSqrt; }},
+                  {"model: post_norm_share of the encoder is 0.25, but norm is not \"pre\": the layers above that "
+                   "share are Pre-LN. Set post_norm_share to 0, or norm to \"pre\".",
+                   [](O& o) { o.encoder.post_norm_share = 0.25; }}});
+  ModelOptions good = kGood;
+  good.encoder.norm = good.decoder.norm = NormPlacement::kPre;
+  good.encoder.post_norm_share = 0.25;
+  good.decoder.norm_gain = DepthInit::kInverseSqrt;
+  ExpectMessages(good, {{"model: post_norm_share of the encoder is 0.25, but combine_layers is set: a combination has "
+                         "norms of one placement. Set post_norm_share to 0, or combine_layers to false.",
+                         [](O& o) { o.encoder.combine_layers = true; }}});
 }
 
 TEST(ValidateModelOptionsTest, ABaseWidthIsForPreLn) {
-  ModelOptions good = {.source_vocabulary = 100, .target_vocabulary = 100, .base_width = 64};
+  ModelOptions good = kGood;
+  good.base_width = 64;
   good.encoder.norm = good.decoder.norm = NormPlacement::kPre;
-  EXPECT_TRUE(ValidateModelOptions(good).ok());
-  const auto refused = [&](const char* words, auto change) {
-    ModelOptions options = good;
-    change(options);
-    const std::string message(ValidateModelOptions(options).message());
-    EXPECT_NE(message.find(words), std::string::npos) << message;
-  };
-  refused("not Pre-LN", [](ModelOptions& o) { o.encoder.norm = NormPlacement::kPost; });
-  refused("are combined", [](ModelOptions& o) { o.decoder.combine_layers = true; });
-  refused("with speech", [](ModelOptions& o) { o.source_vocabulary = 0, o.frame_width = 80; });
-  refused("not Pre-LN", [](ModelOptions& o) { o.decoder.post_norm_share = 0.25; });
-  refused("with an adaptive softmax", [](ModelOptions& o) {
-    o.label_smoothing = 0;
-    o.adaptive_cutoffs = {.ids = {20}, .count = 1};
-  });
-  refused("base_width = -1, allowed", [](ModelOptions& o) { o.base_width = -1; });
+  ExpectMessages(good, {{"not Pre-LN", [](O& o) { o.encoder.norm = NormPlacement::kPost; }},
+                        {"are combined", [](O& o) { o.decoder.combine_layers = true; }},
+                        {"with speech", [](O& o) { o.source_vocabulary = 0, o.frame_width = 80; }},
+                        {"not Pre-LN", [](O& o) { o.decoder.post_norm_share = 0.25; }},
+                        {"with an adaptive softmax",
+                         [](O& o) { o.label_smoothing = 0, o.adaptive_cutoffs = {.ids = {20}, .count = 1}; }},
+                        {"base_width = -1, allowed", [](O& o) { o.base_width = -1; }}});
 }
 
 TEST(ValidateModelOptionsTest, SeveralStreamsTakeThePlaceOfGainsAndSkips) {
-  ModelOptions good = {.source_vocabulary = 100, .target_vocabulary = 100};
+  ModelOptions good = kGood;
   good.encoder = good.decoder = {.norm = NormPlacement::kPre, .residual_streams = 4};
-  EXPECT_TRUE(ValidateModelOptions(good).ok());
-  const auto refused = [&](const char* words, auto change) {
-    ModelOptions options = good;
-    change(options.decoder);
-    const std::string message(ValidateModelOptions(options).message());
-    EXPECT_NE(message.find(words), std::string::npos) << message;
-  };
-  refused("residual_streams = 9, allowed: 1 to 8", [](StackMethod& s) { s.residual_streams = 9; });
-  refused("residual_streams of the decoder is 4, but norm", [](StackMethod& s) { s.norm = NormPlacement::kPost; });
-  refused("residual_gain is not 1", [](StackMethod& s) { s.residual_gain = 2; });
-  refused("learned_branch_gain is set", [](StackMethod& s) { s.learned_branch_gain = true; });
-  refused("combine_layers is set", [](StackMethod& s) { s.combine_layers = true; });
-  refused("post_norm_share is not 0", [](StackMethod& s) { s.post_norm_share = 0.25; });
-  refused("omega is not \"none\"", [](StackMethod& s) { s.omega = Omega::kProfiled; });
-  refused("skip_gain is not 0", [](StackMethod& s) { s.skip_gain = 1; });
-  refused("layer_gain is not 1", [](StackMethod& s) { s.layer_gain = 0.5; });
-  refused("fixup_scalars is set", [](StackMethod& s) { s.fixup_scalars = true; });
+  ExpectMessages(
+      good, {{"residual_streams = 9, allowed: 1 to 8", [](O& o) { o.decoder.residual_streams = 9; }},
+             {"residual_streams of the decoder is 4, but norm", [](O& o) { o.decoder.norm = NormPlacement::kPost; }},
+             {"residual_gain is not 1", [](O& o) { o.decoder.residual_gain = 2; }},
+             {"learned_branch_gain is set", [](O& o) { o.decoder.learned_branch_gain = true; }},
+             {"combine_layers is set", [](O& o) { o.decoder.combine_layers = true; }},
+             {"post_norm_share is not 0", [](O& o) { o.decoder.post_norm_share = 0.25; }},
+             {"omega is not \"none\"", [](O& o) { o.decoder.omega = Omega::kProfiled; }},
+             {"skip_gain is not 0", [](O& o) { o.decoder.skip_gain = 1; }},
+             {"layer_gain is not 1", [](O& o) { o.decoder.layer_gain = 0.5; }},
+             {"fixup_scalars is set", [](O& o) { o.decoder.fixup_scalars = true; }}});
 }
 
 TEST(ValidateModelOptionsTest, SourceAndEncoderBelongTogether) {
-  ModelOptions options = {.encoder_layers = 0, .target_vocabulary = 100};
-  EXPECT_TRUE(ValidateModelOptions(options).ok()) << "sharing has nothing to share with";
-  options.source_vocabulary = 100;
-  EXPECT_NE(ValidateModelOptions(options).message().find("hadal prepare --monolingual"), absl::string_view::npos);
-  options.encoder_layers = 3;
-  EXPECT_TRUE(ValidateModelOptions(options).ok());
-  options.source_vocabulary = 0;
-  EXPECT_NE(ValidateModelOptions(options).message().find("the corpus is plain text"), absl::string_view::npos);
+  ModelOptions good = {.encoder_layers = 0, .target_vocabulary = 100};  // sharing has nothing to share with
+  good.encoder.norm_gain = DepthInit::kInverseSqrt;                     // needs Pre-LN, where there is an encoder
+  ExpectMessages(good, {{"hadal prepare --monolingual", [](O& o) { o.source_vocabulary = 100; }}});
+  ExpectMessages(kGood, {{"the corpus is plain text", [](O& o) { o.source_vocabulary = 0; }}});
 }
 
 TEST(ValidateModelOptionsTest, SpeechHasAnEncoderAndNoSourceVocabulary) {
-  const ModelOptions good = {.target_vocabulary = 100, .frame_width = 80};
-  EXPECT_TRUE(ValidateModelOptions(good).ok());
-  const auto refused = [&](const char* words, auto change) {
-    ModelOptions options = good;
-    change(options);
-    const std::string message(ValidateModelOptions(options).message());
-    EXPECT_NE(message.find(words), std::string::npos) << message;
-  };
-  refused("encoder_layers = 0 is a language model", [](ModelOptions& o) { o.encoder_layers = 0; });
-  refused("source_vocabulary = 100", [](ModelOptions& o) { o.source_vocabulary = 100; });
-  refused("front_end_channels = 7 must be even", [](ModelOptions& o) { o.front_end_channels = 7; });
-  refused("front_end_channels = 0, allowed", [](ModelOptions& o) { o.front_end_channels = 0; });
-  refused("frame_width = 65537, allowed", [](ModelOptions& o) { o.frame_width = 65537; });
+  ExpectMessages({.target_vocabulary = 100, .frame_width = 80},
+                 {{"encoder_layers = 0 is a language model", [](O& o) { o.encoder_layers = 0; }},
+                  {"source_vocabulary = 100", [](O& o) { o.source_vocabulary = 100; }},
+                  {"front_end_channels = 7 must be even", [](O& o) { o.front_end_channels = 7; }},
+                  {"front_end_channels = 0, allowed", [](O& o) { o.front_end_channels = 0; }},
+                  {"frame_width = 65537, allowed", [](O& o) { o.frame_width = 65537; }}});
 }
 
 TEST(ModelOptionsTest, DepthInWords) {

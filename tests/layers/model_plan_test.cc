@@ -94,11 +94,20 @@ TEST(ModelPlanTest, WithoutAnEncoderThereIsNeitherSourceNorCrossAttention) {
   EXPECT_EQ(plan.ParameterName(plan.sublayers[plan.output_head()].table), "decoder.output_projection.weight");
 }
 
-TEST(ModelPlanTest, NamesAreFairseqsAndUnique) {
-  const ModelPlan plan = ModelPlan::Make(Options(2, 2, 8, 16, 100));
+// Of a 2L-3L model; each name once.
+std::set<std::string> NamesOf(ResidualMethod method) {
+  ModelOptions options = Options(2, 3, 8, 16, 100);
+  options.heads = 4;
+  ApplyResidualMethod(method, options);
+  const ModelPlan plan = ModelPlan::Make(options);
   std::set<std::string> names;
-  for (size_t p = 0; p < plan.parameters.size(); ++p) names.insert(plan.ParameterName(p));
+  for (size_t p = 0; p < plan.parameters.size(); ++p) names.insert(plan.ParameterName(static_cast<int32_t>(p)));
   EXPECT_EQ(names.size(), plan.parameters.size());
+  return names;
+}
+
+TEST(ModelPlanTest, NamesAreFairseqsAndUnique) {
+  const std::set<std::string> names = NamesOf(ResidualMethod::kDeepNorm);
   for (const char* name :
        {"encoder.embed_tokens.weight", "encoder.layers.1.self_attn.q_proj.weight",
         "encoder.layers.0.self_attn.out_proj.bias", "encoder.layers.0.self_attn_layer_norm.weight",
@@ -134,28 +143,6 @@ TEST(ModelPlanTest, SpeechHasConvolutionsInPlaceOfASourceEmbedding) {
   EXPECT_EQ(plan.Uses(table), (std::vector<int32_t>{plan.target_embedding(), plan.output_head()}));
 }
 
-TEST(ModelPlanTest, PreNormHasAClosingNormAStack) {
-  ModelOptions options = Options(2, 3, 8, 16, 100);
-  ApplyResidualMethod(ResidualMethod::kPreLn, options);
-  const ModelPlan plan = ModelPlan::Make(options);
-  std::set<std::string> names;
-  for (size_t p = 0; p < plan.parameters.size(); ++p) names.insert(plan.ParameterName(p));
-  EXPECT_EQ(names.count("encoder.layer_norm.weight"), 1u);
-  EXPECT_EQ(names.count("decoder.layer_norm.bias"), 1u);
-  EXPECT_EQ(plan.sublayers[2 * 2].closing_norm, 1);
-}
-
-std::set<std::string> NamesOf(ResidualMethod method) {
-  ModelOptions options = Options(2, 3, 8, 16, 100);
-  options.heads = 4;
-  ApplyResidualMethod(method, options);
-  const ModelPlan plan = ModelPlan::Make(options);
-  std::set<std::string> names;
-  for (size_t p = 0; p < plan.parameters.size(); ++p) names.insert(plan.ParameterName(static_cast<int32_t>(p)));
-  EXPECT_EQ(names.size(), plan.parameters.size());
-  return names;
-}
-
 // Parameters beyond those of `base`, elements of a 2L-3L model with d_model 8, d_ff 16, 4 heads.
 int64_t ExtraElements(ResidualMethod method, ResidualMethod base) {
   ModelOptions options = Options(2, 3, 8, 16, 100);
@@ -167,6 +154,8 @@ int64_t ExtraElements(ResidualMethod method, ResidualMethod base) {
 }
 
 TEST(ModelPlanTest, MethodsAddTheirParameters) {
+  EXPECT_EQ(NamesOf(ResidualMethod::kPreLn).count("encoder.layer_norm.weight"), 1u);
+  EXPECT_EQ(NamesOf(ResidualMethod::kPreLn).count("decoder.layer_norm.bias"), 1u);
   EXPECT_EQ(NamesOf(ResidualMethod::kReZero).count("decoder.layers.2.resweight"), 1u);
   EXPECT_EQ(NamesOf(ResidualMethod::kReZero).count("encoder.layers.0.final_layer_norm.weight"), 0u);
   for (const char* name : {"encoder.layers.1.self_attn.inner_attn_ln.weight", "decoder.layers.2.ffn_layernorm.bias"}) {

@@ -1,11 +1,9 @@
 #include <cmath>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pipeline/run_health.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
@@ -26,14 +24,7 @@ StepResult NotFinite(int32_t parameter = -1) {
 
 class RunHealthTest : public testing::Test {
  protected:
-  const ModelPlan plan_ = ModelPlan::Make({.encoder_layers = 1,
-                                           .decoder_layers = 1,
-                                           .d_model = 16,
-                                           .d_ff = 32,
-                                           .heads = 2,
-                                           .source_vocabulary = 50,
-                                           .target_vocabulary = 50,
-                                           .max_positions = 8});
+  const ModelPlan plan_ = TinyPlan({.d_model = 16, .d_ff = 32, .heads = 2, .vocabulary = 50});
   RunHealth health_{plan_, {.skipped_steps = 3}};
 
   void Skip(int steps) {

@@ -1,8 +1,6 @@
 // What a run says of samples that it leaves out, and when it does not start.
 #include "pipeline/run_info.h"
 
-#include <string>
-
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

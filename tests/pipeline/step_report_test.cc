@@ -1,10 +1,7 @@
 // What rank 0's sink hears of made-up steps. The engine is there to be measured; it runs nothing.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <memory>
-#include <vector>
 
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
@@ -15,6 +12,8 @@
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
 #include "tests/support/corpus_of.h"
+#include "tests/support/tiny_plan.h"
+#include "tests/support/training_engine.h"
 
 namespace hadal {
 namespace {
@@ -33,16 +32,7 @@ class Listener : public MetricsSink {
 };
 
 // Sublayers: source embedding, 2 of the encoder, target embedding, 3 of the decoder, head.
-ModelPlan Plan() {
-  return ModelPlan::Make({.encoder_layers = 1,
-                          .decoder_layers = 1,
-                          .d_model = 8,
-                          .d_ff = 8,
-                          .heads = 1,
-                          .source_vocabulary = 20,
-                          .target_vocabulary = 20,
-                          .max_positions = 8});
-}
+ModelPlan Plan() { return TinyPlan(); }
 
 struct Told {
   std::vector<StepMetrics> steps;
@@ -66,12 +56,7 @@ Told Report(const TrainOptions& options, const StepResult& result, const std::ve
     HADAL_ASSIGN_OR_RETURN(
         const PipelineLayout pipeline,
         MakePipelineLayout(plan, {.micro_batches = 2, .source_tokens = 8, .target_tokens = 8}, {}, world.size(), rank));
-    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = plan,
-                                                                                 .pipeline = pipeline,
-                                                                                 .stream = Stream::Cpu(1),
-                                                                                 .purpose = Purpose::kTraining,
-                                                                                 .world = communicator,
-                                                                                 .timeout = kHang}));
+    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, TrainingEngine(plan, pipeline, communicator));
     Collectives collectives(communicator, kHang);
     Listener listener;
     StepReport report(options, plan, pipeline, collectives, rank == 0 ? &listener : nullptr);
@@ -169,14 +154,6 @@ TEST(StepReport, EveryFewStepsTheStagesTimesAndWhatShareOfThemIsWaiting) {
     EXPECT_GE(steps[i].memory[1].peak_resident_bytes, steps[i].memory[1].held_bytes);
     EXPECT_GT(steps[i].analytic_bubble, 0) << "of three stages";
   }
-}
-
-TEST(StepReport, ItIsTheOptionThatSaysHowOftenStagesAreTold) {
-  const std::vector<StepMetrics> steps =
-      Report({.log_every_steps = 3}, Result(), {{.step = 2}, {.step = 3}}, {0.5, 1.5}).steps;
-  ASSERT_THAT(steps, SizeIs(2));
-  EXPECT_THAT(steps[0].stages, IsEmpty());
-  EXPECT_THAT(steps[1].stages, SizeIs(2));
 }
 
 // From the steps of this session alone: 20 were done before it.

@@ -2,12 +2,6 @@
 // translations and scores are: tests/integration/decoder_test.cc.
 #include "pipeline/validation_bleu.h"
 
-#include <algorithm>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "layers/parameter_store.h"
@@ -15,6 +9,8 @@
 #include "runtime/compute_thread.h"
 #include "runtime/data/packed_batch.h"
 #include "tests/support/corpus_of.h"
+#include "tests/support/tiny_plan.h"
+#include "tests/support/training_engine.h"
 
 namespace hadal {
 namespace {
@@ -30,12 +26,7 @@ class ValidationBleuTest : public ::testing::Test {
  protected:
   ValidationBleuTest() {
     PrepareComputeThread();
-    engine_ = *Engine::Create({.plan = plan_,
-                               .pipeline = pipeline_,
-                               .stream = Stream::Cpu(1),
-                               .purpose = Purpose::kTraining,
-                               .world = world_.communicator(0),
-                               .timeout = kHang});
+    engine_ = *TrainingEngine(plan_, pipeline_, world_.communicator(0));
     const ParameterStore& parameters = engine_->stage().parameters();
     for (const int32_t p : parameters.owned()) {
       const Vector weight = parameters.WeightVector(p);
@@ -63,14 +54,7 @@ class ValidationBleuTest : public ::testing::Test {
     return warnings;
   }
 
-  const ModelPlan plan_ = ModelPlan::Make({.encoder_layers = 1,
-                                           .decoder_layers = 1,
-                                           .d_model = 8,
-                                           .d_ff = 8,
-                                           .heads = 1,
-                                           .source_vocabulary = kVocabulary,
-                                           .target_vocabulary = kVocabulary,
-                                           .max_positions = 8});
+  const ModelPlan plan_ = TinyPlan({.vocabulary = kVocabulary});
   const PipelineLayout pipeline_ =
       MakePipelineLayout(plan_, {.micro_batches = 1, .source_tokens = 8, .target_tokens = 8},
                          {.decoder = DecoderOptions{.beam = {.beam = 2, .max_length_b = 2}}}, 1)

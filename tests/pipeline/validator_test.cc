@@ -3,12 +3,6 @@
 #include "pipeline/validator.h"
 
 #include <cmath>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -16,6 +10,8 @@
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "tests/support/corpus_of.h"
+#include "tests/support/tiny_plan.h"
+#include "tests/support/training_engine.h"
 
 namespace hadal {
 namespace {
@@ -51,24 +47,12 @@ Corpus Sentences() {
 class ValidatorTest : public ::testing::Test {
  protected:
   ValidatorTest()
-      : plan_(ModelPlan::Make({.encoder_layers = 1,
-                               .decoder_layers = 1,
-                               .d_model = 8,
-                               .d_ff = 8,
-                               .heads = 1,
-                               .source_vocabulary = kVocabulary,
-                               .target_vocabulary = kVocabulary,
-                               .max_positions = 8})),
+      : plan_(TinyPlan({.vocabulary = kVocabulary})),
         pipeline_(
             MakePipelineLayout(plan_, {.micro_batches = 2, .source_tokens = 8, .target_tokens = 8}, {}, 1).value()) {
     PrepareComputeThread();
     Communicator& communicator = world_.communicator(0);
-    engine_ = *Engine::Create({.plan = plan_,
-                               .pipeline = pipeline_,
-                               .stream = Stream::Cpu(1),
-                               .purpose = Purpose::kTraining,
-                               .world = communicator,
-                               .timeout = kHang});
+    engine_ = *TrainingEngine(plan_, pipeline_, communicator);
     Initialize(/*seed=*/1);
     progress_ = {.step = 12, .update = 10, .seed = 1};
   }

@@ -44,15 +44,5 @@ TEST(Crc32cTest, PiecesEqualTheWhole) {
   }
 }
 
-TEST(Crc32cTest, EveryFlippedBitIsSeen) {
-  std::vector<std::byte> data(64, std::byte{0x5A});
-  const uint32_t before = Crc32c(data);
-  for (size_t bit = 0; bit < data.size() * 8; ++bit) {
-    data[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
-    EXPECT_NE(Crc32c(data), before);
-    data[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
-  }
-}
-
 }  // namespace
 }  // namespace hadal

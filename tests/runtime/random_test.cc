@@ -87,17 +87,5 @@ TEST(DropoutTest, SitesStepsAndSublayersDiffer) {
   EXPECT_TRUE(differs([](RandomCounter& c) { c.seed = 8; }));
 }
 
-TEST(NormalTest, HasUnitVariance) {
-  double sum = 0, squares = 0;
-  const int n = 100000;
-  for (int i = 0; i < n; ++i) {
-    const double x = NormalAt(1, RandomSite::kInitialization, 2, i);
-    sum += x;
-    squares += x * x;
-  }
-  EXPECT_NEAR(sum / n, 0, 0.02);
-  EXPECT_NEAR(squares / n, 1, 0.02);
-}
-
 }  // namespace
 }  // namespace hadal

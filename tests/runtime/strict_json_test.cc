@@ -34,13 +34,8 @@ TEST(StrictJsonTest, RefusesWhatIsMalformed) {
 TEST(StrictJsonTest, DepthIsLimitedExactly) {
   EXPECT_TRUE(ParseStrictJson("[[[1]]]", kLimits, "file").ok());
   EXPECT_THAT(Reason("[[[[1]]]]"), HasSubstr("deeper than 3"));
-  EXPECT_THAT(Reason(std::string(900, '[')), HasSubstr("deeper than 3"));
-}
-
-TEST(StrictJsonTest, AMillionBracketsNeitherRecurseNorAllocate) {
-  const std::string text(1'000'000, '[');
-  const auto parsed = ParseStrictJson(text, {.max_bytes = 2'000'000, .max_depth = 3}, "file");
-  EXPECT_THAT(std::string(parsed.status().message()), HasSubstr("deeper than 3"));
+  const auto million = ParseStrictJson(std::string(1'000'000, '['), {.max_bytes = 2'000'000, .max_depth = 3}, "file");
+  EXPECT_THAT(std::string(million.status().message()), HasSubstr("deeper than 3")) << "neither recursion nor memory";
 }
 
 TEST(StrictJsonTest, RefusesAKeyTwiceInOneObjectOnly) {

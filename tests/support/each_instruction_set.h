@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "hwy/targets.h"
@@ -25,6 +26,26 @@ void ForEachInstructionSet(Body&& body) {
     const OnInstructionSet only(target);
     body();
   }
+}
+
+// `run` on this instruction set.
+template <typename Run>
+auto Only(int64_t target, const Run& run) {
+  return [target, run](auto&&... arguments) {
+    const OnInstructionSet only(target);
+    return run(arguments...);
+  };
+}
+
+// The backends of a conformance test: make(target) for each instruction set, named after it.
+template <typename Make>
+auto BackendsOfInstructionSets(const Make& make) {
+  std::vector<decltype(make(int64_t{0}))> backends;
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    backends.push_back(make(target));
+    backends.back().name = hwy::TargetName(target);
+  }
+  return backends;
 }
 
 }  // namespace hadal::testing

@@ -15,6 +15,7 @@
 
 #include "kernels/cuda/device_view.h"
 #include "runtime/tensor.h"
+#include "tests/support/strided_matrix.h"
 
 namespace hadal::testing {
 
@@ -86,12 +87,6 @@ class DeviceVectorOf {
   KernelDevice& device_;
   int64_t size_;
   T* data_;
-};
-
-// The layout of a matrix: it starts `offset` elements after a 256-byte boundary, and its row stride is its width plus
-// `padding`.
-struct Placement {
-  int64_t offset = 0, padding = 0;
 };
 
 template <typename T>

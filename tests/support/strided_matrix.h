@@ -3,11 +3,18 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "runtime/tensor.h"
 
 namespace hadal::testing {
+
+// The layout of a matrix: it starts `offset` elements after a boundary, of 256 bytes on a device. Its row stride is its
+// width plus `padding`.
+struct Placement {
+  int64_t offset = 0, padding = 0;
+};
 
 class StridedMatrix {
  public:
@@ -46,6 +53,14 @@ class StridedMatrix {
   static constexpr float kGuard = -12345.0f;
   std::vector<float> storage_;
   int64_t rows_, columns_, offset_, stride_;
+};
+
+// A vector with its own storage.
+struct HostVector {
+  Vector view() { return {values.data(), std::ssize(values)}; }
+  const std::vector<float>& Read() const { return values; }
+
+  std::vector<float> values;
 };
 
 // The same numbers in double.

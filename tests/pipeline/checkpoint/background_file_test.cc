@@ -1,13 +1,7 @@
 // A file that is written beside training, of slices in host memory and on a device.
 #include "pipeline/checkpoint/checkpoint_file.h"
 
-#include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

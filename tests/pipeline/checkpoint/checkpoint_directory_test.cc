@@ -3,12 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <functional>
-
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "runtime/crc32c.h"

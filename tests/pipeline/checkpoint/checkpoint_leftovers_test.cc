@@ -2,10 +2,6 @@
 // checkpoint_test.cc, checkpoint_directory_test.cc.
 #include "pipeline/checkpoint/checkpoint_directory.h"
 
-#include <filesystem>
-#include <string>
-#include <vector>
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/files.h"

@@ -5,10 +5,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <utility>
-
-#include "absl/strings/str_cat.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
@@ -172,11 +168,6 @@ TEST_F(CheckpointTest, FlippedBitsInEachRegionOfAFileAreSeenByVerifyAndByTheRank
     EXPECT_TRUE(again->ReadSlices(loaded.SlicesOfRank(0, 3)).ok());
     FlipBit(path, byte, static_cast<int>(byte % 8));
   }
-}
-
-TEST_F(CheckpointTest, AFlippedVocabularyIsSeen) {
-  FlipBit(JoinPath(directory_, "vocabulary.model"), 2);
-  EXPECT_THAT(Text(Check()), HasSubstr("vocabulary.model is damaged"));
 }
 
 TEST_F(CheckpointTest, MixedStepsAreNamed) {
@@ -357,47 +348,6 @@ TEST_F(CheckpointTest, AnUnclearedAttemptsFilesAreRemovedByTheNextClaim) {
   CheckpointCommitter next = SmallCommitter(run_.path());
   EXPECT_FALSE(PathExists(leftover));
   EXPECT_TRUE(Check().ok());
-}
-
-TEST_F(CheckpointTest, AClaimRemovesWhatAttemptsLeftHalfWrittenAndNothingElse) {
-  const std::string checkpoints = run_ / "checkpoints/";
-  const std::string attempt = NewCheckpointAttempt();
-  for (const char* name : {"best.", "attempt."}) SetContents(checkpoints + name + attempt, "x");
-  SetContents(checkpoints + "latest." + attempt + ".2", "x");
-  ASSERT_EQ(symlink("step_00000005", (checkpoints + "latest." + attempt).c_str()), 0);
-  SetContents(checkpoints + "latest_results", "x");
-  for (const std::string& name : {"step_00000006.tmp." + attempt, std::string("step_00000007.tmp.removed")}) {
-    std::filesystem::create_directory(checkpoints + name);
-    SetContents(checkpoints + name + "/rank_00000.safetensors", "x");
-  }
-  std::filesystem::create_directory(checkpoints + "step_00000004.abandoned." + attempt);
-  std::filesystem::create_directory(checkpoints + "notes.replaced." + attempt);
-  CheckpointCommitter next = SmallCommitter(run_.path());
-  EXPECT_THAT(*ListDirectory(checkpoints),
-              testing::ElementsAre("attempt", "latest", "latest_results", "notes.replaced." + attempt,
-                                   "step_00000004.abandoned." + attempt, "step_00000005"));
-}
-
-// cp -r best best.mine, say.
-TEST_F(CheckpointTest, AClaimLeavesAloneWhatPeopleHavePutThere) {
-  const std::string checkpoints = run_ / "checkpoints/";
-  const std::string attempt = NewCheckpointAttempt();
-  const std::vector<std::string> names = {"best.mine",
-                                          "latest.wmt-14-en",
-                                          "attempt.2",
-                                          "best." + attempt,  // a directory
-                                          "step_00000005.tmp.mine",
-                                          "step_00000005.replaced.mine",
-                                          "step_5.tmp." + attempt,
-                                          "notes.tmp." + attempt};
-  for (const std::string& name : names) {
-    std::filesystem::create_directory(checkpoints + name);
-    SetContents(checkpoints + name + "/manifest.json", "mine");
-  }
-  SetContents(checkpoints + "best.txt", "mine");
-  CheckpointCommitter next = SmallCommitter(run_.path());
-  for (const std::string& name : names) EXPECT_EQ(Contents(checkpoints + name + "/manifest.json"), "mine") << name;
-  EXPECT_EQ(Contents(checkpoints + "best.txt"), "mine");
 }
 
 TEST_F(CheckpointTest, ACheckpointCaughtWhileBeingReplacedComesBack) {

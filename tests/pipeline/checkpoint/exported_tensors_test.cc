@@ -1,7 +1,5 @@
 #include "pipeline/checkpoint/exported_tensors.h"
 
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "layers/method_presets.h"
 

@@ -1,7 +1,5 @@
 #include "pipeline/checkpoint/model_settings.h"
 
-#include <string>
-
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,7 +1,4 @@
 // Training goes on while a checkpoint's copy from a device is pending: by the order of events, not by times.
-#include <atomic>
-#include <memory>
-#include <thread>
 
 #include "gtest/gtest.h"
 #include "kernels/add.h"

@@ -1,20 +1,12 @@
 // Saving and loading of one rank's state over a real run directory; more ranks: tests/integration/resume_grid_test.cc.
 #include "pipeline/checkpoint/training_checkpoints.h"
 
-#include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <latch>
 #include <numeric>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "layers/parameter_store.h"
@@ -25,6 +17,7 @@
 #include "runtime/status_macros.h"
 #include "tests/support/recorded_syncs.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
@@ -34,14 +27,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 ModelPlan Plan(int32_t d_ff, int32_t decoder_layers) {
-  return ModelPlan::Make({.encoder_layers = 1,
-                          .decoder_layers = decoder_layers,
-                          .d_model = 8,
-                          .d_ff = d_ff,
-                          .heads = 1,
-                          .source_vocabulary = 20,
-                          .target_vocabulary = 20,
-                          .max_positions = 8});
+  return TinyPlan({.decoder_layers = decoder_layers, .d_ff = d_ff});
 }
 
 std::vector<int32_t> All(const ModelPlan& plan) {

@@ -1,12 +1,6 @@
 // When a run of one rank saves, and what it reports, over a real run directory.
 #include "pipeline/checkpoint/training_checkpoints.h"
 
-#include <filesystem>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -18,6 +12,7 @@
 #include "tests/support/recorded_syncs.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
@@ -48,14 +43,7 @@ class Listener : public MetricsSink {
 class TrainingSavesTest : public ::testing::Test {
  protected:
   TrainingSavesTest()
-      : plan_(ModelPlan::Make({.encoder_layers = 1,
-                               .decoder_layers = 1,
-                               .d_model = 8,
-                               .d_ff = 8,
-                               .heads = 1,
-                               .source_vocabulary = 20,
-                               .target_vocabulary = 20,
-                               .max_positions = 8})),
+      : plan_(TinyPlan()),
         pipeline_(
             MakePipelineLayout(plan_, {.micro_batches = 1, .source_tokens = 8, .target_tokens = 8}, {}, 1).value()),
         parameters_(plan_, {0, 1, 2, 3, 4, 5, 6, 7}, Purpose::kTraining, layout_),

@@ -3,12 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <set>
-#include <utility>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "pipeline/decode/decode_driver.h"

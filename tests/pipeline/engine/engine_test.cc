@@ -3,11 +3,6 @@
 #include "pipeline/engine/engine.h"
 #include "layers/parameter_store.h"
 
-#include <cstddef>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/comm/in_process_communicator.h"
@@ -16,6 +11,7 @@
 #include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/emulated_device.h"
+#include "tests/support/training_engine.h"
 
 namespace hadal::testing {
 namespace {
@@ -45,12 +41,7 @@ absl::Status TracedStepBesideABadPeer() {
       HADAL_ASSIGN_OR_RETURN(CommRequest word, communicator.Send(&ready, 1, /*peer=*/0, kReadyTag));
       return communicator.Wait(word, absl::Now() + kHang, "word");
     }
-    HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = plan,
-                                                              .pipeline = pipeline,
-                                                              .stream = Stream::Cpu(1),
-                                                              .purpose = Purpose::kTraining,
-                                                              .world = communicator,
-                                                              .timeout = kHang}));
+    HADAL_ASSIGN_OR_RETURN(const auto engine, TrainingEngine(plan, pipeline, communicator));
     HADAL_ASSIGN_OR_RETURN(CommRequest word, communicator.Receive(&ready, 1, /*peer=*/1, kReadyTag));
     HADAL_RETURN_IF_ERROR(communicator.Wait(word, absl::Now() + kHang, "word"));
     engine->trace().Reserve(1000);
@@ -150,12 +141,7 @@ void ExpectOverlap(const OverlapCase& overlap_case) {
     EmulatedDevice device(rank);
     WatchedWorld watched(communicator, device);
     const Stream stream = Stream::On(device, 1);
-    HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = plan,
-                                                              .pipeline = pipeline,
-                                                              .stream = stream,
-                                                              .purpose = Purpose::kTraining,
-                                                              .world = watched,
-                                                              .timeout = kHang}));
+    HADAL_ASSIGN_OR_RETURN(const auto engine, TrainingEngine(plan, pipeline, watched, stream));
     const Corpus corpus = RandomCorpus(40, 1, 50, 3);
     HADAL_ASSIGN_OR_RETURN(
         SamplingOrder order,

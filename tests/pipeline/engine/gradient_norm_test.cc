@@ -3,15 +3,12 @@
 #include "layers/parameter_store.h"
 #include "pipeline/engine/step_tail.h"
 
-#include <algorithm>
 #include <cmath>
-#include <functional>
-#include <limits>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
@@ -21,14 +18,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Its embedding, tied three times, is two slices.
 ModelPlan Plan() {
-  return ModelPlan::Make({.encoder_layers = 2,
-                          .decoder_layers = 2,
-                          .d_model = 16,
-                          .d_ff = 32,
-                          .heads = 2,
-                          .source_vocabulary = 66000,
-                          .target_vocabulary = 66000,
-                          .max_positions = 8});
+  return TinyPlan(
+      {.encoder_layers = 2, .decoder_layers = 2, .d_model = 16, .d_ff = 32, .heads = 2, .vocabulary = 66000});
 }
 
 float ElementOf(int32_t parameter, int64_t element) {

@@ -1,7 +1,5 @@
 #include "pipeline/engine/program_executor.h"
 
-#include <vector>
-
 #include "gtest/gtest.h"
 
 namespace hadal {

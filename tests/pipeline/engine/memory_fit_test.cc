@@ -2,10 +2,6 @@
 // tests/tools/plan/plan_report_test.cc, tests/integration/device_plan_test.cc.
 #include "pipeline/engine/memory_fit.h"
 
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
 #include "layers/method_presets.h"

@@ -1,9 +1,6 @@
 // Times add up on both kinds of device, and on an emulated one whose work is late the host goes on.
 #include "pipeline/engine/program_clock.h"
 
-#include <memory>
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "tests/support/emulated_device.h"
 

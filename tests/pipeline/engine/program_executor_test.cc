@@ -2,21 +2,9 @@
 // programs compute, and what runs beside a step's last backward: engine_test.cc and tests/integration.
 #include "pipeline/engine/program_executor.h"
 
-#include <chrono>
-#include <cstddef>
-#include <functional>
-#include <limits>
-#include <memory>
-#include <numeric>
-#include <span>
-#include <string>
 #include <thread>
-#include <tuple>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

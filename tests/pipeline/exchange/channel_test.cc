@@ -2,13 +2,8 @@
 // In-process transfers are true rendezvous: a send is complete only once its receive has been posted.
 #include "pipeline/exchange/channel.h"
 
-#include <chrono>
 #include <future>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/comm/in_process_communicator.h"

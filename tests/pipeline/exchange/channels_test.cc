@@ -2,11 +2,10 @@
 #include "layers/parameter_store.h"
 #include "pipeline/exchange/channel.h"
 
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
@@ -16,15 +15,7 @@ constexpr int kMicroBatches = 6;
 constexpr int64_t kWidth = 16;
 
 // A language model: one edge a border.
-ModelPlan Plan() {
-  return ModelPlan::Make({.encoder_layers = 0,
-                          .decoder_layers = 4,
-                          .d_model = kWidth,
-                          .d_ff = 16,
-                          .heads = 1,
-                          .target_vocabulary = 20,
-                          .max_positions = 8});
-}
+ModelPlan Plan() { return TinyPlan({.encoder_layers = 0, .decoder_layers = 4, .d_model = kWidth, .d_ff = 16}); }
 
 // A rank that computes nothing but the number of the global chunks passed: base 10, each chunk one digit.
 class Rank {

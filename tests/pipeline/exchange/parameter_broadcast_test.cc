@@ -1,9 +1,6 @@
 // InitializeParameters gives every slice its own values, for any number of stages.
 #include "pipeline/exchange/parameter_broadcast.h"
 
-#include <algorithm>
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "layers/initialization.h"
 #include "layers/parameter_store.h"

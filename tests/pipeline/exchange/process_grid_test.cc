@@ -1,9 +1,4 @@
-#include <algorithm>
-#include <map>
 #include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -36,16 +31,6 @@ TEST(GridShape, EveryStageOfEveryReplicaIsOneRankAndBack) {
       }
     }
   }
-}
-
-// On a host of consecutive ranks there are all replicas of a stage, or all stages of a replica.
-TEST(GridShape, NeighboursAreReplicasOfAStageOrStagesOfAReplica) {
-  const GridShape together{.stages = 3, .replicas = 2};
-  const GridShape apart{.stages = 3, .replicas = 2, .placement = Placement::kStagesTogether};
-  EXPECT_EQ(std::pair(together.StageOf(3), together.ReplicaOf(3)), std::pair(1, 1));
-  EXPECT_EQ(std::pair(apart.StageOf(3), apart.ReplicaOf(3)), std::pair(0, 1));
-  EXPECT_EQ(together.StageOf(2), together.StageOf(3));
-  EXPECT_EQ(apart.ReplicaOf(3), apart.ReplicaOf(5));
 }
 
 // What this rank and every rank of `group` tell each other, all with the tag that the other group uses too.

@@ -1,28 +1,18 @@
-#include <algorithm>
-#include <cstdint>
-#include <limits>
 #include <map>
-#include <utility>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "layers/parameter_store.h"
 #include "pipeline/exchange/replica_buckets.h"
 #include "pipeline/layout/slice_ownership.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
 
 // Its embedding, tied three times, is two slices; each of its feed-forward matrices is a little more than half a slice.
 ModelPlan PlanOf(Storage storage) {
-  ModelPlan plan = ModelPlan::Make({.encoder_layers = 2,
-                                    .decoder_layers = 2,
-                                    .d_model = 16,
-                                    .d_ff = 33000,
-                                    .heads = 2,
-                                    .source_vocabulary = 66000,
-                                    .target_vocabulary = 66000,
-                                    .max_positions = 8});
+  ModelPlan plan = TinyPlan(
+      {.encoder_layers = 2, .decoder_layers = 2, .d_model = 16, .d_ff = 33000, .heads = 2, .vocabulary = 66000});
   plan.compute_storage = storage;
   return plan;
 }

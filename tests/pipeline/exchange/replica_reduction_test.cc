@@ -2,13 +2,9 @@
 // Whole runs: tests/integration/data_parallel_test.cc.
 #include "pipeline/exchange/replica_reduction.h"
 
-#include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <functional>
 #include <future>
 #include <numeric>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "pipeline/layout/slice_ownership.h"

@@ -3,13 +3,12 @@
 #include "layers/parameter_store.h"
 
 #include <set>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
@@ -17,16 +16,7 @@ namespace {
 constexpr absl::Duration kHang = absl::Seconds(30);
 
 // Sublayers: source embedding, 2 of the encoder, target embedding 3, 3 of the decoder, head 7. The table has 3 slices.
-ModelPlan Plan() {
-  return ModelPlan::Make({.encoder_layers = 1,
-                          .decoder_layers = 1,
-                          .d_model = 16,
-                          .d_ff = 16,
-                          .heads = 1,
-                          .source_vocabulary = 132000,
-                          .target_vocabulary = 132000,
-                          .max_positions = 8});
-}
+ModelPlan Plan() { return TinyPlan({.d_model = 16, .d_ff = 16, .vocabulary = 132000}); }
 
 // The gradient of use 1, 2 or 3: their sum depends on the order of addition, and on the slice.
 float GradientOfUse(size_t use, int64_t element) {

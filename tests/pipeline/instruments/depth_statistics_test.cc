@@ -1,7 +1,6 @@
 #include "pipeline/instruments/depth_statistics.h"
 
 #include <cmath>
-#include <vector>
 
 #include "gtest/gtest.h"
 

@@ -1,7 +1,5 @@
 #include "pipeline/instruments/depth_recorder.h"
 
-#include <vector>
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

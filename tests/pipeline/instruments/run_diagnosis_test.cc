@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
@@ -48,14 +49,7 @@ class RunDiagnosisTest : public testing::Test {
   }
   void SetEncoder(float norm, Figures& figures) { std::fill_n(figures.norms.begin(), kEncoder, norm); }
 
-  const ModelPlan plan_ = ModelPlan::Make({.encoder_layers = 4,
-                                           .decoder_layers = 4,
-                                           .d_model = 8,
-                                           .d_ff = 8,
-                                           .heads = 1,
-                                           .source_vocabulary = 20,
-                                           .target_vocabulary = 20,
-                                           .max_positions = 8});
+  const ModelPlan plan_ = TinyPlan({.encoder_layers = 4, .decoder_layers = 4});
   RateOptions rate_{.peak = 4e-3, .warmup_updates = 40};
   std::vector<PackedBatch> batches_{{.target = {4, 5, 6, 7, 8, 9, 10, 11, 12, 13}}};
   RunDiagnosis diagnosis_{plan_, rate_};
@@ -189,14 +183,7 @@ TEST_F(RunDiagnosisTest, WithoutWarmUpAJumpSaysSo) {
 }
 
 TEST(LanguageModelDiagnosis, ThereIsNoEncoderToBeWithoutGradient) {
-  const ModelPlan plan = ModelPlan::Make({.encoder_layers = 0,
-                                          .decoder_layers = 4,
-                                          .d_model = 8,
-                                          .d_ff = 8,
-                                          .heads = 1,
-                                          .source_vocabulary = 0,
-                                          .target_vocabulary = 20,
-                                          .max_positions = 8});
+  const ModelPlan plan = TinyPlan({.encoder_layers = 0, .decoder_layers = 4});
   const RateOptions rate;
   RunDiagnosis diagnosis(plan, rate);
   for (int64_t step = 1; step <= 60; ++step) {

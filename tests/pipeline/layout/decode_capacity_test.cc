@@ -1,8 +1,6 @@
 // The planned sizes of decoding's buffers; what they translate: tests/integration/decoder_test.cc.
 #include "pipeline/layout/decode_capacity.h"
 
-#include <cstdint>
-
 #include "gtest/gtest.h"
 
 namespace hadal {
@@ -47,7 +45,9 @@ TEST(DecodeCapacity, CachesKeepTheLimitOnTheRankWithTheMostLayers) {
         plan, pipeline,
         {.beam = {.beam = 2, .max_length_b = 20}, .cache_limit_bytes = limit, .longest_source = 16, .sentences = 8});
   };
-  EXPECT_TRUE(absl::IsResourceExhausted(capacity(kSentence * kRow - 1).status()));
+  const absl::Status refused = capacity(kSentence * kRow - 1).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused));
+  EXPECT_NE(refused.message().find(std::to_string(kSentence * kRow - 1)), std::string::npos) << refused;
   struct Case {
     int64_t limit;
     int32_t lanes;

@@ -1,11 +1,7 @@
 // How a model lies on its ranks, read off the plan (data_parallel_test.cc: what a plan refuses).
 #include "pipeline/layout/pipeline_layout.h"
 
-#include <algorithm>
 #include <numeric>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,7 +1,6 @@
 #include "pipeline/layout/row_bucket.h"
 
 #include <set>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

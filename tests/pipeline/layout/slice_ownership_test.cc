@@ -1,11 +1,6 @@
 #include "pipeline/layout/slice_ownership.h"
 
-#include <algorithm>
-#include <cstdint>
-#include <limits>
 #include <map>
-#include <utility>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/support/small_model.h"

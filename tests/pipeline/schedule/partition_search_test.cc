@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "runtime/random.h"

@@ -112,12 +112,6 @@ TEST(PartitionTest, FractionalCostsReachTheOptimumToRounding) {
   }
 }
 
-TEST(PartitionTest, BalancesTheStagesThatAreNotTheBottleneck) {
-  const auto borders = MakePartition(Problem({10, 1, 1, 1, 1, 1, 1}, 4));
-  ASSERT_TRUE(borders.ok()) << borders.status();
-  EXPECT_THAT(*borders, ElementsAre(0, 1, 3, 5, 7));
-}
-
 TEST(PartitionTest, ExtremeDepthOverManyStages) {
   PartitionProblem problem = Problem({}, 128, 4);
   // 500 encoder layers of 12·d² and 500 decoder layers of 16·d², an embedding and a head.
@@ -131,12 +125,6 @@ TEST(PartitionTest, ExtremeDepthOverManyStages) {
   EXPECT_EQ(borders->size(), 513u);
   EXPECT_EQ(borders->back(), 2502);
   EXPECT_EQ(LargestPiece(problem, *borders), 32);  // 14,031 / 512 = 27.4, and 28 cannot hold the head
-}
-
-TEST(PartitionTest, PiecesOfNoCost) {
-  const auto borders = MakePartition(Problem({0, 0, 0}, 2));
-  ASSERT_TRUE(borders.ok()) << borders.status();
-  EXPECT_THAT(*borders, ElementsAre(0, 1, 3));
 }
 
 TEST(PartitionTest, SaysWhatToTryWhenNoSplitExists) {

@@ -34,16 +34,6 @@ TEST(Schedule1F1BTest, EveryComputeStandsBetweenItsReceiveAndItsSend) {
                   Instruction{kOptimizerStep}, Instruction{kGatherOverReplicas}, Instruction{kDistributeTiedWeights}));
 }
 
-TEST(Schedule1F1BTest, FewerMicroBatchesThanStages) {
-  const ScheduleShape shape{.stages = 4, .chunks = 1, .micro_batches = 2};
-  EXPECT_EQ(DrawSchedule(*MakeSchedules(ScheduleKind::k1F1B, shape), shape, {}).value(),
-            "rank 0  F0 F1 .  .  .  .  .  .  .  .  B0 -- .  B1 --\n"
-            "rank 1  .  F0 F1 .  .  .  .  .  B0 -- .  B1 -- .  .\n"
-            "rank 2  .  .  F0 F1 .  .  B0 -- .  B1 -- .  .  .  .\n"
-            "rank 3  .  .  .  F0 B0 -- F1 B1 -- .  .  .  .  .  .\n"
-            "15 units, 60.0% idle\n");
-}
-
 std::string Drawing(const ScheduleShape& shape) {
   const auto programs = MakeSchedules(ScheduleKind::kGpipe, shape);
   return programs.ok() ? DrawSchedule(*programs, shape, {}).value_or("") : programs.status().ToString();
@@ -60,14 +50,6 @@ TEST(ScheduleGpipeTest, TwoChunksARank) {
   EXPECT_EQ(Drawing({.stages = 2, .chunks = 2, .micro_batches = 2}),
             "rank 0  F0a F1a F0b F1b .   .   .   B0b --  B1b --  B0a --  B1a --\n"
             "rank 1  .   F0a F1a F0b F1b B0b --  B1b --  B0a --  B1a --  .   .\n"
-            "15 units, 20.0% idle\n");
-}
-
-TEST(ScheduleInterleavedTest, DrawsAsInThePaper) {
-  const ScheduleShape shape{.stages = 2, .chunks = 2, .micro_batches = 2};
-  EXPECT_EQ(DrawSchedule(*MakeSchedules(ScheduleKind::kInterleaved1F1B, shape), shape, {}).value(),
-            "rank 0  F0a F1a F0b F1b .   .   B0b --  .   B1b --  B0a --  B1a --\n"
-            "rank 1  .   F0a F1a F0b B0b --  F1b B1b --  B0a --  B1a --  .   .\n"
             "15 units, 20.0% idle\n");
 }
 

@@ -15,13 +15,6 @@ std::string Drawing(ScheduleKind kind, const ScheduleShape& shape, const Schedul
   return drawing.ok() ? *drawing : std::string(drawing.status().message());
 }
 
-TEST(SchedulePrintTest, BackwardAsLongAsForward) {
-  EXPECT_EQ(Drawing(ScheduleKind::k1F1B, {.stages = 2, .chunks = 1, .micro_batches = 2}, {.backward_units = 1}),
-            "rank 0  F0 F1 .  B0 .  B1\n"
-            "rank 1  .  F0 B0 F1 B1 .\n"
-            "6 units, 33.3% idle\n");
-}
-
 TEST(SchedulePrintTest, ForwardOnly) {
   const ScheduleShape shape{.stages = 2, .chunks = 1, .micro_batches = 3};
   EXPECT_EQ(DrawSchedule(*MakeForwardSchedules(shape), shape, {.forward_only = true}).value(),

@@ -9,12 +9,10 @@
 // receive is started first, by the rules of nccl_communicator.md. What goes on next, a host, a device or a message, is
 // drawn at random.
 #include <algorithm>
-#include <cstdint>
 #include <deque>
 #include <map>
 #include <random>
 #include <utility>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,10 +1,6 @@
 // A chunk's backward in two halves. Everything else of a chunk: tests/integration.
 #include "pipeline/stage/chunk.h"
 
-#include <cstdint>
-#include <functional>
-#include <vector>
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/bound_model.h"

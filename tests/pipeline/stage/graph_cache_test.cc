@@ -1,7 +1,5 @@
 #include "pipeline/stage/graph_cache.h"
 
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "kernels/add.h"
 #include "runtime/arena.h"

@@ -25,13 +25,6 @@ GroupCommunicator Interleaved(Communicator& world, int groups, int size) {
   return GroupCommunicator(world, std::move(members), 1);
 }
 
-// The ranks below `size`, under their own numbers.
-GroupCommunicator Leading(Communicator& world, int size) {
-  std::vector<int> members;
-  for (int i = 0; i < size; ++i) members.push_back(i);
-  return GroupCommunicator(world, std::move(members), 1);
-}
-
 class GroupConformance : public ::testing::TestWithParam<testing::ConformanceCase> {};
 
 TEST_P(GroupConformance, HoldsInEveryGroupAtOnce) {
@@ -47,21 +40,6 @@ TEST_P(GroupConformance, HoldsInEveryGroupAtOnce) {
     });
     EXPECT_TRUE(status.ok()) << status;
     ASSERT_FALSE(HasFailure()) << "with " << size << " ranks a group";
-  }
-}
-
-TEST_P(GroupConformance, HoldsWithTheWorldsNumbers) {
-  for (const int size : {1, 3}) {
-    SCOPED_TRACE(size);
-    InProcessWorld world(size + 1);
-    const absl::Status status = world.Run([&](Communicator& communicator) {
-      if (communicator.rank() == size) return absl::OkStatus();
-      GroupCommunicator group = Leading(communicator, size);
-      GetParam().run(group, Stream::Cpu(1));
-      return absl::OkStatus();
-    });
-    EXPECT_TRUE(status.ok()) << status;
-    ASSERT_FALSE(HasFailure()) << "with " << size << " ranks";
   }
 }
 

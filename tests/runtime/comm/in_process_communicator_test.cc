@@ -1,6 +1,5 @@
 #include "runtime/comm/in_process_communicator.h"
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -131,18 +130,6 @@ TEST(InProcessCommunicator, CollectivesThatDoNotMeetAreAnError) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// Two ranks that both send before they receive stand still; the first to lose patience ends the job for both.
-TEST(InProcessCommunicator, ShowsADeadlockOfBlockingSends) {
-  InProcessWorld world(2);
-  const absl::Status status = world.Run([](Communicator& c) {
-    const int peer = 1 - c.rank();
-    int mine = c.rank();
-    HADAL_ASSIGN_OR_RETURN(CommRequest sent, c.Send(&mine, sizeof(mine), peer, 0));
-    return c.Wait(sent, absl::Now() + absl::Milliseconds(100), "a blocking send");
-  });
-  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-}
-
 // A rank that gave up has its buffers back: what arrives later must not write into them.
 TEST(InProcessCommunicator, TakesBackBuffersAfterADeadline) {
   InProcessWorld world(2);
@@ -161,27 +148,6 @@ TEST(InProcessCommunicator, TakesBackBuffersAfterADeadline) {
   CommRequest late_receive = late.Receive(&value, sizeof(value), 0, 0).value();
   EXPECT_FALSE(late.Test(late_send).value());
   EXPECT_FALSE(late.Test(late_receive).value());
-}
-
-TEST(InProcessCommunicator, AbortEndsEveryRanksWait) {
-  constexpr int kSize = 8;
-  InProcessWorld world(kSize);
-  std::atomic<int> unavailable = 0;
-  const absl::Status status = world.Run([&](Communicator& c) {
-    if (c.rank() == 3) {
-      c.Abort(5);
-      return absl::OkStatus();
-    }
-    int value = 0;
-    absl::StatusOr<CommRequest> receive = c.Receive(&value, sizeof(value), 3, 0);  // may already see the abort
-    const absl::Status waited = receive.ok() ? c.Wait(*receive, absl::Now() + kHang, "rank 3") : receive.status();
-    if (absl::IsUnavailable(waited)) ++unavailable;
-    EXPECT_THAT(std::string(waited.message()), HasSubstr("aborted by rank 3 with exit code 5"));
-    EXPECT_EQ(c.Send(&value, sizeof(value), 3, 0).status().code(), absl::StatusCode::kUnavailable);
-    return absl::OkStatus();
-  });
-  EXPECT_TRUE(status.ok()) << status;
-  EXPECT_EQ(unavailable, kSize - 1);
 }
 
 // Run's error is the cause, not one of its consequences on other ranks.

@@ -71,14 +71,6 @@ TEST(Tokenize13a, SetsOffAsciiPunctuationOnly) {
   EXPECT_EQ(Tokens("„Ja“ … ‚nein‘ – 5–6"), "„Ja“|…|‚nein‘|–|5–6");
 }
 
-TEST(Tokenize13a, SplitsAtUnicodeWhiteSpace) {
-  EXPECT_EQ(Tokens("a\u00a0b\u2009c\u3000d\u200be\ufeff"), "a|b|c|d\u200be\ufeff");
-  EXPECT_EQ(Tokens("\x1c"
-                   "a\x1f"
-                   "b\u0085c\u2028d \u00a0"),
-            "a|b|c|d");
-}
-
 TEST(Tokenize13a, JoinsWordsBrokenAtALineEnd) {
   EXPECT_EQ(Tokens("a-\nb\nc"), "ab|c");
   EXPECT_EQ(Tokens("a<skipped>b"), "ab");

@@ -62,19 +62,6 @@ TEST(ShardBuilder, BytesAreCountedAndGivenInPiecesOrWhole) {
   EXPECT_EQ(builder.bytes(), 32);
 }
 
-TEST(CorpusShard, SamplesComeBack) {
-  const auto shard = CorpusShard::FromBytes(TwoSamples().Finish(), "a.shard", kLimits);
-  ASSERT_TRUE(shard.ok()) << shard.status();
-  ASSERT_EQ((*shard)->samples(), 2);
-  const SampleView second = (*shard)->sample(1);
-  EXPECT_EQ(second.corpus_id, 1);
-  EXPECT_EQ(second.weight, 0);
-  EXPECT_TRUE(second.has_source);
-  EXPECT_THAT(second.prefix, ElementsAre(19, 3));
-  EXPECT_THAT(second.source, ElementsAre(7, 8, 9));
-  EXPECT_THAT(second.target, ElementsAre(3, 9));
-}
-
 // Lengths that lie together: their sum is right, and so is every place.
 TEST(CorpusShard, ANegativeLengthThatAnotherSideMakesUpForIsRefused) {
   const std::string bytes = TwoSamples().Finish();

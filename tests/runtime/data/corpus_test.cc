@@ -123,6 +123,8 @@ TEST_F(CorpusTest, WhatARunThatWasEndedLeftIsNotInTheWay) {
 }
 
 TEST_F(CorpusTest, StatisticsCountWhatIsThere) {
+  EXPECT_EQ(Store({}).samples, 0);
+  EXPECT_EQ(Corpus::Open(prefix())->size(), 0);
   const std::vector<Sample> samples = {{.prefix = {9}, .source = {4, 3, 5}, .target = {3, 3}},
                                        {.source = {4}, .target = {6, 7, 8}}};
   const CorpusStatistics statistics = Store(samples).statistics;
@@ -148,11 +150,6 @@ TEST_F(CorpusTest, AMonolingualCorpusHasTargetsAlone) {
   ASSERT_EQ(corpus->size(), 1);
   EXPECT_FALSE(corpus->sample(0).has_source);
   ExpectEqual(corpus->sample(0), line);
-}
-
-TEST_F(CorpusTest, AnEmptyCorpusIsACorpus) {
-  Store({});
-  EXPECT_EQ(Corpus::Open(prefix())->size(), 0);
 }
 
 TEST_F(CorpusTest, IdsOutsideTheVocabularyAreRefusedWhenWriting) {

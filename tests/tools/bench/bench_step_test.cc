@@ -149,24 +149,21 @@ TEST(BenchStep, ADevicesLimitIsTheLinearLayersProducts) {
   }
 }
 
-TEST(BenchStep, RefusesWidthsThatHeadsDoNotDivide) {
+// Longer sentences than a micro-batch holds: it would measure shorter ones than it says.
+TEST(BenchStep, RefusesWidthsThatHeadsDoNotDivideAndTooLongSentences) {
+  const auto refused = [](const BenchStepOptions& options) {
+    std::ostringstream out;
+    InProcessWorld world(1);
+    return world.Run([&](Communicator& c) { return RunBenchStep(options, c, Stream::Cpu(1), out); });
+  };
   BenchStepOptions options = SmallBench();
   options.heads = 3;
-  std::ostringstream out;
-  InProcessWorld world(1);
-  EXPECT_EQ(world.Run([&](Communicator& c) { return RunBenchStep(options, c, Stream::Cpu(1), out); }).code(),
-            absl::StatusCode::kInvalidArgument);
-}
-
-// It would measure shorter ones than it says.
-TEST(BenchStep, RefusesSentencesThatAMicroBatchDoesNotHold) {
-  BenchStepOptions options = SmallBench();
+  EXPECT_EQ(refused(options).code(), absl::StatusCode::kInvalidArgument);
+  options = SmallBench();
   options.length = options.tokens + 1;
-  std::ostringstream out;
-  InProcessWorld world(1);
-  const absl::Status status = world.Run([&](Communicator& c) { return RunBenchStep(options, c, Stream::Cpu(1), out); });
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(status.message(), "--length 65 is more than --tokens 64, the tokens of a micro-batch; give at most these");
+  EXPECT_EQ(refused(options),
+            absl::InvalidArgumentError(
+                "--length 65 is more than --tokens 64, the tokens of a micro-batch; give at most these"));
 }
 
 }  // namespace

@@ -31,22 +31,29 @@ CommandResult Checkpoint(std::vector<std::string> arguments) {
   return RunCommand(AddCheckpointCommand, arguments);
 }
 
+// What it prints on standard output, and on standard error, when it ends with `exit_code`.
+std::string Output(int exit_code, const std::vector<std::string>& arguments) {
+  const CommandResult result = Checkpoint(arguments);
+  EXPECT_EQ(result.exit_code, exit_code) << result.err;
+  return result.out;
+}
+std::string Error(int exit_code, const std::vector<std::string>& arguments) {
+  const CommandResult result = Checkpoint(arguments);
+  EXPECT_EQ(result.exit_code, exit_code) << result.out;
+  return result.err;
+}
+
 class CheckpointCommandTest : public testing::Test {
  protected:
   CheckpointCommandTest() : state_(SmallParameters(), 1), committer_(SmallCommitter(run_.path())) {
     directory_ = SaveStep({.step = 5});
   }
-  std::string SaveStep(const SaveOptions& options) {
-    const auto saved = Save(committer_, state_, options);
-    EXPECT_TRUE(saved.ok()) << saved.status();
-    return saved.ok() ? saved->directory : "";
-  }
+  std::string SaveStep(const SaveOptions& options) { return Save(committer_, state_, options).value().directory; }
   // Flips a bit of a weight; a second time restores it.
   void Damage(const std::string& directory) {
     const std::string path = directory + "/rank_00001.safetensors";
-    const auto file = SafetensorsReader::Open(path);
-    ASSERT_TRUE(file.ok());
-    FlipBit(path, static_cast<size_t>(file->header_bytes()));
+    const auto file = SafetensorsReader::Open(path).value();
+    FlipBit(path, static_cast<size_t>(file.header_bytes()));
   }
 
   TemporaryDirectory run_;
@@ -59,33 +66,29 @@ TEST_F(CheckpointCommandTest, LsShowsARunWithItsMarksAndItsDamage) {
   SaveStep({.step = 6, .validation_nll = 3.25, .is_best = true});
   SaveStep({.step = 7});
   std::filesystem::remove(directory_ + "/rank_00001.safetensors");
-  const CommandResult outcome = Checkpoint({"ls", run_.path()});
-  EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_THAT(outcome.out, testing::ContainsRegex("step_00000005 +DAMAGED: .*rank_00001.safetensors is missing"));
-  EXPECT_THAT(outcome.out, testing::ContainsRegex("step_00000006 .* 3\\.2500 .*best"));
-  EXPECT_THAT(outcome.out, testing::ContainsRegex("step_00000007 .*latest"));
-  EXPECT_THAT(outcome.out, Not(testing::ContainsRegex("step_0000000[56][^\n]*latest")));
-  EXPECT_THAT(outcome.out, Not(testing::ContainsRegex("step_0000000[57][^\n]*best")));
+  const std::string outcome = Output(0, {"ls", run_.path()});
+  EXPECT_THAT(outcome, testing::ContainsRegex("step_00000005 +DAMAGED: .*rank_00001.safetensors is missing"));
+  EXPECT_THAT(outcome, testing::ContainsRegex("step_00000006 .* 3\\.2500 .*best"));
+  EXPECT_THAT(outcome, testing::ContainsRegex("step_00000007 .*latest"));
+  EXPECT_THAT(outcome, Not(testing::ContainsRegex("step_0000000[56][^\n]*latest")));
+  EXPECT_THAT(outcome, Not(testing::ContainsRegex("step_0000000[57][^\n]*best")));
   // No score, and three ranks' files, a vocabulary, the manifest.
-  EXPECT_THAT(outcome.out, testing::ContainsRegex("step_00000007 +6 +1\\.25 +- +[0-9]+ +5  20"));
-  EXPECT_EQ(Checkpoint({"ls", run_ / "checkpoints"}).out, outcome.out);
+  EXPECT_THAT(outcome, testing::ContainsRegex("step_00000007 +6 +1\\.25 +- +[0-9]+ +5  20"));
+  EXPECT_EQ(Checkpoint({"ls", run_ / "checkpoints"}).out, outcome);
 }
 
 TEST_F(CheckpointCommandTest, LsShowsOneCheckpoint) {
-  const CommandResult outcome = Checkpoint({"ls", "--parameters", run_ / "checkpoints/latest"});
-  EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_THAT(outcome.out, HasSubstr("step 5, update 4"));
-  EXPECT_THAT(outcome.out, HasSubstr("rank_00002.safetensors"));
-  EXPECT_THAT(outcome.out, HasSubstr("encoder.layers.0.fc1.weight [6, 4]"));
-  EXPECT_THAT(outcome.out, HasSubstr("encoder.layers.0.fc1.bias [6]\n"));
+  const std::string outcome = Output(0, {"ls", "--parameters", run_ / "checkpoints/latest"});
+  EXPECT_THAT(outcome, HasSubstr("step 5, update 4"));
+  EXPECT_THAT(outcome, HasSubstr("rank_00002.safetensors"));
+  EXPECT_THAT(outcome, HasSubstr("encoder.layers.0.fc1.weight [6, 4]"));
+  EXPECT_THAT(outcome, HasSubstr("encoder.layers.0.fc1.bias [6]\n"));
 }
 
 TEST_F(CheckpointCommandTest, WhatIsNoCheckpointIsAnError) {
   TemporaryDirectory empty;
   for (const char* command : {"ls", "verify"}) {
-    const CommandResult outcome = Checkpoint({command, empty.path()});
-    EXPECT_EQ(outcome.exit_code, 2);
-    EXPECT_THAT(outcome.err, HasSubstr("neither a checkpoint"));
+    EXPECT_THAT(Error(2, {command, empty.path()}), HasSubstr("neither a checkpoint"));
   }
   EXPECT_EQ(Checkpoint({"ls"}).exit_code, 2);
   EXPECT_EQ(Checkpoint({}).exit_code, 2);
@@ -97,9 +100,7 @@ TEST_F(CheckpointCommandTest, VerifyTellsGoodFromDamaged) {
   const std::string second = SaveStep({.step = 6});
   EXPECT_EQ(Checkpoint({"verify", run_.path()}).exit_code, 0);
   Damage(directory_);
-  const CommandResult one = Checkpoint({"verify", directory_});
-  EXPECT_EQ(one.exit_code, 3);
-  EXPECT_THAT(one.out, HasSubstr("is damaged: its CRC32C"));
+  EXPECT_THAT(Output(3, {"verify", directory_}), HasSubstr("is damaged: its CRC32C"));
   const CommandResult all = Checkpoint({"verify", run_.path()});
   EXPECT_EQ(all.exit_code, 3);
   EXPECT_THAT(all.out, HasSubstr("ok       " + second));
@@ -110,10 +111,9 @@ TEST_F(CheckpointCommandTest, VerifyTellsGoodFromDamaged) {
 
 TEST_F(CheckpointCommandTest, DiffSaysIdenticalAcrossLayouts) {
   const std::string other = SaveStep({.step = 6, .ranks = 1});
-  const CommandResult outcome = Checkpoint({"diff", directory_, other});
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
-  EXPECT_THAT(outcome.out, HasSubstr("identical: 5 parameters"));
-  EXPECT_THAT(outcome.out, HasSubstr("note: A is of step 5"));
+  const std::string outcome = Output(0, {"diff", directory_, other});
+  EXPECT_THAT(outcome, HasSubstr("identical: 5 parameters"));
+  EXPECT_THAT(outcome, HasSubstr("note: A is of step 5"));
   EXPECT_THAT(Checkpoint({"diff", directory_, directory_}).out, Not(HasSubstr("note")));
 }
 
@@ -123,11 +123,10 @@ TEST_F(CheckpointCommandTest, DiffFindsOneBitInEachKindOfState) {
     const float kept = value;
     value = std::nextafter(value, 2.0f);
     const std::string other = SaveStep({.step = 6});
-    const CommandResult outcome = Checkpoint({"diff", directory_, other});
-    EXPECT_EQ(outcome.exit_code, 1);
+    const std::string outcome = Output(1, {"diff", directory_, other});
     const std::string key = StateKey(kind, "encoder.layers.0.fc1.weight", 0);
-    EXPECT_THAT(outcome.out, HasSubstr(key.substr(0, key.size() - 2) + ": 1 of 24 elements differ"));
-    EXPECT_THAT(outcome.out, HasSubstr("different: 1 tensors"));
+    EXPECT_THAT(outcome, HasSubstr(key.substr(0, key.size() - 2) + ": 1 of 24 elements differ"));
+    EXPECT_THAT(outcome, HasSubstr("different: 1 tensors"));
     EXPECT_EQ(Checkpoint({"diff", "--weights-only", directory_, other}).exit_code, kind == StateKind::kWeight ? 1 : 0);
     value = kept;
   }
@@ -170,27 +169,24 @@ TEST_F(CheckpointCommandTest, DiffListsTheMostDifferentFirst) {
 TEST_F(CheckpointCommandTest, DiffOfADamagedCheckpointIsExitCode3) {
   const std::string other = SaveStep({.step = 6});
   Damage(other);
-  const CommandResult outcome = Checkpoint({"diff", directory_, other});
-  EXPECT_EQ(outcome.exit_code, 3);
-  EXPECT_THAT(outcome.err, HasSubstr("`hadal checkpoint verify RUN_DIR`"));
+  EXPECT_THAT(Error(3, {"diff", directory_, other}), HasSubstr("`hadal checkpoint verify RUN_DIR`"));
 }
 
 TEST_F(CheckpointCommandTest, ExportWritesWholeTensors) {
   const std::string path = run_ / "out/model.safetensors";
   const CommandResult outcome = Checkpoint({"export", run_.path(), "--out", path});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  const auto reader = SafetensorsReader::Open(path);
-  ASSERT_TRUE(reader.ok()) << reader.status();
-  ASSERT_EQ(reader->tensors().size(), SmallParameters().size());
+  const auto reader = SafetensorsReader::Open(path).value();
+  ASSERT_EQ(reader.tensors().size(), SmallParameters().size());
   for (int32_t p = 0; p < static_cast<int32_t>(SmallParameters().size()); ++p) {
     const CheckpointParameter parameter = SmallParameters()[p];
-    const int32_t tensor = reader->Find(parameter.name);
+    const int32_t tensor = reader.Find(parameter.name);
     ASSERT_GE(tensor, 0);
-    const std::vector<int64_t> shape = reader->tensors()[tensor].shape;
+    const std::vector<int64_t> shape = reader.tensors()[tensor].shape;
     EXPECT_EQ(shape, parameter.is_vector ? std::vector<int64_t>{parameter.rows}
                                          : (std::vector<int64_t>{parameter.rows, parameter.columns}));
     std::vector<float> values(static_cast<size_t>(parameter.elements()));
-    ASSERT_TRUE(reader->Read(tensor, 0, parameter.elements() * 4, values.data()).ok());
+    ASSERT_TRUE(reader.Read(tensor, 0, parameter.elements() * 4, values.data()).ok());
     EXPECT_TRUE(values == state_.values(p, StateKind::kWeight)) << parameter.name;
   }
   const auto settings = nlohmann::json::parse(Contents(run_ / "out/model.json"));
@@ -221,18 +217,17 @@ TEST(CheckpointExportTest, JoinsTheRowsOfACombination) {
   ASSERT_TRUE(Save(committer, state).ok());
   const CommandResult outcome = Checkpoint({"export", run.path(), "--out", run / "model.safetensors"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  const auto reader = SafetensorsReader::Open(run / "model.safetensors");
-  ASSERT_TRUE(reader.ok()) << reader.status();
-  ASSERT_EQ(reader->tensors().size(), 2u);
-  const int32_t matrix = reader->Find("encoder.dlcl.weight");
+  const auto reader = SafetensorsReader::Open(run / "model.safetensors").value();
+  ASSERT_EQ(reader.tensors().size(), 2u);
+  const int32_t matrix = reader.Find("encoder.dlcl.weight");
   ASSERT_GE(matrix, 0);
-  EXPECT_THAT(reader->tensors()[matrix].shape, ElementsAre(3, 3));
+  EXPECT_THAT(reader.tensors()[matrix].shape, ElementsAre(3, 3));
   std::vector<float> values(9);
-  ASSERT_TRUE(reader->Read(matrix, 0, 36, values.data()).ok());
+  ASSERT_TRUE(reader.Read(matrix, 0, 36, values.data()).ok());
   const auto row = [&](int32_t parameter) { return state.values(parameter, StateKind::kWeight); };
   EXPECT_THAT(values, ElementsAre(row(0)[0], 0, 0, row(2)[0], row(2)[1], 0, row(3)[0], row(3)[1], row(3)[2]));
   std::vector<float> bias(6);
-  ASSERT_TRUE(reader->Read(reader->Find("encoder.layers.0.fc1.bias"), 0, 24, bias.data()).ok());
+  ASSERT_TRUE(reader.Read(reader.Find("encoder.layers.0.fc1.bias"), 0, 24, bias.data()).ok());
   EXPECT_EQ(bias, row(1));
 }
 
@@ -245,9 +240,8 @@ TEST_F(CheckpointCommandTest, ExportReplacesNothingUnasked) {
   EXPECT_TRUE(SafetensorsReader::Open(path).ok());
   EXPECT_EQ(Checkpoint({"export", directory_, "--out", run_ / "second.safetensors"}).exit_code, 0);
   SetContents(run_ / "vocabulary.model", "another export's");
-  const CommandResult outcome = Checkpoint({"export", directory_, "--out", path, "--force"});
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("vocabulary.model is not this model's vocabulary"));
+  EXPECT_THAT(Error(1, {"export", directory_, "--out", path, "--force"}),
+              HasSubstr("vocabulary.model is not this model's vocabulary"));
   EXPECT_EQ(Contents(run_ / "vocabulary.model"), "another export's");
   EXPECT_EQ(Checkpoint({"export", directory_, "--out", run_ / "model.bin"}).exit_code, 2);
 }
@@ -258,31 +252,27 @@ TEST_F(CheckpointCommandTest, ExportWritesNoFileThatIsNoVocabulary) {
     std::filesystem::rename(directory_ + "/" + manifest.attachments[0].name, directory_ + "/" + name);
     manifest.attachments[0].name = name;
     SetContents(directory_ + "/manifest.json", manifest.ToString());
-    const CommandResult outcome = Checkpoint({"export", directory_, "--out", run_ / "out/model.safetensors"});
-    EXPECT_EQ(outcome.exit_code, 3);
-    EXPECT_THAT(outcome.err, HasSubstr("carries " + name + ", which is no vocabulary"));
+    EXPECT_THAT(Error(3, {"export", directory_, "--out", run_ / "out/model.safetensors"}),
+                HasSubstr("carries " + name + ", which is no vocabulary"));
     EXPECT_FALSE(PathExists(run_ / "out"));
   }
 }
 
 TEST_F(CheckpointCommandTest, ARunWithoutAWholeCheckpointSaysWhatIsLeftToDo) {
   std::filesystem::remove(directory_ + "/rank_00001.safetensors");
-  const CommandResult outcome = Checkpoint({"export", run_.path(), "--out", run_ / "model.safetensors"});
-  EXPECT_EQ(outcome.exit_code, 3);
-  EXPECT_THAT(outcome.err, HasSubstr("rank_00001.safetensors is missing\n  Put a good copy of one in its place"));
+  EXPECT_THAT(Error(3, {"export", run_.path(), "--out", run_ / "model.safetensors"}),
+              HasSubstr("rank_00001.safetensors is missing\n  Put a good copy of one in its place"));
 }
 
 TEST_F(CheckpointCommandTest, AFailedExportLeavesNothing) {
   Damage(directory_);
-  const CommandResult damaged = Checkpoint({"export", directory_, "--out", run_ / "out/model.safetensors"});
-  EXPECT_EQ(damaged.exit_code, 3);
-  EXPECT_THAT(damaged.err, HasSubstr("`hadal checkpoint verify RUN_DIR`"));
+  EXPECT_THAT(Error(3, {"export", directory_, "--out", run_ / "out/model.safetensors"}),
+              HasSubstr("`hadal checkpoint verify RUN_DIR`"));
   EXPECT_TRUE(ListDirectory(run_ / "out")->empty());
   Damage(directory_);
   const FileSizeLimit limit(100'000);
-  const CommandResult outcome = Checkpoint({"export", directory_, "--out", run_ / "out/model.safetensors"});
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("cannot write " + (run_ / "out/model.safetensors") + ": "));
+  EXPECT_THAT(Error(1, {"export", directory_, "--out", run_ / "out/model.safetensors"}),
+              HasSubstr("cannot write " + (run_ / "out/model.safetensors") + ": "));
   EXPECT_TRUE(ListDirectory(run_ / "out")->empty());
 }
 
@@ -297,13 +287,12 @@ class CheckpointAverageTest : public CheckpointCommandTest {
     }
   }
   float Bias(const std::string& directory) {
-    auto reader = CheckpointReader::Open(directory);
-    EXPECT_TRUE(reader.ok()) << reader.status();
+    auto reader = CheckpointReader::Open(directory).value();
     std::vector<float> values(6);
     SliceState state;
     state.parameter = 2;
     state.weight = Vector(values.data(), 6);
-    EXPECT_TRUE(reader->ReadSlices({&state, 1}).ok());
+    EXPECT_TRUE(reader.ReadSlices({&state, 1}).ok());
     return values[5];
   }
   std::vector<std::string> steps_;
@@ -322,20 +311,16 @@ TEST_F(CheckpointAverageTest, AveragesGivenCheckpoints) {
       << "nobody measured it";
   EXPECT_EQ(reader->manifest().attachments.size(), 1u);
   EXPECT_EQ(Checkpoint({"export", out, "--out", run_ / "m/mean.safetensors"}).exit_code, 0);
-  const CommandResult again = Checkpoint({"average", steps_[0], "--out", out});
-  EXPECT_EQ(again.exit_code, 1);
-  EXPECT_THAT(again.err, HasSubstr("already exists"));
+  EXPECT_THAT(Error(1, {"average", steps_[0], "--out", out}), HasSubstr("already exists"));
 }
 
 TEST_F(CheckpointAverageTest, ModelsOfDifferentVocabulariesHaveNoAverage) {
   const TemporaryDirectory elsewhere;
   SmallState state(SmallParameters(), 3);
   CheckpointCommitter committer = SmallCommitter(elsewhere.path());
-  const auto other = Save(committer, state, {.vocabulary = "another"});
-  ASSERT_TRUE(other.ok()) << other.status();
-  const CommandResult outcome = Checkpoint({"average", steps_[0], other->directory, "--out", run_ / "mean"});
-  EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr(other->directory + ": its vocabulary differs from that of " + steps_[0]));
+  const auto other = Save(committer, state, {.vocabulary = "another"}).value();
+  EXPECT_THAT(Error(2, {"average", steps_[0], other.directory, "--out", run_ / "mean"}),
+              HasSubstr(other.directory + ": its vocabulary differs from that of " + steps_[0]));
   EXPECT_FALSE(PathExists(run_ / "mean"));
 }
 
@@ -345,11 +330,9 @@ TEST_F(CheckpointAverageTest, ModelsThatDifferHaveNoAverage) {
   parameters[1].name = "encoder.layers.0.fc2.weight";
   SmallState state(parameters, 3);
   CheckpointCommitter committer = SmallCommitter(elsewhere.path(), {}, parameters);
-  const auto other = Save(committer, state);
-  ASSERT_TRUE(other.ok()) << other.status();
-  const CommandResult outcome = Checkpoint({"average", steps_[0], other->directory, "--out", run_ / "mean"});
-  EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr(other->directory + ": the checkpoint is of another model"));
+  const auto other = Save(committer, state).value();
+  EXPECT_THAT(Error(2, {"average", steps_[0], other.directory, "--out", run_ / "mean"}),
+              HasSubstr(other.directory + ": the checkpoint is of another model"));
   EXPECT_FALSE(PathExists(run_ / "mean"));
 }
 
@@ -365,46 +348,39 @@ TEST_F(CheckpointAverageTest, WhatIsWrittenIsOnTheDevice) {
 TEST_F(CheckpointAverageTest, AveragesTheLastAndTheBest) {
   ASSERT_EQ(Checkpoint({"average", run_.path(), "--last", "2", "--out", run_ / "last"}).exit_code, 0);
   EXPECT_EQ(Bias(run_ / "last"), 6);
-  const CommandResult best = Checkpoint({"average", run_.path(), "--best", "3", "--out", run_ / "best"});
-  ASSERT_EQ(best.exit_code, 0) << best.err;
+  const std::string best = Output(0, {"average", run_.path(), "--best", "3", "--out", run_ / "best"});
   EXPECT_EQ(Bias(run_ / "best"), static_cast<float>(14.0 / 3.0));
-  EXPECT_THAT(best.out, HasSubstr("\n  " + steps_[1] + "\n  " + steps_[2] + "\n  " + steps_[3] + "\n")) << "by step";
-  const CommandResult outcome = Checkpoint({"average", run_.path(), "--best", "5", "--out", run_ / "too_many"});
-  EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("4 readable checkpoints with a validation score, 5 are needed"));
+  EXPECT_THAT(best, HasSubstr("\n  " + steps_[1] + "\n  " + steps_[2] + "\n  " + steps_[3] + "\n")) << "by step";
+  EXPECT_THAT(Error(2, {"average", run_.path(), "--best", "5", "--out", run_ / "too_many"}),
+              HasSubstr("4 readable checkpoints with a validation score, 5 are needed"));
   EXPECT_EQ(Checkpoint({"average", run_.path(), "--best", "1", "--last", "1", "--out", run_ / "x"}).exit_code, 2);
   EXPECT_EQ(Checkpoint({"average", steps_[0], steps_[1], "--last", "1", "--out", run_ / "x"}).exit_code, 2);
 }
 
 TEST_F(CheckpointAverageTest, OneCheckpointDoesNotCountTwice) {
   const std::string latest = run_ / "checkpoints/latest";
-  const CommandResult outcome = Checkpoint({"average", steps_[0], steps_[3], latest, "--out", run_ / "mean"});
-  EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr(steps_[3] + " and " + latest + " are the same checkpoint, of step 40"));
+  EXPECT_THAT(Error(2, {"average", steps_[0], steps_[3], latest, "--out", run_ / "mean"}),
+              HasSubstr(steps_[3] + " and " + latest + " are the same checkpoint, of step 40"));
   EXPECT_FALSE(PathExists(run_ / "mean"));
 }
 
 TEST_F(CheckpointAverageTest, SaysWhichOfARunItLeavesOut) {
   std::filesystem::remove(steps_[3] + "/rank_00001.safetensors");
-  const CommandResult outcome = Checkpoint({"average", run_.path(), "--last", "2", "--out", run_ / "last"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const std::string outcome = Output(0, {"average", run_.path(), "--last", "2", "--out", run_ / "last"});
   EXPECT_EQ(Bias(run_ / "last"), 3);
-  EXPECT_THAT(outcome.out, HasSubstr("skipped " + steps_[3] + ": " + steps_[3] + "/rank_00001.safetensors is missing"));
+  EXPECT_THAT(outcome, HasSubstr("skipped " + steps_[3] + ": " + steps_[3] + "/rank_00001.safetensors is missing"));
 }
 
 TEST_F(CheckpointAverageTest, OneCheckpointAveragesToItself) {
   ASSERT_EQ(Checkpoint({"average", steps_[3], "--out", run_ / "one"}).exit_code, 0);
   EXPECT_EQ(Checkpoint({"diff", "--weights-only", steps_[3], run_ / "one"}).exit_code, 0);
-  const CommandResult outcome = Checkpoint({"diff", steps_[3], run_ / "one"});
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.out, HasSubstr("B has weights only"));
+  EXPECT_THAT(Output(1, {"diff", steps_[3], run_ / "one"}), HasSubstr("B has weights only"));
 }
 
 TEST_F(CheckpointAverageTest, DamageLeavesNothingBehind) {
   Damage(steps_[1]);
-  const CommandResult damaged = Checkpoint({"average", steps_[0], steps_[1], "--out", run_ / "mean"});
-  EXPECT_EQ(damaged.exit_code, 3);
-  EXPECT_THAT(damaged.err, HasSubstr("`hadal checkpoint verify RUN_DIR`"));
+  EXPECT_THAT(Error(3, {"average", steps_[0], steps_[1], "--out", run_ / "mean"}),
+              HasSubstr("`hadal checkpoint verify RUN_DIR`"));
   EXPECT_THAT(*ListDirectory(run_.path()), ElementsAre("checkpoints"));
   const FileSizeLimit limit(100'000);
   const CommandResult outcome = Checkpoint({"average", steps_[0], "--out", run_ / "mean"});

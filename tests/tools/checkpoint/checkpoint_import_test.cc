@@ -1,39 +1,59 @@
 // `hadal checkpoint import` of plain files: an export comes back with the same bits; broken files are refused.
+<<<<<<< HEAD
 #include "tools/checkpoint/checkpoint_command.h"
+=======
+// Whether a checkpoint may go on with a corpus, by the vocabularies of both.
+#include "tools/checkpoint/checkpoint_import.h"
+>>>>>>> main
 
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "layers/method_presets.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
+#include "runtime/data/corpus.h"
 #include "runtime/files.h"
 #include "tests/support/saved_model.h"
 #include "tests/support/temporary_directory.h"
+<<<<<<< HEAD
+=======
+#include "tools/checkpoint/checkpoint_diff.h"
+#include "tools/checkpoint/checkpoint_export.h"
+#include "tools/checkpoint/checkpoint_vocabularies.h"
+>>>>>>> main
 
 namespace hadal {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+ModelOptions TinyModel(ResidualMethod method, const Vocabulary& vocabulary, int32_t d_ff) {
+  ModelOptions model{.encoder_layers = 2,
+                     .decoder_layers = 1,
+                     .d_model = 8,
+                     .d_ff = d_ff,
+                     .heads = 1,
+                     .source_vocabulary = vocabulary.size(),
+                     .target_vocabulary = vocabulary.size(),
+                     .max_positions = 8};
+  ApplyResidualMethod(method, model);
+  return model;
+}
 
 class CheckpointImportTest : public ::testing::Test {
  protected:
   CheckpointImportTest() : words_(*Vocabulary::FromTokens({"a", "b", "c"})) {
-    ModelOptions model{.encoder_layers = 2,
-                       .decoder_layers = 1,
-                       .d_model = 8,
-                       .d_ff = 12,
-                       .heads = 1,
-                       .source_vocabulary = words_.size(),
-                       .target_vocabulary = words_.size(),
-                       .max_positions = 8};
-    ApplyResidualMethod(ResidualMethod::kDlclPre, model);  // the rows of its matrices are parameters of their own
+    // The rows of its matrices are parameters of their own.
+    const ModelOptions model = TinyModel(ResidualMethod::kDlclPre, words_, 12);
     EXPECT_TRUE(
         SaveModel({.model = model, .vocabularies = {VocabularyFile("vocabulary", words_)}, .config = "seed: 7\n"},
                   folder_ / "run")
@@ -68,49 +88,32 @@ class CheckpointImportTest : public ::testing::Test {
 TEST_F(CheckpointImportTest, AnExportComesBackWithTheSameBits) {
   ASSERT_TRUE(Import().ok());
   std::ostringstream out;
-  const absl::StatusOr<bool> same = DiffCheckpoints(checkpoint_, folder_ / "back", {.weights_only = true}, out);
-  ASSERT_TRUE(same.ok()) << same.status();
-  EXPECT_TRUE(*same) << out.str();
-  const absl::StatusOr<ModelCheckpoint> model = ModelCheckpoint::Open(folder_ / "back");
-  ASSERT_TRUE(model.ok()) << model.status();
-  EXPECT_EQ(model->config_text(), "seed: 7\n");
-  EXPECT_EQ(model->progress().update, 1);
-  EXPECT_EQ(model->target_vocabulary().contents(), words_.contents());
+  const bool same = DiffCheckpoints(checkpoint_, folder_ / "back", {.weights_only = true}, out).value();
+  EXPECT_TRUE(same) << out.str();
+  const ModelCheckpoint model = ModelCheckpoint::Open(folder_ / "back").value();
+  EXPECT_EQ(model.config_text(), "seed: 7\n");
+  EXPECT_EQ(model.progress().update, 1);
+  EXPECT_EQ(model.target_vocabulary().contents(), words_.contents());
 }
 
 TEST_F(CheckpointImportTest, AParameterOfSeveralSlicesComesBackWhole) {
-  ModelOptions model{.encoder_layers = 1,
-                     .decoder_layers = 1,
-                     .d_model = 8,
-                     .d_ff = 131200,  // fc1 and fc2 have more than 2^20 elements
-                     .heads = 1,
-                     .source_vocabulary = words_.size(),
-                     .target_vocabulary = words_.size(),
-                     .max_positions = 8};
-  ApplyResidualMethod(ResidualMethod::kDlclPre, model);
+  // fc1 and fc2 have more than 2^20 elements.
+  const ModelOptions model = TinyModel(ResidualMethod::kDlclPre, words_, 131200);
   ASSERT_TRUE(
       SaveModel({.model = model, .vocabularies = {VocabularyFile("vocabulary", words_)}}, folder_ / "wide").ok());
   const std::string wide = FindLatest(folder_ / "wide")->checkpoint.directory, plain = folder_ / "w/model.safetensors";
   std::ostringstream out;
   ASSERT_TRUE(ExportCheckpoint({.checkpoint = wide, .out = plain}, out).ok());
   ASSERT_TRUE(ImportCheckpoint({.source = plain, .out = folder_ / "wide_back"}, out).ok());
-  const absl::StatusOr<bool> same = DiffCheckpoints(wide, folder_ / "wide_back", {.weights_only = true}, out);
-  ASSERT_TRUE(same.ok()) << same.status();
-  EXPECT_TRUE(*same) << out.str();
+  const bool same = DiffCheckpoints(wide, folder_ / "wide_back", {.weights_only = true}, out).value();
+  EXPECT_TRUE(same) << out.str();
 }
 
 TEST_F(CheckpointImportTest, EachSideHasItsOwnVocabulary) {
   const Vocabulary more = *Vocabulary::FromTokens({"a", "b", "c", "d", "e"});
-  ModelOptions model{.encoder_layers = 1,
-                     .decoder_layers = 1,
-                     .d_model = 8,
-                     .d_ff = 12,
-                     .heads = 1,
-                     .source_vocabulary = words_.size(),
-                     .target_vocabulary = more.size(),
-                     .max_positions = 8,
-                     .sharing = EmbeddingSharing::kDecoder};
-  ApplyResidualMethod(ResidualMethod::kDeepNorm, model);
+  ModelOptions model = TinyModel(ResidualMethod::kDeepNorm, words_, 12);
+  model.target_vocabulary = more.size();
+  model.sharing = EmbeddingSharing::kDecoder;
   ASSERT_TRUE(SaveModel({.model = model,
                          .vocabularies = {VocabularyFile("source.vocabulary", words_),
                                           VocabularyFile("target.vocabulary", more)}},
@@ -119,8 +122,7 @@ TEST_F(CheckpointImportTest, EachSideHasItsOwnVocabulary) {
   std::ostringstream out;
   const std::string plain = folder_ / "t/model.safetensors";
   ASSERT_TRUE(ExportCheckpoint({.checkpoint = folder_ / "two", .out = plain}, out).ok());
-  const absl::Status imported = ImportCheckpoint({.source = plain, .out = folder_ / "two_back"}, out);
-  EXPECT_TRUE(imported.ok()) << imported;
+  EXPECT_EQ(ImportCheckpoint({.source = plain, .out = folder_ / "two_back"}, out), absl::OkStatus());
 }
 
 TEST_F(CheckpointImportTest, NothingIsReplaced) {
@@ -140,6 +142,88 @@ TEST_F(CheckpointImportTest, WhatDiffersFromTheSettingsIsNamed) {
                 json["model"]["source_vocabulary"] = json["model"]["target_vocabulary"] = 9;
               }),
               HasSubstr("vocabulary.txt has 7 ids, the model in " + (folder_ / "plain/model.json") + " 9"));
+}
+
+class CheckpointVocabulariesTest : public ::testing::Test {
+ protected:
+  CheckpointVocabulariesTest()
+      : words_(*Vocabulary::FromTokens({"a", "b", "c"})), others_(*Vocabulary::FromTokens({"b", "a", "c"})) {}
+
+  // A checkpoint that carries `vocabularies`.
+  FoundCheckpoint Checkpoint(const std::vector<Attachment>& vocabularies) const {
+    const ModelOptions model = TinyModel(ResidualMethod::kDeepNorm, words_, 8);
+    EXPECT_EQ(SaveModel({.model = model, .vocabularies = vocabularies}, directory_ / "run"), absl::OkStatus());
+    return *FindLatest(directory_ / "run");
+  }
+  Corpus CorpusOfVocabularies(const Vocabulary& source, const Vocabulary& target) const {
+    const auto stored = [&](const std::string& stem, const Vocabulary& vocabulary) {
+      const std::string file = stem + std::string(vocabulary.extension());
+      EXPECT_TRUE(vocabulary.Save(directory_ / file).ok());
+      return VocabularyReference{file, vocabulary.size(), vocabulary.crc32c()};
+    };
+    const bool shared = source.contents() == target.contents();
+    CorpusWriter writer = *CorpusWriter::Create({.prefix = directory_ / "train",
+                                                 .source_vocabulary = stored(shared ? "vocabulary" : "source", source),
+                                                 .target_vocabulary = stored(shared ? "vocabulary" : "target", target),
+                                                 .corpora = {"one"}});
+    EXPECT_TRUE(writer.Add(Sample{.source = {4}, .target = {4}}.view()).ok());
+    EXPECT_TRUE(writer.Finish().ok());
+    return *Corpus::Open(directory_ / "train");
+  }
+
+  static absl::Status Check(const FoundCheckpoint& checkpoint, const Corpus& corpus) {
+    return CheckVocabularies(checkpoint, corpus.manifest(), *LoadVocabularies(corpus));
+  }
+
+  const TemporaryDirectory directory_;
+  const Vocabulary words_, others_;
+};
+
+TEST_F(CheckpointVocabulariesTest, TheCorpussOwnAreTaken) {
+  const FoundCheckpoint shared = Checkpoint({VocabularyFile("vocabulary", words_)});
+  EXPECT_EQ(Check(shared, CorpusOfVocabularies(words_, words_)), absl::OkStatus());
+}
+
+TEST_F(CheckpointVocabulariesTest, AnotherOfTheSameSizeIsRefused) {
+  const FoundCheckpoint checkpoint = Checkpoint({VocabularyFile("vocabulary", words_)});
+  const absl::Status status = Check(checkpoint, CorpusOfVocabularies(others_, others_));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr(checkpoint.checkpoint.directory), HasSubstr("a different vocabulary than the corpus has"),
+            HasSubstr("`hadal prepare --vocab`"), HasSubstr(checkpoint.checkpoint.directory + "/vocabulary.txt")));
+  const absl::Status one_side = Check(checkpoint, CorpusOfVocabularies(words_, others_));
+  EXPECT_THAT(std::string(one_side.message()), HasSubstr("a different target vocabulary"));
+}
+
+// The shorter one's ids are the same pieces; the model's tables are not as long.
+TEST_F(CheckpointVocabulariesTest, OneThatGoesOnBehindTheOthersEndIsRefused) {
+  const Vocabulary longer = *Vocabulary::FromTokens({"a", "b", "c", "d"});
+  for (const bool carries_longer : {true, false}) {
+    const FoundCheckpoint checkpoint = Checkpoint({VocabularyFile("vocabulary", carries_longer ? longer : words_)});
+    const Vocabulary& corpuss = carries_longer ? words_ : longer;
+    EXPECT_EQ(Check(checkpoint, CorpusOfVocabularies(corpuss, corpuss)).code(), absl::StatusCode::kInvalidArgument)
+        << carries_longer;
+  }
+}
+
+TEST_F(CheckpointVocabulariesTest, EachSideIsComparedWithItsOwn) {
+  const FoundCheckpoint checkpoint =
+      Checkpoint({VocabularyFile("source.vocabulary", words_), VocabularyFile("target.vocabulary", others_)});
+  EXPECT_EQ(Check(checkpoint, CorpusOfVocabularies(words_, others_)), absl::OkStatus());
+  EXPECT_THAT(std::string(Check(checkpoint, CorpusOfVocabularies(others_, words_)).message()),
+              HasSubstr("a different source vocabulary"));
+}
+
+TEST_F(CheckpointVocabulariesTest, AFileOfTheSamePiecesMayDiffer) {
+  const FoundCheckpoint checkpoint = Checkpoint({VocabularyFile("vocabulary", words_)});
+  const Vocabulary counted = *Vocabulary::Parse("a 30\nb 20\nc 10\n", "dict.txt");
+  ASSERT_NE(counted.crc32c(), words_.crc32c());
+  EXPECT_EQ(Check(checkpoint, CorpusOfVocabularies(counted, counted)), absl::OkStatus());
+}
+
+TEST_F(CheckpointVocabulariesTest, ACheckpointWithoutVocabulariesIsTaken) {
+  EXPECT_EQ(Check(Checkpoint({}), CorpusOfVocabularies(others_, others_)), absl::OkStatus());
 }
 
 }  // namespace

@@ -1,12 +1,18 @@
+// Every grid of configs/papers is read, and every cell of it planned: schema, axes, methods at their depths, what
+// fields mean together.
 #include "tools/compare/comparison_grid.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
+#include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "layers/model_plan.h"
 #include "runtime/files.h"
 #include "tests/support/temporary_directory.h"
+#include "tools/config/run_options.h"
 
 namespace hadal {
 namespace {
@@ -55,47 +61,45 @@ std::vector<std::string> Names(const ComparisonGrid& grid) {
 }
 
 TEST_F(ComparisonGridTest, UnrollsEveryCombinationCheapFirst) {
-  const auto grid = Load(kAxes);
-  ASSERT_TRUE(grid.ok()) << grid.status();
-  EXPECT_THAT(Names(*grid), ElementsAre("method=deepnorm,depth=2", "method=post_ln,depth=2", "method=deepnorm,depth=12",
-                                        "method=post_ln,depth=12"));
-  EXPECT_EQ(grid->cells[0].cost * 6, grid->cells[2].cost);
-  EXPECT_THAT(grid->cells[1].place, ElementsAre(1, 1));
-  EXPECT_EQ(grid->cells[1].config.model().residual().method(), "post_ln");
-  EXPECT_EQ(grid->cells[2].config.model().encoder_layers(), 12);
+  const auto grid = Load(kAxes).value();
+  EXPECT_THAT(Names(grid), ElementsAre("method=deepnorm,depth=2", "method=post_ln,depth=2", "method=deepnorm,depth=12",
+                                       "method=post_ln,depth=12"));
+  EXPECT_EQ(grid.cells[0].cost * 6, grid.cells[2].cost);
+  EXPECT_THAT(grid.cells[1].place, ElementsAre(1, 1));
+  EXPECT_EQ(grid.cells[1].config.model().residual().method(), "post_ln");
+  EXPECT_EQ(grid.cells[2].config.model().encoder_layers(), 12);
 }
 
 TEST_F(ComparisonGridTest, LaysSettingsOverFilesAndTheCommandLineOverAll) {
-  const auto grid = Load(std::string("set: \"model.residual.method=pre_ln\"\n") + kAxes, {"model.decoder_layers=3"});
-  ASSERT_TRUE(grid.ok()) << grid.status();
-  for (const GridCell& cell : grid->cells) {
+  const auto grid =
+      Load(std::string("set: \"model.residual.method=pre_ln\"\n") + kAxes, {"model.decoder_layers=3"}).value();
+  for (const GridCell& cell : grid.cells) {
     EXPECT_EQ(cell.config.model().residual().method(), cell.place[0] == 0 ? "pre_ln" : "post_ln");
     EXPECT_EQ(cell.config.model().decoder_layers(), 3);
   }
-  EXPECT_THAT(grid->cells[0].overrides, ElementsAre("model.residual.method=pre_ln", "model.encoder_layers=2",
-                                                    "model.decoder_layers=2", "model.decoder_layers=3"));
+  EXPECT_THAT(grid.cells[0].overrides, ElementsAre("model.residual.method=pre_ln", "model.encoder_layers=2",
+                                                   "model.decoder_layers=2", "model.decoder_layers=3"));
 }
 
 TEST_F(ComparisonGridTest, SeedsAreOneMoreAxis) {
-  const auto grid = LoadGrid(Write("grid.textproto", std::string("base: \"base.textproto\"\n") + kAxes), {}, {7, 8});
-  ASSERT_TRUE(grid.ok()) << grid.status();
-  ASSERT_EQ(grid->cells.size(), 8u);
-  EXPECT_EQ(grid->cells[1].name, "method=deepnorm,depth=2,seed=8");
-  EXPECT_EQ(grid->cells[1].config.seed(), 8u);
-  EXPECT_TRUE(grid->axes[2].is_seeds);
-  EXPECT_FALSE(grid->axes[1].is_seeds);
+  const auto grid =
+      LoadGrid(Write("grid.textproto", std::string("base: \"base.textproto\"\n") + kAxes), {}, {7, 8}).value();
+  ASSERT_EQ(grid.cells.size(), 8u);
+  EXPECT_EQ(grid.cells[1].name, "method=deepnorm,depth=2,seed=8");
+  EXPECT_EQ(grid.cells[1].config.seed(), 8u);
+  EXPECT_TRUE(grid.axes[2].is_seeds);
+  EXPECT_FALSE(grid.axes[1].is_seeds);
   const auto written =
-      Load("axes { name: \"s\" values { label: \"a\" set: \"seed=1\" } values { label: \"b\" set: \"seed=2\" } }");
-  ASSERT_TRUE(written.ok()) << written.status();
-  EXPECT_TRUE(written->axes[0].is_seeds);
+      Load("axes { name: \"s\" values { label: \"a\" set: \"seed=1\" } values { label: \"b\" set: \"seed=2\" } }")
+          .value();
+  EXPECT_TRUE(written.axes[0].is_seeds);
   EXPECT_THAT(std::string(LoadGrid(directory_ / "grid.textproto", {}, {3, 3}).status().message()),
               HasSubstr("given twice"));
 }
 
 TEST_F(ComparisonGridTest, LeavesOutWhatAllPartsOfAnExclusionName) {
-  const auto grid = Load(std::string(kAxes) + "exclude: \"depth=12,method=post_ln\"");
-  ASSERT_TRUE(grid.ok()) << grid.status();
-  EXPECT_THAT(Names(*grid),
+  const auto grid = Load(std::string(kAxes) + "exclude: \"depth=12,method=post_ln\"").value();
+  EXPECT_THAT(Names(grid),
               ElementsAre("method=deepnorm,depth=2", "method=post_ln,depth=2", "method=deepnorm,depth=12"));
   const auto column = Load(std::string(kAxes) + "exclude: \"method=post_ln|deepnorm,depth=2\"");
   EXPECT_THAT(Names(*column), ElementsAre("method=deepnorm,depth=12", "method=post_ln,depth=12"));
@@ -135,6 +139,81 @@ TEST(CellCost, CountsWeightsTokensAndSteps) {
   EXPECT_EQ(CellCost(config), 3.0 * (2 * (64 + 64) + 3 * (128 + 64)) * 20 * 5);
   config.mutable_model()->set_encoder_layers(0);
   EXPECT_EQ(CellCost(config), 3.0 * (3 * (64 + 64)) * 20 * 5);
+}
+
+const std::string kPapers = std::string(HADAL_CONFIGS) + "/papers/";
+
+// The files of a scale that are grids: those that say so in their first line.
+std::vector<std::string> Grids(const std::string& scale) {
+  std::vector<std::string> grids;
+  const std::vector<std::string> names = *ListDirectory(kPapers + scale);
+  for (const std::string& name : names) {
+    const std::string path = absl::StrCat(kPapers, scale, "/", name);
+    if (absl::StartsWith(Contents(path), "# proto-message: hadal.config.Comparison\n")) grids.push_back(path);
+  }
+  return grids;
+}
+
+// `check` is one more that each cell has to pass.
+void PlanCells(const std::string& path, absl::Status (*check)(const TrainOptions&)) {
+  const ComparisonGrid grid = LoadGrid(path, {}).value();
+  EXPECT_FALSE(grid.settings.title().empty());
+  for (const GridCell& cell : grid.cells) {
+    SCOPED_TRACE(cell.name);
+    RunOptions options = MakeRunOptions(cell.config).value();
+    EXPECT_TRUE(check(options.train).ok()) << check(options.train);
+    ModelOptions& model = options.train.model;
+    model.target_vocabulary = model.adaptive() ? 267744 : 32768;  // WikiText-103's words
+    model.source_vocabulary = model.has_encoder() ? model.target_vocabulary : 0;
+    ASSERT_TRUE(ValidateModelOptions(model).ok()) << ValidateModelOptions(model);
+    const ModelPlan plan = ModelPlan::Make(model);
+    const int64_t encoder = cell.config.model().encoder_layers(), decoder = cell.config.model().decoder_layers();
+    EXPECT_EQ(static_cast<int64_t>(plan.sublayers.size()),
+              2 * encoder + (encoder > 0 ? 3 : 2) * decoder + (encoder > 0 ? 3 : 2));  // embeddings and head too
+  }
+}
+
+TEST(PaperGrids, EveryCellAtPaperScaleIsPlannedAndTrainable) {
+  const std::vector<std::string> grids = Grids("paper");
+  EXPECT_GE(grids.size(), 12u);
+  for (const std::string& path : grids) {
+    SCOPED_TRACE(path);
+    PlanCells(path, CheckTrainable);
+  }
+}
+
+TEST(PaperGrids, EveryCellAtLaptopScaleIsPlanned) {
+  const std::vector<std::string> grids = Grids("laptop");
+  EXPECT_GE(grids.size(), 7u);
+  for (const std::string& path : grids) {
+    SCOPED_TRACE(path);
+    PlanCells(path, [](const TrainOptions&) { return absl::OkStatus(); });  // the corpus is given when they run
+  }
+}
+
+// Digits that tables hang on, read back through all layers of files and settings.
+TEST(PaperGrids, TablesHaveTheirPapersSettings) {
+  const auto cell = [](const std::string& grid, const std::string& name) {
+    const absl::StatusOr<ComparisonGrid> loaded = LoadGrid(absl::StrCat(kPapers, "paper/", grid, ".textproto"), {});
+    for (const GridCell& cell : loaded->cells) {
+      if (cell.name == name) return cell.config;
+    }
+    ADD_FAILURE() << grid << " has no cell " << name;
+    return config::RunConfig();
+  };
+  const config::RunConfig deepnet = cell("deepnet_table1", "method=deepnorm,depth=100");
+  EXPECT_EQ(deepnet.batch().micro_batches() * deepnet.batch().target_tokens(), 524288);
+  EXPECT_EQ(deepnet.learning_rate().peak(), 1.5e-3);
+  EXPECT_EQ(cell("deepnet_table1", "method=t_fixup,depth=100").learning_rate().peak(), 5e-4);
+  const config::RunConfig branchnorm = cell("branchnorm_table1", "method=branchnorm,depth=250");
+  EXPECT_EQ(branchnorm.model().residual().growth_updates(), 4000);
+  EXPECT_EQ(branchnorm.model().residual().method(), "branchnorm");
+  EXPECT_EQ(cell("branchnorm_sweep", "method=branchnorm,rate=8e-4,warmup=none").learning_rate().warmup_updates(), 0);
+  EXPECT_EQ(cell("branchnorm_growth", "growth=sigmoid,T=100").model().residual().branch_growth(), "sigmoid");
+  const config::RunConfig b2t = cell("b2t_table1", "method=b2t,depth=60L-12L");
+  EXPECT_EQ(b2t.model().encoder_layers(), 60);
+  EXPECT_EQ(b2t.model().decoder_layers(), 12);
+  EXPECT_EQ(cell("b2t_wikitext", "method=b2t,depth=16").model().encoder_layers(), 0);
 }
 
 }  // namespace

@@ -1,15 +1,22 @@
 #include "tools/config/config_origin.h"
 
 #include <filesystem>
+#include <fstream>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/temporary_directory.h"
+#include "tools/config/config_layers.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/run_options.h"
 
 namespace hadal {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class ConfigOriginTest : public ::testing::Test {
  protected:
@@ -30,9 +37,8 @@ class ConfigOriginTest : public ::testing::Test {
 TEST_F(ConfigOriginTest, FieldsOfTwoFilesNameBoth) {
   const std::string base = File("base.textproto", "model {\n  d_model: 64\n  heads: 8\n}\n");
   const std::string more = File("more.textproto", "# another width\nmodel { d_model: 100 }\n");
-  const auto config = LoadConfig({base, more}, {});
-  ASSERT_TRUE(config.ok()) << config.status();
-  const absl::Status status = WithOrigins(MakeRunOptions(*config).status(), {base, more}, {});
+  const auto config = LoadConfig({base, more}, {}).value();
+  const absl::Status status = WithOrigins(MakeRunOptions(config).status(), {base, more}, {});
   EXPECT_EQ(status.message(), "model.heads = 8 is not allowed; it must divide model.d_model = 100\n  " + base +
                                   ":3:3: model.heads = 8\n  " + more + ":2:9: model.d_model = 100");
 }
@@ -83,6 +89,46 @@ TEST_F(ConfigOriginTest, OtherWordsAreNoFields) {
     EXPECT_EQ(Explained(message, {base}, {}), message);
   }
   EXPECT_TRUE(WithOrigins(absl::OkStatus(), {base}, {}).ok());
+}
+
+constexpr char kBase[] =
+    "model { d_model: 512 heads: 8 dropout: 0.1 } learning_rate { warmup_fraction: 0.1 } data { train: \"a\" }";
+constexpr char kSize[] = "model { d_model: 128 heads: 4 }";
+
+class ConfigLayersTest : public ::testing::Test {
+ protected:
+  std::vector<std::string> Warnings(const std::vector<std::string>& texts) {
+    std::vector<std::string> files;
+    for (const std::string& text : texts) {
+      files.push_back(directory_ / ("file" + std::to_string(files.size()) + ".textproto"));
+      std::ofstream(files.back()) << text;
+    }
+    return LayersWithoutEffect(files).value();
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(ConfigLayersTest, ASizeInFrontOfItsBaseIsNamed) {
+  EXPECT_THAT(Warnings({kSize, kBase}),
+              ElementsAre(AllOf(HasSubstr("file0.textproto has no effect"), HasSubstr("all of its 2 fields"),
+                                HasSubstr("model.d_model = 128 becomes 512"))));
+}
+
+TEST_F(ConfigLayersTest, AFileWithAnEffectOrTheSameValuesIsSilent) {
+  EXPECT_THAT(Warnings({kBase, kSize}), IsEmpty());
+  EXPECT_THAT(Warnings({kBase}), IsEmpty());
+  EXPECT_THAT(Warnings({"model { d_model: 128 d_ff: 64 }", kBase}), IsEmpty());
+  EXPECT_THAT(Warnings({"model { heads: 8 }", kBase}), IsEmpty());
+}
+
+TEST_F(ConfigLayersTest, SeveralFilesTogetherReplaceOne) {
+  EXPECT_THAT(Warnings({kSize, "model { d_model: 64 }", "model { heads: 2 }"}), ElementsAre(HasSubstr("file0")));
+}
+
+TEST_F(ConfigLayersTest, AnExcludedFieldIsReplaced) {
+  EXPECT_THAT(Warnings({"learning_rate { warmup_updates: 7 }", kBase}),
+              ElementsAre(HasSubstr("learning_rate.warmup_updates = 7")));
 }
 
 }  // namespace

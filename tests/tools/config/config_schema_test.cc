@@ -4,17 +4,19 @@
 #include <cmath>
 #include <functional>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "configs/compare.pb.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tools/config/config_position.h"
 #include "tools/config/config_value.h"
+#include "tools/config/nearest_name.h"
 
 namespace hadal {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 void ForEachField(const MessageDescriptor& message, const std::string& parent,
                   const std::function<void(const std::string&, const FieldDescriptor&)>& visit) {
@@ -125,10 +127,9 @@ TEST(FieldTexts, SayTypeDefaultAndWhatIsAllowed) {
 }
 
 TEST(FindField, ReturnsTheFieldsAlongThePath) {
-  const auto fields = FindField("model.residual.encoder.value_gain");
-  ASSERT_TRUE(fields.ok()) << fields.status();
+  const auto fields = FindField("model.residual.encoder.value_gain").value();
   std::vector<std::string> names;
-  for (const FieldDescriptor* field : *fields) names.push_back(field->name());
+  for (const FieldDescriptor* field : fields) names.push_back(field->name());
   EXPECT_THAT(names, ElementsAre("model", "residual", "encoder", "value_gain"));
 }
 
@@ -137,6 +138,77 @@ TEST(FindField, SuggestsForAMisspeltPath) {
             "there is no field \"methd\" in model.residual; did you mean \"method\"?");
   EXPECT_EQ(FindField("seed.x").status().message(),
             "seed is an integer from 0 to 18446744073709551615 and has no field \"x\"");
+}
+
+constexpr char kText[] =
+    "seed: 7\n"                      // line 0
+    "model {  # a comment: {\n"      // 1
+    "  heads: -8foo\n"               // 2
+    "  residual { method: 1f1b }\n"  // 3
+    "  d_ff: }\n"                    // 4
+    "pipeline < split: [1, x, 3] >\n";
+
+TEST(FieldAt, NamesTheFieldWhoseValueStandsThere) {
+  const FieldAtPosition field = FieldAt(kText, {0, 6});
+  EXPECT_THAT(field.path, ElementsAre("seed"));
+  EXPECT_TRUE(field.in_value);
+  EXPECT_EQ(field.value_text, "7");
+  EXPECT_EQ(field.name, (TextPosition{0, 0}));
+}
+
+TEST(FieldAt, IsEmptyBeforeTheFirstField) {
+  EXPECT_THAT(FieldAt(kText, {0, 0}).path, IsEmpty());
+  EXPECT_THAT(FieldAt("", {0, 0}).path, IsEmpty());
+}
+
+TEST(FieldAt, JoinsAValueOfSeveralTokens) {
+  const FieldAtPosition negative = FieldAt(kText, {2, 9});
+  EXPECT_THAT(negative.path, ElementsAre("model", "heads"));
+  EXPECT_EQ(negative.value_text, "-8foo");
+  const FieldAtPosition digits_first = FieldAt(kText, {3, 23});  // where the tokenizer objects: behind "1f"
+  EXPECT_THAT(digits_first.path, ElementsAre("model", "residual", "method"));
+  EXPECT_EQ(digits_first.value_text, "1f1b");
+  EXPECT_EQ(digits_first.value, (TextPosition{3, 21}));
+}
+
+TEST(FieldAt, SeesAMissingValue) {
+  const FieldAtPosition field = FieldAt(kText, {4, 8});
+  EXPECT_THAT(field.path, ElementsAre("model", "d_ff"));
+  EXPECT_TRUE(field.in_value);
+  EXPECT_EQ(field.value_text, "");
+}
+
+TEST(FieldAt, FindsTheElementOfAList) {
+  const FieldAtPosition field = FieldAt("pipeline < split: [1, x, 3] >", {0, 22});
+  EXPECT_THAT(field.path, ElementsAre("pipeline", "split"));
+  EXPECT_EQ(field.value_text, "x");
+}
+
+TEST(FieldAt, IsTheGroupAfterAGroupHasClosed) {
+  const FieldAtPosition field = FieldAt("model { heads: 8 } }", {0, 19});
+  EXPECT_FALSE(field.in_value);
+  EXPECT_THAT(field.path, IsEmpty());
+}
+
+TEST(EditDistance, CountsInsertionsDeletionsSubstitutionsAndSwaps) {
+  EXPECT_EQ(EditDistance("", ""), 0);
+  EXPECT_EQ(EditDistance("heads", "heads"), 0);
+  EXPECT_EQ(EditDistance("", "abc"), 3);
+  EXPECT_EQ(EditDistance("head", "heads"), 1);
+  EXPECT_EQ(EditDistance("heads", "headz"), 1);
+  EXPECT_EQ(EditDistance("haeds", "heads"), 1);
+  EXPECT_EQ(EditDistance("kitten", "sitting"), 3);
+  EXPECT_EQ(EditDistance("ab", "ba"), 1);
+}
+
+TEST(NearestName, FindsTheLikeliestCandidate) {
+  EXPECT_EQ(NearestName("encoder_layer", {"decoder_layers", "encoder_layers", "heads"}), "encoder_layers");
+  EXPECT_EQ(NearestName("DeepNorm", {"post_ln", "deepnorm"}), "deepnorm");
+  EXPECT_EQ(NearestName("warmup", {"peak", "warmup_updates", "warmup_fraction"}), "warmup_updates");
+  EXPECT_EQ(NearestName("wa", {"warmup_updates"}), "") << "two letters are too few";
+  EXPECT_EQ(NearestName("banana", {"encoder_layers", "heads"}), "");
+  EXPECT_EQ(NearestName("xy", {"ab"}), "") << "replacing every letter is no likeness";
+  EXPECT_EQ(NearestName("heads", {}), "");
 }
 
 }  // namespace

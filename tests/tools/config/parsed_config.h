@@ -11,15 +11,10 @@ namespace hadal {
 
 inline config::RunConfig Parsed(const std::string& text) {
   config::RunConfig config;
-  const absl::Status status = MergeConfigText(text, "run.textproto", config);
-  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(MergeConfigText(text, "run.textproto", config), absl::OkStatus());
   return config;
 }
 
-inline RunOptions OptionsOf(const std::string& text) {
-  auto options = MakeRunOptions(Parsed(text));
-  EXPECT_TRUE(options.ok()) << options.status();
-  return options.value_or(RunOptions{});
-}
+inline RunOptions OptionsOf(const std::string& text) { return MakeRunOptions(Parsed(text)).value(); }
 
 }  // namespace hadal

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "tests/tools/config/parsed_config.h"
 #include "tools/config/config_schema.h"
 #include "tools/config/config_value.h"
@@ -18,85 +19,68 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+// The fields whose number is an option as it is, and these options in the same order.
+constexpr char kNumbers[] = R"(
+    seed model.encoder_layers model.decoder_layers model.d_model model.d_ff model.heads model.max_positions
+    model.dropout model.attention_dropout model.activation_dropout model.label_smoothing model.adaptive_factor
+    model.adaptive_dropout model.frame_width model.front_end_channels model.base_width batch.micro_batches
+    batch.source_tokens batch.target_tokens pipeline.stages pipeline.chunks pipeline.outstanding_sends
+    pipeline.recompute_auto pipeline.memory_limit_bytes pipeline.wait_timeout_seconds pipeline.threads
+    pipeline.replicas optimizer.beta1 optimizer.beta2 optimizer.epsilon optimizer.weight_decay optimizer.clip_norm
+    stop.steps stop.epochs stop.minutes stop.patience validation.every_steps validation.max_sentences
+    validation.bleu_sentences checkpoint.every_steps checkpoint.every_minutes checkpoint.keep_last
+    checkpoint.keep_every checkpoint.save_at_end health.skipped_steps learning_rate.peak
+    learning_rate.warmup_updates learning_rate.warmup_initial_rate learning_rate.end_rate learning_rate.power
+    data.max_left_out health.loss_spike_deviations health.loss_spike_window logging.every_steps
+    instruments.enabled instruments.dense_steps instruments.per_decade instruments.probe_tokens)";
+
+std::vector<std::string> Paths() { return absl::StrSplit(kNumbers, absl::ByAnyChar(" \n"), absl::SkipEmpty()); }
+
+template <typename... Number>
+std::vector<double> Doubles(Number... numbers) {
+  return {static_cast<double>(numbers)...};
+}
+
+std::vector<double> Numbers(const TrainOptions& o) {
+  return Doubles(o.seed, o.model.encoder_layers, o.model.decoder_layers, o.model.d_model, o.model.d_ff, o.model.heads,
+                 o.model.max_positions, o.model.dropout, o.model.attention_dropout, o.model.activation_dropout,
+                 o.model.label_smoothing, o.model.adaptive_factor, o.model.adaptive_dropout, o.model.frame_width,
+                 o.model.front_end_channels, o.model.base_width, o.batch.micro_batches, o.batch.source_tokens,
+                 o.batch.target_tokens, o.pipeline.stages, o.pipeline.chunks, o.pipeline.outstanding_sends,
+                 o.pipeline.recompute_auto, o.pipeline.memory_limit_bytes, o.pipeline.wait_timeout_seconds,
+                 o.pipeline.threads, o.pipeline.replicas, o.optimizer.beta1, o.optimizer.beta2, o.optimizer.epsilon,
+                 o.optimizer.weight_decay, o.optimizer.clip_norm, o.stop.steps, o.stop.epochs, o.stop.minutes,
+                 o.stop.patience, o.validation.every_steps, o.validation.max_sentences, o.validation.bleu_sentences,
+                 o.checkpoint.every_steps, o.checkpoint.every_minutes, o.checkpoint.keep_last, o.checkpoint.keep_every,
+                 o.checkpoint.save_at_end, o.health.skipped_steps, o.rate.peak, o.rate.warmup_updates,
+                 o.rate.warmup_initial_rate, o.rate.end_rate, o.rate.power, o.max_left_out,
+                 o.health.loss_spike.deviations, o.health.loss_spike.window, o.log_every_steps, o.depth.enabled,
+                 o.depth.dense_steps, o.depth.per_decade, o.depth.probe_tokens);
+}
+
 // The schema's defaults and the structs' are written in two places.
 TEST(RunOptionsFields, DefaultsAreThoseOfTheOptionStructs) {
   const RunOptions options = OptionsOf("");
   const TrainOptions& from_schema = options.train;
   const TrainOptions structs;
   EXPECT_THAT(options.warnings, IsEmpty());
-  EXPECT_EQ(from_schema.seed, structs.seed);
+  const std::vector<double> numbers = Numbers(from_schema), expected = Numbers(structs);
+  for (size_t i = 0; i < numbers.size(); ++i) EXPECT_EQ(numbers[i], expected[i]) << Paths().at(i);
   EXPECT_EQ(from_schema.precision, structs.precision);
-  EXPECT_EQ(from_schema.model.encoder_layers, structs.model.encoder_layers);
-  EXPECT_EQ(from_schema.model.decoder_layers, structs.model.decoder_layers);
-  EXPECT_EQ(from_schema.model.d_model, structs.model.d_model);
-  EXPECT_EQ(from_schema.model.d_ff, structs.model.d_ff);
-  EXPECT_EQ(from_schema.model.heads, structs.model.heads);
-  EXPECT_EQ(from_schema.model.max_positions, structs.model.max_positions);
   EXPECT_EQ(from_schema.model.sharing, structs.model.sharing);
-  EXPECT_EQ(from_schema.model.dropout, structs.model.dropout);
-  EXPECT_EQ(from_schema.model.attention_dropout, structs.model.attention_dropout);
-  EXPECT_EQ(from_schema.model.activation_dropout, structs.model.activation_dropout);
-  EXPECT_EQ(from_schema.model.label_smoothing, structs.model.label_smoothing);
   EXPECT_EQ(from_schema.model.adaptive_cutoffs.count, structs.model.adaptive_cutoffs.count);
-  EXPECT_EQ(from_schema.model.adaptive_factor, structs.model.adaptive_factor);
-  EXPECT_EQ(from_schema.model.adaptive_dropout, structs.model.adaptive_dropout);
-  EXPECT_EQ(from_schema.model.frame_width, structs.model.frame_width);
-  EXPECT_EQ(from_schema.model.front_end_channels, structs.model.front_end_channels);
-  EXPECT_EQ(from_schema.model.base_width, structs.model.base_width);
   EXPECT_EQ(from_schema.model.branch_growth_updates, structs.model.branch_growth_updates);
-  EXPECT_EQ(from_schema.batch.micro_batches, structs.batch.micro_batches);
-  EXPECT_EQ(from_schema.batch.source_tokens, structs.batch.source_tokens);
-  EXPECT_EQ(from_schema.batch.target_tokens, structs.batch.target_tokens);
-  EXPECT_EQ(from_schema.pipeline.stages, structs.pipeline.stages);
-  EXPECT_EQ(from_schema.pipeline.replicas, structs.pipeline.replicas);
   EXPECT_EQ(from_schema.pipeline.shard_optimizer_state, structs.pipeline.shard_optimizer_state);
-  EXPECT_EQ(from_schema.pipeline.chunks, structs.pipeline.chunks);
   EXPECT_EQ(from_schema.pipeline.schedule, structs.pipeline.schedule);
   EXPECT_EQ(from_schema.pipeline.split, structs.pipeline.split);
-  EXPECT_EQ(from_schema.pipeline.outstanding_sends, structs.pipeline.outstanding_sends);
   EXPECT_EQ(from_schema.pipeline.recompute_every, structs.pipeline.recompute_every);
-  EXPECT_EQ(from_schema.pipeline.recompute_auto, structs.pipeline.recompute_auto);
-  EXPECT_EQ(from_schema.pipeline.memory_limit_bytes, structs.pipeline.memory_limit_bytes);
-  EXPECT_EQ(from_schema.pipeline.wait_timeout_seconds, structs.pipeline.wait_timeout_seconds);
-  EXPECT_EQ(from_schema.pipeline.threads, structs.pipeline.threads);
   EXPECT_EQ(from_schema.pipeline.graphs, structs.pipeline.graphs);
-  EXPECT_EQ(from_schema.optimizer.beta1, structs.optimizer.beta1);
-  EXPECT_EQ(from_schema.optimizer.beta2, structs.optimizer.beta2);
-  EXPECT_EQ(from_schema.optimizer.epsilon, structs.optimizer.epsilon);
-  EXPECT_EQ(from_schema.optimizer.weight_decay, structs.optimizer.weight_decay);
-  EXPECT_EQ(from_schema.optimizer.clip_norm, structs.optimizer.clip_norm);
   EXPECT_EQ(from_schema.optimizer.decays_vectors, structs.optimizer.decays_vectors);
   EXPECT_EQ(from_schema.rate.schedule, structs.rate.schedule);
-  EXPECT_EQ(from_schema.rate.peak, structs.rate.peak);
-  EXPECT_EQ(from_schema.rate.warmup_updates, structs.rate.warmup_updates);
-  EXPECT_EQ(from_schema.rate.warmup_initial_rate, structs.rate.warmup_initial_rate);
-  EXPECT_EQ(from_schema.rate.end_rate, structs.rate.end_rate);
-  EXPECT_EQ(from_schema.rate.power, structs.rate.power);
-  EXPECT_EQ(from_schema.max_left_out, structs.max_left_out);
   EXPECT_EQ(from_schema.sampling_temperature, structs.sampling_temperature);
-  EXPECT_EQ(from_schema.stop.steps, structs.stop.steps);
-  EXPECT_EQ(from_schema.stop.epochs, structs.stop.epochs);
-  EXPECT_EQ(from_schema.stop.minutes, structs.stop.minutes);
-  EXPECT_EQ(from_schema.stop.patience, structs.stop.patience);
-  EXPECT_EQ(from_schema.validation.every_steps, structs.validation.every_steps);
-  EXPECT_EQ(from_schema.validation.max_sentences, structs.validation.max_sentences);
-  EXPECT_EQ(from_schema.validation.bleu_sentences, structs.validation.bleu_sentences);
   EXPECT_EQ(from_schema.validation.bleu_tokenizer, structs.validation.bleu_tokenizer);
   EXPECT_FALSE(from_schema.pipeline.decoder.has_value());
-  EXPECT_EQ(from_schema.checkpoint.every_steps, structs.checkpoint.every_steps);
-  EXPECT_EQ(from_schema.checkpoint.every_minutes, structs.checkpoint.every_minutes);
-  EXPECT_EQ(from_schema.checkpoint.keep_last, structs.checkpoint.keep_last);
-  EXPECT_EQ(from_schema.checkpoint.keep_every, structs.checkpoint.keep_every);
-  EXPECT_EQ(from_schema.checkpoint.save_at_end, structs.checkpoint.save_at_end);
   EXPECT_EQ(from_schema.pipeline.save_buffer_bytes, structs.pipeline.save_buffer_bytes);
-  EXPECT_EQ(from_schema.health.skipped_steps, structs.health.skipped_steps);
-  EXPECT_EQ(from_schema.health.loss_spike.deviations, structs.health.loss_spike.deviations);
-  EXPECT_EQ(from_schema.health.loss_spike.window, structs.health.loss_spike.window);
-  EXPECT_EQ(from_schema.log_every_steps, structs.log_every_steps);
-  EXPECT_EQ(from_schema.depth.enabled, structs.depth.enabled);
-  EXPECT_EQ(from_schema.depth.dense_steps, structs.depth.dense_steps);
-  EXPECT_EQ(from_schema.depth.per_decade, structs.depth.per_decade);
-  EXPECT_EQ(from_schema.depth.probe_tokens, structs.depth.probe_tokens);
 }
 
 // Every field of a run, none with its default.
@@ -131,7 +115,7 @@ void CollectDefaults(const ConfigMessage& message, const std::string& parent, st
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
     const std::string path = FieldPath(parent, field.name());
-    if (path == "model.residual") continue;  // model_config_test
+    if (path == "model.residual") continue;  // run_options_test
     if (IsMessage(field)) {
       CollectDefaults(reflection.GetMessage(message, &field), path, paths);
       continue;
@@ -149,89 +133,49 @@ TEST(RunOptionsFields, EveryFieldIsTried) {
   EXPECT_THAT(defaults, IsEmpty()) << "a field that arrives nowhere would not be noticed";
 }
 
-TEST(RunOptionsFields, EveryFieldOfTheModelArrives) {
+// The value of a field of kEveryField.
+double NumberAt(const ConfigMessage& config, const std::string& path) {
+  const ConfigMessage* message = &config;
+  const std::vector<const FieldDescriptor*> fields = FindField(path).value();
+  for (size_t i = 0; i + 1 < fields.size(); ++i) message = &message->GetReflection()->GetMessage(*message, fields[i]);
+  const std::string text = ValueText(*message, *fields.back());
+  return text == "true" || text == "false" ? (text == "true" ? 1 : 0) : std::stod(text);
+}
+
+TEST(RunOptionsFields, EveryNumberArrives) {
+  const config::RunConfig config = Parsed(kEveryField);
+  const std::vector<double> numbers = Numbers(OptionsOf(kEveryField).train);
+  const std::vector<std::string> paths = Paths();
+  ASSERT_EQ(numbers.size(), paths.size());
+  for (size_t i = 0; i < numbers.size(); ++i) EXPECT_EQ(numbers[i], NumberAt(config, paths[i])) << paths[i];
+}
+
+TEST(RunOptionsFields, EveryOtherFieldArrives) {
   const TrainOptions train = OptionsOf(kEveryField).train;
-  EXPECT_EQ(train.seed, 9u);
   EXPECT_EQ(train.precision, TrainingPrecision::kBf16);
-  EXPECT_EQ(train.model.encoder_layers, 3);
-  EXPECT_EQ(train.model.decoder_layers, 2);
-  EXPECT_EQ(train.model.d_model, 48);
-  EXPECT_EQ(train.model.d_ff, 96);
-  EXPECT_EQ(train.model.heads, 4);
-  EXPECT_EQ(train.model.max_positions, 77);
   EXPECT_EQ(train.model.sharing, EmbeddingSharing::kDecoder);
   EXPECT_EQ(train.model.adaptive_cutoffs.count, 2);
   EXPECT_EQ(train.model.adaptive_cutoffs.ids[1], 17);
-  EXPECT_EQ(train.model.adaptive_factor, 3);
-  EXPECT_EQ(train.model.adaptive_dropout, 0.15);
   EXPECT_EQ(train.model.source_vocabulary, 0) << "comes from the corpus";
-  EXPECT_EQ(train.model.dropout, 0.2);
-  EXPECT_EQ(train.model.attention_dropout, 0.3);
-  EXPECT_EQ(train.model.activation_dropout, 0.4);
-  EXPECT_EQ(train.model.label_smoothing, 0.05);
-  EXPECT_EQ(train.model.frame_width, 40);
-  EXPECT_EQ(train.model.front_end_channels, 128);
-  EXPECT_EQ(train.model.base_width, 24);
   EXPECT_EQ(train.model.branch_growth, BranchGrowth::kLinear);
   EXPECT_EQ(train.model.branch_growth_updates, 123);
-}
-
-TEST(RunOptionsFields, EveryFieldOfDataAndPipelineArrives) {
-  const TrainOptions train = OptionsOf(kEveryField).train;
   EXPECT_EQ(train.train_data, "t");
   EXPECT_EQ(train.validation_data, "v");
-  EXPECT_EQ(train.max_left_out, 0.25);
   EXPECT_THAT(train.sampling_temperature, ElementsAre(1, 5));
   EXPECT_EQ(train.spec_augment.frequency_masks, 1);
   EXPECT_EQ(train.spec_augment.frequency_width, 13);
   EXPECT_EQ(train.spec_augment.time_masks, 3);
   EXPECT_EQ(train.spec_augment.time_width, 55);
   EXPECT_EQ(train.spec_augment.time_share, 0.5);
-  EXPECT_EQ(train.batch.micro_batches, 7);
-  EXPECT_EQ(train.batch.source_tokens, 333);
-  EXPECT_EQ(train.batch.target_tokens, 444);
-  EXPECT_EQ(train.pipeline.stages, 2);
-  EXPECT_EQ(train.pipeline.replicas, 3);
   EXPECT_EQ(train.pipeline.placement, Placement::kStagesTogether);
   EXPECT_FALSE(train.pipeline.shard_optimizer_state);
   EXPECT_EQ(train.pipeline.transport, Transport::kHost);
   EXPECT_EQ(train.pipeline.graphs, GraphMode::kOff);
-  EXPECT_EQ(train.pipeline.chunks, 2);
   EXPECT_EQ(train.pipeline.schedule, ScheduleKind::kInterleaved1F1B);
   EXPECT_THAT(train.pipeline.split, ElementsAre(2, 5, 8));
-  EXPECT_EQ(train.pipeline.outstanding_sends, 3);
   EXPECT_EQ(train.pipeline.recompute_every, 0);
-  EXPECT_TRUE(train.pipeline.recompute_auto);
-  EXPECT_EQ(train.pipeline.memory_limit_bytes, 1234567890123);
-  EXPECT_EQ(train.pipeline.wait_timeout_seconds, 1.5);
-  EXPECT_EQ(train.pipeline.threads, 6);
-}
-
-TEST(RunOptionsFields, EveryFieldOfTheOptimizerArrives) {
-  const TrainOptions train = OptionsOf(kEveryField).train;
-  EXPECT_EQ(train.optimizer.beta1, 0.8);
-  EXPECT_EQ(train.optimizer.beta2, 0.95);
-  EXPECT_EQ(train.optimizer.epsilon, 1e-6);
-  EXPECT_EQ(train.optimizer.weight_decay, 0.01);
-  EXPECT_EQ(train.optimizer.clip_norm, 0.5);
   EXPECT_FALSE(train.optimizer.decays_vectors);
   EXPECT_EQ(train.rate.schedule, RateSchedule::kPolynomial);
-  EXPECT_EQ(train.rate.peak, 0.001);
-  EXPECT_EQ(train.rate.warmup_updates, 11);
-  EXPECT_EQ(train.rate.warmup_initial_rate, 1e-5);
-  EXPECT_EQ(train.rate.end_rate, 1e-6);
-  EXPECT_EQ(train.rate.power, 2);
-}
-
-TEST(RunOptionsFields, EveryFieldAroundTheStepsArrives) {
-  const TrainOptions train = OptionsOf(kEveryField).train;
-  EXPECT_EQ(train.stop.steps, 5000);
-  EXPECT_EQ(train.stop.epochs, 1.5);
-  EXPECT_EQ(train.stop.minutes, 2.5);
-  EXPECT_EQ(train.stop.patience, 4);
-  EXPECT_EQ(train.validation.every_steps, 10);
-  EXPECT_EQ(train.validation.max_sentences, 20);
-  EXPECT_EQ(train.validation.bleu_sentences, 30);
   EXPECT_EQ(train.validation.bleu_tokenizer, BleuTokenizer::kZh);
   ASSERT_TRUE(train.pipeline.decoder.has_value());
   EXPECT_EQ(train.pipeline.decoder->beam.beam, 3);
@@ -240,20 +184,7 @@ TEST(RunOptionsFields, EveryFieldAroundTheStepsArrives) {
   EXPECT_EQ(train.pipeline.decoder->beam.max_length_b, 14);
   EXPECT_EQ(train.pipeline.decoder->beam.no_repeat_ngram, 2);
   EXPECT_EQ(train.pipeline.decoder->sentences, 30);
-  EXPECT_EQ(train.checkpoint.every_steps, 40);
-  EXPECT_EQ(train.checkpoint.every_minutes, 41);
-  EXPECT_EQ(train.checkpoint.keep_last, 5);
-  EXPECT_EQ(train.checkpoint.keep_every, 50);
-  EXPECT_FALSE(train.checkpoint.save_at_end);
   EXPECT_EQ(train.pipeline.save_buffer_bytes, int64_t{3} << 20);
-  EXPECT_EQ(train.health.skipped_steps, 9);
-  EXPECT_EQ(train.health.loss_spike.deviations, 4.5);
-  EXPECT_EQ(train.health.loss_spike.window, 33);
-  EXPECT_EQ(train.log_every_steps, 8);
-  EXPECT_FALSE(train.depth.enabled);
-  EXPECT_EQ(train.depth.dense_steps, 7);
-  EXPECT_EQ(train.depth.per_decade, 6);
-  EXPECT_EQ(train.depth.probe_tokens, 5);
 }
 
 TEST(RunOptionsFields, EveryWordOfTheSchemaHasAMeaning) {

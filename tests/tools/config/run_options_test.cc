@@ -1,12 +1,19 @@
 #include "tools/config/run_options.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "layers/model_fields.h"
 #include "tests/tools/config/parsed_config.h"
+<<<<<<< HEAD
+=======
+#include "tools/config/model_config.h"
+#include "tools/config/model_vocabularies.h"
+>>>>>>> main
 
 namespace hadal {
 namespace {
@@ -36,16 +43,13 @@ TEST(RunOptions, FramesAreTheCorpuss) {
   EXPECT_THAT(std::string(FollowCorpus({}, train).message()), HasSubstr("is text"));
 }
 
-TEST(RunOptions, FractionsBecomeUpdates) {
+TEST(RunOptions, FractionsOfTheStepsBecomeUpdates) {
   const TrainOptions train = OptionsOf(R"(stop { steps: 1001 } learning_rate { warmup_fraction: 0.25 }
     model { residual { method: "branchnorm" growth_fraction: 0.0001 } })")
                                  .train;
   EXPECT_EQ(train.rate.warmup_updates, 250);
   EXPECT_EQ(train.model.branch_growth_updates, 1) << "at least one update";
   EXPECT_EQ(OptionsOf("learning_rate { warmup_fraction: 0 }").train.rate.warmup_updates, 0);
-}
-
-TEST(RunOptions, FractionsNeedSteps) {
   EXPECT_EQ(ErrorOf("learning_rate { warmup_fraction: 0.25 } stop { minutes: 5 }"),
             "learning_rate.warmup_fraction = 0.25 is a fraction of stop.steps, which is not set; set it, or give "
             "updates instead");
@@ -141,6 +145,82 @@ TEST(CheckTrainable, NamesWhatIsMissing) {
   EXPECT_TRUE(CheckTrainable(options).ok());
   options.train_data.clear();
   EXPECT_THAT(CheckTrainable(options).message(), HasSubstr("data.train is not set"));
+}
+
+ModelOptions ModelOf(const std::string& text) {
+  ModelOptions model;
+  EXPECT_EQ(ReadModel(Parsed(text).model(), model), absl::OkStatus());
+  return model;
+}
+
+TEST(ModelConfig, MethodIsAppliedForTheDepth) {
+  const ModelOptions model =
+      ModelOf("model { encoder_layers: 100 decoder_layers: 100 residual { method: \"deepnorm\" } }");
+  EXPECT_NEAR(model.encoder.residual_gain, 3.4157, 1e-4);
+  EXPECT_NEAR(model.encoder.value_gain, 0.2063, 1e-4);
+  EXPECT_NEAR(model.decoder.residual_gain, 4.1618, 1e-4);
+  EXPECT_NEAR(model.decoder.ffn_gain, 0.1699, 1e-4);
+  EXPECT_EQ(model.distribution, WeightDistribution::kXavierNormal);
+}
+
+TEST(ModelConfig, FieldsOverrideTheMethodOneByOne) {
+  const ModelOptions model = ModelOf(R"(model { encoder_layers: 100 decoder_layers: 100 residual {
+    method: "deepnorm" distribution: "xavier_uniform" branch_growth: "exponential"
+    encoder { norm: "pre" residual_gain: 1.5 branch_gain: 6 query_key_gain: 2 value_gain: 3 output_gain: 4 ffn_gain: 5
+              cross_value_gain: 7 cross_output_gain: 8 depth_init: "from_top" embedding_gain: 9
+              skip_gain: 10 layer_gain: 11 learned_branch_gain: true attention_inner_norm: true ffn_inner_norm: true
+              fixup_scalars: true linear_bias: false ffn_output_factor: 12 projection_gain: 13
+              omega: "constant" initial_omega: 14 combine_layers: true }
+    decoder { ffn_gain: 0.25 } } })");
+  const StackMethod& encoder = model.encoder;
+  EXPECT_EQ(encoder.norm, NormPlacement::kPre);
+  EXPECT_THAT(
+      std::vector<double>({encoder.residual_gain, encoder.query_key_gain, encoder.value_gain, encoder.output_gain,
+                           encoder.ffn_gain, encoder.branch_gain, encoder.cross_value_gain, encoder.cross_output_gain,
+                           encoder.embedding_gain, encoder.skip_gain, encoder.layer_gain, encoder.initial_omega,
+                           encoder.ffn_output_factor, encoder.projection_gain}),
+      ElementsAre(1.5, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 14, 12, 13));
+  EXPECT_EQ(model.encoder.depth_init, DepthInit::kFromTop);
+  EXPECT_TRUE(model.encoder.learned_branch_gain && model.encoder.attention_inner_norm && model.encoder.ffn_inner_norm);
+  EXPECT_TRUE(model.encoder.fixup_scalars && !model.encoder.linear_bias && model.decoder.linear_bias);
+  EXPECT_EQ(model.encoder.omega, Omega::kConstant);
+  EXPECT_TRUE(model.encoder.combine_layers && !model.decoder.combine_layers);
+  EXPECT_EQ(model.decoder.omega, Omega::kNone);
+  EXPECT_FALSE(model.encoder.attention_output_norm || model.encoder.head_scale || model.decoder.ffn_inner_norm);
+  EXPECT_EQ(model.decoder.norm, NormPlacement::kPost);
+  EXPECT_EQ(model.decoder.ffn_gain, 0.25);
+  EXPECT_NEAR(model.decoder.value_gain, 0.1699, 1e-4) << "what is not overridden stays the method's";
+  EXPECT_EQ(model.distribution, WeightDistribution::kXavierUniform);
+  EXPECT_EQ(model.branch_growth, BranchGrowth::kExponential);
+  EXPECT_EQ(model.branch_growth_steepness, 5) << "the growth's own";
+}
+
+TEST(ModelConfig, TheSchemaHasTheFieldsOfAStackAndNoOther) {
+  std::set<std::string> fields, schema;
+  ForEachStackField([&](const char* name, auto, FieldAge, const auto&...) { fields.insert(name); });
+  const auto& descriptor = *config::StackResidual::descriptor();
+  for (int i = 0; i < descriptor.field_count(); ++i) schema.insert(descriptor.field(i)->name());
+  EXPECT_EQ(schema, fields);
+}
+
+TEST(ModelConfig, TorchscaleCompatIsAboutDeepNorm) {
+  const std::string model = "model { encoder_layers: 100 decoder_layers: 100 residual { torchscale_compat: true ";
+  EXPECT_NEAR(ModelOf(model + "} }").encoder.ffn_gain, 0.2727, 1e-4);
+  EXPECT_EQ(ModelOf(model + "encoder { ffn_gain: 0.5 } } }").encoder.ffn_gain, 0.5);
+  EXPECT_THAT(ErrorOf(model + "method: \"post_ln\" } }"),
+              HasSubstr("not allowed with model.residual.method = \"post_ln\""));
+}
+
+TEST(ModelConfig, APresetBackInFieldsIsThePreset) {
+  for (const char* method : {"deepnorm", "normformer", "r_fixup", "dlcl_pre", "admin_closed"}) {
+    const ModelOptions preset = ModelOf(absl::StrCat("model { residual { method: \"", method, "\" } }"));
+    config::RunConfig overridden = Parsed("model { residual { method: \"post_ln\" } }");
+    *overridden.mutable_model()->mutable_residual()->mutable_encoder() = ToStackResidual(preset.encoder);
+    ModelOptions again;
+    ASSERT_TRUE(ReadModel(overridden.model(), again).ok());
+    EXPECT_EQ(ToStackResidual(again.encoder).SerializeAsString(), ToStackResidual(preset.encoder).SerializeAsString())
+        << method;
+  }
 }
 
 }  // namespace

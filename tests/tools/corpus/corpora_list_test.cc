@@ -45,8 +45,7 @@ class CorporaListTest : public PrepareTest {
 
 TEST_F(CorporaListTest, EachDirectionIsACorpusOfItsOwn) {
   options_.tags = LanguageTags::kM2m100;
-  const absl::Status status = RunList();
-  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(RunList(), absl::OkStatus());
   const Corpus train = OpenCorpus("train");
   EXPECT_THAT(train.manifest().corpora, ElementsAre("en-de", "de-en", "en-fr docs", "fr-en docs"));
   ASSERT_EQ(train.size(), 3 + 3 + 2 + 2);

@@ -19,20 +19,19 @@
 namespace hadal {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST_F(PrepareTest, OneProcessAtATimeWritesIntoAFolder) {
   ASSERT_TRUE(MakeDirectories(options_.output).ok());
   {
-    const absl::StatusOr<FileDescriptor> other = OpenLocked(Path("out/.prepare.lock"));
-    ASSERT_TRUE(other.ok()) << other.status();
+    const FileDescriptor other = OpenLocked(Path("out/.prepare.lock")).value();
     ExpectError({"another hadal prepare is writing into", Path("out"), "choose another --out"});
     EXPECT_EQ(ListDirectory(Path("out"))->size(), 1) << "nothing was written";
   }
   // The other is gone and has left its file, as a killed one does.
-  const absl::Status status = Run();
-  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(Run(), absl::OkStatus());
   EXPECT_EQ(OpenCorpus("train").size(), 3);
   EXPECT_FALSE(std::filesystem::exists(Path("out/.prepare.lock")));
 }
@@ -55,8 +54,7 @@ TEST_F(PrepareTest, AVocabularyThatCannotBeTrainedCostsNothing) {
   const std::string manifest = Read("out/train.json"), vocabulary = Read("out/vocabulary.model");
   options_.overwrite = true;
   options_.training.size = 5000;
-  const absl::Status status = Run();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("ids, 5000 were requested"));
+  EXPECT_THAT(std::string(Run().message()), AllOf(HasSubstr("at most"), HasSubstr("ids, 5000 were requested")));
   EXPECT_EQ(Read("out/train.json"), manifest);
   EXPECT_EQ(Read("out/vocabulary.model"), vocabulary);
   EXPECT_EQ(OpenCorpus("train").size(), 3);
@@ -117,8 +115,7 @@ TEST_F(SurplusShardsTest, OverwritingLeavesNoShardThatOnlyTheCorpusOfBeforeNamed
   WriteFourShards("valid");
   Write("out/train.00009.shard", "nobody's");
   ASSERT_EQ(Shards().size(), 9u);
-  const absl::Status status = Run();
-  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(Run(), absl::OkStatus());
   EXPECT_THAT(Shards(), ElementsAre("train.00000.shard", "train.00009.shard"));
   EXPECT_EQ(OpenCorpus("train").size(), 3);
 }
@@ -139,10 +136,9 @@ TEST_F(SurplusShardsTest, WhatIsNoShardIsKept) {
 TEST_F(SurplusShardsTest, TheyGoLast) {
   std::filesystem::create_directories(options_.output);
   WriteFourShards("train");
-  absl::StatusOr<PrepareOutput> output = PrepareOutput::Take(options_.output, /*overwrite=*/true);
-  ASSERT_TRUE(output.ok()) << output.status();
+  PrepareOutput output = PrepareOutput::Take(options_.output, /*overwrite=*/true).value();
   EXPECT_EQ(OpenCorpus("train").size(), 4) << "taking the folder clears nothing yet";
-  ASSERT_TRUE(output->Clear().ok());
+  ASSERT_TRUE(output.Clear().ok());
   EXPECT_EQ(Corpus::Open(Path("out/train")).status().code(), absl::StatusCode::kNotFound);
   CorpusWriter writer = *CorpusWriter::Create({.prefix = Path("out/train"),
                                                .source_vocabulary = {"vocabulary.model", 60, 0},
@@ -152,7 +148,7 @@ TEST_F(SurplusShardsTest, TheyGoLast) {
   const CorpusManifest manifest = *writer.Finish();
   EXPECT_EQ(Shards().size(), 4u);
   EXPECT_EQ(OpenCorpus("train").size(), 1);
-  ASSERT_TRUE(output->RemoveSurplus({manifest}).ok());
+  ASSERT_TRUE(output.RemoveSurplus({manifest}).ok());
   EXPECT_THAT(Shards(), ElementsAre("train.00000.shard"));
   EXPECT_EQ(OpenCorpus("train").size(), 1);
 }
@@ -184,8 +180,7 @@ TEST_F(SurplusShardsTest, AProcessThatFailsWhileItWritesLeavesWordOfIt) {
   EXPECT_FALSE(std::filesystem::exists(Path("out/cleaning.json"))) << "that of the corpus of before";
   std::filesystem::remove_all(Path("out/vocabulary.model"));
   options_.overwrite = false;
-  const absl::Status status = Run();
-  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(Run(), absl::OkStatus());
   EXPECT_THAT(*ListDirectory(Path("out")),
               ElementsAre("cleaning.json", "train.00000.shard", "train.json", "vocabulary.model"));
 }

@@ -1,15 +1,17 @@
 #include "tools/doctor/doctor.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <mutex>
+#include <string>
+#include <vector>
 
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tests/support/healthy_cluster.h"
 #include "tests/support/temporary_directory.h"
+#include "tools/doctor/rank_comparison.h"
 
 namespace hadal {
 namespace {
@@ -142,51 +144,40 @@ TEST(DoctorFindings, TheRanksOfAHostShareItsDisk) {
   EXPECT_THAT(slow.text, HasSubstr("writing to the run directory"));
 }
 
+// The measurements that a rank sends, in the order of the struct.
+std::vector<double> Numbers(const RankMeasurements& m) {
+  return {m.next_bytes_per_second,
+          m.next_latency_seconds,
+          m.ring_bytes_per_second,
+          m.gflops,
+          m.write_bytes_per_second,
+          m.rename_seconds,
+          m.gpu_flops,
+          m.gpu_copy_bytes_per_second};
+}
+RankMeasurements Measured(const std::vector<double>& n) {
+  return {.next_bytes_per_second = n[0],
+          .next_latency_seconds = n[1],
+          .ring_bytes_per_second = n[2],
+          .gflops = n[3],
+          .write_bytes_per_second = n[4],
+          .rename_seconds = n[5],
+          .gpu_flops = n[6],
+          .gpu_copy_bytes_per_second = n[7]};
+}
+
 // What is slow only once is no fault: the best of several measurements counts.
 TEST(DoctorFindings, TheFastestOfTwoMeasurements) {
-  const RankMeasurements one{.next_bytes_per_second = 1,
-                             .next_latency_seconds = 2,
-                             .ring_bytes_per_second = 8,
-                             .gflops = 3,
-                             .write_bytes_per_second = 9,
-                             .rename_seconds = 1,
-                             .gpu_flops = 5,
-                             .gpu_copy_bytes_per_second = 6};
-  RankMeasurements two{.next_bytes_per_second = 7,
-                       .next_latency_seconds = 1,
-                       .ring_bytes_per_second = 2,
-                       .gflops = 4,
-                       .write_bytes_per_second = 1,
-                       .rename_seconds = 3,
-                       .lock_excludes = true,
-                       .gpu_flops = 4,
-                       .gpu_copy_bytes_per_second = 7};
-  const RankMeasurements best = Fastest(one, two);
-  EXPECT_EQ(best.next_bytes_per_second, 7);
-  EXPECT_EQ(best.next_latency_seconds, 1);
-  EXPECT_EQ(best.ring_bytes_per_second, 8);
-  EXPECT_EQ(best.gflops, 4);
-  EXPECT_EQ(best.write_bytes_per_second, 9);
-  EXPECT_EQ(best.rename_seconds, 1);
-  EXPECT_EQ(best.gpu_flops, 5);
-  EXPECT_EQ(best.gpu_copy_bytes_per_second, 7);
+  RankMeasurements two = Measured({7, 1, 2, 4, 1, 3, 4, 7});
+  two.lock_excludes = true;
+  const RankMeasurements best = Fastest(Measured({1, 2, 8, 3, 9, 1, 5, 6}), two);
+  EXPECT_THAT(Numbers(best), ElementsAre(7, 1, 8, 4, 9, 1, 5, 7));
   EXPECT_TRUE(best.lock_excludes);
 }
 
 TEST(DoctorFacts, MeasurementsArriveAsTheyWereSent) {
-  const RankMeasurements sent{.next_bytes_per_second = 1,
-                              .next_latency_seconds = 2,
-                              .ring_bytes_per_second = 3,
-                              .gflops = 4,
-                              .write_bytes_per_second = 5,
-                              .rename_seconds = 6};
-  const RankMeasurements got = MeasurementsFromJson(MeasurementsToJson(sent)).value();
-  EXPECT_EQ(got.next_bytes_per_second, 1);
-  EXPECT_EQ(got.next_latency_seconds, 2);
-  EXPECT_EQ(got.ring_bytes_per_second, 3);
-  EXPECT_EQ(got.gflops, 4);
-  EXPECT_EQ(got.write_bytes_per_second, 5);
-  EXPECT_EQ(got.rename_seconds, 6);
+  const RankMeasurements sent = Measured({1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_EQ(Numbers(*MeasurementsFromJson(MeasurementsToJson(sent))), Numbers(sent));
 }
 
 TEST(DoctorFacts, WhatCannotBeReadIsRefused) {
@@ -210,11 +201,11 @@ absl::StatusOr<DoctorReport> ExamineInProcess(int ranks, const ProbeOptions& opt
 
 TEST(Doctor, MeasuresEveryRankAndLeavesNoFile) {
   const TemporaryDirectory directory;
-  const auto report = ExamineInProcess(
-      3, {.directory = directory.path(), .message_bytes = 1 << 16, .rounds = 2, .file_bytes = 1 << 16});
-  ASSERT_TRUE(report.ok()) << report.status();
-  ASSERT_EQ(report->measured.size(), 3u);
-  for (const RankMeasurements& measured : report->measured) {
+  const auto report =
+      ExamineInProcess(3, {.directory = directory.path(), .message_bytes = 1 << 16, .rounds = 2, .file_bytes = 1 << 16})
+          .value();
+  ASSERT_EQ(report.measured.size(), 3u);
+  for (const RankMeasurements& measured : report.measured) {
     EXPECT_GT(measured.next_bytes_per_second, 0);
     EXPECT_GT(measured.next_latency_seconds, 0);
     EXPECT_GT(measured.ring_bytes_per_second, 0);
@@ -225,8 +216,8 @@ TEST(Doctor, MeasuresEveryRankAndLeavesNoFile) {
     EXPECT_EQ(measured.file_trouble, "");
   }
   EXPECT_THAT(*ListDirectory(directory.path()), IsEmpty());
-  EXPECT_THAT(DoctorToText(*report), AllOf(HasSubstr("GFLOP/s"), HasSubstr("ready for a run")));
-  EXPECT_THAT(DoctorToJson(*report), HasSubstr("\"findings\""));
+  EXPECT_THAT(DoctorToText(report), AllOf(HasSubstr("GFLOP/s"), HasSubstr("ready for a run")));
+  EXPECT_THAT(DoctorToJson(report), HasSubstr("\"findings\""));
 }
 
 TEST(Doctor, ADirectoryOfItsOwnOnEachRankIsNotShared) {
@@ -247,19 +238,110 @@ TEST(Doctor, ADirectoryOfItsOwnOnEachRankIsNotShared) {
 
 TEST(Doctor, OneRankHasNoLinks) {
   const TemporaryDirectory directory;
-  const auto report = ExamineInProcess(1, {.directory = directory.path(), .file_bytes = 1 << 16});
-  ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_TRUE(report->healthy()) << DoctorToText(*report);
-  EXPECT_EQ(report->measured[0].next_bytes_per_second, 0);
+  const auto report = ExamineInProcess(1, {.directory = directory.path(), .file_bytes = 1 << 16}).value();
+  EXPECT_TRUE(report.healthy()) << DoctorToText(report);
+  EXPECT_EQ(report.measured[0].next_bytes_per_second, 0);
 }
 
 TEST(Doctor, ADirectoryThatIsNoneIsBadOnEveryRank) {
   const auto report =
-      ExamineInProcess(2, {.directory = "/proc/nowhere", .message_bytes = 1 << 12, .rounds = 1, .file_bytes = 1 << 12});
-  ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_FALSE(report->healthy());
-  EXPECT_THAT(DoctorToText(*report),
+      ExamineInProcess(2, {.directory = "/proc/nowhere", .message_bytes = 1 << 12, .rounds = 1, .file_bytes = 1 << 12})
+          .value();
+  EXPECT_FALSE(report.healthy());
+  EXPECT_THAT(DoctorToText(report),
               AllOf(HasSubstr("cannot write to the run directory"), HasSubstr("not ready for a run")));
+}
+
+// Ranks that reach these GFLOP/s, two on a host.
+struct Ranks {
+  explicit Ranks(const std::vector<double>& gflops) {
+    for (int rank = 0; rank < std::ssize(gflops); ++rank) {
+      facts.push_back({{.rank = rank, .host = rank / 2 == 0 ? "n1" : "n2"}, {}});
+      measured.push_back({.gflops = gflops[rank]});
+    }
+  }
+  std::vector<Finding> Slow(const RankComparison::OfKind& of_kind = nullptr) const {
+    RankComparison comparison(facts, measured);
+    comparison.Slow(
+        "products", "TFLOP/s", 1e-3, [](const RankMeasurements& m) { return m.gflops; }, of_kind, "Look at it.");
+    return comparison.Take();
+  }
+
+  std::vector<DoctorFacts> facts;
+  std::vector<RankMeasurements> measured;
+};
+
+TEST(RankComparison, SlowIsBelowHalfOfTheMedianAndSuspectBelowThreeQuarters) {
+  EXPECT_THAT(Ranks({100, 100, 75}).Slow(), IsEmpty());
+  const std::vector<Finding> suspect = Ranks({100, 74, 100, 50, 100}).Slow();
+  ASSERT_EQ(suspect.size(), 2u);
+  EXPECT_THAT(suspect[0].ranks, ElementsAre(1));
+  EXPECT_EQ(suspect[0].severity, Severity::kWarning);
+  EXPECT_EQ(suspect[0].text, "products: 0.07 TFLOP/s, the median is 0.10 TFLOP/s. Look at it.");
+  EXPECT_THAT(suspect[1].ranks, ElementsAre(3));
+  EXPECT_EQ(suspect[1].severity, Severity::kWarning);
+  const std::vector<Finding> bad = Ranks({100, 100, 49}).Slow();
+  ASSERT_EQ(bad.size(), 1u);
+  EXPECT_THAT(bad[0].ranks, ElementsAre(2));
+  EXPECT_EQ(bad[0].severity, Severity::kBad);
+}
+
+TEST(RankComparison, TheMedianOfTwoIsTheirMean) {
+  EXPECT_THAT(Ranks({100, 61}).Slow(), IsEmpty());
+  EXPECT_EQ(Ranks({100, 40}).Slow().at(0).severity, Severity::kWarning) << "40 of 70";
+  EXPECT_EQ(Ranks({100, 30}).Slow().at(0).severity, Severity::kBad) << "30 of 65";
+  EXPECT_TRUE(Ranks({100, 30}).Slow().at(0).speed);
+}
+
+TEST(RankComparison, TwoRanksAreComparedAndOneIsNot) {
+  const std::vector<Finding> slower = Ranks({10, 100}).Slow();
+  ASSERT_EQ(slower.size(), 1u);
+  EXPECT_THAT(slower[0].ranks, ElementsAre(0));
+  EXPECT_THAT(Ranks({10}).Slow(), IsEmpty());
+  EXPECT_THAT(Ranks({10, 100}).Slow([](int rank) { return rank == 0; }), IsEmpty());
+}
+
+TEST(RankComparison, OnlyRanksOfTheKindAreComparedAndFound) {
+  EXPECT_THAT(Ranks({100, 10, 100, 10}).Slow([](int rank) { return rank % 2 == 0; }), IsEmpty());
+  const std::vector<Finding> found = Ranks({10, 100, 10, 40}).Slow([](int rank) { return rank % 2 == 1; });
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_THAT(found[0].ranks, ElementsAre(3));
+}
+
+TEST(RankComparison, WhoDiffersFromMostIsFound) {
+  const Ranks ranks({1, 2, 2, 2, 3, 1});
+  RankComparison comparison(ranks.facts, ranks.measured);
+  const auto majority = [&](const RankComparison::OfKind& of_kind) {
+    comparison.Majority(
+        Severity::kBad, "binary",
+        [&](const DoctorFacts& facts) { return std::to_string(static_cast<int>(ranks.measured[facts.rank].gflops)); },
+        of_kind, "Copy it.");
+    return comparison.Take();
+  };
+  const std::vector<Finding> all = majority(nullptr);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_THAT(all[0].ranks, ElementsAre(0, 5));
+  EXPECT_EQ(all[0].text, "its binary is 1; most ranks have 2. Copy it.");
+  EXPECT_EQ(all[0].severity, Severity::kBad);
+  EXPECT_THAT(all[1].ranks, ElementsAre(4));
+  comparison.Majority(
+      Severity::kNote, "host", [](const DoctorFacts& facts) { return facts.host; }, nullptr, "");
+  EXPECT_EQ(comparison.Take().at(0).severity, Severity::kNote) << "as bad as it is said to be";
+  EXPECT_THAT(majority([](int rank) { return rank >= 1 && rank <= 3; }), IsEmpty());
+  EXPECT_THAT(majority([](int) { return false; }), IsEmpty());
+}
+
+TEST(RankComparison, BadFindingsComeFirstAndAreTakenOnce) {
+  const Ranks ranks({1});
+  RankComparison comparison(ranks.facts, ranks.measured);
+  comparison.Add(Severity::kNote, {0}, "a note");
+  comparison.Add(Severity::kBad, {0}, "bad");
+  comparison.Add(Severity::kWarning, {0}, "a warning");
+  comparison.Add(Severity::kBad, {0}, "bad too");
+  std::vector<std::string> texts;
+  for (const Finding& finding : comparison.Take()) texts.push_back(finding.text);
+  EXPECT_THAT(texts, ElementsAre("bad", "bad too", "a warning", "a note"));
+  EXPECT_THAT(comparison.Take(), IsEmpty());
 }
 
 }  // namespace

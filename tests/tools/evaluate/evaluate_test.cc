@@ -58,14 +58,14 @@ class EvaluateTest : public ::testing::Test {
       return int64_t{1};
     };
     ASSERT_TRUE(RemoveTree(directory_ / "run").ok());
-    const absl::Status saved =
+    ASSERT_EQ(
         SaveModel({.model = testing::SmallModel(
                        ResidualMethod::kDeepNorm,
                        {.encoder_layers = 1, .decoder_layers = 1, .d_model = 16, .vocabulary = vocabulary.size()}),
                    .vocabularies = {VocabularyFile("vocabulary", vocabulary)},
                    .train = train},
-                  directory_ / "run");
-    ASSERT_TRUE(saved.ok()) << saved;
+                  directory_ / "run"),
+        absl::OkStatus());
   }
 
   absl::Status Evaluate(int ranks = 1) {
@@ -144,16 +144,16 @@ TEST_F(EvaluateTest, ScoresAreMadeOfTheFolderAndTheOtherSystems) {
 
 TEST_F(EvaluateTest, TrainingPairsAreOfAllDomains) {
   const VocabularyReference vocabulary{.file = "v.txt", .size = 50};
-  absl::StatusOr<CorpusWriter> writer = CorpusWriter::Create({.prefix = directory_ / "train",
-                                                              .source_vocabulary = vocabulary,
-                                                              .target_vocabulary = vocabulary,
-                                                              .corpora = {"en-de x", "en-de y", "de-en x"}});
-  ASSERT_TRUE(writer.ok()) << writer.status();
+  CorpusWriter writer = CorpusWriter::Create({.prefix = directory_ / "train",
+                                              .source_vocabulary = vocabulary,
+                                              .target_vocabulary = vocabulary,
+                                              .corpora = {"en-de x", "en-de y", "de-en x"}})
+                            .value();
   for (const int32_t corpus : {0, 0, 1}) {
     const Sample sample{.corpus_id = corpus, .prefix = {}, .source = {5}, .target = {6}};
-    ASSERT_TRUE(writer->Add(sample.view()).ok());
+    ASSERT_TRUE(writer.Add(sample.view()).ok());
   }
-  ASSERT_TRUE(writer->Finish().ok());
+  ASSERT_TRUE(writer.Finish().ok());
   options_.train_corpus = directory_ / "train";
   ASSERT_TRUE(Evaluate().ok());
   EXPECT_EQ(TestSet(0)["training_pairs"], 3);
@@ -200,8 +200,7 @@ TEST_F(EvaluateTest, RefusesBadTestSetsByName) {
 TEST_F(EvaluateTest, DomainsInAnyScriptHaveFilesOfTheirOwn) {
   SetContents(directory_ / "list", R"(text { direction: "en-de" domain: "新闻" test: ["a", "b"] }
                                       text { direction: "en-de" domain: "維基" test: ["a", "b"] })");
-  const absl::Status status = Evaluate();
-  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(Evaluate(), absl::OkStatus());
   EXPECT_TRUE(PathExists(directory_ / "out/en-de.維基.hypothesis"));
 }
 
@@ -249,8 +248,7 @@ TEST_F(EvaluateTest, FilesThatItDidNotWriteStay) {
 
 TEST_F(EvaluateTest, OneEvaluationWritesIntoAFolder) {
   ASSERT_TRUE(MakeDirectories(options_.folder).ok());
-  const absl::StatusOr<FileDescriptor> lock = OpenLocked(JoinPath(options_.folder, "lock"));
-  ASSERT_TRUE(lock.ok());
+  const FileDescriptor lock = OpenLocked(JoinPath(options_.folder, "lock")).value();
   EXPECT_THAT(std::string(Evaluate().message()), HasSubstr("another hadal evaluate writes into"));
 }
 

@@ -11,12 +11,15 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/numbered_step.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {
 namespace {
 
+using ::testing::Pair;
 using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
 
 uint32_t MaskedCrc(const std::string& data) {
   uint32_t crc = 0xFFFFFFFF;
@@ -109,11 +112,7 @@ std::vector<double> Doubles(const std::string& packed) {
 
 class TensorBoardTest : public ::testing::Test {
  protected:
-  TensorBoardTest() {
-    auto sink = TensorBoard::Open({.directory = directory_ / "run/tb", .depth_every_steps = 5});
-    EXPECT_TRUE(sink.ok()) << sink.status();
-    sink_ = std::move(*sink);
-  }
+  TensorBoardTest() { sink_ = TensorBoard::Open({.directory = directory_ / "run/tb", .depth_every_steps = 5}).value(); }
   // The events after the version, decoded.
   std::vector<Message> Events() {
     EXPECT_TRUE(sink_->Flush().ok());
@@ -132,90 +131,43 @@ TEST_F(TensorBoardTest, NamesItsFileAsTensorBoardExpects) {
 }
 
 TEST_F(TensorBoardTest, WritesAStepsScalars) {
-  sink_->OnStep({.step = 300,
-                 .loss = 4.25,
-                 .perplexity = 64,
-                 .learning_rate = 0.5,
-                 .gradient_norm = INFINITY,
-                 .tokens_per_second = 2048,
-                 .skipped = true,
-                 .stages = {{}, {.wait_seconds = 0.125}},
-                 .measured_bubble = 0.0625});
+  sink_->OnStep({.step = 300, .gradient_norm = INFINITY, .skipped = true, .stages = {{}, {.wait_seconds = 0.125}}});
   const auto events = Events();
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].Number<uint64_t>(2), 300u);
   EXPECT_GT(events[0].Number<double>(1), 1.6e9);
   auto values = Values(events[0]);
-  EXPECT_EQ(values["train/loss"].Number<float>(2), 4.25f);
-  EXPECT_EQ(values["train/ppl"].Number<float>(2), 64.0f);
-  EXPECT_EQ(values["train/lr"].Number<float>(2), 0.5f);
   EXPECT_EQ(values["train/gradient_norm"].Number<float>(2), INFINITY);
   EXPECT_EQ(values["train/skipped"].Number<float>(2), 1.0f);
-  EXPECT_EQ(values["perf/tokens_per_second"].Number<float>(2), 2048.0f);
-  EXPECT_EQ(values["pipe/bubble/measured"].Number<float>(2), 0.0625f);
   EXPECT_EQ(values.count("pipe/bubble/analytic"), 0u);
   EXPECT_EQ(values["pipe/stage_1/wait"].Number<float>(2), 0.125f);
   EXPECT_EQ(values.count("depth/log10_gradient_norm"), 0u);
 }
 
 TEST_F(TensorBoardTest, EveryNumberHasItsTag) {
-  sink_->OnStep({.step = 1,
-                 .loss = 2,
-                 .nll = 3,
-                 .perplexity = 4,
-                 .learning_rate = 5,
-                 .gradient_norm = 6,
-                 .tokens_per_second = 7,
-                 .step_seconds = 8,
-                 .epoch = 9,
-                 .stages = {{.forward_seconds = 10,
-                             .recompute_seconds = 11,
-                             .backward_seconds = 12,
-                             .wait_seconds = 13,
-                             .communication_seconds = 14,
-                             .optimizer_seconds = 15,
-                             .checkpoint_seconds = 16,
-                             .core_wait_seconds = 17}},
-                 .measured_bubble = 18,
-                 .analytic_bubble = 19});
+  sink_->OnStep(NumberedStep());
   sink_->OnValidation({.step = 2,
-                       .nll = 20,
-                       .perplexity = 21,
-                       .scores = TranslationScores{22, 25, 26, 27},
-                       .corpora = {{.corpus = "en-de", .nll = 28}}});
-  sink_->OnCheckpoint({.step = 3, .seconds = 23, .stall_seconds = 24});
+                       .nll = 30,
+                       .perplexity = 31,
+                       .scores = TranslationScores{32, 33, 34, 35},
+                       .corpora = {{.corpus = "en-de", .nll = 36}}});
+  sink_->OnCheckpoint({.step = 3, .seconds = 37, .stall_seconds = 38});
   std::map<std::string, float> found;
   for (const Message& event : Events()) {
     for (const auto& [tag, value] : Values(event)) found[tag] = value.Number<float>(2);
   }
-  const std::map<std::string, float> expected = {{"train/loss", 2},
-                                                 {"train/nll", 3},
-                                                 {"train/ppl", 4},
-                                                 {"train/lr", 5},
-                                                 {"train/gradient_norm", 6},
-                                                 {"perf/tokens_per_second", 7},
-                                                 {"perf/step_seconds", 8},
-                                                 {"train/epoch", 9},
-                                                 {"pipe/stage_0/forward", 10},
-                                                 {"pipe/stage_0/recompute", 11},
-                                                 {"pipe/stage_0/backward", 12},
-                                                 {"pipe/stage_0/wait", 13},
-                                                 {"pipe/stage_0/communication", 14},
-                                                 {"pipe/stage_0/optimizer", 15},
-                                                 {"pipe/stage_0/checkpoint", 16},
-                                                 {"pipe/stage_0/core_wait", 17},
-                                                 {"pipe/bubble/measured", 18},
-                                                 {"pipe/bubble/analytic", 19},
-                                                 {"valid/nll", 20},
-                                                 {"valid/ppl", 21},
-                                                 {"valid/bleu", 22},
-                                                 {"valid/chrf", 25},
-                                                 {"valid/wer", 26},
-                                                 {"valid/cer", 27},
-                                                 {"corpora/en-de/nll", 28},
-                                                 {"checkpoint/seconds", 23},
-                                                 {"checkpoint/stall_seconds", 24}};
-  EXPECT_EQ(found, expected);
+  EXPECT_THAT(found, UnorderedElementsAre(Pair("train/loss", 4), Pair("train/nll", 5), Pair("train/ppl", 6),
+                                          Pair("train/lr", 7), Pair("train/gradient_norm", 8),
+                                          Pair("perf/tokens_per_second", 10), Pair("perf/step_seconds", 11),
+                                          Pair("train/epoch", 13), Pair("pipe/stage_0/forward", 14),
+                                          Pair("pipe/stage_0/recompute", 15), Pair("pipe/stage_0/backward", 16),
+                                          Pair("pipe/stage_0/wait", 17), Pair("pipe/stage_0/communication", 18),
+                                          Pair("pipe/stage_0/optimizer", 19), Pair("pipe/stage_0/checkpoint", 20),
+                                          Pair("pipe/stage_0/core_wait", 21), Pair("pipe/bubble/measured", 25),
+                                          Pair("pipe/bubble/analytic", 26), Pair("valid/nll", 30),
+                                          Pair("valid/ppl", 31), Pair("valid/bleu", 32), Pair("valid/chrf", 33),
+                                          Pair("valid/wer", 34), Pair("valid/cer", 35), Pair("corpora/en-de/nll", 36),
+                                          Pair("checkpoint/seconds", 37), Pair("checkpoint/stall_seconds", 38)));
 }
 
 TEST_F(TensorBoardTest, TextsAreTaggedByTheirKind) {
@@ -273,29 +225,25 @@ TEST_F(TensorBoardTest, WritesWhatTheInstrumentsSaw) {
   EXPECT_EQ(values.count("depth/similarity/encoder_top"), 0u);
 }
 
-TEST_F(TensorBoardTest, WritesValidationAndText) {
-  sink_->OnValidation({.step = 8, .nll = 2.5, .perplexity = 12, .scores = TranslationScores{.bleu = 31.25}});
+TEST_F(TensorBoardTest, WritesTextAsABlockAndNoScoreThatWasNotMade) {
   sink_->OnValidation({.step = 9, .nll = 2.5});
   sink_->OnText(9, TextKind::kSample, "source: das Haus\nhypothesis: <unk>");
-  sink_->OnCheckpoint({.step = 8, .seconds = 2, .stall_seconds = 0.25});
   const auto events = Events();
-  ASSERT_EQ(events.size(), 4u);
-  EXPECT_EQ(Values(events[3])["checkpoint/stall_seconds"].Number<float>(2), 0.25f);
-  EXPECT_EQ(Values(events[0])["valid/nll"].Number<float>(2), 2.5f);
-  EXPECT_EQ(Values(events[0])["valid/bleu"].Number<float>(2), 31.25f);
-  EXPECT_EQ(Values(events[1]).count("valid/bleu"), 0u);
-  const Message text = Values(events[2])["sample"];
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(Values(events[0]).count("valid/bleu"), 0u);
+  const Message text = Values(events[1])["sample"];
   EXPECT_EQ(Decode(Decode(text.Bytes(9)).Bytes(1)).Bytes(1), "text");
   EXPECT_EQ(Decode(text.Bytes(8)).Number<uint64_t>(1), 7u);
   EXPECT_EQ(Decode(text.Bytes(8)).Bytes(8), "    source: das Haus\n    hypothesis: <unk>");
 }
 
-TEST_F(TensorBoardTest, AResumedRunSaysWhereItStarts) {
-  sink_->OnStart({.first_step = 120});
+// A fresh run too: it may have been killed before its first checkpoint, or told to begin anew.
+TEST_F(TensorBoardTest, EveryStartSaysItsFirstStep) {
+  for (const int64_t step : {120, 1}) sink_->OnStart({.first_step = step});
   const auto events = Events();
-  ASSERT_EQ(events.size(), 1u);
+  ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[0].Number<uint64_t>(2), 120u);
-  EXPECT_EQ(Decode(events[0].Bytes(7)).Number<uint64_t>(1), 1u);
+  for (const Message& event : events) EXPECT_EQ(Decode(event.Bytes(7)).Number<uint64_t>(1), 1u);
 }
 
 // As a block of code, whose lines and signs stay.
@@ -309,14 +257,6 @@ TEST_F(TensorBoardTest, EachStartHasItsConfig) {
   const Message text = Values(events[1])["config"];
   EXPECT_EQ(Decode(Decode(text.Bytes(9)).Bytes(1)).Bytes(1), "text");
   EXPECT_EQ(Decode(text.Bytes(8)).Bytes(8), "    seed: 1\n    model {\n    ");
-}
-
-// It may have been killed before its first checkpoint, or told to begin anew.
-TEST_F(TensorBoardTest, SoDoesAFreshOne) {
-  sink_->OnStart({.first_step = 1});
-  const auto events = Events();
-  ASSERT_EQ(events.size(), 1u);
-  EXPECT_EQ(Decode(events[0].Bytes(7)).Number<uint64_t>(1), 1u);
 }
 
 }  // namespace

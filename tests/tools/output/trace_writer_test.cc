@@ -1,21 +1,23 @@
 #include "tools/output/trace_writer.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
 #include "tests/support/chrome_trace_check.h"
 #include "tests/support/temporary_directory.h"
+#include "tools/output/trace_reader.h"
 
 namespace hadal {
 namespace {
 
+using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -65,7 +67,7 @@ TEST(TraceJson, ArrowsBarsAndWaits) {
   EXPECT_EQ(Count(trace, "name", "in flight: activations 1"), 2);
   for (const auto& event : trace["traceEvents"]) {
     if (event.value("name", "") != "in flight: activations 1") continue;
-    EXPECT_NEAR(event["ts"].get<double>(), event["ph"] == "b" ? 2.1e6 : 2.5e6, 0.01);
+    EXPECT_NEAR(event["ts"].get<double>(), event["ph"] == "b" ? 2.1e6 : 2.5e6, 0.01) << "since the first event";
     EXPECT_EQ(event["pid"], 1);
   }
 }
@@ -85,15 +87,6 @@ TEST(TraceJson, ReplicasKeepToTheirOwnMessages) {
     if (event["ph"] == "f") receiver_of[event["id"]] = event["pid"];
   }
   for (const auto& [id, sender] : sender_of) EXPECT_EQ(receiver_of[id], sender + 2);
-}
-
-TEST(TraceJson, TimesBeginAtTheFirstEventOfAnyRank) {
-  const auto trace = nlohmann::json::parse(TraceToJson(TwoRanks()));
-  double first = 1e9;
-  for (const auto& event : trace["traceEvents"]) {
-    if (event["ph"] == "X") first = std::min(first, event["ts"].get<double>());
-  }
-  EXPECT_EQ(first, 0);
 }
 
 // The slices of a trace, each by its name: the name of its track.
@@ -214,10 +207,27 @@ TEST(TraceJson, WritesIntoTheRunDirectory) {
   const TemporaryDirectory run;
   RunTrace trace = TwoRanks();
   trace.last_step = 6;
-  const auto path = WriteTraceJson(trace, run.path());
-  ASSERT_TRUE(path.ok()) << path.status();
-  EXPECT_EQ(*path, run / "trace/steps_5-6.json");
-  EXPECT_THAT(TraceFaults(Contents(*path)), IsEmpty());
+  const auto path = WriteTraceJson(trace, run.path()).value();
+  EXPECT_EQ(path, run / "trace/steps_5-6.json");
+  EXPECT_THAT(TraceFaults(Contents(path)), IsEmpty());
+}
+
+TEST(TraceEvents, AreSeenOneAfterTheOtherAndNotKept) {
+  const std::string text = R"({"displayTimeUnit":"ms","otherData":{"ranks":2,"list":[1,[2],{"traceEvents":[3]}]},
+      "traceEvents":[{"ph":"X","args":{"step":-1,"deep":[true,null,{"a":1.5}]}},7,[8],{}],"after":"x"})";
+  std::vector<json> events;
+  const auto rest = VisitTraceEvents(text, [&](const json& event) { events.push_back(event); }).value();
+  json whole = json::parse(text);
+  EXPECT_EQ(json(events), whole["traceEvents"]);
+  whole["traceEvents"] = json::array();
+  EXPECT_EQ(rest, whole);
+}
+
+TEST(TraceEvents, WhatIsNoTraceIsRefused) {
+  for (const char* wrong :
+       {"", "[]", "7", "{}", R"({"traceEvents":7})", R"({"traceEvents":[1,})", R"([{"traceEvents":[]}])"}) {
+    EXPECT_EQ(VisitTraceEvents(wrong, [](const json&) {}).status().code(), absl::StatusCode::kDataLoss) << wrong;
+  }
 }
 
 }  // namespace

@@ -132,20 +132,25 @@ class GradientPiecesTest : public ::testing::Test {
   // backward.
   std::vector<GradientPiece> Pieces(PipelineOptions pipeline, int stage, int32_t most_parts) {
     model_ = ModelPlan::Make(options_);
-    const auto plan = MakePipelineLayout(model_, {.micro_batches = 8, .source_tokens = 64, .target_tokens = 64},
-                                         pipeline, pipeline.stages * pipeline.replicas);
-    EXPECT_TRUE(plan.ok()) << plan.status();
-    plan_ = *plan;
+    plan_ = MakePipelineLayout(model_, {.micro_batches = 8, .source_tokens = 64, .target_tokens = 64}, pipeline,
+                               pipeline.stages * pipeline.replicas)
+                .value();
     const std::vector<SublayerSeconds> sublayers(model_.sublayers.size(), {1, 0, 2});
     ReplayCosts costs;
     for (int g = 0; g < plan_.shape.global_chunks(); ++g) {
       costs.forward_seconds.push_back(plan_.borders[g + 1] - plan_.borders[g]);
       costs.backward_seconds.push_back(2 * costs.forward_seconds.back());
     }
-    const auto replay = ReplaySchedule(plan_.programs, plan_.shape, costs, {.outstanding_sends = 2});
-    EXPECT_TRUE(replay.ok()) << replay.status();
-    replay_ = *replay;
+    replay_ = ReplaySchedule(plan_.programs, plan_.shape, costs, {.outstanding_sends = 2}).value();
     return GradientPieces(model_, plan_, stage, sublayers, replay_, most_parts);
+  }
+  // Of each round of the first stage.
+  std::map<int, int32_t> FirstSublayers() const {
+    std::map<int, int32_t> first;
+    for (const OwnedSlice& slice : SlicesOfStage(model_, plan_, 0)) {
+      first.emplace(slice.round, model_.parameters[slice.parameter].sublayer);
+    }
+    return first;
   }
   static double Elements(const std::vector<GradientPiece>& pieces) {
     return std::accumulate(pieces.begin(), pieces.end(), 0.0,
@@ -164,10 +169,7 @@ TEST_F(GradientPiecesTest, OnACpuARoundIsCompleteWithItsFirstSublayer) {
   // The last backward's 38 seconds end with the step's computation: the last sublayer is complete after two of them,
   // the first at the end.
   const double end = replay_.makespan_seconds;
-  std::map<int, int32_t> first;  // sublayer of a round
-  for (const OwnedSlice& slice : SlicesOfStage(model_, plan_, 0)) {
-    first.emplace(slice.round, model_.parameters[slice.parameter].sublayer);
-  }
+  std::map<int, int32_t> first = FirstSublayers();
   ASSERT_GT(first.size(), 2u);
   for (const GradientPiece& piece : pieces) {
     EXPECT_DOUBLE_EQ(piece.complete_seconds, end - 2 * first[piece.round]) << "round " << piece.round;
@@ -185,10 +187,7 @@ TEST_F(GradientPiecesTest, ADeviceLetsGoInSixteenParts) {
   const std::vector<GradientPiece> pieces = Pieces({.stages = 1, .replicas = 2}, 0, 16);
   EXPECT_DOUBLE_EQ(Elements(pieces), static_cast<double>(model_.ParameterElements()));
   const double end = replay_.makespan_seconds;
-  std::map<int, int32_t> first;  // sublayer of a round
-  for (const OwnedSlice& slice : SlicesOfStage(model_, plan_, 0)) {
-    first.emplace(slice.round, model_.parameters[slice.parameter].sublayer);
-  }
+  std::map<int, int32_t> first = FirstSublayers();
   for (const GradientPiece& piece : pieces) {
     const int32_t part_begin = first[piece.round] == 0 ? 0 : (first[piece.round] - 1) / 2 * 2 + 1;
     EXPECT_DOUBLE_EQ(piece.complete_seconds, end - 2 * part_begin) << "round " << piece.round;
@@ -218,10 +217,9 @@ TEST_F(GradientPiecesTest, ReplicasExchangeTheirRounds) {
       model_.compute_storage = storage;
       for (const int stage : {0, 1}) {
         RankParts parts(model_, plan_, stage, Stream::Cpu(1), Purpose::kTraining);
-        const auto arena = Arena::Allocate(parts.layout);
-        ASSERT_TRUE(arena.ok()) << arena.status();
-        parts.stage.Bind(*arena);
-        parts.state.Bind(*arena, parts.stage.parameters());
+        const auto arena = Arena::Allocate(parts.layout).value();
+        parts.stage.Bind(arena);
+        parts.state.Bind(arena, parts.stage.parameters());
         EXPECT_EQ(ReplicaRounds(model_, plan_, stage), std::ssize(MakeReplicaRounds(parts.state)))
             << replicas << " replicas, stage " << stage;
       }
@@ -244,12 +242,13 @@ TEST(ReplicaMessages, AreFewInTheModelOf2500Sublayers) {
   ModelPlan model = ModelPlan::Make(options);
   model.compute_storage = Storage::kBFloat16;
   const int replicas = 8;
-  const auto plan = MakePipelineLayout(
-      model, {.micro_batches = 64, .source_tokens = 64, .target_tokens = 64},
-      {.stages = 8, .replicas = replicas, .chunks = 6, .schedule = ScheduleKind::kInterleaved1F1B}, 64);
-  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto plan =
+      MakePipelineLayout(model, {.micro_batches = 64, .source_tokens = 64, .target_tokens = 64},
+                         {.stages = 8, .replicas = replicas, .chunks = 6, .schedule = ScheduleKind::kInterleaved1F1B},
+                         64)
+          .value();
   for (int stage = 0; stage < 8; ++stage) {
-    RankParts parts(model, *plan, stage, Stream::Cpu(1), Purpose::kTraining);
+    RankParts parts(model, plan, stage, Stream::Cpu(1), Purpose::kTraining);
     const auto arena = Arena::Allocate(parts.layout);  // nobody touches its pages
     ASSERT_TRUE(arena.ok()) << arena.status();
     parts.stage.Bind(*arena);
@@ -297,14 +296,10 @@ TEST(LayoutPredictionTest, WhatIsCompleteLastIsExposed) {
                   .intra_node = {.bytes_per_second = 1e11, .latency_seconds = 3e-6}};
   const auto predict = [&](bool overlap) {
     machine.overlap = overlap;
-    const auto costs = MakeRooflineCosts(machine);
-    EXPECT_TRUE(costs.ok()) << costs.status();
+    const auto costs = MakeRooflineCosts(machine).value();
     const BatchOptions batch{.micro_batches = 4, .source_tokens = 64, .target_tokens = 64};
-    const auto plan = MakePipelineLayout(model, batch, {.stages = 1, .replicas = 2}, 2);
-    EXPECT_TRUE(plan.ok()) << plan.status();
-    const auto layout = PredictLayout(model, batch, *plan, {.costs = **costs, .devices_per_node = 2});
-    EXPECT_TRUE(layout.ok()) << layout.status();
-    return layout->parts.reduction;
+    const auto plan = MakePipelineLayout(model, batch, {.stages = 1, .replicas = 2}, 2).value();
+    return PredictLayout(model, batch, plan, {.costs = *costs, .devices_per_node = 2})->parts.reduction;
   };
   const auto seconds = [](double elements) { return elements * 4 / 1e11 + 3e-6; };
   const double adding = 3 * 4 / 1e12, half = 0.5 * static_cast<double>(model.ParameterElements());
@@ -332,8 +327,7 @@ TEST(LayoutPredictionTest, OfATiedTablesPiecesTwoAreUnderWay) {
   ApplyResidualMethod(ResidualMethod::kDeepNorm, options);
   const ModelPlan model = ModelPlan::Make(options);
   const BatchOptions batch{.micro_batches = 1, .source_tokens = 64, .target_tokens = 64};
-  const auto plan = MakePipelineLayout(model, batch, {.stages = 2, .split = {3}}, 2);
-  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto plan = MakePipelineLayout(model, batch, {.stages = 2, .split = {3}}, 2).value();
   const auto reduction = [&](double latency, double call) {
     const auto costs = MakeRooflineCosts({.devices_per_node = 2,
                                           .peak_flops = 1e12,
@@ -341,9 +335,9 @@ TEST(LayoutPredictionTest, OfATiedTablesPiecesTwoAreUnderWay) {
                                           .attention_flops = 1e11,
                                           .memory_bytes_per_second = 1e12,
                                           .call_seconds = call,
-                                          .intra_node = {.bytes_per_second = 1 << 22, .latency_seconds = latency}});
-    EXPECT_TRUE(costs.ok()) << costs.status();
-    return PredictLayout(model, batch, *plan, {.costs = **costs, .devices_per_node = 2})->parts.reduction;
+                                          .intra_node = {.bytes_per_second = 1 << 22, .latency_seconds = latency}})
+                           .value();
+    return PredictLayout(model, batch, plan, {.costs = *costs, .devices_per_node = 2})->parts.reduction;
   };
   EXPECT_DOUBLE_EQ(reduction(0.5, 0.25), 2 * (5 + 0.75)) << "the link never waits";
   EXPECT_DOUBLE_EQ(reduction(2, 1), 2 * (0.5 * 5 * (1 + 2 + 1) + 3)) << "it waits for pieces that are under way";
@@ -358,9 +352,8 @@ TEST(LayoutPredictionTest, ThePlacementDecidesWhatCrossesNodes) {
                         .grouped_call_seconds = 0.25,
                         .intra_node = {.bytes_per_second = 8, .latency_seconds = 0.25},
                         .inter_node = {.bytes_per_second = 2, .latency_seconds = 0.75}};
-  const auto costs = MakeRooflineCosts(machine);
-  ASSERT_TRUE(costs.ok()) << costs.status();
-  const LayoutMachine nodes{.costs = **costs, .devices_per_node = 4};
+  const auto costs = MakeRooflineCosts(machine).value();
+  const LayoutMachine nodes{.costs = *costs, .devices_per_node = 4};
   const GridShape replicas{2, 4, Placement::kReplicasTogether}, stages{2, 4, Placement::kStagesTogether};
   EXPECT_TRUE(LeavesNode(replicas, 0, 1, nodes));
   EXPECT_FALSE(LeavesNode(stages, 0, 1, nodes));

@@ -66,11 +66,7 @@ Machine SmallMachine(int nodes, int devices, int64_t memory_bytes = int64_t{1} <
           .inter_node = {.bytes_per_second = 2e8, .latency_seconds = 2e-5}};
 }
 
-std::unique_ptr<StepCosts> CostsOf(const Machine& machine) {
-  auto costs = MakeRooflineCosts(machine);
-  EXPECT_TRUE(costs.ok()) << costs.status();
-  return *std::move(costs);
-}
+std::unique_ptr<StepCosts> CostsOf(const Machine& machine) { return MakeRooflineCosts(machine).value(); }
 
 struct Tried {
   LayoutPrediction layout;
@@ -85,17 +81,16 @@ std::vector<Tried> TryAll(const ModelPlan& model, const TrainOptions& options, c
     const bool any_length = candidate.pipeline.recompute_every == kAnyLength;
     candidate.pipeline.recompute_every = any_length ? 1 : 0;
     auto plan = MakePipelineLayout(model, candidate.batch, candidate.pipeline, candidate.ranks(), 0,
-                                   PlannedResources(candidate.pipeline, candidate.ranks(), machine.device()));
-    EXPECT_TRUE(plan.ok()) << plan.status();
+                                   PlannedResources(candidate.pipeline, candidate.ranks(), machine.device()))
+                    .value();
     std::vector<int32_t> lengths = {0};
     if (any_length) lengths = SegmentLengths(static_cast<int32_t>(model.sublayers.size()));
     Tried tried{.layout = candidate, .bytes = std::numeric_limits<int64_t>::max()};
     for (const int32_t length : lengths) {
-      plan->recompute_every = length;
+      plan.recompute_every = length;
       int64_t fullest = 0;
-      const auto layouts = TrainingLayouts(model, *plan, stream);
-      EXPECT_TRUE(layouts.ok()) << layouts.status();
-      for (const ArenaLayout& layout : *layouts) fullest = std::max(fullest, LimitedBytes(layout, machine.device()));
+      const auto layouts = TrainingLayouts(model, plan, stream).value();
+      for (const ArenaLayout& layout : layouts) fullest = std::max(fullest, LimitedBytes(layout, machine.device()));
       if (fullest >= tried.bytes) continue;
       tried.bytes = fullest;
       tried.layout.pipeline.recompute_every = length;
@@ -110,11 +105,9 @@ double BestOf(const std::vector<Tried>& all, const ModelPlan& model, const Machi
   double best = std::numeric_limits<double>::infinity();
   for (const auto& [layout, bytes] : all) {
     if (bytes > machine.memory_bytes) continue;
-    const auto plan = MakePipelineLayout(model, layout.batch, layout.pipeline, layout.ranks());
-    EXPECT_TRUE(plan.ok()) << plan.status();
-    const auto exact = PredictLayout(model, layout.batch, *plan, {costs, machine.devices_per_node});
-    EXPECT_TRUE(exact.ok()) << exact.status();
-    best = std::min(best, exact->step_seconds);
+    const auto plan = MakePipelineLayout(model, layout.batch, layout.pipeline, layout.ranks()).value();
+    const auto exact = PredictLayout(model, layout.batch, plan, {costs, machine.devices_per_node}).value();
+    best = std::min(best, exact.step_seconds);
   }
   return best;
 }
@@ -164,9 +157,9 @@ TEST(LayoutSearch, OfOneMicroBatchTheListAscends) {
   machine.intra_node = {.bytes_per_second = 4e11, .latency_seconds = 0};
   const auto costs = CostsOf(machine);
   const auto search =
-      SearchLayouts(options, machine, *costs, 1, {.top = 3, .kept = {.replicas = true, .recompute_every = true}});
-  ASSERT_TRUE(search.ok()) << search.status();
-  EXPECT_TRUE(std::ranges::is_sorted(search->best, {}, &PlanReport::step_seconds));
+      SearchLayouts(options, machine, *costs, 1, {.top = 3, .kept = {.replicas = true, .recompute_every = true}})
+          .value();
+  EXPECT_TRUE(std::ranges::is_sorted(search.best, {}, &PlanReport::step_seconds));
 }
 
 // What the driver needs and the description does not reserve is not the layout's.
@@ -174,14 +167,12 @@ TEST(LayoutSearch, LeavesRoomForTheDriver) {
   const TrainOptions options = SmallRun();
   Machine machine = SmallMachine(1, 4);
   const auto costs = CostsOf(machine);
-  const auto free = SearchLayouts(options, machine, *costs, 1, {.top = 1});
-  ASSERT_TRUE(free.ok()) << free.status();
-  const PlanReport& best = free->best.front();
+  const auto free = SearchLayouts(options, machine, *costs, 1, {.top = 1}).value();
+  const PlanReport& best = free.best.front();
   machine.reserved_bytes = 1000;
   machine.memory_bytes = best.FullestBytes() + DriverBytes(best.model, best.pipeline) - 1000;
-  const auto fits = SearchLayouts(options, machine, *costs, 1, {.top = 1});
-  ASSERT_TRUE(fits.ok()) << fits.status();
-  EXPECT_EQ(fits->best.front().step_seconds, best.step_seconds);
+  const auto fits = SearchLayouts(options, machine, *costs, 1, {.top = 1}).value();
+  EXPECT_EQ(fits.best.front().step_seconds, best.step_seconds);
   --machine.memory_bytes;
   const auto other = SearchLayouts(options, machine, *costs, 1, {.top = 1});
   EXPECT_TRUE(!other.ok() || other->best.front().step_seconds > best.step_seconds);
@@ -225,17 +216,16 @@ TEST(LayoutCandidates, AreAllLayoutsOfAllDevices) {
 TEST(LayoutSearch, ListsAsManyAsAreWantedAndTheyDiffer) {
   const TrainOptions options = SmallRun();
   const Machine machine = SmallMachine(1, 4);
-  const auto search = SearchLayouts(options, machine, *CostsOf(machine), 1, {.top = 3});
-  ASSERT_TRUE(search.ok()) << search.status();
+  const auto search = SearchLayouts(options, machine, *CostsOf(machine), 1, {.top = 3}).value();
   std::set<std::tuple<int, int, int, int, bool>> shapes;
-  for (const PlanReport& report : search->best) {
+  for (const PlanReport& report : search.best) {
     const LayoutPrediction& layout = *report.prediction;
     shapes.emplace(layout.pipeline.stages, layout.pipeline.chunks, layout.pipeline.replicas, layout.batch.micro_batches,
                    layout.pipeline.recompute_every > 0);
   }
   EXPECT_EQ(shapes.size(), 3u);
-  EXPECT_EQ(search->best.size(), 3u);
-  EXPECT_EQ(search->candidates, 390);
+  EXPECT_EQ(search.best.size(), 3u);
+  EXPECT_EQ(search.candidates, 390);
 }
 
 TEST(StepOperations, AreSixAMultiplyAddOfTheForwardPass) {
@@ -267,6 +257,14 @@ TEST(LayoutCandidates, HaveBatchesWithinTheFieldsRanges) {
   EXPECT_GT(fewer, 0);
 }
 
+// In the order of KeptFields::kAll.
+std::vector<int> Values(const PipelineOptions& p, const BatchOptions& b) {
+  return {p.stages,          p.replicas,
+          p.chunks,          static_cast<int>(p.schedule),
+          p.recompute_every, p.shard_optimizer_state ? 1 : 0,
+          b.target_tokens};
+}
+
 TEST(LayoutCandidates, KeepWhatIsSet) {
   TrainOptions options = SmallRun();
   options.pipeline.stages = 2;
@@ -276,19 +274,13 @@ TEST(LayoutCandidates, KeepWhatIsSet) {
   options.pipeline.recompute_every = 5;
   options.pipeline.shard_optimizer_state = false;
   const ModelPlan model = ModelPlan::Make(options.model);
-  const auto values = [](const LayoutPrediction& l) {  // in the order of KeptFields::kAll
-    return std::vector<int>{l.pipeline.stages,          l.pipeline.replicas,
-                            l.pipeline.chunks,          static_cast<int>(l.pipeline.schedule),
-                            l.pipeline.recompute_every, l.pipeline.shard_optimizer_state ? 1 : 0,
-                            l.batch.target_tokens};
-  };
-  const std::vector<int> set = values({.batch = options.batch, .pipeline = options.pipeline});
+  const std::vector<int> set = Values(options.pipeline, options.batch);
   for (size_t field = 0; field < set.size(); ++field) {
     KeptFields kept;
     kept.*KeptFields::kAll[field] = true;
     std::vector<std::set<int>> found(set.size());
     for (const LayoutPrediction& layout : LayoutCandidates(model, options, SmallMachine(1, 4), kept)) {
-      for (size_t i = 0; i < set.size(); ++i) found[i].insert(values(layout)[i]);
+      for (size_t i = 0; i < set.size(); ++i) found[i].insert(Values(layout.pipeline, layout.batch)[i]);
     }
     EXPECT_THAT(found[field], ElementsAre(set[field])) << KeptText(KeptFields::kAll[field], options);
     const auto free = std::ranges::count_if(found, [](const std::set<int>& of_field) { return of_field.size() > 1; });
@@ -329,16 +321,12 @@ TEST(LayoutSearch, ItsArgumentsMakeTheLayout) {
                                           shipped + "depth/18.textproto"};
   const std::vector<std::string> before = {"data.train=nowhere", "pipeline.recompute_auto=true",
                                            "pipeline.memory_limit_bytes=1000000000"};
-  const auto config = LoadConfig(files, before);
-  ASSERT_TRUE(config.ok()) << config.status();
-  const auto searched = MakeRunOptions(*config);
-  ASSERT_TRUE(searched.ok()) << searched.status();
-  TrainOptions options = searched->train;
+  const auto config = LoadConfig(files, before).value();
+  TrainOptions options = MakeRunOptions(config).value().train;
   options.model.source_vocabulary = options.model.target_vocabulary = 8000;
   const Machine machine = SmallMachine(2, 4);
-  const auto search = SearchLayouts(options, machine, *CostsOf(machine), 1, {});
-  ASSERT_TRUE(search.ok()) << search.status();
-  for (const PlanReport& report : search->best) {
+  const auto search = SearchLayouts(options, machine, *CostsOf(machine), 1, {}).value();
+  for (const PlanReport& report : search.best) {
     const LayoutPrediction& layout = *report.prediction;
     EXPECT_LE(report.FullestBytes(), 1000000000);
     const std::string arguments = LayoutArguments(layout);
@@ -347,22 +335,14 @@ TEST(LayoutSearch, ItsArgumentsMakeTheLayout) {
     for (const absl::string_view word : absl::StrSplit(arguments, ' ')) {
       if (word != "--set") overrides.emplace_back(word);
     }
-    const auto pasted = LoadConfig(files, overrides);
-    ASSERT_TRUE(pasted.ok()) << pasted.status();
-    const auto run = MakeRunOptions(*pasted);
-    ASSERT_TRUE(run.ok()) << run.status();
-    const PipelineOptions& pipeline = run->train.pipeline;
-    EXPECT_EQ(pipeline.stages, layout.pipeline.stages);
-    EXPECT_EQ(pipeline.replicas, layout.pipeline.replicas);
-    EXPECT_EQ(pipeline.chunks, layout.pipeline.chunks);
-    EXPECT_EQ(pipeline.schedule, layout.pipeline.schedule);
-    EXPECT_EQ(pipeline.recompute_every, layout.pipeline.recompute_every);
-    EXPECT_EQ(pipeline.shard_optimizer_state, layout.pipeline.shard_optimizer_state);
+    const auto pasted = LoadConfig(files, overrides).value();
+    const auto run = MakeRunOptions(pasted).value();
+    const PipelineOptions& pipeline = run.train.pipeline;
+    EXPECT_EQ(Values(pipeline, run.train.batch), Values(layout.pipeline, layout.batch));
     EXPECT_FALSE(pipeline.recompute_auto);
     EXPECT_THAT(pipeline.split, IsEmpty());
-    EXPECT_EQ(run->train.batch.micro_batches, layout.batch.micro_batches);
-    EXPECT_EQ(run->train.batch.source_tokens, layout.batch.source_tokens);
-    EXPECT_EQ(run->train.batch.target_tokens, layout.batch.target_tokens);
+    EXPECT_EQ(run.train.batch.micro_batches, layout.batch.micro_batches);
+    EXPECT_EQ(run.train.batch.source_tokens, layout.batch.source_tokens);
   }
 }
 
@@ -376,22 +356,18 @@ TEST(LayoutSearch, AnswersFor64NodesOf8) {
   options.batch = {.micro_batches = 128, .source_tokens = 4096, .target_tokens = 4096};
   options.stop.steps = 1000;
   ApplyResidualMethod(ResidualMethod::kDeepNorm, options.model);
-  const absl::StatusOr<Machine> description =
-      LoadMachine(absl::StrCat(HADAL_CONFIGS, "/machines/a100_80g_8.textproto"));
-  ASSERT_TRUE(description.ok()) << description.status();
-  Machine machine = *description;
+  Machine machine = LoadMachine(absl::StrCat(HADAL_CONFIGS, "/machines/a100_80g_8.textproto")).value();
   machine.nodes = 64;
   const auto costs = CostsOf(machine);
-  const auto search = SearchLayouts(options, machine, *costs, 1, {.top = 1});
-  ASSERT_TRUE(search.ok()) << search.status();
-  const LayoutPrediction& best = *search->best.front().prediction;
+  const auto search = SearchLayouts(options, machine, *costs, 1, {.top = 1}).value();
+  const LayoutPrediction& best = *search.best.front().prediction;
   EXPECT_EQ(best.ranks(), 512);
   EXPECT_EQ(best.TargetTokens(), 128 * 4096);
-  EXPECT_LE(search->best.front().FullestBytes(), machine.memory_bytes);
-  EXPECT_LT(search->replayed, search->candidates / 4) << "most are never laid out";
+  EXPECT_LE(search.best.front().FullestBytes(), machine.memory_bytes);
+  EXPECT_LT(search.replayed, search.candidates / 4) << "most are never laid out";
   const SearchText about{options, machine, *costs, {}};
-  EXPECT_THAT(LayoutSearchToText(*search, about), HasSubstr("a prediction"));
-  EXPECT_EQ(nlohmann::json::parse(LayoutSearchToJson(*search, about))["memory"].size(), 512u);
+  EXPECT_THAT(LayoutSearchToText(search, about), HasSubstr("a prediction"));
+  EXPECT_EQ(nlohmann::json::parse(LayoutSearchToJson(search, about))["memory"].size(), 512u);
 }
 
 }  // namespace

@@ -47,25 +47,24 @@ TrainOptions SmallRun() {
 // Every rank makes its own plan, since those of replicas differ. Returns the report.
 PlanReport ExpectPlannedArenas(const TrainOptions& options, int ranks) {
   const Stream stream = Stream::Cpu(2);
-  const auto report = MakePlanReport(options, ranks, stream, kRate);
-  EXPECT_TRUE(report.ok()) << report.status();
-  EXPECT_EQ(std::ssize(report->layouts), ranks);
+  const auto report = MakePlanReport(options, ranks, stream, kRate).value();
+  EXPECT_EQ(std::ssize(report.layouts), ranks);
   InProcessWorld world(ranks);
   const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
     HADAL_ASSIGN_OR_RETURN(
         const PipelineLayout pipeline,
-        MakePipelineLayout(report->model, options.batch, options.pipeline, communicator.size(), communicator.rank()));
-    HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = report->model,
+        MakePipelineLayout(report.model, options.batch, options.pipeline, communicator.size(), communicator.rank()));
+    HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = report.model,
                                                               .pipeline = pipeline,
                                                               .stream = stream,
                                                               .purpose = Purpose::kTraining,
                                                               .world = communicator,
                                                               .timeout = absl::Seconds(20)}));
-    EXPECT_EQ(engine->arena_bytes(), report->layouts[communicator.rank()].total_bytes());
+    EXPECT_EQ(engine->arena_bytes(), report.layouts[communicator.rank()].total_bytes());
     return absl::OkStatus();
   });
   EXPECT_TRUE(status.ok()) << status;
-  return *report;
+  return report;
 }
 
 TEST(PlanReport, BytesAreTheArenasOnEveryRank) {
@@ -133,19 +132,17 @@ TEST(PlanReport, BytesAreTheArenasOnEveryRankOfAGrid) {
 TEST(PlanReport, TranslationLiesOverTraining) {
   TrainOptions options = SmallRun();
   const Stream stream = Stream::Cpu(1);
-  const auto without = MakePlanReport(options, 2, stream, kRate);
-  ASSERT_TRUE(without.ok()) << without.status();
+  const auto without = MakePlanReport(options, 2, stream, kRate).value();
   for (const int sentences : {1, 200}) {  // less than training takes, and more
     options.pipeline.decoder = {.sentences = sentences};
-    const auto report = MakePlanReport(options, 2, stream, kRate);
-    ASSERT_TRUE(report.ok()) << report.status();
-    const nlohmann::json json = nlohmann::json::parse(PlanToJson(*report, {}));
+    const auto report = MakePlanReport(options, 2, stream, kRate).value();
+    const nlohmann::json json = nlohmann::json::parse(PlanToJson(report, {}));
     InProcessWorld world(2);
     const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
       const int rank = communicator.rank();
-      const ArenaLayout& both = report->layouts[rank];
-      HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = report->model,
-                                                                .pipeline = report->pipeline,
+      const ArenaLayout& both = report.layouts[rank];
+      HADAL_ASSIGN_OR_RETURN(const auto engine, Engine::Create({.plan = report.model,
+                                                                .pipeline = report.pipeline,
                                                                 .stream = stream,
                                                                 .purpose = Purpose::kTraining,
                                                                 .world = communicator,
@@ -167,37 +164,35 @@ TEST(PlanReport, TranslationLiesOverTraining) {
       return absl::OkStatus();
     });
     EXPECT_TRUE(status.ok()) << status;
-    EXPECT_THAT(PlanToText(*report, {}), HasSubstr("that training and translation share"));
+    EXPECT_THAT(PlanToText(report, {}), HasSubstr("that training and translation share"));
   }
-  EXPECT_THAT(PlanToText(*without, {}), Not(HasSubstr("share")));
+  EXPECT_THAT(PlanToText(without, {}), Not(HasSubstr("share")));
 }
 
 TEST(PlanReport, ChunksCoverTheModel) {
-  const auto report = MakePlanReport(SmallRun(), 3, Stream::Cpu(1), kRate);
-  ASSERT_TRUE(report.ok()) << report.status();
+  const auto report = MakePlanReport(SmallRun(), 3, Stream::Cpu(1), kRate).value();
   int64_t parameters = 0;
   double cost = 0;
   int32_t next = 0;
-  for (const ChunkReport& chunk : report->chunks) {
+  for (const ChunkReport& chunk : report.chunks) {
     EXPECT_EQ(chunk.first, next);
     next = chunk.last;
     parameters += chunk.parameters;
     cost += chunk.cost_share;
   }
-  EXPECT_EQ(next, static_cast<int32_t>(report->model.sublayers.size()));
-  EXPECT_EQ(parameters, report->model.ParameterElements());
+  EXPECT_EQ(next, static_cast<int32_t>(report.model.sublayers.size()));
+  EXPECT_EQ(parameters, report.model.ParameterElements());
   EXPECT_NEAR(cost, 1, 1e-12);
 }
 
 // One rank has no bubble: a step is its products and its optimizer.
 TEST(PlanReport, PredictsTheTimeOfTheProducts) {
-  const auto report = MakePlanReport(SmallRun(), 1, Stream::Cpu(1), kRate);
-  ASSERT_TRUE(report.ok()) << report.status();
-  const double multiply_adds = std::accumulate(report->pipeline.costs.begin(), report->pipeline.costs.end(), 0.0);
+  const auto report = MakePlanReport(SmallRun(), 1, Stream::Cpu(1), kRate).value();
+  const double multiply_adds = std::accumulate(report.pipeline.costs.begin(), report.pipeline.costs.end(), 0.0);
   const double products = 4 * 3 * 2 * multiply_adds / 10e9;
-  const double optimizer = static_cast<double>(report->model.ParameterElements()) / 1e9;
-  EXPECT_NEAR(report->step_seconds, products + optimizer, 1e-9);
-  EXPECT_NEAR(report->bubble, 0, 1e-9);
+  const double optimizer = static_cast<double>(report.model.ParameterElements()) / 1e9;
+  EXPECT_NEAR(report.step_seconds, products + optimizer, 1e-9);
+  EXPECT_NEAR(report.bubble, 0, 1e-9);
 }
 
 // What products read takes two bytes more, where another stage has the master two bytes less.
@@ -263,9 +258,8 @@ TEST(PlanReport, BordersStateWhatCrossesEachWay) {
 
 TEST(PlanReport, RefusesWhatDoesNotFitAndNamesWhatDoes) {
   TrainOptions options = SmallRun();
-  const auto free = MakePlanReport(options, 1, Stream::Cpu(1), kRate);
-  ASSERT_TRUE(free.ok());
-  options.pipeline.memory_limit_bytes = free->layouts[0].total_bytes() - 1;
+  const auto free = MakePlanReport(options, 1, Stream::Cpu(1), kRate).value();
+  options.pipeline.memory_limit_bytes = free.layouts[0].total_bytes() - 1;
   const absl::Status refused = MakePlanReport(options, 1, Stream::Cpu(1), kRate).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.message()),
@@ -281,16 +275,15 @@ TEST(PlanReport, StatesTheHistoryAndNamesTheDepthThatFits) {
   options.model.encoder_layers = options.model.decoder_layers = 12;
   ApplyResidualMethod(ResidualMethod::kDlclPre, options.model);
   options.pipeline.split = {1 + 4 * 2};  // in front of the encoder's fifth layer: y_0 … y_4
-  const auto free = MakePlanReport(options, 2, Stream::Cpu(1), kRate);
-  ASSERT_TRUE(free.ok()) << free.status();
+  const auto free = MakePlanReport(options, 2, Stream::Cpu(1), kRate).value();
   constexpr int64_t kEntryBytes = 48 * 32 * 4;  // rows, width
-  EXPECT_EQ(free->chunks[0].border_bytes, 5 * kEntryBytes);
-  const auto& categories = free->layouts[0].categories();
+  EXPECT_EQ(free.chunks[0].border_bytes, 5 * kEntryBytes);
+  const auto& categories = free.layouts[0].categories();
   const auto history = std::find_if(categories.begin(), categories.end(),
                                     [](const ArenaLayout::Category& c) { return c.name == "layer history"; });
   ASSERT_NE(history, categories.end());
-  EXPECT_EQ(history->bytes, (free->chunks[0].live_micro_batches + 1) * 5 * kEntryBytes) << "and a gradient";
-  EXPECT_THAT(PlanToText(*free, {.sublayers = true}), AllOf(HasSubstr("layer history"), HasSubstr("residual x 5")));
+  EXPECT_EQ(history->bytes, (free.chunks[0].live_micro_batches + 1) * 5 * kEntryBytes) << "and a gradient";
+  EXPECT_THAT(PlanToText(free, {.sublayers = true}), AllOf(HasSubstr("layer history"), HasSubstr("residual x 5")));
 
   options.pipeline.split.clear();
   options.pipeline.memory_limit_bytes = 3 << 20;
@@ -310,41 +303,37 @@ TEST(PlanReport, StatesTheHistoryAndNamesTheDepthThatFits) {
 TEST(PlanReport, JsonNamesMemoryInWordsWithoutSpaces) {
   TrainOptions options = SmallRun();
   options.pipeline.save_buffer_bytes = 1 << 20;
-  const auto report = MakePlanReport(options, 2, Stream::Cpu(1), kRate);
-  ASSERT_TRUE(report.ok()) << report.status();
-  const nlohmann::json json = nlohmann::json::parse(PlanToJson(*report, {}));
+  const auto report = MakePlanReport(options, 2, Stream::Cpu(1), kRate).value();
+  const nlohmann::json json = nlohmann::json::parse(PlanToJson(report, {}));
   EXPECT_GT(json["memory"][0]["checkpoint_buffer_bytes"], 0);
 }
 
 TEST(PlanReport, ASublayersNormGainIsShown) {
   TrainOptions options = SmallRun();
   ApplyResidualMethod(ResidualMethod::kLnScaling, options.model);
-  const auto report = MakePlanReport(options, 1, Stream::Cpu(1), kRate);
-  ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_THAT(PlanToText(*report, {.sublayers = true}),
+  const auto report = MakePlanReport(options, 1, Stream::Cpu(1), kRate).value();
+  EXPECT_THAT(PlanToText(report, {.sublayers = true}),
               ContainsRegex("decoder layer 3 feed-forward .* 1\\.0000 +1\\.0000 +0\\.5000 "));
-  const nlohmann::json json = nlohmann::json::parse(PlanToJson(*report, {.sublayers = true}));
+  const nlohmann::json json = nlohmann::json::parse(PlanToJson(report, {.sublayers = true}));
   EXPECT_EQ(json["list"][json["list"].size() - 2]["norm_gain"], 0.5) << "the last layer of four";
 }
 
 TEST(PlanReport, TextAndJsonHoldTheSame) {
-  const auto report = MakePlanReport(SmallRun(), 2, Stream::Cpu(1), kRate);
-  ASSERT_TRUE(report.ok()) << report.status();
-  const std::string text = PlanToText(*report, {.sublayers = true});
+  const auto report = MakePlanReport(SmallRun(), 2, Stream::Cpu(1), kRate).value();
+  const std::string text = PlanToText(report, {.sublayers = true});
   EXPECT_THAT(text,
               AllOf(HasSubstr("rank"), HasSubstr("decoder layer 3 feed-forward"), HasSubstr("<- cut"),
                     HasSubstr("memory"), Not(HasSubstr("CUDA graphs")), HasSubstr("10 GFLOP/s per rank (given)")));
-  const auto on_device = MakePlanReport(SmallRun(), 2, Stream::ForLayouts(DeviceKind::kCuda, 1), kRate);
-  ASSERT_TRUE(on_device.ok()) << on_device.status();
-  EXPECT_THAT(PlanToText(*on_device, {}),
+  const auto on_device = MakePlanReport(SmallRun(), 2, Stream::ForLayouts(DeviceKind::kCuda, 1), kRate).value();
+  EXPECT_THAT(PlanToText(on_device, {}),
               AllOf(HasSubstr("at most 96 CUDA graphs per rank"),
                     ContainsRegex("on the host: at most [0-9.]+ MiB per rank for about [1-9][0-9]+ launches")));
-  const nlohmann::json json = nlohmann::json::parse(PlanToJson(*report, {.sublayers = true}));
-  EXPECT_EQ(json["parameters"], report->model.ParameterElements());
-  EXPECT_EQ(json["memory"][1]["arena_bytes"], report->layouts[1].total_bytes());
+  const nlohmann::json json = nlohmann::json::parse(PlanToJson(report, {.sublayers = true}));
+  EXPECT_EQ(json["parameters"], report.model.ParameterElements());
+  EXPECT_EQ(json["memory"][1]["arena_bytes"], report.layouts[1].total_bytes());
   EXPECT_EQ(json["stages"].size(), 2u);
-  EXPECT_EQ(json["list"].size(), report->model.sublayers.size());
-  EXPECT_THAT(text, HasSubstr(std::to_string(report->layouts[1].total_bytes())));
+  EXPECT_EQ(json["list"].size(), report.model.sublayers.size());
+  EXPECT_THAT(text, HasSubstr(std::to_string(report.layouts[1].total_bytes())));
 }
 
 }  // namespace

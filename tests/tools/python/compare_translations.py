@@ -11,6 +11,7 @@ import glob
 import json
 import os
 import sys
+from pathlib import Path
 
 import tokenizers
 
@@ -80,8 +81,7 @@ class CTranslate2:
 
 
 def read_lines(path):
-    with open(path, encoding="utf-8") as file:
-        return file.read().split("\n")[:-1]
+    return Path(path).read_text("utf-8").split("\n")[:-1]
 
 
 def main():
@@ -113,8 +113,7 @@ def main():
         ties, others = (ties + 1, others) if abs(one - other) < TIE else (ties, others + 1)
 
     translations = [tokenizer.decode(found) for found in model.translate(sources, 4)]
-    with open(out, "w", encoding="utf-8") as file:
-        file.writelines(line + "\n" for line in translations)
+    Path(out).write_text("".join(line + "\n" for line in translations), "utf-8")
     ended = [(a, b) for a, b in zip(translations, read_lines(beam), strict=True) if len(tokenizer.encode(b).ids) <= LONGEST]
     equal = sum(a == b for a, b in ended)
     print(f"{program}: {len(pairs)} lines; log-probabilities within {worst:.1e} a token; greedy: {len(pairs) - ties - others} equal, "

@@ -7,6 +7,7 @@ import io
 import os
 import tempfile
 import unittest
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -103,8 +104,7 @@ class FairseqTest(unittest.TestCase):
 
     def test_rows_without_a_token(self):
         self.saved()
-        with open(self.dictionary, "w", encoding="utf-8") as file:
-            file.writelines(f"{word} 7\n" for word in WORDS[:40])
+        Path(self.dictionary).write_text("".join(f"{word} 7\n" for word in WORDS[:40]), "utf-8")
         with contextlib.redirect_stderr(io.StringIO()) as printed:
             vocabulary = self.read().vocabularies["vocabulary.txt"]
         self.assertRegex(printed.getvalue(), r"dict.source.txt: 6 of the model's 50 rows .*append the tags to dict.txt")

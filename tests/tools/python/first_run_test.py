@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 import unittest
+from pathlib import Path
 
 from pyhadal import first_run
 from pyhadal.refusal import Refusal
@@ -22,8 +23,7 @@ class FirstRun(unittest.TestCase):
         events = [{"event": "run", "encoder_sublayers": 2}]
         events += [{"event": "step", "step": step, "nll": loss} for step, loss in enumerate(losses, 1)]
         events.append({"event": "depth", "step": len(losses), "parameter_gradient": gradients})
-        with open(os.path.join(path, "metrics.jsonl"), "w", encoding="utf-8") as file:
-            file.writelines(json.dumps(event) + "\n" for event in events)
+        Path(path, "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events), "utf-8")
         return first_run.read_run(path, name)
 
     def test_the_sentence_names_losses_and_the_gradient_that_vanished(self):

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import unittest
+from pathlib import Path
 
 import sentencepiece
 import torch
@@ -33,8 +34,7 @@ class ForcedTagTest(Folder):
         """What hadal says of SOURCES, each with this forced beginning."""
         paths = [os.path.join(folder, name) for name in ("source", "prefix", "out")]
         for path, lines in zip(paths, (SOURCES, [tag] * len(SOURCES))):
-            with open(path, "w", encoding="utf-8") as file:
-                file.write("".join(line + "\n" for line in lines))
+            Path(path).write_text("".join(line + "\n" for line in lines), "utf-8")
         self.hadal("translate", folder, "-i", paths[0], "--prefix", paths[1], "-o", paths[2], "--json", "--threads", "1",
                    "--max-len-a", "0", "--max-len-b", str(LENGTH), *options)
         with open(paths[2], encoding="utf-8") as file:

@@ -3,6 +3,7 @@
 import os
 import tempfile
 import unittest
+from pathlib import Path
 
 from pyhadal import make_corpus as corpus
 
@@ -55,8 +56,7 @@ class Files(unittest.TestCase):
         self.folder = os.path.join(folder.name, "text")  # not there yet
 
     def lines(self, name):
-        with open(os.path.join(self.folder, name), encoding="utf-8") as file:
-            return file.read().splitlines()
+        return Path(self.folder, name).read_text("utf-8").splitlines()
 
     def test_line_n_of_one_file_is_line_n_of_the_other(self):
         corpus.make_corpus(self.folder, {"train": 30, "valid": 10, "test": 0})

@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 import unittest
+from pathlib import Path
 
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
@@ -111,8 +112,7 @@ class Grid:
     def _write(self, name, text):
         path = os.path.join(self.folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+        Path(path).write_text(text, "utf-8")
         return path
 
     def load(self, reference=None):
@@ -243,8 +243,7 @@ class CompareTest(unittest.TestCase):
         self.assertEqual(names, sorted(f"{name}.{kind}" for name in ("bleu", "instruments", "nll", "runs") for kind in ("csv", "tex")))
         with open(os.path.join(self.folder, "tables", "nll.csv"), encoding="utf-8") as file:
             self.assertEqual(float(list(csv.reader(file))[1][1]), 4.0 + 1 / 3)
-        with open(os.path.join(self.folder, "comparison.html"), encoding="utf-8") as file:
-            page = file.read()
+        page = Path(self.folder, "comparison.html").read_text("utf-8")
         for absent in ("<script", "<link", "src=", "<methods>"):
             self.assertNotIn(absent, page)
         self.assertLess(page.index("gradients vanish below"), page.index("<table"))  # diagnoses come first

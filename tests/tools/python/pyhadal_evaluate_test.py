@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 import unittest
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -49,8 +50,7 @@ class EvaluateTest(unittest.TestCase):
             records.append({"name": stem, "source": source, "target": target, "files": stem, "segments": len(sides[1]), "empty_segments": 0,
                             "tokenizer": "zh" if target == "zh" else "13a"})
             for kind, lines in zip(("hypothesis", "reference"), sides):
-                with open(os.path.join(folder, f"{stem}.{kind}"), "w", encoding="utf-8") as file:
-                    file.writelines(line + "\n" for line in lines)
+                Path(folder, f"{stem}.{kind}").write_text("".join(line + "\n" for line in lines), "utf-8")
         with open(os.path.join(folder, "test_sets.json"), "w", encoding="utf-8") as file:
             json.dump({"checkpoint": "runs/first/checkpoints/step_7", "test_sets": records, "written": []}, file)
         return folder
@@ -90,13 +90,11 @@ class EvaluateTest(unittest.TestCase):
         folder = self.folder("a", en_de=(bad, references), de_en=(references, references))
         with contextlib.redirect_stdout(io.StringIO()) as out:
             self.assertEqual(pyhadal_main(["evaluate", folder]), 0)
-        with open(os.path.join(folder, "report.md"), encoding="utf-8") as file:
-            self.assertEqual(file.read(), out.getvalue())
+        self.assertEqual(Path(folder, "report.md").read_text("utf-8"), out.getvalue())
         self.assertIn("No shares of wrong languages: lingua is missing", out.getvalue())
         with open(os.path.join(folder, "test_sets.csv"), encoding="utf-8") as file:
             self.assertEqual(float(list(csv.DictReader(file))[0]["BLEU"]), BLEU().corpus_score(bad, [references]).score)
-        with open(os.path.join(folder, "report.html"), encoding="utf-8") as file:
-            page = file.read()
+        page = Path(folder, "report.html").read_text("utf-8")
         seen = texts(page[page.index("<svg"):page.index("</svg>") + len("</svg>")])
         for text in ("BLEU by direction", "target language", "source language", "92.3", "100.0"):
             self.assertIn(text, seen)

@@ -1,8 +1,8 @@
 """The wrong-language shares that `hadal evaluate` asks for."""
 
-import os
 import tempfile
 import unittest
+from pathlib import Path
 
 from lingua import Language
 
@@ -11,8 +11,7 @@ from pyhadal.refusal import Refusal
 
 
 def write(folder, name, text):
-    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-        file.write(text)
+    Path(folder, name).write_text(text, "utf-8")
 
 
 class LanguagesTest(unittest.TestCase):

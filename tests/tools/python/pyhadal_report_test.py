@@ -9,6 +9,7 @@ import sys
 import tempfile
 import unittest
 import xml.etree.ElementTree as xml
+from pathlib import Path
 
 from pyhadal import program
 from pyhadal.report import make_page
@@ -169,8 +170,7 @@ class ProgramTest(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.folder = scratch.name
         for module in ("json", "numpy", "pandas", "runpy", "pyhadal", "argparse"):
-            with open(os.path.join(self.folder, module + ".py"), "w", encoding="utf-8") as file:
-                file.write("open('imported', 'w').close()\nraise SystemExit(99)\n")
+            Path(self.folder, module + ".py").write_text("open('imported', 'w').close()\nraise SystemExit(99)\n", "utf-8")
         recorded_run(os.path.join(self.folder, "one"))
 
     def hadal(self, *words, **variables):
@@ -186,8 +186,7 @@ class ProgramTest(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "page.html\npage.json\npage.md\n", ""))
         with open(os.path.join(self.folder, "page.json"), encoding="utf-8") as file:
             self.assertEqual(json.load(file), json.loads(self.hadal("summary", "one", "--format", "json").stdout))
-        with open(os.path.join(self.folder, "page.md"), encoding="utf-8") as file:
-            self.assertIn("| model.d\\_ff | 96 |\n", file.read())
+        self.assertIn("| model.d\\_ff | 96 |\n", Path(self.folder, "page.md").read_text("utf-8"))
         self.assertEqual(self.hadal("report", "one").stdout, "one/report.html\none/report.json\none/report.md\n")
 
     def test_errors_are_one_line_with_the_programs_prefix(self):
@@ -203,8 +202,7 @@ class ProgramTest(unittest.TestCase):
 
     def test_missing_packages_are_named(self):
         bare = os.path.join(self.folder, "bare")
-        with open(bare, "w", encoding="utf-8") as file:
-            file.write(f"#!/bin/sh\nexec {sys.executable} -S \"$@\"\n")
+        Path(bare).write_text(f"#!/bin/sh\nexec {sys.executable} -S \"$@\"\n", "utf-8")
         os.chmod(bare, 0o755)
         done = self.hadal("report", "one", HADAL_PYTHON=bare)
         self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1))

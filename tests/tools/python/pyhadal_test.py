@@ -7,11 +7,10 @@ import json
 import os
 import re
 import stat
-import subprocess
-import sys
 import tempfile
 import unittest
 import xml.etree.ElementTree as xml
+from pathlib import Path
 
 import numpy as np
 
@@ -31,8 +30,7 @@ def make_run(folder, events, unfinished="", config=""):
     with open(os.path.join(folder, "metrics.jsonl"), "w", encoding="utf-8") as file:
         file.writelines(json.dumps(event) + "\n" for event in events)
         file.write(unfinished)
-    with open(os.path.join(folder, "config.resolved.textproto"), "w", encoding="utf-8") as file:
-        file.write(config)
+    Path(folder, "config.resolved.textproto").write_text(config, "utf-8")
     return folder
 
 
@@ -90,8 +88,7 @@ class RunTest(unittest.TestCase):
         for name in ("step_00000002", "step_00000010", "step_00000003.tmp.1-2-3"):
             os.makedirs(os.path.join(self.path, "checkpoints", name))
         os.symlink("step_00000010", os.path.join(self.path, "checkpoints", "latest"))
-        with open(os.path.join(self.path, "checkpoints", "best"), "w", encoding="utf-8") as file:
-            file.write("step_00000002")
+        Path(self.path, "checkpoints", "best").write_text("step_00000002", "utf-8")
         rows = pyhadal.Run(self.path).checkpoints[["step", "latest", "best"]].values.tolist()
         self.assertEqual(rows, [[2, False, True], [10, True, False]])
 
@@ -223,18 +220,8 @@ class CommandTest(unittest.TestCase):
                            "decoder": [[1, 0.25], [0.25, 1]]}, file)
             with contextlib.redirect_stdout(io.StringIO()):
                 self.assertEqual(self.start("inspect similarity", measured, page), (0, ""))
-            with open(page, encoding="utf-8") as file:
-                text = file.read()
-            self.assertIn("Encoder", text)
-            self.assertIn("Decoder", text)
-            self.assertIn("mean cosine of a token", text)
-
-    def test_a_missing_package_is_named_before_any_work(self):
-        # -S: without site-packages, so without pandas and matplotlib.
-        done = subprocess.run([sys.executable, "-S", "-m", "pyhadal", "curve", "gone", "--svg", "x"], capture_output=True, text=True,
-                              check=False)
-        self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1))
-        self.assertRegex(done.stderr, "^hadal curve: Python packages are missing for .*: .*matplotlib; install with: .*pip install .*matplotlib")
+            for text in ("Encoder", "Decoder", "mean cosine of a token"):
+                self.assertIn(text, Path(page).read_text("utf-8"))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import json
 import sys
 import tempfile
+from pathlib import Path
 
 import numpy as np
 import pandas
@@ -21,8 +22,7 @@ assert all(np.array_equal(value, plain.weights[name]) for name, value in weights
 assert all(np.all(value >= 0) for value in read_checkpoint(f"{run}/checkpoints/latest", "adam_v").values())
 with tempfile.TemporaryDirectory() as made:  # slices are joined in the order of their numbers
     write_safetensors(f"{made}/rank.safetensors", {f"weight/w/{i}": np.float32([i]) for i in range(12)})
-    with open(f"{made}/manifest.json", "w", encoding="utf-8") as file:
-        json.dump({"files": [{"name": "rank.safetensors"}], "parameters": [["w", 12]]}, file)
+    Path(f"{made}/manifest.json").write_text(json.dumps({"files": [{"name": "rank.safetensors"}], "parameters": [["w", 12]]}), "utf-8")
     assert list(read_checkpoint(made)["w"]) == list(range(12))
 steps = read_metrics(run)
 assert isinstance(steps, pandas.DataFrame) and list(steps["step"]) == list(range(1, plain.step + 1)), steps
@@ -35,7 +35,6 @@ with tempfile.TemporaryDirectory() as made:  # a source with a tag before it
     record = np.array([0, 1, 2, 1, 0], "<i4")  # first token; tokens of prefix, source and target; corpus
     parts = [np.zeros(8, "<i4"), np.zeros(2, "<i4"), record[1:], np.zeros(2, "<i4"), np.array([9, 4, 5, 6], "<i4")]
     np.concatenate(parts).tofile(f"{made}/c.shard")
-    with open(f"{made}/c.json", "w", encoding="utf-8") as file:
-        json.dump({"shards": [{"file": "c.shard", "samples": 1}]}, file)
+    Path(f"{made}/c.json").write_text(json.dumps({"shards": [{"file": "c.shard", "samples": 1}]}), "utf-8")
     assert [(list(source), list(target)) for source, target in read_corpus(f"{made}/c")] == [([9, 4, 5], [6])]
 print(f"{len(weights)} weights, {len(steps)} steps, {len(found)} sentences")

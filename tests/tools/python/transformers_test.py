@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 import unittest
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -53,8 +54,7 @@ def add_vocabulary(folder, kind):
     """What the tokenizer of such a model stores: FSMT's tokens end words by </w>; M2M100's language tags follow its vocabulary."""
     special = ["<s>", "<pad>", "</s>", "<unk>"]
     def write(name, value):
-        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-            json.dump(value, file)
+        Path(folder, name).write_text(json.dumps(value), "utf-8")
     if kind.startswith("fsmt"):
         ids = {token: i for i, token in enumerate(special + ["wor", *(word + "</w>" for word in WORDS[1:])])}
         write("vocab-src.json", ids)
@@ -99,8 +99,7 @@ class ExportTest(Folder):
         ids = tokenizer(["word3  word7 strange", "word1"], return_tensors="pt", padding=True)
         self.assertEqual(ids["input_ids"].tolist(), [[7, 11, 3, 2], [5, 2, 1, 1]])
         self.assertEqual(tokenizer("</s> word1 <s>word1</s>")["input_ids"], [3, 5, 3, 2])  # spelled, as in hadal
-        with open(os.path.join(folder, "README.md"), encoding="utf-8") as file:
-            self.assertIn("encode the text", file.read())
+        self.assertIn("encode the text", Path(folder, "README.md").read_text("utf-8"))
         greedy = model.generate(**ids, num_beams=1, max_length=9)
         reference, sequence = Model.of(plain), [EOS]
         for _ in range(8):
@@ -177,8 +176,7 @@ class ImportTest(Folder):
         add_vocabulary(folder, kind)
         for settings in ({"num_beams": None, "length_penalty": "1"}, {"num_beams": "4\n}\ndata {", "length_penalty": float("nan")},
                          {"num_beams": 1000, "no_repeat_ngram_size": 0}, {"length_penalty": -1.0}, {"length_penalty": 11}):
-            with open(os.path.join(folder, "generation_config.json"), "w", encoding="utf-8") as file:
-                json.dump(settings, file)
+            Path(folder, "generation_config.json").write_text(json.dumps(settings), "utf-8")
             self.assertEqual(read_huggingface(folder).config, "decode {\n}\n", settings)
 
     def test_sharded_models_come_in_with_the_same_bits(self):
@@ -202,13 +200,11 @@ class ImportTest(Folder):
         model.save_pretrained(folder, max_shard_size="4KB")
         add_vocabulary(folder, kind)
         path = os.path.join(folder, "model.safetensors.index.json")
-        with open(path, encoding="utf-8") as file:
-            index = json.load(file)
+        index = json.loads(Path(path).read_text("utf-8"))
         shard = index["weight_map"]["model.decoder.layers.1.fc1.bias"]
 
         def refusal(weight_map):
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump({"weight_map": weight_map}, file)
+            Path(path).write_text(json.dumps({"weight_map": weight_map}), "utf-8")
             with self.assertRaises((Refusal, OSError)) as caught:
                 read_huggingface(folder)
             return str(caught.exception)
@@ -249,8 +245,7 @@ class ImportTest(Folder):
                 self.assertIn(b"__de__ 1\n__en__ 1\nmadeupword0000 1\n", read_huggingface(folder).vocabularies["vocabulary.txt"])
                 for name, value in {"added_tokens.json": {"__de__": 34, "__en__": 35, "<foo>": 36},  # as saved after add_special_tokens
                                     "special_tokens_map.json": {"additional_special_tokens": ["<foo>"]}}.items():
-                    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-                        json.dump(value, file)
+                    Path(folder, name).write_text(json.dumps(value), "utf-8")
                 lines = read_huggingface(folder).vocabularies["vocabulary.txt"].decode().splitlines()
                 self.assertEqual(lines[30:33], ["__de__ 1", "__en__ 1", "<foo> 1"])
 
@@ -259,11 +254,9 @@ class ImportTest(Folder):
         kind, model = next(foreign_models())
         model.save_pretrained(folder)
         add_vocabulary(folder, kind)
-        with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
-            config = json.load(file)
+        config = json.loads(Path(folder, "config.json").read_text("utf-8"))
         change_config(config)
-        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
-            json.dump(config, file)
+        Path(folder, "config.json").write_text(json.dumps(config), "utf-8")
         path = os.path.join(folder, "model.safetensors")
         weights = read_safetensors(path)
         change_weights(weights)

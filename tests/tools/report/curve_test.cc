@@ -43,15 +43,13 @@ constexpr char kRun[] =
 
 TEST_F(CurveTest, ReadsStepsAndValidations) {
   Write(kRun);
-  const auto loss = ReadCurve(run_, "loss", "deep");
-  ASSERT_TRUE(loss.ok()) << loss.status();
-  ASSERT_EQ(loss->points.size(), 3u);
-  EXPECT_EQ(loss->points[0], std::pair(0.0, 4.5));
-  EXPECT_TRUE(std::isnan(loss->points[1].second));
-  EXPECT_EQ(loss->points[2], std::pair(2.0, 2.5));
-  const auto valid = ReadCurve(run_ + "/metrics.jsonl", "valid/nll", "deep");
-  ASSERT_TRUE(valid.ok()) << valid.status();
-  EXPECT_THAT(valid->points, ElementsAre(Pair(2.0, 3.5)));
+  const auto loss = ReadCurve(run_, "loss", "deep").value();
+  ASSERT_EQ(loss.points.size(), 3u);
+  EXPECT_EQ(loss.points[0], std::pair(0.0, 4.5));
+  EXPECT_TRUE(std::isnan(loss.points[1].second));
+  EXPECT_EQ(loss.points[2], std::pair(2.0, 2.5));
+  const auto valid = ReadCurve(run_ + "/metrics.jsonl", "valid/nll", "deep").value();
+  EXPECT_THAT(valid.points, ElementsAre(Pair(2.0, 3.5)));
 }
 
 TEST_F(CurveTest, AnUnknownMetricGetsTheListOfThoseThatExist) {

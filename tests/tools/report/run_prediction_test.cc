@@ -35,14 +35,17 @@ std::string WriteProfile(const std::string& directory, int source_vocabulary = 1
   return path;
 }
 
-TEST(RunPrediction, StandsBesideWhatWasMeasured) {
-  const TemporaryDirectory directory;
-  const std::string run = JoinPath(directory.path(), "run");
-  WriteRecordedRun(run, {.tokens = 8 * 1024, .stages = {{.forward_seconds = 0.3, .backward_seconds = 0.6}}});
-  const auto report = MakeSummary({run}, {.profile = WriteProfile(directory.path())});
-  ASSERT_TRUE(report.ok()) << report.status();
-  ASSERT_EQ(report->predictions.size(), 1u);
-  const RunPrediction& prediction = report->predictions.front();
+class RunPredictionTest : public testing::Test {
+ protected:
+  const TemporaryDirectory directory_;
+  const std::string run_ = directory_ / "run";
+};
+
+TEST_F(RunPredictionTest, StandsBesideWhatWasMeasured) {
+  WriteRecordedRun(run_, {.tokens = 8 * 1024, .stages = {{.forward_seconds = 0.3, .backward_seconds = 0.6}}});
+  const auto report = MakeSummary({run_}, {.profile = WriteProfile(directory_.path())}).value();
+  ASSERT_EQ(report.predictions.size(), 1u);
+  const RunPrediction& prediction = report.predictions.front();
   const double step = 8 * (2 * 6 + 3 * 6 + 3) * 0.003;  // micro-batches, sublayers, seconds
   EXPECT_NEAR(prediction.layout.step_seconds, step, 1e-9);
   EXPECT_NEAR(prediction.measured_seconds, 0.9, 1e-9);
@@ -50,62 +53,55 @@ TEST(RunPrediction, StandsBesideWhatWasMeasured) {
   EXPECT_NEAR(prediction.roofline_share, step / 0.9, 1e-9);
   EXPECT_GT(prediction.utilisation, 0);
   EXPECT_GT(prediction.predicted_bytes, 50000000);
-  EXPECT_THAT(SummaryToText(*report), AllOf(HasSubstr("predicted (ms)     792.0"),
-                                            HasSubstr("measured (ms)           900.0"), HasSubstr("-12.0%")));
-  const auto json = nlohmann::json::parse(SummaryToJson(*report));
+  EXPECT_THAT(SummaryToText(report), AllOf(HasSubstr("predicted (ms)     792.0"),
+                                           HasSubstr("measured (ms)           900.0"), HasSubstr("-12.0%")));
+  const auto json = nlohmann::json::parse(SummaryToJson(report));
   EXPECT_NEAR(json["runs"][0]["prediction"]["predicted_step_seconds"].get<double>(), step, 1e-9);
 }
 
 // As many tokens in as long a step, on twice the ranks.
-TEST(RunPrediction, EveryRankCountsInTheUtilisation) {
-  const TemporaryDirectory directory;
+TEST_F(RunPredictionTest, EveryRankCountsInTheUtilisation) {
   const StageTimes stage{.forward_seconds = 0.3, .backward_seconds = 0.6};
-  WriteRecordedRun(directory / "one", {.tokens = 8 * 1024, .stages = {stage}});
-  WriteRecordedRun(directory / "two", {.tokens = 8 * 1024, .stages = {stage, stage}});
-  const auto report = MakeSummary({directory / "one", directory / "two"}, {.profile = WriteProfile(directory.path())});
-  ASSERT_TRUE(report.ok()) << report.status();
-  const RunPrediction &one = report->predictions.at(0), &two = report->predictions.at(1);
+  WriteRecordedRun(directory_ / "one", {.tokens = 8 * 1024, .stages = {stage}});
+  WriteRecordedRun(directory_ / "two", {.tokens = 8 * 1024, .stages = {stage, stage}});
+  const auto report =
+      MakeSummary({directory_ / "one", directory_ / "two"}, {.profile = WriteProfile(directory_.path())}).value();
+  const RunPrediction &one = report.predictions.at(0), &two = report.predictions.at(1);
   EXPECT_NEAR(two.utilisation, one.utilisation / 2, 1e-9 * one.utilisation);
   EXPECT_NEAR(two.roofline_share, one.roofline_share / 2, 1e-9);
 }
 
 // The corpus's width is not in the config of a run of speech, but in its record.
-TEST(RunPrediction, TheFrontEndOfSpeechIsThere) {
-  const TemporaryDirectory directory;
-  const CostFiles costs{.profile = WriteProfile(directory.path(), /*source_vocabulary=*/0)};
+TEST_F(RunPredictionTest, TheFrontEndOfSpeechIsThere) {
+  const CostFiles costs{.profile = WriteProfile(directory_.path(), /*source_vocabulary=*/0)};
   RecordedRun run{.frame_width = 80, .stages = {{.forward_seconds = 1}}};
-  WriteRecordedRun(directory / "recorded", run);
+  WriteRecordedRun(directory_ / "recorded", run);
   run.config = "model { frame_width: 80 }";
   run.frame_width = 0;
-  WriteRecordedRun(directory / "configured", run);
-  const auto report = MakeSummary({directory / "recorded", directory / "configured"}, costs);
-  ASSERT_TRUE(report.ok()) << report.status();
-  ASSERT_EQ(report->predictions.size(), 2u);
-  EXPECT_EQ(report->predictions[0].predicted_bytes, report->predictions[1].predicted_bytes);
-  EXPECT_EQ(report->predictions[0].utilisation, report->predictions[1].utilisation);
+  WriteRecordedRun(directory_ / "configured", run);
+  const auto report = MakeSummary({directory_ / "recorded", directory_ / "configured"}, costs).value();
+  ASSERT_EQ(report.predictions.size(), 2u);
+  EXPECT_EQ(report.predictions[0].predicted_bytes, report.predictions[1].predicted_bytes);
+  EXPECT_EQ(report.predictions[0].utilisation, report.predictions[1].utilisation);
 }
 
-TEST(RunPrediction, WithoutAProfileThereIsNone) {
-  const TemporaryDirectory directory;
-  WriteRecordedRun(directory.path(), {.stages = {{.forward_seconds = 1}}});
-  const auto report = MakeSummary({directory.path()});
-  ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_TRUE(report->predictions.empty());
-  EXPECT_THAT(SummaryToText(*report), HasSubstr("No profile was given"));
-  EXPECT_FALSE(MakeSummary({directory.path()}, {.profile = "no such file"}).ok());
+TEST_F(RunPredictionTest, WithoutAProfileThereIsNone) {
+  WriteRecordedRun(directory_.path(), {.stages = {{.forward_seconds = 1}}});
+  const auto report = MakeSummary({directory_.path()}).value();
+  EXPECT_TRUE(report.predictions.empty());
+  EXPECT_THAT(SummaryToText(report), HasSubstr("No profile was given"));
+  EXPECT_FALSE(MakeSummary({directory_.path()}, {.profile = "no such file"}).ok());
 }
 
 // Each of two stages has 8 micro-batches of the same number of sublayers; the second takes half as long again.
-TEST(RunPrediction, ComputeBeyondTheProfileIsACauseOfItsOwn) {
-  const TemporaryDirectory directory;
-  const CostFiles costs{.profile = WriteProfile(directory.path())};
-  const std::string one = JoinPath(directory.path(), "one"), two = JoinPath(directory.path(), "two");
+TEST_F(RunPredictionTest, ComputeBeyondTheProfileIsACauseOfItsOwn) {
+  const CostFiles costs{.profile = WriteProfile(directory_.path())};
+  const std::string one = directory_ / "one", two = directory_ / "two";
   const double full = 8 * 33 * 0.001;  // forward of the whole model at full speed; backward takes twice that
   WriteRecordedRun(one, {.stages = {{.forward_seconds = full, .backward_seconds = 2 * full}}});
-  const auto alone = MakeSummary({one}, costs);
-  ASSERT_TRUE(alone.ok()) << alone.status();
-  EXPECT_NEAR(alone->summaries[0].parts->slower, 0, 1e-9);
-  const std::vector<ComputeCosts>& whole = alone->predictions[0].compute;
+  const auto alone = MakeSummary({one}, costs).value();
+  EXPECT_NEAR(alone.summaries[0].parts->slower, 0, 1e-9);
+  const std::vector<ComputeCosts>& whole = alone.predictions[0].compute;
   ASSERT_EQ(whole.size(), 1u);
   EXPECT_NEAR(whole[0].forward, full, 1e-9);
   EXPECT_NEAR(whole[0].backward, 2 * full, 1e-9);
@@ -113,9 +109,8 @@ TEST(RunPrediction, ComputeBeyondTheProfileIsACauseOfItsOwn) {
   // The planner's cut, then the second stage slowed; a tenth of the first one's compute had no core, and is not slow
   // compute.
   WriteRecordedRun(two, {.stages = {{.forward_seconds = 1}, {.forward_seconds = 1}}});
-  const auto cut = MakeSummary({two}, costs);
-  ASSERT_TRUE(cut.ok()) << cut.status();
-  const std::vector<ComputeCosts> stages = cut->predictions[0].compute;
+  const auto cut = MakeSummary({two}, costs).value();
+  const std::vector<ComputeCosts> stages = cut.predictions[0].compute;
   ASSERT_EQ(stages.size(), 2u);
   EXPECT_NEAR(stages[0].sum() + stages[1].sum(), 3 * full, 1e-9);
   const double no_core = 0.1 * stages[0].sum(), slowed = 0.5 * stages[1].sum();
@@ -125,65 +120,55 @@ TEST(RunPrediction, ComputeBeyondTheProfileIsACauseOfItsOwn) {
                         .wait_seconds = stages[1].sum() + slowed - stages[0].sum() - no_core,
                         .core_wait_seconds = no_core},
                        {.forward_seconds = 1.5 * stages[1].forward, .backward_seconds = 1.5 * stages[1].backward}}});
-  const auto report = MakeSummary({one, two}, costs);
-  ASSERT_TRUE(report.ok()) << report.status();
-  const TimeParts& parts = *report->summaries[1].parts;
+  const auto report = MakeSummary({one, two}, costs).value();
+  const TimeParts& parts = *report.summaries[1].parts;
   EXPECT_NEAR(parts.slower, slowed / 2, 1e-9);
   EXPECT_NEAR(parts.core_wait, no_core / 2, 1e-9);
   EXPECT_NEAR(parts.forward, full / 2, 1e-9);
-  EXPECT_NEAR(parts.sum(), report->summaries[1].step_seconds, 1e-9);
-  EXPECT_NEAR(report->summaries[1].beyond_costs[0], 0, 1e-9);
-  EXPECT_NEAR(report->summaries[1].beyond_costs[1], 0.5, 1e-9);
-  ASSERT_TRUE(report->scaling.has_value());
-  const ScalingRow& row = report->scaling->rows[1];
+  EXPECT_NEAR(parts.sum(), report.summaries[1].step_seconds, 1e-9);
+  EXPECT_NEAR(report.summaries[1].beyond_costs[0], 0, 1e-9);
+  EXPECT_NEAR(report.summaries[1].beyond_costs[1], 0.5, 1e-9);
+  ASSERT_TRUE(report.scaling.has_value());
+  const ScalingRow& row = report.scaling->rows[1];
   EXPECT_NEAR(row.causes.sum(), 1 - row.efficiency, 1e-9);
   EXPECT_NEAR(row.causes.slower, slowed / 2 / row.step_seconds, 1e-9);
   EXPECT_NEAR(row.causes.forward, 0, 1e-9);
-  EXPECT_THAT(DescribeLoss(row, report->summaries[1]), HasSubstr("stage 1 computes 50% longer than predicted"));
-  EXPECT_THAT(SummaryToText(*report), HasSubstr("compute slower than profiled"));
+  EXPECT_THAT(DescribeLoss(row, report.summaries[1]), HasSubstr("stage 1 computes 50% longer than predicted"));
+  EXPECT_THAT(SummaryToText(report), HasSubstr("compute slower than profiled"));
 }
 
 // One thread's profile at full speed on two threads takes half the time.
-TEST(RunPrediction, ThreadsBeyondTheProfilesCountAsThatMuchFaster) {
-  const TemporaryDirectory directory;
-  const std::string run = JoinPath(directory.path(), "run");
+TEST_F(RunPredictionTest, ThreadsBeyondTheProfilesCountAsThatMuchFaster) {
   const double full = 8 * 33 * 0.003;
-  WriteRecordedRun(run, {.threads = 2, .stages = {{.forward_seconds = 0.2 * full, .backward_seconds = 0.4 * full}}});
-  const auto report = MakeSummary({run}, {.profile = WriteProfile(directory.path())});
-  ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_NEAR(report->summaries[0].parts->slower, 0.1 * full, 1e-9);
+  WriteRecordedRun(run_, {.threads = 2, .stages = {{.forward_seconds = 0.2 * full, .backward_seconds = 0.4 * full}}});
+  const auto report = MakeSummary({run_}, {.profile = WriteProfile(directory_.path())}).value();
+  EXPECT_NEAR(report.summaries[0].parts->slower, 0.1 * full, 1e-9);
 }
 
-TEST(RunPrediction, ARunThatKeptItsCostsNeedsNoFile) {
-  const TemporaryDirectory directory;
-  const std::string run = JoinPath(directory.path(), "run");
-  WriteRecordedRun(run, {.stages = {{.forward_seconds = 0.3, .backward_seconds = 0.6}}});
-  ASSERT_TRUE(StoreCosts({.profile = WriteProfile(directory.path())}, run).ok());
-  const auto report = MakeSummary({run});
-  ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_EQ(report->predictions.size(), 1u);
-  EXPECT_EQ(report->no_predictions, "");
+TEST_F(RunPredictionTest, ARunThatKeptItsCostsNeedsNoFile) {
+  WriteRecordedRun(run_, {.stages = {{.forward_seconds = 0.3, .backward_seconds = 0.6}}});
+  ASSERT_TRUE(StoreCosts({.profile = WriteProfile(directory_.path())}, run_).ok());
+  const auto report = MakeSummary({run_}).value();
+  EXPECT_EQ(report.predictions.size(), 1u);
+  EXPECT_EQ(report.no_predictions, "");
   // What it kept may not fit what it did: said, not fatal.
-  ASSERT_TRUE(ReplaceFile(JoinPath(run, "profile.textproto"), "nonsense", "test").ok());
-  const auto without = MakeSummary({run});
-  ASSERT_TRUE(without.ok()) << without.status();
-  EXPECT_TRUE(without->predictions.empty());
-  EXPECT_THAT(without->no_predictions, HasSubstr("profile.textproto"));
+  ASSERT_TRUE(ReplaceFile(JoinPath(run_, "profile.textproto"), "nonsense", "test").ok());
+  const auto without = MakeSummary({run_}).value();
+  EXPECT_TRUE(without.predictions.empty());
+  EXPECT_THAT(without.no_predictions, HasSubstr("profile.textproto"));
 }
 
-TEST(RunPrediction, AMachinesDescriptionIsEnough) {
-  const TemporaryDirectory directory;
-  const std::string run = JoinPath(directory.path(), "run"), machine = JoinPath(directory.path(), "machine");
-  WriteRecordedRun(run, {.vocabulary = 100, .stages = {{.forward_seconds = 0.3, .backward_seconds = 0.6}}});
+TEST_F(RunPredictionTest, AMachinesDescriptionIsEnough) {
+  const std::string machine = directory_ / "machine";
+  WriteRecordedRun(run_, {.vocabulary = 100, .stages = {{.forward_seconds = 0.3, .backward_seconds = 0.6}}});
   std::ofstream(machine) << "memory_gib: 8 memory_gb_per_second: 20 fp32 { peak_tflops: 0.1 }";
-  const auto report = MakeSummary({run}, {.machine = machine});
-  ASSERT_TRUE(report.ok()) << report.status();
-  const RunPrediction& prediction = report->predictions.front();
+  const auto report = MakeSummary({run_}, {.machine = machine}).value();
+  const RunPrediction& prediction = report.predictions.front();
   EXPECT_GT(prediction.layout.step_seconds, 0);
-  EXPECT_NEAR(report->summaries[0].parts->slower, 0.9 - prediction.compute[0].sum(), 1e-9);
+  EXPECT_NEAR(report.summaries[0].parts->slower, 0.9 - prediction.compute[0].sum(), 1e-9);
   // Without the vocabularies' sizes nothing can be planned.
-  WriteRecordedRun(run, {.stages = {{.forward_seconds = 0.3}}});
-  EXPECT_THAT(std::string(MakeSummary({run}, {.machine = machine}).status().message()), HasSubstr("vocabularies"));
+  WriteRecordedRun(run_, {.stages = {{.forward_seconds = 0.3}}});
+  EXPECT_THAT(std::string(MakeSummary({run_}, {.machine = machine}).status().message()), HasSubstr("vocabularies"));
 }
 
 }  // namespace

@@ -25,11 +25,7 @@ class TraceTimelineTest : public ::testing::Test {
         .kind = kind, .micro_batch = micro_batch, .step = step, .begin_seconds = 50 + begin, .end_seconds = 50 + end};
   }
   void Add(const TraceEvent& event) { trace_.ranks.back().events.push_back(event); }
-  TracedStep Read() const {
-    absl::StatusOr<TracedStep> traced = TimelineFromTrace(TraceToJson(trace_));
-    EXPECT_TRUE(traced.ok()) << traced.status();
-    return traced.ok() ? *std::move(traced) : TracedStep();
-  }
+  TracedStep Read() const { return TimelineFromTrace(TraceToJson(trace_)).value(); }
   // "LABEL KIND BEGIN-END", in milliseconds, of the last rank.
   std::vector<std::string> Spans() const {
     const TracedStep traced = Read();

@@ -60,12 +60,11 @@ class RankSetupTest : public ::testing::Test {
 };
 
 TEST_F(RankSetupTest, AlikeRanksStartWithoutAWord) {
-  const absl::StatusOr<CommonSettings> common = Compare();
-  ASSERT_TRUE(common.ok()) << common.status();
-  EXPECT_EQ(common->instruction_sets, HWY_AVX3 | HWY_AVX2 | HWY_SSE4);
-  EXPECT_THAT(common->reads_all, Each(false));
-  EXPECT_FALSE(common->gpu || common->nccl);
-  EXPECT_THAT(common->notices, IsEmpty());
+  const CommonSettings common = Compare().value();
+  EXPECT_EQ(common.instruction_sets, HWY_AVX3 | HWY_AVX2 | HWY_SSE4);
+  EXPECT_THAT(common.reads_all, Each(false));
+  EXPECT_FALSE(common.gpu || common.nccl);
+  EXPECT_THAT(common.notices, IsEmpty());
 }
 
 TEST_F(RankSetupTest, SurviveTheTrip) {
@@ -75,12 +74,11 @@ TEST_F(RankSetupTest, SurviveTheTrip) {
   facts.device.free_bytes = int64_t{1} << 40;
   facts.relu_masks = false;
   facts.resume = "never";
-  const absl::StatusOr<RankSetup> back = Unpack(Pack(facts));
-  ASSERT_TRUE(back.ok()) << back.status();
-  EXPECT_EQ(Pack(*back), Pack(facts));
-  EXPECT_EQ(back->error, facts.error);
-  EXPECT_EQ(back->device.free_bytes, facts.device.free_bytes);
-  EXPECT_EQ(back->plan, "a plan");
+  const RankSetup back = Unpack(Pack(facts)).value();
+  EXPECT_EQ(Pack(back), Pack(facts));
+  EXPECT_EQ(back.error, facts.error);
+  EXPECT_EQ(back.device.free_bytes, facts.device.free_bytes);
+  EXPECT_EQ(back.plan, "a plan");
   EXPECT_FALSE(Unpack("").ok());
 }
 
@@ -95,10 +93,9 @@ TEST_F(RankSetupTest, AnotherProgramIsRefusedByRankAndHostWhateverElseItSent) {
 
 TEST_F(RankSetupTest, AllTakeTheWidestInstructionSetThatAllHave) {
   ranks_[2].rank.instruction_sets = HWY_AVX2 | HWY_SSE4;
-  const absl::StatusOr<CommonSettings> common = Compare();
-  ASSERT_TRUE(common.ok()) << common.status();
-  EXPECT_EQ(common->instruction_sets, HWY_AVX2 | HWY_SSE4);
-  EXPECT_THAT(common->notices,
+  const CommonSettings common = Compare().value();
+  EXPECT_EQ(common.instruction_sets, HWY_AVX2 | HWY_SSE4);
+  EXPECT_THAT(common.notices,
               ElementsAre(AllOf(HasSubstr("all ranks compute with AVX2"), HasSubstr("rank 2 (host n1)"))));
   ranks_[1].rank.instruction_sets = 0;
   EXPECT_THAT(Error(absl::StatusCode::kInternal), HasSubstr("none of the kernels' instruction sets"));
@@ -163,11 +160,10 @@ TEST_F(RankSetupTest, OneRankWithoutAGpuDoesNotLeaveTheOthersIdle) {
 
 TEST_F(RankSetupTest, AllOnGpusOfTheirOwnByNccl) {
   GiveGpus();
-  const absl::StatusOr<CommonSettings> common = Compare();
-  ASSERT_TRUE(common.ok()) << common.status();
-  EXPECT_TRUE(common->gpu && common->nccl);
-  EXPECT_EQ(common->compute_storage, Storage::kBFloat16);
-  EXPECT_THAT(common->notices, ElementsAre("training on H100, products in bf16", HasSubstr("by NCCL 2.28.9")));
+  const CommonSettings common = Compare().value();
+  EXPECT_TRUE(common.gpu && common.nccl);
+  EXPECT_EQ(common.compute_storage, Storage::kBFloat16);
+  EXPECT_THAT(common.notices, ElementsAre("training on H100, products in bf16", HasSubstr("by NCCL 2.28.9")));
   ranks_[2].device.name = "A100";
   EXPECT_THAT(Compare()->notices[0],
               AllOf(HasSubstr("not alike"), HasSubstr("rank 0: H100"), HasSubstr("rank 2: A100")));

@@ -23,8 +23,7 @@ class ResumeRequestTest : public ::testing::Test {
   void SaveAt(int64_t step) const {
     CheckpointCommitter committer = SmallCommitter(run());
     SmallState state(SmallParameters(), 1);
-    const auto saved = Save(committer, state, {.step = step, .ranks = 1});
-    ASSERT_TRUE(saved.ok()) << saved.status();
+    ASSERT_EQ(Save(committer, state, {.step = step, .ranks = 1}).status(), absl::OkStatus());
   }
   Environment ThisStart() const {
     return [this](const char* name) {

@@ -61,26 +61,24 @@ class TrainPreparationTest : public ::testing::Test {
 TEST_F(TrainPreparationTest, TheModelsVocabulariesAreTheCorpuss) {
   StoreCorpus("train", words_, others_);
   arguments_.config.overrides = {"model.sharing=none"};
-  const absl::StatusOr<PreparedRun> run = Prepare();
-  ASSERT_TRUE(run.ok()) << run.status();
-  EXPECT_EQ(run->options.train.model.source_vocabulary, 7);
-  EXPECT_EQ(run->options.train.model.target_vocabulary, 5);
-  EXPECT_EQ(run->options.train.run_directory, arguments_.run_directory);
-  EXPECT_EQ(run->train->size(), 1);
-  EXPECT_FALSE(run->validation.has_value());
-  ASSERT_EQ(run->attachments.size(), 2u);
-  EXPECT_EQ(run->attachments[0].name, "source.vocabulary.txt");
-  EXPECT_EQ(run->attachments[0].contents, words_.contents());
-  EXPECT_EQ(run->attachments[1].name, "target.vocabulary.txt");
-  EXPECT_EQ(run->attachments[1].contents, others_.contents());
+  const PreparedRun run = Prepare().value();
+  EXPECT_EQ(run.options.train.model.source_vocabulary, 7);
+  EXPECT_EQ(run.options.train.model.target_vocabulary, 5);
+  EXPECT_EQ(run.options.train.run_directory, arguments_.run_directory);
+  EXPECT_EQ(run.train->size(), 1);
+  EXPECT_FALSE(run.validation.has_value());
+  ASSERT_EQ(run.attachments.size(), 2u);
+  EXPECT_EQ(run.attachments[0].name, "source.vocabulary.txt");
+  EXPECT_EQ(run.attachments[0].contents, words_.contents());
+  EXPECT_EQ(run.attachments[1].name, "target.vocabulary.txt");
+  EXPECT_EQ(run.attachments[1].contents, others_.contents());
 }
 
 TEST_F(TrainPreparationTest, ASharedVocabularyIsCarriedOnce) {
   StoreCorpus("train", words_, words_);
-  const absl::StatusOr<PreparedRun> run = Prepare();
-  ASSERT_TRUE(run.ok()) << run.status();
-  ASSERT_EQ(run->attachments.size(), 1u);
-  EXPECT_EQ(run->attachments[0].name, "vocabulary.txt");
+  const PreparedRun run = Prepare().value();
+  ASSERT_EQ(run.attachments.size(), 1u);
+  EXPECT_EQ(run.attachments[0].name, "vocabulary.txt");
 }
 
 // Of one size or not: an id is another piece on either side.

@@ -31,8 +31,8 @@ class TrainStartTest : public ::testing::Test {
     CheckpointCommitter committer = SmallCommitter(run());
     SmallState state(SmallParameters(), 1);
     for (const int64_t step : {5, 10}) {
-      const auto saved = Save(committer, state, {.step = step, .ranks = 1, .config_text = kSettings});
-      ASSERT_TRUE(saved.ok()) << saved.status();
+      ASSERT_EQ(Save(committer, state, {.step = step, .ranks = 1, .config_text = kSettings}).status(),
+                absl::OkStatus());
     }
     arguments_.run_directory = run();
   }
@@ -62,22 +62,19 @@ class TrainStartTest : public ::testing::Test {
   TrainingSinks sinks_{{.rank = 0, .ranks = 1}, directory_ / "run"};
 };
 
-TEST_F(TrainStartTest, TheNewestCheckpointOfTheRun) { EXPECT_EQ(*Find(), Checkpoint(10)); }
-
-TEST_F(TrainStartTest, TheOneThatIsNamed) {
+TEST_F(TrainStartTest, TheNewestUnlessAnotherIsNamed) {
+  EXPECT_EQ(*Find(), Checkpoint(10));
   arguments_.resume = Checkpoint(5);
   EXPECT_EQ(*Find(), Checkpoint(5));
+  arguments_.resume = "auto";
+  arguments_.run_directory = directory_ / "another";
+  EXPECT_EQ(*Find(), "") << "none is there";
 }
 
 TEST_F(TrainStartTest, AnOlderOneOnceRanksHaveRefusedTheNewest) {
   before_step_ = 10;
   EXPECT_EQ(*Find(), Checkpoint(5));
   before_step_ = 5;
-  EXPECT_EQ(*Find(), "");
-}
-
-TEST_F(TrainStartTest, NoneWhereNoneIsThere) {
-  arguments_.run_directory = directory_ / "another";
   EXPECT_EQ(*Find(), "");
 }
 
@@ -187,15 +184,14 @@ class TrainLayoutTest : public ::testing::Test {
 };
 
 TEST_F(TrainLayoutTest, TheWholeModelOnOneRank) {
-  const absl::StatusOr<RunLayout> layout = LayOut();
-  ASSERT_TRUE(layout.ok()) << layout.status();
-  EXPECT_EQ(layout->plan.Hash(), ModelPlan::Make(options_.model).Hash());
-  EXPECT_EQ(layout->pipeline.grid.stages, 1);
-  EXPECT_EQ(layout->pipeline.borders.back(), static_cast<int32_t>(layout->plan.sublayers.size()));
-  EXPECT_EQ(layout->stream.device(), nullptr);
-  EXPECT_FALSE(layout->resources.device_transfers);
-  EXPECT_TRUE(layout->pipeline.shape.free_links);
-  EXPECT_EQ(layout->resources.memory_limit_bytes, kFreeBytes) << "what the host has free";
+  const RunLayout layout = LayOut().value();
+  EXPECT_EQ(layout.plan.Hash(), ModelPlan::Make(options_.model).Hash());
+  EXPECT_EQ(layout.pipeline.grid.stages, 1);
+  EXPECT_EQ(layout.pipeline.borders.back(), static_cast<int32_t>(layout.plan.sublayers.size()));
+  EXPECT_EQ(layout.stream.device(), nullptr);
+  EXPECT_FALSE(layout.resources.device_transfers);
+  EXPECT_TRUE(layout.pipeline.shape.free_links);
+  EXPECT_EQ(layout.resources.memory_limit_bytes, kFreeBytes) << "what the host has free";
 }
 
 TEST_F(TrainLayoutTest, TheLimitIsTheLeastShareOfAHostOrADevice) {

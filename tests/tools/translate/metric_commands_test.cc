@@ -2,6 +2,7 @@
 
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
@@ -35,6 +36,20 @@ class MetricCommandsTest : public ::testing::Test {
     SetContents(directory_ / name, text);
     return directory_ / name;
   }
+  // What the command prints.
+  std::string Output(const MetricOptions& options) {
+    out_.str("");
+    EXPECT_TRUE(RunMetric(options, input_, out_, log_).ok());
+    return out_.str();
+  }
+  // The message of its error; it prints nothing.
+  std::string Error(const MetricOptions& options) {
+    out_.str("");
+    const absl::Status status = RunMetric(options, input_, out_, log_);
+    EXPECT_FALSE(status.ok());
+    EXPECT_EQ(out_.str(), "");
+    return std::string(status.message());
+  }
   const TemporaryDirectory directory_;
   std::istringstream input_;
   std::ostringstream out_, log_;
@@ -43,8 +58,7 @@ class MetricCommandsTest : public ::testing::Test {
 TEST_F(MetricCommandsTest, PrintsSacrebleusJson) {
   const MetricOptions options = {.references = {Write("ref", "The cat is on the mat.\nYes, 1,000 of them!\n")}};
   input_.str("The cat sat on the mat.\nYes, 1,000 of us!\n");
-  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
-  EXPECT_EQ(out_.str(), kJson);
+  EXPECT_EQ(Output(options), kJson);
   EXPECT_EQ(log_.str(), "");
 }
 
@@ -53,14 +67,11 @@ TEST_F(MetricCommandsTest, PrintsALineOrTheNumberAlone) {
                            .hypotheses = Write("hyp", "a b c d\r\n"),
                            .format = MetricFormat::kText,
                            .digits = 2};
-  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
-  EXPECT_EQ(out_.str(),
+  EXPECT_EQ(Output(options),
             "BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0+hadal = 77.88 100.0/100.0/100.0/100.0 "
             "(BP = 0.779 ratio = 0.800 hyp_len = 4 ref_len = 5)\n");
-  out_.str("");
   options.format = MetricFormat::kScoreOnly;
-  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
-  EXPECT_EQ(out_.str(), "77.88\n");
+  EXPECT_EQ(Output(options), "77.88\n");
 }
 
 // Scores and signatures are those of sacreBLEU 2.6.0.
@@ -70,42 +81,38 @@ TEST_F(MetricCommandsTest, SeveralReferences) {
                            .hypotheses = Write("hyp", "The cat sat on the mat.\nYes, 1,000 of us!\n"),
                            .format = MetricFormat::kText,
                            .digits = 2};
-  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
-  EXPECT_EQ(out_.str(),
+  EXPECT_EQ(Output(options),
             "BLEU|nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0+hadal = 66.06 100.0/100.0/66.7/28.6 "
             "(BP = 1.000 ratio = 1.000 hyp_len = 13 ref_len = 13)\n");
-  out_.str("");
   options.metric = Metric::kChrf;
-  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
-  EXPECT_EQ(out_.str(), "chrF2|nrefs:2|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0+hadal = 66.27\n");
+  EXPECT_EQ(Output(options), "chrF2|nrefs:2|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0+hadal = 66.27\n");
 }
 
 TEST_F(MetricCommandsTest, WarnsOfTextWithoutSpacesBetweenWords) {
   const std::string chinese = Write("zh", "我们昨天在公园里看到了一只黑色的猫。\n你好！\n");
   MetricOptions options = {.references = {Write("en", "We saw a black cat.\nHello!\n"), chinese},
                            .hypotheses = chinese};
-  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
+  EXPECT_THAT(Output(options), HasSubstr("\"score\"")) << "and scores";
   EXPECT_THAT(log_.str(), HasSubstr("warning: the references put no spaces between words"));
   EXPECT_THAT(log_.str(), HasSubstr("hadal bleu --tokenize"));
-  EXPECT_THAT(out_.str(), HasSubstr("\"score\"")) << "and scores";
   log_.str("");
   options.metric = Metric::kWer;
   options.references = {chinese};
-  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
+  Output(options);
   EXPECT_THAT(log_.str(), HasSubstr("a sentence counts as one word"));
 }
 
 TEST_F(MetricCommandsTest, DoesNotWarnOfSuchTextWhereSpacesDoNotMatter) {
   const std::string chinese = Write("zh", "我们昨天在公园里看到了一只黑色的猫。\n你好！\n");
   MetricOptions options = {.references = {chinese}, .hypotheses = chinese, .tokenizer = BleuTokenizer::kZh};
-  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
+  Output(options);
   options.tokenizer = BleuTokenizer::kChar;
-  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
+  Output(options);
   options.metric = Metric::kChrf;
-  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
+  Output(options);
   options.metric = Metric::kWer;
   options.characters = true;
-  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
+  Output(options);
   EXPECT_EQ(log_.str(), "");
 }
 
@@ -116,21 +123,16 @@ TEST_F(MetricCommandsTest, EveryMetricHasItsNameSignatureAndDefaults) {
                            .hypotheses = hypothesis,
                            .format = MetricFormat::kText,
                            .word_order = 2};
-  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
-  EXPECT_EQ(out_.str(), "chrF2++|nrefs:1|case:mixed|eff:yes|nc:6|nw:2|space:no|version:2.6.0+hadal = 29.2\n");
-  out_.str("");
+  EXPECT_EQ(Output(options), "chrF2++|nrefs:1|case:mixed|eff:yes|nc:6|nw:2|space:no|version:2.6.0+hadal = 29.2\n");
   options.metric = Metric::kWer;
-  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
-  EXPECT_EQ(out_.str(), "WER|nrefs:1|case:mixed|tok:space|version:jiwer-4.0.0+hadal = 1.0 (errors = 1 ref_len = 1)\n");
-  out_.str("");
+  EXPECT_EQ(Output(options),
+            "WER|nrefs:1|case:mixed|tok:space|version:jiwer-4.0.0+hadal = 1.0 (errors = 1 ref_len = 1)\n");
   options.characters = true;
   options.digits = 4;
-  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
-  EXPECT_EQ(out_.str(),
+  EXPECT_EQ(Output(options),
             "CER|nrefs:1|case:mixed|tok:char|version:jiwer-4.0.0+hadal = 0.3333 (errors = 1 ref_len = 3)\n");
   options.references.push_back(reference);
-  EXPECT_THAT(std::string(RunMetric(options, input_, out_, log_).message()),
-              HasSubstr("WER takes one reference, and 2"));
+  EXPECT_THAT(Error(options), HasSubstr("WER takes one reference, and 2"));
 }
 
 // As in sacreBLEU: 4 of 5 words, 3 of 4 pairs, 2 of 3 and 1 of 2 longer ones are right, 100·(4/5·3/4·2/3·1/2)^(1/4).
@@ -140,41 +142,34 @@ TEST_F(MetricCommandsTest, AByteOrderMarkIsAPartOfTheFirstWord) {
                                                       "a b c d e\n")},
                                  .hypotheses = Write("unmarked", "a b c d e\n"),
                                  .format = MetricFormat::kScoreOnly};
-  ASSERT_TRUE(RunMetric(options, input_, out_, log_).ok());
-  EXPECT_EQ(out_.str(), "66.9\n");
+  EXPECT_EQ(Output(options), "66.9\n");
   EXPECT_THAT(log_.str(), HasSubstr("marked begins with a byte order mark"));
 }
 
 TEST_F(MetricCommandsTest, NamesTheFileAndLineOfBadInput) {
   const std::string good = Write("good", "a\nb\n");
   const std::string bad = Write("bad", "a\nb\xFF\n");
-  absl::Status status = RunMetric({.references = {bad}, .hypotheses = good}, input_, out_, log_);
-  EXPECT_THAT(std::string(status.message()), HasSubstr(bad + ":2: not UTF-8 from byte 2"));
-  status = RunMetric({.references = {Write("three", "a\nb\nc\n")}, .hypotheses = good}, input_, out_, log_);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("has 3 lines, but there are 2 hypotheses"));
-  status = RunMetric({.references = {"/nonexistent/ref"}, .hypotheses = good}, input_, out_, log_);
-  EXPECT_TRUE(absl::IsNotFound(status));
-  status = RunMetric({.references = {good}, .hypotheses = Write("empty", "")}, input_, out_, log_);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("is empty"));
+  EXPECT_THAT(Error({.references = {bad}, .hypotheses = good}), HasSubstr(bad + ":2: not UTF-8 from byte 2"));
+  EXPECT_THAT(Error({.references = {Write("three", "a\nb\nc\n")}, .hypotheses = good}),
+              HasSubstr("has 3 lines, but there are 2 hypotheses"));
+  EXPECT_THAT(Error({.references = {"/nonexistent/ref"}, .hypotheses = good}), HasSubstr("/nonexistent/ref"));
+  EXPECT_THAT(Error({.references = {good}, .hypotheses = Write("empty", "")}), HasSubstr("is empty"));
   const std::string longest(131072, 'a');
-  const MetricOptions options = {.metric = Metric::kWer, .references = {good}, .hypotheses = directory_ / "long"};
-  Write("long", longest + "\na" + longest + "\n");
-  status = RunMetric(options, input_, out_, log_);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("long:2: a line of 131073 bytes; at most 131072"));
-  EXPECT_EQ(out_.str(), "");
+  EXPECT_THAT(Error({.metric = Metric::kWer,
+                     .references = {good},
+                     .hypotheses = Write("long", longest + "\na" + longest + "\n")}),
+              HasSubstr("long:2: a line of 131073 bytes; at most 131072"));
 }
 
 TEST_F(MetricCommandsTest, StoresTheExitCode) {
   EXPECT_EQ(RunCommand(AddBleuCommand, "bleu -r /nonexistent/ref -i /nonexistent/hyp").exit_code, 2);
-  const CommandResult without_reference = RunCommand(AddBleuCommand, "bleu -i hyp");
-  EXPECT_EQ(without_reference.exit_code, 2);
-  EXPECT_THAT(without_reference.err, HasSubstr("--reference is required"));
-  const CommandResult two_formats = RunCommand(AddBleuCommand, "bleu -r ref --json --text");
-  EXPECT_EQ(two_formats.exit_code, 2);
-  EXPECT_THAT(two_formats.err, HasSubstr("--json excludes --text"));
-  const CommandResult tokenizer = RunCommand(AddBleuCommand, "bleu -r ref --tokenize intl");
-  EXPECT_EQ(tokenizer.exit_code, 2);
-  EXPECT_THAT(tokenizer.err, HasSubstr("intl"));
+  for (const auto& [words, said] : {std::pair("bleu -i hyp", "--reference is required"),
+                                    {"bleu -r ref --json --text", "--json excludes --text"},
+                                    {"bleu -r ref --tokenize intl", "intl"}}) {
+    const CommandResult refused = RunCommand(AddBleuCommand, words);
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.err, HasSubstr(said));
+  }
   EXPECT_EQ(RunCommand(AddChrfCommand, "chrf -r ref --word-order 3").exit_code, 2);
   EXPECT_EQ(RunCommand(AddWerCommand, "wer -r /nonexistent/ref -i /nonexistent/hyp").exit_code, 2);
 }

@@ -40,10 +40,7 @@ SavedModel LanguageModel() {
 
 class ScoreTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const absl::Status status = SaveModel(LanguageModel(), directory_ / "run");
-    ASSERT_TRUE(status.ok()) << status;
-  }
+  void SetUp() override { ASSERT_EQ(SaveModel(LanguageModel(), directory_ / "run"), absl::OkStatus()); }
 
   struct Line {
     double log_probability = 0;

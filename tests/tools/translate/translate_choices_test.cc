@@ -46,12 +46,12 @@ absl::StatusOr<int64_t> LearnDirections(const Vocabulary& vocabulary, Engine& en
 TEST_F(TranslateTest, ADirectionSetsTheTags) {
   const Vocabulary vocabulary = *AddLanguageTags(MakeVocabulary(), {"de", "en", "fr"});
   std::filesystem::remove_all(directory_ / "run");
-  const absl::Status saved = SaveModel({.model = TinyModel(vocabulary.size()),
-                                        .vocabularies = {VocabularyFile("vocabulary", vocabulary)},
-                                        .ranks = 1,
-                                        .train = [&](Engine& engine) { return LearnDirections(vocabulary, engine); }},
-                                       directory_ / "run");
-  ASSERT_TRUE(saved.ok()) << saved;
+  ASSERT_EQ(SaveModel({.model = TinyModel(vocabulary.size()),
+                       .vocabularies = {VocabularyFile("vocabulary", vocabulary)},
+                       .ranks = 1,
+                       .train = [&](Engine& engine) { return LearnDirections(vocabulary, engine); }},
+                      directory_ / "run"),
+            absl::OkStatus());
   TranslateOptions options = Options();
   options.tags = LanguageTags::kM2m100;
   options.direction = "en-de";
@@ -170,10 +170,10 @@ TEST_F(TranslateTest, JsonOfEveryLine) {
 TEST_F(TranslateTest, TextThatIsNotEncodedIsNamed) {
   const Vocabulary dictionary = *Vocabulary::FromTokens({"▁a", "▁do", "g", "mat"});
   std::filesystem::remove_all(directory_ / "run");
-  const absl::Status saved =
+  ASSERT_EQ(
       SaveModel({.model = TinyModel(dictionary.size()), .vocabularies = {VocabularyFile("vocabulary", dictionary)}},
-                directory_ / "run");
-  ASSERT_TRUE(saved.ok()) << saved;
+                directory_ / "run"),
+      absl::OkStatus());
   TranslateOptions options = Options();
   options.beam.max_length_b = 2;
   ASSERT_TRUE(Translate(options, "▁a ▁do g\n▁a cat\n").ok());
@@ -188,31 +188,12 @@ TEST(TranslateOptionsTest, CommandLine) {
   CommandLine line("translate", "");
   TranslateOptions options;
   AddTranslateOptions(line.program(), options);
-  ASSERT_EQ(line.Run({"run",
-                      "--beam",
-                      "7",
-                      "--length-penalty",
-                      "1.1",
-                      "--max-len-a",
-                      "1.5",
-                      "--max-len-b",
-                      "10",
-                      "--nbest",
-                      "2",
-                      "--print-scores",
-                      "--on-long",
-                      "skip",
-                      "--join",
-                      "bpe",
-                      "--cache-mib",
-                      "64",
-                      "--batch",
-                      "8",
-                      "--min-len",
-                      "3",
-                      "--no-repeat-ngram",
-                      "2"}),
-            CommandLine::Outcome::kRan);
+  const std::vector<std::string> words = absl::StrSplit(
+      "run --beam 7 --length-penalty 1.1 --max-len-a 1.5 --max-len-b 10 --nbest 2 --print-scores --on-long skip --join "
+      "bpe "
+      "--cache-mib 64 --batch 8 --min-len 3 --no-repeat-ngram 2",
+      ' ');
+  ASSERT_EQ(line.Run(words), CommandLine::Outcome::kRan);
   EXPECT_EQ(options.checkpoint, "run");
   EXPECT_EQ(options.beam.beam, 7);
   EXPECT_EQ(options.beam.length_penalty, 1.1);

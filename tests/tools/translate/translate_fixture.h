@@ -79,8 +79,7 @@ class TranslateTest : public ::testing::Test {
       saved.vocabularies = {VocabularyFile("source.vocabulary", vocabulary),
                             VocabularyFile("target.vocabulary", vocabulary)};
     }
-    const absl::Status status = SaveModel(saved, directory_ / "run");
-    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_EQ(SaveModel(saved, directory_ / "run"), absl::OkStatus());
   }
 
   TranslateOptions Options() const {

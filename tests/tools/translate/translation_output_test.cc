@@ -11,14 +11,19 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/data/vocabulary_training.h"
 #include "runtime/files.h"
 #include "tests/support/temporary_directory.h"
+#include "tools/translate/leading_tokens.h"
 
 namespace hadal {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using Json = nlohmann::json;
 
 Hypothesis Say(std::vector<int32_t> tokens, double score) {
@@ -136,6 +141,18 @@ TEST_F(OutputFileTest, NoInputIsEmptied) {
   EXPECT_EQ(Contents(path_ + ".partial"), "an input\n");
 }
 
-}  // namespace
+TEST(ForcedTokensTest, TokensOfADictionaryAndItsTags) {
+  const Vocabulary vocabulary = *Vocabulary::FromTokens({"__de__", "__x", "Das", "Haus", "deu_Latn"});
+  EXPECT_THAT(*ForcedTokens(vocabulary, ""), IsEmpty());
+  EXPECT_THAT(*ForcedTokens(vocabulary, "  __de__"), ElementsAre(4));
+  EXPECT_THAT(*ForcedTokens(vocabulary, "deu_Latn Das Haus"), ElementsAre(8, 6, 7));
+  EXPECT_THAT(*ForcedTokens(vocabulary, "__de__ __de__ __x Das  Haus"), ElementsAre(4, 4, 5, 6, 7));
+  for (const char* unknown : {"__fr__", "das", "</s>", "<unk>", "____"}) {
+    const absl::Status status = ForcedTokens(vocabulary, std::string("__de__ Das ") + unknown + " Haus").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(std::string("a token of \"") + unknown + "\""));
+  }
+}
 
+}  // namespace
 }  // namespace hadal
