@@ -12,7 +12,7 @@
 #include "runtime/data/vocabulary.h"
 #include "tests/support/corpus_of.h"
 #include "tests/support/temporary_directory.h"
-#include "tools/bench/step_flops.h"
+#include "tools/bench/bench_step_report.h"
 #include "tools/plan/plan_report.h"
 #include "tools/plan/profiled_costs.h"
 

@@ -1,10 +1,5 @@
 // `hadal checkpoint import` of plain files: an export comes back with the same bits; broken files are refused.
-<<<<<<< HEAD
 #include "tools/checkpoint/checkpoint_command.h"
-=======
-// Whether a checkpoint may go on with a corpus, by the vocabularies of both.
-#include "tools/checkpoint/checkpoint_import.h"
->>>>>>> main
 
 #include <fstream>
 #include <functional>
@@ -22,12 +17,7 @@
 #include "runtime/files.h"
 #include "tests/support/saved_model.h"
 #include "tests/support/temporary_directory.h"
-<<<<<<< HEAD
-=======
-#include "tools/checkpoint/checkpoint_diff.h"
-#include "tools/checkpoint/checkpoint_export.h"
 #include "tools/checkpoint/checkpoint_vocabularies.h"
->>>>>>> main
 
 namespace hadal {
 namespace {

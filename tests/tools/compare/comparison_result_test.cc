@@ -11,8 +11,6 @@
 #include "runtime/files.h"
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"
-#include "tools/compare/comparison_record.h"
-#include "tools/compare/comparison_run.h"
 #include "tools/config/resolved_config.h"
 #include "tools/corpus/inspect.h"
 

@@ -6,7 +6,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/temporary_directory.h"
-#include "tools/config/config_layers.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/run_options.h"
 

@@ -7,15 +7,10 @@
 #include "gtest/gtest.h"
 #include "tests/support/command_runner.h"
 #include "tests/support/temporary_directory.h"
-<<<<<<< HEAD
-=======
 #include "tests/tools/config/parsed_config.h"
-#include "tools/config/config_difference.h"
-#include "tools/config/config_explanation.h"
-#include "tools/config/config_loading.h"
 #include "tools/config/resolved_config.h"
+#include "tools/config/config_loading.h"
 #include "tools/config/run_options.h"
->>>>>>> main
 
 namespace hadal {
 namespace {

@@ -9,11 +9,7 @@
 #include "gtest/gtest.h"
 #include "layers/model_fields.h"
 #include "tests/tools/config/parsed_config.h"
-<<<<<<< HEAD
-=======
 #include "tools/config/model_config.h"
-#include "tools/config/model_vocabularies.h"
->>>>>>> main
 
 namespace hadal {
 namespace {

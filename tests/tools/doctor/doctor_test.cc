@@ -11,7 +11,7 @@
 #include "runtime/status_macros.h"
 #include "tests/support/healthy_cluster.h"
 #include "tests/support/temporary_directory.h"
-#include "tools/doctor/rank_comparison.h"
+#include "tools/doctor/doctor_findings.h"
 
 namespace hadal {
 namespace {

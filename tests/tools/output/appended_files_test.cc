@@ -13,8 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_directory.h"
-#include "tools/output/record_file.h"
-#include "tools/output/reverse_lines.h"
+#include "tools/output/tensorboard.h"
 
 namespace hadal {
 namespace {

@@ -5,7 +5,6 @@
 #include "gtest/gtest.h"
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"
-#include "tools/report/run_settings.h"
 
 namespace hadal {
 namespace {
