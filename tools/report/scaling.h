@@ -55,7 +55,7 @@ struct Scaling {
 
 std::string ToString(ScalingKind kind);
 
-// Errors: InvalidArgument for fewer than two runs, runs that differ in more than their layout (DifferenceBesideLayout), or a
+// Errors: InvalidArgument for fewer than two runs, runs that differ in more than their layout, or a
 // run without stage times; names the run.
 absl::StatusOr<Scaling> CompareRuns(const std::vector<RunRecord>& runs, const std::vector<RunSummary>& summaries);
 
