@@ -75,8 +75,8 @@ void ExpectGridsAgree(const RunSpec& base) {
 
 TEST(DataParallelTest, LossesAndBitsOnEveryGrid) { ExpectGridsAgree(BaseSpec()); }
 
-// Weight halves of several micro-batches run sublayer by sublayer, while complete gradients leave. Where there are none,
-// with threads and recomputation.
+// Weight halves of several micro-batches run sublayer by sublayer, while complete gradients leave.
+// Schedules without such halves run with threads and recomputation.
 TEST(DataParallelTest, NoScheduleChangesABit) {
   RunSpec spec = On(BaseSpec(), {.stages = 2, .replicas = 2});
   spec.batch.micro_batches = 6;

@@ -172,7 +172,7 @@ std::string FrameRecord(std::string_view data) {
 absl::StatusOr<RecordFile> RecordFile::Create(std::string path) {
   HADAL_ASSIGN_OR_RETURN(FileDescriptor file, OpenForAppending(path));
   // A device cannot be truncated.
-  if (ftruncate(file.get(), 0) != 0 && errno != EINVAL) return ErrnoStatus(errno, "empty", path);
+  if (ftruncate(file.get(), 0) != 0 && errno != EINVAL) return ErrnoStatus(errno, "truncate the file", path);
   return RecordFile(WholeAppender(std::move(file), std::move(path)));
 }
 
