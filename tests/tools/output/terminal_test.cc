@@ -20,8 +20,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/clock.h"
-#include "tools/output/progress.h"
 #include "tools/output/human_units.h"
+#include "tools/output/progress.h"
 
 namespace hadal {
 namespace {

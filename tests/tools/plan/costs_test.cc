@@ -11,8 +11,8 @@
 #include "runtime/files.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/command_line.h"
-#include "tools/plan/step_costs.h"
 #include "tools/plan/roofline_costs.h"
+#include "tools/plan/step_costs.h"
 
 namespace hadal {
 namespace {
