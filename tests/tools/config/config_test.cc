@@ -8,8 +8,8 @@
 #include "tests/support/command_runner.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/tools/config/parsed_config.h"
-#include "tools/config/resolved_config.h"
 #include "tools/config/config_loading.h"
+#include "tools/config/resolved_config.h"
 #include "tools/config/run_options.h"
 
 namespace hadal {
