@@ -154,7 +154,7 @@ class Evaluator {
     if (code == 0) return absl::OkStatus();
     const std::string message =
         absl::StrCat("the translations in ", options_.folder, " were not scored (pyhadal: exit status ", code,
-                     ", its message is above); the same command goes on with the scores");
+                     ", its message is above); the same command then computes the scores");
     return code == kToolUsage ? absl::InvalidArgumentError(message) : absl::InternalError(message);
   }
 
