@@ -4,7 +4,7 @@ hadal_build_packages=(
   libopenmpi-dev openmpi-bin libprotobuf-dev protobuf-compiler libabsl-dev libdnnl-dev libhwy-dev
   libsentencepiece-dev nlohmann-json3-dev libcli11-dev zlib1g-dev python3
 )
-hadal_test_packages=(libgtest-dev libgmock-dev clang-format clang-tidy)
+hadal_test_packages=(libgtest-dev libgmock-dev clang-format clang-tidy lld)
 # What the parity tests compare with. Large (140 MB); without it they are skipped and counted.
 hadal_parity_packages=(python3-torch python3-numpy)
 # pyhadal: `hadal report`, `hadal curve --svg`, examples/look_at_a_run.ipynb. Without them their tests are skipped and counted.

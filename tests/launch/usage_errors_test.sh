@@ -52,11 +52,12 @@ readers=(
   "schedule check|--program @" "simulate|--plan @" "simulate|--run @" "prepare|--out z --monolingual --train @"
   "prepare|--out z --monolingual --train one.txt --vocab @" "bench profile|@")
 
-# refused COMMAND|ARGUMENTS INPUT: ends soon, with exit code 2 (3: a damaged corpus or checkpoint), "hadal COMMAND: " and less than 2 KB.
+# refused COMMAND|ARGUMENTS INPUT: within seconds of CPU time (SIGXCPU ends it else), with exit code 2 (3: a damaged corpus or checkpoint),
+# "hadal COMMAND: " and less than 2 KB.
 refused() {
   local command=${1%%|*} word arguments=() text
   for word in ${1#*|}; do arguments+=("${word/@/${2-}}"); done
-  timeout 20 "$hadal" $command "${arguments[@]}" > out 2>&1; code=$?
+  (ulimit -t 10; exec "$hadal" $command "${arguments[@]}" > out 2>&1); code=$?
   case $code in 2|3) ;; *) fail "exit code $code: hadal $command ${arguments[*]:0:3}" ;; esac
   local LC_ALL=C  # bytes
   text=$'\n'$(< out)  # no further processes: there are hundreds of calls
@@ -74,29 +75,30 @@ for command in $(commands); do
 done
 
 echo "every reader of a file is bounded"
-head -c 3000000 /dev/zero | tr '\0' x > long.txt
-printf 'model { encoder_layers: %s }' "$(head -c 3000000 /dev/zero | tr '\0' 9)" > long.textproto
+escape=$(printf 'esc\033[2Jape.txt'); printf 'a\033[2Jb%3000000s' x > "$escape"
+printf 'model { encoder_layers: %03000000d }' 9 > long.textproto
 seq -f 'word number %.0f' 100000 | tr '\n' ' ' > words
-truncate -s 100M zeros
+truncate -s 65M zeros  # more than a line of text may have
 mkfifo endless
-escape=$(printf 'esc\033[2Jape.txt'); printf 'a\033[2Jb' > "$escape"
-# Directories and prefixes whose files are of 100 MB without a line end, or devices.
+# Directories and prefixes whose files are of 65 MB without a line end, or devices.
 mkdir -p hollow/checkpoints/step_00000001 devices/checkpoints/step_00000001
 for file in metrics.jsonl config.resolved.textproto manifest.json checkpoints/step_00000001/manifest.json; do
   ln zeros hollow/$file; ln -s /dev/zero devices/$file
 done
 ln zeros hollow.json; ln -s /dev/zero devices.json
 for reader in "${readers[@]}"; do
-  inputs=(/dev/zero endless zeros hollow devices)
-  # Text may hold long lines, and escapes.
-  [[ $reader =~ ^(bleu|chrf|wer|prepare.*train @|translate.*input|score.*source) ]] || inputs+=(long.txt long.textproto words "$escape" "$(head -c 3000 long.txt)")
-  for input in "${inputs[@]}"; do
-    if [ "$input" = endless ]; then cat /dev/zero > endless 2> /dev/null & writer=$!; fi
-    refused "$reader" "$input"
-    [ "$input" != endless ] || { kill $writer 2> /dev/null; wait $writer 2> /dev/null; }
-  done
+  inputs=(/dev/zero zeros hollow devices)
+  # Text may come from a pipe, and hold long lines, and escapes.
+  if [[ $reader =~ ^(bleu|chrf|wer|prepare.*train @|translate.*input|score.*source) ]]; then
+    cat /dev/zero > endless 2> /dev/null & writer=$!
+    refused "$reader" endless
+    kill $writer 2> /dev/null; wait $writer 2> /dev/null
+  else
+    inputs+=("$escape" long.textproto words "${long_name:=$(printf '%03000d' 0)}")
+  fi
+  for input in "${inputs[@]}"; do refused "$reader" "$input"; done
 done
-yes | timeout 20 "$hadal" bleu --reference one.txt > out 2>&1; [ ${PIPESTATUS[1]} -eq 2 ] || fail "an endless text is scored"; says "score a smaller text"
+yes | (ulimit -t 60; exec "$hadal" bleu --reference one.txt > out 2>&1); [ ${PIPESTATUS[1]} -eq 2 ] || fail "an endless text is scored"; says "score a smaller text"
 
 echo "damaged"
 cp -r data damaged
