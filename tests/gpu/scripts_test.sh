@@ -88,8 +88,8 @@ expect '^hadal bench: no memory for that' "$work/out.txt"
 
 text=$here/../support/real_text/sentences
 for side in en de; do
-  head -n 400 "$text.$side" > "$work/train.$side"
-  tail -n 50 "$text.$side" > "$work/valid.$side"
+  head -n 120 "$text.$side" > "$work/train.$side"
+  tail -n 30 "$text.$side" > "$work/valid.$side"
 done
 depth() {  # HADAL OUT OPTION…
   "$here/paper_depth" "$1" --train "$work/train.en" "$work/train.de" --valid "$work/valid.en" "$work/valid.de" --out "$work/$2" \

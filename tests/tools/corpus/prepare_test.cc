@@ -155,7 +155,7 @@ TEST_F(PrepareTest, MissingFilesAndFoldersAreNamed) {
 TEST_F(PrepareTest, RealTextRoundTrips) {
   const std::string text = HADAL_REAL_TEXT "/sentences";
   options_.train = {{text + ".en", text + ".de"}};
-  options_.training = {.size = 800, .normalization = "identity"};
+  options_.training = {.size = 400, .normalization = "identity"};
   ASSERT_EQ(Run(), absl::OkStatus());
   std::ifstream english(text + ".en"), german(text + ".de");
   const Corpus corpus = OpenCorpus("train");
@@ -166,7 +166,7 @@ TEST_F(PrepareTest, RealTextRoundTrips) {
     EXPECT_EQ(vocabularies.source.Decode(corpus.sample(i).source), source);
     EXPECT_EQ(vocabularies.target.Decode(corpus.sample(i).target), target);
   }
-  EXPECT_EQ(i, 450);
+  EXPECT_EQ(i, 150);
   EXPECT_EQ(i, corpus.size());
   EXPECT_EQ(corpus.manifest().statistics.source_unknown, 0);
 }
