@@ -1,10 +1,13 @@
 #include "layers/model_options.h"
 
 #include <cmath>
+#include <cstddef>
 #include <initializer_list>
+#include <set>
 #include <string>
 
 #include "gtest/gtest.h"
+#include "layers/model_fields.h"
 
 namespace hadal {
 namespace {
@@ -173,6 +176,48 @@ TEST(DepthInitTest, FactorsOfEachLayer) {
   EXPECT_DOUBLE_EQ(DepthInitFactor(DepthInit::kInverseSqrt, 17, 18), 1 / std::sqrt(18.0));
   EXPECT_DOUBLE_EQ(DepthInitFactor(DepthInit::kFromTop, 0, 18), 1.0 / 18);
   EXPECT_DOUBLE_EQ(DepthInitFactor(DepthInit::kFromTop, 16, 18), 1.0 / 2);
+}
+
+struct Anything {
+  template <typename T>
+  operator T() const;  // NOLINT(google-explicit-constructor)
+};
+
+// How many fields an aggregate has: as many as it can be initialised from.
+template <typename Aggregate, typename... Fields>
+constexpr size_t FieldsOf() {
+  if constexpr (requires { Aggregate{Fields()..., Anything()}; }) {
+    return FieldsOf<Aggregate, Fields..., Anything>();
+  } else {
+    return sizeof...(Fields);
+  }
+}
+
+// Holds what a visitor is told against the options' own fields: as many, and each another one.
+template <typename Options>
+struct Seen {
+  Options options;
+  std::set<std::string> names;
+  std::set<const void*> members;
+
+  void Add(const char* name, const void* member) {
+    EXPECT_TRUE(names.insert(name).second) << name;
+    EXPECT_TRUE(members.insert(member).second) << name << " is the member of another name";
+  }
+};
+
+TEST(ModelFields, AreAllOfAStack) {
+  Seen<StackMethod> seen;
+  ForEachStackField(
+      [&](const char* name, auto member, FieldAge, const auto&...) { seen.Add(name, &(seen.options.*member)); });
+  EXPECT_EQ(seen.names.size(), FieldsOf<StackMethod>());
+}
+
+TEST(ModelFields, AreAllOfAModel) {
+  Seen<ModelOptions> seen;
+  ForEachModelField(
+      [&](const char* name, auto member, FieldAge, const auto&...) { seen.Add(name, &(seen.options.*member)); });
+  EXPECT_EQ(seen.names.size(), FieldsOf<ModelOptions>());
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "runtime/thread_team.h"
 
-#include <gtest/gtest.h>
 #include <omp.h>
 
 #include <atomic>
@@ -13,7 +12,10 @@
 #include <thread>
 #include <vector>
 
+#include "gtest/gtest.h"
 #include "runtime/clock.h"
+#include "runtime/compute_thread.h"
+#include "runtime/stream.h"
 
 namespace hadal {
 namespace {
@@ -199,6 +201,55 @@ TEST(ThreadTeamDeathTest, RefusesARegionInsideARegion) {
         team.Run(1, [&](int) { team.Run(1, [](int) {}); });
       },
       "running_");
+}
+
+TEST(StreamTest, RangesCoverEveryItemOnceInWholeGrains) {
+  for (int threads : {1, 2, 3, 5}) {
+    const Stream stream = Stream::Cpu(threads);
+    for (int64_t items : {0, 1, 15, 16, 17, 33, 64, 100, 1000}) {
+      int64_t next = 0;
+      for (int t = 0; t < threads; ++t) {
+        const auto [begin, end] = stream.Range(items, 16, t);
+        if (begin == end) continue;
+        EXPECT_EQ(begin, next);
+        EXPECT_TRUE(end - begin >= 16 || items < 16);
+        next = end;
+      }
+      EXPECT_EQ(next, items) << threads << " threads";
+      std::vector<int> seen(items, 0);
+      stream.ForRanges(items, 16, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) ++seen[i];
+      });
+      EXPECT_EQ(seen, std::vector<int>(items, 1));
+    }
+  }
+}
+
+// The product of the smallest normal float and a half, computed where it is called.
+float HalfOfTheSmallest() {
+  volatile float smallest = 0x1p-126f, half = 0.5f;
+  return smallest * half;
+}
+
+TEST(ComputeThread, FlushesSubnormalsOnThisThreadAndOnItsWorkers) {
+  float before = -1, after = -1, on_worker = -1;
+  int library_threads = 0;
+  std::thread([&] {
+    before = HalfOfTheSmallest();
+    PrepareComputeThread();
+    after = HalfOfTheSmallest();
+    library_threads = omp_get_max_threads();
+    std::atomic<bool> worker_began = false;
+    ThreadTeam::OfThisThread().Run(2, [&](int t) {
+      while (t == 0 && !worker_began) std::this_thread::yield();
+      worker_began = true;
+      if (t == 1) on_worker = HalfOfTheSmallest();
+    });
+  }).join();
+  EXPECT_EQ(before, 0x1p-127f);
+  EXPECT_EQ(after, 0);
+  EXPECT_EQ(on_worker, 0);
+  EXPECT_EQ(library_threads, 1);
 }
 
 }  // namespace

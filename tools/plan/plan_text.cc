@@ -114,7 +114,7 @@ std::string DeviceMemory(const ArenaLayout& layout) {
 }
 
 // Launches of a sublayer in a graph, the mean of forward, evaluation and backward. Counted on the emulated device: 51
-// in a forward and a backward of 5 sublayers (epilogue_run_test), 19 of them forward.
+// in a forward and a backward of 5 sublayers (emulated_run_test), 19 of them forward.
 constexpr int64_t kLaunchesOfASublayer = 5;
 
 // The most that a rank keeps.

@@ -1,16 +1,21 @@
 #include "runtime/data/vocabulary.h"
 
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/crc32c.h"
+#include "runtime/data/piece_model.h"
 
 namespace hadal {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -83,6 +88,95 @@ TEST(VocabularyTest, BadDictionariesNameTheLine) {
   EXPECT_THAT(Message(Vocabulary::FromTokens({"a", "a"})), HasSubstr("already"));
   EXPECT_THAT(Message(Vocabulary::FromTokens({""})), HasSubstr("line 1"));
   EXPECT_EQ(Vocabulary::Load("/nonexistent/dict.txt").status().code(), absl::StatusCode::kNotFound);
+}
+
+// SentencePiece models that others trained, whose special pieces have other ids, or are not there: they are renumbered
+// to hadal's.
+const std::vector<std::string> kSentences = {"the cat sat on the mat", "the dog sat on the cat", "a dog on a mat"};
+
+struct SpecialIds {
+  int unknown, bos, eos, pad;  // -1: there is no such piece
+};
+
+std::string ModelWith(const SpecialIds& ids) {
+  std::string contents, error;
+  const std::unordered_map<std::string, std::string> arguments = {{"model_type", "bpe"},
+                                                                  {"vocab_size", "30"},
+                                                                  {"hard_vocab_limit", "false"},
+                                                                  {"minloglevel", "3"},
+                                                                  {"num_threads", "1"},
+                                                                  {"unk_id", absl::StrCat(ids.unknown)},
+                                                                  {"bos_id", absl::StrCat(ids.bos)},
+                                                                  {"eos_id", absl::StrCat(ids.eos)},
+                                                                  {"pad_id", absl::StrCat(ids.pad)}};
+  EXPECT_TRUE(TrainPieceModel(arguments, kSentences, contents, error)) << error;
+  return contents;
+}
+
+class ForeignModelTest : public ::testing::TestWithParam<SpecialIds> {};
+
+TEST_P(ForeignModelTest, IsRenumbered) {
+  const std::string contents = ModelWith(GetParam());
+  const absl::StatusOr<Vocabulary> vocabulary = Vocabulary::Parse(contents, "x.model");
+  ASSERT_TRUE(vocabulary.ok()) << vocabulary.status();
+  EXPECT_EQ(vocabulary->kind(), VocabularyKind::kSentencePiece);
+  EXPECT_EQ(vocabulary->contents(), contents) << "the file stays as it was";
+
+  // The four special ones, then every other piece in the model's order.
+  std::string error;
+  const std::unique_ptr<const PieceModel> pieces = PieceModel::Parse(contents, error);
+  ASSERT_NE(pieces, nullptr) << error;
+  std::vector<std::string> expected = {"<s>", "<pad>", "</s>", "<unk>"};
+  const SpecialIds& ids = GetParam();
+  for (int piece = 0; piece < pieces->size(); ++piece) {
+    const bool special = piece == ids.unknown || piece == ids.bos || piece == ids.eos || piece == ids.pad;
+    if (!special) expected.push_back(pieces->Piece(piece));
+  }
+  std::vector<std::string> tokens;
+  for (int32_t id = 0; id < vocabulary->size(); ++id) tokens.push_back(vocabulary->Token(id));
+  EXPECT_EQ(tokens, expected);
+  for (size_t id = 0; id < expected.size(); ++id) EXPECT_EQ(vocabulary->Id(expected[id]), static_cast<int32_t>(id));
+}
+
+TEST_P(ForeignModelTest, TextRoundTripsAndSpecialTokensAreNoText) {
+  const Vocabulary vocabulary = *Vocabulary::Parse(ModelWith(GetParam()), "x.model");
+  for (const std::string& sentence : kSentences) {
+    std::vector<int32_t> ids = vocabulary.Encode(sentence);
+    EXPECT_THAT(ids, Each(Ge(kSpecialTokens)));
+    EXPECT_EQ(vocabulary.Decode(ids), sentence);
+    for (const int32_t special : {kBosToken, kPadToken, kEosToken}) {
+      ids.push_back(special);
+      ids.insert(ids.begin(), special);
+    }
+    EXPECT_EQ(vocabulary.Decode(ids), sentence);
+  }
+  EXPECT_THAT(vocabulary.Encode("\xC3\x9F"), ::testing::Contains(kUnknownToken)) << "a character it never saw";
+  EXPECT_THAT(vocabulary.Decode(std::vector<int32_t>{kUnknownToken}), HasSubstr("\xE2\x81\x87"))
+      << "SentencePiece's sign for what is unknown";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ids, ForeignModelTest,
+    ::testing::Values(SpecialIds{.unknown = 0, .bos = 1, .eos = 2, .pad = -1},  // SentencePiece's own
+                      SpecialIds{.unknown = 0, .bos = -1, .eos = -1, .pad = -1},
+                      SpecialIds{.unknown = 3, .bos = 1, .eos = 2, .pad = 0},
+                      SpecialIds{.unknown = 2, .bos = -1, .eos = 1, .pad = 0}));
+
+TEST(SentencePieceVocabulary, ADamagedModelIsNamedWithTheLibrarysWords) {
+  const std::string contents = ModelWith({.unknown = 0, .bos = 1, .eos = 2, .pad = -1});
+  for (const std::string& damaged : {contents.substr(0, contents.size() / 2), std::string("\nnot a model")}) {
+    const absl::Status status = Vocabulary::Parse(damaged, "x.model").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    for (const char* said : {"x.model is not a SentencePiece model, or a damaged one (", "copy or train it again"}) {
+      EXPECT_THAT(std::string(status.message()), HasSubstr(said));
+    }
+  }
+}
+
+TEST(SentencePieceVocabularyDeathTest, IdsOutsideAreOurOwnFault) {
+  const Vocabulary vocabulary = *Vocabulary::Parse(ModelWith({.unknown = 0, .bos = 1, .eos = 2, .pad = -1}), "x.model");
+  EXPECT_DEATH(vocabulary.Decode(std::vector<int32_t>{vocabulary.size()}), "");
+  EXPECT_DEATH(vocabulary.Decode(std::vector<int32_t>{-1}), "");
 }
 
 }  // namespace
