@@ -2,7 +2,6 @@
 
 #include <cublasLt.h>
 #include <dlfcn.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <chrono>
@@ -168,9 +167,9 @@ bool EmulatedCuda::RunNext(StreamState& stream) {
 
 void EmulatedCuda::Run(StreamState& stream, size_t most) {
   if (stream.pending.empty() || work_left_ <= 0) return;
-  Protect(PROT_READ | PROT_WRITE);
+  guarded_.Open();
   while (most > 0 && !stream.pending.empty() && RunNext(stream)) --most;
-  Protect(PROT_NONE);
+  guarded_.Close();
 }
 
 void EmulatedCuda::Drain(StreamState& stream) {
@@ -193,8 +192,8 @@ cudaError_t EmulatedCuda::MakeStream(cudaStream_t* stream) {
   state->device = CurrentDevice();
   state->number = next_stream_++;
   *stream = state->emulator.stream();
-  for (const auto& [memory, pages] : pages_) {
-    if (pages.device == state->device) state->emulator.Register(memory, pages.bytes);
+  for (const auto& [memory, device] : device_of_) {
+    if (device == state->device) state->emulator.Register(memory, device_.at(memory));
   }
   state->emulator.Divert([this, owner = state.get()](const cuda::LaunchShape& shape, std::function<void()> launch) {
     HADAL_CHECK_EQ(LastError(), cudaSuccess);  // what kernels/cuda/thread_layer.h checks behind each launch

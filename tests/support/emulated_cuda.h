@@ -41,6 +41,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/guarded_memory.h"
 #include "tests/support/kernel_emulator.h"
 
 namespace hadal::testing {
@@ -145,11 +146,6 @@ class EmulatedCuda {
     int device = 0;      // its maker's
     int64_t number = 0;  // in the order of making
   };
-  struct Pages {
-    std::byte* mapped = nullptr;
-    int64_t mapped_bytes = 0, bytes = 0;
-    int device = 0;  // whose kernels reach it
-  };
 
   EmulatedCuda();
   StreamState& StateOf(cudaStream_t stream);
@@ -162,7 +158,6 @@ class EmulatedCuda {
   void Drain(StreamState& stream);
   // Runs some of the queued work, or none, at random.
   void Advance();
-  void Protect(int protection);
   bool Inside(const std::map<std::byte*, int64_t>& allocations, const void* memory, int64_t bytes) const;
   // Whether unfinished work uses any of these bytes.
   bool InUse(const void* memory, int64_t bytes) const;
@@ -174,7 +169,8 @@ class EmulatedCuda {
   bool break_next_ = false;
   std::atomic<int64_t> work_left_ = std::numeric_limits<int64_t>::max();  // until the device hangs
   std::map<std::byte*, int64_t> device_, host_;                           // start → bytes
-  std::map<std::byte*, Pages> pages_;                                     // of `device_`
+  std::map<std::byte*, int> device_of_;                                   // start → whose kernels reach it
+  GuardedMemory guarded_;                                                 // of `device_`
   int64_t used_bytes_ = 0;
   std::map<cudaStream_t, std::unique_ptr<StreamState>> streams_;
   std::map<cudaEvent_t, std::shared_ptr<Marker>> events_;  // null: not recorded yet

@@ -1,6 +1,4 @@
 // EmulatedCuda's memory, the device's and the host's pinned, and the copies between them.
-#include <sys/mman.h>
-
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -17,12 +15,6 @@ constexpr int64_t kPage = 4096;
 constexpr int64_t kBoundary = 256;  // what cudaMalloc promises
 
 }  // namespace
-
-void EmulatedCuda::Protect(int protection) {
-  for (const auto& [memory, pages] : pages_) {
-    HADAL_CHECK_EQ(mprotect(pages.mapped, pages.mapped_bytes, protection), 0);
-  }
-}
 
 bool EmulatedCuda::Inside(const std::map<std::byte*, int64_t>& allocations, const void* memory, int64_t bytes) const {
   auto* const start = static_cast<std::byte*>(const_cast<void*>(memory));
@@ -55,14 +47,11 @@ cudaError_t EmulatedCuda::Allocate(void** memory, size_t bytes) {
   if (ThisThreadRecords()) return cudaErrorStreamCaptureUnsupported;
   const auto size = static_cast<int64_t>(bytes);
   if (size > machine.bytes - used_bytes_) return cudaErrorMemoryAllocation;
-  const int64_t mapped_bytes = (size + kBoundary + kPage - 1) / kPage * kPage;
-  void* const mapped = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  HADAL_CHECK(mapped != MAP_FAILED);
-  madvise(mapped, mapped_bytes, MADV_HUGEPAGE);  // Protect changes a few large pages faster than many small ones
-  std::memset(mapped, kPoison, mapped_bytes);
-  HADAL_CHECK_EQ(mprotect(mapped, mapped_bytes, PROT_NONE), 0);
-  std::byte* const start = static_cast<std::byte*>(mapped) + kBoundary;
-  pages_[start] = {static_cast<std::byte*>(mapped), mapped_bytes, size, CurrentDevice()};
+  std::byte* const start = guarded_.Allocate(size + kBoundary) + kBoundary;
+  guarded_.Open();
+  std::memset(start - kBoundary, kPoison, size + kBoundary);
+  guarded_.Close();
+  device_of_[start] = CurrentDevice();
   device_[start] = size;
   used_bytes_ += size;
   for (const auto& [handle, stream] : streams_) {
@@ -75,16 +64,17 @@ cudaError_t EmulatedCuda::Allocate(void** memory, size_t bytes) {
 cudaError_t EmulatedCuda::Free(void* memory) {
   const std::lock_guard lock(mutex_);
   if (ThisThreadRecords()) return cudaErrorStreamCaptureUnsupported;
-  const auto found = pages_.find(static_cast<std::byte*>(memory));
-  if (found == pages_.end()) return cudaErrorInvalidValue;
+  const auto found = device_.find(static_cast<std::byte*>(memory));
+  if (found == device_.end()) return cudaErrorInvalidValue;
+  const auto [start, bytes] = *found;
   for (const auto& [handle, stream] : streams_) Drain(*stream);  // as cudaFree does
   for (const auto& [handle, stream] : streams_) {
-    if (stream->device == found->second.device) stream->emulator.Unregister(memory);
+    if (stream->device == device_of_.at(start)) stream->emulator.Unregister(memory);
   }
-  munmap(found->second.mapped, found->second.mapped_bytes);
-  used_bytes_ -= found->second.bytes;
-  device_.erase(found->first);
-  pages_.erase(found);
+  guarded_.Free(start - kBoundary, bytes + kBoundary);
+  used_bytes_ -= bytes;
+  device_.erase(start);
+  device_of_.erase(start);
   return fault_;
 }
 

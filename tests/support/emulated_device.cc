@@ -1,7 +1,5 @@
 #include "tests/support/emulated_device.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -238,14 +236,12 @@ absl::StatusOr<std::byte*> EmulatedDevice::Allocate(int64_t bytes) {
   HADAL_CHECK(!capturing());
   if (bytes > FreeBytes()) return absl::ResourceExhaustedError(absl::StrCat("only ", FreeBytes(), " bytes are free"));
   const std::lock_guard lock(mutex_);
-  void* memory =
-      mmap(nullptr, bytes, opened_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  HADAL_CHECK(memory != MAP_FAILED);
-  allocations_[static_cast<std::byte*>(memory)] = bytes;
+  std::byte* const memory = guarded_.Allocate(bytes);
+  allocations_[memory] = bytes;
   used_bytes_ += bytes;
   emulator_.Register(memory, bytes);
   for (const auto& [queue, emulator] : beside_) emulator->Register(memory, bytes);
-  return static_cast<std::byte*>(memory);
+  return memory;
 }
 
 void EmulatedDevice::Free(std::byte* memory) {
@@ -255,7 +251,7 @@ void EmulatedDevice::Free(std::byte* memory) {
   HADAL_CHECK(found != allocations_.end());
   emulator_.Unregister(memory);
   for (const auto& [queue, emulator] : beside_) emulator->Unregister(memory);
-  munmap(memory, found->second);
+  guarded_.Free(memory, found->second);
   used_bytes_ -= found->second;
   allocations_.erase(found);
 }
@@ -276,18 +272,14 @@ void EmulatedDevice::FreeHost(std::byte* memory) {
   delete[] memory;
 }
 
-void EmulatedDevice::Protect(int protection) {
-  for (const auto& [memory, bytes] : allocations_) HADAL_CHECK_EQ(mprotect(memory, bytes, protection), 0);
-}
-
 void EmulatedDevice::Open() {
   const std::lock_guard lock(mutex_);
-  if (opened_++ == 0) Protect(PROT_READ | PROT_WRITE);
+  if (opened_++ == 0) guarded_.Open();
 }
 
 void EmulatedDevice::Close() {
   const std::lock_guard lock(mutex_);
-  if (--opened_ == 0) Protect(PROT_NONE);
+  if (--opened_ == 0) guarded_.Close();
 }
 
 bool EmulatedDevice::Owns(const void* memory, int64_t bytes) const {

@@ -29,6 +29,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda_host/launch_device.h"
 #include "tests/support/emulated_queues.h"
+#include "tests/support/guarded_memory.h"
 #include "tests/support/kernel_emulator.h"
 
 namespace hadal::testing {
@@ -101,7 +102,6 @@ class EmulatedDevice : public cuda::LaunchDevice {
   // Makes the memory accessible, or inaccessible again; calls nest.
   void Open();
   void Close();
-  void Protect(int protection);
 
   EmulatedQueues queues_{[this] { Standstill(); },
                          {.enqueued = [this] { return Position(); },
@@ -114,6 +114,7 @@ class EmulatedDevice : public cuda::LaunchDevice {
   mutable std::mutex mutex_;  // for EnqueueCopyOut and transfers, which other threads call
   int opened_ = 0;
   std::map<std::byte*, int64_t> allocations_, host_allocations_;
+  GuardedMemory guarded_;  // of `allocations_`
   // A copy between device and host whose end the host has not seen.
   struct Enqueued {
     int64_t position = 0;
