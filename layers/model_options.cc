@@ -35,6 +35,17 @@ absl::Status ValidateResiduals(const char* name, const StackMethod& stack) {
                                                  "residual_streams to 1, or the other to its value in \"mhc\"."));
 }
 
+absl::Status ValidateBlock(const ModelOptions& options) {
+  HADAL_RETURN_IF_ERROR(InRange("block.norm_epsilon", options.block.norm_epsilon, 1e-12, 0.1));
+  const bool fixup = options.decoder.fixup_scalars || (options.has_encoder() && options.encoder.fixup_scalars);
+  if (!fixup || options.fuses_activation()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "model: fixup_scalars is not allowed with block.activation \"",
+      ToWord(kActivationWords, options.block.activation), options.block.gated ? "\" and block.gated" : "\"",
+      ": R-Fixup's scalars are defined around a ReLU. Set block.activation to \"relu\" and block.gated to "
+      "false, or choose another method."));
+}
+
 absl::Status ValidateStack(const char* name, const StackMethod& stack) {
   if (stack.norm_gain != DepthInit::kFlat && stack.norm != NormPlacement::kPre) {
     return absl::InvalidArgumentError(
@@ -209,6 +220,7 @@ absl::Status ValidateModelOptions(const ModelOptions& options) {
   }
   HADAL_RETURN_IF_ERROR(CheckAdaptive(options));
   HADAL_RETURN_IF_ERROR(CheckBaseWidth(options));
+  HADAL_RETURN_IF_ERROR(ValidateBlock(options));
   if (options.has_encoder()) HADAL_RETURN_IF_ERROR(ValidateStack("encoder", options.encoder));
   return ValidateStack("decoder", options.decoder);
 }
