@@ -182,6 +182,15 @@ double DefaultSteepness(BranchGrowth growth) {
   }
 }
 
+std::string BlockText(const Block& block) {
+  return absl::StrCat(block.norm == NormKind::kRms ? "RMSNorm " : "LayerNorm ", block.norm_epsilon,
+                      block.norm_shift ? "" : " without shifts", block.gated ? ", gated " : ", ",
+                      ToWord(kActivationWords, block.activation),
+                      block.biases == Biases::kAll    ? ", biases"
+                      : block.biases == Biases::kNone ? ", no biases"
+                                                      : ", biases of q, k, v");
+}
+
 std::string DepthName(const ModelOptions& options) {
   return options.has_encoder() ? absl::StrCat(options.encoder_layers, "L-", options.decoder_layers, "L")
                                : absl::StrCat(options.decoder_layers, "L decoder-only");

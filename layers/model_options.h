@@ -181,6 +181,8 @@ struct ModelOptions {
   // Whether the feed-forward's first product also adds the bias and applies ReLU and dropout; else z = x·W_1ᵀ [+ b_1] is
   // kept for the backward, and kernels/activation.h follows.
   bool fuses_activation() const { return block.activation == Activation::kRelu && !block.gated; }
+  // Products of d_model × d_ff in a feed-forward sublayer.
+  int32_t feed_forward_products() const { return block.gated ? 3 : 2; }
   double width_multiplier() const { return base_width > 0 ? static_cast<double>(d_model) / base_width : 1; }
   bool adaptive() const { return adaptive_cutoffs.count > 0; }
   // The encoder then reads frames: there is neither a source vocabulary nor a source embedding.
@@ -191,6 +193,8 @@ struct ModelOptions {
   int32_t decoder_sublayers() const { return (has_encoder() ? 3 : 2) * decoder_layers; }
 };
 
+// Returns a block for messages: "RMSNorm 1e-06 without shifts, gated silu, no biases".
+std::string BlockText(const Block& block);
 // Returns the depth for messages: "6L-6L", or "6L decoder-only".
 std::string DepthName(const ModelOptions& options);
 
