@@ -11,6 +11,7 @@
 
 #include <span>
 
+#include "kernels/activation.h"
 #include "kernels/adam.h"
 #include "kernels/add.h"
 #include "kernels/attention.h"
@@ -38,6 +39,8 @@ template <typename Args>
 using DeviceKernel = void (*)(const Stream& stream, const Args& args);
 
 struct DeviceKernels {
+  DeviceKernel<ActivationForwardArgs> activation_forward = nullptr;
+  DeviceKernel<ActivationBackwardArgs> activation_backward = nullptr;
   DeviceKernel<AdamArgs> adam_step = nullptr;
   DeviceKernel<AddArgs> add = nullptr;
   DeviceKernel<AttentionForwardArgs> attention_forward = nullptr;

@@ -34,7 +34,7 @@ void ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& ar
   HADAL_CHECK(args.second_sum.empty() || !args.branch.empty());
   HADAL_CHECK(args.second.empty() || !args.second_sum.empty());
   const bool norm = !args.scale.empty();
-  HADAL_CHECK_EQ(!args.shift.empty(), norm);
+  HADAL_CHECK(args.shift.empty() || norm);
   HADAL_CHECK_EQ(!args.normed.empty(), norm);
   HADAL_CHECK_EQ(!args.mean.empty(), norm);
   HADAL_CHECK_EQ(!args.rstd.empty(), norm);
@@ -70,7 +70,7 @@ void ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& 
   HADAL_CHECK_EQ(!args.rstd.empty(), norm);
   HADAL_CHECK_EQ(!args.scale.empty(), norm);
   HADAL_CHECK_EQ(!args.d_scale.empty(), norm);
-  HADAL_CHECK_EQ(!args.d_shift.empty(), norm);
+  HADAL_CHECK(args.d_shift.empty() || norm);
   HADAL_CHECK(args.d_bias.empty() || !args.d_branch.empty());
   for (const ConstVector& v :
        {args.scale, args.bias, args.learned_residual_gain, ConstVector(args.d_learned_residual_gain),

@@ -1,7 +1,8 @@
 // The residual connection of every method, in one pass over memory.
 //
 //   s = r·ω ⊙ x + b·g·dropout(y + bias) + a·e                           [R, W]
-//   n = k·(scale ⊙ (s − mean(s)) / sqrt(var(s) + 1e-5) + shift)         [R, W]
+//   n = k·(scale ⊙ (s − mean(s)) / sqrt(var(s) + ε) + shift)            [R, W]  LayerNorm
+//   n = k·(scale ⊙ s / sqrt(mean(s²) + ε) + shift)                      [R, W]  RMSNorm
 //   d' = d + c·b·g·dropout(y + bias)                                    [R, W], only with a second stream d
 //
 // Post-norm: n is the next residual (x' = n). Pre-norm: s is the next residual and n is the next sublayer's input, so
@@ -10,7 +11,8 @@
 // Source: residual_norm.md has the derivation. DeepNorm: DeepNet (arXiv 2203.00555) figure 2, r = alpha. BranchNorm
 // (arXiv 2305.02790) eq. 7, b = alpha_t. ReZero (Bachlechner et al. 2020), g learned. Admin (Liu et al. 2020), ω
 // learned. B2T (arXiv 2206.00330), e the layer's input. LayerNorm Scaling (arXiv 2502.05795), k. ResiDual (arXiv
-// 2304.14802), d. LayerNorm: biased variance, eps 1e-5.
+// 2304.14802), d. LayerNorm: biased variance. RMSNorm: Zhang and Sennrich 2019 (arXiv 1910.07467); its mean is stored as
+// 0, and its gradient subtracts no mean of dh.
 // Shapes: R packed rows, W width (d_model).
 // Storage: x, e, s and their gradients (d_residual, d_sum) share one type. y, n and their gradients, which products
 // read or write, share another. On the CPU both types are fp32; on a device either may be bf16 (cuda/residual_norm.h
@@ -31,7 +33,11 @@ namespace hadal {
 
 class GradientBatch;  // gradient_batch.h
 
-inline constexpr float kLayerNormEpsilon = 1e-5f;
+// Which norm a kernel computes.
+struct NormForm {
+  bool centred = true;    // LayerNorm; false: RMSNorm
+  float epsilon = 1e-5f;  // ε
+};
 inline constexpr int64_t kResidualNormRowBlock = 32;
 
 // `residual` is the tensor of the residual stream; the argument `stream` is where the kernel runs.
@@ -47,7 +53,8 @@ struct ResidualNormForwardArgs {
   ConstVector learned_residual_gain;          // ω [W], or empty: 1
   ConstVector learned_branch_gain;            // g [1], or empty: 1
   Dropout dropout;
-  ConstVector scale, shift;  // [W] both, or both empty: no norm
+  ConstVector scale, shift;  // [W]; `scale` empty: no norm; `shift` may be empty: 0
+  NormForm form;
   float norm_gain = 1.0f;    // k; 1 changes no bit
   AnyMatrix sum;             // s [R, W] (=); empty if only n is needed; may alias `branch` or `residual`
   AnyMatrix normed;          // n [R, W] (=); empty without norm; must not alias residual, branch or sum
@@ -68,6 +75,7 @@ struct ResidualNormBackwardArgs {
   ConstAnyMatrix sum;       // s of the forward; with mean, rstd, scale: empty without norm
   ConstVector mean, rstd;   // [R]
   ConstVector scale;        // [W]
+  NormForm form;            // the forward's
   float norm_gain = 1.0f;
   float residual_gain = 1.0f;
   float branch_gain = 1.0f;
@@ -87,7 +95,7 @@ struct ResidualNormBackwardArgs {
   Vector d_bias;                   // [W] (+=), or empty
   Vector d_learned_residual_gain;  // [W] (+=), with learned_residual_gain
   Vector d_learned_branch_gain;    // [1] (+=), with learned_branch_gain
-  Vector d_scale, d_shift;         // [W] (+=); empty without norm
+  Vector d_scale, d_shift;         // [W] (+=); empty without norm, d_shift also without a shift
   Vector partials;                 // scratch, ResidualNormPartials(R, W) floats
   GradientBatch* batch = nullptr;  // on a device: completes the gradients of vectors later; null: at once
 };

@@ -12,7 +12,8 @@ namespace hadal {
 void InnerNorm::Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix normed, float* statistics) const {
   ResidualNormForward(context.stream, {.residual = x,
                                        .scale = context.parameters.WeightVector(scale_),
-                                       .shift = context.parameters.WeightVector(scale_ + 1),
+                                       .shift = context.parameters.WeightVector(context.plan().NormShift(scale_)),
+                                       .form = context.plan().norm_form(),
                                        .normed = normed,
                                        .mean = {statistics, x.rows},
                                        .rstd = {statistics + x.rows, x.rows}});
@@ -26,9 +27,10 @@ void InnerNorm::Backward(const SublayerContext& context, ConstAnyMatrix x, const
                                         .mean = {statistics, x.rows},
                                         .rstd = {statistics + x.rows, x.rows},
                                         .scale = context.parameters.WeightVector(scale_),
+                                        .form = context.plan().norm_form(),
                                         .d_residual = d_x,
                                         .d_scale = context.parameters.GradientVector(scale_),
-                                        .d_shift = context.parameters.GradientVector(scale_ + 1),
+                                        .d_shift = context.parameters.GradientVector(context.plan().NormShift(scale_)),
                                         .partials = context.workspace.norm_partials(),
                                         .batch = context.gradients});
 }

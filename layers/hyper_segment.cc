@@ -206,7 +206,8 @@ void HyperSegment::ForwardSublayer(const SublayerContext& context, size_t index,
   const AnyMatrix normed = ProductAt(t.saved, s.normed, t.rows);
   ResidualNormForward(context.stream, {.residual = read,
                                        .scale = parameters.WeightVector(s.norm_scale),
-                                       .shift = parameters.WeightVector(s.norm_scale + 1),
+                                       .shift = parameters.WeightVector(context.plan().NormShift(s.norm_scale)),
+                                       .form = context.plan().norm_form(),
                                        .norm_gain = context.plan().sublayers[sublayer].norm_gain,
                                        .normed = normed,
                                        .mean = VectorAt(t.saved_input, s.mean, t.rows),
@@ -242,12 +243,14 @@ void HyperSegment::ForwardEnd(const SublayerContext& context, const Tensors& t) 
   SumResiduals(context.stream, {.x = At(t.saved_input, last_residuals_, t.rows, residuals_ * d_model_),
                                 .gain = 1.0f / static_cast<float>(residuals_),
                                 .y = mean});
-  ResidualNormForward(context.stream, {.residual = mean,
-                                       .scale = context.parameters.WeightVector(closing_norm_scale_),
-                                       .shift = context.parameters.WeightVector(closing_norm_scale_ + 1),
-                                       .normed = t.y,
-                                       .mean = VectorAt(t.saved_input, closing_mean_, t.rows),
-                                       .rstd = VectorAt(t.saved_input, closing_rstd_, t.rows)});
+  ResidualNormForward(context.stream,
+                      {.residual = mean,
+                       .scale = context.parameters.WeightVector(closing_norm_scale_),
+                       .shift = context.parameters.WeightVector(context.plan().NormShift(closing_norm_scale_)),
+                       .form = context.plan().norm_form(),
+                       .normed = t.y,
+                       .mean = VectorAt(t.saved_input, closing_mean_, t.rows),
+                       .rstd = VectorAt(t.saved_input, closing_rstd_, t.rows)});
 }
 
 PartTensors HyperSegment::BranchTensors(const SublayerContext& context, size_t index, const Tensors& t) const {
@@ -290,10 +293,11 @@ void HyperSegment::BackwardInput(const SublayerContext& context, const PartTenso
                                         .mean = VectorAt(t.saved_input, s.mean, t.rows),
                                         .rstd = VectorAt(t.saved_input, s.rstd, t.rows),
                                         .scale = parameters.WeightVector(s.norm_scale),
+                                        .form = context.plan().norm_form(),
                                         .norm_gain = context.plan().sublayers[sublayer].norm_gain,
                                         .d_residual = d_read,
                                         .d_scale = parameters.GradientVector(s.norm_scale),
-                                        .d_shift = parameters.GradientVector(s.norm_scale + 1),
+                                        .d_shift = parameters.GradientVector(context.plan().NormShift(s.norm_scale)),
                                         .partials = context.workspace.norm_partials(),
                                         .batch = context.gradients});
   context.Observe({.tensor = DepthTensor::kNormInputGradient, .sublayer = sublayer, .values = d_read});
@@ -344,16 +348,18 @@ void HyperSegment::BackwardEnd(const SublayerContext& context, const Tensors& t)
     Convert(context.stream, rounded);
     d_normed = rounded.to;
   }
-  ResidualNormBackward(context.stream, {.d_normed = d_normed,
-                                        .sum = At(t.saved_input, mean_of_residuals_, t.rows, d_model_),
-                                        .mean = VectorAt(t.saved_input, closing_mean_, t.rows),
-                                        .rstd = VectorAt(t.saved_input, closing_rstd_, t.rows),
-                                        .scale = context.parameters.WeightVector(closing_norm_scale_),
-                                        .d_residual = d_mean,
-                                        .d_scale = context.parameters.GradientVector(closing_norm_scale_),
-                                        .d_shift = context.parameters.GradientVector(closing_norm_scale_ + 1),
-                                        .partials = context.workspace.norm_partials(),
-                                        .batch = context.gradients});
+  ResidualNormBackward(context.stream,
+                       {.d_normed = d_normed,
+                        .sum = At(t.saved_input, mean_of_residuals_, t.rows, d_model_),
+                        .mean = VectorAt(t.saved_input, closing_mean_, t.rows),
+                        .rstd = VectorAt(t.saved_input, closing_rstd_, t.rows),
+                        .scale = context.parameters.WeightVector(closing_norm_scale_),
+                        .form = context.plan().norm_form(),
+                        .d_residual = d_mean,
+                        .d_scale = context.parameters.GradientVector(closing_norm_scale_),
+                        .d_shift = context.parameters.GradientVector(context.plan().NormShift(closing_norm_scale_)),
+                        .partials = context.workspace.norm_partials(),
+                        .batch = context.gradients});
   CopyToResiduals(context.stream,
                   {.x = d_mean, .gain = 1.0f / static_cast<float>(residuals_), .y = ResidualsGradient(t)});
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/activation.h"
 #include "kernels/cached_attention.h"
 #include "kernels/convert.h"
 #include "kernels/head_scale.h"
@@ -27,7 +28,10 @@ IncrementalScratch::IncrementalScratch(const ModelPlan& plan, const Capacity& ca
   };
   const auto reserve_floats = [&](int64_t floats) { return reserve(floats, Storage::kFloat32); };
   inner_slice_ = reserve(
-      std::max(rows * std::max<int64_t>(3 * width_, plan.options.d_ff), capacity.encoder_rows * 2 * width_), storage_);
+      std::max(rows * std::max<int64_t>(3 * width_, (plan.options.block.gated ? 2 : 1) * int64_t{plan.options.d_ff}),
+               capacity.encoder_rows * 2 * width_),
+      storage_);
+  if (!plan.options.fuses_activation()) hidden_slice_ = reserve(rows * plan.options.d_ff, storage_);
   attended_slice_ = reserve(rows * width_, storage_);
   branch_slice_ = reserve(rows * width_, storage_);
   normed_slice_ = reserve(rows * width_, storage_);
@@ -51,6 +55,7 @@ void IncrementalScratch::Bind(const Arena& arena) {
   normed_ = arena.Get<std::byte>(normed_slice_);
   layer_input_ = arena.Get<std::byte>(layer_input_slice_);
   normed_hidden_ = arena.Get<std::byte>(normed_hidden_slice_);
+  hidden_ = arena.Get<std::byte>(hidden_slice_);
   if (sum_slice_.bytes > 0) sum_ = arena.Get<std::byte>(sum_slice_);
   if (residual_count_ > 1) {
     residuals_ = arena.Get<float>(residuals_slice_);
@@ -175,18 +180,25 @@ void IncrementalSublayer::CrossAttention(const IncrementalContext& context, Cons
 }
 
 void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix y) const {
-  const AnyMatrix hidden = context.scratch.inner(x.rows, d_ff_);
+  const ModelOptions& model = context.parameters.plan().options;
+  const int32_t products = model.block.gated ? 2 : 1;
+  const AnyMatrix z = context.scratch.inner(x.rows, products * d_ff_);
+  const AnyMatrix hidden = model.fuses_activation() ? z : context.scratch.hidden(x.rows, d_ff_);
   LinearForwardArgs expansion{.x = x,
-                              .weight = context.parameters.ProductWeight(input_weight_),
-                              .bias = context.parameters.ProductBias(input_bias_),
-                              .relu = true,
+                              .weight = context.parameters.ProductWeight(input_weight_, products),
+                              .bias = context.parameters.ProductBias(input_bias_, products),
+                              .relu = model.fuses_activation(),
                               .row_by_row = true,
-                              .y = hidden};
+                              .y = z};
   if (hidden_shift_ >= 0) {
     expansion.bias = MakeHiddenBias(context.stream, context.parameters, input_bias_, hidden_shift_,
                                     context.scratch.normed_hidden(1, d_ff_));
   }
   LinearForward(context.stream, expansion);
+  if (!model.fuses_activation()) {
+    ActivationForward(context.stream,
+                      {.activation = model.block.activation, .gated = model.block.gated, .z = z, .y = hidden});
+  }
   Shift(context, contraction_shift_, hidden, hidden);
   ConstAnyMatrix read = hidden;
   if (inner_norm_scale_ >= 0) {
@@ -200,13 +212,15 @@ void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstAn
 
 void IncrementalSublayer::Norm(const IncrementalContext& context, int32_t norm_scale, ConstAnyMatrix x,
                                AnyMatrix normed, float norm_gain) const {
-  ResidualNormForward(context.stream, {.residual = x,
-                                       .scale = context.parameters.WeightVector(norm_scale),
-                                       .shift = context.parameters.WeightVector(norm_scale + 1),
-                                       .norm_gain = norm_gain,
-                                       .normed = normed,
-                                       .mean = context.scratch.mean(x.rows),
-                                       .rstd = context.scratch.rstd(x.rows)});
+  ResidualNormForward(context.stream,
+                      {.residual = x,
+                       .scale = context.parameters.WeightVector(norm_scale),
+                       .shift = context.parameters.WeightVector(context.parameters.plan().NormShift(norm_scale)),
+                       .form = context.parameters.plan().norm_form(),
+                       .norm_gain = norm_gain,
+                       .normed = normed,
+                       .mean = context.scratch.mean(x.rows),
+                       .rstd = context.scratch.rstd(x.rows)});
 }
 
 void IncrementalSublayer::Shift(const IncrementalContext& context, int32_t shift, ConstAnyMatrix x, AnyMatrix y) const {
@@ -262,7 +276,8 @@ void IncrementalSublayer::Residual(const IncrementalContext& context, ConstAnyMa
   if (record_.learned_gain >= 0) args.learned_branch_gain = context.parameters.WeightVector(record_.learned_gain);
   if (norm >= 0) {
     args.scale = context.parameters.WeightVector(norm);
-    args.shift = context.parameters.WeightVector(norm + 1);
+    args.shift = context.parameters.WeightVector(context.parameters.plan().NormShift(norm));
+    args.form = context.parameters.plan().norm_form();
     // The norm's kernel writes what products read. The place of the sublayer's normed input is free by now.
     args.normed = out.storage == storage_ ? out : context.scratch.normed(x.rows);
     args.mean = context.scratch.mean(x.rows);

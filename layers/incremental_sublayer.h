@@ -85,6 +85,7 @@ class IncrementalScratch {
   AnyMatrix attended(int64_t rows) const { return {attended_, rows, width_, storage_}; }
   AnyMatrix branch(int64_t rows) const { return {branch_, rows, width_, storage_}; }
   AnyMatrix normed(int64_t rows) const { return {normed_, rows, width_, storage_}; }
+  AnyMatrix hidden(int64_t rows, int64_t columns) const { return {hidden_, rows, columns, storage_}; }
   AnyMatrix normed_hidden(int64_t rows, int64_t columns) const { return {normed_hidden_, rows, columns, storage_}; }
   // For a sum that is not the sublayer's output, in the residual stream's type. The same memory as branch() if both
   // types are equal.
@@ -105,10 +106,10 @@ class IncrementalScratch {
  private:
   Storage storage_, residual_storage_;
   int64_t rows_ = 0, width_ = 0, residual_count_ = 1, attention_floats_ = 0;
-  ArenaSlice inner_slice_, attended_slice_, branch_slice_, normed_slice_, normed_hidden_slice_, sum_slice_,
-      layer_input_slice_, statistics_slice_, attention_slice_, residuals_slice_, read_slice_, maps_slice_;
+  ArenaSlice inner_slice_, attended_slice_, branch_slice_, normed_slice_, normed_hidden_slice_, hidden_slice_,
+      sum_slice_, layer_input_slice_, statistics_slice_, attention_slice_, residuals_slice_, read_slice_, maps_slice_;
   void *inner_ = nullptr, *attended_ = nullptr, *branch_ = nullptr, *normed_ = nullptr, *normed_hidden_ = nullptr,
-       *sum_ = nullptr, *layer_input_ = nullptr;
+       *hidden_ = nullptr, *sum_ = nullptr, *layer_input_ = nullptr;
   float *statistics_ = nullptr, *attention_ = nullptr, *residuals_ = nullptr, *read_ = nullptr, *maps_ = nullptr;
 };
 

@@ -44,7 +44,8 @@ void LayerCombination::Combine(const Stream& stream, const ParameterStore& param
   if (norm_scale_ < 0) return;
   ResidualNormForward(stream, {.residual = sum,
                                .scale = parameters.WeightVector(norm_scale_),
-                               .shift = parameters.WeightVector(norm_scale_ + 1),
+                               .shift = parameters.WeightVector(parameters.plan().NormShift(norm_scale_)),
+                               .form = parameters.plan().norm_form(),
                                .normed = y,
                                .mean = s.mean,
                                .rstd = s.rstd});
@@ -54,15 +55,17 @@ void LayerCombination::BackwardInput(const SublayerContext& context, const PartT
   const AnyMatrix d_y = tensors.d_y;
   if (norm_scale_ >= 0) {
     const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, d_y.rows);
-    ResidualNormBackward(context.stream, {.d_normed = d_y,
-                                          .sum = s.sum,
-                                          .mean = s.mean,
-                                          .rstd = s.rstd,
-                                          .scale = context.parameters.WeightVector(norm_scale_),
-                                          .d_residual = d_y,
-                                          .d_scale = context.parameters.GradientVector(norm_scale_),
-                                          .d_shift = context.parameters.GradientVector(norm_scale_ + 1),
-                                          .partials = context.workspace.norm_partials()});
+    ResidualNormBackward(context.stream,
+                         {.d_normed = d_y,
+                          .sum = s.sum,
+                          .mean = s.mean,
+                          .rstd = s.rstd,
+                          .scale = context.parameters.WeightVector(norm_scale_),
+                          .form = context.plan().norm_form(),
+                          .d_residual = d_y,
+                          .d_scale = context.parameters.GradientVector(norm_scale_),
+                          .d_shift = context.parameters.GradientVector(context.plan().NormShift(norm_scale_)),
+                          .partials = context.workspace.norm_partials()});
   }
   WeightedSumBackward(context.stream, {.dy = d_y,
                                        .x = tensors.x,

@@ -28,6 +28,13 @@ inline constexpr Word<BranchGrowth> kBranchGrowthWords[] = {{"constant", BranchG
                                                             {"exponential", BranchGrowth::kExponential},
                                                             {"sigmoid", BranchGrowth::kSigmoid}};
 
+inline constexpr Word<NormKind> kNormKindWords[] = {{"layer", NormKind::kLayer}, {"rms", NormKind::kRms}};
+inline constexpr Word<Activation> kActivationWords[] = {{"relu", Activation::kRelu},
+                                                        {"gelu", Activation::kGelu},
+                                                        {"gelu_tanh", Activation::kGeluTanh},
+                                                        {"silu", Activation::kSilu}};
+inline constexpr Word<Biases> kBiasesWords[] = {{"all", Biases::kAll}, {"none", Biases::kNone}, {"qkv", Biases::kQkv}};
+
 enum class FieldAge {
   kFirst,  // in the settings of every checkpoint
   kLater,  // missing in older checkpoints' settings: has its default in StackMethod
@@ -73,6 +80,16 @@ void ForEachStackField(Visit visit) {
 }
 
 template <typename Visit>
+void ForEachBlockField(Visit visit) {
+  visit("norm", &Block::norm, kNormKindWords);
+  visit("norm_epsilon", &Block::norm_epsilon);
+  visit("norm_shift", &Block::norm_shift);
+  visit("activation", &Block::activation, kActivationWords);
+  visit("gated", &Block::gated);
+  visit("biases", &Block::biases, kBiasesWords);
+}
+
+template <typename Visit>
 void ForEachModelField(Visit visit) {
   constexpr FieldAge kFirst = FieldAge::kFirst, kLater = FieldAge::kLater;
   visit("encoder_layers", &ModelOptions::encoder_layers, kFirst);
@@ -100,6 +117,7 @@ void ForEachModelField(Visit visit) {
   visit("frame_width", &ModelOptions::frame_width, kLater);
   visit("front_end_channels", &ModelOptions::front_end_channels, kLater);
   visit("base_width", &ModelOptions::base_width, kLater);
+  visit("block", &ModelOptions::block, kLater);
 }
 
 }  // namespace hadal

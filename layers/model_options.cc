@@ -35,6 +35,17 @@ absl::Status ValidateResiduals(const char* name, const StackMethod& stack) {
                                                  "residual_streams to 1, or the other to its value in \"mhc\"."));
 }
 
+absl::Status ValidateBlock(const ModelOptions& options) {
+  HADAL_RETURN_IF_ERROR(InRange("block.norm_epsilon", options.block.norm_epsilon, 1e-12, 0.1));
+  const bool fixup = options.decoder.fixup_scalars || (options.has_encoder() && options.encoder.fixup_scalars);
+  if (!fixup || options.fuses_activation()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "model: fixup_scalars is not allowed with block.activation \"",
+      ToWord(kActivationWords, options.block.activation), options.block.gated ? "\" and block.gated" : "\"",
+      ": R-Fixup's scalars are defined around a ReLU. Set block.activation to \"relu\" and block.gated to "
+      "false, or choose another method."));
+}
+
 absl::Status ValidateStack(const char* name, const StackMethod& stack) {
   if (stack.norm_gain != DepthInit::kFlat && stack.norm != NormPlacement::kPre) {
     return absl::InvalidArgumentError(
@@ -171,6 +182,15 @@ double DefaultSteepness(BranchGrowth growth) {
   }
 }
 
+std::string BlockText(const Block& block) {
+  return absl::StrCat(block.norm == NormKind::kRms ? "RMSNorm " : "LayerNorm ", block.norm_epsilon,
+                      block.norm_shift ? "" : " without shifts", block.gated ? ", gated " : ", ",
+                      ToWord(kActivationWords, block.activation),
+                      block.biases == Biases::kAll    ? ", biases"
+                      : block.biases == Biases::kNone ? ", no biases"
+                                                      : ", biases of q, k, v");
+}
+
 std::string DepthName(const ModelOptions& options) {
   return options.has_encoder() ? absl::StrCat(options.encoder_layers, "L-", options.decoder_layers, "L")
                                : absl::StrCat(options.decoder_layers, "L decoder-only");
@@ -209,6 +229,7 @@ absl::Status ValidateModelOptions(const ModelOptions& options) {
   }
   HADAL_RETURN_IF_ERROR(CheckAdaptive(options));
   HADAL_RETURN_IF_ERROR(CheckBaseWidth(options));
+  HADAL_RETURN_IF_ERROR(ValidateBlock(options));
   if (options.has_encoder()) HADAL_RETURN_IF_ERROR(ValidateStack("encoder", options.encoder));
   return ValidateStack("decoder", options.decoder);
 }

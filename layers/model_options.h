@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kernels/activation.h"
 
 namespace hadal {
 
@@ -122,6 +123,24 @@ struct AdaptiveCutoffs {
   std::span<const int32_t> span() const { return std::span(ids).first(count); }
 };
 
+enum class NormKind : int32_t { kLayer, kRms };
+
+// Which of the model's products add a bias; those of a stack also need StackMethod::linear_bias.
+enum class Biases : int32_t { kAll, kNone, kQkv };
+
+// What a sublayer's branch and its norms are made of, whatever connects them (StackMethod). The default is the block of
+// Vaswani et al. 2017.
+struct Block {
+  NormKind norm = NormKind::kLayer;  // every norm of the model
+  double norm_epsilon = 1e-5;
+  bool norm_shift = true;  // whether norms add a learned shift
+  Activation activation = Activation::kRelu;
+  bool gated = false;  // feed-forward: act(x·W_1ᵀ) ⊙ (x·W_3ᵀ) in place of act(x·W_1ᵀ) (SwiGLU, GeGLU)
+  Biases biases = Biases::kAll;
+
+  bool operator==(const Block&) const = default;
+};
+
 struct ModelOptions {
   int32_t encoder_layers = 6;  // 0: a language model
   int32_t decoder_layers = 6;
@@ -138,6 +157,7 @@ struct ModelOptions {
   double activation_dropout = 0;  // on the feed-forward hidden layer
   double label_smoothing = 0.1;
 
+  Block block;
   StackMethod encoder;  // ignored without an encoder
   StackMethod decoder;
   WeightDistribution distribution = WeightDistribution::kXavierUniform;
@@ -158,6 +178,11 @@ struct ModelOptions {
 
   // Without an encoder the model is a language model: no source, and no cross-attention in the decoder layers.
   bool has_encoder() const { return encoder_layers > 0; }
+  // Whether the feed-forward's first product also adds the bias and applies ReLU and dropout; else z = x·W_1ᵀ [+ b_1] is
+  // kept for the backward, and kernels/activation.h follows.
+  bool fuses_activation() const { return block.activation == Activation::kRelu && !block.gated; }
+  // Products of d_model × d_ff in a feed-forward sublayer.
+  int32_t feed_forward_products() const { return block.gated ? 3 : 2; }
   double width_multiplier() const { return base_width > 0 ? static_cast<double>(d_model) / base_width : 1; }
   bool adaptive() const { return adaptive_cutoffs.count > 0; }
   // The encoder then reads frames: there is neither a source vocabulary nor a source embedding.
@@ -168,6 +193,8 @@ struct ModelOptions {
   int32_t decoder_sublayers() const { return (has_encoder() ? 3 : 2) * decoder_layers; }
 };
 
+// Returns a block for messages: "RMSNorm 1e-06 without shifts, gated silu, no biases".
+std::string BlockText(const Block& block);
 // Returns the depth for messages: "6L-6L", or "6L decoder-only".
 std::string DepthName(const ModelOptions& options);
 

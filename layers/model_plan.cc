@@ -47,6 +47,7 @@ bool ParameterRecord::is_vector() const {
     case ParameterRole::kClusterWeight:
     case ParameterRole::kConvolutionWeight:
     case ParameterRole::kHyperMapWeight:
+    case ParameterRole::kLinearWeight:
       return false;
     default:
       return true;
@@ -93,6 +94,10 @@ uint64_t ModelPlan::Hash() const {
   if (std::any_of(second_gains.begin(), second_gains.end(), [](float gain) { return gain != 0; })) {
     AppendList(second_gains, body);
   }
+  if (options.block != Block()) {
+    const Block& b = options.block;
+    for (const double field : {double(b.norm), b.norm_epsilon, double(b.activation)}) AppendValue(field, body);
+  }
   return HashBytes(body);
 }
 
@@ -117,6 +122,7 @@ bool ModelPlan::ReadByProductsAlone(int32_t parameter) const {
     case ParameterRole::kKeyBias:
     case ParameterRole::kValueBias:
     case ParameterRole::kConvolutionBias:
+    case ParameterRole::kLinearBias:
       return true;
     case ParameterRole::kHyperMapWeight:  // with the streams, which are fp32
       return false;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/residual_norm.h"
 #include "layers/model_options.h"
 #include "runtime/storage.h"
 
@@ -113,6 +114,9 @@ enum class ParameterRole : int32_t {
   kHyperMapWeight,
   kHyperMapGates,
   kHyperMapBias,
+  // fc3 of a gated feed-forward.
+  kLinearWeight,
+  kLinearBias,
 };
 
 enum class InitKind : int32_t { kZero, kOne, kUniform, kNormal, kConstant };
@@ -160,7 +164,7 @@ struct ModelPlan {
   // DataLoss.
   std::string Serialize() const;
   static absl::StatusOr<ModelPlan> Parse(std::string_view bytes);
-  // Covers the records and the number of heads: everything that decides the names, shapes and first values of the
+  // Covers the records, the number of heads and the block: everything that decides the names, shapes and first values of the
   // state, and each sublayer's gains, norm and skip. Excludes what a run may change between two checkpoints of one
   // model: dropouts, label smoothing, the longest sentence. Gains of norms count only if one is not 1, so that models
   // without them keep the hash of checkpoints made before the field.
@@ -177,6 +181,12 @@ struct ModelPlan {
   bool Combines(Stack stack) const {
     return (stack == Stack::kEncoder ? options.encoder : options.decoder).combine_layers;
   }
+  // The norm that all kernels compute, and the parameter of a norm's shift; −1: norms have none.
+  NormForm norm_form() const {
+    return {.centred = options.block.norm == NormKind::kLayer,
+            .epsilon = static_cast<float>(options.block.norm_epsilon)};
+  }
+  int32_t NormShift(int32_t scale) const { return options.block.norm_shift ? scale + 1 : -1; }
   // Whether a stack has a second stream (second_stream.h).
   bool HasSecondStream(Stack stack) const {
     return (stack == Stack::kEncoder ? options.encoder : options.decoder).second_stream_gain != 0;

@@ -174,6 +174,10 @@ class PlanBuilder {
   }
 
   void AddBias(ParameterRole role, int64_t size) {
+    const bool of_qkv =
+        role == ParameterRole::kQueryBias || role == ParameterRole::kKeyBias || role == ParameterRole::kValueBias;
+    const Biases biases = options_.block.biases;
+    if (biases == Biases::kNone || (biases == Biases::kQkv && !of_qkv)) return;
     if (Method(plan_.sublayers.back().stack).linear_bias) AddParameter(role, InitKind::kZero, 0, size, 1);
   }
 
@@ -185,9 +189,10 @@ class PlanBuilder {
     AddParameter(ParameterRole::kBranchScale, InitKind::kOne, 0, 1, 1);
   }
 
-  // A LayerNorm over `width`; the role of its shift follows that of its scale.
+  // A norm over `width`; the role of its shift follows that of its scale.
   void AddLayerNorm(ParameterRole scale, int64_t width) {
     AddParameter(scale, InitKind::kOne, 0, width, 1);
+    if (!options_.block.norm_shift) return;
     AddParameter(static_cast<ParameterRole>(static_cast<int32_t>(scale) + 1), InitKind::kZero, 0, width, 1);
   }
 
@@ -204,7 +209,8 @@ class PlanBuilder {
     sublayer.closing_norm = 1;
     AddLayerNorm(ParameterRole::kClosingNormScale, options_.d_model);
     if (sublayer.stack == Stack::kEncoder || options_.width_multiplier() == 1) return;
-    ParameterRecord& scale = plan_.parameters[plan_.parameters.size() - 2];  // it scales the logits
+    const size_t behind = options_.block.norm_shift ? 2 : 1;
+    ParameterRecord& scale = plan_.parameters[plan_.parameters.size() - behind];  // it scales the logits
     scale.init = InitKind::kConstant;
     scale.init_scale = static_cast<float>(1 / std::sqrt(options_.width_multiplier()));
   }
@@ -308,7 +314,9 @@ class PlanBuilder {
     AddSublayer(SublayerKind::kFeedForward, stack, layer);
     const StackMethod& method = Method(stack);
     AddWeight(ParameterRole::kHiddenWeight, method.ffn_gain, options_.d_ff, options_.d_model);
+    if (options_.block.gated) AddWeight(ParameterRole::kLinearWeight, method.ffn_gain, options_.d_ff, options_.d_model);
     AddBias(ParameterRole::kHiddenBias, options_.d_ff);
+    if (options_.block.gated) AddBias(ParameterRole::kLinearBias, options_.d_ff);
     AddWeight(ParameterRole::kContractionWeight, method.ffn_gain * method.ffn_output_factor, options_.d_model,
               options_.d_ff);
     AddBias(ParameterRole::kContractionBias, options_.d_model);

@@ -87,6 +87,10 @@ const char* RoleSuffix(ParameterRole role) {
       return "streams.gates";
     case ParameterRole::kHyperMapBias:
       return "streams.bias";
+    case ParameterRole::kLinearWeight:
+      return "fc3.weight";
+    case ParameterRole::kLinearBias:
+      return "fc3.bias";
   }
   return "";
 }
@@ -110,7 +114,8 @@ bool IsOfStack(ParameterRole role) {
 
 // Parameters that fairseq has no name for; the feed-forward has them under "ffn.".
 bool IsOfBranch(ParameterRole role) {
-  return role == ParameterRole::kOmega || role >= ParameterRole::kHyperMapWeight ||
+  return role == ParameterRole::kOmega ||
+         (role >= ParameterRole::kHyperMapWeight && role <= ParameterRole::kHyperMapBias) ||
          (role >= ParameterRole::kQueryShift && role <= ParameterRole::kBranchScale);
 }
 

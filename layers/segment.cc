@@ -318,7 +318,8 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstAn
   }
   if (has_norm) {
     args.scale = context.parameters.WeightVector(joint.norm_scale);
-    args.shift = context.parameters.WeightVector(joint.norm_scale + 1);
+    args.shift = context.parameters.WeightVector(context.plan().NormShift(joint.norm_scale));
+    args.form = context.plan().norm_form();
     args.norm_gain = joint.norm_gain;
     args.normed = is_output && !NormedApart() ? t.y : ProductAt(t.saved, joint.normed, rows);
     args.mean = {FloatsAt(t.saved_input, joint.mean), rows};
@@ -476,8 +477,9 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstA
     args.rstd = {FloatsAt(t.saved_input, joint.rstd), rows};
     args.scale = context.parameters.WeightVector(joint.norm_scale);
     args.norm_gain = joint.norm_gain;
+    args.form = context.plan().norm_form();
     args.d_scale = context.parameters.GradientVector(joint.norm_scale);
-    args.d_shift = context.parameters.GradientVector(joint.norm_scale + 1);
+    args.d_shift = context.parameters.GradientVector(context.plan().NormShift(joint.norm_scale));
   }
   args.partials = context.workspace.norm_partials();
   args.batch = context.gradients;

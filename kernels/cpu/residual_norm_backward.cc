@@ -34,8 +34,8 @@ struct BlockSums {
   float *bias, *scale, *shift, *residual_gain, *branch_gain;
 };
 
-// The two means of a row that LayerNorm's gradient subtracts (residual_norm.md):
-//   of_gradient = mean(dh), of_product = mean(dh ⊙ h) with dh = k·dn ⊙ scale, h = (s − mean)·rstd.
+// The two means of a row that the norm's gradient subtracts (residual_norm.md):
+//   of_gradient = mean(dh), 0 for RMSNorm; of_product = mean(dh ⊙ h) with dh = k·dn ⊙ scale, h = (s − mean)·rstd.
 struct RowMeans {
   float of_gradient = 0, of_product = 0;
 };
@@ -55,7 +55,7 @@ HWY_INLINE RowMeans NormSums(const ResidualNormBackwardArgs& args, int64_t row, 
     hn::StoreU(hn::MulAdd(gradient, normalised, hn::LoadU(d, d_scale + c)), d, d_scale + c);
     hn::StoreU(hn::Add(gradient, hn::LoadU(d, d_shift + c)), d, d_shift + c);
   });
-  means.of_gradient /= width;
+  means.of_gradient = args.form.centred ? means.of_gradient / width : 0;
   means.of_product /= width;
   return means;
 }

@@ -49,21 +49,25 @@ HWY_INLINE void ResidualRow(const ResidualNormForwardArgs& args, int64_t row, Dr
   }
 }
 
-// LayerNorm of one row: n = k·((s − mean)·rstd·scale + shift). `n` may be `s`.
+// The norm of one row: n = k·((s − mean)·rstd·scale + shift); RMSNorm: mean = 0. `n` may be `s`.
 HWY_INLINE void NormRow(const ResidualNormForwardArgs& args, int64_t row, const float* s, float* n) {
   const int64_t width = args.residual.columns;
-  const float mean = SumColumns(width, [&](auto d, int64_t c) HWY_ATTR { return hn::LoadU(d, s + c); }) / width;
+  float mean = 0;
+  if (args.form.centred) {
+    mean = SumColumns(width, [&](auto d, int64_t c) HWY_ATTR { return hn::LoadU(d, s + c); }) / width;
+  }
   const float squares = SumColumns(width, [&](auto d, int64_t c) HWY_ATTR {
     const auto centred = hn::Sub(hn::LoadU(d, s + c), hn::Set(d, mean));
     return hn::Mul(centred, centred);
   });
-  const float rstd = 1.0f / std::sqrt(squares / width + kLayerNormEpsilon);
+  const float rstd = 1.0f / std::sqrt(squares / width + args.form.epsilon);
   const float *scale = args.scale.data, *shift = args.shift.data;
   const float norm_gain = args.norm_gain;
   ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
     const auto centred = hn::Sub(hn::LoadU(d, s + c), hn::Set(d, mean));
     const auto normalised = hn::Mul(centred, hn::Set(d, rstd));
-    const auto affine = hn::MulAdd(normalised, hn::LoadU(d, scale + c), hn::LoadU(d, shift + c));
+    const auto added = shift == nullptr ? hn::Zero(d) : hn::LoadU(d, shift + c);
+    const auto affine = hn::MulAdd(normalised, hn::LoadU(d, scale + c), added);
     hn::StoreU(hn::Mul(hn::Set(d, norm_gain), affine), d, n + c);
   });
   args.mean[row] = mean;

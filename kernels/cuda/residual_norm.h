@@ -1,6 +1,6 @@
 // The residual connection on the device: the rules of kernels/residual_norm.h, with these differences.
 //
-//   s = r·ω ⊙ x + b·g·dropout(y + bias) + a·e,  n = k·LayerNorm(s),  d' = d + c·b·g·dropout(y + bias)
+//   s = r·ω ⊙ x + b·g·dropout(y + bias) + a·e,  n = k·norm(s),  d' = d + c·b·g·dropout(y + bias)
 // Types: Residual is the stored type of x, s, e and their gradients, Compute that of y, n and their gradients.
 //   <float, float>        fp32
 //   <BFloat16, BFloat16>  bf16 post-norm

@@ -171,7 +171,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads, kMore ? 1 : 2)
         means[1] = MulAdd(terms.gradient.v[c], terms.normalised.v[c], means[1]);
       }
       row_sums.Add(team, means);
-      means[0] *= share;
+      means[0] = args.form.centred ? means[0] * share : 0.0f;
       means[1] *= share;
       HADAL_UNROLL for (int c = 0; c < 8; ++c) {
         ds.v[c] = MulAdd(-terms.normalised.v[c], means[1], terms.gradient.v[c] - means[0]) * rstd;

@@ -45,16 +45,19 @@ HADAL_DEVICE Eight ResidualSum(const ResidualNormForwardArgs& args, const Device
   return s;
 }
 
-// Mean and 1 / sqrt(variance + epsilon) of a row whose threads hold s; columns that do not exist hold 0. `share`: 1 /
-// W.
+// Mean (RMSNorm: 0) and 1 / sqrt(mean((s − mean)²) + epsilon) of a row whose threads hold s; columns that do not exist
+// hold 0. `share`: 1 / W.
 struct Statistics {
   float mean, rstd;
 };
 template <bool kAligned>
-HADAL_DEVICE Statistics StatisticsOf(const Eight& s, const RowTeam& team, float share, TeamSums<1>& sums) {
+HADAL_DEVICE Statistics StatisticsOf(const Eight& s, const NormForm& form, const RowTeam& team, float share,
+                                     TeamSums<1>& sums) {
   float sum[1] = {0.0f};
-  HADAL_UNROLL for (int i = 0; i < 8; ++i) sum[0] += s.v[i];
-  sums.Add(team, sum);
+  if (form.centred) {  // the same for every thread
+    HADAL_UNROLL for (int i = 0; i < 8; ++i) sum[0] += s.v[i];
+    sums.Add(team, sum);
+  }
   const float mean = sum[0] * share;
   float squares[1] = {0.0f};
   HADAL_UNROLL for (int i = 0; i < 8; ++i) {
@@ -63,7 +66,7 @@ HADAL_DEVICE Statistics StatisticsOf(const Eight& s, const RowTeam& team, float 
   }
   if (kAligned && team.columns == 0) squares[0] = 0.0f;  // with kAligned all eight columns exist, or none
   sums.Add(team, squares);
-  return {mean, 1.0f / SquareRoot(MulAdd(squares[0], share, kLayerNormEpsilon))};
+  return {mean, 1.0f / SquareRoot(MulAdd(squares[0], share, form.epsilon))};
 }
 
 template <typename Residual, typename Compute, bool kAligned, bool kMore>
@@ -87,10 +90,11 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
     if (mine && Given(args.sum))
       StoreEight<kAligned>(ViewOf<Residual>(args.sum).row(row) + team.column, s, team.columns);
     if (!Given(args.normed)) continue;
-    const Statistics of_row = StatisticsOf<kAligned>(s, team, share, sums);
+    const Statistics of_row = StatisticsOf<kAligned>(s, args.form, team, share, sums);
     if (!mine) continue;
     const Eight scale = LoadEight<kAligned>(ViewOf(args.scale) + team.column, team.columns);
-    const Eight shift = LoadEight<kAligned>(ViewOf(args.shift) + team.column, team.columns);
+    Eight shift;
+    if (Given(args.shift)) shift = LoadEight<kAligned>(ViewOf(args.shift) + team.column, team.columns);
     HADAL_UNROLL for (int c = 0; c < 8; ++c) {
       s.v[c] = args.norm_gain * MulAdd((s.v[c] - of_row.mean) * of_row.rstd, scale.v[c], shift.v[c]);
     }

@@ -1,6 +1,7 @@
 # The kernels, one .cu an op (more where forward and backward are long). nvcc compiles them for devices (kernels/cuda), a C++ compiler for
 # the emulator (tests/support).
 set(HADAL_CUDA_SOURCES
+  activation.cu
   adam.cu
   add.cu
   attention_backward.cu

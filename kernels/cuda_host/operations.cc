@@ -1,5 +1,6 @@
 #include "kernels/cuda_host/operations.h"
 
+#include "kernels/cuda/activation.h"
 #include "kernels/cuda/add.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/convert.h"
@@ -13,6 +14,7 @@
 #include "kernels/cuda_host/batch_block.h"
 #include "kernels/cuda_host/launch_device.h"
 #include "kernels/cuda_host/operation_functions.h"
+#include "kernels/cuda_host/operation_views.h"
 
 namespace hadal::cuda {
 namespace {
@@ -23,6 +25,15 @@ void Launched(const Stream& stream, const Args& args) {
   kKernel(DeviceOf(stream).handle(), args);
 }
 
+// The same with dropout.
+template <typename Args, void (*kKernel)(StreamHandle stream, const Args& args)>
+void LaunchedWithDropout(const Stream& stream, const Args& args) {
+  LaunchDevice& device = DeviceOf(stream);
+  Args placed = args;
+  placed.dropout = OnDevice(args.dropout, device);
+  kKernel(device.handle(), placed);
+}
+
 // It may be launched on another queue than the main one.
 void AddOnItsQueue(const Stream& stream, const AddArgs& args) { Add(HandleOf(stream), args); }
 
@@ -30,6 +41,8 @@ void AddOnItsQueue(const Stream& stream, const AddArgs& args) { Add(HandleOf(str
 
 const DeviceKernels& Operations() {
   static constexpr DeviceKernels kOperations = {
+      .activation_forward = LaunchedWithDropout<ActivationForwardArgs, cuda::ActivationForward>,
+      .activation_backward = LaunchedWithDropout<ActivationBackwardArgs, cuda::ActivationBackward>,
       .adam_step = operation::AdamStep,
       .add = AddOnItsQueue,
       .attention_forward = operation::AttentionForward,

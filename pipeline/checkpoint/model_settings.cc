@@ -35,6 +35,13 @@ OrderedJson ToJson(const StackMethod& stack) {
   return json;
 }
 
+OrderedJson ToJson(const Block& block) {
+  OrderedJson json;
+  ForEachBlockField(
+      [&](const char* name, auto member, const auto&... words) { json[name] = ToJson(block.*member, words...); });
+  return json;
+}
+
 void Read(JsonFields& fields, const char* name, double& value) { fields.Read(name, value); }
 void Read(JsonFields& fields, const char* name, int32_t& value) { fields.Read(name, value, 0); }
 void Read(JsonFields& fields, const char* name, bool& value) { fields.Read(name, value); }
@@ -57,6 +64,13 @@ void Read(JsonFields& fields, const char* name, StackMethod& stack) {
     if (age == FieldAge::kFirst || of_stack.Has(field)) Read(of_stack, field, stack.*member, words...);
   });
   of_stack.NoOthers();
+}
+void Read(JsonFields& fields, const char* name, Block& block) {
+  JsonFields of_block = fields.Object(name);
+  ForEachBlockField([&](const char* field, auto member, const auto&... words) {
+    if (of_block.Has(field)) Read(of_block, field, block.*member, words...);
+  });
+  of_block.NoOthers();
 }
 
 }  // namespace
@@ -82,6 +96,8 @@ std::string ModelSettingsJson(const ModelOptions& options) {
   ForEachModelField([&](const char* name, auto member, FieldAge, const auto&... words) {
     json[name] = ToJson(options.*member, words...);
   });
+  // As before the field: readers of older versions know models with the default block.
+  if (options.block == Block()) json.erase("block");
   return json.dump();
 }
 

@@ -166,7 +166,7 @@ std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacit
         costs.push_back(target * (2 * d * d + 2 * length * d) + source * 2 * d * d);
         break;
       case SublayerKind::kFeedForward:
-        costs.push_back(rows * 2 * d * plan.options.d_ff);
+        costs.push_back(rows * plan.options.feed_forward_products() * d * plan.options.d_ff);
         break;
       case SublayerKind::kOutputHead:
         costs.push_back(rows * HeadProducts(plan.options));

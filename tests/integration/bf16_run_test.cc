@@ -64,6 +64,18 @@ TEST(Bf16RunTest, EveryMethodTrains) {
   }
 }
 
+TEST(Bf16RunTest, OtherBlocksTrain) {
+  const Corpus corpus = SmallCorpus();
+  for (const ResidualMethod method : {ResidualMethod::kPreLn, ResidualMethod::kDeepNorm}) {
+    RunSpec spec = SmallRun(method);
+    spec.model.block = kLlamaBlock;
+    const RunOutcome bf16 = Train(InBf16(spec), corpus);
+    ExpectInBand(bf16.loss, Train(spec, corpus).loss, kBand, std::string(ResidualMethodName(method)));
+    spec.ranks = 2;
+    EXPECT_EQ(FirstDifference(bf16, Train(InBf16(spec), corpus)), "");
+  }
+}
+
 // A stack's residual stream is stored as its own norms let it be.
 TEST(Bf16RunTest, StacksMayDiffer) {
   const Corpus corpus = SmallCorpus();

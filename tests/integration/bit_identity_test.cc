@@ -125,6 +125,24 @@ TEST_P(BitIdentityTest, NightlyEveryLayoutOfALanguageModel) {
   ExpectSameBits(LanguageModelSpec(GetParam(), 32), SomeLayouts());
 }
 
+// Blocks: RMSNorm, gates, activations, no biases or fewer.
+TEST(BitIdentityTest, OtherBlocks) {
+  for (const ResidualMethod method :
+       {ResidualMethod::kPreLn, ResidualMethod::kDeepNorm, ResidualMethod::kLnScaling, ResidualMethod::kCompleteP,
+        ResidualMethod::kKeel, ResidualMethod::kSubLn, ResidualMethod::kDlclPre, ResidualMethod::kMhc}) {
+    RunSpec spec = LanguageModelSpec(method, 32);
+    spec.model.block = kLlamaBlock;
+    spec.model.activation_dropout = 0.1;
+    spec.steps = 2;
+    ExpectSameBits(spec, {{3, 2, ScheduleKind::kInterleaved1F1B, 2, 3, true}, {3, 2, ScheduleKind::kZbH1, 1, 0, true}});
+  }
+  RunSpec spec = BaseSpec(ResidualMethod::kPreLn, 64);
+  spec.model.block.activation = Activation::kGelu;
+  spec.model.block.biases = Biases::kQkv;
+  spec.steps = 2;
+  ExpectSameBits(spec, SomeLayouts());
+}
+
 TEST(BitIdentityTest, SeparateAndHalfTiedEmbeddings) {
   for (const EmbeddingSharing sharing : {EmbeddingSharing::kNone, EmbeddingSharing::kDecoder}) {
     RunSpec spec = BaseSpec(ResidualMethod::kBranchNorm, 32);

@@ -240,6 +240,18 @@ TEST(DecoderTest, AnAdaptiveSoftmaxOfMoreRowsThanABlock) {
   EXPECT_GT(ExpectEvaluatedProbabilities(outcome), kAdaptiveRows);
 }
 
+TEST(DecoderTest, AnotherBlock) {
+  const std::vector<std::vector<int32_t>> sources = RandomSources(13, 20, kVocabulary, 6);
+  for (const ResidualMethod method : {ResidualMethod::kPreLn, ResidualMethod::kNormFormer, ResidualMethod::kMhc}) {
+    DecodeSpec spec = BaseSpec(method);
+    spec.model.block = kLlamaBlock;
+    spec.moved = true;
+    const DecodeOutcome outcome = Decode(spec, sources, /*evaluate=*/true);
+    EXPECT_GE(ExpectEvaluatedProbabilities(outcome), 13);
+    ExpectSameOn({{3, 2, 1, 1}}, spec, sources, outcome);
+  }
+}
+
 // In front of each branch stand the method's norm and one more.
 TEST(DecoderTest, ANormOfANorm) {
   DecodeSpec spec = BaseSpec(ResidualMethod::kPreLn);

@@ -15,6 +15,7 @@
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
 #include "tests/support/emulated_device.h"
+#include "tests/support/small_model.h"
 #include "tests/support/training_engine.h"
 #include "tools/plan/plan_report.h"
 
@@ -49,10 +50,13 @@ TEST(DevicePlanTest, BytesAreWhatEveryRankAllocates) {
     int replicas = 1;
     bool speech = false;
     ResidualMethod method = ResidualMethod::kDeepNorm;
+    Block block;
   };
-  for (const auto& [replicas, speech, method] : {Case{}, {2}, {1, true}, {1, false, ResidualMethod::kMhc}}) {
+  for (const auto& [replicas, speech, method, block] :
+       {Case{}, {2}, {1, true}, {1, false, ResidualMethod::kMhc}, {1, false, ResidualMethod::kPreLn, kLlamaBlock}}) {
     TrainOptions options = SmallRun(replicas, /*recompute_every=*/2 * (replicas - 1));
     ApplyResidualMethod(method, options.model);
+    options.model.block = block;
     options.pipeline.transport = Transport::kHost;
     if (speech) options.model.source_vocabulary = 0, options.model.frame_width = options.model.front_end_channels = 40;
     const int ranks = 2 * replicas;

@@ -231,6 +231,24 @@ TEST(DeviceRunTest, ReplicasShareGradientsAndState) {
   }
 }
 
+TEST(DeviceRunTest, OtherBlocksTrainAsOnTheCpu) {
+  const Corpus corpus = SmallCorpus();
+  for (const ResidualMethod method : {ResidualMethod::kPreLn, ResidualMethod::kDeepNorm, ResidualMethod::kSubLn}) {
+    RunSpec spec = SmallRun(method);
+    spec.model.block = kLlamaBlock;
+    if (method == ResidualMethod::kDeepNorm)
+      spec.model.block = {.activation = Activation::kGelu, .biases = Biases::kQkv};
+    const RunOutcome cpu = Train(spec, corpus), device = Train(OnDevice(spec), corpus);
+    ExpectAlike(device.loss, cpu.loss, "loss");
+    ExpectAlike(device.gradient_norm, cpu.gradient_norm, "gradient norm");
+    RunSpec other = OnDevice(spec);
+    other.ranks = 2;
+    other.pipeline.recompute_every = 3;
+    other.poison = true;
+    EXPECT_EQ(FirstDifference(device, Train(other, corpus)), "");
+  }
+}
+
 TEST(DeviceRunTest, LanguageModelsTrainToo) {
   RunSpec spec = SmallRun(ResidualMethod::kPreLn);
   spec.model.encoder_layers = spec.model.source_vocabulary = 0;

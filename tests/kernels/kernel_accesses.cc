@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include "kernels/cuda/activation.h"
 #include "kernels/cuda/adam.h"
 #include "kernels/cuda/add.h"
 #include "kernels/cuda/attention.h"
@@ -350,6 +351,20 @@ void VisitFrontEnd(AccessLab& lab) {
             [&](StreamHandle stream) { cuda::GluBackward(stream, {.dy = dx.Rows(0, kRows), .z = z}); });
 }
 
+// A gated activation in training.
+template <typename T>
+void VisitActivation(AccessLab& lab) {
+  constexpr int64_t kRows = 8;
+  const MatrixOf<T> z = lab.Matrix<T>(kRows, 2 * kWidth), dz = lab.Matrix<T>(kRows, 2 * kWidth);
+  const Dropout dropout = lab.Dropout();
+  lab.Visit("8 x 512", {Named("ActivationForwardKernel", {kNameOf<T>})}, [&](StreamHandle stream) {
+    cuda::ActivationForward(stream, {Activation::kSilu, true, z, dropout, dz.Columns(0, kWidth)});
+  });
+  lab.Visit("8 x 512", {Named("ActivationBackwardKernel", {kNameOf<T>})}, [&](StreamHandle stream) {
+    cuda::ActivationBackward(stream, {Activation::kSilu, true, z, dropout, dz.Columns(kWidth, kWidth), dz});
+  });
+}
+
 // Four residual streams, in blocks of rows that are full.
 void VisitResiduals(AccessLab& lab) {
   constexpr int64_t kRows = 64, kResiduals = 4, kMaps = 24;
@@ -402,6 +417,8 @@ void ForEachKernel(cuda::KernelEmulator& emulator, const std::function<void(cons
   VisitRowsBesideProducts<BFloat16>(lab);
   VisitRowsBesideProducts<float>(lab);
   VisitRest(lab);
+  VisitActivation<BFloat16>(lab);
+  VisitActivation<float>(lab);
   VisitFrontEnd<BFloat16>(lab);
   VisitFrontEnd<float>(lab);
   VisitResiduals(lab);

@@ -32,6 +32,9 @@ constexpr Fields kCombinations[] = {
     {.second_starts = true},                          // ResiDual's first sublayer
     {.bias = true, .dropout = true, .second = true},  // the others, in training
     {.bias = true, .skip = true, .dropout = true, .d_sum = true, .learned_branch = true, .second = true},
+    {.bias = true, .dropout = true, .d_sum = true, .rms = true, .shift = false},  // Llama's block, pre-norm
+    {.skip = true, .norm_gain = true, .rms = true},
+    {.dropout = true, .shift = false},
 };
 
 struct Shape {
@@ -76,6 +79,7 @@ void ExpectSameBits(const BackwardResult& a, const BackwardResult& b) {
 ResidualNormReference NormOfStored(const Case& c, const ForwardResult& forward) {
   Case alone = c;
   alone.fields = {.branch = false, .norm = c.fields.norm, .norm_gain = c.fields.norm_gain};
+  alone.fields.rms = c.fields.rms, alone.fields.shift = c.fields.shift;
   alone.residual = forward.sum;
   return ReferenceOf(alone);
 }
@@ -104,7 +108,7 @@ ResidualNormReference::Gradients ExpectedGradients(const Case& c, const ForwardR
   g.d_skip = AddedTo(f.skip, c.skip, g.d_skip);
   g.d_bias = AddedTo(f.bias, c.bias, g.d_bias);
   g.d_scale = AddedTo(f.norm, c.scale, norm.d_scale);
-  g.d_shift = AddedTo(f.norm, c.shift, norm.d_shift);
+  g.d_shift = AddedTo(f.norm && f.shift, c.shift, norm.d_shift);
   g.d_residual_gain = AddedTo(f.learned_residual, c.learned_residual, g.d_residual_gain);
   g.d_branch_gain = AddedTo(f.learned_branch, c.learned_branch, g.d_branch_gain);
   return g;
@@ -126,7 +130,9 @@ ResidualNormReference ReferenceOf(const Case& c) {
   for (int64_t i = 0; f.dropout && i < c.rows * c.width; ++i) reference.factors.push_back(DropoutFactor(c.dropout, i));
   if (f.learned_residual) reference.learned_residual_gain = Widen(c.learned_residual);
   if (f.learned_branch) reference.learned_branch_gain = Widen(c.learned_branch);
-  if (f.norm) reference.scale = Widen(c.scale), reference.shift = Widen(c.shift);
+  if (f.norm) reference.scale = Widen(c.scale);
+  if (f.norm && f.shift) reference.shift = Widen(c.shift);
+  if (f.rms) reference.centred = false, reference.epsilon = Case::kRmsEpsilon;
   if (f.norm_gain) reference.norm_gain = Case::kNormGain;
   reference.has_second = f.second || f.second_starts;
   if (reference.has_second) reference.second_gain = Case::kSecondGain;
@@ -147,7 +153,7 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.rows << " x " << c.width << ", branch " << f.branch << ", bias " << f.bias << ", skip " << f.skip
              << ", dropout " << f.dropout << ", norm " << f.norm << ", d_sum " << f.d_sum << ", learned "
              << f.learned_residual << f.learned_branch << ", norm gain " << f.norm_gain << ", second " << f.second
-             << f.second_starts;
+             << f.second_starts << ", rms " << f.rms << ", shift " << f.shift;
 }
 
 Case MakeResidualNormCase(const ResidualNormBackend& backend, int64_t rows, int64_t width, const Fields& fields) {

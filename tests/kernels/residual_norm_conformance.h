@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/residual_norm.h"
 #include "runtime/random.h"
 #include "tests/support/backend.h"
 #include "tests/support/residual_norm_reference.h"
@@ -21,13 +22,16 @@ struct ResidualNormFields {
   bool branch = true, bias = false, skip = false, dropout = false, norm = true, d_sum = false;
   bool learned_residual = false, learned_branch = false, norm_gain = false;
   bool second = false, second_starts = false;  // a second stream goes on, or starts here
+  bool rms = false, shift = true;              // RMSNorm; whether the norm has a shift
 };
 // One of each kind that a method uses.
 std::span<const ResidualNormFields> ResidualNormCombinations();
 
 struct ResidualNormCase {
   static constexpr float kResidualGain = 1.75f, kBranchGain = 0.625f, kSkipGain = 0.75f, kNormGain = 0.375f,
-                         kSecondGain = 0.3125f;
+                         kSecondGain = 0.3125f, kRmsEpsilon = 1e-3f;
+
+  NormForm form() const { return fields.rms ? NormForm{.centred = false, .epsilon = kRmsEpsilon} : NormForm(); }
 
   int64_t rows = 0, width = 0;
   ResidualNormFields fields;

@@ -32,7 +32,7 @@ struct ResidualNormVectors {
     if (c.fields.skip) args.skip_gain = c.kSkipGain;
     if (c.fields.learned_residual) args.learned_residual_gain = learned_residual.view();
     if (c.fields.learned_branch) args.learned_branch_gain = learned_branch.view();
-    if (c.fields.norm) args.scale = scale.view();
+    if (c.fields.norm) args.scale = scale.view(), args.form = c.form();
     if (c.fields.norm_gain) args.norm_gain = c.kNormGain;
     lab.Complete(args);
     return args;
@@ -64,7 +64,8 @@ ResidualNormForwardResult RunResidualNormForward(Lab&& lab, const ResidualNormCa
   if (f.second || f.second_starts) args.second_sum = second_sum.view();
   with_sum([&](auto& sum) { args.sum = sum.view(); });
   if (f.norm) {
-    args.shift = vectors.shift.view(), args.normed = normed.view();
+    if (f.shift) args.shift = vectors.shift.view();
+    args.normed = normed.view();
     args.mean = mean.view(), args.rstd = rstd.view();
   }
   lab.Forward(args);
@@ -101,7 +102,8 @@ ResidualNormBackwardResult RunResidualNormBackward(Lab&& lab, const ResidualNorm
   with_d_residual([&](auto& d_residual) { args.d_residual = d_residual.view(); });
   if (f.norm) {
     args.d_normed = d_normed.view(), args.sum = sum.view(), args.mean = mean.view(), args.rstd = rstd.view();
-    args.d_scale = sums.scale.view(), args.d_shift = sums.shift.view();
+    args.d_scale = sums.scale.view();
+    if (f.shift) args.d_shift = sums.shift.view();
   }
   if (f.d_sum) args.d_sum = d_sum.view();
   if (f.branch) args.d_branch = d_branch.view();
@@ -124,7 +126,8 @@ ResidualNormBackwardResult RunResidualNormBackward(Lab&& lab, const ResidualNorm
   if (f.branch) result.d_branch = d_branch.dense();
   if (f.skip) result.d_skip = d_skip.dense();
   if (f.bias) result.d_bias = sums.bias.Read();
-  if (f.norm) result.d_scale = sums.scale.Read(), result.d_shift = sums.shift.Read();
+  if (f.norm) result.d_scale = sums.scale.Read();
+  if (f.norm && f.shift) result.d_shift = sums.shift.Read();
   if (f.learned_residual) result.d_learned_residual = sums.learned_residual.Read();
   if (f.learned_branch) result.d_learned_branch = sums.learned_branch.Read();
   EXPECT_TRUE(d_branch.guards_intact() && d_skip.guards_intact());

@@ -55,6 +55,9 @@ TEST(ValidateModelOptionsTest, NamesFieldValueAndRange) {
                          {"model: attention_dropout = ", [](O& o) { o.attention_dropout = 1; }},
                          {"model: activation_dropout = ", [](O& o) { o.activation_dropout = 1; }},
                          {"model: label_smoothing = ", [](O& o) { o.label_smoothing = 1; }},
+                         {"model: block.norm_epsilon = 0", [](O& o) { o.block.norm_epsilon = 0; }},
+                         {"fixup_scalars is not allowed with block.activation \"relu\" and block.gated",
+                          [](O& o) { o.decoder.fixup_scalars = o.block.gated = true; }},
                          {"model: branch_growth_updates = ",
                           [](O& o) { o.branch_growth = BranchGrowth::kLinear, o.branch_growth_updates = 0; }}});
 }
@@ -211,6 +214,12 @@ TEST(ModelFields, AreAllOfAStack) {
   ForEachStackField(
       [&](const char* name, auto member, FieldAge, const auto&...) { seen.Add(name, &(seen.options.*member)); });
   EXPECT_EQ(seen.names.size(), FieldsOf<StackMethod>());
+}
+
+TEST(ModelFields, AreAllOfABlock) {
+  Seen<Block> seen;
+  ForEachBlockField([&](const char* name, auto member, const auto&...) { seen.Add(name, &(seen.options.*member)); });
+  EXPECT_EQ(seen.names.size(), FieldsOf<Block>());
 }
 
 TEST(ModelFields, AreAllOfAModel) {

@@ -208,6 +208,21 @@ TEST(ModelPlanTest, MethodsAddTheirParameters) {
   EXPECT_EQ(ExtraElements(ResidualMethod::kNormFormer, ResidualMethod::kPreLn), 5 * (2 * 8 + 2 * 16 + 4));
 }
 
+TEST(ModelPlanTest, ABlockAddsAndTakesParameters) {
+  ModelOptions options = Options(1, 1, 16, 32, 100);
+  options.block = {.norm_shift = false, .gated = true, .biases = Biases::kQkv};
+  const ModelPlan plan = ModelPlan::Make(options);
+  std::set<std::string> names;
+  for (int32_t p = 0; p < std::ssize(plan.parameters); ++p) names.insert(plan.ParameterName(p));
+  for (const char* name : {"encoder.layers.0.fc3.weight", "decoder.layers.0.encoder_attn.v_proj.bias"}) {
+    EXPECT_EQ(names.count(name), 1u) << name;
+  }
+  for (const char* name : {"encoder.layers.0.fc1.bias", "encoder.layers.0.fc3.bias", "encoder.layers.0.fc2.bias",
+                           "decoder.layers.0.self_attn.out_proj.bias", "decoder.layers.0.final_layer_norm.bias"}) {
+    EXPECT_EQ(names.count(name), 0u) << name;
+  }
+}
+
 TEST(ModelPlanTest, LayersThatShareAGainAreNotCutApart) {
   ModelOptions options = Options(2, 2, 8, 16, 100);
   const ModelPlan free = ModelPlan::Make(options);
@@ -349,6 +364,16 @@ TEST(ModelPlanTest, HashTellsModelsApart) {
   ModelOptions heads = Options(3, 2, 16, 32, 100);
   heads.heads = 4;
   EXPECT_NE(ModelPlan::Make(heads).Hash(), base);
+  for (const Block& block : {Block{.norm = NormKind::kRms},
+                             {.norm_epsilon = 1e-6},
+                             {.norm_shift = false},
+                             {.activation = Activation::kGelu},
+                             {.gated = true},
+                             {.biases = Biases::kNone}}) {
+    ModelOptions other = Options(3, 2, 16, 32, 100);
+    other.block = block;
+    EXPECT_NE(ModelPlan::Make(other).Hash(), base) << BlockText(block);
+  }
 }
 
 TEST(BranchGainTest, GrowsLinearlyToOne) {

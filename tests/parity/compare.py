@@ -90,7 +90,7 @@ def run_model(case, weights, dtype):
 
 def hidden_axis(name):
     """The axis of a parameter that counts the feed-forward's hidden units; None where it has none."""
-    if re.search(r"\.(fc1\.(weight|bias)|ffn_layernorm\.(weight|bias))$", name):
+    if re.search(r"\.(fc[13]\.(weight|bias)|ffn_layernorm\.(weight|bias))$", name):
         return 0
     return 1 if name.endswith(".fc2.weight") else None
 
@@ -216,6 +216,9 @@ def altered_cases(case, weights):
             damaged[name].flat[-1] += 0.05
             yield f"one element of {name} off by 0.05", case, damaged
     else:
+        for field, other in (("activation", "gelu"), ("norm_epsilon", 1e-3), ("norm", "layer")):
+            if "block" in case["model"]:
+                yield f"block.{field} {other}", with_model(block={**case["model"]["block"], field: other}), weights
         yield "label smoothing 0.11", with_model(label_smoothing=0.11), weights
     if not any(name.endswith("head_scale") for name in weights):  # whose size is the number of heads
         yield "half the heads", with_model(heads=case["model"]["heads"] // 2), weights
@@ -224,7 +227,7 @@ def altered_cases(case, weights):
     for name in ("encoder.layers.0.self_attn.q_proj.weight", "decoder.layers.1.encoder_attn.v_proj.bias",
                  "decoder.layers.1.final_layer_norm.weight", "encoder.layers.1.fc1.bias",
                  "encoder.layers.0.self_attn.head_scale", "decoder.layers.1.attn_ln.weight",
-                 "encoder.layers.1.ffn_layernorm.bias", "decoder.layers.1.encoder_attn.omega", "encoder.layers.0.ffn.omega",
+                 "encoder.layers.1.ffn_layernorm.bias", "encoder.layers.1.fc3.weight", "decoder.layers.1.encoder_attn.omega", "encoder.layers.0.ffn.omega",
                  "decoder.layers.1.encoder_attn.shift", "encoder.layers.0.ffn.shift2", "decoder.layers.0.ffn.shift3",
                  "encoder.layers.1.self_attn.scale", "encoder.scale", "decoder.shift", "encoder.dlcl.weight",
                  "decoder.dlcl.layer_norms.1.weight"):

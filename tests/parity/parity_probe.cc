@@ -42,6 +42,7 @@ struct ProbeOptions {
   std::string method = "post_ln";
   std::string sharing = "all";
   std::string growth;  // instead of the method's
+  std::string block = "vaswani";
   std::vector<int32_t> cutoffs;
   ModelOptions model;
   int ranks = 1;
@@ -213,10 +214,28 @@ absl::Status WriteCase(const ProbeOptions& options, const std::vector<PackedBatc
   return file.good() ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write to ", options.directory));
 }
 
+// Each value of each field of a block is in one of these.
+Block BlockNamed(const std::string& name) {
+  Block block;
+  if (name == "llama" || name == "qwen2") {
+    block = {.norm = NormKind::kRms, .norm_epsilon = 1e-6, .norm_shift = false};
+    block.activation = Activation::kSilu, block.gated = true;
+    block.biases = name == "llama" ? Biases::kNone : Biases::kQkv;
+  } else if (name == "gpt2") {
+    block.activation = Activation::kGeluTanh;
+  } else if (name == "modernbert") {
+    block.norm_shift = false, block.activation = Activation::kGelu, block.gated = true, block.biases = Biases::kNone;
+  } else if (name == "gated_relu") {
+    block.norm = NormKind::kRms, block.norm_epsilon = 1e-3, block.gated = true;
+  }
+  return block;
+}
+
 absl::Status CompleteModel(ProbeOptions& options) {
   ModelOptions& model = options.model;
   HADAL_ASSIGN_OR_RETURN(const ResidualMethod method, ParseResidualMethod(options.method));
   ApplyResidualMethod(method, model);
+  model.block = BlockNamed(options.block);
   for (StackMethod* stack : {&model.encoder, &model.decoder}) {
     if (options.layer_gain != 1) stack->layer_gain = options.layer_gain;
     if (options.norm_gain) stack->norm_gain = DepthInit::kInverseSqrt;
@@ -272,6 +291,8 @@ int main(int argc, char** argv) {
   app.AddOption("--directory", options.directory, "an existing, empty directory").Required();
   app.AddOption("--method", options.method, "a residual method");
   app.AddOption("--sharing", options.sharing, "of embeddings").OneOf({"none", "decoder", "all"});
+  app.AddOption("--block", options.block, "of branches and norms")
+      .OneOf({"vaswani", "gpt2", "llama", "qwen2", "modernbert", "gated_relu"});
   app.AddOption("--growth", options.growth, "of BranchNorm's gain").OneOf({"exponential", "sigmoid"});
   app.AddOption("--layer-gain", options.layer_gain, "over the method's");
   app.AddFlag("--norm-gain", options.norm_gain, "1/sqrt(l), over the method's");

@@ -20,11 +20,11 @@ ResidualNormReference::Output ResidualNormReference::Forward() const {
   for (int64_t r = 0; r < rows; ++r) {
     const double* s = &out.sum[r * width];
     double mean = 0, variance = 0;
-    for (int64_t c = 0; c < width; ++c) mean += s[c] / width;
+    for (int64_t c = 0; centred && c < width; ++c) mean += s[c] / width;
     for (int64_t c = 0; c < width; ++c) variance += (s[c] - mean) * (s[c] - mean) / width;
-    const double rstd = 1 / std::sqrt(variance + 1e-5);
+    const double rstd = 1 / std::sqrt(variance + epsilon);
     for (int64_t c = 0; c < width; ++c) {
-      out.normed[r * width + c] = norm_gain * (scale[c] * (s[c] - mean) * rstd + shift[c]);
+      out.normed[r * width + c] = norm_gain * (scale[c] * (s[c] - mean) * rstd + (shift.empty() ? 0 : shift[c]));
     }
     out.mean.push_back(mean);
     out.rstd.push_back(rstd);
@@ -51,7 +51,7 @@ ResidualNormReference::Gradients ResidualNormReference::Backward(const std::vect
         g.d_scale[i] += dn * h[i];
         g.d_shift[i] += dn;
         for (int64_t j = 0; j < width; ++j) {
-          ds[r * width + j] += dn * scale[i] * q * ((i == j) - 1.0 / width - h[i] * h[j] / width);
+          ds[r * width + j] += dn * scale[i] * q * ((i == j) - (centred ? 1.0 / width : 0) - h[i] * h[j] / width);
         }
       }
     }

@@ -17,7 +17,9 @@ struct ResidualNormReference {
   double residual_gain = 1, branch_gain = 1, skip_gain = 1;
   std::vector<double> learned_residual_gain;  // [width], or empty
   std::vector<double> learned_branch_gain;    // [1], or empty
-  std::vector<double> scale, shift;           // [width], or empty: no norm
+  std::vector<double> scale, shift;           // [width]; no scale: no norm; no shift: 0
+  bool centred = true;                        // LayerNorm; false: RMSNorm
+  double epsilon = 1e-5;
   double norm_gain = 1;
   bool has_second = false;  // a second stream
   double second_gain = 1;

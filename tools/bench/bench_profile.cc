@@ -283,6 +283,7 @@ class ProfileBench {
     model.set_d_model(plan_.options.d_model);
     model.set_d_ff(plan_.options.d_ff);
     model.set_heads(plan_.options.heads);
+    model.set_block(BlockText(plan_.options.block));
     model.set_residual_streams(std::max(plan_.Residuals(Stack::kEncoder), plan_.Residuals(Stack::kDecoder)));
     for (const int32_t id : plan_.options.adaptive_cutoffs.span()) model.add_adaptive_cutoffs(id);
     if (plan_.options.reads_speech()) {

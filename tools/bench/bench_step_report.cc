@@ -74,7 +74,7 @@ Products ProductsOf(const ModelPlan& plan, int32_t sublayer, const PackedBatch& 
     case SublayerKind::kCrossAttention:
       return {2 * (target + source) * d * d, d * Pairs(batch.target_offsets, batch.source_offsets, false)};
     case SublayerKind::kFeedForward:
-      return {2 * rows * d * model.d_ff, 0};
+      return {model.feed_forward_products() * rows * d * model.d_ff, 0};
     case SublayerKind::kOutputHead:
       return {HeadLinear(model, batch), 0};
   }

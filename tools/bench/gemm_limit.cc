@@ -124,7 +124,7 @@ void HostGemmLimit::LayOut(ArenaLayout& layout) {
   const ModelOptions& model = plan_.options;
   const int64_t rows = std::max(pipeline_.capacity.source_rows, pipeline_.capacity.target_rows);
   activation_floats_ =
-      std::max(rows * std::max<int64_t>(3 * model.d_model, model.d_ff),
+      std::max(rows * std::max<int64_t>(3 * model.d_model, (model.feed_forward_products() - 1) * int64_t{model.d_ff}),
                Workspace::LogitRows(DeviceKind::kCpu, plan_) * static_cast<int64_t>(model.target_vocabulary));
   weight_slice_ = layout.Reserve<float>("weights", weights);
   gradient_slice_ = layout.Reserve<float>("gradients", weights);
@@ -199,7 +199,7 @@ void HostGemmLimit::Attention(Half half, AttentionProducts& products, bool cross
 
 void HostGemmLimit::RunSublayer(int32_t sublayer, size_t batch, Half half) {
   const SublayerRecord& record = plan_.sublayers[sublayer];
-  const int64_t d = plan_.options.d_model, d_ff = plan_.options.d_ff;
+  const int64_t d = plan_.options.d_model, d_ff = plan_.options.d_ff, products = plan_.options.feed_forward_products();
   const int64_t source = batches_[batch].source_rows(), target = batches_[batch].target_rows();
   const int64_t rows = record.stack == Stack::kEncoder ? source : target;
   const int64_t weight = weight_offset_[sublayer];
@@ -218,8 +218,8 @@ void HostGemmLimit::RunSublayer(int32_t sublayer, size_t batch, Half half) {
       Attention(half, attentions.cross, /*cross=*/true);
       return Linear(half, target, d, d, weight + 3 * d * d);
     case SublayerKind::kFeedForward:
-      Linear(half, rows, d, d_ff, weight);
-      return Linear(half, rows, d_ff, d, weight + d * d_ff);
+      Linear(half, rows, d, (products - 1) * d_ff, weight);
+      return Linear(half, rows, d_ff, d, weight + (products - 1) * d * d_ff);
     case SublayerKind::kOutputHead:
       if (half == Half::kForward) Head(target, weight);  // forward and backward, as in the step
       return;

@@ -80,6 +80,13 @@ absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
     return absl::InvalidArgumentError(
         absl::StrCat("model.heads = ", to.heads, " is not allowed; it must divide model.d_model = ", to.d_model));
   }
+  const config::Block& block = from.block();
+  to.block = {.norm = FromWord(kNormKindWords, block.norm()),
+              .norm_epsilon = block.norm_epsilon(),
+              .norm_shift = block.norm_shift(),
+              .activation = FromWord(kActivationWords, block.activation()),
+              .gated = block.gated(),
+              .biases = FromWord(kBiasesWords, block.biases())};
   const config::Residual& residual = from.residual();
   HADAL_ASSIGN_OR_RETURN(const ResidualMethod method, ParseResidualMethod(residual.method()));
   ApplyResidualMethod(method, to);

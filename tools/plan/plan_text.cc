@@ -61,6 +61,7 @@ void AppendHeader(const PlanReport& report, std::string& text) {
       DepthName(model), model.d_model, model.d_ff, model.heads,
       model.source_vocabulary > 0 ? absl::StrCat(model.source_vocabulary, "/") : std::string(), model.target_vocabulary,
       model.encoder_sublayers() + model.decoder_sublayers(), HumanCount(report.model.ParameterElements()));
+  absl::StrAppend(&text, "block     ", BlockText(model.block), "\n");
   AppendGains(model, text);
   absl::StrAppendFormat(&text,
                         "schedule  %s, %d rank(s) x %d chunk(s) x %d thread(s), %d micro-batch(es) of %d source and %d "

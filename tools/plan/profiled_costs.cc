@@ -132,6 +132,11 @@ absl::StatusOr<std::unique_ptr<StepCosts>> MakeProfiledCosts(const config::Profi
     return absl::InvalidArgumentError(absl::StrCat("the profile was measured with ", field.name, " ", field.measured,
                                                    ", this model has ", field.asked, "; measure it with this model"));
   }
+  if (measured.block() != BlockText(model.block)) {
+    return absl::InvalidArgumentError(absl::StrCat("the profile was measured with ", measured.block(),
+                                                   ", this model has ", BlockText(model.block),
+                                                   "; measure it with this model"));
+  }
   if (!std::ranges::equal(measured.adaptive_cutoffs(), model.adaptive_cutoffs.span())) {
     return absl::InvalidArgumentError(
         "the profile was measured with other model.adaptive_cutoffs; measure it with this model");

@@ -125,7 +125,11 @@ class RooflineCosts : public StepCosts {
         sum.Add(Linear(rows, d, d));
         break;
       case SublayerKind::kFeedForward:
-        sum.Add(Linear(rows, d, model.d_ff));
+        sum.Add(Linear(rows, d, (model.feed_forward_products() - 1.0) * model.d_ff));
+        if (!model.fuses_activation()) {
+          const double passes = model.block.gated ? 3 : 2, read = rows * model.d_ff * element_bytes_;
+          sum.Add({PassSeconds(passes * read), PassSeconds((2 * passes - 1) * read)});
+        }
         sum.Add(Linear(rows, model.d_ff, d));
         break;
       case SublayerKind::kOutputHead: {

@@ -39,12 +39,16 @@ TEST(ModelSettingsTest, ReadsBackEveryBit) {
       options.distribution = WeightDistribution::kXavierNormal;
       options.adaptive_cutoffs = {.ids = {100, 4000}, .count = 2};
       options.label_smoothing = 0;
+      options.block = {.norm = NormKind::kRms, .norm_epsilon = 1e-6, .norm_shift = false};
+      options.block.activation = Activation::kGeluTanh, options.block.gated = true;
+      options.block.biases = Biases::kQkv;
     }
     const std::string text = ModelSettingsJson(options);
     const absl::StatusOr<ModelOptions> read = ParseModelSettings(text);
     ASSERT_TRUE(read.ok()) << read.status();
     EXPECT_EQ(ModelSettingsJson(*read), text);
     EXPECT_EQ(ModelPlan::Make(*read).Hash(), ModelPlan::Make(options).Hash());
+    EXPECT_EQ(read->block, options.block);
     EXPECT_EQ(read->encoder.residual_gain, options.encoder.residual_gain);
     EXPECT_EQ(read->decoder.branch_gain, 0.7);
     EXPECT_EQ(read->attention_dropout, options.attention_dropout);

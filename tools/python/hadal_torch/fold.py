@@ -86,6 +86,9 @@ def fold(plain: PlainModel, format_name: str) -> Folded:
         if plain.model.get(name):
             raise Refusal(f"{format_name} has no place for {meaning}: model.{name} is {plain.model[name]}. "
                           "Only `hadal checkpoint export` without --format and hadal_torch.Model hold this model")
+    if "block" in plain.model:
+        raise Refusal(f"{format_name} takes the block of Vaswani et al. 2017; model.block is {plain.model['block']}. "
+                      "Only `hadal checkpoint export` without --format and hadal_torch.Model hold this model")
     _check(plain, format_name)
     weights = {name: value.astype(np.float64) for name, value in plain.weights.items()
                if not name.endswith((".omega", "embed_tokens.weight", "output_projection.weight"))}

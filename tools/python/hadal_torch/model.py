@@ -4,7 +4,8 @@ tests/parity compares hadal's gradients with it. Written from the formulas of th
 with hadal. Plain on purpose: parameters have fairseq's names, sentences are a padded rectangle with masks, every sublayer goes
 through one function. Any dtype. There is no dropout.
 
-    every sublayer   x' = post(r·x + b·F(pre(x)))      pre, post ∈ {identity, LayerNorm}; F may hold norms and scales of its own
+    every sublayer   x' = post(r·x + b·F(pre(x)))      pre, post ∈ {identity, norm}; F may hold norms and scales of its own
+    block            norm, activation, gate and biases are settings["block"]'s; without it those of Vaswani et al. 2017
     embedding        x0 = sqrt(d)·E[token] + PE[position], positions counted from 2
     adaptive         E[token] = E_c[token − first_c]·P_cᵀ, c the token's band; softmax: log_softmax below
     loss             Σ over target tokens of (1 − eps − eps_v)·nll + eps_v·Σ_v(−log p_v), eps_v = eps / (V − 1)
@@ -23,7 +24,8 @@ import torch.nn.functional as F
 from hadal_torch.plain import DEPTH_RULES, PlainModel, branch_growth, position_table
 
 PAD, EOS = 1, 2
-NORM_EPS = 1e-5
+VASWANI = {"norm": "layer", "norm_epsilon": 1e-5, "activation": "relu", "gated": False}
+ACTIVATIONS = {"relu": torch.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu}
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class Model(torch.nn.Module):
         super().__init__()
         self.settings = settings
         self.heads = self.settings["heads"]
+        self.block = {**VASWANI, **settings.get("block", {})}
         self.encoder_residual, self.decoder_residual = residuals
         self.dtype = dtype
         self.profile = None  # while profiling: name → omega
@@ -117,7 +120,12 @@ class Model(torch.nn.Module):
         return x - self.get_parameter(name) if residual.fixup else x
 
     def norm(self, x, name):
-        return F.layer_norm(x, x.shape[-1:], self.get_parameter(name + ".weight"), self.get_parameter(name + ".bias"), NORM_EPS)
+        weight, epsilon = self.get_parameter(name + ".weight"), self.block["norm_epsilon"]
+        bias = self.get_parameter(name + ".bias") if name + ".bias" in self.names else None
+        if self.block["norm"] == "layer":
+            return F.layer_norm(x, x.shape[-1:], weight, bias, epsilon)
+        y = weight * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + epsilon))
+        return y if bias is None else y + bias
 
     def attention(self, x, keys, mask, name, context_map=lambda c: c):
         """softmax(q kᵀ / sqrt(d/h) + mask) v, heads apart; context_map [B, h, T, d/h] → the same, heads side by side, out_proj.
@@ -155,9 +163,12 @@ class Model(torch.nn.Module):
         return self.attention(self.shifted(x, residual, name + ".shift"), encoder_output, mask, name)
 
     def feed_forward(self, x, layer, residual):
-        before_relu = self.linear(self.shifted(x, residual, layer + ".ffn.shift1"), layer + ".fc1")
-        hidden = self.shifted(torch.relu(self.shifted(before_relu, residual, layer + ".ffn.shift2")), residual,
-                              layer + ".ffn.shift3")
+        x = self.shifted(x, residual, layer + ".ffn.shift1")
+        activated = ACTIVATIONS[self.block["activation"]](
+            self.shifted(self.linear(x, layer + ".fc1"), residual, layer + ".ffn.shift2"))
+        if self.block["gated"]:
+            activated = activated * self.linear(x, layer + ".fc3")
+        hidden = self.shifted(activated, residual, layer + ".ffn.shift3")
         if residual.hidden_norm:
             hidden = self.norm(hidden, layer + ".ffn_layernorm")
         return self.linear(hidden, layer + ".fc2")

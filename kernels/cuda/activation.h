@@ -1,0 +1,14 @@
+// The activation of a feed-forward sublayer on the device: kernels/activation.h. All matrices are float or BFloat16.
+// Numerics: fp32; elements are independent. The exponential is the device's. REQUIRES: if dropout is active, its place.
+// Asynchronous.
+#pragma once
+
+#include "kernels/activation.h"
+#include "kernels/cuda/device_view.h"
+
+namespace hadal::cuda {
+
+void ActivationForward(StreamHandle stream, const ActivationForwardArgs& args);
+void ActivationBackward(StreamHandle stream, const ActivationBackwardArgs& args);
+
+}  // namespace hadal::cuda
