@@ -4,12 +4,13 @@
 //   gated    y = f ⊙ act(z_1) ⊙ z_2             z = z_1 | z_2 [R, 2W], the activated half first (SwiGLU, GeGLU: Shazeer
 //                                               2020, arXiv 2002.05202)
 //   backward d z_1 = f ⊙ dy ⊙ z_2 ⊙ act'(z_1)   d z_2 = f ⊙ dy ⊙ act(z_1);   plain: without z_2
-// f: dropout factors; element = row·W + column. With σ(t) = 1/(1 + e^−t), Φ the normal distribution's and φ its density:
-//   relu max(0, t), keeps a NaN   gelu t·Φ(t)   gelu_tanh t·σ(2u), u = sqrt(2/π)·(t + 0.044715 t³)   silu t·σ(t)
+// f: dropout factors; element = row·W + column. act, with σ(t) = 1/(1 + e^−t) and Φ the normal distribution:
+//   relu max(0, t), keeps a NaN    gelu t·Φ(t)    silu t·σ(t)    gelu_tanh t·σ(2u), u = sqrt(2/π)·(t + 0.044715 t³)
 // (GELU: Hendrycks and Gimpel 2016, arXiv 1606.08415, as torch.nn.functional.gelu, exact and "tanh").
 // Shapes: y, dy [R, W]; z, dz [R, W], gated [R, 2W]. Storage: all matrices have one type: fp32, or on a device bf16.
 // Memory traffic in rows of W: plain 2 forward and 3 backward, gated 3 and 5.
-// Numerics: fp32, each element alone, so the number of threads changes no bit. Φ: kNormalTail. REQUIRES: matching shapes (aborts otherwise). Blocking; allocates nothing.
+// Numerics: fp32, each element alone, so the number of threads changes no bit. Φ: kNormalTail.
+// REQUIRES: matching shapes (aborts otherwise). Blocking; allocates nothing.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@ namespace hadal {
 
 enum class Activation : int32_t { kRelu, kGelu, kGeluTanh, kSilu };
 
-// Φ(−t) = e^(−t²/2) · Σ_j kNormalTail[j]·k^(j + 1) for t ≥ 0, with k = 1 / (1 + kNormalTailScale·t). Our fit; error 4e-9.
+// Φ(−t) = e^(−t²/2) · Σ_j kNormalTail[j]·k^(j + 1) for t ≥ 0, with k = 1 / (1 + kNormalTailScale·t). Our fit; its error
+// is 4e-9.
 inline constexpr float kNormalTailScale = 0.275771645f;  // 0.39 / sqrt(2)
 inline constexpr float kNormalTail[] = {0.117662578f,  0.0456944073f, 0.324779201f,
                                         -0.317699522f, 0.443331805f,  -0.11376847f};

@@ -11,8 +11,8 @@
 // Source: residual_norm.md has the derivation. DeepNorm: DeepNet (arXiv 2203.00555) figure 2, r = alpha. BranchNorm
 // (arXiv 2305.02790) eq. 7, b = alpha_t. ReZero (Bachlechner et al. 2020), g learned. Admin (Liu et al. 2020), ω
 // learned. B2T (arXiv 2206.00330), e the layer's input. LayerNorm Scaling (arXiv 2502.05795), k. ResiDual (arXiv
-// 2304.14802), d. LayerNorm: biased variance. RMSNorm: Zhang and Sennrich 2019 (arXiv 1910.07467); its mean is stored as
-// 0, and its gradient subtracts no mean of dh.
+// 2304.14802), d. LayerNorm: biased variance. RMSNorm: Zhang and Sennrich 2019 (arXiv 1910.07467); its mean is stored
+// as 0.
 // Shapes: R packed rows, W width (d_model).
 // Storage: x, e, s and their gradients (d_residual, d_sum) share one type. y, n and their gradients, which products
 // read or write, share another. On the CPU both types are fp32; on a device either may be bf16 (cuda/residual_norm.h
