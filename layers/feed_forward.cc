@@ -6,8 +6,8 @@
 // Source: Vaswani et al. 2017 eq. 2; gates: Shazeer 2020 (arXiv 2002.05202). Numerics, order of accumulation, threads:
 // chunk_part.h, kernels/linear.h. An ungated ReLU is part of the product's kernel.
 // Saved: the hidden layer after activation and dropout [R, d_ff]; the zeros of an ungated ReLU are the backward's mask.
-// Then, each only where it exists: the output of `inner` [R, d_ff], the shifted input [R, d]. Only for the input half, where they exist: the
-// statistics of the inner norm [2R], the bias b_1 − s_2 [d_ff], a bit mask of the ReLU, the hidden layer before an
+// Then, each only where it exists: the output of `inner` [R, d_ff], the shifted input [R, d]. Only for the input
+// half, where they exist: the statistics of the inner norm [2R], the bias b_1 − s_2 [d_ff], a bit mask of the ReLU, the hidden layer before an
 // `inner`, and without an ungated ReLU z, what the activation reads [R, d_ff], gated [R, 2·d_ff]. Pending: the gradient
 // of the first product's output, in z's shape; the gradient of the hidden layer lies in its last d_ff columns first.
 // The bit mask (kernels/linear.h, ReluMaskArgs) exists if products are bf16, only the ReLU is between the two products

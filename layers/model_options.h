@@ -178,7 +178,7 @@ struct ModelOptions {
 
   // Without an encoder the model is a language model: no source, and no cross-attention in the decoder layers.
   bool has_encoder() const { return encoder_layers > 0; }
-  // Whether the feed-forward's first product also adds the bias and applies ReLU and dropout; else z = x·W_1ᵀ [+ b_1] is
+  // Whether the feed-forward's first product also adds the bias and applies ReLU and dropout; else its output is
   // kept for the backward, and kernels/activation.h follows.
   bool fuses_activation() const { return block.activation == Activation::kRelu && !block.gated; }
   // Products of d_model × d_ff in a feed-forward sublayer.
