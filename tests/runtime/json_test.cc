@@ -14,8 +14,8 @@ namespace hadal {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr StrictJsonLimits kLimits = {.max_bytes = 1000, .max_depth = 3};
 
