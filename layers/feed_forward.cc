@@ -7,9 +7,10 @@
 // chunk_part.h, kernels/linear.h. An ungated ReLU is part of the product's kernel.
 // Saved: the hidden layer after activation and dropout [R, d_ff]; the zeros of an ungated ReLU are the backward's mask.
 // Then, each only where it exists: the output of `inner` [R, d_ff], the shifted input [R, d]. Only for the input
-// half, where they exist: the statistics of the inner norm [2R], the bias b_1 − s_2 [d_ff], a bit mask of the ReLU, the hidden layer before an
-// `inner`, and without an ungated ReLU z, what the activation reads [R, d_ff], gated [R, 2·d_ff]. Pending: the gradient
-// of the first product's output, in z's shape; the gradient of the hidden layer lies in its last d_ff columns first.
+// half, where they exist: the statistics of the inner norm [2R], the bias b_1 − s_2 [d_ff], a bit mask of the ReLU,
+// the hidden layer before an `inner`, and without an ungated ReLU z, what the activation reads: [R, d_ff], gated
+// [R, 2·d_ff]. Pending: the gradient of the first product's output, in z's shape; the gradient of the hidden layer lies
+// in its last d_ff columns first.
 // The bit mask (kernels/linear.h, ReluMaskArgs) exists if products are bf16, only the ReLU is between the two products
 // (no activation dropout, norm or shift), and ModelPlan::relu_masks says that the device's library can write it for
 // some size of micro-batch; UsesMask asks for the current size. fp32 has no mask: the product dominates, so less

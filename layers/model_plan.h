@@ -165,9 +165,9 @@ struct ModelPlan {
   std::string Serialize() const;
   static absl::StatusOr<ModelPlan> Parse(std::string_view bytes);
   // Covers the records, the number of heads and the block: everything that decides the names, shapes and first values
-  // of the state, and each sublayer's gains, norm and skip. Excludes what a run may change between two checkpoints of one
-  // model: dropouts, label smoothing, the longest sentence. Gains of norms count only if one is not 1, so that models
-  // without them keep the hash of checkpoints made before the field.
+  // of the state, and each sublayer's gains, norm and skip. Excludes what a run may change between two checkpoints of
+  // one model: dropouts, label smoothing, the longest sentence. Gains of norms count only if one is not 1, so that
+  // models without them keep the hash of checkpoints made before the field.
   uint64_t Hash() const;
 
   // Returns fairseq's name, e.g. "decoder.layers.3.encoder_attn.k_proj.weight".
