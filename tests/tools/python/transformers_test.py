@@ -117,6 +117,14 @@ class ExportTest(Folder):
         self.assertEqual(model.generation_config.num_beams, 4)
         self.assertTrue(model.generation_config.early_stopping)
 
+    def test_an_export_for_one_beam_is_saved_again(self):
+        plain, folder = plain_model(**METHODS["deepnorm"]), self.folder()
+        plain.config += "decode {\n  beam: 1\n  length_penalty: 0.6\n}\n"
+        write_huggingface(plain, folder)
+        model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
+        model.save_pretrained(self.folder())
+        self.assertEqual((model.generation_config.num_beams, model.generation_config.early_stopping), (1, False))
+
     def test_what_the_format_cannot_express_is_refused_by_name(self):
         two = plain_model()
         two.vocabularies = {"source.vocabulary.txt": b"a 1\n", "target.vocabulary.txt": b"b 1\n"}

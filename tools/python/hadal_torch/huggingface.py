@@ -54,9 +54,11 @@ def _tensors(plain: PlainModel, folded: Folded) -> "dict[str, np.ndarray]":
 def _generation(plain: PlainModel) -> dict:
     """hadal's beam search: as many hypotheses as beams end it; <s> and <pad> are never generated."""
     no_repeat = int(plain.config_value("decode.no_repeat_ngram", "0"))
+    beam = int(plain.config_value("decode.beam", "4"))
+    # transformers refuses to save settings of beam search beside one beam.
+    search = {"early_stopping": True, "length_penalty": float(plain.config_value("decode.length_penalty", "0.6"))} if beam > 1 else {}
     return {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2,
-            "num_beams": int(plain.config_value("decode.beam", "4")), "early_stopping": True,
-            "length_penalty": float(plain.config_value("decode.length_penalty", "0.6")), "min_new_tokens": 1,
+            "num_beams": beam, **search, "min_new_tokens": 1,
             "suppress_tokens": [0, 1], "max_length": plain.model["max_positions"],
             # 1 would exclude </s>, with which the decoder begins, so that nothing ends; hadal never excludes it.
             "no_repeat_ngram_size": 0 if no_repeat == 1 else no_repeat}
