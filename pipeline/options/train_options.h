@@ -85,7 +85,15 @@ enum class RateSchedule : int32_t {
   kInverseSqrt,  // warm-up, then lr·sqrt(W/t)
   kPolynomial,   // warm-up, then lr·(1 − progress)^power + end
   kTFixup,       // lr·sqrt(4000 / (4000 + t)), no warm-up
+  kConstant,     // warm-up, then lr
+  kCosine,       // warm-up, then half a cosine from lr to end
+  kWsd,          // warm-up, then lr, then a decay to end (DecayShape)
 };
+// Whether the schedule's last rate is that of the run's last update, so that the run's length decides the rates before.
+inline bool EndsWithRun(RateSchedule schedule) {
+  return schedule == RateSchedule::kPolynomial || schedule == RateSchedule::kCosine || schedule == RateSchedule::kWsd;
+}
+enum class DecayShape : int32_t { kLinear, kOneMinusSqrt, kCosine };
 
 // fairseq's conventions: update k (1-based) uses rate(k − 1).
 struct RateOptions {
@@ -94,8 +102,10 @@ struct RateOptions {
   // May be 0. A fraction in the config was converted to updates (tools/config/run_options.h).
   double warmup_updates = 4000;
   double warmup_initial_rate = 1e-7;
-  double end_rate = 0;  // polynomial
-  double power = 1;     // polynomial
+  double end_rate = 0;       // of schedules that end with the run
+  double power = 1;          // polynomial
+  double decay_updates = 0;  // wsd
+  DecayShape decay_shape = DecayShape::kLinear;
 };
 
 struct StopOptions {

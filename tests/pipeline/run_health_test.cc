@@ -185,6 +185,44 @@ TEST(LearningRateTest, PolynomialOfARunThatEndsInItsWarmUpStaysAtThePeak) {
   }
 }
 
+// Expects the rates of updates 1, 2, … of 16, of which 4 warm up.
+void ExpectRates(RateOptions options, const std::vector<double>& rates) {
+  options.peak = 1e-3, options.warmup_updates = 4, options.end_rate = options.warmup_initial_rate = 1e-4;
+  for (size_t k = 0; k < rates.size(); ++k) {
+    EXPECT_NEAR(LearningRate(options, static_cast<int64_t>(k) + 1, 16) / rates[k], 1, 1e-12) << "update " << k + 1;
+  }
+  EXPECT_EQ(LearningRate(options, 1000, 0), 1e-3) << "of a run without an end";
+}
+
+// As printed by PyTorch 1.13's CosineAnnealingLR (T_max 12) behind the warm-up.
+TEST(LearningRateTest, CosineIsPyTorchs) {
+  ExpectRates({.schedule = RateSchedule::kCosine},
+              {1e-4, 3.25e-4, 5.5e-4, 7.75e-4, 0.001, 0.0009846666218300806, 0.0009397114317029974,
+               0.0008681980515339463, 0.000775, 0.0006664685702961343, 0.0005499999999999999, 0.00043353142970386566,
+               0.0003250000000000001, 0.00023180194846605365, 0.00016028856829700258, 0.0001153333781699193, 0.0001});
+  const RateOptions only_warm_up{.schedule = RateSchedule::kCosine, .peak = 1e-3, .warmup_updates = 20};
+  EXPECT_EQ(LearningRate(only_warm_up, 30, 16), 1e-3);
+}
+
+// As printed by transformers 4.57.6's get_wsd_schedule (4 warm-up, 4 stable, 8 decay steps, min_lr_ratio 0.1).
+TEST(LearningRateTest, WarmUpStableDecayIsTransformers) {
+  ExpectRates({.schedule = RateSchedule::kWsd, .decay_updates = 8},
+              {1e-4, 3.25e-4, 5.5e-4, 7.75e-4, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 8.875e-4, 7.75e-4, 6.625e-4, 5.5e-4,
+               4.375e-4, 3.25e-4, 2.125e-4, 1e-4});
+  ExpectRates({.schedule = RateSchedule::kWsd, .decay_updates = 8, .decay_shape = DecayShape::kOneMinusSqrt},
+              {1e-4, 3.25e-4, 5.5e-4, 7.75e-4, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 0.0006818019484660537, 5.5e-4,
+               0.000448864807873785, 0.00036360389693210714, 0.0002884875264621146, 0.00022057713659400527,
+               0.00015812708797586323, 1e-4});
+  ExpectRates(
+      {.schedule = RateSchedule::kWsd, .decay_updates = 8, .decay_shape = DecayShape::kCosine},
+      {1e-4, 3.25e-4, 5.5e-4, 7.75e-4, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 0.000965745789630079, 0.0008681980515339464,
+       0.0007222075445642904, 5.5e-4, 0.0003777924554357096, 0.00023180194846605365, 0.00013425421036992097, 1e-4});
+}
+
+TEST(LearningRateTest, AConstantRateStaysAfterItsWarmUp) {
+  ExpectRates({.schedule = RateSchedule::kConstant}, {1e-4, 3.25e-4, 5.5e-4, 7.75e-4, 1e-3, 1e-3, 1e-3});
+}
+
 TEST(LearningRateTest, TFixupNeedsNoWarmUp) {
   const RateOptions options{.schedule = RateSchedule::kTFixup, .peak = 5e-4, .warmup_updates = 100};
   EXPECT_DOUBLE_EQ(LearningRate(options, 1, 0), 5e-4);

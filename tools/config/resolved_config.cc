@@ -60,6 +60,11 @@ DerivedValues Derive(const config::RunConfig& config, const TrainOptions& option
         absl::StrCat("warmup_fraction ", config.learning_rate().warmup_fraction(), " of ", options.stop.steps,
                      " steps")};
   }
+  if (config.learning_rate().has_decay_fraction()) {
+    derived["learning_rate.decay_updates"] = {
+        absl::StrCat(static_cast<int64_t>(options.rate.decay_updates)),
+        absl::StrCat("decay_fraction ", config.learning_rate().decay_fraction(), " of ", options.stop.steps, " steps")};
+  }
   return derived;
 }
 
@@ -177,8 +182,11 @@ absl::StatusOr<std::vector<ConfigDifference>> CompareConfigs(const config::RunCo
   HADAL_ASSIGN_OR_RETURN(const std::vector<EffectiveValue> old_values, EffectiveValues(before));
   HADAL_ASSIGN_OR_RETURN(const std::vector<EffectiveValue> new_values, EffectiveValues(after));
   HADAL_CHECK_EQ(old_values.size(), new_values.size());
-  const bool end_shapes_rate =
-      before.learning_rate().schedule() == "polynomial" || after.learning_rate().schedule() == "polynomial";
+  const auto ends_with_run = [](const config::RunConfig& config) {
+    const std::string& schedule = config.learning_rate().schedule();
+    return schedule == "polynomial" || schedule == "cosine" || schedule == "wsd";
+  };
+  const bool end_shapes_rate = ends_with_run(before) || ends_with_run(after);
   std::vector<ConfigDifference> differences;
   for (size_t i = 0; i < old_values.size(); ++i) {
     if (old_values[i].value == new_values[i].value) continue;

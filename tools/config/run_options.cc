@@ -27,7 +27,12 @@ constexpr Word<Transport> kTransports[] = {
     {"auto", Transport::kAuto}, {"nccl", Transport::kNccl}, {"host", Transport::kHost}};
 constexpr Word<RateSchedule> kRates[] = {{"inverse_sqrt", RateSchedule::kInverseSqrt},
                                          {"polynomial", RateSchedule::kPolynomial},
+                                         {"constant", RateSchedule::kConstant},
+                                         {"cosine", RateSchedule::kCosine},
+                                         {"wsd", RateSchedule::kWsd},
                                          {"t_fixup", RateSchedule::kTFixup}};
+constexpr Word<DecayShape> kDecayShapes[] = {
+    {"linear", DecayShape::kLinear}, {"one_minus_sqrt", DecayShape::kOneMinusSqrt}, {"cosine", DecayShape::kCosine}};
 
 // A RunConfig made by code has not passed the loader's checks.
 absl::Status CheckAllValues(const ConfigMessage& message, const std::string& parent) {
@@ -98,6 +103,8 @@ void ReadOptimizer(const config::RunConfig& from, TrainOptions& to) {
   to.rate.warmup_initial_rate = rate.warmup_initial_rate();
   to.rate.end_rate = rate.end_rate();
   to.rate.power = rate.power();
+  to.rate.decay_updates = static_cast<double>(rate.decay_updates());
+  to.rate.decay_shape = FromWord(kDecayShapes, rate.decay_shape());
 }
 
 void ReadRun(const config::RunConfig& from, TrainOptions& to) {
@@ -166,6 +173,10 @@ absl::Status ResolveFractions(const config::RunConfig& from, TrainOptions& to) {
     HADAL_ASSIGN_OR_RETURN(to.rate.warmup_updates, Updates("learning_rate.warmup_fraction",
                                                            from.learning_rate().warmup_fraction(), to.stop.steps));
   }
+  if (from.learning_rate().has_decay_fraction()) {
+    HADAL_ASSIGN_OR_RETURN(to.rate.decay_updates, Updates("learning_rate.decay_fraction",
+                                                          from.learning_rate().decay_fraction(), to.stop.steps));
+  }
   return absl::OkStatus();
 }
 
@@ -177,14 +188,22 @@ absl::Status CheckAtMostPeak(const char* field, double value, double peak) {
 
 absl::Status CheckRate(const TrainOptions& options) {
   const RateOptions& rate = options.rate;
-  if (rate.schedule == RateSchedule::kInverseSqrt && rate.warmup_updates > 0) {
-    return CheckAtMostPeak("warmup_initial_rate", rate.warmup_initial_rate, rate.peak);
+  const bool starts_at_rate = rate.schedule != RateSchedule::kPolynomial && rate.schedule != RateSchedule::kTFixup;
+  if (starts_at_rate && rate.warmup_updates > 0) {
+    HADAL_RETURN_IF_ERROR(CheckAtMostPeak("warmup_initial_rate", rate.warmup_initial_rate, rate.peak));
   }
-  if (rate.schedule != RateSchedule::kPolynomial) return absl::OkStatus();
+  if (!EndsWithRun(rate.schedule)) return absl::OkStatus();
+  const std::string schedule = absl::StrCat("learning_rate.schedule = \"", ToWord(kRates, rate.schedule), "\"");
   if (options.stop.steps == 0) {
-    return absl::InvalidArgumentError("learning_rate.schedule = \"polynomial\" ends at stop.steps, which is not set");
+    return absl::InvalidArgumentError(absl::StrCat(schedule, " ends at stop.steps, which is not set"));
   }
-  return CheckAtMostPeak("end_rate", rate.end_rate, rate.peak);
+  HADAL_RETURN_IF_ERROR(CheckAtMostPeak("end_rate", rate.end_rate, rate.peak));
+  if (rate.schedule != RateSchedule::kWsd) return absl::OkStatus();
+  const double most = static_cast<double>(options.stop.steps) - rate.warmup_updates;
+  if (rate.decay_updates >= 1 && rate.decay_updates <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(schedule, " needs a decay of 1 to ", most,
+                                                 " updates, the run without its warm-up; it is ", rate.decay_updates,
+                                                 ". Set learning_rate.decay_fraction, for example 0.2."));
 }
 
 // Without norms, a layer passes on its input times (a + c·r).

@@ -91,6 +91,7 @@ constexpr char kEveryField[] = R"(
             dropout: 0.2 attention_dropout: 0.3 activation_dropout: 0.4 label_smoothing: 0.05
             adaptive_cutoffs: [9, 17] adaptive_factor: 3 adaptive_dropout: 0.15
             frame_width: 40 front_end_channels: 128 base_width: 24
+            block { norm: "rms" norm_epsilon: 1e-6 norm_shift: false activation: "gelu" gated: true biases: "qkv" }
             residual { method: "branchnorm" growth_updates: 123 } }
     data { train: "t" validation: "v" max_left_out: 0.25 sampling_temperature: [1, 5]
            spec_augment { frequency_masks: 1 frequency_width: 13 time_masks: 3 time_width: 55 time_share: 0.5 } }
@@ -99,7 +100,8 @@ constexpr char kEveryField[] = R"(
                memory_limit_bytes: 1234567890123 wait_timeout_seconds: 1.5 threads: 6 replicas: 3 optimizer_sharding: "none"
                placement: "stages_together" transport: "host" graphs: "off" }
     optimizer { beta1: 0.8 beta2: 0.95 epsilon: 1e-6 weight_decay: 0.01 clip_norm: 0.5 decay_of: "matrices" }
-    learning_rate { schedule: "polynomial" peak: 0.001 warmup_updates: 11 warmup_initial_rate: 1e-5 end_rate: 1e-6 power: 2 }
+    learning_rate { schedule: "polynomial" peak: 0.001 warmup_updates: 11 warmup_initial_rate: 1e-5 end_rate: 1e-6 power: 2
+                    decay_fraction: 0.1 decay_shape: "cosine" }
     stop { steps: 5000 epochs: 1.5 minutes: 2.5 patience: 4 }
     validation { every_steps: 10 max_sentences: 20 bleu_sentences: 30 bleu_tokenizer: "zh" }
     decode { beam: 3 length_penalty: 0.7 max_length_a: 1.3 max_length_b: 14 no_repeat_ngram: 2 }
@@ -175,7 +177,15 @@ TEST(RunOptionsFields, EveryOtherFieldArrives) {
   EXPECT_THAT(train.pipeline.split, ElementsAre(2, 5, 8));
   EXPECT_EQ(train.pipeline.recompute_every, 0);
   EXPECT_FALSE(train.optimizer.decays_vectors);
+  EXPECT_EQ(train.model.block, (Block{.norm = NormKind::kRms,
+                                      .norm_epsilon = 1e-6,
+                                      .norm_shift = false,
+                                      .activation = Activation::kGelu,
+                                      .gated = true,
+                                      .biases = Biases::kQkv}));
   EXPECT_EQ(train.rate.schedule, RateSchedule::kPolynomial);
+  EXPECT_EQ(train.rate.decay_updates, 500);
+  EXPECT_EQ(train.rate.decay_shape, DecayShape::kCosine);
   EXPECT_EQ(train.validation.bleu_tokenizer, BleuTokenizer::kZh);
   ASSERT_TRUE(train.pipeline.decoder.has_value());
   EXPECT_EQ(train.pipeline.decoder->beam.beam, 3);
@@ -190,11 +200,12 @@ TEST(RunOptionsFields, EveryOtherFieldArrives) {
 TEST(RunOptionsFields, EveryWordOfTheSchemaHasAMeaning) {
   for (const char* path :
        {"model.sharing", "model.residual.method", "model.residual.distribution", "model.residual.branch_growth",
-        "model.residual.encoder.norm", "model.residual.encoder.depth_init", "pipeline.schedule", "pipeline.placement",
-        "pipeline.optimizer_sharding", "pipeline.transport", "pipeline.graphs", "learning_rate.schedule",
-        "device.precision"}) {
+        "model.residual.encoder.norm", "model.residual.encoder.depth_init", "model.block.norm",
+        "model.block.activation", "model.block.biases", "learning_rate.decay_shape", "pipeline.schedule",
+        "pipeline.placement", "pipeline.optimizer_sharding", "pipeline.transport", "pipeline.graphs",
+        "learning_rate.schedule", "device.precision"}) {
     for (const std::string& word : ValuesOf(*FindField(path).value().back())) {
-      config::RunConfig config = Parsed("stop { steps: 5000 }");
+      config::RunConfig config = Parsed("stop { steps: 5000 } learning_rate { decay_updates: 500 }");
       ASSERT_TRUE(ApplyOverride(std::string(path) + "=" + word, config).ok());
       EXPECT_TRUE(MakeRunOptions(config).ok()) << path << " " << word;
     }

@@ -67,6 +67,14 @@ TEST(RunOptions, ImpossibleCombinationsAreRefused) {
   EXPECT_THAT(ErrorOf("learning_rate { schedule: \"polynomial\" }"), HasSubstr("ends at stop.steps, which is not set"));
   EXPECT_THAT(ErrorOf("learning_rate { schedule: \"polynomial\" end_rate: 1 } stop { steps: 5000 }"),
               HasSubstr("learning_rate.end_rate = 1 is not allowed; it must be at most"));
+  EXPECT_THAT(ErrorOf("learning_rate { schedule: \"cosine\" }"), HasSubstr("\"cosine\" ends at stop.steps"));
+  for (const char* decay : {"", "decay_updates: 1001"}) {
+    const std::string text = absl::StrCat("learning_rate { schedule: \"wsd\" ", decay, "} stop { steps: 5000 }");
+    EXPECT_THAT(ErrorOf(text), HasSubstr("needs a decay of 1 to 1000 updates")) << decay;
+  }
+  EXPECT_EQ(OptionsOf("learning_rate { schedule: \"wsd\" decay_fraction: 0.2 } stop { steps: 5000 }")
+                .train.rate.decay_updates,
+            1000);
   EXPECT_THAT(ErrorOf("learning_rate { peak: 1e-3 warmup_initial_rate: 1e-2 }"),
               HasSubstr("learning_rate.warmup_initial_rate = 0.01 is not allowed; it must be at most"));
 }
