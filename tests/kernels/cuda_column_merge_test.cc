@@ -1,7 +1,6 @@
 #include "kernels/cuda/column_merge.h"
 
 #include <cmath>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/support/kernel_device.h"

@@ -1,7 +1,6 @@
 #include "kernels/cuda/head_scale.h"
 
 #include <cmath>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/support/head_scale_reference.h"

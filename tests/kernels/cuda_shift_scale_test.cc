@@ -1,8 +1,6 @@
 #include "kernels/cuda/shift_scale.h"
 
 #include <cmath>
-#include <utility>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/support/kernel_device.h"

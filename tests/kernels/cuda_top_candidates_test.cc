@@ -1,8 +1,5 @@
 #include "kernels/cuda/top_candidates.h"
 
-#include <algorithm>
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "kernels/cuda/scatter_rows.h"
 #include "tests/support/kernel_device.h"

@@ -1,8 +1,6 @@
 #include "kernels/cuda/weighted_sum.h"
 
 #include <cmath>
-#include <utility>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/support/kernel_device.h"

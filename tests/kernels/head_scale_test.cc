@@ -1,8 +1,5 @@
 #include "kernels/head_scale.h"
 
-#include <cmath>
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "tests/support/each_instruction_set.h"
 #include "tests/support/finite_difference.h"

@@ -1,8 +1,5 @@
 #include "kernels/weighted_sum.h"
 
-#include <cmath>
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "tests/support/each_instruction_set.h"
 #include "tests/support/finite_difference.h"

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "pipeline/run_info.h"
 #include "runtime/clock.h"
 #include "runtime/comm/in_process_communicator.h"

@@ -5,13 +5,8 @@
 #include <atomic>
 #include <barrier>
 #include <cstdlib>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/status_macros.h"
 #include "tests/runtime/comm/communicator_conformance.h"

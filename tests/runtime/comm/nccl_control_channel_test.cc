@@ -2,7 +2,6 @@
 #include "runtime/comm/nccl_control_channel.h"
 
 #include <cstddef>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "runtime/comm/in_process_communicator.h"

@@ -2,14 +2,10 @@
 // and with nothing left waiting on the device.
 #include <pthread.h>
 
-#include <cstddef>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/comm/nccl_communicator.h"
 #include "runtime/status_macros.h"
 #include "tests/runtime/comm/nccl_ranks.h"

@@ -2,10 +2,8 @@
 #include "runtime/comm/nccl_groups.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 
 namespace hadal {
 namespace {

@@ -2,11 +2,8 @@
 // receive, and makes nothing that could have been made before.
 #include <atomic>
 #include <barrier>
-#include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/nccl_communicator.h"
 #include "runtime/status_macros.h"
