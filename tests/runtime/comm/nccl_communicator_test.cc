@@ -1,5 +1,5 @@
 // The communicator over devices' memory, on the emulated NCCL: the suite that every transport passes, and when it
-// starts what. Also nccl_standstill_test.cc and nccl_fault_test.cc.
+// starts what. Also nccl_fault_test.cc.
 #include "runtime/comm/nccl_communicator.h"
 
 #include <atomic>
