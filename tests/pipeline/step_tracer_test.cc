@@ -116,6 +116,7 @@ TEST(RunInfo, SaysWhatTheRunIs) {
   EXPECT_EQ(run.parameters, plan.ParameterElements());
   EXPECT_EQ(run.source_vocabulary, 50);
   EXPECT_EQ(run.target_vocabulary, 60);
+  EXPECT_TRUE(run.model.ends_with(": 7 sublayers")) << run.model;
   EXPECT_EQ(run.encoder_sublayers, 4);
   EXPECT_EQ(run.decoder_sublayers, 3);
   EXPECT_EQ(run.ranks, 4);
