@@ -25,6 +25,7 @@ import soundfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tools/python"))
 import speech_features  # noqa: E402  (its resampling)
+from pyhadal.options import number  # noqa: E402
 
 VOICES = ["en-us", "en-gb", "en-gb-scotland"]
 RATE = 16000  # of spoken sentences
@@ -109,16 +110,16 @@ def make_spoken(arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=number(int, 0, 2**64 - 1), default=1)
     commands = parser.add_subparsers(required=True)
     digits = commands.add_parser("digits")
     digits.add_argument("recordings", metavar="RECORDINGS")
-    digits.add_argument("--strings", type=int, default=3000, help="of the training list (default: 3000)")
+    digits.add_argument("--strings", type=number(int, 1, 10**7), default=3000, help="of the training list (default: 3000)")
     digits.add_argument("--unseen", metavar="SPEAKER")
     digits.set_defaults(make=make_digits)
     spoken = commands.add_parser("spoken")
     spoken.add_argument("sentences_file", metavar="SENTENCES.txt")
-    spoken.add_argument("--sentences", type=int, default=16000, help="of all three lists (default: 16000)")
+    spoken.add_argument("--sentences", type=number(int, 30, 10**7), default=16000, help="of all three lists (default: 16000)")
     spoken.set_defaults(make=make_spoken)
     for command in digits, spoken:
         command.add_argument("--out", required=True, metavar="DIR")

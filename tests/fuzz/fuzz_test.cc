@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/fuzz/mutator.h"
 #include "tests/fuzz/reader_targets.h"
 

@@ -3,12 +3,10 @@
 #include <stdlib.h>
 #include <zlib.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"

@@ -2,7 +2,6 @@
 #include <sys/resource.h>
 
 #include <cstdio>
-#include <memory>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"

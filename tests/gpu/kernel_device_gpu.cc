@@ -1,7 +1,5 @@
 #include <cuda_runtime_api.h>
 
-#include <vector>
-
 #include "runtime/check.h"
 #include "tests/support/kernel_device.h"
 

@@ -1,12 +1,9 @@
 // The suite of all transports over NCCL itself: ranks are MPI's processes, each with a GPU (nccl_test_main.h). By
 // itself one rank, which exchanges with nobody but itself; under mpirun -np 2 also NCCL's transfers.
-#include <memory>
-#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "runtime/comm/collectives.h"
 #include "runtime/comm/nccl_communicator.h"
+#include "gmock/gmock.h"
+#include "runtime/comm/collectives.h"
 #include "tests/gpu/nccl_test_main.h"
 #include "tests/runtime/comm/communicator_conformance.h"
 

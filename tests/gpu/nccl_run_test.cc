@@ -2,10 +2,6 @@
 // processes (nccl_test_main.h):
 //
 //   mpirun -np 2 gpu_nccl_test --gtest_filter='*GpuNcclRun*'
-#include <memory>
-#include <span>
-#include <string>
-#include <utility>
 
 #include "gtest/gtest.h"
 #include "kernels/cuda_host/cuda_device.h"

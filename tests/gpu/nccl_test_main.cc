@@ -4,8 +4,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
-#include <string>
 #include <utility>
 
 #include "gtest/gtest.h"

@@ -7,8 +7,6 @@
 // bits; times mean nothing. The program ends with status 77, skipped, where there is no device or no NCCL.
 #pragma once
 
-#include <memory>
-
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/comm/mpi_communicator.h"

@@ -181,15 +181,15 @@ expect '^passed [0-9]+, failed 6, skipped 1$' <(tail -n 1 "$work/out.txt")
 if grep -q '^a kernel' "$work/out.txt"; then fail "the whole table of kernels is printed"; fi
 expect '^a kernel' "$work/results/kernels.txt"
 expect 'Failure' "$work/results/logs/gpu_adam_test.log"
-# A refused call, or a GPU that the doctor cannot open: what does not rest on it follows, and time is left.
-printf '#!/bin/sh\necho "2 different calls are refused: …"\nexit 1\n' > "$work/bin/gpu_runs_test"
+# A device that does not work, or one that the doctor cannot open: what does not rest on it follows, and time is left.
+printf '#!/bin/sh\necho "device_test.cc:7: Failure"\nexit 1\n' > "$work/bin/gpu_runs_test"
 minutes 1 --part-seconds 10 --only gpu_weighted_sum_test
-expect '^FAILED  gpu_api_calls_test: 2 different calls are refused' "$work/out.txt"
+expect '^FAILED  gpu_device_test: device_test.cc:7: Failure' "$work/out.txt"
 expect '^passed  gpu_weighted_sum_test' "$work/out.txt"
 printf "$passes" > "$work/bin/gpu_kernels_test"
 minutes 1
 expect '^passed  gpu_adam_test' "$work/out.txt"
-expect '^skipped: gpu_device_test, .*step_bench: the gate failed$' "$work/out.txt"
+expect '^skipped: gpu_linear_on_device_test, .*step_bench: the gate failed$' "$work/out.txt"
 expect '^passed [0-9]+, failed 2, skipped ' <(tail -n 1 "$work/out.txt")
 # Plan b: parts whose program does not load, and a device that compute-sanitizer does not know.
 printf "$passes" > "$work/bin/gpu_runs_test"
@@ -198,7 +198,7 @@ expect '^skipped: gpu_nccl_communicator_test, .*: gpu_nccl_test does not load: l
 expect '^skipped: memcheck.gpu_kernels_test: Device not supported' "$work/out.txt"
 # Without time nothing runs, and what is no part is refused.
 minutes 1 --seconds 0
-expect '^skipped: gpu_api_calls_test, doctor, train_beside_cpu, .*: the time is over$' "$work/out.txt"
+expect '^skipped: gpu_device_test, doctor, train_beside_cpu, .*: the time is over$' "$work/out.txt"
 minutes 2 --only gpu_adam_test,nonsense
 expect 'no part nonsense' "$work/out.txt"
 # No device, or one that the programs cannot use.

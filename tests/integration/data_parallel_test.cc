@@ -2,7 +2,6 @@
 // up to the order of sums, for every number of replicas.
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/layout/slice_ownership.h"
 #include "tests/integration/pipeline_run.h"

@@ -1,11 +1,6 @@
 // Translates with a small random model on ranks that are threads of this process.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <vector>
-
 #include "layers/model_options.h"
 #include "pipeline/decode/decoder.h"
 #include "pipeline/options/train_options.h"

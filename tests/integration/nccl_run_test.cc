@@ -3,7 +3,6 @@
 #include <set>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/layout/slice_ownership.h"
 #include "runtime/comm/message_tags.h"

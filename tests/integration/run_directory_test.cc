@@ -1,7 +1,6 @@
 // A run and its directory: saves by the clock, and the end of a run that has lost its directory.
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"

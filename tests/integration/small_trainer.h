@@ -2,9 +2,6 @@
 // share.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "pipeline/trainer.h"
 #include "runtime/storage.h"

@@ -4,7 +4,6 @@
 
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"

@@ -1,7 +1,6 @@
 // A traced training run of several ranks: the merged file is sound, complete and tells of the right steps; the run's
 // bits are those of the same run without a trace.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,6 @@
 #include "tests/kernels/adam_conformance.h"
 
 #include <cmath>
-#include <cstdint>
 
 #include "tests/support/random_inputs.h"
 #include "tests/support/strided_matrix.h"

@@ -2,10 +2,6 @@
 // runs a step, and adds what only it has.
 #pragma once
 
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "kernels/adam.h"
 #include "tests/support/backend.h"

@@ -1,7 +1,5 @@
 #include "kernels/adam.h"
 
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "tests/kernels/adam_conformance.h"
 #include "tests/support/each_instruction_set.h"

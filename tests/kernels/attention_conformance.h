@@ -2,10 +2,8 @@
 // each stored type. A backend's test says how it runs a problem, and adds what only it has.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "runtime/random.h"

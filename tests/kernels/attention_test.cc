@@ -1,8 +1,6 @@
 #include "kernels/attention.h"
 
-#include <algorithm>
 #include <limits>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/kernels/attention_conformance.h"

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
-#include <vector>
 
 #include "tests/support/attention_reference.h"
 #include "tests/support/random_inputs.h"

@@ -1,9 +1,7 @@
 #include "kernels/cached_attention.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/kernels/cached_attention_problem.h"

@@ -1,8 +1,5 @@
 #include "kernels/cross_entropy.h"
 
-#include <cmath>
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "tests/kernels/cross_entropy_conformance.h"
 #include "tests/support/cross_entropy_reference.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/sum_of_squares.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/tensor_attention.h"

@@ -1,8 +1,6 @@
 #include "kernels/cuda/cached_attention.h"
 
-#include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/kernels/cached_attention_problem.h"

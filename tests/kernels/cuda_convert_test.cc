@@ -3,7 +3,6 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/support/kernel_device.h"

@@ -1,13 +1,9 @@
 // CudaDevice where something is missing or breaks: over an emulated CUDA runtime, which is told to.
 #include "kernels/cuda_host/cuda_device.h"
 
-#include <memory>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "kernels/add.h"
 #include "kernels/cuda_host/held_streams.h"
 #include "kernels/cuda_host/own_memory.h"

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <type_traits>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/dropout.h"

@@ -1,9 +1,6 @@
 // The emulator's tensor core and matrix loads against the plain definition, through the registers that PTX documents.
 #include "kernels/cuda/fragment.h"
 
-#include <cstdint>
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "tests/support/kernel_device.h"
 #include "tests/support/kernel_emulator.h"

@@ -1,8 +1,5 @@
 #include "kernels/cuda/hyper_connection.h"
 
-#include <cstdint>
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "tests/kernels/hyper_connection_run.h"
 #include "tests/support/kernel_device.h"

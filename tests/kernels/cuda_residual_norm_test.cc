@@ -1,8 +1,6 @@
 #include "kernels/cuda/residual_norm.h"
 
-#include <cmath>
 #include <type_traits>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/dropout.h"

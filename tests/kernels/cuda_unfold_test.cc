@@ -2,11 +2,8 @@
 #include "kernels/cuda/unfold.h"
 
 #include <algorithm>
-#include <cmath>
 #include <tuple>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/glu.h"

@@ -1,10 +1,8 @@
 #include "kernels/device_batch.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/unfold.h"
 #include "kernels/cuda_host/batch_block.h"

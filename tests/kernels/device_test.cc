@@ -4,13 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <memory>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "kernels/add.h"
 #include "kernels/cuda_host/launch_device.h"
 #include "kernels/linear.h"

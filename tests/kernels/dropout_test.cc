@@ -31,8 +31,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "tests/support/each_instruction_set.h"
 

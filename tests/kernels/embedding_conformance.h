@@ -2,7 +2,6 @@
 // kernels in each pair of stored types. A backend's test says how it runs a case, and adds what only it has.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>

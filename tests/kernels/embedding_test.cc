@@ -1,8 +1,5 @@
 #include "kernels/embedding.h"
 
-#include <cmath>
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "tests/kernels/embedding_conformance.h"
 #include "tests/support/each_instruction_set.h"

@@ -6,11 +6,8 @@
 
 #include <cmath>
 #include <numeric>
-#include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "kernels/cuda/add.h"
 
 namespace hadal::testing {

@@ -1,11 +1,8 @@
 #include "tests/support/emulated_device.h"
 
 #include <algorithm>
-#include <memory>
-#include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "kernels/add.h"
 #include "kernels/linear.h"
 #include "runtime/arena.h"

@@ -27,9 +27,7 @@ HWY_AFTER_NAMESPACE();
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <limits>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/support/each_instruction_set.h"

@@ -2,10 +2,6 @@
 // kernels), and the comparison with the reference.
 #pragma once
 
-#include <cmath>
-#include <cstdint>
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "kernels/hyper_connection.h"
 #include "tests/support/hyper_connection_reference.h"

@@ -1,11 +1,5 @@
 #include "kernels/hyper_connection.h"
 
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <utility>
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "kernels/residual_norm.h"
 #include "tests/kernels/hyper_connection_run.h"

@@ -2,10 +2,6 @@
 // (d_model 512, d_ff 2,048, heads of 64 and 128 columns, 32,000 words): the rows of kernels/cuda/accesses.md.
 #pragma once
 
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "tests/support/access_counter.h"
 #include "tests/support/kernel_emulator.h"
 

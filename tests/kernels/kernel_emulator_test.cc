@@ -1,11 +1,7 @@
 // The emulator catches what it promises to catch: each kernel here is one that CUDA might run without a word.
 #include "tests/support/kernel_emulator.h"
 
-#include <cmath>
-#include <cstdint>
-#include <functional>
 #include <set>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/fragment.h"

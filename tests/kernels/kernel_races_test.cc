@@ -3,10 +3,8 @@
 #include <fstream>
 #include <set>
 #include <sstream>
-#include <string>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/kernels/kernel_accesses.h"
 #include "tests/support/kernel_emulator.h"
 

@@ -4,9 +4,7 @@
 #include "kernels/linear.h"
 
 #include <cmath>
-#include <memory>
 #include <tuple>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/gradient_batch.h"

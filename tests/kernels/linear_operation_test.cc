@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <set>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/cuda_host/cuda_device.h"

@@ -1,8 +1,5 @@
 // What the operations refuse before any backend sees it: shapes that do not belong together, outputs that lie on
 // inputs, scratch that is too small. Each with what its dispatcher says, so that no accident further down counts.
-#include <cstdint>
-#include <functional>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/adam.h"

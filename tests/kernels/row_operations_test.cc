@@ -1,9 +1,5 @@
 #include "kernels/add.h"
 
-#include <memory>
-#include <utility>
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "kernels/convert.h"
 #include "kernels/scatter_rows.h"

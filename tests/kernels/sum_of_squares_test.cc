@@ -2,8 +2,6 @@
 
 #include <cmath>
 #include <limits>
-#include <memory>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "runtime/arena.h"

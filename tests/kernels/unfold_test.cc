@@ -1,10 +1,6 @@
 // Against their definitions; a device has the same bits.
 #include "kernels/unfold.h"
 
-#include <algorithm>
-#include <memory>
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "kernels/glu.h"
 #include "runtime/arena.h"

@@ -1,7 +1,5 @@
 #include <cstring>
 #include <set>
-#include <utility>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "layers/chunk_part.h"

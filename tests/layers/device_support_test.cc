@@ -1,9 +1,6 @@
 #include "layers/device_support.h"
 
-#include <utility>
-
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "layers/method_presets.h"
 
 namespace hadal {

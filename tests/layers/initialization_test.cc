@@ -1,8 +1,6 @@
 #include "layers/initialization.h"
 
-#include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "layers/method_presets.h"

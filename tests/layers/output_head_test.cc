@@ -2,12 +2,7 @@
 // than it works on at a time.
 #include "layers/output_head.h"
 
-#include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "layers/adaptive_head.h"

@@ -1,11 +1,7 @@
 // Where weights, their rounded copies, their fp32 masters and gradients lie.
 #include "layers/parameter_store.h"
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "layers/method_presets.h"

@@ -2,14 +2,6 @@
 // the borders of chunks rest on it. Whether the gradients are right: tests/integration/model_gradient_test.cc.
 #include "layers/chunk_part.h"
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <utility>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"

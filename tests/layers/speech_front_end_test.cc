@@ -2,11 +2,7 @@
 // time.
 #include "layers/speech_front_end.h"
 
-#include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/support/bound_model.h"

@@ -4,7 +4,6 @@
 #include "layers/parameter_store.h"
 
 #include <cmath>
-#include <vector>
 
 #include "gtest/gtest.h"
 

@@ -158,9 +158,6 @@ def measure(args, device, result):
         while time.perf_counter() < warm:
             step.run()
         seconds = [step.run() for _ in range(args.steps)]
-    if args.print_steps:
-        for number, elapsed in enumerate(seconds):
-            print(f"step {number} seconds={elapsed:.4f}", flush=True)
     median = sorted(seconds)[len(seconds) // 2]
     model_flops, executed_flops = (args.micro_batches * flops for flops in step_flops(args))
     result.update(steps=args.steps, median_seconds=median, best_seconds=min(seconds),
@@ -185,7 +182,6 @@ def parse_arguments():
     parser.add_argument("--start-limit", type=float, default=0, help="seconds that the first step may take; 0: no limit")
     parser.add_argument("--warmup-seconds", type=float, default=0, help="that steps run at least, behind the first, before one is timed")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--print-steps", action="store_true")
     return parser.parse_args()
 
 

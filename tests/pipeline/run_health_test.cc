@@ -1,7 +1,6 @@
 #include <cmath>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "pipeline/learning_rate.h"
 #include "pipeline/run_health.h"
 #include "tests/support/tiny_plan.h"

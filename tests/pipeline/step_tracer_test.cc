@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "pipeline/run_info.h"
 #include "runtime/clock.h"
 #include "runtime/comm/in_process_communicator.h"
@@ -117,6 +116,7 @@ TEST(RunInfo, SaysWhatTheRunIs) {
   EXPECT_EQ(run.parameters, plan.ParameterElements());
   EXPECT_EQ(run.source_vocabulary, 50);
   EXPECT_EQ(run.target_vocabulary, 60);
+  EXPECT_TRUE(run.model.ends_with(": 7 sublayers")) << run.model;
   EXPECT_EQ(run.encoder_sublayers, 4);
   EXPECT_EQ(run.decoder_sublayers, 3);
   EXPECT_EQ(run.ranks, 4);

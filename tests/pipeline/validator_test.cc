@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "layers/parameter_store.h"
 #include "pipeline/exchange/parameter_broadcast.h"
 #include "pipeline/validation_bleu.h"

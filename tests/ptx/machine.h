@@ -2,10 +2,7 @@
 // Threads: one.
 #pragma once
 
-#include <cstdint>
-#include <map>
 #include <memory>
-#include <string>
 
 #include "tests/ptx/memory.h"
 #include "tests/ptx/program.h"

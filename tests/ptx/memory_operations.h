@@ -2,9 +2,6 @@
 #pragma once
 
 #include <bit>
-#include <cstdint>
-#include <map>
-#include <string>
 #include <type_traits>
 
 #include "tests/ptx/warp.h"

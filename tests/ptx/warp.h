@@ -3,10 +3,6 @@
 // matrix instruction or a barrier until the whole warp is there, which the kernels' rules promise.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <vector>
-
 #include "tests/ptx/memory.h"
 #include "tests/ptx/program.h"
 

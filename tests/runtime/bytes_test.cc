@@ -1,9 +1,5 @@
 #include "runtime/bytes.h"
 
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
 #include <tuple>
 #include <vector>
 

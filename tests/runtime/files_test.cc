@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,10 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "runtime/locked_file.h"
 #include "tests/support/file_size_limit.h"

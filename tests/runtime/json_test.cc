@@ -1,13 +1,10 @@
 #include "runtime/strict_json.h"
 
 #include <cmath>
-#include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/json_fields.h"
 
 namespace hadal {

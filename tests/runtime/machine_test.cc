@@ -6,11 +6,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/control_group.h"
 #include "runtime/logged_environment.h"
 #include "runtime/process_cpus.h"

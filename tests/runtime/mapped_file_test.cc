@@ -1,13 +1,10 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <filesystem>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "gtest/gtest.h"
 #include "runtime/mapped_file.h"
 #include "tests/support/temporary_directory.h"
 

@@ -1,15 +1,11 @@
 #include "runtime/safetensors.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "runtime/crc32c.h"
 #include "tests/support/file_size_limit.h"

@@ -1,8 +1,6 @@
 #include "runtime/side_queue.h"
 
-#include <memory>
 #include <thread>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/add.h"

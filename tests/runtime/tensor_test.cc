@@ -6,12 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstddef>
 #include <limits>
-#include <string>
 #include <tuple>
-#include <utility>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "runtime/tensor.h"

@@ -2,10 +2,8 @@
 
 #include <fstream>
 #include <sstream>
-#include <string>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/printable.h"
 #include "runtime/text_line.h"
 

@@ -4,13 +4,10 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdint>
 #include <new>
 #include <numeric>
 #include <stdexcept>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "runtime/clock.h"

@@ -1,7 +1,6 @@
 #include "runtime/thrown_error.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <new>
 #include <stdexcept>

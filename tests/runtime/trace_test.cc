@@ -1,11 +1,8 @@
 #include "runtime/trace.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <set>
-#include <string>
-#include <vector>
 
 namespace hadal {
 namespace {

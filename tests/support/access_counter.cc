@@ -1,7 +1,6 @@
 #include "tests/support/access_counter.h"
 
 #include <algorithm>
-#include <cstddef>
 
 #include "runtime/check.h"
 

@@ -3,10 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
 
 #include "runtime/arena.h"
 #include "runtime/stream.h"

@@ -1,8 +1,6 @@
 #include "tests/support/bound_model.h"
 
-#include <algorithm>
 #include <numeric>
-#include <utility>
 
 #include "layers/initialization.h"
 #include "layers/parameter_store.h"

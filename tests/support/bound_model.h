@@ -1,10 +1,6 @@
 // A small model on the CPU whose layers a test calls directly: plan, weights, gradients, scratch and one micro-batch.
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <vector>
-
 #include "layers/chunk_part.h"
 #include "layers/model_plan.h"
 #include "layers/parameter_store.h"

@@ -1,9 +1,6 @@
 // Runs a subcommand in the test's process.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "tools/command_line.h"
 
 namespace hadal {

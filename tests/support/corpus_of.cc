@@ -1,10 +1,5 @@
 #include "tests/support/corpus_of.h"
 
-#include <algorithm>
-#include <string>
-#include <string_view>
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"

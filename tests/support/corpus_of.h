@@ -2,9 +2,6 @@
 // directory is deleted.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "runtime/data/corpus.h"
 
 namespace hadal {

@@ -15,7 +15,6 @@
 #include <cublasLt.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 
 #include "tests/support/emulated_cublas_lt.h"
@@ -221,7 +220,6 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, c
   if (const cublasStatus_t status = hadal::testing::CheckProblem(problem); status != CUBLAS_STATUS_SUCCESS)
     return status;
   if (asked.workspace_bytes < kWorkspaceBytes) return CUBLAS_STATUS_NOT_SUPPORTED;
-  surroundings.note_search(problem, asked);
   if (!surroundings.offers(problem.description.epilogue)) return CUBLAS_STATUS_SUCCESS;  // none found
   Algorithm algorithm{.problem = NumberOf(problem),
                       .workspace_bytes = kWorkspaceBytes,
@@ -320,7 +318,6 @@ HADAL_EXPORTED cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDes
                                   *static_cast<const float*>(beta),
                                   algorithm.adds_parts_in_d_type,
                                   algorithm.descending};
-  surroundings.note_product(problem, algorithm.alignment, operands, workspace, workspace_bytes, stream);
   surroundings.enqueue(stream, [problem, operands, workspace, used_bytes] {
     std::memset(workspace, 0xFF, used_bytes);
     Multiply(problem, operands);

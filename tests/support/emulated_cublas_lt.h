@@ -3,7 +3,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstdint>
 #include <functional>
 
 #include "tests/support/emulated_cublas_product.h"
@@ -31,10 +30,6 @@ struct CublasLtSurroundings {
   // Whether this thread records a graph. The search for an algorithm then fails, as was reported for cuBLASLt 13.3 on a
   // recording stream.
   bool (*records)() = nullptr;
-  // Called for each search and each product that succeeds (api_recording.h).
-  void (*note_search)(const CublasLtProblem& problem, const CublasLtPreference& preference) = nullptr;
-  void (*note_product)(const CublasLtProblem& problem, const uint32_t* alignments, const CublasLtOperands& operands,
-                       const void* workspace, uint64_t workspace_bytes, cudaStream_t stream) = nullptr;
 };
 
 // The name of a function void(const CublasLtSurroundings*), which must be called before all others.

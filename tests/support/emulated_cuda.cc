@@ -6,12 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <string>
-#include <utility>
 
 #include "runtime/check.h"
 #include "runtime/clock.h"
-#include "tests/support/api_recording.h"
 #include "tests/support/emulated_cublas_lt.h"
 
 namespace hadal::testing {
@@ -49,9 +46,7 @@ EmulatedCuda::EmulatedCuda() {
           [] {
             const std::lock_guard lock(Instance().mutex_);
             return Instance().ThisThreadRecords();
-          },
-      .note_search = NoteSearch,
-      .note_product = NoteProduct};
+          }};
   connect(&surroundings);
   const auto from_environment = [](const char* name, int& value) {
     if (const char* const text = std::getenv(name)) value = std::atoi(text);
@@ -195,13 +190,9 @@ cudaError_t EmulatedCuda::MakeStream(cudaStream_t* stream) {
   for (const auto& [memory, device] : device_of_) {
     if (device == state->device) state->emulator.Register(memory, device_.at(memory));
   }
-  state->emulator.Divert([this, owner = state.get()](const cuda::LaunchShape& shape, std::function<void()> launch) {
+  state->emulator.Divert([this, owner = state.get()](const cuda::LaunchShape&, std::function<void()> launch) {
     HADAL_CHECK_EQ(LastError(), cudaSuccess);  // what kernels/cuda/thread_layer.h checks behind each launch
     HADAL_CHECK_EQ(owner->device, CurrentDevice());
-    if (ApiRecording* const calls = ApiRecording::OfThisThread(); calls != nullptr) {
-      const cudaStream_t here = owner->emulator.stream();
-      calls->Note("launch", {shape.blocks_x, shape.blocks_y, shape.threads, here});
-    }
     const std::lock_guard divert_lock(mutex_);
     Put(*owner, {.run = std::move(launch)});
     Advance();

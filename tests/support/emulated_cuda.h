@@ -27,19 +27,12 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
 #include <deque>
-#include <functional>
 #include <limits>
-#include <map>
-#include <memory>
 #include <mutex>
 #include <random>
 #include <set>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "tests/support/guarded_memory.h"
 #include "tests/support/kernel_emulator.h"

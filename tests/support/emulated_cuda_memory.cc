@@ -1,8 +1,6 @@
 // EmulatedCuda's memory, the device's and the host's pinned, and the copies between them.
 #include <cstdlib>
 #include <cstring>
-#include <utility>
-#include <vector>
 
 #include "runtime/check.h"
 #include "tests/support/emulated_cuda.h"

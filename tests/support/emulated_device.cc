@@ -8,9 +8,7 @@
 #include <set>
 #include <thread>
 #include <tuple>
-#include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/cuda_host/operations.h"
 #include "kernels/cuda_host/own_memory.h"
 #include "runtime/check.h"

@@ -14,17 +14,10 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
 #include <deque>
-#include <functional>
-#include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda_host/launch_device.h"

@@ -3,9 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <cstdint>
 #include <limits>
 
 #include "kernels/cuda/fragment.h"

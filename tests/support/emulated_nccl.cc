@@ -5,9 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
-#include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
 #include "runtime/check.h"

@@ -21,14 +21,8 @@
 // Threads: any; each library object belongs to one.
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <memory>
 #include <mutex>
-#include <optional>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "runtime/comm/nccl_library.h"
 #include "tests/support/emulated_device.h"

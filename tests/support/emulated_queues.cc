@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <thread>
-#include <utility>
 
 #include "runtime/check.h"
 #include "runtime/clock.h"

@@ -3,10 +3,7 @@
 // the errors that NVIDIA documents.
 #pragma once
 
-#include <array>
 #include <bit>
-#include <cmath>
-#include <cstdint>
 #include <cstring>
 #include <source_location>
 #include <type_traits>

@@ -14,13 +14,7 @@ namespace hadal::testing {
 
 class GuardedMemory {
  public:
-  GuardedMemory() {
-    void* const range = mmap(nullptr, kRange, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    HADAL_CHECK(range != MAP_FAILED);
-    range_ = static_cast<std::byte*>(range);
-    start_ = range_ + (kLargePage - reinterpret_cast<uintptr_t>(range) % kLargePage);
-    madvise(range_, kRange, MADV_HUGEPAGE);  // a few large pages are opened faster than many small ones
-  }
+  GuardedMemory() { Map(0); }
   ~GuardedMemory() { munmap(range_, kRange); }
   GuardedMemory(const GuardedMemory&) = delete;
   GuardedMemory& operator=(const GuardedMemory&) = delete;
@@ -28,15 +22,18 @@ class GuardedMemory {
   // Zeros, on a page's boundary.
   std::byte* Allocate(int64_t bytes) {
     std::byte* const memory = start_ + used_;
-    used_ += Pages(bytes);
+    used_ += RoundedUp(bytes, kPage);
     HADAL_CHECK_LE(used_ + 2 * kLargePage, kRange);
     ++allocations_;
     if (open_) Protect(PROT_READ | PROT_WRITE);
     return memory;
   }
+  // Gives large pages back that lie within the allocation. A part of one would be split into small ones.
   void Free(std::byte* memory, int64_t bytes) {
-    HADAL_CHECK_EQ(madvise(memory, Pages(bytes), MADV_DONTNEED), 0);
-    if (--allocations_ == 0 && !open_) used_ = 0;
+    const int64_t first = RoundedUp(memory - start_, kLargePage);
+    const int64_t last = (memory - start_ + RoundedUp(bytes, kPage)) / kLargePage * kLargePage;
+    if (first < last) HADAL_CHECK_EQ(madvise(start_ + first, last - first, MADV_DONTNEED), 0);
+    if (--allocations_ == 0 && !open_) used_ = 0, Map(MAP_FIXED);
   }
   void Open() { open_ = true, Protect(PROT_READ | PROT_WRITE); }
   void Close() { open_ = false, Protect(PROT_NONE); }
@@ -44,9 +41,17 @@ class GuardedMemory {
  private:
   static constexpr int64_t kRange = int64_t{1} << 38, kPage = 4096, kLargePage = 2 << 20;
 
-  static int64_t Pages(int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+  static int64_t RoundedUp(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
+  void Map(int fixed) {
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed;
+    void* const range = mmap(range_, kRange, PROT_NONE, flags, -1, 0);
+    HADAL_CHECK(range != MAP_FAILED);
+    range_ = static_cast<std::byte*>(range);
+    start_ = range_ + (kLargePage - reinterpret_cast<uintptr_t>(range) % kLargePage);
+    madvise(range_, kRange, MADV_HUGEPAGE);  // a few large pages are opened faster than many small ones
+  }
   void Protect(int protection) {
-    const int64_t bytes = (used_ + kLargePage - 1) / kLargePage * kLargePage;  // so that no large page is split
+    const int64_t bytes = RoundedUp(used_, kLargePage);
     HADAL_CHECK_EQ(mprotect(start_, bytes, protection), 0);
   }
 

@@ -1,12 +1,6 @@
 // The facts and measurements of four healthy ranks on two hosts, which a test changes to check the doctor's findings.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "hwy/detect_targets.h"
 #include "tools/doctor/doctor.h"

@@ -2,9 +2,7 @@
 // differences of it.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
-#include <vector>
 
 #include "tests/support/finite_difference.h"
 

@@ -8,10 +8,8 @@
 #pragma once
 
 #include <bit>
-#include <cstdint>
 #include <memory>
 #include <type_traits>
-#include <vector>
 
 #include "kernels/cuda/device_view.h"
 #include "runtime/tensor.h"

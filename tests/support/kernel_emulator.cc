@@ -5,8 +5,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
-#include <string>
-#include <utility>
 
 #include "runtime/check.h"
 

@@ -20,18 +20,13 @@
 #include <setjmp.h>
 #include <ucontext.h>
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
 #include <random>
 #include <source_location>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "kernels/cuda/device_view.h"
 #include "tests/support/access_counter.h"

@@ -2,8 +2,6 @@
 // model, and from points where the loss is not smooth.
 #pragma once
 
-#include <cstdint>
-
 #include "layers/parameter_store.h"
 
 namespace hadal::testing {

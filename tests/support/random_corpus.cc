@@ -1,7 +1,5 @@
 #include "tests/support/random_corpus.h"
 
-#include <vector>
-
 #include "runtime/data/packed_batch.h"
 #include "runtime/random.h"
 #include "tests/support/corpus_of.h"

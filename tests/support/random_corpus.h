@@ -1,8 +1,6 @@
 // Corpora of random sentences, for models that need not learn from them.
 #pragma once
 
-#include <cstdint>
-
 #include "layers/model_options.h"
 #include "runtime/data/corpus.h"
 

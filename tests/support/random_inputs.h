@@ -1,7 +1,6 @@
 // Reproducible test inputs, and the comparison of floats with a double-precision reference.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "gtest/gtest.h"

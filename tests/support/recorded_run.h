@@ -2,8 +2,6 @@
 #pragma once
 
 #include <limits>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/check.h"

@@ -1,10 +1,6 @@
 // The steps of a run's committed checkpoints.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "pipeline/checkpoint/checkpoint_directory.h"
 
 namespace hadal {

@@ -1,8 +1,5 @@
 #include "tests/support/small_checkpoint.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "runtime/check.h"
 #include "runtime/random.h"
 #include "runtime/status_macros.h"

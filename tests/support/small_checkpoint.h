@@ -1,11 +1,7 @@
 // A small model's state and checkpoints of it, written in any layout. No ModelPlan: names, shapes and made-up numbers.
 #pragma once
 
-#include <cstdint>
 #include <limits>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"

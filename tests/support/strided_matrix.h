@@ -2,7 +2,6 @@
 // buffer. Detects writes outside its rows.
 #pragma once
 
-#include <cstdint>
 #include <iterator>
 #include <vector>
 

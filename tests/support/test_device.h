@@ -2,9 +2,6 @@
 // (test_device_emulated.cc, tests/gpu/test_device_gpu.cc), so that the same tests serve both.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-
 #include "runtime/device.h"
 
 namespace hadal::testing {

@@ -1,8 +1,6 @@
 // Makes the smallest models, for tests that compute little.
 #pragma once
 
-#include <cstdint>
-
 #include "layers/model_plan.h"
 
 namespace hadal {

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <functional>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/support/random_inputs.h"

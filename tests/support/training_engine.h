@@ -1,10 +1,6 @@
 // Makes the engines of tests that train.
 #pragma once
 
-#include <memory>
-
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "pipeline/engine/engine.h"
 
 namespace hadal {

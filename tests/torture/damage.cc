@@ -14,13 +14,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"

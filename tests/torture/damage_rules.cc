@@ -1,7 +1,6 @@
 #include "tests/torture/damage_rules.h"
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 

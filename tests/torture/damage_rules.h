@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <set>
-#include <string>
 
 #include "tests/torture/file_damage.h"
 

@@ -17,10 +17,8 @@
 #include <memory>
 #include <random>
 #include <thread>
-#include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/run_directory.h"
 #include "tests/torture/supervised_run.h"

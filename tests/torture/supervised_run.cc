@@ -5,14 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 
-#include "absl/strings/str_cat.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "runtime/run_directory.h"
 

@@ -5,12 +5,13 @@
     speech_features.py LIST.tsv --out PREFIX [--speeds 0.9 1.0 1.1]
 
 LIST.tsv has one utterance per line, UTF-8: audio file, transcript and optionally the speaker, separated by tabs. Audio
-is mono WAV or FLAC (whatever libsndfile reads); a relative path begins at the list's folder.
+is WAV or FLAC (whatever libsndfile reads); a relative path begins at the list's folder. Of several channels --channel
+takes the mean or one.
 
 Features are Kaldi's log-mel filters: 25 ms windows every 10 ms (povey window, whole windows only), pre-emphasis 0.97,
 no dither, from samples scaled to 16-bit integers; 80 filters at 16 kHz, 40 at 8 kHz. With --cmvn utterance, the
 default, each filter has mean 0 and variance 1 over the frames of its utterance. All audio of a list must have one
-sampling rate. A copy at speed s is the audio resampled to 1/s of its samples and played at the same rate: tempo and
+sampling rate, or is resampled to --rate. A copy at speed s is the audio resampled to 1/s of its samples and played at the same rate: tempo and
 pitch change together, as sox's `speed` does.
 
 Files (docs/speech.md has the format): PREFIX.00000.features, ... the frames; PREFIX.txt the transcripts, one per line;
@@ -30,6 +31,8 @@ import kaldi_native_fbank
 import numpy
 import soundfile
 
+from pyhadal.options import number
+
 FILTERS = {16000: 80, 8000: 40}  # by sampling rate
 SHARD_BYTES = 256 << 20
 NAMED = 5  # utterances named per reason
@@ -43,14 +46,21 @@ class Refused(Exception):
     """Input that no corpus can be made of."""
 
 
-def read_audio(path):
-    """Returns (float32 samples, scaled to 16-bit integers; sampling rate)."""
+def read_audio(path, channel):
+    """Returns (float32 samples, scaled to 16-bit integers; sampling rate). `channel`: "mean", a number from 1, or None."""
     try:
         samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
     except (OSError, RuntimeError, TypeError, ValueError) as error:  # soundfile's errors; a raw file is a TypeError
         raise Skipped("unreadable audio", str(error)) from None
-    if samples.shape[1] != 1:
-        raise Skipped("not mono", f"{samples.shape[1]} channels")
+    channels = samples.shape[1]
+    if channels != 1 and channel is None:
+        raise Skipped("not mono (--channel mean takes the mean of the channels, --channel 1 the first)", f"{path}: {channels} channels")
+    if channel == "mean":
+        samples = samples.mean(axis=1, keepdims=True)
+    elif channels != 1:
+        if channel > channels:
+            raise Skipped(f"no channel {channel}", f"{path}: {channels} channels")
+        samples = samples[:, channel - 1:channel]
     if not len(samples):
         raise Skipped("empty audio", "no samples")
     if not numpy.isfinite(samples).all():
@@ -166,7 +176,7 @@ class Conversion:
         self.arguments = arguments
         self.rate = self.writer = None
         self.skipped = {}  # reason -> [count, first ones named]
-        self.lines = self.written = 0
+        self.lines = self.written = self.raised = 0
 
     def skip(self, number, reason, detail):
         count = self.skipped.setdefault(reason, [0, []])
@@ -179,18 +189,21 @@ class Conversion:
             filters = self.arguments.filters or FILTERS.get(rate)
             if not filters:
                 raise Refused(f"{path}: a sampling rate of {rate} Hz; 16000 and 8000 have a usual number of filters, "
-                              "for another rate give --filters, or resample the audio")
+                              "for another rate give --filters, or --rate 16000 to resample the audio")
             self.rate = rate
             self.writer = ShardWriter(self.arguments.out, rate, filters)
         if rate != self.rate:
             raise Refused(f"{path}: a sampling rate of {rate} Hz, the audio before it has {self.rate}; "
-                          "resample the audio to one rate")
+                          f"--rate {min(rate, self.rate)} resamples all to one rate")
 
     def convert(self, path, transcript):
         """Returns the frames of every speed."""
         if not transcript:
             raise Skipped("empty transcript", path)
-        samples, rate = read_audio(path)
+        samples, rate = read_audio(path, self.arguments.channel)
+        if self.arguments.rate and rate != self.arguments.rate:
+            self.raised += rate < self.arguments.rate
+            samples, rate = at_speed(samples, rate / self.arguments.rate), self.arguments.rate
         self.check_rate(path, rate)
         result = []
         for speed in self.arguments.speeds:
@@ -236,6 +249,9 @@ class Conversion:
     def finish(self, prefix):
         for reason, (count, first) in self.skipped.items():
             print(f"skipped {count}: {reason}" + "".join(f"\n  {line}" for line in first), file=sys.stderr)
+        if self.raised:
+            print(f"warning: {self.raised} recordings have a lower rate than --rate {self.arguments.rate}: their upper filters "
+                  "have nothing to measure", file=sys.stderr)
         left_out = self.lines - self.written
         if not self.written:
             raise Refused(f"{self.arguments.list}: none of its {self.lines} utterances is usable")
@@ -261,21 +277,17 @@ def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("list", metavar="LIST.tsv", help="audio file, transcript, speaker (optional)")
     parser.add_argument("--out", required=True, metavar="PREFIX", help="beginning of the files that are written")
-    parser.add_argument("--speeds", nargs="+", type=float, default=[1.0], metavar="S", help="copies of each utterance")
-    parser.add_argument("--filters", type=int, help="mel filters (default: 80 at 16 kHz, 40 at 8 kHz)")
+    parser.add_argument("--speeds", nargs="+", type=number(float, 0.5, 2), default=[1.0], metavar="S", help="copies of each utterance")
+    parser.add_argument("--filters", type=number(int, 4, 1024), help="mel filters (default: 80 at 16 kHz, 40 at 8 kHz)")
+    parser.add_argument("--channel", type=lambda text: text if text == "mean" else number(int, 1, 64)(text), metavar="mean|N",
+                        help="of audio with several: their mean, or the N-th (default: such audio is left out)")
+    parser.add_argument("--rate", type=number(int, 4000, 384_000), metavar="HZ", help="resample all audio to this rate (default: keep it)")
     parser.add_argument("--cmvn", choices=["utterance", "none"], default="utterance")
-    parser.add_argument("--min-frames", type=int, default=8)
-    parser.add_argument("--max-frames", type=int, default=3000, help="default: 3000, 30 seconds")
-    parser.add_argument("--max-skipped", type=float, default=0.1, help="share of the lines (default: 0.1)")
+    parser.add_argument("--min-frames", type=number(int, 1, 10**6), default=8)
+    parser.add_argument("--max-frames", type=number(int, 1, 10**6), default=3000, help="default: 3000, 30 seconds")
+    parser.add_argument("--max-skipped", type=number(float, 0, 1), default=0.1, help="share of the lines (default: 0.1)")
     parser.add_argument("--overwrite", action="store_true")
-    arguments = parser.parse_args(argv)
-    if any(not 0.5 <= speed <= 2 for speed in arguments.speeds):
-        parser.error("--speeds are from 0.5 to 2")
-    if arguments.filters is not None and not 4 <= arguments.filters <= 1024:
-        parser.error("--filters are from 4 to 1024")
-    if arguments.min_frames < 1:
-        parser.error("--min-frames is at least 1")
-    return arguments
+    return parser.parse_args(argv)
 
 
 def main(argv=None):

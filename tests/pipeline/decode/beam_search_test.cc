@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "pipeline/decode/beam_search.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/random.h"

@@ -7,7 +7,6 @@
 #include <set>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "pipeline/decode/decode_driver.h"
 #include "pipeline/decode/decode_group.h"
 #include "pipeline/decode/decode_lane.h"

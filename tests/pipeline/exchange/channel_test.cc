@@ -5,7 +5,6 @@
 #include <future>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "tests/support/emulated_device.h"
 

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "pipeline/instruments/depth_recorder.h"
 
 namespace hadal {

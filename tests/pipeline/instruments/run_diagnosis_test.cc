@@ -5,7 +5,6 @@
 #include <functional>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/support/tiny_plan.h"
 
 namespace hadal {

@@ -4,7 +4,6 @@
 #include <set>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "pipeline/layout/row_bucket.h"
 
 namespace hadal {

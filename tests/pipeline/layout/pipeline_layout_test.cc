@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "layers/method_presets.h"
 
 namespace hadal {

@@ -3,7 +3,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "pipeline/schedule/schedule_check.h"
 #include "pipeline/schedule/schedule_print.h"
 #include "pipeline/schedule/schedule_replay.h"

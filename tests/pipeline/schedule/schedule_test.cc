@@ -3,7 +3,6 @@
 #include <map>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "pipeline/schedule/schedule_print.h"
 #include "pipeline/schedule/schedule_run.h"
 

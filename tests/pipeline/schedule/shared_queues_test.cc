@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "pipeline/schedule/schedule.h"
 
 namespace hadal {

@@ -2,7 +2,6 @@
 #include "pipeline/stage/chunk.h"
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/support/bound_model.h"
 #include "tests/support/random_inputs.h"
 

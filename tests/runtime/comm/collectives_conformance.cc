@@ -1,8 +1,5 @@
 #include <algorithm>
-#include <cstdint>
 #include <limits>
-#include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "runtime/comm/collectives.h"

@@ -1,10 +1,6 @@
 #include "tests/runtime/comm/communicator_conformance.h"
 
-#include <algorithm>
-#include <cstdint>
-#include <functional>
 #include <ostream>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "tests/runtime/comm/transfer_buffer.h"

@@ -4,8 +4,6 @@
 #pragma once
 
 #include <iosfwd>
-#include <span>
-#include <string>
 
 #include "gtest/gtest.h"
 #include "runtime/comm/communicator.h"

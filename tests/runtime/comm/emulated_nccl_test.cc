@@ -1,10 +1,6 @@
 #include "tests/support/emulated_nccl.h"
 
-#include <memory>
-#include <vector>
-
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 
 namespace hadal {
 namespace {

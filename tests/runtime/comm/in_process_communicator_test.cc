@@ -1,14 +1,9 @@
 #include "runtime/comm/in_process_communicator.h"
 
-#include <memory>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/group_communicator.h"
 #include "runtime/status_macros.h"

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <string_view>
 
 #include "absl/time/clock.h"
 #include "runtime/comm/collectives.h"

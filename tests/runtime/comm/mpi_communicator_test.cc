@@ -4,12 +4,7 @@
 
 #include <sched.h>
 
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/group_communicator.h"
 #include "tests/runtime/comm/communicator_conformance.h"

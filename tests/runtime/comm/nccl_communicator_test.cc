@@ -1,17 +1,12 @@
 // The communicator over devices' memory, on the emulated NCCL: the suite that every transport passes, and when it
-// starts what. Also nccl_standstill_test.cc and nccl_fault_test.cc.
+// starts what. Also nccl_fault_test.cc.
 #include "runtime/comm/nccl_communicator.h"
 
 #include <atomic>
 #include <barrier>
 #include <cstdlib>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/status_macros.h"
 #include "tests/runtime/comm/communicator_conformance.h"

@@ -1,15 +1,19 @@
 // What two ranks hear of each other, over ranks of this process: a message is under way until the other side listens.
 #include "runtime/comm/nccl_control_channel.h"
 
+#include <algorithm>
 #include <cstddef>
-#include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/comm/message_tags.h"
+#include "runtime/comm/nccl_groups.h"
 
 namespace hadal {
 namespace {
+
+using ::testing::ElementsAre;
 
 using Word = NcclMessage::Word;
 
@@ -125,6 +129,15 @@ TEST_F(NcclControlChannelTest, AMessageThatIsTooLongIsAnError) {
   ASSERT_TRUE(one_.Listen().ok());
   ASSERT_TRUE(world_.communicator(0).Send(too_long.data(), std::ssize(too_long), 1, kNcclControlTag).ok());
   EXPECT_EQ(one_.Next().status().code(), absl::StatusCode::kInternal);
+}
+
+// The order of connecting; that ranks do connect is every test of an NCCL communicator's.
+TEST(InRounds, ConnectsNeighboursInTwoRounds) {
+  std::vector<RankPair> ring;
+  for (int rank = 0; rank < 6; ++rank) ring.push_back({std::min(rank, (rank + 1) % 6), std::max(rank, (rank + 1) % 6)});
+  ring.push_back(ring.front());
+  EXPECT_THAT(InRounds(ring), ElementsAre(RankPair{0, 1}, RankPair{2, 3}, RankPair{4, 5}, RankPair{1, 2},
+                                          RankPair{3, 4}, RankPair{0, 5}));
 }
 
 }  // namespace

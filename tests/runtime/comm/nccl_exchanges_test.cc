@@ -3,12 +3,8 @@
 
 #include <atomic>
 #include <barrier>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/nccl_communicator.h"
 #include "runtime/status_macros.h"

@@ -2,12 +2,7 @@
 #pragma once
 
 #include <barrier>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "runtime/comm/collectives.h"

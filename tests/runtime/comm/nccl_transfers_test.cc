@@ -1,14 +1,10 @@
 // The transfers that a rank has posted, from Post to End, on two emulated devices with a link each way.
 #include "runtime/comm/nccl_transfers.h"
 
-#include <cstddef>
-#include <memory>
 #include <set>
 #include <thread>
-#include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/check.h"
 #include "runtime/clock.h"
 #include "runtime/comm/nccl_library.h"

@@ -2,10 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <utility>
-#include <vector>
 
 #include "runtime/check.h"
 #include "runtime/stream.h"

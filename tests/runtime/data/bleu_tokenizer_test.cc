@@ -1,10 +1,7 @@
 // Expected tokens: those of sacreBLEU 2.6.0's tokenizers on the same text.
 #include "runtime/data/bleu_tokenizer.h"
 
-#include <cstdint>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

@@ -2,15 +2,11 @@
 // corpus notices, whatever was changed, corpus_test.cc shows.
 #include "runtime/data/corpus_shard.h"
 
-#include <cstddef>
 #include <cstring>
 #include <limits>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/bytes.h"
 #include "runtime/data/packed_batch.h"
 

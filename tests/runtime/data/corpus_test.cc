@@ -1,12 +1,8 @@
-#include <cstddef>
 #include <cstring>
 #include <filesystem>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/crc32c.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/corpus_shard.h"

@@ -1,11 +1,7 @@
 #include "runtime/data/packed_batch.h"
 #include "runtime/data/corpus.h"
 
-#include <string>
-#include <vector>
-
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 
 namespace hadal {
 namespace {

@@ -1,14 +1,9 @@
 // Expected values: sacreBLEU 2.6.0, `BLEU().corpus_score(...)`, every double printed by repr().
 #include "runtime/data/bleu.h"
 
-#include <array>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/data/chrf.h"
 #include "runtime/data/word_errors.h"
 

@@ -1,12 +1,9 @@
 #include "runtime/data/vocabulary.h"
 
-#include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/crc32c.h"
 #include "runtime/data/piece_model.h"
 

@@ -1,11 +1,6 @@
 #include "runtime/data/vocabulary_training.h"
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {

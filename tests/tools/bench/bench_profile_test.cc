@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
-#include "gtest/gtest.h"
 #include "layers/method_presets.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"

@@ -2,10 +2,7 @@
 #include "layers/parameter_store.h"
 #include "tools/bench/gemm_limit.h"
 
-#include <functional>
-#include <memory>
 #include <tuple>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "pipeline/engine/engine.h"

@@ -2,8 +2,6 @@
 #include "layers/parameter_store.h"
 
 #include <cmath>
-#include <map>
-#include <memory>
 
 #include "gtest/gtest.h"
 #include "pipeline/exchange/parameter_broadcast.h"

@@ -2,11 +2,8 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/data/corpus.h"
 #include "runtime/files.h"
 #include "tests/support/recorded_run.h"

@@ -4,7 +4,6 @@
 #include <fstream>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/run_options.h"

@@ -6,7 +6,6 @@
 
 #include "configs/compare.pb.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tools/config/config_origin.h"
 #include "tools/config/config_value.h"
 #include "tools/config/nearest_name.h"

@@ -1,10 +1,6 @@
 #include "tools/config/config.h"
 
-#include <string>
-#include <vector>
-
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/support/command_runner.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/tools/config/parsed_config.h"

@@ -1,8 +1,6 @@
 // A config from its text, and the options that it makes, for tests.
 #pragma once
 
-#include <string>
-
 #include "gtest/gtest.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/run_options.h"

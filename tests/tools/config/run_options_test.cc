@@ -1,12 +1,9 @@
 #include "tools/config/run_options.h"
 
 #include <set>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "layers/model_fields.h"
 #include "tests/tools/config/parsed_config.h"
 #include "tools/config/model_config.h"

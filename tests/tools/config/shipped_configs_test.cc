@@ -2,11 +2,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "configs/compare.pb.h"
 #include "configs/machine.pb.h"

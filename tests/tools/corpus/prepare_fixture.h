@@ -5,12 +5,9 @@
 #include <filesystem>
 #include <random>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/data/corpus.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/corpus/prepare.h"

@@ -1,8 +1,6 @@
 // What the doctor says of GPUs: findings by facts that are made up, measurements on an emulated device.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <memory>
 #include <mutex>
 
 #include "runtime/comm/in_process_communicator.h"

@@ -1,11 +1,8 @@
 #include "tools/doctor/doctor.h"
 
 #include <mutex>
-#include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"

@@ -1,12 +1,9 @@
 #include "tools/plan/cost_files.h"
 
 #include <filesystem>
-#include <memory>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "layers/method_presets.h"
 #include "runtime/files.h"
 #include "tests/support/temporary_directory.h"

@@ -1,10 +1,7 @@
 #include "tools/plan/gradient_overlap.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <map>
 #include <numeric>
 #include <random>
 

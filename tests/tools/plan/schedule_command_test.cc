@@ -1,13 +1,9 @@
 #include "tools/plan/simulate.h"
 
 #include <nlohmann/json.hpp>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/files.h"
 #include "tests/support/command_runner.h"
 #include "tests/support/temporary_directory.h"

@@ -1,9 +1,6 @@
 // Steps small enough to be replayed by hand.
 #include "tools/plan/step_breakdown.h"
 
-#include <utility>
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "pipeline/schedule/schedule_replay.h"
 #include "tests/support/recorded_run.h"

@@ -105,7 +105,7 @@ class SpeechFeatures(unittest.TestCase):
         self.assertEqual(status, 0, printed)
         self.assertEqual([len(frames) for frames in self.features()], [220, 198, 180])
         self.assertEqual(pathlib.Path(self.path("f.txt")).read_text(), "one\n" * 3)
-        samples, _ = speech_features.read_audio(self.path("tone.wav"))
+        samples, _ = speech_features.read_audio(self.path("tone.wav"), None)
         for speed in 0.9, 1.1:
             fast = speech_features.at_speed(samples, speed)[200:-200]
             expected = 10000 * numpy.sin(2 * numpy.pi * 1000 * speed * (numpy.arange(len(fast)) + 200) / 8000)
@@ -156,6 +156,48 @@ class SpeechFeatures(unittest.TestCase):
         status, printed = self.run_on(["low.wav\tone"], "--filters", "256")
         self.assertEqual(status, 1)
         self.assertIn("--filters 256 at 8000 Hz: ", printed)
+
+    def test_channels_are_chosen_or_mixed(self):
+        other = numpy.roll(self.noise, 500)
+        self.write("stereo.wav", numpy.stack([self.noise, other], 1))
+        for name, samples in ("left.wav", self.noise), ("right.wav", other), ("mean.wav", (self.noise.astype(float) + other) / 2):
+            self.write(name, samples.astype(numpy.int16))
+        for channel, name in ("1", "left.wav"), ("2", "right.wav"), ("mean", "mean.wav"):
+            self.assertEqual(self.run_on([f"{name}\tone"])[0], 0)
+            expected, = self.features()
+            status, printed = self.run_on(["stereo.wav\tone"], "--channel", channel)
+            self.assertEqual(status, 0, printed)
+            self.assertLess(abs(self.features()[0] - expected).max(), 0.02 if channel == "mean" else 1e-6)  # the mean is rounded in the file
+        status, printed = self.run_on(["stereo.wav\tone"])
+        self.assertEqual(status, 1)
+        self.assertIn("--channel mean takes the mean of the channels", printed)
+        status, printed = self.run_on(["stereo.wav\tone"], "--channel", "3")
+        self.assertIn("no channel 3", printed)
+        self.assertEqual(self.run_on(["left.wav\tone"], "--channel", "2")[0], 0, "audio with one channel is taken as it is")
+
+    def test_a_rate_for_all(self):
+        def tone(rate):
+            return (8000 * numpy.sin(2 * numpy.pi * 700 * numpy.arange(2 * rate) / rate)).astype(numpy.int16)
+        for name, rate in ("low", 8000), ("high", 16000), ("music", 44100):
+            self.write(f"{name}.wav", tone(rate), rate)
+        status, printed = self.run_on(["low.wav\tone", "high.wav\ttwo", "music.wav\tthree"], "--rate", "16000", "--cmvn", "none")
+        self.assertEqual(status, 0, printed)
+        self.assertIn("warning: 1 recordings have a lower rate than --rate 16000", printed)
+        low, high, music = self.features()
+        self.assertEqual(json.loads(pathlib.Path(self.path("f.json")).read_text())["sample_rate"], 16000)
+        loud = high[10:-10].mean(0) > 10  # the tone's filters
+        self.assertTrue(loud.any())
+        for other in low, music:
+            self.assertLessEqual(abs(len(other) - len(high)), 1)
+            self.assertLess(abs(other[10:150].mean(0) - high[10:150].mean(0))[loud].max(), 0.05)
+        status, printed = self.run_on(["low.wav\tone", "high.wav\ttwo"])
+        self.assertIn("--rate 8000 resamples all to one rate", printed)
+
+    def test_numbers_that_are_none_are_refused(self):
+        for option in "--max-skipped", "--speeds", "--filters", "--min-frames", "--max-frames", "--rate", "--channel":
+            for value in "nan", "inf", "-1", "1e999":
+                with self.subTest(option=option, value=value), self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+                    speech_features.parse_arguments(["list.tsv", "--out", "f", f"{option}={value}"])
 
     def test_shards_end_at_their_size(self):
         self.write("a.wav", self.noise)

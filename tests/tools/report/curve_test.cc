@@ -4,14 +4,10 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <string>
-#include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/files.h"
 #include "tests/support/command_runner.h"
 #include "tests/support/temporary_directory.h"

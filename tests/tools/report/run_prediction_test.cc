@@ -1,12 +1,10 @@
 #include "tools/report/run_summary.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/str_cat.h"
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/report/summary.h"

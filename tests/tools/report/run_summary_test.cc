@@ -1,11 +1,7 @@
 // Runs of a few steps made by hand (scaling_test.cc: more of the split of waiting by replay, over recorded runs).
 #include "tools/report/run_summary.h"
 
-#include <utility>
-#include <vector>
-
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 
 namespace hadal {
 namespace {

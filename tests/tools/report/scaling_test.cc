@@ -1,8 +1,6 @@
 #include "tools/report/scaling.h"
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"
 

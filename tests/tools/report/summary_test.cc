@@ -1,15 +1,9 @@
 #include "tools/report/summary.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "tests/support/numbered_step.h"
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"

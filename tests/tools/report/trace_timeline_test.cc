@@ -1,12 +1,7 @@
 #include "tools/report/trace_timeline.h"
 
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tools/output/trace_writer.h"
 
 namespace hadal {

@@ -1,11 +1,8 @@
 #include "tools/train/rank_setup.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <filesystem>
-#include <string>
-#include <vector>
 
 #include "hwy/detect_targets.h"
 #include "runtime/data/corpus.h"

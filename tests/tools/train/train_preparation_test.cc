@@ -1,10 +1,6 @@
 #include "tools/train/training_sinks.h"
 
-#include <string>
-#include <vector>
-
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/vocabulary.h"
 #include "tests/support/temporary_directory.h"

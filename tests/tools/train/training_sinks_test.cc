@@ -1,10 +1,8 @@
 #include "tools/train/training_sinks.h"
 
 #include <filesystem>
-#include <string>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "launch/exit_code.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"

@@ -1,14 +1,8 @@
 // A model that has learned five sentences by heart, and what `hadal translate` prints with it.
 #pragma once
 
-#include <cstdint>
 #include <sstream>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 #include "pipeline/engine/engine.h"

@@ -14,6 +14,8 @@ import os
 import random
 from typing import Iterator
 
+from pyhadal.options import number
+
 LANGUAGES = ("de", "en")
 MAX_HELD_OUT = 10_000  # of about 31,000 numbers in valid, and as many in test
 
@@ -102,21 +104,13 @@ def make_corpus(folder: str, sizes: dict[str, int], seed: int = 1, overwrite: bo
         write_split(folder, split, draw(split, size, seed))
 
 
-def _size(least: int, most: int):
-    def size(text: str) -> int:
-        if not text.isdecimal() or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text} is not a number from {least:,} to {most:,}")
-        return int(text)
-    return size
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--out", required=True, metavar="DIR", help="output folder")
-    parser.add_argument("--pairs", type=_size(1, 10**9), default=20_000, help="training pairs (%(default)s)")
+    parser.add_argument("--pairs", type=number(int, 1, 10**9), default=20_000, help="training pairs (%(default)s)")
     for split in ("valid", "test"):
-        parser.add_argument(f"--{split}", type=_size(0, MAX_HELD_OUT), default=1_000,
+        parser.add_argument(f"--{split}", type=number(int, 0, MAX_HELD_OUT), default=1_000,
                             help=f"pairs of {split}, never in training (%(default)s)")
-    parser.add_argument("--seed", type=_size(0, 2**64 - 1), default=1, help="(%(default)s)")
+    parser.add_argument("--seed", type=number(int, 0, 2**64 - 1), default=1, help="(%(default)s)")
     parser.add_argument("--overwrite", action="store_true", help="replace existing files")
 
 
