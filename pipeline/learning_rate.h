@@ -9,8 +9,8 @@
 //   cosine        t < W: as constant; else end + (peak − end)·(1 + cos(π·(t − W)/(total − W)))/2, as PyTorch's
 //                 CosineAnnealingLR behind the warm-up, and fairseq's cosine of one period
 //   wsd           warm-up, stable, decay: as constant until t = total − D, then end + (peak − end)·f(q) with
-//                 q = (t − (total − D))/D and f = 1 − q (linear), 1 − sqrt(q) (one_minus_sqrt), (1 + cos(πq))/2 (cosine),
-//                 as transformers' get_wsd_schedule and torchtitan's
+//                 q = (t − (total − D))/D and f = 1 − q (linear), 1 − sqrt(q) (one_minus_sqrt) or
+//                 (1 + cos(πq))/2 (cosine), as transformers' get_wsd_schedule and torchtitan's
 //   t_fixup       peak·sqrt(4000 / (4000 + t)), no warm-up (Huang et al. 2020, "Improving Transformer Optimization
 //                 Through Better Initialization")
 #pragma once
