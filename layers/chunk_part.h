@@ -44,10 +44,13 @@ struct ActivationCapacity {
 // The scalars that change from step to step.
 struct StepScalars {
   uint64_t seed = 0;
-  int64_t step = 0;          // for data and randomness
-  int64_t update = 1;        // 1-based; for learning rate, Adam, branch growth
-  bool training = true;      // dropout on, gradients wanted
-  float gradient_scale = 0;  // 1 / (target tokens of the step)
+  int64_t step = 0;            // for data and randomness
+  int64_t update = 1;          // 1-based; for learning rate, Adam, branch growth
+  bool training = true;        // dropout on, gradients wanted
+  float gradient_scale = 0;    // 1 / (target tokens of the step)
+  int64_t updates_before = 0;  // of the weights, in earlier runs
+
+  int64_t growth_update() const { return updates_before + update; }  // for branch growth
 };
 
 // Scratch that no micro-batch keeps; one set a rank, sized for its widest chunk. Stored as products read and write,

@@ -231,7 +231,7 @@ void HyperSegment::ForwardResult(const SublayerContext& context, size_t index, c
   ResidualNormForwardArgs args{.residual = At(t.saved_input, s.read, t.rows, d_model_), .branch = branch};
   if (const int32_t bias = s.branch->output_bias(); bias >= 0) args.bias = context.parameters.WeightVector(bias);
   args.residual_gain = 0;
-  args.branch_gain = BranchGain(context.plan().sublayers[sublayer], context.scalars.update);
+  args.branch_gain = BranchGain(context.plan().sublayers[sublayer], context.scalars.growth_update());
   args.device_branch_gain = context.DeviceBranchGain(sublayer);
   args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
   args.sum = At(t.saved_input, s.result, t.rows, d_model_);
@@ -327,7 +327,7 @@ void HyperSegment::BackwardResult(const SublayerContext& context, size_t index, 
   const int32_t sublayer = first_ + static_cast<int32_t>(index);
   ResidualNormBackwardArgs args{.d_sum = d_result, .d_residual = d_result};  // the latter becomes 0
   args.residual_gain = 0;
-  args.branch_gain = BranchGain(context.plan().sublayers[sublayer], context.scalars.update);
+  args.branch_gain = BranchGain(context.plan().sublayers[sublayer], context.scalars.growth_update());
   args.device_branch_gain = context.DeviceBranchGain(sublayer);
   args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
   args.d_branch = BranchGradient(t);

@@ -304,7 +304,7 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstAn
     if (record.learned_gain >= 0) args.learned_branch_gain = context.parameters.WeightVector(record.learned_gain);
     args.residual_gain = record.residual_gain;
     args.learned_residual_gain = context.parameters.WeightVector(joint.omega);
-    args.branch_gain = BranchGain(record, context.scalars.update);
+    args.branch_gain = BranchGain(record, context.scalars.growth_update());
     args.device_branch_gain = context.DeviceBranchGain(sublayer);
     args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
     if (joint.skip_from >= 0) {
@@ -449,7 +449,7 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstA
       args.learned_residual_gain = context.parameters.WeightVector(joint.omega);
       args.d_learned_residual_gain = context.parameters.GradientVector(joint.omega);
     }
-    args.branch_gain = BranchGain(record, context.scalars.update);
+    args.branch_gain = BranchGain(record, context.scalars.growth_update());
     args.device_branch_gain = context.DeviceBranchGain(sublayer);
     args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
     args.d_branch = BranchGradient(t);

@@ -69,7 +69,7 @@ absl::StatusOr<std::vector<float>> PairScorer::RowLosses(std::vector<PackedBatch
   const int64_t logit_rows = Workspace::LogitRows(engine_->stage().stream().kind(), checkpoint_.plan());
   for (PackedBatch& batch : batches) FillUp(checkpoint_.plan().options.has_encoder(), logit_rows, batch);
   std::vector<float> row_nll;
-  const StepScalars scalars{.update = std::max<int64_t>(checkpoint_.progress().update, 1), .training = false};
+  const StepScalars scalars{.update = std::max<int64_t>(checkpoint_.progress().growth_update(), 1), .training = false};
   HADAL_RETURN_IF_ERROR(engine_->Evaluate(batches, scalars, &row_nll).status());
   const int head = pipeline_.RankOfSublayer(checkpoint_.plan().output_head());
   std::string bytes(AsBytes(row_nll));

@@ -60,7 +60,8 @@ absl::StatusOr<TrainingProgress> RunHealth::GoBack(const TrainingProgress& now,
   TrainingProgress progress = *loaded;
   progress.step = now.step;
   progress.epochs_done = now.epochs_done;
-  progress.epoch_position = now.epoch_position;
+  progress.place = now.place;
+  progress.training_data = now.training_data;
   progress.samples_seen = now.samples_seen;
   progress.target_tokens_seen = now.target_tokens_seen;
   progress.training_seconds = now.training_seconds;

@@ -38,6 +38,8 @@ Trainer::Trainer(const TrainOptions& options, const ModelPlan& plan, const Pipel
       health_(plan, options.health),
       report_(options_, plan, pipeline, collectives_, IsMain() ? &surroundings.sink : nullptr) {
   progress_.seed = options.seed;
+  progress_.place = order_.place();
+  progress_.training_data = IdentityOf(surroundings.train.manifest());
 }
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& options, const ModelPlan& plan,
@@ -63,6 +65,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
                                                              .sink = trainer->IsMain() ? &surroundings.sink : nullptr});
     HADAL_RETURN_IF_ERROR(collectives.AllOk(validator.status(), "reading the validation corpus"));
     trainer->validator_ = *std::move(validator);
+    trainer->progress_.validation_data = trainer->validator_->identity();
   }
   Communicator& communicator = surroundings.communicator;
   absl::StatusOr<std::unique_ptr<Engine>> engine =
@@ -103,14 +106,59 @@ absl::Status Trainer::Resume(absl::StatusOr<FoundCheckpoint> chosen) {
 absl::Status Trainer::Continue(const TrainingProgress& progress) {
   progress_ = progress;
   progress_.seed = options_.seed;  // another one, if the change was accepted
-  order_.Continue(progress_.epoch_position);
+  HADAL_RETURN_IF_ERROR(AsCommonError(ContinueData(progress)));
+  if (validator_) ContinueValidation(progress.validation_data);
   health_.Continue(progress_.skipped_in_a_row);
   weights_loaded_ = true;
   return engine_->DistributeWeights();
 }
 
+absl::Status Trainer::ContinueData(const TrainingProgress& loaded) {
+  progress_.training_data = IdentityOf(surroundings_.train.manifest());
+  if (loaded.training_data.known() && loaded.training_data != progress_.training_data) {
+    Note(absl::StrCat("the training data are another corpus (", Describe(progress_.training_data), ", before ",
+                      Describe(loaded.training_data), ")"));
+    return BeginDataAnew();
+  }
+  HADAL_RETURN_IF_ERROR(order_.Continue(loaded.place));
+  if (loaded.place.texts.empty()) {
+    order_.Skip(loaded.step * options_.batch.micro_batches);
+    Note(
+        "the checkpoint is of an older hadal, which did not record what was read of which data: as many micro-batches "
+        "as were trained are taken as read of the present corpus, and a best nll as the present validation set's");
+  }
+  progress_.place = order_.place();
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::BeginDataAnew() {
+  HADAL_RETURN_IF_ERROR(order_.Continue(DataPlace()));
+  progress_.place = order_.place();
+  progress_.epochs_done = 0;
+  Note("the training data are read from their beginning, and epochs count from there");
+  return absl::OkStatus();
+}
+
+void Trainer::ContinueValidation(const DataIdentity& before) {
+  progress_.validation_data = validator_->identity();
+  if (!before.known() || before == progress_.validation_data) return;
+  Note(absl::StrCat("the validation set is another one (", Describe(progress_.validation_data), ", before ",
+                    Describe(before), ")"));
+  ForgetBest();
+}
+
+void Trainer::ForgetBest() {
+  if (!validator_ || progress_.step == 0) return;
+  progress_.validation_nll = progress_.best_nll = std::numeric_limits<double>::infinity();
+  progress_.best_step = -1;
+  progress_.validations_without_improvement = 0;
+  progress_.validation_due = true;
+  Note("best and patience begin anew, with a validation of this step");
+}
+
 absl::Status Trainer::InitializeFrom(absl::StatusOr<FoundCheckpoint> chosen, LoadedState weights) {
-  HADAL_RETURN_IF_ERROR(checkpoints_->Load(std::move(chosen), weights).status());
+  HADAL_ASSIGN_OR_RETURN(const TrainingProgress loaded, checkpoints_->Load(std::move(chosen), weights));
+  progress_.updates_before = loaded.growth_update();
   weights_loaded_ = true;
   return engine_->DistributeWeights();
 }
@@ -120,7 +168,8 @@ StepScalars Trainer::Scalars() const {
           .step = progress_.step,
           .update = progress_.update + 1,
           .training = true,
-          .gradient_scale = 1.0f / static_cast<float>(std::max<int64_t>(batches_.target_tokens, 1))};
+          .gradient_scale = 1.0f / static_cast<float>(std::max<int64_t>(batches_.target_tokens, 1)),
+          .updates_before = progress_.updates_before};
 }
 
 StepVote Trainer::Vote() const {
@@ -140,7 +189,7 @@ absl::Status Trainer::LostError() const {
 }
 
 absl::StatusOr<StepResult> Trainer::Step() {
-  HADAL_RETURN_IF_ERROR(order_.At(progress_.step, batches_));
+  HADAL_RETURN_IF_ERROR(order_.Next(progress_.step, batches_));
   const double learning_rate = LearningRate(options_.rate, progress_.update + 1, options_.stop.steps);
   UpdateSettings update{.optimizer = options_.optimizer,
                         .learning_rate = learning_rate,
@@ -163,7 +212,7 @@ absl::StatusOr<StepResult> Trainer::Step() {
     progress_.loss_trend = WithLoss(progress_.loss_trend, result.gradient.loss.MeanLoss(), options_.health.loss_spike);
   }
   progress_.epochs_done = batches_.epochs_done;
-  progress_.epoch_position = order_.current_epoch();
+  progress_.place = order_.place();
   progress_.target_tokens_seen += result.gradient.loss.tokens;
   for (const PackedBatch& batch : batches_.micro_batches) progress_.samples_seen += batch.sentences();
   progress_.training_seconds += result.seconds;
@@ -179,9 +228,15 @@ absl::StatusOr<StepResult> Trainer::Step() {
 
 absl::Status Trainer::RecordDepth(const StepResult& result) {
   HADAL_ASSIGN_OR_RETURN(const std::optional<DepthMetrics> metrics,
-                         depth_->AfterStep(progress_.step - 1, progress_.update, result));
+                         depth_->AfterStep(progress_.step - 1, progress_.update, progress_.growth_update(), result));
   if (metrics.has_value() && IsMain()) surroundings_.sink.OnDepth(*metrics);
   return absl::OkStatus();
+}
+
+void Trainer::Note(const std::string& text) {
+  if (std::find(notes_.begin(), notes_.end(), text) != notes_.end()) return;
+  if (!announced_) return notes_.push_back(text);
+  if (IsMain()) surroundings_.sink.OnText(progress_.step, TextKind::kNotice, text);
 }
 
 void Trainer::Warn(std::string_view text) {
@@ -207,6 +262,7 @@ absl::Status Trainer::GoBack() {
   absl::StatusOr<TrainingProgress> progress = health_.GoBack(now, loaded ? std::optional(progress_) : std::nullopt);
   if (!progress.ok()) return AsCommonError(progress.status());
   progress_ = *progress;
+  HADAL_RETURN_IF_ERROR(AsCommonError(order_.Continue(progress_.place)));
   Warn(absl::StrCat(skipped, " steps in a row were left out; went back to the checkpoint of step ", step));
   return absl::OkStatus();
 }
@@ -220,7 +276,8 @@ absl::Status Trainer::MakeNewWeights() {
 
 absl::Status Trainer::ProfileNewWeights() {
   if (weights_loaded_) return absl::OkStatus();
-  HADAL_RETURN_IF_ERROR(order_.At(progress_.step, batches_));
+  HADAL_RETURN_IF_ERROR(order_.Next(progress_.step, batches_));
+  HADAL_RETURN_IF_ERROR(order_.Continue(progress_.place));  // the first step reads them again
   HADAL_ASSIGN_OR_RETURN(const std::vector<ResidualProfile::Entry> profile,
                          engine_->ProfileResidualStream(batches_.micro_batches[0], Scalars()));
   if (profile.empty() || !IsMain()) return absl::OkStatus();
@@ -283,6 +340,7 @@ void Trainer::Announce() {
   for (const std::string& text : left_out) {
     if (!text.empty()) surroundings_.sink.OnText(progress_.step, TextKind::kWarning, text);
   }
+  for (const std::string& text : notes_) surroundings_.sink.OnText(progress_.step, TextKind::kNotice, text);
   if (options_.spec_augment.active() && surroundings_.train.manifest().cmvn == "none") {
     surroundings_.sink.OnText(progress_.step, TextKind::kWarning,
                               "data.spec_augment sets masked features to 0, the mean of normalised ones, and those of "
@@ -296,6 +354,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
   HADAL_RETURN_IF_ERROR(MakeNewWeights());
   report_.Restart(progress_);
   if (IsMain()) Announce();
+  announced_ = true;
   HADAL_RETURN_IF_ERROR(ProfileNewWeights());
   if (depth_) {
     HADAL_ASSIGN_OR_RETURN(const std::string unrecorded, depth_->Begin(progress_.step));
@@ -311,9 +370,9 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
     if (surroundings_.before_step) surroundings_.before_step(progress_.step);
     HADAL_ASSIGN_OR_RETURN(const StepResult result, Step());
     HADAL_RETURN_IF_ERROR(checkpoints_->Poll(progress_));
-    // These limits end a run at an unpredictable step, so a validation is due there too.
-    const bool unforeseen_end = result.gradient.vote == StepVote::kOutOfTime || ReachedLimit() == StopReason::kEpochs;
-    const bool validation_due = validate_every > 0 && (progress_.step % validate_every == 0 || unforeseen_end);
+    // A run's last weights are validated, so that they can be its best.
+    const bool ends = result.gradient.vote == StepVote::kOutOfTime || ReachedLimit().has_value();
+    const bool validation_due = validate_every > 0 && (progress_.step % validate_every == 0 || ends);
     HADAL_ASSIGN_OR_RETURN(reason, AfterStep(result.gradient.vote, validation_due));
     HADAL_RETURN_IF_ERROR(tracer_->AfterStep(progress_.step));
   }

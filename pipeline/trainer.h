@@ -1,11 +1,13 @@
 // The trainer runs the training loop on every rank: steps, validations, checkpoints, and the end of the run.
 //
-// Steps: a step's micro-batches are a function of (seed, step) alone, so every rank makes the same list, and the engine
-// runs its replica's share of it. `step` always advances. `update` advances only if the update was applied: a gradient
-// that is not finite, or a loss spike, skips it on all ranks alike. After many skipped steps in a row the run goes back
-// to its newest good checkpoint (run_health.h).
-// Validations (validator.h) change no bit of training. They are due every `every_steps` steps and when an epoch or time
-// limit ends the run. Checkpoints are written while training goes on (checkpoint/training_checkpoints.h). Metrics leave
+// Steps: a step's micro-batches are a function of the place in the data, the seed and the batch fields, so every rank
+// makes the same list, and the engine runs its replica's share of it. The place counts samples (sampling_order.h), so
+// that these fields may change where a run resumes. `step` always advances. `update` advances only if the update was
+// applied: a gradient that is not finite, or a loss spike, skips it on all ranks alike. After many skipped steps in a
+// row the run goes back to its newest good checkpoint (run_health.h).
+// Validations (validator.h) change no bit of training. They are due every `every_steps` steps and when a limit ends the
+// run. Best and patience are of one validation set: a run that resumes with another one forgets them and begins with a
+// validation. Checkpoints are written while training goes on (checkpoint/training_checkpoints.h). Metrics leave
 // through a sink on rank 0.
 //
 // Checkpoints by the clock: rank 0 decides when one is due, in the exchange of a step's gradient norms, so that all
@@ -86,6 +88,10 @@ class Trainer {
   // Resume continues from rank 0's `chosen`; InitializeFrom starts a new run from its weights.
   absl::Status Resume(absl::StatusOr<FoundCheckpoint> chosen);
   absl::Status InitializeFrom(absl::StatusOr<FoundCheckpoint> chosen, LoadedState weights = LoadedState::kWeights);
+  // After Resume or ResumeLatest. BeginDataAnew continues at the beginning of the training data, as a changed corpus
+  // does by itself; ForgetBest begins best and patience anew, with a validation of the weights as they are.
+  absl::Status BeginDataAnew();
+  void ForgetBest();
 
   // Makes this launch the owner of the run directory, after a checkpoint was loaded, if any. Run() claims, too, unless
   // this has been called.
@@ -112,6 +118,9 @@ class Trainer {
   absl::StatusOr<StepResult> Step();
   // Takes over the progress of a loaded checkpoint, and gives the other replicas its weights.
   absl::Status Continue(const TrainingProgress& progress);
+  absl::Status ContinueData(const TrainingProgress& loaded);
+  void ContinueValidation(const DataIdentity& before);
+  void Note(const std::string& text);  // a notice, at the latest when the run is announced
   // Does nothing if weights were loaded: drawing and relaying all of them takes time and messages.
   absl::Status MakeNewWeights();
   // Initialises what the method takes from a forward pass (Admin's profile). Called before the first step if no
@@ -144,6 +153,8 @@ class Trainer {
   std::unique_ptr<TrainingCheckpoints> checkpoints_;
   TrainingProgress progress_;
   bool weights_loaded_ = false;  // from a checkpoint
+  bool announced_ = false;
+  std::vector<std::string> notes_;  // not yet reported
 };
 
 }  // namespace hadal

@@ -6,6 +6,7 @@
 
 #include "layers/chunk_part.h"
 #include "runtime/clock.h"
+#include "runtime/crc32c.h"
 #include "runtime/status_macros.h"
 #include "runtime/trace.h"
 
@@ -28,11 +29,29 @@ bool NoteNll(double nll, TrainingProgress& progress) {
   return best;
 }
 
+// Adds the batch's sentences, one by one, so that it does not matter how they are packed. Each side ends with </s>; an
+// utterance's frames are counted by its source rows.
+void AddTo(DataIdentity& identity, const PackedBatch& batch) {
+  const auto add = [&](const auto& values, int64_t begin, int64_t end) {
+    identity.crc32c =
+        Crc32c(values.data() + begin, static_cast<size_t>(end - begin) * sizeof(values[0]), identity.crc32c);
+  };
+  for (size_t s = 0; s < batch.samples.size(); ++s) {
+    add(batch.source, batch.source_offsets[s], batch.source_offsets[s + 1]);
+    if (batch.frame_width > 0) {
+      add(batch.frames, int64_t{batch.frame_width} * batch.frame_offsets[s],
+          int64_t{batch.frame_width} * batch.frame_offsets[s + 1]);
+    }
+    add(batch.target, batch.target_offsets[s], batch.target_offsets[s + 1]);
+  }
+  identity.samples += batch.sentences();
+}
+
 }  // namespace
 
 Validator::Validator(const ValidatorSetup& setup, ValidationBatches packed)
     : batches_(std::move(packed.batches)), too_long_(packed.too_long), bleu_(setup.bleu), sink_(setup.sink) {
-  for (const PackedBatch& batch : batches_) sentences_ += batch.sentences();
+  for (const PackedBatch& batch : batches_) AddTo(identity_, batch);
   if (setup.corpus.manifest().corpora.size() < 2) return;
   corpora_ = setup.corpus.manifest().corpora;
   corpus_of_batch_ = std::move(packed.corpus_ids);
@@ -61,8 +80,10 @@ std::vector<CorpusValidation> Validator::OfCorpora(const std::vector<LossSums>& 
 absl::Status Validator::Run(Engine& engine, TrainingProgress& progress) {
   const TraceScope scope(&engine.trace(), {.kind = TraceKind::kValidation});
   const Stopwatch watch;
-  const StepScalars scalars{
-      .seed = progress.seed, .step = progress.step, .update = std::max<int64_t>(progress.update, 1), .training = false};
+  const StepScalars scalars{.seed = progress.seed,
+                            .step = progress.step,
+                            .update = std::max<int64_t>(progress.growth_update(), 1),
+                            .training = false};
   std::vector<LossSums> of_batches;
   HADAL_ASSIGN_OR_RETURN(const LossSums sums, engine.Evaluate(batches_, scalars, /*row_nll=*/nullptr, &of_batches));
   const double nll = sums.MeanNll();
@@ -77,7 +98,7 @@ absl::Status Validator::Run(Engine& engine, TrainingProgress& progress) {
                        .perplexity = std::exp(nll),
                        .scores = translated.scores,
                        .best = best,
-                       .sentences = sentences_,
+                       .sentences = identity_.samples,
                        .seconds = watch.Seconds(),
                        .corpora = OfCorpora(of_batches, translated)});
   if (!translated.warning.empty()) sink_->OnText(progress.step, TextKind::kWarning, translated.warning);

@@ -20,6 +20,7 @@
 #include "pipeline/engine/engine.h"
 #include "pipeline/validation_bleu.h"
 #include "runtime/data/corpus.h"
+#include "runtime/data/corpus_manifest.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/data/sampling_order.h"
 #include "runtime/metrics_sink.h"
@@ -49,7 +50,9 @@ class Validator {
   // reported.
   absl::Status Run(Engine& engine, TrainingProgress& progress);
 
-  int64_t sentences() const { return sentences_; }
+  int64_t sentences() const { return identity_.samples; }
+  // Of the sentences that are validated, however they are packed.
+  const DataIdentity& identity() const { return identity_; }
   // Sentences of the corpus that are left out because a side does not fit a micro-batch or exceeds the longest sentence
   // allowed.
   int64_t too_long() const { return too_long_; }
@@ -64,7 +67,7 @@ class Validator {
   std::vector<PackedBatch> batches_;
   std::vector<std::string> corpora_;      // names; empty: there is only one
   std::vector<int32_t> corpus_of_batch_;  // [batches], if there are several
-  int64_t sentences_ = 0;
+  DataIdentity identity_;
   int64_t too_long_ = 0;
   TranslateValidation bleu_;
   MetricsSink* sink_;

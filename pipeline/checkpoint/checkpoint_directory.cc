@@ -439,6 +439,7 @@ absl::Status CheckpointCommitter::Complete(const CommitRequest& request) const {
                                       .time = absl::Now(),
                                       .config_text = request.config_text,
                                       .model_settings = request.model_settings,
+                                      .inputs = request.inputs,
                                       .parameters = options_.parameters,
                                       .files = request.files,
                                       .attachments = {}},

@@ -139,6 +139,7 @@ struct CommitRequest {
   TrainingProgress progress;
   std::string config_text;
   std::string model_settings;           // ModelSettingsJson, or empty
+  InputKind inputs = {};                // of the training data
   std::vector<WrittenFile> files;       // every rank's
   std::vector<Attachment> attachments;  // with distinct names
   bool is_best = false;                 // also point `best` at it

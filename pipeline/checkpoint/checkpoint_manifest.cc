@@ -43,25 +43,48 @@ std::string Quote(const std::string& text) { return Json(text).dump(-1, ' ', fal
 // Infinity has no JSON form: null.
 Json FiniteOrNull(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
+Json ToJson(const DataIdentity& identity) { return {{"samples", identity.samples}, {"crc32c", identity.crc32c}}; }
+
+void AddShuffling(const Shuffling& shuffling, Json& json) {
+  json["seed"] = shuffling.seed;
+  json["source_rows"] = shuffling.capacity.source_rows;
+  json["target_rows"] = shuffling.capacity.target_rows;
+  json["sentence_rows"] = shuffling.capacity.sentence_rows;
+}
+
+Json PlaceToJson(const DataPlace& place) {
+  Json texts = Json::array();
+  for (const TextPlace& text : place.texts) {
+    Json& json = texts.emplace_back(Json{{"pass", text.pass}, {"read", text.read}, {"quota", text.quota}});
+    if (text.shuffling != place.shuffling) AddShuffling(text.shuffling, json);
+  }
+  Json json = {{"epoch", place.epoch}, {"read", place.read}, {"texts", std::move(texts)}};
+  AddShuffling(place.shuffling, json);
+  return json;
+}
+
 Json ProgressToJson(const TrainingProgress& progress) {
-  return {{"step", progress.step},
-          {"update", progress.update},
-          {"seed", progress.seed},
-          {"epochs_done", progress.epochs_done},
-          {"epoch_start",
-           {progress.epoch_position.order, progress.epoch_position.epoch, progress.epoch_position.micro_batch}},
-          {"samples_seen", progress.samples_seen},
-          {"target_tokens_seen", progress.target_tokens_seen},
-          {"training_seconds", progress.training_seconds},
-          {"validation_nll", FiniteOrNull(progress.validation_nll)},
-          {"best_nll", FiniteOrNull(progress.best_nll)},
-          {"best_step", progress.best_step},
-          {"validations_without_improvement", progress.validations_without_improvement},
-          {"validation_due", progress.validation_due},
-          {"losses", progress.loss_trend.losses},
-          {"loss_mean", progress.loss_trend.mean},
-          {"loss_variance", progress.loss_trend.variance},
-          {"skipped_in_a_row", progress.skipped_in_a_row}};
+  Json json = {{"step", progress.step},
+               {"update", progress.update},
+               {"seed", progress.seed},
+               {"epochs_done", progress.epochs_done},
+               {"samples_seen", progress.samples_seen},
+               {"target_tokens_seen", progress.target_tokens_seen},
+               {"training_seconds", progress.training_seconds},
+               {"validation_nll", FiniteOrNull(progress.validation_nll)},
+               {"best_nll", FiniteOrNull(progress.best_nll)},
+               {"best_step", progress.best_step},
+               {"validations_without_improvement", progress.validations_without_improvement},
+               {"validation_due", progress.validation_due},
+               {"losses", progress.loss_trend.losses},
+               {"loss_mean", progress.loss_trend.mean},
+               {"loss_variance", progress.loss_trend.variance},
+               {"skipped_in_a_row", progress.skipped_in_a_row}};
+  if (!progress.place.texts.empty()) json["place"] = PlaceToJson(progress.place);
+  if (progress.training_data.known()) json["training_data"] = ToJson(progress.training_data);
+  if (progress.validation_data.known()) json["validation_data"] = ToJson(progress.validation_data);
+  if (progress.updates_before > 0) json["updates_before"] = progress.updates_before;
+  return json;
 }
 
 // ["name", rows, columns], vectors ["name", rows].
@@ -75,6 +98,15 @@ std::string ParameterToText(const CheckpointParameter& parameter) {
 Json SliceToJson(const WrittenSlice& slice) {
   Json json = {slice.parameter, slice.slice};
   for (const std::optional<uint32_t>& crc : slice.crc32c) json.push_back(crc ? Json(*crc) : Json(nullptr));
+  return json;
+}
+
+Json InputKindToJson(const InputKind& inputs) {
+  Json json = Json::object();
+  if (!inputs.tags.empty()) json["tags"] = inputs.tags;
+  if (inputs.frame_width > 0) json["frame_width"] = inputs.frame_width;
+  if (inputs.sample_rate > 0) json["sample_rate"] = inputs.sample_rate;
+  if (!inputs.cmvn.empty()) json["cmvn"] = inputs.cmvn;
   return json;
 }
 
@@ -94,29 +126,44 @@ Json FileToJson(const WrittenFile& file) {
 constexpr StrictJsonLimits kLimits = {.max_bytes = kMaxManifestBytes, .max_depth = 5};
 constexpr int64_t kMaxParameterElements = int64_t{1} << 50;
 
-// [order, epoch, first micro-batch]; checkpoints of before have none.
-EpochPosition ReadEpochPosition(JsonFields& progress) {
-  if (!progress.Has("epoch_start")) return {};
-  const Json& list = progress.List("epoch_start");
-  if (list.size() == 3) {
-    const auto order = JsonInteger<uint32_t>(list[0]);
-    const auto epoch = JsonInteger<int64_t>(list[1]);
-    const auto micro_batch = JsonInteger<int64_t>(list[2]);
-    if (order && epoch && micro_batch && *epoch >= 0 && *micro_batch >= *epoch) {
-      return {.order = *order, .epoch = *epoch, .micro_batch = *micro_batch};
-    }
-  }
-  progress.Fail("epoch_start", "is not [order, epoch, micro-batch]");
-  return {};
+Shuffling ReadShuffling(JsonFields& fields) {
+  Shuffling shuffling;
+  fields.Read("seed", shuffling.seed);
+  fields.Read("source_rows", shuffling.capacity.source_rows);
+  fields.Read("target_rows", shuffling.capacity.target_rows);
+  fields.Read("sentence_rows", shuffling.capacity.sentence_rows);
+  return shuffling;
 }
 
-TrainingProgress ReadProgress(JsonFields fields) {
+DataPlace ReadPlace(JsonFields fields, absl::Status& status) {
+  DataPlace place;
+  fields.Read("epoch", place.epoch, 0);
+  fields.Read("read", place.read, 0);
+  place.shuffling = ReadShuffling(fields);
+  for (const Json& entry : fields.List("texts")) {
+    JsonFields of_text(entry, absl::StrCat("progress.place.texts[", place.texts.size(), "]"), status);
+    TextPlace& text = place.texts.emplace_back();
+    of_text.Read("pass", text.pass, 0);
+    of_text.Read("read", text.read, 0);
+    of_text.Read("quota", text.quota, 0);
+    text.shuffling = of_text.Has("seed") ? ReadShuffling(of_text) : place.shuffling;
+  }
+  return place;
+}
+
+DataIdentity ReadIdentity(JsonFields fields) {
+  DataIdentity identity;
+  fields.Read("samples", identity.samples, 1);
+  fields.Read("crc32c", identity.crc32c);
+  return identity;
+}
+
+TrainingProgress ReadProgress(JsonFields fields, absl::Status& status) {
   TrainingProgress progress;
   fields.Read("step", progress.step, 0);
   fields.Read("update", progress.update, 0, progress.step);
   fields.Read("seed", progress.seed);
   fields.ReadOrInfinity("epochs_done", progress.epochs_done);
-  progress.epoch_position = ReadEpochPosition(fields);
   fields.Read("samples_seen", progress.samples_seen);
   fields.Read("target_tokens_seen", progress.target_tokens_seen);
   fields.ReadOrInfinity("training_seconds", progress.training_seconds);
@@ -129,6 +176,10 @@ TrainingProgress ReadProgress(JsonFields fields) {
   fields.ReadOrInfinity("loss_mean", progress.loss_trend.mean);
   fields.ReadOrInfinity("loss_variance", progress.loss_trend.variance);
   if (fields.Has("skipped_in_a_row")) fields.Read("skipped_in_a_row", progress.skipped_in_a_row, 0);
+  if (fields.Has("place")) progress.place = ReadPlace(fields.Object("place"), status);
+  if (fields.Has("training_data")) progress.training_data = ReadIdentity(fields.Object("training_data"));
+  if (fields.Has("validation_data")) progress.validation_data = ReadIdentity(fields.Object("validation_data"));
+  if (fields.Has("updates_before")) fields.Read("updates_before", progress.updates_before, 0);
   return progress;
 }
 
@@ -209,6 +260,15 @@ absl::StatusOr<std::string> CheckOwnCrc(std::string_view text) {
   return std::string(text.substr(0, at)) + "\n}";
 }
 
+InputKind ReadInputKind(JsonFields fields) {
+  InputKind inputs;
+  if (fields.Has("tags")) fields.Read("tags", inputs.tags);
+  if (fields.Has("frame_width")) fields.Read("frame_width", inputs.frame_width, 0);
+  if (fields.Has("sample_rate")) fields.Read("sample_rate", inputs.sample_rate, 0);
+  if (fields.Has("cmvn")) fields.Read("cmvn", inputs.cmvn);
+  return inputs;
+}
+
 void ReadSettings(const Json& root, JsonFields& fields, CheckpointManifest& manifest) {
   int64_t unix_seconds = 0;
   int64_t slice_elements = kSliceElements;
@@ -221,6 +281,7 @@ void ReadSettings(const Json& root, JsonFields& fields, CheckpointManifest& mani
   fields.Object("model");
   manifest.time = absl::FromUnixSeconds(unix_seconds);
   if (fields.Has("model")) manifest.model_settings = root["model"].dump();
+  if (fields.Has("inputs")) manifest.inputs = ReadInputKind(fields.Object("inputs"));
   if (slice_elements != kSliceElements) {
     fields.Fail("slice_elements",
                 absl::StrCat("asks for slices of ", slice_elements, " elements, this program uses ", kSliceElements));
@@ -310,7 +371,7 @@ std::string CheckpointManifest::ToString() const {
   absl::StrAppend(&text, ",\n\"progress\": ", ProgressToJson(progress).dump(),
                   ",\n\"has_moments\": ", has_moments ? "true" : "false",
                   ",\n\"model\": ", model_settings.empty() ? "{}" : model_settings,
-                  ",\n\"config\": ", Quote(config_text));
+                  ",\n\"inputs\": ", InputKindToJson(inputs).dump(), ",\n\"config\": ", Quote(config_text));
   absl::StrAppend(&text, ",\n\"parameters\": ", Lines(parameters, ParameterToText));
   absl::StrAppend(&text, ",\n\"attachments\": ", Lines(attachments, [](const AttachedFile& file) {
     return Json({{"name", file.name}, {"bytes", file.bytes}, {"crc32c", file.crc32c}}).dump();
@@ -374,7 +435,7 @@ absl::StatusOr<CheckpointManifest> CheckpointManifest::Parse(std::string_view te
   }
   CheckpointManifest manifest;
   ReadSettings(root, fields, manifest);
-  manifest.progress = ReadProgress(fields.Object("progress"));
+  manifest.progress = ReadProgress(fields.Object("progress"), status);
   for (const Json& entry : fields.List("attachments")) {
     const size_t index = manifest.attachments.size();
     manifest.attachments.push_back(ReadAttachment(JsonFields(entry, absl::StrCat("attachments[", index, "]"), status)));

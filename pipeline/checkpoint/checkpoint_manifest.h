@@ -6,7 +6,8 @@
 //
 //   {"format": 1, "plan_hash": …, "slice_elements": 1048576, "attempt": "…", "time": "2026-01-31T12:00:00Z",
 //   "time_unix_seconds": …,
-//    "progress": {"step": 1000, "update": 1000, "seed": 1, …}, "has_moments": true, "model": {…}, "config": "…",
+//    "progress": {"step": 1000, "update": 1000, "seed": 1, …}, "has_moments": true, "model": {…}, "inputs": {…},
+//    "config": "…",
 //    "parameters": [["encoder.layers.0.fc1.weight", 2048, 512], ["encoder.layers.0.fc1.bias", 2048], …],
 //    "attachments": [{"name": "vocabulary.model", "bytes": …, "crc32c": …}],
 //    "files": [{"name": "rank_00000.safetensors", "bytes": …, "crc32c": …, "header_bytes": …, "header_crc32c": …,
@@ -39,6 +40,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "layers/model_plan.h"
+#include "runtime/data/corpus_manifest.h"
+#include "runtime/data/input_kind.h"
 #include "runtime/data/sampling_order.h"
 #include "runtime/tensor.h"
 
@@ -98,15 +101,17 @@ struct LossTrend {
 // The progress of a run: everything besides the slices that a resumed run needs.
 struct TrainingProgress {
   int64_t step = 0;        // steps done; determines data and random numbers; always advances
-  int64_t update = 0;      // updates applied: Adam's t, learning rate, BranchNorm's t
+  int64_t update = 0;      // updates applied: Adam's t, learning rate
   uint64_t seed = 0;       // the key of every Philox stream
   double epochs_done = 0;  // whole epochs + share of the current one's samples
-  // Start of the current epoch. Redundant (the data's order depends only on the step), but it makes the seek faster.
-  EpochPosition epoch_position;
+  // What of the training data was read, and of which. Both are unknown in checkpoints of older versions.
+  DataPlace place;
+  DataIdentity training_data;
   int64_t samples_seen = 0;
   int64_t target_tokens_seen = 0;
   double training_seconds = 0;                                      // time spent in steps, over all attempts
   double validation_nll = std::numeric_limits<double>::infinity();  // of these weights; infinity: not measured
+  DataIdentity validation_data;                                     // the sentences that both nll are of
   double best_nll = std::numeric_limits<double>::infinity();        // best so far; infinity: none yet
   int64_t best_step = -1;
   int32_t validations_without_improvement = 0;
@@ -114,6 +119,9 @@ struct TrainingProgress {
   bool validation_due = false;
   LossTrend loss_trend;
   int32_t skipped_in_a_row = 0;  // steps left out up to this one: its weights may be what fails
+  int64_t updates_before = 0;    // of the weights, in the runs that this one was initialised from
+
+  int64_t growth_update() const { return updates_before + update; }  // BranchNorm's t
   bool operator==(const TrainingProgress&) const = default;
 };
 
@@ -155,6 +163,7 @@ struct CheckpointManifest {
   absl::Time time;             // when, to the second
   std::string config_text;     // the resolved configuration, text format
   std::string model_settings;  // JSON object, see ModelSettingsJson
+  InputKind inputs;            // of the training data
   bool has_moments = true;     // false: weights only (averages); enough to translate, not to resume
   std::vector<CheckpointParameter> parameters;
   std::vector<WrittenFile> files;

@@ -45,7 +45,13 @@ absl::StatusOr<Vocabulary> ReadVocabulary(CheckpointReader& reader, const std::s
 
 ModelCheckpoint::ModelCheckpoint(CheckpointReader reader, std::unique_ptr<const ModelPlan> plan, Vocabulary source,
                                  Vocabulary target)
-    : reader_(std::move(reader)), plan_(std::move(plan)), source_(std::move(source)), target_(std::move(target)) {}
+    : reader_(std::move(reader)),
+      inputs_(reader_.manifest().inputs),
+      plan_(std::move(plan)),
+      source_(std::move(source)),
+      target_(std::move(target)) {
+  inputs_.frame_width = plan_->options.frame_width;
+}
 
 absl::StatusOr<ModelCheckpoint> ModelCheckpoint::Open(const std::string& path) {
   absl::StatusOr<CheckpointReader> reader = OpenBestCheckpoint(path);

@@ -14,6 +14,7 @@
 #include "layers/model_plan.h"
 #include "layers/parameter_store.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
+#include "runtime/data/input_kind.h"
 #include "runtime/data/vocabulary.h"
 
 namespace hadal {
@@ -29,6 +30,8 @@ class ModelCheckpoint {
   const std::string& directory() const { return reader_.directory(); }
   const ModelPlan& plan() const { return *plan_; }
   const TrainingProgress& progress() const { return reader_.manifest().progress; }
+  // How its training text and features were made. The width of frames is known of every checkpoint.
+  const InputKind& inputs() const { return inputs_; }
   const std::string& config_text() const { return reader_.manifest().config_text; }  // the run's, resolved
   const Vocabulary& source_vocabulary() const { return source_; }                    // the target's without one
   const Vocabulary& target_vocabulary() const { return target_; }
@@ -42,6 +45,7 @@ class ModelCheckpoint {
   ModelCheckpoint(CheckpointReader reader, std::unique_ptr<const ModelPlan> plan, Vocabulary source, Vocabulary target);
 
   CheckpointReader reader_;
+  InputKind inputs_;
   std::unique_ptr<const ModelPlan> plan_;  // a pointer, because stores and decoders refer to it
   Vocabulary source_, target_;
 };

@@ -246,6 +246,7 @@ absl::Status TrainingCheckpoints::BeginCommit() {
                        CommitRequest{.progress = progress_,
                                      .config_text = options_.config_text,
                                      .model_settings = ModelSettingsJson(state_.plan().options),
+                                     .inputs = options_.inputs,
                                      .files = {},
                                      .attachments = options_.attachments,
                                      .is_best = is_best_},

@@ -48,6 +48,7 @@ struct TrainingCheckpointsOptions {
   RetentionPolicy retention;
   std::string config_text;                     // the resolved configuration
   std::vector<Attachment> attachments;         // vocabularies
+  InputKind inputs = {};                       // of the training data
   std::function<void(std::string_view)> warn;  // called on rank 0 with messages for the user; may be empty
   std::optional<std::string> predecessor;      // rank 0's: see RunOwnership::Options
 };

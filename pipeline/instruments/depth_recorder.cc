@@ -184,11 +184,11 @@ void DepthRecorder::Fill(const std::vector<SublayerSums>& sums, const StepResult
 }
 
 absl::StatusOr<std::optional<DepthMetrics>> DepthRecorder::AfterStep(int64_t step, int64_t update,
-                                                                     const StepResult& result) {
+                                                                     int64_t growth_update, const StepResult& result) {
   if (!recording_) return std::nullopt;
   engine_.Observe(nullptr);
   const Stopwatch watch;
-  if (probe_) HADAL_RETURN_IF_ERROR(probe_->Run(engine_, std::max<int64_t>(update, 1)));
+  if (probe_) HADAL_RETURN_IF_ERROR(probe_->Run(engine_, std::max<int64_t>(growth_update, 1)));
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all,
                          collectives_.AllGather(Mine(), "instruments of the depth"));
   DepthMetrics metrics{.step = step + 1, .update = update};

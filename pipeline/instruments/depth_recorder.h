@@ -50,7 +50,8 @@ class DepthRecorder {
   // Switches on what is to be measured in `step`.
   void BeforeStep(int64_t step, UpdateSettings& settings);
   // `update`: number of updates applied so far. Returns nullopt if it was not a recording step.
-  absl::StatusOr<std::optional<DepthMetrics>> AfterStep(int64_t step, int64_t update, const StepResult& result);
+  absl::StatusOr<std::optional<DepthMetrics>> AfterStep(int64_t step, int64_t update, int64_t growth_update,
+                                                        const StepResult& result);
 
  private:
   DepthRecorder(const TrainOptions& options, const ModelPlan& plan, const PipelineLayout& pipeline, Engine& engine,

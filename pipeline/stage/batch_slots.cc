@@ -27,7 +27,7 @@ void BatchSlots::Bind(const Arena& arena) {
 const DeviceBatch& BatchSlots::Fill(const SublayerContext& context) {
   const PackedBatch& batch = context.batch;
   for (int32_t s = 0; s < spec_.sublayers; ++s) {
-    branch_gains_[s] = BranchGain(context.plan().sublayers[spec_.first_sublayer + s], context.scalars.update);
+    branch_gains_[s] = BranchGain(context.plan().sublayers[spec_.first_sublayer + s], context.scalars.growth_update());
   }
   const uint64_t seed = context.scalars.seed;
   BatchContent content{.random = {.seed_low = static_cast<uint32_t>(seed),

@@ -146,9 +146,10 @@ CorpusWriter::CorpusWriter(CorpusWriterOptions options)
   manifest_.source_vocabulary = options_.source_vocabulary;
   manifest_.target_vocabulary = options_.target_vocabulary;
   manifest_.corpora = options_.corpora;
-  manifest_.target_tags = options_.target_tags;
-  manifest_.frame_width = options_.frame_width;
-  manifest_.cmvn = options_.cmvn;
+  manifest_.tags = options_.inputs.tags;
+  manifest_.frame_width = options_.inputs.frame_width;
+  manifest_.sample_rate = options_.inputs.sample_rate;
+  manifest_.cmvn = options_.inputs.cmvn;
 }
 
 absl::StatusOr<CorpusWriter> CorpusWriter::Create(CorpusWriterOptions options) {
@@ -163,10 +164,11 @@ absl::Status CorpusWriter::Add(const SampleView& sample) {
   HADAL_ASSIGN_OR_RETURN(const int64_t in_prefix, CountUnknown(sample.prefix, options_.source_vocabulary));
   HADAL_ASSIGN_OR_RETURN(const int64_t in_source, CountUnknown(sample.source, options_.source_vocabulary));
   HADAL_ASSIGN_OR_RETURN(const int64_t in_target, CountUnknown(sample.target, options_.target_vocabulary));
-  HADAL_RETURN_IF_ERROR(CheckFrames(sample, options_.frame_width));
+  HADAL_RETURN_IF_ERROR(CheckFrames(sample, options_.inputs.frame_width));
   HADAL_RETURN_IF_ERROR(shard_->Add(sample));
-  const auto source = options_.frame_width > 0 ? static_cast<int64_t>(sample.frames.size()) / options_.frame_width
-                                               : static_cast<int64_t>(sample.prefix.size() + sample.source.size());
+  const auto source = options_.inputs.frame_width > 0
+                          ? static_cast<int64_t>(sample.frames.size()) / options_.inputs.frame_width
+                          : static_cast<int64_t>(sample.prefix.size() + sample.source.size());
   const auto target = static_cast<int64_t>(sample.target.size());
   CorpusStatistics& statistics = manifest_.statistics;
   statistics.source_tokens += source;

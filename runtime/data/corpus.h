@@ -14,7 +14,7 @@
 // A file that is changed while it is mapped: sample() stays inside the mapping, and CheckUnchanged() finds the change
 // by the file's size and modification time. Not found: a change through a mapping of another program that had written
 // to the same page before Open(), within the kernel's clock tick of Open(), on a renamed file, or with the time set
-// back. SamplingOrder::At therefore checks every id that it returns. Truncating the file ends the process with a
+// back. SamplingOrder::Next therefore checks every id that it returns. Truncating the file ends the process with a
 // message (launch/signals.h). A file that is replaced by another (rename) is read to the end.
 // Thread safety: any thread may call what is const.
 #pragma once
@@ -121,9 +121,7 @@ struct CorpusWriterOptions {
   VocabularyReference source_vocabulary;  // files beside the manifest; empty without a source, and of speech
   VocabularyReference target_vocabulary;
   std::vector<std::string> corpora;          // [corpus id] names, for users
-  bool target_tags = false;                  // CorpusManifest's
-  int32_t frame_width = 0;                   // CorpusManifest's; every sample's
-  std::string cmvn;                          // CorpusManifest's
+  InputKind inputs = {};                     // CorpusManifest's; frame_width is every sample's
   int64_t shard_bytes = int64_t{256} << 20;  // a shard ends when it reaches this size
 };
 

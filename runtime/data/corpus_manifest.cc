@@ -100,8 +100,12 @@ absl::StatusOr<CorpusManifest> ReadManifest(const Json& json) {
   manifest.shards = ReadShards(fields.List("shards"), status);
   manifest.corpora = ReadCorpora(fields);
   manifest.statistics = ReadStatistics(fields.Object("statistics"));
-  if (fields.Has("target_tags")) fields.Read("target_tags", manifest.target_tags);
+  bool target_tags = false;  // all that older corpora have
+  if (fields.Has("target_tags")) fields.Read("target_tags", target_tags);
+  if (target_tags) manifest.tags = "m2m100";
+  if (fields.Has("tags")) fields.Read("tags", manifest.tags);
   if (fields.Has("frame_width")) fields.Read("frame_width", manifest.frame_width, 1, kWidestFrame);
+  if (fields.Has("sample_rate")) fields.Read("sample_rate", manifest.sample_rate, 1);
   if (fields.Has("cmvn")) fields.Read("cmvn", manifest.cmvn);
   HADAL_RETURN_IF_ERROR(status);
   if (manifest.frame_width > 0 && manifest.source_vocabulary.size > 0) {
@@ -118,6 +122,20 @@ absl::StatusOr<CorpusManifest> ReadManifest(const Json& json) {
 
 }  // namespace
 
+DataIdentity IdentityOf(const CorpusManifest& manifest) {
+  DataIdentity identity = {.samples = manifest.samples};
+  const auto add = [&](const void* data, size_t bytes) { identity.crc32c = Crc32c(data, bytes, identity.crc32c); };
+  for (const ShardReference& shard : manifest.shards) add(&shard.crc32c, sizeof(shard.crc32c));
+  if (manifest.corpora.size() > 1) {
+    for (const std::string& name : manifest.corpora) add(name.c_str(), name.size() + 1);
+  }
+  return identity;
+}
+
+std::string Describe(const DataIdentity& identity) {
+  return absl::StrCat(identity.samples, " samples, checksum ", absl::Hex(identity.crc32c, absl::kZeroPad8));
+}
+
 std::string ManifestToJson(const CorpusManifest& manifest) {
   OrderedJson shards = OrderedJson::array();
   for (const ShardReference& shard : manifest.shards) shards.push_back(ToJson(shard));
@@ -128,8 +146,10 @@ std::string ManifestToJson(const CorpusManifest& manifest) {
   json["shards"] = shards;
   json["corpora"] = manifest.corpora;
   json["statistics"] = ToJson(manifest.statistics);
-  if (manifest.target_tags) json["target_tags"] = true;
+  if (manifest.target_tags()) json["target_tags"] = true;
+  if (!manifest.tags.empty()) json["tags"] = manifest.tags;
   if (manifest.frame_width > 0) json["frame_width"] = manifest.frame_width;
+  if (manifest.sample_rate > 0) json["sample_rate"] = manifest.sample_rate;
   if (!manifest.cmvn.empty()) json["cmvn"] = manifest.cmvn;
   json["crc32c"] = ChecksumOf(Json(json));
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";

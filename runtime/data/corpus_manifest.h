@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/data/input_kind.h"
 
 namespace hadal {
 
@@ -46,16 +47,32 @@ struct CorpusManifest {
   std::vector<ShardReference> shards;
   std::vector<std::string> corpora;  // [corpus id] origin of the text, for users
   CorpusStatistics statistics;
-  bool target_tags = false;  // every target begins with its language's tag (language_tags.h)
-  int32_t frame_width = 0;   // speech: the features of a frame, which sources consist of; 0: text
-  std::string cmvn;          // speech: how they are normalised, "utterance" or "none"; empty: not recorded
+  std::string tags;         // InputKind's
+  int32_t frame_width = 0;  // InputKind's; sources consist of such frames
+  int32_t sample_rate = 0;  // InputKind's
+  std::string cmvn;         // InputKind's
 
+  InputKind inputs() const { return {tags, frame_width, sample_rate, cmvn}; }
+  // Whether every target begins with its language's tag (language_tags.h).
+  bool target_tags() const { return tags == "m2m100"; }
   bool monolingual() const { return source_vocabulary.size == 0 && frame_width == 0; }
   // Whether there is only one vocabulary.
   bool shares_vocabulary() const {
     return source_vocabulary.size == 0 || source_vocabulary.file == target_vocabulary.file;
   }
 };
+
+// Identifies the samples of a corpus or of a part of it by their content, wherever the files are.
+struct DataIdentity {
+  int64_t samples = 0;  // 0: not known
+  uint32_t crc32c = 0;
+  bool known() const { return samples > 0; }
+  bool operator==(const DataIdentity&) const = default;
+};
+// Of all samples, and of the names of several corpora, which the order of training depends on.
+DataIdentity IdentityOf(const CorpusManifest& manifest);
+// "79750 samples, checksum 0123abcd"
+std::string Describe(const DataIdentity& identity);
 
 // Errors of ManifestFromJson: DataLoss with `name`, the field and a remedy.
 std::string ManifestToJson(const CorpusManifest& manifest);

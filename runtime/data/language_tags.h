@@ -17,11 +17,16 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/choice_words.h"
 #include "runtime/data/vocabulary.h"
 
 namespace hadal {
 
 enum class LanguageTags { kNone, kDeepnet, kM2m100 };
+inline constexpr Word<LanguageTags> kLanguageTags[] = {{"none", LanguageTags::kNone},
+                                                       {"deepnet", LanguageTags::kDeepnet},
+                                                       {"m2m100", LanguageTags::kM2m100},
+                                                       {"nllb", LanguageTags::kM2m100}};
 
 // The languages of a pair; empty: not known.
 struct Direction {

@@ -70,6 +70,7 @@ struct BatchCapacity {
   int64_t source_rows = 0;
   int64_t target_rows = 0;
   int64_t sentence_rows = std::numeric_limits<int64_t>::max();  // of one side of a sentence: the model's positions
+  bool operator==(const BatchCapacity&) const = default;
 };
 
 // The rows of a sample or of a batch.

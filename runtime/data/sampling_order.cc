@@ -133,149 +133,178 @@ absl::StatusOr<SamplingOrder> SamplingOrder::Create(const Corpus& corpus, const 
   SamplingOrder order(corpus, options);
   HADAL_RETURN_IF_ERROR(order.Survey());
   if (order.samples() == 0) return NothingFits(corpus, options.capacity);
+  HADAL_RETURN_IF_ERROR(order.Continue(DataPlace()));
   return order;
 }
 
 absl::Status SamplingOrder::Survey() {
-  const BatchCapacity& capacity = options_.capacity;
-  const std::array<int64_t, 5> settings = {static_cast<int64_t>(options_.seed), capacity.source_rows,
-                                           capacity.target_rows, capacity.sentence_rows, corpus_->size()};
-  name_ = Crc32c(settings.data(), sizeof(settings));
-  name_ = Crc32c(options_.temperatures.data(), options_.temperatures.size() * sizeof(double), name_);
-  fitting_.resize(std::max<size_t>(1, corpus_->manifest().corpora.size()));
-  if (fitting_.size() > 1) {
-    for (const std::string& corpora : corpus_->manifest().corpora)
-      name_ = Crc32c(corpora.data(), corpora.size(), name_);
-  }
+  const size_t corpora = std::max<size_t>(1, corpus_->manifest().corpora.size());
   for (int64_t i = 0; i < corpus_->size(); ++i) {
-    const SampleView sample = corpus_->sample(i);
-    if (static_cast<size_t>(sample.corpus_id) >= fitting_.size()) return CorpusChanged(*corpus_, i);
-    const BatchRows rows = RowsOf(sample);
-    const std::array<int64_t, 2> lengths = {rows.source, rows.target};
-    name_ = Crc32c(lengths.data(), sizeof(lengths), name_);
-    if (fitting_.size() > 1) name_ = Crc32c(&sample.corpus_id, sizeof(sample.corpus_id), name_);
-    if (FitsAlone(rows, capacity)) {
-      fitting_[static_cast<size_t>(sample.corpus_id)].push_back(static_cast<uint32_t>(i));
-    } else {
-      ++too_long_;
-    }
+    if (static_cast<size_t>(corpus_->sample(i).corpus_id) >= corpora) return CorpusChanged(*corpus_, i);
   }
+  too_long_ = corpus_->size();
+  for (const std::vector<uint32_t>& of_text : FittingOf(options_.capacity)) too_long_ -= std::ssize(of_text);
   return absl::OkStatus();
 }
 
-std::vector<uint32_t> SamplingOrder::FromPasses(size_t corpora, int64_t begin, int64_t count) const {
-  const std::vector<uint32_t>& fitting = fitting_[corpora];
-  const auto size = static_cast<int64_t>(fitting.size());
+const SamplingOrder::Fitting& SamplingOrder::FittingOf(const BatchCapacity& capacity) {
+  for (const auto& [of, fitting] : fitting_) {
+    if (of == capacity) return fitting;
+  }
+  Fitting& fitting = fitting_.emplace_back(capacity, Fitting()).second;
+  fitting.resize(std::max<size_t>(1, corpus_->manifest().corpora.size()));
+  for (int64_t i = 0; i < corpus_->size(); ++i) {
+    const SampleView sample = corpus_->sample(i);
+    const auto c = static_cast<size_t>(sample.corpus_id);
+    if (c < fitting.size() && FitsAlone(RowsOf(sample), capacity)) fitting[c].push_back(static_cast<uint32_t>(i));
+  }
+  return fitting;
+}
+
+void SamplingOrder::SetQuotas(DataPlace& place) {
+  std::vector<int64_t> sizes;
+  for (const std::vector<uint32_t>& fitting : FittingOf(options_.capacity)) sizes.push_back(std::ssize(fitting));
+  const std::vector<int64_t> quotas = SamplingQuotas(sizes, TemperatureOf(options_, place.epoch));
+  for (size_t c = 0; c < quotas.size(); ++c) place.texts[c].quota = quotas[c];
+}
+
+std::vector<uint32_t> SamplingOrder::Take(size_t corpora, int64_t count, TextPlace& at) {
   std::vector<uint32_t> taken, pass;
   taken.reserve(static_cast<size_t>(count));
-  for (int64_t at = begin; at < begin + count;) {
-    pass = fitting;
-    Shuffle(Draws(options_.seed, NameOf(corpus_->manifest(), corpora), at / size), pass);
-    const int64_t first = at % size, last = std::min(size, first + begin + count - at);
-    taken.insert(taken.end(), pass.begin() + first, pass.begin() + last);
-    at += last - first;
+  while (std::ssize(taken) < count) {
+    pass = FittingOf(at.shuffling.capacity)[corpora];
+    if (at.read >= std::ssize(pass)) {
+      at.shuffling = place_.shuffling;
+      at.read = 0;
+      pass = FittingOf(at.shuffling.capacity)[corpora];
+      ++at.pass;
+    }
+    Shuffle(Draws(at.shuffling.seed, NameOf(corpus_->manifest(), corpora), at.pass), pass);
+    const bool all_fit = at.shuffling.capacity == place_.shuffling.capacity;
+    for (; at.read < std::ssize(pass) && std::ssize(taken) < count; ++at.read) {
+      const uint32_t sample = pass[static_cast<size_t>(at.read)];
+      if (all_fit || FitsAlone(RowsOf(corpus_->sample(sample)), place_.shuffling.capacity)) taken.push_back(sample);
+    }
   }
   return taken;
 }
 
 void SamplingOrder::Order() {
-  std::vector<int64_t> sizes, begin(fitting_.size(), 0), quotas;
-  for (const std::vector<uint32_t>& fitting : fitting_) sizes.push_back(static_cast<int64_t>(fitting.size()));
-  const auto take = [&](int64_t epoch, int64_t epochs) {
-    quotas = SamplingQuotas(sizes, TemperatureOf(options_, epoch));
-    for (size_t c = 0; c < quotas.size(); ++c) begin[c] += epochs * quotas[c];
-  };
-  // Epochs before the last temperature one by one, the others, which are alike, at once.
-  const int64_t varied = std::min(epoch_, std::max<int64_t>(std::ssize(options_.temperatures) - 1, 0));
-  for (int64_t epoch = 0; epoch < varied; ++epoch) take(epoch, 1);
-  take(epoch_, epoch_ - varied);
-  if (fitting_.size() == 1) {
-    order_ = FromPasses(0, begin[0], quotas[0]);
+  next_texts_ = place_.texts;
+  if (next_texts_.size() == 1) {
+    order_ = Take(0, next_texts_[0].quota, next_texts_[0]);
     return;
   }
   order_.clear();  // of each place, its corpora; then the sample
-  for (size_t c = 0; c < fitting_.size(); ++c) {
-    order_.insert(order_.end(), static_cast<size_t>(quotas[c]), static_cast<uint32_t>(c));
-  }
-  Shuffle(Draws(options_.seed, kMerge, epoch_), order_);
   std::vector<std::vector<uint32_t>> taken;
-  for (size_t c = 0; c < fitting_.size(); ++c) taken.push_back(FromPasses(c, begin[c], quotas[c]));
-  std::vector<size_t> next(fitting_.size(), 0);
+  for (size_t c = 0; c < next_texts_.size(); ++c) {
+    const int64_t quota = next_texts_[c].quota;
+    order_.insert(order_.end(), static_cast<size_t>(quota), static_cast<uint32_t>(c));
+    taken.push_back(Take(c, quota, next_texts_[c]));
+  }
+  Shuffle(Draws(place_.shuffling.seed, kMerge, place_.epoch), order_);
+  std::vector<size_t> next(next_texts_.size(), 0);
   for (uint32_t& place : order_) place = taken[place][next[place]++];
 }
 
 void SamplingOrder::Pack() {
-  batch_begin_.assign(1, 0);
+  batch_begin_.assign(1, place_.read);
   batch_rows_.clear();
   BatchRows used;
-  for (size_t i = 0; i < order_.size(); ++i) {
+  const auto end_batch = [&](size_t end) {
+    batch_begin_.push_back(static_cast<int64_t>(end));
+    batch_rows_.push_back(std::exchange(used, {}));
+  };
+  for (auto i = static_cast<size_t>(place_.read); i < order_.size(); ++i) {
     if (i + kAhead < order_.size()) corpus_->Prefetch(order_[i + kAhead]);
     const BatchRows rows = RowsOf(corpus_->sample(order_[i]));
-    if (!Fits(used + rows, options_.capacity)) {
-      batch_begin_.push_back(static_cast<int64_t>(i));
-      batch_rows_.push_back(used);
-      used = {};
-    }
+    if (!AllFit() && !FitsAlone(rows, options_.capacity)) continue;
+    if (!Fits(used + rows, options_.capacity)) end_batch(i);
     used += rows;
   }
-  batch_begin_.push_back(static_cast<int64_t>(order_.size()));
-  batch_rows_.push_back(used);
+  if (used.target > 0) end_batch(order_.size());
 }
 
-void SamplingOrder::EnterEpoch(int64_t epoch, int64_t first_micro_batch) {
-  HADAL_CHECK_LE(epoch, std::numeric_limits<uint32_t>::max());
-  epoch_ = epoch;
-  epoch_begin_ = first_micro_batch;
+void SamplingOrder::Enter() {
+  if (entered_) return;
   Order();
+  fitting_.resize(1);
   Pack();
+  next_batch_ = 0;
+  entered_ = true;
   ++epochs_entered_;
-  known_starts_.emplace(epoch_begin_ + static_cast<int64_t>(batch_rows_.size()), epoch_ + 1);
 }
 
-void SamplingOrder::Seek(int64_t index) {
-  while (true) {
-    const auto [first_micro_batch, epoch] = *std::prev(known_starts_.upper_bound(index));
-    if (epoch != epoch_) EnterEpoch(epoch, first_micro_batch);
-    if (index < epoch_begin_ + static_cast<int64_t>(batch_rows_.size())) return;
+void SamplingOrder::EnterNextEpoch() {
+  HADAL_CHECK(entered_);
+  HADAL_CHECK_LT(place_.epoch, std::numeric_limits<uint32_t>::max());
+  place_ = {.epoch = place_.epoch + 1, .shuffling = PresentShuffling(), .texts = next_texts_};
+  SetQuotas(place_);
+  entered_ = false;
+  Enter();
+}
+
+absl::Status SamplingOrder::CheckPlace(const DataPlace& place) {
+  constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
+  const auto in_range = [](int64_t value, int64_t most) { return value >= 0 && value <= most; };
+  const Fitting& fitting = FittingOf(place.shuffling.capacity);
+  bool right = place.texts.size() == fitting.size() && in_range(place.epoch, kMost - 1);
+  int64_t samples = 0, quotas = 0;
+  for (size_t c = 0; right && c < fitting.size(); ++c) {
+    const TextPlace& text = place.texts[c];
+    samples += std::ssize(fitting[c]);
+    quotas += text.quota;
+    right = in_range(text.pass, kMost) && in_range(text.quota, fitting[c].empty() ? 0 : kMost) &&
+            in_range(text.read, std::ssize(FittingOf(text.shuffling.capacity)[c]));
   }
+  if (right && samples > 0 && quotas == samples && in_range(place.read, samples)) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("the place in the training data (epoch ", place.epoch, ", sample ",
+                                          place.read, ") is none in this corpus of ", corpus_->size(), " samples"));
 }
 
-EpochPosition SamplingOrder::current_epoch() const {
-  return {.order = name_, .epoch = std::max<int64_t>(epoch_, 0), .micro_batch = epoch_begin_};
+absl::Status SamplingOrder::Continue(const DataPlace& place) {
+  DataPlace from = place;
+  if (from.texts.empty()) {
+    from = {.shuffling = PresentShuffling()};
+    from.texts.resize(FittingOf(options_.capacity).size(), {.shuffling = from.shuffling});
+    SetQuotas(from);
+  }
+  HADAL_RETURN_IF_ERROR(CheckPlace(from));
+  const auto batch = std::lower_bound(batch_begin_.begin(), batch_begin_.end(), from.read);
+  entered_ = entered_ && from.epoch == place_.epoch && from.shuffling == place_.shuffling &&
+             from.texts == place_.texts && batch != batch_begin_.end() && *batch == from.read;
+  if (entered_) next_batch_ = static_cast<size_t>(batch - batch_begin_.begin());
+  place_ = std::move(from);
+  return absl::OkStatus();
 }
 
-bool SamplingOrder::Continue(const EpochPosition& start) {
-  if (start.order != name_ || start.epoch < 0 || start.micro_batch < start.epoch) return false;
-  known_starts_.emplace(start.micro_batch, start.epoch);
-  return true;
+void SamplingOrder::Skip(int64_t count) {
+  HADAL_CHECK_GE(count, 0);
+  Enter();
+  for (; count > std::ssize(batch_rows_) - static_cast<int64_t>(next_batch_); EnterNextEpoch()) {
+    count -= std::ssize(batch_rows_) - static_cast<int64_t>(next_batch_);
+  }
+  next_batch_ += static_cast<size_t>(count);
+  place_.read = batch_begin_[next_batch_];
 }
 
-SamplingOrder::Batch SamplingOrder::BatchAt(int64_t index) {
-  Seek(index);
-  const auto k = static_cast<size_t>(index - epoch_begin_);
-  const auto begin = static_cast<size_t>(batch_begin_[k]);
-  const auto end = static_cast<size_t>(batch_begin_[k + 1]);
-  return {.samples = std::span<const uint32_t>(order_).subspan(begin, end - begin), .rows = batch_rows_[k]};
-}
-
-double SamplingOrder::EpochsDone(int64_t index) const {
-  const auto k = static_cast<size_t>(index - epoch_begin_);
-  return static_cast<double>(epoch_) + static_cast<double>(batch_begin_[k + 1]) / static_cast<double>(order_.size());
-}
-
-absl::Status SamplingOrder::Copy(const Batch& chosen, PackedBatch& batch) const {
+absl::Status SamplingOrder::Copy(size_t index, PackedBatch& batch) const {
   BatchRows used;
-  for (const uint32_t index : chosen.samples) {
-    const SampleView sample = corpus_->sample(index);
+  for (int64_t i = batch_begin_[index]; i < batch_begin_[index + 1]; ++i) {
+    const uint32_t number = order_[static_cast<size_t>(i)];
+    const SampleView sample = corpus_->sample(number);
     const BatchRows rows = RowsOf(sample);
+    const bool fits = FitsAlone(rows, options_.capacity);
+    if (!fits && !AllFit()) continue;  // passed over
     used += rows;
     // Checked before the copy, so that a changed length cannot exhaust the memory.
-    if (!FitsAlone(rows, options_.capacity) || !Fits(used, options_.capacity)) return CorpusChanged(*corpus_, index);
-    AppendSentence(sample, index, batch);
+    if (!fits || !Fits(used, options_.capacity)) return CorpusChanged(*corpus_, number);
+    AppendSentence(sample, number, batch);
   }
-  const bool right = !chosen.samples.empty() && used.source == chosen.rows.source &&
-                     used.target == chosen.rows.target && AreIdsOf(corpus_->manifest(), batch.source, batch.target);
-  return right ? absl::OkStatus() : CorpusChanged(*corpus_, chosen.samples.empty() ? 0 : chosen.samples.front());
+  const bool right = !batch.samples.empty() && used.source == batch_rows_[index].source &&
+                     used.target == batch_rows_[index].target &&
+                     AreIdsOf(corpus_->manifest(), batch.source, batch.target);
+  return right ? absl::OkStatus() : CorpusChanged(*corpus_, order_[static_cast<size_t>(batch_begin_[index])]);
 }
 
 void SamplingOrder::Augment(int64_t step, PackedBatch& batch) const {
@@ -293,30 +322,27 @@ void SamplingOrder::Augment(int64_t step, PackedBatch& batch) const {
   }
 }
 
-absl::Status SamplingOrder::At(int64_t step, StepBatches& out) {
-  HADAL_CHECK_GE(step, 0);
-  const int64_t count = options_.micro_batches_per_step;
+absl::Status SamplingOrder::Next(int64_t step, StepBatches& out) {
+  const int32_t count = options_.micro_batches_per_step;
   out.micro_batches.resize(static_cast<size_t>(count));
   out.source_tokens = 0;
   out.target_tokens = 0;
-  for (int64_t m = 0; m < count; ++m) {
+  Enter();
+  for (int32_t m = 0; m < count; ++m) {
     PackedBatch& batch = out.micro_batches[static_cast<size_t>(m)];
     ClearBatch(batch);
-    batch.micro_batch = static_cast<int32_t>(m);
-    const Batch chosen = BatchAt(step * count + m);
-    HADAL_RETURN_IF_ERROR(Copy(chosen, batch));
+    batch.micro_batch = m;
+    while (next_batch_ == batch_rows_.size()) EnterNextEpoch();
+    HADAL_RETURN_IF_ERROR(Copy(next_batch_, batch));
     Augment(step, batch);
-    out.source_tokens += chosen.rows.source;
-    out.target_tokens += chosen.rows.target;
+    out.source_tokens += batch_rows_[next_batch_].source;
+    out.target_tokens += batch_rows_[next_batch_].target;
+    ++next_batch_;
   }
-  out.epochs_done = EpochsDone(step * count + count - 1);
+  place_.read = batch_begin_[next_batch_];
+  out.epochs_done =
+      static_cast<double>(place_.epoch) + static_cast<double>(place_.read) / static_cast<double>(order_.size());
   return corpus_->CheckUnchanged();  // after the copy: what was copied came from the verified files
-}
-
-StepBatches SamplingOrder::At(int64_t step) {
-  StepBatches out;
-  HADAL_CHECK(At(step, out).ok());
-  return out;
 }
 
 std::vector<int64_t> SamplingQuotas(const std::vector<int64_t>& samples, double temperature) {

@@ -1,5 +1,6 @@
-// The order of training samples: a function of (corpus, seed, capacity, M, temperatures) and the step, where M is the
-// number of micro-batches per step. A checkpoint therefore stores only the step.
+// The order of training samples: a function of (corpus, seed, capacity, M, temperatures), where M is the number of
+// micro-batches per step. A place in it counts samples, so seed, capacity, M and temperatures may change where a run
+// resumes, and no sample is left out or read twice in a pass.
 //
 //   passes(c)            = corpora c's samples that fit, again and again, each pass shuffled anew: Fisher-Yates from
 //                          Philox(key = seed; site kSampling, stream = pass, step = name of c)
@@ -10,23 +11,25 @@
 //                          merged in a random order that keeps the order within each c
 //   micro-batches(epoch) = order(epoch), packed greedily: a sentence joins while source and target rows fit; the last
 //                          may be short
-//   stream               = micro-batches(0), micro-batches(1), …
-//   step s               = micro-batches [s·M, (s + 1)·M) of the stream, numbered 0 … M - 1
+//   step                 = the next M micro-batches, which may be of several epochs, numbered 0 … M - 1
 // c counts the manifest's corpora, which have names: another corpus beside them changes quotas, not the order within c.
 // Weights of samples do not change the order. Source of p_c: Arivazhagan et al. 2019 (1907.05019), fairseq's
 // --sampling-method temperature.
 //
+// After a change: an epoch keeps the order with which it began, and a pass the seed and the capacity. Micro-batches are
+// packed from the place on. Samples that fit no longer are passed over; those that fit only now are read from the next
+// pass on; another temperature applies from the next epoch on.
+//
 // Cost: the next step costs only the copying. Entering an epoch costs a shuffle of each pass that it touches and one
-// look at the lengths. A seek enters every epoch between its target and the last earlier epoch whose start is known:
-// epoch 0, those entered before, and the one passed to Continue(). Memory: 8 bytes per sample, and 24 bytes per
-// micro-batch of an epoch.
+// look at the lengths. Memory: 8 bytes per sample, and 24 bytes per micro-batch of an epoch.
 // Thread safety: none; use one object per thread (equal objects return equal batches). The corpus must outlive the
 // object. A corpus that somebody changes meanwhile is an error, never a batch (corpus.h says which changes are found).
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <deque>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -36,17 +39,29 @@
 
 namespace hadal {
 
-// The start of an epoch in the sequence of micro-batches (sampling_order.h).
-//
-// Stored in checkpoints: the number of micro-batches of an epoch is known only after shuffling and packing it, so a run
-// resumed in epoch 300 would otherwise shuffle and pack 300 epochs before its first step.
-// Thread safety: plain values.
+// How a pass is made: of the samples that fit `capacity`, shuffled by `seed`.
+struct Shuffling {
+  uint64_t seed = 0;
+  BatchCapacity capacity;
+  bool operator==(const Shuffling&) const = default;
+};
 
-struct EpochPosition {
-  uint32_t order = 0;       // identifies the order: a checksum of the samples' lengths, the seed and the capacity
-  int64_t epoch = 0;        // from 0
-  int64_t micro_batch = 0;  // the epoch's first micro-batch
-  bool operator==(const EpochPosition&) const = default;
+// Where an epoch begins in the passes over one of the manifest's corpora.
+struct TextPlace {
+  Shuffling shuffling;  // of the pass
+  int64_t pass = 0;     // from 0
+  int64_t read = 0;     // samples of the pass before the epoch
+  int64_t quota = 0;    // samples in the epoch
+  bool operator==(const TextPlace&) const = default;
+};
+
+// A place in the order, stored in checkpoints. Thread safety: plain values.
+struct DataPlace {
+  int64_t epoch = 0;             // from 0
+  int64_t read = 0;              // samples of the epoch that were read or passed over
+  Shuffling shuffling;           // of the passes that begin in the epoch
+  std::vector<TextPlace> texts;  // [corpora]; empty: the beginning of epoch 0
+  bool operator==(const DataPlace&) const = default;
 };
 
 struct SamplingOptions {
@@ -70,19 +85,19 @@ class SamplingOrder {
   // is below 1e-3 or not finite, or the corpus is text and has no frames to mask.
   static absl::StatusOr<SamplingOrder> Create(const Corpus& corpus, const SamplingOptions& options);
 
-  // Writes the step's micro-batches to `out`, reusing its memory. Checks afterwards that the corpus is as it was
-  // opened, and that sizes and token ids are those that the model is made for. REQUIRES: step ≥ 0. Blocking: a stat(2)
-  // for each shard.  Errors: DataLoss with the corpus's file.
-  absl::Status At(int64_t step, StepBatches& out);
-  // The same. REQUIRES: nobody changes the corpus.
-  StepBatches At(int64_t step);
+  // Writes the micro-batches after place() to `out`, reusing its memory, and moves the place behind them. Checks
+  // afterwards that the corpus is as it was opened, and that sizes and token ids are those that the model is made for.
+  // `step`, from 0, changes the masks of speech alone. Blocking: a stat(2) for each shard.  Errors: DataLoss with the
+  // corpus's file.
+  absl::Status Next(int64_t step, StepBatches& out);
 
-  // The epoch of the last micro-batch returned; epoch 0 at first.
-  EpochPosition current_epoch() const;
-  // Lets later seeks begin at `start`, a result of current_epoch() of an equal order. Ignores `start` and returns false
-  // if it is from another order (another corpus, seed or capacity).
-  bool Continue(const EpochPosition& start);
-  // The number of epochs shuffled and packed so far: the cost of seeks.
+  const DataPlace& place() const { return place_; }
+  // Continues at `place`, a result of place() of an order of the same corpus with any options.
+  // Errors: DataLoss if it is no place in this corpus.
+  absl::Status Continue(const DataPlace& place);
+  // Moves the place by `count` micro-batches. Cost: entering every epoch on the way. REQUIRES: count ≥ 0.
+  void Skip(int64_t count);
+  // The number of epochs shuffled and packed so far.
   int64_t epochs_entered() const { return epochs_entered_; }
 
   // The number of samples that fit, and of samples that are never used because a side is longer than its capacity or
@@ -91,43 +106,43 @@ class SamplingOrder {
   int64_t too_long() const { return too_long_; }
 
  private:
-  struct Batch {
-    std::span<const uint32_t> samples;
-    BatchRows rows;
-  };
+  using Fitting = std::vector<std::vector<uint32_t>>;  // [corpora] samples that fit, ascending
 
   SamplingOrder(const Corpus& corpus, const SamplingOptions& options) : corpus_(&corpus), options_(options) {}
   // Reads every sample's length once.  Errors: DataLoss if a corpus id is no longer one.
   absl::Status Survey();
-  // Makes the epoch of micro-batch `index` of the stream the current one.
-  void Seek(int64_t index);
-  void EnterEpoch(int64_t epoch, int64_t first_micro_batch);
-  // Returns samples [begin, begin + count) of passes(c).
-  std::vector<uint32_t> FromPasses(size_t corpora, int64_t begin, int64_t count) const;
-  // Fills order_ for epoch_.
+  const Fitting& FittingOf(const BatchCapacity& capacity);
+  Shuffling PresentShuffling() const { return {options_.seed, options_.capacity}; }
+  // Sets the quotas of place.epoch by the present options.
+  void SetQuotas(DataPlace& place);
+  absl::Status CheckPlace(const DataPlace& place);
+  // Makes the batches behind place_, unless they are there.
+  void Enter();
+  void EnterNextEpoch();
+  // Returns the next `count` samples of passes(c) from `at` on, and moves it.
+  std::vector<uint32_t> Take(size_t corpora, int64_t count, TextPlace& at);
+  // Fills order_ and next_texts_ for the epoch.
   void Order();
   void Pack();
-  // Returns micro-batch `index` of the stream; valid until the next call.
-  Batch BatchAt(int64_t index);
-  // Copies a batch from the corpus. Errors: DataLoss if it is not what was packed.
-  absl::Status Copy(const Batch& chosen, PackedBatch& batch) const;
+  // Whether all samples of the epoch's order fit: its capacity is the present one.
+  bool AllFit() const { return place_.shuffling.capacity == options_.capacity; }
+  // Copies batch `index` of the epoch from the corpus. Errors: DataLoss if it is not what was packed.
+  absl::Status Copy(size_t index, PackedBatch& batch) const;
   void Augment(int64_t step, PackedBatch& batch) const;
-  // Epochs done after micro-batch `index`. REQUIRES: it is in the current epoch.
-  double EpochsDone(int64_t index) const;
 
   const Corpus* corpus_;
   SamplingOptions options_;
-  uint32_t name_ = 0;  // EpochPosition::order
   int64_t too_long_ = 0;
-  std::vector<std::vector<uint32_t>> fitting_;          // [corpora] samples that fit, ascending
-  std::map<int64_t, int64_t> known_starts_ = {{0, 0}};  // first micro-batch of an epoch → the epoch
+  std::deque<std::pair<BatchCapacity, Fitting>> fitting_;  // the present capacity's first
   int64_t epochs_entered_ = 0;
 
-  int64_t epoch_ = -1;                 // the current epoch; -1: none yet
-  int64_t epoch_begin_ = 0;            // its first micro-batch
+  DataPlace place_;
+  bool entered_ = false;               // whether what follows is of place_.epoch
+  std::vector<TextPlace> next_texts_;  // where the next epoch begins
   std::vector<uint32_t> order_;        // its samples, in their order
   std::vector<int64_t> batch_begin_;   // [micro-batches + 1] indices into order_
   std::vector<BatchRows> batch_rows_;  // [micro-batches]
+  size_t next_batch_ = 0;              // place_.read is batch_begin_[next_batch_]
 };
 
 // Returns quota(c, epoch) of `samples`, [corpora] n_c, at temperature `temperature`. REQUIRES: temperature > 0.

@@ -13,6 +13,7 @@
 #include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
+#include "tests/support/step_batches.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/training_engine.h"
 
@@ -52,7 +53,7 @@ Profile ProfileOf(const ModelPlan& plan, const PipelineOptions& options, int ran
                                                           .capacity = {kBatch.source_tokens, kBatch.target_tokens},
                                                           .micro_batches_per_step = kBatch.micro_batches}));
     HADAL_ASSIGN_OR_RETURN(const Profile found,
-                           engine->ProfileResidualStream(order.At(0).micro_batches[0], {.seed = 1}));
+                           engine->ProfileResidualStream(NextStep(order).micro_batches[0], {.seed = 1}));
     for (const ResidualProfile::Entry& entry : found) {
       if (!parameters.Holds(entry.parameter)) continue;
       const Vector omega = parameters.WeightVector(entry.parameter);

@@ -11,6 +11,7 @@
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
+#include "tests/support/step_batches.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {
@@ -113,7 +114,7 @@ class Health : public ::testing::TestWithParam<int> {
             .value();
     std::set<int64_t> steps;
     for (int64_t step = 0; step < options_.stop.steps; ++step) {
-      for (const PackedBatch& batch : order.At(step).micro_batches) {
+      for (const PackedBatch& batch : NextStep(order).micro_batches) {
         if (std::count(batch.source.begin(), batch.source.end(), token) > 0) steps.insert(step);
       }
     }

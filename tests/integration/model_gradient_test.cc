@@ -12,6 +12,7 @@
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/directional_difference.h"
 #include "tests/support/moved_parameters.h"
+#include "tests/support/step_batches.h"
 #include "tests/support/training_engine.h"
 
 namespace hadal::testing {
@@ -76,7 +77,7 @@ class LossOfModel {
     SamplingOrder order =
         SamplingOrder::Create(corpus, {.seed = 1, .capacity = {kRows, kRows}, .micro_batches_per_step = kMicroBatches})
             .value();
-    return order.At(0);
+    return NextStep(order);
   }
   const ParameterStore& parameters() const { return engine_->stage().parameters(); }
 

@@ -15,6 +15,7 @@
 #include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
+#include "tests/support/step_batches.h"
 #include "tests/support/training_engine.h"
 
 namespace hadal::testing {
@@ -70,7 +71,7 @@ void OnRanks(ResidualMethod method, int ranks, int recompute_every,
   const Corpus corpus = RandomCorpus(100, 12, kVocabulary, 3);
   SamplingOrder order =
       SamplingOrder::Create(corpus, {.seed = 1, .capacity = {48, 48}, .micro_batches_per_step = 2}).value();
-  const StepBatches batches = order.At(0);
+  const StepBatches batches = NextStep(order);
   InProcessWorld world(ranks);
   const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
     PrepareComputeThread();

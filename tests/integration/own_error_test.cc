@@ -14,6 +14,7 @@
 #include "tests/integration/pipeline_run.h"
 #include "tests/runtime/comm/transfer_buffer.h"
 #include "tests/support/emulated_nccl.h"
+#include "tests/support/step_batches.h"
 
 namespace hadal::testing {
 namespace {
@@ -55,7 +56,7 @@ absl::Status StepBesideABadPeer(const Pipeline& p, const Stream& stream, Communi
   const Corpus corpus = RandomCorpus(40, 10, kVocabulary, 3);
   HADAL_ASSIGN_OR_RETURN(SamplingOrder order,
                          SamplingOrder::Create(corpus, {.seed = 1, .capacity = {32, 32}, .micro_batches_per_step = 2}));
-  const StepBatches batches = order.At(0);
+  const StepBatches batches = NextStep(order);
   return engine->TrainingStep(batches.micro_batches, {.seed = 1, .step = 5, .gradient_scale = 1}, {}).status();
 }
 

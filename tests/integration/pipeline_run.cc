@@ -18,6 +18,7 @@
 #include "runtime/data/word_errors.h"
 #include "runtime/status_macros.h"
 #include "tests/support/arena_poison.h"
+#include "tests/support/step_batches.h"
 
 namespace hadal::testing {
 namespace {
@@ -124,11 +125,12 @@ class RunningRank {
                                                .capacity = {spec_.batch.source_tokens, spec_.batch.target_tokens},
                                                .micro_batches_per_step = spec_.batch.micro_batches,
                                                .spec_augment = spec_.spec_augment}));
-    const StepBatches first = order.At(0);
+    const StepBatches first = NextStep(order);
+    HADAL_RETURN_IF_ERROR(order.Continue(DataPlace()));
     HADAL_RETURN_IF_ERROR(engine_->ProfileResidualStream(first.micro_batches[0], {.seed = spec_.seed}).status());
     HADAL_RETURN_IF_ERROR(MakeObservers());
     for (int step = 0; step < spec_.steps; ++step) {
-      const StepBatches batches = order.At(step);
+      const StepBatches batches = NextStep(order, step);
       HADAL_RETURN_IF_ERROR(Train(step, batches));
       if (spec_.validate_every_step) HADAL_RETURN_IF_ERROR(Evaluate(batches));
       if (bleu_) HADAL_RETURN_IF_ERROR(Translate(step));
@@ -202,7 +204,8 @@ class RunningRank {
     HADAL_ASSIGN_OR_RETURN(const StepResult result, engine_->TrainingStep(batches.micro_batches, scalars, update));
     EXPECT_TRUE(device_ == nullptr || device_->Idle()) << "work of the step goes on behind its time";
     if (recorder_) {
-      HADAL_ASSIGN_OR_RETURN(const std::optional<DepthMetrics> depth, recorder_->AfterStep(step, step + 1, result));
+      HADAL_ASSIGN_OR_RETURN(const std::optional<DepthMetrics> depth,
+                             recorder_->AfterStep(step, step + 1, step + 1, result));
       if (tells()) shared_.outcome.depth.push_back(depth.value());
     }
     if (!tells()) return absl::OkStatus();

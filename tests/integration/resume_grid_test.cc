@@ -1,6 +1,8 @@
 // A checkpoint knows no layout: saved on any grid of stages × replicas by any schedule, it goes on on any other as if
 // nothing had happened.
+#include <algorithm>
 #include <atomic>
+#include <random>
 
 #include "gtest/gtest.h"
 #include "pipeline/trainer.h"
@@ -156,6 +158,77 @@ TEST_F(ResumeGridTest, SavedOnAnyGridResumedOnAnyOther) {
         } else {
           EXPECT_NEAR(losses[i] / expected, 1, 1e-6) << "step " << kStepsBefore + i;
         }
+      }
+    }
+  }
+}
+
+class ValidationSink final : public MetricsSink {
+ public:
+  void OnValidation(const ValidationMetrics& metrics) override { validations.push_back(metrics); }
+  std::vector<ValidationMetrics> validations;
+};
+
+// Batches, seed, temperature, grid, training corpus and validation set change at random steps: every epoch reads each
+// sample once, a changed corpus is read from its beginning, and `best` is of the present validation set.
+TEST_F(ResumeGridTest, WhateverChangesAtAResumeNothingIsLostOrMixed) {
+  std::mt19937 random(3);
+  const auto draw = [&](int least, int most) { return std::uniform_int_distribution<int>(least, most)(random); };
+  const Corpus corpora[] = {RandomCorpus(31, 9, kVocabulary, 5), RandomCorpus(23, 9, kVocabulary, 6)};
+  const Corpus sets[] = {RandomCorpus(9, 9, kVocabulary, 7), RandomCorpus(12, 9, kVocabulary, 8)};
+  constexpr Grid kSmallGrids[] = {{1, 1}, {2, 1}, {1, 2}};
+  for (int trial = 0; trial < 8; ++trial) {
+    TrainOptions options = Saving();
+    options.validation.every_steps = 2;
+    options.run_directory = directory_ / std::to_string(trial);
+    const Corpus *train = &corpora[0], *validation = &sets[0];
+    Grid grid;
+    TrainingProgress before;
+    int64_t samples_before = 0;  // of other corpora
+    std::vector<ValidationMetrics> of_set;
+    for (int start = 0; start < 5; ++start) {
+      SCOPED_TRACE("trial " + std::to_string(trial) + ", start " + std::to_string(start));
+      options.stop.steps = before.step + draw(1, 5);
+      ValidationSink sink;
+      TrainingProgress after;
+      InProcessWorld world(grid.stages * grid.replicas);
+      options.pipeline.stages = grid.stages;
+      options.pipeline.replicas = grid.replicas;
+      const absl::Status status = world.Run([&](Communicator& communicator) {
+        const TrainingSurroundings surroundings{.communicator = communicator,
+                                                .stream = Stream::Cpu(1),
+                                                .train = *train,
+                                                .validation = validation,
+                                                .sink = sink};
+        return WithTrainer(options, surroundings, [&](Trainer& trainer) -> absl::Status {
+          HADAL_RETURN_IF_ERROR(trainer.ResumeLatest().status());
+          HADAL_ASSIGN_OR_RETURN(const TrainingOutcome outcome, trainer.Run());
+          if (communicator.rank() == 0) after = outcome.progress;
+          return absl::OkStatus();
+        });
+      });
+      ASSERT_TRUE(status.ok()) << status;
+      ASSERT_EQ(after.step, options.stop.steps);
+      EXPECT_EQ(after.samples_seen - samples_before, after.place.epoch * train->size() + after.place.read);
+      EXPECT_DOUBLE_EQ(after.epochs_done, static_cast<double>(after.samples_seen - samples_before) / train->size());
+      of_set.insert(of_set.end(), sink.validations.begin(), sink.validations.end());
+      ASSERT_FALSE(of_set.empty()) << "at the end, at the latest";
+      const auto best =
+          std::min_element(of_set.begin(), of_set.end(), [](const auto& a, const auto& b) { return a.nll < b.nll; });
+      EXPECT_EQ(after.best_nll, best->nll);
+      EXPECT_EQ(after.best_step, best->step);
+      before = after;
+      options.batch = {.micro_batches = draw(2, 6), .source_tokens = draw(10, 60), .target_tokens = draw(10, 60)};
+      options.seed = static_cast<uint64_t>(draw(1, 3));
+      options.sampling_temperature = {static_cast<double>(draw(1, 5))};
+      grid = kSmallGrids[draw(0, 2)];
+      if (draw(0, 3) == 0) {
+        train = train == &corpora[0] ? &corpora[1] : &corpora[0];
+        samples_before = after.samples_seen;
+      }
+      if (draw(0, 2) == 0) {
+        validation = validation == &sets[0] ? &sets[1] : &sets[0];
+        of_set.clear();
       }
     }
   }

@@ -12,6 +12,7 @@
 #include "runtime/compute_thread.h"
 #include "runtime/data/sampling_order.h"
 #include "tests/integration/pipeline_run.h"
+#include "tests/support/step_batches.h"
 #include "tests/support/training_engine.h"
 
 namespace {
@@ -56,7 +57,8 @@ int64_t AllocationsOfAStep(int layers, int micro_batches, int32_t tokens,
                     (void)InitializeParameters(pipeline, engine->stage().parameters(), 1, stream, communicator,
                                                absl::Seconds(30));
                     for (int step = 0; step < 3; ++step) {
-                      const StepBatches batches = order.At(0);
+                      HADAL_RETURN_IF_ERROR(order.Continue(DataPlace()));
+                      const StepBatches batches = NextStep(order);
                       if (step == 2) {
                         allocations = 0;
                         counting = true;

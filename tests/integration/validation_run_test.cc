@@ -20,6 +20,7 @@ namespace hadal {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class ValidationSink : public MetricsSink {
  public:
@@ -28,11 +29,12 @@ class ValidationSink : public MetricsSink {
     if (metrics.step == full_after_step) full_disk = std::make_unique<FileSizeLimit>(100);
   }
   void OnText(int64_t /*step*/, TextKind kind, std::string_view text) override {
+    if (kind == TextKind::kNotice) notices.emplace_back(text);
     if (kind != TextKind::kWarning) return;
     full_disk.reset();
     warnings.emplace_back(text);
   }
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings, notices;
   std::vector<ValidationMetrics> validations;
   int64_t full_after_step = -1;
   std::unique_ptr<FileSizeLimit> full_disk;  // from that step's checkpoint to the next warning
@@ -72,7 +74,10 @@ class ValidationRun : public ::testing::Test {
     TrainingOutcome outcome;
     const absl::Status status = testing::WithTrainer(options_, surroundings, [&](Trainer& trainer) -> absl::Status {
       parameters = &trainer.engine().stage().parameters();
-      if (!checkpoint.empty()) HADAL_RETURN_IF_ERROR(trainer.Resume(FindNamed(checkpoint)));
+      if (!checkpoint.empty()) {
+        HADAL_RETURN_IF_ERROR(weights_alone_ ? trainer.InitializeFrom(FindNamed(checkpoint))
+                                             : trainer.Resume(FindNamed(checkpoint)));
+      }
       HADAL_ASSIGN_OR_RETURN(outcome, trainer.Run());
       table_ = Copy(TableOf(*parameters));
       return absl::OkStatus();
@@ -100,20 +105,85 @@ class ValidationRun : public ::testing::Test {
   ValidationSink sink_;
   std::function<void(int64_t step, Vector table)> before_step_;  // may be empty
   std::vector<float> table_;                                     // when the last run ended
+  bool weights_alone_ = false;                                   // a run starts anew from its checkpoint
 };
 
 TEST_F(ValidationRun, ACheckpointHasTheNllOfItsOwnWeightsOrNone) {
   Train();
-  ASSERT_EQ(sink_.validations.size(), 2u);
+  ASSERT_EQ(sink_.validations.size(), 3u) << "the last step's weights, too";
   EXPECT_EQ(NllOf(2), sink_.validations[0].nll);
   EXPECT_EQ(NllOf(4), sink_.validations[1].nll);
-  for (const int64_t step : {1, 3, 5}) EXPECT_TRUE(std::isinf(NllOf(step))) << "step " << step << " was not validated";
+  EXPECT_EQ(NllOf(5), sink_.validations[2].nll);
+  for (const int64_t step : {1, 3}) EXPECT_TRUE(std::isinf(NllOf(step))) << "step " << step << " was not validated";
 }
 
 TEST_F(ValidationRun, IsOfAsManySentencesAsTheOptionsSay) {
   options_.validation.max_sentences = 7;
   Train();
   EXPECT_EQ(sink_.validations.at(0).sentences, 7);
+}
+
+// The lowest nll of another set says nothing about this one's: a run that resumes with it begins anew and keeps the
+// best of this set, also if that is no better than the other set's.
+TEST_F(ValidationRun, TheBestIsOfThePresentSet) {
+  StandStill();
+  options_.stop.steps = 4;
+  options_.stop.patience = 2;
+  options_.validation.max_sentences = 1;
+  const TrainingOutcome first = Train();
+  EXPECT_EQ(first.progress.best_step, 2);
+  EXPECT_EQ(first.progress.validations_without_improvement, 1);
+  const double other_nll = first.progress.best_nll;
+  sink_.validations.clear();
+  options_.validation.max_sentences = 0;
+  options_.stop.steps = 6;
+  before_step_ = [](int64_t /*step*/, Vector table) {
+    for (int64_t i = 0; i < table.size; ++i) table[i] *= 1.5f;  // worse from step to step
+  };
+  const std::string at_4 = CheckpointsDirectory(directory_.path()) + "/" + CheckpointName(4);
+  const TrainingOutcome resumed = Train(std::nullopt, at_4);
+  ASSERT_EQ(sink_.validations.size(), 2u);
+  EXPECT_EQ(sink_.validations[0].step, 4) << "validated where it resumed";
+  EXPECT_NE(sink_.validations[0].nll, other_nll);
+  EXPECT_EQ(resumed.progress.best_nll, sink_.validations[0].nll);
+  EXPECT_EQ(resumed.progress.best_step, 4);
+  EXPECT_EQ(resumed.progress.validations_without_improvement, 1);
+  EXPECT_EQ(*ReadCheckpointPointer(directory_.path(), CheckpointPointer::kBest), 4);
+  EXPECT_THAT(sink_.notices, ElementsAre(HasSubstr("the validation set is another one (60 samples"),
+                                         HasSubstr("best and patience begin anew")));
+  // The same set of sentences, whatever file or limit it comes from, goes on.
+  sink_.notices.clear();
+  options_.validation.max_sentences = 60;
+  options_.stop.steps = 7;
+  before_step_ = nullptr;
+  EXPECT_EQ(Train(std::nullopt, resumed.checkpoint).progress.best_step, 4);
+  EXPECT_THAT(sink_.notices, ElementsAre());
+}
+
+// The weights of a BranchNorm model are made for the gain that they have grown with.
+TEST_F(ValidationRun, AGrowingGainGoesOnFromTheWeightsUpdate) {
+  StandStill();
+  ApplyResidualMethod(ResidualMethod::kBranchNorm, options_.model);
+  options_.model.branch_growth_updates = 100;
+  options_.stop.steps = 7;
+  options_.validation.every_steps = 1;
+  Train();
+  std::vector<double> unbroken;
+  for (const ValidationMetrics& validation : sink_.validations) unbroken.push_back(validation.nll);
+  ASSERT_EQ(unbroken.size(), 7u);
+  EXPECT_NE(unbroken[0], unbroken[5]);
+  sink_.validations.clear();
+  weights_alone_ = true;
+  options_.stop.steps = 1;
+  const std::string at_5 = CheckpointsDirectory(directory_.path()) + "/" + CheckpointName(5);
+  options_.run_directory = directory_ / "anew";
+  const TrainingOutcome anew = Train(std::nullopt, at_5);
+  EXPECT_EQ(anew.progress.step, 1);
+  weights_alone_ = false;
+  options_.stop.steps = 2;
+  Train(std::nullopt, anew.checkpoint);
+  ASSERT_EQ(sink_.validations.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(sink_.validations[i].nll, unbroken[5 + i]);
 }
 
 TEST_F(ValidationRun, AnotherSeedIsThatOfTheRunFromThereOn) {
@@ -208,12 +278,12 @@ TEST_F(ValidationRun, ACheckpointHasTheWeightsOfItsStep) {
 
 TEST_F(ValidationRun, BleuOfNothingIsNone) {
   Train();
-  EXPECT_EQ(sink_.validations.size(), 2u);
+  EXPECT_EQ(sink_.validations.size(), 3u);
   for (const ValidationMetrics& metrics : sink_.validations) EXPECT_FALSE(metrics.scores.has_value());
   sink_.validations.clear();
   options_.run_directory = directory_ / "another";
   Train(12.5);
-  EXPECT_EQ(sink_.validations.size(), 2u);
+  EXPECT_EQ(sink_.validations.size(), 3u);
   for (const ValidationMetrics& metrics : sink_.validations) EXPECT_EQ(metrics.scores->bleu, 12.5);
 }
 

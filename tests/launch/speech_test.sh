@@ -94,6 +94,20 @@ for output in test.txt test.json test.00000.features; do
 done
 expect 2 "$hadal" score one --source test --target short.txt --device cpu -o test.00000.features
 says "writing test.00000.features would empty"
+for made in 's/"cmvn": "none"/"cmvn": "utterance"/' 's/"sample_rate": 8000/"sample_rate": 16000/'; do
+  sed "$made" test.json > other.json
+  cp test.txt other.txt
+  expect 2 "$hadal" translate one --input other --device cpu
+  says "other has 6 filters at .*, and the model reads 6 filters at 8000 Hz, cmvn none; make the features as those"
+  expect 2 "$hadal" score one --source other --target test.txt --device cpu; says "and the model reads 6 filters at 8000 Hz"
+done
+sed 's/"cmvn": "none"/"cmvn": "utterance"/' train.json > other.json; cp train.txt other.txt
+expect 0 "$hadal" prepare --features --train other --valid other --vocab digits.txt --out normalised
+others=("${train[@]}" --set data.train=normalised/train --set data.validation=normalised/valid --set stop.steps=301)
+for option in "--init-from one --run-dir three" "--run-dir one --accept-changes --reset data"; do
+  # shellcheck disable=SC2086  # options are words
+  expect 2 "${others[@]}" $option; says "has 6 filters at 8000 Hz, cmvn utterance, and the model reads"
+done
 truncate -s -4 test.00000.features
 expect 3 "$hadal" translate one --input test --device cpu
 says "test.00000.features: it has"

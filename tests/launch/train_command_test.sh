@@ -192,6 +192,19 @@ expect 2 "${mpi[@]}" 2 "${anew[@]}" --set stop.steps=11 --accept-changes --run-d
 expect 2 "${anew[@]}" --set stop.steps=11 --accept-changes --resume unbroken/$last --run-dir from_step; says "trained with a different vocabulary than the corpus has"
 expect 0 "${anew[@]}" --set stop.steps=1 --run-dir new_weights
 
+echo "another text in the same place, with the same vocabulary: the place in the data means nothing there"
+expect 0 "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --vocab data/vocabulary.model --out place
+placed=("${base[@]}" --set data.train=place/train --set data.validation=place/valid --set validation.every_steps=2 --run-dir placed)
+expect 0 "${placed[@]}" --set stop.steps=3
+expect 0 "$hadal" prepare --train text/train.de text/train.en --valid text/valid.de text/valid.en --vocab data/vocabulary.model --out place --overwrite
+expect 2 "${placed[@]}" --set stop.steps=5; says "was trained on another corpus (.*) than data.train = \"place/train\""; says "--reset data"
+expect 0 "${placed[@]}" --set stop.steps=5 --reset data --reset best; says "the training data are read from their beginning"
+says "the validation set is another one"; says "best and patience begin anew"
+expect 0 "${placed[@]}" --set stop.steps=6 --reset data; says "the training data are read from their beginning"
+lacks "another corpus"
+expect 0 "${placed[@]}" --set stop.steps=7; lacks "from their beginning"
+expect 2 "${placed[@]}" --reset everything; says "everything"
+
 echo "sentences longer than the model's positions are left out, and said"
 expect 0 "${base[@]}" --set model.max_positions=8 --set stop.steps=2 --set data.max_left_out=1 --run-dir short; says "%) are left out"
 expect 2 "${base[@]}" --set model.max_positions=8 --set stop.steps=2 --set data.max_left_out=0 --run-dir none; says "data.max_left_out"

@@ -35,9 +35,12 @@ absl::Status SaveOnRank(const SavedModel& saved, const std::string& run_director
     HADAL_ASSIGN_OR_RETURN(steps, saved.train(*engine));
   }
   Collectives collectives(communicator, kTimeout);
-  TrainingCheckpoints checkpoints(
-      {.run_directory = run_directory, .config_text = saved.config, .attachments = saved.vocabularies}, engine->state(),
-      communicator.rank(), collectives, /*sink=*/nullptr, /*trace=*/nullptr);
+  TrainingCheckpoints checkpoints({.run_directory = run_directory,
+                                   .config_text = saved.config,
+                                   .attachments = saved.vocabularies,
+                                   .inputs = saved.inputs},
+                                  engine->state(), communicator.rank(), collectives, /*sink=*/nullptr,
+                                  /*trace=*/nullptr);
   HADAL_RETURN_IF_ERROR(checkpoints.Claim(0));
   TrainingProgress now{.step = steps, .update = steps};
   return checkpoints.SaveAtEnd(now, /*is_best=*/false);

@@ -18,6 +18,7 @@ struct SavedModel {
   ModelOptions model;
   std::vector<Attachment> vocabularies;  // as training attaches them
   std::string config = {};               // as training resolved it, text format
+  InputKind inputs = {};                 // of its training data
   int ranks = 1;                         // ranks that save it, one per stage
   // Changes the random initial weights on every rank, and returns the number of steps taken; null: random weights, one
   // step.

@@ -305,7 +305,7 @@ class ProfileBench {
                                                      .sentence_rows = plan_.options.max_positions},
                                         .micro_batches_per_step = std::min(kMostMicroBatches, batch.micro_batches)}));
     StepBatches step;
-    HADAL_RETURN_IF_ERROR(order.At(0, step));
+    HADAL_RETURN_IF_ERROR(order.Next(0, step));
     const int32_t every = options_.train.pipeline.recompute_every;
     absl::StatusOr<Rounds> plain = MeasureStage(step.micro_batches, batch, 0);
     HADAL_RETURN_IF_ERROR(plain.status());

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
+#include "runtime/data/input_kind.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/weights_checkpoint.h"
@@ -43,6 +44,9 @@ absl::StatusOr<std::vector<CheckpointReader>> OpenAll(const std::vector<std::str
           absl::StrCat(input, ": its vocabulary differs from that of ", inputs.front(),
                        ", so the same ids mean other pieces; average checkpoints of one run"));
     }
+    const InputKind &inputs = readers.back().manifest().inputs, &first = readers.front().manifest().inputs;
+    HADAL_RETURN_IF_ERROR(CheckTags(first, inputs.tags, input));
+    HADAL_RETURN_IF_ERROR(CheckFeatureKind(first, inputs, input));
     HADAL_RETURN_IF_ERROR(CheckNew(readers));
   }
   return readers;

@@ -70,7 +70,7 @@ std::string SettingsJson(const CheckpointReader& reader) {
   nlohmann::ordered_json json = {{"model", nlohmann::ordered_json::parse(settings)},
                                  {"vocabularies", std::move(vocabularies)},
                                  {"step", manifest.progress.step},
-                                 {"update", manifest.progress.update},
+                                 {"update", manifest.progress.growth_update()},
                                  {"config", manifest.config_text}};
   if (std::isfinite(manifest.progress.validation_nll)) json["validation_nll"] = manifest.progress.validation_nll;
   return json.dump(2) + "\n";

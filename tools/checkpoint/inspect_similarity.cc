@@ -90,6 +90,9 @@ absl::Status CheckCorpus(const ModelCheckpoint& checkpoint, const Corpus& corpus
         "the corpus is plain text, but the model translates; give a corpus of pairs, such as the one it was trained "
         "on");
   }
+  const InputKind given = corpus.manifest().inputs();
+  HADAL_RETURN_IF_ERROR(CheckTags(checkpoint.inputs(), given.tags, "the corpus"));
+  HADAL_RETURN_IF_ERROR(CheckFeatureKind(checkpoint.inputs(), given, "the corpus"));
   HADAL_ASSIGN_OR_RETURN(const CorpusVocabularies vocabularies, LoadVocabularies(corpus));
   return CheckVocabularies(Found(checkpoint.reader()), corpus.manifest(), vocabularies);
 }
@@ -113,7 +116,8 @@ absl::StatusOr<LayerSimilarity> MeasureCheckpoint(const InspectSimilarityOptions
                                                                                .world = communicator,
                                                                                .timeout = kTimeout}));
   HADAL_RETURN_IF_ERROR(checkpoint.ReadWeights(engine->stage().parameters(), engine->stage().stream()));
-  return MeasureSimilarity(*engine, batches.batches.front(), std::max<int64_t>(checkpoint.progress().update, 1));
+  return MeasureSimilarity(*engine, batches.batches.front(),
+                           std::max<int64_t>(checkpoint.progress().growth_update(), 1));
 }
 
 std::string ToJson(const InspectSimilarityOptions& options, const LayerSimilarity& similarity) {

@@ -307,7 +307,7 @@ absl::Status FollowCorpus(const CorpusManifest& corpus, TrainOptions& options) {
   model.frame_width = corpus.frame_width;
   model.source_vocabulary = corpus.source_vocabulary.size;
   model.target_vocabulary = corpus.target_vocabulary.size;
-  if (options.pipeline.decoder) options.pipeline.decoder->prefixes = corpus.target_tags;
+  if (options.pipeline.decoder) options.pipeline.decoder->prefixes = corpus.target_tags();
   return absl::OkStatus();
 }
 

@@ -149,14 +149,4 @@ absl::StatusOr<TextSplits> FindOpusTexts(const std::string& folder) {
   return splits;
 }
 
-void AddTagsOption(Command command, LanguageTags& tags) {
-  command.AddChoice<LanguageTags>("--tags", tags,
-                                  "Language tags: deepnet: the target's before the source; m2m100, nllb: the source's "
-                                  "before the source, the target's before the target (default: none)",
-                                  {{"none", LanguageTags::kNone},
-                                   {"deepnet", LanguageTags::kDeepnet},
-                                   {"m2m100", LanguageTags::kM2m100},
-                                   {"nllb", LanguageTags::kM2m100}});
-}
-
 }  // namespace hadal

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -29,7 +30,16 @@ absl::StatusOr<TextSplits> ReadCorporaList(const std::string& path);
 // Errors: InvalidArgument if there are none; NotFound for a side that is missing.
 absl::StatusOr<TextSplits> FindOpusTexts(const std::string& folder);
 
-// Adds the option --tags to a subcommand.
-void AddTagsOption(Command command, LanguageTags& tags);
+// Adds the option --tags to a subcommand. `otherwise`: what holds without it. Tags: LanguageTags or an optional of it.
+template <typename Tags>
+void AddTagsOption(Command command, Tags& tags, const std::string& otherwise) {
+  std::vector<std::pair<std::string, LanguageTags>> choices;
+  for (const auto& [word, value] : kLanguageTags) choices.emplace_back(word, value);
+  command.AddChoice("--tags", tags,
+                    "Language tags: deepnet: the target's before the source; m2m100, nllb: the source's before the "
+                    "source, the target's before the target (default: " +
+                        otherwise + ")",
+                    choices);
+}
 
 }  // namespace hadal

@@ -170,11 +170,4 @@ absl::StatusOr<FeatureManifest> CheckFeatures(const std::string& prefix) {
   }
 }
 
-absl::Status CheckFrameWidth(const FeatureManifest& features, const std::string& prefix, int32_t model_width) {
-  if (features.frame_width == model_width) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(prefix, " has frames of ", features.frame_width,
-                                                 " features, and the model reads ",
-                                                 model_width > 0 ? absl::StrCat("frames of ", model_width) : "tokens"));
-}
-
 }  // namespace hadal

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/data/input_kind.h"
 #include "runtime/mapped_file.h"
 
 namespace hadal {
@@ -25,12 +26,14 @@ struct FeatureShard {
 };
 
 struct FeatureManifest {
-  int32_t frame_width = 0;
-  int32_t sample_rate = 0;  // Hz
-  std::string cmvn;         // "utterance" or "none"
+  int32_t frame_width = 0;  // InputKind's, as the next two
+  int32_t sample_rate = 0;
+  std::string cmvn;
   int64_t utterances = 0;
   int64_t frames = 0;
   std::vector<FeatureShard> shards;
+
+  InputKind inputs() const { return {.frame_width = frame_width, .sample_rate = sample_rate, .cmvn = cmvn}; }
 };
 
 class FeatureReader {
@@ -60,8 +63,5 @@ class FeatureReader {
 
 // Reads all of them once. Errors: FeatureReader's.
 absl::StatusOr<FeatureManifest> CheckFeatures(const std::string& prefix);
-
-// Errors: InvalidArgument if the features are not those of the model, or the model reads tokens (width 0).
-absl::Status CheckFrameWidth(const FeatureManifest& features, const std::string& prefix, int32_t model_width);
 
 }  // namespace hadal

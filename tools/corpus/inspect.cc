@@ -200,7 +200,8 @@ absl::Status RunInspectBatch(const InspectBatchOptions& options, std::ostream& o
                                     .temperatures = options.temperatures};
   HADAL_ASSIGN_OR_RETURN(SamplingOrder order, SamplingOrder::Create(corpus, sampling));
   StepBatches step;
-  HADAL_RETURN_IF_ERROR(order.At(options.step - 1, step));
+  order.Skip((options.step - 1) * options.micro_batches);
+  HADAL_RETURN_IF_ERROR(order.Next(options.step - 1, step));
   out << absl::StreamFormat(
       "step %d, seed %d: %d micro-batches, %s source rows, %s target rows; %.4f epochs after it\n", options.step,
       options.seed, options.micro_batches, HumanCount(step.source_tokens), HumanCount(step.target_tokens),

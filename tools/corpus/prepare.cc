@@ -82,15 +82,9 @@ absl::Status CheckAllFeatures(const std::vector<Split>& splits) {
         first_prefix = pair.features;
         first = features;
       }
-      if (features.frame_width == first.frame_width && features.sample_rate == first.sample_rate &&
-          features.cmvn == first.cmvn) {
-        continue;
-      }
-      const auto describe = [](const FeatureManifest& of) {
-        return absl::StrCat(of.frame_width, " filters at ", of.sample_rate, " Hz, cmvn ", of.cmvn);
-      };
-      return absl::InvalidArgumentError(absl::StrCat(pair.features, " has ", describe(features), ", ", first_prefix,
-                                                     " has ", describe(first),
+      if (features.inputs() == first.inputs()) continue;
+      return absl::InvalidArgumentError(absl::StrCat(pair.features, " has ", DescribeFeatures(features.inputs()), ", ",
+                                                     first_prefix, " has ", DescribeFeatures(first.inputs()),
                                                      "; make all features with the same options"));
     }
   }
@@ -310,7 +304,7 @@ void AddTextOptions(Command command, PrepareArguments& arguments) {
     list.Excludes(other);
     opus.Excludes(other);
   }
-  AddTagsOption(command, arguments.options.tags);
+  AddTagsOption(command, arguments.options.tags, "none");
 }
 
 // Adds the options for existing vocabularies, and returns them.

@@ -244,9 +244,10 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
       .prefix = JoinPath(options.output, split.name),
       .source_vocabulary = options.monolingual ? VocabularyReference() : source.reference(),
       .target_vocabulary = target.reference(),
-      .target_tags = options.tags == LanguageTags::kM2m100,
-      .frame_width = features.frame_width,
-      .cmvn = features.cmvn};
+      .inputs = {.tags = ToWord(kLanguageTags, options.tags),
+                 .frame_width = features.frame_width,
+                 .sample_rate = features.sample_rate,
+                 .cmvn = features.cmvn}};
   for (const TextPair& pair : split.pairs) {
     writer_options.corpora.push_back(CorpusName(pair));
   }

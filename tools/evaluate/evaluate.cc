@@ -80,6 +80,7 @@ class Evaluator {
   absl::Status Prepare() {
     HADAL_ASSIGN_OR_RETURN(const ModelCheckpoint checkpoint, ModelCheckpoint::Open(options_.checkpoint));
     checkpoint_ = checkpoint.directory();
+    HADAL_ASSIGN_OR_RETURN(tags_, ChosenTags(checkpoint, options_.tags, /*has_direction=*/true));
     HADAL_ASSIGN_OR_RETURN(const std::string how, Fingerprint(checkpoint));
     HADAL_ASSIGN_OR_RETURN(const TextSplits splits,
                            options_.opus.empty() ? ReadCorporaList(options_.list) : FindOpusTexts(options_.opus));
@@ -93,7 +94,7 @@ class Evaluator {
     }
     std::set<std::string> stems;
     for (const TextPair& text : splits.test) {
-      HADAL_RETURN_IF_ERROR(Named(text, FindDirectionTags(checkpoint, options_.tags, text.direction).status()));
+      HADAL_RETURN_IF_ERROR(Named(text, FindDirectionTags(checkpoint, tags_, text.direction).status()));
       TestSet& set = sets_.emplace_back();
       set.name = CorpusName(text);
       set.stem = StemOf(set.name);
@@ -179,7 +180,7 @@ class Evaluator {
         "tags %d",
         checkpoint.reader().manifest().plan_hash, weights, beam.beam, beam.length_penalty, beam.max_length_a,
         beam.max_length_b, beam.min_length, beam.no_repeat_ngram, options_.decoder.longest_source,
-        static_cast<int>(options_.over_long), static_cast<int>(options_.joining), static_cast<int>(options_.tags));
+        static_cast<int>(options_.over_long), static_cast<int>(options_.joining), static_cast<int>(tags_));
   }
 
   // The names of the files that this evaluation writes into the folder.
@@ -307,6 +308,7 @@ class Evaluator {
   const EvaluateOptions& options_;
   TranslateStreams streams_;
   std::string checkpoint_;  // its directory
+  LanguageTags tags_ = LanguageTags::kNone;
   std::vector<TestSet> sets_;
   FileDescriptor lock_;          // of the folder
   std::set<std::string> owned_;  // names of the folder's files that this command or an earlier one has written

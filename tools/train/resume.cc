@@ -1,5 +1,6 @@
 #include "tools/train/resume.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <optional>
@@ -7,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -14,6 +16,8 @@
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "pipeline/checkpoint/deepening.h"
 #include "pipeline/checkpoint/model_settings.h"
+#include "runtime/data/corpus_manifest.h"
+#include "runtime/data/input_kind.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
@@ -74,6 +78,25 @@ std::optional<Note> ReadNote(const std::string& run_directory) {
   return note;
 }
 
+// Of a checkpoint of an older hadal it is not known what was read, but by the settings that the order depends on.
+absl::Status CheckOrder(const FoundCheckpoint& found, const config::RunConfig& before,
+                        const config::RunConfig& config) {
+  const TrainingProgress& progress = found.manifest.progress;
+  if (!progress.place.texts.empty() || progress.step == 0) return absl::OkStatus();
+  HADAL_ASSIGN_OR_RETURN(const std::vector<ConfigDifference> differences, CompareConfigs(before, config));
+  const auto orders = [](const ConfigDifference& difference) {
+    return difference.field == "seed" || difference.field == "data.sampling_temperature" ||
+           difference.field == "model.max_positions" || absl::StartsWith(difference.field, "batch.");
+  };
+  const auto changed = std::find_if(differences.begin(), differences.end(), orders);
+  if (changed == differences.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(found.checkpoint.directory,
+                   " is of an older hadal and does not say what was read of the training data, and ", changed->field,
+                   " has changed since. Resume once without that change, or give --reset data to read the data from "
+                   "their beginning."));
+}
+
 // Refuses to continue a run whose settings have changed, unless the user accepts the difference.
 absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoint& found,
                            const config::RunConfig& config, const std::vector<CheckpointParameter>& model,
@@ -89,6 +112,7 @@ absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoin
   HADAL_ASSIGN_OR_RETURN(const std::string difference, DiffConfigs(before, config));
   if (difference.empty()) return absl::OkStatus();
   if (arguments.accept_changes) {
+    if (!arguments.Resets("data")) HADAL_RETURN_IF_ERROR(CheckOrder(found, before, config));
     sinks.Tell(absl::StrCat("resuming ", directory, " with changed settings:\n", absl::StripSuffix(difference, "\n")));
     return absl::OkStatus();
   }
@@ -100,11 +124,38 @@ absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoin
                                                  ", --resume never to start over, or another --run-dir."));
 }
 
+// Refuses to continue with another training corpus, unless the user wants to read it from its beginning.
+absl::Status CheckTrainingData(const TrainArguments& arguments, const FoundCheckpoint& found, const PreparedRun& run) {
+  const DataIdentity now = IdentityOf(run.train->manifest()), before = found.manifest.progress.training_data;
+  if (!before.known() || before == now || arguments.Resets("data")) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(found.checkpoint.directory, " was trained on another corpus (", Describe(before),
+                   ") than data.train = \"", run.options.train.train_data, "\" (", Describe(now),
+                   "), in which its place means nothing. Give the corpus of "
+                   "before, --reset data to go on with this one from its beginning, or --init-from ",
+                   found.checkpoint.directory, " with another --run-dir for a new run."));
+}
+
+// Compares tags and features of the training text. A new run may add tags to a model without.
+absl::Status CheckInputs(const FoundCheckpoint& found, const PreparedRun& run, LoadedState loaded) {
+  const InputKind given = run.train->manifest().inputs();
+  InputKind model = found.manifest.inputs;
+  if (model.frame_width == 0) model.frame_width = given.frame_width;  // not recorded; the parameters' shapes tell
+  const std::string corpus = absl::StrCat("data.train = \"", run.options.train.train_data, "\"");
+  absl::Status same = CheckFeatureKind(model, given, corpus);
+  if (same.ok() && (loaded == LoadedState::kAll || model.tags != "none")) same = CheckTags(model, given.tags, corpus);
+  if (same.ok()) return same;
+  return absl::InvalidArgumentError(absl::StrCat(found.checkpoint.directory, ": ", same.message(),
+                                                 "; prepare the corpus as the model's (hadal prepare --tags), or begin "
+                                                 "with new weights"));
+}
+
 // Returns `found`.  Errors: if its vocabularies differ from the corpus's, or its parameters from the model's.
 absl::StatusOr<FoundCheckpoint> IfItFits(absl::StatusOr<FoundCheckpoint> found, const PreparedRun& run,
                                          const ModelPlan& model, LoadedState loaded) {
   if (!found.ok()) return found;
   HADAL_RETURN_IF_ERROR(CheckVocabularies(*found, run.train->manifest(), *run.vocabularies));
+  HADAL_RETURN_IF_ERROR(CheckInputs(*found, run, loaded));
   const absl::StatusOr<ModelPlan> shallow = PlanOfCheckpoint(found->manifest, found->checkpoint.directory);
   const absl::Status deepened = shallow.ok() ? DeepenedParameters(*shallow, model).status() : shallow.status();
   const absl::Status fits = loaded == LoadedState::kWeightsOfShallower
@@ -153,20 +204,29 @@ absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, co
   return found;
 }
 
-absl::Status LoadInitialState(const TrainArguments& arguments, const std::string& resume, const PreparedRun& run,
+absl::Status LoadInitialState(const TrainArguments& arguments, const std::string& request, const PreparedRun& run,
                               int rank, TrainingSinks& sinks, Trainer& trainer) {
   const ModelPlan& model = trainer.engine().state().plan();
-  const auto choose = [&](int64_t before_step) {
-    return IfItFits(ChooseResume(arguments, resume, before_step, run.config, DescribeParameters(model), sinks), run,
-                    model, LoadedState::kAll);
+  const bool done_before = request != arguments.StartRequest();  // by an earlier attempt of this job
+  const std::string resume = done_before ? kAuto : arguments.resume;
+  const auto choose = [&](int64_t before_step) -> absl::StatusOr<FoundCheckpoint> {
+    HADAL_ASSIGN_OR_RETURN(FoundCheckpoint found, IfItFits(ChooseResume(arguments, resume, before_step, run.config,
+                                                                        DescribeParameters(model), sinks),
+                                                           run, model, LoadedState::kAll));
+    HADAL_RETURN_IF_ERROR(CheckTrainingData(arguments, found, run));
+    return found;
   };
-  if (resume == "auto") {
-    HADAL_ASSIGN_OR_RETURN(const bool resumed, trainer.ResumeLatest(choose));
-    if (resumed) return absl::OkStatus();
+  bool resumed = false;
+  if (resume == kAuto) {
+    HADAL_ASSIGN_OR_RETURN(resumed, trainer.ResumeLatest(choose));
   } else if (resume != "never") {
-    return AdviseAnotherCheckpoint(
-        trainer.Resume(rank == 0 ? choose(std::numeric_limits<int64_t>::max()) : FoundCheckpoint()));
+    HADAL_RETURN_IF_ERROR(AdviseAnotherCheckpoint(
+        trainer.Resume(rank == 0 ? choose(std::numeric_limits<int64_t>::max()) : FoundCheckpoint())));
+    resumed = true;
   }
+  if (resumed && !done_before && arguments.Resets("data")) HADAL_RETURN_IF_ERROR(trainer.BeginDataAnew());
+  if (resumed && !done_before && arguments.Resets("best")) trainer.ForgetBest();
+  if (resumed) return absl::OkStatus();
   if (arguments.init_from.empty()) return absl::OkStatus();
   const LoadedState weights = arguments.deepen ? LoadedState::kWeightsOfShallower : LoadedState::kWeights;
   std::set<std::string> told;                                    // of which the user has been told

@@ -3,14 +3,14 @@
 // manifest; each rank loads and verifies its part. Damage may be found only while loading; all ranks then try the next
 // older checkpoint.
 //
-// Applies `--resume CHECKPOINT` and `--resume never` only once per job. Later attempts of the same job, after a crash
-// or a requeue by Slurm, resume from the newest checkpoint; applying the option again would discard the progress of
-// earlier attempts.
+// Applies `--resume CHECKPOINT`, `--resume never` and `--reset` only once per job. Later attempts of the same job,
+// after a crash or a requeue by Slurm, resume from the newest checkpoint; applying the option again would discard the
+// progress of earlier attempts.
 //
-// Rank 0 stores the request in RUN/checkpoints/resume_request, in four lines: HADAL_JOB_START, SLURM_JOB_ID, the value
-// of --resume, and the step at which training continued. It does so when the claim of the run directory has set later
-// checkpoints aside, so any newer one was saved after the request was applied. If an attempt ends before that, the next
-// one applies the request.
+// Rank 0 stores the request in RUN/checkpoints/resume_request, in four lines: HADAL_JOB_START, SLURM_JOB_ID, the values
+// of --resume and --reset (TrainArguments::StartRequest), and the step at which training continued. It does so when the
+// claim of the run directory has set later checkpoints aside, so any newer one was saved after the request was applied.
+// If an attempt ends before that, the next one applies the request.
 // Two attempts belong to the same job if they have the same HADAL_JOB_START (launch/time_limit.h; set by the
 // supervisor and launch/hosts/train), or the same SLURM_JOB_ID with SLURM_RESTART_COUNT > 0. Any other attempt is a new
 // job.
@@ -31,7 +31,7 @@
 
 namespace hadal {
 
-// Returns the effective --resume of this attempt: "auto" if an earlier attempt of this job has applied the request and
+// Returns the effective request of this attempt: "auto" if an earlier attempt of this job has applied the request and
 // has saved a checkpoint since, else `asked`.
 // Errors: those of FindLatest, if every checkpoint is damaged.
 absl::StatusOr<std::string> ResumeOfThisAttempt(const std::string& run_directory, const std::string& asked,
@@ -53,10 +53,11 @@ absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, co
                                              const std::vector<CheckpointParameter>& model, TrainingSinks& sinks);
 
 // Loads the initial state into `trainer`: a checkpoint of this run (--resume) or another run's weights (--init-from);
-// otherwise leaves it at step 0. `resume`: the effective --resume.
-// Errors: on all ranks those of ChooseResume on rank 0, and InvalidArgument if model or vocabularies differ from the
-// checkpoint's, or if --init-from is of --run-dir itself; errors of loading and of Communicator::Wait.
-absl::Status LoadInitialState(const TrainArguments& arguments, const std::string& resume, const PreparedRun& run,
+// otherwise leaves it at step 0. `request`: the effective one.
+// Errors: on all ranks those of ChooseResume on rank 0, and InvalidArgument if model, vocabularies, tags or features
+// differ from the checkpoint's, if a run resumes with another training corpus without --reset data, or if --init-from
+// is of --run-dir itself; errors of loading and of Communicator::Wait.
+absl::Status LoadInitialState(const TrainArguments& arguments, const std::string& request, const PreparedRun& run,
                               int rank, TrainingSinks& sinks, Trainer& trainer);
 
 }  // namespace hadal

@@ -102,6 +102,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const RankOfRun& rank, Prep
                           .retention = {options.checkpoint.keep_last, options.checkpoint.keep_every},
                           .config_text = prepared.config_text,
                           .attachments = std::move(prepared.attachments),
+                          .inputs = prepared.train->manifest().inputs(),
                           .warn = [&sinks](std::string_view text) { sinks.Warn(std::string(text)); },
                           .predecessor = agreed.predecessor});
 }
@@ -280,6 +281,12 @@ void AddTrainCommand(Command app, int& exit_code) {
                "With --init-from: it has fewer layers, which are repeated to this model's depth")
       .Needs(init_from);
   command.AddFlag("--accept-changes", arguments->accept_changes, "Resume although settings have changed");
+  command
+      .AddOption("--reset", arguments->reset,
+                 "When resuming: data: read the training data from their beginning (a changed corpus needs it); best: "
+                 "forget the best validation and the patience; once per job, as --resume")
+      .OneOf({"best", "data"})
+      .OneValueEach();
   command.AddFlag("--take-over", arguments->take_over,
                   "Take the run directory from an attempt that is still at work in it; that one ends");
   AddDeviceFlags(command, arguments->device);

@@ -23,7 +23,7 @@ namespace {
 
 // Returns the command line options that must be equal on all ranks, as text.
 std::string CommandText(const TrainArguments& arguments) {
-  return absl::StrCat("--run-dir ", arguments.run_directory, " --resume ", arguments.resume,
+  return absl::StrCat("--run-dir ", arguments.run_directory, " --resume ", arguments.StartRequest(),
                       arguments.init_from.empty() ? "" : " --init-from ", arguments.init_from,
                       arguments.deepen ? " --deepen" : "", arguments.accept_changes ? " --accept-changes" : "",
                       arguments.take_over ? " --take-over" : "", " --device ", arguments.device.kind,
@@ -46,7 +46,7 @@ absl::Status DecideAlone(const TrainArguments& arguments, const TrainOptions& op
     facts.relu_masks =
         HasReluMasks(plan, CapacityOf(plan.options, options.batch), options.pipeline.bucket_rows, stream);
   }
-  HADAL_ASSIGN_OR_RETURN(facts.resume, ResumeOfThisAttempt(arguments.run_directory, arguments.resume,
+  HADAL_ASSIGN_OR_RETURN(facts.resume, ResumeOfThisAttempt(arguments.run_directory, arguments.StartRequest(),
                                                            [](const char* name) { return std::getenv(name); }));
   return absl::OkStatus();
 }
@@ -174,8 +174,8 @@ absl::StatusOr<AgreedRun> AgreeOnRun(const TrainArguments& arguments, absl::Stat
   for (const std::string& warning : prepared->options.warnings) sinks.Warn(warning);
   if (!world.warning().empty()) sinks.Tell(absl::StrCat("warning: ", world.warning()));
   std::vector<std::string> notices = common->notices;
-  if (ranks[0].resume != arguments.resume) {
-    notices.push_back(absl::StrCat("an earlier attempt of this job has done --resume ", arguments.resume,
+  if (ranks[0].resume != arguments.StartRequest()) {
+    notices.push_back(absl::StrCat("an earlier attempt of this job has done --resume ", arguments.StartRequest(),
                                    ": going on from the newest checkpoint"));
   }
   for (const std::string& notice : notices) {

@@ -47,7 +47,7 @@ struct RunLayout {
 
 struct AgreedRun {
   RunLayout layout;
-  std::string resume;                      // effective --resume of this attempt
+  std::string resume;                      // effective --resume and --reset of this attempt (resume.h)
   std::optional<std::string> predecessor;  // TrainingCheckpointsOptions::predecessor
   std::vector<std::string> hosts;          // [ranks]
 };

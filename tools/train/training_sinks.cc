@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <iostream>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "launch/exit_code.h"
 #include "launch/job_report.h"
 #include "pipeline/checkpoint/run_owner.h"
+#include "runtime/data/input_kind.h"
 #include "runtime/data/vocabulary.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
@@ -51,7 +53,8 @@ absl::Status OpenCorpora(const CorpusShare& share, PreparedRun& run) {
     const CorpusManifest& held_out = run.validation->manifest();
     if (held_out.source_vocabulary.crc32c != manifest.source_vocabulary.crc32c ||
         held_out.target_vocabulary.crc32c != manifest.target_vocabulary.crc32c ||
-        held_out.target_tags != manifest.target_tags || held_out.frame_width != manifest.frame_width) {
+        !CheckTags(manifest.inputs(), held_out.tags, "").ok() ||
+        !CheckFeatureKind(manifest.inputs(), held_out.inputs(), "").ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("data.train = \"", options.train_data, "\" and data.validation = \"", options.validation_data,
                        "\" were prepared with different vocabularies, tags or features. Prepare them together."));
@@ -159,6 +162,14 @@ void TrainingSinks::LogEnd(int exit_code, const absl::Status& end) {
   if (log_ == nullptr && may_open) OpenLog().IgnoreError();  // the log is optional: the user sees the message
   ReportEnd(exit_code);
   if (log_ != nullptr) log_->Say(absl::StrCat("end: exit code ", exit_code, end.ok() ? "" : ": ", end.message()));
+}
+
+bool TrainArguments::Resets(const std::string& what) const {
+  return std::find(reset.begin(), reset.end(), what) != reset.end();
+}
+
+std::string TrainArguments::StartRequest() const {
+  return absl::StrCat(resume, Resets("best") ? " --reset best" : "", Resets("data") ? " --reset data" : "");
 }
 
 absl::StatusOr<PreparedRun> PrepareRun(const TrainArguments& arguments, absl::StatusOr<config::RunConfig> config,

@@ -75,6 +75,11 @@ struct TrainArguments {
   std::string init_from;        // a checkpoint or a run directory; empty: none
   bool deepen = false;          // init_from's model has fewer layers
   bool accept_changes = false;
+  std::vector<std::string> reset;  // "best", "data"
+
+  // --resume and --reset, as they are stored and compared.
+  std::string StartRequest() const;
+  bool Resets(const std::string& what) const;
   bool take_over = false;  // although another attempt is at work in the run directory
   std::string trace;       // "steps=100-102"; empty: none
   std::string stop_after;  // "3h55m"; empty: none

@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "runtime/choice_words.h"
+#include "runtime/data/input_kind.h"
 #include "runtime/data/language_tags.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/corpora_list.h"
@@ -47,20 +49,43 @@ absl::StatusOr<DirectionTags> FindDirectionTags(const ModelCheckpoint& checkpoin
   return found;
 }
 
-absl::StatusOr<DirectionTags> FindDirectionTags(const ModelCheckpoint& checkpoint, LanguageTags tags,
-                                                std::string_view direction) {
-  if (direction.empty() && tags == LanguageTags::kNone) return DirectionTags();
-  if (direction.empty() || tags == LanguageTags::kNone) {
-    return absl::InvalidArgumentError(
-        "--direction and --tags are given together: which languages, and where the model's training text had tags");
+absl::StatusOr<LanguageTags> ChosenTags(const ModelCheckpoint& checkpoint, std::optional<LanguageTags> given,
+                                        bool has_direction) {
+  const InputKind& inputs = checkpoint.inputs();
+  const LanguageTags* const recorded = FindWord(kLanguageTags, inputs.tags);
+  if (given.has_value()) {
+    // none: the user's choice, for example because the text and --prefix have the tags
+    if (*given != LanguageTags::kNone) {
+      HADAL_RETURN_IF_ERROR(CheckTags(inputs, ToWord(kLanguageTags, *given), "--tags"));
+    }
+    return *given;
   }
-  HADAL_ASSIGN_OR_RETURN(const Direction languages, ParseDirection(direction));
-  return FindDirectionTags(checkpoint, tags, languages);
+  if (recorded == nullptr || *recorded == LanguageTags::kNone || has_direction) {
+    return recorded == nullptr ? LanguageTags::kNone : *recorded;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("the model was trained with language tags of the preset ", inputs.tags,
+                   "; give --direction SOURCE-TARGET, or --tags none for text without them"));
 }
 
-void AddDirectionOptions(Command command, const char* help, std::string& direction, LanguageTags& tags) {
+absl::StatusOr<DirectionTags> FindDirectionTags(const ModelCheckpoint& checkpoint, std::optional<LanguageTags> tags,
+                                                std::string_view direction) {
+  HADAL_ASSIGN_OR_RETURN(const LanguageTags chosen, ChosenTags(checkpoint, tags, !direction.empty()));
+  if (direction.empty() && chosen == LanguageTags::kNone) return DirectionTags();
+  if (direction.empty() || chosen == LanguageTags::kNone) {
+    return absl::InvalidArgumentError(
+        checkpoint.inputs().tags == "none"
+            ? "the model was trained without language tags; omit --direction"
+            : "--direction and --tags are given together: which languages, and where the model's training text had "
+              "tags");
+  }
+  HADAL_ASSIGN_OR_RETURN(const Direction languages, ParseDirection(direction));
+  return FindDirectionTags(checkpoint, chosen, languages);
+}
+
+void AddDirectionOptions(Command command, const char* help, std::string& direction, std::optional<LanguageTags>& tags) {
   command.AddOption("--direction", direction, help).ValueName("SOURCE-TARGET");
-  AddTagsOption(command, tags);
+  AddTagsOption(command, tags, "the model's");
 }
 
 absl::StatusOr<std::vector<int32_t>> ForcedTokens(const Vocabulary& vocabulary, std::string_view text) {

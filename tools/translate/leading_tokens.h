@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +44,12 @@ class UnknownTokens {
   int64_t tokens_ = 0, unknown_ = 0;
 };
 
+// Returns the tags that a model reads text with: `given`, or, if that is not set, those that it was trained with.
+// Errors: InvalidArgument if it was trained with tags, and `given` are others, or no direction is known and `given` is
+// not set. Tags of older checkpoints are not known; without `given` they have none.
+absl::StatusOr<LanguageTags> ChosenTags(const ModelCheckpoint& checkpoint, std::optional<LanguageTags> given,
+                                        bool has_direction);
+
 struct DirectionTags {
   std::vector<int32_t> source, target;  // one id or none
 };
@@ -50,13 +57,13 @@ struct DirectionTags {
 // Errors: InvalidArgument naming a tag that the model's vocabularies lack, and those they have.
 absl::StatusOr<DirectionTags> FindDirectionTags(const ModelCheckpoint& checkpoint, LanguageTags tags,
                                                 const Direction& direction);
-// The same of "en-de"; no tags if there is neither direction nor kind of tags. Errors: also InvalidArgument for one
-// without the other.
-absl::StatusOr<DirectionTags> FindDirectionTags(const ModelCheckpoint& checkpoint, LanguageTags tags,
+// The same of "en-de", with ChosenTags; no tags if there is neither direction nor kind of tags. Errors: also
+// InvalidArgument for one without the other.
+absl::StatusOr<DirectionTags> FindDirectionTags(const ModelCheckpoint& checkpoint, std::optional<LanguageTags> tags,
                                                 std::string_view direction);
 
 // Adds --direction and --tags to a subcommand. `help`: what --direction says.
-void AddDirectionOptions(Command command, const char* help, std::string& direction, LanguageTags& tags);
+void AddDirectionOptions(Command command, const char* help, std::string& direction, std::optional<LanguageTags>& tags);
 
 // Returns the tokens that an output must begin with. The text is encoded as text of that vocabulary is: pieces of a
 // SentencePiece model, or the tokens of a dictionary. Words `__…__` at its start that are tokens, such as the tag

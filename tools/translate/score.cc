@@ -49,7 +49,7 @@ class Scoring {
     has_source_ = checkpoint->plan().options.has_encoder();
     frame_width_ = checkpoint->plan().options.frame_width;
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(FindTags(*checkpoint), "reading the vocabularies"));
-    HADAL_RETURN_IF_ERROR(collectives_.AllOk(OpenFeatures(), "opening features"));
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(OpenFeatures(checkpoint->inputs()), "opening features"));
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(is_main_ ? OpenFiles() : absl::OkStatus(), "opening files"));
     HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<PairScorer> scorer,
                            PairScorer::Create(*checkpoint, options_.batch_tokens, stream, communicator,
@@ -77,10 +77,10 @@ class Scoring {
   }
 
   // Speech: every rank reads the features itself.
-  absl::Status OpenFeatures() {
+  absl::Status OpenFeatures(const InputKind& inputs) {
     if (frame_width_ == 0 || options_.source.empty()) return absl::OkStatus();
     HADAL_ASSIGN_OR_RETURN(features_, FeatureReader::Open(options_.source));
-    return CheckFrameWidth(features_->manifest(), options_.source, frame_width_);
+    return CheckFeatureKind(inputs, features_->manifest().inputs(), options_.source);
   }
 
   // The frames of utterance `number`, from 1. REQUIRES: ascending numbers.

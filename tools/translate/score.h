@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -29,15 +30,15 @@
 namespace hadal {
 
 struct ScoreOptions {
-  std::string checkpoint;                   // a checkpoint, or a run directory
-  std::string source, target;               // paths; `source` is empty for a model without an encoder
-  std::string output;                       // path; empty: standard output
-  std::string direction;                    // "en-de"; empty: none
-  LanguageTags tags = LanguageTags::kNone;  // where the direction's tags stand
-  int64_t block = 0;                        // tokens of a block of the stream; 0: line by line
-  int64_t context = 0;                      // of a block's tokens, those that repeat the block before unscored
-  int32_t batch_tokens = 2048;              // capacity of a batch in rows per side; also limits a sentence
-  OverLong over_long = OverLong::kError;    // kSkip: prints "nan" and 0 and counts the pair in the summary
+  std::string checkpoint;                 // a checkpoint, or a run directory
+  std::string source, target;             // paths; `source` is empty for a model without an encoder
+  std::string output;                     // path; empty: standard output
+  std::string direction;                  // "en-de"; empty: none
+  std::optional<LanguageTags> tags;       // where the direction's tags stand; not set: as in training
+  int64_t block = 0;                      // tokens of a block of the stream; 0: line by line
+  int64_t context = 0;                    // of a block's tokens, those that repeat the block before unscored
+  int32_t batch_tokens = 2048;            // capacity of a batch in rows per side; also limits a sentence
+  OverLong over_long = OverLong::kError;  // kSkip: prints "nan" and 0 and counts the pair in the summary
   int64_t buffer_pairs = 2000;
   double wait_timeout_seconds = 600;
   int32_t threads = 0;  // for the launcher: CPU threads per rank; 0: its share

@@ -168,14 +168,16 @@ class Translator {
           "`hadal score --target FILE` says how probable it finds text");
     }
     if (features_) {
-      HADAL_RETURN_IF_ERROR(
-          CheckFrameWidth(features_->manifest(), options_.input, checkpoint.plan().options.frame_width));
+      HADAL_RETURN_IF_ERROR(CheckFeatureKind(checkpoint.inputs(), features_->manifest().inputs(), options_.input));
     } else if (checkpoint.plan().options.reads_speech()) {
       return absl::InvalidArgumentError(
           "the model recognises speech; give --input PREFIX, the features that speech_features.py wrote");
     }
     HADAL_ASSIGN_OR_RETURN(decoder_options_.beam, ChosenBeam(options_.beam, options_.nbest, checkpoint));
     if (!several) HADAL_RETURN_IF_ERROR(SetTags(checkpoint));
+    if (several) {
+      HADAL_ASSIGN_OR_RETURN(options_.tags, ChosenTags(checkpoint, options_.tags, /*has_direction=*/true));
+    }
     decoder_options_.prefixes = options_.language_model || !options_.prefixes.empty() || form_.hidden_tokens > 0 ||
                                 (several && options_.tags == LanguageTags::kM2m100);
     return checkpoint;
@@ -367,8 +369,9 @@ class Translator {
     std::vector<OutputStart> starts;
     HADAL_RETURN_IF_ERROR(Share(buffer, sources, starts));
     const std::vector<std::span<const float>> utterances(buffer.frames.begin(), buffer.frames.end());
-    HADAL_ASSIGN_OR_RETURN(const std::vector<Translation> translations,
-                           decoder_->Translate(sources, model_->checkpoint().progress().update, starts, utterances));
+    HADAL_ASSIGN_OR_RETURN(
+        const std::vector<Translation> translations,
+        decoder_->Translate(sources, model_->checkpoint().progress().growth_update(), starts, utterances));
     seconds_ += watch.Seconds();
     return patient_.AllOk(IsMain() ? Write(buffer, translations) : absl::OkStatus(), "writing translations");
   }

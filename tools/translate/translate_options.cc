@@ -99,7 +99,7 @@ void AddTranslateOptions(Command command, TranslateOptions& options) {
 
 void AddSetTranslationOptions(Command command, TranslateOptions& options) {
   AddCheckpoint(command, options);
-  AddTagsOption(command, options.tags);
+  AddTagsOption(command, options.tags, "the model's");
   AddBeamOptions(command, options.beam);
   AddLengthOptions(command, options);
   AddSpeedOptions(command, options);

@@ -48,9 +48,9 @@ struct TranslateOptions {
   bool language_model = false;  // `hadal sample`: the input's lines are prompts
   std::string input;      // path; empty: standard input; of prompts: "-" is standard input, empty one empty prompt
   std::string direction;  // "en-de"; empty: none
-  LanguageTags tags = LanguageTags::kNone;  // where the direction's tags stand
-  std::string prefixes;                     // path of the forced beginnings; empty: none
-  std::string output;                       // path; empty: standard output
+  std::optional<LanguageTags> tags;  // where the direction's tags stand; not set: as in training
+  std::string prefixes;              // path of the forced beginnings; empty: none
+  std::string output;                // path; empty: standard output
   BeamChoices beam;
   DecoderOptions decoder;  // its beam options are ignored: `beam` and the checkpoint set them
   int32_t nbest = 1;

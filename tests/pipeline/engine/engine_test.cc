@@ -11,6 +11,7 @@
 #include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/emulated_device.h"
+#include "tests/support/step_batches.h"
 #include "tests/support/training_engine.h"
 
 namespace hadal::testing {
@@ -46,7 +47,7 @@ absl::Status TracedStepBesideABadPeer() {
     HADAL_RETURN_IF_ERROR(communicator.Wait(word, absl::Now() + kHang, "word"));
     engine->trace().Reserve(1000);
     engine->trace().Start(0);
-    const StepBatches batches = order.At(0);
+    const StepBatches batches = NextStep(order);
     outcome = engine->TrainingStep(batches.micro_batches, {.seed = 1, .gradient_scale = 1}, {}).status();
     return absl::OkStatus();
   });
@@ -149,7 +150,7 @@ void ExpectOverlap(const OverlapCase& overlap_case) {
     engine->trace().Reserve(1000);
     for (int step = 0; step < 3; ++step) {
       if (step == 2) engine->trace().Start(step);
-      const StepBatches batches = order.At(step);
+      const StepBatches batches = NextStep(order);
       watched.Restart();
       HADAL_ASSIGN_OR_RETURN(
           const StepResult result,

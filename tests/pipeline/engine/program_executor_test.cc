@@ -21,6 +21,7 @@
 #include "tests/support/emulated_device.h"
 #include "tests/support/random_corpus.h"
 #include "tests/support/small_model.h"
+#include "tests/support/step_batches.h"
 
 namespace hadal::testing {
 namespace {
@@ -45,9 +46,8 @@ struct Work {
         pipeline(MakePipelineLayout(plan, {.micro_batches = kMicroBatches, .target_tokens = 32}, options, ranks, rank)
                      .value()),
         corpus(RandomCorpusFor(plan.options, 40, 10, 3)) {
-    batches = SamplingOrder::Create(corpus, {.capacity = {0, 32}, .micro_batches_per_step = kMicroBatches})
-                  .value()
-                  .At(kStep)
+    batches = StepOf(*SamplingOrder::Create(corpus, {.capacity = {0, 32}, .micro_batches_per_step = kMicroBatches}),
+                     kStep, kMicroBatches)
                   .micro_batches;
   }
 

@@ -17,6 +17,7 @@
 #include "runtime/data/corpus.h"
 #include "runtime/data/corpus_shard.h"
 #include "runtime/data/sampling_order.h"
+#include "tests/support/step_batches.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {
@@ -82,11 +83,11 @@ class ChangedCorpusTest : public ::testing::Test {
 
 TEST_F(ChangedCorpusTest, AChangeWithinTheVocabularyIsFoundByTheFilesTime) {
   SamplingOrder order = Open();
-  ASSERT_TRUE(order.At(0, step_).ok());
+  ASSERT_TRUE(order.Next(0, step_).ok());
   std::string token(4, '\0');
   token[0] = 9;
   Overwrite(original_.size() - 4, token);
-  const absl::Status status = order.At(1, step_);
+  const absl::Status status = order.Next(1, step_);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(shard_ + ": it was changed while it was in use"));
 }
@@ -94,21 +95,22 @@ TEST_F(ChangedCorpusTest, AChangeWithinTheVocabularyIsFoundByTheFilesTime) {
 TEST_F(ChangedCorpusTest, AnotherTimeAloneIsNoChange) {
   SamplingOrder order = Open();
   std::filesystem::last_write_time(shard_, written_ + std::chrono::minutes(1));
-  EXPECT_TRUE(order.At(0, step_).ok());
-  EXPECT_TRUE(order.At(1, step_).ok());
+  EXPECT_TRUE(order.Next(0, step_).ok());
+  EXPECT_TRUE(order.Next(1, step_).ok());
   FlipBit(shard_, original_.size() - 4);
-  EXPECT_FALSE(order.At(2, step_).ok());
+  EXPECT_FALSE(order.Next(2, step_).ok());
 }
 
 TEST_F(ChangedCorpusTest, AFileThatIsReplacedOrRemovedIsReadToItsEnd) {
   SamplingOrder order = Open();
-  const StepBatches before = order.At(5);
+  const StepBatches before = NextStep(order);
+  ASSERT_TRUE(order.Continue(DataPlace()).ok());
   SetContents(directory_ / "new", std::string(original_.size(), 'x'));
   std::filesystem::rename(directory_ / "new", shard_);
-  ASSERT_TRUE(order.At(5, step_).ok());
+  ASSERT_TRUE(order.Next(0, step_).ok());
   EXPECT_EQ(step_.micro_batches[0].source, before.micro_batches[0].source);
   std::filesystem::remove(shard_);
-  EXPECT_TRUE(order.At(6, step_).ok());
+  EXPECT_TRUE(order.Next(1, step_).ok());
 }
 
 // An index of tables by corpus, in training and in validation.
@@ -130,7 +132,7 @@ TEST_F(ChangedCorpusTest, WhateverIsWrittenBatchesFitTheModel) {
   for (int round = 0; round < 400; ++round) {
     Restore();
     SamplingOrder order = Open();
-    ASSERT_TRUE(order.At(0, step_).ok());
+    ASSERT_TRUE(order.Next(0, step_).ok());
     size_t length = 1 + below(64), at = below(original_.size() - length);
     const int kind = static_cast<int>(below(3));
     if (kind == 2) {  // the number of source tokens of a sample: possible, but more than a micro-batch holds
@@ -142,7 +144,7 @@ TEST_F(ChangedCorpusTest, WhateverIsWrittenBatchesFitTheModel) {
     Overwrite(at, garbage);
     SetTime();
     for (int64_t index = 1; index < 12; ++index) {  // also of epochs that begin after the change
-      const absl::Status status = order.At(index, step_);
+      const absl::Status status = order.Next(index, step_);
       if (!status.ok()) {
         EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
         unnamed += status.message().find(shard_) == std::string::npos ? 1 : 0;

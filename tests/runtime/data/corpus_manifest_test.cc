@@ -179,6 +179,31 @@ TEST(CorpusManifest, ANameThatIsNotUtf8IsWrittenWithASubstitute) {
   EXPECT_THAT(read->corpora, ElementsAre("b\uFFFDd"));
 }
 
+TEST(CorpusManifest, OlderOnesSayOnlyThatTargetsHaveTags) {
+  CorpusManifest manifest = Manifest();
+  EXPECT_EQ(ManifestFromJson(ManifestToJson(manifest), "a.json")->tags, "");
+  manifest.tags = "m2m100";
+  nlohmann::json json = nlohmann::json::parse(ManifestToJson(manifest));
+  EXPECT_EQ(json["target_tags"], true) << "for readers that know only that";
+  json.erase("tags");
+  json.erase("crc32c");
+  const std::string text = json.dump();
+  json["crc32c"] = Crc32c(text.data(), text.size());
+  EXPECT_EQ(ManifestFromJson(json.dump(), "a.json")->tags, "m2m100");
+}
+
+// A copy under another name, of texts elsewhere, is the same data; other samples are not.
+TEST(CorpusManifest, TheIdentityIsOfTheContent) {
+  const CorpusManifest manifest = Manifest();
+  CorpusManifest other = manifest;
+  other.shards[0].file = "elsewhere.00000.shard";
+  other.target_vocabulary.crc32c += 1;
+  EXPECT_EQ(IdentityOf(other), IdentityOf(manifest));
+  other.shards[0].crc32c += 1;
+  EXPECT_NE(IdentityOf(other), IdentityOf(manifest));
+  EXPECT_EQ(Describe({.samples = 79750, .crc32c = 0x123abcd}), "79750 samples, checksum 0123abcd");
+}
+
 TEST(CorpusManifest, SpeechHasAFrameWidthAndNoSourceVocabulary) {
   CorpusManifest speech = Manifest();
   speech.frame_width = 40;
@@ -186,9 +211,10 @@ TEST(CorpusManifest, SpeechHasAFrameWidthAndNoSourceVocabulary) {
             "it has both frame_width and source_vocabulary: a source is either speech or text");
   speech.source_vocabulary = {};
   speech.cmvn = "none";
+  speech.sample_rate = 8000;
   const CorpusManifest back = *ManifestFromJson(ManifestToJson(speech), "a.json");
   EXPECT_EQ(back.frame_width, 40);
-  EXPECT_EQ(back.cmvn, "none");
+  EXPECT_EQ(back.inputs(), speech.inputs());
   EXPECT_FALSE(back.monolingual());
   EXPECT_TRUE(back.shares_vocabulary());
 }

@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
+#include <optional>
+#include <random>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,6 +19,7 @@
 #include "runtime/data/corpus.h"
 #include "runtime/random.h"
 #include "tests/support/corpus_of.h"
+#include "tests/support/step_batches.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {
@@ -61,11 +66,10 @@ void ExpectEqual(const StepBatches& a, const StepBatches& b) {
 TEST(SamplingOrderTest, EverySampleExactlyOnceAnEpoch) {
   const Corpus corpus = MakeCorpus(101);
   SamplingOrder order = MakeOrder(corpus, 3, 1);
-  int64_t step = 0;
   for (int epoch = 1; epoch <= 3; ++epoch) {
     std::vector<int64_t> seen;
-    for (double done = epoch - 1; done < epoch; ++step) {
-      const StepBatches batches = order.At(step);
+    for (double done = epoch - 1; done < epoch;) {
+      const StepBatches batches = NextStep(order);
       const std::vector<int64_t> samples = SamplesOf(batches);
       seen.insert(seen.end(), samples.begin(), samples.end());
       EXPECT_DOUBLE_EQ(batches.epochs_done, epoch - 1 + static_cast<double>(seen.size()) / 101);
@@ -77,74 +81,191 @@ TEST(SamplingOrderTest, EverySampleExactlyOnceAnEpoch) {
   }
 }
 
-TEST(SamplingOrderTest, SeekingEqualsGoingForward) {
+TEST(SamplingOrderTest, SkippingAndContinuingEqualReading) {
   const Corpus corpus = MakeCorpus(40);
   SamplingOrder forward = MakeOrder(corpus, 3, 3);
   std::vector<StepBatches> steps;
-  for (int64_t step = 0; step < 30; ++step) steps.push_back(forward.At(step));
-  EXPECT_GT(steps.back().epochs_done, 5);
-  for (const int64_t step : {29, 0, 17, 16, 3, 28}) {
-    SamplingOrder fresh = MakeOrder(corpus, 3, 3);
-    ExpectEqual(fresh.At(step), steps[static_cast<size_t>(step)]);
-    ExpectEqual(forward.At(step), steps[static_cast<size_t>(step)]);  // also backward, with what it has seen
+  std::vector<DataPlace> places;
+  for (int64_t step = 0; step < 30; ++step) {
+    places.push_back(forward.place());
+    steps.push_back(NextStep(forward));
   }
+  EXPECT_GT(steps.back().epochs_done, 5);
+  for (const size_t step : {29, 0, 17, 16, 3, 28}) {
+    SamplingOrder skipped = MakeOrder(corpus, 3, 3), continued = MakeOrder(corpus, 3, 3);
+    skipped.Skip(3 * static_cast<int64_t>(step));
+    ExpectEqual(NextStep(skipped), steps[step]);
+    ASSERT_TRUE(continued.Continue(places[step]).ok());
+    EXPECT_EQ(continued.place(), places[step]);
+    ExpectEqual(NextStep(continued), steps[step]);
+    ASSERT_TRUE(forward.Continue(places[step]).ok());  // also back, with what it has seen
+    ExpectEqual(NextStep(forward), steps[step]);
+    EXPECT_EQ(skipped.place(), continued.place());
+    EXPECT_EQ(forward.place(), continued.place());
+  }
+  ASSERT_TRUE(forward.Continue(DataPlace()).ok());
+  ExpectEqual(NextStep(forward), steps[0]);
 }
 
-TEST(SamplingOrderTest, AnOrderThatIsToldItsEpochEntersNoneBefore) {
+TEST(SamplingOrderTest, APlaceNeedsNoEarlierEpoch) {
   const Corpus corpus = MakeCorpus(40);
   SamplingOrder forward = MakeOrder(corpus, 3, 3);
-  int64_t step = 0;
-  while (forward.At(step).epochs_done < 300) ++step;
+  while (NextStep(forward).epochs_done < 300) continue;
   EXPECT_GE(forward.epochs_entered(), 300);
-  const EpochPosition start = forward.current_epoch();
   SamplingOrder resumed = MakeOrder(corpus, 3, 3);
-  ASSERT_TRUE(resumed.Continue(start));
-  ExpectEqual(resumed.At(step + 1), forward.At(step + 1));
-  EXPECT_LE(resumed.epochs_entered(), 2);     // its own, and the next where the step lies on the border
-  ExpectEqual(resumed.At(2), forward.At(2));  // also far back
-  // A step of another number of micro-batches is another place of the same stream.
-  SamplingOrder other_steps = MakeOrder(corpus, 3, 1);
-  ASSERT_TRUE(other_steps.Continue(start));
-  EXPECT_EQ(other_steps.At(3 * step + 2).micro_batches[0].samples, forward.At(step).micro_batches[2].samples);
-  EXPECT_LE(other_steps.epochs_entered(), 2);
+  ASSERT_TRUE(resumed.Continue(forward.place()).ok());
+  const int64_t entered = forward.epochs_entered();
+  ASSERT_TRUE(forward.Continue(forward.place()).ok());
+  const StepBatches next = NextStep(forward);
+  EXPECT_LE(forward.epochs_entered(), entered + 1) << "the present epoch's batches are there";
+  ExpectEqual(NextStep(resumed), next);
+  EXPECT_LE(resumed.epochs_entered(), 2);  // its own, and the next where the step lies on the border
 }
 
-TEST(SamplingOrderTest, AnEpochOfAnotherOrderIsPassedOver) {
+TEST(SamplingOrderTest, ImpossiblePlacesAreRefused) {
   const Corpus corpus = MakeCorpus(40), longer = MakeCorpus(41);
   SamplingOrder order = MakeOrder(corpus, 3, 3);
-  order.At(100);
-  const EpochPosition start = order.current_epoch();
-  ASSERT_GT(start.epoch, 5);
-  std::vector<Sample> of_other_lengths;
-  for (int64_t i = 0; i < 40; ++i) {
-    const SampleView sample = corpus.sample(i);
-    of_other_lengths.push_back({.source = {sample.source.begin(), sample.source.end()},
-                                .target = {sample.target.begin(), sample.target.end()}});
+  order.Skip(100);
+  const DataPlace right = order.place();
+  const auto expect_refused = [&](const std::function<void(DataPlace&)>& change) {
+    DataPlace wrong = right;
+    change(wrong);
+    SamplingOrder same = MakeOrder(corpus, 3, 3);
+    EXPECT_EQ(same.Continue(wrong).code(), absl::StatusCode::kDataLoss);
+    ExpectEqual(NextStep(same), StepOf(MakeOrder(corpus, 3, 3), 0, 3));  // as if not asked
+  };
+  expect_refused([](DataPlace& place) { place.epoch = -1; });
+  expect_refused([](DataPlace& place) { place.read = -1; });
+  expect_refused([](DataPlace& place) { place.read = 41; });
+  expect_refused([](DataPlace& place) { place.texts.emplace_back(); });
+  expect_refused([](DataPlace& place) { place.texts[0].quota = 39; });
+  expect_refused([](DataPlace& place) { place.texts[0].pass = -1; });
+  expect_refused([](DataPlace& place) { place.texts[0].read = 41; });
+  expect_refused([](DataPlace& place) { place.shuffling.capacity.source_rows = 5; });
+  EXPECT_THAT(std::string(MakeOrder(longer, 3, 3).Continue(right).message()), HasSubstr("corpus of 41 samples"));
+  const Corpus two = CorpusOf({{.corpus_id = 0, .target = {4}}, {.corpus_id = 1, .target = {4}}}, 0, 10);
+  DataPlace of_empty = SamplingOrder::Create(two, {.capacity = {24, 20}})->place();
+  of_empty.texts[0].quota = 3;
+  of_empty.texts[1].quota = -1;
+  EXPECT_FALSE(SamplingOrder::Create(two, {.capacity = {24, 20}})->Continue(of_empty).ok());
+}
+
+// What a run reads, whose options change now and then where it resumes.
+class ChangingRun {
+ public:
+  ChangingRun(const Corpus& corpus, SamplingOptions options) : corpus_(corpus), options_(std::move(options)) {
+    order_.emplace(*SamplingOrder::Create(corpus_, options_));
   }
-  of_other_lengths.back().target.push_back(4);
-  const Corpus of_equal_size = CorpusOf(of_other_lengths, 44, 44);
-  SamplingOrder others[] = {MakeOrder(longer, 3, 3),
-                            MakeOrder(corpus, 4, 3),
-                            MakeOrder(corpus, 3, 3, {24, 21}),
-                            MakeOrder(corpus, 3, 3, {25, 20}),
-                            MakeOrder(corpus, 3, 3, {24, 20, 10}),
-                            MakeOrder(of_equal_size, 3, 3)};
-  for (SamplingOrder& other : others) EXPECT_FALSE(other.Continue(start));
-  SamplingOrder same = MakeOrder(corpus, 3, 3);
-  for (const EpochPosition& impossible : {EpochPosition{start.order, -1, 0}, {start.order, 3, 2}}) {
-    EXPECT_FALSE(same.Continue(impossible)) << "an epoch is a micro-batch at least";
+  void Resume(const SamplingOptions& options) {
+    const DataPlace place = order_->place();
+    options_ = options;
+    order_.emplace(*SamplingOrder::Create(corpus_, options_));
+    ASSERT_TRUE(order_->Continue(place).ok());
+    EXPECT_EQ(order_->place(), place);
   }
-  EXPECT_TRUE(same.Continue(start));
-  SamplingOrder fresh = MakeOrder(corpus, 4, 3);
-  ExpectEqual(others[1].At(50), fresh.At(50));
-  SamplingOrder unknowing = MakeOrder(corpus, 3, 3);
-  EXPECT_FALSE(unknowing.Continue(EpochPosition()));
+  StepBatches Read() { return NextStep(*order_); }
+  const SamplingOptions& options() const { return options_; }
+  const DataPlace& place() const { return order_->place(); }
+
+ private:
+  const Corpus& corpus_;
+  SamplingOptions options_;
+  std::optional<SamplingOrder> order_;
+};
+
+// Another number of micro-batches is the same stream, cut in other steps: the bits of each micro-batch.
+TEST(SamplingOrderTest, MicroBatchesMayChangeWithinAStream) {
+  const Corpus corpus = MakeCorpus(40);
+  SamplingOrder stream = MakeOrder(corpus, 3, 1);
+  ChangingRun run(corpus, {.seed = 3, .capacity = {24, 20}, .micro_batches_per_step = 3});
+  for (const int32_t micro_batches : {3, 1, 5, 2}) {
+    run.Resume({.seed = 3, .capacity = {24, 20}, .micro_batches_per_step = micro_batches});
+    for (int step = 0; step < 7; ++step) {
+      for (const PackedBatch& batch : run.Read().micro_batches) {
+        EXPECT_EQ(batch.samples, NextStep(stream).micro_batches[0].samples);
+      }
+    }
+  }
+}
+
+// Whatever changes where a run resumes, an epoch reads every sample once.
+TEST(SamplingOrderTest, AnEpochIsExactWhateverChangesOnTheWay) {
+  std::mt19937 random(7);
+  const auto draw = [&](int32_t least, int32_t most) {
+    return std::uniform_int_distribution<int32_t>(least, most)(random);
+  };
+  for (int trial = 0; trial < 60; ++trial) {
+    const Corpus corpus = MakeCorpus(draw(5, 60));
+    // Rows of a side: 2 to 10.
+    const auto options = [&] {
+      return SamplingOptions{.seed = static_cast<uint64_t>(draw(1, 3)),
+                             .capacity = {draw(10, 40), draw(10, 40), draw(10, 12)},
+                             .micro_batches_per_step = draw(1, 5)};
+    };
+    ChangingRun run(corpus, options());
+    std::map<int64_t, int64_t> times;
+    int64_t read = 0;
+    while (read < 4 * corpus.size()) {
+      for (const int64_t sample : SamplesOf(run.Read())) {
+        const int64_t epoch = read / corpus.size();
+        ASSERT_EQ(times[sample], epoch) << sample << " in trial " << trial;
+        ++times[sample];
+        ++read;
+      }
+      ASSERT_EQ(run.place().epoch * corpus.size() + run.place().read, read);
+      if (draw(0, 2) == 0) run.Resume(options());
+    }
+  }
+}
+
+// Capacities that some samples exceed: an epoch reads once what fits all the time, and nothing that fits not when it is
+// packed or did not when the epoch began.
+TEST(SamplingOrderTest, SamplesThatFitOnlyAtTimesAreReadAtMostOnce) {
+  std::mt19937 random(8);
+  const auto draw = [&](int32_t least, int32_t most) {
+    return std::uniform_int_distribution<int32_t>(least, most)(random);
+  };
+  for (int trial = 0; trial < 60; ++trial) {
+    const Corpus corpus = MakeCorpus(draw(20, 60));
+    const auto options = [&] {
+      return SamplingOptions{.seed = static_cast<uint64_t>(draw(1, 3)), .capacity = {draw(4, 14), draw(4, 14)}};
+    };
+    ChangingRun run(corpus, options());
+    std::vector<BatchCapacity> of_epoch = {run.options().capacity};  // the first is that of its beginning
+    std::set<int64_t> read;
+    for (int64_t epoch = 0; epoch < 5;) {
+      const std::vector<int64_t> samples = SamplesOf(run.Read());
+      if (run.place().epoch > epoch) {
+        for (int64_t i = 0; i < corpus.size(); ++i) {
+          const BatchRows rows = RowsOf(corpus.sample(i));
+          const bool always =
+              std::ranges::all_of(of_epoch, [&](const auto& capacity) { return FitsAlone(rows, capacity); });
+          if (always) {
+            EXPECT_TRUE(read.contains(i)) << i << " in epoch " << epoch << " of trial " << trial;
+          }
+          if (!FitsAlone(rows, of_epoch[0])) {
+            EXPECT_FALSE(read.contains(i)) << i;
+          }
+        }
+        epoch = run.place().epoch;
+        of_epoch = {run.options().capacity};
+        read.clear();
+      }
+      for (const int64_t sample : samples) {
+        EXPECT_TRUE(read.insert(sample).second) << sample << " twice in epoch " << epoch << " of trial " << trial;
+        EXPECT_TRUE(FitsAlone(RowsOf(corpus.sample(sample)), run.options().capacity));
+      }
+      if (draw(0, 4) > 0) continue;
+      run.Resume(options());
+      of_epoch.push_back(run.options().capacity);
+    }
+  }
 }
 
 // Longer than what is asked for ahead of its use, and not a multiple of it.
 TEST(SamplingOrderTest, TheShuffleIsFisherAndYatess) {
   const Corpus corpus = MakeCorpus(333);
-  SamplingOrder order = MakeOrder(corpus, 7, 1, {10000, 10000});  // one micro-batch is an epoch
+  const SamplingOrder order = MakeOrder(corpus, 7, 1, {10000, 10000});  // one micro-batch is an epoch
   std::vector<int64_t> expected(333);
   std::iota(expected.begin(), expected.end(), 0);
   for (uint64_t i = 332; i > 0; --i) {
@@ -154,16 +275,16 @@ TEST(SamplingOrderTest, TheShuffleIsFisherAndYatess) {
     const auto partner = static_cast<uint64_t>((static_cast<unsigned __int128>(draw) * (i + 1)) >> 64);
     std::swap(expected[i], expected[partner]);
   }
-  EXPECT_EQ(SamplesOf(order.At(1)), expected);
+  EXPECT_EQ(SamplesOf(StepOf(order, 1, 1)), expected);
 }
 
 TEST(SamplingOrderTest, MemoryThatIsUsedAgainHoldsOneStepOnly) {
   const Corpus corpus = MakeCorpus(40);
   SamplingOrder order = MakeOrder(corpus, 3, 3);
   StepBatches reused;
-  for (const int64_t step : {0, 1, 7, 2}) {
-    ASSERT_TRUE(order.At(step, reused).ok());
-    const StepBatches fresh = order.At(step);
+  for (int64_t step = 0; step < 9; ++step) {
+    ASSERT_TRUE(order.Next(step, reused).ok());
+    const StepBatches fresh = StepOf(MakeOrder(corpus, 3, 3), step, 3);
     ExpectEqual(reused, fresh);
     EXPECT_EQ(reused.source_tokens, fresh.source_tokens);
   }
@@ -173,17 +294,16 @@ TEST(SamplingOrderTest, BatchesAreGreedyAndWithinCapacity) {
   const Corpus corpus = MakeCorpus(60);
   const BatchCapacity capacity = {24, 20};
   SamplingOrder order = MakeOrder(corpus, 9, 1, capacity);
-  for (int64_t step = 0; step < 30; ++step) {
-    const StepBatches now = order.At(step);
+  for (StepBatches now = NextStep(order), next; order.place().epoch < 3; now = std::move(next)) {
     const PackedBatch& batch = now.micro_batches[0];
     EXPECT_LE(batch.source_rows(), capacity.source_rows);
     EXPECT_LE(batch.target_rows(), capacity.target_rows);
-    const StepBatches next = order.At(step + 1);
+    next = NextStep(order);
     if (std::floor(next.epochs_done) != std::floor(now.epochs_done) || now.epochs_done == std::floor(now.epochs_done)) {
       continue;  // the next batch may belong to the next epoch
     }
     const BatchRows first = RowsOf(corpus.sample(next.micro_batches[0].samples[0]));
-    EXPECT_FALSE(Fits(BatchRows{batch.source_rows(), batch.target_rows()} + first, capacity)) << step;
+    EXPECT_FALSE(Fits(BatchRows{batch.source_rows(), batch.target_rows()} + first, capacity)) << now.epochs_done;
   }
 }
 
@@ -192,13 +312,13 @@ TEST(SamplingOrderTest, AStepIsConsecutiveMicroBatchesOfTheStream) {
   SamplingOrder one = MakeOrder(corpus, 5, 1);
   SamplingOrder four = MakeOrder(corpus, 5, 4);
   for (int64_t step = 0; step < 12; ++step) {
-    const StepBatches batches = four.At(step);
+    const StepBatches batches = NextStep(four);
     ASSERT_EQ(batches.micro_batches.size(), 4u);
     int64_t source_rows = 0, target_rows = 0;
     for (int32_t m = 0; m < 4; ++m) {
       const PackedBatch& batch = batches.micro_batches[static_cast<size_t>(m)];
       EXPECT_EQ(batch.micro_batch, m);
-      EXPECT_EQ(batch.samples, one.At(step * 4 + m).micro_batches[0].samples);
+      EXPECT_EQ(batch.samples, NextStep(one).micro_batches[0].samples);
       source_rows += batch.source_rows();
       target_rows += batch.target_rows();
     }
@@ -211,9 +331,10 @@ TEST(SamplingOrderTest, AStepMaySpanSeveralEpochs) {
   const Corpus corpus = MakeCorpus(3);
   SamplingOrder order = MakeOrder(corpus, 5, 8);
   std::map<int64_t, int> times;
-  for (const int64_t sample : SamplesOf(order.At(0))) ++times[sample];
+  const StepBatches step = NextStep(order);
+  for (const int64_t sample : SamplesOf(step)) ++times[sample];
   EXPECT_EQ(times.size(), 3u);
-  EXPECT_GT(order.At(0).epochs_done, 2);
+  EXPECT_GT(step.epochs_done, 2);
 }
 
 // By the micro-batch's source rows, and by the limit of a sentence, which is for both sides.
@@ -224,7 +345,7 @@ TEST(SamplingOrderTest, TooLongSamplesAreCountedAndNeverTrainedOn) {
     EXPECT_EQ(order.too_long(), capacity.source_rows == 6 ? 20 : 30);
     EXPECT_EQ(order.too_long() + order.samples(), 45);
     for (int64_t step = 0; step < 60; ++step) {
-      for (const int64_t sample : SamplesOf(order.At(step))) {
+      for (const int64_t sample : SamplesOf(NextStep(order))) {
         EXPECT_LE(corpus.sample(sample).source.size(), 5u);
         EXPECT_LE(corpus.sample(sample).target.size(), capacity.source_rows == 6 ? 9u : 5u);
       }
@@ -291,7 +412,7 @@ TEST(SamplingOrderTest, EpochsTakeTheirQuotasFromWholePasses) {
   SamplingOrder order = EpochsOf(corpus, temperatures);
   std::vector<std::vector<int32_t>> taken(3);
   for (size_t epoch = 0; epoch < 8; ++epoch) {
-    const StepBatches batches = order.At(static_cast<int64_t>(epoch));
+    const StepBatches batches = NextStep(order);
     EXPECT_EQ(batches.epochs_done, static_cast<double>(epoch) + 1);
     const std::vector<int64_t> quotas = SamplingQuotas({60, 20, 3}, temperatures[std::min<size_t>(epoch, 2)]);
     for (int32_t c = 0; c < 3; ++c) {
@@ -319,7 +440,7 @@ TEST(SamplingOrderTest, EpochsTakeTheirQuotasFromWholePasses) {
 TEST(SamplingOrderTest, MoreCorporaChangeSharesButNoOrder) {
   const Corpus two = MakeCorpora({60, 20}), three = MakeCorpora({60, 20, 17});
   SamplingOrder of_two = EpochsOf(two, {5}), of_three = EpochsOf(three, {5});
-  const StepBatches a = of_two.At(0), b = of_three.At(0);
+  const StepBatches a = NextStep(of_two), b = NextStep(of_three);
   for (int32_t c = 0; c < 2; ++c) {
     std::vector<int32_t> longer = TakenOf(a, c), shorter = TakenOf(b, c);
     if (longer.size() < shorter.size()) std::swap(longer, shorter);
@@ -335,21 +456,21 @@ TEST(SamplingOrderTest, MoreCorporaChangeSharesButNoOrder) {
   };
   const std::vector<int32_t> mixed = corpora_of(a);
   EXPECT_FALSE(std::is_sorted(mixed.begin(), mixed.end()));
-  EXPECT_NE(corpora_of(of_two.At(1)), mixed) << "each epoch mixes them anew";
+  EXPECT_NE(corpora_of(NextStep(of_two)), mixed) << "each epoch mixes them anew";
 }
 
-TEST(SamplingOrderTest, SeekingKnowsEveryEpochsTemperature) {
+TEST(SamplingOrderTest, APlaceKnowsEveryTextsPass) {
   const Corpus corpus = MakeCorpora({60, 20, 3});
   SamplingOrder forward = EpochsOf(corpus, {1, 3, 5});
   std::vector<StepBatches> epochs;
-  for (int64_t epoch = 0; epoch < 6; ++epoch) epochs.push_back(forward.At(epoch));
-  SamplingOrder resumed = EpochsOf(corpus, {1, 3, 5});
-  ASSERT_TRUE(resumed.Continue(forward.current_epoch()));
-  ExpectEqual(resumed.At(5), epochs[5]);
-  EXPECT_EQ(resumed.epochs_entered(), 1);
-  const Corpus others = MakeCorpora({60, 3, 20});  // the same samples of other corpora
-  EXPECT_FALSE(EpochsOf(others, {1, 3, 5}).Continue(forward.current_epoch()));
-  const TemporaryDirectory directory;  // of the same samples of corpora with other names
+  for (int64_t epoch = 0; epoch < 6; ++epoch) {
+    SamplingOrder resumed = EpochsOf(corpus, {1, 3, 5});
+    ASSERT_TRUE(resumed.Continue(forward.place()).ok());
+    epochs.push_back(NextStep(forward));
+    ExpectEqual(NextStep(resumed), epochs.back());
+    EXPECT_LE(resumed.epochs_entered(), 2);  // at most that which is over
+  }
+  const TemporaryDirectory directory;  // the same samples of corpora with other names
   CorpusWriter writer = *CorpusWriter::Create({.prefix = directory / "corpus",
                                                .source_vocabulary = corpus.manifest().source_vocabulary,
                                                .target_vocabulary = corpus.manifest().target_vocabulary,
@@ -357,10 +478,53 @@ TEST(SamplingOrderTest, SeekingKnowsEveryEpochsTemperature) {
   for (int64_t i = 0; i < corpus.size(); ++i) ASSERT_TRUE(writer.Add(corpus.sample(i)).ok());
   ASSERT_TRUE(writer.Finish().ok());
   const Corpus renamed = *Corpus::Open(directory / "corpus");
-  EXPECT_FALSE(EpochsOf(renamed, {1, 3, 5}).Continue(forward.current_epoch()));
-  EXPECT_NE(TakenOf(EpochsOf(renamed, {1}).At(0), 0), TakenOf(EpochsOf(corpus, {1}).At(0), 0));
-  SamplingOrder other = EpochsOf(corpus, {1, 3});
-  EXPECT_FALSE(other.Continue(forward.current_epoch()));
+  EXPECT_NE(IdentityOf(renamed.manifest()), IdentityOf(corpus.manifest()));
+  EXPECT_NE(TakenOf(StepOf(EpochsOf(renamed, {1}), 0, 1), 0), TakenOf(StepOf(EpochsOf(corpus, {1}), 0, 1), 0));
+}
+
+// Seeds, batches and temperatures change within epochs and passes; each text's passes are read to their ends, and an
+// epoch keeps the quotas of its beginning.
+TEST(SamplingOrderTest, PassesAndQuotasAreExactWhateverChangesOnTheWay) {
+  std::mt19937 random(9);
+  const auto draw = [&](int32_t least, int32_t most) {
+    return std::uniform_int_distribution<int32_t>(least, most)(random);
+  };
+  for (int trial = 0; trial < 60; ++trial) {
+    const std::vector<int64_t> sizes = {draw(20, 40), draw(5, 20), draw(1, 4)};
+    const Corpus corpus = MakeCorpora({sizes.begin(), sizes.end()});
+    const bool one_by_one = trial % 2 == 0;  // a step is then of one epoch, and quotas can be compared
+    const auto options = [&] {
+      return SamplingOptions{.seed = static_cast<uint64_t>(draw(1, 3)),
+                             .capacity = {draw(2, 20), draw(3, 20)},
+                             .micro_batches_per_step = one_by_one ? 1 : draw(2, 5),
+                             .temperatures = {static_cast<double>(draw(1, 5)), static_cast<double>(draw(1, 5))}};
+    };
+    ChangingRun run(corpus, options());
+    std::vector<std::map<int32_t, int64_t>> times(3);
+    std::vector<int64_t> read(3), of_epoch(3), quotas = SamplingQuotas(sizes, run.options().temperatures[0]);
+    for (int64_t epoch = 0; epoch < 5;) {
+      const StepBatches step = run.Read();
+      if (run.place().epoch > epoch) {
+        if (one_by_one) {
+          EXPECT_EQ(of_epoch, quotas) << "epoch " << epoch << " of trial " << trial;
+        }
+        epoch = run.place().epoch;
+        of_epoch.assign(3, 0);
+        quotas = SamplingQuotas(sizes, run.options().temperatures[1]);
+      }
+      for (const PackedBatch& batch : step.micro_batches) {
+        for (size_t row = 0; row < batch.target.size(); row += 3) {
+          const auto c = static_cast<size_t>(batch.target[row] - 4);
+          const int32_t sample = batch.target[row + 1];
+          ASSERT_EQ(times[c][sample], read[c] / sizes[c]) << sample << " of " << c << " in trial " << trial;
+          ++times[c][sample];
+          ++read[c];
+          ++of_epoch[c];
+        }
+      }
+      if (draw(0, 2) == 0) run.Resume(options());
+    }
+  }
 }
 
 TEST(SamplingOrderTest, ATemperatureIsAboveZero) {
@@ -451,10 +615,9 @@ TEST(SamplingOrderTest, FramesAreMaskedByTheirPlaceInTraining) {
   SamplingOptions masked = plain;
   masked.spec_augment = policy;
   SamplingOrder without = *SamplingOrder::Create(corpus, plain), with = *SamplingOrder::Create(corpus, masked);
-  with.At(0);
-  for (const int64_t step : {7, 2}) {
-    StepBatches expected = without.At(step);
-    const StepBatches got = with.At(step);
+  for (int64_t step = 0; step < 8; ++step) {
+    StepBatches expected = NextStep(without, step);
+    const StepBatches got = NextStep(with, step);
     ExpectEqual(expected, got);
     for (PackedBatch& batch : expected.micro_batches) {
       for (size_t s = 0; s < batch.samples.size(); ++s) {

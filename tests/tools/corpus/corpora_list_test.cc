@@ -49,7 +49,8 @@ TEST_F(CorporaListTest, EachDirectionIsACorpusOfItsOwn) {
   const Corpus train = OpenCorpus("train");
   EXPECT_THAT(train.manifest().corpora, ElementsAre("en-de", "de-en", "en-fr docs", "fr-en docs"));
   ASSERT_EQ(train.size(), 3 + 3 + 2 + 2);
-  EXPECT_TRUE(train.manifest().target_tags);
+  EXPECT_TRUE(train.manifest().target_tags());
+  EXPECT_EQ(train.manifest().tags, "m2m100");
   EXPECT_THAT(OpenCorpus("valid").manifest().corpora, ElementsAre("en-de", "de-en"));
   const auto expect = [&](int64_t i, int32_t corpus_id, const std::string& prefix, const std::string& tag) {
     const SampleView sample = train.sample(i);
@@ -73,7 +74,8 @@ TEST_F(CorporaListTest, DeepnetsTagIsTheTargetsBeforeTheSource) {
   options_.tags = LanguageTags::kDeepnet;
   ASSERT_TRUE(RunList().ok());
   const Corpus train = OpenCorpus("train");
-  EXPECT_FALSE(train.manifest().target_tags);
+  EXPECT_FALSE(train.manifest().target_tags());
+  EXPECT_EQ(train.manifest().tags, "deepnet");
   EXPECT_EQ(Tokens(train, train.sample(3).prefix), "__en__ ");
   EXPECT_EQ(TargetText(train, 3), "The cat sleeps.");
   EXPECT_EQ(train.sample(3).target[0], LoadVocabularies(train)->target.Encode("The cat sleeps.")[0]);

@@ -13,6 +13,7 @@
 #include "runtime/data/corpus.h"
 #include "runtime/data/sampling_order.h"
 #include "tests/support/corpus_of.h"
+#include "tests/support/step_batches.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/corpus/inspect.h"
 #include "tools/corpus/prepare.h"
@@ -50,7 +51,7 @@ TEST_F(InspectTest, PrintsWhatTheStepTrainsOn) {
   options_.step = 4;  // the fourth; data count from 0
   ASSERT_TRUE(RunInspectBatch(options_, out_).ok());
   const Corpus corpus = *Corpus::Open(options_.data);
-  const StepBatches step = SamplingOrder::Create(corpus, {4, {7, 7}, 2})->At(3);
+  const StepBatches step = StepOf(*SamplingOrder::Create(corpus, {4, {7, 7}, 2}), 3, 2);
   for (const PackedBatch& batch : step.micro_batches) {
     EXPECT_THAT(out_.str(),
                 HasSubstr(absl::StrCat("micro-batch ", batch.micro_batch, ": ", batch.sentences(), " sent")));

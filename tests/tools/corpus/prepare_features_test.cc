@@ -67,7 +67,7 @@ TEST_F(PrepareFeaturesTest, FramesStayWithTheirTranscripts) {
   ASSERT_TRUE(Run().ok()) << Run();
   const Corpus train = OpenCorpus("train");
   EXPECT_EQ(train.manifest().frame_width, 2);
-  EXPECT_EQ(train.manifest().cmvn, "utterance");
+  EXPECT_EQ(train.manifest().inputs(), (InputKind{"none", 2, manifest_["sample_rate"], "utterance"}));
   EXPECT_EQ(train.manifest().source_vocabulary.size, 0);
   EXPECT_EQ(train.manifest().statistics.source_tokens, 1 + 3 + 4);
   EXPECT_EQ(train.manifest().statistics.longest_source, 4);

@@ -63,6 +63,7 @@ class EvaluateTest : public ::testing::Test {
                        ResidualMethod::kDeepNorm,
                        {.encoder_layers = 1, .decoder_layers = 1, .d_model = 16, .vocabulary = vocabulary.size()}),
                    .vocabularies = {VocabularyFile("vocabulary", vocabulary)},
+                   .inputs = {.tags = tags_},
                    .train = train},
                   directory_ / "run"),
         absl::OkStatus());
@@ -97,7 +98,21 @@ class EvaluateTest : public ::testing::Test {
   const TemporaryDirectory directory_;
   EvaluateOptions options_;
   std::string log_;
+  std::string tags_;  // what the checkpoint knows
 };
+
+TEST_F(EvaluateTest, ACheckpointThatKnowsItsTagsUsesThem) {
+  ASSERT_TRUE(Evaluate().ok());
+  const std::string given = Read("out/en-de.cats...dogs.hypothesis");
+  tags_ = "m2m100";
+  Save(/*shift=*/0);
+  options_.tags.reset();
+  options_.folder = directory_ / "known";
+  ASSERT_TRUE(Evaluate(/*ranks=*/2).ok());
+  EXPECT_EQ(Read("known/en-de.cats...dogs.hypothesis"), given);
+  options_.tags = LanguageTags::kDeepnet;
+  EXPECT_THAT(std::string(Evaluate().message()), HasSubstr("trained with language tags of the preset m2m100"));
+}
 
 TEST_F(EvaluateTest, TranslationsAreTheSameOnEveryNumberOfRanks) {
   ASSERT_TRUE(Evaluate().ok());

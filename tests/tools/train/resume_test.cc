@@ -42,7 +42,7 @@ class ResumeRequestTest : public ::testing::Test {
 
 TEST_F(ResumeRequestTest, UnderASupervisorItIsDoneOnce) {
   environment_["HADAL_JOB_START"] = "1700000000";
-  for (const std::string& asked : {Checkpoint(5), std::string("never")}) {
+  for (const std::string& asked : {Checkpoint(5), std::string("never"), std::string("auto --reset best")}) {
     EXPECT_EQ(Resume(asked), asked);
     Note(asked, 5);
     SaveAt(10);

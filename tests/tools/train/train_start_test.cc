@@ -97,6 +97,21 @@ TEST_F(TrainStartTest, ChangedSettingsAreAskedAbout) {
   EXPECT_THAT(Told(), AllOf(HasSubstr("with changed settings"), HasSubstr("learning_rate.peak: 0.001 -> ")));
 }
 
+// The checkpoints of these tests do not say what was read.
+TEST_F(TrainStartTest, AnOlderCheckpointsPlaceNeedsItsSettings) {
+  arguments_.accept_changes = true;
+  for (const std::string changed : {"batch { micro_batches: 2 }", "batch { source_tokens: 9 }", "seed: 5",
+                                    "data { sampling_temperature: 2 }", "model { max_positions: 9 }"}) {
+    const std::string settings = std::string(kSettings) + " " + changed;
+    arguments_.reset = {};
+    EXPECT_THAT(std::string(Find(settings).status().message()),
+                AllOf(HasSubstr("does not say what was read of the training data, and "), HasSubstr("--reset data")))
+        << changed;
+    arguments_.reset = {"data"};
+    EXPECT_EQ(*Find(settings), Checkpoint(10)) << changed;
+  }
+}
+
 TEST_F(TrainStartTest, ARunOfAnotherVersionIsNotResumed) {
   std::filesystem::remove_all(run());
   CheckpointCommitter committer = SmallCommitter(run());

@@ -46,12 +46,10 @@ absl::StatusOr<int64_t> LearnDirections(const Vocabulary& vocabulary, Engine& en
 TEST_F(TranslateTest, ADirectionSetsTheTags) {
   const Vocabulary vocabulary = *AddLanguageTags(MakeVocabulary(), {"de", "en", "fr"});
   std::filesystem::remove_all(directory_ / "run");
-  ASSERT_EQ(SaveModel({.model = TinyModel(vocabulary.size()),
-                       .vocabularies = {VocabularyFile("vocabulary", vocabulary)},
-                       .ranks = 1,
-                       .train = [&](Engine& engine) { return LearnDirections(vocabulary, engine); }},
-                      directory_ / "run"),
-            absl::OkStatus());
+  SavedModel saved{.model = TinyModel(vocabulary.size()),
+                   .vocabularies = {VocabularyFile("vocabulary", vocabulary)},
+                   .train = [&](Engine& engine) { return LearnDirections(vocabulary, engine); }};
+  ASSERT_EQ(SaveModel(saved, directory_ / "run"), absl::OkStatus());
   TranslateOptions options = Options();
   options.tags = LanguageTags::kM2m100;
   options.direction = "en-de";
@@ -72,6 +70,31 @@ TEST_F(TranslateTest, ADirectionSetsTheTags) {
               HasSubstr("no language tag __es__; it has __de__, __en__, __fr__"));
   options.direction = "";
   EXPECT_THAT(std::string(Translate(options, "a\n").status().message()), HasSubstr("are given together"));
+
+  // A checkpoint that knows its tags uses them, and no others.
+  saved.inputs.tags = "m2m100";
+  ASSERT_EQ(SaveModel(saved, directory_ / "knows"), absl::OkStatus());
+  options = Options();
+  options.checkpoint = directory_ / "knows";
+  EXPECT_THAT(std::string(Translate(options, "a\n").status().message()),
+              HasSubstr("trained with language tags of the preset m2m100; give --direction"));
+  options.direction = "en-de";
+  EXPECT_EQ(*Translate(options, Lines({Sentences()[0]})), Lines({MeaningOf(0)}));
+  options.tags = LanguageTags::kDeepnet;
+  EXPECT_THAT(
+      std::string(Translate(options, "a\n").status().message()),
+      HasSubstr("--tags has language tags of the preset deepnet, and the model was trained with language tags of "
+                "the preset m2m100"));
+  options.direction = "";
+  options.tags = LanguageTags::kNone;
+  EXPECT_TRUE(Translate(options, "a\n").ok()) << "as asked";
+  saved.inputs.tags = "none";
+  std::filesystem::remove_all(directory_ / "knows");
+  ASSERT_EQ(SaveModel(saved, directory_ / "knows"), absl::OkStatus());
+  options.tags.reset();
+  EXPECT_TRUE(Translate(options, "a\n").ok());
+  options.direction = "en-de";
+  EXPECT_THAT(std::string(Translate(options, "a\n").status().message()), HasSubstr("trained without language tags"));
 }
 
 TEST_F(TranslateTest, OutputsBeginAsForced) {
