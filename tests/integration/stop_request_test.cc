@@ -121,7 +121,7 @@ TEST_P(StopRequest, TheMinutesEndARunWithAValidation) {
   EXPECT_EQ(asker_.validations.size(), 1u);
   options_.stop.minutes = 60;
   EXPECT_EQ(Train().reason, StopReason::kSteps);
-  EXPECT_EQ(asker_.validations.size(), 1u) << "the last step is known where stop.steps is set";
+  EXPECT_EQ(asker_.validations.size(), 2u) << "as stop.steps does";
 }
 
 TEST_P(StopRequest, AMinuteHasSixtySeconds) {
