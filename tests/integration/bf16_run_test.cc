@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "layers/parameter_store.h"
 #include "pipeline/engine/engine.h"
 #include "runtime/comm/in_process_communicator.h"

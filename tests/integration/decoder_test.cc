@@ -5,7 +5,6 @@
 #include <set>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "layers/adaptive_bands.h"
 #include "layers/model_plan.h"
 #include "runtime/comm/in_process_communicator.h"

@@ -1,7 +1,6 @@
 // What `hadal plan --device cuda` states of a rank's memory is what the rank allocates on its device, to the byte.
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "kernels/cuda_host/driver_memory.h"
 #include "kernels/cuda_host/own_memory.h"
 #include "launch/memory_limit.h"

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/integration/pipeline_run.h"
 #include "tests/integration/small_trainer.h"
 #include "tests/support/temporary_directory.h"

@@ -2,7 +2,6 @@
 // losses are the same but for a bias's rounding, and in either case no layout, graph or recomputation changes a bit. On
 // the emulated device, whose products can do both.
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/profiler.h"
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/emulated_device.h"

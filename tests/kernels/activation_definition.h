@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <utility>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/activation.h"

@@ -1,8 +1,6 @@
 #include "kernels/activation.h"
 
-#include <cmath>
 #include <limits>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/kernels/activation_definition.h"

@@ -1,7 +1,6 @@
 #include "kernels/cuda/activation.h"
 
 #include <type_traits>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/dropout.h"

@@ -5,12 +5,10 @@
 #include "gtest/gtest.h"
 #include "kernels/cuda/shift_scale.h"
 #include "kernels/cuda/weighted_sum.h"
-#include "tests/support/head_scale_reference.h"
 #include "tests/support/kernel_device.h"
 #include "tests/support/random_inputs.h"
-#include "tests/support/shift_scale_reference.h"
+#include "tests/support/scales_and_sums_reference.h"
 #include "tests/support/strided_matrix.h"
-#include "tests/support/weighted_sum_reference.h"
 
 namespace hadal::testing {
 namespace {

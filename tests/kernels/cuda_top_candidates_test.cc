@@ -1,7 +1,5 @@
 #include "kernels/cuda/top_candidates.h"
 
-#include <cmath>
-
 #include "gtest/gtest.h"
 #include "kernels/cuda/column_merge.h"
 #include "kernels/cuda/scatter_rows.h"

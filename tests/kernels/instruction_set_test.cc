@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <initializer_list>
 #include <optional>
-#include <string>
 
 #include "gtest/gtest.h"
 #include "hwy/highway.h"

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <functional>
-#include <utility>
 
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/adam.h"

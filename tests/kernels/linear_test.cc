@@ -1,10 +1,5 @@
 #include "kernels/linear.h"
 
-#include <algorithm>
-#include <cmath>
-#include <utility>
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "tests/support/each_instruction_set.h"
 #include "tests/support/finite_difference.h"

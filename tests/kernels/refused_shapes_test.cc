@@ -79,45 +79,30 @@ TEST(RefusedShapesDeathTest, OfLinear) {
 
 TEST(RefusedShapesDeathTest, OfResidualNorm) {
   Memory m;
-  const ResidualNormForwardArgs forward{.residual = m.Of(2, 3),
-                                        .branch = m.Of(2, 3),
-                                        .bias = m.Of(3),
-                                        .scale = m.Of(3),
-                                        .shift = m.Of(3),
-                                        .sum = m.Of(2, 3),
-                                        .normed = m.Of(2, 3),
-                                        .mean = m.Of(2),
-                                        .rstd = m.Of(2)};
+  ResidualNormForwardArgs forward{.residual = m.Of(2, 3), .branch = m.Of(2, 3), .bias = m.Of(3)};
+  forward.scale = m.Of(3), forward.shift = m.Of(3), forward.sum = m.Of(2, 3), forward.normed = m.Of(2, 3);
+  forward.mean = m.Of(2), forward.rstd = m.Of(2);
   ExpectRefused<ResidualNormForwardArgs>(
       ResidualNormForward, forward,
       {{"v.size == size", [](auto& a) { a.bias.size = 2; }},
        {"v.size == size", [](auto& a) { a.rstd.size = 1; }},
        {"m.columns == width", [](auto& a) { a.normed.columns = 2; }},
-       {"!args.shift.empty.. == norm", [](auto& a) { a.shift = {}; }},
        {"!args.normed.empty.. == norm", [](auto& a) { a.normed = {}; }},
        {"!args.mean.empty.. == norm", [](auto& a) { a.mean = {}; }},
        {"!args.rstd.empty.. == norm", [](auto& a) { a.rstd = {}; }},
        {"args.normed.data != args.residual.data", [](auto& a) { a.residual.data = a.normed.data; }},
        {"args.normed.data != args.branch.data", [](auto& a) { a.branch.data = a.normed.data; }},
        {"args.normed.data != args.sum.data", [](auto& a) { a.sum.data = a.normed.data; }}});
-  const ResidualNormBackwardArgs backward{.d_normed = m.Of(2, 3),
-                                          .sum = forward.sum,
-                                          .mean = forward.mean,
-                                          .rstd = forward.rstd,
-                                          .scale = forward.scale,
-                                          .d_residual = m.Of(2, 3),
-                                          .d_branch = m.Of(2, 3),
-                                          .d_bias = m.Of(3),
-                                          .d_scale = m.Of(3),
-                                          .d_shift = m.Of(3),
-                                          .partials = m.Of(ResidualNormPartials(2, 3))};
+  ResidualNormBackwardArgs backward{.d_normed = m.Of(2, 3), .sum = forward.sum, .mean = forward.mean};
+  backward.rstd = forward.rstd, backward.scale = forward.scale, backward.d_residual = m.Of(2, 3);
+  backward.d_branch = m.Of(2, 3), backward.d_bias = m.Of(3), backward.d_scale = m.Of(3), backward.d_shift = m.Of(3);
+  backward.partials = m.Of(ResidualNormPartials(2, 3));
   ExpectRefused<ResidualNormBackwardArgs>(
       ResidualNormBackward, backward,
       {{"m.rows == rows", [](auto& a) { a.d_branch.rows = 1; }},
        {"v.size == size", [](auto& a) { a.d_scale.size = 2; }},
        {"v.size == size", [](auto& a) { a.mean.size = 1; }},
        {"!args.sum.empty.. == norm", [](auto& a) { a.sum = {}; }},
-       {"!args.d_shift.empty.. == norm", [](auto& a) { a.d_shift = {}; }},
        {"!args.d_branch.empty", [](auto& a) { a.d_branch = {}; }},
        {"args.partials.size >= ", [](auto& a) { --a.partials.size; }},
        {"args.d_branch.data != args.d_residual.data", [](auto& a) { a.d_branch.data = a.d_residual.data; }}});
@@ -148,16 +133,9 @@ TEST(RefusedShapesDeathTest, OfAttention) {
        {"matrix.columns == columns", [](auto& a) { a.log_sum_exp.columns = 1; }},
        {"matrix.rows == rows", [](auto& a) { a.output.rows = 2; }},
        {"args.scratch.size >= ", [](auto& a) { --a.scratch.size; }}});
-  const AttentionBackwardArgs backward{.shape = forward.shape,
-                                       .q = forward.q,
-                                       .k = forward.k,
-                                       .v = forward.v,
-                                       .log_sum_exp = forward.log_sum_exp,
-                                       .d_output = m.Of(3, 4),
-                                       .d_q = m.Of(3, 4),
-                                       .d_k = m.Of(4, 4),
-                                       .d_v = m.Of(4, 4),
-                                       .scratch = forward.scratch};
+  AttentionBackwardArgs backward{.shape = forward.shape, .q = forward.q, .k = forward.k, .v = forward.v};
+  backward.log_sum_exp = forward.log_sum_exp, backward.scratch = forward.scratch, backward.d_output = m.Of(3, 4);
+  backward.d_q = m.Of(3, 4), backward.d_k = m.Of(4, 4), backward.d_v = m.Of(4, 4);
   ExpectRefused<AttentionBackwardArgs>(AttentionBackward, backward,
                                        {{"matrix.rows == rows", [](auto& a) { a.d_output.rows = 2; }},
                                         {"matrix.columns == columns", [](auto& a) { a.d_q.columns = 3; }},

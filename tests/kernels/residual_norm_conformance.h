@@ -2,12 +2,8 @@
 // CUDA's kernels in each pair of stored types. A backend's test says how it runs a case, and adds what only it has.
 #pragma once
 
-#include <cstdint>
-#include <functional>
 #include <ostream>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/residual_norm.h"

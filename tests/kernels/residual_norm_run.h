@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cmath>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/residual_norm.h"

@@ -1,7 +1,5 @@
 #include "kernels/residual_norm.h"
 
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "tests/kernels/residual_norm_conformance.h"
 #include "tests/kernels/residual_norm_run.h"

@@ -1,6 +1,5 @@
 // Operations with a few learned numbers: a gain for each head, a shift and a scale, the weights of a sum. Each beside
 // its reference, on every instruction set; no number of threads and no place of an output changes a bit.
-#include <cmath>
 
 #include "gtest/gtest.h"
 #include "kernels/head_scale.h"
@@ -8,11 +7,9 @@
 #include "kernels/weighted_sum.h"
 #include "tests/support/each_instruction_set.h"
 #include "tests/support/finite_difference.h"
-#include "tests/support/head_scale_reference.h"
 #include "tests/support/random_inputs.h"
-#include "tests/support/shift_scale_reference.h"
+#include "tests/support/scales_and_sums_reference.h"
 #include "tests/support/strided_matrix.h"
-#include "tests/support/weighted_sum_reference.h"
 
 namespace hadal::testing {
 namespace {

@@ -1,10 +1,7 @@
 // Which device a run takes, and what people are told: over an emulated CUDA runtime.
 #include "launch/device_choice.h"
 
-#include <string>
-
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/support/emulated_cuda.h"
 
 namespace hadal {

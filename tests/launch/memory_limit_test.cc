@@ -1,11 +1,6 @@
 #include "launch/memory_limit.h"
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "kernels/cuda_host/driver_memory.h"
 #include "kernels/cuda_host/own_memory.h"
 

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <functional>
 #include <thread>
-#include <vector>
 
 #include "gtest/gtest.h"
 

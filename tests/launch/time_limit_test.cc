@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
+#include "launch/exit_code.h"
+#include "launch/start_deadline.h"
 
 namespace hadal {
 namespace {
@@ -81,6 +83,20 @@ TEST_F(TimeLimitTest, RefusesWhatIsNoDuration) {
   for (const char* text : {"soon", "3:55", "-1h", "0s", "10"}) {
     EXPECT_EQ(TimeLimit::Make(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
   }
+}
+
+TEST(StartDeadlineDeathTest, AProcessThatWaitsTooLongSaysSoAndExits) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto wait = [] {
+    const StartDeadline deadline("rank 3", absl::Milliseconds(50));
+    absl::SleepFor(absl::Seconds(30));
+  };
+  EXPECT_EXIT(wait(), ::testing::ExitedWithCode(kExitHang), "hadal \\[rank 3\\]: gave up after 50ms waiting for all");
+}
+
+TEST(StartDeadlineTest, NothingHappensOnceItIsGone) {
+  { const StartDeadline deadline("rank 0", absl::Seconds(2)); }
+  absl::SleepFor(absl::Milliseconds(2100));
 }
 
 }  // namespace

@@ -1,12 +1,8 @@
 #include "launch/transport_choice.h"
 
 #include <cstdlib>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {

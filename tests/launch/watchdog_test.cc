@@ -2,16 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <functional>
 #include <mutex>
 #include <new>
-#include <string>
 
 #include "absl/strings/match.h"
 #include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/clock.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <set>
 #include <tuple>
-#include <utility>
 
 #include "gtest/gtest.h"
 #include "layers/model_plan.h"

@@ -1,10 +1,8 @@
 #include "layers/model_options.h"
 
 #include <cmath>
-#include <cstddef>
 #include <initializer_list>
 #include <set>
-#include <string>
 
 #include "gtest/gtest.h"
 #include "layers/model_fields.h"

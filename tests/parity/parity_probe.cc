@@ -5,13 +5,9 @@
 //   case.json                                     method, settings, update, sentences; loss and nll sums, each target
 //                                                 row's nll
 // Weights are hadal's initialisation, moved where they start from zero or one (tests/support/moved_parameters.h).
-#include <algorithm>
 #include <fstream>
 #include <iostream>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "layers/method_presets.h"
 #include "layers/parameter_store.h"
 #include "nlohmann/json.hpp"

@@ -1,8 +1,6 @@
 // Makes the small models that tests compute with.
 #pragma once
 
-#include <cstdint>
-
 #include "layers/method_presets.h"
 
 namespace hadal::testing {

@@ -1,7 +1,6 @@
 #include "tools/build_info.h"
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 
 namespace hadal {
 namespace {

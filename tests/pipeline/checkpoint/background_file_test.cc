@@ -4,7 +4,6 @@
 #include <chrono>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/check.h"

@@ -1,7 +1,6 @@
 #include "pipeline/checkpoint/checkpoint_directory.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include "absl/strings/str_replace.h"

@@ -3,7 +3,6 @@
 #include "pipeline/checkpoint/checkpoint_directory.h"
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/files.h"
 #include "tests/support/temporary_directory.h"
 

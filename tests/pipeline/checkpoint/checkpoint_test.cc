@@ -2,7 +2,6 @@
 #include "pipeline/checkpoint/checkpoint_directory.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include "pipeline/checkpoint/checkpoint_reader.h"

@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "layers/method_presets.h"
 #include "layers/model_plan.h"
 

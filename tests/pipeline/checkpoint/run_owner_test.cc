@@ -6,7 +6,6 @@
 
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/host_name.h"
 #include "tests/support/temporary_directory.h"
 

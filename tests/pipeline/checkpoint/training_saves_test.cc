@@ -3,7 +3,6 @@
 
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "layers/parameter_store.h"
 #include "runtime/clock.h"
 #include "runtime/comm/in_process_communicator.h"

@@ -2,10 +2,8 @@
 #include "runtime/comm/nccl_control_channel.h"
 
 #include <algorithm>
-#include <cstddef>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/comm/message_tags.h"
 #include "runtime/comm/nccl_groups.h"

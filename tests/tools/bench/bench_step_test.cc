@@ -1,9 +1,7 @@
 #include "tools/bench/bench_step.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 

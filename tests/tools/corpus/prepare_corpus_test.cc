@@ -1,14 +1,10 @@
 // Which lines become samples, which are counted and left out, and which are errors.
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <string>
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/data/vocabulary.h"
 #include "tests/tools/corpus/prepare_fixture.h"
 #include "tools/corpus/prepare_corpus.h"

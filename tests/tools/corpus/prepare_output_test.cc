@@ -1,15 +1,10 @@
 // The output folder: one process at a time, nothing replaced unasked, nothing of before left behind.
 #include "tools/corpus/prepare_corpus.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <iterator>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/corpus_manifest.h"
 #include "runtime/files.h"

@@ -1,13 +1,9 @@
 // The vocabularies of `hadal prepare`: trained or given, shared or one a side.
 #include "tools/corpus/prepare_corpus.h"
 
-#include <algorithm>
 #include <filesystem>
-#include <string>
-#include <utility>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/data/corpus.h"
 #include "tests/tools/corpus/prepare_fixture.h"
 

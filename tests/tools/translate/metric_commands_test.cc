@@ -1,12 +1,8 @@
 #include "tools/translate/metric_commands.h"
 
 #include <sstream>
-#include <string>
-#include <utility>
 
-#include "absl/status/status.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/support/command_runner.h"
 #include "tests/support/temporary_directory.h"
 

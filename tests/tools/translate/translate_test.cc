@@ -1,19 +1,13 @@
 // Text to text from a checkpoint alone, on any number of ranks; and what `hadal score` says of it.
 #include "tools/translate/translate.h"
 
-#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <sstream>
 #include <streambuf>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/files.h"
