@@ -87,23 +87,23 @@ StageMemory StepReport::MeasureMemory(Engine& engine) {
           .graph_bytes = engine.graph_bytes()};
 }
 
-std::optional<double> StepReport::SecondsLeft(const TrainingProgress& progress) const {
-  std::optional<double> left;
-  const auto limit = [&left](double seconds) {
+std::optional<StepReport::End> StepReport::FirstEnd(const TrainingProgress& progress) const {
+  std::optional<End> end;
+  const auto limit = [&end](const char* name, double seconds) {
     seconds = std::max(0.0, seconds);
-    left = std::min(left.value_or(seconds), seconds);
+    if (!end || seconds < end->seconds) end = {seconds, name};
   };
   const double seconds = session_.Seconds();
   if (options_.stop.steps > 0) {
     const double per_step = seconds / static_cast<double>(progress.step - first_step_);
-    limit(per_step * static_cast<double>(options_.stop.steps - progress.step));
+    limit("steps", per_step * static_cast<double>(options_.stop.steps - progress.step));
   }
   if (options_.stop.epochs > 0 && progress.epochs_done > first_epochs_) {
     const double per_epoch = seconds / (progress.epochs_done - first_epochs_);
-    limit(per_epoch * (options_.stop.epochs - progress.epochs_done));
+    limit("epochs", per_epoch * (options_.stop.epochs - progress.epochs_done));
   }
-  if (options_.stop.minutes > 0) limit(options_.stop.minutes * 60 - seconds);
-  return left;
+  if (options_.stop.minutes > 0) limit("minutes", options_.stop.minutes * 60 - seconds);
+  return end;
 }
 
 absl::Status StepReport::Send(Engine& engine, const StepResult& result, const TrainingProgress& progress,
@@ -116,6 +116,7 @@ absl::Status StepReport::Send(Engine& engine, const StepResult& result, const Tr
   const LossSums& sums = result.gradient.loss;
   double waited = 0;
   for (const StageTimes& stage : stages.times) waited += stage.wait_seconds;
+  const std::optional<End> end = FirstEnd(progress);
   StepMetrics metrics{.step = progress.step,
                       .update = progress.update,
                       .total_steps = options_.stop.steps,
@@ -131,7 +132,8 @@ absl::Status StepReport::Send(Engine& engine, const StepResult& result, const Tr
                       .elapsed_seconds = session_.Seconds(),
                       .epoch = progress.epochs_done,
                       .skipped = !result.applied,
-                      .eta_seconds = SecondsLeft(progress),
+                      .eta_seconds = end ? std::optional(end->seconds) : std::nullopt,
+                      .eta_limit = end ? end->limit : "",
                       .stages = std::move(stages.times),
                       .memory = std::move(stages.memory),
                       .analytic_bubble = pipeline_.analytic_bubble};

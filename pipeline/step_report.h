@@ -70,8 +70,12 @@ class StepReport {
   // Returns this process's memory. Held bytes are measured at most every ten seconds; the largest measurement is
   // returned.
   StageMemory MeasureMemory(Engine& engine);
-  // Time until the first of the run's limits; empty if it has none.
-  std::optional<double> SecondsLeft(const TrainingProgress& progress) const;
+  struct End {
+    double seconds = 0;  // from now
+    const char* limit = "";
+  };
+  // The first of the run's limits; empty if it has none.
+  std::optional<End> FirstEnd(const TrainingProgress& progress) const;
 
   const TrainOptions& options_;
   const ModelPlan& plan_;

@@ -91,6 +91,7 @@ struct StepMetrics {
   double epoch = 0;                       // passes over the corpus so far, with a fraction
   bool skipped = false;                   // no update: the gradient was not finite, or the loss was a spike
   std::optional<double> eta_seconds;      // until the run's first limit; empty if unknown
+  std::string_view eta_limit = "steps";   // that limit, a field of `stop`: "steps", "epochs" or "minutes"
   std::vector<StageTimes> stages;         // [stages], or empty
   std::vector<StageMemory> memory;        // [stages], or empty
   std::optional<double> measured_bubble;  // Σ wait / Σ step time, over stages

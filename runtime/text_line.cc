@@ -33,7 +33,10 @@ absl::Status ReadLineError(const std::string& name, int64_t lines, const std::st
   const std::string what = line.size() > kMostLineBytes
                                ? absl::StrCat("has more than ", kMostLineBytes, " bytes without a line end")
                                : "cannot be read";
-  return absl::InvalidArgumentError(absl::StrCat(name, ":", lines + 1, ": ", what, "; is it whole, and text?"));
+  const bool returns = line.find('\r') != std::string::npos;
+  return absl::InvalidArgumentError(absl::StrCat(
+      name, ":", lines + 1, ": ", what,
+      returns ? "; do its lines end in CR alone? `tr '\\r' '\\n'` converts them" : "; is it whole, and text?"));
 }
 
 }  // namespace hadal

@@ -1,11 +1,13 @@
 #include "tools/command_line.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <optional>
 #include <type_traits>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/printable.h"
@@ -14,9 +16,35 @@
 namespace hadal {
 namespace {
 
-// CLI11 takes -1 for the largest unsigned number.
-std::string FaultOfNegative(const std::string& value) {
-  return value.starts_with('-') ? absl::StrCat("Value ", value, " is negative") : "";
+template <typename T>
+struct ElementOf {
+  using Type = T;
+};
+template <typename T>
+struct ElementOf<std::optional<T>> : ElementOf<T> {};
+template <typename T>
+struct ElementOf<std::vector<T>> : ElementOf<T> {};
+
+// CLI11 takes -1 for the largest unsigned number, and lets NaN pass every range.
+template <typename T>
+std::string FaultOfNumber(const std::string& text) {
+  T value{};
+  if constexpr (std::is_floating_point_v<T>) {
+    if (absl::SimpleAtod(text, &value) && std::isfinite(value)) return "";
+    return absl::StrCat("Value ", text, " is not a finite number");
+  } else {
+    if (absl::SimpleAtoi(text, &value)) return "";
+    const bool negative = std::is_unsigned_v<T> && text.starts_with('-');
+    return absl::StrCat("Value ", text, " is ", negative ? "negative" : "not an integer of its range");
+  }
+}
+
+// Adds the rule for numbers to an option of T, if it is one.
+template <typename T>
+CommandOption CheckedNumber(CommandOption option) {
+  using Number = typename ElementOf<T>::Type;
+  if constexpr (std::is_arithmetic_v<Number>) option.Checked(FaultOfNumber<Number>);
+  return option;
 }
 
 }  // namespace
@@ -93,9 +121,7 @@ void Command::Runs(const std::function<void()>& run) { app_->callback(run); }
 
 template <typename T>
 CommandOption Command::AddOption(const std::string& name, T& value, const std::string& description) {
-  CommandOption option(app_->add_option(name, value, description));
-  if constexpr (std::is_unsigned_v<T>) option.Checked(FaultOfNegative);
-  return option;
+  return CheckedNumber<T>(CommandOption(app_->add_option(name, value, description)));
 }
 
 template CommandOption Command::AddOption(const std::string&, int&, const std::string&);
@@ -115,7 +141,7 @@ template CommandOption Command::AddOption(const std::string&, std::vector<std::s
 template <typename T>
 CommandOption Command::AddSetter(const std::string& name, const std::function<void(const T& value)>& set,
                                  const std::string& description) {
-  return CommandOption(app_->add_option_function<T>(name, set, description));
+  return CheckedNumber<T>(CommandOption(app_->add_option_function<T>(name, set, description)));
 }
 
 template CommandOption Command::AddSetter(const std::string&, const std::function<void(const int64_t&)>&,

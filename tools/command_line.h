@@ -69,8 +69,8 @@ class Command {
   void Runs(const std::function<void()>& run);
 
   // `name`: "--name", "-n,--name", or "NAME" for a positional argument.
-  // T: int, int64_t, uint64_t (a negative number is an error), double, std::string, std::optional of int, uint64_t or
-  // double, std::vector of int, int64_t, double or std::string.
+  // T: int, int64_t, uint64_t (a negative number is an error), double (NaN and infinity are errors), std::string,
+  // std::optional of int, uint64_t or double, std::vector of a number or std::string.
   template <typename T>
   CommandOption AddOption(const std::string& name, T& value, const std::string& description);
   // As AddOption, but passes the value to `set` instead of storing it.  T: int64_t, std::string.

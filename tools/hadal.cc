@@ -16,6 +16,7 @@
 #include "launch/signals.h"
 #include "launch/standard_streams.h"
 #include "launch/task_launcher.h"
+#include "runtime/clock.h"
 #include "runtime/thrown_error.h"
 #include "tools/build_info.h"
 #include "tools/checkpoint/checkpoint_command.h"
@@ -90,6 +91,14 @@ int Refused(bool first) {
 
 int main(int argc, char** argv) {
   hadal::OpenStandardStreams();
+  // The C library does not wait for a time below zero: watching threads would spin, and never let a run end.
+  if (hadal::MonotonicSeconds() < 0) {
+    std::fputs(
+        "hadal: the monotonic clock is below zero; no kernel has such a clock: start without what shifts it "
+        "(LD_PRELOAD, libfaketime)\n",
+        stderr);
+    return hadal::kExitError;
+  }
   std::signal(SIGCHLD, SIG_DFL);  // if a parent ignored it, waitpid would report no end of a child
   hadal::IgnoreFileSizeSignal();
   hadal::ExplainLostPages();

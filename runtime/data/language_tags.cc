@@ -33,8 +33,13 @@ absl::StatusOr<Direction> ParseDirection(std::string_view text) {
   const std::string_view source = text.substr(0, dash);
   const std::string_view target = dash == std::string_view::npos ? "" : text.substr(dash + 1);
   if (IsCode(source) && IsCode(target) && source != target) return Direction{std::string(source), std::string(target)};
+  const std::string shown(text.substr(0, 2 * kLongestCode));
+  if (IsCode(source) && source == target) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", shown, "\" has one language; give the sides different names, as \"en-en_simple\""));
+  }
   return absl::InvalidArgumentError(
-      absl::StrCat("\"", std::string(text.substr(0, 2 * kLongestCode)),
+      absl::StrCat("\"", shown,
                    "\" is no direction; give two languages as \"en-de\" or \"eng_Latn-deu_Latn\": letters, digits and "
                    "\"_\""));
 }

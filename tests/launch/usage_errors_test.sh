@@ -109,4 +109,21 @@ expect 3 "$hadal" inspect corpus damaged/train; says "damaged/train.json names t
 truncate -s 100 damaged/vocabulary.model
 expect 3 "$hadal" inspect batch damaged/valid; says vocabulary.model
 
+if ! grep -q __asan_init "$hadal"; then  # AddressSanitizer must be loaded first
+  echo "a clock below zero"
+  cat > shifted.c << 'END'
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec* now) {
+  const int code = syscall(SYS_clock_gettime, clock, now);
+  if (clock == CLOCK_MONOTONIC) now->tv_sec -= 1000000000;
+  return code;
+}
+END
+  cc -shared -fPIC -o shifted.so shifted.c || fail "no C compiler"
+  expect 1 env LD_PRELOAD="$PWD/shifted.so" "$hadal" --version; says "the monotonic clock is below zero"
+fi
+
 finished

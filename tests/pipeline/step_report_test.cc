@@ -171,6 +171,7 @@ TEST(StepReport, TheTimeLeftGoesByTheSessionsSpeedToTheLastStep) {
 TEST(StepReport, EpochsAreALimitToo) {
   const TrainOptions options{.stop = {.steps = 1'000'000'000, .epochs = 3}, .log_every_steps = 1000};
   const Told told = Report(options, Result(), {{.step = 25, .epochs_done = 1.5}}, {0}, {.step = 20, .epochs_done = 1});
+  EXPECT_EQ(told.steps.at(0).eta_limit, "epochs");
   EXPECT_GE(told.steps.at(0).eta_seconds.value(), told.seconds_before / 0.5 * 1.5 * (1 - 1e-12));
   EXPECT_LE(told.steps.at(0).eta_seconds.value(), told.seconds_after / 0.5 * 1.5 * (1 + 1e-12));
   const Told over = Report(options, Result(), {{.step = 25, .epochs_done = 3.1}}, {0}, {.step = 20, .epochs_done = 1});
@@ -186,6 +187,8 @@ TEST(StepReport, TheFirstLimitCounts) {
   const Told both =
       Report({.stop = {.steps = 1'000'000'000, .minutes = 60}, .log_every_steps = 1000}, Result(), {{.step = 1}});
   EXPECT_LE(both.steps.at(0).eta_seconds.value(), 3600);
+  EXPECT_EQ(both.steps.at(0).eta_limit, "minutes");
+  EXPECT_EQ(steps.steps.at(0).eta_limit, "steps");
   // Behind a limit nothing is left, and not less.
   const Told over = Report({.stop = {.minutes = 1e-6}, .log_every_steps = 1000}, Result(), {{.step = 1}});
   EXPECT_EQ(over.steps.at(0).eta_seconds.value(), 0);

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
 namespace hadal {
 namespace {
 
@@ -33,6 +35,8 @@ class CommandLineTest : public testing::Test {
     command.AddSetter<int64_t>(
         "--kib", [this](const int64_t& kib) { bytes_ = kib << 10; }, "Memory");
     command.AddOption("--seed", seed_, "Of what is random");
+    command.AddOption("--seeds", seeds_, "Of several");
+    command.AddOption("--free", free_, "Without a range");
     command.AddFlag("--loud", loud_, "Aloud");
     command.AddFlag(
         "--quiet", [this] { quiet_ = true; }, "Without a word");
@@ -70,6 +74,8 @@ class CommandLineTest : public testing::Test {
   std::vector<int64_t> rows_;
   std::optional<double> share_;
   uint64_t seed_ = 1;
+  std::vector<uint64_t> seeds_;
+  std::vector<double> free_;
   Fruit fruit_ = Fruit::kPear;
   int64_t bytes_ = 7;
   int count_ = 3, even_ = 0, runs_ = 0;
@@ -130,6 +136,14 @@ TEST_F(CommandLineTest, RefusesWithTheReason) {
   EXPECT_THAT(Refusal({"--fruit", "appel"}), HasSubstr("\"appel\" is not one of apple, pear; did you mean \"apple\"?"));
   EXPECT_THAT(Refusal({"--kib", "much"}), HasSubstr("--kib"));
   EXPECT_THAT(Refusal({"--seed", "-1"}), HasSubstr("Value -1 is negative"));
+  EXPECT_THAT(Refusal({"--seeds", "1", "-1"}), HasSubstr("Value -1 is negative"));
+  for (const char* value : {"nan", "-nan", "inf", "1e999", "x"}) {
+    EXPECT_THAT(Refusal({absl::StrCat("--share=", value)}),
+                HasSubstr(absl::StrCat("Value ", value, " is not a finite number")));
+    EXPECT_THAT(Refusal({absl::StrCat("--free=", value)}), HasSubstr("is not a finite number"));
+    EXPECT_THAT(Refusal({absl::StrCat("--count=", value)}), HasSubstr("is not an integer"));
+    EXPECT_THAT(Refusal({absl::StrCat("--kib=", value)}), HasSubstr("is not an integer"));
+  }
   EXPECT_THAT(Refusal({"there"}), HasSubstr("there"));
   EXPECT_EQ(Work({}), CommandLine::Outcome::kRefused);
   EXPECT_THAT(err_, HasSubstr("PLACE is required"));

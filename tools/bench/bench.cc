@@ -223,7 +223,7 @@ void AddKernelsCommand(Command bench, int& exit_code) {
 void AddModelFlags(Command command, BenchStepOptions& step) {
   constexpr int kMost = 1 << 20;
   command.AddOption("--d-model", step.d_model, "Hidden size").InRange(1, kMost).ShowDefault();
-  command.AddOption("--d-ff", step.d_ff, "Feed-forward size (default: 4 times the hidden size)");
+  command.AddOption("--d-ff", step.d_ff, "Feed-forward size (default: 4 times the hidden size)").InRange(1, kMost);
   command.AddOption("--heads", step.heads, "Attention heads").InRange(1, kMost).ShowDefault();
   command.AddOption("--encoder-layers", step.encoder_layers, "Encoder layers, of two sublayers each")
       .InRange(1, kMost)

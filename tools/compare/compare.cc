@@ -104,7 +104,8 @@ void AddCompareCommand(Command app, int& exit_code) {
   auto arguments = std::make_shared<CompareArguments>();
   command.AddOption("GRID", arguments->grid, "The grid: base configs, axes, budget (configs/compare.proto)").Required();
   command.AddOption("-o,--out", arguments->options.out, "Directory for runs and report").ShowDefault();
-  command.AddOption("--run", arguments->options.chosen, "Only the runs of these numbers, as --list prints them");
+  command.AddOption("--run", arguments->options.chosen, "Only the runs of these numbers, as --list prints them")
+      .InRange(1, 1 << 30);
   command
       .AddOption("--set", arguments->overrides,
                  "Override one field in every run: --set data.train=data/train (repeatable)")

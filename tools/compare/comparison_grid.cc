@@ -14,6 +14,7 @@
 #include "tools/config/config_loading.h"
 #include "tools/config/config_origin.h"
 #include "tools/config/run_options.h"
+#include "tools/output/work_progress.h"
 
 namespace hadal {
 namespace {
@@ -114,6 +115,20 @@ bool Advance(const std::vector<GridAxis>& axes, std::vector<int>& place) {
   return false;
 }
 
+// The cells with those that are excluded.
+absl::StatusOr<int64_t> Places(const std::vector<GridAxis>& axes) {
+  constexpr int64_t kMostPlaces = 100'000;  // some five seconds to read their configs
+  int64_t places = 1;
+  for (const GridAxis& axis : axes) {
+    places *= std::ssize(axis.labels);
+    if (places <= kMostPlaces) continue;
+    return absl::InvalidArgumentError(absl::StrCat("the grid has more than ", kMostPlaces,
+                                                   " cells, with the axes up to \"", axis.name,
+                                                   "\" alone; split it, or give its axes fewer values"));
+  }
+  return places;
+}
+
 absl::StatusOr<GridCell> MakeCell(const config::Comparison& settings, const std::vector<GridAxis>& axes,
                                   const std::vector<int>& place, const std::string& folder,
                                   const std::vector<std::string>& overrides) {
@@ -153,8 +168,11 @@ absl::StatusOr<ComparisonGrid> Unroll(const config::Comparison& settings, const 
     return absl::InvalidArgumentError(
         "the grid has no axes; add what to compare, as in  axes { name: \"depth\" values { label: \"6\" set: "
         "\"model.encoder_layers=6\" } }  (configs/papers/laptop has examples)");
+  HADAL_ASSIGN_OR_RETURN(const int64_t places, Places(grid.axes));
+  WorkProgress progress("reading the grid's configs", "cells", places);
   std::vector<int> place(grid.axes.size(), 0);
   do {
+    progress.Advance(1);
     if (IsExcluded(place, exclusions)) continue;
     HADAL_ASSIGN_OR_RETURN(GridCell cell, MakeCell(settings, grid.axes, place, folder, overrides));
     grid.cells.push_back(std::move(cell));

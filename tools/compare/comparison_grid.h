@@ -45,8 +45,8 @@ double CellCost(const config::RunConfig& config);
 
 // Applies `overrides` ("a.b=c") to every cell. `seeds`: the values of one more axis, "seed"; empty: no such axis.
 // Errors: those of loading files; InvalidArgument for names of axes or values that are missing, duplicate or not usable
-// as a directory name, for an exclusion with an unknown axis or label, for a grid without cells, and for a cell with an
-// invalid config (names the cell).
+// as a directory name, for an exclusion with an unknown axis or label, for a grid without cells or of more than
+// 100,000, and for a cell with an invalid config (names the cell).
 absl::StatusOr<ComparisonGrid> LoadGrid(const std::string& file, const std::vector<std::string>& overrides,
                                         const std::vector<uint64_t>& seeds = {});
 

@@ -18,6 +18,7 @@
 #include "tools/config/config_schema.h"
 #include "tools/config/resolved_config.h"
 #include "tools/config/run_options.h"
+#include "tools/python_child.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {
@@ -99,6 +100,19 @@ void AddConfigCommand(Command app, int& exit_code) {
   diff.AddOption("A", *before, "Config file or run directory").Required();
   diff.AddOption("B", *after, "Config file or run directory").Required();
   diff.Runs([before, after, &exit_code] { exit_code = EndTool("config diff", Diff(*before, *after)); });
+
+  Command convert =
+      command.AddCommand("from-fairseq", "Print the config of a fairseq-train command, and what it leaves out");
+  auto training = std::make_shared<std::string>();
+  auto gpus = std::make_shared<int>(0);
+  convert.AddOption("COMMAND", *training, "The command, in single quotes").Required();
+  convert.AddOption("--gpus", *gpus, "GPUs of that job (default: as CUDA_VISIBLE_DEVICES in the command says, or 1)")
+      .InRange(1, 1 << 16);
+  convert.Runs([training, gpus, &exit_code] {
+    std::vector<std::string> words = {"--", *training};
+    if (*gpus > 0) words.insert(words.begin(), {"--gpus", absl::StrCat(*gpus)});
+    exit_code = RunPyhadal("config from-fairseq", words);
+  });
 
   Command explain = command.AddCommand("explain", "Print a field's meaning, default and allowed values");
   auto field = std::make_shared<std::string>();

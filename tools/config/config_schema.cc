@@ -159,13 +159,13 @@ std::string UnknownFieldText(const MessageDescriptor& message, absl::string_view
                                          : absl::StrCat("there is no field \"", name, "\" in ", path);
   std::vector<std::string> names(message.field_count());
   for (int i = 0; i < message.field_count(); ++i) names[i] = message.field(i)->name();
-  if (const std::string nearest = NearestName(name, names); !nearest.empty()) {
-    return absl::StrCat(start, "; did you mean \"", nearest, "\"?");
-  }
   std::vector<std::string> elsewhere;
   CollectPaths(*message.file()->message_type(0), "", name, elsewhere);
   if (!elsewhere.empty()) {
     return absl::StrCat(start, "; did you mean \"", absl::StrJoin(elsewhere, "\" or \""), "\"?");
+  }
+  if (const std::string nearest = NearestName(name, names); !nearest.empty()) {
+    return absl::StrCat(start, "; did you mean \"", nearest, "\"?");
   }
   return absl::StrCat(start, "; its fields are ", absl::StrJoin(names, ", "));
 }

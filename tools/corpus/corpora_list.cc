@@ -33,8 +33,9 @@ absl::Status AddSplit(const config::Text& text, const TextPair& named, const cha
                       const std::string& folder, std::vector<TextPair>& pairs) {
   if (files.empty()) return absl::OkStatus();
   if (files.size() > 2) {
-    return absl::InvalidArgumentError(absl::StrCat(CorpusName(named), ": ", split, " has ", files.size(),
-                                                   " files; give SOURCE and TARGET, or one file of two columns"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(CorpusName(named), ": ", split, " has ", files.size(),
+                     " files; give SOURCE and TARGET, or one file of both: two columns, TMX or JSON Lines"));
   }
   TextPair pair = named;
   const auto path = [&](const std::string& file) {
@@ -42,19 +43,8 @@ absl::Status AddSplit(const config::Text& text, const TextPair& named, const cha
   };
   pair.source = path(files.Get(0));
   pair.target = path(files.Get(files.size() - 1));
-  pair.columns = files.size() == 1;
+  pair.one_file = files.size() == 1;
   Add(std::move(pair), text.both(), pairs);
-  return absl::OkStatus();
-}
-
-// Two corpora of one name would be drawn from in the same order, and read as one in reports.
-absl::Status CheckNames(const std::vector<TextPair>& pairs) {
-  std::set<std::string> names;
-  for (const TextPair& pair : pairs) {
-    if (names.insert(CorpusName(pair)).second) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("the direction ", CorpusName(pair), " is given twice; tell its texts apart by domain: \"…\""));
-  }
   return absl::OkStatus();
 }
 
@@ -73,6 +63,16 @@ absl::Status AddText(const config::Text& text, const std::string& folder, TextSp
 
 }  // namespace
 
+absl::Status CheckCorpusNames(const std::vector<TextPair>& pairs) {
+  std::set<std::string> names;
+  for (const TextPair& pair : pairs) {
+    if (names.insert(CorpusName(pair)).second) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the direction ", CorpusName(pair), " is given twice; tell its texts apart by domain: \"…\""));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<TextSplits> ReadCorporaList(const std::string& path) {
   config::Corpora list;
   HADAL_RETURN_IF_ERROR(LoadMessage(path, list));
@@ -80,7 +80,7 @@ absl::StatusOr<TextSplits> ReadCorporaList(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   absl::Status status;
   for (const config::Text& text : list.text()) status.Update(AddText(text, folder, splits));
-  for (const auto* pairs : {&splits.train, &splits.valid, &splits.test}) status.Update(CheckNames(*pairs));
+  for (const auto* pairs : {&splits.train, &splits.valid, &splits.test}) status.Update(CheckCorpusNames(*pairs));
   if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", status.message()));
   return splits;
 }
@@ -145,7 +145,8 @@ absl::StatusOr<TextSplits> FindOpusTexts(const std::string& folder) {
                      " has no text as OPUS-100 has it, de-en/opus.de-en-train.de; give its folder, or "
                      "a list of texts with --list"));
   }
-  for (const auto* pairs : {&splits.train, &splits.valid, &splits.test}) HADAL_RETURN_IF_ERROR(CheckNames(*pairs));
+  for (const auto* pairs : {&splits.train, &splits.valid, &splits.test})
+    HADAL_RETURN_IF_ERROR(CheckCorpusNames(*pairs));
   return splits;
 }
 

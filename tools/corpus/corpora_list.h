@@ -20,9 +20,13 @@ struct TextSplits {
   std::vector<TextPair> test;
 };
 
+// Errors: InvalidArgument if two texts have one name: they would be drawn from in the same order, and be one in
+// reports.
+absl::Status CheckCorpusNames(const std::vector<TextPair>& pairs);
+
 // Reads a list, in its order; a text with both directions gives two neighbours.
 // Errors: InvalidArgument with the file for what is not a list, a direction that is none, a text without files, a split
-// of more than 2, and two texts of one direction and domain.
+// of more than 2, and what CheckCorpusNames rejects.
 absl::StatusOr<TextSplits> ReadCorporaList(const std::string& path);
 
 // Finds the texts of a folder laid out as OPUS-100 (Zhang et al. 2020): folders xx-yy, anywhere below `folder`, each

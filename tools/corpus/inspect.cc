@@ -222,15 +222,24 @@ void AddInspectCommand(Command app, int& exit_code) {
   Command command = inspect.AddCommand("batch", "Print the token ids of a given step");
   auto options = std::make_shared<InspectBatchOptions>();
   command.AddOption("CORPUS", options->data, "Prefix of a prepared corpus").Required();
-  command.AddOption("--step", options->step, "The step, from 1").ShowDefault();
+  command.AddOption("--step", options->step, "The step, from 1").InRange(int64_t{1}, int64_t{1} << 32).ShowDefault();
   command.AddOption("--seed", options->seed, "The run's seed").ShowDefault();
-  command.AddOption("--micro-batches", options->micro_batches, "Micro-batches per step").ShowDefault();
-  command.AddOption("--source-tokens", options->source_tokens, "Source capacity of a micro-batch").ShowDefault();
-  command.AddOption("--target-tokens", options->target_tokens, "Target capacity of a micro-batch").ShowDefault();
-  command.AddOption("--max-positions", options->max_positions, "Longest side of a sentence, as model.max_positions")
+  command.AddOption("--micro-batches", options->micro_batches, "Micro-batches per step")
+      .InRange(1, 65536)
       .ShowDefault();
-  command.AddOption("--sampling-temperature", options->temperatures, "T of each epoch, as data.sampling_temperature");
+  command.AddOption("--source-tokens", options->source_tokens, "Source capacity of a micro-batch")
+      .InRange(2, 1 << 20)
+      .ShowDefault();
+  command.AddOption("--target-tokens", options->target_tokens, "Target capacity of a micro-batch")
+      .InRange(2, 1 << 20)
+      .ShowDefault();
+  command.AddOption("--max-positions", options->max_positions, "Longest side of a sentence, as model.max_positions")
+      .InRange(2, 65536)
+      .ShowDefault();
+  command.AddOption("--sampling-temperature", options->temperatures, "T of each epoch, as data.sampling_temperature")
+      .InRange(0.001, 1e9);
   command.AddOption("--max-sentences", options->max_sentences, "Sentences printed per micro-batch; 0: all")
+      .InRange(0, 100'000'000)
       .ShowDefault();
   command.AddFlag("--ids-only", options->ids_only, "Print ids without text");
   command.Runs([options, &exit_code] {
@@ -243,6 +252,7 @@ void AddInspectCommand(Command app, int& exit_code) {
   corpus.AddOption("--score", corpus_options->score, "Score another corpus's targets by this one's token frequencies")
       .ValueName("PREFIX");
   corpus.AddOption("--max-sentences", corpus_options->max_sentences, "First targets of each corpus to score; 0: all")
+      .InRange(0, 100'000'000)
       .ShowDefault();
   corpus.Runs([corpus_options, &exit_code] {
     const absl::Status status = RunInspectCorpus(*corpus_options, std::cout);

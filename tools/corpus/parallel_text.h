@@ -1,5 +1,6 @@
 // Reads parallel text: two UTF-8 files with one sentence per line, in which line n of one translates line n of the
-// other; or one file with a tab between a sentence and its translation. Plain text is the target side alone.
+// other; or one file with a tab between a sentence and its translation, TMX or JSON Lines (pair_file.h). Plain text is
+// the target side alone.
 //
 // A byte order mark at the start of a file and "\r" at the end of a line are removed. The last line need not end in
 // "\n". Nothing else is changed.
@@ -20,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/data/language_tags.h"
+#include "tools/corpus/pair_file.h"
 
 namespace hadal {
 
@@ -27,8 +29,8 @@ struct TextPair {
   std::string source;  // paths; an empty source: plain text
   std::string target;
   std::string features;   // speech: prefix of the features of the target's lines (feature_reader.h)
-  bool columns = false;   // both paths are of one file of two columns
-  bool reversed = false;  // of which the second is the source
+  bool one_file = false;  // both paths are of one file that has both sides
+  bool reversed = false;  // of whose two columns the second is the source
   Direction direction;    // if the languages are known
   std::string domain;
 };
@@ -52,36 +54,40 @@ class ParallelReader {
 
   // Reads the next pair of lines, or for plain text the next line. Returns false at the end. Blocking.
   // Errors: InvalidArgument if one file ends before the other, with both counts, for a line without a tab where
-  // there are columns, and for what CheckIsPlainText and ReadLine reject.
+  // there are columns, and for what CheckIsPlainText, ReadLine and PairFile reject.
   absl::StatusOr<bool> Next(ParallelLine& line);
 
   // What has been removed so far.
   bool had_byte_order_mark() const { return (source_ && source_->had_byte_order_mark) || target_.had_byte_order_mark; }
   int64_t carriage_returns() const { return (source_ ? source_->carriage_returns : 0) + target_.carriage_returns; }
   // Lines of a file of columns with more than two.
-  int64_t more_columns() const { return target_.more_columns; }
+  int64_t more_columns() const { return more_columns_; }
+  // What a file of columns looks like that is probably not meant, with the remedy: a header, quotes; or "".
+  std::string Oddity() const;
 
  private:
   struct Side {
     std::string path;
     std::unique_ptr<std::istream> in;
-    int column = 0;  // 1 or 2; 0: the whole line
     bool had_byte_order_mark = false;
     int64_t carriage_returns = 0;
-    int64_t more_columns = 0;
   };
 
-  static absl::StatusOr<Side> OpenSide(const std::string& path, int column);
+  static absl::StatusOr<Side> OpenSide(const std::string& path);
   static absl::StatusOr<bool> NextLine(Side& side, int64_t number, std::string& line);
-  // If `line` is not UTF-8, describes that in `invalid`, unless it is already set.
-  static void Validate(const Side& side, int64_t number, const std::string& line, std::string& invalid);
+  absl::Status SplitColumns(ParallelLine& line);
+  // If `text` is not UTF-8, describes that in `invalid`, unless it is already set. `column`: 0 is the whole line.
+  static void Validate(const Side& side, int64_t number, int column, const std::string& text, std::string& invalid);
   absl::Status UnequalCounts(Side& longer, const Side& shorter);
 
   explicit ParallelReader(Side target) : target_(std::move(target)) {}
 
-  std::optional<Side> source_;
-  Side target_;
-  int64_t lines_ = 0;
+  TextPair pair_;
+  std::optional<Side> source_;       // of two files
+  Side target_;                      // or the one file
+  std::unique_ptr<PairFile> pairs_;  // that file's reader, if it has a format of its own
+  int64_t lines_ = 0, more_columns_ = 0, quoted_ = 0;
+  bool has_header_ = false;
 };
 
 // Finds the pairs of lines, and the sides, that a direction's text has had before.

@@ -16,6 +16,7 @@
 #include "runtime/clock.h"
 #include "runtime/data/corpus.h"
 #include "runtime/files.h"
+#include "runtime/printable.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/corpora_list.h"
 #include "tools/corpus/feature_reader.h"
@@ -147,6 +148,7 @@ absl::StatusOr<std::vector<SplitSurvey>> SurveyAll(const std::vector<Split>& spl
           << (survey.more_columns == 1 ? " line" : " lines");
     }
     out << std::endl;
+    for (const std::string& oddity : survey.oddities) out << "warning: " << oddity << std::endl;
   }
   WarnOfTraining(Total(surveys[0].texts), held_out.size(), options, out);
   return surveys;
@@ -204,6 +206,22 @@ void DescribeVocabularies(const PreparedVocabularies& vocabularies, const Prepar
   }
 }
 
+// Names what AddTagsOf has added to given vocabularies: a model of theirs has no rows for it.
+absl::Status DescribeAddedTags(const PreparedVocabularies& vocabularies, const PrepareOptions& options,
+                               std::ostream& out) {
+  HADAL_ASSIGN_OR_RETURN(const std::optional<CorpusVocabularies> given, GivenVocabularies(options));
+  const Vocabulary& target = vocabularies.target.vocabulary;
+  std::vector<std::string> added;
+  for (int32_t id = given->target.size(); id < target.size(); ++id) {
+    added.push_back(absl::StrCat(Printable(target.Token(id)), " (id ", id, ")"));
+  }
+  if (!added.empty()) {
+    out << "added to the given vocabulary: " << absl::StrJoin(added, ", ")
+        << "; a model trained with it has no rows for them" << std::endl;
+  }
+  return absl::OkStatus();
+}
+
 // Whether most ids of a vocabulary that was trained on this text are too rare in it to be learnt. A rule of thumb.
 // `frames`: the source tokens are frames.
 void WarnOfRareIds(const PreparedVocabularies& vocabularies, const CorpusStatistics& train, bool frames,
@@ -228,12 +246,26 @@ void WarnOfRareIds(const PreparedVocabularies& vocabularies, const CorpusStatist
 struct PrepareArguments {
   PrepareOptions options;
   std::vector<std::string> train, valid, test;  // paths
-  std::string list, opus;
+  std::string list, opus, direction;
 };
 
-// `--NAME SOURCE TARGET …`, for plain text `--NAME FILE …`, for speech `--NAME PREFIX …`.
+// Files of both sides, in one direction.
+absl::StatusOr<std::vector<TextPair>> OneFileTexts(const std::vector<std::string>& paths,
+                                                   const std::string& direction) {
+  std::vector<TextPair> pairs;
+  for (const std::string& path : paths) {
+    TextPair& pair = pairs.emplace_back(TextPair{.source = path, .target = path, .one_file = true});
+    HADAL_ASSIGN_OR_RETURN(pair.direction, ParseDirection(direction));
+    if (paths.size() > 1) pair.domain = BaseName(path);
+  }
+  HADAL_RETURN_IF_ERROR(CheckCorpusNames(pairs));
+  return pairs;
+}
+
+// `--NAME SOURCE TARGET …`, with a direction `--NAME FILE …`, as for plain text, for speech `--NAME PREFIX …`.
 absl::StatusOr<std::vector<TextPair>> PairUp(const char* name, const std::vector<std::string>& paths,
-                                             const PrepareOptions& options) {
+                                             const std::string& direction, const PrepareOptions& options) {
+  if (!direction.empty()) return OneFileTexts(paths, direction);
   std::vector<TextPair> pairs;
   if (options.features) {
     for (const std::string& path : paths) pairs.push_back({.target = path + ".txt", .features = path});
@@ -244,9 +276,10 @@ absl::StatusOr<std::vector<TextPair>> PairUp(const char* name, const std::vector
     return pairs;
   }
   if (paths.size() % 2 != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(name, " takes pairs of files, SOURCE TARGET; the last (",
-                                                   paths.back(),
-                                                   ") has no partner. For plain text use --monolingual."));
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " takes pairs of files, SOURCE TARGET; the last (", paths.back(),
+                     ") has no partner. For files that have both sides (tabs, TMX, "
+                     "JSON Lines) give --direction de-en; for plain text --monolingual."));
   }
   for (size_t i = 0; i < paths.size(); i += 2) pairs.push_back({paths[i], paths[i + 1]});
   return pairs;
@@ -264,9 +297,9 @@ absl::Status FindTexts(PrepareArguments& arguments) {
     if (!options.train.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(arguments.list, arguments.opus, " has no training text"));
   }
-  HADAL_ASSIGN_OR_RETURN(options.train, PairUp("--train", arguments.train, options));
-  HADAL_ASSIGN_OR_RETURN(options.valid, PairUp("--valid", arguments.valid, options));
-  HADAL_ASSIGN_OR_RETURN(options.test, PairUp("--test", arguments.test, options));
+  HADAL_ASSIGN_OR_RETURN(options.train, PairUp("--train", arguments.train, arguments.direction, options));
+  HADAL_ASSIGN_OR_RETURN(options.valid, PairUp("--valid", arguments.valid, arguments.direction, options));
+  HADAL_ASSIGN_OR_RETURN(options.test, PairUp("--test", arguments.test, arguments.direction, options));
   return absl::OkStatus();
 }
 
@@ -294,6 +327,12 @@ void AddTextOptions(Command command, PrepareArguments& arguments) {
                       "Plain text for language models: each FILE separately, one sentence or document per line"));
   files.push_back(command.AddFlag("--features", arguments.options.features,
                                   "Speech: each PREFIX is of features that speech_features.py wrote"));
+  files.push_back(command
+                      .AddOption("--direction", arguments.direction,
+                                 "Languages of files that have both sides, as de-en: each FILE has two columns with a "
+                                 "tab, or is TMX or JSON Lines")
+                      .ValueName("SOURCE-TARGET"));
+  files[files.size() - 1].Excludes(files[files.size() - 2]).Excludes(files[files.size() - 3]);  // plain text, speech
   CommandOption list =
       command.AddOption("--list", arguments.list, "Texts of many directions: a file of configs/corpora.proto");
   CommandOption opus =
@@ -325,6 +364,7 @@ std::vector<CommandOption> AddVocabularyTraining(Command command, PrepareOptions
   return {command
               .AddOption("--vocab-size", options.training.size,
                          "Size of the trained vocabulary, with 4 special ids; words: at most, 0 for all")
+              .InRange(0, 1 << 24)
               .ShowDefault(),
           command.AddChoice<PieceAlgorithm>(
               "--vocab-type", options.training.algorithm, "Kind of the trained vocabulary (default: bpe)",
@@ -336,12 +376,14 @@ std::vector<CommandOption> AddVocabularyTraining(Command command, PrepareOptions
               .ShowDefault(),
           command.AddFlag("--separate", options.separate, "Train one vocabulary per side instead of a shared one"),
           command.AddOption("--character-coverage", options.training.character_coverage, "Share of characters to keep")
+              .InRange(0.0, 1.0)
               .ShowDefault(),
           command
               .AddOption("--normalization", options.training.normalization,
                          "SentencePiece's rule; identity changes nothing")
               .ShowDefault(),
           command.AddOption("--vocab-pairs", options.vocabulary_pairs, "Most pairs to train the vocabulary on")
+              .InRange(int64_t{1}, int64_t{1} << 40)
               .ShowDefault(),
           command
               .AddOption("--vocab-temperature", options.vocabulary_temperature,
@@ -362,7 +404,9 @@ void AddFilterOptions(Command command, PrepareOptions& options) {
   const auto add = [&](const char* name, BadLine& choice, const char* description) {
     command.AddChoice<BadLine>(name, choice, description, {{"error", BadLine::kError}, {"skip", BadLine::kSkip}});
   };
-  command.AddOption("--max-tokens", options.max_tokens, "Longest side, in tokens, without language tags").ShowDefault();
+  command.AddOption("--max-tokens", options.max_tokens, "Longest side, in tokens, without language tags")
+      .InRange(int64_t{1}, int64_t{1} << 24)
+      .ShowDefault();
   add("--on-empty", options.on_empty, "A side without text (default: skip)");
   add("--on-long", options.on_long, "A side over --max-tokens (default: skip)");
   add("--on-invalid", options.on_invalid, "A line that is not UTF-8 (default: error)");
@@ -398,6 +442,9 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
   HADAL_RETURN_IF_ERROR(output.Clear());
   HADAL_ASSIGN_OR_RETURN(const PreparedVocabularies vocabularies, SaveVocabularies(*std::move(given), options.output));
   DescribeVocabularies(vocabularies, options, out);
+  if (!trained && options.tags != LanguageTags::kNone) {
+    HADAL_RETURN_IF_ERROR(DescribeAddedTags(vocabularies, options, out));
+  }
   if (trained) HADAL_RETURN_IF_ERROR(WarnOfRewriting(splits[0], vocabularies.target.vocabulary, out));
   std::vector<CorpusManifest> manifests;
   std::vector<SplitFindings> findings;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -67,8 +68,15 @@ absl::Status ForEachKept(const std::string& doing, const Split& split, const Pre
                          const std::function<absl::Status(size_t, const ParallelLine&)>& visit) {
   survey.texts.resize(split.pairs.size());
   std::vector<std::string> paths;
-  for (const TextPair& pair : split.pairs) paths.insert(paths.end(), {pair.source, pair.target});
-  WorkProgress progress(absl::StrCat(doing, " ", split.name), "bytes", TextBytes(paths));
+  bool has_markup = false;  // of which only a part is text
+  for (const TextPair& pair : split.pairs) {
+    if (!pair.one_file) paths.push_back(pair.source);
+    paths.push_back(pair.target);
+    if (!pair.one_file) continue;
+    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<PairFile> pairs, PairFile::Open(pair.target, {}, false));
+    has_markup |= pairs != nullptr;
+  }
+  WorkProgress progress(absl::StrCat(doing, " ", split.name), "bytes", has_markup ? 0 : TextBytes(paths));
   ParallelLine line;
   for (size_t i = 0; i < split.pairs.size(); ++i) {
     HADAL_ASSIGN_OR_RETURN(ParallelReader reader, ParallelReader::Open(split.pairs[i]));
@@ -87,6 +95,7 @@ absl::Status ForEachKept(const std::string& doing, const Split& split, const Pre
     survey.byte_order_marks += reader.had_byte_order_mark() ? 1 : 0;
     survey.carriage_returns += reader.carriage_returns();
     survey.more_columns += reader.more_columns();
+    if (const std::string oddity = reader.Oddity(); !oddity.empty()) survey.oddities.push_back(oddity);
   }
   return absl::OkStatus();
 }

@@ -45,7 +45,8 @@ struct SplitSurvey {
   std::vector<bool> dropped;        // [≤ lines] of the filters that need no tokens; the rest: none
   int64_t byte_order_marks = 0;
   int64_t carriage_returns = 0;
-  int64_t more_columns = 0;  // lines
+  int64_t more_columns = 0;           // lines
+  std::vector<std::string> oddities;  // ParallelReader::Oddity
 
   std::vector<int64_t> usable() const;  // [pairs] kept
 };

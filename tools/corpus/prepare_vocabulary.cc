@@ -1,11 +1,13 @@
 #include "tools/corpus/prepare_corpus.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <ostream>
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/data/sampling_order.h"
@@ -51,6 +53,42 @@ void Announce(const PrepareOptions& options, int64_t pairs, std::ostream& out) {
       << (bpe ? "BPE" : "unigram") << (options.separate ? " vocabularies" : " vocabulary") << " of "
       << HumanCount(options.training.size) << " ids on " << HumanCount(pairs)
       << (options.monolingual ? " lines ..." : " pairs ...") << std::endl;
+}
+
+// The lines that spell a special token: SentencePiece leaves its characters out when it chooses the alphabet.
+int64_t LinesWithSpecialTokens(const SampledText& text) {
+  const auto has_one = [](const std::string& line) {
+    return std::ranges::any_of(std::array{"<s>", "</s>", "<pad>", "<unk>"},
+                               [&](const char* token) { return absl::StrContains(line, token); });
+  };
+  return std::ranges::count_if(text.source, has_one) + std::ranges::count_if(text.target, has_one);
+}
+
+void WarnOfSpecialTokens(int64_t lines, const CorpusVocabularies& vocabularies, std::ostream& out) {
+  std::string missing;
+  for (const char* mark : {"<", ">", "/"}) {
+    for (const Vocabulary* vocabulary : {&vocabularies.source, &vocabularies.target}) {
+      const std::vector<int32_t> ids = vocabulary->Encode(mark);
+      if (std::ranges::find(ids, kUnknownToken) == ids.end()) continue;
+      absl::StrAppend(&missing, missing.empty() ? "" : " ", mark);
+      break;
+    }
+  }
+  if (lines == 0 || missing.empty()) return;
+  out << "warning: " << HumanCount(lines) << " lines spell <s>, </s>, <pad> or <unk>, whose characters are not counted "
+      << "for the vocabulary; it lacks " << missing
+      << ", which become <unk> there. Write such marks in another way, as [s]" << std::endl;
+}
+
+absl::StatusOr<CorpusVocabularies> TrainOn(const PrepareOptions& options, SampledText text) {
+  const WorkProgress progress(options.separate ? "training the vocabularies" : "training the vocabulary", "", 0);
+  if (!options.separate) {
+    HADAL_ASSIGN_OR_RETURN(Vocabulary shared, TrainVocabulary(options.training, Interleave(std::move(text))));
+    return CorpusVocabularies{shared, shared};
+  }
+  HADAL_ASSIGN_OR_RETURN(Vocabulary source, TrainVocabulary(options.training, text.source));
+  HADAL_ASSIGN_OR_RETURN(Vocabulary target, TrainVocabulary(options.training, text.target));
+  return CorpusVocabularies{std::move(source), std::move(target)};
 }
 
 std::string WithoutSpaces(std::string text) {
@@ -124,14 +162,10 @@ absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& optio
   }
   HADAL_ASSIGN_OR_RETURN(SampledText text, SampleText(train, options, survey, counts));
   Announce(options, static_cast<int64_t>(text.target.size()), out);
-  const WorkProgress progress(options.separate ? "training the vocabularies" : "training the vocabulary", "", 0);
-  if (!options.separate) {
-    HADAL_ASSIGN_OR_RETURN(Vocabulary shared, TrainVocabulary(options.training, Interleave(std::move(text))));
-    return CorpusVocabularies{shared, shared};
-  }
-  HADAL_ASSIGN_OR_RETURN(Vocabulary source, TrainVocabulary(options.training, text.source));
-  HADAL_ASSIGN_OR_RETURN(Vocabulary target, TrainVocabulary(options.training, text.target));
-  return CorpusVocabularies{std::move(source), std::move(target)};
+  const int64_t special = words ? 0 : LinesWithSpecialTokens(text);
+  HADAL_ASSIGN_OR_RETURN(CorpusVocabularies vocabularies, TrainOn(options, std::move(text)));
+  WarnOfSpecialTokens(special, vocabularies, out);
+  return vocabularies;
 }
 
 absl::Status CheckLanguages(const std::vector<Split>& splits) {

@@ -98,11 +98,28 @@ constexpr FileKind kNotText[] = {
 
 }  // namespace
 
-absl::Status CheckIsPlainText(absl::string_view name, absl::string_view first_line) {
+absl::Status CheckIsPlainText(const std::string& name, absl::string_view first_line, std::istream& rest) {
+  const auto refuse = [&](absl::string_view what, absl::string_view remedy) {
+    return absl::InvalidArgumentError(absl::StrCat(name, " is ", what, remedy));
+  };
   for (const FileKind& kind : kNotText) {
     if (!absl::StartsWith(first_line, kind.first_bytes)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(name, " is ", kind.name, "; UTF-8 text is needed: convert it with `",
-                                                   kind.to_text, " FILE > TEXT`"));
+    return refuse(kind.name, absl::StrCat("; UTF-8 text is needed: convert it with `", kind.to_text, " FILE > TEXT`"));
+  }
+  const bool is_index = absl::StartsWith(first_line, "MMIDIDX") || absl::StartsWith(first_line, "TNTIDX");
+  if (is_index || (absl::EndsWith(name, ".bin") && PathExists(name.substr(0, name.size() - 4) + ".idx"))) {
+    return refuse(
+        "fairseq's binarised text",
+        "; give the text that fairseq-preprocess read (or print it with fairseq's scripts/read_binarized.py), "
+        "with --source-vocab and --target-vocab for its dict.txt files");
+  }
+  const bool is_declaration = absl::StartsWith(first_line, "<?xml") && absl::StrContains(first_line, "?>");
+  if (absl::StrContains(first_line.substr(0, 512), "<tmx") || (is_declaration && first_line.size() < 128)) {
+    return refuse("XML; if it is TMX, which has both languages", ", give it alone, as --direction de-en --train FILE");
+  }
+  const size_t carriage_return = first_line.find('\r');
+  if (carriage_return < first_line.size() - 1 && rest.peek() == std::istream::traits_type::eof()) {
+    return refuse("text whose lines end in CR alone", "; convert it with `tr '\\r' '\\n' < FILE > TEXT`");
   }
   return absl::OkStatus();
 }
@@ -126,7 +143,7 @@ absl::StatusOr<bool> TextLines::Next(std::string& line) {
     return false;
   }
   ++lines_;
-  if (lines_ == 1) HADAL_RETURN_IF_ERROR(CheckIsPlainText(name_, line));
+  if (lines_ == 1) HADAL_RETURN_IF_ERROR(CheckIsPlainText(name_, line, in_));
   const bool marked = lines_ == 1 && mark_ == ByteOrderMark::kRemoved && line.starts_with(kByteOrderMark);
   if (marked) line.erase(0, sizeof(kByteOrderMark) - 1);
   if (line.ends_with('\r')) line.pop_back();

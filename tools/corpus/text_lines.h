@@ -26,11 +26,12 @@ namespace hadal {
 // Errors: those of opening; InvalidArgument for a folder or another device.
 absl::StatusOr<std::unique_ptr<std::istream>> OpenText(const std::string& path);
 
-// Detects files that are not UTF-8 text by their first bytes: compressed files and UTF-16.
+// Detects files that are not lines of UTF-8 text, mostly by their first bytes.
 
-// `name`: the file's name in errors. `first_line`: its content before the first "\n".
-// Errors: InvalidArgument, with a remedy, for gzip, bzip2, xz, zstd, and a byte order mark of UTF-16.
-absl::Status CheckIsPlainText(absl::string_view name, absl::string_view first_line);
+// `name`: the file's name in errors. `first_line`: its content before the first "\n". `rest`: what follows.
+// Errors: InvalidArgument, with a remedy, for gzip, bzip2, xz, zstd, a byte order mark of UTF-16, TMX, fairseq's
+// binarised text, and for text whose lines end in CR alone.
+absl::Status CheckIsPlainText(const std::string& name, absl::string_view first_line, std::istream& rest);
 
 // The bytes of text in the files, for showing progress; "" counts as an empty one. 0: unknown, because a file is
 // compressed or not regular.

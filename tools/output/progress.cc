@@ -253,6 +253,8 @@ std::string Progress::EraseLive() const {
   return lines == 0 ? "" : absl::StrCat("\033[", lines, "A\r\033[J");  // up, first column, clear below
 }
 
-void Progress::PrintLine(const std::string& line) { out_ << absl::StrCat(EraseLive(), line, "\n", live_); }
+void Progress::PrintLine(const std::string& line) {
+  out_ << absl::StrCat(EraseLive(), options_.style.live ? WrapAtWords(line, Columns()) : line, "\n", live_);
+}
 
 }  // namespace hadal

@@ -127,6 +127,40 @@ std::string CutToWidth(std::string_view text, int columns) {
   return std::string(text.substr(0, bytes));
 }
 
+std::string WrapAtWords(std::string_view text, int columns) {
+  std::string wrapped;
+  int width = 0;           // of the present line
+  size_t space = 0;        // in `wrapped`: where the line may break
+  int width_at_space = 0;  // up to and with it
+  bool may_break = false, in_escape = false;
+  for (const char c : text) {
+    wrapped += c;
+    in_escape |= c == '\033';
+    if (in_escape) {
+      in_escape = c != 'm';
+      continue;
+    }
+    if ((c & 0xC0) == 0x80) continue;
+    if (c == '\n') {
+      width = 0;
+      may_break = false;
+      continue;
+    }
+    ++width;
+    if (c == ' ') {
+      space = wrapped.size() - 1;
+      width_at_space = width;
+      may_break = true;
+    }
+    if (width > columns && may_break && c != ' ') {
+      wrapped[space] = '\n';
+      width -= width_at_space;
+      may_break = false;
+    }
+  }
+  return wrapped;
+}
+
 std::string LayOutLine(std::vector<LineSegment> segments, int columns, bool color) {
   while (segments.size() > 1 && LineWidth(segments) > columns) {
     const auto last = std::max_element(segments.rbegin(), segments.rend(),
@@ -169,8 +203,11 @@ std::vector<LineSegment> StepSegments(const StepMetrics& metrics, const Terminal
   segments.push_back(
       {"gnorm", Steady(HumanValue(metrics.gradient_norm, 3), style), InkOf(metrics.gradient_norm, Ink::kPlain), 6});
   segments.push_back({"", absl::StrCat(Steady(HumanRate(metrics.tokens_per_second), style), " tok/s"), Ink::kPlain, 4});
-  if (metrics.eta_seconds.has_value() && done != metrics.total_steps)
-    segments.push_back({"ETA", HumanDuration(*metrics.eta_seconds), Ink::kPlain, 2});
+  if (metrics.eta_seconds.has_value() && done != metrics.total_steps) {
+    const std::string limit =
+        metrics.eta_limit == "steps" ? "" : absl::StrCat(" (stop.", std::string(metrics.eta_limit), ")");
+    segments.push_back({"ETA", HumanDuration(*metrics.eta_seconds) + limit, Ink::kPlain, 2});
+  }
   if (!style.live) segments.push_back({"elapsed", HumanDuration(metrics.elapsed_seconds), Ink::kPlain, 9});
   if (metrics.skipped) segments.push_back({"", "update skipped", Ink::kBad, 1});
   return segments;
@@ -241,7 +278,7 @@ WorkProgress::~WorkProgress() {
 
 void WorkProgress::Tick() {
   const bool live = output_.style.live;
-  double next_seconds = live ? output_.first_seconds : output_.plain_seconds;
+  double next_seconds = live ? output_.first_live_seconds : output_.first_plain_seconds;
   bool shown = false;
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, std::chrono::duration<double>(next_seconds), [&] { return ended_; })) {

@@ -2,7 +2,8 @@
 //
 //   encoding train  41%  12.3M/30.1M bytes  ETA 8s
 //   training the vocabulary  12s                                   (total unknown)
-// On a terminal the line updates itself and disappears at the end. Elsewhere a line is written once a minute.
+// On a terminal the line updates itself and disappears at the end. Elsewhere a line is written after five seconds, then
+// once a minute.
 // While it lives, nothing else may write to the terminal.
 // Thread safety: Advance may be called by any thread. Non-blocking, except that the destructor waits for the thread.
 #pragma once
@@ -55,6 +56,10 @@ int DisplayWidth(std::string_view text);
 // The first `columns` columns of such text.
 std::string CutToWidth(std::string_view text, int columns);
 
+// Breaks text, which may have Paint's colours, at spaces into lines of at most `columns` columns; a longer word stays
+// whole.
+std::string WrapAtWords(std::string_view text, int columns);
+
 struct LineSegment {
   std::string label;  // may be empty
   std::string value;
@@ -78,9 +83,10 @@ class WorkProgress {
   struct Output {
     std::ostream& out;
     TerminalStyle style;
-    double first_seconds = 1;   // until the first line on a terminal
-    double live_seconds = 0.2;  // between two lines on a terminal
-    double plain_seconds = 60;  // elsewhere
+    double first_live_seconds = 1;   // until the first line on a terminal
+    double live_seconds = 0.2;       // between two lines on a terminal
+    double first_plain_seconds = 5;  // elsewhere
+    double plain_seconds = 60;
   };
 
   // `what` is done in `total` units ("bytes", "lines"). `total` 0: unknown. Writes to standard error.

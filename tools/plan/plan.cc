@@ -141,6 +141,7 @@ absl::StatusOr<std::string> PlanConfig(const PlanArguments& arguments, const con
   HADAL_RETURN_IF_ERROR(FindVocabularies(arguments, options));
   HADAL_RETURN_IF_ERROR(ValidateModelOptions(options.model));
   if (!arguments.costs.machine.empty()) return PlanForMachine(arguments, config, options);
+  const WorkProgress progress("planning", "", 0);
   HADAL_ASSIGN_OR_RETURN(const PlanReport report, ReportOfConfig(arguments, options));
   return arguments.json ? PlanToJson(report, arguments.text) : PlanToText(report, arguments.text);
 }

@@ -63,9 +63,21 @@ absl::StatusOr<Line> ParseLine(const std::vector<absl::string_view>& words, int 
 
 constexpr int64_t kMostProgramBytes = int64_t{1} << 28;
 
+// Looks at the first line before it reads the rest: a large file that is no program is refused at once.
+absl::StatusOr<std::string> ReadProgram(const std::string& path) {
+  HADAL_ASSIGN_OR_RETURN(const FileDescriptor file, OpenFile(path));
+  HADAL_ASSIGN_OR_RETURN(const int64_t bytes, FileBytes(file, path));
+  std::string begin(static_cast<size_t>(std::min<int64_t>(bytes, kMostProgramLineBytes + 1)), '\0');
+  HADAL_RETURN_IF_ERROR(ReadAt(file, 0, std::ssize(begin), begin.data(), path));
+  if (begin.size() > kMostProgramLineBytes && begin.find('\n') == std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ":1: a line may have ", kMostProgramLineBytes, " bytes"));
+  }
+  return ReadWhole(file, path, kMostProgramBytes);
+}
+
 absl::StatusOr<std::vector<RankProgram>> ProgramsOf(const ScheduleCommandOptions& options) {
   if (!options.program.empty()) {
-    HADAL_ASSIGN_OR_RETURN(const std::string text, ReadFile(options.program, kMostProgramBytes));
+    HADAL_ASSIGN_OR_RETURN(const std::string text, ReadProgram(options.program));
     return ScheduleFromText(text, options.program, options.shape.stages);
   }
   return options.forward_only ? MakeForwardSchedules(options.shape) : MakeSchedules(options.kind, options.shape);

@@ -13,6 +13,7 @@
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/output/run_record.h"
+#include "tools/output/work_progress.h"
 #include "tools/plan/traced_costs.h"
 #include "tools/python_child.h"
 #include "tools/tool_exit_code.h"
@@ -149,6 +150,7 @@ absl::StatusOr<SimulateOptions> OptionsOf(const Arguments& arguments) {
 
 absl::StatusOr<Simulation> RunSimulate(const Arguments& arguments) {
   HADAL_ASSIGN_OR_RETURN(const SimulateOptions options, OptionsOf(arguments));
+  const WorkProgress progress("replaying the schedule", "", 0);
   return Simulate(options);
 }
 

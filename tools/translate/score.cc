@@ -307,7 +307,9 @@ void AddScoreOptions(Command command, ScoreOptions& options) {
       .ShowDefault();
   command.AddChoice<OverLong>("--on-long", options.over_long, "A pair that is too long (default: error)",
                               {{"error", OverLong::kError}, {"skip", OverLong::kSkip}});
-  command.AddOption("--buffer", options.buffer_pairs, "Pairs read at a time").ShowDefault();
+  command.AddOption("--buffer", options.buffer_pairs, "Pairs read at a time")
+      .InRange(int64_t{1}, int64_t{1} << 32)
+      .ShowDefault();
   command.AddOption("--threads", options.threads, "CPU threads per rank (default: its share of the CPUs)")
       .InRange(0, 1024);
 }

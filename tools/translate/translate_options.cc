@@ -26,14 +26,18 @@ void AddSpeedOptions(Command command, TranslateOptions& options) {
                                    {"spaces", PieceJoining::kSpaces},
                                    {"bpe", PieceJoining::kBpe},
                                    {"sentencepiece", PieceJoining::kSentencePiece}});
-  command.AddOption("--batch", decoder.sentences, "Sentences decoded together; 0: as memory allows").ShowDefault();
+  command.AddOption("--batch", decoder.sentences, "Sentences decoded together; 0: as memory allows")
+      .InRange(0, 1 << 20)
+      .ShowDefault();
   command
       .AddSetter<int64_t>(
           "--cache-mib", [&decoder](const int64_t& mib) { decoder.cache_limit_bytes = mib << 20; },
           "Limit of a rank's caches (default: 512, or what one sentence needs)")
       .InRange(int64_t{1}, int64_t{1} << 24)
       .ValueName("MIB");
-  command.AddOption("--buffer", options.buffer_lines, "Lines read at a time").ShowDefault();
+  command.AddOption("--buffer", options.buffer_lines, "Lines read at a time")
+      .InRange(int64_t{1}, int64_t{1} << 32)
+      .ShowDefault();
   command.AddOption("--threads", options.threads, "CPU threads per rank (default: its share of the CPUs)")
       .InRange(0, 1024);
 }
@@ -51,6 +55,7 @@ void AddLengthOptions(Command command, TranslateOptions& options) {
   command.AddChoice<OverLong>("--on-long", options.over_long, "A sentence over --longest-source (default: error)",
                               {{"error", OverLong::kError}, {"skip", OverLong::kSkip}});
   command.AddOption("--longest-source", options.decoder.longest_source, "Longest source in tokens, with </s>")
+      .InRange(1, 65536)
       .ShowDefault();
 }
 

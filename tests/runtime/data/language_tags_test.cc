@@ -63,10 +63,12 @@ TEST(LanguageTagsTest, ADirectionIsTwoCodes) {
   EXPECT_EQ(flores.source, "eng_Latn");
   EXPECT_EQ(flores.target, "deu_Latn");
   const std::string long_code(33, 'a');
-  for (const std::string& wrong : std::vector<std::string>{"", "en", "en-", "-de", "en-de-fr", "en-en", "en-d e",
-                                                           "en/de-x", long_code + "-de", "en-" + long_code}) {
+  for (const std::string& wrong : std::vector<std::string>{"", "en", "en-", "-de", "en-de-fr", "en-d e", "en/de-x",
+                                                           long_code + "-de", "en-" + long_code}) {
     EXPECT_THAT(ParseDirection(wrong).status().message(), HasSubstr("is no direction")) << wrong;
   }
+  EXPECT_THAT(ParseDirection("en-en").status().message(),
+              HasSubstr("has one language; give the sides different names"));
 }
 
 TEST(LanguageTagsTest, APieceThatTextCanSpellIsNoTag) {

@@ -118,6 +118,18 @@ TEST_F(ComparisonGridTest, RefusesWhatCannotBeRun) {
   EXPECT_THAT(Error(std::string(kAxes) + "exclude: \"depth=2\" exclude: \"depth=12\""), HasSubstr("every cell"));
 }
 
+TEST_F(ComparisonGridTest, AGridOfAMillionCellsIsRefusedBeforeAnyIsRead) {
+  std::string axes;
+  for (int axis = 0; axis < 6; ++axis) {
+    absl::StrAppend(&axes, "axes { name: \"axis", axis, "\" ");
+    for (int value = 0; value < 10; ++value)
+      absl::StrAppend(&axes, "values { label: \"", value, "\" set: \"seed=1\" } ");
+    axes += "} ";
+  }
+  EXPECT_THAT(std::string(Load(axes).status().message()),
+              HasSubstr("more than 100000 cells, with the axes up to \"axis5\""));
+}
+
 TEST_F(ComparisonGridTest, NamesTheCellOfAMistake) {
   EXPECT_THAT(Error("axes { name: \"heads\" values { label: \"2\" } values { label: \"3\" set: \"model.heads=3\" } }"),
               AllOf(HasSubstr("grid.textproto: heads=3: "), HasSubstr("model.")));

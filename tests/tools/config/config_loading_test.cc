@@ -203,6 +203,8 @@ TEST(ConfigOverride, Errors) {
   EXPECT_THAT(OverrideError("pipeline.split=1,x"), HasSubstr("expected a list of integers"));
   EXPECT_THAT(OverrideError("pipeline.split=1,,2"), HasSubstr("expected a list of integers"));
   EXPECT_THAT(OverrideError("model.dropout=nan"), HasSubstr("is not allowed"));
+  EXPECT_THAT(OverrideError("model.norm=rmsnorm"), HasSubstr("\"model.block.norm\""));
+  EXPECT_THAT(OverrideError("model.activation=swiglu"), HasSubstr("did you mean \"model.block.activation\"?"));
   EXPECT_THAT(OverrideError("checkpoint.save_at_end=perhaps"), HasSubstr("expected true or false"));
   EXPECT_THAT(OverrideError("pipeline.schedule=f1b1"), HasSubstr("did you mean \"1f1b\"?"));
 }

@@ -29,7 +29,7 @@ class CleaningReportTest : public PrepareTest {
     for (const std::string& pair : pairs) Write(name, absl::StrCat(Read(name), pair, "\n"));
   }
   TextPair Columns(const std::string& file, const Direction& direction, const std::string& domain = "") const {
-    return {.source = Path(file), .target = Path(file), .columns = true, .direction = direction, .domain = domain};
+    return {.source = Path(file), .target = Path(file), .one_file = true, .direction = direction, .domain = domain};
   }
   nlohmann::json Report() const { return nlohmann::json::parse(Read("out/cleaning.json")); }
   std::vector<std::string> Pairs(const std::string& split) const {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/temporary_directory.h"
@@ -91,7 +92,7 @@ TEST_F(ParallelTextTest, BlankSidesAndInvalidBytesAreMarkedAndReadingGoesOn) {
 TEST_F(ParallelTextTest, ABlankLineOfColumnsIsBlankOnBothSides) {
   SetContents(directory_ / "columns", "one\teins\n\n \r\n");
   ParallelReader reader =
-      *ParallelReader::Open({.source = directory_ / "columns", .target = directory_ / "columns", .columns = true});
+      *ParallelReader::Open({.source = directory_ / "columns", .target = directory_ / "columns", .one_file = true});
   ParallelLine line;
   EXPECT_TRUE(reader.Next(line).value());
   EXPECT_EQ(line.target, "eins");
@@ -101,6 +102,123 @@ TEST_F(ParallelTextTest, ABlankLineOfColumnsIsBlankOnBothSides) {
     EXPECT_EQ(line.invalid, "");
   }
   EXPECT_FALSE(reader.Next(line).value());
+}
+
+// What a file of both sides has in a direction.
+class PairFileTest : public ParallelTextTest {
+ protected:
+  absl::Status Read(const std::string& contents, const Direction& direction = {"de", "en"}, bool reversed = false) {
+    SetContents(directory_ / "pairs", contents);
+    ParallelReader reader = *ParallelReader::Open({.source = directory_ / "pairs",
+                                                   .target = directory_ / "pairs",
+                                                   .one_file = true,
+                                                   .reversed = reversed,
+                                                   .direction = direction});
+    pairs_.clear();
+    const absl::Status status = ReadAll(reader, pairs_);
+    oddity_ = reader.Oddity();
+    return status;
+  }
+  static std::string Tmx(const std::string& units, const std::string& declaration = "<?xml version=\"1.0\"?>") {
+    return absl::StrCat(declaration,
+                        "\n<!DOCTYPE tmx SYSTEM \"tmx14.dtd\">\n<tmx version=\"1.4\"><header srclang=\"de\"/><body>",
+                        units, "</body></tmx>");
+  }
+  static std::string Unit(const std::string& german, const std::string& english) {
+    return absl::StrCat("<tu><tuv xml:lang=\"de\"><seg>", german, "</seg></tuv><tuv xml:lang=\"en\"><seg>", english,
+                        "</seg></tuv></tu>");
+  }
+  void Refused(const std::string& contents, const std::string& said) {
+    const absl::Status status = Read(contents);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(said));
+  }
+
+  std::string oddity_;
+};
+
+TEST_F(PairFileTest, TmxIsReadByTheStandardsRules) {
+  ASSERT_EQ(
+      Read(Tmx(Unit("Gr&#252;n &amp;\n  blau", "green &lt;and&gt; <![CDATA[<blue>]]>") +
+               Unit("<bpt i=\"1\">&lt;b&gt;</bpt>Fett<ept i=\"1\">&lt;/b&gt;</ept><ph>{0}<sub>Bild</sub></ph>!",
+                    "<hi>Bold</hi><it pos=\"begin\">x</it><ut>y</ut>!") +
+               "<tu><note>n</note><prop type=\"x\">p</prop><tuv lang=\"EN_us\"><prop>p</prop><seg>color</seg></tuv>"
+               "<tuv xml:lang=\"en-GB\"><seg>colour</seg></tuv><tuv xml:lang=\"de-AT\"><seg>Farbe</seg></tuv></tu>" +
+               "<tu><tuv xml:lang=\"de\"><seg>allein</seg></tuv><tuv xml:lang=\"fr\"><seg>seul</seg></tuv></tu>")),
+      absl::OkStatus());
+  EXPECT_THAT(pairs_, ElementsAre(Pair("Grün & blau", "green <and> <blue>"), Pair("Fett!", "Bold!"),
+                                  Pair("Farbe", "color"), Pair("allein", "")));
+  ASSERT_EQ(Read(Tmx(Unit("ja", "yes")), {"en", "de"}, /*reversed=*/true), absl::OkStatus());
+  EXPECT_THAT(pairs_, ElementsAre(Pair("yes", "ja")));
+  // A language itself goes before its regions.
+  ASSERT_EQ(Read(Tmx("<tu><tuv xml:lang=\"de\"><seg>a</seg></tuv><tuv xml:lang=\"en-US\"><seg>b</seg></tuv>"
+                     "<tuv xml:lang=\"en\"><seg>c</seg></tuv></tu>")),
+            absl::OkStatus());
+  EXPECT_THAT(pairs_, ElementsAre(Pair("a", "c")));
+}
+
+TEST_F(PairFileTest, TmxOfAnyEncodingAndSize) {
+  std::string utf16 = "\xFF\xFE";
+  for (const char c : Tmx(Unit("ja", "yes"), "<?xml version=\"1.0\" encoding=\"UTF-16\"?>")) utf16 += {c, '\0'};
+  ASSERT_EQ(Read(utf16), absl::OkStatus());
+  EXPECT_THAT(pairs_, ElementsAre(Pair("ja", "yes")));
+  ASSERT_EQ(Read(Tmx(Unit("Stra\xDF"
+                          "e",
+                          "road"),
+                     "<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?>")),
+            absl::OkStatus());
+  EXPECT_THAT(pairs_, ElementsAre(Pair("Straße", "road")));
+  std::string units;
+  for (int i = 0; i < 3000; ++i) units += Unit(absl::StrCat("Satz ", i), absl::StrCat("sentence ", i));
+  ASSERT_EQ(Read(Tmx(units)), absl::OkStatus());  // several parts of 64 KiB
+  ASSERT_EQ(pairs_.size(), 3000u);
+  EXPECT_THAT(pairs_[2999], Pair("Satz 2999", "sentence 2999"));
+}
+
+TEST_F(PairFileTest, DamagedTmxIsRefusedWithThePlace) {
+  const std::string whole = Tmx(Unit("ja", "yes"));
+  Refused(whole.substr(0, whole.size() - 20), "pairs:3:");
+  Refused(whole.substr(0, whole.size() - 20), "not well-formed XML");
+  Refused(Tmx("<tu><tuv xml:lang=\"fr\"><seg>oui</seg></tuv><tuv xml:lang=\"it\"><seg>si</seg></tuv></tu>"),
+          "no translation unit has text in both \"de\" and \"en\"; it has fr, it");
+  Refused(Tmx(Unit("a", "b"), "<?xml version=\"1.0\" encoding=\"koi-99\"?>"), "convert the file to UTF-8");
+  // Entities that grow: Expat's protection.
+  std::string bomb = "<?xml version=\"1.0\"?><!DOCTYPE tmx [<!ENTITY a \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\">";
+  for (char c = 'b'; c < 'l'; ++c) {
+    absl::StrAppend(&bomb, "<!ENTITY ", std::string(1, c), " \"");
+    for (int i = 0; i < 10; ++i) absl::StrAppend(&bomb, "&", std::string(1, static_cast<char>(c - 1)), ";");
+    bomb += "\">";
+  }
+  Refused(bomb + "]><tmx><body>" + Unit("&k;", "b") + "</body></tmx>",
+          "not well-formed XML: limit on input amplification");
+}
+
+TEST_F(PairFileTest, JsonLinesAreReadByLanguageOrSide) {
+  ASSERT_EQ(Read("\xEF\xBB\xBF{\"translation\": {\"de\": \"gr\\u00fcn\", \"en\": \"green\\nleaf\"}}\n"
+                 "{\"id\": 3, \"en-US\": \"blue\", \"de\": \"blau\"}\n"
+                 "\n{\"src\": \"rot\", \"tgt\": \"red\"}\n{\"de\": null, \"en\": \"alone\"}"),
+            absl::OkStatus());
+  EXPECT_THAT(pairs_, ElementsAre(Pair("grün", "green leaf"), Pair("blau", "blue"), Pair("", ""), Pair("rot", "red"),
+                                  Pair("", "alone")));
+  ASSERT_EQ(Read("{\"source\": \"rot\", \"target\": \"red\"}\n", {"en", "de"}, /*reversed=*/true), absl::OkStatus());
+  EXPECT_THAT(pairs_, ElementsAre(Pair("red", "rot")));
+  Refused("{\"de\": \"a\", \"en\": \"b\"}\n{\"de\": \"a\"\n", "pairs:2: not valid");
+  Refused("{\"de\": \"a\", \"en\": 3}\n", "pairs:1: \"en\" is not text");
+  Refused("{\"de\": \"a\", \"en\": \"b\"}\n[1]\n", "pairs:2: not a JSON object");
+  Refused("{\"german\": \"a\", \"english\": \"b\"}\n",
+          "no line has text in both \"de\" and \"en\"; it has english, german");
+}
+
+TEST_F(PairFileTest, HeadersAndQuotesOfTablesAreNamed) {
+  ASSERT_EQ(Read("source\ttarget\nja\tyes\n"), absl::OkStatus());
+  EXPECT_THAT(oddity_, HasSubstr("pairs:1 looks like a header"));
+  ASSERT_EQ(Read("DE\tEN\nja\tyes\n"), absl::OkStatus());
+  EXPECT_THAT(oddity_, HasSubstr("looks like a header"));
+  ASSERT_EQ(Read("\"ja\"\t\"yes\"\n\"nein\"\t\"no\"\nso\tso\n"), absl::OkStatus());
+  EXPECT_THAT(oddity_, HasSubstr("in 2 of 3 lines both sides are in double quotes"));
+  ASSERT_EQ(Read("Quelle\tsource\n\"ja\"\t\"yes\"\nnein\tno\n"), absl::OkStatus());
+  EXPECT_EQ(oddity_, "");
+  Refused("ja, yes\n", "no tab");
 }
 
 TEST_F(ParallelTextTest, PlainTextIsTheTargetAlone) {
@@ -209,6 +327,25 @@ TEST(TextLines, ACompressedFileAndUtf16AreNamed) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr(said));
   }
+}
+
+TEST(TextLines, FilesOfOtherProgramsAreNamedWithTheRemedy) {
+  const TemporaryDirectory directory;
+  const auto said = [&](const std::string& name, const std::string& contents) {
+    std::istringstream in(contents);
+    TextLines lines(in, directory / name);
+    std::string line;
+    const absl::Status status = lines.Next(line).status();
+    return std::string(status.message());
+  };
+  EXPECT_THAT(said("a", "one\rtwo\rthree\r"), HasSubstr("lines end in CR alone; convert it with `tr"));
+  EXPECT_THAT(said("a", std::string("MMIDIDX\0\0", 9)), HasSubstr("fairseq's binarised text; give the text"));
+  SetContents(directory / "train.de-en.de.idx", "MMIDIDX");
+  EXPECT_THAT(said("train.de-en.de.bin", "\x05\x00\x09"), HasSubstr("--source-vocab and --target-vocab"));
+  EXPECT_THAT(said("a", "<?xml version=\"1.0\"?>\n<tmx/>"), HasSubstr("give it alone, as --direction"));
+  // A stray CR is text, and so is a line of markup.
+  EXPECT_EQ(said("a", "one\rtwo\nthree\n"), "");
+  EXPECT_EQ(said("a.bin", "text\n"), "");
 }
 
 // A folder can be opened, but not read.

@@ -15,6 +15,7 @@
 namespace hadal {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -225,9 +226,53 @@ TEST_F(PrepareTest, TheCommandLinePairsFilesUnlessTheyArePlainText) {
   };
   EXPECT_EQ(run(absl::StrCat("--train ", Path("train.en"))), 2);
   EXPECT_THAT(out_.str(), HasSubstr("--monolingual"));
+  EXPECT_THAT(out_.str(), HasSubstr("--direction de-en"));
+  EXPECT_EQ(run(absl::StrCat("--direction de-en --monolingual --train ", Path("train.en"))), 2);
   ASSERT_EQ(run(absl::StrCat("--train ", Path("train.en"), " --valid ", Path("train.de"), " --monolingual")), 0);
   EXPECT_EQ(OpenCorpus("train").size(), 100);
   EXPECT_TRUE(OpenCorpus("valid").manifest().monolingual());
+}
+
+TEST_F(PrepareTest, FilesOfBothSidesAreReadInADirection) {
+  std::string tmx = "<tmx version=\"1.4\"><body>", json, tabs = "source\ttarget\n";
+  for (int i = 0; i < 100; ++i) {
+    absl::StrAppend(&tmx, "<tu><tuv xml:lang=\"de\"><seg>", GermanLine(i), "</seg></tuv><tuv xml:lang=\"en\"><seg>",
+                    EnglishLine(i), "</seg></tuv></tu>");
+    absl::StrAppend(&json, "{\"de\": \"", GermanLine(i), "\", \"en\": \"", EnglishLine(i), "\"}\n");
+    absl::StrAppend(&tabs, GermanLine(i), "\t", EnglishLine(i), "\n");
+  }
+  Write("a.tmx", tmx + "</body></tmx>");
+  Write("b.jsonl", json);
+  Write("c.tsv", tabs);
+  const CommandResult prepared =
+      RunCommand(AddPrepareCommand,
+                 absl::StrCat("prepare --direction de-en --train ", Path("a.tmx"), " ", Path("b.jsonl"), " ",
+                              Path("c.tsv"), " --valid ", Path("a.tmx"), " --vocab-size 90 --out ", Path("out")));
+  ASSERT_EQ(prepared.exit_code, 0) << prepared.err;
+  const Corpus train = OpenCorpus("train");
+  EXPECT_THAT(train.manifest().corpora, ElementsAre("de-en a.tmx", "de-en b.jsonl", "de-en c.tsv"));
+  ASSERT_EQ(train.size(), 100 + 100 + 101);
+  for (const int64_t i : {7, 107, 208}) {
+    EXPECT_EQ(SourceText(train, i), GermanLine(7));
+    EXPECT_EQ(TargetText(train, i), EnglishLine(7));
+  }
+  EXPECT_THAT(OpenCorpus("valid").manifest().corpora, ElementsAre("de-en"));
+  EXPECT_THAT(prepared.out, HasSubstr("c.tsv:1 looks like a header"));
+}
+
+TEST_F(PrepareTest, SpecialTokensInTextAreWarnedOf) {
+  WriteLongText();
+  Write("train.en", "a <s> b\n" + Read("train.en"));
+  Write("train.de", "c\n" + Read("train.de"));
+  options_.training.size = 90;
+  ASSERT_EQ(Run(), absl::OkStatus());
+  EXPECT_THAT(out_.str(), HasSubstr("warning: 1 lines spell <s>, </s>, <pad> or <unk>"));
+  EXPECT_THAT(out_.str(), HasSubstr("it lacks < >"));
+  Write("train.en", "2 < 3 > 1 / 1\n" + Read("train.en"));
+  Write("train.de", "c\n" + Read("train.de"));
+  options_.overwrite = true;
+  ASSERT_EQ(Run(), absl::OkStatus());
+  EXPECT_THAT(out_.str(), Not(HasSubstr("spell <s>")));
 }
 
 TEST_F(PrepareTest, EachOptionOfTheCommandLineSetsItsOwn) {

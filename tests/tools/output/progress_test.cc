@@ -82,6 +82,9 @@ TEST(ProgressLine, IsWholeWhereThereIsRoom) {
             absl::StrCat("step   500/1,000  ========........", kValues));
   EXPECT_THAT(line(Step(2000), {}), StartsWith("step 2,000/1,000  100%  loss"));
   EXPECT_THAT(line(Step(1000), {}), Not(HasSubstr("ETA"))) << "nothing is left";
+  StepMetrics timed = Step(500);
+  timed.eta_limit = "minutes";
+  EXPECT_THAT(line(timed, {}), HasSubstr("ETA 3m20s (stop.minutes)")) << "not of the 1,000 steps";
   StepMetrics unlimited = Step(500);
   unlimited.total_steps = 0;
   unlimited.eta_seconds.reset();

@@ -258,6 +258,16 @@ class Written : public std::streambuf {
   std::string text_;
 };
 
+TEST(WrapAtWords, BreaksAtSpacesAndCountsNoColours) {
+  EXPECT_EQ(WrapAtWords("warning: the vocabulary is small", 16), "warning: the\nvocabulary is\nsmall");
+  EXPECT_EQ(WrapAtWords("one two", 7), "one two");
+  EXPECT_EQ(WrapAtWords("one two three", 7), "one two\nthree");
+  EXPECT_EQ(WrapAtWords("/a/path/longer/than/this is kept", 10), "/a/path/longer/than/this\nis kept");
+  EXPECT_EQ(WrapAtWords("übermäßig große Öfen", 9), "übermäßig\ngroße\nÖfen");
+  EXPECT_EQ(WrapAtWords("\033[31mwarning:\033[0m two words", 12), "\033[31mwarning:\033[0m two\nwords");
+  EXPECT_EQ(WrapAtWords("short\nlines stay", 11), "short\nlines stay");
+}
+
 TEST(WorkProgress, LineSaysHowMuchIsDoneAndWhenItEnds) {
   EXPECT_EQ(WorkProgressLine("encoding train", "bytes", 12'300'000, 30'000'000, 10),
             "encoding train  41%  12.3M/30.0M bytes  ETA 14s");
@@ -273,8 +283,8 @@ TEST(WorkProgress, OnATerminalTheLineMovesAndDisappears) {
   const std::string twice = "\r\033[Kverifying  25%  1/4 checkpoin\r\033[Kverifying";
   {
     WorkProgress progress(
-        {.out = out, .style = {.live = true, .columns = 30}, .first_seconds = 0.01, .live_seconds = 0.01}, "verifying",
-        "checkpoints", 4);
+        {.out = out, .style = {.live = true, .columns = 30}, .first_live_seconds = 0.01, .live_seconds = 0.01},
+        "verifying", "checkpoints", 4);
     progress.Advance(1);
     written.Await(twice);
   }
@@ -287,7 +297,8 @@ TEST(WorkProgress, ElsewhereALineComesAtIntervalsAndNothingForShortWork) {
   std::ostream out(&written);
   std::ostringstream nothing;
   {
-    WorkProgress progress({.out = out, .style = {}, .plain_seconds = 0.05}, "verifying", "checkpoints", 0);
+    WorkProgress progress({.out = out, .style = {}, .first_plain_seconds = 0.05, .plain_seconds = 0.05}, "verifying",
+                          "checkpoints", 0);
     written.Await("\n");
     WorkProgress brief({.out = nothing, .style = {.live = true}}, "verifying", "checkpoints", 0);
   }

@@ -27,6 +27,7 @@ COMMANDS = {
     "compare": ("pandas", "matplotlib", "jinja2", "sacrebleu"),
     "evaluate": ("matplotlib", "jinja2", "sacrebleu"),
     "simulate": ("pandas", "matplotlib", "jinja2"),
+    "config from-fairseq": (),
     "inspect similarity": ("matplotlib", "jinja2"),
 }
 

@@ -1,0 +1,108 @@
+"""`hadal config from-fairseq`: fairseq's own commands become configs that hadal ($HADAL) accepts; nothing is dropped silently."""
+
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from pyhadal import from_fairseq
+from pyhadal.from_fairseq import ARCHITECTURES, architecture_text, config_of
+from pyhadal.refusal import Refusal
+
+CONFIGS = Path(__file__).resolve().parents[3] / "configs/fairseq"
+# Of fairseq's examples/translation, language_model, speech_to_text and scaling_nmt READMEs.
+IWSLT = r"""CUDA_VISIBLE_DEVICES=0 fairseq-train \
+    data-bin/iwslt14.tokenized.de-en \
+    --arch transformer_iwslt_de_en --share-decoder-input-output-embed \
+    --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 0.0 \
+    --lr 5e-4 --lr-scheduler inverse_sqrt --warmup-updates 4000 \
+    --dropout 0.3 --weight-decay 0.0001 \
+    --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \
+    --max-tokens 4096 \
+    --eval-bleu \
+    --eval-bleu-args '{"beam": 5, "max_len_a": 1.2, "max_len_b": 10}' \
+    --eval-bleu-detok moses \
+    --eval-bleu-remove-bpe \
+    --eval-bleu-print-samples \
+    --best-checkpoint-metric bleu --maximize-best-checkpoint-metric"""
+WMT = """fairseq-train data-bin/wmt16_en_de_bpe32k --arch transformer_vaswani_wmt_en_de_big --share-all-embeddings
+    --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 0.0 --lr 0.0005 --lr-scheduler inverse_sqrt --warmup-updates 4000
+    --warmup-init-lr 1e-07 --dropout 0.3 --weight-decay 0.0 --criterion label_smoothed_cross_entropy --label-smoothing 0.1
+    --max-tokens 3584 --fp16 --update-freq 16 --max-update 300000"""
+LANGUAGE_MODEL = """fairseq-train --task language_modeling data-bin/wikitext-103 --save-dir checkpoints/transformer_wiki103
+    --arch transformer_lm_wiki103 --max-update 286000 --lr 1.0 --lr-scheduler cosine --warmup-updates 16000 --warmup-init-lr 1e-07
+    --stop-min-lr 1e-09 --optimizer nag --min-lr 0.0001 --clip-norm 0.1 --criterion adaptive_loss --max-tokens 3072 --update-freq 3
+    --tokens-per-sample 3072 --seed 1 --sample-break-mode none --skip-invalid-size-inputs-valid-test --ddp-backend=legacy_ddp"""
+SPEECH = """fairseq-train ${LS_ROOT} --save-dir ${SAVE_DIR} --config-yaml config.yaml --train-subset train-clean-100 --valid-subset dev-clean
+    --num-workers 4 --max-tokens 40000 --max-update 300000 --task speech_to_text --criterion label_smoothed_cross_entropy
+    --label-smoothing 0.1 --report-accuracy --arch s2t_transformer_s --share-decoder-input-output-embed --optimizer adam --lr 2e-3
+    --lr-scheduler inverse_sqrt --warmup-updates 10000 --clip-norm 10.0 --seed 1 --update-freq 8"""
+
+
+def fields(command: str, gpus: int = 0) -> dict:
+    options, _, _, visible = from_fairseq.parse(command)
+    conversion = from_fairseq.Conversion(options, gpus or visible)
+    conversion.convert()
+    return conversion.fields
+
+
+class Conversions(unittest.TestCase):
+    def test_the_configs_of_the_architectures_are_those_of_the_table(self):
+        self.assertEqual({path.stem for path in CONFIGS.glob("*.textproto")}, set(ARCHITECTURES))
+        for name in ARCHITECTURES:
+            self.assertEqual((CONFIGS / f"{name}.textproto").read_text(encoding="utf-8"), architecture_text(name))
+
+    def test_the_table_of_the_documentation_is_that_of_the_program(self):
+        page = (CONFIGS / "../../docs/fairseq.md").read_text(encoding="utf-8")
+        self.assertTrue(page.endswith(from_fairseq.option_table()))
+
+    def test_values_of_the_command_and_of_the_architecture(self):
+        found = fields(IWSLT)
+        for field, value in {"model.d_ff": 1024, "model.heads": 4, "model.dropout": 0.3, "model.sharing": "decoder",
+                             "model.residual.method": "post_ln", "model.label_smoothing": 0.1, "optimizer.beta2": 0.98,
+                             "learning_rate.peak": 5e-4, "learning_rate.warmup_initial_rate": 0, "batch.target_tokens": 4096,
+                             "batch.micro_batches": 1, "decode.beam": 5}.items():
+            self.assertEqual(found[field], value, field)
+        found = fields(WMT, gpus=8)
+        for field, value in {"model.d_model": 1024, "model.sharing": "all", "batch.micro_batches": 128, "stop.steps": 300000,
+                             "learning_rate.warmup_initial_rate": 1e-7, "optimizer.weight_decay": 0}.items():
+            self.assertEqual(found[field], value, field)
+        self.assertEqual(fields("CUDA_VISIBLE_DEVICES=0,1,2 fairseq-train d -a transformer --update-freq=2")["batch.micro_batches"], 6)
+        self.assertEqual(fields("fairseq-train d --arch transformer --encoder-normalize-before")["model.residual.encoder.norm"], "pre")
+        self.assertEqual(fields("fairseq-train d --arch transformer --activation-fn gelu_fast")["model.block.activation"], "gelu_tanh")
+        self.assertEqual(fields("fairseq-train d --arch transformer")["optimizer.beta2"], 0.999, "fairseq's default, not hadal's")
+
+    def test_nothing_is_dropped_silently(self):
+        text = config_of(LANGUAGE_MODEL)
+        for part in ("# not carried over:", "--optimizer nag: only Adam", "--lr-scheduler cosine", "--no-decoder-final-norm",
+                     "# unknown options:\n#   - --min-lr", "--sample-break-mode", "hadal train … --run-dir DIR", "--stop-min-lr: not there"):
+            self.assertIn(part, text)
+        self.assertNotIn("--ddp-backend", text)
+        text = config_of("fairseq-train data --arch transformer --activation-fn tanh --decoder-embed-dim 256 --new-flag --lr 0.1,0.2")
+        for part in ("--activation-fn tanh", "--decoder-embed-dim 256", "--new-flag", "--lr of each epoch"):
+            self.assertIn(part, text)
+
+    def test_mistakes_are_refused(self):
+        for command, said in (("fairseq-train d --arch conv_seq", "conv_seq is not known here"), ("fairseq-train d --lr nan", "--lr: nan"),
+                              ("fairseq-train 'd", "put it in single quotes"), ("fairseq-train d --dropout x", "--dropout: x"),
+                              ("fairseq-train d --adam-betas 0.9", "two numbers are expected")):
+            with self.subTest(command), self.assertRaisesRegex(Refusal, said):
+                config_of(command)
+
+    def test_hadal_accepts_them(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for command in (IWSLT, WMT, LANGUAGE_MODEL, SPEECH, "fairseq-train d --arch transformer_tiny --lr 1e-3 --max-epoch 3"):
+                done = subprocess.run([os.environ["HADAL"], "config", "from-fairseq", "--gpus", "2", command], capture_output=True, text=True)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                path = os.path.join(folder, "run.textproto")
+                Path(path).write_text(done.stdout, encoding="utf-8")
+                # Of one beyond hadal's range the user decides.
+                override = ["--set", "learning_rate.schedule=inverse_sqrt"]
+                shown = subprocess.run([os.environ["HADAL"], "config", "show", path, "--set", "stop.steps=1000", *override],
+                                       capture_output=True, text=True)
+                self.assertEqual(shown.returncode, 0, shown.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
