@@ -1,7 +1,8 @@
 // Runs a command with its output in a file; returns its exit code and CPU time.
 //
 // The child runs in its own session, so a terminal's Ctrl-C reaches only the parent, which then asks the child to stop.
-// If the parent dies, the child gets SIGUSR1: a training run saves and ends.
+// If the parent dies, the child gets SIGUSR1: a training run saves and ends. It reports nothing to a supervisor of the
+// parent (job_report.h): the parent judges its end.
 // Threads: one at a time.
 #pragma once
 

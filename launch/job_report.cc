@@ -52,10 +52,13 @@ void ParseLine(const std::string& line, JobReport& report) {
     report.run_directory = words[2];
     report.saved = std::max(report.saved, number);
     report.ended = report.saved_at_end = false;
+    report.failure = 0;
   }
   if (words[0] == "end") {
     report.ended = true;
     report.saved_at_end = report.saved_at_end || number == kExitRequeue;
+    const bool failed = number > kExitDone && number < kExitRequeue;
+    if (failed && (report.failure == 0 || number < report.failure)) report.failure = static_cast<int>(number);
   }
 }
 

@@ -28,10 +28,13 @@ void ReportEnd(int exit_code);
 
 // The report of one start.
 struct JobReport {
-  std::string run_directory;                 // of the last start line, as rank 0's absolute path; empty: none
-  int64_t start = -1;                        // steps done at the first start line
-  int64_t saved = -1;                        // the furthest step of the saves and start lines; -1: none
-  bool ended = false, saved_at_end = false;  // since the last start line: a rank ended; with exit code 85
+  std::string run_directory;  // of the last start line, as rank 0's absolute path; empty: none
+  int64_t start = -1;         // steps done at the first start line
+  int64_t saved = -1;         // the furthest step of the saves and start lines; -1: none
+  // Since the last start line: a rank ended; with exit code 85; the least other code but 0, which is the cause: ranks
+  // that miss a peer end with 5 or 6.
+  bool ended = false, saved_at_end = false;
+  int failure = 0;  // 0: none
 };
 // Ignores lines that are malformed or not whole.
 JobReport ParseJobReport(const std::string& text);

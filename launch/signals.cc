@@ -17,7 +17,7 @@ namespace {
 
 // Globals, because a signal handler can access nothing else. Any thread may run the handler.
 std::atomic<bool> stop_signalled = false;
-std::atomic<bool> stop_ordered = false;                 // by INT or TERM; the second one ends the process
+std::atomic<bool> interrupted = false;                  // by INT; the second one ends the process
 static_assert(std::atomic<bool>::is_always_lock_free);  // required in a signal handler
 
 // Printed before and after the file's name.
@@ -26,8 +26,7 @@ constexpr const char* kLostPage[] = {"hadal: ",
                                      "or its disk fails; restore it from a copy, or run hadal prepare again\n"};
 
 void OnSignal(int signal) {
-  const bool orders = signal == SIGINT || signal == SIGTERM;
-  if (orders && stop_ordered.exchange(true)) {
+  if (signal == SIGINT && interrupted.exchange(true)) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }

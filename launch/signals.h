@@ -6,9 +6,9 @@
 namespace hadal {
 
 // Installs the handlers, for a command that polls StopSignalled. Must be called first in main, because an earlier
-// signal ends the process. The second SIGINT or SIGTERM ends the process at once. SIGUSR1 and SIGHUP do not count:
-// Slurm sends USR1 and then TERM while the run saves, and both the shell and the kernel send HUP when a terminal
-// closes.
+// signal ends the process. The second SIGINT ends the process at once. The others do not count: at a time limit and at
+// a preemption Slurm sends USR1, then TERM, CONT and TERM within a second while the run saves, and both the shell and
+// the kernel send HUP when a terminal closes. What must end without saving gets KILL.
 void InstallStopSignals();
 
 // Ignores SIGPIPE, so that a run started by itself continues without a reader of its progress (`hadal train … | tee`

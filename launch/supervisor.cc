@@ -47,11 +47,14 @@ std::string RunDirectoryOf(const std::vector<std::string>& command) {
 }
 
 // A host is lost after 5 seconds of silence and 3 unanswered probes, 2 seconds apart: 11 seconds. Open MPI's defaults:
-// eight minutes.
+// eight minutes. Version 5 reads the variables of PRTE.
 void SetKeepalive() {
-  setenv("OMPI_MCA_oob_tcp_keepalive_time", "5", /*overwrite=*/0);
-  setenv("OMPI_MCA_oob_tcp_keepalive_intvl", "2", /*overwrite=*/0);
-  setenv("OMPI_MCA_oob_tcp_keepalive_probes", "3", /*overwrite=*/0);
+  for (const char* const family : {"OMPI", "PRTE"}) {
+    const std::string prefix = absl::StrCat(family, "_MCA_oob_tcp_keepalive_");
+    setenv((prefix + "time").c_str(), "5", /*overwrite=*/0);
+    setenv((prefix + "intvl").c_str(), "2", /*overwrite=*/0);
+    setenv((prefix + "probes").c_str(), "3", /*overwrite=*/0);
+  }
 }
 
 // The file of the job's reports, in a temporary directory. If it cannot be made, the job reports nothing.
@@ -145,8 +148,8 @@ class Supervisor {
     while (true) {
       const int signal = signals_.Wait(
           waiting() ? std::min(back_off_ - absl::Seconds(since_end_.Seconds()), absl::Seconds(1)) : absl::Seconds(1));
-      if (signal == SIGINT || signal == SIGTERM) return SupervisorEvent::kOrder;
-      if (signal == SIGUSR1 || signal == SIGHUP) return SupervisorEvent::kRequest;
+      if (signal == SIGINT) return SupervisorEvent::kInterrupt;
+      if (signal == SIGTERM || signal == SIGUSR1 || signal == SIGHUP) return SupervisorEvent::kRequest;
       if (waiting() && absl::Seconds(since_end_.Seconds()) >= back_off_) return SupervisorEvent::kWaitOver;
       const std::optional<int> code = waiting() ? std::nullopt : guardian_->Poll();
       if (code.has_value()) return OnEnd(*code);
@@ -156,13 +159,17 @@ class Supervisor {
 
   SupervisorEvent OnEnd(int code) {
     guardian_.reset();
-    code_ = FromLauncher(code);
     const JobReport report = report_.Read();
+    const JobEnd end{.code = code,
+                     .begun = report.start >= 0,
+                     .ended = report.ended,
+                     .saved = report.saved_at_end,
+                     .failure = report.failure};
+    code_ = EndCode(end);
     fruitless_ = furthest_.Advance(report) ? 0 : fruitless_ + 1;
     back_off_ = BackOff(fruitless_, options_.back_off, absl::Seconds(since_start_.Seconds()));
     since_end_.Restart();
-    return EventOf({.code = code_, .begun = report.start >= 0, .ended = report.ended, .saved = report.saved_at_end},
-                   fruitless_ >= options_.tries);
+    return EventOf(end, fruitless_ >= options_.tries);
   }
 
   absl::Status Act(SupervisorAction action) {
@@ -177,8 +184,7 @@ class Supervisor {
         guardian_->Send(GuardianOrder::kKill);
         break;
       case SupervisorAction::kWait:
-        log_ << "hadal supervise: the job crashed (exit code " << code_ << "); starting it again from "
-             << furthest_.Describe()
+        log_ << "hadal supervise: the job " << Crash() << "; starting it again from " << furthest_.Describe()
              << (back_off_ > absl::ZeroDuration() ? absl::StrCat(" in ", absl::FormatDuration(Rounded(back_off_))) : "")
              << std::endl;
         break;
@@ -192,10 +198,18 @@ class Supervisor {
 
   static absl::Duration Rounded(absl::Duration wait) { return absl::Ceil(wait, absl::Milliseconds(100)); }
 
+  std::string Crash() const {
+    return absl::StrCat(code_ == kExitDone ? "ended before its ranks reported an end" : "crashed", " (exit code ",
+                        code_, ")");
+  }
+
   int ReturnCode(SupervisorAction action) {
-    if (action == SupervisorAction::kReturnSaved) return kExitRequeue;
+    if (action == SupervisorAction::kReturnSaved) {  // the last line, after the launcher's own about code 85
+      log_ << "hadal supervise: saved; the same command continues from " << furthest_.Describe() << std::endl;
+      return kExitRequeue;
+    }
     if (action == SupervisorAction::kReturnCode) return code_;
-    log_ << "hadal supervise: the job ended with exit code " << code_
+    log_ << "hadal supervise: the job " << Crash()
          << (fruitless_ >= options_.tries
                  ? absl::StrCat(", ", fruitless_, " time(s) in a row without a newer checkpoint")
                  : "")

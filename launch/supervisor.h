@@ -1,9 +1,9 @@
 // Runs a job (mpirun … hadal train …, or a script that does) and restarts it after a crash.
 //
-//   INT, TERM, HUP or USR1            the job saves and exits 85; a second INT or TERM: TERM to it; a third: KILL
+//   INT, TERM, HUP or USR1            the job saves and exits 85; a second INT: TERM to it; a third: KILL
 //   the job exits 0 1 2 3 4 85        returns that code
-//   a crash (5, 6, ≥ 128)             restarts the job: at once if it has saved a newer checkpoint, else after a wait
-//                                     that doubles from crash to crash; after `tries` of them in a row returns 5 or 6
+//   a crash: 5, 6, ≥ 128, or ranks    restarts the job: at once if it has saved a newer checkpoint, else after a wait
+//   that began and report no end      that doubles from crash to crash; after `tries` of them in a row returns 5 or 6
 //
 // launch/supervisor_state.h has the whole table of states and events.
 // Progress is a saved step beyond the furthest of this supervision. Rank 0 reports its run directory and its

@@ -16,8 +16,8 @@ using Action = SupervisorAction;
 constexpr int kSignalExit = 128;  // exit code of a shell and of mpirun for "ended by signal n": 128 + n
 
 bool IsCrash(const JobEnd& end) {
-  const bool lost = end.code == kExitHang || end.code == kExitPeerLost || end.code >= kSignalExit;
-  return lost || (end.code == kExitError && end.begun && !end.ended);
+  const int code = EndCode(end);
+  return code == kExitHang || code == kExitPeerLost || code >= kSignalExit || (end.begun && !end.ended);
 }
 
 // Repeated each second for a job that is to end.
@@ -45,16 +45,20 @@ SupervisorStep Next(SupervisorState state, SupervisorEvent event) {
   if (state == kEnded) return {kEnded};
   if (state == kBackingOff) {
     if (event == kWaitOver) return {kRunning, Action::kStart};
-    return event == kOrder || event == kRequest ? SupervisorStep{kEnded, Action::kReturnSaved} : SupervisorStep{state};
+    return event == kInterrupt || event == kRequest ? SupervisorStep{kEnded, Action::kReturnSaved}
+                                                    : SupervisorStep{state};
   }
   if (event == kWaitOver) return {state};
-  if (event == kOrder) state = AfterOrder(state);
+  if (event == kInterrupt) state = AfterOrder(state);
   if (event == kRequest && state == kRunning) state = kAsked;
-  const bool job_runs = event == kOrder || event == kRequest || event == kSecond;
+  const bool job_runs = event == kInterrupt || event == kRequest || event == kSecond;
   return job_runs ? SupervisorStep{state, Urge(state)} : OnJobEnd(state, event);
 }
 
-int FromLauncher(int code) { return code > kExitPeerLost && code < SIGSYS ? kSignalExit + code : code; }
+int EndCode(const JobEnd& end) {
+  if (end.failure != 0 && (end.code == kExitDone || end.code == kExitError)) return end.failure;
+  return end.code > kExitPeerLost && end.code < SIGSYS ? kSignalExit + end.code : end.code;
+}
 
 SupervisorEvent EventOf(const JobEnd& end, bool last) {
   const bool unready = end.code == kSignalExit + SIGUSR1 && !end.begun;

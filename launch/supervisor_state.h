@@ -1,7 +1,7 @@
 // The supervisor's states, and what each event does in them: a pure function. launch/supervisor.cc turns signals,
 // time and the job's end into events, and carries out the actions.
 //
-//   state        INT, TERM            USR1, HUP     a second  saved    final   crash        last crash  wait over
+//   state        INT                  TERM and co.  a second  saved    final   crash        last crash  wait over
 //   running      → ordered: ask       → asked: ask  –         ends 85  ends c  backing off  ends 5, 6   –
 //   asked        → ordered: ask       ask           ask       ends 85  ends c  ends 5, 6    ends 5, 6   –
 //   ordered      → terminating: TERM  ask           ask       ends 85  ends c  ends 5, 6    ends 5, 6   –
@@ -10,13 +10,15 @@
 //   backing off  ends 85              ends 85       –         –        –       –            –           → running
 //   ended        –                    –             –         –        –       –            –           –
 //
+//   TERM and co.  TERM, USR1, HUP. Only INT escalates: Slurm sends USR1, then TERM twice within a second, and a closed
+//               terminal sends HUP twice
 //   ask         USR1 to the job, which saves and exits 85; repeated each second, since a job that is still starting
-//               does not listen yet. Only INT and TERM escalate: a closed terminal sends HUP twice, and Slurm sends
-//               USR1 and then TERM.
-//   saved       the job's exit code is 85; or rank 0 reported 85 and the launcher returned something else (mpirun: 1,
+//               does not listen yet
+//   saved       the job's exit code is 85; or a rank reported 85 and the launcher returned something else (mpirun: 1,
 //               if TERM is sent to mpirun itself); or USR1 ended the job before rank 0 had begun: nothing to save
-//   crash       the exit code is 5 (a rank hung), 6 or ≥ 128 (a rank or the launcher was lost); or it is 1, rank 0 had
-//               begun, and no rank reported an end: a launcher that got TERM ended the ranks before they could save
+//   crash       the exit code (EndCode) is 5 (a rank hung), 6 or ≥ 128 (a rank or the launcher was lost); or rank 0 had
+//               begun and no rank reported an end, whatever the code: Open MPI 4 returns 1 if TERM ended the ranks
+//               before they could save, Open MPI 5 returns 0 if a host is lost, a script returns anything
 //   last crash  a crash, and all tries are used up
 //   final       any other end: a restart would not change it
 //   ends c      returns the job's exit code;  ends 5, 6: returns 5 if the job's exit code was 5, else 6
@@ -31,7 +33,7 @@ namespace hadal {
 enum class SupervisorState { kRunning, kAsked, kOrdered, kTerminating, kKilling, kBackingOff, kEnded };
 
 // The columns of the table.
-enum class SupervisorEvent { kOrder, kRequest, kSecond, kSaved, kFinal, kCrash, kLastCrash, kWaitOver };
+enum class SupervisorEvent { kInterrupt, kRequest, kSecond, kSaved, kFinal, kCrash, kLastCrash, kWaitOver };
 
 enum class SupervisorAction { kNone, kAsk, kTerminate, kKill, kWait, kStart, kReturnSaved, kReturnCode, kReturnCrash };
 
@@ -42,17 +44,18 @@ struct SupervisorStep {
 };
 SupervisorStep Next(SupervisorState state, SupervisorEvent event);
 
-// Converts the exit code of a command. MPICH's mpirun returns the bare number of the signal that ended a rank, which is
-// not one of hadal's codes; Open MPI's and shells return 128 + signal.
-int FromLauncher(int code);
-
 // The end of one start of the job.
 struct JobEnd {
-  int code = 0;        // of FromLauncher; 128 + n if signal n ended the command
+  int code = 0;        // of the command; 128 + n if signal n ended it
   bool begun = false;  // rank 0 reported its start (launch/job_report.h)
   bool ended = false;  // a rank reported its end
   bool saved = false;  // a rank reported exit code 85, which all ranks agree on
+  int failure = 0;     // the least exit code but 0 and 85 that a rank reported; 0: none
 };
+// Returns the exit code that counts. The codes 0 and 1 say little of a job with several ranks: a reported failure takes
+// their place. MPICH's mpirun returns the bare number of the signal that ended a rank; from 7 on it is no code of
+// hadal's, and 128 is added, as Open MPI's and shells do. (It also returns the bitwise or of several ranks' codes.)
+int EndCode(const JobEnd& end);
 // Returns kSaved, kFinal, kCrash or, if `last`, kLastCrash.
 SupervisorEvent EventOf(const JobEnd& end, bool last);
 

@@ -1,5 +1,6 @@
 #include "launch/task_launcher.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
@@ -10,6 +11,12 @@ std::optional<int> Integer(const Environment& environment, const char* name) {
   const char* text = environment(name);
   int value = 0;
   return text != nullptr && absl::SimpleAtoi(text, &value) ? std::optional<int>(value) : std::nullopt;
+}
+
+std::optional<StartedTask> TaskOf(const Environment& environment, const char* rank, const char* size) {
+  const std::optional<int> task = Integer(environment, rank), tasks = Integer(environment, size);
+  if (!tasks || !task) return std::nullopt;
+  return StartedTask{.task = *task, .tasks = *tasks};
 }
 
 }  // namespace
@@ -26,10 +33,7 @@ std::optional<StartedTask> TaskOfStep(const Environment& environment) {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS"}) {
     if (environment(name) != nullptr) return std::nullopt;
   }
-  const std::optional<int> tasks = Integer(environment, "SLURM_STEP_NUM_TASKS");
-  const std::optional<int> task = Integer(environment, "SLURM_PROCID");
-  if (!tasks || !task) return std::nullopt;
-  return StartedTask{.task = *task, .tasks = *tasks};
+  return TaskOf(environment, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS");
 }
 
 bool IsFirstTask(const Environment& environment) {
@@ -42,19 +46,28 @@ bool IsFirstTask(const Environment& environment) {
 
 std::optional<StartedTask> TaskOfTorchrun(const Environment& environment) {
   if (environment("TORCHELASTIC_RUN_ID") == nullptr) return std::nullopt;
-  const std::optional<int> tasks = Integer(environment, "WORLD_SIZE");
-  const std::optional<int> task = Integer(environment, "RANK");
-  if (!tasks || !task) return std::nullopt;
-  return StartedTask{.task = *task, .tasks = *tasks};
+  return TaskOf(environment, "RANK", "WORLD_SIZE");
+}
+
+std::optional<StartedTask> TaskOfMpirun(const Environment& environment) {
+  const std::optional<StartedTask> open_mpi = TaskOf(environment, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
+  return open_mpi ? open_mpi : TaskOf(environment, "PMI_RANK", "PMI_SIZE");
 }
 
 absl::Status CheckTasks(const Environment& environment, int ranks) {
-  const std::optional<StartedTask> slurm = TaskOfStep(environment);
-  const std::optional<StartedTask> started = slurm ? slurm : TaskOfTorchrun(environment);
+  const std::optional<StartedTask> slurm = TaskOfStep(environment);  // srun sets PMI_RANK, too
+  const std::optional<StartedTask> mpirun = slurm ? std::nullopt : TaskOfMpirun(environment);
+  const std::optional<StartedTask> started = slurm ? slurm : mpirun ? mpirun : TaskOfTorchrun(environment);
   if (!started || started->tasks == ranks) return absl::OkStatus();
   if (started->task != 0) return absl::InvalidArgumentError("");
   const std::string found = absl::StrCat(" started ", started->tasks, " tasks, but ", ranks,
                                          ranks == 1 ? " rank" : " ranks", " found each other: ");
+  if (mpirun) {
+    return absl::InvalidArgumentError(absl::StrCat("mpirun", found,
+                                                   "it belongs to another MPI than this binary (hadal --build-info; "
+                                                   "mpirun --version), as in an environment of conda or pip that has "
+                                                   "its own. Start it with the mpirun of the MPI it was built with."));
+  }
   if (!slurm) {
     return absl::InvalidArgumentError(absl::StrCat("torchrun", found,
                                                    "hadal's ranks find each other by MPI. Start it with mpirun -n ",
@@ -65,6 +78,14 @@ absl::Status CheckTasks(const Environment& environment, int ranks) {
                                                  "MPI supports. Start it with srun --mpi=pmix (srun "
                                                  "--mpi=list shows what your Slurm has; Debian's Open MPI has no "
                                                  "PMI-2), or with mpirun inside sbatch or salloc."));
+}
+
+std::string StandardInputFault(const Environment& environment) {
+  const char* const version = environment("OMPI_VERSION");
+  if (version == nullptr || !absl::StartsWith(version, "5.0.")) return "";
+  return absl::StrCat(
+      "mpirun of Open MPI ", version,
+      " does not pass the end of standard input on, so rank 0 would wait forever; name a file: -i FILE");
 }
 
 std::vector<std::string> RankDisagreements(const Environment& environment, int rank, int local_rank) {

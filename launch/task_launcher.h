@@ -2,8 +2,9 @@
 //
 // `srun` without an MPI plugin (or with --mpi=pmi2, which Debian's Open MPI does not support) starts every task as if
 // it were alone; each would train the whole model into the same run directory. torchrun does the same, because its
-// processes meet through PyTorch's own store. Both set the number of tasks in the environment, which is compared with
-// the number of ranks.
+// processes meet through PyTorch's own store, and so does the mpirun of another MPI than this program's: MPICH's for a
+// program of Open MPI, often also version 5 for version 4. All set the number of tasks in the environment, which is
+// compared with the number of ranks. (A launcher that sets PMIX_RANK alone reports no number.)
 #pragma once
 
 #include <functional>
@@ -26,9 +27,11 @@ struct StartedTask {
   int task = 0;
   int tasks = 1;
 };
-// Returns the task of a Slurm job step, or of torchrun; nullopt if it did not start this process.
+// Returns the task of a Slurm job step, of torchrun, or of mpirun (Open MPI's, MPICH's, Intel MPI's); nullopt if it did
+// not start this process.
 std::optional<StartedTask> TaskOfStep(const Environment& environment);
 std::optional<StartedTask> TaskOfTorchrun(const Environment& environment);
+std::optional<StartedTask> TaskOfMpirun(const Environment& environment);
 
 // Whether this process is the first that mpirun or srun started, or was started alone. Known before MPI starts.
 bool IsFirstTask(const Environment& environment);
@@ -36,6 +39,10 @@ bool IsFirstTask(const Environment& environment);
 // Returns OK if as many ranks found each other as were started. Errors: InvalidArgument, with a remedy; the message is
 // empty on all tasks but the first, so that it is printed once.
 absl::Status CheckTasks(const Environment& environment, int ranks);
+
+// Returns why this process must not read standard input, with a remedy; "": it may. Open MPI 5.0's mpirun (5.0.11) does
+// not pass the end of its input on to rank 0, which would wait forever; 5.0.8 repeats parts of long input.
+std::string StandardInputFault(const Environment& environment);
 
 // Compares the launcher's variables for this process's place with MPI's. Returns one line per difference, such as
 // "SLURM_PROCID says rank 3, MPI says 2"; MPI's value is used. Ignores variables that are not set or that describe

@@ -23,6 +23,7 @@
 #include "absl/time/clock.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "pipeline/checkpoint/run_owner.h"
+#include "runtime/attempt_name.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
 #include "runtime/files.h"

@@ -152,14 +152,6 @@ std::string NewCheckpointAttempt() {
   return absl::StrFormat("%x-%x-%08x", absl::ToUnixSeconds(absl::Now()), getpid(), random());
 }
 
-bool IsAttempt(std::string_view text) {
-  const auto is_hexadecimal = [](const std::string& part) {
-    return !part.empty() && part.find_first_not_of("0123456789abcdef") == std::string::npos;
-  };
-  const std::vector<std::string> parts = absl::StrSplit(std::string(text), '-');
-  return parts.size() == 3 && parts[2].size() == 8 && std::ranges::all_of(parts, is_hexadecimal);
-}
-
 std::string RunOwner::Describe() const {
   if (pid == 0) return absl::StrCat("attempt ", attempt);
   return absl::StrCat("attempt ", attempt, ", process ", pid, " on ", host, ", since ", since);

@@ -48,8 +48,6 @@ namespace hadal {
 
 // Returns a unique name for an attempt at a run, from time, process and random bits. Rank 0 calls it and broadcasts it.
 std::string NewCheckpointAttempt();
-// Whether NewCheckpointAttempt makes such names.
-bool IsAttempt(std::string_view text);
 
 struct RunOwner {
   std::string attempt, host, pid_namespace;

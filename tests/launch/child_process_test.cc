@@ -6,9 +6,11 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "absl/strings/numbers.h"
+#include "launch/job_report.h"
 #include "runtime/clock.h"
 #include "runtime/files.h"
 #include "tests/support/temporary_directory.h"
@@ -65,6 +67,13 @@ TEST_F(ChildProcessTest, IsAskedToStopByUsr1) {
   const std::optional<ChildEnd> end = WaitFor(*child);
   ASSERT_TRUE(end.has_value());
   EXPECT_EQ(end->exit_code, 85);
+}
+
+// Of a supervised `hadal compare`, the end that counts is its own, not that of the run it started last.
+TEST_F(ChildProcessTest, ReportsNothingToAParentsSupervisor) {
+  setenv(kReportVariable, "report", /*overwrite=*/1);
+  auto child = Start("exit ${HADAL_SUPERVISOR_REPORT:+7}");
+  EXPECT_EQ(WaitFor(*child)->exit_code, 0);
 }
 
 TEST_F(ChildProcessTest, AnEndBySignalIsItsNumberAnd128) {

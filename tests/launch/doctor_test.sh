@@ -16,6 +16,13 @@ timeout 60 "${mpi[@]}" -n 2 "$hadal" "${probe[@]}" > out 2>&1
 says "$(hostname)"; says '^   1  '; says 'OMPI_COMM_WORLD_RANK=1'; says 'for a run'
 [ -z "$(ls -A run)" ] || fail "the doctor left files: $(ls -A run)"
 
+# As under the mpirun of MPICH: each process is alone. No command begins its work; the first process says why.
+printf 'text\n' > text
+for command in "${probe[*]}" "translate none -i text" "train none.textproto"; do
+  for rank in 0 1; do expect 2 env PMI_RANK=$rank PMI_SIZE=2 MPI_LOCALNRANKS=2 "$hadal" $command; cp out out$rank; done
+  [ "$(grep -c "mpirun started 2 tasks, but 1 rank found each other" out0)" -eq 1 ] && [ ! -s out1 ] || fail "$command: ranks that miss each other"
+done
+
 # A file with a byte more is another binary that runs all the same.
 cp "$hadal" other && printf x >> other
 timeout 60 "${mpi[@]}" -n 2 "$hadal" "${probe[@]}" : -n 1 ./other "${probe[@]}" > out 2>&1

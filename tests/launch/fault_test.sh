@@ -32,9 +32,12 @@ restarted() { until_ grep -q "starting it again" out; restart=$(awk -v a="$begin
 # rank RUN R: pid of rank R of a run under mpirun. ranks RUN: all of its processes.
 ranks() { grep -lz -- "^$1\$" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3 | while read -r p; do
   tr '\0' ' ' < "/proc/$p/cmdline" 2>/dev/null | grep -q "^$hadal train " && echo "$p"; done; }
-rank() { for p in $(ranks "$1"); do grep -qz "^OMPI_COMM_WORLD_RANK=$2\$" "/proc/$p/environ" && echo "$p"; done; }
+rank() { for p in $(ranks "$1"); do grep -qzE "^(OMPI_COMM_WORLD|PMI)_RANK=$2\$" "/proc/$p/environ" && echo "$p"; done; }
 nobody_left() { [ -z "$(ranks "$1")" ]; }
-parent() { awk '{ print $4 }' "/proc/$1/stat"; }  # PID
+parent() {  # PID: MPICH's mpirun has a process between itself and the ranks
+  local pid; pid=$(awk '{ print $4 }' "/proc/$1/stat")
+  if grep -q '(hydra_pmi_proxy)' "/proc/$pid/stat"; then parent "$pid"; else echo "$pid"; fi
+}
 flip() { # FILE BYTE: flips a bit
   local byte; byte=$(od -An -tu1 -j "$2" -N1 "$1")
   printf "\\x$(printf %x $((byte ^ 4)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
@@ -44,7 +47,8 @@ make_corpus 400 300
 small_config 2 3 32 2 8
 stop_at 300
 train=("$hadal" train small.textproto stop.textproto)
-mpi=(mpirun --bind-to none --oversubscribe -n)  # followed by the number of ranks
+choose_launcher
+mpi=(mpirun "${mpirun_options[@]}" -n)  # followed by the number of ranks
 expect 0 "${train[@]}" --set checkpoint.keep_last=0 --run-dir unbroken
 # Before MPI is up nobody can be asked who is missing, and MPI itself would wait for ever. It takes a minute, so the others run beside it.
 timeout 120 "${mpi[@]}" 2 "${train[@]}" --set pipeline.wait_timeout_seconds=4 --run-dir unborn : -n 1 bash -c 'kill -STOP $$' > unborn.out 2>&1 & unborn=$!
@@ -61,8 +65,8 @@ row "SIGKILL of a rank, supervised" "the job ends, is started again from the new
 
 endless; job "${mpi[@]}" 2 "${train[@]}" --run-dir killed_bare
 until_ steps_of killed_bare 30; clock; kill -KILL "$(rank killed_bare 1)"
-finish 137; until_ nobody_left killed_bare
-row "SIGKILL of a rank, bare mpirun" "exit code 137, no rank left" "$seconds"
+finish $killed; until_ nobody_left killed_bare
+row "SIGKILL of a rank, bare mpirun" "exit code $killed, no rank left" "$seconds"
 
 job "$hadal" supervise -- "${mpi[@]}" 2 "${train[@]}" --run-dir launcher
 until_ steps_of launcher 30; end_soon launcher; clock; kill -KILL "$(parent "$(rank launcher 0)")"
@@ -91,6 +95,11 @@ job "$hadal" supervise -- "${mpi[@]}" 2 "${train[@]}" --set checkpoint.every_ste
 until_ steps_of termed 30; clock; kill -TERM "$(parent "$(rank termed 0)")"
 finish 85; until_ nobody_left termed; expect 0 "$hadal" checkpoint verify termed
 row "TERM to mpirun itself, supervised" "saved, exit code 85 (mpirun returns 1)" "$seconds"
+
+job "${train[@]}" --set checkpoint.every_steps=0 --set stop.steps=100000000 --run-dir timed_out
+until_ steps_of timed_out 30; clock; for signal in TERM CONT TERM; do kill -$signal "$(ranks timed_out)"; done
+finish 85; expect 0 "$hadal" checkpoint verify timed_out
+row "TERM, CONT, TERM at once, as at Slurm's time limit" "saved, exit code 85" "$seconds"
 
 endless; job "$hadal" supervise --stopped-limit 2s -- "${train[@]}" --run-dir paused
 until_ steps_of paused 30; end_soon paused; clock; kill -STOP "$(ranks paused)"

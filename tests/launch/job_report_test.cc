@@ -45,6 +45,14 @@ TEST(JobReport, OfAScriptWithSeveralRunsTheEndIsTheLastRuns) {
   EXPECT_FALSE(report.ended || report.saved_at_end);
 }
 
+TEST(JobReport, TheFailureIsTheLeastCodeThatIsOne) {
+  const auto failure = [](const std::string& ends) { return ParseJobReport("start 0 /a\n" + ends).failure; };
+  EXPECT_EQ(failure("end 6\nend 4\nend 5\n"), 4) << "the others have lost that rank";
+  EXPECT_EQ(failure("end 6\nend 0\n"), 6);
+  EXPECT_EQ(failure("end 0\nend 85\n"), 0);
+  EXPECT_EQ(failure("end 6\nstart 5 /a\nend 0\n"), 0);
+}
+
 TEST(JobReport, IgnoresWhatItCannotRead) {
   for (const char* text :
        {"", "\n", "start\n", "start x /a\n", "start 3\n", "start 3 /a", "saved\n", "saved 9", "\xff 1\n"}) {

@@ -80,8 +80,22 @@ TEST(SupervisorState, ClassifiesTheEndOfAJob) {
     EXPECT_EQ(EventOf({.code = code, .begun = true, .ended = true}, true), Event::kLastCrash) << code;
   }
   EXPECT_EQ(EventOf({.code = 85}, true), Event::kSaved);
-  EXPECT_EQ(FromLauncher(SIGKILL), 128 + SIGKILL) << "MPICH's mpirun";
-  for (const int code : {0, 5, 6, 85, 137, 205}) EXPECT_EQ(FromLauncher(code), code);
+  EXPECT_EQ(EndCode({.code = SIGKILL}), 128 + SIGKILL) << "MPICH's mpirun";
+  for (const int code : {0, 5, 6, 85, 137, 205}) EXPECT_EQ(EndCode({.code = code}), code);
+}
+
+// Open MPI 5's mpirun returns 0 when it loses a host; MPICH's returns 4 for SIGILL; a script returns anything.
+TEST(SupervisorState, TheCodeIsNoEndThatTheRanksDoNotReport) {
+  for (const int code : {0, 1, 2, 3, 4, 64}) {
+    EXPECT_EQ(EventOf({.code = code, .begun = true}, false), Event::kCrash) << code;
+    EXPECT_EQ(EventOf({.code = code, .begun = true, .ended = true}, false), Event::kFinal) << code;
+  }
+  const JobEnd lost{.code = 0, .begun = true, .ended = true, .failure = 6};
+  EXPECT_EQ(EventOf(lost, false), Event::kCrash);
+  const JobEnd diverged{.code = 0, .begun = true, .ended = true, .failure = 4};
+  EXPECT_EQ(EventOf(diverged, false), Event::kFinal);
+  EXPECT_EQ(EndCode(diverged), 4);
+  EXPECT_EQ(EndCode({.code = 137, .begun = true, .ended = true, .failure = 1}), 137) << "the launcher knows more";
 }
 
 // TERM to mpirun itself: it returns 1, whether the ranks have saved or not.

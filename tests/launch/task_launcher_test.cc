@@ -1,5 +1,6 @@
 #include "launch/task_launcher.h"
 
+#include <functional>
 #include <map>
 
 #include "gmock/gmock.h"
@@ -38,8 +39,27 @@ TEST(TaskLauncher, TasksThatDoNotFindEachOtherAreAnErrorSaidOnce) {
   };
   expect(srun("0"), srun("3"), "srun started 4 tasks, but 1 rank found each other", "--mpi=pmix");
   expect(torchrun("0"), torchrun("1"), "torchrun started 2 tasks, but 1 rank found each other", "mpirun -n 2");
+  const auto open_mpi = [](const char* rank) {
+    return Of({{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", rank}, {"PMIX_RANK", rank}});
+  };
+  const auto hydra = [](const char* rank) {
+    return Of({{"PMI_SIZE", "2"}, {"PMI_RANK", rank}, {"MPI_LOCALNRANKS", "2"}, {"SLURM_STEP_NUM_TASKS", "1"}});
+  };
+  for (const auto& mpirun : {std::function(open_mpi), std::function(hydra)}) {
+    expect(mpirun("0"), mpirun("1"), "mpirun started 2 tasks, but 1 rank found each other", "another MPI");
+    EXPECT_TRUE(CheckTasks(mpirun("1"), 2).ok());
+  }
+  const std::map<std::string, std::string> pmi2 = {
+      {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "0"}, {"PMI_SIZE", "4"}, {"PMI_RANK", "0"}};
+  EXPECT_THAT(std::string(CheckTasks(Of(pmi2), 1).message()), HasSubstr("srun --mpi=pmix"));
   EXPECT_TRUE(CheckTasks(torchrun("1"), 2).ok());
   EXPECT_TRUE(CheckTasks(Of({{"WORLD_SIZE", "2"}, {"RANK", "1"}}), 1).ok());  // left over in a shell
+}
+
+TEST(TaskLauncher, StandardInputIsNotReadUnderOpenMpiFive) {
+  EXPECT_THAT(StandardInputFault(Of({{"OMPI_VERSION", "5.0.11"}})), AllOf(HasSubstr("5.0.11"), HasSubstr("-i FILE")));
+  EXPECT_EQ(StandardInputFault(Of({{"OMPI_VERSION", "5.1.0"}})), "");
+  EXPECT_EQ(StandardInputFault(Of({{"OMPI_COMM_WORLD_SIZE", "2"}})), "");  // version 4
 }
 
 TEST(TaskLauncher, PlacesThatDisagreeAreNamed) {

@@ -63,7 +63,9 @@ class Check {
     } else if (phase == "s" || phase == "f") {
       (phase == "s" ? arrows_[event.at("id")].begins : arrows_[event.at("id")].ends).push_back(event);
     } else if (phase == "b" || phase == "e") {
-      (phase == "b" ? bars_[event.at("id")].begins : bars_[event.at("id")].ends).push_back(event);
+      if (!event.contains("id2")) return Fault("\"", event.at("name").get<std::string>(), "\" is no bar of a process");
+      Ends& bar = bars_[event.at("id2").at("local")];
+      (phase == "b" ? bar.begins : bar.ends).push_back(event);
     } else {
       Fault("unknown phase ", phase);
     }
@@ -84,26 +86,36 @@ class Check {
     }
   }
 
-  bool InsideASlice(const Json& end) const {
+  // The last slice to begin of those that contain an arrow's end; null: none.
+  const Slice* SliceOf(const Json& end) const {
     const auto found = slices_.find({end.at("pid"), end.at("tid")});
     const int64_t at = Nanoseconds(end, "ts");
-    return found != slices_.end() && std::any_of(found->second.begin(), found->second.end(), [&](const Slice& slice) {
-             return slice.begin <= at && at <= slice.end;
-           });
+    const Slice* last = nullptr;
+    if (found == slices_.end()) return last;
+    for (const Slice& slice : found->second) {
+      const bool contains = slice.begin <= at && at <= slice.end;
+      if (contains && (last == nullptr || slice.begin >= last->begin)) last = &slice;
+    }
+    return last;
   }
 
   void CheckArrow(int64_t id, const Ends& arrow, int64_t slack) {
     if (arrow.begins.size() != 1 || arrow.ends.size() != 1) return Fault("arrow ", id, " has not exactly two ends");
-    if (!InsideASlice(arrow.begins[0])) Fault("arrow ", id, " begins outside every slice");
-    if (!InsideASlice(arrow.ends[0])) Fault("arrow ", id, " ends outside every slice");
-    if (Nanoseconds(arrow.ends[0], "ts") + slack < Nanoseconds(arrow.begins[0], "ts")) {
+    const int64_t begin = Nanoseconds(arrow.begins[0], "ts");
+    const Slice* const last = SliceOf(arrow.ends[0]);
+    if (SliceOf(arrow.begins[0]) == nullptr) Fault("arrow ", id, " begins outside every slice");
+    if (last == nullptr) Fault("arrow ", id, " ends outside every slice");
+    if (Nanoseconds(arrow.ends[0], "ts") + slack < begin) {
       Fault("arrow ", id, " points back in time");
+    } else if (last != nullptr && last->begin + slack < begin) {
+      Fault("arrow ", id, " ends in a slice that begins before the arrow: \"", last->name, "\"");
     }
   }
 
   std::vector<std::string> faults_;
   std::map<TrackId, std::vector<Slice>> slices_;
-  std::map<int64_t, Ends> arrows_, bars_;
+  std::map<int64_t, Ends> arrows_;
+  std::map<std::string, Ends> bars_;
 };
 
 }  // namespace

@@ -2,6 +2,19 @@
 # A job has small.textproto and stop.textproto. One that is to be disturbed has no end, however fast the machine; started again after
 # `end_soon RUN`, it ends soon after the steps that RUN has done.
 
+# choose_launcher: what a test must know of the mpirun that is first in PATH: $mpirun_options; $killed and $lost, its exit codes for a rank that
+# is killed and for a host that is cut off. Another MPI than the system's: PATH=ITS/bin:$PATH TEST.sh HADAL, with a hadal built for it (one of
+# Open MPI 4.1 runs with the libraries of 5, too: LD_LIBRARY_PATH=ITS/lib).
+choose_launcher() {
+  launcher=$(mpirun --version 2> /dev/null | sed -nE 's/^mpirun \(Open MPI\) /Open MPI /p; s/^HYDRA.*/MPICH/p')
+  mpirun_options=(--bind-to none --oversubscribe) killed=137 lost=205
+  case $launcher in
+    "Open MPI 5"*) lost=0 ;;
+    MPICH) mpirun_options=(-bind-to none) killed=9 ;;
+  esac
+  echo "launcher: $launcher"
+}
+
 # small_config ENCODER_LAYERS DECODER_LAYERS D_MODEL HEADS MICRO_BATCHES [MORE]: writes small.textproto, for the corpus of make_corpus.
 small_config() {
   cat > small.textproto <<END_OF_CONFIG

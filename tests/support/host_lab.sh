@@ -35,6 +35,9 @@ host_lab_up() {
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
   export OMPI_MCA_plm=rsh OMPI_MCA_plm_rsh_agent="$host_lab_support/host_lab_agent"
   export OMPI_MCA_btl=self,vader,tcp OMPI_MCA_btl_tcp_if_include=lan OMPI_MCA_oob_tcp_if_include=lan
+  # Open MPI 5 has other names; shared memory is its "sm".
+  export PRTE_MCA_plm=ssh PRTE_MCA_plm_ssh_agent="$host_lab_support/host_lab_agent" PRTE_MCA_prte_if_include=lan
+  case $(mpirun --version) in *"Open MPI) 5"*) export OMPI_MCA_btl=self,sm,tcp ;; esac
 }
 
 host_lab_on() { "$host_lab_support/host_lab_agent" "$@"; }

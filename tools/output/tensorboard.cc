@@ -1,9 +1,6 @@
 #include "tools/output/tensorboard.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -11,15 +8,19 @@
 #include <iterator>
 #include <optional>
 #include <system_error>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
+#include "runtime/attempt_name.h"
 #include "runtime/bytes.h"
 #include "runtime/crc32c.h"
 #include "runtime/files.h"
 #include "runtime/host_name.h"
+#include "runtime/mapped_file.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/output/tensorboard_event.pb.h"
@@ -152,6 +153,84 @@ std::string CodeBlock(std::string_view text) {
   return absl::StrCat("    ", absl::StrReplaceAll(absl::string_view(text.data(), text.size()), {{"\n", "\n    "}}));
 }
 
+// Begin the names of event files (EventsName), and of one that is being written: TensorBoard reads only names with
+// "tfevents". An attempt follows.
+constexpr char kEventsPrefix[] = "events.out.tfevents.";
+constexpr char kEventsBeingWritten[] = "events.";
+
+// Whether `name` is one of EventsName. Other programs' event files end in a process id and a number.
+bool IsOurs(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  return absl::StartsWith(name, kEventsPrefix) && IsAttempt(std::string_view(name).substr(dot + 1));
+}
+
+// Returns the paths of earlier attempts' files, in the order in which TensorBoard reads them. Removes those that an
+// attempt has left unfinished.
+absl::StatusOr<std::vector<std::string>> EarlierFiles(const std::string& directory) {
+  HADAL_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(directory));
+  std::sort(names.begin(), names.end());
+  std::vector<std::string> paths;
+  for (const std::string& name : names) {
+    const std::string path = JoinPath(directory, name);
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error))) continue;
+    if (IsOurs(name)) paths.push_back(path);
+    const bool unfinished = absl::StartsWith(name, kEventsBeingWritten) &&
+                            IsAttempt(std::string_view(name).substr(sizeof(kEventsBeingWritten) - 1));
+    if (unfinished) HADAL_RETURN_IF_ERROR(RemoveTree(path));
+  }
+  return paths;
+}
+
+// Calls visit(data, event) for the events of a file until it returns false. Leaves out damaged ones.
+template <typename Visit>
+absl::Status VisitEvents(const std::string& path, const Visit& visit) {
+  HADAL_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+  std::string_view rest(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  std::optional<std::string_view> data;
+  Event event;
+  while (TakeRecord(rest, data)) {
+    const bool readable = data && event.ParseFromArray(data->data(), static_cast<int>(data->size()));
+    if (readable && !visit(*data, event)) break;
+  }
+  return absl::OkStatus();
+}
+
+// Writes the first events of a file, and what remains valid of `files` for a run that continues at `first_step`, to
+// `own_path`; returns that file, open for appending.
+absl::StatusOr<FileDescriptor> CopyEarlierSteps(const std::vector<std::string>& files, int64_t first_step,
+                                                const std::string& own_path) {
+  HADAL_RETURN_IF_ERROR(RemoveTree(own_path));
+  HADAL_ASSIGN_OR_RETURN(FileDescriptor own, OpenForAppending(own_path));
+  // Of each file the steps before the starts of all later ones.
+  std::vector<int64_t> limits(files.size());
+  for (size_t i = files.size(); i-- > 0; limits[i] = first_step) {
+    if (i + 1 == files.size()) continue;
+    HADAL_RETURN_IF_ERROR(VisitEvents(files[i + 1], [&](std::string_view, const Event& event) {
+      if (event.has_session_log()) first_step = std::min(first_step, event.step());
+      return !event.has_session_log();
+    }));
+  }
+  Event version = EventAt(0), start = EventAt(0);
+  version.set_file_version("brain.Event:2");
+  start.mutable_session_log()->set_status(tensorboard::SessionLog::START);
+  std::string frames = FrameRecord(version.SerializeAsString()) + FrameRecord(start.SerializeAsString());
+  constexpr size_t kBlockBytes = size_t{1} << 20;
+  absl::Status status;
+  for (size_t i = 0; i < files.size() && status.ok(); ++i) {
+    status.Update(VisitEvents(files[i], [&](std::string_view data, const Event& event) {
+      if (event.has_summary() && event.step() < limits[i]) frames += FrameRecord(data);
+      if (frames.size() < kBlockBytes) return true;
+      status = WriteAll(own, std::exchange(frames, ""), own_path);
+      return status.ok();
+    }));
+  }
+  status.Update(WriteAll(own, frames, own_path));
+  status.Update(SyncFile(own, own_path));
+  if (!status.ok()) return status;
+  return own;
+}
+
 void AddDepth(Summary& summary, const std::vector<float>& norms, int32_t encoder_sublayers) {
   AddHistogram(summary, "depth/log10_gradient_norm", Log10Norms(norms));
   AddSides(summary, "gradient_norm", norms, encoder_sublayers, /*geometric=*/true, /*least=*/1);
@@ -169,11 +248,20 @@ std::string FrameRecord(std::string_view data) {
   return frame;
 }
 
-absl::StatusOr<RecordFile> RecordFile::Create(std::string path) {
-  HADAL_ASSIGN_OR_RETURN(FileDescriptor file, OpenForAppending(path));
-  // A device cannot be truncated.
-  if (ftruncate(file.get(), 0) != 0 && errno != EINVAL) return ErrnoStatus(errno, "truncate the file", path);
-  return RecordFile(WholeAppender(std::move(file), std::move(path)));
+bool TakeRecord(std::string_view& in, std::optional<std::string_view>& data) {
+  std::string_view rest = in;
+  uint64_t bytes = 0;
+  uint32_t checksum = 0;
+  if (!TakeValue(rest, bytes) || !TakeValue(rest, checksum)) return false;
+  if (checksum != MaskCrc32c(Crc32c(in.data(), sizeof(bytes)))) return false;
+  if (rest.size() < sizeof(checksum) || rest.size() - sizeof(checksum) < bytes) return false;
+  const std::string_view content = rest.substr(0, bytes);
+  rest.remove_prefix(bytes);
+  TakeValue(rest, checksum);
+  const bool whole = checksum == MaskCrc32c(Crc32c(content.data(), content.size()));
+  data = whole ? std::optional(content) : std::nullopt;
+  in = rest;
+  return true;
 }
 
 absl::StatusOr<std::unique_ptr<TensorBoard>> TensorBoard::Open(const Options& options) {
@@ -182,21 +270,27 @@ absl::StatusOr<std::unique_ptr<TensorBoard>> TensorBoard::Open(const Options& op
   if (error)
     return absl::PermissionDeniedError(absl::StrCat(options.directory, ": cannot be created: ", error.message()));
   const std::string name = EventsName(static_cast<int64_t>(WallSeconds()), HostName(), options.attempt);
-  HADAL_ASSIGN_OR_RETURN(RecordFile file, RecordFile::Create(JoinPath(options.directory, name)));
-  auto sink = std::unique_ptr<TensorBoard>(new TensorBoard(options, std::move(file)));
-  Event version = EventAt(0);
-  version.set_file_version("brain.Event:2");
-  sink->Append(version.SerializeAsString());
-  HADAL_RETURN_IF_ERROR(sink->Flush());
-  return sink;
+  const std::string path = JoinPath(options.directory, name);
+  const std::string own_path = JoinPath(options.directory, absl::StrCat(kEventsBeingWritten, options.attempt));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> earlier, EarlierFiles(options.directory));
+  absl::StatusOr<FileDescriptor> file = CopyEarlierSteps(earlier, options.first_step, own_path);
+  absl::Status status = WithPath(file.status(), own_path, path);
+  if (status.ok() && options.may_write) status = options.may_write();
+  if (status.ok()) status = RenamePath(own_path, path);
+  if (!status.ok()) {
+    RemoveTree(own_path).IgnoreError();
+    return status;
+  }
+  for (const std::string& old : earlier) {
+    std::error_code error;
+    const bool empty = std::filesystem::file_size(old, error) == 0;
+    HADAL_RETURN_IF_ERROR(empty ? RemoveTree(old) : ReplaceFile(old, "", options.attempt));
+  }
+  return std::unique_ptr<TensorBoard>(new TensorBoard(options, RecordFile(WholeAppender(*std::move(file), path))));
 }
 
 void TensorBoard::OnStart(const RunInfo& run) {
   run_ = run;
-  // What an earlier attempt wrote of these steps is void.
-  Event event = EventAt(run.first_step);
-  event.mutable_session_log()->set_status(tensorboard::SessionLog::START);
-  Append(event.SerializeAsString());
   if (!options_.config.empty()) AppendText(run.first_step, "config", CodeBlock(options_.config));
 }
 

@@ -13,13 +13,19 @@
 // A value that is not finite is written unchanged (TensorBoard marks it); histograms and means leave out zeros and
 // values that are not finite.
 //
-// Each start of a run writes its own file. A resumed run's file contains its first step, and TensorBoard discards what
-// earlier files say about that step and later ones.
+// One file: a resumed run copies what earlier files have of the steps before its first one to a file of its own and
+// puts empty ones in their places, as metrics.jsonl (metrics_jsonl.h). TensorBoard's own way, an event SessionLog START
+// with the first step, is not enough: its data server, the default, ignores it. The file begins with one at step 0,
+// with which a TensorBoard that runs meanwhile takes the copies in place of what it has; without the data server it
+// goes on to a new file only if the one before still exists, so empty ones are removed at the next start. Files that
+// hadal did not write stay.
 // Source of the format: TensorFlow's event.proto and record_writer.cc; tools/output/tensorboard_event.proto.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -40,10 +46,13 @@ namespace hadal {
 // The framed bytes of one record.
 std::string FrameRecord(std::string_view data);
 
+// Takes the first record of `in`; returns false if it is cut or its length is damaged. `data`: nullopt if its checksum
+// is wrong.
+bool TakeRecord(std::string_view& in, std::optional<std::string_view>& data);
+
 class RecordFile {
  public:
-  // Creates `path`, or truncates it. Errors: the file cannot be opened.
-  static absl::StatusOr<RecordFile> Create(std::string path);
+  explicit RecordFile(WholeAppender file) : file_(std::move(file)) {}
 
   // Appends one record, whole, now or when there is space again (WholeAppender). Errors: those of writing.
   absl::Status Append(std::string_view data) { return file_.Append(FrameRecord(data)); }
@@ -52,21 +61,21 @@ class RecordFile {
   const std::string& path() const { return file_.path(); }
 
  private:
-  explicit RecordFile(WholeAppender file) : file_(std::move(file)) {}
-
   WholeAppender file_;
 };
 
 class TensorBoard : public MetricsSink {
  public:
   struct Options {
-    std::string directory;  // RUN/tb; created if missing
+    std::string directory;   // RUN/tb; created if missing
+    int64_t first_step = 1;  // the next step to run
     int64_t depth_every_steps = 10;
-    std::string attempt = "new";  // of this attempt, part of the file's name
-    std::string config;           // the run's, as text; empty: not written
+    std::string attempt = "new";                // of this attempt, part of the file's name
+    std::string config;                         // the run's, as text; empty: not written
+    std::function<absl::Status()> may_write{};  // whether this attempt owns the run directory; empty: yes
   };
 
-  // Errors: the directory or the file cannot be created.
+  // Replaces earlier files as above. Errors: that of may_write; those of files.
   static absl::StatusOr<std::unique_ptr<TensorBoard>> Open(const Options& options);
 
   void OnStart(const RunInfo& run) override;

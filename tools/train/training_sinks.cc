@@ -112,10 +112,12 @@ absl::Status TrainingSinks::Open(const GridShape& grid, const std::string& confi
                                              .attempt = attempt,
                                              .may_write = [&] { return CheckOwner(run_directory_, attempt); },
                                              .warn = [this](const std::string& text) { Warn(text); }}));
-  HADAL_ASSIGN_OR_RETURN(
-      std::unique_ptr<TensorBoard> board,
-      TensorBoard::Open(
-          {.directory = JoinPath(run_directory_, kTensorBoardName), .attempt = attempt, .config = config_text}));
+  HADAL_ASSIGN_OR_RETURN(std::unique_ptr<TensorBoard> board,
+                         TensorBoard::Open({.directory = JoinPath(run_directory_, kTensorBoardName),
+                                            .first_step = first_step,
+                                            .attempt = attempt,
+                                            .config = config_text,
+                                            .may_write = [&] { return CheckOwner(run_directory_, attempt); }}));
   progress_log_ = std::make_unique<RankLogStream>(*log_);
   fan_out_.Add(MakeJobReport());
   fan_out_.Add(std::move(jsonl));

@@ -145,6 +145,7 @@ class Translator {
     }
     if (features_) return absl::OkStatus();
     if (ReadsStandardInput()) {
+      if (!streams_.unreadable.empty()) return absl::InvalidArgumentError(streams_.unreadable);
       lines_.emplace(streams_.in, "standard input");
     } else {
       lines_.emplace(*input_, options_.input);

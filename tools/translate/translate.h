@@ -37,7 +37,8 @@ struct TranslateStreams {
   std::istream& in;
   std::ostream& out;
   std::ostream& log;
-  bool typed = false;  // `in` is a terminal: each line is answered before the next one is read
+  bool typed = false;      // `in` is a terminal: each line is answered before the next one is read
+  std::string unreadable;  // why `in` must not be read; "": it may
 };
 
 // All ranks call it together; rank 0 reads and writes. Blocking.

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "launch/device_choice.h"
 #include "launch/error_report.h"
 #include "launch/exit_code.h"
+#include "launch/task_launcher.h"
 #include "launch/withdrawal.h"
 #include "launch/world.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
@@ -110,7 +112,8 @@ void RunsWithCheckpoint(Command command, const std::string& name, const char* do
 
 absl::Status Translate(const TranslateOptions& options, World& world, const Stream& stream) {
   return RunTranslate(options, world.communicator(), stream,
-                      {std::cin, std::cout, std::cerr, /*typed=*/isatty(STDIN_FILENO) == 1});
+                      {std::cin, std::cout, std::cerr, /*typed=*/isatty(STDIN_FILENO) == 1,
+                       /*unreadable=*/StandardInputFault(std::getenv)});
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -91,16 +93,37 @@ TEST(RecordFile, FramesAsTensorFlowDoes) {
 TEST(RecordFile, ARecordIsReadableAtOnce) {
   const TemporaryDirectory directory;
   const std::string path = directory / "file";
-  auto file = RecordFile::Create(path).value();
+  RecordFile file(WholeAppender(*OpenForAppending(path), path));
   ASSERT_TRUE(file.Append("hadal").ok());
   ASSERT_TRUE(file.Append("").ok());
   EXPECT_EQ(absl::BytesToHexString(Contents(path)), std::string(kHadal) + kEmpty);
 }
 
 TEST(RecordFile, ReportsAFullDisk) {
-  auto file = RecordFile::Create("/dev/full").value();
+  RecordFile file(WholeAppender(*OpenForAppending("/dev/full"), "/dev/full"));
   EXPECT_TRUE(absl::IsResourceExhausted(file.Append("x")));
-  EXPECT_FALSE(RecordFile::Create("/nonexistent/file").ok());
+}
+
+TEST(RecordFile, GivesBackItsRecordsUpToOneThatIsCutOrHasADamagedLength) {
+  std::string bytes = FrameRecord("first") + FrameRecord("second") + FrameRecord("");
+  std::string_view in = bytes;
+  std::optional<std::string_view> data;
+  for (const char* content : {"first", "second", ""}) {
+    ASSERT_TRUE(TakeRecord(in, data));
+    EXPECT_EQ(data, content);
+  }
+  EXPECT_FALSE(TakeRecord(in, data));
+  for (size_t size = 0; size < FrameRecord("first").size(); ++size) {
+    in = std::string_view(bytes).substr(0, size);
+    EXPECT_FALSE(TakeRecord(in, data)) << size;
+  }
+  bytes[13] ^= 1;  // of "first"
+  in = bytes;
+  EXPECT_TRUE(TakeRecord(in, data) && data == std::nullopt);
+  EXPECT_TRUE(TakeRecord(in, data) && data == "second");
+  bytes[0] ^= 1;
+  in = bytes;
+  EXPECT_FALSE(TakeRecord(in, data));
 }
 
 std::vector<std::string> All(const std::string& path) {

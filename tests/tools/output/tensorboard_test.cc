@@ -5,9 +5,13 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <initializer_list>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -17,6 +21,7 @@
 namespace hadal {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::Pair;
 using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
@@ -119,8 +124,36 @@ class TensorBoardTest : public ::testing::Test {
     std::vector<Message> events;
     for (const std::string& record : Records(sink_->path())) events.push_back(Decode(record));
     EXPECT_EQ(events.at(0).Bytes(3), "brain.Event:2");
-    events.erase(events.begin());
+    EXPECT_EQ(Decode(events.at(1).Bytes(7)).Number<uint64_t>(1), 1u) << "SessionLog START";
+    EXPECT_EQ(events.at(1).Number<uint64_t>(2), 0u) << "which is for all that a running TensorBoard has read";
+    events.erase(events.begin(), events.begin() + 2);
     return events;
+  }
+  // Starts attempt `number` at `first_step`.
+  void Resume(int number, int64_t first_step, absl::Status owns = absl::OkStatus()) {
+    auto next = TensorBoard::Open({.directory = directory_ / "run/tb",
+                                   .first_step = first_step,
+                                   .attempt = absl::StrCat("6921b5aa-", number, "-09abcdef"),
+                                   .may_write = [owns] { return owns; }});
+    EXPECT_EQ(next.status(), owns);
+    if (owns.ok()) sink_ = *std::move(next);
+  }
+  // The steps of the validations in all files that TensorBoard reads, in the order of names.
+  std::vector<uint64_t> Validations() const {
+    std::set<std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(directory_ / "run/tb")) files.insert(entry.path());
+    std::vector<uint64_t> steps;
+    for (const std::string& file : files) {
+      if (file.find("tfevents") == std::string::npos) continue;
+      for (const std::string& record : Records(file)) {
+        const Message event = Decode(record);
+        if (Values(event).count("valid/nll") > 0) steps.push_back(event.Number<uint64_t>(2));
+      }
+    }
+    return steps;
+  }
+  void Validate(std::initializer_list<int64_t> steps) {
+    for (const int64_t step : steps) sink_->OnValidation({.step = step, .nll = 1});
   }
   const TemporaryDirectory directory_;
   std::unique_ptr<TensorBoard> sink_;
@@ -185,8 +218,8 @@ TEST_F(TensorBoardTest, WritesTheDepthAsAHistogram) {
   sink_->OnStep({.step = 5, .depth_gradient_norms = {0.1f, 10.0f, 1.0f, 0.0f, NAN, 4.0f}});
   sink_->OnStep({.step = 6, .depth_gradient_norms = {1.0f}});
   const auto events = Events();
-  ASSERT_EQ(events.size(), 3u) << "the start comes first";
-  auto values = Values(events[1]);
+  ASSERT_EQ(events.size(), 2u);
+  auto values = Values(events[0]);
   const Message histogram = Decode(values["depth/log10_gradient_norm"].Bytes(5));
   EXPECT_EQ(histogram.Number<double>(3), 4);
   EXPECT_NEAR(histogram.Number<double>(1), -1, 1e-6);
@@ -207,7 +240,7 @@ TEST_F(TensorBoardTest, WritesTheDepthAsAHistogram) {
   EXPECT_NEAR(values["depth/gradient_norm/encoder_top"].Number<float>(2), 10, 1e-4);
   EXPECT_NEAR(values["depth/gradient_norm/decoder_bottom"].Number<float>(2), 1, 1e-6);
   EXPECT_NEAR(values["depth/gradient_norm/decoder_top"].Number<float>(2), 4, 1e-5);
-  EXPECT_EQ(Values(events[2]).count("depth/log10_gradient_norm"), 0u);
+  EXPECT_EQ(Values(events[1]).count("depth/log10_gradient_norm"), 0u);
 }
 
 TEST_F(TensorBoardTest, WritesWhatTheInstrumentsSaw) {
@@ -216,7 +249,7 @@ TEST_F(TensorBoardTest, WritesWhatTheInstrumentsSaw) {
   depth[DepthSeries::kUpdateRatio] = {0.01f, 1.0f, 0.1f, 50.0f, 4.0f, 4.0f, INFINITY};
   depth[DepthSeries::kActive] = {NAN, 0.5f, NAN, 0.25f, NAN, NAN, 0.125f};
   sink_->OnDepth(depth);
-  auto values = Values(Events().at(1));
+  auto values = Values(Events().at(0));
   EXPECT_EQ(values["depth/model_update"].Number<float>(2), 0.75f);
   EXPECT_NEAR(values["depth/update_ratio/encoder_bottom"].Number<float>(2), 0.1, 1e-6);  // geometric
   EXPECT_NEAR(values["depth/update_ratio/decoder_top"].Number<float>(2), 4, 1e-5);
@@ -237,13 +270,55 @@ TEST_F(TensorBoardTest, WritesTextAsABlockAndNoScoreThatWasNotMade) {
   EXPECT_EQ(Decode(text.Bytes(8)).Bytes(8), "    source: das Haus\n    hypothesis: <unk>");
 }
 
-// A fresh run too: it may have been killed before its first checkpoint, or told to begin anew.
-TEST_F(TensorBoardTest, EveryStartSaysItsFirstStep) {
-  for (const int64_t step : {120, 1}) sink_->OnStart({.first_step = step});
-  const auto events = Events();
-  ASSERT_EQ(events.size(), 2u);
-  EXPECT_EQ(events[0].Number<uint64_t>(2), 120u);
-  for (const Message& event : events) EXPECT_EQ(Decode(event.Bytes(7)).Number<uint64_t>(1), 1u);
+TEST_F(TensorBoardTest, WhatAResumedRunDoesNotRepeatIsGone) {
+  Resume(1, 1);
+  Validate({0, 20, 40});
+  Resume(2, 31);
+  EXPECT_THAT(Validations(), ElementsAre(0, 20)) << "before its own first validation";
+  Validate({35});
+  Resume(3, 36);
+  Validate({50});
+  EXPECT_THAT(Validations(), ElementsAre(0, 20, 35, 50));
+  Resume(4, 1);  // told to begin anew
+  EXPECT_THAT(Validations(), ElementsAre(0));
+}
+
+TEST_F(TensorBoardTest, AnAttemptThatHasLostTheDirectoryReplacesNothing) {
+  Resume(1, 1);
+  Validate({20, 40});
+  Resume(2, 31, absl::AbortedError("taken over"));
+  EXPECT_THAT(Validations(), ElementsAre(20, 40));
+  const std::unique_ptr<TensorBoard> earlier = std::move(sink_);
+  Resume(3, 31);
+  earlier->OnValidation({.step = 60, .nll = 1});
+  EXPECT_THAT(Validations(), ElementsAre(20)) << "what it writes then has no name";
+}
+
+// Files with a START at their first step, as hadal 0.1 wrote them, one for each attempt.
+TEST_F(TensorBoardTest, SeveralEarlierFilesAreOne) {
+  const std::string tb = directory_ / "run/tb/";
+  const auto number = [](int key, int64_t value) { return std::string(1, static_cast<char>(key << 3)) + char(value); };
+  const auto text = [](int key, const std::string& value) {
+    return std::string(1, static_cast<char>(key << 3 | 2)) + char(value.size()) + value;
+  };
+  const auto start = [&](int64_t step) { return FrameRecord(number(2, step) + text(7, number(1, 1))); };
+  const auto validation = [&](int64_t step) {
+    return FrameRecord(number(2, step) + text(5, text(1, text(1, "valid/nll"))));
+  };
+  std::string damaged = validation(25);
+  damaged[14] ^= 1;
+  SetContents(tb + "events.out.tfevents.1600000001.h.6921b5aa-1-09abcdef",
+              start(1) + validation(20) + damaged + validation(40) + validation(60));
+  SetContents(tb + "events.out.tfevents.1600000002.h.6921b5aa-2-09abcdef", start(50) + validation(70));
+  SetContents(tb + "events.out.tfevents.1600000003.h.6921b5aa-3-09abcdef",
+              start(31) + validation(35) + validation(90).substr(0, 20));
+  const std::string foreign = tb + "events.out.tfevents.1600000004.h.1234.0";
+  SetContents(foreign, validation(99));
+  SetContents(tb + "events.6921b5aa-4-09abcdef", "left by a crash");
+  Resume(5, 80);
+  EXPECT_THAT(Validations(), ElementsAre(99, 20, 35));
+  EXPECT_TRUE(std::filesystem::exists(foreign)) << "another program's";
+  EXPECT_FALSE(std::filesystem::exists(tb + "events.6921b5aa-4-09abcdef"));
 }
 
 // As a block of code, whose lines and signs stay.
@@ -251,10 +326,9 @@ TEST_F(TensorBoardTest, EachStartHasItsConfig) {
   sink_ = *TensorBoard::Open({.directory = directory_ / "other", .config = "seed: 1\nmodel {\n"});
   sink_->OnStart({.first_step = 120});
   const auto events = Events();
-  ASSERT_EQ(events.size(), 2u);
-  EXPECT_EQ(Decode(events[0].Bytes(7)).Number<uint64_t>(1), 1u) << "where it starts comes first";
-  EXPECT_EQ(events[1].Number<uint64_t>(2), 120u);
-  const Message text = Values(events[1])["config"];
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].Number<uint64_t>(2), 120u);
+  const Message text = Values(events[0])["config"];
   EXPECT_EQ(Decode(Decode(text.Bytes(9)).Bytes(1)).Bytes(1), "text");
   EXPECT_EQ(Decode(text.Bytes(8)).Bytes(8), "    seed: 1\n    model {\n    ");
 }

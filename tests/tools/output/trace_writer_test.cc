@@ -191,6 +191,12 @@ TEST(TraceJson, TheCheckSeesWhatIsWrong) {
   const std::string no_end = R"({"otherData":{"clock_error_us":0},"traceEvents":[
       {"ph":"X","pid":0,"tid":1,"name":"a","ts":0,"dur":1},{"ph":"s","pid":0,"tid":1,"id":1,"ts":0}]})";
   EXPECT_THAT(TraceFaults(no_end), ElementsAre(HasSubstr("not exactly two ends")));
+  const std::string early = R"({"otherData":{"clock_error_us":0},"traceEvents":[
+      {"ph":"X","pid":0,"tid":1,"name":"send","ts":10,"dur":5},{"ph":"X","pid":1,"tid":1,"name":"receive","ts":0,"dur":20},
+      {"ph":"s","pid":0,"tid":1,"id":1,"ts":10},{"ph":"f","bp":"e","pid":1,"tid":1,"id":1,"ts":18},
+      {"ph":"b","pid":1,"tid":1,"name":"in flight","id":1,"ts":12}]})";
+  EXPECT_THAT(TraceFaults(early),
+              ElementsAre(HasSubstr("is no bar of a process"), HasSubstr("begins before the arrow")));
 }
 
 TEST(TraceSteps, ParsesOneStepAndARange) {
