@@ -98,7 +98,7 @@ OPTIONS_OF_CODE = {
     "tie-adaptive-weights": "always, with \"all\"", "tie-adaptive-proj": "always, with \"all\"",
     "conv-kernel-sizes": "5,5 alone", "optimizer": "Adam alone", "adam-betas": "`optimizer.beta1`, `beta2`; fairseq's default is 0.9, 0.999",
     "lr": "`learning_rate.peak`",
-    "lr-scheduler": "`learning_rate.schedule`: inverse_sqrt, polynomial_decay; fixed is polynomial with `end_rate` = `peak`",
+    "lr-scheduler": "`learning_rate.schedule`: inverse_sqrt, polynomial_decay, fixed (\"constant\")",
     "warmup-updates": "`learning_rate.warmup_updates`",
     "warmup-init-lr": "`learning_rate.warmup_initial_rate`, 0 in fairseq where not given", "total-num-update": "`stop.steps`",
     "criterion": "label_smoothed_cross_entropy; cross_entropy and adaptive_loss set `model.label_smoothing` 0",
@@ -271,7 +271,7 @@ class Conversion:
 
     def rate(self) -> None:
         schedule = self.get("lr-scheduler", "fixed")
-        names = {"inverse_sqrt": "inverse_sqrt", "polynomial_decay": "polynomial"}
+        names = {"inverse_sqrt": "inverse_sqrt", "polynomial_decay": "polynomial", "fixed": "constant"}
         peak = self.number("lr", float)
         if peak is not None:
             self.fields["learning_rate.peak"] = peak
@@ -280,13 +280,8 @@ class Conversion:
         warmup = self.number("warmup-updates", int, 4000 if schedule == "inverse_sqrt" else 0)
         if schedule in names:
             self.fields["learning_rate.schedule"] = names[schedule]
-        elif schedule == "fixed":
-            self.notes.append("--lr-scheduler fixed: polynomial with end_rate = peak is a constant rate")
-            self.fields["learning_rate.schedule"] = "polynomial"
-            if peak is not None:
-                self.fields["learning_rate.end_rate"] = peak
         else:
-            self.missing.append(f"--lr-scheduler {schedule}: inverse_sqrt or polynomial")
+            self.missing.append(f"--lr-scheduler {schedule}: inverse_sqrt, polynomial_decay or fixed")
         self.fields["learning_rate.warmup_updates"] = warmup
         if schedule == "inverse_sqrt":
             start = self.number("warmup-init-lr", float, 0.0)
