@@ -26,7 +26,6 @@ class Stopwatch {
 // The end of a wait, on the monotonic clock: setting the system's clock does not change it.
 //
 // Thread safety: any thread. Non-blocking.
-
 class Deadline {
  public:
   explicit Deadline(absl::Duration from_now) : end_seconds_(MonotonicSeconds() + absl::ToDoubleSeconds(from_now)) {}

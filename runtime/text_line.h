@@ -17,7 +17,8 @@ inline constexpr size_t kMostLineBytes = size_t{64} << 20;
 // As std::getline, but a line of more than kMostLineBytes makes the stream bad(): that is no text.
 bool ReadLine(std::istream& in, std::string& line);
 
-// Why ReadLine made the stream `name` bad() after `lines` lines; `line`: what it read of the next. InvalidArgument.
+// Returns why ReadLine made the stream `name` bad(): InvalidArgument. `lines`: complete lines read before; `line`: the
+// read part of the next one.
 absl::Status ReadLineError(const std::string& name, int64_t lines, const std::string& line);
 
 }  // namespace hadal

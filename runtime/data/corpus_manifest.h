@@ -32,7 +32,7 @@ struct CorpusStatistics {
   int64_t target_tokens = 0;
   int64_t source_unknown = 0;  // tokens that are <unk>
   int64_t target_unknown = 0;
-  int64_t longest_source = 0;  // tokens of one sample, including its prefix; of speech: frames
+  int64_t longest_source = 0;  // tokens of one sample, including its prefix; for speech: frames
   int64_t longest_target = 0;
 };
 
@@ -41,7 +41,7 @@ struct CorpusManifest {
   static constexpr int32_t kFormatVersion = 1;
 
   int64_t samples = 0;
-  VocabularyReference source_vocabulary;  // empty in a corpus that is monolingual or of speech
+  VocabularyReference source_vocabulary;  // empty for monolingual text and speech
   VocabularyReference target_vocabulary;  // equal to the source's if both sides share one
   std::vector<ShardReference> shards;
   std::vector<std::string> corpora;  // [corpus id] origin of the text, for users

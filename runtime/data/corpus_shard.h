@@ -3,8 +3,8 @@
 //   header          32 bytes   ShardHeader
 //   records         32 bytes per sample   SampleRecord
 //   tokens          4 bytes each, int32: for each sample prefix, source, target, without gaps
-// In a corpus of speech a sample has no prefix, and its source are float32 values, [frames, frame width]; source_tokens
-// counts the values.
+// In a corpus of speech a sample has no prefix; its source is float32 values, [frames, frame width], and source_tokens
+// counts them.
 // Little-endian; every field is aligned to its size. The checksum of the file is in the manifest.
 // Thread safety: a builder belongs to one thread; all calls of a shard from any thread.
 #pragma once

@@ -1,7 +1,7 @@
 // The order of training samples: a function of (corpus, seed, capacity, M, temperatures) and the step, where M is the
 // number of micro-batches per step. A checkpoint therefore stores only the step.
 //
-//   passes(c)            = corpora c's samples that fit, again and again, each pass shuffled anew: Fisher-Yates from
+//   passes(c)            = samples of corpus c that fit, again and again, each pass shuffled anew: Fisher-Yates from
 //                          Philox(key = seed; site kSampling, stream = pass, step = name of c)
 //   quota(c, epoch)      = N·p_c, rounded by largest remainders so that the quotas' sum is N, the number of all samples
 //                          that fit; p_c = n_c^(1/T) / Σ n^(1/T), n_c: samples of c that fit, T: the epoch's
@@ -12,8 +12,8 @@
 //                          may be short
 //   stream               = micro-batches(0), micro-batches(1), …
 //   step s               = micro-batches [s·M, (s + 1)·M) of the stream, numbered 0 … M - 1
-// c counts the manifest's corpora, which have names: another corpus beside them changes quotas, not the order within c.
-// Weights of samples do not change the order. Source of p_c: Arivazhagan et al. 2019 (1907.05019), fairseq's
+// c is one of the manifest's corpora. The order within c depends on its name, so adding a corpus changes the quotas
+// only. Weights of samples do not change the order. Source of p_c: Arivazhagan et al. 2019 (1907.05019), fairseq's
 // --sampling-method temperature.
 //
 // Cost: the next step costs only the copying. Entering an epoch costs a shuffle of each pass that it touches and one
@@ -36,12 +36,11 @@
 
 namespace hadal {
 
-// The start of an epoch in the sequence of micro-batches (sampling_order.h).
+// The start of an epoch in the sequence of micro-batches.
 //
 // Stored in checkpoints: the number of micro-batches of an epoch is known only after shuffling and packing it, so a run
 // resumed in epoch 300 would otherwise shuffle and pack 300 epochs before its first step.
 // Thread safety: plain values.
-
 struct EpochPosition {
   uint32_t order = 0;       // identifies the order: a checksum of the samples' lengths, the seed and the capacity
   int64_t epoch = 0;        // from 0
@@ -53,8 +52,8 @@ struct SamplingOptions {
   uint64_t seed = 1;
   BatchCapacity capacity;              // of one micro-batch
   int32_t micro_batches_per_step = 1;  // M
-  std::vector<double> temperatures;    // T of epoch 0, 1, …; the last one holds from there on; none: 1
-  SpecAugment spec_augment;            // of speech: masks every sentence's frames; `step` counts from 0
+  std::vector<double> temperatures;    // T of epoch 0, 1, …; the last one also for all later epochs; empty: 1
+  SpecAugment spec_augment;            // for speech: masks every sentence's frames; `step` counts from 0
 };
 
 struct StepBatches {
@@ -133,7 +132,7 @@ class SamplingOrder {
 // Returns quota(c, epoch) of `samples`, [corpora] n_c, at temperature `temperature`. REQUIRES: temperature > 0.
 std::vector<int64_t> SamplingQuotas(const std::vector<int64_t>& samples, double temperature);
 
-// What is validated of a corpus, in its own order.
+// The samples of a corpus that are used for validation: indices in the corpus, ascending.
 struct ValidationSamples {
   std::vector<int64_t> samples;
   int64_t too_long = 0;  // omitted because a side is longer than its capacity

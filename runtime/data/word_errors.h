@@ -30,9 +30,9 @@ struct WordErrors {
   }
 };
 
-// Both are UTF-8. Takes O(words of the hypothesis · words of the reference) time. Thread safety: any thread.
+// Arguments are UTF-8. Takes O(words of the hypothesis · words of the reference) time. Thread safety: any thread.
 WordErrors CountWordErrors(std::string_view hypothesis, std::string_view reference);
-// The same of characters. White space at the beginning and the end of a side does not count.
+// As above for characters. White space at the beginning and end of either text does not count.
 WordErrors CountCharacterErrors(std::string_view hypothesis, std::string_view reference);
 
 }  // namespace hadal
