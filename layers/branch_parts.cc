@@ -81,7 +81,6 @@ ConstAnyVector MakeHiddenBias(const Stream& stream, const ParameterStore& parame
 // Saved: pre(x) [R, d], which F's weight half reads; only for the input half: statistics [2R] of `pre`, input [R, d]
 // and statistics [2R] of `post`; then what F saves. Pending: the gradient of the input of `post` [R, d], then F's.
 // Numerics, threads: chunk_part.h.
-
 namespace {
 
 class NormedBranch final : public Branch {
