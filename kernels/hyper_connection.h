@@ -19,8 +19,7 @@
 // Numerics: fp32. Sums along a row in lanes, as in cpu/columns-inl.h; sums over residuals ascending (SumResiduals:
 // pairs first); gradients of α and β over blocks of kHyperRowBlock rows in double (of α: as many rows as a vector has
 // lanes, map by map), then the blocks in ascending order. A row's results depend on no other row; the number of threads
-// changes
-// no bit. On a device: cuda/hyper_connection.h.
+// changes no bit. On a device: cuda/hyper_connection.h.
 // REQUIRES: matching shapes (aborts with both values otherwise); contiguous rows. Blocking; allocates nothing.
 #pragma once
 

@@ -8,7 +8,7 @@
 
 namespace hadal {
 
-// Checks that the model's residual connections exist in plan.compute_storage, with any kernels.
+// Checks that the model's residual streams can be stored in plan.compute_storage; bf16 does not suit all methods.
 // Errors: Unimplemented, naming the setting.
 absl::Status CheckDeviceStorage(const ModelPlan& plan);
 

@@ -5,8 +5,8 @@
 // that is not finite, or a loss spike, skips it on all ranks alike. After many skipped steps in a row the run goes back
 // to its newest good checkpoint (run_health.h).
 // Validations (validator.h) change no bit of training. They are due every `every_steps` steps and when an epoch or time
-// limit ends the run. Checkpoints are written while training goes on (checkpoint/training_checkpoints.h). Metrics leave
-// through a sink on rank 0.
+// limit ends the run. Checkpoints are written while training continues (checkpoint/training_checkpoints.h). Metrics go
+// to a sink on rank 0.
 //
 // Checkpoints by the clock: rank 0 decides when one is due, in the exchange of a step's gradient norms, so that all
 // ranks save after the same step. In the same exchange rank 0 reports that it has lost the run directory to another
@@ -83,7 +83,8 @@ class Trainer {
   // Continues from the newest good checkpoint of the run; returns false if there is none. `find`: see
   // TrainingCheckpoints::LoadLatest.
   absl::StatusOr<bool> ResumeLatest(const FindCheckpoint& find = {});
-  // Resume continues from rank 0's `chosen`; InitializeFrom starts a new run from its weights.
+  // Resume continues from the checkpoint `chosen`; InitializeFrom starts a new run from its weights (`weights`: also
+  // those of a model with fewer layers; LoadedState). Rank 0's `chosen` counts; other ranks may pass any status.
   absl::Status Resume(absl::StatusOr<FoundCheckpoint> chosen);
   absl::Status InitializeFrom(absl::StatusOr<FoundCheckpoint> chosen, LoadedState weights = LoadedState::kWeights);
 
@@ -95,8 +96,8 @@ class Trainer {
 
   // Initialises the weights unless they were loaded. Trains until a limit or a request to stop. Saves as configured,
   // and always after a request. Errors: OutOfRange (not finite, and going back did not help); Aborted (another launch
-  // took over the run directory, or it was removed); those of transfers; those of files if the last checkpoint could
-  // not be written.
+  // took over the run directory, or it was removed); those of transfers; those of files if the checkpoint at the end
+  // could not be written (earlier failures are warnings).
   absl::StatusOr<TrainingOutcome> Run();
 
   Engine& engine() { return *engine_; }
@@ -114,8 +115,8 @@ class Trainer {
   absl::Status Continue(const TrainingProgress& progress);
   // Does nothing if weights were loaded: drawing and relaying all of them takes time and messages.
   absl::Status MakeNewWeights();
-  // Initialises what the method takes from a forward pass (Admin's profile). Called before the first step if no
-  // checkpoint was loaded.
+  // Initialises parameters that need a forward pass (Admin, layers/residual_profile.h). Called before the first step if
+  // no checkpoint was loaded.
   absl::Status ProfileNewWeights();
   // Runs the validation and the save that are due after a step. Returns why the run ends, if it does. `vote`: the
   // step's.

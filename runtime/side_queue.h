@@ -1,5 +1,5 @@
-// SideQueue runs kernels or copies on a second queue of a device, beside its main order, with the events that
-// synchronise the two.
+// SideQueue runs kernels or copies on a second queue of a device, beside its main queue, with the events that
+// synchronise the two. Main order: the order of the work on the main queue.
 //
 //   main order   … gradients complete │ MarkReady    parts of the backward pass …           a kernel reads the result
 //   queue                             └─────────►  Begin │ kernels │ End ── Done, asked by the host ─►  launched now

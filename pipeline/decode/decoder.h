@@ -59,12 +59,11 @@ class Decoder {
 
   // Translates `sources` (token ids without </s>, the same on every rank). Every rank returns the results, in the same
   // order. `update`: number of updates applied to the weights, which selects the branch gain (BranchNorm); at least 1
-  // is used. `starts`: of each output; none: no forced tokens, and number s for source s. A language model's sources
-  // are empty.
+  // is used. `starts`: the start of each output; empty: no forced tokens, and number s for source s. A language model's
+  // sources are empty. For a speech model, `utterances` has the frames of each utterance, and `sources` as many empty
+  // entries; its limit is longest_utterance_rows().
   // Errors: InvalidArgument naming the first source that is empty or longer than longest_source_tokens(); the
   // communicator's.
-  // A model of speech is given `utterances` of whole frames instead, and as many empty sources. Errors: as for sources,
-  // in encoder rows.
   // REQUIRES: forced tokens only with DecoderOptions::prefixes, and no more than longest_output_tokens().
   absl::StatusOr<std::vector<Translation>> Translate(std::span<const std::vector<int32_t>> sources, int64_t update,
                                                      std::span<const OutputStart> starts = {},

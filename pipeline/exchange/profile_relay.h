@@ -33,7 +33,7 @@ class ProfileRelay {
         profile_(stream, parameters) {}
 
   ResidualProfile& profile() { return profile_; }
-  // Receives the profile as rank `peer` left it, to continue from there.
+  // Receives the profile from rank `peer`, to continue it.
   absl::Status Receive(int peer);
   // Posts the profile to rank `peer`.
   absl::Status Send(int peer);
