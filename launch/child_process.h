@@ -1,7 +1,7 @@
 // Runs a command with its output in a file; returns its exit code and CPU time.
 //
-// The child runs in its own session, so a terminal's Ctrl-C reaches only the parent, which then asks the child to stop.
-// If the parent dies, the child gets SIGUSR1: a training run saves and ends.
+// The child runs in its own session, so a terminal's Ctrl-C reaches only the parent, which then calls AskToStop. If the
+// parent dies, the child gets SIGUSR1: a training run saves and ends.
 // Threads: one at a time.
 #pragma once
 

@@ -7,8 +7,7 @@ namespace hadal {
 
 // Installs the handlers, for a command that polls StopSignalled. Must be called first in main, because an earlier
 // signal ends the process. The second SIGINT or SIGTERM ends the process at once. SIGUSR1 and SIGHUP do not count:
-// Slurm sends USR1 and then TERM while the run saves, and both the shell and the kernel send HUP when a terminal
-// closes.
+// Slurm sends USR1 and, while the run saves, TERM; and when a terminal closes, both the shell and the kernel send HUP.
 void InstallStopSignals();
 
 // Ignores SIGPIPE, so that a run started by itself continues without a reader of its progress (`hadal train … | tee`

@@ -30,7 +30,7 @@ namespace hadal {
 
 enum class SupervisorState { kRunning, kAsked, kOrdered, kTerminating, kKilling, kBackingOff, kEnded };
 
-// The columns of the table.
+// The columns of the table: kOrder INT or TERM, kRequest USR1 or HUP, kSecond a second has passed, …
 enum class SupervisorEvent { kOrder, kRequest, kSecond, kSaved, kFinal, kCrash, kLastCrash, kWaitOver };
 
 enum class SupervisorAction { kNone, kAsk, kTerminate, kKill, kWait, kStart, kReturnSaved, kReturnCode, kReturnCrash };
@@ -42,8 +42,8 @@ struct SupervisorStep {
 };
 SupervisorStep Next(SupervisorState state, SupervisorEvent event);
 
-// Converts the exit code of a command. MPICH's mpirun returns the bare number of the signal that ended a rank, which is
-// not one of hadal's codes; Open MPI's and shells return 128 + signal.
+// Converts the exit code of a command. MPICH's mpirun returns the bare number n of the signal that ended a rank; 7 to
+// 30 become 128 + n, as Open MPI's mpirun and shells return it (1 to 6 are hadal's own exit codes).
 int FromLauncher(int code);
 
 // The end of one start of the job.
@@ -56,7 +56,7 @@ struct JobEnd {
 // Returns kSaved, kFinal, kCrash or, if `last`, kLastCrash.
 SupervisorEvent EventOf(const JobEnd& end, bool last);
 
-// The longest wait before a start, unless the first is longer.
+// The longest wait before a start, unless BackOff's `first` is longer.
 inline constexpr absl::Duration kLongestBackOff = absl::Minutes(5);
 // Returns the wait between a crash and the next start. `fruitless`: starts in a row without a newer checkpoint; `first`
 // is the wait after the first of them and doubles with each further one. After a start with a newer checkpoint, starts

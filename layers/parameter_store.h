@@ -35,7 +35,6 @@
 namespace hadal {
 
 // What a rank reserves memory for.
-
 enum class Purpose {
   kTraining,   // also gradients, moments and kept activations
   kInference,  // weights and the buffers of a forward pass

@@ -41,7 +41,6 @@ std::string FieldPosition(const std::string& file, absl::string_view path);
 absl::Status LoadMessage(const std::string& file, google::protobuf::Message& message);
 
 // The config arguments that several subcommands share: FILES… and repeated --set FIELD=VALUE.
-
 struct ConfigArguments {
   std::vector<std::string> files;      // base first, later ones override
   std::vector<std::string> overrides;  // "a.b=c"

@@ -20,8 +20,8 @@ struct TextSplits {
 };
 
 // Reads a list, in its order; a text with both directions gives two neighbours.
-// Errors: InvalidArgument with the file for what is not a list, a direction that is none, a text without files, a split
-// of more than 2, and two texts of one direction and domain.
+// Errors: InvalidArgument with the file: it is not a list, a direction is malformed, a text has no files, a split has
+// more than 2, or two texts have the same direction and domain.
 absl::StatusOr<TextSplits> ReadCorporaList(const std::string& path);
 
 // Finds the texts of a folder laid out as OPUS-100 (Zhang et al. 2020): folders xx-yy, anywhere below `folder`, each

@@ -8,9 +8,9 @@
 // earlier attempts.
 //
 // Rank 0 stores the request in RUN/checkpoints/resume_request, in four lines: HADAL_JOB_START, SLURM_JOB_ID, the value
-// of --resume, and the step at which training continued. It does so when the claim of the run directory has set later
-// checkpoints aside, so any newer one was saved after the request was applied. If an attempt ends before that, the next
-// one applies the request.
+// of --resume, and the step at which training continued. It does so after the attempt has claimed the run directory and
+// renamed the checkpoints of later steps, so that any newer checkpoint was saved after the request was applied. If an
+// attempt ends before that, the next one applies the request.
 // Two attempts belong to the same job if they have the same HADAL_JOB_START (launch/time_limit.h; set by the
 // supervisor and launch/hosts/train), or the same SLURM_JOB_ID with SLURM_RESTART_COUNT > 0. Any other attempt is a new
 // job.
@@ -45,7 +45,7 @@ absl::Status NoteResume(const std::string& run_directory, const std::string& ask
 
 // Rank 0: returns the checkpoint to resume from: the newest before `before_step`, or the one that `resume` names. If
 // settings have changed since, refuses it unless --accept-changes is given, and then prints the differences. The
-// message suggests that option only if `model`, the run's plan, still has the checkpoint's parameters.
+// message suggests that option only if the run's parameters, `model`, are still those of the checkpoint.
 // Errors: NotFound if "auto" finds no checkpoint; InvalidArgument, with the fields, if settings have changed, or if
 // both --resume CHECKPOINT and --init-from are given; those of FindLatest and of reading a named checkpoint.
 absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, const std::string& resume,
@@ -55,7 +55,7 @@ absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, co
 // Loads the initial state into `trainer`: a checkpoint of this run (--resume) or another run's weights (--init-from);
 // otherwise leaves it at step 0. `resume`: the effective --resume.
 // Errors: on all ranks those of ChooseResume on rank 0, and InvalidArgument if model or vocabularies differ from the
-// checkpoint's, or if --init-from is of --run-dir itself; errors of loading and of Communicator::Wait.
+// checkpoint's, or if --init-from names --run-dir itself; errors of loading and of Communicator::Wait.
 absl::Status LoadInitialState(const TrainArguments& arguments, const std::string& resume, const PreparedRun& run,
                               int rank, TrainingSinks& sinks, Trainer& trainer);
 

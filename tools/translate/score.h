@@ -35,9 +35,9 @@ struct ScoreOptions {
   std::string direction;                    // "en-de"; empty: none
   LanguageTags tags = LanguageTags::kNone;  // where the direction's tags stand
   int64_t block = 0;                        // tokens of a block of the stream; 0: line by line
-  int64_t context = 0;                      // of a block's tokens, those that repeat the block before unscored
-  int32_t batch_tokens = 2048;              // capacity of a batch in rows per side; also limits a sentence
-  OverLong over_long = OverLong::kError;    // kSkip: prints "nan" and 0 and counts the pair in the summary
+  int64_t context = 0;          // tokens at the start of a block that repeat the previous block and are not scored
+  int32_t batch_tokens = 2048;  // capacity of a batch in rows per side; also limits a sentence
+  OverLong over_long = OverLong::kError;  // kSkip: prints "nan" and 0 and counts the pair in the summary
   int64_t buffer_pairs = 2000;
   double wait_timeout_seconds = 600;
   int32_t threads = 0;  // for the launcher: CPU threads per rank; 0: its share
@@ -52,6 +52,9 @@ absl::Status RunScore(const ScoreOptions& options, Communicator& communicator, c
 // Adds the options to a subcommand.
 void AddScoreOptions(Command command, ScoreOptions& options);
 
+// Number of words between white space (runtime/data/unicode_text.h).
+int64_t CountWords(absl::string_view line);
+
 // `hadal score --block N [--context C]`: the probability of a text as one stream under a language model.
 //
 // The stream is the tokens of all lines, each line followed by </s>. It is cut into blocks of N tokens, of which the
@@ -61,10 +64,6 @@ void AddScoreOptions(Command command, ScoreOptions& options);
 // --context-window C; as there, </s> counts as a token.
 // Writes one line per block: the sum of the natural-log probabilities of its new tokens, and their number, separated by
 // a tab. The summary has the perplexity per token, and per word, as above.
-
-// Number of words between white space (runtime/data/unicode_text.h).
-int64_t CountWords(absl::string_view line);
-
 // As RunScore. Errors also: InvalidArgument for a model that translates, a block that is longer than the model's
 // positions or a batch, and a context that leaves no new token.
 absl::Status RunScoreStream(const ScoreOptions& options, Communicator& communicator, const Stream& stream,
