@@ -2,7 +2,6 @@
 // and column; a merge adds the blocks:
 //
 //   sums[c] += Σ_part parts[part · stride + c]        part < count, c < width
-//
 // Numerics: the order of a merge's additions depends only on its count (kernels/cuda/column_parts.h).
 // Thread safety: plain values.
 #pragma once

@@ -2,7 +2,6 @@
 //
 //   merge     the second stage of a sum over rows (column_merge.h): gradients of biases, of a norm's scale and shift
 //   product   LinearBackwardWeight: dW += dyᵀ·x, and its sum over rows
-//
 // Why: at 4,096 rows of 512 columns a norm's merges read 1.6 MB, half a microsecond's traffic, and a weight's gradient
 // has fewer tiles than a GPU has multiprocessors. One launch does the merges of several sublayers, and one the products
 // of equal shape at a constant distance from each other, such as those of consecutive layers.

@@ -1,7 +1,6 @@
 // Keeps this process's output open after its reader has ended, for example tee in `hadal supervise -- mpirun … | tee
 // log` when the terminal is closed. Without this, Open MPI's mpirun would end its ranks two seconds later, after ten
 // writes to the closed pipe.
-//
 // Threads: one, and no other may run in the process.
 #pragma once
 

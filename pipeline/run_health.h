@@ -28,7 +28,6 @@ namespace hadal {
 //                       max(1/window, 1/(n + 1)): mean += a·δ, variance = (1 − a)·(variance + a·δ²). While n < window
 //                       these are the unweighted ones.
 //   spike               loss > mean + z·√variance, from the window-th update on
-//
 // Why: one bad batch can make a deep model diverge for good; skipping it costs one step. Skipped losses do not enter
 // the mean, because otherwise one spike would hide the next. The decision depends only on the step's loss and on
 // numbers saved with the checkpoint, so all ranks and a resumed run decide alike. Source of the formulas: Finch,

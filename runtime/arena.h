@@ -13,13 +13,11 @@
 //
 // At its start a program's scratch may hold NaN or another program's values, so a program must write scratch before it
 // reads it. A program may end only when no message, copy or kernel uses its scratch.
-//
 // Thread safety: a layout is built by one thread. A finished Arena is read-only and may be shared.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>

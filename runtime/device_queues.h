@@ -5,7 +5,6 @@
 //   kernels … Record(ready, main)            the host continues
 //   Await(queue, ready); transfer on queue   starts when those kernels are done
 //   Record(done, queue) … Reached(done)      kernels enqueued on the main queue from now on see what the transfer wrote
-//
 // Threads: as Device. Blocking: only MakeQueue, MakeEvent and AwaitOnHost.
 #pragma once
 

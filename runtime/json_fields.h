@@ -12,7 +12,6 @@
 #pragma once
 
 #include <concepts>
-#include <cstdint>
 #include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>

@@ -1,5 +1,4 @@
 // Makes text from files and command lines safe to print: names in manifests, metrics and errors may contain anything.
-//
 // Thread safety: pure functions; PrintableBuffer as any stream buffer.
 #pragma once
 

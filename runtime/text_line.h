@@ -1,5 +1,4 @@
 // Reads lines of bounded length from an untrusted stream, so that a file or pipe without line ends takes no memory.
-//
 // Thread safety: as std::istream. Memory: one line. Blocking: as the stream.
 #pragma once
 

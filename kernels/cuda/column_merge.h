@@ -1,5 +1,4 @@
 // The second stage of sums over rows: the formula of kernels/column_merge.h, for many sums in one launch.
-//
 // Numerics: fp32. The parts of a column are divided into at most 32 runs of kLoadsAhead parts or more (column_parts.h).
 // A run is added in ascending order, then the runs in ascending order. So the order depends only on the number of
 // parts, not on what else is in the launch. Asynchronous.

@@ -1,5 +1,4 @@
 // Finds a run's checkpoints on disk, and adds new ones. File names: runtime/run_directory.h.
-//
 // Thread safety: any thread may call the functions; a CheckpointCommitter is used by one thread at a time. Only rank 0
 // of one attempt, the owner (run_owner.h), may write to a run directory. No call communicates. Blocking: all do file
 // input and output.

@@ -72,7 +72,6 @@ class CheckpointFileWriter {
 //
 //   main order   step N │ready   forward, backward …   │ copies to the buffer │buffered   the update …
 //   queue               └─► slice 0, slice 1, …                               └─► the thread reads the buffer
-//
 // Source of the idea: CheckFreq (Mohan, Phanishayee and Chidambaram, FAST 2021), which always copies first.
 // Threads: one thread (on a device, the device's) makes all calls; the internal thread copies and writes. Blocking: as
 // stated.

@@ -7,7 +7,6 @@
 // It uses the weights in place: those of a training engine (validation changes no bit of them) or of a loaded
 // checkpoint. Several groups (lanes) are in progress at once, so that a stage has work while another group's step is
 // elsewhere.
-//
 // Numerics: a sentence's hypotheses and scores have the same bits whatever is translated beside it, for every number of
 // ranks, lanes, threads and sentences per group (on AVX-512; below it the encoder has the limits of kernels/linear.h).
 // On a GPU, cuBLASLt chooses the order of addition by a product's shape; therefore every group and step is padded to

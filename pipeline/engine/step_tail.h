@@ -12,7 +12,6 @@
 // order.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <limits>

@@ -21,7 +21,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -148,7 +147,6 @@ class ReceiveChannel {
 
 // Channels owns the point-to-point channels of one rank: for each of its chunks, up to four channels that send and
 // receive activations (forward) and their gradients (backward).
-//
 // Threads: one. Blocking: Drain. Errors: those of the Communicator.
 class Channels {
  public:

@@ -7,14 +7,13 @@
 
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/options/grid_shape.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/group_communicator.h"
-#include "runtime/comm/nccl_communicator.h"
+#include "runtime/comm/nccl_groups.h"
 
 namespace hadal {
 

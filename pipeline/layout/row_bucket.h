@@ -1,5 +1,4 @@
 // Rounds a micro-batch's rows up to one of a few sizes, for a device.
-//
 // Why: what a device launches for a micro-batch depends on its rows. With few sizes, one recorded graph serves many
 // micro-batches (graph_cache.h) and one product's plan many layers.
 // A size is a multiple of an eighth of the capacity (rounded up to 8 rows), or of bucket_rows if that is more, and at

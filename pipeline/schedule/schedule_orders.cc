@@ -10,7 +10,6 @@
 // beyond M are left out. That is safe: what the instructions wait for forms a graph without cycles. Leaving out the
 // last micro-batches removes nodes and adds no edge (message i of a channel waits only for messages before i). So there
 // is still no cycle, the order is still ascending, and a rank never holds more than under the rounded-up M.
-//
 // Threads: values. Blocking: none.
 #include "pipeline/schedule/schedule_orders.h"
 

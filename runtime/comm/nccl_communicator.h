@@ -36,7 +36,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "runtime/comm/communicator.h"

@@ -16,7 +16,6 @@
 // count.
 //
 // "char": every character other than white space is a token.
-//
 // Source: mteval-v13a.pl (NIST 2009); sacreBLEU 2.6.0, whose tokens the tests compare with.
 #pragma once
 

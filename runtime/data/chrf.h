@@ -6,7 +6,6 @@
 // A segment's n-grams of an order count only if its reference has one of that order. Of several references of a segment
 // the first with the highest chrF of that segment alone counts. Words are split at white space. If the last character
 // of a longer word is ASCII punctuation, it becomes a word of its own; otherwise the first character, if it is.
-//
 // Sources: Popović 2015, 2017; sacreBLEU 2.6.0, whose double it computes by the same order of operations.
 #pragma once
 

@@ -11,7 +11,6 @@
 // Thread safety: pure functions.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

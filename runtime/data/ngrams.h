@@ -1,5 +1,4 @@
 // Counts of the n-grams of a segment, for BLEU and chrF.
-//
 // Thread safety: pure functions.
 #pragma once
 

@@ -15,7 +15,6 @@
 // c is one of the manifest's corpora. The order within c depends on its name, so adding a corpus changes the quotas
 // only. Weights of samples do not change the order. Source of p_c: Arivazhagan et al. 2019 (1907.05019), fairseq's
 // --sampling-method temperature.
-//
 // Cost: the next step costs only the copying. Entering an epoch costs a shuffle of each pass that it touches and one
 // look at the lengths. A seek enters every epoch between its target and the last earlier epoch whose start is known:
 // epoch 0, those entered before, and the one passed to Continue(). Memory: 8 bytes per sample, and 24 bytes per

@@ -5,7 +5,6 @@
 // The errors of a segment are the least number of edits that make the hypothesis the reference (Levenshtein distance).
 // Words are split at a space, and at two or more characters of white space; one other white-space character between two
 // letters (a tab, a no-break space) is a part of the word. Case and punctuation count.
-//
 // Sources: Levenshtein 1966; jiwer 4.0.0, whose double it computes.
 #pragma once
 

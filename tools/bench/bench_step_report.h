@@ -1,5 +1,4 @@
 // The results of `hadal bench step`, and their output as text or as JSON for scripts (tests/gpu/step_bench).
-//
 // Thread safety: plain values, pure functions.
 #pragma once
 

@@ -64,7 +64,6 @@ enum class TensorValues { kSigned, kPositive };
 
 // The tensors of one measured kernel: memory on a stream's device, filled with non-zero numbers, and the number of
 // bytes that the kernel must move if it reads each input once and writes each output once.
-//
 // Why not zeros: hardware may be faster on them. Values are uniform in [-1, 1), or for kPositive in [0.5, 1.5); a block
 // of 4,096 is repeated.
 // Errors: status() keeps the first allocation error; tensors requested after it are empty.

@@ -1,5 +1,4 @@
 // One kernel at one shape for `hadal bench kernels`: the bytes or operations it needs, and how to launch it.
-//
 // Thread safety: plain values.
 #pragma once
 

@@ -4,7 +4,6 @@
 //     --set model.heads=7
 //     configs/base.textproto:12:3: model.d_model = 64
 //     not set: stop.steps (default: 0)
-//
 // Why: a run's config is merged from files and --set, and rules between fields are checked after merging, when the
 // origin of a value is no longer known. Messages contain the full paths of fields, which are looked up here, so checks
 // do not need to carry origins.

@@ -1,5 +1,4 @@
 // The cleaning report of `hadal prepare`: counts of defects in each text of each split, and of skipped lines.
-//
 // Thread safety: plain values, pure functions.
 #pragma once
 

@@ -1,5 +1,4 @@
 // The two passes of `hadal prepare` over the text of one split: check every line, then encode the usable ones.
-//
 // Thread safety: one thread.
 #pragma once
 

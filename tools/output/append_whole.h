@@ -1,5 +1,4 @@
 // Appends to a file that others read while it grows: a piece (a line, a record) is written whole or not at all.
-//
 // Why: on a full disk write(2) may write only the beginning of a piece. A piece appended later, when there is space
 // again, would follow it directly: two lines merged into one, or a record that no reader can skip.
 // Why WholeAppender holds pieces: a run continues while its disk is full, and the numbers of those steps exist only

@@ -24,7 +24,7 @@
 #include "runtime/data/language_tags.h"
 #include "runtime/stream.h"
 #include "tools/command_line.h"
-#include "tools/translate/translate.h"
+#include "tools/translate/translate_options.h"
 
 namespace hadal {
 
