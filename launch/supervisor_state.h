@@ -13,6 +13,7 @@
 //   ask         USR1 to the job, which saves and exits 85; repeated each second, since a job that is still starting
 //               does not listen yet. Only INT and TERM escalate: a closed terminal sends HUP twice, and Slurm sends
 //               USR1 and then TERM.
+//   a second    a second has passed
 //   saved       the job's exit code is 85; or rank 0 reported 85 and the launcher returned something else (mpirun: 1,
 //               if TERM is sent to mpirun itself); or USR1 ended the job before rank 0 had begun: nothing to save
 //   crash       the exit code is 5 (a rank hung), 6 or ≥ 128 (a rank or the launcher was lost); or it is 1, rank 0 had
@@ -30,7 +31,7 @@ namespace hadal {
 
 enum class SupervisorState { kRunning, kAsked, kOrdered, kTerminating, kKilling, kBackingOff, kEnded };
 
-// The columns of the table: kOrder INT or TERM, kRequest USR1 or HUP, kSecond a second has passed, …
+// The columns of the table, in its order.
 enum class SupervisorEvent { kOrder, kRequest, kSecond, kSaved, kFinal, kCrash, kLastCrash, kWaitOver };
 
 enum class SupervisorAction { kNone, kAsk, kTerminate, kKill, kWait, kStart, kReturnSaved, kReturnCode, kReturnCrash };

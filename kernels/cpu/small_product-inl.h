@@ -9,7 +9,7 @@
 // Numerics: every element of C is one chain of fused multiply-adds (without FMA: product, then sum) in ascending order
 // of `inner`, starting from 0 or from C. The size of blocks, the vector width, and splitting `inner` over several calls
 // do not change any bit. REQUIRES: C overlaps neither A nor B.
-// A Highway "-inl" header: see dropout-inl.h. Thread-safe; allocates nothing.
+// A Highway "-inl" header, compiled once per instruction set: see dropout-inl.h. Thread-safe; allocates nothing.
 
 #if defined(HADAL_KERNELS_CPU_SMALL_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HADAL_KERNELS_CPU_SMALL_PRODUCT_INL_H_

@@ -1,5 +1,6 @@
-// How one model is divided over the S ranks of a pipeline: where it is cut, which instructions each rank runs, how many
-// micro-batches each chunk holds; and which replica of the pipeline this is, with its share of the step.
+// How one model is divided over the S ranks (stages) of a pipeline, each with v chunks; G = S·v chunks in all
+// (schedule/schedule.h): where it is cut, which instructions each rank runs, how many micro-batches each chunk holds;
+// and which replica of the pipeline this is, with its share of the step.
 //
 // A pure function of (model plan, batch, pipeline options, ranks, rank, resources): every rank of a replica computes
 // the same layout, `hadal plan` prints it, and the checker has proved its schedule before the first step.
@@ -43,7 +44,7 @@ inline constexpr double kTypicalSentenceRows = 32;
 // (tools/train/train_start.h); `hadal plan` uses the defaults. The same on every rank.
 struct RankResources {
   bool device_transfers = false;  // messages are in device memory (launch/transport_choice.h), not in host memory
-  bool free_links = false;        // ScheduleShape's
+  bool free_links = false;        // messages take no time (ScheduleShape)
   bool trains = true;             // false: the layout only divides the model for decoding, which sends other messages
   // Limit for a rank's buffers; 0: none. Only MakeFittingLayout (memory_fit.h) reads it.
   int64_t memory_limit_bytes = 0;
@@ -70,7 +71,7 @@ struct PipelineLayout {
   std::vector<int32_t> borders;           // [G + 1]: global chunk g holds sublayers [borders[g], borders[g + 1])
   std::vector<double> costs;              // [sublayers] multiply-adds of a forward at full capacity
   std::vector<RankProgram> programs;      // [S]
-  // Micro-batches live at once, and those whose input half has not ended.
+  // Most micro-batches live (in memory; schedule_check.h) at once, and most whose input half has not ended.
   std::vector<std::vector<int>> peak_live, peak_input;  // [S][v]
   std::vector<int> peak_pending;                        // [S] weight halves pending at once; 0: backwards are whole
   double analytic_bubble = 0;                           // share of a step that ranks idle, by replay with `costs`

@@ -31,7 +31,7 @@ struct TextPlotOptions {
   int rows = 12;     // REQUIRES: ≥ 3
   std::string title;
   std::string x_label;
-  bool unicode = true;
+  bool unicode = true;  // false: ASCII
   bool color = false;
 };
 

@@ -21,6 +21,7 @@ struct LinkRate {
   double bytes_per_second = 0;  // achieved; 0: transfers are free
   double latency_seconds = 0;
 
+  // How long a message of `bytes` occupies the link; it arrives latency_seconds later.
   double HeldSeconds(double bytes) const { return bytes_per_second > 0 ? bytes / bytes_per_second : 0; }
 };
 
@@ -39,16 +40,16 @@ struct Machine {
   int64_t memory_bytes = 0;    // of a device, available for buffers
   int64_t reserved_bytes = 0;  // of a device, besides memory_bytes: for the driver and libraries
   Precision precision = Precision::kFp32;
-  double peak_flops = 0;       // per second and device; 0: not described, a profile must give it
-  double matmul_flops = 0;     // achieved by large products
-  double attention_flops = 0;  // achieved by attention's products
-  int matmul_units = 1;
-  int matmul_tile = 128;
+  double peak_flops = 0;               // per second and device; 0: not described, a profile must give it
+  double matmul_flops = 0;             // achieved by large products
+  double attention_flops = 0;          // achieved by attention's products
+  int matmul_units = 1;                // that work on tiles of a product in parallel: multiprocessors, cores
+  int matmul_tile = 128;               // edge of a tile, in elements
   double memory_bytes_per_second = 0;  // achieved
-  double kernel_seconds = 0;
-  double gap_seconds = 0;           // of the host, for each forward and backward
-  double call_seconds = 0;          // of the host, for each send or receive, or group of them
-  double grouped_call_seconds = 0;  // of the host, for each in a group
+  double kernel_seconds = 0;           // shortest time from one kernel's start to the next one's
+  double gap_seconds = 0;              // a device waits for its host, before each forward and backward
+  double call_seconds = 0;             // of the host, for each send or receive, or group of them
+  double grouped_call_seconds = 0;     // of the host, for each in a group
   LinkRate intra_node, inter_node;
   bool overlap = true;
 
