@@ -6,8 +6,8 @@
 //   d' = d + c·b·g·dropout(y + bias)                                    [R, W], only with a second stream d
 //
 // Post-norm: n is the next residual (x' = n). Pre-norm: s is the next residual and n is the next sublayer's input, so
-// one kernel computes the sum and the next sublayer's norm. Where a sublayer's sum was computed elsewhere (another
-// stage's, or before recomputation), the norm runs alone (no branch, s = x) and gives the same bits.
+// one kernel computes the sum and the next sublayer's norm. At the start of a segment (consecutive sublayers that run,
+// and are recomputed, together) the norm runs alone (no branch, s = x) and gives the same bits.
 // Source: residual_norm.md has the derivation. DeepNorm: DeepNet (arXiv 2203.00555) figure 2, r = alpha. BranchNorm
 // (arXiv 2305.02790) eq. 7, b = alpha_t. ReZero (Bachlechner et al. 2020), g learned. Admin (Liu et al. 2020), ω
 // learned. B2T (arXiv 2206.00330), e the layer's input. LayerNorm Scaling (arXiv 2502.05795), k. ResiDual (arXiv

@@ -43,8 +43,8 @@ class RunHealth {
   // `plan` must outlive the object.
   RunHealth(const ModelPlan& plan, const HealthOptions& options) : plan_(plan), options_(options) {}
 
-  // Must be called after each step. Returns a sentence if its update was skipped, else "". `trend`: of the losses
-  // before the step. `where`: LocateFailure's text, if it was called; GoBack's error repeats it.
+  // Must be called after each step. Returns a sentence if its update was skipped, else "". `trend`: of all losses so
+  // far, except spikes. `where`: LocateFailure's text, if it was called; GoBack's error repeats it.
   std::string AfterStep(const StepResult& result, const LossTrend& trend, const std::string& where);
   // Sets the count of skipped steps in a row, as saved in the checkpoint of a resumed run.
   void Continue(int32_t skipped_in_a_row) { skipped_in_a_row_ = skipped_in_a_row; }
@@ -52,7 +52,7 @@ class RunHealth {
   bool must_go_back() const { return skipped_in_a_row_ > 0 && skipped_in_a_row_ >= options_.skipped_steps; }
 
   // Returns the progress from which the run continues: `now`, with the state of `loaded` (nullopt: there was no
-  // checkpoint). Errors: OutOfRange if the run has already gone back to the same weights.
+  // checkpoint). Errors: OutOfRange if there was no checkpoint, or if the run had already gone back to these weights.
   absl::StatusOr<TrainingProgress> GoBack(const TrainingProgress& now, const std::optional<TrainingProgress>& loaded);
 
  private:

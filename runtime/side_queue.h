@@ -36,7 +36,8 @@ class SideQueue {
   DeviceQueues::Queue queue() const { return queue_; }
   // Declares that everything the pieces [first, last) depend on has been launched in the main order.
   void MarkReady(size_t first, size_t last);
-  // The event that MarkReady recorded for the piece. REQUIRES: marked ready.
+  // The event that MarkReady recorded for the piece; it is not recorded again until the piece is marked ready again.
+  // REQUIRES: marked ready.
   DeviceQueues::Event ready(size_t piece) const { return waits_for_[piece]; }
   // Returns the stream on which to launch the piece, until End.  REQUIRES: marked ready.
   Stream Begin(const Stream& main, size_t piece);

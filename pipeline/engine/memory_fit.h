@@ -34,10 +34,10 @@ int64_t DriverBytes(const ModelPlan& plan, const PipelineLayout& pipeline);
 
 // Returns MakePipelineLayout's layout for world rank `rank` of `ranks`, if each rank's LimitedBytes are at most
 // resources.memory_limit_bytes (0: no limit). options.recompute_auto: recompute_every is then 0 if that fits, else the
-// one of SegmentLengths with which the fullest rank needs the fewest bytes. Apart from the rank's own fields the result
-// is the same on every rank. Errors: ResourceExhausted, naming the fullest rank, its bytes, the limit and the
-// recompute_every that needs the fewest bytes, and for a model that combines layers the largest depth that fits;
-// InvalidArgument for recompute_auto without a limit; MakePipelineLayout's.
+// one of SegmentLengths with which the fullest rank needs the fewest bytes. Apart from `replica` the result is the same
+// on every rank. Errors: ResourceExhausted, naming the fullest rank, its bytes, the limit and the recompute_every that
+// needs the fewest bytes, and for a model that combines layers the largest depth that fits; InvalidArgument for
+// recompute_auto without a limit; MakePipelineLayout's.
 absl::StatusOr<PipelineLayout> MakeFittingLayout(const ModelPlan& plan, const BatchOptions& batch,
                                                  const PipelineOptions& options, int ranks, int rank,
                                                  const RankResources& resources, const Stream& stream);

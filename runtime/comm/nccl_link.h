@@ -53,8 +53,8 @@ class NcclLink {
   // Joins the group. All its ranks must call it with the same id. NCCL does not notice that a rank has given up
   // elsewhere, so Open calls `alive` while it waits, and returns its error if it fails. Errors also: ResourceExhausted.
   absl::Status Open(const NcclUniqueId& id, const Deadline& deadline, const std::function<absl::Status()>& alive);
-  // Moves the first messages with a peer, one or one each way; NCCL connects the two ranks meanwhile. Both must call
-  // it, before they Start messages with each other: otherwise Start blocks while NCCL connects. `alive`: as above.
+  // Moves the first messages with a peer, one or one each way; NCCL connects the two ranks meanwhile. Both must call it
+  // before they Start messages with each other. `alive`: as above.
   absl::Status MoveFirst(std::span<const Message> messages, const Deadline& deadline,
                          const std::function<absl::Status()>& alive);
   // Starts messages that access their data after `after` is reached; `done` is reached when all have ended.
