@@ -72,8 +72,8 @@ struct DeviceDecision {
 };
 // What all ranks compute on. Pure.
 // Errors: InvalidArgument if cuda, or a precision that only a GPU has, is requested but impossible: no GPU or driver, a
-// build without CUDA, or no GPU kernel for something the run needs; Internal, with rank and host, if only
-// some ranks can use one.
+// build without CUDA, or no GPU kernel for something the run needs; Internal, with rank and host, if only some ranks
+// can use one.
 absl::StatusOr<DeviceDecision> DecideDevice(const DeviceRequest& request, TrainingPrecision precision,
                                             std::span<const DeviceFacts> ranks);
 

@@ -246,8 +246,8 @@ class ChunkPart {
 // Branch: the function F of the residual connection s = r·x + b·dropout(F(x)) + e: attention or feed-forward, without
 // the sublayer's norm.
 //
-// Three methods, with the tensors and rules of a part's step: Forward stores in `saved` what backward
-// needs; BackwardInput reads the gradient of its output and stores inner gradients in `pending`; BackwardWeight reads
+// Three methods, with the tensors and rules of a part's step: Forward stores in `saved` what backward needs;
+// BackwardInput reads the gradient of its output and stores inner gradients in `pending`; BackwardWeight reads
 // `pending` and d_y. The bias of the last product (out_proj.bias, fc2.bias) is not part of F: the residual connection's
 // kernel adds it and sums its gradient, because that kernel reads the product anyway.
 // Shapes: x, y and their gradients [R, d]; R = source rows in the encoder, target rows in the decoder.

@@ -9,8 +9,8 @@
 // no time; the caller adds the optimizer's time. The result depends only on programs and costs, not on the order of
 // replaying (schedule_run.h): each direction of a link has one sender, and its sends are in program order.
 //
-// Idle share of a step for equal costs and free transfers (Narayanan et al. 2021, arXiv 2104.04473,
-// sections 2.2.1-2.2.2):
+// Idle share of a step for equal costs and free transfers (Narayanan et al. 2021, arXiv 2104.04473, sections
+// 2.2.1-2.2.2):
 //   bubble / makespan = (S-1) / (v·M + S-1)        bubble / compute = (S-1) / (v·M)
 // This holds for whole backwards: GPipe and 1F1B with v = 1 for every M; with v > 1 if S divides M. Otherwise use the
 // replay.

@@ -53,8 +53,8 @@ struct Scaling {
 
 std::string ToString(ScalingKind kind);
 
-// Errors: InvalidArgument for fewer than two runs, runs that differ in more than their layout, or a
-// run without stage times; names the run.
+// Errors: InvalidArgument for fewer than two runs, runs that differ in more than their layout, or a run without stage
+// times; names the run.
 absl::StatusOr<Scaling> CompareRuns(const std::vector<RunRecord>& runs, const std::vector<RunSummary>& summaries);
 
 // Describes the largest cause of a row's loss, with its remedy: a slow stage (run_summary.h) first if the waiting for

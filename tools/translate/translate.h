@@ -14,8 +14,7 @@
 // empty prompt. Forced tokens are part of the output and of its score.
 // A sentence's output depends only on the model, the options and, for samples, its line's number; not on other
 // sentences, ranks or threads. (On a GPU the last bits of its score depend on --beam, --batch and --longest-source,
-// which determine the sizes of products: decode_capacity.h.)
-// translation_output.h also describes how --out is written.
+// which determine the sizes of products: decode_capacity.h.) translation_output.h also describes how --out is written.
 // --buffer lines at a time are read, then translated, then written; one line at a time if they are typed.
 #pragma once
 
