@@ -18,9 +18,9 @@ namespace hadal {
 
 double SumOfSquares(ConstVector x);
 
-// The same for many slices. The stream's threads share the elements evenly. One thread sums a slice, so its bits are
-// those of SumOfSquares. A device adds in another order (cuda/sum_of_squares.h); a thousand slices take two launches
-// and one wait there. REQUIRES: on a device all slices are in one allocation.
+// SumOfSquares for many slices. The stream's threads share the elements evenly. One thread sums a slice, so its bits
+// are those of SumOfSquares. A device adds in another order (cuda/sum_of_squares.h); a thousand slices take two
+// launches and one wait there. REQUIRES: on a device all slices are in one allocation.
 struct SquaresSlice {
   ConstVector x;
   int64_t first = 0;  // elements in the slices before it

@@ -60,7 +60,7 @@ struct FoundDevice {
   std::unique_ptr<Device> device;  // null: none that this run can use
   DeviceFacts facts;
 };
-// Opens this rank's GPU, if `request` asks for one and `plan` trains on it. Its waits end after
+// Opens this rank's GPU, if `request` allows one and the GPU supports `plan`. Its waits end after
 // pipeline.wait_timeout_seconds (runtime/device_watch.h). Blocking: a second or two.
 FoundDevice FindDevice(const DeviceRequest& request, const ModelPlan& plan, const TrainOptions& options,
                        int local_rank);
@@ -70,7 +70,7 @@ struct DeviceDecision {
   Storage compute_storage = Storage::kFloat32;  // for the run's ModelPlan
   std::string notice;                           // for the user; empty: nothing to say
 };
-// What all ranks compute on. Pure.
+// Returns the device that all ranks compute on. Pure.
 // Errors: InvalidArgument if cuda, or a precision that only a GPU has, is requested but impossible: no GPU or driver, a
 // build without CUDA, or no GPU kernel for something the run needs; Internal, with rank and host, if only some ranks
 // can use one.

@@ -13,8 +13,8 @@
 // ranks behind when it is killed. A guardian (guardian.h) runs each start in a session of its own and leaves no process
 // of it, even if the supervisor is killed. Limitation: on this host only; on others Open MPI's daemons do so, which
 // detect a lost host by TCP keepalive (set to 11 seconds here unless the environment sets it).
-// A closed terminal (HUP) ends the run, saved, because a user who logs out without nohup expects it to end; under nohup
-// it goes on. A reader of the output that ends (`… | head`) changes nothing for the supervisor.
+// A closed terminal (HUP) saves and ends the run, because a user who logs out without nohup expects that; under nohup
+// it continues. A reader of the output that ends (`… | head`) changes nothing for the supervisor.
 // Threads: one, and no other may run in the process. Blocking until the job has ended.
 #pragma once
 

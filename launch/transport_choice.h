@@ -28,7 +28,7 @@ struct TransportDecision {
   std::string notice;  // for the user; empty: nothing to say
 };
 // `ranks`: of all ranks; `gpu`: what DecideDevice has decided. Pure.
-// Errors: InvalidArgument if NCCL is asked for but impossible, or if a rank's environment forbids it (NcclRefusal).
+// Errors: InvalidArgument if NCCL is requested but impossible, or if a rank's environment forbids it (NcclRefusal).
 absl::StatusOr<TransportDecision> DecideTransport(Transport asked, bool gpu, std::span<const DeviceFacts> ranks);
 
 // One of the variables that NCCL acts on.

@@ -34,7 +34,7 @@ class AdaptiveSoftmax {
   ConstMatrix Classes(const ParameterStore& parameters) const;  // K
   ConstMatrix Table(const ParameterStore& parameters, const AdaptiveBand& band) const;
   ConstMatrix Projection(const ParameterStore& parameters, const AdaptiveBand& band) const;
-  // Their gradients.
+  // The gradients of these.
   Matrix WordsGradient(const ParameterStore& parameters) const;
   Matrix ClassesGradient(const ParameterStore& parameters) const;
   Matrix TableGradient(const ParameterStore& parameters, const AdaptiveBand& band) const;

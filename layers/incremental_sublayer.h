@@ -91,7 +91,7 @@ class IncrementalScratch {
   // For a sum that is not the sublayer's output, in the residual stream's type. The same memory as branch() if both
   // types are equal.
   AnyMatrix sum(int64_t rows) const { return {sum_ == nullptr ? branch_ : sum_, rows, width_, residual_storage_}; }
-  // Of several residuals (layers/hyper_segment.cc), fp32: all of them, what the branch reads, and the maps.
+  // With several residual streams (layers/hyper_segment.cc), fp32: all of them, the branch's input, and the maps.
   Matrix residuals(int64_t rows) const { return {residuals_, rows, residual_count_ * width_}; }
   Matrix read(int64_t rows) const { return {read_, rows, width_}; }
   Matrix projected_maps(int64_t rows) const { return {maps_, rows, HyperMaps(residual_count_)}; }

@@ -32,7 +32,7 @@ class TokenEmbedding final : public ChunkPart {
 
  private:
   ConstTokens Tokens(const SublayerContext& context) const;
-  // The same in device memory.
+  // The tokens in device memory.
   DeviceTokens DeviceTokensOf(const SublayerContext& context) const;
 
   int32_t sublayer_;

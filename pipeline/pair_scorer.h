@@ -50,7 +50,8 @@ class PairScorer {
   // Returns the scores on every rank, in the order of `pairs` (the same on every rank).
   // REQUIRES: no side longer than longest_tokens(); pairs have a source if and only if the model has an encoder.
   absl::StatusOr<std::vector<PairScore>> Score(std::span<const SampleView> pairs);
-  // The same for blocks of text. REQUIRES: a language model; no block of more than longest_tokens() + 1 tokens.
+  // Returns the scores of blocks of text, likewise. REQUIRES: a language model; no block of more than longest_tokens()
+  // + 1 tokens.
   absl::StatusOr<std::vector<PairScore>> ScoreBlocks(std::span<const TextBlock> blocks);
 
  private:

@@ -54,7 +54,7 @@ class ArenaLayout {
 
   ArenaLayout() = default;
   // A layout for kernels on a device of that kind. On the CPU host regions and kernel regions form one part.
-  // `gap_bytes`, a multiple of the alignment: unused bytes behind each region, for tests of accesses outside them.
+  // `gap_bytes`, a multiple of the alignment: unused bytes after each region, for tests of accesses outside regions.
   explicit ArenaLayout(DeviceKind kind, int64_t gap_bytes = 0)
       : host_apart_(kind != DeviceKind::kCpu), gap_bytes_(gap_bytes) {}
 
@@ -97,7 +97,7 @@ class ArenaLayout {
   };
   // In order of first use.
   const std::vector<Category>& categories() const { return categories_; }
-  // The unused bytes behind each region, if gap_bytes is not 0.
+  // The unused bytes after each region, if gap_bytes is not 0.
   struct Gap {
     ArenaSlice slice;
     int program = 0;  // of scratch

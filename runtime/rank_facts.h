@@ -1,4 +1,4 @@
-// What a rank knows about itself at the start of a job: where it runs, with what, and what it may use.
+// Facts that a rank gathers about itself at the start of a job: where it runs, its program, and its limits.
 //
 // Ranks gather these and compare them: a training run at its start (tools/train/rank_setup.h), `hadal doctor` before
 // a job.

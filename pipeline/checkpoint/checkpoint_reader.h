@@ -48,7 +48,7 @@ class CheckpointReader {
   // Errors: NotFound (no such directory, or removed meanwhile; or no manifest, in a directory without a checkpoint's
   // name), DataLoss (damaged; says which file and how), FailedPrecondition (newer format); file errors.
   static absl::StatusOr<CheckpointReader> Open(const std::string& directory);
-  // As above, with a manifest that another rank has read.
+  // Opens the checkpoint with a manifest that another rank has read.
   static absl::StatusOr<CheckpointReader> Open(const std::string& directory, CheckpointManifest manifest);
 
   CheckpointReader(CheckpointReader&&) noexcept;

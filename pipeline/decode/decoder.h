@@ -71,7 +71,7 @@ class Decoder {
   // In tokens, without </s>.
   int64_t longest_source_tokens() const { return capacity().longest_source - 1; }
   int64_t longest_utterance_rows() const { return capacity().longest_source; }  // of the encoder: no </s>
-  // Of an output, for a source of so many tokens.
+  // Tokens of the longest output for a source of `source_tokens` tokens.
   int64_t longest_output_tokens(int64_t source_tokens) const {
     return LongestTranslation(parts_.options.beam, source_tokens + (plan_.options.has_encoder() ? 1 : 0),
                               plan_.options.max_positions);

@@ -37,7 +37,7 @@ class DecoderChunk {
   struct Launching {
     bool on_device = false;
     bool graphs = false;  // launch CUDA graphs; ignored unless on_device
-    bool logits = false;  // Candidates may be asked for the logits of all tokens
+    bool logits = false;  // whether Candidates may return the logits of all tokens
   };
   // Sublayers [first, last) of the plan. `plan` and `buffers` must outlive the chunk.
   DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, const DecodeCapacity& capacity, int32_t candidates,

@@ -103,7 +103,7 @@ struct RankParts {
   std::optional<DecoderParts> decoder;  // for validations, if the plan has one
 };
 
-// What an engine needs. Everything referenced must outlive it.
+// The arguments of Engine::Create. Everything referenced must outlive the engine.
 struct EngineSetup {
   const ModelPlan& plan;
   const PipelineLayout& pipeline;  // of `world`'s rank, for world.size() ranks

@@ -52,7 +52,7 @@ class Stage;
 TraceEvent EventOf(const Instruction& instruction, const ScheduleShape& shape, int rank,
                    std::span<const PackedBatch> batches);
 
-// What programs run on. Everything referenced must outlive the executor.
+// The environment of programs. Everything referenced must outlive the executor.
 struct ExecutorSetup {
   const PipelineLayout& pipeline;
   int stage = 0;            // of this rank
@@ -108,7 +108,7 @@ class ProgramExecutor {
   // Lets transfers and sums make progress until `done`, or until the device is idle: then the caller may block on
   // `done` alone. Errors: those of `done` and of transfers; DeadlineExceeded if the device hangs.
   absl::Status RunAheadUntil(absl::FunctionRef<absl::StatusOr<bool>()> done);
-  // What a wait for a message does meanwhile: adds gradients of replicas. Null with one replica.
+  // Called during a wait for a message: adds gradients of replicas. Null with one replica.
   const std::function<absl::Status()>* meanwhile() const {
     return setup_.pipeline.grid.replicas > 1 ? &reduce_ : nullptr;
   }
@@ -145,10 +145,10 @@ class ProgramExecutor {
   ProgramInputs inputs_;
   StepResult* result_ = nullptr;
   std::vector<LossSums> losses_;  // of each micro-batch so far, on the head's rank
-  // The last forward of the head, whose loss is on its way to the host, or null; and the mark behind it.
+  // The last forward of the head whose loss has not been read by the host, or null; and the mark after it.
   const PackedBatch* untaken_ = nullptr;
   int64_t untaken_mark_ = 0;
-  std::vector<std::vector<int64_t>> loaded_;    // [chunks, slots] the mark behind the last Load
+  std::vector<std::vector<int64_t>> loaded_;    // [chunks, slots] the mark after the last Load
   absl::Status progress_status_;                // the first error of Progress
   int32_t inputs_done_ = 0, weights_done_ = 0;  // halves of backwards so far
   std::vector<PendingHalf> row_;                // weight halves in a row that are to run

@@ -213,7 +213,7 @@ class Chunk {
   // edge.
   void Backward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients,
                 const BackwardHooks& hooks = {});
-  // The same in two halves. The first computes the gradients of the input edges.  REQUIRES: pending_slots > 0; no other
+  // Backward in two halves. The first computes the gradients of the input edges. REQUIRES: pending_slots > 0; no other
   // weight half is pending in `slot`, and with recomputation none on the rank.
   void BackwardInput(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, int32_t slot,
                      const BackwardHooks& hooks = {});

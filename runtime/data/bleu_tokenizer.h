@@ -29,7 +29,7 @@ namespace hadal {
 
 enum class BleuTokenizer { k13a, kChar, kZh };
 
-// Their names in configs, options and signatures.
+// The tokenizers' names in configs, options and signatures.
 inline constexpr Word<BleuTokenizer> kBleuTokenizers[] = {
     {"13a", BleuTokenizer::k13a}, {"char", BleuTokenizer::kChar}, {"zh", BleuTokenizer::kZh}};
 

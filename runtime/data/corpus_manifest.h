@@ -26,7 +26,7 @@ struct ShardReference {
   uint32_t crc32c = 0;  // of the whole file
 };
 
-// Of the corpus's samples, without `</s>`.
+// Counts over a corpus's samples, without `</s>`.
 struct CorpusStatistics {
   int64_t source_tokens = 0;  // including prefix tokens; of speech: frames
   int64_t target_tokens = 0;

@@ -72,7 +72,7 @@ class SamplingOrder {
   // opened, and that sizes and token ids are those that the model is made for. REQUIRES: step ≥ 0. Blocking: a stat(2)
   // for each shard.  Errors: DataLoss with the corpus's file.
   absl::Status At(int64_t step, StepBatches& out);
-  // The same. REQUIRES: nobody changes the corpus.
+  // Returns the step's micro-batches. REQUIRES: nobody changes the corpus.
   StepBatches At(int64_t step);
 
   // The epoch of the last micro-batch returned; epoch 0 at first.
@@ -142,7 +142,7 @@ struct ValidationSamples {
 absl::StatusOr<ValidationSamples> ChooseValidationSamples(const Corpus& corpus, const BatchCapacity& capacity,
                                                           int64_t max_sentences);
 
-// These samples in batches.
+// Validation samples in batches.
 struct ValidationBatches {
   std::vector<PackedBatch> batches;  // micro_batch counts from 0
   std::vector<int32_t> corpus_ids;   // [batches] index of the manifest's corpora
@@ -150,8 +150,8 @@ struct ValidationBatches {
   int64_t too_long = 0;              // as in ValidationSamples
 };
 
-// Packs them in order; a batch has samples of one of the manifest's corpora. Errors: as above; DataLoss also if a file
-// is changed meanwhile.
+// Packs the samples of ChooseValidationSamples in order; a batch has samples of one of the manifest's corpora. Errors:
+// as above; DataLoss also if a file is changed meanwhile.
 absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, const BatchCapacity& capacity,
                                                         int64_t max_sentences);
 

@@ -130,7 +130,7 @@ inline constexpr char kCleaningReport[] = "cleaning.json";
 //
 // Order of writing, so that an interruption never leaves a mixture of two corpora: the old manifests are deleted, files
 // are overwritten, the new manifests are written, then files that only the old manifests named are deleted. A process
-// that is interrupted leaves its lock file, which tells the next one that shards without a manifest may exist.
+// that is interrupted leaves its lock file, by which the next one knows that shards without a manifest may exist.
 class PrepareOutput {
  public:
   // Returns AlreadyExists if `folder` contains a corpus and `overwrite` is false. Writes nothing.

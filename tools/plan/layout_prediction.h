@@ -75,8 +75,8 @@ absl::StatusOr<LayoutPrediction> PredictLayout(const ModelPlan& model, const Bat
                                                const PipelineLayout& pipeline, const LayoutMachine& machine,
                                                PredictionDetail detail = PredictionDetail::kParts);
 
-// The host's time for each forward and backward of a pipeline of so many chunks, all stages together: it launches, and
-// makes two calls if messages come and go.
+// Returns the host's time for each forward and backward in a pipeline of `global_chunks` chunks: the launch, and two
+// calls if there are messages.
 double PhaseGapSeconds(const StepCosts& costs, int global_chunks);
 // Seconds for the R replicas of a stage to send each other (R-1)/R of `bytes`, one way, in `rounds` groups.
 double ExchangeSeconds(double bytes, double rounds, const GridShape& grid, const LayoutMachine& machine);

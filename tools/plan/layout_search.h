@@ -46,7 +46,7 @@ struct LayoutSearch {
 absl::StatusOr<LayoutSearch> SearchLayouts(const TrainOptions& options, const Machine& machine, const StepCosts& costs,
                                            int threads, const SearchOptions& search);
 
-// What `hadal plan --machine` prints about.
+// The search that LayoutSearchToText and LayoutSearchToJson describe.
 struct SearchText {
   const TrainOptions& options;
   const Machine& machine;

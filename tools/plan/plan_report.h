@@ -78,8 +78,8 @@ RankResources PlannedResources(const PipelineOptions& options, int ranks, Device
 // that fit).
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
                                           const MachineRate& rate);
-// As above, with costs instead of a rate; `rate` is then taken from them. `devices_per_node`: ranks fill nodes of so
-// many; 0: all are on one.
+// As above, with costs instead of a rate; `rate` is then taken from them. `devices_per_node`: ranks fill nodes of this
+// size; 0: all are on one node.
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
                                           const StepCosts& costs, int devices_per_node = 0);
 

@@ -89,7 +89,7 @@ absl::StatusOr<RunSummary> Summarize(const RunRecord& run);
 // it is slower on average, and as exposed transfers if it is slower only at some micro-batches.
 std::string DescribeSlowStage(const RunSummary& summary);
 
-// What a stage computes in a step according to a profile or a machine's description: at full speed, with nothing else
+// A stage's time for computing in a step, by a profile or a machine's description: at full speed, with nothing else
 // running.
 struct ComputeCosts {
   double forward = 0, recompute = 0, backward = 0;  // seconds, mean over the replicas

@@ -40,7 +40,7 @@ absl::StatusOr<Summary> MakeSummary(const std::vector<std::string>& directories,
 
 struct SummaryCell {
   std::string text;
-  std::optional<double> value;  // the number behind it, in the unit of its column
+  std::optional<double> value;  // the number that `text` shows, in the unit of its column
 };
 
 struct SummaryTable {

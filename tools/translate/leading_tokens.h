@@ -49,8 +49,8 @@ struct DirectionTags {
 // Errors: InvalidArgument naming a tag that the model's vocabularies lack, and those they have.
 absl::StatusOr<DirectionTags> FindDirectionTags(const ModelCheckpoint& checkpoint, LanguageTags tags,
                                                 const Direction& direction);
-// The same of "en-de"; no tags if there is neither direction nor kind of tags. Errors: also InvalidArgument for one
-// without the other.
+// As above for a direction as text, "en-de"; no tags if there is neither direction nor kind of tags. Errors: also
+// InvalidArgument for one without the other.
 absl::StatusOr<DirectionTags> FindDirectionTags(const ModelCheckpoint& checkpoint, LanguageTags tags,
                                                 std::string_view direction);
 
