@@ -12,8 +12,8 @@
 // which training may draw from by temperature (data.sampling_temperature), and --tags adds tags
 // (runtime/data/language_tags.h).
 //
-// The vocabulary is trained on the training text (SentencePiece: BPE or unigram, shared or one per side), or an
-// existing SentencePiece model, or a fairseq dict.txt for text that is already tokenised.
+// The vocabulary is either trained on the training text (SentencePiece: BPE or unigram, shared or one per side) or
+// given: a SentencePiece model, or a fairseq dict.txt for text that is already tokenised.
 // Every line is kept, or skipped and counted in the summary, or an error with file and line. Skipping nearly all lines
 // of a text is an error. Errors that do not depend on the text are reported before any text is read, and all text is
 // read once before anything is written, so that a bad line in the last file is found early. Deterministic: the same
