@@ -9,7 +9,7 @@
 namespace hadal {
 
 struct AddArgs {
-  Vector sum;          // [n] (+=)
+  Vector sum;          // [n] (+=): added to
   ConstVector values;  // [n]
 };
 void Add(const Stream& stream, const AddArgs& args);

@@ -13,7 +13,7 @@ namespace hadal {
 struct ColumnMerge {
   const float* parts = nullptr;
   int64_t count = 0, stride = 0, width = 0;
-  float* sums = nullptr;  // [width] (+=)
+  float* sums = nullptr;  // [width] (+=): added to
 };
 
 }  // namespace hadal

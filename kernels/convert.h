@@ -14,7 +14,7 @@ namespace hadal {
 
 struct ConvertArgs {
   ConstAnyMatrix from;  // [R, W]
-  AnyMatrix to;         // [R, W] (=)
+  AnyMatrix to;         // [R, W] (=): written
 };
 void Convert(const Stream& stream, const ConvertArgs& args);
 

@@ -13,7 +13,7 @@
 // column whose sum is below 1e-30 becomes 0, without a gradient.
 // Shapes: R packed rows; X is [R, n·d], the residuals of a row side by side; `maps` [R, m] holds H_pre, H_post, H_res.
 // The product x̃·Wᵀ is a linear layer's (linear.h), whose result is the argument `projected`.
-// Storage: fp32, also on a device.
+// Storage: fp32, also on a device. (=): written; (+=): added to.
 // Memory traffic, in rows of d: read n + 1, its product n; write 2n + 1. Backward of write: 3n + 2; of read 3n + 1, its
 // two products 3n. With n = 4 that is 18 forward and 39 backward, where Post-LN has 4 and 4 (residual_norm.md).
 // Numerics: fp32. Sums along a row in lanes, as in cpu/columns-inl.h; sums over residuals ascending (SumResiduals:

@@ -6,7 +6,7 @@
 //
 // Bias, ReLU and dropout are applied while the product's output is in cache. linear.md states which of them a device's
 // library fuses into the product, and how its results differ.
-// Shapes: R packed token rows; weights are [out, in], as fairseq and PyTorch store them.
+// Shapes: R packed token rows; weights are [out, in], as fairseq and PyTorch store them. (=): written, (+=): added.
 // Storage: fp32, or on a device bf16. Both operands of a product have one type; its output has that type or fp32. A
 // bias has y's type. Gradients of weights and all sums are fp32.
 // Numerics on the CPU: fp32. The order of a product's terms is oneDNN's, a function of shapes, strides and instruction

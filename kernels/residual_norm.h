@@ -13,7 +13,7 @@
 // learned. B2T (arXiv 2206.00330), e the layer's input. LayerNorm Scaling (arXiv 2502.05795), k. ResiDual (arXiv
 // 2304.14802), d. LayerNorm: biased variance. RMSNorm: Zhang and Sennrich 2019 (arXiv 1910.07467); its mean is stored
 // as 0.
-// Shapes: R packed rows, W width (d_model).
+// Shapes: R packed rows, W width (d_model). (=): written; (+=): added to.
 // Storage: x, e, s, d_residual and d_sum share one type. y, n and their gradients, which products read or write, share
 // another. On the CPU both types are fp32; on a device either may be bf16 (cuda/residual_norm.h lists the pairs).
 // Everything else is fp32, also d_skip, d and d's gradient.

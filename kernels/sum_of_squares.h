@@ -27,7 +27,7 @@ struct SquaresSlice {
 };
 struct SumsOfSquaresArgs {
   std::span<const SquaresSlice> slices;
-  std::span<double> sums;  // [slices] (=), in host memory
+  std::span<double> sums;  // [slices] (=): written; in host memory
 };
 void SumsOfSquares(const Stream& stream, const SumsOfSquaresArgs& args);
 

@@ -30,7 +30,7 @@ struct UnfoldArgs {
   ConstTokens x_offsets, u_offsets;  // [sentences + 1]
   int64_t first = 0;
   DeviceTaps device_taps;  // on a device: of all rows of u, with padding rows (0 in u) if any follow; may be empty
-  AnyMatrix u;             // (=)
+  AnyMatrix u;             // (=): written
 };
 void Unfold(const Stream& stream, const UnfoldArgs& args);
 
@@ -39,7 +39,7 @@ struct FoldArgs {
   ConstTokens x_offsets, u_offsets;  // [sentences + 1]
   int64_t first = 0;
   DeviceTaps device_taps;
-  Matrix dx;  // (+=)
+  Matrix dx;  // (+=): added to
 };
 void Fold(const Stream& stream, const FoldArgs& args);
 

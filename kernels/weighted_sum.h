@@ -22,7 +22,7 @@ inline constexpr int64_t kWeightedSumRowBlock = 32;
 struct WeightedSumForwardArgs {
   ConstAnyMatrix x;     // [K·R, W]
   ConstVector weights;  // w [K]
-  AnyMatrix y;          // [R, W] (=); may not alias x
+  AnyMatrix y;          // [R, W] (=): written; may not alias x
 };
 void WeightedSumForward(const Stream& stream, const WeightedSumForwardArgs& args);
 
@@ -31,7 +31,7 @@ struct WeightedSumBackwardArgs {
   ConstAnyMatrix dy;    // [R, W]
   ConstAnyMatrix x;     // [K·R, W] of the forward
   ConstVector weights;  // w [K]
-  Matrix dx;            // [K·R, W] (+=); may not alias dy
+  Matrix dx;            // [K·R, W] (+=): added to; may not alias dy
   Vector d_weights;     // [K] (+=)
   Vector partials;      // scratch, WeightedSumPartials(R, K) floats
 };
