@@ -3,7 +3,7 @@ file(READ "${INPUT}" bytes HEX)
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
 string(REGEX REPLACE "(................................................................................)" "\\1\n" bytes "${bytes}")
 file(WRITE "${OUTPUT}" "// Made by embed_schema.cmake.
-#include \"configs/run_schema.h\"
+#include <string_view>
 
 namespace hadal {
 namespace {
@@ -11,6 +11,7 @@ constexpr unsigned char kBytes[] = {
 ${bytes}};
 }  // namespace
 
+std::string_view RunSchemaBytes();  // declared in tools/config/config_schema.cc
 std::string_view RunSchemaBytes() { return {reinterpret_cast<const char*>(kBytes), sizeof(kBytes)}; }
 
 }  // namespace hadal

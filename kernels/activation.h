@@ -4,7 +4,7 @@
 //   gated    y = f ⊙ act(z_1) ⊙ z_2             z = z_1 | z_2 [R, 2W], the activated half first (SwiGLU, GeGLU: Shazeer
 //                                               2020, arXiv 2002.05202)
 //   backward d z_1 = f ⊙ dy ⊙ z_2 ⊙ act'(z_1)   d z_2 = f ⊙ dy ⊙ act(z_1);   plain: without z_2
-// f: dropout factors; element = row·W + column. act, with σ(t) = 1/(1 + e^−t) and Φ the normal distribution:
+// f: dropout factors; element = row·W + column. act, with σ(t) = 1/(1 + e^−t) and Φ the normal distribution function:
 //   relu max(0, t), keeps a NaN    gelu t·Φ(t)    silu t·σ(t)    gelu_tanh t·σ(2u), u = sqrt(2/π)·(t + 0.044715 t³)
 // (GELU: Hendrycks and Gimpel 2016, arXiv 1606.08415, as torch.nn.functional.gelu, exact and "tanh").
 // Shapes: y, dy [R, W]; z, dz [R, W], gated [R, 2W]. Storage: all matrices have one type: fp32, or on a device bf16.
@@ -34,7 +34,7 @@ struct ActivationForwardArgs {
   bool gated = false;
   ConstAnyMatrix z;
   Dropout dropout;
-  AnyMatrix y;  // (=)
+  AnyMatrix y;  // (=): written
 };
 void ActivationForward(const Stream& stream, const ActivationForwardArgs& args);
 

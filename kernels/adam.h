@@ -7,7 +7,7 @@
 // min(1, clip / norm)), so the gradient is never rewritten. On a device the same pass also writes the parameter rounded
 // to bf16, the copy that products read.
 // Source: Kingma & Ba 2015 section 2 (efficient form); Loshchilov & Hutter 2019 for the decay; fairseq optim/adam.py.
-// Shapes: n elements, any alignment.
+// Shapes: n elements, any alignment. (=): written.
 // Numerics: fp32 per element. The step's scalars, b and 1 − b are each computed in double and rounded once. Elements
 // are independent, so the number of threads does not change any bit.
 // REQUIRES: equal sizes; update ≥ 1; 0 ≤ b1, b2 < 1; eps ≥ 0 (aborts otherwise). Blocking; allocates nothing.

@@ -1,5 +1,4 @@
 // sum += values, element by element. Adds the gradients of a tied table's uses.
-//
 // Numerics: fp32; elements are independent. REQUIRES: equal sizes; no overlap (aborts where it can be detected).
 // Blocking on the CPU; allocates nothing. On a device it may run on another queue (Stream::Beside).
 #pragma once
@@ -10,7 +9,7 @@
 namespace hadal {
 
 struct AddArgs {
-  Vector sum;          // [n] (+=)
+  Vector sum;          // [n] (+=): added to
   ConstVector values;  // [n]
 };
 void Add(const Stream& stream, const AddArgs& args);

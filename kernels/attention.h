@@ -39,7 +39,7 @@ struct AttentionForwardArgs {
   ConstAnyMatrix q;     // [Rq, H·D]
   ConstAnyMatrix k, v;  // [Rk, H·D]
   Dropout dropout;      // on the probabilities
-  AnyMatrix output;     // [Rq, H·D] (=)
+  AnyMatrix output;     // [Rq, H·D] (=): written
   Matrix log_sum_exp;   // [Rq, H]   (=) natural, of the scaled scores; for backward
   Vector scratch;       // AttentionScratch(...) floats; need not be initialised
 };

@@ -27,7 +27,7 @@ struct CachedAttentionArgs {
   const int32_t* device_index = nullptr;  // on a device: index and lengths in device memory; null: kernel arguments
   const int32_t* device_lengths = nullptr;
   int32_t heads = 1;
-  AnyMatrix output;  // [B, H·D] (=)
+  AnyMatrix output;  // [B, H·D] (=): written
   Vector scratch;    // threads · index_stride floats; empty on a device
 };
 void CachedAttention(const Stream& stream, const CachedAttentionArgs& args);

@@ -1,4 +1,4 @@
-// A check of an operation's arguments: `m` is there and has this shape.
+// Checks an argument of an operation: `m` is given and has this shape (aborts otherwise).
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,6 @@
 // and column; a merge adds the blocks:
 //
 //   sums[c] += Σ_part parts[part · stride + c]        part < count, c < width
-//
 // Numerics: the order of a merge's additions depends only on its count (kernels/cuda/column_parts.h).
 // Thread safety: plain values.
 #pragma once
@@ -14,7 +13,7 @@ namespace hadal {
 struct ColumnMerge {
   const float* parts = nullptr;
   int64_t count = 0, stride = 0, width = 0;
-  float* sums = nullptr;  // [width] (+=)
+  float* sums = nullptr;  // [width] (+=): added to
 };
 
 }  // namespace hadal

@@ -1,7 +1,8 @@
 // Copies a matrix into one of another type: to = from, element by element.
 //
 // A run that stores activations in bf16 may keep the residual stream in fp32: products then read it in bf16, and
-// gradients that were summed in fp32 are passed on in bf16. Also rounds weights that Adam did not write.
+// gradients that were summed in fp32 are passed on in bf16. Also rounds weights to bf16 after initialisation and
+// loading; later Adam writes them rounded.
 // Numerics: rounding as in runtime/storage.h; fp32 to fp32 and bf16 to fp32 are exact. Elements are independent.
 // REQUIRES: equal shapes; no overlap (aborts where it can be detected). Blocking on the CPU; allocates nothing.
 #pragma once
@@ -13,7 +14,7 @@ namespace hadal {
 
 struct ConvertArgs {
   ConstAnyMatrix from;  // [R, W]
-  AnyMatrix to;         // [R, W] (=)
+  AnyMatrix to;         // [R, W] (=): written
 };
 void Convert(const Stream& stream, const ConvertArgs& args);
 

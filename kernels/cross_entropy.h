@@ -27,7 +27,7 @@ struct CrossEntropyArgs {
   float gradient_scale = 0;                 // 1 / (target tokens of the step); 0: loss only
   const int32_t* device_targets = nullptr;  // on a device: targets in device memory; null: kernel arguments
   const float* device_gradient_scale = nullptr;  // the same for gradient_scale
-  Vector loss, nll;                              // [R] (=) natural logarithms
+  Vector loss, nll;                              // [R] (=): written; natural logarithms
 };
 void CrossEntropy(const Stream& stream, const CrossEntropyArgs& args);
 

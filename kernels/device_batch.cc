@@ -1,7 +1,5 @@
 #include "kernels/device_batch.h"
 
-#include <algorithm>
-
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/unfold.h"
 #include "kernels/unfold.h"

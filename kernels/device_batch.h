@@ -45,15 +45,15 @@ struct DeviceTiles {
   int64_t query_capacity = 0, key_capacity = 0;
 };
 
-// Where a convolution's rows have their taps (unfold.h). Padding rows have none.
+// The taps (rows of the input) of each row of a convolution (cuda/unfold.h). Padding rows have none.
 struct DeviceTaps {
   const cuda::RowTaps* taps = nullptr;  // [rows]
   int64_t rows = 0;                     // including padding rows
 };
 
-// Speech: frames and the taps of both convolutions. The source's tokens are then the numbers of their rows.
+// Speech: frames and the taps of both convolutions. `source.tokens` then has each row's own index.
 struct DeviceFrames {
-  const float* frames = nullptr;  // [4 · source rows, width], of which the sentences' are given
+  const float* frames = nullptr;  // [4 · source rows, width]; only the sentences' rows are filled
   DeviceTaps inner, outer;        // of 2 · source rows, and of source rows
 };
 
@@ -88,7 +88,7 @@ struct BatchContent {
   int32_t first_sublayer = 0;
   ConstTokens source, target_input, target;  // [rows]
   ConstTokens source_offsets, target_offsets;
-  ConstMatrix frames;         // of speech, where they are read; else empty
+  ConstMatrix frames;         // speech, on the rank that reads them; else empty
   ConstTokens frame_offsets;  // [sentences + 1]
 };
 

@@ -5,7 +5,7 @@
 // Null: the device lacks that kernel; layers/device_support.h refuses models that need it before a run starts.
 // cuda_host/operations.h fills the table.
 // Matrices and vectors are in device memory. Tokens, offsets, targets and all numbers are in host memory. Fields named
-// …place… are device addresses of such values: if they are set, the kernel reads the values there, and the host's
+// device_… are device addresses of such values: if they are set, the kernel reads the values there, and the host's
 // values only serve the checks.
 #pragma once
 
@@ -63,7 +63,8 @@ struct DeviceKernels {
   DeviceKernel<HyperWriteBackwardArgs> hyper_write_backward = nullptr;
   DeviceKernel<LinearForwardArgs> linear_forward = nullptr;
   DeviceKernel<LinearBackwardInputArgs> linear_backward_input = nullptr;
-  // May reorder `products`, whose destinations differ. With a batch, sums over rows become merges of it.
+  // May reorder `products`, whose destinations differ. With a batch, the second stages of sums over rows are appended
+  // to it.
   void (*linear_backward_weights)(const Stream& stream, std::span<LinearBackwardWeightArgs> products,
                                   GradientBatch* batch) = nullptr;
   // Merges with one destination are added in the span's order.

@@ -2,7 +2,7 @@
 //
 // PE is fairseq's: [sin(pos·w) | cos(pos·w)], w_i = 10000^(-i/(W/2 - 1)), the first token of a sentence at position 2
 // (padding index 1 + 1); for odd W the last column is 0. multiplier = sqrt(d_model).
-// Shapes: R packed token rows, V vocabulary rows, W = d_model.
+// Shapes: R packed token rows, V vocabulary rows, W = d_model. (=): written; (+=): added to.
 // Storage: the table, x and dx are fp32, or on a device bf16; positions and d_table are fp32.
 // Numerics: fp32. Backward adds rows in ascending order into the table's rows (threads split columns); no atomics.
 // REQUIRES: 0 ≤ token < V, position < positions.rows (aborts otherwise). Blocking; allocates nothing.

@@ -14,7 +14,7 @@ namespace hadal {
 
 struct GluForwardArgs {
   ConstAnyMatrix z;
-  AnyMatrix y;  // (=)
+  AnyMatrix y;  // (=): written
 };
 void GluForward(const Stream& stream, const GluForwardArgs& args);
 

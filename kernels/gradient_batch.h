@@ -1,16 +1,15 @@
-// GradientBatch: work of a backward that a device need not do where it arises, collected and launched together.
+// GradientBatch collects parts of a backward pass that a device may do later, and launches them together.
 //
 //   merge     the second stage of a sum over rows (column_merge.h): gradients of biases, of a norm's scale and shift
 //   product   LinearBackwardWeight: dW += dyᵀ·x, and its sum over rows
-//
 // Why: at 4,096 rows of 512 columns a norm's merges read 1.6 MB, half a microsecond's traffic, and a weight's gradient
 // has fewer tiles than a GPU has multiprocessors. One launch does the merges of several sublayers, and one the products
 // of equal shape at a constant distance from each other, such as those of consecutive layers.
 // Numerics: a batch changes no bit. The order of each sum depends only on its own shape, and additions to one
 // destination keep the order of the calls.
-// Memory: blocks' sums lie in the memory given to Bind; when that is full, Take launches the merges. A product reads
-// its operands where they are: they must not change before LaunchProducts. Destinations are complete after Launch.
-// Threads: one, that of the device's main queue. Asynchronous. No allocation after construction.
+// Memory: the sums of the first stage are in the memory given to Bind; when it is full, Take launches the merges. A
+// product's operands are not copied: they must not change before LaunchProducts. Destinations are complete after
+// Launch. Threads: one, that of the device's main queue. Asynchronous. No allocation after construction.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +28,12 @@ class GradientBatch {
 
   GradientBatch();
 
-  // Floats of memory for micro-batches of `rows` rows: the sums of eight norms of `width` columns, which in a deep
-  // model are those of five or more sublayers; at least one sum of `widest` columns.
+  // Floats of memory for micro-batches of `rows` rows: enough for the sums of eight norms of `width` columns (five or
+  // more sublayers of a deep model), and for one sum of `widest` columns.
   static int64_t Floats(int64_t rows, int64_t width, int64_t widest);
   void Bind(Vector memory) { memory_ = memory; }
 
-  // Returns memory for blocks' sums that at most `merges` merges will read.
-  // REQUIRES: at most the size of the memory.
+  // Returns memory for the first stage of at most `merges` merges. REQUIRES: floats ≤ memory_floats().
   float* Take(const Stream& stream, int64_t floats, int64_t merges);
   // Returns the list to which an operation appends the merges of what Take returned, after the launch of their first
   // stage.

@@ -1,7 +1,7 @@
 // Head scale: each attention head's output times a learned scalar, y[r, h·D + j] = g[h]·x[r, h·D + j].
 //
 // NormFormer (Shleifer et al. 2021) has it between the heads and the output product.
-// Shapes: R packed rows, H heads of width D.
+// Shapes: R packed rows, H heads of width D. (=): written; (+=): added to.
 // Storage: x, y and their gradients share one type, fp32 or on a device bf16; gains and their gradients are fp32.
 // Numerics: fp32. d_gain sums blocks of kHeadScaleRowBlock rows; blocks are merged in ascending order, so the number of
 // threads does not change any bit.

@@ -1,5 +1,5 @@
-// Several residual streams: what a sublayer reads of them and how it writes to them (manifold-constrained
-// hyper-connections, mHC, arXiv 2512.24880; hyper-connections, arXiv 2409.19606).
+// Several residual streams: how a sublayer reads from them and writes to them (manifold-constrained hyper-connections,
+// mHC, arXiv 2512.24880; hyper-connections, arXiv 2409.19606).
 //
 //   X [n, d] the residuals of a token, x̃ all of them as one vector [n·d]; m = n² + 2n
 //   h = α ⊙ (x̃·Wᵀ) / rms(x̃) + β                                 [m], W [m, n·d], β [m], α one gate for each map
@@ -13,13 +13,13 @@
 // column whose sum is below 1e-30 becomes 0, without a gradient.
 // Shapes: R packed rows; X is [R, n·d], the residuals of a row side by side; `maps` [R, m] holds H_pre, H_post, H_res.
 // The product x̃·Wᵀ is a linear layer's (linear.h), whose result is the argument `projected`.
-// Storage: fp32, also on a device.
+// Storage: fp32, also on a device. (=): written; (+=): added to.
 // Memory traffic, in rows of d: read n + 1, its product n; write 2n + 1. Backward of write: 3n + 2; of read 3n + 1, its
 // two products 3n. With n = 4 that is 18 forward and 39 backward, where Post-LN has 4 and 4 (residual_norm.md).
-// Numerics: fp32. Sums along a row as cpu/columns-inl.h; sums over residuals ascending (SumResiduals: pairs first);
-// gradients of α and β over blocks of kHyperRowBlock rows in double (of α: as many rows as a vector has lanes, map by
-// map), then the blocks in ascending order. A row's results depend on no other row; the number of threads changes
-// no bit. On a device: cuda/hyper_connection.h.
+// Numerics: fp32. Sums along a row in lanes, as in cpu/columns-inl.h; sums over residuals ascending (SumResiduals:
+// pairs first); gradients of α and β over blocks of kHyperRowBlock rows in double (of α: as many rows as a vector has
+// lanes, map by map), then the blocks in ascending order. A row's results depend on no other row; the number of threads
+// changes no bit. On a device: cuda/hyper_connection.h.
 // REQUIRES: matching shapes (aborts with both values otherwise); contiguous rows. Blocking; allocates nothing.
 #pragma once
 

@@ -1,7 +1,7 @@
 // The instruction sets that the kernels can use on this CPU. hadal's kernels and oneDNN use the widest.
 //
-// Ranks of one job must use the same set, because sums in registers of another width have other bits. Ranks therefore
-// exchange their masks and use the widest set that all have (launch/common_program.h). ONEDNN_MAX_CPU_ISA,
+// Ranks of one job must use the same set, because sums in registers of different widths have different bits. Ranks
+// therefore exchange their masks and use the widest set that all have (launch/common_program.h). ONEDNN_MAX_CPU_ISA,
 // oneDNN's own variable, limits hadal's kernels as well: with "AVX2" an AVX-512 machine computes the bits of a machine
 // that has only AVX2.
 // Threads: one, before any kernel runs.

@@ -5,8 +5,8 @@
 //   backward weight  dW[out, in] += dy[R, out]ᵀ · x[R, in];  db[out] += Σ_rows dy
 //
 // Bias, ReLU and dropout are applied while the product's output is in cache. linear.md states which of them a device's
-// library does, and how its results differ.
-// Shapes: R packed token rows; weights are [out, in], as fairseq and PyTorch store them.
+// library fuses into the product, and how its results differ.
+// Shapes: R packed token rows; weights are [out, in], as fairseq and PyTorch store them. (=): written, (+=): added.
 // Storage: fp32, or on a device bf16. Both operands of a product have one type; its output has that type or fp32. A
 // bias has y's type. Gradients of weights and all sums are fp32.
 // Numerics on the CPU: fp32. The order of a product's terms is oneDNN's, a function of shapes, strides and instruction
@@ -75,7 +75,7 @@ struct LinearBackwardInputArgs {
   // The gradient of the bias that was added before the ReLU: Σ_r dx[r] (+=), computed in the pass over dx that applies
   // the mask; or empty. REQUIRES: a device; relu_output.
   Vector relu_bias_gradient;       // [in]
-  GradientBatch* batch = nullptr;  // on a device: completes relu_bias_gradient later; null: at once
+  GradientBatch* batch = nullptr;  // on a device: relu_bias_gradient is complete after its Launch; null: at once
   bool accumulate = false;         // dx += instead of dx =
   AnyMatrix dx;                    // [R, in]
 };
@@ -94,7 +94,7 @@ struct LinearBackwardWeightArgs {
   ConstAnyMatrix x;   // [R, in]
   Matrix d_weight;    // [out, in]  (+=)
   Vector d_bias;      // [out]      (+=), or empty
-  // On a device: launches everything later; dy and x must not change before. Null: at once.
+  // On a device: the batch launches the product later; dy and x must not change before. Null: at once.
   GradientBatch* batch = nullptr;
 };
 void LinearBackwardWeight(const Stream& stream, const LinearBackwardWeightArgs& args);

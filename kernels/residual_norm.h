@@ -6,23 +6,24 @@
 //   d' = d + c·b·g·dropout(y + bias)                                    [R, W], only with a second stream d
 //
 // Post-norm: n is the next residual (x' = n). Pre-norm: s is the next residual and n is the next sublayer's input, so
-// one kernel computes the sum and the next sublayer's norm. At the start of a segment or chunk the norm runs alone (no
-// branch, s = x) and gives the same bits.
+// one kernel computes the sum and the next sublayer's norm. At the start of a segment (consecutive sublayers that run,
+// and are recomputed, together) the norm runs alone (no branch, s = x) and gives the same bits.
 // Source: residual_norm.md has the derivation. DeepNorm: DeepNet (arXiv 2203.00555) figure 2, r = alpha. BranchNorm
 // (arXiv 2305.02790) eq. 7, b = alpha_t. ReZero (Bachlechner et al. 2020), g learned. Admin (Liu et al. 2020), ω
 // learned. B2T (arXiv 2206.00330), e the layer's input. LayerNorm Scaling (arXiv 2502.05795), k. ResiDual (arXiv
 // 2304.14802), d. LayerNorm: biased variance. RMSNorm: Zhang and Sennrich 2019 (arXiv 1910.07467); its mean is stored
 // as 0.
-// Shapes: R packed rows, W width (d_model).
-// Storage: x, e, s and their gradients (d_residual, d_sum) share one type. y, n and their gradients, which products
-// read or write, share another. On the CPU both types are fp32; on a device either may be bf16 (cuda/residual_norm.h
-// lists the pairs). Everything else is fp32, d and its gradient too.
+// Shapes: R packed rows, W width (d_model). (=): written; (+=): added to.
+// Storage: x, e, s, d_residual and d_sum share one type. y, n and their gradients, which products read or write, share
+// another. On the CPU both types are fp32; on a device either may be bf16 (cuda/residual_norm.h lists the pairs).
+// Everything else is fp32, also d_skip, d and d's gradient.
 // Memory traffic of a second stream: the same pass also reads d and writes d' (forward), and reads ∂L/∂d (backward).
 // Numerics: sums and statistics in fp32. Mean and variance of a row take two passes over the row, which stays in cache;
-// the sums of the vector lanes are combined in a fixed order. Column sums (the vectors d_bias, d_scale, d_shift, d_ω)
-// run over blocks of rows (on the CPU kResidualNormRowBlock), and blocks are merged in ascending order, so the number
-// of threads does not change any bit.
-// Dropout element = row·W + column. Blocking; allocates nothing.
+// the sums of the vector lanes are combined in a fixed order. Column sums (d_bias, d_scale, d_shift, d_ω) and d_g run
+// over blocks of rows (on the CPU kResidualNormRowBlock), and blocks are merged in ascending order, so the number of
+// threads does not change any bit.
+// Dropout: element (row, column) uses random number row·W + column (runtime/random.h). On the CPU blocking; on a device
+// asynchronous. Allocates nothing.
 #pragma once
 
 #include "runtime/random.h"
@@ -97,13 +98,13 @@ struct ResidualNormBackwardArgs {
   Vector d_learned_branch_gain;    // [1] (+=), with learned_branch_gain
   Vector d_scale, d_shift;         // [W] (+=); empty without norm, d_shift also without a shift
   Vector partials;                 // scratch, ResidualNormPartials(R, W) floats
-  GradientBatch* batch = nullptr;  // on a device: completes the gradients of vectors later; null: at once
+  GradientBatch* batch = nullptr;  // on a device: the vectors' gradients are complete after its Launch; null: at once
 };
 void ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& args);
 
 // Floats of scratch of the backward for `rows` rows of `width`, enough for blocks of kResidualNormLeastBlock rows, the
 // smallest on a device.
-inline constexpr int64_t kResidualNormSums = 5;  // column sums of a block of rows
+inline constexpr int64_t kResidualNormSums = 5;  // sums of a block of rows: d_bias, d_scale, d_shift, d_ω, d_g
 inline constexpr int64_t kResidualNormLeastBlock = 16;
 constexpr int64_t ResidualNormPartials(int64_t rows, int64_t width) {
   return (rows + kResidualNormLeastBlock - 1) / kResidualNormLeastBlock * kResidualNormSums * width;

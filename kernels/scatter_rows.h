@@ -15,7 +15,7 @@ struct ScatterRowsArgs {
   ConstAnyMatrix x;                       // [B, W]
   ConstTokens index;                      // [B]
   const int32_t* device_index = nullptr;  // on a device: index in device memory; null: a kernel argument
-  AnyMatrix y;                            // [R, W] (=) in the rows of index
+  AnyMatrix y;                            // [R, W] (=): written, in the rows of index
 };
 void ScatterRows(const Stream& stream, const ScatterRowsArgs& args);
 

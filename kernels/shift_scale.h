@@ -1,12 +1,11 @@
 // Shift and scale by learned scalars: y = g·(x − b), one b and one g for all of x.
 //
 // R-Fixup (Zhang, Dauphin and Ma 2019) has such scalars between its products instead of biases and norms.
-// Shapes: R packed rows, W width.
-// Storage: x and dx share one type, y and dy another. On the CPU both are fp32; on a device x is fp32 or bf16, and y
-// has x's type or bf16.
-// Numerics: fp32. Backward's sums add the columns of a row as in cpu/columns-inl.h, then the rows of a block of
-// kShiftScaleRowBlock, then the blocks in ascending order, both in double. The number of threads does not change any
-// bit.
+// Shapes: R packed rows, W width. (=): written; (+=): added to. Storage: x and dx share one type, y and dy another. On
+// the CPU both are fp32; on a device x is fp32 or bf16, and y has x's type or bf16.
+// Numerics: fp32. Backward's two sums add the columns of a row in fp32 lanes, combined in a fixed order; then, in
+// double and ascending order, the rows of a block of kShiftScaleRowBlock, rounded to fp32, and then the blocks. The
+// number of threads does not change any bit.
 // REQUIRES: matching shapes (aborts with both values otherwise). Blocking; allocates nothing.
 #pragma once
 

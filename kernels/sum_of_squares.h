@@ -18,16 +18,16 @@ namespace hadal {
 
 double SumOfSquares(ConstVector x);
 
-// The same for many slices. The stream's threads share the elements evenly. One thread sums a slice, so its bits are
-// those of SumOfSquares. A device adds in another order (cuda/sum_of_squares.h); a thousand slices take two launches
-// and one wait there. REQUIRES: on a device all slices are in one allocation.
+// SumOfSquares for many slices. The stream's threads share the elements evenly. One thread sums a slice, so its bits
+// are those of SumOfSquares. A device adds in another order (cuda/sum_of_squares.h); a thousand slices take two
+// launches and one wait there. REQUIRES: on a device all slices are in one allocation.
 struct SquaresSlice {
   ConstVector x;
   int64_t first = 0;  // elements in the slices before it
 };
 struct SumsOfSquaresArgs {
   std::span<const SquaresSlice> slices;
-  std::span<double> sums;  // [slices] (=), in host memory
+  std::span<double> sums;  // [slices] (=): written; in host memory
 };
 void SumsOfSquares(const Stream& stream, const SumsOfSquaresArgs& args);
 

@@ -3,7 +3,7 @@
 //   tokens[i, 0 … K) = the columns of the K largest z[i, v], in descending order; ties: lower column first
 //   values[i, k] = z[i, tokens[i, k]],  also_values[i] = z[i, also],  best[i] = tokens[i, 0], or 0 if that is -1
 // A beam of 4 needs about 10 of 8,000 logits. One read of the row finds them; most vectors fail one comparison.
-// Shapes: R rows, V vocabulary.
+// Shapes: R rows, V vocabulary. (=): written.
 // Numerics: comparisons only; a NaN is never chosen. One thread computes a row, so a row's result does not depend on
 // others.
 // REQUIRES: K ≥ 1, 0 ≤ also < V; sizes as stated (aborts otherwise). On a CPU blocking; allocates nothing.

@@ -5,10 +5,10 @@
 //   fold     dx[b + 2j + k − 2, c] += du[r, 5c + k]
 // r is row j of a sentence that begins at row b of x.
 // A sentence of n rows of x has (n − 1)/2 + 1 rows of u. u's columns are in the order of a Conv1d's weight [out, C, 5].
-// Shapes: x [sentences' rows, C], u [rows, 5C]: the rows [first, first + rows) of all sentences' rows.
+// Shapes: x [all sentences' rows, C]; u [rows, 5C]: rows [first, first + rows) of all sentences' rows of u.
 // Storage: dx is fp32; the others are fp32, or on a device bf16, but u and du may be bf16 where x is fp32.
 // Numerics: fold adds rows in ascending order, then k (threads split columns).
-// REQUIRES: offsets that belong to each other (aborts otherwise). Blocking; allocates nothing.
+// REQUIRES: for each sentence, u_offsets fit x_offsets (UnfoldedRows; aborts otherwise). Blocking; allocates nothing.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ struct UnfoldArgs {
   ConstAnyMatrix x;
   ConstTokens x_offsets, u_offsets;  // [sentences + 1]
   int64_t first = 0;
-  DeviceTaps device_taps;  // on a device: of all rows of u; may be empty. With it padding rows may follow, 0 in u
-  AnyMatrix u;             // (=)
+  DeviceTaps device_taps;  // on a device: of all rows of u, with padding rows (0 in u) if any follow; may be empty
+  AnyMatrix u;             // (=): written
 };
 void Unfold(const Stream& stream, const UnfoldArgs& args);
 
@@ -39,7 +39,7 @@ struct FoldArgs {
   ConstTokens x_offsets, u_offsets;  // [sentences + 1]
   int64_t first = 0;
   DeviceTaps device_taps;
-  Matrix dx;  // (+=)
+  Matrix dx;  // (+=): added to
 };
 void Fold(const Stream& stream, const FoldArgs& args);
 

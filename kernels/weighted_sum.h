@@ -4,9 +4,9 @@
 // Storage: on the CPU fp32. On a device x is fp32 or bf16, y has x's type or bf16, dy has x's type; dx is fp32, because
 // several layers add to it.
 // Shapes: R packed rows, W width; the K matrices are stacked, x_k in rows [k·R, (k + 1)·R) of x.
-// Numerics: fp32. Terms are added in ascending k, starting with w_0·x_0. Backward's sums add the columns of a row as in
-// cpu/columns-inl.h, then the rows of a block of kWeightedSumRowBlock, then the blocks in ascending order, both in
-// double. The number of threads does not change any bit.
+// Numerics: fp32. Terms are added in ascending k, starting with w_0·x_0. Backward's sums add the columns of a row in
+// fp32 lanes, combined in a fixed order; then, in double and ascending order, the rows of a block of
+// kWeightedSumRowBlock, and then the blocks. The number of threads does not change any bit.
 // Memory: forward reads every x_k once. Backward reads every x_k once, and reads and writes its gradient once. y stays
 // in the cache.
 // REQUIRES: matching shapes (aborts with both values otherwise). Blocking; allocates nothing.
@@ -22,7 +22,7 @@ inline constexpr int64_t kWeightedSumRowBlock = 32;
 struct WeightedSumForwardArgs {
   ConstAnyMatrix x;     // [K·R, W]
   ConstVector weights;  // w [K]
-  AnyMatrix y;          // [R, W] (=); may not alias x
+  AnyMatrix y;          // [R, W] (=): written; may not alias x
 };
 void WeightedSumForward(const Stream& stream, const WeightedSumForwardArgs& args);
 
@@ -31,7 +31,7 @@ struct WeightedSumBackwardArgs {
   ConstAnyMatrix dy;    // [R, W]
   ConstAnyMatrix x;     // [K·R, W] of the forward
   ConstVector weights;  // w [K]
-  Matrix dx;            // [K·R, W] (+=); may not alias dy
+  Matrix dx;            // [K·R, W] (+=): added to; may not alias dy
   Vector d_weights;     // [K] (+=)
   Vector partials;      // scratch, WeightedSumPartials(R, K) floats
 };

@@ -16,7 +16,7 @@
 
 namespace hadal {
 
-// This rank's.
+// Returns the facts of this rank.
 RankFacts FactsOf(const World& world);
 
 struct CommonProgram {

@@ -5,8 +5,8 @@
 //   cpu    the CPU; no CUDA library is loaded
 //   cuda   a GPU, or an error that says what is missing
 // On a GPU the precision "auto" is bf16. The CPU computes in fp32 and refuses anything else.
-// All ranks use the same kind of device. On a host with several GPUs a rank takes the one of its local rank among those
-// that it sees: CUDA_VISIBLE_DEVICES and `srun --gpus-per-task` apply (kernels/cuda_host/visible_device.h).
+// All ranks use the same kind of device. Of the GPUs that a rank sees (CUDA_VISIBLE_DEVICES and `srun --gpus-per-task`
+// apply), it takes the one with the number of its local rank (kernels/cuda_host/visible_device.h).
 // Each rank looks for its GPU by itself (FindDevice); what all of them use is a function of what they found
 // (DecideDevice).
 #pragma once
@@ -36,15 +36,15 @@ struct DeviceRequest {
   std::function<void(const std::string& what)> hung;
 };
 
-// What a rank tells the others about its GPU.
+// The facts about its GPU that a rank sends to the others.
 struct DeviceFacts {
   std::string host;
-  std::string why_none;        // empty: it can compute on one
-  bool absent = false;         // because there is no GPU, no driver, or no CUDA in this build
+  std::string why_none;        // why the rank cannot compute on a GPU; empty: it can
+  bool absent = false;         // the reason is that there is no GPU, no driver, or no CUDA in this build
   std::string name, identity;  // Device's
   std::string gpu;             // what two ranks may not share for NCCL: "GPU 0000:10:00.0 of node7"
-  int64_t free_bytes = 0;      // once it is open; of ranks that share it, the last to open it sees the others' use
-  int nccl = 0;                // its version (transport_choice.h); 0: none, or not looked for
+  int64_t free_bytes = 0;  // after it was opened; if ranks share it, the last one to open it sees what the others use
+  int nccl = 0;            // its version (transport_choice.h); 0: none, or not looked for
   std::string why_no_nccl;
   std::string nccl_variables;  // set by the user for it
   std::string nccl_refusal;    // NcclRefusal's
@@ -60,7 +60,7 @@ struct FoundDevice {
   std::unique_ptr<Device> device;  // null: none that this run can use
   DeviceFacts facts;
 };
-// Opens this rank's GPU, if `request` asks for one and `plan` trains on it. Its waits end after
+// Opens this rank's GPU, if `request` allows one and the GPU supports `plan`. Its waits end after
 // pipeline.wait_timeout_seconds (runtime/device_watch.h). Blocking: a second or two.
 FoundDevice FindDevice(const DeviceRequest& request, const ModelPlan& plan, const TrainOptions& options,
                        int local_rank);
@@ -70,10 +70,10 @@ struct DeviceDecision {
   Storage compute_storage = Storage::kFloat32;  // for the run's ModelPlan
   std::string notice;                           // for the user; empty: nothing to say
 };
-// What all ranks compute on. Pure.
-// Errors: InvalidArgument if cuda, or a precision that only a GPU has, is asked for but impossible: no GPU or driver, a
-// build without CUDA, or something the run needs has no GPU version; Internal, with rank and host, if only
-// some ranks can use one.
+// Returns the device that all ranks compute on. Pure.
+// Errors: InvalidArgument if cuda, or a precision that only a GPU has, is requested but impossible: no GPU or driver, a
+// build without CUDA, or no GPU kernel for something the run needs; Internal, with rank and host, if only some ranks
+// can use one.
 absl::StatusOr<DeviceDecision> DecideDevice(const DeviceRequest& request, TrainingPrecision precision,
                                             std::span<const DeviceFacts> ranks);
 

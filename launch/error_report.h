@@ -1,9 +1,9 @@
 // Reports why a command ended: once if all of its ranks ended for the same reason, else by each rank that has its own
 // reason.
 //
-// Which it is, a rank knows by itself: an error from a vote, or from values that all ranks have, is common
-// (AsCommonError, runtime/comm/collectives.h), and rank 0 prints it. Every other error is the rank's own: it prints it,
-// and the caller aborts the job, because others may be waiting.
+// A rank can decide this by itself: an error from a vote, or computed from values that all ranks have, is marked as
+// common (AsCommonError, runtime/comm/collectives.h), and rank 0 prints it. A rank prints every other error itself, and
+// the caller aborts the job, because other ranks may be waiting.
 #pragma once
 
 #include <ostream>

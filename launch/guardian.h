@@ -46,8 +46,9 @@ class Guardian {
   static absl::StatusOr<Guardian> Start(const GuardedJob& job, std::ostream& log);
 
   void Send(GuardianOrder order);
-  // Returns the exit code when the job and all its descendants have ended: the job's; 128 + n if signal n ended it.
-  // Does not block, unless the guardian was killed: then kills the descendants. REQUIRES: it has not returned it yet.
+  // Returns the job's exit code once it and all its descendants have ended (128 + n if signal n ended it); nullopt
+  // before. Does not block, unless the guardian was killed: then kills the descendants first. REQUIRES: it has not
+  // returned the code yet.
   std::optional<int> Poll();
 
  private:

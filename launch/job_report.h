@@ -1,5 +1,5 @@
-// What a training run reports to its supervisor, in a file that the environment variable HADAL_SUPERVISOR_REPORT names:
-// a line each for
+// What a training run reports to its supervisor (launch/supervisor.h): lines in a file that the environment variable
+// HADAL_SUPERVISOR_REPORT names:
 //
 //   start 40 /home/u/runs/first    rank 0 starts or resumes there, after step 40
 //   saved 60                       rank 0 has committed the checkpoint of step 60
@@ -36,7 +36,7 @@ struct JobReport {
   bool ended = false, saved_at_end = false;
   int failure = 0;  // 0: none
 };
-// Ignores lines that are malformed or not whole.
+// Ignores malformed and incomplete lines.
 JobReport ParseJobReport(const std::string& text);
 
 // The furthest step that is saved, over all starts of a supervision.
@@ -45,8 +45,9 @@ class FurthestStep {
   // `run_directory`: for jobs that report nothing; its checkpoints/latest counts.
   explicit FurthestStep(std::string run_directory);
 
-  // Takes note of the end of an attempt. Returns whether it has saved a step beyond all earlier ones. Steps count from
-  // where the first attempt that reports has resumed, so steps that --resume CHECKPOINT has set aside do not.
+  // Must be called at the end of each attempt. Returns whether it has saved a step beyond all earlier ones. The
+  // furthest step begins at the step from which the first reporting attempt resumed, so checkpoints that --resume
+  // CHECKPOINT has set aside do not count.
   bool Advance(const JobReport& report);
   // Returns "step 60 of runs/first" or "the beginning".
   std::string Describe() const;

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <string_view>
-#include <utility>
 
 #include "runtime/files.h"
 

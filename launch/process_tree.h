@@ -3,10 +3,10 @@
 // A sub-reaper (prctl(PR_SET_CHILD_SUBREAPER)) is the parent of every descendant whose own parent has ended, also of
 // one that has created its own session or has become a daemon. So none is lost, and when a sub-reaper has no child,
 // it has no descendant.
-// Limitation: a process that another one starts on the job's behalf (a container's or a batch system's daemon, a
-// remote shell) is no descendant; one of another user (setuid) cannot be killed; processes that fork and end faster
-// than /proc is read escape until they stop doing so.
-// Threads: one; the process must have no other. Blocking: they read /proc.
+// Limitation: a process that a daemon (of a container or a batch system) or a remote shell starts for the job is no
+// descendant; a process of another user (setuid) cannot be killed; processes that fork and end faster than /proc is
+// read escape until they stop doing so.
+// Threads: one; the process must have no other. Blocking: all functions read /proc; EndDescendants also waits.
 #pragma once
 
 #include <sys/types.h>
@@ -21,16 +21,16 @@ namespace hadal {
 struct ProcessEntry {
   pid_t pid = -1;
   pid_t parent = -1;
-  char state = '?';  // of /proc/PID/stat: T stopped, Z all threads ended, not waited for
+  char state = '?';  // as in /proc/PID/stat: T stopped, Z ended but not reaped, others running or waiting
   std::string name;  // at most 15 bytes
 };
 
 // Returns all descendants of this process, parents before their children.
 std::vector<ProcessEntry> Descendants();
 
-// Sends `signal` to those that handle it and have no ancestor among the descendants that does: of a script that runs
-// mpirun, to mpirun, which passes it on. A shell gets it only if nothing else handles it: bash with a trap on EXIT has
-// a handler that ends it. If none handles it, `job` gets it.
+// Sends `signal` to the uppermost descendants that have a handler for it: if a script runs mpirun, to mpirun, which
+// passes it on to the ranks. A shell gets it only if no other process has a handler, because bash with a trap on EXIT
+// has one that ends the shell. If no process has one, sends it to `job`, the process of the job's command.
 void SignalHandlers(const std::vector<ProcessEntry>& descendants, int signal, pid_t job);
 
 struct DescendantsEnd {

@@ -1,6 +1,5 @@
 // Protects a process's standard streams: opens those that the parent process has closed, so that no other file gets
 // their descriptors (0, 1, 2), and reports at the end whether all standard output was written.
-//
 // Threads: the main thread. Blocking: StandardOutputIsWhole, while it writes.
 #pragma once
 

@@ -6,15 +6,15 @@
 //   that began and report no end      that doubles from crash to crash; after `tries` of them in a row returns 5 or 6
 //
 // launch/supervisor_state.h has the whole table of states and events.
-// Progress is a saved step beyond the furthest of this supervision. Rank 0 reports its run directory and its
-// checkpoints (job_report.h), also from within a job script. If rank 0 is on another host, which sees no report:
-// checkpoints/latest of the command's own --run-dir.
+// A newer checkpoint is one beyond the furthest step saved so far under this supervisor. Rank 0 reports its run
+// directory and its checkpoints (job_report.h), also from within a job script. If rank 0 is on another host, where the
+// report's file does not exist, checkpoints/latest of the command's --run-dir counts.
 // mpirun alone turns Ctrl-C into a TERM that gives ranks two seconds, returns 137 for a killed rank, and may leave
 // ranks behind when it is killed. A guardian (guardian.h) runs each start in a session of its own and leaves no process
 // of it, even if the supervisor is killed. Limitation: on this host only; on others Open MPI's daemons do so, which
 // detect a lost host by TCP keepalive (set to 11 seconds here unless the environment sets it).
-// A closed terminal (HUP) ends the run, saved, because a user who logs out without nohup expects it to end; under nohup
-// it goes on. A reader of the output that ends (`… | head`) changes nothing for the supervisor.
+// A closed terminal (HUP) saves and ends the run, because a user who logs out without nohup expects that; under nohup
+// it continues. A reader of the output that ends (`… | head`) changes nothing for the supervisor.
 // Threads: one, and no other may run in the process. Blocking until the job has ended.
 #pragma once
 

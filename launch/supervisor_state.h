@@ -59,7 +59,7 @@ int EndCode(const JobEnd& end);
 // Returns kSaved, kFinal, kCrash or, if `last`, kLastCrash.
 SupervisorEvent EventOf(const JobEnd& end, bool last);
 
-// The longest wait before a start, unless the first is longer.
+// The longest wait before a start, unless BackOff's `first` is longer.
 inline constexpr absl::Duration kLongestBackOff = absl::Minutes(5);
 // Returns the wait between a crash and the next start. `fruitless`: starts in a row without a newer checkpoint; `first`
 // is the wait after the first of them and doubles with each further one. After a start with a newer checkpoint, starts

@@ -4,7 +4,7 @@
 //          the log
 //   nccl   NCCL, or an error with the reason
 //   host   through pinned memory and MPI; no NCCL library is loaded
-// All ranks choose the same: a function of what each has found.
+// All ranks choose the same, because the choice is a function of all ranks' facts.
 #pragma once
 
 #include <memory>
@@ -19,8 +19,8 @@
 
 namespace hadal {
 
-// Opens NCCL where it may be used: by several ranks, with a device, unless `asked` is the host; null if it is not
-// found. Fills what `facts` say of NCCL.
+// Opens NCCL if it may be used: there are several ranks, this one has a device, and `asked` is not kHost; else, or if
+// it is not found, returns null. Fills the fields of `facts` about NCCL.
 std::unique_ptr<NcclLibrary> FindNccl(Transport asked, int ranks, DeviceFacts& facts);
 
 struct TransportDecision {
@@ -28,7 +28,7 @@ struct TransportDecision {
   std::string notice;  // for the user; empty: nothing to say
 };
 // `ranks`: of all ranks; `gpu`: what DecideDevice has decided. Pure.
-// Errors: InvalidArgument if NCCL is asked for but impossible, or if a rank's environment forbids it (NcclRefusal).
+// Errors: InvalidArgument if NCCL is requested but impossible, or if a rank's environment forbids it (NcclRefusal).
 absl::StatusOr<TransportDecision> DecideTransport(Transport asked, bool gpu, std::span<const DeviceFacts> ranks);
 
 // One of the variables that NCCL acts on.
@@ -53,8 +53,9 @@ std::string NcclVariables(std::span<const NcclSetting> settings);
 //   NCCL_LAUNCH_ORDER_IMPLICIT     NCCL makes its communicators wait for each other
 std::string NcclRefusal(std::span<const NcclSetting> settings);
 
-// The two above for this process, and whether its GPU, the current device, really has a hardware queue for each of a
-// rank's streams: the driver may give fewer than CUDA_DEVICE_MAX_CONNECTIONS. Blocking: see CountHeldStreams.
+// Returns NcclVariables and NcclRefusal of this process; also refuses if its GPU (the current device) lacks a hardware
+// queue for each of a rank's streams: the driver may provide fewer than CUDA_DEVICE_MAX_CONNECTIONS. Blocking: see
+// CountHeldStreams.
 struct NcclConditions {
   std::string variables, refusal;
 };

@@ -4,11 +4,12 @@
 //   watchdog [rank 1]: waiting for 5m0s: rank 1, receive from rank 0, tag 0, for activations of chunk 0, micro-batch 3;
 //   at step 12, instruction 17 of 40: receive_forward(chunk 0, micro-batch 3)
 //
-// Half, because the first rank whose wait reaches the whole timeout ends the job (exit code 5). By then all waiting
-// ranks have printed, so the log shows which rank waits for which; the cause is a rank that is missing from it, or
-// busy. If the watchdog cannot make its message (no memory), it prints that to stderr and the run continues; only the
-// waits themselves end it, and DeviceWatch (runtime/device_watch.h) if a device hangs.
-// Threads: one of its own, which only reads. Blocking: the destructor joins that thread, within a moment.
+// After half of the timeout, because the first rank whose wait reaches all of it ends the job (exit code 5). By then
+// every waiting rank has printed, so the log shows which rank waits for which; the cause is a rank that has not
+// printed, or is busy. If the watchdog cannot make its message (no memory), it prints that to stderr and the run
+// continues; only the waits themselves end it, and DeviceWatch (runtime/device_watch.h) if a device hangs.
+// Threads: watches on a thread of its own, which only reads. Blocking: the destructor joins that thread, within a
+// moment.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,5 @@
 // Bands of the vocabulary of an adaptive softmax (Grave et al. 2017, arXiv 1609.04309) and of adaptive input (Baevski
-// and Auli 2019, arXiv 1809.10853). Frequent tokens come first; a rarer band is narrower by another factor.
+// and Auli 2019, arXiv 1809.10853). Frequent tokens come first; each further band is narrower by a constant factor.
 //
 //   band 0      tokens [0, cutoff 1), width d
 //   band c ≥ 1  tokens [cutoff c, cutoff c + 1), width d / factor^c, rounded down
@@ -37,7 +37,7 @@ double TokenShare(const AdaptiveBand& band, const ModelOptions& options);
 double HeadProducts(const ModelOptions& options);
 double InputProducts(const ModelOptions& options, int32_t tables);
 
-// Rows are worked on so many at a time, which is part of the order of accumulation.
+// The number of rows that are processed at a time; part of the order of accumulation.
 inline constexpr int64_t kAdaptiveRows = 256;
 
 // Calls body(rows) for the rows whose token is in the band: ascending, at most buffer.size at a time.

@@ -1,16 +1,16 @@
-// AdaptiveHead computes the loss of text with an adaptive softmax, and in training its gradients. An OutputHead: what
-// `saved` holds, how losses are fetched and when gradients are added is stated there.
+// AdaptiveHead computes the loss of text with an adaptive softmax, and in training its gradients. output_head.h states
+// what `saved` holds, how losses are fetched and when gradients are added.
 //
 //   nll(t) = −log softmax(z)_t                                        t in band 0;  z = [u·E_0ᵀ | u·Kᵀ]
 //   nll(t) = −log softmax(z)_(n_0+c−1) − log softmax(v·E_cᵀ)_t        t in band c;  v = dropout(u·P_c)
 //   u = dropout(x)                                                    loss = nll
-// A band's products are computed for the rows whose target is in it alone. Outside training their bits for a row do
+// A band's products are computed only for the rows whose target is in it. Outside training their bits for a row do
 // not depend on the other rows.
 // Shapes: adaptive_bands.h, adaptive_softmax.h. Order of accumulation: band 0 and classes in blocks of kAdaptiveRows
-// rows (of Workspace::logit_rows(), where wide bands make that less), then band 1, 2, … in such blocks of their own
-// rows, ascending. A row is in one band, so its gradient has two terms: the head's, then its band's.
+// rows (or Workspace::logit_rows(), if that is less), then band 1, 2, … in such blocks of their own rows, ascending. A
+// row is in one band, so its gradient has two terms: the head's, then its band's.
 // Dropout: sites kResidual (element = row·d + column) and kActivation (the same numbering, columns below w_c).
-// Limitation: CPU alone, fp32 (device_support.h).
+// Limitation: only on the CPU, in fp32 (device_support.h).
 #pragma once
 
 #include <cstdint>

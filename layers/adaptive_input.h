@@ -3,7 +3,7 @@
 //
 // Order of accumulation: band 0, 1, …, each in blocks of kAdaptiveRows of its rows, ascending; rows of E_c in ascending
 // row order.
-// Limitation: CPU alone, fp32 (device_support.h).
+// Limitation: only on the CPU, in fp32 (device_support.h).
 // Thread safety: const; one call at a time (scratch).
 #pragma once
 
@@ -42,8 +42,8 @@ class AdaptiveInput {
   int64_t width_, rows_;
   std::vector<AdaptiveBand> bands_;
   ArenaSlice block_slice_, index_slice_, number_slice_, gradient_slice_;
-  float* block_ = nullptr;    // [2, kAdaptiveRows, d]: rows of a table (or their gradient); of x (or its gradient)
-  int32_t* index_ = nullptr;  // [2, kAdaptiveRows]: rows; their places in the table
+  float* block_ = nullptr;    // [2, kAdaptiveRows, d]: rows of a table, and of x; or their gradients
+  int32_t* index_ = nullptr;  // [2, kAdaptiveRows]: rows, and their indices in the table
   int32_t* row_numbers_ = nullptr;
   float* gradient_ = nullptr;
 };

@@ -1,12 +1,12 @@
-// The weights of an adaptive softmax as its products read them, tied to an adaptive embedding or its own, and the
-// log-probabilities of all tokens, for decoding.
+// AdaptiveSoftmax: the weights of an adaptive softmax, its own or tied to an adaptive embedding.
+// AdaptiveLogProbabilities: the log-probabilities of all tokens, for decoding.
 //
 //   z = [x·E_0ᵀ | x·Kᵀ]           K [C, d]: the classes
 //   log p(v) = log_softmax(z)_v                                            v in band 0
 //   log p(v) = log_softmax(z)_(n_0+c−1) + log_softmax(h_c·E_cᵀ)_v,  h_c = x·P_c   v in band c
 // P_c is [d, w_c] if it is the embedding's (used transposed), else [w_c, d]. Sizes and order of parameters:
 // adaptive_bands.h. Source: Grave et al. 2017, Baevski and Auli 2019; classes numbered and named as in fairseq.
-// Limitation: CPU alone (device_support.h).
+// Limitation: only on the CPU (device_support.h).
 // Thread safety: const; one call at a time (scratch).
 #pragma once
 
@@ -34,7 +34,7 @@ class AdaptiveSoftmax {
   ConstMatrix Classes(const ParameterStore& parameters) const;  // K
   ConstMatrix Table(const ParameterStore& parameters, const AdaptiveBand& band) const;
   ConstMatrix Projection(const ParameterStore& parameters, const AdaptiveBand& band) const;
-  // Their gradients.
+  // The gradients of these.
   Matrix WordsGradient(const ParameterStore& parameters) const;
   Matrix ClassesGradient(const ParameterStore& parameters) const;
   Matrix TableGradient(const ParameterStore& parameters, const AdaptiveBand& band) const;

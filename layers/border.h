@@ -1,14 +1,14 @@
-// The tensors that pass from one chunk to the next at a cut of the model's list of sublayers: an ordered list of edges,
-// computed from the plan.
+// The tensors that pass from one chunk (pipeline/stage/chunk.h) to the next at a cut of the model's list of sublayers:
+// an ordered list of edges, computed from the plan.
 //
 //   cut inside the encoder            residual [source rows, d]
 //   between the stacks                residual [source rows, d] = the encoder's output
 //   cut inside the decoder            residual [target rows, d], and the encoder's output [source rows, d] while a
 //                                     cross-attention still follows
-// Inside a stack with a second stream (second_stream.h), behind its first sublayer, that stream is the second edge.
+// After the first sublayer of a stack with a second stream (second_stream.h), that stream is the second edge.
 // A model without an encoder has one edge everywhere: residual [target rows, d].
-// Inside a stack with n residual streams (hyper_segment.cc), behind its first sublayer, the residual tensor is all of
-// them, [n·rows, d].
+// After the first sublayer of a stack with n residual streams (hyper_segment.cc), the residual tensor is all of them,
+// [n·rows, d].
 // If a stack combines its layers' outputs (layer_combination.h), the residual tensor is the stack's history: before
 // layer l (from 0) it consists of l + 1 matrices stacked by rows, [(l + 1)·rows, d].
 // Forward sends the tensors, backward their gradients, each in its stored type: ModelPlan::residual_storage for the
@@ -31,12 +31,12 @@ enum class EdgeKind : int32_t { kResidual, kEncoderOutput, kSecondStream };
 struct Edge {
   EdgeKind kind = EdgeKind::kResidual;
   Stack rows = Stack::kEncoder;  // whether rows are counted on the source or on the target side
-  int64_t entries = 1;           // tensors of `rows` rows on top of each other
+  int64_t entries = 1;           // number of tensors, stacked by rows
   Storage values = Storage::kFloat32;
   Storage gradient = Storage::kFloat32;
 };
 
-// Bytes of the edge's values, or of its gradient, at full capacity; `storage`: how they are stored.
+// Bytes of the edge at full capacity. `storage`: edge.values, or edge.gradient.
 int64_t EdgeBytes(const Edge& edge, Storage storage, const ActivationCapacity& capacity, int64_t width);
 
 // The edges of the cut before sublayer `position`.  REQUIRES: 0 < position < sublayers. At most three; the residual is

@@ -5,7 +5,6 @@
 #include "kernels/residual_norm.h"
 #include "kernels/shift_scale.h"
 #include "layers/chunk_part.h"
-#include "runtime/check.h"
 
 namespace hadal {
 
@@ -81,7 +80,6 @@ ConstAnyVector MakeHiddenBias(const Stream& stream, const ParameterStore& parame
 // Saved: pre(x) [R, d], which F's weight half reads; only for the input half: statistics [2R] of `pre`, input [R, d]
 // and statistics [2R] of `post`; then what F saves. Pending: the gradient of the input of `post` [R, d], then F's.
 // Numerics, threads: chunk_part.h.
-
 namespace {
 
 class NormedBranch final : public Branch {

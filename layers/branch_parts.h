@@ -51,8 +51,8 @@ class InputShift {
   int32_t shift_;
 };
 
-// Computes the bias of the first feed-forward product, b_1 − b, in the product's type; writes it to `row` [1, d_ff] (=)
-// and returns it. `bias`: the parameter b_1; −1: b_1 = 0.
+// Writes the bias of the first feed-forward product less the learned shift, b_1 − b, to `row` [1, d_ff] (=), and
+// returns it. `bias`: the parameter b_1; −1: b_1 = 0. `shift`: the parameter b.
 ConstAnyVector MakeHiddenBias(const Stream& stream, const ParameterStore& parameters, int32_t bias, int32_t shift,
                               AnyMatrix row);
 

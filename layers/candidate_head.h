@@ -1,16 +1,16 @@
-// The output head of decoding: the most likely next tokens of each row, with their log-probabilities.
+// The output head of decoding: the K most likely next tokens of each row (hypothesis), with their log-probabilities.
 //
 //   log p(v) = (z_v − z_best) − nll(best),  z = x·Eᵀ,  nll(best) = logsumexp(z) − z_best
-// With an adaptive softmax z is log p itself (adaptive_softmax.h).
+// E: the output projection [V, d]; V: the vocabulary. With an adaptive softmax z is log p itself (adaptive_softmax.h).
 // Shapes: x [B, d]; K candidates per row.
 // Storage: x and E in the type of products, logits in fp32.
 // Numerics: fp32. Probabilities are normalised over the whole vocabulary before the K best are taken, as in fairseq:
-// tokens that a search forbids keep their share. A row's result does not depend on the other rows; on a device only if
-// B is always the same. If a row has a NaN among its logits, all its candidates have log-probability NaN.
+// tokens that the search excludes keep their share. A row's result does not depend on the other rows; on a device only
+// if B is always the same. If a row has a NaN among its logits, all its candidates have log-probability NaN.
 // REQUIRES: 1 ≤ B ≤ Workspace::DecodeRows.
-// Forward only launches kernels, the same ones for the same number of rows, so a device may capture it. Table waits for
-// the result: K candidates a row, and on request the logits of all tokens. From a device those are B·V floats more, so
-// they are copied for the steps alone that read them. Allocates nothing.
+// Forward only launches kernels, the same ones for the same number of rows, so a device may capture it as a graph.
+// Table waits for the result: K candidates per row, and on request the logits of all tokens (from a device a copy of
+// B·V floats). Allocates nothing.
 // Thread safety: one step at a time.
 #pragma once
 
@@ -28,21 +28,21 @@ struct CandidateTable {
   MatrixOf<const int32_t> tokens;  // [B, K] most likely first; -1 after the last if a row has fewer
   ConstMatrix log_probabilities;   // [B, K]
   ConstVector end;                 // [B] log-probability of </s>
-  ConstMatrix logits = {};         // [B, V] if asked for
+  ConstMatrix logits = {};         // [B, V] if requested
 };
 
 class CandidateHead {
  public:
   // Reserves buffers for `rows` rows with `candidates` candidates each; fewer if the vocabulary is smaller.
-  // `copies_logits`: on a device, Table may be asked for all logits. (On a CPU it always may.)
+  // `copies_logits`: whether Table may return all logits on a device. (On a CPU it always may.)
   CandidateHead(const ModelPlan& plan, int64_t rows, int32_t candidates, bool copies_logits, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
   // Finds the candidates of x [B, d].
   void Forward(const Stream& stream, const ParameterStore& parameters, const Workspace& workspace,
                ConstAnyMatrix x) const;
-  // Returns the result of the last Forward, which had `rows` rows and this workspace. Blocking.
-  // REQUIRES: `logits` on a device only with copies_logits.
+  // Returns the result of the last Forward. Blocking. `logits`: also returns all logits. REQUIRES: `workspace` and
+  // `rows` are those of Forward; on a device `logits` needs copies_logits.
   CandidateTable Table(const Stream& stream, const Workspace& workspace, int64_t rows, bool logits) const;
 
  private:

@@ -1,6 +1,7 @@
-// Two interfaces and what their operations get. A ChunkPart is a part of a chunk (pipeline/stage/chunk.h): a front end,
-// a segment, a layer combination or the loss head. A Branch is the function of a residual sublayer, inside a segment.
-// SublayerContext says where to run, which micro-batch, the step's scalars and scratch.
+// Two interfaces and the arguments of their operations. A chunk is the range of sublayers that a rank runs as a unit
+// (pipeline/stage/chunk.h). A ChunkPart is a part of it: an embedding, a segment (consecutive residual sublayers of one
+// stack), a layer combination or the output head. A Branch is the function F of one residual sublayer, inside a
+// segment. SublayerContext says where to run, which micro-batch, the step's scalars and scratch.
 //
 // A part owns no tensors: the chunk allocates them and passes views of one micro-batch's tensors.
 // Backward consists of steps() steps, called from steps() − 1 down to 0; a segment has one for each sublayer. Each step
@@ -53,8 +54,8 @@ struct StepScalars {
   int64_t growth_update() const { return updates_before + update; }  // for branch growth
 };
 
-// Scratch that no micro-batch keeps; one set a rank, sized for its widest chunk. Stored as products read and write,
-// unless said otherwise.
+// Scratch whose contents no micro-batch needs after a call; one set per rank, sized for its largest chunk. In the type
+// of products (ModelPlan::compute_storage) unless stated otherwise.
 class Workspace {
  public:
   // Reserves the scratch; for training also what backward needs.
@@ -65,8 +66,8 @@ class Workspace {
   AnyMatrix branch(int64_t rows) const { return {branch_, rows, width_, storage_}; }  // F(x)
   AnyMatrix branch_input_gradient(int64_t rows) const { return {branch_input_, rows, width_, storage_}; }
   AnyMatrix attended_gradient(int64_t rows) const { return {attended_, rows, width_, storage_}; }
-  // The gradient of a layer's input through the skip to the layer's last sum; with several streams, of what a sublayer
-  // reads of them and of its result: fp32.
+  // fp32. The gradient of a layer's input through the skip to the layer's last sum; with several residual streams, of
+  // what a sublayer reads from them, and of its result.
   Matrix layer_input_gradient(int64_t rows) const { return {layer_input_, rows, width_}; }
   Vector attention_scratch() const { return {attention_, attention_floats_}; }
   Vector norm_partials() const { return {partials_, partial_floats_}; }
@@ -85,7 +86,7 @@ class Workspace {
   // Loss and nll in host memory. [2 · rows]
   Vector host_rows(int64_t rows) const { return {host_row_loss_, 2 * rows}; }
 
-  // The output head works on this many rows at a time. The number is part of the order of accumulation, so it depends
+  // The output head processes this many rows at a time. The number is part of the order of accumulation, so it depends
   // only on the kind of device and the model. On the CPU it is small, so that logits stay in a cache. On a GPU it is
   // large: the table's gradient is read and written once a block, and a product of few rows and d_model columns leaves
   // most of a GPU idle. Beyond kSmallVocabulary it is a multiple of kFewestLogitRows whose logits take at most
@@ -98,8 +99,8 @@ class Workspace {
   static constexpr int64_t kFewestLogitRows = 64;
   static constexpr int64_t kLogitBytes = int64_t{64} << 20;
   int64_t logit_rows() const { return logit_rows_; }
-  // From one row of logits to the next, in elements. On a GPU rows begin on 16 bytes whatever the vocabulary is,
-  // because products of others are slower.
+  // Elements from one row of logits to the next. On a GPU every row begins on a 16-byte boundary, because products of
+  // other rows are slower.
   static constexpr int64_t LogitStride(DeviceKind kind, int64_t vocabulary) {
     return kind == DeviceKind::kCpu ? vocabulary : (vocabulary + 7) / 8 * 8;
   }
@@ -126,9 +127,9 @@ struct SublayerContext {
   const Workspace& workspace;
   const PackedBatch& batch;
   StepScalars scalars;
-  const DeviceBatch* device_batch = nullptr;        // the batch and the scalars on a device; null: launches bring them
+  const DeviceBatch* device_batch = nullptr;        // batch and scalars in device memory; null: each launch copies them
   const std::function<void()>* progress = nullptr;  // called between sublayers; moves transfers along
-  GradientBatch* gradients = nullptr;  // where a device may leave gradients of weights for later; null: nowhere
+  GradientBatch* gradients = nullptr;  // collects gradients of weights for a later launch; null: computed at once
   DepthObserver* observer = nullptr;   // observes tensors; may be null
 
   // On a device the observer gets a copy on the host, without padding rows, and a stream of the CPU.
@@ -136,8 +137,8 @@ struct SublayerContext {
   void Progress() const {
     if (progress != nullptr) (*progress)();
   }
-  // Where a device finds b of a sublayer's residual connection. Null: on the host alone, or b is always 1, and then no
-  // kernel reads it.
+  // The device address of a sublayer's branch gain b. Null: b is only on the host, or it is always 1 and no kernel
+  // reads it.
   const float* DeviceBranchGain(int32_t sublayer) const;
   const ModelPlan& plan() const { return parameters.plan(); }
   int64_t rows(Stack stack) const { return stack == Stack::kEncoder ? batch.source_rows() : batch.target_rows(); }
@@ -161,9 +162,9 @@ struct SublayerContext {
   }
 };
 
-// SavedTensors: what a sublayer saves of a micro-batch for its backward, a block of memory divided into tensors from
-// its front. The same code computes the size (without memory) and finds the tensors again. Each tensor is 16-byte
-// aligned, for the kernels of a device. Byte: std::byte, or const std::byte for read-only tensors.
+// SavedTensors divides a block of memory, in which a sublayer saves tensors of a micro-batch for its backward, from the
+// front. The same code computes the size (without memory) and finds the tensors again. Each tensor is 16-byte aligned,
+// for the kernels of a device. Byte: std::byte, or const std::byte for read-only tensors.
 template <typename Byte>
 using SavedMatrix = AnyMatrixOf<std::conditional_t<std::is_const_v<Byte>, const void, void>>;
 template <typename Byte>
@@ -195,7 +196,7 @@ class SavedTensors {
     bytes_ += (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
     return at;
   }
-  // Returns memory for further tensors: `apart`, or if that is null, behind what has been taken.
+  // Returns memory for further tensors: `apart`, or if that is null, what follows the tensors taken so far.
   SavedTensors Behind(Byte* apart) const {
     return SavedTensors(apart != nullptr || memory_ == nullptr ? apart : memory_ + bytes_);
   }
@@ -213,11 +214,11 @@ struct PartTensors {
   ConstAnyMatrix encoder_output;  // [source rows, d]; only for cross-attention
   AnyMatrix y;                    // output [R, d] (=); may not alias x
   // The stack's second stream, fp32 (second_stream.h): d, which Forward updates in place, and its gradient, which is
-  // the same behind every sublayer. Empty: there is none, or a recomputation leaves it alone.
+  // the same after every sublayer. Empty: there is none, or this is a recomputation, which does not update it.
   Matrix second;    // [R, d]
   Matrix d_second;  // [R, d]; written by SecondStreamEnd, read by segments
-  // Written by Forward for backward: saved_bytes(). The last saved_input_bytes() of them, which BackwardWeight does not
-  // read, may lie apart: in saved_input, unless that is null.
+  // saved_bytes() bytes, written by Forward for backward. The last saved_input_bytes() of them, which BackwardWeight
+  // does not read, are in `saved_input` instead if that is not null.
   std::byte *saved = nullptr, *saved_input = nullptr;
   // Backward only.
   AnyMatrix d_y;                 // [R, d]: the gradient of y, stored as the residual stream; overwritten
@@ -248,8 +249,8 @@ class ChunkPart {
 // Branch: the function F of the residual connection s = r·x + b·dropout(F(x)) + e: attention or feed-forward, without
 // the sublayer's norm.
 //
-// Three methods, with the tensors and rules of a part's step: Forward stores in `saved` what backward
-// needs; BackwardInput reads the gradient of its output and stores inner gradients in `pending`; BackwardWeight reads
+// Three methods, with the tensors and rules of a part's step: Forward stores in `saved` what backward needs;
+// BackwardInput reads the gradient of its output and stores inner gradients in `pending`; BackwardWeight reads
 // `pending` and d_y. The bias of the last product (out_proj.bias, fc2.bias) is not part of F: the residual connection's
 // kernel adds it and sums its gradient, because that kernel reads the product anyway.
 // Shapes: x, y and their gradients [R, d]; R = source rows in the encoder, target rows in the decoder.
@@ -272,8 +273,8 @@ class Branch {
 };
 
 // Creates the branch of plan.sublayers[sublayer].  REQUIRES: an attention or feed-forward sublayer. The other functions
-// create one kind each (self_attention.cc, cross_attention.cc, feed_forward.cc), and put a branch between the norms in
-// front of it and behind it that some methods have (branch_parts.cc).
+// create one kind each (self_attention.cc, cross_attention.cc, feed_forward.cc), and, for methods with norms before or
+// after the branch, wrap it in these (branch_parts.cc).
 std::unique_ptr<Branch> MakeBranch(const ModelPlan& plan, int32_t sublayer);
 std::unique_ptr<Branch> MakeSelfAttention(const ModelPlan& plan, int32_t sublayer);
 std::unique_ptr<Branch> MakeCrossAttention(const ModelPlan& plan, int32_t sublayer);

@@ -1,4 +1,4 @@
-// DepthObserver: an interface that receives each sublayer's tensors during forward and backward. Users: the depth
+// DepthObserver: an interface that receives each sublayer's tensors during forward and backward, for the depth
 // instruments, the search for the first non-finite number, and reports on a checkpoint. Layers call Observe after they
 // have computed a tensor; without an observer this costs one comparison with null.
 //
@@ -15,9 +15,9 @@
 //              kNormInputGradient   ∂L/∂kNormInput: post-norm, n streams, a norm of combined layers (else
 //                                   kOutputGradient of the sublayer before)
 //              kBranchGradient      ∂L/∂F(x)
-// The gradient of a second stream is not reported; at the first sublayer of its stack kNormInputGradient is left out.
-// Where a stack has n residual streams (hyper_segment.cc), kOutput, `before` and kOutputGradient are all of them,
-// [R, n·d], and kNormInput is what the sublayer reads of them.
+// The gradient of a second stream is not reported, nor is kNormInputGradient of the first sublayer of its stack. Where
+// a stack has n residual streams (hyper_segment.cc), kOutput, `before` and kOutputGradient are all of them,
+// [R, n·d], and kNormInput is the sublayer's input, which it reads from them.
 // Recomputation reports nothing. Each tensor of each micro-batch is reported once, with the same bits for every
 // pipeline layout. If a tensor exists only multiplied by a gain, `factor` is that gain.
 // Shapes: [R, d], kHidden [R, d_ff]; contiguous; valid during the call only. Thread safety: called by the rank's one

@@ -8,7 +8,7 @@
 
 namespace hadal {
 
-// What no kernel decides: whether the types of the residual streams, of plan.compute_storage, hold them.
+// Checks that the model's residual streams can be stored in plan.compute_storage; bf16 does not suit all methods.
 // Errors: Unimplemented, naming the setting.
 absl::Status CheckDeviceStorage(const ModelPlan& plan);
 

@@ -22,7 +22,6 @@
 // Thread safety: const after construction; one micro-batch at a time per workspace.
 #include <cstdint>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "kernels/convert.h"

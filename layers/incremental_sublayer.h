@@ -10,7 +10,7 @@
 // sublayer.
 //
 // With several residual streams (layers/hyper_segment.cc) x and `out` are [n·B, d], the residuals of a row side by
-// side; one stream in front of the stack and behind it.
+// side; before and after the stack there is one.
 //
 // Cache: one matrix per decoder layer, for self- and cross-attention; a row is [k | v], 2d numbers. A row is written
 // once and never moved. An index lists the rows of each hypothesis (kernels/cached_attention.h), so reordering a beam
@@ -38,8 +38,9 @@
 
 namespace hadal {
 
-// A group's sources are padded to this many rows: in smaller products of the encoder a row's bits depend on their
-// number (kernels/linear.h). Steps are not padded (kernels/cpu/row_product.h).
+// The source sentences that are translated together are padded to at least this many rows: in smaller products of the
+// encoder a row's bits depend on the number of rows (kernels/linear.h). Steps are not padded
+// (kernels/cpu/row_product.h).
 inline constexpr int64_t kFewestDecodeRows = 16;
 
 // The cache rows of each of B rows: position p of row i is cache row indices[i · stride + p].
@@ -90,7 +91,7 @@ class IncrementalScratch {
   // For a sum that is not the sublayer's output, in the residual stream's type. The same memory as branch() if both
   // types are equal.
   AnyMatrix sum(int64_t rows) const { return {sum_ == nullptr ? branch_ : sum_, rows, width_, residual_storage_}; }
-  // Of several residuals (layers/hyper_segment.cc), fp32: all of them, what the branch reads, and the maps.
+  // With several residual streams (layers/hyper_segment.cc), fp32: all of them, the branch's input, and the maps.
   Matrix residuals(int64_t rows) const { return {residuals_, rows, residual_count_ * width_}; }
   Matrix read(int64_t rows) const { return {read_, rows, width_}; }
   Matrix projected_maps(int64_t rows) const { return {maps_, rows, HyperMaps(residual_count_)}; }
@@ -151,8 +152,8 @@ class IncrementalSublayer {
   void FeedForward(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix y) const;
   void Attend(const IncrementalContext& context, ConstAnyMatrix q, ConstAnyMatrix cache, const CacheIndex& index,
               AnyMatrix y) const;
-  // normed = LN(x). `norm_scale`: the parameter with the norm's scale.
-  // The last product, and the norm behind the branch if there is one; `free`: a place like product.y for what it reads.
+  // The last product, and the norm after the branch if there is one; `free`: memory like product.y for that norm's
+  // input.
   void Project(const IncrementalContext& context, LinearForwardArgs product, AnyMatrix free) const;
   void Norm(const IncrementalContext& context, int32_t norm_scale, ConstAnyMatrix x, AnyMatrix normed,
             float norm_gain = 1) const;
@@ -160,11 +161,11 @@ class IncrementalSublayer {
   void Shift(const IncrementalContext& context, int32_t shift, ConstAnyMatrix x, AnyMatrix y) const;
   // Returns the branch's input: x after the norm of a pre-norm sublayer and after a shift.
   ConstAnyMatrix BranchInput(const IncrementalContext& context, ConstAnyMatrix x) const;
-  // Where a device finds the gain of the branch; null: on the host alone, or it is always 1.
+  // The device address of the branch gain; null: it is only on the host, or always 1.
   const float* DeviceBranchGain(const IncrementalContext& context) const;
   void Residual(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix branch, AnyMatrix out,
                 Matrix second) const;
-  // F of `input`. Returns its place in the scratch.
+  // Returns F(input), which is in the scratch.
   AnyMatrix Branch(const IncrementalContext& context, ConstAnyMatrix input, AnyMatrix cache) const;
   // Step with several streams.
   void HyperStep(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix out) const;

@@ -1,7 +1,5 @@
 #include "layers/initialization.h"
 
-#include <algorithm>
-
 #include "runtime/data/packed_batch.h"
 #include "runtime/random.h"
 

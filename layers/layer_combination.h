@@ -11,7 +11,7 @@
 // after a sum belongs to the same sublayer as the sum's row. LN_k of a pre-norm stack belongs to layer k and is part of
 // its last joint (segment.cc).
 //
-// z_0 … z_l are the stack's *history* as layer l + 1 sees it: one matrix of l + 1 entries on top of each other. Several
+// z_0 … z_l are the stack's *history* as layer l + 1 sees it: one matrix of l + 1 entries, stacked by rows. Several
 // layers read the history; they add to its gradient in descending order.
 // Shapes: history [(l + 1)·R, d], sum [R, d]; R the rows of the stack. Storage: the history as the stack's residual
 // stream, its gradient in fp32, because several layers add to it.
@@ -46,7 +46,7 @@ class LayerCombination final : public ChunkPart {
   void BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t step) const override;
 
  private:
-  // What Forward keeps, where there is a norm.
+  // What Forward saves if there is a norm.
   template <typename Byte>
   struct Saved {
     SavedMatrix<Byte> sum;

@@ -91,7 +91,8 @@ const std::vector<ResidualMethod>& AllResidualMethods();
 absl::StatusOr<ResidualMethod> ParseResidualMethod(const std::string& name);
 std::string ResidualMethodName(ResidualMethod method);
 
-// Sets encoder, decoder, distribution and branch growth (not T) from the method, the two depths and the width.
+// Sets options.encoder, decoder, distribution and branch_growth (not T, its number of updates) from the method, the two
+// depths and the width.
 void ApplyResidualMethod(ResidualMethod method, ModelOptions& options);
 
 // Replaces an encoder-decoder's encoder beta of DeepNorm, 0.87 (N^4 M)^-1/16 in the paper, by that of torchscale's

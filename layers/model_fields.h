@@ -1,7 +1,7 @@
 // The list of all fields of a model's options, with their names in checkpoints' settings
 // (pipeline/checkpoint/model_settings.h). A stack's field has the same name in configs (StackResidual of
-// configs/run.proto). All code that reads or writes the fields uses this list, so no field can be omitted in one place.
-// tests/layers/model_fields_test.cc counts the fields.
+// configs/run.proto). All code that reads or writes the fields uses this list; tests/layers/model_fields_test.cc checks
+// that no field is missing.
 #pragma once
 
 #include "layers/model_options.h"
@@ -12,7 +12,6 @@ namespace hadal {
 // The names of ModelOptions' enumeration values, used by configs (tools/config/model_config.h) and by the settings in
 // checkpoints (pipeline/checkpoint/model_settings.h). Old checkpoints must stay readable: names may be added but never
 // changed.
-
 inline constexpr Word<NormPlacement> kNormWords[] = {
     {"post", NormPlacement::kPost}, {"pre", NormPlacement::kPre}, {"none", NormPlacement::kNone}};
 inline constexpr Word<Omega> kOmegaWords[] = {

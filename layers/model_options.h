@@ -33,8 +33,8 @@ enum class BranchGrowth : int32_t {
   kSigmoid,      // min(1, 2·sigmoid(k·t/T) - 1); ours, for the same reason
 };
 
-// How a factor of layer l = 1 … n of a stack depends on l: of the initial weights (depth_init), or behind the norm in
-// front of a branch (norm_gain).
+// How a factor of layer l = 1 … n of a stack depends on l: a factor of the initial weights (depth_init), or of the
+// norm's result that a branch reads (norm_gain).
 enum class DepthInit : int32_t {
   kFlat,         // 1
   kInverseSqrt,  // 1/sqrt(l): higher layers are smaller (DS-Init, Zhang, Titov and Sennrich 2019; LayerNorm Scaling)
@@ -54,7 +54,7 @@ enum class Omega : int32_t {
 // each field.
 struct StackMethod {
   NormPlacement norm = NormPlacement::kPost;
-  // The share a of a stack whose `norm` is kPre that is Post-LN: its first ⌊a·n⌋ layers (Mix-LN, arXiv 2412.13795).
+  // a: in a stack whose `norm` is kPre, the first ⌊a·n⌋ of the n layers are Post-LN (Mix-LN, arXiv 2412.13795).
   double post_norm_share = 0;
   double residual_gain = 1;  // r; DeepNorm's alpha
   // k of F(k·LN(x)), a constant by layer; needs NormPlacement::kPre (LayerNorm Scaling, arXiv 2502.05795).
@@ -69,11 +69,11 @@ struct StackMethod {
   double skip_gain = 0;   // a; 0: no such skip
   double layer_gain = 1;  // c
 
-  // s of a second stream d beside the residual stream x: d = s·x before the first sublayer, d' = d + s·b·F(x) behind
+  // s of a second stream d beside the residual stream x: d = s·x before the first sublayer, d' = d + s·b·F(x) after
   // each, and the stack ends with x + LN(d) (ResiDual, arXiv 2304.14802; second_stream.h). 0: one stream.
   double second_stream_gain = 0;
 
-  // n residual streams X that every sublayer reads and writes by learned maps of X:
+  // n residual streams X, which every sublayer reads and writes by learned maps of X:
   // X' = H_res·X + H_postᵀ·F(LN(H_pre·X)) (mHC, arXiv 2512.24880; hyper_segment.cc). 1: the plain residual.
   int32_t residual_streams = 1;
 

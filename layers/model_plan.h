@@ -48,13 +48,13 @@ struct SublayerRecord {
   float branch_growth_steepness = 0;  // k
   int32_t first_parameter = 0;        // its own parameters: [first_parameter, first_parameter + parameters)
   int32_t parameters = 0;
-  // embeddings and head: the parameter used as table, own or tied; the first of Tables(). -1: a front end of speech
+  // embeddings and head: the parameter used as table, own or tied; the first of Tables(). -1: a front end for speech
   int32_t table = -1;
   int32_t learned_gain =
       -1;                  // the parameter that multiplies b: the sublayer's own, or that of its layer's first sublayer
   int32_t cut_before = 1;  // 1: stages, chunks and segments may begin here; 0: must stay with the previous sublayer
-  float norm_gain = 1;     // k, behind the norm in front of a pre-norm sublayer's branch
-  float second_gain = 0;   // s, of the second stream's branch; 0: one stream. The last two fields: see Hash
+  float norm_gain = 1;     // k, a factor of the norm's result that a pre-norm sublayer's branch reads
+  float second_gain = 0;   // s of a second stream; 0: one stream. For this field and norm_gain see Hash
 };
 
 // Returns b of the residual connection at an update, without its learned factor (formulas: BranchGrowth). REQUIRES:
@@ -108,7 +108,7 @@ enum class ParameterRole : int32_t {
   kTailProjection,
   kInputProjection,    // of the first band, of embeddings alone
   kClusterWeight,      // the classes' rows, where the first band's table is an embedding's
-  kConvolutionWeight,  // of speech's front end (speech_front_end.h)
+  kConvolutionWeight,  // of the front end for speech (speech_front_end.h)
   kConvolutionBias,
   // The maps of several residual streams (kernels/hyper_connection.h).
   kHyperMapWeight,
@@ -152,9 +152,9 @@ struct ModelPlan {
   // The type of the products' operands and results in a run. Chosen together with the run's device; not part of the
   // model, so neither hashed nor broadcast.
   Storage compute_storage = Storage::kFloat32;
-  // Whether feed-forward layers keep masks of their ReLUs if the model allows it (feed_forward.cc). Chosen together
-  // with the run's device, whose library decides (pipeline/layout/relu_masks.h). The default, true, is for `hadal
-  // plan`, which has no device. A run in fp32 keeps no masks in either case.
+  // Whether feed-forward layers keep bit masks of their ReLUs if the model allows it (feed_forward.cc). Depends on the
+  // device's library (pipeline/layout/relu_masks.h); true for `hadal plan`, which has no device. A run in fp32 never
+  // keeps masks.
   bool relu_masks = true;
 
   // REQUIRES: ValidateModelOptions(options) is OK.
@@ -195,7 +195,7 @@ struct ModelPlan {
   int32_t Residuals(Stack stack) const {
     return (stack == Stack::kEncoder ? options.encoder : options.decoder).residual_streams;
   }
-  // The number of residual streams in front of `position`: one in front of a stack and behind it.
+  // The number of residual streams before `position`; 1 before and after a stack.
   int32_t ResidualsBefore(int32_t position) const {
     const SublayerRecord& next = sublayers[position];
     return next.layer < 0 || begins_stack(position) ? 1 : Residuals(next.stack);
@@ -212,7 +212,7 @@ struct ModelPlan {
     const bool closed = (stack == Stack::kEncoder ? options.encoder : options.decoder).norm == NormPlacement::kPost;
     return closed ? compute_storage : Storage::kFloat32;
   }
-  // The type of what a segment (segment.cc) of `stack` writes that ends before `end`.
+  // The type of the output of a segment (segment.cc) of `stack` that ends before `end`.
   Storage segment_storage(Stack stack, int32_t end) const {
     return ends_stack(end) && !Combines(stack) ? compute_storage : residual_storage(stack);
   }
@@ -228,11 +228,12 @@ struct ModelPlan {
   // Returns the first position ≥ `position` where the list may be cut. REQUIRES: 0 ≤ position ≤ sublayers.
   int32_t NextCut(int32_t position) const;
 
-  // Returns the end of the segment (segment.cc) that begins at `begin`: at most `length` sublayers, at the latest
-  // `last` or the next cut behind it. A segment has one placement of norms.
+  // Returns the end of the segment (segment.cc) that begins at `begin`: after at most `length` sublayers, and at most
+  // `last`, moved to where the list may be cut. A segment has one placement of norms.
   int32_t SegmentEnd(int32_t begin, int32_t length, int32_t last) const;
 
-  // Returns how many parameters from its table on a sublayer uses: 1, or all of adaptive bands; 0 without a table.
+  // Returns the number of consecutive parameters, from its table on, that a sublayer uses as tables: 1, or all of
+  // adaptive bands; 0 without a table.
   int32_t Tables(int32_t sublayer) const;
   // Whether `parameter` is one of them.
   bool UsesTable(int32_t sublayer, int32_t parameter) const {

@@ -33,17 +33,17 @@ struct LossSums {
   double MeanNll() const { return nll / static_cast<double>(tokens > 0 ? tokens : 1); }
 };
 
-// adaptive_head.h computes another softmax's loss.
+// adaptive_head.h is a subclass for an adaptive softmax.
 class OutputHead : public ChunkPart {
  public:
   OutputHead(const ModelPlan& plan, const ActivationCapacity& capacity, Purpose purpose);
 
   int64_t saved_bytes() const override { return saved_bytes_; }
-  // Leaves each row's loss in the workspace. Outside training there is no gradient, and `saved` may be null.
+  // Writes each row's loss to the workspace. Outside training there is no gradient, and `saved` may be null.
   void Forward(const SublayerContext& context, const PartTensors& tensors) const override;
   void BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t step) const override;
-  // Copies the losses that Forward has left for the same batch to the workspace's host memory; only enqueues on a
-  // device.  REQUIRES: Losses has been called for the batch before.
+  // Copies the losses of the last Forward to the workspace's host memory; on a device only enqueues the copy. REQUIRES:
+  // Losses has been called for the previous batch.
   void FetchLosses(const SublayerContext& context) const;
   // Adds up the fetched losses of the batch, in double, in row order.  REQUIRES: the copy is done. `row_nll`, unless
   // empty, receives each row's nll [target rows without padding].

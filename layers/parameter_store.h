@@ -34,9 +34,7 @@
 
 namespace hadal {
 
-// Purpose: whether a rank allocates for training or only for inference. Constructors use it to choose what memory they
-// reserve.
-
+// What a rank reserves memory for.
 enum class Purpose {
   kTraining,   // also gradients, moments and kept activations
   kInference,  // weights and the buffers of a forward pass
@@ -93,7 +91,7 @@ class ParameterStore {
   // The fp32 values of a slice; empty if they are not on this rank.
   Vector WeightSlice(int32_t parameter, int64_t slice) const;
 
-  // The same in the type that products read: rounded or fp32.
+  // As FusedWeight, in the type that products read: rounded or fp32.
   ConstAnyMatrix ProductWeight(int32_t first, int32_t count = 1) const;
   ConstAnyVector ProductBias(int32_t first, int32_t count = 1) const;
   // The rounded copy of a slice; empty if there is none.
@@ -110,8 +108,8 @@ class ParameterStore {
     return Fused(gradients_, gradient_offset_[first], first, count);
   }
   Vector FusedGradientVector(int32_t first, int32_t count) const;
-  // The gradient, [rows, columns], of the use of a table by `sublayer` (an embedding or the head) on this rank. Without
-  // `parameter`: of the first or only one.
+  // The gradient [rows, columns] of one use of a table, by `sublayer` (an embedding or the head) on this rank.
+  // `parameter`: the table; by default the sublayer's first or only one.
   Matrix TableGradient(int32_t sublayer, int32_t parameter) const;
   Matrix TableGradient(int32_t sublayer) const { return TableGradient(sublayer, plan_.sublayers[sublayer].table); }
 
@@ -145,7 +143,8 @@ class ParameterStore {
   std::vector<TableUse> table_uses_;
 
   int64_t rounded_elements_ = 0, weight_floats_ = 0, gradient_floats_ = 0;
-  // The masters of the rounded elements [begin, end) start at `place`; 16-byte aligned if the rounded elements are.
+  // The masters of the rounded elements [begin, end) start at `offset` of the masters; 16-byte aligned if the rounded
+  // elements are.
   struct MasterRun {
     int64_t begin = 0, end = 0, offset = 0;
   };

@@ -5,8 +5,8 @@
 //
 // where x_i is the residual stream before sublayer i and s_i its sum, in one micro-batch with dropout on. The root is
 // of the variance that s_i would have if residual and branch were independent. The model is as initialised.
-// The profile is an observer of the forward pass. It sets each ω when the sublayer's branch is shown, just before the
-// residual connection reads ω.
+// The profile is an observer of the forward pass. It sets each ω when it receives the sublayer's branch (kBranch), just
+// before the residual connection reads ω.
 // Shapes: x, s [R, d]; all packed rows are real tokens and count.
 // Numerics: variances over all elements in double, in row order, on one thread: a function of the bits of x and s
 // alone.
@@ -51,7 +51,7 @@ class ResidualProfile : public DepthObserver {
 // Sets every element of ω to `value`.
 void FillOmega(const Stream& stream, Vector omega, double value);
 
-// Whether the ω of a stack's sublayers are profiled; in the second form, of any stack.
+// Whether the ω of a stack's sublayers are profiled; the second form: of any stack.
 bool IsProfiled(const ModelPlan& plan, Stack stack);
 bool IsProfiled(const ModelPlan& plan);
 

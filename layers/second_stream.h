@@ -8,12 +8,12 @@
 // for OPUS-100 (LN(d) is the same for every s but for its epsilon: the authors need s for fp16).
 // Gradients: that of d passes every sublayer unchanged, so one tensor g = ∂L/∂d serves the whole stack: f gets
 // ∂L/∂s_x + s·g (s_x the sum before the sublayer's norm), x_0 gets s·g from d_0.
-// Memory traffic: none of its own within a sublayer. The residual connection's kernel (kernels/residual_norm.h) also
-// reads d and writes d' in its one pass forward, and reads g in its one pass backward; recomputation leaves d alone.
-// Behind the stack two more passes forward (LN(d); x + that) and one backward (g).
+// Memory traffic: no extra pass within a sublayer. The residual connection's kernel (kernels/residual_norm.h) also
+// reads d and writes d' in its pass forward, and reads g in its pass backward; recomputation does not touch d. After
+// the stack there are two more passes forward (LN(d); x + LN(d)) and one backward (g).
 // Storage: d and g fp32, because d is a sum over the whole depth; x as ModelPlan::residual_storage.
 //
-// SecondStreamEnd is the part behind the stack: x [R, d] the residual stream, `second` d, y their sum [R, d], stored
+// SecondStreamEnd is the part after the stack: x [R, d] the residual stream, `second` d, y their sum [R, d], stored
 // as products read it. Backward writes g to d_second (=) and leaves d_y, which is the gradient of x.
 // Saved: mean and rstd of d's rows. Backward reads d again.
 // Thread safety: const after construction.
@@ -29,7 +29,7 @@ namespace hadal {
 
 class SecondStreamEnd final : public ChunkPart {
  public:
-  // Behind the stack whose last sublayer is `last`. `rows`: the capacity. REQUIRES: plan.HasSecondStream(the stack).
+  // For the stack whose last sublayer is `last`. `rows`: the capacity. REQUIRES: plan.HasSecondStream(the stack).
   SecondStreamEnd(const ModelPlan& plan, int32_t last, int64_t rows);
 
   int64_t saved_bytes() const override { return 2 * rows_ * static_cast<int64_t>(sizeof(float)); }

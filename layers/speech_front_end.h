@@ -9,8 +9,8 @@
 // Numerics: kernels/unfold.h, glu.h, linear.h. Both directions work on kRows rows at a time (a device: kDeviceRows),
 // which is part of the order of accumulation. Saved: the inputs of both GLUs [R_0, C] and [R, 2d]; backward overwrites
 // them with their gradients. All of backward is in BackwardInput, since the gradient of the frames is not needed.
-// On a device R_0 = 2R whatever the utterances' lengths are, so that launches depend on R alone; the rows behind theirs
-// are padding.
+// On a device R_0 = 2R for utterances of any lengths, so that launches depend on R alone; rows after the utterances'
+// rows are padding.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ class SpeechFrontEnd final : public ChunkPart {
     ConstAnyMatrix x;
     ConstTokens x_offsets, y_offsets;
     DeviceTaps device_taps;  // on a device
-    AnyMatrix z;             // the GLU's input; outside training of a block's rows
+    AnyMatrix z;             // the GLU's input; outside training only for one block of rows
     int64_t rows = 0;
   };
   struct Both {

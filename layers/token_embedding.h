@@ -23,7 +23,7 @@ class TokenEmbedding final : public ChunkPart {
   void Bind(const Arena& arena) override;
 
   void Forward(const SublayerContext& context, const PartTensors& tensors) const override;
-  // Adds to the gradient of this use of the table: d_y is not kept for a weight half.
+  // Also adds to the gradient of this use of the table, because d_y is not kept for BackwardWeight.
   void BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t step) const override;
   // One step of decoding, without dropout: x [R, d] (=) of `tokens` [R], each at its own position, counted from 0.
   // `device_tokens`: where a device finds tokens and positions; may be empty.
@@ -32,7 +32,7 @@ class TokenEmbedding final : public ChunkPart {
 
  private:
   ConstTokens Tokens(const SublayerContext& context) const;
-  // Where a device finds them.
+  // The tokens in device memory.
   DeviceTokens DeviceTokensOf(const SublayerContext& context) const;
 
   int32_t sublayer_;

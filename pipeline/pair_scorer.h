@@ -5,7 +5,8 @@
 // and no block of logits has fewer than 16 rows. On a GPU, cuBLASLt chooses the order of addition by a product's shape;
 // therefore every batch is padded to one size, so that each kind of product has one shape. There the scores are
 // independent only if the chosen algorithm treats all rows alike.
-// Threads: one per rank. Blocking: Score; all ranks call it together.
+// Threads: one per rank. Blocking: Create, Score and ScoreBlocks; all ranks call them together. Errors of the last two:
+// those of the communicator.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ namespace hadal {
 // A block of a stream of text, for a language model: log p(tokens[i] | tokens[0] … tokens[i − 1]), i ≥ 1 + context.
 struct TextBlock {
   std::vector<int32_t> tokens;  // the token before the block (</s> where the stream begins), then the block's
-  int64_t context = 0;          // of the block's tokens, those at its front that are not scored
+  int64_t context = 0;          // how many tokens at the start of the block are not scored
 };
 
 struct PairScore {
@@ -36,7 +37,8 @@ struct PairScore {
 class PairScorer {
  public:
   // Loads the checkpoint's model over the ranks, for batches of up to `batch_tokens` rows per side; on a GPU the
-  // target's rows are rounded up to whole blocks of logits. `checkpoint` must outlive the scorer.
+  // target's rows are rounded up to a multiple of Workspace::LogitRows. `timeout`: of each wait for a peer.
+  // `checkpoint` must outlive the scorer.
   // Errors: InvalidArgument if batch_tokens is below 64; ResourceExhausted, DataLoss. An error of one rank is returned
   // on all.
   static absl::StatusOr<std::unique_ptr<PairScorer>> Create(ModelCheckpoint& checkpoint, int32_t batch_tokens,
@@ -48,16 +50,17 @@ class PairScorer {
   // Returns the scores on every rank, in the order of `pairs` (the same on every rank).
   // REQUIRES: no side longer than longest_tokens(); pairs have a source if and only if the model has an encoder.
   absl::StatusOr<std::vector<PairScore>> Score(std::span<const SampleView> pairs);
-  // The same for blocks of text. REQUIRES: a language model; no block of more than longest_tokens() + 1 tokens.
+  // Returns the scores of blocks of text, likewise. REQUIRES: a language model; no block of more than longest_tokens()
+  // + 1 tokens.
   absl::StatusOr<std::vector<PairScore>> ScoreBlocks(std::span<const TextBlock> blocks);
 
  private:
   PairScorer(ModelCheckpoint& checkpoint, Communicator& communicator, absl::Duration timeout)
       : checkpoint_(checkpoint), communicator_(communicator), timeout_(timeout) {}
   absl::Status Build(int32_t batch_tokens, const Stream& stream);
-  // Returns the nll of all rows of `batches`, filled up, on every rank.
+  // Pads `batches` and returns, on every rank, the nll of all their rows.
   absl::StatusOr<std::vector<float>> RowLosses(std::vector<PackedBatch>& batches);
-  // By sample, without its first unscored[sample] rows.
+  // Returns the score of each sample, without its first unscored[sample] rows.
   static std::vector<PairScore> Sum(std::span<const PackedBatch> batches, std::span<const float> row_nll,
                                     std::span<const int64_t> unscored);
 

@@ -28,12 +28,10 @@ namespace hadal {
 //                       max(1/window, 1/(n + 1)): mean += a·δ, variance = (1 − a)·(variance + a·δ²). While n < window
 //                       these are the unweighted ones.
 //   spike               loss > mean + z·√variance, from the window-th update on
-//
 // Why: one bad batch can make a deep model diverge for good; skipping it costs one step. Skipped losses do not enter
 // the mean, because otherwise one spike would hide the next. The decision depends only on the step's loss and on
 // numbers saved with the checkpoint, so all ranks and a resumed run decide alike. Source of the formulas: Finch,
 // "Incremental calculation of weighted mean and variance", 2009, section 9.
-
 // The trend with one more loss.  REQUIRES: `loss` is finite.
 LossTrend WithLoss(const LossTrend& trend, double loss, const LossSpikeOptions& options);
 
@@ -45,8 +43,8 @@ class RunHealth {
   // `plan` must outlive the object.
   RunHealth(const ModelPlan& plan, const HealthOptions& options) : plan_(plan), options_(options) {}
 
-  // Call after each step. Returns a sentence if its update was skipped, else "". `trend`: that of the losses, which a
-  // spike does not change. `where`: where the step failed, if it was searched for; an error of GoBack repeats it.
+  // Must be called after each step. Returns a sentence if its update was skipped, else "". `trend`: of all losses so
+  // far, except spikes. `where`: LocateFailure's text, if it was called; GoBack's error repeats it.
   std::string AfterStep(const StepResult& result, const LossTrend& trend, const std::string& where);
   // Sets the count of skipped steps in a row, as saved in the checkpoint of a resumed run.
   void Continue(int32_t skipped_in_a_row) { skipped_in_a_row_ = skipped_in_a_row; }
@@ -54,7 +52,7 @@ class RunHealth {
   bool must_go_back() const { return skipped_in_a_row_ > 0 && skipped_in_a_row_ >= options_.skipped_steps; }
 
   // Returns the progress from which the run continues: `now`, with the state of `loaded` (nullopt: there was no
-  // checkpoint). Errors: OutOfRange if going back does not help.
+  // checkpoint). Errors: OutOfRange if there was no checkpoint, or if the run had already gone back to these weights.
   absl::StatusOr<TrainingProgress> GoBack(const TrainingProgress& now, const std::optional<TrainingProgress>& loaded);
 
  private:

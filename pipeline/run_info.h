@@ -21,8 +21,8 @@ RunInfo DescribeRun(const TrainOptions& options, const ModelPlan& plan, const Pi
 // it; "" if all fit. `corpus`: e.g. "training".
 std::string DescribeLeftOut(std::string_view corpus, int64_t too_long, int64_t samples, const TrainOptions& options);
 
-// Errors: InvalidArgument, with a remedy, if more of the training samples are too long than options.max_left_out
-// allows.
+// Errors: InvalidArgument, with a remedy, if the share of training samples that are too long exceeds
+// options.max_left_out.
 absl::Status CheckLeftOut(int64_t too_long, int64_t samples, const TrainOptions& options);
 
 }  // namespace hadal

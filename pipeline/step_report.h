@@ -1,8 +1,7 @@
-// StepReport sends a run's metrics of each step to its sink: loss, learning rate, speed, remaining time; and what they
-// say about its health (instruments/run_diagnosis.h). Every log_every_steps
-// steps it adds the time of each part of the step and the memory of each stage, gathered from all
-// ranks. With many stages this survey is less frequent (IsSurveyedStep), so that the output of a long run does not grow
-// with the number of stages.
+// StepReport sends the metrics of each step to a run's sink: loss, learning rate, speed, remaining time, diagnoses
+// (instruments/run_diagnosis.h). Every log_every_steps steps it adds the time of each part of the step and the memory
+// of each stage, gathered from all ranks. With many stages this survey is less frequent (IsSurveyedStep), so that the
+// output of a long run does not grow with the number of stages.
 // Threads: one. Blocking: at steps that survey the stages.
 #pragma once
 

@@ -22,6 +22,12 @@
 
 namespace hadal {
 
+struct ClockOffset {
+  double seconds = 0;        // this rank's clock minus rank 0's
+  double error_seconds = 0;  // upper bound of the error of `seconds`
+  double at_seconds = 0;     // when it was measured, on this rank's clock
+};
+
 // Measures the offset of a rank's monotonic clock from rank 0's, by ping-pong.
 //
 // A rank sends at its time t0, rank 0 answers with its own time s, and the answer arrives at t1. If both messages took
@@ -31,13 +37,6 @@ namespace hadal {
 //     offset = (t0 + t1) / 2 - s,      local time t is rank 0's t - offset,      error <= (t1 - t0) / 2
 // Monotonic clocks count from each host's boot, so offsets may be days. Clocks drift apart by microseconds per second,
 // so for a long time span measure at both its ends.
-
-struct ClockOffset {
-  double seconds = 0;        // this rank's clock minus rank 0's
-  double error_seconds = 0;  // upper bound
-  double at_seconds = 0;     // when it was measured, on this rank's clock
-};
-
 // Every rank calls it at the same place; rank 0 serves the others in turn, and its own offset is 0. `clock` reads this
 // rank's clock. Blocking; each wait takes at most `timeout`. Errors: those of Communicator::Wait.
 absl::StatusOr<ClockOffset> MeasureClockOffset(Communicator& communicator, absl::FunctionRef<double()> clock,
@@ -48,7 +47,7 @@ double TimeOfRankZero(double t, const ClockOffset& begin, const ClockOffset& end
 
 struct RankTrace {
   std::string host;
-  double clock_error_seconds = 0;  // largest error of its times against rank 0's (without nonlinear drift)
+  double clock_error_seconds = 0;  // bound of the error of its times, if the clocks drift linearly
   int64_t dropped = 0;             // events that did not fit into the buffer
   std::vector<TraceEvent> events;  // in rank 0's time, in the order they were recorded (by end)
 };

@@ -27,7 +27,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "layers/model_plan.h"
@@ -85,7 +84,8 @@ class Trainer {
   // Continues from the newest good checkpoint of the run; returns false if there is none. `find`: see
   // TrainingCheckpoints::LoadLatest.
   absl::StatusOr<bool> ResumeLatest(const FindCheckpoint& find = {});
-  // Resume continues from rank 0's `chosen`; InitializeFrom starts a new run from its weights.
+  // Resume continues from the checkpoint `chosen`; InitializeFrom starts a new run from its weights (`weights`: also
+  // those of a model with fewer layers; LoadedState). Rank 0's `chosen` counts; other ranks may pass any status.
   absl::Status Resume(absl::StatusOr<FoundCheckpoint> chosen);
   absl::Status InitializeFrom(absl::StatusOr<FoundCheckpoint> chosen, LoadedState weights = LoadedState::kWeights);
   // After Resume or ResumeLatest. BeginDataAnew continues at the beginning of the training data, as a changed corpus
@@ -101,8 +101,8 @@ class Trainer {
 
   // Initialises the weights unless they were loaded. Trains until a limit or a request to stop. Saves as configured,
   // and always after a request. Errors: OutOfRange (not finite, and going back did not help); Aborted (another launch
-  // took over the run directory, or it was removed); those of transfers; those of files if the last checkpoint could
-  // not be written.
+  // took over the run directory, or it was removed); those of transfers; those of files if the checkpoint at the end
+  // could not be written (earlier failures are warnings).
   absl::StatusOr<TrainingOutcome> Run();
 
   Engine& engine() { return *engine_; }
@@ -123,8 +123,8 @@ class Trainer {
   void Note(const std::string& text);  // a notice, at the latest when the run is announced
   // Does nothing if weights were loaded: drawing and relaying all of them takes time and messages.
   absl::Status MakeNewWeights();
-  // Initialises what the method takes from a forward pass (Admin's profile). Called before the first step if no
-  // checkpoint was loaded.
+  // Initialises parameters that need a forward pass (Admin, layers/residual_profile.h). Called before the first step if
+  // no checkpoint was loaded.
   absl::Status ProfileNewWeights();
   // Runs the validation and the save that are due after a step. Returns why the run ends, if it does. `vote`: the
   // step's.

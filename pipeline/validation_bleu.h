@@ -1,12 +1,12 @@
 // ValidationBleu computes BLEU, chrF++, WER and CER on validation sentences, translated with a run's current weights:
-// the validator's hook (validator.h). In a validation corpus of several corpora (directions), also of each of them;
-// then BLEU's tokenizer is that of the direction's target language (BleuTokenizerOf), unless another than 13a is
-// chosen.
+// the validator's hook (validator.h). If the validation set consists of several corpora (directions), also for each of
+// them; BLEU's tokenizer then depends on the direction's target language (BleuTokenizerOf), unless the config chooses
+// another than 13a.
 //
 // The run's own ranks translate `sentences` samples, taken evenly from the whole corpus (files are often sorted by
 // length), and compare them with their targets. The target vocabulary decodes both to text; tokens it lacks are "<unk>"
 // in both. If the targets begin with language tags, so do the translations, and the tags are no part of the texts that
-// are compared. Training's state does not change. Every replica translates all samples, with the same result.
+// are compared. The state of training does not change. Every replica translates all samples, with the same result.
 // Memory: the engine's decoder, in the training run's arena, over the scratch of a step. On a device, products are in
 // the run's precision and read the same weights as training's forward: in bf16 the fp32 masters are read only where
 // training's forward reads them.

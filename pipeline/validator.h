@@ -2,10 +2,10 @@
 //
 //   nll = Σ −log p(target) / target tokens, </s> counted, natural logarithm; perplexity = exp(nll)
 // over the corpus's first sentences that fit a micro-batch. They are packed once and run forward only, without dropout,
-// in training's buffers, so no bit of training changes. The nll has the same bits on every rank and for every layout
-// (Engine::Evaluate). Of a corpus of several corpora (directions), each one's nll is reported as well; a batch has
-// sentences of one of them. The lowest nll of a run is its best. If the run translates, scores of some of the
-// sentences follow (validation_bleu.h). The trainer decides when to validate.
+// in scratch memory of training; training's state does not change. The nll has the same bits on every rank and for
+// every layout (Engine::Evaluate). If the validation set consists of several corpora (directions), the nll of each is
+// reported as well; a batch has sentences of one of them. The lowest nll of a run is its best. If the run translates,
+// scores of some of the sentences follow (validation_bleu.h). The trainer decides when to validate.
 // Threads: one per rank. Blocking: Run, which every rank calls after the same step.
 #pragma once
 
@@ -43,9 +43,9 @@ class Validator {
   // Errors: InvalidArgument if no sentence fits.
   static absl::StatusOr<Validator> Create(const ValidatorSetup& setup);
 
-  // Validates the weights of `engine` after `progress`.step steps. Writes the outcome to `progress` (validation_nll;
-  // best_nll and best_step, or one more validation without improvement; among skipped steps, which are not saved, no
-  // best) and reports it to the sink.
+  // Validates the weights of `engine` after `progress`.step steps. Sets progress.validation_nll and reports the outcome
+  // to the sink. If the nll is below best_nll, sets best_nll and best_step, except while steps are being skipped: these
+  // are not saved, and a best must be in a checkpoint. If it is not lower, counts a validation without improvement.
   // Errors: those of Communicator::Wait and of the translation; then `progress` may be written in part, and nothing is
   // reported.
   absl::Status Run(Engine& engine, TrainingProgress& progress);
@@ -60,7 +60,7 @@ class Validator {
  private:
   Validator(const ValidatorSetup& setup, ValidationBatches packed);
 
-  // What the sink gets of each corpus of several.
+  // The results of each corpus, if there are several.
   std::vector<CorpusValidation> OfCorpora(const std::vector<LossSums>& of_batches,
                                           const TranslatedValidation& translated) const;
 

@@ -13,13 +13,11 @@
 //
 // At its start a program's scratch may hold NaN or another program's values, so a program must write scratch before it
 // reads it. A program may end only when no message, copy or kernel uses its scratch.
-//
 // Thread safety: a layout is built by one thread. A finished Arena is read-only and may be shared.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -56,7 +54,7 @@ class ArenaLayout {
 
   ArenaLayout() = default;
   // A layout for kernels on a device of that kind. On the CPU host regions and kernel regions form one part.
-  // `gap_bytes`, a multiple of the alignment: unused bytes behind each region, for tests of accesses outside them.
+  // `gap_bytes`, a multiple of the alignment: unused bytes after each region, for tests of accesses outside regions.
   explicit ArenaLayout(DeviceKind kind, int64_t gap_bytes = 0)
       : host_apart_(kind != DeviceKind::kCpu), gap_bytes_(gap_bytes) {}
 
@@ -99,7 +97,7 @@ class ArenaLayout {
   };
   // In order of first use.
   const std::vector<Category>& categories() const { return categories_; }
-  // The unused bytes behind each region, if gap_bytes is not 0.
+  // The unused bytes after each region, if gap_bytes is not 0.
   struct Gap {
     ArenaSlice slice;
     int program = 0;  // of scratch

@@ -1,5 +1,4 @@
 // The monotonic clock: seconds since an arbitrary start. For durations, not for dates.
-//
 // Thread safety: any thread. Non-blocking; about 25 ns a call.
 #pragma once
 
@@ -24,9 +23,7 @@ class Stopwatch {
 };
 
 // The end of a wait, on the monotonic clock: setting the system's clock does not change it.
-//
 // Thread safety: any thread. Non-blocking.
-
 class Deadline {
  public:
   explicit Deadline(absl::Duration from_now) : end_seconds_(MonotonicSeconds() + absl::ToDoubleSeconds(from_now)) {}

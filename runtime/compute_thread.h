@@ -34,8 +34,8 @@ class SignalStack {
 
 // Must be called once on every thread that runs kernels. Workers of a ThreadTeam call it themselves.
 void PrepareComputeThread();
-// The same with a stack that another thread has allocated, which the caller must Remove: an allocation that fails on a
-// thread which is starting would end the process.
+// PrepareComputeThread with a stack that another thread has allocated, and that the caller must Remove: if an
+// allocation failed on a starting thread, the process would end.
 void PrepareComputeThreadOn(SignalStack& stack);
 
 }  // namespace hadal

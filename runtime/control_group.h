@@ -1,5 +1,5 @@
-// What this process's control groups (cgroups) leave it, free memory and a quota of CPUs: containers, Slurm jobs,
-// systemd slices.
+// The free memory and the quota of CPUs that control groups (cgroups) leave to this process: in a container, a Slurm
+// job, a systemd slice.
 //
 // A limit may be set on the process's own group or on any group above it; Slurm sets it two levels above its tasks. A
 // group's usage includes pages of files, such as a mapped corpus. The kernel evicts inactive file pages before it kills

@@ -5,7 +5,6 @@
 //   kernels … Record(ready, main)            the host continues
 //   Await(queue, ready); transfer on queue   starts when those kernels are done
 //   Record(done, queue) … Reached(done)      kernels enqueued on the main queue from now on see what the transfer wrote
-//
 // Threads: as Device. Blocking: only MakeQueue, MakeEvent and AwaitOnHost.
 #pragma once
 
@@ -40,8 +39,8 @@ class DeviceQueues {
   virtual void Await(Queue queue, Event event) = 0;
   // Whether all work that the event stands for is done. REQUIRES: recorded.
   virtual bool Reached(Event event) = 0;
-  // Waits until it is. `what`, a literal, is for messages about a device that hangs. Calls `meanwhile` between two
-  // looks at the event; null: sleeps.
+  // Waits until the event is reached. `what`, a literal, names the wait in the message if the device hangs. Calls
+  // `meanwhile` again and again during the wait; null: sleeps.
   virtual void AwaitOnHost(Event event, const char* what, const std::function<void()>* meanwhile) = 0;
   // The device's time from one event to the other.  REQUIRES: both are timed, recorded on one queue, and reached.
   virtual double SecondsBetween(Event first, Event second) = 0;

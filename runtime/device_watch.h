@@ -10,8 +10,8 @@
 // The waiting thread itself may be stuck in the driver, and any further call of CUDA or NCCL may block, too. So a
 // thread of the watch's own looks at the clock; it makes no such call. Waits for other ranks are not waits for the
 // device: their timeouts are errors that name the rank (comm/communicator.h).
-// Thread safety: any thread may wait and call BeforeCall; a Wait ends the time of its own thread's calls. Cost: about
-// 0.1 us.
+// Thread safety: any thread may wait and call BeforeCall; both concern the calling thread's own work. Cost: about 0.1
+// us.
 #pragma once
 
 #include <condition_variable>
@@ -41,7 +41,8 @@ class DeviceWatch {
   DeviceWatch(const DeviceWatch&) = delete;
   DeviceWatch& operator=(const DeviceWatch&) = delete;
 
-  // The calling thread waits for the device, or makes a call that may wait for it, until the object is destroyed.
+  // Measures a wait: from construction to destruction, the calling thread waits for the device or makes a call that
+  // may.
   class [[nodiscard]] Wait {
    public:
     // `what` must be a literal.
@@ -57,8 +58,8 @@ class DeviceWatch {
     const double since_seconds_;
   };
 
-  // Call before a call of the driver that normally returns at once: launches, enqueued copies, events. The thread's
-  // next Wait, which the work needs at its end anyway, must end within twice the timeout of the last such call.
+  // Must be called before a driver call that normally returns at once (launch, enqueued copy, event). The calling
+  // thread's next Wait must end within twice the timeout after its last BeforeCall.
   void BeforeCall();
 
  private:

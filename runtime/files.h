@@ -1,6 +1,5 @@
 // Files and directories, and the durable operations that checkpoints and run directories need. Error messages name the
 // operation, the path, the reason and a remedy.
-//
 // Errors: errno becomes NotFound, PermissionDenied (also read-only file systems), ResourceExhausted (no space, quota,
 // size limit, open files), AlreadyExists, FailedPrecondition (wrong kind of file), else Internal (including a device or
 // file server that fails: EIO, ESTALE). DataLoss means that the file's contents are damaged.

@@ -12,7 +12,6 @@
 #pragma once
 
 #include <concepts>
-#include <cstdint>
 #include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -39,7 +38,7 @@ std::optional<T> JsonInteger(const nlohmann::json& value) {
 
 class JsonFields {
  public:
-  // `place`: the object's name in errors, for example "files[2]"; empty at the top. Fails if `object` is not a JSON
+  // `path`: the object's name in errors, for example "files[2]"; empty at the top. Fails if `object` is not a JSON
   // object. `object` and `status` must outlive the reader.
   JsonFields(const nlohmann::json& object, std::string path, absl::Status& status);
 

@@ -1,6 +1,5 @@
-// Environment variables that change how a job runs, for logs and reports that others can read. Only variables of the
-// list in logged_environment.cc: a prefix such as NCCL_ would also print a token that a user keeps in NCCL_SOMETHING.
-//
+// Environment variables that change how a job runs, for logs and reports that others can read. Only variables listed in
+// logged_environment.cc: printing all that begin with NCCL_ could publish a secret.
 // Thread safety: pure function.
 #pragma once
 

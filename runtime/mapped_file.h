@@ -1,6 +1,6 @@
 // A file mapped read-only into memory. Pages are read when they are touched and are shared with other processes.
 //
-// A program that writes into the file changes the bytes; its modification time, compared now and then, shows that.
+// If another program writes to the file, the bytes change; compare its modification time (StampOf) to detect that.
 // Limitation: if the file is truncated while it is mapped, touching a lost page ends the process (SIGBUS);
 // MappedPathAt finds the file's path for the message.
 // Thread safety: read-only after Open.
@@ -20,7 +20,6 @@ namespace hadal {
 // its disk fails while it is read, the process gets a signal with the address and no error.
 // Limits: keeps up to kMostMappedRanges ranges, ignores further ones; keeps only the end of a long path.
 // Thread safety: any thread. MappedPathAt may be called in a signal handler: it neither blocks nor allocates.
-
 inline constexpr int kMostMappedRanges = 1024;
 
 // Records that `bytes` are mapped from the file `path`.
@@ -30,7 +29,8 @@ void ForgetMappedRange(std::span<const std::byte> bytes);
 // Returns the path of the file that contains `address`, valid until its range is forgotten; null if there is none.
 const char* MappedPathAt(const void* address);
 
-// What of a file's attributes changes with its contents, in steps of the kernel's clock (some milliseconds).
+// File attributes that change when the contents change. The time has the resolution of the kernel's clock (some
+// milliseconds).
 struct FileStamp {
   uint64_t device = 0;
   uint64_t inode = 0;
@@ -60,7 +60,7 @@ class MappedFile {
   FileStamp stamp_;
 };
 
-// Returns the stamp of what `path` leads to now. Blocking: one stat(2).
+// Returns the current stamp of the file at `path`; follows symbolic links. Blocking: one stat(2).
 absl::StatusOr<FileStamp> StampOf(const std::string& path);
 
 }  // namespace hadal

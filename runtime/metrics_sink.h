@@ -22,7 +22,7 @@
 
 namespace hadal {
 
-// Reasons of OnFinish that readers of records tell from others.
+// Values of OnFinish's `reason` that readers of the records distinguish.
 inline constexpr std::string_view kAllStepsDone = "all steps done";
 inline constexpr std::string_view kStoppedToResume =
     "stopped on a signal or a time limit; start the same command again to resume";
@@ -30,7 +30,7 @@ inline constexpr std::string_view kStoppedToResume =
 // Sent once before the first step, also after a resume.
 struct RunInfo {
   std::string run_directory;
-  std::string attempt;  // that owns the run directory (runtime/run_directory.h)
+  std::string attempt;  // the launch that owns the run directory (runtime/run_directory.h)
   std::string model;    // shown to users: "DeepNorm 500L-500L d=64 (2,500 sublayers)"
   int64_t parameters = 0;
   int32_t source_vocabulary = 0;  // tokens; 0: no source, or speech
@@ -41,7 +41,7 @@ struct RunInfo {
   int32_t ranks = 1;
   int32_t stages = 1;
   int32_t replicas = 1;         // of the pipeline; ranks = stages x replicas
-  bool free_links = false;      // the schedule's (pipeline/schedule/schedule.h)
+  bool free_links = false;      // as in the schedule (pipeline/schedule/schedule.h)
   int32_t threads = 1;          // per rank
   int32_t recompute_every = 0;  // as chosen, if the run chooses it
   std::string layout;           // what else decides a step's time: schedule, chunks, cuts … (pipeline/run_info.h)
@@ -112,7 +112,7 @@ struct TranslationScores {
 struct CorpusValidation {
   std::string corpus;
   double nll = 0;
-  int64_t target_tokens = 0;                // that nll is the mean of
+  int64_t target_tokens = 0;                // over which nll is the mean
   std::optional<TranslationScores> scores;  // of the corpus's translated sentences, if any
 };
 
@@ -124,7 +124,7 @@ struct ValidationMetrics {
   bool best = false;                        // whether nll is the best so far
   int64_t sentences = 0;
   double seconds = 0;
-  std::vector<CorpusValidation> corpora;  // with a sentence; empty if there is only one
+  std::vector<CorpusValidation> corpora;  // those with a sentence; empty if there is only one corpus
 };
 
 struct CheckpointMetrics {

@@ -1,5 +1,4 @@
 // Makes text from files and command lines safe to print: names in manifests, metrics and errors may contain anything.
-//
 // Thread safety: pure functions; PrintableBuffer as any stream buffer.
 #pragma once
 
@@ -14,11 +13,11 @@ namespace hadal {
 // as "\x1b".
 std::string Printable(std::string_view text);
 
-// As Printable, for an error message: of a word of more than 1,000 bytes only the first 100 bytes and its size remain,
-// of a line that is longer than 1,500 bytes then, the first 1,000, the last 300 and its size.
+// As Printable, shortened for an error message: first a word of more than 1,000 bytes to its first 100 bytes and its
+// size, then a line of more than 1,500 bytes to its first 1,000 bytes, its last 300 and its size.
 std::string PrintableMessage(std::string_view message);
 
-// Passes whole lines on to `out`, through Printable. The rest is passed on by flush and by the destructor.
+// Writes whole lines to `out`, through Printable; flush and the destructor also write an incomplete line.
 class PrintableBuffer : public std::streambuf {
  public:
   explicit PrintableBuffer(std::ostream& out) : out_(out) {}

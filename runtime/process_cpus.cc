@@ -11,19 +11,19 @@
 
 namespace hadal {
 
-int CpuShare(int cpus, int of_mask, std::optional<double> quota, int of_group) {
-  double share = static_cast<double>(cpus) / of_mask;
-  if (quota) share = std::min(share, *quota / of_group);
+int CpuShare(int cpus, int sharing_cpus, std::optional<double> quota, int sharing_quota) {
+  double share = static_cast<double>(cpus) / sharing_cpus;
+  if (quota) share = std::min(share, *quota / sharing_quota);
   return std::max(1, static_cast<int>(share));
 }
 
-int ProcessCpus(int of_mask, int of_group) {
+int ProcessCpus(int sharing_cpus, int sharing_quota) {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
   std::ifstream membership("/proc/self/cgroup");
   const std::string groups{std::istreambuf_iterator<char>(membership), std::istreambuf_iterator<char>()};
-  return CpuShare(CPU_COUNT(&set), of_mask, ControlGroupCpus(groups), of_group);
+  return CpuShare(CPU_COUNT(&set), sharing_cpus, ControlGroupCpus(groups), sharing_quota);
 }
 
 }  // namespace hadal

@@ -1,5 +1,6 @@
 // The CPUs that this process may use, possibly fewer than the machine has.
-// Limitation: processes of one host with a quota each are counted as if they shared one; set their threads then.
+// Limitation: if processes of one host each have a quota of their own (one container per rank), their shares are
+// computed as if they shared one quota; set runtime.threads then.
 // Thread safety: any thread.
 #pragma once
 
@@ -7,12 +8,13 @@
 
 namespace hadal {
 
-// Returns a process's share, at least 1, rounded down: of the `cpus` that it may run on, among `of_mask` processes that
-// may run there; at most of the quota, among `of_group` processes that it is for.
-int CpuShare(int cpus, int of_mask, std::optional<double> quota, int of_group);
+// Returns max(1, ⌊min(cpus / sharing_cpus, quota / sharing_quota)⌋), the share of one process. `cpus`: the number of
+// CPUs that it may run on, as may `sharing_cpus` processes in all. `quota`: CPUs that its control groups grant to
+// `sharing_quota` processes together; nullopt: no limit.
+int CpuShare(int cpus, int sharing_cpus, std::optional<double> quota, int sharing_quota);
 
 // Returns CpuShare of the calling thread's affinity mask (sched_getaffinity) and of the quota of this process's control
 // groups (control_group.h). Blocking: reads small files of /proc and /sys.
-int ProcessCpus(int of_mask = 1, int of_group = 1);
+int ProcessCpus(int sharing_cpus = 1, int sharing_quota = 1);
 
 }  // namespace hadal

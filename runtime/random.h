@@ -60,7 +60,8 @@ struct RandomPosition {
 struct Dropout {
   RandomCounter counter;
   uint32_t threshold = 0;
-  // On a device: the address of the counter's changing words; null: they are kernel arguments.
+  // On a device: the address of the seed and of the counter's words that change between micro-batches; null: the
+  // kernel takes them from `counter`.
   const RandomPosition* device_position = nullptr;
 
   static uint32_t Threshold(double p) { return static_cast<uint32_t>(p * 65536.0 + 0.5); }

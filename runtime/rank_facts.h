@@ -1,4 +1,4 @@
-// What a rank knows about itself at the start of a job: where it runs, with what, and what it may use.
+// Facts that a rank gathers about itself at the start of a job: where it runs, its program, and its limits.
 //
 // Ranks gather these and compare them: a training run at its start (tools/train/rank_setup.h), `hadal doctor` before
 // a job.
@@ -19,9 +19,9 @@ struct RankFacts {
   std::string host;
   int local_rank = 0;  // among the ranks of its host, in rank order
   int ranks_on_host = 1;
-  std::vector<int> cpus;         // that this process may run on
+  std::vector<int> cpus;         // on which this process may run
   int online_cpus = 0;           // of the host
-  int threads = 1;               // that the rank will use
+  int threads = 1;               // that the rank is going to use
   int64_t instruction_sets = 0;  // that its kernels can use (kernels/instruction_set.h)
   uint32_t binary_crc32c = 0;
   std::string environment_rank;  // from the launcher's variables: "OMPI_COMM_WORLD_RANK=3"; empty: none set
@@ -44,9 +44,10 @@ std::string CpuList(const std::vector<int>& cpus);
 // "rank 3 (host n2)", "ranks 0, 1 (host n1)"; "all 64 ranks" if these are more than two. `hosts`: of all ranks.
 std::string DescribeRanks(const std::vector<int>& which, std::span<const std::string> hosts);
 
-// One line. Reading takes what is there, so that facts of a rank with another program can be read too.
+// Returns one line. FactsFromJson ignores unknown fields and missing ones stay unknown, so ranks may run different
+// versions.
 std::string FactsToJson(const RankFacts& facts);
-// Errors: Internal if there is nothing to read.
+// Errors: Internal if `json` is not an object with a "rank".
 absl::StatusOr<RankFacts> FactsFromJson(const std::string& json);
 
 }  // namespace hadal

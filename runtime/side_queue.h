@@ -1,5 +1,5 @@
-// SideQueue runs kernels or copies on a second queue of a device, beside its main order, with the events that
-// synchronise the two.
+// SideQueue runs kernels or copies on a second queue of a device, beside its main queue, with the events that
+// synchronise the two. Main order: the order of the work on the main queue.
 //
 //   main order   … gradients complete │ MarkReady    parts of the backward pass …           a kernel reads the result
 //   queue                             └─────────►  Begin │ kernels │ End ── Done, asked by the host ─►  launched now
@@ -9,7 +9,7 @@
 // (runtime/comm/communicator.h). Nothing in the main order waits for the queue. Only operations whose headers allow it
 // may be launched beside the main order, because the others share scratch.
 // Threads: the device's one. If pieces only copy to the host, one other thread may call Begin, End and Finish instead,
-// also while the device records a graph; otherwise nothing may be called then. Blocking: none.
+// also while the device records a graph. Otherwise no call may be made during a recording. Blocking: only Finish.
 #pragma once
 
 #include <cstddef>
@@ -36,14 +36,15 @@ class SideQueue {
   DeviceQueues::Queue queue() const { return queue_; }
   // Declares that everything the pieces [first, last) depend on has been launched in the main order.
   void MarkReady(size_t first, size_t last);
-  // The event of that; not recorded again before the piece is marked ready again.  REQUIRES: marked ready.
+  // The event that MarkReady recorded for the piece; it is not recorded again until the piece is marked ready again.
+  // REQUIRES: marked ready.
   DeviceQueues::Event ready(size_t piece) const { return waits_for_[piece]; }
   // Returns the stream on which to launch the piece, until End.  REQUIRES: marked ready.
   Stream Begin(const Stream& main, size_t piece);
   void End(size_t piece);
   // Whether a piece that was ended is done. Does not wait.
   bool Done(size_t piece);
-  // Waits until it is. `what`: see DeviceQueues::AwaitOnHost.
+  // Waits until the piece is done. `what`: see DeviceQueues::AwaitOnHost.
   void Finish(size_t piece, const char* what) { queues_.AwaitOnHost(done_[piece % done_.size()], what, nullptr); }
 
  private:

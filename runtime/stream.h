@@ -104,7 +104,6 @@ class Stream {
 };
 
 // Returns a tensor's values as floats in host memory: for code that inspects a run, not for kernels.
-
 // Waits for the stream. REQUIRES: contiguous.
 std::vector<float> HostValues(const Stream& stream, const ConstAnyMatrix& matrix);
 

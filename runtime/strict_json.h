@@ -19,7 +19,7 @@ struct StrictJsonLimits {
   int max_depth = 8;
 };
 
-// Errors: DataLoss; the message starts with `what` (for example a path).
+// Errors: DataLoss; the message starts with `what` (for example a path). REQUIRES: limits.max_bytes is set.
 absl::StatusOr<nlohmann::json> ParseStrictJson(std::string_view text, const StrictJsonLimits& limits,
                                                const std::string& what);
 

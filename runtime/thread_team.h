@@ -7,8 +7,7 @@
 // On a busy host a worker may have no core when a region begins. The caller then runs the worker's part itself. If a
 // worker loses its core within its part (the caller waits for kStallSeconds), the team runs all parts on the caller for
 // a while: 10 ms, twice as long after each further stall, at most 1 s. So the number of threads follows the free cores;
-// it changes no result, because a part computes the same on any thread.
-// Sanitizers understand it, too.
+// results do not change, because a part computes the same on any thread.
 // Thread safety: a team may be used only by the thread that constructed it.
 #pragma once
 
@@ -27,7 +26,7 @@ class ThreadTeam {
   ThreadTeam(const ThreadTeam&) = delete;
   ThreadTeam& operator=(const ThreadTeam&) = delete;
 
-  // The calling thread's own team, constructed on first use, destroyed with the thread.
+  // The calling thread's own team; constructed on first use, destroyed with the thread.
   static ThreadTeam& OfThisThread();
 
   // Runs body(0) on the calling thread and each of body(1) … body(threads − 1) on a worker, started as needed, or on

@@ -72,7 +72,7 @@ class TraceBuffer {
   // Continues recording the same step.
   void Resume() { recording_ = true; }
 
-  // Also shows scopes to `profiler` from now on, recording or not, as those of `stage`. Null: no profiler.
+  // From now on also reports scopes to `profiler`, recording or not, named as those of `stage`. Null: no profiler.
   void ShowTo(Profiler* profiler, int stage) { profiler_ = profiler, stage_ = stage; }
   Profiler* profiler() const { return profiler_; }
   int stage() const { return stage_; }
@@ -91,7 +91,7 @@ class TraceBuffer {
   int stage_ = 0;
 };
 
-// Shows its own scope to the buffer's profiler, as "stage 1 backward, micro-batch 3". `trace` may be null.
+// Reports its scope (lifetime) to the buffer's profiler, as "stage 1 backward, micro-batch 3". `trace` may be null.
 class TraceRange {
  public:
   TraceRange(TraceBuffer* trace, const TraceEvent& event) : profiler_(trace != nullptr ? trace->profiler() : nullptr) {
@@ -109,8 +109,8 @@ class TraceRange {
   Profiler* const profiler_;
 };
 
-// Records its own scope: `const TraceScope scope(trace, {.kind = TraceKind::kBackward});`, and is a TraceRange. `trace`
-// may be null.
+// Records its scope as an event, and reports it as a TraceRange does: `const TraceScope scope(trace, {.kind =
+// TraceKind::kBackward});`. `trace` may be null.
 class TraceScope {
  public:
   TraceScope(TraceBuffer* trace, const TraceEvent& event)
@@ -131,7 +131,7 @@ class TraceScope {
   TraceEvent event_;
 };
 
-// Stops recording during its own scope, for work outside of training steps.
+// Stops recording during its scope, for work outside of training steps.
 class TracePause {
  public:
   explicit TracePause(TraceBuffer& trace) : trace_(trace), was_recording_(trace.recording()) { trace_.Stop(); }

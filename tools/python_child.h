@@ -2,8 +2,8 @@
 //
 // The interpreter is $HADAL_PYTHON, else python3. The packages are those of the source tree that hadal was built from,
 // else those installed with hadal (share/hadal/python), else Python's own. The working folder is never on Python's path
-// (a json.py there would be executed); the user's site-packages and PYTHONPATH are. HADAL names this program there.
-// Blocking: until the child ends. It has this process's standard streams.
+// (a json.py there would be executed); the user's site-packages and PYTHONPATH are. The environment variable HADAL has
+// the path of this program. Blocking: until the child ends. It has this process's standard streams.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// How subcommands that only read or write files end. For `hadal train` and other subcommands that start ranks see
+// Exit codes of subcommands that only read or write files. For `hadal train` and other subcommands that start ranks see
 // launch/exit_code.h and error_report.h.
 #pragma once
 

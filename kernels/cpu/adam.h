@@ -1,4 +1,4 @@
-// CPU backend of kernels/adam.h.
+// One step of Adam on the CPU: elements are split over threads. kernels/adam.cc checks the arguments.
 #pragma once
 
 #include "kernels/adam.h"
@@ -15,7 +15,6 @@ struct AdamScalars {
   float epsilon;
 };
 
-// REQUIRES: as checked by hadal::AdamStep.
 void AdamStep(const Stream& stream, const AdamArgs& args);
 
 }  // namespace hadal::cpu

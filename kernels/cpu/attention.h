@@ -1,11 +1,11 @@
-// CPU backend of kernels/attention.h.
+// Attention over packed sentences on the CPU: (sentence, head) pairs are split over threads (attention_work.h).
+// kernels/attention.cc checks the arguments.
 #pragma once
 
 #include "kernels/attention.h"
 
 namespace hadal::cpu {
 
-// REQUIRES: as checked by hadal::AttentionForward and hadal::AttentionBackward.
 void AttentionForward(const Stream& stream, const AttentionForwardArgs& args);
 void AttentionBackward(const Stream& stream, const AttentionBackwardArgs& args);
 

@@ -1,11 +1,11 @@
-// CPU backend of kernels/cached_attention.h.
+// One decoding step of attention on the CPU: rows are split over threads. kernels/cached_attention.cc checks the
+// arguments.
 #pragma once
 
 #include "kernels/cached_attention.h"
 
 namespace hadal::cpu {
 
-// REQUIRES: as checked by hadal::CachedAttention.
 void CachedAttention(const Stream& stream, const CachedAttentionArgs& args);
 
 }  // namespace hadal::cpu

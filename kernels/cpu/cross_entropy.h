@@ -1,11 +1,11 @@
-// CPU backend of kernels/cross_entropy.h.
+// Cross-entropy and its gradient on the CPU: rows are split over threads. kernels/cross_entropy.cc checks the
+// arguments.
 #pragma once
 
 #include "kernels/cross_entropy.h"
 
 namespace hadal::cpu {
 
-// REQUIRES: as checked by hadal::CrossEntropy.
 void CrossEntropy(const Stream& stream, const CrossEntropyArgs& args);
 
 }  // namespace hadal::cpu

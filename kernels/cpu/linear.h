@@ -1,5 +1,5 @@
-// Linear layers on the CPU: each thread calls oneDNN's sgemm serially for its own output rows, then the epilogue.
-// kernels/linear.cc checks the arguments.
+// Linear layers on the CPU, called by kernels/linear.cc, which checks the arguments. Each thread calls oneDNN's sgemm
+// serially for its own output rows and then applies bias, ReLU and dropout to them (backward: the ReLU mask).
 #pragma once
 
 #include "kernels/linear.h"

@@ -1,8 +1,8 @@
 // The product of a linear layer for decoding on the CPU: y = x·Wᵀ, where the bits of a row of y do not depend on the
 // number of rows, on the other rows, or on the threads.
 //
-// oneDNN adds the terms of products of few rows in another order than those of many, so small products had to be filled
-// up to 16 rows. A step of beam search has as many rows as live hypotheses, four for one sentence.
+// oneDNN adds the terms of products of few rows in another order than those of many, so with oneDNN small products
+// would have to be padded to 16 rows. A step of beam search has as many rows as live hypotheses, four for one sentence.
 // Method: columns of y are the lanes of a vector. Weights are transposed: in registers for up to 8 rows, otherwise into
 // a panel on the stack that all rows of x then pass (small_product-inl.h). Threads split columns, so each weight is
 // read once.

@@ -3,13 +3,13 @@
 //
 //   MultiplySmall:  C[rows, columns] (=, or += with kAdd)  A[rows, inner] · B[inner, columns]
 //
-// A call of oneDNN costs more than a head's product of width 16, and it would write the scores to memory.
+// For a head of width 16 the product takes less time than the call of oneDNN would.
 // Method: blocks of kBlockRows x 2 vectors of C stay in registers; an element of A is broadcast, a row of B is
 // contiguous.
 // Numerics: every element of C is one chain of fused multiply-adds (without FMA: product, then sum) in ascending order
-// of `inner`, starting from 0 or from C. Blocking, vector width, and splitting `inner` over several calls do not change
-// any bit.
-// A Highway "-inl" header: see dropout-inl.h. Thread-safe; allocates nothing.
+// of `inner`, starting from 0 or from C. The size of blocks, the vector width, and splitting `inner` over several calls
+// do not change any bit. REQUIRES: C overlaps neither A nor B.
+// A Highway "-inl" header, compiled once per instruction set: see dropout-inl.h. Thread-safe; allocates nothing.
 
 #if defined(HADAL_KERNELS_CPU_SMALL_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HADAL_KERNELS_CPU_SMALL_PRODUCT_INL_H_
@@ -102,7 +102,7 @@ HWY_INLINE void MultiplyLastRows(const SmallProduct& p, int64_t row, int64_t col
 
 template <SmallProductA kA, bool kAdd, int kVectors>
 HWY_INLINE void MultiplyColumns(const SmallProduct& p, int64_t column) {
-  constexpr int kTallRows = kBlockRows * 2 / kVectors;  // one vector uses as many registers as two
+  constexpr int kTallRows = kBlockRows * 2 / kVectors;  // blocks one vector wide have twice the rows
   int64_t row = 0;
   for (; row + kTallRows <= p.rows; row += kTallRows) MultiplyBlock<kA, kAdd, kTallRows, kVectors>(p, row, column);
   if (kTallRows > kBlockRows && row + kBlockRows <= p.rows) {

@@ -2,10 +2,10 @@
 //
 //   CopyTile            to[i, j] = from[i, j], columns padded with zeros to whole vectors
 //   TransposeTile       to[j, i] = scale · from[i, j], rows padded to whole vectors by repeating the last
-//   LoadFourColumns     four columns of a vector's number of rows, transposed in registers
+//   LoadFourColumns     four columns of as many rows as a vector has lanes, transposed in registers
 //   StoreScaledRow      to[j] = scale · from[j]
 //
-// A Highway "-inl" header: see dropout-inl.h. Thread-safe; allocates nothing.
+// A Highway "-inl" header, compiled once per instruction set: see dropout-inl.h. Thread-safe; allocates nothing.
 
 #if defined(HADAL_KERNELS_CPU_TILE_COPY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HADAL_KERNELS_CPU_TILE_COPY_INL_H_

@@ -1,7 +1,8 @@
-// Views of device memory for kernels: a matrix, and a pointer that only the thread layer may dereference.
+// Views of device memory for kernels: a matrix, and a pointer that only the thread layer (thread_layer.h, the interface
+// between a kernel and the machine) may dereference.
 //
-// Kernels access memory through Load and Store of thread_layer.h, where the emulator checks bounds and alignment;
-// DevicePointer therefore has no operator*. A default-constructed view is null: "not given".
+// Kernels access memory through Load and Store of the thread layer, where the tests' emulator checks bounds and
+// alignment; DevicePointer therefore has no operator*. A default-constructed view is null: "not given".
 // Kernels take the argument structs of kernels/<op>.h, and access their fields through ViewOf.
 // Layout: row-major; element (i, j) of a matrix is data + i · stride + j. BFloat16 is that of runtime/storage.h;
 // kernels convert with eight.h.
@@ -81,8 +82,8 @@ struct DeviceMatrix {
   HADAL_HOST_DEVICE DevicePointer<T> row(int64_t i) const { return data + i * stride; }
 };
 
-// The view of a field of an operation's arguments; null if it is empty. Of a matrix whose type is known at run time:
-// REQUIRES: stored as T, or empty (checked in the emulator; launch code chooses T).
+// The view of a field of an operation's arguments; null if it is empty. For a matrix whose type is known only at run
+// time, launch code chooses T. REQUIRES: stored as T, or empty (checked in the emulator).
 template <typename T>
 HADAL_HOST_DEVICE DevicePointer<T> ViewOf(T* place) {
   return {place};
@@ -104,7 +105,7 @@ HADAL_HOST_DEVICE auto ViewOf(const AnyMatrixOf<Void>& m) {
   return DeviceMatrix<Element>(static_cast<Element*>(m.data), m.stride);
 }
 
-// Whether an optional argument is there.
+// Whether an optional argument is given.
 template <typename View>
 HADAL_HOST_DEVICE bool Given(const View& view) {
   return view.data != nullptr;
@@ -132,8 +133,8 @@ template <typename... T>
 bool On16Bytes(const VectorOf<T>&... vectors) {
   return (On16Bytes(ViewOf(vectors)) && ...);
 }
-// Whether rows of `width` elements are whole eights (eight.h) on 16-byte boundaries in each of the matrices that are
-// given.
+// Whether kernels can access rows of `width` elements eight at a time (eight.h): in each given matrix, `width` is a
+// multiple of 8 and every row begins on a 16-byte boundary.
 inline bool InAlignedEights(int64_t width, std::initializer_list<ConstAnyMatrix> matrices) {
   bool aligned = width % 8 == 0;
   for (const ConstAnyMatrix& m : matrices) {

@@ -29,7 +29,7 @@ inline RandomPosition PositionOf(const Dropout& dropout) {
   return {static_cast<uint32_t>(c.seed), static_cast<uint32_t>(c.seed >> 32), c.micro_batch, c.step};
 }
 
-// Returns what kernels read. REQUIRES: `dropout` has a place if it is active.
+// Returns what kernels read. REQUIRES: `dropout` has a device_position if it is active.
 inline DeviceDropout DeviceDropoutOf(const Dropout& dropout) {
   if (!dropout.active()) return {};
   HADAL_CHECK(dropout.device_position != nullptr);

@@ -1,6 +1,5 @@
 // Draws of counter-based dropout on the device: Philox4x32-10 for eight elements at a time, bit for bit DropoutFactor
 // (runtime/random.h).
-//
 // Cost: a block of eight elements takes 80 to 100 instructions with ptxas of CUDA 13.0 for sm_80 and sm_90 (19 wide
 // products, about as many three-input xors and additions of the key, 8 comparisons, selections and factors): 10 to 13
 // per element. residual_norm.md compares this with the time for memory. One Philox block per element would take all

@@ -3,12 +3,12 @@
 // Forward reads each row's position instead of sentence offsets. E and x are <float, float>, <BFloat16, BFloat16> or
 // <BFloat16, float>.
 // Backward needs no atomics: the host groups the rows of a batch by token once (GroupRowsByToken), and one block owns
-// each row of the table that occurs. Teams of threads add the group's rows t, t + teams, … in ascending order; teams
-// are added in ascending order. The order depends only on the batch and the width.
+// each table row that occurs. Team t of its threads (row_team.h) adds rows t, t + teams, t + 2·teams, … of the group;
+// then the teams' sums are added, all in ascending order. The order depends only on the batch and the width.
 // The number of groups is read from device memory, and the grid has a block for each row of the batch's capacity, so a
 // captured graph serves every batch. Tokens and positions below 0 mark padding rows: x = 0, no gradient.
-// Numerics: fp32; x = f · fma(multiplier, E, PE). Asynchronous. REQUIRES: args.device_tokens; W ≤ kMaxTeamWidth
-// (row_team.h).
+// Numerics: fp32; x = f · fma(multiplier, E[token], PE[position]), f: dropout's factor (0 or scale). Asynchronous.
+// REQUIRES: args.device_tokens; W ≤ kMaxTeamWidth (row_team.h).
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ namespace hadal::cuda {
 
 void EmbeddingForward(StreamHandle stream, const EmbeddingForwardArgs& args);
 
-// The rows of a batch, sorted by (token, row). Group g is sorted_rows[starts[g]] … [starts[g + 1]); its token is
-// tokens[g].
+// The rows of a batch, sorted by (token, row). Group g is the elements [starts[g], starts[g + 1]) of sorted_rows; its
+// token is tokens[g].
 struct TokenGroups {
   std::vector<int32_t> sorted_rows, starts, tokens;
 };
 TokenGroups GroupRowsByToken(const std::vector<int32_t>& tokens);
 
-// Of args.tokens only the number is used: the most groups there can be.
+// Of args.tokens only the size is used: the largest possible number of groups.
 void EmbeddingBackward(StreamHandle stream, const EmbeddingBackwardArgs& args);
 
 }  // namespace hadal::cuda

@@ -12,7 +12,7 @@ namespace hadal::cuda {
 
 class FirstLaunches {
  public:
-  // Calls `before` before each first launch.
+  // Calls `before` before each first launch; it must finish work that cannot survive a standstill.
   explicit FirstLaunches(std::function<void()> before) : before_(std::move(before)) {}
 
   // Must be called before a launch of `kernel`, the address of the kernel's host function.

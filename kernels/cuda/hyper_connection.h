@@ -2,8 +2,8 @@
 //
 // A warp has one row. Reads and their backward keep Sinkhorn's matrix in registers, two elements a lane; its backward
 // keeps the matrix after each of the 40 divisions there.
-// Memory traffic: what kernels/hyper_connection.h states, in floats, where a row's second reading of its residuals (u
-// and the update of dx, behind sums over the row) comes from a cache.
+// Memory traffic: as kernels/hyper_connection.h states, if a row's second reading of its residuals (for u and the
+// update of dx, after sums over the row) comes from a cache.
 // Numerics: fp32. A sum over a row: lane l adds columns l, l + 32, …, then the lanes as a butterfly; sums of
 // Sinkhorn's columns: elements i and i + 4, then as a butterfly; rows: a butterfly. Gradients of gates and bias: a warp
 // adds rows w, w + 8, … of a block of kHyperRowBlock, warps are added in ascending order, then blocks

@@ -45,7 +45,8 @@ constexpr int64_t DeviceRowBlock(int64_t rows) {
 }
 inline constexpr int64_t kWidestRow = 3072;  // kMaxTeamWidth of row_team.h
 
-// REQUIRES (both): if dropout is active, its place. Without a place for the branch gain its value is an argument.
+// REQUIRES (both): if dropout is active, its device_position. Without device_branch_gain, branch_gain is a kernel
+// argument.
 void ResidualNormForward(StreamHandle stream, const ResidualNormForwardArgs& args);
 // `later`: receives the second stage of d_bias, d_scale, d_shift and d_ω instead of a launch (column_merge.h); or null.
 // args.batch is not used.

@@ -1,4 +1,5 @@
-// kernels/scatter_rows.h on the device, with an index in device memory. One element per thread. Asynchronous.
+// Copies rows to given rows on the device: y[index[i]] = x[i] (kernels/scatter_rows.h), with args.device_index. One
+// element per thread. Asynchronous.
 #pragma once
 
 #include "kernels/cuda/device_view.h"

@@ -1,11 +1,12 @@
 // Shared by the attention kernels for tensor cores: tiles of BFloat16 rows in shared memory, and products of a warp's
-// rows with tiles. tensor_attention_copy.h copies tiles from and to device memory.
+// rows with tiles. kWidth is the head's width: 32, 64 or 128. tensor_attention_copy.h copies tiles from and to device
+// memory.
 //
 // A block has two warps. A warp holds 16 rows of the block's tile and processes 32 rows of the other side at a time.
 // Its 16 x 32 pairs are four C fragments: v[2h + e] of lane 4g + t in fragment j is the pair (row g + 8h, other 8j + 2t
 // + e); h, e ∈ {0, 1}. Bit 4j + 2h + e of a lane's masks belongs to that pair.
-// A tile is [kTensorRows, kWidth], in units of eight columns (16 bytes). Unit u of row r is stored at the place of unit
-// u ^ r, using the bits of r that choose a bank, so that the eight rows of one matrix load are in different banks.
+// A tile is [kTensorRows, kWidth], in units of eight columns (16 bytes). Unit u of row r is stored where UnitPlace
+// says, at u XOR some bits of r, so that the eight rows of one matrix load are in different banks of shared memory.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@
 
 namespace hadal::cuda {
 
-inline constexpr int kTensorRows = kAttentionTileRows;  // per tile; also rows of the other side per iteration
+inline constexpr int kTensorRows = kAttentionTileRows;  // 32, per tile; also rows of the other side per iteration
 inline constexpr int kTensorThreads = kTensorRows / 16 * kWarp;
 inline constexpr int kPairFragments = kTensorRows / 8;
 
@@ -122,7 +123,7 @@ HADAL_DEVICE void AddWeightedFragments(const PairFragments& weights, Shared<Vect
   }
 }
 
-// v[2h] += Σ_i weights[row h of the lane, i], rounded as in AddWeightedFragments.
+// sums.v[2h] and sums.v[2h + 1] += Σ_i weights[row h of the lane, i], rounded as in AddWeightedFragments.
 HADAL_DEVICE void AddRoundedWeights(const PairFragments& weights, FragmentC& sums) {
   constexpr uint32_t kOnes = 0x3F803F80;
   HADAL_UNROLL for (int k = 0; k < kTensorRows / 16; ++k) {
@@ -144,8 +145,8 @@ HADAL_DEVICE void PutSums(const RowSums<kWidth>& sums, const float (&factor)[2],
 }
 
 // Returns the mask of the pairs that dropout keeps. The warp's rows are queries from `query` on, the others are keys
-// from key block `key_block` on. A lane draws for its two rows and one block of keys; then the four lanes of a row
-// exchange draws. The random position is loaded each time, because held it would cost registers.
+// from key block `key_block` on. A lane draws for its two rows and one block of eight keys; then the four lanes of a
+// row exchange draws. The random position is loaded each time, because held it would cost registers.
 HADAL_DEVICE uint32_t KeptOfQueries(const DeviceDropout& dropout, int query, int heads, int head, int key_block) {
   const FragmentLane at;
   const RandomPosition position = Load(dropout.position);
@@ -180,14 +181,15 @@ HADAL_DEVICE uint32_t KeptOfKeys(const DeviceDropout& dropout, int query, int he
   return kept;
 }
 
-// Of the backward kernels: a lane's sixteen (query, key) pairs: P, dA = dO·V, and which of them dropout keeps.
+// In the backward kernels, a lane's sixteen (query, key) pairs: `probability` P; `d_weight` = d_output·V, the gradient
+// of P after dropout; and a bit mask of those that dropout keeps.
 inline constexpr uint32_t kAllKept = 0xFFFF;
 struct Pairs {
   PairFragments probability, d_weight;
   uint32_t kept = kAllKept;
 };
 
-// dP = f · dA of pair v[i] of fragment j.
+// The gradient of P before dropout, for pair v[i] of fragment j: d_weight · scale if dropout keeps it, else 0.
 HADAL_DEVICE float DProbability(const Pairs& pairs, int j, int i, const DeviceDropout& dropout) {
   return pairs.kept >> (4 * j + i) & 1 ? pairs.d_weight.c[j].v[i] * dropout.scale : 0.0f;
 }

@@ -5,8 +5,8 @@
 //
 // A row's taps (RowTaps) are read from device memory, so a captured graph serves every batch. Rows without taps are
 // padding: zeros in u, nothing added to dx. x and u are <float, float>, <float, BFloat16> or <BFloat16, BFloat16>.
-// Numerics: unfold rounds to u's type; fold adds a row of dx's terms in ascending order of r: the CPU's bits in fp32.
-// No atomics: a block owns the two rows of dx at the centre of a row of du (taps 2 and 3).
+// Numerics: unfold rounds to u's type; fold adds the terms of a row of dx in ascending order of r; in fp32 the bits are
+// the CPU's. No atomics: a block owns the two rows of dx at the centre of a row of du (taps 2 and 3).
 // REQUIRES: args.device_taps. Asynchronous.
 #pragma once
 

@@ -1,7 +1,7 @@
 #include "kernels/cuda/column_merge.h"
 
+#include "kernels/cuda_host/launch_device.h"
 #include "kernels/cuda_host/operation_functions.h"
-#include "kernels/cuda_host/operation_views.h"
 
 namespace hadal::cuda {
 

@@ -1,5 +1,5 @@
-// Where sums of columns beside products (kernels/cuda/linear_epilogue.h) lie between their two stages: in scratch, for
-// one matrix, or in a batch's memory, for several.
+// Memory for column sums (kernels/cuda/linear_epilogue.h) between their two stages: scratch for one matrix, or the
+// memory of a GradientBatch for several.
 #pragma once
 
 #include <vector>

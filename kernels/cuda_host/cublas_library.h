@@ -1,5 +1,4 @@
 // The functions of cuBLASLt that hadal calls, loaded with dlopen, so that a program starts without CUDA's libraries.
-//
 // Thread safety: a plain value.
 #pragma once
 

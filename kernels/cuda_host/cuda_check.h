@@ -1,4 +1,5 @@
-// Ends the program after a failure of the CUDA runtime from which it cannot go on.
+// Check aborts with a message if `error`, the result of the CUDA call `what`, is a failure. For calls after which hadal
+// cannot continue.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,6 +1,7 @@
 #include "kernels/cuda_host/cuda_device.h"
 
 #include <cuda_runtime_api.h>
+#include <nvtx3/nvToolsExt.h>
 
 #include <cstring>
 #include <optional>
@@ -16,7 +17,6 @@
 #include "kernels/cuda_host/cuda_check.h"
 #include "kernels/cuda_host/cuda_queues.h"
 #include "kernels/cuda_host/launch_device.h"
-#include "kernels/cuda_host/nvtx_profiler.h"
 #include "kernels/cuda_host/operations.h"
 #include "kernels/cuda_host/visible_device.h"
 #include "runtime/check.h"
@@ -46,6 +46,31 @@ class CudaGraph : public DeviceGraph {
   const int64_t launches_;
   bool launched_ = false;
 };
+
+// Ranges that Nsight Systems and other NVIDIA tools show with the kernels.
+class NvtxProfiler : public Profiler {
+ public:
+  explicit NvtxProfiler(nvtxDomainHandle_t domain) : domain_(domain) {}
+  ~NvtxProfiler() override { nvtxDomainDestroy(domain_); }
+
+  void Begin(const char* text) override {
+    nvtxEventAttributes_t event = {};
+    event.version = NVTX_VERSION;
+    event.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+    event.messageType = NVTX_MESSAGE_TYPE_ASCII;
+    event.message.ascii = text;
+    nvtxDomainRangePushEx(domain_, &event);
+  }
+  void End() override { nvtxDomainRangePop(domain_); }
+
+ private:
+  const nvtxDomainHandle_t domain_;
+};
+
+std::unique_ptr<Profiler> MakeNvtxProfiler() {
+  const nvtxDomainHandle_t domain = nvtxDomainCreateA("hadal");  // null if no tool is attached
+  return domain == nullptr ? nullptr : std::make_unique<NvtxProfiler>(domain);
+}
 
 class CudaDevice : public LaunchDevice {
  public:

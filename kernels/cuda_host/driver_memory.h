@@ -1,5 +1,5 @@
 // Device memory that the driver and its libraries may use, beside hadal's own allocations (own_memory.h and the arena);
-// for graphs also the host's.
+// for graphs also host memory.
 // A run without a configured memory limit leaves these amounts free; `hadal plan --device cuda` prints them.
 //
 // Not measured: no GPU has run this. The numbers follow from the libraries' sources and documentation. A run reports if

@@ -1,5 +1,5 @@
-// Asks a GPU which streams wait behind a stream that they do not depend on. A driver maps the streams of a process to a
-// few hardware queues: CUDA_DEVICE_MAX_CONNECTIONS is the number that it is asked for, and it may give fewer. Two
+// Measures on a GPU how many streams wait behind a stream that they do not depend on. A driver maps the streams of a
+// process to a few hardware queues: CUDA_DEVICE_MAX_CONNECTIONS requests their number, and it may provide fewer. Two
 // streams in one queue run in the order of submission, so a receive of NCCL that waits for its peer also stops the
 // other stream (runtime/comm/nccl_communicator.md).
 #pragma once
@@ -9,7 +9,7 @@
 namespace hadal::cuda {
 
 struct HeldStreams {
-  int most = 0;        // of the blocked streams, the largest number of other streams that waited
+  int most = 0;        // over the blocked streams: the largest number of other streams that waited
   double average = 0;  // the mean over them
 };
 

@@ -1,8 +1,8 @@
 // Memory for launches: small host arrays that kernels read on the device, and scratch.
 //
 // Kernels read values that change between steps from device memory. In training they are in a micro-batch's block
-// (kernels/device_batch.h). Values without a place there (Adam's scalars; kernels that tools and tests run alone) use
-// this memory.
+// (kernels/device_batch.h). Values that are not in that block (Adam's scalars; kernels that tools and tests run alone)
+// use this memory.
 // Put copies values to the device and returns their address; values copied recently are not copied again. The memory
 // has two halves. When the current half is full, Put waits for the stream and continues with the other half, emptied.
 // An address is therefore valid for every launch that precedes the second change of halves.

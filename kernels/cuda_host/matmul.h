@@ -39,8 +39,9 @@ struct MatmulArgs {
   Vector a_sums;            // [m] (=), or empty. REQUIRES: no other epilogue (accumulate is allowed); C fp32
   bool accumulate = false;  // REQUIRES: no bias, relu or mask
   AnyMatrix c;              // [m, n]
-  // Products; from each one's matrices and sums to the next one's, in elements. A step of 0: all read the same matrix.
-  // REQUIRES: count = 1 if the epilogue changes C; steps ≥ 0; c's products do not overlap; a_sums_step on 16 bytes.
+  // `count` products in one launch, and the distances from one product's matrices and sums to the next one's, in
+  // elements. A step of 0: all read the same matrix. REQUIRES: count = 1 if the epilogue changes C; steps ≥ 0; c's
+  // products do not overlap; a_sums_step on 16 bytes.
   int64_t count = 1, a_step = 0, b_step = 0, c_step = 0, a_sums_step = 0;
 
   // Whether an epilogue changes C; whether there is any epilogue.

@@ -21,5 +21,4 @@ set(HADAL_CUDA_DEVICE_SOURCES
   cublas_matmul.cc
   cuda_device.cc
   cuda_queues.cc
-  held_streams.cc
-  nvtx_profiler.cc)
+  held_streams.cc)

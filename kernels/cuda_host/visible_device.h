@@ -7,7 +7,6 @@
 //   mpirun, srun --gres=gpu:8           every rank of a host sees all 8 in one order     rank i takes i
 //   srun --gpus-per-task=1, wrappers    every rank sees one GPU of its own               rank i takes 0
 //   srun --gpus-per-task=2              every rank sees two GPUs of its own              rank i takes one of its two
-//
 // Limitation: lists that overlap without being equal ("0,1" for one rank, "1,2" for the next) are not recognised; no
 // launcher makes such lists.
 #pragma once

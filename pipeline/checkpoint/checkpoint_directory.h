@@ -1,5 +1,4 @@
 // Finds a run's checkpoints on disk, and adds new ones. File names: runtime/run_directory.h.
-//
 // Thread safety: any thread may call the functions; a CheckpointCommitter is used by one thread at a time. Only rank 0
 // of one attempt, the owner (run_owner.h), may write to a run directory. No call communicates. Blocking: all do file
 // input and output.
@@ -54,7 +53,7 @@ FoundCheckpoint Found(const CheckpointReader& reader);
 absl::StatusOr<FoundCheckpoint> FindNamed(const std::string& directory);
 // Opens the newest checkpoint with a valid manifest and correct file sizes; contents are verified when they are read
 // (CheckpointReader). Skips only damaged or incomplete checkpoints (IsDamage) and returns them in `rejected` (may be
-// null). The run may be in progress: starts again where it has removed a checkpoint meanwhile.
+// null). The run may be in progress: if it removes a checkpoint meanwhile, the search starts again.
 // Errors: NotFound if the run has no checkpoint; DataLoss, with every directory and reason, if all are damaged; any
 // other error of reading a checkpoint, with a remedy.
 absl::StatusOr<CheckpointReader> OpenLatest(const std::string& run_directory, const FindOptions& options = {},
@@ -67,28 +66,17 @@ absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& run_directory, con
 absl::StatusOr<std::string> RunOf(const std::string& run_or_checkpoint);
 // Whether the checkpoint is in the run's own checkpoints folder, links followed.
 bool IsOfRun(const std::string& checkpoint, const std::string& run_directory);
-// Opens what a user named: a checkpoint, or a run's newest.  Errors: those of RunOf, OpenLatest and CheckpointReader.
+// Opens the checkpoint that a user named, or the newest one of a run that the user named. Errors: those of RunOf,
+// OpenLatest and CheckpointReader.
 absl::StatusOr<CheckpointReader> OpenCheckpoint(const std::string& run_or_checkpoint);
-// As OpenCheckpoint, but of a run its best by validation, if that is there.
+// As OpenCheckpoint, but for a run opens its best checkpoint by validation, if that exists.
 absl::StatusOr<CheckpointReader> OpenBestCheckpoint(const std::string& run_or_checkpoint);
-
-// CheckpointCommitter adds checkpoints to a run by a two-phase commit.
-//
-//   every rank   BackgroundFile   its slices → step_N.tmp.<attempt>/rank_R.safetensors, CRC32C while writing, fsync
-//   the trainer  gathers every rank's WrittenFile on rank 0 and votes
-//   rank 0       Commit           vocabularies · manifest last · opened as a reader would · fsync files and directories
-//                                 · rename step_N.tmp.<attempt> → step_N · latest (and best) · retention
-//   rank 0       Abandon          instead, when a rank failed: removes the temporary directory
-//
-// The rename is atomic: readers see either no checkpoint or the complete one. A crash at any time leaves earlier
-// checkpoints untouched; the next Claim removes other leftovers. Files with names that hadal does not use belong to the
-// user and are never touched.
 
 // Removes leftovers of earlier attempts: from RUN/checkpoints incomplete or partly removed checkpoints, temporary links
 // and files; from RUN temporary files of metrics and configuration. Moves back a checkpoint that was moved aside for a
 // newer one that never took its place. Renames directories first, so that an attempt that is still running no longer
 // writes to the old path.
-// `attempt`: the caller's. Errors: the first one; it still removes the rest.
+// `attempt`: the caller's. Errors: the first one; the rest is still removed.
 absl::Status RemoveLeftovers(const std::string& run_directory, const std::string& attempt);
 
 // Renames the checkpoints after `step` to step_N.abandoned.<attempt>, so that a run that continues from an earlier step
@@ -96,13 +84,13 @@ absl::Status RemoveLeftovers(const std::string& run_directory, const std::string
 // checkpoint of the run, resets it to the best checkpoint as of `step`, or removes it if that one was deleted;
 // otherwise `best` would later refer to a new checkpoint with the same number. Also advances a `best` that is older
 // than that checkpoint.
-// Step −1 sets all aside: the run continues from another run's checkpoint.
+// Step −1 sets all aside, for a run that continues from another run's checkpoint.
 // Returns the new directories.  Errors: Aborted if another attempt owns the run directory; those of files.
 absl::StatusOr<std::vector<std::string>> SetAsideLaterCheckpoints(const std::string& run_directory, int64_t step,
                                                                   const std::string& attempt);
 
-// Replaces the link atomically. `attempt` is part of the temporary name. Moves a directory in the link's place (a copy
-// that followed links) to latest.replaced.<attempt>.
+// Replaces the link atomically. `attempt` is part of the temporary name. If a directory is in the link's place (made by
+// a copy that followed links), moves it to latest.replaced.<attempt>.
 absl::Status SetCheckpointPointer(const std::string& run_directory, CheckpointPointer pointer, int64_t step,
                                   const std::string& attempt);
 
@@ -150,7 +138,18 @@ struct CommitResult {
   absl::Status retention;  // error of removing old checkpoints; does not fail the commit
 };
 
-// Saves checkpoints on behalf of one attempt. Each rank has an object; only rank 0's writes links and manifests.
+// CheckpointCommitter adds checkpoints to a run by a two-phase commit.
+//
+//   every rank   BackgroundFile   its slices → step_N.tmp.<attempt>/rank_R.safetensors, CRC32C while writing, fsync
+//   the trainer  gathers every rank's WrittenFile on rank 0 and votes
+//   rank 0       Commit           vocabularies · manifest last · opened as a reader would · fsync files and directories
+//                                 · rename step_N.tmp.<attempt> → step_N · latest (and best) · retention
+//   rank 0       Abandon          instead, when a rank failed: removes the temporary directory
+//
+// The rename is atomic: readers see either no checkpoint or the complete one. A crash at any time leaves earlier
+// checkpoints untouched; the next Claim removes other leftovers. Files with names that hadal does not use belong to the
+// user and are never touched.
+// Each rank has an object; only rank 0's writes links and manifests.
 class CheckpointCommitter {
  public:
   explicit CheckpointCommitter(CheckpointCommitterOptions options);

@@ -60,8 +60,8 @@ class CheckpointFileWriter {
 // BackgroundFile writes one rank's file of a checkpoint on its own thread while training continues.
 //
 // Weights and moments do not change between two updates, so the thread reads them in place. Before an update,
-// BeforeUpdate copies slices that are not yet read to the buffer, as many as fit, and waits until the others are. After
-// that the thread reads only the buffer.
+// BeforeUpdate copies the slices that the thread has not read yet to the buffer, as many as fit, and waits until it has
+// read the others. After that the thread reads only the buffer.
 //
 //   slices   0 1 2 3 4 | 5 6 7 … n−1     BeforeUpdate waits until the unread slices fit the buffer, copies them, and
 //            read        unread          waits for the slice being read
@@ -72,7 +72,6 @@ class CheckpointFileWriter {
 //
 //   main order   step N │ready   forward, backward …   │ copies to the buffer │buffered   the update …
 //   queue               └─► slice 0, slice 1, …                               └─► the thread reads the buffer
-//
 // Source of the idea: CheckFreq (Mohan, Phanishayee and Chidambaram, FAST 2021), which always copies first.
 // Threads: one thread (on a device, the device's) makes all calls; the internal thread copies and writes. Blocking: as
 // stated.
@@ -90,9 +89,9 @@ struct SliceStaging {
 
 class BackgroundFile {
  public:
-  // Starts writing. `buffer` and the memory that `slices` view must outlive the object, and the staging. The caller
-  // must not change any of them until done(); after BeforeUpdate it may change the slices' memory, on a device by work
-  // in the main order. `buffer`: host memory; pinned if the slices are on a device.
+  // Starts writing. `buffer`, `staging` and the memory that `slices` view must outlive the object. The caller must not
+  // change any of them until done(); after BeforeUpdate it may change the slices' memory, on a device by work in the
+  // main order. `buffer`: host memory; pinned if the slices are on a device.
   BackgroundFile(CheckpointFileOptions options, std::vector<SliceState> slices, Vector buffer,
                  const SliceStaging& staging = {});
   // Stops after the slice being written and joins the thread.

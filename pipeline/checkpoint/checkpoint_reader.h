@@ -34,11 +34,11 @@ namespace hadal {
 // not: falling back to an older checkpoint would lose steps unnecessarily.
 bool IsDamage(const absl::Status& error);
 
-// For a checkpoint named by the user, which has no substitute: appends to a DataLoss how to list the run's intact
-// checkpoints; returns other statuses unchanged.
+// For a checkpoint named by the user: if `status` is DataLoss, appends how to list the run's intact checkpoints;
+// returns other statuses unchanged.
 absl::Status AdviseAnotherCheckpoint(const absl::Status& status);
 
-// How often to choose a checkpoint of a run that removes it before every rank has opened it.
+// The number of attempts to choose a checkpoint, if the run in progress removes each before every rank has opened it.
 inline constexpr int kMostChoices = 10;
 
 class CheckpointReader {
@@ -48,7 +48,7 @@ class CheckpointReader {
   // Errors: NotFound (no such directory, or removed meanwhile; or no manifest, in a directory without a checkpoint's
   // name), DataLoss (damaged; says which file and how), FailedPrecondition (newer format); file errors.
   static absl::StatusOr<CheckpointReader> Open(const std::string& directory);
-  // As above, with a manifest that another rank has read.
+  // Opens the checkpoint with a manifest that another rank has read.
   static absl::StatusOr<CheckpointReader> Open(const std::string& directory, CheckpointManifest manifest);
 
   CheckpointReader(CheckpointReader&&) noexcept;
@@ -59,8 +59,8 @@ class CheckpointReader {
   const CheckpointManifest& manifest() const { return manifest_; }
 
   // Reads every file in full. Checks the CRC32C of files, headers, slices and attachments, and that the headers match
-  // the manifest. Calls verified(bytes) as it goes on, in sum with twice the bytes of the files' tensors and once those
-  // of their headers: tensors are checked one by one and with their whole file.
+  // the manifest. Reports its progress by verified(bytes): the sum of `bytes` is twice the size of the tensors (each is
+  // checked by itself and with its file) plus the size of the headers.
   absl::Status Verify(absl::FunctionRef<void(int64_t bytes)> verified = [](int64_t bytes) {});
 
   // Fills the non-empty views of `wanted`, in file order. Parameter indices refer to manifest().parameters; compare

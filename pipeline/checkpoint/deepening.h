@@ -1,12 +1,12 @@
 // Starts a deeper model from the weights of a trained one by repeating its layers.
 //
 //   layer i of n starts as layer floor(i m / n) of the checkpoint's m; the copies of a layer follow one another
-// Each of a layer's c copies is an Euler step of a c-th of its length: with branch and residual gains b, r of the
-// checkpoint and b', r' of the model,
+// A layer is seen as one step of Euler's method; each of its c copies is a step of 1/c of its length: with branch and
+// residual gains b, r of the checkpoint and b', r' of the model,
 //
-//   F' = b·r' / (c·b'·r) · F              the weight and bias of a branch's last product, or of the norm behind it
+//   F' = b·r' / (c·b'·r) · F              the weight and bias of a branch's last product, or of the norm after it
 //   γ' = s·sign(γ)·|γ/s|^(1/c), β' = β/c   a norm on the residual stream (post-norm); s: root mean square of γ, which
-//                                         the next norm takes away
+//                                         the next norm removes
 //
 // so that the deeper model begins near the checkpoint's loss. All other parameters start as themselves. Source: Chang
 // et al., "Multi-level residual networks from dynamical systems view", ICLR 2018, for plain residuals; the gains and

@@ -21,7 +21,8 @@ namespace hadal {
 
 class ModelCheckpoint {
  public:
-  // `path`: a checkpoint, or a run directory: its best checkpoint by validation, else its newest valid one.
+  // `path`: a checkpoint, or a run directory, of which it opens the best checkpoint by validation, else the newest
+  // valid one.
   // Errors: NotFound, DataLoss; FailedPrecondition if this version of hadal would build a model other than the saved
   // one.
   static absl::StatusOr<ModelCheckpoint> Open(const std::string& path);

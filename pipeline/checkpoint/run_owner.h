@@ -58,14 +58,14 @@ struct RunOwner {
   // "attempt 6925c0a1-1267-8f3e11d0, process 4711 on n2, since 2026-11-25T09:42:21Z".
   std::string Describe() const;
 };
-// Returns the last owner; nullopt if nobody has claimed the directory.  Errors: those of files but NotFound.
+// Returns the last owner; nullopt if nobody has claimed the directory. Errors: those of files, except NotFound.
 absl::StatusOr<std::optional<RunOwner>> ReadOwner(const std::string& run_directory);
 
-// How long an owner in another place is waited for.
+// How long to wait for a heartbeat of an owner in another place.
 inline constexpr absl::Duration kOwnerSilence = absl::Seconds(20);
-// Rank 0, at the start of an attempt: checks that no other one is at work. Returns the attempt of the last owner; "":
-// none. `silence`: how long to wait for a heartbeat of an owner in another place; `tell` is called before such a wait.
-// Errors: Aborted, naming the owner and the remedies; those of ReadOwner.
+// Rank 0, at the start of an attempt: checks that no other attempt is running. Returns the attempt of the last owner;
+// "": none. `silence`: how long to wait for a heartbeat of an owner in another place; `tell` is called with a message
+// before such a wait. Errors: Aborted, naming the owner and the remedies; those of ReadOwner.
 absl::StatusOr<std::string> FindPredecessor(const std::string& run_directory, absl::Duration silence,
                                             const std::function<void(const std::string&)>& tell);
 
@@ -75,7 +75,7 @@ absl::StatusOr<std::string> FindPredecessor(const std::string& run_directory, ab
 absl::Status CheckOwner(const std::string& run_directory, const std::string& attempt);
 
 // After `attempt` has claimed the directory: returns CheckOwner's error if another one has claimed it since, else
-// `error`. What a new owner removes or renames is missing for the earlier one.
+// `error`. A new owner removes and renames files, so `error` may only be a consequence of that.
 absl::Status CauseOf(const absl::Status& error, const std::string& run_directory, const std::string& attempt);
 
 // Rank 0's ownership, from Claim until it is destroyed or lost.
@@ -84,7 +84,8 @@ class RunOwnership {
   struct Options {
     std::string run_directory;
     std::string attempt;
-    // The owner whom the attempt may replace: FindPredecessor's. Another one that is at work is an error. Not set: any.
+    // The owner that the attempt may replace (FindPredecessor's result); any other running owner is an error. Not set:
+    // replaces any owner.
     std::optional<std::string> predecessor;
     absl::Duration heartbeat = absl::Seconds(5);
   };
@@ -99,7 +100,7 @@ class RunOwnership {
  private:
   RunOwnership(const Options& options, FileDescriptor record, off_t heartbeats_at);
   void Beat();
-  // Writes to the record that this attempt has made, which is no longer the directory's after another claim.
+  // Writes to this attempt's own record; after another claim it is no longer the directory's.
   void Write(std::string_view heartbeats);
 
   const Options options_;

@@ -67,8 +67,8 @@ absl::StatusOr<SharedCheckpoint> ShareCheckpoint(absl::StatusOr<FoundCheckpoint>
 // CheckpointReader::Open.
 absl::Status CompareWithOwn(const SharedCheckpoint& shared, int rank);
 
-// What to load of a checkpoint: everything, to go on from it; or, for a new run, its weights (the moments stay zero),
-// of the same model or of one with fewer layers (deepening.h).
+// What to load from a checkpoint: kAll, to resume the run; for a new run only the weights (moments start at zero), of
+// the same model (kWeights) or of one with fewer layers (kWeightsOfShallower; deepening.h).
 enum class LoadedState { kAll, kWeights, kWeightsOfShallower };
 
 // Returns the newest checkpoint of the run before a step.  Errors: NotFound if there is none.
@@ -83,21 +83,20 @@ class TrainingCheckpoints {
 
   // Claims the run directory for this attempt, which continues from `step`; that step counts as saved. Removes
   // leftovers of earlier attempts and sets aside checkpoints of later steps. On a device, makes the queue of the
-  // copies. Call before the first Begin.
-  // Errors, on all ranks: Aborted if another attempt owns the directory, or has moved or removed what this one
-  // has loaded of the run.
+  // copies. Must be called before the first Begin. Errors, on all ranks: Aborted if another attempt owns the directory,
+  // or has moved or removed the checkpoint that this one has loaded.
   absl::Status Claim(int64_t step);
   // The attempt that owns the run directory; empty before Claim.
   const std::string& attempt() const { return attempt_; }
-  // Returns Aborted on rank 0 if this attempt no longer owns the run directory, or if that was removed; OK otherwise,
-  // also if it is not known. Not collective.
+  // Returns Aborted on rank 0 if this attempt no longer owns the run directory, or if the directory was removed; OK
+  // otherwise, also if that cannot be determined. Not collective.
   absl::Status OwnershipLost() const;
 
   // Starts to save weights, moments and progress as they are now. Errors of Begin, Poll and Finish: Aborted (another
   // job has claimed the run directory); Unavailable and DeadlineExceeded (a rank was lost). After an error the save is
   // over and earlier checkpoints are untouched.
-  // If the best of `now` is of an earlier step whose save has failed, each takes the best back to that of the last
-  // checkpoint saved or loaded: the next nll below that is saved as `best`. This step can still be saved at the end.
+  // Each also keeps now.best_nll and best_step true: if the best step is an earlier one whose save failed, they are
+  // reset to those of the last checkpoint saved or loaded, so that the next lower nll is saved as `best`.
   absl::Status Begin(TrainingProgress& now, bool is_best);
   bool saving() const { return saving_; }
   // Call before every update: see BackgroundFile::BeforeUpdate.
@@ -120,12 +119,12 @@ class TrainingCheckpoints {
   }
 
   // Loads the newest valid checkpoint of the run; returns nullopt if there is none. `find`, called on rank 0, chooses
-  // the checkpoint and may refuse it with an error; the default accepts every checkpoint with moments. Chooses again if
-  // the run's owner has removed the checkpoint meanwhile.
+  // the checkpoint and may refuse it with an error; the default accepts every checkpoint with moments. If the run's
+  // owner removes the checkpoint meanwhile, it is called again.
   // Errors: DataLoss if all checkpoints are damaged; any other error of `find`, or of the checkpoint being tried.
   absl::StatusOr<std::optional<TrainingProgress>> LoadLatest(const FindCheckpoint& find = {});
-  // Loads rank 0's `chosen`.
-  // Errors: rank 0's; InvalidArgument if a rank's host has another checkpoint under that name; those of reading.
+  // Loads the checkpoint `chosen` of rank 0; the other ranks' argument is ignored. Errors: rank 0's; InvalidArgument if
+  // a rank's host has another checkpoint under that name; those of reading.
   absl::StatusOr<TrainingProgress> Load(absl::StatusOr<FoundCheckpoint> chosen, LoadedState loaded);
 
  private:

@@ -16,10 +16,10 @@
 // No repeated n-grams (options.no_repeat_ngram = n): a token that would end a sequence of n tokens which the hypothesis
 // has already is not a candidate. Forced tokens count as part of sequences, but are never excluded; nor is </s>. (As
 // fairseq's and transformers' no_repeat_ngram_size, which may also exclude forced tokens.)
-// Sampling (options.sampling): behind the beginning, `beam` paths draw one token a step each (KeptTokens) until all
-// have drawn </s> or are at the longest length. The draw of path j at position t depends on (seed, number, j, t) alone;
-// j counts the paths that are not finished, so the first n samples are the same whatever `beam` is. Scores are the
-// model's: log p without temperature, top-k and top-p.
+// Sampling (options.sampling): after the forced beginning, `beam` paths draw one token a step each (KeptTokens) until
+// all have drawn </s> or are at the longest length. The draw of path j at position t depends on (seed, number, j, t)
+// alone; j counts the paths that are not finished, so the first n samples are the same whatever `beam` is. Scores are
+// the model's: log p without temperature, top-k and top-p.
 // Source: fairseq's SequenceGenerator and BeamSearch; length penalty as Wu et al. 2016 section 7 without its +5.
 // Thread safety: one thread.
 #pragma once
@@ -45,10 +45,9 @@ namespace hadal {
 // Cost: one read of the row, and an exp for each token that top-k leaves. Allocates vectors of the row's length.
 // Source: fairseq's Sampling (fairseq/search.py); Fan et al. 2018 (top-k), Holtzman et al. 2020 (top-p).
 // Thread safety: pure functions.
-
 struct WeightedToken {
   int32_t token = 0;
-  double weight = 0;  // ≥ 0, of the most likely token 1
+  double weight = 0;  // ≥ 0; 1 for the most likely token
 };
 
 // Returns the tokens that may be drawn. `logits`: of all tokens. <s> and <pad> are never kept, </s> only if `may_end`,
@@ -70,7 +69,7 @@ struct Hypothesis {
   double score = 0;
 };
 
-// What one sentence's output begins with, and what its random numbers are counted by.
+// The forced beginning of one sentence's output, and its number, a counter of its random numbers.
 struct OutputStart {
   std::vector<int32_t> prefix;  // forced tokens
   uint32_t number = 0;          // of the sentence, for sampling
@@ -83,7 +82,7 @@ struct Continuations {
   float end_log_probability = 0;       // of </s>
   std::span<const float> logits = {};  // of all tokens; read only if wants_logits()
 
-  // Of any token: from its logit, the largest logit and that one's log-probability.  REQUIRES: logits.
+  // Returns the log-probability of any token. REQUIRES: logits.
   float LogProbability(int32_t token) const;
 };
 
@@ -132,7 +131,7 @@ class BeamSearch {
   bool MayFollow(int32_t hypothesis, int32_t token) const;
   void Offer(int32_t hypothesis, int32_t token, float log_probability);
   void OfferMostLikely(int32_t hypothesis, const Continuations& next);
-  // The `count` most likely ones of the tokens that are not in the list and may follow.
+  // Offers the `count` most likely tokens that are not in next.tokens and may follow.
   void OfferBehindList(int32_t hypothesis, const Continuations& next, size_t count);
   void OfferDrawn(int32_t hypothesis, const Continuations& next);
   void Collect(std::span<const Continuations> continuations);

@@ -24,13 +24,14 @@
 
 namespace hadal {
 
-// The capacity that encoding a group needs.
+// Returns the capacity that is needed to encode a group of sentences.
 ActivationCapacity GroupCapacity(const DecodeCapacity& capacity);
 
 class DecodeBuffers {
  public:
   DecodeBuffers(const ModelPlan& plan, const DecodeCapacity& capacity, const Stream& stream, ArenaLayout& layout);
-  // State the bytes that one encoder segment or combination saves, and those of a stack's history. The largest counts.
+  // Declare the bytes that one encoder segment or combination saves, and those of a stack's history. The maximum of all
+  // calls is reserved.
   void RequireSaved(int64_t bytes) { saved_bytes_ = std::max(saved_bytes_, bytes); }
   void RequireHistory(int64_t bytes) { history_bytes_ = std::max(history_bytes_, bytes); }
   // Call once, after every chunk has stated its requirements.
@@ -74,7 +75,6 @@ class DecodeBuffers {
 //   a group  the cache rows of its sources' rows [source rows]
 // R and the source rows are those of DecodeCapacity. Pinned host memory of the same size is the source of the copies.
 // Thread safety: one thread.
-
 class DecodeBlocks {
  public:
   DecodeBlocks(const DecodeCapacity& capacity, ArenaLayout& layout);

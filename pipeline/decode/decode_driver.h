@@ -18,10 +18,10 @@ namespace hadal {
 // DecodeQueue decides which sentences are translated together: longest first, sentences of similar length in one group,
 // as many as a lane's cache is expected to hold. The estimate affects time only; no result depends on it.
 // Thread safety: one thread.
-
 class DecodeQueue {
  public:
-  // source_rows[s]: rows of sentence s, </s> counted; 0: a text of a language model, expected to be as long as it may.
+  // source_rows[s]: rows of sentence s, </s> counted; 0: a text of a language model, assumed to have the maximum
+  // length.
   DecodeQueue(std::vector<int32_t> source_rows, const DecodeCapacity& capacity, const BeamOptions& beam);
 
   bool empty() const { return waiting_.empty(); }
@@ -37,7 +37,7 @@ class DecodeQueue {
   std::vector<int32_t> source_rows_;
   DecodeCapacity capacity_;
   int32_t beam_;
-  bool samples_;  // paths that share little
+  bool samples_;  // sampling: paths share few cache rows
   int64_t most_sentences_;
   std::deque<int32_t> waiting_;
 };

@@ -1,10 +1,10 @@
 // DecodeGroup is the search of one lane: a group of sentences that are encoded together and decoded step by step until
 // all are done.
 //
-// It owns the lane's cache rows: every step it gives one to each live hypothesis, and it frees those that are on no
-// live hypothesis's path any more. If a step needs more rows than are free, the last sentence of the group is put back,
-// to be translated in a later group; one sentence alone always fits (decode_capacity.h). A sentence's result does not
-// depend on its neighbours, so this costs time but changes nothing.
+// It owns the lane's cache rows: every step it gives one to each live hypothesis, and it frees the rows that no live
+// hypothesis uses any more. If a step needs more rows than are free, the last sentence of the group is put back, to be
+// translated in a later group; one sentence alone always fits (decode_capacity.h). A sentence's result does not depend
+// on its neighbours, so this costs time but changes nothing.
 // Thread safety: one thread. Used only on the rank of the output head.
 #pragma once
 

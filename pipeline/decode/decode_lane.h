@@ -22,8 +22,8 @@ class DecodeLane {
  public:
   DecodeLane(const DecodeCapacity& capacity, bool on_device);
 
-  // Starts a group. `utterances`: of a model of speech, whose command has an utterance's number in each of its source
-  // rows; else empty. REQUIRES: kEncode.
+  // Starts a group. `utterances`: for a speech model, the frames of all utterances; command.source then has, in each
+  // row, the number of the row's utterance. Else empty. REQUIRES: kEncode.
   void BeginGroup(const DecodeCommand& command, std::span<const std::span<const float>> utterances,
                   int32_t frame_width);
   // Starts a step of the group. REQUIRES: kStep.

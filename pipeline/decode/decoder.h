@@ -7,7 +7,6 @@
 // It uses the weights in place: those of a training engine (validation changes no bit of them) or of a loaded
 // checkpoint. Several groups (lanes) are in progress at once, so that a stage has work while another group's step is
 // elsewhere.
-//
 // Numerics: a sentence's hypotheses and scores have the same bits whatever is translated beside it, for every number of
 // ranks, lanes, threads and sentences per group (on AVX-512; below it the encoder has the limits of kernels/linear.h).
 // On a GPU, cuBLASLt chooses the order of addition by a product's shape; therefore every group and step is padded to
@@ -59,12 +58,11 @@ class Decoder {
 
   // Translates `sources` (token ids without </s>, the same on every rank). Every rank returns the results, in the same
   // order. `update`: number of updates applied to the weights, which selects the branch gain (BranchNorm); at least 1
-  // is used. `starts`: of each output; none: no forced tokens, and number s for source s. A language model's sources
-  // are empty.
+  // is used. `starts`: the start of each output; empty: no forced tokens, and number s for source s. A language model's
+  // sources are empty. For a speech model, `utterances` has the frames of each utterance, and `sources` as many empty
+  // entries; its limit is longest_utterance_rows().
   // Errors: InvalidArgument naming the first source that is empty or longer than longest_source_tokens(); the
   // communicator's.
-  // A model of speech is given `utterances` of whole frames instead, and as many empty sources. Errors: as for sources,
-  // in encoder rows.
   // REQUIRES: forced tokens only with DecoderOptions::prefixes, and no more than longest_output_tokens().
   absl::StatusOr<std::vector<Translation>> Translate(std::span<const std::vector<int32_t>> sources, int64_t update,
                                                      std::span<const OutputStart> starts = {},
@@ -73,7 +71,7 @@ class Decoder {
   // In tokens, without </s>.
   int64_t longest_source_tokens() const { return capacity().longest_source - 1; }
   int64_t longest_utterance_rows() const { return capacity().longest_source; }  // of the encoder: no </s>
-  // Of an output, for a source of so many tokens.
+  // Tokens of the longest output for a source of `source_tokens` tokens.
   int64_t longest_output_tokens(int64_t source_tokens) const {
     return LongestTranslation(parts_.options.beam, source_tokens + (plan_.options.has_encoder() ? 1 : 0),
                               plan_.options.max_positions);

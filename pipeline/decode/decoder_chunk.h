@@ -37,7 +37,7 @@ class DecoderChunk {
   struct Launching {
     bool on_device = false;
     bool graphs = false;  // launch CUDA graphs; ignored unless on_device
-    bool logits = false;  // Candidates may be asked for the logits of all tokens
+    bool logits = false;  // whether Candidates may return the logits of all tokens
   };
   // Sublayers [first, last) of the plan. `plan` and `buffers` must outlive the chunk.
   DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, const DecodeCapacity& capacity, int32_t candidates,
@@ -61,8 +61,8 @@ class DecoderChunk {
     return Input(encode_history_, encode_residuals_ * rows, encode_storage_);
   }
   AnyMatrix StepInput(int64_t rows) const { return Input(step_history_, step_residuals_ * rows, step_storage_); }
-  // The second stream that crosses the border before the chunk, which must be filled likewise, and after it, which
-  // holds the result. Empty: none crosses.
+  // The second stream at the border before the chunk, which must be filled before Encode or Step, and at the border
+  // after it, which holds the result. Empty: no second stream crosses that border.
   Matrix EncodeSecondInput(int64_t rows) const { return Crossing(input_second_, Stack::kEncoder, rows); }
   Matrix EncodeSecondOutput(int64_t rows) const { return Crossing(output_second_, Stack::kEncoder, rows); }
   Matrix StepSecondInput(int64_t rows) const { return Crossing(input_second_, Stack::kDecoder, rows); }
@@ -78,7 +78,7 @@ class DecoderChunk {
     return head_->Table(stream, buffers_.workspace(), rows, logits);
   }
 
-  // The graphs it launches; null: none.
+  // The graphs that the chunk launches; null: none.
   const GraphCache* graphs() const { return graphs_.get(); }
 
  private:
@@ -149,7 +149,7 @@ class DecoderChunk {
   ArenaSlice branch_gains_slice_;
   float* branch_gains_ = nullptr;       // [last − first] for the step
   std::unique_ptr<GraphCache> graphs_;  // or null
-  // The output residuals' places. A graph leaves a residual where its recording did.
+  // Views of the output residuals. A graph writes its residual to the address used when it was recorded.
   ConstAnyMatrix encoded_, stepped_;
 };
 

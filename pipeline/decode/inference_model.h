@@ -6,7 +6,6 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"

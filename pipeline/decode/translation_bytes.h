@@ -1,4 +1,5 @@
-// Serialises translations for the broadcast from the searching rank to the others. Both sides run the same binary.
+// Serialises translations ([sentences] lists of hypotheses) for the broadcast from the searching rank to the others.
+// Both sides run the same binary.
 #pragma once
 
 #include <span>

@@ -1,6 +1,5 @@
 // CurrentInstruction records which instruction of its program a rank executes, for the watchdog's message about a stuck
 // rank.
-//
 // Thread safety: one thread, which runs the program, calls Set; any thread may call the others.
 #pragma once
 

@@ -78,7 +78,7 @@ class Stage {
 };
 
 // RankParts is everything one rank holds: its stage, the stage's state, its channels, tied tables and replica
-// reduction, and a decoder where validations translate. All are reserved in one layout and bound to memory later.
+// reduction, and a decoder if validations translate. All are reserved in one layout and bound to memory later.
 //
 // Two programs share the arena (runtime/arena.h). What steps, evaluations and the profile use, including gradients and
 // the channels' buffers, is scratch; translating validation sentences overwrites it. Weights and moments are lasting,
@@ -103,7 +103,7 @@ struct RankParts {
   std::optional<DecoderParts> decoder;  // for validations, if the plan has one
 };
 
-// What an engine needs. Everything referenced must outlive it.
+// The arguments of Engine::Create. Everything referenced must outlive the engine.
 struct EngineSetup {
   const ModelPlan& plan;
   const PipelineLayout& pipeline;  // of `world`'s rank, for world.size() ranks
@@ -141,8 +141,8 @@ class Engine {
   TraceBuffer& trace() { return trace_; }
   // Sets the observer of the tensors of all following programs; null: none. An observer changes no bit of them.
   void Observe(DepthObserver* observer) { observer_ = observer; }
-  // Whether following programs launch graphs where they exist (the default) or kernel by kernel. Both give the same
-  // bits.
+  // Whether the programs run from now on launch graphs, where they exist (the default), or each kernel by itself. Both
+  // give the same bits.
   void UseGraphs(bool use);
 
   // Runs one training step; this replica runs its share of the step's micro-batches. Weights change only if the result

@@ -1,4 +1,4 @@
-// The layout of a pipeline that fits a memory limit, from the same byte counts that the arenas are allocated with.
+// Finds a pipeline layout that fits a memory limit, from the same byte counts with which the arenas are allocated.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +13,31 @@
 
 namespace hadal {
 
-// The layout of every rank's arena when training, replicas of the pipeline included.  [S·R], by world rank
-// `stream`: may be one for layouts alone.
+// Returns the arena layout of every rank of a training run, by world rank: [stages · replicas]. `stream`: may be
+// Stream::ForLayouts, which needs no device.
 absl::StatusOr<std::vector<ArenaLayout>> TrainingLayouts(const ModelPlan& plan, const PipelineLayout& pipeline,
                                                          const Stream& stream);
 
-// The bytes of a rank that its memory limit is compared with: on the CPU the arena; on a device what lies there, the
-// arena's part and what the device takes beside it (kernels/cuda_host/own_memory.h).
+// Returns the bytes of a rank to compare with its memory limit: on the CPU the whole arena; on a device the arena's
+// device part and hadal's other device memory (kernels/cuda_host/own_memory.h).
 int64_t LimitedBytes(const ArenaLayout& layout, DeviceKind kind);
 
-// The lengths of recomputation's segments that are worth trying for so many sublayers, ascending: powers of two and
-// their halves between.
+// The values of recompute_every (sublayers per segment) that are tried, ascending: 2^i and 3·2^i, below `sublayers`.
 std::vector<int32_t> SegmentLengths(int32_t sublayers);
 
-// The most connections by NCCL that a rank has (exchange/process_grid.h); 0 where ranks exchange through the host.
+// The largest number of NCCL connections of any rank (exchange/process_grid.h); 0 if messages go through the host.
 int NcclConnections(const ModelPlan& plan, const PipelineLayout& pipeline);
 
-// What a rank leaves free of its device for the driver and its libraries, NCCL's connections included where ranks
-// exchange by it; the same for all ranks (kernels/cuda_host/driver_memory.h). A device holds a rank whose LimitedBytes
-// and these it has room for.
+// The bytes of device memory that a rank leaves free for the driver and its libraries, NCCL included if it is used; the
+// same for all ranks (kernels/cuda_host/driver_memory.h). A rank fits a device with LimitedBytes + DriverBytes free.
 int64_t DriverBytes(const ModelPlan& plan, const PipelineLayout& pipeline);
 
-// MakePipelineLayout's result, of which every rank fits resources.memory_limit_bytes (0: nothing is compared). With
-// options.recompute_auto its recompute_every is the smallest-recompute choice that fits (0 where no
-// recomputation is needed, else the k with the fewest bytes), without it options'. A pure function: every rank decides
-// the same.
-// Errors: ResourceExhausted, naming the fullest rank, its bytes, the limit, and the nearest settings that do fit, of a
-// model whose layers are combined also the largest depth that does; InvalidArgument for recompute_auto without a
-// limit; MakePipelineLayout's.
+// Returns MakePipelineLayout's layout for world rank `rank` of `ranks`, if each rank's LimitedBytes are at most
+// resources.memory_limit_bytes (0: no limit). options.recompute_auto: recompute_every is then 0 if that fits, else the
+// one of SegmentLengths with which the fullest rank needs the fewest bytes. Apart from `replica` the result is the same
+// on every rank. Errors: ResourceExhausted, naming the fullest rank, its bytes, the limit and the recompute_every that
+// needs the fewest bytes, and for a model that combines layers the largest depth that fits; InvalidArgument for
+// recompute_auto without a limit; MakePipelineLayout's.
 absl::StatusOr<PipelineLayout> MakeFittingLayout(const ModelPlan& plan, const BatchOptions& batch,
                                                  const PipelineOptions& options, int ranks, int rank,
                                                  const RankResources& resources, const Stream& stream);

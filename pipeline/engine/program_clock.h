@@ -7,9 +7,9 @@
 //   host    F0 │ F1 │ receive …                the gradient is there │ B0 │        Mark after each
 //   device       F0       │       F1       │                         │    B0    │
 //                                          └──────── receive ────────┘
-// An instruction lasts from the end of the one before it. So the times of a program's instructions add up to its own. A
-// receive lasts as long as the device has nothing to do before the message is there: on a device that is still busy
-// then, not at all.
+// An instruction lasts from the end of the one before it, so the times of a program's instructions add up to the
+// program's time. The time of a receive is the time in which the device has nothing to do before the message arrives: 0
+// if the device is still busy then.
 // Threads: one. Blocking: Await; Mark, if the host is kMostAhead marks ahead. Neither waits for another rank: kernels
 // do not wait for transfers.
 #pragma once
@@ -49,7 +49,7 @@ class ProgramClock {
   void AwaitAll() { Await(last_); }
   // Reads the times of marks that the device has reached. Returns whether it has reached all. Does not wait.
   bool Poll();
-  // Marks whose time has been read, of all programs.
+  // The number of marks whose time has been read, over all programs.
   int64_t seen() const { return seen_; }
 
  private:
@@ -80,7 +80,6 @@ class ProgramClock {
 // has none.
 // Thread safety: a clock measures the thread that constructed it; any thread may read it. Reading takes about a
 // microsecond.
-
 class RunQueueClock {
  public:
   RunQueueClock();  // measures the calling thread

@@ -7,10 +7,10 @@
 // sublayers become complete.
 // Transfers make progress between sublayers. Every wait has a deadline; its error names peer, direction and
 // micro-batch.
-// On a device the host runs ahead of it (program_clock.h): it waits for messages, and otherwise for the device's end of
-// work behind which more is enqueued. It waits for all that is enqueued once, before the tail, where losses, headers of
-// messages and times are read; the tail has waits of its own. (Messages through host memory also wait: a kernel must
-// have written what is sent from there.) So the number of these waits depends neither on micro-batches nor on chunks.
+// On a device the host runs ahead of it (program_clock.h): it waits for messages, and otherwise only for work that is
+// followed by more enqueued work. Once, before the tail, it waits until the device is idle, and reads losses, headers
+// of messages and times; the tail has waits of its own. (Messages through host memory also wait: a kernel must have
+// written what is sent from there.) So the number of these waits depends neither on micro-batches nor on chunks.
 // Threads: one thread per rank makes all calls except current_instruction(). Blocking: Run; when it returns, no
 // transfer is under way and the device is idle. After an error the job can only end. If the error is this rank's own
 // (say, a message of another step), the executor has closed its communicators, so that no receive can write into an
@@ -52,12 +52,12 @@ class Stage;
 TraceEvent EventOf(const Instruction& instruction, const ScheduleShape& shape, int rank,
                    std::span<const PackedBatch> batches);
 
-// What programs run on. Everything referenced must outlive the executor.
+// The environment of programs. Everything referenced must outlive the executor.
 struct ExecutorSetup {
   const PipelineLayout& pipeline;
   int stage = 0;            // of this rank
   RankParts& parts;         // bound before the first program
-  StepTail& tail;           // told of each step before its program
+  StepTail& tail;           // must have begun each training step before its program
   Communicator& world;      // the host's
   Communicator& transfers;  // of the same ranks: moves the tensors that kernels work on, in device or host memory
   TraceBuffer& trace;
@@ -98,18 +98,17 @@ class ProgramExecutor {
   absl::Status ExecuteAll(const RankProgram& program);
   absl::Status ExecuteTimed(const RankProgram& program, size_t index);
   absl::Status Execute(const RankProgram& program, size_t index);
-  // Waits for the device, and takes what that leaves: times, the last loss, headers of messages. Repeated calls do
-  // nothing.
+  // Waits for the device, and reads its results: times, the last loss, headers of messages. Repeated calls do nothing.
   absl::Status FinishCompute();
   absl::Status Drain();
-  // Before a copy that does: waits for the device while transfers go on.
+  // Must be called before a copy that waits for the device: waits for it while transfers make progress.
   void WaitForDevice();
   // Waits for the loss of the last forward of the head, if it has not been taken, and takes it.
   void TakeLoss();
-  // Lets transfers and sums go on until `done`, or until the device has nothing to do: then the caller may
-  // block on `done` alone. Errors: those of `done` and of transfers; DeadlineExceeded if the device hangs.
+  // Lets transfers and sums make progress until `done`, or until the device is idle: then the caller may block on
+  // `done` alone. Errors: those of `done` and of transfers; DeadlineExceeded if the device hangs.
   absl::Status RunAheadUntil(absl::FunctionRef<absl::StatusOr<bool>()> done);
-  // What a wait for a message does meanwhile: adds gradients of replicas. Null with one replica.
+  // Called during a wait for a message: adds gradients of replicas. Null with one replica.
   const std::function<absl::Status()>* meanwhile() const {
     return setup_.pipeline.grid.replicas > 1 ? &reduce_ : nullptr;
   }
@@ -146,10 +145,10 @@ class ProgramExecutor {
   ProgramInputs inputs_;
   StepResult* result_ = nullptr;
   std::vector<LossSums> losses_;  // of each micro-batch so far, on the head's rank
-  // The last forward of the head, whose loss is on its way to the host, or null; and the mark behind it.
+  // The last forward of the head whose loss has not been read by the host, or null; and the mark after it.
   const PackedBatch* untaken_ = nullptr;
   int64_t untaken_mark_ = 0;
-  std::vector<std::vector<int64_t>> loaded_;    // [chunks, slots] the mark behind the last Load
+  std::vector<std::vector<int64_t>> loaded_;    // [chunks, slots] the mark after the last Load
   absl::Status progress_status_;                // the first error of Progress
   int32_t inputs_done_ = 0, weights_done_ = 0;  // halves of backwards so far
   std::vector<PendingHalf> row_;                // weight halves in a row that are to run

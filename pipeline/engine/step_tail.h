@@ -12,7 +12,6 @@
 // order.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -36,15 +35,6 @@ namespace hadal {
 
 struct RankParts;  // engine.h
 
-// The global gradient norm: Σ over (parameter, slice) in plan order, in double, whichever rank owns a slice.
-//
-// After gradients are summed over uses and replicas, every rank sums the squares of the slices it owns. An all-gather
-// gives all ranks all sums, and each adds them in the same order. So the norm, gradient clipping and the decision to
-// skip a step have the same bits for every layout with the same number of replicas. The norms per sublayer come from
-// the same sums at no extra cost.
-// Threads: the stream's; one thread sums one slice. Blocking: Compute (one all-gather), which every rank of the grid
-// calls at the same place.
-
 // A rank's vote on what follows this step; the highest value of all ranks counts.
 enum class StepVote : int32_t {
   kContinue,
@@ -63,6 +53,14 @@ struct GlobalGradient {
   std::vector<float> sublayer_norms;  // [sublayers]; a tied table counts for its first use
 };
 
+// The global gradient norm: Σ over (parameter, slice) in plan order, in double, whichever rank owns a slice.
+//
+// After gradients are summed over uses and replicas, every rank sums the squares of the slices it owns. An all-gather
+// gives all ranks all sums, and each adds them in the same order. So the norm, gradient clipping and the decision to
+// skip a step have the same bits for every layout with the same number of replicas. The norms per sublayer come from
+// the same sums at no extra cost.
+// Threads: the stream's; one thread sums one slice. Blocking: Compute (one all-gather), which every rank of the grid
+// calls at the same place.
 class GradientNorm {
  public:
   GradientNorm(const ModelPlan& plan, const PipelineLayout& pipeline);

@@ -10,18 +10,17 @@
 // oldest.
 // Receiver: posts a receive into every free buffer in advance, so that a rendezvous completes while the stage computes;
 // an input stays in its buffer until the chunk has used it (Release).
-// The buffers are in the memory that the communicator transfers. Host memory: on a device, Send copies the tensors out
-// and the receiving chunk copies them in. Device memory: only the header passes through the host, and neither Send nor
-// Receive waits for a kernel: a header is copied to the host behind the kernels and compared later, at the latest by
-// CheckHeaders; the size of a message, which the transport knows, is compared at once. Messages of a rank to itself
-// have no header there.
+// The buffers are in the memory that the communicator transfers. If that is host memory and kernels run on a device,
+// Send copies the tensors out and the receiving chunk copies them in. If it is device memory, only the header passes
+// through the host, and neither Send nor Receive waits for a kernel: a header is copied to the host behind the kernels
+// and compared later, at the latest by CheckHeaders; the size of a message, which the transport knows, is compared at
+// once. Messages of a rank to itself have no header there.
 // Threads: one. Blocking: Send (when the ring is full), Receive and Drain; each waits at most the given timeout.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -63,7 +62,7 @@ struct ChannelSpec {
   bool has_header() const { return !(on_device && to_self); }
 };
 
-// What a message is of.
+// Identifies the contents of a message.
 struct MessageHeader {
   int64_t step = 0;
   int64_t micro_batch = 0;
@@ -128,7 +127,7 @@ class ReceiveChannel {
 
  private:
   absl::Status Post();
-  // Compares the header that is in the place of the ring, if it has not been compared.
+  // Compares the header in buffer `place` of the ring, if it has not been compared.
   absl::Status CheckHeader(size_t place);
 
   ChannelSpec spec_;
@@ -136,7 +135,7 @@ class ReceiveChannel {
   ArenaSlice header_slice_;
   std::byte* buffers_ = nullptr;
   std::byte* headers_ = nullptr;  // [k] with buffers on the device: host memory to which headers are copied
-  std::vector<std::optional<MessageHeader>> unchecked_;  // [k] what those must be
+  std::vector<std::optional<MessageHeader>> unchecked_;  // [k] the headers that are expected there
   Communicator* communicator_ = nullptr;
   std::deque<CommRequest> posted_;
   int64_t to_post_ = 0;  // receives of this program not posted yet
@@ -148,9 +147,7 @@ class ReceiveChannel {
 
 // Channels owns the point-to-point channels of one rank: for each of its chunks, up to four channels that send and
 // receive activations (forward) and their gradients (backward).
-//
 // Threads: one. Blocking: Drain. Errors: those of the Communicator.
-
 class Channels {
  public:
   // Reserves the buffers of the forward channels and, for training, of the backward channels.

@@ -7,14 +7,13 @@
 
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/options/grid_shape.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/group_communicator.h"
-#include "runtime/comm/nccl_communicator.h"
+#include "runtime/comm/nccl_groups.h"
 
 namespace hadal {
 
@@ -44,9 +43,8 @@ class ProcessGrid {
 // Lists which ranks exchange device memory, in groups for NcclCommunicator::Create: the stages of each replica
 // (neighbours in the pipeline, and the owner of a tied table with the ranks that use it), for messages, and the
 // replicas of each stage, for exchanges. So a rank is in at most two groups and has at most three links, for every
-// number of stages, replicas and chunks. A pure function of the plan, the same on every rank.
-
-// World ranks; groups without pairs are left out.
+// number of stages, replicas and chunks. A pure function of the plan, the same on every rank. Ranks are world ranks;
+// groups without pairs are omitted.
 std::vector<TransferGroup> TransferGroups(const ModelPlan& plan, const PipelineLayout& pipeline);
 
 // The most connections of any rank: two for each of its pairs, one per direction.

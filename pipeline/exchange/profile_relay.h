@@ -1,6 +1,5 @@
 // Relays the per-sublayer scales ω that Admin's initialisation computes (Liu et al. 2020, its "profiling" pass;
 // layers/residual_profile.h) through the pipeline.
-//
 // Why: each ω is computed from the one before it, in one forward pass over all sublayers. A chunk (the consecutive
 // sublayers that a rank computes at once) therefore sends the next sublayer's ω along with its output activation.
 // Order: a chunk posts the message with ω before its activation, and the receiver waits for it after the activation, so
@@ -33,7 +32,7 @@ class ProfileRelay {
         profile_(stream, parameters) {}
 
   ResidualProfile& profile() { return profile_; }
-  // Receives the profile as rank `peer` left it, to continue from there.
+  // Receives the profile from rank `peer`, to continue it.
   absl::Status Receive(int peer);
   // Posts the profile to rank `peer`.
   absl::Status Send(int peer);

@@ -28,7 +28,6 @@ namespace hadal {
 // owner's result on to the block. In its own block an owner is its own relay. With R ≤ 8 there is one block and no
 // other relay.
 // Threads: pure.
-
 struct ReplicaBlocks {
   static constexpr int kReplicas = 8;  // of a block; the last one may have fewer
 
@@ -59,7 +58,7 @@ struct ReplicaBlocks {
   }
 };
 
-// A consecutive range of memory with one owner.
+// A bucket: a consecutive range of memory with one owner.
 struct ReplicaBucket {
   Vector gradient;
   AnyMatrix weight;         // as kernels read it.  [1, elements]
@@ -78,7 +77,7 @@ struct ReplicaBucket {
   }
 };
 
-// What replicas exchange at once.
+// The buckets that replicas exchange at once.
 struct ReplicaRound {
   int32_t first_sublayer = 0;          // complete once this sublayer's gradients are; -1: once tied tables are summed
   std::vector<ReplicaBucket> buckets;  // ascending by address of the gradient

@@ -1,31 +1,33 @@
-// ReplicaReduction sums gradients over the replicas of a stage and distributes the result: a reduce-scatter and an
-// all-gather with fixed order. All modes share one path.
+// ReplicaReduction sums gradients over the R replicas of a stage and distributes the result: a reduce-scatter and an
+// all-gather with fixed order. Terms (replica_buckets.h): a bucket is a range of gradients with one owner among the
+// replicas; a round is the buckets that are sent at once; in each block of 8 replicas, an owner's relay is the replica
+// that sums the block's gradients for it.
 //
 //   b(k) = ((g(replica 8k) + g(replica 8k+1)) + …) + g(replica 8k+7)      a block of 8, the last one shorter
 //   g    = (b(0) + b(1)) + …                                            fp32, by the slice's owner, in place
 //
-// Every replica sends its piece to the owner's relay in its block, the relay adds the block's in this order, and the
-// owner adds the blocks' sums; the order of arrival does not matter. With one block the owner is the only relay
-// (replica_buckets.h). With more, each bucket leaves a block once instead of 8 times.
+// Every replica sends its gradients of a bucket (a piece) to the owner's relay in its block, the relay adds the block's
+// pieces in this order, and the owner adds the blocks' sums; the order of arrival does not matter. With one block the
+// owner is the only relay. With more, each bucket leaves a block once instead of 8 times.
 // With sharding, the owner then updates its slices and sends the new weights to all replicas, as their kernels read
 // them (in bf16 the weights of products take half the bytes). Without sharding, it sends the sum to all, and every
-// replica updates. In both cases Adam gets the same sums, so sharding changes no bit, and a rank sends and receives
-// (R-1)/R of the stage's bytes, twice. Results take the same way back: from the owner to its relays, and from them to
-// their blocks.
+// replica updates. In both cases Adam gets the same sums, so sharding changes no bit. Results return from the owner to
+// its relays, and from these to their blocks. With one block a rank sends and receives (R-1)/R of the stage's bytes
+// twice.
 //
-// Messages are buckets of slices, in rounds in descending order of depth (replica_buckets.h). Exchange n
-// (runtime/comm/communicator.h) has the messages within blocks of round n, and those between blocks of round n − 2,
-// whose blocks are summed by then. A rank sends and receives R-1 messages in an exchange, where every owner has one
-// bucket. A step's sum can overlap the last backward, as gradients become complete:
+// Rounds are in descending order of depth. Exchange n (runtime/comm/communicator.h) has the messages of round n within
+// blocks, and those of round n − 2 between blocks, whose sums are complete by then. A step's sum can overlap the last
+// backward, as gradients become complete:
 //   Begin → (Complete | Progress)* → Finish
-// Complete(s) declares that the gradients of sublayers ≥ s are complete, and posts the rounds that are. Progress adds
-// what has arrived, without waiting, and posts the rounds that found no buffer.
-// On a device whose communicator transfers host memory, a bucket is copied to its mirror there, and the host adds. If
-// it transfers device memory, the sums are kernels on a side queue (side_queue.h): a sum starts when its pieces have
-// arrived, without waiting for the rest of the backward pass; Finish waits for the sums. Both add the same numbers in
-// the same order, so the bits are the CPU's. A relay's own gradients hold its block's sums afterwards.
-// Memory: the pieces of kBuffers exchanges, ReplicaBlocks::MostPieces (R-1 with one block) of MostElementsOfARound fp32
-// numbers each. Mirrors, where used, take 4 bytes per element of the stage.
+// Complete(s) declares that the gradients of sublayers ≥ s are complete, and posts the exchanges of complete rounds, as
+// many as have a free buffer. Progress adds the pieces that have arrived, without waiting, and posts further exchanges
+// into the buffers that become free.
+// On a device whose communicator transfers host memory, a bucket is copied to a mirror in host memory, and the host
+// adds. If it transfers device memory, the sums are kernels on a side queue (side_queue.h): a sum starts when its
+// pieces have arrived, without waiting for the rest of the backward pass; Finish waits for the sums. Both add the same
+// numbers in the same order, so the bits are the CPU's. A relay's own gradients hold its block's sums afterwards.
+// Memory: kBuffers exchanges, each of up to ReplicaBlocks::MostPieces pieces (with one block R-1); a piece has at most
+// MostElementsOfARound fp32 numbers. Mirrors, if used, take 4 bytes per element of the stage.
 // Threads: one; sums use the stream's. Blocking: Finish and the gathers; each wait takes at most the given timeout.
 // Every replica of the stage makes every call at the same place. After an error the job can only end.
 #pragma once
@@ -52,7 +54,7 @@ namespace hadal {
 
 class ReplicaReduction {
  public:
-  static constexpr int kBuffers = 2;  // exchanges at once
+  static constexpr int kBuffers = 2;  // exchanges in progress at once
 
   // For inference, or with one replica, the object takes no memory and does nothing: it is not active.
   ReplicaReduction(const PipelineLayout& pipeline, const StageState& state, const Stream& stream, Purpose purpose,
@@ -73,21 +75,21 @@ class ReplicaReduction {
   // Declares that all gradients are complete, including tied tables. On return the owned slices hold the sums.
   absl::Status Finish(const Stream& stream, absl::Duration timeout);
 
-  // Computes or launches on the main order the new weights of slices that this replica owns.
+  // Computes, or launches on the device's main queue, the new weights of the given slices, which this replica owns.
   using RoundUpdate = std::function<void(std::span<const StateSlice>)>;
-  // Give every replica the owners' gradients, or the owners' weights as kernels read them. If there is an `update`, it
-  // is called with the owned slices of each round in turn, just before the round's messages are posted, which on a
-  // device wait for that round only. On return all updates are done.
+  // GatherGradients gives every replica the owners' sums; GatherWeights gives it the owners' weights as kernels read
+  // them. `update`, if set, is called for each round in turn with this replica's slices, just before the round's
+  // messages are posted; on a device these messages wait only for that update. On return all updates are done.
   absl::Status GatherGradients(const Stream& stream, absl::Duration timeout);
   absl::Status GatherWeights(const Stream& stream, absl::Duration timeout, const RoundUpdate& update = {});
 
  private:
-  // Pieces of a bucket to be added in this order, one of them the bucket's own gradient, where the sum is then.
+  // The pieces of a bucket, in the order of addition. One of them is the bucket's own gradient, which receives the sum.
   struct Addition {
     const ReplicaBucket* bucket = nullptr;
     std::vector<float*> pieces;
   };
-  // What follows an exchange's arrival, and its messages.
+  // An exchange's messages, and the additions to make when they have arrived.
   struct Exchanged {
     std::vector<ExchangePart> parts;
     std::vector<Addition> additions;
@@ -101,7 +103,7 @@ class ReplicaReduction {
   void ListExchange(size_t exchange);
   void ListWithinBlock(const ReplicaBucket& bucket, float*& free, Exchanged& exchange) const;
   void ListBetweenBlocks(const ReplicaBucket& bucket, float*& free, Exchanged& exchange) const;
-  // Rounds [0, end) are complete on this rank.
+  // Notes that rounds [0, end) are complete on this rank.
   void MarkComplete(size_t end);
   // The event of what was launched before the exchange's round was marked complete; null unless messages are in device
   // memory.

@@ -1,14 +1,15 @@
 // TiedTables keeps a matrix that several stages use (tied embeddings) consistent: it sums the gradients of all uses
 // once per step and copies the updated weights to them.
 //
-// Every use has its own gradient buffer in every layout. The stage of the first use owns the parameter's state and adds
+// Every use has its own gradient buffer, even if several are on one stage. The stage of the first use owns the
+// parameter's state and adds
 //   g = g(use 1) + g(use 2) + g(use 3)        uses in ascending sublayer order, fp32
-// wherever the uses are, so a split changes no bit. After the update the owner sends the new weights to the other ranks
-// that use the table, as these read them (rounded if products read bf16). Both transfers go in pieces of at most 4 MiB;
-// a rank posts the next one before it waits for one. If the tables are on a device and the communicator transfers host
-// memory, pieces go through bounded host buffers.
+// so the bits do not depend on how stages divide the model. After the update the owner sends the new weights to the
+// other ranks that use the table, as these read them (rounded if products read bf16). Both transfers go in pieces of at
+// most 4 MiB; while a rank waits for one, the next is already posted. If the tables are on a device and the
+// communicator transfers host memory, pieces go through bounded host buffers.
 // Threads: one. Blocking: both calls; each wait takes at most the given timeout. Every rank of the pipeline makes both
-// calls, in the same order.
+// calls, in the same order. Errors: those of Communicator::Wait.
 #pragma once
 
 #include <vector>

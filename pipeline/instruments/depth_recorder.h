@@ -30,7 +30,6 @@ namespace hadal {
 // on a logarithmic axis.
 //
 // A pure function of the step, so a resumed run records at the same steps as an uninterrupted one.
-
 // True for steps s < dense_steps, and then for s = ⌈dense_steps·10^(k / per_decade)⌉ for whole k ≥ 0.  REQUIRES: step ≥
 // 0.
 bool IsRecordingStep(const DepthOptions& options, int64_t step);

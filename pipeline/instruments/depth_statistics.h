@@ -1,6 +1,5 @@
 // DepthStatistics is the observer of the instruments: it computes a few sums for each tensor of each sublayer, over the
 // micro-batches of one program.
-//
 // Numerics: squares are summed in double over blocks of kBlock elements; blocks and then micro-batches are added in
 // ascending order (every chunk runs its micro-batches in that order). So the sums are bit-identical for every number of
 // stages and threads, every schedule, with and without recomputation. Cosines are computed per row in double

@@ -19,9 +19,9 @@
 // `hadal compare` (tools/compare/comparison_result.h). The other limits: healthy runs (DeepNorm at 4, 50 and 500 layers
 // a side, Pre-LN at 4 and 50, T-Fixup and R-Fixup at 18, NormFormer and Keel at 4) had at least 1e-2 of the decoder's
 // gradient in the encoder, and 5e-3 of the largest in each sublayer, from the tenth update on.
-// Early in warm-up nothing can be expected of a model: Adam moves a weight by about the learning rate at most. ReZero
-// begins without any gradient below its gains, and is healthy. So nothing but a jump is reported before the learning
-// rates of the updates add up to 0.01, and the windows of the loss begin there.
+// Early in warm-up a model has hardly learned: Adam moves a weight by about the learning rate at most, and a healthy
+// ReZero model starts without any gradient below its gains. So only a jump is reported before the learning rates of the
+// updates add up to 0.01, and the windows of the loss begin there.
 // Cost, on the reporting rank alone: an increment for each target token, an addition for each sublayer, and at most a
 // logarithm for each token of the vocabulary every 10 updates. No exchange, no pass over a tensor.
 // Thread safety: one thread.
@@ -55,7 +55,7 @@ class RunDiagnosis {
   struct State {
     enum class Phase { kNotYet, kHolds, kOver };
     Phase phase = Phase::kNotYet;
-    int blocks = 0;  // in a row that speak for the next phase
+    int blocks = 0;  // in a row that support the next phase
     int64_t since = 0;
   };
   // A step, or a block by its first step.
@@ -66,7 +66,8 @@ class RunDiagnosis {
 
   // Whether the updates so far can have moved the model.
   bool Moved() const;
-  // Takes a block into account. Returns whether the diagnosis begins or ends with it. `blocks`: that it takes in a row.
+  // Takes a block into account. Returns whether the diagnosis begins or ends with it. `blocks`: how many in a row are
+  // needed.
   bool Advance(bool holds, bool opposite, int blocks, State& state) const;
   double StackSquares(Stack stack) const;
   // How many of the stack's lowest sublayers in a row have less than `share` of its largest norm.

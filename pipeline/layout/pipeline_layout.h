@@ -1,11 +1,12 @@
-// How one model is divided over the S ranks of a pipeline: where it is cut, which instructions each rank runs, how many
-// micro-batches each chunk holds; and which replica of the pipeline this is, with its share of the step.
+// How one model is divided over the S ranks (stages) of a pipeline, each with v chunks; G = S·v chunks in all
+// (schedule/schedule.h): where it is cut, which instructions each rank runs, how many micro-batches each chunk holds;
+// and which replica of the pipeline this is, with its share of the step.
 //
 // A pure function of (model plan, batch, pipeline options, ranks, rank, resources): every rank of a replica computes
 // the same layout, `hadal plan` prints it, and the checker has proved its schedule before the first step.
 // PipelineOptions keep the values that the user set; code that builds or runs the pipeline reads the resolved values in
 // the layout.
-// Replicas differ in nothing but their share: replica r of R takes the micro-batches [share(r), share(r + 1)) of the
+// Replicas differ only in their share of a step: replica r of R takes the micro-batches [share(r), share(r + 1)) of the
 // step's list of M, share(r) = ⌈r·M / R⌉. The range is consecutive, so that micro-batch m uses slot m modulo peak_live
 // on every rank.
 #pragma once
@@ -13,7 +14,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -44,7 +44,7 @@ inline constexpr double kTypicalSentenceRows = 32;
 // (tools/train/train_start.h); `hadal plan` uses the defaults. The same on every rank.
 struct RankResources {
   bool device_transfers = false;  // messages are in device memory (launch/transport_choice.h), not in host memory
-  bool free_links = false;        // ScheduleShape's
+  bool free_links = false;        // messages take no time (ScheduleShape)
   bool trains = true;             // false: the layout only divides the model for decoding, which sends other messages
   // Limit for a rank's buffers; 0: none. Only MakeFittingLayout (memory_fit.h) reads it.
   int64_t memory_limit_bytes = 0;
@@ -56,11 +56,12 @@ struct PipelineLayout {
   bool shard_optimizer_state = true;  // each slice's moments on one replica only (ZeRO-1)
   int step_micro_batches = 1;         // M of the step, all replicas together
   ScheduleShape shape;                // of this replica: shape.micro_batches = share().count
-  // With recomputation one of which no rank has two weight halves pending.
+  // As set by the user; with recomputation changed to one with at most one pending weight half per rank
+  // (WithOnePending).
   ScheduleKind schedule = ScheduleKind::k1F1B;
   int outstanding_sends = 2;      // k, messages that a channel may have in flight
   bool device_transfers = false;  // RankResources'
-  int64_t save_buffer_bytes = 0;  // limit for state that a save copies aside before an update overwrites it
+  int64_t save_buffer_bytes = 0;  // limit for the buffer into which a save copies state before an update overwrites it
   ActivationCapacity capacity;
   int32_t recompute_every = 0;            // recomputation every k sublayers; 0: off
   bool graphs = true;                     // work is launched as graphs on a device
@@ -70,7 +71,7 @@ struct PipelineLayout {
   std::vector<int32_t> borders;           // [G + 1]: global chunk g holds sublayers [borders[g], borders[g + 1])
   std::vector<double> costs;              // [sublayers] multiply-adds of a forward at full capacity
   std::vector<RankProgram> programs;      // [S]
-  // Micro-batches live at once, and those whose input half has not ended.
+  // Most micro-batches live (in memory; schedule_check.h) at once, and most whose input half has not ended.
   std::vector<std::vector<int>> peak_live, peak_input;  // [S][v]
   std::vector<int> peak_pending;                        // [S] weight halves pending at once; 0: backwards are whole
   double analytic_bubble = 0;                           // share of a step that ranks idle, by replay with `costs`
@@ -96,12 +97,12 @@ absl::StatusOr<PipelineLayout> MakePipelineLayout(const ModelPlan& plan, const B
 // Returns the layout of another replica of the same pipeline.
 absl::StatusOr<PipelineLayout> LayoutOfReplica(PipelineLayout pipeline, int replica);
 
-// Bytes of a message with the edges of a border, or their gradients, at full capacity: a header and the edges.
+// Bytes of a message with the edges of a border (or their gradients) and a header, at full capacity.
 inline constexpr int64_t kMessageHeaderBytes = 64;  // keeps the edges aligned
 int64_t MessageBytes(std::span<const Edge> edges, bool gradients, const ActivationCapacity& capacity, int64_t width);
 
-// Multiply-adds of each sublayer's forward for one micro-batch at full capacity, attention at `length` keys a query; a
-// combination of layers counts as many as take the time of its memory traffic.
+// Multiply-adds of each sublayer's forward for one micro-batch at full capacity, attention at `length` keys per query;
+// a combination of layers counts as the multiply-adds that take as long as its memory traffic.
 std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacity& capacity, double length);
 
 }  // namespace hadal

@@ -1,5 +1,5 @@
-// Decides whether a run's feed-forward layers store ReLU masks (layers/feed_forward.cc). The device is queried before
-// memory is laid out, so that memory is reserved only for masks that are used.
+// Decides whether a run's feed-forward layers store ReLU masks, one bit per hidden unit (layers/feed_forward.cc). The
+// device is queried before memory is laid out, so that memory is reserved only for masks that are used.
 //
 // A device's library offers the products that write and read a mask only for some shapes. A run's shapes are known:
 // rows take one of a few sizes (row_bucket.h), the model determines the rest. `hadal plan` has no device; it assumes

@@ -10,10 +10,9 @@
 //   min(B, max(left / 2R, min(B/8, left / R)))   elements,   B = BucketElements(E, R)
 // The longest run of a round goes to the replica with the fewest elements so far, and so on (ties: the first).
 // Then two replicas differ by no more than two runs of one round do, which is usually less than a slice.
-// What is dealt one after the other, each by itself: the parameters that products read in bf16, because they are
+// Three groups of parameters are dealt separately, in this order: those that products read in bf16, because they are
 // neighbours in memory; the others; tables that are used in several places, whose gradients are complete last.
 // Rounds are numbered in the order in which their gradients become complete.
-//
 // Why runs: neighbours with one owner are sent as one message and updated as one range. Why many rounds: every replica
 // then receives gradients throughout the last backward. With one long range per replica, the owner of the first
 // sublayers would receive its whole share at the end, when no compute is left to overlap with. Why the last rounds are
@@ -30,9 +29,9 @@
 
 namespace hadal {
 
-// The elements of a bucket, which is what an owner receives of each other replica in a round: a 16th of its share of
-// the stage's `elements`, but from 1 to 8 MiB of gradients. Long enough that latency is negligible, short enough that a
-// stage has many rounds. Rounds at the end are shorter, down to an 8th.
+// The elements that an owner receives from each other replica in a round: a 16th of its share of the stage's
+// `elements`, but 1 to 8 MiB of gradients. Long enough that latency is negligible, short enough that a stage has many
+// rounds. The last rounds are shorter, down to an 8th of that.
 int64_t BucketElements(int64_t elements, int replicas);
 
 struct OwnedSlice {

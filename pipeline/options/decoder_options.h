@@ -53,8 +53,8 @@ absl::Status ValidateBeamOptions(const BeamOptions& options);
 // model). It leaves a position for the translation's </s>.
 int64_t LongestTranslation(const BeamOptions& options, int64_t source_rows, int64_t max_positions);
 
-// Continuations that the model must return for each hypothesis: 2·beam, plus as many as the search may exclude (<s>,
-// <pad>, </s>). Sampling reads the logits instead; their largest gives the log-probabilities.
+// The number of continuations that the model must return for each hypothesis: 2·beam, plus the three that the search
+// may exclude (<s>, <pad>, </s>). Sampling reads the logits instead; their largest gives the log-probabilities.
 inline int32_t CandidatesPerHypothesis(const BeamOptions& options) {
   return options.sampling ? 1 : 2 * options.beam + 3;
 }

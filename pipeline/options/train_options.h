@@ -169,8 +169,8 @@ struct TrainOptions {
   HealthOptions health;
   DepthOptions depth;
   int32_t log_every_steps = 1;               // steps between records of the stages' times (one small exchange)
-  std::vector<double> sampling_temperature;  // of each epoch, the last one from there on; none: 1
-  SpecAugment spec_augment;                  // of speech, in training
+  std::vector<double> sampling_temperature;  // of each epoch; the last one also for all later epochs; empty: 1
+  SpecAugment spec_augment;                  // for speech, in training
   double max_left_out = 0.9;                 // a run with a larger share of too long training samples does not start
 };
 

@@ -1,4 +1,4 @@
-// Cuts the list of sublayers into stages · chunks contiguous pieces (global chunks) of as equal cost as possible.
+// Cuts the list of sublayers into stages · chunks contiguous pieces (global chunks) with costs as equal as possible.
 //
 // What: of all splits into exactly G = stages·chunks non-empty pieces with legal cuts only, the one with
 //   1. the smallest largest piece, exactly; then
@@ -43,12 +43,10 @@ absl::StatusOr<std::vector<int>> MakePartition(const PartitionProblem& problem);
 // names the nearest legal ones).
 absl::StatusOr<std::vector<int>> PartitionByCounts(const PartitionProblem& problem, const std::vector<int>& counts);
 
-// The search behind partition.h, over blocks of sublayers that may not be cut. partition.h says what is minimised and
-// how.
+// The search itself, over blocks of sublayers that may not be cut.
 //
 // REQUIRES (of all functions): costs ≥ 0, 1 ≤ pieces ≤ blocks.size().
 // Threads: pure. Blocking: none.
-
 struct PartitionBlocks {
   std::vector<int> begin;           // [blocks + 1] first sublayer of each block, then n
   std::vector<double> cost_before;  // [blocks + 1] prefix sums

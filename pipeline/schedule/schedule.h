@@ -55,8 +55,8 @@ absl::StatusOr<ScheduleKind> ParseScheduleKind(const std::string& text);
 bool RunsSeveralChunks(ScheduleKind kind);
 // Whether backwards are in halves, except the first global chunk's and those that free links leave whole.
 bool SplitsBackward(ScheduleKind kind);
-// The same order with at most one weight half pending on a rank: what recomputation has memory for. `kind` itself if it
-// keeps no more.
+// Returns the kind with the same order but at most one pending weight half per rank, as recomputation requires; `kind`
+// itself if it already has no more.
 ScheduleKind WithOnePending(ScheduleKind kind);
 
 struct ScheduleShape {

@@ -10,7 +10,6 @@
 // beyond M are left out. That is safe: what the instructions wait for forms a graph without cycles. Leaving out the
 // last micro-batches removes nodes and adds no edge (message i of a channel waits only for messages before i). So there
 // is still no cycle, the order is still ascending, and a rank never holds more than under the rounded-up M.
-//
 // Threads: values. Blocking: none.
 #include "pipeline/schedule/schedule_orders.h"
 
@@ -142,7 +141,6 @@ RankProgram MakeForwardOrder(const ScheduleShape& shape, int rank) {
 // Were sends to block until received, both would wait for each other (for every S ≥ 2, M ≥ 2). With one outstanding
 // send a channel they do not: send i only waits for receive i - 1, which the neighbour reaches before anything that
 // needs send i.
-
 RankProgram Make1F1BSchedule(const ScheduleShape& shape, int rank, const OptionalHalves& halves) {
   HADAL_CHECK_EQ(shape.chunks, 1);
   const int micro_batches = shape.micro_batches;
@@ -175,7 +173,6 @@ int64_t PeakLiveOf1F1B(const ScheduleShape& shape, int rank) {
 // No deadlock with one outstanding send: while ranks run forward, data only flows to higher (chunk, micro-batch) visits
 // in an order all ranks share; a send waits for a receive that comes earlier in that order. The same holds backward,
 // and no forward waits for a backward.
-
 RankProgram MakeGpipeSchedule(const ScheduleShape& shape, int rank, const OptionalHalves& halves) {
   ProgramBuilder builder(shape, rank, halves);
   const int64_t visits = PaddedOrderSize(shape);
@@ -203,7 +200,6 @@ int64_t PeakLiveOfGpipe(const ScheduleShape& shape, int /*rank*/) {
 // micro-batch) pairs on a rank, all chunks together; for M not a multiple of S never more than for M rounded up.
 // With one chunk this is 1F1B: nothing returns to rank 0, so the longer warm-up would cost memory
 // and gain no time.
-
 int64_t WarmUpVisits(const ScheduleShape& shape, int rank) {
   return 2 * (int64_t{shape.stages} - 1 - rank) + (int64_t{shape.chunks} - 1) * shape.stages;
 }
@@ -239,7 +235,6 @@ int64_t PeakLiveOfInterleaved(const ScheduleShape& shape, int rank) {
 // Replays with these and with all backwards split take the same time if ranks take equal time and a weight half takes
 // no longer than a forward (schedule_orders_test); with unequal ranks they lie between whole and split backwards. What
 // it saves: a whole backward's gradients stay in a cache, those of a weight half are written to memory and read again.
-
 OptionalHalves HalvesOfSplit(const ScheduleShape& shape, int rank) {
   if (!shape.free_links) return Halves();
   const int64_t rest = shape.micro_batches % shape.stages;
@@ -265,7 +260,6 @@ OptionalHalves HalvesOfSplit(const ScheduleShape& shape, int rank) {
 // weight halves begin to wait may keep 2r back: its warm-up is 2r visits shorter than the first rank's, so this takes
 // the first rank's number of live visits. With few micro-batches only the way back idles, and r is enough. Never more
 // than the weight halves of two micro-batches of the stage, 2v, are pending.
-
 OptionalHalves HalvesOfZbH1(const ScheduleShape& /*shape*/, int rank) { return Halves{.lag = rank}; }
 
 OptionalHalves HalvesOfInterleavedZb(const ScheduleShape& shape, int rank) {

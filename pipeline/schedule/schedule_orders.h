@@ -12,12 +12,12 @@
 
 namespace hadal {
 
-// Which of a rank's backwards are in halves, and how many weight halves stay pending after an input half and its send:
-// the oldest ones beyond that run then, the last ones before the tail. Weight halves change neither the order of the
-// other instructions nor what these wait for, so they cause no deadlock.
+// Which of a rank's backwards are in halves, and how many weight halves may stay pending (`lag`): after each input half
+// and its send, the oldest pending ones beyond that number run; the remaining ones run before the tail. Weight halves
+// change neither the order of the other instructions nor what these wait for, so they cause no deadlock.
 struct Halves {
   int64_t lag = 0;
-  int64_t last_visits = std::numeric_limits<int64_t>::max();  // the rank's backwards before them are whole
+  int64_t last_visits = std::numeric_limits<int64_t>::max();  // only so many of the rank's last backwards are in halves
 };
 using OptionalHalves = std::optional<Halves>;  // nothing: all are whole
 

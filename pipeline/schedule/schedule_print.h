@@ -3,11 +3,11 @@
 //   rank 0  F0 F1 .  .  B0 -- B1 --
 //   rank 1  .  F0 F1 B0 -- B1 -- .
 //
-// F3 is the forward of micro-batch 3, B3 its backward, I3 and W3 the backward's input and weight half, "--" the later
-// units of one of them, "." idle time. With several
-// chunks a letter follows: F3b is micro-batch 3 on the rank's second chunk (from the 27th chunk on a number: F3:26). Of
-// a long timeline only the beginning and the end are shown, of many ranks the first and the last; the drawing says how
-// many are left out. Times come from a replay with forward = 1 unit and free transfers. Threads: pure. Blocking: none.
+// F3 is the forward of micro-batch 3, B3 its backward, I3 and W3 the backward's input and weight half, "--" their
+// further units of time, "." idle time. With several chunks a letter follows: F3b is micro-batch 3 on the rank's second
+// chunk (from the 27th chunk on a number: F3:26). Of a long timeline only the beginning and the end are shown, of many
+// ranks the first and the last; the drawing says how many are left out. Times come from a replay with forward = 1 unit
+// and free transfers. Threads: pure. Blocking: none.
 #pragma once
 
 #include <string>

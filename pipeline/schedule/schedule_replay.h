@@ -1,16 +1,16 @@
 // Replays a schedule with costs: when each compute starts and ends, how long the step takes, how long each rank idles.
 //
 // Model: forward, backward and its halves take their global chunk's seconds. The host of a rank launches them one after
-// another, each in gap_seconds, and one that reads a message after that has arrived; it runs ahead of the device. Send
-// i of a channel starts when the rank reaches it and message i - k has been received (k = outstanding sends; a full
-// ring blocks). A link connects two ranks and carries one message at a time in each direction, in the order posted. It
-// is held for held_seconds per message, which arrives latency_seconds later; if sender and receiver are the same rank,
-// it arrives at once. A receive waits for the arrival. Copies and the tail take no time; the caller adds the
-// optimizer's time. The result depends only on programs and costs, not on the order of replaying (schedule_run.h): each
-// direction of a link has one sender, and its sends are in program order.
+// another, each in gap_seconds; it runs ahead of the device, but launches one that reads a message only after the
+// message has arrived. Send i of a channel starts when the rank reaches it and message i - k has been received (k =
+// outstanding sends; a full ring blocks). A link connects two ranks and carries one message at a time in each
+// direction, in the order posted. It is held for held_seconds per message, which arrives latency_seconds later; if
+// sender and receiver are the same rank, it arrives at once. A receive waits for the arrival. Copies and the tail take
+// no time; the caller adds the optimizer's time. The result depends only on programs and costs, not on the order of
+// replaying (schedule_run.h): each direction of a link has one sender, and its sends are in program order.
 //
-// Idle share of a step for equal costs and free transfers (Narayanan et al. 2021, arXiv 2104.04473,
-// sections 2.2.1-2.2.2):
+// Idle share of a step for equal costs and free transfers (Narayanan et al. 2021, arXiv 2104.04473, sections
+// 2.2.1-2.2.2):
 //   bubble / makespan = (S-1) / (v·M + S-1)        bubble / compute = (S-1) / (v·M)
 // This holds for whole backwards: GPipe and 1F1B with v = 1 for every M; with v > 1 if S divides M. Otherwise use the
 // replay.
@@ -40,7 +40,7 @@ struct ReplayCosts {
   std::vector<double> backward_seconds;  // [G] both halves
   std::vector<double> weight_seconds;    // [G] the weight half's part of them; empty: kWeightShare
   std::vector<LinkCost> links;           // [G - 1] by border, the same in both directions; empty: free
-  double gap_seconds = 0;                // of the host, for each forward and backward
+  double gap_seconds = 0;                // time of the host to launch a forward or backward
 };
 // The same cost for every global chunk, and free links.
 ReplayCosts EqualCosts(const ScheduleShape& shape, double forward_seconds, double backward_seconds);

@@ -7,7 +7,6 @@
 //   receive i   waits until send i is posted, and takes the message.
 // A message completes only when its receive instruction is reached; only the outstanding sends are buffered. That is
 // stricter than the engine, which posts receives early.
-//
 // Why one run is a proof: every channel has one sender and one receiver, and what an instruction waits for (a count
 // reaching a number) stays true once it is true. So progress of one rank never disables an instruction of another, the
 // order in which ranks are tried does not matter, and every maximal run ends in the same state (Kahn 1974, "The

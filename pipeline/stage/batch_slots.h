@@ -23,7 +23,7 @@ class BatchSlots {
     int32_t first_sublayer = 0, sublayers = 0;  // the sublayers whose branch gains a block contains
     int32_t slots = 1;
     ActivationCapacity capacity;
-    int64_t frame_width = 0;  // of a chunk that reads frames of speech
+    int64_t frame_width = 0;  // if the chunk reads frames of speech; else 0
   };
   BatchSlots(const Spec& spec, ArenaLayout& layout);
   void Bind(const Arena& arena);

@@ -1,40 +1,42 @@
 // A Chunk computes one contiguous range of sublayers on one rank, and stores the activations of its live micro-batches.
 //
-// A chunk is a list of parts (layers/chunk_part.h): front ends, segments, the layer combination at the end of a stack
-// (if it has one), and the loss head. Forward runs through them in order, backward in reverse:
+// A chunk is a list of parts (layers/chunk_part.h): embeddings, segments (runs of residual sublayers), the layer
+// combination at the end of a stack (if it has one), and the loss head. Forward runs through them in order, backward in
+// reverse:
 //
 //   inputs (border edges) → part → part → … → outputs (border edges) or the loss
 //
-// Tensors: each is written by one part or received over the border, and has a last reader, a part or the border. A
-// tensor with several entries (the history of a stack that combines its layers) is written one entry at a time. The
-// readers determine the memory of a tensor:
+// Tensors: each is written by one part or received over the border, and has a last reader, a part or the border.
+// Besides the residual stream, a stack may have a second stream (layers/second_stream.h), which its segments update in
+// place, or a history, the outputs of all its layers so far (layers/layer_combination.h), written one entry at a time.
+// Memory of a tensor:
 //
 //   also read in backward      one slot per live micro-batch
 //   read in forward only       one buffer: the head's input, tensors that only the border after the chunk reads
-//   gradient                   one buffer: shared by all chunks for a stack's residual stream, which parts update
-//                              in place, for its second stream, which no part changes, and for the encoder's
-//                              output; one per chunk for a history
-// A stack's second stream (layers/second_stream.h) is one tensor of a chunk, which its segments update in place.
+//   gradient                   one buffer. The rank's chunks share those of a stack's residual stream (parts update
+//                              it in place), of its second stream (equal for all sublayers) and of the encoder's
+//                              output; a history's gradient has a buffer in each chunk
 // A gradient with several readers of its tensor is fp32. In backward, it starts at zero (at a border: as received); the
 // readers add to it in descending order, and the writer gets it converted to the stack's type.
 // Slots: micro-batch m uses slot m mod slots, from its forward to the end of its backward (schedule_check.h's peak_live
-// says how many are needed). Without recomputation slots also keep what every segment saved; with recomputation, a
+// says how many are needed). Without recomputation, slots also keep what every segment saved; with recomputation, a
 // segment's saved tensors are recomputed from its input, bit for bit, in memory that all segments of the rank share.
 // Borders: an edge carries a tensor or the first entries of one. The engine sends (copies) a border's tensors before
 // the chunk's next compute in that direction.
-// Backward: parts from last to first, each with its steps in descending order: BackwardInput, then BackwardWeight. A
-// device launches gradients of weights for several steps together (kernels/gradient_batch.h): at the end of the phase,
-// before a sublayer's gradients are reported complete, and, in a whole backward, after kDeviceSteps steps of a part:
-// the pending tensors of that many have a place each. A backward in two halves (schedule.h) first runs
-// BackwardInput of all steps, later BackwardWeight of all steps. In between, a slot of the rank keeps the steps'
-// pending tensors; with recomputation, memory for one weight half keeps also what all segments have recomputed. What
-// only the input half reads has slots of its own: micro-batch m uses m mod input_slots, which divides `slots`, so that
-// graphs need no further key. Weight halves of several micro-batches run sublayer by sublayer, so that the gradients of
-// the deepest sublayers are complete first.
-// Graphs: on a device, each phase of a micro-batch is launched as one CUDA graph, unless an observer reads its tensors;
-// as several graphs if replicas exchange gradients as they become complete (graph_cache.h). Copies of border edges, of
-// the micro-batch's block and of the losses are outside the graphs. The calls only enqueue: none waits for the device,
-// but where a border's tensors come through host memory.
+// Backward: parts from last to first, each with its steps (a segment has one per sublayer) in descending order:
+// BackwardInput, then BackwardWeight, which reads the step's pending tensors, written by BackwardInput. A device
+// launches the gradients of weights for several steps together (kernels/gradient_batch.h): at the end of the phase,
+// before a sublayer's gradients are reported complete, and, in a whole backward, after kDeviceSteps steps of a part, so
+// there is memory for the pending tensors of so many steps. A backward in two halves (schedule.h) first runs
+// BackwardInput of all steps, later BackwardWeight of all steps. In between, a slot that all chunks of the rank share
+// keeps the pending tensors of all steps and, with recomputation, one buffer keeps what all segments have recomputed.
+// Saved tensors that only the input half reads have slots of their own: micro-batch m uses slot m mod input_slots.
+// input_slots divides `slots`, so one slot number determines both addresses in a graph. Weight halves of several
+// micro-batches run sublayer by sublayer, so that the gradients of the deepest sublayers are complete first.
+// Graphs: on a device, each phase of a micro-batch is launched as one CUDA graph, unless a DepthObserver reads its
+// tensors; as several graphs if replicas exchange gradients as they become complete (graph_cache.h). Copies of border
+// edges, of the micro-batch's block and of the losses are outside the graphs. The calls only enqueue work; they wait
+// for the device only if a border's tensors pass through host memory.
 // A chunk never communicates, so tests can compare it with the unsplit model. Thread safety: one thread.
 #pragma once
 
@@ -62,13 +64,8 @@
 
 namespace hadal {
 
-// Arena memory for the activations and gradients of live micro-batches.
-//
-// Constructors reserve all memory in an ArenaLayout. The address of a tensor depends only on the micro-batch's slot and
-// does not change.
-// Thread safety: read-only after Bind; only the chunk that is computing accesses the memory.
-
-// A fixed number of bytes for each of `slots` micro-batches; micro-batch m uses slot m mod slots.
+// A fixed number of bytes for each of `slots` micro-batches; micro-batch m uses slot m mod slots. Thread safety of this
+// class and the next two: read-only after Bind; only the chunk that is computing accesses the memory.
 class SlotMemory {
  public:
   SlotMemory() = default;  // none
@@ -131,14 +128,15 @@ class SharedActivations {
  public:
   // Reserves the gradients; for inference, none.
   SharedActivations(const ModelPlan& plan, const ActivationCapacity& capacity, Purpose purpose, ArenaLayout& layout);
-  // Require memory for what is recomputed at once, the tensors that only input halves read apart, and for the pending
-  // tensors of some steps of a whole backward or of one weight half. The maximum of all calls is reserved.
+  // Declare the bytes that a chunk needs: for the recomputed tensors that exist at one time, and of these for those
+  // that only input halves read; for the pending tensors that exist at one time in a whole backward; and for those of
+  // one weight half. The maximum of all calls is reserved.
   void RequireSaved(int64_t bytes) { saved_bytes_ = std::max(saved_bytes_, ArenaLayout::Aligned(bytes)); }
   void RequireSavedInput(int64_t bytes) { saved_input_bytes_ = std::max(saved_input_bytes_, bytes); }
   void RequirePendingSteps(int64_t bytes) { step_bytes_ = std::max(step_bytes_, bytes); }
   void RequirePendingHalf(int64_t bytes) { half_bytes_ = std::max(half_bytes_, ArenaLayout::Aligned(bytes)); }
-  // Call once, after all calls of the others. A whole backward uses the memory of the weight halves, none of which is
-  // pending then.
+  // Must be called once, after all calls above. A whole backward uses the memory of weight halves: none is pending
+  // then.
   void ReserveRequired(int32_t pending_slots, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
@@ -166,8 +164,8 @@ class SharedActivations {
 struct ChunkSpec {
   int32_t first = 0, last = 0;  // sublayers [first, last) of the plan
   int32_t slots = 1;            // live micro-batches
-  // Of backwards in two halves: micro-batches whose input half has not ended, a divisor of `slots`; and weight halves
-  // that are pending on the rank, 0: all backwards are whole.
+  // For backwards in two halves: the most live micro-batches whose input half has not ended (a divisor of `slots`), and
+  // the most pending weight halves of the rank; pending_slots = 0: all backwards are whole.
   int32_t input_slots = 1, pending_slots = 0;
   int32_t recompute_every = 0;  // sublayers per segment, more where a cut is not legal; 0: no recomputation
   Purpose purpose = Purpose::kTraining;
@@ -179,10 +177,8 @@ struct ChunkSpec {
 
 // Hooks that Backward calls; each may be null.
 struct BackwardHooks {
-  // Of recomputations: records them (on a device only for its profiler), and adds up their time on the CPU. Null:
-  // neither.
-  TraceBuffer* trace = nullptr;
-  double* recompute_seconds = nullptr;
+  TraceBuffer* trace = nullptr;         // records recomputations (on a device only for its profiler)
+  double* recompute_seconds = nullptr;  // += time of recomputations, on the CPU only
   // Called in descending order of `first`, when this micro-batch has completed the gradients of the chunk's sublayers ≥
   // first.
   const std::function<void(int32_t first)>* complete = nullptr;
@@ -217,7 +213,7 @@ class Chunk {
   // edge.
   void Backward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients,
                 const BackwardHooks& hooks = {});
-  // The same in two halves. The first computes the gradients of the input edges.  REQUIRES: pending_slots > 0; no other
+  // Backward in two halves. The first computes the gradients of the input edges. REQUIRES: pending_slots > 0; no other
   // weight half is pending in `slot`, and with recomputation none on the rank.
   void BackwardInput(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, int32_t slot,
                      const BackwardHooks& hooks = {});
@@ -226,7 +222,7 @@ class Chunk {
 
   // Returns the graphs that the chunk launches, or null.
   const GraphCache* graphs() const { return graphs_.get(); }
-  // See Engine::UseGraphs.
+  // Whether to launch graphs from now on (the default), or each kernel by itself.
   void UseGraphs(bool use) { uses_graphs_ = use; }
 
   // Return the results of Forward for an output edge, and of Backward for an input edge.
@@ -236,7 +232,7 @@ class Chunk {
   }
 
  private:
-  // Three encoder layers, two decoder layers.
+  // The steps of three encoder layers (of 2 sublayers) or two decoder layers (of 3).
   static constexpr int32_t kDeviceSteps = 6;
 
   struct Tensor {

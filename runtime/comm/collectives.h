@@ -7,7 +7,6 @@
 // kFirstCollectiveTag and up.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>

@@ -1,5 +1,4 @@
-// MPI in this process: starts it once, ends it without hanging, and determines which ranks share a host
-// and its CPUs.
+// MPI in this process: starts it once, ends it without hanging, and determines which ranks share a host and its CPUs.
 //
 // MPI_Finalize waits for every rank, forever if one of them is stuck or has already exited. The destructor therefore
 // first enters a barrier with a deadline and ends the job if some rank does not arrive. A rank that has failed must not

@@ -36,7 +36,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
@@ -107,7 +106,7 @@ class NcclCommunicator final : public Communicator {
   // `links`: null for this rank itself, and for ranks of exchanges alone.
   void AddPeer(int rank, const GroupLinks* links);
   absl::Status JoinExchanges(std::unique_ptr<NcclLink> link, const TransferGroup& group);
-  // Posts `transfer` behind the work enqueued on the main queue so far.
+  // Posts `transfer`, to run after the work enqueued on the main queue so far.
   absl::StatusOr<int64_t> Post(const NcclTransfer& transfer);
   absl::Status OfferReady(Peer& peer);
   absl::Status CheckOpen();

@@ -2,7 +2,6 @@
 // for messages to lower ranks (nccl_link.h). A group for exchanges has one. The group's lowest rank gets their
 // identifiers from NCCL and sends them to the others through `control`, a host communicator. Also computes the order in
 // which the pairs of a group exchange their first messages.
-//
 // Threads: one, the device's.
 #pragma once
 

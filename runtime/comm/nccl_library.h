@@ -1,10 +1,9 @@
 // The NCCL functions that hadal calls, as an interface: the library itself, opened with dlopen, or an emulation in
 // tests (tests/support/emulated_nccl.h), so that code built on NCCL is tested without a GPU.
 //
-// Each function is NCCL's function of that name, on communicators that never block the host
-// (ncclConfig_t's blocking = 0). The result kInProgress means that the call continues in the background; AsyncError
-// reports when it has ended, and its result. Until then no other call may be made on that communicator. Threads: one
-// per rank.
+// Each function is NCCL's function of that name, on communicators that never block the host (ncclConfig_t's blocking =
+// 0). The result kInProgress means that the call continues in the background; AsyncError reports when it has ended, and
+// its result. Until then no other call may be made on that communicator. Threads: one per rank.
 #pragma once
 
 #include <array>

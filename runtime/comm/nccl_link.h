@@ -1,11 +1,12 @@
-// Messages within a group of ranks: an NCCL communicator of the group, on a queue of its own on each device. Either
-// single messages, all to higher or all to lower ranks, or sets of messages both ways. What a rank starts runs one
-// after another, in the order in which it starts it; the messages of a set run at once (an NCCL group).
+// An NcclLink is one NCCL communicator of a group of ranks, with a queue of its own on each rank's device. A link
+// carries either single messages, all to higher ranks (kUp) or all to lower ranks (kDown), or exchanges (kBoth): sets
+// of messages in both directions, each set one NCCL group, whose messages run at once. Calls of Start on one rank run
+// one after another, in the order of the calls.
 //
 // nccl_communicator.md says in which order ranks may start messages, so that these never wait for each other.
-// Threads: one. Blocking: Open, MoveFirst, FinishClose and AbortAll. Errors, with NCCL's message: Internal if CUDA
-// failed on this rank, else Unavailable. Afterwards only AbortAll may be called; the destructor does so for its own
-// link.
+// Threads: one. Blocking: Open, MoveFirst, FinishClose and AbortAll. Errors: DeadlineExceeded if NCCL does not finish
+// before the deadline (Start: 60 s); else with NCCL's message, Internal if CUDA failed on this rank, or Unavailable.
+// After an error only AbortAll may be called; the destructor calls it for its own link.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +25,16 @@ namespace hadal {
 
 class NcclLink {
  public:
-  enum class Direction { kUp, kDown, kBoth };  // to higher ranks, to lower ranks, sets of messages
+  enum class Direction { kUp, kDown, kBoth };  // messages to higher ranks; to lower ranks; exchanges
 
-  // CUDA streams of a link on its device: its queue, and two that NCCL creates for each communicator. Work of NCCL's in
-  // the latter waits for the link's messages.
+  // CUDA streams that a link uses on its device: its queue, and two that NCCL creates for each communicator. Streams
+  // that share a hardware queue of the GPU can deadlock, so launch/transport_choice.cc counts these.
   static constexpr int kStreams = 3;
-  // The most thread blocks of a message: as many as NCCL's own point-to-point transfers use between two GPUs of a host.
+  // The most thread blocks of one message: the number that NCCL uses for point-to-point transfers between two GPUs of a
+  // host.
   static constexpr int kMostBlocks = 4;
-  // Of an exchange, whose messages with several peers share them. By NCCL's documentation, not measured.
+  // The most thread blocks of one exchange in a group of more than two ranks; all its messages share them. Taken from
+  // NCCL's documentation, not measured.
   static constexpr int kMostExchangeBlocks = 16;
 
   struct Message {
@@ -47,16 +50,16 @@ class NcclLink {
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
 
-  // Joins the group. All its ranks must call it with the same id. Calls `alive` while it waits and returns its errors,
-  // because NCCL does not notice that a rank has given up elsewhere.
+  // Joins the group. All its ranks must call it with the same id. NCCL does not notice that a rank has given up
+  // elsewhere, so Open calls `alive` while it waits, and returns its error if it fails. Errors also: ResourceExhausted.
   absl::Status Open(const NcclUniqueId& id, const Deadline& deadline, const std::function<absl::Status()>& alive);
-  // Moves the first messages with a peer, one or one each way, with which NCCL connects the two. Both must call it.
-  // `alive`: as above.
+  // Moves the first messages with a peer, one or one each way; NCCL connects the two ranks meanwhile. Both must call it
+  // before they Start messages with each other. `alive`: as above.
   absl::Status MoveFirst(std::span<const Message> messages, const Deadline& deadline,
                          const std::function<absl::Status()>& alive);
   // Starts messages that access their data after `after` is reached; `done` is reached when all have ended.
-  // REQUIRES: at least one, and exactly one unless the link is for both directions; the peers start the other sides, in
-  // the same order between any two ranks.
+  // REQUIRES: one message, or at least one on a kBoth link; the peers start the matching messages, in the same order
+  // between any two ranks.
   absl::Status Start(std::span<const Message> messages, DeviceQueues::Event after, DeviceQueues::Event done);
   // Whether the link still works. Cheap.
   absl::Status Check();
@@ -67,9 +70,9 @@ class NcclLink {
   absl::Status FinishClose(const Deadline& deadline);
   // Stops these links of a rank, each in a thread of its own. They must be aborted concurrently: ncclCommAbort frees
   // device memory, which waits for the kernels of every other link, and kernels that wait for a lost peer end only when
-  // they are aborted, too. Links for which no thread can be started are aborted by the calling thread in turn, after
-  // the others have been started; that takes as long as NCCL takes. Blocking: otherwise at most kAbortTimeout; an abort
-  // that takes longer (NCCL then waits for its own threads) is abandoned, because the process is about to end.
+  // they are aborted, too. Blocking: at most kAbortTimeout; then the aborts that still run are abandoned, because the
+  // process is about to end. If a thread cannot be started, the calling thread aborts that link itself, without a time
+  // limit.
   static void AbortAll(std::span<NcclLink* const> links);
   static constexpr absl::Duration kAbortTimeout = absl::Seconds(10);
 

@@ -10,12 +10,12 @@
 // "Digit" is 0-9 only. Each rule scans left to right over non-overlapping matches, so in "a..b" rule 3 has one match.
 //
 // "zh": spaces are put around every Chinese character; then rules 2 to 5, without rule 1's entities and outer spaces.
-// Chinese are: CJK radicals, ideographs with extension A and compatibility forms, strokes, Bopomofo, CJK and full-width
-// punctuation, half-width kana, and U+2001 to U+2A6D (general punctuation, arrows, mathematics, symbols). The last is
-// sacreBLEU's way of writing U+20000 to U+2A6D6, with four hexadecimal digits; so extension B is not Chinese.
+// These count as Chinese: CJK radicals, ideographs with extension A and compatibility forms, strokes, Bopomofo, CJK and
+// full-width punctuation, half-width kana, and U+2001 to U+2A6D (general punctuation, arrows, mathematics, symbols).
+// sacreBLEU writes this last range for U+20000 to U+2A6D6, with too few digits; so ideographs of extension B do not
+// count.
 //
 // "char": every character other than white space is a token.
-//
 // Source: mteval-v13a.pl (NIST 2009); sacreBLEU 2.6.0, whose tokens the tests compare with.
 #pragma once
 
@@ -29,7 +29,7 @@ namespace hadal {
 
 enum class BleuTokenizer { k13a, kChar, kZh };
 
-// Their names in configs, options and signatures.
+// The tokenizers' names in configs, options and signatures.
 inline constexpr Word<BleuTokenizer> kBleuTokenizers[] = {
     {"13a", BleuTokenizer::k13a}, {"char", BleuTokenizer::kChar}, {"zh", BleuTokenizer::kZh}};
 

@@ -57,7 +57,7 @@ struct Sample {
   SampleView view() const { return {corpus_id, weight, prefix, source, target, true, frames, frame_width}; }
 };
 
-// The shards that a process verifies completely: those whose index modulo `processes` is `process`. The corpus is
+// One process's share of the verification: the shards whose index modulo `processes` is `process`. The corpus is
 // verified when all these processes have opened it without an error. REQUIRES: 0 ≤ process < processes.
 struct CorpusShare {
   int process = 0;
@@ -84,7 +84,7 @@ class Corpus {
   // Prefetches the lengths of sample(i). REQUIRES: as sample().
   void Prefetch(int64_t i) const;
   // Returns OK if everything that was read until now came from the verified files. Blocking: a stat(2) for each shard;
-  // reads a shard whose modification time is another one.  Errors: DataLoss with the file that has changed.
+  // reads a shard again if its modification time has changed. Errors: DataLoss with the file that has changed.
   absl::Status CheckUnchanged() const;
   // The file that sample(i) is in. REQUIRES: as sample().
   const std::string& PathOf(int64_t i) const;
@@ -106,25 +106,21 @@ class Corpus {
   int64_t size_ = 0;
 };
 
-// Returns the error `of_file` as damage of the corpus whose manifest names the file: DataLoss also where the file is
-// missing or a wrong one.
+// Returns `of_file`, an error of a file that the manifest names, as DataLoss of the corpus: the file is missing,
+// damaged or the wrong one.
 absl::Status DamagedCorpus(const absl::Status& of_file, const std::string& manifest_path);
-
-// Writes a corpus (corpus.h): shards as samples arrive, and the manifest last, so that an incomplete corpus cannot be
-// opened.
-//
-// Memory: one shard. Every file is written under another name and then renamed.
-// Thread safety: one thread.
 
 struct CorpusWriterOptions {
   std::string prefix;                     // the files are PREFIX.json, PREFIX.00000.shard, …
-  VocabularyReference source_vocabulary;  // files beside the manifest; empty without a source, and of speech
+  VocabularyReference source_vocabulary;  // a file beside the manifest; empty for monolingual text and speech
   VocabularyReference target_vocabulary;
   std::vector<std::string> corpora;          // [corpus id] names, for users
   InputKind inputs = {};                     // CorpusManifest's; frame_width is every sample's
   int64_t shard_bytes = int64_t{256} << 20;  // a shard ends when it reaches this size
 };
 
+// Writes a corpus: shards as samples arrive, and the manifest last, so that an incomplete corpus cannot be opened.
+// Memory: one shard. Every file is written under another name and then renamed. Thread safety: one thread.
 class CorpusWriter {
  public:
   // Removes an existing manifest: until Finish() there is no corpus of this name.

@@ -27,13 +27,13 @@ struct ShardReference {
   uint32_t crc32c = 0;  // of the whole file
 };
 
-// Of the corpus's samples, without `</s>`.
+// Counts over a corpus's samples, without `</s>`.
 struct CorpusStatistics {
   int64_t source_tokens = 0;  // including prefix tokens; of speech: frames
   int64_t target_tokens = 0;
   int64_t source_unknown = 0;  // tokens that are <unk>
   int64_t target_unknown = 0;
-  int64_t longest_source = 0;  // tokens of one sample, including its prefix; of speech: frames
+  int64_t longest_source = 0;  // tokens of one sample, including its prefix; for speech: frames
   int64_t longest_target = 0;
 };
 
@@ -42,7 +42,7 @@ struct CorpusManifest {
   static constexpr int32_t kFormatVersion = 1;
 
   int64_t samples = 0;
-  VocabularyReference source_vocabulary;  // empty in a corpus that is monolingual or of speech
+  VocabularyReference source_vocabulary;  // empty for monolingual text and speech
   VocabularyReference target_vocabulary;  // equal to the source's if both sides share one
   std::vector<ShardReference> shards;
   std::vector<std::string> corpora;  // [corpus id] origin of the text, for users

@@ -3,8 +3,8 @@
 //   header          32 bytes   ShardHeader
 //   records         32 bytes per sample   SampleRecord
 //   tokens          4 bytes each, int32: for each sample prefix, source, target, without gaps
-// In a corpus of speech a sample has no prefix, and its source are float32 values, [frames, frame width]; source_tokens
-// counts the values.
+// In a corpus of speech a sample has no prefix; its source is float32 values, [frames, frame width], and source_tokens
+// counts them.
 // Little-endian; every field is aligned to its size. The checksum of the file is in the manifest.
 // Thread safety: a builder belongs to one thread; all calls of a shard from any thread.
 #pragma once
@@ -74,7 +74,7 @@ struct ShardLimits {
   int32_t source_vocabulary_size = 0;  // 0: samples have no source side
   int32_t target_vocabulary_size = 0;
   int32_t corpora = 0;      // corpus ids are below this
-  int32_t frame_width = 0;  // > 0: sources are frames of so many values
+  int32_t frame_width = 0;  // > 0: sources are frames of this many values
 };
 
 enum class ShardCheck {

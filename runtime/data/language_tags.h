@@ -1,17 +1,16 @@
-// Language tags: the tokens `__de__`, `__zh__`, … of models for several languages, which tell the model the languages
-// of a pair. Where they stand:
+// Language tags: the tokens `__de__`, `__zh__`, … from which a model for several languages learns the languages of a
+// pair. Their positions:
 //
 //   preset          before the source        first target token
 //   none            -                        -
 //   deepnet         the target's language    -                       (DeepNet on OPUS-100, 2203.00555, section 4)
 //   m2m100, nllb    the source's language    the target's language   (fairseq: --encoder-langtok src --decoder-langtok)
 //
-// A tag is one id behind the vocabulary's others. In a SentencePiece model it is a control piece at the end of the
+// A tag is one id, after the vocabulary's other ids. In a SentencePiece model it is a control piece at the end of the
 // file: text never becomes a tag, decoded text never has one, and every SentencePiece program reads the file.
 // Thread safety: pure functions.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,16 +38,16 @@ absl::StatusOr<Direction> ParseDirection(std::string_view text);
 
 // "__de__"
 std::string LanguageTag(std::string_view language);
-// Whether a token looks like one.
+// Whether a token has the form of a language tag.
 bool IsLanguageTag(std::string_view token);
 
-// The tokens that stand before a pair's source and target; "": none.
+// The token before a pair's source, and the first target token; "": none.
 std::string EncoderTag(LanguageTags tags, const Direction& direction);
 std::string DecoderTag(LanguageTags tags, const Direction& direction);
 
-// Returns `vocabulary` with the tags of `languages` that it lacks behind its ids, in their order.
-// Errors: InvalidArgument for a dictionary, whose tokens are words of the text, and for a model in which a tag is a
-// piece of text.
+// Returns `vocabulary` with the tags of `languages` that it lacks, appended in the given order. Errors:
+// InvalidArgument for a dictionary, whose tokens are words of the text, and for a model in which a tag is a piece of
+// text.
 absl::StatusOr<Vocabulary> AddLanguageTags(const Vocabulary& vocabulary, const std::vector<std::string>& languages);
 
 }  // namespace hadal

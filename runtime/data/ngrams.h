@@ -1,5 +1,4 @@
 // Counts of the n-grams of a segment, for BLEU and chrF.
-//
 // Thread safety: pure functions.
 #pragma once
 
@@ -14,7 +13,8 @@ namespace hadal {
 
 inline constexpr int kMostNgramOrder = 6;
 
-// An n-gram of tokens, which are numbers ≥ 0 (words, or characters' code points); the rest is 0.
+// An n-gram of tokens (numbers ≥ 0: words, or characters' code points), padded with 0. Because 0 is also a token,
+// n-grams of different orders must not be compared.
 using Ngram = std::array<int32_t, kMostNgramOrder>;
 using NgramCounts = std::vector<std::pair<Ngram, int64_t>>;  // ascending by n-gram
 

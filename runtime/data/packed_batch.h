@@ -3,8 +3,8 @@
 // Conventions (fairseq's): source = tokens + </s>; decoder input = </s> + tokens; target = tokens + </s>. A pair of S
 // source and T target tokens takes S + 1 source rows and T + 1 target rows. Monolingual text (language models) has
 // target rows only.
-// The config fixes capacities; the number of rows varies between batches. For a device padding rows may follow the
-// sentences (pipeline/layout/row_bucket.h): tokens kPaddingRow outside of all offsets.
+// The config fixes the largest numbers of rows (BatchCapacity). On a device, padding rows may follow the sentences:
+// their tokens are kPaddingRow, and no offset includes them (pipeline/layout/row_bucket.h).
 #pragma once
 
 #include <algorithm>
@@ -56,9 +56,8 @@ struct PackedBatch {
   int64_t sentence_target_rows() const { return target_offsets.empty() ? target_rows() : target_offsets.back(); }
 };
 
-// Packs sentences into micro-batches, for training, validation, scoring and translation. Only this code adds </s> and
-// shifts the decoder's input.
-//
+// The functions below pack sentences into micro-batches, for training, validation, scoring and translation. Only they
+// add </s> and shift the decoder's input.
 //   source row list  = prefix, source tokens, </s>          (|prefix| + S + 1 rows; none without a source side)
 //   target_input     = </s>, target tokens                  (T + 1 rows)
 //   target           = target tokens, </s>                  (T + 1 rows)

@@ -1,6 +1,5 @@
 // An interface to the SentencePiece library without its headers. They define absl::string_view in their own way, so no
 // file may include both them and Abseil. Internal to runtime/data.
-//
 // Thread safety: a PieceModel is immutable. Training sets the library's log level, which is process-wide.
 #pragma once
 

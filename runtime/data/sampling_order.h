@@ -2,7 +2,7 @@
 // micro-batches per step. A place in it counts samples, so seed, capacity, M and temperatures may change where a run
 // resumes, and no sample is left out or read twice in a pass.
 //
-//   passes(c)            = corpora c's samples that fit, again and again, each pass shuffled anew: Fisher-Yates from
+//   passes(c)            = samples of corpus c that fit, again and again, each pass shuffled anew: Fisher-Yates from
 //                          Philox(key = seed; site kSampling, stream = pass, step = name of c)
 //   quota(c, epoch)      = N·p_c, rounded by largest remainders so that the quotas' sum is N, the number of all samples
 //                          that fit; p_c = n_c^(1/T) / Σ n^(1/T), n_c: samples of c that fit, T: the epoch's
@@ -68,8 +68,8 @@ struct SamplingOptions {
   uint64_t seed = 1;
   BatchCapacity capacity;              // of one micro-batch
   int32_t micro_batches_per_step = 1;  // M
-  std::vector<double> temperatures;    // T of epoch 0, 1, …; the last one holds from there on; none: 1
-  SpecAugment spec_augment;            // of speech: masks every sentence's frames; `step` counts from 0
+  std::vector<double> temperatures;    // T of epoch 0, 1, …; the last one also for all later epochs; empty: 1
+  SpecAugment spec_augment;            // for speech: masks every sentence's frames; `step` counts from 0
 };
 
 struct StepBatches {
@@ -148,7 +148,7 @@ class SamplingOrder {
 // Returns quota(c, epoch) of `samples`, [corpora] n_c, at temperature `temperature`. REQUIRES: temperature > 0.
 std::vector<int64_t> SamplingQuotas(const std::vector<int64_t>& samples, double temperature);
 
-// What is validated of a corpus, in its own order.
+// The samples of a corpus that are used for validation: indices in the corpus, ascending.
 struct ValidationSamples {
   std::vector<int64_t> samples;
   int64_t too_long = 0;  // omitted because a side is longer than its capacity
@@ -159,7 +159,7 @@ struct ValidationSamples {
 absl::StatusOr<ValidationSamples> ChooseValidationSamples(const Corpus& corpus, const BatchCapacity& capacity,
                                                           int64_t max_sentences);
 
-// These samples in batches.
+// Validation samples in batches.
 struct ValidationBatches {
   std::vector<PackedBatch> batches;  // micro_batch counts from 0
   std::vector<int32_t> corpus_ids;   // [batches] index of the manifest's corpora
@@ -167,8 +167,8 @@ struct ValidationBatches {
   int64_t too_long = 0;              // as in ValidationSamples
 };
 
-// Packs them in order; a batch has samples of one of the manifest's corpora. Errors: as above; DataLoss also if a file
-// is changed meanwhile.
+// Packs the samples of ChooseValidationSamples in order; a batch has samples of one of the manifest's corpora. Errors:
+// as above; DataLoss also if a file is changed meanwhile.
 absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, const BatchCapacity& capacity,
                                                         int64_t max_sentences);
 

@@ -7,8 +7,8 @@
 // The paper's policies (F, mF, T, p, mT): LB 27, 1, 100, 1, 1; LD 27, 2, 100, 1, 2; SM 15, 2, 70, 0.2, 2;
 // SS 27, 2, 70, 0.2, 2. Its frequency numbers are for 80 filters.
 //
-// The masks of a sentence are a function of (seed, step, micro-batch, place in the micro-batch): no layout changes them
-// and a resumed run repeats them. Mask k of the sentence at place s reads words 0 (width) and 1 (beginning) of block
+// The masks of a sentence are a function of (seed, step, micro-batch, place in the micro-batch): every layout and a
+// resumed run get the same masks. Mask k of the sentence at place s reads words 0 (width) and 1 (beginning) of block
 // s · 128 + k, frequency masks first; site kFrameMask (runtime/random.h).
 // Source: Park et al. 2019 (1904.08779). Thread safety: a pure function.
 #pragma once

@@ -1,7 +1,6 @@
 // Detects scripts without spaces between words: Chinese, Japanese, Thai, Lao, Burmese, Khmer. BLEU's tokenizer 13a
 // (bleu_tokenizer.h) splits only at spaces and ASCII punctuation, so whole sentences become words and the score is 0 or
 // meaningless; WER likewise.
-//
 // Thread safety: pure functions.
 #pragma once
 

@@ -31,7 +31,6 @@ namespace hadal {
 // SentencePiece models and fairseq dictionaries; each has a derived class with its own segmentation of text
 // (ParseSentencePiece, ParseDictionary).
 // Thread safety: const methods may be called by any thread.
-
 // Ids ↔ strings, beginning with the four special tokens.
 class TokenTable {
  public:
@@ -204,7 +203,6 @@ absl::Status Vocabulary::Save(const std::string& path) const { return ReplaceFil
 // fairseq's dict.txt: one "token count" per line, most frequent first, without the four special tokens. A line may end
 // in "#fairseq:overwrite": its token may then repeat an earlier one and takes over the name; both keep their ids.
 // Source of the format: fairseq, fairseq/data/dictionary.py, add_from_file.
-
 namespace {
 
 class DictionaryModel : public VocabularyModel {
@@ -272,7 +270,6 @@ absl::StatusOr<std::unique_ptr<const VocabularyModel>> ParseDictionary(std::stri
 
 // A SentencePiece model, renumbered to hadal's ids: the four special tokens, then every other piece in the model's
 // order.
-
 namespace {
 
 // Piece id → id, and back. piece_of_id of `<s>`, `<pad>` and `</s>` is -1: they are never decoded.

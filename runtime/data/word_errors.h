@@ -5,7 +5,6 @@
 // The errors of a segment are the least number of edits that make the hypothesis the reference (Levenshtein distance).
 // Words are split at a space, and at two or more characters of white space; one other white-space character between two
 // letters (a tab, a no-break space) is a part of the word. Case and punctuation count.
-//
 // Sources: Levenshtein 1966; jiwer 4.0.0, whose double it computes.
 #pragma once
 
@@ -30,9 +29,9 @@ struct WordErrors {
   }
 };
 
-// Both are UTF-8. Takes O(words of the hypothesis · words of the reference) time. Thread safety: any thread.
+// Arguments are UTF-8. Takes O(words of the hypothesis · words of the reference) time. Thread safety: any thread.
 WordErrors CountWordErrors(std::string_view hypothesis, std::string_view reference);
-// The same of characters. White space at the beginning and the end of a side does not count.
+// As above for characters. White space at the beginning and end of either text does not count.
 WordErrors CountCharacterErrors(std::string_view hypothesis, std::string_view reference);
 
 }  // namespace hadal

@@ -1,7 +1,6 @@
 #include "tools/bench/bench_profile.h"
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <map>
 #include <memory>

@@ -1,5 +1,4 @@
 // The results of `hadal bench step`, and their output as text or as JSON for scripts (tests/gpu/step_bench).
-//
 // Thread safety: plain values, pure functions.
 #pragma once
 
@@ -26,7 +25,6 @@ namespace hadal {
 //               pass a second time, without the output head
 // Rows are those of the sentences, without padding. Norms, softmax, the loss and Adam are left out, as is customary:
 // they are a few percent and memory-bound.
-
 struct StepFlops {
   double linear = 0, attention = 0;
   double recomputed_linear = 0, recomputed_attention = 0;
@@ -44,7 +42,7 @@ inline constexpr const char* kStepPartNames[kStepParts] = {"forward",       "rec
                                                            "communication", "optimizer", "other"};
 
 struct BenchStepMeasurement {
-  // What was measured.
+  // The configuration that was measured.
   ModelOptions model;
   int64_t parameters = 0;
   int ranks = 1, threads = 1;
@@ -53,7 +51,7 @@ struct BenchStepMeasurement {
   StepFlops flops;
 
   // Measured times. Repeat i of a step and repeat i of the limit form a pair.
-  std::vector<double> step_seconds;                    // [repeats] the slowest rank's
+  std::vector<double> step_seconds;                    // [repeats] of the slowest rank
   std::vector<std::vector<double>> parts[kStepParts];  // [part][rank][repeats]
   // The ways in which the GEMM limit runs the products, and the times of each; empty if it was not measured.
   std::vector<std::string> ways;

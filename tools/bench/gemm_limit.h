@@ -53,7 +53,6 @@ class GemmLimit {
 // The products read what the step left in its buffers (real numbers, not zeros) and write activations, masks, scratch
 // and gradients, all of which the next step overwrites before reading. So no step changes by a bit.
 // Threads: one. Blocking.
-
 class DeviceGemmLimit : public GemmLimit {
  public:
   // `products`: recorded in a step (cuda::LaunchDevice::NoteProducts), at least one. Their memory and `device` must
@@ -85,7 +84,6 @@ class DeviceGemmLimit : public GemmLimit {
 // low rather than too high.
 // No bias, softmax or norm runs. Ways: each thread multiplies its own rows; the library's own threads
 // (ProductThreading). Blocking.
-
 class HostGemmLimit : public GemmLimit {
  public:
   // Prepares the products of `rank`'s sublayers for `batches`. `plan`, `pipeline` and `batches` must outlive the

@@ -24,7 +24,6 @@ namespace hadal {
 // Random packed micro-batches for benchmarks, with sentences of one length or of lengths spread evenly around it.
 //
 // A pure function of the options and the micro-batch's number.
-
 struct BenchBatchOptions {
   int32_t vocabulary = 8000;
   int32_t tokens = 1024;      // target tokens of a micro-batch, and as many source tokens
@@ -58,18 +57,16 @@ class KernelBatch {
   DeviceBatch device_batch_;
 };
 
-// The tensors of one measured kernel: memory on a stream's device, filled with non-zero numbers, and the number of
-// bytes that the kernel must move if it reads each input once and writes each output once.
-//
-// Why not zeros: hardware may be faster on them. Values are uniform in [-1, 1), or for kPositive in [0.5, 1.5); a block
-// of 4,096 is repeated.
-// Errors: status() keeps the first allocation error; tensors requested after it are empty.
-
 // How a kernel uses a tensor. Its bytes count once if it is read or written, twice if it is updated, and not at all if
 // it is scratch.
 enum class Traffic { kScratch, kRead, kWritten, kUpdated };
 enum class TensorValues { kSigned, kPositive };
 
+// The tensors of one measured kernel: memory on a stream's device, filled with non-zero numbers, and the number of
+// bytes that the kernel must move if it reads each input once and writes each output once.
+// Why not zeros: hardware may be faster on them. Values are uniform in [-1, 1), or for kPositive in [0.5, 1.5); a block
+// of 4,096 is repeated.
+// Errors: status() keeps the first allocation error; tensors requested after it are empty.
 class KernelTensors {
  public:
   explicit KernelTensors(const Stream& stream) : stream_(stream) {}

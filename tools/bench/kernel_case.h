@@ -1,5 +1,4 @@
 // One kernel at one shape for `hadal bench kernels`: the bytes or operations it needs, and how to launch it.
-//
 // Thread safety: plain values.
 #pragma once
 
@@ -61,7 +60,6 @@ struct KernelCase {
 //   convert                  6·R·W                       one side fp32, the other bf16
 //   add                      12·n                        sum read and written, values
 //   sum_of_squares           4·n                         x
-
 // Returns the cases that `stream` can run: bf16 activations only on a device.
 std::vector<KernelCase> MemoryBoundCases(const KernelShapes& shapes, const Stream& stream);
 
@@ -72,7 +70,6 @@ std::vector<KernelCase> MemoryBoundCases(const KernelShapes& shapes, const Strea
 //   attention forward    4·P·H·D      Q·Kᵀ, P·V
 //   attention backward   10·P·H·D     Q·Kᵀ again, dO·Vᵀ, and the gradients of q, k and v
 //   linear               2·R·in·out   each of its three products
-
 // Returns the cases that `stream` can run: bf16 only on a device.
 std::vector<KernelCase> ProductCases(const KernelShapes& shapes, const Stream& stream);
 

@@ -1,7 +1,6 @@
 // Measures the time of each sublayer inside a chunk that runs unchanged. A chunk calls its progress hook after every
 // sublayer and every part (pipeline/stage/chunk.h), in an order that follows from the plan alone; the clock is read in
 // that hook.
-//
 // Threads: one.
 #pragma once
 
@@ -11,7 +10,6 @@
 
 #include "layers/model_plan.h"
 #include "pipeline/stage/chunk.h"
-#include "runtime/data/packed_batch.h"
 #include "tools/plan/step_costs.h"
 
 namespace hadal {

@@ -6,7 +6,7 @@
 //                                                      differ
 //   hadal checkpoint export DIR --out M.safetensors    fairseq's names and shapes, vocabularies and settings beside it
 //   hadal checkpoint export DIR --format F --out DIR   for Hugging Face transformers, CTranslate2 or fairseq
-//   hadal checkpoint import SOURCE --out DIR           the way back; also models that those programs trained
+//   hadal checkpoint import SOURCE --out DIR           the reverse; also models that those programs trained
 //   hadal checkpoint average DIR… --out DIR            mean of the weights of several checkpoints
 //   hadal checkpoint average RUN --last N | --best N --out DIR
 // Where one checkpoint is expected, a run directory means its newest readable one.
@@ -27,14 +27,6 @@ namespace hadal {
 // Registers the subcommand; its callbacks store the exit code.  `exit_code` must outlive the parsing of `app`.
 void AddCheckpointCommand(Command app, int& exit_code);
 
-// `hadal checkpoint average` writes the mean of several checkpoints' weights as a new checkpoint.
-//
-//   w = (1/n) Σ_k w_k,   summed in double in the given order, rounded once to float
-// The result holds weights only, because a mean of Adam's moments is not the state of any run. So training cannot
-// resume from it, but a new run can start from it (--init-from), and it can be used for translation, scoring and
-// export. Progress, configuration and vocabularies are copied from the input with the most steps; there is no
-// validation score. Source of the practice: Vaswani et al. 2017, section 6.1.
-
 // Which checkpoints of a run to select: the newest `last`, or the `best` with the lowest validation nll. Exactly one of
 // the two is > 0.
 struct CheckpointSelection {
@@ -47,6 +39,13 @@ struct CheckpointSelection {
 absl::StatusOr<std::vector<std::string>> SelectCheckpoints(const std::string& run_directory,
                                                            const CheckpointSelection& selection, std::ostream& out);
 
+// `hadal checkpoint average` writes the mean of several checkpoints' weights as a new checkpoint.
+//
+//   w = (1/n) Σ_k w_k,   summed in double in the given order, rounded once to float
+// The result holds weights only, because a mean of Adam's moments is not the state of any run. So training cannot
+// resume from it, but a new run can start from it (--init-from), and it can be used for translation, scoring and
+// export. Progress, configuration and vocabularies are copied from the input with the most steps; there is no
+// validation score. Source of the practice: Vaswani et al. 2017, section 6.1.
 // Writes the mean of `inputs` (at least one checkpoint directory) to `directory`, which must not exist and appears
 // whole or not at all. Memory: three slices.
 // Errors: AlreadyExists; FailedPrecondition for different models or vocabularies; InvalidArgument if two inputs are the
@@ -54,50 +53,41 @@ absl::StatusOr<std::vector<std::string>> SelectCheckpoints(const std::string& ru
 absl::Status AverageCheckpoints(const std::vector<std::string>& inputs, const std::string& directory,
                                 std::ostream& out);
 
+struct CheckpointDiffOptions {
+  bool weights_only = false;
+  int64_t lines = 20;  // parameters listed, most different first. 0: all
+};
+
 // `hadal checkpoint diff` compares the state of two checkpoints and prints where and by how much they differ.
 //
 // State is weights and moments; progress (step, update) is reported if it differs, but does not make checkpoints
 // different. Equal means bit-equal (a NaN equals the same NaN, 0 differs from -0). Norms and maxima are computed in
 // double, in element order:
 //   max |Δ| = max_i |a_i - b_i|        relative = ‖a - b‖ / ‖a‖
-
-struct CheckpointDiffOptions {
-  bool weights_only = false;
-  int64_t lines = 20;  // parameters listed, most different first. 0: all
-};
-
 // Prints "identical" or the differences. Returns true if identical. `a`, `b`: a checkpoint, or a run's newest. Memory:
 // two slices.
 // Errors: those of OpenCheckpoint and CheckpointReader. Different models count as a difference, not as an error.
 absl::StatusOr<bool> DiffCheckpoints(const std::string& a, const std::string& b, const CheckpointDiffOptions& options,
                                      std::ostream& out);
 
-// `hadal checkpoint export` writes all weights to one safetensors file, or in another program's format.
-//
-// Names and shapes are fairseq's ([out, in]; vectors one-dimensional; a shared matrix once, under its first name). Next
-// to FILE it writes FILE with the extension .json (model settings, config, origin) and the vocabularies in the
-// checkpoint, under their own names. FILE appears whole or not at all. A file that has a vocabulary's name stays: with
-// the same contents several exports share it, with others it is an error.
-// With a format, the Python package hadal_torch converts such a file to a folder (docs/interchange.md).
-
 struct CheckpointExportOptions {
   std::string checkpoint;    // or a run directory: its newest
   std::string out;           // FILE.safetensors; with a format, a folder that does not exist yet
   std::string format;        // "": plain; "huggingface", "ctranslate2", "fairseq"
-  std::string quantization;  // of ctranslate2's weights: "int8", …; "": float32
+  std::string quantization;  // of the weights for ctranslate2: "int8", …; "": float32
   bool force = false;        // replace FILE and its .json
 };
 
+// `hadal checkpoint export` writes all weights to one safetensors file, or in another program's format.
+//
+// Names and shapes are fairseq's ([out, in]; vectors one-dimensional; a shared matrix once, under its first name). Next
+// to FILE it writes FILE with the extension .json (model settings, config, origin) and the vocabularies in the
+// checkpoint, under their own names. FILE appears whole or not at all. An existing file with a vocabulary's name is
+// kept if it has the same contents (several exports share it); otherwise it is an error.
+// With a format, the Python package hadal_torch converts such a file to a folder (docs/interchange.md).
 // Memory: one slice; with a format, the whole model in Python. Errors: AlreadyExists; InvalidArgument (FILE's
 // extension, what the format cannot express); those of OpenCheckpoint, of RunHadalTorch and of files.
 absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostream& out);
-
-// `hadal checkpoint import` makes a checkpoint of a model that another program holds.
-//
-// SOURCE is FILE.safetensors, with FILE.json and the vocabularies beside it, as `hadal checkpoint export` writes it; or
-// a folder of Hugging Face transformers (FSMT, M2M100), or fairseq's checkpoint.pt. The Python package hadal_torch
-// converts these two first (docs/interchange.md). The result holds weights only: enough to translate, to score, to
-// export and for `hadal train --init-from`.
 
 struct CheckpointImportOptions {
   std::string source;
@@ -105,13 +95,18 @@ struct CheckpointImportOptions {
   std::vector<std::string> dictionaries;  // fairseq's dict.txt: none, one, or those of source and target
 };
 
+// `hadal checkpoint import` makes a checkpoint of a model that another program holds.
+//
+// SOURCE is FILE.safetensors, with FILE.json and the vocabularies beside it, as `hadal checkpoint export` writes it; or
+// a folder of Hugging Face transformers (FSMT, M2M100), or fairseq's checkpoint.pt. The Python package hadal_torch
+// converts these two first (docs/interchange.md). The result holds weights only: enough to translate, to score, to
+// export and for `hadal train --init-from`.
 // Memory: one slice; with Python, the whole model there. Errors: AlreadyExists; NotFound; DataLoss, naming what is
 // missing, unknown or of another shape than the settings give; those of RunHadalTorch.
 absl::Status ImportCheckpoint(const CheckpointImportOptions& options, std::ostream& out);
 
 // `hadal checkpoint ls` and `verify`. A run may be in progress: checkpoints that it removes meanwhile are no error.
 // Thread safety: any thread. Blocking: file input.
-
 // For a run, prints one line per checkpoint, with the reason if it is damaged. For one checkpoint, prints its progress,
 // files and, with `parameters`, names and shapes. Reads only manifests.
 absl::Status PrintCheckpoints(const std::string& run_or_directory, bool parameters, std::ostream& out);

@@ -1,9 +1,9 @@
 // Expands a grid of runs (configs/compare.proto) into its cells: name, arguments of `hadal train`, config, expected
 // cost.
 //
-// Cells are ordered by cost, cheapest first, so that a budget cuts only the expensive ones; cells of equal cost are in
-// the order written, with the last axis varying fastest. Every cell's config is loaded and checked before the first
-// run.
+// Cells are ordered by cost, cheapest first, so that a budget excludes only the most expensive ones; cells of equal
+// cost are in the order of the file, with the last axis varying fastest. Every cell's config is loaded and checked
+// before the first run.
 // Thread safety: pure, except for reading files.
 #pragma once
 
@@ -30,7 +30,7 @@ struct GridCell {
   std::vector<std::string> overrides;  // … and its --set arguments
   config::RunConfig config;            // the result of both
   double cost = 0;                     // CellCost
-  int ranks = 0;                       // of the run; 0: as for the others
+  int ranks = 0;                       // of the run; 0: ComparisonOptions::ranks
 };
 
 struct ComparisonGrid {

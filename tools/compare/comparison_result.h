@@ -29,13 +29,9 @@
 
 namespace hadal {
 
-// Keeps the state of one run of `hadal compare` between calls of that command, in RUN_DIR/cell.json, and decides
-// whether the run is to be started, continued, or left as it is. The run trains one cell (combination of settings) of a
-// grid (comparison_grid.h).
-//
-// cell.json says how the run ended and how long it took. It is written when a run starts and when it ends, however it
-// ends; after a kill it still says "running". The training results are other files of the run directory.
-// Thread safety: any thread may call the functions; one process runs a cell at a time. Blocking: file input and output.
+// RUN_DIR/cell.json keeps the state of a cell's run between calls of `hadal compare`: how the run ended and how long it
+// took. It is written when a run starts and when it ends; after a kill it still says "running". One process runs a cell
+// at a time.
 
 inline constexpr const char* kTranslationFile = "test.translation";  // of a test set, in the run directory
 
@@ -105,7 +101,6 @@ absl::StatusOr<std::optional<double>> UnigramLevel(const config::RunConfig& conf
 
 // ComparisonCorpora checks and measures the corpora of a grid's runs before they start. It opens each corpus once,
 // however many cells use it.
-
 class ComparisonCorpora {
  public:
   // OK if a training run of this config could start.
@@ -122,20 +117,18 @@ class ComparisonCorpora {
       levels_;
 };
 
-// Writes what a comparison's runs have come to, for programs that report it (tools/python/pyhadal/compare.py).
+inline constexpr const char* kComparisonRecordName = "grid.json";
+
+// The paths of a cell's run directory and of the output of its processes.
+std::string CellDirectory(const std::string& out, const GridCell& cell);
+std::string CellLogPath(const std::string& out, const GridCell& cell);
+
+// Writes the results of a comparison's runs for tools/python/pyhadal/compare.py:
 //
 //   OUT/grid.json   title, note, the verdicts' limits, axes with their labels, and for each cell: its labels, run
 //                   directory and log (relative to OUT), state, exit code, times, result and verdict
 // A result that does not exist has no key; a number that is not finite is null. Times in seconds, nll in nats per
-// target token. Thread safety: pure, except for reading and writing files.
-
-inline constexpr const char* kComparisonRecordName = "grid.json";
-
-// The paths of a cell's run and of what its processes printed.
-std::string CellDirectory(const std::string& out, const GridCell& cell);
-std::string CellLogPath(const std::string& out, const GridCell& cell);
-
-// Errors: those of reading existing files and of writing.
+// target token. Errors: those of reading existing files and of writing.
 absl::Status WriteComparisonRecord(const ComparisonGrid& grid, const std::string& out);
 
 }  // namespace hadal

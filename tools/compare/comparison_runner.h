@@ -2,9 +2,9 @@
 //
 //   OUT/runs/CELL/           the run directory, as of `hadal train`, and cell.json (tools/compare/comparison_result.h)
 //   OUT/logs/CELL.log        what the child printed
-// A finished cell may then translate a test set; that time counts neither for its hours nor for the budget.
-// A run that exceeds its time is asked to save, and so is the current one when a signal arrives. A child that does not
-// react continues; a second Ctrl-C ends this process, and the child saves and ends with it.
+// A finished cell may then translate a test set; that time counts neither for the cell's time nor for the budget.
+// A run that exceeds its time, or during which a signal arrives, gets SIGUSR1 to save and stop. If it does not react,
+// it continues; a second Ctrl-C ends this process, and the child then saves and ends.
 // Threads: one; the process may have no other threads. Blocking until the last cell has ended.
 #pragma once
 

@@ -1,7 +1,7 @@
 // `hadal config` prints the resolved config of a run, the differences of two configs, or the meaning of a field.
 //
 //   hadal config show FILES… [--set a.b=c]…   the resolved config on standard output, warnings on standard error
-//   hadal config diff A B                     the fields that differ; first those that a resume must accept
+//   hadal config diff A B                     the fields that differ; first those that need --accept-changes
 //   hadal config explain [FIELD]              comment, type, default, allowed values
 // Exit codes: 0 done (with or without differences), 2 bad config or usage.
 #pragma once
@@ -17,12 +17,10 @@ namespace hadal {
 // Registers the subcommand; its callback stores the exit code.  `exit_code` must outlive the parsing of `app`.
 void AddConfigCommand(Command app, int& exit_code);
 
-// The text of `hadal config explain FIELD`: comment, type, default, allowed values, and the fields of a group.
+enum class ConfigSchema { kRun, kGrid };  // configs/run.proto, configs/compare.proto
 
-enum class ConfigSchema { kRun, kGrid };
-
-// An empty path explains the whole config of a run, or the whole grid of runs.
-// Errors: InvalidArgument with a suggestion for an unknown field.
+// Returns the text of `hadal config explain FIELD`: comment, type, default, allowed values, and the fields of a group.
+// An empty path explains the whole schema. Errors: InvalidArgument with a suggestion for an unknown field.
 absl::StatusOr<std::string> ExplainField(absl::string_view path, ConfigSchema schema = ConfigSchema::kRun);
 
 }  // namespace hadal

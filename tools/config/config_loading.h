@@ -4,7 +4,6 @@
 // replaced as a whole by the last file that sets it ("split: []" empties it). Of two fields that exclude each other
 // (warmup_updates, warmup_fraction) the later one is kept. Overrides come last. A directory means the
 // config.resolved.textproto in it, so a run directory can be used as a config.
-//
 // Errors name FILE:LINE:COLUMN (from 1), the field, the value and the allowed values; a misspelt name gets a
 // suggestion. All out-of-range values of a file are reported together. Values are checked one by one here; rules
 // between fields are checked by run_options.h, and config_origin.h adds to those errors where the fields were set.
@@ -41,7 +40,6 @@ std::string FieldPosition(const std::string& file, absl::string_view path);
 absl::Status LoadMessage(const std::string& file, google::protobuf::Message& message);
 
 // The config arguments that several subcommands share: FILES… and repeated --set FIELD=VALUE.
-
 struct ConfigArguments {
   std::vector<std::string> files;      // base first, later ones override
   std::vector<std::string> overrides;  // "a.b=c"

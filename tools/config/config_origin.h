@@ -4,7 +4,6 @@
 //     --set model.heads=7
 //     configs/base.textproto:12:3: model.d_model = 64
 //     not set: stop.steps (default: 0)
-//
 // Why: a run's config is merged from files and --set, and rules between fields are checked after merging, when the
 // origin of a value is no longer known. Messages contain the full paths of fields, which are looked up here, so checks
 // do not need to carry origins.
@@ -18,11 +17,6 @@
 #include "absl/strings/string_view.h"
 
 namespace hadal {
-
-// Finds the field at a position in a text-format file.
-//
-// Protobuf's parser reports errors only by line and column, often one token late; error messages name the field.
-// Positions are those of Protobuf's tokenizer: counted from 0, with a tab stop every 8 columns.
 
 struct TextPosition {
   int line = 0;
@@ -39,6 +33,10 @@ struct FieldAtPosition {
   bool in_value = false;          // the position is in the field's value, or the value is missing there
 };
 
+// Finds the field at a position in a text-format file.
+//
+// Protobuf's parser reports errors only by line and column, often one token late; error messages name the field.
+// Positions are those of Protobuf's tokenizer: counted from 0, with a tab stop every 8 columns.
 FieldAtPosition FieldAt(absl::string_view text, TextPosition position);
 
 // Returns `error` with one line for each field that its message names, in that order: where it was last set
@@ -48,11 +46,8 @@ FieldAtPosition FieldAt(absl::string_view text, TextPosition position);
 absl::Status WithOrigins(const absl::Status& error, const std::vector<std::string>& files,
                          const std::vector<std::string>& overrides);
 
-// Detects config files without effect. Files in the wrong order (a size before its base) are not an error, but the
-// first one then has no effect, because a later file sets all its fields.
-
-// Returns a sentence for each file whose fields are all set by later files, at least one to another value. Empty lists
-// count as not set.
+// Detects config files without effect: returns a sentence for each file whose fields are all set by later files, at
+// least one to another value, as when a size stands before its base. Empty lists count as not set.
 // Errors: LoadConfig's.
 absl::StatusOr<std::vector<std::string>> LayersWithoutEffect(const std::vector<std::string>& files);
 

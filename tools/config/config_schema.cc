@@ -1,6 +1,7 @@
 #include "tools/config/config_schema.h"
 
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -10,12 +11,16 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "configs/run_schema.h"
 #include "google/protobuf/descriptor.pb.h"
 #include "runtime/check.h"
 #include "tools/config/nearest_name.h"
 
 namespace hadal {
+
+// A serialised google.protobuf.FileDescriptorSet of run.proto and compare.proto with their comments, which generated
+// code does not contain. Defined in run_schema.cc, made by configs/embed_schema.cmake.
+std::string_view RunSchemaBytes();
+
 namespace {
 
 bool IsInteger(const FieldDescriptor& field) {

@@ -16,7 +16,7 @@ namespace hadal {
 // REQUIRES: the schema allows the values. Errors: InvalidArgument with field, value and what is allowed.
 absl::Status ReadModel(const config::Model& from, ModelOptions& to);
 
-// Returns the method's preset, without overrides, as the config fields that would set it. Inverse of ReadModel.
+// Returns the config fields that would set `method`. Inverse of ReadModel.
 config::StackResidual ToStackResidual(const StackMethod& method);
 std::string DistributionName(WeightDistribution distribution);
 std::string BranchGrowthName(BranchGrowth growth);

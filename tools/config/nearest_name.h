@@ -8,8 +8,8 @@
 
 namespace hadal {
 
-// Least number of insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`
-// (optimal string alignment distance: no substring is edited twice). Bytes, case included.
+// Least number of insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b` (optimal string
+// alignment distance: no substring is edited twice). Bytes, case included.
 int EditDistance(absl::string_view a, absl::string_view b);
 
 // Returns, ignoring letter case, the nearest candidate (the first of equals) within a third of the name's length, or

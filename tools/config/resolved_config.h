@@ -36,29 +36,25 @@ absl::StatusOr<std::vector<EffectiveValue>> EffectiveValues(const config::RunCon
 // Errors: MakeRunOptions'.
 absl::StatusOr<std::string> ResolvedConfigText(const config::RunConfig& config);
 
-// Compares two configs by their effective values (resolved_config.h).
-//
-// Writing a default value explicitly is not a difference. A derived value (e.g. a gain that depends on the depth) is
-// compared like any other field. A resumed run may change fields with the schema's `may_change` option
-// (configs/run.proto) without --accept-changes, with one exception: stop.steps may not change if the learning rate is
-// "polynomial".
-
 struct ConfigDifference {
   std::string field;
   std::string before;
   std::string after;
-  bool may_change = false;  // a resumed run may change it silently
+  bool may_change = false;  // a resumed run may change it without --accept-changes
 };
 
-// Returns the differences in the schema's order.  Errors: those of MakeRunOptions, for either config.
+// Compares two configs by their effective values: writing a default value explicitly is not a difference; a derived
+// value (e.g. a gain that depends on the depth) is compared like any other field. Returns all differences in the
+// schema's order. may_change is the schema's option of that name (configs/run.proto), except that stop.steps may not
+// change if the learning rate is "polynomial". Errors: those of MakeRunOptions, for either config.
 absl::StatusOr<std::vector<ConfigDifference>> CompareConfigs(const config::RunConfig& before,
                                                              const config::RunConfig& after);
 
 // "  FIELD: BEFORE -> AFTER\n" for each difference.
 std::string DifferencesText(const std::vector<ConfigDifference>& differences);
 
-// Returns the text of the differences that may change results, for which a resume requires --accept-changes; empty if
-// there are none.  Errors: those of MakeRunOptions, for either config.
+// Returns DifferencesText of the differences without may_change, for which a resume requires --accept-changes; empty if
+// there are none. Errors: those of MakeRunOptions, for either config.
 absl::StatusOr<std::string> DiffConfigs(const config::RunConfig& before, const config::RunConfig& after);
 
 }  // namespace hadal

@@ -33,10 +33,8 @@ absl::StatusOr<RunOptions> MakeRunOptions(const config::RunConfig& config);
 // Errors: InvalidArgument with the field to set.
 absl::Status CheckTrainable(const TrainOptions& options);
 
-// Sets what of a run's options follows from the prepared corpus that it trains on.
-
-// Sets the model's vocabulary sizes and the width of its frames to those of the corpus, and whether validation's
-// translations begin with a forced language tag.
+// Sets the model's vocabulary sizes and the width of its frames to those of the prepared training corpus, and whether
+// validation's translations begin with a forced language tag.
 // Errors: InvalidArgument if the model shares one embedding between source and target, but the corpus has two
 // vocabularies, even of equal size: an id would mean a different piece on each side; or if model.frame_width is set and
 // is not the corpus's.

@@ -1,5 +1,4 @@
-// The cleaning report of `hadal prepare`: what was found in each text of each split, skipped or not.
-//
+// The cleaning report of `hadal prepare`: counts of defects in each text of each split, and of skipped lines.
 // Thread safety: plain values, pure functions.
 #pragma once
 
@@ -11,10 +10,6 @@
 #include "tools/corpus/prepare.h"
 
 namespace hadal {
-
-// Counts the lines that `hadal prepare` skips, by reason, and checks that they are not too many.
-//
-// Thread safety: plain values, pure functions.
 
 // Skipped pairs of lines, by reason.
 struct SkippedLines {
@@ -74,8 +69,8 @@ double LengthRatio(const PrepareOptions& options);
 // The sum over the texts.
 TextFindings Total(const std::vector<TextFindings>& texts);
 
-// A table for the terminal: a row for each text and for a split's sum; only the sum of a split of more than 20 texts.
-// Columns without counts are left out.
+// Returns a table for the terminal with a row for each text and for the sum of each split; of a split with more than 20
+// texts only the sum. Columns without counts are left out.
 std::string CleaningTable(const std::vector<SplitFindings>& splits, const PrepareOptions& options);
 
 // All counts: {"max_tokens", "length_ratio", "splits": {"train": [{"text", "pairs", …, "kept"}, …], …}}. Of training

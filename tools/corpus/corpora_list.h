@@ -1,5 +1,4 @@
 // Lists of parallel texts for `hadal prepare`: a file (configs/corpora.proto), or the folders of OPUS-100.
-//
 // Thread safety: pure, except for reading files.
 #pragma once
 

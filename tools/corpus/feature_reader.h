@@ -1,7 +1,7 @@
 // Reads the features of utterances that tools/python/speech_features.py writes (docs/speech.md has the format):
 // PREFIX.json, the manifest, and PREFIX.00000.features, …
 //
-// Nothing of the files is trusted: sizes, checksums and counts are compared, every value must be finite.
+// The files are not trusted: sizes, checksums and counts are compared, and every value must be finite.
 // Thread safety: one thread. Memory: the mapped shard. Blocking: reads files.
 #pragma once
 
@@ -22,13 +22,13 @@ struct FeatureShard {
   int64_t bytes = 0;
   int64_t utterances = 0;
   int64_t frames = 0;
-  uint32_t crc32 = 0;  // zlib's, of everything behind the header
+  uint32_t crc32 = 0;  // zlib's, of everything after the header
 };
 
 struct FeatureManifest {
-  int32_t frame_width = 0;  // InputKind's, as the next two
-  int32_t sample_rate = 0;
-  std::string cmvn;
+  int32_t frame_width = 0;
+  int32_t sample_rate = 0;  // Hz
+  std::string cmvn;         // mean and variance normalisation of the features: "utterance" or "none"
   int64_t utterances = 0;
   int64_t frames = 0;
   std::vector<FeatureShard> shards;
@@ -42,7 +42,7 @@ class FeatureReader {
   static absl::StatusOr<FeatureReader> Open(const std::string& prefix);
 
   const FeatureManifest& manifest() const { return manifest_; }
-  // The paths of the manifest, the transcripts and the shards.
+  // The paths of the manifest, the shards, and PREFIX.txt, which has the transcripts (`hadal prepare` reads them).
   std::vector<std::string> Files() const;
   // Returns the next utterance, [frames, frame_width]; valid until the next call.
   // Errors: DataLoss with the file; OutOfRange after the last utterance.
@@ -61,7 +61,7 @@ class FeatureReader {
   int64_t left_ = 0;                 // utterances in it
 };
 
-// Reads all of them once. Errors: FeatureReader's.
+// Opens the features at `prefix` and reads every utterance once, to check the files. Errors: FeatureReader's.
 absl::StatusOr<FeatureManifest> CheckFeatures(const std::string& prefix);
 
 }  // namespace hadal

@@ -1,5 +1,4 @@
-// `hadal inspect` describes a corpus (inspect.h) or prints a batch: the token ids, and their text, of a given
-// step.
+// `hadal inspect corpus` and `hadal inspect batch`. The latter prints the token ids of a given step, and their text:
 //
 //   hadal inspect batch CORPUS --step N [--seed S] [--micro-batches M] [--source-tokens N] [--target-tokens N]
 //   [--max-positions N] [--sampling-temperature T…]
@@ -28,13 +27,12 @@ namespace hadal {
 // that knows only token frequencies. A training run whose validation nll stays near it has not learned to translate.
 // Validation sentences may be shorter or simpler than the training text; --score gives the nll of exactly those
 // sentences under the training text's frequencies.
-
 // One side of a corpus, with </s>.
 struct SideStatistics {
   int64_t tokens = 0;
   int64_t longest = 0;         // tokens of the longest sample
   int64_t distinct = 0;        // number of different tokens
-  double unigram_entropy = 0;  // nats a token
+  double unigram_entropy = 0;  // nats per token
 };
 
 // Sums in double, in ascending token id.  REQUIRES: corpus.size() > 0; the source's: a corpus with a source

@@ -38,7 +38,7 @@ struct TextPair {
 // The name of a corpus of this text, for users: "en-de", "en-de domain"; without languages "FILE / FILE".
 std::string CorpusName(const TextPair& pair);
 
-// A pair of lines and their defects.
+// A pair of lines, and whether it can be used.
 struct ParallelLine {
   int64_t number = 0;  // from 1
   std::string source;
@@ -57,7 +57,7 @@ class ParallelReader {
   // there are columns, and for what CheckIsPlainText, ReadLine and PairFile reject.
   absl::StatusOr<bool> Next(ParallelLine& line);
 
-  // What has been removed so far.
+  // Byte order marks and carriage returns removed so far.
   bool had_byte_order_mark() const { return (source_ && source_->had_byte_order_mark) || target_.had_byte_order_mark; }
   int64_t carriage_returns() const { return (source_ ? source_->carriage_returns : 0) + target_.carriage_returns; }
   // Lines of a file of columns with more than two.
@@ -90,21 +90,20 @@ class ParallelReader {
   bool has_header_ = false;
 };
 
-// Finds the pairs of lines, and the sides, that a direction's text has had before.
-//
-// Text is compared by 64-bit hashes. Of n pairs, about n²/2^65 are taken for repeated that are not: 3e-4 of a pair for
-// 100 million.
-// Memory: three hashes a pair (one for plain text), at most 75 bytes with the free places of the hash sets. The sets of
-// a direction are freed after its last text.
-
 using TextHashes = absl::flat_hash_set<uint64_t>;
 
 // The hash of both sides and the direction.
 uint64_t HashOfPair(const Direction& direction, const ParallelLine& line);
 
+// Finds the pairs of lines, and the single sides, that have occurred before in the text of a direction.
+//
+// Text is compared by 64-bit hashes. Of n different pairs, about n²/2^65 are wrongly taken for repeated: 3e-4 for 100
+// million.
+// Memory: three hashes a pair (one for plain text), at most 75 bytes with the free places of the hash sets. The sets of
+// a direction are freed after its last text.
 class RepeatedText {
  public:
-  // What of a pair an earlier line of its direction, in this text or an earlier one, has had.
+  // Which parts of a pair have occurred in an earlier line of its direction, in this text or an earlier one.
   struct Repeated {
     bool pair = false;
     bool source = false;  // false for plain text, as is `target`

@@ -12,8 +12,8 @@
 // which training may draw from by temperature (data.sampling_temperature), and --tags adds tags
 // (runtime/data/language_tags.h).
 //
-// The vocabulary is trained on the training text (SentencePiece: BPE or unigram, shared or one per side), or an
-// existing SentencePiece model, or a fairseq dict.txt for text that is already tokenised.
+// The vocabulary is either trained on the training text (SentencePiece: BPE or unigram, shared or one per side) or
+// given: a SentencePiece model, or a fairseq dict.txt for text that is already tokenised.
 // Every line is kept, or skipped and counted in the summary, or an error with file and line. Skipping nearly all lines
 // of a text is an error. Errors that do not depend on the text are reported before any text is read, and all text is
 // read once before anything is written, so that a bad line in the last file is found early. Deterministic: the same
@@ -23,9 +23,10 @@
 // report, hashes of a direction's pairs (parallel_text.h) and of the validation and test pairs (31 bytes each at most);
 // with filters, a bit for each training pair.
 //
-// DIR/cleaning.json has what was found in each text (cleaning_report.h). Filters are of training text alone: validation
-// and test sets stay as they are. A pair is skipped for the first of: not UTF-8, an empty side, drop_test_overlap,
-// drop_duplicates, no tokens, too long, max_length_ratio; the vocabulary is trained on what the first four leave.
+// DIR/cleaning.json has the counts of defects of each text (cleaning_report.h). Filters apply only to training text:
+// validation and test sets stay as they are. A pair is skipped for the first of: not UTF-8, an empty side,
+// drop_test_overlap, drop_duplicates, no tokens, too long, max_length_ratio; the vocabulary is trained on what the
+// first four leave.
 #pragma once
 
 #include <cstdint>
@@ -65,9 +66,9 @@ struct PrepareOptions {
   BadLine on_empty = BadLine::kSkip;  // a side is blank, or empty after normalisation
   BadLine on_long = BadLine::kSkip;
   BadLine on_invalid = BadLine::kError;    // not UTF-8
-  bool drop_duplicates = false;            // a pair that its direction's training text has had before
-  bool drop_test_overlap = false;          // a pair that its direction's validation or test text has
-  std::optional<double> max_length_ratio;  // a pair of which one side has more than this times the other's tokens
+  bool drop_duplicates = false;            // skip a pair that occurred before in its direction's training text
+  bool drop_test_overlap = false;          // skip a pair that occurs in its direction's validation or test text
+  std::optional<double> max_length_ratio;  // skip a pair of which one side has more than this times the other's tokens
   double most_skipped = 0.9;               // limit for the skipped share of a split's lines, [0, 1]
   bool overwrite = false;                  // replace corpora in `output`
   int threads = 0;                         // for encoding; 0: one per CPU available to this process

@@ -1,5 +1,4 @@
 // The two passes of `hadal prepare` over the text of one split: check every line, then encode the usable ones.
-//
 // Thread safety: one thread.
 #pragma once
 
@@ -41,8 +40,8 @@ absl::Status CheckReadable(const Split& split);
 // The results of the first pass.
 struct SplitSurvey {
   int64_t lines = 0;
-  std::vector<TextFindings> texts;  // [pairs]; `kept`: of what can be known without tokens
-  std::vector<bool> dropped;        // [≤ lines] of the filters that need no tokens; the rest: none
+  std::vector<TextFindings> texts;  // [pairs]; `kept` only regards defects that are visible without tokens
+  std::vector<bool> dropped;        // [≤ lines] skipped by the filters that need no tokens; lines beyond: not skipped
   int64_t byte_order_marks = 0;
   int64_t carriage_returns = 0;
   int64_t more_columns = 0;           // lines
@@ -61,7 +60,7 @@ struct SampledText {
   std::vector<std::string> source;  // empty for plain text
   std::vector<std::string> target;
 };
-// Takes counts[i] of the usable pairs of text i, spread evenly; where counts[i] is larger, some repeatedly.
+// Takes counts[i] of the usable pairs of text i, spread evenly; if counts[i] exceeds their number, some repeatedly.
 absl::StatusOr<SampledText> SampleText(const Split& split, const PrepareOptions& options, const SplitSurvey& survey,
                                        const std::vector<int64_t>& counts);
 
@@ -84,19 +83,18 @@ struct SavedVocabulary {
 absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions& options, const SplitSurvey& survey,
                                         const SavedVocabulary& source, const SavedVocabulary& target);
 
-// Encodes lines to token ids in batches of a few thousand lines, with several threads. Segmentation takes nearly all
-// the time of `hadal prepare`.
-//
-// Lines are returned in the order they were added; the result does not depend on the number of threads.
-// Thread safety: one thread; it takes part in the work. Memory: kMostLines lines or kMostBytes bytes of text, and their
-// ids.
-
 // A pair of lines as tokens.
 struct EncodedLine {
   int64_t number = 0;  // line number, from 1
   Sample sample;
 };
 
+// Encodes lines to token ids in batches of a few thousand lines, with several threads. Segmentation takes nearly all
+// the time of `hadal prepare`.
+//
+// Lines are returned in the order they were added; the result does not depend on the number of threads.
+// Thread safety: one thread; it takes part in the work. Memory: kMostLines lines or kMostBytes bytes of text, and their
+// ids.
 class LineEncoder {
  public:
   static constexpr size_t kMostLines = 8192;
@@ -125,16 +123,15 @@ class LineEncoder {
   size_t size_ = 0, bytes_ = 0;
 };
 
+// The file of the cleaning report.
+inline constexpr char kCleaningReport[] = "cleaning.json";
+
 // Manages the output folder of `hadal prepare`: allows one writer at a time, replaces corpora only if requested, and
 // leaves no files of earlier corpora behind.
 //
 // Order of writing, so that an interruption never leaves a mixture of two corpora: the old manifests are deleted, files
 // are overwritten, the new manifests are written, then files that only the old manifests named are deleted. A process
-// that is interrupted leaves its lock file, which tells the next one that shards without a manifest may exist.
-
-// The file of the cleaning report.
-inline constexpr char kCleaningReport[] = "cleaning.json";
-
+// that is interrupted leaves its lock file, by which the next one knows that shards without a manifest may exist.
 class PrepareOutput {
  public:
   // Returns AlreadyExists if `folder` contains a corpus and `overwrite` is false. Writes nothing.
@@ -169,8 +166,7 @@ class PrepareOutput {
   std::set<std::string> old_shards_;  // file names
 };
 
-// The vocabularies of `hadal prepare`: loads or trains them, and saves them in the output folder.
-
+// The vocabularies of `hadal prepare`, saved in the output folder.
 struct PreparedVocabularies {
   SavedVocabulary source;
   SavedVocabulary target;  // the source's file if they share one
@@ -200,7 +196,7 @@ absl::Status AddTagsOf(const std::vector<Split>& splits, CorpusVocabularies& voc
 // normalization (NFKC by default) changes their characters. Errors: those of reading.
 absl::Status WarnOfRewriting(const Split& train, const Vocabulary& target, std::ostream& out);
 
-// Saves them in `directory`; identical vocabularies are saved as one file.
+// Saves `vocabularies` in `directory`; identical ones are saved as one file.
 absl::StatusOr<PreparedVocabularies> SaveVocabularies(CorpusVocabularies vocabularies, const std::string& directory);
 
 }  // namespace hadal

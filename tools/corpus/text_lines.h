@@ -1,5 +1,6 @@
-// Reads lines of text from an untrusted stream: checks UTF-8, removes a CR before LF and, if asked, a byte order mark.
-// A line ends only at "\n"; the last one need not end in it. Thread safety: one thread. Memory: one line.
+// Reads lines of text from an untrusted stream: checks UTF-8, removes a CR before LF and, unless kKept, a byte order
+// mark. A line ends only at "
+// ", which the last one may lack. Thread safety: one thread. Memory: one line.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +18,9 @@
 
 namespace hadal {
 
-// Opens text files, compressed with gzip or not.
-//
-// Thread safety: as std::istream. Memory: 64 KiB for a file.
-
-// Returns the text of a file, a pipe or a terminal; gzip's is decompressed as it is read. If reading fails, or the
-// compressed data are damaged or end early, the stream becomes bad(). Blocking: opening a pipe waits for its writer.
+// Opens a text file, a pipe or a terminal; text compressed with gzip is decompressed as it is read. If reading fails,
+// or the compressed data are damaged or end early, the stream becomes bad(). Memory: 64 KiB for a file. Thread safety:
+// as std::istream. Blocking: opening a pipe waits for its writer.
 // Errors: those of opening; InvalidArgument for a folder or another device.
 absl::StatusOr<std::unique_ptr<std::istream>> OpenText(const std::string& path);
 
@@ -63,7 +61,6 @@ class TextLines {
 
 // Serialises lists of token ids, so that rank 0 can tokenise a text and broadcast the ids. All ranks must run the same
 // binary.
-
 using TokenLists = std::vector<std::vector<int32_t>>;
 
 std::string TokenListsToBytes(const TokenLists& lists);

@@ -16,10 +16,6 @@
 
 namespace hadal {
 
-// Compares ranks with the majority and with the median, and collects the findings of `hadal doctor`.
-//
-// A rank is slow below half of the median, and suspect below three quarters. The median of two is their mean.
-
 enum class Severity { kNote, kWarning, kBad };
 
 struct Finding {
@@ -29,6 +25,9 @@ struct Finding {
   bool speed = false;      // a rank is slower than others: it may only have been so for a moment
 };
 
+// Compares ranks with the majority and with the median, and collects the findings of `hadal doctor`.
+//
+// A rank is slow below half of the median, and suspect below three quarters. The median of two is their mean.
 class RankComparison {
  public:
   using OfKind = std::function<bool(int rank)>;  // selects the ranks to compare; null: all
@@ -45,8 +44,8 @@ class RankComparison {
   // Adds a finding for ranks whose value is not the most frequent one.
   void Majority(Severity severity, const std::string& what, const std::function<std::string(const DoctorFacts&)>& value,
                 const OfKind& of_kind, const std::string& remedy);
-  // Adds a finding for ranks that are slow or suspect. `shared`: the ranks of a host share what is measured, and which
-  // of them is faster changes on a busy host; a slow rank is only bad then if all compared ranks of its host are slow.
+  // Adds a finding for ranks that are slow or suspect. `shared`: the ranks of a host share the measured resource, so on
+  // a busy host their order changes; a slow rank is then bad only if all compared ranks of its host are slow.
   void Slow(const std::string& what, const std::string& unit, double scale,
             const std::function<double(const RankMeasurements&)>& value, const OfKind& of_kind,
             const std::string& remedy, bool shared = false);
@@ -65,7 +64,6 @@ std::vector<Finding> FindFaults(const std::vector<DoctorFacts>& ranks, const std
 
 // Finds problems with the GPUs of a set of ranks: missing on some ranks, shared, of different models, slow; an old
 // driver; NCCL missing or with unusual settings.
-
 // Adds its findings to `comparison`; none if no rank requested a GPU.
 void CompareGpus(RankComparison& comparison);
 

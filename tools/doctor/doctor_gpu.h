@@ -1,8 +1,8 @@
-// DoctorFacts: what each rank reports to `hadal doctor` about its process (runtime/rank_facts.h) and the GPU that it
-// would use.
+// For `hadal doctor`: the facts that each rank reports about its process (runtime/rank_facts.h) and the GPU that it
+// would use (DoctorFacts), and measurements of a GPU (MeasureGpu) and of NCCL between the ranks' GPUs (LinkProbe).
 //
-// doctor_findings.h compares the facts of all ranks. Threads: pure, except for PlaceOnHosts, which modifies its
-// argument.
+// doctor_findings.h compares the facts and measurements of all ranks. Threads: the device's thread measures; the other
+// functions are pure. Measured only on an emulated device, not on a GPU yet.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct GpuFacts {
   bool asked = false;     // whether a GPU was requested (--device auto or cuda)
   bool required = false;  // --device cuda
   std::string why_none;   // why no GPU can be used; empty: one can
-  bool absent = false;    // no GPU, driver or CUDA build; so no GPU is left idle
+  bool absent = false;    // the reason is that there is no GPU, no driver or no CUDA in this build
   cuda::CudaFacts device;
   int nccl = 0;  // its version; 0: none
   std::string why_no_nccl;
@@ -44,7 +44,8 @@ struct DoctorFacts : RankFacts {
   GpuFacts gpu;
 };
 
-// The GPU's place in the cluster; parts of one GPU have the same.
+// Identifies the physical GPU in the cluster: "HOST BUS-ADDRESS", or Device::Identity if that is unknown. MIG instances
+// of one GPU have the same.
 std::string PlaceOfGpu(const DoctorFacts& facts);
 
 // Computes local_rank and ranks_on_host of all ranks from their host names.
@@ -54,32 +55,23 @@ void PlaceOnHosts(std::vector<DoctorFacts>& ranks);
 std::string DoctorFactsToJson(const DoctorFacts& facts);
 absl::StatusOr<DoctorFacts> DoctorFactsFromJson(const std::string& json);
 
-// Measures a GPU's product and copy speed, which should be equal on GPUs of one model.
-//
-//   product   C = A·Bᵀ, [n, n] in bf16, by the operation that training uses   2 n³ operations
-//   copy      [n, n] in bf16 within its memory                                4 n² bytes, read and written
-// n grows until a product takes a millisecond, so that launch time is negligible, up to 8,192 (three matrices: 384
-// MiB).
-// Why not a datasheet: ranks are only compared with each other; a GPU that is hot, throttled or shared is slower than
-// the others. Not run on a GPU yet.
-
 struct GpuRates {
   double flops = 0;  // per second
   double copy_bytes_per_second = 0;
 };
 
-// Returns n for this GPU. REQUIRES: a stream on a device. Blocking, some milliseconds. Errors: ResourceExhausted if
-// even the smallest size does not fit.
+// Returns the n for which this GPU takes a millisecond for a product, so that launch time is negligible; at most 8,192
+// (three matrices: 384 MiB), and what fits into its memory. REQUIRES: a stream on a device. Blocking, some
+// milliseconds. Errors: ResourceExhausted if even the smallest size does not fit.
 absl::StatusOr<int64_t> ProductSize(const Stream& stream);
 
+// Measures a GPU's product and copy speed, which should be equal on all GPUs of one model.
+//
+//   product   C = A·Bᵀ, [n, n] in bf16, by the operation that training uses   2 n³ operations
+//   copy      [n, n] in bf16 within its memory                                4 n² bytes, read and written
+// The rates serve only to compare ranks: a GPU that is hot, throttled or shared is slower than the others.
 // REQUIRES: a stream on a device, n ≥ 1. Blocking, half a second.  Errors: ResourceExhausted.
 absl::StatusOr<GpuRates> MeasureGpu(const Stream& stream, int64_t n);
-
-// Measures NCCL between the ranks' GPUs: connects every rank with every other (so all pairs of any layout, by the code
-// that training uses), then sends messages between two at a time, both ways.
-//
-// Pairs that have no rank in common are measured at the same time, so links that share a network may slow each other.
-// Run on an emulated NCCL only, not on a GPU yet.
 
 // The measurements of one rank.
 struct LinkMeasurements {
@@ -92,6 +84,11 @@ struct LinkMeasurements {
 // environment that permits it.
 bool WouldUseNccl(const std::vector<DoctorFacts>& ranks);
 
+// Measures NCCL between the ranks' GPUs, with the code that training uses: connects every rank with every other, then
+// measures each pair, first one way, then the other.
+//
+// A rank measures one pair at a time; other pairs are measured meanwhile, so links that share a network may slow each
+// other.
 class LinkProbe {
  public:
   // All must outlive the object.
@@ -102,8 +99,8 @@ class LinkProbe {
   LinkProbe(const LinkProbe&) = delete;
   LinkProbe& operator=(const LinkProbe&) = delete;
 
-  // Call once. Blocking: all ranks call it; each wait takes at most options.timeout. Errors: those of
-  // NcclCommunicator; `control` cannot be used afterwards. ResourceExhausted: no device memory for a message.
+  // Must be called once. Blocking: all ranks call it; each wait takes at most options.timeout. Errors:
+  // ResourceExhausted, no device memory for a message; those of NcclCommunicator, after which `control` cannot be used.
   absl::StatusOr<LinkMeasurements> Run(const ProbeOptions& options);
 
  private:

@@ -18,15 +18,15 @@ namespace hadal {
 struct RankMeasurements {
   double next_bytes_per_second = 0;  // to the next rank, with all other links idle: ranks take turns
   double next_latency_seconds = 0;   // half a round trip of 8 bytes, the fastest of many
-  // While every rank sends to the next and receives from the previous one, as in an all-reduce.
+  // To the next rank while every rank sends to its next one, as in an all-reduce.
   double ring_bytes_per_second = 0;
   double gflops = 0;                  // matrix products with the rank's threads, on all ranks at once
   double write_bytes_per_second = 0;  // into the run directory, with fsync, on all ranks at once
   double rename_seconds = 0;          // create, fsync and rename of a small file
-  bool sees_others = false;           // sees every other rank's file in the directory
-  bool lock_excludes = false;         // cannot take a lock that rank 0 holds (on rank 0: could take it)
-  std::string file_trouble;           // the error in the directory; empty: none
-  double gpu_flops = 0;               // bf16 products on its GPU, on all ranks at once; 0: no GPU, or gpu_trouble
+  bool sees_others = false;           // this rank sees every other rank's file in the directory
+  bool lock_excludes = false;  // locks work: this rank could not take a lock that rank 0 held (rank 0: could take it)
+  std::string file_trouble;    // the error in the directory; empty: none
+  double gpu_flops = 0;        // bf16 products on its GPU, on all ranks at once; 0: no GPU, or gpu_trouble
   double gpu_copy_bytes_per_second = 0;
   std::string gpu_trouble;
 };

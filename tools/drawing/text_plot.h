@@ -6,10 +6,10 @@
 //   2.10 ┤      ┗━━━━━━━━━
 //        └────────────────
 //         0             1,000
-// A column shows the mean of its points; columns without points are interpolated. The first curve is on top. Points
-// that are not finite are left out, and the legend counts them. If some curve falls (a loss), a curve that rises above
-// 1.25 times the highest first value is drawn along the frame's top edge, so that a diverging run does not flatten the
-// others.
+// A column shows the mean of its points; columns without points are interpolated. Where curves cross, the first one is
+// drawn over the others. Points that are not finite are left out, and the legend counts them. If some curve falls (a
+// loss), a curve that rises above 1.25 times the highest first value is drawn along the frame's top edge, so that a
+// diverging run does not flatten the others.
 // Threads: pure function.
 #pragma once
 
@@ -31,7 +31,7 @@ struct TextPlotOptions {
   int rows = 12;     // REQUIRES: ≥ 3
   std::string title;
   std::string x_label;
-  bool unicode = true;
+  bool unicode = true;  // false: ASCII
   bool color = false;
 };
 

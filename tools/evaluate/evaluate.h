@@ -5,8 +5,8 @@
 // The test splits of the list (configs/corpora.proto) are checked and copied before the first is translated. FOLDER
 // gets NAME.source, NAME.reference and NAME.hypothesis of each, lines as sacreBLEU reads them, and test_sets.json,
 // which names them; then `pyhadal evaluate FOLDER` (tools/python) scores them and writes the reports.
-// Interrupted, the command goes on where it was: NAME.key names the checkpoint's contents, the options, the source and
-// the translation, and a translation is kept if all of them are the same.
+// After an interruption the same command continues: NAME.key identifies the checkpoint's contents, the options, the
+// source and the translation; a translation is kept if all of these are the same.
 // Only files that test_sets.json names are replaced; one process at a time writes into FOLDER.
 // Memory: the model, a buffer of lines, the text of the largest test set.
 #pragma once

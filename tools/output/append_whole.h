@@ -1,8 +1,8 @@
 // Appends to a file that others read while it grows: a piece (a line, a record) is written whole or not at all.
-//
 // Why: on a full disk write(2) may write only the beginning of a piece. A piece appended later, when there is space
 // again, would follow it directly: two lines merged into one, or a record that no reader can skip.
-// Why WholeAppender holds pieces: a run goes on while its disk is full, and its numbers of those steps exist only here.
+// Why WholeAppender holds pieces: a run continues while its disk is full, and the numbers of those steps exist only
+// here.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,6 @@ class WholeAppender {
 //
 // A line ends at "\n"; the last one may lack it. Reads blocks of kBlockBytes from the end as needed.
 // Thread safety: one thread. Memory: the longest line and a block. The file must not change while it is read.
-
 class ReverseLines {
  public:
   static constexpr int64_t kBlockBytes = int64_t{1} << 16;

@@ -1,5 +1,4 @@
 // Formats numbers for readers: durations, counts, rates, and values that may not be finite.
-//
 // Threads: pure functions. None prints "nan", "inf" or "-0".
 #pragma once
 

@@ -20,11 +20,12 @@
 //
 // Resumption: opening with first_step = s leaves out the first step ≥ s and everything after it, so that the lines
 // appended later leave no gap and repeat no step. A line truncated by a crash is left out with everything after it.
-// One writer: each attempt copies what remains to a file of its own, PATH.<attempt>, and renames it to PATH. What an
-// earlier attempt still appends goes to its own file, which then has no name. `may_write` is called between copy and
-// rename; pipeline/checkpoint/run_owner.h says why. Readers who follow the file must open it again (`tail -F`).
-// A link at PATH is refused: what it leads to is not hadal's to empty. A file without any line of hadal's is a user's,
-// or damaged: it is moved to PATH.replaced.<attempt>.
+// One writer: each attempt copies what remains to a file of its own, PATH.<attempt>, and renames it to PATH. If an
+// earlier attempt still appends, that goes to its own file, which no longer has a name. `may_write` is called between
+// copy and rename; pipeline/checkpoint/run_owner.h says why. Readers who follow the file must open it again (`tail
+// -F`).
+// A link at PATH is refused, because its target may not be hadal's file. A file without any line of hadal's belongs to
+// a user, or is damaged: it is moved to PATH.replaced.<attempt>.
 // A full disk: lines that cannot be written are held in memory (append_whole.h) and written when there is space again;
 // the user is warned at the first. Lines beyond what is held are counted in a line of event "warning" in their place.
 #pragma once
@@ -75,12 +76,12 @@ class MetricsJsonl : public MetricsSink {
       : options_(std::move(options)), file_(std::move(file), options_.path) {}
   void WriteLine(std::string line);
   void Warn(const std::string& text) const;
-  // Says that lines are held, or that they are in the file and how many are lost, when either begins.
+  // Warns when lines begin to be held, and when they have been written, with the number of lost ones.
   void TellOfHeldLines(const absl::Status& written);
 
   Options options_;
   WholeAppender file_;
-  int64_t step_ = 0;      // the last one that was reported
+  int64_t step_ = 0;      // the last step reported
   bool holding_ = false;  // the file lacks lines
 };
 

@@ -1,14 +1,15 @@
-// The sink that prints progress. On a terminal: one line that updates itself, and below it the strip over the depth.
-// Otherwise: plain lines at the first step, every `plain_interval_seconds`, and at the last step, with the strip at
-// each validation. Both: a line for the run, each validation and each event, and a summary at the end.
+// The sink that prints progress. On a terminal: one line that updates itself, and below it a strip with the gradient
+// norms over the depth (RenderDepthStrip). Otherwise: plain lines at the first step, every `plain_interval_seconds`,
+// and at the last step, with the strip at each validation. Both: a line for the run, each validation and each event,
+// and a summary at the end.
 //
 //   step 1,234/10,000  12%  loss 4.321  ppl 75.2  lr 4.9e-04  gnorm 1.23  12.3k tok/s  ETA 3m20s
 //   gnorm by depth 2e-05 ▂▂▃▃▃▃▄▄▄▄▅│▆▆▇▇▇▇█████ 3e-02
-// Warns once if other programs hold the cores of several threads: in ten seconds of training, the first threads waited
-// for a core in a quarter of their computing time.
+// With several threads per rank, warns once if other programs use the cores: after ten seconds of training, the ranks'
+// main threads have waited for a core for a quarter of their computing time.
 // In a narrow window the line drops its least important parts first (the bar, the learning rate, …); it never wraps. A
 // loss that is not finite is shown as a word.
-// Threads: as MetricsSink. Blocking: only while the terminal accepts the bytes.
+// Threads: one at a time calls it. Blocking: only while the terminal accepts the bytes.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +28,6 @@
 #include "tools/output/work_progress.h"
 
 namespace hadal {
-
-// Draws gradient norms over the depth in one line of text: each column ▁▂▃▄▅▆▇█ stands for a few neighbouring sublayers
-// and shows the logarithm of their norm, with the encoder left and the decoder right of a border.
-//
-//   ▅▅▄▄▄▃▃▃▂▂▂▂▂▃▃▃▄▄▅▆│▃▃▃▃▄▄▄▄▅▅▅▅▆▆▆▇▇▇██
-// A column shows the geometric mean of its sublayers. "·" is a column whose norms are all zero, "×" one with a norm
-// that is not finite. Without Unicode: levels " .:-=+*#", "0" for zero and "x" for not finite.
 
 // The strip's vertical range. It widens at once and narrows slowly, so that a change of the norms moves the strip
 // rather than its scale. It always spans at least one decade.
@@ -66,6 +60,12 @@ struct DepthStripText {
   int columns = 0;  // of all three together
 };
 
+// Draws gradient norms over the depth in one line of text: each column ▁▂▃▄▅▆▇█ stands for a few neighbouring sublayers
+// and shows the logarithm of their geometric mean, with the encoder left and the decoder right of a border.
+//
+//   ▅▅▄▄▄▃▃▃▂▂▂▂▂▃▃▃▄▄▅▆│▃▃▃▃▄▄▄▄▅▅▅▅▆▆▆▇▇▇██
+// "·" is a column whose norms are all zero, "×" one with a norm that is not finite. Without Unicode: levels
+// " .:-=+*#", "0" for zero and "x" for not finite.
 DepthStripText RenderDepthStrip(const DepthStrip& strip, const DepthScale& scale);
 
 class Progress : public MetricsSink {

@@ -7,7 +7,6 @@
 //   2026-11-22T02:44:00.123Z environment: NCCL_DEBUG=INFO SLURM_JOB_ID=17
 //   2026-11-22T03:10:41.007Z watchdog [rank 1]: waiting for 5m0s: …
 //   2026-11-22T03:15:41.019Z end: exit code 5: …
-//
 // Why: mpirun merges the output of all ranks into one stream, which is lost with the terminal; these files remain, one
 // per rank. Each line is appended by one write, so that a crash loses none; a resumed run appends to the same file.
 #pragma once

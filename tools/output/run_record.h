@@ -21,7 +21,7 @@ struct ValidationRecord {
   int64_t step = 0;
   double nll = 0;
   std::optional<double> bleu;
-  std::optional<double> wer;  // word error rate, a share; of speech runs alone
+  std::optional<double> wer;  // word error rate, errors / words; only in runs of speech
 };
 
 struct TextRecord {
@@ -66,8 +66,8 @@ struct RunRecord {
   std::vector<EffectiveValue> config;  // every field; empty: no readable config
   std::optional<LayoutRecord> layout;  // absent: no readable config
   std::string trace_json;              // the latest trace of the last layout; empty: none
-  std::string finish;                  // why it ended; empty: it has not ended by itself
-  std::string failure;                 // the error that ended its last start, by rank 0's log; empty: none
+  std::string finish;                  // the reason of its end; empty: it has not ended by itself
+  std::string failure;                 // the error that ended its last start, from rank 0's log; empty: none
 
   int cores() const { return ranks * threads; }
 };

@@ -37,13 +37,10 @@
 
 namespace hadal {
 
-// TFRecord framing: the container of TensorBoard's event files.
-//
+// Returns `data` as one TFRecord, of which TensorBoard's event files consist:
 //   record = length (8 bytes, little-endian) · masked CRC-32C of those 8 bytes (4) · data · masked CRC-32C of data (4)
 // A reader stops at a truncated record and continues when the rest arrives, so records are written whole
 // (append_whole.h).
-
-// The framed bytes of one record.
 std::string FrameRecord(std::string_view data);
 
 // Takes the first record of `in`; returns false if it is cut or its length is damaged. `data`: nullopt if its checksum

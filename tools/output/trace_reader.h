@@ -1,7 +1,6 @@
-// Reads a trace (trace_writer.h) one event at a time. A step of 64 ranks has half a million events, which as one JSON
-// value would take ten times the file's size in memory.
-//
-// Threads: pure. Memory: the largest event, and everything outside the list of events.
+// Reads a trace (trace_writer.h) one event at a time. A step of 64 ranks has half a million events; parsed into one
+// JSON value, the trace would take ten times its size in memory.
+// Thread safety: any thread. Memory: the largest event, and everything outside the list of events.
 #pragma once
 
 #include <functional>

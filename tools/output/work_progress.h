@@ -1,4 +1,5 @@
-// Shows how far a command is while it works for more than a second, in one line that a thread of its own redraws.
+// WorkProgress shows the progress of a command that takes more than a second, in one line that a thread of its own
+// redraws. Also the layout of progress lines, which training uses.
 //
 //   encoding train  41%  12.3M/30.1M bytes  ETA 8s
 //   training the vocabulary  12s                                   (total unknown)
@@ -23,12 +24,6 @@
 
 namespace hadal {
 
-// Detects what the terminal can show: a self-updating line, colours, block characters, and its width.
-//
-// Under mpirun each rank's standard output is a pseudo-terminal even if mpirun itself writes to a file. Its window then
-// has no size (measured with Open MPI 4.1), and the output counts as plain, unless HADAL_COLUMNS gives the width of the
-// terminal that mpirun writes to (launch/quickstart sets it). Open MPI does not forward later changes of the size.
-
 struct TerminalStyle {
   bool live = false;    // a terminal that understands cursor movement
   bool color = false;   // live, and NO_COLOR (no-color.org) is not set
@@ -36,6 +31,11 @@ struct TerminalStyle {
   int columns = 80;
 };
 
+// Detects what the terminal can show: a self-updating line, colours, block characters, and its width.
+//
+// Under mpirun each rank's standard output is a pseudo-terminal even if mpirun itself writes to a file. Its window then
+// has no size (measured with Open MPI 4.1), and the output counts as plain, unless HADAL_COLUMNS gives the width of the
+// terminal that mpirun writes to (launch/quickstart sets it). Open MPI does not forward later changes of the size.
 // Uses the file descriptor and TERM, NO_COLOR, HADAL_ASCII, LC_ALL, LC_CTYPE and LANG. A locale that is unset, C or
 // POSIX says nothing about the terminal and counts as Unicode.
 TerminalStyle DetectTerminal(int file_descriptor);
@@ -43,8 +43,7 @@ TerminalStyle DetectTerminal(int file_descriptor);
 // The window's current width, or 0 if there is no window.
 int TerminalColumns(int file_descriptor);
 
-// Lays out the progress line: labelled values, of which the least important are dropped in a narrow window.
-
+// Colours of the progress line.
 enum class Ink { kPlain, kDim, kBold, kGood, kBad, kEncoder, kDecoder };
 
 // `text` in the ink's colour if `color`, else unchanged.

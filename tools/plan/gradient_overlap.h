@@ -4,17 +4,16 @@
 //   start(i)    = max(complete(i), received(i−1))
 //   received(i) = start(i) + pieces · bytes(i) / bandwidth
 //   summed(i)   = max(received(i) + latency, called(i), summed(i−1)) + pieces · adding
-// where i counts the pieces of one owner in order of completion, and called(i) is when the host has made the calls for
-// this piece's round and for those before. A piece is what an owner has of a round, and complete when all of the round
-// is. Each slice has one owner among the replicas and one round (slice_ownership.h); the owner receives R−1
-// pieces of it or, with blocks of replicas, a rank about as many as a relay and as an owner
-// (exchange/replica_buckets.h), each over one link within or between nodes.
-// The slices of every owner are spread over the depth of the stage, so each owner receives during the whole backward;
-// only the transfer of the last piece cannot overlap it.
-// Completion: during the last micro-batch of a chunk, backward runs from the last sublayer to the first and sends
-// gradients in parts with equal numbers of sublayers: one sublayer per part on CPUs, at most 16 parts on a device with
-// graphs (graph_cache.h). Tied tables are last, after every stage that uses one.
-// Not modelled: recomputation of a whole segment before its backward; send limits, which are never the bottleneck.
+// where i counts the pieces of one owner in order of completion, and called(i) is the time when the host has made the
+// calls for this piece's round and all earlier ones. A piece is the part of a round that has one owner; it is complete
+// when the whole round is. Each slice has one owner among the replicas and one round (slice_ownership.h); the owner
+// receives R−1 pieces of it or, with blocks of replicas, a rank about as many as a relay and as an owner
+// (exchange/replica_buckets.h), each over one link within or between nodes. The slices of every owner are spread over
+// the depth of the stage, so each owner receives during the whole backward; only the transfer of the last piece cannot
+// overlap it. Completion: during the last micro-batch of a chunk, backward runs from the last sublayer to the first and
+// sends gradients in parts with equal numbers of sublayers: one sublayer per part on CPUs, at most 16 parts on a device
+// with graphs (graph_cache.h). Tied tables are last, after every stage that uses one. Not modelled: recomputation of a
+// whole segment before its backward; send limits, which are never the bottleneck.
 // Threads: pure.
 #pragma once
 
@@ -29,7 +28,7 @@
 
 namespace hadal {
 
-// What one owner has of a round.
+// The gradients of one round that one owner receives.
 struct GradientPiece {
   int round = 0;
   double complete_seconds = 0;
@@ -62,8 +61,9 @@ struct UpdateAndGather {
   int rounds = 1, exchanges = 1;                  // equally long; the last round ends with the last exchange
 };
 
-// What the gather adds to the update, if a round is gathered once it and those before are updated and gathered: the end
-// is that of the first round's update and all exchanges, or of the whole update and the last round's exchanges.
+// Returns the seconds by which gathering extends the update. A round is gathered after its update and after the
+// gathering of the rounds before it; so the end is the later of (first round's update + all exchanges) and (whole
+// update + last round's exchanges).
 double GatherBehindUpdate(const UpdateAndGather& tail);
 
 // The time when all pieces are summed; 0 without pieces. `pieces`: in the order of rounds.

@@ -27,23 +27,21 @@
 
 namespace hadal {
 
-// LayoutMemory computes what the ranks of a planned pipeline take on a machine's devices: the bytes of the arenas, laid
-// out as training lays them out (engine.h), stage by stage, so that a search can stop at the first rank that does
-// not fit.
-//
-// A device holds a rank if LimitedBytes (memory_fit.h) are at most
-//   memory_gib − max(reserved_gib, DriverBytes)      and pipeline.memory_limit_bytes, if set
-// Threads: const, pure. Time: 4 µs a sublayer of a stage.
-
 struct FullestStage {
   int stage = 0;
   int64_t bytes = 0;
 };
 
+// LayoutMemory computes the bytes that the ranks of a planned pipeline take on a machine's devices. The arenas are laid
+// out as in training (engine.h), stage by stage, so that a search can stop at the first rank that does not fit.
+//
+// A device holds a rank if LimitedBytes (memory_fit.h) are at most
+//   memory_gib − max(reserved_gib, DriverBytes)      and pipeline.memory_limit_bytes, if set
+// Threads: const, pure. Time: 4 µs a sublayer of a stage.
 class LayoutMemory {
  public:
-  // `model` and `machine` must outlive the object. `stream`: of the machine's kind of device; may be one for layouts
-  // alone. `limit_bytes`: pipeline.memory_limit_bytes.
+  // `model` and `machine` must outlive the object. `stream`: of the machine's kind of device; may be
+  // Stream::ForLayouts. `limit_bytes`: pipeline.memory_limit_bytes.
   LayoutMemory(const ModelPlan& model, const Machine& machine, const Stream& stream, int64_t limit_bytes);
 
   // The most that a rank of this plan may take.
@@ -74,7 +72,7 @@ class LayoutBounds {
   absl::StatusOr<double> Share(const LayoutPrediction& layout);
   // `borders`: of the layout's pieces.  REQUIRES: Share of the layout is finite.
   double Cut(const LayoutPrediction& layout, const std::vector<int32_t>& borders) const;
-  // The least time of all layouts whose Share was asked, with all devices busy.
+  // The least time with all devices busy, over all layouts for which Share was called.
   double roofline_seconds() const { return roofline_seconds_; }
 
  private:

@@ -28,7 +28,7 @@ namespace hadal {
 struct KeptFields {
   bool stages = false, replicas = false, chunks = false, schedule = false, recompute_every = false,
        optimizer_sharding = false;
-  bool batch = false;  // the size of micro-batches, too
+  bool batch = false;  // also the size of micro-batches
 
   static constexpr bool KeptFields::*kAll[] = {
       &KeptFields::stages,          &KeptFields::replicas,           &KeptFields::chunks, &KeptFields::schedule,

@@ -69,14 +69,14 @@ enum class PredictionDetail {
 };
 
 // Predicts the time of a plan's step. `plan`: replica 0's. `model`: with the types in which the device stores numbers
-// (ModelPlan::compute_storage). Of the result's `pipeline`, what the plan has is set.
+// (ModelPlan::compute_storage). In the result's `pipeline`, only the fields that PipelineLayout has are set.
 // Errors: those of the costs.
 absl::StatusOr<LayoutPrediction> PredictLayout(const ModelPlan& model, const BatchOptions& batch,
                                                const PipelineLayout& pipeline, const LayoutMachine& machine,
                                                PredictionDetail detail = PredictionDetail::kParts);
 
-// The host's time for each forward and backward of a pipeline of so many chunks, all stages together: it launches, and
-// makes two calls if messages come and go.
+// Returns the host's time for each forward and backward in a pipeline of `global_chunks` chunks: the launch, and two
+// calls if there are messages.
 double PhaseGapSeconds(const StepCosts& costs, int global_chunks);
 // Seconds for the R replicas of a stage to send each other (R-1)/R of `bytes`, one way, in `rounds` groups.
 double ExchangeSeconds(double bytes, double rounds, const GridShape& grid, const LayoutMachine& machine);

@@ -5,9 +5,9 @@
 // How: best-first search. A candidate's first lower bound is its share of the work; when it reaches the head of the
 // queue, it gets the bound of its stages as they would be cut (layout_bounds.h). When it reaches the head again, the
 // stages of one replica are laid out (layout_bounds.h), and if all fit it is replayed (layout_prediction.h). At the
-// head once more, with the smallest time of all, it gets the report that `hadal plan` prints of it (plan_report.h), in
-// which all ranks are laid out; if these fit, it is listed. So most candidates are never laid out, yet the answer is
-// that of trying them all (the tests do), and its bytes are those of `hadal plan`.
+// head once more, now with the smallest time of all, it gets `hadal plan`'s report (plan_report.h), for which all ranks
+// are laid out; if they fit, it is listed. So most candidates are never laid out, yet the result is the same as trying
+// them all (tests compare), and its bytes are those of `hadal plan`.
 // Threads: pure. Time: some ten seconds for 512 devices and 2,500 sublayers; several times that if nothing fits.
 #pragma once
 
@@ -46,7 +46,7 @@ struct LayoutSearch {
 absl::StatusOr<LayoutSearch> SearchLayouts(const TrainOptions& options, const Machine& machine, const StepCosts& costs,
                                            int threads, const SearchOptions& search);
 
-// What `hadal plan --machine` prints about.
+// The search that LayoutSearchToText and LayoutSearchToJson describe.
 struct SearchText {
   const TrainOptions& options;
   const Machine& machine;

@@ -59,10 +59,11 @@ struct PlanReport {
   DeviceKind device = DeviceKind::kCpu;
   std::vector<ChunkReport> chunks;   // in order of depth, of replica 0
   std::vector<ArenaLayout> layouts;  // [ranks], stages x replicas
-  int64_t relu_mask_bytes = 0;   // part of layouts: the most that a rank has for masks, if its device has the products
-  double step_seconds = 0;       // by replay, plus the optimizer's
-  double optimizer_seconds = 0;  // of the slowest rank
-  double bubble = 0;             // share of the ranks' time, by replay
+  int64_t relu_mask_bytes =
+      0;  // part of layouts: the most that a rank reserves for ReLU masks, if its device supports them
+  double step_seconds = 0;                     // by replay, plus the optimizer's
+  double optimizer_seconds = 0;                // of the slowest rank
+  double bubble = 0;                           // share of the ranks' time, by replay
   std::optional<LayoutPrediction> prediction;  // if costs gave the times
 
   // LimitedBytes (memory_fit.h) of the rank that has the most.
@@ -73,12 +74,12 @@ struct PlanReport {
 ModelPlan PlannedModel(const TrainOptions& options, DeviceKind device);
 RankResources PlannedResources(const PipelineOptions& options, int ranks, DeviceKind device);
 
-// `stream` may be one for layouts only. Errors: those of MakeFittingLayout (ResourceExhausted, with the nearest
-// settings that fit).
+// `stream` may be Stream::ForLayouts. Errors: those of MakeFittingLayout (ResourceExhausted, with the nearest settings
+// that fit).
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
                                           const MachineRate& rate);
-// As above, with costs instead of a rate; `rate` is then taken from them. `devices_per_node`: ranks fill nodes of so
-// many; 0: all are on one.
+// As above, with costs instead of a rate; `rate` is then taken from them. `devices_per_node`: ranks fill nodes of this
+// size; 0: all are on one node.
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
                                           const StepCosts& costs, int devices_per_node = 0);
 

@@ -27,7 +27,6 @@ namespace hadal {
 //   0 global_norm          tail operations have no numbers
 // The lines of a rank are in the order of execution; ranks may be in any order. '#' starts a comment.
 // Threads: pure. Blocking: none.
-
 std::string ScheduleToText(const std::vector<RankProgram>& programs);
 
 // Parses the programs of ranks 0 … stages − 1. It does not check that they fit each other (CheckSchedule does).

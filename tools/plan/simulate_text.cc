@@ -1,6 +1,5 @@
 // The output of `hadal simulate`: text, JSON and a timeline.
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>

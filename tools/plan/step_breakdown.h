@@ -2,7 +2,7 @@
 // (pipeline/schedule/schedule_replay.h).
 //
 //   compute    what a rank computes, mean over the ranks
-//   host       what it adds that a rank's device waits for its host: after a message, and where it is the slower
+//   host       what it adds that a rank's device waits for its host: after a message, and where the host is slower
 //   bubble     idle time of the schedule even with equal chunks and free links: fill and drain
 //   imbalance  what chunks of unequal cost and slow ranks add
 //   links      what latency and limited links add

@@ -1,7 +1,6 @@
 // StepCosts gives the costs of a step's parts on one device; the planner needs no other numbers about speed.
 // Implementations: the roofline of a described machine (roofline_costs.h) and a profile measured on a real one
 // (profiled_costs.h).
-//
 // Threads: const, pure.
 #pragma once
 
@@ -17,40 +16,40 @@
 
 namespace hadal {
 
-// Machine: the planner's model of a cluster of equal nodes, in SI units. Made from a description
-// (configs/machine.proto), with its efficiency factors applied.
-//
-// One device runs one rank. Ranks fill nodes in order (process_grid.h: replicas of a stage are neighbours).
-
 // Bandwidth and latency of messages from one device to another.
 struct LinkRate {
   double bytes_per_second = 0;  // achieved; 0: transfers are free
   double latency_seconds = 0;
 
+  // How long a message of `bytes` occupies the link; it arrives latency_seconds later.
   double HeldSeconds(double bytes) const { return bytes_per_second > 0 ? bytes / bytes_per_second : 0; }
 };
 
-// The element type of matrix products; determines bytes per element and peak rate, and the kind of device: only GPUs
-// have bf16.
+// The element type of matrix products; determines bytes per element, peak rate and the kind of device: a machine with
+// bf16 is taken for GPUs, one with fp32 for CPUs.
 enum class Precision { kFp32, kBf16 };
 
+// Machine: the planner's model of a cluster of equal nodes, in SI units. Made from a description
+// (configs/machine.proto), with its efficiency factors applied.
+//
+// One device runs one rank. Ranks fill nodes in order (process_grid.h: replicas of a stage are neighbours).
 struct Machine {
   std::string name;
   int nodes = 1;
   int devices_per_node = 1;
   int64_t memory_bytes = 0;    // of a device, available for buffers
-  int64_t reserved_bytes = 0;  // of a device, beside these
+  int64_t reserved_bytes = 0;  // of a device, besides memory_bytes: for the driver and libraries
   Precision precision = Precision::kFp32;
-  double peak_flops = 0;       // per second and device; 0: not described, a profile must give it
-  double matmul_flops = 0;     // achieved by large products
-  double attention_flops = 0;  // achieved by attention's products
-  int matmul_units = 1;
-  int matmul_tile = 128;
+  double peak_flops = 0;               // per second and device; 0: not described, a profile must give it
+  double matmul_flops = 0;             // achieved by large products
+  double attention_flops = 0;          // achieved by attention's products
+  int matmul_units = 1;                // that work on tiles of a product in parallel: multiprocessors, cores
+  int matmul_tile = 128;               // edge of a tile, in elements
   double memory_bytes_per_second = 0;  // achieved
-  double kernel_seconds = 0;
-  double gap_seconds = 0;           // of the host, for each forward and backward
-  double call_seconds = 0;          // of the host, for each send or receive, or group of them
-  double grouped_call_seconds = 0;  // of the host, for each in a group
+  double kernel_seconds = 0;           // shortest time from one kernel's start to the next one's
+  double gap_seconds = 0;              // a device waits for its host, before each forward and backward
+  double call_seconds = 0;             // of the host, for each send or receive, or group of them
+  double grouped_call_seconds = 0;     // of the host, for each in a group
   LinkRate intra_node, inter_node;
   bool overlap = true;
 
@@ -81,7 +80,8 @@ class StepCosts {
   virtual absl::StatusOr<std::vector<SublayerSeconds>> Sublayers(const ModelPlan& plan,
                                                                  const ActivationCapacity& capacity,
                                                                  bool recompute) const = 0;
-  // Seconds of the step's tail on a rank that holds gradients of `held` elements and updates `updated` of them.
+  // Seconds of the end of a step (zeroing gradients, their norm, Adam) on a rank that holds gradients of `held`
+  // elements and updates `updated` of them.
   virtual double UpdateSeconds(double held, double updated) const = 0;
   // Seconds to add one element of another replica's gradient.
   virtual double SumSeconds() const = 0;
@@ -89,13 +89,14 @@ class StepCosts {
   virtual LinkRate Link(bool leaves_node) const = 0;
   // Seconds that a rank's device waits for its host before each forward and backward.
   virtual double GapSeconds() const = 0;
-  // Seconds of a rank's host for each send or receive of whatever size, or group of them; a rank makes them one after
-  // the other. What each call in a group adds.
+  // Seconds of a rank's host for each send or receive of any size, or for each group of them (CallSeconds), and the
+  // seconds that each call in a group adds (GroupedCallSeconds). A rank makes them one after the other.
   virtual double CallSeconds() const = 0;
   virtual double GroupedCallSeconds() const = 0;
   // Whether transfers overlap computation.
   virtual bool overlap() const = 0;
-  // The most parts in which a chunk's last backward sends its gradients; each part has at least one sublayer.
+  // The largest number of parts in which the backward of a step's last micro-batch in a chunk (pipeline/stage/chunk.h)
+  // sends gradients to the other replicas; each part has at least one sublayer.
   virtual int32_t backward_parts() const = 0;
   // Peak of one rank's matrix products, in operations per second; the reference for utilisation.
   virtual double peak_flops() const = 0;

@@ -14,8 +14,9 @@
 //   communication      as measured, without idle time that the replay counts as wait: a sender waiting for space at its
 //                      neighbour, and a rank waiting in the tail for the last backward of others
 //   unexplained        the step minus everything measured
-// The step is rank 0's. Others may have begun theirs while rank 0 still wrote what the last one brought, and waited for
-// it: by what the parts exceed the step, exposed transfers, then communication are less than measured.
+// The step is rank 0's. Other ranks may have begun theirs while rank 0 still wrote the results of the last step, and
+// waited for it. If the parts therefore exceed the step, exposed transfers and then communication are reduced by the
+// difference.
 // Two parts can be negative: slower; imbalance, if unequal stages fit the schedule better than equal ones would.
 // Steady steps: steps with recorded stage times (long runs record only some, evenly spaced), except the first, which
 // pages memory in, and steps whose update was skipped.
@@ -83,13 +84,12 @@ struct RunSummary {
 // Errors: those of the replay.
 absl::StatusOr<RunSummary> Summarize(const RunRecord& run);
 
-// Names the stage that computes at least a tenth longer than the mean of the others, where imbalance takes a hundredth
-// of the step or more, with the reason as far as it is known and the remedy; "" if there is no such stage. Waiting for
-// such a stage counts as imbalance as far as it takes longer in the mean, and as exposed transfers where it takes
-// longer at some micro-batches only.
+// If a stage computes at least a tenth longer than the mean of the others, and imbalance takes a hundredth of the step
+// or more, names it with the remedy and, if known, the reason; else "". Waiting for such a stage counts as imbalance if
+// it is slower on average, and as exposed transfers if it is slower only at some micro-batches.
 std::string DescribeSlowStage(const RunSummary& summary);
 
-// What a stage computes in a step according to a profile or a machine's description: at full speed, with nothing else
+// A stage's time for computing in a step, by a profile or a machine's description: at full speed, with nothing else
 // running.
 struct ComputeCosts {
   double forward = 0, recompute = 0, backward = 0;  // seconds, mean over the replicas
@@ -101,12 +101,9 @@ struct ComputeCosts {
 // nothing without stage times, or if they are of another number of stages.
 void CompareWithCosts(const std::vector<ComputeCosts>& costs, RunSummary& summary);
 
-// Compares a finished run with what a profile or a machine's description predicts for it, for `hadal report`.
-//
-// The prediction is that of `hadal plan` for the run's own config and ranks. A run's micro-batches are about as full as
-// the profile's if both read the same corpus. `hadal train --profile FILE --machine FILE` stores both files in the run
-// directory, so that the report finds them.
-
+// The prediction of `hadal plan` for a finished run's own config and ranks, from a profile or a machine's description,
+// beside what was measured. A run's micro-batches are about as full as the profile's if both read the same corpus.
+// `hadal train --profile FILE --machine FILE` stores both files in the run directory, so that the report finds them.
 struct RunPrediction {
   LayoutPrediction layout;
   std::string costs;            // the source of the costs

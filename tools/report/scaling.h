@@ -23,16 +23,14 @@
 
 namespace hadal {
 
-// The configs of runs side by side: what a report says of them, and whether runs differ in their layout only.
-
-// A table of the fields that a run has set to something other than their default, or in which runs differ. A row has
-// the field and each run's value ("-": its config could not be read), the first row the runs' names. Empty if no config
-// could be read.
+// Returns a table of the fields that a run has set to something other than their default, or in which runs differ. A
+// row has the field and each run's value ("-": its config could not be read), the first row the runs' names. Empty if
+// no config could be read.
 std::vector<std::vector<std::string>> SettingsTable(const std::vector<RunRecord>& runs);
 
-// What keeps two runs from being layouts of one run: the fields in which they differ outside layout, size of the batch,
-// length of the run and records, at most three of them with their values, or a config that cannot be read. "": nothing.
-// Values that are derived from other fields do not count: the other fields do.
+// Returns why two runs are not layouts of one run: a config that cannot be read, or up to three fields with different
+// values, apart from fields of the layout, the batch's size, the run's length and its records; "" if they are. Derived
+// values are not compared, only the fields from which they are derived.
 std::string DifferenceBesideLayout(const RunRecord& a, const RunRecord& b);
 
 enum class ScalingKind { kStrong, kWeak, kMixed };
@@ -55,8 +53,8 @@ struct Scaling {
 
 std::string ToString(ScalingKind kind);
 
-// Errors: InvalidArgument for fewer than two runs, runs that differ in more than their layout, or a
-// run without stage times; names the run.
+// Errors: InvalidArgument for fewer than two runs, runs that differ in more than their layout, or a run without stage
+// times; names the run.
 absl::StatusOr<Scaling> CompareRuns(const std::vector<RunRecord>& runs, const std::vector<RunSummary>& summaries);
 
 // Describes the largest cause of a row's loss, with its remedy: a slow stage (run_summary.h) first if the waiting for

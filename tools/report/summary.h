@@ -1,5 +1,5 @@
-// `hadal summary RUN…` says what is known of one or several runs: diagnoses, where the time went, memory, scaling
-// efficiency and its causes, config.
+// `hadal summary RUN…` reports on one or several runs: diagnoses, where the time went, memory, scaling efficiency and
+// its causes, config.
 //
 //   hadal summary run                            as text; a run that ends writes it to run/report.txt
 //   hadal summary run --profile here.textproto   also what `hadal plan --profile` predicts for the run; --machine: for
@@ -40,7 +40,7 @@ absl::StatusOr<Summary> MakeSummary(const std::vector<std::string>& directories,
 
 struct SummaryCell {
   std::string text;
-  std::optional<double> value;  // the number behind it, in the unit of its column
+  std::optional<double> value;  // the number that `text` shows, in the unit of its column
 };
 
 struct SummaryTable {
@@ -73,10 +73,9 @@ void AddSummaryCommand(Command app, int& exit_code);
 //   hadal report run                              run/report.html, .json and .md
 //   hadal report run --profile here.textproto     with predictions, as `hadal summary`; --machine likewise
 //   hadal report run1 run2 run4 --out scaling     scaling.html, .json and .md: compares the runs
-// pyhadal draws (tools/python/pyhadal/report.py) what `hadal summary --format json` says. The page is one file without
-// scripts; the JSON is the summary's, the Markdown has its tables.
+// pyhadal (tools/python/pyhadal/report.py) draws the numbers of `hadal summary --format json`. The page is one file
+// without scripts; the JSON is the summary's, the Markdown has its tables.
 // Exit codes: 0, 1 a file cannot be written, 2 usage, or a Python package is missing.
-
 // Writes the runs' summary to STEM.txt, and their page beside it if Python has the packages; else a message says how to
 // install them. Returns what was written, a path a line.
 // Errors: MakeSummary's; file errors.

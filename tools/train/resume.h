@@ -45,7 +45,7 @@ absl::Status NoteResume(const std::string& run_directory, const std::string& ask
 
 // Rank 0: returns the checkpoint to resume from: the newest before `before_step`, or the one that `resume` names. If
 // settings have changed since, refuses it unless --accept-changes is given, and then prints the differences. The
-// message suggests that option only if `model`, the run's plan, still has the checkpoint's parameters.
+// message suggests that option only if the run's parameters, `model`, are still those of the checkpoint.
 // Errors: NotFound if "auto" finds no checkpoint; InvalidArgument, with the fields, if settings have changed, or if
 // both --resume CHECKPOINT and --init-from are given; those of FindLatest and of reading a named checkpoint.
 absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, const std::string& resume,

@@ -61,12 +61,6 @@ class TrainingSinks {
   MetricsFanOut fan_out_;
 };
 
-// Prepares `hadal train` on one rank: reads command line and config files, converts them to TrainOptions, and opens the
-// corpora and their vocabularies.
-//
-// Does not communicate: a rank reports its error in its RankSetup (rank_setup.h). Blocking: reads files. Threads: one
-// per rank.
-
 // The command line of `hadal train`.
 struct TrainArguments {
   ConfigArguments config;
@@ -98,13 +92,18 @@ struct PreparedRun {
   TimeLimit time_limit;
 };
 
+// Prepares `hadal train` on one rank: reads command line and config files, converts them to TrainOptions, and opens the
+// corpora and their vocabularies.
+//
+// Does not communicate: a rank reports its error in its RankSetup (rank_setup.h). Blocking: reads files. Threads: one
+// per rank.
 // Converts `config` (from LoadConfig(arguments.config)) to options and opens the corpora. `share`: the part of the
 // corpora's bytes that this rank verifies; the ranks of a host verify them together.
 // Errors: those of LoadConfig; InvalidArgument, naming the file or argument that set the field; file errors.
 absl::StatusOr<PreparedRun> PrepareRun(const TrainArguments& arguments, absl::StatusOr<config::RunConfig> config,
                                        const CorpusShare& share);
 
-// Appends to an error that names config fields the file or argument that set each of them.
+// If `error` names config fields, appends the file or argument that set each of them.
 absl::Status Explained(const absl::Status& error, const TrainArguments& arguments);
 
 }  // namespace hadal

@@ -21,9 +21,8 @@
 
 namespace hadal {
 
-// Counts the tokens of a text that a model's dictionary lacks. A dictionary has pieces, and text that is not cut into
-// them says nothing to the model.
-
+// Counts the tokens of a text that a model's dictionary lacks. A dictionary has pieces of words; a model can read only
+// text that is cut into them.
 class UnknownTokens {
  public:
   // `tokens`: of a text in this vocabulary.

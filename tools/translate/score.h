@@ -25,7 +25,7 @@
 #include "runtime/data/language_tags.h"
 #include "runtime/stream.h"
 #include "tools/command_line.h"
-#include "tools/translate/translate.h"
+#include "tools/translate/translate_options.h"
 
 namespace hadal {
 
@@ -53,6 +53,9 @@ absl::Status RunScore(const ScoreOptions& options, Communicator& communicator, c
 // Adds the options to a subcommand.
 void AddScoreOptions(Command command, ScoreOptions& options);
 
+// Number of words between white space (runtime/data/unicode_text.h).
+int64_t CountWords(absl::string_view line);
+
 // `hadal score --block N [--context C]`: the probability of a text as one stream under a language model.
 //
 // The stream is the tokens of all lines, each line followed by </s>. It is cut into blocks of N tokens, of which the
@@ -62,10 +65,6 @@ void AddScoreOptions(Command command, ScoreOptions& options);
 // --context-window C; as there, </s> counts as a token.
 // Writes one line per block: the sum of the natural-log probabilities of its new tokens, and their number, separated by
 // a tab. The summary has the perplexity per token, and per word, as above.
-
-// Number of words between white space (runtime/data/unicode_text.h).
-int64_t CountWords(absl::string_view line);
-
 // As RunScore. Errors also: InvalidArgument for a model that translates, a block that is longer than the model's
 // positions or a batch, and a context that leaves no new token.
 absl::Status RunScoreStream(const ScoreOptions& options, Communicator& communicator, const Stream& stream,

@@ -14,8 +14,7 @@
 // empty prompt. Forced tokens are part of the output and of its score.
 // A sentence's output depends only on the model, the options and, for samples, its line's number; not on other
 // sentences, ranks or threads. (On a GPU the last bits of its score depend on --beam, --batch and --longest-source,
-// which determine the sizes of products: decode_capacity.h.)
-// The file of --out: translation_output.h.
+// which determine the sizes of products: decode_capacity.h.) translation_output.h also describes how --out is written.
 // --buffer lines at a time are read, then translated, then written; one line at a time if they are typed.
 #pragma once
 
@@ -54,10 +53,10 @@ struct TranslationJob {
   std::string direction;  // "en-de"; without effect if the options have no tags
   std::string input, output;
 };
-// The next file, or nullopt at the end. The previous one's translations are whole and closed.
+// The next file, or nullopt at the end. The previous file's translations are complete and closed.
 using NextTranslation = std::function<absl::StatusOr<std::optional<TranslationJob>>()>;
 
-// As RunTranslate, of several files with one loading of the model. `next` is called on rank 0 only.
+// As RunTranslate, for several files; loads the model once. `next` is called on rank 0 only.
 // REQUIRES: options name no input, output or direction.  Errors: those of RunTranslate and of `next`.
 absl::Status RunTranslations(const TranslateOptions& options, const NextTranslation& next, Communicator& communicator,
                              const Stream& stream, const TranslateStreams& streams);

@@ -64,7 +64,7 @@ struct TranslateOptions {
 
 // Add the options to a subcommand.
 void AddTranslateOptions(Command command, TranslateOptions& options);
-// Those of `hadal translate` that hold for several files: without input, output, direction and forms of output.
+// Adds the options of `hadal translate` that apply to several files: not input, output, direction and forms of output.
 void AddSetTranslationOptions(Command command, TranslateOptions& options);
 void AddSampleOptions(Command command, TranslateOptions& options);
 

@@ -1,4 +1,5 @@
-// What `hadal translate`, `sample` and `score` write: the form of a line, and the file of --out. Threads: one.
+// The output of `hadal translate` and `sample` for one line of input (FormatOutput), and the file of --out, which
+// `hadal score` uses too (OutputFile). Threads: one.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +16,14 @@
 
 namespace hadal {
 
-// What `hadal translate` and `hadal sample` print of one line of input:
+// The form of the output for one line of input:
 //
 //   text   up to nbest lines, best score first; the line's number and a tab before each if nbest > 1, its score and a
 //          tab if `scores`. A line end inside becomes a space. Without a hypothesis: one empty line
 //   JSON   {"line": N, "source": "…", "hypotheses": [{"text": "…", "tokens": ["…", …, "</s>"], "score": S,
 //           "log_probabilities": [P, …]}, …]}   on one line; "prompt" instead of "source" for a language model
 // `tokens` and `log_probabilities` have one entry for each token, forced ones and </s> included; P is the model's
-// log p, natural. What is not UTF-8 (a text that ends within a character) is replaced by U+FFFD in JSON.
+// log p, natural. Invalid UTF-8 (a text that ends within a character) is replaced by U+FFFD in JSON.
 struct OutputForm {
   int32_t nbest = 1;
   bool scores = false;  // before each text
@@ -36,9 +37,9 @@ struct OutputForm {
 std::string FormatOutput(const OutputForm& form, const Vocabulary& vocabulary, int64_t number, std::string_view input,
                          std::span<const Hypothesis> hypotheses);
 
-// The file of --out: whole, or not there. It is written as PATH.partial and renamed when it is finished; until then
-// PATH stays as it was. After an error PATH.partial remains with the lines that were written, if there are any.
-// Links are followed. A pipe, a device and an open file of the process (/dev/stdout) are written as they are.
+// The file of --out, replaced atomically: it is written as PATH.partial and renamed by Finish; until then an existing
+// PATH is unchanged. Without Finish, PATH.partial remains with the lines written so far, if there are any. Links are
+// followed. A pipe, a device and an open file of the process (/dev/stdout) are written as they are.
 // Blocking: all.
 class OutputFile {
  public:
@@ -51,7 +52,7 @@ class OutputFile {
   absl::Status Open(const std::string& path, const std::vector<std::string>& inputs);
   // REQUIRES: Open returned OK, and Finish has not been called.
   std::ofstream& stream() { return stream_; }
-  // Closes the file and gives it its name; without effect if none is open.
+  // Closes the file and renames it to PATH; does nothing if none is open.
   // Errors: ResourceExhausted if something was not written; those of renaming.
   absl::Status Finish();
 
