@@ -11,6 +11,7 @@
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/sampling_order.h"
+#include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/step_batches.h"
 #include "tests/support/training_engine.h"

@@ -134,7 +134,7 @@ TEST(TagsOption, KnowsFourWords) {
   LanguageTags tags = LanguageTags::kNone;
   const auto expect = [&](const std::string& word, LanguageTags expected) {
     CommandLine line("prepare", "");
-    AddTagsOption(line.program(), tags);
+    AddTagsOption(line.program(), tags, "none");
     EXPECT_EQ(line.Run({"--tags", word}), CommandLine::Outcome::kRan) << word;
     EXPECT_EQ(tags, expected) << word;
   };
