@@ -39,7 +39,7 @@ class Limits:
     body_bytes: int = 200_000
     lines: int = 2_000
     line_tokens: int = 400
-    turn_lines: int = 16     # translated together; then it is the next request's turn
+    turn_lines: int = 8      # translated together; then it is the next request's turn
     waiting: int = 64        # requests at a time
     wait_seconds: float = 4  # until its first turn
     seconds: float = 60      # for the whole request
@@ -179,7 +179,9 @@ def translator_of(arguments, limits):
         for line, tokens in zip(lines, pieces):
             if len(tokens) > limits.line_tokens:
                 raise ValueError(f"a line of {len(tokens):,} tokens; at most {limits.line_tokens}: {line[:40]} …")
-        results = translator.translate_batch(pieces, target_prefix=[target_tag] * len(pieces), beam_size=4, length_penalty=0.6)
+        longest = int(1.2 * max(map(len, pieces))) + 10  # as hadal's decode.max_length_a and _b
+        results = translator.translate_batch(pieces, target_prefix=[target_tag] * len(pieces), beam_size=4, length_penalty=0.6,
+                                             max_decoding_length=longest)
         return target.decode([result.hypotheses[0][len(target_tag):] for result in results])
     return translate
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """100 clients of examples/serve.py beside one that sends 2,000 lines: how long each waits, and how many are refused.
 
-    tests/bench/serve_load.py [EXPORT]      # a folder of `hadal checkpoint export --format ctranslate2`; else a random 6L-6L model of width 512
+    tests/bench/serve_load.py [EXPORT]      # a folder of `hadal checkpoint export --format ctranslate2`; else a random 3L-3L model of width 192
 
 Needs ctranslate2, sentencepiece, starlette and uvicorn. Each client sends one line as soon as its last answer is there, three times.
 """
@@ -26,7 +26,7 @@ def random_export(folder):
     from random_models import plain_model, sentencepiece_model
     contents = sentencepiece_model()
     size = len(parse_vocabulary("vocabulary.model", contents).tokens)
-    plain = plain_model(layers=(6, 6), d=512, hidden=2048, heads=8, source_vocabulary=size, target_vocabulary=size, max_positions=512)
+    plain = plain_model(layers=(3, 3), d=192, hidden=768, heads=4, source_vocabulary=size, target_vocabulary=size, max_positions=512)
     plain.vocabularies = {"vocabulary.model": contents}
     write_ctranslate2(plain, folder)
 

@@ -34,8 +34,7 @@ numbers() {
     for value in nan inf 1e999; do
       [[ $(refusal "$name" $value "$@") == *"--$name: Value $value is not "* ]] || fail "hadal $* --$name=$value is accepted"
     done
-    [[ $checked_later == *" $name "* || $(refusal "$name" -1 "$@") =~ "--$name: Value -1 "(is negative|not in range) ]] ||
-      fail "hadal $* --$name=-1 is accepted"
+    [[ $checked_later == *" $name "* || $(refusal "$name" -1 "$@") == *"--$name: "* ]] || fail "hadal $* --$name=-1 is accepted"
   done < <(entries "$@")
 }
 

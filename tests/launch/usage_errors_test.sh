@@ -18,12 +18,12 @@ prepare=("$hadal" prepare --out prepared --train)
 echo "bad usage"
 expect 2 "${prepare[@]}" one.txt; says "has no partner"
 expect 2 "${prepare[@]}" one.txt two.txt; says "line n of one must translate line n of the other"
-expect 2 "${prepare[@]}" text/train.en text/train.de --vocab-size -5; says "use at least a few hundred"
+expect 2 "${prepare[@]}" text/train.en text/train.de --vocab-size -5; says "Value -5 not in range 0 to"
 expect 2 "${prepare[@]}" two.txt two.txt --vocab-size 8000; says "ids, 8000 were requested"
 expect 2 "$hadal" prepare --out prepared; says "give --train"
-expect 2 "$hadal" inspect batch data/train --step -1; says "steps count from 1"
-expect 2 "$hadal" inspect batch data/train --target-tokens 1; says "raise the capacities"
-expect 2 "${prepare[@]}" text/train.en text/train.de --vocab-pairs 0; says "at least 1"
+expect 2 "$hadal" inspect batch data/train --step -1; says "Value -1 not in range 1 to"
+expect 2 "$hadal" inspect batch data/train --target-tokens 1; says "Value 1 not in range 2 to"
+expect 2 "${prepare[@]}" text/train.en text/train.de --vocab-pairs 0; says "Value 0 not in range 1 to"
 for command in "plan run.textproto --gflops" "checkpoint average run --out mean --last" "checkpoint average run --out mean --best" "checkpoint diff run run --lines"; do
   expect 2 "$hadal" $command -1; says "not in range"; lacks "[0-9]\{30\}"
 done

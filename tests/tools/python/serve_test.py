@@ -173,8 +173,9 @@ class ServeTest(unittest.TestCase):
         lines = [*random_text(3), "", "<script>alert(1)</script>"]
         page = self.page(text="\r\n".join(lines))
         pieces = sentencepiece.SentencePieceProcessor(model_file=os.path.join(self.folder, "vocabulary.model"))
-        results = ctranslate2.Translator(self.folder).translate_batch([pieces.encode(line, out_type=str) for line in lines],
-                                                                      beam_size=4, length_penalty=0.6)
+        source = [pieces.encode(line, out_type=str) for line in lines]
+        results = ctranslate2.Translator(self.folder).translate_batch(source, beam_size=4, length_penalty=0.6,
+                                                                      max_decoding_length=int(1.2 * max(map(len, source))) + 10)
         wanted = "\n".join(pieces.decode(result.hypotheses[0]) for result in results)
         self.assertTrue(wanted.strip())
         self.assertIn(f'<pre id="translation">{html.escape(wanted)}</pre>', page)
@@ -186,7 +187,8 @@ class ServeTest(unittest.TestCase):
         pieces = sentencepiece.SentencePieceProcessor(model_file=os.path.join(self.folder, "vocabulary.model"))
         line = random_text(1)[0]
         source = [["__en__", *pieces.encode(line, out_type=str)]]
-        result = ctranslate2.Translator(self.folder).translate_batch(source, target_prefix=[["__de__"]], beam_size=4, length_penalty=0.6)[0]
+        result = ctranslate2.Translator(self.folder).translate_batch(source, target_prefix=[["__de__"]], beam_size=4, length_penalty=0.6,
+                                                                     max_decoding_length=int(1.2 * len(source[0])) + 10)[0]
         wanted = pieces.decode(result.hypotheses[0]).removeprefix("__de__").strip()
         self.assertIn(f'<pre id="translation">{html.escape(wanted)}</pre>', self.page(text=line))
         self.serve("--source-tag", "__xx__")
