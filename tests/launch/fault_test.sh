@@ -97,7 +97,7 @@ finish 85; until_ nobody_left termed; expect 0 "$hadal" checkpoint verify termed
 row "TERM to mpirun itself, supervised" "saved, exit code 85 (mpirun returns 1)" "$seconds"
 
 job "${train[@]}" --set checkpoint.every_steps=0 --set stop.steps=100000000 --run-dir timed_out
-until_ steps_of timed_out 30; clock; for signal in TERM CONT TERM; do kill -$signal "$(ranks timed_out)"; done
+until_ steps_of timed_out 30; clock; rank=$(ranks timed_out); for signal in TERM CONT TERM; do kill -$signal "$rank"; done
 finish 85; expect 0 "$hadal" checkpoint verify timed_out
 row "TERM, CONT, TERM at once, as at Slurm's time limit" "saved, exit code 85" "$seconds"
 
@@ -109,7 +109,9 @@ row "SIGSTOP of the only rank (--stopped-limit 2s), supervised" "it is killed, t
 
 # ── A rank ends with an error of its own, while the others are at work: people read that one, and no other rank's "lost a peer" ──
 # Its address space may not grow (prlimit), so that the thread that is to save cannot start. Repeated, since ranks end in any order.
-if (ulimit -v 8000000; "$hadal" --version > /dev/null 2>&1); then
+if [[ $launcher = "Open MPI 5"* ]]; then
+  skip "a rank that may have no more memory" "Open MPI 5 leaves the stack of a thread behind, in which the saving thread starts"
+elif (ulimit -v 8000000; "$hadal" --version > /dev/null 2>&1); then
   for round in 1 2 3 4 5; do
     job "${mpi[@]}" 4 "${train[@]}" --set checkpoint.every_steps=0 --set stop.steps=100000000 --run-dir own$round
     until_ steps_of own$round 3; prlimit --pid "$(rank own$round 2)" --as=1:1

@@ -9,7 +9,7 @@ choose_launcher() {
   launcher=$(mpirun --version 2> /dev/null | sed -nE 's/^mpirun \(Open MPI\) /Open MPI /p; s/^HYDRA.*/MPICH/p')
   mpirun_options=(--bind-to none --oversubscribe) killed=137 lost=205
   case $launcher in
-    "Open MPI 5"*) lost=0 ;;
+    "Open MPI 5"*) lost=0; export OMPI_MCA_mpi_yield_when_idle=1 ;;  # 4 sets it for more ranks than cores
     MPICH) mpirun_options=(-bind-to none) killed=9 ;;
   esac
   echo "launcher: $launcher"
