@@ -20,6 +20,7 @@
 #include "kernels/cuda_host/operations.h"
 #include "kernels/cuda_host/visible_device.h"
 #include "runtime/check.h"
+#include "runtime/profiler.h"
 #include "runtime/status_macros.h"
 
 namespace hadal::cuda {
