@@ -49,7 +49,8 @@ double LinearFlops(const BenchStepOptions& o, bool recompute) {
 // Attention: two products forward, five backward, a head's square each; causal: pairs of a query and an earlier key.
 double AttentionFlops(const BenchStepOptions& o, bool recompute) {
   const double product = 2.0 * o.tokens * o.length * o.d_model;
-  return (recompute ? 9 : 7) * product * (o.encoder_layers + (1 + (o.length + 1) / (2.0 * o.length)) * o.decoder_layers);
+  return (recompute ? 9 : 7) * product *
+         (o.encoder_layers + (1 + (o.length + 1) / (2.0 * o.length)) * o.decoder_layers);
 }
 
 TEST(BenchStep, CountsTheProductsOfAStep) {
