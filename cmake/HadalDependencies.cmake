@@ -29,10 +29,3 @@ target_link_libraries(hadal_sentencepiece INTERFACE PkgConfig::SENTENCEPIECE)
 if(HADAL_BUILD_TESTS)
   find_package(GTest REQUIRED CONFIG)
 endif()
-
-# Debian's oneDNN package file requires OpenCL headers that hadal does not need, so the library is found directly.
-find_path(DNNL_INCLUDE_DIR dnnl.h REQUIRED)
-find_library(DNNL_LIBRARY dnnl REQUIRED)
-add_library(hadal_dnnl INTERFACE)
-target_include_directories(hadal_dnnl SYSTEM INTERFACE "${DNNL_INCLUDE_DIR}")
-target_link_libraries(hadal_dnnl INTERFACE "${DNNL_LIBRARY}")

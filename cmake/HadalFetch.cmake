@@ -73,16 +73,6 @@ add_library(hadal_sentencepiece INTERFACE)
 target_include_directories(hadal_sentencepiece SYSTEM INTERFACE "${sentencepiece_SOURCE_DIR}/src")
 target_link_libraries(hadal_sentencepiece INTERFACE sentencepiece sentencepiece_train)
 
-set(DNNL_LIBRARY_TYPE STATIC)
-set(DNNL_BUILD_TESTS OFF)
-set(DNNL_BUILD_EXAMPLES OFF)
-set(DNNL_ENABLE_PRIMITIVE REORDER)  # hadal uses only its matrix product, which is always built
-hadal_fetch(onednn https://github.com/oneapi-src/oneDNN/archive/refs/tags/v2.6.3.tar.gz
-  fd47d2470000b5015f6e34134f799683050f81cbc04f53a3b0d323df1bb900bc)
-add_library(hadal_dnnl INTERFACE)
-target_include_directories(hadal_dnnl SYSTEM INTERFACE "${onednn_SOURCE_DIR}/include" "${onednn_BINARY_DIR}/include")
-target_link_libraries(hadal_dnnl INTERFACE dnnl)
-
 if(HADAL_BUILD_TESTS)
   set(INSTALL_GTEST OFF)
   hadal_fetch(googletest https://github.com/google/googletest/archive/refs/tags/release-1.12.1.tar.gz

@@ -34,7 +34,6 @@ void LinearForward(const Stream& stream, const LinearForwardArgs& args) {
   HADAL_CHECK_EQ(args.y.rows, args.x.rows);
   if (!args.bias.empty()) HADAL_CHECK_EQ(args.bias.size, args.weight.rows);
   if (args.relu_mask != nullptr) HADAL_CHECK(args.relu && !args.dropout.active() && stream.device() != nullptr);
-  if (args.row_by_row) HADAL_CHECK(!args.dropout.active());
   if (stream.device() != nullptr) return stream.device()->kernels().linear_forward(stream, args);
   cpu::LinearForward(stream, args);
 }

@@ -9,13 +9,10 @@
 // Shapes: R packed token rows; weights are [out, in], as fairseq and PyTorch store them. (=): written, (+=): added.
 // Storage: fp32, or on a device bf16. Both operands of a product have one type; its output has that type or fp32. A
 // bias has y's type. Gradients of weights and all sums are fp32.
-// Numerics on the CPU: fp32. The order of a product's terms is oneDNN's, a function of shapes, strides and instruction
-// set. Threads split output rows, and their number does not change any bit (linear.md). db adds rows in ascending
-// order. ReLU keeps a NaN.
-// Limitation: a forward row's bits may depend on the number of rows if there are fewer than 16; below AVX-512 in longer
-// products, too. LinearForwardArgs::row_by_row has no such limit.
-// REQUIRES everywhere: matching shapes (aborts with both values otherwise). Blocking. Allocates nothing itself; oneDNN
-// uses up to about 10 MiB per thread while it runs.
+// Numerics on the CPU: fp32. Each element of y and dx is one chain of fused multiply-adds over ascending terms, and of
+// dW one for each 512 rows (kernels/cpu/product.h). Neither the other rows nor threads nor the instruction set, if it
+// has FMA, change a bit. db adds rows in ascending order. ReLU keeps a NaN.
+// REQUIRES everywhere: matching shapes (aborts with both values otherwise). Blocking. Allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -53,10 +50,6 @@ struct LinearForwardArgs {
   // [ReluMaskBytes(R, out)] (=), 16-byte aligned, or null. REQUIRES: HasReluMask; relu; no dropout; x and y dense and
   // 16-byte aligned.
   std::byte* relu_mask = nullptr;
-  // For decoding. On a CPU the bits of a row of y then do not depend on the number of rows, on any instruction set, and
-  // few rows are fast (kernels/cpu/row_product.h); they differ from the bits without it. No effect on a device.
-  // REQUIRES: no dropout.
-  bool row_by_row = false;
   AnyMatrix y;  // [R, out]  (=)
 };
 void LinearForward(const Stream& stream, const LinearForwardArgs& args);

@@ -31,8 +31,8 @@ absl::StatusOr<CommonProgram> CompareRanks(std::span<const RankFacts> ranks);
 
 // Gathers and compares the ranks' facts and makes this rank's kernels use the common instruction set, for commands
 // whose ranks compare nothing else. Returns the notice on rank 0.
-// Blocking: all ranks call it, before any kernel runs.  Errors: CompareRanks', the same on all ranks;
-// UseInstructionSets'; those of Communicator::Wait.
+// Blocking: all ranks call it, before any kernel runs.  Errors: CompareRanks', the same on all ranks; those of
+// Communicator::Wait.
 absl::StatusOr<std::string> UseCommonProgram(const World& world, Collectives& collectives);
 
 }  // namespace hadal

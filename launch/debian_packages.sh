@@ -1,7 +1,7 @@
 # The Debian 12 packages hadal needs, in one place; sourced by launch/quickstart and tests/run.
 hadal_build_packages=(
   g++ cmake ninja-build pkg-config
-  libopenmpi-dev openmpi-bin libprotobuf-dev protobuf-compiler libabsl-dev libdnnl-dev libhwy-dev
+  libopenmpi-dev openmpi-bin libprotobuf-dev protobuf-compiler libabsl-dev libhwy-dev
   libsentencepiece-dev nlohmann-json3-dev libcli11-dev zlib1g-dev libexpat1-dev python3
 )
 hadal_test_packages=(libgtest-dev libgmock-dev clang-format clang-tidy lld)

@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/instruction_set.h"
 #include "launch/exit_code.h"
 #include "launch/start_deadline.h"
 #include "launch/task_launcher.h"
@@ -61,6 +62,7 @@ absl::StatusOr<std::unique_ptr<World>> World::Start(int threads, absl::Duration 
     absl::StrAppend(&world->warning_, world->warning_.empty() ? "" : "; ", text);
   }
   PrepareComputeThread();
+  UseInstructionSets(AvailableInstructionSets());  // narrower only by the variable
   return world;
 }
 

@@ -118,12 +118,11 @@ void AdaptiveHead::ForwardBand(const SublayerContext& context, const AdaptiveBan
   }
   const Dropout of_hidden = context.MakeDropout(dropout_, sublayer_, RandomSite::kActivation);
   ApplyDropout(stream, context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual), rows, width_, u);
-  const bool row_by_row = !context.scalars.training;
-  softmax_.Project(stream, parameters, band, u, row_by_row, v);
+  softmax_.Project(stream, parameters, band, u, v);
   ApplyDropout(stream, of_hidden, rows, width_, v);
   const ConstMatrix table = softmax_.Table(parameters, band);
   const Matrix logits = context.workspace.logits(count).floats().Columns(0, band.words);
-  LinearForward(stream, {.x = v, .weight = table, .row_by_row = row_by_row, .y = logits});
+  LinearForward(stream, {.x = v, .weight = table, .y = logits});
   CrossEntropy(stream, {.logits = logits,
                         .targets = {targets, count},
                         .gradient_scale = context.scalars.training ? context.scalars.gradient_scale : 0,

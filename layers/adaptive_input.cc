@@ -47,18 +47,14 @@ Matrix AdaptiveInput::Gather(const ParameterStore& parameters, const AdaptiveBan
   return gathered;
 }
 
-void AdaptiveInput::Lookup(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens, bool row_by_row,
-                           Matrix x) const {
+void AdaptiveInput::Lookup(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens, Matrix x) const {
   HADAL_CHECK(stream.device() == nullptr);
   const int32_t bands = static_cast<int32_t>(bands_.size());
   for (const AdaptiveBand& band : bands_) {
     const ConstAnyMatrix projection = parameters.ProductWeight(table_ + ProjectionOfBand(band.index, bands));
     ForBandRows(tokens, band, {index_, kAdaptiveRows}, [&](ConstTokens rows) {
       const Matrix projected(block_ + kAdaptiveRows * width_, rows.size, width_);
-      LinearForward(stream, {.x = Gather(parameters, band, tokens, rows),
-                             .weight = projection,
-                             .row_by_row = row_by_row,
-                             .y = projected});
+      LinearForward(stream, {.x = Gather(parameters, band, tokens, rows), .weight = projection, .y = projected});
       for (int64_t i = 0; i < rows.size; ++i) std::copy_n(projected.row(i), width_, x.row(rows[i]));
     });
   }

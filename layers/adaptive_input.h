@@ -24,9 +24,8 @@ class AdaptiveInput {
   AdaptiveInput(const ModelPlan& plan, int32_t sublayer, int64_t rows, Purpose purpose, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
-  // x [R, d] (=). `row_by_row`: a row's bits do not depend on the other rows.
-  void Lookup(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens, bool row_by_row,
-              Matrix x) const;
+  // x [R, d] (=).
+  void Lookup(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens, Matrix x) const;
   // 0, 1, …, R − 1: the rows of x, as tokens of a table.
   ConstTokens Rows(int64_t rows) const { return {row_numbers_, rows}; }
   // [R, d], cleared: for the gradient of x.

@@ -49,15 +49,10 @@ Matrix AdaptiveSoftmax::ProjectionGradient(const ParameterStore& parameters, con
 }
 
 void AdaptiveSoftmax::Project(const Stream& stream, const ParameterStore& parameters, const AdaptiveBand& band,
-                              ConstMatrix x, bool row_by_row, Matrix h) const {
+                              ConstMatrix x, Matrix h) const {
   const ConstMatrix projection = Projection(parameters, band);
-  if (!tied()) {
-    return LinearForward(stream, {.x = x, .weight = projection, .row_by_row = row_by_row, .y = h});
-  }
-  const int64_t rows = row_by_row ? 1 : x.rows;
-  for (int64_t first = 0; first < x.rows; first += rows) {
-    LinearBackwardInput(stream, {.dy = x.Rows(first, rows), .weight = projection, .dx = h.Rows(first, rows)});
-  }
+  if (!tied()) return LinearForward(stream, {.x = x, .weight = projection, .y = h});
+  LinearBackwardInput(stream, {.dy = x, .weight = projection, .dx = h});
 }
 
 AdaptiveLogProbabilities::AdaptiveLogProbabilities(const ModelPlan& plan, int64_t rows, ArenaLayout& layout)
@@ -94,21 +89,18 @@ void AdaptiveLogProbabilities::Compute(const Stream& stream, const ParameterStor
   const int64_t rows = x.rows, words = softmax_.bands()[0].words;
   // The classes' columns lie where the second band comes to lie.
   const Matrix head = y.Columns(0, softmax_.head_columns());
+  LinearForward(stream, {.x = x, .weight = softmax_.Words(parameters), .y = head.Columns(0, words)});
   LinearForward(stream,
-                {.x = x, .weight = softmax_.Words(parameters), .row_by_row = true, .y = head.Columns(0, words)});
-  LinearForward(stream, {.x = x,
-                         .weight = softmax_.Classes(parameters),
-                         .row_by_row = true,
-                         .y = head.Columns(words, softmax_.clusters())});
+                {.x = x, .weight = softmax_.Classes(parameters), .y = head.Columns(words, softmax_.clusters())});
   Normalize(stream, head, {});
   const Matrix classes(classes_, rows, softmax_.clusters());
   for (int64_t r = 0; r < rows; ++r) std::copy_n(head.row(r) + words, classes.columns, classes.row(r));
   for (const AdaptiveBand& band : softmax_.bands()) {
     if (band.index == 0) continue;
     const Matrix hidden(hidden_, rows, band.width);
-    softmax_.Project(stream, parameters, band, x, /*row_by_row=*/true, hidden);
+    softmax_.Project(stream, parameters, band, x, hidden);
     const Matrix z = y.Columns(band.first, band.words);
-    LinearForward(stream, {.x = hidden, .weight = softmax_.Table(parameters, band), .row_by_row = true, .y = z});
+    LinearForward(stream, {.x = hidden, .weight = softmax_.Table(parameters, band), .y = z});
     Normalize(stream, z, classes.Columns(band.index - 1, 1));
   }
 }

@@ -40,9 +40,9 @@ class AdaptiveSoftmax {
   Matrix TableGradient(const ParameterStore& parameters, const AdaptiveBand& band) const;
   Matrix ProjectionGradient(const ParameterStore& parameters, const AdaptiveBand& band) const;
 
-  // h [R, w_c] (=) of x [R, d]. `row_by_row`: a row's bits do not depend on the other rows.
+  // h [R, w_c] (=) of x [R, d].
   void Project(const Stream& stream, const ParameterStore& parameters, const AdaptiveBand& band, ConstMatrix x,
-               bool row_by_row, Matrix h) const;
+               Matrix h) const;
 
  private:
   int32_t sublayer_, table_, classes_;  // classes_: −1 where they are the last rows of the first table

@@ -67,7 +67,7 @@ void CandidateHead::Forward(const Stream& stream, const ParameterStore& paramete
   if (adaptive_) {
     adaptive_->Compute(stream, parameters, x.floats(), logits);
   } else {
-    LinearForward(stream, {.x = x, .weight = parameters.ProductWeight(table_), .row_by_row = true, .y = logits});
+    LinearForward(stream, {.x = x, .weight = parameters.ProductWeight(table_), .y = logits});
   }
   TopCandidates(stream, {.logits = logits,
                          .also = kEosToken,

@@ -109,7 +109,6 @@ void IncrementalSublayer::CacheEncoderOutput(const Stream& stream, const Paramet
                                              const IncrementalScratch& scratch, ConstAnyMatrix encoder_output,
                                              const CacheRows& rows, AnyMatrix cache) const {
   HADAL_CHECK(kind_ == SublayerKind::kCrossAttention);
-  HADAL_CHECK_GE(encoder_output.rows, kFewestDecodeRows);
   const AnyMatrix key_value = scratch.inner(encoder_output.rows, 2 * d_model_);
   LinearForward(stream, {.x = encoder_output,
                          .weight = parameters.ProductWeight(key_value_weight_, 2),
@@ -140,7 +139,6 @@ void IncrementalSublayer::Attend(const IncrementalContext& context, ConstAnyMatr
   if (inner_norm_scale_ >= 0) Norm(context, inner_norm_scale_, attended, normed);
   LinearForwardArgs product{.x = inner_norm_scale_ >= 0 ? normed : attended,
                             .weight = context.parameters.ProductWeight(output_weight_),
-                            .row_by_row = true,
                             .y = y};
   Project(context, product, inner_norm_scale_ >= 0 ? attended : normed);
 }
@@ -160,7 +158,6 @@ void IncrementalSublayer::SelfAttention(const IncrementalContext& context, Const
   LinearForward(context.stream, {.x = x,
                                  .weight = context.parameters.ProductWeight(input_weight_, 3),
                                  .bias = context.parameters.ProductBias(input_bias_, 3),
-                                 .row_by_row = true,
                                  .y = qkv});
   const CacheRows& to = context.rows.cache_rows;
   ScatterRows(context.stream,
@@ -174,7 +171,6 @@ void IncrementalSublayer::CrossAttention(const IncrementalContext& context, Cons
   LinearForward(context.stream, {.x = x,
                                  .weight = context.parameters.ProductWeight(input_weight_),
                                  .bias = context.parameters.ProductBias(input_bias_),
-                                 .row_by_row = true,
                                  .y = query});
   Attend(context, query, cache, context.rows.encoder_output, y);
 }
@@ -188,7 +184,6 @@ void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstAn
                               .weight = context.parameters.ProductWeight(input_weight_, products),
                               .bias = context.parameters.ProductBias(input_bias_, products),
                               .relu = model.fuses_activation(),
-                              .row_by_row = true,
                               .y = z};
   if (hidden_shift_ >= 0) {
     expansion.bias = MakeHiddenBias(context.stream, context.parameters, input_bias_, hidden_shift_,
@@ -206,7 +201,7 @@ void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstAn
     Norm(context, inner_norm_scale_, hidden, normed);
     read = normed;
   }
-  Project(context, {.x = read, .weight = context.parameters.ProductWeight(output_weight_), .row_by_row = true, .y = y},
+  Project(context, {.x = read, .weight = context.parameters.ProductWeight(output_weight_), .y = y},
           context.scratch.normed(x.rows));
 }
 
@@ -334,9 +329,7 @@ void IncrementalSublayer::HyperStep(const IncrementalContext& context, ConstAnyM
     residuals = scratch.residuals(rows);
   }
   const Matrix projected = scratch.projected_maps(rows), maps = scratch.maps(rows), read = scratch.read(rows);
-  LinearForward(
-      context.stream,
-      {.x = residuals, .weight = parameters.ProductWeight(hyper_weight_), .row_by_row = true, .y = projected});
+  LinearForward(context.stream, {.x = residuals, .weight = parameters.ProductWeight(hyper_weight_), .y = projected});
   HyperReadForward(context.stream, {.x = residuals,
                                     .projected = projected,
                                     .gates = parameters.WeightVector(hyper_weight_ + 1),

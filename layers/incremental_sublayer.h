@@ -38,9 +38,7 @@
 
 namespace hadal {
 
-// The source sentences that are translated together are padded to at least this many rows: in smaller products of the
-// encoder a row's bits depend on the number of rows (kernels/linear.h). Steps are not padded
-// (kernels/cpu/row_product.h).
+// With fewer rows, a step takes the time of reading the weights.
 inline constexpr int64_t kFewestDecodeRows = 16;
 
 // The cache rows of each of B rows: position p of row i is cache row indices[i · stride + p].
@@ -133,8 +131,7 @@ class IncrementalSublayer {
 
   SublayerKind kind() const { return kind_; }
 
-  // Cross-attention: writes keys and values of `encoder_output` [R, d] to the rows `rows` [R] of `cache`. REQUIRES: R ≥
-  // kFewestDecodeRows.
+  // Cross-attention: writes keys and values of `encoder_output` [R, d] to the rows `rows` [R] of `cache`.
   void CacheEncoderOutput(const Stream& stream, const ParameterStore& parameters, const IncrementalScratch& scratch,
                           ConstAnyMatrix encoder_output, const CacheRows& rows, AnyMatrix cache) const;
 

@@ -30,9 +30,7 @@ void OutputHead::Forward(const SublayerContext& context, const PartTensors& tens
     const AnyMatrix logits = context.workspace.logits(rows);
     const Vector loss(context.workspace.row_loss(x.rows).data + first, rows);
     const Vector nll(context.workspace.row_nll(x.rows).data + first, rows);
-    // oneDNN packs the table for every block, which few rows do not repay.
-    LinearForward(context.stream,
-                  {.x = block, .weight = table, .row_by_row = most_rows < Workspace::kLogitRows, .y = logits});
+    LinearForward(context.stream, {.x = block, .weight = table, .y = logits});
     CrossEntropy(context.stream,
                  {.logits = logits,
                   .targets = {context.batch.target.data() + first, rows},

@@ -47,8 +47,7 @@ void TokenEmbedding::Forward(const SublayerContext& context, const PartTensors& 
   ConstTokens tokens = Tokens(context);
   ConstAnyMatrix table = context.parameters.ProductWeight(table_);
   if (adaptive_) {  // y is the table of its own rows
-    adaptive_->Lookup(context.stream, context.parameters, tokens,
-                      /*row_by_row=*/!context.scalars.training, tensors.y.floats());
+    adaptive_->Lookup(context.stream, context.parameters, tokens, tensors.y.floats());
     tokens = adaptive_->Rows(tokens.size);
     table = tensors.y;
   }
@@ -67,7 +66,7 @@ void TokenEmbedding::ForwardAt(const Stream& stream, const ParameterStore& param
                                ConstTokens positions, const DeviceTokens& device_tokens, AnyMatrix x) const {
   ConstAnyMatrix table = parameters.ProductWeight(table_);
   if (adaptive_) {
-    adaptive_->Lookup(stream, parameters, tokens, /*row_by_row=*/true, x.floats());
+    adaptive_->Lookup(stream, parameters, tokens, x.floats());
     tokens = adaptive_->Rows(tokens.size);
     table = x;
   }

@@ -18,23 +18,13 @@
 namespace hadal {
 namespace {
 
-constexpr int64_t kFewestRows = 16;  // of a product: oneDNN's sums of fewer rows depend on their number
-
-// Adds samples without a token, of speech with one frame, until no product is short, the head's of `logit_rows` rows at
-// a time neither.
-void FillUp(bool has_source, int64_t logit_rows, PackedBatch& batch) {
-  const std::vector<float> frame(static_cast<size_t>(batch.frame_width), 0.0f);
-  const auto last_block = [&] { return batch.target_rows() % logit_rows; };
-  while ((has_source && batch.source_rows() < kFewestRows) || (last_block() > 0 && last_block() < kFewestRows)) {
-    AppendSentence({.has_source = has_source, .frames = frame, .frame_width = batch.frame_width}, -1, batch);
-  }
-}
+constexpr int32_t kFewestTokens = 32;  // of a batch
 
 }  // namespace
 
 absl::Status PairScorer::Build(int32_t batch_tokens, const Stream& stream) {
+  pair_rows_ = batch_tokens;
   BatchOptions batch{.micro_batches = 1, .source_tokens = batch_tokens, .target_tokens = batch_tokens};
-  pair_rows_ = batch_tokens - 2 * kFewestRows;  // room is left for what fills up a batch: its sources, then its targets
   PipelineOptions options;
   if (stream.kind() != DeviceKind::kCpu) {
     const auto block = static_cast<int32_t>(Workspace::LogitRows(stream.kind(), checkpoint_.plan()));
@@ -54,8 +44,8 @@ absl::Status PairScorer::Build(int32_t batch_tokens, const Stream& stream) {
 absl::StatusOr<std::unique_ptr<PairScorer>> PairScorer::Create(ModelCheckpoint& checkpoint, int32_t batch_tokens,
                                                                const Stream& stream, Communicator& communicator,
                                                                absl::Duration timeout) {
-  if (batch_tokens < 4 * kFewestRows) {
-    return absl::InvalidArgumentError(absl::StrCat("batch tokens = ", batch_tokens, " is below ", 4 * kFewestRows));
+  if (batch_tokens < kFewestTokens) {
+    return absl::InvalidArgumentError(absl::StrCat("batch tokens = ", batch_tokens, " is below ", kFewestTokens));
   }
   std::unique_ptr<PairScorer> scorer(new PairScorer(checkpoint, communicator, timeout));
   HADAL_RETURN_IF_ERROR(
@@ -65,9 +55,7 @@ absl::StatusOr<std::unique_ptr<PairScorer>> PairScorer::Create(ModelCheckpoint& 
 
 int64_t PairScorer::longest_tokens() const { return std::min(pipeline_.capacity.max_length, pair_rows_) - 1; }
 
-absl::StatusOr<std::vector<float>> PairScorer::RowLosses(std::vector<PackedBatch>& batches) {
-  const int64_t logit_rows = Workspace::LogitRows(engine_->stage().stream().kind(), checkpoint_.plan());
-  for (PackedBatch& batch : batches) FillUp(checkpoint_.plan().options.has_encoder(), logit_rows, batch);
+absl::StatusOr<std::vector<float>> PairScorer::RowLosses(const std::vector<PackedBatch>& batches) {
   std::vector<float> row_nll;
   const StepScalars scalars{.update = std::max<int64_t>(checkpoint_.progress().growth_update(), 1), .training = false};
   HADAL_RETURN_IF_ERROR(engine_->Evaluate(batches, scalars, &row_nll).status());
@@ -115,7 +103,7 @@ std::vector<PairScore> PairScorer::Sum(std::span<const PackedBatch> batches, std
   for (const PackedBatch& batch : batches) {
     for (int64_t n = 0; n < batch.sentences(); ++n) {
       for (int32_t r = batch.target_offsets[n]; r < batch.target_offsets[n + 1]; ++r, ++row) {
-        if (batch.samples[n] < 0 || r - batch.target_offsets[n] < unscored[batch.samples[n]]) continue;
+        if (r - batch.target_offsets[n] < unscored[batch.samples[n]]) continue;
         scores[batch.samples[n]].log_probability -= row_nll[row];
         ++scores[batch.samples[n]].tokens;
       }

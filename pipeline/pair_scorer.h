@@ -1,10 +1,9 @@
 // PairScorer computes log-probabilities of given translations, or of plain text under a language model: a full forward
 // of each pair over the ranks of a pipeline, without dropout.
 //
-// A pair's score has the same bits independent of the other pairs. On the CPU, batches are padded so that no product
-// and no block of logits has fewer than 16 rows. On a GPU, cuBLASLt chooses the order of addition by a product's shape;
-// therefore every batch is padded to one size, so that each kind of product has one shape. There the scores are
-// independent only if the chosen algorithm treats all rows alike.
+// A pair's score has the same bits independent of the other pairs. On a GPU, cuBLASLt chooses the order of addition by
+// a product's shape; therefore every batch is padded to one size, so that each kind of product has one shape. There
+// the scores are independent only if the chosen algorithm treats all rows alike.
 // Threads: one per rank. Blocking: Create, Score and ScoreBlocks; all ranks call them together. Errors of the last two:
 // those of the communicator.
 #pragma once
@@ -39,7 +38,7 @@ class PairScorer {
   // Loads the checkpoint's model over the ranks, for batches of up to `batch_tokens` rows per side; on a GPU the
   // target's rows are rounded up to a multiple of Workspace::LogitRows. `timeout`: of each wait for a peer.
   // `checkpoint` must outlive the scorer.
-  // Errors: InvalidArgument if batch_tokens is below 64; ResourceExhausted, DataLoss. An error of one rank is returned
+  // Errors: InvalidArgument if batch_tokens is below 32; ResourceExhausted, DataLoss. An error of one rank is returned
   // on all.
   static absl::StatusOr<std::unique_ptr<PairScorer>> Create(ModelCheckpoint& checkpoint, int32_t batch_tokens,
                                                             const Stream& stream, Communicator& communicator,
@@ -58,8 +57,8 @@ class PairScorer {
   PairScorer(ModelCheckpoint& checkpoint, Communicator& communicator, absl::Duration timeout)
       : checkpoint_(checkpoint), communicator_(communicator), timeout_(timeout) {}
   absl::Status Build(int32_t batch_tokens, const Stream& stream);
-  // Pads `batches` and returns, on every rank, the nll of all their rows.
-  absl::StatusOr<std::vector<float>> RowLosses(std::vector<PackedBatch>& batches);
+  // Returns the nll of all rows of `batches` on every rank.
+  absl::StatusOr<std::vector<float>> RowLosses(const std::vector<PackedBatch>& batches);
   // Returns the score of each sample, without its first unscored[sample] rows.
   static std::vector<PairScore> Sum(std::span<const PackedBatch> batches, std::span<const float> row_nll,
                                     std::span<const int64_t> unscored);

@@ -1,6 +1,5 @@
 #include "tools/build_info.h"
 
-#include <dnnl.h>
 #include <google/protobuf/stubs/common.h>
 #include <mpi.h>
 
@@ -28,11 +27,6 @@ std::string MpiVersion() {
   return version.substr(0, version.find_first_of(",\n"));  // MPICH goes on for pages
 }
 
-std::string OneDnnVersion() {
-  const dnnl_version_t* version = dnnl_version();
-  return absl::StrCat(version->major, ".", version->minor, ".", version->patch);
-}
-
 // 3021012 → 3.21.12
 std::string ProtobufVersion() {
   const int version = GOOGLE_PROTOBUF_VERSION;
@@ -55,7 +49,6 @@ std::string BuildInfo(const std::string& commit) {
       {"commit", commit},
       {"compiler", absl::StrCat(__VERSION__, ", ", HADAL_BUILD_TYPE)},
       {"MPI", MpiVersion()},
-      {"oneDNN", OneDnnVersion()},
       {"Highway", HADAL_HIGHWAY_VERSION},
       {"Protobuf", ProtobufVersion()},
       {"Abseil", absl::StrCat(ABSL_LTS_RELEASE_VERSION)},

@@ -1,5 +1,4 @@
-// Linear layers on the CPU, called by kernels/linear.cc, which checks the arguments. Each thread calls oneDNN's sgemm
-// serially for its own output rows and then applies bias, ReLU and dropout to them (backward: the ReLU mask).
+// Linear layers on the CPU: products (product.h) and their epilogues. kernels/linear.cc checks the arguments.
 #pragma once
 
 #include "kernels/linear.h"

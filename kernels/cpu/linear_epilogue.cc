@@ -11,24 +11,35 @@ HWY_BEFORE_NAMESPACE();
 namespace hadal {
 namespace HWY_NAMESPACE {
 
-void LinearEpilogueRows(const LinearForwardArgs& args, int64_t begin, int64_t end) {
-  const int64_t width = args.y.columns;
+namespace {
+
+HWY_INLINE void LinearEpilogueRow(const LinearForwardArgs& args, const cpu::ProductPart& part, int64_t row,
+                                  DropoutWindow& window) {
+  const int64_t end = part.column + part.columns;
   const float* bias = args.bias.floats().data;
-  const bool dropout = args.dropout.active();
-  DropoutWindow window(args.dropout, end * width);
-  for (int64_t row = begin; row < end; ++row) {
-    float* y = args.y.floats().row(row);
-    for (int64_t first = 0; first < width; first += DropoutWindow::kCapacity) {
-      const int64_t last = std::min(width, first + DropoutWindow::kCapacity);
-      const float* factors = dropout ? window.Get(row * width + first, last - first) - first : nullptr;
-      ForColumns(first, last, [&](auto d, int64_t c) HWY_ATTR {
-        auto value = hn::LoadU(d, y + c);
-        if (bias != nullptr) value = hn::Add(value, hn::LoadU(d, bias + c));
-        if (args.relu) value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);  // keeps a NaN
-        if (factors != nullptr) value = hn::Mul(value, hn::LoadU(d, factors + c));
-        hn::StoreU(value, d, y + c);
-      });
-    }
+  float* y = args.y.floats().row(row);
+  for (int64_t first = part.column; first < end; first += DropoutWindow::kCapacity) {
+    const int64_t last = std::min(end, first + DropoutWindow::kCapacity);
+    const float* factors = nullptr;
+    if (args.dropout.active()) factors = window.Get(row * args.y.columns + first, last - first) - first;
+    ForColumns(first, last, [&](auto d, int64_t c) HWY_ATTR {
+      auto value = hn::LoadU(d, y + c);
+      if (bias != nullptr) value = hn::Add(value, hn::LoadU(d, bias + c));
+      if (args.relu) value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);  // keeps a NaN
+      if (factors != nullptr) value = hn::Mul(value, hn::LoadU(d, factors + c));
+      hn::StoreU(value, d, y + c);
+    });
+  }
+}
+
+}  // namespace
+
+void LinearEpiloguePart(const LinearForwardArgs& args, const cpu::ProductPart& part) {
+  // Rows that follow each other without a gap share one draw of the generator.
+  const int64_t together = part.columns == args.y.columns ? part.rows : 1;
+  for (int64_t first = part.row; first < part.row + part.rows; first += together) {
+    DropoutWindow window(args.dropout, (first + together - 1) * args.y.columns + part.column + part.columns);
+    for (int64_t row = first; row < first + together; ++row) LinearEpilogueRow(args, part, row, window);
   }
 }
 
@@ -72,14 +83,14 @@ HWY_AFTER_NAMESPACE();
 
 namespace hadal {
 namespace {
-HWY_EXPORT(LinearEpilogueRows);
+HWY_EXPORT(LinearEpiloguePart);
 HWY_EXPORT(ReluMaskRows);
 HWY_EXPORT(ColumnSums);
 }  // namespace
 
-void cpu::ApplyLinearEpilogue(const LinearForwardArgs& args, int64_t begin, int64_t end) {
+void cpu::ApplyLinearEpilogue(const LinearForwardArgs& args, const ProductPart& part) {
   if (args.bias.empty() && !args.relu && !args.dropout.active()) return;
-  HWY_DYNAMIC_DISPATCH(LinearEpilogueRows)(args, begin, end);
+  HWY_DYNAMIC_DISPATCH(LinearEpiloguePart)(args, part);
 }
 
 void cpu::ApplyReluMask(const ConstMatrix& relu_output, float mask_scale, const Matrix& dx) {

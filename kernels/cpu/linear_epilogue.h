@@ -1,14 +1,15 @@
 // Epilogues of a linear layer's product on the CPU: bias, ReLU and dropout in forward; ReLU mask and column sums in
-// backward. A thread calls them for rows that it has just computed, while they are in cache. Threads: any, on disjoint
-// rows.
+// backward. A thread calls them for elements that it has just computed, while they are in cache. Threads: any, on
+// disjoint parts.
 #pragma once
 
+#include "kernels/cpu/product.h"
 #include "kernels/linear.h"
 
 namespace hadal::cpu {
 
-// y = dropout(relu(y + bias)) on rows [begin, end) of args.y; each operation only if args has it.
-void ApplyLinearEpilogue(const LinearForwardArgs& args, int64_t begin, int64_t end);
+// y = dropout(relu(y + bias)) on a part of args.y; each operation only if args has it.
+void ApplyLinearEpilogue(const LinearForwardArgs& args, const ProductPart& part);
 
 // dx = relu_output > 0 ? dx · mask_scale : 0.  REQUIRES: equal shapes.
 void ApplyReluMask(const ConstMatrix& relu_output, float mask_scale, const Matrix& dx);

@@ -1,9 +1,8 @@
-// Products of small matrices in the L1 and L2 caches: the six products of attention and its gradient, and the linear
-// layers of decoding (row_product.h).
+// Products of small matrices in the L1 and L2 caches: the six products of attention and its gradient.
 //
 //   MultiplySmall:  C[rows, columns] (=, or += with kAdd)  A[rows, inner] · B[inner, columns]
 //
-// For a head of width 16 the product takes less time than the call of oneDNN would.
+// product.h copies its operands, which does not repay in a head's product of width 16.
 // Method: blocks of kBlockRows x 2 vectors of C stay in registers; an element of A is broadcast, a row of B is
 // contiguous.
 // Numerics: every element of C is one chain of fused multiply-adds (without FMA: product, then sum) in ascending order

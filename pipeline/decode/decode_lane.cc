@@ -21,8 +21,8 @@ DecodeLane::DecodeLane(const DecodeCapacity& capacity, bool on_device)
       encoder_output_(capacity.rows * encoder_stride_),
       encoder_lengths_(capacity.rows) {
   batch_.source.reserve(capacity.source_rows);
-  batch_.source_offsets.reserve(capacity.sentences + 1 + kFewestDecodeRows);
-  batch_.samples.reserve(capacity.sentences + kFewestDecodeRows);
+  batch_.source_offsets.reserve(capacity.sentences + 1);
+  batch_.samples.reserve(capacity.sentences);
   encoder_rows_.reserve(capacity.source_rows);
 }
 
@@ -42,7 +42,6 @@ void DecodeLane::BeginGroup(const DecodeCommand& command, std::span<const std::s
       AppendFrames(utterances[command.source[command.source_offsets[n]]]);
     }
   }
-  const std::vector<float> one_frame(frame_width);  // of a sentence that only fills up
   batch_.source = command.source;
   batch_.source_offsets = command.source_offsets;
   encoder_rows_.resize(command.source.size());
@@ -51,11 +50,6 @@ void DecodeLane::BeginGroup(const DecodeCommand& command, std::span<const std::s
   if (on_device_) {
     HADAL_CHECK_LE(batch_.source_rows(), capacity_.source_rows);
     batch_.source.resize(capacity_.source_rows, kPaddingRow);
-  }
-  while (batch_.source_rows() < kFewestDecodeRows) {
-    batch_.source.push_back(kEosToken);
-    if (frame_width > 0) AppendFrames(one_frame);
-    batch_.source_offsets.push_back(static_cast<int32_t>(batch_.source.size()));
   }
   encoder_rows_.resize(batch_.source.size(), 0);
   batch_.target_offsets.assign(batch_.source_offsets.size(), 0);

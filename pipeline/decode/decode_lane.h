@@ -1,10 +1,9 @@
 // DecodeLane stores on one rank the index tables of a decoding lane (one group of sentences in progress,
 // decode_driver.h): the sentences that it encodes, the rows of a step, and the cache rows that each row attends to.
 //
-// The tables are a function of the commands received, so they are equal on every rank. Groups and steps are padded
-// here. On a CPU: groups to kFewestDecodeRows rows, with one-token sentences; steps not at all. On a device: both to
-// the full capacity, groups with padding rows, so that each kind of product always has the same shape; the GPU
-// library's order of addition depends on the shape. Padding rows read and write only cache row 0.
+// The tables are a function of the commands received, so they are equal on every rank. On a device groups and steps are
+// padded here to the full capacity, so that each kind of product always has the same shape; the GPU library's order of
+// addition depends on the shape. Padding rows read and write only cache row 0.
 // Memory: integers only, allocated for the capacity at construction. Thread safety: one thread.
 #pragma once
 

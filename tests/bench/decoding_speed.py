@@ -12,7 +12,7 @@ Models: `hadal train` for two steps, DeepNorm, vocabulary 8,000, exported by `ha
 ends a sentence, so every translation has exactly LENGTH tokens: all programs do the same steps. The programs take turns; a figure is the
 median of the rounds; a program that takes longer than --seconds for its first 16 sentences, or 64, is measured by these alone. Loading
 is not counted: hadal's time is that of N sentences less that of one, the others stay loaded. CPU seconds are those of all threads in
-user mode. The last column is a limit: the decoder's products by oneDNN, nothing else (needs NumPy). On a busy machine only CPU seconds
+user mode. The last column is a limit: the decoder's products by oneDNN, nothing else (needs NumPy, libdnnl2). On a busy machine only CPU seconds
 mean something, and only with --threads 1: OpenMP's threads, which CTranslate2 and PyTorch have, spin while they wait for one that has
 no core.
 """

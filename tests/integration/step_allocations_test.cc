@@ -39,7 +39,7 @@ std::atomic<int64_t> allocations = 0;
 namespace hadal::testing {
 namespace {
 
-// Allocations of the third step over the same batches, when what oneDNN makes for each new shape is there.
+// Allocations of the third step over the same batches.
 int64_t AllocationsOfAStep(int layers, int micro_batches, int32_t tokens,
                            ResidualMethod method = ResidualMethod::kDeepNorm) {
   const ModelPlan plan =

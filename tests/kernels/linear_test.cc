@@ -1,5 +1,9 @@
 #include "kernels/linear.h"
 
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 #include "gtest/gtest.h"
 #include "tests/support/each_instruction_set.h"
 #include "tests/support/finite_difference.h"
@@ -119,18 +123,15 @@ struct Layer {
   }
 
   // The kernel's y from strided, misaligned views.
-  std::vector<float> Forward(const Stream& stream) const { return ForwardOf(0, shape.rows, stream); }
-  // y of rows [first, first + rows) of x; row_by_row: by the kernel of decoding.
-  std::vector<float> ForwardOf(int64_t first, int64_t rows, const Stream& stream, bool row_by_row = false) const {
-    const std::vector<float> from(x.begin() + first * shape.in, x.begin() + (first + rows) * shape.in);
-    StridedMatrix xs(from, rows, shape.in, 1, padding), ws(weight, shape.out, shape.in, 1, padding);
+  std::vector<float> Forward(const Stream& stream) const {
+    const int64_t rows = shape.rows;
+    StridedMatrix xs(x, rows, shape.in, 1, padding), ws(weight, shape.out, shape.in, 1, padding);
     StridedMatrix y(std::vector<float>(rows * shape.out, NAN), rows, shape.out, 1, padding);
     LinearForward(stream, {.x = xs.view(),
                            .weight = ws.view(),
                            .bias = epilogue.bias ? ConstVector(bias.data(), shape.out) : ConstVector(),
                            .relu = epilogue.relu,
                            .dropout = dropout,
-                           .row_by_row = row_by_row,
                            .y = y.view()});
     EXPECT_TRUE(y.guards_intact());
     return y.dense();
@@ -144,8 +145,8 @@ struct Layer {
   LinearReference reference;
 };
 
-constexpr Shape kRaggedShapes[] = {{1, 1, 1},      {3, 5, 7},     {8, 16, 40},  {17, 64, 64},
-                                   {33, 20, 1100}, {100, 31, 65}, {259, 64, 33}};
+constexpr Shape kRaggedShapes[] = {{1, 1, 1},      {3, 5, 7},     {8, 16, 40},   {17, 64, 64},
+                                   {33, 20, 1100}, {100, 31, 65}, {259, 64, 33}, {9, 12, 8200}};
 
 TEST(LinearReferenceTest, GradientsMatchFiniteDifferences) {
   for (const Epilogue& epilogue : kEpilogues) {
@@ -179,15 +180,10 @@ TEST(LinearForwardTest, MatchesReference) {
 
 TEST(LinearForwardTest, ReluKeepsNan) {
   const std::vector<float> x = {NAN}, weight(5, 1.0f);
-  for (const bool row_by_row : {false, true}) {
-    std::vector<float> y(5);
-    LinearForward(Stream::Cpu(1), {.x = {x.data(), 1, 1},
-                                   .weight = {weight.data(), 5, 1},
-                                   .relu = true,
-                                   .row_by_row = row_by_row,
-                                   .y = {y.data(), 1, 5}});
-    for (const float value : y) EXPECT_TRUE(std::isnan(value));
-  }
+  std::vector<float> y(5);
+  LinearForward(Stream::Cpu(1),
+                {.x = {x.data(), 1, 1}, .weight = {weight.data(), 5, 1}, .relu = true, .y = {y.data(), 1, 5}});
+  for (const float value : y) EXPECT_TRUE(std::isnan(value));
 }
 
 // dx of this layer's product, where x itself came out of a ReLU and dropout (or not).
@@ -314,68 +310,102 @@ void ExpectThreadsChangeNoBit(const Layer& layer) {
   }
 }
 
-// Rows of a product of some of them have the bits that they have in the product of all.
-void ExpectSameBitsOfSomeRows(const Layer& layer, int64_t rows, const Stream& stream, bool row_by_row,
-                              const std::vector<float>& all) {
-  const int64_t first = (layer.shape.rows - rows) / 3;
-  const std::vector<float> some = layer.ForwardOf(first, rows, stream, row_by_row);
-  ASSERT_TRUE(std::equal(some.begin(), some.end(), all.begin() + first * layer.shape.out))
-      << rows << " rows from " << first << " of " << layer.shape;
+// The three products by loops in the order that kernels/cpu/product.h states. `fused`: with FMA.
+struct LoopProduct {
+  bool fused;
+  const float *a, *b;
+  int64_t a_step, b_step;  // from one term to the next
+
+  // A chain of `count` terms from `first`, which starts at `sum`.
+  float Chain(int64_t first, int64_t count, float sum) const {
+    for (int64_t k = first; k < first + count; ++k) {
+      const float x = a[k * a_step], y = b[k * b_step];
+      sum = fused ? std::fma(x, y, sum) : sum + x * y;
+    }
+    return sum;
+  }
+};
+
+struct Products {
+  std::vector<float> y, dx, added_dx, d_weight;
+};
+
+// dx += and dW += begin with x and W.
+Products LoopsOf(const Layer& layer, bool fused) {
+  const auto [rows, in, out] = layer.shape;
+  const float *x = layer.x.data(), *w = layer.weight.data(), *dy = layer.dy.data();
+  Products p{{}, {}, {}, layer.weight};
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t o = 0; o < out; ++o) p.y.push_back(LoopProduct{fused, x + r * in, w + o * in, 1, 1}.Chain(0, in, 0));
+    for (int64_t i = 0; i < in; ++i) {
+      const LoopProduct product{fused, dy + r * out, w + i, 1, in};
+      p.dx.push_back(product.Chain(0, out, 0));
+      p.added_dx.push_back(product.Chain(0, out, x[r * in + i]));
+    }
+  }
+  for (int64_t o = 0; o < out; ++o) {
+    for (int64_t i = 0; i < in; ++i) {
+      const LoopProduct product{fused, dy + o, x + i, out, in};
+      for (int64_t r = 0; r < rows; r += 512) {
+        p.d_weight[o * in + i] += product.Chain(r, std::min<int64_t>(512, rows - r), 0);
+      }
+    }
+  }
+  return p;
 }
 
-// Beam search and scoring depend on it (kernels/linear.md): ≥ 16 rows, one product or many, at any place.
-TEST(LinearForwardTest, ARowHasTheSameBitsWhateverItsNeighbours) {
-  for (const auto& [in, out] : {std::pair<int64_t, int64_t>{16, 61}, {64, 7}, {512, 33}, {2048, 24}}) {
-    Layer layer({300, in, out}, kEpilogues[2]);
-    layer.padding = 0;
-    const std::vector<float> all = layer.Forward(Stream::Cpu(1));
-    for (int64_t rows = 16; rows <= 300; rows += rows < 60 ? 1 : 7) {
-      ExpectSameBitsOfSomeRows(layer, rows, Stream::Cpu(1), /*row_by_row=*/false, all);
+// A NaN has more than one pattern of bits.
+::testing::AssertionResult SameBitsOrNan(std::vector<float> a, std::vector<float> b) {
+  for (std::vector<float>* values : {&a, &b}) {
+    for (float& value : *values) value = std::isnan(value) ? NAN : value;
+  }
+  return SameBits(a, b);
+}
+
+void ExpectTheOrderOfLoops(const Layer& layer, int threads) {
+  const Products fused = LoopsOf(layer, true), apart = LoopsOf(layer, false);
+  testing::ForEachInstructionSet([&](bool fuses) {
+    const Products& expected = fuses ? fused : apart;
+    const Stream stream = Stream::Cpu(threads);
+    EXPECT_TRUE(SameBitsOrNan(layer.Forward(stream), expected.y));
+    EXPECT_TRUE(SameBitsOrNan(BackwardInput(layer, stream, {}, 1, false), expected.dx));
+    EXPECT_TRUE(SameBitsOrNan(BackwardInput(layer, stream, {}, 1, true), expected.added_dx));
+    EXPECT_TRUE(SameBitsOrNan(BackwardWeight(layer, stream).d_weight, expected.d_weight));
+  });
+}
+
+// Each of rows, in and out is once the number of terms. The sizes lie around tiles, panels and blocks of terms.
+TEST(LinearOrderTest, EveryElementHasTheBitsOfTheStatedOrder) {
+  constexpr int64_t kRows[] = {1, 2, 5, 6, 7, 8, 9, 14, 15, 29, 70, 71, 513};
+  constexpr int64_t kIn[] = {1, 4, 8, 15, 16, 17, 32, 33, 257}, kOut[] = {1, 3, 16, 31, 32, 65, 255, 512, 516};
+  int count = 0;
+  for (const int64_t rows : kRows) {
+    for (int64_t i = 0; i < std::ssize(kIn); ++i) {
+      const Shape shape = {rows, kIn[i], kOut[(i + count / 9) % std::ssize(kOut)]};
+      SCOPED_TRACE(shape);
+      Layer layer(shape, {});
+      layer.padding = count % 4;
+      ExpectTheOrderOfLoops(layer, 1 + count++ % 4);
     }
+  }
+  for (const Shape& shape : {Shape{3, 5, 2100}, {4, 2100, 6}, {2100, 7, 5}, {9, 13, 1030}, {40, 1030, 300}}) {
+    SCOPED_TRACE(shape);
+    ExpectTheOrderOfLoops(Layer(shape, {}), 3);
   }
 }
 
-TEST(LinearRowByRowTest, MatchesReference) {
-  std::vector<Shape> shapes(std::begin(kRaggedShapes), std::end(kRaggedShapes));
-  shapes.push_back({6, 1061, 11});   // three panels of terms
-  shapes.push_back({70, 1061, 11});  // and two blocks of rows of the last columns
-  testing::ForEachInstructionSet([&] {
-    for (const Shape& shape : shapes) {
-      for (const Epilogue& epilogue : {kEpilogues[0], kEpilogues[1], kEpilogues[2]}) {
-        SCOPED_TRACE(::testing::Message() << shape << ", bias " << epilogue.bias << ", relu " << epilogue.relu);
-        const Layer layer(shape, epilogue);
-        EXPECT_TRUE(NearReference(layer.ForwardOf(0, shape.rows, Stream::Cpu(1), true), layer.reference.Forward(),
-                                  std::sqrt(shape.in), 8 + 2 * std::sqrt(shape.in)));
-      }
-    }
-  });
-}
-
-// Beam search depends on it: any number of rows, at any place, on any number of threads.
-TEST(LinearRowByRowTest, ARowHasTheSameBitsInEveryProduct) {
-  testing::ForEachInstructionSet([] {
-    for (const auto& [in, out] : {std::pair<int64_t, int64_t>{1, 3}, {37, 61}, {64, 7}, {512, 33}, {2048, 50}}) {
-      const Layer layer({70, in, out}, kEpilogues[2]);
-      const std::vector<float> all = layer.ForwardOf(0, 70, Stream::Cpu(1), /*row_by_row=*/true);
-      for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 70}) {
-        ExpectSameBitsOfSomeRows(layer, rows, Stream::Cpu(1 + static_cast<int>(rows % 3)), /*row_by_row=*/true, all);
-      }
-    }
-  });
+TEST(LinearOrderTest, NanAndInfinityAsInTheLoops) {
+  Layer layer({37, 40, 50}, {});
+  layer.x[3 * 40 + 7] = NAN, layer.x[30 * 40 + 39] = INFINITY;
+  layer.weight[5 * 40 + 7] = 0, layer.weight[49 * 40 + 39] = -INFINITY, layer.dy[36 * 50 + 49] = INFINITY;
+  ExpectTheOrderOfLoops(layer, 2);
 }
 
 TEST(LinearTest, ThreadsChangeNoBitOfRaggedShapes) {
   for (const Shape& shape : kRaggedShapes) ExpectThreadsChangeNoBit(Layer(shape, kEpilogues[4]));
 }
 
-// The gradient of the head's input, whose columns are split if the rows are few.
-TEST(LinearTest, ThreadsChangeNoBitOfAnOutputHead) {
-  for (const int64_t rows : {1, 8, 17, 64, 100, 256}) {
-    for (const int64_t in : {20, 64, 512}) ExpectThreadsChangeNoBit(Layer({rows, in, in == 512 ? 5003 : 4097}, {}));
-  }
-}
-
-// The model's own shapes, dense: d_model = 512 is where oneDNN's threading would change most of the bits.
+// The model's own shapes, dense.
 TEST(LinearTest, ThreadsChangeNoBitOfModelShapes) {
   constexpr Shape kModelShapes[] = {{1000, 64, 64},   {1000, 64, 256},   {1000, 256, 64},
                                     {1000, 64, 1003}, {1000, 512, 1536}, {1000, 2048, 512}};

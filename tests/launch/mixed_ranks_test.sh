@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ranks on CPUs of different kinds, or of different programs, or with other files: ONEDNN_MAX_CPU_ISA of one rank stands in for an older CPU.
+# Ranks on CPUs of different kinds, or of different programs, or with other files: HADAL_MAX_CPU_ISA of one rank stands in for an older CPU.
 # Usage: mixed_ranks_test.sh HADAL
 set -u
 hadal=${1:?usage: mixed_ranks_test.sh HADAL}
@@ -14,7 +14,7 @@ stop { steps: 3 }
 END
 train=("$hadal" train small.textproto --set pipeline.threads=1 --device cpu)
 mpi=(mpirun --bind-to none --oversubscribe)
-narrow=(env ONEDNN_MAX_CPU_ISA=SSE41)
+narrow=(env HADAL_MAX_CPU_ISA=SSE4)
 last=checkpoints/step_00000003
 
 echo "a rank with a narrower instruction set: all take it, and the bits are those of one narrow rank"

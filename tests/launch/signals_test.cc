@@ -47,8 +47,8 @@ struct Product {
   }
 };
 
-// oneDNN's products keep an operand's address in the stack pointer: without a stack for handlers, a signal that comes
-// then writes over the operand and whatever lies beside it on the heap. About one signal in thirty did.
+// A library's product that uses the stack pointer as a general register would have its operand written over: handlers
+// have a stack of their own.
 TEST(Signals, ThatComeInTheMiddleOfAProductLeaveMemoryAlone) {
   InstallStopSignals();
   std::atomic<bool> ready = false, done = false;

@@ -1,11 +1,13 @@
 // Runs a test body for each instruction set that the kernels are compiled for and this CPU supports, or for one of
-// them.
+// them. A body may take whether the set has fused multiply-adds.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "hwy/detect_targets.h"
 #include "hwy/targets.h"
 
 namespace hadal::testing {
@@ -24,7 +26,15 @@ void ForEachInstructionSet(Body&& body) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     SCOPED_TRACE(hwy::TargetName(target));
     const OnInstructionSet only(target);
-    body();
+    if constexpr (std::is_invocable_v<Body, bool>) {
+#if HWY_ARCH_X86
+      body(target < HWY_SSE4);
+#else
+      body(true);
+#endif
+    } else {
+      body();
+    }
   }
 }
 

@@ -12,7 +12,7 @@ TEST(BuildInfo, NamesWhatIsInTheBinary) {
   EXPECT_THAT(info, ContainsRegex("hadal +[0-9]+\\.[0-9]+\\.[0-9]+\n"));
   EXPECT_THAT(info, ContainsRegex("commit +22f7bf7536a6\n"));
   EXPECT_THAT(info, ContainsRegex("MPI +[^ \n]+.*[0-9]"));
-  EXPECT_THAT(info, ContainsRegex("oneDNN +[0-9]+\\.[0-9]+"));
+  EXPECT_THAT(info, ContainsRegex("Highway +[0-9]+\\.[0-9]+"));
   EXPECT_THAT(info, ContainsRegex("Protobuf +3\\.[0-9]+"));
   EXPECT_THAT(info, ContainsRegex("Abseil +20[0-9]+\n"));
   EXPECT_THAT(info, ContainsRegex("SentencePiece +[0-9]+\\.[0-9]+"));

@@ -196,14 +196,13 @@ absl::Status StepBench::PrepareLimit(BenchStepMeasurement& measured) {
     limit_ = std::make_unique<DeviceGemmLimit>(static_cast<cuda::LaunchDevice&>(*stream_.device()),
                                                std::exchange(products_, {}));
   } else {
-    HADAL_ASSIGN_OR_RETURN(limit_, HostGemmLimit::Create(plan_, pipeline_, communicator_.rank(), batches_, stream_));
+    limit_ = std::make_unique<HostGemmLimit>(measured.flops.executed() / communicator_.size(), stream_);
   }
   // A way is used only if all ranks have the memory for it.
   HADAL_ASSIGN_OR_RETURN(const std::vector<double> ways, Gather(static_cast<double>(limit_->ways().size())));
   measured.ways = limit_->ways();
   measured.ways.resize(static_cast<size_t>(*std::min_element(ways.begin(), ways.end())));
   measured.limit_seconds.resize(measured.ways.size());
-  measured.limit_attention_seconds.resize(measured.ways.size());
   for (size_t way = 0; way < measured.ways.size(); ++way) limit_->Run(way);
   HADAL_ASSIGN_OR_RETURN(const std::vector<double> flops, Gather(limit_->flops()));
   measured.limit_flops = std::accumulate(flops.begin(), flops.end(), 0.0);
@@ -212,13 +211,8 @@ absl::Status StepBench::PrepareLimit(BenchStepMeasurement& measured) {
 
 absl::Status StepBench::MeasureLimit(size_t way, BenchStepMeasurement& measured) {
   HADAL_RETURN_IF_ERROR(collectives_.Barrier("before the GEMM limit"));
-  const GemmLimitTimes times = limit_->Run(way);
-  HADAL_ASSIGN_OR_RETURN(const std::vector<double> all, Gather(times.seconds));
-  HADAL_ASSIGN_OR_RETURN(const std::vector<double> all_attention, Gather(times.attention_seconds));
-  const double ranks = communicator_.size();
-  measured.limit_seconds[way].push_back(std::accumulate(all.begin(), all.end(), 0.0) / ranks);
-  measured.limit_attention_seconds[way].push_back(std::accumulate(all_attention.begin(), all_attention.end(), 0.0) /
-                                                  ranks);
+  HADAL_ASSIGN_OR_RETURN(const std::vector<double> all, Gather(limit_->Run(way)));
+  measured.limit_seconds[way].push_back(std::accumulate(all.begin(), all.end(), 0.0) / communicator_.size());
   return absl::OkStatus();
 }
 

@@ -121,10 +121,8 @@ void PrintStep(const BenchStepMeasurement& measured, std::ostream& out) {
 
 void PrintLimit(const BenchStepMeasurement& measured, std::ostream& out) {
   const FastestLimit limit = FastestLimitOf(measured);
-  const std::string attention = measured.device.empty()
-                                    ? absl::StrCat("attention ", Milliseconds(limit.attention_seconds))
-                                    : std::string("without attention, which is a fused kernel");
-  out << absl::StrFormat("GEMM limit: %s (%s; %.1f GFLOP at %.0f GFLOP/s)\n", Milliseconds(limit.seconds), attention,
+  const char* const what = measured.device.empty() ? "the cores' peak" : "without attention, which is a fused kernel";
+  out << absl::StrFormat("GEMM limit: %s (%s; %.1f GFLOP at %.0f GFLOP/s)\n", Milliseconds(limit.seconds), what,
                          1e-9 * measured.limit_flops, 1e-9 * measured.limit_flops / limit.seconds);
   for (size_t way = 0; way < measured.ways.size(); ++way) {
     out << absl::StrFormat("  %s: %s%s\n", measured.ways[way], Milliseconds(Median(measured.limit_seconds[way])),
@@ -195,7 +193,6 @@ void AddDevice(const BenchStepMeasurement& measured, OrderedJson& json) {
 void AddLimit(const BenchStepMeasurement& measured, OrderedJson& json) {
   const FastestLimit limit = FastestLimitOf(measured);
   json["gemm_limit_seconds"] = limit.seconds;
-  json["gemm_limit_attention_seconds"] = limit.attention_seconds;
   json["gemm_limit_way"] = measured.ways[limit.way];
   for (size_t way = 0; way < measured.ways.size(); ++way) {
     json["gemm_limit_ways"][measured.ways[way]] = measured.limit_seconds[way];
@@ -233,7 +230,6 @@ FastestLimit FastestLimitOf(const BenchStepMeasurement& measured) {
     limit.way = way;
     limit.seconds = seconds;
   }
-  limit.attention_seconds = Median(measured.limit_attention_seconds[limit.way]);
   const std::vector<double>& seconds = measured.limit_seconds[limit.way];
   for (size_t i = 0; i < seconds.size(); ++i) limit.shares.push_back(seconds[i] / measured.step_seconds[i]);
   std::sort(limit.shares.begin(), limit.shares.end());

@@ -55,8 +55,8 @@ struct BenchStepMeasurement {
   std::vector<std::vector<double>> parts[kStepParts];  // [part][rank][repeats]
   // The ways in which the GEMM limit runs the products, and the times of each; empty if it was not measured.
   std::vector<std::string> ways;
-  std::vector<std::vector<double>> limit_seconds, limit_attention_seconds;  // [ways][repeats] the ranks' mean
-  double limit_flops = 0;                                                   // of all ranks
+  std::vector<std::vector<double>> limit_seconds;  // [ways][repeats] the ranks' mean
+  double limit_flops = 0;                          // of all ranks
 
   // On a device.
   std::vector<double> launches;        // [ranks] of the last step
@@ -70,8 +70,8 @@ struct BenchStepMeasurement {
 // The fastest way of running the products: the limit.
 struct FastestLimit {
   size_t way = 0;
-  double seconds = 0, attention_seconds = 0;  // medians
-  std::vector<double> shares;                 // limit / step of each pair, ascending
+  double seconds = 0;          // median
+  std::vector<double> shares;  // limit / step of each pair, ascending
 };
 // REQUIRES: a limit was measured.
 FastestLimit FastestLimitOf(const BenchStepMeasurement& measured);

@@ -69,7 +69,8 @@ std::vector<KernelCase> MemoryBoundCases(const KernelShapes& shapes, const Strea
 // than the query); H heads of width D. Softmax, dropout and other epilogues are not counted: a kernel should hide them.
 //   attention forward    4·P·H·D      Q·Kᵀ, P·V
 //   attention backward   10·P·H·D     Q·Kᵀ again, dO·Vᵀ, and the gradients of q, k and v
-//   linear               2·R·in·out   each of its three products
+//   linear               2·R·in·out   each of its three products; on the CPU beside the cores' limit
+
 // Returns the cases that `stream` can run: bf16 only on a device.
 std::vector<KernelCase> ProductCases(const KernelShapes& shapes, const Stream& stream);
 

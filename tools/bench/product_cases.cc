@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/attention.h"
+#include "kernels/cpu/product.h"
 #include "kernels/linear.h"
 #include "runtime/status_macros.h"
 #include "tools/bench/kernel_batch.h"
@@ -220,12 +221,26 @@ KernelCase LinearBackwardWeightCase(const LinearShape& of, bool bias) {
           .prepare = prepare};
 }
 
+// The limit of the CPU's products.
+KernelCase PeakCase(const Stream& stream) {
+  constexpr int64_t kRounds = 1'000'000;
+  const auto prepare = [](const Stream& stream, KernelTensors& t) -> Launch {
+    t.Floats(kRead, 1);
+    return OrStatus(t, [stream] { stream.Run([](int) { cpu::MultiplyInRegisters(kRounds); }); });
+  };
+  return {.kernel = "linear: multiply-adds in registers",
+          .shape = "the cores' limit",
+          .flops = static_cast<double>(cpu::MultiplyInRegisters(1) * kRounds * stream.threads()),
+          .prepare = prepare};
+}
+
 }  // namespace
 
 std::vector<KernelCase> ProductCases(const KernelShapes& shapes, const Stream& stream) {
   std::vector<Storage> storages = {Storage::kFloat32};
   if (stream.device() != nullptr) storages.insert(storages.begin(), Storage::kBFloat16);
   std::vector<KernelCase> cases;
+  if (stream.device() == nullptr) cases.push_back(PeakCase(stream));
   for (const Storage storage : storages) {
     for (const int64_t rows : shapes.rows) {
       for (const int64_t width : shapes.widths) {

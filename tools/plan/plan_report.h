@@ -29,8 +29,8 @@ struct MachineRate {
 // Times the feed-forward's three products and Adam at the model's width; takes about a third of a second. Blocking.
 MachineRate MeasureRate(const ModelOptions& model, const ActivationCapacity& capacity, const Stream& stream);
 
-// Memory of a process besides its arena, measured (README.md): the binary with its libraries, MPI, and oneDNN's packing
-// buffers. Mapped corpus files are not included; the kernel takes those pages back when it needs them.
+// Memory of a process besides its arena, measured (README.md): the binary with its libraries, MPI, and stacks. Mapped
+// corpus files are not included; the kernel takes those pages back when it needs them.
 struct MemoryAllowance {
   static constexpr int64_t kProcessBytes = int64_t{48} << 20;
   static constexpr int64_t kThreadBytes = int64_t{16} << 20;

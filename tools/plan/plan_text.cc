@@ -194,9 +194,8 @@ void AppendMemory(const PlanReport& report, std::string& text) {
     AppendDriverMemory(report, text);
     return;
   }
-  absl::StrAppendFormat(
-      &text, "allowance: %s per process (binary, libraries, MPI) and %s per thread (oneDNN's packing buffers, stack)\n",
-      HumanBytes(MemoryAllowance::kProcessBytes), HumanBytes(MemoryAllowance::kThreadBytes));
+  absl::StrAppendFormat(&text, "allowance: %s per process (binary, libraries, MPI) and %s per thread (stack)\n",
+                        HumanBytes(MemoryAllowance::kProcessBytes), HumanBytes(MemoryAllowance::kThreadBytes));
 }
 
 void AppendTime(const PlanReport& report, std::string& text) {

@@ -145,7 +145,7 @@ absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, const Train
 }
 
 absl::Status ApplySettings(const CommonSettings& common, int rank, PreparedRun& prepared) {
-  HADAL_RETURN_IF_ERROR(UseInstructionSets(common.instruction_sets));
+  UseInstructionSets(common.instruction_sets);
   if (!common.reads_all[rank]) return absl::OkStatus();
   HADAL_ASSIGN_OR_RETURN(prepared.train, Corpus::Open(prepared.options.train.train_data));
   if (prepared.validation) {

@@ -67,7 +67,7 @@ absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, const Train
                                     const Stream& stream);
 
 // Applies the common settings on this rank: selects the instruction set, and verifies all of its corpora if it must.
-// Errors: those of UseInstructionSets and Corpus::Open.
+// Errors: those of Corpus::Open.
 absl::Status ApplySettings(const CommonSettings& common, int rank, PreparedRun& prepared);
 
 }  // namespace hadal

@@ -195,10 +195,10 @@ TEST_F(ScoreTest, LinesLongerThanTheModelAreAnErrorOrCounted) {
   EXPECT_THAT(log_, HasSubstr("skipped 1 lines"));
 }
 
-// Of 64 rows 32 are kept free, and </s> takes one.
+// Of 32 rows </s> takes one.
 TEST_F(ScoreTest, LinesLongerThanABatchAreToldToRaiseIt) {
   ScoreOptions options = Options(std::string(52, 'd') + "\n");  // 52 tokens, or one more for the word's begin
-  options.batch_tokens = 64;
+  options.batch_tokens = 32;
   EXPECT_THAT(std::string(Score(options).status().message()),
               HasSubstr("more than 31; use --on-long skip or a higher --batch-tokens"));
   options.batch_tokens = 128;

@@ -40,7 +40,7 @@ absl::StatusOr<int64_t> LearnDirections(const Vocabulary& vocabulary, Engine& en
       AppendSentence({.prefix = english, .source = source, .target = target}, static_cast<int64_t>(s), batch);
     }
   }
-  return LearnByHeart(batch, 200, engine);
+  return LearnByHeart(batch, 400, engine);
 }
 
 TEST_F(TranslateTest, ADirectionSetsTheTags) {

@@ -1,0 +1,53 @@
+// Matrix products of linear layers on the CPU, each element in one order of sums.
+//
+//   kRowsByRows        C[m, n] (=, +=) A[m, k] · B[n, k]ᵀ      forward, x·Wᵀ
+//   kRowsByColumns     C[m, n] (=, +=) A[m, k] · B[k, n]       gradient of the input, dy·W
+//   kColumnsByColumns  C[m, n] += A[k, m]ᵀ · B[k, n]           gradient of the weight, dyᵀ·x
+//
+// Order of sums: an element is one chain of fused multiply-adds (without FMA: product, then sum) over ascending k,
+// which starts from 0, or with `add` from C. kColumnsByColumns has a chain from 0 for each kProductBlock terms, and
+// adds the chains to C in ascending order: one chain over all tokens of a large micro-batch would lose accuracy.
+// Blocks of m, n and k, threads and the vector's width change no bit, and a row of C does not depend on the others.
+// Method: a tile of C, 6 rows (AVX-512: 14) by 2 vectors, stays in registers. Up to kProductBlock terms of B are copied
+// into panels of two vectors' columns that stay in the L2 cache, rows of A into the L1 cache. The next block of k goes
+// on from C. Few rows (decoding) read B once, in place. Threads split rows and columns of C by its shape.
+// Edges: tiles with fewer rows, and a copy of the last columns of a tile.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace hadal::cpu {
+
+constexpr int64_t kProductBlock = 512;  // of terms; a constant of the numerics of kColumnsByColumns
+
+enum class ProductForm { kRowsByRows, kRowsByColumns, kColumnsByColumns };
+
+// Rows [row, row + rows) and columns [column, column + columns) of C.
+struct ProductPart {
+  int64_t row, rows, column, columns;
+
+  Matrix Of(const Matrix& m) const { return m.Rows(row, rows).Columns(column, columns); }
+  ConstMatrix Of(const ConstMatrix& m) const { return m.Rows(row, rows).Columns(column, columns); }
+};
+
+struct ProductArgs {
+  ProductForm form;
+  ConstMatrix a, b;
+  bool add = false;  // kColumnsByColumns always adds
+  Matrix c;
+};
+
+// Calls finish(part) for parts that cover C, each once its elements are final and while they are in the cache.
+// REQUIRES: matching shapes; k ≥ 1; C overlaps neither operand. Blocking; allocates nothing, and uses up to 700 KiB of
+// each thread's stack.
+void Product(const Stream& stream, const ProductArgs& args, absl::FunctionRef<void(const ProductPart&)> finish);
+
+// The limit of a core: `rounds` multiply-adds of as many vectors in registers as their latency needs. Returns the
+// operations, two for a multiply-add of two numbers.
+int64_t MultiplyInRegisters(int64_t rounds);
+
+}  // namespace hadal::cpu
