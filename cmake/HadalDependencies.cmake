@@ -2,7 +2,6 @@
 # HADAL_FETCH_DEPENDENCIES all except the compiler's, MPI, zlib and Expat are built from pinned sources instead (HadalFetch.cmake).
 option(HADAL_FETCH_DEPENDENCIES "Build the third-party libraries from pinned sources instead of using the system's" OFF)
 find_package(Threads REQUIRED)
-find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(MPI REQUIRED COMPONENTS CXX)
 find_package(ZLIB REQUIRED)
 find_package(EXPAT REQUIRED)

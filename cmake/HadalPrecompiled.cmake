@@ -9,7 +9,7 @@ file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/precompiled.cc" CONTENT "")
 function(hadal_precompiled_headers NAME)
   cmake_parse_arguments(ARG "" "" "DEPENDS;HEADERS" ${ARGN})
   add_library(${NAME} OBJECT "${PROJECT_BINARY_DIR}/precompiled.cc")
-  target_link_libraries(${NAME} PRIVATE hadal_build_flags OpenMP::OpenMP_CXX ${ARG_DEPENDS})
+  target_link_libraries(${NAME} PRIVATE hadal_build_flags ${ARG_DEPENDS})
   target_precompile_headers(${NAME} PRIVATE ${ARG_HEADERS})
 endfunction()
 

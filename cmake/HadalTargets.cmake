@@ -79,7 +79,7 @@ function(hadal_test_library NAME)
     set(KIND OBJECT)
   endif()
   add_library(${NAME} ${KIND} ${ARG_SOURCES})
-  target_link_libraries(${NAME} PRIVATE hadal_test_flags PUBLIC hadal_build_flags OpenMP::OpenMP_CXX ${ARG_DEPENDS} GTest::gmock)
+  target_link_libraries(${NAME} PRIVATE hadal_test_flags PUBLIC hadal_build_flags ${ARG_DEPENDS} GTest::gmock)
   target_precompile_headers(${NAME} REUSE_FROM hadal_test_precompiled)
 endfunction()
 

@@ -1,6 +1,5 @@
 #include "runtime/compute_thread.h"
 
-#include <omp.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,13 +50,11 @@ void SignalStack::Install() {
 void SignalStack::Remove() { sigaltstack(&before_, nullptr); }
 
 void PrepareComputeThreadOn(SignalStack& stack) {
-  omp_set_num_threads(1);
   FlushSubnormals();
   stack.Install();
 }
 
 void PrepareComputeThread() {
-  omp_set_num_threads(1);
   FlushSubnormals();
   thread_local const SignalStackOfThread signal_stack;
 }

@@ -1,15 +1,11 @@
 // Settings that must be the same on every thread that computes:
 //
-// 1. OpenMP inside libraries (oneDNN) uses one thread. hadal splits the rows itself, so that the number of threads does
-//    not change any bit.
-// 2. Subnormal floats count as zero (x86: MXCSR's FTZ and DAZ; Arm: FPCR's FZ). A gradient that vanishes over 2,500
+// 1. Subnormal floats count as zero (x86: MXCSR's FTZ and DAZ; Arm: FPCR's FZ). A gradient that vanishes over 2,500
 //    sublayers reaches 1e-38 and slows every product that reads it: a Post-LN step of 500L-500L took ten times as long.
 //    Such numbers change no weight, but with different modes on different threads the last bits would depend on the
 //    layout.
-// 3. The thread has an alternate stack for signal handlers. oneDNN 2.6's matrix products use the stack pointer as a
-//    general register (it was seen to point into an operand). A handler that ran on the current stack would write its
-//    frame (about 11 KB with AVX-512 and AMX) over the heap. Every handler of this program must therefore be installed
-//    with SA_ONSTACK.
+// 2. The thread has an alternate stack for signal handlers, whose frame (about 11 KB with AVX-512 and AMX) must not
+//    depend on what a library leaves of the current one. Every handler of this program is installed with SA_ONSTACK.
 #pragma once
 
 #include <csignal>

@@ -25,8 +25,7 @@ int64_t PeakResidentBytes();
 // processes of a host share.
 int64_t HeldBytes();
 
-// Returns memory that malloc keeps free to the system. oneDNN allocates packing buffers of a megabyte or more in every
-// product; small allocations between them keep the holes apart, so that a heap of 2 MB can grow to 25 MB.
+// Returns memory that malloc keeps free to the system.
 // Blocking: 0.2 ms.
 void ReturnFreeMemory();
 

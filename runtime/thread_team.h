@@ -31,7 +31,7 @@ class ThreadTeam {
 
   // Runs body(0) on the calling thread and each of body(1) … body(threads − 1) on a worker, started as needed, or on
   // the calling thread; returns when all have ended and their writes are visible. Bodies must not wait for each other.
-  // Libraries run with one OpenMP thread on workers. If bodies throw (std::bad_alloc), rethrows the exception of the
+  // If bodies throw (std::bad_alloc), rethrows the exception of the
   // lowest index after all have ended; throws std::system_error if a thread cannot be started.
   // REQUIRES: threads ≥ 1; not called from inside a body.
   void Run(int threads, absl::FunctionRef<void(int)> body);
