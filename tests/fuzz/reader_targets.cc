@@ -124,14 +124,13 @@ const std::string& GoodCheckpoint() {
     CheckpointFileWriter writer = CheckpointFileWriter::Create(committer.FileOptions(3, 0), slices).value();
     for (const SliceState& slice : slices) HADAL_CHECK(writer.Append(slice).ok());
     const WrittenFile file = writer.Finish().value();
-    return committer
-        .Commit({.progress = {.step = 3, .update = 3, .seed = 1},
-                 .config_text = "seed: 1\n",
-                 .model_settings = R"({"d_model": 2})",
-                 .files = {file},
-                 .attachments = {{"vocabulary.txt", "a 1\n"}}})
-        .value()
-        .directory;
+    CommitRequest request;
+    request.progress = {.step = 3, .update = 3, .seed = 1};
+    request.config_text = "seed: 1\n";
+    request.model_settings = R"({"d_model": 2})";
+    request.files = {file};
+    request.attachments = {{"vocabulary.txt", "a 1\n"}};
+    return committer.Commit(request).value().directory;
   }();
   return directory;
 }

@@ -1,6 +1,7 @@
 // `hadal score` of a language model: plain text in, log-probabilities and the two perplexities out; and what such a
 // model refuses.
 #include "tools/translate/score.h"
+#include "tools/translate/translate.h"
 
 #include <cmath>
 #include <filesystem>
