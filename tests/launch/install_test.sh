@@ -33,7 +33,7 @@ completes() {  # EXPECTED WORD…
 completes "train translate" tr
 completes "export" checkpoint e
 completes "check" schedule c
-completes "--run-dir --resume" train --r
+completes "--run-dir --resume --reset" train --r
 completes "out/checkpoints" report out/ch
 END
 mkdir "$work/run"
