@@ -227,7 +227,9 @@ void AddInspectCommand(Command app, int& exit_code) {
   command.AddOption("--micro-batches", options->micro_batches, "Micro-batches per step")
       .InRange(1, 65536)
       .ShowDefault();
-  command.AddOption("--source-tokens", options->source_tokens, "Source capacity of a micro-batch; 0 for text without a source")
+  command
+      .AddOption("--source-tokens", options->source_tokens,
+                 "Source capacity of a micro-batch; 0 for text without a source")
       .InRange(0, 1 << 20)
       .ShowDefault();
   command.AddOption("--target-tokens", options->target_tokens, "Target capacity of a micro-batch")
