@@ -116,7 +116,6 @@ absl::Status StepReport::Send(Engine& engine, const StepResult& result, const Tr
   const LossSums& sums = result.gradient.loss;
   double waited = 0;
   for (const StageTimes& stage : stages.times) waited += stage.wait_seconds;
-  const std::optional<End> end = FirstEnd(progress);
   StepMetrics metrics{.step = progress.step,
                       .update = progress.update,
                       .total_steps = options_.stop.steps,
@@ -132,11 +131,13 @@ absl::Status StepReport::Send(Engine& engine, const StepResult& result, const Tr
                       .elapsed_seconds = session_.Seconds(),
                       .epoch = progress.epochs_done,
                       .skipped = !result.applied,
-                      .eta_seconds = end ? std::optional(end->seconds) : std::nullopt,
-                      .eta_limit = end ? end->limit : "",
                       .stages = std::move(stages.times),
                       .memory = std::move(stages.memory),
                       .analytic_bubble = pipeline_.analytic_bubble};
+  if (const std::optional<End> end = FirstEnd(progress)) {
+    metrics.eta_seconds = end->seconds;
+    metrics.eta_limit = end->limit;
+  }
   if (!metrics.stages.empty()) {
     metrics.measured_bubble = waited / (result.seconds * static_cast<double>(metrics.stages.size()));
   }
