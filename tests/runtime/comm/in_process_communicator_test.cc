@@ -235,6 +235,21 @@ TEST(GroupCommunicator, ErrorsNameTheRanksOfTheWorld) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 3, receive from rank 1, tag 5"));
 }
 
+TEST(GroupCommunicator, GroupsOfTheSameRanksHaveTheirOwnCollectiveTags) {
+  InProcessWorld world(2);
+  GroupCommunicator sender(world.communicator(0), {0, 1}, 1);
+  GroupCommunicator receiver(world.communicator(1), {0, 1}, 1), other(world.communicator(1), {0, 1}, 2);
+  const char sent = 'x';
+  char received = 0;
+  CommRequest send = sender.Send(&sent, 1, 1, Communicator::kFirstCollectiveTag).value();
+  CommRequest others = other.Receive(&received, 1, 0, Communicator::kFirstCollectiveTag).value();
+  EXPECT_FALSE(sender.Test(send).value());
+  CommRequest receive = receiver.Receive(&received, 1, 0, Communicator::kFirstCollectiveTag).value();
+  EXPECT_TRUE(sender.Test(send).value());
+  EXPECT_TRUE(receiver.Test(receive).value());
+  EXPECT_FALSE(other.Test(others).value());
+}
+
 // A rank that is ahead in its row must not be heard by another collective: rows, columns and the world overlap freely.
 TEST(GroupCommunicator, CollectivesOfRowsColumnsAndTheWorldDoNotMeet) {
   constexpr int kSide = 3;

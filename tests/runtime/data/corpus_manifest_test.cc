@@ -138,6 +138,7 @@ TEST(CorpusManifest, NumbersKeepToTheirRange) {
 
 TEST(CorpusManifest, TheShardsSamplesAddUp) {
   EXPECT_EQ(RefusalWith("/samples", 29), "the shards have 30 samples, the field samples says 29");
+  EXPECT_EQ(RefusalWith("/samples", 31), "the shards have 30 samples, the field samples says 31");
   EXPECT_EQ(RefusalWith("/shards/1/samples", 11), "the shards have 31 samples, the field samples says 30");
 }
 

@@ -63,6 +63,7 @@ TEST(PackSentencesTest, WhatASentenceMayTakeIsTheSmallerLimit) {
   EXPECT_EQ(PackSentences(Views(), {3, 2}).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(error({2, 4, 3}), HasSubstr("sentence 1 takes 3 source and 2 target rows"));
   EXPECT_THAT(error({2, 4, 3}), HasSubstr("a micro-batch holds 2 and 3"));
+  EXPECT_THAT(error({2, 4, 2}), HasSubstr("and the model's positions")) << "too long by its source alone";
   EXPECT_THAT(error({100, 100, 2}), HasSubstr("a micro-batch holds 2 and 2"));
   EXPECT_THAT(error({4, 2, 100}), HasSubstr("sentence 2 takes 3 source and 3 target rows"));
 }

@@ -121,6 +121,7 @@ TEST(Chrf, TheBestReferenceOfEachSegmentCounts) {
 TEST(Chrf, OrdersThatOneSideLacksDoNotCount) {
   EXPECT_EQ(ChrfScore({"abc"}, {{"abd"}}), 38.888888888888886);
   EXPECT_EQ(ChrfScore({"abc"}, {{"abd"}}, 2), 29.166666666666664);
+  EXPECT_EQ(ChrfScore({"abc"}, {{"a"}}), 71.42857142857143);
   EXPECT_EQ(ChrfScore({""}, {{"x"}}), 0);
   EXPECT_EQ(ChrfScore({"x"}, {{""}}), 0);
   EXPECT_EQ(ChrfScore({""}, {{""}}), 0);

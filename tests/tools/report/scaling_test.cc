@@ -155,6 +155,7 @@ TEST(Scaling, OfAsManyCoresTheCheapestIsTheMeasure) {
   const auto scaling = CompareRuns(runs.records, runs.summaries).value();
   EXPECT_EQ(scaling.rows[0].run, 1u);
   EXPECT_LT(scaling.rows[1].efficiency, 1);
+  EXPECT_NEAR(scaling.rows[1].causes.sum(), 1 - scaling.rows[1].efficiency, 1e-9);
 }
 
 // The first run waited for its core for half of its time.
