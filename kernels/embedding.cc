@@ -1,10 +1,9 @@
 #include "kernels/embedding.h"
 
-#include <cmath>
-
 #include "kernels/cpu/embedding.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
+#include "runtime/math.h"
 
 namespace hadal {
 namespace {
@@ -37,9 +36,9 @@ void FillSinusoidalPositions(Matrix table) {
     float* row = table.row(p);
     for (int64_t i = 0; i < half; ++i) {
       const double exponent = half > 1 ? static_cast<double>(i) / (half - 1) : 0.0;
-      const double angle = (p + kFirstPosition) * std::pow(10000.0, -exponent);
-      row[i] = static_cast<float>(std::sin(angle));
-      row[half + i] = static_cast<float>(std::cos(angle));
+      const double angle = (p + kFirstPosition) * Pow(10000.0, -exponent);
+      row[i] = static_cast<float>(Sin(angle));
+      row[half + i] = static_cast<float>(Cos(angle));
     }
     if (table.columns % 2 == 1) row[table.columns - 1] = 0.0f;
   }

@@ -38,10 +38,18 @@ std::string InstructionSetName(InstructionSets sets) {
   return sets == 0 ? "unknown" : hwy::TargetName(sets & -sets);  // bits of wider sets are lower
 }
 
+bool HasFusedMultiplyAdd(InstructionSets sets) {
+#if HWY_ARCH_X86
+  return (sets & (HWY_SSE4 - 1)) != 0;  // bits of wider sets are lower
+#else
+  return true;
+#endif
+}
+
 void UseInstructionSets(InstructionSets sets) {
-  const InstructionSets compiled = Compiled();
-  HADAL_CHECK(sets != 0 && (sets & ~compiled) == 0);
-  if (sets != compiled) hwy::DisableTargets(compiled & ~sets);
+  const InstructionSets compiled = Compiled(), used = AvailableInstructionSets() & sets;
+  HADAL_CHECK_NE(used, 0);
+  if (used != compiled) hwy::DisableTargets(compiled & ~used);
 }
 
 }  // namespace hadal

@@ -1,9 +1,9 @@
 // The instruction sets that the kernels can use on this CPU. They use the widest.
 //
-// Ranks of one job must use the same set, because sums in registers of another width have other bits. Ranks therefore
-// exchange their masks and use the widest set that all have (launch/common_program.h). HADAL_MAX_CPU_ISA
-// limits them by a name of InstructionSetName: with "AVX2" an AVX-512 machine computes the bits of a machine that has
-// only AVX2.
+// All sets with fused multiply-adds (AVX2 and wider) give the same bits: every sum has an order of its own, in sixteen
+// lanes (kernels/cpu/columns-inl.h) or one chain (kernels/cpu/product.h). SSE4 has no fused multiply-add and rounds
+// differently, so a job with one such CPU uses SSE4 on all ranks (launch/common_program.h). HADAL_MAX_CPU_ISA limits
+// the sets by a name of InstructionSetName.
 // Threads: one, before any kernel runs.
 #pragma once
 
@@ -22,8 +22,11 @@ InstructionSets AvailableInstructionSets();
 // Returns Highway's name of the widest of `sets`: "AVX3", "AVX2", …; "unknown" for none.
 std::string InstructionSetName(InstructionSets sets);
 
-// Makes kernels use the widest of `sets`. REQUIRES: a non-empty subset of AvailableInstructionSets(); no kernel has
-// run.
+// Returns whether the widest of `sets` has fused multiply-adds.
+bool HasFusedMultiplyAdd(InstructionSets sets);
+
+// Makes kernels use the widest of AvailableInstructionSets() that `sets` contains. REQUIRES: there is one; no kernel
+// has run.
 void UseInstructionSets(InstructionSets sets);
 
 }  // namespace hadal

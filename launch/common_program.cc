@@ -35,6 +35,10 @@ absl::StatusOr<CommonProgram> CompareRanks(std::span<const RankFacts> ranks) {
     return absl::InternalError(
         "the ranks' CPUs have none of the kernels' instruction sets in common (x86-64: SSE4, of 2010, and later ones)");
   }
+  if (HasFusedMultiplyAdd(common.instruction_sets)) {
+    common.instruction_sets = ~InstructionSets{0};
+    return common;
+  }
   for (const RankFacts& facts : ranks) {
     if (facts.instruction_sets == common.instruction_sets) narrow.push_back(facts.rank);
   }

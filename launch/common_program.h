@@ -2,7 +2,8 @@
 // layout.
 //
 //   program           must be the same file on all ranks, else an error: different programs exchange different messages
-//   instruction set   all ranks use the widest that every rank has; a message if that is narrower than some rank's own
+//   instruction set   each rank uses its own widest if every rank has fused multiply-adds: these give the same bits.
+//                     Otherwise all use the widest that every rank has, with a message
 #pragma once
 
 #include <span>
@@ -20,8 +21,8 @@ namespace hadal {
 RankFacts FactsOf(const World& world);
 
 struct CommonProgram {
-  InstructionSets instruction_sets = 0;  // those that all ranks have
-  std::string notice;                    // for the user; empty if all ranks have the same
+  InstructionSets instruction_sets = 0;  // for UseInstructionSets on every rank
+  std::string notice;                    // for the user; empty if no rank is limited
 };
 
 // Compares all ranks' facts, given in rank order. Pure.  REQUIRES: not empty.
@@ -29,7 +30,7 @@ struct CommonProgram {
 // set is common.
 absl::StatusOr<CommonProgram> CompareRanks(std::span<const RankFacts> ranks);
 
-// Gathers and compares the ranks' facts and makes this rank's kernels use the common instruction set, for commands
+// Gathers and compares the ranks' facts and limits this rank's instruction set, for commands
 // whose ranks compare nothing else. Returns the notice on rank 0.
 // Blocking: all ranks call it, before any kernel runs.  Errors: CompareRanks', the same on all ranks; those of
 // Communicator::Wait.

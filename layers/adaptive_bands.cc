@@ -1,4 +1,5 @@
 #include "layers/adaptive_bands.h"
+#include "runtime/math.h"
 
 #include <algorithm>
 #include <cmath>
@@ -23,7 +24,7 @@ std::vector<AdaptiveBand> AdaptiveBands(const ModelOptions& options) {
 
 double TokenShare(const AdaptiveBand& band, const ModelOptions& options) {
   const double begin = std::max(band.first, 1), end = double(band.first) + band.words;
-  return std::log(end / begin) / std::log(double(options.target_vocabulary));
+  return Log(end / begin) / Log(double(options.target_vocabulary));
 }
 
 double HeadProducts(const ModelOptions& options) {

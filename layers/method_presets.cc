@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/choice_words.h"
+#include "runtime/math.h"
 
 namespace hadal {
 namespace {
@@ -55,29 +56,27 @@ constexpr double kTorchscaleBeta = 1.15;  // in its code the encoder's factor is
 
 // Residual gain 0.81·(N⁴M)^1/16, init gain `beta`·(N⁴M)^-1/16.
 StackMethod DeepNormEncoder(double n, double m, double beta) {
-  const double root = std::pow(std::pow(n, 4) * m, 1.0 / 16);
+  const double root = Pow(Pow(n, 4) * m, 1.0 / 16);
   return WithBeta(0.81 * root, beta / root);
 }
 
 // Residual gain (3M)^1/4 and init gain (12M)^-1/4 with an encoder, (2M)^1/4 and (8M)^-1/4 without. `sublayers`: 3M or
 // 2M.
-StackMethod DeepNormDecoder(double sublayers) {
-  return WithBeta(std::pow(sublayers, 0.25), std::pow(4 * sublayers, -0.25));
-}
+StackMethod DeepNormDecoder(double sublayers) { return WithBeta(Pow(sublayers, 0.25), Pow(4 * sublayers, -0.25)); }
 
 StackMethod AdminClosedStack(double sublayers) {
-  return {.omega = Omega::kConstant, .initial_omega = std::sqrt((sublayers + 1) / std::log(sublayers + 1) - 1)};
+  return {.omega = Omega::kConstant, .initial_omega = std::sqrt((sublayers + 1) / Log(sublayers + 1) - 1)};
 }
 
 // `branches`: L, counted over both stacks.
 StackMethod RFixupStack(double branches) {
   StackMethod stack{.norm = NormPlacement::kNone, .fixup_scalars = true, .linear_bias = false};
-  const double attention = std::pow(branches, -1.0 / 6);
+  const double attention = Pow(branches, -1.0 / 6);
   stack.query_key_gain *= attention;
   stack.value_gain *= attention;
   stack.cross_value_gain *= attention;
   stack.output_gain = stack.cross_output_gain = 0;
-  stack.ffn_gain = std::pow(branches, -0.5);
+  stack.ffn_gain = Pow(branches, -0.5);
   stack.ffn_output_factor = 0;
   stack.projection_gain = 0;
   return stack;
@@ -119,8 +118,8 @@ StackMethod B2tRescaledStack(double layers) {
 // B2T's equations 6 to 8.
 StackMethod B2tNoLnStack(double layers, double d_model) {
   return {.norm = NormPlacement::kNone,
-          .skip_gain = std::min(layers / 12, std::pow(layers, -0.15)),
-          .layer_gain = std::pow(d_model, -0.2)};
+          .skip_gain = std::min(layers / 12, Pow(layers, -0.15)),
+          .layer_gain = Pow(d_model, -0.2)};
 }
 
 void SetBoth(const StackMethod& method, WeightDistribution distribution, ModelOptions& options) {
@@ -136,15 +135,15 @@ void ApplyDeepNorm(ModelOptions& options) {
 
 void ApplyTFixup(ModelOptions& options) {
   const double n = options.encoder_layers;
-  const double decoder = std::pow(3 * options.decoder_sublayers(), -0.25);
-  options.encoder = TFixupStack(0.67 * std::pow(n, -0.25), std::pow(9 * n, -0.25));
+  const double decoder = Pow(3 * options.decoder_sublayers(), -0.25);
+  options.encoder = TFixupStack(0.67 * Pow(n, -0.25), Pow(9 * n, -0.25));
   options.decoder = TFixupStack(decoder, decoder);
   options.distribution = WeightDistribution::kXavierUniform;
 }
 
 void ApplySubLn(ModelOptions& options) {
-  const double decoder = std::log(options.decoder_sublayers());
-  options.encoder = SubLnStack(std::sqrt(decoder * std::log(options.encoder_sublayers()) / 3));
+  const double decoder = Log(options.decoder_sublayers());
+  options.encoder = SubLnStack(std::sqrt(decoder * Log(options.encoder_sublayers()) / 3));
   options.decoder = SubLnStack(std::sqrt(decoder));
   options.distribution = WeightDistribution::kXavierNormal;
 }

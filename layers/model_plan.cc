@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "runtime/bytes.h"
+#include "runtime/math.h"
 
 namespace hadal {
 namespace {
@@ -23,8 +24,8 @@ float BranchGain(const SublayerRecord& sublayer, int64_t update) {
   const double time = static_cast<double>(update) / sublayer.branch_growth_updates;
   const double k = sublayer.branch_growth_steepness;
   double growth = time;
-  if (sublayer.branch_growth == BranchGrowth::kExponential) growth = std::expm1(k * time) / std::expm1(k);
-  if (sublayer.branch_growth == BranchGrowth::kSigmoid) growth = 2 / (1 + std::exp(-k * time)) - 1;
+  if (sublayer.branch_growth == BranchGrowth::kExponential) growth = (Exp(k * time) - 1) / (Exp(k) - 1);
+  if (sublayer.branch_growth == BranchGrowth::kSigmoid) growth = 2 / (1 + Exp(-k * time)) - 1;
   return static_cast<float>(sublayer.branch_gain * std::min(1.0, growth));
 }
 

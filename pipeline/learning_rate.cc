@@ -1,4 +1,5 @@
 #include "pipeline/learning_rate.h"
+#include "runtime/math.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +17,7 @@ double InverseSqrt(const RateOptions& options, double t) {
   return options.peak * std::sqrt(std::max(warmup, 1.0) / std::max(t, 1.0));
 }
 
-double HalfCosine(double progress) { return (1 + std::cos(std::numbers::pi * progress)) / 2; }
+double HalfCosine(double progress) { return (1 + Cos(std::numbers::pi * progress)) / 2; }
 
 double Shape(DecayShape shape, double progress) {
   switch (shape) {
@@ -42,7 +43,7 @@ double Polynomial(const RateOptions& options, double t, double total) {
   if (t < warmup) return options.peak * t / warmup;
   if (total <= warmup) return options.peak;
   const double left = std::max(0.0, 1 - (t - warmup) / (total - warmup));
-  return (options.peak - options.end_rate) * std::pow(left, options.power) + options.end_rate;
+  return (options.peak - options.end_rate) * Pow(left, options.power) + options.end_rate;
 }
 
 }  // namespace

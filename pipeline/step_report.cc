@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/host_memory.h"
+#include "runtime/math.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -121,7 +122,7 @@ absl::Status StepReport::Send(Engine& engine, const StepResult& result, const Tr
                       .total_steps = options_.stop.steps,
                       .loss = sums.MeanLoss(),
                       .nll = sums.MeanNll(),
-                      .perplexity = std::exp(sums.MeanNll()),
+                      .perplexity = Exp(sums.MeanNll()),
                       .learning_rate = learning_rate,
                       .gradient_norm = result.gradient.norm,
                       .target_tokens = sums.tokens,

@@ -7,6 +7,7 @@
 #include "layers/chunk_part.h"
 #include "runtime/clock.h"
 #include "runtime/crc32c.h"
+#include "runtime/math.h"
 #include "runtime/status_macros.h"
 #include "runtime/trace.h"
 
@@ -95,7 +96,7 @@ absl::Status Validator::Run(Engine& engine, TrainingProgress& progress) {
   if (sink_ == nullptr) return absl::OkStatus();
   sink_->OnValidation({.step = progress.step,
                        .nll = nll,
-                       .perplexity = std::exp(nll),
+                       .perplexity = Exp(nll),
                        .scores = translated.scores,
                        .best = best,
                        .sentences = identity_.samples,

@@ -1,4 +1,5 @@
 #include "runtime/random.h"
+#include "runtime/math.h"
 
 #include <cmath>
 #include <numbers>
@@ -60,8 +61,8 @@ double UniformAt(uint64_t seed, RandomSite domain, uint32_t stream, uint64_t ind
 
 double NormalAt(uint64_t seed, RandomSite domain, uint32_t stream, uint64_t index) {
   const std::array<uint32_t, 4> words = WordsAt(seed, domain, stream, index);
-  const double radius = std::sqrt(-2.0 * std::log((words[0] + 0.5) * 0x1p-32));
-  return radius * std::cos(2.0 * std::numbers::pi * (words[1] * 0x1p-32));
+  const double radius = std::sqrt(-2.0 * Log((words[0] + 0.5) * 0x1p-32));
+  return radius * Cos(2.0 * std::numbers::pi * (words[1] * 0x1p-32));
 }
 
 }  // namespace hadal

@@ -22,12 +22,6 @@ struct Activated {
 };
 
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V Sigmoid(D d, V t) {
-  const V one = hn::Set(d, 1.0f), power = Exp(d, hn::Neg(hn::Abs(t)));  // e^−|t|
-  return hn::Div(hn::IfThenElse(hn::Lt(t, hn::Zero(d)), power, one), hn::Add(one, power));
-}
-
-template <class D, class V = hn::Vec<D>>
 HWY_INLINE Activated<V> Gelu(D d, V t) {
   const V x = hn::Abs(t);
   const V bell = Exp(d, hn::Mul(hn::Mul(x, x), hn::Set(d, -0.5f)));

@@ -8,6 +8,7 @@
 // Must be included after foreach_target.h.
 #include "hwy/highway.h"
 #include "kernels/cpu/partial_vector-inl.h"
+#include "runtime/math.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hadal {
@@ -69,8 +70,8 @@ constexpr int64_t kElementsPerRange = 4096;
 
 cpu::AdamScalars ScalarsOf(const AdamArgs& args) {
   const double t = static_cast<double>(args.update);
-  const double correction1 = 1 - std::pow(args.beta1, t);
-  const double correction2 = 1 - std::pow(args.beta2, t);
+  const double correction1 = 1 - Pow(args.beta1, t);
+  const double correction2 = 1 - Pow(args.beta2, t);
   return {
       .gradient_scale = static_cast<float>(args.gradient_scale),
       .beta1 = static_cast<float>(args.beta1),

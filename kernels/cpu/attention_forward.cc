@@ -8,7 +8,6 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_forward.cc"
 #include "hwy/foreach_target.h"
 // Must be included after foreach_target.h.
-#include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/attention_tile-inl.h"
 #include "kernels/cpu/exp-inl.h"
@@ -74,9 +73,7 @@ void SoftmaxOverKeys(const AttentionForwardArgs& args, const cpu::AttentionPair&
     const Vec maximum = MaximumOverKeys(vector, scores);
     const Vec sum = ExponentialsOverKeys(args, pair, tile, vector, maximum, scores);
     hn::Store(hn::Div(hn::Set(d, 1.0f), sum), d, reciprocals + column);
-    // Not Log of NaN, which would return a number.
-    const Vec log_sum = hn::IfThenElse(hn::Eq(sum, sum), hn::Log(d, sum), sum);
-    hn::Store(hn::MulAdd(maximum, hn::Set(d, static_cast<float>(kLog2)), log_sum), d, log_sums + column);
+    hn::Store(hn::MulAdd(maximum, hn::Set(d, static_cast<float>(kLog2)), Log(d, sum)), d, log_sums + column);
   }
 }
 

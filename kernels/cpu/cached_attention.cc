@@ -41,32 +41,51 @@ HWY_INLINE void Prefetch(const float* from, int64_t width) {
   for (int64_t j = 0; j < width; j += kLineFloats) hwy::Prefetch(from + j);
 }
 
-// scores[l] = q · key of position first + l, for a vector of positions; behind the last position that of the last one.
+// scores[l] = q · key of position first + l, for the vectors of sixteen positions that are not wholly behind the last
+// position; behind it that of the last one.
+// Order, on every instruction set: column j is added to partial sum j mod 16, ascending; then neighbouring partial sums
+// in pairs, and so on.
 HWY_INLINE void Scores(const CachedHead& head, int64_t first, float* HWY_RESTRICT scores) {
   const FloatTag d;
-  const float* keys[kFloatLanes];
-  Vec sums[kFloatLanes];
+  constexpr int kVectors = PartialSums::kVectors;
+  constexpr int kPositions = kVectors == 1 ? 16 : 4;  // at once: their sums fit the registers
+  for (int64_t p = 0; p < kSumLanes; p += kPositions) {
+    const float* keys[kPositions];
+    Vec sums[kPositions * kVectors];
 #pragma GCC unroll 16
-  for (int l = 0; l < kFloatLanes; ++l) {
-    keys[l] = head.Key(std::min(first + l, head.length - 1));
-    sums[l] = hn::Zero(d);
-  }
-  const auto add = [&](auto load, int64_t j) HWY_ATTR {
-    const Vec q = load(head.query + j);
+    for (int l = 0; l < kPositions; ++l) keys[l] = head.Key(std::min(first + p + l, head.length - 1));
 #pragma GCC unroll 16
-    for (int l = 0; l < kFloatLanes; ++l) sums[l] = hn::MulAdd(q, load(keys[l] + j), sums[l]);
-  };
-  int64_t j = 0;
-  for (; j + kFloatLanes <= head.head_width; j += kFloatLanes) {
-    add([&](const float* p) HWY_ATTR { return hn::LoadU(d, p); }, j);
+    for (Vec& sum : sums) sum = hn::Zero(d);
+    const auto add = [&](auto load, int64_t j, int v) HWY_ATTR {
+      const Vec q = load(head.query + j);
+#pragma GCC unroll 16
+      for (int l = 0; l < kPositions; ++l) {
+        sums[l * kVectors + v] = hn::MulAdd(q, load(keys[l] + j), sums[l * kVectors + v]);
+      }
+    };
+    for (int64_t j = 0; j < head.head_width; j += kSumLanes) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        const int64_t column = j + v * kFloatLanes, rest = head.head_width - column;
+        if (rest >= kFloatLanes) {
+          add([&](const float* at) HWY_ATTR { return hn::LoadU(d, at); }, column, v);
+        } else if (rest > 0) {
+          add([&](const float* at) HWY_ATTR { return LoadPartial(d, at, rest, 0.0f); }, column, v);
+        }
+      }
+    }
+    HWY_ALIGN float parts[kPositions * kVectors];
+    SumLanes(sums, parts);
+#pragma GCC unroll 16
+    for (int l = 0; l < kPositions; ++l) {
+      const float* of = parts + l * kVectors;
+      scores[p + l] = kVectors == 1 ? of[0] : kVectors == 2 ? of[0] + of[1] : (of[0] + of[1]) + (of[2] + of[3]);
+    }
+    if ((p + kPositions) % kFloatLanes == 0 && first + p + kPositions >= head.length) return;
   }
-  if (j < head.head_width) {
-    add([&](const float* p) HWY_ATTR { return LoadPartial(d, p, head.head_width - j, 0.0f); }, j);
-  }
-  SumLanes(sums, scores);
 }
 
-// weights[p] = e^(score_p − maximum). Returns their sum: lanes are positions and are added in a fixed order.
+// weights[p] = e^(score_p − maximum). Returns their sum: position p is added to partial sum p mod 16.
 // `next`: the head that follows.
 HWY_INLINE float Exponentials(const CachedHead& head, const CachedHead& next, float* HWY_RESTRICT weights) {
   const FloatTag d;
@@ -76,26 +95,33 @@ HWY_INLINE float Exponentials(const CachedHead& head, const CachedHead& next, fl
     if (p + kFloatLanes <= head.length) return hn::StoreU(v, d, weights + p);
     StorePartial(d, v, weights + p, head.length - p);
   };
-  HWY_ALIGN float scores[kFloatLanes];
+  HWY_ALIGN float scores[kSumLanes];
   Vec maxima = hn::Set(d, kNothing);
-  for (int64_t p = 0; p < head.length; p += kFloatLanes) {
-    const int64_t end = std::min(p + kFloatLanes, head.length);
+  for (int64_t p = 0; p < head.length; p += kSumLanes) {
+    const int64_t end = std::min(p + kSumLanes, head.length);
     for (int64_t n = p; n < std::min(end, next.length); ++n) Prefetch(next.Key(n), next.head_width);
     Scores(head, p, scores);
-    const Vec scaled = hn::Mul(scale, hn::Load(d, scores));
-    maxima = hn::Max(maxima, scaled);
-    store(scaled, p);
+    for (int64_t at = p; at < end; at += kFloatLanes) {
+      const Vec scaled = hn::Mul(scale, hn::Load(d, scores + (at - p)));
+      maxima = hn::Max(maxima, scaled);
+      store(scaled, at);
+    }
   }
   const Vec maximum = hn::MaxOfLanes(d, maxima);
-  Vec sum = hn::Zero(d);
-  for (int64_t p = 0; p < head.length; p += kFloatLanes) {
-    const bool whole = p + kFloatLanes <= head.length;
-    const Vec score = whole ? hn::LoadU(d, weights + p) : LoadPartial(d, weights + p, head.length - p, kNothing);
-    const Vec e = Exp(d, hn::Sub(score, maximum));
-    store(e, p);
-    sum = hn::Add(sum, e);
+  PartialSums sums;
+  sums.Clear();
+  for (int64_t p = 0; p < head.length; p += kSumLanes) {
+#pragma GCC unroll 4
+    for (int v = 0; v < PartialSums::kVectors; ++v) {
+      const int64_t at = p + v * kFloatLanes, rest = head.length - at;
+      if (rest <= 0) break;
+      const Vec score = rest >= kFloatLanes ? hn::LoadU(d, weights + at) : LoadPartial(d, weights + at, rest, kNothing);
+      const Vec e = Exp(d, hn::Sub(score, maximum));
+      store(e, at);
+      sums.vectors[v] = hn::Add(sums.vectors[v], e);
+    }
   }
-  return hn::GetLane(hn::SumOfLanes(d, sum));
+  return sums.Sum();
 }
 
 // The columns of kVectors vectors from `column`, in one pass over the positions.

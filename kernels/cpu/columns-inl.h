@@ -1,4 +1,5 @@
-// Vectorised loops over the columns of a row: ForColumns, and sums of a row in an order fixed by its width.
+// Vectorised loops over the columns of a row: ForColumns, and sums of a row in an order fixed by its width alone, the
+// same on every instruction set.
 //
 // A Highway "-inl" header: include it from a file that is compiled once per instruction set (hwy/foreach_target.h).
 
@@ -34,60 +35,100 @@ HWY_INLINE void ForColumns(int64_t begin, int64_t end, const Body& body) {
   for (; c < end; ++c) body(OneFloatTag(), c);
 }
 
-// Returns Σ_c term(d, c) over columns [0, width). Order: vector v of the row is added to partial sum v mod 4; then the
-// partial sums as (0 + 1) + (2 + 3), then the lanes, then the columns after the last whole vector, ascending. It
-// depends only on the width and the instruction set.
-template <typename Term>
-HWY_INLINE float SumColumns(int64_t width, const Term& term) {
-  const FloatTag d;
-  const int64_t lanes = hn::Lanes(d);
-  FloatVec sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
-  int64_t c = 0;
-  for (; c + 4 * lanes <= width; c += 4 * lanes) {
-    sum0 = hn::Add(sum0, term(d, c));
-    sum1 = hn::Add(sum1, term(d, c + lanes));
-    sum2 = hn::Add(sum2, term(d, c + 2 * lanes));
-    sum3 = hn::Add(sum3, term(d, c + 3 * lanes));
+// Returns Σ lanes of v: the upper half is added to the lower half, until one lane is left.
+template <class D>
+HWY_INLINE float SumOfHalves(D d, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(D()) > 4) {
+    const hn::Half<D> half;
+    return SumOfHalves(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  } else {
+    v = hn::Add(v, hn::Shuffle1032(v));
+    return hn::GetLane(hn::Add(v, hn::Shuffle2301(v)));
   }
-  if (c + lanes <= width) sum0 = hn::Add(sum0, term(d, c)), c += lanes;
-  if (c + lanes <= width) sum1 = hn::Add(sum1, term(d, c)), c += lanes;
-  if (c + lanes <= width) sum2 = hn::Add(sum2, term(d, c)), c += lanes;
-  float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
-  for (; c < width; ++c) sum += hn::GetLane(term(OneFloatTag(), c));
-  return sum;
 }
 
-// Two such sums in one loop: term(d, c, a, b) sets the terms of both. Order as in SumColumns, with two partial sums
-// each (v mod 2).
-template <typename Term>
-HWY_INLINE void SumColumnPairs(int64_t width, float& sum_a, float& sum_b, const Term& term) {
+// Sixteen partial sums, on every instruction set: one, two or four vectors. Clear sets them to 0; it is no constructor,
+// which GCC would compile for another instruction set than its caller's.
+inline constexpr int kSumLanes = 16;
+struct PartialSums {
+  static constexpr int kVectors = kSumLanes / hn::MaxLanes(FloatTag());
+
+  FloatVec vectors[kVectors];
+
+  HWY_INLINE void Clear() {
+    for (FloatVec& vector : vectors) vector = hn::Zero(FloatTag());
+  }
+  HWY_INLINE void Add(const PartialSums& other) {
+    for (int v = 0; v < kVectors; ++v) vectors[v] = hn::Add(vectors[v], other.vectors[v]);
+  }
+  // Order: lanes i and i + 8, then i and i + 4, i + 2, i + 1. Overwrites the vectors.
+  HWY_INLINE float Sum() {
+    for (int half = kVectors / 2; half > 0; half /= 2) {
+      for (int v = 0; v < half; ++v) vectors[v] = hn::Add(vectors[v], vectors[v + half]);
+    }
+    return SumOfHalves(FloatTag(), vectors[0]);
+  }
+};
+
+// Sums of kTerms kinds over the columns [0, width) of a row: sums[k] = Σ_c of the k-th term that term(d, c, terms) sets
+// for the columns from c. Order, on every instruction set: column c is added to lane c mod 16 of chain
+// (c / 16) mod kChains, in ascending order; then the chains as (0 + 1) + (2 + 3); then the lanes (PartialSums::Sum).
+template <int kTerms, int kChains, typename Term>
+HWY_INLINE void SumColumnTerms(int64_t width, float (&sums)[kTerms], const Term& term) {
+  static_assert(kChains == 2 || kChains == 4);
   const FloatTag d;
-  const int64_t lanes = hn::Lanes(d);
-  FloatVec a0 = hn::Zero(d), a1 = a0, b0 = a0, b1 = a0;
-  FloatVec a, b;
+  constexpr int kLanes = hn::MaxLanes(FloatTag());
+  PartialSums chains[kChains][kTerms];
+  for (auto& chain : chains) {
+    for (PartialSums& sums_of_term : chain) sums_of_term.Clear();
+  }
+  const auto add = [&](int64_t c, PartialSums(&to)[kTerms]) HWY_ATTR {
+    for (int v = 0; v < PartialSums::kVectors; ++v) {
+      FloatVec terms[kTerms];
+      term(d, c + v * kLanes, terms);
+      for (int k = 0; k < kTerms; ++k) to[k].vectors[v] = hn::Add(to[k].vectors[v], terms[k]);
+    }
+  };
   int64_t c = 0;
-  for (; c + 2 * lanes <= width; c += 2 * lanes) {
-    term(d, c, a, b);
-    a0 = hn::Add(a0, a);
-    b0 = hn::Add(b0, b);
-    term(d, c + lanes, a, b);
-    a1 = hn::Add(a1, a);
-    b1 = hn::Add(b1, b);
+  for (; c + kChains * kSumLanes <= width; c += kChains * kSumLanes) {
+#pragma GCC unroll 4
+    for (int chain = 0; chain < kChains; ++chain) add(c + chain * kSumLanes, chains[chain]);
   }
-  if (c + lanes <= width) {
-    term(d, c, a, b);
-    a0 = hn::Add(a0, a);
-    b0 = hn::Add(b0, b);
-    c += lanes;
+#pragma GCC unroll 4
+  for (int chain = 0; chain < kChains; ++chain) {
+    if (c + kSumLanes <= width) {
+      add(c, chains[chain]);
+      c += kSumLanes;
+    } else if (c < width) {
+      HWY_ALIGN float rest[kTerms][kSumLanes] = {};
+      for (int lane = 0; c < width; ++c, ++lane) {
+        hn::Vec<OneFloatTag> one[kTerms];
+        term(OneFloatTag(), c, one);
+        for (int k = 0; k < kTerms; ++k) rest[k][lane] = hn::GetLane(one[k]);
+      }
+      for (int k = 0; k < kTerms; ++k) {
+        for (int v = 0; v < PartialSums::kVectors; ++v) {
+          chains[chain][k].vectors[v] = hn::Add(chains[chain][k].vectors[v], hn::Load(d, rest[k] + v * kLanes));
+        }
+      }
+    }
   }
-  sum_a = hn::GetLane(hn::SumOfLanes(d, hn::Add(a0, a1)));
-  sum_b = hn::GetLane(hn::SumOfLanes(d, hn::Add(b0, b1)));
-  for (; c < width; ++c) {
-    hn::Vec<OneFloatTag> one_a, one_b;
-    term(OneFloatTag(), c, one_a, one_b);
-    sum_a += hn::GetLane(one_a);
-    sum_b += hn::GetLane(one_b);
+  for (int k = 0; k < kTerms; ++k) {
+    chains[0][k].Add(chains[1][k]);
+    if constexpr (kChains == 4) {
+      chains[2][k].Add(chains[3][k]);
+      chains[0][k].Add(chains[2][k]);
+    }
+    sums[k] = chains[0][k].Sum();
   }
+}
+
+// Returns Σ_c term(d, c) over columns [0, width), in the order of SumColumnTerms with four chains.
+template <typename Term>
+HWY_INLINE float SumColumns(int64_t width, const Term& term) {
+  float sums[1];
+  SumColumnTerms<1, 4>(width, sums, [&](auto d, int64_t c, auto& terms) HWY_ATTR { terms[0] = term(d, c); });
+  return sums[0];
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,13 +1,16 @@
 #include "kernels/cpu/cross_entropy.h"
 
-#include <cmath>
+#include <algorithm>
 #include <limits>
+
+#include "runtime/math.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/cross_entropy.cc"
 #include "hwy/foreach_target.h"
 // Must be included after foreach_target.h.
 #include "hwy/highway.h"
+#include "kernels/cpu/columns-inl.h"
 #include "kernels/cpu/exp-inl.h"
 #include "kernels/cpu/partial_vector-inl.h"
 
@@ -16,8 +19,8 @@ namespace hadal {
 namespace HWY_NAMESPACE {
 namespace {
 
-using Tag = hn::ScalableTag<float>;
-using Vec = hn::Vec<Tag>;
+using Tag = FloatTag;
+using Vec = FloatVec;
 
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -29,60 +32,76 @@ struct RowSums {
   double logits;       // Σ_v z_v
 };
 
-// The same per lane; lanes are combined at the end of the row.
+// The same of sixteen lanes (kernels/cpu/columns-inl.h): lane l has the columns l, l + 16, l + 32, …
 struct LaneSums {
-  Vec maximum, exponentials, logits;
+  Vec maximum[PartialSums::kVectors];
+  PartialSums exponentials, logits;
 };
 
-// Adds kVectors vectors. The running sum is rescaled once for all of them, which takes 1 + 1/kVectors exponentials per
-// element. Their own sum is computed first, which makes the chain of roundings kVectors times shorter.
-template <int kVectors>
-HWY_INLINE void AddBlock(const Vec (&z)[kVectors], LaneSums& sums) {
+// Adds kGroups groups of sixteen columns. The running sum is rescaled once for all of them, which takes 1 + 1/kGroups
+// exponentials per element. Their own sum is computed first, which makes the chain of roundings kGroups times shorter.
+// `load(column)` returns a vector of logits.
+template <int kGroups, typename Load>
+HWY_INLINE void AddGroups(const Load& load, LaneSums& sums) {
   const Tag d;
-  Vec maximum = sums.maximum;
-  for (int v = 0; v < kVectors; ++v) maximum = hn::Max(maximum, z[v]);
-  Vec exponentials = Exp(d, hn::Sub(z[0], maximum));
-  Vec logits = z[0];
-  for (int v = 1; v < kVectors; ++v) {
-    exponentials = hn::Add(exponentials, Exp(d, hn::Sub(z[v], maximum)));
-    logits = hn::Add(logits, z[v]);
+#pragma GCC unroll 4
+  for (int v = 0; v < PartialSums::kVectors; ++v) {
+    Vec maximum = sums.maximum[v];
+    const int64_t first = v * static_cast<int64_t>(hn::Lanes(d));
+    for (int g = 0; g < kGroups; ++g) maximum = hn::Max(maximum, load(g * kSumLanes + first));
+    Vec logits = load(first), exponentials = Exp(d, hn::Sub(logits, maximum));
+#pragma GCC unroll 8
+    for (int g = 1; g < kGroups; ++g) {
+      const Vec z = load(g * kSumLanes + first);
+      exponentials = hn::Add(exponentials, Exp(d, hn::Sub(z, maximum)));
+      logits = hn::Add(logits, z);
+    }
+    const Vec rescale = Exp(d, hn::Sub(sums.maximum[v], maximum));
+    sums.exponentials.vectors[v] = hn::MulAdd(sums.exponentials.vectors[v], rescale, exponentials);
+    sums.logits.vectors[v] = hn::Add(sums.logits.vectors[v], logits);
+    sums.maximum[v] = maximum;
   }
-  sums.exponentials = hn::MulAdd(sums.exponentials, Exp(d, hn::Sub(sums.maximum, maximum)), exponentials);
-  sums.maximum = maximum;
-  sums.logits = hn::Add(sums.logits, logits);
 }
 
-HWY_INLINE RowSums CombineLanes(const LaneSums& sums) {
+HWY_INLINE RowSums CombineLanes(LaneSums& sums) {
   const Tag d;
-  const Vec maximum = hn::MaxOfLanes(d, sums.maximum);
-  const Vec exponentials = hn::Mul(sums.exponentials, Exp(d, hn::Sub(sums.maximum, maximum)));
-  HWY_ALIGN float lanes[HWY_MAX_BYTES / sizeof(float)];
-  hn::Store(sums.logits, d, lanes);
+  Vec maximum = sums.maximum[0];
+  for (const Vec& m : sums.maximum) maximum = hn::Max(maximum, m);
+  maximum = hn::MaxOfLanes(d, maximum);
   double logits = 0;
-  for (size_t i = 0; i < hn::Lanes(d); ++i) logits += lanes[i];
-  return {hn::GetLane(maximum), hn::GetLane(hn::SumOfLanes(d, exponentials)), logits};
+  for (int v = 0; v < PartialSums::kVectors; ++v) {
+    HWY_ALIGN float lanes[hn::MaxLanes(Tag())];
+    hn::Store(sums.logits.vectors[v], d, lanes);
+    for (const float lane : lanes) logits += lane;
+    const Vec rescale = Exp(d, hn::Sub(sums.maximum[v], maximum));
+    sums.exponentials.vectors[v] = hn::Mul(sums.exponentials.vectors[v], rescale);
+  }
+  return {hn::GetLane(maximum), sums.exponentials.Sum(), logits};
 }
 
 RowSums SumRow(const float* HWY_RESTRICT z, int64_t columns) {
   const Tag d;
   const int64_t lanes = hn::Lanes(d);
-  constexpr int kVectors = 8;
+  constexpr int kGroups = 8;
+  LaneSums sums;
+  sums.exponentials.Clear();
+  sums.logits.Clear();
   // The lowest finite number, not -inf: a difference of two infinities would be NaN.
-  LaneSums sums = {hn::Set(d, kLowest), hn::Zero(d), hn::Zero(d)};
+  for (Vec& maximum : sums.maximum) maximum = hn::Set(d, kLowest);
   int64_t j = 0;
-  for (; j + kVectors * lanes <= columns; j += kVectors * lanes) {
-    Vec block[kVectors];
-    for (int v = 0; v < kVectors; ++v) block[v] = hn::LoadU(d, z + j + v * lanes);
-    AddBlock(block, sums);
-  }
-  for (; j + lanes <= columns; j += lanes) {
-    const Vec block[1] = {hn::LoadU(d, z + j)};
-    AddBlock(block, sums);
-  }
+  const auto load = [&](int64_t c) HWY_ATTR { return hn::LoadU(d, z + j + c); };
+  for (; j + kGroups * kSumLanes <= columns; j += kGroups * kSumLanes) AddGroups<kGroups>(load, sums);
+  for (; j + kSumLanes <= columns; j += kSumLanes) AddGroups<1>(load, sums);
   if (j == columns) return CombineLanes(sums);
-  const Vec block[1] = {LoadPartial(d, z + j, columns - j, -kInfinity)};
-  const Vec logits = hn::Add(sums.logits, LoadPartial(d, z + j, columns - j, 0.0f));
-  AddBlock(block, sums);
+  const auto load_rest = [&](float fill) HWY_ATTR {
+    return [=](int64_t c)
+               HWY_ATTR { return LoadPartial(Tag(), z + j + c, std::clamp<int64_t>(columns - j - c, 0, lanes), fill); };
+  };
+  PartialSums logits = sums.logits;
+  for (int v = 0; v < PartialSums::kVectors; ++v) {
+    logits.vectors[v] = hn::Add(logits.vectors[v], load_rest(0.0f)(v * lanes));
+  }
+  AddGroups<1>(load_rest(-kInfinity), sums);
   sums.logits = logits;
   return CombineLanes(sums);
 }
@@ -111,7 +130,7 @@ void CrossEntropyKernel(const CrossEntropyArgs& args, int64_t begin, int64_t end
     float* z = args.logits.floats().row(i);
     const int32_t target = args.targets[i];
     const RowSums sums = SumRow(z, columns);
-    const double log_sum_exp = sums.maximum + std::log(double{sums.exponentials});
+    const double log_sum_exp = sums.maximum + hadal::Log(sums.exponentials);
     const double nll = log_sum_exp - z[target];
     const double smooth = smoothing == 0 ? 0 : static_cast<double>(columns) * log_sum_exp - sums.logits;
     args.nll[i] = static_cast<float>(nll);

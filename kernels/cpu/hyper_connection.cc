@@ -124,16 +124,15 @@ void ReadBackwardRows(const HyperReadBackwardArgs& args, int64_t begin, int64_t 
   const int64_t width = args.du.columns, residuals = ResidualsOf<kResiduals>(args.x, width),
                 count = HyperMaps(residuals);
   LaneGradients lanes;
+  double of_gates[kMostMaps] = {};  // each map's part of its gate's gradient
   for (int64_t first = begin; first < end; first += kRowLanes) {
     const int64_t last = std::min(first + kRowLanes, end);
     MapsBackward<kResiduals>(args, first, last, lanes);
     for (int64_t k = 0; k < count; ++k) {
-      double of_gate = 0;
       for (int64_t l = 0; l < last - first; ++l) {
         sums[k] += lanes.h[k * kRowLanes + l];
-        of_gate += lanes.of_gates[k * kRowLanes + l];
+        of_gates[k] += lanes.of_gates[k * kRowLanes + l];
       }
-      sums[count + GateOf(k, residuals)] += of_gate;
     }
     for (int64_t row = first; row < last; ++row) {
       const float *du = args.du.row(row), *x = args.x.row(row), of_norm = lanes.of_norm[row - first];
@@ -148,6 +147,7 @@ void ReadBackwardRows(const HyperReadBackwardArgs& args, int64_t begin, int64_t 
       }
     }
   }
+  for (int64_t k = 0; k < count; ++k) sums[count + GateOf(k, residuals)] += of_gates[k];
 }
 
 // partials[block·(m + 3) + k].

@@ -170,19 +170,12 @@ HWY_INLINE void Logits(const Args& args, int64_t begin, int64_t residuals, Float
   }
 }
 
-// 1 / (1 + e^−h), by e^−|h|, which does not overflow.
-HWY_INLINE FloatVec Sigmoid(FloatVec h) {
-  const FloatTag d;
-  const auto one = hn::Set(d, 1.0f), e = Exp(d, hn::Neg(hn::Abs(h))), of_absolute = hn::Div(one, hn::Add(one, e));
-  return hn::IfThenElse(hn::Lt(h, hn::Zero(d)), hn::Mul(e, of_absolute), of_absolute);
-}
-
 // h [m, kRowLanes] becomes the maps.
 template <int kResiduals>
 HWY_INLINE void MapsForward(int64_t residuals, float* h) {
   const FloatTag d;
   for (int64_t k = 0; k < 2 * residuals; ++k) {
-    const auto sigmoid = Sigmoid(hn::Load(d, h + k * kRowLanes));
+    const auto sigmoid = Sigmoid(d, hn::Load(d, h + k * kRowLanes));
     hn::Store(hn::Mul(hn::Set(d, k < residuals ? 1.0f : 2.0f), sigmoid), d, h + k * kRowLanes);
   }
   SinkhornForward<kResiduals>(residuals, h + 2 * residuals * kRowLanes);

@@ -46,18 +46,16 @@ HWY_INLINE RowMeans NormSums(const ResidualNormBackwardArgs& args, int64_t row, 
   const float *dn = args.d_normed.floats().row(row), *s = args.sum.floats().row(row), *scale = args.scale.data;
   const float mean = args.mean[row], rstd = args.rstd[row], norm_gain = args.norm_gain;
   float *d_scale = sums.scale, *d_shift = sums.shift;
-  RowMeans means;
-  SumColumnPairs(width, means.of_gradient, means.of_product, [&](auto d, int64_t c, auto& dh, auto& product) HWY_ATTR {
+  float sums_of[2];
+  SumColumnTerms<2, 2>(width, sums_of, [&](auto d, int64_t c, auto& terms) HWY_ATTR {
     const auto gradient = hn::Mul(hn::Set(d, norm_gain), hn::LoadU(d, dn + c));
     const auto normalised = hn::Mul(hn::Sub(hn::LoadU(d, s + c), hn::Set(d, mean)), hn::Set(d, rstd));
-    dh = hn::Mul(gradient, hn::LoadU(d, scale + c));
-    product = hn::Mul(dh, normalised);
+    terms[0] = hn::Mul(gradient, hn::LoadU(d, scale + c));
+    terms[1] = hn::Mul(terms[0], normalised);
     hn::StoreU(hn::MulAdd(gradient, normalised, hn::LoadU(d, d_scale + c)), d, d_scale + c);
     hn::StoreU(hn::Add(gradient, hn::LoadU(d, d_shift + c)), d, d_shift + c);
   });
-  means.of_gradient = args.form.centred ? means.of_gradient / width : 0;
-  means.of_product /= width;
-  return means;
+  return {.of_gradient = args.form.centred ? sums_of[0] / width : 0, .of_product = sums_of[1] / width};
 }
 
 // Computes ds of one row, and from it d_residual, d_branch, d_skip and the block's sums. Reads each column before it

@@ -5,6 +5,7 @@
 #include "kernels/cuda/eight.h"
 #include "kernels/cuda/thread_layer.h"
 #include "kernels/cuda/warp_span.h"
+#include "runtime/math.h"
 
 namespace hadal::cuda {
 namespace {
@@ -62,7 +63,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads)
 
 AdamScalars AdamScalarsOf(const AdamArgs& args) {
   const double t = static_cast<double>(args.update);
-  const double correction1 = 1 - std::pow(args.beta1, t), correction2 = 1 - std::pow(args.beta2, t);
+  const double correction1 = 1 - Pow(args.beta1, t), correction2 = 1 - Pow(args.beta2, t);
   return {.gradient_scale = static_cast<float>(args.gradient_scale),
           .beta1 = static_cast<float>(args.beta1),
           .one_minus_beta1 = static_cast<float>(1 - args.beta1),

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
+#include "runtime/math.h"
 
 namespace hadal {
 namespace {
@@ -84,7 +85,7 @@ void DeepenedParameter::Apply(Vector weights) const {
     const float s = static_cast<float>(std::sqrt(squares / static_cast<double>(weights.size)));
     if (s == 0) return;
     for (int64_t i = 0; i < weights.size; ++i) {
-      weights[i] = std::copysign(s * std::pow(std::abs(weights[i]) / s, power), weights[i]);
+      weights[i] = std::copysign(s * Pow(std::abs(weights[i]) / s, power), weights[i]);
     }
   }
   if (factor == 1) return;

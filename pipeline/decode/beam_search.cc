@@ -7,6 +7,7 @@
 
 #include "runtime/check.h"
 #include "runtime/data/packed_batch.h"
+#include "runtime/math.h"
 #include "runtime/random.h"
 
 namespace hadal {
@@ -40,7 +41,7 @@ std::vector<WeightedToken> KeptTokens(const DrawOptions& options, std::span<cons
   const double best = logits[std::min_element(kept.begin(), kept.end(), likelier)->token];
   if (!std::isfinite(best)) return {};
   double sum = 0;
-  for (WeightedToken& one : kept) sum += one.weight = std::exp((logits[one.token] - best) / options.temperature);
+  for (WeightedToken& one : kept) sum += one.weight = Exp((logits[one.token] - best) / options.temperature);
   if (options.top_p == 1) return kept;
   double reached = 0;
   for (size_t i = 0, sorted = 0; i < kept.size(); ++i) {
@@ -193,7 +194,7 @@ void BeamSearch::Select() {
     nodes_.push_back({live_nodes_[candidate.hypothesis], candidate.token, candidate.log_probability, candidate.sum});
     if (ends) {
       finished_.push_back(node);
-      finished_scores_.push_back(candidate.sum / std::pow(static_cast<double>(length_ + 1), options_.length_penalty));
+      finished_scores_.push_back(candidate.sum / Pow(static_cast<double>(length_ + 1), options_.length_penalty));
     } else {
       live_.push_back({candidate.hypothesis, candidate.token});
       next_nodes.push_back(node);

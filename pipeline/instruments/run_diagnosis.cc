@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "runtime/math.h"
 
 namespace hadal {
 namespace {
@@ -147,7 +148,7 @@ double RunDiagnosis::UnigramEntropy() const {
   for (const int64_t count : token_counts_) {
     if (count == 0) continue;
     const double share = static_cast<double>(count) / total;
-    entropy -= share * std::log(share);
+    entropy -= share * Log(share);
     distinct += 1;
   }
   return entropy + (distinct - 1) / (2 * total);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "runtime/check.h"
 #include "runtime/data/ngrams.h"
+#include "runtime/math.h"
 
 namespace hadal {
 namespace {
@@ -85,7 +86,7 @@ BleuScore BleuFromCounts(const BleuCounts& counts) {
   const double hypothesis = static_cast<double>(counts.hypothesis_tokens);
   const double reference = static_cast<double>(counts.reference_tokens);
   if (counts.hypothesis_tokens < counts.reference_tokens) {
-    result.brevity_penalty = counts.hypothesis_tokens > 0 ? std::exp(1 - reference / hypothesis) : 0.0;
+    result.brevity_penalty = counts.hypothesis_tokens > 0 ? Exp(1 - reference / hypothesis) : 0.0;
   }
   if (std::all_of(counts.matches.begin(), counts.matches.end(), [](int64_t m) { return m == 0; })) return result;
 
@@ -104,9 +105,9 @@ BleuScore BleuFromCounts(const BleuCounts& counts) {
     } else {
       result.precisions[n] = 100.0 * static_cast<double>(counts.matches[n]) / total;
     }
-    log_sum += std::log(result.precisions[n]);
+    log_sum += Log(result.precisions[n]);
   }
-  if (every_order_exists) result.score = result.brevity_penalty * std::exp(log_sum / kBleuOrders);
+  if (every_order_exists) result.score = result.brevity_penalty * Exp(log_sum / kBleuOrders);
   return result;
 }
 

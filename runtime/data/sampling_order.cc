@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
+#include "runtime/math.h"
 #include "runtime/random.h"
 #include "runtime/status_macros.h"
 
@@ -351,7 +352,7 @@ std::vector<int64_t> SamplingQuotas(const std::vector<int64_t>& samples, double 
   std::vector<double> shares;
   double sum = 0;
   for (const int64_t n : samples) {  // relative to the largest, which keeps powers finite
-    shares.push_back(n == 0 ? 0 : std::pow(static_cast<double>(n) / static_cast<double>(most), 1 / temperature));
+    shares.push_back(n == 0 ? 0 : Pow(static_cast<double>(n) / static_cast<double>(most), 1 / temperature));
     sum += shares.back();
   }
   std::vector<int64_t> quotas;

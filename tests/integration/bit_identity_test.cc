@@ -1,9 +1,12 @@
-// The same bits, whatever the layout: stages, threads, schedules, chunks, recomputation, validation.
+// The same bits, whatever the layout: stages, threads, schedules, chunks, recomputation, validation; and on AVX2 as on
+// wider instruction sets.
 #include <cmath>
+#include <optional>
 
 #include "gtest/gtest.h"
 #include "layers/model_plan.h"
 #include "tests/integration/pipeline_run.h"
+#include "tests/support/each_instruction_set.h"
 
 namespace hadal::testing {
 namespace {
@@ -32,12 +35,13 @@ struct Layout {
   int chunks = 1;
   int recompute_every = 0;
   bool validate = false;
+  bool avx2 = false;  // instead of the CPU's widest instruction set
 };
 
 std::string ToString(const Layout& l) {
   return std::to_string(l.ranks) + " ranks, " + std::to_string(l.threads) + " threads, " +
          std::string(ToString(l.schedule)) + ", " + std::to_string(l.chunks) + " chunks, recompute every " +
-         std::to_string(l.recompute_every) + (l.validate ? ", validating" : "");
+         std::to_string(l.recompute_every) + (l.validate ? ", validating" : "") + (l.avx2 ? ", AVX2" : "");
 }
 
 RunSpec WithLayout(RunSpec spec, const Layout& layout) {
@@ -56,6 +60,10 @@ void ExpectSameBits(const RunSpec& base, const std::vector<Layout>& layouts) {
   ASSERT_EQ(static_cast<int>(reference.loss.size()), base.steps);
   for (const double loss : reference.loss) EXPECT_TRUE(std::isfinite(loss));
   for (const Layout& layout : layouts) {
+    std::optional<OnInstructionSet> on;
+#if HWY_ARCH_X86
+    if (layout.avx2 && (hwy::SupportedTargets() & HWY_AVX2) != 0) on.emplace(HWY_AVX2);
+#endif
     EXPECT_EQ(FirstDifference(reference, Train(WithLayout(base, layout), corpus)), "") << ToString(layout);
   }
 }
@@ -100,7 +108,8 @@ TEST_P(BitIdentityTest, NightlyEveryLayoutAtWidth64) { ExpectSameBits(BaseSpec(G
 TEST_P(BitIdentityTest, AnotherLayout) {
   RunSpec spec = BaseSpec(GetParam(), 32);
   spec.steps = 2;
-  ExpectSameBits(spec, {{3, 2, ScheduleKind::kInterleaved1F1B, 2, 3, true}, {3, 2, ScheduleKind::kZbH1, 1, 0, true}});
+  ExpectSameBits(spec, {{3, 2, ScheduleKind::kInterleaved1F1B, 2, 3, true},
+                        {3, 2, ScheduleKind::kZbH1, 1, 0, true, /*avx2=*/true}});
 }
 
 TEST(BitIdentityTest, EveryAxis) {
@@ -134,7 +143,8 @@ TEST(BitIdentityTest, OtherBlocks) {
     spec.model.block = kLlamaBlock;
     spec.model.activation_dropout = 0.1;
     spec.steps = 2;
-    ExpectSameBits(spec, {{3, 2, ScheduleKind::kInterleaved1F1B, 2, 3, true}, {3, 2, ScheduleKind::kZbH1, 1, 0, true}});
+    ExpectSameBits(spec, {{3, 2, ScheduleKind::kInterleaved1F1B, 2, 3, true},
+                          {3, 2, ScheduleKind::kZbH1, 1, 0, true, /*avx2=*/true}});
   }
   RunSpec spec = BaseSpec(ResidualMethod::kPreLn, 64);
   spec.model.block.activation = Activation::kGelu;

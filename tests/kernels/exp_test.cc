@@ -19,6 +19,11 @@ void TestedExp2(const float* x, int64_t count, float* y) {
   for (int64_t i = 0; i < count; i += hn::Lanes(d)) hn::StoreU(Exp2(d, hn::LoadU(d, x + i)), d, y + i);
 }
 
+void TestedLog(const float* x, int64_t count, float* y) {
+  const hn::ScalableTag<float> d;
+  for (int64_t i = 0; i < count; i += hn::Lanes(d)) hn::StoreU(Log(d, hn::LoadU(d, x + i)), d, y + i);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace hadal
 HWY_AFTER_NAMESPACE();
@@ -36,6 +41,7 @@ namespace hadal {
 
 HWY_EXPORT(TestedExp);
 HWY_EXPORT(TestedExp2);
+HWY_EXPORT(TestedLog);
 
 namespace {
 
@@ -50,7 +56,7 @@ double LargestUlpError(Function function, double (*exact)(double), float low, fl
   double largest = 0;
   for (int64_t i = 0; i < kPoints; ++i) {
     const double expected = exact(x[i]);
-    const double ulp = std::max(std::exp2(std::floor(std::log2(expected)) - 23), 0x1p-149);
+    const double ulp = std::max(std::exp2(std::floor(std::log2(std::abs(expected))) - 23), 0x1p-149);
     largest = std::max(largest, std::abs(y[i] - expected) / ulp);
   }
   return largest;
@@ -58,6 +64,7 @@ double LargestUlpError(Function function, double (*exact)(double), float low, fl
 
 double ExactExp(double x) { return std::exp(x); }
 double ExactExp2(double x) { return std::exp2(x); }
+double ExactLog(double x) { return std::log(x); }
 
 TEST(ExpTest, ErrsByLessThanTwoUlp) {
   testing::ForEachInstructionSet([] {
@@ -65,6 +72,8 @@ TEST(ExpTest, ErrsByLessThanTwoUlp) {
     EXPECT_LT(LargestUlpError(HWY_DYNAMIC_DISPATCH(TestedExp), ExactExp, -1.0f, 0.0f), 2.0);
     EXPECT_LT(LargestUlpError(HWY_DYNAMIC_DISPATCH(TestedExp2), ExactExp2, -125.9f, 100.0f), 2.0);
     EXPECT_LT(LargestUlpError(HWY_DYNAMIC_DISPATCH(TestedExp2), ExactExp2, -1.0f, 0.0f), 2.0);
+    EXPECT_LT(LargestUlpError(HWY_DYNAMIC_DISPATCH(TestedLog), ExactLog, 1.0f, 3.0f), 2.0);
+    EXPECT_LT(LargestUlpError(HWY_DYNAMIC_DISPATCH(TestedLog), ExactLog, 0x1p-126f, 5000.0f), 2.0);
   });
 }
 

@@ -94,8 +94,8 @@ TEST(InstructionSetsDeathTest, FromThenOnKernelsHaveNoOther) {
 }
 
 TEST(InstructionSetsDeathTest, NoneOrOnesThatThisCpuLacksAreACallersMistake) {
-  EXPECT_DEATH(UseInstructionSets(0), "sets != 0");
-  EXPECT_DEATH(UseInstructionSets(InstructionSets{1} << 61), "compiled");
+  EXPECT_DEATH(UseInstructionSets(0), "used != 0");
+  EXPECT_DEATH(UseInstructionSets(InstructionSets{1} << 61), "used != 0");
 }
 
 #endif

@@ -29,6 +29,14 @@ if "$hadal" --build-info | grep -q "AVX"; then
   expect 1 "$hadal" checkpoint diff wide/$last mixed/$last  # there was something to agree on
 fi
 
+if "$hadal" --build-info | grep -q "AVX3"; then
+  echo "a rank with AVX2 beside wider ones: each takes its own, with the bits of all"
+  expect 0 "${mpi[@]}" -n 1 "${train[@]}" --run-dir fused : -n 1 env HADAL_MAX_CPU_ISA=AVX2 "${train[@]}" --run-dir fused
+  lacks "instruction set"
+  expect 0 "$hadal" checkpoint diff wide/$last fused/$last
+  says identical
+fi
+
 echo "translations too"
 "${narrow[@]}" "$hadal" translate narrow --device cpu < text/test.en > narrow.out 2> /dev/null || fail "no narrow translation"
 "${mpi[@]}" -n 1 "$hadal" translate narrow --device cpu : -n 1 "${narrow[@]}" "$hadal" translate narrow --device cpu \

@@ -32,7 +32,7 @@ class HostComparison {
     comparison_.Majority(
         Severity::kWarning, "instruction set",
         [](const DoctorFacts& f) { return InstructionSetName(f.instruction_sets); }, nullptr,
-        "All ranks will use the widest set that all have; identical nodes would be faster.");
+        "A rank without AVX2 makes all ranks use SSE4. Steps wait for the slowest: identical nodes would be faster.");
     Cpus();
     Limits();
     comparison_.Slow(

@@ -58,7 +58,7 @@ class RankSetupTest : public ::testing::Test {
 
 TEST_F(RankSetupTest, AlikeRanksStartWithoutAWord) {
   const CommonSettings common = Compare().value();
-  EXPECT_EQ(common.instruction_sets, HWY_AVX3 | HWY_AVX2 | HWY_SSE4);
+  EXPECT_EQ(common.instruction_sets, ~InstructionSets{0});
   EXPECT_THAT(common.reads_all, Each(false));
   EXPECT_FALSE(common.gpu || common.nccl);
   EXPECT_THAT(common.notices, IsEmpty());
@@ -88,12 +88,14 @@ TEST_F(RankSetupTest, AnotherProgramIsRefusedByRankAndHostWhateverElseItSent) {
               AllOf(HasSubstr("rank 1 (host n0): another hadal than rank 0's on n0"), HasSubstr("same file")));
 }
 
-TEST_F(RankSetupTest, AllTakeTheWidestInstructionSetThatAllHave) {
+TEST_F(RankSetupTest, OnlyARankWithoutFusedMultiplyAddLimitsTheOthersInstructionSets) {
   ranks_[2].rank.instruction_sets = HWY_AVX2 | HWY_SSE4;
-  const CommonSettings common = Compare().value();
-  EXPECT_EQ(common.instruction_sets, HWY_AVX2 | HWY_SSE4);
-  EXPECT_THAT(common.notices,
-              ElementsAre(AllOf(HasSubstr("all ranks compute with AVX2"), HasSubstr("rank 2 (host n1)"))));
+  EXPECT_THAT(Compare().value().notices, IsEmpty());
+  EXPECT_EQ(Compare().value().instruction_sets, ~InstructionSets{0});
+  ranks_[2].rank.instruction_sets = HWY_SSE4;
+  EXPECT_EQ(Compare().value().instruction_sets, HWY_SSE4);
+  EXPECT_THAT(Compare().value().notices,
+              ElementsAre(AllOf(HasSubstr("all ranks compute with SSE4"), HasSubstr("rank 2 (host n1)"))));
   ranks_[1].rank.instruction_sets = 0;
   EXPECT_THAT(Error(absl::StatusCode::kInternal), HasSubstr("none of the kernels' instruction sets"));
 }
