@@ -13,6 +13,7 @@ void CrossEntropy(const Stream& stream, const CrossEntropyArgs& args) {
   HADAL_CHECK_EQ(args.nll.size, args.logits.rows);
   HADAL_CHECK_GE(args.logits.stride, args.logits.columns);
   HADAL_CHECK(args.label_smoothing >= 0 && args.label_smoothing < 1);
+  HADAL_CHECK(args.z_loss >= 0);
   HADAL_CHECK(args.label_smoothing == 0 || args.logits.columns > 1);
   for (int64_t i = 0; i < args.targets.size; ++i) {
     HADAL_CHECK_GE(args.targets[i], args.device_targets != nullptr ? -1 : 0);  // −1: a padding row

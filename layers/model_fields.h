@@ -117,6 +117,7 @@ void ForEachModelField(Visit visit) {
   visit("front_end_channels", &ModelOptions::front_end_channels, kLater);
   visit("base_width", &ModelOptions::base_width, kLater);
   visit("block", &ModelOptions::block, kLater);
+  visit("z_loss", &ModelOptions::z_loss, kLater);
 }
 
 }  // namespace hadal

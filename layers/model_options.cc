@@ -154,6 +154,12 @@ absl::Status CheckAdaptive(const ModelOptions& options) {
                                                    "not compute the other words' probabilities. Set "
                                                    "model.label_smoothing to 0."));
   }
+  if (options.z_loss > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model: z_loss = ", options.z_loss,
+                     " is not allowed with "
+                     "adaptive_cutoffs, which has several softmaxes. Set model.z_loss to 0."));
+  }
   return InRange("adaptive_dropout", options.adaptive_dropout, 0, 0.99);
 }
 
@@ -221,6 +227,7 @@ absl::Status ValidateModelOptions(const ModelOptions& options) {
   HADAL_RETURN_IF_ERROR(InRange("attention_dropout", options.attention_dropout, 0, kMaxDropout));
   HADAL_RETURN_IF_ERROR(InRange("activation_dropout", options.activation_dropout, 0, kMaxDropout));
   HADAL_RETURN_IF_ERROR(InRange("label_smoothing", options.label_smoothing, 0, kMaxDropout));
+  HADAL_RETURN_IF_ERROR(InRange("z_loss", options.z_loss, 0, 1));
   if (options.branch_growth != BranchGrowth::kConstant) {
     HADAL_RETURN_IF_ERROR(InRange("branch_growth_updates", options.branch_growth_updates, 1, 1e12));
   }

@@ -156,6 +156,7 @@ struct ModelOptions {
   double attention_dropout = 0;   // on attention probabilities
   double activation_dropout = 0;  // on the feed-forward hidden layer
   double label_smoothing = 0.1;
+  double z_loss = 0;  // factor of the squared logarithm of the softmax's sum in the training loss
 
   Block block;
   StackMethod encoder;  // ignored without an encoder

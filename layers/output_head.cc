@@ -12,6 +12,7 @@ OutputHead::OutputHead(const ModelPlan& plan, const ActivationCapacity& capacity
     : sublayer_(plan.output_head()),
       table_(plan.sublayers[sublayer_].table),
       label_smoothing_(plan.options.label_smoothing),
+      z_loss_(plan.options.z_loss),
       gradient_storage_(plan.residual_storage(Stack::kDecoder)),
       saved_bytes_(purpose == Purpose::kTraining
                        ? capacity.target_rows * plan.options.d_model * BytesOf(gradient_storage_)
@@ -35,6 +36,7 @@ void OutputHead::Forward(const SublayerContext& context, const PartTensors& tens
                  {.logits = logits,
                   .targets = {context.batch.target.data() + first, rows},
                   .label_smoothing = static_cast<float>(label_smoothing_),
+                  .z_loss = static_cast<float>(z_loss_),
                   .gradient_scale = context.scalars.training ? context.scalars.gradient_scale : 0,
                   .device_targets = device_batch == nullptr ? nullptr : device_batch->targets + first,
                   .device_gradient_scale = device_batch == nullptr ? nullptr : device_batch->gradient_scale,

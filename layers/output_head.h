@@ -54,7 +54,7 @@ class OutputHead : public ChunkPart {
   int32_t table_;
 
  private:
-  double label_smoothing_;
+  double label_smoothing_, z_loss_;
   Storage gradient_storage_;  // of x's
   int64_t saved_bytes_;
 };

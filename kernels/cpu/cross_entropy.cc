@@ -134,11 +134,12 @@ void CrossEntropyKernel(const CrossEntropyArgs& args, int64_t begin, int64_t end
     const double nll = log_sum_exp - z[target];
     const double smooth = smoothing == 0 ? 0 : static_cast<double>(columns) * log_sum_exp - sums.logits;
     args.nll[i] = static_cast<float>(nll);
-    args.loss[i] = static_cast<float>(target_weight * nll + share * smooth);
+    args.loss[i] = static_cast<float>(target_weight * nll + share * smooth + args.z_loss * log_sum_exp * log_sum_exp);
     if (args.gradient_scale == 0) continue;
     const double scale = args.gradient_scale;
-    WriteGradient(sums.maximum, static_cast<float>(scale / sums.exponentials), static_cast<float>(scale * share), z,
-                  columns);
+    const double of_softmax = scale * (1 + 2 * args.z_loss * log_sum_exp);
+    WriteGradient(sums.maximum, static_cast<float>(of_softmax / sums.exponentials), static_cast<float>(scale * share),
+                  z, columns);
     z[target] -= static_cast<float>(scale * target_weight);
   }
 }

@@ -104,12 +104,14 @@ HADAL_DEVICE int CountAt(int64_t column, int64_t vocabulary) {
   return kAligned || vocabulary - column >= 8 ? 8 : static_cast<int>(vocabulary - column);
 }
 
-// dz = scale · (softmax(z) − q), in place. q is `share` everywhere, plus target_weight at the target.
+// dz = scale · ((1 + 2·zeta·logsumexp(z))·softmax(z) − q), in place. q is `share` everywhere, plus target_weight at the
+// target.
 template <typename T, bool kAligned>
 HADAL_DEVICE void WriteGradient(const CrossEntropyArgs& args, DevicePointer<T> row, int64_t target, const RowSums& sums,
                                 float share, float target_weight) {
   const float scale = Load(ViewOf(args.device_gradient_scale));
-  const float factor = scale / sums.exponentials;
+  const float log_sum_exp = args.z_loss == 0.0f ? 0.0f : sums.maximum + Log(sums.exponentials);
+  const float factor = scale * MulAdd(2.0f * args.z_loss, log_sum_exp, 1.0f) / sums.exponentials;
   for (int64_t column = 8 * ThreadIndex(); column < args.logits.columns; column += 8 * ThreadsInBlock()) {
     const int count = CountAt<kAligned>(column, args.logits.columns);
     Eight z = LoadEight<kAligned>(row + column, count);
@@ -155,7 +157,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMostThreads, 2) CrossEntropyKernel(CrossE
     const float smooth =
         share == 0.0f ? 0.0f : share * (static_cast<float>(args.logits.columns) * log_sum_exp - sums.logits);
     Store(ViewOf(args.nll) + row, nll);
-    Store(ViewOf(args.loss) + row, MulAdd(target_weight, nll, smooth));
+    Store(ViewOf(args.loss) + row, MulAdd(args.z_loss * log_sum_exp, log_sum_exp, MulAdd(target_weight, nll, smooth)));
   }
   if (args.device_gradient_scale != nullptr)
     WriteGradient<T, kAligned>(args, logits, target, sums, share, target_weight);

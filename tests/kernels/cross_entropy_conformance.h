@@ -17,6 +17,7 @@ struct CrossEntropyProblem {
   std::vector<int32_t> targets;  // [rows]
   float label_smoothing = 0;
   float gradient_scale = 1;  // 0: the loss alone
+  float z_loss = 0;
 
   int64_t rows() const { return std::ssize(targets); }
   int64_t vocabulary() const { return std::ssize(logits) / rows(); }

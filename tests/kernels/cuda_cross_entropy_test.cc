@@ -26,7 +26,8 @@ CrossEntropyOutcome RunCrossEntropy(const CrossEntropyProblem& problem, int vari
   DeviceVectorOf<int32_t> targets(device, problem.targets);
   DeviceVectorOf<float> scale(device, std::vector<float>{problem.gradient_scale}), loss(device, rows),
       nll(device, rows);
-  CrossEntropyArgs args = {.logits = logits.view(), .label_smoothing = problem.label_smoothing};
+  CrossEntropyArgs args = {
+      .logits = logits.view(), .label_smoothing = problem.label_smoothing, .z_loss = problem.z_loss};
   args.device_targets = targets.data();
   if (problem.gradient_scale != 0) args.device_gradient_scale = scale.data();
   args.loss = loss.view(), args.nll = nll.view();

@@ -185,6 +185,7 @@ TEST(RefusedShapesDeathTest, OfTheLossAndTheCandidates) {
                                    {"args.targets.size == args.logits.rows", [](auto& a) { a.targets.size = 1; }},
                                    {"args.loss.size == args.logits.rows", [](auto& a) { a.loss.size = 1; }},
                                    {"args.nll.size == args.logits.rows", [](auto& a) { a.nll.size = 1; }},
+                                   {"args.z_loss >= 0", [](auto& a) { a.z_loss = -1; }},
                                    {"args.label_smoothing < 1", [](auto& a) { a.label_smoothing = 1; }}});
   std::vector<int32_t> tokens(6), best(2);
   const TopCandidatesArgs candidates{.logits = m.Of(2, 5),

@@ -72,7 +72,8 @@ TEST(ValidateModelOptionsTest, AdaptiveCutoffsAscendAndLeaveWidthAndSmoothingAlo
                   {"model: adaptive_cutoffs = 100", [](O& o) { o.adaptive_cutoffs.ids[1] = 100; }},
                   {"model: label_smoothing = 0.1 is not allowed with adaptive_cutoffs: the adaptive softmax does "
                    "not compute the other words' probabilities. Set model.label_smoothing to 0.",
-                   [](O& o) { o.label_smoothing = 0.1; }}});
+                   [](O& o) { o.label_smoothing = 0.1; }},
+                  {"model: z_loss = 0.001 is not allowed with adaptive_cutoffs", [](O& o) { o.z_loss = 0.001; }}});
 }
 
 TEST(ValidateModelOptionsTest, FixupsScalarsTakeThePlaceOfOthers) {

@@ -72,7 +72,7 @@ TEST_F(OutputHeadTest, LossesAreThoseOfTheDefinition) {
   ASSERT_GT(x_.rows, Workspace::kLogitRows) << "one block is not enough";
   const CrossEntropyReferenceResult expected =
       CrossEntropyReference(Logits(), model_.plan().options.target_vocabulary, model_.batch().target,
-                            model_.plan().options.label_smoothing, kGradientScale);
+                            model_.plan().options.label_smoothing, model_.plan().options.z_loss, kGradientScale);
   Forward(Context());
   std::vector<float> row_nll(x_.rows);
   head_.FetchLosses(Context());

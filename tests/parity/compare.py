@@ -220,6 +220,7 @@ def altered_cases(case, weights):
             if "block" in case["model"]:
                 yield f"block.{field} {other}", with_model(block={**case["model"]["block"], field: other}), weights
         yield "label smoothing 0.11", with_model(label_smoothing=0.11), weights
+        yield "z-loss 0.002 more", with_model(z_loss=case["model"].get("z_loss", 0) + 0.002), weights
     if not any(name.endswith("head_scale") for name in weights):  # whose size is the number of heads
         yield "half the heads", with_model(heads=case["model"]["heads"] // 2), weights
     shifted = [(s, t[1:] + t[:1]) for s, t in case["sentences"]]

@@ -301,6 +301,7 @@ int main(int argc, char** argv) {
   app.AddOption("--frame-width", model.frame_width, "speech: features of a frame; 0: text");
   app.AddOption("--channels", model.front_end_channels, "speech: of the first convolution");
   app.AddOption("--label-smoothing", model.label_smoothing, "of the loss");
+  app.AddOption("--z-loss", model.z_loss, "of the loss");
   app.AddOption("--cutoffs", options.cutoffs, "of an adaptive softmax").SplitAt(',');
   app.AddOption("--factor", model.adaptive_factor, "of its widths");
   app.AddOption("--update", options.update, "BranchNorm's t");

@@ -14,6 +14,6 @@ struct CrossEntropyReferenceResult {
 // `logits` is [targets.size(), vocabulary], dense.
 CrossEntropyReferenceResult CrossEntropyReference(const std::vector<double>& logits, int64_t vocabulary,
                                                   const std::vector<int32_t>& targets, double label_smoothing,
-                                                  double gradient_scale);
+                                                  double z_loss, double gradient_scale);
 
 }  // namespace hadal::testing

@@ -69,6 +69,7 @@ absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
   to.attention_dropout = from.attention_dropout();
   to.activation_dropout = from.activation_dropout();
   to.label_smoothing = from.label_smoothing();
+  to.z_loss = from.z_loss();
   if (from.adaptive_cutoffs_size() > AdaptiveCutoffs::kMost) {
     return absl::InvalidArgumentError(absl::StrCat("model.adaptive_cutoffs has ", from.adaptive_cutoffs_size(),
                                                    " entries; at most ", AdaptiveCutoffs::kMost, " are allowed"));

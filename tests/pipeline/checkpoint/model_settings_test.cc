@@ -41,6 +41,8 @@ TEST(ModelSettingsTest, ReadsBackEveryBit) {
       options.block = {.norm = NormKind::kRms, .norm_epsilon = 1e-6, .norm_shift = false};
       options.block.activation = Activation::kGeluTanh, options.block.gated = true;
       options.block.biases = Biases::kQkv;
+    } else {
+      options.z_loss = 1e-4;
     }
     const std::string text = ModelSettingsJson(options);
     const absl::StatusOr<ModelOptions> read = ParseModelSettings(text);
@@ -48,6 +50,7 @@ TEST(ModelSettingsTest, ReadsBackEveryBit) {
     EXPECT_EQ(ModelSettingsJson(*read), text);
     EXPECT_EQ(ModelPlan::Make(*read).Hash(), ModelPlan::Make(options).Hash());
     EXPECT_EQ(read->block, options.block);
+    EXPECT_EQ(read->z_loss, options.z_loss);
     EXPECT_EQ(read->encoder.residual_gain, options.encoder.residual_gain);
     EXPECT_EQ(read->decoder.branch_gain, 0.7);
     EXPECT_EQ(read->attention_dropout, options.attention_dropout);

@@ -414,4 +414,7 @@ class Model(torch.nn.Module):
         eps = self.settings["label_smoothing"]
         eps_v = eps / (log_p.shape[1] - 1)
         smoothed = (1 - eps - eps_v) * nll - eps_v * log_p.sum(1)
+        z_loss = self.settings.get("z_loss", 0.0)
+        if z_loss:
+            smoothed = smoothed + z_loss * torch.logsumexp(x @ self.get_parameter(self.output_name).T, 1) ** 2
         return smoothed.sum() / len(nll), nll
