@@ -36,7 +36,7 @@ constexpr int64_t SubsampledRows(int64_t frames) {
 }
 
 struct PackedBatch {
-  int32_t micro_batch = 0;              // index in the step's global list
+  int32_t micro_batch = 0;              // index in the step's list of all replicas' micro-batches
   std::vector<int32_t> source;          // [source rows]
   std::vector<int32_t> source_offsets;  // [sentences + 1]
   std::vector<int32_t> target_input;    // [target rows]
@@ -68,7 +68,7 @@ struct PackedBatch {
 struct BatchCapacity {
   int64_t source_rows = 0;
   int64_t target_rows = 0;
-  int64_t sentence_rows = std::numeric_limits<int64_t>::max();  // of one side of a sentence: the model's positions
+  int64_t sentence_rows = std::numeric_limits<int64_t>::max();  // of one side of one sentence: the model's positions
   bool operator==(const BatchCapacity&) const = default;
 };
 
@@ -96,7 +96,7 @@ inline bool FitsAlone(const BatchRows& rows, const BatchCapacity& capacity) {
   return Fits(rows, capacity) && std::max(rows.source, rows.target) <= capacity.sentence_rows;
 }
 
-// Which capacity or limit to raise for a sentence that does not fit, for an error. REQUIRES: !FitsAlone.
+// Returns the remedy for an error: which capacity or limit to raise for this sentence. REQUIRES: !FitsAlone.
 std::string RemedyFor(const BatchRows& rows, const BatchCapacity& capacity);
 
 // Empties `batch` for reuse; keeps its memory.

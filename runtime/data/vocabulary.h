@@ -59,9 +59,11 @@ class Vocabulary {
   // Returns the string's id, or kUnknownToken.
   int32_t Id(std::string_view token) const;
 
-  // The file's bytes, their checksum (crc32c.h), and the matching file name extension: ".model" or ".txt".
+  // The file's bytes.
   const std::string& contents() const;
+  // The checksum of contents() (crc32c.h).
   uint32_t crc32c() const;
+  // The file name extension of the kind: ".model" or ".txt".
   std::string_view extension() const;
   // Writes contents() to `path`. Errors: the file system's.
   absl::Status Save(const std::string& path) const;

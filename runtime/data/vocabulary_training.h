@@ -1,6 +1,6 @@
-// Trains a SentencePiece vocabulary with hadal's special ids (`<s>` 0, `<pad>` 1, `</s>` 2, `<unk>` 3), or counts the
-// words of text of words and spaces into a dictionary, as fairseq-preprocess does: most frequent first, words of equal
-// count in the order of their bytes. Words that spell a special token are left out.
+// Makes a vocabulary from text: a SentencePiece model with hadal's special ids (`<s>` 0, `<pad>` 1, `</s>` 2, `<unk>`
+// 3), or a dictionary of the text's words, separated by spaces, as fairseq-preprocess makes it: most frequent first,
+// words of equal count in the order of their bytes. Words that spell a special token are left out.
 //
 // Deterministic: one thread, sentences in the given order, no shuffling; the same sentences give the same bytes. (The
 // unigram trainer sums expectations per thread, so its result would depend on the number of threads.)
@@ -23,7 +23,7 @@ enum class PieceAlgorithm { kBpe, kUnigram, kWord };
 
 struct VocabularyTraining {
   PieceAlgorithm algorithm = PieceAlgorithm::kBpe;
-  int32_t size = 8000;      // ids, including the four special ones; kWord: at most so many, 0: all words
+  int32_t size = 8000;      // ids, including the four special ones; kWord: the most ids, 0: all words
   int64_t least_count = 1;  // kWord: rarer words become <unk>
   // fraction of the text's characters to cover; the rarest become <unk>; 0.9995 for Chinese or Japanese
   double character_coverage = 1.0;
