@@ -12,7 +12,8 @@
 // Numerics: fp32 lanes combined in a fixed order, row totals in double. One thread computes a row; the number of
 // threads and other rows do not change any bit. A NaN among the logits makes its row's loss, nll and gradient NaN. A
 // logit of -inf has probability 0 (and, with eps > 0, makes the loss infinite).
-// REQUIRES: 0 ≤ targets[i] < V; 0 ≤ eps < 1; sizes as stated (aborts otherwise). Blocking; allocates nothing.
+// REQUIRES: 0 ≤ targets[i] < V; 0 ≤ eps < 1; sizes as stated (aborts otherwise). Blocking on the CPU, asynchronous on a
+// device; allocates nothing.
 #pragma once
 
 #include "runtime/stream.h"
@@ -21,13 +22,14 @@
 namespace hadal {
 
 struct CrossEntropyArgs {
-  AnyMatrix logits;                         // z [R, V]; overwritten by dz when gradient_scale ≠ 0, else unchanged
-  ConstTokens targets;                      // t [R]; empty if only the device has them, at device_targets
-  float label_smoothing = 0;                // eps
-  float gradient_scale = 0;                 // 1 / (target tokens of the step); 0: loss only
-  const int32_t* device_targets = nullptr;  // on a device: targets in device memory; null: kernel arguments
-  const float* device_gradient_scale = nullptr;  // the same for gradient_scale
-  Vector loss, nll;                              // [R] (=): written; natural logarithms
+  AnyMatrix logits;           // z [R, V]; overwritten by dz when gradient_scale ≠ 0, else unchanged
+  ConstTokens targets;        // t [R] in host memory; may be empty if device_targets is set
+  float label_smoothing = 0;  // eps
+  float gradient_scale = 0;   // 1 / (target tokens of the step); 0: loss only
+  // On a device: the addresses of the targets and of gradient_scale there; null: the host's values are copied.
+  const int32_t* device_targets = nullptr;  // with it a target may be −1: a padding row
+  const float* device_gradient_scale = nullptr;
+  Vector loss, nll;  // [R] (=): written; natural logarithms
 };
 void CrossEntropy(const Stream& stream, const CrossEntropyArgs& args);
 

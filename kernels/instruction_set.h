@@ -1,9 +1,9 @@
 // The instruction sets that the kernels can use on this CPU. They use the widest.
 //
 // Ranks of one job must use the same set, because sums in registers of another width have other bits. Ranks therefore
-// exchange their masks and use the widest set that all have (launch/common_program.h). HADAL_MAX_CPU_ISA
-// limits them by a name of InstructionSetName: with "AVX2" an AVX-512 machine computes the bits of a machine that has
-// only AVX2.
+// exchange their sets and use the widest one that all have (launch/common_program.h). The environment variable
+// HADAL_MAX_CPU_ISA, a name of InstructionSetName, sets the widest one allowed: with "AVX2" an AVX-512 machine computes
+// the bits of a machine that has only AVX2.
 // Threads: one, before any kernel runs.
 #pragma once
 

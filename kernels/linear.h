@@ -12,7 +12,8 @@
 // Numerics on the CPU: fp32. Each element of y and dx is one chain of fused multiply-adds over ascending terms, and of
 // dW one for each 512 rows (kernels/cpu/product.h). Neither the other rows nor threads nor the instruction set, if it
 // has FMA, change a bit. db adds rows in ascending order. ReLU keeps a NaN.
-// REQUIRES everywhere: matching shapes (aborts with both values otherwise). Blocking. Allocates nothing.
+// REQUIRES everywhere: matching shapes (aborts with both values otherwise). Blocking on the CPU, asynchronous on a
+// device. Allocates nothing.
 #pragma once
 
 #include <cstddef>
