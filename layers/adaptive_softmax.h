@@ -30,11 +30,11 @@ class AdaptiveSoftmax {
   int64_t head_columns() const { return bands_[0].words + clusters(); }
   bool tied() const { return classes_ >= 0; }
 
-  ConstMatrix Words(const ParameterStore& parameters) const;    // E_0
-  ConstMatrix Classes(const ParameterStore& parameters) const;  // K
-  ConstMatrix Table(const ParameterStore& parameters, const AdaptiveBand& band) const;
-  ConstMatrix Projection(const ParameterStore& parameters, const AdaptiveBand& band) const;
-  // The gradients of these.
+  ConstMatrix Words(const ParameterStore& parameters) const;                                 // E_0
+  ConstMatrix Classes(const ParameterStore& parameters) const;                               // K
+  ConstMatrix Table(const ParameterStore& parameters, const AdaptiveBand& band) const;       // E_c
+  ConstMatrix Projection(const ParameterStore& parameters, const AdaptiveBand& band) const;  // P_c
+  // The gradients of these four.
   Matrix WordsGradient(const ParameterStore& parameters) const;
   Matrix ClassesGradient(const ParameterStore& parameters) const;
   Matrix TableGradient(const ParameterStore& parameters, const AdaptiveBand& band) const;

@@ -78,6 +78,7 @@ void ForEachStackField(Visit visit) {
   visit("residual_streams", &StackMethod::residual_streams, kLater);
 }
 
+// The same for the fields of Block, without an age.
 template <typename Visit>
 void ForEachBlockField(Visit visit) {
   visit("norm", &Block::norm, kNormKindWords);
@@ -88,6 +89,7 @@ void ForEachBlockField(Visit visit) {
   visit("biases", &Block::biases, kBiasesWords);
 }
 
+// As ForEachStackField, for the fields of ModelOptions.
 template <typename Visit>
 void ForEachModelField(Visit visit) {
   constexpr FieldAge kFirst = FieldAge::kFirst, kLater = FieldAge::kLater;

@@ -10,11 +10,11 @@
 // updates (ZeRO-1), and none for tables that belong to another stage. Parameters that only other kernels read are fp32
 // on every rank.
 //
-//   fp32                        weights  w w w …
-//   bf16                        rounded  r r r … | tables of other stages      parameters that products read
-//                               masters      m m …  m m …                      of runs of them, in their order
-//                               weights  w w w …                               all others
-//   gradients, whole, fp32:     of the rounded ones, then of the others
+//   if products read fp32   weights  w w w …                              all parameters
+//   if products read bf16   rounded  r r r … | tables of other stages     parameters that products read
+//                           masters      m m …  m m …                     the slices of these that the rank updates
+//                           weights  w w w …                              all other parameters, fp32
+//   gradients, fp32                                                       of the rounded parameters, then of the others
 //
 // Adam writes master and rounded copy in one pass. Other code that writes masters (initialisation, a load) must call
 // RoundMasters.

@@ -17,7 +17,7 @@
 // as products read it. Backward writes g to d_second (=) and leaves d_y, which is the gradient of x.
 // Saved: mean and rstd of d's rows. Backward reads d again.
 // Thread safety: const after construction.
-// Several streams that every sublayer mixes: hyper_segment.cc.
+// (Several residual streams that every sublayer reads and writes are another method: hyper_segment.cc.)
 #pragma once
 
 #include <cstdint>
