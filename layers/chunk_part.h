@@ -283,7 +283,7 @@ std::unique_ptr<Branch> MakeCrossAttention(const ModelPlan& plan, int32_t sublay
 std::unique_ptr<Branch> MakeFeedForward(const ModelPlan& plan, int32_t sublayer);
 std::unique_ptr<Branch> MakeNormedBranch(const ModelPlan& plan, int32_t sublayer, std::unique_ptr<Branch> inner);
 
-// Creates the segment of sublayers [first, last). REQUIRES: first < last; all have one stack and one placement of norms.
+// Creates the segment of sublayers [first, last). REQUIRES: first < last; all are of one stack and one norm placement.
 std::unique_ptr<ChunkPart> MakeSegment(const ModelPlan& plan, int32_t first, int32_t last,
                                        const ActivationCapacity& capacity);
 // A part of MakeSegment: for a stack with several residual streams.
