@@ -96,14 +96,15 @@ struct BatchContent {
   ConstTokens frame_offsets;  // [sentences + 1]
 };
 
-// The tile capacity is a quarter of the rows if that suffices (sentences of four tokens and more), else the number of
-// rows, which always suffices. Few blocks of a launch are then idle, and there are few different shapes.
+// Returns the shape of the block for `content`. The tile capacity is a quarter of the rows if that suffices (sentences
+// of four tokens and more), else the number of rows, which always suffices. So there are few different shapes, and few
+// thread blocks of a launch are idle.
 DeviceBatchShape ShapeOf(const BatchContent& content);
 // The largest shape for at most this many rows.
 DeviceBatchShape LargestShape(int64_t source_rows, int64_t target_rows, int64_t branch_gains, int64_t frame_width = 0);
 
 int64_t BatchBytes(const DeviceBatchShape& shape);
-// REQUIRES: `block` is 16-byte aligned. Uses only its address; reads and writes nothing there.
+// Returns the addresses in a block. REQUIRES: `block` is 16-byte aligned. Reads and writes nothing there.
 DeviceBatch DeviceBatchIn(const DeviceBatchShape& shape, int32_t first_sublayer, const std::byte* block);
 
 }  // namespace hadal

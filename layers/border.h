@@ -36,7 +36,7 @@ struct Edge {
   Storage gradient = Storage::kFloat32;
 };
 
-// Bytes of the edge at full capacity. `storage`: edge.values, or edge.gradient.
+// Bytes of the edge at full capacity. `storage`: edge.values, or edge.gradient. `width`: d.
 int64_t EdgeBytes(const Edge& edge, Storage storage, const ActivationCapacity& capacity, int64_t width);
 
 // The edges of the cut before sublayer `position`.  REQUIRES: 0 < position < sublayers. At most three; the residual is

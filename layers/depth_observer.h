@@ -10,7 +10,7 @@
 //              kOutput              the residual after the sublayer (post-norm: after its norm); an embedding's output
 //              kSecondStream        the second stream after the sublayer, if the stack has one (second_stream.h)
 //              kModelOutput         what the output head reads
-//   backward   kOutputGradient      ∂L/∂kOutput, everything added up
+//   backward   kOutputGradient      ∂L/∂kOutput, complete: the sum over all readers
 //              kNormOutputGradient  ∂L/∂ the output of the LayerNorm
 //              kNormInputGradient   ∂L/∂kNormInput; reported for post-norm, n residual streams and norms of combined
 //                                   layers; elsewhere it is kOutputGradient of the sublayer before

@@ -49,7 +49,7 @@ struct RunInfo {
   int64_t total_steps = 0;      // 0: no limit on steps
 };
 
-// The wall time of one stage in one step.
+// The wall time of one stage in one step: the mean over its replicas.
 struct StageTimes {
   double forward_seconds = 0;
   double recompute_seconds = 0;  // the second forward of recomputation; 0 on a device: in backward_seconds there
@@ -64,7 +64,7 @@ struct StageTimes {
   double launches = 0;  // kernels, products, copies, graphs on the stage's device; 0 on the CPU
 };
 
-// The memory of one stage's process.
+// The memory of one stage's process: the most over its replicas.
 struct StageMemory {
   int64_t arena_bytes = 0;          // planned buffers
   int64_t held_bytes = 0;           // so far the most of HeldBytes() (host_memory.h), read between steps
@@ -95,7 +95,7 @@ struct StepMetrics {
   std::vector<StageTimes> stages;         // [stages], or empty
   std::vector<StageMemory> memory;        // [stages], or empty
   std::optional<double> measured_bubble;  // Σ wait / Σ step time, over stages
-  std::optional<double> analytic_bubble;  // the same, computed from the schedule and the plan's cost of each operation
+  std::optional<double> analytic_bubble;  // predicted from the schedule and the plan's cost of each operation
   // Frobenius norm of each sublayer's gradient, [encoder_sublayers + decoder_sublayers], or empty.
   std::vector<float> depth_gradient_norms;
 };

@@ -34,8 +34,7 @@
 
 namespace hadal {
 
-// A posted transfer. The caller passes it to Test or Wait until that reports its end, and not again; makes no copy of
-// it.
+// A posted transfer. The caller passes it to Test or Wait until one of them reports its end. It must not be copied.
 struct CommRequest {
   static constexpr int64_t kNone = -1;
   static constexpr int kAllPeers = -2;
