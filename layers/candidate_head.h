@@ -6,7 +6,7 @@
 // Storage: x and E as ModelPlan::compute_storage, logits in fp32.
 // Numerics: fp32. Probabilities are normalised over the whole vocabulary before the K best are taken, as in fairseq:
 // tokens that the search excludes keep their share. A row's result does not depend on the other rows, but on a device
-// its bits depend on B. If a row has a NaN among its logits, all its candidates have log-probability NaN.
+// its bits may depend on B. If a row has a NaN among its logits, all its candidates have log-probability NaN.
 // REQUIRES: 1 ≤ B ≤ Workspace::DecodeRows.
 // Forward only launches kernels, the same ones for the same number of rows, so a device may capture it as a graph.
 // Table waits for the result: K candidates per row, and on request the logits of all tokens (from a device a copy of

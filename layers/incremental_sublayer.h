@@ -1,7 +1,8 @@
 // A decoder sublayer that runs one step at a time: B rows, each the newest token of one hypothesis, with a cache of the
 // earlier tokens.
 //
-//   self-attention    q|k|v = x·W_qkvᵀ + b; appends k|v to the cache; attends over the hypothesis's own path
+//   self-attention    q|k|v = x·W_qkvᵀ + b; appends k|v to the cache; attends over the hypothesis's tokens so far
+// (path)
 //   cross-attention   q = x·W_qᵀ + b; attends over k|v of the encoder's output, which CacheEncoderOutput caches once
 //   feed-forward      as in training
 // Then the residual connection and norm of layers/segment.cc, one sublayer at a time: a pre-norm sublayer's norm runs
@@ -20,9 +21,10 @@
 // and the biases of residual_norm are fp32.
 // Values that change between steps may be in device memory (pipeline/decode/decode_buffers.h). Every step then launches
 // the same kernels.
-// Numerics: a row's result does not depend on the other rows, but on a device its bits depend on B. It equals the
+// Numerics: a row's result does not depend on the other rows, but on a device its bits may depend on B. It equals the
 // training forward up to rounding, because the kernels of attention and, on a CPU, of products differ.
-// Thread safety: const after construction; one step at a time per scratch. Blocking; allocates nothing.
+// Thread safety: const after construction; one step at a time per scratch. Blocking on the CPU, asynchronous on a
+// device; allocates nothing.
 #pragma once
 
 #include <cstdint>
@@ -80,6 +82,7 @@ class IncrementalScratch {
   IncrementalScratch(const ModelPlan& plan, const Capacity& capacity, const Stream& stream, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
+  // The result of a branch's first product: q|k|v, q, or the feed-forward's. The next names say what they hold.
   AnyMatrix inner(int64_t rows, int64_t columns) const { return {inner_, rows, columns, storage_}; }
   AnyMatrix attended(int64_t rows) const { return {attended_, rows, width_, storage_}; }
   AnyMatrix branch(int64_t rows) const { return {branch_, rows, width_, storage_}; }

@@ -36,7 +36,7 @@ inline constexpr Word<Biases> kBiasesWords[] = {{"all", Biases::kAll}, {"none", 
 
 enum class FieldAge {
   kFirst,  // in the settings of every checkpoint
-  kLater,  // missing in older checkpoints' settings: has its default in StackMethod
+  kLater,  // missing in older checkpoints' settings: then has its default
 };
 
 // Calls visit(name, member, age) for a number, a flag, a stack or the cutoffs, and visit(name, member, age, words)

@@ -38,6 +38,7 @@ struct FileStamp {
   int64_t modified_nanoseconds = 0;
 };
 
+// Unmaps the file when it is destroyed.
 class MappedFile {
  public:
   // Errors: those of OpenFile (files.h) and of mmap(2).

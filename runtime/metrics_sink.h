@@ -83,7 +83,7 @@ struct StepMetrics {
   double learning_rate = 0;
   double gradient_norm = 0;   // global, before clipping
   int64_t target_tokens = 0;  // in this step
-  // The target tokens by corpus (direction), of the corpora that this step draws from; empty if there is only one.
+  // The step's target tokens from each corpus (such as a language pair); empty if the run has only one corpus.
   std::vector<std::pair<std::string, int64_t>> corpus_tokens;
   double tokens_per_second = 0;  // target tokens
   double step_seconds = 0;
@@ -108,7 +108,7 @@ struct TranslationScores {
   double character_error_rate = 0;  // errors / characters
 };
 
-// A validation's result on one corpus (direction) of several.
+// A validation's result on one corpus (such as a language pair) of several.
 struct CorpusValidation {
   std::string corpus;
   double nll = 0;

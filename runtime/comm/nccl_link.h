@@ -25,7 +25,7 @@ namespace hadal {
 
 class NcclLink {
  public:
-  enum class Direction { kUp, kDown, kBoth };  // messages to higher ranks; to lower ranks; exchanges
+  enum class Direction { kUp, kDown, kBoth };
 
   // CUDA streams that a link uses on its device: its queue, and two that NCCL creates for each communicator. Streams
   // that share a hardware queue of the GPU can deadlock, so launch/transport_choice.cc counts these.

@@ -38,12 +38,12 @@ constexpr int64_t SubsampledRows(int64_t frames) {
 struct PackedBatch {
   int32_t micro_batch = 0;              // index in the step's list of all replicas' micro-batches
   std::vector<int32_t> source;          // [source rows]
-  std::vector<int32_t> source_offsets;  // [sentences + 1]
+  std::vector<int32_t> source_offsets;  // [sentences + 1]: sentence n has rows [offsets[n], offsets[n + 1])
   std::vector<int32_t> target_input;    // [target rows]
   std::vector<int32_t> target;          // [target rows]
   std::vector<int32_t> target_offsets;  // [sentences + 1]
   std::vector<int64_t> samples;         // [sentences] index in the corpus
-  // Speech: `source` then has kPadToken in each of a sentence's SubsampledRows.
+  // Speech: `source` then has a kPadToken for each of the encoder's rows (SubsampledRows).
   int32_t frame_width = 0;             // features of a frame; 0: text
   std::vector<float> frames;           // [frame_offsets.back(), frame_width]
   std::vector<int32_t> frame_offsets;  // [sentences + 1]; empty for text
@@ -62,7 +62,7 @@ struct PackedBatch {
 //   target_input     = </s>, target tokens                  (T + 1 rows)
 //   target           = target tokens, </s>                  (T + 1 rows)
 // Speech: `frames` has all F frames of a sentence, `source` SubsampledRows(F) times kPadToken, the encoder's rows.
-// Translation packs samples with an empty target and ignores that one row. Thread safety: pure functions.
+// Translation packs samples with an empty target and ignores the one target row of each. Thread safety: pure functions.
 
 // The most rows of one micro-batch, including </s>.
 struct BatchCapacity {

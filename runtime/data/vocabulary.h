@@ -1,6 +1,6 @@
 // Converts text to token ids and back.
 //
-// There are two kinds, recognised by the file's content:
+// A vocabulary is one of two kinds, recognised by the file's content:
 //   SentencePiece model   for raw text; the model (BPE or unigram) segments it
 //   dictionary            fairseq's dict.txt, one "token count" per line; for text of tokens and spaces
 // Ids: `<s>` 0, `<pad>` 1, `</s>` 2, `<unk>` 3, then the model's pieces or the dictionary's lines in their order. A
@@ -27,6 +27,7 @@ class VocabularyModel;
 
 enum class VocabularyKind { kSentencePiece, kDictionary };
 
+// How Decode joins tokens.
 enum class PieceJoining {
   kDefault,        // SentencePiece: as the model defines; dictionary: with spaces
   kSpaces,         // unchanged tokens, separated by spaces

@@ -1,6 +1,7 @@
-// Makes a vocabulary from text: a SentencePiece model with hadal's special ids (`<s>` 0, `<pad>` 1, `</s>` 2, `<unk>`
-// 3), or a dictionary of the text's words, separated by spaces, as fairseq-preprocess makes it: most frequent first,
-// words of equal count in the order of their bytes. Words that spell a special token are left out.
+// Makes a vocabulary (vocabulary.h) from text. kBpe and kUnigram train a SentencePiece model with hadal's special ids
+// (`<s>` 0, `<pad>` 1, `</s>` 2, `<unk>` 3). kWord makes a dictionary of the words between spaces, as
+// fairseq-preprocess does: most frequent first, words of equal count in the order of their bytes. It leaves out words
+// that spell a special token.
 //
 // Deterministic: one thread, sentences in the given order, no shuffling; the same sentences give the same bytes. (The
 // unigram trainer sums expectations per thread, so its result would depend on the number of threads.)
@@ -34,8 +35,9 @@ struct VocabularyTraining {
 // ids, a coverage outside (0, 1], or an unknown rule.
 absl::Status CheckVocabularyTraining(const VocabularyTraining& options);
 
-// Errors: those of CheckVocabularyTraining; InvalidArgument if `sentences` has no text, or if size is larger than the
-// text allows (with the largest possible) or smaller than its characters need (with the smallest).
+// Makes the vocabulary of `sentences`. Errors: those of CheckVocabularyTraining; InvalidArgument if `sentences` has no
+// text, or if size is larger than the text allows (the message has the largest possible) or smaller than its characters
+// need (with the smallest possible).
 absl::StatusOr<Vocabulary> TrainVocabulary(const VocabularyTraining& options,
                                            const std::vector<std::string>& sentences);
 
