@@ -1,7 +1,7 @@
 // Linear layers: y = x·Wᵀ + b and its two gradients.
 //
 //   forward          y[R, out]  = epilogue(x[R, in] · W[out, in]ᵀ)      epilogue: + bias, ReLU, dropout (each optional)
-//   backward input   dx[R, in] (+)= dy[R, out] · W[out, in], times the ReLU/dropout mask (optional)
+//   backward input   dx[R, in] = or += dy[R, out] · W[out, in], times the ReLU/dropout mask (optional)
 //   backward weight  dW[out, in] += dy[R, out]ᵀ · x[R, in];  db[out] += Σ_rows dy
 //
 // Bias, ReLU and dropout are applied while the product's output is in cache. linear.md states which of them a device's

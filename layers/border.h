@@ -30,10 +30,10 @@ enum class EdgeKind : int32_t { kResidual, kEncoderOutput, kSecondStream };
 
 struct Edge {
   EdgeKind kind = EdgeKind::kResidual;
-  Stack rows = Stack::kEncoder;  // whether rows are counted on the source or on the target side
-  int64_t entries = 1;           // number of tensors, stacked by rows
-  Storage values = Storage::kFloat32;
-  Storage gradient = Storage::kFloat32;
+  Stack rows = Stack::kEncoder;          // whether rows are counted on the source or on the target side
+  int64_t entries = 1;                   // number of tensors, stacked by rows
+  Storage values = Storage::kFloat32;    // the type of the tensor
+  Storage gradient = Storage::kFloat32;  // the type of its gradient
 };
 
 // Bytes of the edge at full capacity. `storage`: edge.values, or edge.gradient. `width`: d.

@@ -2,7 +2,8 @@
 // instruments, the search for the first non-finite number, and reports on a checkpoint. Layers call Observe after they
 // have computed a tensor; without an observer this costs one comparison with null.
 //
-// The tensors of sublayer k of s = r·x + b·dropout(F(x)) + e, in the order in which they are made:
+// The tensors of a sublayer with s = r·x + b·dropout(F(x)) + a·e (kernels/residual_norm.h), in the order of their
+// making:
 //
 //   forward    kNormInput           input of the LayerNorm: s (post-norm) or x (pre-norm)
 //              kHidden              a feed-forward's hidden layer, after ReLU and dropout         [R, d_ff]

@@ -54,7 +54,7 @@ enum class Omega : int32_t {
 // each field.
 struct StackMethod {
   NormPlacement norm = NormPlacement::kPost;
-  // a: in a stack whose `norm` is kPre, the first ⌊a·n⌋ of the n layers are Post-LN (Mix-LN, arXiv 2412.13795).
+  // p: in a stack whose `norm` is kPre, the first ⌊p·n⌋ of the n layers are Post-LN (Mix-LN, arXiv 2412.13795).
   double post_norm_share = 0;
   double residual_gain = 1;  // r; DeepNorm's alpha
   // How k of F(k·LN(x)) depends on the layer; needs NormPlacement::kPre (LayerNorm Scaling, arXiv 2502.05795).
@@ -98,10 +98,10 @@ struct StackMethod {
   double query_key_gain = 0.70710678118654752;    // of self- and cross-attention
   double value_gain = 0.70710678118654752;        // W_v of self-attention; DeepNorm's beta
   double output_gain = 1;                         // W_o of self-attention; DeepNorm's beta
-  double cross_value_gain = 0.70710678118654752;  // W_v and W_o of cross-attention; decoder only
-  double cross_output_gain = 1;
-  double ffn_gain = 1;           // W_1 and W_2; DeepNorm's beta
-  double ffn_output_factor = 1;  // one more factor of W_2
+  double cross_value_gain = 0.70710678118654752;  // W_v of cross-attention; decoder only
+  double cross_output_gain = 1;                   // W_o of cross-attention; decoder only
+  double ffn_gain = 1;                            // W_1 and W_2; DeepNorm's beta
+  double ffn_output_factor = 1;                   // one more factor of W_2
   DepthInit depth_init = DepthInit::kFlat;
   double embedding_gain = 1;   // multiplies the standard deviation 1/sqrt(d) of the stack's own embedding
   double projection_gain = 1;  // the same for an untied output projection; decoder only

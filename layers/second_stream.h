@@ -33,14 +33,14 @@ class SecondStreamEnd final : public ChunkPart {
   SecondStreamEnd(const ModelPlan& plan, int32_t last, int64_t rows);
 
   int64_t saved_bytes() const override { return 2 * rows_ * static_cast<int64_t>(sizeof(float)); }
-  // y = x + LN(second) (=). `normed`: scratch [R, d], stored as products read it. mean, rstd: [R] (=).
   struct CloseArgs {
-    ConstAnyMatrix x;
-    ConstMatrix second;
-    AnyMatrix normed;
-    Vector mean, rstd;
-    AnyMatrix y;
+    ConstAnyMatrix x;    // [R, d]
+    ConstMatrix second;  // d [R, d]
+    AnyMatrix normed;    // scratch [R, d], stored as products read it
+    Vector mean, rstd;   // [R] (=)
+    AnyMatrix y;         // [R, d] (=)
   };
+  // y = x + LN(second).
   void Close(const Stream& stream, const ParameterStore& parameters, const CloseArgs& args) const;
   void Forward(const SublayerContext& context, const PartTensors& tensors) const override;
   void BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t step) const override;

@@ -24,8 +24,8 @@ class DeviceQueues {
 
   virtual ~DeviceQueues() = default;
 
-  // Each of the three may be a standstill, which it announces (device.h). Make queues and events before training
-  // starts. Errors: ResourceExhausted.
+  // Each of the three may be a standstill, which it announces (device.h); make queues and events before enqueuing work
+  // that a standstill must not interrupt. Errors: ResourceExhausted.
   virtual absl::StatusOr<Queue> MakeQueue() = 0;
   virtual absl::StatusOr<Event> MakeEvent() = 0;
   // As MakeEvent; the event also records its time, for SecondsBetween.

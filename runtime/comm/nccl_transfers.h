@@ -57,7 +57,7 @@ class NcclTransfers {
   absl::Status Reserve(int64_t transfers);
 
   // Assigns a slot. The transfer may access its bytes after the work enqueued on the main queue so far. Errors:
-  // ResourceExhausted if no slot was reserved for it.
+  // ResourceExhausted if no slot was reserved and none can be made.
   absl::StatusOr<int64_t> Post(NcclTransfer transfer);
   // REQUIRES: the slot is in use. The reference is valid until End.
   NcclTransfer& operator[](int64_t id) { return slots_[id]; }
