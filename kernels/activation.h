@@ -4,13 +4,14 @@
 //   gated    y = f ⊙ act(z_1) ⊙ z_2             z = z_1 | z_2 [R, 2W], the activated half first (SwiGLU, GeGLU: Shazeer
 //                                               2020, arXiv 2002.05202)
 //   backward d z_1 = f ⊙ dy ⊙ z_2 ⊙ act'(z_1)   d z_2 = f ⊙ dy ⊙ act(z_1);   plain: without z_2
-// f: dropout factors; element = row·W + column. act, with σ(t) = 1/(1 + e^−t) and Φ the normal distribution function:
+// f: dropout factors (runtime/random.h), element = row·W + column. act, with σ(t) = 1/(1 + e^−t) and Φ the normal
+// distribution function:
 //   relu max(0, t), keeps a NaN    gelu t·Φ(t)    silu t·σ(t)    gelu_tanh t·σ(2u), u = sqrt(2/π)·(t + 0.044715 t³)
 // (GELU: Hendrycks and Gimpel 2016, arXiv 1606.08415, as torch.nn.functional.gelu, exact and "tanh").
 // Shapes: y, dy [R, W]; z, dz [R, W], gated [R, 2W]. Storage: all matrices have one type: fp32, or on a device bf16.
 // Memory traffic in rows of W: plain 2 forward and 3 backward, gated 3 and 5.
-// Numerics: fp32, each element alone, so the number of threads changes no bit. Φ: kNormalTail.
-// REQUIRES: matching shapes (aborts otherwise). Blocking; allocates nothing.
+// Numerics: fp32, each element alone, so the number of threads changes no bit. Φ is computed by kNormalTail.
+// REQUIRES: matching shapes (aborts otherwise). Blocking on the CPU, asynchronous on a device; allocates nothing.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,8 @@
 // Shapes: n elements, any alignment. (=): written.
 // Numerics: fp32 per element. The step's scalars, b and 1 − b are each computed in double and rounded once. Elements
 // are independent, so the number of threads does not change any bit.
-// REQUIRES: equal sizes; update ≥ 1; 0 ≤ b1, b2 < 1; eps ≥ 0 (aborts otherwise). Blocking; allocates nothing.
+// REQUIRES: equal sizes; update ≥ 1; 0 ≤ b1, b2 < 1; eps ≥ 0 (aborts otherwise). Blocking on the CPU, asynchronous on a
+// device; allocates nothing.
 #pragma once
 
 #include "runtime/stream.h"
@@ -22,7 +23,7 @@ struct AdamArgs {
   Vector parameter;                    // [n] (in place)
   ConstVector gradient;                // [n]
   Vector first_moment, second_moment;  // [n] (in place)
-  VectorOf<BFloat16> rounded;          // [n] (=), or empty.  REQUIRES: empty on the CPU
+  VectorOf<BFloat16> rounded;          // [n] (=) the new parameter in bf16, or empty. REQUIRES: empty on the CPU
   double learning_rate = 0;
   double beta1 = 0.9, beta2 = 0.98, epsilon = 1e-8;
   double weight_decay = 0;

@@ -1,4 +1,4 @@
-// sum += values, element by element. Adds the gradients of a tied table's uses.
+// sum += values, element by element: for the gradients of an embedding table that is used in several places.
 // Numerics: fp32; elements are independent. REQUIRES: equal sizes; no overlap (aborts where it can be detected).
 // Blocking on the CPU; allocates nothing. On a device it may run on another queue (Stream::Beside).
 #pragma once

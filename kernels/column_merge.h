@@ -1,5 +1,5 @@
-// ColumnMerge: the second stage of a sum over rows on a device. The first stage writes one sum for each block of rows
-// and column; a merge adds the blocks:
+// ColumnMerge: the second stage of a sum over a matrix's rows on a device. The first stage sums each column within each
+// block of rows; a merge adds the sums of the blocks (`parts`):
 //
 //   sums[c] += Σ_part parts[part · stride + c]        part < count, c < width
 // Numerics: the order of a merge's additions depends only on its count (kernels/cuda/column_parts.h).

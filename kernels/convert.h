@@ -1,4 +1,4 @@
-// Copies a matrix into one of another type: to = from, element by element.
+// Copies a matrix to one of another element type: to = from, element by element.
 //
 // A run that stores activations in bf16 may keep the residual stream in fp32: products then read it in bf16, and
 // gradients that were summed in fp32 are passed on in bf16. Also rounds weights to bf16 after initialisation and

@@ -2,11 +2,12 @@
 //
 // Each operation's dispatcher (<op>.cc) checks its arguments and calls the CPU's kernel or, for a stream of a device,
 // the table's. Code that uses operations is the same for both, and a build without CUDA needs none of CUDA's symbols.
-// Null: the device lacks that kernel; layers/device_support.h refuses models that need it before a run starts.
+// A null entry: the device lacks that kernel; layers/device_support.h refuses models that need it before a run starts.
 // cuda_host/operations.h fills the table.
-// Matrices and vectors are in device memory. Tokens, offsets, targets and all numbers are in host memory. Fields named
-// device_… are device addresses of such values: if they are set, the kernel reads the values there, and the host's
-// values only serve the checks.
+// Matrices and vectors are in device memory. Tokens, offsets, targets and all numbers are in host memory. An argument
+// named device_… is the device address of such values. If it is set, the kernel reads the values there, and the host's
+// values only serve the checks. If it is null, the kernel copies the host's values to the device first, which is not
+// allowed during a capture (runtime/device.h).
 #pragma once
 
 #include <span>
@@ -63,8 +64,8 @@ struct DeviceKernels {
   DeviceKernel<HyperWriteBackwardArgs> hyper_write_backward = nullptr;
   DeviceKernel<LinearForwardArgs> linear_forward = nullptr;
   DeviceKernel<LinearBackwardInputArgs> linear_backward_input = nullptr;
-  // May reorder `products`, whose destinations differ. With a batch, the second stages of sums over rows are appended
-  // to it.
+  // May reorder `products`. REQUIRES: their destinations differ. `batch`: the second stages of their sums over rows are
+  // appended to it; null: they run at once.
   void (*linear_backward_weights)(const Stream& stream, std::span<LinearBackwardWeightArgs> products,
                                   GradientBatch* batch) = nullptr;
   // Merges with one destination are added in the span's order.

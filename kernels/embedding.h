@@ -5,7 +5,8 @@
 // Shapes: R packed token rows, V vocabulary rows, W = d_model. (=): written; (+=): added to.
 // Storage: the table, x and dx are fp32, or on a device bf16; positions and d_table are fp32.
 // Numerics: fp32. Backward adds rows in ascending order into the table's rows (threads split columns); no atomics.
-// REQUIRES: 0 ≤ token < V, position < positions.rows (aborts otherwise). Blocking; allocates nothing.
+// REQUIRES: 0 ≤ token < V, position < positions.rows (aborts otherwise). Blocking on the CPU, asynchronous on a device;
+// allocates nothing.
 #pragma once
 
 #include "kernels/device_batch.h"
@@ -21,12 +22,12 @@ void FillSinusoidalPositions(Matrix table);
 struct EmbeddingForwardArgs {
   ConstTokens tokens;         // [R]
   ConstTokens offsets;        // [sentences + 1]: row r of sentence n has position r - offsets[n]
-  ConstTokens row_positions;  // [R] positions of the rows, instead of offsets: for a decoding step
+  ConstTokens row_positions;  // [R] the rows' positions: for a decoding step, `offsets` is not read; empty otherwise
   ConstAnyMatrix table;       // E [V, W]
   ConstMatrix positions;      // PE [P, W]
   float multiplier = 1.0f;
   Dropout dropout;             // element = row·W + column
-  DeviceTokens device_tokens;  // on a device: tokens and positions in device memory; may be empty
+  DeviceTokens device_tokens;  // on a device: tokens and positions there; null: the host's values are copied
   AnyMatrix x;                 // [R, W] (=)
 };
 void EmbeddingForward(const Stream& stream, const EmbeddingForwardArgs& args);
@@ -36,7 +37,7 @@ struct EmbeddingBackwardArgs {
   ConstAnyMatrix dx;   // [R, W]
   float multiplier = 1.0f;
   Dropout dropout;
-  DeviceTokens device_tokens;  // on a device: the rows grouped by token; may be empty
+  DeviceTokens device_tokens;  // on a device: the rows grouped by token; null: they are grouped and copied
   Matrix d_table;              // [V, W] (+=)
 };
 void EmbeddingBackward(const Stream& stream, const EmbeddingBackwardArgs& args);

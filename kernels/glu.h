@@ -3,8 +3,8 @@
 //   forward    y[r, c] = z[r, c] · σ(z[r, W + c])                          σ(t) = 1 / (1 + e^−t)
 //   backward   dz[r, c] = dy[r, c] · σ;   dz[r, W + c] = dy[r, c] · z[r, c] · σ·(1 − σ)
 // Shapes: z, dz [R, 2W]; y, dy [R, W]. Storage: dy is fp32; z is fp32, or on a device bf16, and y then fp32 or bf16.
-// Each element is computed alone, whatever the threads are. REQUIRES: matching shapes (aborts otherwise). Blocking;
-// allocates nothing.
+// Numerics: each element is computed alone, so the number of threads changes no bit. REQUIRES: matching shapes (aborts
+// otherwise). Blocking on the CPU, asynchronous on a device; allocates nothing.
 #pragma once
 
 #include "runtime/stream.h"
@@ -20,7 +20,7 @@ void GluForward(const Stream& stream, const GluForwardArgs& args);
 
 struct GluBackwardArgs {
   ConstMatrix dy;
-  AnyMatrix z;  // becomes dz
+  AnyMatrix z;  // the forward's z; overwritten by dz
 };
 void GluBackward(const Stream& stream, const GluBackwardArgs& args);
 

@@ -31,6 +31,7 @@ class GradientBatch {
   // Floats of memory for micro-batches of `rows` rows: enough for the sums of eight norms of `width` columns (five or
   // more sublayers of a deep model), and for one sum of `widest` columns.
   static int64_t Floats(int64_t rows, int64_t width, int64_t widest);
+  // Sets the memory for the sums of first stages, in device memory. Must be called before the other methods.
   void Bind(Vector memory) { memory_ = memory; }
 
   // Returns memory for the first stage of at most `merges` merges. REQUIRES: floats ≤ memory_floats().
@@ -39,11 +40,12 @@ class GradientBatch {
   // stage.
   std::vector<ColumnMerge>& merges() { return merges_; }
   int64_t memory_floats() const { return memory_.size; }
-  // Adds a product with at least one row. Launches the products first if one of them has the same destination.
+  // Adds a product with at least one row. If one in the batch has the same destination, launches the batch's products
+  // first.
   void Put(const Stream& stream, const LinearBackwardWeightArgs& product);
 
   void LaunchProducts(const Stream& stream);
-  // Launches everything.
+  // Launches the products and then all merges.
   void Launch(const Stream& stream);
 
  private:

@@ -5,7 +5,8 @@
 // Storage: x, y and their gradients share one type, fp32 or on a device bf16; gains and their gradients are fp32.
 // Numerics: fp32. d_gain sums blocks of kHeadScaleRowBlock rows; blocks are merged in ascending order, so the number of
 // threads does not change any bit.
-// REQUIRES: matching shapes (aborts with both values otherwise). Blocking; allocates nothing.
+// REQUIRES: matching shapes (aborts with both values otherwise). Blocking on the CPU, asynchronous on a device;
+// allocates nothing.
 #pragma once
 
 #include "runtime/stream.h"

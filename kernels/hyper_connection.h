@@ -1,16 +1,16 @@
 // Several residual streams: how a sublayer reads from them and writes to them (manifold-constrained hyper-connections,
 // mHC, arXiv 2512.24880; hyper-connections, arXiv 2409.19606).
 //
-//   X [n, d] the residuals of a token, x̃ all of them as one vector [n·d]; m = n² + 2n
+//   X [n, d] the n residual streams of a token, x̃ all of them as one vector [n·d]; m = n² + 2n
 //   h = α ⊙ (x̃·Wᵀ) / rms(x̃) + β                                 [m], W [m, n·d], β [m], α one gate for each map
 //   H_pre = σ(h[0, n))    H_post = 2σ(h[n, 2n))    H_res = Sinkhorn(h[2n, m)), [n, n] by rows
 //   read   u = H_pre·X                                           [d], the input of F
 //   write  X' = H_res·X + H_postᵀ·f                              f [d] the result of F
 //   rms(x̃) = sqrt(mean(x̃²) + 1e-6)
 //   Sinkhorn: e^h, then 20 times each column divided by its sum, then each row by its sum
-// Source: the paper's equations; constants after Megatron-LM's hyper_connection.py, which keeps H_resᵀ. It also adds
-// 1e-6 to H_pre and within Sinkhorn; here nothing is added, so that H_pre = (1, 0, …) and H_res = 1 are exact. A row or
-// column whose sum is below 1e-30 becomes 0, without a gradient.
+// Source: the paper's equations; constants after Megatron-LM's hyper_connection.py, which keeps H_resᵀ. Megatron-LM
+// also adds 1e-6 to H_pre and within Sinkhorn; hadal does not, so that H_pre = (1, 0, …) and H_res = 1 are exact. A row
+// or column whose sum is below 1e-30 becomes 0, without a gradient.
 // Shapes: R packed rows; X is [R, n·d], the residuals of a row side by side; `maps` [R, m] holds H_pre, H_post, H_res.
 // The product x̃·Wᵀ is a linear layer's (linear.h), whose result is the argument `projected`.
 // Storage: fp32, also on a device. (=): written; (+=): added to.
@@ -20,7 +20,8 @@
 // pairs first); gradients of α and β over blocks of kHyperRowBlock rows in double (of α: as many rows as a vector has
 // lanes, map by map), then the blocks in ascending order. A row's results depend on no other row; the number of threads
 // changes no bit. On a device: cuda/hyper_connection.h.
-// REQUIRES: matching shapes (aborts with both values otherwise); contiguous rows. Blocking; allocates nothing.
+// REQUIRES: matching shapes (aborts with both values otherwise); contiguous rows. Blocking on the CPU, asynchronous on
+// a device; allocates nothing.
 #pragma once
 
 #include "runtime/stream.h"
@@ -66,7 +67,7 @@ struct HyperReadBackwardArgs {
   ConstMatrix x, projected, maps;
   ConstVector rstd, gates, bias;
   Matrix d_maps;           // [R, m]: HyperWriteBackward's; becomes the gradient of `projected`
-  Matrix dx;               // [R, n·d] (+=), all but what comes through `projected`
+  Matrix dx;               // [R, n·d] (+=); the part through `projected` is missing: a linear layer's backward adds it
   Vector d_gates, d_bias;  // [3], [m] (+=)
   Vector partials;         // scratch, HyperPartials(R, n) floats
 };
@@ -76,7 +77,8 @@ constexpr int64_t HyperPartials(int64_t rows, int64_t residuals) {
   return (rows + kHyperRowBlock - 1) / kHyperRowBlock * (HyperMaps(residuals) + kHyperGates);
 }
 
-// The ends of a stack: X = n copies of gain·x, and y = gain·Σ_i X_i. With the same gain each is the other's gradient.
+// The start and the end of a stack of sublayers: X = n copies of gain·x, and y = gain·Σ_i X_i. With the same gain, the
+// gradient of each operation is computed by the other.
 struct CopyToResidualsArgs {
   ConstMatrix x;  // [R, d]
   float gain = 1.0f;

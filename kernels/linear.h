@@ -1,7 +1,7 @@
 // Linear layers: y = x·Wᵀ + b and its two gradients.
 //
 //   forward          y[R, out]  = epilogue(x[R, in] · W[out, in]ᵀ)      epilogue: + bias, ReLU, dropout (each optional)
-//   backward input   dx[R, in] (+)= dy[R, out] · W[out, in], times the ReLU/dropout mask (optional)
+//   backward input   dx[R, in] = or += dy[R, out] · W[out, in], times the ReLU/dropout mask (optional)
 //   backward weight  dW[out, in] += dy[R, out]ᵀ · x[R, in];  db[out] += Σ_rows dy
 //
 // Bias, ReLU and dropout are applied while the product's output is in cache. linear.md states which of them a device's
@@ -12,7 +12,8 @@
 // Numerics on the CPU: fp32. Each element of y and dx is one chain of fused multiply-adds over ascending terms, and of
 // dW one for each 512 rows (kernels/cpu/product.h). Neither the other rows nor threads nor the instruction set, if it
 // has FMA, change a bit. db adds rows in ascending order. ReLU keeps a NaN.
-// REQUIRES everywhere: matching shapes (aborts with both values otherwise). Blocking. Allocates nothing.
+// REQUIRES everywhere: matching shapes (aborts with both values otherwise). Blocking on the CPU, asynchronous on a
+// device. Allocates nothing.
 #pragma once
 
 #include <cstddef>

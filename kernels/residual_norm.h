@@ -1,9 +1,9 @@
-// The residual connection of every method, in one pass over memory.
+// The residual connection of every training method (Post-LN, Pre-LN, DeepNorm, …), in one pass over memory.
 //
 //   s = r·ω ⊙ x + b·g·dropout(y + bias) + a·e                           [R, W]
 //   n = k·(scale ⊙ (s − mean(s)) / sqrt(var(s) + ε) + shift)            [R, W]  LayerNorm
 //   n = k·(scale ⊙ s / sqrt(mean(s²) + ε) + shift)                      [R, W]  RMSNorm
-//   d' = d + c·b·g·dropout(y + bias)                                    [R, W], only with a second stream d
+//   d' = d + c·b·g·dropout(y + bias)                                    [R, W], only with a second residual stream d
 //
 // Post-norm: n is the next residual (x' = n). Pre-norm: s is the next residual and n is the next sublayer's input, so
 // one kernel computes the sum and the next sublayer's norm. At the start of a segment (consecutive sublayers that run,
@@ -16,7 +16,7 @@
 // Shapes: R packed rows, W width (d_model). (=): written; (+=): added to.
 // Storage: x, e, s, d_residual and d_sum share one type. y, n and their gradients, which products read or write, share
 // another. On the CPU both types are fp32; on a device either may be bf16 (cuda/residual_norm.h lists the pairs).
-// Everything else is fp32, also d_skip, d and d's gradient.
+// Everything else is fp32, also d_skip, the second stream d and its gradient.
 // Memory traffic of a second stream: the same pass also reads d and writes d' (forward), and reads ∂L/∂d (backward).
 // Numerics: sums and statistics in fp32. Mean and variance of a row take two passes over the row, which stays in cache;
 // the sums of the vector lanes are combined in a fixed order. Column sums (d_bias, d_scale, d_shift, d_ω) and d_g run

@@ -6,7 +6,8 @@
 // Numerics: fp32. Backward's two sums add the columns of a row in fp32 lanes, combined in a fixed order; then, in
 // double and ascending order, the rows of a block of kShiftScaleRowBlock, rounded to fp32, and then the blocks. The
 // number of threads does not change any bit.
-// REQUIRES: matching shapes (aborts with both values otherwise). Blocking; allocates nothing.
+// REQUIRES: matching shapes (aborts with both values otherwise). Blocking on the CPU, asynchronous on a device;
+// allocates nothing.
 #pragma once
 
 #include "runtime/stream.h"

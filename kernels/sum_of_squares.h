@@ -18,9 +18,9 @@ namespace hadal {
 
 double SumOfSquares(ConstVector x);
 
-// SumOfSquares for many slices. The stream's threads share the elements evenly. One thread sums a slice, so its bits
-// are those of SumOfSquares. A device adds in another order (cuda/sum_of_squares.h); a thousand slices take two
-// launches and one wait there. REQUIRES: on a device all slices are in one allocation.
+// SumsOfSquares is SumOfSquares for many slices. On the CPU each slice is summed by one thread, with the same bits; all
+// threads get about as many elements. A device adds in another order (cuda/sum_of_squares.h), and a thousand slices
+// take two launches and one wait there. REQUIRES: on a device all slices are in one allocation.
 struct SquaresSlice {
   ConstVector x;
   int64_t first = 0;  // elements in the slices before it

@@ -8,7 +8,8 @@
 // Shapes: x [all sentences' rows, C]; u [rows, 5C]: rows [first, first + rows) of all sentences' rows of u.
 // Storage: dx is fp32; the others are fp32, or on a device bf16, but u and du may be bf16 where x is fp32.
 // Numerics: fold adds rows in ascending order, then k (threads split columns).
-// REQUIRES: for each sentence, u_offsets fit x_offsets (UnfoldedRows; aborts otherwise). Blocking; allocates nothing.
+// REQUIRES: a sentence of n rows by x_offsets has UnfoldedRows(n) rows by u_offsets (aborts otherwise). Blocking on the
+// CPU, asynchronous on a device; allocates nothing.
 #pragma once
 
 #include <cstdint>
@@ -28,18 +29,20 @@ constexpr int64_t UnfoldedRows(int64_t rows) { return (rows - 1) / kConvolutionS
 struct UnfoldArgs {
   ConstAnyMatrix x;
   ConstTokens x_offsets, u_offsets;  // [sentences + 1]
-  int64_t first = 0;
-  DeviceTaps device_taps;  // on a device: of all rows of u, with padding rows (0 in u) if any follow; may be empty
-  AnyMatrix u;             // (=): written
+  int64_t first = 0;                 // u's first row, counted over all sentences
+  // On a device: the taps of all sentences' rows of u and of padding rows behind them, which become 0 in u. Empty: the
+  // taps are computed from the offsets and copied; there are no padding rows.
+  DeviceTaps device_taps;
+  AnyMatrix u;  // (=): written
 };
 void Unfold(const Stream& stream, const UnfoldArgs& args);
 
 struct FoldArgs {
   ConstAnyMatrix du;
   ConstTokens x_offsets, u_offsets;  // [sentences + 1]
-  int64_t first = 0;
-  DeviceTaps device_taps;
-  Matrix dx;  // (+=): added to
+  int64_t first = 0;                 // as in UnfoldArgs
+  DeviceTaps device_taps;            // as in UnfoldArgs
+  Matrix dx;                         // (+=): added to
 };
 void Fold(const Stream& stream, const FoldArgs& args);
 

@@ -9,7 +9,8 @@
 // kWeightedSumRowBlock, and then the blocks. The number of threads does not change any bit.
 // Memory: forward reads every x_k once. Backward reads every x_k once, and reads and writes its gradient once. y stays
 // in the cache.
-// REQUIRES: matching shapes (aborts with both values otherwise). Blocking; allocates nothing.
+// REQUIRES: matching shapes (aborts with both values otherwise). Blocking on the CPU, asynchronous on a device;
+// allocates nothing.
 #pragma once
 
 #include "runtime/stream.h"

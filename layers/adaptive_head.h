@@ -1,5 +1,5 @@
-// AdaptiveHead computes the loss of text with an adaptive softmax, and in training its gradients. output_head.h states
-// what `saved` holds, how losses are fetched and when gradients are added.
+// AdaptiveHead computes the loss of text with an adaptive softmax, and in training its gradients. As in output_head.h,
+// Forward also adds the gradients of the weights and stores that of x in `saved`. E, K and P: adaptive_softmax.h.
 //
 //   nll(t) = −log softmax(z)_t                                        t in band 0;  z = [u·E_0ᵀ | u·Kᵀ]
 //   nll(t) = −log softmax(z)_(n_0+c−1) − log softmax(v·E_cᵀ)_t        t in band c;  v = dropout(u·P_c)

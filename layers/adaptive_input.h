@@ -26,9 +26,10 @@ class AdaptiveInput {
 
   // x [R, d] (=).
   void Lookup(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens, Matrix x) const;
-  // 0, 1, …, R − 1: the rows of x, as tokens of a table.
+  // Returns [0, 1, …, rows − 1]: the tokens with which the embedding's kernel uses x as its table
+  // (kernels/embedding.h).
   ConstTokens Rows(int64_t rows) const { return {row_numbers_, rows}; }
-  // [R, d], cleared: for the gradient of x.
+  // Returns a cleared buffer [rows, d] for the gradient of x.
   Matrix ClearedGradient(int64_t rows) const;
   // Adds to the gradients of this use of the tables and projections.
   void AddGradients(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens, ConstMatrix d_x) const;

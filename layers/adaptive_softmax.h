@@ -1,7 +1,7 @@
 // AdaptiveSoftmax: the weights of an adaptive softmax, its own or tied to an adaptive embedding.
 // AdaptiveLogProbabilities: the log-probabilities of all tokens, for decoding.
 //
-//   z = [x·E_0ᵀ | x·Kᵀ]           K [C, d]: the classes
+//   z = [x·E_0ᵀ | x·Kᵀ]           K [C, d]: the classes, one for each cluster
 //   log p(v) = log_softmax(z)_v                                            v in band 0
 //   log p(v) = log_softmax(z)_(n_0+c−1) + log_softmax(h_c·E_cᵀ)_v,  h_c = x·P_c   v in band c
 // P_c is [d, w_c] if it is the embedding's (used transposed), else [w_c, d]. Sizes and order of parameters:
@@ -27,14 +27,14 @@ class AdaptiveSoftmax {
 
   const std::vector<AdaptiveBand>& bands() const { return bands_; }
   int64_t clusters() const { return static_cast<int64_t>(bands_.size()) - 1; }
-  int64_t head_columns() const { return bands_[0].words + clusters(); }
-  bool tied() const { return classes_ >= 0; }
+  int64_t head_columns() const { return bands_[0].words + clusters(); }  // of z
+  bool tied() const { return classes_ >= 0; }                            // to the embedding
 
-  ConstMatrix Words(const ParameterStore& parameters) const;    // E_0
-  ConstMatrix Classes(const ParameterStore& parameters) const;  // K
-  ConstMatrix Table(const ParameterStore& parameters, const AdaptiveBand& band) const;
-  ConstMatrix Projection(const ParameterStore& parameters, const AdaptiveBand& band) const;
-  // The gradients of these.
+  ConstMatrix Words(const ParameterStore& parameters) const;                                 // E_0
+  ConstMatrix Classes(const ParameterStore& parameters) const;                               // K
+  ConstMatrix Table(const ParameterStore& parameters, const AdaptiveBand& band) const;       // E_c
+  ConstMatrix Projection(const ParameterStore& parameters, const AdaptiveBand& band) const;  // P_c
+  // The gradients of these four.
   Matrix WordsGradient(const ParameterStore& parameters) const;
   Matrix ClassesGradient(const ParameterStore& parameters) const;
   Matrix TableGradient(const ParameterStore& parameters, const AdaptiveBand& band) const;

@@ -5,11 +5,11 @@
 //   between the stacks                residual [source rows, d] = the encoder's output
 //   cut inside the decoder            residual [target rows, d], and the encoder's output [source rows, d] while a
 //                                     cross-attention still follows
-// After the first sublayer of a stack with a second stream (second_stream.h), that stream is the second edge.
-// A model without an encoder has one edge everywhere: residual [target rows, d].
-// After the first sublayer of a stack with n residual streams (hyper_segment.cc), the residual tensor is all of them,
-// [n·rows, d].
-// If a stack combines its layers' outputs (layer_combination.h), the residual tensor is the stack's history: before
+// A model without an encoder has one edge everywhere: residual [target rows, d]. Exceptions:
+// In a stack with a second residual stream (second_stream.h), that stream is the second edge of every cut after the
+// stack's first sublayer.
+// In a stack with n residual streams (hyper_segment.cc), the residual edge of such a cut has all of them, [n·rows, d].
+// In a stack that combines its layers' outputs (layer_combination.h), the residual edge is the stack's history: before
 // layer l (from 0) it consists of l + 1 matrices stacked by rows, [(l + 1)·rows, d].
 // Forward sends the tensors, backward their gradients, each in its stored type: ModelPlan::residual_storage for the
 // residual stream, compute_storage for inputs of matrix products (the encoder's output, the head's input), fp32 for a
@@ -30,13 +30,13 @@ enum class EdgeKind : int32_t { kResidual, kEncoderOutput, kSecondStream };
 
 struct Edge {
   EdgeKind kind = EdgeKind::kResidual;
-  Stack rows = Stack::kEncoder;  // whether rows are counted on the source or on the target side
-  int64_t entries = 1;           // number of tensors, stacked by rows
-  Storage values = Storage::kFloat32;
-  Storage gradient = Storage::kFloat32;
+  Stack rows = Stack::kEncoder;          // whether rows are counted on the source or on the target side
+  int64_t entries = 1;                   // number of tensors, stacked by rows
+  Storage values = Storage::kFloat32;    // the type of the tensor
+  Storage gradient = Storage::kFloat32;  // the type of its gradient
 };
 
-// Bytes of the edge at full capacity. `storage`: edge.values, or edge.gradient.
+// Bytes of the edge at full capacity. `storage`: edge.values, or edge.gradient. `width`: d.
 int64_t EdgeBytes(const Edge& edge, Storage storage, const ActivationCapacity& capacity, int64_t width);
 
 // The edges of the cut before sublayer `position`.  REQUIRES: 0 < position < sublayers. At most three; the residual is

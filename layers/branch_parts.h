@@ -1,5 +1,5 @@
-// Optional parts of a branch that only some residual methods use. Shapes: x, results and gradients are [R, W], W =
-// d_model or d_ff, in the branch's type.
+// Optional parts of a branch (chunk_part.h) that only some residual methods use. Shapes: x, results and gradients are
+// [R, W], W = d_model or d_ff, stored as ModelPlan::compute_storage.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace hadal {
 // Statistics [2·R]: mean, then rstd. Numerics: kernels/residual_norm.h, norm only.
 class InnerNorm {
  public:
-  // `scale`: the role of the norm's scale, which precedes its shift. present() is false if the sublayer lacks it.
+  // `scale`: the role of the parameter that is the norm's scale. present() is false if the sublayer has none.
   InnerNorm(const ModelPlan& plan, int32_t sublayer, ParameterRole scale) : scale_(plan.ParameterOf(sublayer, scale)) {}
 
   bool present() const { return scale_ >= 0; }
@@ -43,8 +43,8 @@ class InputShift {
   ConstAnyMatrix Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix shifted) const;
   // Returns the tensor that Forward returned.
   ConstAnyMatrix Read(ConstAnyMatrix x, ConstAnyMatrix shifted) const { return present() ? shifted : x; }
-  // Computes the backward of `product`, which read the shifted input: dx (+)= dy·W, and adds to b's gradient. If
-  // product.accumulate, uses branch_input_gradient of the workspace.
+  // Computes the input half of the backward of `product`, which read the shifted input: dx = or += dy·W, and adds to
+  // b's gradient. If product.accumulate, uses the workspace's branch_input_gradient as scratch.
   void BackwardInput(const SublayerContext& context, const LinearBackwardInputArgs& product) const;
 
  private:

@@ -3,10 +3,10 @@
 //   log p(v) = (z_v − z_best) − nll(best),  z = x·Eᵀ,  nll(best) = logsumexp(z) − z_best
 // E: the output projection [V, d]; V: the vocabulary. With an adaptive softmax z is log p itself (adaptive_softmax.h).
 // Shapes: x [B, d]; K candidates per row.
-// Storage: x and E in the type of products, logits in fp32.
+// Storage: x and E as ModelPlan::compute_storage, logits in fp32.
 // Numerics: fp32. Probabilities are normalised over the whole vocabulary before the K best are taken, as in fairseq:
-// tokens that the search excludes keep their share. A row's result does not depend on the other rows; on a device only
-// if B is always the same. If a row has a NaN among its logits, all its candidates have log-probability NaN.
+// tokens that the search excludes keep their share. A row's result does not depend on the other rows, but on a device
+// its bits may depend on B. If a row has a NaN among its logits, all its candidates have log-probability NaN.
 // REQUIRES: 1 ≤ B ≤ Workspace::DecodeRows.
 // Forward only launches kernels, the same ones for the same number of rows, so a device may capture it as a graph.
 // Table waits for the result: K candidates per row, and on request the logits of all tokens (from a device a copy of

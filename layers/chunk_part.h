@@ -3,12 +3,12 @@
 // stack), a layer combination or the output head. A Branch is the function F of one residual sublayer, inside a
 // segment. SublayerContext says where to run, which micro-batch, the step's scalars and scratch.
 //
-// A part owns no tensors: the chunk allocates them and passes views of one micro-batch's tensors.
+// A part owns no tensors: the chunk allocates them and passes views of one micro-batch's tensors (PartTensors).
 // Backward consists of steps() steps, called from steps() − 1 down to 0; a segment has one for each sublayer. Each step
 // has two halves: BackwardInput computes the gradient of the inputs; BackwardWeight adds to the gradients of the
 // weights. BackwardWeight reads only x, encoder_output, saved, and `pending`, which BackwardInput of the same step
-// writes; it may run at any later time while these are kept. Gradients of vectors and scalars that a kernel of
-// BackwardInput sums anyway (norms, biases, gains) are computed there.
+// writes; it may run at any later time while these four are kept. The gradients of norms, biases and gains are an
+// exception: BackwardInput adds them, because its kernels read the data anyway.
 // Numerics: parameter gradients are summed in fp32 in call order, which is ascending in the micro-batch in every
 // schedule.
 // Thread safety: const; one micro-batch at a time per workspace. On a device, calls only launch kernels. No allocation.
@@ -33,7 +33,7 @@
 
 namespace hadal {
 
-// Fixed by the config; all buffers are sized for it.
+// The most rows of a micro-batch. Fixed by the config; all buffers are sized for it.
 struct ActivationCapacity {
   int64_t source_rows = 0;  // of one micro-batch, </s> counted
   int64_t target_rows = 0;
@@ -46,10 +46,10 @@ struct ActivationCapacity {
 struct StepScalars {
   uint64_t seed = 0;
   int64_t step = 0;            // for data and randomness
-  int64_t update = 1;          // 1-based; for learning rate, Adam, branch growth
+  int64_t update = 1;          // from 1; for learning rate and Adam
   bool training = true;        // dropout on, gradients wanted
   float gradient_scale = 0;    // 1 / (target tokens of the step)
-  int64_t updates_before = 0;  // of the weights, in earlier runs
+  int64_t updates_before = 0;  // of the weights, in the runs that this one was initialised from
 
   int64_t growth_update() const { return updates_before + update; }  // for branch growth
 };
@@ -66,8 +66,8 @@ class Workspace {
   AnyMatrix branch(int64_t rows) const { return {branch_, rows, width_, storage_}; }  // F(x)
   AnyMatrix branch_input_gradient(int64_t rows) const { return {branch_input_, rows, width_, storage_}; }
   AnyMatrix attended_gradient(int64_t rows) const { return {attended_, rows, width_, storage_}; }
-  // fp32. The gradient of a layer's input through the skip to the layer's last sum; with several residual streams, of
-  // what a sublayer reads from them, and of its result.
+  // fp32. With a skip from a layer's input to its last sum (B2T): the gradient of that input through the skip. With
+  // several residual streams: the gradient of what a sublayer reads from them, and later of its result.
   Matrix layer_input_gradient(int64_t rows) const { return {layer_input_, rows, width_}; }
   Vector attention_scratch() const { return {attention_, attention_floats_}; }
   Vector norm_partials() const { return {partials_, partial_floats_}; }
@@ -162,20 +162,22 @@ struct SublayerContext {
   }
 };
 
-// SavedTensors divides a block of memory, in which a sublayer saves tensors of a micro-batch for its backward, from the
-// front. The same code computes the size (without memory) and finds the tensors again. Each tensor is 16-byte aligned,
-// for the kernels of a device. Byte: std::byte, or const std::byte for read-only tensors.
+// Types of saved tensors. Byte: std::byte, or const std::byte for read-only tensors.
 template <typename Byte>
 using SavedMatrix = AnyMatrixOf<std::conditional_t<std::is_const_v<Byte>, const void, void>>;
 template <typename Byte>
 using SavedFloat = std::conditional_t<std::is_const_v<Byte>, const float, float>;
 
-// Bytes of saved tensors: those that the weight half of the backward reads, and those that only the input half reads.
+// Bytes of a branch's saved tensors.
 struct SavedBytes {
-  int64_t kept = 0, input = 0;
+  int64_t kept = 0;   // of tensors that BackwardWeight reads
+  int64_t input = 0;  // of tensors that only BackwardInput reads
   int64_t all() const { return kept + input; }
 };
 
+// Divides, from the front, a block of memory in which a sublayer saves tensors of a micro-batch for its backward. The
+// same code computes the block's size (without memory) and finds the tensors again. Each tensor is 16-byte aligned, for
+// the kernels of a device.
 template <typename Byte>
 class SavedTensors {
  public:
@@ -222,7 +224,7 @@ struct PartTensors {
   std::byte *saved = nullptr, *saved_input = nullptr;
   // Backward only.
   AnyMatrix d_y;                 // [R, d]: the gradient of y, stored as the residual stream; overwritten
-  AnyMatrix d_x;                 // gradient of x: d_y's own memory (in place), a history's (+=), or separate (=)
+  AnyMatrix d_x;                 // gradient of x (=), may be the memory of d_y; for a history (+=)
   Matrix d_encoder_output;       // (+=), fp32
   std::byte* pending = nullptr;  // from BackwardInput to BackwardWeight of the same step: pending_bytes(step)
 };
@@ -233,7 +235,7 @@ class ChunkPart {
 
   // Stores the addresses of memory that the part reserved in its constructor.
   virtual void Bind(const Arena& /*arena*/) {}
-  // Sizes at full capacity.
+  // Sizes at full capacity of `saved` (`saved_input` included), of `saved_input`, and of `pending` of PartTensors.
   virtual int64_t saved_bytes() const { return 0; }
   virtual int64_t saved_input_bytes() const { return 0; }
   virtual int32_t steps() const { return 1; }
@@ -246,8 +248,8 @@ class ChunkPart {
                               int32_t /*step*/) const {}
 };
 
-// Branch: the function F of the residual connection s = r·x + b·dropout(F(x)) + e: attention or feed-forward, without
-// the sublayer's norm.
+// Branch: the function F of the residual connection s = r·x + b·dropout(F(x)) + a·e (kernels/residual_norm.h):
+// attention or feed-forward, without the sublayer's norm.
 //
 // Three methods, with the tensors and rules of a part's step: Forward stores in `saved` what backward needs;
 // BackwardInput reads the gradient of its output and stores inner gradients in `pending`; BackwardWeight reads
@@ -272,19 +274,19 @@ class Branch {
   virtual int32_t output_bias() const = 0;
 };
 
-// Creates the branch of plan.sublayers[sublayer].  REQUIRES: an attention or feed-forward sublayer. The other functions
-// create one kind each (self_attention.cc, cross_attention.cc, feed_forward.cc), and, for methods with norms before or
-// after the branch, wrap it in these (branch_parts.cc).
+// Creates the branch of plan.sublayers[sublayer]. REQUIRES: an attention or feed-forward sublayer.
 std::unique_ptr<Branch> MakeBranch(const ModelPlan& plan, int32_t sublayer);
+// Parts of MakeBranch: one function for each kind; MakeNormedBranch wraps a branch in the norms that some methods have
+// before or after it (branch_parts.cc).
 std::unique_ptr<Branch> MakeSelfAttention(const ModelPlan& plan, int32_t sublayer);
 std::unique_ptr<Branch> MakeCrossAttention(const ModelPlan& plan, int32_t sublayer);
 std::unique_ptr<Branch> MakeFeedForward(const ModelPlan& plan, int32_t sublayer);
 std::unique_ptr<Branch> MakeNormedBranch(const ModelPlan& plan, int32_t sublayer, std::unique_ptr<Branch> inner);
 
-// Creates the part of residual sublayers [first, last) of one stack and one placement of norms: segment.cc, or
-// hyper_segment.cc where the stack has several residual streams.  REQUIRES: first < last.
+// Creates the segment of sublayers [first, last). REQUIRES: first < last; all are of one stack and one norm placement.
 std::unique_ptr<ChunkPart> MakeSegment(const ModelPlan& plan, int32_t first, int32_t last,
                                        const ActivationCapacity& capacity);
+// A part of MakeSegment: for a stack with several residual streams.
 std::unique_ptr<ChunkPart> MakeHyperSegment(const ModelPlan& plan, int32_t first, int32_t last,
                                             const ActivationCapacity& capacity);
 

@@ -2,7 +2,8 @@
 // instruments, the search for the first non-finite number, and reports on a checkpoint. Layers call Observe after they
 // have computed a tensor; without an observer this costs one comparison with null.
 //
-// The tensors of sublayer k of s = r·x + b·dropout(F(x)) + e, in the order in which they are made:
+// The tensors of a sublayer with s = r·x + b·dropout(F(x)) + a·e (kernels/residual_norm.h), in the order of their
+// making:
 //
 //   forward    kNormInput           input of the LayerNorm: s (post-norm) or x (pre-norm)
 //              kHidden              a feed-forward's hidden layer, after ReLU and dropout         [R, d_ff]
@@ -10,14 +11,14 @@
 //              kOutput              the residual after the sublayer (post-norm: after its norm); an embedding's output
 //              kSecondStream        the second stream after the sublayer, if the stack has one (second_stream.h)
 //              kModelOutput         what the output head reads
-//   backward   kOutputGradient      ∂L/∂kOutput, everything added up
+//   backward   kOutputGradient      ∂L/∂kOutput, complete: the sum over all readers
 //              kNormOutputGradient  ∂L/∂ the output of the LayerNorm
-//              kNormInputGradient   ∂L/∂kNormInput: post-norm, n streams, a norm of combined layers (else
-//                                   kOutputGradient of the sublayer before)
+//              kNormInputGradient   ∂L/∂kNormInput; reported for post-norm, n residual streams and norms of combined
+//                                   layers; elsewhere it is kOutputGradient of the sublayer before
 //              kBranchGradient      ∂L/∂F(x)
-// The gradient of a second stream is not reported, nor is kNormInputGradient of the first sublayer of its stack. Where
-// a stack has n residual streams (hyper_segment.cc), kOutput, `before` and kOutputGradient are all of them,
-// [R, n·d], and kNormInput is the sublayer's input, which it reads from them.
+// In a stack with a second stream, neither that stream's gradient nor kNormInputGradient of the first sublayer is
+// reported. Where a stack has n residual streams (hyper_segment.cc), kOutput, DepthObservation::before and
+// kOutputGradient have all of them, [R, n·d], and kNormInput is the sublayer's input, which it reads from them.
 // Recomputation reports nothing. Each tensor of each micro-batch is reported once, with the same bits for every
 // pipeline layout. If a tensor exists only multiplied by a gain, `factor` is that gain.
 // Shapes: [R, d], kHidden [R, d_ff]; contiguous; valid during the call only. Thread safety: called by the rank's one

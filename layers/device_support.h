@@ -12,7 +12,8 @@ namespace hadal {
 // Errors: Unimplemented, naming the setting.
 absl::Status CheckDeviceStorage(const ModelPlan& plan);
 
-// Also CheckDeviceStorage. Errors: Unimplemented, naming the feature of the model and the kernel that the device lacks.
+// Checks that `kernels` has every kernel that the model needs, and does CheckDeviceStorage. Errors: Unimplemented,
+// naming the feature of the model and the kernel that the device lacks.
 absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kernels);
 
 }  // namespace hadal

@@ -1,7 +1,8 @@
 // A decoder sublayer that runs one step at a time: B rows, each the newest token of one hypothesis, with a cache of the
 // earlier tokens.
 //
-//   self-attention    q|k|v = x·W_qkvᵀ + b; appends k|v to the cache; attends over the hypothesis's own path
+//   self-attention    q|k|v = x·W_qkvᵀ + b; appends k|v to the cache; attends over the hypothesis's tokens so far
+// (path)
 //   cross-attention   q = x·W_qᵀ + b; attends over k|v of the encoder's output, which CacheEncoderOutput caches once
 //   feed-forward      as in training
 // Then the residual connection and norm of layers/segment.cc, one sublayer at a time: a pre-norm sublayer's norm runs
@@ -20,9 +21,10 @@
 // and the biases of residual_norm are fp32.
 // Values that change between steps may be in device memory (pipeline/decode/decode_buffers.h). Every step then launches
 // the same kernels.
-// Numerics: a row's result does not depend on the other rows; on a device if B is always the same. It equals the
+// Numerics: a row's result does not depend on the other rows, but on a device its bits may depend on B. It equals the
 // training forward up to rounding, because the kernels of attention and, on a CPU, of products differ.
-// Thread safety: const after construction; one step at a time per scratch. Blocking; allocates nothing.
+// Thread safety: const after construction; one step at a time per scratch. Blocking on the CPU, asynchronous on a
+// device; allocates nothing.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +40,7 @@
 
 namespace hadal {
 
-// With fewer rows, a step takes the time of reading the weights.
+// A step of fewer rows takes as long as one of this many: the time of reading the weights.
 inline constexpr int64_t kFewestDecodeRows = 16;
 
 // The cache rows of each of B rows: position p of row i is cache row indices[i · stride + p].
@@ -46,7 +48,7 @@ struct CacheIndex {
   ConstTokens indices;  // [B · stride]
   int64_t stride = 0;
   ConstTokens lengths;  // [B], each ≥ 1
-  // On a device: indices and lengths in device memory; null: kernel arguments.
+  // On a device: indices and lengths in device memory, both or neither; null: the host's values are copied.
   const int32_t* device_indices = nullptr;
   const int32_t* device_lengths = nullptr;
 };
@@ -54,7 +56,7 @@ struct CacheIndex {
 // The cache row that each row of a matrix is written to.
 struct CacheRows {
   ConstTokens rows;
-  const int32_t* device_rows = nullptr;  // on a device: in device memory; null: a kernel argument
+  const int32_t* device_rows = nullptr;  // on a device: rows in device memory; null: the host's are copied
 };
 
 // The rows of one step.
@@ -64,12 +66,12 @@ struct IncrementalRows {
   CacheRows cache_rows;        // [B] destination of this step's k|v
   CacheIndex self;             // the path of each hypothesis, including this step
   CacheIndex encoder_output;   // the rows of the encoder output of each hypothesis's sentence
-  DeviceTokens device_tokens;  // tokens and positions in device memory; empty: kernel arguments
+  DeviceTokens device_tokens;  // tokens and positions in device memory; null: the host's are copied
 
   int64_t rows() const { return tokens.size; }
 };
 
-// Scratch of a step; one per rank. In the type of products, unless stated otherwise.
+// Scratch of a step; one per rank. Stored as ModelPlan::compute_storage unless stated otherwise.
 class IncrementalScratch {
  public:
   struct Capacity {
@@ -80,6 +82,7 @@ class IncrementalScratch {
   IncrementalScratch(const ModelPlan& plan, const Capacity& capacity, const Stream& stream, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
+  // The result of a branch's first product: q|k|v, q, or the feed-forward's. The next names say what they hold.
   AnyMatrix inner(int64_t rows, int64_t columns) const { return {inner_, rows, columns, storage_}; }
   AnyMatrix attended(int64_t rows) const { return {attended_, rows, width_, storage_}; }
   AnyMatrix branch(int64_t rows) const { return {branch_, rows, width_, storage_}; }
@@ -89,7 +92,8 @@ class IncrementalScratch {
   // For a sum that is not the sublayer's output, in the residual stream's type. The same memory as branch() if both
   // types are equal.
   AnyMatrix sum(int64_t rows) const { return {sum_ == nullptr ? branch_ : sum_, rows, width_, residual_storage_}; }
-  // With several residual streams (layers/hyper_segment.cc), fp32: all of them, the branch's input, and the maps.
+  // With several residual streams, fp32: all of them; what a sublayer reads; the maps and their projection
+  // (kernels/hyper_connection.h).
   Matrix residuals(int64_t rows) const { return {residuals_, rows, residual_count_ * width_}; }
   Matrix read(int64_t rows) const { return {read_, rows, width_}; }
   Matrix projected_maps(int64_t rows) const { return {maps_, rows, HyperMaps(residual_count_)}; }
@@ -119,7 +123,7 @@ struct IncrementalContext {
   const IncrementalScratch& scratch;
   const IncrementalRows& rows;
   int64_t update = 1;  // determines the branch gains; ≥ 1
-  // On a device: the branch gains of sublayers ≥ first_sublayer in device memory; null: kernel arguments.
+  // On a device: the branch gains of sublayers ≥ first_sublayer in device memory; null: computed from `update`.
   const float* branch_gains = nullptr;
   int32_t first_sublayer = 0;
 };
@@ -136,10 +140,11 @@ class IncrementalSublayer {
                           ConstAnyMatrix encoder_output, const CacheRows& rows, AnyMatrix cache) const;
 
   // Writes to `out` the sublayer's result with its residual connection. x, out [B, d], in the residual stream's type;
-  // after the last sublayer of a stack that does not combine its layers, `out` has the type of products
-  // (out_storage()). `out` must not alias x. `cache` [cache rows, 2d]: the layer's. `second` [B, d]: the stack's second
-  // stream, updated in place (second_stream.h); empty if it has none.
+  // after the last sublayer of a stack that does not combine its layers, `out` has the type that products read
+  // (out_storage()). `out` must not alias x. `cache` [cache rows, 2d]: of the layer; not read by a feed-forward.
+  // `second` [B, d]: the stack's second stream, updated in place (second_stream.h); empty if it has none.
   void Step(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix out, Matrix second) const;
+  // The type of `out`, and the number of residual streams in it.
   Storage out_storage() const { return out_storage_; }
   int64_t out_residuals() const { return ends_stack_ ? 1 : residuals_; }
 

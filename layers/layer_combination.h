@@ -8,8 +8,8 @@
 //               the stack ends with row n and LN_n
 //   no norm     as post-norm, without LN_l
 // W[l,k] starts from 1/(l + 1). Row l belongs to the layer that reads it, row n to the stack's last sublayer. A norm
-// after a sum belongs to the same sublayer as the sum's row. LN_k of a pre-norm stack belongs to layer k and is part of
-// its last joint (segment.cc).
+// after a sum belongs to the same sublayer as the sum's row. LN_k of a pre-norm stack belongs to layer k; the kernel
+// that ends the layer's last sublayer computes it (segment.cc).
 //
 // z_0 … z_l are the stack's *history* as layer l + 1 sees it: one matrix of l + 1 entries, stacked by rows. Several
 // layers read the history; they add to its gradient in descending order.

@@ -36,7 +36,7 @@ inline constexpr Word<Biases> kBiasesWords[] = {{"all", Biases::kAll}, {"none", 
 
 enum class FieldAge {
   kFirst,  // in the settings of every checkpoint
-  kLater,  // missing in older checkpoints' settings: has its default in StackMethod
+  kLater,  // missing in older checkpoints' settings: then has its default
 };
 
 // Calls visit(name, member, age) for a number, a flag, a stack or the cutoffs, and visit(name, member, age, words)
@@ -78,6 +78,7 @@ void ForEachStackField(Visit visit) {
   visit("residual_streams", &StackMethod::residual_streams, kLater);
 }
 
+// The same for the fields of Block, without an age.
 template <typename Visit>
 void ForEachBlockField(Visit visit) {
   visit("norm", &Block::norm, kNormKindWords);
@@ -88,6 +89,7 @@ void ForEachBlockField(Visit visit) {
   visit("biases", &Block::biases, kBiasesWords);
 }
 
+// As ForEachStackField, for the fields of ModelOptions.
 template <typename Visit>
 void ForEachModelField(Visit visit) {
   constexpr FieldAge kFirst = FieldAge::kFirst, kLater = FieldAge::kLater;

@@ -1,4 +1,4 @@
-// The options of a model, as plain values (the config schema stops at tools/).
+// The options of a model, as plain values. (Only tools/ knows the config's protobuf messages.)
 #pragma once
 
 #include <array>
@@ -46,7 +46,7 @@ double DepthInitFactor(DepthInit init, int32_t layer, int32_t layers);  // REQUI
 enum class Omega : int32_t {
   kNone,      // no such vector
   kConstant,  // StackMethod::initial_omega for all elements
-  // from the variances of the branches before it, measured by a forward pass before the first step (residual_profile.h)
+  // from the variances that a forward pass measures in the earlier branches, before the first step (residual_profile.h)
   kProfiled,
 };
 
@@ -54,10 +54,10 @@ enum class Omega : int32_t {
 // each field.
 struct StackMethod {
   NormPlacement norm = NormPlacement::kPost;
-  // a: in a stack whose `norm` is kPre, the first ⌊a·n⌋ of the n layers are Post-LN (Mix-LN, arXiv 2412.13795).
+  // p: in a stack whose `norm` is kPre, the first ⌊p·n⌋ of the n layers are Post-LN (Mix-LN, arXiv 2412.13795).
   double post_norm_share = 0;
   double residual_gain = 1;  // r; DeepNorm's alpha
-  // k of F(k·LN(x)), a constant by layer; needs NormPlacement::kPre (LayerNorm Scaling, arXiv 2502.05795).
+  // How k of F(k·LN(x)) depends on the layer; needs NormPlacement::kPre (LayerNorm Scaling, arXiv 2502.05795).
   DepthInit norm_gain = DepthInit::kFlat;
   Omega omega = Omega::kNone;
   double initial_omega = 1;
@@ -82,12 +82,12 @@ struct StackMethod {
   bool combine_layers = false;
 
   // Learned parts of branches beside their products; each starts as the identity (chunk_part.h).
-  bool branch_input_norm = false;      // all: F(LN(x)), beside the norm of `norm` (Keel, arXiv 2601.19895)
-  bool branch_output_norm = false;     // all: LN(F(x)) (Peri-LN, arXiv 2502.02732)
+  bool branch_input_norm = false;      // every branch: F(LN(x)), in addition to `norm` (Keel, arXiv 2601.19895)
+  bool branch_output_norm = false;     // every branch: LN(F(x)) (Peri-LN, arXiv 2502.02732)
   bool attention_inner_norm = false;   // self-attention: LayerNorm before W_o (Sub-LN, arXiv 2210.06423)
   bool attention_output_norm = false;  // self-attention: LayerNorm after W_o (NormFormer, Shleifer et al. 2021)
   bool head_scale = false;             // self-attention: a scalar per head before W_o (NormFormer)
-  bool ffn_inner_norm = false;         // feed-forward: LayerNorm before W_2 (both)
+  bool ffn_inner_norm = false;         // feed-forward: LayerNorm before W_2 (Sub-LN, NormFormer)
   // Learned scalars of R-Fixup (Zhang, Dauphin and Ma 2019); shifts start at 0 and gains at 1. A shift before each
   // product except W_o, and before the ReLU; a gain on each branch; after a stack without norms a shift and, for the
   // encoder, a gain.
@@ -98,10 +98,10 @@ struct StackMethod {
   double query_key_gain = 0.70710678118654752;    // of self- and cross-attention
   double value_gain = 0.70710678118654752;        // W_v of self-attention; DeepNorm's beta
   double output_gain = 1;                         // W_o of self-attention; DeepNorm's beta
-  double cross_value_gain = 0.70710678118654752;  // W_v and W_o of cross-attention; decoder only
-  double cross_output_gain = 1;
-  double ffn_gain = 1;           // W_1 and W_2; DeepNorm's beta
-  double ffn_output_factor = 1;  // one more factor of W_2
+  double cross_value_gain = 0.70710678118654752;  // W_v of cross-attention; decoder only
+  double cross_output_gain = 1;                   // W_o of cross-attention; decoder only
+  double ffn_gain = 1;                            // W_1 and W_2; DeepNorm's beta
+  double ffn_output_factor = 1;                   // one more factor of W_2
   DepthInit depth_init = DepthInit::kFlat;
   double embedding_gain = 1;   // multiplies the standard deviation 1/sqrt(d) of the stack's own embedding
   double projection_gain = 1;  // the same for an untied output projection; decoder only
@@ -170,8 +170,8 @@ struct ModelOptions {
   int32_t adaptive_factor = 4;  // by which each band is narrower than the one before
   double adaptive_dropout = 0;  // on the input of the adaptive softmax and inside its bands
 
-  // The width for which the learning rate was chosen: at another d_model, first values and Adam's settings follow muP
-  // (method_presets.md). 0: d_model.
+  // The width for which the learning rate was chosen: at another d_model, initial weights and Adam's settings follow
+  // muP (method_presets.md). 0: d_model.
   int32_t base_width = 0;
 
   int32_t frame_width = 0;            // features of a frame of speech, which sources consist of; 0: text, or no source

@@ -10,11 +10,11 @@
 // updates (ZeRO-1), and none for tables that belong to another stage. Parameters that only other kernels read are fp32
 // on every rank.
 //
-//   fp32                        weights  w w w …
-//   bf16                        rounded  r r r … | tables of other stages      parameters that products read
-//                               masters      m m …  m m …                      of runs of them, in their order
-//                               weights  w w w …                               all others
-//   gradients, whole, fp32:     of the rounded ones, then of the others
+//   if products read fp32   weights  w w w …                              all parameters
+//   if products read bf16   rounded  r r r … | tables of other stages     parameters that products read
+//                           masters      m m …  m m …                     the slices of these that the rank updates
+//                           weights  w w w …                              all other parameters, fp32
+//   gradients, fp32                                                       of the rounded parameters, then of the others
 //
 // Adam writes master and rounded copy in one pass. Other code that writes masters (initialisation, a load) must call
 // RoundMasters.
@@ -40,12 +40,12 @@ enum class Purpose {
   kInference,  // weights and the buffers of a forward pass
 };
 
-// The offset of a sublayer's weights after `elements` elements: 16-byte aligned in fp32 and in bf16, wherever a stage
-// begins. Products and kernels depend on the alignment, and bits must not depend on the cut; otherwise the learned
-// scalars of earlier sublayers would shift the weights.
+// Returns the offset at which a sublayer's weights begin after `elements` elements of earlier sublayers: a multiple of
+// 8, so 16-byte aligned in fp32 and in bf16. Otherwise learned scalars of earlier sublayers would shift the weights;
+// the bits of products depend on the alignment and must not depend on the sublayer at which a stage begins.
 constexpr int64_t AlignedSublayer(int64_t elements) { return (elements + 7) / 8 * 8; }
 
-// Returns slice `slice` of a parameter's values.
+// Returns slice `slice` of a parameter's values: kSliceElements consecutive elements, fewer in the last slice.
 template <typename T>
 VectorOf<T> SliceOf(VectorOf<T> values, int64_t slice) {
   const int64_t first = slice * kSliceElements;
@@ -83,7 +83,7 @@ class ParameterStore {
   // The fp32 weight of a parameter: [rows, columns], or [rows] for vectors. REQUIRES: all of it is on this rank (aborts
   // otherwise).
   Matrix Weight(int32_t parameter) const { return FusedWeight(parameter, 1); }
-  // Empty for −1, a parameter that the method does not have; also in the other functions that return vectors.
+  // As Weight, for a vector. Empty for −1, a parameter that the model lacks, as in all functions that return vectors.
   Vector WeightVector(int32_t parameter) const { return FusedWeightVector(parameter, 1); }
   // `count` consecutive parameters of equal width as one matrix [sum of rows, columns]; vectors as one vector.
   Matrix FusedWeight(int32_t first, int32_t count) const;

@@ -17,7 +17,7 @@
 // as products read it. Backward writes g to d_second (=) and leaves d_y, which is the gradient of x.
 // Saved: mean and rstd of d's rows. Backward reads d again.
 // Thread safety: const after construction.
-// Several streams that every sublayer mixes: hyper_segment.cc.
+// (Several residual streams that every sublayer reads and writes are another method: hyper_segment.cc.)
 #pragma once
 
 #include <cstdint>
@@ -33,14 +33,14 @@ class SecondStreamEnd final : public ChunkPart {
   SecondStreamEnd(const ModelPlan& plan, int32_t last, int64_t rows);
 
   int64_t saved_bytes() const override { return 2 * rows_ * static_cast<int64_t>(sizeof(float)); }
-  // y = x + LN(second) (=). `normed`: scratch [R, d], stored as products read it. mean, rstd: [R] (=).
   struct CloseArgs {
-    ConstAnyMatrix x;
-    ConstMatrix second;
-    AnyMatrix normed;
-    Vector mean, rstd;
-    AnyMatrix y;
+    ConstAnyMatrix x;    // [R, d]
+    ConstMatrix second;  // d [R, d]
+    AnyMatrix normed;    // scratch [R, d], stored as products read it
+    Vector mean, rstd;   // [R] (=)
+    AnyMatrix y;         // [R, d] (=)
   };
+  // y = x + LN(second).
   void Close(const Stream& stream, const ParameterStore& parameters, const CloseArgs& args) const;
   void Forward(const SublayerContext& context, const PartTensors& tensors) const override;
   void BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t step) const override;

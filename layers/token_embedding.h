@@ -26,7 +26,7 @@ class TokenEmbedding final : public ChunkPart {
   // Also adds to the gradient of this use of the table, because d_y is not kept for BackwardWeight.
   void BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t step) const override;
   // One step of decoding, without dropout: x [R, d] (=) of `tokens` [R], each at its own position, counted from 0.
-  // `device_tokens`: where a device finds tokens and positions; may be empty.
+  // `device_tokens`: on a device, tokens and positions there; null: the host's are copied.
   void ForwardAt(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens, ConstTokens positions,
                  const DeviceTokens& device_tokens, AnyMatrix x) const;
 

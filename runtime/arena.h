@@ -1,10 +1,11 @@
 // A rank's memory. ArenaLayout adds up the sizes of all buffers before the first step; Arena allocates them at once.
 // `hadal plan` prints the sizes of the same layout.
-// A region is either for kernels (in device memory) or for the host (messages, files). On the CPU both lie in one part.
+// A region is one reserved buffer. It is either for kernels (in device memory) or for the host (messages, files). On
+// the CPU both kinds lie in one part.
 //
-// A rank runs several programs in turn: training with its evaluations, and translation of validation sentences. Lasting
-// regions (weights, moments, constants) keep their contents across programs. All other regions are scratch of one
-// program. The scratch regions of all programs share one place, whose size is that of the largest:
+// A rank does two kinds of work in turn, called programs: training with its evaluations, and translation of validation
+// sentences. Lasting regions (weights, moments, constants) keep their contents from one program to the next. All other
+// regions are scratch of one program. The scratch of all programs overlaps: it takes the size of the largest.
 //
 //   device part   | lasting: weights  moments … | training: gradients  activations  workspace … |
 //                 |                             | translation: caches  workspace |
@@ -80,13 +81,13 @@ class ArenaLayout {
   ArenaSlice ReserveLastingHostBytes(const std::string& category, int64_t bytes) {
     return Add(category, bytes, {.on_host = true, .lasting = true});
   }
-  // Starts the next program: later scratch regions belong to it and share their place with the scratch of the others.
+  // Starts the next program: scratch regions reserved from now on belong to it and overlap other programs' scratch.
   void BeginProgram();
 
   int64_t device_bytes() const { return device_.bytes(); }
   int64_t host_bytes() const { return host_.bytes(); }
   int64_t total_bytes() const { return device_bytes() + host_bytes(); }
-  // The sum of all categories minus total_bytes(): scratch that shares its place with another program's.
+  // The sum of all categories minus total_bytes(): bytes of scratch that overlap another program's scratch.
   int64_t overlaid_bytes() const { return device_.overlaid + host_.overlaid; }
   // The bytes of all regions of one name, section and program.
   struct Category {
@@ -143,6 +144,7 @@ class Arena {
   Arena& operator=(Arena&&) noexcept;
   ~Arena();
 
+  // The address of a slice. REQUIRES: the slice is from the layout that the arena was allocated for.
   template <typename T>
   T* Get(const ArenaSlice& slice) const {
     const Part& part = slice.section.on_host ? host_ : on_device_;
@@ -151,7 +153,7 @@ class Arena {
     return reinterpret_cast<T*>(part.base + begin + slice.offset);
   }
   int64_t bytes() const { return on_device_.bytes + host_.bytes; }
-  // All scratch of a part. It may be overwritten between two programs.
+  // All scratch of the host part or of the kernels' part. Between two programs the caller may overwrite it.
   std::span<std::byte> scratch(bool on_host) const {
     const Part& part = on_host ? host_ : on_device_;
     return {part.base + part.lasting_bytes, static_cast<size_t>(part.bytes - part.lasting_bytes)};

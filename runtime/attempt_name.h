@@ -1,12 +1,12 @@
-// The name of an attempt: one launch of a run, in names of files (runtime/run_directory.h).
+// An attempt is one launch of a run. Its name is a part of file names (runtime/run_directory.h).
 #pragma once
 
 #include <string_view>
 
 namespace hadal {
 
-// Whether `text` is three hexadecimal numbers separated by '-', the last with 8 digits, as NewCheckpointAttempt makes
-// (pipeline/checkpoint/run_owner.h).
+// Whether `text` is an attempt's name: three hexadecimal numbers separated by '-', the last with 8 digits
+// (NewCheckpointAttempt in pipeline/checkpoint/run_owner.h makes one).
 inline bool IsAttempt(std::string_view text) {
   int parts = 1, digits = 0;
   for (const char c : text) {

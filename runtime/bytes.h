@@ -1,9 +1,9 @@
 // Serialisation of plain values: Append… adds them to a string, Take… removes them from the front of a view. Used for
 // messages between processes of one binary and for parts of files.
 //
-// A value is written as its object representation: little-endian (other machines do not compile this), padding
-// included. A list is a uint64 count followed by the entries, without gaps. Take… returns false if `in` is too short;
-// `in` must not be read further then.
+// A value is written as its bytes in memory, padding included. They are little-endian: this file does not compile for
+// other machines. A list is a uint64 count followed by the entries, without gaps. Take… returns false if `in` is too
+// short; the caller must not read `in` further then.
 // Thread safety: pure functions.
 #pragma once
 

@@ -2,10 +2,10 @@
 //
 // 1. Subnormal floats count as zero (x86: MXCSR's FTZ and DAZ; Arm: FPCR's FZ). A gradient that vanishes over 2,500
 //    sublayers reaches 1e-38 and slows every product that reads it: a Post-LN step of 500L-500L took ten times as long.
-//    Such numbers change no weight, but with different modes on different threads the last bits would depend on the
-//    layout.
-// 2. The thread has an alternate stack for signal handlers, whose frame (about 11 KB with AVX-512 and AMX) must not
-//    depend on what a library leaves of the current one. Every handler of this program is installed with SA_ONSTACK.
+//    Such numbers change no weight, but if threads differed in this mode, the last bits of a result would depend on
+//    which thread computes it.
+// 2. The thread has an alternate stack for signal handlers. A handler's frame takes about 11 KB with AVX-512 and AMX,
+//    and a library may have left less of the thread's own stack. hadal installs every handler with SA_ONSTACK.
 #pragma once
 
 #include <csignal>
@@ -18,6 +18,7 @@ namespace hadal {
 class SignalStack {
  public:
   SignalStack();  // allocates it; throws std::bad_alloc
+  // Makes it the calling thread's alternate stack.
   void Install();
   // Restores what the thread had before. REQUIRES: called by the thread that has installed it.
   void Remove();
@@ -30,8 +31,8 @@ class SignalStack {
 
 // Must be called once on every thread that runs kernels. Workers of a ThreadTeam call it themselves.
 void PrepareComputeThread();
-// PrepareComputeThread with a stack that another thread has allocated, and that the caller must Remove: if an
-// allocation failed on a starting thread, the process would end.
+// As PrepareComputeThread, but installs `stack`, which another thread has constructed, because an allocation that fails
+// on a starting thread would end the process. The calling thread must call stack.Remove() before it ends.
 void PrepareComputeThreadOn(SignalStack& stack);
 
 }  // namespace hadal

@@ -19,8 +19,8 @@ namespace hadal {
 // /proc/self/cgroup) and of all groups above them; nullopt if there is none. `mount`: where control groups are mounted.
 std::optional<double> ControlGroupCpus(std::string_view membership, const std::string& mount = "/sys/fs/cgroup");
 
-// Returns the bytes left under the tightest limit of these groups; nullopt if there is none. Reads three small files
-// per level.
+// Returns the bytes of memory left under the tightest limit of the same groups; nullopt if there is no limit. Reads
+// three small files per level.
 std::optional<int64_t> ControlGroupBytes(std::string_view membership, const std::string& mount = "/sys/fs/cgroup");
 
 }  // namespace hadal

@@ -2,16 +2,16 @@
 //
 //   in the step's micro-batches (Frobenius norms over all rows; gradients of the mean loss per target token):
 //     parameter_gradient     ‖∂L/∂W‖ of the sublayer's parameters
-//     update_ratio           ‖ΔW‖ / ‖W‖ of one update, W after it
+//     update_ratio           ‖ΔW‖ / ‖W‖: the change by one update over the parameters after it
 //     output_gradient        ‖∂L/∂x‖ of the residual stream after the sublayer
 //     norm_output_gradient   ‖∂L/∂n‖ of its LayerNorm's output
 //     norm_input_gradient    ‖∂L/∂s‖ of its LayerNorm's input (B2T, arXiv 2206.00330, figure 4)
 //   in the probe (a few fixed sentences; dropout off; weights after the update):
 //     output                 root mean square of the residual stream after the sublayer
-//     norm_input             of its LayerNorm's input: the mean norm of a row over sqrt(d)
+//     norm_input             root mean square of the input of the sublayer's LayerNorm
 //     similarity             mean cosine between the rows of the residual stream after the sublayer and before it
 //     active                 share of a feed-forward's hidden units that are not zero after ReLU
-//     second_stream          root mean square of the second stream after the sublayer (ResiDual)
+//     second_stream          root mean square of ResiDual's second residual stream after the sublayer
 //     model_update           ‖ΔF‖ = ‖F(x, θ) − F(x, θ_0)‖, root mean square over the rows; F is the decoder's output
 //                            [rows, d], θ_0 the run's first weights (DeepNet, arXiv 2203.00555, figure 3)
 // NaN: the sublayer has no such tensor (no norm, no ReLU). Empty series: not recorded, or no sublayer has the tensor.
@@ -64,7 +64,7 @@ struct DepthMetrics {
   int64_t step = 0;
   int64_t update = 0;                                        // updates applied so far, including this step
   std::optional<double> model_update;                        // ‖ΔF‖
-  double seconds = 0;                                        // of the probe and the gathering; not part of the step
+  double seconds = 0;                                        // time of the probe and of gathering; not in the step's
   std::array<std::vector<float>, kDepthSeriesCount> series;  // each [encoder_sublayers + decoder_sublayers], or empty
 
   std::vector<float>& operator[](DepthSeries s) { return series[static_cast<size_t>(s)]; }

@@ -1,21 +1,21 @@
 // The interface of a device with its own memory and queues: a GPU, or an emulated one in tests.
 //
-// A null `Device*` is the CPU, whose memory is the process's. Code outside of kernels accesses the arena only through
-// this interface or through Stream, which covers the CPU and devices alike.
+// A null `Device*` means the CPU, whose memory is the process's. Code outside of kernels accesses the arena (arena.h)
+// only through this interface or through Stream (stream.h), which covers the CPU and devices alike.
 //
 //   memory   Allocate, Free: device memory. AllocateHost, FreeHost: pinned host memory, for fast copies
 //   order    kernels and copies run in the order of the calls, on the main queue; the host does not wait for kernels
 //   copies   CopyIn, CopyOut return when the host memory may be reused or read; other copies are only enqueued
 //   queues   further queues, for transfers (device_queues.h)
 //   capture  launches between BeginCapture and EndCapture are recorded as a graph, which can be launched many times
-// Standstill: a driver call that may make the host wait for all queues of the device. These are the first launch of a
-// kernel, a product or a graph; a capture; allocating, freeing or querying memory; making a queue or an event. Work on
-// a queue that needs the host to continue would then wait forever. Code that enqueues such work must finish it before a
-// standstill (OnStandstill).
+// A standstill is a driver call that may make the host wait for all queues of the device: the first launch of a kernel,
+// a matrix product or a graph; a capture; allocating, freeing or querying memory; making a queue or an event. If work
+// on a queue can end only after the host does something (such as an NCCL message), it then never ends. Code that
+// enqueues such work must register a callback that finishes it before each standstill (OnStandstill).
 // Errors: Allocate returns absl::Status. If the device fails during its work (a kernel fault, a lost GPU) or hangs
-// (device_watch.h), the process ends with a message: memory can no longer be trusted or saved; the last checkpoint can.
-// Threads: one thread makes all calls. Another thread may use a queue of its own at the same time, also during a
-// capture: EnqueueCopyOut, and of queues() Await, Record, Reached and AwaitOnHost.
+// (device_watch.h), the process ends with a message, because its memory can no longer be trusted.
+// Threads: one thread makes all calls, with one exception: a second thread may at any time, also during a capture, call
+// EnqueueCopyOut, and of queues() Await, Record, Reached and AwaitOnHost, for a queue that only it uses.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,8 @@ enum class DeviceKind { kCpu, kCuda };
 struct DeviceKernels;  // kernels/device_kernels.h
 class Profiler;        // runtime/profiler.h
 
-// Recorded kernels, products and copies within the device, with the addresses of the recording.
+// A recorded sequence of kernels, products and copies within the device. Every launch of it uses the memory addresses
+// of the recording.
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
@@ -89,8 +90,8 @@ class Device {
   // The number of launches so far: kernels, products, copies within the device, graphs (one each).
   virtual int64_t launches() const = 0;
 
-  // Calls `before` before each standstill; null: no call. Not called within a capture, because BeginCapture is itself a
-  // standstill. `before` may use queues and events.
+  // Registers `before` in place of an earlier one: it is called before each standstill. Null: none is called. It is not
+  // called during a capture, because BeginCapture is itself a standstill. `before` may use queues and events.
   virtual void OnStandstill(std::function<void()> before) = 0;
 
   // Receives the names of launches; null: no profiler.

@@ -1,11 +1,12 @@
-// A device's further queues (CUDA streams) and the events that connect them. Transfers run beside kernels and wait for
-// them, and kernels wait for transfers, without blocking the host. Some kernels run on these queues, too
-// (runtime/side_queue.h).
+// A device's queues beside its main queue (CUDA streams), and events that connect queues. Work on such a queue, mostly
+// transfers, runs concurrently with the main queue's kernels and can wait for them on the device (Await). The main
+// queue never waits for another queue: the host launches kernels that need a transfer after it has seen the transfer's
+// event (Reached).
 //
 //   kernels … Record(ready, main)            the host continues
 //   Await(queue, ready); transfer on queue   starts when those kernels are done
-//   Record(done, queue) … Reached(done)      kernels enqueued on the main queue from now on see what the transfer wrote
-// Threads: as Device. Blocking: only MakeQueue, MakeEvent and AwaitOnHost.
+//   Record(done, queue) … Reached(done)      once this is true, kernels enqueued on the main queue see the bytes
+// Threads: as Device (device.h). Blocking: only MakeQueue, MakeEvent, MakeTimedEvent and AwaitOnHost.
 #pragma once
 
 #include <functional>
@@ -23,11 +24,11 @@ class DeviceQueues {
 
   virtual ~DeviceQueues() = default;
 
-  // Each may be a standstill (device.h) and announces it, so make queues and events before enqueuing work that cannot
-  // wait. Errors: ResourceExhausted.
+  // Each of the three may be a standstill, which it announces (device.h); make queues and events before enqueuing work
+  // that a standstill must not interrupt. Errors: ResourceExhausted.
   virtual absl::StatusOr<Queue> MakeQueue() = 0;
   virtual absl::StatusOr<Event> MakeEvent() = 0;
-  // As MakeEvent, an event for SecondsBetween.
+  // As MakeEvent; the event also records its time, for SecondsBetween.
   virtual absl::StatusOr<Event> MakeTimedEvent() = 0;
   // REQUIRES: the queue has no work in progress.
   virtual void DestroyQueue(Queue queue) = 0;

@@ -5,11 +5,11 @@
 //     const DeviceWatch::Wait wait(watch, "a copy to the host");
 //     cudaStreamSynchronize(…)          if this lasts longer than the timeout: hung("… a copy to the host …")
 //   }
-//   watch.BeforeCall(); kernel<<<…>>>   no wait ends within twice the timeout from here: hung("… launched work …")
+//   watch.BeforeCall(); kernel<<<…>>>   if no Wait of this thread ends within twice the timeout: hung("… launched …")
 //
-// The waiting thread itself may be stuck in the driver, and any further call of CUDA or NCCL may block, too. So a
-// thread of the watch's own looks at the clock; it makes no such call. Waits for other ranks are not waits for the
-// device: their timeouts are errors that name the rank (comm/communicator.h).
+// The waiting thread may be stuck in the driver, and any further call of CUDA or NCCL may block, too. So the watch has
+// its own thread, which only looks at the clock. Waits for other ranks do not count as waits for the device: their
+// timeouts are errors that name the rank (comm/communicator.h).
 // Thread safety: any thread may wait and call BeforeCall; both concern the calling thread's own work. Cost: about 0.1
 // us.
 #pragma once
@@ -41,8 +41,8 @@ class DeviceWatch {
   DeviceWatch(const DeviceWatch&) = delete;
   DeviceWatch& operator=(const DeviceWatch&) = delete;
 
-  // Measures a wait: from construction to destruction, the calling thread waits for the device or makes a call that
-  // may.
+  // A wait: from construction to destruction, the calling thread waits for the device or makes a call that may wait
+  // for it.
   class [[nodiscard]] Wait {
    public:
     // `what` must be a literal.

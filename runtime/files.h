@@ -3,6 +3,7 @@
 // Errors: errno becomes NotFound, PermissionDenied (also read-only file systems), ResourceExhausted (no space, quota,
 // size limit, open files), AlreadyExists, FailedPrecondition (wrong kind of file), else Internal (including a device or
 // file server that fails: EIO, ESTALE). DataLoss means that the file's contents are damaged.
+// In functions that take a descriptor, `path` only names the file in error messages.
 // Thread safety: any thread. Blocking: all.
 #pragma once
 
@@ -40,8 +41,9 @@ absl::Status ErrnoStatus(int error, const std::string& action, const std::string
 
 // Returns "a/b" for "a" and "b".
 std::string JoinPath(const std::string& directory, const std::string& name);
-// The last component, and the directory part ("." if there is none).
+// Returns "b" for "a/b".
 std::string BaseName(const std::string& path);
+// Returns "a" for "a/b", and "." if the path has no directory.
 std::string DirectoryName(const std::string& path);
 // Whether `name` is a single path component: not empty, not "." or "..", without '/' and NUL.
 bool IsPlainFileName(const std::string& name);
@@ -50,10 +52,9 @@ bool IsPlainFileName(const std::string& name);
 absl::StatusOr<FileDescriptor> OpenFile(const std::string& path);
 // Opens a directory for OpenFileIn. The descriptor stays with the directory when that is renamed.
 absl::StatusOr<FileDescriptor> OpenDirectory(const std::string& path);
-// Opens a file that hadal has written into the open directory `parent`, which `directory` names in messages. Does not
-// follow a symbolic link.
-// Errors: as OpenFile; but a link, directory, pipe, socket or device is damage: DataLoss. So is a name that is no plain
-// file name.
+// Opens the file `name` of the open directory `parent` for reading. `directory` is the parent's path, for messages. For
+// files that hadal has written: a symbolic link, directory, pipe, socket or device in the file's place, or a `name`
+// that is no plain file name, is a DataLoss error. Other errors: as OpenFile.
 absl::StatusOr<FileDescriptor> OpenFileIn(const FileDescriptor& parent, const std::string& directory,
                                           const std::string& name);
 // Creates a file. Errors: AlreadyExists.
@@ -63,7 +64,7 @@ absl::StatusOr<FileDescriptor> CreateFile(const std::string& path);
 absl::Status CheckCreatable(const std::string& path);
 // Checks that `output` is none of `inputs` under any name; opening it would truncate an input. Errors: InvalidArgument.
 absl::Status CheckIsNoneOf(const std::string& output, const std::vector<std::string>& inputs);
-// Returns the error of creating `path` for an errno; names a missing directory.
+// Returns the error for a failed creation of `path` with errno `error`; it names a missing directory.
 absl::Status CreationError(int error, const std::string& path);
 
 absl::StatusOr<int64_t> FileBytes(const FileDescriptor& file, const std::string& path);

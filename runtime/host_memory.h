@@ -13,7 +13,8 @@ namespace hadal {
 // Returns the bytes of a line like "MemAvailable: 123 kB" of /proc/meminfo; nullopt if there is no such line.
 std::optional<int64_t> MemInfoBytes(std::string_view text, std::string_view name);
 
-// Returns nullopt if the system does not report it. Reads a few small files. `proc`, `control_groups`: mount points.
+// Returns the free memory in bytes, as defined above; nullopt if the system does not report it. Reads a few small
+// files. `proc`, `control_groups`: mount points.
 std::optional<int64_t> AvailableHostMemoryBytes(const std::string& proc = "/proc",
                                                 const std::string& control_groups = "/sys/fs/cgroup");
 
@@ -25,8 +26,7 @@ int64_t PeakResidentBytes();
 // processes of a host share.
 int64_t HeldBytes();
 
-// Returns memory that malloc keeps free to the system.
-// Blocking: 0.2 ms.
+// Gives the free memory that malloc keeps back to the system. Blocking: 0.2 ms.
 void ReturnFreeMemory();
 
 }  // namespace hadal

@@ -25,7 +25,7 @@
 
 namespace hadal {
 
-// Returns the number if `value` is an integer. Every integer that the parser keeps as such fits.
+// Returns the number if `value` is an integer, else nullopt. The result holds every integer that the parser accepts.
 std::optional<absl::int128> JsonInteger(const nlohmann::json& value);
 // As above; nullopt also if T cannot hold the number.
 template <std::integral T>
@@ -38,14 +38,16 @@ std::optional<T> JsonInteger(const nlohmann::json& value) {
 
 class JsonFields {
  public:
-  // `path`: the object's name in errors, for example "files[2]"; empty at the top. Fails if `object` is not a JSON
-  // object. `object` and `status` must outlive the reader.
+  // "Fails" below means: sets `status`, unless it is already an error. The `value` argument then has no meaning.
+  // Fails if `object` is not a JSON object. `path`: the object's name in errors, for example "files[2]"; empty for the
+  // outermost object. `object` and `status` must outlive the reader.
   JsonFields(const nlohmann::json& object, std::string path, absl::Status& status);
 
   void Read(const std::string& name, bool& value);
   void Read(const std::string& name, double& value);            // any number
   void ReadOrInfinity(const std::string& name, double& value);  // null: infinity, which JSON cannot represent
   void Read(const std::string& name, std::string& value);
+  // Fails if the number is outside [least, most].
   template <std::integral T>
   void Read(const std::string& name, T& value, std::type_identity_t<T> least = std::numeric_limits<T>::min(),
             std::type_identity_t<T> most = std::numeric_limits<T>::max()) {
@@ -61,15 +63,15 @@ class JsonFields {
   }
   // Fails unless the value is a plain file name, without a path.
   void ReadFileName(const std::string& name, std::string& value);
-  // Returns the list; an empty one after a failure.
+  // Returns the list field `name`; an empty list if that fails.
   const nlohmann::json& List(const std::string& name);
-  // Returns a reader for a nested object.
+  // Returns a reader of the nested object `name`, with the same status.
   JsonFields Object(const std::string& name);
 
   bool Has(const std::string& name) const;
   // Fails if the object has fields that were not read.
   void NoOthers();
-  // Sets the status to "the field NAME WHAT", unless it is already an error.
+  // Fails with the message "the field NAME WHAT".
   void Fail(const std::string& name, const std::string& what);
 
  private:

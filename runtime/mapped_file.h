@@ -16,8 +16,8 @@
 
 namespace hadal {
 
-// Finds the mapped file that contains an address, for the message of a SIGBUS handler: if a mapped file is truncated or
-// its disk fails while it is read, the process gets a signal with the address and no error.
+// A process-wide record of mapped address ranges, which MappedFile keeps up to date. A SIGBUS handler gets an address
+// and no error, and looks up the file of that address here, for its message.
 // Limits: keeps up to kMostMappedRanges ranges, ignores further ones; keeps only the end of a long path.
 // Thread safety: any thread. MappedPathAt may be called in a signal handler: it neither blocks nor allocates.
 inline constexpr int kMostMappedRanges = 1024;
@@ -38,6 +38,7 @@ struct FileStamp {
   int64_t modified_nanoseconds = 0;
 };
 
+// Unmaps the file when it is destroyed.
 class MappedFile {
  public:
   // Errors: those of OpenFile (files.h) and of mmap(2).

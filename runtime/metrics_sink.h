@@ -1,5 +1,5 @@
-// The interface between the trainer and its outputs: the reporting rank fills these records and passes them to a
-// MetricsSink. Sinks are in tools/ (metrics.jsonl, TensorBoard, the progress line).
+// The interface between the trainer and its outputs: one rank, the reporting rank, fills these records and passes them
+// to a MetricsSink. Sinks are in tools/output (metrics.jsonl, TensorBoard, the progress line).
 //
 // Conventions: loss and nll are natural-log means over the step's target tokens (`loss` with label smoothing, `nll`
 // without); perplexity = exp(nll). A missing value is an empty optional or an empty vector, never a special number. A
@@ -36,38 +36,38 @@ struct RunInfo {
   int32_t source_vocabulary = 0;  // tokens; 0: no source, or speech
   int32_t frame_width = 0;        // features of a frame of speech; 0: text
   int32_t target_vocabulary = 0;
-  int32_t encoder_sublayers = 0;  // depth_gradient_norms[0, encoder_sublayers)
-  int32_t decoder_sublayers = 0;  // depth_gradient_norms[encoder_sublayers, encoder_sublayers + decoder_sublayers)
+  int32_t encoder_sublayers = 0;  // come first in lists of one value per sublayer
+  int32_t decoder_sublayers = 0;  // follow the encoder's in such lists
   int32_t ranks = 1;
   int32_t stages = 1;
   int32_t replicas = 1;         // of the pipeline; ranks = stages x replicas
-  bool free_links = false;      // as in the schedule (pipeline/schedule/schedule.h)
+  bool free_links = false;      // the schedule assumes that messages between ranks take no time
   int32_t threads = 1;          // per rank
-  int32_t recompute_every = 0;  // as chosen, if the run chooses it
-  std::string layout;           // what else decides a step's time: schedule, chunks, cuts … (pipeline/run_info.h)
+  int32_t recompute_every = 0;  // the value in use, also if the run chose it
+  std::string layout;           // other settings that decide a step's time: schedule, chunks per rank, cuts …
   int64_t first_step = 1;       // the next step to run
   int64_t total_steps = 0;      // 0: no limit on steps
 };
 
-// The wall time of one stage in one step.
+// The wall time of one stage in one step: the mean over its replicas.
 struct StageTimes {
   double forward_seconds = 0;
-  double recompute_seconds = 0;  // the second forward of recomputation; on a device it is in the backward's
+  double recompute_seconds = 0;  // the second forward of recomputation; 0 on a device: in backward_seconds there
   double backward_seconds = 0;
   double wait_seconds = 0;           // idle, waiting for a neighbour's message
   double communication_seconds = 0;  // posting, copying and reducing
   double optimizer_seconds = 0;      // clearing gradients and applying the update
-  double checkpoint_seconds = 0;     // waiting to apply the update until a checkpoint has been written
-  // Time in which the rank's first thread was ready but had no core (engine/program_clock.h). Included in the forward,
-  // recompute, backward and optimizer times.
+  double checkpoint_seconds = 0;     // waiting for a checkpoint to be written before the update is applied
+  // Time in which the rank's first thread was ready to run but had no core (pipeline/engine/program_clock.h). Included
+  // in the forward, recompute, backward and optimizer times.
   double core_wait_seconds = 0;
   double launches = 0;  // kernels, products, copies, graphs on the stage's device; 0 on the CPU
 };
 
-// The memory of one stage's process.
+// The memory of one stage's process: the most over its replicas.
 struct StageMemory {
   int64_t arena_bytes = 0;          // planned buffers
-  int64_t held_bytes = 0;           // highest HeldBytes() between steps so far (host_memory.h)
+  int64_t held_bytes = 0;           // so far the most of HeldBytes() (host_memory.h), read between steps
   int64_t peak_resident_bytes = 0;  // so far; includes memory inside steps and mapped files
   int64_t graph_bytes = 0;          // device memory of graphs, approximate
 };
@@ -83,19 +83,19 @@ struct StepMetrics {
   double learning_rate = 0;
   double gradient_norm = 0;   // global, before clipping
   int64_t target_tokens = 0;  // in this step
-  // The target tokens by corpus (direction), of the corpora that this step draws from; empty if there is only one.
+  // The step's target tokens from each corpus (such as a language pair); empty if the run has only one corpus.
   std::vector<std::pair<std::string, int64_t>> corpus_tokens;
   double tokens_per_second = 0;  // target tokens
   double step_seconds = 0;
   double elapsed_seconds = 0;             // since the start of the run, or of its resumption
   double epoch = 0;                       // passes over the corpus so far, with a fraction
   bool skipped = false;                   // no update: the gradient was not finite, or the loss was a spike
-  std::optional<double> eta_seconds;      // until the run's first limit; empty if unknown
-  std::string_view eta_limit = "steps";   // that limit, a field of `stop`: "steps", "epochs" or "minutes"
+  std::optional<double> eta_seconds;      // expected time until the run reaches a limit; empty if unknown
+  std::string_view eta_limit = "steps";   // the limit reached first: "steps", "epochs" or "minutes" of config `stop`
   std::vector<StageTimes> stages;         // [stages], or empty
   std::vector<StageMemory> memory;        // [stages], or empty
   std::optional<double> measured_bubble;  // Σ wait / Σ step time, over stages
-  std::optional<double> analytic_bubble;  // of the schedule, with the plan's costs
+  std::optional<double> analytic_bubble;  // predicted from the schedule and the plan's cost of each operation
   // Frobenius norm of each sublayer's gradient, [encoder_sublayers + decoder_sublayers], or empty.
   std::vector<float> depth_gradient_norms;
 };
@@ -108,7 +108,7 @@ struct TranslationScores {
   double character_error_rate = 0;  // errors / characters
 };
 
-// A validation's result on one corpus (direction) of several.
+// A validation's result on one corpus (such as a language pair) of several.
 struct CorpusValidation {
   std::string corpus;
   double nll = 0;
@@ -154,7 +154,7 @@ class MetricsSink {
 
   virtual void OnStart(const RunInfo& run) {}
   virtual void OnStep(const StepMetrics& metrics) {}
-  // Called after OnStep of the same step, at steps that the instruments record.
+  // Called after OnStep of the same step, at the steps whose depth metrics are recorded.
   virtual void OnDepth(const DepthMetrics& metrics) {}
   virtual void OnValidation(const ValidationMetrics& metrics) {}
   virtual void OnCheckpoint(const CheckpointMetrics& metrics) {}

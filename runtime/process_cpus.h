@@ -1,6 +1,6 @@
 // The CPUs that this process may use, possibly fewer than the machine has.
-// Limitation: if processes of one host each have a quota of their own (one container per rank), their shares are
-// computed as if they shared one quota; set runtime.threads then.
+// Limitation: if each process of a host has its own quota (one container per rank), ProcessCpus divides it as if all
+// shared it; set runtime.threads in the config then.
 // Thread safety: any thread.
 #pragma once
 
@@ -8,9 +8,9 @@
 
 namespace hadal {
 
-// Returns max(1, ⌊min(cpus / sharing_cpus, quota / sharing_quota)⌋), the share of one process. `cpus`: the number of
-// CPUs that it may run on, as may `sharing_cpus` processes in all. `quota`: CPUs that its control groups grant to
-// `sharing_quota` processes together; nullopt: no limit.
+// Returns one process's share: max(1, ⌊min(cpus / sharing_cpus, quota / sharing_quota)⌋). `cpus`: the number of CPUs
+// that the process may run on; `sharing_cpus`: the number of processes, this one included, that may run on them.
+// `quota`: the CPUs that control groups grant to `sharing_quota` processes together; nullopt: no limit.
 int CpuShare(int cpus, int sharing_cpus, std::optional<double> quota, int sharing_quota);
 
 // Returns CpuShare of the calling thread's affinity mask (sched_getaffinity) and of the quota of this process's control

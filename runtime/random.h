@@ -1,7 +1,7 @@
 // Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11,
 // section 3.3).
 //
-// A draw is a pure function of (key, counter). There is no state, and no layout changes a result.
+// A draw is a pure function of (key, counter). There is no state, so the number of ranks or threads changes no result.
 //   key     = the run's 64-bit seed
 //   counter = four 32-bit words, defined below for each use
 // One call returns four 32-bit words. Dropout reads them as eight 16-bit draws: draw 2·i is the low half of word i,
@@ -40,10 +40,11 @@ enum class RandomSite : uint32_t {
 struct RandomCounter {
   uint64_t seed = 0;
   uint32_t step = 0;
-  uint32_t micro_batch = 0;  // index in the step's global list
+  uint32_t micro_batch = 0;  // index in the step's list of all replicas' micro-batches
   uint32_t sublayer = 0;     // index in the model plan
   RandomSite site = RandomSite::kResidual;
 
+  // The counter of one Philox call; see above for the blocks.
   PhiloxCounter At(uint32_t block, uint32_t key_block = 0) const {
     return {block, static_cast<uint32_t>(site) | sublayer << 3 | key_block << 19, micro_batch, step};
   }
@@ -74,8 +75,9 @@ float DropoutFactor(const Dropout& dropout, uint64_t element);
 // As DropoutFactor, for attention probabilities. `query_row` counts packed rows.
 float AttentionDropoutFactor(const Dropout& dropout, uint64_t query_row, uint32_t heads, uint32_t head, uint32_t key);
 
-// Element `index` of the random sequence (seed, domain, stream): uniform in [0, 1) with 32 bits, or standard normal by
-// Box-Muller in double. Slow; for initialisation and for corpora.
+// Element `index` of the random sequence that (seed, domain, stream) identifies; `stream` is any number that the user
+// of the domain chooses. Uniform in [0, 1) with 32 bits, or standard normal by Box-Muller in double. Slow: for
+// initialisation and for the order of samples.
 double UniformAt(uint64_t seed, RandomSite domain, uint32_t stream, uint64_t index);
 double NormalAt(uint64_t seed, RandomSite domain, uint32_t stream, uint64_t index);
 

@@ -1,7 +1,6 @@
-// Facts that a rank gathers about itself at the start of a job: where it runs, its program, and its limits.
-//
-// Ranks gather these and compare them: a training run at its start (tools/train/rank_setup.h), `hadal doctor` before
-// a job.
+// Facts that a rank gathers about itself at the start of a job: where it runs, its binary, and its limits. The ranks
+// send them to each other and compare them: a training run at its start (tools/train/rank_setup.h), `hadal doctor`
+// before a job.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +21,8 @@ struct RankFacts {
   std::vector<int> cpus;         // on which this process may run
   int online_cpus = 0;           // of the host
   int threads = 1;               // that the rank is going to use
-  int64_t instruction_sets = 0;  // that its kernels can use (kernels/instruction_set.h)
-  uint32_t binary_crc32c = 0;
+  int64_t instruction_sets = 0;  // bits of those that its kernels can use (kernels/instruction_set.h)
+  uint32_t binary_crc32c = 0;    // of the running program's file
   std::string environment_rank;  // from the launcher's variables: "OMPI_COMM_WORLD_RANK=3"; empty: none set
   int64_t open_files_limit = -1;
   int64_t memory_limit_bytes = -1;   // RLIMIT_AS; -1: none
@@ -41,11 +40,12 @@ std::vector<int> AllowedCpus();
 // "0-3,8": as the kernel writes lists of CPUs.
 std::string CpuList(const std::vector<int>& cpus);
 
-// "rank 3 (host n2)", "ranks 0, 1 (host n1)"; "all 64 ranks" if these are more than two. `hosts`: of all ranks.
+// "rank 3 (host n2)", "ranks 0, 1 (host n1)"; "all 64 ranks" if `which` has every rank and they are more than two.
+// `hosts`: [rank], of all ranks.
 std::string DescribeRanks(const std::vector<int>& which, std::span<const std::string> hosts);
 
-// Returns one line. FactsFromJson ignores unknown fields and missing ones stay unknown, so ranks may run different
-// versions.
+// Returns one line. FactsFromJson reads it also from a rank of another version: it ignores fields that it does not
+// know, and a missing field keeps its default.
 std::string FactsToJson(const RankFacts& facts);
 // Errors: Internal if `json` is not an object with a "rank".
 absl::StatusOr<RankFacts> FactsFromJson(const std::string& json);

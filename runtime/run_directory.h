@@ -3,9 +3,9 @@
 //   RUN/config.resolved.textproto                the resolved configuration
 //   RUN/profile.textproto, machine.textproto     copies of --profile and --machine
 //   RUN/metrics.jsonl, tb/                       metrics, for programs and for TensorBoard
-//   RUN/metrics.jsonl.<attempt>, config.resolved.textproto.<attempt>   being written, to be renamed
-//   RUN/logs/rank_00000.log
-//   RUN/metrics.jsonl.replaced.<attempt>         what was in its place, without a line of hadal's
+//   RUN/metrics.jsonl.<attempt>, config.resolved.textproto.<attempt>   being written; then renamed to the name above
+//   RUN/metrics.jsonl.replaced.<attempt>         a file of that name that hadal had not written, moved aside
+//   RUN/logs/rank_00000.log                      one log per rank
 //   RUN/trace/steps_90-92.json
 //   RUN/depth_probe.safetensors                  initial outputs that the depth instruments compare with
 //   RUN/report.txt, report.{html,json,md}        the summary of a run that ended; written by `hadal report`
@@ -37,7 +37,7 @@
 
 namespace hadal {
 
-// In the run directory.
+// Names in the run directory.
 inline constexpr char kResolvedConfigName[] = "config.resolved.textproto";
 inline constexpr char kProfileName[] = "profile.textproto";
 inline constexpr char kMachineName[] = "machine.textproto";
@@ -62,7 +62,7 @@ inline std::string EventsName(int64_t unix_seconds, const std::string& host, con
   return absl::StrFormat("events.out.tfevents.%010d.%s.%s", unix_seconds, host, attempt);
 }
 
-// RUN/checkpoints and what it holds.
+// RUN/checkpoints and the names in it.
 inline std::string CheckpointsDirectory(const std::string& run_directory) {
   return JoinPath(run_directory, kCheckpointsName);
 }
@@ -70,7 +70,7 @@ inline constexpr char kLatestName[] = "latest";
 inline constexpr char kBestName[] = "best";
 inline constexpr char kAttemptName[] = "attempt";
 inline constexpr char kResumeRequestName[] = "resume_request";
-// Follow the name of a checkpoint; all but the last precede an attempt.
+// These follow the name of a checkpoint; an attempt's name follows all but the last.
 inline constexpr char kTemporaryInfix[] = ".tmp.";
 inline constexpr char kReplacedInfix[] = ".replaced.";
 inline constexpr char kAbandonedInfix[] = ".abandoned.";
@@ -94,10 +94,10 @@ inline std::optional<int64_t> ParseCheckpointName(const std::string& name) {
   return step;
 }
 
-// In a checkpoint.
+// Names in a checkpoint's directory.
 inline constexpr char kManifestName[] = "manifest.json";
 inline std::string RankFileName(int rank) { return absl::StrFormat("rank_%05d.safetensors", rank); }
-// Stems of the vocabularies' files; an extension follows.
+// Names of the vocabularies' files, without the extension.
 inline constexpr char kSharedVocabulary[] = "vocabulary";
 inline constexpr char kSourceVocabulary[] = "source.vocabulary";
 inline constexpr char kTargetVocabulary[] = "target.vocabulary";

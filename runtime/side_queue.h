@@ -4,12 +4,13 @@
 //   main order   … gradients complete │ MarkReady    parts of the backward pass …           a kernel reads the result
 //   queue                             └─────────►  Begin │ kernels │ End ── Done, asked by the host ─►  launched now
 //
-// A piece of work starts when everything that was in the main order at its MarkReady is done; what is launched later in
-// the main order runs concurrently. Data of a transfer has arrived once the host has seen the transfer end
-// (runtime/comm/communicator.h). Nothing in the main order waits for the queue. Only operations whose headers allow it
-// may be launched beside the main order, because the others share scratch.
-// Threads: the device's one. If pieces only copy to the host, one other thread may call Begin, End and Finish instead,
-// also while the device records a graph. Otherwise no call may be made during a recording. Blocking: only Finish.
+// The work is numbered pieces, such as parts of a gradient. A piece starts when everything that was in the main order
+// at its MarkReady is done; what is launched later in the main order runs concurrently. The main queue never waits for
+// this one: the host asks Done before it launches what needs the piece. Only kernels whose headers allow it may run
+// here, because others use scratch memory that the main order uses at the same time.
+// Threads: the thread that makes the device's calls. If pieces only copy to the host, one other thread may call Begin,
+// End and Finish instead, also during a capture (device.h). Otherwise no call may be made during a capture. Blocking:
+// only Finish.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +25,8 @@ namespace hadal {
 
 class SideQueue {
  public:
-  // For pieces [0, pieces), repeatedly. At most `most_under_way` consecutive pieces are between Begin and Done at a
-  // time.
-  // Errors: ResourceExhausted. `device` must outlive the object.
+  // For pieces [0, pieces); each may run many times. At most `most_under_way` pieces, with consecutive numbers, may be
+  // between Begin and Done at a time. Errors: ResourceExhausted. `device` must outlive the object.
   static absl::StatusOr<std::unique_ptr<SideQueue>> Create(Device& device, size_t pieces, size_t most_under_way);
   // REQUIRES: no piece is between Begin and Done.
   ~SideQueue();
@@ -36,10 +36,10 @@ class SideQueue {
   DeviceQueues::Queue queue() const { return queue_; }
   // Declares that everything the pieces [first, last) depend on has been launched in the main order.
   void MarkReady(size_t first, size_t last);
-  // The event that MarkReady recorded for the piece; it is not recorded again until the piece is marked ready again.
+  // The event that MarkReady recorded for the piece. It keeps this meaning until the next MarkReady of the piece.
   // REQUIRES: marked ready.
   DeviceQueues::Event ready(size_t piece) const { return waits_for_[piece]; }
-  // Returns the stream on which to launch the piece, until End.  REQUIRES: marked ready.
+  // Returns the stream on which to launch the piece's work, all of it before End. REQUIRES: marked ready.
   Stream Begin(const Stream& main, size_t piece);
   void End(size_t piece);
   // Whether a piece that was ended is done. Does not wait.

@@ -1,7 +1,7 @@
-// A Stream is where a kernel runs: a number of CPU threads, or a queue of a device (device.h).
+// A Stream says where a kernel runs: on a number of CPU threads, or on a queue of a device (device.h).
 //
-// Its copies reach the memory of the kernels on the CPU (memcpy, memset) and on a device alike. On a device `threads`
-// is the number of host threads for work on the host.
+// Its copies work on the CPU (memcpy, memset) and on a device alike. On a device `threads` is the number of host
+// threads for work that runs on the host.
 // Numerics: the number of threads does not change any bit of a kernel's result: threads split output rows, and sums
 // over rows use fixed blocks that are merged in ascending order.
 // Thread safety: a plain value. Two threads may launch on equal streams at the same time, because each thread has its
@@ -25,15 +25,15 @@ class Stream {
   static Stream Cpu(int threads) { return Stream(threads, nullptr, DeviceKind::kCpu); }
   // The main queue of `device`, which must outlive the stream.
   static Stream On(Device& device, int host_threads) { return Stream(host_threads, &device, DeviceKind::kCuda); }
-  // Another queue of the same device, for operations whose headers allow it. REQUIRES: on a device; the queue is from
-  // its queues(). Copies, Clear and Synchronize need the main queue.
+  // The same stream on another queue of the device, for kernels whose headers allow it. The result's Copy, Clear,
+  // ToHost, FromHost and Synchronize must not be called. REQUIRES: on a device; the queue is from its queues().
   Stream Beside(DeviceQueues::Queue queue) const {
     HADAL_CHECK(device_ != nullptr);
     Stream beside = *this;
     beside.queue_ = queue;
     return beside;
   }
-  // A stream of `kind` without a device, for computing layouts. Must not run a kernel.
+  // A stream of `kind` without a device, for computing arena layouts (arena.h). Must not run a kernel.
   static Stream ForLayouts(DeviceKind kind, int host_threads) { return Stream(host_threads, nullptr, kind); }
 
   int threads() const { return threads_; }
@@ -42,14 +42,14 @@ class Stream {
   DeviceKind kind() const { return kind_; }
   DeviceQueues::Queue queue() const { return queue_; }
 
-  // Copies between addresses that this stream's kernels can access, and between these and the host. ToHost and FromHost
-  // return when the host memory may be read or reused; Copy and Clear are enqueued. `bytes` may be 0.
+  // Copy is between two addresses in kernel memory, ToHost and FromHost between kernel memory and the host's. ToHost
+  // and FromHost return when the host memory may be read or reused; Copy and Clear are only enqueued. `bytes` may be 0.
   void Copy(void* to, const void* from, int64_t bytes) const;
   void Clear(void* memory, int64_t bytes) const;
   void ToHost(void* to, const void* from, int64_t bytes) const;
   void FromHost(void* to, const void* from, int64_t bytes) const;
-  // As ToHost, but only enqueues, on a device: the bytes are there when an event that was recorded on the main queue
-  // afterwards is reached.  REQUIRES: on a device, `to` is from its AllocateHost.
+  // As ToHost on the CPU. On a device it only enqueues: the bytes are there when an event that was recorded on the main
+  // queue afterwards is reached; `to` must be from the device's AllocateHost.
   void EnqueueToHost(void* to, const void* from, int64_t bytes) const;
   // Waits until the stream's kernels and copies are done. Returns at once on the CPU.
   void Synchronize() const {
@@ -57,8 +57,8 @@ class Stream {
     if (device_ != nullptr) device_->Synchronize();
   }
 
-  // Runs body(thread) for each thread in [0, threads()) and returns when all have ended. Libraries called inside run
-  // serially (on the calling thread only after PrepareComputeThread()). Must not be nested. Blocking.
+  // Runs body(thread) on the host for each thread in [0, threads()) and returns when all have ended. Must not be
+  // nested.
   template <typename Body>
   void Run(Body&& body) const {
     if (threads_ == 1) {
@@ -103,7 +103,7 @@ class Stream {
   DeviceQueues::Queue queue_ = DeviceQueues::kMain;
 };
 
-// Returns a tensor's values as floats in host memory: for code that inspects a run, not for kernels.
+// Returns a matrix's values as floats in host memory, row by row: for code that inspects a run, not for kernels.
 // Waits for the stream. REQUIRES: contiguous.
 std::vector<float> HostValues(const Stream& stream, const ConstAnyMatrix& matrix);
 

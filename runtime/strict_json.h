@@ -1,7 +1,7 @@
 // Parses JSON from untrusted files: nlohmann-json with limits, and with absl::Status instead of exceptions.
 //
-// Also refuses: text longer than max_bytes; nesting deeper than max_depth (detected while parsing, before anything is
-// built); an object with a duplicate key (parsers disagree on which one counts); invalid UTF-8.
+// Besides malformed JSON it refuses: text longer than max_bytes; nesting deeper than max_depth (detected while parsing,
+// before anything is built); an object with a duplicate key (parsers disagree on which one counts); invalid UTF-8.
 // Thread safety: pure functions. Memory: at most about 16 bytes per byte of text. Time: linear.
 #pragma once
 

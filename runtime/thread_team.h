@@ -29,14 +29,14 @@ class ThreadTeam {
   // The calling thread's own team; constructed on first use, destroyed with the thread.
   static ThreadTeam& OfThisThread();
 
-  // Runs body(0) on the calling thread and each of body(1) … body(threads − 1) on a worker, started as needed, or on
-  // the calling thread; returns when all have ended and their writes are visible. Bodies must not wait for each other.
-  // If bodies throw (std::bad_alloc), rethrows the exception of the
-  // lowest index after all have ended; throws std::system_error if a thread cannot be started.
+  // Runs body(0) on the calling thread, and each of body(1) … body(threads − 1) on a worker or on the calling thread;
+  // returns when all have ended and their writes are visible. Starts workers as needed; throws std::system_error if
+  // that fails. Bodies must not wait for each other. If bodies throw, the exception of the lowest index is rethrown
+  // after all have ended.
   // REQUIRES: threads ≥ 1; not called from inside a body.
   void Run(int threads, absl::FunctionRef<void(int)> body);
 
-  // Seconds that the team has spent with the calling thread alone because a worker lost its core.
+  // Total time in which the calling thread ran all parts alone because a worker had lost its core.
   double seconds_alone() const { return seconds_alone_; }
 
   static constexpr double kSpinSeconds = 50e-6;

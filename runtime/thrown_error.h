@@ -7,7 +7,7 @@
 namespace hadal {
 
 // Converts the current exception to absl::Status: ResourceExhausted if memory or threads ran out, else Internal with
-// the exception's text. REQUIRES: called in a handler.
+// the exception's text. REQUIRES: called in a catch block.
 absl::Status ErrorOfException();
 
 // Returns the result of body(), an absl::Status or StatusOr; if body throws, the error of the exception.

@@ -19,21 +19,20 @@ namespace hadal {
 
 enum class TraceKind : int32_t {
   kForward,
-  kRecompute,       // inside a backward
-  kBackward,        // whole, or the half that computes the gradient of the input
-  kBackwardWeight,  // the other half
-  kSend,            // copies into the ring and posts; includes the wait for a free buffer
-  kReceive,         // until the message has arrived
-  kArrival,         // a message that arrived before its receive was reached; begin = end = when it was noticed
-  kTiedGradients,
-  kReduceOverReplicas,  // the part of the sum over replicas that is left after the last backward
-  // one message of that sum, from the end of this rank's own gradients to the complete sum
-  kReplicaGradients,
+  kRecompute,           // inside a backward
+  kBackward,            // whole, or the half that computes the gradient of the input
+  kBackwardWeight,      // the other half
+  kSend,                // waiting for a free send buffer, copying into it, posting the message
+  kReceive,             // waiting until the message has arrived
+  kArrival,             // a message arrived before the rank waited for it; begin = end = when the rank noticed
+  kTiedGradients,       // summing the gradients of an embedding table that several stages use
+  kReduceOverReplicas,  // the part of the gradients' sum over replicas that is left after the last backward
+  kReplicaGradients,    // one piece of that sum: from this rank's last gradient of the piece to the complete sum
   kGlobalNorm,
   kOptimizer,
-  kGatherOverReplicas,
-  kTiedWeights,
-  kDrain,  // waiting at the end of a step until all sends have been received
+  kGatherOverReplicas,  // distributing the updated weights (ZeRO)
+  kTiedWeights,         // sending an updated embedding table to the other stages that use it
+  kDrain,               // waiting at the end of a step until all sends have been received
   kStep,
   kValidation,
   kCheckpoint,
@@ -47,7 +46,7 @@ struct TraceEvent {
   TraceKind kind = TraceKind::kStep;
   int32_t chunk = -1;
   int32_t micro_batch = -1;
-  int32_t channel = -1;  // pipeline/schedule/schedule.h
+  int32_t channel = -1;  // of a message (pipeline/schedule/schedule.h)
   int64_t step = -1;
   int64_t bytes = -1;
   double begin_seconds = 0;
@@ -59,7 +58,7 @@ class TraceBuffer {
  public:
   // Allocates room for `events` events; discards earlier ones.
   void Reserve(int64_t events);
-  // Starts recording; events belong to `step`.
+  // Starts recording; events from now on belong to `step`.
   void Start(int64_t step);
   void Stop() { recording_ = false; }
   bool recording() const { return recording_; }
@@ -72,7 +71,8 @@ class TraceBuffer {
   // Continues recording the same step.
   void Resume() { recording_ = true; }
 
-  // From now on also reports scopes to `profiler`, recording or not, named as those of `stage`. Null: no profiler.
+  // Makes TraceRange and TraceScope also report to `profiler` from now on, recording or not, under the name of `stage`.
+  // Null: no profiler.
   void ShowTo(Profiler* profiler, int stage) { profiler_ = profiler, stage_ = stage; }
   Profiler* profiler() const { return profiler_; }
   int stage() const { return stage_; }

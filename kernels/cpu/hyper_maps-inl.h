@@ -33,7 +33,7 @@ static_assert(kHyperRowBlock % kRowLanes == 0);
 inline constexpr int64_t kSinkhornRounds = 20;
 inline constexpr float kLeastSinkhornSum = 1e-30f;
 
-// m becomes e^(m − the column's largest), which the first step makes the same as e^m.
+// m becomes e^(m − the column's largest). The first division by the columns' sums then gives the result of e^m.
 HWY_INLINE void Exponentials(int64_t n, FloatVec* m) {
   const FloatTag d;
 #pragma GCC unroll 4
@@ -46,7 +46,7 @@ HWY_INLINE void Exponentials(int64_t n, FloatVec* m) {
   }
 }
 
-// Divides each column of m, or each row, by its sum; factors [n] (=): what they are multiplied by.
+// Divides each column of m, or each row, by its sum; factors [n] (=): the reciprocals of the sums.
 template <bool kColumns>
 HWY_INLINE void Divide(int64_t n, FloatVec* m, FloatVec* factors) {
   const FloatTag d;
@@ -64,7 +64,7 @@ HWY_INLINE void Divide(int64_t n, FloatVec* m, FloatVec* factors) {
   }
 }
 
-// gradient: of Divide's result `after`; becomes that of its argument.
+// `gradient`: on entry that of Divide's result `after`, on return that of Divide's argument.
 template <bool kColumns>
 HWY_INLINE void DivideBackward(int64_t n, const FloatVec* after, const FloatVec* factors, FloatVec* gradient) {
   const int64_t between_groups = kColumns ? 1 : n, between_elements = kColumns ? n : 1;
@@ -97,7 +97,7 @@ HWY_INLINE void StoreSquare(int64_t n, const FloatVec* m, float* HWY_RESTRICT la
   for (int64_t k = 0; k < n * n; ++k) hn::Store(m[k], d, lanes + k * kRowLanes);
 }
 
-// square: logits, which become the result. kStreams: n; 0: the run-time value.
+// `square`: on entry the logits, on return the result.
 template <int kResiduals>
 HWY_NOINLINE void SinkhornForward(int64_t residuals, float* HWY_RESTRICT square) {
   constexpr int64_t kMost = kResiduals == 0 ? kMostResiduals : kResiduals;
@@ -112,7 +112,7 @@ HWY_NOINLINE void SinkhornForward(int64_t residuals, float* HWY_RESTRICT square)
   StoreSquare(n, m, square);
 }
 
-// gradient: of the result; becomes that of `logits`.
+// `gradient`: on entry that of SinkhornForward's result, on return that of `logits`.
 template <int kResiduals>
 HWY_NOINLINE void SinkhornBackward(int64_t residuals, const float* HWY_RESTRICT logits, float* HWY_RESTRICT gradient) {
   constexpr int64_t kMost = kResiduals == 0 ? kMostResiduals : kResiduals;
@@ -140,7 +140,7 @@ HWY_NOINLINE void SinkhornBackward(int64_t residuals, const float* HWY_RESTRICT 
 
 // ---- Maps ----
 
-// lanes = rows [first, last) of m, at most kRowLanes; 0 in the other lanes.
+// Copies rows [first, last) of m, at most kRowLanes, to `lanes`: one row in each lane, 0 in the other lanes.
 HWY_INLINE void RowsToLanes(const ConstMatrix& m, int64_t first, int64_t last, float* HWY_RESTRICT lanes) {
   for (int64_t l = 0; l < kRowLanes; ++l) {
     const float* const row = first + l < last ? m.row(first + l) : nullptr;
@@ -158,7 +158,7 @@ HWY_INLINE void LanesToRows(const float* HWY_RESTRICT lanes, int64_t first, int6
 // Which gate multiplies element k of the maps.
 HWY_INLINE int64_t GateOf(int64_t k, int64_t residuals) { return k < residuals ? 0 : k < 2 * residuals ? 1 : 2; }
 
-// h [m, kRowLanes], elements [begin, m). May be `projected`.
+// Computes elements [begin, m) of h [m, kRowLanes] (=). h may be the memory of `projected`.
 template <typename Args>
 HWY_INLINE void Logits(const Args& args, int64_t begin, int64_t residuals, FloatVec rstd, const float* projected,
                        float* h) {
@@ -186,20 +186,20 @@ HWY_INLINE float DotColumns(const float* a, const float* b, int64_t width) {
                     [&](auto d, int64_t c) HWY_ATTR { return hn::Mul(hn::LoadU(d, a + c), hn::LoadU(d, b + c)); });
 }
 
-// n: kStreams, or the run-time value if that is 0.
+// Returns n.
 template <int kResiduals>
 HWY_INLINE int64_t ResidualsOf(const ConstMatrix& x, int64_t width) {
   return kResiduals == 0 ? x.columns / width : kResiduals;
 }
 
-// What kRowLanes rows' gradients are made of, in lanes.
+// Parts of the gradients of kRowLanes rows, one row in each lane.
 struct LaneGradients {
   HWY_ALIGN float h[kMostMaps * kRowLanes];         // the gradient of h, and so of the bias
   HWY_ALIGN float of_gates[kMostMaps * kRowLanes];  // each element's part of its gate's gradient
   HWY_ALIGN float of_norm[kRowLanes];               // the factor of x in dx
 };
 
-// Rows [first, last), at most kRowLanes: sets `lanes`; d_maps becomes the gradient of `projected`.
+// For rows [first, last), at most kRowLanes: sets `lanes`, and overwrites args.d_maps by the gradient of `projected`.
 template <int kResiduals>
 HWY_INLINE void MapsBackward(const HyperReadBackwardArgs& args, int64_t first, int64_t last, LaneGradients& lanes) {
   const FloatTag d;

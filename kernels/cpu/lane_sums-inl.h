@@ -22,9 +22,9 @@ namespace HWY_NAMESPACE {
 
 inline constexpr int kFloatLanes = hn::MaxLanes(FloatTag());
 
-// The sums of pairs of neighbouring groups of kWidth lanes: of a in the even groups, of b in the odd ones; of half a
-// vector: of a in the lower half, of b in the upper half. Groups of one or two lanes stay within blocks of 128 bits;
-// crossing these is slow.
+// Adds neighbouring groups of kWidth lanes in pairs. The sums of a's pairs are in the even groups of the result, those
+// of b's pairs in the odd ones. (If kWidth is half a vector, a's sum is in the lower half and b's in the upper half.)
+// Groups of one or two lanes stay within blocks of 128 bits; crossing these is slow.
 template <int kWidth>
 HWY_INLINE FloatVec PairSums(FloatVec a, FloatVec b) {
   [[maybe_unused]] const FloatTag d;
@@ -41,7 +41,7 @@ HWY_INLINE FloatVec PairSums(FloatVec a, FloatVec b) {
   }
 }
 
-// Levels kWidth, 2 · kWidth, … of `count` vectors.
+// Applies PairSums for kWidth, 2 · kWidth, … to `count` vectors.
 template <int kWidth, int kCount>
 HWY_INLINE void SumLevels(FloatVec (&level)[kCount], int count) {
   if constexpr (kWidth < kFloatLanes) {

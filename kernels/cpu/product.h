@@ -41,13 +41,14 @@ struct ProductArgs {
   Matrix c;
 };
 
-// Calls finish(part) for parts that cover C, each once its elements are final and while they are in the cache.
+// Computes args.c. Calls finish(part) for parts that cover C, each once its elements are final and while they are in
+// the cache.
 // REQUIRES: matching shapes; k ≥ 1; C overlaps neither operand. Blocking; allocates nothing, and uses up to 700 KiB of
 // each thread's stack.
 void Product(const Stream& stream, const ProductArgs& args, absl::FunctionRef<void(const ProductPart&)> finish);
 
-// The limit of a core: `rounds` multiply-adds of as many vectors in registers as their latency needs. Returns the
-// operations, two for a multiply-add of two numbers.
+// For measuring the limit of a core: runs `rounds` multiply-adds of each of several vectors in registers, as many as
+// hide the latency. Returns the number of floating-point operations, two for a multiply-add of two numbers.
 int64_t MultiplyInRegisters(int64_t rounds);
 
 }  // namespace hadal::cpu

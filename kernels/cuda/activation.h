@@ -1,6 +1,6 @@
 // The activation of a feed-forward sublayer on the device: kernels/activation.h. All matrices are float or BFloat16.
-// Numerics: fp32; elements are independent. The exponential is the device's. REQUIRES: if dropout is active, its
-// device_position. Asynchronous.
+// Numerics: fp32; elements are independent. Exponentials are those of CUDA's library. REQUIRES: if dropout is active,
+// its device_position. Asynchronous.
 #pragma once
 
 #include "kernels/activation.h"

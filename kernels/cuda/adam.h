@@ -26,7 +26,7 @@ struct AdamScalars {
 // Returns the scalars of a step, computed in double from `args` and rounded once.
 AdamScalars AdamScalarsOf(const AdamArgs& args);
 
-// `scalars`: one; those of `args` are not used. `non_finite`: one, or null.
+// `scalars` [1]: used in place of those of `args`. `non_finite` [1], or null: no check.
 void AdamStep(StreamHandle stream, const AdamArgs& args, DevicePointer<const AdamScalars> scalars,
               DevicePointer<int32_t> non_finite = {});
 

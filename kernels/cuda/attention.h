@@ -26,7 +26,7 @@
 
 namespace hadal::cuda {
 
-// Rows [first, first + rows) of one side, and the rows of the whole sentence. rows = 0: no tile.
+// Rows [first, first + rows) of one side, and the rows of their whole sentence on both sides. rows = 0: no tile.
 struct AttentionTile {
   int32_t first = 0, rows = 0;
   int32_t query_begin = 0, query_end = 0, key_begin = 0, key_end = 0;

@@ -44,11 +44,12 @@ HADAL_DEVICE void ForTilesOfBlock(DevicePointer<const AttentionTile> tiles, int6
   }
 }
 
-// The block's head, and its part of the tile; 0 rows if it has none.
+// Returns the block's head.
 template <int kWidth>
 HADAL_DEVICE int64_t HeadOfBlock() {
   return BlockY() / kBlocksOfTile<kWidth>;
 }
+// Returns the block's part of `tile`; 0 rows if it has none.
 template <int kWidth>
 HADAL_DEVICE AttentionTile PartOfBlock(AttentionTile tile) {
   const int skipped = static_cast<int>(BlockY() % kBlocksOfTile<kWidth>) * kBlockRows<kWidth>;
@@ -58,10 +59,10 @@ HADAL_DEVICE AttentionTile PartOfBlock(AttentionTile tile) {
   return tile;
 }
 
-inline constexpr int kGroups = 4;      // threads of a row
-inline constexpr int kOtherRows = 32;  // rows of the other side per iteration
-inline constexpr int kRowsOfThread = kOtherRows / kGroups;
-inline constexpr int kScoreStride = kOtherRows + 1;
+inline constexpr int kGroups = 4;                           // threads of a row
+inline constexpr int kOtherRows = 32;                       // rows of the other side per iteration
+inline constexpr int kRowsOfThread = kOtherRows / kGroups;  // of the other side, whose scores a thread computes
+inline constexpr int kScoreStride = kOtherRows + 1;         // floats between two rows of scores
 
 template <int kWidth>
 HADAL_DEVICE int TileOffset(int row) {

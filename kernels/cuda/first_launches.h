@@ -1,6 +1,6 @@
 // The kernels that have been launched on a device. CUDA loads a kernel at its first launch (CUDA_MODULE_LOADING is LAZY
 // by default); that may enlarge the stack and wait for all of the device's work: a standstill (runtime/device.h).
-// Threads: the device's one.
+// Threads: only the thread that makes the device's calls.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace hadal::cuda {
 
 class FirstLaunches {
  public:
-  // Calls `before` before each first launch; it must finish work that cannot survive a standstill.
+  // Calls `before` before each first launch; it must end all work that must not be in progress during a standstill.
   explicit FirstLaunches(std::function<void()> before) : before_(std::move(before)) {}
 
   // Must be called before a launch of `kernel`, the address of the kernel's host function.

@@ -1,7 +1,7 @@
-// Several residuals (mHC) on the device: the formulas, shapes and constants of kernels/hyper_connection.h.
+// Several residual streams (mHC) on the device: the formulas, shapes and constants of kernels/hyper_connection.h.
 //
-// A warp has one row. Reads and their backward keep Sinkhorn's matrix in registers, two elements a lane; its backward
-// keeps the matrix after each of the 40 divisions there.
+// A warp computes one row. Sinkhorn's matrix is in registers, two elements a lane; in the backward also the matrix
+// after each of the 40 divisions.
 // Memory traffic: as kernels/hyper_connection.h states, if a row's second reading of its residuals (for u and the
 // update of dx, after sums over the row) comes from a cache.
 // Numerics: fp32. A sum over a row: lane l adds columns l, l + 32, …, then the lanes as a butterfly; sums of

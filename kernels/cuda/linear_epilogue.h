@@ -63,7 +63,8 @@ constexpr int64_t ColumnRowBlock(int64_t rows, int64_t width) {
 template <typename T>
 struct ColumnSumsArgs {
   int64_t rows = 0, width = 0;
-  // The first of `count` matrices and sums at these distances, in elements.  REQUIRES: count = 1 or `later`.
+  // x and sums are the first of `count` matrices and their sums, which lie at these distances, in elements. REQUIRES:
+  // count = 1, or `later` is given.
   int64_t count = 1, x_step = 0, sums_step = 0;
   DeviceMatrix<const T> x;        // [R, W]
   DevicePointer<float> sums;      // [W] (+=)

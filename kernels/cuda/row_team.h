@@ -54,6 +54,7 @@ HADAL_DEVICE RowTeam ThisRowTeam(int64_t width, int team_threads) {
   return team;
 }
 
+// Returns the sum of x over the warp, on every lane.
 HADAL_DEVICE float SumOfWarp(float x) {
   HADAL_UNROLL for (int mask = kWarp / 2; mask > 0; mask /= 2) x += ShuffleXor(x, mask);
   return x;

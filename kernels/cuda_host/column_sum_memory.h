@@ -10,14 +10,15 @@
 
 namespace hadal::cuda {
 
-// The first stage's sums of one matrix [rows, width].
+// The number of floats of the first stage's sums for one matrix [rows, width].
 inline int64_t ColumnSumFloats(int64_t rows, int64_t width) {
   const int64_t row_block = ColumnRowBlock(rows, width);
   return (rows + row_block - 1) / row_block * width;
 }
 
 struct ColumnSumMemory {
-  // For `count` merges.  REQUIRES: a batch, or count = 1 and at most kColumnPartials floats.
+  // Takes `floats` floats for `count` merges: from `batch`, or scratch if it is null. REQUIRES without a batch: count =
+  // 1 and at most kColumnPartials floats.
   ColumnSumMemory(const Stream& stream, GradientBatch* batch, int64_t floats, int64_t count) {
     static_assert(kColumnPartials * sizeof(float) <= LaunchMemory::kScratchBytes);
     HADAL_CHECK(batch != nullptr || count == 1);
@@ -30,7 +31,7 @@ struct ColumnSumMemory {
   }
 
   float* partials = nullptr;
-  std::vector<ColumnMerge>* later = nullptr;  // null: merged at once
+  std::vector<ColumnMerge>* later = nullptr;  // to which the caller appends its merges; null: it merges at once
 };
 
 }  // namespace hadal::cuda

@@ -32,8 +32,9 @@ namespace hadal::cuda {
 
 inline constexpr int64_t kMatmulWorkspaceBytes = 32 << 20;
 
-// `workspace`: kMatmulWorkspaceBytes on the current CUDA device, not used by other streams' products; `major`: the
-// device's compute capability. Errors: Unavailable if the library is not found.
+// `workspace`: kMatmulWorkspaceBytes on the current CUDA device, which products on other streams do not use. `major`:
+// the first number of the device's compute capability. `tf32`: compute products of fp32 matrices in tf32. Errors:
+// Unavailable if the library is not found.
 absl::StatusOr<std::unique_ptr<Matmul>> MakeCublasMatmul(StreamHandle stream, void* workspace, int major, bool tf32);
 
 }  // namespace hadal::cuda

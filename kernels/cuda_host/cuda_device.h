@@ -21,8 +21,8 @@ struct CudaDeviceOptions {
 // ResourceExhausted. Blocking: a second or two.
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(const CudaDeviceOptions& options);
 
-// Returns facts about the GPU that OpenCudaDevice would open, or refuse as too old. Errors: those of OpenCudaDevice
-// before it chooses a GPU. Blocking.
+// Returns facts about the GPU that OpenCudaDevice would choose, also if it would refuse it. Errors: NotFound and
+// Unavailable, as OpenCudaDevice before it has chosen a GPU. Blocking.
 absl::StatusOr<CudaFacts> LookAtCudaDevice(const CudaDeviceOptions& options);
 
 }  // namespace hadal::cuda

@@ -1,4 +1,4 @@
-// Facts about a GPU, to compare with those of other ranks (hadal doctor). 0 or empty: unknown.
+// Facts about a GPU, which `hadal doctor` compares between ranks. 0 or empty: unknown.
 #pragma once
 
 #include <cstdint>

@@ -10,10 +10,11 @@
 
 namespace hadal::cuda {
 
-// `main`: the device's stream; must outlive the queues. Queues are non-blocking streams of the highest priority: a
-// transfer, for which a peer waits, has few blocks and should run before a kernel's many.
-// `device`: its number. A thread that has not used it chooses it here, because CUDA would open GPU 0 for that thread.
-// `standstill`: called before each call that may make the host wait for the device. `watch` must outlive the queues.
+// The queues that it makes are non-blocking streams of the highest priority: a transfer, for which a peer waits, has
+// few thread blocks and should run before the many of a kernel.
+// `device`: CUDA's number of the GPU. Calls also set it as the calling thread's current device, because CUDA would open
+// GPU 0 for a new thread. `main`: the device's main stream. `standstill`: called before each call that may make the
+// host wait for the device (runtime/device.h). `main` and `watch` must outlive the queues.
 std::unique_ptr<DeviceQueues> MakeCudaQueues(int device, StreamHandle main, DeviceWatch& watch,
                                              std::function<void()> standstill);
 

@@ -20,8 +20,8 @@ struct DriverMemory {
   static constexpr int64_t kGraphLaunchHostBytes = 2048;
   // NCCL's kernels, once per rank.
   static constexpr int64_t kNcclBytes = int64_t{256} << 20;
-  // One connection, a direction between two ranks: four channels with a buffer for each protocol, 4 + 0.5 + 4.7 MiB, in
-  // pieces of 2 MiB, and their descriptions.
+  // A connection is one direction between two ranks. It has four channels, each with a buffer of 4, 0.5 and 4.7 MiB for
+  // NCCL's three protocols, allocated in pieces of 2 MiB, and their descriptions.
   static constexpr int64_t kNcclConnectionBytes = int64_t{48} << 20;
 
   static constexpr int64_t NcclBytes(int connections) {

@@ -8,15 +8,17 @@
 
 namespace hadal::cuda {
 
+// How many other streams waited behind a blocked stream. Each stream is blocked once.
 struct HeldStreams {
-  int most = 0;        // over the blocked streams: the largest number of other streams that waited
-  double average = 0;  // the mean over them
+  int most = 0;        // the largest number
+  double average = 0;  // the mean number
 };
 
-// Makes `streams` streams on the current device, every third of the highest priority as a rank's transfers are. Blocks
-// each of them in turn by a host function, the next one by an event behind it (as NCCL's own stream is), and counts how
-// many of the others have not run a small kernel after 20 ms.
-// Errors: Unavailable, with CUDA's message. Blocking: milliseconds, or 20 for each stream that holds others.
+// Makes `streams` streams on the current device; every third has the highest priority, as a rank's streams for
+// transfers have. Then does this for each of them in turn: blocks the stream by a host function that waits; makes the
+// next stream wait for the blocked one by an event, as NCCL's own stream does; launches a small kernel on each other
+// stream; counts the streams whose kernel has not run after 20 ms; ends the block.
+// Errors: Unavailable, with CUDA's message. Blocking: milliseconds, and 20 ms for each stream behind which others wait.
 absl::StatusOr<HeldStreams> CountHeldStreams(int streams);
 
 }  // namespace hadal::cuda

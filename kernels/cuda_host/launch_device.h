@@ -1,5 +1,6 @@
-// The parts of a device that launches need: a stream, products, and memory for launches. CudaDevice is a GPU
-// (cuda_device.h); tests emulate one. The operations of DeviceKernels (operations.h) use nothing else of a device.
+// The parts of a device that launches need: a CUDA stream, matrix products, and memory for launches. The GPU of
+// cuda_device.h is a LaunchDevice, and so are the emulated devices of tests. The operations of DeviceKernels
+// (operations.h) use nothing else of a device.
 #pragma once
 
 #include <functional>
@@ -18,7 +19,7 @@ namespace hadal::cuda {
 class LaunchDevice : public Device {
  public:
   StreamHandle handle() { return HandleOf(DeviceQueues::kMain); }
-  // The stream of a queue, or of the main queue. REQUIRES: not during a capture, except for the main queue.
+  // The CUDA stream of a queue. REQUIRES: no capture is in progress, except for the main queue.
   virtual StreamHandle HandleOf(DeviceQueues::Queue queue) = 0;
   virtual Matmul& matmul() = 0;
   virtual LaunchMemory& launch_memory() = 0;
@@ -47,12 +48,14 @@ class LaunchDevice : public Device {
   std::vector<MatmulArgs>* products_ = nullptr;
 };
 
-// REQUIRES: the stream's device is a LaunchDevice, as is every device with the kernels of operations.h.
+// Returns the stream's device. REQUIRES: it is a LaunchDevice, as is every device with the kernels of operations.h; the
+// stream is on its main queue.
 inline LaunchDevice& DeviceOf(const Stream& stream) {
   HADAL_CHECK(stream.queue() == DeviceQueues::kMain);  // scratch, launch memory and products serve one queue
   return static_cast<LaunchDevice&>(*stream.device());
 }
-// For an operation without scratch, launch memory and products: it may be launched on another queue than the main one.
+// Returns the CUDA stream of the stream's queue, which need not be the main one. For operations that use neither
+// scratch nor launch memory nor matrix products.
 inline StreamHandle HandleOf(const Stream& stream) {
   return static_cast<LaunchDevice&>(*stream.device()).HandleOf(stream.queue());
 }

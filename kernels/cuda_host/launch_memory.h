@@ -32,7 +32,8 @@ class LaunchMemory {
   LaunchMemory(LaunchMemory&& other) noexcept;
   ~LaunchMemory();
 
-  // Returns `count` values on the device; null if `count` is 0. REQUIRES: at most kHalfBytes in one operation.
+  // Copies `count` values to the device and returns their address there; null if `count` is 0. REQUIRES: at most
+  // kHalfBytes in one operation.
   template <typename T>
   DevicePointer<const T> Put(const T* values, int64_t count) {
     return {reinterpret_cast<const T*>(PutBytes(values, count * static_cast<int64_t>(sizeof(T))))};

@@ -1,6 +1,6 @@
 // Interface for products of matrices on a device: cuBLASLt on a GPU (cublas_matmul.h), plain loops in tests.
 //
-//   C[m, n] (+)= A[m, k] · B[k, n]                all row-major; with these epilogues, each optional:
+//   C[m, n] = or += A[m, k] · B[k, n]             all row-major; with these epilogues, each optional:
 //     bias, relu     C = relu(C + bias)
 //     written_mask   also writes which elements relu passes: one bit each, in the implementation's own order
 //     read_mask      C = 0 where such a mask says that relu passed nothing: relu's gradient
@@ -44,7 +44,7 @@ struct MatmulArgs {
   // products do not overlap; a_sums_step on 16 bytes.
   int64_t count = 1, a_step = 0, b_step = 0, c_step = 0, a_sums_step = 0;
 
-  // Whether an epilogue changes C; whether there is any epilogue.
+  // Whether an epilogue changes C.
   bool FinishesC() const { return !bias.empty() || relu || read_mask != nullptr; }
   bool HasEpilogue() const { return FinishesC() || !a_sums.empty(); }
 };
@@ -68,10 +68,10 @@ inline void CheckArgs(const MatmulArgs& args) {
 class Matmul {
  public:
   virtual ~Matmul() = default;
-  // Whether this product exists and, as far as the implementation can tell, its epilogue is worth using; for several,
-  // also whether one launch can do as many. Always true for one without an epilogue. A function of (shape, strides,
-  // types, number of products, which matrices are 16-byte aligned, device, library) alone, never of earlier calls. Does
-  // not dereference the arguments' pointers.
+  // Whether the implementation has this product and, as far as it can tell, the epilogue is faster than a kernel of its
+  // own; for args.count > 1, also whether one launch can do so many. Always true for one product without an epilogue. A
+  // function of (shape, strides, types, number of products, which matrices are 16-byte aligned, device, library) alone,
+  // never of earlier calls. Does not dereference the arguments' pointers.
   virtual bool Offers(const MatmulArgs& args) = 0;
   // REQUIRES: Offers(args).
   virtual void Multiply(const MatmulArgs& args) = 0;

@@ -1,10 +1,10 @@
-// Collectives built on a Communicator's point-to-point transfers; the same on every transport. For set-up, the tail of
-// a step and votes, not for the hot path. P ranks take O(log P) rounds: votes and barriers by dissemination, bytes
-// along a binomial tree. Nothing is summed, so the order cannot change bits.
+// Collectives over all ranks of a Communicator, built on its point-to-point transfers; the same on every transport. For
+// set-up, votes and the end of a step, not for the hot path. P ranks take O(log P) rounds: votes and barriers by
+// dissemination, bytes along a binomial tree. Nothing is summed, so the order cannot change bits.
 // All calls block, and all ranks must make them in the same order. The timeout applies to each single wait. `what`
 // names the purpose in errors.
-// Errors: those of Wait, with `what` in the message; AllOk may also return a rank's own status. Tags:
-// kFirstCollectiveTag and up.
+// Errors: those of Communicator::Wait, with `what` in the message; AllOk may also return a status that a rank passed.
+// Uses tags from Communicator::kFirstCollectiveTag on.
 #pragma once
 
 #include <span>
@@ -19,8 +19,8 @@
 
 namespace hadal {
 
-// Marks an error that every rank returns from the same call with the same words, because all computed it from the same
-// values or voted. A rank with such an error leaves the report to rank 0; one with an error of its own ends the job.
+// Marks `error` as common: every rank returns it from the same call with the same words, because all computed it from
+// the same values or voted. Only rank 0 reports a common error. A rank reports any other error and ends the job.
 absl::Status AsCommonError(absl::Status error);
 template <typename T>
 absl::StatusOr<T> AsCommonError(absl::StatusOr<T> result) {
@@ -31,11 +31,12 @@ bool IsCommonError(const absl::Status& error);
 
 class Collectives {
  public:
+  // `communicator` must outlive the object.
   Collectives(Communicator& communicator, absl::Duration timeout) : communicator_(communicator), timeout_(timeout) {}
 
   // Returns when all ranks have called it.
   absl::Status Barrier(std::string_view what);
-  // Sends `data` of `root` to every rank. The other ranks need not know its size.
+  // Replaces `data` on every rank by that of rank `root`. The other ranks need not know its size.
   absl::Status Broadcast(std::string& data, int root, std::string_view what);
   // Returns rank 0's `result` on every rank: its bytes, or its error as a common one.
   absl::StatusOr<std::string> BroadcastResult(const absl::StatusOr<std::string>& result, std::string_view what);

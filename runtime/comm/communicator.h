@@ -11,8 +11,8 @@
 //   · When a wait's deadline passes, the error names rank, peer, direction, tag and the purpose of the wait.
 // Errors: DeadlineExceeded (a deadline passed: exit code 5), Unavailable (a peer is gone: exit code 6), Internal. After
 // an error every call but Abort fails with Unavailable. A Wait that fails withdraws this rank's posted transfers first,
-// so that the caller may free its buffers. A rank that fails for another reason must withdraw them itself (Withdraw,
-// WithdrawOnError); otherwise a peer's message could be written to freed memory.
+// so that the caller may free their buffers. A rank that fails for another reason must withdraw its transfers itself
+// (Withdraw, WithdrawOnError); otherwise a peer's message could be written to freed memory.
 // Threads: one thread per rank makes all calls but CurrentWait. Blocking: only Wait, and the collectives built on it
 // (collectives.h).
 #pragma once
@@ -34,13 +34,13 @@
 
 namespace hadal {
 
-// A posted transfer. Must be tested or waited for until it is done, exactly once. Must not be copied.
+// A posted transfer. The caller passes it to Test or Wait until one of them reports its end. It must not be copied.
 struct CommRequest {
   static constexpr int64_t kNone = -1;
   static constexpr int kAllPeers = -2;
   int64_t id = kNone;  // assigned by the transport
   bool is_send = false;
-  int peer = -1;  // kAllPeers: a whole exchange
+  int peer = -1;  // kAllPeers: the request is a whole exchange
   int tag = 0;
 
   bool active() const { return id != kNone; }
@@ -52,13 +52,14 @@ struct WaitInProgress {
   double since_seconds = 0;  // MonotonicSeconds()
 };
 
-// Part of an exchange: a message to and one from the same rank. Either may have 0 bytes; then there is none.
+// The part of an exchange between this rank and `peer`: one message each way. 0 bytes: no message that way; its pointer
+// may be null.
 struct ExchangePart {
   int peer = -1;
   const void* send = nullptr;
   int64_t send_bytes = 0;
   void* receive = nullptr;
-  int64_t receive_bytes = 0;  // exactly as long as the peer's message
+  int64_t receive_bytes = 0;  // must equal the peer's send_bytes
 };
 
 class Communicator {
@@ -79,57 +80,58 @@ class Communicator {
   // Posts a receive of at most `capacity_bytes`. A longer message is an Internal error when it arrives (limits of that
   // check: mpi_communicator.h). REQUIRES: as Send.
   virtual absl::StatusOr<CommRequest> Receive(void* data, int64_t capacity_bytes, int peer, int tag) = 0;
-  // Posts this rank's messages of an exchange between all ranks, and appends what is to be tested or waited for. Every
-  // rank must post the same exchanges in the same order, also those in which it has no message. Between two ranks the
-  // messages match in the order of the parts. An exchange may stay incomplete until all ranks have posted it.
-  // `after`: on a transport that moves device memory, an event after which the bytes may be accessed; it must not be
-  // recorded again before the exchange is done. Transports that move host memory ignore it.
+  // Posts this rank's messages of an exchange between all ranks, and appends its requests to `requests`; they are ended
+  // by Test or Wait. Every rank must post the same exchanges in the same order, also those in which it has no message.
+  // Between two ranks the messages match in the order of the parts. An exchange may stay incomplete until all ranks
+  // have posted it.
+  // `after`: on a transport that moves device memory, a recorded event after which the bytes may be accessed; it must
+  // not be recorded again before the exchange is done. Transports that move host memory ignore it (null).
   // REQUIRES: as Send; the peers are other ranks.
   virtual absl::Status Exchange(std::span<const ExchangePart> parts, int tag, DeviceQueues::Event after,
                                 std::vector<CommRequest>& requests);
 
-  // Prepares for `transfers` more transfers that are posted and not yet ended by Test or Wait, so that the transport
-  // need not do so in the middle of a step. Optional. Errors: ResourceExhausted.
+  // Allocates what the transport needs for `transfers` more transfers in progress at once (posted and not yet ended by
+  // Test or Wait), so that it allocates nothing in the middle of a step. Optional. Errors: ResourceExhausted.
   virtual absl::Status Reserve(int64_t /*transfers*/) { return absl::OkStatus(); }
 
   // Returns whether the transfer is done. If so, makes `request` inactive and, for a receive, sets *received_bytes (may
   // be null).
   virtual absl::StatusOr<bool> Test(CommRequest& request, int64_t* received_bytes = nullptr) = 0;
-  // Advances outstanding transfers. Cheap: may be called thousands of times a second.
+  // Advances transfers in progress. Cheap: may be called thousands of times a second.
   virtual void Progress() = 0;
 
   // Waits until the transfer is done or `deadline` passes. `what` (e.g. "activations of micro-batch 17, chunk 0")
   // appears in the error. Yields at first and then sleeps for short times, so that an idle rank does not occupy a core
-  // that another rank needs. `meanwhile`, if not null, is called again and again during the wait, for work that must
-  // not stand still; it must neither block nor touch `request`. If it fails, so does the wait.
+  // that another rank needs. `received_bytes`: as in Test. `meanwhile`, if not null, is called again and again during
+  // the wait, for work that must go on; it must neither block nor touch `request`. If it fails, so does the wait.
   virtual absl::Status Wait(CommRequest& request, absl::Time deadline, std::string_view what,
                             int64_t* received_bytes = nullptr,
                             const std::function<absl::Status()>* meanwhile = nullptr);
 
-  // Makes every call that waits here also advance the transfers of `passenger` from now on, and fail if that fails. For
-  // a transport that exchanges its own messages through this one (nccl_communicator.h) and must progress while its rank
-  // waits. Null: no passenger.
+  // From now on every Wait of this communicator also advances the transfers of `passenger`, and fails if that fails.
+  // For a transport that sends its own control messages through this one (nccl_communicator.h) and must progress while
+  // its rank waits. Null: no passenger.
   void Carry(Communicator* passenger);
 
-  // Withdraws this rank's posted transfers, also those of a communicator that it carries (Carry). Afterwards all calls
-  // but Abort fail, and its peers' waits for it end at their deadlines. Must be called before the buffers are freed if
-  // a rank ends early.
+  // Withdraws this rank's posted transfers, also those of its passenger (Carry). Afterwards all calls of this rank but
+  // Abort fail, and the peers' waits for this rank end at their deadlines. A rank that ends early must call it before
+  // it frees the buffers.
   // In-process: no transfer accesses a buffer afterwards. MPI: unmatched receives are cancelled; a send, or a receive
   // in the middle of its message, cannot be cancelled, but no MPI call follows, so the caller should call Abort soon.
   // NCCL: aborts what is in progress on the device.
   void Withdraw();
 
-  // Returns the current wait, here or in the passenger; nullopt if there is none or it has just begun. Any thread may
-  // call it.
+  // Returns the Wait in progress of this communicator or its passenger; nullopt if there is none or it has just begun.
+  // Any thread may call it.
   std::optional<WaitInProgress> CurrentWait() const;
 
   // Ends the whole job with `exit_code`. In-process: makes every rank's pending and later calls fail with Unavailable.
   virtual void Abort(int exit_code) = 0;
 
  protected:
-  // Withdraw, for this transport alone. Idempotent.
+  // Withdraws the transfers of this communicator, without its passenger's. Idempotent.
   virtual void TakeBack() {}
-  // As Progress, but returns errors. Called by the communicator that carries this one.
+  // As Progress, but returns errors. Called on a passenger by the communicator that carries it.
   virtual absl::Status MoveAlong() {
     Progress();
     return absl::OkStatus();

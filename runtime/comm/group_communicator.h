@@ -2,9 +2,9 @@
 //
 // Transfers, progress, waits and errors are the parent's: error messages name the parent's ranks, an error in one group
 // closes the parent for all its groups, and CurrentWait is the parent's.
-// Tags below kFirstCollectiveTag pass unchanged. Two groups may therefore use the same tags only if no transfer of one
-// can match a transfer of the other, as with the rows and columns of a grid, which share no pair of different ranks.
-// Tags of collectives are moved into the group's own range, so collectives of the parent and of its groups never match.
+// Tags below kFirstCollectiveTag are the parent's tags, unchanged. So two groups may use the same tags only if no pair
+// of ranks is in both, as with the rows and columns of a grid. Tags of collectives are moved into a range of the
+// group's own, its tag space, so that collectives of the parent and of its groups never match.
 // Threads: as the parent (one thread per rank). Blocking: as the parent.
 #pragma once
 
@@ -16,18 +16,19 @@ namespace hadal {
 
 class GroupCommunicator final : public Communicator {
  public:
-  // Groups of one parent that share a rank must have different tag spaces.
+  // Tag space 0 is the parent's.
   static constexpr int kTagSpaces = 8;
 
   // `parent` must outlive the group. REQUIRES: members are different ranks of the parent, this rank among them; 1 ≤
-  // tag_space < kTagSpaces.
+  // tag_space < kTagSpaces, and no other group of the parent that has this rank has the same tag space.
   GroupCommunicator(Communicator& parent, std::vector<int> members, int tag_space);
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(members_.size()); }
   absl::StatusOr<CommRequest> Send(const void* data, int64_t bytes, int peer, int tag) override;
   absl::StatusOr<CommRequest> Receive(void* data, int64_t capacity_bytes, int peer, int tag) override;
-  // The parent's, between this group alone.  REQUIRES: on the parent no other group makes exchanges of these ranks.
+  // An exchange between the ranks of this group alone, posted on the parent. REQUIRES: the members make exchanges only
+  // through this group, neither through the parent itself nor through another group.
   absl::Status Exchange(std::span<const ExchangePart> parts, int tag, DeviceQueues::Event after,
                         std::vector<CommRequest>& requests) override;
   absl::Status Reserve(int64_t transfers) override { return parent_.Reserve(transfers); }

@@ -1,7 +1,8 @@
 // The tags of all messages except a schedule's channels, in one list so that none is used twice.
 //
-// 0 … kFirstMessageTag - 1   channels of a schedule (pipeline/schedule) and the decoder's links, numbered there
-// kFirstMessageTag …         this list
+// 0 … kFirstMessageTag - 1   channels of a schedule (pipeline/schedule/schedule.h) and of the decoder
+//                            (pipeline/decode/decode_links.h), numbered there
+// kFirstMessageTag …         this list; each comment starts with the file that uses the tag
 // 32,000 …                   collectives.h
 #pragma once
 
@@ -10,12 +11,12 @@ namespace hadal {
 inline constexpr int kFirstMessageTag = 30000;
 
 enum MessageTag : int {
-  // pipeline/exchange/tied_tables: the gradient of one use of a table, to the stage of the first use
+  // pipeline/exchange/tied_tables: a stage's gradient of a shared embedding table, to the first stage that uses it
   kTiedGradientTag = kFirstMessageTag,
-  kTiedWeightTag,      // the updated matrix, to the other uses
+  kTiedWeightTag,      // the same file: the updated table, to the other stages that use it
   kInitializationTag,  // pipeline/exchange/parameter_broadcast: new weights from rank 0
   kReplicaPieceTag,    // pipeline/exchange/replica_reduction: a piece of a gradient, to its owner
-  kReplicaResultTag,   // the owner's result, to the others
+  kReplicaResultTag,   // the same file: the owner's result, to the other replicas
   kProfileTag,         // pipeline/exchange/profile_relay: the running sum of Admin's profile
   kDecodeCommandTag,   // pipeline/decode/decode_links: commands of the searching rank
   kTraceTag,           // pipeline/step_tracer: a rank's events to rank 0

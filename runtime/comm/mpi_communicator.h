@@ -1,9 +1,9 @@
-// Ranks as MPI processes, on one host or many. Built for Open MPI 4.1; uses only MPI 3.0.
+// The Communicator of ranks that are MPI processes, on one host or many. Built for Open MPI 4.1; uses only MPI 3.0.
 //
 // Uses a duplicate of MPI_COMM_WORLD that returns errors, so its messages cannot match those of other MPI users in this
 // process. MPI buffers small messages (Open MPI: up to about 4 KiB on one host), so their sends complete early; larger
-// sends complete after their receive is posted. MPI moves data only inside its own calls; hence Progress. Host memory
-// only: Debian's Open MPI cannot read device pointers.
+// sends complete after their receive is posted. MPI moves data only inside its own calls, so ranks must call Progress.
+// Buffers must be in host memory: Debian's Open MPI cannot read device pointers.
 // Errors: a lost connection usually ends the job inside MPI or mpirun before a call can return Unavailable.
 #pragma once
 
@@ -22,7 +22,7 @@ class MpiCommunicator final : public Communicator {
   // Blocking: every rank of `environment` must call it, in the same order if there are several communicators. The
   // environment must outlive the communicator.
   static absl::StatusOr<std::unique_ptr<MpiCommunicator>> Create(const MpiEnvironment& environment);
-  // REQUIRES: no transfer is outstanding, or an error was returned.
+  // REQUIRES: no transfer is in progress, or an error was returned.
   ~MpiCommunicator() override;
   MpiCommunicator(const MpiCommunicator&) = delete;
   MpiCommunicator& operator=(const MpiCommunicator&) = delete;

@@ -2,8 +2,7 @@
 //
 // MPI_Finalize waits for every rank, forever if one of them is stuck or has already exited. The destructor therefore
 // first enters a barrier with a deadline and ends the job if some rank does not arrive. A rank that has failed must not
-// destroy this object but call Communicator::Abort, which ends all ranks at once. Without mpirun this is a world of one
-// rank.
+// destroy this object but call Communicator::Abort, which ends all ranks at once. Without mpirun the job has one rank.
 // Threads: the thread that called Start makes all calls (MPI_THREAD_FUNNELED).
 #pragma once
 
@@ -14,11 +13,11 @@
 
 namespace hadal {
 
-// A rank's place on its host; determines its threads and its device.
+// Which ranks share this rank's host and CPUs. The caller chooses the rank's threads and device by it.
 struct RankPlacement {
   int local_rank = 0;     // index among the ranks of its host, in rank order
   int ranks_on_host = 1;  // number of ranks on this host
-  int ranks_on_cpus = 1;  // of these, those that may run on a CPU on which this rank may run
+  int ranks_on_cpus = 1;  // of these, the number that may run on a CPU on which this rank may run, itself included
 };
 
 class MpiEnvironment {

@@ -1,5 +1,5 @@
 // NcclCommunicator transfers messages between the GPUs of ranks with NCCL. Each rank has a GPU. Before each transfer,
-// sender and receiver synchronise over `control`, a host communicator (MPI).
+// sender and receiver agree on its start by short messages over `control`, a communicator in host memory (MPI).
 //
 //   sender                            receiver
 //   Send(tag, bytes)
@@ -7,17 +7,17 @@
 //                           ◄─ grant ──   NCCL receive is started, once the receive buffer is free
 //   NCCL send is started    ═ message ═►  written after the kernels before Receive
 //
-// An exchange (Exchange) needs no offers: every rank of the group for exchanges declares it when its bytes may be
-// accessed, and starts all its messages at once when all ranks have (nccl_exchanges.h).
+// An exchange (Exchange) needs no offers. Each rank of a group (nccl_groups.h) tells the others when its own bytes of
+// the exchange may be accessed, and starts its messages, all at once, when all ranks have said so (nccl_exchanges.h).
 //
 // nccl_communicator.md has the reasons for offers and grants, and the proof that no rank waits forever. It assumes that
 // no two streams of a rank share a hardware queue of the GPU.
 // Order on the device: a message reads what kernels launched before Send have written, and is written after the kernels
 // launched before Receive. The host does not wait; Progress makes the offer, or starts the receive, when those kernels
 // are done. Once Test has returned true for a receive, kernels launched later see its bytes.
-// Standstill: this rank's started messages end before a driver call that may wait for the whole device
-// (runtime/device.h). Meanwhile it starts no receives, only granted sends, and declares no exchanges. After the timeout
-// all links are stopped, and the next call returns the error.
+// Standstill: before a driver call that may wait for the whole device (runtime/device.h), this rank waits until all its
+// started messages have ended. During this wait it starts no receives, only granted sends, and declares no exchanges.
+// After the timeout all links are stopped, and the next call returns the error.
 // Limits: kMostUnderWay messages in progress in each direction (nccl_transfers.h), NcclExchanges::kMostUnderWay
 // exchanges; further ones wait.
 // Errors: those of the interface, and those of NcclLink if NCCL reports an asynchronous error (checked by every
@@ -27,7 +27,7 @@
 // Shutdown: transfers must end before the arena that they use is freed. nccl_communicator.md has the order of shutdown,
 // with and without an error.
 // Memory: NCCL's own buffers for each pair and direction, outside of the arena, and 256 bytes of the device.
-// Threads: one, the device's; it also makes all calls to `control`.
+// Threads: only the thread that makes the device's calls; it also makes all calls to `control`.
 #pragma once
 
 #include <cstddef>
@@ -52,11 +52,12 @@ class NcclCommunicator final : public Communicator {
  public:
   static constexpr int kMostUnderWay = NcclTransfers::kMostUnderWay;  // each way
 
-  // Connects `groups` (nccl_groups.h), the same list in the same order on all ranks; each pair has exchanged first
-  // messages when Create returns. Only ranks that form a pair can send to each other; every rank can send to itself.
-  // Exchange is between the ranks of this rank's group for exchanges; such groups come after those for messages.
+  // Connects `groups` (nccl_groups.h), the same list in the same order on all ranks. When Create returns, the ranks of
+  // each pair have exchanged their first messages. Only ranks that form a pair can send to each other; every rank can
+  // send to itself. Exchange is between the ranks of this rank's group for exchanges; in the list such groups come
+  // after those for messages.
   // Blocking: all ranks of `control` must call it. Library, device and control must outlive the communicator.
-  // `timeout`: of this call, and of each wait before a standstill, which the device announces (OnStandstill).
+  // `timeout`: of this call, and of each wait before a standstill.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(NcclLibrary& library, Device& device,
                                                                   Communicator& control,
                                                                   std::span<const TransferGroup> groups,
@@ -76,11 +77,11 @@ class NcclCommunicator final : public Communicator {
   // Aborts `control`, too.
   void Abort(int exit_code) override;
 
-  // The number of events that were made in the middle of a program because more transfers were posted than reserved.
+  // The number of events that were made in the middle of a step because more transfers were posted than reserved.
   int64_t unreserved() const { return transfers_.unreserved(); }
 
-  // Ends all links without an error. Blocking: every rank must call it, with all its requests done. Afterwards all
-  // calls fail.
+  // Ends all links without an error. Blocking: every rank must call it. REQUIRES: this rank's requests are done.
+  // Afterwards all calls fail.
   absl::Status Close(absl::Duration timeout);
 
  protected:

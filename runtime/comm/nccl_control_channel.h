@@ -1,13 +1,13 @@
 // Short messages between a rank and one of its NCCL peers over `control`, a host communicator (MPI). With them,
 // sender and receiver of a GPU transfer agree on its start (nccl_communicator.h).
 //
-//   offer      the sender has a message of that tag and length
-//   grant      the receiver's answer: it has started its NCCL receive (or needs none, if the message is empty)
-//   refusal    the receiver's answer instead: the message is longer than the receive's buffer
-//   ready      the sender may exchange: its next exchange (nccl_exchanges.h), in which it sends the peer so many bytes
-//   last       the last message in each direction: the peer stops listening
+//   offer      the sender has a message of this tag and length
+//   grant      answer to an offer: the receiver has started its NCCL receive (or needs none: the message is empty)
+//   refusal    the other answer to an offer: the message is longer than the receive's buffer
+//   ready      this rank's bytes of its next exchange may be accessed (nccl_exchanges.h); `bytes`: those for the peer
+//   last       no message follows in this direction; the peer stops listening
 // Messages arrive in the order sent.
-// Threads: one, the device's. Non-blocking: Next returns nothing if no message has arrived. Errors: those of `control`.
+// Threads: only the thread that makes the device's calls. Non-blocking. Errors: those of `control`.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct NcclMessage {
   enum class Word : int32_t { kOffer, kGrant, kRefusal, kReady, kLast };
   Word word = Word::kOffer;
   int32_t tag = 0;
-  int64_t transfer = 0;  // the sender's transfer id
+  int64_t transfer = 0;  // the offering rank's transfer id (nccl_transfers.h), also in the answer
   int64_t bytes = 0;
 };
 
@@ -37,8 +37,9 @@ class NcclControlChannel {
 
   // Starts receiving the peer's messages, until its last one. REQUIRES: the peer is another rank.
   absl::Status Listen();
+  // Sends a message to the peer.
   absl::Status Say(const NcclMessage& message);
-  // Returns the peer's next message, if one has arrived.
+  // Returns the peer's next message; nullopt if none has arrived.
   absl::StatusOr<std::optional<NcclMessage>> Next();
   // Frees the messages that the peer has received.
   absl::Status ForgetSent();

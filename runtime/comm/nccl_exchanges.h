@@ -1,16 +1,16 @@
-// The exchanges that a rank of an NcclCommunicator has posted: sets of messages with the other ranks of a group, each
-// set one NCCL group on the group's communicator. They run one after another, in the order posted.
+// The exchanges that a rank of an NcclCommunicator has posted. An exchange is a set of messages with the other ranks of
+// a group, sent as one NCCL group (ncclGroupStart, ncclGroupEnd). Exchanges run one after another, in the order posted.
 //
 //   posted     Post has queued it; exchange n of a rank is exchange n of all ranks of the group
 //   declared   its bytes may be accessed, and this rank has said so to every other rank (NcclMessage::Word::kReady)
 //   started    all ranks have declared it: NCCL's calls are made
 //   ended      all its messages have ended on this rank
 //
-// A rank starts an exchange only if all ranks have declared it, and then starts it without any further condition but
-// the ends of earlier ones. So a started exchange waits for no rank's kernels and ends (nccl_communicator.md).
-// A rank has at most kMostUnderWay exchanges started.
-// Threads: one, the device's. Blocking: none but making events. Errors: those of NcclLink and of the host communicator;
-// Internal if two ranks disagree on the bytes between them, which is found before a byte moves.
+// A rank starts an exchange only if all ranks have declared it. It then waits for nothing but the ends of earlier
+// exchanges. So a started exchange waits for no rank's kernels, and ends (nccl_communicator.md).
+// A rank has at most kMostUnderWay exchanges started and not ended.
+// Threads: only the thread that makes the device's calls. Blocking: only MakeEnds. Errors: those of NcclLink and of the
+// host communicator; Internal if two ranks disagree on the bytes between them, which is found before a byte moves.
 #pragma once
 
 #include <cstddef>
@@ -32,27 +32,29 @@ class NcclExchanges {
  public:
   static constexpr int kMostUnderWay = 4;
 
-  // `link`: of the group, for exchanges. Device and link must outlive the object.
+  // `link`: the group's, with direction kBoth (nccl_link.h). Device and link must outlive the object.
   NcclExchanges(Device& device, NcclLink& link) : device_(device), link_(link) {}
   // REQUIRES: nothing is in progress (the link is destroyed).
   ~NcclExchanges();
   NcclExchanges(const NcclExchanges&) = delete;
   NcclExchanges& operator=(const NcclExchanges&) = delete;
 
-  // Makes the events. Must be called once, before all other methods. Errors: ResourceExhausted.
+  // Makes the events that mark the ends of exchanges. Must be called once, before all other methods. Errors:
+  // ResourceExhausted.
   absl::Status MakeEnds();
   // Adds another rank of the group. `channel` must outlive the object.
   void AddMember(int rank, NcclControlChannel& channel) { members_.emplace(rank, Member{.channel = &channel}); }
 
   // Returns the exchange's number. `after`: see Communicator::Exchange. REQUIRES: the peers are members.
   int64_t Post(std::span<const ExchangePart> parts, DeviceQueues::Event after);
-  // Declares the posted exchanges whose bytes may be accessed. Must not be called before a standstill.
+  // Declares the posted exchanges whose bytes may be accessed. Must not be called in the wait before a standstill
+  // (nccl_communicator.h).
   absl::Status Declare();
-  // A member has declared its next exchange, in which it sends this rank `bytes`.
+  // To be called when `member` has declared its next exchange, in which it sends this rank `bytes`.
   void Hear(int member, int64_t bytes) { members_.at(member).declared_bytes.push_back(bytes); }
-  // Starts what all members have declared.
+  // Starts the exchanges that all ranks have declared.
   absl::Status Start();
-  // Finds the exchanges that have ended.
+  // Notes which exchanges have ended, for Ended and under_way.
   void NoteEnds();
 
   bool Ended(int64_t number) const { return number < ended_; }

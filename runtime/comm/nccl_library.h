@@ -44,13 +44,14 @@ class NcclLibrary {
   // returns kNcclInProgress.
   // `most_blocks`: the most thread blocks of a transfer.
   virtual NcclResult CommInit(NcclComm& comm, const NcclUniqueId& id, NcclGroupRank member, int most_blocks) = 0;
+  // Sets `error` to the state of `comm`: kNcclInProgress, or the result of the last call.
   virtual NcclResult AsyncError(NcclComm comm, NcclResult& error) = 0;
-  // Messages of two ranks match in the order of the calls on either side. A rank's messages run in the order of its
-  // calls, whatever the queue. REQUIRES: bytes ≥ 1, in device memory.
+  // Sends between two ranks match receives in the order of the calls on either side. A rank's messages run in the order
+  // of its calls, whatever the queue. REQUIRES: bytes ≥ 1, in device memory.
   virtual NcclResult Send(NcclComm comm, const void* data, int64_t bytes, int peer, DeviceQueues::Queue queue) = 0;
   virtual NcclResult Receive(NcclComm comm, void* data, int64_t bytes, int peer, DeviceQueues::Queue queue) = 0;
-  // Calls of Send and Receive on one communicator between the two form a group, which is one operation: its messages
-  // run at once, in whatever order their peers start them. GroupEnd starts it; the calls themselves start nothing.
+  // Calls of Send and Receive on one communicator between GroupStart and GroupEnd form one operation: its messages run
+  // at once, in whatever order their peers start them. GroupEnd starts the operation.
   virtual NcclResult GroupStart() = 0;
   virtual NcclResult GroupEnd() = 0;
   // Shutdown without an error: call both on all ranks when all started messages are done.

@@ -1,9 +1,9 @@
-// An NcclLink is one NCCL communicator of a group of ranks, with a queue of its own on each rank's device. A link
-// carries either single messages, all to higher ranks (kUp) or all to lower ranks (kDown), or exchanges (kBoth): sets
-// of messages in both directions, each set one NCCL group, whose messages run at once. Calls of Start on one rank run
-// one after another, in the order of the calls.
+// An NcclLink is one NCCL communicator of a group of ranks, with a queue of its own on each rank's device. There are
+// three kinds: links for single messages to higher ranks (kUp), for single messages to lower ranks (kDown), and for
+// exchanges (kBoth): sets of messages in both directions, each set one NCCL group, whose messages run at once. What a
+// rank starts on a link runs in the order of its calls of Start, one call's messages after another's.
 //
-// nccl_communicator.md says in which order ranks may start messages, so that these never wait for each other.
+// nccl_communicator.md says in which order ranks may start messages, so that no circular wait arises.
 // Threads: one. Blocking: Open, MoveFirst, FinishClose and AbortAll. Errors: DeadlineExceeded if NCCL does not finish
 // before the deadline (Start: 60 s); else with NCCL's message, Internal if CUDA failed on this rank, or Unavailable.
 // After an error only AbortAll may be called; the destructor calls it for its own link.
@@ -25,7 +25,7 @@ namespace hadal {
 
 class NcclLink {
  public:
-  enum class Direction { kUp, kDown, kBoth };  // messages to higher ranks; to lower ranks; exchanges
+  enum class Direction { kUp, kDown, kBoth };
 
   // CUDA streams that a link uses on its device: its queue, and two that NCCL creates for each communicator. Streams
   // that share a hardware queue of the GPU can deadlock, so launch/transport_choice.cc counts these.
@@ -44,28 +44,29 @@ class NcclLink {
     int64_t bytes = 0;  // ≥ 1
   };
 
-  // `ranks`: the group's, ascending, `self` among them. The library and the device must outlive the link.
+  // `ranks`: of the group, ascending; `self`: this rank, one of them. The library and the device must outlive the link.
   NcclLink(NcclLibrary& library, Device& device, std::vector<int> ranks, int self, Direction direction);
   ~NcclLink();
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
 
-  // Joins the group. All its ranks must call it with the same id. NCCL does not notice that a rank has given up
-  // elsewhere, so Open calls `alive` while it waits, and returns its error if it fails. Errors also: ResourceExhausted.
+  // Joins the group. All its ranks must call it with the same id. NCCL does not notice if another rank fails and never
+  // joins, so Open calls `alive` again and again while it waits, and returns its error if it fails. Errors also:
+  // ResourceExhausted.
   absl::Status Open(const NcclUniqueId& id, const Deadline& deadline, const std::function<absl::Status()>& alive);
-  // Moves the first messages with a peer, one or one each way; NCCL connects the two ranks meanwhile. Both must call it
-  // before they Start messages with each other. `alive`: as above.
+  // Transfers the first messages with a peer (one, or one each way), during which NCCL connects the two ranks. Both
+  // must call it before they Start messages with each other. `alive`: as above.
   absl::Status MoveFirst(std::span<const Message> messages, const Deadline& deadline,
                          const std::function<absl::Status()>& alive);
-  // Starts messages that access their data after `after` is reached; `done` is reached when all have ended.
-  // REQUIRES: one message, or at least one on a kBoth link; the peers start the matching messages, in the same order
-  // between any two ranks.
+  // Starts `messages`, which access their data after the event `after` is reached; records `done`, which is reached
+  // when all have ended. REQUIRES: exactly one message on a kUp or kDown link, at least one on a kBoth link; the peers
+  // start the matching messages, in the same order between any two ranks.
   absl::Status Start(std::span<const Message> messages, DeviceQueues::Event after, DeviceQueues::Event done);
   // Whether the link still works. Cheap.
   absl::Status Check();
 
-  // Shuts down without an error, in two parts, so that all links of a rank shut down concurrently. REQUIRES: every
-  // message is done; all ranks of the group call both.
+  // Shutdown without an error, in two parts, so that a rank's links shut down concurrently: first BeginClose on every
+  // link, then FinishClose. REQUIRES: every message is done; all ranks of the group call both.
   absl::Status BeginClose();
   absl::Status FinishClose(const Deadline& deadline);
   // Stops these links of a rank, each in a thread of its own. They must be aborted concurrently: ncclCommAbort frees

@@ -1,18 +1,18 @@
-// The table of transfers (sends and receives) that a rank of an NcclCommunicator has posted and that have not been
-// ended yet. It also starts their messages on the device and notes when these end.
+// The table of the transfers (sends and receives) that a rank of an NcclCommunicator has posted and not yet ended. It
+// also starts their messages on the device, and notes when a message has ended. The states of a transfer:
 //
 //   kPosted    Post has assigned a slot of the table to the transfer; the slot's index is the transfer's id
 //   kMatched   the communicator has paired it with the peer's transfer (offers and grants, nccl_communicator.h)
 //   kStarted   Start has enqueued the NCCL message; at most kMostUnderWay messages of a direction are in this state
 //   kDone      NoteArrivals has found that the message has ended. (An empty message, and a send whose message is longer
 //              than the receive's buffer, goes from kPosted to kDone.)
-//   kTooLong   of a receive, instead of kMatched: the message is longer than its buffer
+//   kTooLong   instead of kMatched, for a receive: the message is longer than its buffer
 // End frees the slot.
 // Device events: each slot has an event `ready`, reached when the kernels enqueued before Post are done. Each message
 // in progress has an event `done`, taken from a common pool. Events are made in advance (MakeEnds, Reserve), because
 // making one may wait for the whole device (runtime/device.h). If more transfers are posted than reserved, a slot is
 // made at once, and counted (unreserved).
-// Threads: one, the device's. Blocking: only functions that make events.
+// Threads: only the thread that makes the device's calls. Blocking: only functions that make events.
 #pragma once
 
 #include <cstddef>
@@ -57,7 +57,7 @@ class NcclTransfers {
   absl::Status Reserve(int64_t transfers);
 
   // Assigns a slot. The transfer may access its bytes after the work enqueued on the main queue so far. Errors:
-  // ResourceExhausted if no slot was reserved for it.
+  // ResourceExhausted if no slot was reserved and none can be made.
   absl::StatusOr<int64_t> Post(NcclTransfer transfer);
   // REQUIRES: the slot is in use. The reference is valid until End.
   NcclTransfer& operator[](int64_t id) { return slots_[id]; }
@@ -77,7 +77,7 @@ class NcclTransfers {
   void NoteArrivals();
   size_t under_way() const { return started_sends_.size() + started_receives_.size(); }
 
-  // The number of slots that were made in the middle of a program because more transfers were posted than reserved.
+  // The number of slots that were made in the middle of a step because more transfers were posted than reserved.
   int64_t unreserved() const { return unreserved_; }
 
  private:

@@ -28,8 +28,8 @@ inline constexpr char kSacrebleuVersion[] =
 
 // The counts that BLEU is computed from. May be added over segments in any order.
 struct BleuCounts {
-  std::array<int64_t, kBleuOrders> matches{};  // clipped by the references
-  std::array<int64_t, kBleuOrders> totals{};
+  std::array<int64_t, kBleuOrders> matches{};  // by order; clipped by the references
+  std::array<int64_t, kBleuOrders> totals{};   // by order: n-grams of the hypotheses
   int64_t hypothesis_tokens = 0;
   int64_t reference_tokens = 0;  // of the reference closest in length; of two equally close, the shorter one
 

@@ -1,21 +1,21 @@
-// Samples of token ids, read in place from memory-mapped shards with checksums.
+// A corpus: samples of token ids, read in place from memory-mapped files (shards) with checksums.
 //
 //   PREFIX.json           the manifest: counts, vocabularies, statistics, one checksum per shard (corpus_manifest.h)
 //   PREFIX.00000.shard …  the samples (format: README.md)
-// A sample is a sentence pair with a corpus id, a weight, and prefix tokens before the source (such as language tags).
-// In a monolingual corpus a sample has a target only. Sides are stored without </s>; batches add it (packed_batch.h).
-// In a corpus of speech the source side is frames of features, and there is no source vocabulary.
+// A sample is a sentence pair with the id of the corpus it is from, a weight, and prefix tokens before the source (such
+// as language tags). In a monolingual corpus a sample has a target only. The files have no </s>; batches add it
+// (packed_batch.h). In a corpus of speech the source side is frames of features, and there is no source vocabulary.
 //
 // Open() verifies sizes, the CRC-32C of every region, that every offset is inside its file, every token id inside its
 // vocabulary, and every frame finite. sample() can then not read outside the mapping, whatever the file contains. The
 // processes of a host can share the verification (CorpusShare); each process itself checks everything that keeps
 // sample() inside the mapping.
 // Limits: 2^32 - 1 samples; 2^31 - 1 tokens per side.
-// A file that is changed while it is mapped: sample() stays inside the mapping, and CheckUnchanged() finds the change
-// by the file's size and modification time. Not found: a change through a mapping of another program that had written
-// to the same page before Open(), within the kernel's clock tick of Open(), on a renamed file, or with the time set
-// back. SamplingOrder::Next therefore checks every id that it returns. Truncating the file ends the process with a
-// message (launch/signals.h). A file that is replaced by another (rename) is read to the end.
+// If a file is changed while it is mapped, sample() stays inside the mapping, and CheckUnchanged() finds the change by
+// the file's size and modification time. It does not find a change by a program that maps the file and had written to
+// the same page before Open(), one within the kernel's clock tick of Open(), one to a renamed file, or one after which
+// the time is set back. SamplingOrder::Next therefore checks every id that it returns. Truncating the file ends the
+// process with a message (launch/signals.h). A file that is replaced by another (rename) is read to the end.
 // Thread safety: any thread may call what is const.
 #pragma once
 
@@ -81,7 +81,7 @@ class Corpus {
   int64_t size() const { return size_; }
   // REQUIRES: 0 ≤ i < size().
   SampleView sample(int64_t i) const;
-  // Prefetches the lengths of sample(i). REQUIRES: as sample().
+  // Prefetches the lengths of sample(i) into the CPU's cache. REQUIRES: as sample().
   void Prefetch(int64_t i) const;
   // Returns OK if everything that was read until now came from the verified files. Blocking: a stat(2) for each shard;
   // reads a shard again if its modification time has changed. Errors: DataLoss with the file that has changed.
@@ -90,7 +90,7 @@ class Corpus {
   const std::string& PathOf(int64_t i) const;
 
   const CorpusManifest& manifest() const { return manifest_; }
-  // Returns the full path of a vocabulary file, which the manifest stores relative to itself.
+  // Returns the full path of a vocabulary file of the manifest.
   std::string VocabularyPath(const VocabularyReference& reference) const;
 
  private:
@@ -106,16 +106,16 @@ class Corpus {
   int64_t size_ = 0;
 };
 
-// Returns `of_file`, an error of a file that the manifest names, as DataLoss of the corpus: the file is missing,
-// damaged or the wrong one.
+// Converts `of_file`, the error of a file that the manifest names (missing, damaged or the wrong one), to a DataLoss
+// error of the corpus.
 absl::Status DamagedCorpus(const absl::Status& of_file, const std::string& manifest_path);
 
 struct CorpusWriterOptions {
   std::string prefix;                     // the files are PREFIX.json, PREFIX.00000.shard, …
   VocabularyReference source_vocabulary;  // a file beside the manifest; empty for monolingual text and speech
   VocabularyReference target_vocabulary;
-  std::vector<std::string> corpora;          // [corpus id] names, for users
-  InputKind inputs = {};                     // CorpusManifest's; frame_width is every sample's
+  std::vector<std::string> corpora;          // [corpus id] names
+  InputKind inputs = {};                     // stored in the manifest; its frame_width is that of every sample
   int64_t shard_bytes = int64_t{256} << 20;  // a shard ends when it reaches this size
 };
 

@@ -45,12 +45,13 @@ struct CorpusManifest {
   VocabularyReference source_vocabulary;  // empty for monolingual text and speech
   VocabularyReference target_vocabulary;  // equal to the source's if both sides share one
   std::vector<ShardReference> shards;
-  std::vector<std::string> corpora;  // [corpus id] origin of the text, for users
+  std::vector<std::string> corpora;  // [corpus id] names of the corpora that the samples are from
   CorpusStatistics statistics;
-  std::string tags;         // InputKind's
-  int32_t frame_width = 0;  // InputKind's; sources consist of such frames
-  int32_t sample_rate = 0;  // InputKind's
-  std::string cmvn;         // InputKind's
+  // Fields of InputKind (input_kind.h).
+  std::string tags;
+  int32_t frame_width = 0;
+  int32_t sample_rate = 0;
+  std::string cmvn;
 
   InputKind inputs() const { return {tags, frame_width, sample_rate, cmvn}; }
   // Whether every target begins with its language's tag (language_tags.h).
@@ -69,13 +70,13 @@ struct DataIdentity {
   bool known() const { return samples > 0; }
   bool operator==(const DataIdentity&) const = default;
 };
-// Of all samples, and of the names of several corpora, which the order of training depends on.
+// Identifies all samples and, if there are several corpora, their names, on which the order of training depends.
 DataIdentity IdentityOf(const CorpusManifest& manifest);
 // "79750 samples, checksum 0123abcd"
 std::string Describe(const DataIdentity& identity);
 
-// Errors of ManifestFromJson: DataLoss with `name`, the field and a remedy.
 std::string ManifestToJson(const CorpusManifest& manifest);
+// Errors: DataLoss with `name` (the file, for messages), the field and a remedy.
 absl::StatusOr<CorpusManifest> ManifestFromJson(const std::string& json, const std::string& name);
 
 }  // namespace hadal

@@ -1,10 +1,10 @@
-// The format of a corpus shard, its writer and its checks. Internal to runtime/data.
+// The format of a corpus shard (one file of a corpus's samples), its writer and its checks. Internal to runtime/data.
 //
 //   header          32 bytes   ShardHeader
 //   records         32 bytes per sample   SampleRecord
 //   tokens          4 bytes each, int32: for each sample prefix, source, target, without gaps
-// In a corpus of speech a sample has no prefix; its source is float32 values, [frames, frame width], and source_tokens
-// counts them.
+// In a corpus of speech a sample has no prefix; its source is float32 values, [frames, frame width], and its
+// source_tokens is the number of these values.
 // Little-endian; every field is aligned to its size. The checksum of the file is in the manifest.
 // Thread safety: a builder belongs to one thread; all calls of a shard from any thread.
 #pragma once
@@ -56,7 +56,7 @@ class ShardBuilder {
   // Errors: InvalidArgument for a side of more than 2^31 - 1 tokens or values.
   absl::Status Add(const SampleView& sample);
   int64_t samples() const { return static_cast<int64_t>(records_.size()); }
-  // Size of the file.
+  // The size of the shard's file so far.
   int64_t bytes() const;
   // Returns the file as consecutive pieces without copying: header, records, tokens. Valid until the builder changes.
   std::array<std::string_view, 3> Pieces();
@@ -88,19 +88,19 @@ class CorpusShard {
   static absl::StatusOr<std::unique_ptr<CorpusShard>> Open(const std::string& path, const ShardReference& reference,
                                                            const ShardLimits& limits,
                                                            ShardCheck check = ShardCheck::kEveryByte);
-  // As Open, for bytes in memory: makes every check, except the comparison with a reference.
+  // As Open, for bytes in memory: makes every check, except the comparison with a reference. `name`: for errors.
   static absl::StatusOr<std::unique_ptr<CorpusShard>> FromBytes(const std::string& bytes, const std::string& name,
                                                                 const ShardLimits& limits);
 
   int64_t samples() const { return static_cast<int64_t>(records_.size()); }
-  // REQUIRES: 0 ≤ i < samples(). Stays inside the file also if somebody changes it; then the result has no meaning.
+  // REQUIRES: 0 ≤ i < samples(). If the file is changed meanwhile, the result stays inside it but has no meaning.
   SampleView sample(int64_t i) const;
   // Returns OK if what was read until now came from the verified file. Compares the file's size and modification time
-  // with those of the last verification, and reads a file of another time again.
+  // with those of the last verification; if only the time differs, reads the file and compares its checksum.
   // Errors: DataLoss with the file if it has changed.
   absl::Status CheckUnchanged() const;
   const std::string& path() const { return path_; }
-  // Prefetches the lengths of sample(i). REQUIRES: as sample().
+  // Prefetches the lengths of sample(i) into the CPU's cache. REQUIRES: as sample().
   void Prefetch(int64_t i) const { __builtin_prefetch(&records_[static_cast<size_t>(i)]); }
 
  private:

@@ -1,7 +1,8 @@
-// What a model's inputs are besides token ids: where language tags stand, and how the features of speech were made.
+// How the inputs of a model were made: the positions of language tags, and the features of speech.
 //
-// Corpora and checkpoints keep it, and whoever gives text or features to a model compares, since a model reads any
-// numbers of the right width. A field that is empty or 0 was not recorded (by an older version), and is not compared.
+// A corpus and a checkpoint store an InputKind. Before text or features go into a model, the two are compared, because
+// a model accepts any numbers of the right width. A field that is empty or 0 was not recorded (by an older version) and
+// is not compared.
 // Thread safety: pure functions.
 #pragma once
 
@@ -13,20 +14,20 @@
 namespace hadal {
 
 struct InputKind {
-  std::string tags;         // the preset of language_tags.h: "none", "deepnet" or "m2m100"
+  std::string tags;         // positions of language tags (language_tags.h): "none", "deepnet" or "m2m100"
   int32_t frame_width = 0;  // speech: filters of a frame; 0: text
   int32_t sample_rate = 0;  // Hz
-  std::string cmvn;         // "utterance" or "none"
+  std::string cmvn;         // normalisation of mean and variance: "utterance" or "none"
   bool operator==(const InputKind&) const = default;
 };
 
-// "80 filters at 16000 Hz, cmvn utterance"; of a kind without features: "tokens".
+// Returns for example "80 filters at 16000 Hz, cmvn utterance"; "tokens" for text.
 std::string DescribeFeatures(const InputKind& kind);
 
-// Errors: InvalidArgument if the features of `given` differ from those that the model was trained on. `name`: of
-// `given`, for the message.
+// Compares the features of `given` with those that the model was trained on. Errors: InvalidArgument if they differ.
+// `name`: what `given` belongs to, for the message.
 absl::Status CheckFeatureKind(const InputKind& model, const InputKind& given, const std::string& name);
-// The same of language tags.
+// As above, for the positions of language tags; `given` is as InputKind::tags.
 absl::Status CheckTags(const InputKind& model, const std::string& given, const std::string& name);
 
 }  // namespace hadal

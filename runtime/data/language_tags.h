@@ -41,13 +41,13 @@ std::string LanguageTag(std::string_view language);
 // Whether a token has the form of a language tag.
 bool IsLanguageTag(std::string_view token);
 
-// The token before a pair's source, and the first target token; "": none.
+// Returns the tag before a pair's source; "": none.
 std::string EncoderTag(LanguageTags tags, const Direction& direction);
+// Returns the first target token if it is a tag; "": none.
 std::string DecoderTag(LanguageTags tags, const Direction& direction);
 
-// Returns `vocabulary` with the tags of `languages` that it lacks, appended in the given order. Errors:
-// InvalidArgument for a dictionary, whose tokens are words of the text, and for a model in which a tag is a piece of
-// text.
+// Returns `vocabulary` with the tags of `languages` that it lacks, appended in the given order. Errors: InvalidArgument
+// for a dictionary (fairseq's dict.txt), and for a SentencePiece model in which a tag is an ordinary piece.
 absl::StatusOr<Vocabulary> AddLanguageTags(const Vocabulary& vocabulary, const std::vector<std::string>& languages);
 
 }  // namespace hadal

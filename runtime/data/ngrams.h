@@ -18,7 +18,7 @@ inline constexpr int kMostNgramOrder = 6;
 using Ngram = std::array<int32_t, kMostNgramOrder>;
 using NgramCounts = std::vector<std::pair<Ngram, int64_t>>;  // ascending by n-gram
 
-// REQUIRES: 1 ≤ order ≤ kMostNgramOrder. Takes O(tokens · log tokens).
+// Counts the n-grams of one order. REQUIRES: 1 ≤ order ≤ kMostNgramOrder. Takes O(tokens · log tokens).
 NgramCounts CountNgrams(absl::Span<const int32_t> tokens, int order);
 
 // Returns 0 for an n-gram that is not in `counts`.

@@ -36,14 +36,14 @@ constexpr int64_t SubsampledRows(int64_t frames) {
 }
 
 struct PackedBatch {
-  int32_t micro_batch = 0;              // index in the step's global list
+  int32_t micro_batch = 0;              // index in the step's list of all replicas' micro-batches
   std::vector<int32_t> source;          // [source rows]
-  std::vector<int32_t> source_offsets;  // [sentences + 1]
+  std::vector<int32_t> source_offsets;  // [sentences + 1]: sentence n has rows [offsets[n], offsets[n + 1])
   std::vector<int32_t> target_input;    // [target rows]
   std::vector<int32_t> target;          // [target rows]
   std::vector<int32_t> target_offsets;  // [sentences + 1]
   std::vector<int64_t> samples;         // [sentences] index in the corpus
-  // Speech: `source` then has kPadToken in each of a sentence's SubsampledRows.
+  // Speech: `source` then has a kPadToken for each of the encoder's rows (SubsampledRows).
   int32_t frame_width = 0;             // features of a frame; 0: text
   std::vector<float> frames;           // [frame_offsets.back(), frame_width]
   std::vector<int32_t> frame_offsets;  // [sentences + 1]; empty for text
@@ -62,13 +62,13 @@ struct PackedBatch {
 //   target_input     = </s>, target tokens                  (T + 1 rows)
 //   target           = target tokens, </s>                  (T + 1 rows)
 // Speech: `frames` has all F frames of a sentence, `source` SubsampledRows(F) times kPadToken, the encoder's rows.
-// Translation packs samples with an empty target and ignores that one row. Thread safety: pure functions.
+// Translation packs samples with an empty target and ignores the one target row of each. Thread safety: pure functions.
 
 // The most rows of one micro-batch, including </s>.
 struct BatchCapacity {
   int64_t source_rows = 0;
   int64_t target_rows = 0;
-  int64_t sentence_rows = std::numeric_limits<int64_t>::max();  // of one side of a sentence: the model's positions
+  int64_t sentence_rows = std::numeric_limits<int64_t>::max();  // of one side of one sentence: the model's positions
   bool operator==(const BatchCapacity&) const = default;
 };
 
@@ -96,7 +96,7 @@ inline bool FitsAlone(const BatchRows& rows, const BatchCapacity& capacity) {
   return Fits(rows, capacity) && std::max(rows.source, rows.target) <= capacity.sentence_rows;
 }
 
-// Which capacity or limit to raise for a sentence that does not fit, for an error. REQUIRES: !FitsAlone.
+// Returns the remedy for an error: which capacity or limit to raise for this sentence. REQUIRES: !FitsAlone.
 std::string RemedyFor(const BatchRows& rows, const BatchCapacity& capacity);
 
 // Empties `batch` for reuse; keeps its memory.

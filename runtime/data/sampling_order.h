@@ -1,9 +1,9 @@
 // The order of training samples: a function of (corpus, seed, capacity, M, temperatures), where M is the number of
-// micro-batches per step. A place in it counts samples, so seed, capacity, M and temperatures may change where a run
-// resumes, and no sample is left out or read twice in a pass.
+// micro-batches per step. A place in the order (DataPlace) counts samples, not batches. So seed, capacity, M and
+// temperatures may change when a run resumes, and no sample is left out or read twice in a pass.
 //
 //   passes(c)            = samples of corpus c that fit, again and again, each pass shuffled anew: Fisher-Yates from
-//                          Philox(key = seed; site kSampling, stream = pass, step = name of c)
+//                          Philox (RandomCounter: seed, site kSampling, micro_batch = pass, step = CRC of c's name)
 //   quota(c, epoch)      = N·p_c, rounded by largest remainders so that the quotas' sum is N, the number of all samples
 //                          that fit; p_c = n_c^(1/T) / Σ n^(1/T), n_c: samples of c that fit, T: the epoch's
 //                          temperature. With T = 1 it is n_c: every sample that fits is used once per epoch.
@@ -12,13 +12,13 @@
 //   micro-batches(epoch) = order(epoch), packed greedily: a sentence joins while source and target rows fit; the last
 //                          may be short
 //   step                 = the next M micro-batches, which may be of several epochs, numbered 0 … M - 1
-// c counts the manifest's corpora, which have names: another corpus beside them changes quotas, not the order within c.
+// c is one of the manifest's corpora, which have names. A further corpus changes quotas, not the order within c.
 // Weights of samples do not change the order. Source of p_c: Arivazhagan et al. 2019 (1907.05019), fairseq's
 // --sampling-method temperature.
 //
-// After a change: an epoch keeps the order with which it began, and a pass the seed and the capacity. Micro-batches are
-// packed from the place on. Samples that fit no longer are passed over; those that fit only now are read from the next
-// pass on; another temperature applies from the next epoch on.
+// If a run resumes with other options, the current epoch keeps the order with which it began, and a pass its seed and
+// its capacity. Micro-batches from the place on are packed anew. Samples that no longer fit are passed over; those that
+// fit only now are read from the next pass on; another temperature applies from the next epoch on.
 //
 // Cost: the next step costs only the copying. Entering an epoch costs a shuffle of each pass that it touches and one
 // look at the lengths. Memory: 8 bytes per sample, and 24 bytes per micro-batch of an epoch.
@@ -69,7 +69,7 @@ struct SamplingOptions {
   BatchCapacity capacity;              // of one micro-batch
   int32_t micro_batches_per_step = 1;  // M
   std::vector<double> temperatures;    // T of epoch 0, 1, …; the last one also for all later epochs; empty: 1
-  SpecAugment spec_augment;            // for speech: masks every sentence's frames; `step` counts from 0
+  SpecAugment spec_augment;            // for speech: masks in every sentence's frames
 };
 
 struct StepBatches {
@@ -87,7 +87,7 @@ class SamplingOrder {
 
   // Writes the micro-batches after place() to `out`, reusing its memory, and moves the place behind them. Checks
   // afterwards that the corpus is as it was opened, and that sizes and token ids are those that the model is made for.
-  // `step`, from 0, changes the masks of speech alone. Blocking: a stat(2) for each shard.  Errors: DataLoss with the
+  // `step`, from 0, only selects the masks of speech. Blocking: a stat(2) for each shard. Errors: DataLoss with the
   // corpus's file.
   absl::Status Next(int64_t step, StepBatches& out);
 
@@ -95,14 +95,14 @@ class SamplingOrder {
   // Continues at `place`, a result of place() of an order of the same corpus with any options.
   // Errors: DataLoss if it is no place in this corpus.
   absl::Status Continue(const DataPlace& place);
-  // Moves the place by `count` micro-batches. Cost: entering every epoch on the way. REQUIRES: count ≥ 0.
+  // Moves the place by `count` micro-batches. Cost: that of entering every epoch on the way. REQUIRES: count ≥ 0.
   void Skip(int64_t count);
   // The number of epochs shuffled and packed so far.
   int64_t epochs_entered() const { return epochs_entered_; }
 
-  // The number of samples that fit, and of samples that are never used because a side is longer than its capacity or
-  // than the limit on sentences.
+  // The number of samples that fit.
   int64_t samples() const { return corpus_->size() - too_long_; }
+  // The number of samples that are never used: a side is longer than its capacity or than the limit on sentences.
   int64_t too_long() const { return too_long_; }
 
  private:
@@ -174,7 +174,7 @@ absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, co
 
 // Whether tokens that were copied from a corpus are ids of its vocabularies; </s> may be among them.
 bool AreIdsOf(const CorpusManifest& manifest, std::span<const int32_t> source, std::span<const int32_t> target);
-// The error of a corpus that has changed since it was opened, where `sample` shows it.
+// Returns the error for a corpus that has changed since it was opened; the index `sample` is of a sample that shows it.
 absl::Status CorpusChanged(const Corpus& corpus, int64_t sample);
 
 }  // namespace hadal

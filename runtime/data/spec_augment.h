@@ -34,7 +34,7 @@ struct SpecAugment {
 struct AugmentedSentence {
   uint64_t seed = 0;
   uint32_t step = 0;
-  uint32_t micro_batch = 0;  // index in the step's global list
+  uint32_t micro_batch = 0;  // index in the step's list of all replicas' micro-batches
   uint32_t sentence = 0;     // place in the micro-batch, below 2^25
 };
 

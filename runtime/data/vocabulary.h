@@ -1,6 +1,6 @@
 // Converts text to token ids and back.
 //
-// There are two kinds, recognised by the file's content:
+// A vocabulary is one of two kinds, recognised by the file's content:
 //   SentencePiece model   for raw text; the model (BPE or unigram) segments it
 //   dictionary            fairseq's dict.txt, one "token count" per line; for text of tokens and spaces
 // Ids: `<s>` 0, `<pad>` 1, `</s>` 2, `<unk>` 3, then the model's pieces or the dictionary's lines in their order. A
@@ -27,6 +27,7 @@ class VocabularyModel;
 
 enum class VocabularyKind { kSentencePiece, kDictionary };
 
+// How Decode joins tokens.
 enum class PieceJoining {
   kDefault,        // SentencePiece: as the model defines; dictionary: with spaces
   kSpaces,         // unchanged tokens, separated by spaces
@@ -59,9 +60,11 @@ class Vocabulary {
   // Returns the string's id, or kUnknownToken.
   int32_t Id(std::string_view token) const;
 
-  // The file's bytes, their checksum (crc32c.h), and the matching file name extension: ".model" or ".txt".
+  // The file's bytes.
   const std::string& contents() const;
+  // The checksum of contents() (crc32c.h).
   uint32_t crc32c() const;
+  // The file name extension of the kind: ".model" or ".txt".
   std::string_view extension() const;
   // Writes contents() to `path`. Errors: the file system's.
   absl::Status Save(const std::string& path) const;

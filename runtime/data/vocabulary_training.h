@@ -1,6 +1,7 @@
-// Trains a SentencePiece vocabulary with hadal's special ids (`<s>` 0, `<pad>` 1, `</s>` 2, `<unk>` 3), or counts the
-// words of text of words and spaces into a dictionary, as fairseq-preprocess does: most frequent first, words of equal
-// count in the order of their bytes. Words that spell a special token are left out.
+// Makes a vocabulary (vocabulary.h) from text. kBpe and kUnigram train a SentencePiece model with hadal's special ids
+// (`<s>` 0, `<pad>` 1, `</s>` 2, `<unk>` 3). kWord makes a dictionary of the words between spaces, as
+// fairseq-preprocess does: most frequent first, words of equal count in the order of their bytes. It leaves out words
+// that spell a special token.
 //
 // Deterministic: one thread, sentences in the given order, no shuffling; the same sentences give the same bytes. (The
 // unigram trainer sums expectations per thread, so its result would depend on the number of threads.)
@@ -23,7 +24,7 @@ enum class PieceAlgorithm { kBpe, kUnigram, kWord };
 
 struct VocabularyTraining {
   PieceAlgorithm algorithm = PieceAlgorithm::kBpe;
-  int32_t size = 8000;      // ids, including the four special ones; kWord: at most so many, 0: all words
+  int32_t size = 8000;      // ids, including the four special ones; kWord: the most ids, 0: all words
   int64_t least_count = 1;  // kWord: rarer words become <unk>
   // fraction of the text's characters to cover; the rarest become <unk>; 0.9995 for Chinese or Japanese
   double character_coverage = 1.0;
@@ -34,8 +35,9 @@ struct VocabularyTraining {
 // ids, a coverage outside (0, 1], or an unknown rule.
 absl::Status CheckVocabularyTraining(const VocabularyTraining& options);
 
-// Errors: those of CheckVocabularyTraining; InvalidArgument if `sentences` has no text, or if size is larger than the
-// text allows (with the largest possible) or smaller than its characters need (with the smallest).
+// Makes the vocabulary of `sentences`. Errors: those of CheckVocabularyTraining; InvalidArgument if `sentences` has no
+// text, or if size is larger than the text allows (the message has the largest possible) or smaller than its characters
+// need (with the smallest possible).
 absl::StatusOr<Vocabulary> TrainVocabulary(const VocabularyTraining& options,
                                            const std::vector<std::string>& sentences);
 

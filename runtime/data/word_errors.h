@@ -1,7 +1,7 @@
 // Word and character error rates (WER, CER), equal to jiwer's defaults.
 //
 //   WER = Σ (substitutions + deletions + insertions) / Σ words of the references
-//   CER = the same of characters, spaces between words included
+//   CER = the same for characters, spaces between words included
 // The errors of a segment are the least number of edits that make the hypothesis the reference (Levenshtein distance).
 // Words are split at a space, and at two or more characters of white space; one other white-space character between two
 // letters (a tab, a no-break space) is a part of the word. Case and punctuation count.
