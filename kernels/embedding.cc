@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "kernels/cpu/embedding.h"
+#include "kernels/cpu/operations.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
 
