@@ -175,8 +175,8 @@ double SmallestBound(const PartitionBlocks& blocks, int pieces) {
 // the earlier border wins a tie. O(pieces · n · log n) time, O(pieces · n) memory.
 //
 // A dynamic programme. best[j] = smallest Σ cost² of blocks [0, j) in g pieces. Going from g - 1 to g pieces,
-// best_g[j] = min over i of best_{g-1}[i] + Cost(i, j)². Since Cost² is convex in the piece, the best i never falls as j
-// grows, so the middle j is solved first and bounds the choice of both halves.
+// best_g[j] = min over i of best_{g-1}[i] + Cost(i, j)². Since Cost² is convex in the piece, the best i never falls as
+// j grows, so the middle j is solved first and bounds the choice of both halves.
 class Balance {
  public:
   Balance(const PartitionBlocks& blocks, int pieces, double bound) : blocks_(blocks), pieces_(pieces) {
