@@ -128,12 +128,12 @@ function(hadal_mpi_run NAME)
 endfunction()
 
 # hadal_mpi_test(STEM RANKS n... [DEPENDS target...] [LABELS label...])
-# Builds STEM.cc into one GoogleTest program and registers STEM_n<ranks> for each number of ranks. Its main starts MPI:
-# tests reach it through tests/support/mpi_test_main.h. All ranks run the same tests in the same order.
+# Builds STEM.cc into one GoogleTest program and registers STEM_n<ranks> for each number of ranks. Its own main
+# starts MPI. All ranks run the same tests in the same order.
 function(hadal_mpi_test STEM)
   cmake_parse_arguments(ARG "" "" "RANKS;DEPENDS;LABELS" ${ARGN})
   add_executable(${STEM} ${STEM}.cc)
-  target_link_libraries(${STEM} PRIVATE hadal_test_flags hadal_test_support hadal_mpi_test_main ${ARG_DEPENDS} GTest::gmock)
+  target_link_libraries(${STEM} PRIVATE hadal_test_flags hadal_test_support ${ARG_DEPENDS} GTest::gmock)
   target_precompile_headers(${STEM} REUSE_FROM hadal_test_precompiled)
   foreach(COUNT IN LISTS ARG_RANKS)
     hadal_mpi_run(${STEM}_n${COUNT} COMMAND ${STEM} RANKS ${COUNT} LABELS ${ARG_LABELS})

@@ -1,6 +1,6 @@
 #include "kernels/activation.h"
 
-#include "kernels/cpu/activation.h"
+#include "kernels/cpu/operations.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
 

@@ -1,6 +1,6 @@
 #include "kernels/adam.h"
 
-#include "kernels/cpu/adam.h"
+#include "kernels/cpu/operations.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
 

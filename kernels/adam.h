@@ -14,6 +14,9 @@
 // device; allocates nothing.
 #pragma once
 
+#include <cmath>
+
+#include "runtime/math.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
@@ -31,5 +34,27 @@ struct AdamArgs {
   int64_t update = 1;  // t ≥ 1: the number of applied updates, not of steps
 };
 void AdamStep(const Stream& stream, const AdamArgs& args);
+
+// The scalars of a step, for the kernels: computed in double and rounded once.
+struct AdamScalars {
+  float gradient_scale = 1.0f;
+  float beta1 = 0.0f, one_minus_beta1 = 1.0f, beta2 = 0.0f, one_minus_beta2 = 1.0f;
+  float decay = 0.0f;      // lr·wd
+  float step_size = 0.0f;  // lr·sqrt(1 − b2^t)/(1 − b1^t)
+  float epsilon = 0.0f;
+  int32_t apply = 1;  // 0: a device's kernel changes nothing (kernels/cuda/adam.h)
+};
+inline AdamScalars AdamScalarsOf(const AdamArgs& args) {
+  const double t = static_cast<double>(args.update);
+  const double correction1 = 1 - Pow(args.beta1, t), correction2 = 1 - Pow(args.beta2, t);
+  return {.gradient_scale = static_cast<float>(args.gradient_scale),
+          .beta1 = static_cast<float>(args.beta1),
+          .one_minus_beta1 = static_cast<float>(1 - args.beta1),
+          .beta2 = static_cast<float>(args.beta2),
+          .one_minus_beta2 = static_cast<float>(1 - args.beta2),
+          .decay = static_cast<float>(args.learning_rate * args.weight_decay),
+          .step_size = static_cast<float>(args.learning_rate * std::sqrt(correction2) / correction1),
+          .epsilon = static_cast<float>(args.epsilon)};
+}
 
 }  // namespace hadal

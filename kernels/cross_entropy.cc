@@ -1,6 +1,6 @@
 #include "kernels/cross_entropy.h"
 
-#include "kernels/cpu/cross_entropy.h"
+#include "kernels/cpu/operations.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
 

@@ -1,6 +1,6 @@
 #include "kernels/embedding.h"
 
-#include "kernels/cpu/embedding.h"
+#include "kernels/cpu/operations.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
 #include "runtime/math.h"

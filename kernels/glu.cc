@@ -1,6 +1,6 @@
 #include "kernels/glu.h"
 
-#include "kernels/cpu/glu.h"
+#include "kernels/cpu/operations.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
 

@@ -1,7 +1,7 @@
 #include "kernels/head_scale.h"
 
 #include "kernels/check_shape.h"
-#include "kernels/cpu/head_scale.h"
+#include "kernels/cpu/operations.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
 

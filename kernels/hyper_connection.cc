@@ -1,7 +1,7 @@
 #include "kernels/hyper_connection.h"
 
 #include "kernels/check_shape.h"
-#include "kernels/cpu/hyper_connection.h"
+#include "kernels/cpu/operations.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
 

@@ -1,6 +1,6 @@
 #include "kernels/residual_norm.h"
 
-#include "kernels/cpu/residual_norm.h"
+#include "kernels/cpu/operations.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
 

@@ -1,7 +1,7 @@
 #include "kernels/shift_scale.h"
 
 #include "kernels/check_shape.h"
-#include "kernels/cpu/shift_scale.h"
+#include "kernels/cpu/operations.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
 

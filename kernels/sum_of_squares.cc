@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/sum_of_squares.h"
+#include "kernels/cpu/operations.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
 

@@ -1,6 +1,6 @@
 #include "kernels/top_candidates.h"
 
-#include "kernels/cpu/top_candidates.h"
+#include "kernels/cpu/operations.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
 

@@ -1,7 +1,7 @@
 #include "kernels/weighted_sum.h"
 
 #include "kernels/check_shape.h"
-#include "kernels/cpu/weighted_sum.h"
+#include "kernels/cpu/operations.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
 

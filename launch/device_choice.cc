@@ -13,7 +13,7 @@
 #include "runtime/bytes.h"
 #include "runtime/check.h"
 #include "runtime/device_watch.h"
-#include "runtime/host_name.h"
+#include "runtime/machine.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {

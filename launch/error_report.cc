@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "launch/exit_code.h"
 #include "runtime/comm/collectives.h"
-#include "runtime/printable.h"
+#include "runtime/text.h"
 
 namespace hadal {
 

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/thrown_error.h"
 
 namespace hadal {
 
@@ -18,5 +19,18 @@ namespace hadal {
 // error; if not, the caller must abort the job. Errors for a lost peer or a deadline are always a rank's own.
 bool ReportError(const std::string& command, const absl::Status& error, const Communicator& communicator,
                  std::ostream& out);
+
+// Returns body(), an absl::Status or StatusOr. If body() throws: withdraws the communicator's transfers, whose buffers
+// have been freed, and returns the exception as an error. (An uncaught exception would reach MPI_Finalize, which would
+// block for peers that wait for this rank.)
+template <typename Body>
+auto WithdrawOnException(Communicator& communicator, const Body& body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (...) {
+    communicator.Withdraw();
+    return ErrorOfException();
+  }
+}
 
 }  // namespace hadal

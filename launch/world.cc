@@ -12,9 +12,9 @@
 #include "launch/start_deadline.h"
 #include "launch/task_launcher.h"
 #include "runtime/compute_thread.h"
-#include "runtime/printable.h"
-#include "runtime/process_cpus.h"
+#include "runtime/machine.h"
 #include "runtime/status_macros.h"
+#include "runtime/text.h"
 
 namespace hadal {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/host_memory.h"
+#include "runtime/machine.h"
 #include "runtime/math.h"
 #include "runtime/status_macros.h"
 

@@ -12,7 +12,7 @@
 #include "runtime/check.h"
 #include "runtime/clock.h"
 #include "runtime/comm/message_tags.h"
-#include "runtime/host_name.h"
+#include "runtime/machine.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {

@@ -67,7 +67,7 @@ struct StageTimes {
 // The memory of one stage's process: the most over its replicas.
 struct StageMemory {
   int64_t arena_bytes = 0;          // planned buffers
-  int64_t held_bytes = 0;           // so far the most of HeldBytes() (host_memory.h), read between steps
+  int64_t held_bytes = 0;           // highest HeldBytes() between steps so far (machine.h)
   int64_t peak_resident_bytes = 0;  // so far; includes memory inside steps and mapped files
   int64_t graph_bytes = 0;          // device memory of graphs, approximate
 };

@@ -13,8 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/crc32c.h"
-#include "runtime/host_memory.h"
-#include "runtime/host_name.h"
+#include "runtime/machine.h"
 
 namespace hadal {
 namespace {

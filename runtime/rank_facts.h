@@ -26,7 +26,7 @@ struct RankFacts {
   std::string environment_rank;  // from the launcher's variables: "OMPI_COMM_WORLD_RANK=3"; empty: none set
   int64_t open_files_limit = -1;
   int64_t memory_limit_bytes = -1;   // RLIMIT_AS; -1: none
-  int64_t available_bytes = -1;      // memory the host can still give (host_memory.h)
+  int64_t available_bytes = -1;      // memory the host can still give (machine.h)
   int64_t shared_memory_bytes = -1;  // free in /dev/shm
   bool operator==(const RankFacts&) const = default;
 };

@@ -10,7 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "runtime/printable.h"
+#include "runtime/text.h"
 #include "tools/config/nearest_name.h"
 
 namespace hadal {

@@ -1,4 +1,4 @@
-#include "kernels/cpu/activation.h"
+#include "kernels/cpu/operations.h"
 
 #include <algorithm>
 

@@ -1,6 +1,4 @@
-#include "kernels/cpu/adam.h"
-
-#include <cmath>
+#include "kernels/cpu/operations.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/adam.cc"
@@ -8,7 +6,6 @@
 // Must be included after foreach_target.h.
 #include "hwy/highway.h"
 #include "kernels/cpu/partial_vector-inl.h"
-#include "runtime/math.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hadal {
@@ -20,7 +17,7 @@ using Vec = hn::Vec<Tag>;
 
 // Updates one vector of each array. The arrays' last lanes use the same operations, so the end of a thread's range does
 // not change any bit.
-HWY_INLINE void UpdateVector(const cpu::AdamScalars& s, Vec gradient, Vec& parameter, Vec& first, Vec& second) {
+HWY_INLINE void UpdateVector(const AdamScalars& s, Vec gradient, Vec& parameter, Vec& first, Vec& second) {
   const Tag d;
   const Vec g = hn::Mul(gradient, hn::Set(d, s.gradient_scale));
   first = hn::MulAdd(hn::Set(d, s.beta1), first, hn::Mul(hn::Set(d, s.one_minus_beta1), g));
@@ -32,7 +29,7 @@ HWY_INLINE void UpdateVector(const cpu::AdamScalars& s, Vec gradient, Vec& param
 
 }  // namespace
 
-void AdamKernel(const cpu::AdamScalars& scalars, const AdamArgs& args, int64_t begin, int64_t end) {
+void AdamKernel(const AdamScalars& scalars, const AdamArgs& args, int64_t begin, int64_t end) {
   const Tag d;
   const int64_t lanes = hn::Lanes(d);
   float* parameter = args.parameter.data;
@@ -68,28 +65,12 @@ namespace {
 
 constexpr int64_t kElementsPerRange = 4096;
 
-cpu::AdamScalars ScalarsOf(const AdamArgs& args) {
-  const double t = static_cast<double>(args.update);
-  const double correction1 = 1 - Pow(args.beta1, t);
-  const double correction2 = 1 - Pow(args.beta2, t);
-  return {
-      .gradient_scale = static_cast<float>(args.gradient_scale),
-      .beta1 = static_cast<float>(args.beta1),
-      .one_minus_beta1 = static_cast<float>(1 - args.beta1),
-      .beta2 = static_cast<float>(args.beta2),
-      .one_minus_beta2 = static_cast<float>(1 - args.beta2),
-      .decay = static_cast<float>(args.learning_rate * args.weight_decay),
-      .step_size = static_cast<float>(args.learning_rate * std::sqrt(correction2) / correction1),
-      .epsilon = static_cast<float>(args.epsilon),
-  };
-}
-
 }  // namespace
 
 HWY_EXPORT(AdamKernel);
 
 void cpu::AdamStep(const Stream& stream, const AdamArgs& args) {
-  const AdamScalars scalars = ScalarsOf(args);
+  const AdamScalars scalars = AdamScalarsOf(args);
   const auto kernel = HWY_DYNAMIC_DISPATCH(AdamKernel);
   stream.ForRanges(args.parameter.size, kElementsPerRange,
                    [&](int64_t begin, int64_t end) { kernel(scalars, args, begin, end); });

@@ -1,4 +1,4 @@
-#include "kernels/cpu/cross_entropy.h"
+#include "kernels/cpu/operations.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "kernels/cpu/glu.h"
+#include "kernels/cpu/operations.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/glu.cc"

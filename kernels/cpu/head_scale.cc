@@ -1,4 +1,4 @@
-#include "kernels/cpu/head_scale.h"
+#include "kernels/cpu/operations.h"
 
 #include <algorithm>
 

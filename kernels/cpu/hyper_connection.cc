@@ -1,4 +1,4 @@
-#include "kernels/cpu/hyper_connection.h"
+#include "kernels/cpu/operations.h"
 
 #include <algorithm>
 #include <cmath>

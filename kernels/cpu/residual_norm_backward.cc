@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "kernels/cpu/residual_norm.h"
+#include "kernels/cpu/operations.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/residual_norm_backward.cc"

@@ -1,4 +1,4 @@
-#include "kernels/cpu/shift_scale.h"
+#include "kernels/cpu/operations.h"
 
 #include <algorithm>
 

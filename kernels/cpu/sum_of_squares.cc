@@ -1,4 +1,4 @@
-#include "kernels/cpu/sum_of_squares.h"
+#include "kernels/cpu/operations.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/sum_of_squares.cc"

@@ -1,4 +1,4 @@
-#include "kernels/cpu/top_candidates.h"
+#include "kernels/cpu/operations.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "kernels/cpu/weighted_sum.h"
+#include "kernels/cpu/operations.h"
 
 #include <algorithm>
 

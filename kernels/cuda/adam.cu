@@ -1,11 +1,8 @@
 #include "kernels/cuda/adam.h"
 
-#include <cmath>
-
 #include "kernels/cuda/eight.h"
 #include "kernels/cuda/thread_layer.h"
 #include "kernels/cuda/warp_span.h"
-#include "runtime/math.h"
 
 namespace hadal::cuda {
 namespace {
@@ -60,19 +57,6 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads)
 }
 
 }  // namespace
-
-AdamScalars AdamScalarsOf(const AdamArgs& args) {
-  const double t = static_cast<double>(args.update);
-  const double correction1 = 1 - Pow(args.beta1, t), correction2 = 1 - Pow(args.beta2, t);
-  return {.gradient_scale = static_cast<float>(args.gradient_scale),
-          .beta1 = static_cast<float>(args.beta1),
-          .one_minus_beta1 = static_cast<float>(1 - args.beta1),
-          .beta2 = static_cast<float>(args.beta2),
-          .one_minus_beta2 = static_cast<float>(1 - args.beta2),
-          .decay = static_cast<float>(args.learning_rate * args.weight_decay),
-          .step_size = static_cast<float>(args.learning_rate * std::sqrt(correction2) / correction1),
-          .epsilon = static_cast<float>(args.epsilon)};
-}
 
 void AdamStep(StreamHandle stream, const AdamArgs& args, DevicePointer<const AdamScalars> scalars,
               DevicePointer<int32_t> non_finite) {

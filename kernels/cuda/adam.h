@@ -14,19 +14,7 @@
 
 namespace hadal::cuda {
 
-struct AdamScalars {
-  float gradient_scale = 1.0f;
-  float beta1 = 0.0f, one_minus_beta1 = 1.0f, beta2 = 0.0f, one_minus_beta2 = 1.0f;
-  float decay = 0.0f;      // lr·wd
-  float step_size = 0.0f;  // lr·sqrt(1 − b2^t)/(1 − b1^t)
-  float epsilon = 0.0f;
-  int32_t apply = 1;
-};
-
-// Returns the scalars of a step, computed in double from `args` and rounded once.
-AdamScalars AdamScalarsOf(const AdamArgs& args);
-
-// `scalars` [1]: used in place of those of `args`. `non_finite` [1], or null: no check.
+// `scalars`: one; those of `args` are not used. `non_finite`: one, or null.
 void AdamStep(StreamHandle stream, const AdamArgs& args, DevicePointer<const AdamScalars> scalars,
               DevicePointer<int32_t> non_finite = {});
 

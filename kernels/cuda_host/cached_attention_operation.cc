@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/cuda_host/operation_functions.h"
 #include "kernels/cuda_host/operation_views.h"
+#include "kernels/cuda_host/operations.h"
 #include "runtime/check.h"
 
 namespace hadal::cuda {

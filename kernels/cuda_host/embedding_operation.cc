@@ -1,8 +1,8 @@
 #include <vector>
 
 #include "kernels/cuda/embedding.h"
-#include "kernels/cuda_host/operation_functions.h"
 #include "kernels/cuda_host/operation_views.h"
+#include "kernels/cuda_host/operations.h"
 
 namespace hadal::cuda {
 namespace {

@@ -1,19 +1,22 @@
 #include "kernels/cuda_host/operations.h"
 
 #include "kernels/cuda/activation.h"
+#include "kernels/cuda/adam.h"
 #include "kernels/cuda/add.h"
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/column_merge.h"
 #include "kernels/cuda/convert.h"
+#include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/glu.h"
 #include "kernels/cuda/head_scale.h"
 #include "kernels/cuda/hyper_connection.h"
 #include "kernels/cuda/residual_norm.h"
+#include "kernels/cuda/scatter_rows.h"
 #include "kernels/cuda/shift_scale.h"
 #include "kernels/cuda/top_candidates.h"
 #include "kernels/cuda/weighted_sum.h"
 #include "kernels/cuda_host/batch_block.h"
 #include "kernels/cuda_host/launch_device.h"
-#include "kernels/cuda_host/operation_functions.h"
 #include "kernels/cuda_host/operation_views.h"
 
 namespace hadal::cuda {
@@ -37,20 +40,52 @@ void LaunchedWithDropout(const Stream& stream, const Args& args) {
 // It may be launched on another queue than the main one.
 void AddOnItsQueue(const Stream& stream, const AddArgs& args) { Add(HandleOf(stream), args); }
 
+void AdamStepOperation(const Stream& stream, const AdamArgs& args) {
+  LaunchDevice& device = DeviceOf(stream);
+  cuda::AdamStep(device.handle(), args, device.launch_memory().Put(AdamScalarsOf(args)));
+}
+
+void MergeColumnsOperation(const Stream& stream, std::span<const ColumnMerge> merges) {
+  cuda::MergeColumns(DeviceOf(stream).handle(), merges);
+}
+
+void CrossEntropyOperation(const Stream& stream, const CrossEntropyArgs& args) {
+  LaunchDevice& device = DeviceOf(stream);
+  CrossEntropyArgs placed = args;
+  if (args.device_targets == nullptr) {
+    placed.device_targets = device.launch_memory().Put(args.targets.data, args.targets.size).address;
+  }
+  if (args.gradient_scale == 0.0f) {
+    placed.device_gradient_scale = nullptr;
+  } else if (args.device_gradient_scale == nullptr) {
+    placed.device_gradient_scale = device.launch_memory().Put(args.gradient_scale).address;
+  }
+  cuda::CrossEntropy(device.handle(), placed);
+}
+
+void ScatterRowsOperation(const Stream& stream, const ScatterRowsArgs& args) {
+  LaunchDevice& device = DeviceOf(stream);
+  ScatterRowsArgs placed = args;
+  if (args.device_index == nullptr) {
+    placed.device_index = device.launch_memory().Put(args.index.data, args.index.size).address;
+  }
+  cuda::ScatterRows(device.handle(), placed);
+}
+
 }  // namespace
 
 const DeviceKernels& Operations() {
   static constexpr DeviceKernels kOperations = {
       .activation_forward = LaunchedWithDropout<ActivationForwardArgs, cuda::ActivationForward>,
       .activation_backward = LaunchedWithDropout<ActivationBackwardArgs, cuda::ActivationBackward>,
-      .adam_step = operation::AdamStep,
+      .adam_step = AdamStepOperation,
       .add = AddOnItsQueue,
       .attention_forward = operation::AttentionForward,
       .attention_backward = operation::AttentionBackward,
       .cached_attention = operation::CachedAttention,
       .convert = Launched<ConvertArgs, cuda::Convert>,
       .copy_to_residuals = Launched<CopyToResidualsArgs, cuda::CopyToResiduals>,
-      .cross_entropy = operation::CrossEntropy,
+      .cross_entropy = CrossEntropyOperation,
       .embedding_forward = operation::EmbeddingForward,
       .embedding_backward = operation::EmbeddingBackward,
       .fold = operation::Fold,
@@ -66,11 +101,11 @@ const DeviceKernels& Operations() {
       .linear_forward = operation::LinearForward,
       .linear_backward_input = operation::LinearBackwardInput,
       .linear_backward_weights = operation::LinearBackwardWeights,
-      .merge_columns = operation::MergeColumns,
+      .merge_columns = MergeColumnsOperation,
       .relu_backward = operation::ReluBackward,
       .residual_norm_forward = operation::ResidualNormForward,
       .residual_norm_backward = operation::ResidualNormBackward,
-      .scatter_rows = operation::ScatterRows,
+      .scatter_rows = ScatterRowsOperation,
       .shift_scale_forward = Launched<ShiftScaleForwardArgs, cuda::ShiftScaleForward>,
       .shift_scale_backward = Launched<ShiftScaleBackwardArgs, cuda::ShiftScaleBackward>,
       .sum_residuals = Launched<SumResidualsArgs, cuda::SumResiduals>,

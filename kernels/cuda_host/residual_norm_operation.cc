@@ -1,7 +1,7 @@
 #include "kernels/cuda/residual_norm.h"
 
-#include "kernels/cuda_host/operation_functions.h"
 #include "kernels/cuda_host/operation_views.h"
+#include "kernels/cuda_host/operations.h"
 #include "kernels/gradient_batch.h"
 
 namespace hadal::cuda {

@@ -1,17 +1,13 @@
 # The operations: for GPUs (CMakeLists.txt) and for the emulated device (tests/support).
 set(HADAL_OPERATION_SOURCES
-  adam_operation.cc
   attention_operation.cc
   batch_block.cc
   cached_attention_operation.cc
-  column_merge_operation.cc
-  cross_entropy_operation.cc
   embedding_operation.cc
   launch_memory.cc
   linear_operation.cc
   operations.cc
   residual_norm_operation.cc
-  scatter_rows_operation.cc
   sum_of_squares_operation.cc
   unfold_operation.cc
   weight_gradients_operation.cc)

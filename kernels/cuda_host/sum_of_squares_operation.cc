@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "kernels/cuda_host/operation_functions.h"
 #include "kernels/cuda_host/operation_views.h"
+#include "kernels/cuda_host/operations.h"
 
 namespace hadal::cuda {
 namespace {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "kernels/cuda_host/launch_device.h"
-#include "kernels/cuda_host/operation_functions.h"
+#include "kernels/cuda_host/operations.h"
 
 namespace hadal::cuda {
 namespace {

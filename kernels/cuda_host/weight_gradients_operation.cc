@@ -4,7 +4,7 @@
 #include "kernels/cuda/column_merge.h"
 #include "kernels/cuda/linear_epilogue.h"
 #include "kernels/cuda_host/column_sum_memory.h"
-#include "kernels/cuda_host/operation_functions.h"
+#include "kernels/cuda_host/operations.h"
 #include "kernels/gradient_batch.h"
 
 namespace hadal::cuda {

@@ -22,7 +22,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "runtime/clock.h"
-#include "runtime/host_name.h"
+#include "runtime/machine.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 

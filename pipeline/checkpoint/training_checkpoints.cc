@@ -17,7 +17,7 @@
 #include "runtime/bytes.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
-#include "runtime/host_name.h"
+#include "runtime/machine.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "runtime/thrown_error.h"

@@ -3,13 +3,18 @@
 //
 // Commands are few and small (five integers per row); every rank executes them in the order sent. The encoder's output
 // of a group is stored in cache rows 1 … of its lane, sentence after sentence.
+// At the end the searching rank broadcasts the translations (TranslationsToBytes). All ranks run the same binary.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "pipeline/decode/beam_search.h"
 #include "pipeline/layout/decode_capacity.h"
 
 namespace hadal {
@@ -39,5 +44,10 @@ struct DecodeCommand {
   // Errors: Internal if `in` is not a command.
   absl::Status Read(std::span<const int32_t> in);
 };
+
+// Translations: [sentences] lists of hypotheses.
+std::string TranslationsToBytes(std::span<const std::vector<Hypothesis>> translations);
+// Errors: Internal if `bytes` are truncated.
+absl::StatusOr<std::vector<std::vector<Hypothesis>>> TranslationsFromBytes(std::string_view bytes);
 
 }  // namespace hadal

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pipeline/decode/decode_command.h"
 #include "pipeline/decode/decode_driver.h"
-#include "pipeline/decode/translation_bytes.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {

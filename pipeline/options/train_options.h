@@ -63,7 +63,7 @@ struct PipelineOptions {
   // Limit for state of a rank that is copied aside just before an update, so that the update does not wait for a
   // checkpoint that is being written; 0: it waits.
   int64_t save_buffer_bytes = 0;
-  int32_t threads = 0;  // CPU threads per rank; 0: the rank's share (runtime/process_cpus.h)
+  int32_t threads = 0;  // CPU threads per rank; 0: the rank's share (runtime/machine.h)
   GraphMode graphs = GraphMode::kAuto;
   int64_t bucket_rows = 128;  // least size to which a device's micro-batches are rounded up (row_bucket.h)
   Transport transport = Transport::kAuto;

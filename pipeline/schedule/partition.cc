@@ -35,6 +35,16 @@ absl::Status CheckProblem(const PartitionProblem& problem) {
 }
 
 // Runs of sublayers between legal cuts: a piece consists of whole blocks.
+struct PartitionBlocks {
+  std::vector<int> begin;           // [blocks + 1] first sublayer of each block, then n
+  std::vector<double> cost_before;  // [blocks + 1] prefix sums
+
+  int size() const { return static_cast<int>(begin.size()) - 1; }
+  // Cost of the piece [first, last), in blocks. Rounded subtraction is monotone in both ends, which is all that the
+  // search requires.
+  double Cost(int first, int last) const { return cost_before[last] - cost_before[first]; }
+};
+
 PartitionBlocks MakeBlocks(const PartitionProblem& problem) {
   PartitionBlocks blocks;
   double cost = 0;
@@ -104,26 +114,6 @@ absl::StatusOr<std::vector<int>> BordersOfCounts(const PartitionProblem& problem
   return block_borders;
 }
 
-}  // namespace
-
-absl::StatusOr<std::vector<int>> MakePartition(const PartitionProblem& problem) {
-  HADAL_RETURN_IF_ERROR(CheckProblem(problem));
-  const PartitionBlocks blocks = MakeBlocks(problem);
-  HADAL_RETURN_IF_ERROR(CheckPieces(problem, blocks));
-  const double bound = SmallestBound(blocks, problem.pieces());
-  return InSublayers(blocks, BalancedBorders(blocks, problem.pieces(), bound));
-}
-
-absl::StatusOr<std::vector<int>> PartitionByCounts(const PartitionProblem& problem, const std::vector<int>& counts) {
-  HADAL_RETURN_IF_ERROR(CheckProblem(problem));
-  const PartitionBlocks blocks = MakeBlocks(problem);
-  HADAL_RETURN_IF_ERROR(CheckPieces(problem, blocks));
-  HADAL_ASSIGN_OR_RETURN(std::vector<int> block_borders, BordersOfCounts(problem, blocks, counts));
-  return InSublayers(blocks, std::move(block_borders));
-}
-
-namespace {
-
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The end of the longest piece that begins at block `first` and keeps within `bound`. Bisection: the sum grows with the
@@ -159,9 +149,34 @@ Probe TryBound(const PartitionBlocks& blocks, int pieces, double bound) {
   return probe;
 }
 
-// The dynamic programme of BalancedBorders. best[j] = smallest Σ cost² of blocks [0, j) in g pieces. Going from g - 1
-// to g pieces, best_g[j] = min over i of best_{g-1}[i] + Cost(i, j)². Since Cost² is convex in the piece, the best i
-// never falls as j grows, so the middle j is solved first and bounds the choice of both halves.
+// The smallest bound such that some split into `pieces` pieces has no piece above it. Exact. O(pieces · log² n) in
+// practice.
+double SmallestBound(const PartitionBlocks& blocks, int pieces) {
+  // No bound below `low` is feasible; the factor covers the rounding of prefix sums.
+  double low = blocks.Cost(0, blocks.size()) / pieces * (1 - 1e-12);
+  for (int i = 0; i < blocks.size(); ++i) low = std::max(low, blocks.Cost(i, i + 1));
+  double high = blocks.Cost(0, blocks.size());  // feasible
+  // `low` is a bound that nothing smaller beats; it rises only to costs of real pieces, `high` falls to them, so they
+  // meet.
+  while (low < high) {
+    double middle = low + (high - low) / 2;
+    if (middle >= high) middle = low;  // neighbours in double
+    const Probe probe = TryBound(blocks, pieces, middle);
+    if (probe.feasible) {
+      high = probe.largest;
+    } else {
+      low = probe.next_bound;
+    }
+  }
+  return high;
+}
+
+// The borders [pieces + 1], in blocks, of the split with the smallest Σ cost² among those with no piece above `bound`;
+// the earlier border wins a tie. O(pieces · n · log n) time, O(pieces · n) memory.
+//
+// A dynamic programme. best[j] = smallest Σ cost² of blocks [0, j) in g pieces. Going from g - 1 to g pieces,
+// best_g[j] = min over i of best_{g-1}[i] + Cost(i, j)². Since Cost² is convex in the piece, the best i never falls as
+// j grows, so the middle j is solved first and bounds the choice of both halves.
 class Balance {
  public:
   Balance(const PartitionBlocks& blocks, int pieces, double bound) : blocks_(blocks), pieces_(pieces) {
@@ -238,28 +253,20 @@ class Balance {
 
 }  // namespace
 
-double SmallestBound(const PartitionBlocks& blocks, int pieces) {
-  // No bound below `low` is feasible; the factor covers the rounding of prefix sums.
-  double low = blocks.Cost(0, blocks.size()) / pieces * (1 - 1e-12);
-  for (int i = 0; i < blocks.size(); ++i) low = std::max(low, blocks.Cost(i, i + 1));
-  double high = blocks.Cost(0, blocks.size());  // feasible
-  // `low` is a bound that nothing smaller beats; it rises only to costs of real pieces, `high` falls to them, so they
-  // meet.
-  while (low < high) {
-    double middle = low + (high - low) / 2;
-    if (middle >= high) middle = low;  // neighbours in double
-    const Probe probe = TryBound(blocks, pieces, middle);
-    if (probe.feasible) {
-      high = probe.largest;
-    } else {
-      low = probe.next_bound;
-    }
-  }
-  return high;
+absl::StatusOr<std::vector<int>> MakePartition(const PartitionProblem& problem) {
+  HADAL_RETURN_IF_ERROR(CheckProblem(problem));
+  const PartitionBlocks blocks = MakeBlocks(problem);
+  HADAL_RETURN_IF_ERROR(CheckPieces(problem, blocks));
+  const double bound = SmallestBound(blocks, problem.pieces());
+  return InSublayers(blocks, Balance(blocks, problem.pieces(), bound).Borders());
 }
 
-std::vector<int> BalancedBorders(const PartitionBlocks& blocks, int pieces, double bound) {
-  return Balance(blocks, pieces, bound).Borders();
+absl::StatusOr<std::vector<int>> PartitionByCounts(const PartitionProblem& problem, const std::vector<int>& counts) {
+  HADAL_RETURN_IF_ERROR(CheckProblem(problem));
+  const PartitionBlocks blocks = MakeBlocks(problem);
+  HADAL_RETURN_IF_ERROR(CheckPieces(problem, blocks));
+  HADAL_ASSIGN_OR_RETURN(std::vector<int> block_borders, BordersOfCounts(problem, blocks, counts));
+  return InSublayers(blocks, std::move(block_borders));
 }
 
 }  // namespace hadal

@@ -12,9 +12,8 @@ Models: `hadal train` for two steps, DeepNorm, vocabulary 8,000, exported by `ha
 ends a sentence, so every translation has exactly LENGTH tokens: all programs do the same steps. The programs take turns; a figure is the
 median of the rounds; a program that takes longer than --seconds for its first 16 sentences, or 64, is measured by these alone. Loading
 is not counted: hadal's time is that of N sentences less that of one, the others stay loaded. CPU seconds are those of all threads in
-user mode. The last column is a limit: the decoder's products by oneDNN, nothing else (needs NumPy, libdnnl2). On a busy machine only CPU seconds
-mean something, and only with --threads 1: OpenMP's threads, which CTranslate2 and PyTorch have, spin while they wait for one that has
-no core.
+user mode. On a busy machine only CPU seconds mean something, and only with --threads 1: OpenMP's threads, which CTranslate2 and PyTorch
+have, spin while they wait for one that has no core.
 """
 import argparse
 import json
@@ -97,36 +96,6 @@ class Worker:
         self.process.wait()
 
 
-def products_alone(layers, batch, threads):
-    """Sentences a second if nothing but the decoder's products took time, each by oneDNN's sgemm, one a thread: no program that
-    multiplies by oneDNN in fp32 is faster."""
-    import concurrent.futures
-    import ctypes
-
-    import numpy
-    os.environ["OMP_NUM_THREADS"] = "1"
-    dnnl = ctypes.CDLL("libdnnl.so.2")
-    width, rows = MODELS[layers][0], batch * BEAM
-    number, pointer, size = ctypes.c_float, ctypes.POINTER(ctypes.c_float), ctypes.c_int64
-    dnnl.dnnl_sgemm.argtypes = [ctypes.c_char] * 2 + [size] * 3 + [number, pointer, size, pointer, size, number, pointer, size]
-
-    def seconds(inputs, outputs):
-        def repeat(times):
-            x, weight, y = (numpy.ones(shape, numpy.float32) for shape in ((rows, inputs), (outputs, inputs), (rows, outputs)))
-            data = [array.ctypes.data_as(pointer) for array in (x, weight, y)]
-            began = time.monotonic()
-            for _ in range(times):
-                dnnl.dnnl_sgemm(b"N", b"T", rows, outputs, inputs, 1, data[0], inputs, data[1], inputs, 0, data[2], outputs)
-            return (time.monotonic() - began) / times
-
-        times = max(1, round(0.5 / repeat(3)))
-        with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-            return max(pool.map(repeat, [times] * threads)) / threads
-
-    layer = 6 * seconds(width, width) + seconds(width, 4 * width) + seconds(4 * width, width)
-    return batch / LENGTH / (layers * layer + seconds(width, VOCABULARY))
-
-
 class Hadal:
     """hadal translate, a process each time."""
 
@@ -192,12 +161,12 @@ def measure(programs, sentences, batch, rounds, seconds):
     return {name: [statistics.median(column) for column in zip(*values)] for name, values in samples.items()}
 
 
-def row(layers, batch, medians, limit):
+def row(layers, batch, medians):
     not_run = [float("nan")] * 2
     rates, cpu = ([medians.get(name, not_run)[i] for name in PROGRAMS] for i in (0, 1))
     ratios = [rates[0] / other for other in rates[1:]]
     cells = [f"{layers}L-{layers}L d={MODELS[layers][0]}", str(batch), *(f"{r:.3g}" for r in rates), *(f"{r:.2f}" for r in ratios),
-             *(f"{c:.3g}" for c in cpu), f"{limit:.3g}"]
+             *(f"{c:.3g}" for c in cpu)]
     return "| " + " | ".join(cell.replace("nan", "-") for cell in cells) + " |"
 
 
@@ -211,7 +180,7 @@ def header(hadal, python, threads):
     return (f"# {platform.machine()}, {os.cpu_count()} CPUs, {cpu}; {version}, commit {commit}; {', '.join(v for v in versions if v)}\n"
             f"# beam {BEAM}, every translation of {LENGTH} tokens, {threads} threads, fp32; load {os.getloadavg()[0]:.1f} at the start\n"
             "| model | batch | hadal, sentences/s | CTranslate2 | transformers | hadal : CTranslate2 | hadal : transformers | "
-            "hadal, CPU s a sentence | CTranslate2 | transformers | the decoder's products alone, sentences/s |\n|" + "---|" * 11 + "\n")
+            "hadal, CPU s a sentence | CTranslate2 | transformers |\n|" + "---|" * 10 + "\n")
 
 
 def main():
@@ -246,7 +215,7 @@ def main():
             for name in filter(chosen.__contains__, PROGRAMS[1:]):
                 programs[name] = Worker(python, name, folder / name, batch, arguments.threads)
             medians = measure(programs, sentences, batch, arguments.rounds, arguments.seconds)
-            line = row(layers, batch, medians, products_alone(layers, batch, arguments.threads))
+            line = row(layers, batch, medians)
             for program in programs.values():
                 program.close()
             with arguments.out.open("a") as out:

@@ -86,13 +86,9 @@ PATH=$work/gpu:$PATH MEBIBYTES=8192 "$here/step_bench" "$work/broken" --rows tin
 [ $code -eq 1 ] || fail "a GPU without its libraries ends step_bench with $code instead of 1"
 expect '^hadal bench: no memory for that' "$work/out.txt"
 
-text=$here/../support/real_text/sentences
-for side in en de; do
-  head -n 120 "$text.$side" > "$work/train.$side"
-  tail -n 30 "$text.$side" > "$work/valid.$side"
-done
+env -u HADAL_PYTHON "$hadal" make-corpus --out "$work/text" --pairs 600 --valid 30 --test 1 --seed 3 > "$work/out.txt"
 depth() {  # HADAL OUT OPTION…
-  "$here/paper_depth" "$1" --train "$work/train.en" "$work/train.de" --valid "$work/valid.en" "$work/valid.de" --out "$work/$2" \
+  "$here/paper_depth" "$1" --train "$work/text/train.en" "$work/text/train.de" --valid "$work/text/valid.en" "$work/text/valid.de" --out "$work/$2" \
     --layers 2 --width 64 --tokens 128 --vocabulary 300 --minutes 0.05 --set pipeline.threads=1 --set validation.every_steps=2 \
     "${@:3}" > "$work/out.txt" 2>&1
 }

@@ -182,13 +182,6 @@ class Bf16TrainerTest : public SmallTrainerTest {
   Bf16TrainerTest() : SmallTrainerTest(Storage::kBFloat16) {}
 };
 
-TEST_F(Bf16TrainerTest, ResumingChangesNoBit) {
-  const std::unique_ptr<Device> device = MakeTestDevice(3);
-  TrainerRecord unbroken;
-  ASSERT_TRUE(Train(device.get(), 4, "", unbroken).ok());
-  EXPECT_EQ(TrainInTwo(device.get(), device.get()).losses, unbroken.losses);
-}
-
 TEST_F(Bf16TrainerTest, CheckpointsAreThoseOfFp32) {
   const std::unique_ptr<Device> device = MakeTestDevice(3);
   for (const ResidualMethod method :

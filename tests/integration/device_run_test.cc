@@ -213,23 +213,6 @@ TEST(DeviceRunTest, AStepsTailIsTheSameFewLaunchesAtAnyDepth) {
   }
 }
 
-TEST(DeviceRunTest, ReplicasShareGradientsAndState) {
-  const Corpus corpus = SmallCorpus();
-  RunSpec spec = SmallRun(ResidualMethod::kDeepNorm);
-  spec.ranks = 2;
-  spec.pipeline.replicas = 2;
-  RunOutcome first;
-  for (const bool sharded : {false, true}) {
-    spec.pipeline.shard_optimizer_state = sharded;
-    const RunOutcome device = Train(OnDevice(spec), corpus);
-    ExpectAlike(device.loss, Train(spec, corpus).loss, "loss");
-    if (sharded) {
-      EXPECT_EQ(FirstDifference(first, device), "") << "sharding changes bits";
-    }
-    first = device;
-  }
-}
-
 TEST(DeviceRunTest, OtherBlocksTrainAsOnTheCpu) {
   const Corpus corpus = SmallCorpus();
   for (const ResidualMethod method : {ResidualMethod::kPreLn, ResidualMethod::kDeepNorm, ResidualMethod::kSubLn}) {

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "launch/withdrawal.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/in_process_communicator.h"
 

@@ -30,9 +30,6 @@ expect 0 "$hadal" inspect batch data/train --source-tokens 0; says " 0 source ro
 expect 0 "$hadal" inspect corpus data/train
 
 expect 0 "${base[@]}" --run-dir unbroken; says "6L decoder-only"
-expect 0 "${mpi[@]}" 3 "${base[@]}" --set 'pipeline.schedule="interleaved_1f1b"' --set pipeline.chunks=2 \
-  --set pipeline.recompute_every=3 --run-dir ranks3
-identical unbroken/$last ranks3/$last
 expect 0 "${mpi[@]}" 2 "${base[@]}" --set stop.steps=20 --run-dir broken
 expect 0 "${base[@]}" --run-dir broken
 identical unbroken/$last broken/$last

@@ -120,20 +120,6 @@ TEST(ResidualMethodTest, AWiderModelThanItsBaseStartsWithSmallerLogits) {
   EXPECT_EQ(closing, 1);
 }
 
-// What torchscale's code makes of (N^4 M)^-1/16 in the encoder; the rest is the paper's.
-TEST(ResidualMethodTest, TorchscalesEncoderBeta) {
-  for (const auto& [layers, beta] : {std::pair(6, 0.6569), {500, 0.1649}}) {
-    const ModelOptions paper = WithDepth(ResidualMethod::kDeepNorm, layers, layers);
-    ModelOptions options = paper;
-    ApplyTorchscaleBeta(options);
-    EXPECT_NEAR(options.encoder.value_gain, beta, 1e-4);
-    EXPECT_NEAR(options.encoder.ffn_gain, beta, 1e-4);
-    EXPECT_EQ(options.encoder.query_key_gain, 1);
-    EXPECT_EQ(options.encoder.residual_gain, paper.encoder.residual_gain);
-    EXPECT_EQ(options.decoder.ffn_gain, paper.decoder.ffn_gain);
-  }
-}
-
 // (2M)^1/4 and (8M)^-1/4.
 TEST(ResidualMethodTest, DeepNormWithoutAnEncoder) {
   for (const auto& [layers, alpha, beta] : {std::tuple(6, 1.8612, 0.3799), {1000, 6.6874, 0.1057}}) {
@@ -327,11 +313,14 @@ TEST(ResidualMethodTest, ConstantsOfStacksOfUnequalDepth) {
   const ModelOptions sub_ln = WithDepth(ResidualMethod::kSubLn, 60, 12);
   EXPECT_DOUBLE_EQ(sub_ln.encoder.value_gain, std::sqrt(std::log(3 * 12.0) * std::log(2 * 60.0) / 3));
   EXPECT_DOUBLE_EQ(sub_ln.decoder.value_gain, std::sqrt(std::log(3 * 12.0)));
-  ModelOptions torchscale = WithDepth(ResidualMethod::kDeepNorm, 60, 12);
-  const double residual_gain = torchscale.encoder.residual_gain;
-  ApplyTorchscaleBeta(torchscale);
+  const ModelOptions deepnorm = WithDepth(ResidualMethod::kDeepNorm, 60, 12);
+  ModelOptions torchscale = deepnorm;
+  ApplyTorchscaleBeta(torchscale);  // what torchscale's code makes of (N^4 M)^-1/16 in the encoder
   EXPECT_NEAR(torchscale.encoder.ffn_gain, 1.15 * std::pow(std::pow(60.0, 4) * 12, -1.0 / 16), 1e-12);
-  EXPECT_EQ(torchscale.encoder.residual_gain, residual_gain);
+  EXPECT_EQ(torchscale.encoder.value_gain, torchscale.encoder.ffn_gain);
+  EXPECT_EQ(torchscale.encoder.query_key_gain, 1);
+  EXPECT_EQ(torchscale.encoder.residual_gain, deepnorm.encoder.residual_gain);
+  EXPECT_EQ(torchscale.decoder.ffn_gain, deepnorm.decoder.ffn_gain);
   const ModelOptions admin = WithDepth(ResidualMethod::kAdminClosed, 60, 12);
   EXPECT_DOUBLE_EQ(admin.encoder.initial_omega, std::sqrt(121 / std::log(121.0) - 1));
   EXPECT_DOUBLE_EQ(admin.decoder.initial_omega, std::sqrt(37 / std::log(37.0) - 1));

@@ -1,4 +1,4 @@
-#include "runtime/host_memory.h"
+#include "runtime/machine.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -8,9 +8,7 @@
 #include <fstream>
 
 #include "gmock/gmock.h"
-#include "runtime/control_group.h"
 #include "runtime/logged_environment.h"
-#include "runtime/process_cpus.h"
 #include "runtime/rank_facts.h"
 #include "tests/support/temporary_directory.h"
 

@@ -1,11 +1,9 @@
-#include "runtime/utf8.h"
+#include "runtime/text.h"
 
 #include <fstream>
 #include <sstream>
 
 #include "gmock/gmock.h"
-#include "runtime/printable.h"
-#include "runtime/text_line.h"
 
 namespace hadal {
 namespace {

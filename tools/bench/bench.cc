@@ -20,7 +20,6 @@
 #include "launch/device_choice.h"
 #include "launch/error_report.h"
 #include "launch/exit_code.h"
-#include "launch/withdrawal.h"
 #include "launch/world.h"
 #include "layers/method_presets.h"
 #include "layers/model_plan.h"

@@ -17,7 +17,7 @@
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/data/sampling_order.h"
-#include "runtime/host_memory.h"
+#include "runtime/machine.h"
 #include "runtime/status_macros.h"
 #include "tools/bench/sublayer_clock.h"
 #include "tools/median.h"

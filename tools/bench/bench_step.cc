@@ -14,7 +14,7 @@
 #include "pipeline/exchange/parameter_broadcast.h"
 #include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/layout/relu_masks.h"
-#include "runtime/host_memory.h"
+#include "runtime/machine.h"
 #include "runtime/status_macros.h"
 #include "tools/bench/bench_step_report.h"
 #include "tools/bench/gemm_limit.h"

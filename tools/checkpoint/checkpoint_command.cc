@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/files.h"
-#include "runtime/printable.h"
 #include "runtime/run_directory.h"
+#include "runtime/text.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "runtime/printable.h"
+#include "runtime/text.h"
 #include "tools/output/human_units.h"
 
 namespace hadal {

@@ -17,8 +17,8 @@
 #include "runtime/data/corpus.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/data/sampling_order.h"
-#include "runtime/printable.h"
 #include "runtime/status_macros.h"
+#include "runtime/text.h"
 #include "tools/output/human_units.h"
 #include "tools/tool_exit_code.h"
 

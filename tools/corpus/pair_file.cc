@@ -16,11 +16,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "runtime/printable.h"
 #include "runtime/status_macros.h"
 #include "runtime/strict_json.h"
-#include "runtime/text_line.h"
-#include "runtime/utf8.h"
+#include "runtime/text.h"
 #include "tools/corpus/text_lines.h"
 
 namespace hadal {

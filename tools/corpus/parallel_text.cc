@@ -9,8 +9,7 @@
 #include "runtime/data/unicode_text.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "runtime/text_line.h"
-#include "runtime/utf8.h"
+#include "runtime/text.h"
 #include "tools/corpus/text_lines.h"
 
 namespace hadal {

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/data/corpus.h"
 #include "runtime/files.h"
-#include "runtime/process_cpus.h"
+#include "runtime/machine.h"
 #include "runtime/status_macros.h"
 #include "runtime/thread_team.h"
 #include "tools/corpus/feature_reader.h"

@@ -18,8 +18,7 @@
 #include "runtime/bytes.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "runtime/text_line.h"
-#include "runtime/utf8.h"
+#include "runtime/text.h"
 
 namespace hadal {
 namespace {

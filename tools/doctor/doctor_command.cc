@@ -13,7 +13,6 @@
 #include "launch/error_report.h"
 #include "launch/exit_code.h"
 #include "launch/transport_choice.h"
-#include "launch/withdrawal.h"
 #include "launch/world.h"
 #include "runtime/comm/nccl_library.h"
 #include "runtime/device_watch.h"

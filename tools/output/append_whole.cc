@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/status_macros.h"
-#include "runtime/text_line.h"
+#include "runtime/text.h"
 
 namespace hadal {
 

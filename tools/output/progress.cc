@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "runtime/check.h"
-#include "runtime/printable.h"
+#include "runtime/text.h"
 #include "tools/output/human_units.h"
 #include "tools/output/work_progress.h"
 

@@ -13,12 +13,12 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "runtime/host_name.h"
 #include "runtime/logged_environment.h"
-#include "runtime/printable.h"
+#include "runtime/machine.h"
 #include "runtime/rank_facts.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
+#include "runtime/text.h"
 #include "tools/output/append_whole.h"
 
 namespace hadal {

@@ -15,7 +15,7 @@
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
-#include "runtime/text_line.h"
+#include "runtime/text.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/run_options.h"
 #include "tools/output/append_whole.h"

@@ -19,7 +19,7 @@
 #include "runtime/bytes.h"
 #include "runtime/crc32c.h"
 #include "runtime/files.h"
-#include "runtime/host_name.h"
+#include "runtime/machine.h"
 #include "runtime/mapped_file.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"

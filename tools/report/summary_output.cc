@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "runtime/printable.h"
 #include "runtime/run_directory.h"
+#include "runtime/text.h"
 #include "tools/choose_rows.h"
 #include "tools/output/human_units.h"
 #include "tools/plan/plan_report.h"

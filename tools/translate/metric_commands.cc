@@ -14,10 +14,9 @@
 #include "runtime/data/bleu.h"
 #include "runtime/data/chrf.h"
 #include "runtime/data/unicode_text.h"
-#include "runtime/data/unspaced_text.h"
 #include "runtime/data/word_errors.h"
-#include "runtime/printable.h"
 #include "runtime/status_macros.h"
+#include "runtime/text.h"
 #include "tools/corpus/text_lines.h"
 #include "tools/tool_exit_code.h"
 

@@ -15,7 +15,6 @@
 #include "launch/error_report.h"
 #include "launch/exit_code.h"
 #include "launch/task_launcher.h"
-#include "launch/withdrawal.h"
 #include "launch/world.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"

@@ -6,7 +6,7 @@
 
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
-#include "runtime/host_name.h"
+#include "runtime/machine.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {

@@ -157,34 +157,6 @@ TEST(InProcessWorld, ReturnsTheFirstError) {
   EXPECT_EQ(status, absl::DataLossError("the cause"));
 }
 
-TEST(InProcessWorld, Has512Ranks) {
-  constexpr int kSize = 512;
-  InProcessWorld world(kSize);
-  const absl::Status status = world.Run([](Communicator& c) {
-    Collectives collectives(c, kHang);
-    HADAL_RETURN_IF_ERROR(collectives.Barrier("the start"));
-    const double mine[] = {static_cast<double>(c.rank()), 0.5 * c.rank()};
-    HADAL_ASSIGN_OR_RETURN(const auto all, collectives.AllGather(std::span<const double>(mine), "norms"));
-    for (int rank = 0; rank < kSize; ++rank) {
-      if (all[rank] != std::vector<double>{1.0 * rank, 0.5 * rank}) return absl::InternalError("wrong values");
-    }
-    // A token handed along all ranks: 511 wait while one works.
-    int token = 0;
-    if (c.rank() > 0) {
-      HADAL_ASSIGN_OR_RETURN(CommRequest receive, c.Receive(&token, sizeof(token), c.rank() - 1, 0));
-      HADAL_RETURN_IF_ERROR(c.Wait(receive, absl::Now() + kHang, "the token"));
-    }
-    if (token != c.rank()) return absl::InternalError("the token went astray");
-    ++token;
-    if (c.rank() < kSize - 1) {
-      HADAL_ASSIGN_OR_RETURN(CommRequest send, c.Send(&token, sizeof(token), c.rank() + 1, 0));
-      HADAL_RETURN_IF_ERROR(c.Wait(send, absl::Now() + kHang, "the token"));
-    }
-    return collectives.Barrier("the end");
-  });
-  EXPECT_TRUE(status.ok()) << status;
-}
-
 TEST(InProcessCommunicatorDeathTest, RefusesBrokenArguments) {
   InProcessWorld world(2);
   char byte = 0;

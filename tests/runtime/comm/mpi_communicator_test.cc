@@ -4,16 +4,21 @@
 
 #include <sched.h>
 
+#include <cstdio>
+#include <cstdlib>
+
 #include "gmock/gmock.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/group_communicator.h"
+#include "runtime/comm/mpi_environment.h"
 #include "tests/runtime/comm/communicator_conformance.h"
-#include "tests/support/mpi_test_main.h"
 
 namespace hadal {
 namespace {
 
 using testing::ConformanceCase;
+
+const MpiEnvironment* mpi = nullptr;  // while tests run
 
 // Cases that also hold in a group of all ranks in reverse order. A group's errors name the world's ranks; and a rank
 // that stays away leaves a message behind that Open MPI 4.1 cannot bear when the next communicator is made, so that
@@ -31,8 +36,7 @@ std::vector<ConformanceCase> GroupCases() {
 class MpiGroupConformance : public ::testing::TestWithParam<ConformanceCase> {};
 
 TEST_P(MpiGroupConformance, Holds) {
-  absl::StatusOr<std::unique_ptr<MpiCommunicator>> communicator =
-      MpiCommunicator::Create(testing::TestMpiEnvironment());
+  absl::StatusOr<std::unique_ptr<MpiCommunicator>> communicator = MpiCommunicator::Create(*mpi);
   ASSERT_TRUE(communicator.ok()) << communicator.status();
   std::vector<int> members;
   for (int rank = (*communicator)->size(); rank-- > 0;) members.push_back(rank);
@@ -45,8 +49,7 @@ INSTANTIATE_TEST_SUITE_P(Group, MpiGroupConformance, ::testing::ValuesIn(GroupCa
 class MpiConformance : public ::testing::TestWithParam<ConformanceCase> {};
 
 TEST_P(MpiConformance, Holds) {
-  absl::StatusOr<std::unique_ptr<MpiCommunicator>> communicator =
-      MpiCommunicator::Create(testing::TestMpiEnvironment());
+  absl::StatusOr<std::unique_ptr<MpiCommunicator>> communicator = MpiCommunicator::Create(*mpi);
   ASSERT_TRUE(communicator.ok()) << communicator.status();
   GetParam().run(**communicator, Stream::Cpu(1));
 }
@@ -57,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(Collectives, MpiConformance, ::testing::ValuesIn(testin
                          testing::ConformanceCaseName);
 
 TEST(MpiCommunicator, RefusesMoreThanMpiCounts) {
-  auto communicator = MpiCommunicator::Create(testing::TestMpiEnvironment()).value();
+  auto communicator = MpiCommunicator::Create(*mpi).value();
   const absl::StatusOr<CommRequest> request = communicator->Send(nullptr, int64_t{1} << 31, communicator->rank(), 0);
   EXPECT_EQ(request.status().code(), absl::StatusCode::kInvalidArgument) << request.status();
   EXPECT_TRUE(Collectives(*communicator, absl::Seconds(30)).Barrier("a refusal breaks nothing").ok());
@@ -65,11 +68,11 @@ TEST(MpiCommunicator, RefusesMoreThanMpiCounts) {
 
 // A receive that was withdrawn leaves its buffer alone, and communicators made later are not disturbed.
 TEST(MpiCommunicator, TakesBackReceivesAfterADeadline) {
-  auto closed = MpiCommunicator::Create(testing::TestMpiEnvironment()).value();
+  auto closed = MpiCommunicator::Create(*mpi).value();
   int value = 5;
   CommRequest receive = closed->Receive(&value, sizeof(value), closed->rank(), 0).value();
   EXPECT_FALSE(closed->Wait(receive, absl::InfinitePast(), "nothing").ok());
-  auto fresh = MpiCommunicator::Create(testing::TestMpiEnvironment()).value();
+  auto fresh = MpiCommunicator::Create(*mpi).value();
   const int sent = 6;
   int received = 0;
   CommRequest requests[] = {fresh->Send(&sent, sizeof(sent), fresh->rank(), 0).value(),
@@ -82,18 +85,16 @@ TEST(MpiCommunicator, TakesBackReceivesAfterADeadline) {
 }
 
 TEST(MpiEnvironment, KnowsWhereRanksLive) {
-  const MpiEnvironment& environment = testing::TestMpiEnvironment();
-  const absl::StatusOr<RankPlacement> placement = environment.FindPlacement();
+  const absl::StatusOr<RankPlacement> placement = mpi->FindPlacement();
   ASSERT_TRUE(placement.ok()) << placement.status();
   // The tests run on one host.
-  EXPECT_EQ(placement->local_rank, environment.rank());
-  EXPECT_EQ(placement->ranks_on_host, environment.size());
+  EXPECT_EQ(placement->local_rank, mpi->rank());
+  EXPECT_EQ(placement->ranks_on_host, mpi->size());
 }
 
 // Rank 0 has one CPU, first among those of the others, then to itself. REQUIRES: ranks are not bound.
 TEST(MpiEnvironment, KnowsWhichRanksShareCpus) {
-  const MpiEnvironment& environment = testing::TestMpiEnvironment();
-  const bool first = environment.rank() == 0;
+  const bool first = mpi->rank() == 0;
   cpu_set_t all, one, rest;
   ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
   CPU_ZERO(&one);
@@ -105,10 +106,10 @@ TEST(MpiEnvironment, KnowsWhichRanksShareCpus) {
   if (!alone) rest = all;
   for (const bool apart : {false, true}) {
     EXPECT_EQ(sched_setaffinity(0, sizeof(all), first ? &one : apart ? &rest : &all), 0);
-    const absl::StatusOr<RankPlacement> placement = environment.FindPlacement();
+    const absl::StatusOr<RankPlacement> placement = mpi->FindPlacement();
     EXPECT_EQ(sched_setaffinity(0, sizeof(all), &all), 0);
     ASSERT_TRUE(placement.ok()) << placement.status();
-    EXPECT_EQ(placement->ranks_on_cpus, !apart || !alone ? environment.size() : first ? 1 : environment.size() - 1);
+    EXPECT_EQ(placement->ranks_on_cpus, !apart || !alone ? mpi->size() : first ? 1 : mpi->size() - 1);
   }
 }
 
@@ -117,5 +118,27 @@ TEST(MpiEnvironment, StartsOnce) {
   EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition) << second.status();
 }
 
+// Without this check, ranks that did not find each other would each pass alone, as a world of one.
+bool SizeIsAsRegistered(int size) {
+  const char* const registered = std::getenv("HADAL_TEST_RANKS");
+  if (registered == nullptr || std::atoi(registered) == size) return true;
+  std::fprintf(stderr, "MPI has %d ranks, the test is registered with %s\n", size, registered);
+  return false;
+}
+
+int RunTests(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  auto started = MpiEnvironment::Start(&argc, &argv);
+  if (!started.ok()) {
+    std::fprintf(stderr, "%s\n", started.status().ToString().c_str());
+    return 1;
+  }
+  if (!SizeIsAsRegistered((*started)->size())) return 1;
+  mpi = started->get();
+  return RUN_ALL_TESTS();
+}
+
 }  // namespace
 }  // namespace hadal
+
+int main(int argc, char** argv) { return hadal::RunTests(argc, argv); }

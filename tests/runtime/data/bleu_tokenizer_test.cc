@@ -8,7 +8,6 @@
 #include "gtest/gtest.h"
 #include "runtime/data/bleu.h"
 #include "runtime/data/unicode_text.h"
-#include "runtime/data/unspaced_text.h"
 
 namespace hadal {
 namespace {

@@ -173,7 +173,8 @@ class ChangingRun {
   std::optional<SamplingOrder> order_;
 };
 
-// Another number of micro-batches is the same stream, cut in other steps: the bits of each micro-batch.
+// A step is consecutive micro-batches of the stream; another number of them is the same stream, cut in other steps: the
+// bits of each micro-batch.
 TEST(SamplingOrderTest, MicroBatchesMayChangeWithinAStream) {
   const Corpus corpus = MakeCorpus(40);
   SamplingOrder stream = MakeOrder(corpus, 3, 1);
@@ -181,9 +182,17 @@ TEST(SamplingOrderTest, MicroBatchesMayChangeWithinAStream) {
   for (const int32_t micro_batches : {3, 1, 5, 2}) {
     run.Resume({.seed = 3, .capacity = {24, 20}, .micro_batches_per_step = micro_batches});
     for (int step = 0; step < 7; ++step) {
-      for (const PackedBatch& batch : run.Read().micro_batches) {
+      const StepBatches batches = run.Read();
+      ASSERT_EQ(std::ssize(batches.micro_batches), micro_batches);
+      int64_t source_rows = 0, target_rows = 0;
+      for (const PackedBatch& batch : batches.micro_batches) {
+        EXPECT_EQ(batch.micro_batch, static_cast<int32_t>(&batch - batches.micro_batches.data()));
         EXPECT_EQ(batch.samples, NextStep(stream).micro_batches[0].samples);
+        source_rows += batch.source_rows();
+        target_rows += batch.target_rows();
       }
+      EXPECT_EQ(batches.source_tokens, source_rows);
+      EXPECT_EQ(batches.target_tokens, target_rows);
     }
   }
 }
@@ -307,36 +316,6 @@ TEST(SamplingOrderTest, BatchesAreGreedyAndWithinCapacity) {
   }
 }
 
-TEST(SamplingOrderTest, AStepIsConsecutiveMicroBatchesOfTheStream) {
-  const Corpus corpus = MakeCorpus(40);
-  SamplingOrder one = MakeOrder(corpus, 5, 1);
-  SamplingOrder four = MakeOrder(corpus, 5, 4);
-  for (int64_t step = 0; step < 12; ++step) {
-    const StepBatches batches = NextStep(four);
-    ASSERT_EQ(batches.micro_batches.size(), 4u);
-    int64_t source_rows = 0, target_rows = 0;
-    for (int32_t m = 0; m < 4; ++m) {
-      const PackedBatch& batch = batches.micro_batches[static_cast<size_t>(m)];
-      EXPECT_EQ(batch.micro_batch, m);
-      EXPECT_EQ(batch.samples, NextStep(one).micro_batches[0].samples);
-      source_rows += batch.source_rows();
-      target_rows += batch.target_rows();
-    }
-    EXPECT_EQ(batches.source_tokens, source_rows);
-    EXPECT_EQ(batches.target_tokens, target_rows);
-  }
-}
-
-TEST(SamplingOrderTest, AStepMaySpanSeveralEpochs) {
-  const Corpus corpus = MakeCorpus(3);
-  SamplingOrder order = MakeOrder(corpus, 5, 8);
-  std::map<int64_t, int> times;
-  const StepBatches step = NextStep(order);
-  for (const int64_t sample : SamplesOf(step)) ++times[sample];
-  EXPECT_EQ(times.size(), 3u);
-  EXPECT_GT(step.epochs_done, 2);
-}
-
 // By the micro-batch's source rows, and by the limit of a sentence, which is for both sides.
 TEST(SamplingOrderTest, TooLongSamplesAreCountedAndNeverTrainedOn) {
   const Corpus corpus = MakeCorpus(45);  // each length five times a side
@@ -404,39 +383,6 @@ TEST(SamplingQuotasTest, WhatIsLeftGoesToTheLargestRemainders) {
   EXPECT_EQ(SamplingQuotas({1, 1, 2}, 2), (std::vector<int64_t>{1, 1, 2}));
 }
 
-// From epoch to epoch, also where the temperature changes, the passes over each of the corpora go on where they were.
-TEST(SamplingOrderTest, EpochsTakeTheirQuotasFromWholePasses) {
-  const std::vector<int32_t> sizes = {60, 20, 3};
-  const Corpus corpus = MakeCorpora(sizes);
-  const std::vector<double> temperatures = {1, 2, 5};
-  SamplingOrder order = EpochsOf(corpus, temperatures);
-  std::vector<std::vector<int32_t>> taken(3);
-  for (size_t epoch = 0; epoch < 8; ++epoch) {
-    const StepBatches batches = NextStep(order);
-    EXPECT_EQ(batches.epochs_done, static_cast<double>(epoch) + 1);
-    const std::vector<int64_t> quotas = SamplingQuotas({60, 20, 3}, temperatures[std::min<size_t>(epoch, 2)]);
-    for (int32_t c = 0; c < 3; ++c) {
-      const std::vector<int32_t> now = TakenOf(batches, c);
-      EXPECT_EQ(static_cast<int64_t>(now.size()), quotas[static_cast<size_t>(c)]) << c << " in epoch " << epoch;
-      taken[static_cast<size_t>(c)].insert(taken[static_cast<size_t>(c)].end(), now.begin(), now.end());
-    }
-  }
-  for (size_t c = 0; c < 3; ++c) {
-    const auto size = static_cast<size_t>(sizes[c]);
-    std::vector<int32_t> before;
-    ASSERT_GE(taken[c].size(), 2 * size) << c;
-    for (size_t pass = 0; (pass + 1) * size <= taken[c].size(); ++pass) {
-      std::vector<int32_t> all(taken[c].begin() + static_cast<ptrdiff_t>(pass * size),
-                               taken[c].begin() + static_cast<ptrdiff_t>((pass + 1) * size));
-      EXPECT_TRUE(size == 3 || all != before) << "pass " << pass << " of " << c;
-      before = all;
-      std::sort(all.begin(), all.end());
-      for (int32_t i = 0; i < sizes[c]; ++i)
-        EXPECT_EQ(all[static_cast<size_t>(i)], i) << "pass " << pass << " of " << c;
-    }
-  }
-}
-
 TEST(SamplingOrderTest, MoreCorporaChangeSharesButNoOrder) {
   const Corpus two = MakeCorpora({60, 20}), three = MakeCorpora({60, 20, 17});
   SamplingOrder of_two = EpochsOf(two, {5}), of_three = EpochsOf(three, {5});
@@ -456,7 +402,9 @@ TEST(SamplingOrderTest, MoreCorporaChangeSharesButNoOrder) {
   };
   const std::vector<int32_t> mixed = corpora_of(a);
   EXPECT_FALSE(std::is_sorted(mixed.begin(), mixed.end()));
-  EXPECT_NE(corpora_of(NextStep(of_two)), mixed) << "each epoch mixes them anew";
+  const StepBatches next = NextStep(of_two);
+  EXPECT_NE(corpora_of(next), mixed) << "each epoch mixes them anew";
+  EXPECT_NE(TakenOf(next, 0), TakenOf(a, 0)) << "each pass is shuffled anew";
 }
 
 TEST(SamplingOrderTest, APlaceKnowsEveryTextsPass) {

@@ -197,7 +197,7 @@ TEST(ConfigOverride, Errors) {
   EXPECT_EQ(OverrideError("model.heads"), "expected FIELD=VALUE, such as model.heads=8");
   EXPECT_EQ(OverrideError("model.residual=pre_ln"),
             "model.residual is a group; set one of its fields, such as model.residual.method");
-  EXPECT_THAT(OverrideError("seed.x=1"), HasSubstr("has no field \"x\""));
+  EXPECT_EQ(OverrideError("seed.x=1"), "seed is an integer from 0 to 18446744073709551615 and has no field \"x\"");
   EXPECT_THAT(OverrideError("=1"), HasSubstr("there is no field \"\""));
   EXPECT_THAT(OverrideError("pipeline.split=[1,2"), HasSubstr("expected a list of integers"));
   EXPECT_THAT(OverrideError("pipeline.split=1,x"), HasSubstr("expected a list of integers"));

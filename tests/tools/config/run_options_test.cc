@@ -154,16 +154,6 @@ ModelOptions ModelOf(const std::string& text) {
   return model;
 }
 
-TEST(ModelConfig, MethodIsAppliedForTheDepth) {
-  const ModelOptions model =
-      ModelOf("model { encoder_layers: 100 decoder_layers: 100 residual { method: \"deepnorm\" } }");
-  EXPECT_NEAR(model.encoder.residual_gain, 3.4157, 1e-4);
-  EXPECT_NEAR(model.encoder.value_gain, 0.2063, 1e-4);
-  EXPECT_NEAR(model.decoder.residual_gain, 4.1618, 1e-4);
-  EXPECT_NEAR(model.decoder.ffn_gain, 0.1699, 1e-4);
-  EXPECT_EQ(model.distribution, WeightDistribution::kXavierNormal);
-}
-
 TEST(ModelConfig, FieldsOverrideTheMethodOneByOne) {
   const ModelOptions model = ModelOf(R"(model { encoder_layers: 100 decoder_layers: 100 residual {
     method: "deepnorm" distribution: "xavier_uniform" branch_growth: "exponential"

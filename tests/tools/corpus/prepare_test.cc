@@ -2,7 +2,6 @@
 #include "tools/corpus/prepare.h"
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -150,26 +149,6 @@ TEST_F(PrepareTest, MissingFilesAndFoldersAreNamed) {
   ExpectError({directory_.path()});
   options_.train.clear();
   ExpectError({"--train"});
-}
-
-// Real text: what SentencePiece's normalisation would change stays as it was.
-TEST_F(PrepareTest, RealTextRoundTrips) {
-  const std::string text = HADAL_REAL_TEXT "/sentences";
-  options_.train = {{text + ".en", text + ".de"}};
-  options_.training = {.size = 400, .normalization = "identity"};
-  ASSERT_EQ(Run(), absl::OkStatus());
-  std::ifstream english(text + ".en"), german(text + ".de");
-  const Corpus corpus = OpenCorpus("train");
-  const CorpusVocabularies vocabularies = *LoadVocabularies(corpus);
-  std::string source, target;
-  int64_t i = 0;
-  for (; std::getline(english, source) && std::getline(german, target); ++i) {
-    EXPECT_EQ(vocabularies.source.Decode(corpus.sample(i).source), source);
-    EXPECT_EQ(vocabularies.target.Decode(corpus.sample(i).target), target);
-  }
-  EXPECT_EQ(i, 150);
-  EXPECT_EQ(i, corpus.size());
-  EXPECT_EQ(corpus.manifest().statistics.source_unknown, 0);
 }
 
 // Nothing is said of text that was read.

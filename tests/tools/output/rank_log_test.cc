@@ -12,7 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "runtime/host_name.h"
+#include "runtime/machine.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_directory.h"
 

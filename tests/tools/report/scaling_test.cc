@@ -47,22 +47,6 @@ RecordedRun TwoRanks(double exposed, double first_share = 0.5) {
                       .wait_seconds = kBubble + exposed + 3.2 * (first_share - last_share)}}};
 }
 
-TEST(RunSummary, PartsSumToTheStepAndTheFirstStepIsLeftOut) {
-  RecordedRun run = TwoRanks(0.05);
-  run.other_seconds = 0.01;
-  const Runs runs = Record({run});
-  const RunSummary& summary = runs.summaries[0];
-  EXPECT_EQ(summary.steps, 5);
-  EXPECT_NEAR(summary.step_seconds, StepSeconds(run), 1e-12);
-  ASSERT_TRUE(summary.parts && summary.wait_is_split);
-  EXPECT_NEAR(summary.parts->sum(), summary.step_seconds, 1e-12);
-  EXPECT_NEAR(summary.parts->bubble, kBubble, 1e-9);
-  EXPECT_NEAR(summary.parts->imbalance, 0, 1e-9);
-  EXPECT_NEAR(summary.parts->exposed_transfers, 0.05, 1e-9);
-  EXPECT_NEAR(summary.parts->unexplained, 0.01, 1e-9);
-  EXPECT_NEAR(summary.outside_seconds, 0.01, 1e-9);
-}
-
 // Two replicas of two stages: each runs four of the eight micro-batches, so the bubble is one of 4 + 1 slots.
 TEST(RunSummary, ReplicasHaveTheirOwnBubbles) {
   RecordedRun run{.replicas = 2};
@@ -194,14 +178,6 @@ TEST(Scaling, ASlowRankComesBeforeTheTransfersThatItDelays) {
               StartsWith("exposed transfers costs "));
 }
 
-TEST(Scaling, NamesTheSlowRank) {
-  const Runs runs = Record({OneRank(), TwoRanks(0, 0.7)});
-  EXPECT_EQ(runs.summaries[1].slowest_stage, 0);
-  EXPECT_NEAR(runs.summaries[1].slowest_excess, 0.4, 1e-9);
-  const auto scaling = CompareRuns(runs.records, runs.summaries);
-  EXPECT_THAT(DescribeLoss(scaling->rows[1], runs.summaries[1]), HasSubstr("stage 0 computes 40% longer"));
-}
-
 // Computing's own parts, forward and backward, share one.
 TEST(Scaling, EachPartHasItsRemedy) {
   std::vector<std::string> words;  // the first ones
@@ -272,13 +248,6 @@ TEST(DifferenceBesideLayout, EverythingElseIsNamed) {
 TEST(DifferenceBesideLayout, WhatFollowsFromTheLengthIsNone) {
   const std::string config = "learning_rate { warmup_fraction: 0.5 }";
   EXPECT_EQ(DifferenceBesideLayout(Configured("a", config), RunOf("b", {.steps = 60, .config = config})), "");
-}
-
-TEST(DifferenceBesideLayout, AConfigThatCannotBeReadMayDiffer) {
-  RunRecord unreadable = Configured("b", "");
-  unreadable.config.clear();
-  EXPECT_THAT(DifferenceBesideLayout(Configured("a", ""), unreadable),
-              HasSubstr("b/config.resolved.textproto cannot be read"));
 }
 
 }  // namespace

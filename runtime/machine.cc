@@ -1,13 +1,20 @@
-#include "runtime/control_group.h"
+#include "runtime/machine.h"
+
+#include <malloc.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 
 namespace hadal {
 namespace {
@@ -21,21 +28,22 @@ struct MemoryFiles {
 constexpr MemoryFiles kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
 constexpr MemoryFiles kVersion2 = {"memory.max", "memory.current", "inactive_file"};
 
-struct Group {
+struct ControlGroup {
   int version = 2;
   std::string root, path;  // the group's directory is root + path; `root` is the topmost group
 };
 
 // Version 2 has one line, "0::/path"; version 1 has one per controller, "7:memory:/path".
-std::optional<Group> FindGroup(std::string_view membership, const std::string& controller, const std::string& mount) {
-  std::optional<Group> group;
+std::optional<ControlGroup> FindGroup(std::string_view membership, const std::string& controller,
+                                      const std::string& mount) {
+  std::optional<ControlGroup> group;
   std::istringstream lines{std::string(membership)};
   for (std::string line; std::getline(lines, line);) {
     const std::vector<std::string> fields = absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (fields.size() != 3) continue;
     const std::vector<std::string> controllers = absl::StrSplit(fields[1], ',');
     if (std::find(controllers.begin(), controllers.end(), controller) != controllers.end()) {
-      return Group{.version = 1, .root = absl::StrCat(mount, "/", controller), .path = fields[2]};
+      return ControlGroup{.version = 1, .root = absl::StrCat(mount, "/", controller), .path = fields[2]};
     }
     if (fields[0] == "0" && fields[1].empty()) group = {.root = mount, .path = fields[2]};
   }
@@ -44,7 +52,7 @@ std::optional<Group> FindGroup(std::string_view membership, const std::string& c
 
 // The least of limit(directory) of the group and of all groups above it; nullopt if none has one.
 template <typename Limit>
-auto Tightest(const Group& group, const Limit& limit) {
+auto Tightest(const ControlGroup& group, const Limit& limit) {
   decltype(limit("")) least;
   std::string path = group.path;
   while (true) {
@@ -94,19 +102,87 @@ std::optional<double> QuotaOf(const std::string& folder, int version) {
   return static_cast<double>(*quota) / static_cast<double>(*period);
 }
 
+std::string ReadSmallFile(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::optional<int64_t> Number(std::string_view text) {
+  int64_t value = 0;
+  if (!absl::SimpleAtoi(absl::string_view(text.data(), text.size()), &value)) return std::nullopt;
+  return value;
+}
+
 }  // namespace
 
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "";
+}
+
 std::optional<double> ControlGroupCpus(std::string_view membership, const std::string& mount) {
-  const std::optional<Group> group = FindGroup(membership, "cpu", mount);
+  const std::optional<ControlGroup> group = FindGroup(membership, "cpu", mount);
   if (!group) return std::nullopt;
   return Tightest(*group, [&](const std::string& folder) { return QuotaOf(folder, group->version); });
 }
 
 std::optional<int64_t> ControlGroupBytes(std::string_view membership, const std::string& mount) {
-  const std::optional<Group> group = FindGroup(membership, "memory", mount);
+  const std::optional<ControlGroup> group = FindGroup(membership, "memory", mount);
   if (!group) return std::nullopt;
   const MemoryFiles& files = group->version == 1 ? kVersion1 : kVersion2;
   return Tightest(*group, [&](const std::string& folder) { return BytesLeftIn(folder, files); });
+}
+
+int CpuShare(int cpus, int sharing_cpus, std::optional<double> quota, int sharing_quota) {
+  double share = static_cast<double>(cpus) / sharing_cpus;
+  if (quota) share = std::min(share, *quota / sharing_quota);
+  return std::max(1, static_cast<int>(share));
+}
+
+int ProcessCpus(int sharing_cpus, int sharing_quota) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return CpuShare(CPU_COUNT(&set), sharing_cpus, ControlGroupCpus(ReadSmallFile("/proc/self/cgroup")), sharing_quota);
+}
+
+std::optional<int64_t> MemInfoBytes(std::string_view text, std::string_view name) {
+  size_t begin = 0;
+  while (begin < text.size()) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.substr(0, name.size()) != name || line.substr(name.size(), 1) != ":") continue;
+    const std::string_view value = line.substr(name.size() + 1);
+    const size_t unit = value.find(" kB");
+    const std::optional<int64_t> kibibytes = Number(value.substr(0, unit));
+    if (unit == std::string_view::npos || !kibibytes) return std::nullopt;
+    return *kibibytes * 1024;
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> AvailableHostMemoryBytes(const std::string& proc, const std::string& control_groups) {
+  std::optional<int64_t> available = MemInfoBytes(ReadSmallFile(proc + "/meminfo"), "MemAvailable");
+  const std::optional<int64_t> below = ControlGroupBytes(ReadSmallFile(proc + "/self/cgroup"), control_groups);
+  if (below && (!available || *below < *available)) available = below;
+  return available;
+}
+
+int64_t HeldBytes() {
+  const std::string status = ReadSmallFile("/proc/self/status");
+  return MemInfoBytes(status, "RssAnon").value_or(0) + MemInfoBytes(status, "RssShmem").value_or(0);
+}
+
+void ReturnFreeMemory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
+int64_t PeakResidentBytes() {
+  struct rusage usage = {};
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{1024} * usage.ru_maxrss : 0;
 }
 
 }  // namespace hadal
