@@ -2,7 +2,8 @@
 // layout.
 //
 //   program           must be the same file on all ranks, else an error: different programs exchange different messages
-//   instruction set   all ranks use the widest that every rank has; a message if that is narrower than some rank's own
+//   instruction set   all ranks use the widest (kernels/instruction_set.h) that every rank's CPU has; a notice to the
+//                     user if some CPU has a wider one
 #pragma once
 
 #include <span>
@@ -21,17 +22,17 @@ RankFacts FactsOf(const World& world);
 
 struct CommonProgram {
   InstructionSets instruction_sets = 0;  // those that all ranks have
-  std::string notice;                    // for the user; empty if all ranks have the same
+  std::string notice;                    // for the user; empty if all ranks have the same sets
 };
 
 // Compares all ranks' facts, given in rank order. Pure.  REQUIRES: not empty.
-// Errors: InvalidArgument, naming the ranks that run another program than rank 0; Internal if no instruction
-// set is common.
+// Errors: InvalidArgument, naming the ranks that run another program than rank 0; Internal if the ranks have no
+// instruction set in common.
 absl::StatusOr<CommonProgram> CompareRanks(std::span<const RankFacts> ranks);
 
-// Gathers and compares the ranks' facts and makes this rank's kernels use the common instruction set, for commands
-// whose ranks compare nothing else. Returns the notice on rank 0.
-// Blocking: all ranks call it, before any kernel runs.  Errors: CompareRanks', the same on all ranks; those of
+// Gathers and compares the ranks' facts and makes this rank's kernels use the common instruction set. For commands
+// whose ranks exchange nothing else when they start. Returns the notice on rank 0, "" on the others.
+// Blocking: all ranks call it, before any kernel runs.  Errors: those of CompareRanks, the same on all ranks; those of
 // Communicator::Wait.
 absl::StatusOr<std::string> UseCommonProgram(const World& world, Collectives& collectives);
 

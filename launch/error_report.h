@@ -14,8 +14,9 @@
 
 namespace hadal {
 
-// Prints "hadal COMMAND [RANKS]: MESSAGE" to `out`, on the rank that is to report. Returns whether every rank has this
-// error; if not, the caller must abort the job. Errors for a lost peer or a deadline are always a rank's own.
+// Prints "hadal COMMAND [RANKS]: MESSAGE" to `out`, for an error of every rank only on rank 0. Returns whether every
+// rank has this error; if not, the caller must abort the job. Errors for a lost peer or a passed deadline always count
+// as a rank's own.
 bool ReportError(const std::string& command, const absl::Status& error, const Communicator& communicator,
                  std::ostream& out);
 

@@ -1,6 +1,5 @@
 // WithdrawOnException runs a command on a rank and converts an exception to a Status, after it has cancelled the rank's
-// pending transfers. An uncaught exception would reach MPI_Finalize, which would block for peers that wait for this
-// rank.
+// pending transfers. After an uncaught exception MPI_Finalize would wait for ever for peers that wait for this rank.
 #pragma once
 
 #include "runtime/comm/communicator.h"

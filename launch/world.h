@@ -49,7 +49,7 @@ class World {
   std::string warning_;
 };
 
-// Prints to stderr why World::Start failed, unless another process prints it for all. Returns the exit code.
+// Prints to stderr why World::Start failed; prints nothing if the status has no message. Returns the exit code.
 int ReportNoWorld(const std::string& command, const absl::Status& status);
 
 }  // namespace hadal
