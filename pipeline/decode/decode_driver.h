@@ -38,7 +38,7 @@ class DecodeQueue {
   DecodeCapacity capacity_;
   int32_t beam_;
   bool samples_;  // sampling: paths share few cache rows
-  int64_t most_sentences_;
+  int64_t most_sentences_;  // of a group
   std::deque<int32_t> waiting_;
 };
 

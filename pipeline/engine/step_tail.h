@@ -40,7 +40,7 @@ enum class StepVote : int32_t {
   kContinue,
   kSave,       // rank 0: a checkpoint is due by the clock
   kOutOfTime,  // rank 0: stop.minutes
-  kRequested,  // the run is to stop
+  kRequested,  // any rank: a stop was requested, for example by a signal
   kLost,       // rank 0: the run directory belongs to another attempt by now
 };
 
@@ -48,7 +48,7 @@ struct GlobalGradient {
   LossSums loss;  // of the step, all ranks
   StepVote vote = StepVote::kContinue;
   double norm = 0;  // of the whole gradient; not finite if any element is not
-  bool finite = true;
+  bool finite = true;  // whether the gradient and the loss are
   int32_t first_bad_parameter = -1;   // first in plan order whose gradient is not finite
   std::vector<float> sublayer_norms;  // [sublayers]; a tied table counts for its first use
 };
@@ -107,7 +107,7 @@ class StepTail {
            absl::Duration timeout)
       : parts_(parts), collectives_(collectives), timeout_(timeout), norm_(plan, pipeline) {}
 
-  // Starts the tail of a step. `update`: its number (StepScalars).
+  // Sets the arguments of the next step's tail; call it before the step's program. `update`: StepScalars::update.
   void Begin(const UpdateSettings& settings, int64_t update);
 
   absl::Status ReduceTiedGradients(StepResult& result);
