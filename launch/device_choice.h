@@ -44,8 +44,8 @@ struct DeviceFacts {
   bool absent = false;         // why_none is that there is no GPU, no driver, or no CUDA in this build
   std::string name, identity;  // those of runtime/device.h
   std::string gpu;             // the GPU, which NCCL does not let two ranks share: "GPU 0000:10:00.0 of node7"
-  int64_t free_bytes = 0;  // of GPU memory once the rank has opened it; less what ranks that opened it earlier use
-  int nccl = 0;            // version of the NCCL library (transport_choice.h); 0: none, or not looked for
+  int64_t free_bytes = 0;      // of GPU memory once the rank has opened it; less what ranks that opened it earlier use
+  int nccl = 0;                // version of the NCCL library (transport_choice.h); 0: none, or not looked for
   std::string why_no_nccl;     // why nccl is 0
   std::string nccl_variables;  // NcclConditions::variables
   std::string nccl_refusal;    // NcclConditions::refusal

@@ -13,7 +13,7 @@ enum ExitCode : int {
   kExitDiverged = 4,    // a number is not finite
   kExitHang = 5,        // a wait's deadline passed
   kExitPeerLost = 6,    // another rank ended or cannot be reached
-  kExitRequeue = 85,  // saved on a signal; to be requeued
+  kExitRequeue = 85,    // saved on a signal; to be requeued
 };
 
 // Returns the exit code for a status.

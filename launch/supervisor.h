@@ -29,7 +29,7 @@
 namespace hadal {
 
 struct SupervisorOptions {
-  std::vector<std::string> command;                  // the job; PATH is searched for its first word
+  std::vector<std::string> command;            // the job; PATH is searched for its first word
   int tries = 3;                               // after so many crashes in a row without a newer checkpoint it gives up
   absl::Duration back_off = absl::Seconds(1);  // wait after the first of these crashes; ≥ 0
   absl::Duration stopped_limit = absl::Minutes(10);  // a process stopped that long (SIGSTOP) counts as a hang; > 0

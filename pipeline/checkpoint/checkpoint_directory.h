@@ -118,7 +118,7 @@ absl::Status CompleteCheckpointDirectory(const std::string& directory, Checkpoin
 
 struct CheckpointCommitterOptions {
   std::string run_directory;
-  std::string attempt;  // from NewCheckpointAttempt, the same on all ranks
+  std::string attempt;                          // from NewCheckpointAttempt, the same on all ranks
   uint64_t plan_hash = 0;                       // of the model's ModelPlan
   std::vector<CheckpointParameter> parameters;  // DescribeParameters of that plan
   RetentionPolicy retention;

@@ -57,8 +57,8 @@ inline constexpr std::array kStateKinds = {StateKind::kWeight, StateKind::kFirst
 
 // Views of one slice's state in memory. Writers and readers skip the kinds whose view is empty.
 struct SliceState {
-  int32_t parameter = 0;  // index in ModelPlan::parameters
-  int64_t slice = 0;      // index in the parameter
+  int32_t parameter = 0;                       // index in ModelPlan::parameters
+  int64_t slice = 0;                           // index in the parameter
   Vector weight, first_moment, second_moment;  // each [elements of the slice], or empty
 
   const Vector& view(StateKind kind) const;

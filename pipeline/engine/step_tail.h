@@ -47,8 +47,8 @@ enum class StepVote : int32_t {
 struct GlobalGradient {
   LossSums loss;  // of the step, all ranks
   StepVote vote = StepVote::kContinue;
-  double norm = 0;  // of the whole gradient; not finite if any element is not
-  bool finite = true;  // whether the gradient and the loss are
+  double norm = 0;                    // of the whole gradient; not finite if any element is not
+  bool finite = true;                 // whether the gradient and the loss are
   int32_t first_bad_parameter = -1;   // first in plan order whose gradient is not finite
   std::vector<float> sublayer_norms;  // [sublayers]; a tied table counts for its first use
 };

@@ -106,9 +106,9 @@ struct RateOptions {
 };
 
 struct StopOptions {
-  int64_t steps = 0;  // 0: no limit (one of the limits must be set)
-  double epochs = 0;      // 0: no limit
-  double minutes = 0;     // 0: no limit
+  int64_t steps = 0;     // 0: no limit (one of the limits must be set)
+  double epochs = 0;     // 0: no limit
+  double minutes = 0;    // 0: no limit
   int32_t patience = 0;  // validations without improvement of the best nll; 0: off
 };
 

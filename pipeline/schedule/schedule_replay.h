@@ -38,8 +38,8 @@ struct ReplayCosts {
   std::vector<double> forward_seconds;   // [G] by global chunk
   std::vector<double> backward_seconds;  // [G] both halves
   std::vector<double> weight_seconds;  // [G] the weight half's part of backward_seconds; empty: the share kWeightShare
-  std::vector<LinkCost> links;           // [G - 1] by border, the same in both directions; empty: free
-  double gap_seconds = 0;                // time of the host to launch a forward or backward
+  std::vector<LinkCost> links;         // [G - 1] by border, the same in both directions; empty: free
+  double gap_seconds = 0;              // time of the host to launch a forward or backward
 };
 // The same cost for every global chunk, and free links.
 ReplayCosts EqualCosts(const ScheduleShape& shape, double forward_seconds, double backward_seconds);

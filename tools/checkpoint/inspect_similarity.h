@@ -21,9 +21,9 @@
 namespace hadal {
 
 struct InspectSimilarityOptions {
-  std::string checkpoint;  // a checkpoint, or a run directory
-  std::string data;        // prefix of a prepared corpus
-  int32_t tokens = 256;    // capacity of each side
+  std::string checkpoint;             // a checkpoint, or a run directory
+  std::string data;                   // prefix of a prepared corpus
+  int32_t tokens = 256;               // capacity of each side
   std::string output = "similarity";  // STEM
   int32_t threads = 1;
 };

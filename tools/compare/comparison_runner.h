@@ -30,11 +30,11 @@ struct ComparisonOptions {
 };
 
 struct ComparisonOutcome {
-  int chosen = 0;    // cells of this call
-  int finished = 0;  // chosen cells that are done, diverged or cut, in this call or an earlier one
-  int failed = 0;    // chosen cells that ended with an error
-  int changed = 0;   // chosen cells that were not run, because their directories hold runs of other configs
-  int waiting = 0;   // chosen cells that have not run to the end: the budget was used up, or a signal arrived
+  int chosen = 0;        // cells of this call
+  int finished = 0;      // chosen cells that are done, diverged or cut, in this call or an earlier one
+  int failed = 0;        // chosen cells that ended with an error
+  int changed = 0;       // chosen cells that were not run, because their directories hold runs of other configs
+  int waiting = 0;       // chosen cells that have not run to the end: the budget was used up, or a signal arrived
   bool stopped = false;  // whether a signal arrived
 };
 
