@@ -17,7 +17,7 @@
 
 namespace hadal {
 
-// Returns the facts of this rank.
+// Returns the facts of this rank (runtime/rank_facts.h).
 RankFacts FactsOf(const World& world);
 
 struct CommonProgram {

@@ -68,7 +68,7 @@ enum class StopReason { kSteps, kEpochs, kMinutes, kPatience, kRequested };
 struct TrainingOutcome {
   StopReason reason = StopReason::kSteps;
   TrainingProgress progress;
-  std::string checkpoint;  // on rank 0 the directory of the last one written; else, or if there is none, empty
+  std::string checkpoint;  // on rank 0 the directory of the last checkpoint written; "": none, or another rank
   bool saved = false;      // whether the run's final state is in a checkpoint; the same on every rank
 };
 

@@ -87,8 +87,8 @@ class RunOwnership {
   struct Options {
     std::string run_directory;
     std::string attempt;
-    // The owner that the attempt may replace (FindPredecessor's result); if another attempt owns the directory, Claim
-    // returns Aborted. Not set: replaces any owner.
+    // The owner that the attempt may replace (FindPredecessor's result); if another running attempt owns the directory,
+    // Claim returns Aborted. Not set: replaces any owner.
     std::optional<std::string> predecessor;
     absl::Duration heartbeat = absl::Seconds(5);
   };

@@ -18,9 +18,9 @@
 // has already is not a candidate. Forced tokens count as part of sequences, but are never excluded; nor is </s>. (As
 // fairseq's and transformers' no_repeat_ngram_size, which may also exclude forced tokens.)
 // Sampling (options.sampling): after the forced beginning, each of `beam` paths draws one token a step (KeptTokens)
-// until it has drawn </s> or is at the longest length. The draw of path j at position t depends on (seed, number, j, t)
-// alone, number being OutputStart's, so the first n samples are the same whatever `beam` is. Scores are the model's:
-// log p without temperature, top-k and top-p.
+// until it has drawn </s> or is at the longest length. A draw at position t depends on (seed, number, j, t) alone, with
+// OutputStart::number and j, the path's index among the paths that are not finished. So the first n samples are the
+// same whatever `beam` is. Scores are the model's: log p without temperature, top-k and top-p.
 // Source: fairseq's SequenceGenerator and BeamSearch; length penalty as Wu et al. 2016 section 7 without its +5.
 // Thread safety: one thread.
 #pragma once

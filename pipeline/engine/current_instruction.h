@@ -1,6 +1,6 @@
 // CurrentInstruction records which instruction of its program (its list of instructions for a step,
 // pipeline/schedule/schedule.h) a rank executes, for the watchdog's message about a stuck rank.
-// Thread safety: one thread, which runs the program, calls Set; any thread may call the others.
+// Thread safety: one thread, which runs the program, calls Set; any thread may call the other functions.
 #pragma once
 
 #include <cstddef>

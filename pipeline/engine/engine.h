@@ -86,7 +86,7 @@ class Stage {
 // are lasting, and so is the checkpoint buffer, which the thread that writes a checkpoint reads at any time.
 struct RankParts {
   // Reserves everything in `layout`; `hadal plan` never calls Bind. `plan` and `pipeline` (that of this rank's replica)
-  // must outlive the object. `gap_bytes`: ArenaLayout's.
+  // must outlive the object. `gap_bytes`: see ArenaLayout.
   RankParts(const ModelPlan& plan, const PipelineLayout& pipeline, int stage, const Stream& stream, Purpose purpose,
             int64_t gap_bytes = 0);
   // `transfers`: communicators for the memory that kernels use; `host`: for host memory. Both and `trace` must outlive

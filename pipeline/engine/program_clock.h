@@ -39,10 +39,10 @@ class ProgramClock {
   // Errors: ResourceExhausted.
   absl::Status Prepare(Device* device);
   // Starts a program. Times are added to `times`, traced events to `trace`. `meanwhile`: see DeviceQueues::AwaitOnHost.
-  // All must outlive the program.  REQUIRES: the device is idle; otherwise the times are wrong.
+  // All must outlive the program. The times and events are right only if the device is idle at this call.
   void Begin(StageTimes& times, TraceBuffer& trace, const std::function<void()>& meanwhile);
-  // Ends an instruction, or, without `event`, the first part of one. The time since the previous mark is the part's.
-  // Returns a number for Await.
+  // Ends an instruction, or, without `event`, the first part of an instruction that is timed in two parts. Adds the
+  // time since the previous mark to `part` of the StageTimes. Returns the mark's number, for Await.
   int64_t Mark(double StageTimes::*part, const std::optional<TraceEvent>& event = {});
   // Waits until the device has reached the mark, and reads its time.
   void Await(int64_t mark);

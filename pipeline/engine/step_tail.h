@@ -66,7 +66,7 @@ class GradientNorm {
   GradientNorm(const ModelPlan& plan, const PipelineLayout& pipeline);
 
   // `loss`: this rank's sums (zeros except on the head's ranks). `vote` travels in the same all-gather, so that a step
-  // ends with one exchange. `state`: the same in every call, bound. `collectives`: the world's.
+  // ends with one exchange. `state`: bound, and the same object in every call. `collectives`: of all ranks.
   absl::StatusOr<GlobalGradient> Compute(const Stream& stream, const StageState& state, const LossSums& loss,
                                          StepVote vote, Collectives& collectives);
 

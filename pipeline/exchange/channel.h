@@ -123,7 +123,7 @@ class ReceiveChannel {
   // Frees the buffer of the oldest message and posts the next receive into it.
   absl::Status Release();
   // Compares the headers of all messages received.  REQUIRES: the device has done all that is enqueued. Errors:
-  // Receive's.
+  // Internal, as those of Receive.
   absl::Status CheckHeaders();
 
  private:

@@ -23,7 +23,8 @@ namespace hadal {
 
 class ProfileRelay {
  public:
-  // Everything referenced must outlive the relay. `stream` and `parameters`: the stage's.
+  // Everything referenced must outlive the relay. `stream` and `parameters`: those of this rank's Stage. `timeout`: of
+  // each wait for a peer.
   ProfileRelay(Communicator& pipeline, absl::Duration timeout, const Stream& stream, const ParameterStore& parameters)
       : pipeline_(pipeline),
         timeout_(timeout),

@@ -12,7 +12,8 @@
 // So the elements of two replicas differ by no more than the lengths of two runs of one round, usually less than a
 // slice.
 // Three groups of parameters are dealt separately, in this order: those that products read in bf16, because they are
-// neighbours in memory; the others; tables that are used in several places, whose gradients are complete last.
+// neighbours in memory; all that are in neither of the other two groups; tables that are used in several places, whose
+// gradients are complete last.
 // Rounds are numbered in the order in which their gradients become complete.
 // Why runs: neighbours with one owner are sent as one message and updated as one range. Why many rounds: every replica
 // then receives gradients throughout the last backward. With one long range per replica, the owner of the first

@@ -13,13 +13,13 @@
 // Rules of every schedule (schedule_check.h checks them):
 //   · a chunk runs forward, and runs backward, in ascending micro-batch order. Weight gradients then add up in the same
 //     order under every schedule, which makes schedules bit-identical;
-//   · a backward is whole, or in two halves; the weight halves of a rank run in the order of its input halves, and all
-//     have ended before a whole backward begins. The first global chunk's backwards are whole: it sends nothing;
+//   · a backward is whole, or in two halves: an input half, which computes the gradient of the chunk's input, and a
+//     weight half, which computes the gradients of its weights. The weight halves of a rank run in the order of its
+//     input halves, and all have ended before a whole backward begins. The first global chunk's backwards are whole: it
+//     sends nothing;
 //   · an output is sent before its chunk's next compute in the same direction; an input is received before it is used;
 //   · no deadlock when a send completes only once its receive is reached and one send per channel may be outstanding.
-// Every shape with stages, chunks, micro_batches ≥ 1 is legal, also with fewer micro-batches than stages. A backward in
-// two halves is an input half, which computes the gradient of the chunk's input, and a weight half, which computes the
-// gradients of its weights.
+// Every shape with stages, chunks, micro_batches ≥ 1 is legal, also with fewer micro-batches than stages.
 //
 // Shape legend: S stages (ranks of the pipeline), v chunks per rank, M micro-batches per step, G = S·v global chunks.
 // Threads: all functions are pure. Blocking: none.

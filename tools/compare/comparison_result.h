@@ -56,7 +56,7 @@ struct CellRun {
   std::optional<double> unigram_nll;
 };
 
-// Returns kNone for a cell without the file.  Errors: DataLoss if the file cannot be parsed; ReadFile's.
+// Returns kNone for a cell without the file.  Errors: DataLoss if the file cannot be parsed; those of ReadFile.
 absl::StatusOr<CellRun> ReadCellRun(const std::string& run_directory);
 absl::Status WriteCellRun(const std::string& run_directory, const CellRun& run);
 
