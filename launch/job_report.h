@@ -38,7 +38,7 @@ struct JobReport {
   // 5 or 6, so the least code is that of the cause.
   int failure = 0;
 };
-// Ignores malformed and incomplete lines.
+// Parses the contents of the file. Ignores malformed and incomplete lines.
 JobReport ParseJobReport(const std::string& text);
 
 // The furthest step that is saved, over all starts of a supervision.

@@ -18,7 +18,7 @@ struct MemoryFacts {
   static constexpr int64_t kUnknown = int64_t{1} << 62;
 
   std::string device;      // Device::Identity; empty: the CPU
-  int64_t free_bytes = 0;  // of the device or the host; or kUnknown
+  int64_t free_bytes = 0;  // of the device or the host; kUnknown sets no limit
   int ranks_on_host = 1;
 };
 

@@ -1,7 +1,7 @@
 // The supervisor's states, and what each event does in them: a pure function. launch/supervisor.cc turns signals,
 // time and the job's end into events, and carries out the actions.
 //
-//   state        INT                  TERM and co.  a second  saved    final   crash        last crash  wait over
+//   state        INT                  TERM USR1 HUP a second  saved    final   crash        last crash  wait over
 //   running      → ordered: ask       → asked: ask  –         ends 85  ends c  backing off  ends 5, 6   –
 //   asked        → ordered: ask       ask           ask       ends 85  ends c  ends 5, 6    ends 5, 6   –
 //   ordered      → terminating: TERM  ask           ask       ends 85  ends c  ends 5, 6    ends 5, 6   –
@@ -11,8 +11,8 @@
 //   ended        –                    –             –         –        –       –            –           –
 //
 //   A cell names the next state, if it changes, and the action. The columns are events:
-//   INT, TERM and co.  signals to the supervisor; co.: USR1, HUP. Only INT escalates: Slurm sends USR1, then TERM twice
-//               within a second, and a closed terminal sends HUP twice
+//   INT, TERM … signals to the supervisor. Only INT escalates: Slurm sends USR1, then TERM twice within a second, and a
+//               closed terminal sends HUP twice
 //   a second    one second has passed
 //   ask         USR1 to the job, which saves and exits 85; repeated each second, since a job that is still starting
 //               does not handle the signal yet. TERM and KILL are also sent to the job

@@ -9,7 +9,7 @@
 // ComputeNorm also decides whether the update is applied, with the same result on every rank. Each method adds its time
 // to StepResult::times.
 // Threads: one per rank. Blocking: the methods that return a Status are collective; all ranks call them in the same
-// order.
+// order. Their errors are those of Communicator::Wait.
 #pragma once
 
 #include <cstdint>
@@ -44,13 +44,14 @@ enum class StepVote : int32_t {
   kLost,       // rank 0: the run directory belongs to another attempt by now
 };
 
+// What all ranks know of a step's gradient.
 struct GlobalGradient {
-  LossSums loss;  // of the step, all ranks
-  StepVote vote = StepVote::kContinue;
-  double norm = 0;                    // of the whole gradient; not finite if any element is not
-  bool finite = true;                 // whether the gradient and the loss are
-  int32_t first_bad_parameter = -1;   // first in plan order whose gradient is not finite
-  std::vector<float> sublayer_norms;  // [sublayers]; a tied table counts for its first use
+  LossSums loss;                        // of the step, all ranks
+  StepVote vote = StepVote::kContinue;  // the highest of all ranks
+  double norm = 0;                      // of the whole gradient; not finite if any element is not
+  bool finite = true;                   // whether the gradient and the loss are
+  int32_t first_bad_parameter = -1;     // first in plan order whose gradient is not finite
+  std::vector<float> sublayer_norms;    // [sublayers] of each one's parameters; a tied table counts for its first use
 };
 
 // The global gradient norm: Σ over (parameter, slice) in plan order, in double, whichever rank owns a slice.

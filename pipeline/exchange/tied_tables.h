@@ -52,7 +52,7 @@ class TiedTables {
     int peer = 0, tag = 0;
   };
   absl::Status SendPieces(const Stream& stream, const Passage& passage, absl::Duration timeout);
-  // `adds`: to the values, which are floats.
+  // `adds`: whether the pieces are added to the values, which are then floats, or replace them.
   absl::Status ReceivePieces(const Stream& stream, const Passage& passage, bool adds, absl::Duration timeout);
 
   int rank_;
